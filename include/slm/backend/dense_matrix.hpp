@@ -1,0 +1,59 @@
+// DenseMatrix: the rows of one or more checkpoint tensors as one matrix, without copying where the bytes already fit.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "slm/core/tensor.hpp"
+#include "slm/quant/format.hpp"
+
+namespace slm {
+
+/// Rows of [q; k; v] or [gate; up] as one matrix [out, in]. A tensor of the format's own type is referred to in place,
+/// any other is converted once.
+template <DenseFormat Format>
+class DenseMatrix {
+ public:
+  using Element = typename Format::Element;
+
+  struct Segment {
+    const Element* data = nullptr;  // [rows, in]
+    std::int64_t rows = 0;
+    std::shared_ptr<Element[]> owned;  // set when the tensor had to be converted
+  };
+
+  std::int64_t out = 0;
+  std::int64_t in = 0;
+  std::vector<Segment> segments;
+
+  /// tensors: each [rows, in] with the same `in`.
+  static DenseMatrix stack(std::span<const Tensor> tensors) {
+    DenseMatrix matrix;
+    matrix.in = tensors.front().shape.at(1);
+    for (const Tensor& tensor : tensors) {
+      Segment segment{.data = reinterpret_cast<const Element*>(tensor.bytes), .rows = tensor.shape.at(0), .owned = {}};
+      const bool aligned = reinterpret_cast<std::uintptr_t>(tensor.bytes) % alignof(Element) == 0;
+      if (tensor.dtype != Format::dtype || !aligned) {
+        segment.owned = std::make_unique_for_overwrite<Element[]>(static_cast<std::size_t>(tensor.elements()));
+        convert(tensor, 0, tensor.elements(), segment.owned.get());
+        segment.data = segment.owned.get();
+      }
+      matrix.out += segment.rows;
+      matrix.segments.push_back(std::move(segment));
+    }
+    return matrix;
+  }
+
+  const Element* row(std::int64_t index) const {
+    for (const Segment& segment : segments) {
+      if (index < segment.rows) return segment.data + index * in;
+      index -= segment.rows;
+    }
+    return nullptr;
+  }
+};
+
+}  // namespace slm

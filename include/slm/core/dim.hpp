@@ -1,0 +1,13 @@
+// Small arithmetic on sizes.
+#pragma once
+
+#include <cstdint>
+
+namespace slm {
+
+template <class Integer>
+constexpr Integer ceil_div(Integer value, Integer unit) {
+  return (value + unit - 1) / unit;
+}
+
+}  // namespace slm

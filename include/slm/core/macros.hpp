@@ -1,0 +1,17 @@
+// The one place that knows which compiler is at work, and the library's version.
+#pragma once
+
+#define SLM_VERSION_MAJOR 0
+#define SLM_VERSION_MINOR 1
+#define SLM_VERSION_PATCH 0
+
+#if !defined(__cplusplus) || __cplusplus < 202002L
+#error "slm needs C++20: compile with -std=c++20 or newer"
+#endif
+
+/// A function that runs on the host and, where a GPU compiler is at work, on the device too.
+#if defined(__CUDACC__) || defined(__HIPCC__)
+#define SLM_DEVICE __host__ __device__ __forceinline__
+#else
+#define SLM_DEVICE inline
+#endif

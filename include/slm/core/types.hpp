@@ -1,0 +1,106 @@
+// Tokens, the element types of weights, and their conversions to and from float.
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "slm/core/macros.hpp"
+
+namespace slm {
+
+using Token = std::int32_t;
+
+/// Storage for a bfloat16: the upper half of a float.
+struct bfloat16_t {
+  std::uint16_t bits = 0;
+};
+
+/// Storage for an IEEE binary16.
+struct half_t {
+  std::uint16_t bits = 0;
+};
+
+SLM_DEVICE float to_float(float value) { return value; }
+
+SLM_DEVICE float to_float(bfloat16_t value) {
+  return std::bit_cast<float>(static_cast<std::uint32_t>(value.bits) << 16);
+}
+
+SLM_DEVICE float to_float(half_t value) {
+  const std::uint32_t sign = (value.bits & 0x8000u) << 16;
+  const std::uint32_t rest = value.bits & 0x7fffu;
+  if (rest >= 0x7c00u) return std::bit_cast<float>(sign | 0x7f800000u | ((rest & 0x3ffu) << 13));  // inf, nan
+  if (rest >= 0x0400u) return std::bit_cast<float>(sign | ((rest << 13) + 0x38000000u));           // normal
+  const float magnitude = static_cast<float>(rest) * 0x1p-24f;                                     // subnormal
+  return std::bit_cast<float>(sign | std::bit_cast<std::uint32_t>(magnitude));
+}
+
+/// Rounds to nearest, ties to even; keeps infinities and NaN.
+template <class T>
+T from_float(float value);
+
+template <>
+SLM_DEVICE float from_float<float>(float value) {
+  return value;
+}
+
+template <>
+SLM_DEVICE bfloat16_t from_float<bfloat16_t>(float value) {
+  const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
+  if ((bits & 0x7fffffffu) > 0x7f800000u) return {static_cast<std::uint16_t>((bits >> 16) | 0x40u)};
+  return {static_cast<std::uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16)};
+}
+
+template <>
+SLM_DEVICE half_t from_float<half_t>(float value) {
+  const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
+  const std::uint16_t sign = static_cast<std::uint16_t>((bits >> 16) & 0x8000u);
+  const std::uint32_t magnitude = bits & 0x7fffffffu;
+  if (magnitude > 0x7f800000u) return {static_cast<std::uint16_t>(sign | 0x7e00u)};   // nan
+  if (magnitude >= 0x477ff000u) return {static_cast<std::uint16_t>(sign | 0x7c00u)};  // rounds to infinity
+  if (magnitude < 0x38800000u) {                                                      // subnormal or zero
+    const float shifted = std::bit_cast<float>(magnitude) + 0.5f;                     // 0.5f has an ulp of 2^-24
+    return {static_cast<std::uint16_t>(sign | (std::bit_cast<std::uint32_t>(shifted) - 0x3f000000u))};
+  }
+  const std::uint32_t rounded = magnitude - 0x38000000u + 0xfffu + ((magnitude >> 13) & 1u);
+  return {static_cast<std::uint16_t>(sign | (rounded >> 13))};
+}
+
+/// Element types a checkpoint may hold. Only f32, f16 and bf16 become weights.
+enum class DType { f32, f16, bf16, f64, i64, i32, i16, i8, u8, boolean };
+
+constexpr std::size_t bytes_of(DType type) {
+  switch (type) {
+    case DType::f64:
+    case DType::i64: return 8;
+    case DType::f32:
+    case DType::i32: return 4;
+    case DType::f16:
+    case DType::bf16:
+    case DType::i16: return 2;
+    case DType::i8:
+    case DType::u8:
+    case DType::boolean: return 1;
+  }
+  return 0;
+}
+
+constexpr std::string_view name_of(DType type) {
+  switch (type) {
+    case DType::f32: return "F32";
+    case DType::f16: return "F16";
+    case DType::bf16: return "BF16";
+    case DType::f64: return "F64";
+    case DType::i64: return "I64";
+    case DType::i32: return "I32";
+    case DType::i16: return "I16";
+    case DType::i8: return "I8";
+    case DType::u8: return "U8";
+    case DType::boolean: return "BOOL";
+  }
+  return "?";
+}
+
+}  // namespace slm

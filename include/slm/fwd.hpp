@@ -1,0 +1,25 @@
+// Names without definitions, for headers that only mention slm's types.
+#pragma once
+
+#include <cstdint>
+
+namespace slm {
+
+using Token = std::int32_t;
+
+class AnyModel;
+class Error;
+class TextStream;
+class Tokenizer;
+struct LoadOptions;
+struct ModelConfig;
+struct ModelInfo;
+struct Sampling;
+struct Stats;
+
+namespace backend {
+class Cpu;
+class Reference;
+}  // namespace backend
+
+}  // namespace slm

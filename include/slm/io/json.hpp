@@ -1,0 +1,141 @@
+// Reading JSON files that may be broken or hostile: every fault is an Error that names the file and the field.
+#pragma once
+
+#include <filesystem>
+#include <initializer_list>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "slm/core/error.hpp"
+#include "slm/io/mapped_file.hpp"
+
+namespace slm {
+
+using Json = nlohmann::json;
+
+/// Parses an object and refuses duplicate names in it: which of two would count is a guess.
+inline Json parse_json_object(std::string_view source, const std::string& file) {
+  std::vector<std::set<std::string>> names;  // one set per open object
+  std::string duplicate;
+  const auto watch = [&](int, Json::parse_event_t event, Json& parsed) {
+    if (event == Json::parse_event_t::object_start) names.emplace_back();
+    if (event == Json::parse_event_t::object_end) names.pop_back();
+    if (event == Json::parse_event_t::key && duplicate.empty()) {
+      if (const auto& name = parsed.get_ref<const std::string&>(); !names.back().insert(name).second) duplicate = name;
+    }
+    return true;
+  };
+  Json json;
+  try {
+    json = Json::parse(source.begin(), source.end(), watch);
+  } catch (const Json::exception& fault) {
+    throw Error("json.malformed", text("'", file, "' is not valid JSON: ", fault.what()),
+                "Download or export the file again");
+  }
+  if (!duplicate.empty()) {
+    throw Error("json.duplicate-name", text("'", file, "' has the name '", duplicate, "' twice in one object"),
+                "Export the file again");
+  }
+  if (!json.is_object()) {
+    throw Error("json.not-an-object", text("'", file, "' holds ", json.type_name(), ", expected an object"),
+                "Export the file again");
+  }
+  return json;
+}
+
+inline Json read_json_object(const std::filesystem::path& path) {
+  const MappedFile file(path);
+  const auto bytes = file.bytes();
+  return parse_json_object({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path.string());
+}
+
+/// Whether a value is an integer of 0..limit-1.
+inline bool is_index(const Json& value, std::uint64_t limit) {
+  if (value.is_number_unsigned()) return value.get<std::uint64_t>() < limit;
+  return value.is_number_integer() && value.get<std::int64_t>() >= 0 && value.get<std::uint64_t>() < limit;
+}
+
+/// One object of a JSON file, read field by field. It refers to the object.
+class JsonFields {
+ public:
+  JsonFields(const Json& object, std::string file) : object_(object), file_(std::move(file)) {}
+  JsonFields(Json&&, std::string) = delete;
+
+  /// Present and not null.
+  bool has(const char* name) const {
+    const auto field = object_.find(name);
+    return field != object_.end() && !field->is_null();
+  }
+
+  const Json& at(const char* name) const {
+    if (!has(name)) {
+      throw Error("json.missing-field", text("'", file_, "' has no field '", name, "'"),
+                  "Take the file from the model's original repository");
+    }
+    return *object_.find(name);
+  }
+
+  int integer(const char* name, int smallest, int largest) const {
+    const Json& field = at(name);
+    if (!field.is_number_integer()) throw bad(name, "an integer", field);
+    const auto in_range = [&](auto value) { return value >= smallest && value <= largest; };
+    const bool sound = field.is_number_unsigned()
+                           ? field.get<std::uint64_t>() <= std::uint64_t(std::numeric_limits<std::int64_t>::max()) &&
+                                 in_range(field.get<std::int64_t>())
+                           : in_range(field.get<std::int64_t>());
+    if (!sound) throw bad(name, text("an integer of ", smallest, "..", largest).c_str(), field);
+    return field.get<int>();
+  }
+
+  int integer(const char* name, int smallest, int largest, int otherwise) const {
+    return has(name) ? integer(name, smallest, largest) : otherwise;
+  }
+
+  /// A finite number in [smallest, largest].
+  float number(const char* name, double smallest, double largest, float otherwise) const {
+    if (!has(name)) return otherwise;
+    const Json& field = at(name);
+    if (!field.is_number()) throw bad(name, "a number", field);
+    const double value = field.get<double>();
+    if (!(value >= smallest && value <= largest))
+      throw bad(name, text("a number of ", smallest, "..", largest).c_str(), field);
+    return static_cast<float>(value);
+  }
+
+  bool boolean(const char* name, bool otherwise) const {
+    if (!has(name)) return otherwise;
+    if (!at(name).is_boolean()) throw bad(name, "true or false", at(name));
+    return at(name).get<bool>();
+  }
+
+  std::string string(const char* name, const std::string& otherwise) const {
+    if (!has(name)) return otherwise;
+    if (!at(name).is_string()) throw bad(name, "a string", at(name));
+    return at(name).get<std::string>();
+  }
+
+  JsonFields object(const char* name) const {
+    if (!at(name).is_object()) throw bad(name, "an object", at(name));
+    return JsonFields(at(name), file_);
+  }
+
+  const std::string& file() const { return file_; }
+
+  Error bad(const char* name, const char* expected, const Json& found) const {
+    std::string value =
+        found.is_structured() ? found.type_name() : found.dump(-1, ' ', false, Json::error_handler_t::replace);
+    if (value.size() > 64) value = value.substr(0, 64) + "...";
+    return Error("json.bad-field", text("'", file_, "': field '", name, "' is ", value, ", expected ", expected),
+                 "Take the file from the model's original repository");
+  }
+
+ private:
+  const Json& object_;
+  std::string file_;
+};
+
+}  // namespace slm

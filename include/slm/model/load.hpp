@@ -1,0 +1,51 @@
+// load: a model folder -> the compile-time config that fits -> a Model behind AnyModel.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <utility>
+
+#include "slm/backend/select.hpp"
+#include "slm/config/known_models.hpp"
+#include "slm/config/registry.hpp"
+#include "slm/io/checkpoint.hpp"
+#include "slm/model/any_model.hpp"
+#include "slm/model/model.hpp"
+
+namespace slm {
+
+namespace detail {
+
+inline WeightType stored_type(const Checkpoint& checkpoint) {
+  const TensorName embedding = stored_embedding(checkpoint);
+  switch (checkpoint.tensor(embedding.name, embedding.shape).dtype) {
+    case DType::f16: return WeightType::f16;
+    case DType::bf16: return WeightType::bf16;
+    default: return WeightType::f32;
+  }
+}
+
+template <class Shape, class B>
+AnyModel load_as(Shape shape, std::shared_ptr<const Checkpoint> checkpoint, B device, const LoadOptions& options) {
+  const WeightType type = options.weights == WeightType::as_stored ? stored_type(*checkpoint) : options.weights;
+  if (type == WeightType::f16) return Model<Shape, Fp16, B>(shape, std::move(checkpoint), std::move(device), options);
+  if (type == WeightType::bf16) return Model<Shape, Bf16, B>(shape, std::move(checkpoint), std::move(device), options);
+  return Model<Shape, Fp32, B>(shape, std::move(checkpoint), std::move(device), options);
+}
+
+}  // namespace detail
+
+/// Loads a Hugging Face folder (config.json, safetensors). A shape of the registry runs as its compile-time config,
+/// any other as Dynamic unless options.only_known forbids it. Throws Error naming the file, tensor or field at fault.
+template <class Models = KnownModels, Backend B = DefaultBackend>
+AnyModel load(const std::filesystem::path& folder, B device = {}, const LoadOptions& options = {}) {
+  auto checkpoint = std::make_shared<const Checkpoint>(folder);
+  std::unique_ptr<AnyModel> model;
+  visit(Models{}, checkpoint->config(),
+        [&](auto shape) { model = std::make_unique<AnyModel>(detail::load_as(shape, checkpoint, device, options)); });
+  if (model) return std::move(*model);
+  if (options.only_known) throw not_registered(Models{}, checkpoint->config(), folder.string());
+  return detail::load_as(Dynamic{checkpoint->config()}, checkpoint, device, options);
+}
+
+}  // namespace slm

@@ -1,0 +1,19 @@
+// Any bytes as a config.json: an Error or a sound shape.
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+
+#include "slm/io/config_json.hpp"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  try {
+    const auto json = slm::parse_json_object({reinterpret_cast<const char*>(data), size}, "fuzz");
+    const auto model = slm::read_config_json(json, "fuzz");
+    if (!slm::fault_of(model.config).empty()) std::abort();
+    for (const slm::Token token : model.settings.end_tokens) {
+      if (token < 0 || token >= model.config.vocab) std::abort();
+    }
+  } catch (const slm::Error&) {
+  }
+  return 0;
+}

@@ -1,0 +1,31 @@
+// The expected logits of a fixture model: golden.json beside its weights.
+#pragma once
+
+#include <filesystem>
+#include <vector>
+
+#include "slm/core/types.hpp"
+#include "slm/io/json.hpp"
+
+namespace slm::testing {
+
+struct GoldenCase {
+  std::vector<Token> ids;
+  std::vector<int> rows;                    // the rows whose logits are given
+  std::vector<std::vector<double>> logits;  // [rows, vocab], computed in float64
+  std::vector<int> argmax;                  // of every row
+};
+
+inline std::vector<GoldenCase> read_golden(const std::filesystem::path& folder) {
+  const MappedFile file(folder / "golden.json");
+  const auto bytes = file.bytes();
+  const Json json = Json::parse(reinterpret_cast<const char*>(bytes.data()),
+                                reinterpret_cast<const char*>(bytes.data()) + bytes.size());
+  std::vector<GoldenCase> cases;
+  for (const Json& entry : json.is_array() ? json : json.at("cases")) {
+    cases.push_back({entry.at("ids"), entry.at("rows"), entry.at("logits"), entry.at("argmax")});
+  }
+  return cases;
+}
+
+}  // namespace slm::testing

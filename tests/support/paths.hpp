@@ -1,0 +1,35 @@
+// Where tests find files: fixtures in the repository, and larger material of others that may be absent.
+#pragma once
+
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+
+namespace slm::testing {
+
+/// tests/fixtures/<relative>
+inline std::filesystem::path fixture(const std::string& relative) {
+  return std::filesystem::path{SLM_SOURCE_DIR} / "tests" / "fixtures" / relative;
+}
+
+/// examples/demo_pair/<relative>
+inline std::filesystem::path demo_pair(const std::string& relative) {
+  return std::filesystem::path{SLM_SOURCE_DIR} / "examples" / "demo_pair" / relative;
+}
+
+/// A file of the optional data folder ($SLM_TEST_DATA, else ../shared/data beside the checkout); empty when absent.
+inline std::filesystem::path test_data(const std::string& relative) {
+  const char* folder = std::getenv("SLM_TEST_DATA");
+  const auto root = folder ? std::filesystem::path{folder} : std::filesystem::path{SLM_SOURCE_DIR} / "../shared/data";
+  const auto path = root / relative;
+  return std::filesystem::exists(path) ? path : std::filesystem::path{};
+}
+
+}  // namespace slm::testing
+
+/// Ends a test case that has nothing to work on, saying so.
+#define SLM_SKIP_WITHOUT(path, what)                           \
+  if ((path).empty()) {                                        \
+    WARN("SKIPPED: " what " is not here (set SLM_TEST_DATA)"); \
+    return;                                                    \
+  }

@@ -1,0 +1,70 @@
+#include <catch2/catch.hpp>
+
+#include "slm/config/known_models.hpp"
+#include "slm/config/registry.hpp"
+
+using namespace slm;
+
+namespace {
+
+struct Mine {
+  static constexpr std::string_view name = "Mine";
+  static constexpr ModelConfig value{
+      .layers = 1, .hidden = 8, .ffn = 8, .heads = 2, .kv_heads = 1, .head_dim = 4, .vocab = 16};
+};
+
+std::int64_t parameters(const ModelConfig& c, bool tied) {
+  const std::int64_t attention = std::int64_t{c.hidden} * c.head_dim * (2 * c.heads + 2 * c.kv_heads);
+  const std::int64_t block = attention + 3ll * c.hidden * c.ffn + 2 * c.hidden;
+  return c.layers * block + c.hidden + (tied ? 1 : 2) * std::int64_t{c.vocab} * c.hidden;
+}
+
+}  // namespace
+
+TEST_CASE("a shape finds its config, an unknown one finds none") {
+  std::string found;
+  CHECK(visit(KnownModels{}, configs::Llama3_8B::value, [&](auto model) { found = model.name; }));
+  CHECK(found == "Llama-3-8B");
+  CHECK_FALSE(visit(KnownModels{}, Mine::value, [&](auto) { found = "wrong"; }));
+  CHECK(visit(Registry<Mine>{}, Mine::value, [&](auto model) { found = model.name; }));
+  CHECK(found == "Mine");
+}
+
+TEST_CASE("the known shapes have the published numbers of parameters") {
+  CHECK(parameters(configs::AmdLlama_135M::value, false) == 134'105'856);
+  CHECK(parameters(configs::JackFram_68M::value, false) == 68'030'208);
+  CHECK(parameters(configs::JackFram_160M::value, false) == 162'417'408);
+  CHECK(parameters(configs::SmolLM2_135M::value, true) == 134'515'008);
+  CHECK(parameters(configs::TinyLlama_1B::value, false) == 1'100'048'384);
+  CHECK(parameters(configs::Llama32_1B::value, true) == 1'235'814'400);
+  CHECK(parameters(configs::Llama2_7B::value, false) == 6'738'415'616);
+  CHECK(parameters(configs::CodeLlama_7B::value, false) == 6'738'546'688);
+  CHECK(parameters(configs::Llama3_8B::value, false) == 8'030'261'248);
+  CHECK(parameters(configs::Llama2_13B::value, false) == 13'015'864'320);
+}
+
+TEST_CASE("the error for an unknown shape names the closest config, the difference and the struct to paste") {
+  ModelConfig shape = configs::Llama2_7B::value;
+  shape.ffn = 11264;
+  shape.kv_heads = 8;
+  const std::string message = not_registered(KnownModels{}, shape, "some/folder").what();
+  CHECK_THAT(message, Catch::Contains("some/folder"));
+  CHECK_THAT(message, Catch::Contains("Llama-2-7B, differs: ffn 11264 instead of 11008, kv_heads 8 instead of 32"));
+  CHECK_THAT(message, Catch::Contains(".kv_heads = 8, .head_dim = 128, .vocab = 32000}; };"));
+  CHECK_THAT(not_registered(Registry<>{}, shape, "x").what(), Catch::Contains("registry is empty"));
+}
+
+TEST_CASE("unsound shapes are named") {
+  const auto with = [](auto change) {
+    ModelConfig shape = Mine::value;
+    change(shape);
+    return std::string(fault_of(shape));
+  };
+  CHECK(fault_of(Mine::value).empty());
+  CHECK_THAT(with([](ModelConfig& c) { c.layers = 0; }), Catch::Contains("layers"));
+  CHECK_THAT(with([](ModelConfig& c) { c.hidden = -4; }), Catch::Contains("hidden"));
+  CHECK_THAT(with([](ModelConfig& c) { c.kv_heads = 3; }), Catch::Contains("kv_heads"));
+  CHECK_THAT(with([](ModelConfig& c) { c.heads = 3, c.kv_heads = 2; }), Catch::Contains("multiple"));
+  CHECK_THAT(with([](ModelConfig& c) { c.head_dim = 5; }), Catch::Contains("even"));
+  CHECK_THAT(with([](ModelConfig& c) { c.vocab = 1 << 30; }), Catch::Contains("vocab"));
+}

@@ -1,0 +1,153 @@
+#include <catch2/catch.hpp>
+
+#include "slm/io/checkpoint.hpp"
+#include "support/paths.hpp"
+#include "support/random_checkpoint.hpp"
+#include "support/temporary.hpp"
+
+using namespace slm;
+using namespace slm::testing;
+
+namespace {
+
+ModelDescription read(const Json& config) { return read_config_json(config, "config.json"); }
+
+Json with(const char* field, Json value) {
+  Json config = config_json(tiny_shape, false, 512);
+  config[field] = std::move(value);
+  return config;
+}
+
+std::string fault(const Json& config) {
+  try {
+    read(config);
+    return {};
+  } catch (const Error& error) {
+    CHECK_THAT(error.what(), Catch::Contains("config.json"));
+    return error.id();
+  }
+}
+
+}  // namespace
+
+TEST_CASE("absent fields of config.json mean what transformers means") {
+  const ModelDescription model = read({{"num_hidden_layers", 2},
+                                       {"hidden_size", 768},
+                                       {"intermediate_size", 3072},
+                                       {"num_attention_heads", 12},
+                                       {"vocab_size", 32000}});
+  CHECK(model.config.kv_heads == 12);
+  CHECK(model.config.head_dim == 64);
+  CHECK(model.settings.rope_theta == 10000.0f);
+  CHECK(model.settings.norm_epsilon == 1e-6f);
+  CHECK(model.settings.rope_scaling.kind == RopeScaling::Kind::none);
+  CHECK_FALSE(model.settings.tied_embeddings);
+  CHECK(model.settings.end_tokens.empty());
+}
+
+TEST_CASE("fields of config.json are read, of old and new writers") {
+  Json config = config_json(tiny_shape, true, 4096);
+  config["head_dim"] = 32;
+  config["eos_token_id"] = {3, 5};
+  config["attention_bias"] = true;
+  config["rope_scaling"] = {{"rope_type", "llama3"},
+                            {"factor", 32.0},
+                            {"low_freq_factor", 1.0},
+                            {"high_freq_factor", 4.0},
+                            {"original_max_position_embeddings", 8192}};
+  ModelDescription model = read(config);
+  CHECK(model.config.head_dim == 32);
+  CHECK(model.settings.context == 4096);
+  CHECK(model.settings.tied_embeddings);
+  CHECK(model.settings.attention_bias);
+  CHECK(model.settings.end_tokens == std::vector<Token>{3, 5});
+  CHECK(model.settings.rope_scaling.kind == RopeScaling::Kind::llama3);
+  CHECK(model.settings.rope_scaling.factor == 32.0f);
+
+  config.erase("rope_scaling");
+  config.erase("rope_theta");
+  config["rope_parameters"] = {{"rope_type", "default"}, {"rope_theta", 500000.0}};
+  CHECK(read(config).settings.rope_theta == 500000.0f);
+}
+
+TEST_CASE("absurd fields of config.json are refused, each with its own error") {
+  CHECK(fault(with("hidden_size", -64)) == "json.bad-field");
+  CHECK(fault(with("hidden_size", "64")) == "json.bad-field");
+  CHECK(fault(with("hidden_size", 64.5)) == "json.bad-field");
+  CHECK(fault(with("hidden_size", 1e300)) == "json.bad-field");
+  CHECK(fault(with("hidden_size", 18446744073709551615ull)) == "json.bad-field");
+  CHECK(fault(with("num_hidden_layers", 0)) == "json.bad-field");
+  CHECK(fault(with("vocab_size", nullptr)) == "json.missing-field");
+  CHECK(fault(with("num_key_value_heads", 3)) == "config.unsound");
+  CHECK(fault(with("head_dim", 15)) == "config.unsound");
+  CHECK(fault(with("rms_norm_eps", -1)) == "json.bad-field");
+  CHECK(fault(with("rope_theta", 0)) == "json.bad-field");
+  CHECK(fault(with("rope_scaling", "llama3")) == "json.bad-field");
+  CHECK(fault(with("rope_scaling", {{"type", "yarn"}, {"factor", 2}})) == "config.unsupported");
+  CHECK(fault(with("eos_token_id", -1)) == "json.bad-field");
+  CHECK(fault(with("eos_token_id", {1, 101})) == "json.bad-field");
+  CHECK(fault(with("hidden_act", "gelu")) == "config.unsupported");
+  CHECK(fault(with("model_type", "mamba")) == "config.unsupported");
+  CHECK(fault(with("quantization_config", {{"bits", 4}})) == "config.unsupported");
+  CHECK(fault(with("unknown_field", 1)).empty());
+}
+
+TEST_CASE("the end tokens of generation_config.json win") {
+  const TemporaryFolder folder;
+  folder.write("config.json", with("eos_token_id", 7).dump());
+  CHECK(read_model_description(folder.path()).settings.end_tokens == std::vector<Token>{7});
+  folder.write("generation_config.json", R"({"eos_token_id": [8, 9]})");
+  CHECK(read_model_description(folder.path()).settings.end_tokens == std::vector<Token>{8, 9});
+}
+
+TEST_CASE("shards are opened once each and their tensors found") {
+  const Checkpoint checkpoint(fixture("models/llama-sharded-bf16"));
+  CHECK(checkpoint.tensor("model.norm.weight", {checkpoint.config().hidden}).dtype == DType::bf16);
+  CHECK(checkpoint.has("model.layers.1.mlp.down_proj.weight"));
+}
+
+TEST_CASE("what a folder lacks is named") {
+  const TemporaryFolder folder;
+  const auto open = [&] { Checkpoint{folder.path()}; };
+  CHECK_THROWS_WITH(Checkpoint(folder.path() / "absent"), Catch::Contains("checkpoint.no-folder"));
+  CHECK_THROWS_WITH(open(), Catch::Contains("config.json") && Catch::Contains("io.unreadable"));
+  folder.write("config.json", config_json(tiny_shape, false, 512).dump());
+  CHECK_THROWS_WITH(open(), Catch::Contains("checkpoint.no-weights") && Catch::Contains("pytorch_model.bin"));
+
+  SECTION("an index may not lead out of its folder") {
+    for (const char* file : {"../secret", "/etc/passwd", "", "..", "a/b"}) {
+      folder.write("model.safetensors.index.json", Json{{"weight_map", {{"w", file}}}}.dump());
+      CHECK_THROWS_AS(open(), Error);
+    }
+    folder.write("model.safetensors.index.json", R"({"weight_map": {"w": 3}})");
+    CHECK_THROWS_WITH(open(), Catch::Contains("field 'w' is 3, expected the name of a file"));
+    folder.write("model.safetensors.index.json", R"({"metadata": {}})");
+    CHECK_THROWS_WITH(open(), Catch::Contains("no field 'weight_map'"));
+  }
+  SECTION("a shard that lacks its tensor") {
+    write_random_checkpoint<float>(folder.path(), tiny_shape, 1);
+    std::filesystem::rename(folder.path() / "model.safetensors", folder.path() / "model-1.safetensors");
+    folder.write("model.safetensors.index.json", R"({"weight_map": {"no.such.tensor": "model-1.safetensors"}})");
+    CHECK_THROWS_WITH(open(), Catch::Contains("no.such.tensor") && Catch::Contains("model-1.safetensors"));
+  }
+  SECTION("a tensor of the wrong shape, a missing one, a truncated file") {
+    write_random_checkpoint<float>(folder.path(), tiny_shape, 1);
+    const Checkpoint checkpoint(folder.path());
+    CHECK_THROWS_WITH(checkpoint.tensor("model.norm.weight", {63}),
+                      Catch::Contains("is [64], config.json makes it [63]"));
+    CHECK_THROWS_WITH(checkpoint.tensor("model.norm.bias", {64}), Catch::Contains("no tensor 'model.norm.bias' [64]"));
+    std::filesystem::resize_file(folder.path() / "model.safetensors", 20000);
+    CHECK_THROWS_AS(open(), Error);
+  }
+}
+
+TEST_CASE("pieces are token texts by id") {
+  const TemporaryFolder folder;
+  CHECK(read_pieces(folder.path()).empty());
+  folder.write("tokenizer.json", R"({"model":{"vocab":{"a":0,"b":2}},"added_tokens":[{"id":3,"content":"<s>"}]})");
+  CHECK(read_pieces(folder.path()) == std::vector<std::string>{"a", "", "b", "<s>"});
+  folder.write("tokenizer.json", R"({"model":{"vocab":{"a":-1}}})");
+  CHECK_THROWS_WITH(read_pieces(folder.path()), Catch::Contains("tokenizer.bad-id"));
+  folder.write("tokenizer.json", R"({"model":{"vocab":[]}})");
+  CHECK_THROWS_WITH(read_pieces(folder.path()), Catch::Contains("json.bad-field"));
+}

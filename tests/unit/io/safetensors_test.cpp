@@ -1,0 +1,128 @@
+#include <catch2/catch.hpp>
+#include <cstring>
+
+#include "slm/io/safetensors.hpp"
+#include "slm/io/safetensors_writer.hpp"
+#include "support/temporary.hpp"
+
+using namespace slm;
+using slm::testing::TemporaryFolder;
+
+namespace {
+
+/// A file of this header and `data_bytes` bytes of data.
+std::string file_of(const std::string& header, std::size_t data_bytes, std::uint64_t length) {
+  std::string file(8, '\0');
+  std::memcpy(file.data(), &length, 8);
+  return file + header + std::string(data_bytes, '\1');
+}
+std::string file_of(const std::string& header, std::size_t data_bytes) {
+  return file_of(header, data_bytes, header.size());
+}
+
+Tensors parse(const std::string& file) {
+  return parse_safetensors({reinterpret_cast<const std::byte*>(file.data()), file.size()}, "a.safetensors");
+}
+
+/// The id of the Error that parsing throws; empty when it is accepted.
+std::string fault(const std::string& file) {
+  try {
+    parse(file);
+    return {};
+  } catch (const Error& error) {
+    CHECK_THAT(error.what(), Catch::Contains("a.safetensors"));
+    return error.id();
+  }
+}
+
+}  // namespace
+
+TEST_CASE("tensors are found where the header says, padding and metadata included") {
+  const std::string header =
+      R"({"__metadata__":{"format":"pt"},"b":{"dtype":"BF16","shape":[2,3],"data_offsets":[4,16]},)"
+      R"("a":{"dtype":"F32","shape":[],"data_offsets":[0,4]},"e":{"dtype":"F16","shape":[0,5],"data_offsets":[4,4]}}   )";
+  const std::string file = file_of(header, 16);
+  const Tensors tensors = parse(file);
+  REQUIRE(tensors.size() == 3);
+  CHECK(tensors.at("b").shape == std::vector<std::int64_t>{2, 3});
+  CHECK(tensors.at("b").bytes == reinterpret_cast<const std::byte*>(file.data()) + 8 + header.size() + 4);
+  CHECK(tensors.at("a").elements() == 1);
+  CHECK(tensors.at("e").elements() == 0);
+}
+
+TEST_CASE("every kind of damaged header is refused with its own error") {
+  const auto entry = [](const std::string& fields) { return "{\"w\":{" + fields + "}}"; };
+  CHECK(fault("") == "safetensors.too-short");
+  CHECK(fault("1234567") == "safetensors.too-short");
+  CHECK(fault(file_of("{}", 0, std::uint64_t{1} << 63)) == "safetensors.header-length");
+  CHECK(fault(file_of("{}", 0, ~std::uint64_t{0})) == "safetensors.header-length");
+  CHECK(fault(file_of("{}", 0, 3)) == "safetensors.header-length");
+  CHECK(fault(file_of("{\"w\":", 0)) == "json.malformed");
+  CHECK(fault(file_of("[]", 0)) == "json.not-an-object");
+  CHECK(fault(file_of("\xff\xfe{}", 0)) == "json.malformed");
+  CHECK(fault(file_of(std::string(100000, '['), 0)) == "json.malformed");
+  CHECK(fault(file_of(R"({"w":1})", 0)) == "safetensors.bad-entry");
+  CHECK(
+      fault(file_of(
+          R"({"w":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"w":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})",
+          4)) == "json.duplicate-name");
+  CHECK(fault(file_of(entry(R"("dtype":"F99","shape":[1],"data_offsets":[0,4])"), 4)) == "safetensors.unknown-dtype");
+  CHECK(fault(file_of(entry(R"("shape":[1],"data_offsets":[0,4])"), 4)) == "safetensors.unknown-dtype");
+  CHECK(fault(file_of(entry(R"("dtype":"F32","shape":[-1],"data_offsets":[0,4])"), 4)) == "safetensors.bad-shape");
+  CHECK(fault(file_of(entry(R"("dtype":"F32","shape":[1.5],"data_offsets":[0,4])"), 4)) == "safetensors.bad-shape");
+  CHECK(fault(file_of(entry(R"("dtype":"F32","data_offsets":[0,4])"), 4)) == "safetensors.bad-shape");
+  CHECK(fault(file_of(entry(R"("dtype":"F32","shape":[4294967296,4294967296,4],"data_offsets":[0,4])"), 4)) ==
+        "safetensors.bad-shape");
+  CHECK(fault(file_of(entry(R"("dtype":"F32","shape":[1],"data_offsets":[0,5])"), 5)) == "safetensors.bad-offsets");
+  CHECK(fault(file_of(entry(R"("dtype":"F32","shape":[1],"data_offsets":[4,0])"), 4)) == "safetensors.bad-offsets");
+  CHECK(fault(file_of(entry(R"("dtype":"F32","shape":[1],"data_offsets":[0,4])"), 2)) ==
+        "safetensors.bad-shape");  // truncated
+  CHECK(fault(file_of(entry(R"("dtype":"F32","shape":[1],"data_offsets":[18446744073709551612,18446744073709551615])"),
+                      8)) == "safetensors.bad-offsets");
+  CHECK(fault(file_of(entry(R"("dtype":"F32","shape":[1],"data_offsets":[0])"), 4)) == "safetensors.bad-offsets");
+  CHECK(fault(file_of(entry(R"("dtype":"F32","shape":[1],"data_offsets":[4,8])"), 8)) == "safetensors.hole");
+  CHECK(fault(file_of(entry(R"("dtype":"F32","shape":[1],"data_offsets":[0,4])"), 8)) == "safetensors.hole");
+  CHECK(
+      fault(file_of(
+          R"({"v":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"w":{"dtype":"F32","shape":[2],"data_offsets":[4,12]}})",
+          12)) == "safetensors.overlap");
+  CHECK(fault(file_of(entry(R"("dtype":"F32","shape":[1],"data_offsets":[0,4])"), 4)).empty());
+}
+
+TEST_CASE("what is written is read back, and data starts at a multiple of eight") {
+  const TemporaryFolder folder;
+  const float values[] = {1, -2, 3};
+  const Tensor tensor{.name = "layer.weight",
+                      .dtype = DType::f32,
+                      .shape = {3, 1},
+                      .bytes = reinterpret_cast<const std::byte*>(values),
+                      .size_bytes = 12};
+  const auto path = folder.path() / "w.safetensors";
+  write_safetensors(path, std::span(&tensor, 1));
+  const Safetensors read(path);
+  const Tensor& found = read.tensors.at("layer.weight");
+  CHECK(found.shape == tensor.shape);
+  CHECK(std::memcmp(found.bytes, values, 12) == 0);
+  CHECK((found.bytes - read.file.bytes().data()) % 8 == 0);
+  CHECK_FALSE(std::filesystem::exists(path.string() + ".partial"));
+}
+
+TEST_CASE("a write that fails says so and leaves nothing behind") {
+  const TemporaryFolder folder;
+  const Tensor tensor{.name = "w", .dtype = DType::u8, .shape = {0}, .bytes = nullptr, .size_bytes = 0};
+  CHECK_THROWS_WITH(write_safetensors(folder.path() / "no" / "such" / "w.safetensors", std::span(&tensor, 1)),
+                    Catch::Contains("io.unwritable"));
+  // A full disk: the temporary name leads to /dev/full, where every write fails.
+  const auto path = folder.path() / "full.safetensors";
+  std::filesystem::create_symlink("/dev/full", path.string() + ".partial");
+  CHECK_THROWS_WITH(write_safetensors(path, std::span(&tensor, 1)), Catch::Contains("free space"));
+  CHECK(std::filesystem::is_empty(folder.path()));
+}
+
+TEST_CASE("files that cannot be mapped are named") {
+  const TemporaryFolder folder;
+  CHECK_THROWS_WITH(MappedFile(folder.path() / "absent"),
+                    Catch::Contains("absent") && Catch::Contains("io.unreadable"));
+  CHECK_THROWS_WITH(MappedFile(folder.path()), Catch::Contains("not a regular file"));
+  CHECK_THROWS_WITH(MappedFile(folder.write("empty", "")), Catch::Contains("it is empty"));
+}
