@@ -1,0 +1,113 @@
+// AddedTokens: finds the tokens that stand outside the model (<s>, <|user|>, runs of spaces, ...) in a text.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "slm/core/types.hpp"
+#include "slm/text/unicode.hpp"
+#include "slm/text/utf8.hpp"
+
+namespace slm {
+
+struct AddedToken {
+  Token id = 0;
+  std::string content;
+  bool single_word = false;  // no match where a word character touches it
+  bool lstrip = false;       // swallows white space to its left
+  bool rstrip = false;       // and to its right
+  bool normalized = false;   // is looked for after normalization, and its content is normalized first
+  bool special = false;      // left out by decode(skip_special_tokens)
+};
+
+/// A set of added tokens that are searched for together: leftmost, longest, without overlaps.
+class AddedTokens {
+ public:
+  AddedTokens() = default;
+
+  /// Each token is searched for as its `content`, which is valid UTF-8; empty ones never match.
+  explicit AddedTokens(std::vector<AddedToken> tokens) : tokens_(std::move(tokens)) {
+    std::erase_if(tokens_, [](const AddedToken& token) { return token.content.empty(); });
+    const auto by_content = [](const AddedToken& a, const AddedToken& b) { return a.content < b.content; };
+    std::stable_sort(tokens_.begin(), tokens_.end(), by_content);
+    const auto same = [](const AddedToken& a, const AddedToken& b) { return a.content == b.content; };
+    tokens_.erase(std::unique(tokens_.begin(), tokens_.end(), same), tokens_.end());
+    for (std::size_t i = tokens_.size(); i-- > 0;) {
+      auto& range = starting_with_[static_cast<unsigned char>(tokens_[i].content[0])];
+      range.begin = i;
+      if (range.end == 0) range.end = i + 1;
+    }
+  }
+
+  bool empty() const { return tokens_.empty(); }
+
+  /// Calls text_sink(piece) and token_sink(id) in the order of the text. The text must be valid UTF-8.
+  template <class TextSink, class TokenSink>
+  void split(std::string_view text, TextSink&& text_sink, TokenSink&& token_sink) const {
+    std::size_t done = 0;  // everything before has gone to a sink
+    for (std::size_t position = 0; position < text.size() && !tokens_.empty();) {
+      const AddedToken* token = longest_at(text, position);
+      if (token == nullptr) {
+        ++position;
+        continue;
+      }
+      std::size_t begin = position;
+      std::size_t end = position + token->content.size();
+      position = end;
+      if (token->single_word && touches_word(text, begin, end)) continue;
+      if (token->lstrip) {
+        while (begin > done && unicode::is_space(utf8::at(text, utf8::before(text, begin)))) {
+          begin = utf8::before(text, begin);
+        }
+      }
+      if (token->rstrip) {
+        for (std::size_t behind = end; end < text.size() && unicode::is_space(utf8::next(text, behind));) end = behind;
+      }
+      if (begin > done) text_sink(text.substr(done, begin - done));
+      token_sink(token->id);
+      done = position = end;
+    }
+    if (done < text.size()) text_sink(text.substr(done));
+  }
+
+ private:
+  struct Range {
+    std::size_t begin = 0, end = 0;
+  };
+
+  /// The longest token that the text spells at `position`: narrows the sorted tokens character by character.
+  const AddedToken* longest_at(std::string_view text, std::size_t position) const {
+    Range range = starting_with_[static_cast<unsigned char>(text[position])];
+    const AddedToken* longest = nullptr;
+    for (std::size_t depth = 1; range.begin < range.end; ++depth) {
+      if (tokens_[range.begin].content.size() == depth) longest = &tokens_[range.begin++];
+      if (position + depth >= text.size()) break;
+      const auto wanted = static_cast<unsigned char>(text[position + depth]);
+      const auto byte = [depth](const AddedToken& token) { return static_cast<unsigned char>(token.content[depth]); };
+      const auto first = tokens_.begin() + static_cast<std::ptrdiff_t>(range.begin);
+      const auto last = tokens_.begin() + static_cast<std::ptrdiff_t>(range.end);
+      const auto lower =
+          std::partition_point(first, last, [&](const AddedToken& token) { return byte(token) < wanted; });
+      const auto upper =
+          std::partition_point(lower, last, [&](const AddedToken& token) { return byte(token) == wanted; });
+      range = {static_cast<std::size_t>(lower - tokens_.begin()), static_cast<std::size_t>(upper - tokens_.begin())};
+    }
+    return longest;
+  }
+
+  static bool touches_word(std::string_view text, std::size_t begin, std::size_t end) {
+    return (begin > 0 && unicode::is_word(utf8::at(text, utf8::before(text, begin)))) ||
+           (end < text.size() && unicode::is_word(utf8::at(text, end)));
+  }
+
+  std::vector<AddedToken> tokens_;          // sorted by content
+  std::array<Range, 256> starting_with_{};  // by first byte
+};
+
+}  // namespace slm

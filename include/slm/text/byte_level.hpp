@@ -1,0 +1,51 @@
+// GPT-2's alphabet: every byte stands as one printable character.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "slm/text/utf8.hpp"
+
+namespace slm::byte_level {
+
+struct Alphabet {
+  std::array<char32_t, 256> character{};  // of each byte
+  std::array<std::int16_t, 324> byte{};   // of each character, -1: none
+};
+
+/// Printable bytes are their own characters; the 68 others follow from U+0100 on, in order.
+inline constexpr Alphabet alphabet = [] {
+  Alphabet made;
+  made.byte.fill(-1);
+  char32_t next = 0x100;
+  for (char32_t value = 0; value < 256; ++value) {
+    const bool printable = (value >= 0x21 && value <= 0x7E) || (value >= 0xA1 && value != 0xAD);
+    const char32_t character = printable ? value : next++;
+    made.character[value] = character;
+    made.byte[character] = static_cast<std::int16_t>(value);
+  }
+  return made;
+}();
+
+/// Appends the bytes as characters of the alphabet.
+inline void append_characters(std::string& out, std::string_view bytes) {
+  for (const char byte : bytes) utf8::append(out, alphabet.character[static_cast<unsigned char>(byte)]);
+}
+
+/// Appends the bytes that a token's characters stand for, or the token itself if any is not of the alphabet.
+inline void append_bytes(std::string& out, std::string_view token) {
+  const std::size_t before = out.size();
+  for (std::size_t position = 0; position < token.size();) {
+    const char32_t character = utf8::next(token, position);
+    if (character >= alphabet.byte.size() || alphabet.byte[character] < 0) {
+      out.resize(before);
+      out += token;
+      return;
+    }
+    out.push_back(static_cast<char>(static_cast<unsigned char>(alphabet.byte[character])));
+  }
+}
+
+}  // namespace slm::byte_level

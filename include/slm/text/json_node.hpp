@@ -1,0 +1,110 @@
+// JsonNode: one value of a tokenizer's JSON file together with its place, so that every fault names file and field.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "slm/core/error.hpp"
+#include "slm/text/tokenizer_parts.hpp"
+
+namespace slm::tokenizer_file {
+
+/// Parses one JSON object. nlohmann's parser and destructor do not recurse, so deep nesting costs memory only.
+inline nlohmann::json parse_object(std::string_view source, const std::string& file) {
+  nlohmann::json parsed;
+  try {
+    parsed = nlohmann::json::parse(source.begin(), source.end());
+  } catch (const nlohmann::json::exception& fault) {
+    fail("tokenizer.not-json", file, text("it is not valid JSON: ", fault.what()), download_again);
+  }
+  if (!parsed.is_object())
+    fail("tokenizer.not-an-object", file, text("it holds ", parsed.type_name(), ", expected an object"),
+         download_again);
+  return parsed;
+}
+
+class JsonNode {
+ public:
+  JsonNode(const nlohmann::json& value, const std::string& file, std::string place)
+      : value_(&value), file_(&file), place_(std::move(place)) {}
+
+  const nlohmann::json& value() const { return *value_; }
+  const std::string& file() const { return *file_; }
+  const std::string& place() const { return place_; }
+
+  /// A member that is present and not null.
+  std::optional<JsonNode> find(const std::string& name) const {
+    if (!value_->is_object()) wrong("an object");
+    const auto member = value_->find(name);
+    if (member == value_->end() || member->is_null()) return std::nullopt;
+    return JsonNode(*member, *file_, place_.empty() ? name : text(place_, ".", name));
+  }
+
+  JsonNode at(const std::string& name) const {
+    if (auto member = find(name)) return *member;
+    fail("tokenizer.missing-field", *file_, text(described(), " has no field '", name, "'"), download_again);
+  }
+
+  /// Calls visit(element) for each element of an array.
+  template <class Visit>
+  void each(Visit&& visit) const {
+    if (!value_->is_array()) wrong("an array");
+    std::size_t index = 0;
+    for (const auto& element : *value_) visit(JsonNode(element, *file_, text(place_, "[", index++, "]")));
+  }
+
+  const std::string& string() const {
+    if (!value_->is_string()) wrong("a string");
+    return value_->get_ref<const std::string&>();
+  }
+
+  bool boolean() const {
+    if (!value_->is_boolean()) wrong("true or false");
+    return value_->get<bool>();
+  }
+
+  std::int64_t integer() const {
+    if (!value_->is_number_integer()) wrong("an integer");
+    constexpr auto most = std::numeric_limits<std::int64_t>::max();
+    if (value_->is_number_unsigned() && value_->get<std::uint64_t>() > static_cast<std::uint64_t>(most)) return most;
+    return value_->get<std::int64_t>();
+  }
+
+  bool flag(const char* name, bool otherwise) const {
+    const auto member = find(name);
+    return member ? member->boolean() : otherwise;
+  }
+
+  std::string word(const char* name, const char* otherwise = "") const {
+    const auto member = find(name);
+    return member ? member->string() : otherwise;
+  }
+
+  std::string type() const { return at("type").string(); }
+
+  /// This part of a pipeline is none of those this library knows.
+  [[noreturn]] void unsupported(std::string_view what) const {
+    fail("tokenizer.unsupported", *file_, text(described(), ": ", what, " is not supported"),
+         "Use a model of a supported tokenizer family (Llama, GPT-2, GPT-NeoX, Llama-3, Qwen2, SmolLM, Phi-3), or "
+         "encode "
+         "the text elsewhere and pass token ids");
+  }
+
+  [[noreturn]] void wrong(std::string_view expected) const {
+    fail("tokenizer.wrong-type", *file_, text(described(), " is ", value_->type_name(), ", expected ", expected),
+         download_again);
+  }
+
+  std::string described() const { return place_.empty() ? std::string{"the file"} : text("'", place_, "'"); }
+
+ private:
+  const nlohmann::json* value_;
+  const std::string* file_;
+  std::string place_;
+};
+
+}  // namespace slm::tokenizer_file

@@ -1,0 +1,236 @@
+// Reads tokenizer.model, SentencePiece's protobuf, for byte-pair models with byte fallback (the Llama-2 family).
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "slm/text/tokenizer_json.hpp"
+#include "slm/text/tokenizer_parts.hpp"
+
+namespace slm::tokenizer_file {
+
+/// One message in protobuf's wire format, field by field. Lengths are checked against the bytes that are there.
+class ProtobufReader {
+ public:
+  ProtobufReader(std::string_view bytes, const std::string& file) : bytes_(bytes), file_(file) {}
+
+  struct Field {
+    std::uint64_t number = 0;
+    int wire_type = 0;
+    std::uint64_t value = 0;  // varint, or the bits of a fixed-width number
+    std::string_view bytes;   // length-delimited
+  };
+
+  /// The next field, or none at the end.
+  std::optional<Field> next() {
+    if (bytes_.empty()) return std::nullopt;
+    const std::uint64_t tag = varint();
+    Field field{tag >> 3, static_cast<int>(tag & 7), 0, {}};
+    switch (field.wire_type) {
+      case 0: field.value = varint(); break;
+      case 1: field.value = fixed<std::uint64_t>(); break;
+      case 2: field.bytes = take(varint()); break;
+      case 5: field.value = fixed<std::uint32_t>(); break;
+      default: broken(text("wire type ", field.wire_type, " of field ", field.number, " is none of SentencePiece's"));
+    }
+    return field;
+  }
+
+  [[noreturn]] void broken(const std::string& what) const {
+    fail("tokenizer.broken-model", file_, what, download_again);
+  }
+
+ private:
+  std::uint64_t varint() {
+    std::uint64_t value = 0;
+    for (int shift = 0; shift < 64; shift += 7) {
+      const auto byte = static_cast<unsigned char>(take(1)[0]);
+      value |= std::uint64_t{byte & 0x7Fu} << shift;
+      if (byte < 0x80) return value;
+    }
+    broken("a number has more than 64 bits");
+  }
+
+  template <class Integer>
+  Integer fixed() {
+    Integer value;
+    std::memcpy(&value, take(sizeof value).data(), sizeof value);
+    return value;
+  }
+
+  std::string_view take(std::uint64_t length) {
+    if (length > bytes_.size()) broken(text("it is truncated: ", length, " bytes expected, ", bytes_.size(), " found"));
+    const std::string_view taken = bytes_.substr(0, static_cast<std::size_t>(length));
+    bytes_.remove_prefix(taken.size());
+    return taken;
+  }
+
+  std::string_view bytes_;
+  const std::string& file_;
+};
+
+struct SentencePiece {
+  enum Type { normal = 1, unknown = 2, control = 3, user_defined = 4, unused = 5, byte = 6 };
+  std::string_view text;
+  float score = 0;
+  std::uint64_t type = normal;
+};
+
+struct SentencePieceModel {
+  std::vector<SentencePiece> pieces;
+  std::uint64_t model_type = 1;    // 1 unigram, 2 BPE
+  bool has_character_map = false;  // the normalizer rewrites characters
+};
+
+inline constexpr std::size_t longest_piece = 512;  // bytes; SentencePiece's own default limit is 16 characters
+
+inline SentencePieceModel read_sentencepiece(std::string_view bytes, const std::string& file) {
+  SentencePieceModel model;
+  ProtobufReader reader(bytes, file);
+  const auto want = [&reader](const ProtobufReader::Field& field, int wire_type) {
+    if (field.wire_type != wire_type) {
+      reader.broken(text("field ", field.number, " has wire type ", field.wire_type, ", expected ", wire_type));
+    }
+  };
+  while (const auto field = reader.next()) {
+    if (field->number < 1 || field->number > 3) continue;
+    want(*field, 2);
+    ProtobufReader inner(field->bytes, file);
+    SentencePiece piece;
+    while (const auto part = inner.next()) {
+      if (field->number == 1 && part->number == 1) want(*part, 2), piece.text = part->bytes;
+      if (field->number == 1 && part->number == 2) {
+        want(*part, 5);
+        piece.score = std::bit_cast<float>(static_cast<std::uint32_t>(part->value));
+      }
+      if (field->number == 1 && part->number == 3) want(*part, 0), piece.type = part->value;
+      if (field->number == 2 && part->number == 3) want(*part, 0), model.model_type = part->value;
+      if (field->number == 3 && part->number == 2) want(*part, 2), model.has_character_map = !part->bytes.empty();
+    }
+    if (field->number != 1) continue;
+    const std::string owner = text("piece ", model.pieces.size());
+    if (piece.text.size() > longest_piece)
+      reader.broken(text(owner, " has ", piece.text.size(), " bytes, at most ", longest_piece, " are expected"));
+    if (!utf8::is_valid(piece.text)) reader.broken(text(owner, " is not UTF-8"));
+    if (!std::isfinite(piece.score)) reader.broken(text(owner, " has a score that is no number"));
+    model.pieces.push_back(piece);
+  }
+  return model;
+}
+
+/// SentencePiece merges by the score of the result. This lists, as Hugging Face's converter does, every pair of pieces
+/// that forms a piece: best score first, then the longer left and right part, then piece by piece and part by part.
+inline MergeTable merges_of(const std::vector<SentencePiece>& pieces, const Vocabulary& vocabulary) {
+  struct Candidate {
+    float score;
+    std::uint32_t left_length, right_length;  // characters
+    Token left, right, merged;
+  };
+  std::vector<Candidate> candidates;
+  for (std::size_t index = 0; index < pieces.size(); ++index) {
+    const std::string_view whole = pieces[index].text;
+    const std::size_t first = candidates.size();
+    const auto length = static_cast<std::uint32_t>(utf8::count(whole));
+    std::size_t cut = 0;
+    for (std::uint32_t left_length = 1; left_length < length; ++left_length) {
+      utf8::next(whole, cut);
+      const auto left = vocabulary.find(whole.substr(0, cut));
+      const auto right = left ? vocabulary.find(whole.substr(cut)) : std::nullopt;
+      if (right)
+        candidates.push_back(
+            {pieces[index].score, left_length, length - left_length, *left, *right, static_cast<Token>(index)});
+    }
+    std::sort(candidates.begin() + static_cast<std::ptrdiff_t>(first), candidates.end(),
+              [](const Candidate& a, const Candidate& b) {
+                return std::pair{a.left, a.right} < std::pair{b.left, b.right};
+              });
+  }
+  std::stable_sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
+    if (a.score != b.score) return a.score > b.score;
+    return std::pair{a.left_length, a.right_length} > std::pair{b.left_length, b.right_length};
+  });
+  MergeTable table(candidates.size());
+  std::uint32_t rank = 0;
+  for (const Candidate& candidate : candidates) table.add(candidate.left, candidate.right, {rank++, candidate.merged});
+  return table;
+}
+
+/// The pipeline Hugging Face gives the Llama-2 family: legacy (a leading ▁ before every piece of text) unless
+/// tokenizer_config.json says "legacy": false.
+inline void add_llama_pipeline(TokenizerParts& parts, bool legacy) {
+  const std::string underline = "▁";
+  if (legacy) {
+    parts.normalizer.add(Normalizer::Prepend{underline});
+    parts.normalizer.add(Normalizer::Replace{" ", underline});
+  } else {
+    parts.pre_tokenizer.add(PreTokenizer::Metaspace{underline, PreTokenizer::Metaspace::Prepend::first, false});
+  }
+  parts.decoder.replaces = {{underline, " "}};
+  parts.decoder.byte_fallback = true;
+  parts.decoder.strip_content = " ";
+  parts.decoder.strip_count = 1;
+}
+
+/// tokenizer.model as parts. `config`: of the tokenizer_config.json beside it, or as default-constructed.
+inline TokenizerParts read_tokenizer_model(std::string_view bytes, const std::string& file,
+                                           const TokenizerConfig& config) {
+  // Llama-3's tokenizer.model is another format: lines of base64 and rank.
+  const std::string_view line = bytes.substr(0, bytes.find('\n'));
+  if (line.size() < 100 && line.ends_with(" 0") &&
+      line.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/= ") == line.npos) {
+    fail("tokenizer.tiktoken-model", file, "it is a tiktoken vocabulary, not a SentencePiece model",
+         "Put the model's tokenizer.json (Hugging Face format) into the folder");
+  }
+  const SentencePieceModel model = read_sentencepiece(bytes, file);
+  if (model.pieces.empty()) fail("tokenizer.empty-vocabulary", file, "it holds no piece", download_again);
+  if (model.model_type != 2 || model.has_character_map) {
+    fail("tokenizer.unsupported", file,
+         model.model_type != 2
+             ? text("SentencePiece model type ", model.model_type, " is not supported, expected 2 (BPE)")
+             : std::string{"a character map in the normalizer is not supported"},
+         "Put the model's tokenizer.json (Hugging Face format) into the folder");
+  }
+  TokenizerParts parts;
+  parts.vocabulary = Vocabulary(model.pieces.size());
+  Bpe::Options options;
+  options.fuse_unknown = true;
+  options.byte_fallback = true;
+  std::optional<Token> begin, end;
+  for (std::size_t index = 0; index < model.pieces.size(); ++index) {
+    const SentencePiece& piece = model.pieces[index];
+    const Token id = checked_id(static_cast<std::int64_t>(index), model.pieces.size(), file, shown(piece.text));
+    add_token(parts.vocabulary, piece.text, id, file);
+    if (piece.type == SentencePiece::unknown && !options.unknown) options.unknown = id;
+    if (piece.type == SentencePiece::control && piece.text == "<s>") begin = id;
+    if (piece.type == SentencePiece::control && piece.text == "</s>") end = id;
+    if (piece.type == SentencePiece::unknown || piece.type == SentencePiece::control ||
+        piece.type == SentencePiece::user_defined) {
+      AddedToken token;
+      token.id = id;
+      token.content = piece.text;
+      token.special = piece.type != SentencePiece::user_defined;
+      add_added_token(parts, std::move(token), file);
+    }
+  }
+  parts.bpe = Bpe(parts.vocabulary, merges_of(model.pieces, parts.vocabulary), options);
+  add_llama_pipeline(parts, config.legacy.value_or(true));
+  const auto wanted = [&file](std::optional<Token> token, std::string_view name) {
+    if (!token)
+      fail("tokenizer.missing-special-token", file, text("it has no control piece ", shown(name)), download_again);
+    return *token;
+  };
+  if (config.add_bos.value_or(true)) parts.before.push_back(wanted(begin, "<s>"));
+  if (config.add_eos.value_or(false)) parts.after.push_back(wanted(end, "</s>"));
+  return parts;
+}
+
+}  // namespace slm::tokenizer_file

@@ -1,0 +1,117 @@
+// TextStream: prints tokens as text while they are generated, in whole characters, up to a stop string.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <optional>
+#include <ostream>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "slm/core/error.hpp"
+#include "slm/core/types.hpp"
+#include "slm/text/decoder.hpp"
+#include "slm/text/stop_matcher.hpp"
+#include "slm/text/tokenizer.hpp"
+#include "slm/text/utf8.hpp"
+
+namespace slm {
+
+/// A sink for a decoder. All text written until finish() is the decoded text of all tokens, cut before the first stop
+/// string. Special tokens are left out. Text is held back while later tokens may still change it: an unfinished
+/// character, a run of <0x..> byte tokens (which counts as a whole), the beginning of a stop string.
+class TextStream {
+ public:
+  using Write = std::function<void(std::string_view)>;
+
+  /// Calls write(text) with valid UTF-8. Empty stop strings are ignored.
+  TextStream(Tokenizer tokenizer, Write write, const std::vector<std::string>& stops = {})
+      : tokenizer_(std::move(tokenizer)),
+        write_(std::move(write)),
+        decoder_(tokenizer_.decode_state()),
+        matcher_(stops) {
+    for (const std::string& stop : stops) {
+      if (!utf8::is_valid(stop)) {
+        throw Error("text.bad-stop-string", "a stop string is not valid UTF-8", "Give stop strings in UTF-8");
+      }
+    }
+  }
+
+  /// Writes to a stream, which must outlive this, and flushes it. Throws Error when the stream fails (a full disk).
+  TextStream(Tokenizer tokenizer, std::ostream& stream, const std::vector<std::string>& stops = {})
+      : TextStream(std::move(tokenizer), writer_to(stream), stops) {}
+
+  /// Takes the next token. False when a stop string is complete: no more tokens are wanted, and none is written.
+  bool operator()(Token token) {
+    if (stopped_) return false;
+    if (!tokenizer_.is_token(token) || tokenizer_.is_special(token)) return true;
+    std::string text;
+    decoder_.push(tokenizer_.piece(token), text);
+    if (!text.empty()) {
+      ahead_.reset();
+      show(matcher_.push(text));
+      stopped_ = matcher_.stopped();
+    }
+    if (!stopped_ && matcher_.active()) look_ahead();
+    return !stopped_;
+  }
+
+  /// Writes what is held back; called once, after the last token.
+  void finish() {
+    if (stopped_) return;
+    std::string text;
+    decoder_.finish(text);
+    ahead_.reset();
+    show(matcher_.push(text));
+    stopped_ = matcher_.stopped();
+    if (!stopped_) show(matcher_.finish());
+  }
+
+  /// True once a stop string was found.
+  bool stopped() const { return stopped_; }
+
+ private:
+  /// What the matcher would do with the waiting run of byte tokens.
+  struct Ahead {
+    StopMatcher matcher;
+    std::size_t seen = 0;  // bytes of the run that the matcher has read
+    std::string text;      // what it let through
+  };
+
+  /// A newline is such a byte token in Llama-2's vocabulary: a stop string must not wait for the token behind it. While
+  /// the run is UTF-8, it is what the text would be if generation ended here, so a stop string in it counts at once.
+  void look_ahead() {
+    const std::string_view waiting = decoder_.waiting();
+    if (waiting.empty()) return;
+    if (!ahead_) ahead_ = Ahead{matcher_, 0, {}};
+    ahead_->text += ahead_->matcher.push(waiting.substr(ahead_->seen));
+    ahead_->seen = waiting.size();
+    if (!ahead_->matcher.stopped()) return;
+    show(ahead_->text);
+    stopped_ = true;
+  }
+
+  void show(const std::string& text) {
+    if (!text.empty()) write_(text);
+  }
+
+  static Write writer_to(std::ostream& stream) {
+    return [&stream](std::string_view text) {
+      stream << text << std::flush;
+      if (!stream)
+        throw Error("text.output-failed", "the generated text could not be written",
+                    "Check for a full disk or a closed output");
+    };
+  }
+
+  Tokenizer tokenizer_;
+  Write write_;
+  DecodeState decoder_;
+  StopMatcher matcher_;
+  std::optional<Ahead> ahead_;
+  bool stopped_ = false;
+};
+
+}  // namespace slm

@@ -1,0 +1,33 @@
+// Any bytes as a tokenizer.json: an Error, or a tokenizer that encodes and decodes.
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "slm/text/text_stream.hpp"
+#include "slm/text/tokenizer.hpp"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const std::string_view bytes(reinterpret_cast<const char*>(data), size);
+  try {
+    const auto tokenizer = slm::Tokenizer::parse(bytes, "fuzz");
+    for (const std::string_view text : {std::string_view{"The pump, I'm 2024\n\n  x\u00E9e\u0301\u65E5\U0001F642</s> "},
+                                        std::string_view{"\xFF\xE2\x82"}, bytes.substr(0, 200)}) {
+      std::vector<slm::Token> tokens = tokenizer.encode(text);
+      for (const slm::Token token : tokens) {
+        if (!tokenizer.is_token(token)) std::abort();
+      }
+      tokens.insert(tokens.end(), {-1, 0, 1, 5, tokenizer.vocab()});
+      std::string streamed;
+      slm::TextStream stream(tokenizer, [&](std::string_view piece) { streamed += piece; });
+      for (const slm::Token token : tokens) stream(token);
+      stream.finish();
+      const std::string decoded = tokenizer.decode(tokens);
+      if (streamed != decoded || !slm::utf8::is_valid(decoded)) std::abort();
+      tokenizer.decode(tokens, false);
+    }
+  } catch (const slm::Error&) {
+  }
+  return 0;
+}
