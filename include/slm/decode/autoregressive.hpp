@@ -1,0 +1,32 @@
+// Plain decoding: one forward of the model per token.
+#pragma once
+
+#include <span>
+#include <utility>
+
+#include "slm/decode/speculative.hpp"
+
+namespace slm {
+
+/// The same interface, draws and text as SpeculativeDecoder under the same rule (coupled and match: to the byte).
+template <LanguageModel M, class Rule = rule::Coupled>
+class AutoregressiveDecoder {
+ public:
+  explicit AutoregressiveDecoder(M model, Rule rule = {})
+      : decoder_(NoDrafter{}, std::move(model), {.draft_tokens = 0}, std::move(rule)) {}
+
+  /// See SpeculativeDecoder::generate.
+  template <class Sink>
+  Stats generate(std::span<const Token> prompt, const Sampling& sampling, Sink&& sink) {
+    return decoder_.generate(prompt, sampling, std::forward<Sink>(sink));
+  }
+
+  const M& model() const { return decoder_.target(); }
+  /// Prompt and output of the last call.
+  std::span<const Token> history() const { return decoder_.history(); }
+
+ private:
+  SpeculativeDecoder<NoDrafter, M, Rule> decoder_;
+};
+
+}  // namespace slm

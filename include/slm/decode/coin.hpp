@@ -1,0 +1,87 @@
+// Where chance comes from. Every draw is a pure function of (seed, purpose, position, index): nothing to rewind.
+#pragma once
+
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+
+#include "slm/core/rng.hpp"
+#include "slm/core/types.hpp"
+#include "slm/decode/distribution.hpp"
+
+namespace slm {
+
+/// Draws by inverse transform: the first token at which the running sum of weights exceeds u * total.
+inline Token draw_at(const Distribution& weights, double u) {
+  const double threshold = u * weights.total();
+  double sum = 0;
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    sum += weights.probabilities[i];
+    if (threshold < sum) return weights.ids[i];
+  }
+  return weights.ids.back();
+}
+
+/// u < p / q, without dividing by a q of 0. Strict, so that p = 0 never passes; and p >= q > 0 always does, also where
+/// u * q would round up to q.
+inline bool passes(double u, double q, double p) { return p > 0 && (q <= p || u * q < p); }
+
+/// Philox draws for one round of decoding. `position` is the number of committed tokens when the round begins, and the
+/// i-th token of the round will stand at position + i. Two families:
+///  - race and keyed belong to a token's place in the text, so they are the same whichever round gets there;
+///  - draft, accept, residual and bonus belong to the round: rounds never share them, since each begins further on.
+struct PhiloxCoin {
+  std::uint64_t seed = 0;
+  std::uint64_t position = 0;
+
+  /// The Gumbel-max draw, as an exponential race: token v arrives at time -log(u(v)) / p(v), the first one wins. Draft
+  /// and target share u, so close distributions mostly have the same winner.
+  Token race(int i, const Distribution& weights) const {
+    const std::uint64_t at = position + static_cast<std::uint64_t>(i);
+    double best = std::numeric_limits<double>::infinity();
+    Token winner = weights.ids.front();
+    std::uint32_t pair = ~std::uint32_t{0};
+    std::array<std::uint32_t, 4> words{};
+    for (std::size_t j = 0; j < weights.size(); ++j) {
+      const auto token = static_cast<std::uint32_t>(weights.ids[j]);
+      if (token >> 1 != pair) {  // one call of the generator serves two neighbouring tokens
+        pair = token >> 1;
+        words = philox({static_cast<std::uint32_t>(at), static_cast<std::uint32_t>(at >> 32), pair,
+                        static_cast<std::uint32_t>(Stream::gumbel)},
+                       seed);
+      }
+      const std::size_t half = (token & 1u) * 2;
+      const std::uint64_t bits = (std::uint64_t{words[half]} << 32 | words[half + 1]) >> 12;
+      const double u = (static_cast<double>(bits) + 0.5) * 0x1p-52;
+      const double limit = best * weights.probabilities[j];
+      if (1.0 - u >= limit) continue;  // -log(u) >= 1 - u: cannot win, and most tokens need no logarithm
+      const double time = -std::log(u);
+      if (time >= limit) continue;
+      best = time / weights.probabilities[j];
+      winner = weights.ids[j];
+    }
+    return winner;
+  }
+
+  Token keyed(int i, const Distribution& weights) const {
+    return draw_at(weights, uniform(seed, Stream::bonus, position + static_cast<std::uint64_t>(i), 0));
+  }
+
+  Token draft(int i, const Distribution& weights) const { return draw_at(weights, round_uniform(Stream::draft, i)); }
+  Token residual(int i, const Distribution& weights) const {
+    return draw_at(weights, round_uniform(Stream::residual, i));
+  }
+  Token bonus(int i, const Distribution& weights) const { return draw_at(weights, round_uniform(Stream::bonus, i)); }
+
+  /// True with probability min(1, p / q).
+  bool accept(int i, double q, double p) const { return passes(round_uniform(Stream::accept, i), q, p); }
+
+ private:
+  double round_uniform(Stream stream, int i) const {
+    return uniform(seed, stream, position, static_cast<std::uint32_t>(i));
+  }
+};
+
+}  // namespace slm

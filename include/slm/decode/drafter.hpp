@@ -1,0 +1,195 @@
+// Drafters: where guesses at the next tokens come from. A model, a look-up in the text so far, or nothing.
+#pragma once
+
+#include <algorithm>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <span>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "slm/core/types.hpp"
+#include "slm/model/language_model.hpp"
+
+namespace slm {
+
+/// Hands a row of logits to the decoder, which chooses the drafted token under the same sampling as the target and
+/// remembers its distribution. Returns the token to read next, or nothing when the draft is long enough.
+class ChooseNext {
+ public:
+  template <class F>
+  requires(!std::same_as<std::remove_cvref_t<F>, ChooseNext>) explicit ChooseNext(F& function)
+      : object_(std::addressof(function)),
+        call_([](void* object, std::span<const float> row) { return (*static_cast<F*>(object))(row); }) {}
+
+  std::optional<Token> operator()(std::span<const float> row) const { return call_(object_, row); }
+
+ private:
+  void* object_;
+  std::optional<Token> (*call_)(void*, std::span<const float>);
+};
+
+/// A drafter that proposes tokens without saying how likely it thought them: propose(context, most, out) appends at
+/// most `most` tokens to `out`, its guess at what follows `context` (all committed tokens, prompt first).
+template <class D>
+concept TokenDrafter = requires(D& drafter, std::span<const Token> context, int most, std::vector<Token>& out) {
+  { drafter.propose(context, most, out) } -> std::same_as<void>;
+};
+
+/// A drafter with a distribution: propose(context, choose) gives choose a row of logits for each token it drafts, and
+/// goes on with the token that choose returns, until choose returns nothing.
+template <class D>
+concept DistributionDrafter = requires(D& drafter, std::span<const Token> context, ChooseNext choose) {
+  { drafter.propose(context, choose) } -> std::same_as<void>;
+};
+
+/// Optional members of either kind of drafter:
+///   start(prompt)     a request begins; reuse what still fits
+///   rewind(length)    forget all but the first `length` tokens of the text, if more were read
+///   context()         most tokens it can have read
+///   length()          tokens it has read
+///   info()            ModelInfo, compared with the target's
+template <class D>
+concept Drafter = TokenDrafter<D> || DistributionDrafter<D>;
+
+/// Drafts nothing: speculative decoding without a draft is plain decoding.
+struct NoDrafter {
+  void propose(std::span<const Token>, const ChooseNext&) {}
+};
+
+/// Prompt lookup: finds the latest earlier occurrence of the last tokens and proposes what followed. It reads committed
+/// tokens only, so it has no state to roll back.
+struct NgramDrafter {
+  int longest = 3;   // tokens that must match, at best
+  int shortest = 1;  // and at least
+
+  void propose(std::span<const Token> context, int most, std::vector<Token>& out) const {
+    const auto size = static_cast<std::ptrdiff_t>(context.size());
+    std::ptrdiff_t best_length = std::max(shortest, 1) - 1;
+    std::ptrdiff_t best_end = 0;
+    for (std::ptrdiff_t end = size - 1; end > best_length; --end) {  // a candidate match ends before `end`
+      std::ptrdiff_t length = 0;
+      while (length < longest && length < end && context[at(end - 1 - length)] == context[at(size - 1 - length)]) {
+        ++length;
+      }
+      if (length <= best_length) continue;
+      best_length = length;
+      best_end = end;
+      if (length >= longest) break;
+    }
+    if (best_end == 0) return;
+    const std::ptrdiff_t count = std::min<std::ptrdiff_t>(most, size - best_end);
+    out.insert(out.end(), context.begin() + best_end, context.begin() + best_end + count);
+  }
+
+ private:
+  static std::size_t at(std::ptrdiff_t index) { return static_cast<std::size_t>(index); }
+};
+
+/// Drafts with a language model. Its vocabulary may differ in size from the target's: ids it does not have are read as
+/// a stand-in and counted.
+template <LanguageModel M>
+class ModelDrafter {
+ public:
+  explicit ModelDrafter(M model) : model_(std::move(model)) {}
+
+  const ModelInfo& info() const { return model_.info(); }
+  int context() const { return model_.info().context; }
+  int length() const { return model_.length(); }
+  std::int64_t unmappable_tokens() const { return unmappable_; }
+
+  /// Reads the prompt but its last token, reusing the part of the KV cache that holds the same tokens.
+  void start(std::span<const Token> prompt) {
+    unmappable_ = 0;
+    read_.reserve(static_cast<std::size_t>(context()));
+    mapped_.reserve(static_cast<std::size_t>(context()));  // after a pause there may be much to catch up with
+    if (model_.length() != static_cast<int>(read_.size())) forget(0);  // someone else used the model
+    if constexpr (requires { M::shared; }) forget(0);
+    std::size_t common = 0;
+    while (common < read_.size() && common + 1 < prompt.size() && read_[common] == prompt[common]) ++common;
+    forget(common);
+    if (prompt.size() - 1 > common && static_cast<int>(prompt.size()) <= context()) {
+      read(prompt.subspan(common, prompt.size() - 1 - common), 0);
+    }
+  }
+
+  void rewind(int length) {
+    if (length < model_.length()) forget(static_cast<std::size_t>(length));
+  }
+
+  void propose(std::span<const Token> context, const ChooseNext& choose) {
+    // Normally this is the anchor, and after a fully accepted round the last drafted token before it too.
+    std::span<const float> row = read(context.subspan(static_cast<std::size_t>(model_.length())), 1);
+    while (const std::optional<Token> token = choose(row)) row = read({&*token, 1}, 1);
+  }
+
+ private:
+  void forget(std::size_t length) {
+    if (model_.length() > static_cast<int>(length)) model_.truncate(static_cast<int>(length));
+    if (read_.size() > length) read_.resize(length);
+  }
+
+  std::span<const float> read(std::span<const Token> tokens, int rows) {
+    const Token vocab = model_.info().vocab;
+    mapped_.assign(tokens.begin(), tokens.end());
+    for (Token& token : mapped_) {
+      if (token < vocab) continue;
+      token = stand_in;
+      ++unmappable_;
+    }
+    const View<const float, 2> logits = model_.extend(mapped_, rows);
+    read_.insert(read_.end(), tokens.begin(), tokens.end());
+    if (rows == 0) return {};
+    return {logits.row(0), static_cast<std::size_t>(logits.extent(1))};
+  }
+
+  static constexpr Token stand_in = 0;
+
+  M model_;
+  std::vector<Token> read_;    // the tokens in the KV cache, before mapping
+  std::vector<Token> mapped_;  // scratch
+  std::int64_t unmappable_ = 0;
+};
+
+/// The drafter that a decoder makes of its first argument: a model becomes a ModelDrafter.
+template <class D>
+struct DrafterFor {
+  using type = D;
+};
+template <LanguageModel M>
+struct DrafterFor<M> {
+  using type = ModelDrafter<M>;
+};
+
+/// A model used by several owners, for example by a plain and a speculative decoder in turn. It must outlive them, and
+/// every request starts from an empty KV cache, since another owner may have changed it.
+template <LanguageModel M>
+class Borrowed {
+ public:
+  static constexpr bool shared = true;
+  static constexpr int static_vocab = [] {
+    if constexpr (requires { M::static_vocab; }) return static_cast<int>(M::static_vocab);
+    return 0;
+  }();
+
+  explicit Borrowed(M& model) : model_(&model) {}
+  const ModelInfo& info() const { return model_->info(); }
+  int length() const { return model_->length(); }
+  View<const float, 2> extend(std::span<const Token> tokens, int rows) { return model_->extend(tokens, rows); }
+  void truncate(int length) { model_->truncate(length); }
+
+ private:
+  M* model_;
+};
+
+template <LanguageModel M>
+Borrowed<M> borrow(M& model) {
+  return Borrowed<M>{model};
+}
+
+}  // namespace slm

@@ -1,0 +1,65 @@
+// Log-probabilities reported with emitted tokens.
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "slm/core/types.hpp"
+#include "slm/decode/distribution.hpp"
+#include "slm/decode/processor.hpp"
+#include "slm/decode/sink.hpp"
+
+namespace slm {
+
+/// The log-probability of one chosen token and of the likeliest alternatives. Reused between rounds.
+class LogprobReport {
+ public:
+  void reserve(int alternatives) { top_.reserve(static_cast<std::size_t>(alternatives) + 1); }
+
+  /// By the distribution that the token was drawn from.
+  void by_distribution(const Distribution& p, Token token, int alternatives) {
+    start(alternatives);
+    for (std::size_t i = 0; i < p.size(); ++i) offer(p.ids[i], p.probabilities[i]);
+    for (TokenLogprob& entry : top_) entry.logprob = std::log(entry.logprob);
+    logprob_ = std::log(p.of(token));
+  }
+
+  /// By the softmax of the row at temperature 1, for a token chosen greedily.
+  void by_row(Processor& processor, std::span<const float> row, Token token, int alternatives) {
+    start(alternatives);
+    double chosen = 0;
+    const double normaliser = processor.log_normaliser(row, [&](Token id, float logit) {
+      if (id == token) chosen = static_cast<double>(logit);
+      offer(id, static_cast<double>(logit));
+    });
+    for (TokenLogprob& entry : top_) entry.logprob -= normaliser;
+    logprob_ = chosen - normaliser;
+  }
+
+  double logprob() const { return logprob_; }
+  std::span<const TokenLogprob> top() const { return top_; }
+
+ private:
+  void start(int alternatives) {
+    wanted_ = static_cast<std::size_t>(alternatives);
+    top_.clear();
+  }
+
+  /// Keeps the best by insertion; ids come in ascending order, so that ties stay with the lowest.
+  void offer(Token token, double value) {
+    if (wanted_ == 0 || (top_.size() == wanted_ && value <= top_.back().logprob)) return;
+    std::size_t at = top_.size();
+    top_.push_back({token, value});
+    for (; at > 0 && top_[at - 1].logprob < value; --at) top_[at] = top_[at - 1];
+    top_[at] = {token, value};
+    if (top_.size() > wanted_) top_.pop_back();
+  }
+
+  double logprob_ = 0;
+  std::size_t wanted_ = 0;
+  std::vector<TokenLogprob> top_;
+};
+
+}  // namespace slm

@@ -1,0 +1,229 @@
+// From a row of logits to the distribution of the next token: the one pipeline that plain decoding, the draft and
+// verification all use. Losslessness means "the same law as plain decoding with this same pipeline".
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <vector>
+
+#include "slm/core/types.hpp"
+#include "slm/decode/distribution.hpp"
+#include "slm/decode/logits_scan.hpp"
+#include "slm/decode/sampling.hpp"
+
+namespace slm {
+
+/// Holds the text so far (prompt, output, and tentatively drafted tokens) with what penalties need to know of it, and
+/// turns rows of logits into distributions. Tentative tokens are pushed and popped in stack order, so each row of a
+/// verification sees exactly its own prefix.
+class Processor {
+ public:
+  /// Starts a request. `expected` tokens will be pushed at most; vocab is the target's.
+  void start(const Sampling& sampling, int vocab, std::span<const Token> prompt, std::size_t expected) {
+    sampling_ = &sampling;
+    history_.clear();
+    history_.reserve(prompt.size() + expected);
+    history_.assign(prompt.begin(), prompt.end());
+    counts_.clear();
+    distinct_.clear();
+    if (sampling.penalises()) {
+      counts_.assign(static_cast<std::size_t>(vocab), {});
+      distinct_.reserve(std::min(prompt.size() + expected, static_cast<std::size_t>(vocab)));
+      for (const Token token : prompt) {
+        Uses& uses = counts_[static_cast<std::size_t>(token)];
+        if (!uses.in_prompt) distinct_.push_back(token);
+        uses.in_prompt = true;
+      }
+    }
+    if (edits()) edited_.reserve(static_cast<std::size_t>(vocab));
+    if (!sampling.greedy()) pool_.reserve(pool_size(static_cast<std::size_t>(vocab)));
+  }
+
+  std::span<const Token> history() const { return history_; }
+
+  void push(Token token) {
+    history_.push_back(token);
+    if (counts_.empty()) return;
+    Uses& uses = counts_[static_cast<std::size_t>(token)];
+    if (!uses.in_prompt && uses.generated == 0) distinct_.push_back(token);
+    ++uses.generated;
+  }
+
+  void pop() {
+    const Token token = history_.back();
+    history_.pop_back();
+    if (counts_.empty()) return;
+    Uses& uses = counts_[static_cast<std::size_t>(token)];
+    --uses.generated;
+    if (!uses.in_prompt && uses.generated == 0) distinct_.pop_back();  // in stack order it is the last one
+  }
+
+  /// The greedy choice after the present history; no_token when the row is not usable (see find_peak).
+  Token greedy(std::span<const float> row) { return find_peak(edited(row)).token; }
+
+  /// The distribution after the present history; false when the row is not usable. Temperature 0 puts all on one token.
+  bool distribution(std::span<const float> raw, Distribution& out) {
+    out.clear();
+    const std::span<const float> row = edited(raw);
+    const Peak peak = find_peak(row);
+    if (peak.token == no_token) return false;
+    if (sampling_->greedy()) {
+      out.add(peak.token, 1.0);
+      return true;
+    }
+    const double scale = 1.0 / static_cast<double>(sampling_->temperature);
+    const auto weight = [&](float logit) { return std::exp((static_cast<double>(logit) - peak.logit) * scale); };
+    const bool cuts_k = sampling_->top_k > 0 && static_cast<std::size_t>(sampling_->top_k) < row.size();
+    if (!cuts_k && sampling_->top_p >= 1) {  // nothing to rank: straight into the result, ids are in order
+      double total = 0;
+      for (std::size_t id = 0; id < row.size(); ++id) {
+        const double value = weight(row[id]);
+        if (!(value > 0) || value < sampling_->min_p) continue;  // the peak's weight is 1
+        out.add(static_cast<Token>(id), value);
+        total += value;
+      }
+      for (double& probability : out.probabilities) probability /= total;
+      return true;
+    }
+    pool_.clear();
+    if (cuts_k) {
+      keep_top_k(row);
+      for (Candidate& candidate : pool_) candidate.weight = weight(static_cast<float>(candidate.weight));
+    } else {
+      for (std::size_t id = 0; id < row.size(); ++id) pool_.push_back({weight(row[id]), static_cast<Token>(id)});
+    }
+    if (sampling_->top_p < 1) keep_top_p();
+    std::sort(pool_.begin(), pool_.end(), [](const Candidate& a, const Candidate& b) { return a.token < b.token; });
+    double total = 0;
+    for (const Candidate& candidate : pool_) {
+      if (!(candidate.weight > 0) || candidate.weight < sampling_->min_p) continue;
+      out.add(candidate.token, candidate.weight);
+      total += candidate.weight;
+    }
+    for (double& probability : out.probabilities) probability /= total;
+    return true;
+  }
+
+  /// Log-probabilities at temperature 1 after penalties and adjust_logits, which is what greedy decoding reports.
+  /// Returns log(sum(exp(logits))); `use(id, logit)` sees every logit first. The row must be usable.
+  template <class Use>
+  double log_normaliser(std::span<const float> raw, Use&& use) {
+    const std::span<const float> row = edited(raw);
+    const double peak = find_peak(row).logit;
+    double total = 0;
+    for (std::size_t id = 0; id < row.size(); ++id) {
+      use(static_cast<Token>(id), row[id]);
+      total += std::exp(static_cast<double>(row[id]) - peak);
+    }
+    return peak + std::log(total);
+  }
+
+  /// Most tokens a distribution can hold.
+  std::size_t support(std::size_t vocab) const {
+    const auto k = static_cast<std::size_t>(sampling_->top_k);
+    return sampling_->greedy() ? 1 : k > 0 ? std::min(k, vocab) : vocab;
+  }
+
+ private:
+  struct Uses {
+    bool in_prompt = false;
+    std::int32_t generated = 0;
+  };
+  struct Candidate {
+    double weight = 0;
+    Token token = 0;
+  };
+
+  static bool likelier(const Candidate& a, const Candidate& b) {
+    return a.weight > b.weight || (a.weight == b.weight && a.token < b.token);
+  }
+
+  bool edits() const { return sampling_->penalises() || sampling_->adjust_logits; }
+
+  std::size_t pool_size(std::size_t vocab) const {
+    const auto k = static_cast<std::size_t>(sampling_->top_k);
+    if (k > 0 && k < vocab) return std::min(2 * k + 64, vocab + 1);
+    return sampling_->top_p < 1 ? vocab : 0;
+  }
+
+  /// The row itself, or a copy with penalties and the caller's edits.
+  std::span<const float> edited(std::span<const float> row) {
+    if (!edits()) return row;
+    edited_.assign(row.begin(), row.end());
+    for (const Token token : distinct_) {
+      const auto id = static_cast<std::size_t>(token);
+      if (id >= edited_.size()) continue;  // a draft's row may be shorter than the vocabulary
+      const Uses& uses = counts_[id];
+      float& logit = edited_[id];
+      logit = logit > 0 ? logit / sampling_->repetition_penalty : logit * sampling_->repetition_penalty;
+      if (uses.generated > 0) {
+        logit -= sampling_->presence_penalty + sampling_->frequency_penalty * static_cast<float>(uses.generated);
+      }
+    }
+    if (sampling_->adjust_logits) sampling_->adjust_logits(history_, edited_);
+    return edited_;
+  }
+
+  /// Fills pool_ with the k highest logits (as weights), ties to the lowest id. Linear: candidates gather in a pool of
+  /// 2k, and whenever it is full the worse half goes and the bar for entering rises.
+  void keep_top_k(std::span<const float> row) {
+    const auto k = static_cast<std::size_t>(sampling_->top_k);
+    const std::size_t capacity = pool_size(row.size());
+    float bar = -std::numeric_limits<float>::infinity();
+    const auto shrink = [&] {
+      if (pool_.size() <= k) return;
+      const auto last = pool_.begin() + static_cast<std::ptrdiff_t>(k) - 1;
+      std::nth_element(pool_.begin(), last, pool_.end(), likelier);
+      pool_.resize(k);
+      bar = static_cast<float>(pool_.back().weight);
+    };
+    for (std::size_t id = 0; id < row.size(); ++id) {
+      if (!(row[id] > bar)) continue;  // an equal logit has a higher id than all k that are in
+      pool_.push_back({row[id], static_cast<Token>(id)});
+      if (pool_.size() == capacity) shrink();
+    }
+    shrink();
+  }
+
+  /// Keeps the smallest set of likeliest candidates whose share of the weight reaches top_p.
+  void keep_top_p() {
+    double total = 0;
+    for (const Candidate& candidate : pool_) total += candidate.weight;
+    const double wanted = static_cast<double>(sampling_->top_p) * total;
+    // Candidates lighter than this weigh less than total - wanted together, so the set is full before it needs them.
+    const double dust = 0.5 * (total - wanted) / static_cast<double>(pool_.size());
+    std::erase_if(pool_, [dust](const Candidate& candidate) { return candidate.weight < dust; });
+    auto first = pool_.begin();
+    auto last = pool_.end();
+    double sum = 0;              // weight of [pool_.begin(), first), all of which stay
+    while (last - first > 32) {  // quickselect by weight instead of by rank
+      const auto middle = first + (last - first) / 2;
+      std::nth_element(first, middle, last, likelier);
+      double half = 0;
+      for (auto at = first; at != middle; ++at) half += at->weight;
+      if (sum + half >= wanted) {
+        last = middle;
+      } else {
+        sum += half;
+        first = middle;
+      }
+    }
+    std::sort(first, last, likelier);
+    while (first != last && sum < wanted) sum += (first++)->weight;
+    if (first == pool_.begin()) ++first;  // top_p so small that it rounded to nothing: the likeliest stays
+    pool_.erase(first, pool_.end());
+  }
+
+  const Sampling* sampling_ = nullptr;
+  std::vector<Token> history_;
+  std::vector<Uses> counts_;     // [vocab], empty when nothing is penalised
+  std::vector<Token> distinct_;  // tokens with any use, in the order of their first use
+  std::vector<float> edited_;
+  std::vector<Candidate> pool_;
+};
+
+}  // namespace slm

@@ -1,0 +1,84 @@
+// The options of speculation, and the checks on a prompt that all decoders share.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <functional>
+#include <optional>
+#include <span>
+
+#include "slm/core/error.hpp"
+#include "slm/core/types.hpp"
+#include "slm/decode/lookahead.hpp"
+#include "slm/model/language_model.hpp"
+
+namespace slm {
+
+/// How to speculate.
+struct Speculation {
+  int draft_tokens = 4;                          // tokens drafted per round, when `lookahead` says nothing else
+  std::optional<lookahead::Policy> lookahead{};  // Fixed, Heuristic, Confidence or ThroughputAdaptive
+  int plain_step_every = 0;                      // every so many rounds do not draft, to time plain steps; 0: never
+  std::function<double()> clock{};               // seconds since any moment; empty: the steady clock
+};
+
+/// More rows than any kernel or policy makes use of; scratch memory grows with it.
+inline constexpr int most_draft_tokens = 256;
+
+inline lookahead::Policy policy_of(const Speculation& speculation) {
+  lookahead::Policy policy = speculation.lookahead.value_or(lookahead::Fixed{speculation.draft_tokens});
+  if (policy.most() < 0 || policy.most() > most_draft_tokens) {
+    throw Error("decode.bad-lookahead",
+                text("the lookahead is ", policy.most(), " tokens, expected 0 to ", most_draft_tokens),
+                "Choose a lookahead in that range; 2 to 8 is usual");
+  }
+  return policy;
+}
+
+inline double steady_seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+/// Throws Error unless the model can go on from this prompt.
+inline void check_prompt(std::span<const Token> prompt, const ModelInfo& model) {
+  if (prompt.empty()) {
+    throw Error("decode.empty-prompt", "the prompt has no tokens, expected at least one",
+                "Begin with the tokenizer's beginning-of-text token");
+  }
+  if (prompt.size() > static_cast<std::size_t>(model.context)) {
+    throw Error(
+        "decode.prompt-too-long",
+        text("the prompt has ", prompt.size(), " tokens, the context of ", model.name, " holds ", model.context),
+        "Shorten the prompt, or load the model with a longer context");
+  }
+  for (std::size_t i = 0; i < prompt.size(); ++i) {
+    if (prompt[i] >= 0 && prompt[i] < model.vocab) continue;
+    throw Error("decode.token-out-of-range",
+                text("token ", i, " of the prompt is ", prompt[i], ", the vocabulary of ", model.name,
+                     " has the ids 0 to ", model.vocab - 1),
+                "Encode the prompt with the target's tokenizer");
+  }
+}
+
+/// Whether generation, and drafting, ends with this token.
+class EndTokens {
+ public:
+  void start(const ModelInfo& model, bool ignore_model, std::span<const Token> stops) {
+    ends_ = ignore_model ? std::span<const Token>{} : std::span<const Token>{model.end_tokens};
+    stops_ = stops;
+  }
+  bool is_end(Token token) const { return contains(ends_, token); }
+  bool is_stop(Token token) const { return contains(stops_, token); }
+  bool any(Token token) const { return is_end(token) || is_stop(token); }
+
+ private:
+  static bool contains(std::span<const Token> tokens, Token token) {
+    return std::find(tokens.begin(), tokens.end(), token) != tokens.end();
+  }
+
+  std::span<const Token> ends_;
+  std::span<const Token> stops_;
+};
+
+}  // namespace slm

@@ -1,0 +1,193 @@
+// Verification rules: given what was drafted and the target's distributions, which tokens are emitted.
+//
+// Each rule is a pure function of its arguments and of a coin, so that exact enumeration in the tests, the statistical
+// tests and the decoder all run this same code. Notation: x[0..m) are the drafted tokens, q(i) the distribution that
+// x[i] was drawn from, p(i) the target's distribution given x[0..i); p(m) is the one after the whole draft.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <span>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "slm/core/error.hpp"
+#include "slm/core/types.hpp"
+#include "slm/decode/distribution.hpp"
+
+namespace slm {
+
+/// The outcome of a round: x[0..accepted) are emitted, then `token`.
+struct Verdict {
+  int accepted = 0;
+  Token token = 0;    // a correction when accepted < m, otherwise the bonus token
+  int evaluated = 0;  // drafted tokens that the rule looked at
+};
+
+namespace rule {
+
+/// Gumbel coupling (Daliri et al., 2408.07978): target and draft run the same race, keyed by (seed, position, token).
+/// The text is a function of (target, seed): byte-identical to plain decoding for any drafter and any lookahead.
+struct Coupled {
+  static constexpr std::string_view name = "coupled";
+  static constexpr bool needs_distribution = false;
+  static constexpr bool may_drop = true;  // lossless even if an already drafted token is thrown away
+
+  template <class Coin>
+  static Token draft(const Coin& coin, int i, const Distribution& q) {
+    return coin.race(i, q);
+  }
+
+  template <class Target, class Draft, class Coin>
+  Verdict verify(std::span<const Token> x, Target&& p, Draft&&, const Coin& coin) {
+    const int m = static_cast<int>(x.size());
+    for (int i = 0; i < m; ++i) {
+      const Token token = coin.race(i, p(i));
+      if (token != x[static_cast<std::size_t>(i)]) return {i, token, i + 1};
+    }
+    return {m, coin.race(m, p(m)), m};
+  }
+};
+
+/// Sample-match: the target draws, and the round goes on while the draft has guessed the draw. Lossless for any
+/// drafter. Draws are keyed by position, so the text equals plain decoding under this rule.
+struct Match {
+  static constexpr std::string_view name = "match";
+  static constexpr bool needs_distribution = false;
+  static constexpr bool may_drop = true;
+
+  template <class Coin>
+  static Token draft(const Coin& coin, int i, const Distribution& q) {
+    return coin.keyed(i, q);
+  }
+
+  template <class Target, class Draft, class Coin>
+  Verdict verify(std::span<const Token> x, Target&& p, Draft&&, const Coin& coin) {
+    const int m = static_cast<int>(x.size());
+    for (int i = 0; i < m; ++i) {
+      const Token token = coin.keyed(i, p(i));
+      if (token != x[static_cast<std::size_t>(i)]) return {i, token, i + 1};
+    }
+    return {m, coin.keyed(m, p(m)), m};
+  }
+};
+
+/// The ratio test with residual (Leviathan et al., 2211.17192; Chen et al., 2302.01318): the same law as plain
+/// decoding, with the highest acceptance a token-by-token rule can have, 1 - TV(p, q).
+struct Ratio {
+  static constexpr std::string_view name = "ratio";
+  static constexpr bool needs_distribution = true;
+  static constexpr bool may_drop = false;
+
+  template <class Coin>
+  static Token draft(const Coin& coin, int i, const Distribution& q) {
+    return coin.draft(i, q);
+  }
+
+  template <class Target, class Draft, class Coin>
+  Verdict verify(std::span<const Token> x, Target&& p, Draft&& q, const Coin& coin) {
+    const int m = static_cast<int>(x.size());
+    for (int i = 0; i < m; ++i) {
+      const Token token = x[static_cast<std::size_t>(i)];
+      const Distribution& target = p(i);
+      const Distribution& draft = q(i);
+      const double likelihood = draft.of(token);
+      // A token its own distribution excludes was not drawn from it: then it counts as a guess made with certainty.
+      const bool guess = !(likelihood > 0);
+      if (coin.accept(i, guess ? 1.0 : likelihood, target.of(token))) continue;
+      residual_.clear();
+      if (guess) {
+        for (std::size_t j = 0; j < target.size(); ++j) {
+          if (target.ids[j] != token) residual_.add(target.ids[j], target.probabilities[j]);
+        }
+      } else {
+        for_each_excess(1.0, target, draft, [this](Token id, double weight) { residual_.add(id, weight); });
+      }
+      // Nothing left is possible by rounding only (p = q up to the last bit): then p itself is right.
+      return {i, coin.residual(i, residual_.size() > 0 ? residual_ : target), i + 1};
+    }
+    return {m, coin.bonus(m, p(m)), m};
+  }
+
+  void reserve(std::size_t vocab, int) { residual_.reserve(vocab); }
+
+ private:
+  Distribution residual_;  // unnormalised
+};
+
+/// Block verification (Sun et al., 2403.10444): judges the draft as a whole; never fewer tokens per round than Ratio.
+struct Block {
+  static constexpr std::string_view name = "block";
+  static constexpr bool needs_distribution = true;
+  static constexpr bool may_drop = false;
+
+  template <class Coin>
+  static Token draft(const Coin& coin, int i, const Distribution& q) {
+    return coin.draft(i, q);
+  }
+
+  template <class Target, class Draft, class Coin>
+  Verdict verify(std::span<const Token> x, Target&& p, Draft&& q, const Coin& coin) {
+    const int m = static_cast<int>(x.size());
+    if (m == 0) return {0, coin.bonus(0, p(0)), 0};
+    reach_.assign(1, 1.0);  // reach_[i]: how well x[0..i) is covered by the target, as a running clipped ratio
+    int accepted = 0;
+    for (int i = 1; i <= m; ++i) {
+      const Token token = x[static_cast<std::size_t>(i - 1)];
+      const double likelihood = q(i - 1).of(token);
+      const double before = reach_.back();
+      const double reach = likelihood > 0 ? std::min(1.0, before * p(i - 1).of(token) / likelihood) : 0.0;
+      reach_.push_back(reach);
+      double hold = reach;
+      if (i < m) {
+        double excess = 0;
+        for_each_excess(reach, p(i), q(i), [&excess](Token, double weight) { excess += weight; });
+        const double rest = excess + 1.0 - reach;
+        hold = rest > 0 ? excess / rest : 1.0;
+      }
+      if (coin.accept(i, 1.0, hold)) accepted = i;
+    }
+    if (accepted == m) return {m, coin.bonus(m, p(m)), m};
+    residual_.clear();
+    for_each_excess(reach_[static_cast<std::size_t>(accepted)], p(accepted), q(accepted),
+                    [this](Token id, double weight) { residual_.add(id, weight); });
+    return {accepted, coin.residual(accepted, residual_.size() > 0 ? residual_ : p(accepted)), m};
+  }
+
+  void reserve(std::size_t vocab, int most) {
+    residual_.reserve(vocab);
+    reach_.reserve(static_cast<std::size_t>(most) + 1);
+  }
+
+ private:
+  Distribution residual_;      // unnormalised
+  std::vector<double> reach_;  // [m + 1]
+};
+
+}  // namespace rule
+
+/// Calls use(rule) with the rule of that name: coupled, ratio, block or match. `with_distribution` says whether the
+/// drafter can state the distribution it draws from; without it, ratio and block are not instantiated, and naming one
+/// throws Error. Every call of `use` must return the same type.
+template <bool with_distribution = true, class Use>
+decltype(auto) visit_rule(std::string_view name, Use&& use) {
+  if (name == rule::Match::name) return std::forward<Use>(use)(rule::Match{});
+  if (name == rule::Ratio::name || name == rule::Block::name) {
+    if constexpr (with_distribution) {
+      if (name == rule::Ratio::name) return std::forward<Use>(use)(rule::Ratio{});
+      return std::forward<Use>(use)(rule::Block{});
+    } else {
+      throw Error("decode.rule-needs-distribution",
+                  text("the rule '", name, "' needs the draft's distribution, and this drafter only proposes tokens"),
+                  "Use the rule coupled or match, or a draft model");
+    }
+  }
+  if (name != rule::Coupled::name) {
+    throw Error("decode.unknown-rule", text("there is no verification rule '", name, "'"),
+                "Use one of coupled, ratio, block, match");
+  }
+  return std::forward<Use>(use)(rule::Coupled{});
+}
+
+}  // namespace slm

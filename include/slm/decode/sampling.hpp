@@ -1,0 +1,69 @@
+// What a caller asks of one generation: how long, how random, where to stop.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "slm/core/error.hpp"
+#include "slm/core/types.hpp"
+
+namespace slm {
+
+/// The settings of one generate() call. The distribution of the next token is made in this fixed order: penalties,
+/// adjust_logits, temperature, top_k, top_p, min_p, renormalisation.
+struct Sampling {
+  int max_new_tokens = 128;
+  float temperature = 1.0f;         // 0: greedy, the highest logit, on ties the lowest id
+  int top_k = 0;                    // keep the k likeliest tokens; 0: all
+  float top_p = 1.0f;               // keep the smallest set of likeliest tokens with this much probability; 1: all
+  float min_p = 0.0f;               // keep tokens at least this share as likely as the likeliest; 0: all
+  float repetition_penalty = 1.0f;  // divides positive, multiplies negative logits of tokens in prompt or output
+  float presence_penalty = 0.0f;    // subtracted once from the logit of each token in the output
+  float frequency_penalty = 0.0f;   // subtracted as many times as the token occurs in the output
+  std::uint64_t seed = 0;
+  std::vector<Token> stop_tokens{};  // generation ends after any of these, besides the model's end tokens
+  bool ignore_end_tokens = false;    // go on after the model's end tokens (for measuring)
+  int top_logprobs = 0;              // alternatives reported with each Emitted token
+  /// Edits the logits of the token that follows `prefix` (prompt, output, and tokens still being verified). It must
+  /// depend on its arguments only: this is how a grammar masks tokens, with -infinity. Optional.
+  std::function<void(std::span<const Token> prefix, std::span<float> logits)> adjust_logits{};
+
+  bool greedy() const { return temperature == 0.0f; }
+
+  bool penalises() const { return repetition_penalty != 1.0f || presence_penalty != 0.0f || frequency_penalty != 0.0f; }
+};
+
+/// Throws Error when a setting makes no sense for a vocabulary of `vocab` ids.
+inline void validate(const Sampling& sampling, int vocab) {
+  const auto require = [](bool holds, std::string_view field, double found, std::string_view range) {
+    if (holds) return;
+    throw Error("sampling.out-of-range", text("Sampling::", field, " is ", found, ", expected ", range),
+                text("Set ", field, " inside that range"));
+  };
+  require(sampling.max_new_tokens >= 0, "max_new_tokens", sampling.max_new_tokens, "0 or more");
+  require(std::isfinite(sampling.temperature) && sampling.temperature >= 0, "temperature", sampling.temperature,
+          "a finite number of 0 or more");
+  require(sampling.top_k >= 0, "top_k", sampling.top_k, "0 (all) or more");
+  require(sampling.top_p > 0 && sampling.top_p <= 1, "top_p", sampling.top_p, "more than 0, at most 1");
+  require(sampling.min_p >= 0 && sampling.min_p <= 1, "min_p", sampling.min_p, "0 to 1");
+  require(std::isfinite(sampling.repetition_penalty) && sampling.repetition_penalty > 0, "repetition_penalty",
+          sampling.repetition_penalty, "a finite number above 0");
+  require(std::isfinite(sampling.presence_penalty), "presence_penalty", sampling.presence_penalty, "a finite number");
+  require(std::isfinite(sampling.frequency_penalty), "frequency_penalty", sampling.frequency_penalty,
+          "a finite number");
+  require(sampling.top_logprobs >= 0 && sampling.top_logprobs <= vocab, "top_logprobs", sampling.top_logprobs,
+          text("0 to the vocabulary's ", vocab));
+  for (const Token token : sampling.stop_tokens) {
+    if (token < 0 || token >= vocab) {
+      throw Error("sampling.stop-token-out-of-range",
+                  text("stop token ", token, " is outside the vocabulary of ", vocab, " ids"),
+                  "Take stop tokens from the target's tokenizer");
+    }
+  }
+}
+
+}  // namespace slm

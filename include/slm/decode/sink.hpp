@@ -1,0 +1,58 @@
+// Where generated tokens go: any callable taking a Token or an Emitted; one that returns false ends generation.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <type_traits>
+
+#include "slm/core/types.hpp"
+
+namespace slm {
+
+struct TokenLogprob {
+  Token token = 0;
+  double logprob = 0;
+};
+
+/// One token of the output with its circumstances.
+struct Emitted {
+  Token token = 0;
+  double logprob = 0;         // natural log of its probability: of the processed distribution it was chosen from, or,
+                              // when decoding greedily, of the softmax of the (penalised) logits at temperature 1
+  std::int64_t position = 0;  // place in the text, counting the prompt
+  bool drafted = false;       // proposed by the draft and accepted
+  std::span<const TokenLogprob> top;  // Sampling::top_logprobs likeliest tokens, best first; valid during the call
+};
+
+template <class S>
+concept TokenSink = std::is_invocable_v<S&, Token>;
+
+/// Asked for only by sinks that cannot take a bare Token, since log-probabilities cost a pass over the vocabulary.
+template <class S>
+concept EmittedSink = !TokenSink<S> && std::is_invocable_v<S&, const Emitted&>;
+
+/// Hands one token over; false when the sink wants no more.
+template <class S>
+bool deliver(S& sink, const Emitted& emitted) {
+  const auto ask = [&sink](const auto& argument) -> bool {
+    if constexpr (std::is_void_v<decltype(sink(argument))>) {
+      sink(argument);
+      return true;
+    } else {
+      return static_cast<bool>(sink(argument));
+    }
+  };
+  if constexpr (TokenSink<S>) {
+    return ask(emitted.token);
+  } else {
+    return ask(emitted);
+  }
+}
+
+/// Tells a sink that has a finish() that no more tokens come, so that it can flush what it held back.
+template <class S>
+void finish(S& sink) {
+  if constexpr (requires { sink.finish(); }) sink.finish();
+}
+
+}  // namespace slm

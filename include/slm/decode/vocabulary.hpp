@@ -1,0 +1,65 @@
+// Draft and target must mean the same text by the same id. Checked when a decoder is built, as far as models tell.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "slm/core/error.hpp"
+#include "slm/core/types.hpp"
+#include "slm/model/language_model.hpp"
+
+namespace slm {
+
+/// Without the tokens' texts, two sizes may belong to one tokenizer if they differ by a few added tokens at the end, as
+/// the 32000 of Llama 2 and the 32016 of CodeLlama do.
+inline constexpr int most_added_tokens = 256;
+
+constexpr bool sizes_may_match(int draft_vocab, int target_vocab) {
+  const int difference = draft_vocab - target_vocab;
+  return difference <= most_added_tokens && -difference <= most_added_tokens;
+}
+
+/// The vocabulary size that the type M fixes at compile time; 0 when it does not.
+template <class M>
+constexpr int static_vocab_of() {
+  if constexpr (requires { M::static_vocab; }) {
+    return static_cast<int>(M::static_vocab);
+  } else {
+    return 0;
+  }
+}
+
+/// Throws Error when draft and target have different tokenizers: by the first id that means different texts when both
+/// know their tokens, otherwise by the sizes and end tokens.
+inline void check_same_tokenizer(const ModelInfo& draft, const ModelInfo& target) {
+  const auto refuse = [&](const std::string& found) {
+    throw Error("decode.different-tokenizers",
+                text("the draft ", draft.name, " and the target ", target.name, " have different tokenizers: ", found),
+                "Use a draft model of the target's family, or the n-gram drafter, which needs none");
+  };
+  const auto draft_pieces = draft.pieces ? draft.pieces() : std::vector<std::string>{};
+  const auto target_pieces = target.pieces ? target.pieces() : std::vector<std::string>{};
+  const std::size_t both = std::min(draft_pieces.size(), target_pieces.size());
+  for (std::size_t id = 0; id < both; ++id) {
+    if (draft_pieces[id] == target_pieces[id]) continue;
+    refuse(text("id ", id, " is '", draft_pieces[id], "' in the draft and '", target_pieces[id], "' in the target"));
+  }
+  if (both > 0) return;
+  if (!sizes_may_match(draft.vocab, target.vocab)) {
+    refuse(text("their vocabularies hold ", draft.vocab, " and ", target.vocab, " ids, more than ", most_added_tokens,
+                " apart"));
+  }
+  const auto shares = [&](Token end) {
+    return std::find(target.end_tokens.begin(), target.end_tokens.end(), end) != target.end_tokens.end();
+  };
+  if (!draft.end_tokens.empty() && !target.end_tokens.empty() &&
+      std::none_of(draft.end_tokens.begin(), draft.end_tokens.end(), shares)) {
+    refuse(
+        text("the draft ends with id ", draft.end_tokens.front(), ", the target with id ", target.end_tokens.front()));
+  }
+}
+
+}  // namespace slm

@@ -1,0 +1,11 @@
+// A draft is a language model or proposes tokens; anything else is refused in words.
+// expect: the draft must be a LanguageModel or have propose()
+#include "slm/speculative.hpp"
+
+struct Drafter {
+#ifdef SLM_FIXED
+  void propose(std::span<const slm::Token>, int, std::vector<slm::Token>&) {}
+#endif
+};
+
+template class slm::SpeculativeDecoder<Drafter, slm::AnyModel>;

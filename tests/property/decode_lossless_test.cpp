@@ -1,0 +1,112 @@
+// Losslessness by chi-square: the joint law of K + 2 generated tokens is the target's, on the real decoder.
+// Some 60 tests of 60000 texts each; about half a minute.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <functional>
+
+#include "support/lossless.hpp"
+#include "support/wrong_rules.hpp"
+
+using namespace slm;
+using namespace slm::testing;
+
+namespace {
+
+template <class Rule>
+void check_lossless(const std::function<Speculation(int)>& speculation_of = {}) {
+  double lowest = 1;
+  for (const Setting& setting : settings) {
+    for (int number = 0; number < 4; ++number) {
+      const auto speculation = speculation_of ? speculation_of(setting.lookahead) : Speculation{};
+      const Fit found = fit_toys<Rule>(setting, sampling_number(number), speculation);
+      CAPTURE(Rule::name, setting.lookahead, number, found.p, found.out_of_support);
+      REQUIRE_FALSE(found.rejects());
+      lowest = std::min(lowest, found.p);
+    }
+  }
+  REQUIRE(lowest > 1e-5);
+}
+
+}  // namespace
+
+TEST_CASE("T2 the ratio test follows the target's law") { check_lossless<rule::Ratio>(); }
+TEST_CASE("T2 block verification follows the target's law") { check_lossless<rule::Block>(); }
+TEST_CASE("T2 the coupled rule follows the target's law") { check_lossless<rule::Coupled>(); }
+TEST_CASE("T2 sample-match follows the target's law") { check_lossless<rule::Match>(); }
+
+TEST_CASE("T2 stopping after an unlikely token keeps the ratio test and block verification lossless") {
+  for (const Setting& setting : {settings[1], settings[2]}) {
+    const Speculation stop{.lookahead = lookahead::Confidence{0.45, setting.lookahead}};
+    REQUIRE_FALSE(fit_toys<rule::Ratio>(setting, sampling_number(1), stop).rejects());
+    REQUIRE_FALSE(fit_toys<rule::Block>(setting, sampling_number(1), stop).rejects());
+  }
+}
+
+TEST_CASE("T2 dropping an unlikely token keeps sample-match and the coupled rule lossless") {
+  for (const Setting& setting : {settings[0], settings[2]}) {
+    const Speculation drop{.lookahead = lookahead::Confidence{0.45, setting.lookahead, true}};
+    REQUIRE_FALSE(fit_toys<rule::Match>(setting, sampling_number(1), drop).rejects());
+    REQUIRE_FALSE(fit_toys<rule::Coupled>(setting, sampling_number(1), drop).rejects());
+  }
+}
+
+TEST_CASE("T2 a lookahead that depends on discarded tokens is lossless with fresh draws") {
+  for (const Setting& setting : {settings[1], settings[2]}) {
+    const auto draft = [&] { return FickleDrafter{ToyModel{draft_options(setting.vocab)}}; };
+    const auto target = [&] { return ToyModel{target_options(setting.vocab)}; };
+    REQUIRE_FALSE(fit<rule::Ratio>(draft(), target(), setting, sampling_number(1)).rejects());
+    REQUIRE_FALSE(fit<rule::Block>(draft(), target(), setting, sampling_number(1)).rejects());
+  }
+  const Speculation heuristic{.lookahead = lookahead::Heuristic{.start = 2, .limit = 4}};
+  REQUIRE_FALSE(fit_toys<rule::Block>(settings[2], sampling_number(1), heuristic).rejects());
+}
+
+TEST_CASE("T2 reusing draws by position is harmless to the ratio test while the lookahead is fixed") {
+  REQUIRE_FALSE(fit_toys<Reusing<rule::Ratio>>(settings[2], sampling_number(1)).rejects());
+}
+
+TEST_CASE("T4 total variation over a million texts", "[.nightly]") {
+  for (const Setting& setting : settings) {
+    for (int number = 0; number < 4; ++number) {
+      const auto check = [&](auto rule) {
+        const Fit found =
+            fit<decltype(rule)>(ToyModel{draft_options(setting.vocab)}, ToyModel{target_options(setting.vocab)},
+                                setting, sampling_number(number), {}, 1000000);
+        CAPTURE(rule.name, setting.lookahead, number, found.p, found.variation);
+        REQUIRE_FALSE(found.rejects());
+        REQUIRE(found.variation <= 0.0150);
+      };
+      check(rule::Ratio{});
+      check(rule::Block{});
+      check(rule::Coupled{});
+      check(rule::Match{});
+    }
+  }
+}
+
+TEST_CASE("T34 a target with more ids than the draft keeps its law, those ids included") {
+  // 8 ids against the draft's 6: the last two are never drafted, and must come out as often as the target wants.
+  const Setting setting{2, 8};
+  auto draft = draft_options(6);
+  const auto check = [&](auto rule) {
+    const Fit found = fit<decltype(rule)>(ToyModel{draft}, ToyModel{target_options(8)}, setting, sampling_number(1));
+    CAPTURE(rule.name, found.p);
+    REQUIRE_FALSE(found.rejects());
+  };
+  check(rule::Ratio{});
+  check(rule::Block{});
+  check(rule::Coupled{});
+  check(rule::Match{});
+}
+
+TEST_CASE("T37 a draft with more ids than the target never proposes them") {
+  const Setting setting{2, 6};
+  const auto check = [&](auto rule) {
+    const Fit found =
+        fit<decltype(rule)>(ToyModel{draft_options(9)}, ToyModel{target_options(6)}, setting, sampling_number(1));
+    CAPTURE(rule.name, found.p);
+    REQUIRE_FALSE(found.rejects());
+  };
+  check(rule::Ratio{});
+  check(rule::Block{});
+}

@@ -1,0 +1,154 @@
+// Stop strings and streaming text under speculation: the sink decides on the text, and the decoder commits exactly the
+// tokens it took.
+#include <catch2/catch.hpp>
+#include <string>
+#include <vector>
+
+#include "slm/decode/autoregressive.hpp"
+#include "slm/decode/speculative.hpp"
+#include "slm/text/text_stream.hpp"
+#include "slm/text/tokenizer.hpp"
+#include "support/paths.hpp"
+#include "support/toy_models.hpp"
+
+using namespace slm;
+using namespace slm::testing;
+
+namespace {
+
+struct Outcome {
+  std::string text;              // what the user saw
+  std::vector<Token> committed;  // prompt and output, by the decoder
+  std::vector<double> logprobs;  // one for each token of the output
+  FinishReason reason{};
+  bool operator==(const Outcome&) const = default;
+};
+
+/// A sink that also takes log-probabilities.
+struct Recorder {
+  TextStream stream;
+  std::vector<double>* logprobs;
+  bool operator()(const Emitted& emitted) {
+    logprobs->push_back(emitted.logprob);
+    return stream(emitted.token);
+  }
+  void finish() { stream.finish(); }
+};
+
+template <class Decoder>
+Outcome run(Decoder& decoder, const Tokenizer& tokenizer, const std::vector<Token>& prompt,
+            const std::vector<std::string>& stops, int max_new_tokens = 200) {
+  Outcome outcome;
+  Recorder sink{TextStream{tokenizer, [&](std::string_view piece) { outcome.text += piece; }, stops},
+                &outcome.logprobs};
+  const Sampling sampling{.max_new_tokens = max_new_tokens, .temperature = 0};
+  outcome.reason = decoder.generate(prompt, sampling, sink).finish_reason;
+  outcome.committed.assign(decoder.history().begin(), decoder.history().end());
+  return outcome;
+}
+
+/// Plain and speculative decoding of a text known in advance, for every lookahead and with drafts that are right, wrong
+/// and half right. Returns what all of them gave.
+Outcome run_all(const Tokenizer& tokenizer, const std::string& prompt_text, const std::string& continuation,
+                const std::vector<std::string>& stops, int max_new_tokens = 200) {
+  const auto prompt = tokenizer.encode(prompt_text);
+  const auto more = tokenizer.encode(continuation, false);
+  auto script = prompt;
+  script.insert(script.end(), more.begin(), more.end());
+  const int vocab = tokenizer.vocab();
+  const int most = std::min(max_new_tokens, static_cast<int>(more.size()));
+  AutoregressiveDecoder plain{ScriptedModel{script, vocab}};
+  const Outcome expected = run(plain, tokenizer, prompt, stops, most);
+  REQUIRE(expected.logprobs.size() == expected.committed.size() - prompt.size());
+  for (int lookahead = 1; lookahead <= 8; ++lookahead) {
+    for (const int mistake_every : {0, 1, 3}) {
+      auto guess = script;
+      for (std::size_t i = prompt.size(); mistake_every > 0 && i < guess.size(); ++i) {
+        if (i % static_cast<std::size_t>(mistake_every) == 0) guess[i] = (guess[i] + 1) % vocab;
+      }
+      SpeculativeDecoder decoder{
+          ScriptedModel{guess, vocab}, ScriptedModel{script, vocab}, {.draft_tokens = lookahead}};
+      CAPTURE(continuation, stops, lookahead, mistake_every);
+      const Outcome found = run(decoder, tokenizer, prompt, stops, most);
+      REQUIRE(found.text == expected.text);
+      REQUIRE(found == expected);
+      REQUIRE(decoder.target().length() == static_cast<int>(found.committed.size()) - 1);
+    }
+  }
+  return expected;
+}
+
+Tokenizer fixture_tokenizer(const std::string& name) {
+  return Tokenizer::from(slm::testing::fixture("tokenizers/" + name + ".json"));
+}
+
+}  // namespace
+
+TEST_CASE("T30 a stop string ends the text where plain decoding ends it") {
+  const std::string name = GENERATE("llama2_legacy", "gpt2", "llama3");
+  const Tokenizer tokenizer = fixture_tokenizer(name);
+  const auto text_of = [&](const std::string& continuation, const std::vector<std::string>& stops) {
+    const Outcome outcome = run_all(tokenizer, "def f(", continuation, stops);
+    const bool stopped = outcome.reason == FinishReason::sink;
+    return outcome.text + (stopped ? "|" : "");
+  };
+  CAPTURE(name);
+  SECTION("inside one round, across two, in the middle of a token") {
+    REQUIRE(text_of("x): return 1\n\nprint(2)", {"\n\n"}) == "x): return 1|");
+    REQUIRE(text_of("x): return 1 END and more", {"END"}) == "x): return 1 |");
+    REQUIRE(text_of("x): internationalization", {"nationaliz"}) == "x): inter|");
+  }
+  SECTION("overlapping itself") {
+    REQUIRE(text_of("aaab c", {"aab"}) == "a|");
+    REQUIRE(text_of("ababac d", {"abac"}) == "ab|");
+  }
+  SECTION("not in the text: what was held back comes out at the end") {
+    REQUIRE(text_of("x) EN", {"END"}) == "x) EN");
+    REQUIRE(text_of("x) aa", {"aab"}) == "x) aa");
+  }
+  SECTION("its beginning in the prompt does not count") {
+    // The prompt ends with "f(": a stop string "f(x" is not completed by the output "x".
+    REQUIRE(text_of("x) and f(x)", {"f(x"}) == "x) and |");
+  }
+  SECTION("with characters of several bytes") {
+    REQUIRE(text_of("caf\u00e9 \u4e16\u754c! \U0001F600 end", {"\u754c"}) == "caf\u00e9 \u4e16|");
+    REQUIRE(text_of("a \U0001F600 b", {"\U0001F600"}) == "a |");
+  }
+}
+
+TEST_CASE("T31 of several stop strings the one that ends first counts, not the first in the list") {
+  const Tokenizer tokenizer = fixture_tokenizer("gpt2");
+  for (const auto& stops : {std::vector<std::string>{"three", "two"}, std::vector<std::string>{"two", "three"}}) {
+    const Outcome outcome = run_all(tokenizer, "count: ", "one two three four", stops);
+    REQUIRE(outcome.text == "one ");
+    REQUIRE(outcome.reason == FinishReason::sink);
+  }
+  // One inside the other, ending earlier though it begins later.
+  REQUIRE(run_all(tokenizer, "count: ", "one two three four", {"wo three", "o"}).text == "");
+  REQUIRE(run_all(tokenizer, "count: ", "five six seven", {"x seven", "six"}).text == "five ");
+}
+
+TEST_CASE("T33 characters split over tokens and rounds come out whole") {
+  for (const char* name : {"llama2_legacy", "gpt2", "llama3"}) {
+    const Tokenizer tokenizer = fixture_tokenizer(name);
+    const std::string continuation =
+        "na\u00efve \U0001F468\u200D\U0001F469 \u0939\u093f \u4e16\u754c \U0001F600\U0001F680 ok";
+    const Outcome whole = run_all(tokenizer, "x", continuation, {});
+    REQUIRE(whole.text == continuation);
+    // Every length: what is cut off in the middle of a character is what plain decoding makes of it.
+    for (int most = 1; most < 30; ++most) run_all(tokenizer, "x", continuation, {}, most);
+    // Each piece that was written is whole by itself.
+    const auto tokens = tokenizer.encode(continuation, false);
+    SpeculativeDecoder decoder{
+        ScriptedModel{tokens, tokenizer.vocab()}, ScriptedModel{tokens, tokenizer.vocab()}, {.draft_tokens = 3}};
+    const std::vector<Token> prompt{tokens.front()};
+    int pieces = 0;
+    TextStream stream{tokenizer, [&](std::string_view piece) {
+                        REQUIRE(utf8::is_valid(piece));
+                        REQUIRE(piece.find("\uFFFD") == std::string_view::npos);
+                        ++pieces;
+                      }};
+    decoder.generate(prompt, {.max_new_tokens = static_cast<int>(tokens.size()) - 1, .temperature = 0}, stream);
+    REQUIRE(pieces > 3);
+  }
+}

@@ -1,0 +1,91 @@
+// Generates many short texts on the real decoder and compares their joint law with the exact one.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "slm/decode/speculative.hpp"
+#include "support/naive_decoding.hpp"
+#include "support/statistics.hpp"
+#include "support/toy_models.hpp"
+
+namespace slm::testing {
+
+struct Setting {
+  int lookahead;
+  int vocab;  // small enough that most cells of the joint law are well filled
+};
+inline const Setting settings[] = {{1, 8}, {2, 6}, {4, 4}};
+
+inline Sampling sampling_number(int number) {
+  switch (number) {
+    case 0: return {.temperature = 0.8f, .top_k = 5, .top_p = 0.9f};
+    case 1: return {.temperature = 1.0f};
+    case 2: return {.temperature = 0.4f};
+    default: return {.temperature = 1.3f, .top_k = 4, .top_p = 0.95f};
+  }
+}
+
+inline const std::vector<Token> opening{1, 0};
+
+inline ToyOptions target_options(int vocab) { return {.vocab = vocab, .seed = 5, .spread = 2.2}; }
+
+inline ToyOptions draft_options(int vocab) {
+  return {.vocab = vocab, .seed = 5, .spread = 2.2, .other_seed = 77, .other_share = 0.45};
+}
+
+/// The exact law of `length` tokens after the prompt, as cells in base `vocab`.
+inline std::vector<double> exact_law(const ToyModel& target, const Sampling& sampling, int length) {
+  const auto vocab = static_cast<std::size_t>(target.info().vocab);
+  std::vector<double> law(1, 1.0);
+  std::vector<std::vector<Token>> texts(1);
+  for (int i = 0; i < length; ++i) {
+    std::vector<double> longer;
+    std::vector<std::vector<Token>> longer_texts;
+    for (std::size_t cell = 0; cell < law.size(); ++cell) {
+      std::vector<Token> whole = opening;
+      whole.insert(whole.end(), texts[cell].begin(), texts[cell].end());
+      const auto p = naive_distribution(target.logits_after(whole), sampling, opening, texts[cell]);
+      for (std::size_t v = 0; v < vocab; ++v) {
+        const auto found = p.find(static_cast<Token>(v));
+        longer.push_back(found == p.end() ? 0.0 : law[cell] * static_cast<double>(found->second));
+        longer_texts.push_back(texts[cell]);
+        longer_texts.back().push_back(static_cast<Token>(v));
+      }
+    }
+    law = std::move(longer);
+    texts = std::move(longer_texts);
+  }
+  return law;
+}
+
+/// Generates `texts` times K + 2 tokens, with seeds 1, 2, ... The window must be longer than K + 1 tokens: a wrong
+/// bonus token only shows in what follows it.
+template <class Rule, class Draft>
+Fit fit(Draft draft, ToyModel target, const Setting& setting, Sampling sampling, Speculation speculation = {},
+        int texts = 60000) {
+  const int length = setting.lookahead + 2;
+  sampling.max_new_tokens = length;
+  const auto law = exact_law(target, sampling, length);
+  if (!speculation.lookahead) speculation.draft_tokens = setting.lookahead;
+  SpeculativeDecoder decoder{std::move(draft), std::move(target), speculation, Rule{}};
+  std::vector<std::int64_t> counts(law.size());
+  const auto vocab = static_cast<std::size_t>(decoder.target().info().vocab);
+  for (int text = 1; text <= texts; ++text) {
+    sampling.seed = static_cast<std::uint64_t>(text);
+    std::size_t cell = 0;
+    decoder.generate(opening, sampling, [&](Token token) { cell = cell * vocab + static_cast<std::size_t>(token); });
+    ++counts[cell];
+  }
+  return compare(counts, law);
+}
+
+template <class Rule>
+Fit fit_toys(const Setting& setting, const Sampling& sampling, const Speculation& speculation = {}) {
+  return fit<Rule>(ToyModel{draft_options(setting.vocab)}, ToyModel{target_options(setting.vocab)}, setting, sampling,
+                   speculation);
+}
+
+}  // namespace slm::testing

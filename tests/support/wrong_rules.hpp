@@ -1,0 +1,171 @@
+// Deliberately wrong verification: the traps that shipped decoders fell into. A losslessness test that has never been
+// seen to fail proves nothing, so each of these must be caught.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <numeric>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "slm/core/rng.hpp"
+#include "slm/decode/coin.hpp"
+#include "slm/decode/drafter.hpp"
+#include "slm/decode/rules.hpp"
+#include "support/toy_models.hpp"
+
+namespace slm::testing {
+
+/// Trap 1: the draft takes its likeliest token, but is tested as if it had been drawn from q.
+struct ArgmaxDraft : rule::Ratio {
+  static constexpr std::string_view name = "wrong-argmax";
+  template <class Coin>
+  static Token draft(const Coin&, int, const Distribution& q) {
+    const auto best = std::max_element(q.probabilities.begin(), q.probabilities.end());
+    return q.ids[static_cast<std::size_t>(best - q.probabilities.begin())];
+  }
+};
+
+/// Trap 2: claims that dropping an unlikely token after drawing it does no harm to the ratio test.
+struct DroppingRatio : rule::Ratio {
+  static constexpr std::string_view name = "wrong-drop";
+  static constexpr bool may_drop = true;
+};
+
+/// Draws of a token's place in the text instead of the round's: a later round over the same place meets them again.
+struct ReusedCoin {
+  PhiloxCoin base;
+  double u(Stream stream, int i) const {
+    return uniform(base.seed, stream, base.position + static_cast<std::uint64_t>(i), 0);
+  }
+  Token draft(int i, const Distribution& q) const { return draw_at(q, u(Stream::draft, i)); }
+  Token residual(int i, const Distribution& weights) const { return draw_at(weights, u(Stream::residual, i)); }
+  Token bonus(int i, const Distribution& p) const { return draw_at(p, u(Stream::bonus, i)); }
+  bool accept(int i, double q, double p) const { return passes(u(Stream::accept, i), q, p); }
+};
+
+/// Trap 3 with Block. With Ratio it is harmless as long as the lookahead does not depend on discarded draws, and trap 4
+/// when it does (see FickleDrafter).
+template <class Rule>
+struct Reusing : Rule {
+  static constexpr std::string_view name = "reusing";
+  template <class Coin>
+  static Token draft(const Coin& coin, int i, const Distribution& q) {
+    return Rule::draft(ReusedCoin{coin}, i, q);
+  }
+  template <class Target, class Draft, class Coin>
+  Verdict verify(std::span<const Token> x, Target&& p, Draft&& q, const Coin& coin) {
+    return Rule::verify(x, p, q, ReusedCoin{coin});
+  }
+};
+
+/// Drafts nothing after a round whose second drafted token was even, else as many tokens as asked. That token stood
+/// where the next round begins if the first one was rejected: the lookahead depends on tokens that were thrown away.
+/// Harmless with fresh draws.
+struct FickleDrafter {
+  ModelDrafter<ToyModel> model;
+  bool silent = false;
+
+  explicit FickleDrafter(ToyModel toy) : model(std::move(toy)) {}
+  int context() const { return model.context(); }
+  void start(std::span<const Token> prompt) {
+    silent = false;
+    model.start(prompt);
+  }
+  void rewind(int length) { model.rewind(length); }
+  void propose(std::span<const Token> context, const ChooseNext& choose) {
+    if (std::exchange(silent, false)) return;
+    int drafted = 0;
+    auto watched = [&](std::span<const float> row) {
+      const auto token = choose(row);
+      if (token && ++drafted == 2) silent = *token % 2 == 0;
+      return token;
+    };
+    model.propose(context, ChooseNext{watched});
+  }
+};
+
+/// Trap 5: drawn from a sharpened q, tested with the plain one.
+struct SharpenedDraft : rule::Ratio {
+  static constexpr std::string_view name = "wrong-sharpened";
+  template <class Coin>
+  static Token draft(const Coin& coin, int i, const Distribution& q) {
+    Distribution sharp = q;
+    for (double& value : sharp.probabilities) value = value * value;
+    return coin.draft(i, sharp);
+  }
+};
+
+/// The ratio test with one part exchanged.
+template <class Part>
+struct AlteredRatio : rule::Ratio {
+  static constexpr std::string_view name = "wrong-part";
+  template <class Target, class Draft, class Coin>
+  Verdict verify(std::span<const Token> x, Target&& p, Draft&& q, const Coin& coin) {
+    const int m = static_cast<int>(x.size());
+    for (int i = 0; i < m; ++i) {
+      const Token token = x[static_cast<std::size_t>(i)];
+      if (Part::accept(coin, i, q(i).of(token), p(i).of(token))) continue;
+      return {i, coin.residual(i, Part::residual(p(i), q(i))), i + 1};
+    }
+    return {m, coin.bonus(m, Part::bonus(p, m)), m};
+  }
+};
+
+struct RightParts {
+  static bool accept(const PhiloxCoin& coin, int i, double q, double p) { return coin.accept(i, q, p); }
+  static Distribution residual(const Distribution& p, const Distribution& q) {
+    Distribution rest;
+    for_each_excess(1.0, p, q, [&rest](Token id, double weight) { rest.add(id, weight); });
+    return rest.size() > 0 ? rest : p;
+  }
+  template <class Target>
+  static const Distribution& bonus(Target& p, int m) {
+    return p(m);
+  }
+};
+
+/// Trap 6: after a rejection draws from p itself.
+struct ResidualIsP : RightParts {
+  static Distribution residual(const Distribution& p, const Distribution&) { return p; }
+};
+
+/// Trap 7: subtracts q from p rank by rank, both sorted by probability, instead of id by id.
+struct ResidualByRank : RightParts {
+  static Distribution residual(const Distribution& p, const Distribution& q) {
+    std::vector<double> other = q.probabilities;
+    std::sort(other.rbegin(), other.rend());
+    std::vector<std::size_t> order(p.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::sort(order.begin(), order.end(),
+              [&p](std::size_t a, std::size_t b) { return p.probabilities[a] > p.probabilities[b]; });
+    Distribution rest = p;
+    for (std::size_t rank = 0; rank < order.size(); ++rank) {
+      const double drafted = rank < other.size() ? other[rank] : 0;
+      rest.probabilities[order[rank]] = std::max(0.0, p.probabilities[order[rank]] - drafted);
+    }
+    return rest.total() > 0 ? rest : p;
+  }
+};
+
+/// Trap 8: a uniform of 101 steps, and a comparison that lets equality pass.
+struct CoarseUniform : RightParts {
+  static bool accept(const PhiloxCoin& coin, int i, double q, double p) {
+    const double u = uniform(coin.seed, Stream::accept, coin.position, static_cast<std::uint32_t>(i));
+    return std::floor(u * 101) / 100 * q <= p;
+  }
+};
+
+/// Trap 9: the bonus token is drawn from the row before the one it belongs to.
+struct BonusFromPreviousRow : RightParts {
+  template <class Target>
+  static const Distribution& bonus(Target& p, int m) {
+    return p(m > 0 ? m - 1 : 0);
+  }
+};
+
+}  // namespace slm::testing

@@ -1,0 +1,81 @@
+// T49: after a warm-up no round allocates. This program counts every operator new.
+#include <catch2/catch.hpp>
+#include <cstdint>
+#include <cstdlib>
+#include <new>
+#include <vector>
+
+#include "slm/decode/autoregressive.hpp"
+#include "slm/decode/speculative.hpp"
+#include "support/toy_models.hpp"
+
+namespace {
+std::int64_t allocations = 0;
+}
+
+void* operator new(std::size_t size) {
+  ++allocations;
+  if (void* memory = std::malloc(size)) return memory;
+  throw std::bad_alloc{};
+}
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+
+using namespace slm;
+using namespace slm::testing;
+
+namespace {
+
+/// Allocations between the 20th and the 400th token of one request.
+template <class Draft, class Rule>
+std::int64_t allocations_in_rounds(Draft draft, Rule rule, const Sampling& sampling, const Speculation& speculation) {
+  const ToyOptions options{.vocab = 50, .context = 1000, .seed = 3, .memory = 3};
+  SpeculativeDecoder decoder{std::move(draft), ToyModel{options}, speculation, rule};
+  const std::vector<Token> prompt{1, 2, 3};
+  // The toy's own list grows: one request of the same length first lets it reach its size.
+  decoder.generate(prompt, sampling, [](Token) {});
+  const std::vector<Token> other{4, 2, 3};
+  int tokens = 0;
+  std::int64_t begin = 0, end = 0;
+  decoder.generate(other, sampling, [&](const Emitted&) {
+    if (++tokens == 20) begin = allocations;
+    end = allocations;
+  });
+  REQUIRE(tokens == 400);
+  return end - begin;
+}
+
+}  // namespace
+
+TEST_CASE("T49 rounds do not allocate") {
+  const ToyOptions draft{.vocab = 50, .context = 1000, .seed = 3, .other_share = 0.3, .memory = 3};
+  std::vector<Sampling> samplings(4);
+  samplings[0].temperature = 0;
+  samplings[1].temperature = 0.8f;
+  samplings[2].top_k = 5;
+  samplings[2].top_p = 0.9f;
+  samplings[2].top_logprobs = 3;
+  samplings[3].top_p = 0.7f;
+  samplings[3].repetition_penalty = 1.2f;
+  samplings[3].frequency_penalty = 0.1f;
+  const Speculation policies[] = {
+      {.draft_tokens = 4},
+      {.lookahead = lookahead::Heuristic{}},
+      {.lookahead = lookahead::Confidence{}},
+      {.lookahead = lookahead::ThroughputAdaptive{}},
+  };
+  for (Sampling& sampling : samplings) {
+    sampling.max_new_tokens = 400;
+    for (const Speculation& policy : policies) {
+      REQUIRE(allocations_in_rounds(ToyModel{draft}, rule::Coupled{}, sampling, policy) == 0);
+      REQUIRE(allocations_in_rounds(ToyModel{draft}, rule::Ratio{}, sampling, policy) == 0);
+      REQUIRE(allocations_in_rounds(ToyModel{draft}, rule::Block{}, sampling, policy) == 0);
+      REQUIRE(allocations_in_rounds(ToyModel{draft}, rule::Match{}, sampling, policy) == 0);
+      REQUIRE(allocations_in_rounds(NgramDrafter{}, rule::Coupled{}, sampling, policy) == 0);
+      REQUIRE(allocations_in_rounds(NoDrafter{}, rule::Coupled{}, sampling, policy) == 0);
+    }
+  }
+  // The counter counts: a drafter that allocates is seen.
+  const ScriptedDrafter wasteful{[](auto, int, auto& out) { out = std::vector<Token>(2, 7); }};
+  REQUIRE(allocations_in_rounds(wasteful, rule::Coupled{}, samplings[0], policies[0]) > 50);
+}

@@ -1,0 +1,327 @@
+// The verification rules by exact enumeration: instead of drawing, a coin walks every branch with its probability.
+#include "slm/decode/rules.hpp"
+
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <vector>
+
+#include "slm/decode/coin.hpp"
+#include "support/toy_models.hpp"
+
+using namespace slm;
+using namespace slm::testing;
+
+namespace {
+
+/// Replays a path of choices and extends it; `weight` is the probability of the whole path.
+class EnumeratingCoin {
+ public:
+  double weight = 1;
+
+  Token race(int, const Distribution& p) const { return pick(p); }
+  Token keyed(int, const Distribution& p) const { return pick(p); }
+  Token draft(int, const Distribution& q) const { return pick(q); }
+  Token residual(int, const Distribution& weights) const { return pick(weights); }
+  Token bonus(int, const Distribution& p) const { return pick(p); }
+  bool accept(int, double q, double p) const {
+    const double yes = q > p ? p / q : (p > 0 ? 1.0 : 0.0);
+    return branch({yes, 1 - yes}) == 0;
+  }
+
+  /// Runs `once` for every path.
+  static void all_paths(const std::function<void(EnumeratingCoin&)>& once) {
+    EnumeratingCoin coin;
+    do {
+      coin.weight = 1;
+      coin.depth_ = 0;
+      once(coin);
+    } while (coin.next_path());
+  }
+
+ private:
+  struct Choice {
+    std::vector<std::size_t> options;  // those with a probability above 0
+    std::size_t at = 0;
+  };
+
+  std::size_t branch(const std::vector<double>& probabilities) const {
+    auto& self = const_cast<EnumeratingCoin&>(*this);
+    if (depth_ == path_.size()) {
+      Choice choice;
+      for (std::size_t i = 0; i < probabilities.size(); ++i) {
+        if (probabilities[i] > 0) choice.options.push_back(i);
+      }
+      self.path_.push_back(choice);
+    }
+    const Choice& choice = path_[self.depth_++];
+    const std::size_t taken = choice.options[choice.at];
+    self.weight *= probabilities[taken];
+    return taken;
+  }
+
+  Token pick(const Distribution& weights) const {
+    std::vector<double> normalised = weights.probabilities;
+    const double total = weights.total();
+    for (double& value : normalised) value /= total;
+    return weights.ids[branch(normalised)];
+  }
+
+  bool next_path() {
+    while (!path_.empty() && ++path_.back().at == path_.back().options.size()) path_.pop_back();
+    return !path_.empty();
+  }
+
+  std::vector<Choice> path_;
+  std::size_t depth_ = 0;
+};
+
+Distribution make(std::vector<double> probabilities) {
+  Distribution result;
+  for (std::size_t id = 0; id < probabilities.size(); ++id) {
+    if (probabilities[id] > 0) result.add(static_cast<Token>(id), probabilities[id]);
+  }
+  const double total = result.total();
+  for (double& value : result.probabilities) value /= total;
+  return result;
+}
+
+/// A random language model over three tokens: a distribution for every prefix, some with zeros.
+struct TinyLanguage {
+  std::uint64_t seed;
+  bool zeros;
+
+  Distribution after(const std::vector<Token>& prefix) const {
+    std::uint64_t state = mix(seed);
+    for (const Token token : prefix) state = mix(state ^ static_cast<std::uint64_t>(token + 1));
+    std::vector<double> weights;
+    for (std::uint64_t v = 0; v < 3; ++v) {
+      const double u = static_cast<double>(mix(state + v) >> 11) * 0x1p-53;
+      weights.push_back(zeros && mix(state + 77 + v) % 3 == 0 ? 0.0 : u * u + 1e-3);
+    }
+    if (weights[0] + weights[1] + weights[2] == 0) weights[mix(state + 99) % 3] = 1;  // a point mass
+    return make(weights);
+  }
+};
+
+/// Every outcome of one round of `lookahead` drafted tokens: visit(verdict, drafted tokens, coin).
+template <class Rule, class Visit>
+void enumerate_rounds(const TinyLanguage& target, const TinyLanguage& draft, int lookahead, Visit&& visit) {
+  EnumeratingCoin::all_paths([&](EnumeratingCoin& coin) {
+    Rule rule;
+    std::vector<Token> x;
+    std::vector<Distribution> q, p;
+    for (int i = 0; i < lookahead; ++i) {
+      q.push_back(draft.after(x));
+      p.push_back(target.after(x));
+      x.push_back(Rule::draft(coin, i, q.back()));
+    }
+    p.push_back(target.after(x));
+    const Verdict verdict = rule.verify(
+        std::span<const Token>{x}, [&](int i) -> const Distribution& { return p.at(static_cast<std::size_t>(i)); },
+        [&](int i) -> const Distribution& { return q.at(static_cast<std::size_t>(i)); }, coin);
+    visit(verdict, x, coin);
+  });
+}
+
+/// Total variation between the law of the first K + 1 tokens (what a round leaves short is drawn from the target) and
+/// the target's own law.
+template <class Rule>
+double variation(const TinyLanguage& target, const TinyLanguage& draft, int lookahead) {
+  std::map<std::vector<Token>, double> law;
+  enumerate_rounds<Rule>(target, draft, lookahead, [&](const Verdict& verdict, const auto& x, EnumeratingCoin& coin) {
+    std::vector<Token> text(x.begin(), x.begin() + verdict.accepted);
+    text.push_back(verdict.token);
+    while (static_cast<int>(text.size()) <= lookahead) text.push_back(coin.bonus(0, target.after(text)));
+    law[text] += coin.weight;
+  });
+  double distance = 0;
+  std::function<void(std::vector<Token>&, double)> compare = [&](std::vector<Token>& text, double probability) {
+    if (static_cast<int>(text.size()) > lookahead) {
+      distance += std::abs(probability - (law.count(text) ? law[text] : 0.0)) / 2;
+      law.erase(text);
+      return;
+    }
+    const Distribution next = target.after(text);
+    for (Token v = 0; v < 3; ++v) {
+      text.push_back(v);
+      compare(text, probability * next.of(v));
+      text.pop_back();
+    }
+  };
+  std::vector<Token> text;
+  compare(text, 1);
+  return distance;
+}
+
+template <class Rule>
+double expected_length(const TinyLanguage& target, const TinyLanguage& draft, int lookahead) {
+  double length = 0;
+  enumerate_rounds<Rule>(target, draft, lookahead, [&](const Verdict& verdict, const auto&, EnumeratingCoin& coin) {
+    length += coin.weight * (verdict.accepted + 1);
+  });
+  return length;
+}
+
+/// The ratio test with p instead of the residual after a rejection: must be caught.
+struct WrongResidual : rule::Ratio {
+  template <class Target, class Draft, class Coin>
+  Verdict verify(std::span<const Token> x, Target&& p, Draft&& q, const Coin& coin) {
+    for (int i = 0; i < static_cast<int>(x.size()); ++i) {
+      const Token token = x[static_cast<std::size_t>(i)];
+      if (!coin.accept(i, q(i).of(token), p(i).of(token))) return {i, coin.residual(i, p(i)), i + 1};
+    }
+    const int m = static_cast<int>(x.size());
+    return {m, coin.bonus(m, p(m)), m};
+  }
+};
+
+/// A coin that always shows the same uniform number.
+struct ConstantCoin {
+  double u = 0;
+  Token residual(int, const Distribution& weights) const { return draw_at(weights, u); }
+  Token bonus(int, const Distribution& weights) const { return draw_at(weights, u); }
+  bool accept(int, double q, double p) const { return passes(u, q, p); }
+};
+
+/// Trap 10: accepts when u <= p / q, so also when u and p are both 0.
+struct LenientCoin : ConstantCoin {
+  bool accept(int, double q, double p) const { return u <= p / q; }
+};
+
+template <class Rule, class Coin>
+Verdict judge(Rule rule, const std::vector<Token>& x, const std::vector<Distribution>& p,
+              const std::vector<Distribution>& q, const Coin& coin) {
+  return rule.verify(
+      std::span<const Token>{x}, [&](int i) -> const Distribution& { return p.at(static_cast<std::size_t>(i)); },
+      [&](int i) -> const Distribution& { return q.at(static_cast<std::size_t>(i)); }, coin);
+}
+
+}  // namespace
+
+TEST_CASE("T1 exact enumeration: every rule emits exactly the target's law") {
+  double worst = 0, worst_control = 1;
+  for (std::uint64_t model = 0; model < 150; ++model) {
+    const TinyLanguage target{2 * model + 1, model % 2 == 1};
+    const TinyLanguage draft{2 * model + 2, model % 3 == 1};
+    for (int lookahead = 1; lookahead <= 3; ++lookahead) {
+      CAPTURE(model, lookahead);
+      for (const double distance :
+           {variation<rule::Ratio>(target, draft, lookahead), variation<rule::Block>(target, draft, lookahead),
+            variation<rule::Match>(target, draft, lookahead), variation<rule::Coupled>(target, draft, lookahead)}) {
+        REQUIRE(distance <= 1e-12);
+        worst = std::max(worst, distance);
+      }
+      if (model % 6 == 0 && lookahead == 1) {  // no zeros: wrong for sure
+        worst_control = std::min(worst_control, variation<WrongResidual>(target, draft, 1));
+      }
+    }
+  }
+  INFO("largest total variation " << worst << ", smallest of the wrong rule " << worst_control);
+  REQUIRE(worst_control > 1e-4);
+}
+
+TEST_CASE("T1 block verification never emits fewer tokens than the ratio test") {
+  double ratio_sum = 0, block_sum = 0;
+  for (std::uint64_t model = 0; model < 150; ++model) {
+    const TinyLanguage target{2 * model + 1, model % 2 == 1};
+    const TinyLanguage draft{2 * model + 2, model % 3 == 1};
+    for (int lookahead = 1; lookahead <= 3; ++lookahead) {
+      const double ratio = expected_length<rule::Ratio>(target, draft, lookahead);
+      const double block = expected_length<rule::Block>(target, draft, lookahead);
+      CAPTURE(model, lookahead, ratio, block);
+      REQUIRE(block >= ratio - 1e-12);
+      ratio_sum += ratio;
+      block_sum += block;
+    }
+  }
+  REQUIRE(block_sum > 1.005 * ratio_sum);
+}
+
+TEST_CASE("T8 a token the target excludes is rejected even by u = 0, and q = 0 divides nothing") {
+  const auto p = make({0.5, 0.5, 0});
+  const auto q = make({0, 0.1, 0.9});
+  for (const double u : {0.0, 1e-300, 0.5}) {
+    const auto ratio = judge(rule::Ratio{}, {2}, {p, p}, {q}, ConstantCoin{u});
+    REQUIRE(ratio.accepted == 0);
+    REQUIRE(ratio.token == 0);  // the residual is max(0, p - q): token 0 first, then 1
+    REQUIRE(judge(rule::Block{}, {2}, {p, p}, {q}, ConstantCoin{u}).accepted == 0);
+  }
+  // Control, trap 10: a lenient comparison accepts the impossible token at u = 0.
+  REQUIRE(judge(rule::Ratio{}, {2}, {p, p}, {q}, LenientCoin{{0.0}}).accepted == 1);
+}
+
+TEST_CASE("T8 equal, one-hot and denormal distributions") {
+  const auto p = make({0.2, 0.3, 0.5});
+  const auto one_hot = make({0, 1, 0});
+  const double last = 1 - 0x1p-53;
+  SECTION("p == q accepts always") {
+    for (const Token x : {0, 1, 2}) {
+      REQUIRE(judge(rule::Ratio{}, {x}, {p, p}, {p}, ConstantCoin{last}).accepted == 1);
+      REQUIRE(judge(rule::Block{}, {x, x}, {p, p, p}, {p, p}, ConstantCoin{last}).accepted == 2);
+    }
+  }
+  SECTION("p one-hot accepts its token only") {
+    REQUIRE(judge(rule::Ratio{}, {1}, {one_hot, p}, {p}, ConstantCoin{last}).accepted == 1);
+    const auto other = judge(rule::Ratio{}, {2}, {one_hot, p}, {p}, ConstantCoin{0.0});
+    REQUIRE(other.accepted == 0);
+    REQUIRE(other.token == 1);
+  }
+  SECTION("q one-hot is accepted with probability p(x), and the residual leaves x out") {
+    REQUIRE(judge(rule::Ratio{}, {1}, {p, p}, {one_hot}, ConstantCoin{0.29}).accepted == 1);
+    const auto rejected = judge(rule::Ratio{}, {1}, {p, p}, {one_hot}, ConstantCoin{0.31});
+    REQUIRE(rejected.accepted == 0);
+    REQUIRE(rejected.token == 2);  // 0.31 of a total of 0.7 is beyond the 0.2 of token 0
+  }
+  SECTION("denormal probabilities") {
+    Distribution tiny;
+    tiny.add(0, 1.0);
+    tiny.add(1, 5e-324);
+    REQUIRE(judge(rule::Ratio{}, {1}, {tiny, p}, {tiny}, ConstantCoin{last}).accepted == 1);
+    REQUIRE(judge(rule::Block{}, {1}, {tiny, p}, {tiny}, ConstantCoin{last}).accepted == 1);
+    const auto rejected = judge(rule::Ratio{}, {1}, {tiny, p}, {p}, ConstantCoin{0.5});
+    REQUIRE(rejected.accepted == 0);
+    REQUIRE(rejected.token == 0);
+  }
+  SECTION("a residual that rounding left empty falls back to p") {
+    Distribution low = p;  // p - q is nowhere above 0
+    for (double& value : low.probabilities) value = std::nextafter(value, 1.0);
+    struct Refusing : ConstantCoin {
+      bool accept(int, double, double) const { return false; }
+    };
+    REQUIRE(judge(rule::Ratio{}, {0}, {p, p}, {low}, Refusing{{0.6}}).token == 2);
+    REQUIRE(judge(rule::Block{}, {0}, {p, p}, {low}, Refusing{{0.6}}).token <= 2);
+  }
+}
+
+TEST_CASE("T23 a drafted token that its own distribution excludes counts as a guess") {
+  const auto p = make({0.2, 0.3, 0.5});
+  const auto q = make({0, 0.5, 0.5});
+  REQUIRE(judge(rule::Ratio{}, {0}, {p, p}, {q}, ConstantCoin{0.19}).accepted == 1);
+  const auto rejected = judge(rule::Ratio{}, {0}, {p, p}, {q}, ConstantCoin{0.21});
+  REQUIRE(rejected.accepted == 0);
+  REQUIRE(rejected.token == 1);  // p without token 0
+  REQUIRE(judge(rule::Block{}, {0}, {p, p}, {q}, ConstantCoin{0.0}).accepted == 0);
+}
+
+TEST_CASE("rules are chosen by name at run time") {
+  for (const std::string name : {"coupled", "ratio", "block", "match"}) {
+    REQUIRE(visit_rule(name, [](auto rule) { return std::string{rule.name}; }) == name);
+  }
+  REQUIRE_THROWS_WITH(visit_rule("typical", [](auto) {}), Catch::Contains("decode.unknown-rule"));
+  REQUIRE_THROWS_WITH(visit_rule<false>("ratio", [](auto) {}), Catch::Contains("decode.rule-needs-distribution"));
+  REQUIRE(visit_rule<false>("match", [](auto rule) { return std::string{rule.name}; }) == "match");
+}
+
+TEST_CASE("the race draws with the right probabilities and one call serves two tokens") {
+  const auto p = make({0.05, 0.45, 0, 0.3, 0.2});
+  std::vector<int> count(5);
+  const int draws = 200000;
+  for (int i = 0; i < draws; ++i) ++count[static_cast<std::size_t>(PhiloxCoin{11, 0}.race(i, p))];
+  for (Token v = 0; v < 5; ++v) {
+    const double expected = p.of(v) * draws;
+    REQUIRE(std::abs(count[static_cast<std::size_t>(v)] - expected) <= 5 * std::sqrt(expected + 1));
+  }
+}
