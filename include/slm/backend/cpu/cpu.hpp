@@ -1,0 +1,336 @@
+// backend::Cpu: SIMD kernels and a thread pool, for machines without a GPU.
+//
+// A row's result does not depend, bit for bit, on the rows beside it, on the number of threads or on how a prompt is
+// cut: threads share out the rows of a weight and never its columns, each sum runs over k in one order whatever the
+// blocking, and attention is cut at absolute positions.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <thread>
+#include <vector>
+
+#include "slm/backend/concept.hpp"
+#include "slm/backend/cpu/buffer.hpp"
+#include "slm/backend/cpu/rope_table.hpp"
+#include "slm/backend/cpu/simd.hpp"
+#include "slm/backend/cpu/thread_pool.hpp"
+#include "slm/backend/dense_matrix.hpp"
+
+namespace slm::backend {
+
+struct CpuOptions {
+  int threads = 0;           // 0: one per core that this process may use
+  Isa isa = Isa::automatic;  // for tests; the best set of this machine otherwise
+};
+
+/// A handle: copies share the threads. Any number of models may use one handle, from any number of host threads; their
+/// operations then run one after the other.
+class Cpu {
+ public:
+  static constexpr const char* name = "cpu";
+  static constexpr int max_rows = 512;
+  using Activation = float;
+  using KvElement = float;
+  template <class T>
+  using Buffer = PageBuffer<T>;
+  template <class Format>
+  using Matrix = DenseMatrix<Format>;
+
+  /// Throws backend.invalid-threads, backend.no-thread, backend.unsupported-instruction-set.
+  Cpu(CpuOptions options = {}) : state_(std::make_shared<State>(options)) {}
+  explicit Cpu(int threads) : Cpu(CpuOptions{.threads = checked(threads), .isa = Isa::automatic}) {}
+
+  int threads() const noexcept { return state_->pool.threads(); }
+  Isa isa() const noexcept { return state_->isa; }
+
+  /// Throws backend.out-of-memory.
+  template <class T>
+  Buffer<T> allocate(std::size_t count) {
+    return Buffer<T>(count);
+  }
+
+  Buffer<float> upload(const float* host, std::size_t count) {
+    Buffer<float> buffer(count);
+    if (count > 0) std::memcpy(buffer.data(), host, count * sizeof(float));
+    return buffer;
+  }
+
+  /// Refers to tensors of the format's own type where they lie; converts others once.
+  template <class Format>
+  Matrix<Format> pack(std::span<const Tensor> tensors) {
+    return Matrix<Format>::stack(tensors);
+  }
+
+  template <class Format>
+  void embed(const Matrix<Format>& table, std::span<const Token> tokens, View<float, 2> x) {
+    for (std::size_t r = 0; r < tokens.size(); ++r) {
+      const auto* row = table.row(tokens[r]);
+      float* to = x.row(static_cast<std::int64_t>(r));
+      for (std::int64_t i = 0; i < table.in; ++i) to[i] = to_float(row[i]);
+    }
+  }
+
+  template <class Format>
+  void qkv(View<const float, 2> x, Norm norm, const Matrix<Format>& weight, const float* bias, Rope rope, Heads heads,
+           int position, View<float, 2> q, KvLayer<float> kv) {
+    const std::lock_guard lock(state_->mutex);
+    const int rows = static_cast<int>(x.extent(0));
+    const int half = heads.dim / 2;
+    const RopeTable::Angles angles = state_->rope.angles(rope.inverse_frequency, half, position, rows);
+    const float* packed = pack_rows<Format>(x, &norm);
+
+    // A task turns one slice of one head: rows i.. and i + half.. of its weight.
+    const int slice = std::min(half, slice_rows);
+    const int slices = ceil_div(half, slice);
+    const int total_heads = heads.query + 2 * heads.kv;
+    run_matmul<Format>(weight, rows, total_heads * slices, [=, this, &weight](int task, const Thread& thread) {
+      const int head = task / slices, first = task % slices * slice, count = std::min(slice, half - first);
+      const std::int64_t first_row = std::int64_t{head} * heads.dim + first;
+      float* low = thread.tile;  // [rows, 2 * count]: the first and the second half of each pair
+      const std::int64_t width = 2 * count;
+      multiply<Format>(weight, first_row, count, packed, rows, low, width, thread);
+      multiply<Format>(weight, first_row + half, count, packed, rows, low + count, width, thread);
+      for (int r = 0; r < rows; ++r, low += width) {
+        if (bias != nullptr) {
+          for (int i = 0; i < count; ++i) low[i] += bias[first_row + i];
+          for (int i = 0; i < count; ++i) low[count + i] += bias[first_row + half + i];
+        }
+        const int kv_head = head - heads.query;
+        if (kv_head >= heads.kv) {
+          float* value = kv.values.row(kv_head - heads.kv) + (position + r) * kv.values.stride(1) + first;
+          std::copy_n(low, count, value);
+          std::copy_n(low + count, count, value + half);
+        } else {
+          float* to = kv_head < 0 ? q.row(r) + std::int64_t{head} * heads.dim
+                                  : kv.keys.row(kv_head) + (position + r) * kv.keys.stride(1);
+          const float* cosine = angles.cosine + std::int64_t{r} * half + first;
+          const float* sine = angles.sine + std::int64_t{r} * half + first;
+          state_->kernels->rotate(low, low + count, cosine, sine, count, to + first, to + first + half);
+        }
+      }
+    });
+  }
+
+  void attend(View<const float, 2> q, Heads heads, int position, KvLayer<float> kv, View<float, 2> out) {
+    const std::lock_guard lock(state_->mutex);
+    const int rows = static_cast<int>(q.extent(0));
+    const int group = heads.query / heads.kv;
+    const cpu::RowBlocks blocks(rows * group, state_->kernels->row_block);
+    const auto attend_block = [&](std::uint32_t index, int worker) {
+      const int kv_head = static_cast<int>(index) / blocks.blocks, block = static_cast<int>(index) % blocks.blocks;
+      cpu::AttendTask task;
+      task.keys = kv.keys.row(kv_head);
+      task.values = kv.values.row(kv_head);
+      task.key_stride = kv.keys.stride(1);
+      task.value_stride = kv.values.stride(1);
+      task.dim = heads.dim;
+      task.queries = blocks.size(block);
+      for (int m = 0; m < task.queries; ++m) {
+        const int r = (blocks.first(block) + m) / group, h = kv_head * group + (blocks.first(block) + m) % group;
+        task.query[m] = q.row(r) + std::int64_t{h} * heads.dim;
+        task.out[m] = out.row(r) + std::int64_t{h} * heads.dim;
+        task.visible[m] = position + r + 1;  // causal: itself and everything before
+      }
+      task.scratch = state_->scratch[static_cast<std::size_t>(worker)].data();
+      state_->kernels->attend(task);
+    };
+    state_->reserve_scratch(cpu::attend_scratch(heads.dim));
+    const double multiplies = 2.0 * rows * heads.query * heads.dim * (position + rows);
+    const double bytes = 8.0 * heads.kv * heads.dim * (position + rows);
+    run(heads.kv * blocks.blocks, std::max(multiplies / multiplies_per_ns, bytes / bytes_per_ns), attend_block);
+  }
+
+  template <class Format>
+  void project(View<const float, 2> input, const Matrix<Format>& weight, const float* bias, View<float, 2> x) {
+    const std::lock_guard lock(state_->mutex);
+    const int rows = static_cast<int>(input.extent(0));
+    const float* packed = pack_rows<Format>(input, nullptr);
+    const int out = static_cast<int>(weight.out);
+    run_matmul<Format>(weight, rows, ceil_div(out, 2 * slice_rows), [=, this, &weight](int task, const Thread& thread) {
+      const int first = task * 2 * slice_rows, count = std::min(2 * slice_rows, out - first);
+      multiply<Format>(weight, first, count, packed, rows, thread.tile, count, thread);
+      for (int r = 0; r < rows; ++r) {
+        float* to = x.row(r) + first;
+        const float* from = thread.tile + std::int64_t{r} * count;
+        if (bias != nullptr) {
+          for (int i = 0; i < count; ++i) to[i] += from[i] + bias[first + i];
+        } else {
+          for (int i = 0; i < count; ++i) to[i] += from[i];
+        }
+      }
+    });
+  }
+
+  template <class Format>
+  void gated_mlp(View<const float, 2> x, Norm norm, const Matrix<Format>& weight, const float* bias,
+                 View<float, 2> out) {
+    const std::lock_guard lock(state_->mutex);
+    const int rows = static_cast<int>(x.extent(0));
+    const int ffn = static_cast<int>(weight.out / 2);
+    const float* packed = pack_rows<Format>(x, &norm);
+    run_matmul<Format>(weight, rows, ceil_div(ffn, slice_rows), [=, this, &weight](int task, const Thread& thread) {
+      const int first = task * slice_rows, count = std::min(slice_rows, ffn - first);
+      float* gate = thread.tile;
+      float* up = gate + std::int64_t{rows} * count;
+      multiply<Format>(weight, first, count, packed, rows, gate, count, thread);
+      multiply<Format>(weight, ffn + first, count, packed, rows, up, count, thread);
+      for (int r = 0; r < rows; ++r, gate += count, up += count) {
+        if (bias != nullptr) {
+          for (int i = 0; i < count; ++i) gate[i] += bias[first + i];
+          for (int i = 0; i < count; ++i) up[i] += bias[ffn + first + i];
+        }
+        state_->kernels->silu_times(gate, up, count, out.row(r) + first);
+      }
+    });
+  }
+
+  template <class Format>
+  void logits(View<const float, 2> x, Norm norm, const Matrix<Format>& weight, View<float, 2> out) {
+    const std::lock_guard lock(state_->mutex);
+    const int rows = static_cast<int>(x.extent(0));
+    const float* packed = pack_rows<Format>(x, &norm);
+    const int vocab = static_cast<int>(weight.out);
+    run_matmul<Format>(weight, rows, ceil_div(vocab, 2 * slice_rows),
+                       [=, this, &weight](int task, const Thread& thread) {
+                         const int first = task * 2 * slice_rows, count = std::min(2 * slice_rows, vocab - first);
+                         multiply<Format>(weight, first, count, packed, rows, out.data + first, out.stride(0), thread);
+                       });
+  }
+
+ private:
+  static constexpr int slice_rows = 32;  // weight rows of one task, twice over
+  // What one thread does in a nanosecond, roughly; decides when a second thread pays, never a result.
+  static constexpr double multiplies_per_ns = 40;
+  static constexpr double bytes_per_ns = 20;
+  static constexpr double worth_sharing_ns = 3000;
+  static constexpr double claim_ns = 6000;  // work claimed at once: claiming costs some 0.2 µs
+
+  struct State {
+    explicit State(CpuOptions options)
+        : isa(resolve(options.isa)),
+          kernels(&cpu::common_kernels(isa)),
+          pool(options.threads != 0 ? options.threads
+                                    : static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, 1024u))),
+          scratch(static_cast<std::size_t>(pool.threads())) {}
+
+    void reserve_scratch(std::size_t count) {
+      for (PageBuffer<float>& buffer : scratch) grow(buffer, count);
+    }
+
+    static void grow(PageBuffer<float>& buffer, std::size_t count) {
+      if (buffer.size() < count) buffer = PageBuffer<float>(count);
+    }
+
+    std::mutex mutex;
+    Isa isa;
+    const cpu::CommonKernels* kernels;
+    ThreadPool pool;
+    RopeTable rope;
+    PageBuffer<float> packed;
+    std::vector<PageBuffer<float>> scratch;  // per thread
+  };
+
+  /// The working memory of one thread of a matmul.
+  struct Thread {
+    float* panel;
+    float* tile;  // [rows, 2 * slice_rows]
+  };
+
+  static int checked(int threads) {
+    return threads == 0 ? -1 : threads;  // 0 means "all" in the options only
+  }
+
+  template <class Task>
+  void run(int count, double nanoseconds, const Task& task) {
+    if (nanoseconds < worth_sharing_ns) {
+      for (int index = 0; index < count; ++index) task(static_cast<std::uint32_t>(index), 0);
+    } else {
+      state_->pool.run(static_cast<std::uint32_t>(count), task);
+    }
+  }
+
+  /// norm(x), or x, in the order of the format's kernels.
+  template <class Format>
+  const float* pack_rows(View<const float, 2> x, const Norm* norm) {
+    const int rows = static_cast<int>(x.extent(0));
+    cpu::PackTask task;
+    task.x = x.data;
+    task.x_stride = x.stride(0);
+    task.in = x.extent(1);
+    task.norm = norm != nullptr ? norm->weight : nullptr;
+    task.epsilon = norm != nullptr ? norm->epsilon : 0;
+    task.rows = rows;
+    const auto& kernels = cpu::matmul_kernels<typename Format::Element>(state_->isa);
+    State::grow(state_->packed, static_cast<std::size_t>(kernels.packed_floats(rows, task.in)));
+    task.packed = state_->packed.data();
+    const cpu::RowBlocks blocks(rows, kernels.row_block);
+    run(blocks.blocks, 8.0 * static_cast<double>(x.size()) / bytes_per_ns, [&](std::uint32_t block, int) {
+      cpu::PackTask part = task;
+      part.first_block = static_cast<int>(block);
+      part.last_block = part.first_block + 1;
+      kernels.pack(part);
+    });
+    return task.packed;
+  }
+
+  /// Shares `count` tasks that together read the whole weight.
+  template <class Format, class Task>
+  void run_matmul(const Matrix<Format>& weight, int rows, int count, const Task& task) {
+    const std::size_t panel = static_cast<std::size_t>(cpu::panel_rows(weight.in) * cpu::padded(weight.in));
+    state_->reserve_scratch(panel + static_cast<std::size_t>(rows * 2 * slice_rows));
+    const double elements = static_cast<double>(weight.out) * static_cast<double>(weight.in);
+    const double nanoseconds =
+        std::max(elements * sizeof(typename Format::Element) / bytes_per_ns, elements * rows / multiplies_per_ns);
+    const bool alone = threads() == 1 || nanoseconds < worth_sharing_ns;
+    const int fair = std::min(count / (4 * threads()), static_cast<int>(count * claim_ns / nanoseconds));
+    const int grain = alone ? count : std::max(1, fair);
+    const auto& kernels = cpu::matmul_kernels<typename Format::Element>(state_->isa);
+    run(ceil_div(count, grain), nanoseconds, [&](std::uint32_t index, int worker) {
+      float* scratch = state_->scratch[static_cast<std::size_t>(worker)].data();
+      const Thread thread{.panel = scratch, .tile = scratch + panel};
+      const int first = static_cast<int>(index) * grain;
+      if (kernels.begin != nullptr) kernels.begin();
+      for (int i = first; i < std::min(first + grain, count); ++i) task(i, thread);
+      if (kernels.end != nullptr) kernels.end();
+    });
+  }
+
+  /// out[r, i] = packed row r . weight row first + i
+  template <class Format>
+  void multiply(const Matrix<Format>& weight, std::int64_t first, int count, const float* packed, int rows, float* out,
+                std::int64_t out_stride, const Thread& thread) const {
+    const auto matmul = cpu::matmul_kernels<typename Format::Element>(state_->isa).matmul;
+    for (const auto& segment : weight.segments) {
+      if (first < segment.rows) {
+        cpu::MatmulTask<typename Format::Element> task;
+        task.weight = segment.data + first * weight.in;
+        task.in = weight.in;
+        task.count = static_cast<int>(std::min<std::int64_t>(count, segment.rows - first));
+        task.packed = packed;
+        task.rows = rows;
+        task.out = out;
+        task.out_stride = out_stride;
+        task.panel = thread.panel;
+        matmul(task);
+        count -= task.count;
+        out += task.count;
+        first += task.count;
+        if (count == 0) return;
+      }
+      first -= segment.rows;
+    }
+  }
+
+  std::shared_ptr<State> state_;
+};
+
+static_assert(Backend<Cpu>);
+
+}  // namespace slm::backend

@@ -1,0 +1,111 @@
+// The instruction sets that backend::Cpu is compiled for, and which of them this machine has.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "slm/core/error.hpp"
+
+#if defined(__x86_64__) && defined(__linux__)
+#define SLM_CPU_X86 1
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#else
+#define SLM_CPU_X86 0
+#endif
+
+namespace slm::backend {
+
+/// One binary holds the kernels of every set and chooses when it runs. Results are bit-identical within one set,
+/// whatever the number of threads and rows; between sets they differ in the last bits, because sums run over another
+/// number of lanes.
+enum class Isa {
+  automatic,  // the best one of this machine
+  portable,   // 4 lanes of the compiler's vector extension: SSE2 on x86-64, NEON on AArch64
+  avx2,       // 8 lanes: AVX2, FMA, F16C
+  avx512,     // 16 lanes: AVX-512 F, BW, DQ, VL
+  amx,        // AVX-512, and the matrix unit of AMX-BF16 for bfloat16 weights
+};
+
+constexpr std::string_view name_of(Isa isa) {
+  switch (isa) {
+    case Isa::automatic: return "automatic";
+    case Isa::portable: return "portable";
+    case Isa::avx2: return "avx2";
+    case Isa::avx512: return "avx512";
+    case Isa::amx: return "amx";
+  }
+  return "?";
+}
+
+#if SLM_CPU_X86
+/// Half-precision conversions; clang's __builtin_cpu_supports does not know them.
+inline bool has_f16c() {
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & (1u << 29)) != 0;
+}
+
+/// The processor has AMX-BF16, and the system lets this process use its registers: it must be asked once.
+inline bool has_amx() {
+  static const bool granted = [] {
+    unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+    constexpr unsigned amx_bf16 = 1u << 22, amx_tile = 1u << 24;
+    if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) == 0) return false;
+    if ((edx & amx_bf16) == 0 || (edx & amx_tile) == 0) return false;
+    constexpr long request_permission = 0x1023, tile_data = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
+    return syscall(SYS_arch_prctl, request_permission, tile_data) == 0;
+  }();
+  return granted;
+}
+#endif
+
+inline bool is_available(Isa isa) {
+  switch (isa) {
+    case Isa::automatic:
+    case Isa::portable: return true;
+#if SLM_CPU_X86
+    case Isa::avx2: return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
+    case Isa::avx512:
+      return is_available(Isa::avx2) && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+             __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+    case Isa::amx: return is_available(Isa::avx512) && has_amx();
+#else
+    default: return false;
+#endif
+  }
+  return false;
+}
+
+/// The sets this machine has, weakest first.
+inline std::vector<Isa> available_isas() {
+  std::vector<Isa> available;
+  for (const Isa isa : {Isa::portable, Isa::avx2, Isa::avx512, Isa::amx}) {
+    if (is_available(isa)) available.push_back(isa);
+  }
+  return available;
+}
+
+/// The set to use for a request: itself, or the best one for Isa::automatic.
+/// Throws backend.unsupported-instruction-set.
+inline Isa resolve(Isa requested) {
+  if (requested == Isa::automatic) return available_isas().back();
+  if (!is_available(requested)) {
+    throw Error("backend.unsupported-instruction-set",
+                text("instruction set '", name_of(requested), "' was asked for, but this processor's best is '",
+                     name_of(available_isas().back()), "'"),
+                "Leave the choice to Isa::automatic");
+  }
+  return requested;
+}
+
+/// Tells the processor that a loop waits for another thread.
+inline void spin_hint() {
+#if SLM_CPU_X86
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+}  // namespace slm::backend

@@ -1,0 +1,106 @@
+// What the kernels of one instruction set offer to backend::Cpu, as plain function pointers.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "slm/core/dim.hpp"
+
+namespace slm::backend::cpu {
+
+constexpr int cache_line = 64;     // bytes; every packed row starts on one
+constexpr int most_lanes = 16;     // floats of the widest vector
+constexpr int kv_block = 64;       // positions whose scores are turned into weights at once
+constexpr int kv_chunk = 512;      // positions summed from zero, a multiple of kv_block; chunks are joined in order
+constexpr int most_row_block = 6;  // activation rows that share one pass over the weights in registers
+constexpr int most_panel_rows = 32;
+constexpr int panel_floats = 1 << 16;  // weights widened at once for many rows: 256 KiB, in the second-level cache
+
+/// Activation rows are taken in blocks of at most `widest`, as even as possible: 8 rows are 4 + 4, not 6 + 2.
+struct RowBlocks {
+  int blocks = 0;
+  int base = 0;
+  int extra = 0;
+
+  RowBlocks(int rows, int widest)
+      : blocks((rows + widest - 1) / widest), base(blocks ? rows / blocks : 0), extra(blocks ? rows % blocks : 0) {}
+  int first(int block) const { return block * base + (block < extra ? block : extra); }
+  int size(int block) const { return base + (block < extra ? 1 : 0); }
+};
+
+/// Activations in the order the products read them; with lanes: per row block, per step of `lanes` values, the block's
+/// rows one after the other; zero beyond `in`.
+struct PackTask {
+  const float* x = nullptr;  // [rows, x_stride]
+  std::int64_t x_stride = 0;
+  std::int64_t in = 0;
+  const float* norm = nullptr;  // [in] RMSNorm weight, or null for none
+  float epsilon = 0;
+  int rows = 0;         // of all blocks
+  int first_block = 0;  // what this call packs
+  int last_block = 0;
+  float* packed = nullptr;  // [packed_floats(rows, in)]
+};
+
+/// out[m, i] = packed row m . weight row i, for `count` rows of weights that lie `in` elements apart.
+template <class Element>
+struct MatmulTask {
+  const Element* weight = nullptr;  // [count, in]; may be aligned to an element only
+  std::int64_t in = 0;
+  int count = 0;
+  const float* packed = nullptr;  // as PackTask leaves it
+  int rows = 0;
+  float* out = nullptr;  // [rows, out_stride]
+  std::int64_t out_stride = 0;
+  float* panel = nullptr;  // [panel_rows(in), padded_in] of this thread; used for many rows only
+};
+
+/// The queries of one KV head that share a pass over its keys and values; each sees its own number of positions.
+struct AttendTask {
+  const float* keys = nullptr;  // [context, key_stride]
+  const float* values = nullptr;
+  std::int64_t key_stride = 0;
+  std::int64_t value_stride = 0;
+  int dim = 0;
+  int queries = 0;                          // 1..row_block
+  const float* query[most_row_block] = {};  // [dim] each
+  float* out[most_row_block] = {};          // [dim] each
+  int visible[most_row_block] = {};         // positions each may see, at least 1
+  float* scratch = nullptr;                 // attend_scratch(dim) floats of this thread
+};
+
+constexpr std::int64_t padded(std::int64_t count) {
+  return ceil_div<std::int64_t>(count, 2 * most_lanes) * 2 * most_lanes;
+}
+
+constexpr int panel_rows(std::int64_t in) {
+  const std::int64_t rows = panel_floats / padded(in) / 4 * 4;
+  return static_cast<int>(rows < 4 ? 4 : rows > most_panel_rows ? most_panel_rows : rows);
+}
+
+constexpr std::size_t attend_scratch(int dim) {
+  return static_cast<std::size_t>(most_row_block * (3 * padded(dim) + kv_block + 2 * most_lanes) + 4 * most_lanes);
+}
+
+struct CommonKernels {
+  int row_block = 0;  // most queries of one AttendTask
+  void (*attend)(const AttendTask&) = nullptr;
+  /// gate and up [count] to silu(gate) * up
+  void (*silu_times)(const float* gate, const float* up, int count, float* out) = nullptr;
+  /// the pair (first, second) [count] turned by the angles whose cosine and sine are given
+  void (*rotate)(const float* first, const float* second, const float* cosine, const float* sine, int count,
+                 float* out_first, float* out_second) = nullptr;
+};
+
+template <class Element>
+struct MatmulKernels {
+  int row_block = 0;                                                   // as RowBlocks' widest
+  std::int64_t (*packed_floats)(int rows, std::int64_t in) = nullptr;  // size of PackTask::packed
+  void (*pack)(const PackTask&) = nullptr;
+  void (*matmul)(const MatmulTask<Element>&) = nullptr;
+  /// Around any number of matmul calls of one thread; null: nothing to do.
+  void (*begin)() = nullptr;
+  void (*end)() = nullptr;
+};
+
+}  // namespace slm::backend::cpu

@@ -1,0 +1,149 @@
+// The kernels of every instruction set that this compiler can make, and the choice between them at run time.
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+#include <utility>
+
+#include "slm/backend/cpu/isa.hpp"
+#include "slm/backend/cpu/kernel_table.hpp"
+#include "slm/core/dim.hpp"
+#include "slm/core/types.hpp"
+
+#if SLM_CPU_X86
+#include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
+#endif
+
+#if defined(__FAST_MATH__)
+#error "slm promises bit-exact results and NaN checks: compile without -ffast-math"
+#endif
+
+static_assert(std::endian::native == std::endian::little, "the kernels read bfloat16 pairs as little-endian words");
+
+#define SLM_KERNEL inline __attribute__((always_inline))
+#define SLM_LAMBDA __attribute__((always_inline))
+#define SLM_NOINLINE __attribute__((noinline))
+#if defined(__clang__)
+#define SLM_UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define SLM_UNROLL _Pragma("GCC unroll 32")
+#endif
+
+namespace slm::backend::cpu {
+
+namespace portable {
+#define SLM_SET 0
+#define SLM_LANES 4
+#if defined(__aarch64__)
+#define SLM_REGISTERS 32
+#else
+#define SLM_REGISTERS 16
+#endif
+#include "slm/backend/cpu/simd.inc"
+
+#include "slm/backend/cpu/matmul_kernels.inc"
+
+#include "slm/backend/cpu/attention_kernels.inc"
+#undef SLM_SET
+#undef SLM_LANES
+#undef SLM_REGISTERS
+}  // namespace portable
+
+#if SLM_CPU_X86
+
+#if defined(__clang__)
+#pragma clang attribute push(__attribute__((target("avx2,fma,f16c"))), apply_to = function)
+#else
+#pragma GCC push_options
+#pragma GCC target("avx2,fma,f16c")
+#endif
+namespace avx2 {
+#define SLM_SET 2
+#define SLM_LANES 8
+#define SLM_REGISTERS 16
+#include "slm/backend/cpu/simd.inc"
+
+#include "slm/backend/cpu/matmul_kernels.inc"
+
+#include "slm/backend/cpu/attention_kernels.inc"
+#undef SLM_SET
+#undef SLM_LANES
+#undef SLM_REGISTERS
+}  // namespace avx2
+#if defined(__clang__)
+#pragma clang attribute pop
+#pragma clang attribute push(__attribute__((target("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl"))), \
+                             apply_to = function)
+#else
+#pragma GCC pop_options
+#pragma GCC push_options
+#pragma GCC target("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")
+#endif
+namespace avx512 {
+#define SLM_SET 3
+#define SLM_LANES 16
+#define SLM_REGISTERS 32
+#include "slm/backend/cpu/simd.inc"
+
+#include "slm/backend/cpu/matmul_kernels.inc"
+
+#include "slm/backend/cpu/attention_kernels.inc"
+#undef SLM_SET
+#undef SLM_LANES
+#undef SLM_REGISTERS
+}  // namespace avx512
+#if defined(__clang__)
+#pragma clang attribute pop
+#pragma clang attribute push(                                                                      \
+    __attribute__((target("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,amx-tile,amx-bf16"))), \
+    apply_to = function)
+#else
+#pragma GCC pop_options
+#pragma GCC push_options
+#pragma GCC target("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,amx-tile,amx-bf16")
+#endif
+namespace amx {
+using namespace avx512;
+#include "slm/backend/cpu/amx_kernels.inc"
+}  // namespace amx
+#if defined(__clang__)
+#pragma clang attribute pop
+#else
+#pragma GCC pop_options
+#endif
+
+#endif  // SLM_CPU_X86
+
+/// isa: as resolve() returns it.
+inline const CommonKernels& common_kernels(Isa isa) {
+#if SLM_CPU_X86
+  if (isa == Isa::avx512 || isa == Isa::amx) return avx512::common_kernels;
+  if (isa == Isa::avx2) return avx2::common_kernels;
+#endif
+  static_cast<void>(isa);
+  return portable::common_kernels;
+}
+
+template <class Element>
+const MatmulKernels<Element>& matmul_kernels(Isa isa) {
+#if SLM_CPU_X86
+  if constexpr (std::is_same_v<Element, bfloat16_t>) {
+    if (isa == Isa::amx) return amx::bf16_kernels;
+  }
+  if (isa == Isa::avx512 || isa == Isa::amx) return avx512::matmul_kernels<Element>;
+  if (isa == Isa::avx2) return avx2::matmul_kernels<Element>;
+#endif
+  static_cast<void>(isa);
+  return portable::matmul_kernels<Element>;
+}
+
+}  // namespace slm::backend::cpu
+
+#undef SLM_KERNEL
+#undef SLM_LAMBDA
+#undef SLM_NOINLINE
+#undef SLM_UNROLL

@@ -1,0 +1,97 @@
+// A real trained model (TinyStories-656K) reproduces, to the character, the greedy text published for it.
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <fstream>
+#include <iterator>
+#include <sstream>
+
+#include "slm/speculative.hpp"
+#include "support/paths.hpp"
+
+using namespace slm;
+using slm::testing::test_data;
+
+namespace {
+
+std::string read_text(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+template <class Decoder>
+std::string generate(Decoder& decoder, const Tokenizer& tokenizer, const std::string& prompt, int max_new_tokens) {
+  std::vector<Token> tokens = tokenizer.encode(prompt);
+  decoder.generate(std::vector<Token>(tokens), Sampling{.max_new_tokens = max_new_tokens, .temperature = 0.0f},
+                   [&](Token token) { tokens.push_back(token); });
+  return tokenizer.decode(tokens);
+}
+
+}  // namespace
+
+TEST_CASE("the published greedy text, plainly and speculatively, on both backends") {
+  const auto folder = test_data("models/tinystories-656k-f32");
+  const auto narrow = test_data("models/tinystories-656k-bf16");
+  const auto published = test_data("parity/tinystories-656k_hf_greedy200.txt");
+  SLM_SKIP_WITHOUT(folder, "the trained model TinyStories-656K");
+  SLM_SKIP_WITHOUT(published, "its published text");
+  const Tokenizer tokenizer = Tokenizer::from(folder);
+  const std::string prompt = "One day, a girl named Lily went for a ";
+  std::string expected = read_text(published);
+  while (expected.ends_with('\n')) expected.pop_back();
+
+  SECTION("plain, reference") {
+    AutoregressiveDecoder decoder{load(folder, backend::Reference{})};
+    CHECK(generate(decoder, tokenizer, prompt, 200) == expected);
+  }
+  SECTION("plain, cpu") {
+    AutoregressiveDecoder decoder{load(folder, backend::Cpu{})};
+    CHECK(generate(decoder, tokenizer, prompt, 200) == expected);
+  }
+  SECTION("speculative, draft on one backend and target on the other, in different precisions") {
+    SpeculativeDecoder decoder{load(narrow, backend::Reference{}), load(folder, backend::Cpu{}), {.draft_tokens = 5}};
+    CHECK(generate(decoder, tokenizer, prompt, 200) == expected);
+  }
+  SECTION("speculative without a draft model") {
+    SpeculativeDecoder decoder{NgramDrafter{}, load(folder, backend::Cpu{}), {.draft_tokens = 3}};
+    CHECK(generate(decoder, tokenizer, prompt, 200) == expected);
+  }
+}
+
+TEST_CASE("prompt ids, texts, logits and likelihoods agree with a float64 reference") {
+  const auto folder = test_data("models/tinystories-656k-f32");
+  const auto reference = test_data("parity/tinystories-656k_float64_reference.json");
+  SLM_SKIP_WITHOUT(folder, "the trained model TinyStories-656K");
+  SLM_SKIP_WITHOUT(reference, "its float64 reference");
+  const Tokenizer tokenizer = Tokenizer::from(folder);
+  AnyModel model = load(folder, backend::Cpu{});
+  const Json cases = Json::parse(read_text(reference));
+  REQUIRE(cases.size() >= 4);
+  for (const Json& golden : cases) {
+    const auto prompt_ids = golden.at("prompt_ids").get<std::vector<Token>>();
+    const auto all_ids = golden.at("all_ids").get<std::vector<Token>>();
+    CHECK(tokenizer.encode(golden.at("prompt").get<std::string>()) == prompt_ids);
+
+    model.truncate(0);
+    const auto logits = model.extend(all_ids, static_cast<int>(all_ids.size()));
+    const float* last_prompt_row = logits.row(static_cast<std::int64_t>(prompt_ids.size()) - 1);
+    for (const Json& entry : golden.at("last_prompt_top5")) {
+      CHECK(last_prompt_row[entry[0].get<int>()] == Approx(entry[1].get<double>()).margin(1e-4));
+    }
+    double nll = 0;
+    for (std::size_t i = 0; i + 1 < all_ids.size(); ++i) {
+      const float* row = logits.row(static_cast<std::int64_t>(i));
+      double sum = 0;
+      for (int v = 0; v < 2048; ++v) sum += std::exp(double{row[v]});
+      nll += std::log(sum) - double{row[all_ids[i + 1]]};
+    }
+    CHECK(nll / static_cast<double>(all_ids.size() - 1) ==
+          Approx(golden.at("mean_nll_of_all_ids").get<double>()).margin(1e-4));
+
+    AutoregressiveDecoder decoder{load(folder, backend::Cpu{})};
+    std::vector<Token> generated = prompt_ids;
+    decoder.generate(std::vector<Token>(prompt_ids),
+                     Sampling{.max_new_tokens = static_cast<int>(all_ids.size() - prompt_ids.size()), .temperature = 0.0f},
+                     [&](Token token) { generated.push_back(token); });
+    CHECK(generated == all_ids);
+  }
+}

@@ -1,0 +1,123 @@
+// The kernels read nothing behind a weight row or a KV row: memory is laid against a page that must not be touched.
+// The last row of a mapped checkpoint may end where the mapping ends.
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <cstring>
+#include <sys/mman.h>
+#include <unistd.h>
+#include <vector>
+
+#include "slm/backend/cpu/cpu.hpp"
+#include "slm/backend/reference/reference.hpp"
+#include "support/random_layer.hpp"
+
+using namespace slm;
+using namespace slm::testing;
+using backend::Cpu;
+using backend::Isa;
+
+namespace {
+
+/// `size` bytes that end at a page which faults when read or written.
+class Fenced {
+ public:
+  explicit Fenced(std::size_t size) {
+    const std::size_t page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+    length_ = (size + page - 1) / page * page + page;
+    base_ = static_cast<std::byte*>(mmap(nullptr, length_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    REQUIRE(base_ != MAP_FAILED);
+    REQUIRE(mprotect(base_ + length_ - page, page, PROT_NONE) == 0);
+    data_ = base_ + length_ - page - size;
+  }
+  Fenced(const Fenced&) = delete;
+  Fenced& operator=(const Fenced&) = delete;
+  ~Fenced() { munmap(base_, length_); }
+  std::byte* data() const { return data_; }
+
+ private:
+  std::byte* base_;
+  std::byte* data_;
+  std::size_t length_;
+};
+
+template <class Format>
+void check_matrix(Isa isa, int out, int in) {
+  RandomTensor<Format> random(out, in, 3);
+  const Fenced fenced(random.bytes.size());
+  std::memcpy(fenced.data(), random.bytes.data(), random.bytes.size());
+  const Tensor tensor{"w", Format::dtype, {out, in}, fenced.data(), random.bytes.size()};
+  const std::vector<Tensor> tensors{tensor};
+  Cpu device{{.threads = 2, .isa = isa}};
+  const auto weight = device.pack<Format>(tensors);
+  REQUIRE(reinterpret_cast<const std::byte*>(weight.row(0)) == fenced.data());
+  for (const int rows : {1, 5, 9, 40}) {
+    const std::size_t x_size = static_cast<std::size_t>(rows * in) * sizeof(float);
+    const Fenced x(x_size), y(static_cast<std::size_t>(rows * out) * sizeof(float));
+    const std::vector<float> values = Random(4).vector(static_cast<std::size_t>(rows * in));
+    std::memcpy(x.data(), values.data(), x_size);
+    float* result = reinterpret_cast<float*>(y.data());
+    device.project(View<const float, 2>{reinterpret_cast<const float*>(x.data()), rows, in}, weight, nullptr,
+                   View<float, 2>{result, rows, out});
+    double sum = 0;
+    for (int i = 0; i < rows * out; ++i) sum += result[i];
+    REQUIRE(std::isfinite(sum));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("no kernel reads behind the last weight") {
+  const Isa isa = GENERATE(from_range(backend::available_isas()));
+  for (const int in : {1, 2, 15, 16, 17, 31, 33, 48, 63, 65, 97, 128, 769}) {
+    for (const int out : {1, 3, 8, 37}) {
+      CAPTURE(in, out, name_of(isa));
+      check_matrix<Fp32>(isa, out, in);
+      check_matrix<Bf16>(isa, out, in);
+      check_matrix<Fp16>(isa, out, in);
+    }
+  }
+}
+
+TEST_CASE("attention and rotation stay inside rows of any width") {
+  const Isa isa = GENERATE(from_range(backend::available_isas()));
+  for (const int dim : {2, 6, 16, 30, 64, 80, 98, 1024}) {
+    const Heads heads{4, 2, dim};
+    const int context = 70, rows = 5, position = context - rows;
+    const std::size_t cache_size = static_cast<std::size_t>(heads.kv * context * dim);
+    const Fenced keys(cache_size * sizeof(float)), values(cache_size * sizeof(float));
+    const std::size_t q_size = static_cast<std::size_t>(rows * heads.query * dim);
+    const Fenced q(q_size * sizeof(float)), out(q_size * sizeof(float));
+    const auto floats = [](const Fenced& memory) { return reinterpret_cast<float*>(memory.data()); };
+    Random random(6);
+    for (std::size_t i = 0; i < cache_size; ++i) floats(keys)[i] = random();
+    for (std::size_t i = 0; i < cache_size; ++i) floats(values)[i] = random();
+    const KvLayer<float> kv{View<float, 3>{floats(keys), heads.kv, context, dim},
+                            View<float, 3>{floats(values), heads.kv, context, dim}};
+
+    Cpu device{{.threads = 2, .isa = isa}};
+    const int hidden = 19;
+    RandomTensor<Bf16> wq(heads.query * dim, hidden, 1), wk(heads.kv * dim, hidden, 2), wv(heads.kv * dim, hidden, 3);
+    const std::vector<Tensor> tensors{wq.tensor, wk.tensor, wv.tensor};
+    std::vector<float> x = random.vector(static_cast<std::size_t>(rows * hidden)), norm(hidden, 1.0f),
+                       frequency(static_cast<std::size_t>(dim / 2), 0.1f);
+    const View<float, 2> q_view{floats(q), rows, heads.query * dim};
+    device.qkv(View<const float, 2>{x.data(), rows, hidden}, Norm{norm.data(), 1e-5f}, device.pack<Bf16>(tensors),
+               nullptr, Rope{frequency.data()}, heads, position, q_view, kv);
+    device.attend(q_view, heads, position, kv, View<float, 2>{floats(out), rows, heads.query * dim});
+    double sum = 0;
+    for (std::size_t i = 0; i < q_size; ++i) sum += floats(out)[i];
+    CAPTURE(dim, name_of(isa));
+    REQUIRE(std::isfinite(sum));
+  }
+}
+
+TEST_CASE("the fence works: a vector read across the end would fault") {
+  const Fenced fenced(8);
+  CHECK(fenced.data()[7] == std::byte{0});
+  // The page behind is unreadable: asking the kernel to read it fails with EFAULT instead of a crash.
+  int ends[2];
+  REQUIRE(pipe(ends) == 0);
+  CHECK(write(ends[1], fenced.data(), 16) != 16);
+  close(ends[0]);
+  close(ends[1]);
+}

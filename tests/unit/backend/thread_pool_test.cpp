@@ -1,0 +1,80 @@
+// The pool under stress: many tiny loops, more threads than cores, several host threads on one Cpu.
+#include <atomic>
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+#include "slm/backend/cpu/cpu.hpp"
+#include "slm/backend/cpu/thread_pool.hpp"
+#include "support/random_layer.hpp"
+
+using namespace slm;
+using namespace slm::testing;
+using backend::Cpu;
+using backend::ThreadPool;
+
+TEST_CASE("every task runs exactly once, on a thread of its own number") {
+  for (const int threads : {1, 2, 3, 7}) {
+    ThreadPool pool(threads);
+    CHECK(pool.threads() == threads);
+    for (const std::uint32_t count : {0u, 1u, 2u, 3u, 64u, 1000u}) {
+      std::vector<std::atomic<int>> runs(count);
+      std::atomic<bool> wrong_worker{false};
+      pool.run(count, [&](std::uint32_t index, int worker) {
+        ++runs[index];
+        if (worker < 0 || worker >= threads) wrong_worker = true;
+      });
+      CHECK_FALSE(wrong_worker);
+      for (const auto& run : runs) REQUIRE(run == 1);
+    }
+  }
+}
+
+TEST_CASE("many tiny loops, one after the other") {
+  for (const int threads : {2, 3}) {
+    ThreadPool pool(threads);
+    std::atomic<std::int64_t> sum{0};
+    std::int64_t expected = 0;
+    for (std::uint32_t loop = 0; loop < 20000; ++loop) {
+      const std::uint32_t count = loop % 5;
+      pool.run(count, [&](std::uint32_t index, int) { sum.fetch_add(index + loop, std::memory_order_relaxed); });
+      for (std::uint32_t index = 0; index < count; ++index) expected += index + loop;
+    }
+    CHECK(sum == expected);
+  }
+}
+
+TEST_CASE("workers that fell asleep wake up, and an idle pool ends") {
+  ThreadPool pool(3);
+  for (int round = 0; round < 5; ++round) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    std::atomic<int> count{0};
+    pool.run(50, [&](std::uint32_t, int) { ++count; });
+    CHECK(count == 50);
+  }
+  for (int i = 0; i < 50; ++i) ThreadPool{4};  // started and stopped at once
+}
+
+TEST_CASE("two host threads may use one Cpu: the operations take turns") {
+  Cpu shared{2};
+  const auto work = [&shared](int seed, std::vector<float>& logits) {
+    Cpu device = shared;  // a copy of the handle
+    RandomLayer<Bf16> layer({4, 2, 32}, 256, 512, 300, 64, static_cast<std::uint64_t>(seed));
+    const std::vector<float> input = Random(static_cast<std::uint64_t>(seed)).vector(4 * 256);
+    for (int repeat = 0; repeat < 20; ++repeat) {
+      TestCache cache(layer.heads, 64);
+      logits = run_layer(device, layer, input, 0, cache).logits;
+    }
+  };
+  std::vector<float> alone[2], together[2];
+  for (int i = 0; i < 2; ++i) work(i, alone[i]);
+  std::thread first(work, 0, std::ref(together[0])), second(work, 1, std::ref(together[1]));
+  first.join();
+  second.join();
+  for (int i = 0; i < 2; ++i) {
+    REQUIRE(alone[i].size() == together[i].size());
+    CHECK(std::memcmp(alone[i].data(), together[i].data(), alone[i].size() * sizeof(float)) == 0);
+  }
+}
