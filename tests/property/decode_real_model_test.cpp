@@ -291,7 +291,8 @@ TEST_CASE("T5 the same with 200000 texts", "[.nightly]") { check_marginals(20000
 TEST_CASE("T48 the recorded acceptance of a trained model's text under prompt lookup") {
   const auto target = test_data("models/tinystories-656k-f32");
   SLM_SKIP_WITHOUT(target, "the trained model TinyStories-656K");
-  SpeculativeDecoder decoder{NgramDrafter{}, load_any(target, backend::Cpu{}), {.draft_tokens = 4}};
+  // On the reference backend: which instructions a processor has would change a draw here and there.
+  SpeculativeDecoder decoder{NgramDrafter{}, load_any(target, backend::Reference{}), {.draft_tokens = 4}};
   std::int64_t evaluated = 0, accepted = 0;
   for (std::uint64_t seed = 0; seed < 6; ++seed) {
     const Sampling sampling{.max_new_tokens = 400, .temperature = 0.4f, .seed = seed, .ignore_end_tokens = true};

@@ -1,4 +1,5 @@
-// The smallest thing that is a Backend: vectors for memory, a log for kernels, and arithmetic a test can do in its head.
+// The smallest thing that is a Backend: vectors for memory, a log for kernels, and arithmetic a test can do in its
+// head.
 #pragma once
 
 #include <cstddef>

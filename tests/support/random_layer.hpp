@@ -34,21 +34,23 @@ class Random {
   std::uint64_t state_;
 };
 
-/// Owns the bytes of one tensor [out, in], `skew` bytes off any alignment.
+/// Owns the bytes of one tensor [out, in], `skew` bytes behind the beginning of a cache line.
 template <class Format>
 struct RandomTensor {
   using Element = typename Format::Element;
-  std::vector<std::byte> bytes;
+  std::vector<std::byte> storage;
   Tensor tensor;
 
   RandomTensor(std::int64_t out, std::int64_t in, std::uint64_t seed, std::size_t skew = 0)
-      : bytes(static_cast<std::size_t>(out * in) * sizeof(Element) + skew) {
+      : storage(static_cast<std::size_t>(out * in) * sizeof(Element) + skew + 64) {
+    const auto address = reinterpret_cast<std::uintptr_t>(storage.data());
+    std::byte* const bytes = storage.data() + (64 - address % 64) % 64 + skew;
     Random random(seed);
     for (std::int64_t i = 0; i < out * in; ++i) {
       const Element value = from_float<Element>(random() / std::sqrt(static_cast<float>(in)));
-      std::memcpy(bytes.data() + skew + static_cast<std::size_t>(i) * sizeof value, &value, sizeof value);
+      std::memcpy(bytes + static_cast<std::size_t>(i) * sizeof value, &value, sizeof value);
     }
-    tensor = {"random", Format::dtype, {out, in}, bytes.data() + skew, bytes.size() - skew};
+    tensor = {"random", Format::dtype, {out, in}, bytes, static_cast<std::size_t>(out * in) * sizeof(Element)};
   }
 };
 

@@ -37,12 +37,14 @@ struct Fit {
   double p = 1;                     // of the chi-square test, cells with an expectation under 5 pooled
   std::int64_t out_of_support = 0;  // observations that the law excludes
   double variation = 0;             // total variation between the observed frequencies and the law
+  double noise = 0;                 // its expectation when the law is right
 
   bool rejects() const { return p < 1e-6 || out_of_support > 0; }
 };
 
 /// Compares counts with probabilities, cell by cell.
 inline Fit compare(const std::vector<std::int64_t>& counts, const std::vector<double>& law) {
+  constexpr double pi = 3.14159265358979;
   Fit fit;
   std::int64_t total = 0;
   for (const std::int64_t count : counts) total += count;
@@ -56,6 +58,7 @@ inline Fit compare(const std::vector<std::int64_t>& counts, const std::vector<do
     const double expected = law[i] * static_cast<double>(total);
     const auto count = static_cast<double>(counts[i]);
     fit.variation += std::abs(count / static_cast<double>(total) - law[i]) / 2;
+    fit.noise += std::sqrt(law[i] * (1 - law[i]) / (2 * pi * static_cast<double>(total)));
     if (law[i] == 0) {
       fit.out_of_support += counts[i];
     } else if (expected < 5) {

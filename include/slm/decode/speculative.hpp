@@ -123,7 +123,7 @@ class SpeculativeDecoder {
     drafted_.reserve(at(most) + 1);
     verify_.reserve(at(most) + 1);
     p_.resize(at(most) + 1);
-    q_.resize(at(most) + 1);
+    q_.resize(Rule::needs_distribution ? at(most) + 1 : 1);
     reports_.resize(at(most) + 1);
     for (LogprobReport& report : reports_) report.reserve(sampling.top_logprobs);
     if (!sampling.greedy()) {
@@ -148,7 +148,7 @@ class SpeculativeDecoder {
     if (prompt.size() - 1 > read) target_.extend(prompt.subspan(read, prompt.size() - 1 - read), 0);
     const double between = now();
     if constexpr (requires { drafter_.start(prompt); }) {
-      guard(stats, [&] { drafter_.start(prompt); });
+      if (policy_.most() > 0) guard(stats, [&] { drafter_.start(prompt); });
     }
     stats.prefill_target_seconds = between - began;
     stats.prefill_draft_seconds = now() - between;
@@ -159,9 +159,9 @@ class SpeculativeDecoder {
   bool round(const Sampling& sampling, Sink& sink, Stats& stats) {
     const int n = static_cast<int>(processor_.history().size());
     const int context = target_.info().context;
-    int asked = draft_on_ ? policy_.next() : 0;
+    const int wanted = draft_on_ ? policy_.next() : 0;
     const int every = speculation_.plain_step_every;
-    if (every > 0 && (stats.rounds + 1) % every == 0) asked = 0;
+    const int asked = every > 0 && (stats.rounds + 1) % every == 0 ? 0 : wanted;
     // Each round emits one token besides the accepted ones, and leaves room for the next anchor.
     int most = std::min({asked, sampling.max_new_tokens - static_cast<int>(stats.emitted) - 1, context - n - 1});
     bool in_step = true;
@@ -193,7 +193,8 @@ class SpeculativeDecoder {
       if (draft_on_) guard(stats, [&] { drafter_.rewind(keep); });
     }
     // A round cut short by the text's end or by a limit says nothing about the draft.
-    if (going && most == asked) policy_.observe({m, verdict.accepted, drafted - began, chosen - drafted, in_step});
+    if (going && draft_on_ && most == wanted)
+      policy_.observe({m, verdict.accepted, drafted - began, chosen - drafted, in_step});
     return going;
   }
 
@@ -227,7 +228,7 @@ class SpeculativeDecoder {
     // Ids that only the draft has are cut off, ids that only the target has are never drafted: q is 0 there.
     row = row.first(std::min(row.size(), at(target_.info().vocab)));
     const int i = static_cast<int>(drafted_.size());
-    Distribution& q = q_[at(i)];
+    Distribution& q = q_[Rule::needs_distribution ? at(i) : 0];
     Token token = no_token;
     if (sampling.greedy()) {
       token = processor_.greedy(row);
@@ -382,7 +383,7 @@ class SpeculativeDecoder {
   std::vector<Token> drafted_;          // [m]
   std::vector<Token> verify_;           // [m + 1]: the anchor, then drafted_
   std::vector<Distribution> p_;         // [m + 1]
-  std::vector<Distribution> q_;         // [m]
+  std::vector<Distribution> q_;         // [m], or one to work in when the rule needs none
   std::vector<LogprobReport> reports_;  // [m + 1]
 };
 

@@ -203,3 +203,18 @@ TEST_CASE("lookaheads are chosen by name") {
     REQUIRE_THROWS_WITH(parse(wrong), Catch::Contains("decode.unknown-lookahead"));
   }
 }
+
+TEST_CASE("interleaved plain steps do not teach the policy") {
+  using namespace slm::testing;
+  std::vector<Token> script;
+  for (int i = 0; i < 300; ++i) script.push_back(static_cast<Token>(1 + i % 7));
+  SpeculativeDecoder decoder{
+      ScriptedModel{script, 8}, ScriptedModel{script, 8}, {.lookahead = Heuristic{.limit = 9}, .plain_step_every = 2}};
+  const std::vector<Token> prompt{1};
+  const Stats stats = decoder.generate(prompt, {.max_new_tokens = 100, .temperature = 0}, [](Token) {});
+  // Rounds of 6, 1, 8, 1, 10, 1, 10, 1, ... tokens.
+  REQUIRE(stats.emitted_histogram[6] == 1);
+  REQUIRE(stats.emitted_histogram[8] == 1);
+  REQUIRE(stats.emitted_histogram[10] >= 7);
+  REQUIRE(stats.acceptance_rate() == 1.0);
+}
