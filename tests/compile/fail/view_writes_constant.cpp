@@ -1,5 +1,5 @@
 // A view of constant elements does not become a view of mutable ones.
-// expect: could not convert
+// expect: View<const float, 2>
 #include "slm/core/view.hpp"
 
 void write(slm::View<float, 2>);

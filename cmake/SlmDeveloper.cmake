@@ -1,0 +1,26 @@
+# What only a build of slm itself wants: places for binaries, warnings, sanitizers, a compiler cache.
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/bin")
+set(CMAKE_LIBRARY_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/lib")
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "Build type" FORCE)
+endif()
+
+add_compile_options(-Wall -Wextra -Wpedantic -Wshadow)
+
+if(SLM_SANITIZE)
+  add_compile_options(-fsanitize=${SLM_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  add_compile_options(-fno-sanitize=null,vptr)  # a null access ends the run anyway; these two double the build time
+  add_link_options(-fsanitize=${SLM_SANITIZE})
+endif()
+
+find_program(SLM_CCACHE ccache)
+if(SLM_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  # The precompiled Catch2 header needs these two allowances.
+  set(CMAKE_CXX_COMPILER_LAUNCHER
+    "${CMAKE_COMMAND}" -E env CCACHE_SLOPPINESS=pch_defines,time_macros "${SLM_CCACHE}")
+endif()

@@ -1,0 +1,390 @@
+#!/usr/bin/env python3
+"""The program slm as its users call it.  usage: cli_test.py PROGRAM SOURCE_DIR SCRATCH_DIR"""
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import unittest
+
+PROGRAM, SOURCE, SCRATCH = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
+MODELS = SOURCE / "tests" / "fixtures" / "models"
+TOKENIZERS = SOURCE / "tests" / "fixtures" / "tokenizers"
+PAIR = SOURCE / "examples" / "demo_pair"
+
+
+def slm(*arguments, stdin=b"", stdout=subprocess.PIPE):
+    result = subprocess.run([PROGRAM, *map(str, arguments)], input=stdin, stdout=stdout, stderr=subprocess.PIPE, timeout=300)
+    result.err = result.stderr.decode("utf-8", "replace")
+    result.out = (result.stdout or b"").decode("utf-8", "strict")
+    return result
+
+
+def byte_level_tokenizer(size):
+    """The content of a tokenizer.json with `size` ids: printable ASCII, space, newline and one merged pair."""
+    pieces = [chr(code) for code in range(33, 127)] + ["\u0120", "\u010a", "in"]
+    vocab = {piece: index for index, piece in enumerate(pieces[:size])}
+    return {
+        "version": "1.0",
+        "added_tokens": [],
+        "normalizer": None,
+        "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True},
+        "post_processor": None,
+        "decoder": {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True},
+        "model": {"type": "BPE", "vocab": vocab, "merges": ["i n"] if size > 96 else []},
+    }
+
+
+def make_model(name, fixture, tokenizer=97, **config):
+    """A folder in the scratch space: a fixture's weights, a tokenizer, and changed fields of config.json."""
+    folder = SCRATCH / name
+    shutil.copytree(MODELS / fixture, folder)
+    if tokenizer:
+        (folder / "tokenizer.json").write_text(json.dumps(byte_level_tokenizer(tokenizer)))
+    fields = json.loads((folder / "config.json").read_text()) | config
+    (folder / "config.json").write_text(json.dumps(fields))
+    return folder
+
+
+class Cli(unittest.TestCase):
+    maxDiff = None
+
+    @classmethod
+    def setUpClass(cls):
+        shutil.rmtree(SCRATCH, ignore_errors=True)
+        SCRATCH.mkdir(parents=True)
+        cls.target = make_model("target", "llama-mha3h")
+        cls.draft = make_model("draft", "llama3-gqa-scaled-tied")
+
+    def ok(self, *arguments, **options):
+        result = slm(*arguments, **options)
+        self.assertEqual(result.returncode, 0, result.err)
+        return result
+
+    def as_json(self, *arguments, **options):
+        """Runs with --json: exactly one JSON value, on one line, and nothing else."""
+        result = self.ok(*arguments, "--json", **options)
+        self.assertEqual(result.err, "")
+        return json.loads(result.out)
+
+    def error(self, expected, *arguments, status=1, **options):
+        result = slm(*arguments, **options)
+        self.assertEqual(result.returncode, status, result.err)
+        self.assertRegex(result.err, expected)
+        self.assertEqual(result.out, "")
+        return result
+
+    # ---- usage
+
+    def test_help_and_version(self):
+        for command in ([], ["generate"], ["logits"], ["tokenize"], ["info"], ["demo"]):
+            self.assertIn("Usage", self.ok(*command, "--help").out)
+        self.assertRegex(self.ok("--version").out, r"^\d+\.\d+\.\d+\n$")
+
+    def test_wrong_usage_is_status_2(self):
+        for arguments in (
+            [],
+            ["frobnicate"],
+            ["--frobnicate"],
+            ["info"],
+            ["info", self.target, "surplus"],
+            ["logits", self.target],
+            ["logits", self.target, "--ids", "one"],
+            ["logits", self.target, "--ids", "1,,2"],
+            ["logits", self.target, "--ids", "99999999999999"],
+            ["logits", self.target, "--ids", "1", "--backend", "abacus"],
+            ["logits", self.target, "--ids", "1", "--threads", "-1"],
+            ["generate", "--target", self.target],
+            ["generate", "--prompt", "x"],
+            ["generate", "--target", self.target, "--prompt", "x", "--prompt-file", "y"],
+            ["generate", "--target", self.target, "--prompt", "x", "--rule", "luck"],
+            ["generate", "--target", self.target, "--prompt", "x", "--temperature", "-1"],
+            ["generate", "--target", self.target, "--prompt", "x", "--temperature", "warm"],
+            ["generate", "--target", self.target, "--prompt", "x", "--top-p", "1.5"],
+            ["generate", "--target", self.target, "--prompt", "x", "--max-new-tokens", "-1"],
+            ["generate", "--target", self.target, "--prompt", "x", "--draft", self.draft, "--drafter", "ngram"],
+            ["generate", "--target", self.target, "--prompt", "x", "--drafter", "model"],
+        ):
+            with self.subTest(arguments=arguments):
+                self.error(".", *arguments, status=2)
+
+    # ---- info
+
+    def test_info(self):
+        info = self.as_json("info", self.target)
+        fields = json.loads((self.target / "config.json").read_text())
+        self.assertEqual(info["layers"], fields["num_hidden_layers"])
+        self.assertEqual(info["vocab"], 97)
+        self.assertEqual(info["config"], "dynamic")
+        self.assertEqual(info["tokenizer_vocab"], 97)
+        self.assertEqual(info["norm_epsilon"], fields["rms_norm_eps"])
+        size = (self.target / "model.safetensors").stat().st_size
+        self.assertTrue(0.9 * size < info["weight_bytes"] < size)
+        self.assertIn("layers", self.ok("info", self.target).out)
+        self.assertIsNone(self.as_json("info", MODELS / "llama-sharded-bf16")["tokenizer_vocab"])
+
+    # ---- logits
+
+    def test_logits_match_the_fixtures_on_both_backends(self):
+        for fixture in sorted(MODELS.iterdir()):
+            for case in json.loads((fixture / "golden.json").read_text())["cases"]:
+                for backend in ("cpu", "reference"):
+                    with self.subTest(model=fixture.name, backend=backend):
+                        ids = ",".join(map(str, case["ids"]))
+                        rows = json.loads(self.ok("logits", fixture, "--ids", ids, "--backend", backend).out)
+                        self.assertEqual(len(rows), len(case["ids"]))
+                        for row, expected in zip(case["rows"], case["logits"]):
+                            for got, want in zip(rows[row], expected, strict=True):
+                                self.assertAlmostEqual(got, want, delta=1e-4)
+
+    def test_logits_json_and_precision(self):
+        result = self.as_json("logits", self.target, "--ids", "1,5,7")
+        self.assertEqual((result["ids"], result["vocab"]), ([1, 5, 7], 97))
+        self.assertEqual([len(row) for row in result["logits"]], [97] * 3)
+        digits = re.findall(r"\d+\.\d+", self.ok("logits", self.target, "--ids", "1").out)
+        self.assertEqual(max(len(d.replace(".", "").lstrip("0")) for d in digits), 9)
+
+    def test_logits_of_more_tokens_than_are_computed_at_once(self):
+        ids = [(7 * i) % 97 for i in range(150)]
+        whole = json.loads(self.ok("logits", self.target, "--ids", ",".join(map(str, ids))).out)
+        start = json.loads(self.ok("logits", self.target, "--ids", ",".join(map(str, ids[:3]))).out)
+        self.assertEqual(len(whole), 150)
+        self.assertEqual(whole[:3], start)
+
+    def test_logits_threads_change_nothing(self):
+        ids = "1,5,7,9,11"
+        one = self.ok("logits", self.target, "--ids", ids, "--threads", "1").out
+        self.assertEqual(one, self.ok("logits", self.target, "--ids", ids, "--threads", "2").out)
+
+    def test_logits_refuse_bad_ids(self):
+        self.error(r"999.*0 to 96", "logits", self.target, "--ids", "1,999")
+        self.error(r"-1.*0 to 96", "logits", self.target, "--ids=-1")
+        context = json.loads((self.target / "config.json").read_text())["max_position_embeddings"]
+        self.error("context", "logits", self.target, "--ids", ",".join(["1"] * (context + 1)))
+
+    # ---- tokenize
+
+    def test_tokenize_matches_the_golden_files_and_back(self):
+        expected = json.loads((TOKENIZERS / "expected.json").read_text())
+        for name, cases in expected["files"].items():
+            for text, case in list(zip(expected["strings"], cases, strict=True))[::5]:
+                with self.subTest(tokenizer=name, text=text):
+                    file = TOKENIZERS / name
+                    self.assertEqual(json.loads(self.ok("tokenize", file, stdin=text.encode()).out), case["ids_special"])
+                    plain = self.ok("tokenize", file, "--no-special-tokens", stdin=text.encode()).out
+                    self.assertEqual(json.loads(plain), case["ids"])
+                    back = self.ok("tokenize", file, "--decode", "--keep-special-tokens", stdin=plain.encode()).out
+                    self.assertEqual(back, case["decoded"])
+
+    def test_tokenize_json(self):
+        ids = self.as_json("tokenize", self.target, stdin=b"def in")["ids"]
+        self.assertEqual(len(ids), 5)
+        back = self.as_json("tokenize", self.target, "--decode", stdin=json.dumps(ids).encode())
+        self.assertEqual(back, {"ids": ids, "text": "def in"})
+        self.assertEqual(self.as_json("tokenize", self.target, stdin=b"")["ids"], [])
+
+    def test_tokenize_refuses_bad_lists(self):
+        for text, expected in (
+            (b"", "not JSON"),
+            (b"[1, 2", "not JSON"),
+            (b'{"ids": [1]}', "object"),
+            (b"[1.5]", "number"),
+            (b'["a"]', "string"),
+            (b"[97]", "0 to 96"),
+            (b"[-1]", "0 to 96"),
+            (b"[18446744073709551616]", "number"),
+            (b"[" * 100000, "not JSON"),
+        ):
+            with self.subTest(text=text[:20]):
+                self.error(expected, "tokenize", self.target, "--decode", stdin=text)
+
+    def test_tokenize_takes_bytes_that_are_not_utf8(self):
+        result = slm("tokenize", TOKENIZERS / "gpt2.json", stdin=b"a\xff\xfeb")
+        self.assertEqual(result.returncode, 0, result.err)
+
+    # ---- generate
+
+    def generate(self, *arguments, prompt="def in", **options):
+        return self.as_json("generate", "--target", self.target, "--prompt", prompt, "--max-new-tokens", 24, *arguments, **options)
+
+    def test_generate_plain(self):
+        result = self.generate()
+        self.assertEqual(set(result), {"ids", "text", "prompt_ids", "statistics"})
+        statistics = result["statistics"]
+        self.assertEqual(len(result["ids"]), statistics["new_tokens"])
+        self.assertLessEqual(statistics["new_tokens"], 24)
+        self.assertEqual(statistics["drafted"], 0)
+        text = self.ok("generate", "--target", self.target, "--prompt", "def in", "--max-new-tokens", 24)
+        self.assertEqual(text.out, result["text"] + "\n")
+        self.assertIn("tokens per second", text.err)
+
+    def test_speculation_changes_no_token(self):
+        for sampling in ([], ["--temperature", "0.8", "--seed", "3"], ["--temperature", "1.2", "--top-k", "9", "--top-p", "0.9"]):
+            plain = self.generate(*sampling)
+            for drafting in (
+                ["--draft", self.draft],
+                ["--draft", self.target],
+                ["--drafter", "ngram"],
+                ["--draft", self.draft, "--lookahead", "1"],
+                ["--draft", self.draft, "--lookahead", "heuristic"],
+                ["--draft", self.draft, "--lookahead", "adaptive"],
+                ["--draft", self.draft, "--draft-backend", "reference"],
+                ["--draft", self.draft, "--threads", "1"],
+                ["--draft", self.draft, "--rule", "coupled"],
+            ):
+                with self.subTest(sampling=sampling, drafting=drafting):
+                    result = self.generate(*sampling, *drafting)
+                    self.assertEqual(result["ids"], plain["ids"])
+                    self.assertEqual(result["text"], plain["text"])
+        own = self.generate("--draft", self.target)["statistics"]
+        self.assertGreater(own["acceptance_rate"], 0.9)
+
+    def test_every_rule_runs(self):
+        for rule in ("coupled", "ratio", "block", "match"):
+            result = self.generate("--draft", self.draft, "--rule", rule, "--temperature", "0.7")
+            self.assertEqual(result["statistics"]["rule"], rule)
+            self.assertGreater(result["statistics"]["drafted"], 0)
+            self.assertEqual(result, result | {"ids": self.generate("--draft", self.draft, "--rule", rule, "--temperature", "0.7")["ids"]})
+
+    def test_seeds_differ(self):
+        one, two = (self.generate("--temperature", "1.5", "--seed", seed)["ids"] for seed in (1, 2))
+        self.assertNotEqual(one, two)
+
+    def test_prompt_file(self):
+        file = SCRATCH / "prompt.txt"
+        file.write_text("def in")
+        result = self.as_json("generate", "--target", self.target, "--prompt-file", file, "--max-new-tokens", 24)
+        self.assertEqual(result["ids"], self.generate()["ids"])
+        self.error("could not be read", "generate", "--target", self.target, "--prompt-file", SCRATCH / "absent.txt")
+        self.error("could not be read", "generate", "--target", self.target, "--prompt-file", SCRATCH)
+
+    def test_generate_errors(self):
+        context = json.loads((self.target / "config.json").read_text())["max_position_embeddings"]
+        target = ["generate", "--target", self.target]
+        self.error("no tokens", *target, "--prompt", "")
+        self.error(f"{context + 1} tokens.*{context}", *target, "--prompt", "!" * (context + 1))
+        self.error("needs the draft's distribution", *target, "--prompt", "x", "--drafter", "ngram", "--rule", "ratio", "--temperature", "1")
+        self.error("lookahead", *target, "--prompt", "x", "--lookahead", "soon")
+        self.error("lookahead", *target, "--prompt", "x", "--lookahead", "9999")
+        self.error("not a folder", "generate", "--target", SCRATCH / "absent", "--prompt", "x")
+        self.error("not a folder", *target, "--draft", SCRATCH / "absent", "--prompt", "x")
+        self.error("tokenizer", "generate", "--target", MODELS / "llama-mha3h", "--prompt", "x")
+
+    def test_prompt_that_fills_the_context(self):
+        context = json.loads((self.target / "config.json").read_text())["max_position_embeddings"]
+        result = self.generate("--draft", self.draft, prompt="!" * (context - 2))
+        self.assertIn(result["statistics"]["finish_reason"], ("context", "end_token"))
+        self.assertLessEqual(len(result["ids"]), 2)
+
+    def test_draft_of_another_tokenizer(self):
+        folder = make_model("stranger", "llama3-gqa-scaled-tied")
+        tokenizer = byte_level_tokenizer(97)
+        vocab = tokenizer["model"]["vocab"]
+        vocab["!"], vocab["?"] = vocab["?"], vocab["!"]
+        (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
+        self.error("different tokenizers", "generate", "--target", self.target, "--draft", folder, "--prompt", "x")
+
+    # ---- broken models
+
+    def test_tokenizer_larger_than_the_model(self):
+        folder = make_model("large-tokenizer", "llama-mha3h", tokenizer=0)
+        shutil.copy(TOKENIZERS / "gpt2.json", folder / "tokenizer.json")
+        self.error("outside|vocabulary", "generate", "--target", folder, "--prompt", "The pump runs")
+
+    def test_broken_files(self):
+        def broken(name, file, content):
+            folder = make_model(name, "llama-mha3h")
+            if content is None:
+                (folder / file).unlink()
+            else:
+                (folder / file).write_bytes(content)
+            return folder
+
+        weights = (MODELS / "llama-mha3h" / "model.safetensors").read_bytes()
+        for name, file, content in (
+            ("no-config", "config.json", None),
+            ("empty-config", "config.json", b""),
+            ("torn-config", "config.json", b'{"model_type": "llama",'),
+            ("list-config", "config.json", b"[]"),
+            ("no-weights", "model.safetensors", None),
+            ("empty-weights", "model.safetensors", b""),
+            ("torn-weights", "model.safetensors", weights[:-100]),
+            ("torn-header", "model.safetensors", weights[:100]),
+            ("huge-header", "model.safetensors", b"\xff" * 7 + b"\x7f" + weights[8:]),
+        ):
+            with self.subTest(name):
+                self.error(re.escape(name), "logits", broken(name, file, content), "--ids", "1")
+        for name, content in (("torn-tokenizer", b'{"model":'), ("empty-tokenizer", b""), ("list-tokenizer", b"[]")):
+            with self.subTest(name):
+                self.error(name, "generate", "--target", broken(name, "tokenizer.json", content), "--prompt", "x")
+        for name, field in (("negative", {"num_hidden_layers": -3}), ("absurd", {"hidden_size": 10**18}), ("other", {"model_type": "gpt2"})):
+            with self.subTest(name):
+                self.error(name, "info", make_model(name, "llama-mha3h", **field))
+
+    # ---- output that fails
+
+    def test_full_disk(self):
+        commands = (
+            ["info", self.target],
+            ["info", self.target, "--json"],
+            ["logits", self.target, "--ids", "1,2"],
+            ["generate", "--target", self.target, "--prompt", "x", "--max-new-tokens", "4"],
+            ["generate", "--target", self.target, "--prompt", "x", "--max-new-tokens", "4", "--json"],
+            ["--help"],
+        )
+        for arguments in commands:
+            with self.subTest(arguments=arguments), open("/dev/full", "wb") as full:
+                result = slm(*arguments, stdout=full)
+                self.assertEqual(result.returncode, 1)
+                self.assertRegex(result.err, "could not be written")
+
+    def test_reader_that_goes_away(self):
+        read_end, write_end = os.pipe()
+        os.close(read_end)
+        try:
+            result = slm("logits", self.target, "--ids", "1,2", stdout=write_end)
+        finally:
+            os.close(write_end)
+        self.assertEqual(result.returncode, 1)
+        self.assertRegex(result.err, "could not be written")
+
+    # ---- demo
+
+    DEMO_KEYS = {
+        "identical",
+        "acceptance_rate",
+        "tokens_per_target_step",
+        "plain_tokens_per_second",
+        "speculative_tokens_per_second",
+        "speedup",
+    }
+
+    def check_demo(self, *arguments):
+        result = self.as_json("demo", "--repeats", 1, "--max-new-tokens", 16, *arguments)
+        self.assertTrue(self.DEMO_KEYS <= set(result))
+        self.assertIs(result["identical"], True)
+        self.assertAlmostEqual(result["speedup"], result["speculative_tokens_per_second"] / result["plain_tokens_per_second"])
+        return result
+
+    def test_demo_of_a_stand_in_pair(self):
+        pair = SCRATCH / "pair"
+        shutil.copytree(self.target, pair / "target")
+        shutil.copytree(self.target, pair / "draft")
+        self.error("no prompts", "demo", "--pair", pair)
+        (pair / "prompts").mkdir()
+        (pair / "prompts" / "one.py").write_text("def in")
+        self.assertGreater(self.check_demo("--pair", pair)["acceptance_rate"], 0.9)
+        text = self.ok("demo", "--repeats", 2, "--max-new-tokens", 8, "--pair", pair).out
+        self.assertTrue(text.startswith("def in"))
+        self.assertRegex(text, r"identical output +yes\n")
+
+    def test_demo_of_the_embedded_pair(self):
+        result = self.check_demo()
+        self.assertGreater(result["acceptance_rate"], 0.5)
+        self.assertGreater(result["tokens_per_target_step"], 2)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])

@@ -1,0 +1,41 @@
+#!/usr/bin/env python3
+"""Every id of slm::Error in include/ and examples/slm/ is documented in docs/errors.md, and every documented id exists."""
+import pathlib
+import re
+import sys
+
+# Error("room.what-happened", ...) and Error{"...", whatever the line breaks; helpers that take an id first count too.
+THROWN = re.compile(r'"([a-z][a-z0-9_]*\.[a-z0-9]+(?:-[a-z0-9]+)*)"')
+DOCUMENTED = re.compile(r"^\| `([a-z][a-z0-9_]*\.[a-z0-9-]+)` \|", re.M)
+FILE_ENDING = re.compile(r"\.(json|model|safetensors|txt|cpp|hpp|md|py|weight|bias|bin|jinja)$")
+
+
+def ids_in(root):
+    ids = {}
+    for folder in ("include", "examples/slm"):
+        for path in sorted((pathlib.Path(root) / folder).rglob("*.[ch]pp")):
+            code = re.sub(r"//.*", "", path.read_text())
+            for found in THROWN.findall(code):
+                if not FILE_ENDING.search(found):
+                    ids.setdefault(found, path.relative_to(root).as_posix())
+    return ids
+
+
+def main():
+    root = pathlib.Path(sys.argv[1])
+    thrown = ids_in(root)
+    if "--list" in sys.argv:
+        print("\n".join(f"{name}\t{path}" for name, path in sorted(thrown.items())))
+        return
+    page = root / "docs" / "errors.md"
+    listed = DOCUMENTED.findall(page.read_text()) if page.exists() else []
+    failures = [f"{path}: '{name}' is not in docs/errors.md" for name, path in sorted(thrown.items()) if name not in listed]
+    failures += [f"docs/errors.md: '{name}' is thrown nowhere" for name in listed if name not in thrown]
+    failures += [f"docs/errors.md: '{name}' is listed twice" for name in sorted(set(listed)) if listed.count(name) > 1]
+    print("\n".join(failures))
+    print(f"{len(thrown)} ids thrown, {len(listed)} documented, {len(failures)} wrong")
+    sys.exit(1 if failures or not thrown else 0)
+
+
+if __name__ == "__main__":
+    main()

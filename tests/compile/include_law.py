@@ -1,0 +1,142 @@
+#!/usr/bin/env python3
+"""The include law: rooms see each other one way only, and some words stay in the files made for them.
+
+usage: include_law.py ROOT        ROOT holds include/slm/
+"""
+import pathlib
+import re
+import sys
+
+# room -> rooms it may include besides itself
+ROOMS = {
+    "core": set(),
+    "config": {"core"},
+    "io": {"core", "config"},
+    "text": {"core", "io"},
+    "quant": {"core"},
+    "backend": {"core", "quant"},
+    "model": {"core", "config", "io", "quant", "backend"},
+    "decode": {"core"},
+}
+# single files a room may see besides that
+EXTRA_FILES = {"decode": {"model/language_model.hpp"}}
+
+# rooms that kernels are made of, and what never comes near a kernel
+KERNEL_ROOMS = {"core", "quant", "backend"}
+NOT_IN_KERNELS = {"iostream", "regex", "filesystem", "random"}
+# everywhere: rooms that read files may parse JSON, decoders may not
+JSON_ROOMS = {"config", "io", "text", "model"}
+
+# files that may name a compiler or an architecture
+PLATFORM_FILES = re.compile(
+    r"core/macros\.hpp|backend/select\.hpp|backend/gpu/(arch|lane|runtime|mma)[^/]*|backend/cpu/(simd|isa)[^/]*"
+)
+PLATFORM_MACRO = re.compile(
+    r"\b(__GNUC__|__GNUG__|__clang__|__clang_major__|_MSC_VER|__CUDACC__|__CUDA_ARCH__|__HIPCC__|__HIP_\w+|__NVCC__|"
+    r"__x86_64__|__i386__|_M_X64|__amd64__|__aarch64__|__arm__|__ARM_\w+|__AVX\w*|__SSE\w*|__FMA__|__F16C__|__BMI\w*|"
+    r"__powerpc\w*|__riscv\w*|__gfx\w+|__AMDGCN\w*)\b"
+)
+PLATFORM_WORD = re.compile(
+    r"#\s*pragma\s+(GCC|clang)\b|\btarget(_clones)?\s*\(\s*\"|#\s*include\s*<(\w*intrin|arm_neon|arm_sve|cuda\w*|hip/\w+)\.h"
+)
+
+# what a library does not do
+FORBIDDEN_WORDS = [
+    (re.compile(r"\bif\s+constexpr\s*\([^)]*\bConfig::"), "chooses by `if constexpr (Config::...)`: make it a trait or an argument"),
+    (re.compile(r"\bstd::(cout|cerr|clog)\b|\b(std::)?f?printf\s*\("), "prints: throw slm::Error or take a callback"),
+    (re.compile(r"\b(std::)?(abort|exit|_Exit|quick_exit|terminate)\s*\(|\bassert\s*\("), "ends the process: throw slm::Error"),
+    (re.compile(r"\b(TODO|FIXME|XXX|HACK)\b"), "leaves something open"),
+    (re.compile(r"\busing namespace (std|slm)\b"), "opens a namespace for everybody"),
+]
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
+MAX_LINES = 400
+
+
+def without_comments(line, in_block):
+    """The code of one line; tracks /* */ and drops // comments and string contents of no interest."""
+    code = ""
+    while line:
+        if in_block:
+            end = line.find("*/")
+            if end < 0:
+                return code, True
+            line, in_block = line[end + 2 :], False
+            continue
+        start, line_comment = line.find("/*"), line.find("//")
+        if line_comment >= 0 and (start < 0 or line_comment < start):
+            return code + line[:line_comment], False
+        if start < 0:
+            return code + line, False
+        code, line, in_block = code + line[:start], line[start + 2 :], True
+    return code, in_block
+
+
+def check_include(name, room, quote, target):
+    if target.startswith("slm/"):
+        if quote != '"':
+            return f'includes <{target}>: write "{target}"'
+        inner = target[len("slm/") :]
+        if room is None or room not in ROOMS:
+            return None
+        other = inner.split("/")[0] if "/" in inner else None
+        if other == room or other in ROOMS[room] or inner in EXTRA_FILES.get(room, ()):
+            return None
+        return f"includes {target}: room '{room}' sees only {sorted(ROOMS[room] | EXTRA_FILES.get(room, set())) or 'std'}"
+    if quote == '"':
+        return f'includes "{target}": write the whole path, "slm/room/file.hpp"'
+    if room in KERNEL_ROOMS and target in NOT_IN_KERNELS:
+        return f"includes <{target}>: not in headers of kernels (room '{room}')"
+    if target.startswith("nlohmann/") and room not in JSON_ROOMS:
+        return f"includes <{target}>: only the rooms {sorted(JSON_ROOMS)} read JSON"
+    return None
+
+
+def check_file(name, source):
+    """Yields (line, sentence) for every breach; name is relative to include/slm/."""
+    room = name.split("/")[0] if "/" in name else None
+    lines = source.splitlines()
+    if room is not None and room not in ROOMS:
+        yield 1, f"stands in the unknown room '{room}'"
+    if len(lines) > MAX_LINES:
+        yield len(lines), f"has {len(lines)} lines, more than {MAX_LINES}"
+    if room is None and len(lines) > 40:
+        yield len(lines), f"is a public door of {len(lines)} lines, more than 40"
+    if name.endswith(".hpp") and not re.search(r"^#pragma once$", source, re.M):
+        yield 1, "has no #pragma once"
+    platform_file = PLATFORM_FILES.fullmatch(name)
+    in_block = False
+    for number, line in enumerate(lines, 1):
+        include = None if in_block else INCLUDE.match(line)
+        code, in_block = without_comments(line, in_block)
+        if include:
+            sentence = check_include(name, room, *include.groups())
+            if sentence:
+                yield number, sentence
+        if not platform_file:
+            named = PLATFORM_MACRO.search(code) or PLATFORM_WORD.search(code)
+            if named:
+                yield number, f"names a compiler or an architecture: {named.group(0)}"
+        for pattern, sentence in FORBIDDEN_WORDS:
+            if pattern.search(line if "open" in sentence else code):
+                yield number, sentence
+
+
+def check_tree(root):
+    base = pathlib.Path(root) / "include" / "slm"
+    headers = sorted([*base.rglob("*.hpp"), *base.rglob("*.inc")])  # .inc: a text included several times
+    breaches = []
+    for path in headers:
+        name = path.relative_to(base).as_posix()
+        breaches += [f"include/slm/{name}:{number}: {sentence}" for number, sentence in check_file(name, path.read_text())]
+    return headers, breaches
+
+
+def main():
+    headers, breaches = check_tree(sys.argv[1])
+    print("\n".join(breaches))
+    print(f"{len(headers)} headers, {len(breaches)} breaches of the include law")
+    sys.exit(1 if breaches or not headers else 0)
+
+
+if __name__ == "__main__":
+    main()

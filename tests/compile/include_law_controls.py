@@ -1,0 +1,80 @@
+#!/usr/bin/env python3
+"""Plants breaches of the include law, one by one: the checker must find each, and nothing in sound files."""
+import sys
+
+from include_law import check_file
+
+HEAD = "#pragma once\n"
+BREACHES = [
+    ("core/a.hpp", '#include "slm/io/safetensors.hpp"\n', "room 'core'"),
+    ("config/a.hpp", '#include "slm/io/file.hpp"\n', "room 'config'"),
+    ("io/a.hpp", '#include "slm/text/tokenizer.hpp"\n', "room 'io'"),
+    ("text/a.hpp", '#include "slm/config/registry.hpp"\n', "room 'text'"),
+    ("quant/a.hpp", '#include "slm/backend/concept.hpp"\n', "room 'quant'"),
+    ("backend/cpu/a.hpp", '#include "slm/config/model_config.hpp"\n', "room 'backend'"),
+    ("backend/cpu/a.hpp", '#include "slm/model/block.hpp"\n', "room 'backend'"),
+    ("backend/cpu/a.hpp", '#  include "slm/io/file.hpp"\n', "room 'backend'"),
+    ("decode/a.hpp", '#include "slm/backend/concept.hpp"\n', "room 'decode'"),
+    ("decode/a.hpp", '#include "slm/model/model.hpp"\n', "room 'decode'"),
+    ("decode/a.hpp", '#include "slm/text/tokenizer.hpp"\n', "room 'decode'"),
+    ("model/a.hpp", '#include "slm/decode/stats.hpp"\n', "room 'model'"),
+    ("model/a.hpp", '#include "slm/speculative.hpp"\n', "room 'model'"),
+    ("kitchen/a.hpp", "", "unknown room"),
+    ("core/a.hpp", "#include <slm/core/view.hpp>\n", "write \"slm/core/view.hpp\""),
+    ("core/a.hpp", '#include "view.hpp"\n', "whole path"),
+    ("backend/cpu/a.hpp", "#include <iostream>\n", "headers of kernels"),
+    ("backend/cpu/a.hpp", "#include <random>\n", "headers of kernels"),
+    ("quant/a.hpp", "#include <filesystem>\n", "headers of kernels"),
+    ("core/a.hpp", "#include <regex>\n", "headers of kernels"),
+    ("backend/a.hpp", "#include <nlohmann/json.hpp>\n", "read JSON"),
+    ("decode/a.hpp", "#include <nlohmann/json.hpp>\n", "read JSON"),
+    ("decode/a.hpp", "#ifdef __CUDACC__\n#endif\n", "names a compiler"),
+    ("model/a.hpp", "#if defined(__AVX2__)\n#endif\n", "names a compiler"),
+    ("backend/cpu/matmul.hpp", "#include <immintrin.h>\n", "names a compiler"),
+    ("backend/cpu/matmul.hpp", '__attribute__((target("avx2"))) void f();\n', "names a compiler"),
+    ("backend/gpu/kernels/gemv.hpp", "#ifdef __HIPCC__\n#endif\n", "names a compiler"),
+    ("model/a.hpp", "if constexpr (Config::value.layers > 3) {}\n", "if constexpr (Config::"),
+    ("model/a.hpp", "inline void f() { std::cerr << 1; }\n", "prints"),
+    ("model/a.hpp", "inline void f() { std::abort(); }\n", "ends the process"),
+    ("io/a.hpp", "inline void f(int n) { assert(n); }\n", "ends the process"),
+    ("io/a.hpp", "// TODO later\n", "leaves something open"),
+    ("io/a.hpp", "using namespace std;\n", "opens a namespace"),
+    ("io/a.hpp", "\n" * 400, "more than 400"),
+    ("door.hpp", "\n" * 41, "public door"),
+    ("backend/cpu/kernels.inc", "#if defined(__AVX2__)\n#endif\n", "names a compiler"),
+    ("io/a.hpp", "/* one\n two */ #include <vector>\ninline void f() { std::exit(1); }\n", "ends the process"),
+]
+SOUND = [
+    ("backend/cpu/simd.hpp", "namespace amx {\nusing namespace avx512;\n}\n"),
+    ("core/macros.hpp", "#if defined(__CUDACC__)\n#endif\n"),
+    ("backend/cpu/simd.hpp", "#include <immintrin.h>\n"),
+    ("backend/cpu/isa.hpp", '__attribute__((target("avx2"))) void f();\n'),
+    ("backend/gpu/lane_hip.hpp", "#ifdef __HIPCC__\n#endif\n"),
+    ("decode/a.hpp", '#include "slm/model/language_model.hpp"\n#include "slm/core/rng.hpp"\n'),
+    ("model/a.hpp", '#include "slm/backend/concept.hpp"\n#include "slm/io/file.hpp"\n'),
+    ("io/a.hpp", "#include <nlohmann/json.hpp>\n#include <filesystem>\n"),
+    ("model/a.hpp", "// never std::cout, std::abort() or __AVX2__ here\n/* assert(x)\n __GNUC__ */\n"),
+    ("model/a.hpp", "static_assert(sizeof(int) == 4);\n"),
+    ("speculative.hpp", '#include "slm/decode/speculative.hpp"\n#include "slm/model/load.hpp"\n'),
+]
+
+
+def main():
+    failures = []
+    for name, body, expected in BREACHES:
+        found = [sentence for _, sentence in check_file(name, HEAD + body)]
+        if not any(expected in sentence for sentence in found):
+            failures.append(f"missed in {name}: {body!r} (expected '{expected}', found {found})")
+    if not list(check_file("core/a.hpp", "")):
+        failures.append("missed: no #pragma once")
+    for name, body in SOUND:
+        found = list(check_file(name, HEAD + body))
+        if found:
+            failures.append(f"false alarm in {name}: {body!r}: {found}")
+    print("\n".join(failures))
+    print(f"{len(BREACHES) + 1} planted breaches, {len(SOUND)} sound files, {len(failures)} wrong answers")
+    sys.exit(1 if failures else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,21 @@
+// What kernel_count.py must notice: a kernel keyed on the whole config, one function for each.
+#include "slm/config/known_models.hpp"
+
+namespace slm::backend {
+
+template <class Config>
+int keyed_on_config(int row) {
+  return row % Config::value.hidden;
+}
+
+}  // namespace slm::backend
+
+int use(int row) {
+  int sum = slm::backend::keyed_on_config<slm::configs::AmdLlama_135M>(row);
+#if SLM_MODELS > 1
+  sum += slm::backend::keyed_on_config<slm::configs::SmolLM2_135M>(row);
+  sum += slm::backend::keyed_on_config<slm::configs::Llama32_1B>(row);
+  sum += slm::backend::keyed_on_config<slm::configs::Llama2_13B>(row);
+#endif
+  return sum;
+}

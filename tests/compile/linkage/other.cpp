@@ -1,0 +1,3 @@
+#include "fingerprint.hpp"
+
+std::string fingerprint_of_other() { return fingerprint(); }

@@ -1,0 +1,62 @@
+# Sourced by ./demo and ./test: installs what is missing (Debian packages only), and builds quietly.
+
+cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
+mkdir -p build
+slm_log="build/${0##*/}.log"
+: >"$slm_log"
+
+say() { printf '%s\n' "$*" >&2; }
+
+fail() {
+  say "$*"
+  exit 1
+}
+
+# Runs a command; its chatter goes to the log, of which the end is shown when it fails.
+quietly() {
+  printf '\n$ %s\n' "$*" >>"$slm_log"
+  "$@" >>"$slm_log" 2>&1 && return 0
+  tail -n 40 "$slm_log" >&2
+  fail "failed: $* (the whole log: $slm_log)"
+}
+
+has_command() { command -v "$1" >/dev/null 2>&1; }
+has_header() { printf '#include <%s>\n' "$1" | c++ -std=c++20 -x c++ -E - >/dev/null 2>&1; }
+has_fuzzer() { printf 'extern "C" int LLVMFuzzerTestOneInput(const char*, unsigned long) { return 0; }\n' |
+  clang++ -fsanitize=fuzzer,address,undefined -x c++ - -o /dev/null >/dev/null 2>&1; }
+
+# need PACKAGE CHECK ARGUMENT: notes the Debian package where the check fails.
+missing=()
+need() {
+  local package=$1
+  shift
+  "$@" || missing+=("$package")
+}
+
+need_build_tools() {
+  need g++ has_command c++
+  need cmake has_command cmake
+  need ninja-build has_command ninja
+  if has_command c++; then
+    need nlohmann-json3-dev has_header nlohmann/json.hpp
+    need libcli11-dev has_header CLI/CLI.hpp
+  else
+    missing+=(nlohmann-json3-dev libcli11-dev)
+  fi
+}
+
+install_missing() {
+  [ ${#missing[@]} -eq 0 ] && return
+  local as_root=()
+  if [ "$(id -u)" -ne 0 ]; then
+    has_command sudo && as_root=(sudo)
+    [ ${#as_root[@]} -gt 0 ] || fail "missing: ${missing[*]}. Install them, or run this as root"
+  fi
+  has_command apt-get || fail "missing: ${missing[*]} (names of Debian packages). Install them and run this again"
+  say "installing: ${missing[*]}"
+  quietly "${as_root[@]}" apt-get update
+  quietly "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "${missing[@]}"
+  missing=()
+}
+
+jobs=$( (nproc || echo 2) 2>/dev/null)
