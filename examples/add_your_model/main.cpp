@@ -1,0 +1,23 @@
+// A model that slm does not know becomes a compile-time config: CMake writes it from the folder's config.json, and a
+// registry of your own makes slm::load find it. only_known refuses to run any other shape.
+//   example-add_your_model <model-folder> <prompt>
+#include <iostream>
+#include <slm/speculative.hpp>
+
+#include "slm_models/My_Model.hpp"
+
+using MyModels = slm::Registry<slm::configs::My_Model>;
+
+int main(int argc, char** argv) try {
+  if (argc != 3) throw slm::Error("usage: add_your_model <model-folder> <prompt>");
+  const auto tokenizer = slm::Tokenizer::from(argv[1]);
+  slm::AutoregressiveDecoder decoder{slm::load<MyModels>(argv[1], slm::DefaultBackend{}, {.only_known = true})};
+  const slm::Sampling sampling{.max_new_tokens = 64, .temperature = 0.0f};
+  std::cout << slm::configs::My_Model::name << " has " << slm::configs::My_Model::value.layers << " layers\n"
+            << argv[2];
+  const slm::Stats stats = decoder.generate(tokenizer.encode(argv[2]), sampling, slm::TextStream{tokenizer, std::cout});
+  std::cout << "\n\n" << stats;
+} catch (const slm::Error& error) {
+  std::cerr << error.what() << '\n';
+  return 1;
+}

@@ -1,0 +1,28 @@
+#include "completion.hpp"
+
+#include <slm/speculative.hpp>
+
+// The folders' shapes are not known here: an empty registry runs any shape as Dynamic and keeps this file small.
+struct Completer::State {
+  slm::DefaultBackend device;
+  slm::Tokenizer tokenizer;
+  slm::SpeculativeDecoder<slm::AnyModel, slm::AnyModel> decoder;
+};
+
+Completer::Completer(const std::string& draft_folder, const std::string& target_folder) {
+  slm::DefaultBackend device;
+  state_ = std::make_unique<State>(
+      State{device, slm::Tokenizer::from(target_folder),
+            slm::SpeculativeDecoder<slm::AnyModel, slm::AnyModel>(slm::load<slm::Registry<>>(draft_folder, device),
+                                                                  slm::load<slm::Registry<>>(target_folder, device))});
+}
+
+Completer::~Completer() = default;
+
+std::string Completer::complete(const std::string& prompt, int max_new_tokens) {
+  std::string completion;
+  const slm::Sampling sampling{.max_new_tokens = max_new_tokens, .temperature = 0.0f};
+  state_->decoder.generate(state_->tokenizer.encode(prompt), sampling,
+                           slm::TextStream{state_->tokenizer, [&](std::string_view text) { completion += text; }});
+  return completion;
+}

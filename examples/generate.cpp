@@ -1,0 +1,23 @@
+// Continues a prompt with any two model folders: a small draft guesses, the target decides.
+//   example-generate <draft-folder> <target-folder> <prompt>
+#include <iostream>
+#include <slm/speculative.hpp>
+
+int main(int argc, char** argv) try {
+  if (argc != 4) throw slm::Error("usage: generate <draft-folder> <target-folder> <prompt>");
+
+  slm::DefaultBackend device;
+  auto draft = slm::load(argv[1], device);
+  auto target = slm::load(argv[2], device);
+  auto tokenizer = slm::Tokenizer::from(argv[2]);
+
+  slm::SpeculativeDecoder decoder{std::move(draft), std::move(target), {.draft_tokens = 4}};
+  const slm::Stats stats =
+      decoder.generate(tokenizer.encode(argv[3]), slm::Sampling{.max_new_tokens = 128, .temperature = 0.0f, .seed = 7},
+                       slm::TextStream{tokenizer, std::cout});  // whole characters, as they come
+
+  std::cout << "\n\n" << stats;
+} catch (const slm::Error& error) {
+  std::cerr << error.what() << '\n';
+  return 1;
+}

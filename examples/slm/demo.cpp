@@ -1,0 +1,170 @@
+// slm demo: the two models of examples/demo_pair continue Python functions, plainly and speculatively, side by side.
+#include <algorithm>
+#include <filesystem>
+#include <iomanip>
+#include <memory>
+#include <sstream>
+
+#include "cli.hpp"
+
+namespace cli {
+
+namespace {
+
+struct DemoOptions {
+  std::string pair = SLM_SOURCE_DIR "/examples/demo_pair";
+  std::string prompt_file;
+  int max_new_tokens = 128;
+  std::string lookahead = "4";
+  int repeats = 5;
+  int threads = 0;
+  bool json = false;
+};
+
+/// All prompts of one way of decoding: what came out, and how fast.
+struct Pass {
+  std::vector<std::vector<slm::Token>> outputs;  // [prompts]
+  std::int64_t tokens = 0;
+  std::int64_t steps = 0;
+  std::int64_t drafted = 0;
+  std::int64_t accepted = 0;
+  double seconds = 0;  // of decoding, without reading the prompts
+
+  double tokens_per_second() const { return seconds > 0 ? static_cast<double>(tokens) / seconds : 0; }
+  double tokens_per_step() const { return steps > 0 ? static_cast<double>(tokens) / static_cast<double>(steps) : 0; }
+  double acceptance_rate() const {
+    return drafted > 0 ? static_cast<double>(accepted) / static_cast<double>(drafted) : 0;
+  }
+};
+
+template <class Decoder>
+Pass run(Decoder& decoder, const std::vector<std::vector<slm::Token>>& prompts, const slm::Sampling& sampling) {
+  Pass pass;
+  for (const auto& prompt : prompts) {
+    auto& output = pass.outputs.emplace_back();
+    const slm::Stats stats = decoder.generate(prompt, sampling, [&](slm::Token token) { output.push_back(token); });
+    pass.tokens += stats.emitted;
+    pass.steps += stats.rounds;
+    pass.drafted += stats.drafted;
+    pass.accepted += stats.accepted;
+    pass.seconds += stats.decode_seconds();
+  }
+  return pass;
+}
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const std::size_t half = values.size() / 2;
+  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
+}
+
+std::vector<std::string> read_prompts(const DemoOptions& options) {
+  if (!options.prompt_file.empty()) return {read_file(options.prompt_file)};
+  std::vector<std::filesystem::path> files;
+  std::error_code problem;
+  for (const auto& entry : std::filesystem::directory_iterator(options.pair + "/prompts", problem)) {
+    files.push_back(entry.path());
+  }
+  if (files.empty()) {
+    throw slm::Error("cli.no-prompts", slm::text("'", options.pair, "/prompts' holds no prompts"),
+                     "Name a file with --prompt-file, or a whole pair with --pair");
+  }
+  std::sort(files.begin(), files.end());
+  std::vector<std::string> prompts;
+  for (const auto& file : files) prompts.push_back(read_file(file.string()));
+  return prompts;
+}
+
+std::string table_of(const OrderedJson& json, std::size_t prompts, int repeats) {
+  std::ostringstream table;
+  table << std::fixed << std::setprecision(2);
+  const auto row = [&table](const char* label) -> std::ostream& {
+    return table << "  " << std::left << std::setw(26) << label << std::right << std::setw(10);
+  };
+  const auto number = [&json](const char* key) { return json[key].get<double>(); };
+  row("") << "plain" << std::setw(14) << "speculative" << '\n';
+  row("tokens per second") << std::setprecision(0) << number("plain_tokens_per_second") << std::setw(14)
+                           << number("speculative_tokens_per_second") << std::setprecision(2) << '\n';
+  row("tokens per target step") << 1.0 << std::setw(14) << number("tokens_per_target_step") << '\n';
+  row("acceptance") << "" << std::setw(14) << number("acceptance_rate") << '\n';
+  row("speedup") << "" << std::setw(13) << number("speedup") << "x\n";
+  row("identical output") << "" << std::setw(14) << (json["identical"].get<bool>() ? "yes" : "NO") << '\n';
+  table << "  (" << prompts << " prompts, " << json["new_tokens"] << " new tokens; medians of " << repeats
+        << " interleaved repeats, greedy)\n";
+  return table.str();
+}
+
+void demo(const DemoOptions& options) {
+  const std::vector<std::string> texts = read_prompts(options);
+  Loader loader(options.threads);
+  slm::AnyModel target = loader.load(options.pair + "/target", "cpu");
+  slm::AnyModel draft = loader.load(options.pair + "/draft", "cpu");
+  const auto tokenizer = slm::Tokenizer::from(options.pair + "/target");
+
+  slm::Speculation speculation;
+  speculation.lookahead = slm::lookahead::parse(options.lookahead);
+  slm::AutoregressiveDecoder plain(slm::borrow(target));
+  slm::SpeculativeDecoder speculative(slm::borrow(draft), slm::borrow(target), speculation);
+
+  std::vector<std::vector<slm::Token>> prompts;
+  for (const std::string& text : texts) prompts.push_back(tokenizer.encode(text));
+  const slm::Sampling sampling{.max_new_tokens = options.max_new_tokens, .temperature = 0.0f};
+
+  if (!options.json) {
+    print(texts.front());
+    slm::TextStream stream(tokenizer, [](std::string_view piece) { print(piece); });
+    speculative.generate(prompts.front(), sampling, stream);
+    print("\n\n");
+  }
+
+  std::vector<double> plain_speeds, speculative_speeds;
+  Pass first_speculative;
+  bool identical = true;
+  for (int repeat = 0; repeat < options.repeats; ++repeat) {
+    Pass one = run(plain, prompts, sampling);
+    Pass other = run(speculative, prompts, sampling);
+    identical = identical && one.outputs == other.outputs;
+    plain_speeds.push_back(one.tokens_per_second());
+    speculative_speeds.push_back(other.tokens_per_second());
+    if (repeat == 0) first_speculative = std::move(other);
+  }
+
+  OrderedJson json;
+  json["identical"] = identical;
+  json["acceptance_rate"] = first_speculative.acceptance_rate();
+  json["tokens_per_target_step"] = first_speculative.tokens_per_step();
+  json["plain_tokens_per_second"] = median(plain_speeds);
+  json["speculative_tokens_per_second"] = median(speculative_speeds);
+  json["speedup"] = median(speculative_speeds) / median(plain_speeds);
+  json["prompts"] = prompts.size();
+  json["new_tokens"] = first_speculative.tokens;
+  options.json ? print_json(json) : print(table_of(json, prompts.size(), options.repeats));
+  if (!identical) {
+    throw slm::Error("cli.not-identical", "speculative and plain decoding gave different tokens",
+                     "Report this with your processor's name: it must not happen");
+  }
+}
+
+}  // namespace
+
+void add_demo(CLI::App& program) {
+  auto options = std::make_shared<DemoOptions>();
+  CLI::App& command = *program.add_subcommand("demo", "Compare plain and speculative decoding with the embedded pair");
+  command.add_option("--pair", options->pair, "folder with draft/, target/ and prompts/")->capture_default_str();
+  command.add_option("--prompt-file", options->prompt_file, "continue this file instead of the pair's prompts");
+  command.add_option("--max-new-tokens", options->max_new_tokens, "for each prompt")
+      ->check(CLI::Range(1, 1 << 30))
+      ->capture_default_str();
+  command.add_option("--lookahead", options->lookahead, "tokens to guess ahead, or: heuristic, confidence, adaptive")
+      ->capture_default_str();
+  command.add_option("--repeats", options->repeats, "runs of each kind, taken in turn")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  command.add_option("--threads", options->threads, "0: one per core")
+      ->check(CLI::Range(0, 1024))
+      ->capture_default_str();
+  command.add_flag("--json", options->json, "print one JSON object");
+  command.callback([options] { demo(*options); });
+}
+
+}  // namespace cli

@@ -1,0 +1,49 @@
+// slm: generate text, look at logits, tokens and models, on the command line.
+#include <csignal>
+#include <cstdio>
+#include <exception>
+#include <iostream>
+#include <new>
+
+#include "cli.hpp"
+
+namespace {
+
+constexpr int failure = 1;
+constexpr int wrong_usage = 2;
+
+int fail(const char* what) {
+  std::cerr << "slm: " << what << '\n';
+  return failure;
+}
+
+}  // namespace
+
+int main(int count, char** arguments) try {
+  // A reader that goes away is then a failed write like any other.
+  std::signal(SIGPIPE, SIG_IGN);
+
+  CLI::App program{"Small language models with lossless speculative decoding"};
+  program.require_subcommand(1);
+  program.set_version_flag("--version", slm::text(SLM_VERSION_MAJOR, ".", SLM_VERSION_MINOR, ".", SLM_VERSION_PATCH));
+  cli::add_generate(program);
+  cli::add_logits(program);
+  cli::add_tokenize(program);
+  cli::add_info(program);
+  cli::add_demo(program);
+
+  try {
+    program.parse(count, arguments);
+  } catch (const CLI::ParseError& error) {
+    const bool answered = program.exit(error) == 0;  // --help, --version
+    if (answered) cli::print("");
+    return answered ? 0 : wrong_usage;
+  }
+  return 0;
+} catch (const slm::Error& error) {
+  return fail(error.what());
+} catch (const std::bad_alloc&) {
+  return fail("out of memory: use a smaller model or a shorter context");
+} catch (const std::exception& error) {
+  return fail(error.what());
+}

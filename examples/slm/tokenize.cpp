@@ -1,0 +1,66 @@
+// slm tokenize: text to token ids and back.
+#include <memory>
+
+#include "cli.hpp"
+
+namespace cli {
+
+namespace {
+
+struct TokenizeOptions {
+  std::string model;
+  bool decode = false;
+  bool no_special_tokens = false;
+  bool keep_special_tokens = false;
+  bool json = false;
+};
+
+std::vector<slm::Token> parse_ids(const std::string& text, const slm::Tokenizer& tokenizer) {
+  const auto refuse = [](const std::string& found) {
+    return slm::Error("cli.bad-ids", slm::text("standard input is not a JSON list of token ids: ", found),
+                      "Write it like [1, 5, 7]");
+  };
+  const auto json = nlohmann::json::parse(text, nullptr, false);
+  if (!json.is_array()) throw refuse(json.is_discarded() ? "it is not JSON" : json.type_name());
+  std::vector<slm::Token> ids;
+  ids.reserve(json.size());
+  for (const auto& item : json) {
+    if (!item.is_number_integer()) throw refuse(slm::text("one item is of type ", item.type_name()));
+    if (!slm::is_index(item, static_cast<std::uint64_t>(tokenizer.vocab()))) {
+      throw slm::Error("cli.id-out-of-range",
+                       slm::text("id ", item.dump(), " is outside the tokenizer's 0 to ", tokenizer.vocab() - 1),
+                       "Use ids of this tokenizer");
+    }
+    ids.push_back(item.get<slm::Token>());
+  }
+  return ids;
+}
+
+void tokenize(const TokenizeOptions& options) {
+  const auto tokenizer = slm::Tokenizer::from(options.model);
+  const std::string input = read_standard_input();
+  if (options.decode) {
+    const std::vector<slm::Token> ids = parse_ids(input, tokenizer);
+    const std::string text = tokenizer.decode(ids, !options.keep_special_tokens);
+    options.json ? print_json({{"ids", ids}, {"text", text}}) : print(text);
+  } else {
+    const std::vector<slm::Token> ids = tokenizer.encode(input, !options.no_special_tokens);
+    options.json ? print_json({{"ids", ids}}) : print_json(ids);
+  }
+}
+
+}  // namespace
+
+void add_tokenize(CLI::App& program) {
+  auto options = std::make_shared<TokenizeOptions>();
+  CLI::App& command = *program.add_subcommand("tokenize", "Text on stdin to a JSON list of token ids");
+  command.add_option("model", options->model, "folder of the model, or its tokenizer file")->required();
+  command.add_flag("--decode", options->decode, "the other way: a JSON list of ids on stdin to text");
+  command.add_flag("--no-special-tokens", options->no_special_tokens,
+                   "do not add the tokens that the model wants around a text, such as <s>");
+  command.add_flag("--keep-special-tokens", options->keep_special_tokens, "with --decode: print special tokens, too");
+  command.add_flag("--json", options->json, "print one JSON object: ids, and text with --decode");
+  command.callback([options] { tokenize(*options); });
+}
+
+}  // namespace cli

@@ -1,0 +1,26 @@
+// A pair of models fixed at compile time: shapes, weight formats and backends are types, no call is virtual, and a
+// vocabulary that does not fit is a compile error. The configs come from the folders' config.json (CMakeLists.txt);
+// for a model of the list in slm/config/known_models.hpp, write slm::configs::CodeLlama_7B and the like.
+//   example-static_pair <draft-folder> <target-folder> <prompt>
+#include <iostream>
+#include <slm/speculative.hpp>
+
+#include "slm_models/Demo_Draft.hpp"
+#include "slm_models/Demo_Target.hpp"
+
+using Draft = slm::Model<slm::configs::Demo_Draft, slm::Bf16, slm::DefaultBackend>;
+using Target = slm::Model<slm::configs::Demo_Target, slm::Bf16, slm::DefaultBackend>;
+
+int main(int argc, char** argv) try {
+  if (argc != 4) throw slm::Error("usage: static_pair <draft-folder> <target-folder> <prompt>");
+  slm::DefaultBackend device;
+  const auto tokenizer = slm::Tokenizer::from(argv[2]);
+  slm::SpeculativeDecoder decoder{Draft::load(argv[1], device), Target::load(argv[2], device)};
+  const slm::Sampling sampling{.max_new_tokens = 64, .temperature = 0.0f};
+  std::cout << argv[3];
+  const slm::Stats stats = decoder.generate(tokenizer.encode(argv[3]), sampling, slm::TextStream{tokenizer, std::cout});
+  std::cout << "\n\n" << stats;
+} catch (const slm::Error& error) {
+  std::cerr << error.what() << '\n';
+  return 1;
+}
