@@ -29,11 +29,12 @@ class SafetensorsHeader {
   SafetensorsHeader(std::span<const std::byte> bytes, std::string file) : bytes_(bytes), file_(std::move(file)) {}
 
   Tensors read() {
-    if (bytes_.size() < 8) throw fault("too-short", text("has ", bytes_.size(), " bytes, expected at least 8"));
+    if (bytes_.size() < 8)
+      throw fault("safetensors.too-short", text("has ", bytes_.size(), " bytes, expected at least 8"));
     const auto length = load_unaligned<std::uint64_t>(bytes_.data());
     if (length > std::min<std::uint64_t>(bytes_.size() - 8, 100'000'000)) {
-      throw fault("header-length", text("says its header has ", length, " bytes, but the file has ", bytes_.size(),
-                                        " (and 100000000 is the format's limit)"));
+      throw fault("safetensors.header-length", text("says its header has ", length, " bytes, but the file has ",
+                                                    bytes_.size(), " (and 100000000 is the format's limit)"));
     }
     const char* header = reinterpret_cast<const char*>(bytes_.data()) + 8;
     const Json json = parse_json_object({header, static_cast<std::size_t>(length)}, file_);
@@ -49,20 +50,21 @@ class SafetensorsHeader {
 
  private:
   Tensor tensor(const std::string& name, const Json& entry) const {
-    if (!entry.is_object()) throw fault("bad-entry", text("describes tensor '", name, "' by ", entry.type_name()));
+    if (!entry.is_object())
+      throw fault("safetensors.bad-entry", text("describes tensor '", name, "' by ", entry.type_name()));
     Tensor tensor{.name = name, .dtype = dtype(name, entry), .shape = {}, .bytes = nullptr, .size_bytes = 0};
 
     const auto shape = entry.find("shape");
     if (shape == entry.end() || !shape->is_array() || shape->size() > 8) {
-      throw fault("bad-shape", text("gives tensor '", name, "' no shape of at most 8 extents"));
+      throw fault("safetensors.bad-shape", text("gives tensor '", name, "' no shape of at most 8 extents"));
     }
     std::uint64_t size = bytes_of(tensor.dtype);
     for (const Json& extent : *shape) {
       if (!extent.is_number_unsigned())
-        throw fault("bad-shape", text("gives tensor '", name, "' a shape that is no list of sizes"));
+        throw fault("safetensors.bad-shape", text("gives tensor '", name, "' a shape that is no list of sizes"));
       const auto value = extent.get<std::uint64_t>();
       if (value != 0 && size > data_.size() / value) {
-        throw fault("bad-shape", text("gives tensor '", name, "' a shape larger than the file"));
+        throw fault("safetensors.bad-shape", text("gives tensor '", name, "' a shape larger than the file"));
       }
       size *= value;
       tensor.shape.push_back(static_cast<std::int64_t>(value));
@@ -71,17 +73,19 @@ class SafetensorsHeader {
     const auto offsets = entry.find("data_offsets");
     if (offsets == entry.end() || !offsets->is_array() || offsets->size() != 2 || !(*offsets)[0].is_number_unsigned() ||
         !(*offsets)[1].is_number_unsigned()) {
-      throw fault("bad-offsets", text("gives tensor '", name, "' no pair of data_offsets"));
+      throw fault("safetensors.bad-offsets", text("gives tensor '", name, "' no pair of data_offsets"));
     }
     const auto begin = (*offsets)[0].get<std::uint64_t>();
     const auto end = (*offsets)[1].get<std::uint64_t>();
     if (begin > end || end > data_.size()) {
-      throw fault("bad-offsets", text("places tensor '", name, "' at ", begin, "..", end, ", but there are ",
-                                      data_.size(), " bytes of data: the file is truncated or damaged"));
+      throw fault("safetensors.bad-offsets",
+                  text("places tensor '", name, "' at ", begin, "..", end, ", but there are ", data_.size(),
+                       " bytes of data: the file is truncated or damaged"));
     }
     if (end - begin != size) {
-      throw fault("bad-offsets", text("gives tensor '", name, "' ", end - begin, " bytes, but ", name_of(tensor.dtype),
-                                      " ", shape_text(tensor.shape), " takes ", size));
+      throw fault("safetensors.bad-offsets",
+                  text("gives tensor '", name, "' ", end - begin, " bytes, but ", name_of(tensor.dtype), " ",
+                       shape_text(tensor.shape), " takes ", size));
     }
     tensor.bytes = data_.data() + begin;
     tensor.size_bytes = static_cast<std::size_t>(size);
@@ -96,7 +100,7 @@ class SafetensorsHeader {
         if (found->get_ref<const std::string&>() == name_of(type)) return type;
       }
     }
-    throw fault("unknown-dtype",
+    throw fault("safetensors.unknown-dtype",
                 text("gives tensor '", name, "' the dtype ",
                      found == entry.end() ? "nothing" : found->dump(-1, ' ', true, Json::error_handler_t::replace)));
   }
@@ -112,18 +116,18 @@ class SafetensorsHeader {
     for (const Tensor* tensor : order) {
       if (tensor->bytes != expected) {
         throw fault(
-            tensor->bytes < expected ? "overlap" : "hole",
+            tensor->bytes < expected ? "safetensors.overlap" : "safetensors.hole",
             text("has ", tensor->bytes < expected ? "an overlap" : "a hole", " before tensor '", tensor->name, "'"));
       }
       expected += tensor->size_bytes;
     }
     if (const auto rest = data_.data() + data_.size() - expected; rest != 0) {
-      throw fault("hole", text("has ", rest, " bytes after its last tensor"));
+      throw fault("safetensors.hole", text("has ", rest, " bytes after its last tensor"));
     }
   }
 
   Error fault(std::string_view id, const std::string& what) const {
-    return Error(text("safetensors.", id), text("'", file_, "' ", what), "Download or export the file again");
+    return Error(id, text("'", file_, "' ", what), "Download or export the file again");
   }
 
   std::span<const std::byte> bytes_;

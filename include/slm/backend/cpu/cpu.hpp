@@ -87,7 +87,7 @@ class Cpu {
     const float* packed = pack_rows<Format>(x, &norm);
 
     // A task turns one slice of one head: rows i.. and i + half.. of its weight.
-    const int slice = std::min(half, slice_rows);
+    const int slice = std::min(half, slice_rows(half * 2 * (heads.query + 2 * heads.kv), rows));
     const int slices = ceil_div(half, slice);
     const int total_heads = heads.query + 2 * heads.kv;
     run_matmul<Format>(weight, rows, total_heads * slices, [=, this, &weight](int task, const Thread& thread) {
@@ -95,8 +95,12 @@ class Cpu {
       const std::int64_t first_row = std::int64_t{head} * heads.dim + first;
       float* low = thread.tile;  // [rows, 2 * count]: the first and the second half of each pair
       const std::int64_t width = 2 * count;
-      multiply<Format>(weight, first_row, count, packed, rows, low, width, thread);
-      multiply<Format>(weight, first_row + half, count, packed, rows, low + count, width, thread);
+      if (count == half) {  // a whole head: its rows lie together
+        multiply<Format>(weight, first_row, 2 * half, packed, rows, low, width, thread);
+      } else {
+        multiply<Format>(weight, first_row, count, packed, rows, low, width, thread);
+        multiply<Format>(weight, first_row + half, count, packed, rows, low + count, width, thread);
+      }
       for (int r = 0; r < rows; ++r, low += width) {
         if (bias != nullptr) {
           for (int i = 0; i < count; ++i) low[i] += bias[first_row + i];
@@ -152,9 +156,9 @@ class Cpu {
     const std::lock_guard lock(state_->mutex);
     const int rows = static_cast<int>(input.extent(0));
     const float* packed = pack_rows<Format>(input, nullptr);
-    const int out = static_cast<int>(weight.out);
-    run_matmul<Format>(weight, rows, ceil_div(out, 2 * slice_rows), [=, this, &weight](int task, const Thread& thread) {
-      const int first = task * 2 * slice_rows, count = std::min(2 * slice_rows, out - first);
+    const int out = static_cast<int>(weight.out), slice = 2 * slice_rows(out, rows);
+    run_matmul<Format>(weight, rows, ceil_div(out, slice), [=, this, &weight](int task, const Thread& thread) {
+      const int first = task * slice, count = std::min(slice, out - first);
       multiply<Format>(weight, first, count, packed, rows, thread.tile, count, thread);
       for (int r = 0; r < rows; ++r) {
         float* to = x.row(r) + first;
@@ -175,8 +179,9 @@ class Cpu {
     const int rows = static_cast<int>(x.extent(0));
     const int ffn = static_cast<int>(weight.out / 2);
     const float* packed = pack_rows<Format>(x, &norm);
-    run_matmul<Format>(weight, rows, ceil_div(ffn, slice_rows), [=, this, &weight](int task, const Thread& thread) {
-      const int first = task * slice_rows, count = std::min(slice_rows, ffn - first);
+    const int slice = slice_rows(2 * ffn, rows);
+    run_matmul<Format>(weight, rows, ceil_div(ffn, slice), [=, this, &weight](int task, const Thread& thread) {
+      const int first = task * slice, count = std::min(slice, ffn - first);
       float* gate = thread.tile;
       float* up = gate + std::int64_t{rows} * count;
       multiply<Format>(weight, first, count, packed, rows, gate, count, thread);
@@ -197,15 +202,17 @@ class Cpu {
     const int rows = static_cast<int>(x.extent(0));
     const float* packed = pack_rows<Format>(x, &norm);
     const int vocab = static_cast<int>(weight.out);
-    run_matmul<Format>(weight, rows, ceil_div(vocab, 2 * slice_rows),
-                       [=, this, &weight](int task, const Thread& thread) {
-                         const int first = task * 2 * slice_rows, count = std::min(2 * slice_rows, vocab - first);
-                         multiply<Format>(weight, first, count, packed, rows, out.data + first, out.stride(0), thread);
-                       });
+    const int slice = 2 * slice_rows(vocab, rows);
+    run_matmul<Format>(weight, rows, ceil_div(vocab, slice), [=, this, &weight](int task, const Thread& thread) {
+      const int first = task * slice, count = std::min(slice, vocab - first);
+      multiply<Format>(weight, first, count, packed, rows, out.data + first, out.stride(0), thread);
+    });
   }
 
  private:
-  static constexpr int slice_rows = 32;  // weight rows of one task, twice over
+  static constexpr int least_slice = 32;  // a task works on two slices of weight rows
+  static constexpr int most_slice = 64;
+  static_assert(2 * most_slice <= cpu::most_matmul_rows);
   // What one thread does in a nanosecond, roughly; decides when a second thread pays, never a result.
   static constexpr double multiplies_per_ns = 40;
   static constexpr double bytes_per_ns = 20;
@@ -239,9 +246,16 @@ class Cpu {
 
   /// The working memory of one thread of a matmul.
   struct Thread {
-    float* panel;
-    float* tile;  // [rows, 2 * slice_rows]
+    float* scratch;
+    float* tile;  // [rows, 2 * most_slice]
   };
+
+  /// Weight rows of a task's slice. Many rows of activations are worth more weights at a time; still, every thread
+  /// shall get several tasks.
+  int slice_rows(int out, int rows) const {
+    if (rows <= 32) return least_slice;
+    return std::clamp(out / (8 * threads()) / least_slice * least_slice, least_slice, most_slice);
+  }
 
   static int checked(int threads) {
     return threads == 0 ? -1 : threads;  // 0 means "all" in the options only
@@ -283,8 +297,8 @@ class Cpu {
   /// Shares `count` tasks that together read the whole weight.
   template <class Format, class Task>
   void run_matmul(const Matrix<Format>& weight, int rows, int count, const Task& task) {
-    const std::size_t panel = static_cast<std::size_t>(cpu::panel_rows(weight.in) * cpu::padded(weight.in));
-    state_->reserve_scratch(panel + static_cast<std::size_t>(rows * 2 * slice_rows));
+    const std::size_t kernel_scratch = cpu::matmul_scratch(weight.in);
+    state_->reserve_scratch(kernel_scratch + static_cast<std::size_t>(rows * 2 * most_slice));
     const double elements = static_cast<double>(weight.out) * static_cast<double>(weight.in);
     const double nanoseconds =
         std::max(elements * sizeof(typename Format::Element) / bytes_per_ns, elements * rows / multiplies_per_ns);
@@ -294,7 +308,7 @@ class Cpu {
     const auto& kernels = cpu::matmul_kernels<typename Format::Element>(state_->isa);
     run(ceil_div(count, grain), nanoseconds, [&](std::uint32_t index, int worker) {
       float* scratch = state_->scratch[static_cast<std::size_t>(worker)].data();
-      const Thread thread{.panel = scratch, .tile = scratch + panel};
+      const Thread thread{.scratch = scratch, .tile = scratch + kernel_scratch};
       const int first = static_cast<int>(index) * grain;
       if (kernels.begin != nullptr) kernels.begin();
       for (int i = first; i < std::min(first + grain, count); ++i) task(i, thread);
@@ -317,7 +331,7 @@ class Cpu {
         task.rows = rows;
         task.out = out;
         task.out_stride = out_stride;
-        task.panel = thread.panel;
+        task.scratch = thread.scratch;
         matmul(task);
         count -= task.count;
         out += task.count;

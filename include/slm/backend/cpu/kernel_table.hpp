@@ -8,11 +8,12 @@
 
 namespace slm::backend::cpu {
 
-constexpr int cache_line = 64;     // bytes; every packed row starts on one
-constexpr int most_lanes = 16;     // floats of the widest vector
-constexpr int kv_block = 64;       // positions whose scores are turned into weights at once
-constexpr int kv_chunk = 512;      // positions summed from zero, a multiple of kv_block; chunks are joined in order
-constexpr int most_row_block = 6;  // activation rows that share one pass over the weights in registers
+constexpr int cache_line = 64;         // bytes; every packed row starts on one
+constexpr int most_lanes = 16;         // floats of the widest vector
+constexpr int kv_block = 64;           // positions whose scores are turned into weights at once
+constexpr int kv_chunk = 512;          // positions summed from zero, a multiple of kv_block; chunks are joined in order
+constexpr int most_row_block = 6;      // activation rows that share one pass over the weights in registers
+constexpr int most_matmul_rows = 128;  // weight rows of one call
 constexpr int most_panel_rows = 32;
 constexpr int panel_floats = 1 << 16;  // weights widened at once for many rows: 256 KiB, in the second-level cache
 
@@ -42,7 +43,8 @@ struct PackTask {
   float* packed = nullptr;  // [packed_floats(rows, in)]
 };
 
-/// out[m, i] = packed row m . weight row i, for `count` rows of weights that lie `in` elements apart.
+/// out[m, i] = packed row m . weight row i, for `count` <= most_matmul_rows rows of weights that lie `in` elements
+/// apart.
 template <class Element>
 struct MatmulTask {
   const Element* weight = nullptr;  // [count, in]; may be aligned to an element only
@@ -52,7 +54,7 @@ struct MatmulTask {
   int rows = 0;
   float* out = nullptr;  // [rows, out_stride]
   std::int64_t out_stride = 0;
-  float* panel = nullptr;  // [panel_rows(in), padded_in] of this thread; used for many rows only
+  float* scratch = nullptr;  // [matmul_scratch(in)] of this thread, cache-line aligned
 };
 
 /// The queries of one KV head that share a pass over its keys and values; each sees its own number of positions.
@@ -76,6 +78,13 @@ constexpr std::int64_t padded(std::int64_t count) {
 constexpr int panel_rows(std::int64_t in) {
   const std::int64_t rows = panel_floats / padded(in) / 4 * 4;
   return static_cast<int>(rows < 4 ? 4 : rows > most_panel_rows ? most_panel_rows : rows);
+}
+
+/// Working memory of a matmul call: the panel; or an aligned copy of its weights and the sums of their tiles.
+constexpr std::size_t matmul_scratch(std::int64_t in) {
+  const std::int64_t panel = panel_rows(in) * padded(in);
+  const std::int64_t tiles = most_matmul_rows * ((padded(in) + 32) / 2 + 32);
+  return static_cast<std::size_t>(panel < tiles ? tiles : panel);
 }
 
 constexpr std::size_t attend_scratch(int dim) {
