@@ -1,0 +1,3 @@
+def __eq__(self, other):
+    """Compare two points."""
+    if not isinstance(other,

@@ -1,0 +1,2 @@
+def remove(self, item):
+    """Remove an item from the list of items."""
