@@ -59,7 +59,7 @@ TEST_CASE("the number of threads is checked") {
 
 TEST_CASE("the instruction set is the machine's best, or the one asked for") {
   CHECK(Cpu{1}.isa() == backend::available_isas().back());
-  for (const Isa isa : {Isa::portable, Isa::avx2, Isa::avx512}) {
+  for (const Isa isa : {Isa::portable, Isa::avx2, Isa::avx512, Isa::amx}) {
     if (backend::is_available(isa)) {
       CHECK(Cpu{{.threads = 1, .isa = isa}}.isa() == isa);
     } else {

@@ -1,10 +1,10 @@
 // The kernels read nothing behind a weight row or a KV row: memory is laid against a page that must not be touched.
 // The last row of a mapped checkpoint may end where the mapping ends.
+#include <sys/mman.h>
+#include <unistd.h>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstring>
-#include <sys/mman.h>
-#include <unistd.h>
 #include <vector>
 
 #include "slm/backend/cpu/cpu.hpp"
@@ -43,9 +43,9 @@ class Fenced {
 template <class Format>
 void check_matrix(Isa isa, int out, int in) {
   RandomTensor<Format> random(out, in, 3);
-  const Fenced fenced(random.bytes.size());
-  std::memcpy(fenced.data(), random.bytes.data(), random.bytes.size());
-  const Tensor tensor{"w", Format::dtype, {out, in}, fenced.data(), random.bytes.size()};
+  const Fenced fenced(random.tensor.size_bytes);
+  std::memcpy(fenced.data(), random.tensor.bytes, random.tensor.size_bytes);
+  const Tensor tensor{"w", Format::dtype, {out, in}, fenced.data(), random.tensor.size_bytes};
   const std::vector<Tensor> tensors{tensor};
   Cpu device{{.threads = 2, .isa = isa}};
   const auto weight = device.pack<Format>(tensors);

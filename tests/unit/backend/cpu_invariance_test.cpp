@@ -14,7 +14,9 @@ using backend::Isa;
 
 namespace {
 
-bool same_bits(const float* a, const float* b, std::size_t count) { return std::memcmp(a, b, count * sizeof(float)) == 0; }
+bool same_bits(const float* a, const float* b, std::size_t count) {
+  return std::memcmp(a, b, count * sizeof(float)) == 0;
+}
 
 /// Runs `rows` rows in the given pieces on a fresh cache; the results of all rows, one after the other.
 template <class Format>
@@ -26,8 +28,7 @@ LayerResult in_pieces(Cpu device, RandomLayer<Format>& layer, const std::vector<
     const std::size_t count = static_cast<std::size_t>(rows * layer.hidden);
     const std::vector<float> part(input.begin() + static_cast<std::ptrdiff_t>(first),
                                   input.begin() + static_cast<std::ptrdiff_t>(first + count));
-    const LayerResult result =
-        run_layer(device, layer, part, position + static_cast<int>(first) / layer.hidden, cache);
+    const LayerResult result = run_layer(device, layer, part, position + static_cast<int>(first) / layer.hidden, cache);
     const auto append = [](std::vector<float>& to, const std::vector<float>& from) {
       to.insert(to.end(), from.begin(), from.end());
     };
@@ -56,8 +57,10 @@ struct Shape {
   Heads heads;
   int hidden, ffn, vocab;
 };
-// Grouped queries; one query head more than fits a row block; sizes that are no multiple of any vector.
-const std::vector<Shape> shapes{{{4, 2, 16}, 64, 96, 97}, {{7, 1, 80}, 48, 61, 33}, {{3, 3, 2}, 131, 40, 64}};
+// Grouped queries; one query head more than fits a row block; sizes that are no multiple of any vector; and one that is
+// large enough to be shared out among threads even for a single row.
+const std::vector<Shape> shapes{
+    {{4, 2, 16}, 64, 96, 97}, {{7, 1, 80}, 48, 61, 33}, {{3, 3, 2}, 131, 40, 64}, {{4, 2, 64}, 256, 333, 400}};
 
 template <class Format>
 void check_every_cut(const Shape& shape, Isa isa) {
