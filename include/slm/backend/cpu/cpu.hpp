@@ -87,7 +87,7 @@ class Cpu {
     const float* packed = pack_rows<Format>(x, &norm);
 
     // A task turns one slice of one head: rows i.. and i + half.. of its weight.
-    const int slice = std::min(half, slice_rows(half * 2 * (heads.query + 2 * heads.kv), rows));
+    const int slice = std::min(half, slice_rows(half * 2 * (heads.query + 2 * heads.kv)));
     const int slices = ceil_div(half, slice);
     const int total_heads = heads.query + 2 * heads.kv;
     run_matmul<Format>(weight, rows, total_heads * slices, [=, this, &weight](int task, const Thread& thread) {
@@ -156,7 +156,7 @@ class Cpu {
     const std::lock_guard lock(state_->mutex);
     const int rows = static_cast<int>(input.extent(0));
     const float* packed = pack_rows<Format>(input, nullptr);
-    const int out = static_cast<int>(weight.out), slice = 2 * slice_rows(out, rows);
+    const int out = static_cast<int>(weight.out), slice = 2 * slice_rows(out);
     run_matmul<Format>(weight, rows, ceil_div(out, slice), [=, this, &weight](int task, const Thread& thread) {
       const int first = task * slice, count = std::min(slice, out - first);
       multiply<Format>(weight, first, count, packed, rows, thread.tile, count, thread);
@@ -179,7 +179,7 @@ class Cpu {
     const int rows = static_cast<int>(x.extent(0));
     const int ffn = static_cast<int>(weight.out / 2);
     const float* packed = pack_rows<Format>(x, &norm);
-    const int slice = slice_rows(2 * ffn, rows);
+    const int slice = slice_rows(2 * ffn);
     run_matmul<Format>(weight, rows, ceil_div(ffn, slice), [=, this, &weight](int task, const Thread& thread) {
       const int first = task * slice, count = std::min(slice, ffn - first);
       float* gate = thread.tile;
@@ -202,7 +202,7 @@ class Cpu {
     const int rows = static_cast<int>(x.extent(0));
     const float* packed = pack_rows<Format>(x, &norm);
     const int vocab = static_cast<int>(weight.out);
-    const int slice = 2 * slice_rows(vocab, rows);
+    const int slice = 2 * slice_rows(vocab);
     run_matmul<Format>(weight, rows, ceil_div(vocab, slice), [=, this, &weight](int task, const Thread& thread) {
       const int first = task * slice, count = std::min(slice, vocab - first);
       multiply<Format>(weight, first, count, packed, rows, out.data + first, out.stride(0), thread);
@@ -250,10 +250,9 @@ class Cpu {
     float* tile;  // [rows, 2 * most_slice]
   };
 
-  /// Weight rows of a task's slice. Many rows of activations are worth more weights at a time; still, every thread
-  /// shall get several tasks.
-  int slice_rows(int out, int rows) const {
-    if (rows <= 32) return least_slice;
+  /// Weight rows of a task's slice: many, so that they stream through memory and are read again from the cache where
+  /// there are many rows of activations; but every thread shall get several tasks.
+  int slice_rows(int out) const {
     return std::clamp(out / (8 * threads()) / least_slice * least_slice, least_slice, most_slice);
   }
 

@@ -83,7 +83,7 @@ constexpr int panel_rows(std::int64_t in) {
 /// Working memory of a matmul call: the panel; or an aligned copy of its weights and the sums of their tiles.
 constexpr std::size_t matmul_scratch(std::int64_t in) {
   const std::int64_t panel = panel_rows(in) * padded(in);
-  const std::int64_t tiles = most_matmul_rows * ((padded(in) + 32) / 2 + 32);
+  const std::int64_t tiles = most_matmul_rows * ((padded(in) + 32) / 2 + 64);
   return static_cast<std::size_t>(panel < tiles ? tiles : panel);
 }
 
