@@ -89,9 +89,10 @@ TEST_CASE("prompt ids, texts, logits and likelihoods agree with a float64 refere
 
     AutoregressiveDecoder decoder{load(folder, backend::Cpu{})};
     std::vector<Token> generated = prompt_ids;
-    decoder.generate(std::vector<Token>(prompt_ids),
-                     Sampling{.max_new_tokens = static_cast<int>(all_ids.size() - prompt_ids.size()), .temperature = 0.0f},
-                     [&](Token token) { generated.push_back(token); });
+    decoder.generate(
+        std::vector<Token>(prompt_ids),
+        Sampling{.max_new_tokens = static_cast<int>(all_ids.size() - prompt_ids.size()), .temperature = 0.0f},
+        [&](Token token) { generated.push_back(token); });
     CHECK(generated == all_ids);
   }
 }
