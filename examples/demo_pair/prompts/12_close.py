@@ -1,0 +1,2 @@
+def close(self):
+    """Close the connection and release its resources."""

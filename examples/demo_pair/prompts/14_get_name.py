@@ -1,0 +1,2 @@
+def get_name(self):
+    """Return the name of the object."""

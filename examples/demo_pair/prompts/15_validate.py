@@ -1,0 +1,2 @@
+def validate(self, data):
+    """Validate the data and raise ValueError if it is not valid."""

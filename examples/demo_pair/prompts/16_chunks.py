@@ -1,0 +1,2 @@
+def chunks(sequence, size):
+    """Yield successive chunks of the given size from a sequence."""
