@@ -1,6 +1,6 @@
 // One AMD-Llama-135M-shaped model with random bf16 weights: load time, tokens/s and share of the read bandwidth, the
 // cost of verifying n tokens in units of one, and prefill.
-//   build/cpu/bench/bench-decode_step --benchmark_filter=decode
+//   build/cpu/bin/bench-decode_step --benchmark_filter=decode
 #include <benchmark/benchmark.h>
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // Products of weights and a few or many rows of activations, per format: time, GB/s of weights, share of the bandwidth
 // that a vector sum reaches beside each sample.
-//   build/cpu/bench/bench-matmul --benchmark_filter=bf16
+//   build/cpu/bin/bench-matmul --benchmark_filter=bf16
 #include <benchmark/benchmark.h>
 
 #include <algorithm>

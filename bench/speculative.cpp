@@ -1,5 +1,5 @@
 // Plain against speculative decoding on the embedded pair (examples/demo_pair), interleaved in one run.
-//   build/cpu/bench/bench-speculative
+//   build/cpu/bin/bench-speculative
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
