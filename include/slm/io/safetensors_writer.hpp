@@ -24,7 +24,7 @@ inline void write_safetensors(const std::filesystem::path& path, std::span<const
     offset += tensor.size_bytes;
   }
   std::string json = header.dump();
-  json.append((8 - json.size() % 8) % 8, ' ');  // data starts at a multiple of 8
+  json.append((64 - (sizeof offset + json.size()) % 64) % 64, ' ');  // data starts on a cache line
   const std::uint64_t length = json.size();
 
   const std::filesystem::path temporary = path.string() + ".partial";

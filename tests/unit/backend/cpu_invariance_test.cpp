@@ -79,6 +79,7 @@ void check_every_cut(const Shape& shape, Isa isa) {
     Cpu device{{.threads = threads, .isa = isa}};
     CAPTURE(threads, Format::name, name_of(isa), shape.hidden);
     for (int together = 1; together <= 17; ++together) {
+      if (threads != 2 && together % 4 != 1) continue;
       std::vector<int> pieces;
       for (int left = rows; left > 0; left -= together) pieces.push_back(std::min(left, together));
       CAPTURE(together);
