@@ -4,7 +4,7 @@
 Outside of CI. Needs an environment of its own:
 
     python3 -m venv /tmp/peer && /tmp/peer/bin/pip install llama-cpp-python gguf numpy
-    /tmp/peer/bin/python bench/peers/llama_cpp.py --slm build/cpu/bin/bench-decode_step --threads 1 2
+    /tmp/peer/bin/python bench/peers/compare_llama_cpp.py --slm build/cpu/bin/bench-decode_step --threads 1 2
 """
 import argparse
 import json
