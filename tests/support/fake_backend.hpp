@@ -26,6 +26,7 @@ class FakeBackend {
   struct Matrix {
     std::int64_t out = 0;
     std::int64_t in = 0;
+    std::int64_t bytes() const { return out * in; }
   };
 
   std::shared_ptr<std::vector<std::string>> calls = std::make_shared<std::vector<std::string>>();
@@ -37,7 +38,7 @@ class FakeBackend {
   Buffer<float> upload(const float* host, std::size_t count) { return {host, host + count}; }
 
   template <class Format>
-  Matrix<Format> pack(std::span<const Tensor> tensors) {
+  Matrix<Format> pack(std::span<const typename Format::Source> tensors) {
     Matrix<Format> matrix{0, tensors.front().shape.at(1)};
     for (const Tensor& tensor : tensors) matrix.out += tensor.shape.at(0);
     return matrix;

@@ -45,8 +45,8 @@ struct KvLayer {
 /// Row r of a step stands at sequence position `position + r`.
 ///   Buffer<T>          owns device memory: data(), size(); zero after allocate().
 ///   Matrix<Format>     a weight [out, in] in the backend's own order, made by pack(); `out` and `in` are its extents.
-///                      pack() stacks the rows of its tensors: {q, k, v} is one matrix. It may refer to the tensors'
-///                      bytes instead of copying them: they outlive the matrix.
+///                      bytes() is what one product reads of it. pack() stacks the rows of its sources: {q, k, v} is
+///                      one matrix. It may refer to the sources' bytes instead of copying them: they outlive it.
 ///   embed              x[r] = table[tokens[r]]                                                   x [rows, hidden]
 ///   qkv                rope(norm(x) . weight^T + bias): queries to q, keys and values to the cache
 ///                      at the rows' positions                                                    q [rows, heads * dim]
@@ -70,6 +70,7 @@ concept Backend = std::copyable<B> &&
   { device.template pack<Fp32>(tensors) } -> std::same_as<typename B::template Matrix<Fp32>>;
   { weight.out } -> std::convertible_to<std::int64_t>;
   { weight.in } -> std::convertible_to<std::int64_t>;
+  { weight.bytes() } -> std::convertible_to<std::int64_t>;
   device.embed(weight, tokens, rows);
   device.qkv(const_rows, norm, weight, bias, rope, heads, position, rows, kv);
   device.attend(const_rows, heads, position, kv, rows);

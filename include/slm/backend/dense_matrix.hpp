@@ -9,6 +9,7 @@
 
 #include "slm/core/tensor.hpp"
 #include "slm/quant/format.hpp"
+#include "slm/quant/int4_rows.hpp"
 
 namespace slm {
 
@@ -43,6 +44,30 @@ class DenseMatrix {
       }
       matrix.out += segment.rows;
       matrix.segments.push_back(std::move(segment));
+    }
+    return matrix;
+  }
+
+  /// Weight bytes that one product reads.
+  std::int64_t bytes() const { return out * in * static_cast<std::int64_t>(sizeof(Element)); }
+
+  /// The same of layers that may be four-bit: those are multiplied out, in fp32, and then rounded to the format.
+  static DenseMatrix stack(std::span<const LinearSource> sources) {
+    DenseMatrix matrix;
+    matrix.in = in_features(sources.front());
+    for (const LinearSource& source : sources) {
+      if (const auto* tensor = std::get_if<Tensor>(&source)) {
+        const Tensor one[] = {*tensor};
+        matrix.segments.push_back(std::move(stack(one).segments.front()));
+      } else {
+        const Int4Tensor& int4 = std::get<Int4Tensor>(source);
+        Segment segment{.data = nullptr, .rows = int4.out, .owned = {}};
+        segment.owned = std::make_unique_for_overwrite<Element[]>(static_cast<std::size_t>(int4.out * int4.in));
+        dequantize(int4, segment.owned.get());
+        segment.data = segment.owned.get();
+        matrix.segments.push_back(std::move(segment));
+      }
+      matrix.out += out_features(source);
     }
     return matrix;
   }

@@ -66,9 +66,9 @@ struct ModelWeights {
     const auto frequencies = inverse_frequencies(shape.head_dim, settings);
     inverse_frequency = device.upload(frequencies.data(), frequencies.size());
     embedding = pack(device, {stored_embedding(*checkpoint)});
-    step_bytes = shape.hidden * element_bytes();  // one row of the embedding
+    step_bytes = embedding.bytes() / shape.vocab;  // one row of it
     if (!settings.tied_embeddings) untied_head = pack(device, {names.head()});
-    step_bytes += head().out * head().in * element_bytes();
+    step_bytes += head().bytes();
     final_norm = vector(device, {names.final_norm()});
     for (int l = 0; l < shape.layers; ++l) {
       Layer& layer = layers.emplace_back();
@@ -93,17 +93,15 @@ struct ModelWeights {
  private:
   std::optional<Matrix> untied_head;
 
-  static constexpr std::int64_t element_bytes() { return sizeof(typename Format::Element); }
-
   Matrix pack(B& device, const std::vector<TensorName>& names) const {
-    std::vector<Tensor> tensors;
-    for (const auto& [name, shape] : names) tensors.push_back(checkpoint->tensor(name, shape));
-    return device.template pack<Format>(tensors);
+    std::vector<typename Format::Source> sources;
+    for (const auto& [name, shape] : names) sources.push_back(checkpoint->tensor(name, shape));
+    return device.template pack<Format>(sources);
   }
 
   Matrix pack_step(B& device, const std::vector<TensorName>& names) {
     Matrix matrix = pack(device, names);
-    step_bytes += matrix.out * matrix.in * element_bytes();
+    step_bytes += matrix.bytes();
     return matrix;
   }
 

@@ -64,12 +64,12 @@ class Cpu {
 
   /// Refers to tensors of the format's own type where they lie; converts others once.
   template <class Format>
-  Matrix<Format> pack(std::span<const Tensor> tensors) {
-    return Matrix<Format>::stack(tensors);
+  Matrix<Format> pack(std::span<const typename Format::Source> sources) {
+    return Matrix<Format>::stack(sources);
   }
 
-  template <class Format>
-  void embed(const Matrix<Format>& table, std::span<const Token> tokens, View<float, 2> x) {
+  template <class Weight>
+  void embed(const Weight& table, std::span<const Token> tokens, View<float, 2> x) {
     for (std::size_t r = 0; r < tokens.size(); ++r) {
       const auto* row = table.row(tokens[r]);
       float* to = x.row(static_cast<std::int64_t>(r));
@@ -77,29 +77,29 @@ class Cpu {
     }
   }
 
-  template <class Format>
-  void qkv(View<const float, 2> x, Norm norm, const Matrix<Format>& weight, const float* bias, Rope rope, Heads heads,
+  template <class Weight>
+  void qkv(View<const float, 2> x, Norm norm, const Weight& weight, const float* bias, Rope rope, Heads heads,
            int position, View<float, 2> q, KvLayer<float> kv) {
     const std::lock_guard lock(state_->mutex);
     const int rows = static_cast<int>(x.extent(0));
     const int half = heads.dim / 2;
     const RopeTable::Angles angles = state_->rope.angles(rope.inverse_frequency, half, position, rows);
-    const float* packed = pack_rows<Format>(x, &norm);
+    const float* packed = pack_rows(weight, x, &norm);
 
     // A task turns one slice of one head: rows i.. and i + half.. of its weight.
     const int slice = std::min(half, slice_rows(half * 2 * (heads.query + 2 * heads.kv)));
     const int slices = ceil_div(half, slice);
     const int total_heads = heads.query + 2 * heads.kv;
-    run_matmul<Format>(weight, rows, total_heads * slices, [=, this, &weight](int task, const Thread& thread) {
+    run_matmul(weight, rows, total_heads * slices, [=, this, &weight](int task, const Thread& thread) {
       const int head = task / slices, first = task % slices * slice, count = std::min(slice, half - first);
       const std::int64_t first_row = std::int64_t{head} * heads.dim + first;
       float* low = thread.tile;  // [rows, 2 * count]: the first and the second half of each pair
       const std::int64_t width = 2 * count;
       if (count == half) {  // a whole head: its rows lie together
-        multiply<Format>(weight, first_row, 2 * half, packed, rows, low, width, thread);
+        multiply(weight, first_row, 2 * half, packed, rows, low, width, thread);
       } else {
-        multiply<Format>(weight, first_row, count, packed, rows, low, width, thread);
-        multiply<Format>(weight, first_row + half, count, packed, rows, low + count, width, thread);
+        multiply(weight, first_row, count, packed, rows, low, width, thread);
+        multiply(weight, first_row + half, count, packed, rows, low + count, width, thread);
       }
       for (int r = 0; r < rows; ++r, low += width) {
         if (bias != nullptr) {
@@ -151,15 +151,15 @@ class Cpu {
     run(heads.kv * blocks.blocks, std::max(multiplies / multiplies_per_ns, bytes / bytes_per_ns), attend_block);
   }
 
-  template <class Format>
-  void project(View<const float, 2> input, const Matrix<Format>& weight, const float* bias, View<float, 2> x) {
+  template <class Weight>
+  void project(View<const float, 2> input, const Weight& weight, const float* bias, View<float, 2> x) {
     const std::lock_guard lock(state_->mutex);
     const int rows = static_cast<int>(input.extent(0));
-    const float* packed = pack_rows<Format>(input, nullptr);
+    const float* packed = pack_rows(weight, input, nullptr);
     const int out = static_cast<int>(weight.out), slice = 2 * slice_rows(out);
-    run_matmul<Format>(weight, rows, ceil_div(out, slice), [=, this, &weight](int task, const Thread& thread) {
+    run_matmul(weight, rows, ceil_div(out, slice), [=, this, &weight](int task, const Thread& thread) {
       const int first = task * slice, count = std::min(slice, out - first);
-      multiply<Format>(weight, first, count, packed, rows, thread.tile, count, thread);
+      multiply(weight, first, count, packed, rows, thread.tile, count, thread);
       for (int r = 0; r < rows; ++r) {
         float* to = x.row(r) + first;
         const float* from = thread.tile + std::int64_t{r} * count;
@@ -172,20 +172,19 @@ class Cpu {
     });
   }
 
-  template <class Format>
-  void gated_mlp(View<const float, 2> x, Norm norm, const Matrix<Format>& weight, const float* bias,
-                 View<float, 2> out) {
+  template <class Weight>
+  void gated_mlp(View<const float, 2> x, Norm norm, const Weight& weight, const float* bias, View<float, 2> out) {
     const std::lock_guard lock(state_->mutex);
     const int rows = static_cast<int>(x.extent(0));
     const int ffn = static_cast<int>(weight.out / 2);
-    const float* packed = pack_rows<Format>(x, &norm);
+    const float* packed = pack_rows(weight, x, &norm);
     const int slice = slice_rows(2 * ffn);
-    run_matmul<Format>(weight, rows, ceil_div(ffn, slice), [=, this, &weight](int task, const Thread& thread) {
+    run_matmul(weight, rows, ceil_div(ffn, slice), [=, this, &weight](int task, const Thread& thread) {
       const int first = task * slice, count = std::min(slice, ffn - first);
       float* gate = thread.tile;
       float* up = gate + std::int64_t{rows} * count;
-      multiply<Format>(weight, first, count, packed, rows, gate, count, thread);
-      multiply<Format>(weight, ffn + first, count, packed, rows, up, count, thread);
+      multiply(weight, first, count, packed, rows, gate, count, thread);
+      multiply(weight, ffn + first, count, packed, rows, up, count, thread);
       for (int r = 0; r < rows; ++r, gate += count, up += count) {
         if (bias != nullptr) {
           for (int i = 0; i < count; ++i) gate[i] += bias[first + i];
@@ -196,16 +195,16 @@ class Cpu {
     });
   }
 
-  template <class Format>
-  void logits(View<const float, 2> x, Norm norm, const Matrix<Format>& weight, View<float, 2> out) {
+  template <class Weight>
+  void logits(View<const float, 2> x, Norm norm, const Weight& weight, View<float, 2> out) {
     const std::lock_guard lock(state_->mutex);
     const int rows = static_cast<int>(x.extent(0));
-    const float* packed = pack_rows<Format>(x, &norm);
+    const float* packed = pack_rows(weight, x, &norm);
     const int vocab = static_cast<int>(weight.out);
     const int slice = 2 * slice_rows(vocab);
-    run_matmul<Format>(weight, rows, ceil_div(vocab, slice), [=, this, &weight](int task, const Thread& thread) {
+    run_matmul(weight, rows, ceil_div(vocab, slice), [=, this, &weight](int task, const Thread& thread) {
       const int first = task * slice, count = std::min(slice, vocab - first);
-      multiply<Format>(weight, first, count, packed, rows, out.data + first, out.stride(0), thread);
+      multiply(weight, first, count, packed, rows, out.data + first, out.stride(0), thread);
     });
   }
 
@@ -269,9 +268,14 @@ class Cpu {
     }
   }
 
-  /// norm(x), or x, in the order of the format's kernels.
   template <class Format>
-  const float* pack_rows(View<const float, 2> x, const Norm* norm) {
+  const auto& kernels_for(const DenseMatrix<Format>&) const {
+    return cpu::matmul_kernels<typename Format::Element>(state_->isa);
+  }
+
+  /// norm(x), or x, in the order of the weight's kernels.
+  template <class Weight>
+  const float* pack_rows(const Weight& weight, View<const float, 2> x, const Norm* norm) {
     const int rows = static_cast<int>(x.extent(0));
     cpu::PackTask task;
     task.x = x.data;
@@ -280,7 +284,7 @@ class Cpu {
     task.norm = norm != nullptr ? norm->weight : nullptr;
     task.epsilon = norm != nullptr ? norm->epsilon : 0;
     task.rows = rows;
-    const auto& kernels = cpu::matmul_kernels<typename Format::Element>(state_->isa);
+    const auto& kernels = kernels_for(weight);
     State::grow(state_->packed, static_cast<std::size_t>(kernels.packed_floats(rows, task.in)));
     task.packed = state_->packed.data();
     const cpu::RowBlocks blocks(rows, kernels.row_block);
@@ -294,17 +298,17 @@ class Cpu {
   }
 
   /// Shares `count` tasks that together read the whole weight.
-  template <class Format, class Task>
-  void run_matmul(const Matrix<Format>& weight, int rows, int count, const Task& task) {
+  template <class Weight, class Task>
+  void run_matmul(const Weight& weight, int rows, int count, const Task& task) {
     const std::size_t kernel_scratch = cpu::matmul_scratch(weight.in);
     state_->reserve_scratch(kernel_scratch + static_cast<std::size_t>(rows * 2 * most_slice));
     const double elements = static_cast<double>(weight.out) * static_cast<double>(weight.in);
     const double nanoseconds =
-        std::max(elements * sizeof(typename Format::Element) / bytes_per_ns, elements * rows / multiplies_per_ns);
+        std::max(static_cast<double>(weight.bytes()) / bytes_per_ns, elements * rows / multiplies_per_ns);
     const bool alone = threads() == 1 || nanoseconds < worth_sharing_ns;
     const int fair = std::min(count / (4 * threads()), static_cast<int>(count * claim_ns / nanoseconds));
     const int grain = alone ? count : std::max(1, fair);
-    const auto& kernels = cpu::matmul_kernels<typename Format::Element>(state_->isa);
+    const auto& kernels = kernels_for(weight);
     run(ceil_div(count, grain), nanoseconds, [&](std::uint32_t index, int worker) {
       float* scratch = state_->scratch[static_cast<std::size_t>(worker)].data();
       const Thread thread{.scratch = scratch, .tile = scratch + kernel_scratch};
@@ -317,9 +321,9 @@ class Cpu {
 
   /// out[r, i] = packed row r . weight row first + i
   template <class Format>
-  void multiply(const Matrix<Format>& weight, std::int64_t first, int count, const float* packed, int rows, float* out,
-                std::int64_t out_stride, const Thread& thread) const {
-    const auto matmul = cpu::matmul_kernels<typename Format::Element>(state_->isa).matmul;
+  void multiply(const DenseMatrix<Format>& weight, std::int64_t first, int count, const float* packed, int rows,
+                float* out, std::int64_t out_stride, const Thread& thread) const {
+    const auto matmul = kernels_for(weight).matmul;
     for (const auto& segment : weight.segments) {
       if (first < segment.rows) {
         cpu::MatmulTask<typename Format::Element> task;

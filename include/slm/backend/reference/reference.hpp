@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <limits>
 #include <span>
+#include <type_traits>
 #include <vector>
 
 #include "slm/backend/concept.hpp"
@@ -22,7 +23,7 @@ class Reference {
   template <class T>
   using Buffer = std::vector<T>;
   template <class Format>
-  using Matrix = DenseMatrix<Format>;
+  using Matrix = DenseMatrix<std::conditional_t<DenseFormat<Format>, Format, Fp32>>;  // int4 is dequantized
 
   template <class T>
   Buffer<T> allocate(std::size_t count) {
@@ -32,20 +33,20 @@ class Reference {
   Buffer<float> upload(const float* host, std::size_t count) { return Buffer<float>(host, host + count); }
 
   template <class Format>
-  Matrix<Format> pack(std::span<const Tensor> tensors) {
-    return Matrix<Format>::stack(tensors);
+  Matrix<Format> pack(std::span<const typename Format::Source> sources) {
+    return Matrix<Format>::stack(sources);
   }
 
-  template <class Format>
-  void embed(const Matrix<Format>& table, std::span<const Token> tokens, View<float, 2> x) {
+  template <class Weight>
+  void embed(const Weight& table, std::span<const Token> tokens, View<float, 2> x) {
     for (std::size_t r = 0; r < tokens.size(); ++r) {
       const auto* row = table.row(tokens[r]);
       for (std::int64_t i = 0; i < x.extent(1); ++i) x(r, i) = to_float(row[i]);
     }
   }
 
-  template <class Format>
-  void qkv(View<const float, 2> x, Norm norm, const Matrix<Format>& weight, const float* bias, Rope rope, Heads heads,
+  template <class Weight>
+  void qkv(View<const float, 2> x, Norm norm, const Weight& weight, const float* bias, Rope rope, Heads heads,
            int position, View<float, 2> q, KvLayer<float> kv) {
     const int rows = static_cast<int>(x.extent(0));
     const std::vector<float> projected = matmul(normalized(x, norm), rows, weight, bias);  // [rows, q | k | v]
@@ -88,15 +89,14 @@ class Reference {
     }
   }
 
-  template <class Format>
-  void project(View<const float, 2> input, const Matrix<Format>& weight, const float* bias, View<float, 2> x) {
+  template <class Weight>
+  void project(View<const float, 2> input, const Weight& weight, const float* bias, View<float, 2> x) {
     const std::vector<float> projected = matmul(input.data, static_cast<int>(input.extent(0)), weight, bias);
     for (std::size_t i = 0; i < projected.size(); ++i) x.data[i] += projected[i];
   }
 
-  template <class Format>
-  void gated_mlp(View<const float, 2> x, Norm norm, const Matrix<Format>& weight, const float* bias,
-                 View<float, 2> out) {
+  template <class Weight>
+  void gated_mlp(View<const float, 2> x, Norm norm, const Weight& weight, const float* bias, View<float, 2> out) {
     const std::int64_t ffn = out.extent(1);
     const std::vector<float> projected = matmul(normalized(x, norm), static_cast<int>(x.extent(0)), weight, bias);
     for (int r = 0; r < x.extent(0); ++r) {
@@ -106,8 +106,8 @@ class Reference {
     }
   }
 
-  template <class Format>
-  void logits(View<const float, 2> x, Norm norm, const Matrix<Format>& weight, View<float, 2> out) {
+  template <class Weight>
+  void logits(View<const float, 2> x, Norm norm, const Weight& weight, View<float, 2> out) {
     const std::vector<float> rows = matmul(normalized(x, norm), static_cast<int>(x.extent(0)), weight, nullptr);
     std::copy(rows.begin(), rows.end(), out.data);
   }
@@ -126,14 +126,13 @@ class Reference {
   }
 
   /// x [rows, in] . weight^T [in, out] + bias -> [rows, out]
-  template <class Format>
-  static std::vector<float> matmul(const std::vector<float>& x, int rows, const Matrix<Format>& weight,
-                                   const float* bias) {
+  template <class Weight>
+  static std::vector<float> matmul(const std::vector<float>& x, int rows, const Weight& weight, const float* bias) {
     return matmul(x.data(), rows, weight, bias);
   }
 
-  template <class Format>
-  static std::vector<float> matmul(const float* x, int rows, const Matrix<Format>& weight, const float* bias) {
+  template <class Weight>
+  static std::vector<float> matmul(const float* x, int rows, const Weight& weight, const float* bias) {
     std::vector<float> out(static_cast<std::size_t>(rows * weight.out));
     for (std::int64_t o = 0; o < weight.out; ++o) {
       const auto* row = weight.row(o);

@@ -1,0 +1,48 @@
+// Int4Tensor: one linear layer of 4-bit codes, as a checkpoint's tensors hold it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <variant>
+
+#include "slm/core/tensor.hpp"
+
+namespace slm {
+
+/// How a checkpoint lays out codes, zero points and scales. K = in, N = out, G = group; codes are unsigned, 0..15.
+enum class Int4Layout {
+  awq_gemm,       // codes I32 [K, N/8], zeros I32 [K/G, N/8], both in AutoAWQ's nibble order; scales [K/G, N]
+  awq_gemv,       // codes I32 [N, K/8], zeros I32 [N, padded], scales [N, 8 * padded]
+  awq_gemv_fast,  // codes I16 [N/4, K] interleaved, zeros -scale * zero as floats, scales [padded, N]
+  packed_rows,    // compressed-tensors: codes I32 [N, K/8], zeros I32 [N/8, K/G] or none, scales [N, K/G]
+  quark_order,    // codes I32 [K, N/8] in sequence, zeros I32 [K/G, N/8] or none, scales [K/G, N]
+  quark_reorder,  // the same in AutoAWQ's nibble order
+};
+
+/// w[n][k] = (code[n][k] - zero[n][k / group]) * scale[n][k / group]. It owns nothing.
+struct Int4Tensor {
+  std::string name;  // of the layer, for messages
+  Int4Layout layout = Int4Layout::awq_gemm;
+  std::int64_t out = 0;
+  std::int64_t in = 0;
+  std::int64_t group = 0;  // divides `in`
+  const Tensor* codes = nullptr;
+  const Tensor* scales = nullptr;
+  const Tensor* zeros = nullptr;  // null: symmetric, every zero point is 8
+  bool twos_complement = false;   // codes are -8..7 (Quark's int4): code ^ 8 is the unsigned one
+};
+
+/// A linear layer [out, in] of a quantized checkpoint: left in floating point, or 4-bit.
+using LinearSource = std::variant<Tensor, Int4Tensor>;
+
+inline std::int64_t out_features(const LinearSource& source) {
+  const auto* int4 = std::get_if<Int4Tensor>(&source);
+  return int4 ? int4->out : std::get<Tensor>(source).shape.at(0);
+}
+
+inline std::int64_t in_features(const LinearSource& source) {
+  const auto* int4 = std::get_if<Int4Tensor>(&source);
+  return int4 ? int4->in : std::get<Tensor>(source).shape.at(1);
+}
+
+}  // namespace slm
