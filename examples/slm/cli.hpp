@@ -20,6 +20,7 @@ void add_logits(CLI::App& program);
 void add_tokenize(CLI::App& program);
 void add_info(CLI::App& program);
 void add_demo(CLI::App& program);
+void add_perplexity(CLI::App& program);
 
 /// Loads models on the backends a command line names. Models on the CPU share its threads.
 class Loader {

@@ -31,6 +31,7 @@ int main(int count, char** arguments) try {
   cli::add_tokenize(program);
   cli::add_info(program);
   cli::add_demo(program);
+  cli::add_perplexity(program);
 
   try {
     program.parse(count, arguments);

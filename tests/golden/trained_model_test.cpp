@@ -5,6 +5,7 @@
 #include <iterator>
 #include <sstream>
 
+#include "slm/decode/perplexity.hpp"
 #include "slm/speculative.hpp"
 #include "support/paths.hpp"
 
@@ -95,4 +96,21 @@ TEST_CASE("prompt ids, texts, logits and likelihoods agree with a float64 refere
         [&](Token token) { generated.push_back(token); });
     CHECK(generated == all_ids);
   }
+}
+
+TEST_CASE("perplexity agrees with a computation in float64 that shares no code") {
+  const auto folder = test_data("models/tinystories-656k-f32");
+  const auto file = test_data("text_calibration/calm_pplx.txt");
+  SLM_SKIP_WITHOUT(folder, "the trained model TinyStories-656K");
+  SLM_SKIP_WITHOUT(file, "the text calm_pplx.txt");
+  AnyModel model = load(folder, backend::Cpu{});
+  std::vector<Token> tokens = Tokenizer::from(folder).encode(read_text(file));
+  const Perplexity whole = perplexity(model, tokens);
+  CHECK(whole.window == 512);  // the model's context
+  CHECK(whole.tokens == 15600);
+  CHECK(whole.mean() == Approx(6.210376039839302).epsilon(1e-6));
+  tokens.resize(2000);
+  const Perplexity strided = perplexity(model, tokens, {.window = 256, .stride = 100});
+  CHECK(strided.tokens == 1999);
+  CHECK(strided.mean() == Approx(6.094234099778505).epsilon(1e-6));
 }

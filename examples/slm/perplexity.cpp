@@ -1,0 +1,69 @@
+// slm perplexity: how well a model predicts a text.
+#include "slm/decode/perplexity.hpp"
+
+#include <memory>
+#include <sstream>
+
+#include "cli.hpp"
+#include "progress.hpp"
+
+namespace cli {
+
+namespace {
+
+struct PerplexityCommand {
+  std::string model, text;
+  slm::PerplexityOptions options;
+  std::size_t most_tokens = 0;
+  std::string backend = "cpu";
+  int threads = 0;
+  bool json = false;
+};
+
+void measure(const PerplexityCommand& command) {
+  Loader loader(command.threads);
+  slm::AnyModel model = loader.load(command.model, command.backend);
+  std::vector<slm::Token> tokens = slm::Tokenizer::from(command.model).encode(read_file(command.text));
+  if (command.most_tokens > 0 && tokens.size() > command.most_tokens) tokens.resize(command.most_tokens);
+
+  slm::PerplexityOptions options = command.options;
+  ProgressBar bar("perplexity");
+  options.progress = [&bar](double share) { bar(share); };
+  const slm::Perplexity result = slm::perplexity(model, tokens, options);
+  if (command.json) {
+    print_json({{"perplexity", result.value()},
+                {"mean_negative_log_likelihood", result.mean()},
+                {"scored_tokens", result.tokens},
+                {"tokens", tokens.size()},
+                {"windows", result.windows},
+                {"window", result.window},
+                {"stride", options.stride == 0 ? result.window : options.stride}});
+  } else {
+    std::ostringstream line;
+    line << "perplexity " << result.value() << " (" << result.tokens << " tokens scored in " << result.windows
+         << " windows of up to " << result.window << ")\n";
+    print(line.str());
+  }
+}
+
+}  // namespace
+
+void add_perplexity(CLI::App& program) {
+  auto command = std::make_shared<PerplexityCommand>();
+  CLI::App& app = *program.add_subcommand("perplexity", "Measure how well a model predicts a text");
+  app.add_option("model", command->model, "folder of the model")->required();
+  app.add_option("text", command->text, "a UTF-8 file")->required();
+  app.add_option("--window", command->options.window, "tokens the model sees at once, at most its context")
+      ->check(CLI::Range(2, 1 << 30))
+      ->capture_default_str();
+  app.add_option("--stride", command->options.stride, "tokens from window to window; 0: no overlap")
+      ->check(CLI::Range(0, 1 << 30))
+      ->capture_default_str();
+  app.add_option("--max-tokens", command->most_tokens, "use the beginning of the text only; 0: all of it")
+      ->capture_default_str();
+  add_backend_options(app, command->backend, command->threads);
+  app.add_flag("--json", command->json, "print one JSON object");
+  app.callback([command] { measure(*command); });
+}
+
+}  // namespace cli
