@@ -10,8 +10,10 @@
 #endif
 
 /// A function that runs on the host and, where a GPU compiler is at work, on the device too.
-#if defined(__CUDACC__) || defined(__HIPCC__)
+#if defined(__CUDACC__)
 #define SLM_DEVICE __host__ __device__ __forceinline__
+#elif defined(__HIPCC__)  // HIP's __forceinline__ is a macro of its runtime header, which most headers do without
+#define SLM_DEVICE __host__ __device__ inline __attribute__((always_inline))
 #else
 #define SLM_DEVICE inline
 #endif

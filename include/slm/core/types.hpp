@@ -25,21 +25,21 @@ struct half_t {
 SLM_DEVICE float to_float(float value) { return value; }
 
 SLM_DEVICE float to_float(bfloat16_t value) {
-  return std::bit_cast<float>(static_cast<std::uint32_t>(value.bits) << 16);
+  return __builtin_bit_cast(float, static_cast<std::uint32_t>(value.bits) << 16);
 }
 
 SLM_DEVICE float to_float(half_t value) {
   const std::uint32_t sign = (value.bits & 0x8000u) << 16;
   const std::uint32_t rest = value.bits & 0x7fffu;
-  if (rest >= 0x7c00u) return std::bit_cast<float>(sign | 0x7f800000u | ((rest & 0x3ffu) << 13));  // inf, nan
-  if (rest >= 0x0400u) return std::bit_cast<float>(sign | ((rest << 13) + 0x38000000u));           // normal
-  const float magnitude = static_cast<float>(rest) * 0x1p-24f;                                     // subnormal
-  return std::bit_cast<float>(sign | std::bit_cast<std::uint32_t>(magnitude));
+  if (rest >= 0x7c00u) return __builtin_bit_cast(float, sign | 0x7f800000u | ((rest & 0x3ffu) << 13));  // inf, nan
+  if (rest >= 0x0400u) return __builtin_bit_cast(float, sign | ((rest << 13) + 0x38000000u));           // normal
+  const float magnitude = static_cast<float>(rest) * 0x1p-24f;                                          // subnormal
+  return __builtin_bit_cast(float, sign | __builtin_bit_cast(std::uint32_t, magnitude));
 }
 
 /// Rounds to nearest, ties to even; keeps infinities and NaN.
 template <class T>
-T from_float(float value);
+SLM_DEVICE T from_float(float value);
 
 template <>
 SLM_DEVICE float from_float<float>(float value) {
@@ -48,21 +48,21 @@ SLM_DEVICE float from_float<float>(float value) {
 
 template <>
 SLM_DEVICE bfloat16_t from_float<bfloat16_t>(float value) {
-  const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
+  const std::uint32_t bits = __builtin_bit_cast(std::uint32_t, value);
   if ((bits & 0x7fffffffu) > 0x7f800000u) return {static_cast<std::uint16_t>((bits >> 16) | 0x40u)};
   return {static_cast<std::uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16)};
 }
 
 template <>
 SLM_DEVICE half_t from_float<half_t>(float value) {
-  const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
+  const std::uint32_t bits = __builtin_bit_cast(std::uint32_t, value);
   const std::uint16_t sign = static_cast<std::uint16_t>((bits >> 16) & 0x8000u);
   const std::uint32_t magnitude = bits & 0x7fffffffu;
   if (magnitude > 0x7f800000u) return {static_cast<std::uint16_t>(sign | 0x7e00u)};   // nan
   if (magnitude >= 0x477ff000u) return {static_cast<std::uint16_t>(sign | 0x7c00u)};  // rounds to infinity
   if (magnitude < 0x38800000u) {                                                      // subnormal or zero
-    const float shifted = std::bit_cast<float>(magnitude) + 0.5f;                     // 0.5f has an ulp of 2^-24
-    return {static_cast<std::uint16_t>(sign | (std::bit_cast<std::uint32_t>(shifted) - 0x3f000000u))};
+    const float shifted = __builtin_bit_cast(float, magnitude) + 0.5f;                // 0.5f has an ulp of 2^-24
+    return {static_cast<std::uint16_t>(sign | (__builtin_bit_cast(std::uint32_t, shifted) - 0x3f000000u))};
   }
   const std::uint32_t rounded = magnitude - 0x38000000u + 0xfffu + ((magnitude >> 13) & 1u);
   return {static_cast<std::uint16_t>(sign | (rounded >> 13))};

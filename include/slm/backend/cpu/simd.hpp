@@ -32,6 +32,14 @@ static_assert(std::endian::native == std::endian::little, "the kernels read bflo
 #else
 #define SLM_UNROLL _Pragma("GCC unroll 32")
 #endif
+// Lanes of two Floats by index. nvcc's front end does not expand a pack inside __builtin_shufflevector.
+#if defined(__NVCC__)
+#define SLM_SHUFFLE(a, b, ...) __builtin_shuffle(a, b, Integers{__VA_ARGS__})
+#pragma nv_diagnostic push
+#pragma nv_diag_suppress 1675  // it hands "GCC unroll" on without knowing it
+#else
+#define SLM_SHUFFLE(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#endif
 
 namespace slm::backend::cpu {
 
@@ -147,3 +155,7 @@ const MatmulKernels<Element>& matmul_kernels(Isa isa) {
 #undef SLM_LAMBDA
 #undef SLM_NOINLINE
 #undef SLM_UNROLL
+#undef SLM_SHUFFLE
+#if defined(__NVCC__)
+#pragma nv_diagnostic pop
+#endif
