@@ -1,0 +1,101 @@
+// Lane: what one thread of a GPU sees. Kernels are written against this and nothing else.
+//
+//   Lane::width                    threads of a wave (warp, wavefront): a fact of the device, 32 or 64
+//   Lane::Matrix                   layout of the matrix unit's fragments, see mma_layout.hpp
+//   thread() threads()             index in the block, size of the block
+//   wave() waves() lane_index()    wave in the block, waves of the block, index in the wave
+//   block_x() block_y() block_z()
+//   barrier()                      all threads of the block; shared and global writes before it are seen after it
+//   wave_barrier()                 the same of a wave
+//   wave_sum(v) wave_max(v)        over all lanes of a wave, the result in each
+//   shuffle(v, lane)               v of another lane of the wave
+//   mma<Element>(a, b, c)          a . b + c on the matrix unit: fragments of Lane::Matrix, c in fp32
+//   atomic_add(p, v)               the old value; device-wide
+//   fence()                        writes before it are seen by the device before writes after it
+//   load_stream(p)                 4, 8 or 16 bytes that are read once
+//   pack2<Element>(low, high)      two floats rounded to two 16-bit elements of a word; half saturates
+//   exp2(v) tanh ... see each
+//
+// Barriers, sums, shuffles and mma are collective: every thread of the block or of the wave takes part, in the same
+// line of the program. A helper that holds one and is called from several places passes its caller's Where on.
+#pragma once
+
+#include <cstdint>
+
+#include "slm/core/macros.hpp"
+
+// What runs on the device knows no exceptions and needs no checks; the host's lanes have both.
+#if defined(__CUDA_ARCH__) || defined(__HIP_DEVICE_COMPILE__)
+#define SLM_DEVICE_PASS 1
+#else
+#define SLM_DEVICE_PASS 0
+#include "slm/core/error.hpp"
+#endif
+
+#if defined(__CUDACC__) || defined(__clang__)
+#define SLM_UNROLL _Pragma("unroll")
+#else
+#define SLM_UNROLL _Pragma("GCC unroll 16")
+#endif
+
+namespace slm::gpu {
+
+/// A line of a kernel, by which collective operations are told apart.
+struct Where {
+  const char* file = nullptr;
+  int line = 0;
+
+  static SLM_DEVICE constexpr Where here(const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+    return {file, line};
+  }
+};
+
+/// Device memory with its length. On the host's lanes every access is checked.
+template <class T>
+struct Memory {
+  T* data = nullptr;
+  std::int64_t size = 0;  // elements
+
+  SLM_DEVICE T& operator[](std::int64_t index) const {
+    check(index, 1);
+    return data[index];
+  }
+
+  /// A vector of elements from `index` on.
+  template <class Vector>
+  SLM_DEVICE Vector* vector(std::int64_t index) const {
+    check(index, static_cast<std::int64_t>(sizeof(Vector) / sizeof(T)));
+#if !SLM_DEVICE_PASS
+    if (reinterpret_cast<std::uintptr_t>(data + index) % alignof(Vector) != 0) {
+      throw Error("gpu.misaligned", text("a vector of ", sizeof(Vector), " bytes at element ", index, " is misaligned"),
+                  "Report it: a kernel is wrong");
+    }
+#endif
+    return reinterpret_cast<Vector*>(data + index);
+  }
+
+  SLM_DEVICE explicit operator bool() const { return data != nullptr; }
+
+  operator Memory<const T>() const requires(!__is_const(T)) { return {data, size}; }
+
+ private:
+  SLM_DEVICE void check([[maybe_unused]] std::int64_t index, [[maybe_unused]] std::int64_t count) const {
+#if !SLM_DEVICE_PASS
+    if (index < 0 || index > size - count) {
+      throw Error("gpu.out-of-bounds",
+                  text("a kernel accesses elements ", index, "..", index + count - 1, " of a buffer of ", size),
+                  "Report it: a kernel is wrong");
+    }
+#endif
+  }
+};
+
+/// 8 and 16 bytes that move as one.
+struct alignas(8) Word2 {
+  std::uint32_t word[2];
+};
+struct alignas(16) Word4 {
+  std::uint32_t word[4];
+};
+
+}  // namespace slm::gpu
