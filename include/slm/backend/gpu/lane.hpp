@@ -21,6 +21,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "slm/core/macros.hpp"
 
@@ -76,7 +77,7 @@ struct Memory {
 
   SLM_DEVICE explicit operator bool() const { return data != nullptr; }
 
-  operator Memory<const T>() const requires(!__is_const(T)) { return {data, size}; }
+  operator Memory<const T>() const requires(!std::is_const_v<T>) { return {data, size}; }
 
  private:
   SLM_DEVICE void check([[maybe_unused]] std::int64_t index, [[maybe_unused]] std::int64_t count) const {

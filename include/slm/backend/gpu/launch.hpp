@@ -32,8 +32,10 @@ inline constexpr int max_shared_bytes = 48 * 1024;
 
 template <class K>
 concept Kernel = std::is_empty_v<K> && std::is_trivially_copyable_v<typename K::Args> &&
-    std::is_trivially_default_constructible_v<typename K::Shared> && sizeof(typename K::Shared) <= max_shared_bytes &&
-    sizeof(typename K::Args) <= 3072 && K::max_block <= 1024 && requires(const typename K::Args& args, int wave_width) {
+                     std::is_trivially_default_constructible_v<typename K::Shared> &&
+                     sizeof(typename K::Shared) <= max_shared_bytes
+                 && sizeof(typename K::Args) <= 3072 && K::max_block <= 1024 &&
+                 requires(const typename K::Args& args, int wave_width) {
   { K::grid(args, wave_width) } -> std::same_as<Grid>;
 };
 

@@ -46,33 +46,32 @@ struct EmptyKernel {
 
 /// Stream, Event and Graph are movable and release what they hold. The default stream does not exist here.
 template <class R>
-concept Runtime = std::copyable<R> &&
-    requires(R runtime, const R& constant, int index, void* to, const void* from, std::size_t bytes,
-             typename R::Stream& stream, typename R::Event& event, const typename R::Graph& graph,
-             const detail::EmptyKernel::Args& args) {
-  { R::name } -> std::convertible_to<std::string>;                 // "cuda", "hip", "lanes32"
-  { R::devices() } -> std::same_as<std::vector<DeviceInfo>>;       // empty without a driver; does not throw for that
-  R(index);                                                        // index: into devices()
+concept Runtime = std::copyable<R> && requires(R runtime, const R& constant, int index, void* to, const void* from,
+                                               std::size_t bytes, typename R::Stream& stream, typename R::Event& event,
+                                               const typename R::Graph& graph, const detail::EmptyKernel::Args& args) {
+  { R::name } -> std::convertible_to<std::string>;            // "cuda", "hip", "lanes32"
+  { R::devices() } -> std::same_as<std::vector<DeviceInfo>>;  // empty without a driver; does not throw for that
+  R(index);                                                   // index: into devices()
   { constant.info() } -> std::same_as<const DeviceInfo&>;
   { constant.memory_free() } -> std::same_as<std::size_t>;
-  { runtime.allocate(bytes) } -> std::same_as<void*>;              // device memory, 256-byte aligned, not initialised
-  runtime.release(to);                                             // noexcept
-  { runtime.allocate_host(bytes) } -> std::same_as<void*>;         // host memory that asynchronous copies may use
-  runtime.release_host(to);                                        // noexcept
+  { runtime.allocate(bytes) } -> std::same_as<void*>;       // device memory, 256-byte aligned, not initialised
+  runtime.release(to);                                      // noexcept
+  { runtime.allocate_host(bytes) } -> std::same_as<void*>;  // host memory that asynchronous copies may use
+  runtime.release_host(to);                                 // noexcept
   { runtime.make_stream() } -> std::same_as<typename R::Stream>;
   { runtime.make_event() } -> std::same_as<typename R::Event>;
-  runtime.copy_in(to, from, bytes, stream);                        // host to device
-  runtime.copy_out(to, from, bytes, stream);                       // device to host
-  runtime.copy(to, from, bytes, stream);                           // device to device
-  runtime.fill(to, index, bytes, stream);                          // every byte
+  runtime.copy_in(to, from, bytes, stream);   // host to device
+  runtime.copy_out(to, from, bytes, stream);  // device to host
+  runtime.copy(to, from, bytes, stream);      // device to device
+  runtime.fill(to, index, bytes, stream);     // every byte
   runtime.record(event, stream);
-  runtime.wait(event, stream);                                     // what follows on the stream waits for the event
-  { runtime.milliseconds(event, event) } -> std::same_as<float>;   // between two recorded events, waits for both
+  runtime.wait(event, stream);                                    // what follows on the stream waits for the event
+  { runtime.milliseconds(event, event) } -> std::same_as<float>;  // between two recorded events, waits for both
   runtime.synchronize(stream);
   runtime.begin_capture(stream);
   { runtime.end_capture(stream) } -> std::same_as<typename R::Graph>;  // instantiated
   runtime.replay(graph, stream);
-  runtime.template launch<detail::EmptyKernel>(args, stream);      // grid and block from Kernel::grid(args, wave width)
+  runtime.template launch<detail::EmptyKernel>(args, stream);  // grid and block from Kernel::grid(args, wave width)
 };
 
 }  // namespace slm::gpu

@@ -1,0 +1,32 @@
+#include <cuda_runtime_api.h>
+
+using Status = cudaError_t;
+using StreamHandle = cudaStream_t;
+using EventHandle = cudaEvent_t;
+using CapturedHandle = cudaGraph_t;
+using GraphHandle = cudaGraphExec_t;
+using Properties = cudaDeviceProp;
+using Direction = cudaMemcpyKind;
+using CaptureMode = cudaStreamCaptureMode;
+
+#define NAME(call) cuda##call
+#define REGISTER(call) __cuda##call
+#define HOST_MALLOC cudaHostAlloc
+#define HOST_MALLOC_NAME "HostAlloc"
+#define HOST_FREE cudaFreeHost
+#define GRAPH_INSTANTIATE cudaGraphInstantiate
+
+namespace {
+constexpr int driver_version = 13000;
+void set_architecture(Properties& properties) {
+  properties.major = 9;
+  properties.minor = 0;
+}
+}  // namespace
+
+#include "gpu/fake/fake_vendor.inc"
+
+extern "C" {
+void __cudaRegisterFatBinaryEnd(void**) {}
+char __cudaInitModule(void**) { return 1; }
+}

@@ -1,0 +1,28 @@
+#define __HIP_PLATFORM_AMD__ 1
+#define __HIP_PLATFORM_HCC__ 1
+#include <hip/hip_runtime_api.h>
+
+using Status = hipError_t;
+using StreamHandle = hipStream_t;
+using EventHandle = hipEvent_t;
+using CapturedHandle = hipGraph_t;
+using GraphHandle = hipGraphExec_t;
+using Properties = hipDeviceProp_t;
+using Direction = hipMemcpyKind;
+using CaptureMode = hipStreamCaptureMode;
+
+#define NAME(call) hip##call
+#define REGISTER(call) __hip##call
+#define HOST_MALLOC hipHostMalloc
+#define HOST_MALLOC_NAME "HostMalloc"
+#define HOST_FREE hipHostFree
+#define GRAPH_INSTANTIATE hipGraphInstantiateWithFlags
+
+#include <cstring>
+
+namespace {
+constexpr int driver_version = 50221153;
+void set_architecture(Properties& properties) { std::strcpy(properties.gcnArchName, "gfx90a:sramecc+:xnack-"); }
+}  // namespace
+
+#include "gpu/fake/fake_vendor.inc"
