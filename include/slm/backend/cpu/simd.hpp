@@ -45,6 +45,8 @@ namespace portable {
 #endif
 #include "slm/backend/cpu/simd.inc"
 
+#include "slm/backend/cpu/row_kernels.inc"
+
 #include "slm/backend/cpu/matmul_kernels.inc"
 
 #include "slm/backend/cpu/attention_kernels.inc"
@@ -67,6 +69,8 @@ namespace avx2 {
 #define SLM_REGISTERS 16
 #include "slm/backend/cpu/simd.inc"
 
+#include "slm/backend/cpu/row_kernels.inc"
+
 #include "slm/backend/cpu/matmul_kernels.inc"
 
 #include "slm/backend/cpu/attention_kernels.inc"
@@ -88,6 +92,8 @@ namespace avx512 {
 #define SLM_LANES 16
 #define SLM_REGISTERS 32
 #include "slm/backend/cpu/simd.inc"
+
+#include "slm/backend/cpu/row_kernels.inc"
 
 #include "slm/backend/cpu/matmul_kernels.inc"
 
