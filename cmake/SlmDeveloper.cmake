@@ -10,7 +10,8 @@ if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "Build type" FORCE)
 endif()
 
-add_compile_options(-Wall -Wextra -Wpedantic -Wshadow)
+# nvcc's host code is full of what -Wpedantic and -Wshadow dislike.
+add_compile_options("$<$<COMPILE_LANGUAGE:CXX,HIP>:-Wall;-Wextra;-Wpedantic;-Wshadow>")
 
 if(SLM_SANITIZE)
   add_compile_options(-fsanitize=${SLM_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
@@ -19,6 +20,9 @@ if(SLM_SANITIZE)
 endif()
 
 find_program(SLM_CCACHE ccache)
+if(SLM_CCACHE AND NOT CMAKE_CUDA_COMPILER_LAUNCHER)
+  set(CMAKE_CUDA_COMPILER_LAUNCHER "${SLM_CCACHE}")
+endif()
 if(SLM_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   # The precompiled Catch2 header needs these two allowances.
   set(CMAKE_CXX_COMPILER_LAUNCHER

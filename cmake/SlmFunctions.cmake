@@ -1,16 +1,19 @@
 # Two functions for projects that use slm; shipped with the package.
 #
-#   slm_add_executable(app BACKEND cpu SOURCES main.cpp [MODELS My_Model ...])
-#       An executable whose sources are compiled for a backend. Sources never name a hardware vendor.
+#   slm_add_executable(app BACKEND cpu|cuda|hip SOURCES main.cpp [MODELS My_Model ...])
+#       An executable whose sources are compiled for a backend: as C++, as CUDA or as HIP. Sources never name a hardware
+#       vendor. Call it outside of functions: the first GPU program of a project switches a language on.
 #
 #   slm_add_model([NAME] My_Model CONFIG path/config.json [OUTPUT file.hpp])
 #       Writes the compile-time config slm::configs::My_Model from a Hugging Face config.json, at configure time, into
 #       <build>/slm_models/slm_models/My_Model.hpp (or OUTPUT), and makes the target slm_model_My_Model, through which
 #       sources find it as #include "slm_models/My_Model.hpp".
 include_guard(GLOBAL)
+include("${CMAKE_CURRENT_LIST_DIR}/SlmGpu.cmake")
 
-function(slm_add_executable target)
-  set(backends cpu)
+# Checks the arguments; sets _slm_backend, _slm_sources and _slm_models in the caller.
+function(_slm_parse_executable target)
+  set(backends cpu cuda hip)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "BACKEND" "SOURCES;MODELS")
   if(arg_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "slm_add_executable(${target}): unknown arguments '${arg_UNPARSED_ARGUMENTS}'. "
@@ -24,17 +27,62 @@ function(slm_add_executable target)
     message(FATAL_ERROR "slm_add_executable(${target}): backend '${arg_BACKEND}' is not supported by this version of "
       "slm. Supported: ${supported}")
   endif()
-
-  add_executable(${target} ${arg_SOURCES})
-  target_link_libraries(${target} PRIVATE slm::slm)
   foreach(model IN LISTS arg_MODELS)
     if(NOT TARGET slm_model_${model})
       message(FATAL_ERROR "slm_add_executable(${target}): there is no model '${model}'. "
         "Call slm_add_model(NAME ${model} CONFIG path/config.json) first")
     endif()
+  endforeach()
+  set(_slm_backend "${arg_BACKEND}" PARENT_SCOPE)
+  set(_slm_sources "${arg_SOURCES}" PARENT_SCOPE)
+  set(_slm_models "${arg_MODELS}" PARENT_SCOPE)
+endfunction()
+
+# The sources as a GPU compiler takes them: files of its own suffix, each of which includes one of them. So one source
+# can be compiled for several backends, and its properties in the caller's project stay what they are.
+function(_slm_gpu_sources out target suffix)
+  set(wrappers "")
+  set(index 0)
+  foreach(source IN LISTS ARGN)
+    if(source MATCHES "\\.(h|hpp|hh|inc)$")
+      continue()
+    endif()
+    cmake_path(ABSOLUTE_PATH source NORMALIZE)
+    cmake_path(GET source STEM name)
+    set(wrapper "${CMAKE_CURRENT_BINARY_DIR}/slm_${target}/${name}_${index}.${suffix}")
+    file(CONFIGURE OUTPUT "${wrapper}" CONTENT "#include \"@source@\"\n" @ONLY)
+    list(APPEND wrappers "${wrapper}")
+    math(EXPR index "${index} + 1")
+  endforeach()
+  set(${out} "${wrappers}" PARENT_SCOPE)
+endfunction()
+
+function(_slm_add_parsed_executable target backend sources models)
+  if(backend STREQUAL "cuda")
+    _slm_gpu_sources(sources ${target} cu ${sources})
+  elseif(backend STREQUAL "hip")
+    _slm_gpu_sources(sources ${target} hip ${sources})
+  endif()
+  add_executable(${target} ${sources})
+  target_link_libraries(${target} PRIVATE slm::slm)
+  if(NOT backend STREQUAL "cpu")
+    set_target_properties(${target} PROPERTIES CUDA_STANDARD 20 CUDA_STANDARD_REQUIRED ON HIP_STANDARD 20
+      HIP_STANDARD_REQUIRED ON CUDA_EXTENSIONS OFF HIP_EXTENSIONS OFF)
+    target_include_directories(${target} PRIVATE "${CMAKE_CURRENT_SOURCE_DIR}")
+  endif()
+  foreach(model IN LISTS models)
     target_link_libraries(${target} PRIVATE slm_model_${model})
   endforeach()
 endfunction()
+
+# A macro, because it may have to switch on the language CUDA or HIP.
+macro(slm_add_executable)
+  _slm_parse_executable(${ARGV})
+  if(NOT _slm_backend STREQUAL "cpu")
+    slm_enable_gpu(${_slm_backend})
+  endif()
+  _slm_add_parsed_executable("${ARGV0}" "${_slm_backend}" "${_slm_sources}" "${_slm_models}")
+endmacro()
 
 # Reads a positive integer of a config.json; `fallback`, when given, stands in for an absent or null field.
 function(_slm_config_integer out json file field)

@@ -8,6 +8,7 @@ using GraphHandle = cudaGraphExec_t;
 using Properties = cudaDeviceProp;
 using Direction = cudaMemcpyKind;
 using CaptureMode = cudaStreamCaptureMode;
+using PushResult = unsigned;
 
 #define NAME(call) cuda##call
 #define REGISTER(call) __cuda##call
@@ -29,4 +30,12 @@ void set_architecture(Properties& properties) {
 extern "C" {
 void __cudaRegisterFatBinaryEnd(void**) {}
 char __cudaInitModule(void**) { return 1; }
+cudaError_t __cudaGetKernel(cudaKernel_t* kernel, const void* entry) {
+  *kernel = reinterpret_cast<cudaKernel_t>(const_cast<void*>(entry));
+  return cudaSuccess;
+}
+cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void** arguments, std::size_t shared,
+                               cudaStream_t stream) {
+  return cudaLaunchKernel(reinterpret_cast<const void*>(kernel), grid, block, arguments, shared, stream);
+}
 }

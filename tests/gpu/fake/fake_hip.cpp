@@ -10,6 +10,7 @@ using GraphHandle = hipGraphExec_t;
 using Properties = hipDeviceProp_t;
 using Direction = hipMemcpyKind;
 using CaptureMode = hipStreamCaptureMode;
+using PushResult = hipError_t;
 
 #define NAME(call) hip##call
 #define REGISTER(call) __hip##call
