@@ -13,6 +13,7 @@ import xml.etree.ElementTree
 ALL_PASSED = re.compile(r"All tests passed \(.*? in (\d+) test cases?\)")
 SOME_FAILED = re.compile(r"^test cases:\s*(\d+)\s*\|(?:\s*(\d+) passed\s*\|)?\s*(\d+) failed", re.M)
 SKIP = re.compile(r"^\s*SKIPPED: (.+)$", re.M)
+NO_DEVICE = re.compile(r"^(.*\[gpu\.no-device\].*)$", re.M)  # a program that says so itself
 
 
 def count(case):
@@ -24,7 +25,7 @@ def count(case):
         message = case.find("skipped").get("message", "")
         # ctest also calls "not run" what it could not start: that is a failure
         if "SKIP" in message.upper():
-            return 0, 0, reasons or [message]
+            return 0, 0, reasons or NO_DEVICE.findall(output)[:1] or [message]
         return 0, 1, []
     some = SOME_FAILED.search(output)
     if some:
@@ -41,10 +42,11 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("reports", nargs="*")
     parser.add_argument("--failed", action="append", default=[], help="something else that failed, such as a build")
+    parser.add_argument("--skipped", action="append", default=[], help="why a step could not run here")
     arguments = parser.parse_args()
 
     passed, failed = 0, len(arguments.failed)
-    skipped = {}
+    skipped = {reason: 1 for reason in arguments.skipped}
     for name in arguments.failed:
         print(f"FAILED: {name}")
     for name in arguments.reports:

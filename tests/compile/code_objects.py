@@ -1,0 +1,138 @@
+#!/usr/bin/env python3
+"""Looks into the machine code of every GPU kernel: prints registers, shared memory and matrix instructions, and fails
+where a kernel spills registers, or has none of the matrix instructions that it is written for.
+
+    code_objects.py ROOT --cuda 80 90 --hip gfx90a gfx1100 gfx1103 --rocm build/rocm --scratch build
+
+tests/compile/gpu_kernels.cpp names the kernels. A kernel that multiplies matrices says so by its name (MATRIX below).
+"""
+import argparse
+import concurrent.futures
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import time
+
+# Kernels that are written for the matrix unit, by the name of their type.
+MATRIX = re.compile(r"\b(Product|Attend|Gemm|Gemv|Matmul|PlantedMatrix)\w*")
+INSTRUCTIONS = {"sm": re.compile(r"^\s*mma\.sync|^\s*wgmma", re.M), "gfx9": re.compile(r"^\s*v_mfma_", re.M), "gfx11": re.compile(r"^\s*v_wmma_", re.M)}
+
+
+class Kernel:
+    def __init__(self, architecture, symbol):
+        self.architecture, self.symbol = architecture, symbol
+        self.registers = self.shared = self.spills = self.stack = self.matrix = 0
+
+
+def run(command):
+    result = subprocess.run(command, text=True, capture_output=True)
+    if result.returncode:
+        sys.exit(f"failed: {' '.join(command)}\n{result.stderr[-4000:]}")
+    return result.stdout + result.stderr
+
+
+def cuda_kernels(arguments, architecture, source):
+    """Through PTX, which shows the instructions, and ptxas, which counts registers."""
+    ptx = pathlib.Path(arguments.scratch) / f"kernels_sm_{architecture}.ptx"
+    flags = ["-std=c++20", "--expt-relaxed-constexpr", "-O3", "-w", f"-arch=sm_{architecture}", f"-I{arguments.root}/include"]
+    run([arguments.nvcc, *flags, "-x", "cu", "-ptx", str(source), "-o", str(ptx)])
+    assembler = str(pathlib.Path(shutil.which(arguments.nvcc)).resolve().parent / "ptxas")
+    report = run([assembler, "-v", "-O3", f"-arch=sm_{architecture}", str(ptx), "-o", str(ptx.with_suffix(".cubin"))])
+    kernels = {}
+    for symbol, body in re.findall(r"\.entry\s+([\w$]+)\((.*?)(?=\.entry|\Z)", ptx.read_text(), re.S):
+        kernel = kernels[symbol] = Kernel(f"sm_{architecture}", symbol)
+        kernel.matrix = len(INSTRUCTIONS["sm"].findall(body))
+    seen = set()
+    for symbol, lines in re.findall(r"Compiling entry function '([\w$]+)'[^\n]*\n(.*?)(?=Compiling entry|\Z)", report, re.S):
+        kernel = kernels[symbol]
+        stack = re.search(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads", lines)
+        used = re.search(r"Used (\d+) registers(?:.*?(\d+) bytes smem)?", lines)
+        kernel.stack, kernel.spills = int(stack[1]), int(stack[2]) + int(stack[3])
+        kernel.registers, kernel.shared = int(used[1]), int(used[2] or 0)
+        seen.add(symbol)
+    if seen != set(kernels):
+        sys.exit(f"ptxas says nothing of {sorted(set(kernels) - seen)}")
+    return list(kernels.values())
+
+
+def hip_kernels(arguments, architecture, source):
+    """From the assembly, which ends with a table of resources."""
+    listing = pathlib.Path(arguments.scratch) / f"kernels_{architecture}.s"
+    flags = ["-std=c++20", "-O3", "-w", f"--offload-arch={architecture}", f"--rocm-path={arguments.rocm}", f"-I{arguments.root}/include"]
+    run([arguments.clang, "-x", "hip", *flags, "--cuda-device-only", "--no-gpu-bundle-output", "-S", str(source), "-o", str(listing)])
+    text = listing.read_text()
+    family = "gfx9" if architecture.startswith("gfx9") else "gfx11"
+    kernels = []
+    for entry in re.split(r"^  - (?=\.)", text[text.index("amdhsa.kernels:") :], flags=re.M)[1:]:
+        fields = dict(re.findall(r"^\s*\.(\w+):\s+'?([\w$.@]+)'?$", entry, re.M))
+        if "symbol" not in fields:
+            continue
+        kernel = Kernel(architecture, fields["name"])
+        kernel.registers = int(fields["vgpr_count"])
+        kernel.shared = int(fields["group_segment_fixed_size"])
+        kernel.spills = int(fields["vgpr_spill_count"])
+        kernel.stack = int(fields["private_segment_fixed_size"])
+        start = text.index(f"\n{fields['name']}:")
+        body = text[start : text.index(".Lfunc_end", start)]
+        kernel.matrix = len(INSTRUCTIONS[family].findall(body))
+        kernels.append(kernel)
+    return kernels
+
+
+def readable(symbols):
+    names = subprocess.run(["c++filt"], input="\n".join(symbols), text=True, capture_output=True, check=True).stdout.splitlines()
+    short = {}
+    for symbol, name in zip(symbols, names):
+        inner = re.search(r"entry<(.*)>\(", name)
+        short[symbol] = re.sub(r"slm::(gpu::)?(detail::)?", "", inner[1] if inner else name)
+    return short
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("root")
+    parser.add_argument("--cuda", nargs="*", default=[], metavar="80")
+    parser.add_argument("--hip", nargs="*", default=[], metavar="gfx90a")
+    parser.add_argument("--nvcc", default="nvcc")
+    parser.add_argument("--clang", default="/usr/lib/llvm-19/bin/clang++")
+    parser.add_argument("--rocm", default="/opt/rocm")
+    parser.add_argument("--scratch", default="/tmp")
+    parser.add_argument("--source", help="instead of tests/compile/gpu_kernels.cpp")
+    parser.add_argument("--expect-faults", type=int, help="as a control: that many faults must be found")
+    arguments = parser.parse_args()
+    source = pathlib.Path(arguments.source or f"{arguments.root}/tests/compile/gpu_kernels.cpp")
+    pathlib.Path(arguments.scratch).mkdir(parents=True, exist_ok=True)
+
+    before = time.monotonic()
+    jobs = [(cuda_kernels, name) for name in arguments.cuda] + [(hip_kernels, name) for name in arguments.hip]
+    with concurrent.futures.ThreadPoolExecutor(int(os.environ.get("SLM_JOBS", 0)) or os.cpu_count() or 1) as pool:
+        found = list(pool.map(lambda job: job[0](arguments, job[1], source), jobs))
+    kernels = [kernel for some in found for kernel in some]
+    names = readable([kernel.symbol for kernel in kernels])
+
+    faults = []
+    print(f"{'kernel':<58} {'target':<8} {'registers':>9} {'shared':>7} {'stack':>6} {'spilled':>8} {'matrix':>7}")
+    for kernel in sorted(kernels, key=lambda kernel: (names[kernel.symbol], kernel.architecture)):
+        name = names[kernel.symbol]
+        print(f"{name[:58]:<58} {kernel.architecture:<8} {kernel.registers:>9} {kernel.shared:>7} {kernel.stack:>6} {kernel.spills:>8} {kernel.matrix:>7}")
+        if kernel.spills:
+            faults.append(f"{name} spills {kernel.spills} registers' worth on {kernel.architecture}")
+        elif kernel.stack:
+            faults.append(f"{name} keeps {kernel.stack} bytes a thread in memory on {kernel.architecture}")
+        if MATRIX.search(name) and not kernel.matrix:
+            faults.append(f"{name} has no matrix instruction on {kernel.architecture}")
+    for architecture, some in zip([job[1] for job in jobs], found):
+        if not some:
+            faults.append(f"no kernel was found for {architecture}")
+    print("\n".join(faults))
+    print(f"{len(kernels)} kernels for {len(jobs)} architectures, {len(faults)} faults, {time.monotonic() - before:.0f} s")
+    if arguments.expect_faults is not None:
+        sys.exit(0 if len(faults) == arguments.expect_faults else 1)
+    sys.exit(1 if faults or not kernels else 0)
+
+
+if __name__ == "__main__":
+    main()
