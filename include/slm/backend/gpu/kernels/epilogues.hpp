@@ -1,0 +1,143 @@
+// What becomes of a product: added to the residual stream, activated, gated, or rotated and put into the KV cache.
+//
+// apply(args, panel, i, row, a, b): the sums of output i of the panel's tiles a and b. b counts only if panel.has_b.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "slm/backend/gpu/lane.hpp"
+#include "slm/backend/gpu/tiles.hpp"
+#include "slm/core/architecture.hpp"
+#include "slm/core/types.hpp"
+
+namespace slm::gpu {
+
+SLM_DEVICE float activate(ActivationKind activation, float z) {
+  switch (activation) {
+    case ActivationKind::identity: return z;
+    case ActivationKind::silu: return z / (1.0f + expf(-z));
+    case ActivationKind::gelu_erf: return 0.5f * z * (1.0f + erff(z * 0.70710678118654752f));
+    case ActivationKind::gelu_tanh: {
+      const float inner = 0.79788456080286536f * fmaf(0.044715f * z * z, z, z);
+      return 0.5f * z * (1.0f + tanhf(inner));
+    }
+    case ActivationKind::relu: return z < 0 ? 0.0f : z;
+  }
+  return z;
+}
+
+/// x += sum + bias
+struct AddToRows {
+  struct Args {
+    Memory<float> x;           // [rows, width]
+    Memory<const float> bias;  // [width]; may be empty
+    int width;
+  };
+  static SLM_DEVICE void one(const Args& args, int output, int row, float v) {
+    if (output >= args.width) return;
+    if (args.bias) v += args.bias[output];
+    args.x[std::int64_t{row} * args.width + output] += v;
+  }
+  static SLM_DEVICE void apply(const Args& args, const Panel& panel, int i, int row, float a, float b) {
+    one(args, panel.a * tile_height + i, row, a);
+    if (panel.has_b) one(args, panel.b * tile_height + i, row, b);
+  }
+};
+
+/// out = activation(sum + bias) / divisor
+struct Activated {
+  struct Args {
+    Memory<float> out;            // [rows, width]
+    Memory<const float> bias;     // [width]; may be empty
+    Memory<const float> divisor;  // [width]; may be empty
+    int width;
+    ActivationKind activation;
+  };
+  static SLM_DEVICE void one(const Args& args, int output, int row, float v) {
+    if (output >= args.width) return;
+    if (args.bias) v += args.bias[output];
+    v = activate(args.activation, v);
+    args.out[std::int64_t{row} * args.width + output] = args.divisor ? v / args.divisor[output] : v;
+  }
+  static SLM_DEVICE void apply(const Args& args, const Panel& panel, int i, int row, float a, float b) {
+    one(args, panel.a * tile_height + i, row, a);
+    if (panel.has_b) one(args, panel.b * tile_height + i, row, b);
+  }
+};
+
+/// out = activation(gate + bias) * (up + bias); gate and up are the tiles of a panel.
+struct Gated {
+  struct Args {
+    Memory<float> out;         // [rows, width]
+    Memory<const float> bias;  // [2 * width]; may be empty
+    int width;                 // a multiple of tile_height
+    ActivationKind activation;
+  };
+  static SLM_DEVICE void apply(const Args& args, const Panel& panel, int i, int row, float a, float b) {
+    const int output = panel.a * tile_height + i;
+    if (args.bias) {
+      a += args.bias[output];
+      b += args.bias[args.width + output];
+    }
+    args.out[std::int64_t{row} * args.width + output] = activate(args.activation, a) * b;
+  }
+};
+
+/// Where queries, keys and values go.
+struct QkvArgs {
+  Memory<float> q;        // [rows, query * dim]
+  Memory<half_t> keys;    // [kv, capacity, dim]
+  Memory<half_t> values;  // [kv, capacity, dim]
+  Memory<const int> step;                  // the first entry is the position of row 0
+  Memory<const float> inverse_frequency;   // [rotating / 2]; may be empty
+  Memory<const float> bias;                // [(query + 2 * kv) * dim]; may be empty
+  int query, kv, dim;
+  int capacity;
+  int rotating;  // leading dimensions of a head
+  float factor;  // of cosines and sines
+  float clip;    // 0: none
+
+  /// Output o of the product, for the row.
+  SLM_DEVICE void put(int o, int row, float v) const {
+    const int head = o / dim, d = o % dim;
+    if (head < query) {
+      q[std::int64_t{row} * query * dim + o] = v;
+    } else {
+      const bool key = head < query + kv;
+      const std::int64_t kv_head = key ? head - query : head - query - kv;
+      const half_t element = from_float<half_t>(v > 65504.0f ? 65504.0f : v < -65504.0f ? -65504.0f : v);
+      (key ? keys : values)[(kv_head * capacity + (step[0] + row) % capacity) * dim + d] = element;
+    }
+  }
+
+  /// A pair of a head, d < rotating / 2 and d + rotating / 2.
+  SLM_DEVICE void put_rotated(int o, int d, int row, float a, float b) const {
+    const float angle = static_cast<float>(step[0] + row) * inverse_frequency[d];
+    const float cosine = cosf(angle) * factor, sine = sinf(angle) * factor;
+    put(o, row, fmaf(a, cosine, -(b * sine)));
+    put(o + rotating / 2, row, fmaf(b, cosine, a * sine));
+  }
+
+  SLM_DEVICE float shaped(int o, float v) const {
+    if (bias) v += bias[o];
+    return clip == 0 ? v : v > clip ? clip : v < -clip ? -clip : v;
+  }
+};
+
+/// Heads that rotate by whole pairs of tiles, or not at all. Panels are pairs exactly where outputs rotate.
+struct QueriesKeysValues {
+  using Args = QkvArgs;
+  static SLM_DEVICE void apply(const Args& args, const Panel& panel, int i, int row, float a, float b) {
+    const int first = panel.a * tile_height + i, second = panel.b * tile_height + i;
+    const int all = (args.query + 2 * args.kv) * args.dim;
+    if (args.rotating != 0 && first < (args.query + args.kv) * args.dim && first % args.dim < args.rotating / 2) {
+      args.put_rotated(first, first % args.dim, row, args.shaped(first, a), args.shaped(second, b));
+      return;
+    }
+    if (first < all) args.put(first, row, args.shaped(first, a));
+    if (panel.has_b && second < all) args.put(second, row, args.shaped(second, b));
+  }
+};
+
+}  // namespace slm::gpu

@@ -1,0 +1,270 @@
+// Kernels over rows of activations: what is no product and no attention.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "slm/backend/gpu/kernels/epilogues.hpp"
+#include "slm/backend/gpu/launch.hpp"
+#include "slm/backend/gpu/stage.hpp"
+#include "slm/backend/gpu/tiles.hpp"
+#include "slm/core/types.hpp"
+
+namespace slm::gpu {
+
+/// Puts numbers that the host knows into device memory: they travel as arguments, so nothing has to be waited for.
+struct SetNumbers {
+  static constexpr int most = 512;
+  struct Args {
+    Memory<int> to;
+    int count;
+    int number[most];
+  };
+  struct Shared {};
+  static constexpr int max_block = 256;
+  static Grid grid(const Args&, int) { return {.threads = 256}; }
+  template <class Lane>
+  SLM_DEVICE void operator()(Lane lane, const Args& args, Shared&) const {
+    for (int i = lane.thread(); i < args.count; i += lane.threads()) args.to[i] = args.number[i];
+  }
+};
+
+/// x[r] = table[tokens[r]] + positions[r]
+template <class Format>
+struct Embed {
+  struct Args {
+    Tiles table;
+    Memory<const int> tokens;
+    Memory<const float> positions;  // [rows, width]; may be empty
+    Memory<float> x;                // [rows, width]
+    int rows;
+  };
+  struct Shared {};
+  static constexpr int max_block = 256;
+  static Grid grid(const Args& args, int) { return {.x = args.rows, .threads = 256}; }
+
+  template <class Lane>
+  SLM_DEVICE void operator()(Lane lane, const Args& args, Shared&) const {
+    const int row = lane.block_x(), token = args.tokens[row], width = args.table.in;
+    const std::int64_t tile = token / tile_height * args.table.stride + args.table.lines;
+    for (int k = lane.thread(); k < width; k += lane.threads()) {
+      const int line = (k / line_depth * tile_height + token % tile_height) * Compute<Format>::line_words;
+      float v;
+      if constexpr (std::is_same_v<Format, Fp32>) {
+        v = __builtin_bit_cast(float, args.table.words[tile + line + k % line_depth]);
+      } else {
+        using Element = typename Format::Element;
+        const std::uint32_t word = args.table.words[tile + line + k % line_depth / 2];
+        v = k % 2 == 0 ? Lane::template unpack_low<Element>(word) : Lane::template unpack_high<Element>(word);
+      }
+      const std::int64_t at = std::int64_t{row} * width + k;
+      args.x[at] = args.positions ? v + args.positions[at] : v;
+    }
+  }
+};
+
+/// Mean and scale of rows, once for all blocks of ProductTiles.
+struct MeasureRows {
+  struct Args {
+    Rows x;
+    NormArgs norm;
+    Memory<RowStatistics> to;  // [rows]
+  };
+  struct Shared {
+    BlockSums sums;
+  };
+  static constexpr int max_block = block_threads;
+  static Grid grid(const Args& args, int) {
+    return {.x = (args.x.count + vector_rows - 1) / vector_rows, .threads = block_threads};
+  }
+  template <class Lane>
+  SLM_DEVICE void operator()(Lane lane, const Args& args, Shared& shared) const {
+    const int first = lane.block_x() * vector_rows, left = args.x.count - first;
+    const int count = left < vector_rows ? left : vector_rows;
+    row_statistics(lane, args.x, args.norm, first, count, shared.sums);
+    if (lane.thread() < count) args.to[first + lane.thread()] = shared.sums.row[lane.thread()];
+  }
+};
+
+/// x = norm(x)
+struct NormalizeRows {
+  struct Args {
+    Memory<float> x;  // [rows, width]
+    int width, rows;
+    NormArgs norm;
+  };
+  struct Shared {
+    BlockSums sums;
+  };
+  static constexpr int max_block = block_threads;
+  static Grid grid(const Args& args, int) { return {.x = args.rows, .threads = block_threads}; }
+  template <class Lane>
+  SLM_DEVICE void operator()(Lane lane, const Args& args, Shared& shared) const {
+    const int row = lane.block_x();
+    row_statistics(lane, Rows{{args.x.data, args.x.size}, args.width, args.rows}, args.norm, row, 1, shared.sums);
+    for (int k = lane.thread(); k < args.width; k += lane.threads()) {
+      float& v = args.x[std::int64_t{row} * args.width + k];
+      v = normalized(v, k, shared.sums.row[0], args.norm);
+    }
+  }
+};
+
+/// out = activation(gate) * up for gates and ups that are no whole tiles.
+struct GateRows {
+  struct Args {
+    Memory<const float> gate_up;  // [rows, 2 * width]
+    Memory<float> out;            // [rows, width]
+    int width, rows;
+    ActivationKind activation;
+  };
+  struct Shared {};
+  static constexpr int max_block = 256;
+  static Grid grid(const Args& args, int) { return {.x = args.rows, .threads = 256}; }
+  template <class Lane>
+  SLM_DEVICE void operator()(Lane lane, const Args& args, Shared&) const {
+    const std::int64_t row = lane.block_x();
+    for (int k = lane.thread(); k < args.width; k += lane.threads()) {
+      const float gate = args.gate_up[row * 2 * args.width + k];
+      args.out[row * args.width + k] = activate(args.activation, gate) * args.gate_up[(row * 2 + 1) * args.width + k];
+    }
+  }
+};
+
+/// Queries, keys and values of any shape, with norms of heads, from a product that was only stored.
+struct ShapeQkv {
+  struct Args {
+    Memory<const float> projected;  // [rows, (query + 2 * kv) * dim], with bias, not clipped
+    QkvArgs to;                     // without bias
+    NormArgs query_norm, key_norm;  // kind none: no norm
+    bool whole;                     // norms are over all heads together, else over each
+    int rows;
+  };
+  struct Shared {
+    BlockSums sums;
+  };
+  static constexpr int max_block = block_threads;
+  static Grid grid(const Args& args, int) { return {.x = args.rows, .y = 3, .threads = block_threads}; }
+
+  template <class Lane>
+  SLM_DEVICE void operator()(Lane lane, const Args& args, Shared& shared) const {
+    const QkvArgs& to = args.to;
+    const int row = lane.block_x(), part = lane.block_y(), dim = to.dim;
+    const int heads = part == 0 ? to.query : to.kv;
+    const int first = part == 0 ? 0 : part == 1 ? to.query * dim : (to.query + to.kv) * dim;
+    const std::int64_t base = std::int64_t{row} * (to.query + 2 * to.kv) * dim + first;
+    const NormArgs norm = part == 0 ? args.query_norm : part == 1 ? args.key_norm : NormArgs{};
+    const int half = part == 2 ? 0 : to.rotating / 2;
+    const auto value = [&](int o) { return to.shaped(first + o, args.projected[base + o]); };
+
+    // Statistics of an extent of values, by all lanes of a wave.
+    const auto measure = [&](int from, int width) {
+      RowStatistics row_is{0.0f, 1.0f};
+      if (norm.kind == NormKind::none) return row_is;
+      if (norm.kind == NormKind::layer) {
+        float sum = 0;
+        for (int k = lane.lane_index(); k < width; k += Lane::width) sum += value(from + k);
+        row_is.mean = lane.wave_sum(sum) / static_cast<float>(width);
+      }
+      float squares = 0;
+      for (int k = lane.lane_index(); k < width; k += Lane::width) {
+        const float d = value(from + k) - row_is.mean;
+        squares = fmaf(d, d, squares);
+      }
+      row_is.scale = 1.0f / sqrtf(lane.wave_sum(squares) / static_cast<float>(width) + norm.epsilon);
+      return row_is;
+    };
+    if (args.whole) {
+      if (lane.wave() == 0) {
+        const RowStatistics all = measure(0, heads * dim);
+        if (lane.lane_index() == 0) shared.sums.row[0] = all;
+      }
+      lane.barrier();
+    }
+    for (int head = lane.wave(); head < heads; head += lane.waves()) {
+      const RowStatistics own = args.whole ? shared.sums.row[0] : measure(head * dim, dim);
+      const auto normed = [&](int d) {
+        const float v = value(head * dim + d);
+        return norm.kind == NormKind::none ? v : normalized(v, args.whole ? head * dim + d : d, own, norm);
+      };
+      for (int d = lane.lane_index(); d < dim; d += Lane::width) {
+        const int o = first + head * dim + d;
+        if (d < half) {
+          to.put_rotated(o, d, row, normed(d), normed(d + half));
+        } else if (d >= 2 * half) {
+          to.put(o, row, normed(d));
+        }
+      }
+    }
+  }
+};
+
+/// tokens[r] = the index of the largest logit of row r, the lowest of equal ones. NaN counts as the smallest.
+struct ArgMax {
+  static constexpr int blocks = 32;
+  struct Args {
+    Memory<const float> logits;  // [rows, width]
+    Memory<int> tokens;          // [rows]
+    Memory<float> value;         // [rows, blocks]
+    Memory<int> index;           // [rows, blocks]
+    Memory<int> tickets;         // [rows], zero between launches
+    int width, rows;
+  };
+  struct Shared {
+    float value[256];
+    int index[256];
+    int last;
+  };
+  static constexpr int max_block = 256;
+  static Grid grid(const Args& args, int) { return {.x = blocks, .y = args.rows, .threads = 256}; }
+
+  static SLM_DEVICE void keep_larger(float& value, int& index, float other, int other_index) {
+    if (other > value || (other == value && other_index < index)) {
+      value = other;
+      index = other_index;
+    }
+  }
+
+  template <class Lane>
+  SLM_DEVICE void operator()(Lane lane, const Args& args, Shared& shared) const {
+    const int t = lane.thread(), row = lane.block_y();
+    float value = -INFINITY;
+    int index = args.width;
+    for (int k = lane.block_x() * 256 + t; k < args.width; k += blocks * 256) {
+      keep_larger(value, index, args.logits[std::int64_t{row} * args.width + k], k);
+    }
+    reduce(lane, shared, value, index);
+    const std::int64_t at = std::int64_t{row} * blocks;
+    if (t == 0) {
+      args.value[at + lane.block_x()] = shared.value[0];
+      args.index[at + lane.block_x()] = shared.index[0];
+      lane.fence();
+      shared.last = Lane::atomic_add(&args.tickets[row], 1) == blocks - 1;
+    }
+    lane.barrier();
+    if (shared.last == 0) return;
+    lane.fence();
+    value = t < blocks ? args.value[at + t] : -INFINITY;
+    index = t < blocks ? args.index[at + t] : args.width;
+    reduce(lane, shared, value, index);
+    if (t == 0) {
+      args.tokens[row] = shared.index[0] < args.width ? shared.index[0] : 0;
+      args.tickets[row] = 0;
+    }
+  }
+
+ private:
+  template <class Lane>
+  static SLM_DEVICE void reduce(Lane lane, Shared& shared, float value, int index, Where where = Where::here()) {
+    const int t = lane.thread();
+    lane.barrier(where);
+    shared.value[t] = value;
+    shared.index[t] = index;
+    for (int step = 128; step > 0; step /= 2) {
+      lane.barrier(where);
+      if (t < step) keep_larger(shared.value[t], shared.index[t], shared.value[t + step], shared.index[t + step]);
+    }
+    lane.barrier(where);
+  }
+};
+
+}  // namespace slm::gpu
