@@ -70,7 +70,6 @@ inline ModelDescription read_config_json(const Json& json, const std::string& fi
   if (const std::string type = fields.string("model_type", "llama"); type != "llama") {
     throw detail::unsupported(file, text("model_type '", type, "'"));
   }
-  if (fields.has("quantization_config")) throw detail::unsupported(file, "quantized weights");
   if (const std::string activation = fields.string("hidden_act", "silu"); activation != "silu") {
     throw detail::unsupported(file, text("the activation '", activation, "'"));
   }

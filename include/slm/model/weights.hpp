@@ -8,11 +8,13 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "slm/backend/concept.hpp"
 #include "slm/config/model_config.hpp"
 #include "slm/io/checkpoint.hpp"
+#include "slm/model/linear_source.hpp"
 #include "slm/model/rope.hpp"
 #include "slm/model/tensor_names.hpp"
 #include "slm/quant/format.hpp"
@@ -95,8 +97,27 @@ struct ModelWeights {
 
   Matrix pack(B& device, const std::vector<TensorName>& names) const {
     std::vector<typename Format::Source> sources;
-    for (const auto& [name, shape] : names) sources.push_back(checkpoint->tensor(name, shape));
+    for (const TensorName& name : names) sources.push_back(source(name));
     return device.template pack<Format>(sources);
+  }
+
+  typename Format::Source source(const TensorName& weight) const {
+    if constexpr (DenseFormat<Format>) {
+      return checkpoint->tensor(weight.name, weight.shape);
+    } else {
+      const std::string module = weight.name.substr(0, weight.name.rfind('.'));
+      LinearSource layer = linear_source(*checkpoint, module, weight.shape.at(0), weight.shape.at(1));
+      if (const auto* int4 = std::get_if<Int4Tensor>(&layer); int4 && Format::group != any_group) {
+        const std::int64_t group = Format::group == whole_row ? int4->in : Format::group;
+        if (int4->group != group) {
+          throw Error("quant.other-group",
+                      text("'", checkpoint->folder().string(), "', layer '", module, "' has groups of ", int4->group,
+                           " inputs, the model's type says ", group),
+                      "Name the checkpoint's group in AwqInt4<...>, or AwqInt4<> for any");
+        }
+      }
+      return layer;
+    }
   }
 
   Matrix pack_step(B& device, const std::vector<TensorName>& names) {
