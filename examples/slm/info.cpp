@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <sstream>
+#include <type_traits>
 
 #include "cli.hpp"
 
@@ -34,25 +35,7 @@ Sizes sizes_of(const slm::Checkpoint& checkpoint) {
     sizes.bytes += static_cast<std::int64_t>(tensor.size_bytes);
     ++sizes.tensors_by_type[std::string{slm::name_of(tensor.dtype)}];
   };
-  const slm::ModelSettings& settings = checkpoint.settings();
-  const auto count_all = [&](const std::vector<slm::TensorName>& names, bool biased) {
-    for (const slm::TensorName& name : names) {
-      count(name);
-      if (biased) count(slm::TensorNames::bias_of(name));
-    }
-  };
-  const slm::TensorNames names(checkpoint.config());
-  count(names.embedding());
-  if (!settings.tied_embeddings) count(names.head());
-  count(names.final_norm());
-  for (int layer = 0; layer < checkpoint.config().layers; ++layer) {
-    count(names.attention_norm(layer));
-    count(names.mlp_norm(layer));
-    count_all(names.qkv(layer), settings.attention_bias);
-    count_all(names.attention_out(layer), settings.attention_bias);
-    count_all(names.gate_up(layer), settings.mlp_bias);
-    count_all(names.down(layer), settings.mlp_bias);
-  }
+  for (const slm::TensorName& name : slm::TensorNames(checkpoint).all(checkpoint.settings())) count(name);
   return sizes;
 }
 
@@ -66,15 +49,20 @@ OrderedJson describe(const std::string& folder) {
   json["folder"] = folder;
   json["config"] = slm::Dynamic::name;
   slm::visit(slm::KnownModels{}, config, [&](auto known) { json["config"] = decltype(known)::name; });
-  slm::detail::for_each_field(config, [&](const char* field, int value) { json[field] = value; });
+  json["family"] = checkpoint.family().model_type;
+  slm::detail::for_each_member([&](const char* field, auto member) {
+    if constexpr (std::is_enum_v<std::remove_cvref_t<decltype(config.*member)>>) {
+      json[field] = slm::name_of(config.*member);
+    } else {
+      json[field] = config.*member;
+    }
+  });
   json["context"] = settings.context;
   json["rope_theta"] = exact_digits(settings.rope_theta);
-  constexpr const char* scalings[] = {"none", "linear", "llama3"};
-  json["rope_scaling"] = scalings[static_cast<int>(settings.rope_scaling.kind)];
+  json["rope_scaling"] = slm::name_of(settings.rope_scaling.kind);
+  json["window"] = settings.window;
   json["norm_epsilon"] = exact_digits(settings.norm_epsilon);
   json["tied_embeddings"] = settings.tied_embeddings;
-  json["attention_bias"] = settings.attention_bias;
-  json["mlp_bias"] = settings.mlp_bias;
   json["end_tokens"] = settings.end_tokens;
   json["parameters"] = sizes.parameters;
   json["weight_bytes"] = sizes.bytes;

@@ -66,8 +66,9 @@ std::vector<Token> text_of(Decoder& decoder, const std::vector<Token>& prompt, c
 template <class Base>
 struct Poisoning : Base {
   template <class X, class Weight, class Q, class Kv>
-  void qkv(X x, Norm norm, const Weight& weight, const float* bias, Rope rope, Heads heads, int position, Q q, Kv kv) {
-    Base::qkv(x, norm, weight, bias, rope, heads, position, q, kv);
+  void qkv(X x, Norm norm, const Weight& weight, const float* bias, Rope rope, Heads heads, int position, Q q, Kv kv,
+           QkvShaping shaping) {
+    Base::qkv(x, norm, weight, bias, rope, heads, position, q, kv, shaping);
     for (const auto& cache : {kv.keys, kv.values}) {
       for (std::int64_t head = 0; head < cache.extent(0); ++head) {
         for (std::int64_t at = position + x.extent(0); at < cache.extent(1); ++at) {

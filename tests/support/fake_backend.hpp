@@ -13,7 +13,8 @@
 namespace slm::testing {
 
 /// Copies share one log of calls: "qkv rows=2 at=5". embed fills row r with tokens[r], attend copies its queries,
-/// project adds 1, gated_mlp gives 2, logits point at the token after the one in x[r][0].
+/// project adds 1, gated_mlp gives 2, mlp 3, normalize does nothing, logits point at the token after the one in
+/// x[r][0].
 class FakeBackend {
  public:
   static constexpr const char* name = "fake";
@@ -45,14 +46,14 @@ class FakeBackend {
   }
 
   template <class Format>
-  void embed(const Matrix<Format>&, std::span<const Token> tokens, View<float, 2> x) {
+  void embed(const Matrix<Format>&, std::span<const Token> tokens, View<float, 2> x, const float* = nullptr) {
     log("embed", x.extent(0));
     for (std::int64_t r = 0; r < x.extent(0); ++r) fill(x, r, static_cast<float>(tokens[static_cast<std::size_t>(r)]));
   }
 
   template <class Format>
   void qkv(View<const float, 2> x, Norm, const Matrix<Format>&, const float*, Rope, Heads heads, int position,
-           View<float, 2> q, KvLayer<float> kv) {
+           View<float, 2> q, KvLayer<float> kv, QkvShaping = {}) {
     log("qkv", x.extent(0), position);
     for (std::int64_t r = 0; r < x.extent(0); ++r) {
       fill(q, r, x(r, 0));
@@ -60,7 +61,7 @@ class FakeBackend {
     }
   }
 
-  void attend(View<const float, 2> q, Heads, int position, KvLayer<float>, View<float, 2> out) {
+  void attend(View<const float, 2> q, Heads, int position, KvLayer<float>, View<float, 2> out, Attention = {}) {
     log("attend", q.extent(0), position);
     for (std::int64_t r = 0; r < q.extent(0); ++r) fill(out, r, q(r, 0));
   }
@@ -72,13 +73,23 @@ class FakeBackend {
   }
 
   template <class Format>
-  void gated_mlp(View<const float, 2> x, Norm, const Matrix<Format>&, const float*, View<float, 2> out) {
+  void gated_mlp(View<const float, 2> x, Norm, const Matrix<Format>&, const float*, View<float, 2> out,
+                 ActivationKind = ActivationKind::silu) {
     log("gated_mlp", x.extent(0));
     for (std::int64_t r = 0; r < out.extent(0); ++r) fill(out, r, 2);
   }
 
   template <class Format>
-  void logits(View<const float, 2> x, Norm, const Matrix<Format>&, View<float, 2> out) {
+  void mlp(View<const float, 2> x, Norm, const Matrix<Format>&, const float*, ActivationKind, const float*,
+           View<float, 2> out) {
+    log("mlp", x.extent(0));
+    for (std::int64_t r = 0; r < out.extent(0); ++r) fill(out, r, 3);
+  }
+
+  void normalize(View<float, 2> x, Norm) { log("normalize", x.extent(0)); }
+
+  template <class Format>
+  void logits(View<const float, 2> x, Norm, const Matrix<Format>&, View<float, 2> out, const float* = nullptr) {
     log("logits", x.extent(0));
     for (std::int64_t r = 0; r < out.extent(0); ++r) {
       fill(out, r, 0);

@@ -42,23 +42,14 @@ void write_random_checkpoint(const std::filesystem::path& folder, const ModelCon
   constexpr DType dtype = sizeof(Element) == 4                  ? DType::f32
                           : std::is_same_v<Element, bfloat16_t> ? DType::bf16
                                                                 : DType::f16;
-  std::vector<TensorName> names;
-  const TensorNames table(shape);
-  names.push_back(table.embedding());
-  for (int l = 0; l < shape.layers; ++l) {
-    names.push_back(table.attention_norm(l));
-    names.push_back(table.mlp_norm(l));
-    for (const auto& group : {table.qkv(l), table.attention_out(l), table.gate_up(l), table.down(l)}) {
-      names.insert(names.end(), group.begin(), group.end());
-    }
-  }
-  names.push_back(table.final_norm());
-  if (!tied) names.push_back(table.head());
+  ModelSettings settings;
+  settings.tied_embeddings = tied;
+  const std::vector<TensorName> names = TensorNames(shape).all(settings);
 
   std::uint64_t state = seed * 2 + 1;
   std::vector<std::vector<Element>> data;
   std::vector<Tensor> tensors;
-  for (const auto& [name, extents] : names) {
+  for (const auto& [name, extents, transposed] : names) {
     std::int64_t count = 1;
     for (const std::int64_t extent : extents) count *= extent;
     std::vector<Element>& values = data.emplace_back(static_cast<std::size_t>(count), from_float<Element>(1.0f));
@@ -69,6 +60,7 @@ void write_random_checkpoint(const std::filesystem::path& folder, const ModelCon
         value = from_float<Element>((static_cast<float>(state >> 40) * 0x1p-24f - 0.5f) * scale);
       }
     }
+    static_cast<void>(transposed);
     tensors.push_back(
         {name, dtype, extents, reinterpret_cast<const std::byte*>(values.data()), values.size() * sizeof(Element)});
   }

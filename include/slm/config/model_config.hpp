@@ -1,27 +1,101 @@
-// ModelConfig: the shape of a model, fixed at compile time. ModelSettings: what changes between fine-tunes of one
-// shape.
+// ModelConfig: the shape of a model and the kind of its parts, fixed at compile time. ModelSettings: what changes
+// between fine-tunes of one shape.
 #pragma once
 
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "slm/core/architecture.hpp"
 #include "slm/core/error.hpp"
 #include "slm/core/types.hpp"
 
 namespace slm {
 
-/// The shape of a Llama-family decoder.
+/// What a norm multiplies and adds after dividing.
+enum class NormAffine { none, weight, weight_and_bias };
+
+/// How a model knows where a token stands.
+enum class Positions {
+  rope,     // queries and keys are rotated
+  alibi,    // scores fall with the distance, by a slope per head
+  learned,  // a table of rows added to the embedding
+  none,     // by the causal mask alone
+};
+
+enum class BlockOrder {
+  pre_norm,   // x += attention(norm(x)); x += mlp(norm(x))
+  parallel,   // x += attention(n) + mlp(n), n = norm(x)
+  post_norm,  // x = norm(x + attention(x)); x = norm(x + mlp(x))
+};
+
+enum class AttentionBias { none, qkv, all };  // all: q, k, v and the output projection
+
+constexpr std::string_view name_of(NormAffine affine) {
+  switch (affine) {
+    case NormAffine::none: return "none";
+    case NormAffine::weight: return "weight";
+    case NormAffine::weight_and_bias: return "weight_and_bias";
+  }
+  return "?";
+}
+
+constexpr std::string_view name_of(Positions positions) {
+  switch (positions) {
+    case Positions::rope: return "rope";
+    case Positions::alibi: return "alibi";
+    case Positions::learned: return "learned";
+    case Positions::none: return "none";
+  }
+  return "?";
+}
+
+constexpr std::string_view name_of(BlockOrder order) {
+  switch (order) {
+    case BlockOrder::pre_norm: return "pre_norm";
+    case BlockOrder::parallel: return "parallel";
+    case BlockOrder::post_norm: return "post_norm";
+  }
+  return "?";
+}
+
+constexpr std::string_view name_of(AttentionBias bias) {
+  switch (bias) {
+    case AttentionBias::none: return "none";
+    case AttentionBias::qkv: return "qkv";
+    case AttentionBias::all: return "all";
+  }
+  return "?";
+}
+
+/// The shape of a decoder, and the kinds of its parts. The kinds' defaults are the Llama family's.
 struct ModelConfig {
   int layers = 0;
   int hidden = 0;    // width of the residual stream
-  int ffn = 0;       // width between gate/up and down
+  int ffn = 0;       // width between up and down
   int heads = 0;     // query heads
   int kv_heads = 0;  // heads that share one key and value; heads % kv_heads == 0
   int head_dim = 0;  // need not be hidden / heads
   int vocab = 0;     // rows of the embedding table
 
+  NormKind norm = NormKind::rms;
+  NormAffine norm_affine = NormAffine::weight;
+  ActivationKind activation = ActivationKind::silu;
+  bool gated = true;  // activation(gate) * up, or activation(up)
+  Positions positions = Positions::rope;
+  int rotary = 0;  // leading dimensions of a head that rotate; 0: all
+  BlockOrder order = BlockOrder::pre_norm;
+  QkNorm qk_norm = QkNorm::none;
+  AttentionBias attention_bias = AttentionBias::none;
+  bool mlp_bias = false;
+  bool head_bias = false;
+  bool final_norm = true;  // before the head
+  int embedding = 0;       // width of the embedding table where it is projected to hidden; 0: hidden
+
   constexpr bool operator==(const ModelConfig&) const = default;
+
+  constexpr int rotary_dim() const { return positions != Positions::rope ? 0 : rotary != 0 ? rotary : head_dim; }
+  constexpr int embedding_dim() const { return embedding != 0 ? embedding : hidden; }
 };
 
 /// What is wrong with a shape; empty when it is sound. The bounds keep every product of two fields far inside 64 bits.
@@ -34,30 +108,63 @@ constexpr std::string_view fault_of(const ModelConfig& config) {
   if (!within(config.kv_heads, config.heads)) return "kv_heads must be 1..heads";
   if (config.heads % config.kv_heads != 0) return "heads must be a multiple of kv_heads";
   if (!within(config.head_dim, 1024)) return "head_dim must be 1..1024";
-  if (config.head_dim % 2 != 0) return "head_dim must be even (rotary embedding turns pairs)";
+  if (config.positions == Positions::rope && config.rotary == 0 && config.head_dim % 2 != 0) {
+    return "head_dim must be even (rotary embedding turns pairs)";
+  }
+  if (config.rotary < 0 || config.rotary > config.head_dim || config.rotary % 2 != 0) {
+    return "rotary must be even and at most head_dim";
+  }
+  if (config.rotary != 0 && config.positions != Positions::rope) return "rotary needs rotary positions";
   if (!within(config.vocab, 1 << 24)) return "vocab must be 1..16777216";
+  if (config.embedding < 0 || config.embedding > 1 << 20) return "embedding must be 0..1048576";
+  if (config.norm == NormKind::none) return "norm must be rms or layer";
   return {};
 }
 
-/// Llama-3's stretching of the rotary frequencies.
+/// How the rotary frequencies of training are stretched to longer texts.
 struct RopeScaling {
-  enum class Kind { none, linear, llama3 } kind = Kind::none;
+  enum class Kind { none, linear, llama3, longrope } kind = Kind::none;
   float factor = 1;
   float low_frequency_factor = 1;
   float high_frequency_factor = 4;
   float original_context = 8192;
+  // LongRoPE: a divisor for every frequency, up to the original context and beyond it   [rotary_dim / 2]
+  std::vector<float> short_factors = {};
+  std::vector<float> long_factors = {};
+  float attention_factor = 1;  // on cosines and sines
 };
+
+constexpr std::string_view name_of(RopeScaling::Kind kind) {
+  switch (kind) {
+    case RopeScaling::Kind::none: return "none";
+    case RopeScaling::Kind::linear: return "linear";
+    case RopeScaling::Kind::llama3: return "llama3";
+    case RopeScaling::Kind::longrope: return "longrope";
+  }
+  return "?";
+}
 
 /// What a checkpoint says of itself besides its shape.
 struct ModelSettings {
   int context = 2048;  // max_position_embeddings
   float norm_epsilon = 1e-6f;
   float rope_theta = 10000;
-  RopeScaling rope_scaling;
-  bool tied_embeddings = false;  // the head is the embedding table
-  bool attention_bias = false;   // on q, k, v and the output projection
-  bool mlp_bias = false;         // on gate, up and down
-  std::vector<Token> end_tokens;
+  RopeScaling rope_scaling = {};
+  bool tied_embeddings = false;            // the head is the embedding table
+  float clip_qkv = 0;                      // queries, keys and values are cut to [-clip, clip]; 0: not
+  float attention_scale = 0;               // of q . k; 0: 1 / sqrt(head_dim)
+  float alibi_bias_max = 8;                // the flattest slope is 2^-alibi_bias_max
+  bool alibi_power_of_two = true;          // slopes are those of the next power of two heads, some left out
+  float logit_scale = 1;                   // factor of all logits
+  int window = 0;                          // positions that a query sees, itself included; 0: all before it
+  std::vector<bool> windowed_layers = {};  // layers that have the window; empty: all
+  int position_offset = 0;                 // row of the table of learned positions where position 0 lies
+  std::vector<Token> end_tokens = {};
+
+  /// The window of one layer; 0: none.
+  int window_of(int layer) const {
+    return windowed_layers.empty() || windowed_layers[static_cast<std::size_t>(layer)] ? window : 0;
+  }
 };
 
 }  // namespace slm

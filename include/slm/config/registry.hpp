@@ -2,6 +2,7 @@
 #pragma once
 
 #include <concepts>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -41,39 +42,62 @@ bool visit(Registry<Models...>, const ModelConfig& shape, F&& f) {
 
 namespace detail {
 
+/// Calls f("layers", &ModelConfig::layers) and so on.
 template <class F>
-void for_each_field(const ModelConfig& shape, F&& f) {
-  f("layers", shape.layers);
-  f("hidden", shape.hidden);
-  f("ffn", shape.ffn);
-  f("heads", shape.heads);
-  f("kv_heads", shape.kv_heads);
-  f("head_dim", shape.head_dim);
-  f("vocab", shape.vocab);
+void for_each_member(F&& f) {
+  f("layers", &ModelConfig::layers);
+  f("hidden", &ModelConfig::hidden);
+  f("ffn", &ModelConfig::ffn);
+  f("heads", &ModelConfig::heads);
+  f("kv_heads", &ModelConfig::kv_heads);
+  f("head_dim", &ModelConfig::head_dim);
+  f("vocab", &ModelConfig::vocab);
+  f("norm", &ModelConfig::norm);
+  f("norm_affine", &ModelConfig::norm_affine);
+  f("activation", &ModelConfig::activation);
+  f("gated", &ModelConfig::gated);
+  f("positions", &ModelConfig::positions);
+  f("rotary", &ModelConfig::rotary);
+  f("order", &ModelConfig::order);
+  f("qk_norm", &ModelConfig::qk_norm);
+  f("attention_bias", &ModelConfig::attention_bias);
+  f("mlp_bias", &ModelConfig::mlp_bias);
+  f("head_bias", &ModelConfig::head_bias);
+  f("final_norm", &ModelConfig::final_norm);
+  f("embedding", &ModelConfig::embedding);
 }
+
+/// A value as C++ source, without the namespace: 12, true, NormKind::layer.
+inline std::string source_of(int value) { return text(value); }
+inline std::string source_of(bool value) { return value ? "true" : "false"; }
+inline std::string source_of(NormKind value) { return text("NormKind::", name_of(value)); }
+inline std::string source_of(NormAffine value) { return text("NormAffine::", name_of(value)); }
+inline std::string source_of(ActivationKind value) { return text("ActivationKind::", name_of(value)); }
+inline std::string source_of(Positions value) { return text("Positions::", name_of(value)); }
+inline std::string source_of(BlockOrder value) { return text("BlockOrder::", name_of(value)); }
+inline std::string source_of(QkNorm value) { return text("QkNorm::", name_of(value)); }
+inline std::string source_of(AttentionBias value) { return text("AttentionBias::", name_of(value)); }
 
 }  // namespace detail
 
-/// "layers 32 instead of 12, ffn 14336 instead of 11008"
+/// "layers 32 instead of 12, norm NormKind::layer instead of NormKind::rms"
 inline std::string difference(const ModelConfig& found, const ModelConfig& known) {
-  int known_values[7];
-  int field = 0;
-  detail::for_each_field(known, [&](const char*, int value) { known_values[field++] = value; });
   std::string list;
-  field = 0;
-  detail::for_each_field(found, [&](const char* name, int value) {
-    if (const int expected = known_values[field++]; value != expected) {
-      list += text(list.empty() ? "" : ", ", name, " ", value, " instead of ", expected);
-    }
+  detail::for_each_member([&](const char* name, auto member) {
+    if (found.*member == known.*member) return;
+    list += text(list.empty() ? "" : ", ", name, " ", detail::source_of(found.*member), " instead of ",
+                 detail::source_of(known.*member));
   });
   return list;
 }
 
-/// The source of a config struct, ready to paste.
+/// The source of a config struct, ready to paste. What has its default is left out.
 inline std::string source_of(const ModelConfig& shape, std::string_view name) {
   std::string fields;
-  detail::for_each_field(shape, [&](const char* field, int value) {
-    fields += text(fields.empty() ? "" : ", ", ".", field, " = ", value);
+  detail::for_each_member([&]<class Value>(const char* field, Value ModelConfig::*member) {
+    if (shape.*member == ModelConfig{}.*member) return;
+    const char* scope = std::is_enum_v<Value> ? "slm::" : "";
+    fields += text(fields.empty() ? "" : ", ", ".", field, " = ", scope, detail::source_of(shape.*member));
   });
   return text("struct ", name, " { static constexpr std::string_view name = \"", name,
               "\"; static constexpr slm::ModelConfig value{", fields, "}; };");
@@ -82,15 +106,11 @@ inline std::string source_of(const ModelConfig& shape, std::string_view name) {
 /// The Error for a shape that no config of the registry has.
 template <class... Models>
 Error not_registered(Registry<Models...>, const ModelConfig& shape, std::string_view where) {
-  int fewest = 8;
+  int fewest = std::numeric_limits<int>::max();
   std::string closest = "The registry is empty";
   [[maybe_unused]] const auto compare = [&](const ModelConfig& known, std::string_view name) {
-    int known_values[7];
-    int field = 0;
     int differing = 0;
-    detail::for_each_field(known, [&](const char*, int value) { known_values[field++] = value; });
-    field = 0;
-    detail::for_each_field(shape, [&](const char*, int value) { differing += value != known_values[field++]; });
+    detail::for_each_member([&](const char*, auto member) { differing += shape.*member != known.*member; });
     if (differing < fewest) {
       fewest = differing;
       closest = text("The closest one, ", name, ", differs: ", difference(shape, known));

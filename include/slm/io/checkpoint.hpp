@@ -34,6 +34,7 @@ class Checkpoint {
   }
 
   const std::filesystem::path& folder() const { return folder_; }
+  const Family& family() const { return *model_.family; }
   const ModelConfig& config() const { return model_.config; }
   const ModelSettings& settings() const { return model_.settings; }
   const QuantizationSettings& quantization() const { return quantization_; }

@@ -1,48 +1,83 @@
 // config.json and generation_config.json of a Hugging Face folder -> ModelConfig and ModelSettings.
 #pragma once
 
+#include <algorithm>
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "slm/config/model_config.hpp"
+#include "slm/io/families/gpt2.hpp"
+#include "slm/io/families/llama.hpp"
+#include "slm/io/families/mistral.hpp"
+#include "slm/io/families/mpt.hpp"
+#include "slm/io/families/olmo.hpp"
+#include "slm/io/families/opt.hpp"
+#include "slm/io/families/phi.hpp"
+#include "slm/io/families/phi3.hpp"
+#include "slm/io/families/qwen.hpp"
 #include "slm/io/json.hpp"
 
 namespace slm {
 
-struct ModelDescription {
-  ModelConfig config;
-  ModelSettings settings;
-  bool says_tied = false;  // whether the file states tie_word_embeddings at all
-};
+/// The one list of families. Adding one is a file in io/families/ and its name here (docs/add-a-model.md).
+inline constexpr const Family* known_families[] = {
+    &families::llama, &families::mistral, &families::olmo, &families::phi, &families::phi3,      &families::qwen2,
+    &families::qwen3, &families::gpt2,    &families::opt,  &families::mpt, &families::mosaic_gpt};
 
 namespace detail {
 
-inline Error unsupported(const std::string& file, const std::string& what) {
-  return Error("config.unsupported", text("'", file, "' asks for ", what),
-               "This version of slm runs the Llama family; docs/models.md lists what it covers");
+inline bool same_word(std::string_view a, std::string_view b) {  // MPTForCausalLM, MptForCausalLM
+  const auto lower = [](char letter) { return letter >= 'A' && letter <= 'Z' ? letter + ('a' - 'A') : letter; };
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [&](char x, char y) { return lower(x) == lower(y); });
 }
 
-inline RopeScaling read_rope_scaling(const JsonFields& fields) {
-  RopeScaling scaling;
-  const std::string kind = fields.string("rope_type", fields.string("type", "default"));
-  if (kind == "default") return scaling;
-  scaling.factor = fields.number("factor", 1e-3, 1e6, 1);
-  if (kind == "linear") {
-    scaling.kind = RopeScaling::Kind::linear;
-  } else if (kind == "llama3") {
-    scaling.kind = RopeScaling::Kind::llama3;
-    scaling.low_frequency_factor = fields.number("low_freq_factor", 1e-3, 1e6, 1);
-    scaling.high_frequency_factor = fields.number("high_freq_factor", 1e-3, 1e6, 4);
-    scaling.original_context = static_cast<float>(fields.integer("original_max_position_embeddings", 1, 1 << 24));
-    if (scaling.high_frequency_factor <= scaling.low_frequency_factor) {
-      throw fields.bad("high_freq_factor", "more than low_freq_factor", fields.at("high_freq_factor"));
+/// By model_type, or by architectures where that is absent; both must mean the same family.
+inline const Family& family_of(const JsonFields& fields) {
+  const Family* by_type = nullptr;
+  const Family* by_architecture = nullptr;
+  const std::string type = fields.string("model_type", "");
+  std::string architecture;
+  if (fields.has("architectures")) {
+    const Json& list = fields.at("architectures");
+    if (!list.is_array() || list.empty() || !list.front().is_string()) {
+      throw fields.bad("architectures", "a list of names", list);
     }
-  } else {
-    throw unsupported(fields.file(), text("rope scaling of type '", kind, "'"));
+    architecture = list.front().get<std::string>();
   }
-  return scaling;
+  for (const Family* family : known_families) {
+    if (family->model_type == type) by_type = family;
+    if (same_word(family->architecture, architecture)) by_architecture = family;
+  }
+  if (by_type && by_architecture && by_type != by_architecture) {
+    throw families::contradictory(fields.file(), text("model_type '", type, "' and architecture '", architecture, "'"));
+  }
+  if (by_type) return *by_type;
+  if (type.empty() && by_architecture) return *by_architecture;
+  if (type.empty() && architecture.empty()) return families::llama;
+  const char* code = fields.has("auto_map") ? ", whose code comes with the checkpoint" : "";
+  throw families::unsupported(fields.file(), type.empty() ? text("the architecture '", architecture, "'", code)
+                                                          : text("model_type '", type, "'", code));
+}
+
+/// One thing under two names must have one value.
+inline void check_synonyms(const JsonFields& fields) {
+  constexpr const char* synonyms[][3] = {{"hidden_size", "n_embd", "d_model"},
+                                         {"num_hidden_layers", "n_layer", "n_layers"},
+                                         {"num_attention_heads", "n_head", "n_heads"}};
+  for (const auto& names : synonyms) {
+    const char* first = nullptr;
+    for (const char* name : names) {
+      if (!fields.has(name)) continue;
+      if (first && fields.at(first) != fields.at(name)) {
+        throw families::contradictory(
+            fields.file(), text(first, " is ", fields.at(first).dump(), " and ", name, " is ", fields.at(name).dump()));
+      }
+      first = name;
+    }
+  }
 }
 
 inline std::vector<Token> read_end_tokens(const JsonFields& fields, int vocab) {
@@ -64,44 +99,17 @@ inline std::vector<Token> read_end_tokens(const JsonFields& fields, int vocab) {
 
 }  // namespace detail
 
-/// Reads the fields that shape a Llama-family model; everything else in the file is ignored.
+/// Reads the fields that shape a model; everything else in the file is ignored.
 inline ModelDescription read_config_json(const Json& json, const std::string& file) {
   const JsonFields fields(json, file);
-  if (const std::string type = fields.string("model_type", "llama"); type != "llama") {
-    throw detail::unsupported(file, text("model_type '", type, "'"));
-  }
-  if (const std::string activation = fields.string("hidden_act", "silu"); activation != "silu") {
-    throw detail::unsupported(file, text("the activation '", activation, "'"));
-  }
-
   ModelDescription model;
-  ModelConfig& config = model.config;
-  config.layers = fields.integer("num_hidden_layers", 1, 1024);
-  config.hidden = fields.integer("hidden_size", 1, 1 << 20);
-  config.ffn = fields.integer("intermediate_size", 1, 1 << 22);
-  config.heads = fields.integer("num_attention_heads", 1, 4096);
-  config.kv_heads = fields.integer("num_key_value_heads", 1, 4096, config.heads);
-  config.head_dim = fields.integer("head_dim", 1, 1024, config.hidden / config.heads);
-  config.vocab = fields.integer("vocab_size", 1, 1 << 24);
-  if (const auto what = fault_of(config); !what.empty()) {
+  model.family = &detail::family_of(fields);
+  detail::check_synonyms(fields);
+  model.family->read(fields, model);
+  if (const auto what = fault_of(model.config); !what.empty()) {
     throw Error("config.unsound", text("'", file, "': ", what), "Take the file from the model's original repository");
   }
-
-  ModelSettings& settings = model.settings;
-  settings.context = fields.integer("max_position_embeddings", 1, 1 << 24, 2048);
-  settings.norm_epsilon = fields.number("rms_norm_eps", 0, 1, 1e-6f);
-  settings.rope_theta = fields.number("rope_theta", 1, 1e12, 10000);
-  for (const char* name : {"rope_scaling", "rope_parameters"}) {  // transformers 5 writes the latter
-    if (!fields.has(name)) continue;
-    const JsonFields rope = fields.object(name);
-    settings.rope_theta = rope.number("rope_theta", 1, 1e12, settings.rope_theta);
-    settings.rope_scaling = detail::read_rope_scaling(rope);
-  }
-  model.says_tied = fields.has("tie_word_embeddings");
-  settings.tied_embeddings = fields.boolean("tie_word_embeddings", false);
-  settings.attention_bias = fields.boolean("attention_bias", false);
-  settings.mlp_bias = fields.boolean("mlp_bias", false);
-  settings.end_tokens = detail::read_end_tokens(fields, config.vocab);
+  model.settings.end_tokens = detail::read_end_tokens(fields, model.config.vocab);
   return model;
 }
 

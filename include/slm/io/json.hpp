@@ -71,6 +71,9 @@ class JsonFields {
     return field != object_.end() && !field->is_null();
   }
 
+  /// Present, if only as null.
+  bool states(const char* name) const { return object_.contains(name); }
+
   const Json& at(const char* name) const {
     if (!has(name)) {
       throw Error("json.missing-field", text("'", file_, "' has no field '", name, "'"),

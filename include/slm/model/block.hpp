@@ -1,4 +1,5 @@
-// One transformer block: five operations of the backend, attention and MLP each added to the residual stream.
+// One transformer block: operations of the backend, attention and MLP each added to the residual stream. What the block
+// does is chosen by the traits of the config, never by the name of a family.
 #pragma once
 
 #include "slm/backend/concept.hpp"
@@ -11,31 +12,59 @@ namespace slm {
 template <Backend B>
 struct Activations {
   using Rows = View<typename B::Activation, 2>;
-  Rows x;      // [rows, hidden]      residual stream
-  Rows q;      // [rows, heads * dim] queries
-  Rows mixed;  // [rows, heads * dim] attention output
-  Rows gated;  // [rows, ffn]
+  Rows x;       // [rows, hidden]      residual stream
+  Rows q;       // [rows, heads * dim] queries
+  Rows mixed;   // [rows, heads * dim] attention output
+  Rows gated;   // [rows, ffn]
+  Rows narrow;  // [rows, embedding]   where the embedding is projected, else without memory
 
   Activations slice(int first, int count) const {
-    return {x.slice(first, count), q.slice(first, count), mixed.slice(first, count), gated.slice(first, count)};
+    const auto part = [&](const Rows& rows) { return rows.data == nullptr ? rows : rows.slice(first, count); };
+    return {part(x), part(q), part(mixed), part(gated), part(narrow)};
   }
 };
 
+/// What a block must know of the checkpoint besides its weights.
+struct BlockSettings {
+  float norm_epsilon = 0;
+  float clip_qkv = 0;  // 0: none
+  Rope rope = {};
+  Attention attention = {};
+};
+
 template <Config Shape, WeightFormat Format, Backend B>
-void run_block(B& device, const Shape& config, const LayerWeights<Format, B>& layer, float norm_epsilon, Rope rope,
+void run_block(B& device, const Shape& config, const LayerWeights<Format, B>& layer, const BlockSettings& settings,
                int position, KvLayer<typename B::KvElement> kv, const Activations<B>& rows) {
   const ModelConfig& shape = config.value;  // a constant unless Shape is Dynamic
   const Heads heads{.query = shape.heads, .kv = shape.kv_heads, .dim = shape.head_dim};
-  const auto or_null = [](const auto& bias) { return bias.size() == 0 ? nullptr : bias.data(); };
+  const auto norm = [&](const NormWeights<B>& weights) {
+    return norm_of<B>(weights, shape.norm, settings.norm_epsilon);
+  };
+  const Norm as_it_is{.kind = NormKind::none};
+  const bool before = shape.order != BlockOrder::post_norm;
+  QkvShaping shaping{.clip = settings.clip_qkv, .norm = shape.qk_norm, .query = {}, .key = {}};
+  if (shape.qk_norm != QkNorm::none) shaping.query = norm(layer.q_norm), shaping.key = norm(layer.k_norm);
+  const auto feed_forward = [&](const Norm& input_norm) {
+    const float* bias = data_or_null(layer.gate_up_bias);
+    if (shape.gated) {
+      device.gated_mlp(rows.x, input_norm, layer.gate_up, bias, rows.gated, shape.activation);
+    } else {
+      device.mlp(rows.x, input_norm, layer.gate_up, bias, shape.activation, data_or_null(layer.down_divisor),
+                 rows.gated);
+    }
+  };
 
-  const Norm attention_norm{.weight = layer.attention_norm.data(), .epsilon = norm_epsilon};
-  device.qkv(rows.x, attention_norm, layer.qkv, or_null(layer.qkv_bias), rope, heads, position, rows.q, kv);
-  device.attend(rows.q, heads, position, kv, rows.mixed);
-  device.project(rows.mixed, layer.attention_out, or_null(layer.attention_out_bias), rows.x);
+  const Norm attention_norm = norm(layer.attention_norm);
+  device.qkv(rows.x, before ? attention_norm : as_it_is, layer.qkv, data_or_null(layer.qkv_bias), settings.rope, heads,
+             position, rows.q, kv, shaping);
+  device.attend(rows.q, heads, position, kv, rows.mixed, settings.attention);
+  if (shape.order == BlockOrder::parallel) feed_forward(attention_norm);  // x is still without attention
+  device.project(rows.mixed, layer.attention_out, data_or_null(layer.attention_out_bias), rows.x);
+  if (!before) device.normalize(rows.x, attention_norm);
 
-  const Norm mlp_norm{.weight = layer.mlp_norm.data(), .epsilon = norm_epsilon};
-  device.gated_mlp(rows.x, mlp_norm, layer.gate_up, or_null(layer.gate_up_bias), rows.gated);
-  device.project(rows.gated, layer.down, or_null(layer.down_bias), rows.x);
+  if (shape.order != BlockOrder::parallel) feed_forward(before ? norm(layer.mlp_norm) : as_it_is);
+  device.project(rows.gated, layer.down, data_or_null(layer.down_bias), rows.x);
+  if (!before) device.normalize(rows.x, norm(layer.mlp_norm));
 }
 
 }  // namespace slm

@@ -1,4 +1,4 @@
-// Model: a Llama-family transformer of a compile-time config, a weight format and a backend.
+// Model: a transformer of a compile-time config, a weight format and a backend.
 #pragma once
 
 #include <algorithm>
@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <numeric>
 #include <span>
 #include <string>
 #include <utility>
@@ -16,6 +17,7 @@
 #include "slm/core/error.hpp"
 #include "slm/io/checkpoint.hpp"
 #include "slm/model/block.hpp"
+#include "slm/model/cache_contents.hpp"
 #include "slm/model/kv_cache.hpp"
 #include "slm/model/language_model.hpp"
 #include "slm/model/weights.hpp"
@@ -43,11 +45,11 @@ struct ModelState {
 
   ModelState(std::shared_ptr<const Checkpoint> checkpoint, B backend, const LoadOptions& options)
       : device(std::move(backend)),
-        kv(checkpoint->config(), context_of(*checkpoint, options), device),
+        kv(checkpoint->config(), checkpoint->settings(), context_of(*checkpoint, options), device),
+        cache(checkpoint->settings(), kv.context(), kv.ring()),
         weights(std::move(checkpoint), device, options.progress) {
     const Checkpoint& source = *weights.checkpoint;
     const ModelConfig& shape = source.config();
-    norm_epsilon = source.settings().norm_epsilon;
     info = {.name = source.folder().filename().string(),
             .vocab = shape.vocab,
             .context = kv.context(),
@@ -58,13 +60,22 @@ struct ModelState {
     activations = {.x = rows(x, shape.hidden),
                    .q = rows(q, q_width),
                    .mixed = rows(mixed, q_width),
-                   .gated = rows(gated, shape.ffn)};
+                   .gated = rows(gated, shape.ffn),
+                   .narrow = shape.embedding != 0 ? rows(narrow, shape.embedding) : View<Activation, 2>{}};
   }
 
-  Norm norm(const typename B::template Buffer<float>& weight) const {
-    return {.weight = weight.data(), .epsilon = norm_epsilon};
+  /// `beyond`: of the text beyond LongRoPE's original context.
+  BlockSettings block(int layer, bool beyond) const {
+    const ModelSettings& settings = weights.checkpoint->settings();
+    return {.norm_epsilon = settings.norm_epsilon,
+            .clip_qkv = settings.clip_qkv,
+            .rope = {.inverse_frequency = data_or_null(weights.inverse_frequency[beyond]),
+                     .width = weights.checkpoint->config().rotary_dim(),
+                     .factor = settings.rope_scaling.attention_factor},
+            .attention = {.scale = settings.attention_scale,
+                          .window = settings.window_of(layer),
+                          .slopes = data_or_null(weights.alibi)}};
   }
-  Rope rope() const { return {.inverse_frequency = weights.inverse_frequency.data()}; }
 
   /// Room for the logits of `count` rows, [count, vocab].
   View<float, 2> logit_rows(int count) {
@@ -102,11 +113,11 @@ struct ModelState {
 
   B device;
   KvCache<B> kv;
+  CacheContents cache;
   ModelWeights<Format, B> weights;
-  float norm_epsilon = 0;
   ModelInfo info;
-  int length = 0;             // tokens in the KV cache
-  Buffer x, q, mixed, gated;  // what `activations` views
+  int length = 0;                     // tokens of the text so far
+  Buffer x, q, mixed, gated, narrow;  // what `activations` views
   Activations<B> activations;
   std::vector<float> logits;  // [rows, vocab]
 
@@ -163,36 +174,96 @@ class Model {
   void truncate(int length) {
     state_.check_truncate(length);
     state_.length = length;
+    state_.cache.truncate(length);
   }
 
   /// See LanguageModel. Long prompts run in pieces of B::max_rows.
+  ///
+  /// With LongRoPE every row is computed as if its own token were the last: with the first table up to the original
+  /// context and with the second beyond it, for the whole text before. A text whose first tokens already reach beyond
+  /// is read with the second table from its beginning, as transformers reads a prompt.
   View<const float, 2> extend(std::span<const Token> tokens, int logit_rows) {
     state_.check_extend(tokens, logit_rows);
     const int count = static_cast<int>(tokens.size());
-    const int unwanted = count - logit_rows;  // leading tokens whose logits nobody asked for
     const View<float, 2> logits = state_.logit_rows(logit_rows);
-    for (int first = 0; first < count; first += B::max_rows) {
-      const int rows = std::min(count - first, B::max_rows);
-      const Activations<B> step = state_.activations.slice(0, rows);
-      run_layers(tokens.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(rows)), state_.length + first,
-                 step);
-      const int from = std::max(first, unwanted);
-      if (const int wanted = first + rows - from; wanted > 0) {
-        state_.device.logits(step.x.slice(from - first, wanted), state_.norm(state_.weights.final_norm),
-                             state_.weights.head(), logits.slice(from - unwanted, wanted));
-      }
-    }
+    state_.cache.remember(state_.length, tokens);
+    const int original = state_.cache.original_context();
+    const bool all_beyond = state_.length == 0 && count > original;
+    const int within = all_beyond ? 0 : std::clamp(original - state_.length, 0, count);
+    const int unwanted = count - logit_rows;
+    if (within == count || within > unwanted) run(tokens, 0, within, false, logits);
+    if (within < count) run(tokens, within, count, true, logits);
     state_.length += count;
     return logits;
   }
 
  private:
-  void run_layers(std::span<const Token> tokens, int position, const Activations<B>& rows) {
-    state_.device.embed(state_.weights.embedding, tokens, rows.x);
-    for (int l = 0; l < shape_.value.layers; ++l) {
-      run_block(state_.device, shape_, state_.weights.layers[static_cast<std::size_t>(l)], state_.norm_epsilon,
-                state_.rope(), position, state_.kv.layer(l), rows);
+  /// Tokens first.. last - 1 of a step, and the logits of those among them that are wanted: the last of the step.
+  void run(std::span<const Token> tokens, int first, int last, bool beyond, View<float, 2> logits) {
+    const int unwanted = static_cast<int>(tokens.size()) - static_cast<int>(logits.extent(0));
+    if (first < last) make_ready(state_.length + first, beyond);
+    for (; first < last; first += B::max_rows) {
+      const int rows = std::min(last - first, B::max_rows);
+      const Activations<B> step =
+          run_layers(tokens.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(rows)),
+                     state_.length + first, beyond);
+      const int from = std::max(first, unwanted);
+      if (const int wanted = first + rows - from; wanted > 0) {
+        head(step.slice(from - first, wanted), logits.slice(from - unwanted, wanted));
+      }
     }
+  }
+
+  /// Reads the text before `position` again where the cache no longer serves it.
+  void make_ready(int position, bool beyond) {
+    CacheContents& cache = state_.cache;
+    if (cache.serves(position, beyond)) return;
+    cache.reset(beyond);
+    const std::span<const Token> text = cache.first(position);
+    for (int first = 0; first < position; first += B::max_rows) {
+      const int rows = std::min(position - first, B::max_rows);
+      run_layers(text.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(rows)), first, beyond);
+    }
+  }
+
+  /// At most max_rows tokens from embedding to the last block.
+  Activations<B> run_layers(std::span<const Token> tokens, int position, bool beyond) {
+    const Activations<B> rows = state_.activations.slice(0, static_cast<int>(tokens.size()));
+    embed(tokens, position, rows);
+    for (int l = 0; l < shape_.value.layers; ++l) {
+      run_block(state_.device, shape_, state_.weights.layers[static_cast<std::size_t>(l)], state_.block(l, beyond),
+                position, state_.kv.layer(l), rows);
+    }
+    state_.cache.wrote(position + static_cast<int>(tokens.size()));
+    return rows;
+  }
+
+  void embed(std::span<const Token> tokens, int position, const Activations<B>& rows) {
+    const auto& weights = state_.weights;
+    const int row = position + weights.checkpoint->settings().position_offset;  // of the table of learned positions
+    if (shape_.value.embedding == 0) {
+      const float* table = data_or_null(weights.positions);
+      const float* positions = table == nullptr ? nullptr : table + std::int64_t{row} * shape_.value.hidden;
+      return state_.device.embed(weights.embedding, tokens, rows.x, positions);
+    }
+    // x starts as the positions, and the projection is added to it.
+    std::vector<Token> places(tokens.size());
+    std::iota(places.begin(), places.end(), row);
+    state_.device.embed(weights.embedding, tokens, rows.narrow, nullptr);
+    state_.device.embed(weights.projection->positions, places, rows.x, nullptr);
+    state_.device.project(rows.narrow, weights.projection->in, nullptr, rows.x);
+  }
+
+  void head(const Activations<B>& rows, View<float, 2> logits) {
+    const auto& weights = state_.weights;
+    const ModelConfig& shape = shape_.value;
+    const float epsilon = weights.checkpoint->settings().norm_epsilon;
+    const Norm as_it_is{.kind = NormKind::none};
+    const Norm norm = shape.final_norm ? norm_of<B>(weights.final_norm, shape.norm, epsilon) : as_it_is;
+    const float* bias = data_or_null(weights.head_bias);
+    if (shape.embedding == 0) return state_.device.logits(rows.x, norm, weights.head(), logits, bias);
+    state_.device.mlp(rows.x, norm, weights.projection->out, nullptr, ActivationKind::identity, nullptr, rows.narrow);
+    state_.device.logits(rows.narrow, as_it_is, weights.head(), logits, bias);
   }
 
   [[no_unique_address]] Shape shape_;

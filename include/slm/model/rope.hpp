@@ -9,15 +9,20 @@
 
 namespace slm {
 
-/// 1 / theta^(2i / head_dim), stretched as the settings say -> [head_dim / 2]
-inline std::vector<float> inverse_frequencies(int head_dim, const ModelSettings& settings) {
+/// 1 / theta^(2i / rotary_dim), stretched as the settings say -> [rotary_dim / 2]. LongRoPE has two tables: one up to
+/// the original context, and one for texts `beyond` it.
+inline std::vector<float> inverse_frequencies(int rotary_dim, const ModelSettings& settings, bool beyond = false) {
   const RopeScaling& scaling = settings.rope_scaling;
-  std::vector<float> frequencies(static_cast<std::size_t>(head_dim / 2));
-  for (int i = 0; i < head_dim / 2; ++i) {
+  std::vector<float> frequencies(static_cast<std::size_t>(rotary_dim / 2));
+  for (int i = 0; i < rotary_dim / 2; ++i) {
     // Hugging Face computes the table in float32; rounding the exact value is as near to it as can be.
-    const double exact = std::pow(double{settings.rope_theta}, -2.0 * i / head_dim);
+    const double exact = std::pow(double{settings.rope_theta}, -2.0 * i / rotary_dim);
     float& frequency = frequencies[static_cast<std::size_t>(i)] = static_cast<float>(exact);
     if (scaling.kind == RopeScaling::Kind::linear) frequency /= scaling.factor;
+    if (scaling.kind == RopeScaling::Kind::longrope) {
+      const auto& factors = beyond ? scaling.long_factors : scaling.short_factors;
+      frequency = static_cast<float>(exact / double{factors[static_cast<std::size_t>(i)]});
+    }
     if (scaling.kind != RopeScaling::Kind::llama3) continue;
     // Llama 3: short wavelengths stay, long ones are stretched, those between are blended. Applies at every length.
     const float wavelength = 2 * std::numbers::pi_v<float> / frequency;

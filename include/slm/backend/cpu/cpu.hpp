@@ -22,6 +22,7 @@
 #include "slm/backend/cpu/int4_matrix.hpp"
 #include "slm/backend/cpu/rope_table.hpp"
 #include "slm/backend/cpu/simd.hpp"
+#include "slm/backend/cpu/tasks.hpp"
 #include "slm/backend/cpu/thread_pool.hpp"
 #include "slm/backend/dense_matrix.hpp"
 #include "slm/backend/mixed_matrix.hpp"
@@ -99,28 +100,37 @@ class Cpu {
     }
   }
 
-  void embed(const cpu::Int4Matrix& table, std::span<const Token> tokens, View<float, 2> x) {
+  void embed(const cpu::Int4Matrix& table, std::span<const Token> tokens, View<float, 2> x,
+             const float* positions = nullptr) {
     for (std::size_t r = 0; r < tokens.size(); ++r) {
-      dequantize_row(table.tiles, tokens[r], x.row(static_cast<std::int64_t>(r)));
+      float* to = x.row(static_cast<std::int64_t>(r));
+      dequantize_row(table.tiles, tokens[r], to);
+      if (positions == nullptr) continue;
+      for (std::int64_t i = 0; i < table.in; ++i) to[i] += *positions++;
     }
   }
 
   template <class Weight>
-  void embed(const Weight& table, std::span<const Token> tokens, View<float, 2> x) {
+  void embed(const Weight& table, std::span<const Token> tokens, View<float, 2> x, const float* positions = nullptr) {
     for (std::size_t r = 0; r < tokens.size(); ++r) {
       const auto* row = table.row(tokens[r]);
       float* to = x.row(static_cast<std::int64_t>(r));
       for (std::int64_t i = 0; i < table.in; ++i) to[i] = to_float(row[i]);
+      if (positions == nullptr) continue;
+      for (std::int64_t i = 0; i < table.in; ++i) to[i] += *positions++;
     }
   }
 
   template <class Weight>
   void qkv(View<const float, 2> x, Norm norm, const Weight& weight, const float* bias, Rope rope, Heads heads,
-           int position, View<float, 2> q, KvLayer<float> kv) {
+           int position, View<float, 2> q, KvLayer<float> kv, QkvShaping shaping = {}) {
     const std::lock_guard lock(state_->mutex);
+    if (rope.rotating(heads.dim) != heads.dim || shaping.norm != QkNorm::none) {
+      return qkv_in_two_passes(x, norm, weight, bias, rope, heads, position, q, kv, shaping);
+    }
     const int rows = static_cast<int>(x.extent(0));
     const int half = heads.dim / 2;
-    const RopeTable::Angles angles = state_->rope.angles(rope.inverse_frequency, half, position, rows);
+    const RopeTable::Angles angles = state_->rope.angles(rope.inverse_frequency, half, position, rows, rope.factor);
     const float* packed = pack_rows(weight, x, &norm);
 
     // A task turns one slice of one head: rows i.. and i + half.. of its weight.
@@ -143,14 +153,16 @@ class Cpu {
           for (int i = 0; i < count; ++i) low[i] += bias[first_row + i];
           for (int i = 0; i < count; ++i) low[count + i] += bias[first_row + half + i];
         }
+        if (shaping.clip != 0) state_->kernels->clip(low, 2 * count, shaping.clip);
+        const std::int64_t slot = (position + r) % kv.keys.extent(1);
         const int kv_head = head - heads.query;
         if (kv_head >= heads.kv) {
-          float* value = kv.values.row(kv_head - heads.kv) + (position + r) * kv.values.stride(1) + first;
+          float* value = kv.values.row(kv_head - heads.kv) + slot * kv.values.stride(1) + first;
           std::copy_n(low, count, value);
           std::copy_n(low + count, count, value + half);
         } else {
-          float* to = kv_head < 0 ? q.row(r) + std::int64_t{head} * heads.dim
-                                  : kv.keys.row(kv_head) + (position + r) * kv.keys.stride(1);
+          float* to =
+              kv_head < 0 ? q.row(r) + std::int64_t{head} * heads.dim : kv.keys.row(kv_head) + slot * kv.keys.stride(1);
           const float* cosine = angles.cosine + std::int64_t{r} * half + first;
           const float* sine = angles.sine + std::int64_t{r} * half + first;
           state_->kernels->rotate(low, low + count, cosine, sine, count, to + first, to + first + half);
@@ -159,32 +171,22 @@ class Cpu {
     });
   }
 
-  void attend(View<const float, 2> q, Heads heads, int position, KvLayer<float> kv, View<float, 2> out) {
+  void attend(View<const float, 2> q, Heads heads, int position, KvLayer<float> kv, View<float, 2> out,
+              Attention attention = {}) {
     const std::lock_guard lock(state_->mutex);
     const int rows = static_cast<int>(q.extent(0));
-    const int group = heads.query / heads.kv;
-    const cpu::RowBlocks blocks(rows * group, state_->kernels->row_block);
+    const cpu::RowBlocks blocks(rows * (heads.query / heads.kv), state_->kernels->row_block);
     const auto attend_block = [&](std::uint32_t index, int worker) {
       const int kv_head = static_cast<int>(index) / blocks.blocks, block = static_cast<int>(index) % blocks.blocks;
-      cpu::AttendTask task;
-      task.keys = kv.keys.row(kv_head);
-      task.values = kv.values.row(kv_head);
-      task.key_stride = kv.keys.stride(1);
-      task.value_stride = kv.values.stride(1);
-      task.dim = heads.dim;
-      task.queries = blocks.size(block);
-      for (int m = 0; m < task.queries; ++m) {
-        const int r = (blocks.first(block) + m) / group, h = kv_head * group + (blocks.first(block) + m) % group;
-        task.query[m] = q.row(r) + std::int64_t{h} * heads.dim;
-        task.out[m] = out.row(r) + std::int64_t{h} * heads.dim;
-        task.visible[m] = position + r + 1;  // causal: itself and everything before
-      }
+      cpu::AttendTask task =
+          cpu::attend_task(q, heads, position, kv, out, attention, kv_head, blocks.first(block), blocks.size(block));
       task.scratch = state_->scratch[static_cast<std::size_t>(worker)].data();
       state_->kernels->attend(task);
     };
     state_->reserve_scratch(cpu::attend_scratch(heads.dim));
-    const double multiplies = 2.0 * rows * heads.query * heads.dim * (position + rows);
-    const double bytes = 8.0 * heads.kv * heads.dim * (position + rows);
+    const int seen = attention.window != 0 ? std::min(position, attention.window) + rows : position + rows;
+    const double multiplies = 2.0 * rows * heads.query * heads.dim * seen;
+    const double bytes = 8.0 * heads.kv * heads.dim * seen;
     run(heads.kv * blocks.blocks, std::max(multiplies / multiplies_per_ns, bytes / bytes_per_ns), attend_block);
   }
 
@@ -210,7 +212,8 @@ class Cpu {
   }
 
   template <class Weight>
-  void gated_mlp(View<const float, 2> x, Norm norm, const Weight& weight, const float* bias, View<float, 2> out) {
+  void gated_mlp(View<const float, 2> x, Norm norm, const Weight& weight, const float* bias, View<float, 2> out,
+                 ActivationKind activation = ActivationKind::silu) {
     const std::lock_guard lock(state_->mutex);
     const int rows = static_cast<int>(x.extent(0));
     const int ffn = static_cast<int>(weight.out / 2);
@@ -227,41 +230,58 @@ class Cpu {
           for (int i = 0; i < count; ++i) gate[i] += bias[first + i];
           for (int i = 0; i < count; ++i) up[i] += bias[ffn + first + i];
         }
-        state_->kernels->silu_times(gate, up, count, out.row(r) + first);
+        state_->kernels->activate(activation, gate, up, nullptr, count, out.row(r) + first);
       }
     });
   }
 
   template <class Weight>
-  void logits(View<const float, 2> x, Norm norm, const Weight& weight, View<float, 2> out) {
+  void mlp(View<const float, 2> x, Norm norm, const Weight& weight, const float* bias, ActivationKind activation,
+           const float* divisor, View<float, 2> out) {
     const std::lock_guard lock(state_->mutex);
     const int rows = static_cast<int>(x.extent(0));
-    const float* packed = pack_rows(weight, x, &norm);
-    const int vocab = static_cast<int>(weight.out);
-    const int slice = 2 * slice_rows(vocab);
-    run_matmul(weight, rows, ceil_div(vocab, slice), [=, this, &weight](int task, const Thread& thread) {
-      const int first = task * slice, count = std::min(slice, vocab - first);
-      multiply(weight, first, count, packed, rows, out.data + first, out.stride(0), thread);
+    const auto& kernels = *state_->kernels;
+    matmul_into(weight, pack_rows(weight, x, &norm), rows, bias, out, [=, &kernels](float* z, int first, int count) {
+      kernels.activate(activation, z, nullptr, divisor != nullptr ? divisor + first : nullptr, count, z);
     });
+  }
+
+  void normalize(View<float, 2> x, Norm norm) {
+    for (std::int64_t r = 0; r < x.extent(0); ++r) {
+      state_->kernels->normalize(norm.kind, norm.weight, norm.bias, norm.epsilon, x.row(r), x.extent(1), x.row(r));
+    }
+  }
+
+  template <class Weight>
+  void logits(View<const float, 2> x, Norm norm, const Weight& weight, View<float, 2> out,
+              const float* bias = nullptr) {
+    const std::lock_guard lock(state_->mutex);
+    const int rows = static_cast<int>(x.extent(0));
+    matmul_into(weight, pack_rows(weight, x, &norm), rows, bias, out, [](float*, int, int) {});
   }
 
   // A matrix of a quantized checkpoint: the same with the kind that it is.
 
-  void embed(const Mixed& table, std::span<const Token> tokens, View<float, 2> x) {
-    table.visit([&](const auto& held) { embed(held, tokens, x); });
+  void embed(const Mixed& table, std::span<const Token> tokens, View<float, 2> x, const float* positions = nullptr) {
+    table.visit([&](const auto& held) { embed(held, tokens, x, positions); });
   }
   void qkv(View<const float, 2> x, Norm norm, const Mixed& weight, const float* bias, Rope rope, Heads heads,
-           int position, View<float, 2> q, KvLayer<float> kv) {
-    weight.visit([&](const auto& held) { qkv(x, norm, held, bias, rope, heads, position, q, kv); });
+           int position, View<float, 2> q, KvLayer<float> kv, QkvShaping shaping = {}) {
+    weight.visit([&](const auto& held) { qkv(x, norm, held, bias, rope, heads, position, q, kv, shaping); });
   }
   void project(View<const float, 2> input, const Mixed& weight, const float* bias, View<float, 2> x) {
     weight.visit([&](const auto& held) { project(input, held, bias, x); });
   }
-  void gated_mlp(View<const float, 2> x, Norm norm, const Mixed& weight, const float* bias, View<float, 2> out) {
-    weight.visit([&](const auto& held) { gated_mlp(x, norm, held, bias, out); });
+  void gated_mlp(View<const float, 2> x, Norm norm, const Mixed& weight, const float* bias, View<float, 2> out,
+                 ActivationKind activation = ActivationKind::silu) {
+    weight.visit([&](const auto& held) { gated_mlp(x, norm, held, bias, out, activation); });
   }
-  void logits(View<const float, 2> x, Norm norm, const Mixed& weight, View<float, 2> out) {
-    weight.visit([&](const auto& held) { logits(x, norm, held, out); });
+  void mlp(View<const float, 2> x, Norm norm, const Mixed& weight, const float* bias, ActivationKind activation,
+           const float* divisor, View<float, 2> out) {
+    weight.visit([&](const auto& held) { mlp(x, norm, held, bias, activation, divisor, out); });
+  }
+  void logits(View<const float, 2> x, Norm norm, const Mixed& weight, View<float, 2> out, const float* bias = nullptr) {
+    weight.visit([&](const auto& held) { logits(x, norm, held, out, bias); });
   }
 
  private:
@@ -298,6 +318,7 @@ class Cpu {
     ThreadPool pool;
     RopeTable rope;
     PageBuffer<float> packed;
+    PageBuffer<float> projected;
     std::vector<PageBuffer<float>> scratch;  // per thread
   };
 
@@ -311,6 +332,44 @@ class Cpu {
   /// there are many rows of activations; but every thread shall get several tasks.
   int slice_rows(int out) const {
     return std::clamp(out / (8 * threads()) / least_slice * least_slice, least_slice, most_slice);
+  }
+
+  /// out = packed . weight^T + bias, then finish(out + first, first, count) for every part of a row.
+  template <class Weight, class Finish>
+  void matmul_into(const Weight& weight, const float* packed, int rows, const float* bias, View<float, 2> out,
+                   const Finish& finish) {
+    const int width = static_cast<int>(weight.out), slice = 2 * slice_rows(width);
+    run_matmul(weight, rows, ceil_div(width, slice), [=, this, &weight](int task, const Thread& thread) {
+      const int first = task * slice, count = std::min(slice, width - first);
+      multiply(weight, first, count, packed, rows, out.data + first, out.stride(0), thread);
+      for (int r = 0; r < rows; ++r) {
+        float* row = out.row(r) + first;
+        for (int i = 0; bias != nullptr && i < count; ++i) row[i] += bias[first + i];
+        finish(row, first, count);
+      }
+    });
+  }
+
+  /// qkv where a head cannot be finished slice by slice: all projections first, then row by row the norms, the
+  /// rotation of what rotates, and the way to q and the cache.
+  template <class Weight>
+  void qkv_in_two_passes(View<const float, 2> x, Norm norm, const Weight& weight, const float* bias, Rope rope,
+                         Heads heads, int position, View<float, 2> q, KvLayer<float> kv, QkvShaping shaping) {
+    const int rows = static_cast<int>(x.extent(0));
+    State::grow(state_->projected, static_cast<std::size_t>(rows * weight.out));
+    const View<float, 2> projected{state_->projected.data(), rows, weight.out};
+    const auto& kernels = *state_->kernels;
+    matmul_into(weight, pack_rows(weight, x, &norm), rows, bias, projected, [=, &kernels](float* z, int, int count) {
+      if (shaping.clip != 0) kernels.clip(z, count, shaping.clip);
+    });
+    const int width = rope.rotating(heads.dim), half = width / 2;
+    const RopeTable::Angles angles =
+        half > 0 ? state_->rope.angles(rope.inverse_frequency, half, position, rows, rope.factor) : RopeTable::Angles{};
+    const auto finish_row = [&](std::uint32_t r, int) {
+      cpu::finish_qkv_row(kernels, projected.row(r), static_cast<int>(r), width, angles, heads, position, q, kv,
+                          shaping);
+    };
+    run(rows, 8.0 * static_cast<double>(projected.size()) / bytes_per_ns, finish_row);
   }
 
   static int checked(int threads) {
@@ -340,8 +399,12 @@ class Cpu {
     task.x = x.data;
     task.x_stride = x.stride(0);
     task.in = x.extent(1);
-    task.norm = norm != nullptr ? norm->weight : nullptr;
-    task.epsilon = norm != nullptr ? norm->epsilon : 0;
+    if (norm != nullptr) {
+      task.kind = norm->kind;
+      task.norm = norm->weight;
+      task.norm_bias = norm->bias;
+      task.epsilon = norm->epsilon;
+    }
     task.rows = rows;
     if constexpr (std::is_same_v<Weight, cpu::Int4Matrix>) task.scale_block = weight.tiles.block;
     const auto& kernels = kernels_for(weight);

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "slm/core/architecture.hpp"
 #include "slm/core/dim.hpp"
 #include "slm/quant/int4_tiles.hpp"
 
@@ -11,7 +12,7 @@ namespace slm::backend::cpu {
 
 constexpr int cache_line = 64;         // bytes; every packed row starts on one
 constexpr int most_lanes = 16;         // floats of the widest vector
-constexpr int kv_block = 64;           // positions whose scores are turned into weights at once
+constexpr int kv_block = 64;           // divides ring_block; positions whose scores are turned into weights at once
 constexpr int kv_chunk = 512;          // positions summed from zero, a multiple of kv_block; chunks are joined in order
 constexpr int most_row_block = 6;      // activation rows that share one pass over the weights in registers
 constexpr int most_matmul_rows = 128;  // weight rows of one call
@@ -37,7 +38,9 @@ struct PackTask {
   const float* x = nullptr;  // [rows, x_stride]
   std::int64_t x_stride = 0;
   std::int64_t in = 0;
-  const float* norm = nullptr;  // [in] RMSNorm weight, or null for none
+  NormKind kind = NormKind::none;
+  const float* norm = nullptr;       // [in] weight, or null for none
+  const float* norm_bias = nullptr;  // [in] or null
   float epsilon = 0;
   int rows = 0;         // of all blocks
   int first_block = 0;  // what this call packs
@@ -62,15 +65,19 @@ struct MatmulTask {
 
 /// The queries of one KV head that share a pass over its keys and values; each sees its own number of positions.
 struct AttendTask {
-  const float* keys = nullptr;  // [context, key_stride]
+  const float* keys = nullptr;  // [capacity, key_stride]
   const float* values = nullptr;
+  std::int64_t capacity = 0;  // position p lies at p % capacity
   std::int64_t key_stride = 0;
   std::int64_t value_stride = 0;
   int dim = 0;
   int queries = 0;                          // 1..row_block
   const float* query[most_row_block] = {};  // [dim] each
   float* out[most_row_block] = {};          // [dim] each
-  int visible[most_row_block] = {};         // positions each may see, at least 1
+  int first[most_row_block] = {};           // the first position that each sees
+  int visible[most_row_block] = {};         // the position behind the last one: its own
+  float slope[most_row_block] = {};         // ALiBi; 0: none
+  float scale = 0;                          // of scores
   float* scratch = nullptr;                 // attend_scratch(dim) floats of this thread
 };
 
@@ -101,11 +108,17 @@ constexpr std::size_t attend_scratch(int dim) {
 struct CommonKernels {
   int row_block = 0;  // most queries of one AttendTask
   void (*attend)(const AttendTask&) = nullptr;
-  /// gate and up [count] to silu(gate) * up
-  void (*silu_times)(const float* gate, const float* up, int count, float* out) = nullptr;
   /// the pair (first, second) [count] turned by the angles whose cosine and sine are given
   void (*rotate)(const float* first, const float* second, const float* cosine, const float* sine, int count,
                  float* out_first, float* out_second) = nullptr;
+  /// x [in] normalised; out may be x
+  void (*normalize)(NormKind kind, const float* weight, const float* bias, float epsilon, const float* x,
+                    std::int64_t in, float* out) = nullptr;
+  /// z [count] to activation(z) * factor / divisor, where those are not null; out may be z
+  void (*activate)(ActivationKind activation, const float* z, const float* factor, const float* divisor, int count,
+                   float* out) = nullptr;
+  /// x [count] cut to [-limit, limit]
+  void (*clip)(float* x, int count, float limit) = nullptr;
 };
 
 template <class Element>

@@ -18,12 +18,12 @@ class RopeTable {
     const float* sine;
   };
 
-  /// The angles of positions position.. position + rows - 1, of the float product position * inverse_frequency.
-  /// Valid until the next call.
-  Angles angles(const float* inverse_frequency, int half, int position, int rows) {
+  /// The angles of positions position.. position + rows - 1, of the float product position * inverse_frequency, their
+  /// cosines and sines times `factor`. Valid until the next call.
+  Angles angles(const float* inverse_frequency, int half, int position, int rows, float factor = 1) {
     const std::size_t bytes = static_cast<std::size_t>(half) * sizeof(float);
     for (Entry& entry : entries_) {
-      if (entry.frequencies.size() * sizeof(float) == bytes && position >= entry.position &&
+      if (entry.frequencies.size() * sizeof(float) == bytes && entry.factor == factor && position >= entry.position &&
           position + rows <= entry.position + entry.rows &&
           std::memcmp(entry.frequencies.data(), inverse_frequency, bytes) == 0) {
         const std::size_t skip = static_cast<std::size_t>(position - entry.position) * static_cast<std::size_t>(half);
@@ -32,6 +32,7 @@ class RopeTable {
     }
     Entry& entry = entries_[next_++ % 2];
     entry.frequencies.assign(inverse_frequency, inverse_frequency + half);
+    entry.factor = factor;
     entry.position = position;
     entry.rows = rows;
     entry.cosine.clear();
@@ -39,8 +40,8 @@ class RopeTable {
     for (int row = 0; row < rows; ++row) {
       for (int i = 0; i < half; ++i) {
         const float angle = static_cast<float>(position + row) * inverse_frequency[i];
-        entry.cosine.push_back(std::cos(angle));
-        entry.sine.push_back(std::sin(angle));
+        entry.cosine.push_back(std::cos(angle) * factor);
+        entry.sine.push_back(std::sin(angle) * factor);
       }
     }
     return {entry.cosine.data(), entry.sine.data()};
@@ -49,6 +50,7 @@ class RopeTable {
  private:
   struct Entry {
     std::vector<float> frequencies;
+    float factor = 1;
     int position = 0;
     int rows = 0;
     std::vector<float> cosine;  // [rows, half]

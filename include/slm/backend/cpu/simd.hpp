@@ -45,6 +45,8 @@ namespace portable {
 #endif
 #include "slm/backend/cpu/simd.inc"
 
+#include "slm/backend/cpu/row_kernels.inc"
+
 #include "slm/backend/cpu/matmul_kernels.inc"
 
 #include "slm/backend/cpu/attention_kernels.inc"
@@ -75,6 +77,8 @@ namespace avx2 {
 #define SLM_LANES 8
 #define SLM_REGISTERS 16
 #include "slm/backend/cpu/simd.inc"
+
+#include "slm/backend/cpu/row_kernels.inc"
 
 #include "slm/backend/cpu/matmul_kernels.inc"
 
@@ -120,6 +124,8 @@ namespace avx512 {
 #define SLM_LANES 16
 #define SLM_REGISTERS 32
 #include "slm/backend/cpu/simd.inc"
+
+#include "slm/backend/cpu/row_kernels.inc"
 
 #include "slm/backend/cpu/matmul_kernels.inc"
 

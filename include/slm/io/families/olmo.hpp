@@ -1,0 +1,22 @@
+// OLMo, the first: Llama with LayerNorms that have no weights.
+#pragma once
+
+#include "slm/io/families/common.hpp"
+
+namespace slm::families {
+
+inline void read_olmo(const JsonFields& fields, ModelDescription& model) {
+  read_llama_like(fields, model);
+  model.config.norm = NormKind::layer;
+  model.config.norm_affine = NormAffine::none;
+  model.settings.norm_epsilon = 1e-5f;  // fixed in the architecture; config.json may hold another, unused one
+  model.settings.clip_qkv = fields.number("clip_qkv", 1e-6, 1e6, 0);
+  if (fields.boolean("attention_bias", false)) model.config.attention_bias = AttentionBias::all;
+}
+
+inline constexpr Family olmo{.model_type = "olmo",
+                             .architecture = "OlmoForCausalLM",
+                             .names = {.final_norm = "", .attention_norm = "", .mlp_norm = ""},
+                             .read = read_olmo};
+
+}  // namespace slm::families
