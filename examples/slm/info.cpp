@@ -82,10 +82,15 @@ OrderedJson describe(const std::string& folder) {
 void add_info(CLI::App& program) {
   auto model = std::make_shared<std::string>();
   auto as_json = std::make_shared<bool>(false);
+  auto known = std::make_shared<bool>(false);
   CLI::App& command = *program.add_subcommand("info", "Say what a model folder holds");
-  command.add_option("model", *model, "folder of the model")->required();
-  command.add_flag("--json", *as_json, "print one JSON object");
-  command.callback([model, as_json] {
+  auto& what = *command.add_option_group("what", "one of");
+  what.add_option("model", *model, "folder of the model");
+  auto* list = what.add_flag("--known", *known, "the models known at compile time, as a table in Markdown");
+  what.require_option(1);
+  command.add_flag("--json", *as_json, "print one JSON object")->excludes(list);
+  command.callback([model, as_json, known] {
+    if (*known) return print(known_models_table());
     const OrderedJson json = describe(*model);
     if (*as_json) return print_json(json);
     std::ostringstream table;

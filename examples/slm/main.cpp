@@ -27,11 +27,13 @@ int main(int count, char** arguments) try {
   program.require_subcommand(1);
   program.set_version_flag("--version", slm::text(SLM_VERSION_MAJOR, ".", SLM_VERSION_MINOR, ".", SLM_VERSION_PATCH));
   cli::add_generate(program);
+  cli::add_chat(program);
   cli::add_logits(program);
   cli::add_tokenize(program);
   cli::add_info(program);
   cli::add_demo(program);
   cli::add_perplexity(program);
+  cli::add_quantize(program);
 
   try {
     program.parse(count, arguments);

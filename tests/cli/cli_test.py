@@ -79,7 +79,7 @@ class Cli(unittest.TestCase):
     # ---- usage
 
     def test_help_and_version(self):
-        for command in ([], ["generate"], ["logits"], ["tokenize"], ["info"], ["demo"]):
+        for command in ([], ["generate"], ["chat"], ["logits"], ["tokenize"], ["info"], ["demo"]):
             self.assertIn("Usage", self.ok(*command, "--help").out)
         self.assertRegex(self.ok("--version").out, r"^\d+\.\d+\.\d+\n$")
 
@@ -106,6 +106,7 @@ class Cli(unittest.TestCase):
             ["generate", "--target", self.target, "--prompt", "x", "--max-new-tokens", "-1"],
             ["generate", "--target", self.target, "--prompt", "x", "--draft", self.draft, "--drafter", "ngram"],
             ["generate", "--target", self.target, "--prompt", "x", "--drafter", "model"],
+            ["generate", "--target", self.target, "--prompt", "x", "--stop"],
         ):
             with self.subTest(arguments=arguments):
                 self.error(".", *arguments, status=2)
@@ -124,6 +125,15 @@ class Cli(unittest.TestCase):
         self.assertTrue(0.9 * size < info["weight_bytes"] < size)
         self.assertIn("layers", self.ok("info", self.target).out)
         self.assertIsNone(self.as_json("info", MODELS / "llama-sharded-bf16")["tokenizer_vocab"])
+
+    def test_the_table_of_known_models_is_the_documented_one(self):
+        table = self.ok("info", "--known").out
+        page = (SOURCE / "docs" / "models.md").read_text()
+        documented = page.split("<!-- slm info --known -->\n")[1].split("<!-- end -->")[0]
+        self.assertEqual(documented, table, "put the output of 'slm info --known' between the marks in docs/models.md")
+        self.assertEqual(len({line.count("|") for line in table.splitlines()}), 1)
+        self.assertIn("| 134,105,856 |", table)
+        self.error(".", "info", "--known", self.target, status=2)
 
     # ---- logits
 
@@ -259,6 +269,21 @@ class Cli(unittest.TestCase):
         self.assertEqual(result["ids"], self.generate()["ids"])
         self.error("could not be read", "generate", "--target", self.target, "--prompt-file", SCRATCH / "absent.txt")
         self.error("could not be read", "generate", "--target", self.target, "--prompt-file", SCRATCH)
+
+    def test_stop_strings_end_the_text(self):
+        whole = self.generate()
+        self.assertGreater(len(whole["text"]), 12)
+        stop = whole["text"][5:8]
+        cut = self.generate("--stop", "never there", "--stop", stop)
+        self.assertEqual(cut["text"], whole["text"][: whole["text"].index(stop)])
+        self.assertEqual(cut["statistics"]["finish_reason"], "stop_string")
+        self.assertEqual(cut["ids"], whole["ids"][: len(cut["ids"])])
+        drafted = self.generate("--stop", stop, "--draft", self.draft)
+        self.assertEqual((drafted["text"], drafted["ids"]), (cut["text"], cut["ids"]))
+        first = self.generate("--stop", stop, "--stop", whole["text"][2:5])
+        self.assertEqual(first["text"], whole["text"][: whole["text"].index(whole["text"][2:5])])
+        self.assertEqual(self.generate("--stop", "")["text"], whole["text"])
+        self.error("not valid UTF-8", "generate", "--target", self.target, "--prompt", "x", "--stop", "\udcff")
 
     def test_generate_errors(self):
         context = json.loads((self.target / "config.json").read_text())["max_position_embeddings"]

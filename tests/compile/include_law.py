@@ -17,6 +17,7 @@ ROOMS = {
     "backend": {"core", "quant"},
     "model": {"core", "config", "io", "quant", "backend"},
     "decode": {"core"},
+    "quantize": {"core", "config", "io", "text", "quant", "backend", "model"},
 }
 # single files a room may see besides that
 EXTRA_FILES = {"decode": {"model/language_model.hpp"}}
@@ -25,7 +26,7 @@ EXTRA_FILES = {"decode": {"model/language_model.hpp"}}
 KERNEL_ROOMS = {"core", "quant", "backend"}
 NOT_IN_KERNELS = {"iostream", "regex", "filesystem", "random"}
 # everywhere: rooms that read files may parse JSON, decoders may not
-JSON_ROOMS = {"config", "io", "text", "model"}
+JSON_ROOMS = {"config", "io", "text", "model", "quantize"}
 
 # files that may name a compiler or an architecture
 PLATFORM_FILES = re.compile(

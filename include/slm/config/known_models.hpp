@@ -44,6 +44,7 @@ struct Llama32_1B {
   static constexpr std::string_view name = "Llama-3.2-1B";
   static constexpr ModelConfig value{
       .layers = 16, .hidden = 2048, .ffn = 8192, .heads = 32, .kv_heads = 8, .head_dim = 64, .vocab = 128256};
+  static constexpr bool tied = true;
 };
 
 struct TinyLlama_1B {
@@ -56,6 +57,7 @@ struct SmolLM2_135M {
   static constexpr std::string_view name = "SmolLM2-135M";
   static constexpr ModelConfig value{
       .layers = 30, .hidden = 576, .ffn = 1536, .heads = 9, .kv_heads = 3, .head_dim = 64, .vocab = 49152};
+  static constexpr bool tied = true;
 };
 
 struct JackFram_68M {

@@ -9,9 +9,12 @@
 #include <utility>
 #include <vector>
 
+#include "slm/config/quantization.hpp"
 #include "slm/core/error.hpp"
 #include "slm/core/tensor.hpp"
 #include "slm/io/config_json.hpp"
+#include "slm/io/foreign_folder.hpp"
+#include "slm/io/quantization_json.hpp"
 #include "slm/io/safetensors.hpp"
 
 namespace slm {
@@ -19,7 +22,8 @@ namespace slm {
 class Checkpoint {
  public:
   /// Opens config.json and either model.safetensors or every shard of model.safetensors.index.json.
-  explicit Checkpoint(const std::filesystem::path& folder) : folder_(folder), model_(description_of(folder)) {
+  explicit Checkpoint(const std::filesystem::path& folder)
+      : folder_(folder), model_(description_of(folder)), quantization_(read_quantization(folder)) {
     if (const auto single = folder / "model.safetensors"; std::filesystem::exists(single)) {
       files_.emplace("model.safetensors", Safetensors(single));
       for (const auto& [name, tensor] : files_.begin()->second.tensors) tensors_.emplace(name, &tensor);
@@ -33,8 +37,16 @@ class Checkpoint {
   const Family& family() const { return *model_.family; }
   const ModelConfig& config() const { return model_.config; }
   const ModelSettings& settings() const { return model_.settings; }
+  const QuantizationSettings& quantization() const { return quantization_; }
+  const std::map<std::string, const Tensor*, std::less<>>& tensors() const { return tensors_; }
 
-  bool has(std::string_view name) const { return tensors_.find(name) != tensors_.end(); }
+  bool has(std::string_view name) const { return find(name) != nullptr; }
+
+  /// The tensor of this name whatever its type and shape; null when there is none.
+  const Tensor* find(std::string_view name) const {
+    const auto found = tensors_.find(name);
+    return found == tensors_.end() ? nullptr : found->second;
+  }
 
   /// A floating-point tensor of exactly this shape.
   const Tensor& tensor(std::string_view name, const std::vector<std::int64_t>& shape) const {
@@ -66,6 +78,7 @@ class Checkpoint {
       throw Error("checkpoint.no-folder", text("'", folder.string(), "' is not a folder"),
                   "Name a Hugging Face model folder: config.json, model.safetensors and tokenizer.json");
     }
+    refuse_foreign_folder(folder);
     return read_model_description(folder);
   }
 
@@ -98,6 +111,7 @@ class Checkpoint {
 
   std::filesystem::path folder_;
   ModelDescription model_;
+  QuantizationSettings quantization_;
   std::map<std::string, Safetensors> files_;
   std::map<std::string, const Tensor*, std::less<>> tensors_;
 };

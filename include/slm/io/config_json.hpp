@@ -102,7 +102,6 @@ inline std::vector<Token> read_end_tokens(const JsonFields& fields, int vocab) {
 /// Reads the fields that shape a model; everything else in the file is ignored.
 inline ModelDescription read_config_json(const Json& json, const std::string& file) {
   const JsonFields fields(json, file);
-  if (fields.has("quantization_config")) throw families::unsupported(file, "quantized weights");
   ModelDescription model;
   model.family = &detail::family_of(fields);
   detail::check_synonyms(fields);

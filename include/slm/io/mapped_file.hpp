@@ -11,6 +11,7 @@
 #include <cstring>
 #include <filesystem>
 #include <span>
+#include <string_view>
 #include <utility>
 
 #include "slm/core/error.hpp"
@@ -33,6 +34,12 @@ class MappedFile {
     const int failure = errno;
     ::close(file);
     if (data_ == MAP_FAILED) throw unreadable(path, std::strerror(failure));
+    constexpr std::string_view pointer = "version https://git-lfs";
+    if (size_ >= pointer.size() && std::memcmp(data_, pointer.data(), pointer.size()) == 0) {
+      ::munmap(data_, size_);
+      throw Error("io.lfs-pointer", text("'", path.string(), "' is a Git LFS pointer, not the file itself"),
+                  "Download the file: git lfs pull in the repository, or with the hub's own client");
+    }
   }
 
   MappedFile(MappedFile&& other) noexcept

@@ -10,6 +10,7 @@
 #include "slm/config/registry.hpp"
 #include "slm/io/checkpoint.hpp"
 #include "slm/model/any_model.hpp"
+#include "slm/model/linear_source.hpp"
 #include "slm/model/model.hpp"
 
 namespace slm {
@@ -27,6 +28,13 @@ inline WeightType stored_type(const Checkpoint& checkpoint) {
 
 template <class Shape, class B>
 AnyModel load_as(Shape shape, std::shared_ptr<const Checkpoint> checkpoint, B device, const LoadOptions& options) {
+  if (has_int4_layers(*checkpoint)) {
+    if (options.weights != WeightType::as_stored) {
+      throw Error("model.quantized", text("'", checkpoint->folder().string(), "' holds 4-bit weights"),
+                  "Load it with WeightType::as_stored, or take the floating-point checkpoint of the model");
+    }
+    return Model<Shape, AwqInt4<>, B>(shape, std::move(checkpoint), std::move(device), options);
+  }
   const WeightType type = options.weights == WeightType::as_stored ? stored_type(*checkpoint) : options.weights;
   if (type == WeightType::f16) return Model<Shape, Fp16, B>(shape, std::move(checkpoint), std::move(device), options);
   if (type == WeightType::bf16) return Model<Shape, Bf16, B>(shape, std::move(checkpoint), std::move(device), options);

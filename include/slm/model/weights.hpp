@@ -11,12 +11,15 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "slm/backend/concept.hpp"
 #include "slm/config/model_config.hpp"
 #include "slm/io/checkpoint.hpp"
+#include "slm/model/activation_scales.hpp"
 #include "slm/model/alibi.hpp"
+#include "slm/model/linear_source.hpp"
 #include "slm/model/rope.hpp"
 #include "slm/model/tensor_names.hpp"
 #include "slm/quant/format.hpp"
@@ -151,7 +154,8 @@ struct ModelWeights {
       layer.down_bias = bias(device, names.down(l));
     }
     if (const TensorName scales = names.activation_scales(l); checkpoint->has(scales.name)) {
-      layer.down_divisor = vector(device, {scales});
+      const std::string activation = scales.name.substr(0, scales.name.rfind('.'));
+      if (activation_scales(*checkpoint, activation, shape.ffn)) layer.down_divisor = vector(device, {scales});
     }
   }
 
@@ -160,11 +164,28 @@ struct ModelWeights {
 
   Matrix pack(B& device, const std::vector<TensorName>& names) {
     std::vector<typename Format::Source> sources;
-    for (const TensorName& name : names) {
-      const Tensor& tensor = checkpoint->tensor(name.name, name.shape);
-      sources.push_back(name.transposed ? transpose(tensor) : tensor);
-    }
+    for (const TensorName& name : names) sources.push_back(source(name));
     return device.template pack<Format>(sources);
+  }
+
+  typename Format::Source source(const TensorName& weight) {
+    if (weight.transposed) return transpose(checkpoint->tensor(weight.name, weight.shape));
+    if constexpr (DenseFormat<Format>) {
+      return checkpoint->tensor(weight.name, weight.shape);
+    } else {
+      const std::string module = weight.name.substr(0, weight.name.rfind('.'));
+      LinearSource layer = linear_source(*checkpoint, module, weight.shape.at(0), weight.shape.at(1));
+      if (const auto* int4 = std::get_if<Int4Tensor>(&layer); int4 && Format::group != any_group) {
+        const std::int64_t group = Format::group == whole_row ? int4->in : Format::group;
+        if (int4->group != group) {
+          throw Error("quant.other-group",
+                      text("'", checkpoint->folder().string(), "', layer '", module, "' has groups of ", int4->group,
+                           " inputs, the model's type says ", group),
+                      "Name the checkpoint's group in AwqInt4<...>, or AwqInt4<> for any");
+        }
+      }
+      return layer;
+    }
   }
 
   Matrix pack_step(B& device, const std::vector<TensorName>& names) {

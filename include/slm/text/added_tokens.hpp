@@ -50,9 +50,15 @@ class AddedTokens {
   /// Calls text_sink(piece) and token_sink(id) in the order of the text. The text must be valid UTF-8.
   template <class TextSink, class TokenSink>
   void split(std::string_view text, TextSink&& text_sink, TokenSink&& token_sink) const {
+    split(text, text_sink, token_sink, [](Token, std::size_t, std::size_t) { return true; });
+  }
+
+  /// The same with only those matches that allowed(id, begin, end) lets count; [begin, end) is the token's own place.
+  template <class TextSink, class TokenSink, class Allowed>
+  void split(std::string_view text, TextSink&& text_sink, TokenSink&& token_sink, Allowed&& allowed) const {
     std::size_t done = 0;  // everything before has gone to a sink
     for (std::size_t position = 0; position < text.size() && !tokens_.empty();) {
-      const AddedToken* token = longest_at(text, position);
+      const AddedToken* token = longest_at(text, position, allowed);
       if (token == nullptr) {
         ++position;
         continue;
@@ -82,11 +88,15 @@ class AddedTokens {
   };
 
   /// The longest token that the text spells at `position`: narrows the sorted tokens character by character.
-  const AddedToken* longest_at(std::string_view text, std::size_t position) const {
+  template <class Allowed>
+  const AddedToken* longest_at(std::string_view text, std::size_t position, Allowed& allowed) const {
     Range range = starting_with_[static_cast<unsigned char>(text[position])];
     const AddedToken* longest = nullptr;
     for (std::size_t depth = 1; range.begin < range.end; ++depth) {
-      if (tokens_[range.begin].content.size() == depth) longest = &tokens_[range.begin++];
+      if (const AddedToken& token = tokens_[range.begin]; token.content.size() == depth) {
+        if (allowed(token.id, position, position + depth)) longest = &token;
+        ++range.begin;
+      }
       if (position + depth >= text.size()) break;
       const auto wanted = static_cast<unsigned char>(text[position + depth]);
       const auto byte = [depth](const AddedToken& token) { return static_cast<unsigned char>(token.content[depth]); };

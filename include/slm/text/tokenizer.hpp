@@ -1,6 +1,7 @@
 // Tokenizer: text to token ids and back, exactly as the model's own tokenizer.json says.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -22,6 +23,13 @@
 #include "slm/text/utf8.hpp"
 
 namespace slm {
+
+/// A stretch of a text that is put together from several. What is written in a literal one stands for itself: it never
+/// becomes a control token, whatever it spells.
+struct TextPart {
+  std::string_view text;
+  bool literal = false;
+};
 
 /// Cheap to copy: copies share one immutable state. All functions are const and may be called from several threads.
 class Tokenizer {
@@ -77,12 +85,19 @@ class Tokenizer {
       utf8::append_lossy(repaired, utf8);
       utf8 = repaired;
     }
-    std::vector<Token> out;
-    out.reserve(utf8.size() / 3 + 8);
-    if (add_special_tokens) out = state_->parts.before;
-    encode_text(utf8, out);
-    if (add_special_tokens) out.insert(out.end(), state_->parts.after.begin(), state_->parts.after.end());
-    return out;
+    return encode_whole(utf8, nullptr, add_special_tokens);
+  }
+
+  /// Token ids of the parts' concatenation, as encode() gives them where no literal part spells a control token.
+  std::vector<Token> encode(std::span<const TextPart> parts, bool add_special_tokens) const {
+    std::string whole;
+    Literals literals;
+    for (const TextPart& part : parts) {
+      const std::size_t begin = whole.size();
+      utf8::append_lossy(whole, part.text);
+      if (part.literal && whole.size() > begin) literals.push_back({begin, whole.size()});
+    }
+    return encode_whole(whole, &literals, add_special_tokens);
   }
 
   /// Text of token ids; ids that are no token contribute nothing. Always valid UTF-8.
@@ -105,6 +120,10 @@ class Tokenizer {
 
   /// True for tokens that decode() leaves out with skip_special_tokens.
   bool is_special(Token token) const { return state_->special.contains(token); }
+
+  /// True for tokens that steer the model and stand for no text of their own: special ones, and those that are looked
+  /// for in the raw text and are more than white space (such as Qwen's <tool_call>).
+  bool is_control(Token token) const { return state_->control.contains(token); }
 
   /// The token's own text (such as "▁the" or "Ġthe"); empty when the id is no token.
   std::string piece(Token token) const { return std::string{name_of(token)}; }
@@ -130,20 +149,29 @@ class Tokenizer {
     TokenizerParts parts;
     AddedTokens raw;         // searched for in the user's text
     AddedTokens normalized;  // searched for in the normalized text
+    AddedTokens markers;     // `raw` and every special token: searched for in a text of parts
     Vocabulary special;
+    Vocabulary control;
   };
+  struct Range {
+    std::size_t begin, end;
+  };
+  using Literals = std::vector<Range>;  // places of the literal parts, in order
 
   explicit Tokenizer(TokenizerParts parts) {
     auto state = std::make_shared<State>();
     state->parts = std::move(parts);
-    std::vector<AddedToken> raw, normalized;
+    std::vector<AddedToken> raw, normalized, markers;
     for (AddedToken token : state->parts.added) {
       if (token.special) state->special.add(token.content, token.id);
+      if (token.special || (!token.normalized && !is_blank(token.content))) state->control.add(token.content, token.id);
+      if (token.special || !token.normalized) markers.push_back(token);
       if (token.normalized) token.content = state->parts.normalizer(token.content);
       (token.normalized ? normalized : raw).push_back(std::move(token));
     }
     state->raw = AddedTokens(std::move(raw));
     state->normalized = AddedTokens(std::move(normalized));
+    state->markers = AddedTokens(std::move(markers));
     state_ = std::move(state);
   }
 
@@ -151,16 +179,43 @@ class Tokenizer {
     return {reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()};
   }
 
+  static bool is_blank(std::string_view content) {
+    for (std::size_t position = 0; position < content.size();) {
+      if (!unicode::is_space(utf8::next(content, position))) return false;
+    }
+    return true;
+  }
+
   std::string_view name_of(Token token) const {
     const auto& added = state_->parts.added_names;
     return added.contains(token) ? added.text(token) : state_->parts.vocabulary.text(token);
   }
 
-  void encode_text(std::string_view whole, std::vector<Token>& out) const {
+  std::vector<Token> encode_whole(std::string_view whole, const Literals* literals, bool add_special_tokens) const {
+    std::vector<Token> out;
+    out.reserve(whole.size() / 3 + 8);
+    if (add_special_tokens) out = state_->parts.before;
+    encode_text(whole, literals, out);
+    if (add_special_tokens) out.insert(out.end(), state_->parts.after.begin(), state_->parts.after.end());
+    return out;
+  }
+
+  void encode_text(std::string_view whole, const Literals* literals, std::vector<Token>& out) const {
     const TokenizerParts& parts = state_->parts;
     Bpe::Scratch scratch;
     const auto put = [&out](Token token) { out.push_back(token); };
-    const auto word = [&](std::string_view piece) { parts.bpe.encode(parts.vocabulary, piece, out, scratch); };
+    const auto word = [&](std::string_view piece) {
+      const std::size_t before = out.size();
+      parts.bpe.encode(parts.vocabulary, piece, out, scratch);
+      if (literals != nullptr && spells_control(piece, {out.data() + before, out.size() - before})) {
+        // The merges themselves arrived at a control token. Single characters cannot.
+        out.resize(before);
+        for (std::size_t begin = 0, end = 0; begin < piece.size(); begin = end) {
+          utf8::next(piece, end);
+          parts.bpe.encode(parts.vocabulary, piece.substr(begin, end - begin), out, scratch);
+        }
+      }
+    };
     const auto raw_piece = [&](std::string_view piece) {
       std::string buffer;
       std::string_view normal = piece;
@@ -169,9 +224,26 @@ class Tokenizer {
         const bool at_start = piece.data() == whole.data() && part.data() == normal.data();
         parts.pre_tokenizer(part, at_start, word);
       };
-      state_->normalized.split(normal, normal_piece, put);
+      // In a text of parts the markers were found before: what normalization makes of literal text stays text.
+      const auto no_control = [&](Token token, std::size_t, std::size_t) {
+        return literals == nullptr || !is_control(token);
+      };
+      state_->normalized.split(normal, normal_piece, put, no_control);
     };
-    state_->raw.split(whole, raw_piece, put);
+    if (literals == nullptr) return state_->raw.split(whole, raw_piece, put);
+    const auto outside = [&](Token token, std::size_t begin, std::size_t end) {
+      if (!is_control(token)) return true;
+      const auto ends_before = [begin](const Range& range) { return range.end <= begin; };
+      const auto next = std::partition_point(literals->begin(), literals->end(), ends_before);
+      return next == literals->end() || next->begin >= end;
+    };
+    state_->markers.split(whole, raw_piece, put, outside);
+  }
+
+  bool spells_control(std::string_view piece, std::span<const Token> tokens) const {
+    return std::any_of(tokens.begin(), tokens.end(), [&](Token token) {
+      return is_control(token) && piece.find(name_of(token)) != piece.npos;  // <unk> stands for what it does not spell
+    });
   }
 
   std::shared_ptr<const State> state_;

@@ -2,6 +2,7 @@
 
 #include "slm/config/known_models.hpp"
 #include "slm/config/registry.hpp"
+#include "slm/config/sizes.hpp"
 
 using namespace slm;
 
@@ -13,10 +14,9 @@ struct Mine {
       .layers = 1, .hidden = 8, .ffn = 8, .heads = 2, .kv_heads = 1, .head_dim = 4, .vocab = 16};
 };
 
-std::int64_t parameters(const ModelConfig& c, bool tied) {
-  const std::int64_t attention = std::int64_t{c.hidden} * c.head_dim * (2 * c.heads + 2 * c.kv_heads);
-  const std::int64_t block = attention + 3ll * c.hidden * c.ffn + 2 * c.hidden;
-  return c.layers * block + c.hidden + (tied ? 1 : 2) * std::int64_t{c.vocab} * c.hidden;
+template <class Model>
+constexpr std::int64_t parameters() {
+  return parameter_count(Model::value, table_sizes_of<Model>());
 }
 
 }  // namespace
@@ -31,16 +31,28 @@ TEST_CASE("a shape finds its config, an unknown one finds none") {
 }
 
 TEST_CASE("the known shapes have the published numbers of parameters") {
-  CHECK(parameters(configs::AmdLlama_135M::value, false) == 134'105'856);
-  CHECK(parameters(configs::JackFram_68M::value, false) == 68'030'208);
-  CHECK(parameters(configs::JackFram_160M::value, false) == 162'417'408);
-  CHECK(parameters(configs::SmolLM2_135M::value, true) == 134'515'008);
-  CHECK(parameters(configs::TinyLlama_1B::value, false) == 1'100'048'384);
-  CHECK(parameters(configs::Llama32_1B::value, true) == 1'235'814'400);
-  CHECK(parameters(configs::Llama2_7B::value, false) == 6'738'415'616);
-  CHECK(parameters(configs::CodeLlama_7B::value, false) == 6'738'546'688);
-  CHECK(parameters(configs::Llama3_8B::value, false) == 8'030'261'248);
-  CHECK(parameters(configs::Llama2_13B::value, false) == 13'015'864'320);
+  CHECK(parameters<configs::AmdLlama_135M>() == 134'105'856);
+  CHECK(parameters<configs::JackFram_68M>() == 68'030'208);
+  CHECK(parameters<configs::JackFram_160M>() == 162'417'408);
+  CHECK(parameters<configs::SmolLM2_135M>() == 134'515'008);
+  CHECK(parameters<configs::TinyLlama_1B>() == 1'100'048'384);
+  CHECK(parameters<configs::Llama32_1B>() == 1'235'814'400);
+  CHECK(parameters<configs::Llama2_7B>() == 6'738'415'616);
+  CHECK(parameters<configs::CodeLlama_7B>() == 6'738'546'688);
+  CHECK(parameters<configs::Llama3_8B>() == 8'030'261'248);
+  CHECK(parameters<configs::Llama2_13B>() == 13'015'864'320);
+}
+
+TEST_CASE("bytes of four-bit weights and of the KV cache follow from the shape") {
+  // By hand: 12 blocks of 7,077,888 weights, 128 of which share 2.5 bytes; 49,171,200 others in fp16.
+  constexpr std::int64_t linear = 12 * 7'077'888;
+  CHECK(int4_bytes(configs::AmdLlama_135M::value, {}) == linear / 2 + linear / 128 * 5 / 2 + 2 * 49'171'200);
+  CHECK(int4_group(configs::AmdLlama_135M::value) == 128);
+  CHECK(int4_group(configs::SmolLM2_135M::value) == 64);  // hidden is 576
+  CHECK(int4_group(Mine::value) == 0);
+  CHECK(int4_bytes(Mine::value, {}) == 2 * parameter_count(Mine::value, {}));
+  CHECK(kv_count_per_token(configs::Llama3_8B::value) * 2 == 131'072);
+  CHECK(kv_count_per_token(configs::SmolLM2_135M::value) * 2 == 23'040);
 }
 
 TEST_CASE("the error for an unknown shape names the closest config, the difference and the struct to paste") {

@@ -88,7 +88,6 @@ TEST_CASE("absurd fields of config.json are refused, each with its own error") {
   CHECK(fault(with("eos_token_id", {1, 101})) == "json.bad-field");
   CHECK(fault(with("hidden_act", "tanh")) == "config.unsupported");
   CHECK(fault(with("model_type", "mamba")) == "config.unsupported");
-  CHECK(fault(with("quantization_config", {{"bits", 4}})) == "config.unsupported");
   CHECK(fault(with("unknown_field", 1)).empty());
 }
 

@@ -14,21 +14,44 @@
 #include <mutex>
 #include <span>
 #include <thread>
+#include <type_traits>
 #include <vector>
 
 #include "slm/backend/concept.hpp"
 #include "slm/backend/cpu/buffer.hpp"
+#include "slm/backend/cpu/int4_matrix.hpp"
 #include "slm/backend/cpu/rope_table.hpp"
 #include "slm/backend/cpu/simd.hpp"
 #include "slm/backend/cpu/tasks.hpp"
 #include "slm/backend/cpu/thread_pool.hpp"
 #include "slm/backend/dense_matrix.hpp"
+#include "slm/backend/mixed_matrix.hpp"
 
 namespace slm::backend {
+
+/// What activations are rounded to for products with four-bit weights: fixed point with a scale for each group (at most
+/// 128 values), or bytes with a scale for each 32 values. The error of a product is some 3e-5, or 6e-3.
+enum class Int4Activations {
+  automatic,  // bits16
+  bits16,
+  bits8,  // faster for several rows where there is no matrix unit
+};
+
+namespace cpu {
+template <class Format>
+struct MatrixOf {
+  using type = MixedMatrix<Int4Matrix>;
+};
+template <DenseFormat Format>
+struct MatrixOf<Format> {
+  using type = DenseMatrix<Format>;
+};
+}  // namespace cpu
 
 struct CpuOptions {
   int threads = 0;           // 0: one per core that this process may use
   Isa isa = Isa::automatic;  // for tests; the best set of this machine otherwise
+  Int4Activations activations = Int4Activations::automatic;
 };
 
 /// A handle: copies share the threads. Any number of models may use one handle, from any number of host threads; their
@@ -41,12 +64,13 @@ class Cpu {
   using KvElement = float;
   template <class T>
   using Buffer = PageBuffer<T>;
+  using Mixed = MixedMatrix<cpu::Int4Matrix>;
   template <class Format>
-  using Matrix = DenseMatrix<Format>;
+  using Matrix = typename cpu::MatrixOf<Format>::type;
 
   /// Throws backend.invalid-threads, backend.no-thread, backend.unsupported-instruction-set.
   Cpu(CpuOptions options = {}) : state_(std::make_shared<State>(options)) {}
-  explicit Cpu(int threads) : Cpu(CpuOptions{.threads = checked(threads), .isa = Isa::automatic}) {}
+  explicit Cpu(int threads) : Cpu(CpuOptions{.threads = checked(threads), .isa = Isa::automatic, .activations = {}}) {}
 
   int threads() const noexcept { return state_->pool.threads(); }
   Isa isa() const noexcept { return state_->isa; }
@@ -63,10 +87,27 @@ class Cpu {
     return buffer;
   }
 
-  /// Refers to tensors of the format's own type where they lie; converts others once.
+  /// Refers to tensors of the format's own type where they lie; converts others once. Four-bit layers are put into the
+  /// order of the kernels; those that have no such order (odd groups, or beside layers in floating point) become fp32.
   template <class Format>
   Matrix<Format> pack(std::span<const typename Format::Source> sources) {
-    return Matrix<Format>::stack(sources);
+    if constexpr (DenseFormat<Format>) {
+      return Matrix<Format>::stack(sources);
+    } else {
+      if (!cpu::Int4Matrix::can_hold(sources)) return Mixed::dense(sources);
+      const std::lock_guard lock(state_->mutex);
+      return Mixed(cpu::Int4Matrix::stack(sources, state_->pool));
+    }
+  }
+
+  void embed(const cpu::Int4Matrix& table, std::span<const Token> tokens, View<float, 2> x,
+             const float* positions = nullptr) {
+    for (std::size_t r = 0; r < tokens.size(); ++r) {
+      float* to = x.row(static_cast<std::int64_t>(r));
+      dequantize_row(table.tiles, tokens[r], to);
+      if (positions == nullptr) continue;
+      for (std::int64_t i = 0; i < table.in; ++i) to[i] += *positions++;
+    }
   }
 
   template <class Weight>
@@ -219,6 +260,30 @@ class Cpu {
     matmul_into(weight, pack_rows(weight, x, &norm), rows, bias, out, [](float*, int, int) {});
   }
 
+  // A matrix of a quantized checkpoint: the same with the kind that it is.
+
+  void embed(const Mixed& table, std::span<const Token> tokens, View<float, 2> x, const float* positions = nullptr) {
+    table.visit([&](const auto& held) { embed(held, tokens, x, positions); });
+  }
+  void qkv(View<const float, 2> x, Norm norm, const Mixed& weight, const float* bias, Rope rope, Heads heads,
+           int position, View<float, 2> q, KvLayer<float> kv, QkvShaping shaping = {}) {
+    weight.visit([&](const auto& held) { qkv(x, norm, held, bias, rope, heads, position, q, kv, shaping); });
+  }
+  void project(View<const float, 2> input, const Mixed& weight, const float* bias, View<float, 2> x) {
+    weight.visit([&](const auto& held) { project(input, held, bias, x); });
+  }
+  void gated_mlp(View<const float, 2> x, Norm norm, const Mixed& weight, const float* bias, View<float, 2> out,
+                 ActivationKind activation = ActivationKind::silu) {
+    weight.visit([&](const auto& held) { gated_mlp(x, norm, held, bias, out, activation); });
+  }
+  void mlp(View<const float, 2> x, Norm norm, const Mixed& weight, const float* bias, ActivationKind activation,
+           const float* divisor, View<float, 2> out) {
+    weight.visit([&](const auto& held) { mlp(x, norm, held, bias, activation, divisor, out); });
+  }
+  void logits(View<const float, 2> x, Norm norm, const Mixed& weight, View<float, 2> out, const float* bias = nullptr) {
+    weight.visit([&](const auto& held) { logits(x, norm, held, out, bias); });
+  }
+
  private:
   static constexpr int least_slice = 32;  // a task works on two slices of weight rows
   static constexpr int most_slice = 64;
@@ -233,6 +298,7 @@ class Cpu {
     explicit State(CpuOptions options)
         : isa(resolve(options.isa)),
           kernels(&cpu::common_kernels(isa)),
+          int4_kernels(&cpu::int4_kernels(int4_set(isa), options.activations == Int4Activations::bits8 ? 1 : 2)),
           pool(options.threads != 0 ? options.threads
                                     : static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, 1024u))),
           scratch(static_cast<std::size_t>(pool.threads())) {}
@@ -248,6 +314,7 @@ class Cpu {
     std::mutex mutex;
     Isa isa;
     const cpu::CommonKernels* kernels;
+    const cpu::Int4Kernels* int4_kernels;
     ThreadPool pool;
     RopeTable rope;
     PageBuffer<float> packed;
@@ -322,6 +389,7 @@ class Cpu {
   const auto& kernels_for(const DenseMatrix<Format>&) const {
     return cpu::matmul_kernels<typename Format::Element>(state_->isa);
   }
+  const auto& kernels_for(const cpu::Int4Matrix&) const { return *state_->int4_kernels; }
 
   /// norm(x), or x, in the order of the weight's kernels.
   template <class Weight>
@@ -338,6 +406,7 @@ class Cpu {
       task.epsilon = norm->epsilon;
     }
     task.rows = rows;
+    if constexpr (std::is_same_v<Weight, cpu::Int4Matrix>) task.scale_block = weight.tiles.block;
     const auto& kernels = kernels_for(weight);
     State::grow(state_->packed, static_cast<std::size_t>(kernels.packed_floats(rows, task.in)));
     task.packed = state_->packed.data();
@@ -397,6 +466,18 @@ class Cpu {
       }
       first -= segment.rows;
     }
+  }
+
+  void multiply(const cpu::Int4Matrix& weight, std::int64_t first, int count, const float* packed, int rows, float* out,
+                std::int64_t out_stride, const Thread& thread) const {
+    state_->int4_kernels->matmul(cpu::Int4Task{.weight = &weight.tiles,
+                                               .first = first,
+                                               .count = count,
+                                               .packed = packed,
+                                               .rows = rows,
+                                               .out = out,
+                                               .out_stride = out_stride,
+                                               .scratch = thread.scratch});
   }
 
   std::shared_ptr<State> state_;

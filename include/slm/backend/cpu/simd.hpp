@@ -58,6 +58,15 @@ namespace portable {
 #include "slm/backend/cpu/matmul_kernels.inc"
 
 #include "slm/backend/cpu/attention_kernels.inc"
+
+#include "slm/backend/cpu/int4_pack.inc"
+#if defined(__ARM_FEATURE_DOTPROD)
+#define SLM_DOT 4
+#else
+#define SLM_DOT 0
+#endif
+#include "slm/backend/cpu/int4_kernels.inc"
+#undef SLM_DOT
 #undef SLM_SET
 #undef SLM_LANES
 #undef SLM_REGISTERS
@@ -82,10 +91,33 @@ namespace avx2 {
 #include "slm/backend/cpu/matmul_kernels.inc"
 
 #include "slm/backend/cpu/attention_kernels.inc"
+
+#include "slm/backend/cpu/int4_pack.inc"
+#define SLM_DOT 1
+#include "slm/backend/cpu/int4_kernels.inc"
+#undef SLM_DOT
 #undef SLM_SET
 #undef SLM_LANES
 #undef SLM_REGISTERS
 }  // namespace avx2
+#if defined(__clang__)
+#pragma clang attribute pop
+#pragma clang attribute push(__attribute__((target("avx2,fma,f16c,avxvnni"))), apply_to = function)
+#else
+#pragma GCC pop_options
+#pragma GCC push_options
+#pragma GCC target("avx2,fma,f16c,avxvnni")
+#endif
+namespace avx2_vnni {
+using namespace avx2;
+#define SLM_SET 2
+#define SLM_LANES 8
+#define SLM_DOT 2
+#include "slm/backend/cpu/int4_kernels.inc"
+#undef SLM_DOT
+#undef SLM_SET
+#undef SLM_LANES
+}  // namespace avx2_vnni
 #if defined(__clang__)
 #pragma clang attribute pop
 #pragma clang attribute push(__attribute__((target("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl"))), \
@@ -106,10 +138,45 @@ namespace avx512 {
 #include "slm/backend/cpu/matmul_kernels.inc"
 
 #include "slm/backend/cpu/attention_kernels.inc"
+
+#include "slm/backend/cpu/int4_pack.inc"
 #undef SLM_SET
 #undef SLM_LANES
 #undef SLM_REGISTERS
 }  // namespace avx512
+#if defined(__clang__)
+#pragma clang attribute pop
+#pragma clang attribute push(__attribute__((target("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni"))), \
+                             apply_to = function)
+#else
+#pragma GCC pop_options
+#pragma GCC push_options
+#pragma GCC target("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")
+#endif
+namespace avx512_vnni {
+using namespace avx512;
+#define SLM_SET 3
+#define SLM_LANES 16
+#define SLM_DOT 2
+#include "slm/backend/cpu/int4_kernels.inc"
+#undef SLM_DOT
+#undef SLM_SET
+#undef SLM_LANES
+}  // namespace avx512_vnni
+#if defined(__clang__)
+#pragma clang attribute pop
+#pragma clang attribute push(                                                                                 \
+    __attribute__((target("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,amx-tile,amx-int8"))), \
+    apply_to = function)
+#else
+#pragma GCC pop_options
+#pragma GCC push_options
+#pragma GCC target("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,amx-tile,amx-int8")
+#endif
+namespace amx_int8 {
+using namespace avx512_vnni;
+#include "slm/backend/cpu/int4_amx_kernels.inc"
+}  // namespace amx_int8
 #if defined(__clang__)
 #pragma clang attribute pop
 #pragma clang attribute push(                                                                      \
@@ -153,6 +220,24 @@ const MatmulKernels<Element>& matmul_kernels(Isa isa) {
 #endif
   static_cast<void>(isa);
   return portable::matmul_kernels<Element>;
+}
+
+/// terms: bytes of an activation, 1 or 2.
+inline const Int4Kernels& int4_kernels(Int4Set set, int terms) {
+  const auto choose = [terms](const Int4Kernels& one, const Int4Kernels& two) -> const Int4Kernels& {
+    return terms == 1 ? one : two;
+  };
+#if SLM_CPU_X86
+  switch (set) {
+    case Int4Set::amx: return choose(avx512_vnni::int4_kernels<1>, amx_int8::int4_amx_kernels);
+    case Int4Set::avx512_vnni: return choose(avx512_vnni::int4_kernels<1>, avx512_vnni::int4_kernels<2>);
+    case Int4Set::avx2_vnni: return choose(avx2_vnni::int4_kernels<1>, avx2_vnni::int4_kernels<2>);
+    case Int4Set::avx2: return choose(avx2::int4_kernels<1>, avx2::int4_kernels<2>);
+    default: break;
+  }
+#endif
+  static_cast<void>(set);
+  return choose(portable::int4_kernels<1>, portable::int4_kernels<2>);
 }
 
 }  // namespace slm::backend::cpu

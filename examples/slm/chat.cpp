@@ -1,0 +1,283 @@
+// slm chat: a conversation on the terminal, or with a file of questions, one on each line.
+#include <fcntl.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <ctime>
+#include <iostream>
+#include <memory>
+
+#include "cli.hpp"
+#include "slm/text/chat.hpp"
+
+namespace cli {
+
+namespace {
+
+// What the signal handler touches.
+volatile std::sig_atomic_t interrupts = 0;  // since the last question
+int wake_up = -1;                           // written to for each, so that reading a question ends
+
+extern "C" void on_interrupt(int) {
+  const int kept = errno;
+  interrupts = interrupts + 1;
+  // A program that does not even stop after the second one can be ended by the third.
+  if (interrupts >= 3) std::signal(SIGINT, SIG_DFL);
+  [[maybe_unused]] const auto written = write(wake_up, "!", 1);
+  errno = kept;
+}
+
+/// While it lives, Ctrl-C is counted instead of ending the program.
+class InterruptGuard {
+ public:
+  InterruptGuard() {
+    if (pipe2(ends_, O_NONBLOCK | O_CLOEXEC) != 0) {
+      throw slm::Error("cli.no-pipe", slm::text("no pipe can be opened: ", std::strerror(errno)),
+                       "Close some files, or raise the limit of open ones");
+    }
+    wake_up = ends_[1];
+    interrupts = 0;
+    struct sigaction action = {};
+    action.sa_handler = on_interrupt;
+    sigaction(SIGINT, &action, &before_);
+  }
+  InterruptGuard(const InterruptGuard&) = delete;
+  InterruptGuard& operator=(const InterruptGuard&) = delete;
+  ~InterruptGuard() {
+    sigaction(SIGINT, &before_, nullptr);
+    close(ends_[0]);
+    close(ends_[1]);
+  }
+
+  int descriptor() const { return ends_[0]; }
+
+  /// Forgets what woke the reader up so far.
+  void drain() const {
+    char bytes[64];
+    while (read(ends_[0], bytes, sizeof bytes) > 0) continue;
+  }
+
+ private:
+  int ends_[2];
+  struct sigaction before_ = {};
+};
+
+/// Reads standard input line by line, and notices Ctrl-C meanwhile.
+class LineReader {
+ public:
+  enum class Event { line, end, interrupt };
+  static constexpr std::size_t longest = std::size_t{1} << 24;  // bytes
+
+  Event next(const InterruptGuard& guard, std::string& line) {
+    for (;;) {
+      if (const std::size_t end = held_.find('\n', searched_); end != held_.npos) {
+        line = held_.substr(0, end);
+        held_.erase(0, end + 1);
+        searched_ = 0;
+        if (!line.empty() && line.back() == '\r') line.pop_back();
+        return Event::line;
+      }
+      searched_ = held_.size();
+      if (ended_) {
+        line = std::move(held_);
+        held_.clear();
+        searched_ = 0;
+        return line.empty() ? Event::end : Event::line;
+      }
+      if (held_.size() > longest) {
+        throw slm::Error("cli.long-line", slm::text("a line of the input has more than ", longest, " bytes"),
+                         "Write one message on each line");
+      }
+      pollfd sources[2] = {{STDIN_FILENO, POLLIN, 0}, {guard.descriptor(), POLLIN, 0}};
+      if (poll(sources, 2, -1) < 0 && errno != EINTR) fail();
+      if (sources[1].revents != 0 || interrupts != 0) {
+        guard.drain();
+        return Event::interrupt;
+      }
+      if (sources[0].revents == 0) continue;
+      char piece[1 << 12];
+      const auto count = read(STDIN_FILENO, piece, sizeof piece);
+      if (count < 0 && errno != EINTR && errno != EAGAIN) fail();
+      if (count == 0) ended_ = true;
+      if (count > 0) held_.append(piece, static_cast<std::size_t>(count));
+    }
+  }
+
+ private:
+  [[noreturn]] static void fail() {
+    throw slm::Error("cli.input-failed", "standard input could not be read", "Give the text by a pipe or a file");
+  }
+
+  std::string held_;
+  std::size_t searched_ = 0;  // bytes of held_ without a newline
+  bool ended_ = false;
+};
+
+struct ChatOptions {
+  DecodingOptions decoding;
+  std::string system, template_name;
+  bool no_thinking = false;
+  bool json = false;
+};
+
+std::string today() {
+  const std::time_t now = std::time(nullptr);
+  std::tm local = {};
+  localtime_r(&now, &local);
+  char date[32];
+  std::strftime(date, sizeof date, "%d %b %Y", &local);
+  return date;
+}
+
+class Conversation {
+ public:
+  Conversation(const ChatOptions& options, slm::chat::Template form)
+      : options_(options),
+        form_(form),
+        generator_(make_generator(options.decoding)),
+        tokenizer_(slm::Tokenizer::from(options.decoding.target)),
+        sampling_(options.decoding.sampling),
+        stops_(options.decoding.stops) {
+    const slm::chat::Stops ends = slm::chat::stops(tokenizer_, form);
+    for (const slm::Token token : ends.tokens) {
+      if (token < generator_.target.vocab) sampling_.stop_tokens.push_back(token);
+    }
+    stops_.insert(stops_.end(), ends.strings.begin(), ends.strings.end());
+    format_.date = today();
+    format_.thinking = !options.no_thinking;
+    if (!options.system.empty()) messages_.push_back({"system", options.system});
+  }
+
+  /// Answers a question. The conversation is as before when it throws.
+  void ask(const std::string& question) {
+    const std::vector<slm::chat::Message> before = messages_;
+    messages_.push_back({"user", question});
+    try {
+      answer();
+    } catch (...) {
+      messages_ = before;
+      throw;
+    }
+  }
+
+ private:
+  void answer() {
+    int forgotten = 0;
+    const std::vector<slm::Token> prompt = prompt_that_fits(forgotten);
+    if (forgotten > 0 && !options_.json) {
+      std::cerr << "(the context of " << generator_.target.context << " tokens is full: the oldest " << forgotten
+                << (forgotten == 1 ? " turn is" : " turns are") << " forgotten)\n";
+    }
+    std::string said;
+    std::vector<slm::Token> ids;
+    const auto write = [&](std::string_view piece) {
+      said += piece;
+      if (!options_.json) print(piece);
+    };
+    Collector sink{slm::TextStream(tokenizer_, write, stops_), ids, &interrupts};
+    const slm::Stats stats = generator_.generate(prompt, sampling_, sink);
+    messages_.push_back({"assistant", said});
+    if (!options_.json) return print("\n");
+    print_json({{"text", said},
+                {"ids", ids},
+                {"prompt_ids", prompt},
+                {"reused_tokens", stats.reused_tokens},
+                {"forgotten_turns", forgotten},
+                {"interrupted", stats.finish_reason == slm::FinishReason::sink && !sink.stream.stopped()},
+                {"statistics", statistics_of(stats, sink)}});
+  }
+
+  /// Forgets the oldest turns, a question and its answer each, until there is room for an answer: for max-new-tokens,
+  /// or for a quarter of the context if that is less. The system message stays.
+  std::vector<slm::Token> prompt_that_fits(int& forgotten) {
+    const int context = generator_.target.context;
+    const int room = std::min(sampling_.max_new_tokens, context / 4);
+    const std::size_t oldest = messages_.front().role == "system" ? 1 : 0;
+    for (;; ++forgotten) {
+      std::vector<slm::Token> ids = slm::chat::encode(tokenizer_, form_, messages_, format_);
+      const bool last = messages_.size() == oldest + 1;
+      if (ids.size() + static_cast<std::size_t>(room) <= static_cast<std::size_t>(context)) return ids;
+      if (last && ids.size() < static_cast<std::size_t>(context)) return ids;
+      if (last) {
+        throw slm::Error(
+            "cli.long-message",
+            slm::text("the message takes ", ids.size(), " tokens, the context of the model holds ", context),
+            "Write less at once");
+      }
+      const auto first = messages_.begin() + static_cast<std::ptrdiff_t>(oldest);
+      messages_.erase(first, first + 2);
+    }
+  }
+
+  const ChatOptions& options_;
+  slm::chat::Template form_;
+  Generator generator_;
+  slm::Tokenizer tokenizer_;
+  slm::Sampling sampling_;
+  std::vector<std::string> stops_;
+  slm::chat::Options format_;
+  std::vector<slm::chat::Message> messages_;
+};
+
+void chat(const ChatOptions& options) {
+  const bool interactive = isatty(STDIN_FILENO) == 1;
+  const bool prompts = interactive && isatty(STDOUT_FILENO) == 1 && !options.json;
+  const auto form = options.template_name.empty() ? slm::chat::recognise_folder(options.decoding.target)
+                                                  : slm::chat::parse_template(options.template_name);
+  Conversation conversation(options, form);
+  const InterruptGuard guard;
+  LineReader reader;
+  if (interactive) {
+    std::cerr << "Ctrl-C stops an answer; /exit, Ctrl-D or a second Ctrl-C end the conversation.\n";
+  }
+  int pressed = 0;  // Ctrl-C since the last question
+  for (std::string line;;) {
+    if (prompts) print("> ");
+    const LineReader::Event event = reader.next(guard, line);
+    if (event == LineReader::Event::interrupt) {
+      interrupts = 0;
+      if (++pressed > 1) break;
+      std::cerr << (interactive ? "\n" : "") << "(Ctrl-C once more, Ctrl-D or /exit to leave)\n";
+      continue;
+    }
+    if (event == LineReader::Event::end || line == "/exit") break;
+    if (line.find_first_not_of(" \t") == line.npos) continue;
+    interrupts = 0;
+    pressed = 0;
+    try {
+      conversation.ask(line);
+    } catch (const slm::Error& error) {
+      if (!interactive || error.id() == "cli.output-failed") throw;
+      std::cerr << "slm: " << error.what() << '\n';
+    }
+    if (interrupts != 0) {
+      guard.drain();
+      interrupts = 0;
+      pressed = 1;
+      std::cerr << "(stopped)\n";
+    }
+  }
+  if (prompts) print("\n");
+}
+
+}  // namespace
+
+void add_chat(CLI::App& program) {
+  auto options = std::make_shared<ChatOptions>();
+  options->decoding.sampling.max_new_tokens = 1024;
+  CLI::App& command = *program.add_subcommand("chat", "Talk with a model: one line is one message; answers to stdout");
+  add_decoding_options(command, options->decoding);
+  command.add_option("--system", options->system, "what the model is told before the conversation");
+  std::vector<std::string> names;
+  for (const slm::chat::NamedTemplate& known : slm::chat::templates) names.emplace_back(known.name);
+  command.add_option("--template", options->template_name, "chat template; else the one that the folder wants")
+      ->check(CLI::IsMember(names));
+  command.add_flag("--no-thinking", options->no_thinking, "with Qwen3: answer without a thought");
+  command.add_flag("--json", options->json, "print one JSON object for each answer");
+  command.footer("When the context is full, the oldest turns are forgotten; the system message stays.");
+  command.callback([options] { chat(*options); });
+}
+
+}  // namespace cli

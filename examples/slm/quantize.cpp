@@ -1,0 +1,153 @@
+// slm quantize: a floating-point model folder becomes a 4-bit AWQ one, measured before and after.
+#include "slm/quantize.hpp"
+
+#include <sys/resource.h>
+
+#include <chrono>
+#include <iomanip>
+#include <memory>
+#include <optional>
+#include <sstream>
+
+#include "cli.hpp"
+#include "progress.hpp"
+#include "slm/decode/perplexity.hpp"
+
+namespace cli {
+
+namespace {
+
+struct QuantizeCommand {
+  std::string model, output, calibration, evaluate, format = "awq";
+  slm::quantize::Options options;
+  std::size_t most_tokens = 32768;
+  bool rtn = false;
+  int threads = 0;
+  bool json = false;
+};
+
+slm::Perplexity measure(Loader& loader, const std::string& folder, const std::vector<slm::Token>& tokens,
+                        const char* label) {
+  slm::AnyModel model = loader.load(folder, "cpu");
+  ProgressBar bar(label);
+  slm::PerplexityOptions options;
+  options.progress = [&bar](double share) { bar(share); };
+  return slm::perplexity(model, tokens, options);
+}
+
+double largest_resident_mib() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<double>(usage.ru_maxrss) / 1024;
+}
+
+std::string table_of(const OrderedJson& json) {
+  std::ostringstream table;
+  table << std::fixed;
+  const auto row = [&](const char* label, auto before, auto after, int digits, const char* unit) {
+    table << "  " << std::left << std::setw(26) << label << std::right << std::setprecision(digits) << std::setw(12)
+          << before << std::setw(12) << after << unit << '\n';
+  };
+  table << std::setw(40) << "before" << std::setw(12) << "after" << '\n';
+  const auto number = [&](const char* key, const char* when) { return json[key][when].get<double>(); };
+  row("weights", number("bytes", "before") / 1e6, number("bytes", "after") / 1e6, 1, " MB");
+  if (json.contains("perplexity")) {
+    row("perplexity", number("perplexity", "before"), number("perplexity", "after"), 3, "");
+  }
+  table << "  (" << json["folds_improved"] << " of " << json["folds"] << " scale searches beat rounding alone; group "
+        << json["group"] << "; " << std::setprecision(1) << json["seconds"].get<double>() << " s; peak memory "
+        << std::setprecision(0) << json["peak_mib"].get<double>() << " MiB)\n";
+  for (const auto& layer : json["left_in_float"])
+    table << "  left in floating point: " << layer.get<std::string>() << '\n';
+  return table.str();
+}
+
+void quantize(QuantizeCommand& command) {
+  slm::quantize::Options& options = command.options;
+  options.output = command.format == "awq" ? slm::quantize::Output::awq : slm::quantize::Output::compressed_tensors;
+  options.search = !command.rtn;
+  if (options.search && command.calibration.empty()) {
+    throw slm::Error("cli.no-calibration", "quantizing needs a text to calibrate on",
+                     "Give --calibration FILE, or --rtn to round without looking at activations");
+  }
+  std::vector<slm::Token> tokens;
+  if (!command.evaluate.empty()) {
+    tokens = slm::Tokenizer::from(command.model).encode(read_file(command.evaluate));
+    if (command.most_tokens > 0 && tokens.size() > command.most_tokens) tokens.resize(command.most_tokens);
+  }
+  const auto began = std::chrono::steady_clock::now();
+  slm::quantize::Report report;
+  {
+    ProgressBar bar("quantizing");
+    options.progress = [&bar](double share) { bar(share); };
+    report = slm::quantize::quantize(command.model, command.output, command.calibration, options,
+                                     slm::backend::CpuOptions{.threads = command.threads});
+  }
+  OrderedJson json;
+  json["output"] = command.output;
+  json["group"] = report.group;
+  json["samples"] = report.samples;
+  json["sequence_length"] = report.sequence_length;
+  json["seconds"] = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+  json["peak_mib"] = largest_resident_mib();
+  json["bytes"] = {{"before", report.bytes_before}, {"after", report.bytes_after}};
+  std::size_t folds = 0, improved = 0;
+  for (const auto& layer : report.layers) {
+    for (const auto& fold : layer.folds) {
+      ++folds;
+      improved += fold.best < fold.rounded;
+      json["losses"].push_back({{"layer", layer.layer},
+                                {"fold", fold.fold},
+                                {"rounded", fold.rounded},
+                                {"best", fold.best},
+                                {"duo", fold.chosen.duo},
+                                {"ratio", static_cast<double>(fold.chosen.point) / slm::awq::grid_points}});
+    }
+  }
+  json["folds"] = folds;
+  json["folds_improved"] = improved;
+  json["left_in_float"] = report.left_in_float;
+  if (!tokens.empty()) {
+    Loader loader(command.threads);
+    const slm::Perplexity before = measure(loader, command.model, tokens, "perplexity before");
+    const slm::Perplexity after = measure(loader, command.output, tokens, "perplexity after");
+    json["perplexity"] = {{"before", before.value()}, {"after", after.value()}, {"tokens", before.tokens}};
+  }
+  command.json ? print_json(json) : print(table_of(json));
+}
+
+}  // namespace
+
+void add_quantize(CLI::App& program) {
+  auto command = std::make_shared<QuantizeCommand>();
+  slm::quantize::Options& options = command->options;
+  CLI::App& app = *program.add_subcommand("quantize", "Make a 4-bit AWQ model of a floating-point one");
+  app.add_option("model", command->model, "folder of the floating-point model")->required();
+  app.add_option("output", command->output, "folder to make; it must not exist")->required();
+  app.add_option("--calibration", command->calibration, "a text like those the model will see: UTF-8, or .jsonl");
+  app.add_option("--evaluate", command->evaluate, "a text to measure perplexity on, before and after");
+  app.add_option("--max-tokens", command->most_tokens, "of the text to evaluate; 0: all")->capture_default_str();
+  app.add_option("--group", options.group, "inputs that share a scale; -1: whole rows; 0: 128, 64 or 32, what fits")
+      ->check(CLI::Range(-1, 1 << 20))
+      ->capture_default_str();
+  app.add_option("--format", command->format, "awq (AutoAWQ gemm) or compressed-tensors (pack-quantized)")
+      ->check(CLI::IsMember({"awq", "compressed-tensors"}))
+      ->capture_default_str();
+  app.add_flag("--symmetric", options.symmetric, "no zero points");
+  app.add_option("--samples", options.calibration.samples, "sequences of the calibration text; 0: up to 128")
+      ->check(CLI::Range(0, 1 << 20))
+      ->capture_default_str();
+  app.add_option("--sequence-length", options.calibration.sequence_length, "tokens of each")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
+  app.add_option("--search-samples", options.search_samples, "sequences that the searches run on")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
+  app.add_flag("!--no-clip", options.clip, "do not search where to cut weights off");
+  app.add_flag("--rtn", command->rtn, "round to nearest only, without a calibration text");
+  app.add_option("--threads", command->threads, "0: one per core")->check(CLI::Range(0, 1024))->capture_default_str();
+  app.add_flag("--json", command->json, "print one JSON object, with the losses of every search");
+  app.callback([command] { quantize(*command); });
+}
+
+}  // namespace cli

@@ -1,0 +1,66 @@
+// MixedMatrix: a matrix of a quantized checkpoint, which is four-bit or was left in floating point.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "slm/backend/dense_matrix.hpp"
+#include "slm/quant/format.hpp"
+
+namespace slm {
+
+/// Int4: the backend's own matrix of four-bit weights.
+template <class Int4>
+class MixedMatrix {
+ public:
+  using Held = std::variant<DenseMatrix<Fp32>, DenseMatrix<Fp16>, DenseMatrix<Bf16>, Int4>;
+
+  std::int64_t out = 0;
+  std::int64_t in = 0;
+
+  MixedMatrix() = default;
+
+  template <class Matrix>
+  explicit MixedMatrix(Matrix held) : out(held.out), in(held.in), held_(std::move(held)) {}
+
+  /// Floating-point layers as they are stored; in fp32 if their types differ or four-bit layers are among them.
+  static MixedMatrix dense(std::span<const LinearSource> sources) {
+    std::vector<Tensor> tensors;
+    for (const LinearSource& source : sources) {
+      const auto* tensor = std::get_if<Tensor>(&source);
+      if (tensor == nullptr || (!tensors.empty() && tensor->dtype != tensors.front().dtype)) {
+        return MixedMatrix(DenseMatrix<Fp32>::stack(sources));
+      }
+      tensors.push_back(*tensor);
+    }
+    const std::span<const Tensor> all(tensors);
+    switch (tensors.front().dtype) {
+      case DType::f16: return MixedMatrix(DenseMatrix<Fp16>::stack(all));
+      case DType::bf16: return MixedMatrix(DenseMatrix<Bf16>::stack(all));
+      default: return MixedMatrix(DenseMatrix<Fp32>::stack(all));
+    }
+  }
+
+  std::int64_t bytes() const {
+    return visit([](const auto& held) { return held.bytes(); });
+  }
+
+  /// use(matrix) with the matrix of whichever kind.
+  template <class Use>
+  decltype(auto) visit(Use&& use) const {
+    return std::visit(std::forward<Use>(use), held_);
+  }
+
+ private:
+  Held held_;
+};
+
+template <class Matrix>
+inline constexpr bool is_mixed = false;
+template <class Int4>
+inline constexpr bool is_mixed<MixedMatrix<Int4>> = true;
+
+}  // namespace slm

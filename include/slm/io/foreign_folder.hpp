@@ -1,0 +1,54 @@
+// Model folders of other programs: recognised by their files, so that the message can say what to do.
+#pragma once
+
+#include <algorithm>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "slm/core/error.hpp"
+
+namespace slm {
+
+/// Throws Error for a folder whose weights are only there as ONNX, GGUF or pickle. Other folders pass, empty ones too.
+inline void refuse_foreign_folder(const std::filesystem::path& folder) {
+  namespace fs = std::filesystem;
+  std::string onnx, gguf, pickle;  // the first of each kind
+  std::error_code failure;
+  std::vector<fs::path> files;
+  for (fs::directory_iterator entry(folder, failure), end; !failure && entry != end; entry.increment(failure)) {
+    files.push_back(entry->path().filename());
+  }
+  std::sort(files.begin(), files.end());  // the same message whatever the order on disk
+  for (const fs::path& file : files) {
+    const std::string ending = file.extension().string();
+    if (ending == ".safetensors" || file == "model.safetensors.index.json") return;
+    const auto note = [&](std::string& kind) {
+      if (kind.empty()) kind = file.string();
+    };
+    if (ending == ".onnx" || file == "genai_config.json" || file == "onnx") note(onnx);
+    if (ending == ".gguf") note(gguf);
+    if (ending == ".bin" || ending == ".pt" || ending == ".pth") note(pickle);
+  }
+  if (!onnx.empty()) {
+    throw Error("checkpoint.onnx",
+                text("'", folder.string(), "' is an ONNX export ('", onnx,
+                     "', as for Ryzen AI or onnxruntime-genai), not a safetensors checkpoint"),
+                "Take the model's AWQ or floating-point safetensors repository; slm quantize makes the first of the "
+                "second");
+  }
+  if (!gguf.empty()) {
+    throw Error("checkpoint.gguf",
+                text("'", folder.string(), "' holds GGUF weights ('", gguf, "'), not a safetensors checkpoint"),
+                "Take the model's original safetensors repository");
+  }
+  if (!pickle.empty()) {
+    throw Error("checkpoint.pickle",
+                text("'", folder.string(), "' holds pickled weights ('", pickle,
+                     "', as of PyTorch or llm-awq), which run code when read, and no safetensors"),
+                "Convert a pytorch_model.bin with examples/convert_bin.py of slm, or with transformers: "
+                "model.save_pretrained(folder, safe_serialization=True)");
+  }
+}
+
+}  // namespace slm

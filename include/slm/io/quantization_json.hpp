@@ -1,0 +1,285 @@
+// What config.json, or an older file beside it, says of a checkpoint's quantization.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "slm/config/quantization.hpp"
+#include "slm/io/json.hpp"
+
+namespace slm {
+
+namespace detail {
+
+/// A scheme that slm recognises and does not read.
+inline Error foreign_quantization(const std::string& file, const std::string& what) {
+  return Error("quant.unsupported-method", text("'", file, "' describes ", what),
+               "slm reads 4-bit AWQ of AutoAWQ, compressed-tensors (pack-quantized) and Quark: use such a repository "
+               "of the model, or quantize the floating-point one with slm quantize");
+}
+
+inline Error foreign_setting(const std::string& file, const std::string& what) {
+  return Error("quant.unsupported-setting", text("'", file, "': ", what),
+               "Use a 4-bit, weight-only, integer checkpoint of the model, or quantize the floating-point one with "
+               "slm quantize");
+}
+
+inline std::string lower_case(std::string word) {
+  for (char& letter : word) {
+    if (letter >= 'A' && letter <= 'Z') letter = static_cast<char>(letter - 'A' + 'a');
+  }
+  return word;
+}
+
+/// A group size as all writers state it: positive, or -1 for whole rows; 0 where nothing is said.
+inline int read_group_size(const JsonFields& fields, const char* name) {
+  if (!fields.has(name)) return 0;
+  const int group = fields.integer(name, -1, 1 << 22);
+  if (group == 0) throw fields.bad(name, "a positive number, or -1 for whole rows", fields.at(name));
+  return group;
+}
+
+inline QuantizationSettings::Version read_awq_version(const JsonFields& fields) {
+  using Version = QuantizationSettings::Version;
+  std::string word = fields.string("version", fields.string("format", fields.string("checkpoint_format", "")));
+  word = lower_case(word);
+  // llm-awq's own converter writes "gemv" beside tensors of either of its layouts.
+  if (lower_case(fields.string("backend", "")) == "llm-awq" || word == "llm-awq" || word.empty()) {
+    return Version::unstated;
+  }
+  if (word == "gemm" || word == "exllama" || word == "exllamav2") return Version::gemm;
+  if (word == "gemv") return Version::gemv;
+  if (word == "gemv_fast") return Version::gemv_fast;
+  throw Error("quant.unknown-version",
+              text("'", fields.file(), "' names the AWQ version '", word.substr(0, 64),
+                   "'; known are gemm, gemv, gemv_fast, llm-awq, exllama and exllamav2"),
+              word == "marlin" ? "A marlin file is packed for one kernel: use the model's gemm repository"
+                               : "Use the model's gemm repository");
+}
+
+inline QuantizationSettings read_awq(const JsonFields& fields) {
+  const char* bits_name = fields.has("bits") ? "bits" : "w_bit";
+  if (const int bits = fields.integer(bits_name, 1, 64, 4); bits != 4) {
+    throw foreign_setting(fields.file(), text("AWQ with ", bits, " bits, expected 4"));
+  }
+  if (fields.boolean("desc_act", false)) {
+    throw foreign_quantization(fields.file(), "activation order (desc_act), which is GPTQ, not AWQ");
+  }
+  if (fields.has("dynamic")) {  // GPTQModel: "-:pattern" leaves layers alone, anything else changes their settings
+    fields.object("dynamic");
+    for (const auto& [pattern, changes] : fields.at("dynamic").items()) {
+      if (pattern.starts_with("-:")) continue;
+      throw foreign_setting(fields.file(),
+                            text("other settings for the layers '", pattern.substr(0, 64), "' (dynamic)"));
+    }
+  }
+  Int4Rule rule{.name = "group_size", .layers = {}, .group = 0, .symmetric = {}, .twos_complement = false, .fault = {}};
+  rule.group = read_group_size(fields, fields.has("group_size") ? "group_size" : "q_group_size");
+  rule.symmetric = !fields.boolean("zero_point", !fields.boolean("sym", false));
+  QuantizationSettings settings;
+  settings.method = QuantizationSettings::Method::awq;
+  settings.version = read_awq_version(fields);
+  settings.rules.push_back(std::move(rule));
+  return settings;
+}
+
+/// One config group of compressed-tensors. A layer cannot be told to belong to an unreadable group, so any is refused.
+inline Int4Rule read_config_group(const JsonFields& group, const std::string& name) {
+  const auto refuse = [&](const std::string& what) {
+    return foreign_setting(group.file(), text("config_groups.", name, " has ", what));
+  };
+  const JsonFields weights = group.object("weights");
+  Int4Rule rule{.name = text("config_groups.", name),
+                .layers = {},
+                .group = 0,
+                .symmetric = {},
+                .twos_complement = false,
+                .fault = {}};
+  if (const int bits = weights.integer("num_bits", 1, 64); bits != 4) throw refuse(text(bits, " bits, expected 4"));
+  if (const auto type = weights.string("type", "int"); type != "int") throw refuse(text("weights of type ", type));
+  for (const char* quantized : {"input_activations", "output_activations"}) {
+    if (group.has(quantized)) throw refuse(text("quantized ", quantized));
+  }
+  if (weights.has("actorder") && weights.at("actorder") != false && weights.at("actorder") != "weight" &&
+      weights.at("actorder") != "static") {
+    throw refuse("activation order (actorder), expected none or 'weight'");
+  }
+  const std::string strategy = weights.string("strategy", weights.has("group_size") ? "group" : "channel");
+  if (strategy == "group") {
+    rule.group = read_group_size(weights, "group_size");
+  } else if (strategy == "channel") {
+    rule.group = -1;
+  } else {
+    throw refuse(text("the strategy '", strategy, "', expected group or channel"));
+  }
+  rule.symmetric = weights.boolean("symmetric", true);
+  return rule;
+}
+
+inline QuantizationSettings read_compressed_tensors(const JsonFields& fields) {
+  QuantizationSettings settings;
+  settings.method = QuantizationSettings::Method::compressed_tensors;
+  const JsonFields groups = fields.object("config_groups");
+  for (const auto& [name, group] : fields.at("config_groups").items()) {
+    if (!group.is_object()) throw groups.bad(name.c_str(), "an object", group);
+    const JsonFields group_fields(group, fields.file());
+    const auto format = group_fields.string("format", fields.string("format", "pack-quantized"));
+    if (format != "pack-quantized") {
+      throw foreign_setting(fields.file(), text("config_groups.", name, " is stored as '", format.substr(0, 64),
+                                                "', expected pack-quantized"));
+    }
+    settings.rules.push_back(read_config_group(group_fields, name));
+  }
+  if (settings.rules.empty()) throw fields.bad("config_groups", "at least one group", fields.at("config_groups"));
+  return settings;
+}
+
+/// The weight settings of one layer or of all, as Quark writes them.
+inline Int4Rule read_quark_rule(const JsonFields& layer, std::string name, std::string layers) {
+  Int4Rule rule{.name = std::move(name),
+                .layers = std::move(layers),
+                .group = 0,
+                .symmetric = {},
+                .twos_complement = false,
+                .fault = {}};
+  if (!layer.has("weight")) return rule;  // not quantized
+  if (layer.at("weight").is_array()) {
+    rule.fault = "weights quantized in several stages";
+    return rule;
+  }
+  const JsonFields weight = layer.object("weight");
+  const std::string dtype = lower_case(weight.string("dtype", ""));
+  const std::string scheme = weight.string("qscheme", "per_group");
+  if (dtype != "uint4" && dtype != "int4") {
+    rule.fault = text("weights of type '", dtype.substr(0, 64), "', expected uint4 or int4");
+  } else if (layer.has("input_tensors") || layer.has("output_tensors")) {
+    rule.fault = "quantized activations";
+  } else if (scheme != "per_group") {  // other schemes pack along the inputs
+    rule.fault = text("the scheme '", scheme.substr(0, 64), "', expected per_group");
+  }
+  if (rule.fault.empty()) rule.group = read_group_size(weight, "group_size");
+  rule.symmetric = weight.boolean("symmetric", dtype == "int4");
+  rule.twos_complement = dtype == "int4";
+  return rule;
+}
+
+inline QuantizationSettings read_quark(const JsonFields& fields) {
+  QuantizationSettings settings;
+  settings.method = QuantizationSettings::Method::quark;
+  if (fields.has("export")) {
+    const JsonFields form = fields.object("export");
+    const std::string packing = form.string("pack_method", "reorder");
+    if (packing != "reorder" && packing != "order") {
+      throw foreign_setting(fields.file(),
+                            text("pack_method '", packing.substr(0, 64), "', expected reorder or order"));
+    }
+    settings.reordered = packing == "reorder";
+  } else {
+    settings.reordered = true;
+  }
+  if (fields.has("layer_quant_config")) {
+    const JsonFields layers = fields.object("layer_quant_config");
+    for (const auto& [pattern, layer] : fields.at("layer_quant_config").items()) {
+      if (!layer.is_object()) throw layers.bad(pattern.c_str(), "an object", layer);
+      if (pattern.find('[') != std::string::npos) {
+        throw foreign_setting(fields.file(), text("the layer pattern '", pattern.substr(0, 64), "'"));
+      }
+      settings.rules.push_back(
+          read_quark_rule(JsonFields(layer, fields.file()), text("layer_quant_config.", pattern), pattern));
+    }
+    // JSON objects have no order that counts: a plain name comes before patterns, a longer pattern before a shorter.
+    std::stable_sort(settings.rules.begin(), settings.rules.end(), [](const Int4Rule& a, const Int4Rule& b) {
+      const auto is_pattern = [](const Int4Rule& rule) { return rule.layers.find_first_of("*?") != std::string::npos; };
+      return is_pattern(a) != is_pattern(b) ? is_pattern(b) : a.layers.size() > b.layers.size();
+    });
+  }
+  settings.rules.push_back(read_quark_rule(fields.object("global_quant_config"), "global_quant_config", ""));
+  return settings;
+}
+
+inline QuantizationSettings read_auto_round(const JsonFields& fields) {
+  const std::string packing = fields.string("packing_format", "");
+  if (packing != "auto_round:auto_awq" && packing != "auto_round:awq") {
+    throw foreign_quantization(
+        fields.file(), text("AutoRound weights packed as '", packing.substr(0, 64), "', expected auto_round:auto_awq"));
+  }
+  return read_awq(fields);
+}
+
+}  // namespace detail
+
+/// Reads a quantization_config object. Throws Error for a scheme or a setting that slm does not read.
+inline QuantizationSettings read_quantization_json(const Json& json, const std::string& file) {
+  const JsonFields fields(json, file);
+  const std::string method = detail::lower_case(fields.string("quant_method", ""));
+  const auto settings = [&]() -> QuantizationSettings {
+    if (fields.has("producer") && fields.at("producer").is_object() &&
+        fields.at("producer").value("name", Json()) == "modelopt") {
+      throw detail::foreign_quantization(file, "ModelOpt weights (NVIDIA), whose pre_quant_scale AWQ layers lack");
+    }
+    if (method == "awq") return detail::read_awq(fields);
+    if (method == "compressed-tensors") return detail::read_compressed_tensors(fields);
+    if (method == "quark") return detail::read_quark(fields);
+    if (method == "auto-round" || method == "intel/auto-round") return detail::read_auto_round(fields);
+    if (method == "gptq") throw detail::foreign_quantization(file, "GPTQ weights, not AWQ");
+    if (method == "modelopt") {
+      throw detail::foreign_quantization(file, "ModelOpt weights (NVIDIA), whose pre_quant_scale AWQ layers lack");
+    }
+    if (!method.empty())
+      throw detail::foreign_quantization(file, text("weights quantized by '", method.substr(0, 64), "'"));
+    if (fields.has("config_groups")) return detail::read_compressed_tensors(fields);
+    if (fields.has("global_quant_config")) return detail::read_quark(fields);
+    if (fields.has("packing_format")) return detail::read_auto_round(fields);
+    if (fields.has("damp_percent")) throw detail::foreign_quantization(file, "GPTQ weights, not AWQ");
+    if (fields.has("load_in_4bit") || fields.has("load_in_8bit")) {
+      throw detail::foreign_quantization(file, "weights quantized by bitsandbytes");
+    }
+    for (const char* name : {"bits", "w_bit", "group_size", "q_group_size", "zero_point"}) {
+      if (fields.has(name)) return detail::read_awq(fields);
+    }
+    return {};
+  };
+  QuantizationSettings found = settings();
+  found.file = file;
+  return found;
+}
+
+/// What a model folder says of its quantization: config.json, else the side files of older writers; Method::none where
+/// nothing is said.
+inline QuantizationSettings read_quantization(const std::filesystem::path& folder) {
+  const std::string file = (folder / "config.json").string();
+  const Json config = read_json_object(file);
+  const auto block = [&](const Json& holder) -> const Json* {
+    for (const char* name : {"quantization_config", "compression_config"}) {
+      const auto found = holder.find(name);
+      if (found != holder.end() && !found->is_null()) {
+        if (!found->is_object()) throw JsonFields(holder, file).bad(name, "an object", *found);
+        return &*found;
+      }
+    }
+    return nullptr;
+  };
+  if (const auto mlx = config.find("quantization"); mlx != config.end() && mlx->is_object()) {
+    throw detail::foreign_quantization(file, "weights quantized by MLX");
+  }
+  if (const Json* found = block(config)) return read_quantization_json(*found, file);
+  if (const auto language = config.find("text_config"); language != config.end() && language->is_object()) {
+    if (const Json* found = block(*language)) return read_quantization_json(*found, file);
+  }
+  for (const char* name : {"quantization_config.json", "quant_config.json", "quantize_config.json"}) {
+    if (!std::filesystem::exists(folder / name)) continue;
+    return read_quantization_json(read_json_object(folder / name), (folder / name).string());
+  }
+  if (const auto path = folder / "hf_quant_config.json"; std::filesystem::exists(path)) {
+    throw detail::foreign_quantization(path.string(),
+                                       "ModelOpt weights (NVIDIA), whose pre_quant_scale AWQ layers lack");
+  }
+  return {};
+}
+
+}  // namespace slm

@@ -1,0 +1,36 @@
+// Writing a file whole or not at all.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <string_view>
+
+#include "slm/core/error.hpp"
+
+namespace slm {
+
+/// Calls fill(stream) on a temporary file beside `path` and renames it when everything has been written, so that
+/// neither a full disk nor an interruption leaves something half-written behind. Throws io.unwritable.
+template <class Fill>
+void write_file_whole(const std::filesystem::path& path, Fill&& fill) {
+  const std::filesystem::path temporary = path.string() + ".partial";
+  std::ofstream file(temporary, std::ios::binary | std::ios::trunc);
+  fill(file);
+  file.close();
+  std::error_code failure;
+  if (file) std::filesystem::rename(temporary, path, failure);
+  if (!file || failure) {
+    std::error_code ignored;
+    std::filesystem::remove(temporary, ignored);
+    throw Error("io.unwritable", text("cannot write '", path.string(), "'"),
+                "Check the folder, its permissions and the free space");
+  }
+}
+
+inline void write_text_file(const std::filesystem::path& path, std::string_view content) {
+  write_file_whole(
+      path, [&](std::ostream& file) { file.write(content.data(), static_cast<std::streamsize>(content.size())); });
+}
+
+}  // namespace slm

@@ -1,0 +1,379 @@
+// linear_source: a linear layer of a checkpoint, found by its module's name, whatever its tensors are called.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "slm/config/quantization.hpp"
+#include "slm/core/error.hpp"
+#include "slm/core/tensor.hpp"
+#include "slm/io/checkpoint.hpp"
+#include "slm/quant/int4_check.hpp"
+#include "slm/quant/int4_tensor.hpp"
+
+namespace slm {
+
+namespace detail {
+
+/// Whether a name matches a pattern with * (any run) and ? (any one): linear in time but for the last star.
+inline bool matches(std::string_view pattern, std::string_view name) {
+  std::size_t p = 0, n = 0, star = std::string_view::npos, resume = 0;
+  while (n < name.size()) {
+    if (p < pattern.size() && pattern[p] == '*') {
+      star = p++;
+      resume = n;
+    } else if (p < pattern.size() && (pattern[p] == '?' || pattern[p] == name[n])) {
+      ++p, ++n;
+    } else if (star != std::string_view::npos) {
+      p = star + 1;
+      n = ++resume;
+    } else {
+      return false;
+    }
+  }
+  while (p < pattern.size() && pattern[p] == '*') ++p;
+  return p == pattern.size();
+}
+
+/// One search for one layer.
+class LinearSearch {
+ public:
+  using Method = QuantizationSettings::Method;
+  using Version = QuantizationSettings::Version;
+
+  LinearSearch(const Checkpoint& checkpoint, const std::string& module, std::int64_t out, std::int64_t in)
+      : checkpoint_(checkpoint),
+        module_(module),
+        where_(text("'", checkpoint.folder().string(), "', layer '", module, "'")),
+        out_(out),
+        in_(in) {}
+
+  LinearSource run() const {
+    refuse_foreign();
+    const Tensor* weight = find(".weight");
+    const Tensor* qweight = find(".qweight");
+    const Tensor* packed = find(".weight_packed");
+    const bool weight_is_codes = weight && (weight->dtype == DType::i32 ||
+                                            (settings().method == Method::quark && !is_floating_point(weight->dtype)));
+    if ((weight != nullptr) + (qweight != nullptr) + (packed != nullptr) > 1) {
+      throw Error("quant.two-weights",
+                  text(where_, " has both '", weight ? weight->name : qweight->name, "' and '",
+                       packed ? packed->name : qweight->name, "': which of them counts is a guess"),
+                  "Export the checkpoint again");
+    }
+    if (weight && !weight_is_codes) return checkpoint_.tensor(weight->name, {out_, in_});
+    if (qweight) return awq(*qweight);
+    if (packed) return compressed(*packed);
+    if (weight) return quark(*weight);
+    throw missing();
+  }
+
+ private:
+  const Tensor* find(const char* suffix) const { return checkpoint_.find(module_ + suffix); }
+
+  const Tensor* find_any(std::initializer_list<const char*> suffixes) const {
+    for (const char* suffix : suffixes) {
+      if (const Tensor* tensor = find(suffix)) return tensor;
+    }
+    return nullptr;
+  }
+
+  const QuantizationSettings& settings() const { return checkpoint_.quantization(); }
+
+  Error foreign(const Tensor& sign, const char* what) const {
+    return Error("quant.unsupported-method", text(where_, " has '", sign.name, "': ", what),
+                 "Use an AWQ checkpoint of the model, or quantize the floating-point one with slm quantize");
+  }
+
+  void refuse_foreign() const {
+    if (const Tensor* sign = find(".g_idx")) throw foreign(*sign, "a GPTQ checkpoint, not AWQ");
+    if (const Tensor* sign = find(".weight_g_idx")) throw foreign(*sign, "activation order, which AWQ does not have");
+    if (const Tensor* sign = find_any({".pre_quant_scale", ".weights_scaling_factor", ".weight_scale_2"})) {
+      throw foreign(*sign, "ModelOpt (NVIDIA) weights, which are not those of AutoAWQ");
+    }
+    if (const Tensor* sign = find_any({".weight.absmax", ".weight.quant_state.bitsandbytes__nf4"})) {
+      throw foreign(*sign, "weights quantized by bitsandbytes");
+    }
+  }
+
+  /// A layer without any weight; fused experts are told apart because their names look like a layer's.
+  Error missing() const {
+    for (const char* suffix : {"", "_packed", ".qweight", ".weight_packed"}) {
+      const Tensor* tensor = checkpoint_.find(module_ + suffix);
+      if (tensor && tensor->shape.size() == 3) return fused_experts(*tensor);
+    }
+    for (const char* part : {".scales", ".qzeros", ".weight_scale", ".weight_zero_point", ".qscales"}) {
+      if (const Tensor* rest = find(part)) {
+        return Error("quant.incomplete-layer", text(where_, " has '", rest->name, "' and no codes to go with it"),
+                     "Check that every shard is there, or download the checkpoint again");
+      }
+    }
+    return Error("checkpoint.missing-tensor",
+                 text("'", checkpoint_.folder().string(), "' has no tensor '", module_, ".weight' [", out_, ", ", in_,
+                      "], and no 4-bit one in its place ('", module_, ".qweight' or '", module_, ".weight_packed')"),
+                 "Check that every shard is there and that config.json belongs to these weights");
+  }
+
+  Error fused_experts(const Tensor& tensor) const {
+    return Error("quant.fused-experts",
+                 text(where_, ": '", tensor.name, "' ", shape_text(tensor.shape),
+                      " holds the experts of a mixture in "
+                      "one tensor, which slm does not run"),
+                 "Use a dense model, docs/models.md lists them");
+  }
+
+  void check_method(Method method, const Tensor& codes, const char* stated) const {
+    if (codes.shape.size() == 3) throw fused_experts(codes);
+    if (settings().method == Method::none || settings().method == method) return;
+    throw Error("quant.config-mismatch",
+                text(where_, ": '", codes.name, "' is a tensor of ", stated, ", but '", settings().file,
+                     "' describes another method"),
+                "Check that config.json belongs to these weights");
+  }
+
+  const Tensor& need(const Tensor& codes, std::initializer_list<const char*> suffixes) const {
+    if (const Tensor* tensor = find_any(suffixes)) return *tensor;
+    throw Error("quant.incomplete-layer",
+                text(where_, " has '", codes.name, "' and lacks '", module_, *suffixes.begin(), "'"),
+                "Check that every shard is there, or download the checkpoint again");
+  }
+
+  /// The group size that is stated, compared with what the scales imply; else what they imply.
+  std::int64_t group_size(const Int4Rule* rule, const Tensor& scales, std::size_t axis) const {
+    const std::int64_t groups = scales.shape.size() == 2 ? scales.shape[axis] : 0;
+    const bool divides = groups > 0 && in_ % groups == 0;
+    if (!rule || rule->group == 0) {
+      if (divides) return in_ / groups;
+      throw Error("quant.wrong-shape",
+                  text(where_, ": '", scales.name, "' is ", shape_text(scales.shape),
+                       ", which makes no whole groups of ", in_, " inputs"),
+                  "Check that config.json belongs to these weights");
+    }
+    const std::int64_t stated = rule->group == -1 ? in_ : rule->group;
+    if (in_ % stated != 0) {
+      throw Error("quant.group-size",
+                  text(where_, ": in_features ", in_, " is not a multiple of the group size ", stated, " of '",
+                       settings().file, "'"),
+                  "Use a checkpoint of a group size that divides the layer's inputs");
+    }
+    if (divides && groups != in_ / stated) {
+      throw Error("quant.group-mismatch",
+                  text(where_, ": '", settings().file, "' says ", rule->name, " ", rule->group, ", but '", scales.name,
+                       "' has ", groups, " groups for ", in_, " inputs, which implies ", in_ / groups),
+                  "Check that config.json belongs to these weights");
+    }
+    return stated;
+  }
+
+  LinearSource checked(Int4Tensor layer) const {
+    check_int4(layer, where_);
+    return layer;
+  }
+
+  // AutoAWQ, llm-awq, AutoRound's and GPTQModel's AWQ exports.
+
+  LinearSource awq(const Tensor& codes) const {
+    check_method(Method::awq, codes, "AutoAWQ");
+    const Int4Rule* rule = settings().rules.empty() ? nullptr : &settings().rules.front();
+    Int4Tensor layer = layer_of(codes);
+    layer.scales = &need(codes, {".scales"});
+    layer.zeros = find_any({".qzeros", ".scaled_zeros"});
+    const bool symmetric = rule && rule->symmetric.value_or(false);
+    if (!layer.zeros && !symmetric) need(codes, {".qzeros"});
+    layer.layout = awq_layout(codes, *layer.scales, rule);
+    if (layer.layout == Int4Layout::awq_gemm) {
+      layer.group = group_size(rule, *layer.scales, 0);
+    } else {
+      layer.group = padded_group_size(layer.layout, *layer.scales, rule);
+    }
+    return checked(layer);
+  }
+
+  Int4Layout awq_layout(const Tensor& codes, const Tensor& scales, const Int4Rule* rule) const {
+    const std::vector<std::int64_t>& shape = codes.shape;
+    const auto stated = [&](Version version, const char* name, Int4Layout layout) {
+      if (settings().version == Version::unstated || settings().version == version) return layout;
+      throw Error("quant.config-mismatch",
+                  text(where_, ": '", codes.name, "' ", shape_text(shape), " is of the AWQ version ", name, ", but '",
+                       settings().file, "' says another"),
+                  "Check that config.json belongs to these weights");
+    };
+    if (codes.dtype == DType::i16) return stated(Version::gemv_fast, "gemv_fast", Int4Layout::awq_gemv_fast);
+    const bool gemm = out_ % 8 == 0 && shape == std::vector{in_, out_ / 8};
+    const bool gemv = in_ % 8 == 0 && shape == std::vector{out_, in_ / 8};
+    if (gemm && gemv) {  // a square layer: the scales tell
+      if (scales_fit_gemm(scales, rule)) return stated(Version::gemm, "gemm", Int4Layout::awq_gemm);
+      if (!padded_group_sizes(Int4Layout::awq_gemv, scales, rule).empty()) {
+        return stated(Version::gemv, "gemv", Int4Layout::awq_gemv);
+      }
+      return settings().version == Version::gemv ? Int4Layout::awq_gemv : Int4Layout::awq_gemm;
+    }
+    if (gemm) return stated(Version::gemm, "gemm", Int4Layout::awq_gemm);
+    if (gemv) return stated(Version::gemv, "gemv", Int4Layout::awq_gemv);
+    if (codes.dtype == DType::i32 && in_ % 8 == 0 && shape == std::vector{in_ / 8, out_}) {
+      throw foreign(codes, "packed along the inputs as GPTQ does, not AWQ");
+    }
+    if (codes.dtype == DType::i32 && in_ % 16 == 0 && shape == std::vector{in_ / 16, 2 * out_}) {
+      throw foreign(codes, "packed for the Marlin kernel");
+    }
+    switch (settings().version) {  // check_int4 says what was expected
+      case Version::gemv: return Int4Layout::awq_gemv;
+      case Version::gemv_fast: return Int4Layout::awq_gemv_fast;
+      default: return Int4Layout::awq_gemm;
+    }
+  }
+
+  bool scales_fit_gemm(const Tensor& scales, const Int4Rule* rule) const {
+    if (scales.shape.size() != 2 || scales.shape[0] < 1 || scales.shape[1] != out_) return false;
+    if (in_ % scales.shape[0] != 0) return false;
+    const std::int64_t group = in_ / scales.shape[0];
+    return rule && rule->group != 0 ? group == (rule->group == -1 ? in_ : rule->group) : group >= 8;
+  }
+
+  /// Group sizes whose padded scales have this shape: the stated one, or those in use.
+  std::vector<std::int64_t> padded_group_sizes(Int4Layout layout, const Tensor& scales, const Int4Rule* rule) const {
+    std::vector<std::int64_t> candidates{32, 64, 128, in_}, fitting;
+    if (rule && rule->group != 0) candidates = {rule->group == -1 ? in_ : rule->group};
+    for (const std::int64_t group : candidates) {
+      const bool known = !fitting.empty() && fitting.back() == group;
+      if (!known && in_ % group == 0 && scales.shape == shapes_of(layout, out_, in_, group).scales) {
+        fitting.push_back(group);
+      }
+    }
+    return fitting;
+  }
+
+  /// The gemv layouts pad their groups, so shapes alone tell the group size only where one usual size fits.
+  std::int64_t padded_group_size(Int4Layout layout, const Tensor& scales, const Int4Rule* rule) const {
+    if (rule && rule->group != 0) return rule->group == -1 ? in_ : rule->group;
+    const std::vector<std::int64_t> fitting = padded_group_sizes(layout, scales, rule);
+    if (fitting.size() == 1) return fitting.front();
+    throw Error("quant.unknown-group-size",
+                text(where_, ": '", scales.name, "' ", shape_text(scales.shape), " is padded and fits ",
+                     fitting.empty() ? "no usual group size" : "several group sizes",
+                     ", and neither config.json nor a quant_config.json states one"),
+                "Write quant_config.json beside the weights: {\"w_bit\": 4, \"q_group_size\": 128, \"zero_point\": "
+                "true, \"version\": \"gemv\"}");
+  }
+
+  // compressed-tensors. Which config group a layer belongs to is told by its tensors: patterns are not evaluated.
+
+  LinearSource compressed(const Tensor& codes) const {
+    check_method(Method::compressed_tensors, codes, "compressed-tensors");
+    Int4Tensor layer = layer_of(codes);
+    layer.layout = Int4Layout::packed_rows;
+    layer.scales = &need(codes, {".weight_scale"});
+    layer.zeros = find(".weight_zero_point");
+    if (const Tensor* shape = find(".weight_shape")) check_stated_shape(*shape);
+    const Int4Rule* rule = config_group(layer);
+    layer.group = group_size(rule, *layer.scales, 1);
+    if (!layer.zeros && rule && !rule->symmetric.value_or(true)) need(codes, {".weight_zero_point"});
+    return checked(layer);
+  }
+
+  /// The config group that fits the tensors, else the first, against which the error is then told.
+  const Int4Rule* config_group(const Int4Tensor& layer) const {
+    if (settings().rules.empty()) return nullptr;
+    const std::int64_t groups = layer.scales->shape.size() == 2 ? layer.scales->shape[1] : 0;
+    for (const Int4Rule& rule : settings().rules) {
+      const std::int64_t group = rule.group == -1 ? in_ : rule.group;
+      const bool fits = group == 0 || (in_ % group == 0 && groups == in_ / group);
+      if (fits && rule.symmetric.value_or(true) == (layer.zeros == nullptr)) return &rule;
+    }
+    return &settings().rules.front();
+  }
+
+  void check_stated_shape(const Tensor& tensor) const {
+    const bool wide = tensor.dtype == DType::i64;
+    if ((!wide && tensor.dtype != DType::i32) || tensor.shape != std::vector<std::int64_t>{2}) {
+      throw Error("quant.wrong-dtype",
+                  text(where_, ": '", tensor.name, "' is ", name_of(tensor.dtype), " ", shape_text(tensor.shape),
+                       ", expected I64 or I32 [2]"),
+                  "Download or export the checkpoint again");
+    }
+    std::vector<std::int64_t> stated;
+    for (std::size_t i = 0; i < 2; ++i) {
+      stated.push_back(wide ? load_unaligned<std::int64_t>(tensor.bytes + 8 * i)
+                            : load_unaligned<std::int32_t>(tensor.bytes + 4 * i));
+    }
+    if (stated != std::vector{out_, in_}) {
+      throw Error("quant.wrong-shape",
+                  text(where_, ": '", tensor.name, "' says ", shape_text(stated), ", config.json makes the layer [",
+                       out_, ", ", in_, "]"),
+                  "Check that config.json belongs to these weights");
+    }
+  }
+
+  // Quark.
+
+  LinearSource quark(const Tensor& codes) const {
+    check_method(Method::quark, codes, "Quark");
+    if (settings().method == Method::none) {
+      throw Error("quant.no-config",
+                  text(where_, ": '", codes.name,
+                       "' holds 4-bit codes of Quark, but config.json says neither their "
+                       "order nor their type"),
+                  "Take config.json from the model's original repository");
+    }
+    const Int4Rule* rule = nullptr;
+    for (const Int4Rule& candidate : settings().rules) {
+      if (candidate.layers.empty() || matches(candidate.layers, module_)) {
+        rule = &candidate;
+        break;
+      }
+    }
+    if (rule && !rule->fault.empty()) {
+      throw Error("quant.unsupported-setting",
+                  text(where_, ": '", settings().file, "', ", rule->name, " has ", rule->fault),
+                  "Use a checkpoint with 4-bit integer weights and no quantized activations");
+    }
+    Int4Tensor layer = layer_of(codes);
+    layer.layout = settings().reordered ? Int4Layout::quark_reorder : Int4Layout::quark_order;
+    layer.twos_complement = rule && rule->twos_complement;
+    layer.scales = &need(codes, {".weight_scale", ".weight_quantizer.scale", ".qscales"});
+    layer.zeros = find_any({".weight_zero_point", ".weight_quantizer.zero_point", ".qqzeros"});
+    if (!layer.zeros && !(rule && rule->symmetric.value_or(false))) need(codes, {".weight_zero_point"});
+    layer.group = group_size(rule, *layer.scales, 0);
+    return checked(layer);
+  }
+
+  Int4Tensor layer_of(const Tensor& codes) const {
+    Int4Tensor layer;
+    layer.name = module_;
+    layer.out = out_;
+    layer.in = in_;
+    layer.codes = &codes;
+    return layer;
+  }
+
+  const Checkpoint& checkpoint_;
+  const std::string& module_;
+  std::string where_;
+  std::int64_t out_;
+  std::int64_t in_;
+};
+
+}  // namespace detail
+
+/// The linear layer [out, in] of a module, "model.layers.0.mlp.up_proj": 4-bit where the checkpoint holds codes for it,
+/// else its floating-point weight. Every tensor is checked against the others, the stated settings and [out, in]. The
+/// result refers to the checkpoint. Throws Error naming folder, layer and tensor.
+inline LinearSource linear_source(const Checkpoint& checkpoint, const std::string& module, std::int64_t out,
+                                  std::int64_t in) {
+  return detail::LinearSearch(checkpoint, module, out, in).run();
+}
+
+/// Whether any layer is stored as 4-bit codes: config.json's word is not needed for that.
+inline bool has_int4_layers(const Checkpoint& checkpoint) {
+  for (const auto& [name, tensor] : checkpoint.tensors()) {
+    if (name.ends_with(".qweight") || name.ends_with(".weight_packed")) return true;
+    if (name.ends_with(".weight") && tensor->dtype == DType::i32) return true;
+  }
+  return false;
+}
+
+}  // namespace slm

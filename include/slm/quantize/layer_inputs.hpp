@@ -1,0 +1,74 @@
+// What the linear layers of one block read while the calibration text passes: statistics, and some of it whole.
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "slm/quantize/block_runner.hpp"
+#include "slm/quantize/parallel.hpp"
+
+namespace slm::quantize {
+
+/// Inputs of one linear layer.
+struct InputStatistics {
+  std::int64_t in = 0;
+  std::int64_t group = 0;
+  std::vector<double> magnitude;  // [in], sum of |x| over all tokens
+  std::int64_t tokens = 0;
+  std::vector<float> moments;  // [in / group, group, group], sum of x x^T over the searched sequences
+
+  void start(std::int64_t inputs, std::int64_t group_size, bool with_moments) {
+    *this = {.in = inputs, .group = group_size, .magnitude = {}, .tokens = 0, .moments = {}};
+    magnitude.assign(static_cast<std::size_t>(in), 0);
+    if (with_moments) moments.assign(static_cast<std::size_t>(in * group), 0);
+  }
+
+  void add(const Rows& x, bool keep, int threads) {
+    const std::int64_t rows = static_cast<std::int64_t>(x.size()) / in;
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      magnitude[i % static_cast<std::size_t>(in)] += std::abs(double{x[i]});
+    }
+    tokens += rows;
+    if (!keep || moments.empty()) return;
+    parallel_for(threads, in / group, [&](std::int64_t g) {
+      for (std::int64_t t = 0; t < rows; ++t) add_outer_product(&x[static_cast<std::size_t>(t * in + g * group)], g);
+    });
+  }
+
+  /// Mean |x| per feature.
+  std::vector<float> mean_magnitude() const {
+    std::vector<float> means;
+    for (const double sum : magnitude) means.push_back(static_cast<float>(sum / static_cast<double>(tokens)));
+    return means;
+  }
+
+  /// The moments of the inputs after their features have been divided by `scales`.
+  void divide(std::span<const float> scales) {
+    for (std::size_t i = 0; i < moments.size(); ++i) {
+      const auto size = static_cast<std::size_t>(group);
+      const std::size_t start = i / (size * size) * size;
+      moments[i] /= scales[start + i / size % size] * scales[start + i % size];
+    }
+  }
+
+ private:
+  void add_outer_product(const float* x, std::int64_t g) {
+    float* to = moments.data() + g * group * group;
+    for (std::int64_t i = 0; i < group; ++i) {
+      for (std::int64_t k = 0; k < group; ++k) *to++ += x[i] * x[k];
+    }
+  }
+};
+
+/// All four inputs of a block; and whole, for the sequences that searches run on: what goes into its halves, what their
+/// second layers read, and what they add to the residual stream.
+struct LayerInputs {
+  InputStatistics qkv, attention_out, gate_up, down;
+  std::vector<Rows> attention_x, attention_mixed, attention_y;  // [searched sequences]
+  std::vector<Rows> mlp_x, mlp_gated, mlp_y;                    // [searched sequences]
+};
+
+}  // namespace slm::quantize

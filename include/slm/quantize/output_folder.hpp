@@ -1,0 +1,122 @@
+// OutputFolder: a model folder that appears whole, made of parts that survive an interruption.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "slm/core/error.hpp"
+#include "slm/core/tensor.hpp"
+#include "slm/io/json.hpp"
+#include "slm/io/safetensors.hpp"
+#include "slm/io/safetensors_writer.hpp"
+
+namespace slm::quantize {
+
+/// Parts are collected in FOLDER.partial. A later run with the same request goes on where an earlier one was stopped.
+class OutputFolder {
+ public:
+  /// request: everything that decides the bytes of the result. Throws quantize.output-exists, quantize.other-request.
+  OutputFolder(std::filesystem::path folder, const Json& request)
+      : folder_(std::move(folder)), work_(folder_.string() + ".partial") {
+    namespace fs = std::filesystem;
+    if (fs::exists(folder_)) {
+      throw Error("quantize.output-exists", text("'", folder_.string(), "' exists already"),
+                  "Name a new folder, or remove this one");
+    }
+    std::error_code failure;
+    fs::create_directories(work_, failure);
+    if (failure) throw unwritable(work_, failure);
+    const fs::path mark = work_ / "request.json";
+    if (!fs::exists(mark)) {
+      write_text_file(mark, request.dump(1) + "\n");
+    } else if (read_json_object(mark) != request) {
+      throw Error("quantize.other-request",
+                  text("'", work_.string(), "' holds parts of another model, text or choice of options"),
+                  "Repeat that request to finish it, or remove the folder");
+    }
+  }
+
+  bool has(const std::string& part) const { return std::filesystem::exists(path_of(part)); }
+
+  void write(const std::string& part, std::span<const Tensor> tensors) const {
+    write_safetensors(path_of(part), tensors);
+  }
+
+  /// Joins the named parts into model.safetensors, or into shards of at most most_bytes with their index; adds
+  /// config.json and copies of `files`; only then does the folder appear under its name. Returns the bytes of all
+  /// tensors.
+  std::uint64_t finish(const std::vector<std::string>& parts, const Json& config,
+                       const std::vector<std::filesystem::path>& files,
+                       std::uint64_t most_bytes = 5'000'000'000) const {
+    namespace fs = std::filesystem;
+    const fs::path result = work_ / "result";
+    std::error_code failure;
+    fs::remove_all(result, failure);
+    fs::create_directory(result, failure);
+    if (failure) throw unwritable(result, failure);
+    const std::uint64_t total = join(parts, result, most_bytes);
+    write_text_file(result / "config.json", config.dump(2) + "\n");
+    for (const fs::path& file : files) {
+      if (!fs::copy_file(file, result / file.filename(), failure) || failure) {
+        throw unwritable(result / file.filename(), failure);
+      }
+    }
+    fs::rename(result, folder_, failure);
+    if (failure) throw unwritable(folder_, failure);
+    fs::remove_all(work_, failure);  // what stays behind harms nobody
+    return total;
+  }
+
+ private:
+  std::filesystem::path path_of(const std::string& part) const { return work_ / (part + ".safetensors"); }
+
+  std::uint64_t join(const std::vector<std::string>& parts, const std::filesystem::path& result,
+                     std::uint64_t most_bytes) const {
+    std::vector<Safetensors> opened;
+    std::vector<std::vector<Tensor>> shards(1);
+    std::uint64_t total = 0, in_shard = 0;
+    for (const std::string& part : parts) {
+      for (const auto& [name, tensor] : opened.emplace_back(path_of(part)).tensors) {
+        if (in_shard > 0 && in_shard + tensor.size_bytes > most_bytes) {
+          shards.emplace_back();
+          in_shard = 0;
+        }
+        shards.back().push_back(tensor);
+        in_shard += tensor.size_bytes;
+        total += tensor.size_bytes;
+      }
+    }
+    if (shards.size() == 1) {
+      write_safetensors(result / "model.safetensors", shards.front());
+      return total;
+    }
+    Json index = {{"metadata", {{"total_size", total}}}, {"weight_map", Json::object()}};
+    for (std::size_t i = 0; i < shards.size(); ++i) {
+      const std::string name = "model-" + five_digits(i + 1) + "-of-" + five_digits(shards.size()) + ".safetensors";
+      write_safetensors(result / name, shards[i]);
+      for (const Tensor& tensor : shards[i]) index["weight_map"][tensor.name] = name;
+    }
+    write_text_file(result / "model.safetensors.index.json", index.dump(2) + "\n");
+    return total;
+  }
+
+  static std::string five_digits(std::size_t number) {
+    const std::string digits = std::to_string(number);
+    return std::string(digits.size() < 5 ? 5 - digits.size() : 0, '0') + digits;
+  }
+
+  static Error unwritable(const std::filesystem::path& path, const std::error_code& reason) {
+    return Error("io.unwritable", text("cannot write '", path.string(), "': ", reason.message()),
+                 "Check the folder, its permissions and the free space");
+  }
+
+  std::filesystem::path folder_;
+  std::filesystem::path work_;
+};
+
+}  // namespace slm::quantize

@@ -1,0 +1,20 @@
+// Any bytes as a quantization_config: an Error or settings that a loader can follow.
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+
+#include "slm/io/quantization_json.hpp"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  try {
+    const auto json = slm::parse_json_object({reinterpret_cast<const char*>(data), size}, "fuzz");
+    const auto settings = slm::read_quantization_json(json, "fuzz");
+    const bool none = settings.method == slm::QuantizationSettings::Method::none;
+    if (none != settings.rules.empty()) std::abort();
+    for (const slm::Int4Rule& rule : settings.rules) {
+      if (rule.group < -1 || rule.group > 1 << 22) std::abort();
+    }
+  } catch (const slm::Error&) {
+  }
+  return 0;
+}

@@ -1,0 +1,103 @@
+// Whole models with 4-bit layers: the layout of a checkpoint must not be seen in its logits.
+#include <catch2/catch.hpp>
+
+#include "slm/backend/reference/reference.hpp"
+#include "slm/model/linear_source.hpp"
+#include "slm/model/model.hpp"
+#include "support/golden.hpp"
+#include "support/int4_layers.hpp"
+#include "support/paths.hpp"
+#include "support/quantized_checkpoint.hpp"
+#include "support/random_checkpoint.hpp"
+#include "support/temporary.hpp"
+
+using namespace slm;
+using namespace slm::testing;
+
+namespace {
+
+const std::vector<Token> prompt{5, 90, 0, 31, 31, 7, 96, 64, 2, 18, 42};
+
+template <class Format>
+std::vector<float> logits_as(std::shared_ptr<const Checkpoint> checkpoint) {
+  const Dynamic shape{checkpoint->config()};
+  Model<Dynamic, Format, backend::Reference> model(shape, std::move(checkpoint), {});
+  const View<const float, 2> logits = model.extend(prompt, static_cast<int>(prompt.size()));
+  return {logits.data, logits.data + logits.size()};
+}
+
+std::vector<float> logits_of(const std::filesystem::path& folder) {
+  auto checkpoint = std::make_shared<const Checkpoint>(folder);
+  return has_int4_layers(*checkpoint) ? logits_as<AwqInt4<>>(checkpoint) : logits_as<Fp32>(checkpoint);
+}
+
+std::vector<float> logits_of(const EditableCheckpoint& checkpoint) {
+  const TemporaryFolder folder;
+  checkpoint.write(folder.path());
+  return logits_of(folder.path());
+}
+
+double relative_distance(const std::vector<float>& a, const std::vector<float>& b) {
+  double difference = 0, size = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    difference += (a[i] - b[i]) * (a[i] - b[i]);
+    size += b[i] * b[i];
+  }
+  return std::sqrt(difference / size);
+}
+
+}  // namespace
+
+TEST_CASE("the same 4-bit model in every layout gives the same logits, those of its weights multiplied out") {
+  for (const char* name : {"models/llama-mha3h", "models/llama3-gqa-scaled-tied", "models/llama-sharded-bf16"}) {
+    const Checkpoint source(fixture(name));
+    const std::vector<float> original = logits_of(fixture(name));
+    for (const int group : {16, 8, -1}) {
+      for (const bool symmetric : {false, true}) {
+        const auto expected = logits_of(dequantized(source, {.group = group, .symmetric = symmetric}));
+        const double distance = relative_distance(expected, original);
+        CHECK(distance > 1e-3);  // 4 bits are not the same model
+        CHECK(distance < 0.6);   // and not another one, whose distance would be about 1.4
+        for (const Int4Layout layout : all_layouts) {
+          if (layout == Int4Layout::awq_gemv_fast) continue;  // needs multiples of 64 inputs: the next test
+          INFO(name << " group " << group << " " << name_of(layout));
+          const bool quark = layout == Int4Layout::quark_order || layout == Int4Layout::quark_reorder;
+          for (const bool complement : {false, true}) {
+            if (complement && !quark) continue;
+            const QuantizedForm form{layout, group, symmetric, complement, DType::f16};
+            CHECK(logits_of(quantized(source, form)) == expected);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("all six layouts, groups of usual size, and every type of scale") {
+  const ModelConfig shape{
+      .layers = 2, .hidden = 128, .ffn = 192, .heads = 4, .kv_heads = 2, .head_dim = 32, .vocab = 101};
+  const TemporaryFolder folder;
+  write_random_checkpoint<bfloat16_t>(folder.path(), shape, 11);
+  const Checkpoint source(folder.path());
+  for (const int group : {32, 64, -1}) {
+    for (const DType dtype : {DType::f16, DType::bf16, DType::f32}) {
+      const auto expected = logits_of(dequantized(source, {.group = group, .scale_dtype = dtype}));
+      for (const Int4Layout layout : all_layouts) {
+        INFO("group " << group << " " << name_of(layout) << " scales " << name_of(dtype));
+        CHECK(logits_of(quantized(source, {.layout = layout, .group = group, .scale_dtype = dtype})) == expected);
+      }
+    }
+  }
+}
+
+TEST_CASE("layers left in floating point stay what they are, whatever the lists of config.json say") {
+  const Checkpoint source(fixture("models/llama-mha3h"));
+  const QuantizedForm form{};
+  const EditableCheckpoint plain = dequantized(source, form);
+  EditableCheckpoint mixed = quantized(source, form);
+  const std::string module = "model.layers.1.mlp.down_proj";
+  for (const char* part : {".qweight", ".scales", ".qzeros"}) mixed.tensors.erase(module + part);
+  mixed.add(plain.tensors.at(module + ".weight"));
+  mixed.config["quantization_config"]["modules_to_not_convert"] = {"gate"};  // a substring of every gate_proj
+  CHECK(logits_of(mixed) == logits_of(plain));
+}

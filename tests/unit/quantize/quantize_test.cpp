@@ -1,0 +1,226 @@
+// The quantizer, whole: what it writes loads and computes what it should; interrupted runs go on; bad input leaves
+// nothing.
+#include "slm/quantize.hpp"
+
+#include <sys/resource.h>
+
+#include <catch2/catch.hpp>
+#include <csignal>
+#include <fstream>
+#include <iterator>
+#include <map>
+
+#include "slm/decode/perplexity.hpp"
+#include "slm/speculative.hpp"
+#include "support/paths.hpp"
+#include "support/temporary.hpp"
+
+using namespace slm;
+namespace fs = std::filesystem;
+using testing::demo_pair;
+using testing::TemporaryFolder;
+
+namespace {
+
+std::string read_bytes(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+/// name -> content of every file.
+std::map<std::string, std::string> contents(const fs::path& folder) {
+  std::map<std::string, std::string> files;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    files[entry.path().filename().string()] = read_bytes(entry.path());
+  }
+  return files;
+}
+
+template <class Action>
+std::string error_id(Action&& action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    return error.id();
+  }
+  return "no error";
+}
+
+/// Some thousand tokens of Python.
+fs::path calibration_text() { return fs::path(SLM_SOURCE_DIR) / "examples/demo_pair/train.py"; }
+
+quantize::Options quick() {
+  quantize::Options options;
+  options.calibration = {.samples = 3, .sequence_length = 96};
+  options.search_samples = 2;
+  return options;
+}
+
+double perplexity_of(const fs::path& folder) {
+  AnyModel model = load<Registry<>>(folder);
+  auto tokens = Tokenizer::from(folder).encode(read_bytes(fs::path(SLM_SOURCE_DIR) / "examples/demo_pair/measure.py"));
+  tokens.resize(1000);
+  return perplexity(model, tokens, {.window = 256}).value();
+}
+
+struct Interrupted {};
+
+}  // namespace
+
+TEST_CASE("every output format loads, keeps the files beside, and costs little") {
+  const TemporaryFolder folder;
+  const fs::path model = demo_pair("draft");
+  const double before = perplexity_of(model);
+  for (const auto output : {quantize::Output::awq, quantize::Output::compressed_tensors}) {
+    for (const bool symmetric : {false, true}) {
+      for (const int group : {0, 32, whole_row}) {
+        quantize::Options options;
+        options.search = false;
+        options.output = output;
+        options.symmetric = symmetric;
+        options.group = group;
+        CAPTURE(static_cast<int>(output), symmetric, group);
+        const fs::path result = folder.path() / "result";
+        fs::remove_all(result);
+        const quantize::Report report = quantize::quantize(model, result, {}, options);
+        CHECK(report.group == (group == 0 ? 32 : group));  // 352 inputs are no multiple of 64
+        CHECK(report.bytes_after < 0.6 * double(report.bytes_before));
+        CHECK(report.left_in_float.empty());
+        CHECK(!fs::exists(result.string() + ".partial"));
+        CHECK(read_bytes(result / "tokenizer.json") == read_bytes(model / "tokenizer.json"));
+        const Json config = Json::parse(read_bytes(result / "config.json"));
+        CHECK(config.at("quantization_config").at("quant_method") ==
+              (output == quantize::Output::awq ? "awq" : "compressed-tensors"));
+        CHECK(has_int4_layers(Checkpoint(result)));
+        CHECK(perplexity_of(result) < 1.25 * before);
+      }
+    }
+  }
+}
+
+TEST_CASE("searching never loses to rounding on what it looked at, and wins on another text") {
+  const TemporaryFolder folder;
+  const fs::path model = demo_pair("draft");
+  quantize::Options rounding = quick(), searching = quick();
+  rounding.search = false;
+  quantize::quantize(model, folder.path() / "rounded", {}, rounding);
+  const auto report = quantize::quantize(model, folder.path() / "searched", calibration_text(), searching);
+  REQUIRE(report.layers.size() == 2);
+  for (const auto& layer : report.layers) {
+    REQUIRE(layer.folds.size() == 4);
+    for (const auto& fold : layer.folds) {
+      CAPTURE(layer.layer, fold.fold);
+      CHECK(fold.best <= fold.rounded);
+      CHECK(fold.best > 0);
+    }
+  }
+  CHECK(perplexity_of(folder.path() / "searched") < perplexity_of(folder.path() / "rounded"));
+}
+
+TEST_CASE("an interrupted run goes on and gives the same bytes") {
+  const TemporaryFolder folder;
+  const fs::path model = demo_pair("draft"), whole = folder.path() / "whole", resumed = folder.path() / "resumed";
+  quantize::quantize(model, whole, calibration_text(), quick());
+
+  quantize::Options stopped = quick();
+  for (const double at : {0.3, 0.7, 0.95}) {  // in the first layer, in the second, in the second again
+    stopped.progress = [at](double share) {
+      if (share > at) throw Interrupted{};
+    };
+    CHECK_THROWS_AS(quantize::quantize(model, resumed, calibration_text(), stopped), Interrupted);
+    CHECK(!fs::exists(resumed));
+    CHECK(fs::exists(resumed.string() + ".partial/layer-0.safetensors") == (at > 0.5));
+  }
+  // What an interruption in the middle of a write leaves, and a result that was never renamed.
+  std::ofstream(resumed.string() + ".partial/layer-1.safetensors.partial") << "half";
+  fs::create_directory(resumed.string() + ".partial/result");
+  std::ofstream(resumed.string() + ".partial/result/model.safetensors") << "half";
+
+  quantize::Options other = quick();
+  other.clip = false;
+  CHECK(error_id([&] { quantize::quantize(model, resumed, calibration_text(), other); }) == "quantize.other-request");
+
+  const auto report = quantize::quantize(model, resumed, calibration_text(), quick());
+  CHECK(report.layers.size() == 1);  // the first layer was not searched again
+  CHECK(contents(resumed) == contents(whole));
+  CHECK(error_id([&] { quantize::quantize(model, resumed, calibration_text(), quick()); }) == "quantize.output-exists");
+}
+
+TEST_CASE("large models are written in shards") {
+  const TemporaryFolder folder;
+  const float values[] = {1, 2, 3, 4};
+  const quantize::OutputFolder output(folder.path() / "out", Json::object());
+  for (const char* name : {"a", "b", "c"}) {
+    output.write(name, std::array{Tensor{name, DType::f32, {4}, reinterpret_cast<const std::byte*>(values), 16}});
+  }
+  CHECK(output.finish({"a", "b", "c"}, {{"x", 1}}, {}, 32) == 48);
+  const Json index = Json::parse(read_bytes(folder.path() / "out/model.safetensors.index.json"));
+  CHECK(index.at("metadata").at("total_size") == 48);
+  CHECK(index.at("weight_map").at("b") == "model-00001-of-00002.safetensors");
+  CHECK(index.at("weight_map").at("c") == "model-00002-of-00002.safetensors");
+  CHECK(Safetensors(folder.path() / "out/model-00002-of-00002.safetensors").tensors.contains("c"));
+}
+
+TEST_CASE("bad requests are refused and leave no folder") {
+  const TemporaryFolder folder;
+  const fs::path model = demo_pair("draft"), out = folder.path() / "out";
+  const auto refused = [&](const fs::path& calibration, const quantize::Options& options) {
+    const std::string id = error_id([&] { quantize::quantize(model, out, calibration, options); });
+    CHECK(!fs::exists(out));
+    fs::remove_all(out.string() + ".partial");
+    return id;
+  };
+  CHECK(refused(folder.path() / "absent.txt", quick()) == "io.unreadable");
+  CHECK(refused(folder.write("empty.txt", ""), quick()) == "io.unreadable");
+  CHECK(refused(folder.write("short.txt", "def f():"), quick()) == "quantize.short-text");
+  CHECK(refused(folder.write("latin.txt", "caf\xe9 " + std::string(4000, 'x')), quick()) == "quantize.not-utf8");
+  CHECK(refused(folder.write("broken.jsonl", "{\"text\": \"a\"}\n{\"text\": \n"), quick()) == "json.malformed");
+  CHECK(refused(folder.write("number.jsonl", "{\"text\": 3}\n"), quick()) == "json.bad-field");
+  CHECK(refused(folder.write("other.jsonl", "{\"content\": \"a\"}\n"), quick()) == "json.missing-field");
+  quantize::Options options = quick();
+  options.calibration.samples = 1 << 20;
+  CHECK(refused(calibration_text(), options) == "quantize.short-text");
+  options = quick();
+  options.group = -2;
+  CHECK(refused(calibration_text(), options) == "quantize.bad-options");
+
+  options = quick();
+  options.search = false;
+  quantize::quantize(model, out, {}, options);
+  CHECK(error_id([&] { quantize::quantize(out, folder.path() / "twice", {}, options); }) ==
+        "quantize.already-quantized");
+}
+
+TEST_CASE("layers that groups do not fit stay as they are") {
+  const TemporaryFolder folder;
+  quantize::Options options;
+  options.search = false;
+  options.group = 64;  // of 352 inputs of `down` it is no divisor
+  const auto report = quantize::quantize(demo_pair("draft"), folder.path() / "out", {}, options);
+  CHECK(report.left_in_float ==
+        std::vector<std::string>{"model.layers.0.mlp.down_proj.weight", "model.layers.1.mlp.down_proj.weight"});
+  const Json config = Json::parse(read_bytes(folder.path() / "out/config.json"));
+  CHECK(config.at("quantization_config").at("modules_to_not_convert").size() == 2);
+  CHECK(perplexity_of(folder.path() / "out") < 1.25 * perplexity_of(demo_pair("draft")));
+}
+
+TEST_CASE("a full disk is an error and leaves nothing half-written") {
+  const TemporaryFolder folder;
+  quantize::Options options;
+  options.search = false;
+  const fs::path out = folder.path() / "out";
+  std::signal(SIGXFSZ, SIG_IGN);
+  rlimit usual{};
+  REQUIRE(getrlimit(RLIMIT_FSIZE, &usual) == 0);
+  for (const rlim_t most : {1000, 100'000, 300'000, 500'000}) {  // in a layer, in the embedding, in the joined file
+    rlimit tight = usual;
+    tight.rlim_cur = most;
+    REQUIRE(setrlimit(RLIMIT_FSIZE, &tight) == 0);
+    const std::string id = error_id([&] { quantize::quantize(demo_pair("draft"), out, {}, options); });
+    setrlimit(RLIMIT_FSIZE, &usual);
+    CHECK(id == "io.unwritable");
+    CHECK(!fs::exists(out));
+  }
+  quantize::quantize(demo_pair("draft"), out, {}, options);  // with space again, it goes on
+  CHECK(perplexity_of(out) > 1);
+}

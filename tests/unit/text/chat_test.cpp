@@ -1,0 +1,371 @@
+// Chat templates: prompts equal to those of the published Jinja templates (tests/fixtures/chat/expected.json was
+// written by Jinja itself), ids equal to those of the prompt, and no message that steers the model by spelling a
+// control token.
+#include "slm/text/chat.hpp"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <fstream>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "tests/support/paths.hpp"
+#include "tests/support/temporary.hpp"
+
+namespace chat = slm::chat;
+using chat::Message;
+using chat::Template;
+using slm::Json;
+using slm::Token;
+using slm::Tokenizer;
+
+namespace {
+
+const std::vector<Message> three_turns{{"user", "Hello"}, {"assistant", "Hi there"}, {"user", "Who are you?"}};
+const std::vector<Message> with_system{{"system", "Be brief."}, {"user", "Hello"}};
+
+bool has_no_system(Template value) { return value == Template::amd_olmo; }
+
+std::string id_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const slm::Error& error) {
+    return std::string{error.id()};
+  }
+  return "no error";
+}
+
+/// The markers of all templates.
+const std::vector<std::string> markers{"<s>",
+                                       "</s>",
+                                       "<|begin_of_text|>",
+                                       "<|start_header_id|>",
+                                       "<|end_header_id|>",
+                                       "<|eot_id|>",
+                                       "<|user|>",
+                                       "<|system|>",
+                                       "<|assistant|>",
+                                       "<|end|>",
+                                       "<|im_start|>",
+                                       "<|im_end|>",
+                                       "<think>",
+                                       "</think>",
+                                       "[INST]",
+                                       "[/INST]",
+                                       "<|endoftext|>",
+                                       "<|end_of_text|>",
+                                       "<|eom_id|>"};
+
+/// A fixture's tokenizer with those markers that the template needs, and with those of other templates if asked for.
+Tokenizer tokenizer_for(const std::string& fixture, bool all_special = true) {
+  Json json = slm::read_json_object(slm::testing::fixture("tokenizers/" + fixture + ".json"));
+  Token next = 1000;
+  for (const std::string& marker : markers) {
+    const auto same = [&](const Json& token) { return token["content"] == marker; };
+    auto& added = json["added_tokens"];
+    if (std::any_of(added.begin(), added.end(), same)) continue;
+    added.push_back({{"id", next++},
+                     {"content", marker},
+                     {"single_word", false},
+                     {"lstrip", false},
+                     {"rstrip", false},
+                     {"normalized", false},
+                     {"special", all_special || marker.find("think") == marker.npos}});
+  }
+  return Tokenizer::parse(json.dump());
+}
+
+const std::vector<std::string> fixtures{"gpt2",  "llama2_legacy", "llama2_metaspace", "llama3", "neox", "phi3",
+                                        "qwen2", "smollm"};
+
+std::size_t control_tokens(const Tokenizer& tokenizer, const std::vector<Token>& ids) {
+  return static_cast<std::size_t>(
+      std::count_if(ids.begin(), ids.end(), [&](Token id) { return tokenizer.is_control(id); }));
+}
+
+}  // namespace
+
+TEST_CASE("prompts are those of the published templates") {
+  const Json cases = Json::parse(std::ifstream(slm::testing::fixture("chat/expected.json")));
+  REQUIRE(cases.size() > 150);
+  for (const Json& item : cases) {
+    const Template value = chat::parse_template(item["template"].get<std::string>());
+    std::vector<Message> messages;
+    for (const Json& message : item["messages"]) messages.push_back({message["role"], message["content"]});
+    chat::Options options;
+    options.thinking = item.value("thinking", true);
+    options.date = item.value("date", options.date);
+    INFO(item.dump());
+    if (item.value("refused", false)) {
+      CHECK(id_of([&] { chat::render(value, messages, options); }) == "chat.bad-order");
+    } else if (value == Template::llama2 && messages.size() == 3 && messages[1].role == "system") {
+      // The published template drops this message without a word.
+      CHECK(id_of([&] { chat::render(value, messages, options); }) == "chat.bad-order");
+    } else {
+      CHECK(chat::render(value, messages, options) == item["prompt"].get<std::string>());
+    }
+  }
+}
+
+TEST_CASE("the three Mistral forms differ in their spaces, and in where the system message stands") {
+  const auto render = [](Template value) { return chat::render(value, three_turns); };
+  CHECK(render(Template::mistral_v01) == "<s>[INST] Hello [/INST] Hi there</s> [INST] Who are you? [/INST]");
+  CHECK(render(Template::mistral_v02) == "<s>[INST] Hello [/INST] Hi there</s>[INST] Who are you? [/INST]");
+  CHECK(render(Template::mistral_v03) == "<s>[INST] Hello[/INST] Hi there</s>[INST] Who are you?[/INST]");
+  std::vector<Message> messages = three_turns;
+  messages.insert(messages.begin(), {"system", "S"});
+  CHECK(chat::render(Template::mistral_v01, messages) ==
+        "<s>[INST] S\n\nHello [/INST] Hi there</s> [INST] Who are you? [/INST]");
+  CHECK(chat::render(Template::mistral_v03, messages) ==
+        "<s>[INST] Hello[/INST] Hi there</s>[INST] S\n\nWho are you?[/INST]");
+}
+
+TEST_CASE("plain puts one message on a line") {
+  CHECK(chat::render(Template::plain, three_turns) == "Hello\nHi there\nWho are you?\n");
+  CHECK(chat::render(Template::plain, std::vector<Message>{{"user", "def f():\n"}}) == "def f():\n");
+}
+
+TEST_CASE("roles that a template does not allow are refused") {
+  using Messages = std::vector<Message>;
+  const auto refusal = [](Template value, const Messages& messages) {
+    return id_of([&] { chat::render(value, messages); });
+  };
+  for (const chat::NamedTemplate& known : chat::templates) {
+    INFO(known.name);
+    CHECK(refusal(known.value, {}) == "chat.no-question");
+    CHECK(refusal(known.value, {{"user", "a"}, {"assistant", "b"}}) == "chat.no-question");
+    CHECK(refusal(known.value, {{"system", "a"}}) == "chat.no-question");
+    CHECK(refusal(known.value, {{"tool", "a"}, {"user", "b"}}) == "chat.unknown-role");
+    CHECK(refusal(known.value, {{"", "a"}, {"user", "b"}}) == "chat.unknown-role");
+    CHECK(refusal(known.value, {{"user\n", "a"}}) == "chat.unknown-role");
+    CHECK(refusal(known.value, with_system) == (has_no_system(known.value) ? "chat.no-system" : "no error"));
+  }
+  for (const Template value : {Template::llama2, Template::mistral_v01, Template::mistral_v02, Template::mistral_v03}) {
+    CHECK(refusal(value, {{"user", "a"}, {"user", "b"}}) == "chat.bad-order");
+    CHECK(refusal(value, {{"assistant", "a"}, {"user", "b"}}) == "chat.bad-order");
+    CHECK(refusal(value, {{"user", "a"}, {"system", "s"}, {"user", "b"}}) == "chat.bad-order");
+    CHECK(refusal(value, {{"system", "a"}, {"system", "s"}, {"user", "b"}}) == "chat.bad-order");
+  }
+}
+
+TEST_CASE("names lead to templates and back") {
+  for (const chat::NamedTemplate& known : chat::templates) {
+    CHECK(chat::parse_template(known.name) == known.value);
+    CHECK(chat::name_of(known.value) == known.name);
+  }
+  try {
+    chat::parse_template("lama");
+    FAIL("no error");
+  } catch (const slm::Error& error) {
+    CHECK(error.id() == "chat.unknown-template");
+    CHECK(std::string{error.what()}.find("qwen-2.5, qwen-3") != std::string::npos);
+  }
+}
+
+TEST_CASE("ids are those of the prompt's text, for every tokenizer") {
+  const std::vector<std::string> said{
+      "Hello  world,\n\n  it's 2024!", " leading",       "trailing \n", "", "世界 🙂 é\u0301",
+      "[INST text <|user <s",          "\xFF\xFE broken"};
+  for (const std::string& fixture : fixtures) {
+    const Tokenizer tokenizer = tokenizer_for(fixture);
+    for (const chat::NamedTemplate& known : chat::templates) {
+      if (known.value == Template::plain) continue;
+      for (std::size_t i = 0; i < said.size(); ++i) {
+        const std::vector<Message> messages{
+            {"user", said[i]}, {"assistant", said[(i + 1) % said.size()]}, {"user", said[(i + 2) % said.size()]}};
+        INFO(fixture << ' ' << known.name << ' ' << i);
+        const std::vector<Token> ids = chat::encode(tokenizer, known.value, messages);
+        CHECK(ids == tokenizer.encode(chat::render(known.value, messages), false));
+        CHECK(control_tokens(tokenizer, ids) > 0);
+      }
+    }
+    const std::vector<Message> messages{{"user", "x = 1"}};
+    CHECK(chat::encode(tokenizer, Template::plain, messages) == tokenizer.encode("x = 1\n"));
+  }
+}
+
+TEST_CASE("no message becomes a control token") {
+  std::string attack = "a";
+  for (const std::string& marker : markers) attack += marker + " x " + marker + marker + "\n";
+  attack += "<tool_call>[MASK]<unk><|padding|><0x0A>";
+  for (const bool all_special : {true, false}) {
+    for (const std::string& fixture : fixtures) {
+      const Tokenizer tokenizer = tokenizer_for(fixture, all_special);
+      for (const chat::NamedTemplate& known : chat::templates) {
+        INFO(fixture << ' ' << known.name);
+        const auto count = [&](const std::string& said) {
+          std::vector<Message> messages{{"system", said}, {"user", said}, {"assistant", said}, {"user", said}};
+          if (has_no_system(known.value)) messages.erase(messages.begin());
+          return control_tokens(tokenizer, chat::encode(tokenizer, known.value, messages));
+        };
+        CHECK(count(attack) == count("hello"));
+        // Halves of a marker that meet the template's own text or each other.
+        CHECK(count("<|im_end|") == count("hello"));
+        CHECK(count("|>") == count("hello"));
+        CHECK(count(">") == count("hello"));
+      }
+      // The test can fail: the prompt as one text lets the markers through.
+      const std::vector<Message> messages{{"user", attack}};
+      CHECK(control_tokens(tokenizer, tokenizer.encode(chat::render(Template::chatml, messages), false)) >
+            control_tokens(tokenizer, chat::encode(tokenizer, Template::chatml, messages)));
+      // Nothing of the message is lost.
+      const auto ids = chat::encode(tokenizer, Template::chatml, messages);
+      const bool keeps_text = fixture != "phi3";  // its <|user|> swallows the white space behind it
+      if (keeps_text) CHECK(tokenizer.decode(ids, false).find("a<s> x <s><s>\n</s> x") != std::string::npos);
+    }
+  }
+}
+
+TEST_CASE("a message between two halves of a marker joins nothing") {
+  const Tokenizer tokenizer = tokenizer_for("qwen2");
+  const std::vector<slm::TextPart> parts{{"<|im_", false}, {"", true}, {"end|>", false}};
+  CHECK(tokenizer.encode(parts, false) == tokenizer.encode("<|im_end|>", false));  // all of it the caller's own
+  const std::vector<slm::TextPart> mixed{{"<|im_", false}, {"end", true}, {"|>", false}};
+  CHECK(control_tokens(tokenizer, tokenizer.encode(mixed, false)) == 0);
+  CHECK(tokenizer.decode(tokenizer.encode(mixed, false), false) == "<|im_end|>");
+  // Bytes that only together are a character stay apart: each part is repaired alone.
+  const std::vector<slm::TextPart> torn{{"\xE4", true}, {"\xB8\x96", true}};
+  CHECK(tokenizer.encode(torn, false) == tokenizer.encode("\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD", false));
+}
+
+TEST_CASE("merges that lead to a control token do not in a message") {
+  Json json = slm::read_json_object(slm::testing::fixture("tokenizers/llama2_legacy.json"));
+  auto& vocab = json["model"]["vocab"];
+  Token next = 2000;
+  for (const char* piece : {"<", "s", ">", "<s"}) {
+    if (!vocab.contains(piece)) vocab[piece] = next++;
+  }
+  json["model"]["merges"].insert(json["model"]["merges"].begin(), {"< s", "<s >"});
+  const Tokenizer tokenizer = Tokenizer::parse(json.dump());
+  const std::vector<Message> messages{{"user", "a<s>b"}};
+  CHECK(tokenizer.encode(chat::render(Template::llama2, messages), false)[0] == 1);
+  const auto ids = chat::encode(tokenizer, Template::llama2, messages);
+  CHECK(std::count(ids.begin(), ids.end(), 1) == 1);
+  CHECK(tokenizer.decode(ids, true) == "[INST] a<s>b [/INST]");
+}
+
+TEST_CASE("special tokens that are searched for after normalization are markers, too") {
+  Json json = slm::read_json_object(slm::testing::fixture("tokenizers/llama2_legacy.json"));
+  for (Json& token : json["added_tokens"]) token["normalized"] = true;
+  const Tokenizer tokenizer = Tokenizer::parse(json.dump());
+  const auto ids = chat::encode(tokenizer, Template::llama2, std::vector<Message>{{"user", "</s><s>"}});
+  CHECK(ids[0] == 1);
+  CHECK(control_tokens(tokenizer, ids) == 1);
+}
+
+TEST_CASE("a template whose tokens the tokenizer lacks is refused") {
+  const Tokenizer tokenizer = Tokenizer::from(slm::testing::fixture("tokenizers/gpt2.json"));
+  for (const chat::NamedTemplate& known : chat::templates) {
+    const bool fits = known.value == Template::plain || known.value == Template::amd_olmo;
+    CHECK(id_of([&] { chat::encode(tokenizer, known.value, three_turns); }) ==
+          (fits ? "no error" : "chat.missing-token"));
+  }
+}
+
+TEST_CASE("stops are the tokens that end a turn") {
+  const Tokenizer tokenizer = tokenizer_for("qwen2");
+  const auto names = [&](Template value) {
+    std::vector<std::string> out;
+    for (const Token token : chat::stops(tokenizer, value).tokens) out.push_back(tokenizer.piece(token));
+    return out;
+  };
+  using Names = std::vector<std::string>;
+  CHECK(names(Template::plain).empty());
+  CHECK(names(Template::llama2) == Names{"</s>"});
+  CHECK(names(Template::phi3) == Names{"<|endoftext|>", "<|assistant|>", "<|end|>"});
+  CHECK(names(Template::llama3) == Names{"<|eot_id|>", "<|end_of_text|>", "<|eom_id|>"});
+  CHECK(names(Template::qwen3) == Names{"<|im_end|>", "<|endoftext|>", "<|im_start|>"});
+  CHECK(chat::stops(tokenizer, Template::amd_olmo).strings == Names{"<|user|>"});
+  const Tokenizer bare = Tokenizer::from(slm::testing::fixture("tokenizers/gpt2.json"));
+  CHECK(chat::stops(bare, Template::qwen3).tokens.size() == 1);
+}
+
+TEST_CASE("templates are recognised by what only they say") {
+  const auto is = [](std::string_view jinja, std::optional<Template> expected) {
+    INFO(jinja);
+    CHECK(chat::recognise(jinja) == expected);
+  };
+  is("{{ bos_token + \"[INST] \" + '<<SYS>>\\n' + system }}", Template::llama2);
+  is("{{ '<|start_header_id|>' + role + '<|eot_id|>' }}", Template::llama3);
+  is("{{ '<|start_header_id|>' }}{{ \"Cutting Knowledge Date: December 2023\\n\" }}{{ '<|eot_id|>' }}",
+     Template::llama31);
+  is("{{ '[INST] ' + said + ' [/INST]' }}{{ said + eos_token + ' ' }}", Template::mistral_v01);
+  is("{{ '[INST] ' + said + ' [/INST]' }}{{ said + eos_token }}", Template::mistral_v02);
+  is("{{- \" [INST] \" + said + \" [/INST]\" }}{{- \" \" + said + eos_token}}", Template::mistral_spaced);
+  is("{{- \"[INST] \" + said + \"[/INST]\" }}", Template::mistral_v03);
+  is("{{- \"[INST]\" + said + \"[/INST]\" }}", std::nullopt);
+  is("{{- '[SYSTEM_PROMPT]' }}{{- '[INST] ' + said + '[/INST]' }}", std::nullopt);
+  is("{{'<|user|>\\n' + said + '<|end|>\\n'}}", Template::phi3);
+  is("{{ bos_token }}{{'<|user|>\\n' + said + '<|end|>\\n'}}", std::nullopt);
+  is("{{ '<|user|>\n' + message['content'] + eos_token }}{{ '<|assistant|>' }}", Template::zephyr);
+  is("{{ eos_token }}{{ '<|user|>\\n' + message[\"content\"] }}{{ '<|assistant|>' }}", Template::amd_olmo);
+  is("{{'<|im_start|>' + message['role'] + '\n'}}", Template::chatml);
+  is("{{ '<|im_start|>system\\nYou are a helpful assistant.<|im_end|>\\n' }}", Template::qwen2);
+  is("{{ '<|im_start|>system\\nYou are a helpful pirate.<|im_end|>\\n' }}", std::nullopt);
+  is("{{ '<|im_start|>' }}{{ 'You are Qwen, created by Alibaba Cloud. You are a helpful assistant.' }}",
+     Template::qwen25);
+  is("{{ '<|im_start|>' }}{{ split('</think>') }}{% if enable_thinking %}", Template::qwen3);
+  is("{{ '<|im_start|>user<|im_sep|>' }}", std::nullopt);
+  is("", std::nullopt);
+  is("{{ '<start_of_turn>' }}", std::nullopt);
+}
+
+TEST_CASE("a folder says which template it wants") {
+  const slm::testing::TemporaryFolder scratch;
+  const auto folder = [&](const std::string& name, const std::string& model_type, const std::string& config = "") {
+    const auto path = scratch.path() / name;
+    std::filesystem::create_directories(path);
+    std::ofstream(path / "config.json") << Json{{"model_type", model_type}}.dump();
+    if (!config.empty()) std::ofstream(path / "tokenizer_config.json") << config;
+    return path;
+  };
+  const std::string llama3 = R"({"chat_template": "{{ '<|start_header_id|>' }}{{ '<|eot_id|>' }}"})";
+  CHECK(chat::recognise_folder(folder("anything", "llama", llama3)) == Template::llama3);
+  const auto both = folder("both", "llama", llama3);
+  std::ofstream(both / "chat_template.jinja") << "{{ '[INST] <<SYS>>' }}";
+  CHECK(chat::recognise_folder(both) == Template::llama2);
+  const std::string named = R"({"chat_template": [{"name": "tool_use", "template": "?"},
+      {"name": "default", "template": "{{ '[INST] ' }}{{ '[/INST]' }}"}]})";
+  CHECK(chat::recognise_folder(folder("named", "mistral", named)) == Template::mistral_v03);
+
+  CHECK(chat::recognise_folder(folder("AMD-OLMo-1B-SFT", "olmo")) == Template::amd_olmo);
+  CHECK(chat::recognise_folder(folder("AMD-OLMo-1B-SFT-DPO", "olmo")) == Template::amd_olmo);
+  CHECK(chat::recognise_folder(folder("Llama-2-7b-chat-hf", "llama")) == Template::llama2);
+  CHECK(chat::recognise_folder(folder("Meta-Llama-3-8B-Instruct", "llama")) == Template::llama3);
+  CHECK(chat::recognise_folder(folder("Llama-3.2-1B-Instruct", "llama")) == Template::llama31);
+  CHECK(chat::recognise_folder(folder("Mistral-7B-Instruct-v0.1", "mistral")) == Template::mistral_v01);
+  CHECK(chat::recognise_folder(folder("Mistral-7B-Instruct-v0.3", "mistral")) == Template::mistral_v03);
+  CHECK(chat::recognise_folder(folder("Phi-3-mini-4k-instruct", "phi3")) == Template::phi3);
+  CHECK(chat::recognise_folder(folder("Qwen2.5-0.5B-Instruct", "qwen2")) == Template::qwen25);
+  CHECK(chat::recognise_folder(folder("Qwen3-0.6B", "qwen3")) == Template::qwen3);
+  CHECK(chat::recognise_folder(folder("models--AMD-OLMo-1B-SFT/snapshots/ab12", "olmo")) == Template::amd_olmo);
+
+  const auto refusal = [&](const std::filesystem::path& path) { return id_of([&] { chat::recognise_folder(path); }); };
+  CHECK(refusal(folder("AMD-OLMo-1B", "olmo")) == "chat.unrecognised");
+  CHECK(refusal(folder("Llama-2-7b-hf", "llama")) == "chat.unrecognised");
+  CHECK(refusal(folder("AMD-OLMo-1B-SFT-2", "llama")) == "chat.unrecognised");
+  CHECK(refusal(folder("Qwen3-0.6B-Base", "qwen3")) == "chat.unrecognised");
+  CHECK(refusal(folder("Llama-2-7b-chat-other", "llama", R"({"chat_template": "{{ 'other' }}"})")) ==
+        "chat.unrecognised");
+  CHECK(refusal(folder("number", "llama", R"({"chat_template": 7})")) == "json.bad-field");
+  CHECK(refusal(folder("list", "llama", R"({"chat_template": [7]})")) == "json.bad-field");
+  CHECK(refusal(folder("torn", "llama", "{\"chat_template\": ")) == "json.malformed");
+  CHECK(refusal(scratch.path() / "absent") == "chat.unrecognised");
+}
+
+TEST_CASE("random conversations: ids decode to what was said") {
+  const Tokenizer tokenizer = tokenizer_for("llama3");
+  std::mt19937 random(7);
+  const std::string alphabet = "<|>/s[]INSTimend_ \nab";
+  for (int round = 0; round < 300; ++round) {
+    std::string said;
+    for (int i = 0; i < 40; ++i) {
+      said +=
+          random() % 5 == 0 ? markers[random() % markers.size()] : std::string(1, alphabet[random() % alphabet.size()]);
+    }
+    const auto ids = chat::encode(tokenizer, Template::chatml, std::vector<Message>{{"user", said}});
+    CHECK(tokenizer.decode(ids, true) == "user\n" + said + "\nassistant\n");
+    CHECK(control_tokens(tokenizer, ids) == 3);
+  }
+}
