@@ -160,8 +160,7 @@ struct Staged {
     if constexpr (L::k_groups == 1) {
       SLM_UNROLL
       for (int l = 0; l < 2; ++l) {
-        const auto four =
-            *reinterpret_cast<const Word4*>(&word[term][step * step_lines + 2 * half + l][column * 4]);
+        const auto four = *reinterpret_cast<const Word4*>(&word[term][step * step_lines + 2 * half + l][column * 4]);
         SLM_UNROLL
         for (int p = 0; p < 4; ++p) b.word[4 * l + p] = four.word[p];
       }

@@ -5,8 +5,8 @@
 // step a lane of a matrix unit with four groups along the depth takes one line, of one with one group all four, so that
 // every lane reads 16 bytes at a time and a wave whole cache lines, on each vendor's unit.
 //
-// A block multiplies panels: two tiles, `a` and `b`, which are neighbours or belong together (the two halves of a rotated
-// head, gate and up).
+// A block multiplies panels: two tiles, `a` and `b`, which are neighbours or belong together (the two halves of a
+// rotated head, gate and up).
 #pragma once
 
 #include <cstdint>
@@ -44,8 +44,8 @@ struct Panel {
 struct Panels {
   int groups = 0;
   int group_tiles = 0;
-  int pairs = 0;   // of a group: tiles t and t + pairs, t < pairs
-  int tail = 0;    // first tile behind the groups
+  int pairs = 0;  // of a group: tiles t and t + pairs, t < pairs
+  int tail = 0;   // first tile behind the groups
   int tiles = 0;
 
   SLM_DEVICE int of_group() const { return pairs + (group_tiles - 2 * pairs + 1) / 2; }
@@ -179,8 +179,7 @@ struct StepWeights<Int4, L> {
       for (int pair = 0; pair < L::run / 2; ++pair) {
         const int l = L::k_groups == 1 ? 2 * half + pair / 4 : 0;
         const int p = L::k_groups == 1 ? pair % 4 : 2 * half + pair;
-        terms[0].word[L::a_word(s, pair)] =
-            ((word[l][m * L::row_slots + s] >> (4 * p)) & 0x000f000fu) | 0x43004300u;
+        terms[0].word[L::a_word(s, pair)] = ((word[l][m * L::row_slots + s] >> (4 * p)) & 0x000f000fu) | 0x43004300u;
       }
     }
   }

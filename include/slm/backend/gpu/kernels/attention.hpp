@@ -1,8 +1,8 @@
 // Causal attention over the KV cache through the matrix unit, for one row and for a prompt, with the same bits.
 //
-// The sequence is cut into chunks of 64 at absolute positions. A chunk gives a largest score, a sum and a mix of values,
-// and chunks are merged in the order of their positions by merge(): in registers when one block walks over all of them
-// (prompts), or by the block that comes last when each chunk has a block of its own (few rows).
+// The sequence is cut into chunks of 64 at absolute positions. A chunk gives a largest score, a sum and a mix of
+// values, and chunks are merged in the order of their positions by merge(): in registers when one block walks over all
+// of them (prompts), or by the block that comes last when each chunk has a block of its own (few rows).
 //
 // Positions are rows of operand A, queries are columns: scores = K q, and then out = V^T p. The queries of a block are
 // those of all rows whose heads share one key and value head.
@@ -11,9 +11,9 @@
 #include <cmath>
 #include <cstdint>
 
-#include "slm/backend/gpu/launch.hpp"
 #include "slm/backend/gpu/keys.hpp"
 #include "slm/backend/gpu/lane.hpp"
+#include "slm/backend/gpu/launch.hpp"
 #include "slm/backend/gpu/mma_layout.hpp"
 #include "slm/core/types.hpp"
 
@@ -29,9 +29,9 @@ struct AttentionArgs {
   Memory<float> partial;        // [rows, query, chunks, dim + 2], when split
   Memory<int> tickets;          // [kv * tiles], zero between launches, when split
   int rows, query, kv, dim, capacity;
-  int window;    // 0: none
-  float scale;   // of q . k, times log2(e)
-  int chunks;    // blocks along the sequence; 0: one block walks over all
+  int window;   // 0: none
+  float scale;  // of q . k, times log2(e)
+  int chunks;   // blocks along the sequence; 0: one block walks over all
 };
 
 /// What remains of a query after some chunks: weights are 2^(score - largest) * 2^8, so that those a half can hold go
@@ -57,15 +57,13 @@ struct Attend {
   static constexpr int waves = chunk / 16, row_words = Dim / 2 + 4, score_words = chunk + 4;
   struct Shared {
     alignas(16) std::uint32_t q[Queries][row_words];
-    alignas(16) std::uint32_t kv[chunk][row_words];            // keys, then values
-    alignas(16) std::uint32_t score[Queries][score_words];     // fp32 scores, then half weights
+    alignas(16) std::uint32_t kv[chunk][row_words];         // keys, then values
+    alignas(16) std::uint32_t score[Queries][score_words];  // fp32 scores, then half weights
     AttentionState state[Queries];
     int last;
   };
   static constexpr int max_block = waves * 64;
-  static SLM_DEVICE int tiles(const Args& args) {
-    return (args.rows * (args.query / args.kv) + Queries - 1) / Queries;
-  }
+  static SLM_DEVICE int tiles(const Args& args) { return (args.rows * (args.query / args.kv) + Queries - 1) / Queries; }
   static Grid grid(const Args& args, int wave_width) {
     return {.x = tiles(args), .y = args.kv, .z = args.chunks == 0 ? 1 : args.chunks, .threads = waves * wave_width};
   }
@@ -185,7 +183,8 @@ struct Attend {
         const int p = item / (words / 4), d = item % (words / 4) * 8;
         const bool there = d < args.dim && at * chunk + p <= end;
         *reinterpret_cast<Word4*>(&shared.kv[p][d / 2]) =
-            there ? Lane::load_stream(from.template vector<const Word4>(base + std::int64_t{p} * args.dim + d)) : Word4{};
+            there ? Lane::load_stream(from.template vector<const Word4>(base + std::int64_t{p} * args.dim + d))
+                  : Word4{};
       }
     } else {
       for (int item = lane.thread(); item < chunk * words; item += lane.threads()) {

@@ -86,12 +86,12 @@ struct Gated {
 
 /// Where queries, keys and values go.
 struct QkvArgs {
-  Memory<float> q;        // [rows, query * dim]
-  Memory<half_t> keys;    // [kv, capacity, dim]
-  Memory<half_t> values;  // [kv, capacity, dim]
-  Memory<const int> step;                  // the first entry is the position of row 0
-  Memory<const float> inverse_frequency;   // [rotating / 2]; may be empty
-  Memory<const float> bias;                // [(query + 2 * kv) * dim]; may be empty
+  Memory<float> q;                        // [rows, query * dim]
+  Memory<half_t> keys;                    // [kv, capacity, dim]
+  Memory<half_t> values;                  // [kv, capacity, dim]
+  Memory<const int> step;                 // the first entry is the position of row 0
+  Memory<const float> inverse_frequency;  // [rotating / 2]; may be empty
+  Memory<const float> bias;               // [(query + 2 * kv) * dim]; may be empty
   int query, kv, dim;
   int capacity;
   int rotating;  // leading dimensions of a head

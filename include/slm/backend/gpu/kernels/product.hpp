@@ -280,8 +280,8 @@ struct ProductTiles {
         lane.barrier();
         for (int item = t; item < lines * tile_rows; item += lane.threads()) {
           const int line = item % lines, row = item / lines;
-          in.x.template put<Lane>(line, row, row < count, args.x, first_row + row,
-                                  at * step_depth + line * line_depth, shared.row[row], args.norm);
+          in.x.template put<Lane>(line, row, row < count, args.x, first_row + row, at * step_depth + line * line_depth,
+                                  shared.row[row], args.norm);
         }
         if constexpr (std::is_same_v<Format, Int4>) {
           product.next_scales.store(lane, in.scales[lane.wave()].scale, in.scales[lane.wave()].zero);

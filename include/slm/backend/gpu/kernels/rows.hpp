@@ -50,7 +50,18 @@ struct Embed {
     for (int k = lane.thread(); k < width; k += lane.threads()) {
       const int line = (k / line_depth * tile_height + token % tile_height) * Compute<Format>::line_words;
       float v;
-      if constexpr (std::is_same_v<Format, Fp32>) {
+      if constexpr (std::is_same_v<Format, Int4>) {
+        const std::int64_t in_tile = token / tile_height * args.table.stride;
+        const int at = k / step_depth / args.table.block_steps * tile_height + token % tile_height;
+        const std::uint32_t scale = args.table.words[in_tile + (args.table.half_scales ? at / 2 : at)];
+        const std::uint32_t zeros = args.table.words[in_tile + args.table.zeros + at / 4];
+        const int code = static_cast<int>(args.table.words[tile + line] >> (k % 4 * 8 + k % 8 / 4 * 4) & 15u);
+        const int zero = static_cast<int>(zeros >> (at % 4 * 8) & 15u);
+        const float factor = !args.table.half_scales ? __builtin_bit_cast(float, scale)
+                             : at % 2 == 0           ? Lane::template unpack_low<half_t>(scale)
+                                                     : Lane::template unpack_high<half_t>(scale);
+        v = static_cast<float>(code - zero) * factor;
+      } else if constexpr (std::is_same_v<Format, Fp32>) {
         v = __builtin_bit_cast(float, args.table.words[tile + line + k % line_depth]);
       } else {
         using Element = typename Format::Element;

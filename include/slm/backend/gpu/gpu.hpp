@@ -1,0 +1,393 @@
+// backend::Gpu: the operations of the concept as launches on a device. Which vendor's it is, or the processor that
+// emulates one, is the runtime's business.
+//
+// A layer is five launches: queries, keys and values; attention; its projection; gated MLP; its projection. Shapes
+// whose heads or gates are no whole tiles take two launches for an operation, prompts one more for the statistics of a
+// norm.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <utility>
+
+#include "slm/backend/concept.hpp"
+#include "slm/backend/gpu/device_buffer.hpp"
+#include "slm/backend/gpu/kernels/attention.hpp"
+#include "slm/backend/gpu/kernels/epilogues.hpp"
+#include "slm/backend/gpu/kernels/product.hpp"
+#include "slm/backend/gpu/kernels/rows.hpp"
+#include "slm/backend/gpu/runtime.hpp"
+#include "slm/backend/gpu/tile_matrix.hpp"
+
+namespace slm::backend {
+
+struct GpuOptions {
+  int device = 0;             // index into R::devices()
+  int most_vector_rows = 16;  // products of more rows take the form for many; a row's bits are the same in both
+  int split_blocks = 0;       // attention is split along the sequence below so many blocks; 0: from the device
+};
+
+/// A handle: copies share the device, its stream and scratch memory. Operations of all models on one handle run in
+/// order. Keys and values are kept as fp16; activations are fp32 in memory and fp16 or bf16 in the matrix unit.
+template <gpu::Runtime R>
+class Gpu {
+ public:
+  static constexpr const char* name = R::name;
+  static constexpr bool emulated = requires { R::emulated; };
+  static constexpr int max_rows = emulated ? 48 : 512;
+  using Activation = float;
+  using KvElement = half_t;
+  template <class T>
+  using Buffer = gpu::DeviceBuffer<T, R>;
+  template <class Format>
+  using Matrix = gpu::TileMatrix<Format, R>;
+
+  Gpu(GpuOptions options = {}) : state_(std::make_shared<State>(options)) {}
+  explicit Gpu(int device) : Gpu(GpuOptions{.device = device}) {}
+
+  R& runtime() const { return state_->runtime; }
+  const gpu::DeviceInfo& info() const { return state_->runtime.info(); }
+
+  /// Throws gpu.out-of-memory.
+  template <class T>
+  Buffer<T> allocate(std::size_t count) {
+    const std::lock_guard lock(state_->mutex);
+    Buffer<T> buffer(state_->runtime, count);
+    if (count > 0) state_->runtime.fill(buffer.data(), 0, count * sizeof(T), state_->stream);
+    return buffer;
+  }
+
+  Buffer<float> upload(const float* host, std::size_t count) {
+    const std::lock_guard lock(state_->mutex);
+    Buffer<float> buffer(state_->runtime, count);
+    if (count > 0) {
+      state_->runtime.copy_in(buffer.data(), host, count * sizeof(float), state_->stream);
+      state_->runtime.synchronize(state_->stream);
+    }
+    return buffer;
+  }
+
+  template <class Format>
+  Matrix<Format> pack(std::span<const typename Format::Source> sources) {
+    const std::lock_guard lock(state_->mutex);
+    return Matrix<Format>(state_->runtime, state_->stream, sources);
+  }
+
+  template <class Weight>
+  void embed(const Weight& table, std::span<const Token> tokens, View<float, 2> x, const float* positions = nullptr) {
+    const std::lock_guard lock(state_->mutex);
+    const int rows = static_cast<int>(tokens.size());
+    gpu::SetNumbers::Args numbers{.to = tail(state_->step.memory(), 1), .count = rows, .number = {}};
+    std::copy(tokens.begin(), tokens.end(), numbers.number);
+    launch<gpu::SetNumbers>(numbers);
+    table.visit([&]<class Format>(Format) {
+      launch<gpu::Embed<Format>>({.table = table.tiles(),
+                                  .tokens = tail(state_->step.memory(), 1),
+                                  .positions = memory(positions, x.size()),
+                                  .x = memory(x),
+                                  .rows = rows});
+    });
+  }
+
+  template <class Weight>
+  void qkv(View<const float, 2> x, Norm norm, const Weight& weight, const float* bias, Rope rope, Heads heads,
+           int position, View<float, 2> q, KvLayer<half_t> kv, QkvShaping shaping = {}) {
+    const std::lock_guard lock(state_->mutex);
+    set_position(position);
+    const int rotating = rope.rotating(heads.dim);
+    gpu::QkvArgs to{.q = memory(q),
+                    .keys = memory(kv.keys),
+                    .values = memory(kv.values),
+                    .step = state_->step.memory(),
+                    .inverse_frequency = memory(rope.inverse_frequency, rotating / 2),
+                    .bias = memory(bias, weight.out),
+                    .query = heads.query,
+                    .kv = heads.kv,
+                    .dim = heads.dim,
+                    .capacity = static_cast<int>(kv.keys.extent(1)),
+                    .rotating = rotating,
+                    .factor = rope.factor,
+                    .clip = shaping.clip};
+    const bool whole_tiles = rotating == 0 || (rotating % 32 == 0 && heads.dim % gpu::tile_height == 0);
+    if (shaping.norm == QkNorm::none && whole_tiles) {
+      gpu::Panels panels{.tiles = weight.tiles().tiles()};
+      if (rotating != 0) {
+        panels.groups = heads.query + heads.kv;
+        panels.group_tiles = heads.dim / gpu::tile_height;
+        panels.pairs = rotating / 2 / gpu::tile_height;
+        panels.tail = panels.groups * panels.group_tiles;
+      }
+      return product<gpu::QueriesKeysValues>(weight, x, norm, panels, to);
+    }
+    const int rows = static_cast<int>(x.extent(0));
+    const View<float, 2> projected{grow(state_->scratch, rows * weight.out), rows, weight.out};
+    store(x, norm, weight, bias, projected);
+    to.bias = {};
+    const bool whole = shaping.norm == QkNorm::whole;
+    const auto of_heads = [&](const Norm& of, int count) {
+      return shaping.norm == QkNorm::none ? gpu::NormArgs{} : norm_args(of, whole ? count * heads.dim : heads.dim);
+    };
+    launch<gpu::ShapeQkv>({.projected = memory(View<const float, 2>(projected)),
+                           .to = to,
+                           .query_norm = of_heads(shaping.query, heads.query),
+                           .key_norm = of_heads(shaping.key, heads.kv),
+                           .whole = whole,
+                           .rows = rows});
+  }
+
+  void attend(View<const float, 2> q, Heads heads, int position, KvLayer<half_t> kv, View<float, 2> out,
+              Attention attention = {}) {
+    const std::lock_guard lock(state_->mutex);
+    set_position(position);
+    const float scale = attention.scale != 0 ? attention.scale : 1.0f / std::sqrt(static_cast<float>(heads.dim));
+    gpu::AttentionArgs args{.q = memory(q),
+                            .keys = memory(kv.keys),
+                            .values = memory(kv.values),
+                            .out = memory(out),
+                            .step = state_->step.memory(),
+                            .slopes = memory(attention.slopes, heads.query),
+                            .partial = {},
+                            .tickets = {},
+                            .rows = static_cast<int>(q.extent(0)),
+                            .query = heads.query,
+                            .kv = heads.kv,
+                            .dim = heads.dim,
+                            .capacity = static_cast<int>(kv.keys.extent(1)),
+                            .window = attention.window,
+                            .scale = scale * 1.44269504088896341f,
+                            .chunks = 0};
+    if (heads.dim <= 64) {
+      attend_with<64>(args, position);
+    } else if (heads.dim <= 128) {
+      attend_with<128>(args, position);
+    } else if (heads.dim <= 256) {
+      attend_with<256>(args, position);
+    } else {
+      throw Error("gpu.head-dim", text("heads of ", heads.dim, " dimensions, at most 256 are supported on a GPU"),
+                  "Run this model on the backend cpu");
+    }
+  }
+
+  template <class Weight>
+  void project(View<const float, 2> input, const Weight& weight, const float* bias, View<float, 2> x) {
+    const std::lock_guard lock(state_->mutex);
+    product<gpu::AddToRows>(weight, input, Norm{.kind = NormKind::none}, neighbours(weight),
+                            {.x = memory(x), .bias = memory(bias, weight.out), .width = static_cast<int>(weight.out)});
+  }
+
+  template <class Weight>
+  void gated_mlp(View<const float, 2> x, Norm norm, const Weight& weight, const float* bias, View<float, 2> out,
+                 ActivationKind activation = ActivationKind::silu) {
+    const std::lock_guard lock(state_->mutex);
+    const int width = static_cast<int>(weight.out / 2), rows = static_cast<int>(x.extent(0));
+    if (width % gpu::tile_height == 0) {
+      const int pairs = width / gpu::tile_height;
+      return product<gpu::Gated>(
+          weight, x, norm,
+          {.groups = 1, .group_tiles = 2 * pairs, .pairs = pairs, .tail = 2 * pairs, .tiles = 2 * pairs},
+          {.out = memory(out), .bias = memory(bias, weight.out), .width = width, .activation = activation});
+    }
+    const View<float, 2> projected{grow(state_->scratch, rows * weight.out), rows, weight.out};
+    store(x, norm, weight, bias, projected);
+    launch<gpu::GateRows>({.gate_up = memory(View<const float, 2>(projected)),
+                           .out = memory(out),
+                           .width = width,
+                           .rows = rows,
+                           .activation = activation});
+  }
+
+  template <class Weight>
+  void mlp(View<const float, 2> x, Norm norm, const Weight& weight, const float* bias, ActivationKind activation,
+           const float* divisor, View<float, 2> out) {
+    const std::lock_guard lock(state_->mutex);
+    store(x, norm, weight, bias, out, activation, divisor);
+  }
+
+  void normalize(View<float, 2> x, Norm norm) {
+    const std::lock_guard lock(state_->mutex);
+    launch<gpu::NormalizeRows>({.x = memory(x),
+                                .width = static_cast<int>(x.extent(1)),
+                                .rows = static_cast<int>(x.extent(0)),
+                                .norm = norm_args(norm, x.extent(1))});
+  }
+
+  /// out is host memory; waits for the device.
+  template <class Weight>
+  void logits(View<const float, 2> x, Norm norm, const Weight& weight, View<float, 2> out,
+              const float* bias = nullptr) {
+    const std::lock_guard lock(state_->mutex);
+    const View<float, 2> on_device = device_logits(x, norm, weight, bias);
+    state_->runtime.copy_out(out.data, on_device.data, static_cast<std::size_t>(out.size()) * sizeof(float),
+                             state_->stream);
+    state_->runtime.synchronize(state_->stream);
+  }
+
+  /// The token with the largest logit of every row, the lowest of equal ones: only tokens leave the device.
+  template <class Weight>
+  void greedy(View<const float, 2> x, Norm norm, const Weight& weight, std::span<Token> tokens,
+              const float* bias = nullptr) {
+    const std::lock_guard lock(state_->mutex);
+    const View<float, 2> on_device = device_logits(x, norm, weight, bias);
+    const int rows = static_cast<int>(x.extent(0));
+    launch<gpu::ArgMax>({.logits = memory(View<const float, 2>(on_device)),
+                         .tokens = state_->chosen.memory(),
+                         .value = state_->best.memory(),
+                         .index = state_->best_index.memory(),
+                         .tickets = state_->tickets.memory(),
+                         .width = static_cast<int>(weight.out),
+                         .rows = rows});
+    state_->runtime.copy_out(tokens.data(), state_->chosen.data(), static_cast<std::size_t>(rows) * sizeof(Token),
+                             state_->stream);
+    state_->runtime.synchronize(state_->stream);
+  }
+
+  /// Waits for everything that was asked for.
+  void synchronize() { state_->runtime.synchronize(state_->stream); }
+
+ private:
+  static constexpr int most_tickets = 1 << 16;
+
+  struct State {
+    explicit State(const GpuOptions& chosen_options)
+        : options(chosen_options),
+          runtime(chosen_options.device),
+          stream(runtime.make_stream()),
+          step(runtime, 1 + gpu::SetNumbers::most),
+          tickets(runtime, most_tickets),
+          statistics(runtime, max_rows),
+          chosen(runtime, max_rows),
+          best(runtime, std::size_t{max_rows} * gpu::ArgMax::blocks),
+          best_index(runtime, std::size_t{max_rows} * gpu::ArgMax::blocks) {
+      runtime.fill(tickets.data(), 0, tickets.size() * sizeof(int), stream);
+    }
+
+    GpuOptions options;
+    R runtime;
+    typename R::Stream stream;
+    std::mutex mutex;
+    Buffer<int> step;     // the position of row 0, then the tokens of the rows
+    Buffer<int> tickets;  // zero between launches
+    Buffer<gpu::RowStatistics> statistics;
+    Buffer<int> chosen;
+    Buffer<float> best;
+    Buffer<int> best_index;
+    Buffer<float> scratch;  // a product that is shaped afterwards
+    Buffer<float> partial;  // attention's chunks
+    Buffer<float> logits;
+    int position = -1;  // what step[0] is
+  };
+
+  template <class T>
+  static gpu::Memory<T> memory(T* data, std::int64_t size) {
+    return {data, data == nullptr ? 0 : size};
+  }
+  template <class T, int Rank>
+  static gpu::Memory<T> memory(View<T, Rank> view) {
+    return {view.data, view.size()};
+  }
+  static gpu::Memory<int> tail(gpu::Memory<int> memory, std::int64_t first) {
+    return {memory.data + first, memory.size - first};
+  }
+
+  template <class K>
+  void launch(const typename K::Args& args) {
+    state_->runtime.template launch<K>(args, state_->stream);
+  }
+
+  void set_position(int position) {
+    if (state_->position == position) return;
+    launch<gpu::SetNumbers>({.to = state_->step.memory(), .count = 1, .number = {position}});
+    state_->position = position;
+  }
+
+  /// Scratch of at least `count` elements; it grows while a model meets its largest shapes for the first time.
+  float* grow(Buffer<float>& buffer, std::int64_t count) {
+    if (buffer.size() < static_cast<std::size_t>(count)) {
+      state_->runtime.synchronize(state_->stream);
+      buffer = {};
+      buffer = Buffer<float>(state_->runtime, static_cast<std::size_t>(count));
+    }
+    return buffer.data();
+  }
+
+  static gpu::NormArgs norm_args(const Norm& norm, std::int64_t width) {
+    return {.weight = memory(norm.weight, width),
+            .bias = memory(norm.bias, width),
+            .epsilon = norm.epsilon,
+            .kind = norm.kind};
+  }
+
+  template <class Weight>
+  static gpu::Panels neighbours(const Weight& weight) {
+    return {.tiles = weight.tiles().tiles()};
+  }
+
+  template <class Epilogue, class Weight>
+  void product(const Weight& weight, View<const float, 2> x, const Norm& norm, const gpu::Panels& panels,
+               const typename Epilogue::Args& epilogue) {
+    const int rows = static_cast<int>(x.extent(0));
+    if (rows == 0) return;
+    weight.visit([&]<class Format>(Format) {
+      gpu::ProductArgs<Format, Epilogue> args{.weight = weight.tiles(),
+                                              .panels = panels,
+                                              .x = {memory(x), static_cast<int>(x.extent(1)), rows},
+                                              .norm = norm_args(norm, x.extent(1)),
+                                              .statistics = {},
+                                              .epilogue = epilogue};
+      // A norm that is only a weight and a bias needs no statistics, but it needs to be applied.
+      if (rows <= state_->options.most_vector_rows) return launch<gpu::ProductVectors<Format, Epilogue>>(args);
+      if (norm.kind != NormKind::none) {
+        launch<gpu::MeasureRows>({args.x, args.norm, state_->statistics.memory()});
+        args.statistics = state_->statistics.memory();
+      }
+      launch<gpu::ProductTiles<Format, Epilogue>>(args);
+    });
+  }
+
+  /// out = activation(norm(x) . weight^T + bias) / divisor
+  template <class Weight>
+  void store(View<const float, 2> x, const Norm& norm, const Weight& weight, const float* bias, View<float, 2> out,
+             ActivationKind activation = ActivationKind::identity, const float* divisor = nullptr) {
+    product<gpu::Activated>(weight, x, norm, neighbours(weight),
+                            {.out = memory(out),
+                             .bias = memory(bias, weight.out),
+                             .divisor = memory(divisor, weight.out),
+                             .width = static_cast<int>(weight.out),
+                             .activation = activation});
+  }
+
+  template <class Weight>
+  View<float, 2> device_logits(View<const float, 2> x, const Norm& norm, const Weight& weight, const float* bias) {
+    const int rows = static_cast<int>(x.extent(0));
+    const View<float, 2> on_device{grow(state_->logits, rows * weight.out), rows, weight.out};
+    store(x, norm, weight, bias, on_device);
+    return on_device;
+  }
+
+  template <int Dim>
+  void attend_with(gpu::AttentionArgs& args, int position) {
+    constexpr int many = Dim <= 128 ? 32 : 16;
+    const int oldest = args.window == 0 ? 0 : std::max(0, position + 1 - args.window);
+    const int chunks = (position + args.rows - 1) / gpu::chunk - oldest / gpu::chunk + 1;
+    const std::int64_t partial = std::int64_t{args.rows} * args.query * chunks * (args.dim + 2);
+    const int blocks = gpu::Attend<Dim, 16>::tiles(args) * args.kv;
+    const int wanted = state_->options.split_blocks != 0 ? state_->options.split_blocks : 4 * info().multiprocessors;
+    if (chunks > 1 && blocks < wanted && blocks <= most_tickets && partial <= (std::int64_t{1} << 26)) {
+      args.chunks = chunks;
+      args.partial = {grow(state_->partial, partial), partial};
+      args.tickets = state_->tickets.memory();
+      return launch<gpu::Attend<Dim, 16>>(args);
+    }
+    if (args.rows * (args.query / args.kv) <= 16) return launch<gpu::Attend<Dim, 16>>(args);
+    launch<gpu::Attend<Dim, many>>(args);
+  }
+
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace slm::backend

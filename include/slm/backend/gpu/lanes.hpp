@@ -1,0 +1,15 @@
+// The GPU backend on emulated devices.
+#pragma once
+
+#include "slm/backend/gpu/gpu.hpp"
+#include "slm/backend/gpu/runtime_lanes.hpp"
+
+namespace slm::backend {
+
+using Lanes32 = Gpu<LanesRuntime<gpu::MmaSync16x8x16>>;  // as NVIDIA's: 32 lanes, mma.sync
+using Lanes64 = Gpu<LanesRuntime<gpu::Mfma16x16x16>>;    // as AMD's MI250: 64 lanes, MFMA
+using LanesRdna = Gpu<LanesRuntime<gpu::Wmma16x16x16>>;  // as AMD's Radeon: 32 lanes, WMMA
+
+static_assert(Backend<Lanes32> && Backend<Lanes64> && Backend<LanesRdna>);
+
+}  // namespace slm::backend
