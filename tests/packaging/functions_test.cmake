@@ -34,9 +34,15 @@ function(configure_case expected lines)
 endfunction()
 
 configure_case("OK" "slm_add_executable(app BACKEND cpu SOURCES main.cpp)")
-configure_case("backend 'cuda' is not supported by this version of slm. Supported: cpu"
-  "slm_add_executable(app BACKEND cuda SOURCES main.cpp)")
-configure_case("backend 'hip' is not supported" "slm_add_executable(app BACKEND hip SOURCES main.cpp)")
+configure_case("backend 'vulkan' is not supported by this version of slm. Supported: cpu, cuda, hip"
+  "slm_add_executable(app BACKEND vulkan SOURCES main.cpp)")
+configure_case("there is no CUDA compiler /nowhere/nvcc"
+  "set(CMAKE_CUDA_COMPILER /nowhere/nvcc)\nslm_add_executable(app BACKEND cuda SOURCES main.cpp)")
+configure_case("there is no HIP compiler /nowhere/clang++"
+  "set(CMAKE_HIP_COMPILER /nowhere/clang++)\nslm_add_executable(app BACKEND hip SOURCES main.cpp)")
+configure_case("this build tree already compiles for hip, and now something asks for cuda"
+  "_slm_claim_vendor(hip)\nslm_add_executable(app BACKEND cuda SOURCES main.cpp)")
+configure_case("no sources. Name at least one file" "slm_add_executable(app BACKEND cuda)")
 configure_case("backend '' is not supported" "slm_add_executable(app SOURCES main.cpp)")
 configure_case("no sources" "slm_add_executable(app BACKEND cpu)")
 configure_case("unknown arguments 'main.cpp'" "slm_add_executable(app main.cpp BACKEND cpu SOURCES main.cpp)")
@@ -55,7 +61,7 @@ configure_case("expected an integer from 1 to 16777216" "slm_add_model(NAME Mine
 configure_case("is not a JSON object" "slm_add_model(NAME Mine CONFIG list.json)")
 configure_case("is not a JSON object" "slm_add_model(NAME Mine CONFIG torn.json)")
 
-set(header "${SCRATCH}/case8/build/slm_models/slm_models/Mine.hpp")
+set(header "${SCRATCH}/case11/build/slm_models/slm_models/Mine.hpp")
 file(READ "${header}" text)
 string(REGEX REPLACE "[ \n]+" " " text "${text}")
 if(NOT text MATCHES "{.layers = 2, .hidden = 64, .ffn = 96, .heads = 4, .kv_heads = 2, .head_dim = 16, .vocab = 100}")

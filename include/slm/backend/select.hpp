@@ -1,10 +1,35 @@
-// DefaultBackend: what a program gets that names no backend.
+// DefaultBackend: what a program gets that names no backend. The compiler decides: nvcc makes it NVIDIA's GPU, clang for
+// HIP AMD's, any other the CPU. All of them compile the backend cpu too, so that a draft can run there.
 #pragma once
 
 #include "slm/backend/cpu/cpu.hpp"
 
+#if defined(__CUDACC__) && defined(__HIP__)
+#error "slm: one source cannot be compiled for CUDA and HIP at once: use a build tree for each"
+#elif defined(__CUDACC__)
+#include "slm/backend/gpu/gpu.hpp"
+#include "slm/backend/gpu/runtime_cuda.hpp"
+#elif defined(__HIP__)
+#include "slm/backend/gpu/gpu.hpp"
+#include "slm/backend/gpu/runtime_hip.hpp"
+#endif
+
 namespace slm {
 
+#if defined(__CUDACC__)
+namespace backend {
+using Cuda = Gpu<CudaRuntime>;
+static_assert(Backend<Cuda>);
+}  // namespace backend
+using DefaultBackend = backend::Cuda;
+#elif defined(__HIP__)
+namespace backend {
+using Hip = Gpu<HipRuntime>;
+static_assert(Backend<Hip>);
+}  // namespace backend
+using DefaultBackend = backend::Hip;
+#else
 using DefaultBackend = backend::Cpu;
+#endif
 
 }  // namespace slm
