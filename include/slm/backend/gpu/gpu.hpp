@@ -40,6 +40,7 @@ class Gpu {
   static constexpr const char* name = R::name;
   static constexpr bool emulated = requires { R::emulated; };
   static constexpr int max_rows = emulated ? 48 : 512;
+  using Runtime = R;
   using Activation = float;
   using KvElement = half_t;
   template <class T>
@@ -47,8 +48,9 @@ class Gpu {
   template <class Format>
   using Matrix = gpu::TileMatrix<Format, R>;
 
-  Gpu(GpuOptions options = {}) : state_(std::make_shared<State>(options)) {}
+  Gpu(GpuOptions options = {}) : Gpu(R(options.device), options) {}
   explicit Gpu(int device) : Gpu(GpuOptions{.device = device}) {}
+  explicit Gpu(R runtime, GpuOptions options = {}) : state_(std::make_shared<State>(std::move(runtime), options)) {}
 
   R& runtime() const { return state_->runtime; }
   const gpu::DeviceInfo& info() const { return state_->runtime.info(); }
@@ -253,9 +255,9 @@ class Gpu {
   static constexpr int most_tickets = 1 << 16;
 
   struct State {
-    explicit State(const GpuOptions& chosen_options)
+    State(R device, const GpuOptions& chosen_options)
         : options(chosen_options),
-          runtime(chosen_options.device),
+          runtime(std::move(device)),
           stream(runtime.make_stream()),
           step(runtime, 1 + gpu::SetNumbers::most),
           tickets(runtime, most_tickets),

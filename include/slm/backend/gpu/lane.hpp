@@ -77,7 +77,11 @@ struct Memory {
 
   SLM_DEVICE explicit operator bool() const { return data != nullptr; }
 
-  operator Memory<const T>() const requires(!std::is_const_v<T>) { return {data, size}; }
+  /// Memory that may be written is also memory that is only read.
+  template <class U>
+  requires(!std::is_same_v<U, T> && std::is_same_v<U, const T>) SLM_DEVICE operator Memory<U>() const {
+    return {data, size};
+  }
 
  private:
   SLM_DEVICE void check([[maybe_unused]] std::int64_t index, [[maybe_unused]] std::int64_t count) const {
@@ -98,5 +102,8 @@ struct alignas(8) Word2 {
 struct alignas(16) Word4 {
   std::uint32_t word[4];
 };
+
+SLM_DEVICE std::uint32_t bits_of(float value) { return __builtin_bit_cast(std::uint32_t, value); }
+SLM_DEVICE float float_of(std::uint32_t bits) { return __builtin_bit_cast(float, bits); }
 
 }  // namespace slm::gpu

@@ -42,7 +42,7 @@ SLM_DEVICE void load8(const Memory<const float>& data, std::int64_t row, int wid
       const bool inside = k + 4 * half < width;
       const Word4 four = inside ? *data.vector<const Word4>(row * width + k + 4 * half) : Word4{};
       SLM_UNROLL
-      for (int i = 0; i < 4; ++i) v[4 * half + i] = __builtin_bit_cast(float, four.word[i]);
+      for (int i = 0; i < 4; ++i) v[4 * half + i] = float_of(four.word[i]);
     }
   } else {
     SLM_UNROLL

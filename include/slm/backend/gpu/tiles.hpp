@@ -127,8 +127,8 @@ struct StepWeights {
         if constexpr (vectors == 1) {
           terms[0].word[L::a_word(s, pair)] = line[m][s][l][0].word[p];
         } else {
-          float low = __builtin_bit_cast(float, line[m][s][l][p / 2].word[p % 2 * 2]);
-          float high = __builtin_bit_cast(float, line[m][s][l][p / 2].word[p % 2 * 2 + 1]);
+          float low = float_of(line[m][s][l][p / 2].word[p % 2 * 2]);
+          float high = float_of(line[m][s][l][p / 2].word[p % 2 * 2 + 1]);
           SLM_UNROLL
           for (int t = 0; t < Compute<Format>::w_terms; ++t) {
             const std::uint32_t word = Lane::template pack2<bfloat16_t>(low, high);
@@ -207,7 +207,7 @@ struct ChunkScales {
         const std::uint32_t two = tiles.words[tile + at / 2];
         scale[i] = at % 2 == 0 ? Lane::template unpack_low<half_t>(two) : Lane::template unpack_high<half_t>(two);
       } else {
-        scale[i] = __builtin_bit_cast(float, tiles.words[tile + at]);
+        scale[i] = float_of(tiles.words[tile + at]);
       }
       zero[i] = 128.0f + static_cast<float>((tiles.words[tile + tiles.zeros + at / 4] >> (at % 4 * 8)) & 0xffu);
     }

@@ -233,8 +233,7 @@ struct Attend {
     for (int n = 0; n < columns; ++n) {
       SLM_UNROLL
       for (int c = 0; c < L::c_floats; ++c) {
-        shared.score[n * L::columns + L::c_column(i, c)][base + L::c_row(i, c)] =
-            __builtin_bit_cast(std::uint32_t, sums[0][n].value[c]);
+        shared.score[n * L::columns + L::c_column(i, c)][base + L::c_row(i, c)] = bits_of(sums[0][n].value[c]);
       }
     }
   }
@@ -250,7 +249,7 @@ struct Attend {
       for (int k = 0; k < 2; ++k) {
         const int p = at * chunk + 2 * i + k;
         if (p > row_position || (args.window != 0 && p <= row_position - args.window)) continue;
-        const float dot = __builtin_bit_cast(float, shared.score[j][2 * i + k]);
+        const float dot = float_of(shared.score[j][2 * i + k]);
         score[k] = fmaf(slope, static_cast<float>(p - row_position), dot * args.scale);
       }
     }

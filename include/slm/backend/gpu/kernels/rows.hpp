@@ -57,12 +57,12 @@ struct Embed {
         const std::uint32_t zeros = args.table.words[in_tile + args.table.zeros + at / 4];
         const int code = static_cast<int>(args.table.words[tile + line] >> (k % 4 * 8 + k % 8 / 4 * 4) & 15u);
         const int zero = static_cast<int>(zeros >> (at % 4 * 8) & 15u);
-        const float factor = !args.table.half_scales ? __builtin_bit_cast(float, scale)
+        const float factor = !args.table.half_scales ? float_of(scale)
                              : at % 2 == 0           ? Lane::template unpack_low<half_t>(scale)
                                                      : Lane::template unpack_high<half_t>(scale);
         v = static_cast<float>(code - zero) * factor;
       } else if constexpr (std::is_same_v<Format, Fp32>) {
-        v = __builtin_bit_cast(float, args.table.words[tile + line + k % line_depth]);
+        v = float_of(args.table.words[tile + line + k % line_depth]);
       } else {
         using Element = typename Format::Element;
         const std::uint32_t word = args.table.words[tile + line + k % line_depth / 2];
