@@ -1,0 +1,33 @@
+// Every kernel, once for each key of backend/gpu/keys.hpp: what a program for a GPU may hold. The check of code objects
+// compiles it for all architectures; those whose names begin with Product or Attend must hold matrix instructions.
+#include "slm/backend/gpu/kernels/attention.hpp"
+#include "slm/backend/gpu/kernels/epilogues.hpp"
+#include "slm/backend/gpu/kernels/product.hpp"
+#include "slm/backend/gpu/kernels/rows.hpp"
+
+namespace slm::gpu {
+
+template <class... Kernels>
+int count_of() {
+  static_assert((Kernel<Kernels> && ...));
+  const void* const entries[] = {reinterpret_cast<const void*>(&entry<Kernels>)...};
+  int count = 0;
+  for (const void* const one : entries) count += one != nullptr;
+  return count;
+}
+
+template <class Format>
+int count_of_format() {
+  return count_of<Embed<Format>, ProductVectors<Format, AddToRows>, ProductVectors<Format, Activated>,
+                  ProductVectors<Format, Gated>, ProductVectors<Format, QueriesKeysValues>,
+                  ProductTiles<Format, AddToRows>, ProductTiles<Format, Activated>, ProductTiles<Format, Gated>,
+                  ProductTiles<Format, QueriesKeysValues>>();
+}
+
+int count_of_kernels() {
+  return count_of_format<Fp32>() + count_of_format<Fp16>() + count_of_format<Bf16>() + count_of_format<Int4>() +
+         count_of<Attend<64, 16>, Attend<64, 32>, Attend<128, 16>, Attend<128, 32>, Attend<256, 16>>() +
+         count_of<SetNumbers, MeasureRows, NormalizeRows, GateRows, ShapeQkv, ArgMax>();
+}
+
+}  // namespace slm::gpu
