@@ -34,7 +34,7 @@ struct Compute;
 template <>
 struct Compute<Fp32> {
   using Element = bfloat16_t;
-  static constexpr int w_terms = 3, x_terms = 3, chunk_steps = 1, tile_rows = 32, line_words = 8;
+  static constexpr int w_terms = 3, x_terms = 3, chunk_steps = 1, tile_rows = 16, line_words = 8;
 };
 template <>
 struct Compute<Fp16> {

@@ -210,7 +210,7 @@ struct Attend {
     clear(sums);
     SLM_UNROLL
     for (int step = 0; step < Dim / 16; ++step) {
-      if (step * 16 >= args.dim) break;
+      if (step * 16 >= args.dim) continue;
       FragmentA<L> a;
       SLM_UNROLL
       for (int s = 0; s < L::row_slots; ++s) {

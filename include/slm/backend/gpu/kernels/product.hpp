@@ -32,7 +32,11 @@ struct PanelProduct {
   using C = Compute<Format>;
   static constexpr bool int4 = std::is_same_v<Format, Int4>;
 
-  StepWeights<Format, L> next[C::chunk_steps];
+  /// Whether weights are asked for a chunk ahead. A lane of a unit with one group along the depth holds four times as
+  /// much of a step: there are no registers for two chunks beside the sums of many rows, or beside three terms.
+  static constexpr bool ahead = L::k_groups != 1 || int4 || (Columns == 1 && C::w_terms == 1);
+
+  StepWeights<Format, L> next[ahead ? C::chunk_steps : 1];
   std::conditional_t<int4, ChunkScales<L>, WaveScales<Fp32>> next_scales;
   FragmentC<L> sum[2][Columns];
 
@@ -49,9 +53,11 @@ struct PanelProduct {
 
   /// Asks for the weights of steps at .. last, at most a chunk.
   SLM_DEVICE void load(Lane lane, const Tiles& tiles, const Panel& panel, int at, int last) {
-    SLM_UNROLL
-    for (int s = 0; s < C::chunk_steps; ++s) {
-      if (at + s < last) next[s].load(lane, tiles, panel, at + s);
+    if constexpr (ahead) {
+      SLM_UNROLL
+      for (int s = 0; s < C::chunk_steps; ++s) {
+        if (at + s < last) next[s].load(lane, tiles, panel, at + s);
+      }
     }
     if constexpr (int4) next_scales.load(lane, tiles, panel, at, last - at);
   }
@@ -62,16 +68,19 @@ struct PanelProduct {
   SLM_DEVICE void chunk(Lane lane, const Tiles& tiles, const Panel& panel, int at, int steps, int last, const X& x,
                         const WaveScales<Format>& scales, Column column, Where where = Where::here()) {
     const int i = lane.lane_index();
-    StepWeights<Format, L> now[C::chunk_steps];
-    SLM_UNROLL
-    for (int s = 0; s < C::chunk_steps; ++s) now[s] = next[s];
+    StepWeights<Format, L> now[ahead ? C::chunk_steps : 1];
+    if constexpr (ahead) {
+      SLM_UNROLL
+      for (int s = 0; s < C::chunk_steps; ++s) now[s] = next[s];
+    }
     if (at + steps < last) load(lane, tiles, panel, at + steps, last);
 
     FragmentC<L> part[2][int4 ? Columns : 1];  // the sum of a block of codes, before its scale
     if constexpr (int4) clear(part);
     SLM_UNROLL
     for (int s = 0; s < C::chunk_steps; ++s) {
-      if (s >= steps) break;
+      if (s >= steps) continue;
+      if constexpr (!ahead) now[0].load(lane, tiles, panel, at + s);
       SLM_UNROLL
       for (int half = 0; half < 2; ++half) {
         FragmentB<L> b[Columns][C::x_terms];
@@ -85,7 +94,7 @@ struct PanelProduct {
         SLM_UNROLL
         for (int m = 0; m < 2; ++m) {
           FragmentA<L> a[C::w_terms];
-          now[s].template fragments<Lane>(m, half, a);
+          now[ahead ? s : 0].template fragments<Lane>(m, half, a);
           SLM_UNROLL
           for (int n = 0; n < Columns; ++n) {
             FragmentC<L>& to = [&]() -> FragmentC<L>& {
