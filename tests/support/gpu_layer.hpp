@@ -1,5 +1,4 @@
-// One operation on a GPU backend beside the same on Reference, on data that both can read: emulated devices share the
-// host's memory.
+// One operation on a GPU backend, real or emulated, beside the same on Reference.
 #pragma once
 
 #include <algorithm>
@@ -7,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "slm/backend/gpu/lanes.hpp"
+#include "slm/backend/gpu/gpu.hpp"
 #include "slm/backend/reference/reference.hpp"
 #include "support/random_layer.hpp"
 
@@ -35,28 +34,65 @@ constexpr double product_tolerance() {
   return 5 * 0x1p-9;
 }
 
-/// A KV cache of halves, all of it NaN.
-struct HalfCache {
-  std::vector<half_t> keys, values;
+/// Numbers in the memory of a device.
+template <class Device, class T = float>
+class OnDevice {
+ public:
+  OnDevice(Device device, const std::vector<T>& values) : device_(device), size_(values.size()) {
+    buffer_ = device_.template allocate<T>(size_);
+    auto stream = device_.runtime().make_stream();
+    device_.synchronize();  // what allocate() writes is on the device's own stream
+    if (size_ > 0) device_.runtime().copy_in(buffer_.data(), values.data(), size_ * sizeof(T), stream);
+    device_.runtime().synchronize(stream);
+  }
+
+  T* data() { return buffer_.data(); }
+  View<T, 2> rows(int count) { return {buffer_.data(), count, static_cast<int>(size_) / count}; }
+  View<const T, 2> rows(int first, int count, int width) const {
+    return {buffer_.data() + first * width, count, width};
+  }
+
+  std::vector<T> read() {
+    std::vector<T> values(size_);
+    device_.synchronize();
+    auto stream = device_.runtime().make_stream();
+    if (size_ > 0) device_.runtime().copy_out(values.data(), buffer_.data(), size_ * sizeof(T), stream);
+    device_.runtime().synchronize(stream);
+    return values;
+  }
+
+ private:
+  Device device_;
+  std::size_t size_;
+  typename Device::template Buffer<T> buffer_;
+};
+
+inline std::vector<half_t> halves(const std::vector<float>& values) {
+  std::vector<half_t> rounded;
+  for (const float value : values) rounded.push_back(from_float<half_t>(value));
+  return rounded;
+}
+
+inline std::vector<float> floats(const std::vector<half_t>& values) {
+  std::vector<float> wide;
+  for (const half_t value : values) wide.push_back(to_float(value));
+  return wide;
+}
+
+/// A KV cache of halves in the memory of a device.
+template <class Device>
+struct DeviceCache {
+  OnDevice<Device, half_t> keys, values;
   Heads heads;
   int capacity;
 
-  HalfCache(Heads h, int positions)
-      : keys(static_cast<std::size_t>(h.kv * positions * h.dim), half_t{0x7e00}),
-        values(keys),
-        heads(h),
-        capacity(positions) {}
+  DeviceCache(Device device, Heads h, int positions, const std::vector<half_t>& k, const std::vector<half_t>& v)
+      : keys(device, k), values(device, v), heads(h), capacity(positions) {}
   KvLayer<half_t> layer() {
     return {View<half_t, 3>{keys.data(), heads.kv, capacity, heads.dim},
             View<half_t, 3>{values.data(), heads.kv, capacity, heads.dim}};
   }
 };
-
-inline std::vector<float> floats(const std::vector<half_t>& halves) {
-  std::vector<float> values;
-  for (const half_t half : halves) values.push_back(to_float(half));
-  return values;
-}
 
 inline View<float, 2> view_of(std::vector<float>& values, int rows) {
   return {values.data(), rows, static_cast<int>(values.size()) / rows};

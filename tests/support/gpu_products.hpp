@@ -1,0 +1,166 @@
+// Every product of backend::Gpu against Reference: formats, epilogues, both forms. The same bodies run on emulated
+// devices and on real ones.
+#pragma once
+
+#include <catch2/catch.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "support/gpu_layer.hpp"
+
+namespace slm::testing {
+
+struct ProductShape {
+  Heads heads;
+  int hidden, ffn;
+};
+// Whole tiles; odd everything; heads of 80 and 96; AMD-135M's hidden of 576 with heads that share keys.
+inline const std::vector<ProductShape> product_shapes{
+    {{2, 1, 32}, 64, 48}, {{3, 1, 10}, 37, 21}, {{2, 2, 80}, 160, 96}, {{1, 1, 96}, 96, 64}, {{9, 3, 64}, 576, 64}};
+
+template <class Device, class Format>
+class ProductChecks {
+ public:
+  ProductChecks(const ProductShape& s, int count, backend::GpuOptions options)
+      : shape(s), rows(count), layer(s.heads, s.hidden, s.ffn, 50, 256, 9), device(options) {}
+
+  void project() {
+    const auto [weight, plain] = packs({layer.o.tensor});
+    const Held bias(device, layer.o_bias), input(device, some(shape.heads.query * shape.heads.dim)),
+        x(device, some(shape.hidden));
+    std::vector<float> expected = x.host;
+    device.project(input.view(rows), weight, bias.data(), x.view(rows));
+    reference.project(view_of(input.host, rows), plain, layer.o_bias.data(), view_of(expected, rows));
+    CHECK(worst(x.read(), expected) < tolerance);
+  }
+
+  void gated_mlp() {
+    const auto [weight, plain] = packs({layer.gate.tensor, layer.up.tensor});
+    const Held bias(device, layer.mlp_bias), weights(device, layer.norm), x(device, some(shape.hidden)),
+        out(device, some(shape.ffn));
+    std::vector<float> expected = out.host;
+    device.gated_mlp(x.view(rows), {.weight = weights.data(), .epsilon = 1e-5f}, weight, bias.data(), out.view(rows));
+    reference.gated_mlp(view_of(x.host, rows), {.weight = layer.norm.data(), .epsilon = 1e-5f}, plain,
+                        layer.mlp_bias.data(), view_of(expected, rows));
+    CHECK(worst(out.read(), expected) < 3 * tolerance);
+  }
+
+  /// Without a gate, with the other norm, a bias of it, and a divisor.
+  void mlp() {
+    const auto [weight, plain] = packs({layer.up.tensor});
+    std::vector<float> divisors = random.vector(static_cast<std::size_t>(shape.ffn));
+    for (float& d : divisors) d = d < 0 ? d - 1 : d + 1;
+    const Held bias(device, layer.mlp_bias), weights(device, layer.norm), x(device, some(shape.hidden)),
+        out(device, some(shape.ffn)), divisor(device, divisors),
+        norm_bias(device, random.vector(static_cast<std::size_t>(shape.hidden)));
+    std::vector<float> expected = out.host;
+    for (const ActivationKind kind : {ActivationKind::gelu_erf, ActivationKind::gelu_tanh, ActivationKind::relu}) {
+      CAPTURE(name_of(kind));
+      const auto norm = [](const float* w, const float* b) {
+        return Norm{.weight = w, .epsilon = 1e-5f, .bias = b, .kind = NormKind::layer};
+      };
+      device.mlp(x.view(rows), norm(weights.data(), norm_bias.data()), weight, bias.data(), kind, divisor.data(),
+                 out.view(rows));
+      reference.mlp(view_of(x.host, rows), norm(layer.norm.data(), norm_bias.host.data()), plain, layer.mlp_bias.data(),
+                    kind, divisors.data(), view_of(expected, rows));
+      CHECK(worst(out.read(), expected) < 3 * tolerance);
+    }
+  }
+
+  void qkv() {
+    const Heads heads = shape.heads;
+    const auto [weight, plain] = packs({layer.q.tensor, layer.k.tensor, layer.v.tensor});
+    const Held bias(device, layer.qkv_bias), weights(device, layer.norm), x(device, some(shape.hidden)),
+        frequency(device, layer.inverse_frequency),
+        head_norm(device, random.vector(static_cast<std::size_t>(heads.query * heads.dim)));
+    const auto check = [&, &weight = weight, &plain = plain](int position, bool rotates, int width, float factor,
+                                                             float clip, QkNorm kind) {
+      CAPTURE(position, rotates, width, name_of(kind));
+      const int capacity = 128;
+      TestCache plain_cache(heads, capacity, 0);
+      const std::vector<half_t> zero(plain_cache.keys.size());
+      DeviceCache<Device> cache(device, heads, capacity, zero, zero);
+      const Held q(device, some(heads.query * heads.dim));
+      std::vector<float> expected = q.host;
+      const auto rope = [&](const float* of) {
+        return Rope{.inverse_frequency = rotates ? of : nullptr, .width = width, .factor = factor};
+      };
+      const auto shaping = [&](const float* of) {
+        const Norm norm{.weight = of,
+                        .epsilon = 1e-5f,
+                        .bias = kind == QkNorm::whole ? of : nullptr,
+                        .kind = kind == QkNorm::whole ? NormKind::layer : NormKind::rms};
+        return QkvShaping{.clip = clip, .norm = kind, .query = norm, .key = norm};
+      };
+      device.qkv(x.view(rows), {.weight = weights.data(), .epsilon = 1e-5f}, weight, bias.data(),
+                 rope(frequency.data()), heads, position, q.view(rows), cache.layer(), shaping(head_norm.data()));
+      reference.qkv(view_of(x.host, rows), {.weight = layer.norm.data(), .epsilon = 1e-5f}, plain,
+                    layer.qkv_bias.data(), rope(layer.inverse_frequency.data()), heads, position,
+                    view_of(expected, rows), plain_cache.layer(), shaping(head_norm.host.data()));
+      CHECK(worst(q.read(), expected) < 2 * tolerance);
+      CHECK(worst_written(floats(cache.keys.read()), plain_cache.keys) < 2 * tolerance + 0x1p-9);
+      CHECK(worst_written(floats(cache.values.read()), plain_cache.values) < 2 * tolerance + 0x1p-9);
+    };
+    check(17, true, 0, 1, 0, QkNorm::none);
+    check(120, true, 0, 1, 0.5f, QkNorm::none);  // the rows run over the end of the ring
+    check(3, false, 0, 1, 0, QkNorm::none);
+    check(5, true, heads.dim / 4 * 2, 1.2f, 0, QkNorm::none);
+    check(9, true, 0, 1, 0, QkNorm::per_head);
+    check(9, true, 0, 1, 2, QkNorm::whole);
+  }
+
+ private:
+  static constexpr double tolerance = product_tolerance<Format>();
+
+  /// Numbers on both sides.
+  struct Held {
+    mutable std::vector<float> host;
+    mutable OnDevice<Device> on_device;
+    Held(Device device, const std::vector<float>& values) : host(values), on_device(device, values) {}
+    const float* data() const { return on_device.data(); }
+    View<float, 2> view(int count) const { return on_device.rows(count); }
+    std::vector<float> read() const { return on_device.read(); }
+  };
+
+  std::vector<float> some(int width) { return random.vector(static_cast<std::size_t>(rows * width)); }
+  auto packs(const std::vector<Tensor>& tensors) {
+    return std::pair{device.template pack<Format>(tensors), reference.template pack<Format>(tensors)};
+  }
+
+  /// Over what was written; elsewhere both are zero.
+  static double worst_written(const std::vector<float>& found, const std::vector<float>& expected) {
+    std::vector<float> a, b;
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+      if (expected[i] == 0 && found[i] == 0) continue;
+      a.push_back(found[i]);
+      b.push_back(expected[i]);
+    }
+    return worst(a, b);
+  }
+
+  ProductShape shape;
+  int rows;
+  RandomLayer<Format> layer;
+  Device device;
+  backend::Reference reference;
+  Random random{23};
+};
+
+template <class Device, class Format>
+void check_products(int device) {
+  for (const ProductShape& shape : product_shapes) {
+    for (const int rows : shape.hidden > 100 ? std::vector<int>{3} : std::vector<int>{1, 9, 35}) {
+      for (const int most : {1000, 0}) {  // rows that take the form for few
+        CAPTURE(Format::name, shape.heads.dim, shape.hidden, rows, most, Device::name);
+        ProductChecks<Device, Format> checks(shape, rows, {.device = device, .most_vector_rows = most});
+        checks.project();
+        if (rows < 35) checks.gated_mlp();
+        if (rows < 35) checks.mlp();
+        if (rows != 1) checks.qkv();
+      }
+    }
+  }
+}
+
+}  // namespace slm::testing

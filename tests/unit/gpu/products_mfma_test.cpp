@@ -1,0 +1,11 @@
+// Products on emulated devices with 64 lanes and MFMA, threads forward and backward.
+#include "slm/backend/gpu/lanes.hpp"
+#include "support/gpu_products.hpp"
+
+using namespace slm;
+using namespace slm::testing;
+
+TEST_CASE("products with 64 lanes and MFMA") {
+  check_products<backend::Lanes64, Fp32>(1);
+  check_products<backend::Lanes64, Bf16>(0);
+}

@@ -1,0 +1,11 @@
+// Products on emulated devices with 32 lanes and mma.sync, threads forward and backward.
+#include "slm/backend/gpu/lanes.hpp"
+#include "support/gpu_products.hpp"
+
+using namespace slm;
+using namespace slm::testing;
+
+TEST_CASE("products with 32 lanes and mma.sync") {
+  check_products<backend::Lanes32, Fp32>(0);
+  check_products<backend::Lanes32, Fp16>(1);
+}
