@@ -4,6 +4,7 @@
 #include "slm/backend/gpu/kernels/epilogues.hpp"
 #include "slm/backend/gpu/kernels/product.hpp"
 #include "slm/backend/gpu/kernels/rows.hpp"
+#include "slm/backend/gpu/runtime_vendor.hpp"
 
 namespace slm::gpu {
 
@@ -27,7 +28,7 @@ int count_of_format() {
 int count_of_kernels() {
   return count_of_format<Fp32>() + count_of_format<Fp16>() + count_of_format<Bf16>() + count_of_format<Int4>() +
          count_of<Attend<64, 16>, Attend<64, 32>, Attend<128, 16>, Attend<128, 32>, Attend<256, 16>>() +
-         count_of<SetNumbers, MeasureRows, NormalizeRows, GateRows, ShapeQkv, ArgMax>();
+         count_of<SetNumbers, MeasureRows, NormalizeRows, GateRows, ShapeQkv, ArgMax, detail::ProbeKernel>();
 }
 
 }  // namespace slm::gpu

@@ -1,0 +1,20 @@
+// What the tests on a device share.
+#pragma once
+
+#include <iostream>
+
+#include "slm/backend/select.hpp"
+
+namespace slm::testing {
+
+using Device = DefaultBackend;
+using Runtime = Device::Runtime;
+
+/// Says that a test is skipped, and why, where there is no device.
+inline bool no_device() {
+  if (!Runtime::devices().empty()) return false;
+  std::cout << "SKIPPED: no device of the backend " << Runtime::name << ", or no driver for one\n";
+  return true;
+}
+
+}  // namespace slm::testing

@@ -1,0 +1,28 @@
+// Whole models on a device: the fixtures' logits, the same bits in whatever pieces a text comes, and pairs with one
+// half on the CPU.
+#include "gpu/device/device.hpp"
+#include "slm/backend/cpu/cpu.hpp"
+#include "support/gpu_models.hpp"
+
+using namespace slm;
+using namespace slm::testing;
+
+TEST_CASE("the fixtures' logits on the device") {
+  if (no_device()) return;
+  for (const std::string& name : gpu_fixtures) {
+    CAPTURE(name);
+    check_fixture(fixture("models/" + name), Device{});
+  }
+}
+
+TEST_CASE("four-bit models on the device") {
+  if (!no_device()) check_four_bits(Device{});
+}
+
+TEST_CASE("speculative text is plain text, with either half on the CPU") {
+  if (no_device()) return;
+  const auto model = fixture("models/llama-mha3h");
+  check_speculation(model, Device{}, model, Device{});
+  check_speculation(model, backend::Cpu{2}, model, Device{});
+  check_speculation(model, Device{}, model, backend::Cpu{2});
+}

@@ -1,0 +1,13 @@
+#!/bin/sh
+# Unpacks the libraries that slm builds with into a folder, for a machine that has compilers and no way to install:
+#   tools/carry_packages.sh carried        here, on Debian 12
+#   CMAKE_PREFIX_PATH=$PWD/carried/usr bench/on_gpu        there
+set -e
+[ $# -eq 1 ] || { echo "usage: $0 FOLDER" >&2; exit 2; }
+mkdir -p "$1/packages"
+cd "$1/packages"
+apt-get download nlohmann-json3-dev catch2 libcli11-dev libbenchmark-dev libbenchmark1debian
+for package in *.deb; do dpkg-deb -x "$package" ..; done
+cd ..
+rm -r packages
+du -sh . >&2
