@@ -31,7 +31,8 @@ struct View {
   }
 
   /// A view of mutable elements is also a view of constant ones.
-  operator View<const T, Rank>() const requires(!std::is_const_v<T>) {
+  template <class Mutable = T>
+  requires(!std::is_const_v<Mutable>) operator View<const Mutable, Rank>() const {
     View<const T, Rank> constant;
     constant.data = data;
     constant.extents = extents;
