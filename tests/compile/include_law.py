@@ -30,7 +30,7 @@ JSON_ROOMS = {"config", "io", "text", "model", "quantize"}
 
 # files that may name a compiler or an architecture
 PLATFORM_FILES = re.compile(
-    r"core/macros\.hpp|backend/select\.hpp|backend/gpu/(arch|lane|launch|runtime|mma)[^/]*|backend/cpu/(simd|isa)[^/]*"
+    r"core/macros\.hpp|backend/select\.hpp|backend/gpu/(arch|fiber|lane|launch|runtime|mma)[^/]*|backend/cpu/(simd|isa)[^/]*"
 )
 PLATFORM_MACRO = re.compile(
     r"\b(__GNUC__|__GNUG__|__clang__|__clang_major__|_MSC_VER|__CUDACC__|__CUDA_ARCH__|__HIPCC__|__HIP_\w+|__NVCC__|"

@@ -1,5 +1,5 @@
-// DefaultBackend: what a program gets that names no backend. The compiler decides: nvcc makes it NVIDIA's GPU, clang for
-// HIP AMD's, any other the CPU. All of them compile the backend cpu too, so that a draft can run there.
+// DefaultBackend: what a program gets that names no backend. The compiler decides: nvcc makes it NVIDIA's GPU, clang
+// for HIP AMD's, any other the CPU. All of them compile the backend cpu too, so that a draft can run there.
 #pragma once
 
 #include "slm/backend/cpu/cpu.hpp"
