@@ -26,16 +26,21 @@ class KvCache {
       : kv_heads_(shape.kv_heads), head_dim_(shape.head_dim), context_(context), ring_(context) {
     std::size_t positions = 0;
     for (int l = 0; l < shape.layers; ++l) {
-      const int window = settings.window_of(l);
-      const int room = std::max(int{B::max_rows}, longest_rollback);
-      const bool ring = window != 0 && window < context - room - ring_block;
-      const int capacity = ring ? ceil_div(window + room, ring_block) * ring_block : context;
+      const int capacity = capacity_of(settings, l, context);
       ring_ = std::min(ring_, capacity);
       layers_.push_back({positions, capacity});
       positions += static_cast<std::size_t>(capacity);
     }
     keys_ = device.template allocate<Element>(positions * row_size());
     values_ = device.template allocate<Element>(positions * row_size());
+  }
+
+  /// What a cache of these takes.
+  static std::size_t bytes(const ModelConfig& shape, const ModelSettings& settings, int context) {
+    std::size_t positions = 0;
+    for (int l = 0; l < shape.layers; ++l) positions += static_cast<std::size_t>(capacity_of(settings, l, context));
+    return 2 * sizeof(Element) * positions * static_cast<std::size_t>(shape.kv_heads) *
+           static_cast<std::size_t>(shape.head_dim);
   }
 
   KvLayer<Element> layer(int index) {
@@ -54,6 +59,13 @@ class KvCache {
     std::size_t first;  // positions of the layers before it
     int capacity;
   };
+
+  static int capacity_of(const ModelSettings& settings, int layer, int context) {
+    const int window = settings.window_of(layer);
+    const int room = std::max(int{B::max_rows}, longest_rollback);
+    const bool ring = window != 0 && window < context - room - ring_block;
+    return ring ? ceil_div(window + room, ring_block) * ring_block : context;
+  }
 
   std::size_t row_size() const { return static_cast<std::size_t>(kv_heads_) * static_cast<std::size_t>(head_dim_); }
 

@@ -18,6 +18,7 @@
 
 #include "slm/backend/gpu/launch.hpp"
 #include "slm/backend/gpu/runtime.hpp"
+#include "slm/core/byte_size.hpp"
 #include "slm/core/error.hpp"
 
 /// The calls that both vendors spell alike, as static members of an Api.
@@ -57,17 +58,6 @@
 #define SLM_GPU_CALL(function, ...) VendorRuntime::require(Api::function(__VA_ARGS__), #function)
 
 namespace slm::gpu {
-
-/// 3.1 GiB, 512 MiB, 96 bytes
-inline std::string text_of_bytes(std::size_t bytes) {
-  const auto tenths = [bytes](int shift) {
-    const std::size_t value = ((bytes >> (shift - 10)) * 10 + 512) >> 10;
-    return text(value / 10, ".", value % 10);
-  };
-  if (bytes >= std::size_t{1} << 30) return tenths(30) + " GiB";
-  if (bytes >= std::size_t{1} << 20) return tenths(20) + " MiB";
-  return text(bytes, " bytes");
-}
 
 namespace detail {
 /// Tells the wave width that the code for this device was compiled for.

@@ -1,0 +1,70 @@
+// Whether a model fits into the memory of a device of its own, asked before anything is loaded.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "slm/backend/concept.hpp"
+#include "slm/config/sizes.hpp"
+#include "slm/core/byte_size.hpp"
+#include "slm/core/error.hpp"
+#include "slm/io/checkpoint.hpp"
+#include "slm/model/kv_cache.hpp"
+#include "slm/quant/format.hpp"
+
+namespace slm {
+
+/// A backend whose memory is not the process's.
+template <class B>
+concept HasDeviceMemory = requires(const B& device) {
+  { device.runtime().memory_free() } -> std::convertible_to<std::size_t>;
+  { device.info().memory_bytes } -> std::convertible_to<std::size_t>;
+};
+
+/// Bytes of the weights on the device, about: as stored, or as `Format` stores them.
+template <WeightFormat Format>
+std::size_t device_weight_bytes(const Checkpoint& source) {
+  std::size_t bytes = 0;
+  for (const auto& [name, tensor] : source.tensors()) {
+    std::size_t size = tensor->size_bytes;
+    if constexpr (DenseFormat<Format>) size = size / bytes_of(tensor->dtype) * sizeof(typename Format::Element);
+    bytes += size;
+  }
+  return bytes;
+}
+
+/// Throws gpu.out-of-memory unless weights, keys and values fit into what is free on the device. It says what would.
+template <WeightFormat Format, HasDeviceMemory B>
+void check_device_room(const Checkpoint& source, int context, const B& device) {
+  const std::size_t weights = device_weight_bytes<Format>(source);
+  const std::size_t cache = KvCache<B>::bytes(source.config(), source.settings(), context);
+  const std::size_t free = device.runtime().memory_free();
+  const std::size_t spare = weights / 64 + (std::size_t{64} << 20);  // activations, scratch, padding of tiles
+  if (weights + cache + spare <= free) return;
+  const auto fits = [&](int tokens) {
+    return weights + KvCache<B>::bytes(source.config(), source.settings(), tokens) + spare <= free;
+  };
+  std::string advice;
+  if (fits(64)) {
+    int low = 64, high = context;
+    while (high - low > 1) {
+      const int middle = low + (high - low) / 2;
+      (fits(middle) ? low : high) = middle;
+    }
+    advice = text("Set LoadOptions::context to ", low / 64 * 64, " or less");
+  } else {
+    const auto four_bits = static_cast<std::size_t>(int4_bytes(source.config(), {source.settings().tied_embeddings}));
+    const bool helps = DenseFormat<Format> && four_bits + spare <= free;
+    advice = helps ? text("In four bits its weights take about ", text_of_bytes(four_bits),
+                          " and would fit: use an AWQ checkpoint, or slm quantize")
+                   : text("Use a smaller model, a device with more memory, or the backend cpu");
+  }
+  throw Error("gpu.out-of-memory",
+              text("'", source.folder().filename().string(), "' needs ", text_of_bytes(weights + cache + spare), " on ",
+                   device.info().name, ": ", text_of_bytes(weights), " of weights, ", text_of_bytes(cache),
+                   " of keys and values for ", context, " tokens and some for its work; ", text_of_bytes(free), " of ",
+                   text_of_bytes(device.info().memory_bytes), " are free"),
+              advice);
+}
+
+}  // namespace slm

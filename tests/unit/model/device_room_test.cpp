@@ -1,0 +1,77 @@
+// What is said when a model does not fit into a device's memory: before anything is loaded, with what would fit.
+#include "slm/model/device_room.hpp"
+
+#include <catch2/catch.hpp>
+#include <string>
+#include <utility>
+
+#include "slm/backend/gpu/lanes.hpp"
+#include "slm/model/load.hpp"
+#include "support/random_checkpoint.hpp"
+#include "support/temporary.hpp"
+
+using namespace slm;
+using namespace slm::testing;
+
+namespace {
+
+constexpr std::size_t mebibyte = std::size_t{1} << 20;
+
+/// An emulated device that says how much memory it has free.
+struct SmallDevice : backend::Lanes32 {
+  struct Memory {
+    std::size_t free;
+    std::size_t memory_free() const { return free; }
+  };
+  explicit SmallDevice(std::size_t free = 0) : memory{free} {}
+  Memory runtime() const { return memory; }
+  Memory memory;
+};
+
+std::string said(const Checkpoint& checkpoint, int context, std::size_t free) {
+  try {
+    check_device_room<Bf16>(checkpoint, context, SmallDevice(free));
+  } catch (const Error& error) {
+    CHECK(error.id() == "gpu.out-of-memory");
+    return error.what();
+  }
+  return "it fits";
+}
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+}  // namespace
+
+TEST_CASE("a model that fits is let through") {
+  const TemporaryFolder folder;
+  write_random_checkpoint<bfloat16_t>(folder.path(), tiny_shape, 1);
+  CHECK(said(Checkpoint(folder.path()), 512, 70 * mebibyte) == "it fits");
+  CHECK(HasDeviceMemory<backend::Lanes32>);
+  CHECK_FALSE(HasDeviceMemory<backend::Cpu>);
+}
+
+TEST_CASE("a context that is too long is answered with one that fits") {
+  const TemporaryFolder folder;
+  write_random_checkpoint<bfloat16_t>(folder.path(), tiny_shape, 1, false, 1 << 20);
+  const Checkpoint checkpoint(folder.path());
+  const std::string text = said(checkpoint, 1 << 20, 200 * mebibyte);
+  INFO(text);
+  CHECK(contains(text, "256.0 MiB of keys and values for 1048576 tokens"));  // 2 layers, 2 x 2 heads of 16 halves
+  CHECK(contains(text, "200.0 MiB of 1024.0 GiB are free"));
+  const std::string number = text.substr(text.find("LoadOptions::context to ") + 24);
+  const int suggested = std::stoi(number);
+  CHECK(suggested > 500000);
+  CHECK(said(checkpoint, suggested, 200 * mebibyte) == "it fits");
+  CHECK(said(checkpoint, suggested + 128, 200 * mebibyte) != "it fits");
+}
+
+TEST_CASE("weights that are too large are answered with four bits, or with nothing") {
+  const TemporaryFolder folder;
+  write_random_checkpoint<bfloat16_t>(
+      folder.path(), {.layers = 4, .hidden = 512, .ffn = 2048, .heads = 8, .kv_heads = 8, .head_dim = 64, .vocab = 100},
+      1);
+  const Checkpoint checkpoint(folder.path());
+  CHECK(contains(said(checkpoint, 512, 80 * mebibyte), "In four bits its weights take about"));
+  CHECK(contains(said(checkpoint, 512, 60 * mebibyte), "Use a smaller model"));
+  CHECK(device_weight_bytes<Fp32>(checkpoint) == 2 * device_weight_bytes<Bf16>(checkpoint));
+}
