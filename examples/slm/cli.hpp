@@ -33,7 +33,7 @@ class Loader {
   /// threads: 0 is one per core.
   explicit Loader(int threads) : threads_(threads) {}
 
-  /// backend: "cpu" or "reference". Draws a bar on a terminal when it takes long.
+  /// backend: "cpu", "reference", "lanes32" or "lanes64". Draws a bar on a terminal when it takes long.
   slm::AnyModel load(const std::string& folder, const std::string& backend);
 
  private:

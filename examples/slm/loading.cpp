@@ -1,5 +1,6 @@
 // Loading models, with a bar on the terminal when it takes long.
 #include "cli.hpp"
+#include "emulated.hpp"
 #include "progress.hpp"
 
 namespace cli {
@@ -11,12 +12,16 @@ slm::AnyModel Loader::load(const std::string& folder, const std::string& backend
   // Kernels do not depend on a model's shape. The program runs every shape as Dynamic, without a list of known ones,
   // and compiles in a fraction of the time; example-generate shows slm::load with the list.
   if (backend == "reference") return slm::load<slm::Registry<>>(folder, slm::backend::Reference{}, options);
+  if (backend.starts_with("lanes")) return load_emulated(folder, backend, options);
   if (!cpu_) cpu_.emplace(slm::backend::CpuOptions{.threads = threads_});
   return slm::load<slm::Registry<>>(folder, *cpu_, options);
 }
 
 void add_backend_options(CLI::App& command, std::string& backend, int& threads) {
-  command.add_option("--backend", backend, "where the model runs: cpu or reference (plain loops, slow)")
+  command
+      .add_option("--backend", backend,
+                  "where the model runs: cpu, reference (plain loops, slow), or lanes32 and lanes64 (GPU kernels, "
+                  "emulated)")
       ->check(backend_name())
       ->capture_default_str();
   command.add_option("--threads", threads, "threads of the cpu backend; 0: one per core")
@@ -24,6 +29,6 @@ void add_backend_options(CLI::App& command, std::string& backend, int& threads) 
       ->capture_default_str();
 }
 
-CLI::Validator backend_name() { return CLI::IsMember({"cpu", "reference"}); }
+CLI::Validator backend_name() { return CLI::IsMember({"cpu", "reference", "lanes32", "lanes64"}); }
 
 }  // namespace cli

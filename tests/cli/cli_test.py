@@ -149,6 +149,19 @@ class Cli(unittest.TestCase):
                             for got, want in zip(rows[row], expected, strict=True):
                                 self.assertAlmostEqual(got, want, delta=1e-4)
 
+    def test_logits_of_emulated_gpus(self):
+        for name in ("llama-mha3h", "llama-sharded-bf16", "qwen3-qknorm-headdim"):
+            case = json.loads((MODELS / name / "golden.json").read_text())["cases"][0]
+            ids = ",".join(map(str, case["ids"]))
+            for backend in ("lanes32", "lanes64"):
+                with self.subTest(model=name, backend=backend):
+                    rows = json.loads(self.ok("logits", MODELS / name, "--ids", ids, "--backend", backend).out)
+                    self.assertEqual(len(rows), len(case["ids"]))
+                    delta = 0.15 if "bf16" in name else 0.05  # matrix units take 8 and 11 bits
+                    for row, expected in zip(case["rows"], case["logits"]):
+                        for got, want in zip(rows[row], expected, strict=True):
+                            self.assertAlmostEqual(got, want, delta=delta)
+
     def test_logits_json_and_precision(self):
         result = self.as_json("logits", self.target, "--ids", "1,5,7")
         self.assertEqual((result["ids"], result["vocab"]), ([1, 5, 7], 97))

@@ -18,6 +18,7 @@
 #include "slm/io/checkpoint.hpp"
 #include "slm/model/block.hpp"
 #include "slm/model/cache_contents.hpp"
+#include "slm/model/device_room.hpp"
 #include "slm/model/kv_cache.hpp"
 #include "slm/model/language_model.hpp"
 #include "slm/model/weights.hpp"
@@ -37,6 +38,18 @@ struct LoadOptions {
 
 namespace detail {
 
+/// Recorded steps, of backends that replay them.
+struct NoSteps {};
+template <class B>
+struct StepsOf {
+  using type = NoSteps;
+};
+template <class B>
+requires requires { typename B::Steps; }
+struct StepsOf<B> {
+  using type = typename B::Steps;
+};
+
 /// What a model owns. Not a template of the shape: building it compiles once per format and backend.
 template <WeightFormat Format, Backend B>
 struct ModelState {
@@ -45,7 +58,7 @@ struct ModelState {
 
   ModelState(std::shared_ptr<const Checkpoint> checkpoint, B backend, const LoadOptions& options)
       : device(std::move(backend)),
-        kv(checkpoint->config(), checkpoint->settings(), context_of(*checkpoint, options), device),
+        kv(checkpoint->config(), checkpoint->settings(), context_of(*checkpoint, options, device), device),
         cache(checkpoint->settings(), kv.context(), kv.ring()),
         weights(std::move(checkpoint), device, options.progress) {
     const Checkpoint& source = *weights.checkpoint;
@@ -120,6 +133,7 @@ struct ModelState {
   Buffer x, q, mixed, gated, narrow;  // what `activations` views
   Activations<B> activations;
   std::vector<float> logits;  // [rows, vocab]
+  [[no_unique_address]] typename StepsOf<B>::type steps;
 
  private:
   View<Activation, 2> rows(Buffer& buffer, std::int64_t width) {
@@ -127,7 +141,7 @@ struct ModelState {
     return {buffer.data(), B::max_rows, width};
   }
 
-  static int context_of(const Checkpoint& checkpoint, const LoadOptions& options) {
+  static int context_of(const Checkpoint& checkpoint, const LoadOptions& options, [[maybe_unused]] const B& device) {
     const int trained = checkpoint.settings().context;
     if (options.context < 0 || options.context > trained) {
       throw Error("model.context",
@@ -135,7 +149,9 @@ struct ModelState {
                        " tokens, its config.json allows ", trained),
                   text("Give LoadOptions::context as 1..", trained, ", or 0 for all of it"));
     }
-    return options.context == 0 ? trained : options.context;
+    const int context = options.context == 0 ? trained : options.context;
+    if constexpr (HasDeviceMemory<B>) check_device_room<Format>(checkpoint, context, device);
+    return context;
   }
 };
 
@@ -229,10 +245,19 @@ class Model {
   /// At most max_rows tokens from embedding to the last block.
   Activations<B> run_layers(std::span<const Token> tokens, int position, bool beyond) {
     const Activations<B> rows = state_.activations.slice(0, static_cast<int>(tokens.size()));
-    embed(tokens, position, rows);
-    for (int l = 0; l < shape_.value.layers; ++l) {
-      run_block(state_.device, shape_, state_.weights.layers[static_cast<std::size_t>(l)], state_.block(l, beyond),
-                position, state_.kv.layer(l), rows);
+    const auto layers = [&] {
+      embed(tokens, position, rows);
+      for (int l = 0; l < shape_.value.layers; ++l) {
+        run_block(state_.device, shape_, state_.weights.layers[static_cast<std::size_t>(l)], state_.block(l, beyond),
+                  position, state_.kv.layer(l), rows);
+      }
+    };
+    if constexpr (std::is_same_v<typename detail::StepsOf<B>::type, detail::NoSteps>) {
+      layers();
+    } else if (shape_.value.positions == Positions::learned) {
+      layers();  // which rows of the table are read is seen in the launches
+    } else {
+      state_.device.step(state_.steps, tokens, position, beyond ? 1 : 0, layers);
     }
     state_.cache.wrote(position + static_cast<int>(tokens.size()));
     return rows;

@@ -17,20 +17,16 @@
 
 #include "slm/backend/concept.hpp"
 #include "slm/backend/gpu/device_buffer.hpp"
+#include "slm/backend/gpu/device_state.hpp"
 #include "slm/backend/gpu/kernels/attention.hpp"
 #include "slm/backend/gpu/kernels/epilogues.hpp"
 #include "slm/backend/gpu/kernels/product.hpp"
 #include "slm/backend/gpu/kernels/rows.hpp"
 #include "slm/backend/gpu/runtime.hpp"
+#include "slm/backend/gpu/step_graphs.hpp"
 #include "slm/backend/gpu/tile_matrix.hpp"
 
 namespace slm::backend {
-
-struct GpuOptions {
-  int device = 0;             // index into R::devices()
-  int most_vector_rows = 16;  // products of more rows take the form for many; a row's bits are the same in both
-  int split_blocks = 0;       // attention is split along the sequence below so many blocks; 0: from the device
-};
 
 /// A handle: copies share the device, its stream and scratch memory. Operations of all models on one handle run in
 /// order. Keys and values are kept as fp16; activations are fp32 in memory and fp16 or bf16 in the matrix unit.
@@ -47,6 +43,7 @@ class Gpu {
   using Buffer = gpu::DeviceBuffer<T, R>;
   template <class Format>
   using Matrix = gpu::TileMatrix<Format, R>;
+  using Steps = gpu::StepGraphs<R>;
 
   Gpu(GpuOptions options = {}) : Gpu(R(options.device), options) {}
   explicit Gpu(int device) : Gpu(GpuOptions{.device = device}) {}
@@ -80,13 +77,45 @@ class Gpu {
     return Matrix<Format>(state_->runtime, state_->stream, sources);
   }
 
+  /// Calls layers(), the operations of one step on `tokens` from `position` on, or replays what they launched when a
+  /// step of this shape was recorded. layers() must depend on nothing else that changes, but for `variant`.
+  template <class Layers>
+  void step(Steps& steps, std::span<const Token> tokens, int position, int variant, Layers layers) {
+    const int rows = static_cast<int>(tokens.size());
+    if (rows == 0 || rows > most_recorded_rows) return layers();
+    const std::lock_guard lock(state_->mutex);
+    const gpu::StepShape shape = gpu::StepShape::of(rows, position, variant, state_->generation);
+    const auto next = steps.next(shape);
+    gpu::SetNumbers::Args numbers{.to = state_->step.memory(), .count = 1 + rows, .number = {position}};
+    std::copy(tokens.begin(), tokens.end(), numbers.number + 1);
+    launch<gpu::SetNumbers>(numbers);
+    state_->position = position;
+    state_->chunks = shape.chunks;  // from here on operations find tokens and position in place
+    const auto leave = [](State* state) { state->chunks = 0; };
+    const std::unique_ptr<State, decltype(leave)> at_end(state_.get(), leave);
+    if (next == Steps::Next::run) return layers();
+    if (next == Steps::Next::record) {
+      state_->runtime.begin_capture(state_->stream);
+      try {
+        layers();
+      } catch (...) {
+        static_cast<void>(state_->runtime.end_capture(state_->stream));
+        throw;
+      }
+      steps.keep(shape, state_->runtime.end_capture(state_->stream));
+    }
+    state_->runtime.replay(steps.graph(shape), state_->stream);
+  }
+
   template <class Weight>
   void embed(const Weight& table, std::span<const Token> tokens, View<float, 2> x, const float* positions = nullptr) {
     const std::lock_guard lock(state_->mutex);
     const int rows = static_cast<int>(tokens.size());
-    gpu::SetNumbers::Args numbers{.to = tail(state_->step.memory(), 1), .count = rows, .number = {}};
-    std::copy(tokens.begin(), tokens.end(), numbers.number);
-    launch<gpu::SetNumbers>(numbers);
+    if (state_->chunks == 0) {
+      gpu::SetNumbers::Args numbers{.to = tail(state_->step.memory(), 1), .count = rows, .number = {}};
+      std::copy(tokens.begin(), tokens.end(), numbers.number);
+      launch<gpu::SetNumbers>(numbers);
+    }
     table.visit([&]<class Format>(Format) {
       launch<gpu::Embed<Format>>({.table = table.tiles(),
                                   .tokens = tail(state_->step.memory(), 1),
@@ -127,7 +156,7 @@ class Gpu {
       return product<gpu::QueriesKeysValues>(weight, x, norm, panels, to);
     }
     const int rows = static_cast<int>(x.extent(0));
-    const View<float, 2> projected{grow(state_->scratch, rows * weight.out), rows, weight.out};
+    const View<float, 2> projected{state_->grow(state_->scratch, rows * weight.out), rows, weight.out};
     store(x, norm, weight, bias, projected);
     to.bias = {};
     const bool whole = shaping.norm == QkNorm::whole;
@@ -194,7 +223,7 @@ class Gpu {
           {.groups = 1, .group_tiles = 2 * pairs, .pairs = pairs, .tail = 2 * pairs, .tiles = 2 * pairs},
           {.out = memory(out), .bias = memory(bias, weight.out), .width = width, .activation = activation});
     }
-    const View<float, 2> projected{grow(state_->scratch, rows * weight.out), rows, weight.out};
+    const View<float, 2> projected{state_->grow(state_->scratch, rows * weight.out), rows, weight.out};
     store(x, norm, weight, bias, projected);
     launch<gpu::GateRows>({.gate_up = memory(View<const float, 2>(projected)),
                            .out = memory(out),
@@ -252,37 +281,8 @@ class Gpu {
   void synchronize() { state_->runtime.synchronize(state_->stream); }
 
  private:
-  static constexpr int most_tickets = 1 << 16;
-
-  struct State {
-    State(R device, const GpuOptions& chosen_options)
-        : options(chosen_options),
-          runtime(std::move(device)),
-          stream(runtime.make_stream()),
-          step(runtime, 1 + gpu::SetNumbers::most),
-          tickets(runtime, most_tickets),
-          statistics(runtime, max_rows),
-          chosen(runtime, max_rows),
-          best(runtime, std::size_t{max_rows} * gpu::ArgMax::blocks),
-          best_index(runtime, std::size_t{max_rows} * gpu::ArgMax::blocks) {
-      runtime.fill(tickets.data(), 0, tickets.size() * sizeof(int), stream);
-    }
-
-    GpuOptions options;
-    R runtime;
-    typename R::Stream stream;
-    std::mutex mutex;
-    Buffer<int> step;     // the position of row 0, then the tokens of the rows
-    Buffer<int> tickets;  // zero between launches
-    Buffer<gpu::RowStatistics> statistics;
-    Buffer<int> chosen;
-    Buffer<float> best;
-    Buffer<int> best_index;
-    Buffer<float> scratch;  // a product that is shaped afterwards
-    Buffer<float> partial;  // attention's chunks
-    Buffer<float> logits;
-    int position = -1;  // what step[0] is
-  };
+  using State = gpu::DeviceState<R, max_rows>;
+  static constexpr int most_recorded_rows = 16;
 
   template <class T>
   static gpu::Memory<T> memory(T* data, std::int64_t size) {
@@ -305,16 +305,6 @@ class Gpu {
     if (state_->position == position) return;
     launch<gpu::SetNumbers>({.to = state_->step.memory(), .count = 1, .number = {position}});
     state_->position = position;
-  }
-
-  /// Scratch of at least `count` elements; it grows while a model meets its largest shapes for the first time.
-  float* grow(Buffer<float>& buffer, std::int64_t count) {
-    if (buffer.size() < static_cast<std::size_t>(count)) {
-      state_->runtime.synchronize(state_->stream);
-      buffer = {};
-      buffer = Buffer<float>(state_->runtime, static_cast<std::size_t>(count));
-    }
-    return buffer.data();
   }
 
   static gpu::NormArgs norm_args(const Norm& norm, std::int64_t width) {
@@ -366,7 +356,7 @@ class Gpu {
   template <class Weight>
   View<float, 2> device_logits(View<const float, 2> x, const Norm& norm, const Weight& weight, const float* bias) {
     const int rows = static_cast<int>(x.extent(0));
-    const View<float, 2> on_device{grow(state_->logits, rows * weight.out), rows, weight.out};
+    const View<float, 2> on_device{state_->grow(state_->logits, rows * weight.out), rows, weight.out};
     store(x, norm, weight, bias, on_device);
     return on_device;
   }
@@ -375,13 +365,17 @@ class Gpu {
   void attend_with(gpu::AttentionArgs& args, int position) {
     constexpr int many = Dim <= 128 ? 32 : 16;
     const int oldest = args.window == 0 ? 0 : std::max(0, position + 1 - args.window);
-    const int chunks = (position + args.rows - 1) / gpu::chunk - oldest / gpu::chunk + 1;
+    int chunks = (position + args.rows - 1) / gpu::chunk - oldest / gpu::chunk + 1;
+    if (state_->chunks != 0) {  // as many as any position of this shape may need
+      const int of_window = (args.window + args.rows - 2) / gpu::chunk + 2;
+      chunks = args.window == 0 ? state_->chunks : std::min(state_->chunks, of_window);
+    }
     const std::int64_t partial = std::int64_t{args.rows} * args.query * chunks * (args.dim + 2);
     const int blocks = gpu::Attend<Dim, 16>::tiles(args) * args.kv;
     const int wanted = state_->options.split_blocks != 0 ? state_->options.split_blocks : 4 * info().multiprocessors;
-    if (chunks > 1 && blocks < wanted && blocks <= most_tickets && partial <= (std::int64_t{1} << 26)) {
+    if (chunks > 1 && blocks < wanted && blocks <= State::most_tickets && partial <= (std::int64_t{1} << 26)) {
       args.chunks = chunks;
-      args.partial = {grow(state_->partial, partial), partial};
+      args.partial = {state_->grow(state_->partial, partial), partial};
       args.tickets = state_->tickets.memory();
       return launch<gpu::Attend<Dim, 16>>(args);
     }

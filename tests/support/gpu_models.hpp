@@ -1,0 +1,143 @@
+// Whole models on a GPU backend, real or emulated: the fixtures' logits, the same bits in whatever pieces a text comes,
+// speculation that changes nothing.
+#pragma once
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "slm/backend/reference/reference.hpp"
+#include "slm/decode/autoregressive.hpp"
+#include "slm/decode/speculative.hpp"
+#include "slm/model/load.hpp"
+#include "support/golden.hpp"
+#include "support/paths.hpp"
+#include "support/quantized_checkpoint.hpp"
+#include "support/temporary.hpp"
+
+namespace slm::testing {
+
+inline std::vector<float> copy_of(View<const float, 2> logits) { return {logits.data, logits.data + logits.size()}; }
+
+/// Logits of the fixtures lie within -10..10. Keys, values, queries and weights of attention are rounded to 11 bits and
+/// softmax turns a score's error into a relative one: 2^-11 of scores up to some ten, in each of two layers, then a
+/// norm: 0.05. Weights of bfloat16 make products round activations to 8 bits, too.
+inline double logit_tolerance(const Checkpoint& checkpoint) {
+  return checkpoint.tensor(stored_embedding(checkpoint).name, stored_embedding(checkpoint).shape).dtype == DType::bf16
+             ? 0.15
+             : 0.05;
+}
+
+template <class Device>
+void check_fixture(const std::filesystem::path& folder, Device device) {
+  AnyModel model = load<Registry<>>(folder, device);
+  const Checkpoint checkpoint(folder);
+  const double tolerance = logit_tolerance(checkpoint);
+  const bool longrope = checkpoint.settings().rope_scaling.kind == RopeScaling::Kind::longrope;
+  int cases = 0;
+  for (const GoldenCase& golden : read_golden(folder)) {
+    const int size = static_cast<int>(golden.ids.size());
+    if (size > 200) continue;  // minutes in emulation under a sanitizer
+    model.truncate(0);
+    const View<const float, 2> logits = model.extend(golden.ids, size);
+    double worst = 0;
+    for (std::size_t i = 0; i < golden.rows.size(); ++i) {
+      for (std::int64_t v = 0; v < logits.extent(1); ++v) {
+        const double difference = std::abs(golden.logits[i][static_cast<std::size_t>(v)] - logits(golden.rows[i], v));
+        if (!(difference <= worst)) worst = difference;
+      }
+    }
+    CHECK(worst < tolerance);
+    for (int r = 0; r < size; ++r) {
+      const float* const row = logits.row(r);
+      const float largest = *std::max_element(row, row + logits.extent(1));
+      CHECK(double{largest} - double{row[golden.argmax[static_cast<std::size_t>(r)]]} < 2 * worst + 1e-6);
+    }
+    ++cases;
+    if (longrope) continue;  // the table of frequencies depends on the pieces, as upstream's does
+    const std::vector<float> whole = copy_of(logits);
+    for (const int piece : {1, 7, 23}) {
+      if (piece == 1 && size > 30) continue;
+      CAPTURE(piece);
+      model.truncate(0);
+      std::vector<float> pieces;
+      for (int first = 0; first < size; first += piece) {
+        const int count = std::min(piece, size - first);
+        const auto part = copy_of(model.extend(
+            std::span(golden.ids).subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count)), count));
+        pieces.insert(pieces.end(), part.begin(), part.end());
+      }
+      CHECK(std::memcmp(whole.data(), pieces.data(), whole.size() * sizeof(float)) == 0);
+    }
+  }
+  CHECK(cases > 0);
+}
+
+/// Speculative text is plain text, token for token, for a draft on one device and a target on another.
+template <class Draft, class Target>
+void check_speculation(const std::filesystem::path& draft, Draft draft_device, const std::filesystem::path& target,
+                       Target target_device) {
+  const std::vector<Token> prompt{1, 5, 9, 3};
+  for (const float temperature : {0.0f, 0.8f}) {
+    const Sampling sampling{.max_new_tokens = 24, .temperature = temperature, .seed = 11, .ignore_end_tokens = true};
+    std::vector<Token> plain, speculative;
+    AutoregressiveDecoder alone{load<Registry<>>(target, target_device)};
+    alone.generate(prompt, sampling, [&](Token token) { plain.push_back(token); });
+    SpeculativeDecoder both{
+        load<Registry<>>(draft, draft_device), load<Registry<>>(target, target_device), {.draft_tokens = 5}};
+    both.generate(prompt, sampling, [&](Token token) { speculative.push_back(token); });
+    CHECK(plain.size() == 24);
+    CHECK(plain == speculative);
+  }
+}
+
+/// A model of four bits against Reference, and speculation with it.
+template <class Device>
+void check_four_bits(Device device) {
+  const std::filesystem::path original = fixture("models/llama-mha3h");
+  for (const int group : {16, -1}) {  // tiles cannot hold groups of 16: such layers are multiplied out
+    const TemporaryFolder folder;
+    quantized(Checkpoint(original), {.layout = Int4Layout::awq_gemm, .group = group}).write(folder.path());
+    AnyModel model = load<Registry<>>(folder.path(), device),
+             plain = load<Registry<>>(folder.path(), backend::Reference{});
+    const std::vector<Token> text{5, 90, 0, 31, 31, 7, 96, 64, 2, 18, 42};
+    const auto found = copy_of(model.extend(text, 11)), expected = copy_of(plain.extend(text, 11));
+    double worst = 0;
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+      const double difference = std::abs(double{found[i]} - double{expected[i]});
+      if (!(difference <= worst)) worst = difference;
+    }
+    CHECK(worst < 0.15);
+    check_speculation(original, device, folder.path(), device);
+  }
+}
+
+inline const std::vector<std::string> gpu_fixtures{"llama-mha3h",
+                                                   "llama3-gqa-scaled-tied",
+                                                   "llama-sharded-bf16",
+                                                   "mistral-swa8",
+                                                   "olmo-tied",
+                                                   "qwen2-bias-tied",
+                                                   "qwen3-qknorm-headdim",
+                                                   "phi-partial",
+                                                   "phi3-swa7",
+                                                   "phi3-longrope",
+                                                   "gpt2",
+                                                   "opt-preln",
+                                                   "mpt-alibi-4h",
+                                                   "mpt-foundry-3b-like",
+                                                   "mosaicgpt-qkln-alibi",
+                                                   "llama-bias",
+                                                   "olmo-clip-untied",
+                                                   "qwen2-swa-from-layer1",
+                                                   "opt-postln-proj",
+                                                   "mpt-alibi-3h",
+                                                   "mpt-foundry-mqa",
+                                                   "mpt-foundry-qkln-alibi6h",
+                                                   "mosaicgpt-wpe-bias-clip"};
+
+}  // namespace slm::testing

@@ -1,0 +1,13 @@
+// Every family's tiny model on 64 emulated lanes.
+#include "slm/backend/gpu/lanes.hpp"
+#include "support/gpu_models.hpp"
+
+using namespace slm;
+using namespace slm::testing;
+using backend::Lanes64;
+
+TEST_CASE("fixture models on 64 lanes give the expected logits, in whatever pieces") {
+  const std::string name = GENERATE(from_range(gpu_fixtures));
+  CAPTURE(name);
+  check_fixture(fixture(text("models/", name)), Lanes64(static_cast<int>(name.size() % 2)));  // either order of threads
+}
