@@ -27,6 +27,7 @@
 #ifdef SLM_FIBER_ASAN
 extern "C" void __sanitizer_start_switch_fiber(void** fake_stack, const void* bottom, std::size_t size);
 extern "C" void __sanitizer_finish_switch_fiber(void* fake_stack, const void** bottom, std::size_t* size);
+extern "C" void __asan_unpoison_memory_region(const volatile void* address, std::size_t size);
 #endif
 
 namespace slm::gpu {
@@ -49,9 +50,7 @@ class Fibers {
   Fibers() = default;
   Fibers(const Fibers&) = delete;
   Fibers& operator=(const Fibers&) = delete;
-  ~Fibers() {
-    if (stacks_ != nullptr) munmap(stacks_, capacity_ * stack_bytes);
-  }
+  ~Fibers() { drop(); }
 
   /// Makes `count` fibers stand before body(context, index). A fiber whose body has returned is not resumed again.
   void start(int count, void (*body)(void* context, int index), void* context) {
@@ -83,9 +82,24 @@ class Fibers {
 
   std::byte* stack_of(int index) const { return stacks_ + static_cast<std::size_t>(index) * stack_bytes; }
 
+  /// Frames that were abandoned stay poisoned: for the next fiber on the stack, and for who gets the address next.
+  static void unpoison([[maybe_unused]] void* memory, [[maybe_unused]] std::size_t bytes) {
+#ifdef SLM_FIBER_ASAN
+    __asan_unpoison_memory_region(memory, bytes);
+#endif
+  }
+
+  void drop() {
+    if (stacks_ == nullptr) return;
+    unpoison(stacks_, capacity_ * stack_bytes);
+    munmap(stacks_, capacity_ * stack_bytes);
+    stacks_ = nullptr;
+    capacity_ = 0;
+  }
+
   void reserve(std::size_t count) {
     if (count <= capacity_) return;
-    if (stacks_ != nullptr) munmap(stacks_, capacity_ * stack_bytes);
+    drop();
     void* const memory =
         mmap(nullptr, count * stack_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     stacks_ = memory == MAP_FAILED ? nullptr : static_cast<std::byte*>(memory);
@@ -101,6 +115,7 @@ class Fibers {
     Fiber& fiber = fibers_[static_cast<std::size_t>(index)];
     fiber.fake_stack = nullptr;
     std::byte* const top = stack_of(index) + stack_bytes;
+    unpoison(stack_of(index), stack_bytes);
 #if defined(__x86_64__)
     // What switch_stack pops: six registers and the address to return to. At a function's entry the stack pointer is
     // 8 off a multiple of 16.
