@@ -1,6 +1,7 @@
 // Loading models, with a bar on the terminal when it takes long.
 #include "cli.hpp"
 #include "emulated.hpp"
+#include "gpu.hpp"
 #include "progress.hpp"
 
 namespace cli {
@@ -13,6 +14,9 @@ slm::AnyModel Loader::load(const std::string& folder, const std::string& backend
   // and compiles in a fraction of the time; example-generate shows slm::load with the list.
   if (backend == "reference") return slm::load<slm::Registry<>>(folder, slm::backend::Reference{}, options);
   if (backend.starts_with("lanes")) return load_emulated(folder, backend, options);
+  if (backend.starts_with("gpu")) {
+    return load_on_gpu(folder, backend == "gpu" ? 0 : std::stoi(backend.substr(4)), options);
+  }
   if (!cpu_) cpu_.emplace(slm::backend::CpuOptions{.threads = threads_});
   return slm::load<slm::Registry<>>(folder, *cpu_, options);
 }
@@ -20,8 +24,8 @@ slm::AnyModel Loader::load(const std::string& folder, const std::string& backend
 void add_backend_options(CLI::App& command, std::string& backend, int& threads) {
   command
       .add_option("--backend", backend,
-                  "where the model runs: cpu, reference (plain loops, slow), or lanes32 and lanes64 (GPU kernels, "
-                  "emulated)")
+                  "where the model runs: cpu, gpu (gpu:1 is the second one), reference (plain loops, slow), or lanes32 "
+                  "and lanes64 (GPU kernels, emulated)")
       ->check(backend_name())
       ->capture_default_str();
   command.add_option("--threads", threads, "threads of the cpu backend; 0: one per core")
@@ -29,6 +33,13 @@ void add_backend_options(CLI::App& command, std::string& backend, int& threads) 
       ->capture_default_str();
 }
 
-CLI::Validator backend_name() { return CLI::IsMember({"cpu", "reference", "lanes32", "lanes64"}); }
+CLI::Validator backend_name() {
+  const auto second_gpu = [](const std::string& name) {  // gpu:0 to gpu:99
+    const std::string number = name.starts_with("gpu:") ? name.substr(4) : "";
+    const bool sound = number.size() == 1 || number.size() == 2;
+    return sound && number.find_first_not_of("0123456789") == std::string::npos ? std::string{} : "no number of a GPU";
+  };
+  return CLI::IsMember({"cpu", "gpu", "reference", "lanes32", "lanes64"}) | CLI::Validator(second_gpu, "gpu:N", "");
+}
 
 }  // namespace cli

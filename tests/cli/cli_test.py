@@ -162,6 +162,12 @@ class Cli(unittest.TestCase):
                         for got, want in zip(rows[row], expected, strict=True):
                             self.assertAlmostEqual(got, want, delta=delta)
 
+    def test_a_gpu_is_never_replaced_by_the_cpu(self):
+        for backend in ("gpu", "gpu:1"):  # no device here, or a program without one
+            self.error(r"\[cli\.no-gpu\]", "logits", self.target, "--ids", "1", "--backend", backend)
+        for backend in ("gpu:", "gpu:x", "gpu:-1", "gpu:100", "cuda"):
+            self.error(backend, "logits", self.target, "--ids", "1", "--backend", backend, status=2)
+
     def test_logits_json_and_precision(self):
         result = self.as_json("logits", self.target, "--ids", "1,5,7")
         self.assertEqual((result["ids"], result["vocab"]), ([1, 5, 7], 97))

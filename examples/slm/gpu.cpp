@@ -1,0 +1,26 @@
+// Models on the GPU: the one file of the program that a GPU's compiler sees, in a build tree for one.
+#include "gpu.hpp"
+
+#if defined(__CUDACC__) || defined(__HIP__)
+#include "slm/model/load.hpp"
+#else
+#include "slm/core/error.hpp"
+#endif
+
+namespace cli {
+
+slm::AnyModel load_on_gpu(const std::string& folder, int device, const slm::LoadOptions& options) {
+#if defined(__CUDACC__) || defined(__HIP__)
+  static slm::DefaultBackend first(device);  // draft and target share its stream
+  if (first.runtime().index() != device)
+    return slm::load<slm::Registry<>>(folder, slm::DefaultBackend(device), options);
+  return slm::load<slm::Registry<>>(folder, first, options);
+#else
+  static_cast<void>(options);
+  throw slm::Error("cli.no-gpu",
+                   slm::text("'", folder, "' was to run on GPU ", device, ", and this slm was built for the CPU"),
+                   "Build it with cmake --preset cuda, hip-mi250 or hip-radeon, or use --backend cpu");
+#endif
+}
+
+}  // namespace cli
