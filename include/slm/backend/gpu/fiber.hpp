@@ -19,9 +19,13 @@
 
 #if defined(__SANITIZE_ADDRESS__)
 #define SLM_FIBER_ASAN 1
+#elif defined(__SANITIZE_THREAD__)
+#define SLM_FIBER_TSAN 1
 #elif defined(__has_feature)
 #if __has_feature(address_sanitizer)
 #define SLM_FIBER_ASAN 1
+#elif __has_feature(thread_sanitizer)
+#define SLM_FIBER_TSAN 1
 #endif
 #endif
 #ifdef SLM_FIBER_ASAN
@@ -29,8 +33,57 @@ extern "C" void __sanitizer_start_switch_fiber(void** fake_stack, const void* bo
 extern "C" void __sanitizer_finish_switch_fiber(void* fake_stack, const void** bottom, std::size_t* size);
 extern "C" void __asan_unpoison_memory_region(const volatile void* address, std::size_t size);
 #endif
+#ifdef SLM_FIBER_TSAN
+extern "C" void* __tsan_get_current_fiber();
+extern "C" void* __tsan_create_fiber(unsigned flags);
+extern "C" void __tsan_destroy_fiber(void* fiber);
+extern "C" void __tsan_switch_to_fiber(void* fiber, unsigned flags);
+extern "C" void __tsan_acquire(void* address);
+extern "C" void __tsan_release(void* address);
+extern "C" void AnnotateIgnoreReadsBegin(const char* file, int line);
+extern "C" void AnnotateIgnoreReadsEnd(const char* file, int line);
+extern "C" void AnnotateIgnoreWritesBegin(const char* file, int line);
+extern "C" void AnnotateIgnoreWritesEnd(const char* file, int line);
+#endif
 
 namespace slm::gpu {
+
+#ifdef SLM_FIBER_TSAN
+#define SLM_NO_RACE_CHECK __attribute__((no_sanitize("thread")))
+#else
+#define SLM_NO_RACE_CHECK
+#endif
+
+/// For ThreadSanitizer, to which every fiber is a thread: what it must take for an order, and what it must not look at.
+/// Nothing without it.
+struct RaceCheck {
+  static void release([[maybe_unused]] void* address) {
+#ifdef SLM_FIBER_TSAN
+    __tsan_release(address);
+#endif
+  }
+  static void acquire([[maybe_unused]] void* address) {
+#ifdef SLM_FIBER_TSAN
+    __tsan_acquire(address);
+#endif
+  }
+  /// Not looked at while it lives.
+  struct Ignored {
+    Ignored() {
+#ifdef SLM_FIBER_TSAN
+      AnnotateIgnoreReadsBegin(__FILE__, __LINE__);
+      AnnotateIgnoreWritesBegin(__FILE__, __LINE__);
+#endif
+    }
+    ~Ignored() {
+#ifdef SLM_FIBER_TSAN
+      AnnotateIgnoreWritesEnd(__FILE__, __LINE__);
+      AnnotateIgnoreReadsEnd(__FILE__, __LINE__);
+#endif
+    }
+    Ignored(const Ignored&) = delete;
+  };
+};
 
 #if defined(__x86_64__)
 /// Saves the callee's registers and stack pointer to *from and goes on at `to`.
@@ -53,22 +106,26 @@ class Fibers {
   ~Fibers() { drop(); }
 
   /// Makes `count` fibers stand before body(context, index). A fiber whose body has returned is not resumed again.
-  void start(int count, void (*body)(void* context, int index), void* context) {
+  SLM_NO_RACE_CHECK void start(int count, void (*body)(void* context, int index), void* context) {
     reserve(static_cast<std::size_t>(count));
     body_ = body;
     context_ = context;
     for (int i = 0; i < count; ++i) prepare(i);
+    RaceCheck::release(this);  // what was done before is seen by every fiber
   }
 
+  /// From outside, when all bodies have returned: what they did is seen here.
+  void joined() { RaceCheck::acquire(this); }
+
   /// From outside: runs fiber `index` until it calls yield().
-  void resume(int index) {
+  SLM_NO_RACE_CHECK void resume(int index) {
     running_ = index;
-    Fiber& fiber = fibers_[static_cast<std::size_t>(index)];
+    Fiber& fiber = array_[index];
     enter(fiber, outside_, stack_of(index), stack_bytes);
   }
 
   /// From a fiber: back to who resumed it.
-  void yield() { enter(outside_, fibers_[static_cast<std::size_t>(running_)], outside_bottom_, outside_size_); }
+  SLM_NO_RACE_CHECK void yield() { enter(outside_, array_[running_], outside_bottom_, outside_size_); }
 
  private:
   struct Fiber {
@@ -78,6 +135,7 @@ class Fibers {
     ucontext_t context;
 #endif
     void* fake_stack = nullptr;
+    void* thread = nullptr;  // ThreadSanitizer's
   };
 
   std::byte* stack_of(int index) const { return stacks_ + static_cast<std::size_t>(index) * stack_bytes; }
@@ -92,6 +150,11 @@ class Fibers {
   void drop() {
     if (stacks_ == nullptr) return;
     unpoison(stacks_, capacity_ * stack_bytes);
+#ifdef SLM_FIBER_TSAN
+    for (Fiber& fiber : fibers_) {
+      if (fiber.thread != nullptr) __tsan_destroy_fiber(fiber.thread);
+    }
+#endif
     munmap(stacks_, capacity_ * stack_bytes);
     stacks_ = nullptr;
     capacity_ = 0;
@@ -108,12 +171,17 @@ class Fibers {
       throw Error("gpu.out-of-memory", text("could not reserve ", count, " stacks of ", stack_bytes, " bytes"),
                   "Free memory, or raise the process's limit of address space");
     }
-    fibers_.resize(count);
+    fibers_.assign(count, Fiber{});
+    array_ = fibers_.data();
   }
 
-  void prepare(int index) {
-    Fiber& fiber = fibers_[static_cast<std::size_t>(index)];
+  SLM_NO_RACE_CHECK void prepare(int index) {
+    Fiber& fiber = array_[index];
     fiber.fake_stack = nullptr;
+#ifdef SLM_FIBER_TSAN
+    if (fiber.thread != nullptr) __tsan_destroy_fiber(fiber.thread);  // its calls never returned
+    fiber.thread = __tsan_create_fiber(0);
+#endif
     std::byte* const top = stack_of(index) + stack_bytes;
     unpoison(stack_of(index), stack_bytes);
 #if defined(__x86_64__)
@@ -132,17 +200,24 @@ class Fibers {
 #endif
   }
 
-  static void first_entry() {
+  SLM_NO_RACE_CHECK static void first_entry() {
     Fibers& self = *current();
     self.arrived(nullptr);
+    RaceCheck::acquire(&self);
     self.body_(self.context_, self.running_);
+    RaceCheck::release(&self);
     while (true) self.yield();  // body does not return; a stack without a caller must not either
   }
 
-  void enter(Fiber& to, Fiber& from, [[maybe_unused]] const void* bottom, [[maybe_unused]] std::size_t size) {
+  SLM_NO_RACE_CHECK void enter(Fiber& to, Fiber& from, [[maybe_unused]] const void* bottom,
+                               [[maybe_unused]] std::size_t size) {
     current() = this;
 #ifdef SLM_FIBER_ASAN
     __sanitizer_start_switch_fiber(&from.fake_stack, bottom, size);
+#endif
+#ifdef SLM_FIBER_TSAN
+    if (&from == &outside_) outside_.thread = __tsan_get_current_fiber();
+    __tsan_switch_to_fiber(to.thread, 1);  // 1: a switch is no order of memory
 #endif
 #if defined(__x86_64__)
     switch_stack(&from.stack_pointer, to.stack_pointer);
@@ -173,6 +248,7 @@ class Fibers {
   std::byte* stacks_ = nullptr;
   std::size_t capacity_ = 0;
   std::vector<Fiber> fibers_;
+  Fiber* array_ = nullptr;  // of fibers_: ThreadSanitizer looks at a call of its operator[]
   Fiber outside_;
   int running_ = 0;
   void (*body_)(void*, int) = nullptr;

@@ -66,8 +66,8 @@ class BlockEmulator {
       } catch (...) {
         c.self->failure_ = std::current_exception();
       }
+      const RaceCheck::Ignored ignored;
       c.self->slots_[static_cast<std::size_t>(thread)].state = Slot::State::done;
-      c.self->fibers_.yield();
     };
     const std::int64_t blocks = std::int64_t{grid.x} * grid.y * grid.z;
     for (std::int64_t i = 0; i < blocks; ++i) {
@@ -78,7 +78,11 @@ class BlockEmulator {
       std::memset(static_cast<void*>(&shared), 0xff, sizeof shared);
       slots_.assign(static_cast<std::size_t>(threads_), Slot{});
       fibers_.start(threads_, body, &context);
-      run_block();
+      {
+        const RaceCheck::Ignored ignored;
+        run_block();
+      }
+      fibers_.joined();
     }
   }
 
@@ -88,8 +92,17 @@ class BlockEmulator {
   /// From a thread: waits until the others of its wave, or of its block, are there too.
   void wait(int thread, Slot::State state, Where where, const void* in = nullptr, void* out = nullptr,
             void (*combine)(Slot*, int) = nullptr) {
-    slots_[static_cast<std::size_t>(thread)] = {state, where, in, out, combine};
-    fibers_.yield();
+    // A barrier is an order of memory for its block or wave. Other collectives exchange registers and are none.
+    Slot* const meeting = combine != nullptr            ? nullptr
+                          : state == Slot::State::block ? &slots_.front()
+                                                        : first_of(thread / width_);
+    if (meeting != nullptr) RaceCheck::release(meeting_of(meeting, state));
+    {
+      const RaceCheck::Ignored ignored;
+      slots_[static_cast<std::size_t>(thread)] = {state, where, in, out, combine};
+      fibers_.yield();
+    }
+    if (meeting != nullptr) RaceCheck::acquire(meeting_of(meeting, state));
   }
 
  private:
@@ -135,6 +148,11 @@ class BlockEmulator {
         for (int i = 0; i < width_; ++i) slots[i].state = State::ready;
       }
     }
+  }
+
+  /// An address that stands for a barrier: of the block, or of a wave.
+  static void* meeting_of(Slot* slot, State state) {
+    return state == State::block ? static_cast<void*>(&slot->out) : static_cast<void*>(&slot->in);
   }
 
   Slot* first_of(int wave) { return &slots_[static_cast<std::size_t>(wave * width_)]; }

@@ -253,6 +253,7 @@ struct Attend {
         score[k] = fmaf(slope, static_cast<float>(p - row_position), dot * args.scale);
       }
     }
+    lane.wave_barrier();  // weights lie where the scores lay
     const float largest = lane.wave_max(score[0] > score[1] ? score[0] : score[1]);
     float weight[2] = {0, 0};
     if (largest != -INFINITY) {
