@@ -1,7 +1,7 @@
 // Int4Tiles: the order in which kernels read four-bit weights, made once when a model is loaded.
 //
-// 16 outputs are a tile, and a tile is one run of memory: its scales, its zero points, its codes. Codes come in lines of
-// 64 bytes, 16 outputs x 8 inputs: word r of a line belongs to output r, byte i of it holds input i in its lower and
+// 16 outputs are a tile, and a tile is one run of memory: its scales, its zero points, its codes. Codes come in lines
+// of 64 bytes, 16 outputs x 8 inputs: word r of a line belongs to output r, byte i of it holds input i in its lower and
 // input i + 4 in its upper four bits. So `line & 0x0f..` and `line >> 4 & 0x0f..` are two vectors of bytes with four
 // neighbouring inputs in each 32-bit lane: what a dot product of bytes (VNNI, SDOT, DP4A) and a tile of a matrix unit
 // take, whole, halved or quartered.
@@ -21,14 +21,14 @@ namespace slm {
 
 /// Extents and offsets, and the bytes they describe. It owns nothing.
 struct Int4Tiles {
-  static constexpr int height = 16;      // outputs of a tile
-  static constexpr int line_depth = 8;   // inputs of a line
+  static constexpr int height = 16;     // outputs of a tile
+  static constexpr int line_depth = 8;  // inputs of a line
   static constexpr int line_bytes = 64;
 
   std::int64_t out = 0;
   std::int64_t in = 0;
-  int block = 0;            // 32, 64 or 128 inputs with one scale and zero point: the group, or a part of it
-  bool half_scales = true;  // scales are F16, else F32
+  int block = 0;                     // 32, 64 or 128 inputs with one scale and zero point: the group, or a part of it
+  bool half_scales = true;           // scales are F16, else F32
   const std::byte* bytes = nullptr;  // [tiles(), tile_bytes()], aligned to a line
 
   std::int64_t tiles() const { return ceil_div<std::int64_t>(out, height); }

@@ -43,6 +43,55 @@ TEST_CASE("the known shapes have the published numbers of parameters") {
   CHECK(parameters<configs::Llama2_13B>() == 13'015'864'320);
 }
 
+TEST_CASE("shapes of every family have the published numbers of parameters") {
+  const auto with = [](ModelConfig shape, auto change) {
+    change(shape);
+    return shape;
+  };
+  const auto plain = [](ModelConfig& c) { c.norm = NormKind::layer, c.gated = false; };
+  const auto classic = [&](ModelConfig& c) {  // biases everywhere and learned positions
+    plain(c);
+    c.norm_affine = NormAffine::weight_and_bias;
+    c.positions = Positions::learned;
+    c.attention_bias = AttentionBias::all;
+    c.mlp_bias = true;
+  };
+  constexpr TableSizes tied{.tied = true};
+
+  const ModelConfig olmo = with({16, 2048, 8192, 16, 16, 128, 50304}, [](ModelConfig& c) {
+    c.norm = NormKind::layer;
+    c.norm_affine = NormAffine::none;
+  });
+  CHECK(parameter_count(olmo, tied) == 1'176'764'416);
+  CHECK(parameter_count(olmo, {}) == 1'279'787'008);
+  const ModelConfig mpt_1b = with({24, 2048, 8192, 16, 16, 128, 50432}, [&](ModelConfig& c) {
+    plain(c);
+    c.qk_norm = QkNorm::whole;
+  });
+  CHECK(parameter_count(mpt_1b, tied) == 1'311'442'944);
+  const ModelConfig mpt_3b = with({32, 2560, 10240, 20, 20, 128, 50368}, classic);
+  CHECK(parameter_count(mpt_3b, {.tied = true, .position_rows = 2048}) == 2'651'837'440);
+  const ModelConfig phi_2 = with({32, 2560, 10240, 32, 32, 80, 51200}, [&](ModelConfig& c) {
+    classic(c);
+    c.positions = Positions::rope;
+    c.order = BlockOrder::parallel;
+    c.head_bias = true;
+  });
+  CHECK(parameter_count(phi_2, {}) == 2'779'683'840);
+  CHECK(parameter_count({32, 3072, 8192, 32, 32, 96, 32064}, {}) == 3'821'079'552);   // Phi-3-mini
+  CHECK(parameter_count({32, 4096, 14336, 32, 8, 128, 32768}, {}) == 7'248'023'552);  // Mistral-7B-v0.3
+  const ModelConfig gpt2 = with({12, 768, 3072, 12, 12, 64, 50257}, classic);
+  CHECK(parameter_count(gpt2, {.tied = true, .position_rows = 1024}) == 124'439'808);
+  const ModelConfig opt = with({12, 768, 3072, 12, 12, 64, 50272}, classic);
+  CHECK(parameter_count(opt, {.tied = true, .position_rows = 2050}) == 125'239'296);
+  const ModelConfig qwen2 =
+      with({24, 896, 4864, 14, 2, 64, 151936}, [](ModelConfig& c) { c.attention_bias = AttentionBias::qkv; });
+  CHECK(parameter_count(qwen2, tied) == 494'032'768);
+  const ModelConfig qwen3 =
+      with({28, 1024, 3072, 16, 8, 128, 151936}, [](ModelConfig& c) { c.qk_norm = QkNorm::per_head; });
+  CHECK(parameter_count(qwen3, tied) == 596'049'920);
+}
+
 TEST_CASE("bytes of four-bit weights and of the KV cache follow from the shape") {
   // By hand: 12 blocks of 7,077,888 weights, 128 of which share 2.5 bytes; 49,171,200 others in fp16.
   constexpr std::int64_t linear = 12 * 7'077'888;
