@@ -7,6 +7,7 @@
 // take, whole, halved or quartered.
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -16,6 +17,8 @@
 #include "slm/core/types.hpp"
 #include "slm/quant/int4_rows.hpp"
 #include "slm/quant/int4_tensor.hpp"
+
+static_assert(std::endian::native == std::endian::little, "codes are handled eight at a time, the first one lowest");
 
 namespace slm {
 
@@ -79,11 +82,14 @@ inline void write_int4_row(const Int4Tiles& tiles, std::byte* bytes, std::int64_
       std::memcpy(tile + at * 4, scales + group, sizeof(float));
     }
     for (std::int64_t k = b * tiles.block; k < (b + 1) * tiles.block; k += tiles.line_depth, line += tiles.line_bytes) {
-      std::uint8_t eight[8];
-      for (int i = 0; i < 8; ++i) eight[i] = k + i < tiles.in ? codes[k + i] : zero;
-      std::uint8_t packed[4];
-      for (int i = 0; i < 4; ++i) packed[i] = static_cast<std::uint8_t>(eight[i] | eight[i + 4] << 4);
-      std::memcpy(line, packed, sizeof packed);
+      std::uint64_t eight = 0x0101010101010101u * zero;
+      if (k + 8 <= tiles.in) {
+        std::memcpy(&eight, codes + k, 8);
+      } else if (k < tiles.in) {
+        std::memcpy(&eight, codes + k, static_cast<std::size_t>(tiles.in - k));
+      }
+      const std::uint32_t word = static_cast<std::uint32_t>(eight) | static_cast<std::uint32_t>(eight >> 32) << 4;
+      std::memcpy(line, &word, sizeof word);
     }
   }
 }
