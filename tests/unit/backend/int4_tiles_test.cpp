@@ -35,7 +35,8 @@ const Int4Packing rows_layout{.layout = Int4Layout::packed_rows};
 TEST_CASE("a line holds eight inputs of sixteen outputs") {
   Int4Rows rows = random_rows(16, 32, 32, 1);
   for (int n = 0; n < 16; ++n) {
-    for (int k = 0; k < 32; ++k) rows.codes[static_cast<std::size_t>(n * 32 + k)] = static_cast<std::uint8_t>((n + k) % 16);
+    for (int k = 0; k < 32; ++k)
+      rows.codes[static_cast<std::size_t>(n * 32 + k)] = static_cast<std::uint8_t>((n + k) % 16);
   }
   const PackedLayer packed(rows, rows_layout);
   const Int4Matrix matrix = matrix_of({packed.layer});
@@ -105,11 +106,11 @@ TEST_CASE("the block of a group") {
 TEST_CASE("scales that F16 cannot hold stay F32") {
   Int4Rows rows = random_rows(16, 64, 32, 8);
   for (float& scale : rows.scales) scale = to_float(from_float<bfloat16_t>(scale));
-  const PackedLayer close(rows, Int4Packing{.layout = Int4Layout::packed_rows, .scales = DType::bf16});
+  const PackedLayer close(rows, Int4Packing{.layout = Int4Layout::packed_rows, .scale_dtype = DType::bf16});
   rows.scales[5] = 0x1.02p-30f;  // a bfloat16, far below F16's smallest
-  const PackedLayer tiny(rows, Int4Packing{.layout = Int4Layout::packed_rows, .scales = DType::bf16});
+  const PackedLayer tiny(rows, Int4Packing{.layout = Int4Layout::packed_rows, .scale_dtype = DType::bf16});
   rows.scales[5] = 0.1f;
-  const PackedLayer full(rows, Int4Packing{.layout = Int4Layout::packed_rows, .scales = DType::f32});
+  const PackedLayer full(rows, Int4Packing{.layout = Int4Layout::packed_rows, .scale_dtype = DType::f32});
   CHECK(matrix_of({close.layer}).tiles.half_scales);
   CHECK_FALSE(matrix_of({tiny.layer}).tiles.half_scales);
   CHECK_FALSE(matrix_of({full.layer}).tiles.half_scales);
