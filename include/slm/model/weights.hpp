@@ -99,7 +99,7 @@ struct ModelWeights {
     const TensorNames names(*checkpoint);
     read_positions(device, shape, settings, names);
     embedding = pack(device, {stored_embedding(*checkpoint)});
-    step_bytes = embedding.bytes() / shape.vocab;  // one row of it
+    step_bytes += embedding.bytes() / shape.vocab;  // one row of it
     if (!settings.tied_embeddings) untied_head = pack(device, {names.head()});
     step_bytes += head().bytes();
     if (shape.head_bias) head_bias = bias(device, {names.head()});
