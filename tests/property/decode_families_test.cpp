@@ -33,9 +33,7 @@ const std::vector<std::string> folders{"llama-mha3h",
                                        "mpt-alibi-4h",
                                        "mpt-foundry-3b-like",
                                        "mpt-foundry-qkln-alibi6h",
-                                       "mosaicgpt-qkln-alibi",
-                                       "mpt-foundry-mqa",
-                                       "mosaicgpt-wpe-bias-clip"};
+                                       "mpt-foundry-mqa"};
 constexpr int vocab = 97;
 
 template <Backend B>

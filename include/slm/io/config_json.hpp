@@ -24,8 +24,8 @@ namespace slm {
 
 /// The one list of families. Adding one is a file in io/families/ and its name here (docs/add-a-model.md).
 inline constexpr const Family* known_families[] = {
-    &families::llama, &families::mistral, &families::olmo, &families::phi, &families::phi3,      &families::qwen2,
-    &families::qwen3, &families::gpt2,    &families::opt,  &families::mpt, &families::mosaic_gpt};
+    &families::llama, &families::mistral, &families::olmo, &families::phi, &families::phi3,
+    &families::qwen2, &families::qwen3,   &families::gpt2, &families::opt, &families::mpt};
 
 namespace detail {
 
