@@ -75,10 +75,10 @@ TEST_CASE("fixture models give the expected logits") {
   const char* name =
       GENERATE("llama-mha3h", "llama3-gqa-scaled-tied", "llama-sharded-bf16", "mistral-swa8", "olmo-tied",
                "qwen2-bias-tied", "qwen3-qknorm-headdim", "phi-partial", "phi3-swa7", "phi3-longrope", "gpt2",
-               "opt-preln", "mpt-alibi-4h", "mpt-foundry-3b-like",
+               "opt-preln", "mpt-alibi-4h", "mpt-foundry-3b-like", "mosaicgpt-qkln-alibi",
                // Made here; their logits come from the family sheet's formulas in float64 instead of upstream's code.
                "llama-bias", "olmo-clip-untied", "qwen2-swa-from-layer1", "opt-postln-proj", "mpt-alibi-3h",
-               "mpt-foundry-mqa", "mpt-foundry-qkln-alibi6h", "mistral-long", "qwen2-long");
+               "mpt-foundry-mqa", "mpt-foundry-qkln-alibi6h", "mosaicgpt-wpe-bias-clip", "mistral-long", "qwen2-long");
   CAPTURE(name);
   const auto folder = fixture(text("models/", name));
   SECTION("reference") { compare(folder, backend::Reference{}); }

@@ -33,7 +33,9 @@ const std::vector<std::string> folders{"llama-mha3h",
                                        "mpt-alibi-4h",
                                        "mpt-foundry-3b-like",
                                        "mpt-foundry-qkln-alibi6h",
-                                       "mpt-foundry-mqa"};
+                                       "mosaicgpt-qkln-alibi",
+                                       "mpt-foundry-mqa",
+                                       "mosaicgpt-wpe-bias-clip"};
 constexpr int vocab = 97;
 
 template <Backend B>

@@ -122,6 +122,14 @@ struct AmdOlmo_1B {  // and -SFT, -SFT-DPO
 using Olmo_1B = AmdOlmo_1B;
 using Olmo_1B_0724 = AmdOlmo_1B;  // clips q, k and v, and has a head of its own: settings
 
+struct Mpt_1B_RedPajama {
+  static constexpr std::string_view name = "MPT-1B-RedPajama";
+  static constexpr ModelConfig value = with_alibi(
+      {.layers = 24, .hidden = 2048, .ffn = 8192, .heads = 16, .kv_heads = 16, .head_dim = 128, .vocab = 50432},
+      QkNorm::whole);
+  static constexpr bool tied = true;
+};
+
 struct Mpt_7B {
   static constexpr std::string_view name = "MPT-7B";
   static constexpr ModelConfig value = with_alibi(
@@ -243,8 +251,9 @@ namespace slm {
 using KnownModels =
     Registry<configs::AmdLlama_135M, configs::CodeLlama_7B, configs::Llama2_7B, configs::Llama2_13B, configs::Llama3_8B,
              configs::Llama32_1B, configs::TinyLlama_1B, configs::SmolLM2_135M, configs::JackFram_68M,
-             configs::JackFram_160M, configs::AmdOlmo_1B, configs::Mpt_7B, configs::Foundry_1B, configs::Foundry_3B,
-             configs::Mistral_7B, configs::Mistral_7B_v03, configs::Phi_2, configs::Phi3_Mini_4K, configs::Gpt2_124M,
-             configs::Opt_125M, configs::Qwen25_05B, configs::Qwen25_15B, configs::Qwen3_06B>;
+             configs::JackFram_160M, configs::AmdOlmo_1B, configs::Mpt_1B_RedPajama, configs::Mpt_7B,
+             configs::Foundry_1B, configs::Foundry_3B, configs::Mistral_7B, configs::Mistral_7B_v03, configs::Phi_2,
+             configs::Phi3_Mini_4K, configs::Gpt2_124M, configs::Opt_125M, configs::Qwen25_05B, configs::Qwen25_15B,
+             configs::Qwen3_06B>;
 
 }  // namespace slm

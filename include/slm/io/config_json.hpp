@@ -12,6 +12,7 @@
 #include "slm/io/families/gpt2.hpp"
 #include "slm/io/families/llama.hpp"
 #include "slm/io/families/mistral.hpp"
+#include "slm/io/families/mosaic_gpt.hpp"
 #include "slm/io/families/mpt.hpp"
 #include "slm/io/families/olmo.hpp"
 #include "slm/io/families/opt.hpp"
@@ -24,8 +25,8 @@ namespace slm {
 
 /// The one list of families. Adding one is a file in io/families/ and its name here (docs/add-a-model.md).
 inline constexpr const Family* known_families[] = {
-    &families::llama, &families::mistral, &families::olmo, &families::phi, &families::phi3,
-    &families::qwen2, &families::qwen3,   &families::gpt2, &families::opt, &families::mpt};
+    &families::llama, &families::mistral, &families::olmo, &families::phi, &families::phi3,      &families::qwen2,
+    &families::qwen3, &families::gpt2,    &families::opt,  &families::mpt, &families::mosaic_gpt};
 
 namespace detail {
 

@@ -53,6 +53,7 @@ TEST_CASE("the known shapes have the published numbers of parameters") {
   CHECK(parameters<configs::Llama2_13B>() == 13'015'864'320);
   CHECK(parameters<configs::AmdOlmo_1B>(families::olmo) == 1'176'764'416);
   CHECK(parameters<configs::Olmo_1B_0724>(families::olmo, true) == 1'279'787'008);
+  CHECK(parameters<configs::Mpt_1B_RedPajama>(families::mosaic_gpt) == 1'311'442'944);
   CHECK(parameters<configs::Mpt_7B>(families::mpt) == 6'649'286'656);
   CHECK(parameters<configs::Foundry_3B>(families::mpt) == 2'651'837'440);
   CHECK(parameters<configs::Mistral_7B>(families::mistral) == 7'241'732'096);

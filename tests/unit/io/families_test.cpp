@@ -215,6 +215,7 @@ TEST_CASE("MPT: LLM Foundry's keys, transformers' defaults where its class wrote
   const ModelDescription whole = read(config_of("mpt-foundry-qkln-alibi6h"));
   CHECK(whole.config.qk_norm == QkNorm::whole);
   CHECK(whole.settings.logit_scale == 0.5f);
+  CHECK(read(config_of("mosaicgpt-wpe-bias-clip")).settings.logit_scale == Approx(1 / std::sqrt(48.0)));
 
   const auto changed = [](const Json& attention) { return with("mpt-foundry-3b-like", {{"attn_config", attention}}); };
   CHECK(read(changed({{"attn_type", "grouped_query_attention"}, {"kv_n_heads", 2}})).config.kv_heads == 2);

@@ -117,7 +117,7 @@ TEST_CASE("GPT-2's turned matrices in any type") {
 }
 
 TEST_CASE("texts past the learned positions or past the context are refused, and nothing changes") {
-  for (const char* name : {"gpt2", "opt-preln", "mpt-foundry-3b-like", "mpt-alibi-4h"}) {
+  for (const char* name : {"gpt2", "opt-preln", "mpt-foundry-3b-like", "mpt-alibi-4h", "mosaicgpt-qkln-alibi"}) {
     CAPTURE(name);
     AnyModel model = load_dynamic(fixture(text("models/", name)));
     CHECK(model.info().context == 64);
@@ -148,6 +148,7 @@ TEST_CASE("what config.json implies must be in the weights") {
                                                         {"phi-partial", "input_layernorm.bias"},
                                                         {"qwen2-bias-tied", "k_proj.bias"},
                                                         {"qwen3-qknorm-headdim", "q_norm"},
+                                                        {"mosaicgpt-qkln-alibi", "k_ln"},
                                                         {"mpt-foundry-3b-like", "wpe"},
                                                         {"opt-postln-proj", "project_out"},
                                                         {"phi3-swa7", "gate_up_proj"}}) {
@@ -159,6 +160,10 @@ TEST_CASE("what config.json implies must be in the weights") {
   // Fused rows that do not fit the heads.
   const Changed heads("phi3-swa7", [](Tensor&) { return true; }, {{"num_key_value_heads", 1}});
   CHECK_THROWS_WITH(load_dynamic(heads.path()), Catch::Contains("is [216, 72], config.json makes it [120, 72]"));
+  // Another family's config.json.
+  const Changed other("mpt-alibi-4h", [](Tensor&) { return true; },
+                      {{"model_type", "mosaic_gpt"}, {"architectures", nullptr}, {"alibi", true}, {"no_bias", true}});
+  CHECK_THROWS_WITH(load_dynamic(other.path()), Catch::Contains("have the names of 'mpt'"));
 }
 
 TEST_CASE("activation scales divide the input of the MLP's second matrix, where the checkpoint has them") {
