@@ -73,6 +73,12 @@ struct WeightReader {
     std::vector<float> values;
     for (const TensorName& name : tensors) {
       const Tensor& tensor = checkpoint.tensor(name.name, name.shape);
+      if (const auto index = first_non_finite(tensor)) {
+        throw Error(
+            "checkpoint.non-finite",
+            text("'", checkpoint.folder().string(), "': '", name.name, "' [", *index, "] is not a finite number"),
+            "Download or export the checkpoint again");
+      }
       const auto start = values.size();
       values.resize(start + static_cast<std::size_t>(tensor.elements()));
       convert(tensor, 0, tensor.elements(), values.data() + start);
