@@ -40,7 +40,7 @@ class LayerQuantizer {
       }
     }
     for (std::size_t i = 0; i < folds.size(); ++i) {
-      if (!scales[i].empty() && !outcomes[i].chosen.is_identity()) apply(folds[i], scales[i]);
+      if (!scales[i].empty()) apply(folds[i], scales[i]);
     }
     return outcomes;
   }

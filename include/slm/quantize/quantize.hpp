@@ -29,6 +29,7 @@ class Quantizer {
         text_(calibration_text) {
     check_model();
     choose_group();
+    check_widths();
     const TensorName embedding = stored_embedding(checkpoint_);
     const DType stored = checkpoint_.tensor(embedding.name, embedding.shape).dtype;
     const DType type = options_.output == Output::awq || stored == DType::f16 ? DType::f16 : DType::bf16;
@@ -83,6 +84,18 @@ class Quantizer {
     for (const int group : {64, 128}) {
       if (divides_all(group)) report_.group = group;
     }
+  }
+
+  void check_widths() const {
+    const ModelConfig& shape = checkpoint_.config();
+    for (const int in : {shape.hidden, shape.heads * shape.head_dim, shape.ffn}) {
+      if (in % 8 == 0 && (report_.group == whole_row || in % report_.group == 0)) return;
+    }
+    throw Error(
+        "quantize.unsupported",
+        text("'", checkpoint_.folder().string(), "': no layer has a number of inputs that is a multiple of 8 and of ",
+             "the group size ", report_.group),
+        "Choose another --group; -1 makes whole rows a group");
   }
 
   /// Everything that decides the bytes of the result.
