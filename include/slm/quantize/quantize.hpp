@@ -39,12 +39,12 @@ class Quantizer {
                  .threads = device_.threads()};
     const bool divisors = options_.output == Output::awq && !reader_.names.activation_scales(0).name.empty();
     folds_ = folds_of(checkpoint_.config(), checkpoint_.settings(), divisors);
-    folder_.emplace(output, request());
+    if (options_.search) start_calibration();
+    folder_.emplace(output, request());  // the last thing that can be refused
     writer_.emplace(checkpoint_, *folder_, rounding_, options_.output, type);
   }
 
   Report run() {
-    if (options_.search) start_calibration();
     for (int l = 0; l < checkpoint_.config().layers; ++l) quantize_layer(l);
     for (const auto& [name, tensor] : checkpoint_.tensors()) report_.bytes_before += tensor->size_bytes;
     report_.bytes_after = writer_->finish(report_);
