@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measures the pair: `measure.py accept`, `loss`, `samples`, `plot`.
+"""Measures the pair: `measure.py accept`, `loss`, `samples`, `plot`; `text` prints some of the corpus.
 
 accept: how many drafted tokens the target accepts under greedy speculative decoding, on heads (signature and
 docstring) of held-out functions. A round drafts `--lookahead` tokens; those before the first that differs from the
@@ -82,6 +82,15 @@ def samples(a):
         print(f"# {name}\n{head}\033[1m{tokenizer.decode(text)}\033[0m\n")
 
 
+def text(a):
+    """Some of the corpus as text, documents between separators: to calibrate on, or to measure perplexity on."""
+    import numpy
+    tokenizer = Tokenizer.from_file(f"{a.pair}/target/tokenizer.json")
+    for stream in a.streams:
+        tokens = numpy.memmap(f"{a.data}/{stream}.bin", dtype=numpy.uint16, mode="r")
+        print(tokenizer.decode(tokens[a.skip:a.skip + a.tokens].tolist(), skip_special_tokens=False), end="")
+
+
 def plot(a):
     """Training and held-out loss of both runs as an SVG."""
     import matplotlib
@@ -113,17 +122,20 @@ def plot(a):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["accept", "loss", "samples", "plot"])
+    parser.add_argument("what", choices=["accept", "loss", "samples", "text", "plot"])
     parser.add_argument("--pair", default=HERE, help="the folder that holds draft/ and target/")
     parser.add_argument("--data", help="what corpus.py wrote")
     parser.add_argument("--run", help="plot: the logs of train.py")
     parser.add_argument("--prompts", type=int, default=128)
     parser.add_argument("--new-tokens", type=int, default=128)
     parser.add_argument("--lookahead", type=int, default=4)
+    parser.add_argument("--streams", nargs="+", default=["functions.held"], help="text: of what corpus.py wrote")
+    parser.add_argument("--tokens", type=int, default=40000, help="text: of each stream")
+    parser.add_argument("--skip", type=int, default=0, help="text: tokens before them")
     parser.add_argument("--threads", type=int, default=1)
     a = parser.parse_args()
     torch.set_num_threads(a.threads)
-    {"accept": accept, "loss": loss, "samples": samples, "plot": plot}[a.what](a)
+    {"accept": accept, "loss": loss, "samples": samples, "text": text, "plot": plot}[a.what](a)
 
 
 if __name__ == "__main__":

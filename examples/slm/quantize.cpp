@@ -97,7 +97,7 @@ void quantize(QuantizeCommand& command) {
       ++folds;
       improved += fold.best < fold.rounded;
       json["losses"].push_back({{"layer", layer.layer},
-                                {"fold", fold.fold},
+                                {"fold", slm::quantize::name_of(fold.fold)},
                                 {"rounded", fold.rounded},
                                 {"best", fold.best},
                                 {"duo", fold.chosen.duo},

@@ -412,6 +412,51 @@ class Cli(unittest.TestCase):
         self.assertAlmostEqual(result["speedup"], result["speculative_tokens_per_second"] / result["plain_tokens_per_second"])
         return result
 
+    # ---- perplexity and quantize
+
+    def test_perplexity(self):
+        text = PAIR / "measure.py"
+        whole = self.as_json("perplexity", PAIR / "draft", text, "--max-tokens", 700, "--window", 256)
+        self.assertEqual((whole["tokens"], whole["windows"], whole["window"], whole["stride"]), (700, 3, 256, 256))
+        self.assertEqual(whole["scored_tokens"], 697)
+        self.assertTrue(3 < whole["perplexity"] < 200)
+        strided = self.as_json("perplexity", PAIR / "draft", text, "--max-tokens", 700, "--window", 256, "--stride", 64)
+        self.assertEqual(strided["scored_tokens"], 699)
+        self.assertLess(strided["perplexity"], whole["perplexity"])  # more text before each token
+        self.assertRegex(self.ok("perplexity", PAIR / "draft", text, "--max-tokens", 100).out, r"^perplexity \d")
+        (SCRATCH / "one_letter").write_text("")
+        self.error(r"\[perplexity.short-text\]", "perplexity", PAIR / "draft", SCRATCH / "one_letter")
+        self.error(r"\[perplexity.window\]", "perplexity", PAIR / "draft", text, "--window", 8, "--stride", 9)
+        self.error(r"\[cli.unreadable-file\]", "perplexity", PAIR / "draft", SCRATCH / "absent")
+
+    def test_quantize_and_use(self):
+        out = SCRATCH / "quantized"
+        options = ["--calibration", PAIR / "measure.py", "--samples", 2, "--sequence-length", 64, "--search-samples", 1]
+        done = self.as_json("quantize", PAIR / "draft", out, *options, "--evaluate", PAIR / "train.py", "--max-tokens", 600)
+        self.assertEqual((done["folds"], done["group"], done["left_in_float"]), (8, 32, []))
+        self.assertLess(done["bytes"]["after"], 0.6 * done["bytes"]["before"])
+        self.assertTrue(1 < done["perplexity"]["after"] / done["perplexity"]["before"] < 1.25)
+        self.assertEqual(len(done["losses"]), 8)
+        for loss in done["losses"]:
+            self.assertLessEqual(loss["best"], loss["rounded"])
+        self.assertEqual(sorted(p.name for p in out.iterdir()),
+                         ["config.json", "generation_config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"])
+        for backend in ("cpu", "reference"):
+            self.ok("generate", "--target", out, "--prompt", "def f(", "--max-new-tokens", 4, "--backend", backend)
+        self.error(r"\[quantize.output-exists\]", "quantize", PAIR / "draft", out, *options)
+        self.error(r"\[quantize.already-quantized\]", "quantize", out, SCRATCH / "twice", *options)
+        self.error(r"\[cli.no-calibration\]", "quantize", PAIR / "draft", SCRATCH / "twice")
+        self.error(r"\[quantize.short-text\]", "quantize", PAIR / "draft", SCRATCH / "twice",
+                   "--calibration", PAIR / "measure.py", "--samples", 1000)
+        self.assertFalse((SCRATCH / "twice").exists() or (SCRATCH / "twice.partial").exists())
+        self.assertRegex(self.ok("quantize", PAIR / "draft", SCRATCH / "rtn", "--rtn", "--format", "compressed-tensors").out,
+                         r"before +after\n +weights")
+
+    def test_demo_in_four_bits(self):
+        demo = self.as_json("demo", "--int4", "--repeats", 1, "--max-new-tokens", 48)
+        self.assertTrue(demo["identical"])
+        self.assertGreater(demo["acceptance_rate"], 0.4)
+
     def test_demo_of_a_stand_in_pair(self):
         pair = SCRATCH / "pair"
         shutil.copytree(self.target, pair / "target")

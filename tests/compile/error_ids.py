@@ -6,6 +6,9 @@ import sys
 
 # Error("room.what-happened", ...) and Error{"...", whatever the line breaks; helpers that take an id first count too.
 THROWN = re.compile(r'"([a-z][a-z0-9_]*\.[a-z0-9]+(?:-[a-z0-9]+)*)"')
+# Tables of tensor names ("mlp.fc1") hold strings of the same form: there, only what is thrown on the spot counts.
+NAME_TABLES = re.compile(r"include/slm/io/famil(y\.hpp|ies/)")
+THROWN_HERE = re.compile(r'Error\(\s*' + THROWN.pattern)
 DOCUMENTED = re.compile(r"^\| `([a-z][a-z0-9_]*\.[a-z0-9-]+)` \|", re.M)
 FILE_ENDING = re.compile(r"\.(json|model|safetensors|txt|cpp|hpp|md|py|weight|bias|bin|jinja)$")
 
@@ -15,7 +18,8 @@ def ids_in(root):
     for folder in ("include", "examples/slm"):
         for path in sorted((pathlib.Path(root) / folder).rglob("*.[ch]pp")):
             code = re.sub(r"//.*", "", path.read_text())
-            for found in THROWN.findall(code):
+            pattern = THROWN_HERE if NAME_TABLES.search(path.as_posix()) else THROWN
+            for found in pattern.findall(code):
                 if not FILE_ENDING.search(found):
                     ids.setdefault(found, path.relative_to(root).as_posix())
     return ids

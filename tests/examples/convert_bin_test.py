@@ -19,7 +19,7 @@ import zipfile
 SOURCE, SCRATCH = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
 PROGRAM = sys.argv[3] if len(sys.argv) > 3 else ""
 SCRIPT = SOURCE / "examples" / "convert_bin.py"
-FIXTURE = SOURCE / "tests" / "fixtures" / "models" / "llama-mha3h"
+MODELS = SOURCE / "tests" / "fixtures" / "models"
 
 # Stand-ins with PyTorch's names, so that Python's own pickler writes what PyTorch's torch.save writes.
 SIZES = {"Float": 4, "Half": 2, "BFloat16": 2, "Long": 8, "Bool": 1}
@@ -201,13 +201,15 @@ class ConvertBin(unittest.TestCase):
     def test_a_model_gives_the_same_logits(self):
         if not PROGRAM:
             self.skipTest("the program slm is not built")
-        for name in ("config.json",):
-            shutil.copy(FIXTURE / name, self.folder)
-        tensors, *_ = read_safetensors(FIXTURE / "model.safetensors")
-        save(self.bin, {name: Tensor(Storage(DTYPES[dtype], data), shape) for name, (dtype, shape, data) in tensors.items()})
-        self.convert()
-        rows = [subprocess.run([PROGRAM, "logits", folder, "--ids", "1,5,7"], capture_output=True, check=True).stdout for folder in (self.folder, FIXTURE)]
-        self.assertEqual(rows[0], rows[1])
+        for fixture in (MODELS / "llama-mha3h", MODELS / "mosaicgpt-qkln-alibi"):  # the latter is mpt-1b-redpajama in small
+            with self.subTest(fixture.name):
+                shutil.copy(fixture / "config.json", self.folder)
+                tensors, *_ = read_safetensors(fixture / "model.safetensors")
+                save(self.bin, {name: Tensor(Storage(DTYPES[dtype], data), shape) for name, (dtype, shape, data) in tensors.items()})
+                self.convert("--force")
+                folders = (self.folder, fixture)
+                rows = [subprocess.run([PROGRAM, "logits", folder, "--ids", "1,5,7"], capture_output=True, check=True).stdout for folder in folders]
+                self.assertEqual(rows[0], rows[1])
 
     def test_files_that_are_there_are_kept(self):
         save(self.bin, {"a": Tensor(numbers("Float", 6), [6])})

@@ -4,6 +4,7 @@
 #include <fstream>
 #include <iterator>
 
+#include "slm/decode/perplexity.hpp"
 #include "slm/speculative.hpp"
 #include "support/paths.hpp"
 
@@ -60,4 +61,32 @@ TEST_CASE("T48 acceptance of the pair stays where it was recorded") {
     accepted += stats.accepted;
   }
   CHECK(static_cast<double>(accepted) / static_cast<double>(drafted) == Approx(0.793).margin(0.02));
+}
+
+TEST_CASE("the 4-bit target predicts almost as well, on both backends, and speculation with it changes nothing") {
+  const Tokenizer tokenizer = Tokenizer::from(demo_pair("target-int4"));
+  std::vector<Token> tokens = tokenizer.encode(read_text(demo_pair("measure.py")));
+  tokens.resize(1500);
+  AnyModel target = load(demo_pair("target")), int4 = load(demo_pair("target-int4"));
+  AnyModel reference = load(demo_pair("target-int4"), backend::Reference{});
+  const double before = perplexity(target, tokens, {.window = 256}).mean();
+  const double after = perplexity(int4, tokens, {.window = 256}).mean();
+  CHECK(after - before < 0.03);
+  CHECK(after - before > 0.0005);  // it is another model
+  CHECK(perplexity(reference, tokens, {.window = 256}).mean() == Approx(after).margin(1e-4));
+  CHECK(int4.info().step_bytes < 0.4 * double(target.info().step_bytes));
+
+  AutoregressiveDecoder plain{load(demo_pair("target-int4"))};
+  SpeculativeDecoder speculative{load(demo_pair("draft")), load(demo_pair("target-int4")), {.draft_tokens = 4}};
+  for (const char* prompt : {"def read_config(path):", "class Stack:\n    def push(self, item):"}) {
+    const auto ids = tokenizer.encode(prompt);
+    for (const float temperature : {0.0f, 0.8f}) {
+      const Sampling sampling{.max_new_tokens = 64, .temperature = temperature, .seed = 3};
+      std::vector<Token> one, other;
+      plain.generate(ids, sampling, [&](Token token) { one.push_back(token); });
+      const Stats stats = speculative.generate(ids, sampling, [&](Token token) { other.push_back(token); });
+      CHECK(one == other);
+      CHECK(stats.accepted > 0);
+    }
+  }
 }

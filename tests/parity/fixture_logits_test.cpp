@@ -78,7 +78,8 @@ TEST_CASE("fixture models give the expected logits") {
                "opt-preln", "mpt-alibi-4h", "mpt-foundry-3b-like", "mosaicgpt-qkln-alibi",
                // Made here; their logits come from the family sheet's formulas in float64 instead of upstream's code.
                "llama-bias", "olmo-clip-untied", "qwen2-swa-from-layer1", "opt-postln-proj", "mpt-alibi-3h",
-               "mpt-foundry-mqa", "mpt-foundry-qkln-alibi6h", "mosaicgpt-wpe-bias-clip", "mistral-long", "qwen2-long");
+               "mpt-foundry-mqa", "mpt-foundry-qkln-alibi6h", "mosaicgpt-wpe-bias-clip", "mistral-long", "qwen2-long",
+               "phi-qknorm-gqa", "mpt-foundry-gqa-qkgn-swa");
   CAPTURE(name);
   const auto folder = fixture(text("models/", name));
   SECTION("reference") { compare(folder, backend::Reference{}); }

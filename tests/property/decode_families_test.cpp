@@ -35,6 +35,8 @@ const std::vector<std::string> folders{"llama-mha3h",
                                        "mpt-foundry-qkln-alibi6h",
                                        "mosaicgpt-qkln-alibi",
                                        "mpt-foundry-mqa",
+                                       "phi-qknorm-gqa",
+                                       "mpt-foundry-gqa-qkgn-swa",
                                        "mosaicgpt-wpe-bias-clip"};
 constexpr int vocab = 97;
 

@@ -1,4 +1,5 @@
-// How large a model is, from its shape alone: numbers, bytes in each format, KV cache.
+// How large a model is, from its shape alone: numbers, bytes in each format, KV
+// cache.
 #pragma once
 
 #include <cstdint>
@@ -10,40 +11,70 @@ namespace slm {
 
 /// What the size of a model depends on besides its ModelConfig.
 struct TableSizes {
-  bool tied = false;  // the head is the embedding table
+  bool tied = false;      // the head is the embedding table
+  int position_rows = 0;  // of a table of learned positions
 };
 
-/// Those of a registered config: a member `tied` says so, and none means false.
+/// Those of a registered config: its members `tied` and `position_rows`, where
+/// it has them.
 template <class Model>
 constexpr TableSizes table_sizes_of() {
   TableSizes sizes;
   if constexpr (requires { Model::tied; }) sizes.tied = Model::tied;
+  if constexpr (requires { Model::position_rows; }) sizes.position_rows = Model::position_rows;
   return sizes;
 }
 
+namespace detail {
+
+constexpr std::int64_t query_width(const ModelConfig &config) { return std::int64_t{config.heads} * config.head_dim; }
+constexpr std::int64_t key_width(const ModelConfig &config) { return std::int64_t{config.kv_heads} * config.head_dim; }
+
+/// Numbers of one norm over the residual stream.
+constexpr std::int64_t norm_count(const ModelConfig &config) {
+  if (config.norm_affine == NormAffine::none) return 0;
+  return (config.norm_affine == NormAffine::weight_and_bias ? 2 : 1) * std::int64_t{config.hidden};
+}
+
+}  // namespace detail
+
 /// Weights of the linear layers in one block: what 4-bit formats quantize.
-constexpr std::int64_t block_linear_count(const ModelConfig& config) {
+constexpr std::int64_t block_linear_count(const ModelConfig &config) {
   const std::int64_t hidden = config.hidden;
-  const std::int64_t queries = std::int64_t{config.heads} * config.head_dim;
-  const std::int64_t keys = std::int64_t{config.kv_heads} * config.head_dim;
-  return hidden * (queries + 2 * keys) + queries * hidden + 3 * hidden * config.ffn;
+  const std::int64_t attention = 2 * hidden * (detail::query_width(config) + detail::key_width(config));
+  return attention + (config.gated ? 3 : 2) * hidden * config.ffn;
 }
 
 /// Norms and biases of one block.
-constexpr std::int64_t block_vector_count(const ModelConfig& config) { return std::int64_t{2} * config.hidden; }
-
-/// Embedding table, head, and what else lies outside the blocks.
-constexpr std::int64_t outer_count(const ModelConfig& config, const TableSizes& tables) {
-  return (tables.tied ? 1 : 2) * std::int64_t{config.vocab} * config.hidden + config.hidden;
+constexpr std::int64_t block_vector_count(const ModelConfig &config) {
+  const std::int64_t queries = detail::query_width(config);
+  const std::int64_t keys = detail::key_width(config);
+  std::int64_t count = (config.order == BlockOrder::parallel ? 1 : 2) * detail::norm_count(config);
+  if (config.qk_norm == QkNorm::whole) count += queries + keys;
+  if (config.qk_norm != QkNorm::whole && config.qk_norm != QkNorm::none) count += std::int64_t{2} * config.head_dim;
+  if (config.attention_bias != AttentionBias::none) count += queries + 2 * keys;
+  if (config.attention_bias == AttentionBias::all) count += config.hidden;
+  if (config.mlp_bias) count += (config.gated ? 2 : 1) * std::int64_t{config.ffn} + config.hidden;
+  return count;
 }
 
-constexpr std::int64_t parameter_count(const ModelConfig& config, const TableSizes& tables) {
+/// Embedding table, head, and what else lies outside the blocks.
+constexpr std::int64_t outer_count(const ModelConfig &config, const TableSizes &tables) {
+  const std::int64_t table = std::int64_t{config.vocab} * config.embedding_dim();
+  const std::int64_t projections = config.embedding != 0 ? std::int64_t{2} * config.embedding * config.hidden : 0;
+  const std::int64_t positions = std::int64_t{tables.position_rows} * config.hidden;
+  return (tables.tied ? 1 : 2) * table + projections + positions + (config.head_bias ? config.vocab : 0) +
+         (config.final_norm ? detail::norm_count(config) : 0);
+}
+
+constexpr std::int64_t parameter_count(const ModelConfig &config, const TableSizes &tables) {
   return config.layers * (block_linear_count(config) + block_vector_count(config)) + outer_count(config, tables);
 }
 
-/// The group that 4-bit weights of this shape are quantized in: 128 where it divides the input of every linear layer,
-/// else 64 or 32; 0 where none of them does.
-constexpr int int4_group(const ModelConfig& config) {
+/// The group that 4-bit weights of this shape are quantized in: 128 where it
+/// divides the input of every linear layer, else 64 or 32; 0 where none of them
+/// does.
+constexpr int int4_group(const ModelConfig &config) {
   for (const int group : {128, 64, 32}) {
     const bool divides =
         config.hidden % group == 0 && config.heads * config.head_dim % group == 0 && config.ffn % group == 0;
@@ -52,8 +83,9 @@ constexpr int int4_group(const ModelConfig& config) {
   return 0;
 }
 
-/// Bytes with 4-bit linear layers, each group with an fp16 scale and a 4-bit zero point, and all else in fp16.
-constexpr std::int64_t int4_bytes(const ModelConfig& config, const TableSizes& tables) {
+/// Bytes with 4-bit linear layers, each group with an fp16 scale and a 4-bit
+/// zero point, and all else in fp16.
+constexpr std::int64_t int4_bytes(const ModelConfig &config, const TableSizes &tables) {
   const std::int64_t linear = config.layers * block_linear_count(config);
   const std::int64_t rest = parameter_count(config, tables) - linear;
   const int group = int4_group(config);
@@ -61,7 +93,7 @@ constexpr std::int64_t int4_bytes(const ModelConfig& config, const TableSizes& t
 }
 
 /// Keys and values that one token adds to the KV cache.
-constexpr std::int64_t kv_count_per_token(const ModelConfig& config) {
+constexpr std::int64_t kv_count_per_token(const ModelConfig &config) {
   return std::int64_t{2} * config.layers * config.kv_heads * config.head_dim;
 }
 

@@ -1,8 +1,10 @@
 // Checkpoint: a Hugging Face model folder as a description and memory-mapped tensors.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
+#include <iterator>
 #include <map>
 #include <string>
 #include <string_view>
@@ -52,6 +54,12 @@ class Checkpoint {
   const Tensor& tensor(std::string_view name, const std::vector<std::int64_t>& shape) const {
     const auto found = tensors_.find(name);
     if (found == tensors_.end()) {
+      if (const Family* other = family_of_names()) {
+        throw Error("checkpoint.other-family",
+                    text("'", folder_.string(), "': config.json says '", family().model_type,
+                         "', but the tensors have the names of '", other->model_type, "' and there is no '", name, "'"),
+                    "Put the config.json and the weights of one model into the folder");
+      }
       throw Error("checkpoint.missing-tensor",
                   text("'", folder_.string(), "' has no tensor '", name, "' ", shape_text(shape)),
                   "Check that every shard is there and that config.json belongs to these weights");
@@ -73,6 +81,26 @@ class Checkpoint {
   }
 
  private:
+  /// The family whose names the tensors have, where this model's own has none of them; null: none.
+  const Family* family_of_names() const {
+    const auto fits = [&](const Family& family) {
+      const TensorTable& table = family.names;
+      const auto there = [&](std::string_view prefix) {
+        const std::size_t place = table.layer.find("{}");
+        const auto in_layer = [&](std::string_view module) {
+          return has(text(prefix, table.layer.substr(0, place), 0, table.layer.substr(place + 2), module, ".weight"));
+        };
+        return has(text(prefix, table.embedding, ".weight")) && in_layer(table.attention_out) &&
+               in_layer(table.qkv[0]) && in_layer(table.up[0]);
+      };
+      return there("") || there(table.optional_prefix);
+    };
+    if (fits(family())) return nullptr;
+    const auto other = std::find_if(std::begin(known_families), std::end(known_families),
+                                    [&](const Family* candidate) { return fits(*candidate); });
+    return other == std::end(known_families) ? nullptr : *other;
+  }
+
   static ModelDescription description_of(const std::filesystem::path& folder) {
     if (!std::filesystem::is_directory(folder)) {
       throw Error("checkpoint.no-folder", text("'", folder.string(), "' is not a folder"),
@@ -87,7 +115,8 @@ class Checkpoint {
       throw Error(
           "checkpoint.no-weights",
           text("'", folder_.string(), "' holds neither model.safetensors nor model.safetensors.index.json"),
-          "Convert pytorch_model.bin with transformers: model.save_pretrained(folder, safe_serialization=True)");
+          "Convert pytorch_model.bin with python3 examples/convert_bin.py FOLDER, or take a repository that has "
+          "safetensors");
     }
     const Json json = read_json_object(index);
     const JsonFields map = JsonFields(json, index.string()).object("weight_map");

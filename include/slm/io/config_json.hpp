@@ -12,6 +12,7 @@
 #include "slm/io/families/gpt2.hpp"
 #include "slm/io/families/llama.hpp"
 #include "slm/io/families/mistral.hpp"
+#include "slm/io/families/mosaic_gpt.hpp"
 #include "slm/io/families/mpt.hpp"
 #include "slm/io/families/olmo.hpp"
 #include "slm/io/families/opt.hpp"

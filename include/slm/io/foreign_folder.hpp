@@ -46,8 +46,8 @@ inline void refuse_foreign_folder(const std::filesystem::path& folder) {
     throw Error("checkpoint.pickle",
                 text("'", folder.string(), "' holds pickled weights ('", pickle,
                      "', as of PyTorch or llm-awq), which run code when read, and no safetensors"),
-                "Convert a pytorch_model.bin with examples/convert_bin.py of slm, or with transformers: "
-                "model.save_pretrained(folder, safe_serialization=True)");
+                "Convert pytorch_model.bin with python3 examples/convert_bin.py FOLDER, or take a repository that has "
+                "safetensors");
   }
 }
 

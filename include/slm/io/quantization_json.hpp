@@ -121,9 +121,20 @@ inline Int4Rule read_config_group(const JsonFields& group, const std::string& na
   return rule;
 }
 
+/// Whether a field says something: empty objects and lists are as good as none.
+inline bool is_stated(const JsonFields& fields, const char* name) {
+  return fields.has(name) && !fields.at(name).empty();
+}
+
 inline QuantizationSettings read_compressed_tensors(const JsonFields& fields) {
   QuantizationSettings settings;
   settings.method = QuantizationSettings::Method::compressed_tensors;
+  if (is_stated(fields, "transform_config")) {
+    throw foreign_setting(fields.file(), "transforms of activations (transform_config), which slm does not compute");
+  }
+  if (is_stated(fields, "sparsity_config") && fields.object("sparsity_config").string("format", "dense") != "dense") {
+    throw foreign_setting(fields.file(), "sparse weights (sparsity_config)");
+  }
   const JsonFields groups = fields.object("config_groups");
   for (const auto& [name, group] : fields.at("config_groups").items()) {
     if (!group.is_object()) throw groups.bad(name.c_str(), "an object", group);
@@ -181,6 +192,19 @@ inline QuantizationSettings read_quark(const JsonFields& fields) {
     settings.reordered = packing == "reorder";
   } else {
     settings.reordered = true;
+  }
+  if (is_stated(fields, "layer_type_quant_config")) {
+    throw foreign_setting(fields.file(), "settings by type of layer (layer_type_quant_config)");
+  }
+  if (is_stated(fields, "algo_config") && fields.at("algo_config").is_array()) {
+    for (const Json& algorithm : fields.at("algo_config")) {
+      if (!algorithm.is_object()) continue;
+      const std::string name = lower_case(JsonFields(algorithm, fields.file()).string("name", ""));
+      if (name.find("rotation") != std::string::npos || name.find("quarot") != std::string::npos) {
+        throw foreign_setting(fields.file(),
+                              text("rotations (", name.substr(0, 64), "), which a model may have to repeat"));
+      }
+    }
   }
   if (fields.has("layer_quant_config")) {
     const JsonFields layers = fields.object("layer_quant_config");

@@ -32,39 +32,54 @@ struct BlockSettings {
   Attention attention = {};
 };
 
+/// Queries, keys and values of input_norm(x), and what attention mixes of them.
+template <Config Shape, WeightFormat Format, Backend B>
+void run_attention(B& device, const Shape& config, const LayerWeights<Format, B>& layer, const BlockSettings& settings,
+                   int position, KvLayer<typename B::KvElement> kv, const Norm& input_norm,
+                   const Activations<B>& rows) {
+  const ModelConfig& shape = config.value;  // a constant unless Shape is Dynamic
+  const Heads heads{.query = shape.heads, .kv = shape.kv_heads, .dim = shape.head_dim};
+  QkvShaping shaping{.clip = settings.clip_qkv, .norm = shape.qk_norm, .query = {}, .key = {}};
+  if (shape.qk_norm != QkNorm::none) {
+    shaping.query = norm_of<B>(layer.q_norm, shape.norm, settings.norm_epsilon);
+    shaping.key = norm_of<B>(layer.k_norm, shape.norm, settings.norm_epsilon);
+  }
+  device.qkv(rows.x, input_norm, layer.qkv, data_or_null(layer.qkv_bias), settings.rope, heads, position, rows.q, kv,
+             shaping);
+  device.attend(rows.q, heads, position, kv, rows.mixed, settings.attention);
+}
+
+/// The wide activations of the MLP of input_norm(x).
+template <Config Shape, WeightFormat Format, Backend B>
+void run_mlp(B& device, const Shape& config, const LayerWeights<Format, B>& layer, const Norm& input_norm,
+             const Activations<B>& rows) {
+  const ModelConfig& shape = config.value;
+  const float* bias = data_or_null(layer.gate_up_bias);
+  if (shape.gated) {
+    device.gated_mlp(rows.x, input_norm, layer.gate_up, bias, rows.gated, shape.activation);
+  } else {
+    device.mlp(rows.x, input_norm, layer.gate_up, bias, shape.activation, data_or_null(layer.down_divisor), rows.gated);
+  }
+}
+
 template <Config Shape, WeightFormat Format, Backend B>
 void run_block(B& device, const Shape& config, const LayerWeights<Format, B>& layer, const BlockSettings& settings,
                int position, KvLayer<typename B::KvElement> kv, const Activations<B>& rows) {
-  const ModelConfig& shape = config.value;  // a constant unless Shape is Dynamic
-  const Heads heads{.query = shape.heads, .kv = shape.kv_heads, .dim = shape.head_dim};
-  const auto norm = [&](const NormWeights<B>& weights) {
-    return norm_of<B>(weights, shape.norm, settings.norm_epsilon);
-  };
+  const ModelConfig& shape = config.value;
+  const Norm attention_norm = norm_of<B>(layer.attention_norm, shape.norm, settings.norm_epsilon);
+  const Norm mlp_norm = norm_of<B>(layer.mlp_norm, shape.norm, settings.norm_epsilon);
   const Norm as_it_is{.kind = NormKind::none};
   const bool before = shape.order != BlockOrder::post_norm;
-  QkvShaping shaping{.clip = settings.clip_qkv, .norm = shape.qk_norm, .query = {}, .key = {}};
-  if (shape.qk_norm != QkNorm::none) shaping.query = norm(layer.q_norm), shaping.key = norm(layer.k_norm);
-  const auto feed_forward = [&](const Norm& input_norm) {
-    const float* bias = data_or_null(layer.gate_up_bias);
-    if (shape.gated) {
-      device.gated_mlp(rows.x, input_norm, layer.gate_up, bias, rows.gated, shape.activation);
-    } else {
-      device.mlp(rows.x, input_norm, layer.gate_up, bias, shape.activation, data_or_null(layer.down_divisor),
-                 rows.gated);
-    }
-  };
+  const bool parallel = shape.order == BlockOrder::parallel;
 
-  const Norm attention_norm = norm(layer.attention_norm);
-  device.qkv(rows.x, before ? attention_norm : as_it_is, layer.qkv, data_or_null(layer.qkv_bias), settings.rope, heads,
-             position, rows.q, kv, shaping);
-  device.attend(rows.q, heads, position, kv, rows.mixed, settings.attention);
-  if (shape.order == BlockOrder::parallel) feed_forward(attention_norm);  // x is still without attention
+  run_attention(device, config, layer, settings, position, kv, before ? attention_norm : as_it_is, rows);
+  if (parallel) run_mlp(device, config, layer, attention_norm, rows);  // x is still without attention
   device.project(rows.mixed, layer.attention_out, data_or_null(layer.attention_out_bias), rows.x);
   if (!before) device.normalize(rows.x, attention_norm);
 
-  if (shape.order != BlockOrder::parallel) feed_forward(before ? norm(layer.mlp_norm) : as_it_is);
+  if (!parallel) run_mlp(device, config, layer, before ? mlp_norm : as_it_is, rows);
   device.project(rows.gated, layer.down, data_or_null(layer.down_bias), rows.x);
-  if (!before) device.normalize(rows.x, norm(layer.mlp_norm));
+  if (!before) device.normalize(rows.x, mlp_norm);
 }
 
 }  // namespace slm

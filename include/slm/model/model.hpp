@@ -1,161 +1,19 @@
 // Model: a transformer of a compile-time config, a weight format and a backend.
 #pragma once
 
-#include <algorithm>
-#include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <memory>
-#include <numeric>
 #include <span>
-#include <string>
 #include <utility>
-#include <vector>
 
-#include "slm/backend/concept.hpp"
 #include "slm/config/registry.hpp"
-#include "slm/core/error.hpp"
 #include "slm/io/checkpoint.hpp"
 #include "slm/model/block.hpp"
-#include "slm/model/cache_contents.hpp"
-#include "slm/model/device_room.hpp"
-#include "slm/model/kv_cache.hpp"
 #include "slm/model/language_model.hpp"
-#include "slm/model/weights.hpp"
+#include "slm/model/model_state.hpp"
 #include "slm/quant/format.hpp"
 
 namespace slm {
-
-/// How to store the weights in memory.
-enum class WeightType { as_stored, f32, f16, bf16 };
-
-struct LoadOptions {
-  WeightType weights = WeightType::as_stored;  // as_stored uses the mapped file itself, without a copy
-  int context = 0;                             // tokens of KV cache; 0: what the checkpoint was trained for
-  bool only_known = false;                     // refuse a shape outside the registry instead of running it as Dynamic
-  std::function<void(double)> progress = {};   // called with 0..1 while loading
-};
-
-namespace detail {
-
-/// Recorded steps, of backends that replay them.
-struct NoSteps {};
-template <class B>
-struct StepsOf {
-  using type = NoSteps;
-};
-template <class B>
-requires requires { typename B::Steps; }
-struct StepsOf<B> {
-  using type = typename B::Steps;
-};
-
-/// What a model owns. Not a template of the shape: building it compiles once per format and backend.
-template <WeightFormat Format, Backend B>
-struct ModelState {
-  using Activation = typename B::Activation;
-  using Buffer = typename B::template Buffer<Activation>;
-
-  ModelState(std::shared_ptr<const Checkpoint> checkpoint, B backend, const LoadOptions& options)
-      : device(std::move(backend)),
-        kv(checkpoint->config(), checkpoint->settings(), context_of(*checkpoint, options, device), device),
-        cache(checkpoint->settings(), kv.context(), kv.ring()),
-        weights(std::move(checkpoint), device, options.progress) {
-    const Checkpoint& source = *weights.checkpoint;
-    const ModelConfig& shape = source.config();
-    info = {.name = source.folder().filename().string(),
-            .vocab = shape.vocab,
-            .context = kv.context(),
-            .end_tokens = source.settings().end_tokens,
-            .pieces = [folder = source.folder()] { return read_pieces(folder); },
-            .step_bytes = weights.step_bytes};
-    const std::int64_t q_width = std::int64_t{shape.heads} * shape.head_dim;
-    activations = {.x = rows(x, shape.hidden),
-                   .q = rows(q, q_width),
-                   .mixed = rows(mixed, q_width),
-                   .gated = rows(gated, shape.ffn),
-                   .narrow = shape.embedding != 0 ? rows(narrow, shape.embedding) : View<Activation, 2>{}};
-  }
-
-  /// `beyond`: of the text beyond LongRoPE's original context.
-  BlockSettings block(int layer, bool beyond) const {
-    const ModelSettings& settings = weights.checkpoint->settings();
-    return {.norm_epsilon = settings.norm_epsilon,
-            .clip_qkv = settings.clip_qkv,
-            .rope = {.inverse_frequency = data_or_null(weights.inverse_frequency[beyond]),
-                     .width = weights.checkpoint->config().rotary_dim(),
-                     .factor = settings.rope_scaling.attention_factor},
-            .attention = {.scale = settings.attention_scale,
-                          .window = settings.window_of(layer),
-                          .slopes = data_or_null(weights.alibi)}};
-  }
-
-  /// Room for the logits of `count` rows, [count, vocab].
-  View<float, 2> logit_rows(int count) {
-    const auto size = static_cast<std::size_t>(count) * static_cast<std::size_t>(info.vocab);
-    if (logits.size() < size) logits.resize(size);
-    return {logits.data(), count, info.vocab};
-  }
-
-  void check_truncate(int to) const {
-    if (to < 0 || to > length) {
-      throw Error("model.truncate", text("cannot truncate ", length, " tokens to ", to),
-                  text("Give a length of 0..", length));
-    }
-  }
-
-  void check_extend(std::span<const Token> tokens, int wanted) const {
-    if (tokens.size() > static_cast<std::size_t>(info.context - length)) {
-      throw Error("model.context-full",
-                  text("'", info.name, "' holds ", length, " tokens and cannot take ", tokens.size(),
-                       " more: its context is ", info.context),
-                  "Shorten the prompt or load the model with a larger LoadOptions::context");
-    }
-    if (wanted < 0 || static_cast<std::size_t>(wanted) > tokens.size()) {
-      throw Error("model.logit-rows", text("asked for the logits of ", wanted, " of ", tokens.size(), " tokens"),
-                  "Ask for at most one row per token");
-    }
-    for (const Token token : tokens) {
-      if (token < 0 || token >= info.vocab) {
-        throw Error("model.token-out-of-range",
-                    text("token id ", token, " is outside the vocabulary 0..", info.vocab - 1, " of '", info.name, "'"),
-                    "Encode the text with this model's own tokenizer");
-      }
-    }
-  }
-
-  B device;
-  KvCache<B> kv;
-  CacheContents cache;
-  ModelWeights<Format, B> weights;
-  ModelInfo info;
-  int length = 0;                     // tokens of the text so far
-  Buffer x, q, mixed, gated, narrow;  // what `activations` views
-  Activations<B> activations;
-  std::vector<float> logits;  // [rows, vocab]
-  [[no_unique_address]] typename StepsOf<B>::type steps;
-
- private:
-  View<Activation, 2> rows(Buffer& buffer, std::int64_t width) {
-    buffer = device.template allocate<Activation>(static_cast<std::size_t>(B::max_rows * width));
-    return {buffer.data(), B::max_rows, width};
-  }
-
-  static int context_of(const Checkpoint& checkpoint, const LoadOptions& options, [[maybe_unused]] const B& device) {
-    const int trained = checkpoint.settings().context;
-    if (options.context < 0 || options.context > trained) {
-      throw Error("model.context",
-                  text("'", checkpoint.folder().string(), "' was asked for a context of ", options.context,
-                       " tokens, its config.json allows ", trained),
-                  text("Give LoadOptions::context as 1..", trained, ", or 0 for all of it"));
-    }
-    const int context = options.context == 0 ? trained : options.context;
-    if constexpr (HasDeviceMemory<B>) check_device_room<Format>(checkpoint, context, device);
-    return context;
-  }
-};
-
-}  // namespace detail
 
 /// A LanguageModel. Shape is a config of the registry, your own, or Dynamic; the text is the same.
 template <Config Shape, WeightFormat Format, Backend B>
@@ -187,112 +45,26 @@ class Model {
   int length() const { return state_.length; }
 
   /// Forgets every token from `length` on. The cache rows stay behind, unread, until they are overwritten.
-  void truncate(int length) {
-    state_.check_truncate(length);
-    state_.length = length;
-    state_.cache.truncate(length);
-  }
+  void truncate(int length) { state_.truncate(length); }
 
-  /// See LanguageModel. Long prompts run in pieces of B::max_rows.
-  ///
-  /// With LongRoPE every row is computed as if its own token were the last: with the first table up to the original
-  /// context and with the second beyond it, for the whole text before. A text whose first tokens already reach beyond
-  /// is read with the second table from its beginning, as transformers reads a prompt.
+  /// See LanguageModel and ModelState::extend.
   View<const float, 2> extend(std::span<const Token> tokens, int logit_rows) {
-    state_.check_extend(tokens, logit_rows);
-    const int count = static_cast<int>(tokens.size());
-    const View<float, 2> logits = state_.logit_rows(logit_rows);
-    state_.cache.remember(state_.length, tokens);
-    const int original = state_.cache.original_context();
-    const bool all_beyond = state_.length == 0 && count > original;
-    const int within = all_beyond ? 0 : std::clamp(original - state_.length, 0, count);
-    const int unwanted = count - logit_rows;
-    if (within == count || within > unwanted) run(tokens, 0, within, false, logits);
-    if (within < count) run(tokens, within, count, true, logits);
-    state_.length += count;
-    return logits;
+    return state_.extend(tokens, logit_rows, {run_blocks, &shape_});
   }
 
  private:
-  /// Tokens first.. last - 1 of a step, and the logits of those among them that are wanted: the last of the step.
-  void run(std::span<const Token> tokens, int first, int last, bool beyond, View<float, 2> logits) {
-    const int unwanted = static_cast<int>(tokens.size()) - static_cast<int>(logits.extent(0));
-    if (first < last) make_ready(state_.length + first, beyond);
-    for (; first < last; first += B::max_rows) {
-      const int rows = std::min(last - first, B::max_rows);
-      const Activations<B> step =
-          run_layers(tokens.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(rows)),
-                     state_.length + first, beyond);
-      const int from = std::max(first, unwanted);
-      if (const int wanted = first + rows - from; wanted > 0) {
-        head(step.slice(from - first, wanted), logits.slice(from - unwanted, wanted));
-      }
-    }
-  }
+  using State = detail::ModelState<Format, B>;
 
-  /// Reads the text before `position` again where the cache no longer serves it.
-  void make_ready(int position, bool beyond) {
-    CacheContents& cache = state_.cache;
-    if (cache.serves(position, beyond)) return;
-    cache.reset(beyond);
-    const std::span<const Token> text = cache.first(position);
-    for (int first = 0; first < position; first += B::max_rows) {
-      const int rows = std::min(position - first, B::max_rows);
-      run_layers(text.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(rows)), first, beyond);
+  static void run_blocks(const void* shape, State& state, int position, bool beyond, const Activations<B>& rows) {
+    const Shape& config = *static_cast<const Shape*>(shape);
+    for (int l = 0; l < config.value.layers; ++l) {
+      run_block(state.device, config, state.weights.layers[static_cast<std::size_t>(l)], state.block(l, beyond),
+                position, state.kv.layer(l), rows);
     }
-  }
-
-  /// At most max_rows tokens from embedding to the last block.
-  Activations<B> run_layers(std::span<const Token> tokens, int position, bool beyond) {
-    const Activations<B> rows = state_.activations.slice(0, static_cast<int>(tokens.size()));
-    const auto layers = [&] {
-      embed(tokens, position, rows);
-      for (int l = 0; l < shape_.value.layers; ++l) {
-        run_block(state_.device, shape_, state_.weights.layers[static_cast<std::size_t>(l)], state_.block(l, beyond),
-                  position, state_.kv.layer(l), rows);
-      }
-    };
-    if constexpr (std::is_same_v<typename detail::StepsOf<B>::type, detail::NoSteps>) {
-      layers();
-    } else if (shape_.value.positions == Positions::learned) {
-      layers();  // which rows of the table are read is seen in the launches
-    } else {
-      state_.device.step(state_.steps, tokens, position, beyond ? 1 : 0, layers);
-    }
-    state_.cache.wrote(position + static_cast<int>(tokens.size()));
-    return rows;
-  }
-
-  void embed(std::span<const Token> tokens, int position, const Activations<B>& rows) {
-    const auto& weights = state_.weights;
-    const int row = position + weights.checkpoint->settings().position_offset;  // of the table of learned positions
-    if (shape_.value.embedding == 0) {
-      const float* table = data_or_null(weights.positions);
-      const float* positions = table == nullptr ? nullptr : table + std::int64_t{row} * shape_.value.hidden;
-      return state_.device.embed(weights.embedding, tokens, rows.x, positions);
-    }
-    // x starts as the positions, and the projection is added to it.
-    std::vector<Token> places(tokens.size());
-    std::iota(places.begin(), places.end(), row);
-    state_.device.embed(weights.embedding, tokens, rows.narrow, nullptr);
-    state_.device.embed(weights.projection->positions, places, rows.x, nullptr);
-    state_.device.project(rows.narrow, weights.projection->in, nullptr, rows.x);
-  }
-
-  void head(const Activations<B>& rows, View<float, 2> logits) {
-    const auto& weights = state_.weights;
-    const ModelConfig& shape = shape_.value;
-    const float epsilon = weights.checkpoint->settings().norm_epsilon;
-    const Norm as_it_is{.kind = NormKind::none};
-    const Norm norm = shape.final_norm ? norm_of<B>(weights.final_norm, shape.norm, epsilon) : as_it_is;
-    const float* bias = data_or_null(weights.head_bias);
-    if (shape.embedding == 0) return state_.device.logits(rows.x, norm, weights.head(), logits, bias);
-    state_.device.mlp(rows.x, norm, weights.projection->out, nullptr, ActivationKind::identity, nullptr, rows.narrow);
-    state_.device.logits(rows.narrow, as_it_is, weights.head(), logits, bias);
   }
 
   [[no_unique_address]] Shape shape_;
-  detail::ModelState<Format, B> state_;
+  State state_;
 };
 
 }  // namespace slm

@@ -1,12 +1,13 @@
 // Int4Tiles: the order in which kernels read four-bit weights, made once when a model is loaded.
 //
-// 16 outputs are a tile, and a tile is one run of memory: its scales, its zero points, its codes. Codes come in lines of
-// 64 bytes, 16 outputs x 8 inputs: word r of a line belongs to output r, byte i of it holds input i in its lower and
+// 16 outputs are a tile, and a tile is one run of memory: its scales, its zero points, its codes. Codes come in lines
+// of 64 bytes, 16 outputs x 8 inputs: word r of a line belongs to output r, byte i of it holds input i in its lower and
 // input i + 4 in its upper four bits. So `line & 0x0f..` and `line >> 4 & 0x0f..` are two vectors of bytes with four
 // neighbouring inputs in each 32-bit lane: what a dot product of bytes (VNNI, SDOT, DP4A) and a tile of a matrix unit
 // take, whole, halved or quartered.
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -17,18 +18,20 @@
 #include "slm/quant/int4_rows.hpp"
 #include "slm/quant/int4_tensor.hpp"
 
+static_assert(std::endian::native == std::endian::little, "codes are handled eight at a time, the first one lowest");
+
 namespace slm {
 
 /// Extents and offsets, and the bytes they describe. It owns nothing.
 struct Int4Tiles {
-  static constexpr int height = 16;      // outputs of a tile
-  static constexpr int line_depth = 8;   // inputs of a line
+  static constexpr int height = 16;     // outputs of a tile
+  static constexpr int line_depth = 8;  // inputs of a line
   static constexpr int line_bytes = 64;
 
   std::int64_t out = 0;
   std::int64_t in = 0;
-  int block = 0;            // 32, 64 or 128 inputs with one scale and zero point: the group, or a part of it
-  bool half_scales = true;  // scales are F16, else F32
+  int block = 0;                     // 32, 64 or 128 inputs with one scale and zero point: the group, or a part of it
+  bool half_scales = true;           // scales are F16, else F32
   const std::byte* bytes = nullptr;  // [tiles(), tile_bytes()], aligned to a line
 
   std::int64_t tiles() const { return ceil_div<std::int64_t>(out, height); }
@@ -79,11 +82,14 @@ inline void write_int4_row(const Int4Tiles& tiles, std::byte* bytes, std::int64_
       std::memcpy(tile + at * 4, scales + group, sizeof(float));
     }
     for (std::int64_t k = b * tiles.block; k < (b + 1) * tiles.block; k += tiles.line_depth, line += tiles.line_bytes) {
-      std::uint8_t eight[8];
-      for (int i = 0; i < 8; ++i) eight[i] = k + i < tiles.in ? codes[k + i] : zero;
-      std::uint8_t packed[4];
-      for (int i = 0; i < 4; ++i) packed[i] = static_cast<std::uint8_t>(eight[i] | eight[i + 4] << 4);
-      std::memcpy(line, packed, sizeof packed);
+      std::uint64_t eight = 0x0101010101010101u * zero;
+      if (k + 8 <= tiles.in) {
+        std::memcpy(&eight, codes + k, 8);
+      } else if (k < tiles.in) {
+        std::memcpy(&eight, codes + k, static_cast<std::size_t>(tiles.in - k));
+      }
+      const std::uint32_t word = static_cast<std::uint32_t>(eight) | static_cast<std::uint32_t>(eight >> 32) << 4;
+      std::memcpy(line, &word, sizeof word);
     }
   }
 }

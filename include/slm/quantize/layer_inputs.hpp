@@ -9,6 +9,7 @@
 
 #include "slm/quantize/block_runner.hpp"
 #include "slm/quantize/parallel.hpp"
+#include "slm/quantize/rounding.hpp"
 
 namespace slm::quantize {
 
@@ -47,6 +48,7 @@ struct InputStatistics {
 
   /// The moments of the inputs after their features have been divided by `scales`.
   void divide(std::span<const float> scales) {
+    if (scales.empty()) return;
     for (std::size_t i = 0; i < moments.size(); ++i) {
       const auto size = static_cast<std::size_t>(group);
       const std::size_t start = i / (size * size) * size;
@@ -63,12 +65,26 @@ struct InputStatistics {
   }
 };
 
-/// All four inputs of a block; and whole, for the sequences that searches run on: what goes into its halves, what their
-/// second layers read, and what they add to the residual stream.
+/// One sequence on its way through a block.
+struct SequenceActivations {
+  Rows attention_x, mixed, attention_y;  // residual stream, input of the output projection, what attention adds
+  Rows mlp_x, gated, mlp_y;              // the same of the MLP
+};
+
+/// The inputs of the four linear layers of a block, and the sequences that searches run on.
 struct LayerInputs {
   InputStatistics qkv, attention_out, gate_up, down;
-  std::vector<Rows> attention_x, attention_mixed, attention_y;  // [searched sequences]
-  std::vector<Rows> mlp_x, mlp_gated, mlp_y;                    // [searched sequences]
+  std::vector<SequenceActivations> searched;
+
+  void start(const FloatLayer& layer, const Rounding& rounding, bool with_moments) {
+    const auto begin = [&](InputStatistics& input, const FloatLinear& linear) {
+      input.start(linear.in, rounding.group_of(linear.in), with_moments && rounding.fits(linear));
+    };
+    begin(qkv, layer.qkv);
+    begin(attention_out, layer.attention_out);
+    begin(gate_up, layer.gate_up);
+    begin(down, layer.down);
+  }
 };
 
 }  // namespace slm::quantize

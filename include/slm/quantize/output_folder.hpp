@@ -41,6 +41,8 @@ class OutputFolder {
     }
   }
 
+  std::filesystem::path path_of(const std::string& part) const { return work_ / (part + ".safetensors"); }
+
   bool has(const std::string& part) const { return std::filesystem::exists(path_of(part)); }
 
   void write(const std::string& part, std::span<const Tensor> tensors) const {
@@ -73,8 +75,6 @@ class OutputFolder {
   }
 
  private:
-  std::filesystem::path path_of(const std::string& part) const { return work_ / (part + ".safetensors"); }
-
   std::uint64_t join(const std::vector<std::string>& parts, const std::filesystem::path& result,
                      std::uint64_t most_bytes) const {
     std::vector<Safetensors> opened;

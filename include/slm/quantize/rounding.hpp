@@ -26,7 +26,7 @@ struct Rounding {
   bool fits(const FloatLinear& linear) const {
     return linear.in % 8 == 0 && linear.in % group_of(linear.in) == 0 &&
            std::all_of(linear.parts.begin(), linear.parts.end(),
-                       [](const TensorName& part) { return part.shape.at(0) % 8 == 0; });
+                       [](const TensorName& part) { return part.shape.at(0) % 8 == 0 && !part.transposed; });
   }
 
   /// Rows [first, first + count) as codes.

@@ -6,13 +6,12 @@
 #include <cstdint>
 #include <limits>
 #include <span>
-#include <string>
 #include <vector>
 
-#include "slm/backend/dense_matrix.hpp"
 #include "slm/core/error.hpp"
 #include "slm/quant/awq_search.hpp"
 #include "slm/quantize/float_layer.hpp"
+#include "slm/quantize/folds.hpp"
 #include "slm/quantize/parallel.hpp"
 #include "slm/quantize/rounding.hpp"
 
@@ -20,7 +19,7 @@ namespace slm::quantize {
 
 /// What a search found; losses are mean squared errors of an output.
 struct SearchOutcome {
-  std::string fold;       // "attention_norm -> qkv"
+  Fold fold = Fold::norm_to_qkv;
   double rounded = 0;     // loss of rounding alone
   double best = 0;        // loss with the scales
   awq::Candidate chosen;  // the identity when nothing was better
@@ -80,12 +79,12 @@ std::vector<float> search_scales(std::span<FloatLinear* const> consumers, std::s
     std::vector<float> scales = awq::scales_of<float>(candidate, x, w);
     for (std::size_t k = 0; k < in; ++k) expanded[k] = scales[features.of[k]];
     std::vector<std::vector<float>> rounded;
-    std::vector<DenseMatrix<Fp32>> matrices;
+    std::vector<FloatMatrix> matrices;
     for (const FloatLinear* linear : consumers) {
       rounded.push_back(round_trip_scaled(*linear, expanded, rounding));
       matrices.push_back(matrix_of(rounded.back(), linear->in));
     }
-    const double found = loss(std::span<const DenseMatrix<Fp32>>(matrices));
+    const double found = loss(std::span<const FloatMatrix>(matrices));
     if (candidate.is_identity()) outcome.rounded = found;
     if (found < outcome.best) {
       outcome.best = found;
@@ -101,13 +100,6 @@ std::vector<float> search_scales(std::span<FloatLinear* const> consumers, std::s
         "Check that the checkpoint works in fp32, or choose another text");
   }
   return best;
-}
-
-/// Multiplies the consumers' columns; the producer is the caller's.
-inline std::vector<float> expand(std::span<const float> scales, const SharedFeatures& features) {
-  std::vector<float> expanded;
-  for (const std::size_t f : features.of) expanded.push_back(scales[f]);
-  return expanded;
 }
 
 }  // namespace slm::quantize

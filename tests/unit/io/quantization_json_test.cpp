@@ -112,6 +112,11 @@ TEST_CASE("config groups of compressed-tensors") {
   refused(R"({"quant_method": "compressed-tensors", "format": "nvfp4-pack-quantized", "config_groups":
              {"group_0": {"weights": {"num_bits": 4}}}})",
           "nvfp4");
+  const std::string groups = R"("config_groups": {"g": {"weights": {"num_bits": 4, "group_size": 128}}})";
+  CHECK(fault("{" + groups + R"(, "transform_config": {}, "sparsity_config": {}, "kv_cache_scheme": null})") ==
+        "no error");
+  check_refused("{" + groups + R"(, "transform_config": {"config_groups": {"u": {}}}})", {"transform_config"});
+  check_refused("{" + groups + R"(, "sparsity_config": {"format": "sparse-24-bitmask"}})", {"sparse"});
   CHECK_THAT(fault(R"({"quant_method": "compressed-tensors", "config_groups": {}})"), Catch::Contains("at least one"));
   CHECK_THAT(fault(R"({"quant_method": "compressed-tensors", "config_groups": {"a": 3}})"),
              Catch::Contains("json.bad-field"));
@@ -145,6 +150,13 @@ TEST_CASE("Quark's settings, with exceptions first") {
              Catch::Contains("quant.unsupported-setting") && Catch::Contains("zigzag"));
   CHECK_THAT(fault(quark_config(R"("dtype": "uint4")", R"(, "layer_quant_config": {"*[ab]": {}})")),
              Catch::Contains("*[ab]"));
+  const std::string uint4 = R"("dtype": "uint4", "group_size": 128)";
+  check_refused(quark_config(uint4, R"(, "algo_config": [{"name": "awq"}, {"name": "rotation"}])"),
+                {"quant.unsupported-setting", "rotation"});
+  CHECK(fault(quark_config(uint4, R"(, "algo_config": [{"name": "awq"}], "layer_type_quant_config": {})")) ==
+        "no error");
+  check_refused(quark_config(uint4, R"(, "layer_type_quant_config": {"a": {}})"),
+                {"quant.unsupported-setting", "layer_type_quant_config"});
   CHECK_THAT(fault(R"({"quant_method": "quark"})"), Catch::Contains("global_quant_config"));
 }
 

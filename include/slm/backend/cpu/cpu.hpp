@@ -6,7 +6,6 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -239,25 +238,20 @@ class Cpu {
   void mlp(View<const float, 2> x, Norm norm, const Weight& weight, const float* bias, ActivationKind activation,
            const float* divisor, View<float, 2> out) {
     const std::lock_guard lock(state_->mutex);
-    const int rows = static_cast<int>(x.extent(0));
-    const auto& kernels = *state_->kernels;
-    matmul_into(weight, pack_rows(weight, x, &norm), rows, bias, out, [=, &kernels](float* z, int first, int count) {
-      kernels.activate(activation, z, nullptr, divisor != nullptr ? divisor + first : nullptr, count, z);
+    matmul_into(weight, x, norm, bias, out, [=, this](float* z, int first, int count) {
+      state_->kernels->activate(activation, z, nullptr, divisor != nullptr ? divisor + first : nullptr, count, z);
     });
   }
 
   void normalize(View<float, 2> x, Norm norm) {
-    for (std::int64_t r = 0; r < x.extent(0); ++r) {
-      state_->kernels->normalize(norm.kind, norm.weight, norm.bias, norm.epsilon, x.row(r), x.extent(1), x.row(r));
-    }
+    for (std::int64_t r = 0; r < x.extent(0); ++r) state_->kernels->normalize(norm, x.row(r), x.extent(1), x.row(r));
   }
 
   template <class Weight>
   void logits(View<const float, 2> x, Norm norm, const Weight& weight, View<float, 2> out,
               const float* bias = nullptr) {
     const std::lock_guard lock(state_->mutex);
-    const int rows = static_cast<int>(x.extent(0));
-    matmul_into(weight, pack_rows(weight, x, &norm), rows, bias, out, [](float*, int, int) {});
+    matmul_into(weight, x, norm, bias, out, [](float*, int, int) {});
   }
 
   // A matrix of a quantized checkpoint: the same with the kind that it is.
@@ -334,11 +328,13 @@ class Cpu {
     return std::clamp(out / (8 * threads()) / least_slice * least_slice, least_slice, most_slice);
   }
 
-  /// out = packed . weight^T + bias, then finish(out + first, first, count) for every part of a row.
+  /// out = norm(x) . weight^T + bias, then finish(out + first, first, count) for every part of a row.
   template <class Weight, class Finish>
-  void matmul_into(const Weight& weight, const float* packed, int rows, const float* bias, View<float, 2> out,
-                   const Finish& finish) {
-    const int width = static_cast<int>(weight.out), slice = 2 * slice_rows(width);
+  void matmul_into(const Weight& weight, View<const float, 2> x, const Norm& norm, const float* bias,
+                   View<float, 2> out, const Finish& finish) {
+    const float* packed = pack_rows(weight, x, &norm);
+    const int rows = static_cast<int>(x.extent(0)), width = static_cast<int>(weight.out);
+    const int slice = 2 * slice_rows(width);
     run_matmul(weight, rows, ceil_div(width, slice), [=, this, &weight](int task, const Thread& thread) {
       const int first = task * slice, count = std::min(slice, width - first);
       multiply(weight, first, count, packed, rows, out.data + first, out.stride(0), thread);
@@ -359,7 +355,7 @@ class Cpu {
     State::grow(state_->projected, static_cast<std::size_t>(rows * weight.out));
     const View<float, 2> projected{state_->projected.data(), rows, weight.out};
     const auto& kernels = *state_->kernels;
-    matmul_into(weight, pack_rows(weight, x, &norm), rows, bias, projected, [=, &kernels](float* z, int, int count) {
+    matmul_into(weight, x, norm, bias, projected, [=, &kernels](float* z, int, int count) {
       if (shaping.clip != 0) kernels.clip(z, count, shaping.clip);
     });
     const int width = rope.rotating(heads.dim), half = width / 2;
@@ -399,12 +395,7 @@ class Cpu {
     task.x = x.data;
     task.x_stride = x.stride(0);
     task.in = x.extent(1);
-    if (norm != nullptr) {
-      task.kind = norm->kind;
-      task.norm = norm->weight;
-      task.norm_bias = norm->bias;
-      task.epsilon = norm->epsilon;
-    }
+    if (norm != nullptr) task.norm = *norm;
     task.rows = rows;
     if constexpr (std::is_same_v<Weight, cpu::Int4Matrix>) task.scale_block = weight.tiles.block;
     const auto& kernels = kernels_for(weight);

@@ -80,7 +80,7 @@ class Int4Matrix {
  private:
   static constexpr std::size_t huge_page = std::size_t{2} << 20;
   static constexpr int most_block = 128;
-  static constexpr std::int64_t at_once = 64;
+  static constexpr std::int64_t at_once = 128;  // outputs: a cache line of words that hold eight each
 
   static bool scales_fit_half(const Tensor& scales) {
     if (scales.dtype == DType::f16) return true;

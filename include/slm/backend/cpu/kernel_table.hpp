@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "slm/core/architecture.hpp"
+#include "slm/backend/concept.hpp"
 #include "slm/core/dim.hpp"
 #include "slm/quant/int4_tiles.hpp"
 
@@ -38,10 +38,7 @@ struct PackTask {
   const float* x = nullptr;  // [rows, x_stride]
   std::int64_t x_stride = 0;
   std::int64_t in = 0;
-  NormKind kind = NormKind::none;
-  const float* norm = nullptr;       // [in] weight, or null for none
-  const float* norm_bias = nullptr;  // [in] or null
-  float epsilon = 0;
+  Norm norm = {.kind = NormKind::none};
   int rows = 0;         // of all blocks
   int first_block = 0;  // what this call packs
   int last_block = 0;
@@ -112,8 +109,7 @@ struct CommonKernels {
   void (*rotate)(const float* first, const float* second, const float* cosine, const float* sine, int count,
                  float* out_first, float* out_second) = nullptr;
   /// x [in] normalised; out may be x
-  void (*normalize)(NormKind kind, const float* weight, const float* bias, float epsilon, const float* x,
-                    std::int64_t in, float* out) = nullptr;
+  void (*normalize)(const Norm& norm, const float* x, std::int64_t in, float* out) = nullptr;
   /// z [count] to activation(z) * factor / divisor, where those are not null; out may be z
   void (*activate)(ActivationKind activation, const float* z, const float* factor, const float* divisor, int count,
                    float* out) = nullptr;

@@ -27,12 +27,12 @@ static_assert(std::endian::native == std::endian::little, "the kernels read bflo
 #define SLM_KERNEL inline __attribute__((always_inline))
 #define SLM_LAMBDA __attribute__((always_inline))
 #define SLM_NOINLINE __attribute__((noinline))
-#pragma push_macro("SLM_UNROLL")  // the GPU's kernels have one of their own
-#undef SLM_UNROLL
+#pragma push_macro("SLM_CPU_UNROLL")  // the GPU's kernels have one of their own
+#undef SLM_CPU_UNROLL
 #if defined(__clang__)
-#define SLM_UNROLL _Pragma("clang loop unroll(full)")
+#define SLM_CPU_UNROLL _Pragma("clang loop unroll(full)")
 #else
-#define SLM_UNROLL _Pragma("GCC unroll 32")
+#define SLM_CPU_UNROLL _Pragma("GCC unroll 32")
 #endif
 // Lanes of two Floats by index. nvcc's front end does not expand a pack inside __builtin_shufflevector.
 #if defined(__NVCC__)
@@ -247,8 +247,8 @@ inline const Int4Kernels& int4_kernels(Int4Set set, int terms) {
 #undef SLM_KERNEL
 #undef SLM_LAMBDA
 #undef SLM_NOINLINE
-#undef SLM_UNROLL
-#pragma pop_macro("SLM_UNROLL")
+#undef SLM_CPU_UNROLL
+#pragma pop_macro("SLM_CPU_UNROLL")
 #undef SLM_SHUFFLE
 #if defined(__NVCC__)
 #pragma nv_diagnostic pop

@@ -44,13 +44,10 @@ inline void finish_qkv_row(const CommonKernels& kernels, float* row, int r, int 
   const float* cosine = angles.cosine + std::int64_t{r} * half;
   const float* sine = angles.sine + std::int64_t{r} * half;
   const std::int64_t slot = (position + r) % kv.keys.extent(1);
-  const auto normalize = [&](const Norm& norm, float* x, std::int64_t in) {
-    kernels.normalize(norm.kind, norm.weight, norm.bias, norm.epsilon, x, in, x);
-  };
   const auto finish = [&](float* from, int count, const Norm& norm, const auto& place) {
-    if (shaping.norm == QkNorm::whole) normalize(norm, from, std::int64_t{count} * heads.dim);
+    if (shaping.norm == QkNorm::whole) kernels.normalize(norm, from, std::int64_t{count} * heads.dim, from);
     for (int h = 0; h < count; ++h, from += heads.dim) {
-      if (shaping.norm == QkNorm::per_head) normalize(norm, from, heads.dim);
+      if (shaping.norm == QkNorm::per_head) kernels.normalize(norm, from, heads.dim, from);
       float* to = place(h);
       if (half > 0) kernels.rotate(from, from + half, cosine, sine, half, to, to + half);
       std::copy(from + width, from + heads.dim, to + width);

@@ -1,4 +1,4 @@
-// MPT and the LLM Foundry models it comes from; mosaic_gpt, its predecessor with other names (mpt-1b-redpajama).
+// MPT, and the models that LLM Foundry makes.
 #pragma once
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 
 namespace slm::families {
 
-/// What both generations of the file have in common. `attention` holds the keys of attention.
+/// What MosaicML's files of all years have in common. `attention` holds the keys of attention.
 inline void read_mosaic(const JsonFields& fields, const JsonFields& attention, double expansion, bool no_bias,
                         bool learned, bool alibi, ModelDescription& model) {
   ModelConfig& config = model.config;
@@ -106,15 +106,6 @@ inline void read_mpt(const JsonFields& fields, ModelDescription& model) {
   }
 }
 
-inline void read_mosaic_gpt(const JsonFields& fields, ModelDescription& model) {
-  const bool alibi = fields.boolean("alibi", false);
-  read_mosaic(fields, fields, read_expansion(fields, "mlp_ratio"), fields.boolean("no_bias", false), true, alibi,
-              model);
-  model.settings.alibi_power_of_two = false;
-  model.settings.clip_qkv = fields.number("attn_clip_qkv", 1e-6, 1e6, 0);
-  if (fields.boolean("attn_qk_ln", false)) model.config.qk_norm = QkNorm::whole;
-}
-
 inline constexpr Family mpt{.model_type = "mpt",
                             .architecture = "MPTForCausalLM",
                             .names = {.embedding = "transformer.wte",
@@ -131,21 +122,5 @@ inline constexpr Family mpt{.model_type = "mpt",
                                       .down = "ffn.down_proj",
                                       .activation_scales = "ffn.act.scales"},
                             .read = read_mpt};
-
-inline constexpr Family mosaic_gpt{.model_type = "mosaic_gpt",
-                                   .architecture = "MosaicGPT",
-                                   .names = {.embedding = "transformer.wte",
-                                             .positions = "transformer.wpe",
-                                             .final_norm = "transformer.ln_f",
-                                             .layer = "transformer.blocks.{}.",
-                                             .attention_norm = "ln_1",
-                                             .mlp_norm = "ln_2",
-                                             .q_norm = "attn.q_ln",
-                                             .k_norm = "attn.k_ln",
-                                             .qkv = {"attn.Wqkv"},
-                                             .attention_out = "attn.out_proj",
-                                             .up = {"mlp.mlp_up"},
-                                             .down = "mlp.mlp_down"},
-                                   .read = read_mosaic_gpt};
 
 }  // namespace slm::families

@@ -1,0 +1,217 @@
+// Whole steps of three shapes in four bits with random weights, group 128, embedding and head in F16: tokens/s, GB/s
+// and share of the read bandwidth, the cost of verifying n tokens in units of one, prefill, memory beside bf16.
+//   build/cpu/bin/bench-int4_decode_step --benchmark_filter='olmo_1b/w4a16/decode'
+#include <benchmark/benchmark.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "bench/bandwidth.hpp"
+#include "bench/int4_random.hpp"
+#include "slm/backend/cpu/cpu.hpp"
+#include "slm/config/model_config.hpp"
+
+namespace {
+
+using namespace slm;
+using backend::Int4Activations;
+using Mixed = backend::Cpu::Mixed;
+
+constexpr int prompt_tokens = 64, context = 640;
+
+struct Shape {
+  const char* name;
+  int layers, hidden, ffn, heads, head_dim, vocab;
+  bool tied;
+};
+constexpr Shape amd_135m{"amd_135m", 12, 768, 2048, 12, 64, 32000, false};
+constexpr Shape olmo_1b{"olmo_1b", 16, 2048, 8192, 16, 128, 50304, true};
+constexpr Shape codellama_7b{"codellama_7b", 32, 4096, 11008, 32, 128, 32016, false};
+
+/// The operations of a model, in a model's order, on weights that no file holds.
+class Steps {
+ public:
+  explicit Steps(const Shape& shape) : shape_(shape), heads_{shape.heads, shape.heads, shape.head_dim} {
+    std::uint32_t seed = 1;
+    for (int l = 0; l < shape.layers; ++l) {
+      const int width = shape.heads * shape.head_dim;
+      layers_.push_back({matrix(3 * width, shape.hidden, seed++), matrix(shape.hidden, width, seed++),
+                         matrix(2 * shape.ffn, shape.hidden, seed++), matrix(shape.hidden, shape.ffn, seed++)});
+      const auto cache = static_cast<std::size_t>(context) * static_cast<std::size_t>(width);
+      keys_.push_back(backend::PageBuffer<float>(cache));
+      values_.push_back(backend::PageBuffer<float>(cache));
+    }
+    table_ = dense_table();
+    norm_.assign(static_cast<std::size_t>(shape.hidden), 1.0f);
+    for (int i = 0; i < shape.head_dim / 2; ++i) {
+      frequency_.push_back(std::pow(10000.0f, -2.0f * static_cast<float>(i) / static_cast<float>(shape.head_dim)));
+    }
+  }
+
+  /// Tokens at positions from `position` on; logits of the last `wanted`.
+  void run(backend::Cpu& device, int position, int count, int wanted) {
+    const Norm norm{.weight = norm_.data(), .epsilon = 1e-5f};
+    const int width = heads_.query * heads_.dim;
+    const auto rows = [count](std::vector<float>& buffer, int row_width) {
+      buffer.resize(static_cast<std::size_t>(count) * static_cast<std::size_t>(row_width));
+      return View<float, 2>{buffer.data(), count, row_width};
+    };
+    const View<float, 2> x = rows(x_, shape_.hidden), q = rows(q_, width), mixed = rows(mixed_, width),
+                         gated = rows(gated_, shape_.ffn);
+    std::vector<Token> tokens(static_cast<std::size_t>(count));
+    for (int i = 0; i < count; ++i) tokens[static_cast<std::size_t>(i)] = (position + i) * 7919 % shape_.vocab;
+    device.embed(table_, tokens, x);
+    for (std::size_t l = 0; l < layers_.size(); ++l) {
+      const KvLayer<float> kv{View<float, 3>{keys_[l].data(), heads_.kv, context, heads_.dim},
+                              View<float, 3>{values_[l].data(), heads_.kv, context, heads_.dim}};
+      device.qkv(x, norm, layers_[l].qkv, nullptr, Rope{.inverse_frequency = frequency_.data()}, heads_, position, q,
+                 kv);
+      device.attend(q, heads_, position, kv, mixed);
+      device.project(mixed, layers_[l].out, nullptr, x);
+      device.gated_mlp(x, norm, layers_[l].gate_up, nullptr, gated);
+      device.project(gated, layers_[l].down, nullptr, x);
+    }
+    logits_.resize(static_cast<std::size_t>(wanted) * static_cast<std::size_t>(shape_.vocab));
+    device.logits(x.slice(count - wanted, wanted), norm, table_, View<float, 2>{logits_.data(), wanted, shape_.vocab});
+  }
+
+  double int4_bytes() const {
+    double bytes = 0;
+    for (const Layer& layer : layers_) {
+      for (const Mixed* m : {&layer.qkv, &layer.out, &layer.gate_up, &layer.down})
+        bytes += static_cast<double>(m->bytes());
+    }
+    return bytes;
+  }
+  double weights_in_layers() const {
+    double count = 0;
+    for (const Layer& layer : layers_) {
+      for (const Mixed* m : {&layer.qkv, &layer.out, &layer.gate_up, &layer.down}) {
+        count += static_cast<double>(m->out) * static_cast<double>(m->in);
+      }
+    }
+    return count;
+  }
+  double head_bytes() const { return static_cast<double>(table_.bytes()); }
+  /// Of all weights, in four bits (head and embedding F16) and in bf16.
+  double memory() const { return int4_bytes() + (shape_.tied ? 1 : 2) * head_bytes(); }
+  double bf16_memory() const { return 2 * weights_in_layers() + (shape_.tied ? 1 : 2) * head_bytes(); }
+
+ private:
+  struct Layer {
+    Mixed qkv, out, gate_up, down;
+  };
+
+  Mixed matrix(int out, int in, std::uint32_t seed) const { return Mixed(bench::random_int4(out, in, 128, seed)); }
+
+  DenseMatrix<Fp16> dense_table() {
+    const std::size_t count = static_cast<std::size_t>(shape_.vocab) * static_cast<std::size_t>(shape_.hidden);
+    elements_ = backend::PageBuffer<half_t>(count);
+    std::uint32_t state = 7;
+    for (std::size_t i = 0; i < count; ++i) {
+      state = state * 1664525u + 1013904223u;
+      elements_.data()[i].bits = static_cast<std::uint16_t>((state >> 16 & 0x83ff) | 0x2400);
+    }
+    const Tensor tensor{"table",
+                        DType::f16,
+                        {shape_.vocab, shape_.hidden},
+                        reinterpret_cast<const std::byte*>(elements_.data()),
+                        count * sizeof(half_t)};
+    return DenseMatrix<Fp16>::stack(std::span<const Tensor>(&tensor, 1));
+  }
+
+  Shape shape_;
+  Heads heads_;
+  std::vector<Layer> layers_;
+  std::vector<backend::PageBuffer<float>> keys_, values_;
+  backend::PageBuffer<half_t> elements_;
+  DenseMatrix<Fp16> table_;
+  std::vector<float> norm_, frequency_, x_, q_, mixed_, gated_, logits_;
+};
+
+/// One model in memory at a time: the one that was asked for last.
+Steps& steps_of(const Shape& shape) {
+  static std::unique_ptr<Steps> kept;
+  static const char* name = nullptr;
+  if (name != shape.name) {
+    kept.reset();
+    kept = std::make_unique<Steps>(shape);
+    name = shape.name;
+  }
+  return *kept;
+}
+
+int all_threads() { return static_cast<int>(std::max(1u, std::thread::hardware_concurrency())); }
+
+/// n tokens with all their logits, beside one-token steps in the same run: v(n) = time(n) / time(1).
+void decode(benchmark::State& state, Shape shape, Int4Activations activations) {
+  const int n = static_cast<int>(state.range(0)), threads = static_cast<int>(state.range(1));
+  Steps& model = steps_of(shape);
+  backend::Cpu device{{.threads = threads, .isa = backend::Isa::automatic, .activations = activations}};
+  bench::BandwidthProbe probe(threads);
+  model.run(device, 0, prompt_tokens, 1);
+  model.run(device, prompt_tokens, n, n);
+  bench::ProbedSamples samples;
+  std::vector<double> ratios;
+  for (auto _ : state) {
+    const double together = samples.measure(probe, [&] { model.run(device, prompt_tokens, n, n); });
+    state.SetIterationTime(together);
+    const double start = bench::seconds();
+    model.run(device, prompt_tokens, 1, 1);
+    ratios.push_back(together / (bench::seconds() - start));
+  }
+  const double bytes = model.int4_bytes() + model.head_bytes();
+  state.counters["tokens/s"] = n / samples.typical();
+  state.counters["GB/s"] = bytes / samples.typical() / 1e9;
+  state.counters["probe_GB/s"] = samples.probe();
+  state.counters["share_%"] = 100 * samples.share(bytes);
+  state.counters["v(n)"] = bench::median(ratios);
+  state.counters["trusted"] = static_cast<double>(samples.trusted());
+  state.counters["MB"] = model.memory() / 1e6;
+  state.counters["bf16_MB"] = model.bf16_memory() / 1e6;
+}
+
+void prefill(benchmark::State& state, Shape shape, Int4Activations activations) {
+  Steps& model = steps_of(shape);
+  backend::Cpu device{
+      {.threads = static_cast<int>(state.range(0)), .isa = backend::Isa::automatic, .activations = activations}};
+  model.run(device, 0, 512, 1);
+  std::vector<double> times;
+  for (auto _ : state) {
+    const double start = bench::seconds();
+    model.run(device, 0, 512, 1);
+    times.push_back(bench::seconds() - start);
+    state.SetIterationTime(times.back());
+  }
+  state.counters["tokens/s"] = 512 / bench::median(times);
+  state.counters["GOP/s"] = 2 * model.weights_in_layers() * 512 / bench::median(times) / 1e9;  // attention not counted
+}
+
+const bool registered = [] {
+  for (const Shape& shape : {amd_135m, olmo_1b, codellama_7b}) {
+    for (const auto& [width, activations] :
+         {std::pair{"w4a16", Int4Activations::bits16}, {"w4a8", Int4Activations::bits8}}) {
+      const std::string title = std::string(shape.name) + "/" + width;
+      auto* steps = benchmark::RegisterBenchmark((title + "/decode").c_str(), decode, shape, activations);
+      auto* prompt = benchmark::RegisterBenchmark((title + "/prefill").c_str(), prefill, shape, activations);
+      for (const int threads : {1, all_threads()}) {
+        for (const int n : {1, 2, 3, 4, 5, 6, 7, 8}) steps->Args({n, threads});
+        prompt->Arg(threads);
+        if (all_threads() == 1) break;
+      }
+      const int iterations = shape.layers < 20 ? 25 : 9;
+      steps->ArgNames({"rows", "threads"})->UseManualTime()->Iterations(iterations)->Unit(benchmark::kMillisecond);
+      prompt->ArgName("threads")->UseManualTime()->Iterations(3)->Unit(benchmark::kMillisecond);
+    }
+  }
+  return true;
+}();
+
+}  // namespace
+
+BENCHMARK_MAIN();

@@ -1,0 +1,16 @@
+// The four-bit product alone: `#include <slm/awq.hpp>`, give AwqLinear a layer's tensors, multiply.
+//
+//   const slm::Tensor codes = ..., scales = ..., zeros = ...;       // as the checkpoint stores them
+//   slm::Int4Tensor layer{.name = "q_proj", .layout = slm::Int4Layout::awq_gemm, .out = 4096, .in = 4096, .group = 128,
+//                         .codes = &codes, .scales = &scales, .zeros = &zeros};
+//   slm::AwqLinear linear{layer};                                    // repacked once for this machine
+//   linear.multiply_add(x, y);                                       // y [rows, out] += x [rows, in] . weight^T
+#pragma once
+
+#include "slm/backend/awq_linear.hpp"
+#include "slm/backend/select.hpp"
+#include "slm/quant/int4_check.hpp"
+#include "slm/quant/int4_pack.hpp"
+#include "slm/quant/int4_rows.hpp"
+#include "slm/quant/int4_tensor.hpp"
+#include "slm/quant/int4_tiles.hpp"

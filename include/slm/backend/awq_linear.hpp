@@ -1,0 +1,45 @@
+// AwqLinear: one linear layer of an AWQ checkpoint, in any published layout, without a model around it.
+#pragma once
+
+#include <algorithm>
+#include <utility>
+
+#include "slm/backend/select.hpp"
+#include "slm/core/error.hpp"
+#include "slm/core/view.hpp"
+#include "slm/quant/format.hpp"
+#include "slm/quant/int4_check.hpp"
+
+namespace slm {
+
+/// y += x . weight^T. The layer's tensors are needed only by the constructor.
+template <class B = DefaultBackend>
+class AwqLinear {
+ public:
+  /// Throws what check_int4 throws where the tensors do not fit the layer.
+  explicit AwqLinear(const Int4Tensor& layer, B device = {}) : device_(std::move(device)) {
+    check_int4(layer, layer.name);
+    const LinearSource sources[] = {layer};
+    weight_ = device_.template pack<AwqInt4<>>(sources);
+  }
+
+  /// x [rows, in], y [rows, out]; in the backend's memory. Any number of rows. Throws backend.wrong-shape.
+  void multiply_add(View<const typename B::Activation, 2> x, View<typename B::Activation, 2> y) {
+    if (x.extent(0) != y.extent(0) || x.extent(1) != weight_.in || y.extent(1) != weight_.out) {
+      throw Error("backend.wrong-shape",
+                  text("expected x [rows, ", weight_.in, "] and y [rows, ", weight_.out, "], found [", x.extent(0),
+                       ", ", x.extent(1), "] and [", y.extent(0), ", ", y.extent(1), "]"),
+                  "Give one row of x and of y per token");
+    }
+    for (std::int64_t first = 0; first < x.extent(0); first += B::max_rows) {
+      const std::int64_t count = std::min<std::int64_t>(B::max_rows, x.extent(0) - first);
+      device_.project(x.slice(first, count), weight_, nullptr, y.slice(first, count));
+    }
+  }
+
+ private:
+  B device_;
+  typename B::template Matrix<AwqInt4<>> weight_;
+};
+
+}  // namespace slm

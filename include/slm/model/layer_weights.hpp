@@ -1,0 +1,43 @@
+// LayerWeights: what one transformer block owns, in the backend's own order.
+#pragma once
+
+#include "slm/backend/concept.hpp"
+#include "slm/quant/format.hpp"
+
+namespace slm {
+
+/// Weight and bias of a norm; empty where the architecture has none.
+template <Backend B>
+struct NormWeights {
+  typename B::template Buffer<float> weight;
+  typename B::template Buffer<float> bias;
+};
+
+/// The elements of a buffer in device memory; null where it is empty.
+template <class Buffer>
+const float* data_or_null(const Buffer& buffer) {
+  return buffer.size() == 0 ? nullptr : buffer.data();
+}
+
+template <Backend B>
+Norm norm_of(const NormWeights<B>& weights, NormKind kind, float epsilon) {
+  return {.weight = data_or_null(weights.weight), .epsilon = epsilon, .bias = data_or_null(weights.bias), .kind = kind};
+}
+
+template <WeightFormat Format, Backend B>
+struct LayerWeights {
+  using Matrix = typename B::template Matrix<Format>;
+  using Vector = typename B::template Buffer<float>;
+
+  NormWeights<B> attention_norm, mlp_norm;  // [hidden]
+  NormWeights<B> q_norm, k_norm;            // [head_dim], or [heads * dim] and [kv_heads * dim]
+  Matrix qkv;                               // [heads * dim + 2 * kv_heads * dim, hidden]
+  Matrix attention_out;                     // [hidden, heads * dim]
+  Matrix gate_up;                           // [2 * ffn, hidden]; [ffn, hidden] without a gate
+  Matrix down;                              // [hidden, ffn]
+  Vector qkv_bias, attention_out_bias;      // empty where the architecture has none
+  Vector gate_up_bias, down_bias;
+  Vector down_divisor;  // [ffn] or empty
+};
+
+}  // namespace slm

@@ -1,0 +1,107 @@
+// Products of four-bit weights by the kernels of one kind of dot product alone, and what they should be.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "slm/backend/cpu/cpu.hpp"
+#include "support/int4_layers.hpp"
+
+namespace slm::testing {
+
+using backend::Int4Set;
+using backend::cpu::Int4Matrix;
+
+inline std::vector<Int4Set> available_int4_sets() {
+  std::vector<Int4Set> sets;
+  for (const Int4Set set : {Int4Set::portable, Int4Set::avx2, Int4Set::avx2_vnni, Int4Set::avx512_vnni, Int4Set::amx}) {
+    if (backend::is_available(set)) sets.push_back(set);
+  }
+  return sets;
+}
+
+/// A layer and its matrix.
+struct Int4TestMatrix {
+  PackedLayer layer;
+  Int4Matrix matrix;
+  std::vector<float> weights;  // [out, in]
+
+  explicit Int4TestMatrix(const Int4Rows& rows, DType scales = DType::f16)
+      : layer(rows, Int4Packing{.layout = Int4Layout::packed_rows, .scale_dtype = scales}),
+        weights(weights_of(layer.layer)) {
+    backend::ThreadPool pool(1);
+    const std::vector<LinearSource> sources{layer.layer};
+    matrix = Int4Matrix::stack(sources, pool);
+  }
+};
+
+/// x [rows, in] . weights^T in pieces of `slice` outputs -> [rows, out]; terms: bytes of an activation.
+inline std::vector<float> int4_product(Int4Set set, int terms, const Int4Tiles& tiles, const float* x, int rows,
+                                       int slice = 128) {
+  const backend::cpu::Int4Kernels& kernels = backend::cpu::int4_kernels(set, terms);
+  backend::PageBuffer<float> packed(static_cast<std::size_t>(kernels.packed_floats(rows, tiles.in)));
+  backend::PageBuffer<float> scratch(backend::cpu::matmul_scratch(tiles.in));
+  backend::cpu::PackTask pack;
+  pack.x = x;
+  pack.x_stride = pack.in = tiles.in;
+  pack.rows = rows;
+  pack.last_block = backend::cpu::RowBlocks(rows, kernels.row_block).blocks;
+  pack.packed = packed.data();
+  pack.scale_block = tiles.block;
+  kernels.pack(pack);
+  std::vector<float> out(static_cast<std::size_t>(rows * tiles.out), std::nanf(""));
+  for (std::int64_t first = 0; first < tiles.out; first += slice) {
+    kernels.matmul({.weight = &tiles,
+                    .first = first,
+                    .count = static_cast<int>(std::min<std::int64_t>(slice, tiles.out - first)),
+                    .packed = packed.data(),
+                    .rows = rows,
+                    .out = out.data() + first,
+                    .out_stride = tiles.out,
+                    .scratch = scratch.data()});
+  }
+  return out;
+}
+
+/// The same in double.
+inline std::vector<double> exact_product(const std::vector<float>& weights, const std::vector<float>& x, int rows,
+                                         std::int64_t in) {
+  std::vector<double> out;
+  for (int r = 0; r < rows; ++r) {
+    for (std::size_t n = 0; n < weights.size(); n += static_cast<std::size_t>(in)) {
+      double sum = 0;
+      for (std::int64_t k = 0; k < in; ++k) {
+        sum += static_cast<double>(weights[n + static_cast<std::size_t>(k)]) *
+               static_cast<double>(x[static_cast<std::size_t>(r * in + k)]);
+      }
+      out.push_back(sum);
+    }
+  }
+  return out;
+}
+
+/// |a - b| / |b|
+inline double relative_error(const std::vector<float>& a, const std::vector<double>& b) {
+  double difference = 0, size = 0;
+  for (std::size_t i = 0; i < b.size(); ++i) {
+    difference += (static_cast<double>(a[i]) - b[i]) * (static_cast<double>(a[i]) - b[i]);
+    size += b[i] * b[i];
+  }
+  return std::sqrt(difference / size);
+}
+
+/// Normal with mean 0 and variance 1.
+inline std::vector<float> gaussian(std::size_t count, std::uint64_t seed) {
+  Random random(seed);
+  std::vector<float> values(count);
+  for (float& value : values) {
+    const double radius = std::sqrt(-2 * std::log((static_cast<double>(random()) + 1) / 2 + 1e-12));
+    value = static_cast<float>(radius * std::cos(3.14159265358979 * static_cast<double>(random())));
+  }
+  return values;
+}
+
+}  // namespace slm::testing

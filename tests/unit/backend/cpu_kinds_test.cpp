@@ -1,0 +1,287 @@
+// The kinds of norms, activations, positions and attention on backend::Cpu: against backend::Reference, and bit
+// equality of a row alone and among others, on every instruction set.
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include "slm/backend/cpu/cpu.hpp"
+#include "slm/backend/reference/reference.hpp"
+#include "support/random_layer.hpp"
+
+using namespace slm;
+using namespace slm::testing;
+using backend::Cpu;
+using backend::Isa;
+using backend::Reference;
+
+namespace {
+
+// Sums of at most 200 products of values near 1, scaled to be near 1 themselves: far above what float loses, far below
+// what a wrong formula gives.
+constexpr double tolerance = 2e-5;
+
+void require_near(const std::vector<float>& found, const std::vector<float>& expected, double near = tolerance) {
+  REQUIRE(found.size() == expected.size());
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    if (!(std::abs(double{found[i]} - double{expected[i]}) <= near)) {
+      CAPTURE(i, found[i], expected[i]);
+      REQUIRE(false);
+    }
+  }
+}
+
+bool same_bits(const float* a, const float* b, std::size_t count) {
+  return std::memcmp(a, b, count * sizeof(float)) == 0;
+}
+
+View<float, 2> rows_of(std::vector<float>& values, int rows) {
+  return {values.data(), rows, static_cast<int>(values.size()) / rows};
+}
+
+struct Kind {
+  NormKind norm;
+  bool weight, bias;
+};
+const std::vector<Kind> norms{{NormKind::rms, true, false},    {NormKind::rms, false, false},
+                              {NormKind::layer, true, true},   {NormKind::layer, true, false},
+                              {NormKind::layer, false, false}, {NormKind::none, false, false}};
+
+Norm norm_of(const Kind& kind, const std::vector<float>& weight, const std::vector<float>& bias) {
+  return {.weight = kind.weight ? weight.data() : nullptr,
+          .epsilon = 1e-5f,
+          .bias = kind.bias ? bias.data() : nullptr,
+          .kind = kind.norm};
+}
+
+constexpr ActivationKind activations[] = {ActivationKind::identity, ActivationKind::silu, ActivationKind::gelu_erf,
+                                          ActivationKind::gelu_tanh, ActivationKind::relu};
+
+}  // namespace
+
+TEST_CASE("normalize: every kind, in every width") {
+  const Isa isa = GENERATE(from_range(backend::available_isas()));
+  Cpu cpu{{.threads = 2, .isa = isa}};
+  Random random(3);
+  for (const int width : {1, 2, 15, 16, 31, 48, 60, 97, 768}) {
+    const auto weight = random.vector(static_cast<std::size_t>(width)),
+               bias = random.vector(static_cast<std::size_t>(width));
+    for (const Kind& kind : norms) {
+      // A mean far from zero, as residual streams have: the variance must not be computed as a difference of squares.
+      std::vector<float> x = random.vector(static_cast<std::size_t>(3 * width));
+      for (float& value : x) value += 3;
+      std::vector<float> found = x, expected = x;
+      cpu.normalize(rows_of(found, 3), norm_of(kind, weight, bias));
+      Reference{}.normalize(rows_of(expected, 3), norm_of(kind, weight, bias));
+      CAPTURE(width, name_of(kind.norm), name_of(isa));
+      require_near(found, expected, width == 1 ? 1e-3 : tolerance);
+    }
+  }
+}
+
+TEST_CASE("mlp: every norm and activation, with bias and divisor") {
+  const Isa isa = GENERATE(from_range(backend::available_isas()));
+  Cpu cpu{{.threads = 2, .isa = isa}};
+  Random random(4);
+  for (const int in : {33, 64, 130}) {
+    const int out = 3 * in - 2;
+    RandomTensor<Bf16> tensor(out, in, 5);
+    const std::vector<Tensor> tensors{tensor.tensor};
+    const auto weight = cpu.pack<Bf16>(tensors);
+    const auto reference_weight = Reference{}.pack<Bf16>(tensors);
+    const auto scale = random.vector(static_cast<std::size_t>(in)), shift = random.vector(static_cast<std::size_t>(in));
+    const auto bias = random.vector(static_cast<std::size_t>(out), 3);
+    auto divisor = random.vector(static_cast<std::size_t>(out));
+    for (float& value : divisor) value += 2;
+    for (const int rows : {1, 4, 9}) {
+      std::vector<float> x = random.vector(static_cast<std::size_t>(rows * in), 3);
+      for (const Kind& kind : norms) {
+        for (const ActivationKind activation : activations) {
+          for (const float* by : {static_cast<const float*>(nullptr), static_cast<const float*>(divisor.data())}) {
+            std::vector<float> found(static_cast<std::size_t>(rows * out)), expected = found, alone = found;
+            const Norm norm = norm_of(kind, scale, shift);
+            cpu.mlp(rows_of(x, rows), norm, weight, bias.data(), activation, by, rows_of(found, rows));
+            Reference{}.mlp(rows_of(x, rows), norm, reference_weight, bias.data(), activation, by,
+                            rows_of(expected, rows));
+            CAPTURE(in, rows, name_of(activation), name_of(kind.norm), name_of(isa));
+            require_near(found, expected);
+            for (int r = 0; r < rows; ++r) {
+              cpu.mlp(View<const float, 2>{x.data() + r * in, 1, in}, norm, weight, bias.data(), activation, by,
+                      View<float, 2>{alone.data() + r * out, 1, out});
+            }
+            REQUIRE(same_bits(alone.data(), found.data(), found.size()));
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("activations are within a few ulp over their whole range, and NaN stays NaN") {
+  const Isa isa = GENERATE(from_range(backend::available_isas()));
+  const auto activate = backend::cpu::common_kernels(isa).activate;
+  const auto exact = [](ActivationKind kind, double z) {
+    switch (kind) {
+      case ActivationKind::silu: return z / (1 + std::exp(-z));
+      case ActivationKind::gelu_erf: return 0.5 * z * (1 + std::erf(z / std::sqrt(2.0)));
+      case ActivationKind::gelu_tanh:
+        return 0.5 * z * (1 + std::tanh(std::sqrt(2 / M_PI) * (z + 0.044715 * z * z * z)));
+      case ActivationKind::relu: return z < 0 ? 0 : z;
+      default: return z;
+    }
+  };
+  for (const ActivationKind kind : activations) {
+    double worst = 0;
+    for (int i = -4000; i <= 4000; ++i) {
+      const float z = static_cast<float>(i) * 0.005f;
+      float y = 0;
+      activate(kind, &z, nullptr, nullptr, 1, &y);
+      worst = std::max(worst, std::abs(double{y} - exact(kind, double{z})) / std::max(1.0, std::abs(double{z})));
+    }
+    CAPTURE(name_of(kind), name_of(isa), worst);
+    CHECK(worst < 2.5e-7);
+    const float ends[] = {-200, 200, NAN};
+    float y[3];
+    activate(kind, ends, nullptr, nullptr, 3, y);
+    if (kind != ActivationKind::identity) CHECK(y[0] == 0);
+    CHECK(y[1] == 200);
+    CHECK(std::isnan(y[2]));
+  }
+}
+
+TEST_CASE("qkv: clipping, norms of heads and of all, partial and no rotation") {
+  const Isa isa = GENERATE(from_range(backend::available_isas()));
+  Cpu cpu{{.threads = 2, .isa = isa}};
+  struct Shape {
+    Heads heads;
+    int hidden;
+  };
+  for (const Shape& shape : {Shape{{4, 2, 32}, 64}, Shape{{3, 3, 20}, 60}, Shape{{6, 1, 80}, 97}}) {
+    const Heads heads = shape.heads;
+    RandomLayer<Bf16> layer(heads, shape.hidden, 8, 8, 64, 5);
+    const std::vector<Tensor> tensors{layer.q.tensor, layer.k.tensor, layer.v.tensor};
+    const auto weight = cpu.pack<Bf16>(tensors);
+    const auto reference_weight = Reference{}.pack<Bf16>(tensors);
+    Random random(9);
+    const auto q_scale = random.vector(static_cast<std::size_t>(heads.query * heads.dim)),
+               q_shift = random.vector(q_scale.size());
+    const auto k_scale = random.vector(static_cast<std::size_t>(heads.kv * heads.dim)),
+               k_shift = random.vector(k_scale.size());
+    for (const QkNorm over : {QkNorm::none, QkNorm::per_head, QkNorm::whole}) {
+      for (const NormKind kind : {NormKind::rms, NormKind::layer}) {
+        for (const float clip : {0.0f, 0.7f}) {
+          for (const int width : {-1, 0, 8}) {  // none, all, some dimensions rotate
+            const Rope rope{.inverse_frequency = width < 0 ? nullptr : layer.inverse_frequency.data(),
+                            .width = std::max(width, 0),
+                            .factor = 1.25f};
+            const Norm norm{.weight = layer.norm.data(), .epsilon = 1e-5f};
+            QkvShaping shaping{.clip = clip, .norm = over, .query = {}, .key = {}};
+            shaping.query = {q_scale.data(), 1e-5f, q_shift.data(), kind};
+            shaping.key = {k_scale.data(), 1e-5f, k_shift.data(), kind};
+            const int rows = 7, position = 30, context = 48;
+            TestCache found_cache(heads, context, 0), expected_cache(heads, context, 0), alone_cache(heads, context, 0);
+            std::vector<float> x = random.vector(static_cast<std::size_t>(rows * shape.hidden));
+            std::vector<float> found(static_cast<std::size_t>(rows * heads.query * heads.dim)), expected = found,
+                                                                                                alone = found;
+            const float* bias = layer.qkv_bias.data();
+            cpu.qkv(rows_of(x, rows), norm, weight, bias, rope, heads, position, rows_of(found, rows),
+                    found_cache.layer(), shaping);
+            Reference{}.qkv(rows_of(x, rows), norm, reference_weight, bias, rope, heads, position,
+                            rows_of(expected, rows), expected_cache.layer(), shaping);
+            CAPTURE(name_of(isa), heads.dim, name_of(over), name_of(kind), clip, width);
+            require_near(found, expected, 1e-4);
+            require_near(found_cache.keys, expected_cache.keys, 1e-4);
+            require_near(found_cache.values, expected_cache.values, 1e-4);
+            const int q_width = heads.query * heads.dim;
+            for (int r = 0; r < rows; ++r) {
+              cpu.qkv(View<const float, 2>{x.data() + r * shape.hidden, 1, shape.hidden}, norm, weight, bias, rope,
+                      heads, position + r, View<float, 2>{alone.data() + r * q_width, 1, q_width}, alone_cache.layer(),
+                      shaping);
+            }
+            REQUIRE(same_bits(alone.data(), found.data(), found.size()));
+            REQUIRE(same_bits(alone_cache.keys.data(), found_cache.keys.data(), found_cache.keys.size()));
+            REQUIRE(same_bits(alone_cache.values.data(), found_cache.values.data(), found_cache.values.size()));
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("attend: windows, slopes and scale, from a full cache and from a ring") {
+  const Isa isa = GENERATE(from_range(backend::available_isas()));
+  const Heads heads{6, 2, 20};
+  const int context = 1300, ring = 640, rows = 9, width = heads.query * heads.dim;
+  Random random(5);
+  TestCache full(heads, context, 0), rolling(heads, ring);
+  full.keys = random.vector(full.keys.size(), 2);
+  full.values = random.vector(full.values.size());
+  const std::vector<float> slopes{0.5f, 0.25f, 0.125f, 0.0625f, 0.3f, 0.001f};
+  std::vector<float> q = random.vector(static_cast<std::size_t>(rows * width), 2);
+  for (const int window : {0, 1, 7, 64, 100, 512, 600}) {
+    for (const int position : {0, 3, 60, 505, 700, 1290}) {
+      for (const float* slope : {static_cast<const float*>(nullptr), slopes.data()}) {
+        const Attention attention{.scale = slope == nullptr ? 0.0f : 0.3f, .window = window, .slopes = slope};
+        Cpu one{{.threads = 1, .isa = isa}}, three{{.threads = 3, .isa = isa}};
+        std::vector<float> together(q.size()), alone(q.size()), expected(q.size()), from_ring(q.size());
+        three.attend(rows_of(q, rows), heads, position, full.layer(), rows_of(together, rows), attention);
+        Reference{}.attend(rows_of(q, rows), heads, position, full.layer(), rows_of(expected, rows), attention);
+        CAPTURE(window, position, slope != nullptr, name_of(isa));
+        require_near(together, expected);
+        for (int r = 0; r < rows; ++r) {
+          one.attend(View<const float, 2>{q.data() + r * width, 1, width}, heads, position + r, full.layer(),
+                     View<float, 2>{alone.data() + r * width, 1, width}, attention);
+        }
+        REQUIRE(same_bits(alone.data(), together.data(), alone.size()));
+        if (window == 0 || window + rows > ring) continue;
+        // Only what the window leaves is there, the rest of the ring is NaN.
+        TestCache cache = rolling;
+        for (int h = 0; h < heads.kv; ++h) {
+          for (int j = std::max(0, position + 1 - window); j < position + rows; ++j) {
+            for (int d = 0; d < heads.dim; ++d) {
+              cache.layer().keys(h, j % ring, d) = full.layer().keys(h, j, d);
+              cache.layer().values(h, j % ring, d) = full.layer().values(h, j, d);
+            }
+          }
+        }
+        one.attend(rows_of(q, rows), heads, position, cache.layer(), rows_of(from_ring, rows), attention);
+        REQUIRE(same_bits(from_ring.data(), together.data(), together.size()));
+        Reference{}.attend(rows_of(q, rows), heads, position, cache.layer(), rows_of(alone, rows), attention);
+        REQUIRE(same_bits(alone.data(), expected.data(), expected.size()));
+      }
+    }
+  }
+}
+
+TEST_CASE("gated_mlp with other activations, logits with a bias, positions beside the embedding") {
+  const Isa isa = GENERATE(from_range(backend::available_isas()));
+  Cpu cpu{{.threads = 2, .isa = isa}};
+  RandomLayer<Fp32> layer({2, 1, 16}, 60, 70, 50, 8, 5);
+  Random random(8);
+  std::vector<float> x = random.vector(5 * 60);
+  const Norm norm{.weight = layer.norm.data(), .epsilon = 1e-5f, .bias = layer.o_bias.data(), .kind = NormKind::layer};
+  const std::vector<Tensor> gate_up{layer.gate.tensor, layer.up.tensor}, table{layer.table.tensor};
+  for (const ActivationKind activation : activations) {
+    std::vector<float> found(5 * 70), expected(found);
+    cpu.gated_mlp(rows_of(x, 5), norm, cpu.pack<Fp32>(gate_up), layer.mlp_bias.data(), rows_of(found, 5), activation);
+    Reference{}.gated_mlp(rows_of(x, 5), norm, Reference{}.pack<Fp32>(gate_up), layer.mlp_bias.data(),
+                          rows_of(expected, 5), activation);
+    require_near(found, expected);
+  }
+  const auto bias = random.vector(50);
+  std::vector<float> found(5 * 50), expected(found), biased(found);
+  cpu.logits(rows_of(x, 5), norm, cpu.pack<Fp32>(table), rows_of(biased, 5), bias.data());
+  cpu.logits(rows_of(x, 5), norm, cpu.pack<Fp32>(table), rows_of(found, 5));
+  Reference{}.logits(rows_of(x, 5), norm, Reference{}.pack<Fp32>(table), rows_of(expected, 5), bias.data());
+  require_near(biased, expected);
+  for (std::size_t i = 0; i < found.size(); ++i) REQUIRE(biased[i] == found[i] + bias[i % 50]);
+
+  const std::vector<Token> tokens{3, 49, 3};
+  const auto places = random.vector(3 * 60);
+  std::vector<float> with(3 * 60), without(with), reference(with);
+  cpu.embed(cpu.pack<Fp32>(table), tokens, rows_of(with, 3), places.data());
+  cpu.embed(cpu.pack<Fp32>(table), tokens, rows_of(without, 3));
+  Reference{}.embed(Reference{}.pack<Fp32>(table), tokens, rows_of(reference, 3), places.data());
+  CHECK(with == reference);
+  for (std::size_t i = 0; i < with.size(); ++i) REQUIRE(with[i] == without[i] + places[i]);
+}

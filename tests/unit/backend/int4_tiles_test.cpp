@@ -1,0 +1,162 @@
+// The packed order of four-bit weights: what stands where, and that nothing is lost on the way from any layout.
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include "slm/backend/cpu/cpu.hpp"
+#include "support/int4_layers.hpp"
+
+using namespace slm;
+using namespace slm::testing;
+using backend::Cpu;
+using backend::ThreadPool;
+using backend::cpu::Int4Matrix;
+
+namespace {
+
+Int4Matrix matrix_of(const std::vector<LinearSource>& sources, int threads = 1) {
+  ThreadPool pool(threads);
+  REQUIRE(Int4Matrix::can_hold(sources));
+  return Int4Matrix::stack(sources, pool);
+}
+
+std::vector<float> dequantized(const Int4Matrix& matrix) {
+  std::vector<float> weights(static_cast<std::size_t>(matrix.out * matrix.in));
+  for (std::int64_t n = 0; n < matrix.out; ++n) dequantize_row(matrix.tiles, n, weights.data() + n * matrix.in);
+  return weights;
+}
+
+const Int4Packing rows_layout{.layout = Int4Layout::packed_rows};
+
+}  // namespace
+
+TEST_CASE("a line holds eight inputs of sixteen outputs") {
+  Int4Rows rows = random_rows(16, 32, 32, 1);
+  for (int n = 0; n < 16; ++n) {
+    for (int k = 0; k < 32; ++k)
+      rows.codes[static_cast<std::size_t>(n * 32 + k)] = static_cast<std::uint8_t>((n + k) % 16);
+  }
+  const PackedLayer packed(rows, rows_layout);
+  const Int4Matrix matrix = matrix_of({packed.layer});
+  const Int4Tiles& tiles = matrix.tiles;
+  CHECK(tiles.block == 32);
+  CHECK(tiles.lines_offset() == 64);  // 16 scales of 2 bytes and 16 zero points, up to a whole line
+  CHECK(tiles.tile_bytes() == 64 + 4 * 64);
+  CHECK(matrix.bytes() == tiles.tile_bytes());
+  const std::byte* lines = tiles.tile(0) + tiles.lines_offset();
+  for (int n = 0; n < 16; ++n) {
+    for (int k = 0; k < 32; ++k) {
+      const int byte = static_cast<int>(lines[k / 8 * 64 + n * 4 + k % 4]);
+      CHECK((k % 8 < 4 ? byte & 15 : byte >> 4) == (n + k) % 16);
+    }
+    CHECK(static_cast<int>(tiles.tile(0)[tiles.zeros_offset() + n]) == rows.zeros[static_cast<std::size_t>(n)]);
+  }
+}
+
+TEST_CASE("every layout gives the weights it stands for, bit for bit, whatever the threads") {
+  for (const Int4Layout layout : all_layouts) {
+    for (const auto& [out, in, group] : {std::tuple{128, 128, 32}, {264, 256, 128}, {8, 64, 64}, {16, 192, 192}}) {
+      const Int4Rows rows = random_rows(out, in, group, 3);
+      const PackedLayer packed(rows, Int4Packing{.layout = layout});
+      const std::vector<float> expected = weights_of(packed.layer);
+      CAPTURE(static_cast<int>(layout), out, in, group);
+      CHECK(dequantized(matrix_of({packed.layer})) == expected);
+      CHECK(dequantized(matrix_of({packed.layer}, 3)) == expected);
+    }
+  }
+}
+
+TEST_CASE("rows that end inside a tile or a block") {
+  for (const auto& [out, in] : {std::pair{1, 8}, {7, 40}, {17, 100}, {100, 1000}, {33, 31}}) {
+    const PackedLayer packed(random_rows(out, in, in, 4), rows_layout);  // one group of any length
+    const Int4Matrix matrix = matrix_of({packed.layer});
+    CAPTURE(out, in);
+    CHECK(matrix.out == out);
+    CHECK(dequantized(matrix) == weights_of(packed.layer));
+  }
+}
+
+TEST_CASE("stacked layers are one matrix; the smallest group serves all") {
+  const PackedLayer q(random_rows(24, 256, 128, 5), rows_layout), k(random_rows(8, 256, 64, 6), rows_layout),
+      v(random_rows(8, 256, 256, 7), rows_layout);
+  const Int4Matrix matrix = matrix_of({q.layer, k.layer, v.layer});
+  CHECK(matrix.out == 40);
+  CHECK(matrix.tiles.block == 64);
+  std::vector<float> expected = weights_of(q.layer);
+  for (const PackedLayer* next : {&k, &v}) {
+    const std::vector<float> more = weights_of(next->layer);
+    expected.insert(expected.end(), more.begin(), more.end());
+  }
+  CHECK(dequantized(matrix) == expected);
+}
+
+TEST_CASE("the block of a group") {
+  CHECK(int4_block(128, 4096) == 128);
+  CHECK(int4_block(1024, 4096) == 128);
+  CHECK(int4_block(64, 576) == 64);
+  CHECK(int4_block(192, 576) == 64);
+  CHECK(int4_block(32, 96) == 32);
+  CHECK(int4_block(100, 100) == 32);  // a whole row
+  CHECK(int4_block(100, 200) == 0);
+  CHECK(int4_block(16, 64) == 0);
+}
+
+TEST_CASE("scales that F16 cannot hold stay F32") {
+  Int4Rows rows = random_rows(16, 64, 32, 8);
+  for (float& scale : rows.scales) scale = to_float(from_float<bfloat16_t>(scale));
+  const PackedLayer close(rows, Int4Packing{.layout = Int4Layout::packed_rows, .scale_dtype = DType::bf16});
+  rows.scales[5] = 0x1.02p-30f;  // a bfloat16, far below F16's smallest
+  const PackedLayer tiny(rows, Int4Packing{.layout = Int4Layout::packed_rows, .scale_dtype = DType::bf16});
+  rows.scales[5] = 0.1f;
+  const PackedLayer full(rows, Int4Packing{.layout = Int4Layout::packed_rows, .scale_dtype = DType::f32});
+  CHECK(matrix_of({close.layer}).tiles.half_scales);
+  CHECK_FALSE(matrix_of({tiny.layer}).tiles.half_scales);
+  CHECK_FALSE(matrix_of({full.layer}).tiles.half_scales);
+  for (const PackedLayer* layer : {&close, &tiny, &full}) {
+    CHECK(dequantized(matrix_of({layer->layer})) == weights_of(layer->layer));
+  }
+}
+
+TEST_CASE("what has no order becomes floating point; what is stored in floating point stays") {
+  Cpu device{1};
+  const PackedLayer odd(random_rows(16, 96, 48, 9), rows_layout), even(random_rows(16, 96, 32, 9), rows_layout);
+  RandomTensor<Bf16> dense(16, 96, 10);
+  RandomTensor<Fp16> half(16, 96, 11);
+  const auto kind = [&](const std::vector<LinearSource>& sources) {
+    const auto matrix = device.pack<AwqInt4<>>(sources);
+    CHECK(matrix.out == 16 * static_cast<int>(sources.size()));
+    CHECK(matrix.in == 96);
+    CHECK(matrix.bytes() > 0);
+    return matrix.visit([]<class M>(const M&) -> std::string {
+      if constexpr (std::is_same_v<M, Int4Matrix>) {
+        return "int4";
+      } else {
+        return std::string(std::is_same_v<M, DenseMatrix<Fp32>>   ? "f32"
+                           : std::is_same_v<M, DenseMatrix<Bf16>> ? "bf16"
+                                                                  : "f16");
+      }
+    });
+  };
+  CHECK(kind({even.layer, even.layer}) == "int4");
+  CHECK(kind({odd.layer}) == "f32");
+  CHECK(kind({even.layer, dense.tensor}) == "f32");
+  CHECK(kind({dense.tensor, dense.tensor}) == "bf16");
+  CHECK(kind({half.tensor}) == "f16");
+  CHECK(kind({half.tensor, dense.tensor}) == "f32");
+}
+
+TEST_CASE("an embedding in four bits is looked up") {
+  const PackedLayer packed(random_rows(24, 64, 32, 12), rows_layout);
+  const std::vector<LinearSource> sources{packed.layer};
+  Cpu device{1};
+  const auto table = device.pack<AwqInt4<>>(sources);
+  const std::vector<Token> tokens{3, 23, 0};
+  std::vector<float> x(3 * 64);
+  device.embed(table, tokens, View<float, 2>{x.data(), 3, 64});
+  const std::vector<float> weights = weights_of(packed.layer);
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    REQUIRE(x[i] == weights[static_cast<std::size_t>(tokens[i / 64]) * 64 + i % 64]);
+  }
+}

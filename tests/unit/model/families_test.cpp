@@ -1,0 +1,210 @@
+// Loading and running the families: names that files may have or lack, limits, and that a compile-time config is the
+// same model.
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <functional>
+
+#include "slm/backend/cpu/cpu.hpp"
+#include "slm/backend/reference/reference.hpp"
+#include "slm/io/safetensors_writer.hpp"
+#include "slm/model/load.hpp"
+#include "support/paths.hpp"
+#include "support/temporary.hpp"
+
+using namespace slm;
+using namespace slm::testing;
+
+namespace {
+
+std::vector<float> logits_of(AnyModel model, int count = 12) {
+  std::vector<Token> tokens;
+  for (int i = 0; i < count; ++i) tokens.push_back(static_cast<Token>((i * 37 + 5) % 97));
+  const auto logits = model.extend(tokens, count);
+  return {logits.data, logits.data + logits.size()};
+}
+
+AnyModel load_dynamic(const std::filesystem::path& folder, const LoadOptions& options = {}) {
+  return load<Registry<>>(folder, backend::Reference{}, options);
+}
+
+/// A copy of a fixture whose tensors went through `change`; removed where it returns false.
+struct Changed : TemporaryFolder {
+  Changed(const char* name, const std::function<bool(Tensor&)>& change, const Json& config_changes = Json::object()) {
+    const auto from = fixture(text("models/", name));
+    const Safetensors weights(from / "model.safetensors");
+    std::vector<Tensor> tensors;
+    for (auto [key, tensor] : weights.tensors) {
+      if (change(tensor)) tensors.push_back(tensor);
+    }
+    write_safetensors(path() / "model.safetensors", tensors);
+    Json config = read_json_object(from / "config.json");
+    config.merge_patch(config_changes);
+    std::ofstream(path() / "config.json") << config;
+  }
+};
+
+double furthest(const std::vector<float>& a, const std::vector<float>& b) {
+  REQUIRE(a.size() == b.size());
+  double worst = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) worst = std::max(worst, std::abs(double{a[i]} - double{b[i]}));
+  return worst;
+}
+
+struct TinyPhi {
+  static constexpr std::string_view name = "TinyPhi";
+  static constexpr ModelConfig value = configs::with_phi_block(
+      {.layers = 2, .hidden = 60, .ffn = 112, .heads = 3, .kv_heads = 3, .head_dim = 20, .vocab = 97, .rotary = 8});
+};
+
+struct TinyMpt {
+  static constexpr std::string_view name = "TinyMpt";
+  static constexpr ModelConfig value = configs::with_alibi(
+      {.layers = 2, .hidden = 64, .ffn = 256, .heads = 4, .kv_heads = 4, .head_dim = 16, .vocab = 97});
+};
+
+struct TinyGpt2 {
+  static constexpr std::string_view name = "TinyGpt2";
+  static constexpr ModelConfig value = configs::with_learned_positions(
+      {.layers = 2, .hidden = 48, .ffn = 192, .heads = 3, .kv_heads = 3, .head_dim = 16, .vocab = 97},
+      ActivationKind::gelu_tanh);
+};
+
+}  // namespace
+
+TEST_CASE("a compile-time config of any kind and Dynamic are the same model") {
+  using Tiny = Registry<TinyPhi, TinyMpt, TinyGpt2>;
+  for (const char* name : {"phi-partial", "mpt-alibi-4h", "gpt2"}) {
+    const auto folder = fixture(text("models/", name));
+    CAPTURE(name);
+    CHECK(logits_of(load<Tiny>(folder, backend::Cpu{}, {.only_known = true})) ==
+          logits_of(load<Registry<>>(folder, backend::Cpu{})));
+    CHECK_THROWS_WITH(load<Registry<>>(folder, backend::Cpu{}, {.only_known = true}),
+                      Catch::Contains("config.not-registered"));
+  }
+}
+
+TEST_CASE("prefixes that some writers leave out, and tensors that nobody needs") {
+  const auto gpt2 = logits_of(load_dynamic(fixture("models/gpt2")));
+  const Changed prefixed("gpt2", [](Tensor& tensor) {
+    tensor.name = "transformer." + tensor.name;
+    return true;
+  });
+  CHECK(logits_of(load_dynamic(prefixed.path())) == gpt2);
+  const Changed bare("opt-preln", [](Tensor& tensor) {
+    tensor.name = tensor.name.substr(std::strlen("model."));
+    return true;
+  });
+  CHECK(logits_of(load_dynamic(bare.path())) == logits_of(load_dynamic(fixture("models/opt-preln"))));
+  // A copy of the tied table as a head, and the mask that old GPT-2 files hold.
+  const Changed surplus("gpt2", [](Tensor& tensor) {
+    if (tensor.name == "h.0.attn.c_attn.bias") tensor.name = "h.0.attn.bias", tensor.dtype = DType::i32;
+    return true;
+  });
+  CHECK_THROWS_WITH(load_dynamic(surplus.path()), Catch::Contains("no tensor 'h.0.attn.c_attn.bias' [144]"));
+}
+
+TEST_CASE("GPT-2's turned matrices in any type") {
+  const auto exact = logits_of(load_dynamic(fixture("models/gpt2")));
+  for (const WeightType type : {WeightType::bf16, WeightType::f16}) {
+    const auto rounded = logits_of(load_dynamic(fixture("models/gpt2"), {.weights = type}));
+    CHECK(rounded != exact);
+    CHECK(furthest(rounded, exact) < (type == WeightType::bf16 ? 0.2 : 0.02));
+    const auto cpu = logits_of(load<Registry<>>(fixture("models/gpt2"), backend::Cpu{}, {.weights = type}));
+    CHECK(furthest(rounded, cpu) < 1e-4);
+  }
+}
+
+TEST_CASE("texts past the learned positions or past the context are refused, and nothing changes") {
+  for (const char* name : {"gpt2", "opt-preln", "mpt-foundry-3b-like", "mpt-alibi-4h", "mosaicgpt-qkln-alibi"}) {
+    CAPTURE(name);
+    AnyModel model = load_dynamic(fixture(text("models/", name)));
+    CHECK(model.info().context == 64);
+    const std::vector<Token> many(65, 3), some(60, 3), five(5, 3), four(4, 3);
+    CHECK_THROWS_WITH(model.extend(many, 1), Catch::Contains("model.context-full"));
+    model.extend(some, 0);
+    CHECK_THROWS_WITH(model.extend(five, 1),
+                      Catch::Contains("holds 60 tokens and cannot take 5 more: its context is 64"));
+    CHECK(model.length() == 60);
+    CHECK(model.extend(four, 4).extent(0) == 4);
+    CHECK_THROWS_WITH(load_dynamic(fixture(text("models/", name)), {.context = 65}),
+                      Catch::Contains("model.context") && Catch::Contains("allows 64"));
+  }
+  // A config.json that promises more positions than the table has.
+  const Changed longer("gpt2", [](Tensor&) { return true; }, {{"n_positions", 128}});
+  CHECK_THROWS_WITH(load_dynamic(longer.path()),
+                    Catch::Contains("'wpe.weight' is [64, 48], config.json makes it [128, 48]"));
+  const Changed opt("opt-preln", [](Tensor&) { return true; }, {{"max_position_embeddings", 66}});
+  CHECK_THROWS_WITH(load_dynamic(opt.path()), Catch::Contains("is [66, 48], config.json makes it [68, 48]"));
+}
+
+TEST_CASE("what config.json implies must be in the weights") {
+  const auto without = [](const char* name, const char* part) {
+    return Changed(name, [=](Tensor& tensor) { return tensor.name.find(part) == std::string::npos; });
+  };
+  for (const auto& [name, part] :
+       std::vector<std::pair<const char*, const char*>>{{"phi-partial", "lm_head.bias"},
+                                                        {"phi-partial", "input_layernorm.bias"},
+                                                        {"qwen2-bias-tied", "k_proj.bias"},
+                                                        {"qwen3-qknorm-headdim", "q_norm"},
+                                                        {"mosaicgpt-qkln-alibi", "k_ln"},
+                                                        {"mpt-foundry-3b-like", "wpe"},
+                                                        {"opt-postln-proj", "project_out"},
+                                                        {"phi3-swa7", "gate_up_proj"}}) {
+    CAPTURE(name, part);
+    const Changed folder = without(name, part);
+    CHECK_THROWS_WITH(load_dynamic(folder.path()),
+                      Catch::Contains("checkpoint.missing-tensor") && Catch::Contains(part));
+  }
+  // Fused rows that do not fit the heads.
+  const Changed heads("phi3-swa7", [](Tensor&) { return true; }, {{"num_key_value_heads", 1}});
+  CHECK_THROWS_WITH(load_dynamic(heads.path()), Catch::Contains("is [216, 72], config.json makes it [120, 72]"));
+  // Another family's config.json.
+  const Changed other("mpt-alibi-4h", [](Tensor&) { return true; },
+                      {{"model_type", "mosaic_gpt"}, {"architectures", nullptr}, {"alibi", true}, {"no_bias", true}});
+  CHECK_THROWS_WITH(load_dynamic(other.path()), Catch::Contains("have the names of 'mpt'"));
+}
+
+TEST_CASE("activation scales divide the input of the MLP's second matrix, where the checkpoint has them") {
+  const auto plain = logits_of(load_dynamic(fixture("models/mpt-alibi-4h")));
+  // down's columns times the scales and its input divided by them: the same model.
+  const Safetensors weights(fixture("models/mpt-alibi-4h") / "model.safetensors");
+  std::vector<float> scales(256);
+  for (std::size_t i = 0; i < 256; ++i) scales[i] = 0.5f + 0.01f * static_cast<float>(i);
+  std::vector<Tensor> tensors;
+  std::vector<std::vector<float>> owned;
+  for (auto [name, tensor] : weights.tensors) {
+    if (name.find("ffn.down_proj.weight") != std::string::npos) {
+      std::vector<float>& values = owned.emplace_back(static_cast<std::size_t>(tensor.elements()));
+      convert(tensor, 0, tensor.elements(), values.data());
+      for (std::size_t i = 0; i < values.size(); ++i) values[i] *= scales[i % 256];
+      tensor.bytes = reinterpret_cast<const std::byte*>(values.data());
+    }
+    tensors.push_back(tensor);
+  }
+  for (const bool divided : {false, true}) {
+    if (divided) {
+      for (const int l : {0, 1}) {
+        tensors.push_back({text("transformer.blocks.", l, ".ffn.act.scales"),
+                           DType::f32,
+                           {256},
+                           reinterpret_cast<const std::byte*>(scales.data()),
+                           1024});
+      }
+    }
+    const TemporaryFolder folder;
+    write_safetensors(folder.path() / "model.safetensors", tensors);
+    std::filesystem::copy(fixture("models/mpt-alibi-4h") / "config.json", folder.path() / "config.json");
+    const double reference = furthest(plain, logits_of(load_dynamic(folder.path())));
+    const double cpu = furthest(plain, logits_of(load<Registry<>>(folder.path(), backend::Cpu{})));
+    CHECK((reference < 1e-4) == divided);
+    CHECK((cpu < 1e-4) == divided);
+  }
+}
+
+TEST_CASE("a narrow embedding costs a step its own bytes") {
+  const std::int64_t block = 4 * 48 * 48 + 2 * 48 * 96, projections = 2 * 48 * 32;
+  CHECK(load_dynamic(fixture("models/opt-postln-proj")).info().step_bytes ==
+        4 * (2 * block + projections + 97 * 32 + 32));
+}
