@@ -128,9 +128,9 @@ struct MatmulKernels {
   void (*end)() = nullptr;
 };
 
-/// The layout of one activation row among `rows` that are multiplied by four-bit weights: fixed point, one or two signed
-/// bytes for each value. A row block has, for each 64 values, first the upper bytes of its rows, 64 each, then the lower
-/// ones; behind all of them a scale, and a sum for the zero points, for each `scale_block` values and row.
+/// The layout of one activation row among `rows` that are multiplied by four-bit weights: fixed point, one or two
+/// signed bytes for each value. A row block has, for each 64 values, first the upper bytes of its rows, 64 each, then
+/// the lower ones; behind all of them a scale, and a sum for the zero points, for each `scale_block` values and row.
 struct Int4PackedRows {
   static constexpr int unit = 64;
   int terms = 0;        // bytes of a value
