@@ -28,10 +28,11 @@ struct Shape {
   const char* name;
   int layers, hidden, ffn, heads, head_dim, vocab;
   bool tied;
+  bool bf16_head;
 };
-constexpr Shape amd_135m{"amd_135m", 12, 768, 2048, 12, 64, 32000, false};
-constexpr Shape olmo_1b{"olmo_1b", 16, 2048, 8192, 16, 128, 50304, true};
-constexpr Shape codellama_7b{"codellama_7b", 32, 4096, 11008, 32, 128, 32016, false};
+constexpr Shape amd_135m{"amd_135m", 12, 768, 2048, 12, 64, 32000, false, false};
+constexpr Shape olmo_1b{"olmo_1b", 16, 2048, 8192, 16, 128, 50304, true, false};
+constexpr Shape codellama_7b{"codellama_7b", 32, 4096, 11008, 32, 128, 32016, false, false};
 
 /// The operations of a model, in a model's order, on weights that no file holds.
 class Steps {
@@ -109,39 +110,41 @@ class Steps {
 
   Mixed matrix(int out, int in, std::uint32_t seed) const { return Mixed(bench::random_int4(out, in, 128, seed)); }
 
-  DenseMatrix<Fp16> dense_table() {
+  Mixed dense_table() {
     const std::size_t count = static_cast<std::size_t>(shape_.vocab) * static_cast<std::size_t>(shape_.hidden);
-    elements_ = backend::PageBuffer<half_t>(count);
+    elements_ = backend::PageBuffer<std::uint16_t>(count);
+    const unsigned varying = shape_.bf16_head ? 0x807f : 0x83ff, exponent = shape_.bf16_head ? 0x3c80 : 0x2400;
     std::uint32_t state = 7;
     for (std::size_t i = 0; i < count; ++i) {
       state = state * 1664525u + 1013904223u;
-      elements_.data()[i].bits = static_cast<std::uint16_t>((state >> 16 & 0x83ff) | 0x2400);
+      elements_.data()[i] = static_cast<std::uint16_t>((state >> 16 & varying) | exponent);
     }
     const Tensor tensor{"table",
-                        DType::f16,
+                        shape_.bf16_head ? DType::bf16 : DType::f16,
                         {shape_.vocab, shape_.hidden},
                         reinterpret_cast<const std::byte*>(elements_.data()),
-                        count * sizeof(half_t)};
-    return DenseMatrix<Fp16>::stack(std::span<const Tensor>(&tensor, 1));
+                        count * sizeof(std::uint16_t)};
+    const LinearSource source[] = {tensor};
+    return Mixed::dense(source);
   }
 
   Shape shape_;
   Heads heads_;
   std::vector<Layer> layers_;
   std::vector<backend::PageBuffer<float>> keys_, values_;
-  backend::PageBuffer<half_t> elements_;
-  DenseMatrix<Fp16> table_;
+  backend::PageBuffer<std::uint16_t> elements_;
+  Mixed table_;
   std::vector<float> norm_, frequency_, x_, q_, mixed_, gated_, logits_;
 };
 
 /// One model in memory at a time: the one that was asked for last.
 Steps& steps_of(const Shape& shape) {
   static std::unique_ptr<Steps> kept;
-  static const char* name = nullptr;
-  if (name != shape.name) {
+  static Shape of{};
+  if (kept == nullptr || of.name != shape.name || of.bf16_head != shape.bf16_head) {
     kept.reset();
     kept = std::make_unique<Steps>(shape);
-    name = shape.name;
+    of = shape;
   }
   return *kept;
 }
@@ -192,22 +195,25 @@ void prefill(benchmark::State& state, Shape shape, Int4Activations activations) 
   state.counters["GOP/s"] = 2 * model.weights_in_layers() * 512 / bench::median(times) / 1e9;  // attention not counted
 }
 
+void add(const std::string& title, const Shape& shape, Int4Activations activations) {
+  auto* steps = benchmark::RegisterBenchmark((title + "/decode").c_str(), decode, shape, activations);
+  auto* prompt = benchmark::RegisterBenchmark((title + "/prefill").c_str(), prefill, shape, activations);
+  for (const int threads : {1, all_threads()}) {
+    for (const int n : {1, 2, 3, 4, 5, 6, 7, 8}) steps->Args({n, threads});
+    prompt->Arg(threads);
+    if (all_threads() == 1) break;
+  }
+  const int iterations = shape.layers < 20 ? 25 : 9;
+  steps->ArgNames({"rows", "threads"})->UseManualTime()->Iterations(iterations)->Unit(benchmark::kMillisecond);
+  prompt->ArgName("threads")->UseManualTime()->Iterations(3)->Unit(benchmark::kMillisecond);
+}
+
 const bool registered = [] {
-  for (const Shape& shape : {amd_135m, olmo_1b, codellama_7b}) {
-    for (const auto& [width, activations] :
-         {std::pair{"w4a16", Int4Activations::bits16}, {"w4a8", Int4Activations::bits8}}) {
-      const std::string title = std::string(shape.name) + "/" + width;
-      auto* steps = benchmark::RegisterBenchmark((title + "/decode").c_str(), decode, shape, activations);
-      auto* prompt = benchmark::RegisterBenchmark((title + "/prefill").c_str(), prefill, shape, activations);
-      for (const int threads : {1, all_threads()}) {
-        for (const int n : {1, 2, 3, 4, 5, 6, 7, 8}) steps->Args({n, threads});
-        prompt->Arg(threads);
-        if (all_threads() == 1) break;
-      }
-      const int iterations = shape.layers < 20 ? 25 : 9;
-      steps->ArgNames({"rows", "threads"})->UseManualTime()->Iterations(iterations)->Unit(benchmark::kMillisecond);
-      prompt->ArgName("threads")->UseManualTime()->Iterations(3)->Unit(benchmark::kMillisecond);
-    }
+  for (Shape shape : {amd_135m, olmo_1b, codellama_7b}) {
+    add(std::string(shape.name) + "/w4a16", shape, Int4Activations::bits16);
+    add(std::string(shape.name) + "/w4a8", shape, Int4Activations::bits8);
+    shape.bf16_head = true;
+    add(std::string(shape.name) + "/w4a16_bf16_head", shape, Int4Activations::bits16);
   }
   return true;
 }();

@@ -1,9 +1,9 @@
 // slm quantize: a floating-point model folder becomes a 4-bit AWQ one, measured before and after.
 #include "slm/quantize.hpp"
 
-#include <sys/resource.h>
-
+#include <algorithm>
 #include <chrono>
+#include <fstream>
 #include <iomanip>
 #include <memory>
 #include <optional>
@@ -35,10 +35,14 @@ slm::Perplexity measure(Loader& loader, const std::string& folder, const std::ve
   return slm::perplexity(model, tokens, options);
 }
 
-double largest_resident_mib() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  return static_cast<double>(usage.ru_maxrss) / 1024;
+/// Memory of the program's own at this moment, in MiB. Pages of mapped files do not count: the system takes them back
+/// whenever it needs them.
+double anonymous_mib() {
+  std::ifstream status("/proc/self/status");
+  for (std::string word; status >> word;) {
+    if (double kib = 0; word == "RssAnon:" && status >> kib) return kib / 1024;
+  }
+  return 0;
 }
 
 std::string table_of(const OrderedJson& json) {
@@ -77,9 +81,13 @@ void quantize(QuantizeCommand& command) {
   }
   const auto began = std::chrono::steady_clock::now();
   slm::quantize::Report report;
+  double peak_mib = 0;
   {
     ProgressBar bar("quantizing");
-    options.progress = [&bar](double share) { bar(share); };
+    options.progress = [&](double share) {
+      peak_mib = std::max(peak_mib, anonymous_mib());
+      bar(share);
+    };
     report = slm::quantize::quantize(command.model, command.output, command.calibration, options,
                                      slm::backend::CpuOptions{.threads = command.threads});
   }
@@ -89,7 +97,7 @@ void quantize(QuantizeCommand& command) {
   json["samples"] = report.samples;
   json["sequence_length"] = report.sequence_length;
   json["seconds"] = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
-  json["peak_mib"] = largest_resident_mib();
+  json["peak_mib"] = peak_mib;
   json["bytes"] = {{"before", report.bytes_before}, {"after", report.bytes_after}};
   std::size_t folds = 0, improved = 0;
   for (const auto& layer : report.layers) {

@@ -1,0 +1,201 @@
+// What the operations of backend::Cpu share: threads, kernels, working memory, and products cut into tasks.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <type_traits>
+#include <vector>
+
+#include "slm/backend/concept.hpp"
+#include "slm/backend/cpu/buffer.hpp"
+#include "slm/backend/cpu/int4_matrix.hpp"
+#include "slm/backend/cpu/rope_table.hpp"
+#include "slm/backend/cpu/simd.hpp"
+#include "slm/backend/cpu/thread_pool.hpp"
+#include "slm/backend/dense_matrix.hpp"
+
+namespace slm::backend {
+
+/// What activations are rounded to for products with four-bit weights: fixed point with a scale for each group (at most
+/// 128 values), or bytes with a scale for each 32 values. The error of a product is some 3e-5, or 6e-3.
+enum class Int4Activations {
+  automatic,  // bits16
+  bits16,
+  bits8,  // faster for several rows where there is no matrix unit
+};
+
+struct CpuOptions {
+  int threads = 0;           // 0: one per core that this process may use
+  Isa isa = Isa::automatic;  // for tests; the best set of this machine otherwise
+  Int4Activations activations = Int4Activations::automatic;
+};
+
+namespace cpu {
+
+/// A handle to the state; copies share it.
+class Products {
+ public:
+  /// Throws backend.no-thread, backend.invalid-threads, backend.unsupported-instruction-set.
+  explicit Products(CpuOptions options) : state_(std::make_shared<State>(options)) {}
+
+  int threads() const noexcept { return state_->pool.threads(); }
+  Isa isa() const noexcept { return state_->isa; }
+
+ protected:
+  static constexpr int least_slice = 32;  // a task works on two slices of weight rows
+  static constexpr int most_slice = 64;
+  static_assert(2 * most_slice <= cpu::most_matmul_rows);
+  // What one thread does in a nanosecond, roughly; decides when a second thread pays, never a result.
+  static constexpr double multiplies_per_ns = 40;
+  static constexpr double bytes_per_ns = 20;
+  static constexpr double worth_sharing_ns = 3000;
+  static constexpr double claim_ns = 6000;  // work claimed at once: claiming costs some 0.2 µs
+
+  struct State {
+    explicit State(CpuOptions options)
+        : isa(resolve(options.isa)),
+          kernels(&cpu::common_kernels(isa)),
+          int4_kernels(&cpu::int4_kernels(int4_set(isa), options.activations == Int4Activations::bits8 ? 1 : 2)),
+          pool(options.threads != 0 ? options.threads
+                                    : static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, 1024u))),
+          scratch(static_cast<std::size_t>(pool.threads())) {}
+
+    void reserve_scratch(std::size_t count) {
+      for (PageBuffer<float>& buffer : scratch) grow(buffer, count);
+    }
+
+    static void grow(PageBuffer<float>& buffer, std::size_t count) {
+      if (buffer.size() < count) buffer = PageBuffer<float>(count);
+    }
+
+    std::mutex mutex;
+    Isa isa;
+    const cpu::CommonKernels* kernels;
+    const cpu::Int4Kernels* int4_kernels;
+    ThreadPool pool;
+    RopeTable rope;
+    PageBuffer<float> packed;
+    PageBuffer<float> projected;
+    std::vector<PageBuffer<float>> scratch;  // per thread
+  };
+
+  /// The working memory of one thread of a matmul.
+  struct Thread {
+    float* scratch;
+    float* tile;  // [rows, 2 * most_slice]
+  };
+
+  /// Weight rows of a task's slice: many, so that they stream through memory and are read again from the cache where
+  /// there are many rows of activations; but every thread shall get several tasks.
+  int slice_rows(int out) const {
+    return std::clamp(out / (8 * threads()) / least_slice * least_slice, least_slice, most_slice);
+  }
+
+  template <class Task>
+  void run(int count, double nanoseconds, const Task& task) {
+    if (nanoseconds < worth_sharing_ns) {
+      for (int index = 0; index < count; ++index) task(static_cast<std::uint32_t>(index), 0);
+    } else {
+      state_->pool.run(static_cast<std::uint32_t>(count), task);
+    }
+  }
+
+  template <class Format>
+  const auto& kernels_for(const DenseMatrix<Format>&) const {
+    return cpu::matmul_kernels<typename Format::Element>(state_->isa);
+  }
+  const auto& kernels_for(const cpu::Int4Matrix&) const { return *state_->int4_kernels; }
+
+  /// norm(x), or x, in the order of the weight's kernels.
+  template <class Weight>
+  const float* pack_rows(const Weight& weight, View<const float, 2> x, const Norm* norm) {
+    const int rows = static_cast<int>(x.extent(0));
+    cpu::PackTask task;
+    task.x = x.data;
+    task.x_stride = x.stride(0);
+    task.in = x.extent(1);
+    if (norm != nullptr) task.norm = *norm;
+    task.rows = rows;
+    if constexpr (std::is_same_v<Weight, cpu::Int4Matrix>) task.scale_block = weight.tiles.block;
+    const auto& kernels = kernels_for(weight);
+    State::grow(state_->packed, static_cast<std::size_t>(kernels.packed_floats(rows, task.in)));
+    task.packed = state_->packed.data();
+    const cpu::RowBlocks blocks(rows, kernels.row_block);
+    run(blocks.blocks, 8.0 * static_cast<double>(x.size()) / bytes_per_ns, [&](std::uint32_t block, int) {
+      cpu::PackTask part = task;
+      part.first_block = static_cast<int>(block);
+      part.last_block = part.first_block + 1;
+      kernels.pack(part);
+    });
+    return task.packed;
+  }
+
+  /// Shares `count` tasks that together read the whole weight.
+  template <class Weight, class Task>
+  void run_matmul(const Weight& weight, int rows, int count, const Task& task) {
+    const std::size_t kernel_scratch = cpu::matmul_scratch(weight.in);
+    state_->reserve_scratch(kernel_scratch + static_cast<std::size_t>(rows * 2 * most_slice));
+    const double elements = static_cast<double>(weight.out) * static_cast<double>(weight.in);
+    const double nanoseconds =
+        std::max(static_cast<double>(weight.bytes()) / bytes_per_ns, elements * rows / multiplies_per_ns);
+    const bool alone = threads() == 1 || nanoseconds < worth_sharing_ns;
+    const int fair = std::min(count / (4 * threads()), static_cast<int>(count * claim_ns / nanoseconds));
+    const int grain = alone ? count : std::max(1, fair);
+    const auto& kernels = kernels_for(weight);
+    run(ceil_div(count, grain), nanoseconds, [&](std::uint32_t index, int worker) {
+      float* scratch = state_->scratch[static_cast<std::size_t>(worker)].data();
+      const Thread thread{.scratch = scratch, .tile = scratch + kernel_scratch};
+      const int first = static_cast<int>(index) * grain;
+      if (kernels.begin != nullptr) kernels.begin();
+      for (int i = first; i < std::min(first + grain, count); ++i) task(i, thread);
+      if (kernels.end != nullptr) kernels.end();
+    });
+  }
+
+  /// out[r, i] = packed row r . weight row first + i
+  template <class Format>
+  void multiply(const DenseMatrix<Format>& weight, std::int64_t first, int count, const float* packed, int rows,
+                float* out, std::int64_t out_stride, const Thread& thread) const {
+    const auto matmul = kernels_for(weight).matmul;
+    for (const auto& segment : weight.segments) {
+      if (first < segment.rows) {
+        cpu::MatmulTask<typename Format::Element> task;
+        task.weight = segment.data + first * weight.in;
+        task.in = weight.in;
+        task.count = static_cast<int>(std::min<std::int64_t>(count, segment.rows - first));
+        task.packed = packed;
+        task.rows = rows;
+        task.out = out;
+        task.out_stride = out_stride;
+        task.scratch = thread.scratch;
+        matmul(task);
+        count -= task.count;
+        out += task.count;
+        first += task.count;
+        if (count == 0) return;
+      }
+      first -= segment.rows;
+    }
+  }
+
+  void multiply(const cpu::Int4Matrix& weight, std::int64_t first, int count, const float* packed, int rows, float* out,
+                std::int64_t out_stride, const Thread& thread) const {
+    state_->int4_kernels->matmul(cpu::Int4Task{.weight = &weight.tiles,
+                                               .first = first,
+                                               .count = count,
+                                               .packed = packed,
+                                               .rows = rows,
+                                               .out = out,
+                                               .out_stride = out_stride,
+                                               .scratch = thread.scratch});
+  }
+
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace cpu
+}  // namespace slm::backend
