@@ -32,9 +32,20 @@ inline double logit_tolerance(const Checkpoint& checkpoint) {
              : 0.05;
 }
 
+/// A fixture of fp32 or bfloat16: half the kernels that slm::load would compile.
+template <class Device>
+AnyModel load_fixture(const std::filesystem::path& folder, Device device) {
+  auto checkpoint = std::make_shared<const Checkpoint>(folder);
+  const Dynamic shape{checkpoint->config()};
+  if (detail::stored_type(*checkpoint) == WeightType::bf16) {
+    return Model<Dynamic, Bf16, Device>(shape, std::move(checkpoint), std::move(device));
+  }
+  return Model<Dynamic, Fp32, Device>(shape, std::move(checkpoint), std::move(device));
+}
+
 template <class Device>
 void check_fixture(const std::filesystem::path& folder, Device device) {
-  AnyModel model = load<Registry<>>(folder, device);
+  AnyModel model = load_fixture(folder, device);
   const Checkpoint checkpoint(folder);
   const double tolerance = logit_tolerance(checkpoint);
   const bool longrope = checkpoint.settings().rope_scaling.kind == RopeScaling::Kind::longrope;
@@ -77,22 +88,28 @@ void check_fixture(const std::filesystem::path& folder, Device device) {
   CHECK(cases > 0);
 }
 
-/// Speculative text is plain text, token for token, for a draft on one device and a target on another.
-template <class Draft, class Target>
-void check_speculation(const std::filesystem::path& draft, Draft draft_device, const std::filesystem::path& target,
-                       Target target_device) {
+/// Speculative text is plain text, token for token. The makers give models anew.
+template <class MakeDraft, class MakeTarget>
+void check_speculation_of(MakeDraft make_draft, MakeTarget make_target) {
   const std::vector<Token> prompt{1, 5, 9, 3};
   for (const float temperature : {0.0f, 0.8f}) {
     const Sampling sampling{.max_new_tokens = 24, .temperature = temperature, .seed = 11, .ignore_end_tokens = true};
     std::vector<Token> plain, speculative;
-    AutoregressiveDecoder alone{load<Registry<>>(target, target_device)};
+    AutoregressiveDecoder alone{make_target()};
     alone.generate(prompt, sampling, [&](Token token) { plain.push_back(token); });
-    SpeculativeDecoder both{
-        load<Registry<>>(draft, draft_device), load<Registry<>>(target, target_device), {.draft_tokens = 5}};
+    SpeculativeDecoder both{make_draft(), make_target(), {.draft_tokens = 5}};
     both.generate(prompt, sampling, [&](Token token) { speculative.push_back(token); });
     CHECK(plain.size() == 24);
     CHECK(plain == speculative);
   }
+}
+
+/// With fixtures, the draft on one device and the target on another.
+template <class Draft, class Target>
+void check_speculation(const std::filesystem::path& draft, Draft draft_device, const std::filesystem::path& target,
+                       Target target_device) {
+  check_speculation_of([&] { return load_fixture(draft, draft_device); },
+                       [&] { return load_fixture(target, target_device); });
 }
 
 /// A model of four bits against Reference, and speculation with it.
@@ -112,7 +129,8 @@ void check_four_bits(Device device) {
       if (!(difference <= worst)) worst = difference;
     }
     CHECK(worst < 0.15);
-    check_speculation(original, device, folder.path(), device);
+    const auto make = [&] { return load<Registry<>>(folder.path(), device); };
+    check_speculation_of([&] { return load<Registry<>>(original, device); }, make);
   }
 }
 
