@@ -1,0 +1,130 @@
+// Speculation with a 7B-shaped four-bit target and an AMD-135M-shaped four-bit draft, random weights, under a forced
+// acceptance: the draft model does its work and what it proposes is the target's own next token with the given
+// probability, else another. Plain decoding beside it in turn; both give the same text.
+//   build/cpu/bench/bench-int4_speculative --benchmark_filter='acceptance:70'
+#include <benchmark/benchmark.h>
+
+#include <algorithm>
+#include <memory>
+#include <span>
+#include <thread>
+#include <vector>
+
+#include "bench/bandwidth.hpp"
+#include "bench/int4_steps.hpp"
+#include "slm/decode/autoregressive.hpp"
+#include "slm/decode/speculative.hpp"
+
+namespace {
+
+using namespace slm;
+
+constexpr int new_tokens = 24;
+
+/// Steps as a model that decoders take.
+class StepsModel {
+ public:
+  StepsModel(const bench::Shape& shape, backend::Cpu device)
+      : steps_(std::make_unique<bench::Steps>(shape)), device_(std::move(device)) {
+    info_.name = shape.name;
+    info_.vocab = shape.vocab;
+    info_.context = bench::context;
+  }
+
+  const ModelInfo& info() const { return info_; }
+  int length() const { return length_; }
+  void truncate(int length) { length_ = length; }
+  View<const float, 2> extend(std::span<const Token> tokens, int rows) {
+    const int count = static_cast<int>(tokens.size());
+    const View<const float, 2> logits = steps_->run(device_, length_, tokens, rows);
+    length_ += count;
+    return logits;
+  }
+
+ private:
+  std::unique_ptr<bench::Steps> steps_;
+  backend::Cpu device_;
+  ModelInfo info_;
+  int length_ = 0;
+};
+
+/// Runs the draft model for every token it proposes, and proposes what it was told.
+struct ForcedDraft {
+  StepsModel* model;
+  const std::vector<Token>* text;  // the target's own, prompt first
+  double acceptance;
+
+  void propose(std::span<const Token> context, int most, std::vector<Token>& out) {
+    for (int i = 0; i < most; ++i) {
+      const std::size_t at = context.size() + static_cast<std::size_t>(i);
+      if (at >= text->size()) return;
+      const Token last = i == 0 ? context.back() : out.back();
+      model->truncate(std::min(model->length(), bench::context - 1));
+      model->extend(std::span(&last, 1), 1);
+      const bool right = static_cast<double>(uniform_at(at)) < acceptance;
+      out.push_back(right ? (*text)[at] : ((*text)[at] + 1) % model->info().vocab);
+    }
+  }
+
+  static float uniform_at(std::size_t at) {
+    std::uint64_t state = at * 0x9e3779b97f4a7c15u + 0x1234567;
+    state = (state ^ (state >> 30)) * 0xbf58476d1ce4e5b9u;
+    state = (state ^ (state >> 27)) * 0x94d049bb133111ebu;
+    return static_cast<float>((state ^ (state >> 31)) >> 40) * 0x1p-24f;
+  }
+};
+
+void speculative(benchmark::State& state) {
+  const double acceptance = static_cast<double>(state.range(0)) / 100;
+  const int lookahead = static_cast<int>(state.range(1)), threads = static_cast<int>(state.range(2));
+  const backend::Cpu device{{.threads = threads}};
+  static std::unique_ptr<StepsModel> target, draft;
+  static int made_for = 0;
+  if (made_for != threads) {
+    target.reset();
+    draft.reset();
+    target = std::make_unique<StepsModel>(bench::codellama_7b, device);
+    draft = std::make_unique<StepsModel>(bench::amd_135m, device);
+    made_for = threads;
+  }
+  const std::vector<Token> prompt{1, 5, 9, 12, 300, 7, 41, 8};
+  const Sampling sampling{.max_new_tokens = new_tokens, .temperature = 0.0f};
+  std::vector<Token> text = prompt, found;
+  AutoregressiveDecoder plain(borrow(*target));
+  plain.generate(prompt, sampling, [&](Token token) { text.push_back(token); });
+  SpeculativeDecoder decoder(ForcedDraft{draft.get(), &text, acceptance}, borrow(*target), {.draft_tokens = lookahead});
+
+  std::vector<double> speedups, plain_speeds;
+  double accepted = 0, tokens_per_step = 0;
+  for (auto _ : state) {
+    const Stats one = plain.generate(prompt, sampling, [](Token) {});
+    draft->truncate(0);
+    found = prompt;
+    const Stats other = decoder.generate(prompt, sampling, [&](Token token) { found.push_back(token); });
+    if (found != text) return state.SkipWithError("the text changed");
+    state.SetIterationTime(other.decode_seconds());
+    speedups.push_back(one.decode_seconds() / other.decode_seconds());
+    plain_speeds.push_back(one.tokens_per_second());
+    accepted = other.acceptance_rate();
+    tokens_per_step = other.tokens_per_target_step();
+  }
+  state.counters["speedup"] = bench::median(speedups);
+  state.counters["plain_tokens/s"] = bench::median(plain_speeds);
+  state.counters["accepted/drafted"] = accepted;
+  state.counters["tokens/step"] = tokens_per_step;
+}
+
+const bool registered = [] {
+  auto* run = benchmark::RegisterBenchmark("codellama_7b_int4/amd_135m_int4", speculative);
+  const int all = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  for (const int threads : {1, all}) {
+    for (const int lookahead : {4, 6}) run->Args({70, lookahead, threads});
+    if (all == 1) break;
+  }
+  run->ArgNames({"acceptance", "lookahead", "threads"})->UseManualTime()->Iterations(3)->Unit(benchmark::kMillisecond);
+  return true;
+}();
+
+}  // namespace
+
+BENCHMARK_MAIN();
