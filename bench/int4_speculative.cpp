@@ -1,7 +1,7 @@
 // Speculation with a 7B-shaped four-bit target and an AMD-135M-shaped four-bit draft, random weights, under a forced
 // acceptance: the draft model does its work and what it proposes is the target's own next token with the given
 // probability, else another. Plain decoding beside it in turn; both give the same text.
-//   build/cpu/bench/bench-int4_speculative --benchmark_filter='acceptance:70'
+//   build/cpu/bin/bench-int4_speculative --benchmark_filter='acceptance:70'
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
