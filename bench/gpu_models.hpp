@@ -15,6 +15,7 @@
 #include "slm/core/tensor.hpp"
 #include "slm/io/json.hpp"
 #include "slm/io/safetensors_writer.hpp"
+#include "support/random_checkpoint.hpp"
 #include "support/temporary.hpp"
 
 namespace slm::bench {
@@ -109,20 +110,7 @@ class RandomModel {
   }
 
   Json config(int context) const {
-    const ModelConfig& shape = subject_.shape;
-    Json fields = {{"model_type", "llama"},
-                   {"num_hidden_layers", shape.layers},
-                   {"hidden_size", shape.hidden},
-                   {"intermediate_size", shape.ffn},
-                   {"num_attention_heads", shape.heads},
-                   {"num_key_value_heads", shape.kv_heads},
-                   {"head_dim", shape.head_dim},
-                   {"vocab_size", shape.vocab},
-                   {"max_position_embeddings", context},
-                   {"rms_norm_eps", 1e-5},
-                   {"rope_theta", 10000.0},
-                   {"tie_word_embeddings", false},
-                   {"eos_token_id", nullptr}};
+    Json fields = testing::config_json(subject_.shape, false, context);
     if (subject_.int4) {
       fields["quantization_config"] = {
           {"quant_method", "awq"}, {"bits", 4}, {"group_size", group}, {"zero_point", true}, {"version", "gemm"}};

@@ -73,16 +73,15 @@ struct KvLayer {
 ///   Matrix<Format>     a weight [out, in] in the backend's own order, made by pack(); `out` and `in` are its extents.
 ///                      bytes() is what one product reads of it. pack() stacks the rows of its sources: {q, k, v} is
 ///                      one matrix. It may refer to the sources' bytes instead of copying them: they outlive it.
-///   embed      x[r] = table[tokens[r]] + positions[r]; positions [rows, hidden] may be null     x [rows, hidden]
-///   qkv        rope(shaping(norm(x) . weight^T + bias)): queries to q, keys and values to the cache at the rows'
-///              positions; values are clipped only                                                q [rows, heads * dim]
-///   attend     causal softmax(scale q k^T + ALiBi) v over what the window leaves                 out [rows, heads *
-///   dim] project    x += input . weight^T + bias                                                      x [rows, hidden]
-///   gated_mlp  activation(gate) * up, the halves of norm(x) . weight^T + bias                    out [rows, ffn]
-///   mlp        activation(norm(x) . weight^T + bias) / divisor; divisor [weight.out] may be null out [rows,
-///   weight.out] normalize  x = norm(x)                                                                       x [rows,
-///   hidden] logits     norm(x) . weight^T + bias, back in host memory                                    out [rows,
-///   vocab]
+///   embed      x [rows, hidden]       table[tokens[r]] + positions[r]; positions [rows, hidden] may be null
+///   qkv        q [rows, heads * dim]  rope(shaping(norm(x) . weight^T + bias)): queries to q, keys and values to the
+///                                     cache at the rows' positions; values are clipped only
+///   attend     out [rows, heads*dim]  causal softmax(scale q k^T + ALiBi) v over what the window leaves
+///   project    x [rows, hidden]       x += input . weight^T + bias
+///   gated_mlp  out [rows, ffn]        activation(gate) * up, the halves of norm(x) . weight^T + bias
+///   mlp        out [rows, out]        activation(norm(x) . weight^T + bias) / divisor; divisor [out] may be null
+///   normalize  x [rows, hidden]       x = norm(x)
+///   logits     out [rows, vocab]      norm(x) . weight^T + bias, back in host memory
 /// A null bias means none; a bias has `weight.out` elements.
 template <class B>
 concept Backend = std::copyable<B> &&

@@ -17,6 +17,9 @@ struct TensorName {
   std::string name;
   std::vector<std::int64_t> shape;  // as stored
   bool transposed = false;          // a matrix stored [in, out]
+
+  /// Name without its last part: "model.layers.0.mlp.up_proj.weight" -> "model.layers.0.mlp.up_proj".
+  std::string module() const { return name.substr(0, name.rfind('.')); }
 };
 
 /// A family's table filled in. What the architecture has not is asked for by nobody.

@@ -51,8 +51,7 @@ struct WeightReader {
       layer.down_bias = bias(names.down(l));
     }
     if (const TensorName scales = names.activation_scales(l); checkpoint.has(scales.name)) {
-      const std::string activation = scales.name.substr(0, scales.name.rfind('.'));
-      if (activation_scales(checkpoint, activation, shape.ffn)) layer.down_divisor = vector({scales});
+      if (activation_scales(checkpoint, scales.module(), shape.ffn)) layer.down_divisor = vector({scales});
     }
     return layer;
   }
@@ -107,7 +106,7 @@ struct WeightReader {
     if constexpr (DenseFormat<Format>) {
       return checkpoint.tensor(weight.name, weight.shape);
     } else {
-      const std::string module = weight.name.substr(0, weight.name.rfind('.'));
+      const std::string module = weight.module();
       LinearSource layer = linear_source(checkpoint, module, weight.shape.at(0), weight.shape.at(1));
       if (const auto* int4 = std::get_if<Int4Tensor>(&layer); int4 && Format::group != any_group) {
         const std::int64_t group = Format::group == whole_row ? int4->in : Format::group;

@@ -85,7 +85,7 @@ class CheckpointWriter {
                               .scale_dtype = type_,
                               .symmetric = rounding_.quantizer.symmetric};
     const Int4Rows rows = rounding_.round(linear, first, weight.shape.at(0));
-    for (OwnedTensor& tensor : pack_int4(rows, module_of(weight.name), packing)) owned.push_back(std::move(tensor));
+    for (OwnedTensor& tensor : pack_int4(rows, weight.module(), packing)) owned.push_back(std::move(tensor));
   }
 
   void add_norm(std::vector<OwnedTensor>& owned, const TensorName& name, const NormWeights<backend::Cpu>& norm) const {
@@ -118,13 +118,11 @@ class CheckpointWriter {
     folder_.write(part, std::array<Tensor, 1>{stored({tensor.name, tensor.shape}, values.data())});
   }
 
-  static std::string module_of(const std::string& weight) { return weight.substr(0, weight.rfind('.')); }
-
   Json config(const Report& report) const {
     Json config = read_json_object(checkpoint_.folder() / "config.json");
     config[config.contains("dtype") ? "dtype" : "torch_dtype"] = type_ == DType::f16 ? "float16" : "bfloat16";
     Json floating = Json::array();
-    for (const std::string& weight : report.left_in_float) floating.push_back(module_of(weight));
+    for (const std::string& weight : report.left_in_float) floating.push_back(TensorName{weight, {}}.module());
     config["quantization_config"] =
         output_ == Output::awq ? awq_config(report, floating) : compressed_config(report, std::move(floating));
     return config;

@@ -3,23 +3,20 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <thread>
-#include <vector>
+
+#include "slm/backend/cpu/thread_pool.hpp"
 
 namespace slm::quantize {
 
-/// Calls f(index) once for each index in [0, count); every thread has one contiguous run of them. f must not throw.
+/// Calls f(index) once for each index in [0, count), in any order. f must not throw.
 template <class F>
 void parallel_for(int threads, std::int64_t count, F&& f) {
-  const auto run = [&f](std::int64_t first, std::int64_t last) {
-    for (std::int64_t index = first; index < last; ++index) f(index);
-  };
-  const std::int64_t parts = std::clamp<std::int64_t>(threads, 1, std::max<std::int64_t>(count, 1));
-  std::vector<std::jthread> workers;
-  for (std::int64_t part = 1; part < parts; ++part) {
-    workers.emplace_back(run, count * part / parts, count * (part + 1) / parts);
-  }
-  run(0, count / parts);
+  constexpr std::int64_t at_once = 16;  // rows that a thread claims together
+  const auto claims = static_cast<std::uint32_t>((count + at_once - 1) / at_once);
+  backend::ThreadPool(threads).run(claims, [&](std::uint32_t claim, int) {
+    const std::int64_t first = claim * at_once;
+    for (std::int64_t index = first; index < std::min(first + at_once, count); ++index) f(index);
+  });
 }
 
 }  // namespace slm::quantize

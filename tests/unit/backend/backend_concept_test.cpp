@@ -5,31 +5,19 @@
 #include "slm/backend/cpu/cpu.hpp"
 #include "slm/backend/reference/reference.hpp"
 #include "slm/quant/format.hpp"
+#include "support/errors.hpp"
 #include "support/fake_backend.hpp"
 
 using namespace slm;
 using backend::Cpu;
 using backend::Isa;
+using testing::error_id;
 using testing::FakeBackend;
 
 static_assert(Backend<FakeBackend>);
 static_assert(Backend<Cpu>);
 static_assert(Backend<backend::Reference>);
 static_assert(!Backend<int>);
-
-namespace {
-
-template <class Action>
-std::string error_id(Action&& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return error.id();
-  }
-  return "no error";
-}
-
-}  // namespace
 
 TEST_CASE("the fake backend records what it is asked") {
   FakeBackend device, copy = device;

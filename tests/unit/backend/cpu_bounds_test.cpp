@@ -1,7 +1,5 @@
 // The kernels read nothing behind a weight row or a KV row: memory is laid against a page that must not be touched.
 // The last row of a mapped checkpoint may end where the mapping ends.
-#include <sys/mman.h>
-#include <unistd.h>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstring>
@@ -9,36 +7,16 @@
 
 #include "slm/backend/cpu/cpu.hpp"
 #include "slm/backend/reference/reference.hpp"
+#include "support/fenced.hpp"
 #include "support/random_layer.hpp"
 
 using namespace slm;
+using testing::Fenced;
 using namespace slm::testing;
 using backend::Cpu;
 using backend::Isa;
 
 namespace {
-
-/// `size` bytes that end at a page which faults when read or written.
-class Fenced {
- public:
-  explicit Fenced(std::size_t size) {
-    const std::size_t page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
-    length_ = (size + page - 1) / page * page + page;
-    base_ = static_cast<std::byte*>(mmap(nullptr, length_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
-    REQUIRE(base_ != MAP_FAILED);
-    REQUIRE(mprotect(base_ + length_ - page, page, PROT_NONE) == 0);
-    data_ = base_ + length_ - page - size;
-  }
-  Fenced(const Fenced&) = delete;
-  Fenced& operator=(const Fenced&) = delete;
-  ~Fenced() { munmap(base_, length_); }
-  std::byte* data() const { return data_; }
-
- private:
-  std::byte* base_;
-  std::byte* data_;
-  std::size_t length_;
-};
 
 template <class Format>
 void check_matrix(Isa isa, int out, int in) {

@@ -1,15 +1,15 @@
 // Bit equality of products with four-bit weights: among rows, threads, pieces and instruction sets. And bounds: nothing
 // is read or written behind the end of any array.
-#include <sys/mman.h>
-#include <unistd.h>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstring>
 #include <vector>
 
+#include "support/fenced.hpp"
 #include "support/int4_products.hpp"
 
 using namespace slm;
+using testing::Fenced;
 using namespace slm::testing;
 using backend::Cpu;
 using backend::Int4Activations;
@@ -20,29 +20,6 @@ namespace {
 bool same_bits(const float* a, const float* b, std::size_t count) {
   return std::memcmp(a, b, count * sizeof(float)) == 0;
 }
-
-/// `size` bytes that end at a page which faults when read or written.
-class Fenced {
- public:
-  explicit Fenced(std::size_t size) {
-    const std::size_t page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
-    length_ = (size + page - 1) / page * page + page;
-    base_ = static_cast<std::byte*>(mmap(nullptr, length_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
-    REQUIRE(base_ != MAP_FAILED);
-    REQUIRE(mprotect(base_ + length_ - page, page, PROT_NONE) == 0);
-    data_ = base_ + length_ - page - size;
-  }
-  Fenced(const Fenced&) = delete;
-  Fenced& operator=(const Fenced&) = delete;
-  ~Fenced() { munmap(base_, length_); }
-  std::byte* bytes() const { return data_; }
-  float* floats() const { return reinterpret_cast<float*>(data_); }
-
- private:
-  std::byte* base_;
-  std::byte* data_;
-  std::size_t length_;
-};
 
 struct Shape {
   int out, in, group;
@@ -171,9 +148,9 @@ TEST_CASE("nothing is read or written behind weights, activations, packed rows, 
                             Shape{64, 256, 128}, Shape{24, 33, 33}}) {
     const Int4TestMatrix test(random_rows(shape.out, shape.in, shape.group, 5));
     const Fenced weights(static_cast<std::size_t>(test.matrix.tiles.total_bytes()));
-    std::memcpy(weights.bytes(), test.matrix.tiles.bytes, static_cast<std::size_t>(test.matrix.tiles.total_bytes()));
+    std::memcpy(weights.data(), test.matrix.tiles.bytes, static_cast<std::size_t>(test.matrix.tiles.total_bytes()));
     Int4Tiles tiles = test.matrix.tiles;
-    tiles.bytes = weights.bytes();
+    tiles.bytes = weights.data();
     for (const int terms : {1, 2}) {
       const backend::cpu::Int4Kernels& kernels = backend::cpu::int4_kernels(set, terms);
       for (const int rows : {1, 2, 5, 8, 9, 40}) {
@@ -182,7 +159,7 @@ TEST_CASE("nothing is read or written behind weights, activations, packed rows, 
         const Fenced packed(static_cast<std::size_t>(kernels.packed_floats(rows, shape.in)) * sizeof(float));
         const Fenced scratch(backend::cpu::matmul_scratch(shape.in) * sizeof(float));
         const std::vector<float> values = gaussian(static_cast<std::size_t>(rows * shape.in), 6);
-        std::memcpy(x.bytes(), values.data(), x_size);
+        std::memcpy(x.data(), values.data(), x_size);
         backend::cpu::PackTask pack;
         pack.x = x.floats();
         pack.x_stride = pack.in = shape.in;

@@ -4,9 +4,11 @@
 #include <catch2/catch.hpp>
 #include <numeric>
 
+#include "support/errors.hpp"
 #include "support/toy_models.hpp"
 
 using namespace slm;
+using testing::error_id;
 using testing::ToyModel;
 
 namespace {
@@ -34,16 +36,6 @@ Perplexity by_hand(ToyModel& model, std::span<const Token> tokens, std::size_t w
     scored[begin] = true;
   }
   return sum;
-}
-
-template <class Action>
-std::string error_id(Action&& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return error.id();
-  }
-  return "no error";
 }
 
 }  // namespace

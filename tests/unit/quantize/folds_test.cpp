@@ -93,7 +93,6 @@ TEST_CASE("every fold of every family is an identity") {
       seen.insert(fold);
       Block block(name);
       const Rows before = block.run();
-      const auto weights_before = block.layer.qkv.weight;
       block.quantizer.apply(fold, block.random_scales(fold));
       CHECK(relative_difference(block.run(), before) < 1e-5);
     }

@@ -12,12 +12,14 @@
 
 #include "slm/decode/perplexity.hpp"
 #include "slm/speculative.hpp"
+#include "support/errors.hpp"
 #include "support/paths.hpp"
 #include "support/temporary.hpp"
 
 using namespace slm;
 namespace fs = std::filesystem;
 using testing::demo_pair;
+using testing::error_id;
 using testing::TemporaryFolder;
 
 namespace {
@@ -34,16 +36,6 @@ std::map<std::string, std::string> contents(const fs::path& folder) {
     files[entry.path().filename().string()] = read_bytes(entry.path());
   }
   return files;
-}
-
-template <class Action>
-std::string error_id(Action&& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return error.id();
-  }
-  return "no error";
 }
 
 /// Some thousand tokens of Python.
