@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Every id of slm::Error in include/ and examples/slm/ is documented in docs/errors.md, and every documented id exists."""
+"""Every id of slm::Error in include/, examples/slm/, bench/command/ and bench/device/ is documented in docs/errors.md, and every documented id exists."""
 import pathlib
 import re
 import sys
@@ -10,12 +10,12 @@ THROWN = re.compile(r'"([a-z][a-z0-9_]*\.[a-z0-9]+(?:-[a-z0-9]+)*)"')
 NAME_TABLES = re.compile(r"include/slm/io/famil(y\.hpp|ies/)")
 THROWN_HERE = re.compile(r'Error\(\s*' + THROWN.pattern)
 DOCUMENTED = re.compile(r"^\| `([a-z][a-z0-9_]*\.[a-z0-9-]+)` \|", re.M)
-FILE_ENDING = re.compile(r"\.(json|model|safetensors|txt|cpp|hpp|md|py|weight|bias|bin|jinja)$")
+FILE_ENDING = re.compile(r"\.(jsonl?|model|safetensors|txt|cpp|hpp|md|py|weight|bias|bin|jinja)$")
 
 
 def ids_in(root):
     ids = {}
-    for folder in ("include", "examples/slm"):
+    for folder in ("include", "examples/slm", "bench/command", "bench/device"):
         for path in sorted((pathlib.Path(root) / folder).rglob("*.[ch]pp")):
             code = re.sub(r"//.*", "", path.read_text())
             pattern = THROWN_HERE if NAME_TABLES.search(path.as_posix()) else THROWN

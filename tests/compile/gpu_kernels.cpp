@@ -1,6 +1,7 @@
 // Every kernel, once for each key of backend/gpu/keys.hpp: what a program for a GPU may hold. The check of code objects
 // compiles it for all architectures; those whose names begin with Product or Attend must hold matrix instructions.
 #include "slm/backend/gpu/kernels/attention.hpp"
+#include "slm/backend/gpu/kernels/choice.hpp"
 #include "slm/backend/gpu/kernels/epilogues.hpp"
 #include "slm/backend/gpu/kernels/product.hpp"
 #include "slm/backend/gpu/kernels/rows.hpp"
@@ -28,7 +29,8 @@ int count_of_format() {
 int count_of_kernels() {
   return count_of_format<Fp32>() + count_of_format<Fp16>() + count_of_format<Bf16>() + count_of_format<Int4>() +
          count_of<Attend<64, 16>, Attend<64, 32>, Attend<128, 16>, Attend<128, 32>, Attend<256, 16>>() +
-         count_of<SetNumbers, MeasureRows, NormalizeRows, GateRows, ShapeQkv, ArgMax, detail::ProbeKernel>();
+         count_of<SetNumbers, MeasureRows, NormalizeRows, GateRows, ShapeQkv, SetDraw, Peak, Cut, Race,
+                  detail::ProbeKernel>();
 }
 
 }  // namespace slm::gpu

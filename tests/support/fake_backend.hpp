@@ -46,7 +46,8 @@ class FakeBackend {
   }
 
   template <class Format>
-  void embed(const Matrix<Format>&, std::span<const Token> tokens, View<float, 2> x, const float* = nullptr) {
+  void embed(const Matrix<Format>&, std::span<const Token> tokens, View<float, 2> x, View<const float, 2> = {},
+             int = 0) {
     log("embed", x.extent(0));
     for (std::int64_t r = 0; r < x.extent(0); ++r) fill(x, r, static_cast<float>(tokens[static_cast<std::size_t>(r)]));
   }

@@ -147,6 +147,27 @@ class ProductChecks {
   Random random{23};
 };
 
+/// The first and the last columns of a vocabulary that is no power of two, and the last rows of its embedding.
+template <class Device, class Format>
+void check_vocabulary(Device device, int vocab) {
+  constexpr int hidden = 32, rows = 2;
+  const RandomTensor<Format> table(vocab, hidden, 7);
+  const std::vector<Tensor> tensors{table.tensor};
+  const auto weight = device.template pack<Format>(tensors);
+  backend::Reference reference;
+  const auto plain = reference.template pack<Format>(tensors);
+  std::vector<float> x = Random(3).vector(rows * hidden), found(static_cast<std::size_t>(rows * vocab)),
+                     expected(found);
+  OnDevice<Device> on_device(device, x);
+  device.logits(on_device.rows(rows), {.kind = NormKind::none}, weight, view_of(found, rows));
+  reference.logits(view_of(x, rows), {.kind = NormKind::none}, plain, view_of(expected, rows));
+  CHECK(worst(found, expected) < product_tolerance<Format>());
+  const std::vector<Token> tokens{vocab - 1, 0};
+  device.embed(weight, tokens, on_device.rows(rows));
+  reference.embed(plain, tokens, view_of(x, rows));
+  CHECK(on_device.read() == x);
+}
+
 template <class Device, class Format>
 void check_products(int device) {
   for (const ProductShape& shape : product_shapes) {

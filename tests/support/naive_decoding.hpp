@@ -50,7 +50,7 @@ inline std::map<Token, long double> naive_distribution(std::vector<float> logits
     while (keep < weights.size() && running < sampling.top_p * total) running += weights[keep++];
     weights.resize(std::max<std::size_t>(keep, 1));
   }
-  while (weights.back() < sampling.min_p * weights[0] || weights.back() == 0) weights.pop_back();
+  while (weights.back() < sampling.min_p * weights[0] || weights.back() < 0x1p-44L * weights[0]) weights.pop_back();
   const long double total = sum();
   std::map<Token, long double> result;
   for (std::size_t i = 0; i < weights.size(); ++i) result[static_cast<Token>(order[i])] = weights[i] / total;

@@ -25,8 +25,8 @@ struct ArgmaxDraft : rule::Ratio {
   static constexpr std::string_view name = "wrong-argmax";
   template <class Coin>
   static Token draft(const Coin&, int, const Distribution& q) {
-    const auto best = std::max_element(q.probabilities.begin(), q.probabilities.end());
-    return q.ids[static_cast<std::size_t>(best - q.probabilities.begin())];
+    const auto best = std::max_element(q.weights.begin(), q.weights.end());
+    return q.ids[static_cast<std::size_t>(best - q.weights.begin())];
   }
 };
 
@@ -94,8 +94,8 @@ struct SharpenedDraft : rule::Ratio {
   static constexpr std::string_view name = "wrong-sharpened";
   template <class Coin>
   static Token draft(const Coin& coin, int i, const Distribution& q) {
-    Distribution sharp = q;
-    for (double& value : sharp.probabilities) value = value * value;
+    Distribution sharp;
+    for (std::size_t j = 0; j < q.size(); ++j) sharp.add(q.ids[j], q.probability(j) * q.probability(j));
     return coin.draft(i, sharp);
   }
 };
@@ -137,18 +137,20 @@ struct ResidualIsP : RightParts {
 /// Trap 7: subtracts q from p rank by rank, both sorted by probability, instead of id by id.
 struct ResidualByRank : RightParts {
   static Distribution residual(const Distribution& p, const Distribution& q) {
-    std::vector<double> other = q.probabilities;
+    std::vector<double> other;
+    for (std::size_t j = 0; j < q.size(); ++j) other.push_back(q.probability(j));
     std::sort(other.rbegin(), other.rend());
     std::vector<std::size_t> order(p.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
-    std::sort(order.begin(), order.end(),
-              [&p](std::size_t a, std::size_t b) { return p.probabilities[a] > p.probabilities[b]; });
-    Distribution rest = p;
+    std::sort(order.begin(), order.end(), [&p](std::size_t a, std::size_t b) { return p.weights[a] > p.weights[b]; });
+    std::vector<double> left(p.size());
     for (std::size_t rank = 0; rank < order.size(); ++rank) {
       const double drafted = rank < other.size() ? other[rank] : 0;
-      rest.probabilities[order[rank]] = std::max(0.0, p.probabilities[order[rank]] - drafted);
+      left[order[rank]] = std::max(0.0, p.probability(order[rank]) - drafted);
     }
-    return rest.total() > 0 ? rest : p;
+    Distribution rest;
+    for (std::size_t j = 0; j < left.size(); ++j) rest.add(p.ids[j], left[j]);
+    return rest.total > 0 ? rest : p;
   }
 };
 

@@ -73,7 +73,7 @@ struct KvLayer {
 ///   Matrix<Format>     a weight [out, in] in the backend's own order, made by pack(); `out` and `in` are its extents.
 ///                      bytes() is what one product reads of it. pack() stacks the rows of its sources: {q, k, v} is
 ///                      one matrix. It may refer to the sources' bytes instead of copying them: they outlive it.
-///   embed      x [rows, hidden]       table[tokens[r]] + positions[r]; positions [rows, hidden] may be null
+///   embed      x [rows, hidden]       table[tokens[r]] + positions[position + r]; positions [all, hidden] may be null
 ///   qkv        q [rows, heads * dim]  rope(shaping(norm(x) . weight^T + bias)): queries to q, keys and values to the
 ///                                     cache at the rows' positions; values are clipped only
 ///   attend     out [rows, heads*dim]  causal softmax(scale q k^T + ALiBi) v over what the window leaves
@@ -82,13 +82,14 @@ struct KvLayer {
 ///   mlp        out [rows, out]        activation(norm(x) . weight^T + bias) / divisor; divisor [out] may be null
 ///   normalize  x [rows, hidden]       x = norm(x)
 ///   logits     out [rows, vocab]      norm(x) . weight^T + bias, back in host memory
-/// A null bias means none; a bias has `weight.out` elements.
+/// A null bias means none; a bias has `weight.out` elements. A device that records steps, and chooses tokens where the
+/// logits are, has Steps, step(), choosing_steps() and choose() besides: see gpu/gpu.hpp.
 template <class B>
 concept Backend = std::copyable<B> &&
     requires(B device, std::span<const Tensor> tensors, std::size_t count,
              const typename B::template Matrix<Fp32>& weight, std::span<const Token> tokens, int position,
              const float* bias, const float* host, Norm norm, Rope rope, Heads heads, QkvShaping shaping,
-             Attention attention, ActivationKind activation, View<float, 2> host_rows,
+             Attention attention, ActivationKind activation, View<float, 2> host_rows, View<const float, 2> host_table,
              View<typename B::Activation, 2> rows, View<const typename B::Activation, 2> const_rows,
              KvLayer<typename B::KvElement> kv) {
   { B::name } -> std::convertible_to<std::string>;
@@ -99,7 +100,7 @@ concept Backend = std::copyable<B> &&
   { weight.out } -> std::convertible_to<std::int64_t>;
   { weight.in } -> std::convertible_to<std::int64_t>;
   { weight.bytes() } -> std::convertible_to<std::int64_t>;
-  device.embed(weight, tokens, rows, bias);
+  device.embed(weight, tokens, rows, host_table, position);
   device.qkv(const_rows, norm, weight, bias, rope, heads, position, rows, kv, shaping);
   device.attend(const_rows, heads, position, kv, rows, attention);
   device.project(const_rows, weight, bias, rows);

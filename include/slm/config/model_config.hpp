@@ -115,7 +115,7 @@ constexpr std::string_view fault_of(const ModelConfig& config) {
     return "rotary must be even and at most head_dim";
   }
   if (config.rotary != 0 && config.positions != Positions::rope) return "rotary needs rotary positions";
-  if (!within(config.vocab, 1 << 24)) return "vocab must be 1..16777216";
+  if (!within(config.vocab, most_vocab)) return "vocab must be 1..1000000";
   if (config.embedding < 0 || config.embedding > 1 << 20) return "embedding must be 0..1048576";
   if (config.embedding != 0 && config.positions != Positions::learned)
     return "a narrow embedding needs learned positions";

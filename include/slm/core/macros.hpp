@@ -17,3 +17,10 @@
 #else
 #define SLM_DEVICE inline
 #endif
+
+/// Before a loop whose number of turns is a constant.
+#if defined(__CUDACC__) || defined(__clang__)
+#define SLM_UNROLL _Pragma("unroll")
+#else
+#define SLM_UNROLL _Pragma("GCC unroll 16")
+#endif

@@ -12,6 +12,9 @@ namespace slm {
 
 using Token = std::int32_t;
 
+/// Ids that a vocabulary may have: the sum of their weights in a draw fits into 64 bits (core/draw.hpp).
+inline constexpr int most_vocab = 1000000;
+
 /// Storage for a bfloat16: the upper half of a float.
 struct bfloat16_t {
   std::uint16_t bits = 0;

@@ -2,11 +2,11 @@
 #pragma once
 
 #include <array>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
 
+#include "slm/core/draw.hpp"
 #include "slm/core/rng.hpp"
 #include "slm/core/types.hpp"
 #include "slm/decode/distribution.hpp"
@@ -15,10 +15,10 @@ namespace slm {
 
 /// Draws by inverse transform: the first token at which the running sum of weights exceeds u * total.
 inline Token draw_at(const Distribution& weights, double u) {
-  const double threshold = u * weights.total();
+  const double threshold = u * weights.total;
   double sum = 0;
   for (std::size_t i = 0; i < weights.size(); ++i) {
-    sum += weights.probabilities[i];
+    sum += weights.weights[i];
     if (threshold < sum) return weights.ids[i];
   }
   return weights.ids.back();
@@ -36,30 +36,25 @@ struct PhiloxCoin {
   std::uint64_t seed = 0;
   std::uint64_t position = 0;
 
-  /// The Gumbel-max draw, as an exponential race: token v arrives at time -log(u(v)) / p(v), the first one wins. Draft
-  /// and target share u, so close distributions mostly have the same winner.
+  /// The Gumbel-max draw, as an exponential race: see core/draw.hpp. Draft and target share u, so close distributions
+  /// mostly have the same winner.
   Token race(int i, const Distribution& weights) const {
-    const std::uint64_t at = position + static_cast<std::uint64_t>(i);
     double best = std::numeric_limits<double>::infinity();
     Token winner = weights.ids.front();
     std::uint32_t pair = ~std::uint32_t{0};
     std::array<std::uint32_t, 4> words{};
     for (std::size_t j = 0; j < weights.size(); ++j) {
       const auto token = static_cast<std::uint32_t>(weights.ids[j]);
-      if (token >> 1 != pair) {  // one call of the generator serves two neighbouring tokens
+      if (token >> 1 != pair) {
         pair = token >> 1;
-        words = philox({static_cast<std::uint32_t>(at), static_cast<std::uint32_t>(at >> 32), pair,
-                        static_cast<std::uint32_t>(Stream::gumbel)},
-                       seed);
+        words = race_words(seed, position + static_cast<std::uint64_t>(i), pair);
       }
-      const std::size_t half = (token & 1u) * 2;
-      const std::uint64_t bits = (std::uint64_t{words[half]} << 32 | words[half + 1]) >> 12;
-      const double u = (static_cast<double>(bits) + 0.5) * 0x1p-52;
-      const double limit = best * weights.probabilities[j];
-      if (1.0 - u >= limit) continue;  // -log(u) >= 1 - u: cannot win, and most tokens need no logarithm
-      const double time = -std::log(u);
-      if (time >= limit) continue;
-      best = time / weights.probabilities[j];
+      const std::uint64_t u = race_uniform(words, token);
+      // -log2(u) > 1.4 (1 - u): such a token cannot win, and most tokens need no logarithm.
+      if (static_cast<double>((0 - u) >> 7) >= best * weights.weights[j]) continue;
+      const double time = race_distance(u) / weights.weights[j];
+      if (time >= best) continue;
+      best = time;
       winner = weights.ids[j];
     }
     return winner;

@@ -9,39 +9,39 @@
 
 namespace slm {
 
-/// Tokens in ascending order with their probabilities, each above 0, in sum 1 (up to rounding). Every token that is
-/// not listed has probability 0. Also holds unnormalised weights where a function says so.
+/// Tokens in ascending order with their weights, each above 0. A token's probability is its share of the total; every
+/// token that is not listed has probability 0.
 struct Distribution {
   std::vector<Token> ids;
-  std::vector<double> probabilities;  // [ids.size()]
+  std::vector<double> weights;  // [ids.size()]
+  double total = 0;             // of weights
 
   void clear() {
     ids.clear();
-    probabilities.clear();
+    weights.clear();
+    total = 0;
   }
 
   void reserve(std::size_t tokens) {
     ids.reserve(tokens);
-    probabilities.reserve(tokens);
+    weights.reserve(tokens);
   }
 
   /// `token` must be above all ids added before.
-  void add(Token token, double probability) {
+  void add(Token token, double weight) {
     ids.push_back(token);
-    probabilities.push_back(probability);
+    weights.push_back(weight);
+    total += weight;
   }
 
   std::size_t size() const { return ids.size(); }
 
+  double probability(std::size_t index) const { return weights[index] / total; }
+
   double of(Token token) const {
     const auto found = std::lower_bound(ids.begin(), ids.end(), token);
-    return found == ids.end() || *found != token ? 0.0 : probabilities[static_cast<std::size_t>(found - ids.begin())];
-  }
-
-  double total() const {
-    double sum = 0;
-    for (const double probability : probabilities) sum += probability;
-    return sum;
+    const bool listed = found != ids.end() && *found == token;
+    return listed ? probability(static_cast<std::size_t>(found - ids.begin())) : 0.0;
   }
 };
 
@@ -51,8 +51,8 @@ void for_each_excess(double scale, const Distribution& p, const Distribution& q,
   std::size_t at = 0;
   for (std::size_t i = 0; i < p.size(); ++i) {
     while (at < q.size() && q.ids[at] < p.ids[i]) ++at;
-    const double drafted = at < q.size() && q.ids[at] == p.ids[i] ? q.probabilities[at] : 0.0;
-    const double excess = scale * p.probabilities[i] - drafted;
+    const double drafted = at < q.size() && q.ids[at] == p.ids[i] ? q.probability(at) : 0.0;
+    const double excess = scale * p.probability(i) - drafted;
     if (excess > 0) visit(p.ids[i], excess);
   }
 }

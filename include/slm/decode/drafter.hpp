@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "slm/core/error.hpp"
 #include "slm/core/types.hpp"
 #include "slm/model/language_model.hpp"
 
@@ -54,6 +55,8 @@ concept DistributionDrafter = requires(D& drafter, std::span<const Token> contex
 ///   context()         most tokens it can have read
 ///   length()          tokens it has read
 ///   info()            ModelInfo, compared with the target's
+///   chooses(), propose_by(context, most, draw, out)
+///                     whether it can choose tokens itself, and then as a TokenDrafter by this draw
 template <class D>
 concept Drafter = TokenDrafter<D> || DistributionDrafter<D>;
 
@@ -128,13 +131,34 @@ class ModelDrafter {
     while (const std::optional<Token> token = choose(row)) row = read({&*token, 1}, 1);
   }
 
+  bool chooses() const { return slm::chooses(model_); }
+
+  /// Drafts `most` tokens where the model is.
+  void propose_by(std::span<const Token> context, int most, const Draw& draw,
+                  std::vector<Token>& out) requires ChoosingModel<M> {
+    const std::span<const Token> tokens = context.subspan(static_cast<std::size_t>(model_.length()));
+    map(tokens);
+    const std::span<const Token> proposed = model_.propose(mapped_, most, draw);
+    read_.insert(read_.end(), tokens.begin(), tokens.end());
+    const auto own = static_cast<std::ptrdiff_t>(model_.length()) - std::ssize(read_);  // of them it has read
+    read_.insert(read_.end(), proposed.begin(), proposed.begin() + own);
+    const auto end = std::find(proposed.begin(), proposed.end(), no_token);
+    out.insert(out.end(), proposed.begin(), end);
+    if (end != proposed.end()) {
+      throw Error("decode.non-finite-logits",
+                  text("the logits of ", info().name, " are not finite at token ", context.size() + out.size()),
+                  "Check the draft's weights");
+    }
+  }
+
  private:
   void forget(std::size_t length) {
     if (model_.length() > static_cast<int>(length)) model_.truncate(static_cast<int>(length));
     if (read_.size() > length) read_.resize(length);
   }
 
-  std::span<const float> read(std::span<const Token> tokens, int rows) {
+  /// The tokens as the model knows them, in mapped_.
+  void map(std::span<const Token> tokens) {
     const Token vocab = model_.info().vocab;
     mapped_.assign(tokens.begin(), tokens.end());
     for (Token& token : mapped_) {
@@ -142,6 +166,10 @@ class ModelDrafter {
       token = stand_in;
       ++unmappable_;
     }
+  }
+
+  std::span<const float> read(std::span<const Token> tokens, int rows) {
+    map(tokens);
     const View<const float, 2> logits = model_.extend(mapped_, rows);
     read_.insert(read_.end(), tokens.begin(), tokens.end());
     if (rows == 0) return {};
@@ -182,6 +210,13 @@ class Borrowed {
   int length() const { return model_->length(); }
   View<const float, 2> extend(std::span<const Token> tokens, int rows) { return model_->extend(tokens, rows); }
   void truncate(int length) { model_->truncate(length); }
+  bool chooses() const { return slm::chooses(*model_); }
+  std::span<const Token> choose(std::span<const Token> tokens, int rows, const Draw& draw) requires ChoosingModel<M> {
+    return model_->choose(tokens, rows, draw);
+  }
+  std::span<const Token> propose(std::span<const Token> tokens, int count, const Draw& draw) requires ChoosingModel<M> {
+    return model_->propose(tokens, count, draw);
+  }
 
  private:
   M* model_;

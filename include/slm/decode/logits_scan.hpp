@@ -7,40 +7,25 @@
 #include <limits>
 #include <span>
 
+#include "slm/core/draw.hpp"
 #include "slm/core/types.hpp"
 
 namespace slm {
-
-inline constexpr Token no_token = -1;
 
 struct Peak {
   Token token = no_token;  // the lowest id with the highest logit; no_token when the row is not usable
   float logit = -std::numeric_limits<float>::infinity();
 };
 
-namespace detail {
-
-/// Integers in the order of the floats: NaN above +infinity or below -infinity by its sign, and -0 as 0. Integer
-/// comparisons let compilers use vector instructions, and survive -ffast-math.
-inline std::int32_t order_key(float value) {
-  const std::int32_t bits = std::bit_cast<std::int32_t>(value + 0.0f);
-  return bits ^ ((bits >> 31) & 0x7fffffff);
-}
-
-inline constexpr std::int32_t infinity_key = 0x7f800000;
-inline constexpr std::int32_t minus_infinity_key = ~0x7f800000;
-
-}  // namespace detail
-
 /// A row is usable when it holds no NaN and no +infinity, and at least one value above -infinity.
 inline Peak find_peak(std::span<const float> row) {
   constexpr std::size_t block = 256;  // of a fixed size, for vector instructions; only one is searched for its place
-  std::int32_t top = detail::minus_infinity_key, bottom = detail::infinity_key;
+  std::int32_t top = minus_infinity_key, bottom = infinity_key;
   std::size_t at = 0;
   const auto scan = [&](const float* values, std::size_t count) {
-    std::int32_t high = detail::minus_infinity_key, low = detail::infinity_key;
+    std::int32_t high = minus_infinity_key, low = infinity_key;
     for (std::size_t i = 0; i < count; ++i) {
-      const std::int32_t key = detail::order_key(values[i]);
+      const std::int32_t key = order_key(values[i]);
       high = key > high ? key : high;
       low = key < low ? key : low;
     }
@@ -51,7 +36,7 @@ inline Peak find_peak(std::span<const float> row) {
   const std::size_t whole = row.size() / block * block;
   for (std::size_t first = 0; first < whole; first += block) scan(row.data() + first, block);
   scan(row.data() + whole, row.size() - whole);
-  if (top >= detail::infinity_key || top == detail::minus_infinity_key || bottom < detail::minus_infinity_key) {
+  if (top >= infinity_key || top == minus_infinity_key || bottom < minus_infinity_key) {
     return {};
   }
   const float highest = std::bit_cast<float>(top ^ ((top >> 31) & 0x7fffffff));

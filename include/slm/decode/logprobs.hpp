@@ -21,7 +21,7 @@ class LogprobReport {
   /// By the distribution that the token was drawn from.
   void by_distribution(const Distribution& p, Token token, int alternatives) {
     start(alternatives);
-    for (std::size_t i = 0; i < p.size(); ++i) offer(p.ids[i], p.probabilities[i]);
+    for (std::size_t i = 0; i < p.size(); ++i) offer(p.ids[i], p.probability(i));
     for (TokenLogprob& entry : top_) entry.logprob = std::log(entry.logprob);
     logprob_ = std::log(p.of(token));
   }

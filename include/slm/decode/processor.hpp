@@ -7,9 +7,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <span>
 #include <vector>
 
+#include "slm/core/draw.hpp"
 #include "slm/core/types.hpp"
 #include "slm/decode/distribution.hpp"
 #include "slm/decode/logits_scan.hpp"
@@ -25,6 +27,7 @@ class Processor {
   /// Starts a request. `expected` tokens will be pushed at most; vocab is the target's.
   void start(const Sampling& sampling, int vocab, std::span<const Token> prompt, std::size_t expected) {
     sampling_ = &sampling;
+    draw_ = draw_of(sampling, vocab);
     history_.clear();
     history_.reserve(prompt.size() + expected);
     history_.assign(prompt.begin(), prompt.end());
@@ -75,36 +78,27 @@ class Processor {
       out.add(peak.token, 1.0);
       return true;
     }
-    const double scale = 1.0 / static_cast<double>(sampling_->temperature);
-    const auto weight = [&](float logit) { return std::exp((static_cast<double>(logit) - peak.logit) * scale); };
-    const bool cuts_k = sampling_->top_k > 0 && static_cast<std::size_t>(sampling_->top_k) < row.size();
-    if (!cuts_k && sampling_->top_p >= 1) {  // nothing to rank: straight into the result, ids are in order
-      double total = 0;
-      for (std::size_t id = 0; id < row.size(); ++id) {
-        const double value = weight(row[id]);
-        if (!(value > 0) || value < sampling_->min_p) continue;  // the peak's weight is 1
-        out.add(static_cast<Token>(id), value);
-        total += value;
-      }
-      for (double& probability : out.probabilities) probability /= total;
+    const auto weight = [&](float logit) { return weight_of(logit, peak.logit, draw_.scale); };
+    const auto take = [&](Token id, std::uint64_t value) {
+      if (value >= draw_.min_weight) out.add(id, static_cast<double>(value));
+    };
+    const bool cuts_k = draw_.top_k > 0 && static_cast<std::size_t>(draw_.top_k) < row.size();
+    if (!cuts_k && draw_.top_p == 0) {  // nothing to rank: straight into the result, ids are in order
+      for (std::size_t id = 0; id < row.size(); ++id) take(static_cast<Token>(id), weight(row[id]));
       return true;
     }
     pool_.clear();
     if (cuts_k) {
       keep_top_k(row);
-      for (Candidate& candidate : pool_) candidate.weight = weight(static_cast<float>(candidate.weight));
+      for (Candidate& candidate : pool_) candidate.weight = weight(candidate.logit);
     } else {
-      for (std::size_t id = 0; id < row.size(); ++id) pool_.push_back({weight(row[id]), static_cast<Token>(id)});
+      for (std::size_t id = 0; id < row.size(); ++id) {
+        pool_.push_back({weight(row[id]), row[id], static_cast<Token>(id)});
+      }
     }
-    if (sampling_->top_p < 1) keep_top_p();
+    if (draw_.top_p != 0) keep_top_p();
     std::sort(pool_.begin(), pool_.end(), [](const Candidate& a, const Candidate& b) { return a.token < b.token; });
-    double total = 0;
-    for (const Candidate& candidate : pool_) {
-      if (!(candidate.weight > 0) || candidate.weight < sampling_->min_p) continue;
-      out.add(candidate.token, candidate.weight);
-      total += candidate.weight;
-    }
-    for (double& probability : out.probabilities) probability /= total;
+    for (const Candidate& candidate : pool_) take(candidate.token, candidate.weight);
     return true;
   }
 
@@ -122,6 +116,9 @@ class Processor {
     return peak + std::log(total);
   }
 
+  /// What the model must know to choose tokens itself; nothing when it cannot, since the logits are edited here.
+  std::optional<Draw> draw() const { return edits() ? std::nullopt : std::optional(draw_); }
+
   /// Most tokens a distribution can hold.
   std::size_t support(std::size_t vocab) const {
     const auto k = static_cast<std::size_t>(sampling_->top_k);
@@ -134,12 +131,13 @@ class Processor {
     std::int32_t generated = 0;
   };
   struct Candidate {
-    double weight = 0;
+    std::uint64_t weight = 0;
+    float logit = 0;
     Token token = 0;
   };
 
   static bool likelier(const Candidate& a, const Candidate& b) {
-    return a.weight > b.weight || (a.weight == b.weight && a.token < b.token);
+    return a.logit > b.logit || (a.logit == b.logit && a.token < b.token);
   }
 
   bool edits() const { return sampling_->penalises() || sampling_->adjust_logits; }
@@ -147,7 +145,7 @@ class Processor {
   std::size_t pool_size(std::size_t vocab) const {
     const auto k = static_cast<std::size_t>(sampling_->top_k);
     if (k > 0 && k < vocab) return std::min(2 * k + 64, vocab + 1);
-    return sampling_->top_p < 1 ? vocab : 0;
+    return draw_.top_p != 0 ? vocab : 0;
   }
 
   /// The row itself, or a copy with penalties and the caller's edits.
@@ -168,7 +166,7 @@ class Processor {
     return edited_;
   }
 
-  /// Fills pool_ with the k highest logits (as weights), ties to the lowest id. Linear: candidates gather in a pool of
+  /// Fills pool_ with the k highest logits, ties to the lowest id. Linear: candidates gather in a pool of
   /// 2k, and whenever it is full the worse half goes and the bar for entering rises.
   void keep_top_k(std::span<const float> row) {
     const auto k = static_cast<std::size_t>(sampling_->top_k);
@@ -179,11 +177,11 @@ class Processor {
       const auto last = pool_.begin() + static_cast<std::ptrdiff_t>(k) - 1;
       std::nth_element(pool_.begin(), last, pool_.end(), likelier);
       pool_.resize(k);
-      bar = static_cast<float>(pool_.back().weight);
+      bar = pool_.back().logit;
     };
     for (std::size_t id = 0; id < row.size(); ++id) {
       if (!(row[id] > bar)) continue;  // an equal logit has a higher id than all k that are in
-      pool_.push_back({row[id], static_cast<Token>(id)});
+      pool_.push_back({0, row[id], static_cast<Token>(id)});
       if (pool_.size() == capacity) shrink();
     }
     shrink();
@@ -191,19 +189,23 @@ class Processor {
 
   /// Keeps the smallest set of likeliest candidates whose share of the weight reaches top_p.
   void keep_top_p() {
-    double total = 0;
+    std::uint64_t total = 0;
     for (const Candidate& candidate : pool_) total += candidate.weight;
-    const double wanted = static_cast<double>(sampling_->top_p) * total;
+    const std::uint64_t wanted = draw_.wanted(total);
     // Candidates lighter than this weigh less than total - wanted together, so the set is full before it needs them.
-    const double dust = 0.5 * (total - wanted) / static_cast<double>(pool_.size());
-    std::erase_if(pool_, [dust](const Candidate& candidate) { return candidate.weight < dust; });
+    const std::uint64_t dust = (total - wanted) / (2 * pool_.size());
+    float bar = -std::numeric_limits<float>::infinity();
+    for (const Candidate& candidate : pool_) {
+      bar = std::max(bar, candidate.weight < dust ? candidate.logit : bar);
+    }
+    std::erase_if(pool_, [bar](const Candidate& candidate) { return candidate.logit <= bar; });
     auto first = pool_.begin();
     auto last = pool_.end();
-    double sum = 0;              // weight of [pool_.begin(), first), all of which stay
+    std::uint64_t sum = 0;       // weight of [pool_.begin(), first), all of which stay
     while (last - first > 32) {  // quickselect by weight instead of by rank
       const auto middle = first + (last - first) / 2;
       std::nth_element(first, middle, last, likelier);
-      double half = 0;
+      std::uint64_t half = 0;
       for (auto at = first; at != middle; ++at) half += at->weight;
       if (sum + half >= wanted) {
         last = middle;
@@ -214,11 +216,11 @@ class Processor {
     }
     std::sort(first, last, likelier);
     while (first != last && sum < wanted) sum += (first++)->weight;
-    if (first == pool_.begin()) ++first;  // top_p so small that it rounded to nothing: the likeliest stays
     pool_.erase(first, pool_.end());
   }
 
   const Sampling* sampling_ = nullptr;
+  Draw draw_;
   std::vector<Token> history_;
   std::vector<Uses> counts_;     // [vocab], empty when nothing is penalised
   std::vector<Token> distinct_;  // tokens with any use, in the order of their first use

@@ -7,6 +7,8 @@
 #include <functional>
 #include <optional>
 #include <span>
+#include <string>
+#include <vector>
 
 #include "slm/core/error.hpp"
 #include "slm/core/types.hpp"
@@ -80,5 +82,24 @@ class EndTokens {
   std::span<const Token> ends_;
   std::span<const Token> stops_;
 };
+
+/// Cuts a draft after the first token that would end the text, and before the first that cannot be used. Says what was
+/// wrong with it, if anything.
+inline std::string cut_draft(std::vector<Token>& draft, int most, int vocab, const EndTokens& ends) {
+  std::string wrong;
+  if (draft.size() > static_cast<std::size_t>(most)) {
+    wrong = text("the draft proposed ", draft.size(), " tokens, at most ", most, " were asked for");
+    draft.resize(static_cast<std::size_t>(most));
+  }
+  for (std::size_t i = 0; i < draft.size(); ++i) {
+    if (draft[i] < 0 || draft[i] >= vocab) {
+      wrong = text("the draft proposed id ", draft[i], ", outside the vocabulary");
+      draft.resize(i);
+    } else if (ends.any(draft[i])) {
+      draft.resize(i + 1);
+    }
+  }
+  return wrong;
+}
 
 }  // namespace slm

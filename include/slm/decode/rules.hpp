@@ -25,6 +25,18 @@ struct Verdict {
   int evaluated = 0;  // drafted tokens that the rule looked at
 };
 
+/// The verdict where each of the target's tokens is known without regard to the draft: it stands as far as it guessed
+/// them. choice(i) is the target's token given x[0..i).
+template <class Choice>
+Verdict agreement(std::span<const Token> x, Choice&& choice) {
+  const int m = static_cast<int>(x.size());
+  for (int i = 0; i < m; ++i) {
+    const Token token = choice(i);
+    if (token != x[static_cast<std::size_t>(i)]) return {i, token, i + 1};
+  }
+  return {m, choice(m), m};
+}
+
 namespace rule {
 
 /// Gumbel coupling (Daliri et al., 2408.07978): target and draft run the same race, keyed by (seed, position, token).
@@ -41,12 +53,7 @@ struct Coupled {
 
   template <class Target, class Draft, class Coin>
   Verdict verify(std::span<const Token> x, Target&& p, Draft&&, const Coin& coin) {
-    const int m = static_cast<int>(x.size());
-    for (int i = 0; i < m; ++i) {
-      const Token token = coin.race(i, p(i));
-      if (token != x[static_cast<std::size_t>(i)]) return {i, token, i + 1};
-    }
-    return {m, coin.race(m, p(m)), m};
+    return agreement(x, [&](int i) { return coin.race(i, p(i)); });
   }
 };
 
@@ -64,12 +71,7 @@ struct Match {
 
   template <class Target, class Draft, class Coin>
   Verdict verify(std::span<const Token> x, Target&& p, Draft&&, const Coin& coin) {
-    const int m = static_cast<int>(x.size());
-    for (int i = 0; i < m; ++i) {
-      const Token token = coin.keyed(i, p(i));
-      if (token != x[static_cast<std::size_t>(i)]) return {i, token, i + 1};
-    }
-    return {m, coin.keyed(m, p(m)), m};
+    return agreement(x, [&](int i) { return coin.keyed(i, p(i)); });
   }
 };
 
@@ -99,7 +101,7 @@ struct Ratio {
       residual_.clear();
       if (guess) {
         for (std::size_t j = 0; j < target.size(); ++j) {
-          if (target.ids[j] != token) residual_.add(target.ids[j], target.probabilities[j]);
+          if (target.ids[j] != token) residual_.add(target.ids[j], target.probability(j));
         }
       } else {
         for_each_excess(1.0, target, draft, [this](Token id, double weight) { residual_.add(id, weight); });

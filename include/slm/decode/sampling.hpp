@@ -1,6 +1,7 @@
 // What a caller asks of one generation: how long, how random, where to stop.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <functional>
@@ -8,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "slm/core/draw.hpp"
 #include "slm/core/error.hpp"
 #include "slm/core/types.hpp"
 
@@ -36,6 +38,19 @@ struct Sampling {
 
   bool penalises() const { return repetition_penalty != 1.0f || presence_penalty != 0.0f || frequency_penalty != 0.0f; }
 };
+
+/// The same as numbers for every draw, on whichever device; `vocab` is the target's.
+inline Draw draw_of(const Sampling& sampling, int vocab) {
+  Draw draw{.seed = sampling.seed, .vocab = vocab};
+  if (sampling.greedy()) return draw;
+  draw.scale = 1.4426950408889634 * 0x1p31 / static_cast<double>(sampling.temperature);
+  draw.top_k = sampling.top_k < vocab ? sampling.top_k : 0;
+  if (sampling.top_p < 1) draw.top_p = static_cast<std::uint32_t>(sampling.top_p * 0x1p32f);
+  if (sampling.top_p < 1 && draw.top_p == 0) draw.top_p = 1;
+  const double lightest = std::ceil(static_cast<double>(sampling.min_p) * static_cast<double>(whole_weight));
+  draw.min_weight = std::max(std::uint64_t{1}, static_cast<std::uint64_t>(lightest));
+  return draw;
+}
 
 /// Throws Error when a setting makes no sense for a vocabulary of `vocab` ids.
 inline void validate(const Sampling& sampling, int vocab) {

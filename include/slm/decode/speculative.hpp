@@ -173,15 +173,24 @@ class SpeculativeDecoder {
     const PhiloxCoin coin{sampling.seed, static_cast<std::uint64_t>(n)};
     drafted_.clear();
     const double began = now();
-    if (most > 0) propose(sampling, coin, most, stats);
+    const std::optional<Draw> draw = draw_for_models(sampling);
+    if (most > 0) propose(sampling, coin, draw, most, stats);
     const double drafted = most > 0 ? now() : began;
 
     const int m = static_cast<int>(drafted_.size());
     verify_.assign(1, processor_.history().back());
     verify_.insert(verify_.end(), drafted_.begin(), drafted_.end());
-    const View<const float, 2> rows = target_.extend(verify_, m + 1);
+    std::span<const Token> choices;  // where the target makes them
+    if constexpr (ChoosingModel<Target> && !EmittedSink<Sink>) {
+      if (draw && slm::chooses(target_)) choices = target_.choose(verify_, m + 1, *draw);
+    }
+    const auto rows = choices.empty() ? target_.extend(verify_, m + 1) : View<const float, 2>{};
     const double verified = now();
-    const Verdict verdict = choose<EmittedSink<Sink>>(sampling, coin, rows);
+    const Verdict verdict =
+        choices.empty() ? choose<EmittedSink<Sink>>(sampling, coin, rows) : agreement(drafted_, [&](int i) {
+          if (choices[at(i)] == no_token) refuse_row();
+          return choices[at(i)];
+        });
     const double chosen = now();
 
     stats.count_round(drafted_.size(), verdict.evaluated, verdict.accepted);
@@ -198,9 +207,23 @@ class SpeculativeDecoder {
     return going;
   }
 
+  /// The draw by which models may choose tokens themselves; nothing when logits or distributions are needed here.
+  std::optional<Draw> draw_for_models(const Sampling& sampling) const {
+    if constexpr (std::is_same_v<Rule, rule::Coupled>) return processor_.draw();
+    return sampling.greedy() ? processor_.draw() : std::nullopt;
+  }
+
   /// Fills drafted_, and q_ with the distributions they were drawn from. Whatever goes wrong in the draft, the tokens
   /// proposed before it stand.
-  void propose(const Sampling& sampling, const PhiloxCoin& coin, int most, Stats& stats) {
+  void propose(const Sampling& sampling, const PhiloxCoin& coin, const std::optional<Draw>& draw, int most,
+               Stats& stats) {
+    if constexpr (requires { drafter_.propose_by(processor_.history(), most, *draw, drafted_); }) {
+      if (draw && !policy_.wants_confidence() && drafter_.chooses()) {
+        guard(stats, [&] { drafter_.propose_by(processor_.history(), most, *draw, drafted_); });
+        stats.draft_forwards += static_cast<std::int64_t>(drafted_.size());
+        return take_valid(most, stats);
+      }
+    }
     if constexpr (DistributionDrafter<DrafterType>) {
       bool over = false;
       auto choose_next = [&](std::span<const float> row) -> std::optional<Token> {
@@ -256,26 +279,9 @@ class SpeculativeDecoder {
     return token;
   }
 
-  /// Checks what a drafter without distributions proposed; cuts after the first token that would end the text.
-  void take_valid(int most, Stats& stats) {
-    if (drafted_.size() > at(most)) {
-      fault(stats, text("the draft proposed ", drafted_.size(), " tokens, at most ", most, " were asked for"));
-      drafted_.resize(at(most));
-    }
-    for (std::size_t i = 0; i < drafted_.size(); ++i) {
-      if (drafted_[i] < 0 || drafted_[i] >= target_.info().vocab) {
-        fault(stats, text("the draft proposed id ", drafted_[i], ", outside the vocabulary"));
-        drafted_.resize(i);
-      } else if (ends_.any(drafted_[i])) {
-        drafted_.resize(i + 1);
-      }
-    }
-  }
-
   /// Runs the rule on the target's rows. Rows are processed when the rule asks for them, each with its own prefix.
   template <bool with_logprobs>
   Verdict choose(const Sampling& sampling, const PhiloxCoin& coin, View<const float, 2> rows) {
-    const int m = static_cast<int>(drafted_.size());
     const auto row = [&](int i) { return std::span<const float>{rows.row(i), at(target_.info().vocab)}; };
     int pushed = 0;
     const auto advance = [&](int i) {
@@ -283,14 +289,13 @@ class SpeculativeDecoder {
     };
     Verdict verdict;
     if (sampling.greedy()) {
-      for (int i = 0; i <= m; ++i) {
+      verdict = agreement(drafted_, [&](int i) {
         advance(i);
         const Token token = processor_.greedy(row(i));
         if (token == no_token) refuse_row();
         if constexpr (with_logprobs) reports_[at(i)].by_row(processor_, row(i), token, sampling.top_logprobs);
-        verdict = {i, token, std::min(i + 1, m)};
-        if (i < m && token != drafted_[at(i)]) break;
-      }
+        return token;
+      });
     } else {
       int ready = 0;
       const auto target_row = [&](int i) -> const Distribution& {
@@ -305,6 +310,11 @@ class SpeculativeDecoder {
     }
     for (; pushed > 0; --pushed) processor_.pop();
     return verdict;
+  }
+
+  void take_valid(int most, Stats& stats) {
+    const std::string wrong = cut_draft(drafted_, most, target_.info().vocab, ends_);
+    if (!wrong.empty()) fault(stats, wrong);
   }
 
   [[noreturn]] void refuse_row() const {

@@ -35,6 +35,13 @@ class Checkpoint {
     if (!model_.says_tied) model_.settings.tied_embeddings = !has("lm_head.weight");
   }
 
+  /// A model that no folder holds. The caller keeps the bytes of its tensors.
+  Checkpoint(const std::string& name, ModelDescription model, QuantizationSettings quantization,
+             std::vector<Tensor> tensors)
+      : folder_(name), model_(std::move(model)), quantization_(std::move(quantization)), given_(std::move(tensors)) {
+    for (const Tensor& tensor : given_) tensors_.emplace(tensor.name, &tensor);
+  }
+
   const std::filesystem::path& folder() const { return folder_; }
   const Family& family() const { return *model_.family; }
   const ModelConfig& config() const { return model_.config; }
@@ -142,6 +149,7 @@ class Checkpoint {
   ModelDescription model_;
   QuantizationSettings quantization_;
   std::map<std::string, Safetensors> files_;
+  std::vector<Tensor> given_;
   std::map<std::string, const Tensor*, std::less<>> tensors_;
 };
 

@@ -21,6 +21,13 @@ class AnyModel {
   int length() const { return model_->length(); }
   View<const float, 2> extend(std::span<const Token> tokens, int rows) { return model_->extend(tokens, rows); }
   void truncate(int length) { model_->truncate(length); }
+  bool chooses() const { return model_->chooses(); }
+  std::span<const Token> choose(std::span<const Token> tokens, int rows, const Draw& draw) {
+    return model_->choose(tokens, rows, draw);
+  }
+  std::span<const Token> propose(std::span<const Token> tokens, int count, const Draw& draw) {
+    return model_->propose(tokens, count, draw);
+  }
 
  private:
   struct Interface {
@@ -29,6 +36,9 @@ class AnyModel {
     virtual int length() const = 0;
     virtual View<const float, 2> extend(std::span<const Token> tokens, int rows) = 0;
     virtual void truncate(int length) = 0;
+    virtual bool chooses() const = 0;
+    virtual std::span<const Token> choose(std::span<const Token> tokens, int rows, const Draw& draw) = 0;
+    virtual std::span<const Token> propose(std::span<const Token> tokens, int count, const Draw& draw) = 0;
   };
 
   template <class M>
@@ -39,12 +49,23 @@ class AnyModel {
     int length() const override { return model.length(); }
     View<const float, 2> extend(std::span<const Token> tokens, int rows) override { return model.extend(tokens, rows); }
     void truncate(int length) override { model.truncate(length); }
+    bool chooses() const override { return slm::chooses(model); }
+    std::span<const Token> choose([[maybe_unused]] std::span<const Token> tokens, [[maybe_unused]] int rows,
+                                  [[maybe_unused]] const Draw& draw) override {
+      if constexpr (ChoosingModel<M>) return model.choose(tokens, rows, draw);
+      return {};
+    }
+    std::span<const Token> propose([[maybe_unused]] std::span<const Token> tokens, [[maybe_unused]] int count,
+                                   [[maybe_unused]] const Draw& draw) override {
+      if constexpr (ChoosingModel<M>) return model.propose(tokens, count, draw);
+      return {};
+    }
     M model;
   };
 
   std::unique_ptr<Interface> model_;
 };
 
-static_assert(LanguageModel<AnyModel>);
+static_assert(ChoosingModel<AnyModel>);
 
 }  // namespace slm

@@ -1,7 +1,9 @@
 // Whether a model fits into the memory of a device of its own, asked before anything is loaded.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <string>
 
 #include "slm/backend/concept.hpp"
@@ -33,16 +35,30 @@ std::size_t device_weight_bytes(const Checkpoint& source) {
   return bytes;
 }
 
+/// Outputs of a model's widest product but for the logits: queries, keys and values, or gates and ups.
+inline std::int64_t widest_product(const ModelConfig& shape) {
+  return std::max(std::int64_t{shape.heads + 2 * shape.kv_heads} * shape.head_dim, std::int64_t{2} * shape.ffn);
+}
+
 /// Throws gpu.out-of-memory unless weights, keys and values fit into what is free on the device. It says what would.
 template <WeightFormat Format, HasDeviceMemory B>
 void check_device_room(const Checkpoint& source, int context, const B& device) {
   const std::size_t weights = device_weight_bytes<Format>(source);
   const std::size_t cache = KvCache<B>::bytes(source.config(), source.settings(), context);
   const std::size_t free = device.runtime().memory_free();
-  const std::size_t spare = weights / 64 + (std::size_t{64} << 20);  // activations, scratch, padding of tiles
+  const ModelConfig& shape = source.config();
+  const auto spare_of = [&]([[maybe_unused]] int tokens) {  // activations, scratch, padding of tiles
+    std::size_t bytes = weights / 64 + (std::size_t{64} << 20);
+    const Heads heads{shape.heads, shape.kv_heads, shape.head_dim};
+    if constexpr (requires { B::reserved_bytes(heads, 0, 0, 0); }) {
+      bytes += B::reserved_bytes(heads, widest_product(shape), shape.vocab, tokens);
+    }
+    return bytes;
+  };
+  const std::size_t spare = spare_of(context);
   if (weights + cache + spare <= free) return;
   const auto fits = [&](int tokens) {
-    return weights + KvCache<B>::bytes(source.config(), source.settings(), tokens) + spare <= free;
+    return weights + KvCache<B>::bytes(shape, source.settings(), tokens) + spare_of(tokens) <= free;
   };
   std::string advice;
   if (fits(64)) {
@@ -54,7 +70,7 @@ void check_device_room(const Checkpoint& source, int context, const B& device) {
     advice = text("Set LoadOptions::context to ", low / 64 * 64, " or less");
   } else {
     const auto four_bits = static_cast<std::size_t>(int4_bytes(source.config(), {source.settings().tied_embeddings}));
-    const bool helps = DenseFormat<Format> && four_bits + spare <= free;
+    const bool helps = DenseFormat<Format> && four_bits + spare_of(64) <= free;
     advice = helps ? text("In four bits its weights take about ", text_of_bytes(four_bits),
                           " and would fit: use an AWQ checkpoint, or slm quantize")
                    : text("Use a smaller model, a device with more memory, or the backend cpu");

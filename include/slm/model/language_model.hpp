@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "slm/core/draw.hpp"
 #include "slm/core/types.hpp"
 #include "slm/core/view.hpp"
 
@@ -36,5 +37,30 @@ concept LanguageModel = requires(M& model, const M& constant, std::span<const To
   { model.extend(tokens, count) } -> std::same_as<View<const float, 2>>;
   { model.truncate(count) } -> std::same_as<void>;
 };
+
+/// A model that can choose tokens where its logits are: only ids leave the device, no_token where a row of logits is
+/// not usable. What is returned is valid until the next call.
+///   chooses()                     whether it does, or the two below are not to be called
+///   choose(tokens, rows, draw)    appends tokens, as extend() does, and returns the token that follows each of the
+///                                 last `rows` of them, [rows]
+///   propose(tokens, count, draw)  appends tokens and, one by one, what it chooses to follow: returns `count` tokens,
+///                                 of which it appended all but the last, or no more once a row was not usable
+template <class M>
+concept ChoosingModel = LanguageModel<M> &&
+    requires(M& model, const M& constant, std::span<const Token> tokens, int count, const Draw& draw) {
+  { constant.chooses() } -> std::same_as<bool>;
+  { model.choose(tokens, count, draw) } -> std::same_as<std::span<const Token>>;
+  { model.propose(tokens, count, draw) } -> std::same_as<std::span<const Token>>;
+};
+
+/// Whether this very model chooses tokens itself.
+template <class M>
+bool chooses(const M& model) {
+  if constexpr (ChoosingModel<M>) {
+    return model.chooses();
+  } else {
+    return false;
+  }
+}
 
 }  // namespace slm

@@ -15,7 +15,8 @@
 
 namespace slm {
 
-/// A LanguageModel. Shape is a config of the registry, your own, or Dynamic; the text is the same.
+/// A LanguageModel, and a ChoosingModel where the backend can choose. Shape is a config of the registry, your own, or
+/// Dynamic; the text is the same.
 template <Config Shape, WeightFormat Format, Backend B>
 class Model {
  public:
@@ -50,6 +51,15 @@ class Model {
   /// See LanguageModel and ModelState::extend.
   View<const float, 2> extend(std::span<const Token> tokens, int logit_rows) {
     return state_.extend(tokens, logit_rows, {run_blocks, &shape_});
+  }
+
+  /// See ChoosingModel.
+  bool chooses() const requires RecordsSteps<B> { return state_.recordable(); }
+  std::span<const Token> choose(std::span<const Token> tokens, int rows, const Draw& draw) requires RecordsSteps<B> {
+    return state_.choose(tokens, rows, draw, {run_blocks, &shape_});
+  }
+  std::span<const Token> propose(std::span<const Token> tokens, int count, const Draw& draw) requires RecordsSteps<B> {
+    return state_.propose(tokens, count, draw, {run_blocks, &shape_});
   }
 
  private:

@@ -37,16 +37,20 @@ struct LoadOptions {
   std::function<void(double)> progress = {};   // called with 0..1 while loading
 };
 
+/// A backend that records its steps and can choose tokens in them.
+template <class B>
+concept RecordsSteps = requires {
+  typename B::Steps;
+};
+
 namespace detail {
 
-/// Recorded steps, of backends that replay them.
-struct NoSteps {};
+/// The steps that a model's backend has recorded.
 template <class B>
 struct StepsOf {
-  using type = NoSteps;
+  struct type {};
 };
-template <class B>
-requires requires { typename B::Steps; }
+template <RecordsSteps B>
 struct StepsOf<B> {
   using type = typename B::Steps;
 };
@@ -76,6 +80,9 @@ struct ModelState {
                    .mixed = rows(mixed, q_width),
                    .gated = rows(gated, shape.ffn),
                    .narrow = shape.embedding != 0 ? rows(narrow, shape.embedding) : View<Activation, 2>{}};
+    if constexpr (RecordsSteps<B>) {
+      device.reserve({shape.heads, shape.kv_heads, shape.head_dim}, widest_product(shape), shape.vocab, kv.context());
+    }
   }
 
   /// `beyond`: of the text beyond LongRoPE's original context.
@@ -117,17 +124,45 @@ struct ModelState {
   /// is read with the second table from its beginning, as transformers reads a prompt.
   View<const float, 2> extend(std::span<const Token> tokens, int logit_rows, Blocks blocks) {
     check_extend(tokens, logit_rows);
-    const int count = static_cast<int>(tokens.size());
     const View<float, 2> rows = logits_of(logit_rows);
-    cache.remember(length, tokens);
-    const int original = cache.original_context();
-    const bool all_beyond = length == 0 && count > original;
-    const int within = all_beyond ? 0 : std::clamp(original - length, 0, count);
-    const int unwanted = count - logit_rows;
-    if (within == count || within > unwanted) run(tokens, 0, within, false, rows, blocks);
-    if (within < count) run(tokens, within, count, true, rows, blocks);
-    length += count;
+    read(tokens, logit_rows, blocks, [&](std::span<const Token> piece, int position, bool beyond, int wanted, int at) {
+      const Activations<B> step = run_layers(piece, position, beyond, blocks);
+      if (wanted > 0) logits(step.slice(step.x.extent(0) - wanted, wanted), rows.slice(at, wanted));
+    });
     return rows;
+  }
+
+  /// Whether steps can be recorded: positions of models that project their embedding are looked up as tokens are.
+  bool recordable() const { return shape().embedding == 0 || shape().positions != Positions::learned; }
+
+  /// See ChoosingModel.
+  std::span<const Token> choose(std::span<const Token> tokens, int rows, const Draw& draw, Blocks blocks) {
+    check_extend(tokens, rows);
+    chosen.resize(static_cast<std::size_t>(rows));
+    read_choosing(tokens, draw, blocks, chosen);
+    return chosen;
+  }
+
+  std::span<const Token> propose(std::span<const Token> tokens, int count, const Draw& draw, Blocks blocks) {
+    check_extend(tokens, 1, count - 1);
+    chosen.assign(static_cast<std::size_t>(count), no_token);
+    const std::span<Token> all{chosen};
+    if (tokens.size() > std::size_t{B::most_recorded_rows}) {
+      extend(tokens.first(tokens.size() - 1), 0, blocks);
+      tokens = tokens.last(1);
+    }
+    for (int done = 0; done < count && (done == 0 || tokens.front() != no_token);) {
+      const std::span<Token> next = all.subspan(static_cast<std::size_t>(done));
+      if (cache.original_context() != std::numeric_limits<int>::max()) {  // the next token may need another table
+        read_choosing(tokens, draw, blocks, next.first(1));
+        done += 1;
+      } else {
+        const int steps = std::min(count - done, B::most_steps);
+        done += run_chain(tokens, steps, draw, blocks, next.first(static_cast<std::size_t>(steps)));
+      }
+      tokens = std::span<const Token>(all).subspan(static_cast<std::size_t>(done - 1), 1);
+    }
+    return chosen;
   }
 
   void check_truncate(int to) const {
@@ -137,11 +172,12 @@ struct ModelState {
     }
   }
 
-  void check_extend(std::span<const Token> tokens, int wanted) const {
-    if (tokens.size() > static_cast<std::size_t>(info.context - length)) {
+  /// `more` tokens follow these.
+  void check_extend(std::span<const Token> tokens, int wanted, int more = 0) const {
+    if (tokens.size() + static_cast<std::size_t>(more) > static_cast<std::size_t>(info.context - length)) {
       throw Error("model.context-full",
-                  text("'", info.name, "' holds ", length, " tokens and cannot take ", tokens.size(),
-                       " more: its context is ", info.context),
+                  text("'", info.name, "' holds ", length, " tokens and cannot take ",
+                       tokens.size() + static_cast<std::size_t>(more), " more: its context is ", info.context),
                   "Shorten the prompt or load the model with a larger LoadOptions::context");
     }
     if (wanted < 0 || static_cast<std::size_t>(wanted) > tokens.size()) {
@@ -166,25 +202,75 @@ struct ModelState {
   Buffer x, q, mixed, gated, narrow;  // what `activations` views
   Activations<B> activations;
   std::vector<float> logit_buffer;  // [rows, vocab]
-  [[no_unique_address]] typename StepsOf<B>::type steps;
+  std::vector<Token> chosen;        // by the last choose() or propose()
+  [[no_unique_address]] typename StepsOf<B>::type recorded;
 
  private:
   const ModelConfig& shape() const { return weights.checkpoint->config(); }
 
-  /// Tokens first.. last - 1 of a step, and the logits of those among them that are wanted: the last of the step.
-  void run(std::span<const Token> tokens, int first, int last, bool beyond, View<float, 2> logits, Blocks blocks) {
-    const int unwanted = static_cast<int>(tokens.size()) - static_cast<int>(logits.extent(0));
-    if (first < last) make_ready(length + first, beyond, blocks);
-    for (; first < last; first += B::max_rows) {
-      const int rows = std::min(last - first, B::max_rows);
-      const Activations<B> step =
-          run_layers(tokens.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(rows)), length + first,
-                     beyond, blocks);
-      const int from = std::max(first, unwanted);
-      if (const int wanted = first + rows - from; wanted > 0) {
-        head(step.slice(from - first, wanted), logits.slice(from - unwanted, wanted));
+  /// Appends tokens. step(piece, position, beyond, wanted, at) runs a piece of them, the last `wanted` rows of which
+  /// are the result's from `at` on: of all tokens, the last `rows`.
+  template <class Step>
+  void read(std::span<const Token> tokens, int rows, Blocks blocks, Step step) {
+    const int count = static_cast<int>(tokens.size()), unwanted = count - rows;
+    cache.remember(length, tokens);
+    const int original = cache.original_context();
+    const bool all_beyond = length == 0 && count > original;
+    const int within = all_beyond ? 0 : std::clamp(original - length, 0, count);
+    const auto run = [&](int first, int last, bool beyond) {
+      if (first < last) make_ready(length + first, beyond, blocks);
+      for (; first < last; first += B::max_rows) {
+        const int size = std::min(last - first, B::max_rows), from = std::max(first, unwanted);
+        step(tokens.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(size)), length + first, beyond,
+             std::max(0, first + size - from), from - unwanted);
       }
+    };
+    if (within == count || within > unwanted) run(0, within, false);
+    if (within < count) run(within, count, true);
+    length += count;
+  }
+
+  /// The same, with a token chosen after each of the last out.size() tokens.
+  void read_choosing(std::span<const Token> tokens, const Draw& draw, Blocks blocks, std::span<Token> out) {
+    read(tokens, static_cast<int>(out.size()), blocks,
+         [&](std::span<const Token> piece, int position, bool beyond, int wanted, int at) {
+           if (wanted == 0) {
+             run_layers(piece, position, beyond, blocks);
+           } else {
+             run_choosing(piece, position, beyond, 1, draw, blocks,
+                          out.subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(wanted)));
+           }
+         });
+  }
+
+  /// Some steps, each on the token that the one before it chose. Returns their number.
+  int run_chain(std::span<const Token> tokens, int steps, const Draw& draw, Blocks blocks, std::span<Token> out) {
+    cache.remember(length, tokens);
+    make_ready(length, false, blocks);
+    run_choosing(tokens, length, false, steps, draw, blocks, out);
+    length += static_cast<int>(tokens.size());
+    for (const Token token : out.first(static_cast<std::size_t>(steps - 1))) {
+      const Token read = std::max(token, 0);  // as the device reads no_token
+      cache.remember(length++, {&read, 1});
     }
+    return steps;
+  }
+
+  /// Steps from embedding to the choice of tokens: for the last out.size() rows of one, or for one row of each.
+  void run_choosing(std::span<const Token> tokens, int position, bool beyond, int steps, const Draw& draw,
+                    Blocks blocks, std::span<Token> out) {
+    const int wanted = static_cast<int>(out.size()) / steps;
+    const auto step = [&](int i) {
+      const int size = i == 0 ? static_cast<int>(tokens.size()) : 1, first = size - wanted;
+      const Activations<B> rows = activations.slice(0, size);
+      embed(tokens.first(static_cast<std::size_t>(size)), position + i, rows);
+      blocks.run(blocks.shape, *this, position + i, beyond, rows);
+      head(rows.slice(first, wanted), [&](const auto& input, const Norm& norm, const auto& weight, const float* bias) {
+        device.choose(input, norm, weight, first, bias);
+      });
+    };
+    device.choosing_steps(recorded, tokens, position, beyond ? 1 : 0, draw, steps, out, step);
+    cache.wrote(position + static_cast<int>(tokens.size()) + steps - 1);
   }
 
   /// Reads the text before `position` again where the cache no longer serves it.
@@ -205,41 +291,51 @@ struct ModelState {
       embed(tokens, position, rows);
       blocks.run(blocks.shape, *this, position, beyond, rows);
     };
-    if constexpr (std::is_same_v<typename StepsOf<B>::type, NoSteps>) {
-      layers();
-    } else if (shape().positions == Positions::learned) {
-      layers();  // which rows of the table are read is seen in the launches
+    if constexpr (RecordsSteps<B>) {
+      recordable() ? device.step(recorded, tokens, position, beyond ? 1 : 0, layers) : layers();
     } else {
-      device.step(steps, tokens, position, beyond ? 1 : 0, layers);
+      layers();
     }
     cache.wrote(position + static_cast<int>(tokens.size()));
     return rows;
   }
 
   void embed(std::span<const Token> tokens, int position, const Activations<B>& rows) {
-    const int row = position + weights.checkpoint->settings().position_offset;  // of the table of learned positions
+    const int offset = weights.checkpoint->settings().position_offset;  // of the table of learned positions
     if (shape().embedding == 0) {
       const float* table = data_or_null(weights.positions);
-      const float* positions = table == nullptr ? nullptr : table + std::int64_t{row} * shape().hidden;
-      return device.embed(weights.embedding, tokens, rows.x, positions);
+      View<const float, 2> positions{};
+      if (table != nullptr) {
+        positions = {table + std::int64_t{offset} * shape().hidden,
+                     static_cast<std::int64_t>(weights.positions.size()) / shape().hidden - offset, shape().hidden};
+      }
+      return device.embed(weights.embedding, tokens, rows.x, positions, position);
     }
     // x starts as the positions, and the projection is added to it.
     std::vector<Token> places(tokens.size());
-    std::iota(places.begin(), places.end(), row);
-    device.embed(weights.embedding, tokens, rows.narrow, nullptr);
-    device.embed(weights.projection->positions, places, rows.x, nullptr);
+    std::iota(places.begin(), places.end(), position + offset);
+    device.embed(weights.embedding, tokens, rows.narrow);
+    device.embed(weights.projection->positions, places, rows.x);
     device.project(rows.narrow, weights.projection->in, nullptr, rows.x);
   }
 
-  void head(const Activations<B>& rows, View<float, 2> logits) {
+  void logits(const Activations<B>& rows, View<float, 2> out) {
+    head(rows, [&](const auto& input, const Norm& norm, const auto& weight, const float* bias) {
+      device.logits(input, norm, weight, out, bias);
+    });
+  }
+
+  /// Hands on what logits are the product of: use(input, norm, weight, bias).
+  template <class Use>
+  void head(const Activations<B>& rows, Use use) {
     const ModelConfig& shape = this->shape();
     const float epsilon = weights.checkpoint->settings().norm_epsilon;
     const Norm as_it_is{.kind = NormKind::none};
     const Norm norm = shape.final_norm ? norm_of<B>(weights.final_norm, shape.norm, epsilon) : as_it_is;
     const float* bias = data_or_null(weights.head_bias);
-    if (shape.embedding == 0) return device.logits(rows.x, norm, weights.head(), logits, bias);
+    if (shape.embedding == 0) return use(rows.x, norm, weights.head(), bias);
     device.mlp(rows.x, norm, weights.projection->out, nullptr, ActivationKind::identity, nullptr, rows.narrow);
-    device.logits(rows.narrow, as_it_is, weights.head(), logits, bias);
+    use(rows.narrow, as_it_is, weights.head(), bias);
   }
 
   View<Activation, 2> rows(Buffer& buffer, std::int64_t width) {

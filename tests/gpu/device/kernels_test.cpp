@@ -1,6 +1,7 @@
 // The kernels on a device against Reference: the bodies that run on emulated lanes everywhere.
 #include "gpu/device/device.hpp"
 #include "support/gpu_attention.hpp"
+#include "support/gpu_choice.hpp"
 #include "support/gpu_int4.hpp"
 #include "support/gpu_products.hpp"
 
@@ -21,4 +22,14 @@ TEST_CASE("products of bfloat16 weights on the device") {
 }
 TEST_CASE("products of four-bit weights on the device") {
   if (!no_device()) check_int4<Device>();
+}
+TEST_CASE("vocabularies of 50304 and 50432 ids on the device") {
+  if (no_device()) return;
+  check_vocabulary<Device, Bf16>({}, 50304);
+  check_vocabulary<Device, Fp32>({}, 50432);
+}
+TEST_CASE("the device chooses the host's tokens") {
+  if (no_device()) return;
+  check_choices<Runtime>(4000, 1);
+  for (const int vocab : {32000, 50304, 50432, 128256}) check_choice_of<Runtime>(vocab, 0);
 }

@@ -42,6 +42,7 @@ using Api = gpu::CudaApi;
 using Runtime = backend::CudaRuntime;
 constexpr int no_code = cudaErrorNoKernelImageForDevice;
 constexpr int no_device = cudaErrorNoDevice;
+constexpr int lost_handle = cudaErrorInvalidResourceHandle;
 constexpr int refused = cudaErrorInvalidConfiguration;
 constexpr const char* architecture = "sm_90";
 constexpr const char* driver = "CUDA 13.0";
@@ -50,6 +51,7 @@ using Api = gpu::HipApi;
 using Runtime = backend::HipRuntime;
 constexpr int no_code = hipErrorNoBinaryForGpu;
 constexpr int no_device = hipErrorNoDevice;
+constexpr int lost_handle = hipErrorInvalidHandle;
 constexpr int refused = hipErrorInvalidConfiguration;
 constexpr const char* architecture = "gfx90a";
 constexpr const char* driver = "HIP 5.2";
@@ -322,6 +324,33 @@ TEST_CASE("streams move, and one that was moved away is refused") {
   CHECK(error_of([&] { runtime.synchronize(stream); }).first == "gpu.failed");  // NOLINT: that is the point
   stream = std::move(other);
   runtime.synchronize(stream);
+}
+
+TEST_CASE("a stream that the vendor has lost, with work in flight, is an error; another one goes on") {
+  const Fresh fresh;
+  Runtime runtime;
+  char memory[4] = {};
+  {
+    auto lost = runtime.make_stream();
+    runtime.fill(memory, 1, 4, lost);
+    for (const char* call : {"MemsetAsync", "MemcpyAsync", "StreamSynchronize", "GraphLaunch", "LaunchKernel"}) {
+      library().failures[call] = lost_handle;
+    }
+    const auto expect = [](auto action, const char* call) {
+      const auto [id, text] = error_of(action);
+      CHECK((id == "gpu.failed" || id == "gpu.launch"));
+      CHECK(contains(text, std::string(Api::prefix) + call + " failed with"));
+    };
+    expect([&] { runtime.fill(memory, 2, 4, lost); }, "MemsetAsync");
+    expect([&] { runtime.copy_out(memory, memory + 2, 2, lost); }, "MemcpyAsync");
+    expect([&] { runtime.launch<Double>({nullptr, 1}, lost); }, "LaunchKernel");
+    expect([&] { runtime.synchronize(lost); }, "StreamSynchronize");
+  }
+  library().failures.clear();
+  auto stream = runtime.make_stream();
+  runtime.fill(memory, 3, 4, stream);
+  runtime.synchronize(stream);
+  CHECK(memory[3] == 3);
 }
 
 }  // namespace

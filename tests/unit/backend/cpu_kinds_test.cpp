@@ -277,11 +277,12 @@ TEST_CASE("gated_mlp with other activations, logits with a bias, positions besid
   for (std::size_t i = 0; i < found.size(); ++i) REQUIRE(biased[i] == found[i] + bias[i % 50]);
 
   const std::vector<Token> tokens{3, 49, 3};
-  const auto places = random.vector(3 * 60);
+  const auto places = random.vector(7 * 60);
+  const View<const float, 2> table_of_places{places.data(), 7, 60};
   std::vector<float> with(3 * 60), without(with), reference(with);
-  cpu.embed(cpu.pack<Fp32>(table), tokens, rows_of(with, 3), places.data());
+  cpu.embed(cpu.pack<Fp32>(table), tokens, rows_of(with, 3), table_of_places, 4);
   cpu.embed(cpu.pack<Fp32>(table), tokens, rows_of(without, 3));
-  Reference{}.embed(Reference{}.pack<Fp32>(table), tokens, rows_of(reference, 3), places.data());
+  Reference{}.embed(Reference{}.pack<Fp32>(table), tokens, rows_of(reference, 3), table_of_places, 4);
   CHECK(with == reference);
-  for (std::size_t i = 0; i < with.size(); ++i) REQUIRE(with[i] == without[i] + places[i]);
+  for (std::size_t i = 0; i < with.size(); ++i) REQUIRE(with[i] == without[i] + places[4 * 60 + i]);
 }

@@ -1,11 +1,16 @@
 // The packed order of four-bit weights: what stands where, and that nothing is lost on the way from any layout.
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <limits>
+#include <memory>
 #include <vector>
 
 #include "slm/backend/cpu/cpu.hpp"
+#include "support/errors.hpp"
 #include "support/int4_layers.hpp"
 
 using namespace slm;
@@ -159,4 +164,29 @@ TEST_CASE("an embedding in four bits is looked up") {
   for (std::size_t i = 0; i < x.size(); ++i) {
     REQUIRE(x[i] == weights[static_cast<std::size_t>(tokens[i / 64]) * 64 + i % 64]);
   }
+}
+
+TEST_CASE("memory of packed weights is zeroed, on lines of its own, and outlives its neighbours") {
+  const auto is_zero = [](const std::shared_ptr<std::byte>& bytes, std::size_t size) {
+    return std::all_of(bytes.get(), bytes.get() + size, [](std::byte b) { return b == std::byte{0}; });
+  };
+  constexpr std::size_t size = 1000, more_than_shared = (std::size_t{64} << 20) + 1;
+  auto first = backend::HugePages::take(size);
+  REQUIRE(is_zero(first, size));
+  std::memset(first.get(), 1, size);
+  const auto second = backend::HugePages::take(size);
+  REQUIRE(is_zero(second, size));
+  REQUIRE(reinterpret_cast<std::uintptr_t>(second.get()) % 64 == 0);
+  REQUIRE((second.get() >= first.get() + size || first.get() >= second.get() + size));
+  first.reset();
+  std::memset(second.get(), 2, size);
+  const auto large = backend::HugePages::take(more_than_shared);
+  large.get()[more_than_shared - 1] = std::byte{3};
+  REQUIRE(is_zero(backend::HugePages::take(size), size));
+  REQUIRE(second.get()[size - 1] == std::byte{2});
+  constexpr auto most = std::numeric_limits<std::size_t>::max();
+  for (const std::size_t impossible : {most, most - 100, most / 2, std::size_t{1} << 60}) {
+    REQUIRE(error_id([&] { backend::HugePages::take(impossible); }) == "backend.out-of-memory");
+  }
+  REQUIRE(is_zero(backend::HugePages::take(size), size));
 }

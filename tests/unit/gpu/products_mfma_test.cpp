@@ -9,3 +9,8 @@ TEST_CASE("products with 64 lanes and MFMA") {
   check_products<backend::Lanes64, Fp32>(1);
   check_products<backend::Lanes64, Bf16>(0);
 }
+
+TEST_CASE("vocabularies of 50304 and 50432 ids") {
+  check_vocabulary<backend::Lanes64, Bf16>({}, 50304);
+  check_vocabulary<backend::Lanes64, Fp32>({}, 50432);
+}

@@ -9,3 +9,8 @@ TEST_CASE("products with 32 lanes and WMMA") {
   check_products<backend::LanesRdna, Bf16>(1);
   check_products<backend::LanesRdna, Fp16>(0);
 }
+
+TEST_CASE("vocabularies of 50304 and 50432 ids") {
+  check_vocabulary<backend::LanesRdna, Bf16>({}, 50304);
+  check_vocabulary<backend::LanesRdna, Fp32>({}, 50432);
+}

@@ -1,11 +1,13 @@
-// How a step reaches the device: five launches a layer, recorded once and replayed, the largest logit chosen there.
+// How a step reaches the device: five launches a layer, recorded once and replayed, tokens chosen there.
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <vector>
 
 #include "slm/backend/gpu/lanes.hpp"
+#include "slm/decode/coin.hpp"
+#include "slm/decode/processor.hpp"
 #include "slm/model/model.hpp"
-#include "support/gpu_layer.hpp"
+#include "support/paths.hpp"
 #include "support/random_checkpoint.hpp"
 #include "support/temporary.hpp"
 
@@ -19,7 +21,7 @@ namespace {
 constexpr ModelConfig shape{
     .layers = 3, .hidden = 64, .ffn = 96, .heads = 4, .kv_heads = 2, .head_dim = 32, .vocab = 101};
 
-using OnLanes = Model<Dynamic, Bf16, Lanes32>;
+using OnLanes = Model<Dynamic, Fp32, Lanes32>;
 
 OnLanes load_on(const std::filesystem::path& folder, Lanes32 device) {
   return OnLanes(Dynamic{shape}, std::make_shared<const Checkpoint>(folder), device);
@@ -34,7 +36,7 @@ std::vector<float> step(OnLanes& model, Token token) {
 
 TEST_CASE("a step is five launches a layer, and a recorded one is replayed") {
   const TemporaryFolder folder;
-  write_random_checkpoint<bfloat16_t>(folder.path(), shape, 3);
+  write_random_checkpoint<float>(folder.path(), shape, 3);
   Lanes32 device;
   OnLanes model = load_on(folder.path(), device);
   const auto launches_of = [&](Token token) {
@@ -51,7 +53,7 @@ TEST_CASE("a step is five launches a layer, and a recorded one is replayed") {
 
 TEST_CASE("replayed steps have the bits of steps that run, over the border of a chunk and after going back") {
   const TemporaryFolder folder;
-  write_random_checkpoint<bfloat16_t>(folder.path(), shape, 3);
+  write_random_checkpoint<float>(folder.path(), shape, 3);
   OnLanes replayed = load_on(folder.path(), Lanes32{});
   const auto check = [&](int from, int to) {
     for (int i = from; i < to; ++i) {
@@ -72,26 +74,164 @@ TEST_CASE("replayed steps have the bits of steps that run, over the border of a 
   check(62, 66);
 }
 
-TEST_CASE("the largest logit is chosen on the device") {
-  Lanes32 device(1);
-  const int vocab = 1003, hidden = 32;
-  RandomTensor<Fp32> table(vocab, hidden, 5);
-  const auto weight = device.pack<Fp32>(std::vector<Tensor>{table.tensor});
-  Random random(9);
-  std::vector<float> x = random.vector(5 * hidden), logits(5 * vocab);
-  for (int i = 0; i < hidden; ++i)
-    x[static_cast<std::size_t>(3 * hidden + i)] = 0;  // all logits equal: the lowest wins
-  for (int i = 0; i < hidden; ++i) x[static_cast<std::size_t>(4 * hidden + i)] = std::nanf("");
-  std::vector<Token> chosen(5, -1), expected;
-  const Norm norm{.kind = NormKind::none};
-  device.logits(view_of(x, 5), norm, weight, view_of(logits, 5));
-  for (int r = 0; r < 5; ++r) {
-    const float* row = &logits[static_cast<std::size_t>(r * vocab)];
-    expected.push_back(static_cast<Token>(std::max_element(row, row + vocab) - row));
+namespace {
+
+/// Emulated lanes that count what reaches them.
+class CountingLanes : public backend::LanesRuntime<gpu::MmaSync16x8x16> {
+  using Base = backend::LanesRuntime<gpu::MmaSync16x8x16>;
+
+ public:
+  struct Counts {
+    int launches = 0, replays = 0, copies_out = 0, copied_bytes = 0, waits = 0, allocations = 0;
+    bool operator==(const Counts&) const = default;
+  };
+
+  explicit CountingLanes(int device = 0) : Base(device), counts_(std::make_shared<Counts>()) {}
+  Counts& counts() { return *counts_; }
+
+  template <class K>
+  void launch(const typename K::Args& args, Stream& stream) {
+    ++counts_->launches;
+    Base::template launch<K>(args, stream);
   }
-  for (int again = 0; again < 2; ++again) {
-    device.greedy(view_of(x, 5), norm, weight, chosen);
-    CHECK(chosen == expected);
+  void replay(const Graph& graph, Stream& stream) {
+    ++counts_->replays;
+    Base::replay(graph, stream);
   }
-  CHECK(expected[3] == 0);
+  void copy_out(void* to, const void* from, std::size_t bytes, Stream& stream) {
+    ++counts_->copies_out;
+    counts_->copied_bytes += static_cast<int>(bytes);
+    Base::copy_out(to, from, bytes, stream);
+  }
+  void synchronize(Stream& stream) {
+    ++counts_->waits;
+    Base::synchronize(stream);
+  }
+  void* allocate(std::size_t bytes) {
+    ++counts_->allocations;
+    return Base::allocate(bytes);
+  }
+
+ private:
+  std::shared_ptr<Counts> counts_;
+};
+
+using Counting = backend::Gpu<CountingLanes>;
+using Counts = CountingLanes::Counts;
+
+/// One step after another, the token chosen by the host from a row of logits.
+std::vector<Token> proposed_by_host(LanguageModel auto& model, std::vector<Token> tokens, int count,
+                                    const Sampling& sampling) {
+  std::vector<Token> proposed;
+  Processor processor;
+  for (int i = 0; i < count; ++i) {
+    const auto logits = model.extend(tokens, 1);
+    processor.start(sampling, static_cast<int>(logits.extent(1)), tokens, 1);
+    const std::span<const float> row{logits.row(0), static_cast<std::size_t>(logits.extent(1))};
+    Distribution p;
+    REQUIRE(processor.distribution(row, p));
+    tokens = {PhiloxCoin{sampling.seed, static_cast<std::uint64_t>(model.length())}.race(0, p)};
+    proposed.push_back(tokens.front());
+  }
+  return proposed;
+}
+
+std::vector<Token> copied(std::span<const Token> tokens) { return {tokens.begin(), tokens.end()}; }
+
+}  // namespace
+
+TEST_CASE("a draft's tokens are one graph, one copy, one wait; and the host's tokens") {
+  const auto folder = fixture(GENERATE("models/llama-mha3h", "models/gpt2", "models/opt-preln"));
+  const auto checkpoint = std::make_shared<const Checkpoint>(folder);
+  const ModelConfig config = checkpoint->config();
+  Counting device;
+  Model<Dynamic, Fp32, Counting> model(Dynamic{config}, checkpoint, device);
+  Model<Dynamic, Fp32, Lanes32> plain(Dynamic{config}, checkpoint, Lanes32{1});
+  const Counts at_load = device.runtime().counts();
+  const Sampling sampling =
+      GENERATE(Sampling{.temperature = 0}, Sampling{.temperature = 0.9f, .top_k = 20, .top_p = 0.9f, .seed = 8});
+  const Draw draw = draw_of(sampling, config.vocab);
+  constexpr int tokens = 5;
+  Token anchor = 9;
+  const int rounds = checkpoint->settings().context > 64 ? 16 : 6;  // over the border of a chunk
+  for (int round = 0; round < rounds; ++round) {
+    const Counts before = device.runtime().counts();
+    const std::vector<Token> proposed = copied(model.propose(std::vector<Token>{anchor}, tokens, draw));
+    REQUIRE(proposed == proposed_by_host(plain, {anchor}, tokens, sampling));
+    REQUIRE(model.length() == plain.length());
+    anchor = proposed.back();
+    if (round < 3 || round > 11) continue;
+    const Counts& now = device.runtime().counts();
+    CHECK(now.launches - before.launches == 1);  // of the position and the anchor
+    CHECK(now.replays - before.replays == 1);
+    CHECK(now.copies_out - before.copies_out == 1);
+    CHECK(now.copied_bytes - before.copied_bytes == tokens * 4);
+    CHECK(now.waits - before.waits == 1);
+  }
+  CHECK(device.runtime().counts().allocations == at_load.allocations);
+}
+
+TEST_CASE("models that lose cache entries propose the host's tokens, over the border where they do") {
+  const auto checkpoint =
+      std::make_shared<const Checkpoint>(fixture(GENERATE("models/phi3-longrope", "models/phi3-swa7")));
+  const ModelConfig config = checkpoint->config();
+  OnLanes model(Dynamic{config}, checkpoint, Lanes32{}), plain(Dynamic{config}, checkpoint, Lanes32{1});
+  const Sampling sampling{.temperature = 0.9f, .seed = 8};
+  const Draw draw = draw_of(sampling, config.vocab);
+  Token anchor = 9;
+  while (model.length() + 7 < std::min(model.info().context, 48)) {
+    const std::vector<Token> proposed = copied(model.propose(std::vector<Token>{anchor}, 7, draw));
+    REQUIRE(proposed == proposed_by_host(plain, {anchor}, 7, sampling));
+    REQUIRE(model.length() == plain.length());
+    anchor = proposed.back();
+  }
+  REQUIRE(model.length() > 30);
+}
+
+TEST_CASE("verifying a draft brings back only tokens, by one recorded step") {
+  const TemporaryFolder folder;
+  write_random_checkpoint<float>(folder.path(), shape, 3);
+  const auto checkpoint = std::make_shared<const Checkpoint>(folder.path());
+  Counting device;
+  Model<Dynamic, Fp32, Counting> model(Dynamic{shape}, checkpoint, device);
+  Model<Dynamic, Fp32, Lanes32> plain(Dynamic{shape}, checkpoint, Lanes32{1});
+  const int at_load = device.runtime().counts().allocations;
+  const Sampling sampling{.temperature = 0.8f, .seed = 3};
+  const Draw draw = draw_of(sampling, shape.vocab);
+  const std::vector<Token> text{5, 90, 0, 31, 31};
+  for (int round = 0; round < 4; ++round) {
+    const Counts before = device.runtime().counts();
+    const std::vector<Token> chosen = copied(model.choose(text, 4, draw));
+    const Counts& now = device.runtime().counts();
+    CHECK(now.replays - before.replays == (round > 0));
+    CHECK(now.copied_bytes - before.copied_bytes == 4 * 4);
+    CHECK(now.waits - before.waits == 1);
+    for (std::size_t r = 0; r < text.size(); ++r) {
+      const std::vector<Token> expected = proposed_by_host(plain, {text[r]}, 1, sampling);
+      if (r > 0) CHECK(chosen[r - 1] == expected.front());
+    }
+  }
+  CHECK(device.runtime().counts().allocations == at_load);
+}
+
+TEST_CASE("tokens that do not fit into the KV memory, and heads that no kernel has, are refused") {
+  const TemporaryFolder folder;
+  write_random_checkpoint<float>(folder.path(), shape, 3, false, 12);
+  OnLanes model = load_on(folder.path(), Lanes32{});
+  const std::vector<Token> text{5, 90, 0, 31, 31, 7};
+  const Draw draw = draw_of({}, shape.vocab);
+  model.choose(text, 2, draw);
+  CHECK_THROWS_WITH(model.propose(text, 2, draw), Catch::Contains("model.context-full"));
+  CHECK_THROWS_WITH(model.choose(std::vector<Token>(7), 1, draw), Catch::Contains("model.context-full"));
+  CHECK_THROWS_WITH(model.choose(std::vector<Token>{101}, 1, draw), Catch::Contains("model.token-out-of-range"));
+  CHECK(model.length() == 6);
+  CHECK(model.propose(text, 1, draw).size() == 1);
+  CHECK(model.length() == 12);
+
+  const TemporaryFolder wide;
+  ModelConfig heads = shape;
+  heads.head_dim = 272;
+  write_random_checkpoint<float>(wide.path(), heads, 3, false, 12);
+  const auto checkpoint = std::make_shared<const Checkpoint>(wide.path());
+  CHECK_THROWS_WITH(OnLanes(Dynamic{heads}, checkpoint, Lanes32{}), Catch::Contains("gpu.head-dim"));
 }

@@ -150,3 +150,17 @@ TEST_CASE("pieces are token texts by id") {
   folder.write("tokenizer.json", R"({"model":{"vocab":[]}})");
   CHECK_THROWS_WITH(read_pieces(folder.path()), Catch::Contains("json.bad-field"));
 }
+
+TEST_CASE("a model that no folder holds is its description and the tensors given") {
+  const std::vector<float> values(6, 0.5f);
+  const auto* bytes = reinterpret_cast<const std::byte*>(values.data());
+  const ModelDescription model = read(config_json(tiny_shape, true, 512));
+  const Checkpoint checkpoint("made", model, {},
+                              {{"a", DType::f32, {2, 3}, bytes, 24}, {"b", DType::f32, {6}, bytes, 24}});
+  CHECK(checkpoint.folder() == "made");
+  CHECK(checkpoint.config() == tiny_shape);
+  CHECK(checkpoint.settings().tied_embeddings);
+  CHECK(checkpoint.tensor("a", {2, 3}).bytes == bytes);
+  CHECK(checkpoint.has("b"));
+  CHECK_FALSE(checkpoint.has("c"));
+}

@@ -87,23 +87,26 @@ class Cpu : private cpu::Products {
   }
 
   void embed(const cpu::Int4Matrix& table, std::span<const Token> tokens, View<float, 2> x,
-             const float* positions = nullptr) {
+             View<const float, 2> positions = {}, int position = 0) {
     for (std::size_t r = 0; r < tokens.size(); ++r) {
       float* to = x.row(static_cast<std::int64_t>(r));
       dequantize_row(table.tiles, tokens[r], to);
-      if (positions == nullptr) continue;
-      for (std::int64_t i = 0; i < table.in; ++i) to[i] += *positions++;
+      if (positions.data == nullptr) continue;
+      const float* place = positions.row(position + static_cast<std::int64_t>(r));
+      for (std::int64_t i = 0; i < table.in; ++i) to[i] += place[i];
     }
   }
 
   template <class Weight>
-  void embed(const Weight& table, std::span<const Token> tokens, View<float, 2> x, const float* positions = nullptr) {
+  void embed(const Weight& table, std::span<const Token> tokens, View<float, 2> x, View<const float, 2> positions = {},
+             int position = 0) {
     for (std::size_t r = 0; r < tokens.size(); ++r) {
       const auto* row = table.row(tokens[r]);
       float* to = x.row(static_cast<std::int64_t>(r));
       for (std::int64_t i = 0; i < table.in; ++i) to[i] = to_float(row[i]);
-      if (positions == nullptr) continue;
-      for (std::int64_t i = 0; i < table.in; ++i) to[i] += *positions++;
+      if (positions.data == nullptr) continue;
+      const float* place = positions.row(position + static_cast<std::int64_t>(r));
+      for (std::int64_t i = 0; i < table.in; ++i) to[i] += place[i];
     }
   }
 
@@ -243,8 +246,9 @@ class Cpu : private cpu::Products {
 
   // A matrix of a quantized checkpoint: the same with the kind that it is.
 
-  void embed(const Mixed& table, std::span<const Token> tokens, View<float, 2> x, const float* positions = nullptr) {
-    table.visit([&](const auto& held) { embed(held, tokens, x, positions); });
+  void embed(const Mixed& table, std::span<const Token> tokens, View<float, 2> x, View<const float, 2> positions = {},
+             int position = 0) {
+    table.visit([&](const auto& held) { embed(held, tokens, x, positions, position); });
   }
   void qkv(View<const float, 2> x, Norm norm, const Mixed& weight, const float* bias, Rope rope, Heads heads,
            int position, View<float, 2> q, KvLayer<float> kv, QkvShaping shaping = {}) {

@@ -1,8 +1,6 @@
 // Int4Matrix: four-bit layers as one matrix in the order of the kernels, made from any published layout.
 #pragma once
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -40,14 +38,12 @@ class Int4Matrix {
     matrix.out = out;
     matrix.in = in;
     matrix.tiles = {.out = out, .in = in, .block = block, .half_scales = half_scales, .bytes = nullptr};
-    const auto size = static_cast<std::size_t>(matrix.tiles.total_bytes());
-    matrix.storage_ = std::make_shared<PageBuffer<std::byte>>(size);
-    if (size >= huge_page) madvise(matrix.storage_->data(), size, MADV_HUGEPAGE);  // fewer address translations
-    matrix.tiles.bytes = matrix.storage_->data();
+    matrix.storage_ = HugePages::take(static_cast<std::size_t>(matrix.tiles.total_bytes()));
+    matrix.tiles.bytes = matrix.storage_.get();
     return matrix;
   }
 
-  std::byte* storage() { return storage_->data(); }
+  std::byte* storage() { return storage_.get(); }
 
   /// The rows of all sources, which can_hold() has accepted, one after the other.
   static Int4Matrix stack(std::span<const LinearSource> sources, ThreadPool& pool) {
@@ -78,7 +74,6 @@ class Int4Matrix {
   }
 
  private:
-  static constexpr std::size_t huge_page = std::size_t{2} << 20;
   static constexpr int most_block = 128;
   static constexpr std::int64_t at_once = 128;  // outputs: a cache line of words that hold eight each
 
@@ -89,7 +84,7 @@ class Int4Matrix {
     return std::all_of(row.begin(), row.end(), fits_half);
   }
 
-  std::shared_ptr<PageBuffer<std::byte>> storage_;
+  std::shared_ptr<std::byte> storage_;
 };
 
 }  // namespace slm::backend::cpu

@@ -36,6 +36,13 @@ class Gpu {
   static constexpr const char* name = R::name;
   static constexpr bool emulated = requires { R::emulated; };
   static constexpr int max_rows = emulated ? 48 : 512;
+
+ private:
+  using State = gpu::DeviceState<R, max_rows>;
+
+ public:
+  static constexpr int most_recorded_rows = State::most_recorded_rows;
+  static constexpr int most_steps = max_rows;  // of choosing_steps()
   using Runtime = R;
   using Activation = float;
   using KvElement = half_t;
@@ -77,51 +84,57 @@ class Gpu {
     return Matrix<Format>(state_->runtime, state_->stream, sources);
   }
 
+  /// Memory for recorded steps of a model, so that none of them allocates; `product` is the widest of its products.
+  void reserve(Heads heads, std::int64_t product, int vocab, int context) {
+    const std::lock_guard lock(state_->mutex);
+    state_->reserve(heads, product, vocab, context);
+  }
+  static std::size_t reserved_bytes(Heads heads, std::int64_t product, int vocab, int context) {
+    return State::reserved(heads, product, vocab, context).bytes();
+  }
+
   /// Calls layers(), the operations of one step on `tokens` from `position` on, or replays what they launched when a
   /// step of this shape was recorded. layers() must depend on nothing else that changes, but for `variant`.
   template <class Layers>
   void step(Steps& steps, std::span<const Token> tokens, int position, int variant, Layers layers) {
-    const int rows = static_cast<int>(tokens.size());
-    if (rows == 0 || rows > most_recorded_rows) return layers();
     const std::lock_guard lock(state_->mutex);
-    const gpu::StepShape shape = gpu::StepShape::of(rows, position, variant, state_->generation);
-    const auto next = steps.next(shape);
-    gpu::SetNumbers::Args numbers{.to = state_->step.memory(), .count = 1 + rows, .number = {position}};
-    std::copy(tokens.begin(), tokens.end(), numbers.number + 1);
-    launch<gpu::SetNumbers>(numbers);
-    state_->position = position;
-    state_->chunks = shape.chunks;  // from here on operations find tokens and position in place
-    const auto leave = [](State* state) { state->chunks = 0; };
-    const std::unique_ptr<State, decltype(leave)> at_end(state_.get(), leave);
-    if (next == Steps::Next::run) return layers();
-    if (next == Steps::Next::record) {
-      state_->runtime.begin_capture(state_->stream);
-      try {
-        layers();
-      } catch (...) {
-        static_cast<void>(state_->runtime.end_capture(state_->stream));
-        throw;
+    run_steps(steps, {.variant = variant}, tokens, position, layers);
+  }
+
+  /// The same for `count` steps, the first on `tokens` and each other one on the token that the step before it chose.
+  /// step(i) are the operations of the i-th and end in choose(). Only what is chosen leaves the device: for some rows
+  /// of one step, or one token of each step. More than one step begins with at most most_recorded_rows tokens.
+  template <class Step>
+  void choosing_steps(Steps& steps, std::span<const Token> tokens, int position, int variant, const Draw& draw,
+                      int count, std::span<Token> out, Step step) {
+    const std::lock_guard lock(state_->mutex);
+    state_->chooser.begin(state_->runtime, state_->stream, draw);
+    const gpu::StepShape shape{.steps = count,
+                               .chosen = static_cast<int>(out.size()) / count,
+                               .choice = gpu::choice_of(draw),
+                               .variant = variant};
+    run_steps(steps, shape, tokens, position, [&] {
+      for (int i = 0; i < count; ++i) {
+        if (i > 0) state_->position = position + i;  // the step before has moved it on
+        state_->goes_on = i + 1 < count;
+        step(i);
       }
-      steps.keep(shape, state_->runtime.end_capture(state_->stream));
-    }
-    state_->runtime.replay(steps.graph(shape), state_->stream);
+    });
+    state_->position = position + count - 1;
+    state_->chooser.read(state_->runtime, state_->stream, out);
   }
 
   template <class Weight>
-  void embed(const Weight& table, std::span<const Token> tokens, View<float, 2> x, const float* positions = nullptr) {
+  void embed(const Weight& table, std::span<const Token> tokens, View<float, 2> x, View<const float, 2> positions = {},
+             int position = 0) {
     const std::lock_guard lock(state_->mutex);
-    const int rows = static_cast<int>(tokens.size());
-    if (state_->chunks == 0) {
-      gpu::SetNumbers::Args numbers{.to = tail(state_->step.memory(), 1), .count = rows, .number = {}};
-      std::copy(tokens.begin(), tokens.end(), numbers.number);
-      launch<gpu::SetNumbers>(numbers);
-    }
+    if (state_->chunks == 0) state_->set_step(tokens, position);
     table.visit([&]<class Format>(Format) {
       launch<gpu::Embed<Format>>({.table = table.tiles(),
-                                  .tokens = tail(state_->step.memory(), 1),
-                                  .positions = memory(positions, x.size()),
+                                  .step = state_->step.memory(),
+                                  .positions = memory(positions),
                                   .x = memory(x),
-                                  .rows = rows});
+                                  .rows = static_cast<int>(tokens.size())});
     });
   }
 
@@ -129,7 +142,7 @@ class Gpu {
   void qkv(View<const float, 2> x, Norm norm, const Weight& weight, const float* bias, Rope rope, Heads heads,
            int position, View<float, 2> q, KvLayer<half_t> kv, QkvShaping shaping = {}) {
     const std::lock_guard lock(state_->mutex);
-    set_position(position);
+    state_->set_position(position);
     const int rotating = rope.rotating(heads.dim);
     gpu::QkvArgs to{.q = memory(q),
                     .keys = memory(kv.keys),
@@ -174,7 +187,8 @@ class Gpu {
   void attend(View<const float, 2> q, Heads heads, int position, KvLayer<half_t> kv, View<float, 2> out,
               Attention attention = {}) {
     const std::lock_guard lock(state_->mutex);
-    set_position(position);
+    State::check(heads);
+    state_->set_position(position);
     const float scale = attention.scale != 0 ? attention.scale : 1.0f / std::sqrt(static_cast<float>(heads.dim));
     gpu::AttentionArgs args{.q = memory(q),
                             .keys = memory(kv.keys),
@@ -196,11 +210,8 @@ class Gpu {
       attend_with<64>(args, position);
     } else if (heads.dim <= 128) {
       attend_with<128>(args, position);
-    } else if (heads.dim <= 256) {
-      attend_with<256>(args, position);
     } else {
-      throw Error("gpu.head-dim", text("heads of ", heads.dim, " dimensions, at most 256 are supported on a GPU"),
-                  "Run this model on the backend cpu");
+      attend_with<256>(args, position);
     }
   }
 
@@ -258,32 +269,19 @@ class Gpu {
     state_->runtime.synchronize(state_->stream);
   }
 
-  /// The token with the largest logit of every row, the lowest of equal ones: only tokens leave the device.
+  /// Chooses a token for each row by those logits, in a step of choosing_steps(); x begins with its row `first`.
   template <class Weight>
-  void greedy(View<const float, 2> x, Norm norm, const Weight& weight, std::span<Token> tokens,
-              const float* bias = nullptr) {
+  void choose(View<const float, 2> x, Norm norm, const Weight& weight, int first, const float* bias = nullptr) {
     const std::lock_guard lock(state_->mutex);
-    const View<float, 2> on_device = device_logits(x, norm, weight, bias);
-    const int rows = static_cast<int>(x.extent(0));
-    launch<gpu::ArgMax>({.logits = memory(View<const float, 2>(on_device)),
-                         .tokens = state_->chosen.memory(),
-                         .value = state_->best.memory(),
-                         .index = state_->best_index.memory(),
-                         .tickets = state_->tickets.memory(),
-                         .width = static_cast<int>(weight.out),
-                         .rows = rows});
-    state_->runtime.copy_out(tokens.data(), state_->chosen.data(), static_cast<std::size_t>(rows) * sizeof(Token),
-                             state_->stream);
-    state_->runtime.synchronize(state_->stream);
+    const View<const float, 2> on_device = device_logits(x, norm, weight, bias);
+    state_->chooser.choose(state_->runtime, state_->stream, memory(on_device), static_cast<int>(x.extent(0)), first,
+                           state_->step.memory(), state_->tickets.memory(), state_->goes_on);
   }
 
   /// Waits for everything that was asked for.
   void synchronize() { state_->runtime.synchronize(state_->stream); }
 
  private:
-  using State = gpu::DeviceState<R, max_rows>;
-  static constexpr int most_recorded_rows = 16;
-
   template <class T>
   static gpu::Memory<T> memory(T* data, std::int64_t size) {
     return {data, data == nullptr ? 0 : size};
@@ -292,19 +290,23 @@ class Gpu {
   static gpu::Memory<T> memory(View<T, Rank> view) {
     return {view.data, view.size()};
   }
-  static gpu::Memory<int> tail(gpu::Memory<int> memory, std::int64_t first) {
-    return {memory.data + first, memory.size - first};
-  }
 
   template <class K>
   void launch(const typename K::Args& args) {
     state_->runtime.template launch<K>(args, state_->stream);
   }
 
-  void set_position(int position) {
-    if (state_->position == position) return;
-    launch<gpu::SetNumbers>({.to = state_->step.memory(), .count = 1, .number = {position}});
-    state_->position = position;
+  template <class Body>
+  void run_steps(Steps& steps, gpu::StepShape shape, std::span<const Token> tokens, int position, Body body) {
+    shape.rows = static_cast<int>(tokens.size());
+    if (shape.rows == 0 || shape.rows > most_recorded_rows) return body();
+    shape.generation = state_->generation;
+    shape.chunks = gpu::StepShape::chunks_of(position + shape.rows + shape.steps - 1);
+    state_->set_step(tokens, position);
+    state_->chunks = shape.chunks;  // from here on operations find tokens and position in place
+    const auto leave = [](State* state) { state->chunks = 0; };
+    const std::unique_ptr<State, decltype(leave)> at_end(state_.get(), leave);
+    steps.run(shape, state_->runtime, state_->stream, body);
   }
 
   static gpu::NormArgs norm_args(const Norm& norm, std::int64_t width) {
@@ -370,10 +372,10 @@ class Gpu {
       const int of_window = (args.window + args.rows - 2) / gpu::chunk + 2;
       chunks = args.window == 0 ? state_->chunks : std::min(state_->chunks, of_window);
     }
-    const std::int64_t partial = std::int64_t{args.rows} * args.query * chunks * (args.dim + 2);
+    const std::int64_t partial = State::partial_size(args.rows, {args.query, args.kv, args.dim}, chunks);
     const int blocks = gpu::Attend<Dim, 16>::tiles(args) * args.kv;
     const int wanted = state_->options.split_blocks != 0 ? state_->options.split_blocks : 4 * info().multiprocessors;
-    if (chunks > 1 && blocks < wanted && blocks <= State::most_tickets && partial <= (std::int64_t{1} << 26)) {
+    if (chunks > 1 && blocks < wanted && blocks <= State::most_tickets && partial <= State::most_partial) {
       args.chunks = chunks;
       args.partial = {state_->grow(state_->partial, partial), partial};
       args.tickets = state_->tickets.memory();

@@ -33,12 +33,6 @@
 #include "slm/core/error.hpp"
 #endif
 
-#if defined(__CUDACC__) || defined(__clang__)
-#define SLM_UNROLL _Pragma("unroll")
-#else
-#define SLM_UNROLL _Pragma("GCC unroll 16")
-#endif
-
 namespace slm::gpu {
 
 /// A line of a kernel, by which collective operations are told apart.

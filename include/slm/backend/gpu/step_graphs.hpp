@@ -3,53 +3,65 @@
 
 #include <algorithm>
 #include <compare>
+#include <cstddef>
 #include <map>
 #include <optional>
 
+#include "slm/backend/gpu/chooser.hpp"
 #include "slm/backend/gpu/keys.hpp"
 #include "slm/backend/gpu/runtime.hpp"
 
 namespace slm::gpu {
 
-/// What two steps must share to be the same launches. Positions and tokens are read from device memory; only the number
-/// of attention's chunks shows in a grid, so it is rounded up to a power of two.
+/// What two steps must share to be the same launches. Positions, tokens and draws are read from device memory; only the
+/// number of attention's chunks shows in a grid, so it is rounded up to a power of two.
 struct StepShape {
-  int rows = 0;
+  int rows = 0;        // of the first step
+  int steps = 1;       // in one graph, each but the first of one row
+  int chosen = 0;      // rows of a step for which tokens are chosen
+  Choice choice = {};  // and how
   int chunks = 0;
   int variant = 0;     // of the model's own: LongRoPE's table
   int generation = 0;  // of the scratch memory that the launches name
 
   auto operator<=>(const StepShape&) const = default;
 
-  static StepShape of(int rows, int position, int variant, int generation) {
-    const int needed = (position + rows - 1) / chunk + 1;
+  /// Chunks of attention's keys for a text of that many positions.
+  static int chunks_of(int positions) {
     int chunks = 1;
-    while (chunks < needed) chunks *= 2;
-    return {rows, chunks, variant, generation};
+    while (chunks * chunk < positions) chunks *= 2;
+    return chunks;
   }
 };
 
-/// Owned by a model, whose buffers the launches name. The first step of a shape runs as it is, so that scratch memory
-/// can grow; the second is recorded; then they are replayed.
+/// Owned by a model, whose buffers the launches name.
 template <Runtime R>
 class StepGraphs {
  public:
-  enum class Next { run, record, replay };
-
-  Next next(const StepShape& shape) {
-    const auto found = graphs_.find(shape);
-    if (found == graphs_.end()) return graphs_.emplace(shape, std::nullopt), Next::run;
-    return found->second ? Next::replay : Next::record;
-  }
-  const typename R::Graph& graph(const StepShape& shape) const { return *graphs_.at(shape); }
-  void keep(const StepShape& shape, typename R::Graph graph) { graphs_.at(shape).emplace(std::move(graph)); }
-  std::size_t recorded() const {
-    return static_cast<std::size_t>(
-        std::count_if(graphs_.begin(), graphs_.end(), [](const auto& entry) { return entry.second.has_value(); }));
+  /// Does what body() launches, which must be the same for all steps of a shape. The first step of a shape runs as it
+  /// is, since it may need more scratch memory; the second is recorded; from then on the record is replayed.
+  template <class Body>
+  void run(const StepShape& shape, R& runtime, typename R::Stream& stream, Body&& body) {
+    if (shape.generation != generation_) graphs_.clear();
+    generation_ = shape.generation;
+    const auto [found, first] = graphs_.try_emplace(shape);
+    if (first) return body();
+    if (!found->second) {
+      runtime.begin_capture(stream);
+      try {
+        body();
+      } catch (...) {
+        static_cast<void>(runtime.end_capture(stream));
+        throw;
+      }
+      found->second.emplace(runtime.end_capture(stream));
+    }
+    runtime.replay(*found->second, stream);
   }
 
  private:
   std::map<StepShape, std::optional<typename R::Graph>> graphs_;
+  int generation_ = 0;
 };
 
 }  // namespace slm::gpu

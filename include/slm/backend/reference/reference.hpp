@@ -40,11 +40,13 @@ class Reference {
   }
 
   template <class Weight>
-  void embed(const Weight& table, std::span<const Token> tokens, View<float, 2> x, const float* positions = nullptr) {
+  void embed(const Weight& table, std::span<const Token> tokens, View<float, 2> x, View<const float, 2> positions = {},
+             int position = 0) {
     const std::int64_t width = x.extent(1);
     for (std::size_t r = 0; r < tokens.size(); ++r) {
       const auto* row = table.row(tokens[r]);
-      for (std::int64_t i = 0; i < width; ++i) x(r, i) = to_float(row[i]) + (positions ? positions[r * width + i] : 0);
+      const auto place = static_cast<std::int64_t>(r) + position;
+      for (std::int64_t i = 0; i < width; ++i) x(r, i) = to_float(row[i]) + (positions.data ? positions(place, i) : 0);
     }
   }
 

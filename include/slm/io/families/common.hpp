@@ -29,7 +29,7 @@ inline void read_shape(const JsonFields& fields, ModelConfig& config) {
   config.ffn = fields.integer("intermediate_size", 1, 1 << 22);
   config.heads = fields.integer("num_attention_heads", 1, 4096);
   config.kv_heads = fields.integer("num_key_value_heads", 1, 4096, config.heads);
-  config.vocab = fields.integer("vocab_size", 1, 1 << 24);
+  config.vocab = fields.integer("vocab_size", 1, most_vocab);
 }
 
 /// head_dim of families that give every head an equal part of hidden.

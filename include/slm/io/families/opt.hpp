@@ -11,7 +11,7 @@ inline void read_opt(const JsonFields& fields, ModelDescription& model) {
   config.hidden = fields.integer("hidden_size", 1, 1 << 20);
   config.ffn = fields.integer("ffn_dim", 1, 1 << 22);
   config.heads = config.kv_heads = fields.integer("num_attention_heads", 1, 4096);
-  config.vocab = fields.integer("vocab_size", 1, 1 << 24);
+  config.vocab = fields.integer("vocab_size", 1, most_vocab);
   split_evenly(fields.file(), config);
   const int width = fields.integer("word_embed_proj_dim", 1, 1 << 20, config.hidden);
   if (width != config.hidden) config.embedding = width;

@@ -14,7 +14,7 @@ namespace slm::gpu {
 
 /// Puts numbers that the host knows into device memory: they travel as arguments, so nothing has to be waited for.
 struct SetNumbers {
-  static constexpr int most = 512;
+  static constexpr int most = 513;  // the position and the tokens of the largest step
   struct Args {
     Memory<int> to;
     int count;
@@ -29,13 +29,13 @@ struct SetNumbers {
   }
 };
 
-/// x[r] = table[tokens[r]] + positions[r]
+/// x[r] = table[tokens[r]] + positions[p], where p is the row's position
 template <class Format>
 struct Embed {
   struct Args {
     Tiles table;
-    Memory<const int> tokens;
-    Memory<const float> positions;  // [rows, width]; may be empty
+    Memory<const int> step;         // position of row 0, then tokens
+    Memory<const float> positions;  // [all, width]; may be empty
     Memory<float> x;                // [rows, width]
     int rows;
   };
@@ -45,7 +45,8 @@ struct Embed {
 
   template <class Lane>
   SLM_DEVICE void operator()(Lane lane, const Args& args, Shared&) const {
-    const int row = lane.block_x(), token = args.tokens[row], width = args.table.in;
+    const int row = lane.block_x(), token = args.step[1 + row], width = args.table.in;
+    const std::int64_t place = std::int64_t{args.step[0] + row} * width;
     const std::int64_t tile = token / tile_height * args.table.stride + args.table.lines;
     for (int k = lane.thread(); k < width; k += lane.threads()) {
       const int line = (k / line_depth * tile_height + token % tile_height) * Compute<Format>::line_words;
@@ -68,8 +69,7 @@ struct Embed {
         const std::uint32_t word = args.table.words[tile + line + k % line_depth / 2];
         v = k % 2 == 0 ? Lane::template unpack_low<Element>(word) : Lane::template unpack_high<Element>(word);
       }
-      const std::int64_t at = std::int64_t{row} * width + k;
-      args.x[at] = args.positions ? v + args.positions[at] : v;
+      args.x[std::int64_t{row} * width + k] = args.positions ? v + args.positions[place + k] : v;
     }
   }
 };
@@ -206,75 +206,6 @@ struct ShapeQkv {
         }
       }
     }
-  }
-};
-
-/// tokens[r] = the index of the largest logit of row r, the lowest of equal ones. NaN counts as the smallest.
-struct ArgMax {
-  static constexpr int blocks = 32;
-  struct Args {
-    Memory<const float> logits;  // [rows, width]
-    Memory<int> tokens;          // [rows]
-    Memory<float> value;         // [rows, blocks]
-    Memory<int> index;           // [rows, blocks]
-    Memory<int> tickets;         // [rows], zero between launches
-    int width, rows;
-  };
-  struct Shared {
-    float value[256];
-    int index[256];
-    int last;
-  };
-  static constexpr int max_block = 256;
-  static Grid grid(const Args& args, int) { return {.x = blocks, .y = args.rows, .threads = 256}; }
-
-  static SLM_DEVICE void keep_larger(float& value, int& index, float other, int other_index) {
-    if (other > value || (other == value && other_index < index)) {
-      value = other;
-      index = other_index;
-    }
-  }
-
-  template <class Lane>
-  SLM_DEVICE void operator()(Lane lane, const Args& args, Shared& shared) const {
-    const int t = lane.thread(), row = lane.block_y();
-    float value = -INFINITY;
-    int index = args.width;
-    for (int k = lane.block_x() * 256 + t; k < args.width; k += blocks * 256) {
-      keep_larger(value, index, args.logits[std::int64_t{row} * args.width + k], k);
-    }
-    reduce(lane, shared, value, index);
-    const std::int64_t at = std::int64_t{row} * blocks;
-    if (t == 0) {
-      args.value[at + lane.block_x()] = shared.value[0];
-      args.index[at + lane.block_x()] = shared.index[0];
-      lane.fence();
-      shared.last = Lane::atomic_add(&args.tickets[row], 1) == blocks - 1;
-    }
-    lane.barrier();
-    if (shared.last == 0) return;
-    lane.fence();
-    value = t < blocks ? args.value[at + t] : -INFINITY;
-    index = t < blocks ? args.index[at + t] : args.width;
-    reduce(lane, shared, value, index);
-    if (t == 0) {
-      args.tokens[row] = shared.index[0] < args.width ? shared.index[0] : 0;
-      args.tickets[row] = 0;
-    }
-  }
-
- private:
-  template <class Lane>
-  static SLM_DEVICE void reduce(Lane lane, Shared& shared, float value, int index, Where where = Where::here()) {
-    const int t = lane.thread();
-    lane.barrier(where);
-    shared.value[t] = value;
-    shared.index[t] = index;
-    for (int step = 128; step > 0; step /= 2) {
-      lane.barrier(where);
-      if (t < step) keep_larger(shared.value[t], shared.index[t], shared.value[t + step], shared.index[t + step]);
-    }
-    lane.barrier(where);
   }
 };
 

@@ -1,0 +1,273 @@
+// Choosing tokens from rows of logits, by the arithmetic of core/draw.hpp: the same tokens as the host would choose.
+//
+// Peak finds the largest logit of each row, which is the greedy choice. Cut finds where top_k and top_p end. Race draws
+// among the tokens that are left.
+#pragma once
+
+#include <cstdint>
+
+#include "slm/backend/gpu/lane.hpp"
+#include "slm/backend/gpu/launch.hpp"
+#include "slm/core/draw.hpp"
+
+namespace slm::gpu {
+
+/// Puts what a request asks of its draws into device memory, where recorded launches find it.
+struct SetDraw {
+  struct Args {
+    Memory<Draw> to;
+    Draw draw;
+  };
+  struct Shared {};
+  static constexpr int max_block = 64;
+  static Grid grid(const Args&, int wave_width) { return {.threads = wave_width}; }
+  template <class Lane>
+  SLM_DEVICE void operator()(Lane lane, const Args& args, Shared&) const {
+    if (lane.thread() == 0) args.to[0] = args.draw;
+  }
+};
+
+/// One of several tokens: the larger rank is better, and of equal ones the lower token. Rank 0 takes no part.
+struct Ranked {
+  std::uint64_t rank;
+  int token;
+
+  SLM_DEVICE void keep_better(const Ranked& other) {
+    if (other.rank > rank || (other.rank == rank && other.token < token)) *this = other;
+  }
+};
+
+struct ChoiceArgs {
+  Memory<const float> logits;        // [rows, width]
+  Memory<const Draw> draw;           // [1]
+  Memory<const int> peaks;           // [rows]; for Race
+  Memory<const std::uint64_t> cuts;  // [rows]; for Race, may be empty
+  Memory<int> tokens;                // [rows], what is chosen; no_token for an unusable row
+  Memory<int> step;                  // position of the step's row 0, then its tokens
+  Memory<Ranked> partial;            // [rows, blocks]
+  Memory<int> tickets;               // [rows], zero between launches
+  int width, rows;
+  int first;     // row 0 of logits is this row of the step
+  bool goes_on;  // the next step reads what is chosen here
+};
+
+/// The place of a token in the order of likelihood: larger is likelier, a lower token before an equal one. Not 0.
+SLM_DEVICE std::uint64_t place_of(float logit, int token) {
+  const std::uint32_t key = static_cast<std::uint32_t>(order_key(logit)) ^ 0x80000000u;
+  return std::uint64_t{key} << 32 | (0xffffffffu - static_cast<std::uint32_t>(token));
+}
+
+/// The best token of every row, by Ranking: some blocks take a part of the row each, the last one compares their bests.
+template <class Ranking>
+struct BestOfRows {
+  using Args = ChoiceArgs;
+  struct Shared {
+    Ranked best[256];
+    int last;
+  };
+  static constexpr int max_block = 256, most_blocks = 64;
+
+  /// Two thousand tokens or more to a block.
+  static SLM_DEVICE int blocks(const Args& args) {
+    const int wanted = (args.width + 2047) / 2048;
+    return wanted < most_blocks ? wanted : most_blocks;
+  }
+  static Grid grid(const Args& args, int) { return {.x = blocks(args), .y = args.rows, .threads = 256}; }
+
+  template <class Lane>
+  SLM_DEVICE void operator()(Lane lane, const Args& args, Shared& shared) const {
+    const int t = lane.thread(), row = lane.block_y(), count = blocks(args);
+    const Draw draw = args.draw[0];
+    const int width = args.width < draw.vocab ? args.width : draw.vocab;
+    Ranking ranking(args, draw, row);
+    Ranked best{0, width};
+    for (int k = 2 * (lane.block_x() * 256 + t); k < width; k += 2 * count * 256) {
+      ranking.begin_pair(k / 2);
+      best.keep_better({ranking.of(k), k});
+      if (k + 1 < width) best.keep_better({ranking.of(k + 1), k + 1});
+    }
+    reduce(lane, shared, best);
+    const std::int64_t at = std::int64_t{row} * most_blocks;
+    if (t == 0) {
+      args.partial[at + lane.block_x()] = shared.best[0];
+      lane.fence();
+      shared.last = Lane::atomic_add(&args.tickets[row], 1) == count - 1;
+    }
+    lane.barrier();
+    if (shared.last == 0) return;
+    lane.fence();
+    reduce(lane, shared, t < count ? args.partial[at + t] : Ranked{0, width});
+    if (t != 0) return;
+    const int token = ranking.token(shared.best[0]);
+    args.tokens[row] = token;
+    args.tickets[row] = 0;
+    if (args.goes_on) {
+      args.step[0] += 1;
+      args.step[1] = token == no_token ? 0 : token;  // nobody will ask what follows an unusable row
+    }
+  }
+
+ private:
+  template <class Lane>
+  static SLM_DEVICE void reduce(Lane lane, Shared& shared, const Ranked& mine, Where where = Where::here()) {
+    const int t = lane.thread();
+    lane.barrier(where);
+    shared.best[t] = mine;
+    for (int step = 128; step > 0; step /= 2) {
+      lane.barrier(where);
+      if (t < step) shared.best[t].keep_better(shared.best[t + step]);
+    }
+    lane.barrier(where);
+  }
+};
+
+/// The highest logit. NaN and +infinity are better than any, so that they are found; such a row has no choice.
+class PeakRanking {
+ public:
+  SLM_DEVICE PeakRanking(const ChoiceArgs& args, const Draw&, int row)
+      : logits_(args.logits), base_(std::int64_t{row} * args.width) {}
+  SLM_DEVICE void begin_pair(int) {}
+  SLM_DEVICE std::uint64_t of(int k) const {
+    const std::int32_t key = order_key(logits_[base_ + k]);
+    if (key >= infinity_key || key < minus_infinity_key) return unusable;
+    return static_cast<std::uint64_t>(std::int64_t{key} - minus_infinity_key);
+  }
+  static SLM_DEVICE int token(const Ranked& best) {
+    return best.rank == 0 || best.rank == unusable ? no_token : best.token;
+  }
+
+ private:
+  static constexpr std::uint64_t unusable = ~std::uint64_t{0};
+  Memory<const float> logits_;
+  std::int64_t base_;
+};
+
+/// The earliest arrival, see PhiloxCoin::race.
+class RaceRanking {
+ public:
+  SLM_DEVICE RaceRanking(const ChoiceArgs& args, const Draw& draw, int row)
+      : logits_(args.logits),
+        draw_(draw),
+        base_(std::int64_t{row} * args.width),
+        position_(static_cast<std::uint64_t>(args.step[0] + args.first + row + 1)),
+        cut_(args.cuts ? args.cuts[row] : 0),
+        there_(args.peaks[row] != no_token),
+        peak_(there_ ? logits_[base_ + args.peaks[row]] : 0) {}
+  SLM_DEVICE void begin_pair(int pair) { words_ = race_words(draw_.seed, position_, static_cast<std::uint32_t>(pair)); }
+  SLM_DEVICE std::uint64_t of(int k) const {
+    const float logit = logits_[base_ + k];
+    if (!there_ || place_of(logit, k) < cut_) return 0;
+    const std::uint64_t weight = weight_of(logit, peak_, draw_.scale);
+    if (weight < draw_.min_weight) return 0;
+    const double time =
+        race_distance(race_uniform(words_, static_cast<std::uint32_t>(k))) / static_cast<double>(weight);
+    return ~__builtin_bit_cast(std::uint64_t, time);  // positive doubles have the order of their bits
+  }
+  static SLM_DEVICE int token(const Ranked& best) { return best.rank == 0 ? no_token : best.token; }
+
+ private:
+  Memory<const float> logits_;
+  Draw draw_;
+  std::int64_t base_;
+  std::uint64_t position_, cut_;
+  bool there_;
+  float peak_;
+  std::array<std::uint32_t, 4> words_{};
+};
+
+struct Peak : BestOfRows<PeakRanking> {};
+struct Race : BestOfRows<RaceRanking> {};
+
+/// cuts[r]: the place of the last token that top_k and top_p keep. A bisection over places, one block to a row.
+struct Cut {
+  struct Args {
+    Memory<const float> logits;  // [rows, width]
+    Memory<const Draw> draw;     // [1]
+    Memory<const int> peaks;     // [rows]
+    Memory<std::uint64_t> cuts;  // [rows]
+    int width, rows;
+  };
+  static constexpr int max_block = 512;
+  struct Shared {
+    std::uint64_t sum[max_block];
+    int count[max_block];
+  };
+  static Grid grid(const Args& args, int) { return {.x = args.rows, .threads = max_block}; }
+
+  template <class Lane>
+  SLM_DEVICE void operator()(Lane lane, const Args& args, Shared& shared) const {
+    const int row = lane.block_x(), peak = args.peaks[row];
+    if (peak == no_token) return;
+    const Draw draw = args.draw[0];
+    const Row all{args.logits, std::int64_t{row} * args.width, args.width < draw.vocab ? args.width : draw.vocab,
+                  draw.scale, args.logits[std::int64_t{row} * args.width + peak]};
+    const std::uint64_t end = place_of(all.peak, peak) + 1;
+    std::uint64_t cut = 0;
+    if (draw.top_k > 0 && draw.top_k < all.width) {
+      cut = last_place(lane, shared, all, false, static_cast<std::uint64_t>(draw.top_k), 0, end);
+    }
+    if (draw.top_p != 0) {
+      add_up(lane, shared, all, true, cut);
+      const std::uint64_t wanted = draw.wanted(shared.sum[0]);
+      cut = last_place(lane, shared, all, true, wanted, cut, end);
+    }
+    if (lane.thread() == 0) args.cuts[row] = cut;
+  }
+
+ private:
+  struct Row {
+    Memory<const float> logits;
+    std::int64_t base;
+    int width;
+    double scale;
+    float peak;
+  };
+
+  /// Number, and weight or number again, of the tokens from a place on: to shared.count[0] and shared.sum[0].
+  template <class Lane>
+  static SLM_DEVICE void add_up(Lane lane, Shared& shared, const Row& row, bool weights, std::uint64_t from,
+                                Where where = Where::here()) {
+    const int t = lane.thread();
+    std::uint64_t sum = 0;
+    int count = 0;
+    for (int k = t; k < row.width; k += max_block) {
+      const float logit = row.logits[row.base + k];
+      if (place_of(logit, k) < from) continue;
+      ++count;
+      if (weights) sum += weight_of(logit, row.peak, row.scale);
+    }
+    lane.barrier(where);
+    shared.sum[t] = weights ? sum : static_cast<std::uint64_t>(count);
+    shared.count[t] = count;
+    for (int step = max_block / 2; step > 0; step /= 2) {
+      lane.barrier(where);
+      if (t < step) {
+        shared.sum[t] += shared.sum[t + step];
+        shared.count[t] += shared.count[t + step];
+      }
+    }
+    lane.barrier(where);
+  }
+
+  /// The largest place from which on tokens have `wanted` together. All places from `low` on have, none from `high` on.
+  template <class Lane>
+  static SLM_DEVICE std::uint64_t last_place(Lane lane, Shared& shared, const Row& row, bool weights,
+                                             std::uint64_t wanted, std::uint64_t low, std::uint64_t high,
+                                             Where where = Where::here()) {
+    int from_low = row.width, from_high = 0;  // tokens there
+    while (high - low > 1 && from_low - from_high > 1) {
+      const std::uint64_t middle = low + (high - low) / 2;
+      add_up(lane, shared, row, weights, middle, where);
+      if (shared.sum[0] >= wanted) {
+        low = middle;
+        from_low = shared.count[0];
+      } else {
+        high = middle;
+        from_high = shared.count[0];
+      }
+    }
+    return low;
+  }
+};
+
+}  // namespace slm::gpu

@@ -1,0 +1,164 @@
+// Models that choose tokens themselves give the text of models whose logits the decoder reads.
+#include <catch2/catch.hpp>
+#include <limits>
+#include <memory>
+#include <vector>
+
+#include "slm/decode/autoregressive.hpp"
+#include "slm/decode/speculative.hpp"
+#include "slm/model/any_model.hpp"
+#include "support/toy_models.hpp"
+
+using namespace slm;
+using namespace slm::testing;
+
+namespace {
+
+/// A toy that chooses as a device does: from its own rows, by the draw alone. `broken` is a length after which its rows
+/// are not usable.
+class ChoosingToy {
+ public:
+  explicit ChoosingToy(ToyOptions options, int broken = -1) : toy_(std::move(options)), broken_(broken) {}
+
+  const ModelInfo& info() const { return toy_.info(); }
+  int length() const { return toy_.length(); }
+  void truncate(int length) { toy_.truncate(length); }
+  View<const float, 2> extend(std::span<const Token> tokens, int rows) { return toy_.extend(tokens, rows); }
+
+  bool chooses() const { return true; }
+  std::span<const Token> choose(std::span<const Token> tokens, int rows, const Draw& draw) {
+    ++*calls;
+    chosen_.clear();
+    read(tokens, rows, draw);
+    return chosen_;
+  }
+  std::span<const Token> propose(std::span<const Token> tokens, int count, const Draw& draw) {
+    ++*calls;
+    chosen_.clear();
+    read(tokens, 1, draw);
+    while (static_cast<int>(chosen_.size()) < count && chosen_.back() != no_token) {
+      const Token next = chosen_.back();
+      read({&next, 1}, 1, draw);
+    }
+    chosen_.resize(static_cast<std::size_t>(count), no_token);
+    return chosen_;
+  }
+
+  std::shared_ptr<int> calls = std::make_shared<int>();
+
+ private:
+  void read(std::span<const Token> tokens, int rows, const Draw& draw) {
+    const auto logits = toy_.extend(tokens, rows);
+    const auto width = static_cast<std::size_t>(std::min(info().vocab, draw.vocab));
+    Sampling sampling{.temperature = 0, .seed = draw.seed};
+    if (!draw.greedy()) sampling.temperature = static_cast<float>(1.4426950408889634 * 0x1p31 / draw.scale);
+    sampling.top_k = draw.top_k;
+    if (draw.top_p != 0) sampling.top_p = static_cast<float>(draw.top_p) * 0x1p-32f;
+    for (int r = 0; r < rows; ++r) {
+      Processor processor;
+      processor.start(sampling, static_cast<int>(width), tokens, 1);
+      const auto position = static_cast<std::uint64_t>(length() - rows + r + 1);
+      Distribution p;
+      const bool usable = processor.distribution({logits.row(r), width}, p) && static_cast<int>(position) != broken_;
+      chosen_.push_back(usable ? PhiloxCoin{draw.seed, position}.race(0, p) : no_token);
+    }
+  }
+
+  ToyModel toy_;
+  int broken_;
+  std::vector<Token> chosen_;
+};
+
+static_assert(ChoosingModel<ChoosingToy> && !ChoosingModel<ToyModel>);
+
+const ToyOptions target_options{.vocab = 40, .seed = 3, .end_tokens = {7}};
+const ToyOptions draft_options{.vocab = 44, .seed = 3, .other_share = 0.3, .end_tokens = {7}};
+
+template <class Decoder>
+std::vector<Token> text_of(Decoder& decoder, const Sampling& sampling, Stats* stats = nullptr) {
+  std::vector<Token> text;
+  const Stats found =
+      decoder.generate(std::vector<Token>{1, 2, 3}, sampling, [&](Token token) { text.push_back(token); });
+  if (stats != nullptr) *stats = found;
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("the text is the same whoever chooses, by every model that may") {
+  const std::vector<Sampling> samplings{
+      {.temperature = 0}, {.seed = 4}, {.temperature = 0.5f, .top_k = 9, .top_p = 0.75f}};
+  for (Sampling sampling : samplings) {
+    sampling.max_new_tokens = 60;
+    for (const bool ignore : {false, true}) {
+      sampling.ignore_end_tokens = ignore;
+      AutoregressiveDecoder plain{ToyModel{target_options}};
+      const std::vector<Token> expected = text_of(plain, sampling);
+      for (const int lookahead : {1, 4, 9}) {
+        CAPTURE(sampling.temperature, ignore, lookahead);
+        const Speculation speculation{.draft_tokens = lookahead};
+        ChoosingToy draft{draft_options}, target{target_options};
+        const auto drafted = draft.calls, verified = target.calls;
+        SpeculativeDecoder both{std::move(draft), std::move(target), speculation};
+        Stats stats;
+        CHECK(text_of(both, sampling, &stats) == expected);
+        CHECK(*verified == stats.rounds);
+        CHECK(*drafted > 0);
+        CHECK(stats.draft_faults == 0);
+        SpeculativeDecoder reference{ToyModel{draft_options}, ToyModel{target_options}, speculation};
+        Stats usual;
+        CHECK(text_of(reference, sampling, &usual) == expected);
+        CHECK(stats.accepted == usual.accepted);  // the draft's tokens are the same, too
+        SpeculativeDecoder one{ChoosingToy{draft_options}, ToyModel{target_options}, speculation};
+        CHECK(text_of(one, sampling) == expected);
+        SpeculativeDecoder other{AnyModel{ToyModel{draft_options}}, AnyModel{ChoosingToy{target_options}}, speculation};
+        CHECK(text_of(other, sampling) == expected);
+      }
+    }
+  }
+}
+
+TEST_CASE("the decoder chooses where it needs logits or distributions") {
+  const auto calls_of = [](const Sampling& sampling, auto rule, auto sink, Speculation speculation) {
+    ChoosingToy draft{draft_options}, target{target_options};
+    const auto drafted = draft.calls, verified = target.calls;
+    SpeculativeDecoder both{std::move(draft), std::move(target), std::move(speculation), rule};
+    both.generate(std::vector<Token>{1, 2, 3}, sampling, sink);
+    return std::pair{*drafted > 0, *verified > 0};
+  };
+  const auto tokens = [](Token) {};
+  const auto emitted = [](const Emitted&) {};
+  const Sampling some{.max_new_tokens = 9, .ignore_end_tokens = true}, greedy{.max_new_tokens = 9, .temperature = 0};
+  Sampling penalised = greedy, masked = some;
+  penalised.presence_penalty = 0.5f;
+  masked.adjust_logits = [](std::span<const Token>, std::span<float>) {};
+  using Calls = std::pair<bool, bool>;  // of the draft, of the target
+  CHECK(calls_of(some, rule::Coupled{}, tokens, {}) == Calls{true, true});
+  CHECK(calls_of(some, rule::Coupled{}, emitted, {}) == Calls{true, false});
+  CHECK(calls_of(penalised, rule::Coupled{}, tokens, {}) == Calls{false, false});
+  CHECK(calls_of(masked, rule::Coupled{}, tokens, {}) == Calls{false, false});
+  CHECK(calls_of(some, rule::Ratio{}, tokens, {}) == Calls{false, false});
+  CHECK(calls_of(some, rule::Match{}, tokens, {}) == Calls{false, false});
+  CHECK(calls_of(greedy, rule::Ratio{}, tokens, {}) == Calls{true, true});
+  CHECK(calls_of(some, rule::Coupled{}, tokens, {.lookahead = lookahead::Confidence{}}) == Calls{false, true});
+}
+
+TEST_CASE("a row that a model cannot choose from: an error of the target, the end of drafting") {
+  for (const float temperature : {0.0f, 0.8f}) {
+    const Sampling sampling{.max_new_tokens = 30, .temperature = temperature, .ignore_end_tokens = true};
+    AutoregressiveDecoder broken{ChoosingToy{target_options, 9}};
+    CHECK_THROWS_WITH(text_of(broken, sampling), Catch::Contains("decode.non-finite-logits"));
+    AutoregressiveDecoder plain{ToyModel{target_options}};
+    const std::vector<Token> expected = text_of(plain, sampling);
+    for (int length = 3; length < 12; ++length) {
+      CAPTURE(temperature, length);
+      SpeculativeDecoder both{ChoosingToy{draft_options, length}, ChoosingToy{target_options}, {.draft_tokens = 4}};
+      Stats stats;
+      for (int again = 0; again < 2; ++again) {
+        CHECK(text_of(both, sampling, &stats) == expected);
+        CHECK(stats.draft_faults == 1);
+        CHECK_THAT(stats.disabled_reason, Catch::Contains("not finite"));
+      }
+    }
+  }
+}
