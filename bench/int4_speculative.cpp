@@ -8,6 +8,7 @@
 #include <memory>
 #include <span>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "bench/bandwidth.hpp"
@@ -77,15 +78,17 @@ struct ForcedDraft {
 void speculative(benchmark::State& state) {
   const double acceptance = static_cast<double>(state.range(0)) / 100;
   const int lookahead = static_cast<int>(state.range(1)), threads = static_cast<int>(state.range(2));
-  const backend::Cpu device{{.threads = threads}};
+  const int bits = static_cast<int>(state.range(3));
+  const auto activations = bits == 8 ? backend::Int4Activations::bits8 : backend::Int4Activations::bits16;
+  const backend::Cpu device{{.threads = threads, .activations = activations}};
   static std::unique_ptr<StepsModel> target, draft;
-  static int made_for = 0;
-  if (made_for != threads) {
+  static std::pair<int, int> made_for;
+  if (made_for != std::pair(threads, bits)) {
     target.reset();
     draft.reset();
     target = std::make_unique<StepsModel>(bench::codellama_7b, device);
     draft = std::make_unique<StepsModel>(bench::amd_135m, device);
-    made_for = threads;
+    made_for = {threads, bits};
   }
   const std::vector<Token> prompt{1, 5, 9, 12, 300, 7, 41, 8};
   const Sampling sampling{.max_new_tokens = new_tokens, .temperature = 0.0f};
@@ -118,10 +121,15 @@ const bool registered = [] {
   auto* run = benchmark::RegisterBenchmark("codellama_7b_int4/amd_135m_int4", speculative);
   const int all = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   for (const int threads : {1, all}) {
-    for (const int lookahead : {4, 6}) run->Args({70, lookahead, threads});
+    for (const int bits : {16, 8}) {
+      for (const int lookahead : {2, 4, 6}) run->Args({70, lookahead, threads, bits});
+    }
     if (all == 1) break;
   }
-  run->ArgNames({"acceptance", "lookahead", "threads"})->UseManualTime()->Iterations(3)->Unit(benchmark::kMillisecond);
+  run->ArgNames({"acceptance", "lookahead", "threads", "activations"})
+      ->UseManualTime()
+      ->Iterations(3)
+      ->Unit(benchmark::kMillisecond);
   return true;
 }();
 

@@ -6,7 +6,7 @@ set -e
 [ $# -eq 1 ] || { echo "usage: $0 FOLDER" >&2; exit 2; }
 mkdir -p "$1/packages"
 cd "$1/packages"
-apt-get download nlohmann-json3-dev catch2 libcli11-dev libbenchmark-dev libbenchmark1debian
+apt-get download nlohmann-json3-dev catch2 libcli11-dev libbenchmark-dev libbenchmark1debian zlib1g-dev
 for package in *.deb; do dpkg-deb -x "$package" ..; done
 cd ..
 rm -r packages

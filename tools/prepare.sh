@@ -40,8 +40,9 @@ need_build_tools() {
   if has_command c++; then
     need nlohmann-json3-dev has_header nlohmann/json.hpp
     need libcli11-dev has_header CLI/CLI.hpp
+    need zlib1g-dev has_header zlib.h
   else
-    missing+=(nlohmann-json3-dev libcli11-dev)
+    missing+=(nlohmann-json3-dev libcli11-dev zlib1g-dev)
   fi
 }
 

@@ -30,19 +30,18 @@ void add_quantize(CLI::App& program);
 /// Loads models on the backends a command line names. Models on the CPU share its threads.
 class Loader {
  public:
-  /// threads: 0 is one per core.
-  explicit Loader(int threads) : threads_(threads) {}
+  explicit Loader(slm::backend::CpuOptions options) : options_(options) {}
 
   /// backend: "cpu", "reference", "lanes32" or "lanes64". Draws a bar on a terminal when it takes long.
   slm::AnyModel load(const std::string& folder, const std::string& backend);
 
  private:
-  int threads_;
+  slm::backend::CpuOptions options_;
   std::optional<slm::backend::Cpu> cpu_;
 };
 
-/// Adds --backend, --threads.
-void add_backend_options(CLI::App& command, std::string& backend, int& threads);
+/// Adds --backend, --threads, --activations.
+void add_backend_options(CLI::App& command, std::string& backend, slm::backend::CpuOptions& cpu);
 /// Allows --backend's words only.
 CLI::Validator backend_name();
 
@@ -83,7 +82,7 @@ struct DecodingOptions {
   std::string lookahead = "4";
   std::string rule = "coupled";
   std::string backend = "cpu", draft_backend;
-  int threads = 0;
+  slm::backend::CpuOptions cpu;
 };
 
 void add_decoding_options(CLI::App& command, DecodingOptions& options);

@@ -24,7 +24,7 @@ auto decoder_of(const DecodingOptions& options, Draft draft, slm::AnyModel targe
 }  // namespace
 
 Generator make_generator(const DecodingOptions& options) {
-  const auto loader = std::make_shared<Loader>(options.threads);
+  const auto loader = std::make_shared<Loader>(options.cpu);
   slm::AnyModel target = loader->load(options.target, options.backend);
   Generator made{target.info(), {}};
   if (!options.draft.empty()) {
@@ -75,7 +75,7 @@ void add_decoding_options(CLI::App& command, DecodingOptions& options) {
   command.add_option("--rule", options.rule, "how guesses are verified: coupled, ratio, block, match")
       ->check(CLI::IsMember({"coupled", "ratio", "block", "match"}))
       ->capture_default_str();
-  add_backend_options(command, options.backend, options.threads);
+  add_backend_options(command, options.backend, options.cpu);
   command.add_option("--draft-backend", options.draft_backend, "where the draft runs; else as --backend")
       ->check(backend_name());
 }

@@ -97,10 +97,11 @@ std::string table_of(const OrderedJson& json, std::size_t prompts, int repeats) 
 
 void demo(const DemoOptions& options) {
   const std::vector<std::string> texts = read_prompts(options);
-  Loader loader(options.threads);
-  const std::string target_folder = options.pair + (options.int4 ? "/target-int4" : "/target");
+  Loader loader({.threads = options.threads});
+  const std::string kind = options.int4 ? "-int4" : "";
+  const std::string target_folder = options.pair + "/target" + kind;
   slm::AnyModel target = loader.load(target_folder, "cpu");
-  slm::AnyModel draft = loader.load(options.pair + "/draft", "cpu");
+  slm::AnyModel draft = loader.load(options.pair + "/draft" + kind, "cpu");
   const auto tokenizer = slm::Tokenizer::from(target_folder);
 
   slm::Speculation speculation;
@@ -152,7 +153,9 @@ void demo(const DemoOptions& options) {
 void add_demo(CLI::App& program) {
   auto options = std::make_shared<DemoOptions>();
   CLI::App& command = *program.add_subcommand("demo", "Compare plain and speculative decoding with the embedded pair");
-  command.add_option("--pair", options->pair, "folder with draft/, target/, target-int4/ and prompts/")
+  command
+      .add_option("--pair", options->pair,
+                  "folder with draft/, target/, the same in int4 (draft-int4/, target-int4/), and prompts/")
       ->capture_default_str();
   command.add_option("--prompt-file", options->prompt_file, "continue this file instead of the pair's prompts");
   command.add_option("--max-new-tokens", options->max_new_tokens, "for each prompt")
@@ -166,7 +169,7 @@ void add_demo(CLI::App& program) {
   command.add_option("--threads", options->threads, "0: one per core")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();
-  command.add_flag("--int4", options->int4, "the target in 4-bit AWQ instead of bfloat16");
+  command.add_flag("--int4", options->int4, "both models in 4-bit AWQ instead of bfloat16");
   command.add_flag("--json", options->json, "print one JSON object");
   command.callback([options] { demo(*options); });
 }

@@ -23,4 +23,13 @@ slm::AnyModel load_on_gpu(const std::string& folder, int device, const slm::Load
 #endif
 }
 
+std::string name_of_gpu(int device) {
+#if defined(__CUDACC__) || defined(__HIP__)
+  return slm::DefaultBackend(device).info().name;
+#else
+  throw slm::Error("cli.no-gpu", slm::text("there is no name of GPU ", device, ": this slm was built for the CPU"),
+                   "Build it with cmake --preset cuda, hip-mi250 or hip-radeon, or use --backend cpu");
+#endif
+}
+
 }  // namespace cli

@@ -8,7 +8,12 @@
 
 namespace cli {
 
+/// Of the backend "gpu" or "gpu:1".
+inline int number_of_gpu(const std::string& backend) { return backend == "gpu" ? 0 : std::stoi(backend.substr(4)); }
+
 /// device: its number. Throws cli.no-gpu where the program was compiled for the CPU.
 slm::AnyModel load_on_gpu(const std::string& folder, int device, const slm::LoadOptions& options);
+/// As its driver names it. Throws cli.no-gpu.
+std::string name_of_gpu(int device);
 
 }  // namespace cli

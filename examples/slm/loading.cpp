@@ -15,22 +15,32 @@ slm::AnyModel Loader::load(const std::string& folder, const std::string& backend
   if (backend == "reference") return slm::load<slm::Registry<>>(folder, slm::backend::Reference{}, options);
   if (backend.starts_with("lanes")) return load_emulated(folder, backend, options);
   if (backend.starts_with("gpu")) {
-    return load_on_gpu(folder, backend == "gpu" ? 0 : std::stoi(backend.substr(4)), options);
+    return load_on_gpu(folder, number_of_gpu(backend), options);
   }
-  if (!cpu_) cpu_.emplace(slm::backend::CpuOptions{.threads = threads_});
+  if (!cpu_) cpu_.emplace(options_);
   return slm::load<slm::Registry<>>(folder, *cpu_, options);
 }
 
-void add_backend_options(CLI::App& command, std::string& backend, int& threads) {
+void add_backend_options(CLI::App& command, std::string& backend, slm::backend::CpuOptions& cpu) {
   command
       .add_option("--backend", backend,
                   "where the model runs: cpu, gpu (gpu:1 is the second one), reference (plain loops, slow), or lanes32 "
                   "and lanes64 (GPU kernels, emulated)")
       ->check(backend_name())
       ->capture_default_str();
-  command.add_option("--threads", threads, "threads of the cpu backend; 0: one per core")
+  command.add_option("--threads", cpu.threads, "threads of the cpu backend; 0: one per core")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();
+  using slm::backend::Int4Activations;
+  command
+      .add_option_function<int>(
+          "--activations",
+          [&cpu](int bits) { cpu.activations = bits == 8 ? Int4Activations::bits8 : Int4Activations::bits16; },
+          "bits of activations beside four-bit weights on the cpu backend: 16, or 8, which is less exact, and faster "
+          "at "
+          "verifying where the processor has no AMX")
+      ->check(CLI::IsMember({8, 16}))
+      ->default_str("16");
 }
 
 CLI::Validator backend_name() {

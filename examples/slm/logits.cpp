@@ -16,7 +16,7 @@ struct LogitsOptions {
   std::string model;
   std::vector<slm::Token> ids;
   std::string backend = "cpu";
-  int threads = 0;
+  slm::backend::CpuOptions cpu;
   bool json = false;
 };
 
@@ -42,7 +42,7 @@ void append_number(std::string& out, float value) {
 }
 
 void logits(const LogitsOptions& options) {
-  Loader loader(options.threads);
+  Loader loader(options.cpu);
   slm::AnyModel model = loader.load(options.model, options.backend);
   slm::check_prompt(options.ids, model.info());
 
@@ -79,7 +79,7 @@ void add_logits(CLI::App& program) {
   command.add_option("--ids", "token ids: 1,5,7")->required()->check([options](const std::string& text) {
     return parse_ids(text, options->ids) ? "" : "expected token ids like 1,5,7";
   });
-  add_backend_options(command, options->backend, options->threads);
+  add_backend_options(command, options->backend, options->cpu);
   command.add_flag("--json", options->json, "print one JSON object: ids, vocab, logits");
   command.callback([options] { logits(*options); });
 }

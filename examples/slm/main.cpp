@@ -5,6 +5,7 @@
 #include <iostream>
 #include <new>
 
+#include "bench/command/command.hpp"
 #include "cli.hpp"
 
 namespace {
@@ -34,6 +35,7 @@ int main(int count, char** arguments) try {
   cli::add_demo(program);
   cli::add_perplexity(program);
   cli::add_quantize(program);
+  slm::bench::add_command(program);
 
   try {
     program.parse(count, arguments);

@@ -116,7 +116,7 @@ void quantize(QuantizeCommand& command) {
   json["folds_improved"] = improved;
   json["left_in_float"] = report.left_in_float;
   if (!tokens.empty()) {
-    Loader loader(command.threads);
+    Loader loader({.threads = command.threads});
     const slm::Perplexity before = measure(loader, command.model, tokens, "perplexity before");
     const slm::Perplexity after = measure(loader, command.output, tokens, "perplexity after");
     json["perplexity"] = {{"before", before.value()}, {"after", after.value()}, {"tokens", before.tokens}};

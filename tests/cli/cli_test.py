@@ -424,6 +424,10 @@ class Cli(unittest.TestCase):
         self.assertEqual(strided["scored_tokens"], 699)
         self.assertLess(strided["perplexity"], whole["perplexity"])  # more text before each token
         self.assertRegex(self.ok("perplexity", PAIR / "draft", text, "--max-tokens", 100).out, r"^perplexity \d")
+        exact, rounded = (self.as_json("perplexity", PAIR / "target-int4", text, "--max-tokens", 200, "--activations", bits)
+                          ["perplexity"] for bits in (16, 8))
+        self.assertNotEqual(exact, rounded)
+        self.assertAlmostEqual(rounded / exact, 1, delta=0.02)
         (SCRATCH / "one_letter").write_text("")
         self.error(r"\[perplexity.short-text\]", "perplexity", PAIR / "draft", SCRATCH / "one_letter")
         self.error(r"\[perplexity.window\]", "perplexity", PAIR / "draft", text, "--window", 8, "--stride", 9)

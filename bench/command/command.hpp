@@ -1,0 +1,18 @@
+// `slm bench`: what the program measures. One file for each subcommand.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+namespace slm::bench {
+
+/// Adds `bench` and its subcommands to the program.
+void add_command(CLI::App& program);
+
+// Each adds one subcommand to `bench`.
+void add_speculative(CLI::App& bench);
+void add_check(CLI::App& bench);
+void add_decode(CLI::App& bench);
+void add_kernels(CLI::App& bench);
+void add_compare(CLI::App& bench);
+
+}  // namespace slm::bench

@@ -1,0 +1,228 @@
+// `slm bench compare`: reports of several devices side by side, as tables and one picture.
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <functional>
+#include <iostream>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "bench/command/chart.hpp"
+#include "bench/command/command.hpp"
+#include "bench/command/tables.hpp"
+#include "slm/core/error.hpp"
+#include "slm/io/write_file.hpp"
+
+namespace slm::bench {
+
+namespace {
+
+/// What was measured on one device, in one or several files.
+struct Column {
+  std::string label;
+  Report report;
+  std::string file;
+};
+
+std::string short_name(const Device& device) {
+  if (device.threads == 0) return device.name;
+  return text(device.name, ", ", device.threads, device.threads == 1 ? " thread" : " threads");
+}
+
+bool same_measurement(const Result& a, const Result& b) {
+  return a.benchmark == b.benchmark && a.model == b.model && a.format == b.format && a.rows == b.rows;
+}
+
+/// Whether both measured the same thing.
+bool overlap(const Report& a, const Report& b) {
+  return std::any_of(a.results.begin(), a.results.end(), [&](const Result& one) {
+    return std::any_of(b.results.begin(), b.results.end(),
+                       [&](const Result& other) { return same_measurement(one, other); });
+  });
+}
+
+/// Files of one device that measured different things make one column; those that measured the same thing are two runs.
+std::vector<Column> columns_of(const std::vector<std::string>& files, std::vector<std::string>& notes) {
+  std::vector<Column> columns;
+  for (const std::string& file : files) {
+    Report report = read_report(file);
+    if (report.device.emulated()) {
+      throw Error("bench.emulated",
+                  text("'", file, "' comes from a GPU emulated by the processor (", report.device.backend,
+                       "): its times mean nothing"),
+                  "Leave it out, or measure on a device");
+    }
+    const auto of_device = [&](const Column& column) { return column.report.device == report.device; };
+    const auto rest_of_it = std::find_if(columns.begin(), columns.end(), [&](const Column& column) {
+      return of_device(column) && !overlap(column.report, report);
+    });
+    if (rest_of_it != columns.end()) {
+      auto& results = rest_of_it->report.results;
+      results.insert(results.end(), report.results.begin(), report.results.end());
+      rest_of_it->file += " and " + file;
+      continue;
+    }
+    if (const auto twin = std::find_if(columns.begin(), columns.end(), of_device); twin != columns.end()) {
+      notes.push_back(text(twin->file, " and ", file, " come from the same device: their columns are two runs of it."));
+    }
+    std::string label = short_name(report.device);
+    columns.push_back({std::move(label), std::move(report), file});
+  }
+  for (Column& column : columns) {
+    const auto same = std::count_if(columns.begin(), columns.end(), [&](const Column& other) {
+      return short_name(other.report.device) == short_name(column.report.device);
+    });
+    if (same > 1) column.label += " (" + std::filesystem::path(column.file).filename().string() + ")";
+  }
+  return columns;
+}
+
+/// One figure of every device, by what was measured; NaN where a device lacks it.
+struct Figure {
+  std::string title, unit, meaning;
+  std::function<std::optional<double>(const Result&)> pick;
+  bool best = false;  // of several results the highest; else the first
+  std::function<std::string(double)> written = shown;
+  std::vector<BarChart::Group> groups = {};
+
+  void collect(const std::vector<Column>& columns) {
+    for (std::size_t c = 0; c < columns.size(); ++c) {
+      for (const Result& result : columns[c].report.results) {
+        const std::optional<double> value = pick(result);
+        if (!value || !std::isfinite(*value)) continue;
+        const std::string label = text(result.model, ", ", result.format);
+        auto group =
+            std::find_if(groups.begin(), groups.end(), [&](const auto& other) { return other.label == label; });
+        if (group == groups.end()) {
+          group = groups.insert(groups.end(), {label, std::vector<double>(columns.size(), std::nan(""))});
+        }
+        double& place = group->values[c];
+        if (std::isnan(place) || (best && *value > place)) place = *value;
+      }
+    }
+  }
+
+  BarChart chart(const std::vector<Column>& columns) const {
+    BarChart chart{.title = title, .unit = unit, .series = {}, .groups = groups};
+    for (const Column& column : columns) chart.series.push_back(column.label);
+    return chart;
+  }
+
+  std::string table(const std::vector<Column>& columns) const {
+    std::vector<std::string> head = {"model"};
+    for (const Column& column : columns) head.push_back(column.label);
+    std::vector<std::vector<std::string>> rows;
+    for (const BarChart::Group& group : groups) {
+      rows.push_back({group.label});
+      for (const double value : group.values)
+        rows.back().push_back(std::isnan(value) ? "not measured" : written(value));
+    }
+    const std::string table = markdown_table(text(title, " (", unit, ")"), head, rows);
+    return table.empty() ? table : table + "\n" + meaning + "\n";
+  }
+};
+
+constexpr int verified = 5;
+
+std::vector<Figure> figures() {
+  const auto number = [](const char* benchmark, int rows, const char* name) {
+    return [=](const Result& result) -> std::optional<double> {
+      const bool fits = result.benchmark == benchmark && (rows == 0 || result.rows == rows);
+      const auto found = result.numbers.find(name);
+      if (!fits || found == result.numbers.end()) return std::nullopt;
+      return found->second;
+    };
+  };
+  const auto share = [](const Result& result) -> std::optional<double> {
+    if (result.benchmark != "decode" || result.rows != 1) return std::nullopt;
+    return 100 * share_of_bandwidth(result);
+  };
+  return {
+      {.title = "Writing text, one token at a time",
+       .unit = "tokens/s",
+       .meaning = "How fast a model answers without speculation. More is better.",
+       .pick = number("decode", 1, "tokens_per_second")},
+      {.title = "The same, as a share of what the device's memory can do",
+       .unit = "% of its measured bandwidth",
+       .meaning = "Each token reads every weight once, so the memory sets the limit: at 100 % no program could be "
+                  "faster on that device with these weights. A copy or a sum of a large buffer, measured in the same "
+                  "run, is what counts as its bandwidth; weights that fit into a cache can give more than 100 %.",
+       .pick = share,
+       .written = [](double value) { return percent(value / 100); }},
+      {.title = text("Checking ", verified, " tokens in one step"),
+       .unit = "times the cost of one",
+       .meaning = "Speculative decoding checks several guessed tokens at once. At 1 they are checked for the price of "
+                  "one. Less is better.",
+       .pick = number("decode", verified, "times_one_row")},
+      {.title = "Reading a prompt",
+       .unit = "tokens/s",
+       .meaning = "How fast the text before the answer is taken in. More is better.",
+       .pick = number("prefill", 0, "tokens_per_second")},
+      {.title = "Speculative decoding, the best setting",
+       .unit = "times plain decoding",
+       .meaning = "The same text, written this many times faster with a draft model than without. More is better.",
+       .pick = number("speculative", 0, "speedup"),
+       .best = true}};
+}
+
+std::string devices_table(const std::vector<Column>& columns) {
+  std::vector<std::vector<std::string>> rows;
+  for (const Column& column : columns) {
+    const double bandwidth = bandwidth_of(column.report);
+    rows.push_back({column.label, description_of(column.report.device),
+                    std::isfinite(bandwidth) ? shown(bandwidth / 1e9) : "not measured", column.report.version,
+                    column.report.date});
+  }
+  return markdown_table("Devices", {"name", "what it is", "measured bandwidth, GB/s", "slm", "measured on"}, rows);
+}
+
+void run_compare(const std::vector<std::string>& files, const std::string& svg, const std::string& markdown) {
+  std::vector<std::string> notes;
+  const std::vector<Column> columns = columns_of(files, notes);
+  std::string out = "# Comparison of devices\n" + devices_table(columns);
+  out +=
+      "\nModels are named with the format of their weights: bf16 (16 bits), w4a16 (4 bits), w4a8 (4 bits, and "
+      "activations of "
+      "8).\n";
+  std::vector<BarChart> charts;
+  for (Figure& figure : figures()) {
+    figure.collect(columns);
+    if (figure.groups.empty()) continue;
+    out += figure.table(columns);
+    charts.push_back(figure.chart(columns));
+  }
+  if (charts.empty()) {
+    throw Error("bench.nothing-to-compare", "none of these files holds a result of slm bench decode or speculative",
+                "Measure with slm bench decode --json FILE on each device");
+  }
+  for (const Column& column : columns) {
+    const auto& failures = column.report.failures;
+    if (failures.empty()) continue;
+    notes.push_back(text(column.label, ": ", failures.size(), failures.size() == 1 ? " measurement" : " measurements",
+                         " failed there, the first: ", failures.front()));
+  }
+  if (!notes.empty()) out += "\n## Notes\n\n";
+  for (const std::string& note : notes) out += "- " + markdown_text(note) + "\n";
+  std::cout << out << std::flush;
+  if (!svg.empty()) write_text_file(svg, to_svg(charts));
+  if (!markdown.empty()) write_text_file(markdown, out);
+}
+
+}  // namespace
+
+void add_compare(CLI::App& bench) {
+  struct Options {
+    std::vector<std::string> files;
+    std::string svg, markdown;
+  };
+  CLI::App& command = *bench.add_subcommand("compare", "Reports of several devices side by side");
+  const auto options = std::make_shared<Options>();
+  command.add_option("FILES", options->files, "what slm bench wrote with --json, one or more of each device")
+      ->required();
+  command.add_option("--svg", options->svg, "draw the comparison into this file");
+  command.add_option("--markdown", options->markdown, "write the tables to this file");
+  command.callback([options] { run_compare(options->files, options->svg, options->markdown); });
+}
+
+}  // namespace slm::bench

@@ -1,0 +1,48 @@
+#include "bench/command/cpu_device.hpp"
+
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <string>
+#include <thread>
+
+#include "slm/backend/cpu/isa.hpp"
+
+namespace slm::bench {
+
+namespace {
+
+/// As /proc/cpuinfo names it, else the kind of machine.
+std::string name_of_processor(const std::string& machine) {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    const std::size_t colon = line.find(": ");
+    if (line.starts_with("model name") && colon != std::string::npos) return line.substr(colon + 2);
+  }
+  return machine;
+}
+
+/// "avx512, 4 bits by avx512_vnni"
+std::string instruction_set() {
+  constexpr const char* int4_sets[] = {"portable", "avx2", "avx2_vnni", "avx512_vnni", "amx"};
+  const backend::Isa isa = backend::resolve(backend::Isa::automatic);
+  return text(backend::name_of(isa), ", 4 bits by ", int4_sets[static_cast<int>(backend::int4_set(isa))]);
+}
+
+}  // namespace
+
+Device cpu_device(int threads) {
+  utsname system{};
+  ::uname(&system);
+  return {.name = name_of_processor(system.machine),
+          .architecture = instruction_set(),
+          .driver = text(system.sysname, " ", system.release),
+          .backend = "cpu",
+          .memory_bytes = std::int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE),
+          .cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency())),
+          .threads = threads};
+}
+
+}  // namespace slm::bench

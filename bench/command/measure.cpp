@@ -1,0 +1,103 @@
+// `slm bench decode` and `slm bench kernels`: tables of the backend that the program was built for.
+#include "bench/device/measure.hpp"
+
+#include <iostream>
+#include <memory>
+
+#include "bench/command/command.hpp"
+#include "bench/command/tables.hpp"
+#include "slm/core/error.hpp"
+#include "slm/io/write_file.hpp"
+
+namespace slm::bench {
+
+namespace {
+
+struct MeasureCommand {
+  MeasureOptions options;
+  std::string backend, json, markdown;
+};
+
+#if !defined(SLM_BENCH_DEVICE)
+/// Where the program was built without Google Benchmark.
+Report no_harness() {
+  throw Error(
+      "bench.no-harness", "this slm was built without Google Benchmark, which runs the measurements",
+      "Install it (Debian: apt-get install libbenchmark-dev), configure again with -DSLM_BUILD_BENCH=ON, and build");
+}
+#endif
+
+Report measure_on(const std::string& backend, const MeasureOptions& options) {
+#if defined(SLM_BENCH_DEVICE)
+  if (backend == "lanes32") return measure_lanes32(options);
+  if (backend == "lanes64") return measure_lanes64(options);
+  return measure(options);
+#else
+  static_cast<void>(backend), static_cast<void>(options);
+  return no_harness();
+#endif
+}
+
+void run_measurement(const MeasureCommand& command) {
+  MeasureOptions options = command.options;
+  std::erase(options.formats, "int4");
+  if (options.formats.size() != command.options.formats.size()) {
+    options.formats.insert(options.formats.end(), {"w4a16", "w4a8"});
+  }
+  if (!command.json.empty()) {
+    options.keep = [&](const Report& report) { write_report(command.json, report); };
+  }
+  const Report report = measure_on(command.backend, options);
+  if (report.results.empty() && report.failures.empty()) {
+    throw Error("bench.nothing-measured", "no measurement of this backend fits --model and --format",
+                "Leave one of them out; slm bench decode --help lists what there is");
+  }
+  const std::string tables = device_tables(report);
+  std::cout << tables << std::flush;
+  if (!command.markdown.empty()) write_text_file(command.markdown, tables);
+  if (!report.failures.empty()) {
+    throw Error("bench.failures",
+                text("not all could be measured, ", report.failures.size(), " failed: ", report.failures.front()),
+                "The report lists them; what was measured is in it");
+  }
+}
+
+void add_measurement(CLI::App& bench, const char* name, const char* help, MeasureOptions::Table table) {
+  CLI::App& command = *bench.add_subcommand(name, help);
+  const auto given = std::make_shared<MeasureCommand>();
+  given->options.table = table;
+  given->backend = SLM_BENCH_BACKEND;
+  command
+      .add_option("--backend", given->backend,
+                  "what the program was built for; lanes32 or lanes64 for a dry run on a GPU that the processor "
+                  "emulates, whose times mean nothing")
+      ->check(CLI::IsMember({SLM_BENCH_BACKEND, "lanes32", "lanes64"}))
+      ->capture_default_str();
+  command.add_option("--model", given->options.models, "only these shapes; may be repeated")
+      ->check(CLI::IsMember(bench_models));
+  command.add_option("--format", given->options.formats, "only these: bf16, int4 or one of its kinds w4a16, w4a8")
+      ->check(CLI::IsMember({"bf16", "int4", "w4a16", "w4a8"}));
+  command.add_option("--threads", given->options.threads, "of the processor; 0: one per core")
+      ->check(CLI::Range(0, 1024))
+      ->capture_default_str();
+  command.add_option("--device", given->options.device, "which of several GPUs")
+      ->check(CLI::Range(0, 99))
+      ->capture_default_str();
+  command.add_flag("--quick", given->options.quick, "fewer rows, fewer samples");
+  command.add_option("--json", given->json, "write the report to this file, for slm bench compare");
+  command.add_option("--markdown", given->markdown, "write the tables to this file");
+  command.callback([given] { run_measurement(*given); });
+}
+
+}  // namespace
+
+void add_decode(CLI::App& bench) {
+  add_measurement(bench, "decode", "Steps of whole models: tokens/s, share of the memory bandwidth, cost of verifying",
+                  MeasureOptions::Table::decode);
+}
+
+void add_kernels(CLI::App& bench) {
+  add_measurement(bench, "kernels", "The operations of a layer one by one", MeasureOptions::Table::kernels);
+}
+
+}  // namespace slm::bench

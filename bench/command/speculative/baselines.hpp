@@ -1,0 +1,114 @@
+// Other engines beside this library in one run: each task of the published setup is theirs as soon as it was ours.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bench/command/baseline/baseline.hpp"
+#include "bench/command/speculative/measure.hpp"
+#include "bench/command/speculative/run_folder.hpp"
+#include "bench/command/speculative/settings.hpp"
+#include "slm/speculative.hpp"
+
+namespace slm::bench::speculative {
+
+/// What engines.json says about an engine.
+inline Json to_json(const BaselineEngine& engine) {
+  return {{"version", engine.version},
+          {"threads", engine.threads},
+          {"dtype", engine.dtype},
+          {"speculation", engine.speculation ? Json(*engine.speculation) : Json()},
+          {"notes", engine.notes}};
+}
+
+/// The engines of which a folder holds measurements: name -> what it is.
+inline Json read_engines(const std::filesystem::path& folder) {
+  const auto path = folder / "engines.json";
+  return std::filesystem::exists(path) ? read_json_object(path) : Json::object();
+}
+
+class Baselines {
+ public:
+  /// Starts the engines and warms them up on a prompt. Throws what they throw, and bench.other-engine when the folder
+  /// has measurements of another version.
+  Baselines(const std::vector<std::string>& names, const BaselineSetup& setup, std::vector<Token> end_tokens,
+            const Tokenizer& tokenizer, const Prompt& prompt)
+      : folder_(setup.folder), end_tokens_(std::move(end_tokens)), tokenizer_(tokenizer) {
+    Json described = read_engines(folder_);
+    for (const std::string& name : names) {
+      running_.push_back(std::make_unique<Baseline>(name, setup));
+      const BaselineEngine& engine = running_.back()->engine();
+      const Json found = described.value(engine.name, Json());
+      if (const auto difference = first_difference(found, to_json(engine), engine.name);
+          difference && !found.is_null()) {
+        throw Error("bench.other-engine",
+                    text("the folder has measurements of another ", engine.name, ": ", *difference),
+                    "Name another folder with --out");
+      }
+      described[engine.name] = to_json(engine);
+      BaselineTask first{prompt.ids, end_tokens_, {.max_new_tokens = 30, .temperature = 0.0f}, {}};
+      running_.back()->run(first);
+      if (!engine.speculation) continue;
+      first.lookahead = "heuristic";
+      running_.back()->run(first);
+    }
+    if (!names.empty()) write_text_file(folder_ / "engines.json", described.dump(1) + "\n");
+  }
+
+  /// Lets every engine do a task of this setting, plainly and speculatively. One that fails is given up.
+  void measure(RunFolder& results, const Setting& setting, const Prompt& prompt, const Sampling& sampling, int repeat) {
+    if (setting.setup != "published") return;
+    for (std::unique_ptr<Baseline>& engine : running_) {
+      try {
+        measure(*engine, results, setting, prompt, sampling, repeat);
+      } catch (const Error& fault) {
+        troubles_.push_back(text(engine->engine().name, " was given up at ", prompt.task, ": ", fault.what()));
+        engine.reset();
+      }
+    }
+    std::erase(running_, nullptr);
+  }
+
+  /// Why engines were given up, one sentence each.
+  const std::vector<std::string>& troubles() const { return troubles_; }
+
+ private:
+  void measure(Baseline& baseline, RunFolder& results, const Setting& setting, const Prompt& prompt,
+               const Sampling& sampling, int repeat) {
+    const BaselineEngine& engine = baseline.engine();
+    for (const bool speculative : {false, true}) {
+      if (speculative && !engine.speculation) continue;
+      const std::string lookahead = speculative ? setting.lookaheads.front() : "0";
+      Row row;
+      row.key = {engine.name, setting.setup, setting.sampling, speculative ? "speculative" : "plain",
+                 lookahead,   repeat,        prompt.task};
+      if (results.has(row.key)) continue;
+      BaselineTask wanted{prompt.ids, end_tokens_, sampling, {}};
+      if (speculative) wanted.lookahead = lookahead;
+      const BaselineAnswer answer = baseline.run(wanted);
+      row.prompt_tokens = static_cast<std::int64_t>(prompt.ids.size());
+      row.new_tokens = static_cast<std::int64_t>(answer.new_ids.size());
+      row.new_ids = answer.new_ids;
+      row.completion = completion_of(setting.setup, tokenizer_.decode(answer.new_ids));
+      const bool ended = std::ranges::find(end_tokens_, answer.new_ids.back()) != end_tokens_.end();
+      row.finish_reason = name_of(ended ? FinishReason::end_token : FinishReason::length);
+      row.total = answer.total;
+      row.prompt = answer.prompt;
+      row.drafted = answer.drafted;
+      row.accepted = answer.accepted;
+      row.rounds = answer.rounds;
+      results.append(row);
+    }
+  }
+
+  std::filesystem::path folder_;
+  std::vector<Token> end_tokens_;
+  const Tokenizer& tokenizer_;
+  std::vector<std::unique_ptr<Baseline>> running_;
+  std::vector<std::string> troubles_;
+};
+
+}  // namespace slm::bench::speculative

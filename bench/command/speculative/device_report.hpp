@@ -1,0 +1,52 @@
+// The speeds of a run in the schema of all benchmarks, for slm bench compare.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "bench/command/cpu_device.hpp"
+#include "bench/command/report.hpp"
+#include "bench/device/measure.hpp"
+#include "examples/slm/gpu.hpp"
+#include "slm/core/error.hpp"
+#include "slm/io/json.hpp"
+
+namespace slm::bench::speculative {
+
+/// Nothing for a GPU where the program was built without what describes it.
+inline std::optional<Device> device_of(const std::string& backend, int threads) {
+  if (backend.starts_with("gpu")) {
+#if defined(SLM_BENCH_DEVICE)
+    MeasureOptions options;
+    options.device = cli::number_of_gpu(backend);
+    return this_device(options);
+#else
+    return std::nullopt;
+#endif
+  }
+  Device device = cpu_device(threads);
+  device.backend = backend;
+  return device;
+}
+
+/// One result for each configuration of slm's own. pair: "target + draft". seconds: for a new token.
+inline Report device_report(const Json& summary, const std::string& pair, const std::string& format, Device device) {
+  Report report = make_report(std::move(device));
+  for (const Json& found : summary["configurations"]) {
+    const double tokens = found["new_tokens"]["speculative"], total = found["seconds"]["speculative"]["total"];
+    if (found["engine"] != "slm" || !found["speedup"].is_object() || tokens <= 0 || total <= 0) continue;
+    Result result{
+        .benchmark = "speculative", .model = pair, .format = format, .seconds = total / tokens, .numbers = {}};
+    result.numbers = {{"speedup", found["speedup"]["median"]},
+                      {"tokens_per_second", found["tokens_per_second"]["speculative"]["median"]},
+                      {"plain_tokens_per_second", found["tokens_per_second"]["plain"]["median"]},
+                      {"acceptance", found["acceptance"]},
+                      {"tokens_per_target_step", found["tokens_per_target_step"]}};
+    report.results.push_back(std::move(result));
+  }
+  return report;
+}
+
+}  // namespace slm::bench::speculative

@@ -1,0 +1,37 @@
+// Markdown tables of reports.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "bench/command/report.hpp"
+
+namespace slm::bench {
+
+/// Text from outside, with what Markdown reads as markup escaped.
+std::string markdown_text(const std::string& text);
+
+/// A table with a heading; nothing where there are no rows. Cells may hold anything.
+std::string markdown_table(const std::string& title, const std::vector<std::string>& head,
+                           const std::vector<std::vector<std::string>>& rows);
+
+/// One line: name, backend, threads or multiprocessors, memory, driver.
+std::string description_of(const Device& device);
+
+/// A number of a result, or the other value where it has none of this name.
+double number_of(const Result& result, const std::string& name, double otherwise = 0);
+
+/// Of the bandwidth measured beside it: 0.8. NaN where that was not.
+double share_of_bandwidth(const Result& result);
+
+/// "80 %", or "not measured"
+std::string percent(double share);
+
+/// Median bytes per second of all probes; NaN without any.
+double bandwidth_of(const Report& report);
+
+/// The whole report of one device.
+std::string device_tables(const Report& report);
+
+}  // namespace slm::bench

@@ -1,0 +1,56 @@
+// The processor as a target.
+#pragma once
+
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "bench/bandwidth.hpp"
+#include "bench/command/cpu_device.hpp"
+#include "bench/device/measure.hpp"
+#include "slm/backend/cpu/cpu.hpp"
+
+namespace slm::bench {
+
+class CpuTarget {
+ public:
+  using Backend = backend::Cpu;
+  using Probe = BandwidthProbe;
+
+  static constexpr bool emulated = false;
+  static constexpr bool weights_apart = true;  // it uses them where they lie
+  static constexpr int prompt = 64, prefill = 512;
+
+  explicit CpuTarget(const MeasureOptions& options) : threads_(threads_of(options)), probe_(threads_) {}
+
+  static int threads_of(const MeasureOptions& options) {
+    return options.threads != 0 ? options.threads : cpu_device(0).cores;
+  }
+
+  std::vector<std::string> formats() const { return bench_formats; }
+  Backend open(const std::string& format) const {
+    return Backend(
+        {.threads = threads_,
+         .isa = backend::Isa::automatic,
+         .activations = format == "w4a8" ? backend::Int4Activations::bits8 : backend::Int4Activations::bits16});
+  }
+  Probe& probe() { return probe_; }
+  static void finish(Backend&) {}
+
+  double memory_free() const {
+    std::ifstream file("/proc/meminfo");
+    for (std::string word; file >> word;) {
+      double kibibytes = 0;
+      if (word == "MemAvailable:" && file >> kibibytes) return kibibytes * 1024;
+    }
+    return static_cast<double>(cpu_device(0).memory_bytes);
+  }
+
+  Device description() const { return cpu_device(threads_); }
+
+ private:
+  int threads_;
+  Probe probe_;
+};
+
+}  // namespace slm::bench

@@ -1,0 +1,233 @@
+// The operations of a layer one by one, as a model calls them, and its head. Weights are taken in turn from enough
+// copies that no cache holds them. On a GPU they are launched one after the other without a graph: an operation that is
+// shorter than a launch shows the launch.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "bench/device/harness.hpp"
+#include "bench/device/random_weights.hpp"
+#include "slm/backend/concept.hpp"
+
+namespace slm::bench {
+
+/// The operations of one subject, with what they work on.
+template <class Target, class Format>
+class Kernels {
+ public:
+  using Backend = typename Target::Backend;
+  using Matrix = typename Backend::template Matrix<Format>;
+
+  Kernels(Target& target, const Subject& subject)
+      : target_(target),
+        subject_(subject),
+        device_(target.open(subject.format)),
+        heads_{subject.shape.heads, subject.shape.kv_heads, subject.shape.head_dim} {
+    const ModelConfig& shape = subject.shape;
+    q_width_ = shape.heads * shape.head_dim;
+    const auto widest = static_cast<std::size_t>(std::max({q_width_, shape.hidden, shape.ffn}));
+    const std::vector<float> numbers(static_cast<std::size_t>(Backend::max_rows) * widest, 0.5f);
+    in_ = device_.upload(numbers.data(), numbers.size());
+    out_ = device_.upload(numbers.data(), numbers.size());
+    ones_ = device_.upload(std::vector<float>(widest, 1.0f).data(), widest);
+    const std::int64_t capacity = position + Backend::max_rows;
+    const auto cache = static_cast<std::size_t>(shape.kv_heads * capacity * shape.head_dim);
+    keys_ = device_.template allocate<KvElement>(cache);
+    values_ = device_.template allocate<KvElement>(cache);
+    cache_ = {{keys_.data(), shape.kv_heads, capacity, shape.head_dim},
+              {values_.data(), shape.kv_heads, capacity, shape.head_dim}};
+  }
+
+  void run(benchmark::State& state, Result& result) {
+    const ModelConfig& shape = subject_.shape;
+    const int kv_width = shape.kv_heads * shape.head_dim;
+    const std::string operation = result.benchmark.substr(std::string("kernel-").size());
+    if (operation == "qkv") {
+      product(state, result, q_width_ + 2 * kv_width, shape.hidden, [&](const Matrix& weight, int rows) {
+        device_.qkv(input(rows, shape.hidden), norm(), weight, nullptr, Rope{.inverse_frequency = ones_.data()}, heads_,
+                    position, output(rows, q_width_), cache_);
+      });
+    } else if (operation == "project") {
+      product(state, result, shape.hidden, q_width_, [&](const Matrix& weight, int rows) {
+        device_.project(input(rows, q_width_), weight, nullptr, output(rows, shape.hidden));
+      });
+    } else if (operation == "gated_mlp") {
+      product(state, result, 2 * shape.ffn, shape.hidden, [&](const Matrix& weight, int rows) {
+        device_.gated_mlp(input(rows, shape.hidden), norm(), weight, nullptr, output(rows, shape.ffn));
+      });
+    } else if (operation == "down") {
+      product(state, result, shape.hidden, shape.ffn, [&](const Matrix& weight, int rows) {
+        device_.project(input(rows, shape.ffn), weight, nullptr, output(rows, shape.hidden));
+      });
+    } else if (operation == "head") {
+      std::vector<float> logits(static_cast<std::size_t>(result.rows) * static_cast<std::size_t>(shape.vocab));
+      product(state, result, shape.vocab, shape.hidden, [&](const Matrix& weight, int rows) {
+        device_.logits(input(rows, shape.hidden), norm(), weight, View<float, 2>{logits.data(), rows, shape.vocab});
+      });
+    } else if (operation == "attend") {
+      const double bytes = 2.0 * sizeof(KvElement) * kv_width * (position + result.rows);
+      time(state, result, bytes, [&](int, int rows) {
+        device_.attend(input(rows, q_width_), heads_, position, cache_, output(rows, q_width_));
+      });
+    } else {
+      const double bytes = 2.0 * sizeof(float) * shape.hidden * result.rows;
+      time(state, result, bytes, [&](int, int rows) { device_.normalize(output(rows, shape.hidden), norm()); });
+    }
+  }
+
+ private:
+  using KvElement = typename Backend::KvElement;
+
+  static constexpr int position = Target::emulated ? 70 : 1024;
+  static constexpr double cold_bytes = Target::emulated ? 0 : 256e6;
+
+  View<const float, 2> input(int rows, int width) { return View<float, 2>{in_.data(), rows, width}; }
+  View<float, 2> output(int rows, int width) { return {out_.data(), rows, width}; }
+  Norm norm() const { return {.weight = ones_.data(), .epsilon = 1e-5f, .bias = nullptr, .kind = NormKind::rms}; }
+
+  /// A product with weights [out, in], one copy after the other.
+  template <class Action>
+  void product(benchmark::State& state, Result& result, int out, int in, Action&& action) {
+    if (out != out_of_weights_ || in != in_of_weights_) make_weights(out, in);
+    time(state, result, static_cast<double>(weights_.front().bytes()),
+         [&](int turn, int rows) { action(weights_[static_cast<std::size_t>(turn) % weights_.size()], rows); });
+    result.numbers["flop_per_second"] = 2.0 * out * in * result.rows / result.seconds;
+  }
+
+  void make_weights(int out, int in) {
+    weights_.clear();
+    bytes_.reset();
+    const std::size_t elements = static_cast<std::size_t>(out) * static_cast<std::size_t>(in);
+    const double bytes = static_cast<double>(elements) * (subject_.int4() ? 0.53 : 2.0);
+    const auto copies = static_cast<std::size_t>(std::clamp(std::ceil(cold_bytes / bytes), 1.0, 512.0));
+    const bool apart = Target::weights_apart;
+    bytes_ = std::make_unique<RandomWeights>(DType::bf16, apart, subject_.int4() ? 1 : elements * (apart ? copies : 1),
+                                             subject_.int4() ? elements : RandomWeights::group * std::size_t{8},
+                                             std::sqrt(12.0f / static_cast<float>(in)));
+    for (std::size_t i = 0; i < copies; ++i) weights_.push_back(pack(Format{}, out, in));
+    out_of_weights_ = out;
+    in_of_weights_ = in;
+  }
+
+  Matrix pack(Bf16, std::int64_t out, std::int64_t in) {
+    const Tensor weight = bytes_->dense("weight", {out, in});
+    return device_.template pack<Bf16>(std::span<const Tensor>(&weight, 1));
+  }
+  Matrix pack(AwqInt4<>, std::int64_t out, std::int64_t in) {
+    const Tensor codes = bytes_->codes("codes", out, in), zeros = bytes_->zeros("zeros", out, in),
+                 scales = bytes_->scales("scales", out, in);
+    const LinearSource source = Int4Tensor{.name = "weight",
+                                           .layout = Int4Layout::awq_gemm,
+                                           .out = out,
+                                           .in = in,
+                                           .group = RandomWeights::group,
+                                           .codes = &codes,
+                                           .scales = &scales,
+                                           .zeros = &zeros};
+    return device_.template pack<AwqInt4<>>(std::span<const LinearSource>(&source, 1));
+  }
+
+  /// Seconds of one of as many calls as fill a few milliseconds; beside them the same of one row.
+  template <class Action>
+  void time(benchmark::State& state, Result& result, double bytes, Action&& action) {
+    int turn = 0;
+    const auto calls_of = [&](int count, int rows) {
+      for (int i = 0; i < count; ++i) action(turn++, rows);
+      Target::finish(device_);
+    };
+    calls_of(1, result.rows);
+    const double start = seconds();
+    calls_of(1, result.rows);
+    const int calls = Target::emulated ? 1 : static_cast<int>(std::clamp(0.01 / (seconds() - start), 1.0, 256.0));
+    ProbedSamples samples;
+    std::vector<double> ratios;
+    for (auto _ : state) {
+      const double took = samples.measure(target_.probe(), [&] { calls_of(calls, result.rows); });
+      state.SetIterationTime(took / calls);
+      if (result.rows == 1) continue;
+      const double before = seconds();
+      calls_of(calls, 1);
+      ratios.push_back(took / (seconds() - before));
+    }
+    conclude(result, samples, bytes * calls);
+    result.seconds /= calls;
+    result.bytes = bytes;
+    result.numbers["times_one_row"] = result.rows == 1 ? 1 : median(ratios);
+  }
+
+  Target& target_;
+  Subject subject_;
+  Backend device_;
+  Heads heads_;
+  int q_width_ = 0, out_of_weights_ = 0, in_of_weights_ = 0;
+  typename Backend::template Buffer<float> in_, out_, ones_;
+  typename Backend::template Buffer<KvElement> keys_, values_;
+  KvLayer<KvElement> cache_;
+  std::unique_ptr<RandomWeights> bytes_;
+  std::vector<Matrix> weights_;
+};
+
+template <class Target>
+class KernelTable {
+ public:
+  KernelTable(Target& target, Harness& harness, bool quick) : target_(target), harness_(harness), quick_(quick) {}
+
+  void add(const Subject& subject) {
+    const std::vector<int> row_counts = Target::emulated ? std::vector<int>{1}
+                                        : quick_         ? std::vector<int>{1, 5, 64}
+                                                         : std::vector<int>{1, 2, 4, 5, 8, 16, 64, 512};
+    std::vector<const char*> operations = {"qkv", "project", "gated_mlp", "down"};
+    if (!subject.int4()) operations.insert(operations.end(), {"head", "attend", "norm"});  // the same with any weights
+    const int samples = Target::emulated ? 1 : quick_ ? 3 : 11;
+    for (const char* operation : operations) {
+      for (const int rows : row_counts) {
+        harness_.add({.benchmark = text("kernel-", operation),
+                      .model = subject.model,
+                      .format = subject.format,
+                      .rows = rows,
+                      .numbers = {}},
+                     samples, samples, [this, subject](benchmark::State& state, Result& result) {
+                       if (subject.int4()) {
+                         of<AwqInt4<>>(int4_, subject).run(state, result);
+                       } else {
+                         of<Bf16>(bf16_, subject).run(state, result);
+                       }
+                     });
+      }
+    }
+  }
+
+ private:
+  template <class Format>
+  using Kept = std::optional<Kernels<Target, Format>>;
+
+  /// One subject is in memory at a time.
+  template <class Format>
+  Kernels<Target, Format>& of(Kept<Format>& kept, const Subject& subject) {
+    const std::string wanted = subject.model + " " + subject.format;
+    if (name_ != wanted) {
+      bf16_.reset();
+      int4_.reset();
+      kept.emplace(target_, subject);
+      name_ = wanted;
+    }
+    return *kept;
+  }
+
+  Target& target_;
+  Harness& harness_;
+  bool quick_;
+  Kept<Bf16> bf16_;
+  Kept<AwqInt4<>> int4_;
+  std::string name_;
+};
+
+}  // namespace slm::bench

@@ -1,0 +1,62 @@
+// The models that are measured: published shapes, random weights, several formats.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "bench/device/measure.hpp"
+#include "slm/config/known_models.hpp"
+#include "slm/io/families/llama.hpp"
+#include "slm/io/families/olmo.hpp"
+
+namespace slm::bench {
+
+struct Subject {
+  std::string model, format;
+  ModelConfig shape;
+  const Family* family = &families::llama;
+  bool tied = false;
+
+  bool int4() const { return format != "bf16"; }
+
+  /// Multiplications of the layers' matrices for one token; attention and head not counted.
+  double layer_products() const {
+    const double q = double(shape.heads) * shape.head_dim, kv = double(shape.kv_heads) * shape.head_dim;
+    return double(shape.layers) * shape.hidden * (2 * q + 2 * kv + 3.0 * shape.ffn);
+  }
+
+  /// Bytes of the weights, about.
+  double bytes() const {
+    return layer_products() * (int4() ? 0.53 : 2.0) + (tied ? 2.0 : 4.0) * shape.vocab * shape.hidden;
+  }
+};
+
+/// What the options leave of the models, each in the formats that `offered` names.
+inline std::vector<Subject> subjects(const MeasureOptions& options, const std::vector<std::string>& offered,
+                                     bool tiny) {
+  const ModelConfig tiny_shape{
+      .layers = 2, .hidden = 256, .ffn = 384, .heads = 4, .kv_heads = 2, .head_dim = 64, .vocab = 512};
+  std::vector<Subject> models = {
+      {"AMD-Llama-135M", "", configs::AmdLlama_135M::value},
+      {"AMD-OLMo-1B", "", configs::AmdOlmo_1B::value, &families::olmo, configs::AmdOlmo_1B::tied},
+      {"Llama-3.2-1B", "", configs::Llama32_1B::value, &families::llama, configs::Llama32_1B::tied},
+      {"CodeLlama-7B", "", configs::CodeLlama_7B::value}};
+  if (tiny) models = {{"tiny", "", tiny_shape}};
+  const auto wanted = [](const std::vector<std::string>& names, const std::string& name) {
+    return names.empty() || std::find(names.begin(), names.end(), name) != names.end();
+  };
+  std::vector<Subject> all;
+  for (Subject& subject : models) {
+    if (!tiny && !wanted(options.models, subject.model)) continue;
+    for (const std::string& format : offered) {
+      if (!wanted(options.formats, format)) continue;
+      subject.format = format;
+      all.push_back(subject);
+    }
+  }
+  return all;
+}
+
+}  // namespace slm::bench
