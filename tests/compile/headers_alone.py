@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Every header compiles alone, twice included, with warnings as errors."""
+"""Every header compiles alone, twice included, with warnings as errors; or all of them together, which is quicker."""
 import argparse
 import pathlib
 import re
@@ -16,6 +16,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("root")
     parser.add_argument("--compiler", required=True)
+    parser.add_argument("--together", action="store_true", help="one source with every header, not one for each")
     arguments = parser.parse_args()
     if not shutil.which(arguments.compiler):
         print(f"SKIPPED: no compiler '{arguments.compiler}'")
@@ -25,16 +26,17 @@ def main():
     headers = sorted(path.relative_to(include).as_posix() for path in include.rglob("*.hpp"))
     headers = [header for header in headers if not VENDORS.search(header)]
 
-    def compile_alone(header):
-        source = f'#include "{header}"\n#include "{header}"\nint main() {{}}\n'
-        return syntax_only(arguments.compiler, arguments.root, source, "-Werror")
+    def compile_one(source_headers):
+        includes = "".join(f'#include "{header}"\n' for header in source_headers)
+        return syntax_only(arguments.compiler, arguments.root, f"{includes}{includes}int main() {{}}\n", "-Werror")
 
+    sources = [headers] if arguments.together else [[header] for header in headers]
     failed = 0
-    for header, (status, messages) in zip(headers, in_parallel(compile_alone, headers)):
+    for source, (status, messages) in zip(sources, in_parallel(compile_one, sources)):
         if status:
             failed += 1
-            print(f"--- {header} does not compile alone\n{messages}")
-    print(f"{len(headers)} headers, {failed} failed ({arguments.compiler})")
+            print(f"--- {' '.join(source)}: does not compile\n{messages}")
+    print(f"{len(headers)} headers in {len(sources)} sources, {failed} failed ({arguments.compiler})")
     sys.exit(1 if failed or not headers else 0)
 
 
