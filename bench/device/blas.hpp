@@ -30,12 +30,7 @@ class BlasTable {
 
   void add(const Subject& subject) {
     if (subject.int4()) return;
-    harness_.add({.benchmark = "blas-prefill",
-                  .model = subject.model,
-                  .format = subject.format,
-                  .rows = Target::prefill,
-                  .numbers = {}},
-                 7, subject.bytes() * 70,
+    harness_.add("blas-prefill", subject, Target::prefill, 7, subject.bytes() * 70,
                  [this, subject](benchmark::State& state, Result& result) { prefill(state, subject, result); });
   }
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "bench/command/chart.hpp"
-#include "bench/device/measure.hpp"
+#include "bench/device/subject.hpp"
 #include "bench/samples.hpp"
 #include "slm/core/error.hpp"
 
@@ -26,8 +26,13 @@ class Harness {
 
   /// body fills in what was measured; what it throws is a failure of this result alone. cost: of all samples together,
   /// in any unit, for the time that is left.
-  void add(Result what, int samples, double cost, Body body) {
+  void add(std::string benchmark, const Subject& subject, int rows, int samples, double cost, Body body) {
     total_cost_ += cost;
+    const Result what{.benchmark = std::move(benchmark),
+                      .model = subject.model,
+                      .format = subject.format,
+                      .rows = rows,
+                      .numbers = {}};
     const std::string name = text(what.benchmark, "/", what.model, "/", what.format, "/rows:", what.rows);
     benchmark::RegisterBenchmark(name.c_str(),
                                  [this, what, cost, name, body = std::move(body)](benchmark::State& state) {

@@ -8,7 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "bench/bandwidth.hpp"
 #include "bench/command/baseline/baseline.hpp"
 #include "bench/command/chart.hpp"
 #include "bench/command/speculative/row.hpp"

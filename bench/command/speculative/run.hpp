@@ -21,6 +21,7 @@
 #include "bench/command/speculative/measure.hpp"
 #include "bench/command/speculative/report.hpp"
 #include "bench/command/speculative/summary.hpp"
+#include "bench/command/tables.hpp"
 #include "examples/slm/cli.hpp"
 #include "examples/slm/gpu.hpp"
 #include "examples/slm/progress.hpp"
@@ -232,7 +233,6 @@ class Run {
 
   std::vector<std::string> notes(const Json& summary) const {
     const Json& run = manifest_;
-    const int threads = run["threads"];
     const Json date = folder_.made().is_object() ? folder_.made().value("date", Json()) : Json();
     const auto model = [&](const char* which, const std::string& folder) {
       return text(which, ": ", folder, " (", run[which]["precision"].get<std::string>(), ", weights ",
@@ -241,10 +241,10 @@ class Run {
     std::vector<std::string> lines = {
         text("begun on ", date.is_string() ? date.get<std::string>() : "an unknown day", ", by ",
              run["engine"].get<std::string>(), " on ", run["device"].get<std::string>(), ", backend ", options_.backend,
-             ", ", threads, threads == 1 ? " thread" : " threads"),
+             ", ", counted(run["threads"].get<int>(), "thread")),
         model("target", target_folder_), model("draft", draft_folder_),
-        text(tasks_.size(), " tasks, ", options_.repeats, options_.repeats == 1 ? " repeat" : " repeats", ", at most ",
-             room_.max_new_tokens, " new tokens; ", cut_, " prompts were cut in the middle to leave room for them"),
+        text(tasks_.size(), " tasks, ", counted(options_.repeats, "repeat"), ", at most ", room_.max_new_tokens,
+             " new tokens; ", cut_, " prompts were cut in the middle to leave room for them"),
         "every task plainly and speculatively in turn; tokens per second include the reading of the prompt"};
     if (!summary["complete"].get<bool>()) {
       lines.push_back(text("NOT COMPLETE: ", folder_.rows_of("slm"), " of ", measurement_.rows(),
