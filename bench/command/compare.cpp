@@ -104,7 +104,7 @@ struct Figure {
   }
 
   BarChart chart(const std::vector<Column>& columns) const {
-    BarChart chart{.title = title, .unit = unit, .series = {}, .groups = groups};
+    BarChart chart{.title = title, .unit = unit, .groups = groups};
     for (const Column& column : columns) chart.series.push_back(column.label);
     return chart;
   }

@@ -2,7 +2,6 @@
 // costs in units of one, and prefill.
 #pragma once
 
-#include <memory>
 #include <optional>
 #include <span>
 #include <string>

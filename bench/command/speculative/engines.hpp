@@ -1,7 +1,6 @@
 // The engines of a run side by side: speed without the reading of the prompt, and whether their greedy texts are ours.
 #pragma once
 
-#include <algorithm>
 #include <map>
 #include <span>
 #include <string>
