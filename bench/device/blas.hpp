@@ -5,7 +5,6 @@
 #include <cublas_v2.h>
 
 #include <algorithm>
-#include <memory>
 #include <utility>
 #include <vector>
 
