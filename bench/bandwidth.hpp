@@ -15,8 +15,7 @@ namespace slm::bench {
 /// Sums a buffer of its own, far larger than the caches, with wide vectors and four streams per thread.
 class BandwidthProbe {
  public:
-  explicit BandwidthProbe(int threads, std::size_t bytes = std::size_t{224} << 20)
-      : pool_(threads), buffer_(bytes / sizeof(std::uint64_t)) {
+  explicit BandwidthProbe(int threads) : pool_(threads), buffer_(bytes / sizeof(std::uint64_t)) {
     madvise(buffer_.data(), bytes, MADV_HUGEPAGE);
     std::fill_n(buffer_.data(), buffer_.size(), 1u);
   }
@@ -32,6 +31,8 @@ class BandwidthProbe {
   }
 
  private:
+  static constexpr std::size_t bytes = std::size_t{224} << 20;
+
 #if defined(__x86_64__) && !defined(__clang__)
   __attribute__((target_clones("avx512f", "avx2", "default")))
 #endif

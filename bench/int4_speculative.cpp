@@ -5,53 +5,41 @@
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
-#include <memory>
+#include <optional>
 #include <span>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
-#include "bench/bandwidth.hpp"
-#include "bench/int4_steps.hpp"
+#include "bench/device/random_weights.hpp"
+#include "bench/samples.hpp"
+#include "slm/backend/cpu/cpu.hpp"
 #include "slm/decode/autoregressive.hpp"
 #include "slm/decode/speculative.hpp"
+#include "slm/model/model.hpp"
 
 namespace {
 
 using namespace slm;
 
-constexpr int new_tokens = 24;
+constexpr int new_tokens = 24, cache_tokens = 640;
 
-/// Steps as a model that decoders take.
-class StepsModel {
- public:
-  StepsModel(const bench::Shape& shape, backend::Cpu device)
-      : steps_(std::make_unique<bench::Steps>(shape)), device_(std::move(device)) {
-    info_.name = shape.name;
-    info_.vocab = shape.vocab;
-    info_.context = bench::context;
-  }
+using Int4Model = Model<Dynamic, AwqInt4<>, backend::Cpu>;
 
-  const ModelInfo& info() const { return info_; }
-  int length() const { return length_; }
-  void truncate(int length) { length_ = length; }
-  View<const float, 2> extend(std::span<const Token> tokens, int rows) {
-    const int count = static_cast<int>(tokens.size());
-    const View<const float, 2> logits = steps_->run(device_, length_, tokens, rows);
-    length_ += count;
-    return logits;
-  }
+/// A model and the weights that it refers to.
+struct RandomModel {
+  RandomModel(std::string name, const ModelConfig& shape, const backend::Cpu& device)
+      : weights({.model = std::move(name), .format = "w4a16", .shape = shape}, cache_tokens, true),
+        model(Dynamic{shape}, weights.checkpoint(), device, {.context = cache_tokens}) {}
 
- private:
-  std::unique_ptr<bench::Steps> steps_;
-  backend::Cpu device_;
-  ModelInfo info_;
-  int length_ = 0;
+  bench::RandomCheckpoint weights;
+  Int4Model model;
 };
 
 /// Runs the draft model for every token it proposes, and proposes what it was told.
 struct ForcedDraft {
-  StepsModel* model;
+  Int4Model* model;
   const std::vector<Token>* text;  // the target's own, prompt first
   double acceptance;
 
@@ -59,8 +47,8 @@ struct ForcedDraft {
     for (int i = 0; i < most; ++i) {
       const std::size_t at = context.size() + static_cast<std::size_t>(i);
       if (at >= text->size()) return;
-      const Token last = i == 0 ? context.back() : out.back();
-      model->truncate(std::min(model->length(), bench::context - 1));
+      const Token last = (i == 0 ? context.back() : out.back()) % model->info().vocab;  // the target's is larger
+      model->truncate(std::min(model->length(), cache_tokens - 1));
       model->extend(std::span(&last, 1), 1);
       const bool right = static_cast<double>(uniform_at(at)) < acceptance;
       out.push_back(right ? (*text)[at] : ((*text)[at] + 1) % model->info().vocab);
@@ -81,27 +69,26 @@ void speculative(benchmark::State& state) {
   const int bits = static_cast<int>(state.range(3));
   const auto activations = bits == 8 ? backend::Int4Activations::bits8 : backend::Int4Activations::bits16;
   const backend::Cpu device{{.threads = threads, .activations = activations}};
-  static std::unique_ptr<StepsModel> target, draft;
+  static std::optional<RandomModel> target, draft;
   static std::pair<int, int> made_for;
   if (made_for != std::pair(threads, bits)) {
-    target.reset();
-    draft.reset();
-    target = std::make_unique<StepsModel>(bench::codellama_7b, device);
-    draft = std::make_unique<StepsModel>(bench::amd_135m, device);
+    target.emplace("CodeLlama-7B", configs::CodeLlama_7B::value, device);
+    draft.emplace("AMD-Llama-135M", configs::AmdLlama_135M::value, device);
     made_for = {threads, bits};
   }
   const std::vector<Token> prompt{1, 5, 9, 12, 300, 7, 41, 8};
   const Sampling sampling{.max_new_tokens = new_tokens, .temperature = 0.0f};
   std::vector<Token> text = prompt, found;
-  AutoregressiveDecoder plain(borrow(*target));
+  AutoregressiveDecoder plain(borrow(target->model));
   plain.generate(prompt, sampling, [&](Token token) { text.push_back(token); });
-  SpeculativeDecoder decoder(ForcedDraft{draft.get(), &text, acceptance}, borrow(*target), {.draft_tokens = lookahead});
+  SpeculativeDecoder decoder(ForcedDraft{&draft->model, &text, acceptance}, borrow(target->model),
+                             {.draft_tokens = lookahead});
 
   std::vector<double> speedups, plain_speeds;
   double accepted = 0, tokens_per_step = 0;
   for (auto _ : state) {
     const Stats one = plain.generate(prompt, sampling, [](Token) {});
-    draft->truncate(0);
+    draft->model.truncate(0);
     found = prompt;
     const Stats other = decoder.generate(prompt, sampling, [&](Token token) { found.push_back(token); });
     if (found != text) return state.SkipWithError("the text changed");

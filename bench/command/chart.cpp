@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <string_view>
 
 #include "bench/command/drawing.hpp"
 
@@ -128,27 +127,6 @@ struct BarArea {
   }
 };
 
-}  // namespace
-
-std::string shown(double value) {
-  char digits[48];
-  const double size = std::abs(value);
-  if (size != 0 && (size >= 1e6 || size < 1e-3)) {
-    std::snprintf(digits, sizeof digits, "%.3g", value);
-    return digits;
-  }
-  const int decimals = size >= 99.95 ? 0 : size >= 9.995 ? 1 : size >= 0.9995 ? 2 : size >= 0.09995 ? 3 : 4;
-  std::snprintf(digits, sizeof digits, "%.*f", decimals, value);
-  std::string text = digits;
-  if (decimals > 0) {
-    while (text.back() == '0') text.pop_back();
-    if (text.back() == '.') text.pop_back();
-  }
-  return text;
-}
-
-namespace {
-
 /// The whole chart from y on; returns where it ends.
 double draw(Drawing& drawing, const BarChart& chart, double y) {
   y = heading(drawing, y, chart.title, chart.series, false);
@@ -250,6 +228,23 @@ std::vector<LineChart::Point> sound_points(const LineChart::Series& series) {
 }
 
 }  // namespace
+
+std::string shown(double value) {
+  char digits[48];
+  const double size = std::abs(value);
+  if (size != 0 && (size >= 1e6 || size < 1e-3)) {
+    std::snprintf(digits, sizeof digits, "%.3g", value);
+    return digits;
+  }
+  const int decimals = size >= 99.95 ? 0 : size >= 9.995 ? 1 : size >= 0.9995 ? 2 : size >= 0.09995 ? 3 : 4;
+  std::snprintf(digits, sizeof digits, "%.*f", decimals, value);
+  std::string text = digits;
+  if (decimals > 0) {
+    while (text.back() == '0') text.pop_back();
+    if (text.back() == '.') text.pop_back();
+  }
+  return text;
+}
 
 std::string to_svg(const BarChart& chart) { return to_svg(std::vector{chart}); }
 

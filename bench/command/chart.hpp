@@ -15,8 +15,8 @@ struct BarChart {
   };
 
   std::string title, unit;
-  std::vector<std::string> series;
-  std::vector<Group> groups;
+  std::vector<std::string> series = {};
+  std::vector<Group> groups = {};
   bool stacked = false;  // the series of a group one after the other in one bar
 };
 

@@ -27,7 +27,7 @@ struct Column {
 
 std::string short_name(const Device& device) {
   if (device.threads == 0) return device.name;
-  return text(device.name, ", ", device.threads, device.threads == 1 ? " thread" : " threads");
+  return device.name + ", " + counted(device.threads, "thread");
 }
 
 bool same_measurement(const Result& a, const Result& b) {
@@ -104,7 +104,7 @@ struct Figure {
   }
 
   BarChart chart(const std::vector<Column>& columns) const {
-    BarChart chart{.title = title, .unit = unit, .series = {}, .groups = groups};
+    BarChart chart{.title = title, .unit = unit, .groups = groups};
     for (const Column& column : columns) chart.series.push_back(column.label);
     return chart;
   }
@@ -199,7 +199,7 @@ void run_compare(const std::vector<std::string>& files, const std::string& svg, 
   for (const Column& column : columns) {
     const auto& failures = column.report.failures;
     if (failures.empty()) continue;
-    notes.push_back(text(column.label, ": ", failures.size(), failures.size() == 1 ? " measurement" : " measurements",
+    notes.push_back(text(column.label, ": ", counted(failures.size(), "measurement"),
                          " failed there, the first: ", failures.front()));
   }
   if (!notes.empty()) out += "\n## Notes\n\n";

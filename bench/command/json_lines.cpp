@@ -12,7 +12,7 @@ namespace slm::bench {
 
 namespace {
 
-constexpr std::size_t longest_line = std::size_t{1} << 20;
+constexpr std::size_t most_bytes = std::size_t{64} << 20, longest_line = std::size_t{1} << 20;
 
 Error unreadable(const std::filesystem::path& path, std::string_view reason) {
   return Error("bench.unreadable-lines", text("cannot read '", path.string(), "': ", reason),
@@ -20,7 +20,7 @@ Error unreadable(const std::filesystem::path& path, std::string_view reason) {
 }
 
 /// The whole file. zlib reads a file without gzip's header as it is.
-std::string inflate_file(const std::filesystem::path& path, std::size_t most_bytes) {
+std::string inflate_file(const std::filesystem::path& path) {
   std::error_code ignored;
   if (!std::filesystem::is_regular_file(path, ignored)) throw unreadable(path, "it is not a regular file");
   const std::unique_ptr<gzFile_s, int (*)(gzFile)> file(gzopen(path.c_str(), "rb"), &gzclose);
@@ -58,9 +58,8 @@ const std::string& JsonLine::string(const char* name) const {
   return field->get_ref<const std::string&>();
 }
 
-void read_json_lines(const std::filesystem::path& path, const std::function<void(const JsonLine&)>& visit,
-                     std::size_t most_bytes) {
-  const std::string content = inflate_file(path, most_bytes);
+void read_json_lines(const std::filesystem::path& path, const std::function<void(const JsonLine&)>& visit) {
+  const std::string content = inflate_file(path);
   std::string_view rest = content;
   for (std::size_t number = 1; !rest.empty(); ++number) {
     const std::string_view line = rest.substr(0, rest.find('\n'));

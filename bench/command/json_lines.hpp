@@ -1,7 +1,6 @@
 // Files of one JSON object a line, as benchmarks exchange them: plain or gzipped, small, and hostile until checked.
 #pragma once
 
-#include <cstddef>
 #include <filesystem>
 #include <functional>
 #include <string>
@@ -20,8 +19,7 @@ struct JsonLine {
 };
 
 /// Calls `visit` with each object of the file, in order. Blank lines are skipped.
-/// A file of more than most_bytes (inflated) is refused, and a line of more than 1 MiB.
-void read_json_lines(const std::filesystem::path& path, const std::function<void(const JsonLine&)>& visit,
-                     std::size_t most_bytes = std::size_t{64} << 20);
+/// A file of more than 64 MiB (inflated) is refused, and a line of more than 1 MiB.
+void read_json_lines(const std::filesystem::path& path, const std::function<void(const JsonLine&)>& visit);
 
 }  // namespace slm::bench

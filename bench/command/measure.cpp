@@ -18,23 +18,15 @@ struct MeasureCommand {
   std::string backend, json, markdown;
 };
 
-#if !defined(SLM_BENCH_DEVICE)
-/// Where the program was built without Google Benchmark.
-Report no_harness() {
-  throw Error(
-      "bench.no-harness", "this slm was built without Google Benchmark, which runs the measurements",
-      "Install it (Debian: apt-get install libbenchmark-dev), configure again with -DSLM_BUILD_BENCH=ON, and build");
-}
-#endif
-
-Report measure_on(const std::string& backend, const MeasureOptions& options) {
+Report measure_on([[maybe_unused]] const std::string& backend, [[maybe_unused]] const MeasureOptions& options) {
 #if defined(SLM_BENCH_DEVICE)
   if (backend == "lanes32") return measure_lanes32(options);
   if (backend == "lanes64") return measure_lanes64(options);
   return measure(options);
 #else
-  static_cast<void>(backend), static_cast<void>(options);
-  return no_harness();
+  throw Error(
+      "bench.no-harness", "this slm was built without Google Benchmark, which runs the measurements",
+      "Install it (Debian: apt-get install libbenchmark-dev), configure again with -DSLM_BUILD_BENCH=ON, and build");
 #endif
 }
 

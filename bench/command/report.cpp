@@ -114,9 +114,7 @@ Report make_report(Device device) {
   std::strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", ::gmtime_r(&now, &utc));
   return {.version = text(SLM_VERSION_MAJOR, ".", SLM_VERSION_MINOR, ".", SLM_VERSION_PATCH),
           .date = date,
-          .device = std::move(device),
-          .results = {},
-          .failures = {}};
+          .device = std::move(device)};
 }
 
 Report parse_report(std::string_view source, const std::string& file) {
@@ -138,9 +136,7 @@ Report parse_report(std::string_view source, const std::string& file) {
   }
   Report report{.version = fields.string("version"),
                 .date = fields.string("date"),
-                .device = device_of(ReportFields(fields.at("device"), "device.", file)),
-                .results = {},
-                .failures = {}};
+                .device = device_of(ReportFields(fields.at("device"), "device.", file))};
   for (const Json& entry : fields.list("results", most_results)) {
     const ReportFields of(entry, text("results[", report.results.size(), "]."), file);
     Result result{.benchmark = of.string("benchmark"),
@@ -149,8 +145,7 @@ Report parse_report(std::string_view source, const std::string& file) {
                   .rows = static_cast<int>(of.integer("rows", 1, std::numeric_limits<int>::max())),
                   .seconds = of.positive("seconds"),
                   .bytes = of.from_zero("bytes"),
-                  .bandwidth = of.from_zero("bandwidth"),
-                  .numbers = {}};
+                  .bandwidth = of.from_zero("bandwidth")};
     const ReportFields numbers(of.at("numbers"), text("results[", report.results.size(), "].numbers."), file);
     if (of.at("numbers").size() > most_numbers) {
       throw Error("bench.bad-report", text("'", file, "' has a result of more than ", most_numbers, " numbers"),

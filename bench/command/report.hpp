@@ -29,12 +29,13 @@ struct Device {
 struct Result {
   std::string benchmark;  // "decode", "prefill", "speculative", "kernel-qkv" ...
   std::string model;      // "AMD-Llama-135M"; of a pair "target + draft"
-  std::string format;     // "bf16", "int4", "int4-w4a8"; of a pair "target + draft"
+  std::string format;     // "bf16", "w4a16", "w4a8"; of a pair "target + draft"
   int rows = 1;           // tokens that one call computes together
   double seconds = 0;     // median time of one call
   double bytes = 0;       // what it moves, at least
   double bandwidth = 0;   // bytes per second that a probe of the device's memory moved in the same run; 0: none
-  std::map<std::string, double> numbers;  // the benchmark's own, in SI units: "tokens_per_second", "times_one_row" ...
+  /// The benchmark's own, in SI units: "tokens_per_second", "times_one_row" ...
+  std::map<std::string, double> numbers = {};
 
   bool operator==(const Result&) const = default;
 };
@@ -42,8 +43,8 @@ struct Result {
 struct Report {
   std::string version, date;  // of slm; ISO 8601
   Device device;
-  std::vector<Result> results;
-  std::vector<std::string> failures;  // what did not run, and why
+  std::vector<Result> results = {};
+  std::vector<std::string> failures = {};  // what did not run, and why
 
   bool operator==(const Report&) const = default;
 };

@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
@@ -19,6 +18,7 @@
 #include "bench/command/sandbox_filter.hpp"
 #include "bench/command/sandbox_python.hpp"
 #include "bench/command/sandbox_warden.hpp"
+#include "bench/samples.hpp"
 #include "slm/io/json.hpp"
 
 namespace slm::bench {
@@ -246,7 +246,7 @@ Sandbox::Run Sandbox::run_in(const Program& program, int errors) const {
   plan.memory_bytes = options_.memory_bytes;
   plan.file_bytes = options_.folder_bytes;
 
-  const auto began = std::chrono::steady_clock::now();
+  const double began = seconds();
   Run run{};
   const pid_t warden = start_warden(plan);
   if (warden < 0) {
@@ -263,7 +263,7 @@ Sandbox::Run Sandbox::run_in(const Program& program, int errors) const {
   (void)!::read(report.reading.get(), &run.report, sizeof run.report);
   ::kill(warden, SIGKILL);
   while (::waitpid(warden, nullptr, 0) < 0 && errno == EINTR) continue;
-  run.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+  run.seconds = seconds() - began;
   ::fcntl(verdict.reading.get(), F_SETFL, O_NONBLOCK);  // one write of the judge, complete since it has ended
   run.verdict = read_to_end(verdict.reading.get());
   return run;

@@ -2,12 +2,12 @@
 
 #include <cmath>
 #include <limits>
+#include <map>
 #include <set>
 #include <utility>
 
 #include "bench/command/chart.hpp"
 #include "bench/samples.hpp"
-#include "slm/core/error.hpp"
 
 namespace slm::bench {
 
@@ -67,9 +67,9 @@ std::string markdown_table(const std::string& title, const std::vector<std::stri
 }
 
 std::string description_of(const Device& device) {
-  const std::string who = device.threads > 0 ? text(device.threads, device.threads == 1 ? " thread" : " threads",
-                                                    " of ", device.cores, device.cores == 1 ? " core" : " cores")
-                                             : text(device.cores, " multiprocessors");
+  const std::string who = device.threads > 0
+                              ? counted(device.threads, "thread") + " of " + counted(device.cores, "core")
+                              : text(device.cores, " multiprocessors");
   return text(device.name, " (", device.architecture, "), backend ", device.backend, ", ", who, ", ",
               shown(static_cast<double>(device.memory_bytes) / (1 << 30)), " GiB, ", device.driver);
 }

@@ -1,11 +1,11 @@
 // Markdown tables of reports.
 #pragma once
 
-#include <map>
 #include <string>
 #include <vector>
 
 #include "bench/command/report.hpp"
+#include "slm/core/error.hpp"
 
 namespace slm::bench {
 
@@ -15,6 +15,12 @@ std::string markdown_text(const std::string& text);
 /// A table with a heading; nothing where there are no rows. Cells may hold anything.
 std::string markdown_table(const std::string& title, const std::vector<std::string>& head,
                            const std::vector<std::vector<std::string>>& rows);
+
+/// "1 thread", "2 threads"
+template <class Count>
+std::string counted(Count count, const std::string& noun) {
+  return text(count, " ", noun, count == 1 ? "" : "s");
+}
 
 /// One line: name, backend, threads or multiprocessors, memory, driver.
 std::string description_of(const Device& device);

@@ -5,9 +5,6 @@
 #include <cublas_v2.h>
 
 #include <algorithm>
-#include <memory>
-#include <string>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -30,12 +27,7 @@ class BlasTable {
 
   void add(const Subject& subject) {
     if (subject.int4()) return;
-    harness_.add({.benchmark = "blas-prefill",
-                  .model = subject.model,
-                  .format = subject.format,
-                  .rows = Target::prefill,
-                  .numbers = {}},
-                 7, subject.bytes() * 70,
+    harness_.add("blas-prefill", subject, Target::prefill, 7, subject.bytes() * 70,
                  [this, subject](benchmark::State& state, Result& result) { prefill(state, subject, result); });
   }
 

@@ -31,7 +31,6 @@ class CpuTarget {
   Backend open(const std::string& format) const {
     return Backend(
         {.threads = threads_,
-         .isa = backend::Isa::automatic,
          .activations = format == "w4a8" ? backend::Int4Activations::bits8 : backend::Int4Activations::bits16});
   }
   Probe& probe() { return probe_; }

@@ -2,7 +2,6 @@
 // costs in units of one, and prefill.
 #pragma once
 
-#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -26,18 +25,11 @@ class DecodeTable {
                                                          : std::vector<int>{1, 2, 3, 4, 5, 6, 7, 8, 9};
     const int samples = Target::emulated ? 1 : quick_ ? 5 : subject.bytes() < 3e9 ? 25 : 9;
     for (const int rows : row_counts) {
-      harness_.add(
-          {.benchmark = "decode", .model = subject.model, .format = subject.format, .rows = rows, .numbers = {}},
-          samples, subject.bytes() * samples,
-          [this, subject](benchmark::State& state, Result& result) { decode(state, subject, result); });
+      harness_.add("decode", subject, rows, samples, subject.bytes() * samples,
+                   [this, subject](benchmark::State& state, Result& result) { decode(state, subject, result); });
     }
     const int prefills = Target::emulated ? 1 : quick_ ? 1 : 5;
-    harness_.add({.benchmark = "prefill",
-                  .model = subject.model,
-                  .format = subject.format,
-                  .rows = Target::prefill,
-                  .numbers = {}},
-                 prefills, subject.bytes() * 10 * prefills,
+    harness_.add("prefill", subject, Target::prefill, prefills, subject.bytes() * 10 * prefills,
                  [this, subject](benchmark::State& state, Result& result) { prefill(state, subject, result); });
   }
 

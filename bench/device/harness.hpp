@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "bench/command/chart.hpp"
-#include "bench/device/measure.hpp"
+#include "bench/device/subject.hpp"
 #include "bench/samples.hpp"
 #include "slm/core/error.hpp"
 
@@ -26,8 +26,10 @@ class Harness {
 
   /// body fills in what was measured; what it throws is a failure of this result alone. cost: of all samples together,
   /// in any unit, for the time that is left.
-  void add(Result what, int samples, double cost, Body body) {
+  void add(std::string benchmark, const Subject& subject, int rows, int samples, double cost, Body body) {
     total_cost_ += cost;
+    const Result what{
+        .benchmark = std::move(benchmark), .model = subject.model, .format = subject.format, .rows = rows};
     const std::string name = text(what.benchmark, "/", what.model, "/", what.format, "/rows:", what.rows);
     benchmark::RegisterBenchmark(name.c_str(),
                                  [this, what, cost, name, body = std::move(body)](benchmark::State& state) {
@@ -45,13 +47,6 @@ class Harness {
                                  })
         ->UseManualTime()
         ->Iterations(samples);
-  }
-
-  void fail(const std::string& name, const std::string& why) {
-    std::string line = name + ": " + why;
-    std::replace(line.begin(), line.end(), '\n', ' ');
-    report_.failures.push_back(line.substr(0, 400));
-    std::fprintf(stderr, "FAILED %s\n", line.c_str());
   }
 
   Report run() {
@@ -77,6 +72,13 @@ class Harness {
                  shown(result.bytes / result.seconds / 1e9).c_str());
     if (left >= 5) std::fprintf(stderr, "   about %.0f s left", left);
     std::fputc('\n', stderr);
+  }
+
+  void fail(const std::string& name, const std::string& why) {
+    std::string line = name + ": " + why;
+    std::replace(line.begin(), line.end(), '\n', ' ');
+    report_.failures.push_back(line.substr(0, 400));
+    std::fprintf(stderr, "FAILED %s\n", line.c_str());
   }
 
   Report report_;

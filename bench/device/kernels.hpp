@@ -5,12 +5,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
-#include <type_traits>
 #include <vector>
 
 #include "bench/device/harness.hpp"
@@ -189,12 +187,8 @@ class KernelTable {
     const int samples = Target::emulated ? 1 : quick_ ? 3 : 11;
     for (const char* operation : operations) {
       for (const int rows : row_counts) {
-        harness_.add({.benchmark = text("kernel-", operation),
-                      .model = subject.model,
-                      .format = subject.format,
-                      .rows = rows,
-                      .numbers = {}},
-                     samples, samples, [this, subject](benchmark::State& state, Result& result) {
+        harness_.add(text("kernel-", operation), subject, rows, samples, samples,
+                     [this, subject](benchmark::State& state, Result& result) {
                        if (subject.int4()) {
                          of<AwqInt4<>>(int4_, subject).run(state, result);
                        } else {

@@ -15,9 +15,12 @@ import os
 import pathlib
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
 import typing
+
+import gguf_of
 
 
 class Shape(typing.NamedTuple):
@@ -48,23 +51,12 @@ def write_gguf(path, shape, type_name):
     table_type = types.BF16 if type_name == "bf16" else types.F16
     generator = np.random.default_rng(1)
     writer = gguf.GGUFWriter(path, "llama")
-    writer.add_context_length(CONTEXT)
-    writer.add_embedding_length(shape.hidden)
-    writer.add_block_count(shape.layers)
-    writer.add_feed_forward_length(shape.ffn)
-    writer.add_head_count(shape.heads)
-    writer.add_head_count_kv(shape.heads)
-    writer.add_rope_dimension_count(shape.hidden // shape.heads)
-    writer.add_layer_norm_rms_eps(1e-5)
-    writer.add_vocab_size(shape.vocab)
+    gguf_of.write_settings(writer, {
+        "max_position_embeddings": CONTEXT, "hidden_size": shape.hidden, "num_hidden_layers": shape.layers,
+        "intermediate_size": shape.ffn, "num_attention_heads": shape.heads, "rms_norm_eps": 1e-5, "vocab_size": shape.vocab,
+    })
     file_types = gguf.LlamaFileType
     writer.add_file_type({"bf16": file_types.MOSTLY_BF16, "q4_0": file_types.MOSTLY_Q4_0, "q4_k": file_types.MOSTLY_Q4_K_S}[type_name])
-    writer.add_tokenizer_model("llama")
-    pieces = [b"<unk>", b"<s>", b"</s>"] + [f"<0x{byte:02X}>".encode() for byte in range(256)]
-    pieces += [f"t{i}".encode() for i in range(len(pieces), shape.vocab)]
-    writer.add_token_list(pieces)
-    writer.add_token_scores([0.0] * shape.vocab)
-    writer.add_token_types([2, 3, 3] + [6] * 256 + [1] * (shape.vocab - 259))
     writer.add_bos_token_id(1)
     writer.add_eos_token_id(2)
 
@@ -98,10 +90,7 @@ def write_gguf(path, shape, type_name):
     ones("output_norm.weight")
     if not shape.tied:
         floats("output.weight", shape.vocab, shape.hidden, table_type)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+    gguf_of.finish(writer)
 
 
 def measures(one, several, prompt):
@@ -178,7 +167,7 @@ def main():
             for _ in range(arguments.repeats):
                 for name in formats:
                     ours[name].append(run_slm(arguments.slm, arguments.model, name, threads))
-                command = [os.sys.executable, __file__, "--slm", "-", "--steps", str(arguments.steps), "--one", path, str(threads)]
+                command = [sys.executable, __file__, "--slm", "-", "--steps", str(arguments.steps), "--one", path, str(threads)]
                 theirs.append(json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()[-1]))
             for name in formats:
                 for measure in theirs[0]:

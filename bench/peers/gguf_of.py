@@ -75,6 +75,13 @@ def write_settings(writer, config):
     writer.add_token_types(([2, 3, 3] + [6] * 256 + [1] * config["vocab_size"])[:config["vocab_size"]])
 
 
+def finish(writer):
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
 def write_gguf(folder, path):
     import gguf
     import numpy as np
@@ -97,10 +104,7 @@ def write_gguf(folder, path):
             values = reorder(values, heads, back=False)
         values = np.ascontiguousarray(values)
         writer.add_tensor(name_in_gguf(name), values.view(np.uint8) if precision == "BF16" else values, raw_dtype=stored)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+    finish(writer)
     os.replace(unfinished, path)
     return Made(path, peer.digest(weights_in(path, config, weights)), precision)
 

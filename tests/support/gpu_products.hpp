@@ -70,12 +70,11 @@ class ProductChecks {
 
   void qkv() {
     const Heads heads = shape.heads;
-    const auto [weight, plain] = packs({layer.q.tensor, layer.k.tensor, layer.v.tensor});
+    const auto packed = packs({layer.q.tensor, layer.k.tensor, layer.v.tensor});
     const Held bias(device, layer.qkv_bias), weights(device, layer.norm), x(device, some(shape.hidden)),
         frequency(device, layer.inverse_frequency),
         head_norm(device, random.vector(static_cast<std::size_t>(heads.query * heads.dim)));
-    const auto check = [&, &weight = weight, &plain = plain](int position, bool rotates, int width, float factor,
-                                                             float clip, QkNorm kind) {
+    const auto check = [&](int position, bool rotates, int width, float factor, float clip, QkNorm kind) {
       CAPTURE(position, rotates, width, name_of(kind));
       const int capacity = 128;
       TestCache plain_cache(heads, capacity, 0);
@@ -93,9 +92,9 @@ class ProductChecks {
                         .kind = kind == QkNorm::whole ? NormKind::layer : NormKind::rms};
         return QkvShaping{.clip = clip, .norm = kind, .query = norm, .key = norm};
       };
-      device.qkv(x.view(rows), {.weight = weights.data(), .epsilon = 1e-5f}, weight, bias.data(),
+      device.qkv(x.view(rows), {.weight = weights.data(), .epsilon = 1e-5f}, packed.first, bias.data(),
                  rope(frequency.data()), heads, position, q.view(rows), cache.layer(), shaping(head_norm.data()));
-      reference.qkv(view_of(x.host, rows), {.weight = layer.norm.data(), .epsilon = 1e-5f}, plain,
+      reference.qkv(view_of(x.host, rows), {.weight = layer.norm.data(), .epsilon = 1e-5f}, packed.second,
                     layer.qkv_bias.data(), rope(layer.inverse_frequency.data()), heads, position,
                     view_of(expected, rows), plain_cache.layer(), shaping(head_norm.host.data()));
       CHECK(worst(q.read(), expected) < 2 * tolerance);

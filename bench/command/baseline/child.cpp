@@ -17,6 +17,7 @@
 #include <thread>
 #include <utility>
 
+#include "bench/samples.hpp"
 #include "slm/core/error.hpp"
 
 namespace slm::bench {
@@ -24,10 +25,6 @@ namespace slm::bench {
 namespace {
 
 constexpr std::size_t longest_answer = std::size_t{16} << 20;
-
-double clock_seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 std::vector<char*> pointers_to(std::vector<std::string>& texts) {
   std::vector<char*> pointers;
@@ -104,7 +101,7 @@ Child::~Child() {
 }
 
 std::string Child::ask(std::string_view line, double seconds) {
-  const double deadline = clock_seconds() + seconds;
+  const double deadline = bench::seconds() + seconds;
   send(std::string{line} + "\n", deadline);
   return receive(deadline);
 }
@@ -145,7 +142,7 @@ std::string Child::receive(double deadline) {
 
 void Child::wait_for(short events, double deadline) const {
   for (;;) {
-    const double left = deadline - clock_seconds();
+    const double left = deadline - seconds();
     if (left <= 0) {
       throw Error("child.timeout", text("'", name_, "' gave no answer in time", last_words()),
                   text("See what it wrote to '", log_.string(), "', or allow it more time"));

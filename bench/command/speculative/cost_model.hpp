@@ -1,10 +1,9 @@
 // What speculation should gain, from the costs of single steps: docs/benchmarks.md, "Predicted speedup".
 #pragma once
 
-#include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <map>
 #include <span>
 #include <vector>
@@ -32,11 +31,8 @@ inline std::vector<std::int64_t> rounds_by_draft(std::int64_t rounds, std::span<
   return counts;
 }
 
-/// Seconds of steps.
 class Costs {
  public:
-  Costs() = default;
-
   /// Means over the probes, as throughput is one: on a busy machine a longer step is interrupted more often, which
   /// medians would hide from the shorter ones only. choose: seconds of choosing one token.
   Costs(std::span<const Probe> probes, double choose) : choose_(choose) {

@@ -1,7 +1,6 @@
 // The speeds of a run in the schema of all benchmarks, for slm bench compare.
 #pragma once
 
-#include <filesystem>
 #include <optional>
 #include <string>
 #include <utility>
@@ -37,8 +36,7 @@ inline Report device_report(const Json& summary, const std::string& pair, const 
   for (const Json& found : summary["configurations"]) {
     const double tokens = found["new_tokens"]["speculative"], total = found["seconds"]["speculative"]["total"];
     if (found["engine"] != "slm" || !found["speedup"].is_object() || tokens <= 0 || total <= 0) continue;
-    Result result{
-        .benchmark = "speculative", .model = pair, .format = format, .seconds = total / tokens, .numbers = {}};
+    Result result{.benchmark = "speculative", .model = pair, .format = format, .seconds = total / tokens};
     result.numbers = {{"speedup", found["speedup"]["median"]},
                       {"tokens_per_second", found["tokens_per_second"]["speculative"]["median"]},
                       {"plain_tokens_per_second", found["tokens_per_second"]["plain"]["median"]},

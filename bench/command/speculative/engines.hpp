@@ -1,14 +1,12 @@
 // The engines of a run side by side: speed without the reading of the prompt, and whether their greedy texts are ours.
 #pragma once
 
-#include <algorithm>
 #include <map>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "bench/bandwidth.hpp"
 #include "bench/command/baseline/baseline.hpp"
 #include "bench/command/chart.hpp"
 #include "bench/command/speculative/row.hpp"

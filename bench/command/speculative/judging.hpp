@@ -1,7 +1,6 @@
 // pass@1 of a run's programs.
 #pragma once
 
-#include <functional>
 #include <map>
 #include <span>
 #include <string>

@@ -11,9 +11,9 @@
 #include <utility>
 #include <vector>
 
-#include "bench/bandwidth.hpp"
 #include "bench/command/speculative/run_folder.hpp"
 #include "bench/command/speculative/settings.hpp"
+#include "bench/samples.hpp"
 #include "slm/speculative.hpp"
 
 namespace slm::bench::speculative {

@@ -11,9 +11,9 @@
 #include <tuple>
 #include <vector>
 
-#include "bench/bandwidth.hpp"
 #include "bench/command/speculative/cost_model.hpp"
 #include "bench/command/speculative/row.hpp"
+#include "bench/samples.hpp"
 
 namespace slm::bench::speculative {
 
