@@ -31,6 +31,10 @@ void add_backend_options(CLI::App& command, std::string& backend, slm::backend::
   command.add_option("--threads", cpu.threads, "threads of the cpu backend; 0: one per core")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();
+  command.add_flag(
+      "--copy-weights", cpu.copy_weights,
+      "copies weights of floating point into huge pages on the cpu backend: loading takes longer and needs "
+      "memory of its own, decoding is faster");
   using slm::backend::Int4Activations;
   command
       .add_option_function<int>(

@@ -1,6 +1,7 @@
 // DenseMatrix: the rows of one or more checkpoint tensors as one matrix, without copying where the bytes already fit.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -23,7 +24,7 @@ class DenseMatrix {
   struct Segment {
     const Element* data = nullptr;  // [rows, in]
     std::int64_t rows = 0;
-    std::shared_ptr<Element[]> owned;  // set when the tensor had to be converted
+    std::shared_ptr<Element[]> owned;  // set when the tensor was converted or moved
   };
 
   std::int64_t out = 0;
@@ -70,6 +71,17 @@ class DenseMatrix {
       matrix.out += out_features(source);
     }
     return matrix;
+  }
+
+  /// Moves all rows, one segment behind the other, into the memory that take(bytes) gives, a
+  /// std::shared_ptr<std::byte>.
+  template <class Take>
+  void move_to(Take&& take) {
+    const std::shared_ptr<std::byte> memory = take(static_cast<std::size_t>(bytes()));
+    Element* const begin = reinterpret_cast<Element*>(memory.get());
+    Element* next = begin;
+    for (const Segment& segment : segments) next = std::copy_n(segment.data, segment.rows * in, next);
+    segments.assign(1, Segment{.data = begin, .rows = out, .owned = {memory, begin}});
   }
 
   const Element* row(std::int64_t index) const {

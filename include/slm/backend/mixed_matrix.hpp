@@ -53,6 +53,10 @@ class MixedMatrix {
   decltype(auto) visit(Use&& use) const {
     return std::visit(std::forward<Use>(use), held_);
   }
+  template <class Use>
+  decltype(auto) visit(Use&& use) {
+    return std::visit(std::forward<Use>(use), held_);
+  }
 
  private:
   Held held_;

@@ -152,6 +152,32 @@ TEST_CASE("what has no order becomes floating point; what is stored in floating 
   CHECK(kind({half.tensor, dense.tensor}) == "f32");
 }
 
+TEST_CASE("weights of floating point are copied when asked, and always in a four-bit model") {
+  RandomTensor<Bf16> first(16, 96, 10), second(8, 96, 11);
+  const std::vector<Tensor> tensors{first.tensor, second.tensor};
+  const std::vector<LinearSource> sources{first.tensor, second.tensor};
+  Cpu mapped{1}, copying{backend::CpuOptions{.threads = 1, .copy_weights = true}};
+  const auto in_place = mapped.pack<Bf16>(tensors), copied = copying.pack<Bf16>(tensors);
+  CHECK(in_place.row(16) == reinterpret_cast<const bfloat16_t*>(second.tensor.bytes));
+  const auto check = [&](const DenseMatrix<Bf16>& matrix) {
+    CHECK(matrix.out == 24);
+    REQUIRE(matrix.segments.size() == 1);
+    CHECK(reinterpret_cast<std::uintptr_t>(matrix.row(0)) % 64 == 0);
+    for (std::int64_t r = 0; r < 24; ++r) {
+      CHECK(matrix.row(r) != in_place.row(r));
+      CHECK(std::memcmp(matrix.row(r), in_place.row(r), 96 * sizeof(bfloat16_t)) == 0);
+    }
+  };
+  check(copied);
+  mapped.pack<AwqInt4<>>(sources).visit([&]<class M>(const M& matrix) {
+    if constexpr (std::is_same_v<M, DenseMatrix<Bf16>>) {
+      check(matrix);
+    } else {
+      FAIL("not bf16");
+    }
+  });
+}
+
 TEST_CASE("an embedding in four bits is looked up") {
   const PackedLayer packed(random_rows(24, 64, 32, 12), rows_layout);
   const std::vector<LinearSource> sources{packed.layer};

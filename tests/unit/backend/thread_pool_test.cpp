@@ -32,6 +32,31 @@ TEST_CASE("every task runs exactly once, on a thread of its own number") {
   }
 }
 
+TEST_CASE("a thread works through its own share first, in order") {
+  for (const int threads : {2, 3}) {
+    ThreadPool pool(threads);
+    for (const std::uint32_t count : {1u, 2u, 5u, 100u}) {
+      std::vector<std::vector<std::uint32_t>> claimed(static_cast<std::size_t>(threads));
+      pool.run(count, [&](std::uint32_t index, int worker) {
+        claimed[static_cast<std::size_t>(worker)].push_back(index);
+        std::this_thread::yield();
+      });
+      for (std::uint32_t worker = 0; count > 1 && worker < claimed.size(); ++worker) {
+        const std::uint32_t begin = count * worker / claimed.size(), end = count * (worker + 1) / claimed.size();
+        std::uint32_t next = begin;
+        bool own = true;
+        for (const std::uint32_t index : claimed[worker]) {
+          const bool mine = index >= begin && index < end;
+          CHECK((own || !mine));  // nothing of its own after another's
+          if (mine) CHECK(index >= next);
+          next = mine ? index + 1 : next;
+          own = mine;
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("many tiny loops, one after the other") {
   for (const int threads : {2, 3}) {
     ThreadPool pool(threads);

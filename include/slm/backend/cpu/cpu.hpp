@@ -21,7 +21,6 @@
 #include "slm/backend/cpu/int4_matrix.hpp"
 #include "slm/backend/cpu/products.hpp"
 #include "slm/backend/cpu/rope_table.hpp"
-#include "slm/backend/cpu/simd.hpp"
 #include "slm/backend/cpu/tasks.hpp"
 #include "slm/backend/cpu/thread_pool.hpp"
 #include "slm/backend/dense_matrix.hpp"
@@ -56,7 +55,7 @@ class Cpu : private cpu::Products {
 
   /// Throws backend.invalid-threads, backend.no-thread, backend.unsupported-instruction-set.
   Cpu(CpuOptions options = {}) : Products(options) {}
-  explicit Cpu(int threads) : Cpu(CpuOptions{.threads = checked(threads), .isa = Isa::automatic, .activations = {}}) {}
+  explicit Cpu(int threads) : Cpu(CpuOptions{.threads = checked(threads)}) {}
 
   using Products::isa;
   using Products::threads;
@@ -73,14 +72,23 @@ class Cpu : private cpu::Products {
     return buffer;
   }
 
-  /// Refers to tensors of the format's own type where they lie; converts others once. Four-bit layers are put into the
-  /// order of the kernels; those that have no such order (odd groups, or beside layers in floating point) become fp32.
+  /// Refers to tensors of the format's own type where they lie, unless weights are to be copied; converts others once.
+  /// Four-bit layers are put into the order of the kernels; those that have no such order (odd groups, or beside layers
+  /// in floating point) become fp32. A four-bit model refers to nothing: what it has in floating point is copied too.
   template <class Format>
   Matrix<Format> pack(std::span<const typename Format::Source> sources) {
     if constexpr (DenseFormat<Format>) {
-      return Matrix<Format>::stack(sources);
+      auto matrix = Matrix<Format>::stack(sources);
+      if (state_->copy_weights) matrix.move_to(HugePages::take);
+      return matrix;
     } else {
-      if (!cpu::Int4Matrix::can_hold(sources)) return Mixed::dense(sources);
+      if (!cpu::Int4Matrix::can_hold(sources)) {
+        Mixed mixed = Mixed::dense(sources);
+        mixed.visit([]<class Held>(Held& held) {
+          if constexpr (!std::is_same_v<Held, cpu::Int4Matrix>) held.move_to(HugePages::take);
+        });
+        return mixed;
+      }
       const std::lock_guard lock(state_->mutex);
       return Mixed(cpu::Int4Matrix::stack(sources, state_->pool));
     }

@@ -14,7 +14,7 @@
 #include "slm/backend/cpu/buffer.hpp"
 #include "slm/backend/cpu/int4_matrix.hpp"
 #include "slm/backend/cpu/rope_table.hpp"
-#include "slm/backend/cpu/simd.hpp"
+#include "slm/backend/cpu/kernels.hpp"
 #include "slm/backend/cpu/thread_pool.hpp"
 #include "slm/backend/dense_matrix.hpp"
 
@@ -32,6 +32,9 @@ struct CpuOptions {
   int threads = 0;           // 0: one per core that this process may use
   Isa isa = Isa::automatic;  // for tests; the best set of this machine otherwise
   Int4Activations activations = Int4Activations::automatic;
+  /// Copies weights of floating point into huge pages when they are loaded, instead of reading them where the file is
+  /// mapped: decoding reads them faster, but they fill memory of their own. Those of a four-bit model always are.
+  bool copy_weights = false;
 };
 
 namespace cpu {
@@ -60,6 +63,7 @@ class Products {
         : isa(resolve(options.isa)),
           kernels(&cpu::common_kernels(isa)),
           int4_kernels(&cpu::int4_kernels(int4_set(isa), options.activations == Int4Activations::bits8 ? 1 : 2)),
+          copy_weights(options.copy_weights),
           pool(options.threads != 0 ? options.threads
                                     : static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, 1024u))),
           scratch(static_cast<std::size_t>(pool.threads())) {}
@@ -76,6 +80,7 @@ class Products {
     Isa isa;
     const cpu::CommonKernels* kernels;
     const cpu::Int4Kernels* int4_kernels;
+    bool copy_weights;
     ThreadPool pool;
     RopeTable rope;
     PageBuffer<float> packed;

@@ -1,4 +1,4 @@
-// The kernels of every instruction set that this compiler can make, and the choice between them at run time.
+// The kernels of every instruction set that this compiler can make, and what kernels.hpp chooses between them.
 #pragma once
 
 #include <bit>
@@ -201,8 +201,8 @@ using namespace avx512;
 
 #endif  // SLM_CPU_X86
 
-/// isa: as resolve() returns it.
-inline const CommonKernels& common_kernels(Isa isa) {
+template <int>
+const CommonKernels& common_kernels(Isa isa) {
 #if SLM_CPU_X86
   if (isa == Isa::avx512 || isa == Isa::amx) return avx512::common_kernels;
   if (isa == Isa::avx2) return avx2::common_kernels;
@@ -224,8 +224,8 @@ const MatmulKernels<Element>& matmul_kernels(Isa isa) {
   return portable::matmul_kernels<Element>;
 }
 
-/// terms: bytes of an activation, 1 or 2.
-inline const Int4Kernels& int4_kernels(Int4Set set, int terms) {
+template <int>
+const Int4Kernels& int4_kernels(Int4Set set, int terms) {
   const auto choose = [terms](const Int4Kernels& one, const Int4Kernels& two) -> const Int4Kernels& {
     return terms == 1 ? one : two;
   };
