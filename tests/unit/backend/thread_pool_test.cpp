@@ -32,25 +32,22 @@ TEST_CASE("every task runs exactly once, on a thread of its own number") {
   }
 }
 
-TEST_CASE("a thread works through its own share first, in order") {
+TEST_CASE("a thread works through its own share in order") {
   for (const int threads : {2, 3}) {
     ThreadPool pool(threads);
-    for (const std::uint32_t count : {1u, 2u, 5u, 100u}) {
+    for (const std::uint32_t count : {2u, 5u, 100u}) {
       std::vector<std::vector<std::uint32_t>> claimed(static_cast<std::size_t>(threads));
       pool.run(count, [&](std::uint32_t index, int worker) {
         claimed[static_cast<std::size_t>(worker)].push_back(index);
         std::this_thread::yield();
       });
-      for (std::uint32_t worker = 0; count > 1 && worker < claimed.size(); ++worker) {
-        const std::uint32_t begin = count * worker / claimed.size(), end = count * (worker + 1) / claimed.size();
-        std::uint32_t next = begin;
-        bool own = true;
+      for (std::size_t worker = 0; worker < claimed.size(); ++worker) {
+        const std::size_t begin = count * worker / claimed.size(), end = count * (worker + 1) / claimed.size();
+        std::size_t next = begin;
         for (const std::uint32_t index : claimed[worker]) {
-          const bool mine = index >= begin && index < end;
-          CHECK((own || !mine));  // nothing of its own after another's
-          if (mine) CHECK(index >= next);
-          next = mine ? index + 1 : next;
-          own = mine;
+          if (index < begin || index >= end) continue;  // another's, done for it
+          CHECK(index >= next);
+          next = index + 1;
         }
       }
     }

@@ -13,8 +13,8 @@
 #include "slm/backend/concept.hpp"
 #include "slm/backend/cpu/buffer.hpp"
 #include "slm/backend/cpu/int4_matrix.hpp"
-#include "slm/backend/cpu/rope_table.hpp"
 #include "slm/backend/cpu/kernels.hpp"
+#include "slm/backend/cpu/rope_table.hpp"
 #include "slm/backend/cpu/thread_pool.hpp"
 #include "slm/backend/dense_matrix.hpp"
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "slm/backend/cpu/isa.hpp"
+#include "slm/backend/cpu/placement.hpp"
 #include "slm/core/error.hpp"
 
 namespace slm::backend {
@@ -55,9 +56,10 @@ class ThreadPool {
     count_ = count;
     unfinished_.store(count, std::memory_order_relaxed);
     ++round_;
-    for (std::size_t share = 0; share < shares_.size(); ++share) {
+    for (std::size_t share = shares_.size(); share-- > 0;) {  // the caller's last: it comes to it last
       shares_[share].unclaimed.store(round_ << 32 | (begin_of(share + 1) - begin_of(share)), std::memory_order_seq_cst);
     }
+    placement_.keep_off_caller(workers_);
     if (sleepers_.load(std::memory_order_seq_cst) > 0) {
       wakeups_.fetch_add(1, std::memory_order_release);
       wakeups_.notify_all();
@@ -114,7 +116,8 @@ class ThreadPool {
     const std::size_t own = static_cast<std::size_t>(worker), count = shares_.size();
     std::uint32_t finished = 0;
     for (std::size_t share = own; share < own + count; ++share) {
-      for (std::uint32_t index = 0; claim(share % count, index); ++finished) call_(context_, index, worker);
+      for (std::uint32_t index = 0; claim(share % count, index); share = own, ++finished)
+        call_(context_, index, worker);
     }
     if (finished > 0) unfinished_.fetch_sub(finished, std::memory_order_release);
     return finished > 0;
@@ -161,6 +164,7 @@ class ThreadPool {
   std::atomic<int> sleepers_{0};
   std::atomic<bool> stopping_{false};
   std::vector<std::thread> workers_;
+  Placement placement_;
 };
 
 }  // namespace slm::backend
