@@ -1,4 +1,6 @@
 // The pool under stress: many tiny loops, more threads than cores, several host threads on one Cpu.
+#include <sched.h>
+
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <chrono>
@@ -77,6 +79,34 @@ TEST_CASE("workers that fell asleep wake up, and an idle pool ends") {
     CHECK(count == 50);
   }
   for (int i = 0; i < 50; ++i) ThreadPool{4};  // started and stopped at once
+}
+
+TEST_CASE("workers stay off their caller's processor") {
+  cpu_set_t before;
+  REQUIRE(sched_getaffinity(0, sizeof before, &before) == 0);
+  if (CPU_COUNT(&before) < 2) {
+    WARN("SKIPPED: only one processor");
+    return;
+  }
+  ThreadPool pool(2);
+  for (int cpu = 0, pinned = 0; cpu < CPU_SETSIZE && pinned < 2; ++cpu) {
+    if (!CPU_ISSET(cpu, &before)) continue;
+    ++pinned;
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(cpu, &one);
+    REQUIRE(sched_setaffinity(0, sizeof one, &one) == 0);
+    for (int loop = 0; loop < 5; ++loop) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));  // the worker falls asleep
+      std::atomic<int> beside{0};
+      pool.run(100, [&](std::uint32_t, int worker) {
+        if (worker == 1 && sched_getcpu() == cpu) ++beside;
+        for (int i = 0; i < 10000; ++i) std::atomic_signal_fence(std::memory_order_seq_cst);
+      });
+      CHECK(beside == 0);
+    }
+  }
+  sched_setaffinity(0, sizeof before, &before);
 }
 
 TEST_CASE("two host threads may use one Cpu: the operations take turns") {
