@@ -72,6 +72,8 @@ void add_measurement(CLI::App& bench, const char* name, const char* help, Measur
   command.add_option("--threads", given->options.threads, "of the processor; 0: one per core")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();
+  command.add_flag("--copy-weights", given->options.copy_weights,
+                   "on the processor, weights of floating point in huge pages, not in small ones as a mapped file's");
   command.add_option("--device", given->options.device, "which of several GPUs")
       ->check(CLI::Range(0, 99))
       ->capture_default_str();

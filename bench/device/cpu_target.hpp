@@ -8,6 +8,7 @@
 #include "bench/bandwidth.hpp"
 #include "bench/command/cpu_device.hpp"
 #include "bench/device/measure.hpp"
+#include "bench/device/subject.hpp"
 #include "slm/backend/cpu/cpu.hpp"
 
 namespace slm::bench {
@@ -18,20 +19,22 @@ class CpuTarget {
   using Probe = BandwidthProbe;
 
   static constexpr bool emulated = false;
-  static constexpr bool weights_apart = true;  // it uses them where they lie
   static constexpr int prompt = 64, prefill = 512;
 
-  explicit CpuTarget(const MeasureOptions& options) : threads_(threads_of(options)), probe_(threads_) {}
+  explicit CpuTarget(const MeasureOptions& options)
+      : threads_(threads_of(options)), copy_weights_(options.copy_weights), probe_(threads_) {}
 
   static int threads_of(const MeasureOptions& options) {
     return options.threads != 0 ? options.threads : cpu_device(0).cores;
   }
 
   std::vector<std::string> formats() const { return bench_formats; }
+  bool copies_weights(const Subject& subject) const { return copy_weights_ || subject.int4(); }
   Backend open(const std::string& format) const {
     return Backend(
         {.threads = threads_,
-         .activations = format == "w4a8" ? backend::Int4Activations::bits8 : backend::Int4Activations::bits16});
+         .activations = format == "w4a8" ? backend::Int4Activations::bits8 : backend::Int4Activations::bits16,
+         .copy_weights = copy_weights_});
   }
   Probe& probe() { return probe_; }
   static void finish(Backend&) {}
@@ -49,6 +52,7 @@ class CpuTarget {
 
  private:
   int threads_;
+  bool copy_weights_;
   Probe probe_;
 };
 

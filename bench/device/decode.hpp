@@ -90,7 +90,7 @@ class DecodeTable {
                   "Leave it out with --model and --format, or free memory");
     }
     constexpr int context = Target::prefill + 16;
-    files_.emplace(subject, context, Target::weights_apart);
+    files_.emplace(subject, context, !target_.copies_weights(subject));
     const Dynamic shape{subject.shape};
     const LoadOptions options{.context = context};
     Backend device = target_.open(subject.format);

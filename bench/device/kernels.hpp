@@ -106,7 +106,7 @@ class Kernels {
     const std::size_t elements = static_cast<std::size_t>(out) * static_cast<std::size_t>(in);
     const double bytes = static_cast<double>(elements) * (subject_.int4() ? 0.53 : 2.0);
     const auto copies = static_cast<std::size_t>(std::clamp(std::ceil(cold_bytes / bytes), 1.0, 512.0));
-    const bool apart = Target::weights_apart;
+    const bool apart = !target_.copies_weights(subject_);
     bytes_ = std::make_unique<RandomWeights>(DType::bf16, apart, subject_.int4() ? 1 : elements * (apart ? copies : 1),
                                              subject_.int4() ? elements : RandomWeights::group * std::size_t{8},
                                              std::sqrt(12.0f / static_cast<float>(in)));

@@ -15,6 +15,7 @@ struct MeasureOptions {
   Table table = Table::decode;
   int device = 0;                            // of several GPUs
   int threads = 0;                           // of the processor; 0: one per core
+  bool copy_weights = false;                 // of floating point, into huge pages, on the processor
   std::vector<std::string> models, formats;  // empty: all
   bool quick = false;                        // fewer rows and samples
 

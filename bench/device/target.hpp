@@ -74,10 +74,11 @@ class GpuTarget {
   using Probe = CopyProbe<Backend>;
 
   static constexpr bool emulated = Backend::emulated;
-  static constexpr bool weights_apart = false;  // it copies them
   static constexpr int prompt = emulated ? 8 : 64, prefill = emulated ? 40 : 2048;
 
   explicit GpuTarget(const MeasureOptions& options) : device_({.device = options.device}), probe_(device_) {}
+
+  static bool copies_weights(const Subject&) { return true; }
 
   std::vector<std::string> formats() const { return {"bf16", "w4a16"}; }
   Backend open(const std::string&) { return device_; }
