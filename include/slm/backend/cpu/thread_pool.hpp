@@ -50,6 +50,7 @@ class ThreadPool {
       for (std::uint32_t index = 0; index < count; ++index) task(index, 0);
       return;
     }
+    placement_.keep_off_caller(workers_);
     using Plain = std::remove_reference_t<Task>;
     call_ = [](void* context, std::uint32_t index, int worker) { (*static_cast<Plain*>(context))(index, worker); };
     context_ = const_cast<void*>(static_cast<const void*>(&task));
@@ -59,7 +60,6 @@ class ThreadPool {
     for (std::size_t share = shares_.size(); share-- > 0;) {  // the caller's last: it comes to it last
       shares_[share].unclaimed.store(round_ << 32 | (begin_of(share + 1) - begin_of(share)), std::memory_order_seq_cst);
     }
-    placement_.keep_off_caller(workers_);
     if (sleepers_.load(std::memory_order_seq_cst) > 0) {
       wakeups_.fetch_add(1, std::memory_order_release);
       wakeups_.notify_all();
