@@ -1,8 +1,10 @@
 // Placement: keeps the workers of a thread pool off the processor of the thread that gives them work.
 #pragma once
 
+#if defined(__linux__)
 #include <pthread.h>
 #include <sched.h>
+#endif
 
 #include <thread>
 #include <vector>
