@@ -65,7 +65,7 @@ struct ForcedDraft {
 
 void speculative(benchmark::State& state) {
   const double acceptance = static_cast<double>(state.range(0)) / 100;
-  const int lookahead = static_cast<int>(state.range(1)), threads = static_cast<int>(state.range(2));
+  const int draft_length = static_cast<int>(state.range(1)), threads = static_cast<int>(state.range(2));
   const int bits = static_cast<int>(state.range(3));
   const auto activations = bits == 8 ? backend::Int4Activations::bits8 : backend::Int4Activations::bits16;
   const backend::Cpu device{{.threads = threads, .activations = activations}};
@@ -82,7 +82,7 @@ void speculative(benchmark::State& state) {
   AutoregressiveDecoder plain(borrow(target->model));
   plain.generate(prompt, sampling, [&](Token token) { text.push_back(token); });
   SpeculativeDecoder decoder(ForcedDraft{&draft->model, &text, acceptance}, borrow(target->model),
-                             {.draft_tokens = lookahead});
+                             {.draft_tokens = draft_length});
 
   std::vector<double> speedups, plain_speeds;
   double accepted = 0, tokens_per_step = 0;
@@ -109,11 +109,11 @@ const bool registered = [] {
   const int all = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   for (const int threads : {1, all}) {
     for (const int bits : {16, 8}) {
-      for (const int lookahead : {2, 4, 6}) run->Args({70, lookahead, threads, bits});
+      for (const int draft_length : {2, 4, 6}) run->Args({70, draft_length, threads, bits});
     }
     if (all == 1) break;
   }
-  run->ArgNames({"acceptance", "lookahead", "threads", "activations"})
+  run->ArgNames({"acceptance", "draft_length", "threads", "activations"})
       ->UseManualTime()
       ->Iterations(3)
       ->Unit(benchmark::kMillisecond);

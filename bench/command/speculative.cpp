@@ -24,14 +24,14 @@ void add_speculative(CLI::App& bench) {
       ->check(CLI::IsMember({"greedy", "sampled", "both"}))
       ->capture_default_str();
   command
-      .add_option("--lookahead", options->lookahead,
+      .add_option("--draft-length", options->draft_length,
                   "of the setup best: tokens to guess ahead, or heuristic, confidence, adaptive")
       ->capture_default_str();
   command.add_option("--max-new-tokens", options->max_new_tokens, "for each task; published are 512")
       ->check(CLI::Range(1, 4096))
       ->capture_default_str();
   command.add_option("--tasks", options->tasks, "only the first so many; 0: all")->check(CLI::Range(0, 1 << 20));
-  command.add_option("--sweep", options->sweep, "tasks for the sweep over the lookaheads 1 to 8; 0: no sweep")
+  command.add_option("--sweep", options->sweep, "tasks for the sweep over the draft lengths 1 to 8; 0: no sweep")
       ->check(CLI::Range(0, 1 << 20))
       ->capture_default_str();
   command.add_option("--repeats", options->repeats, "of the whole run; tables show medians")

@@ -6,7 +6,7 @@ on standard output, in this order:
     {"target": FOLDER, "draft": FOLDER or null, "threads": N, "context": N, "scratch": FOLDER}
         -> {"engine", "version", "threads", "dtype", "speculation", "notes": [...], "weights": {"target", "draft"}}
     {"kind": "plain" | "speculative", "ids": [...], "max_new_tokens", "end_tokens": [...], "temperature", "top_k", "top_p",
-     "seed", "lookahead": "heuristic" | "1" | "2" | ...}
+     "seed", "draft_length": "heuristic" | "1" | "2" | ...}
         -> {"new_ids": [...], "seconds": {"total", "prompt"}, and if speculative "drafted", "accepted", "rounds"}
 
 or, to any of them, {"error": SENTENCE}. The end of standard input ends the peer. `speculation` says how the engine
@@ -80,13 +80,13 @@ def digest(weights):
     return "sha256:" + total.hexdigest()
 
 
-class Lookahead:
+class DraftLength:
     """Tokens to draft in the next round: a fixed number, or 5, then +2 after a fully accepted round, else -1."""
 
     def __init__(self, name):
         self.heuristic = name == "heuristic"
         if not self.heuristic and not name.isdigit():
-            raise Refused(f"lookahead '{name}' is this library's own")
+            raise Refused(f"draft length '{name}' is this library's own")
         self.tokens = 5 if self.heuristic else int(name)
 
     def observe(self, drafted, accepted):

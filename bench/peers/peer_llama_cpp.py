@@ -124,12 +124,12 @@ class LlamaCpp:
         return {"new_ids": text[len(task["ids"]):]}
 
     def speculate(self, task):
-        lookahead = peer.Lookahead(task["lookahead"])
+        draft_length = peer.DraftLength(task["draft_length"])
         text = list(task["ids"])  # its last token is what no model has read yet
         most, ends = len(text) + task["max_new_tokens"], task["end_tokens"]
         rounds = drafted = accepted = 0
         while len(text) < most and not (rounds > 0 and text[-1] in ends):
-            guesses = self.guess(text, min(lookahead.tokens, most - len(text) - 1), ends)
+            guesses = self.guess(text, min(draft_length.tokens, most - len(text) - 1), ends)
             self.target.read([text[-1]] + guesses, every=True)
             right = 0
             while True:
@@ -140,7 +140,7 @@ class LlamaCpp:
                 if text[-1] in ends:
                     break
             self.target.forget(len(text) - 1)
-            lookahead.observe(len(guesses), right)
+            draft_length.observe(len(guesses), right)
             rounds += 1
             drafted += len(guesses)
             accepted += right

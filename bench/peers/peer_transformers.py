@@ -109,11 +109,11 @@ class Transformers:
         if task["temperature"] > 0:
             config.update(do_sample=True, temperature=task["temperature"], top_k=task["top_k"], top_p=task["top_p"])
         if speculative:
-            lookahead = peer.Lookahead(task["lookahead"])
+            draft_length = peer.DraftLength(task["draft_length"])
             # transformers reads these from the assistant; 0 turns off the stop at unlikely tokens, which came later
             self.draft.generation_config.update(
-                num_assistant_tokens=lookahead.tokens, assistant_confidence_threshold=0,
-                num_assistant_tokens_schedule="heuristic_transient" if lookahead.heuristic else "constant")
+                num_assistant_tokens=draft_length.tokens, assistant_confidence_threshold=0,
+                num_assistant_tokens_schedule="heuristic_transient" if draft_length.heuristic else "constant")
             self.draft_clock.seconds.clear()
         self.clock.seconds.clear()
         transformers.set_seed(task["seed"])

@@ -2,7 +2,7 @@
 """Measures the pair: `measure.py accept`, `loss`, `samples`, `plot`; `text` prints some of the corpus.
 
 accept: how many drafted tokens the target accepts under greedy speculative decoding, on heads (signature and
-docstring) of held-out functions. A round drafts `--lookahead` tokens; those before the first that differs from the
+docstring) of held-out functions. A round drafts `--draft-length` tokens; those before the first that differs from the
 target's first choice are accepted, then one token of the target's own follows. A text ends after `--new-tokens` or
 with the separator. Greedy speculative decoding emits exactly the target's greedy text and a draft that has been right
 so far has that text as its context, so one pass of the draft over the finished text tells all of its guesses.
@@ -22,14 +22,14 @@ from model import EOT, continue_texts, load
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
-def rounds(right, lookahead, limit):
+def rounds(right, draft_length, limit):
     """Accepted tokens of each round, and all drafted ones. `right[i]` tells that the draft guesses token i of a text
     which may have `limit` tokens; where it is shorter it ended by itself, and the last round still drafts in full."""
     at, accepted, drafted = 0, [], 0
     while at < len(right):
-        span = right[at:at + lookahead]
+        span = right[at:at + draft_length]
         accepted.append(span.index(False) if False in span else len(span))
-        drafted += min(lookahead, limit - at)
+        drafted += min(draft_length, limit - at)
         at += accepted[-1] + 1
     return accepted, drafted
 
@@ -46,16 +46,16 @@ def accept(a):
         guesses = draft(torch.tensor([prompt + text[:-1]]))[0, len(prompt) - 1:].argmax(-1).tolist()
         right = [g == t for g, t in zip(guesses, text)]
         ended += text[-1] == EOT
-        got, width = rounds(right, a.lookahead, a.new_tokens)
+        got, width = rounds(right, a.draft_length, a.new_tokens)
         accepted += got
         drafted += width
         emitted += len(text)
         same += sum(right)
-    print(f"{len(prompts)} prompts, {emitted} tokens ({ended} texts ended by themselves), lookahead {a.lookahead}, "
+    print(f"{len(prompts)} prompts, {emitted} tokens ({ended} texts ended by themselves), draft length {a.draft_length}, "
           f"at most {a.new_tokens} new tokens")
     print(f"acceptance {sum(accepted) / drafted:.3f} (accepted/drafted), {emitted / len(accepted):.2f} tokens per target "
           f"step, the draft's first choice is the target's at {same / emitted:.3f} of the tokens")
-    shares = [sum(n == k for n in accepted) / len(accepted) for k in range(a.lookahead + 1)]
+    shares = [sum(n == k for n in accepted) / len(accepted) for k in range(a.draft_length + 1)]
     print("rounds by accepted tokens: " + ", ".join(f"{k}: {s:.2f}" for k, s in enumerate(shares)))
 
 
@@ -128,7 +128,7 @@ def main():
     parser.add_argument("--run", help="plot: the logs of train.py")
     parser.add_argument("--prompts", type=int, default=128)
     parser.add_argument("--new-tokens", type=int, default=128)
-    parser.add_argument("--lookahead", type=int, default=4)
+    parser.add_argument("--draft-length", type=int, default=4)
     parser.add_argument("--streams", nargs="+", default=["functions.held"], help="text: of what corpus.py wrote")
     parser.add_argument("--tokens", type=int, default=40000, help="text: of each stream")
     parser.add_argument("--skip", type=int, default=0, help="text: tokens before them")

@@ -79,7 +79,7 @@ struct DecodingOptions {
   std::string target, draft, drafter;
   slm::Sampling sampling{.max_new_tokens = 128, .temperature = 0.0f};
   std::vector<std::string> stops;
-  std::string lookahead = "4";
+  std::string draft_length = "4";
   std::string rule = "coupled";
   std::string backend = "cpu", draft_backend;
   slm::backend::CpuOptions cpu;

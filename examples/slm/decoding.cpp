@@ -10,7 +10,7 @@ namespace {
 template <class Draft>
 auto decoder_of(const DecodingOptions& options, Draft draft, slm::AnyModel target) {
   slm::Speculation speculation;
-  speculation.lookahead = slm::lookahead::parse(options.lookahead);
+  speculation.draft_length = slm::draft_length::parse(options.draft_length);
   constexpr bool with_distribution = slm::LanguageModel<Draft> || slm::DistributionDrafter<Draft>;
   return slm::visit_rule<with_distribution>(options.rule, [&](auto rule) -> decltype(Generator::generate) {
     using Decoder = slm::SpeculativeDecoder<Draft, slm::AnyModel, decltype(rule)>;
@@ -70,7 +70,8 @@ void add_decoding_options(CLI::App& command, DecodingOptions& options) {
       ->capture_default_str();
   command.add_option("--seed", sampling.seed, "of the random choices")->capture_default_str();
 
-  command.add_option("--lookahead", options.lookahead, "tokens to guess ahead, or: heuristic, confidence, adaptive")
+  command
+      .add_option("--draft-length", options.draft_length, "tokens to guess ahead, or: heuristic, confidence, adaptive")
       ->capture_default_str();
   command.add_option("--rule", options.rule, "how guesses are verified: coupled, ratio, block, match")
       ->check(CLI::IsMember({"coupled", "ratio", "block", "match"}))

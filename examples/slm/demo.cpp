@@ -15,7 +15,7 @@ struct DemoOptions {
   std::string pair = SLM_SOURCE_DIR "/examples/demo_pair";
   std::string prompt_file;
   int max_new_tokens = 128;
-  std::string lookahead = "4";
+  std::string draft_length = "4";
   int repeats = 5;
   int threads = 0;
   bool int4 = false;
@@ -105,7 +105,7 @@ void demo(const DemoOptions& options) {
   const auto tokenizer = slm::Tokenizer::from(target_folder);
 
   slm::Speculation speculation;
-  speculation.lookahead = slm::lookahead::parse(options.lookahead);
+  speculation.draft_length = slm::draft_length::parse(options.draft_length);
   slm::AutoregressiveDecoder plain(slm::borrow(target));
   slm::SpeculativeDecoder speculative(slm::borrow(draft), slm::borrow(target), speculation);
 
@@ -161,7 +161,8 @@ void add_demo(CLI::App& program) {
   command.add_option("--max-new-tokens", options->max_new_tokens, "for each prompt")
       ->check(CLI::Range(1, 1 << 30))
       ->capture_default_str();
-  command.add_option("--lookahead", options->lookahead, "tokens to guess ahead, or: heuristic, confidence, adaptive")
+  command
+      .add_option("--draft-length", options->draft_length, "tokens to guess ahead, or: heuristic, confidence, adaptive")
       ->capture_default_str();
   command.add_option("--repeats", options->repeats, "runs of each kind, taken in turn")
       ->check(CLI::Range(1, 1000))

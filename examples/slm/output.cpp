@@ -68,7 +68,7 @@ OrderedJson to_json(const slm::Stats& stats) {
   json["drafted_at_depth"] = stats.drafted_at_depth;
   json["accepted_at_depth"] = stats.accepted_at_depth;
   json["emitted_histogram"] = stats.emitted_histogram;
-  json["mean_lookahead"] = stats.mean_lookahead();
+  json["mean_draft_length"] = stats.mean_draft_length();
   json["draft_forwards"] = stats.draft_forwards;
   json["seconds"] = {{"total", stats.total_seconds},     {"prompt", stats.prefill_seconds()},
                      {"target", stats.verify_seconds},   {"draft", stats.draft_seconds},

@@ -7,10 +7,10 @@
 //   linear.multiply_add(x, y);                                       // y [rows, out] += x [rows, in] . weight^T
 #pragma once
 
+#include "slm/awq/int4_pack.hpp"
 #include "slm/backend/awq_linear.hpp"
 #include "slm/backend/select.hpp"
-#include "slm/quant/int4_check.hpp"
-#include "slm/quant/int4_pack.hpp"
-#include "slm/quant/int4_rows.hpp"
-#include "slm/quant/int4_tensor.hpp"
-#include "slm/quant/int4_tiles.hpp"
+#include "slm/formats/int4_check.hpp"
+#include "slm/formats/int4_rows.hpp"
+#include "slm/formats/int4_tensor.hpp"
+#include "slm/formats/int4_tiles.hpp"

@@ -1,4 +1,4 @@
 // The door to quantization: a floating-point model folder becomes a 4-bit AWQ one.
 #pragma once
 
-#include "slm/quantize/quantize.hpp"
+#include "slm/awq/quantize.hpp"

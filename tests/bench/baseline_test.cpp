@@ -62,8 +62,8 @@ for line in sys.stdin:
 
   /// What one task ends with, as id and message.
   std::pair<std::string, std::string> fault(const std::string& kind = "speculative") const {
-    BaselineTask task{.prompt = {1, 2}, .end_tokens = {}, .sampling = {.max_new_tokens = 4}, .lookahead = {}};
-    if (kind == "speculative") task.lookahead = "heuristic";
+    BaselineTask task{.prompt = {1, 2}, .end_tokens = {}, .sampling = {.max_new_tokens = 4}, .draft_length = {}};
+    if (kind == "speculative") task.draft_length = "heuristic";
     try {
       start().run(task);
     } catch (const slm::Error& error) {
@@ -77,7 +77,7 @@ TEST_CASE("an engine that answers is heard") {
   Fake fake;
   fake.reply =
       "    assert task['ids'] == [1, 2] and task['max_new_tokens'] == 4 and task['end_tokens'] == [5]\n"
-      "    assert task['kind'] == 'plain' or task['lookahead'] == '3'\n"
+      "    assert task['kind'] == 'plain' or task['draft length'] == '3'\n"
       "    assert os.environ['OMP_NUM_THREADS'] == '3'\n"
       "    print('on standard error', file=sys.stderr)\n";
   Baseline baseline = fake.start();
@@ -88,7 +88,7 @@ TEST_CASE("an engine that answers is heard") {
   CHECK(baseline.engine().speculation == "none of your business");
   CHECK(baseline.engine().notes == std::vector<std::string>{"says so"});
 
-  BaselineTask task{.prompt = {1, 2}, .end_tokens = {5}, .sampling = {.max_new_tokens = 4}, .lookahead = {}};
+  BaselineTask task{.prompt = {1, 2}, .end_tokens = {5}, .sampling = {.max_new_tokens = 4}, .draft_length = {}};
   for (int i = 0; i < 3; ++i) {
     const BaselineAnswer plain = baseline.run(task);
     CHECK(plain.new_ids == std::vector<slm::Token>{7, 8, 9});
@@ -96,7 +96,7 @@ TEST_CASE("an engine that answers is heard") {
     CHECK(plain.prompt == 0.25);
     CHECK(plain.rounds == 0);
   }
-  task.lookahead = "3";
+  task.draft_length = "3";
   const BaselineAnswer fast = baseline.run(task);
   CHECK(fast.drafted == 4);
   CHECK(fast.accepted == 1);
@@ -160,7 +160,7 @@ TEST_CASE("an engine that does not read is not waited for longer than allowed") 
   fake.meet = "print(json.dumps(about), flush=True)\ntime.sleep(1000)";
   Baseline baseline = fake.start();
   const BaselineTask task{
-      .prompt = std::vector<slm::Token>(4'000'000, 12345), .end_tokens = {}, .sampling = {}, .lookahead = {}};
+      .prompt = std::vector<slm::Token>(4'000'000, 12345), .end_tokens = {}, .sampling = {}, .draft_length = {}};
   CHECK(error_id([&] { baseline.run(task); }) == "child.timeout");
 }
 

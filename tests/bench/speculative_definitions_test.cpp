@@ -6,7 +6,7 @@
 #include "bench/command/speculative/judging.hpp"
 #include "bench/command/speculative/settings.hpp"
 #include "bench/command/speculative/summary.hpp"
-#include "slm/decode/lookahead.hpp"
+#include "slm/decode/draft_length.hpp"
 #include "support/paths.hpp"
 
 namespace {
@@ -48,7 +48,7 @@ TEST_CASE("acceptance is AMD's, per token, and by position") {
   CHECK(tally.acceptance() == Approx((18.0 - 5) / 23));
   CHECK(tally.acceptance_per_token() == Approx(13.0 / 15));  // behind the rejections lie 3 + 5 unseen ones
   CHECK(tally.tokens_per_target_step() == Approx(18.0 / 5));
-  CHECK(tally.mean_lookahead() == Approx(23.0 / 5));
+  CHECK(tally.mean_draft_length() == Approx(23.0 / 5));
   CHECK(tally.drafted_at_depth == std::vector<std::int64_t>{4, 4, 4, 4, 4, 2, 1});
   CHECK(tally.accepted_at_depth == std::vector<std::int64_t>{3, 3, 3, 2, 2, 0, 0});
   CHECK(tally.throughput() == Approx(6));
@@ -80,7 +80,7 @@ TEST_CASE("nothing measured gives zeros") {
 
 TEST_CASE("the published schedule has the known steady state") {
   // Independent acceptance of 0.7: 3.65 drafted tokens a round, 2.58 tokens, acceptance 0.432.
-  slm::lookahead::Heuristic policy;
+  slm::draft_length::Heuristic policy;
   policy.restart();
   std::vector<Round> rounds;
   std::uint64_t state = 1;
@@ -99,7 +99,7 @@ TEST_CASE("the published schedule has the known steady state") {
   tally.add(row_with(rounds, 1, 0));
   CHECK(tally.acceptance() == Approx(0.432).margin(0.004));
   CHECK(tally.tokens_per_target_step() == Approx(2.58).margin(0.02));
-  CHECK(tally.mean_lookahead() == Approx(3.65).margin(0.03));
+  CHECK(tally.mean_draft_length() == Approx(3.65).margin(0.03));
   CHECK(tally.acceptance_per_token() == Approx(0.7).margin(0.004));
 }
 
@@ -123,7 +123,7 @@ TEST_CASE("the predicted speedup of a memory-bound device") {
   CHECK(costs.predicted(rounds, 0.74) == Approx(2.45).margin(0.01));
   rounds[6] = 0, rounds[7] = 100;
   CHECK(costs.predicted(rounds, 0.80) == Approx(2.89).margin(0.01));
-  // AMD's MI250, bf16, greedy: 1.75 with c = 0.314, were the mean lookahead 6.5 and 0.6655 of it accepted.
+  // AMD's MI250, bf16, greedy: 1.75 with c = 0.314, were the mean draft length 6.5 and 0.6655 of it accepted.
   const Costs mi250(std::vector<Probe>{flat_probe(0.314)}, 0);
   CHECK(mi250.predicted_from_counts(std::vector<std::int64_t>{0, 0, 0, 0, 0, 0, 50, 50}, 533) ==
         Approx(1.75).margin(0.01));
@@ -253,7 +253,7 @@ TEST_CASE("settings follow the options") {
   CHECK(settings_of("both", "both", "adaptive", 164, 8).size() == 5);
   const auto one = settings_of("published", "sampled", "adaptive", 5, 0);
   REQUIRE(one.size() == 1);
-  CHECK(one[0].lookaheads == std::vector<std::string>{"heuristic"});
+  CHECK(one[0].draft_lengths == std::vector<std::string>{"heuristic"});
   CHECK(one[0].sampling_of(512, 3).temperature == 0.1f);
   CHECK(one[0].sampling_of(512, 3).top_k == 10);
   CHECK(one[0].sampling_of(512, 3).seed != one[0].sampling_of(512, 4).seed);

@@ -256,7 +256,7 @@ TEST_CASE("other engines leave out what they cannot tell") {
                      {"setup", "published"},
                      {"sampling", "greedy"},
                      {"kind", "speculative"},
-                     {"lookahead", "heuristic"},
+                     {"draft_length", "heuristic"},
                      {"repeat", 0},
                      {"task_id", "t"},
                      {"prompt_tokens", 3},

@@ -35,7 +35,7 @@ def rows(folder):
 
 
 def key(row):
-    return tuple(row[name] for name in ("engine", "setup", "sampling", "kind", "lookahead", "repeat", "task_id"))
+    return tuple(row[name] for name in ("engine", "setup", "sampling", "kind", "draft_length", "repeat", "task_id"))
 
 
 def task(number, prompt="def f(x):\n    '''Add one.'''\n"):
@@ -122,7 +122,7 @@ class BenchSpeculative(unittest.TestCase):
             if row["kind"] == "speculative":  # a text may end with a drafted token
                 self.assertIn(row["accepted"] + row["rounds"] - row["new_tokens"], (0, 1))
         report = (folder / "report.md").read_text()
-        for picture in ("speedup-by-lookahead", "acceptance-by-position", "time-shares"):
+        for picture in ("speedup-by-draft-length", "acceptance-by-position", "time-shares"):
             self.assertIn(f"({picture}.svg)", report)
             self.assertTrue((folder / f"{picture}.svg").read_text().startswith("<svg"))
         prompts = [json.loads(line) for line in (folder / "prompts.jsonl").read_text().splitlines()]
@@ -141,7 +141,7 @@ class BenchSpeculative(unittest.TestCase):
         self.assertEqual(len(summary["configurations"]), 4 + 8)
         for found in summary["configurations"]:
             chosen = [row for row in rows(folder) if row["kind"] == "speculative" and
-                      all(row[name] == found[name] for name in ("setup", "sampling", "lookahead"))]
+                      all(row[name] == found[name] for name in ("setup", "sampling", "draft_length"))]
             drafted = sum(row["drafted"] for row in chosen)
             accepted = sum(row["new_tokens"] - row["rounds"] for row in chosen)
             self.assertAlmostEqual(found["acceptance"], accepted / drafted if drafted else 0)
@@ -184,7 +184,7 @@ class BenchSpeculative(unittest.TestCase):
         humaneval = self.file_of("two.jsonl", task(1), task(2))
         for changed, named in (
             (["--repeats", "2"], "'repeats' is 1, this run has 2"),
-            (["--lookahead", "3"], r"'settings\[0\]\.lookaheads\[0\]' is \"adaptive\""),
+            (["--draft-length", "3"], r"'settings\[0\]\.draft_lengths\[0\]' is \"adaptive\""),
             (["--humaneval", humaneval], "'tasks.digest'"),
             (["--backend", "reference"], "'backend' is \"cpu\""),
             (["--target", SOURCE / "examples/demo_pair/target-int4", "--draft", SOURCE / "examples/demo_pair/draft",
@@ -223,7 +223,7 @@ class BenchSpeculative(unittest.TestCase):
                    "--humaneval", self.file_of("one.jsonl", task(1)), *out)
         broken = self.file_of("broken.jsonl", task(1), "{\n", task(3))
         self.error("broken.jsonl.*2", *pair, "--humaneval", broken, *out)
-        self.error("decode.unknown-lookahead", "--lookahead", "far", *SMALL, *out)
+        self.error("decode.unknown-draft-length", "--draft-length", "far", *SMALL, *out)
         other = fixture_with_tokenizer("llama-mha3h")
         self.error("decode.different-tokenizers", "--target", SOURCE / "examples/demo_pair/target", "--draft", other,
                    "--humaneval", SCRATCH / "one.jsonl", *out)

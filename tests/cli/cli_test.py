@@ -256,9 +256,9 @@ class Cli(unittest.TestCase):
                 ["--draft", self.draft],
                 ["--draft", self.target],
                 ["--drafter", "ngram"],
-                ["--draft", self.draft, "--lookahead", "1"],
-                ["--draft", self.draft, "--lookahead", "heuristic"],
-                ["--draft", self.draft, "--lookahead", "adaptive"],
+                ["--draft", self.draft, "--draft-length", "1"],
+                ["--draft", self.draft, "--draft-length", "heuristic"],
+                ["--draft", self.draft, "--draft-length", "adaptive"],
                 ["--draft", self.draft, "--draft-backend", "reference"],
                 ["--draft", self.draft, "--threads", "1"],
                 ["--draft", self.draft, "--rule", "coupled"],
@@ -310,8 +310,8 @@ class Cli(unittest.TestCase):
         self.error("no tokens", *target, "--prompt", "")
         self.error(f"{context + 1} tokens.*{context}", *target, "--prompt", "!" * (context + 1))
         self.error("needs the draft's distribution", *target, "--prompt", "x", "--drafter", "ngram", "--rule", "ratio", "--temperature", "1")
-        self.error("lookahead", *target, "--prompt", "x", "--lookahead", "soon")
-        self.error("lookahead", *target, "--prompt", "x", "--lookahead", "9999")
+        self.error("draft_length", *target, "--prompt", "x", "--draft-length", "soon")
+        self.error("draft_length", *target, "--prompt", "x", "--draft-length", "9999")
         self.error("not a folder", "generate", "--target", SCRATCH / "absent", "--prompt", "x")
         self.error("not a folder", *target, "--draft", SCRATCH / "absent", "--prompt", "x")
         self.error("tokenizer", "generate", "--target", MODELS / "llama-mha3h", "--prompt", "x")

@@ -1,11 +1,12 @@
-// Every kernel, once for each key of backend/gpu/keys.hpp: what a program for a GPU may hold. The check of code objects
-// compiles it for all architectures; those whose names begin with Product or Attend must hold matrix instructions.
+// Every kernel, once for each key of backend/gpu/weights/keys.hpp: what a program for a GPU may hold. The check of code
+// objects compiles it for all architectures; those whose names begin with Product or Attend must hold matrix
+// instructions.
 #include "slm/backend/gpu/kernels/attention.hpp"
 #include "slm/backend/gpu/kernels/choice.hpp"
 #include "slm/backend/gpu/kernels/epilogues.hpp"
 #include "slm/backend/gpu/kernels/product.hpp"
 #include "slm/backend/gpu/kernels/rows.hpp"
-#include "slm/backend/gpu/runtime_vendor.hpp"
+#include "slm/backend/gpu/runtime/runtime_vendor.hpp"
 
 namespace slm::gpu {
 

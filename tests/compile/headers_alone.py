@@ -9,7 +9,7 @@ import sys
 from compiling import in_parallel, syntax_only
 
 # These need the compiler and the headers of a vendor; the trees built for a GPU compile them.
-VENDORS = re.compile(r"backend/gpu/(lane|runtime)_(cuda|hip|vendor)\.hpp$")
+VENDORS = re.compile(r"backend/gpu/[a-z]+/(lane|runtime)_(cuda|hip|vendor)\.hpp$")
 
 
 def main():

@@ -13,24 +13,24 @@ ROOMS = {
     "config": {"core"},
     "io": {"core", "config"},
     "text": {"core", "io"},
-    "quant": {"core"},
-    "backend": {"core", "quant"},
-    "model": {"core", "config", "io", "quant", "backend"},
+    "formats": {"core"},
+    "backend": {"core", "formats"},
+    "model": {"core", "config", "io", "formats", "backend"},
     "decode": {"core"},
-    "quantize": {"core", "config", "io", "text", "quant", "backend", "model"},
+    "awq": {"core", "config", "io", "text", "formats", "backend", "model"},
 }
 # single files a room may see besides that
 EXTRA_FILES = {"decode": {"model/language_model.hpp"}}
 
 # rooms that kernels are made of, and what never comes near a kernel
-KERNEL_ROOMS = {"core", "quant", "backend"}
+KERNEL_ROOMS = {"core", "formats", "backend"}
 NOT_IN_KERNELS = {"iostream", "regex", "filesystem", "random"}
 # everywhere: rooms that read files may parse JSON, decoders may not
-JSON_ROOMS = {"config", "io", "text", "model", "quantize"}
+JSON_ROOMS = {"config", "io", "text", "model", "awq"}
 
 # files that may name a compiler or an architecture
 PLATFORM_FILES = re.compile(
-    r"core/macros\.hpp|backend/select\.hpp|backend/gpu/(arch|fiber|lane|launch|runtime|mma)[^/]*|backend/cpu/(simd|isa)[^/]*"
+    r"core/macros\.hpp|backend/select\.hpp|backend/gpu/(lane|runtime)/[^/]*|backend/cpu/(simd|isa)[^/]*"
 )
 PLATFORM_MACRO = re.compile(
     r"\b(__GNUC__|__GNUG__|__clang__|__clang_major__|_MSC_VER|__CUDACC__|__CUDA_ARCH__|__HIPCC__|__HIP_\w+|__NVCC__|"

@@ -7,8 +7,8 @@
 #include <cstring>
 #include <vector>
 
-#include "slm/quant/int4_check.hpp"
-#include "slm/quant/int4_rows.hpp"
+#include "slm/formats/int4_check.hpp"
+#include "slm/formats/int4_rows.hpp"
 
 namespace {
 

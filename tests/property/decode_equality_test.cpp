@@ -26,7 +26,7 @@ struct Setup {
   ToyOptions target, draft;
   std::vector<Token> prompt;
   Sampling sampling;
-  int lookahead;
+  int draft_length;
 };
 
 /// A random target, draft, prompt and sampling. Vocabularies differ in size now and then, contexts are short now and
@@ -65,7 +65,7 @@ Setup random_setup(std::uint64_t number) {
   }
   setup.sampling.seed = number * 31 + 7;
   setup.sampling.ignore_end_tokens = random.pick(5) == 0;
-  setup.lookahead = static_cast<int>(random.pick(17));
+  setup.draft_length = static_cast<int>(random.pick(17));
   return setup;
 }
 
@@ -93,13 +93,13 @@ template <class Rule>
 void check_equality(int cases) {
   for (int number = 0; number < cases; ++number) {
     const Setup setup = random_setup(static_cast<std::uint64_t>(number));
-    CAPTURE(Rule::name, number, setup.lookahead, setup.sampling.temperature, setup.target.vocab, setup.draft.vocab);
+    CAPTURE(Rule::name, number, setup.draft_length, setup.sampling.temperature, setup.target.vocab, setup.draft.vocab);
     AutoregressiveDecoder plain{ToyModel{setup.target}, Rule{}};
     const auto expected = text_of(plain, setup);
-    if (std::is_same_v<Rule, rule::Coupled> && setup.lookahead % 4 == 0) {
+    if (std::is_same_v<Rule, rule::Coupled> && setup.draft_length % 4 == 0) {
       REQUIRE(expected == naive_text(ToyModel{setup.target}, setup.prompt, setup.sampling));
     }
-    const Speculation speculation{.draft_tokens = setup.lookahead};
+    const Speculation speculation{.draft_tokens = setup.draft_length};
     const auto check = [&](auto draft) {
       SpeculativeDecoder decoder{std::move(draft), ToyModel{setup.target}, speculation, Rule{}};
       REQUIRE(text_of(decoder, setup) == expected);
@@ -119,11 +119,11 @@ void check_equality(int cases) {
 
 }  // namespace
 
-TEST_CASE("T6 the coupled rule gives the text of plain decoding for every drafter and lookahead") {
+TEST_CASE("T6 the coupled rule gives the text of plain decoding for every drafter and draft length") {
   check_equality<rule::Coupled>(20000);
 }
 
-TEST_CASE("T7 sample-match gives the text of plain decoding for every drafter and lookahead") {
+TEST_CASE("T7 sample-match gives the text of plain decoding for every drafter and draft length") {
   check_equality<rule::Match>(8000);
 }
 
@@ -156,16 +156,16 @@ TEST_CASE("T9 greedy text equals plain greedy text for K = 1..16 under every rul
 
 TEST_CASE("T13 a draft equal to the target is never corrected") {
   const auto check = [](auto rule, float temperature) {
-    for (int lookahead = 1; lookahead <= 9; ++lookahead) {
+    for (int draft_length = 1; draft_length <= 9; ++draft_length) {
       const ToyOptions options{.vocab = 40, .seed = 9};
-      SpeculativeDecoder decoder{ToyModel{options}, ToyModel{options}, {.draft_tokens = lookahead}, rule};
+      SpeculativeDecoder decoder{ToyModel{options}, ToyModel{options}, {.draft_tokens = draft_length}, rule};
       const std::vector<Token> prompt{3, 1, 4};
       const Sampling sampling{.max_new_tokens = 100, .temperature = temperature, .seed = 5};
       const Stats stats = decoder.generate(prompt, sampling, [](Token) {});
-      CAPTURE(rule.name, temperature, lookahead);
+      CAPTURE(rule.name, temperature, draft_length);
       REQUIRE(stats.corrections == 0);
       REQUIRE(stats.acceptance_rate() == 1.0);
-      REQUIRE(stats.rounds == (100 + lookahead) / (lookahead + 1));
+      REQUIRE(stats.rounds == (100 + draft_length) / (draft_length + 1));
     }
   };
   for (const float temperature : {0.0f, 0.7f}) {

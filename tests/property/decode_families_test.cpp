@@ -70,23 +70,24 @@ std::vector<Token> text_of(Decoder& decoder, const std::vector<Token>& prompt, c
   return text;
 }
 
-/// Speculative text of the target with several drafts and lookaheads, compared with its plain text.
+/// Speculative text of the target with several drafts and draft lengths, compared with its plain text.
 template <class B>
 void check_target(const std::string& name, const std::string& stranger) {
   AutoregressiveDecoder plain{load_any(name, B{})};
   std::int64_t accepted = 0;
-  for (const int lookahead : {1, 2, 5, 9}) {
-    const auto prompt = random_tokens(static_cast<std::uint64_t>(lookahead), 2 + static_cast<std::size_t>(lookahead));
+  for (const int draft_length : {1, 2, 5, 9}) {
+    const auto prompt =
+        random_tokens(static_cast<std::uint64_t>(draft_length), 2 + static_cast<std::size_t>(draft_length));
     const Sampling sampling{.max_new_tokens = 40,
-                            .temperature = lookahead % 2 ? 0.0f : 0.8f,
-                            .seed = static_cast<std::uint64_t>(lookahead),
+                            .temperature = draft_length % 2 ? 0.0f : 0.8f,
+                            .seed = static_cast<std::uint64_t>(draft_length),
                             .ignore_end_tokens = true};
     const auto expected = text_of(plain, prompt, sampling);
     REQUIRE(expected.size() == prompt.size() + 40);
-    CAPTURE(name, stranger, lookahead);
-    SpeculativeDecoder same{load_any(name, B{}, WeightType::bf16), load_any(name, B{}), {.draft_tokens = lookahead}};
+    CAPTURE(name, stranger, draft_length);
+    SpeculativeDecoder same{load_any(name, B{}, WeightType::bf16), load_any(name, B{}), {.draft_tokens = draft_length}};
     REQUIRE(text_of(same, prompt, sampling, &accepted) == expected);
-    SpeculativeDecoder other{load_any(stranger, B{}), load_any(name, B{}), {.draft_tokens = lookahead}};
+    SpeculativeDecoder other{load_any(stranger, B{}), load_any(name, B{}), {.draft_tokens = draft_length}};
     REQUIRE(text_of(other, prompt, sampling) == expected);
   }
   REQUIRE(accepted > 60);
@@ -214,19 +215,21 @@ TEMPLATE_TEST_CASE("LongRoPE: a step across the original context gives each row 
 TEST_CASE("LongRoPE: speculative text equals plain text around the original context") {
   AutoregressiveDecoder plain{load_any("phi3-longrope", backend::Cpu{})};
   for (std::size_t size = 2; size <= 18; ++size) {
-    for (const int lookahead : {1, 3, 6, 12}) {
+    for (const int draft_length : {1, 3, 6, 12}) {
       const auto prompt = random_tokens(size, size);
-      const Sampling sampling{
-          .max_new_tokens = 30, .temperature = lookahead == 3 ? 0.8f : 0.0f, .seed = size, .ignore_end_tokens = true};
+      const Sampling sampling{.max_new_tokens = 30,
+                              .temperature = draft_length == 3 ? 0.8f : 0.0f,
+                              .seed = size,
+                              .ignore_end_tokens = true};
       const auto expected = text_of(plain, prompt, sampling);
       SpeculativeDecoder own{load_any("phi3-longrope", backend::Cpu{}, WeightType::bf16),
                              load_any("phi3-longrope", backend::Cpu{}),
-                             {.draft_tokens = lookahead}};
-      CAPTURE(size, lookahead);
+                             {.draft_tokens = draft_length}};
+      CAPTURE(size, draft_length);
       REQUIRE(text_of(own, prompt, sampling) == expected);
       SpeculativeDecoder other{load_any("phi3-swa7", backend::Cpu{}),
                                load_any("phi3-longrope", backend::Cpu{}),
-                               {.draft_tokens = lookahead}};
+                               {.draft_tokens = draft_length}};
       REQUIRE(text_of(other, prompt, sampling) == expected);
     }
   }

@@ -17,9 +17,9 @@ void check_lossless(const std::function<Speculation(int)>& speculation_of = {}) 
   double lowest = 1;
   for (const Setting& setting : settings) {
     for (int number = 0; number < 4; ++number) {
-      const auto speculation = speculation_of ? speculation_of(setting.lookahead) : Speculation{};
+      const auto speculation = speculation_of ? speculation_of(setting.draft_length) : Speculation{};
       const Fit found = fit_toys<Rule>(setting, sampling_number(number), speculation);
-      CAPTURE(Rule::name, setting.lookahead, number, found.p, found.out_of_support);
+      CAPTURE(Rule::name, setting.draft_length, number, found.p, found.out_of_support);
       REQUIRE_FALSE(found.rejects());
       lowest = std::min(lowest, found.p);
     }
@@ -36,7 +36,7 @@ TEST_CASE("T2 sample-match follows the target's law") { check_lossless<rule::Mat
 
 TEST_CASE("T2 stopping after an unlikely token keeps the ratio test and block verification lossless") {
   for (const Setting& setting : {settings[1], settings[2]}) {
-    const Speculation stop{.lookahead = lookahead::Confidence{0.45, setting.lookahead}};
+    const Speculation stop{.draft_length = draft_length::Confidence{0.45, setting.draft_length}};
     REQUIRE_FALSE(fit_toys<rule::Ratio>(setting, sampling_number(1), stop).rejects());
     REQUIRE_FALSE(fit_toys<rule::Block>(setting, sampling_number(1), stop).rejects());
   }
@@ -44,24 +44,24 @@ TEST_CASE("T2 stopping after an unlikely token keeps the ratio test and block ve
 
 TEST_CASE("T2 dropping an unlikely token keeps sample-match and the coupled rule lossless") {
   for (const Setting& setting : {settings[0], settings[2]}) {
-    const Speculation drop{.lookahead = lookahead::Confidence{0.45, setting.lookahead, true}};
+    const Speculation drop{.draft_length = draft_length::Confidence{0.45, setting.draft_length, true}};
     REQUIRE_FALSE(fit_toys<rule::Match>(setting, sampling_number(1), drop).rejects());
     REQUIRE_FALSE(fit_toys<rule::Coupled>(setting, sampling_number(1), drop).rejects());
   }
 }
 
-TEST_CASE("T2 a lookahead that depends on discarded tokens is lossless with fresh draws") {
+TEST_CASE("T2 a draft length that depends on discarded tokens is lossless with fresh draws") {
   for (const Setting& setting : {settings[1], settings[2]}) {
     const auto draft = [&] { return FickleDrafter{ToyModel{draft_options(setting.vocab)}}; };
     const auto target = [&] { return ToyModel{target_options(setting.vocab)}; };
     REQUIRE_FALSE(fit<rule::Ratio>(draft(), target(), setting, sampling_number(1)).rejects());
     REQUIRE_FALSE(fit<rule::Block>(draft(), target(), setting, sampling_number(1)).rejects());
   }
-  const Speculation heuristic{.lookahead = lookahead::Heuristic{.start = 2, .limit = 4}};
+  const Speculation heuristic{.draft_length = draft_length::Heuristic{.start = 2, .limit = 4}};
   REQUIRE_FALSE(fit_toys<rule::Block>(settings[2], sampling_number(1), heuristic).rejects());
 }
 
-TEST_CASE("T2 reusing draws by position is harmless to the ratio test while the lookahead is fixed") {
+TEST_CASE("T2 reusing draws by position is harmless to the ratio test while the draft length is fixed") {
   REQUIRE_FALSE(fit_toys<Reusing<rule::Ratio>>(settings[2], sampling_number(1)).rejects());
 }
 
@@ -72,7 +72,7 @@ TEST_CASE("T4 total variation over a million texts", "[.nightly]") {
         const Fit found =
             fit<decltype(rule)>(ToyModel{draft_options(setting.vocab)}, ToyModel{target_options(setting.vocab)},
                                 setting, sampling_number(number), {}, 1000000);
-        CAPTURE(rule.name, setting.lookahead, number, found.p, found.variation, found.noise);
+        CAPTURE(rule.name, setting.draft_length, number, found.p, found.variation, found.noise);
         REQUIRE_FALSE(found.rejects());
         REQUIRE(found.variation <= 1.5 * found.noise);
       };

@@ -132,27 +132,27 @@ TEMPLATE_TEST_CASE("T9 real models: greedy and coupled text equals plain text fo
     const auto target = [&] { return load_any(pair.target.path(), TestType{}, weights); };
     AutoregressiveDecoder plain{target()};
     std::int64_t accepted = 0, corrections = 0;
-    for (int lookahead = 1; lookahead <= 16; ++lookahead) {
+    for (int draft_length = 1; draft_length <= 16; ++draft_length) {
       const auto prompt =
-          random_tokens(static_cast<std::uint64_t>(lookahead), 1 + static_cast<std::size_t>(lookahead) * 3);
+          random_tokens(static_cast<std::uint64_t>(draft_length), 1 + static_cast<std::size_t>(draft_length) * 3);
       const Sampling sampling{.max_new_tokens = 96,
-                              .temperature = lookahead % 2 ? 0.0f : 0.7f,
-                              .top_p = lookahead % 4 ? 1.0f : 0.9f,
-                              .seed = static_cast<std::uint64_t>(lookahead)};
+                              .temperature = draft_length % 2 ? 0.0f : 0.7f,
+                              .top_p = draft_length % 4 ? 1.0f : 0.9f,
+                              .seed = static_cast<std::uint64_t>(draft_length)};
       const auto expected = text_of(plain, prompt, sampling);
       const auto check = [&](auto draft) {
-        SpeculativeDecoder decoder{std::move(draft), target(), {.draft_tokens = lookahead}};
+        SpeculativeDecoder decoder{std::move(draft), target(), {.draft_tokens = draft_length}};
         std::vector<Token> text = prompt;
         const Stats stats = decoder.generate(prompt, sampling, [&](Token token) { text.push_back(token); });
-        CAPTURE(lookahead, static_cast<int>(weights));
+        CAPTURE(draft_length, static_cast<int>(weights));
         REQUIRE(text == expected);
         REQUIRE(stats.draft_faults == 0);
         accepted += stats.accepted;
         corrections += stats.corrections;
       };
       check(load_any(pair.narrow.path(), TestType{}, WeightType::bf16));
-      if (lookahead % 4 == 1) check(load_any(pair.stranger.path(), TestType{}));
-      if (lookahead % 4 == 2) check(NgramDrafter{});
+      if (draft_length % 4 == 1) check(load_any(pair.stranger.path(), TestType{}));
+      if (draft_length % 4 == 2) check(NgramDrafter{});
     }
     REQUIRE(accepted > 1000);
     REQUIRE(corrections > 10);  // drafts were rejected too, or this would test nothing

@@ -36,9 +36,9 @@ TEST_CASE("T14 random sequences of requests, rewinds, cancellations and changes 
     other.other_share = static_cast<double>(pick(4)) / 3;
     if (pick(4) == 0) other.context = 25;
     Speculation speculation{.draft_tokens = static_cast<int>(pick(8))};
-    if (pick(3) == 0) speculation.lookahead = lookahead::Heuristic{};
-    if (pick(4) == 0) speculation.lookahead = lookahead::Confidence{0.3, 6, pick(2) == 0};
-    if (pick(4) == 0) speculation.lookahead = lookahead::ThroughputAdaptive{};
+    if (pick(3) == 0) speculation.draft_length = draft_length::Heuristic{};
+    if (pick(4) == 0) speculation.draft_length = draft_length::Confidence{0.3, 6, pick(2) == 0};
+    if (pick(4) == 0) speculation.draft_length = draft_length::ThroughputAdaptive{};
     SpeculativeDecoder decoder{ToyModel{other}, ToyModel{options}, speculation};
     std::vector<Token> text{static_cast<Token>(pick(9))};
     for (int step = 0; step < 5; ++step) {
@@ -72,14 +72,14 @@ TEST_CASE("T14 random sequences of requests, rewinds, cancellations and changes 
 
 TEST_CASE("T15 every pattern of right and wrong drafted tokens, and what the draft reads afterwards") {
   constexpr int vocab = 6;
-  for (int lookahead = 1; lookahead <= 6; ++lookahead) {
-    for (int pattern = 0; pattern < 1 << lookahead; ++pattern) {
+  for (int draft_length = 1; draft_length <= 6; ++draft_length) {
+    for (int pattern = 0; pattern < 1 << draft_length; ++pattern) {
       // The draft is wrong where the pattern has a 1, in the first round; right from there on.
       std::vector<Token> script{1};
       for (int i = 0; i < 40; ++i) script.push_back(static_cast<Token>(i * i % 5));
       auto drafted = script;
-      int accepted = lookahead;
-      for (int i = lookahead - 1; i >= 0; --i) {
+      int accepted = draft_length;
+      for (int i = draft_length - 1; i >= 0; --i) {
         if ((pattern >> i & 1) == 0) continue;
         drafted[static_cast<std::size_t>(1 + i)] = 5;
         accepted = i;
@@ -87,7 +87,7 @@ TEST_CASE("T15 every pattern of right and wrong drafted tokens, and what the dra
       // After a rejection the round's remaining mistakes lie ahead again: mend them for the second round.
       const ScriptedModel draft{drafted, vocab}, target{script, vocab};
       const auto draft_log = draft.log();
-      SpeculativeDecoder decoder{draft, target, {.draft_tokens = lookahead}};
+      SpeculativeDecoder decoder{draft, target, {.draft_tokens = draft_length}};
       int tokens = 0;
       const std::vector<Token> prompt{1};
       std::vector<Token> text = prompt;
@@ -96,16 +96,16 @@ TEST_CASE("T15 every pattern of right and wrong drafted tokens, and what the dra
         text.push_back(token);
         return ++tokens < accepted + 2;
       });
-      CAPTURE(lookahead, pattern, accepted);
+      CAPTURE(draft_length, pattern, accepted);
       REQUIRE(text == std::vector<Token>(script.begin(), script.begin() + accepted + 3));
       REQUIRE(stats.rounds == 2);
       REQUIRE(stats.emitted_histogram[static_cast<std::size_t>(accepted) + 1] >= 1);
       // The first round's draft read the prompt, then its own tokens one by one. The second round begins with the last
       // emitted token, and only after a fully accepted draft with the last drafted one before it.
       const auto& batches = draft_log->batches;
-      REQUIRE(static_cast<int>(batches.size()) > lookahead);
-      for (int call = 0; call < lookahead; ++call) REQUIRE(batches[static_cast<std::size_t>(call)] == 1);
-      REQUIRE(batches[static_cast<std::size_t>(lookahead)] == (accepted == lookahead ? 2 : 1));
+      REQUIRE(static_cast<int>(batches.size()) > draft_length);
+      for (int call = 0; call < draft_length; ++call) REQUIRE(batches[static_cast<std::size_t>(call)] == 1);
+      REQUIRE(batches[static_cast<std::size_t>(draft_length)] == (accepted == draft_length ? 2 : 1));
     }
   }
 }

@@ -28,7 +28,7 @@ struct Outcome {
 struct Recorder {
   TextStream stream;
   std::vector<double>* logprobs;
-  bool operator()(const Emitted& emitted) {
+  bool operator()(const GeneratedToken& emitted) {
     logprobs->push_back(emitted.logprob);
     return stream(emitted.token);
   }
@@ -47,8 +47,8 @@ Outcome run(Decoder& decoder, const Tokenizer& tokenizer, const std::vector<Toke
   return outcome;
 }
 
-/// Plain and speculative decoding of a text known in advance, for every lookahead and with drafts that are right, wrong
-/// and half right. Returns what all of them gave.
+/// Plain and speculative decoding of a text known in advance, for every draft length and with drafts that are right,
+/// wrong and half right. Returns what all of them gave.
 Outcome run_all(const Tokenizer& tokenizer, const std::string& prompt_text, const std::string& continuation,
                 const std::vector<std::string>& stops, int max_new_tokens = 200) {
   const auto prompt = tokenizer.encode(prompt_text);
@@ -60,15 +60,15 @@ Outcome run_all(const Tokenizer& tokenizer, const std::string& prompt_text, cons
   AutoregressiveDecoder plain{ScriptedModel{script, vocab}};
   const Outcome expected = run(plain, tokenizer, prompt, stops, most);
   REQUIRE(expected.logprobs.size() == expected.committed.size() - prompt.size());
-  for (int lookahead = 1; lookahead <= 8; ++lookahead) {
+  for (int draft_length = 1; draft_length <= 8; ++draft_length) {
     for (const int mistake_every : {0, 1, 3}) {
       auto guess = script;
       for (std::size_t i = prompt.size(); mistake_every > 0 && i < guess.size(); ++i) {
         if (i % static_cast<std::size_t>(mistake_every) == 0) guess[i] = (guess[i] + 1) % vocab;
       }
       SpeculativeDecoder decoder{
-          ScriptedModel{guess, vocab}, ScriptedModel{script, vocab}, {.draft_tokens = lookahead}};
-      CAPTURE(continuation, stops, lookahead, mistake_every);
+          ScriptedModel{guess, vocab}, ScriptedModel{script, vocab}, {.draft_tokens = draft_length}};
+      CAPTURE(continuation, stops, draft_length, mistake_every);
       const Outcome found = run(decoder, tokenizer, prompt, stops, most);
       REQUIRE(found.text == expected.text);
       REQUIRE(found == expected);

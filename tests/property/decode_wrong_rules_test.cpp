@@ -27,14 +27,15 @@ TEST_CASE("T3 the wrong verifiers are caught") {
   }
   SECTION("2 dropping an unlikely token after drawing it") {
     for (const Setting& setting : settings) {
-      REQUIRE(caught<DroppingRatio>(setting, {.lookahead = lookahead::Confidence{0.45, setting.lookahead, true}}));
+      REQUIRE(
+          caught<DroppingRatio>(setting, {.draft_length = draft_length::Confidence{0.45, setting.draft_length, true}}));
     }
   }
   SECTION("3 block verification with draws reused by position") {
     REQUIRE(caught<Reusing<rule::Block>>(two));
     REQUIRE(caught<Reusing<rule::Block>>(four));
   }
-  SECTION("4 reused draws and a lookahead that depends on discarded ones") {
+  SECTION("4 reused draws and a draft length that depends on discarded ones") {
     const auto found = fit<Reusing<rule::Ratio>>(FickleDrafter{ToyModel{draft_options(four.vocab)}},
                                                  ToyModel{target_options(four.vocab)}, four, sampling_number(1));
     CAPTURE(found.p);

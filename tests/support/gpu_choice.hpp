@@ -7,7 +7,7 @@
 #include <limits>
 #include <vector>
 
-#include "slm/backend/gpu/chooser.hpp"
+#include "slm/backend/gpu/steps/chooser.hpp"
 #include "slm/decode/coin.hpp"
 #include "slm/decode/processor.hpp"
 #include "support/toy_models.hpp"

@@ -99,7 +99,7 @@ void check_speculation_of(MakeDraft make_draft, MakeTarget make_target) {
     std::vector<Token> plain, by_host, speculative;
     AutoregressiveDecoder alone{make_target()};
     alone.generate(prompt, sampling, [&](Token token) { plain.push_back(token); });
-    alone.generate(prompt, sampling, [&](const Emitted& emitted) { by_host.push_back(emitted.token); });
+    alone.generate(prompt, sampling, [&](const GeneratedToken& emitted) { by_host.push_back(emitted.token); });
     SpeculativeDecoder both{make_draft(), make_target(), {.draft_tokens = 5}};
     const Stats stats = both.generate(prompt, sampling, [&](Token token) { speculative.push_back(token); });
     CHECK(plain.size() == 24);

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "slm/quant/int4_pack.hpp"
-#include "slm/quant/int4_rows.hpp"
+#include "slm/awq/int4_pack.hpp"
+#include "slm/formats/int4_rows.hpp"
 #include "support/random_layer.hpp"
 
 namespace slm::testing {

@@ -14,7 +14,7 @@
 namespace slm::testing {
 
 struct Setting {
-  int lookahead;
+  int draft_length;
   int vocab;  // small enough that most cells of the joint law are well filled
 };
 inline const Setting settings[] = {{1, 8}, {2, 6}, {4, 4}};
@@ -66,10 +66,10 @@ inline std::vector<double> exact_law(const ToyModel& target, const Sampling& sam
 template <class Rule, class Draft>
 Fit fit(Draft draft, ToyModel target, const Setting& setting, Sampling sampling, Speculation speculation = {},
         int texts = 60000) {
-  const int length = setting.lookahead + 2;
+  const int length = setting.draft_length + 2;
   sampling.max_new_tokens = length;
   const auto law = exact_law(target, sampling, length);
-  if (!speculation.lookahead) speculation.draft_tokens = setting.lookahead;
+  if (!speculation.draft_length) speculation.draft_tokens = setting.draft_length;
   SpeculativeDecoder decoder{std::move(draft), std::move(target), speculation, Rule{}};
   std::vector<std::int64_t> counts(law.size());
   const auto vocab = static_cast<std::size_t>(decoder.target().info().vocab);

@@ -11,10 +11,10 @@
 #include <string>
 #include <vector>
 
+#include "slm/awq/int4_pack.hpp"
 #include "slm/io/checkpoint.hpp"
 #include "slm/io/json.hpp"
 #include "slm/io/safetensors_writer.hpp"
-#include "slm/quant/int4_pack.hpp"
 
 namespace slm::testing {
 

@@ -48,8 +48,8 @@ struct ReusedCoin {
   bool accept(int i, double q, double p) const { return passes(u(Stream::accept, i), q, p); }
 };
 
-/// Trap 3 with Block. With Ratio it is harmless as long as the lookahead does not depend on discarded draws, and trap 4
-/// when it does (see FickleDrafter).
+/// Trap 3 with Block. With Ratio it is harmless as long as the draft length does not depend on discarded draws, and
+/// trap 4 when it does (see FickleDrafter).
 template <class Rule>
 struct Reusing : Rule {
   static constexpr std::string_view name = "reusing";
@@ -64,7 +64,7 @@ struct Reusing : Rule {
 };
 
 /// Drafts nothing after a round whose second drafted token was even, else as many tokens as asked. That token stood
-/// where the next round begins if the first one was rejected: the lookahead depends on tokens that were thrown away.
+/// where the next round begins if the first one was rejected: the draft length depends on tokens that were thrown away.
 /// Harmless with fresh draws.
 struct FickleDrafter {
   ModelDrafter<ToyModel> model;

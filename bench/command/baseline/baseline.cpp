@@ -47,7 +47,7 @@ std::string harmless(const std::string& found, std::size_t most = 200) {
 }
 
 Json description_of(const BaselineTask& task) {
-  return {{"kind", task.lookahead ? "speculative" : "plain"},
+  return {{"kind", task.draft_length ? "speculative" : "plain"},
           {"ids", task.prompt},
           {"max_new_tokens", task.sampling.max_new_tokens},
           {"end_tokens", task.end_tokens},
@@ -55,7 +55,7 @@ Json description_of(const BaselineTask& task) {
           {"top_k", task.sampling.top_k},
           {"top_p", task.sampling.top_p},
           {"seed", task.sampling.seed},
-          {"lookahead", task.lookahead ? Json(*task.lookahead) : Json()}};
+          {"draft_length", task.draft_length ? Json(*task.draft_length) : Json()}};
 }
 
 }  // namespace
@@ -167,7 +167,7 @@ BaselineAnswer Baseline::run(const BaselineTask& task) {
   answer.prompt = time("prompt");
   if (answer.total <= 0 || answer.prompt > answer.total) throw bad_answer("whose prompt took longer than the whole");
 
-  if (task.lookahead) {
+  if (task.draft_length) {
     for (const auto& [field, place] :
          {std::pair{"drafted", &BaselineAnswer::drafted}, std::pair{"accepted", &BaselineAnswer::accepted},
           std::pair{"rounds", &BaselineAnswer::rounds}}) {

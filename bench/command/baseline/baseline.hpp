@@ -44,7 +44,7 @@ struct BaselineTask {
   std::vector<Token> prompt;
   std::vector<Token> end_tokens;
   Sampling sampling;
-  std::optional<std::string> lookahead;  // "heuristic" or a number; nothing: plain decoding
+  std::optional<std::string> draft_length;  // "heuristic" or a number; nothing: plain decoding
 };
 
 struct BaselineAnswer {

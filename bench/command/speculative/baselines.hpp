@@ -52,7 +52,7 @@ class Baselines {
       BaselineTask first{prompt.ids, end_tokens_, {.max_new_tokens = 30, .temperature = 0.0f}, {}};
       running_.back()->run(first);
       if (!engine.speculation) continue;
-      first.lookahead = "heuristic";
+      first.draft_length = "heuristic";
       running_.back()->run(first);
     }
     if (!names.empty()) write_text_file(folder_ / "engines.json", described.dump(1) + "\n");
@@ -81,13 +81,13 @@ class Baselines {
     const BaselineEngine& engine = baseline.engine();
     for (const bool speculative : {false, true}) {
       if (speculative && !engine.speculation) continue;
-      const std::string lookahead = speculative ? setting.lookaheads.front() : "0";
+      const std::string draft_length = speculative ? setting.draft_lengths.front() : "0";
       Row row;
-      row.key = {engine.name, setting.setup, setting.sampling, speculative ? "speculative" : "plain",
-                 lookahead,   repeat,        prompt.task};
+      row.key = {engine.name,  setting.setup, setting.sampling, speculative ? "speculative" : "plain",
+                 draft_length, repeat,        prompt.task};
       if (results.has(row.key)) continue;
       BaselineTask wanted{prompt.ids, end_tokens_, sampling, {}};
-      if (speculative) wanted.lookahead = lookahead;
+      if (speculative) wanted.draft_length = draft_length;
       const BaselineAnswer answer = baseline.run(wanted);
       row.prompt_tokens = static_cast<std::int64_t>(prompt.ids.size());
       row.new_tokens = static_cast<std::int64_t>(answer.new_ids.size());

@@ -32,11 +32,11 @@ inline void judge(Json& summary, std::span<const Row> rows, const std::vector<Ta
   for (Json& found : summary["configurations"]) {
     if (found["setup"] == "sweep") continue;
     for (const std::string kind : {"plain", "speculative"}) {
-      const std::string lookahead = kind == "plain" ? "0" : found["lookahead"].get<std::string>();
+      const std::string draft_length = kind == "plain" ? "0" : found["draft_length"].get<std::string>();
       int attempted = 0, right = 0;
       for (const Row& row : rows) {
         const Key& key = row.key;
-        if (!counts(row) || key.kind != kind || key.lookahead != lookahead || found["engine"] != key.engine ||
+        if (!counts(row) || key.kind != kind || key.draft_length != draft_length || found["engine"] != key.engine ||
             found["setup"] != key.setup || found["sampling"] != key.sampling) {
           continue;
         }

@@ -68,7 +68,7 @@ using Beside = std::function<void(const Setting&, const Prompt&, const Sampling&
 
 class Measurement {
  public:
-  /// Throws decode.different-tokenizers, decode.unknown-lookahead.
+  /// Throws decode.different-tokenizers, decode.unknown-draft-length.
   Measurement(AnyModel& target, AnyModel& draft, const Tokenizer& tokenizer, std::vector<Prompt> prompts,
               std::vector<Setting> settings, int repeats, int max_new_tokens)
       : target_(target),
@@ -80,9 +80,9 @@ class Measurement {
         max_new_tokens_(max_new_tokens),
         plain_(borrow(target)) {
     for (const Setting& setting : settings_) {
-      for (const std::string& name : setting.lookaheads) {
+      for (const std::string& name : setting.draft_lengths) {
         Speculation speculation;
-        speculation.lookahead = lookahead::parse(name);
+        speculation.draft_length = draft_length::parse(name);
         decoders_[&setting].push_back(std::make_unique<Decoder>(borrow(draft), borrow(target), std::move(speculation)));
       }
     }
@@ -91,7 +91,7 @@ class Measurement {
   /// This library's rows of the whole run.
   std::size_t rows() const {
     std::size_t count = 0;
-    for (const Setting& setting : settings_) count += setting.tasks * (1 + setting.lookaheads.size());
+    for (const Setting& setting : settings_) count += setting.tasks * (1 + setting.draft_lengths.size());
     return count * static_cast<std::size_t>(repeats_);
   }
 
@@ -107,7 +107,7 @@ class Measurement {
         for (const Setting& setting : settings_) {
           if (task >= setting.tasks) continue;
           // Each kind goes first in half of the tasks.
-          const std::size_t ways = 1 + setting.lookaheads.size();
+          const std::size_t ways = 1 + setting.draft_lengths.size();
           for (std::size_t i = 0; i < ways && !stopped(); ++i) {
             const std::size_t way = (i + task + static_cast<std::size_t>(repeat)) % ways;
             measure(folder, setting, way, task, repeat, stopped);
@@ -132,7 +132,7 @@ class Measurement {
     take_probe(target_, draft_, prompts_.front().ids, prompts_.front().ids.size());
   }
 
-  /// way: 0 is plain, then the lookaheads.
+  /// way: 0 is plain, then the draft lengths.
   void measure(RunFolder& folder, const Setting& setting, std::size_t way, std::size_t task, int repeat,
                const std::function<bool()>& stopped) {
     const Prompt& prompt = prompts_[task];
@@ -141,7 +141,7 @@ class Measurement {
                setting.setup,
                setting.sampling,
                way == 0 ? "plain" : "speculative",
-               way == 0 ? "0" : setting.lookaheads[way - 1],
+               way == 0 ? "0" : setting.draft_lengths[way - 1],
                repeat,
                prompt.task};
     if (folder.has(row.key)) return;
@@ -179,7 +179,7 @@ class Measurement {
   int repeats_;
   int max_new_tokens_;
   Plain plain_;
-  std::map<const Setting*, std::vector<std::unique_ptr<Decoder>>> decoders_;  // [setting][lookahead]
+  std::map<const Setting*, std::vector<std::unique_ptr<Decoder>>> decoders_;  // [setting][draft length]
 };
 
 }  // namespace slm::bench::speculative

@@ -63,11 +63,11 @@ inline std::string identity_text(const Json& summary) {
 }
 
 inline std::string sweep_table(const Json& summary) {
-  std::vector<Cells> rows = {
-      {"lookahead", "acceptance", "per token", "tokens/step", "speedup", "decode speedup", "predicted", "from counts"}};
+  std::vector<Cells> rows = {{"draft_length", "acceptance", "per token", "tokens/step", "speedup", "decode speedup",
+                              "predicted", "from counts"}};
   for (const Json& found : summary["configurations"]) {
     if (found["setup"] != "sweep") continue;
-    rows.push_back({found["lookahead"], digits(found["acceptance"], 3), digits(found["acceptance_per_token"], 3),
+    rows.push_back({found["draft_length"], digits(found["acceptance"], 3), digits(found["acceptance_per_token"], 3),
                     digits(found["tokens_per_target_step"], 2), times(found["speedup"]), times(found["decode_speedup"]),
                     digits(found["predicted_speedup"], 2), digits(found["predicted_speedup_from_counts"], 2)});
   }
@@ -76,7 +76,7 @@ inline std::string sweep_table(const Json& summary) {
 
 /// File name -> SVG; those that there is something to draw for.
 inline std::map<std::string, std::string> pictures(const Json& summary) {
-  LineChart sweep{"Speedup by lookahead",
+  LineChart sweep{"Speedup by draft length",
                   "drafted tokens per round",
                   "speedup",
                   {{"measured", {}}, {"predicted from acceptance per token", {}}, {"predicted from counts", {}}}};
@@ -87,7 +87,7 @@ inline std::map<std::string, std::string> pictures(const Json& summary) {
     if (found["engine"] != "slm") continue;
     const std::string name = text(found["setup"].get<std::string>(), ", ", found["sampling"].get<std::string>());
     if (found["setup"] == "sweep") {
-      const double x = std::atof(found["lookahead"].get<std::string>().c_str());
+      const double x = std::atof(found["draft_length"].get<std::string>().c_str());
       const auto add = [&](std::size_t series, const Json& value) {
         if (value.is_number()) sweep.series[series].points.push_back({x, value.get<double>()});
       };
@@ -113,7 +113,7 @@ inline std::map<std::string, std::string> pictures(const Json& summary) {
     }
   }
   std::map<std::string, std::string> files;
-  if (!sweep.series.front().points.empty()) files["speedup-by-lookahead.svg"] = to_svg(sweep);
+  if (!sweep.series.front().points.empty()) files["speedup-by-draft-length.svg"] = to_svg(sweep);
   if (!positions.series.empty()) files["acceptance-by-position.svg"] = to_svg(positions);
   if (!shares.groups.empty()) files["time-shares.svg"] = to_svg(shares);
   if (std::string engines = engines_picture(summary.value("engines", Json::array())); !engines.empty())
@@ -133,7 +133,7 @@ inline std::string report_text(const Json& summary, const std::string& device, c
     written += "\n## Other engines on the same prompts\n\n" + engines;
   }
   if (const std::string sweep = sweep_table(summary); !sweep.empty()) {
-    written += "\n## Fixed lookaheads, greedy\n\n" + sweep;
+    written += "\n## Fixed draft lengths, greedy\n\n" + sweep;
   }
   for (const auto& [file, svg] : pictures(summary)) {
     written += "\n![" + file.substr(0, file.size() - 4) + "](" + file + ")\n";

@@ -21,7 +21,7 @@ namespace slm::bench::speculative {
 /// Names a measurement.
 struct Key {
   std::string engine = "slm";
-  std::string setup, sampling, kind, lookahead;
+  std::string setup, sampling, kind, draft_length;
   int repeat = 0;
   std::string task;
 
@@ -74,7 +74,7 @@ inline Json to_json(const Row& row) {
                {"setup", key.setup},
                {"sampling", key.sampling},
                {"kind", key.kind},
-               {"lookahead", key.lookahead},
+               {"draft_length", key.draft_length},
                {"repeat", key.repeat},
                {"task_id", key.task},
                {"prompt_tokens", row.prompt_tokens},
@@ -157,9 +157,9 @@ class RowFields {
 inline Row row_of(const Json& json) {
   const detail::RowFields fields(json);
   Row row;
-  row.key = {fields.string("engine"),    fields.string("setup"),
-             fields.string("sampling"),  fields.string("kind"),
-             fields.string("lookahead"), static_cast<int>(std::min<std::int64_t>(fields.count("repeat"), 1 << 20)),
+  row.key = {fields.string("engine"),       fields.string("setup"),
+             fields.string("sampling"),     fields.string("kind"),
+             fields.string("draft_length"), static_cast<int>(std::min<std::int64_t>(fields.count("repeat"), 1 << 20)),
              fields.string("task_id")};
   row.prompt_tokens = fields.count("prompt_tokens");
   row.new_tokens = fields.count("new_tokens");

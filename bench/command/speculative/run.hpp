@@ -31,7 +31,7 @@ namespace slm::bench::speculative {
 struct Options {
   std::string target, draft, humaneval;
   std::string out = "slm-bench-speculative";
-  std::string setup = "both", sampling = "both", lookahead = "adaptive";
+  std::string setup = "both", sampling = "both", draft_length = "adaptive";
   int max_new_tokens = 512;
   std::size_t tasks = 0, sweep = 8;
   int repeats = 1;
@@ -85,7 +85,7 @@ class Run {
         target_folder_(options.embedded() ? options.pair() + "/target" : options.target),
         draft_folder_(options.embedded() ? options.pair() + "/draft" : options.draft),
         tasks_(read_tasks(options)),
-        settings_(settings_of(options.setup, options.sampling, options.lookahead, tasks_.size(), options.sweep)),
+        settings_(settings_of(options.setup, options.sampling, options.draft_length, tasks_.size(), options.sweep)),
         tokenizer_(Tokenizer::from(target_folder_)),
         loader_(options.cpu),
         target_(loader_.load(target_folder_, options.backend)),
@@ -332,7 +332,7 @@ class Run {
           "bench.not-identical",
           text("speculative and plain decoding gave different texts for ",
                found["identical"]["first_difference"].get<std::string>(), " (", found["setup"].get<std::string>(), ", ",
-               found["sampling"].get<std::string>(), ", lookahead ", found["lookahead"].get<std::string>(), ")"),
+               found["sampling"].get<std::string>(), ", draft length ", found["draft_length"].get<std::string>(), ")"),
           "Report this with the name of your device: it must not happen");
     }
   }

@@ -157,7 +157,7 @@ class RunFolder {
       throw Error(
           "bench.repeated-row",
           text("the measurement of ", row.key.task, " (", row.key.setup, ", ", row.key.sampling, ", ", row.key.kind,
-               ", lookahead ", row.key.lookahead, ", repeat ", row.key.repeat, ") is there twice"),
+               ", draft length ", row.key.draft_length, ", repeat ", row.key.repeat, ") is there twice"),
           "Name another folder with --out");
     }
     rows_.push_back(row);

@@ -13,11 +13,11 @@
 
 namespace slm::bench::speculative {
 
-/// One way of generating, measured plainly and with each lookahead.
+/// One way of generating, measured plainly and with each draft length.
 struct Setting {
   std::string setup;     // published, best or sweep
   std::string sampling;  // greedy or sampled
-  std::vector<std::string> lookaheads;
+  std::vector<std::string> draft_lengths;
   std::vector<std::string> stops;  // strings that end the text
   std::size_t tasks = 0;           // the first so many
 
@@ -35,16 +35,16 @@ struct Setting {
 /// What ends a function that stands at the left margin.
 inline std::vector<std::string> function_ends() { return {"\ndef", "\nclass", "\nif", "\nprint", "\n#", "\n@"}; }
 
-/// "published", "best" or "both" in "greedy", "sampled" or "both"; the sweep over fixed lookaheads is greedy.
-inline std::vector<Setting> settings_of(std::string_view setup, std::string_view sampling, std::string_view lookahead,
-                                        std::size_t tasks, std::size_t sweep_tasks) {
+/// "published", "best" or "both" in "greedy", "sampled" or "both"; the sweep over fixed draft lengths is greedy.
+inline std::vector<Setting> settings_of(std::string_view setup, std::string_view sampling,
+                                        std::string_view draft_length, std::size_t tasks, std::size_t sweep_tasks) {
   std::vector<Setting> made;
   const auto add = [&](const char* name, const char* drawn, std::string_view policy, std::vector<std::string> stops) {
     const bool wanted = (setup == "both" || setup == name) && (sampling == "both" || sampling == drawn);
     if (wanted) made.push_back({name, drawn, {std::string{policy}}, std::move(stops), tasks});
   };
   for (const char* drawn : {"greedy", "sampled"}) add("published", drawn, "heuristic", {});
-  for (const char* drawn : {"greedy", "sampled"}) add("best", drawn, lookahead, function_ends());
+  for (const char* drawn : {"greedy", "sampled"}) add("best", drawn, draft_length, function_ends());
   if (sweep_tasks > 0) {
     made.push_back({"sweep", "greedy", {"1", "2", "3", "4", "5", "6", "7", "8"}, {}, std::min(sweep_tasks, tasks)});
   }
@@ -54,7 +54,7 @@ inline std::vector<Setting> settings_of(std::string_view setup, std::string_view
 inline Json to_json(const Setting& setting) {
   return {{"setup", setting.setup},
           {"sampling", setting.sampling},
-          {"lookaheads", setting.lookaheads},
+          {"draft_lengths", setting.draft_lengths},
           {"stops", setting.stops},
           {"tasks", setting.tasks}};
 }

@@ -48,7 +48,7 @@ struct Tally {
   double acceptance() const { return ratio(tokens - rounds, drafted); }
   double acceptance_per_token() const { return ratio(accepted, evaluated); }
   double tokens_per_target_step() const { return ratio(tokens, rounds); }
-  double mean_lookahead() const { return ratio(drafted, rounds); }
+  double mean_draft_length() const { return ratio(drafted, rounds); }
   double throughput() const { return ratio(tokens, total); }
   double decode_throughput() const { return ratio(tokens, total - prompt); }
 
@@ -61,7 +61,7 @@ struct Tally {
 
 /// All rows of one way of generating that have both kinds; those without their counterpart do not count.
 struct Configuration {
-  std::string engine, setup, sampling, lookahead;
+  std::string engine, setup, sampling, draft_length;
   std::vector<const Row*> plain, speculative;  // pairs
 };
 
@@ -76,16 +76,16 @@ inline std::vector<Configuration> configurations_of(std::span<const Row> rows) {
     if (row.key.kind != "speculative") continue;
     Key other = row.key;
     other.kind = "plain";
-    other.lookahead = "0";
+    other.draft_length = "0";
     const auto found = plain.find(other);
     if (found == plain.end()) continue;
     const Key& key = row.key;
     auto place = std::find_if(made.begin(), made.end(), [&](const Configuration& configuration) {
-      return std::tie(configuration.engine, configuration.setup, configuration.sampling, configuration.lookahead) ==
-             std::tie(key.engine, key.setup, key.sampling, key.lookahead);
+      return std::tie(configuration.engine, configuration.setup, configuration.sampling, configuration.draft_length) ==
+             std::tie(key.engine, key.setup, key.sampling, key.draft_length);
     });
     if (place == made.end())
-      place = made.insert(made.end(), {key.engine, key.setup, key.sampling, key.lookahead, {}, {}});
+      place = made.insert(made.end(), {key.engine, key.setup, key.sampling, key.draft_length, {}, {}});
     place->plain.push_back(found->second);
     place->speculative.push_back(&row);
   }
@@ -137,14 +137,14 @@ inline Json summary_of(const Configuration& configuration, std::span<const Probe
       {"engine", configuration.engine},
       {"setup", configuration.setup},
       {"sampling", configuration.sampling},
-      {"lookahead", configuration.lookahead},
+      {"draft_length", configuration.draft_length},
       {"pairs", configuration.plain.size()},
       {"repeats", repeats.size()},
       {"new_tokens", {{"plain", plain.tokens}, {"speculative", fast.tokens}}},
       {"acceptance", fast.acceptance()},
       {"acceptance_per_token", fast.evaluated > 0 ? Json(fast.acceptance_per_token()) : Json()},
       {"tokens_per_target_step", fast.tokens_per_target_step()},
-      {"mean_lookahead", fast.mean_lookahead()},
+      {"mean_draft_length", fast.mean_draft_length()},
       {"acceptance_by_position", by_position},
       {"drafted_by_position", fast.drafted_at_depth},
       {"tokens_per_second", {{"plain", spread(plain_rates)}, {"speculative", spread(rates)}}},

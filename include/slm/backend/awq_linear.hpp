@@ -7,8 +7,8 @@
 #include "slm/backend/select.hpp"
 #include "slm/core/error.hpp"
 #include "slm/core/view.hpp"
-#include "slm/quant/format.hpp"
-#include "slm/quant/int4_check.hpp"
+#include "slm/formats/format.hpp"
+#include "slm/formats/int4_check.hpp"
 
 namespace slm {
 

@@ -15,7 +15,7 @@
 #include "slm/core/tensor.hpp"
 #include "slm/core/types.hpp"
 #include "slm/core/view.hpp"
-#include "slm/quant/format.hpp"
+#include "slm/formats/format.hpp"
 
 namespace slm {
 

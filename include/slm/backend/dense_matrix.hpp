@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "slm/core/tensor.hpp"
-#include "slm/quant/format.hpp"
-#include "slm/quant/int4_rows.hpp"
+#include "slm/formats/format.hpp"
+#include "slm/formats/int4_rows.hpp"
 
 namespace slm {
 

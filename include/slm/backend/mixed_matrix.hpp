@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "slm/backend/dense_matrix.hpp"
-#include "slm/quant/format.hpp"
+#include "slm/formats/format.hpp"
 
 namespace slm {
 

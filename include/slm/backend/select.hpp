@@ -8,10 +8,10 @@
 #error "slm: one source cannot be compiled for CUDA and HIP at once: use a build tree for each"
 #elif defined(__CUDACC__)
 #include "slm/backend/gpu/gpu.hpp"
-#include "slm/backend/gpu/runtime_cuda.hpp"
+#include "slm/backend/gpu/runtime/runtime_cuda.hpp"
 #elif defined(__HIP__)
 #include "slm/backend/gpu/gpu.hpp"
-#include "slm/backend/gpu/runtime_hip.hpp"
+#include "slm/backend/gpu/runtime/runtime_hip.hpp"
 #endif
 
 namespace slm {

@@ -12,28 +12,28 @@
 
 #include "slm/core/error.hpp"
 #include "slm/core/types.hpp"
-#include "slm/decode/lookahead.hpp"
+#include "slm/decode/draft_length.hpp"
 #include "slm/model/language_model.hpp"
 
 namespace slm {
 
 /// How to speculate.
 struct Speculation {
-  int draft_tokens = 4;                          // tokens drafted per round, when `lookahead` says nothing else
-  std::optional<lookahead::Policy> lookahead{};  // Fixed, Heuristic, Confidence or ThroughputAdaptive
-  int plain_step_every = 0;                      // every so many rounds do not draft, to time plain steps; 0: never
-  std::function<double()> clock{};               // seconds since any moment; empty: the steady clock
+  int draft_tokens = 4;  // tokens drafted per round, when `draft length` says nothing else
+  std::optional<draft_length::Policy> draft_length{};  // Fixed, Heuristic, Confidence or ThroughputAdaptive
+  int plain_step_every = 0;         // every so many rounds do not draft, to time plain steps; 0: never
+  std::function<double()> clock{};  // seconds since any moment; empty: the steady clock
 };
 
 /// More rows than any kernel or policy makes use of; scratch memory grows with it.
 inline constexpr int most_draft_tokens = 256;
 
-inline lookahead::Policy policy_of(const Speculation& speculation) {
-  lookahead::Policy policy = speculation.lookahead.value_or(lookahead::Fixed{speculation.draft_tokens});
+inline draft_length::Policy policy_of(const Speculation& speculation) {
+  draft_length::Policy policy = speculation.draft_length.value_or(draft_length::Fixed{speculation.draft_tokens});
   if (policy.most() < 0 || policy.most() > most_draft_tokens) {
-    throw Error("decode.bad-lookahead",
-                text("the lookahead is ", policy.most(), " tokens, expected 0 to ", most_draft_tokens),
-                "Choose a lookahead in that range; 2 to 8 is usual");
+    throw Error("decode.bad-draft-length",
+                text("the draft length is ", policy.most(), " tokens, expected 0 to ", most_draft_tokens),
+                "Choose a draft length in that range; 2 to 8 is usual");
   }
   return policy;
 }

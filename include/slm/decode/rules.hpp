@@ -40,7 +40,7 @@ Verdict agreement(std::span<const Token> x, Choice&& choice) {
 namespace rule {
 
 /// Gumbel coupling (Daliri et al., 2408.07978): target and draft run the same race, keyed by (seed, position, token).
-/// The text is a function of (target, seed): byte-identical to plain decoding for any drafter and any lookahead.
+/// The text is a function of (target, seed): byte-identical to plain decoding for any drafter and any draft length.
 struct Coupled {
   static constexpr std::string_view name = "coupled";
   static constexpr bool needs_distribution = false;

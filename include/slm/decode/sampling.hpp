@@ -29,7 +29,7 @@ struct Sampling {
   std::uint64_t seed = 0;
   std::vector<Token> stop_tokens{};  // generation ends after any of these, besides the model's end tokens
   bool ignore_end_tokens = false;    // go on after the model's end tokens (for measuring)
-  int top_logprobs = 0;              // alternatives reported with each Emitted token
+  int top_logprobs = 0;              // alternatives reported with each GeneratedToken token
   /// Edits the logits of the token that follows `prefix` (prompt, output, and tokens still being verified). It must
   /// depend on its arguments only: this is how a grammar masks tokens, with -infinity. Optional.
   std::function<void(std::span<const Token> prefix, std::span<float> logits)> adjust_logits{};

@@ -1,4 +1,4 @@
-// Where generated tokens go: any callable taking a Token or an Emitted; one that returns false ends generation.
+// Where generated tokens go: any callable taking a Token or an GeneratedToken; one that returns false ends generation.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ struct TokenLogprob {
 };
 
 /// One token of the output with its circumstances.
-struct Emitted {
+struct GeneratedToken {
   Token token = 0;
   double logprob = 0;         // natural log of its probability: of the processed distribution it was chosen from, or,
                               // when decoding greedily, of the softmax of the (penalised) logits at temperature 1
@@ -29,11 +29,11 @@ concept TokenSink = std::is_invocable_v<S&, Token>;
 
 /// Asked for only by sinks that cannot take a bare Token, since log-probabilities cost a pass over the vocabulary.
 template <class S>
-concept EmittedSink = !TokenSink<S> && std::is_invocable_v<S&, const Emitted&>;
+concept GeneratedTokenSink = !TokenSink<S> && std::is_invocable_v<S&, const GeneratedToken&>;
 
 /// Hands one token over; false when the sink wants no more.
 template <class S>
-bool deliver(S& sink, const Emitted& emitted) {
+bool deliver(S& sink, const GeneratedToken& emitted) {
   const auto ask = [&sink](const auto& argument) -> bool {
     if constexpr (std::is_void_v<decltype(sink(argument))>) {
       sink(argument);

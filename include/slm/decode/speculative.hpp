@@ -48,7 +48,7 @@ class SpeculativeDecoder {
                 "slm: the vocabularies of draft and target differ by more than 256 ids: different tokenizers");
 
  public:
-  /// Throws Error when draft and target have different tokenizers, or the lookahead is out of range or not lossless
+  /// Throws Error when draft and target have different tokenizers, or the draft length is out of range or not lossless
   /// under this rule.
   SpeculativeDecoder(Draft draft, Target target, Speculation speculation = {}, Rule rule = {})
       : drafter_(std::move(draft)),
@@ -64,14 +64,14 @@ class SpeculativeDecoder {
     }
   }
 
-  /// Continues `prompt` and hands each new token to `sink`, which takes a Token or an Emitted and may return false to
-  /// stop. Tokens the KV caches still hold from the last call are not read again. Throws Error on an unusable prompt,
-  /// sampling or target; trouble in the draft ends drafting only (Stats::disabled_reason).
+  /// Continues `prompt` and hands each new token to `sink`, which takes a Token or an GeneratedToken and may return
+  /// false to stop. Tokens the KV caches still hold from the last call are not read again. Throws Error on an unusable
+  /// prompt, sampling or target; trouble in the draft ends drafting only (Stats::disabled_reason).
   template <class Sink>
   Stats generate(std::span<const Token> prompt, const Sampling& sampling, Sink&& sink) {
     using SinkType = std::remove_reference_t<Sink>;
-    static_assert(TokenSink<SinkType> || EmittedSink<SinkType>,
-                  "slm: the sink must be callable with a slm::Token or a const slm::Emitted&");
+    static_assert(TokenSink<SinkType> || GeneratedTokenSink<SinkType>,
+                  "slm: the sink must be callable with a slm::Token or a const slm::GeneratedToken&");
     const double began = now();
     check_prompt(prompt, target_.info());
     validate(sampling, target_.info().vocab);
@@ -167,8 +167,8 @@ class SpeculativeDecoder {
     bool in_step = true;
     if constexpr (requires { drafter_.context(); }) most = std::min(most, drafter_.context() - n);
     if constexpr (requires { drafter_.length(); }) in_step = n - drafter_.length() <= 2;
-    if (stats.rounds > 0 && asked != stats.lookahead) ++stats.lookahead_changes;
-    stats.lookahead = asked;
+    if (stats.rounds > 0 && asked != stats.draft_length) ++stats.draft_length_changes;
+    stats.draft_length = asked;
 
     const PhiloxCoin coin{sampling.seed, static_cast<std::uint64_t>(n)};
     drafted_.clear();
@@ -181,13 +181,13 @@ class SpeculativeDecoder {
     verify_.assign(1, processor_.history().back());
     verify_.insert(verify_.end(), drafted_.begin(), drafted_.end());
     std::span<const Token> choices;  // where the target makes them
-    if constexpr (ChoosingModel<Target> && !EmittedSink<Sink>) {
+    if constexpr (ChoosingModel<Target> && !GeneratedTokenSink<Sink>) {
       if (draw && slm::chooses(target_)) choices = target_.choose(verify_, m + 1, *draw);
     }
     const auto rows = choices.empty() ? target_.extend(verify_, m + 1) : View<const float, 2>{};
     const double verified = now();
     const Verdict verdict =
-        choices.empty() ? choose<EmittedSink<Sink>>(sampling, coin, rows) : agreement(drafted_, [&](int i) {
+        choices.empty() ? choose<GeneratedTokenSink<Sink>>(sampling, coin, rows) : agreement(drafted_, [&](int i) {
           if (choices[at(i)] == no_token) refuse_row();
           return choices[at(i)];
         });
@@ -333,8 +333,8 @@ class SpeculativeDecoder {
     for (; going && i <= verdict.accepted; ++i) {
       const bool accepted = i < verdict.accepted;
       const Token token = accepted ? drafted_[at(i)] : verdict.token;
-      Emitted emitted{token, 0, static_cast<std::int64_t>(processor_.history().size()), accepted, {}};
-      if constexpr (EmittedSink<Sink>) {
+      GeneratedToken emitted{token, 0, static_cast<std::int64_t>(processor_.history().size()), accepted, {}};
+      if constexpr (GeneratedTokenSink<Sink>) {
         LogprobReport& report = reports_[at(i)];
         if (!sampling.greedy()) report.by_distribution(p_[at(i)], token, sampling.top_logprobs);
         emitted.logprob = report.logprob();
@@ -384,7 +384,7 @@ class SpeculativeDecoder {
   DrafterType drafter_;
   Target target_;
   Speculation speculation_;
-  lookahead::Policy policy_;
+  draft_length::Policy policy_;
   Rule rule_;
   Processor processor_;
   EndTokens ends_;

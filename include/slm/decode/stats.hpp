@@ -48,14 +48,14 @@ struct Stats {
   std::int64_t emitted = 0;
   std::int64_t trimmed = 0;  // decided, but not emitted because generation ended before them
 
-  std::vector<std::int64_t> drafted_at_depth;   // [lookahead]: rounds that drafted a token 1, 2, ...
-  std::vector<std::int64_t> accepted_at_depth;  // [lookahead]: rounds that emitted it
-  std::vector<std::int64_t> emitted_histogram;  // [lookahead + 2]: rounds that emitted 0, 1, 2, ... tokens
+  std::vector<std::int64_t> drafted_at_depth;   // [draft length]: rounds that drafted a token 1, 2, ...
+  std::vector<std::int64_t> accepted_at_depth;  // [draft length]: rounds that emitted it
+  std::vector<std::int64_t> emitted_histogram;  // [draft length + 2]: rounds that emitted 0, 1, 2, ... tokens
 
   std::int64_t draft_forwards = 0;          // without reading the prompt
   std::int64_t target_forwards = 0;         // without reading the prompt
-  std::vector<std::int64_t> verify_rounds;  // [lookahead + 2]: target forwards over 0, 1, 2, ... tokens
-  std::vector<double> verify_row_seconds;   // [lookahead + 2]: seconds in them
+  std::vector<std::int64_t> verify_rounds;  // [draft length + 2]: target forwards over 0, 1, 2, ... tokens
+  std::vector<double> verify_row_seconds;   // [draft length + 2]: seconds in them
 
   double draft_seconds = 0;   // proposing, choosing drafted tokens included
   double verify_seconds = 0;  // the target's forwards
@@ -64,9 +64,9 @@ struct Stats {
   double prefill_target_seconds = 0;
   double total_seconds = 0;  // the whole call
 
-  int lookahead = 0;  // asked for in the last round
-  std::int64_t lookahead_changes = 0;
-  std::int64_t cooldowns = 0;          // pauses of an adaptive lookahead that found drafting not worth while
+  int draft_length = 0;  // asked for in the last round
+  std::int64_t draft_length_changes = 0;
+  std::int64_t cooldowns = 0;          // pauses of an adaptive draft length that found drafting not worth while
   std::int64_t unmappable_tokens = 0;  // ids the draft does not have, read as a stand-in
   std::int64_t draft_faults = 0;       // unusable logits, exceptions, ids out of range
   std::string disabled_reason;         // why generation went on without the draft; empty when it did not
@@ -109,7 +109,7 @@ struct Stats {
   double evaluated_acceptance_rate() const { return ratio(accepted, evaluated); }
   /// New tokens per forward of the target (vLLM's mean acceptance length); 1 for plain decoding.
   double tokens_per_target_step() const { return ratio(emitted, rounds); }
-  double mean_lookahead() const { return ratio(drafted, rounds); }
+  double mean_draft_length() const { return ratio(drafted, rounds); }
   /// How often the token at this depth (0: the first) was emitted once it was drafted.
   double acceptance_at_depth(std::size_t depth) const {
     return depth < drafted_at_depth.size() ? ratio(accepted_at_depth[depth], drafted_at_depth[depth]) : 0;
@@ -181,8 +181,8 @@ inline std::ostream& operator<<(std::ostream& out, const Stats& stats) {
     }
     table << "\n";
     line("rounds") << stats.full_rounds << " fully, " << stats.partial_rounds << " partly, " << stats.zero_rounds
-                   << " not accepted, " << stats.plain_steps << " plain; mean lookahead " << std::setprecision(2)
-                   << stats.mean_lookahead() << "\n";
+                   << " not accepted, " << stats.plain_steps << " plain; mean draft length " << std::setprecision(2)
+                   << stats.mean_draft_length() << "\n";
   }
   line("milliseconds") << std::setprecision(1) << milliseconds(stats.verify_seconds) << " target, "
                        << milliseconds(stats.draft_seconds) << " draft, " << milliseconds(stats.sample_seconds)

@@ -1,4 +1,4 @@
-// The lookahead policy that measures: it chooses the number of drafted tokens with the most tokens per second.
+// The draft length policy that measures: it chooses the number of drafted tokens with the most tokens per second.
 #pragma once
 
 #include <algorithm>
@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <vector>
 
-namespace slm::lookahead {
+namespace slm::draft_length {
 
 /// What a policy learns from one finished round.
 struct RoundOutcome {
@@ -60,7 +60,7 @@ class ThroughputAdaptive {
     if (verify_[1].count == 0 || rounds_ % recheck_plain == 0) return 0;
     if (draft_.count == 0) return std::min(4, limit_);
     if (probing_ > 0) return std::min(2, limit_);
-    const int best = best_lookahead();
+    const int best = best_draft_length();
     if (best == 0) {
       start_pause();
       return 0;
@@ -81,7 +81,7 @@ class ThroughputAdaptive {
     if (probing_ > 0) {
       --probing_;
       // A probe that is accepted goes on for a few rounds before the verdict; one that fails ends it at once.
-      if (round.accepted == 0 && best_lookahead() == 0) start_pause();
+      if (round.accepted == 0 && best_draft_length() == 0) start_pause();
     }
   }
 
@@ -115,7 +115,7 @@ class ThroughputAdaptive {
     return std::max(verify_[at(low)].mean + std::max(slope, 0.0) * (rows - low), 1e-12);
   }
 
-  int best_lookahead() const {
+  int best_draft_length() const {
     double survival = 1;
     double tokens = 1;
     double above = depths_[1].mean;
@@ -154,4 +154,4 @@ class ThroughputAdaptive {
   int cooldowns_ = 0;
 };
 
-}  // namespace slm::lookahead
+}  // namespace slm::draft_length

@@ -40,12 +40,12 @@ inline void check_same_tokenizer(const ModelInfo& draft, const ModelInfo& target
                 text("the draft ", draft.name, " and the target ", target.name, " have different tokenizers: ", found),
                 "Use a draft model of the target's family, or the n-gram drafter, which needs none");
   };
-  const auto draft_pieces = draft.pieces ? draft.pieces() : std::vector<std::string>{};
-  const auto target_pieces = target.pieces ? target.pieces() : std::vector<std::string>{};
-  const std::size_t both = std::min(draft_pieces.size(), target_pieces.size());
+  const auto draft_tokens = draft.tokens ? draft.tokens() : std::vector<std::string>{};
+  const auto target_tokens = target.tokens ? target.tokens() : std::vector<std::string>{};
+  const std::size_t both = std::min(draft_tokens.size(), target_tokens.size());
   for (std::size_t id = 0; id < both; ++id) {
-    if (draft_pieces[id] == target_pieces[id]) continue;
-    refuse(text("id ", id, " is '", draft_pieces[id], "' in the draft and '", target_pieces[id], "' in the target"));
+    if (draft_tokens[id] == target_tokens[id]) continue;
+    refuse(text("id ", id, " is '", draft_tokens[id], "' in the draft and '", target_tokens[id], "' in the target"));
   }
   if (both > 0) return;
   if (!sizes_may_match(draft.vocab, target.vocab)) {

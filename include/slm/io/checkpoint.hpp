@@ -155,7 +155,7 @@ class Checkpoint {
 
 /// id -> token text as tokenizer.json has it; empty when the folder has no such file. Decoders compare these to see
 /// whether two models speak the same vocabulary.
-inline std::vector<std::string> read_pieces(const std::filesystem::path& folder) {
+inline std::vector<std::string> read_vocabulary(const std::filesystem::path& folder) {
   const auto path = folder / "tokenizer.json";
   if (!std::filesystem::exists(path)) return {};
   const Json json = read_json_object(path);

@@ -10,9 +10,9 @@
 #include "slm/config/sizes.hpp"
 #include "slm/core/byte_size.hpp"
 #include "slm/core/error.hpp"
+#include "slm/formats/format.hpp"
 #include "slm/io/checkpoint.hpp"
 #include "slm/model/kv_cache.hpp"
-#include "slm/quant/format.hpp"
 
 namespace slm {
 

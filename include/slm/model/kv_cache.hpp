@@ -19,7 +19,7 @@ class KvCache {
  public:
   using Element = typename B::KvElement;
 
-  /// The longest lookahead of a decoder and the token behind it: so much can be taken back without loss.
+  /// The longest draft length of a decoder and the token behind it: so much can be taken back without loss.
   static constexpr int longest_rollback = 257;
 
   KvCache(const ModelConfig& shape, const ModelSettings& settings, int context, B& device)

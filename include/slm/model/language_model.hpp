@@ -20,7 +20,7 @@ struct ModelInfo {
   int vocab = 0;                                          // width of a logits row
   int context = 0;                                        // most tokens the KV cache holds
   std::vector<Token> end_tokens = {};                     // generation ends after any of these
-  std::function<std::vector<std::string>()> pieces = {};  // id -> token text, to compare tokenizers; may be empty
+  std::function<std::vector<std::string>()> tokens = {};  // id -> token text, to compare tokenizers; may be empty
   std::int64_t step_bytes = 0;                            // weight bytes read by one decode step; 0: unknown
 };
 

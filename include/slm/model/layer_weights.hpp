@@ -2,7 +2,7 @@
 #pragma once
 
 #include "slm/backend/concept.hpp"
-#include "slm/quant/format.hpp"
+#include "slm/formats/format.hpp"
 
 namespace slm {
 

@@ -11,9 +11,9 @@
 #include "slm/config/quantization.hpp"
 #include "slm/core/error.hpp"
 #include "slm/core/tensor.hpp"
+#include "slm/formats/int4_check.hpp"
+#include "slm/formats/int4_tensor.hpp"
 #include "slm/io/checkpoint.hpp"
-#include "slm/quant/int4_check.hpp"
-#include "slm/quant/int4_tensor.hpp"
 
 namespace slm {
 

@@ -7,11 +7,11 @@
 #include <utility>
 
 #include "slm/config/registry.hpp"
+#include "slm/formats/format.hpp"
 #include "slm/io/checkpoint.hpp"
 #include "slm/model/block.hpp"
 #include "slm/model/language_model.hpp"
 #include "slm/model/model_state.hpp"
-#include "slm/quant/format.hpp"
 
 namespace slm {
 

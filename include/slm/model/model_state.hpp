@@ -16,6 +16,7 @@
 #include "slm/backend/concept.hpp"
 #include "slm/config/registry.hpp"
 #include "slm/core/error.hpp"
+#include "slm/formats/format.hpp"
 #include "slm/io/checkpoint.hpp"
 #include "slm/model/block.hpp"
 #include "slm/model/cache_contents.hpp"
@@ -23,7 +24,6 @@
 #include "slm/model/kv_cache.hpp"
 #include "slm/model/language_model.hpp"
 #include "slm/model/weights.hpp"
-#include "slm/quant/format.hpp"
 
 namespace slm {
 
@@ -72,7 +72,7 @@ struct ModelState {
             .vocab = shape.vocab,
             .context = kv.context(),
             .end_tokens = source.settings().end_tokens,
-            .pieces = [folder = source.folder()] { return read_pieces(folder); },
+            .tokens = [folder = source.folder()] { return read_vocabulary(folder); },
             .step_bytes = weights.step_bytes};
     const std::int64_t q_width = std::int64_t{shape.heads} * shape.head_dim;
     activations = {.x = rows(x, shape.hidden),

@@ -16,13 +16,13 @@
 
 #include "slm/backend/concept.hpp"
 #include "slm/config/model_config.hpp"
+#include "slm/formats/format.hpp"
 #include "slm/io/checkpoint.hpp"
 #include "slm/model/alibi.hpp"
 #include "slm/model/layer_weights.hpp"
 #include "slm/model/rope.hpp"
 #include "slm/model/tensor_names.hpp"
 #include "slm/model/weight_reader.hpp"
-#include "slm/quant/format.hpp"
 
 namespace slm {
 

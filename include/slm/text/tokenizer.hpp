@@ -129,7 +129,7 @@ class Tokenizer {
   std::string piece(Token token) const { return std::string{name_of(token)}; }
 
   /// The pieces of all ids from 0 to vocab() - 1.
-  std::vector<std::string> pieces() const {
+  std::vector<std::string> tokens() const {
     std::vector<std::string> all(static_cast<std::size_t>(vocab()));
     for (std::size_t id = 0; id < all.size(); ++id) all[id] = name_of(static_cast<Token>(id));
     return all;

@@ -1,5 +1,5 @@
 // A sink takes tokens.
-// expect: the sink must be callable with a slm::Token or a const slm::Emitted&
+// expect: the sink must be callable with a slm::Token or a const slm::GeneratedToken&
 #include "slm/speculative.hpp"
 
 slm::Stats run(slm::AutoregressiveDecoder<slm::AnyModel>& decoder, std::span<const slm::Token> prompt) {

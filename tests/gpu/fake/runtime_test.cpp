@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "gpu/fake/fake.hpp"
-#include "slm/backend/gpu/runtime_cuda.hpp"
-#include "slm/backend/gpu/runtime_hip.hpp"
+#include "slm/backend/gpu/runtime/runtime_cuda.hpp"
+#include "slm/backend/gpu/runtime/runtime_hip.hpp"
 
 // nvcc does not launch a kernel of an unnamed namespace.
 namespace runtime_test {

@@ -4,7 +4,7 @@
 
 #include "slm/backend/cpu/cpu.hpp"
 #include "slm/backend/reference/reference.hpp"
-#include "slm/quant/format.hpp"
+#include "slm/formats/format.hpp"
 #include "support/errors.hpp"
 #include "support/fake_backend.hpp"
 

@@ -37,7 +37,7 @@ std::int64_t allocations_in_rounds(Draft draft, Rule rule, const Sampling& sampl
   const std::vector<Token> other{4, 2, 3};
   int tokens = 0;
   std::int64_t begin = 0, end = 0;
-  decoder.generate(other, sampling, [&](const Emitted&) {
+  decoder.generate(other, sampling, [&](const GeneratedToken&) {
     if (++tokens == 20) begin = allocations;
     end = allocations;
   });
@@ -60,9 +60,9 @@ TEST_CASE("T49 rounds do not allocate") {
   samplings[3].frequency_penalty = 0.1f;
   const Speculation policies[] = {
       {.draft_tokens = 4},
-      {.lookahead = lookahead::Heuristic{}},
-      {.lookahead = lookahead::Confidence{}},
-      {.lookahead = lookahead::ThroughputAdaptive{}},
+      {.draft_length = draft_length::Heuristic{}},
+      {.draft_length = draft_length::Confidence{}},
+      {.draft_length = draft_length::ThroughputAdaptive{}},
   };
   for (Sampling& sampling : samplings) {
     sampling.max_new_tokens = 400;

@@ -94,9 +94,9 @@ TEST_CASE("the text is the same whoever chooses, by every model that may") {
       sampling.ignore_end_tokens = ignore;
       AutoregressiveDecoder plain{ToyModel{target_options}};
       const std::vector<Token> expected = text_of(plain, sampling);
-      for (const int lookahead : {1, 4, 9}) {
-        CAPTURE(sampling.temperature, ignore, lookahead);
-        const Speculation speculation{.draft_tokens = lookahead};
+      for (const int draft_length : {1, 4, 9}) {
+        CAPTURE(sampling.temperature, ignore, draft_length);
+        const Speculation speculation{.draft_tokens = draft_length};
         ChoosingToy draft{draft_options}, target{target_options};
         const auto drafted = draft.calls, verified = target.calls;
         SpeculativeDecoder both{std::move(draft), std::move(target), speculation};
@@ -127,7 +127,7 @@ TEST_CASE("the decoder chooses where it needs logits or distributions") {
     return std::pair{*drafted > 0, *verified > 0};
   };
   const auto tokens = [](Token) {};
-  const auto emitted = [](const Emitted&) {};
+  const auto emitted = [](const GeneratedToken&) {};
   const Sampling some{.max_new_tokens = 9, .ignore_end_tokens = true}, greedy{.max_new_tokens = 9, .temperature = 0};
   Sampling penalised = greedy, masked = some;
   penalised.presence_penalty = 0.5f;
@@ -140,7 +140,7 @@ TEST_CASE("the decoder chooses where it needs logits or distributions") {
   CHECK(calls_of(some, rule::Ratio{}, tokens, {}) == Calls{false, false});
   CHECK(calls_of(some, rule::Match{}, tokens, {}) == Calls{false, false});
   CHECK(calls_of(greedy, rule::Ratio{}, tokens, {}) == Calls{true, true});
-  CHECK(calls_of(some, rule::Coupled{}, tokens, {.lookahead = lookahead::Confidence{}}) == Calls{false, true});
+  CHECK(calls_of(some, rule::Coupled{}, tokens, {.draft_length = draft_length::Confidence{}}) == Calls{false, true});
 }
 
 TEST_CASE("a row that a model cannot choose from: an error of the target, the end of drafting") {

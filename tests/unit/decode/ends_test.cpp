@@ -39,16 +39,16 @@ TEST_CASE("T24 an end token anywhere in a round ends the text once, and the KV c
   enum { accepted, correction, bonus };
   for (const int role : {accepted, correction, bonus}) {
     for (int before = 0; before <= 8; ++before) {
-      for (int lookahead = 1; lookahead <= 6; ++lookahead) {
+      for (int draft_length = 1; draft_length <= 6; ++draft_length) {
         const auto script = script_with_end(before);
         const std::vector<Token> expected(script.begin(), script.begin() + 3 + before);
         auto drafted = script;
         if (role != accepted) drafted.resize(static_cast<std::size_t>(2 + before));
         if (role == correction) drafted.push_back(0);
         const ScriptedModel target{script, vocab, {end}};
-        SpeculativeDecoder decoder{prophet(drafted, vocab), target, {.draft_tokens = lookahead}};
+        SpeculativeDecoder decoder{prophet(drafted, vocab), target, {.draft_tokens = draft_length}};
         const auto [text, stats] = run(decoder, prompt, {.max_new_tokens = 20, .temperature = 0});
-        CAPTURE(role, before, lookahead);
+        CAPTURE(role, before, draft_length);
         REQUIRE(text == expected);
         REQUIRE(stats.finish_reason == FinishReason::end_token);
         REQUIRE(stats.emitted == before + 1);
@@ -79,10 +79,10 @@ TEST_CASE("T25 after an accepted drafted end token there is no bonus token, and 
 }
 
 TEST_CASE("T26 an end token in the last allowed place counts as the end") {
-  for (int lookahead = 0; lookahead <= 6; ++lookahead) {
+  for (int draft_length = 0; draft_length <= 6; ++draft_length) {
     const auto script = script_with_end(4);
     SpeculativeDecoder decoder{
-        prophet(script, vocab), ScriptedModel{script, vocab, {end}}, {.draft_tokens = lookahead}};
+        prophet(script, vocab), ScriptedModel{script, vocab, {end}}, {.draft_tokens = draft_length}};
     const auto reason = [&](int most) {
       return run(decoder, prompt, {.max_new_tokens = most, .temperature = 0}).second.finish_reason;
     };
@@ -90,7 +90,7 @@ TEST_CASE("T26 an end token in the last allowed place counts as the end") {
     REQUIRE(reason(4) == FinishReason::length);
     // Also when the context is full with it, and when the sink has had enough.
     SpeculativeDecoder tight{
-        prophet(script, vocab), ScriptedModel{script, vocab, {end}, 7}, {.draft_tokens = lookahead}};
+        prophet(script, vocab), ScriptedModel{script, vocab, {end}, 7}, {.draft_tokens = draft_length}};
     const Sampling greedy{.temperature = 0};
     REQUIRE(run(tight, prompt, greedy).second.finish_reason == FinishReason::end_token);
     const Stats stopped = tight.generate(prompt, greedy, [](Token token) { return token != end; });
@@ -109,21 +109,21 @@ TEST_CASE("stop tokens end the text, and end tokens can be ignored") {
   REQUIRE(on.second.finish_reason == FinishReason::length);
 }
 
-TEST_CASE("T27 max_new_tokens is met exactly for every lookahead") {
+TEST_CASE("T27 max_new_tokens is met exactly for every draft length") {
   const ToyOptions options{.vocab = vocab, .seed = 3};
   for (int most = 0; most <= 8; ++most) {
     AutoregressiveDecoder plain{ToyModel{options}};
     const Sampling sampling{.max_new_tokens = most, .temperature = 0.7f};
     const auto expected = run(plain, prompt, sampling).first;
     REQUIRE(expected.size() == static_cast<std::size_t>(2 + most));
-    for (int lookahead = 0; lookahead <= 8; ++lookahead) {
-      SpeculativeDecoder decoder{ToyModel{options}, ToyModel{options}, {.draft_tokens = lookahead}};
+    for (int draft_length = 0; draft_length <= 8; ++draft_length) {
+      SpeculativeDecoder decoder{ToyModel{options}, ToyModel{options}, {.draft_tokens = draft_length}};
       const auto [text, stats] = run(decoder, prompt, sampling);
-      CAPTURE(most, lookahead);
+      CAPTURE(most, draft_length);
       REQUIRE(text == expected);
       REQUIRE(stats.finish_reason == FinishReason::length);
       if (most == 1) REQUIRE(stats.drafted == 0);
-      REQUIRE(stats.rounds == (most + lookahead) / (lookahead + 1));
+      REQUIRE(stats.rounds == (most + draft_length) / (draft_length + 1));
     }
   }
 }
@@ -139,10 +139,10 @@ TEST_CASE("T28 near the context's end the tokens and the reason are those of pla
     const auto [expected, plain_stats] = run(plain, from, sampling);
     REQUIRE(expected.size() == context);
     REQUIRE(plain_stats.finish_reason == FinishReason::context);
-    for (int lookahead = 1; lookahead <= 8; ++lookahead) {
+    for (int draft_length = 1; draft_length <= 8; ++draft_length) {
       const ToyModel target{options};
       const auto log = target.log();
-      SpeculativeDecoder decoder{ToyModel{options}, target, {.draft_tokens = lookahead}};
+      SpeculativeDecoder decoder{ToyModel{options}, target, {.draft_tokens = draft_length}};
       const auto [text, stats] = run(decoder, from, sampling);
       REQUIRE(text == expected);
       REQUIRE(stats.finish_reason == FinishReason::context);

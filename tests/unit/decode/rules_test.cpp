@@ -103,14 +103,14 @@ struct TinyLanguage {
   }
 };
 
-/// Every outcome of one round of `lookahead` drafted tokens: visit(verdict, drafted tokens, coin).
+/// Every outcome of one round of `draft length` drafted tokens: visit(verdict, drafted tokens, coin).
 template <class Rule, class Visit>
-void enumerate_rounds(const TinyLanguage& target, const TinyLanguage& draft, int lookahead, Visit&& visit) {
+void enumerate_rounds(const TinyLanguage& target, const TinyLanguage& draft, int draft_length, Visit&& visit) {
   EnumeratingCoin::all_paths([&](EnumeratingCoin& coin) {
     Rule rule;
     std::vector<Token> x;
     std::vector<Distribution> q, p;
-    for (int i = 0; i < lookahead; ++i) {
+    for (int i = 0; i < draft_length; ++i) {
       q.push_back(draft.after(x));
       p.push_back(target.after(x));
       x.push_back(Rule::draft(coin, i, q.back()));
@@ -126,17 +126,19 @@ void enumerate_rounds(const TinyLanguage& target, const TinyLanguage& draft, int
 /// Total variation between the law of the first K + 1 tokens (what a round leaves short is drawn from the target) and
 /// the target's own law.
 template <class Rule>
-double variation(const TinyLanguage& target, const TinyLanguage& draft, int lookahead) {
+double variation(const TinyLanguage& target, const TinyLanguage& draft, int draft_length) {
   std::map<std::vector<Token>, double> law;
-  enumerate_rounds<Rule>(target, draft, lookahead, [&](const Verdict& verdict, const auto& x, EnumeratingCoin& coin) {
-    std::vector<Token> text(x.begin(), x.begin() + verdict.accepted);
-    text.push_back(verdict.token);
-    while (static_cast<int>(text.size()) <= lookahead) text.push_back(coin.bonus(0, target.after(text)));
-    law[text] += coin.weight;
-  });
+  enumerate_rounds<Rule>(target, draft, draft_length,
+                         [&](const Verdict& verdict, const auto& x, EnumeratingCoin& coin) {
+                           std::vector<Token> text(x.begin(), x.begin() + verdict.accepted);
+                           text.push_back(verdict.token);
+                           while (static_cast<int>(text.size()) <= draft_length)
+                             text.push_back(coin.bonus(0, target.after(text)));
+                           law[text] += coin.weight;
+                         });
   double distance = 0;
   std::function<void(std::vector<Token>&, double)> compare = [&](std::vector<Token>& text, double probability) {
-    if (static_cast<int>(text.size()) > lookahead) {
+    if (static_cast<int>(text.size()) > draft_length) {
       distance += std::abs(probability - (law.count(text) ? law[text] : 0.0)) / 2;
       law.erase(text);
       return;
@@ -154,9 +156,9 @@ double variation(const TinyLanguage& target, const TinyLanguage& draft, int look
 }
 
 template <class Rule>
-double expected_length(const TinyLanguage& target, const TinyLanguage& draft, int lookahead) {
+double expected_length(const TinyLanguage& target, const TinyLanguage& draft, int draft_length) {
   double length = 0;
-  enumerate_rounds<Rule>(target, draft, lookahead, [&](const Verdict& verdict, const auto&, EnumeratingCoin& coin) {
+  enumerate_rounds<Rule>(target, draft, draft_length, [&](const Verdict& verdict, const auto&, EnumeratingCoin& coin) {
     length += coin.weight * (verdict.accepted + 1);
   });
   return length;
@@ -203,15 +205,16 @@ TEST_CASE("T1 exact enumeration: every rule emits exactly the target's law") {
   for (std::uint64_t model = 0; model < 150; ++model) {
     const TinyLanguage target{2 * model + 1, model % 2 == 1};
     const TinyLanguage draft{2 * model + 2, model % 3 == 1};
-    for (int lookahead = 1; lookahead <= 3; ++lookahead) {
-      CAPTURE(model, lookahead);
+    for (int draft_length = 1; draft_length <= 3; ++draft_length) {
+      CAPTURE(model, draft_length);
       for (const double distance :
-           {variation<rule::Ratio>(target, draft, lookahead), variation<rule::Block>(target, draft, lookahead),
-            variation<rule::Match>(target, draft, lookahead), variation<rule::Coupled>(target, draft, lookahead)}) {
+           {variation<rule::Ratio>(target, draft, draft_length), variation<rule::Block>(target, draft, draft_length),
+            variation<rule::Match>(target, draft, draft_length),
+            variation<rule::Coupled>(target, draft, draft_length)}) {
         REQUIRE(distance <= 1e-12);
         worst = std::max(worst, distance);
       }
-      if (model % 6 == 0 && lookahead == 1) {  // no zeros: wrong for sure
+      if (model % 6 == 0 && draft_length == 1) {  // no zeros: wrong for sure
         worst_control = std::min(worst_control, variation<WrongResidual>(target, draft, 1));
       }
     }
@@ -225,10 +228,10 @@ TEST_CASE("T1 block verification never emits fewer tokens than the ratio test") 
   for (std::uint64_t model = 0; model < 150; ++model) {
     const TinyLanguage target{2 * model + 1, model % 2 == 1};
     const TinyLanguage draft{2 * model + 2, model % 3 == 1};
-    for (int lookahead = 1; lookahead <= 3; ++lookahead) {
-      const double ratio = expected_length<rule::Ratio>(target, draft, lookahead);
-      const double block = expected_length<rule::Block>(target, draft, lookahead);
-      CAPTURE(model, lookahead, ratio, block);
+    for (int draft_length = 1; draft_length <= 3; ++draft_length) {
+      const double ratio = expected_length<rule::Ratio>(target, draft, draft_length);
+      const double block = expected_length<rule::Block>(target, draft, draft_length);
+      CAPTURE(model, draft_length, ratio, block);
       REQUIRE(block >= ratio - 1e-12);
       ratio_sum += ratio;
       block_sum += block;

@@ -115,7 +115,7 @@ TEST_CASE("T40 log-probabilities are those of plain decoding, for accepted, corr
       int drafted = 0;
       const auto lines = [&](auto& decoder) {
         std::vector<Line> result;
-        decoder.generate(prompt, sampling, [&](const Emitted& emitted) {
+        decoder.generate(prompt, sampling, [&](const GeneratedToken& emitted) {
           result.push_back({emitted.token, emitted.logprob, emitted.position, {}});
           for (const auto& entry : emitted.top) result.back().top.emplace_back(entry.token, entry.logprob);
           drafted += emitted.drafted;
@@ -176,9 +176,9 @@ TEST_CASE("T50 on a simulated clock the predicted speedup is the measured one") 
     REQUIRE(stats.predicted_speedup() == Approx(measured).epsilon(0.05));
     // The formula of the cost model, from counts and costs.
     const double rounds = static_cast<double>(stats.rounds);
-    const double lookahead = stats.mean_lookahead();
+    const double draft_length = stats.mean_draft_length();
     const double formula =
-        (1 + static_cast<double>(stats.accepted) / rounds) / (1 + further * lookahead + draft_step * lookahead);
+        (1 + static_cast<double>(stats.accepted) / rounds) / (1 + further * draft_length + draft_step * draft_length);
     REQUIRE(formula == Approx(measured).epsilon(0.05));
     REQUIRE(stats.verify_cost(5) == Approx(1.2));
     REQUIRE(stats.draft_cost() == Approx(0.1).epsilon(0.05));

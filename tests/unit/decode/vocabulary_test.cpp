@@ -20,7 +20,7 @@ ModelInfo info_of(int vocab, std::vector<std::string> pieces = {}, std::vector<T
   info.name = "m";
   info.vocab = vocab;
   info.end_tokens = std::move(ends);
-  if (!pieces.empty()) info.pieces = [pieces] { return pieces; };
+  if (!pieces.empty()) info.tokens = [pieces] { return pieces; };
   return info;
 }
 
@@ -111,8 +111,8 @@ TEST_CASE("T38 different tokenizers are refused, with the first id that differs"
 
 TEST_CASE("T38 the decoder's constructor checks") {
   ToyModel draft{{.vocab = 10}}, target{{.vocab = 10}};
-  draft.info().pieces = [] { return pieces(10); };
-  target.info().pieces = [] {
+  draft.info().tokens = [] { return pieces(10); };
+  target.info().tokens = [] {
     auto other = pieces(10);
     other[3] = "?";
     return other;
@@ -122,10 +122,10 @@ TEST_CASE("T38 the decoder's constructor checks") {
                       Catch::Contains("decode.different-tokenizers"));
   REQUIRE_NOTHROW((SpeculativeDecoder{NgramDrafter{}, ToyModel{{.vocab = 900}}}));
   REQUIRE_THROWS_WITH((SpeculativeDecoder{draft, draft, {.draft_tokens = -1}}),
-                      Catch::Contains("decode.bad-lookahead"));
+                      Catch::Contains("decode.bad-draft-length"));
   REQUIRE_THROWS_WITH((SpeculativeDecoder{draft, draft, {.draft_tokens = 257}}),
-                      Catch::Contains("decode.bad-lookahead"));
-  const Speculation drop{.lookahead = lookahead::Confidence{.drop = true}};
+                      Catch::Contains("decode.bad-draft-length"));
+  const Speculation drop{.draft_length = draft_length::Confidence{.drop = true}};
   REQUIRE_THROWS_WITH((SpeculativeDecoder{draft, draft, drop, rule::Ratio{}}), Catch::Contains("decode.lossy-drop"));
   REQUIRE_THROWS_WITH((SpeculativeDecoder{draft, draft, drop, rule::Block{}}), Catch::Contains("decode.lossy-drop"));
   REQUIRE_NOTHROW((SpeculativeDecoder{draft, draft, drop}));

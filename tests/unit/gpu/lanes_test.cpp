@@ -3,7 +3,7 @@
 #include <cstring>
 #include <vector>
 
-#include "slm/backend/gpu/runtime_lanes.hpp"
+#include "slm/backend/gpu/runtime/runtime_lanes.hpp"
 
 using namespace slm;
 using namespace slm::gpu;

@@ -142,13 +142,13 @@ TEST_CASE("what a folder lacks is named") {
 
 TEST_CASE("pieces are token texts by id") {
   const TemporaryFolder folder;
-  CHECK(read_pieces(folder.path()).empty());
+  CHECK(read_vocabulary(folder.path()).empty());
   folder.write("tokenizer.json", R"({"model":{"vocab":{"a":0,"b":2}},"added_tokens":[{"id":3,"content":"<s>"}]})");
-  CHECK(read_pieces(folder.path()) == std::vector<std::string>{"a", "", "b", "<s>"});
+  CHECK(read_vocabulary(folder.path()) == std::vector<std::string>{"a", "", "b", "<s>"});
   folder.write("tokenizer.json", R"({"model":{"vocab":{"a":-1}}})");
-  CHECK_THROWS_WITH(read_pieces(folder.path()), Catch::Contains("tokenizer.bad-id"));
+  CHECK_THROWS_WITH(read_vocabulary(folder.path()), Catch::Contains("tokenizer.bad-id"));
   folder.write("tokenizer.json", R"({"model":{"vocab":[]}})");
-  CHECK_THROWS_WITH(read_pieces(folder.path()), Catch::Contains("json.bad-field"));
+  CHECK_THROWS_WITH(read_vocabulary(folder.path()), Catch::Contains("json.bad-field"));
 }
 
 TEST_CASE("a model that no folder holds is its description and the tensors given") {

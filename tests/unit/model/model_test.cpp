@@ -186,7 +186,7 @@ TEST_CASE("loading reports its progress, and a model tells what a decoder must k
   CHECK(progress == std::vector<double>{0.5, 1.0});
   CHECK(model.info().end_tokens == std::vector<Token>{2});
   CHECK(model.info().vocab == 101);
-  CHECK(model.info().pieces().empty());
+  CHECK(model.info().tokens().empty());
   const std::int64_t matrices = 2 * (64 * 128 + 64 * 64 + 64 * 192 + 96 * 64) + 101 * 64 + 64;
   CHECK(model.info().step_bytes == 2 * matrices);
 }

@@ -57,7 +57,7 @@ TEST_CASE("tokenizer: ids that are no token decode to nothing") {
 TEST_CASE("tokenizer: pieces and tokens are each other's inverse") {
   const Tokenizer tokenizer = tiny("phi3");
   CHECK(tokenizer.vocab() == 533);
-  CHECK(tokenizer.pieces().size() == 533);
+  CHECK(tokenizer.tokens().size() == 533);
   for (Token id = 0; id < tokenizer.vocab(); ++id) {
     CHECK(tokenizer.is_token(id));
     CHECK(tokenizer.token(tokenizer.piece(id)) == id);

@@ -10,8 +10,8 @@
 
 #include "slm/backend/cpu/buffer.hpp"
 #include "slm/backend/cpu/thread_pool.hpp"
-#include "slm/quant/format.hpp"
-#include "slm/quant/int4_tiles.hpp"
+#include "slm/formats/format.hpp"
+#include "slm/formats/int4_tiles.hpp"
 
 namespace slm::backend::cpu {
 

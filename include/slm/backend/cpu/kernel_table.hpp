@@ -6,7 +6,7 @@
 
 #include "slm/backend/concept.hpp"
 #include "slm/core/dim.hpp"
-#include "slm/quant/int4_tiles.hpp"
+#include "slm/formats/int4_tiles.hpp"
 
 namespace slm::backend::cpu {
 

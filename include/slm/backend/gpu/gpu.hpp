@@ -16,15 +16,15 @@
 #include <utility>
 
 #include "slm/backend/concept.hpp"
-#include "slm/backend/gpu/device_buffer.hpp"
-#include "slm/backend/gpu/device_state.hpp"
 #include "slm/backend/gpu/kernels/attention.hpp"
 #include "slm/backend/gpu/kernels/epilogues.hpp"
 #include "slm/backend/gpu/kernels/product.hpp"
 #include "slm/backend/gpu/kernels/rows.hpp"
-#include "slm/backend/gpu/runtime.hpp"
-#include "slm/backend/gpu/step_graphs.hpp"
-#include "slm/backend/gpu/tile_matrix.hpp"
+#include "slm/backend/gpu/runtime/device_buffer.hpp"
+#include "slm/backend/gpu/runtime/runtime.hpp"
+#include "slm/backend/gpu/steps/device_state.hpp"
+#include "slm/backend/gpu/steps/step_graphs.hpp"
+#include "slm/backend/gpu/weights/tile_matrix.hpp"
 
 namespace slm::backend {
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "slm/backend/gpu/gpu.hpp"
-#include "slm/backend/gpu/runtime_lanes.hpp"
+#include "slm/backend/gpu/runtime/runtime_lanes.hpp"
 
 namespace slm::backend {
 

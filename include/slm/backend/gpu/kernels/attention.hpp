@@ -11,10 +11,10 @@
 #include <cmath>
 #include <cstdint>
 
-#include "slm/backend/gpu/keys.hpp"
-#include "slm/backend/gpu/lane.hpp"
-#include "slm/backend/gpu/launch.hpp"
-#include "slm/backend/gpu/mma_layout.hpp"
+#include "slm/backend/gpu/lane/lane.hpp"
+#include "slm/backend/gpu/lane/mma_layout.hpp"
+#include "slm/backend/gpu/runtime/launch.hpp"
+#include "slm/backend/gpu/weights/keys.hpp"
 #include "slm/core/types.hpp"
 
 namespace slm::gpu {

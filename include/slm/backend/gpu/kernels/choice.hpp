@@ -6,8 +6,8 @@
 
 #include <cstdint>
 
-#include "slm/backend/gpu/lane.hpp"
-#include "slm/backend/gpu/launch.hpp"
+#include "slm/backend/gpu/lane/lane.hpp"
+#include "slm/backend/gpu/runtime/launch.hpp"
 #include "slm/core/draw.hpp"
 
 namespace slm::gpu {

@@ -6,8 +6,8 @@
 #include <cmath>
 #include <cstdint>
 
-#include "slm/backend/gpu/lane.hpp"
-#include "slm/backend/gpu/tiles.hpp"
+#include "slm/backend/gpu/lane/lane.hpp"
+#include "slm/backend/gpu/weights/tiles.hpp"
 #include "slm/core/architecture.hpp"
 #include "slm/core/types.hpp"
 

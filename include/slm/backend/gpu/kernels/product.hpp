@@ -9,9 +9,9 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "slm/backend/gpu/launch.hpp"
-#include "slm/backend/gpu/stage.hpp"
-#include "slm/backend/gpu/tiles.hpp"
+#include "slm/backend/gpu/kernels/stage.hpp"
+#include "slm/backend/gpu/runtime/launch.hpp"
+#include "slm/backend/gpu/weights/tiles.hpp"
 
 namespace slm::gpu {
 

@@ -5,9 +5,9 @@
 #include <cstdint>
 
 #include "slm/backend/gpu/kernels/epilogues.hpp"
-#include "slm/backend/gpu/launch.hpp"
-#include "slm/backend/gpu/stage.hpp"
-#include "slm/backend/gpu/tiles.hpp"
+#include "slm/backend/gpu/kernels/stage.hpp"
+#include "slm/backend/gpu/runtime/launch.hpp"
+#include "slm/backend/gpu/weights/tiles.hpp"
 #include "slm/core/types.hpp"
 
 namespace slm::gpu {

@@ -1,0 +1,148 @@
+// BlockRunner: the two halves of a transformer block on fp32 weights, each without its residual.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "slm/awq/float_layer.hpp"
+#include "slm/config/registry.hpp"
+#include "slm/io/checkpoint.hpp"
+#include "slm/model/alibi.hpp"
+#include "slm/model/block.hpp"
+#include "slm/model/kv_cache.hpp"
+#include "slm/model/rope.hpp"
+
+namespace slm::quantize {
+
+/// Activations of one sequence.
+using Rows = std::vector<float>;  // [tokens, width]
+
+class BlockRunner {
+ public:
+  BlockRunner(const Checkpoint& checkpoint, backend::Cpu device, int sequence_length)
+      : config_{checkpoint.config()},
+        settings_(checkpoint.settings()),
+        device_(std::move(device)),
+        kv_(one_layer(config_.value), without_window(settings_), sequence_length, device_) {
+    if (config_.value.positions == Positions::rope) {
+      frequencies_ = inverse_frequencies(config_.value.rotary_dim(), settings_);
+    }
+    if (config_.value.positions == Positions::alibi) slopes_ = alibi_slopes(config_.value.heads, settings_);
+  }
+
+  /// The block whose halves the next calls run.
+  void enter(int layer) { layer_ = layer; }
+
+  Rows normalized(const NormWeights<backend::Cpu>& norm, Rows x) {
+    device_.normalize(view(x, config_.value.hidden), norm_of<backend::Cpu>(norm, config_.value.norm, epsilon()));
+    return x;
+  }
+
+  /// attention(norm(x)) with `qkv` for the layer's own weight; mixed: what the output projection reads.
+  Rows attention(FloatLayer& layer, FloatMatrix qkv, const Rows& x, Rows& mixed) {
+    const ModelConfig& shape = config_.value;
+    const std::int64_t width = std::int64_t{shape.heads} * shape.head_dim;
+    const std::int64_t tokens = static_cast<std::int64_t>(x.size()) / shape.hidden;
+    const BlockSettings settings{.norm_epsilon = epsilon(),
+                                 .clip_qkv = settings_.clip_qkv,
+                                 .rope = {.inverse_frequency = frequencies_.empty() ? nullptr : frequencies_.data(),
+                                          .width = shape.rotary_dim(),
+                                          .factor = settings_.rope_scaling.attention_factor},
+                                 .attention = {.scale = settings_.attention_scale,
+                                               .window = settings_.window_of(layer_),
+                                               .slopes = slopes_.empty() ? nullptr : slopes_.data()}};
+    Rows input = x, q(static_cast<std::size_t>(tokens * width));
+    mixed.resize(q.size());
+    const Norm norm = norm_of<backend::Cpu>(layer.weights.attention_norm, shape.norm, epsilon());
+    const Replaced replaced(layer.weights.qkv, std::move(qkv));
+    in_pieces(tokens, [&](int first, int count) {
+      const Activations<backend::Cpu> rows{.x = view(input, shape.hidden).slice(first, count),
+                                           .q = view(q, width).slice(first, count),
+                                           .mixed = view(mixed, width).slice(first, count),
+                                           .gated = {},
+                                           .narrow = {}};
+      run_attention(device_, config_, layer.weights, settings, first, kv_.layer(0), norm, rows);
+    });
+    return projected(layer.weights.attention_out, layer.weights.attention_out_bias, mixed);
+  }
+
+  /// mlp(norm(x)) with `gate_up` for the layer's own weight; gated: what the down projection reads.
+  Rows mlp(FloatLayer& layer, FloatMatrix gate_up, const Rows& x, Rows& gated) {
+    const ModelConfig& shape = config_.value;
+    const std::int64_t tokens = static_cast<std::int64_t>(x.size()) / shape.hidden;
+    Rows input = x;
+    gated.resize(static_cast<std::size_t>(tokens * shape.ffn));
+    const bool parallel = shape.order == BlockOrder::parallel;
+    const Norm norm =
+        norm_of<backend::Cpu>(parallel ? layer.weights.attention_norm : layer.weights.mlp_norm, shape.norm, epsilon());
+    const Replaced replaced(layer.weights.gate_up, std::move(gate_up));
+    in_pieces(tokens, [&](int first, int count) {
+      const Activations<backend::Cpu> rows{.x = view(input, shape.hidden).slice(first, count),
+                                           .q = {},
+                                           .mixed = {},
+                                           .gated = view(gated, shape.ffn).slice(first, count),
+                                           .narrow = {}};
+      run_mlp(device_, config_, layer.weights, norm, rows);
+    });
+    return projected(layer.weights.down, layer.weights.down_bias, gated);
+  }
+
+  /// input . weight^T + bias
+  Rows projected(const FloatMatrix& weight, const FloatVector& bias, const Rows& input) {
+    const std::int64_t tokens = static_cast<std::int64_t>(input.size()) / weight.in;
+    Rows out(static_cast<std::size_t>(tokens * weight.out));
+    const View<const float, 2> rows{input.data(), tokens, weight.in};
+    in_pieces(tokens, [&](int first, int count) {
+      device_.project(rows.slice(first, count), weight, data_or_null(bias), view(out, weight.out).slice(first, count));
+    });
+    return out;
+  }
+
+ private:
+  /// Puts a matrix in the place of another for a while.
+  class Replaced {
+   public:
+    Replaced(FloatMatrix& place, FloatMatrix matrix) : place_(place), held_(std::exchange(place, std::move(matrix))) {}
+    Replaced(const Replaced&) = delete;
+    Replaced& operator=(const Replaced&) = delete;
+    ~Replaced() { place_ = std::move(held_); }
+
+   private:
+    FloatMatrix& place_;
+    FloatMatrix held_;
+  };
+
+  static ModelConfig one_layer(ModelConfig shape) {
+    shape.layers = 1;
+    return shape;
+  }
+  static ModelSettings without_window(ModelSettings settings) {
+    settings.window = 0;
+    return settings;
+  }
+
+  static View<float, 2> view(Rows& values, std::int64_t width) {
+    return {values.data(), static_cast<std::int64_t>(values.size()) / width, width};
+  }
+
+  template <class F>
+  static void in_pieces(std::int64_t tokens, F&& run) {
+    for (std::int64_t first = 0; first < tokens; first += backend::Cpu::max_rows) {
+      run(static_cast<int>(first), static_cast<int>(std::min<std::int64_t>(tokens - first, backend::Cpu::max_rows)));
+    }
+  }
+
+  float epsilon() const { return settings_.norm_epsilon; }
+
+  Dynamic config_;
+  ModelSettings settings_;
+  backend::Cpu device_;
+  KvCache<backend::Cpu> kv_;
+  std::vector<float> frequencies_, slopes_;
+  int layer_ = 0;
+};
+
+}  // namespace slm::quantize

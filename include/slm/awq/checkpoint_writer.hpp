@@ -1,0 +1,178 @@
+// CheckpointWriter: rounded blocks and everything else of a model, as the parts of an output folder.
+#pragma once
+
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "slm/awq/int4_pack.hpp"
+#include "slm/awq/options.hpp"
+#include "slm/awq/output_folder.hpp"
+#include "slm/io/checkpoint.hpp"
+#include "slm/model/weights.hpp"
+
+namespace slm::quantize {
+
+class CheckpointWriter {
+ public:
+  /// type: of scales and of what stays in floating point, F16 or BF16.
+  CheckpointWriter(const Checkpoint& checkpoint, const OutputFolder& folder, const Rounding& rounding, Output output,
+                   DType type)
+      : checkpoint_(checkpoint),
+        names_(checkpoint),
+        folder_(folder),
+        rounding_(rounding),
+        output_(output),
+        type_(type) {}
+
+  static std::string part_of(int layer) { return text("layer-", layer); }
+
+  void write_layer(const FloatLayer& layer, int index) const {
+    std::vector<OwnedTensor> owned;
+    for (const FloatLinear* linear : layer.linears()) {
+      std::int64_t first = 0;
+      for (const TensorName& weight : linear->parts) {
+        add_weight(owned, *linear, weight, first);
+        if (linear->bias->size() > 0) {
+          owned.push_back(stored(TensorNames::bias_of(weight), linear->bias->data() + first));
+        }
+        first += weight.shape.at(0);
+      }
+    }
+    add_norm(owned, names_.attention_norm(index), layer.weights.attention_norm);
+    add_norm(owned, names_.mlp_norm(index), layer.weights.mlp_norm);
+    if (const FloatVector& divisor = layer.weights.down_divisor; divisor.size() > 0) {
+      owned.push_back(stored(names_.activation_scales(index), divisor.data()));
+    }
+    const std::vector<Tensor> tensors(owned.begin(), owned.end());
+    folder_.write(part_of(index), tensors);
+  }
+
+  /// Counts a block, written now or by an earlier run, to the result.
+  void count_layer(const FloatLayer& layer, int index) {
+    parts_.push_back(part_of(index));
+    for (const auto& [name, tensor] : Safetensors(folder_.path_of(parts_.back())).tensors) replaced_.insert(name);
+    for (const FloatLinear* linear : layer.linears()) {
+      for (const TensorName& weight : linear->parts) replaced_.insert(weight.name);
+    }
+  }
+
+  /// Embedding, head, last norm and whatever else belongs to no block; a second copy of a tied table is left out.
+  /// Returns the bytes of all tensors.
+  std::uint64_t finish(const Report& report) {
+    for (const auto& [name, tensor] : checkpoint_.tensors()) {
+      const bool copy_of_table = checkpoint_.settings().tied_embeddings && name == names_.head().name &&
+                                 stored_embedding(checkpoint_).name != name;
+      if (!replaced_.contains(name) && !copy_of_table) write_rest(*tensor);
+    }
+    return folder_.finish(parts_, config(report), companions());
+  }
+
+ private:
+  void add_weight(std::vector<OwnedTensor>& owned, const FloatLinear& linear, const TensorName& weight,
+                  std::int64_t first) const {
+    if (!rounding_.fits(linear)) {
+      owned.push_back(stored(weight, linear.weight.data() + first * linear.in));
+      return;
+    }
+    const Int4Packing packing{.layout = output_ == Output::awq ? Int4Layout::awq_gemm : Int4Layout::packed_rows,
+                              .scale_dtype = type_,
+                              .symmetric = rounding_.quantizer.symmetric};
+    const Int4Rows rows = rounding_.round(linear, first, weight.shape.at(0));
+    for (OwnedTensor& tensor : pack_int4(rows, weight.module(), packing)) owned.push_back(std::move(tensor));
+  }
+
+  void add_norm(std::vector<OwnedTensor>& owned, const TensorName& name, const NormWeights<backend::Cpu>& norm) const {
+    if (norm.weight.size() > 0) owned.push_back(stored(name, norm.weight.data()));
+    if (norm.bias.size() > 0) owned.push_back(stored(TensorNames::bias_of(name), norm.bias.data()));
+  }
+
+  /// Values as a tensor of the output's type.
+  OwnedTensor stored(const TensorName& name, const float* values) const {
+    OwnedTensor tensor(name.name, type_, name.shape);
+    for (std::int64_t i = 0; i < tensor.elements(); ++i) {
+      if (type_ == DType::f16 && std::abs(values[i]) > 65504) {
+        throw Error("quantize.overflow",
+                    text("'", name.name, "' holds ", values[i], ", which F16 cannot: its largest number is 65504"),
+                    "Write compressed-tensors, which keeps BF16");
+      }
+      tensor.set_float(i, values[i]);
+    }
+    return tensor;
+  }
+
+  void write_rest(const Tensor& tensor) {
+    const std::string part = text("rest-", parts_.size());
+    parts_.push_back(part);
+    if (folder_.has(part)) return;
+    const bool floating = tensor.dtype == DType::f32 || tensor.dtype == DType::f16 || tensor.dtype == DType::bf16;
+    if (!floating || tensor.dtype == type_) return folder_.write(part, std::array{tensor});
+    std::vector<float> values(static_cast<std::size_t>(tensor.elements()));
+    convert(tensor, 0, tensor.elements(), values.data());
+    folder_.write(part, std::array<Tensor, 1>{stored({tensor.name, tensor.shape}, values.data())});
+  }
+
+  Json config(const Report& report) const {
+    Json config = read_json_object(checkpoint_.folder() / "config.json");
+    config[config.contains("dtype") ? "dtype" : "torch_dtype"] = type_ == DType::f16 ? "float16" : "bfloat16";
+    Json floating = Json::array();
+    for (const std::string& weight : report.left_in_float) floating.push_back(TensorName{weight, {}}.module());
+    config["quantization_config"] =
+        output_ == Output::awq ? awq_config(report, floating) : compressed_config(report, std::move(floating));
+    return config;
+  }
+
+  Json awq_config(const Report& report, const Json& floating) const {
+    return {{"quant_method", "awq"},      {"bits", 4},
+            {"group_size", report.group}, {"zero_point", !rounding_.quantizer.symmetric},
+            {"version", "gemm"},          {"backend", "autoawq"},
+            {"do_fuse", false},           {"modules_to_not_convert", floating.empty() ? Json() : floating}};
+  }
+
+  Json compressed_config(const Report& report, Json ignored) const {
+    ignored.push_back("lm_head");
+    const bool channels = report.group == whole_row;
+    const Json weights = {{"num_bits", 4},
+                          {"type", "int"},
+                          {"symmetric", rounding_.quantizer.symmetric},
+                          {"strategy", channels ? "channel" : "group"},
+                          {"group_size", channels ? Json() : Json(report.group)},
+                          {"dynamic", false},
+                          {"observer", "minmax"}};
+    const Json group = {
+        {"targets", {"Linear"}}, {"weights", weights}, {"input_activations", nullptr}, {"output_activations", nullptr}};
+    return {{"quant_method", "compressed-tensors"},
+            {"format", "pack-quantized"},
+            {"quantization_status", "compressed"},
+            {"ignore", ignored},
+            {"config_groups", {{"group_0", group}}}};
+  }
+
+  /// What other programs expect beside the weights.
+  std::vector<std::filesystem::path> companions() const {
+    std::vector<std::filesystem::path> files;
+    for (const char* name : {"tokenizer.json", "tokenizer.model", "tokenizer_config.json", "special_tokens_map.json",
+                             "added_tokens.json", "vocab.json", "merges.txt", "generation_config.json",
+                             "chat_template.json", "chat_template.jinja", "LICENSE"}) {
+      if (const auto file = checkpoint_.folder() / name; std::filesystem::exists(file)) files.push_back(file);
+    }
+    return files;
+  }
+
+  const Checkpoint& checkpoint_;
+  TensorNames names_;
+  const OutputFolder& folder_;
+  Rounding rounding_;
+  Output output_;
+  DType type_;
+  std::vector<std::string> parts_;  // of the output, in order
+  std::set<std::string> replaced_;  // tensors of the checkpoint that the blocks' parts stand for
+};
+
+}  // namespace slm::quantize

@@ -1,0 +1,90 @@
+// What the linear layers of one block read while the calibration text passes: statistics, and some of it whole.
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "slm/awq/block_runner.hpp"
+#include "slm/awq/parallel.hpp"
+#include "slm/awq/rounding.hpp"
+
+namespace slm::quantize {
+
+/// Inputs of one linear layer.
+struct InputStatistics {
+  std::int64_t in = 0;
+  std::int64_t group = 0;
+  std::vector<double> magnitude;  // [in], sum of |x| over all tokens
+  std::int64_t tokens = 0;
+  std::vector<float> moments;  // [in / group, group, group], sum of x x^T over the searched sequences
+
+  void start(std::int64_t inputs, std::int64_t group_size, bool with_moments) {
+    *this = {.in = inputs, .group = group_size, .magnitude = {}, .tokens = 0, .moments = {}};
+    magnitude.assign(static_cast<std::size_t>(in), 0);
+    if (with_moments) moments.assign(static_cast<std::size_t>(in * group), 0);
+  }
+
+  void add(const Rows& x, bool keep, int threads) {
+    const std::int64_t rows = static_cast<std::int64_t>(x.size()) / in;
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      magnitude[i % static_cast<std::size_t>(in)] += std::abs(double{x[i]});
+    }
+    tokens += rows;
+    if (!keep || moments.empty()) return;
+    parallel_for(threads, in / group, [&](std::int64_t g) {
+      for (std::int64_t t = 0; t < rows; ++t) add_outer_product(&x[static_cast<std::size_t>(t * in + g * group)], g);
+    });
+  }
+
+  /// Mean |x| per feature.
+  std::vector<float> mean_magnitude() const {
+    std::vector<float> means;
+    for (const double sum : magnitude) means.push_back(static_cast<float>(sum / static_cast<double>(tokens)));
+    return means;
+  }
+
+  /// The moments of the inputs after their features have been divided by `scales`.
+  void divide(std::span<const float> scales) {
+    if (scales.empty()) return;
+    for (std::size_t i = 0; i < moments.size(); ++i) {
+      const auto size = static_cast<std::size_t>(group);
+      const std::size_t start = i / (size * size) * size;
+      moments[i] /= scales[start + i / size % size] * scales[start + i % size];
+    }
+  }
+
+ private:
+  void add_outer_product(const float* x, std::int64_t g) {
+    float* to = moments.data() + g * group * group;
+    for (std::int64_t i = 0; i < group; ++i) {
+      for (std::int64_t k = 0; k < group; ++k) *to++ += x[i] * x[k];
+    }
+  }
+};
+
+/// One sequence on its way through a block.
+struct SequenceActivations {
+  Rows attention_x, mixed, attention_y;  // residual stream, input of the output projection, what attention adds
+  Rows mlp_x, gated, mlp_y;              // the same of the MLP
+};
+
+/// The inputs of the four linear layers of a block, and the sequences that searches run on.
+struct LayerInputs {
+  InputStatistics qkv, attention_out, gate_up, down;
+  std::vector<SequenceActivations> searched;
+
+  void start(const FloatLayer& layer, const Rounding& rounding, bool with_moments) {
+    const auto begin = [&](InputStatistics& input, const FloatLinear& linear) {
+      input.start(linear.in, rounding.group_of(linear.in), with_moments && rounding.fits(linear));
+    };
+    begin(qkv, layer.qkv);
+    begin(attention_out, layer.attention_out);
+    begin(gate_up, layer.gate_up);
+    begin(down, layer.down);
+  }
+};
+
+}  // namespace slm::quantize

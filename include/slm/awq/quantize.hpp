@@ -1,0 +1,254 @@
+// quantize: a floating-point model folder and a text -> a 4-bit AWQ model folder, block by block in bounded memory.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "slm/awq/checkpoint_writer.hpp"
+#include "slm/awq/layer_quantizer.hpp"
+#include "slm/model/linear_source.hpp"
+
+namespace slm::quantize {
+
+namespace detail {
+
+class Quantizer {
+ public:
+  Quantizer(const std::filesystem::path& model, const std::filesystem::path& output,
+            const std::filesystem::path& calibration_text, const Options& options, backend::Cpu device)
+      : checkpoint_(model),
+        options_(options),
+        device_(std::move(device)),
+        reader_{checkpoint_, device_},
+        text_(calibration_text) {
+    check_model();
+    choose_group();
+    check_widths();
+    const TensorName embedding = stored_embedding(checkpoint_);
+    const DType stored = checkpoint_.tensor(embedding.name, embedding.shape).dtype;
+    const DType type = options_.output == Output::awq || stored == DType::f16 ? DType::f16 : DType::bf16;
+    rounding_ = {.quantizer = {.scale_type = type == DType::f16 ? ScaleType::f16 : ScaleType::bf16,
+                               .symmetric = options_.symmetric},
+                 .group = report_.group,
+                 .threads = device_.threads()};
+    const bool divisors = options_.output == Output::awq && !reader_.names.activation_scales(0).name.empty();
+    folds_ = folds_of(checkpoint_.config(), checkpoint_.settings(), divisors);
+    if (options_.search) start_calibration();
+    folder_.emplace(output, request());  // the last thing that can be refused
+    writer_.emplace(checkpoint_, *folder_, rounding_, options_.output, type);
+  }
+
+  Report run() {
+    for (int l = 0; l < checkpoint_.config().layers; ++l) quantize_layer(l);
+    for (const auto& [name, tensor] : checkpoint_.tensors()) report_.bytes_before += tensor->size_bytes;
+    report_.bytes_after = writer_->finish(report_);
+    return std::move(report_);
+  }
+
+ private:
+  void check_model() const {
+    if (has_int4_layers(checkpoint_) || checkpoint_.quantization().method != QuantizationSettings::Method::none) {
+      throw Error("quantize.already-quantized", text("'", checkpoint_.folder().string(), "' is quantized already"),
+                  "Start from the floating-point checkpoint of the model");
+    }
+    const ModelConfig& shape = checkpoint_.config();
+    const char* what = reader_.names.down(0).front().transposed ? "stores its matrices transposed"
+                       : shape.order == BlockOrder::post_norm   ? "has its norms behind attention and MLP"
+                       : shape.embedding != 0                   ? "projects its embedding"
+                                                                : nullptr;
+    if (what != nullptr) {
+      throw Error("quantize.unsupported",
+                  text("'", checkpoint_.folder().string(), "' ", what, ", for which AWQ has no mapping here"),
+                  "docs/models.md lists what can be quantized");
+    }
+  }
+
+  void choose_group() {
+    const ModelConfig& shape = checkpoint_.config();
+    const auto divides_all = [&](int group) {
+      return shape.hidden % group == 0 && shape.heads * shape.head_dim % group == 0 && shape.ffn % group == 0;
+    };
+    if (options_.group < whole_row || options_.group > 1 << 20) {
+      throw Error("quantize.bad-options", text("expected a group of 1 or more inputs, or -1, found ", options_.group),
+                  "128, 64 and 32 are usual");
+    }
+    report_.group = options_.group;
+    if (options_.group != 0) return;
+    report_.group = 32;
+    for (const int group : {64, 128}) {
+      if (divides_all(group)) report_.group = group;
+    }
+  }
+
+  void check_widths() const {
+    const ModelConfig& shape = checkpoint_.config();
+    for (const int in : {shape.hidden, shape.heads * shape.head_dim, shape.ffn}) {
+      if (in % 8 == 0 && (report_.group == whole_row || in % report_.group == 0)) return;
+    }
+    throw Error(
+        "quantize.unsupported",
+        text("'", checkpoint_.folder().string(), "': no layer has a number of inputs that is a multiple of 8 and of ",
+             "the group size ", report_.group),
+        "Choose another --group; -1 makes whole rows a group");
+  }
+
+  /// Everything that decides the bytes of the result.
+  Json request() const {
+    Json files = Json::object();
+    for (const auto& entry : std::filesystem::directory_iterator(checkpoint_.folder())) {
+      if (!entry.is_regular_file()) continue;
+      const auto changed = entry.last_write_time().time_since_epoch().count();
+      files[entry.path().filename().string()] = {entry.file_size(), changed};
+    }
+    Json request = {{"version", 1},
+                    {"files", files},
+                    {"group", report_.group},
+                    {"symmetric", options_.symmetric},
+                    {"search", options_.search},
+                    {"clip", options_.clip},
+                    {"output", options_.output == Output::awq ? "awq" : "compressed-tensors"},
+                    {"isa", name_of(device_.isa())}};
+    if (options_.search) {
+      request["text"] = hash_of(text_);
+      request["samples"] = options_.calibration.samples;
+      request["sequence_length"] = options_.calibration.sequence_length;
+      request["search_samples"] = options_.search_samples;
+    }
+    return request;
+  }
+
+  static std::uint64_t hash_of(const std::filesystem::path& path) {  // FNV-1a
+    const MappedFile file(path);
+    std::uint64_t hash = 0xcbf29ce484222325u;
+    for (const std::byte byte : file.bytes()) hash = (hash ^ static_cast<std::uint64_t>(byte)) * 0x100000001b3u;
+    return hash;
+  }
+
+  void start_calibration() {
+    CalibrationOptions calibration = options_.calibration;
+    calibration.sequence_length = std::min(calibration.sequence_length, checkpoint_.settings().context);
+    const Sequences sequences = calibration_sequences(text_, Tokenizer::from(checkpoint_.folder()), calibration);
+    report_.samples = sequences.size();
+    report_.sequence_length = sequences.front().size();
+    for (const auto& sequence : sequences) hidden_.push_back(embedded(sequence));
+    runner_.emplace(checkpoint_, device_, static_cast<int>(report_.sequence_length));
+  }
+
+  Rows embedded(std::span<const Token> tokens) const {
+    const ModelConfig& shape = checkpoint_.config();
+    const ModelSettings& settings = checkpoint_.settings();
+    const TensorName name = stored_embedding(checkpoint_);
+    const Tensor& table = checkpoint_.tensor(name.name, name.shape);
+    const auto width = static_cast<std::size_t>(shape.hidden);
+    Rows x(tokens.size() * width), position(width);
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+      if (tokens[i] < 0 || tokens[i] >= shape.vocab) {
+        throw Error("quantize.token",
+                    text("the tokenizer gives id ", tokens[i], ", the model's vocabulary is 0..", shape.vocab - 1),
+                    "Check that tokenizer and weights belong together");
+      }
+      convert(table, std::int64_t{tokens[i]} * shape.hidden, shape.hidden, &x[i * width]);
+      if (shape.positions != Positions::learned) continue;
+      const TensorName positions = reader_.names.positions(settings);
+      const std::int64_t row = static_cast<std::int64_t>(i) + settings.position_offset;
+      convert(checkpoint_.tensor(positions.name, positions.shape), row * shape.hidden, shape.hidden, position.data());
+      for (std::size_t k = 0; k < width; ++k) x[i * width + k] += position[k];
+    }
+    return x;
+  }
+
+  void quantize_layer(int index) {
+    const bool done = folder_->has(CheckpointWriter::part_of(index));
+    const bool last = index + 1 == checkpoint_.config().layers;
+    FloatLayer layer(reader_, index);
+    for (const FloatLinear* linear : layer.linears()) {
+      if (rounding_.fits(*linear)) continue;
+      for (const TensorName& part : linear->parts) report_.left_in_float.push_back(part.name);
+    }
+    LayerInputs inputs;
+    if (options_.search && !(done && last)) {
+      runner_->enter(index);
+      advance(layer, inputs, !done);
+    }
+    if (!done) {
+      if (options_.search) {
+        LayerQuantizer quantizer(checkpoint_.config(), layer, inputs, *runner_, rounding_);
+        const auto told = [&](double share) { tell(index + 0.1 + 0.8 * share); };
+        report_.layers.push_back({index, quantizer.smooth(folds_, told)});
+        if (options_.clip) quantizer.clip();
+      }
+      writer_->write_layer(layer, index);
+    }
+    writer_->count_layer(layer, index);
+    tell(index + 1);
+  }
+
+  /// Runs the block on every sequence with its original weights, so that later blocks see what they will be compared
+  /// with; collects what the searches need.
+  void advance(FloatLayer& layer, LayerInputs& inputs, bool collect) {
+    if (collect) inputs.start(layer, rounding_, options_.clip);
+    const auto wanted = static_cast<std::size_t>(std::max(options_.search_samples, 1));
+    const std::size_t searched = std::min(hidden_.size(), wanted);
+    const bool parallel = checkpoint_.config().order == BlockOrder::parallel;
+    const auto& mlp_norm = parallel ? layer.weights.attention_norm : layer.weights.mlp_norm;
+    for (std::size_t s = 0; s < hidden_.size(); ++s) {
+      Rows& x = hidden_[s];
+      SequenceActivations seen{.attention_x = x, .mixed = {}, .attention_y = {}, .mlp_x = {}, .gated = {}, .mlp_y = {}};
+      seen.attention_y = runner_->attention(layer, layer.weights.qkv, x, seen.mixed);
+      if (!parallel) add(x, seen.attention_y);
+      seen.mlp_x = x;
+      seen.mlp_y = runner_->mlp(layer, layer.weights.gate_up, x, seen.gated);
+      if (parallel) add(x, seen.attention_y);
+      add(x, seen.mlp_y);
+      if (!collect) continue;
+      const std::size_t kept = inputs.searched.size();
+      const bool search = kept < searched && s == kept * hidden_.size() / searched;
+      const auto count = [&](InputStatistics& input, const Rows& rows) { input.add(rows, search, rounding_.threads); };
+      count(inputs.qkv, runner_->normalized(layer.weights.attention_norm, seen.attention_x));
+      count(inputs.attention_out, seen.mixed);
+      count(inputs.gate_up, runner_->normalized(mlp_norm, seen.mlp_x));
+      count(inputs.down, seen.gated);
+      if (search) inputs.searched.push_back(std::move(seen));
+    }
+  }
+
+  static void add(Rows& x, const Rows& y) {
+    for (std::size_t i = 0; i < x.size(); ++i) x[i] += y[i];
+  }
+
+  void tell(double layers_done) const {
+    if (options_.progress) options_.progress(layers_done / checkpoint_.config().layers);
+  }
+
+  Checkpoint checkpoint_;
+  Options options_;
+  backend::Cpu device_;
+  WeightReader<Fp32, backend::Cpu> reader_;
+  std::filesystem::path text_;
+  Rounding rounding_;
+  std::vector<Fold> folds_;
+  Report report_;
+  std::optional<OutputFolder> folder_;
+  std::optional<CheckpointWriter> writer_;
+  std::optional<BlockRunner> runner_;
+  std::vector<Rows> hidden_;  // residual stream after the blocks so far   [samples]
+};
+
+}  // namespace detail
+
+/// Writes `output`, a folder that must not exist. Peak memory: one block in fp32, its activations on the calibration
+/// text, and the residual stream of that text. The same request gives the same bytes; an interrupted one goes on where
+/// it stopped. Throws Error ("quantize.…", "io.…").
+inline Report quantize(const std::filesystem::path& model, const std::filesystem::path& output,
+                       const std::filesystem::path& calibration_text, const Options& options = {},
+                       backend::Cpu device = {}) {
+  return detail::Quantizer(model, output, calibration_text, options, std::move(device)).run();
+}
+
+}  // namespace slm::quantize

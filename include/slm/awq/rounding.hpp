@@ -1,0 +1,55 @@
+// Rounding: how the linear layers of a model become codes.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "slm/awq/float_layer.hpp"
+#include "slm/awq/group_quantizer.hpp"
+#include "slm/awq/parallel.hpp"
+#include "slm/formats/format.hpp"
+#include "slm/formats/int4_rows.hpp"
+
+namespace slm::quantize {
+
+struct Rounding {
+  GroupQuantizer quantizer;
+  std::int64_t group = 128;  // or whole_row
+  int threads = 1;
+
+  std::int64_t group_of(std::int64_t in) const { return group == whole_row ? in : group; }
+
+  /// Whether whole groups and whole words of eight outputs make up the layer; others stay in floating point.
+  bool fits(const FloatLinear& linear) const {
+    return linear.in % 8 == 0 && linear.in % group_of(linear.in) == 0 &&
+           std::all_of(linear.parts.begin(), linear.parts.end(),
+                       [](const TensorName& part) { return part.shape.at(0) % 8 == 0 && !part.transposed; });
+  }
+
+  /// Rows [first, first + count) as codes.
+  Int4Rows round(const FloatLinear& linear, std::int64_t first, std::int64_t count) const {
+    Int4Rows rows{.rows = count, .in = linear.in, .group = group_of(linear.in), .codes = {}, .zeros = {}, .scales = {}};
+    rows.codes.resize(static_cast<std::size_t>(count * rows.in));
+    rows.zeros.resize(static_cast<std::size_t>(count * rows.groups()));
+    rows.scales.resize(rows.zeros.size());
+    parallel_for(threads, count, [&](std::int64_t n) {
+      const std::span<const float> row = linear.row(first + n);
+      for (std::int64_t g = 0; g < rows.groups(); ++g) {
+        const auto weights =
+            row.subspan(static_cast<std::size_t>(g * rows.group), static_cast<std::size_t>(rows.group));
+        const auto grid = quantizer.grid(weights);
+        const auto index = static_cast<std::size_t>(n * rows.groups() + g);
+        rows.scales[index] = grid.scale;
+        rows.zeros[index] = static_cast<std::uint8_t>(grid.zero);
+        std::uint8_t* codes = rows.codes.data() + n * rows.in + g * rows.group;
+        for (const float weight : weights) *codes++ = static_cast<std::uint8_t>(GroupQuantizer::code(weight, grid));
+      }
+    });
+    return rows;
+  }
+};
+
+}  // namespace slm::quantize

@@ -1,0 +1,123 @@
+// DeviceLane for NVIDIA, sm_80 and newer.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+#include <type_traits>
+
+#include "slm/backend/gpu/lane/lane.hpp"
+#include "slm/backend/gpu/lane/mma_layout.hpp"
+#include "slm/core/types.hpp"
+
+#if SLM_DEVICE_PASS
+
+namespace slm::gpu {
+
+class DeviceLane {
+ public:
+  using Matrix = MmaSync16x8x16;
+  static constexpr int width = 32;
+
+  SLM_DEVICE int thread() const { return static_cast<int>(threadIdx.x); }
+  SLM_DEVICE int threads() const { return static_cast<int>(blockDim.x); }
+  SLM_DEVICE int wave() const { return thread() / width; }
+  SLM_DEVICE int waves() const { return threads() / width; }
+  SLM_DEVICE int lane_index() const { return thread() % width; }
+  SLM_DEVICE int block_x() const { return static_cast<int>(blockIdx.x); }
+  SLM_DEVICE int block_y() const { return static_cast<int>(blockIdx.y); }
+  SLM_DEVICE int block_z() const { return static_cast<int>(blockIdx.z); }
+
+  SLM_DEVICE void barrier(Where = {}) const { __syncthreads(); }
+  SLM_DEVICE void wave_barrier(Where = {}) const { __syncwarp(); }
+
+  SLM_DEVICE float wave_sum(float value, Where = {}) const {
+    SLM_UNROLL
+    for (int step = width / 2; step > 0; step /= 2) value += __shfl_xor_sync(0xffffffffu, value, step);
+    return value;
+  }
+  SLM_DEVICE float wave_max(float value, Where = {}) const {
+    SLM_UNROLL
+    for (int step = width / 2; step > 0; step /= 2) value = fmaxf(value, __shfl_xor_sync(0xffffffffu, value, step));
+    return value;
+  }
+  template <class T>
+  SLM_DEVICE T shuffle(T value, int from, Where = {}) const {
+    return __shfl_sync(0xffffffffu, value, from);
+  }
+
+  template <class Element>
+  SLM_DEVICE FragmentC<Matrix> mma(const FragmentA<Matrix>& a, const FragmentB<Matrix>& b, FragmentC<Matrix> c,
+                                   Where = {}) const {
+    float* const v = c.value;
+    if constexpr (std::is_same_v<Element, bfloat16_t>) {
+      asm volatile(
+          "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+          : "+f"(v[0]), "+f"(v[1]), "+f"(v[2]), "+f"(v[3])
+          : "r"(a.word[0]), "r"(a.word[1]), "r"(a.word[2]), "r"(a.word[3]), "r"(b.word[0]), "r"(b.word[1]));
+    } else {
+      asm volatile(
+          "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+          : "+f"(v[0]), "+f"(v[1]), "+f"(v[2]), "+f"(v[3])
+          : "r"(a.word[0]), "r"(a.word[1]), "r"(a.word[2]), "r"(a.word[3]), "r"(b.word[0]), "r"(b.word[1]));
+    }
+    return c;
+  }
+
+  static SLM_DEVICE int atomic_add(int* address, int value) { return atomicAdd(address, value); }
+  static SLM_DEVICE void fence() { __threadfence(); }
+
+  /// Past the first cache, which a weight would only pass through.
+  template <class T>
+  static SLM_DEVICE T load_stream(const T* address) {
+    static_assert(sizeof(T) == 4 || sizeof(T) == 8 || sizeof(T) == 16);
+    std::uint32_t word[sizeof(T) / 4];
+    if constexpr (sizeof(T) == 16) {
+      asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];"
+                   : "=r"(word[0]), "=r"(word[1]), "=r"(word[2]), "=r"(word[3])
+                   : "l"(address));
+    } else if constexpr (sizeof(T) == 8) {
+      asm volatile("ld.global.nc.L1::no_allocate.v2.u32 {%0,%1}, [%2];" : "=r"(word[0]), "=r"(word[1]) : "l"(address));
+    } else {
+      asm volatile("ld.global.nc.L1::no_allocate.u32 %0, [%1];" : "=r"(word[0]) : "l"(address));
+    }
+    T value;
+    __builtin_memcpy(&value, word, sizeof(T));
+    return value;
+  }
+
+  template <class Element>
+  static SLM_DEVICE std::uint32_t pack2(float low, float high) {
+    std::uint32_t word;
+    if constexpr (std::is_same_v<Element, bfloat16_t>) {
+      asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
+    } else {
+      // NaN passes the comparisons, as it must.
+      low = low > 65504.0f ? 65504.0f : low < -65504.0f ? -65504.0f : low;
+      high = high > 65504.0f ? 65504.0f : high < -65504.0f ? -65504.0f : high;
+      asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
+    }
+    return word;
+  }
+  template <class Element>
+  static SLM_DEVICE float unpack_low(std::uint32_t word) {
+    if constexpr (std::is_same_v<Element, bfloat16_t>) return __uint_as_float(word << 16);
+    return half_to_float(static_cast<std::uint16_t>(word));
+  }
+  template <class Element>
+  static SLM_DEVICE float unpack_high(std::uint32_t word) {
+    if constexpr (std::is_same_v<Element, bfloat16_t>) return __uint_as_float(word & 0xffff0000u);
+    return half_to_float(static_cast<std::uint16_t>(word >> 16));
+  }
+
+ private:
+  static SLM_DEVICE float half_to_float(std::uint16_t half) {
+    float value;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(half));
+    return value;
+  }
+};
+
+}  // namespace slm::gpu
+
+#endif

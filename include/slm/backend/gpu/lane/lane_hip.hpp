@@ -1,0 +1,126 @@
+// DeviceLane for AMD: CDNA (gfx90a, waves of 64, MFMA) and RDNA3 (gfx11xx, waves of 32, WMMA).
+#pragma once
+
+#include <hip/hip_runtime.h>
+
+#include <cstdint>
+#include <type_traits>
+
+#include "slm/backend/gpu/lane/lane.hpp"
+#include "slm/backend/gpu/lane/mma_layout.hpp"
+#include "slm/core/types.hpp"
+
+#if SLM_DEVICE_PASS
+
+#if !defined(__GFX9__) && !defined(__GFX11__)
+#error "slm runs on AMD's gfx90a, gfx940 and newer CDNA, and on gfx11 (RDNA3)"
+#endif
+
+namespace slm::gpu {
+
+class DeviceLane {
+ public:
+#if defined(__GFX9__)
+  using Matrix = Mfma16x16x16;
+#else
+  using Matrix = Wmma16x16x16;
+#endif
+  static constexpr int width = Matrix::lanes;
+
+  SLM_DEVICE int thread() const { return static_cast<int>(threadIdx.x); }
+  SLM_DEVICE int threads() const { return static_cast<int>(blockDim.x); }
+  SLM_DEVICE int wave() const { return __builtin_amdgcn_readfirstlane(thread() / width); }
+  SLM_DEVICE int waves() const { return threads() / width; }
+  SLM_DEVICE int lane_index() const { return thread() % width; }
+  SLM_DEVICE int block_x() const { return static_cast<int>(blockIdx.x); }
+  SLM_DEVICE int block_y() const { return static_cast<int>(blockIdx.y); }
+  SLM_DEVICE int block_z() const { return static_cast<int>(blockIdx.z); }
+
+  SLM_DEVICE void barrier(Where = {}) const { __syncthreads(); }
+  /// The lanes of a wave run together and its accesses to shared memory stay in order; the compiler must keep it too.
+  SLM_DEVICE void wave_barrier(Where = {}) const {
+    __builtin_amdgcn_fence(__ATOMIC_ACQ_REL, "wavefront");
+    __builtin_amdgcn_wave_barrier();
+    __builtin_amdgcn_fence(__ATOMIC_ACQ_REL, "wavefront");
+  }
+
+  SLM_DEVICE float wave_sum(float value, Where = {}) const {
+    SLM_UNROLL
+    for (int step = width / 2; step > 0; step /= 2) value += __shfl_xor(value, step, width);
+    return value;
+  }
+  SLM_DEVICE float wave_max(float value, Where = {}) const {
+    SLM_UNROLL
+    for (int step = width / 2; step > 0; step /= 2) value = fmaxf(value, __shfl_xor(value, step, width));
+    return value;
+  }
+  template <class T>
+  SLM_DEVICE T shuffle(T value, int from, Where = {}) const {
+    return __shfl(value, from, width);
+  }
+
+  template <class Element>
+  SLM_DEVICE FragmentC<Matrix> mma(const FragmentA<Matrix>& a, const FragmentB<Matrix>& b, const FragmentC<Matrix>& c,
+                                   Where = {}) const {
+    constexpr int run = Matrix::run;
+    using Shorts = short __attribute__((ext_vector_type(run)));
+    using Halves = _Float16 __attribute__((ext_vector_type(run)));
+    using Floats = float __attribute__((ext_vector_type(Matrix::c_floats)));
+    Floats sum = __builtin_bit_cast(Floats, c);
+    if constexpr (std::is_same_v<Element, bfloat16_t>) {
+      const Shorts x = __builtin_bit_cast(Shorts, a), y = __builtin_bit_cast(Shorts, b);
+#if defined(__GFX9__)
+      sum = __builtin_amdgcn_mfma_f32_16x16x16bf16_1k(x, y, sum, 0, 0, 0);
+#else
+      sum = __builtin_amdgcn_wmma_f32_16x16x16_bf16_w32(x, y, sum);
+#endif
+    } else {
+      const Halves x = __builtin_bit_cast(Halves, a), y = __builtin_bit_cast(Halves, b);
+#if defined(__GFX9__)
+      sum = __builtin_amdgcn_mfma_f32_16x16x16f16(x, y, sum, 0, 0, 0);
+#else
+      sum = __builtin_amdgcn_wmma_f32_16x16x16_f16_w32(x, y, sum);
+#endif
+    }
+    return __builtin_bit_cast(FragmentC<Matrix>, sum);
+  }
+
+  static SLM_DEVICE int atomic_add(int* address, int value) { return atomicAdd(address, value); }
+  static SLM_DEVICE void fence() { __threadfence(); }
+
+  template <class T>
+  static SLM_DEVICE T load_stream(const T* address) {
+    static_assert(sizeof(T) == 4 || sizeof(T) == 8 || sizeof(T) == 16);
+    using Words = std::uint32_t __attribute__((ext_vector_type(sizeof(T) / 4)));
+    return __builtin_bit_cast(T, __builtin_nontemporal_load(reinterpret_cast<const Words*>(address)));
+  }
+
+  template <class Element>
+  static SLM_DEVICE std::uint32_t pack2(float low, float high) {
+    if constexpr (std::is_same_v<Element, bfloat16_t>) {
+      return std::uint32_t{from_float<bfloat16_t>(low).bits} | std::uint32_t{from_float<bfloat16_t>(high).bits} << 16;
+    } else {
+      return narrow(low) | narrow(high) << 16;
+    }
+  }
+  template <class Element>
+  static SLM_DEVICE float unpack_low(std::uint32_t word) {
+    if constexpr (std::is_same_v<Element, bfloat16_t>) return __builtin_bit_cast(float, word << 16);
+    return static_cast<float>(__builtin_bit_cast(_Float16, static_cast<std::uint16_t>(word)));
+  }
+  template <class Element>
+  static SLM_DEVICE float unpack_high(std::uint32_t word) {
+    if constexpr (std::is_same_v<Element, bfloat16_t>) return __builtin_bit_cast(float, word & 0xffff0000u);
+    return static_cast<float>(__builtin_bit_cast(_Float16, static_cast<std::uint16_t>(word >> 16)));
+  }
+
+ private:
+  static SLM_DEVICE std::uint32_t narrow(float value) {
+    value = value > 65504.0f ? 65504.0f : value < -65504.0f ? -65504.0f : value;  // NaN passes
+    return __builtin_bit_cast(std::uint16_t, static_cast<_Float16>(value));
+  }
+};
+
+}  // namespace slm::gpu
+
+#endif

@@ -1,0 +1,59 @@
+// DeviceBuffer: memory of a device, released with its owner.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <type_traits>
+#include <utility>
+
+#include "slm/backend/gpu/lane/lane.hpp"
+#include "slm/backend/gpu/runtime/runtime.hpp"
+#include "slm/core/error.hpp"
+
+namespace slm::gpu {
+
+template <class T, Runtime R>
+class DeviceBuffer {
+  static_assert(std::is_trivially_copyable_v<T>);
+
+ public:
+  DeviceBuffer() = default;
+
+  /// Not initialised. Throws gpu.out-of-memory.
+  DeviceBuffer(R runtime, std::size_t size) : size_(size) {
+    if (size == 0) return;
+    if (size > SIZE_MAX / 2 / sizeof(T)) {
+      throw Error("gpu.out-of-memory", text("could not allocate ", size, " elements of ", sizeof(T), " bytes"),
+                  "Lower the context length");
+    }
+    data_ = static_cast<T*>(runtime.allocate(size * sizeof(T)));
+    runtime_.emplace(std::move(runtime));
+  }
+
+  DeviceBuffer(DeviceBuffer&& other) noexcept
+      : runtime_(std::move(other.runtime_)),
+        data_(std::exchange(other.data_, nullptr)),
+        size_(std::exchange(other.size_, 0)) {}
+  DeviceBuffer& operator=(DeviceBuffer&& other) noexcept {
+    std::swap(runtime_, other.runtime_);
+    std::swap(data_, other.data_);
+    std::swap(size_, other.size_);
+    return *this;
+  }
+  ~DeviceBuffer() {
+    if (data_ != nullptr) runtime_->release(data_);
+  }
+
+  T* data() noexcept { return data_; }
+  const T* data() const noexcept { return data_; }
+  std::size_t size() const noexcept { return size_; }
+  Memory<T> memory() const { return {data_, static_cast<std::int64_t>(size_)}; }
+
+ private:
+  std::optional<R> runtime_;
+  T* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+}  // namespace slm::gpu

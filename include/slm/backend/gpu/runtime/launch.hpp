@@ -1,0 +1,57 @@
+// A kernel is a function object over a Lane; this is how one is started.
+//
+//   struct Scale {                                             // x *= factor
+//     struct Args { Memory<float> x; float factor; };
+//     struct Shared {};
+//     static constexpr int max_block = 256;                    // threads, at any wave width
+//     static Grid grid(const Args& args, int wave_width);      // blocks, and threads of a block
+//     template <class Lane> SLM_DEVICE void operator()(Lane lane, const Args& args, Shared& shared) const;
+//   };
+#pragma once
+
+#include <concepts>
+#include <type_traits>
+
+#include "slm/core/macros.hpp"
+
+#if defined(__CUDACC__)
+#include "slm/backend/gpu/lane/lane_cuda.hpp"
+#elif defined(__HIP__)
+#include "slm/backend/gpu/lane/lane_hip.hpp"
+#endif
+
+namespace slm::gpu {
+
+struct Grid {
+  int x = 1, y = 1, z = 1;  // blocks; x up to 2^31 - 1, y and z up to 65535
+  int threads = 1;          // of a block, a multiple of the wave width
+};
+
+/// Static shared memory that every supported device gives a block.
+inline constexpr int max_shared_bytes = 48 * 1024;
+
+template <class K>
+concept Kernel = std::is_empty_v<K> && std::is_trivially_copyable_v<typename K::Args> &&
+                     std::is_trivially_default_constructible_v<typename K::Shared> &&
+                     sizeof(typename K::Shared) <= max_shared_bytes
+                 && sizeof(typename K::Args) <= 3072 && K::max_block <= 1024 &&
+                 requires(const typename K::Args& args, int wave_width) {
+  { K::grid(args, wave_width) } -> std::same_as<Grid>;
+};
+
+#if defined(__CUDACC__) || defined(__HIP__)
+/// The one entry. It is a template of the kernel alone: a parameter that differs between the host's and the device's
+/// pass would change its name.
+template <class K>
+__global__ __launch_bounds__(K::max_block) void entry(const typename K::Args args) {
+#if defined(__CUDA_ARCH__) || defined(__HIP_DEVICE_COMPILE__)
+  static_assert(Kernel<K>);
+  __shared__ typename K::Shared shared;
+  K{}(DeviceLane{}, args, shared);
+#else
+  static_cast<void>(args);
+#endif
+}
+#endif
+
+}  // namespace slm::gpu

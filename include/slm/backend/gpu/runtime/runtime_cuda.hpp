@@ -1,0 +1,80 @@
+// NVIDIA's runtime. Empty to every compiler but nvcc.
+#pragma once
+
+#if defined(__CUDACC__)
+
+#include <cuda_runtime.h>
+
+#include <string>
+
+#include "slm/backend/gpu/runtime/runtime_vendor.hpp"
+#include "slm/core/error.hpp"
+
+namespace slm::gpu {
+
+struct CudaApi {
+  static constexpr const char* name = "cuda";
+  static constexpr const char* prefix = "cuda";
+  static constexpr const char* vendor = "NVIDIA";
+  static constexpr const char* advice =
+      "Install NVIDIA's driver and see that nvidia-smi lists the device, or use another backend";
+  static constexpr const char* architecture_option = "CMAKE_CUDA_ARCHITECTURES (nvcc -arch)";
+  static constexpr const char* host_malloc = "HostAlloc";
+
+  using Status = cudaError_t;
+  using StreamHandle = cudaStream_t;
+  using EventHandle = cudaEvent_t;
+  using CapturedHandle = cudaGraph_t;
+  using GraphHandle = cudaGraphExec_t;
+  using Properties = cudaDeviceProp;
+  using Direction = cudaMemcpyKind;
+  using Extents = dim3;
+
+  static constexpr Status success = cudaSuccess;
+  static constexpr Status out_of_memory = cudaErrorMemoryAllocation;
+  static constexpr unsigned stream_flags = cudaStreamNonBlocking;
+  static constexpr unsigned event_flags = cudaEventDefault;
+  static constexpr auto capture_mode = cudaStreamCaptureModeThreadLocal;
+  static constexpr Direction host_to_device = cudaMemcpyHostToDevice;
+  static constexpr Direction device_to_host = cudaMemcpyDeviceToHost;
+  static constexpr Direction device_to_device = cudaMemcpyDeviceToDevice;
+
+  static bool no_device(Status status) {
+    return status == cudaErrorNoDevice || status == cudaErrorInsufficientDriver || status == cudaErrorStubLibrary;
+  }
+  static bool no_code(Status status) {
+    return status == cudaErrorNoKernelImageForDevice || status == cudaErrorInvalidDeviceFunction ||
+           status == cudaErrorUnsupportedPtxVersion || status == cudaErrorInvalidPtx ||
+           status == cudaErrorJitCompilerNotFound;
+  }
+  static std::string architecture(const Properties& properties) {
+    return text("sm_", properties.major, properties.minor);
+  }
+  static std::string driver() {
+    int version = 0;
+    if (cudaDriverGetVersion(&version) != cudaSuccess) return "unknown";
+    return text("CUDA ", version / 1000, ".", version % 1000 / 10);
+  }
+
+  SLM_GPU_FORWARD_CALLS(cuda)
+  static Status HostMalloc(void** pointer, std::size_t bytes) {
+    return cudaHostAlloc(pointer, bytes, cudaHostAllocDefault);
+  }
+  static Status HostFree(void* pointer) { return cudaFreeHost(pointer); }
+  static Status GraphInstantiate(GraphHandle* graph, CapturedHandle captured) {
+    return cudaGraphInstantiate(graph, captured, 0);
+  }
+  static const char* GetErrorName(Status status) { return cudaGetErrorName(status); }
+  static const char* GetErrorString(Status status) { return cudaGetErrorString(status); }
+};
+
+}  // namespace slm::gpu
+
+namespace slm::backend {
+
+using CudaRuntime = gpu::VendorRuntime<gpu::CudaApi>;
+static_assert(gpu::Runtime<CudaRuntime>);
+
+}  // namespace slm::backend
+
+#endif

@@ -1,0 +1,55 @@
+// The axes on which kernels are templates, all of them. Every other dimension is an argument. A new axis needs a
+// measured reason: each one multiplies compile time and the size of a program.
+//
+//   weight format    Fp32, Fp16, Bf16, Int4    what a lane reads and how it becomes a fragment
+//   form             Vectors, Tiles            few rows (waves share out the depth) or many (they share out outputs)
+//   head dimension   64, 128, 256              registers of attention; a smaller head is padded with zeros
+//   query tile       16, 32                    attention for few and for many rows
+//   matrix layout    Lane::Matrix              a fact of the device, with it the wave width
+#pragma once
+
+#include "slm/formats/format.hpp"
+
+namespace slm::gpu {
+
+/// Four-bit codes in the order of formats/int4_tiles.hpp.
+struct Int4 {
+  static constexpr std::string_view name = "int4";
+};
+
+/// Rows of one block of the two forms of a product.
+inline constexpr int vector_rows = 8;
+
+/// Positions of one step of attention. Every split of a sequence lies at a multiple of it, whoever computes it.
+inline constexpr int chunk = 64;
+
+/// How a format is computed.
+///   Element     of the matrix unit
+///   w_terms, x_terms   a float is the sum of that many elements: three bfloat16 hold all its bits
+///   chunk_steps        steps of 32 inputs that are loaded together
+///   tile_rows          rows of a block in the form Tiles
+template <class Format>
+struct Compute;
+
+template <>
+struct Compute<Fp32> {
+  using Element = bfloat16_t;
+  static constexpr int w_terms = 3, x_terms = 3, chunk_steps = 1, tile_rows = 16, line_words = 8;
+};
+template <>
+struct Compute<Fp16> {
+  using Element = half_t;
+  static constexpr int w_terms = 1, x_terms = 1, chunk_steps = 2, tile_rows = 64, line_words = 4;
+};
+template <>
+struct Compute<Bf16> {
+  using Element = bfloat16_t;
+  static constexpr int w_terms = 1, x_terms = 1, chunk_steps = 2, tile_rows = 64, line_words = 4;
+};
+template <>
+struct Compute<Int4> {
+  using Element = bfloat16_t;
+  static constexpr int w_terms = 1, x_terms = 1, chunk_steps = 4, tile_rows = 32, line_words = 1;
+};
+
+}  // namespace slm::gpu

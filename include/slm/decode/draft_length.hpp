@@ -1,0 +1,112 @@
+// Draft length policies: how many tokens to draft before the target looks. Every decision depends on finished rounds
+// and on tokens already drafted only, which keeps all verification rules lossless.
+#pragma once
+
+#include <algorithm>
+#include <cctype>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <variant>
+
+#include "slm/core/error.hpp"
+#include "slm/decode/throughput_adaptive.hpp"
+
+namespace slm::draft_length {
+
+/// Always the same number.
+struct Fixed {
+  int tokens = 4;
+
+  int most() const { return tokens; }
+  int next() const { return tokens; }
+  bool go_on(double) const { return true; }
+  void restart() {}
+  void observe(const RoundOutcome&) {}
+};
+
+/// Hugging Face's schedule of 4.37, which AMD measured with: 5, plus 2 after a fully accepted round, else minus 1.
+struct Heuristic {
+  int start = 5;
+  int up = 2;
+  int down = 1;
+  int limit = 64;
+  int current = 5;  // where the schedule stands; set anew by each request
+
+  int most() const { return limit; }
+  int next() const { return current; }
+  bool go_on(double) const { return true; }
+  void restart() { current = std::min(start, limit); }
+  void observe(const RoundOutcome& round) {
+    current = round.accepted == current ? std::min(current + up, limit) : std::max(1, current - down);
+  }
+};
+
+/// Stops drafting after the first token that the draft itself gives less than `threshold`. With `drop` that token is
+/// not even proposed, which only rules that do not use the draft's distribution survive (coupled, match).
+struct Confidence {
+  double threshold = 0.4;
+  int limit = 20;
+  bool drop = false;
+
+  int most() const { return limit; }
+  int next() const { return limit; }
+  bool go_on(double confidence) const { return confidence >= threshold; }
+  void restart() {}
+  void observe(const RoundOutcome&) {}
+};
+
+/// One of the policies, chosen at run time.
+class Policy {
+ public:
+  template <class Choice>
+  requires std::is_constructible_v<std::variant<Fixed, Heuristic, Confidence, ThroughputAdaptive>, Choice> Policy(
+      Choice choice)
+      : choice_(std::move(choice)) {}  // NOLINT: a policy is one of its choices
+
+  int most() const {
+    return std::visit([](const auto& policy) { return policy.most(); }, choice_);
+  }
+  int next() {
+    return std::visit([](auto& policy) { return policy.next(); }, choice_);
+  }
+  bool go_on(double confidence) const {
+    return std::visit([confidence](const auto& policy) { return policy.go_on(confidence); }, choice_);
+  }
+  void restart() {
+    std::visit([](auto& policy) { policy.restart(); }, choice_);
+  }
+  void observe(const RoundOutcome& round) {
+    std::visit([&round](auto& policy) { policy.observe(round); }, choice_);
+  }
+
+  bool wants_confidence() const { return std::holds_alternative<Confidence>(choice_); }
+  bool drops() const {
+    const auto* confidence = std::get_if<Confidence>(&choice_);
+    return confidence != nullptr && confidence->drop;
+  }
+  int cooldowns() const {
+    const auto* adaptive = std::get_if<ThroughputAdaptive>(&choice_);
+    return adaptive != nullptr ? adaptive->cooldowns() : 0;
+  }
+
+ private:
+  std::variant<Fixed, Heuristic, Confidence, ThroughputAdaptive> choice_;
+};
+
+/// "4", "heuristic", "confidence" or "adaptive", as a command line names them.
+inline Policy parse(std::string_view name) {
+  if (name == "heuristic") return Heuristic{};
+  if (name == "confidence") return Confidence{};
+  if (name == "adaptive") return ThroughputAdaptive{};
+  const bool number = !name.empty() && name.size() <= 4 &&
+                      std::all_of(name.begin(), name.end(), [](unsigned char c) { return std::isdigit(c) != 0; });
+  if (!number) {
+    throw Error("decode.unknown-draft-length", text("there is no draft length '", name, "'"),
+                "Use a number of tokens, or one of heuristic, confidence, adaptive");
+  }
+  return Fixed{std::stoi(std::string{name})};
+}
+
+}  // namespace slm::draft_length
