@@ -1,4 +1,6 @@
 // Tokens chosen on emulated lanes are the host's tokens.
+#include <vector>
+
 #include "slm/backend/gpu/lanes.hpp"
 #include "support/gpu_choice.hpp"
 
@@ -13,4 +15,33 @@ TEST_CASE("64 lanes choose the host's tokens") { check_choices<Wide>(200, 2); }
 TEST_CASE("vocabularies of 50304 and 50432 ids, ids beyond the target's left out") {
   check_choice_of<Narrow>(50304, 0);
   check_choice_of<Narrow>(50432, 1);
+}
+
+TEST_CASE("a race does not read the cut of a row without a choice, which nobody wrote") {
+  const std::vector<float> logits{1, 2, 3, 4};
+  const Draw draw = draw_of({.top_p = 0.9f, .seed = 5}, 2);
+  const std::vector<int> peaks{1, no_token};
+  const std::vector<std::uint64_t> cuts{0};  // ends before the second row
+  std::vector<int> tokens(2, -7), step{0, 0}, tickets(2, 0);
+  std::vector<gpu::Ranked> partial(2 * gpu::Race::most_blocks);
+  Narrow runtime;
+  auto stream = runtime.make_stream();
+  const auto launch = [&] {
+    runtime.launch<gpu::Race>({.logits = {logits.data(), 4},
+                               .draw = {&draw, 1},
+                               .peaks = {peaks.data(), 2},
+                               .cuts = {cuts.data(), 1},
+                               .tokens = {tokens.data(), 2},
+                               .step = {step.data(), 2},
+                               .partial = {partial.data(), static_cast<std::int64_t>(partial.size())},
+                               .tickets = {tickets.data(), 2},
+                               .width = 2,
+                               .rows = 2,
+                               .first = 0,
+                               .goes_on = false},
+                              stream);
+  };
+  CHECK_NOTHROW(launch());
+  CHECK(tokens[0] != no_token);
+  CHECK(tokens[1] == no_token);
 }

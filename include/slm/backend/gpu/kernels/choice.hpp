@@ -150,8 +150,8 @@ class RaceRanking {
         draw_(draw),
         base_(std::int64_t{row} * args.width),
         position_(static_cast<std::uint64_t>(args.step[0] + args.first + row + 1)),
-        cut_(args.cuts ? args.cuts[row] : 0),
         there_(args.peaks[row] != no_token),
+        cut_(there_ && args.cuts ? args.cuts[row] : 0),
         peak_(there_ ? logits_[base_ + args.peaks[row]] : 0) {}
   SLM_DEVICE void begin_pair(int pair) { words_ = race_words(draw_.seed, position_, static_cast<std::uint32_t>(pair)); }
   SLM_DEVICE std::uint64_t of(int k) const {
@@ -169,8 +169,9 @@ class RaceRanking {
   Memory<const float> logits_;
   Draw draw_;
   std::int64_t base_;
-  std::uint64_t position_, cut_;
-  bool there_;
+  std::uint64_t position_;
+  bool there_;         // else the row has no choice, and Cut has left its place unwritten
+  std::uint64_t cut_;  // the place of the last token that takes part
   float peak_;
   std::array<std::uint32_t, 4> words_{};
 };
