@@ -14,6 +14,10 @@ TEST_CASE("attention on the device") {
 TEST_CASE("products of float weights on the device") {
   if (!no_device()) check_products<Device, Fp32>(0);
 }
+TEST_CASE("fp32 products are as exact as fp32 sums on the device") {
+  if (no_device()) return;
+  for (const int depth : {576, 4096, 16384}) check_deep_sums<Device>(depth);
+}
 TEST_CASE("products of half weights on the device") {
   if (!no_device()) check_products<Device, Fp16>(0);
 }

@@ -32,6 +32,11 @@ struct PanelProduct {
   using C = Compute<Format>;
   static constexpr bool int4 = std::is_same_v<Format, Int4>;
 
+  /// Whether the matrix unit begins at zero again and again, and its sums are added up outside of it: by block and
+  /// scale for int4, and for the terms of a float because tensor cores cut what they add below the largest, an old sum
+  /// too.
+  static constexpr bool apart = int4 || C::w_terms > 1;
+
   /// Whether weights are asked for a chunk ahead. A lane of a unit with one group along the depth holds four times as
   /// much of a step: there are no registers for two chunks beside the sums of many rows, or beside three terms.
   static constexpr bool ahead = L::k_groups != 1 || int4 || (Columns == 1 && C::w_terms == 1);
@@ -75,8 +80,8 @@ struct PanelProduct {
     }
     if (at + steps < last) load(lane, tiles, panel, at + steps, last);
 
-    FragmentC<L> part[2][int4 ? Columns : 1];  // the sum of a block of codes, before its scale
-    if constexpr (int4) clear(part);
+    FragmentC<L> part[2][apart ? Columns : 1];
+    if constexpr (apart) clear(part);
     SLM_UNROLL
     for (int s = 0; s < C::chunk_steps; ++s) {
       if (s >= steps) continue;
@@ -98,7 +103,7 @@ struct PanelProduct {
           SLM_UNROLL
           for (int n = 0; n < Columns; ++n) {
             FragmentC<L>& to = [&]() -> FragmentC<L>& {
-              if constexpr (int4) {
+              if constexpr (apart) {
                 return part[m][n];
               } else {
                 return sum[m][n];
@@ -110,6 +115,13 @@ struct PanelProduct {
               SLM_UNROLL
               for (int t = 0; t <= order; ++t) {
                 to = lane.template mma<typename C::Element>(a[t], b[n][order - t], to, where);
+              }
+            }
+            if constexpr (C::w_terms > 1) {
+              SLM_UNROLL
+              for (int c = 0; c < L::c_floats; ++c) {
+                sum[m][n].value[c] += to.value[c];
+                to.value[c] = 0;
               }
             }
           }

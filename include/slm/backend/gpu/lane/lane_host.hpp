@@ -192,8 +192,17 @@ class BlockEmulator {
   int block_[3] = {};
 };
 
+/// How the emulated matrix unit adds up: c + a . b over the depth of a fragment.
+struct FloatSums {
+  static float add(float c, const float* a, const float* b, int depth) {
+    float sum = 0;
+    for (int k = 0; k < depth; ++k) sum += a[k] * b[k];
+    return c + sum;
+  }
+};
+
 /// Layout: of mma_layout.hpp; it also says how wide a wave is.
-template <class Layout>
+template <class Layout, class Sums = FloatSums>
 class HostLane {
  public:
   using Matrix = Layout;
@@ -339,11 +348,8 @@ class HostLane {
     for (int lane = 0; lane < width; ++lane) {
       const FragmentC<Layout>& c = *inputs(lane).c;
       for (int i = 0; i < Layout::c_floats; ++i) {
-        const float* const row = a[Layout::c_row(lane, i)];
-        const float* const column = b[Layout::c_column(lane, i)];
-        float sum = 0;
-        for (int k = 0; k < Layout::depth; ++k) sum += row[k] * column[k];
-        output(lane)->value[i] = c.value[i] + sum;
+        output(lane)->value[i] =
+            Sums::add(c.value[i], a[Layout::c_row(lane, i)], b[Layout::c_column(lane, i)], Layout::depth);
       }
     }
   }

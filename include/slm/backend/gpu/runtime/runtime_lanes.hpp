@@ -18,7 +18,7 @@
 namespace slm::backend {
 
 /// Everything happens at once, when it is asked for, so streams order nothing; a stream under capture records.
-template <class Layout>
+template <class Layout, class Sums = gpu::FloatSums>
 class LanesRuntime {
  public:
   static constexpr const char* name = Layout::lanes == 64 ? "lanes64" : "lanes32";
@@ -137,7 +137,7 @@ class LanesRuntime {
     ++state_->launches;
     run(stream, [state = state_.get(), args] {
       const std::lock_guard lock(state->mutex);
-      state->emulator.template run<K, gpu::HostLane<Layout>>(args);
+      state->emulator.template run<K, gpu::HostLane<Layout, Sums>>(args);
     });
   }
 
