@@ -45,7 +45,7 @@ class DeviceChoice {
     chooser_.choose(runtime_, stream_, {logits.data(), static_cast<std::int64_t>(logits.size())},
                     static_cast<int>(rows.size()), first, step_.memory(), tickets_.memory(), false);
     std::vector<Token> tokens(rows.size(), -7);
-    chooser_.read(runtime_, stream_, tokens);
+    chooser_.read(landing_, stream_, tokens);
     return tokens;
   }
 
@@ -54,6 +54,7 @@ class DeviceChoice {
   R runtime_;
   typename R::Stream stream_;
   gpu::Chooser<R> chooser_;
+  gpu::Landing<R> landing_{runtime_};
   gpu::DeviceBuffer<int, R> step_{runtime_, 20}, tickets_{runtime_, 16};
 };
 

@@ -1,9 +1,15 @@
 // How a step reaches the device: five launches a layer, recorded once and replayed, tokens chosen there.
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <cstddef>
+#include <functional>
+#include <map>
+#include <memory>
 #include <vector>
 
 #include "slm/backend/gpu/lanes.hpp"
+#include "slm/backend/reference/reference.hpp"
 #include "slm/decode/coin.hpp"
 #include "slm/decode/processor.hpp"
 #include "slm/model/model.hpp"
@@ -83,6 +89,7 @@ class CountingLanes : public backend::LanesRuntime<gpu::MmaSync16x8x16> {
  public:
   struct Counts {
     int launches = 0, replays = 0, copies_out = 0, copied_bytes = 0, waits = 0, allocations = 0;
+    int landed_elsewhere = 0;  // copies to memory of the host that the device cannot write by itself
     bool operator==(const Counts&) const = default;
   };
 
@@ -101,6 +108,12 @@ class CountingLanes : public backend::LanesRuntime<gpu::MmaSync16x8x16> {
   void copy_out(void* to, const void* from, std::size_t bytes, Stream& stream) {
     ++counts_->copies_out;
     counts_->copied_bytes += static_cast<int>(bytes);
+    const std::less_equal<const void*> before;
+    const auto inside = [&](const auto& one) {
+      const auto* const begin = static_cast<const std::byte*>(one.first);
+      return before(begin, to) && before(static_cast<const std::byte*>(to) + bytes, begin + one.second);
+    };
+    counts_->landed_elsewhere += std::none_of(pinned_->begin(), pinned_->end(), inside);
     Base::copy_out(to, from, bytes, stream);
   }
   void synchronize(Stream& stream) {
@@ -111,9 +124,15 @@ class CountingLanes : public backend::LanesRuntime<gpu::MmaSync16x8x16> {
     ++counts_->allocations;
     return Base::allocate(bytes);
   }
+  void* allocate_host(std::size_t bytes) {
+    void* const memory = Base::allocate_host(bytes);
+    pinned_->emplace(memory, bytes);
+    return memory;
+  }
 
  private:
   std::shared_ptr<Counts> counts_;
+  std::shared_ptr<std::map<const void*, std::size_t>> pinned_ = std::make_shared<std::map<const void*, std::size_t>>();
 };
 
 using Counting = backend::Gpu<CountingLanes>;
@@ -212,6 +231,30 @@ TEST_CASE("verifying a draft brings back only tokens, by one recorded step") {
     }
   }
   CHECK(device.runtime().counts().allocations == at_load);
+}
+
+TEST_CASE("logits and tokens come back to memory that the device can write by itself, whatever their number") {
+  const TemporaryFolder folder;
+  ModelConfig wide = shape;
+  wide.vocab = 50000;  // 48 rows of logits are more than one landing
+  write_random_checkpoint<float>(folder.path(), wide, 3);
+  const auto checkpoint = std::make_shared<const Checkpoint>(folder.path());
+  Counting device;
+  Model<Dynamic, Fp32, Counting> model(Dynamic{wide}, checkpoint, device);
+  backend::Reference reference;
+  Model<Dynamic, Fp32, backend::Reference> plain(Dynamic{wide}, checkpoint, reference);
+  std::vector<Token> text;
+  for (int k = 0; k < 48; ++k) text.push_back(static_cast<Token>(k * 7 % 101));
+  const auto found = model.extend(text, 48), expected = plain.extend(text, 48);
+  double worst = 0;
+  for (std::int64_t i = 0; i < found.size(); ++i) {
+    worst = std::max(worst, std::abs(double{found.data[i]} - double{expected.data[i]}));
+  }
+  CHECK(worst < 0.05);
+  model.propose(std::vector<Token>{5}, 3, draw_of({.temperature = 0}, wide.vocab));
+  const Counts& counts = device.runtime().counts();
+  CHECK(counts.copies_out > 3);
+  CHECK(counts.landed_elsewhere == 0);
 }
 
 TEST_CASE("tokens that do not fit into the KV memory, and heads that no kernel has, are refused") {

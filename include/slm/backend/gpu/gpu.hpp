@@ -121,7 +121,7 @@ class Gpu {
       }
     });
     state_->position = position + count - 1;
-    state_->chooser.read(state_->runtime, state_->stream, out);
+    state_->chooser.read(state_->landing, state_->stream, out);
   }
 
   template <class Weight>
@@ -264,9 +264,8 @@ class Gpu {
               const float* bias = nullptr) {
     const std::lock_guard lock(state_->mutex);
     const View<float, 2> on_device = device_logits(x, norm, weight, bias);
-    state_->runtime.copy_out(out.data, on_device.data, static_cast<std::size_t>(out.size()) * sizeof(float),
-                             state_->stream);
-    state_->runtime.synchronize(state_->stream);
+    state_->landing.read(state_->stream, out.data, on_device.data,
+                         static_cast<std::size_t>(out.size()) * sizeof(float));
   }
 
   /// Chooses a token for each row by those logits, in a step of choosing_steps(); x begins with its row `first`.

@@ -7,6 +7,7 @@
 
 #include "slm/backend/gpu/kernels/choice.hpp"
 #include "slm/backend/gpu/runtime/device_buffer.hpp"
+#include "slm/backend/gpu/runtime/landing.hpp"
 #include "slm/backend/gpu/runtime/runtime.hpp"
 #include "slm/core/draw.hpp"
 
@@ -69,9 +70,8 @@ class Chooser {
   }
 
   /// What was chosen since begin(); waits for the device.
-  void read(R& runtime, typename R::Stream& stream, std::span<Token> tokens) {
-    runtime.copy_out(tokens.data(), chosen_.data(), tokens.size_bytes(), stream);
-    runtime.synchronize(stream);
+  void read(Landing<R>& landing, typename R::Stream& stream, std::span<Token> tokens) const {
+    landing.read(stream, tokens.data(), chosen_.data(), tokens.size_bytes());
   }
 
  private:

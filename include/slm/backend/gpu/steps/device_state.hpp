@@ -12,6 +12,7 @@
 #include "slm/backend/gpu/kernels/rows.hpp"
 #include "slm/backend/gpu/kernels/stage.hpp"
 #include "slm/backend/gpu/runtime/device_buffer.hpp"
+#include "slm/backend/gpu/runtime/landing.hpp"
 #include "slm/backend/gpu/runtime/runtime.hpp"
 #include "slm/backend/gpu/steps/chooser.hpp"
 #include "slm/backend/gpu/steps/step_graphs.hpp"
@@ -44,6 +45,7 @@ struct DeviceState {
         step(runtime, SetNumbers::most),
         tickets(runtime, most_tickets),
         statistics(runtime, MaxRows),
+        landing(runtime),
         chooser(runtime, MaxRows) {
     runtime.fill(tickets.data(), 0, tickets.size() * sizeof(int), stream);
   }
@@ -55,6 +57,7 @@ struct DeviceState {
   Buffer<int> step;            // the position of row 0, then the tokens of the rows
   Buffer<int> tickets;         // zero between launches
   Buffer<RowStatistics> statistics;
+  Landing<R> landing;
   Chooser<R> chooser;
   Buffer<float> scratch;  // a product that is shaped afterwards
   Buffer<float> partial;  // attention's chunks

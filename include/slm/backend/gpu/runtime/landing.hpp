@@ -1,0 +1,46 @@
+// Landing: where on the host things from a device arrive.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <memory>
+#include <utility>
+
+#include "slm/backend/gpu/runtime/runtime.hpp"
+
+namespace slm::gpu {
+
+/// Host memory that a device writes by itself. A copy to any other goes through the driver's own, piece by piece, and
+/// keeps a thread of the host busy.
+template <Runtime R>
+class Landing {
+ public:
+  static constexpr std::size_t size = std::size_t{4} << 20;
+
+  explicit Landing(R runtime)
+      : runtime_(std::move(runtime)), memory_(runtime_.allocate_host(size), Release{runtime_}) {}
+
+  /// Copies from device memory and waits for the device.
+  void read(typename R::Stream& stream, void* to, const void* from, std::size_t bytes) {
+    auto* const there = static_cast<std::byte*>(to);
+    const auto* const here = static_cast<const std::byte*>(from);
+    for (std::size_t first = 0; first < bytes; first += size) {
+      const std::size_t part = std::min(size, bytes - first);
+      runtime_.copy_out(memory_.get(), here + first, part, stream);
+      runtime_.synchronize(stream);
+      std::memcpy(there + first, memory_.get(), part);
+    }
+  }
+
+ private:
+  struct Release {
+    R runtime;
+    void operator()(void* memory) { runtime.release_host(memory); }
+  };
+
+  R runtime_;
+  std::unique_ptr<void, Release> memory_;
+};
+
+}  // namespace slm::gpu
