@@ -106,8 +106,8 @@ void demo(const DemoOptions& options) {
 
   slm::Speculation speculation;
   speculation.draft_length = slm::draft_length::parse(options.draft_length);
-  slm::AutoregressiveDecoder plain(slm::borrow(target));
-  slm::SpeculativeDecoder speculative(slm::borrow(draft), slm::borrow(target), speculation);
+  slm::AutoregressiveDecoder plain(target);
+  slm::SpeculativeDecoder speculative(draft, target, speculation);
 
   std::vector<std::vector<slm::Token>> prompts;
   for (const std::string& text : texts) prompts.push_back(tokenizer.encode(text));

@@ -43,7 +43,7 @@ void append_number(std::string& out, float value) {
 
 void logits(const LogitsOptions& options) {
   Loader loader(options.cpu);
-  slm::AnyModel model = loader.load(options.model, options.backend);
+  slm::Session model(loader.load(options.model, options.backend));
   slm::check_prompt(options.ids, model.info());
 
   std::string out;
@@ -55,7 +55,7 @@ void logits(const LogitsOptions& options) {
   constexpr std::size_t most_rows = 64;
   for (std::size_t first = 0; first < options.ids.size(); first += most_rows) {
     const std::size_t count = std::min(most_rows, options.ids.size() - first);
-    const auto rows = model.extend({options.ids.data() + first, count}, static_cast<int>(count));
+    const auto rows = model.forward({options.ids.data() + first, count}, static_cast<int>(count));
     for (std::int64_t r = 0; r < rows.extent(0); ++r) {
       out += first == 0 && r == 0 ? "[" : ",\n[";
       for (std::int64_t id = 0; id < rows.extent(1); ++id) {

@@ -20,7 +20,7 @@ ROOMS = {
     "awq": {"core", "config", "io", "text", "formats", "backend", "model"},
 }
 # single files a room may see besides that
-EXTRA_FILES = {"decode": {"model/language_model.hpp"}}
+EXTRA_FILES = {"decode": {"model/language_model.hpp", "model/session.hpp"}}
 
 # rooms that kernels are made of, and what never comes near a kernel
 KERNEL_ROOMS = {"core", "formats", "backend"}

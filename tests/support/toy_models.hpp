@@ -1,5 +1,5 @@
-// Toy language models and drafters for decoder tests: a hash of the text decides the logits, a real list plays the KV
-// cache, and whatever breaks the contract of LanguageModel throws.
+// Toy language models and drafters for decoder tests: a hash of the text decides the logits, and whatever breaks the
+// contract of LanguageModel throws.
 #pragma once
 
 #include <algorithm>
@@ -20,6 +20,7 @@
 #include "slm/core/types.hpp"
 #include "slm/core/view.hpp"
 #include "slm/model/language_model.hpp"
+#include "slm/model/planner.hpp"
 
 namespace slm::testing {
 
@@ -33,9 +34,9 @@ inline std::uint64_t mix(std::uint64_t value) {
 /// What a toy model has been asked to do; outlives its being moved into a decoder.
 struct ToyLog {
   std::int64_t forwards = 0;
-  std::vector<int> batches;  // tokens of each extend, in order
+  std::vector<int> batches;  // tokens of each forward, in order
   std::vector<Token> fed;    // all tokens ever fed
-  int longest = 0;           // most tokens the KV cache ever held
+  int longest = 0;           // most tokens a sequence ever held
 };
 
 struct ToyOptions {
@@ -62,58 +63,45 @@ class ToyModel {
 
   const ModelInfo& info() const { return info_; }
   ModelInfo& info() { return info_; }
-  int length() const { return static_cast<int>(tokens_.size()); }
   std::shared_ptr<ToyLog> log() const { return log_; }
-  const std::vector<Token>& tokens() const { return tokens_; }
+  Sequence sequence() const { return {}; }
 
-  View<const float, 2> extend(std::span<const Token> tokens, int rows) {
-    if (tokens.empty()) throw std::logic_error("extend without tokens");
-    if (rows < 0 || rows > static_cast<int>(tokens.size())) throw std::logic_error("more rows than tokens");
-    for (const Token token : tokens) {
-      if (token < 0 || token >= options_.vocab) throw Error("toy.token", text("id ", token), "Feed a valid one");
-    }
-    if (length() + static_cast<int>(tokens.size()) > options_.context) {
-      throw Error("toy.context", text("past ", options_.context), "Feed less");
-    }
+  void forward(Batch& batch) const {
+    detail::check_batch(batch, info_);
+    batch.make_room(options_.vocab, 0);
     ++log_->forwards;
-    if (options_.log) {
-      log_->batches.push_back(static_cast<int>(tokens.size()));
-      log_->fed.insert(log_->fed.end(), tokens.begin(), tokens.end());
+    for (const Batch::Item& item : batch.items()) {
+      const std::span<const Token> tokens = batch.tokens(item);
+      if (tokens.empty()) throw std::logic_error("forward without tokens");
+      if (options_.log) {
+        log_->batches.push_back(static_cast<int>(tokens.size()));
+        log_->fed.insert(log_->fed.end(), tokens.begin(), tokens.end());
+      }
+      std::vector<Token>& text = detail::SequenceAccess::state(*item.sequence).tokens;
+      if (text.empty()) text.reserve(static_cast<std::size_t>(std::min(options_.context, 4096)));
+      text.insert(text.end(), tokens.begin(), tokens.end());
+      log_->longest = std::max(log_->longest, static_cast<int>(text.size()));
+      if (item.ask.want != Want::logits) continue;
+      const auto rows = static_cast<std::size_t>(item.ask.rows);
+      for (std::size_t row = 0; row < rows; ++row) {
+        fill(std::span(text).first(text.size() - rows + row + 1), batch.logits_at(item.answer + row));
+      }
     }
-    if (tokens_.empty()) tokens_.reserve(static_cast<std::size_t>(std::min(options_.context, 4096)));
-    const std::size_t before = tokens_.size();
-    tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
-    log_->longest = std::max(log_->longest, length());
-    const auto width = static_cast<std::size_t>(options_.vocab);
-    if (logits_.empty()) logits_.reserve(32 * width);  // a real model's scratch does not grow with use either
-    logits_.resize(static_cast<std::size_t>(rows) * width);
-    const std::size_t first = before + tokens.size() - static_cast<std::size_t>(rows);
-    for (int row = 0; row < rows; ++row) {
-      fill(first + static_cast<std::size_t>(row) + 1, logits_.data() + static_cast<std::size_t>(row) * width);
-    }
-    return {std::as_const(logits_).data(), rows, options_.vocab};
   }
 
-  void truncate(int length) {
-    if (length < 0 || length > this->length()) throw std::logic_error("truncate to more than there is");
-    tokens_.resize(static_cast<std::size_t>(length));
-  }
-
-  /// The logits after a prefix, without the KV cache.
+  /// The logits after a prefix.
   std::vector<float> logits_after(std::span<const Token> prefix) const {
-    ToyModel fresh{options_};
-    fresh.tokens_.assign(prefix.begin(), prefix.end());
     std::vector<float> row(static_cast<std::size_t>(options_.vocab));
-    fresh.fill(prefix.size(), row.data());
+    fill(prefix, row.data());
     return row;
   }
 
  private:
-  void fill(std::size_t length, float* row) const {
+  void fill(std::span<const Token> text, float* row) const {
     std::uint64_t state = 0;
     const auto memory = static_cast<std::size_t>(options_.memory);
-    for (std::size_t i = length > memory ? length - memory : 0; i < length; ++i) {
-      state = mix(state ^ static_cast<std::uint64_t>(tokens_[i]));
+    for (std::size_t i = text.size() > memory ? text.size() - memory : 0; i < text.size(); ++i) {
+      state = mix(state ^ static_cast<std::uint64_t>(text[i]));
     }
     for (int v = 0; v < options_.vocab; ++v) {
       const auto id = static_cast<std::uint64_t>(v);
@@ -130,11 +118,9 @@ class ToyModel {
   ToyOptions options_;
   ModelInfo info_;
   std::shared_ptr<ToyLog> log_;
-  std::vector<Token> tokens_;
-  std::vector<float> logits_;
 };
 
-/// A model whose rows or steps go wrong on request: `spoil` sees each extend's number and rows, and may throw.
+/// A model whose rows or steps go wrong on request: `spoil` sees each forward's number and rows, and may throw.
 class SpoiltModel {
  public:
   using Spoil = std::function<void(int call, std::span<float> rows)>;
@@ -142,25 +128,23 @@ class SpoiltModel {
   SpoiltModel(ToyOptions options, Spoil spoil) : model_(std::move(options)), spoil_(std::move(spoil)) {}
 
   const ModelInfo& info() const { return model_.info(); }
-  int length() const { return model_.length(); }
-  void truncate(int length) { model_.truncate(length); }
-  View<const float, 2> extend(std::span<const Token> tokens, int rows) {
-    const auto logits = model_.extend(tokens, rows);
-    rows_.assign(logits.data, logits.data + logits.size());
+  Sequence sequence() const { return model_.sequence(); }
+  void forward(Batch& batch) const {
+    model_.forward(batch);
+    const Batch::Item& item = batch.items().front();
+    const auto rows = static_cast<std::size_t>(item.ask.want == Want::logits ? item.ask.rows : 0);
     try {
-      spoil_(calls_++, rows_);
+      spoil_((*calls_)++, {batch.logits_at(item.answer), rows * static_cast<std::size_t>(info().vocab)});
     } catch (...) {
-      model_.truncate(model_.length() - static_cast<int>(tokens.size()));
+      item.sequence->truncate(item.sequence->length() - static_cast<int>(item.count));
       throw;
     }
-    return {std::as_const(rows_).data(), rows, info().vocab};
   }
 
  private:
   ToyModel model_;
   Spoil spoil_;
-  int calls_ = 0;
-  std::vector<float> rows_;
+  std::shared_ptr<int> calls_ = std::make_shared<int>(0);
 };
 
 /// Its greedy text is a given script: after n tokens, whichever they are, it wants script[n].
@@ -175,33 +159,32 @@ class ScriptedModel {
   }
 
   const ModelInfo& info() const { return info_; }
-  int length() const { return length_; }
   std::shared_ptr<ToyLog> log() const { return log_; }
-  View<const float, 2> extend(std::span<const Token> tokens, int rows) {
+  Sequence sequence() const { return {}; }
+  void forward(Batch& batch) const {
+    detail::check_batch(batch, info_);
+    batch.make_room(info_.vocab, 0);
     ++log_->forwards;
-    log_->batches.push_back(static_cast<int>(tokens.size()));
-    length_ += static_cast<int>(tokens.size());
-    if (length_ > info_.context) throw std::logic_error("past the context");
-    log_->longest = std::max(log_->longest, length_);
-    logits_.assign(static_cast<std::size_t>(rows) * static_cast<std::size_t>(info_.vocab), 0.0f);
-    for (int row = 0; row < rows; ++row) {
-      const auto place = static_cast<std::size_t>(length_ - rows + row + 1);
-      const Token wanted = place < script_.size() ? script_[place] : 0;
-      logits_[static_cast<std::size_t>(row * info_.vocab + wanted)] = 9.0f;
+    for (const Batch::Item& item : batch.items()) {
+      std::vector<Token>& text = detail::SequenceAccess::state(*item.sequence).tokens;
+      const std::span<const Token> tokens = batch.tokens(item);
+      log_->batches.push_back(static_cast<int>(tokens.size()));
+      text.insert(text.end(), tokens.begin(), tokens.end());
+      log_->longest = std::max(log_->longest, static_cast<int>(text.size()));
+      const auto rows = static_cast<std::size_t>(item.ask.want == Want::logits ? item.ask.rows : 0);
+      for (std::size_t row = 0; row < rows; ++row) {
+        const std::size_t place = text.size() - rows + row + 1;
+        float* const logits = batch.logits_at(item.answer + row);
+        std::fill_n(logits, info_.vocab, 0.0f);
+        logits[place < script_.size() ? script_[place] : 0] = 9.0f;
+      }
     }
-    return {std::as_const(logits_).data(), rows, info_.vocab};
-  }
-  void truncate(int length) {
-    if (length < 0 || length > length_) throw std::logic_error("truncate to more than there is");
-    length_ = length;
   }
 
  private:
   std::vector<Token> script_;
   ModelInfo info_;
   std::shared_ptr<ToyLog> log_;
-  int length_ = 0;
-  std::vector<float> logits_;
 };
 
 /// Proposes whatever a function says; no distribution.

@@ -12,7 +12,7 @@
 #include "slm/io/checkpoint.hpp"
 #include "slm/model/alibi.hpp"
 #include "slm/model/block.hpp"
-#include "slm/model/kv_cache.hpp"
+#include "slm/model/kv_memory.hpp"
 #include "slm/model/rope.hpp"
 
 namespace slm::quantize {
@@ -22,11 +22,12 @@ using Rows = std::vector<float>;  // [tokens, width]
 
 class BlockRunner {
  public:
-  BlockRunner(const Checkpoint& checkpoint, backend::Cpu device, int sequence_length)
+  BlockRunner(const Checkpoint& checkpoint, backend::Cpu device)
       : config_{checkpoint.config()},
         settings_(checkpoint.settings()),
         device_(std::move(device)),
-        kv_(one_layer(config_.value), without_window(settings_), sequence_length, device_) {
+        layout_(one_layer(config_.value), without_window(settings_), sizeof(float)),
+        pool_(layout_, std::make_unique<KvMemoryOf<backend::Cpu>>(device_)) {
     if (config_.value.positions == Positions::rope) {
       frequencies_ = inverse_frequencies(config_.value.rotary_dim(), settings_);
     }
@@ -37,7 +38,8 @@ class BlockRunner {
   void enter(int layer) { layer_ = layer; }
 
   Rows normalized(const NormWeights<backend::Cpu>& norm, Rows x) {
-    device_.normalize(view(x, config_.value.hidden), norm_of<backend::Cpu>(norm, config_.value.norm, epsilon()));
+    device_.begin(StepPlan{})
+        .normalize(view(x, config_.value.hidden), norm_of<backend::Cpu>(norm, config_.value.norm, epsilon()));
     return x;
   }
 
@@ -46,14 +48,15 @@ class BlockRunner {
     const ModelConfig& shape = config_.value;
     const std::int64_t width = std::int64_t{shape.heads} * shape.head_dim;
     const std::int64_t tokens = static_cast<std::int64_t>(x.size()) / shape.hidden;
-    const BlockSettings settings{.norm_epsilon = epsilon(),
-                                 .clip_qkv = settings_.clip_qkv,
-                                 .rope = {.inverse_frequency = frequencies_.empty() ? nullptr : frequencies_.data(),
-                                          .width = shape.rotary_dim(),
-                                          .factor = settings_.rope_scaling.attention_factor},
-                                 .attention = {.scale = settings_.attention_scale,
-                                               .window = settings_.window_of(layer_),
-                                               .slopes = slopes_.empty() ? nullptr : slopes_.data()}};
+    const BlockSettings settings{
+        .norm_epsilon = epsilon(),
+        .clip_qkv = settings_.clip_qkv,
+        .rope = {.inverse_frequency = {frequencies_.empty() ? nullptr : frequencies_.data(), nullptr},
+                 .width = shape.rotary_dim(),
+                 .factor = settings_.rope_scaling.attention_factor},
+        .attention = {.scale = settings_.attention_scale,
+                      .window = settings_.window_of(layer_),
+                      .slopes = slopes_.empty() ? nullptr : slopes_.data()}};
     Rows input = x, q(static_cast<std::size_t>(tokens * width));
     mixed.resize(q.size());
     const Norm norm = norm_of<backend::Cpu>(layer.weights.attention_norm, shape.norm, epsilon());
@@ -62,9 +65,9 @@ class BlockRunner {
       const Activations<backend::Cpu> rows{.x = view(input, shape.hidden).slice(first, count),
                                            .q = view(q, width).slice(first, count),
                                            .mixed = view(mixed, width).slice(first, count),
-                                           .gated = {},
-                                           .narrow = {}};
-      run_attention(device_, config_, layer.weights, settings, first, kv_.layer(0), norm, rows);
+                                           .gated = {}};
+      auto step = device_.begin(plan(first, count));
+      run_attention<backend::Cpu>(step, config_, layer.weights, settings, layout_.layer(0), norm, rows);
     });
     return projected(layer.weights.attention_out, layer.weights.attention_out_bias, mixed);
   }
@@ -83,9 +86,9 @@ class BlockRunner {
       const Activations<backend::Cpu> rows{.x = view(input, shape.hidden).slice(first, count),
                                            .q = {},
                                            .mixed = {},
-                                           .gated = view(gated, shape.ffn).slice(first, count),
-                                           .narrow = {}};
-      run_mlp(device_, config_, layer.weights, norm, rows);
+                                           .gated = view(gated, shape.ffn).slice(first, count)};
+      auto step = device_.begin(StepPlan{});
+      run_mlp<backend::Cpu>(step, config_, layer.weights, norm, rows);
     });
     return projected(layer.weights.down, layer.weights.down_bias, gated);
   }
@@ -96,7 +99,8 @@ class BlockRunner {
     Rows out(static_cast<std::size_t>(tokens * weight.out));
     const View<const float, 2> rows{input.data(), tokens, weight.in};
     in_pieces(tokens, [&](int first, int count) {
-      device_.project(rows.slice(first, count), weight, data_or_null(bias), view(out, weight.out).slice(first, count));
+      device_.begin(StepPlan{})
+          .project(rows.slice(first, count), linear(weight, bias), view(out, weight.out).slice(first, count));
     });
     return out;
   }
@@ -124,6 +128,19 @@ class BlockRunner {
     return settings;
   }
 
+  /// The step of some positions of the sequence, at most max_rows. Valid until the next call.
+  StepPlan plan(int first, int count) {
+    while (static_cast<int>(pages_.size()) * page_positions < first + count) {
+      pages_.push_back(pool_.take(0));
+      table_.push_back(pages_.back()->memory);
+    }
+    plan_sequence_ = {
+        .first_row = 0, .rows = count, .rope = 0, .first_page = 0, .pages = static_cast<int>(table_.size())};
+    plan_rows_.clear();
+    for (int r = 0; r < count; ++r) plan_rows_.push_back({.token = 0, .position = first + r, .parent = r - 1});
+    return {.rows = plan_rows_, .sequences = {&plan_sequence_, 1}, .pages = table_, .outputs = {}, .draws = {}};
+  }
+
   static View<float, 2> view(Rows& values, std::int64_t width) {
     return {values.data(), static_cast<std::int64_t>(values.size()) / width, width};
   }
@@ -140,7 +157,12 @@ class BlockRunner {
   Dynamic config_;
   ModelSettings settings_;
   backend::Cpu device_;
-  KvCache<backend::Cpu> kv_;
+  KvLayout layout_;
+  KvPool pool_;
+  std::vector<KvPageRef> pages_;  // one layer's keys and values of the present sequence
+  std::vector<std::byte*> table_;
+  std::vector<PlanRow> plan_rows_;
+  PlanSequence plan_sequence_;
   std::vector<float> frequencies_, slopes_;
   int layer_ = 0;
 };

@@ -137,7 +137,7 @@ class Quantizer {
     report_.samples = sequences.size();
     report_.sequence_length = sequences.front().size();
     for (const auto& sequence : sequences) hidden_.push_back(embedded(sequence));
-    runner_.emplace(checkpoint_, device_, static_cast<int>(report_.sequence_length));
+    runner_.emplace(checkpoint_, device_);
   }
 
   Rows embedded(std::span<const Token> tokens) const {

@@ -33,7 +33,7 @@ class AwqLinear {
     }
     for (std::int64_t first = 0; first < x.extent(0); first += B::max_rows) {
       const std::int64_t count = std::min<std::int64_t>(B::max_rows, x.extent(0) - first);
-      device_.project(x.slice(first, count), weight_, nullptr, y.slice(first, count));
+      device_.begin(StepPlan{}).project(x.slice(first, count), Linear{weight_}, y.slice(first, count));
     }
   }
 

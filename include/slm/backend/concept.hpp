@@ -1,8 +1,8 @@
-// What hardware must do for a model: storage, and eight operations. Nothing else.
+// What hardware must do for a model: storage, and the operations of a step. Nothing else.
 //
 // The operations are cut where a device wants to fuse: each is one parallel region on a CPU and at most one or two
-// launches on a GPU. Rows are tokens; a row's result must not depend on how many rows are computed beside it, so
-// that verifying K+1 tokens gives bit for bit what K+1 single steps give.
+// launches on a GPU. Rows are tokens of any sequences; a row's result must depend on its own sequence only, so that a
+// batch gives bit for bit what its sequences give alone, and verifying K+1 tokens what K+1 single steps give.
 #pragma once
 
 #include <concepts>
@@ -11,6 +11,7 @@
 #include <span>
 #include <string>
 
+#include "slm/backend/plan.hpp"
 #include "slm/core/architecture.hpp"
 #include "slm/core/tensor.hpp"
 #include "slm/core/types.hpp"
@@ -29,11 +30,12 @@ struct Norm {
 
 /// Rotary embedding in the rotate-half layout of Hugging Face checkpoints.
 struct Rope {
-  const float* inverse_frequency = nullptr;  // [width / 2], in device memory; null: nothing rotates
-  int width = 0;                             // leading dimensions of a head that rotate; 0: all
-  float factor = 1;                          // of cosines and sines
+  const float* inverse_frequency[2] = {};  // [width / 2] each, in device memory; null: nothing rotates. The second is
+                                           // LongRoPE's beyond the original context; PlanSequence::rope tells which
+  int width = 0;                           // leading dimensions of a head that rotate; 0: all
+  float factor = 1;                        // of cosines and sines
 
-  int rotating(int head_dim) const { return inverse_frequency == nullptr ? 0 : width != 0 ? width : head_dim; }
+  int rotating(int head_dim) const { return inverse_frequency[0] == nullptr ? 0 : width != 0 ? width : head_dim; }
 };
 
 /// What happens to queries, keys and values between projection and rotation.
@@ -57,57 +59,101 @@ struct Heads {
   int dim = 0;  // width of one head
 };
 
-/// A cache that is shorter than the context is a ring: its capacity is a multiple of this, so that positions which
-/// share position / ring_block lie in a row.
-constexpr int ring_block = 64;
-
-/// The part of the KV cache that belongs to one layer. Position p lies at p % capacity.
-template <class T>
-struct KvLayer {
-  View<T, 3> keys;    // [kv_heads, capacity, head_dim]
-  View<T, 3> values;  // [kv_heads, capacity, head_dim]
+/// A product y = x . weight^T + bias.
+template <class Matrix>
+struct Linear {
+  const Matrix& weight;         // [out, in]
+  const float* bias = nullptr;  // [out], in device memory; null: none
 };
 
-/// Row r of a step stands at sequence position `position + r`.
+/// Room for the activations of a step: most Activations of a model are one of these.
+inline constexpr int most_rooms = 8;
+
+/// B::Recorded of a device that records no steps.
+struct NothingRecorded {};
+
+/// The operations of one step, in the order of a model. x and the like are [rows(), ...] in device memory.
+///   rows()             rows of activations: those of the plan, or more where a device pads them
+///   room               [rows(), width] of working memory, one for each index; kept while the step lives, not cleared
+///   room_of_outputs    [outputs, width], the same
+///   record             calls body(), the operations of this step that `recorded` may hold already: then a device may
+///                      replay them instead
+///   embed              x [rows, hidden]       table[token] + positions[position + offset]; positions may be null
+///   embed_positions    x [rows, hidden]       table[position + offset]
+///   qkv                q [rows, heads * dim]  rope(shaping(norm(x) . weight^T + bias)): queries to q, keys and values
+///                                             to the pages at the rows' positions; values are clipped only
+///   attend             out [rows, heads*dim]  causal softmax(scale q k^T + ALiBi) v over what the window leaves
+///   project            x [rows, hidden]       x += input . weight^T + bias
+///   gated_mlp          out [rows, ffn]        activation(gate) * up, the halves of norm(x) . weight^T + bias
+///   mlp                out [rows, out]        activation(norm(x) . weight^T + bias) / divisor; divisor may be null
+///   normalize          x [rows, hidden]       x = norm(x)
+///   select             out [outputs, hidden]  x[outputs[i]]
+///   logits             out [outputs, vocab]   norm(x) . weight^T + bias of selected rows, in host memory
+///   read               out [outputs, width]   selected rows, in host memory
+/// Where B::chooses, a step has besides, for use in record():
+///   choose             chooses a token for each selected row by its logits and the plan's draws
+///   advance            from here on the rows are the outputs, each with the token just chosen, one position on
+///   chosen             out [steps, outputs]   after record(); no_token where a row of logits was not usable
+template <class Step, class B>
+concept StepOf = requires(Step& step, const typename B::template Matrix<Fp32>& matrix, typename B::Recorded& recorded,
+                          Linear<typename B::template Matrix<Fp32>> linear, int number, std::int64_t width,
+                          const float* divisor, Norm norm, Rope rope, Heads heads, QkvShaping shaping, KvLayer layer,
+                          Attention attention, ActivationKind activation, View<float, 2> host_rows,
+                          View<const float, 2> table, View<typename B::Activation, 2> rows,
+                          View<const typename B::Activation, 2> const_rows, void (*body)()) {
+  { step.rows() } -> std::same_as<int>;
+  { step.room(number, width) } -> std::same_as<View<typename B::Activation, 2>>;
+  { step.room_of_outputs(number, width) } -> std::same_as<View<typename B::Activation, 2>>;
+  step.record(recorded, body);
+  step.embed(matrix, rows, table, number);
+  step.embed_positions(matrix, number, rows);
+  step.qkv(const_rows, norm, linear, rope, heads, layer, rows, shaping);
+  step.attend(const_rows, heads, layer, rows, attention);
+  step.project(const_rows, linear, rows);
+  step.gated_mlp(const_rows, norm, linear, rows, activation);
+  step.mlp(const_rows, norm, linear, activation, divisor, rows);
+  step.normalize(rows, norm);
+  step.select(const_rows, rows);
+  step.logits(const_rows, norm, linear, host_rows);
+  step.read(const_rows, host_rows);
+};
+
+/// A backend that chooses tokens where the logits are.
+template <class Step>
+concept ChoosingStep = requires(Step& step, std::span<Token> out) {
+  step.advance();
+  step.chosen(out);
+};
+
+/// Copies of a backend share the device.
 ///   Buffer<T>          owns device memory: data(), size(); zero after allocate().
 ///   Matrix<Format>     a weight [out, in] in the backend's own order, made by pack(); `out` and `in` are its extents.
 ///                      bytes() is what one product reads of it. pack() stacks the rows of its sources: {q, k, v} is
 ///                      one matrix. It may refer to the sources' bytes instead of copying them: they outlive it.
-///   embed      x [rows, hidden]       table[tokens[r]] + positions[position + r]; positions [all, hidden] may be null
-///   qkv        q [rows, heads * dim]  rope(shaping(norm(x) . weight^T + bias)): queries to q, keys and values to the
-///                                     cache at the rows' positions; values are clipped only
-///   attend     out [rows, heads*dim]  causal softmax(scale q k^T + ALiBi) v over what the window leaves
-///   project    x [rows, hidden]       x += input . weight^T + bias
-///   gated_mlp  out [rows, ffn]        activation(gate) * up, the halves of norm(x) . weight^T + bias
-///   mlp        out [rows, out]        activation(norm(x) . weight^T + bias) / divisor; divisor [out] may be null
-///   normalize  x [rows, hidden]       x = norm(x)
-///   logits     out [rows, vocab]      norm(x) . weight^T + bias, back in host memory
-/// A null bias means none; a bias has `weight.out` elements. A device that records steps, and chooses tokens where the
-/// logits are, has Steps, step(), choosing_steps() and choose() besides: see gpu/gpu.hpp.
+///   Recorded           what a model keeps of the steps that the device recorded for it
+///   begin(plan)        starts a step; the device belongs to it until it is destroyed. More than max_rows rows are
+///                      steps of their own.
+///   copy, read, write  bytes of device memory: to other device memory, to the host, from the host
 template <class B>
-concept Backend = std::copyable<B> &&
-    requires(B device, std::span<const Tensor> tensors, std::size_t count,
-             const typename B::template Matrix<Fp32>& weight, std::span<const Token> tokens, int position,
-             const float* bias, const float* host, Norm norm, Rope rope, Heads heads, QkvShaping shaping,
-             Attention attention, ActivationKind activation, View<float, 2> host_rows, View<const float, 2> host_table,
-             View<typename B::Activation, 2> rows, View<const typename B::Activation, 2> const_rows,
-             KvLayer<typename B::KvElement> kv) {
+concept Backend = std::copyable<B> && requires(B device, std::span<const Tensor> tensors, std::size_t count,
+                                               const typename B::template Matrix<Fp32>& weight, const float* host,
+                                               std::byte* bytes, const std::byte* const_bytes, const StepPlan& plan) {
+  typename B::Recorded;
+  typename B::KvElement;
   { B::name } -> std::convertible_to<std::string>;
-  { B::max_rows } -> std::convertible_to<int>;  // most rows of one call; longer prompts come in pieces
+  { B::max_rows } -> std::convertible_to<int>;
+  { B::chooses } -> std::convertible_to<bool>;
   { device.template allocate<float>(count) } -> std::same_as<typename B::template Buffer<float>>;
   { device.upload(host, count) } -> std::same_as<typename B::template Buffer<float>>;
   { device.template pack<Fp32>(tensors) } -> std::same_as<typename B::template Matrix<Fp32>>;
   { weight.out } -> std::convertible_to<std::int64_t>;
   { weight.in } -> std::convertible_to<std::int64_t>;
   { weight.bytes() } -> std::convertible_to<std::int64_t>;
-  device.embed(weight, tokens, rows, host_table, position);
-  device.qkv(const_rows, norm, weight, bias, rope, heads, position, rows, kv, shaping);
-  device.attend(const_rows, heads, position, kv, rows, attention);
-  device.project(const_rows, weight, bias, rows);
-  device.gated_mlp(const_rows, norm, weight, bias, rows, activation);
-  device.mlp(const_rows, norm, weight, bias, activation, bias, rows);
-  device.normalize(rows, norm);
-  device.logits(const_rows, norm, weight, host_rows, bias);
+  device.copy(bytes, const_bytes, count);
+  device.read(bytes, const_bytes, count);
+  device.write(bytes, const_bytes, count);
+  { device.begin(plan) } -> StepOf<B>;
+  requires !B::chooses || ChoosingStep<decltype(device.begin(plan))>;
 };
 
 }  // namespace slm

@@ -16,6 +16,7 @@
 #include "slm/core/error.hpp"
 #include "slm/core/types.hpp"
 #include "slm/model/language_model.hpp"
+#include "slm/model/session.hpp"
 
 namespace slm {
 
@@ -99,11 +100,11 @@ struct NgramDrafter {
 template <LanguageModel M>
 class ModelDrafter {
  public:
-  explicit ModelDrafter(M model) : model_(std::move(model)) {}
+  explicit ModelDrafter(M model) : text_(std::move(model)) {}
 
-  const ModelInfo& info() const { return model_.info(); }
-  int context() const { return model_.info().context; }
-  int length() const { return model_.length(); }
+  const ModelInfo& info() const { return text_.info(); }
+  int context() const { return text_.info().context; }
+  int length() const { return text_.length(); }
   std::int64_t unmappable_tokens() const { return unmappable_; }
 
   /// Reads the prompt but its last token, reusing the part of the KV cache that holds the same tokens.
@@ -111,8 +112,6 @@ class ModelDrafter {
     unmappable_ = 0;
     read_.reserve(static_cast<std::size_t>(context()));
     mapped_.reserve(static_cast<std::size_t>(context()));  // after a pause there may be much to catch up with
-    if (model_.length() != static_cast<int>(read_.size())) forget(0);  // someone else used the model
-    if constexpr (requires { M::shared; }) forget(0);
     std::size_t common = 0;
     while (common < read_.size() && common + 1 < prompt.size() && read_[common] == prompt[common]) ++common;
     forget(common);
@@ -122,25 +121,24 @@ class ModelDrafter {
   }
 
   void rewind(int length) {
-    if (length < model_.length()) forget(static_cast<std::size_t>(length));
+    if (length < text_.length()) forget(static_cast<std::size_t>(length));
   }
 
   void propose(std::span<const Token> context, const ChooseNext& choose) {
     // Normally this is the anchor, and after a fully accepted round the last drafted token before it too.
-    std::span<const float> row = read(context.subspan(static_cast<std::size_t>(model_.length())), 1);
+    std::span<const float> row = read(context.subspan(static_cast<std::size_t>(text_.length())), 1);
     while (const std::optional<Token> token = choose(row)) row = read({&*token, 1}, 1);
   }
 
-  bool chooses() const { return slm::chooses(model_); }
+  bool chooses() const { return info().chooses; }
 
   /// Drafts `most` tokens where the model is.
-  void propose_by(std::span<const Token> context, int most, const Draw& draw,
-                  std::vector<Token>& out) requires ChoosingModel<M> {
-    const std::span<const Token> tokens = context.subspan(static_cast<std::size_t>(model_.length()));
+  void propose_by(std::span<const Token> context, int most, const Draw& draw, std::vector<Token>& out) {
+    const std::span<const Token> tokens = context.subspan(static_cast<std::size_t>(text_.length()));
     map(tokens);
-    const std::span<const Token> proposed = model_.propose(mapped_, most, draw);
+    const std::span<const Token> proposed = text_.propose(mapped_, most, draw);
     read_.insert(read_.end(), tokens.begin(), tokens.end());
-    const auto own = static_cast<std::ptrdiff_t>(model_.length()) - std::ssize(read_);  // of them it has read
+    const auto own = static_cast<std::ptrdiff_t>(text_.length()) - std::ssize(read_);  // of them it has read
     read_.insert(read_.end(), proposed.begin(), proposed.begin() + own);
     const auto end = std::find(proposed.begin(), proposed.end(), no_token);
     out.insert(out.end(), proposed.begin(), end);
@@ -153,13 +151,13 @@ class ModelDrafter {
 
  private:
   void forget(std::size_t length) {
-    if (model_.length() > static_cast<int>(length)) model_.truncate(static_cast<int>(length));
+    if (text_.length() > static_cast<int>(length)) text_.truncate(static_cast<int>(length));
     if (read_.size() > length) read_.resize(length);
   }
 
   /// The tokens as the model knows them, in mapped_.
   void map(std::span<const Token> tokens) {
-    const Token vocab = model_.info().vocab;
+    const Token vocab = text_.info().vocab;
     mapped_.assign(tokens.begin(), tokens.end());
     for (Token& token : mapped_) {
       if (token < vocab) continue;
@@ -170,7 +168,7 @@ class ModelDrafter {
 
   std::span<const float> read(std::span<const Token> tokens, int rows) {
     map(tokens);
-    const View<const float, 2> logits = model_.extend(mapped_, rows);
+    const View<const float, 2> logits = text_.forward(mapped_, rows);
     read_.insert(read_.end(), tokens.begin(), tokens.end());
     if (rows == 0) return {};
     return {logits.row(0), static_cast<std::size_t>(logits.extent(1))};
@@ -178,8 +176,8 @@ class ModelDrafter {
 
   static constexpr Token stand_in = 0;
 
-  M model_;
-  std::vector<Token> read_;    // the tokens in the KV cache, before mapping
+  Session<M> text_;
+  std::vector<Token> read_;    // the tokens that were read, before mapping
   std::vector<Token> mapped_;  // scratch
   std::int64_t unmappable_ = 0;
 };
@@ -193,38 +191,5 @@ template <LanguageModel M>
 struct DrafterFor<M> {
   using type = ModelDrafter<M>;
 };
-
-/// A model used by several owners, for example by a plain and a speculative decoder in turn. It must outlive them, and
-/// every request starts from an empty KV cache, since another owner may have changed it.
-template <LanguageModel M>
-class Borrowed {
- public:
-  static constexpr bool shared = true;
-  static constexpr int static_vocab = [] {
-    if constexpr (requires { M::static_vocab; }) return static_cast<int>(M::static_vocab);
-    return 0;
-  }();
-
-  explicit Borrowed(M& model) : model_(&model) {}
-  const ModelInfo& info() const { return model_->info(); }
-  int length() const { return model_->length(); }
-  View<const float, 2> extend(std::span<const Token> tokens, int rows) { return model_->extend(tokens, rows); }
-  void truncate(int length) { model_->truncate(length); }
-  bool chooses() const { return slm::chooses(*model_); }
-  std::span<const Token> choose(std::span<const Token> tokens, int rows, const Draw& draw) requires ChoosingModel<M> {
-    return model_->choose(tokens, rows, draw);
-  }
-  std::span<const Token> propose(std::span<const Token> tokens, int count, const Draw& draw) requires ChoosingModel<M> {
-    return model_->propose(tokens, count, draw);
-  }
-
- private:
-  M* model_;
-};
-
-template <LanguageModel M>
-Borrowed<M> borrow(M& model) {
-  return Borrowed<M>{model};
-}
 
 }  // namespace slm

@@ -10,6 +10,7 @@
 
 #include "slm/core/error.hpp"
 #include "slm/model/language_model.hpp"
+#include "slm/model/session.hpp"
 
 namespace slm {
 
@@ -31,10 +32,9 @@ struct Perplexity {
 
 /// Strided, as the field reports it: windows start every `stride` tokens; each scores the tokens that no earlier window
 /// has scored, given those before them in the window. A window's first token has nothing before it and is not scored.
-/// Throws Error when there are fewer than two tokens or the options make no sense; the model is emptied before and
-/// after.
+/// Throws Error when there are fewer than two tokens or the options make no sense.
 template <LanguageModel M>
-Perplexity perplexity(M& model, std::span<const Token> tokens, const PerplexityOptions& options = {}) {
+Perplexity perplexity(const M& model, std::span<const Token> tokens, const PerplexityOptions& options = {}) {
   const int window = std::min(options.window, model.info().context);
   const int stride = options.stride == 0 ? window : options.stride;
   if (window < 2 || stride < 1 || stride > window) {
@@ -55,17 +55,18 @@ Perplexity perplexity(M& model, std::span<const Token> tokens, const PerplexityO
                 "Encode the text with this model's own tokenizer");
   }
   constexpr std::size_t rows_at_once = 64;
+  Session session(model);
   Perplexity result{.window = window};
   std::size_t scored_to = 0;  // tokens before this index are scored, or cannot be
   for (std::size_t begin = 0; scored_to < tokens.size(); begin += static_cast<std::size_t>(stride)) {
     const std::size_t end = std::min(begin + static_cast<std::size_t>(window), tokens.size());
     const std::size_t first = std::max(begin + 1, scored_to);  // the first token to score
     if (first >= end) break;                                   // a last window of one token
-    model.truncate(0);
-    if (first - 1 > begin) model.extend(tokens.subspan(begin, first - 1 - begin), 0);
+    session.truncate(0);
+    if (first - 1 > begin) session.forward(tokens.subspan(begin, first - 1 - begin), 0);
     for (std::size_t at = first - 1; at + 1 < end; at += rows_at_once) {
       const std::size_t count = std::min(rows_at_once, end - 1 - at);
-      const auto logits = model.extend(tokens.subspan(at, count), static_cast<int>(count));
+      const auto logits = session.forward(tokens.subspan(at, count), static_cast<int>(count));
       for (std::size_t r = 0; r < count; ++r) {
         const std::span<const float> row(logits.row(static_cast<std::int64_t>(r)),
                                          static_cast<std::size_t>(model.info().vocab));
@@ -81,7 +82,6 @@ Perplexity perplexity(M& model, std::span<const Token> tokens, const PerplexityO
     ++result.windows;
     scored_to = end;
   }
-  model.truncate(0);
   return result;
 }
 

@@ -26,6 +26,7 @@
 #include "slm/decode/stats.hpp"
 #include "slm/decode/vocabulary.hpp"
 #include "slm/model/language_model.hpp"
+#include "slm/model/session.hpp"
 
 namespace slm {
 
@@ -85,14 +86,13 @@ class SpeculativeDecoder {
     if (going) prefill(prompt, stats);
     while (going) going = round(sampling, sink, stats);
     finish(sink);
-    cache_valid_ = true;
     stats.cooldowns = policy_.cooldowns() - stats.cooldowns;
     if constexpr (requires { drafter_.unmappable_tokens(); }) stats.unmappable_tokens = drafter_.unmappable_tokens();
     stats.total_seconds = now() - began;
     return stats;
   }
 
-  const Target& target() const { return target_; }
+  const Target& target() const { return target_.model(); }
   const DrafterType& drafter() const { return drafter_; }
   /// Prompt and output of the last call.
   std::span<const Token> history() const { return processor_.history(); }
@@ -103,15 +103,10 @@ class SpeculativeDecoder {
   double now() const { return speculation_.clock ? speculation_.clock() : steady_seconds(); }
 
   void start(std::span<const Token> prompt, const Sampling& sampling, Stats& stats) {
-    // What the KV cache holds is the beginning of the last call's history, if that call came to its end.
-    const std::size_t held = static_cast<std::size_t>(target_.length());
-    const std::span<const Token> old = processor_.history();
-    bool reusable = cache_valid_ && held <= old.size();
-    if constexpr (requires { Target::shared; }) reusable = false;
+    const std::span<const Token> held = target_.tokens();  // of the last call
     std::size_t common = 0;
-    while (reusable && common < held && common + 1 < prompt.size() && old[common] == prompt[common]) ++common;
-    cache_valid_ = false;
-    if (common < held) target_.truncate(static_cast<int>(common));
+    while (common < held.size() && common + 1 < prompt.size() && held[common] == prompt[common]) ++common;
+    target_.truncate(static_cast<int>(common));
 
     const int most = policy_.most();
     const int vocab = target_.info().vocab;
@@ -145,7 +140,7 @@ class SpeculativeDecoder {
   void prefill(std::span<const Token> prompt, Stats& stats) {
     const double began = now();
     const auto read = static_cast<std::size_t>(target_.length());
-    if (prompt.size() - 1 > read) target_.extend(prompt.subspan(read, prompt.size() - 1 - read), 0);
+    if (prompt.size() - 1 > read) target_.forward(prompt.subspan(read, prompt.size() - 1 - read), 0);
     const double between = now();
     if constexpr (requires { drafter_.start(prompt); }) {
       if (policy_.most() > 0) guard(stats, [&] { drafter_.start(prompt); });
@@ -181,10 +176,10 @@ class SpeculativeDecoder {
     verify_.assign(1, processor_.history().back());
     verify_.insert(verify_.end(), drafted_.begin(), drafted_.end());
     std::span<const Token> choices;  // where the target makes them
-    if constexpr (ChoosingModel<Target> && !GeneratedTokenSink<Sink>) {
-      if (draw && slm::chooses(target_)) choices = target_.choose(verify_, m + 1, *draw);
+    if constexpr (!GeneratedTokenSink<Sink>) {
+      if (draw && target_.info().chooses) choices = target_.choose(verify_, m + 1, *draw);
     }
-    const auto rows = choices.empty() ? target_.extend(verify_, m + 1) : View<const float, 2>{};
+    const auto rows = choices.empty() ? target_.forward(verify_, m + 1) : View<const float, 2>{};
     const double verified = now();
     const Verdict verdict =
         choices.empty() ? choose<GeneratedTokenSink<Sink>>(sampling, coin, rows) : agreement(drafted_, [&](int i) {
@@ -382,13 +377,12 @@ class SpeculativeDecoder {
   }
 
   DrafterType drafter_;
-  Target target_;
+  Session<Target> target_;
   Speculation speculation_;
   draft_length::Policy policy_;
   Rule rule_;
   Processor processor_;
   EndTokens ends_;
-  bool cache_valid_ = true;  // the target's KV cache holds the beginning of the history
   bool draft_on_ = true;
   std::vector<Token> drafted_;          // [m]
   std::vector<Token> verify_;           // [m + 1]: the anchor, then drafted_

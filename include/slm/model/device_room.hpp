@@ -12,7 +12,7 @@
 #include "slm/core/error.hpp"
 #include "slm/formats/format.hpp"
 #include "slm/io/checkpoint.hpp"
-#include "slm/model/kv_cache.hpp"
+#include "slm/model/kv_pool.hpp"
 
 namespace slm {
 
@@ -42,9 +42,9 @@ inline std::int64_t widest_product(const ModelConfig& shape) {
 
 /// Throws gpu.out-of-memory unless weights, keys and values fit into what is free on the device. It says what would.
 template <WeightFormat Format, HasDeviceMemory B>
-void check_device_room(const Checkpoint& source, int context, const B& device) {
+void check_device_room(const Checkpoint& source, const KvLayout& layout, int context, const B& device) {
   const std::size_t weights = device_weight_bytes<Format>(source);
-  const std::size_t cache = KvCache<B>::bytes(source.config(), source.settings(), context);
+  const std::size_t cache = layout.bytes_of(context);
   const std::size_t free = device.runtime().memory_free();
   const ModelConfig& shape = source.config();
   const auto spare_of = [&]([[maybe_unused]] int tokens) {  // activations, scratch, padding of tiles
@@ -57,9 +57,7 @@ void check_device_room(const Checkpoint& source, int context, const B& device) {
   };
   const std::size_t spare = spare_of(context);
   if (weights + cache + spare <= free) return;
-  const auto fits = [&](int tokens) {
-    return weights + KvCache<B>::bytes(shape, source.settings(), tokens) + spare_of(tokens) <= free;
-  };
+  const auto fits = [&](int tokens) { return weights + layout.bytes_of(tokens) + spare_of(tokens) <= free; };
   std::string advice;
   if (fits(64)) {
     int low = 64, high = context;

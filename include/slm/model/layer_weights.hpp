@@ -19,6 +19,12 @@ const float* data_or_null(const Buffer& buffer) {
   return buffer.size() == 0 ? nullptr : buffer.data();
 }
 
+/// A matrix and its bias, which may be empty, as an operation takes them.
+template <class Matrix, class Buffer>
+Linear<Matrix> linear(const Matrix& weight, const Buffer& bias) {
+  return {weight, data_or_null(bias)};
+}
+
 template <Backend B>
 Norm norm_of(const NormWeights<B>& weights, NormKind kind, float epsilon) {
   return {.weight = data_or_null(weights.weight), .epsilon = epsilon, .bias = data_or_null(weights.bias), .kind = kind};

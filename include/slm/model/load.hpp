@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "slm/backend/select.hpp"
@@ -48,10 +49,10 @@ AnyModel load_as(Shape shape, std::shared_ptr<const Checkpoint> checkpoint, B de
 template <class Models = KnownModels, Backend B = DefaultBackend>
 AnyModel load(const std::filesystem::path& folder, B device = {}, const LoadOptions& options = {}) {
   auto checkpoint = std::make_shared<const Checkpoint>(folder);
-  std::unique_ptr<AnyModel> model;
+  std::optional<AnyModel> model;
   visit(Models{}, checkpoint->config(),
-        [&](auto shape) { model = std::make_unique<AnyModel>(detail::load_as(shape, checkpoint, device, options)); });
-  if (model) return std::move(*model);
+        [&](auto shape) { model = detail::load_as(shape, checkpoint, device, options); });
+  if (model) return *std::move(model);
   if (options.only_known) throw not_registered(Models{}, checkpoint->config(), folder.string());
   return detail::load_as(Dynamic{checkpoint->config()}, checkpoint, device, options);
 }

@@ -1,22 +1,115 @@
 // Model: a transformer of a compile-time config, a weight format and a backend.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <filesystem>
+#include <limits>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "slm/config/registry.hpp"
+#include "slm/core/error.hpp"
 #include "slm/formats/format.hpp"
 #include "slm/io/checkpoint.hpp"
 #include "slm/model/block.hpp"
+#include "slm/model/device_room.hpp"
+#include "slm/model/kv_memory.hpp"
 #include "slm/model/language_model.hpp"
-#include "slm/model/model_state.hpp"
+#include "slm/model/load_options.hpp"
+#include "slm/model/planner.hpp"
+#include "slm/model/weights.hpp"
 
 namespace slm {
 
-/// A LanguageModel, and a ChoosingModel where the backend can choose. Shape is a config of the registry, your own, or
-/// Dynamic; the text is the same.
+namespace detail {
+
+/// What the copies of a model share. Not a template of the shape: building it compiles once per format and backend.
+template <WeightFormat Format, Backend B>
+struct ModelState {
+  ModelState(std::shared_ptr<const Checkpoint> checkpoint, B backend, const LoadOptions& options)
+      : device(std::move(backend)),
+        layout(checkpoint->config(), checkpoint->settings(), sizeof(typename B::KvElement)),
+        context(context_of(*checkpoint, options, layout, device)),
+        weights(std::move(checkpoint), device, options.progress) {
+    const Checkpoint& source = *weights.checkpoint;
+    const ModelSettings& settings = source.settings();
+    const ModelConfig& shape = source.config();
+    info = {.name = source.folder().filename().string(),
+            .vocab = shape.vocab,
+            .context = context,
+            .end_tokens = settings.end_tokens,
+            .tokens = [folder = source.folder()] { return read_vocabulary(folder); },
+            .step_bytes = weights.step_bytes,
+            .chooses = B::chooses};
+    limits.max_rows = B::max_rows;
+    if constexpr (B::chooses) limits.max_chained_rows = B::max_chained_rows;
+    limits.original_context = settings.rope_scaling.kind == RopeScaling::Kind::longrope
+                                  ? static_cast<int>(settings.rope_scaling.original_context)
+                                  : std::numeric_limits<int>::max();
+    if constexpr (HasDeviceMemory<B>) {
+      device.reserve({shape.heads, shape.kv_heads, shape.head_dim}, widest_product(shape), shape.vocab, context);
+    }
+  }
+
+  static int context_of(const Checkpoint& checkpoint, const LoadOptions& options,
+                        [[maybe_unused]] const KvLayout& layout, [[maybe_unused]] const B& device) {
+    const int trained = checkpoint.settings().context;
+    if (options.context < 0 || options.context > trained) {
+      throw Error("model.context",
+                  text("'", checkpoint.folder().string(), "' was asked for a context of ", options.context,
+                       " tokens, its config.json allows ", trained),
+                  text("Give LoadOptions::context as 1..", trained, ", or 0 for all of it"));
+    }
+    const int context = options.context == 0 ? trained : options.context;
+    if constexpr (HasDeviceMemory<B>) check_device_room<Format>(checkpoint, layout, context, device);
+    return context;
+  }
+
+  KvPool make_pool(KvPoolOptions options) const {
+    return KvPool(layout, std::make_unique<KvMemoryOf<B>>(device), options);
+  }
+
+  /// The pool of those who ask for none.
+  KvPool own_pool() const {
+    const std::lock_guard lock(mutex);
+    if (!pool) pool = make_pool({});
+    return *pool;
+  }
+
+  BlockSettings block(int layer) const {
+    const ModelSettings& settings = weights.checkpoint->settings();
+    return {.norm_epsilon = settings.norm_epsilon,
+            .clip_qkv = settings.clip_qkv,
+            .rope = {.inverse_frequency = {data_or_null(weights.inverse_frequency[0]),
+                                           data_or_null(weights.inverse_frequency[1])},
+                     .width = weights.checkpoint->config().rotary_dim(),
+                     .factor = settings.rope_scaling.attention_factor},
+            .attention = {.scale = settings.attention_scale,
+                          .window = settings.window_of(layer),
+                          .slopes = data_or_null(weights.alibi)}};
+  }
+
+  mutable B device;
+  KvLayout layout;
+  int context;
+  ModelWeights<Format, B> weights;
+  ModelInfo info;
+  PlanLimits limits;
+  mutable typename B::Recorded recorded;  // belongs to whoever has begun a step on the device
+  mutable std::mutex mutex;               // of what follows
+  mutable std::optional<KvPool> pool;
+};
+
+}  // namespace detail
+
+/// A LanguageModel. A handle: copies share the weights, and any number of threads may use them at once; the steps of
+/// one device follow each other. Shape is a config of the registry, your own, or Dynamic; the text is the same.
 template <Config Shape, WeightFormat Format, Backend B>
 class Model {
  public:
@@ -40,41 +133,154 @@ class Model {
 
   /// The checkpoint's shape must be `shape`.
   Model(Shape shape, std::shared_ptr<const Checkpoint> checkpoint, B device, const LoadOptions& options = {})
-      : shape_(shape), state_(std::move(checkpoint), std::move(device), options) {}
+      : config_(shape), state_(std::make_shared<const State>(std::move(checkpoint), std::move(device), options)) {}
 
-  const ModelInfo& info() const { return state_.info; }
-  int length() const { return state_.length; }
+  const ModelInfo& info() const { return state_->info; }
 
-  /// Forgets every token from `length` on. The cache rows stay behind, unread, until they are overwritten.
-  void truncate(int length) { state_.truncate(length); }
+  /// An empty text, in memory that all sequences made by this share, without a limit of its own.
+  Sequence sequence() const { return Sequence(state_->own_pool()); }
 
-  /// See LanguageModel and ModelState::extend.
-  View<const float, 2> extend(std::span<const Token> tokens, int logit_rows) {
-    return state_.extend(tokens, logit_rows, {run_blocks, &shape_});
-  }
+  /// Memory of its own for keys and values: sequences in it are Sequence{pool}.
+  KvPool pool(KvPoolOptions options = {}) const { return state_->make_pool(options); }
 
-  /// See ChoosingModel.
-  bool chooses() const requires RecordsSteps<B> { return state_.recordable(); }
-  std::span<const Token> choose(std::span<const Token> tokens, int rows, const Draw& draw) requires RecordsSteps<B> {
-    return state_.choose(tokens, rows, draw, {run_blocks, &shape_});
-  }
-  std::span<const Token> propose(std::span<const Token> tokens, int count, const Draw& draw) requires RecordsSteps<B> {
-    return state_.propose(tokens, count, draw, {run_blocks, &shape_});
+  /// See LanguageModel. Batches of more than B::max_rows rows, and long prompts, run in several steps.
+  void forward(Batch& batch) const {
+    for (const Batch::Item& item : batch.items()) check_sequence(*item.sequence);
+    batch.make_room(info().vocab, shape().hidden);
+    if (!batch.items().empty() && batch.items().front().ask.steps > 1 &&
+        !detail::Planner::can_chain(batch, state_->limits)) {
+      return detail::forward_one_by_one(*this, batch);
+    }
+    detail::Planner planner(batch, info(), state_->limits);
+    while (const StepPlan* plan = planner.next()) {
+      run(*plan, planner, batch);
+      planner.taken();
+    }
+    planner.commit();
   }
 
  private:
   using State = detail::ModelState<Format, B>;
+  using Rows = View<typename B::Activation, 2>;
+  enum Room { residual, queries, mixed, gated, narrow, chosen };  // of activations; the last are of the outputs
+  static_assert(chosen + 1 < most_rooms);
 
-  static void run_blocks(const void* shape, State& state, int position, bool beyond, const Activations<B>& rows) {
-    const Shape& config = *static_cast<const Shape*>(shape);
-    for (int l = 0; l < config.value.layers; ++l) {
-      run_block(state.device, config, state.weights.layers[static_cast<std::size_t>(l)], state.block(l, beyond),
-                position, state.kv.layer(l), rows);
-    }
+  const ModelConfig& shape() const { return config_.value; }
+  const ModelSettings& settings() const { return state_->weights.checkpoint->settings(); }
+
+  void check_sequence(Sequence& sequence) const {
+    const auto& pool = detail::SequenceAccess::state(sequence).pool;
+    if (pool && pool->layout().is(state_->layout)) return;
+    throw Error("batch.foreign-sequence", text("a sequence of the batch is not one of '", info().name, "'"),
+                "Make sequences by sequence() of this model, or in one of its pools");
   }
 
-  [[no_unique_address]] Shape shape_;
-  State state_;
+  void run(const StepPlan& plan, const detail::Planner& planner, Batch& batch) const {
+    auto step = state_->device.begin(plan);
+    const bool chooses = planner.want() == Want::choice && !plan.outputs.empty();
+    step.record(state_->recorded, [&] {
+      for (int i = 0; i < plan.steps; ++i) {
+        [[maybe_unused]] const Rows x = run_layers(step);
+        if constexpr (B::chooses) {
+          if (!chooses) continue;
+          head(step, selected(step, x, planner),
+               [&](const Rows& input, const Norm& norm, const auto& weight) { step.choose(input, norm, weight); });
+          if (i + 1 < plan.steps) step.advance();
+        }
+      }
+    });
+    if (plan.outputs.empty()) return;
+    if constexpr (B::chooses) {
+      if (chooses) return read_choices(step, plan, planner, batch);
+    }
+    const auto count = static_cast<std::int64_t>(plan.outputs.size());
+    const bool logits = planner.want() == Want::logits;
+    const std::int64_t width = logits ? info().vocab : shape().hidden;
+    const auto place = [&](std::size_t answer) { return logits ? batch.logits_at(answer) : batch.hidden_at(answer); };
+    std::vector<float> aside(planner.answers_in_order() ? 0 : static_cast<std::size_t>(count * width));
+    const View<float, 2> out{aside.empty() ? place(planner.answers().front()) : aside.data(), count, width};
+    const Rows x = selected(step, step.room(residual, shape().hidden), planner);
+    if (logits) {
+      head(step, x,
+           [&](const Rows& input, const Norm& norm, const auto& weight) { step.logits(input, norm, weight, out); });
+    } else {
+      step.normalize(x, last_norm());
+      step.read(x, out);
+    }
+    for (std::size_t i = 0; i < aside.size() / static_cast<std::size_t>(width); ++i)
+      std::copy_n(out.row(static_cast<std::int64_t>(i)), width, place(planner.answers()[i]));
+  }
+
+  /// From the embedding to the last block: the residual stream [rows, hidden].
+  template <class Step>
+  Rows run_layers(Step& step) const {
+    const std::int64_t width = std::int64_t{shape().heads} * shape().head_dim;
+    const Activations<B> rows{.x = step.room(residual, shape().hidden),
+                              .q = step.room(queries, width),
+                              .mixed = step.room(mixed, width),
+                              .gated = step.room(gated, shape().ffn)};
+    embed(step, rows.x);
+    for (int l = 0; l < shape().layers; ++l) {
+      run_block<B>(step, config_, state_->weights.layers[static_cast<std::size_t>(l)], state_->block(l),
+                   state_->layout.layer(l), rows);
+    }
+    return rows.x;
+  }
+
+  template <class Step>
+  void embed(Step& step, const Rows& x) const {
+    const auto& weights = state_->weights;
+    const int offset = settings().position_offset;  // of the table of learned positions
+    if (shape().embedding == 0) {
+      const float* table = data_or_null(weights.positions);
+      View<const float, 2> positions{};
+      if (table != nullptr) {
+        positions = {table, static_cast<std::int64_t>(weights.positions.size()) / shape().hidden, shape().hidden};
+      }
+      return step.embed(weights.embedding, x, positions, offset);
+    }
+    // x starts as the positions, and the projection is added to it.
+    const Rows embedded = step.room(narrow, shape().embedding);
+    step.embed(weights.embedding, embedded);
+    step.embed_positions(weights.projection->positions, offset, x);
+    step.project(embedded, Linear{weights.projection->in}, x);
+  }
+
+  template <class Step>
+  Rows selected(Step& step, const Rows& x, const detail::Planner& planner) const {
+    if (planner.outputs_are_rows()) return x;
+    const Rows out = step.room_of_outputs(chosen, shape().hidden);
+    step.select(x, out);
+    return out;
+  }
+
+  Norm last_norm() const {
+    return shape().final_norm ? norm_of<B>(state_->weights.final_norm, shape().norm, settings().norm_epsilon)
+                              : Norm{.kind = NormKind::none};
+  }
+
+  /// Hands on what logits of selected rows are the product of: use(input, norm, linear).
+  template <class Step, class Use>
+  void head(Step& step, const Rows& x, Use use) const {
+    const auto& weights = state_->weights;
+    const auto last = linear(weights.head(), weights.head_bias);
+    if (shape().embedding == 0) return use(x, last_norm(), last);
+    const Rows narrowed = step.room_of_outputs(narrow, shape().embedding);
+    step.mlp(x, last_norm(), Linear{weights.projection->out}, ActivationKind::identity, nullptr, narrowed);
+    use(narrowed, Norm{.kind = NormKind::none}, last);
+  }
+
+  template <class Step>
+  static void read_choices(Step& step, const StepPlan& plan, const detail::Planner& planner, Batch& batch) {
+    const std::size_t count = plan.outputs.size();
+    std::vector<Token> tokens(count * static_cast<std::size_t>(plan.steps));  // [steps, outputs]
+    step.chosen(tokens);
+    for (std::size_t i = 0; i < tokens.size(); ++i)
+      *batch.choice_at(planner.answers()[i % count] + i / count) = tokens[i];
+  }
+
+  [[no_unique_address]] Shape config_;
+  std::shared_ptr<const State> state_;
 };
 
 }  // namespace slm

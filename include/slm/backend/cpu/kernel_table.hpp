@@ -12,13 +12,15 @@ namespace slm::backend::cpu {
 
 constexpr int cache_line = 64;         // bytes; every packed row starts on one
 constexpr int most_lanes = 16;         // floats of the widest vector
-constexpr int kv_block = 64;           // divides ring_block; positions whose scores are turned into weights at once
+constexpr int kv_block = 64;           // a page; positions whose scores are turned into weights at once
 constexpr int kv_chunk = 512;          // positions summed from zero, a multiple of kv_block; chunks are joined in order
 constexpr int most_row_block = 6;      // activation rows that share one pass over the weights in registers
 constexpr int most_matmul_rows = 128;  // weight rows of one call
 constexpr int most_panel_rows = 32;
 constexpr int most_int4_block = 128;   // most values that share a scale in Int4Tiles
 constexpr int panel_floats = 1 << 16;  // weights widened at once for many rows: 256 KiB, in the second-level cache
+
+static_assert(kv_block == page_positions);
 
 /// Activation rows are taken in blocks of at most `widest`, as even as possible: 8 rows are 4 + 4, not 6 + 2.
 struct RowBlocks {
@@ -62,11 +64,9 @@ struct MatmulTask {
 
 /// The queries of one KV head that share a pass over its keys and values; each sees its own number of positions.
 struct AttendTask {
-  const float* keys = nullptr;  // [capacity, key_stride]
-  const float* values = nullptr;
-  std::int64_t capacity = 0;  // position p lies at p % capacity
-  std::int64_t key_stride = 0;
-  std::int64_t value_stride = 0;
+  const std::byte* const* pages = nullptr;  // the sequence's table
+  std::int64_t keys = 0;                    // bytes from a page's beginning to this head's [kv_block, dim]
+  std::int64_t values = 0;
   int dim = 0;
   int queries = 0;                          // 1..row_block
   const float* query[most_row_block] = {};  // [dim] each

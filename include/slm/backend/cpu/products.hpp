@@ -15,6 +15,7 @@
 #include "slm/backend/cpu/int4_matrix.hpp"
 #include "slm/backend/cpu/kernels.hpp"
 #include "slm/backend/cpu/rope_table.hpp"
+#include "slm/backend/cpu/tasks.hpp"
 #include "slm/backend/cpu/thread_pool.hpp"
 #include "slm/backend/dense_matrix.hpp"
 
@@ -44,6 +45,7 @@ class Products {
  public:
   /// Throws backend.no-thread, backend.invalid-threads, backend.unsupported-instruction-set.
   explicit Products(CpuOptions options) : state_(std::make_shared<State>(options)) {}
+  Products(const Products&) = default;
 
   int threads() const noexcept { return state_->pool.threads(); }
   Isa isa() const noexcept { return state_->isa; }
@@ -83,6 +85,8 @@ class Products {
     bool copy_weights;
     ThreadPool pool;
     RopeTable rope;
+    AttendTasks attention;
+    PageBuffer<float> rooms[most_rooms];  // activations of the present step
     PageBuffer<float> packed;
     PageBuffer<float> projected;
     std::vector<PageBuffer<float>> scratch;  // per thread

@@ -4,61 +4,53 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <vector>
+
+#include "slm/backend/concept.hpp"
 
 namespace slm::backend {
 
-/// Remembers the angles of the last few steps (a draft and a target take turns). Compares the frequencies by value:
-/// their address may have belonged to another model before.
 class RopeTable {
  public:
   struct Angles {
-    const float* cosine;  // [rows, half]
-    const float* sine;
+    const float* cosine = nullptr;  // [rows, half]
+    const float* sine = nullptr;
   };
 
-  /// The angles of positions position.. position + rows - 1, of the float product position * inverse_frequency, their
-  /// cosines and sines times `factor`. Valid until the next call.
-  Angles angles(const float* inverse_frequency, int half, int position, int rows, float factor = 1) {
-    const std::size_t bytes = static_cast<std::size_t>(half) * sizeof(float);
-    for (Entry& entry : entries_) {
-      if (entry.frequencies.size() * sizeof(float) == bytes && entry.factor == factor && position >= entry.position &&
-          position + rows <= entry.position + entry.rows &&
-          std::memcmp(entry.frequencies.data(), inverse_frequency, bytes) == 0) {
-        const std::size_t skip = static_cast<std::size_t>(position - entry.position) * static_cast<std::size_t>(half);
-        return {entry.cosine.data() + skip, entry.sine.data() + skip};
+  /// Another step begins.
+  void forget() { frequencies_[0] = nullptr; }
+
+  /// The angles of the plan's rows, of the float product position * inverse_frequency, their cosines and sines times
+  /// the rope's factor. Computed at the first call of a step; valid until the next step.
+  Angles angles(const StepPlan& plan, const Rope& rope, int half) {
+    const float* const first = rope.inverse_frequency[0];
+    if (frequencies_[0] != first || frequencies_[1] != rope.inverse_frequency[1] || factor_ != rope.factor ||
+        half_ != half) {
+      cosine_.clear();
+      sine_.clear();
+      for (const PlanRow& row : plan.rows) {
+        const float* const frequencies =
+            rope.inverse_frequency[plan.sequences[static_cast<std::size_t>(row.sequence)].rope];
+        for (int i = 0; i < half; ++i) {
+          const float angle = static_cast<float>(row.position) * frequencies[i];
+          cosine_.push_back(std::cos(angle) * rope.factor);
+          sine_.push_back(std::sin(angle) * rope.factor);
+        }
       }
+      frequencies_[0] = first;
+      frequencies_[1] = rope.inverse_frequency[1];
+      factor_ = rope.factor;
+      half_ = half;
     }
-    Entry& entry = entries_[next_++ % 2];
-    entry.frequencies.assign(inverse_frequency, inverse_frequency + half);
-    entry.factor = factor;
-    entry.position = position;
-    entry.rows = rows;
-    entry.cosine.clear();
-    entry.sine.clear();
-    for (int row = 0; row < rows; ++row) {
-      for (int i = 0; i < half; ++i) {
-        const float angle = static_cast<float>(position + row) * inverse_frequency[i];
-        entry.cosine.push_back(std::cos(angle) * factor);
-        entry.sine.push_back(std::sin(angle) * factor);
-      }
-    }
-    return {entry.cosine.data(), entry.sine.data()};
+    return {cosine_.data(), sine_.data()};
   }
 
  private:
-  struct Entry {
-    std::vector<float> frequencies;
-    float factor = 1;
-    int position = 0;
-    int rows = 0;
-    std::vector<float> cosine;  // [rows, half]
-    std::vector<float> sine;
-  };
-
-  Entry entries_[2];
-  unsigned next_ = 0;
+  const float* frequencies_[2] = {};  // whose angles these are
+  float factor_ = 1;
+  int half_ = 0;
+  std::vector<float> cosine_;  // [rows, half]
+  std::vector<float> sine_;
 };
 
 }  // namespace slm::backend

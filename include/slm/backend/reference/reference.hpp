@@ -5,9 +5,9 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 #include <numbers>
-#include <span>
 #include <type_traits>
 #include <vector>
 
@@ -16,81 +16,82 @@
 
 namespace slm::backend {
 
-class Reference {
+/// The operations of one step.
+class ReferenceStep {
  public:
-  static constexpr const char* name = "reference";
-  static constexpr int max_rows = 64;
-  using Activation = float;
-  using KvElement = float;
-  template <class T>
-  using Buffer = std::vector<T>;
-  template <class Format>
-  using Matrix = DenseMatrix<std::conditional_t<DenseFormat<Format>, Format, Fp32>>;  // int4 is dequantized
+  using Rows = View<float, 2>;
+  using ConstRows = View<const float, 2>;
 
-  template <class T>
-  Buffer<T> allocate(std::size_t count) {
-    return Buffer<T>(count);
+  explicit ReferenceStep(const StepPlan& plan) : plan_(plan) {}
+
+  int rows() const { return static_cast<int>(plan_.rows.size()); }
+  Rows room(int index, std::int64_t width) { return room_of(index, rows(), width); }
+  Rows room_of_outputs(int index, std::int64_t width) {
+    return room_of(index, static_cast<std::int64_t>(plan_.outputs.size()), width);
   }
 
-  Buffer<float> upload(const float* host, std::size_t count) { return Buffer<float>(host, host + count); }
-
-  template <class Format>
-  Matrix<Format> pack(std::span<const typename Format::Source> sources) {
-    return Matrix<Format>::stack(sources);
+  template <class Body>
+  void record(NothingRecorded&, Body&& body) {
+    body();
   }
 
-  template <class Weight>
-  void embed(const Weight& table, std::span<const Token> tokens, View<float, 2> x, View<const float, 2> positions = {},
-             int position = 0) {
-    const std::int64_t width = x.extent(1);
-    for (std::size_t r = 0; r < tokens.size(); ++r) {
-      const auto* row = table.row(tokens[r]);
-      const auto place = static_cast<std::int64_t>(r) + position;
-      for (std::int64_t i = 0; i < width; ++i) x(r, i) = to_float(row[i]) + (positions.data ? positions(place, i) : 0);
+  template <class Matrix>
+  void embed(const Matrix& table, Rows x, ConstRows positions = {}, int offset = 0) {
+    for (int r = 0; r < rows(); ++r) {
+      const auto* row = table.row(at(r).token);
+      const int place = at(r).position + offset;
+      for (std::int64_t i = 0; i < table.in; ++i)
+        x(r, i) = to_float(row[i]) + (positions.data ? positions(place, i) : 0);
     }
   }
 
-  template <class Weight>
-  void qkv(View<const float, 2> x, Norm norm, const Weight& weight, const float* bias, Rope rope, Heads heads,
-           int position, View<float, 2> q, KvLayer<float> kv, QkvShaping shaping = {}) {
-    const int rows = static_cast<int>(x.extent(0));
-    std::vector<float> projected = matmul(normalized(x, norm), rows, weight, bias);  // [rows, q | k | v]
+  template <class Matrix>
+  void embed_positions(const Matrix& table, int offset, Rows x) {
+    for (int r = 0; r < rows(); ++r) {
+      const auto* row = table.row(at(r).position + offset);
+      for (std::int64_t i = 0; i < table.in; ++i) x(r, i) = to_float(row[i]);
+    }
+  }
+
+  template <class Matrix>
+  void qkv(ConstRows x, Norm norm, const Linear<Matrix>& linear, Rope rope, Heads heads, KvLayer layer, Rows q,
+           QkvShaping shaping = {}) {
+    std::vector<float> projected = matmul(normalized(x, norm), linear);  // [rows, q | k | v]
     if (shaping.clip != 0) {
       for (float& value : projected) value = std::clamp(value, -shaping.clip, shaping.clip);
     }
-    for (int r = 0; r < rows; ++r) {
-      float* source = &projected[r * weight.out];
-      const std::int64_t slot = (position + r) % kv.keys.extent(1);
+    for (int r = 0; r < rows(); ++r) {
+      const PlanRow& row = at(r);
+      const float* frequencies = rope.inverse_frequency[sequence_of(row).rope];
+      float* source = &projected[r * linear.weight.out];
       normalize_heads(source, heads.query, heads.dim, shaping.norm, shaping.query);
-      for (int h = 0; h < heads.query; ++h)
-        rotate(source + h * heads.dim, rope, heads.dim, position + r, &q(r, h * heads.dim));
-      source += heads.query * heads.dim;
+      for (int h = 0; h < heads.query; ++h, source += heads.dim)
+        rotate(source, rope, frequencies, heads.dim, row.position, &q(r, h * heads.dim));
       normalize_heads(source, heads.kv, heads.dim, shaping.norm, shaping.key);
-      for (int h = 0; h < heads.kv; ++h)
-        rotate(source + h * heads.dim, rope, heads.dim, position + r, &kv.keys(h, slot, 0));
-      source += heads.kv * heads.dim;
-      for (int h = 0; h < heads.kv; ++h) {
-        for (int i = 0; i < heads.dim; ++i) kv.values(h, slot, i) = source[h * heads.dim + i];
-      }
+      for (int h = 0; h < heads.kv; ++h, source += heads.dim)
+        rotate(source, rope, frequencies, heads.dim, row.position,
+               entry(row, layer, layer.keys, heads, h, row.position));
+      for (int h = 0; h < heads.kv; ++h, source += heads.dim)
+        std::copy_n(source, heads.dim, entry(row, layer, layer.values, heads, h, row.position));
     }
   }
 
-  void attend(View<const float, 2> q, Heads heads, int position, KvLayer<float> kv, View<float, 2> out,
-              Attention attention = {}) {
+  void attend(ConstRows q, Heads heads, KvLayer layer, Rows out, Attention attention = {}) {
     const float scale = attention.scale != 0 ? attention.scale : 1.0f / std::sqrt(static_cast<float>(heads.dim));
-    const std::int64_t capacity = kv.keys.extent(1);
-    for (int r = 0; r < q.extent(0); ++r) {
-      const int at = position + r;
-      const int first = attention.window != 0 ? std::max(0, at + 1 - attention.window) : 0;
-      std::vector<float> weights(at + 1 - first);
+    for (int r = 0; r < rows(); ++r) {
+      const PlanRow& row = at(r);
+      const int last = row.position;
+      const int first = attention.window != 0 ? std::max(0, last + 1 - attention.window) : 0;
+      std::vector<float> weights(last + 1 - first);
       for (int h = 0; h < heads.query; ++h) {
         const int kv_head = h / (heads.query / heads.kv);
         float largest = -std::numeric_limits<float>::infinity();
-        for (int j = first; j <= at; ++j) {
+        for (int j = first; j <= last; ++j) {
+          const float* key = entry(row, layer, layer.keys, heads, kv_head, j);
           float score = 0;
-          for (int i = 0; i < heads.dim; ++i) score += q(r, h * heads.dim + i) * kv.keys(kv_head, j % capacity, i);
+          for (int i = 0; i < heads.dim; ++i) score += q(r, h * heads.dim + i) * key[i];
           score *= scale;
-          if (attention.slopes) score += attention.slopes[h] * static_cast<float>(j - at);
+          if (attention.slopes) score += attention.slopes[h] * static_cast<float>(j - last);
           weights[j - first] = score;
           largest = std::max(largest, score);
         }
@@ -98,24 +99,25 @@ class Reference {
         for (float& weight : weights) sum += weight = std::exp(weight - largest);
         for (int i = 0; i < heads.dim; ++i) {
           float mixed = 0;
-          for (int j = first; j <= at; ++j) mixed += weights[j - first] * kv.values(kv_head, j % capacity, i);
+          for (int j = first; j <= last; ++j)
+            mixed += weights[j - first] * entry(row, layer, layer.values, heads, kv_head, j)[i];
           out(r, h * heads.dim + i) = mixed / sum;
         }
       }
     }
   }
 
-  template <class Weight>
-  void project(View<const float, 2> input, const Weight& weight, const float* bias, View<float, 2> x) {
-    const std::vector<float> projected = matmul(input.data, static_cast<int>(input.extent(0)), weight, bias);
+  template <class Matrix>
+  void project(ConstRows input, const Linear<Matrix>& linear, Rows x) {
+    const std::vector<float> projected = matmul(copy_of(input), linear);
     for (std::size_t i = 0; i < projected.size(); ++i) x.data[i] += projected[i];
   }
 
-  template <class Weight>
-  void gated_mlp(View<const float, 2> x, Norm norm, const Weight& weight, const float* bias, View<float, 2> out,
+  template <class Matrix>
+  void gated_mlp(ConstRows x, Norm norm, const Linear<Matrix>& linear, Rows out,
                  ActivationKind activation = ActivationKind::silu) {
     const std::int64_t ffn = out.extent(1);
-    const std::vector<float> projected = matmul(normalized(x, norm), static_cast<int>(x.extent(0)), weight, bias);
+    const std::vector<float> projected = matmul(normalized(x, norm), linear);
     for (int r = 0; r < x.extent(0); ++r) {
       const float* gate = &projected[r * 2 * ffn];
       const float* up = gate + ffn;
@@ -123,31 +125,57 @@ class Reference {
     }
   }
 
-  template <class Weight>
-  void mlp(View<const float, 2> x, Norm norm, const Weight& weight, const float* bias, ActivationKind activation,
-           const float* divisor, View<float, 2> out) {
-    const std::vector<float> projected = matmul(normalized(x, norm), static_cast<int>(x.extent(0)), weight, bias);
+  template <class Matrix>
+  void mlp(ConstRows x, Norm norm, const Linear<Matrix>& linear, ActivationKind activation, const float* divisor,
+           Rows out) {
+    const std::int64_t width = linear.weight.out;
+    const std::vector<float> projected = matmul(normalized(x, norm), linear);
     for (int r = 0; r < x.extent(0); ++r) {
-      for (std::int64_t i = 0; i < weight.out; ++i) {
-        const float y = activate(activation, projected[r * weight.out + i]);
+      for (std::int64_t i = 0; i < width; ++i) {
+        const float y = activate(activation, projected[r * width + i]);
         out(r, i) = divisor ? y / divisor[i] : y;
       }
     }
   }
 
-  void normalize(View<float, 2> x, Norm norm) {
+  void normalize(Rows x, Norm norm) {
     const std::vector<float> rows = normalized(x, norm);
     std::copy(rows.begin(), rows.end(), x.data);
   }
 
-  template <class Weight>
-  void logits(View<const float, 2> x, Norm norm, const Weight& weight, View<float, 2> out,
-              const float* bias = nullptr) {
-    const std::vector<float> rows = matmul(normalized(x, norm), static_cast<int>(x.extent(0)), weight, bias);
+  void select(ConstRows x, Rows out) {
+    for (std::size_t i = 0; i < plan_.outputs.size(); ++i)
+      std::copy_n(x.row(plan_.outputs[i]), x.extent(1), out.row(static_cast<std::int64_t>(i)));
+  }
+
+  template <class Matrix>
+  void logits(ConstRows x, Norm norm, const Linear<Matrix>& linear, Rows out) {
+    const std::vector<float> rows = matmul(normalized(x, norm), linear);
     std::copy(rows.begin(), rows.end(), out.data);
   }
 
+  void read(ConstRows x, Rows out) { std::copy_n(x.data, x.size(), out.data); }
+
  private:
+  const PlanRow& at(int row) const { return plan_.rows[static_cast<std::size_t>(row)]; }
+  const PlanSequence& sequence_of(const PlanRow& row) const {
+    return plan_.sequences[static_cast<std::size_t>(row.sequence)];
+  }
+
+  /// The [dim] floats of a position: keys or values, as `part` says, of a KV head.
+  float* entry(const PlanRow& row, KvLayer layer, std::int64_t part, Heads heads, int head, int position) const {
+    const auto table = plan_.table(sequence_of(row), layer.kind);
+    std::byte* const page = table[static_cast<std::size_t>(position / page_positions)];
+    return reinterpret_cast<float*>(page + part) +
+           (std::int64_t{head} * page_positions + position % page_positions) * heads.dim;
+  }
+
+  Rows room_of(int index, std::int64_t count, std::int64_t width) {
+    std::vector<float>& room = rooms_[index];
+    room.resize(static_cast<std::size_t>(count * width));
+    return {room.data(), count, width};
+  }
+
   static float activate(ActivationKind activation, float z) {
     switch (activation) {
       case ActivationKind::identity: return z;
@@ -188,37 +216,71 @@ class Reference {
     for (int h = 0; over == QkNorm::per_head && h < heads; ++h) normalize_row(x + h * dim, dim, norm, x + h * dim);
   }
 
-  /// x [rows, in] . weight^T [in, out] + bias -> [rows, out]
-  template <class Weight>
-  static std::vector<float> matmul(const std::vector<float>& x, int rows, const Weight& weight, const float* bias) {
-    return matmul(x.data(), rows, weight, bias);
-  }
+  static std::vector<float> copy_of(ConstRows x) { return {x.data, x.data + x.size()}; }
 
-  template <class Weight>
-  static std::vector<float> matmul(const float* x, int rows, const Weight& weight, const float* bias) {
-    std::vector<float> out(static_cast<std::size_t>(rows * weight.out));
-    for (std::int64_t o = 0; o < weight.out; ++o) {
-      const auto* row = weight.row(o);
-      for (int r = 0; r < rows; ++r) {
+  /// x [rows, in] . weight^T [in, out] + bias -> [rows, out]
+  template <class Matrix>
+  static std::vector<float> matmul(const std::vector<float>& x, const Linear<Matrix>& linear) {
+    const std::int64_t in = linear.weight.in, width = linear.weight.out;
+    const std::int64_t rows = static_cast<std::int64_t>(x.size()) / in;
+    std::vector<float> out(static_cast<std::size_t>(rows * width));
+    for (std::int64_t o = 0; o < width; ++o) {
+      const auto* row = linear.weight.row(o);
+      for (std::int64_t r = 0; r < rows; ++r) {
         float sum = 0;
-        for (std::int64_t i = 0; i < weight.in; ++i) sum += x[r * weight.in + i] * to_float(row[i]);
-        out[r * weight.out + o] = bias ? sum + bias[o] : sum;
+        for (std::int64_t i = 0; i < in; ++i) sum += x[r * in + i] * to_float(row[i]);
+        out[r * width + o] = linear.bias ? sum + linear.bias[o] : sum;
       }
     }
     return out;
   }
 
-  static void rotate(const float* in, Rope rope, int dim, int position, float* out) {
+  static void rotate(const float* in, Rope rope, const float* frequencies, int dim, int position, float* out) {
     const int width = rope.rotating(dim), half = width / 2;
     for (int i = width; i < dim; ++i) out[i] = in[i];
     for (int i = 0; i < half; ++i) {
-      const float angle = static_cast<float>(position) * rope.inverse_frequency[i];
+      const float angle = static_cast<float>(position) * frequencies[i];
       const float cosine = std::cos(angle) * rope.factor;
       const float sine = std::sin(angle) * rope.factor;
       out[i] = in[i] * cosine - in[i + half] * sine;
       out[i + half] = in[i + half] * cosine + in[i] * sine;
     }
   }
+
+  StepPlan plan_;
+  std::vector<float> rooms_[most_rooms];
+};
+
+class Reference {
+ public:
+  static constexpr const char* name = "reference";
+  static constexpr int max_rows = 64;
+  static constexpr bool chooses = false;
+  using Activation = float;
+  using KvElement = float;
+  using Recorded = NothingRecorded;
+  template <class T>
+  using Buffer = std::vector<T>;
+  template <class Format>
+  using Matrix = DenseMatrix<std::conditional_t<DenseFormat<Format>, Format, Fp32>>;  // int4 is dequantized
+
+  template <class T>
+  Buffer<T> allocate(std::size_t count) {
+    return Buffer<T>(count);
+  }
+
+  Buffer<float> upload(const float* host, std::size_t count) { return Buffer<float>(host, host + count); }
+
+  template <class Format>
+  Matrix<Format> pack(std::span<const typename Format::Source> sources) {
+    return Matrix<Format>::stack(sources);
+  }
+
+  void copy(std::byte* to, const std::byte* from, std::size_t bytes) { std::memcpy(to, from, bytes); }
+  void read(std::byte* host, const std::byte* from, std::size_t bytes) { std::memcpy(host, from, bytes); }
+  void write(std::byte* to, const std::byte* host, std::size_t bytes) { std::memcpy(to, host, bytes); }
+
+  ReferenceStep begin(const StepPlan& plan) { return ReferenceStep(plan); }
 };
 
 static_assert(Backend<Reference>);

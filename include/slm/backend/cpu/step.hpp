@@ -1,0 +1,290 @@
+// CpuStep: the operations of one step on the CPU.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+
+#include "slm/backend/concept.hpp"
+#include "slm/backend/cpu/int4_matrix.hpp"
+#include "slm/backend/cpu/products.hpp"
+#include "slm/backend/cpu/rope_table.hpp"
+#include "slm/backend/cpu/tasks.hpp"
+#include "slm/backend/dense_matrix.hpp"
+#include "slm/backend/mixed_matrix.hpp"
+
+namespace slm::backend {
+
+/// Holds the threads until it is destroyed.
+class CpuStep : private cpu::Products {
+ public:
+  using Rows = View<float, 2>;
+  using ConstRows = View<const float, 2>;
+  using Mixed = MixedMatrix<cpu::Int4Matrix>;
+
+  CpuStep(const cpu::Products& device, const StepPlan& plan) : Products(device), lock_(state_->mutex), plan_(plan) {
+    state_->rope.forget();
+  }
+
+  int rows() const { return static_cast<int>(plan_.rows.size()); }
+  Rows room(int index, std::int64_t width) { return room_of(index, rows(), width); }
+  Rows room_of_outputs(int index, std::int64_t width) {
+    return room_of(index, static_cast<std::int64_t>(plan_.outputs.size()), width);
+  }
+
+  template <class Body>
+  void record(NothingRecorded&, Body&& body) {
+    body();
+  }
+
+  template <class Matrix>
+  void embed(const Matrix& table, Rows x, ConstRows positions = {}, int offset = 0) {
+    for (int r = 0; r < rows(); ++r) {
+      float* to = x.row(r);
+      take_row(table, at(r).token, to);
+      if (positions.data == nullptr) continue;
+      const float* place = positions.row(at(r).position + offset);
+      for (std::int64_t i = 0; i < table.in; ++i) to[i] += place[i];
+    }
+  }
+
+  template <class Matrix>
+  void embed_positions(const Matrix& table, int offset, Rows x) {
+    for (int r = 0; r < rows(); ++r) take_row(table, at(r).position + offset, x.row(r));
+  }
+
+  template <class Matrix>
+  void qkv(ConstRows x, Norm norm, const Linear<Matrix>& linear, Rope rope, Heads heads, KvLayer layer, Rows q,
+           QkvShaping shaping = {}) {
+    if (rope.rotating(heads.dim) != heads.dim || shaping.norm != QkNorm::none) {
+      return qkv_in_two_passes(x, norm, linear, rope, heads, layer, q, shaping);
+    }
+    const int rows = static_cast<int>(x.extent(0));
+    const int half = heads.dim / 2;
+    const RopeTable::Angles angles = state_->rope.angles(plan_, rope, half);
+    const float* packed = pack_rows(linear.weight, x, &norm);
+
+    // A task turns one slice of one head: rows i.. and i + half.. of its weight.
+    const int slice = std::min(half, slice_rows(half * 2 * (heads.query + 2 * heads.kv)));
+    const int slices = ceil_div(half, slice);
+    const int total_heads = heads.query + 2 * heads.kv;
+    run_matmul(linear.weight, rows, total_heads * slices, [=, this, &linear](int task, const Thread& thread) {
+      const int head = task / slices, first = task % slices * slice, count = std::min(slice, half - first);
+      const std::int64_t first_row = std::int64_t{head} * heads.dim + first;
+      float* low = thread.tile;  // [rows, 2 * count]: the first and the second half of each pair
+      const std::int64_t width = 2 * count;
+      if (count == half) {  // a whole head: its rows lie together
+        multiply(linear.weight, first_row, 2 * half, packed, rows, low, width, thread);
+      } else {
+        multiply(linear.weight, first_row, count, packed, rows, low, width, thread);
+        multiply(linear.weight, first_row + half, count, packed, rows, low + count, width, thread);
+      }
+      for (int r = 0; r < rows; ++r, low += width) {
+        if (linear.bias != nullptr) {
+          for (int i = 0; i < count; ++i) low[i] += linear.bias[first_row + i];
+          for (int i = 0; i < count; ++i) low[count + i] += linear.bias[first_row + half + i];
+        }
+        if (shaping.clip != 0) state_->kernels->clip(low, 2 * count, shaping.clip);
+        const int kv_head = head - heads.query;
+        if (kv_head >= heads.kv) {
+          float* value = entry(r, layer, layer.values, heads, kv_head - heads.kv) + first;
+          std::copy_n(low, count, value);
+          std::copy_n(low + count, count, value + half);
+        } else {
+          float* to =
+              kv_head < 0 ? q.row(r) + std::int64_t{head} * heads.dim : entry(r, layer, layer.keys, heads, kv_head);
+          const float* cosine = angles.cosine + std::int64_t{r} * half + first;
+          const float* sine = angles.sine + std::int64_t{r} * half + first;
+          state_->kernels->rotate(low, low + count, cosine, sine, count, to + first, to + first + half);
+        }
+      }
+    });
+  }
+
+  void attend(ConstRows q, Heads heads, KvLayer layer, Rows out, Attention attention = {}) {
+    cpu::AttendTasks& tasks = state_->attention;
+    tasks.share(plan_, heads.query / heads.kv, heads.kv, state_->kernels->row_block);
+    state_->reserve_scratch(cpu::attend_scratch(heads.dim));
+    double nanoseconds = 0;
+    for (const PlanSequence& sequence : plan_.sequences) {
+      const int last = at(sequence.first_row + sequence.rows - 1).position + 1;
+      const int seen = attention.window != 0 ? std::min(last, attention.window + sequence.rows) : last;
+      const double multiplies = 2.0 * sequence.rows * heads.query * heads.dim * seen;
+      const double bytes = 8.0 * heads.kv * heads.dim * seen;
+      nanoseconds += std::max(multiplies / multiplies_per_ns, bytes / bytes_per_ns);
+    }
+    run(tasks.count(), nanoseconds, [&](std::uint32_t index, int worker) {
+      tasks.with(static_cast<int>(index), [&](const PlanSequence& sequence, int kv_head, int first, int count) {
+        cpu::AttendTask task =
+            cpu::attend_task(plan_, sequence, q, heads, layer, out, attention, kv_head, first, count);
+        task.scratch = state_->scratch[static_cast<std::size_t>(worker)].data();
+        state_->kernels->attend(task);
+      });
+    });
+  }
+
+  template <class Matrix>
+  void project(ConstRows input, const Linear<Matrix>& linear, Rows x) {
+    const int rows = static_cast<int>(input.extent(0));
+    const float* packed = pack_rows(linear.weight, input, nullptr);
+    const int out = static_cast<int>(linear.weight.out), slice = 2 * slice_rows(out);
+    run_matmul(linear.weight, rows, ceil_div(out, slice), [=, this, &linear](int task, const Thread& thread) {
+      const int first = task * slice, count = std::min(slice, out - first);
+      multiply(linear.weight, first, count, packed, rows, thread.tile, count, thread);
+      for (int r = 0; r < rows; ++r) {
+        float* to = x.row(r) + first;
+        const float* from = thread.tile + std::int64_t{r} * count;
+        if (linear.bias != nullptr) {
+          for (int i = 0; i < count; ++i) to[i] += from[i] + linear.bias[first + i];
+        } else {
+          for (int i = 0; i < count; ++i) to[i] += from[i];
+        }
+      }
+    });
+  }
+
+  template <class Matrix>
+  void gated_mlp(ConstRows x, Norm norm, const Linear<Matrix>& linear, Rows out,
+                 ActivationKind activation = ActivationKind::silu) {
+    const int rows = static_cast<int>(x.extent(0));
+    const int ffn = static_cast<int>(linear.weight.out / 2);
+    const float* packed = pack_rows(linear.weight, x, &norm);
+    const int slice = slice_rows(2 * ffn);
+    run_matmul(linear.weight, rows, ceil_div(ffn, slice), [=, this, &linear](int task, const Thread& thread) {
+      const int first = task * slice, count = std::min(slice, ffn - first);
+      float* gate = thread.tile;
+      float* up = gate + std::int64_t{rows} * count;
+      multiply(linear.weight, first, count, packed, rows, gate, count, thread);
+      multiply(linear.weight, ffn + first, count, packed, rows, up, count, thread);
+      for (int r = 0; r < rows; ++r, gate += count, up += count) {
+        if (linear.bias != nullptr) {
+          for (int i = 0; i < count; ++i) gate[i] += linear.bias[first + i];
+          for (int i = 0; i < count; ++i) up[i] += linear.bias[ffn + first + i];
+        }
+        state_->kernels->activate(activation, gate, up, nullptr, count, out.row(r) + first);
+      }
+    });
+  }
+
+  template <class Matrix>
+  void mlp(ConstRows x, Norm norm, const Linear<Matrix>& linear, ActivationKind activation, const float* divisor,
+           Rows out) {
+    matmul_into(linear, x, norm, out, [=, this](float* z, int first, int count) {
+      state_->kernels->activate(activation, z, nullptr, divisor != nullptr ? divisor + first : nullptr, count, z);
+    });
+  }
+
+  void normalize(Rows x, Norm norm) {
+    for (std::int64_t r = 0; r < x.extent(0); ++r) state_->kernels->normalize(norm, x.row(r), x.extent(1), x.row(r));
+  }
+
+  void select(ConstRows x, Rows out) {
+    for (std::size_t i = 0; i < plan_.outputs.size(); ++i)
+      std::copy_n(x.row(plan_.outputs[i]), x.extent(1), out.row(static_cast<std::int64_t>(i)));
+  }
+
+  template <class Matrix>
+  void logits(ConstRows x, Norm norm, const Linear<Matrix>& linear, Rows out) {
+    matmul_into(linear, x, norm, out, [](float*, int, int) {});
+  }
+
+  void read(ConstRows x, Rows out) { std::copy_n(x.data, out.size(), out.data); }
+
+  // A matrix of a quantized checkpoint: the same with the kind that it is.
+
+  void embed(const Mixed& table, Rows x, ConstRows positions = {}, int offset = 0) {
+    table.visit([&](const auto& held) { embed(held, x, positions, offset); });
+  }
+  void embed_positions(const Mixed& table, int offset, Rows x) {
+    table.visit([&](const auto& held) { embed_positions(held, offset, x); });
+  }
+  void qkv(ConstRows x, Norm norm, const Linear<Mixed>& mixed, Rope rope, Heads heads, KvLayer layer, Rows q,
+           QkvShaping shaping = {}) {
+    held(mixed, [&](const auto& linear) { qkv(x, norm, linear, rope, heads, layer, q, shaping); });
+  }
+  void project(ConstRows input, const Linear<Mixed>& mixed, Rows x) {
+    held(mixed, [&](const auto& linear) { project(input, linear, x); });
+  }
+  void gated_mlp(ConstRows x, Norm norm, const Linear<Mixed>& mixed, Rows out,
+                 ActivationKind activation = ActivationKind::silu) {
+    held(mixed, [&](const auto& linear) { gated_mlp(x, norm, linear, out, activation); });
+  }
+  void mlp(ConstRows x, Norm norm, const Linear<Mixed>& mixed, ActivationKind activation, const float* divisor,
+           Rows out) {
+    held(mixed, [&](const auto& linear) { mlp(x, norm, linear, activation, divisor, out); });
+  }
+  void logits(ConstRows x, Norm norm, const Linear<Mixed>& mixed, Rows out) {
+    held(mixed, [&](const auto& linear) { logits(x, norm, linear, out); });
+  }
+
+ private:
+  template <class Use>
+  static void held(const Linear<Mixed>& mixed, Use use) {
+    mixed.weight.visit([&](const auto& weight) { use(Linear{weight, mixed.bias}); });
+  }
+
+  const PlanRow& at(int row) const { return plan_.rows[static_cast<std::size_t>(row)]; }
+
+  /// The keys or values of row r for one KV head, [dim].
+  float* entry(int r, KvLayer layer, std::int64_t part, const Heads& heads, int kv_head) const {
+    const PlanRow& row = at(r);
+    const auto table = plan_.table(plan_.sequences[static_cast<std::size_t>(row.sequence)], layer.kind);
+    return cpu::kv_entry(table, part, heads, kv_head, row.position);
+  }
+
+  Rows room_of(int index, std::int64_t count, std::int64_t width) {
+    State::grow(state_->rooms[index], static_cast<std::size_t>(count * width));
+    return {state_->rooms[index].data(), count, width};
+  }
+
+  static void take_row(const cpu::Int4Matrix& table, int index, float* to) { dequantize_row(table.tiles, index, to); }
+  template <class Matrix>
+  static void take_row(const Matrix& table, int index, float* to) {
+    const auto* row = table.row(index);
+    for (std::int64_t i = 0; i < table.in; ++i) to[i] = to_float(row[i]);
+  }
+
+  /// out = norm(x) . weight^T + bias, then finish(out + first, first, count) for every part of a row.
+  template <class Matrix, class Finish>
+  void matmul_into(const Linear<Matrix>& linear, ConstRows x, const Norm& norm, Rows out, const Finish& finish) {
+    const float* packed = pack_rows(linear.weight, x, &norm);
+    const int rows = static_cast<int>(x.extent(0)), width = static_cast<int>(linear.weight.out);
+    const int slice = 2 * slice_rows(width);
+    run_matmul(linear.weight, rows, ceil_div(width, slice), [=, this, &linear](int task, const Thread& thread) {
+      const int first = task * slice, count = std::min(slice, width - first);
+      multiply(linear.weight, first, count, packed, rows, out.data + first, out.stride(0), thread);
+      for (int r = 0; r < rows; ++r) {
+        float* row = out.row(r) + first;
+        for (int i = 0; linear.bias != nullptr && i < count; ++i) row[i] += linear.bias[first + i];
+        finish(row, first, count);
+      }
+    });
+  }
+
+  /// qkv where a head cannot be finished slice by slice: all projections first, then row by row the norms, the
+  /// rotation of what rotates, and the way to q and the cache.
+  template <class Matrix>
+  void qkv_in_two_passes(ConstRows x, Norm norm, const Linear<Matrix>& linear, Rope rope, Heads heads, KvLayer layer,
+                         Rows q, QkvShaping shaping) {
+    const std::int64_t rows = x.extent(0), all = linear.weight.out;
+    State::grow(state_->projected, static_cast<std::size_t>(rows * all));
+    const Rows projected{state_->projected.data(), rows, all};
+    const auto& kernels = *state_->kernels;
+    matmul_into(linear, x, norm, projected, [=, &kernels](float* z, int, int count) {
+      if (shaping.clip != 0) kernels.clip(z, count, shaping.clip);
+    });
+    const int width = rope.rotating(heads.dim), half = width / 2;
+    const RopeTable::Angles angles = half > 0 ? state_->rope.angles(plan_, rope, half) : RopeTable::Angles{};
+    run(static_cast<int>(rows), 8.0 * static_cast<double>(projected.size()) / bytes_per_ns, [&](std::uint32_t r, int) {
+      cpu::finish_qkv_row(kernels, projected.row(r), plan_, static_cast<int>(r), width, angles, heads, layer, q,
+                          shaping);
+    });
+  }
+
+  std::unique_lock<std::mutex> lock_;
+  StepPlan plan_;
+};
+
+}  // namespace slm::backend

@@ -1,0 +1,58 @@
+// StepPlan: the rows of one step, whichever sequences they belong to, and where keys and values of those lie.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "slm/core/draw.hpp"
+#include "slm/core/types.hpp"
+
+namespace slm {
+
+/// Positions of one page of the KV cache. Attention cuts a sequence at multiples of it on every backend, so that where
+/// a page lies changes an address and no sum.
+inline constexpr int page_positions = 64;
+
+/// One token of a step.
+struct PlanRow {
+  Token token = 0;
+  int position = 0;
+  int sequence = 0;  // index into StepPlan::sequences
+  int parent = -1;   // the row of this step whose text it continues; -1: what the cache holds
+  int adapter = -1;  // slot of its adapter; -1: none
+};
+
+/// The rows of one sequence, neighbours in the step and in the text, and its page tables.
+struct PlanSequence {
+  int first_row = 0;
+  int rows = 0;
+  int rope = 0;        // which of Rope's tables
+  int first_page = 0;  // where its tables begin in StepPlan::pages
+  int pages = 0;       // entries of the table of each kind of layer
+};
+
+/// What a backend must know of a step. Everything it refers to outlives the step.
+struct StepPlan {
+  std::span<const PlanRow> rows;
+  std::span<const PlanSequence> sequences;
+  std::span<std::byte* const> pages;  // per sequence [kinds, pages], in device memory; null: released, never read
+  std::span<const int> outputs;       // rows, ascending, that go on behind the last block
+  std::span<const Draw> draws;        // [outputs] where the device chooses tokens, else empty
+  int steps = 1;                      // more: a chain, each step on the tokens that the one before chose
+
+  /// The page tables of a sequence for one kind of layer: entry p / page_positions holds position p.
+  std::span<std::byte* const> table(const PlanSequence& sequence, int kind) const {
+    return pages.subspan(static_cast<std::size_t>(sequence.first_page + kind * sequence.pages),
+                         static_cast<std::size_t>(sequence.pages));
+  }
+};
+
+/// Where the keys and values of a layer lie in a page of its kind, each [kv_heads, page_positions, head_dim].
+struct KvLayer {
+  int kind = 0;             // layers with the same window share page tables
+  std::int64_t keys = 0;    // bytes from the beginning of a page
+  std::int64_t values = 0;  // the same
+};
+
+}  // namespace slm

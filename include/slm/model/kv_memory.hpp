@@ -1,0 +1,31 @@
+// KvMemoryOf: memory of a backend for pages of keys and values.
+#pragma once
+
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+#include "slm/backend/concept.hpp"
+#include "slm/model/kv_pool.hpp"
+
+namespace slm {
+
+template <Backend B>
+class KvMemoryOf final : public KvMemory {
+ public:
+  explicit KvMemoryOf(B device) : device_(std::move(device)) {}
+
+  std::byte* allocate(std::size_t bytes) override {
+    slabs_.push_back(device_.template allocate<typename B::KvElement>(bytes / sizeof(typename B::KvElement)));
+    return reinterpret_cast<std::byte*>(slabs_.back().data());
+  }
+  void copy(std::byte* to, const std::byte* from, std::size_t bytes) override { device_.copy(to, from, bytes); }
+  void read(std::byte* host, const std::byte* from, std::size_t bytes) override { device_.read(host, from, bytes); }
+  void write(std::byte* to, const std::byte* host, std::size_t bytes) override { device_.write(to, host, bytes); }
+
+ private:
+  B device_;
+  std::vector<typename B::template Buffer<typename B::KvElement>> slabs_;
+};
+
+}  // namespace slm

@@ -1,0 +1,193 @@
+// KvPool: the memory of keys and values, in pages of 64 positions that sequences share and give back.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "slm/backend/plan.hpp"
+#include "slm/config/model_config.hpp"
+#include "slm/core/byte_size.hpp"
+#include "slm/core/error.hpp"
+
+namespace slm {
+
+/// How a model's keys and values fill pages. Layers with the same window are of one kind: a page of a kind holds some
+/// 64 positions of all of its layers.
+class KvLayout {
+ public:
+  struct Kind {
+    int window = 0;  // 0: the whole text
+    int layers = 0;
+  };
+
+  KvLayout(const ModelConfig& shape, const ModelSettings& settings, std::size_t element_bytes)
+      : head_bytes_(std::size_t{page_positions} * static_cast<std::size_t>(shape.kv_heads) *
+                    static_cast<std::size_t>(shape.head_dim) * element_bytes) {
+    for (int l = 0; l < shape.layers; ++l) {
+      const int window = settings.window_of(l);
+      auto kind = std::find_if(kinds_.begin(), kinds_.end(), [&](const Kind& known) { return known.window == window; });
+      if (kind == kinds_.end()) kind = kinds_.insert(kinds_.end(), Kind{window, 0});
+      const auto first = static_cast<std::int64_t>(2 * head_bytes_) * kind->layers++;
+      layers_.push_back({.kind = static_cast<int>(kind - kinds_.begin()),
+                         .keys = first,
+                         .values = first + static_cast<std::int64_t>(head_bytes_)});
+    }
+  }
+
+  /// Whether this is a copy of the other: pages of one model never serve another.
+  bool is(const KvLayout& other) const { return identity_ == other.identity_; }
+
+  std::span<const Kind> kinds() const { return kinds_; }
+  KvLayer layer(int index) const { return layers_[static_cast<std::size_t>(index)]; }
+  std::size_t page_bytes(int kind) const {
+    return 2 * head_bytes_ * static_cast<std::size_t>(kinds_[static_cast<std::size_t>(kind)].layers);
+  }
+
+  /// What one sequence takes that is `length` positions long.
+  std::size_t bytes_of(std::int64_t length) const {
+    std::size_t bytes = 0;
+    for (int kind = 0; kind < static_cast<int>(kinds_.size()); ++kind) {
+      const int window = kinds_[static_cast<std::size_t>(kind)].window;
+      const std::int64_t kept = window == 0 ? length : std::min<std::int64_t>(length, window + longest_rollback);
+      bytes += page_bytes(kind) * static_cast<std::size_t>((kept + 2 * page_positions - 2) / page_positions);
+    }
+    return bytes;
+  }
+
+  /// Positions that can be taken back without reading a text with a sliding window again: the longest draft, and more.
+  static constexpr int longest_rollback = 257;
+
+ private:
+  std::shared_ptr<const char> identity_ = std::make_shared<const char>();
+  std::size_t head_bytes_;  // keys of one layer in a page
+  std::vector<Kind> kinds_;
+  std::vector<KvLayer> layers_;
+};
+
+/// Device memory for pages, whatever the device.
+class KvMemory {
+ public:
+  virtual ~KvMemory() = default;
+  /// Lives as long as this. Throws where the device has no more.
+  virtual std::byte* allocate(std::size_t bytes) = 0;
+  virtual void copy(std::byte* to, const std::byte* from, std::size_t bytes) = 0;
+  virtual void read(std::byte* host, const std::byte* from, std::size_t bytes) = 0;
+  virtual void write(std::byte* to, const std::byte* host, std::size_t bytes) = 0;
+};
+
+/// A page in use. Whoever holds the only reference may write to it.
+struct KvPage {
+  std::byte* memory = nullptr;  // on the device
+};
+using KvPageRef = std::shared_ptr<const KvPage>;
+
+struct KvPoolOptions {
+  std::size_t memory = 0;  // most bytes of all pages; 0: what the device has
+};
+
+/// A handle: copies share the pages. Any number of threads may use it.
+class KvPool {
+ public:
+  KvPool(KvLayout layout, std::unique_ptr<KvMemory> memory, KvPoolOptions options = {})
+      : state_(std::make_shared<State>(std::move(layout), std::move(memory), options)) {}
+
+  const KvLayout& layout() const { return state_->layout; }
+
+  /// A page whose contents are whatever was there. Throws cache.full when the budget is spent, and whatever the device
+  /// throws when its memory is.
+  KvPageRef take(int kind) const {
+    std::byte* const memory = state_->take(kind);
+    try {
+      return {new KvPage{memory}, [state = state_, kind](const KvPage* page) {
+                state->give(kind, page->memory);
+                delete page;
+              }};
+    } catch (...) {
+      state_->give(kind, memory);
+      throw;
+    }
+  }
+
+  /// A page of one's own with the same contents.
+  KvPageRef copy(int kind, const KvPage& page) const {
+    KvPageRef fresh = take(kind);
+    state_->memory->copy(fresh->memory, page.memory, layout().page_bytes(kind));
+    return fresh;
+  }
+
+  void read(int kind, const KvPage& page, std::byte* host) const {
+    state_->memory->read(host, page.memory, layout().page_bytes(kind));
+  }
+  void write(int kind, const KvPage& page, const std::byte* host) const {
+    state_->memory->write(page.memory, host, layout().page_bytes(kind));
+  }
+
+  /// Bytes of pages that somebody holds.
+  std::size_t used() const {
+    const std::lock_guard lock(state_->mutex);
+    return state_->used;
+  }
+  std::size_t budget() const { return state_->options.memory; }
+
+  /// Whether both are handles of one pool.
+  bool operator==(const KvPool&) const = default;
+
+ private:
+  struct State {
+    State(KvLayout how, std::unique_ptr<KvMemory> where, KvPoolOptions wanted)
+        : layout(std::move(how)), memory(std::move(where)), options(wanted), free(layout.kinds().size()) {}
+
+    std::byte* take(int kind) {
+      const std::lock_guard lock(mutex);
+      const std::size_t bytes = layout.page_bytes(kind);
+      if (options.memory != 0 && used + bytes > options.memory) {
+        throw Error("cache.full",
+                    text("the KV cache may take ", text_of_bytes(options.memory), ", of which ", text_of_bytes(used),
+                         " are in use, and one more page takes ", text_of_bytes(bytes)),
+                    "Give it more memory, end sequences, or shorten them");
+      }
+      std::vector<std::byte*>& pages = free[static_cast<std::size_t>(kind)];
+      if (pages.empty()) grow(bytes, pages);
+      std::byte* const page = pages.back();
+      pages.pop_back();
+      used += bytes;
+      return page;
+    }
+
+    void give(int kind, std::byte* page) {
+      const std::lock_guard lock(mutex);
+      free[static_cast<std::size_t>(kind)].push_back(page);  // has room: see grow()
+      used -= layout.page_bytes(kind);
+    }
+
+    /// Takes memory for some pages at once, ever more of it, so that a device is seldom asked.
+    void grow(std::size_t bytes, std::vector<std::byte*>& pages) {
+      constexpr std::size_t most = std::size_t{64} << 20;
+      std::size_t wanted = std::clamp(used, bytes, std::max(bytes, most));
+      if (options.memory != 0) wanted = std::min(wanted, std::max(bytes, options.memory - used));
+      const std::size_t count = wanted / bytes;
+      all += count;
+      pages.reserve(all);
+      std::byte* const slab = memory->allocate(count * bytes);
+      for (std::size_t i = count; i-- > 0;) pages.push_back(slab + i * bytes);
+    }
+
+    KvLayout layout;
+    std::unique_ptr<KvMemory> memory;
+    KvPoolOptions options;
+    std::mutex mutex;
+    std::size_t used = 0;                       // bytes of pages in use
+    std::size_t all = 0;                        // pages ever made
+    std::vector<std::vector<std::byte*>> free;  // of each kind
+  };
+
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace slm

@@ -1,0 +1,330 @@
+// Planner: a batch cut into steps that a device takes, with the pages that each writes and reads.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <vector>
+
+#include "slm/backend/plan.hpp"
+#include "slm/core/draw.hpp"
+#include "slm/core/error.hpp"
+#include "slm/model/batch.hpp"
+#include "slm/model/language_model.hpp"
+#include "slm/model/sequence.hpp"
+
+namespace slm::detail {
+
+/// What a planner must know of model and device.
+struct PlanLimits {
+  int max_rows = 0;          // of a step
+  int max_chained_rows = 0;  // of the first step of a chain; 0: the device chains none
+  int original_context = 0;  // tokens up to which LongRoPE uses its first table
+};
+
+/// Throws Error unless the model can do what the batch asks.
+inline void check_batch(const Batch& batch, const ModelInfo& info) {
+  const std::span<const Batch::Item> items = batch.items();
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    const Batch::Item& item = items[i];
+    const Ask& ask = item.ask;
+    for (std::size_t j = 0; j < i; ++j) {
+      if (items[j].sequence != item.sequence) continue;
+      throw Error("batch.same-sequence", text("items ", j, " and ", i, " of the batch are the same sequence"),
+                  "Add each sequence once, with all of its tokens, or fork it");
+    }
+    const int length = item.sequence->length();
+    const auto more = static_cast<std::int64_t>(item.count) + std::max(0, ask.steps - 1);
+    if (more > info.context - length) {
+      throw Error("batch.context-full",
+                  text("'", info.name, "' cannot take ", more, " tokens more after ", length, ": its context is ",
+                       info.context),
+                  "Shorten the prompt, or load the model with a larger LoadOptions::context");
+    }
+    if (ask.want != Want::nothing && (ask.rows < 0 || static_cast<std::size_t>(ask.rows) > item.count)) {
+      throw Error("batch.rows", text("item ", i, " asks for answers to ", ask.rows, " of its ", item.count, " tokens"),
+                  "Ask for at most one row per token");
+    }
+    if (ask.want == Want::choice && !info.chooses) {
+      throw Error("batch.choice", text("'", info.name, "' does not choose tokens where it computes logits"),
+                  "Ask for logits, or look at ModelInfo::chooses first");
+    }
+    const bool chain = ask.want == Want::choice && ask.steps > 1;
+    if (ask.steps < 1 || (ask.steps > 1 && (!chain || ask.rows != 1 || ask.steps != items.front().ask.steps))) {
+      throw Error("batch.steps", text("item ", i, " asks for ", ask.steps, " steps"),
+                  "Chains are choices of one row, as many steps for every item of the batch");
+    }
+    const std::span<const int> parents = batch.parents(item);
+    const std::span<const Token> tokens = batch.tokens(item);
+    for (std::size_t t = 0; t < tokens.size(); ++t) {
+      if (tokens[t] < 0 || tokens[t] >= info.vocab) {
+        throw Error(
+            "batch.token-out-of-range",
+            text("token id ", tokens[t], " is outside the vocabulary 0..", info.vocab - 1, " of '", info.name, "'"),
+            "Encode the text with this model's own tokenizer");
+      }
+      if (parents[t] < -1 || parents[t] >= static_cast<int>(t)) {
+        throw Error("batch.bad-parent", text("token ", t, " of item ", i, " has the parent ", parents[t]),
+                    "A parent is a token before it among those added, or -1; give one for each token");
+      }
+      if (parents[t] != static_cast<int>(t) - 1) {
+        throw Error("batch.tree", text("token ", t, " of item ", i, " branches off after token ", parents[t]),
+                    "Trees of tokens are not read yet: fork the sequence for each branch");
+      }
+    }
+  }
+}
+
+/// Gives the steps of a batch one after the other. Sequences keep their tokens until commit(); what a failed forward
+/// leaves in pages is what their tokens say, or not counted as filled.
+class Planner {
+ public:
+  /// Throws Error (batch.…) unless the batch is sound.
+  Planner(Batch& batch, const ModelInfo& info, const PlanLimits& limits) : batch_(&batch), limits_(limits) {
+    check_batch(batch, info);
+    for (const Batch::Item& item : batch.items()) works_.push_back(work_of(item));
+  }
+
+  ~Planner() {
+    for (Work& work : works_) work.state->drop_behind(std::min(work.state->length(), work.state->filled));
+  }
+  Planner(const Planner&) = delete;
+  Planner& operator=(const Planner&) = delete;
+
+  /// Whether the device can take the batch's chains of steps by itself.
+  static bool can_chain(const Batch& batch, const PlanLimits& limits) {
+    return batch.items().size() <= static_cast<std::size_t>(limits.max_chained_rows) &&
+           limits.original_context == std::numeric_limits<int>::max();  // else the next token may need another table
+  }
+
+  /// The next step, or null. Throws cache.full.
+  const StepPlan* next() {
+    clear();
+    want_ = Want::nothing;
+    int left = 0;
+    for (Work& work : works_) {
+      if (work.done()) continue;
+      if (!work.entered) enter(work);
+      left += work.segments[work.now].last - work.position;
+      if (want_ == Want::nothing) want_ = work.item->ask.want;  // a step answers one kind of question
+    }
+    // A chain is the last step: what is too much for it is read before.
+    const int chain = works_.empty() ? 1 : works_.front().item->ask.steps;
+    const bool chained = chain > 1 && left <= limits_.max_chained_rows;
+    if (chained) steps_ = chain;
+    for (std::size_t i = 0; i < works_.size(); ++i) add(i, chain > 1 && !chained ? 1 : 0);
+    if (rows_.empty()) return nullptr;
+    plan_ = {
+        .rows = rows_, .sequences = sequences_, .pages = pages_, .outputs = outputs_, .draws = draws_, .steps = steps_};
+    return &plan_;
+  }
+
+  /// What the outputs of the present step are asked for, and where their answers go.
+  Want want() const { return want_; }
+  std::span<const std::size_t> answers() const { return answers_; }
+  /// Whether all answers lie one behind the other.
+  bool answers_in_order() const {
+    for (std::size_t i = 1; i < answers_.size(); ++i) {
+      if (answers_[i] != answers_.front() + i) return false;
+    }
+    return true;
+  }
+  /// Whether the outputs are just the rows of the plan.
+  bool outputs_are_rows() const { return outputs_.size() == rows_.size(); }
+
+  /// The present step has been taken.
+  void taken() {
+    for (const Part& part : parts_) {
+      Work& work = works_[part.work];
+      SequenceState& state = *work.state;
+      state.filled = part.last;
+      state.release_before_window(part.last);
+    }
+  }
+
+  /// All steps have been taken: the sequences are longer now. chosen(item) are the tokens of a chain.
+  void commit() {
+    for (Work& work : works_) {
+      const std::span<const Token> tokens = batch_->tokens(*work.item);
+      work.state->tokens.insert(work.state->tokens.end(), tokens.begin(), tokens.end());
+      const Ask& ask = work.item->ask;
+      for (int step = 0; ask.want == Want::choice && step + 1 < ask.steps; ++step) {
+        const Token token = batch_->choice_at(work.item->answer)[step];
+        work.state->tokens.push_back(std::max(token, 0));  // as the device reads no_token
+      }
+    }
+  }
+
+ private:
+  /// A run of positions rotated with one table. It begins where the pages serve it, or at 0.
+  struct Segment {
+    int first = 0, last = 0;
+    bool beyond = false;
+  };
+
+  /// What is left to do of an item.
+  struct Work {
+    const Batch::Item* item = nullptr;
+    SequenceState* state = nullptr;
+    Segment segments[2] = {};
+    int count = 0;     // of segments
+    int now = 0;       // the present one
+    int position = 0;  // the next to compute in it
+    bool entered = false;
+    int answered_from = 0;  // the first position that is answered
+
+    bool done() const { return now == count; }
+  };
+
+  /// A sequence's rows in the present step.
+  struct Part {
+    std::size_t work;
+    int last;
+  };
+
+  /// With LongRoPE every row is computed as if its own token were the last: with the first table up to the original
+  /// context and with the second beyond it, for the whole text before. A text whose first tokens already reach beyond
+  /// is read with the second table from its beginning, as transformers reads a prompt.
+  Work work_of(const Batch::Item& item) const {
+    Work work{.item = &item, .state = &SequenceAccess::state(*item.sequence)};
+    const int length = work.state->length(), count = static_cast<int>(item.count), end = length + count;
+    const int unanswered = item.ask.want == Want::nothing ? count : count - item.ask.rows;
+    work.answered_from = length + unanswered;
+    const bool all_beyond = length == 0 && count > limits_.original_context;
+    const int within = all_beyond ? 0 : std::clamp(limits_.original_context - length, 0, count);
+    const auto segment = [&](int first, int last, bool beyond) {
+      if (first < last) work.segments[work.count++] = {first, last, beyond};
+    };
+    if (within == count || within > unanswered) segment(length, length + within, false);
+    if (within < count) segment(length + within, end, true);
+    return work;
+  }
+
+  /// Goes back to the text's beginning where the pages do not serve the present segment.
+  static void enter(Work& work) {
+    const Segment& segment = work.segments[work.now];
+    SequenceState& state = *work.state;
+    const bool serves = work.now == 0 && state.serves(segment.first, segment.beyond);
+    work.position = serves ? segment.first : 0;
+    work.entered = true;
+    if (work.position == 0) {
+      state.drop_behind(0);
+      state.beyond = segment.beyond;
+    }
+  }
+
+  void clear() {
+    rows_.clear();
+    sequences_.clear();
+    pages_.clear();
+    outputs_.clear();
+    draws_.clear();
+    answers_.clear();
+    parts_.clear();
+    steps_ = 1;
+  }
+
+  /// Adds what fits of an item, but for its last `kept` tokens.
+  void add(std::size_t index, int kept) {
+    Work& work = works_[index];
+    const Ask& ask = work.item->ask;
+    if (work.done() || (ask.want != Want::nothing && ask.want != want_)) return;
+    const Segment& segment = work.segments[work.now];
+    const int room = limits_.max_rows - static_cast<int>(rows_.size());
+    const int first = work.position, last = std::min(segment.last - kept, first + room);
+    if (last <= first) return;
+
+    SequenceState& state = *work.state;
+    state.make_writable(first, last + steps_ - 1);
+    const PlanSequence sequence{.first_row = static_cast<int>(rows_.size()),
+                                .rows = last - first,
+                                .rope = segment.beyond ? 1 : 0,
+                                .first_page = static_cast<int>(pages_.size()),
+                                .pages = add_pages(state)};
+    const std::span<const Token> fresh = batch_->tokens(*work.item);
+    for (int position = first; position < last; ++position) {
+      const auto row = static_cast<int>(rows_.size());
+      const bool known = position < state.length();
+      rows_.push_back({.token = known ? state.tokens[static_cast<std::size_t>(position)]
+                                      : fresh[static_cast<std::size_t>(position - state.length())],
+                       .position = position,
+                       .sequence = static_cast<int>(sequences_.size()),
+                       .parent = position == first ? -1 : row - 1,
+                       .adapter = ask.adapter});
+      if (position < std::max(segment.first, work.answered_from)) continue;
+      outputs_.push_back(row);
+      answers_.push_back(work.item->answer + static_cast<std::size_t>(position - work.answered_from));
+      if (want_ == Want::choice) draws_.push_back(ask.draw);
+    }
+    sequences_.push_back(sequence);
+    parts_.push_back({index, last + steps_ - 1});
+    work.position = last;
+    if (last == segment.last) {
+      ++work.now;
+      work.entered = false;
+    }
+  }
+
+  int add_pages(const SequenceState& state) {
+    std::size_t most = 0;
+    for (const auto& table : state.tables) most = std::max(most, table.size());
+    for (const auto& table : state.tables) {
+      for (const KvPageRef& page : table) pages_.push_back(page == nullptr ? nullptr : page->memory);
+      pages_.resize(pages_.size() + most - table.size(), nullptr);
+    }
+    return static_cast<int>(most);
+  }
+
+  Batch* batch_;
+  PlanLimits limits_;
+  std::vector<Work> works_;
+  StepPlan plan_;
+  Want want_ = Want::nothing;
+  int steps_ = 1;
+  std::vector<PlanRow> rows_;
+  std::vector<PlanSequence> sequences_;
+  std::vector<std::byte*> pages_;
+  std::vector<int> outputs_;
+  std::vector<Draw> draws_;
+  std::vector<std::size_t> answers_;  // [outputs]
+  std::vector<Part> parts_;
+};
+
+/// A chain of choices on a device that cannot chain them: a forward for each step.
+template <LanguageModel M>
+void forward_one_by_one(const M& model, Batch& batch) {
+  std::vector<int> lengths;
+  for (const Batch::Item& item : batch.items()) {
+    lengths.push_back(item.sequence->length());
+    std::fill_n(batch.choice_at(item.answer), item.ask.steps, no_token);
+  }
+  try {
+    Batch one;
+    std::vector<const Batch::Item*> going;
+    for (int step = 0; step < batch.items().front().ask.steps; ++step) {
+      one.clear();
+      going.clear();
+      for (const Batch::Item& item : batch.items()) {
+        const Token* const last = batch.choice_at(item.answer) + step - 1;
+        if (step > 0 && *last == no_token) continue;
+        Ask ask = item.ask;
+        ask.steps = 1;
+        one.add(*item.sequence, step == 0 ? batch.tokens(item) : std::span(last, 1), ask);
+        going.push_back(&item);
+      }
+      model.forward(one);
+      for (std::size_t i = 0; i < going.size(); ++i)
+        batch.choice_at(going[i]->answer)[step] = one.choices(static_cast<int>(i)).front();
+    }
+  } catch (...) {
+    for (std::size_t i = 0; i < lengths.size(); ++i) {
+      Sequence& sequence = *batch.items()[i].sequence;
+      if (sequence.length() > lengths[i]) sequence.truncate(lengths[i]);
+    }
+    throw;
+  }
+}
+
+}  // namespace slm::detail

@@ -1,0 +1,58 @@
+// Session: a model and one text of it.
+#pragma once
+
+#include <span>
+#include <utility>
+
+#include "slm/core/draw.hpp"
+#include "slm/core/types.hpp"
+#include "slm/core/view.hpp"
+#include "slm/model/language_model.hpp"
+
+namespace slm {
+
+/// For who reads one text. What it returns is valid until the next call.
+template <LanguageModel M>
+class Session {
+ public:
+  explicit Session(M model) : model_(std::move(model)), sequence_(model_.sequence()) {}
+
+  const M& model() const { return model_; }
+  const ModelInfo& info() const { return model_.info(); }
+  const Sequence& sequence() const { return sequence_; }
+  int length() const { return sequence_.length(); }
+  std::span<const Token> tokens() const { return sequence_.tokens(); }
+  void truncate(int length) { sequence_.truncate(length); }
+
+  /// Appends tokens and returns the logits of the last `rows` of them, [rows, vocab]. Throws as LanguageModel::forward.
+  View<const float, 2> forward(std::span<const Token> tokens, int rows) {
+    ask(tokens, {.want = rows == 0 ? Want::nothing : Want::logits, .rows = rows});
+    return rows == 0 ? View<const float, 2>{nullptr, 0, info().vocab} : batch_.logits(0);
+  }
+
+  /// Appends tokens and returns the token that follows each of the last `rows` of them, [rows]; for models that choose.
+  std::span<const Token> choose(std::span<const Token> tokens, int rows, const Draw& draw) {
+    ask(tokens, {.want = Want::choice, .rows = rows, .draw = draw});
+    return batch_.choices(0);
+  }
+
+  /// Appends tokens and, one by one, what the model chooses to follow: returns `count` tokens, of which it appended all
+  /// but the last, or no more once a row was not usable.
+  std::span<const Token> propose(std::span<const Token> tokens, int count, const Draw& draw) {
+    ask(tokens, {.want = Want::choice, .draw = draw, .steps = count});
+    return batch_.choices(0);
+  }
+
+ private:
+  void ask(std::span<const Token> tokens, const Ask& what) {
+    batch_.clear();
+    batch_.add(sequence_, tokens, what);
+    model_.forward(batch_);
+  }
+
+  M model_;
+  Sequence sequence_;
+  Batch batch_;
+};
+
+}  // namespace slm
