@@ -39,7 +39,7 @@ struct RandomModel {
 
 /// Runs the draft model for every token it proposes, and proposes what it was told.
 struct ForcedDraft {
-  Int4Model* model;
+  Session<Int4Model>* model;
   const std::vector<Token>* text;  // the target's own, prompt first
   double acceptance;
 
@@ -49,7 +49,7 @@ struct ForcedDraft {
       if (at >= text->size()) return;
       const Token last = (i == 0 ? context.back() : out.back()) % model->info().vocab;  // the target's is larger
       model->truncate(std::min(model->length(), cache_tokens - 1));
-      model->extend(std::span(&last, 1), 1);
+      model->forward(std::span(&last, 1), 1);
       const bool right = static_cast<double>(uniform_at(at)) < acceptance;
       out.push_back(right ? (*text)[at] : ((*text)[at] + 1) % model->info().vocab);
     }
@@ -79,16 +79,16 @@ void speculative(benchmark::State& state) {
   const std::vector<Token> prompt{1, 5, 9, 12, 300, 7, 41, 8};
   const Sampling sampling{.max_new_tokens = new_tokens, .temperature = 0.0f};
   std::vector<Token> text = prompt, found;
-  AutoregressiveDecoder plain(borrow(target->model));
+  Session drafting(draft->model);
+  AutoregressiveDecoder plain(target->model);
   plain.generate(prompt, sampling, [&](Token token) { text.push_back(token); });
-  SpeculativeDecoder decoder(ForcedDraft{&draft->model, &text, acceptance}, borrow(target->model),
-                             {.draft_tokens = draft_length});
+  SpeculativeDecoder decoder(ForcedDraft{&drafting, &text, acceptance}, target->model, {.draft_tokens = draft_length});
 
   std::vector<double> speedups, plain_speeds;
   double accepted = 0, tokens_per_step = 0;
   for (auto _ : state) {
     const Stats one = plain.generate(prompt, sampling, [](Token) {});
-    draft->model.truncate(0);
+    drafting.truncate(0);
     found = prompt;
     const Stats other = decoder.generate(prompt, sampling, [&](Token token) { found.push_back(token); });
     if (found != text) return state.SkipWithError("the text changed");

@@ -17,18 +17,18 @@ int main() {{ slm::backend::Cpu device; {uses} }}
 """
 PROGRAM = """#include "slm/speculative.hpp"
 template <class Shape> void use(const char* folder) {{
-  auto model = slm::Model<Shape, slm::Bf16, slm::backend::Cpu>::load(folder);
+  slm::Session model(slm::Model<Shape, slm::Bf16, slm::backend::Cpu>::load(folder));
   const slm::Token token = 1;
-  model.extend({{&token, 1}}, 1);
+  model.forward({{&token, 1}}, 1);
 }}
 int main(int, char** arguments) {{
 {uses}}}
 """
 LOAD = """#include "slm/speculative.hpp"
 int main(int, char** arguments) {
-  auto model = slm::load(arguments[1]);
+  slm::Session model(slm::load(arguments[1]));
   const slm::Token token = 1;
-  model.extend({&token, 1}, 1);
+  model.forward({&token, 1}, 1);
 }
 """
 

@@ -11,6 +11,7 @@
 #include "bench/device/random_weights.hpp"
 #include "slm/model/any_model.hpp"
 #include "slm/model/model.hpp"
+#include "slm/model/session.hpp"
 
 namespace slm::bench {
 
@@ -38,13 +39,12 @@ class DecodeTable {
 
   /// n tokens with all their logits, beside one-token steps in the same run: v(n) = time(n) / time(1).
   void decode(benchmark::State& state, const Subject& subject, Result& result) {
-    AnyModel& model = this->model(subject);
+    Session model(this->model(subject));
     const std::vector<Token> tokens = some_tokens(Target::prompt + result.rows, subject.shape.vocab);
     const std::span<const Token> all(tokens);
-    model.truncate(0);
-    model.extend(all.first(Target::prompt), 0);
+    model.forward(all.first(Target::prompt), 0);
     const auto step = [&](int count) {
-      model.extend(all.subspan(Target::prompt, static_cast<std::size_t>(count)), count);
+      model.forward(all.subspan(Target::prompt, static_cast<std::size_t>(count)), count);
       model.truncate(Target::prompt);
     };
     for (int i = 0; i < 3; ++i) step(result.rows), step(1);  // the second records a graph, the third replays it
@@ -63,11 +63,11 @@ class DecodeTable {
   }
 
   void prefill(benchmark::State& state, const Subject& subject, Result& result) {
-    AnyModel& model = this->model(subject);
+    Session model(this->model(subject));
     const std::vector<Token> tokens = some_tokens(Target::prefill, subject.shape.vocab);
     const auto read = [&] {
       model.truncate(0);
-      model.extend(tokens, 1);
+      model.forward(tokens, 1);
     };
     read();
     ProbedSamples samples;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <span>
 #include <string>
@@ -36,12 +37,12 @@ class Kernels {
     in_ = device_.upload(numbers.data(), numbers.size());
     out_ = device_.upload(numbers.data(), numbers.size());
     ones_ = device_.upload(std::vector<float>(widest, 1.0f).data(), widest);
-    const std::int64_t capacity = position + Backend::max_rows;
-    const auto cache = static_cast<std::size_t>(shape.kv_heads * capacity * shape.head_dim);
-    keys_ = device_.template allocate<KvElement>(cache);
-    values_ = device_.template allocate<KvElement>(cache);
-    cache_ = {{keys_.data(), shape.kv_heads, capacity, shape.head_dim},
-              {values_.data(), shape.kv_heads, capacity, shape.head_dim}};
+    const auto half = static_cast<std::size_t>(shape.kv_heads * page_positions * shape.head_dim);  // keys of a page
+    const int pages = (position + Backend::max_rows - 1) / page_positions + 1;
+    cache_ = device_.template allocate<KvElement>(static_cast<std::size_t>(pages) * 2 * half);
+    for (int page = 0; page < pages; ++page)
+      table_.push_back(reinterpret_cast<std::byte*>(cache_.data() + static_cast<std::size_t>(page) * 2 * half));
+    layer_.values = static_cast<std::int64_t>(half * sizeof(KvElement));
   }
 
   void run(benchmark::State& state, Result& result) {
@@ -50,34 +51,34 @@ class Kernels {
     const std::string operation = result.benchmark.substr(std::string("kernel-").size());
     if (operation == "qkv") {
       product(state, result, q_width_ + 2 * kv_width, shape.hidden, [&](const Matrix& weight, int rows) {
-        device_.qkv(input(rows, shape.hidden), norm(), weight, nullptr, Rope{.inverse_frequency = ones_.data()}, heads_,
-                    position, output(rows, q_width_), cache_);
+        begin(rows).qkv(input(rows, shape.hidden), norm(), Linear{weight}, Rope{.inverse_frequency = {ones_.data()}},
+                        heads_, layer_, output(rows, q_width_));
       });
     } else if (operation == "project") {
       product(state, result, shape.hidden, q_width_, [&](const Matrix& weight, int rows) {
-        device_.project(input(rows, q_width_), weight, nullptr, output(rows, shape.hidden));
+        begin(rows).project(input(rows, q_width_), Linear{weight}, output(rows, shape.hidden));
       });
     } else if (operation == "gated_mlp") {
       product(state, result, 2 * shape.ffn, shape.hidden, [&](const Matrix& weight, int rows) {
-        device_.gated_mlp(input(rows, shape.hidden), norm(), weight, nullptr, output(rows, shape.ffn));
+        begin(rows).gated_mlp(input(rows, shape.hidden), norm(), Linear{weight}, output(rows, shape.ffn));
       });
     } else if (operation == "down") {
       product(state, result, shape.hidden, shape.ffn, [&](const Matrix& weight, int rows) {
-        device_.project(input(rows, shape.ffn), weight, nullptr, output(rows, shape.hidden));
+        begin(rows).project(input(rows, shape.ffn), Linear{weight}, output(rows, shape.hidden));
       });
     } else if (operation == "head") {
       std::vector<float> logits(static_cast<std::size_t>(result.rows) * static_cast<std::size_t>(shape.vocab));
       product(state, result, shape.vocab, shape.hidden, [&](const Matrix& weight, int rows) {
-        device_.logits(input(rows, shape.hidden), norm(), weight, View<float, 2>{logits.data(), rows, shape.vocab});
+        begin(rows).logits(input(rows, shape.hidden), norm(), Linear{weight},
+                           View<float, 2>{logits.data(), rows, shape.vocab});
       });
     } else if (operation == "attend") {
       const double bytes = 2.0 * sizeof(KvElement) * kv_width * (position + result.rows);
-      time(state, result, bytes, [&](int, int rows) {
-        device_.attend(input(rows, q_width_), heads_, position, cache_, output(rows, q_width_));
-      });
+      time(state, result, bytes,
+           [&](int, int rows) { begin(rows).attend(input(rows, q_width_), heads_, layer_, output(rows, q_width_)); });
     } else {
       const double bytes = 2.0 * sizeof(float) * shape.hidden * result.rows;
-      time(state, result, bytes, [&](int, int rows) { device_.normalize(output(rows, shape.hidden), norm()); });
+      time(state, result, bytes, [&](int, int rows) { begin(rows).normalize(output(rows, shape.hidden), norm()); });
     }
   }
 
@@ -90,6 +91,17 @@ class Kernels {
   View<const float, 2> input(int rows, int width) { return View<float, 2>{in_.data(), rows, width}; }
   View<float, 2> output(int rows, int width) { return {out_.data(), rows, width}; }
   Norm norm() const { return {.weight = ones_.data(), .epsilon = 1e-5f, .bias = nullptr, .kind = NormKind::rms}; }
+
+  /// A step of `rows` tokens of one text, from `position` on.
+  auto begin(int rows) {
+    sequence_ = {.rows = rows, .pages = static_cast<int>(table_.size())};
+    rows_.clear();
+    for (int r = 0; r < rows; ++r) rows_.push_back({.position = position + r, .parent = r - 1});
+    outputs_.resize(static_cast<std::size_t>(rows));
+    std::iota(outputs_.begin(), outputs_.end(), 0);
+    return device_.begin(
+        {.rows = rows_, .sequences = {&sequence_, 1}, .pages = table_, .outputs = outputs_, .draws = {}});
+  }
 
   /// A product with weights [out, in], one copy after the other.
   template <class Action>
@@ -167,8 +179,12 @@ class Kernels {
   Heads heads_;
   int q_width_ = 0, out_of_weights_ = 0, in_of_weights_ = 0;
   typename Backend::template Buffer<float> in_, out_, ones_;
-  typename Backend::template Buffer<KvElement> keys_, values_;
-  KvLayer<KvElement> cache_;
+  typename Backend::template Buffer<KvElement> cache_;  // pages
+  KvLayer layer_;
+  std::vector<std::byte*> table_;
+  PlanSequence sequence_;
+  std::vector<PlanRow> rows_;
+  std::vector<int> outputs_;
   std::unique_ptr<RandomWeights> bytes_;
   std::vector<Matrix> weights_;
 };

@@ -25,20 +25,11 @@ using slm::testing::ToyModel;
 using slm::testing::ToyOptions;
 
 /// A model whose device goes away after so many steps.
-class Vanishing {
- public:
-  Vanishing(ToyOptions options, std::int64_t steps) : model_(std::move(options)), left_(steps) {}
-  const slm::ModelInfo& info() const { return model_.info(); }
-  int length() const { return model_.length(); }
-  slm::View<const float, 2> extend(std::span<const slm::Token> tokens, int rows) {
-    if (left_-- <= 0) throw slm::Error("toy.gone", "the device does not answer", "Plug it in");
-    return model_.extend(tokens, rows);
-  }
-  void truncate(int length) { model_.truncate(length); }
-
- private:
-  ToyModel model_;
-  std::int64_t left_;
+struct Vanishing : slm::testing::Watched<ToyModel> {
+  Vanishing(ToyOptions options, std::int64_t steps)
+      : Watched(ToyModel{std::move(options)}, [left = std::make_shared<std::int64_t>(steps)](const slm::Batch&) {
+          if ((*left)-- <= 0) throw slm::Error("toy.gone", "the device does not answer", "Plug it in");
+        }) {}
 };
 
 ToyOptions target_options() { return {.vocab = 64, .context = 256, .seed = 5}; }

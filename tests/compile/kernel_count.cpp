@@ -5,11 +5,11 @@ namespace {
 
 template <class Shape>
 void use(const char* folder) {
-  auto cpu = slm::Model<Shape, slm::Bf16, slm::backend::Cpu>::load(folder);
-  auto reference = slm::Model<Shape, slm::Fp32, slm::backend::Reference>::load(folder);
+  slm::Session cpu(slm::Model<Shape, slm::Bf16, slm::backend::Cpu>::load(folder));
+  slm::Session reference(slm::Model<Shape, slm::Fp32, slm::backend::Reference>::load(folder));
   const slm::Token token = 1;
-  cpu.extend({&token, 1}, 1);
-  reference.extend({&token, 1}, 1);
+  cpu.forward({&token, 1}, 1);
+  reference.forward({&token, 1}, 1);
 }
 
 }  // namespace

@@ -23,8 +23,8 @@ std::string read_text(const std::filesystem::path& path) {
 TEST_CASE("the pair agrees with its float64 reference") {
   const Tokenizer tokenizer = Tokenizer::from(demo_pair("target"));
   const Json parity = Json::parse(read_text(demo_pair("parity.json")));
-  AnyModel target = load(demo_pair("target"));
-  AnyModel draft = load(demo_pair("draft"));
+  Session target(load(demo_pair("target")));
+  Session draft(load(demo_pair("draft")));
   AutoregressiveDecoder decoder{load(demo_pair("target"))};
   REQUIRE(parity.at("cases").size() >= 4);
   for (const Json& golden : parity.at("cases")) {
@@ -32,7 +32,7 @@ TEST_CASE("the pair agrees with its float64 reference") {
     CHECK(tokenizer.encode(golden.at("prompt").get<std::string>()) == prompt);
     for (const auto& [name, model] : {std::pair{"target", &target}, std::pair{"draft", &draft}}) {
       model->truncate(0);
-      const auto logits = model->extend(prompt, 1);
+      const auto logits = model->forward(prompt, 1);
       const auto ids = golden.at(name).at("ids").get<std::vector<Token>>();
       const auto expected = golden.at(name).at("logits").get<std::vector<double>>();
       REQUIRE(ids.size() == expected.size());

@@ -64,7 +64,7 @@ TEST_CASE("prompt ids, texts, logits and likelihoods agree with a float64 refere
   SLM_SKIP_WITHOUT(folder, "the trained model TinyStories-656K");
   SLM_SKIP_WITHOUT(reference, "its float64 reference");
   const Tokenizer tokenizer = Tokenizer::from(folder);
-  AnyModel model = load(folder, backend::Cpu{});
+  Session model(load(folder, backend::Cpu{}));
   const Json cases = Json::parse(read_text(reference));
   REQUIRE(cases.size() >= 4);
   for (const Json& golden : cases) {
@@ -73,7 +73,7 @@ TEST_CASE("prompt ids, texts, logits and likelihoods agree with a float64 refere
     CHECK(tokenizer.encode(golden.at("prompt").get<std::string>()) == prompt_ids);
 
     model.truncate(0);
-    const auto logits = model.extend(all_ids, static_cast<int>(all_ids.size()));
+    const auto logits = model.forward(all_ids, static_cast<int>(all_ids.size()));
     const float* last_prompt_row = logits.row(static_cast<std::int64_t>(prompt_ids.size()) - 1);
     for (const Json& entry : golden.at("last_prompt_top5")) {
       CHECK(last_prompt_row[entry[0].get<int>()] == Approx(entry[1].get<double>()).margin(1e-4));

@@ -6,6 +6,7 @@
 #include "slm/backend/cpu/cpu.hpp"
 #include "slm/backend/reference/reference.hpp"
 #include "slm/model/load.hpp"
+#include "slm/model/session.hpp"
 #include "support/golden.hpp"
 #include "support/paths.hpp"
 
@@ -40,7 +41,7 @@ void check_rows(const GoldenCase& golden, View<const float, 2> logits, int first
 /// Dynamic only: that a compile-time config gives the same bits is tested elsewhere.
 template <class B>
 void compare(const std::filesystem::path& folder, B device) {
-  AnyModel model = load<Registry<>>(folder, device);
+  Session model(load<Registry<>>(folder, device));
   const RopeScaling scaling = Checkpoint(folder).settings().rope_scaling;
   const bool longrope = scaling.kind == RopeScaling::Kind::longrope;
   int cases = 0;
@@ -48,7 +49,7 @@ void compare(const std::filesystem::path& folder, B device) {
     const int size = static_cast<int>(golden.ids.size());
     CAPTURE(size);
     model.truncate(0);
-    check_rows(golden, model.extend(golden.ids, size), 0);
+    check_rows(golden, model.forward(golden.ids, size), 0);
     // In pieces. Upstream computed all rows of a prompt beyond LongRoPE's original context with the second table; when
     // the text grows towards it, only those beyond are.
     const int comparable =
@@ -58,7 +59,7 @@ void compare(const std::filesystem::path& folder, B device) {
       model.truncate(0);
       for (int first = 0; first < size; first += piece) {
         const int count = std::min(piece, size - first);
-        const auto logits = model.extend(
+        const auto logits = model.forward(
             std::span(golden.ids).subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count)), count);
         const int skip = std::clamp(comparable - first, 0, count);
         if (skip < count) check_rows(golden, logits.slice(skip, count - skip), first + skip);

@@ -77,7 +77,7 @@ std::vector<Token> text_of(Decoder& decoder, const Setup& setup) {
   return text;
 }
 
-SpoiltModel::Spoil spoil(std::uint64_t kind, int from) {
+SpoiltModel<ToyModel>::Spoil spoil(std::uint64_t kind, int from) {
   return [kind, from](int call, std::span<float> rows) {
     if (call < from || rows.empty()) return;
     switch (kind) {

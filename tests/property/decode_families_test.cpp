@@ -51,9 +51,9 @@ std::vector<Token> random_tokens(std::uint64_t seed, std::size_t count) {
   return tokens;
 }
 
-std::vector<float> extend(AnyModel& model, const std::vector<Token>& text, int first, int count, int rows) {
+std::vector<float> extend(Session<AnyModel>& model, const std::vector<Token>& text, int first, int count, int rows) {
   const auto part = std::span(text).subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count));
-  const auto logits = model.extend(part, rows);
+  const auto logits = model.forward(part, rows);
   return {logits.data, logits.data + logits.size()};
 }
 
@@ -110,7 +110,7 @@ TEST_CASE("the same on the reference backend") {
 TEMPLATE_TEST_CASE("every family: a row's logits are the same bits however the text is cut", "", backend::Reference,
                    backend::Cpu) {
   for (const std::string& name : folders) {
-    AnyModel model = load_any(name, TestType{});
+    Session model(load_any(name, TestType{}));
     const auto text = random_tokens(3, 40);
     std::vector<std::vector<float>> single;
     for (int i = 0; i < 40; ++i) single.push_back(extend(model, text, i, 1, 1));
@@ -130,10 +130,11 @@ TEMPLATE_TEST_CASE("every family: a row's logits are the same bits however the t
   }
 }
 
-TEMPLATE_TEST_CASE("a rolling cache after any truncation is worth a fresh one", "", backend::Reference, backend::Cpu) {
-  // Windows of 24; the ring holds some 300 (Reference) or 600 positions (Cpu), the text is longer.
+TEMPLATE_TEST_CASE("a sliding window after any truncation is worth a fresh text", "", backend::Reference,
+                   backend::Cpu) {
+  // Windows of 24; pages behind the last 300 positions are gone, the text is longer.
   for (const char* name : {"mistral-long", "qwen2-long"}) {
-    AnyModel model = load_any(name, TestType{});
+    Session model(load_any(name, TestType{}));
     const int length = 1000;
     const auto text = random_tokens(9, length + 8);
     std::vector<int> cuts{999, 990, 977, 950, 743, 742, 500, 400, 30, 24, 1, 0};
@@ -143,7 +144,7 @@ TEMPLATE_TEST_CASE("a rolling cache after any truncation is worth a fresh one", 
       if (model.length() < length) extend(model, text, model.length(), length - model.length(), 0);
       model.truncate(to);
       const auto continued = extend(model, text, to, 5, 5);
-      AnyModel fresh = load_any(name, TestType{});
+      Session fresh(load_any(name, TestType{}));
       if (to > 0) extend(fresh, text, 0, to, 0);
       CAPTURE(name, to);
       REQUIRE(same_bits(continued, extend(fresh, text, to, 5, 5)));
@@ -152,18 +153,26 @@ TEMPLATE_TEST_CASE("a rolling cache after any truncation is worth a fresh one", 
   }
 }
 
-TEST_CASE("a rolling cache holds the window and what a step needs, not the context") {
-  const Checkpoint checkpoint(fixture("models/mistral-long"));
-  backend::Cpu device;
-  KvCache<backend::Cpu> cache(checkpoint.config(), checkpoint.settings(), 4096, device);
-  CHECK(cache.layer(0).keys.extent(1) == 576);  // 24 + 512, in whole blocks
-  const Checkpoint mixed(fixture("models/qwen2-long"));
-  KvCache<backend::Cpu> both(mixed.config(), mixed.settings(), 4096, device);
-  CHECK(both.layer(0).keys.extent(1) == 4096);
-  CHECK(both.layer(1).keys.extent(1) == 576);
+TEST_CASE("a sliding window holds its pages and what may be taken back, not the text") {
+  for (const char* name : {"mistral-long", "qwen2-long"}) {
+    const AnyModel model = load_any(name, backend::Cpu{});
+    const KvPool pool = model.pool();
+    Sequence text(pool);
+    Batch batch;
+    batch.add(text, random_tokens(9, 1000));
+    model.forward(batch);
+    std::size_t expected = 0;
+    for (std::size_t kind = 0; kind < pool.layout().kinds().size(); ++kind) {
+      // Positions from 999 - 257 - 24 on, in pages of 64: those from 704 on are five; a whole text is sixteen.
+      const std::size_t pages = pool.layout().kinds()[kind].window == 0 ? 16 : 5;
+      expected += pages * pool.layout().page_bytes(static_cast<int>(kind));
+    }
+    CAPTURE(name);
+    CHECK(pool.used() == expected);
+  }
 }
 
-TEST_CASE("speculation over thousands of positions of a rolling cache") {
+TEST_CASE("speculation over thousands of positions of a sliding window") {
   AutoregressiveDecoder plain{load_any("mistral-long", backend::Cpu{})};
   const auto prompt = random_tokens(4, 30);
   const Sampling sampling{.max_new_tokens = 1500, .temperature = 0.9f, .seed = 5, .ignore_end_tokens = true};
@@ -182,7 +191,7 @@ TEST_CASE("speculation over thousands of positions of a rolling cache") {
 TEMPLATE_TEST_CASE("LongRoPE: a step across the original context gives each row what plain decoding gives it", "",
                    backend::Reference, backend::Cpu) {
   const int original = 16;
-  AnyModel model = load_any("phi3-longrope", TestType{});
+  Session model(load_any("phi3-longrope", TestType{}));
   const auto text = random_tokens(6, 40);
   std::vector<std::vector<float>> single;
   for (int i = 0; i < 40; ++i) single.push_back(extend(model, text, i, 1, 1));

@@ -65,20 +65,31 @@ std::vector<Token> text_of(Decoder& decoder, const std::vector<Token>& prompt, c
 /// Fills everything behind the rows just written with NaN, so that any read past the length shows.
 template <class Base>
 struct Poisoning : Base {
-  template <class X, class Weight, class Q, class Kv>
-  void qkv(X x, Norm norm, const Weight& weight, const float* bias, Rope rope, Heads heads, int position, Q q, Kv kv,
-           QkvShaping shaping) {
-    Base::qkv(x, norm, weight, bias, rope, heads, position, q, kv, shaping);
-    for (const auto& cache : {kv.keys, kv.values}) {
-      for (std::int64_t head = 0; head < cache.extent(0); ++head) {
-        for (std::int64_t at = position + x.extent(0); at < cache.extent(1); ++at) {
-          for (std::int64_t i = 0; i < cache.extent(2); ++i) {
-            cache(head, at, i) = from_float<typename Base::KvElement>(std::numeric_limits<float>::quiet_NaN());
+  using Inner = decltype(std::declval<Base&>().begin(StepPlan{}));
+  struct Step : Inner {
+    Step(Inner inner, const StepPlan& of) : Inner(std::move(inner)), plan(of) {}
+
+    template <class Matrix>
+    void qkv(View<const float, 2> x, Norm norm, const Linear<Matrix>& linear, Rope rope, Heads heads, KvLayer layer,
+             View<float, 2> q, QkvShaping shaping = {}) {
+      Inner::qkv(x, norm, linear, rope, heads, layer, q, shaping);
+      for (const PlanSequence& sequence : plan.sequences) {
+        const int end = plan.rows[static_cast<std::size_t>(sequence.first_row + sequence.rows - 1)].position + 1;
+        if (end % page_positions == 0) continue;
+        std::byte* const page = plan.table(sequence, layer.kind)[static_cast<std::size_t>(end / page_positions)];
+        for (const std::int64_t part : {layer.keys, layer.values}) {
+          for (int head = 0; head < heads.kv; ++head) {
+            auto* const entries = reinterpret_cast<float*>(page + part) + head * page_positions * heads.dim;
+            std::fill(entries + end % page_positions * heads.dim, entries + page_positions * heads.dim, std::nanf(""));
           }
         }
       }
     }
-  }
+
+    StepPlan plan;
+  };
+
+  Step begin(const StepPlan& plan) { return {Base::begin(plan), plan}; }
 };
 
 void check_marginals(int texts) {
@@ -163,16 +174,16 @@ TEMPLATE_TEST_CASE("T10 a row's logits are bit for bit the same in a step of 1 t
                    backend::Cpu) {
   const Pair pair;
   for (const WeightType weights : {WeightType::f32, WeightType::bf16, WeightType::f16}) {
-    auto model = load_any(pair.target.path(), TestType{}, weights);
+    Session model(load_any(pair.target.path(), TestType{}, weights));
     const auto text = random_tokens(5, 40);
     const std::span<const Token> all{text};
     std::vector<std::vector<float>> single;
-    for (std::size_t i = 0; i < text.size(); ++i) single.push_back(rows_of(model.extend(all.subspan(i, 1), 1)));
+    for (std::size_t i = 0; i < text.size(); ++i) single.push_back(rows_of(model.forward(all.subspan(i, 1), 1)));
     for (std::size_t step = 1; step <= 17; ++step) {
       model.truncate(0);
       for (std::size_t first = 0; first < text.size(); first += step) {
         const std::size_t count = std::min(step, text.size() - first);
-        const auto rows = rows_of(model.extend(all.subspan(first, count), static_cast<int>(count)));
+        const auto rows = rows_of(model.forward(all.subspan(first, count), static_cast<int>(count)));
         const std::size_t width = rows.size() / count;
         for (std::size_t row = 0; row < count; ++row) {
           const auto begin = rows.begin() + static_cast<std::ptrdiff_t>(row * width);
@@ -201,8 +212,7 @@ TEMPLATE_TEST_CASE("T14 real models: after any history the KV cache is worth a f
                    backend::Cpu) {
   const Pair pair;
   auto target = load_any(pair.target.path(), TestType{});
-  auto fresh = load_any(pair.target.path(), TestType{});
-  SpeculativeDecoder decoder{load_any(pair.narrow.path(), TestType{}), borrow(target), {.draft_tokens = 4}};
+  SpeculativeDecoder decoder{load_any(pair.narrow.path(), TestType{}), target, {.draft_tokens = 4}};
   std::vector<Token> text = random_tokens(3, 4);
   for (std::uint64_t step = 0; step < 60; ++step) {
     std::vector<Token> prompt = text;
@@ -221,13 +231,14 @@ TEMPLATE_TEST_CASE("T14 real models: after any history the KV cache is worth a f
       text.push_back(token);
       return --patience > 0;
     });
-    REQUIRE(target.length() == static_cast<int>(text.size()) - 1);
-    const std::vector<Token> last{text.back()};
-    const auto continued = rows_of(target.extend(last, 1));
-    target.truncate(static_cast<int>(text.size()) - 1);
-    fresh.truncate(0);
+    REQUIRE(decoder.sequence().length() == static_cast<int>(text.size()) - 1);
+    Sequence held = decoder.sequence().fork();
+    Batch batch;
+    batch.add(held, std::span(text).last(1), {.want = Want::logits});
+    target.forward(batch);
+    Session fresh(target);
     CAPTURE(step);
-    REQUIRE(same_bits(continued, rows_of(fresh.extend(text, 1))));
+    REQUIRE(same_bits(rows_of(batch.logits(0)), rows_of(fresh.forward(text, 1))));
   }
 }
 
@@ -250,17 +261,6 @@ TEMPLATE_TEST_CASE("T16 NaN behind the end of the KV cache changes nothing", "",
 }
 
 TEST_CASE("T46 draft and target on different backends and in different precisions: only ids cross") {
-  struct Counting {
-    AnyModel model;
-    std::int64_t* ids;
-    const ModelInfo& info() const { return model.info(); }
-    int length() const { return model.length(); }
-    void truncate(int length) { model.truncate(length); }
-    View<const float, 2> extend(std::span<const Token> tokens, int rows) {
-      *ids += static_cast<std::int64_t>(tokens.size());
-      return model.extend(tokens, rows);
-    }
-  };
   const Pair pair;
   const auto prompt = random_tokens(8, 20);
   const Sampling sampling{.max_new_tokens = 100, .temperature = 0.7f, .seed = 2};
@@ -268,9 +268,11 @@ TEST_CASE("T46 draft and target on different backends and in different precision
   const auto expected = text_of(plain, prompt, sampling);
   const auto check = [&](auto draft_device, auto target_device) {
     std::int64_t target_ids = 0;
-    SpeculativeDecoder decoder{load_any(pair.narrow.path(), draft_device),
-                               Counting{load_any(pair.target.path(), target_device), &target_ids},
-                               {.draft_tokens = 4}};
+    SpeculativeDecoder decoder{
+        load_any(pair.narrow.path(), draft_device),
+        Watched{load_any(pair.target.path(), target_device),
+                [&](const Batch& batch) { target_ids += static_cast<std::int64_t>(batch.items().front().count); }},
+        {.draft_tokens = 4}};
     std::vector<Token> text = prompt;
     const Stats stats = decoder.generate(prompt, sampling, [&](Token token) { text.push_back(token); });
     REQUIRE(stats.accepted > 20);

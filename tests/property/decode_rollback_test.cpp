@@ -17,8 +17,8 @@ namespace {
 template <class Decoder>
 void check_caches(const Decoder& decoder, const std::vector<Token>& text) {
   REQUIRE(std::vector<Token>(decoder.history().begin(), decoder.history().end()) == text);
-  const auto& held = decoder.target().tokens();
-  REQUIRE(held == std::vector<Token>(text.begin(), text.end() - 1));
+  const std::span<const Token> held = decoder.sequence().tokens();
+  REQUIRE(std::vector<Token>(held.begin(), held.end()) == std::vector<Token>(text.begin(), text.end() - 1));
   REQUIRE(decoder.drafter().length() <= static_cast<int>(text.size()) - 1);
 }
 

@@ -72,7 +72,7 @@ Outcome run_all(const Tokenizer& tokenizer, const std::string& prompt_text, cons
       const Outcome found = run(decoder, tokenizer, prompt, stops, most);
       REQUIRE(found.text == expected.text);
       REQUIRE(found == expected);
-      REQUIRE(decoder.target().length() == static_cast<int>(found.committed.size()) - 1);
+      REQUIRE(decoder.sequence().length() == static_cast<int>(found.committed.size()) - 1);
     }
   }
   return expected;

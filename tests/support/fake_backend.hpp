@@ -3,24 +3,114 @@
 #pragma once
 
 #include <cstddef>
+#include <cstring>
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "slm/backend/concept.hpp"
 
 namespace slm::testing {
 
-/// Copies share one log of calls: "qkv rows=2 at=5". embed fills row r with tokens[r], attend copies its queries,
+/// One log of calls for all copies: "qkv rows=2 at=5". embed fills row r with its token, attend copies its queries,
 /// project adds 1, gated_mlp gives 2, mlp 3, normalize does nothing, logits point at the token after the one in
 /// x[r][0].
+using FakeLog = std::shared_ptr<std::vector<std::string>>;
+
+class FakeStep {
+ public:
+  using Rows = View<float, 2>;
+  using ConstRows = View<const float, 2>;
+
+  FakeStep(FakeLog log, const StepPlan& plan) : log_(std::move(log)), plan_(plan) {}
+
+  int rows() const { return static_cast<int>(plan_.rows.size()); }
+  Rows room(int index, std::int64_t width) { return room_of(index, rows(), width); }
+  Rows room_of_outputs(int index, std::int64_t width) {
+    return room_of(index, static_cast<std::int64_t>(plan_.outputs.size()), width);
+  }
+  template <class Body>
+  void record(NothingRecorded&, Body&& body) {
+    body();
+  }
+
+  template <class Matrix>
+  void embed(const Matrix&, Rows x, ConstRows = {}, int = 0) {
+    log("embed", x);
+    for (int r = 0; r < rows(); ++r) fill(x, r, static_cast<float>(plan_.rows[static_cast<std::size_t>(r)].token));
+  }
+  template <class Matrix>
+  void embed_positions(const Matrix&, int, Rows x) {
+    log("embed_positions", x);
+  }
+  template <class Matrix>
+  void qkv(ConstRows x, Norm, const Linear<Matrix>&, Rope, Heads, KvLayer, Rows q, QkvShaping = {}) {
+    log("qkv", x, true);
+    for (std::int64_t r = 0; r < x.extent(0); ++r) fill(q, r, x(r, 0));
+  }
+  void attend(ConstRows q, Heads, KvLayer, Rows out, Attention = {}) {
+    log("attend", q, true);
+    for (std::int64_t r = 0; r < q.extent(0); ++r) fill(out, r, q(r, 0));
+  }
+  template <class Matrix>
+  void project(ConstRows input, const Linear<Matrix>&, Rows x) {
+    log("project", input);
+    for (std::int64_t r = 0; r < x.extent(0); ++r) fill(x, r, x(r, 0) + 1);
+  }
+  template <class Matrix>
+  void gated_mlp(ConstRows x, Norm, const Linear<Matrix>&, Rows out, ActivationKind = ActivationKind::silu) {
+    log("gated_mlp", x);
+    for (std::int64_t r = 0; r < out.extent(0); ++r) fill(out, r, 2);
+  }
+  template <class Matrix>
+  void mlp(ConstRows x, Norm, const Linear<Matrix>&, ActivationKind, const float*, Rows out) {
+    log("mlp", x);
+    for (std::int64_t r = 0; r < out.extent(0); ++r) fill(out, r, 3);
+  }
+  void normalize(Rows x, Norm) { log("normalize", x); }
+  void select(ConstRows x, Rows out) {
+    log("select", out);
+    for (std::size_t i = 0; i < plan_.outputs.size(); ++i)
+      fill(out, static_cast<std::int64_t>(i), x(plan_.outputs[i], 0));
+  }
+  template <class Matrix>
+  void logits(ConstRows x, Norm, const Linear<Matrix>&, Rows out) {
+    log("logits", x);
+    for (std::int64_t r = 0; r < out.extent(0); ++r) {
+      fill(out, r, 0);
+      out(r, (static_cast<std::int64_t>(x(r, 0)) + 1) % out.extent(1)) = 1;
+    }
+  }
+  void read(ConstRows x, Rows) { log("read", x); }
+
+ private:
+  static void fill(Rows rows, std::int64_t row, float value) {
+    for (std::int64_t i = 0; i < rows.extent(1); ++i) rows(row, i) = value;
+  }
+  Rows room_of(int index, std::int64_t count, std::int64_t width) {
+    rooms_[index].resize(static_cast<std::size_t>(count * width));
+    return {rooms_[index].data(), count, width};
+  }
+  void log(const char* what, ConstRows rows, bool with_position = false) {
+    log_->push_back(text(what, " rows=", rows.extent(0)) +
+                    (with_position ? text(" at=", plan_.rows.front().position) : std::string{}));
+  }
+
+  FakeLog log_;
+  StepPlan plan_;
+  std::vector<float> rooms_[most_rooms];
+};
+
 class FakeBackend {
  public:
   static constexpr const char* name = "fake";
   static constexpr int max_rows = 4;
+  static constexpr bool chooses = false;
   using Activation = float;
   using KvElement = float;
+  using Recorded = NothingRecorded;
   template <class T>
   using Buffer = std::vector<T>;
   template <class Format>
@@ -30,7 +120,7 @@ class FakeBackend {
     std::int64_t bytes() const { return out * in; }
   };
 
-  std::shared_ptr<std::vector<std::string>> calls = std::make_shared<std::vector<std::string>>();
+  FakeLog calls = std::make_shared<std::vector<std::string>>();
 
   template <class T>
   Buffer<T> allocate(std::size_t count) {
@@ -45,66 +135,11 @@ class FakeBackend {
     return matrix;
   }
 
-  template <class Format>
-  void embed(const Matrix<Format>&, std::span<const Token> tokens, View<float, 2> x, View<const float, 2> = {},
-             int = 0) {
-    log("embed", x.extent(0));
-    for (std::int64_t r = 0; r < x.extent(0); ++r) fill(x, r, static_cast<float>(tokens[static_cast<std::size_t>(r)]));
-  }
+  void copy(std::byte* to, const std::byte* from, std::size_t bytes) { std::memcpy(to, from, bytes); }
+  void read(std::byte* host, const std::byte* from, std::size_t bytes) { std::memcpy(host, from, bytes); }
+  void write(std::byte* to, const std::byte* host, std::size_t bytes) { std::memcpy(to, host, bytes); }
 
-  template <class Format>
-  void qkv(View<const float, 2> x, Norm, const Matrix<Format>&, const float*, Rope, Heads heads, int position,
-           View<float, 2> q, KvLayer<float> kv, QkvShaping = {}) {
-    log("qkv", x.extent(0), position);
-    for (std::int64_t r = 0; r < x.extent(0); ++r) {
-      fill(q, r, x(r, 0));
-      for (int h = 0; h < heads.kv; ++h) kv.keys(h, position + r, 0) = kv.values(h, position + r, 0) = x(r, 0);
-    }
-  }
-
-  void attend(View<const float, 2> q, Heads, int position, KvLayer<float>, View<float, 2> out, Attention = {}) {
-    log("attend", q.extent(0), position);
-    for (std::int64_t r = 0; r < q.extent(0); ++r) fill(out, r, q(r, 0));
-  }
-
-  template <class Format>
-  void project(View<const float, 2> input, const Matrix<Format>&, const float*, View<float, 2> x) {
-    log("project", input.extent(0));
-    for (std::int64_t r = 0; r < x.extent(0); ++r) fill(x, r, x(r, 0) + 1);
-  }
-
-  template <class Format>
-  void gated_mlp(View<const float, 2> x, Norm, const Matrix<Format>&, const float*, View<float, 2> out,
-                 ActivationKind = ActivationKind::silu) {
-    log("gated_mlp", x.extent(0));
-    for (std::int64_t r = 0; r < out.extent(0); ++r) fill(out, r, 2);
-  }
-
-  template <class Format>
-  void mlp(View<const float, 2> x, Norm, const Matrix<Format>&, const float*, ActivationKind, const float*,
-           View<float, 2> out) {
-    log("mlp", x.extent(0));
-    for (std::int64_t r = 0; r < out.extent(0); ++r) fill(out, r, 3);
-  }
-
-  void normalize(View<float, 2> x, Norm) { log("normalize", x.extent(0)); }
-
-  template <class Format>
-  void logits(View<const float, 2> x, Norm, const Matrix<Format>&, View<float, 2> out, const float* = nullptr) {
-    log("logits", x.extent(0));
-    for (std::int64_t r = 0; r < out.extent(0); ++r) {
-      fill(out, r, 0);
-      out(r, (static_cast<std::int64_t>(x(r, 0)) + 1) % out.extent(1)) = 1;
-    }
-  }
-
- private:
-  static void fill(View<float, 2> rows, std::int64_t row, float value) {
-    for (std::int64_t i = 0; i < rows.extent(1); ++i) rows(row, i) = value;
-  }
-  void log(const char* what, std::int64_t rows, int position = -1) {
-    calls->push_back(text(what, " rows=", rows) + (position < 0 ? std::string{} : text(" at=", position)));
-  }
+  FakeStep begin(const StepPlan& plan) { return {calls, plan}; }
 };
 
 }  // namespace slm::testing

@@ -64,7 +64,8 @@ class ToyModel {
   const ModelInfo& info() const { return info_; }
   ModelInfo& info() { return info_; }
   std::shared_ptr<ToyLog> log() const { return log_; }
-  Sequence sequence() const { return {}; }
+  Sequence sequence() const { return Sequence(); }
+  KvPool pool(KvPoolOptions = {}) const { return {}; }
 
   void forward(Batch& batch) const {
     detail::check_batch(batch, info_);
@@ -121,14 +122,17 @@ class ToyModel {
 };
 
 /// A model whose rows or steps go wrong on request: `spoil` sees each forward's number and rows, and may throw.
+template <class M>
 class SpoiltModel {
  public:
   using Spoil = std::function<void(int call, std::span<float> rows)>;
 
   SpoiltModel(ToyOptions options, Spoil spoil) : model_(std::move(options)), spoil_(std::move(spoil)) {}
+  SpoiltModel(M model, Spoil spoil) : model_(std::move(model)), spoil_(std::move(spoil)) {}
 
   const ModelInfo& info() const { return model_.info(); }
   Sequence sequence() const { return model_.sequence(); }
+  KvPool pool(KvPoolOptions options = {}) const { return model_.pool(options); }
   void forward(Batch& batch) const {
     model_.forward(batch);
     const Batch::Item& item = batch.items().front();
@@ -142,9 +146,30 @@ class SpoiltModel {
   }
 
  private:
-  ToyModel model_;
+  M model_;
   Spoil spoil_;
   std::shared_ptr<int> calls_ = std::make_shared<int>(0);
+};
+template <class Spoil>
+SpoiltModel(ToyOptions, Spoil) -> SpoiltModel<ToyModel>;
+
+/// A model that tells somebody of each batch before it does it. The hook may throw.
+template <class M>
+class Watched {
+ public:
+  Watched(M model, std::function<void(const Batch&)> hook) : model_(std::move(model)), hook_(std::move(hook)) {}
+
+  const ModelInfo& info() const { return model_.info(); }
+  Sequence sequence() const { return model_.sequence(); }
+  KvPool pool(KvPoolOptions options = {}) const { return model_.pool(options); }
+  void forward(Batch& batch) const {
+    hook_(batch);
+    model_.forward(batch);
+  }
+
+ private:
+  M model_;
+  std::function<void(const Batch&)> hook_;
 };
 
 /// Its greedy text is a given script: after n tokens, whichever they are, it wants script[n].
@@ -160,7 +185,8 @@ class ScriptedModel {
 
   const ModelInfo& info() const { return info_; }
   std::shared_ptr<ToyLog> log() const { return log_; }
-  Sequence sequence() const { return {}; }
+  Sequence sequence() const { return Sequence(); }
+  KvPool pool(KvPoolOptions = {}) const { return {}; }
   void forward(Batch& batch) const {
     detail::check_batch(batch, info_);
     batch.make_room(info_.vocab, 0);

@@ -27,21 +27,21 @@ struct Prompt {
 
 /// Times steps of both models after the first half of the text, several times where that takes less than a second. The
 /// draft takes four steps in a row, as in a round: in a processor's caches its weights stay from one to the next.
-/// Both KV caches hold something else afterwards.
-inline Probe take_probe(AnyModel& target, AnyModel& draft, std::span<const Token> history, std::size_t middle) {
+inline Probe take_probe(const AnyModel& target_model, const AnyModel& draft_model, std::span<const Token> history,
+                        std::size_t middle) {
   constexpr std::array rows = {1, 2, 3, 4, 5, 1, 6, 7, 8, 9, 11, 1, 13, 17, 25, 33, 65};
-  const auto start = [&](AnyModel& model, int room) {
+  using Text = Session<AnyModel>;
+  const auto start = [&](Text& model, int room) {
     std::vector<Token> read(history.begin(), history.begin() + static_cast<std::ptrdiff_t>(middle));
     read.resize(std::min(read.size(), static_cast<std::size_t>(std::max(model.info().context - room, 0))));
     for (Token& token : read) token = token < model.info().vocab ? token : 0;
-    model.truncate(0);
-    if (!read.empty()) model.extend(read, 0);
+    if (!read.empty()) model.forward(read, 0);
   };
-  const auto time = [](AnyModel& model, int tokens) {
+  const auto time = [](Text& model, int tokens) {
     const std::vector<Token> step(static_cast<std::size_t>(tokens), 0);
     const int length = model.length();
     const double began = seconds();
-    model.extend(step, tokens);
+    model.forward(step, tokens);
     const double took = seconds() - began;
     model.truncate(length);
     return took;
@@ -49,6 +49,7 @@ inline Probe take_probe(AnyModel& target, AnyModel& draft, std::span<const Token
   constexpr int most_passes = 5, draft_steps = 4;
   const double began = seconds();
   Probe probe;
+  Text target(target_model), draft(draft_model);
   start(target, rows.back());
   start(draft, 1);
   int passes = 0;
@@ -69,7 +70,7 @@ using Beside = std::function<void(const Setting&, const Prompt&, const Sampling&
 class Measurement {
  public:
   /// Throws decode.different-tokenizers, decode.unknown-draft-length.
-  Measurement(AnyModel& target, AnyModel& draft, const Tokenizer& tokenizer, std::vector<Prompt> prompts,
+  Measurement(const AnyModel& target, const AnyModel& draft, const Tokenizer& tokenizer, std::vector<Prompt> prompts,
               std::vector<Setting> settings, int repeats, int max_new_tokens)
       : target_(target),
         draft_(draft),
@@ -78,12 +79,12 @@ class Measurement {
         settings_(std::move(settings)),
         repeats_(repeats),
         max_new_tokens_(max_new_tokens),
-        plain_(borrow(target)) {
+        plain_(target) {
     for (const Setting& setting : settings_) {
       for (const std::string& name : setting.draft_lengths) {
         Speculation speculation;
         speculation.draft_length = draft_length::parse(name);
-        decoders_[&setting].push_back(std::make_unique<Decoder>(borrow(draft), borrow(target), std::move(speculation)));
+        decoders_[&setting].push_back(std::make_unique<Decoder>(draft, target, std::move(speculation)));
       }
     }
   }
@@ -120,15 +121,15 @@ class Measurement {
   }
 
  private:
-  using Plain = AutoregressiveDecoder<Borrowed<AnyModel>>;
-  using Decoder = SpeculativeDecoder<Borrowed<AnyModel>, Borrowed<AnyModel>>;
+  using Plain = AutoregressiveDecoder<AnyModel>;
+  using Decoder = SpeculativeDecoder<AnyModel, AnyModel>;
 
   /// AMD's script does 30 tokens too, but leaves out the draft.
   void warm_up(const std::function<bool()>& stopped) {
     const Sampling sampling{.max_new_tokens = 30, .temperature = 0.0f};
     const auto go_on = [&](Token) { return !stopped(); };
     plain_.generate(prompts_.front().ids, sampling, go_on);
-    Decoder{borrow(draft_), borrow(target_)}.generate(prompts_.front().ids, sampling, go_on);
+    Decoder{draft_, target_}.generate(prompts_.front().ids, sampling, go_on);
     take_probe(target_, draft_, prompts_.front().ids, prompts_.front().ids.size());
   }
 
@@ -171,8 +172,8 @@ class Measurement {
     folder.append(row);
   }
 
-  AnyModel& target_;
-  AnyModel& draft_;
+  const AnyModel& target_;
+  const AnyModel& draft_;
   const Tokenizer& tokenizer_;
   std::vector<Prompt> prompts_;
   std::vector<Setting> settings_;

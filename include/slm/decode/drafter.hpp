@@ -111,7 +111,8 @@ class ModelDrafter {
   void start(std::span<const Token> prompt) {
     unmappable_ = 0;
     read_.reserve(static_cast<std::size_t>(context()));
-    mapped_.reserve(static_cast<std::size_t>(context()));  // after a pause there may be much to catch up with
+    mapped_.reserve(static_cast<std::size_t>(context()));
+    text_.reserve(context(), 1);  // after a pause there may be much to catch up with
     std::size_t common = 0;
     while (common < read_.size() && common + 1 < prompt.size() && read_[common] == prompt[common]) ++common;
     forget(common);

@@ -94,6 +94,8 @@ class SpeculativeDecoder {
 
   const Target& target() const { return target_.model(); }
   const DrafterType& drafter() const { return drafter_; }
+  /// What the target has read: prompt and output of the last call but for the last token.
+  const Sequence& sequence() const { return target_.sequence(); }
   /// Prompt and output of the last call.
   std::span<const Token> history() const { return processor_.history(); }
 
@@ -117,6 +119,7 @@ class SpeculativeDecoder {
     draft_on_ = true;
     drafted_.reserve(at(most) + 1);
     verify_.reserve(at(most) + 1);
+    target_.reserve(most + 1, most + 1);
     p_.resize(at(most) + 1);
     q_.resize(Rule::needs_distribution ? at(most) + 1 : 1);
     reports_.resize(at(most) + 1);

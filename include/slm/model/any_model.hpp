@@ -21,7 +21,6 @@ class AnyModel {
   Sequence sequence() const { return model_->sequence(); }
   void forward(Batch& batch) const { model_->forward(batch); }
 
-  /// Memory of its own for keys and values: sequences in it are Sequence{pool}.
   KvPool pool(KvPoolOptions options = {}) const { return model_->pool(options); }
 
  private:

@@ -49,6 +49,15 @@ class Batch {
     answers_[0] = answers_[1] = answers_[2] = 0;
   }
 
+  /// Room for so many tokens and rows of logits, so that nothing is allocated later.
+  void reserve(int tokens, int rows, int vocab) {
+    tokens_.reserve(static_cast<std::size_t>(tokens));
+    parents_.reserve(static_cast<std::size_t>(tokens));
+    items_.reserve(1);
+    grow(logits_, static_cast<std::size_t>(rows) * static_cast<std::size_t>(vocab));
+    grow(choices_, static_cast<std::size_t>(rows));
+  }
+
   /// Appends tokens to a sequence, which outlives the forward. parents: for each token the index among these of the one
   /// that it follows, -1 for what the sequence holds; empty: each follows the one before. Returns the item's number.
   int add(Sequence& sequence, std::span<const Token> tokens, Ask ask = {}, std::span<const int> parents = {}) {

@@ -54,8 +54,9 @@ class KvLayout {
     std::size_t bytes = 0;
     for (int kind = 0; kind < static_cast<int>(kinds_.size()); ++kind) {
       const int window = kinds_[static_cast<std::size_t>(kind)].window;
-      const std::int64_t kept = window == 0 ? length : std::min<std::int64_t>(length, window + longest_rollback);
-      bytes += page_bytes(kind) * static_cast<std::size_t>((kept + 2 * page_positions - 2) / page_positions);
+      const auto pages = [](std::int64_t positions) { return (positions + page_positions - 1) / page_positions; };
+      const std::int64_t kept = pages(length), most = pages(window + longest_rollback) + 1;
+      bytes += page_bytes(kind) * static_cast<std::size_t>(window == 0 ? kept : std::min(kept, most));
     }
     return bytes;
   }
@@ -94,9 +95,13 @@ struct KvPoolOptions {
 /// A handle: copies share the pages. Any number of threads may use it.
 class KvPool {
  public:
+  /// Of models that keep no keys and values.
+  KvPool() = default;
+
   KvPool(KvLayout layout, std::unique_ptr<KvMemory> memory, KvPoolOptions options = {})
       : state_(std::make_shared<State>(std::move(layout), std::move(memory), options)) {}
 
+  explicit operator bool() const { return state_ != nullptr; }
   const KvLayout& layout() const { return state_->layout; }
 
   /// A page whose contents are whatever was there. Throws cache.full when the budget is spent, and whatever the device

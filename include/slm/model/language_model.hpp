@@ -25,7 +25,8 @@ struct ModelInfo {
 };
 
 /// A causal language model: weights that do not change, used by any number of sequences and threads.
-///   sequence()      an empty text
+///   pool(options)   memory of its own for keys and values; sequences in it are Sequence{pool}
+///   sequence()      an empty text, in memory that all sequences made by this share
 ///   forward(batch)  appends the batch's tokens to their sequences and answers what was asked. Throws Error before
 ///                   anything is done when the batch is unsound (batch.…), the context is full or the KV cache is;
 ///                   every sequence is then as it was.
@@ -33,6 +34,7 @@ struct ModelInfo {
 template <class M>
 concept LanguageModel = requires(const M& model, Batch& batch) {
   { model.info() } -> std::same_as<const ModelInfo&>;
+  { model.pool(KvPoolOptions{}) } -> std::same_as<KvPool>;
   { model.sequence() } -> std::same_as<Sequence>;
   { model.forward(batch) } -> std::same_as<void>;
 };

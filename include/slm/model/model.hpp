@@ -8,7 +8,6 @@
 #include <limits>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -79,7 +78,7 @@ struct ModelState {
   KvPool own_pool() const {
     const std::lock_guard lock(mutex);
     if (!pool) pool = make_pool({});
-    return *pool;
+    return pool;
   }
 
   BlockSettings block(int layer) const {
@@ -103,7 +102,7 @@ struct ModelState {
   PlanLimits limits;
   mutable typename B::Recorded recorded;  // belongs to whoever has begun a step on the device
   mutable std::mutex mutex;               // of what follows
-  mutable std::optional<KvPool> pool;
+  mutable KvPool pool;
 };
 
 }  // namespace detail
@@ -137,10 +136,7 @@ class Model {
 
   const ModelInfo& info() const { return state_->info; }
 
-  /// An empty text, in memory that all sequences made by this share, without a limit of its own.
   Sequence sequence() const { return Sequence(state_->own_pool()); }
-
-  /// Memory of its own for keys and values: sequences in it are Sequence{pool}.
   KvPool pool(KvPoolOptions options = {}) const { return state_->make_pool(options); }
 
   /// See LanguageModel. Batches of more than B::max_rows rows, and long prompts, run in several steps.
@@ -169,8 +165,8 @@ class Model {
   const ModelSettings& settings() const { return state_->weights.checkpoint->settings(); }
 
   void check_sequence(Sequence& sequence) const {
-    const auto& pool = detail::SequenceAccess::state(sequence).pool;
-    if (pool && pool->layout().is(state_->layout)) return;
+    const KvPool& pool = detail::SequenceAccess::state(sequence).pool;
+    if (pool && pool.layout().is(state_->layout)) return;
     throw Error("batch.foreign-sequence", text("a sequence of the batch is not one of '", info().name, "'"),
                 "Make sequences by sequence() of this model, or in one of its pools");
   }

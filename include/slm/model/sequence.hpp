@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <memory>
-#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -20,7 +19,7 @@ namespace detail {
 /// What forward() needs of a sequence. `filled` and the pages are a cache of what `tokens` say: whatever they lack is
 /// read again, which gives the same bits.
 struct SequenceState {
-  std::optional<KvPool> pool;  // none: the model keeps no keys and values
+  KvPool pool;
   std::vector<Token> tokens;
   int filled = 0;                              // leading positions whose keys and values the pages hold
   bool beyond = false;                         // rotated by LongRoPE's table for what is beyond the original context
@@ -39,7 +38,7 @@ struct SequenceState {
   /// back.
   void release_before_window(int length) {
     for (std::size_t kind = 0; kind < tables.size(); ++kind) {
-      const int window = pool->layout().kinds()[kind].window;
+      const int window = pool.layout().kinds()[kind].window;
       const int oldest = window == 0 ? 0 : length - KvLayout::longest_rollback + 1 - window;
       for (int page = oldest / page_positions - 1; page >= 0; --page) {
         if (page >= static_cast<int>(tables[kind].size())) continue;
@@ -55,7 +54,7 @@ struct SequenceState {
     if (position == 0) return true;
     if (filled < position || beyond != with_beyond) return false;
     for (std::size_t kind = 0; kind < tables.size(); ++kind) {
-      const int window = pool->layout().kinds()[kind].window;
+      const int window = pool.layout().kinds()[kind].window;
       const int oldest = window == 0 ? 0 : std::max(0, position + 1 - window);
       for (int page = oldest / page_positions; page <= (position - 1) / page_positions; ++page) {
         if (tables[kind][static_cast<std::size_t>(page)] == nullptr) return false;
@@ -73,9 +72,9 @@ struct SequenceState {
       for (auto page = static_cast<std::size_t>(first / page_positions); page < end; ++page) {
         KvPageRef& entry = tables[kind][page];
         if (entry == nullptr) {
-          entry = pool->take(static_cast<int>(kind));
+          entry = pool.take(static_cast<int>(kind));
         } else if (entry.use_count() != 1) {
-          entry = pool->copy(static_cast<int>(kind), *entry);
+          entry = pool.copy(static_cast<int>(kind), *entry);
         }
       }
     }
@@ -91,13 +90,10 @@ struct SequenceAccess;
 class Sequence {
  public:
   /// An empty text whose keys and values lie in this pool; model.sequence() takes the model's own.
-  explicit Sequence(KvPool pool) {
-    state_.tables.resize(pool.layout().kinds().size());
+  explicit Sequence(KvPool pool = {}) {
+    if (pool) state_.tables.resize(pool.layout().kinds().size());
     state_.pool = std::move(pool);
   }
-
-  /// An empty text of a model that keeps no keys and values.
-  Sequence() = default;
 
   Sequence(Sequence&&) = default;
   Sequence& operator=(Sequence&&) = default;

@@ -24,6 +24,9 @@ class Session {
   std::span<const Token> tokens() const { return sequence_.tokens(); }
   void truncate(int length) { sequence_.truncate(length); }
 
+  /// Room for forwards of so many tokens with logits of so many rows.
+  void reserve(int tokens, int rows) { batch_.reserve(tokens, rows, info().vocab); }
+
   /// Appends tokens and returns the logits of the last `rows` of them, [rows, vocab]. Throws as LanguageModel::forward.
   View<const float, 2> forward(std::span<const Token> tokens, int rows) {
     ask(tokens, {.want = rows == 0 ? Want::nothing : Want::logits, .rows = rows});

@@ -5,9 +5,9 @@
 struct Model {
   slm::ModelInfo facts;
   const slm::ModelInfo& info() const { return facts; }
-  int length() const { return 0; }
-  slm::View<const float, 2> extend(std::span<const slm::Token>, int) { return {}; }
-  void truncate(int) {}
+  slm::KvPool pool(slm::KvPoolOptions) const { return {}; }
+  slm::Sequence sequence() const { return slm::Sequence(); }
+  void forward(slm::Batch&) const {}
 };
 
 #ifdef SLM_FIXED

@@ -55,7 +55,8 @@ void write_phi(const fs::path& folder) {
 
 std::vector<float> logits_of(AnyModel model) {
   const std::vector<Token> tokens{3, 1, 4, 1, 5, 9, 2, 6};
-  const auto rows = model.extend(tokens, static_cast<int>(tokens.size()));
+  Session session(std::move(model));
+  const auto rows = session.forward(tokens, static_cast<int>(tokens.size()));
   return {rows.data, rows.data + rows.size()};
 }
 

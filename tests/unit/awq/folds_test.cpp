@@ -48,7 +48,7 @@ struct Block {
   Rounding rounding{.quantizer = {}, .group = whole_row};
   FloatLayer layer{reader, 0};
   LayerInputs inputs;
-  BlockRunner runner{checkpoint, device, 5};
+  BlockRunner runner{checkpoint, device};
   LayerQuantizer quantizer{checkpoint.config(), layer, inputs, runner, rounding};
   Rows x = Rows(5 * static_cast<std::size_t>(checkpoint.config().hidden));
 };

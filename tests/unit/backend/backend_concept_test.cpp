@@ -13,6 +13,7 @@ using backend::Cpu;
 using backend::Isa;
 using testing::error_id;
 using testing::FakeBackend;
+using testing::FakeStep;
 
 static_assert(Backend<FakeBackend>);
 static_assert(Backend<Cpu>);
@@ -25,11 +26,12 @@ TEST_CASE("the fake backend records what it is asked") {
   const auto weight = copy.pack<Fp32>({{tensor, tensor}});
   CHECK(weight.out == 14);
   std::vector<float> x(6);
-  const std::vector<Token> tokens{4, 9};
-  copy.embed(weight, tokens, View<float, 2>{x.data(), 2, 3});
+  const std::vector<PlanRow> rows{{.token = 4}, {.token = 9, .position = 1, .parent = 0}};
+  FakeStep step = copy.begin({.rows = rows, .sequences = {}, .pages = {}, .outputs = {}, .draws = {}});
+  step.embed(weight, View<float, 2>{x.data(), 2, 3});
   CHECK(x == std::vector<float>{4, 4, 4, 9, 9, 9});
   std::vector<float> logits(14);
-  copy.logits(View<const float, 2>{x.data(), 2, 3}, {}, weight, View<float, 2>{logits.data(), 2, 7});
+  step.logits(View<const float, 2>{x.data(), 2, 3}, {}, Linear{weight}, View<float, 2>{logits.data(), 2, 7});
   CHECK(logits[5] == 1);
   CHECK(logits[7 + 10 % 7] == 1);
   CHECK(*device.calls == std::vector<std::string>{"embed rows=2", "logits rows=2"});

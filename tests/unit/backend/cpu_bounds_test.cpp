@@ -34,8 +34,8 @@ void check_matrix(Isa isa, int out, int in) {
     const std::vector<float> values = Random(4).vector(static_cast<std::size_t>(rows * in));
     std::memcpy(x.data(), values.data(), x_size);
     float* result = reinterpret_cast<float*>(y.data());
-    device.project(View<const float, 2>{reinterpret_cast<const float*>(x.data()), rows, in}, weight, nullptr,
-                   View<float, 2>{result, rows, out});
+    device.begin({}).project(View<const float, 2>{reinterpret_cast<const float*>(x.data()), rows, in}, Linear{weight},
+                             View<float, 2>{result, rows, out});
     double sum = 0;
     for (int i = 0; i < rows * out; ++i) sum += result[i];
     REQUIRE(std::isfinite(sum));
@@ -61,16 +61,20 @@ TEST_CASE("attention and rotation stay inside rows of any width") {
   for (const int dim : {2, 6, 16, 30, 64, 80, 98, 1024}) {
     const Heads heads{4, 2, dim};
     const int context = 70, rows = 5, position = context - rows;
-    const std::size_t cache_size = static_cast<std::size_t>(heads.kv * context * dim);
-    const Fenced keys(cache_size * sizeof(float)), values(cache_size * sizeof(float));
+    const std::size_t half = static_cast<std::size_t>(heads.kv * page_positions * dim);  // keys of a page
+    const Fenced first(2 * half * sizeof(float)), second(2 * half * sizeof(float));
     const std::size_t q_size = static_cast<std::size_t>(rows * heads.query * dim);
     const Fenced q(q_size * sizeof(float)), out(q_size * sizeof(float));
     const auto floats = [](const Fenced& memory) { return reinterpret_cast<float*>(memory.data()); };
     Random random(6);
-    for (std::size_t i = 0; i < cache_size; ++i) floats(keys)[i] = random();
-    for (std::size_t i = 0; i < cache_size; ++i) floats(values)[i] = random();
-    const KvLayer<float> kv{View<float, 3>{floats(keys), heads.kv, context, dim},
-                            View<float, 3>{floats(values), heads.kv, context, dim}};
+    for (std::size_t i = 0; i < 2 * half; ++i) floats(first)[i] = random();
+    for (std::size_t i = 0; i < 2 * half; ++i) floats(second)[i] = random();
+    std::byte* const table[] = {first.data(), second.data()};
+    const KvLayer kv{.kind = 0, .keys = 0, .values = static_cast<std::int64_t>(half * sizeof(float))};
+    std::vector<PlanRow> plan_rows;
+    for (int r = 0; r < rows; ++r) plan_rows.push_back({.position = position + r, .parent = r - 1});
+    const PlanSequence sequence{.rows = rows, .pages = 2};
+    const StepPlan plan{.rows = plan_rows, .sequences = {&sequence, 1}, .pages = table, .outputs = {}, .draws = {}};
 
     Cpu device{{.threads = 2, .isa = isa}};
     const int hidden = 19;
@@ -79,9 +83,11 @@ TEST_CASE("attention and rotation stay inside rows of any width") {
     std::vector<float> x = random.vector(static_cast<std::size_t>(rows * hidden)), norm(hidden, 1.0f),
                        frequency(static_cast<std::size_t>(dim / 2), 0.1f);
     const View<float, 2> q_view{floats(q), rows, heads.query * dim};
-    device.qkv(View<const float, 2>{x.data(), rows, hidden}, Norm{norm.data(), 1e-5f}, device.pack<Bf16>(tensors),
-               nullptr, Rope{frequency.data()}, heads, position, q_view, kv);
-    device.attend(q_view, heads, position, kv, View<float, 2>{floats(out), rows, heads.query * dim});
+    const auto weight = device.pack<Bf16>(tensors);
+    auto step = device.begin(plan);
+    step.qkv(View<const float, 2>{x.data(), rows, hidden}, Norm{norm.data(), 1e-5f}, Linear{weight},
+             Rope{{frequency.data()}}, heads, kv, q_view);
+    step.attend(q_view, heads, kv, View<float, 2>{floats(out), rows, heads.query * dim});
     double sum = 0;
     for (std::size_t i = 0; i < q_size; ++i) sum += floats(out)[i];
     CAPTURE(dim, name_of(isa));

@@ -70,8 +70,7 @@ void check_every_cut(const Shape& shape, Isa isa) {
   const int rows = 64;
   const std::vector<float> input = random.vector(static_cast<std::size_t>(rows * shape.hidden));
   TestCache cache(shape.heads, 640, 0);
-  cache.keys = random.vector(cache.keys.size());
-  cache.values = random.vector(cache.values.size());
+  cache.randomize(random);
 
   const LayerResult alone =
       in_pieces(Cpu{{.threads = 1, .isa = isa}}, layer, input, position, std::vector<int>(64, 1), cache);
@@ -106,19 +105,20 @@ TEST_CASE("attention over several chunks of positions does not depend on rows or
   const int context = 1100, rows = 9;
   TestCache cache(heads, context, 0);
   Random random(5);
-  cache.keys = random.vector(cache.keys.size(), 3);
-  cache.values = random.vector(cache.values.size());
+  cache.randomize(random, 2);
   const std::size_t width = static_cast<std::size_t>(heads.query * heads.dim);
   std::vector<float> q = random.vector(rows * width), together(q.size()), alone(q.size());
   for (const int position : {0, 60, 505, 1020, 1091}) {
     CAPTURE(position, name_of(isa));
     Cpu one{{.threads = 1, .isa = isa}}, three{{.threads = 3, .isa = isa}};
-    three.attend(View<const float, 2>{q.data(), rows, width}, heads, position, cache.layer(),
-                 View<float, 2>{together.data(), rows, width});
+    three.begin(TestPlan(cache, rows, position))
+        .attend(View<const float, 2>{q.data(), rows, width}, heads, cache.layer(),
+                View<float, 2>{together.data(), rows, width});
     for (int r = 0; r < rows; ++r) {
       const std::size_t at = static_cast<std::size_t>(r) * width;
-      one.attend(View<const float, 2>{q.data() + at, 1, width}, heads, position + r, cache.layer(),
-                 View<float, 2>{alone.data() + at, 1, width});
+      one.begin(TestPlan(cache, 1, position + r))
+          .attend(View<const float, 2>{q.data() + at, 1, width}, heads, cache.layer(),
+                  View<float, 2>{alone.data() + at, 1, width});
     }
     REQUIRE(same_bits(alone.data(), together.data(), alone.size()));
   }
@@ -137,8 +137,7 @@ TEST_CASE("what lies beyond a row's position changes nothing") {
   for (int h = 0; h < shape.heads.kv; ++h) {
     for (int j = 590; j < 640; ++j) {
       for (int d = 0; d < shape.heads.dim; ++d) {
-        poisoned.layer().keys(h, j, d) = std::nanf("");
-        poisoned.layer().values(h, j, d) = std::nanf("");
+        poisoned.key(h, j, d) = poisoned.value(h, j, d) = std::nanf("");
       }
     }
   }

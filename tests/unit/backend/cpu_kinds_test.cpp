@@ -71,8 +71,8 @@ TEST_CASE("normalize: every kind, in every width") {
       std::vector<float> x = random.vector(static_cast<std::size_t>(3 * width));
       for (float& value : x) value += 3;
       std::vector<float> found = x, expected = x;
-      cpu.normalize(rows_of(found, 3), norm_of(kind, weight, bias));
-      Reference{}.normalize(rows_of(expected, 3), norm_of(kind, weight, bias));
+      cpu.begin({}).normalize(rows_of(found, 3), norm_of(kind, weight, bias));
+      Reference{}.begin({}).normalize(rows_of(expected, 3), norm_of(kind, weight, bias));
       CAPTURE(width, name_of(kind.norm), name_of(isa));
       require_near(found, expected, width == 1 ? 1e-3 : tolerance);
     }
@@ -100,14 +100,15 @@ TEST_CASE("mlp: every norm and activation, with bias and divisor") {
           for (const float* by : {static_cast<const float*>(nullptr), static_cast<const float*>(divisor.data())}) {
             std::vector<float> found(static_cast<std::size_t>(rows * out)), expected = found, alone = found;
             const Norm norm = norm_of(kind, scale, shift);
-            cpu.mlp(rows_of(x, rows), norm, weight, bias.data(), activation, by, rows_of(found, rows));
-            Reference{}.mlp(rows_of(x, rows), norm, reference_weight, bias.data(), activation, by,
-                            rows_of(expected, rows));
+            cpu.begin({}).mlp(rows_of(x, rows), norm, Linear{weight, bias.data()}, activation, by,
+                              rows_of(found, rows));
+            Reference{}.begin({}).mlp(rows_of(x, rows), norm, Linear{reference_weight, bias.data()}, activation, by,
+                                      rows_of(expected, rows));
             CAPTURE(in, rows, name_of(activation), name_of(kind.norm), name_of(isa));
             require_near(found, expected);
             for (int r = 0; r < rows; ++r) {
-              cpu.mlp(View<const float, 2>{x.data() + r * in, 1, in}, norm, weight, bias.data(), activation, by,
-                      View<float, 2>{alone.data() + r * out, 1, out});
+              cpu.begin({}).mlp(View<const float, 2>{x.data() + r * in, 1, in}, norm, Linear{weight, bias.data()},
+                                activation, by, View<float, 2>{alone.data() + r * out, 1, out});
             }
             REQUIRE(same_bits(alone.data(), found.data(), found.size()));
           }
@@ -171,7 +172,7 @@ TEST_CASE("qkv: clipping, norms of heads and of all, partial and no rotation") {
       for (const NormKind kind : {NormKind::rms, NormKind::layer}) {
         for (const float clip : {0.0f, 0.7f}) {
           for (const int width : {-1, 0, 8}) {  // none, all, some dimensions rotate
-            const Rope rope{.inverse_frequency = width < 0 ? nullptr : layer.inverse_frequency.data(),
+            const Rope rope{.inverse_frequency = {width < 0 ? nullptr : layer.inverse_frequency.data()},
                             .width = std::max(width, 0),
                             .factor = 1.25f};
             const Norm norm{.weight = layer.norm.data(), .epsilon = 1e-5f};
@@ -184,23 +185,25 @@ TEST_CASE("qkv: clipping, norms of heads and of all, partial and no rotation") {
             std::vector<float> found(static_cast<std::size_t>(rows * heads.query * heads.dim)), expected = found,
                                                                                                 alone = found;
             const float* bias = layer.qkv_bias.data();
-            cpu.qkv(rows_of(x, rows), norm, weight, bias, rope, heads, position, rows_of(found, rows),
-                    found_cache.layer(), shaping);
-            Reference{}.qkv(rows_of(x, rows), norm, reference_weight, bias, rope, heads, position,
-                            rows_of(expected, rows), expected_cache.layer(), shaping);
+            const KvLayer place = found_cache.layer();
+            cpu.begin(TestPlan(found_cache, rows, position))
+                .qkv(rows_of(x, rows), norm, Linear{weight, bias}, rope, heads, place, rows_of(found, rows), shaping);
+            Reference{}
+                .begin(TestPlan(expected_cache, rows, position))
+                .qkv(rows_of(x, rows), norm, Linear{reference_weight, bias}, rope, heads, place,
+                     rows_of(expected, rows), shaping);
             CAPTURE(name_of(isa), heads.dim, name_of(over), name_of(kind), clip, width);
             require_near(found, expected, 1e-4);
-            require_near(found_cache.keys, expected_cache.keys, 1e-4);
-            require_near(found_cache.values, expected_cache.values, 1e-4);
+            require_near(found_cache.all(), expected_cache.all(), 1e-4);
             const int q_width = heads.query * heads.dim;
             for (int r = 0; r < rows; ++r) {
-              cpu.qkv(View<const float, 2>{x.data() + r * shape.hidden, 1, shape.hidden}, norm, weight, bias, rope,
-                      heads, position + r, View<float, 2>{alone.data() + r * q_width, 1, q_width}, alone_cache.layer(),
-                      shaping);
+              cpu.begin(TestPlan(alone_cache, 1, position + r))
+                  .qkv(View<const float, 2>{x.data() + r * shape.hidden, 1, shape.hidden}, norm, Linear{weight, bias},
+                       rope, heads, place, View<float, 2>{alone.data() + r * q_width, 1, q_width}, shaping);
             }
             REQUIRE(same_bits(alone.data(), found.data(), found.size()));
-            REQUIRE(same_bits(alone_cache.keys.data(), found_cache.keys.data(), found_cache.keys.size()));
-            REQUIRE(same_bits(alone_cache.values.data(), found_cache.values.data(), found_cache.values.size()));
+            const auto alone_kv = alone_cache.all(), found_kv = found_cache.all();
+            REQUIRE(same_bits(alone_kv.data(), found_kv.data(), found_kv.size()));
           }
         }
       }
@@ -208,14 +211,13 @@ TEST_CASE("qkv: clipping, norms of heads and of all, partial and no rotation") {
   }
 }
 
-TEST_CASE("attend: windows, slopes and scale, from a full cache and from a ring") {
+TEST_CASE("attend: windows, slopes and scale, from all pages and from those that a window leaves") {
   const Isa isa = GENERATE(from_range(backend::available_isas()));
   const Heads heads{6, 2, 20};
-  const int context = 1300, ring = 640, rows = 9, width = heads.query * heads.dim;
+  const int context = 1300, rows = 9, width = heads.query * heads.dim;
   Random random(5);
-  TestCache full(heads, context, 0), rolling(heads, ring);
-  full.keys = random.vector(full.keys.size(), 2);
-  full.values = random.vector(full.values.size());
+  TestCache full(heads, context, 0);
+  full.randomize(random, 2);
   const std::vector<float> slopes{0.5f, 0.25f, 0.125f, 0.0625f, 0.3f, 0.001f};
   std::vector<float> q = random.vector(static_cast<std::size_t>(rows * width), 2);
   for (const int window : {0, 1, 7, 64, 100, 512, 600}) {
@@ -223,30 +225,34 @@ TEST_CASE("attend: windows, slopes and scale, from a full cache and from a ring"
       for (const float* slope : {static_cast<const float*>(nullptr), slopes.data()}) {
         const Attention attention{.scale = slope == nullptr ? 0.0f : 0.3f, .window = window, .slopes = slope};
         Cpu one{{.threads = 1, .isa = isa}}, three{{.threads = 3, .isa = isa}};
-        std::vector<float> together(q.size()), alone(q.size()), expected(q.size()), from_ring(q.size());
-        three.attend(rows_of(q, rows), heads, position, full.layer(), rows_of(together, rows), attention);
-        Reference{}.attend(rows_of(q, rows), heads, position, full.layer(), rows_of(expected, rows), attention);
+        std::vector<float> together(q.size()), alone(q.size()), expected(q.size()), windowed(q.size());
+        const TestPlan plan(full, rows, position);
+        const KvLayer place = full.layer();
+        three.begin(plan).attend(rows_of(q, rows), heads, place, rows_of(together, rows), attention);
+        Reference{}.begin(plan).attend(rows_of(q, rows), heads, place, rows_of(expected, rows), attention);
         CAPTURE(window, position, slope != nullptr, name_of(isa));
         require_near(together, expected);
         for (int r = 0; r < rows; ++r) {
-          one.attend(View<const float, 2>{q.data() + r * width, 1, width}, heads, position + r, full.layer(),
-                     View<float, 2>{alone.data() + r * width, 1, width}, attention);
+          one.begin(TestPlan(full, 1, position + r))
+              .attend(View<const float, 2>{q.data() + r * width, 1, width}, heads, place,
+                      View<float, 2>{alone.data() + r * width, 1, width}, attention);
         }
         REQUIRE(same_bits(alone.data(), together.data(), alone.size()));
-        if (window == 0 || window + rows > ring) continue;
-        // Only what the window leaves is there, the rest of the ring is NaN.
-        TestCache cache = rolling;
-        for (int h = 0; h < heads.kv; ++h) {
-          for (int j = std::max(0, position + 1 - window); j < position + rows; ++j) {
-            for (int d = 0; d < heads.dim; ++d) {
-              cache.layer().keys(h, j % ring, d) = full.layer().keys(h, j, d);
-              cache.layer().values(h, j % ring, d) = full.layer().values(h, j, d);
-            }
+        if (window == 0) continue;
+        // Pages that lie behind the window of all rows are gone, and what else lies outside of it is NaN.
+        TestCache cache = full;
+        const int oldest = std::max(0, position + 1 - window);
+        for (int j = 0; j < context; ++j) {
+          if (j >= oldest && j < position + rows) continue;
+          for (int h = 0; h < heads.kv; ++h) {
+            for (int d = 0; d < heads.dim; ++d) cache.key(h, j, d) = cache.value(h, j, d) = std::nanf("");
           }
         }
-        one.attend(rows_of(q, rows), heads, position, cache.layer(), rows_of(from_ring, rows), attention);
-        REQUIRE(same_bits(from_ring.data(), together.data(), together.size()));
-        Reference{}.attend(rows_of(q, rows), heads, position, cache.layer(), rows_of(alone, rows), attention);
+        for (int page = 0; page < oldest / page_positions; ++page) cache.release(page);
+        const TestPlan left(cache, rows, position);
+        one.begin(left).attend(rows_of(q, rows), heads, place, rows_of(windowed, rows), attention);
+        REQUIRE(same_bits(windowed.data(), together.data(), together.size()));
+        Reference{}.begin(left).attend(rows_of(q, rows), heads, place, rows_of(alone, rows), attention);
         REQUIRE(same_bits(alone.data(), expected.data(), expected.size()));
       }
     }
@@ -263,16 +269,18 @@ TEST_CASE("gated_mlp with other activations, logits with a bias, positions besid
   const std::vector<Tensor> gate_up{layer.gate.tensor, layer.up.tensor}, table{layer.table.tensor};
   for (const ActivationKind activation : activations) {
     std::vector<float> found(5 * 70), expected(found);
-    cpu.gated_mlp(rows_of(x, 5), norm, cpu.pack<Fp32>(gate_up), layer.mlp_bias.data(), rows_of(found, 5), activation);
-    Reference{}.gated_mlp(rows_of(x, 5), norm, Reference{}.pack<Fp32>(gate_up), layer.mlp_bias.data(),
-                          rows_of(expected, 5), activation);
+    const auto both = cpu.pack<Fp32>(gate_up);  // the same type as the reference's
+    cpu.begin({}).gated_mlp(rows_of(x, 5), norm, Linear{both, layer.mlp_bias.data()}, rows_of(found, 5), activation);
+    Reference{}.begin({}).gated_mlp(rows_of(x, 5), norm, Linear{both, layer.mlp_bias.data()}, rows_of(expected, 5),
+                                    activation);
     require_near(found, expected);
   }
   const auto bias = random.vector(50);
   std::vector<float> found(5 * 50), expected(found), biased(found);
-  cpu.logits(rows_of(x, 5), norm, cpu.pack<Fp32>(table), rows_of(biased, 5), bias.data());
-  cpu.logits(rows_of(x, 5), norm, cpu.pack<Fp32>(table), rows_of(found, 5));
-  Reference{}.logits(rows_of(x, 5), norm, Reference{}.pack<Fp32>(table), rows_of(expected, 5), bias.data());
+  const auto matrix = cpu.pack<Fp32>(table);
+  cpu.begin({}).logits(rows_of(x, 5), norm, Linear{matrix, bias.data()}, rows_of(biased, 5));
+  cpu.begin({}).logits(rows_of(x, 5), norm, Linear{matrix}, rows_of(found, 5));
+  Reference{}.begin({}).logits(rows_of(x, 5), norm, Linear{matrix, bias.data()}, rows_of(expected, 5));
   require_near(biased, expected);
   for (std::size_t i = 0; i < found.size(); ++i) REQUIRE(biased[i] == found[i] + bias[i % 50]);
 
@@ -280,9 +288,15 @@ TEST_CASE("gated_mlp with other activations, logits with a bias, positions besid
   const auto places = random.vector(7 * 60);
   const View<const float, 2> table_of_places{places.data(), 7, 60};
   std::vector<float> with(3 * 60), without(with), reference(with);
-  cpu.embed(cpu.pack<Fp32>(table), tokens, rows_of(with, 3), table_of_places, 4);
-  cpu.embed(cpu.pack<Fp32>(table), tokens, rows_of(without, 3));
-  Reference{}.embed(Reference{}.pack<Fp32>(table), tokens, rows_of(reference, 3), table_of_places, 4);
+  const TestPlan plan(tokens, 3);
+  cpu.begin(plan).embed(matrix, rows_of(with, 3), table_of_places, 1);
+  cpu.begin(plan).embed(matrix, rows_of(without, 3));
+  Reference{}.begin(plan).embed(matrix, rows_of(reference, 3), table_of_places, 1);
   CHECK(with == reference);
+  std::vector<float> only(3 * 60);
+  cpu.begin(plan).embed_positions(matrix, 1, rows_of(only, 3));
+  Reference{}.begin(plan).embed_positions(matrix, 1, rows_of(reference, 3));
+  CHECK(only == reference);
+  CHECK(std::equal(only.begin(), only.begin() + 60, matrix.row(4)));
   for (std::size_t i = 0; i < with.size(); ++i) REQUIRE(with[i] == without[i] + places[4 * 60 + i]);
 }

@@ -116,8 +116,8 @@ void check_project(const Setup& setup, std::size_t skew) {
     std::vector<float> found = x, expected = x;
     const auto reference_weight = pair.reference.template pack<Format>(tensors);
     const auto weight = pair.cpu.template pack<Format>(tensors);
-    pair.reference.project(pair.view(input), reference_weight, bias, pair.view(expected));
-    pair.cpu.project(pair.view(input), weight, bias, pair.view(found));
+    pair.reference.begin({}).project(pair.view(input), Linear{reference_weight, bias}, pair.view(expected));
+    pair.cpu.begin({}).project(pair.view(input), Linear{weight, bias}, pair.view(found));
     std::vector<double> tolerance = magnitudes(input, pair.layer.o);
     for (std::size_t i = 0; i < tolerance.size(); ++i) {
       tolerance[i] = 2 * eps * ((in + 2) * tolerance[i] + 4);  // two more additions of values below 1
@@ -132,8 +132,10 @@ void check_logits(const Setup& setup) {
   std::vector<float> x = pair.input(pair.shape.hidden);
   std::vector<float> found(static_cast<std::size_t>(pair.rows * pair.shape.vocab)), expected = found;
   const std::vector<Tensor> tensors{pair.layer.table.tensor};
-  pair.reference.logits(pair.view(x), pair.norm(), pair.reference.template pack<Format>(tensors), pair.view(expected));
-  pair.cpu.logits(pair.view(x), pair.norm(), pair.cpu.template pack<Format>(tensors), pair.view(found));
+  const auto reference_weight = pair.reference.template pack<Format>(tensors);
+  const auto weight = pair.cpu.template pack<Format>(tensors);
+  pair.reference.begin({}).logits(pair.view(x), pair.norm(), Linear{reference_weight}, pair.view(expected));
+  pair.cpu.begin({}).logits(pair.view(x), pair.norm(), Linear{weight}, pair.view(found));
   std::vector<double> tolerance = magnitudes(normalized(x, pair.layer.norm, 1e-5f), pair.layer.table);
   for (double& t : tolerance) t = 2 * eps * (2 * pair.shape.hidden + 8) * t;
   require_close(found, expected, tolerance);
@@ -149,9 +151,10 @@ void check_gated_mlp(const Setup& setup) {
                             up_size = magnitudes(normed, pair.layer.up);
   std::vector<float> found(gate_size.size()), expected = found;
   const float* bias = pair.layer.mlp_bias.data();
-  pair.reference.gated_mlp(pair.view(x), pair.norm(), pair.reference.template pack<Format>(tensors), bias,
-                           pair.view(expected));
-  pair.cpu.gated_mlp(pair.view(x), pair.norm(), pair.cpu.template pack<Format>(tensors), bias, pair.view(found));
+  const auto reference_weight = pair.reference.template pack<Format>(tensors);
+  const auto weight = pair.cpu.template pack<Format>(tensors);
+  pair.reference.begin({}).gated_mlp(pair.view(x), pair.norm(), Linear{reference_weight, bias}, pair.view(expected));
+  pair.cpu.begin({}).gated_mlp(pair.view(x), pair.norm(), Linear{weight, bias}, pair.view(found));
   std::vector<double> tolerance(found.size());
   for (std::size_t i = 0; i < found.size(); ++i) {
     // |silu'| <= 1.1 and |silu(g)| <= |g|; |bias| <= 1; the exponential adds a few eps of relative error.
@@ -166,18 +169,20 @@ void check_qkv_and_attend(const Setup& setup, int position) {
   Pair<Format> pair(setup);
   const Heads heads = pair.shape.heads;
   TestCache expected_cache(heads, 600, 0);
-  expected_cache.keys = pair.random.vector(expected_cache.keys.size());
-  expected_cache.values = pair.random.vector(expected_cache.values.size());
+  expected_cache.randomize(pair.random);
   TestCache found_cache = expected_cache;
   std::vector<float> x = pair.input(pair.shape.hidden);
   const std::vector<Tensor> tensors{pair.layer.q.tensor, pair.layer.k.tensor, pair.layer.v.tensor};
-  const Rope rope{.inverse_frequency = pair.layer.inverse_frequency.data()};
+  const Rope rope{.inverse_frequency = {pair.layer.inverse_frequency.data()}};
   std::vector<float> found(static_cast<std::size_t>(pair.rows * heads.query * heads.dim)), expected = found;
   const float* bias = pair.layer.qkv_bias.data();
-  pair.reference.qkv(pair.view(x), pair.norm(), pair.reference.template pack<Format>(tensors), bias, rope, heads,
-                     position, pair.view(expected), expected_cache.layer());
-  pair.cpu.qkv(pair.view(x), pair.norm(), pair.cpu.template pack<Format>(tensors), bias, rope, heads, position,
-               pair.view(found), found_cache.layer());
+  const auto reference_weight = pair.reference.template pack<Format>(tensors);
+  const auto weight = pair.cpu.template pack<Format>(tensors);
+  pair.reference.begin(TestPlan(expected_cache, pair.rows, position))
+      .qkv(pair.view(x), pair.norm(), Linear{reference_weight, bias}, rope, heads, expected_cache.layer(),
+           pair.view(expected));
+  pair.cpu.begin(TestPlan(found_cache, pair.rows, position))
+      .qkv(pair.view(x), pair.norm(), Linear{weight, bias}, rope, heads, found_cache.layer(), pair.view(found));
   const std::vector<float> normed = normalized(x, pair.layer.norm, 1e-5f);
   double largest = 0;  // S of any output; a rotation mixes two of them
   for (const auto* tensor : {&pair.layer.q, &pair.layer.k, &pair.layer.v}) {
@@ -185,21 +190,21 @@ void check_qkv_and_attend(const Setup& setup, int position) {
   }
   const double per_value = 2 * (2 * eps * (2 * pair.shape.hidden + 8) * largest) + 8 * eps * largest;
   require_close(found, expected, std::vector<double>(found.size(), per_value));
-  require_close(found_cache.keys, expected_cache.keys, std::vector<double>(found_cache.keys.size(), per_value));
-  require_close(found_cache.values, expected_cache.values, std::vector<double>(found_cache.keys.size(), per_value));
+  require_close(found_cache.all(), expected_cache.all(), std::vector<double>(found_cache.all().size(), per_value));
 
   // Attention from identical inputs. A score is off by dim * eps * sum |q k| / sqrt(dim), a weight relatively by twice
   // that, and the result, a mean of values, by that times the largest value, plus the error of its own sum.
   found_cache = expected_cache;
   std::vector<float> q = expected, found_mix(found.size()), expected_mix(found.size());
-  pair.reference.attend(pair.view(q), heads, position, expected_cache.layer(), pair.view(expected_mix));
-  pair.cpu.attend(pair.view(q), heads, position, found_cache.layer(), pair.view(found_mix));
-  double most_q = 0, most_k = 1, most_v = 1;
+  pair.reference.begin(TestPlan(expected_cache, pair.rows, position))
+      .attend(pair.view(q), heads, expected_cache.layer(), pair.view(expected_mix));
+  pair.cpu.begin(TestPlan(found_cache, pair.rows, position))
+      .attend(pair.view(q), heads, found_cache.layer(), pair.view(found_mix));
+  double most_q = 0, most_kv = 1;
   for (const float value : q) most_q = std::max(most_q, std::abs(double{value}));
-  for (const float value : expected_cache.keys) most_k = std::max(most_k, std::abs(double{value}));
-  for (const float value : expected_cache.values) most_v = std::max(most_v, std::abs(double{value}));
-  const double score = (heads.dim + 4) * eps * std::sqrt(heads.dim) * most_q * most_k;
-  const double mean = 2 * (2 * score + (position + pair.rows + 16) * eps) * most_v;
+  for (const float value : expected_cache.all()) most_kv = std::max(most_kv, std::abs(double{value}));
+  const double score = (heads.dim + 4) * eps * std::sqrt(heads.dim) * most_q * most_kv;
+  const double mean = 2 * (2 * score + (position + pair.rows + 16) * eps) * most_kv;
   require_close(found_mix, expected_mix, std::vector<double>(found.size(), mean));
 }
 
@@ -234,8 +239,9 @@ TEST_CASE("embedding copies rows of the table") {
   const auto table = device.pack<Fp16>(tensors);
   const std::vector<Token> tokens{19, 0, 7, 7};
   std::vector<float> x(4 * 45), expected(x);
-  device.embed(table, tokens, View<float, 2>{x.data(), 4, 45});
-  Reference{}.embed(table, tokens, View<float, 2>{expected.data(), 4, 45});
+  const TestPlan plan(tokens);
+  device.begin(plan).embed(table, View<float, 2>{x.data(), 4, 45});
+  Reference{}.begin(plan).embed(table, View<float, 2>{expected.data(), 4, 45});
   CHECK(x == expected);
 }
 
@@ -270,7 +276,8 @@ TEST_CASE("angles are right at large positions") {
   backend::RopeTable table;
   const float frequency[] = {1.0f, 0.7f, 1e-4f};
   for (const int position : {0, 1, 4095, 131071, 16777215}) {
-    const auto angles = table.angles(frequency, 3, position, 2);
+    table.forget();
+    const auto angles = table.angles(TestPlan({0, 0}, position), {.inverse_frequency = {frequency}}, 3);
     for (int r = 0; r < 2; ++r) {
       for (int i = 0; i < 3; ++i) {
         const double angle = static_cast<float>(position + r) * frequency[i];
@@ -279,9 +286,14 @@ TEST_CASE("angles are right at large positions") {
       }
     }
   }
-  // Same address, other frequencies: nothing stale.
+  // Same address, other frequencies, in another step: nothing stale. Nor where a step has two ropes.
   float reused[] = {1.0f};
-  const float before = table.angles(reused, 1, 3, 1).cosine[0];
+  const TestPlan plan({0}, 3);
+  const Rope rope{.inverse_frequency = {reused}};
+  table.forget();
+  const float before = table.angles(plan, rope, 1).cosine[0];
   reused[0] = 0.5f;
-  CHECK(table.angles(reused, 1, 3, 1).cosine[0] != before);
+  table.forget();
+  CHECK(table.angles(plan, rope, 1).cosine[0] != before);
+  CHECK(table.angles(plan, {.inverse_frequency = {frequency}}, 1).cosine[0] == before);
 }

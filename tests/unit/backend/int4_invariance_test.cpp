@@ -95,15 +95,17 @@ TEST_CASE("operations of backend::Cpu on four-bit weights: rows and threads chan
           gated(static_cast<std::size_t>(count * ffn)), logits(static_cast<std::size_t>(count * 2 * ffn));
       const View<float, 2> view{x.data(), count, hidden}, gated_view{gated.data(), count, ffn};
       const Norm rms{.weight = norm.data(), .epsilon = 1e-5f};
-      device.qkv(view, rms, qkv, nullptr, Rope{.inverse_frequency = frequency.data()}, heads, first,
-                 View<float, 2>{queries.data(), count, q_width}, cache.layer());
-      device.gated_mlp(view, rms, gate_up, nullptr, gated_view);
-      device.project(gated_view, down_matrix, nullptr, view);
-      device.logits(view, rms, gate_up, View<float, 2>{logits.data(), count, 2 * ffn});
+      const TestPlan plan(cache, count, first);
+      auto step = device.begin(plan);
+      step.qkv(view, rms, Linear{qkv}, Rope{.inverse_frequency = {frequency.data()}}, heads, cache.layer(),
+               View<float, 2>{queries.data(), count, q_width});
+      step.gated_mlp(view, rms, Linear{gate_up}, gated_view);
+      step.project(gated_view, Linear{down_matrix}, view);
+      step.logits(view, rms, Linear{gate_up}, View<float, 2>{logits.data(), count, 2 * ffn});
       for (const auto* part : {&queries, &x, &logits}) result.insert(result.end(), part->begin(), part->end());
     }
-    result.insert(result.end(), cache.keys.begin(), cache.keys.end());
-    result.insert(result.end(), cache.values.begin(), cache.values.end());
+    const std::vector<float> kept = cache.all();
+    result.insert(result.end(), kept.begin(), kept.end());
     return result;
   };
   const auto sorted_rows = [&](int threads, int at_once) {  // results come per piece: bring them into one order

@@ -12,6 +12,7 @@
 #include "slm/backend/cpu/cpu.hpp"
 #include "support/errors.hpp"
 #include "support/int4_layers.hpp"
+#include "support/random_layer.hpp"
 
 using namespace slm;
 using namespace slm::testing;
@@ -185,7 +186,7 @@ TEST_CASE("an embedding in four bits is looked up") {
   const auto table = device.pack<AwqInt4<>>(sources);
   const std::vector<Token> tokens{3, 23, 0};
   std::vector<float> x(3 * 64);
-  device.embed(table, tokens, View<float, 2>{x.data(), 3, 64});
+  device.begin(TestPlan(tokens)).embed(table, View<float, 2>{x.data(), 3, 64});
   const std::vector<float> weights = weights_of(packed.layer);
   for (std::size_t i = 0; i < x.size(); ++i) {
     REQUIRE(x[i] == weights[static_cast<std::size_t>(tokens[i / 64]) * 64 + i % 64]);

@@ -18,37 +18,35 @@ namespace {
 /// are not usable.
 class ChoosingToy {
  public:
-  explicit ChoosingToy(ToyOptions options, int broken = -1) : toy_(std::move(options)), broken_(broken) {}
+  explicit ChoosingToy(ToyOptions options, int broken = -1) : toy_(std::move(options)), broken_(broken) {
+    toy_.info().chooses = true;
+  }
 
   const ModelInfo& info() const { return toy_.info(); }
-  int length() const { return toy_.length(); }
-  void truncate(int length) { toy_.truncate(length); }
-  View<const float, 2> extend(std::span<const Token> tokens, int rows) { return toy_.extend(tokens, rows); }
+  Sequence sequence() const { return toy_.sequence(); }
+  KvPool pool(KvPoolOptions options = {}) const { return toy_.pool(options); }
 
-  bool chooses() const { return true; }
-  std::span<const Token> choose(std::span<const Token> tokens, int rows, const Draw& draw) {
-    ++*calls;
-    chosen_.clear();
-    read(tokens, rows, draw);
-    return chosen_;
-  }
-  std::span<const Token> propose(std::span<const Token> tokens, int count, const Draw& draw) {
-    ++*calls;
-    chosen_.clear();
-    read(tokens, 1, draw);
-    while (static_cast<int>(chosen_.size()) < count && chosen_.back() != no_token) {
-      const Token next = chosen_.back();
-      read({&next, 1}, 1, draw);
+  void forward(Batch& batch) const {
+    const Batch::Item& item = batch.items().front();
+    if (item.ask.want != Want::choice) return toy_.forward(batch);
+    if (item.ask.steps > 1) {
+      batch.make_room(info().vocab, 0);
+      return detail::forward_one_by_one(*this, batch);
     }
-    chosen_.resize(static_cast<std::size_t>(count), no_token);
-    return chosen_;
+    ++*calls;
+    Batch logits;
+    logits.add(*item.sequence, batch.tokens(item), {.want = Want::logits, .rows = item.ask.rows});
+    toy_.forward(logits);
+    batch.make_room(info().vocab, 0);
+    choose(item, logits.logits(0), batch.choice_at(item.answer));
   }
 
   std::shared_ptr<int> calls = std::make_shared<int>();
 
  private:
-  void read(std::span<const Token> tokens, int rows, const Draw& draw) {
-    const auto logits = toy_.extend(tokens, rows);
+  void choose(const Batch::Item& item, View<const float, 2> logits, Token* out) const {
+    const Draw& draw = item.ask.draw;
+    const int rows = item.ask.rows, length = item.sequence->length();
     const auto width = static_cast<std::size_t>(std::min(info().vocab, draw.vocab));
     Sampling sampling{.temperature = 0, .seed = draw.seed};
     if (!draw.greedy()) sampling.temperature = static_cast<float>(1.4426950408889634 * 0x1p31 / draw.scale);
@@ -56,20 +54,19 @@ class ChoosingToy {
     if (draw.top_p != 0) sampling.top_p = static_cast<float>(draw.top_p) * 0x1p-32f;
     for (int r = 0; r < rows; ++r) {
       Processor processor;
-      processor.start(sampling, static_cast<int>(width), tokens, 1);
-      const auto position = static_cast<std::uint64_t>(length() - rows + r + 1);
+      processor.start(sampling, static_cast<int>(width), item.sequence->tokens(), 1);
+      const auto position = static_cast<std::uint64_t>(length - rows + r + 1);
       Distribution p;
       const bool usable = processor.distribution({logits.row(r), width}, p) && static_cast<int>(position) != broken_;
-      chosen_.push_back(usable ? PhiloxCoin{draw.seed, position}.race(0, p) : no_token);
+      out[r] = usable ? PhiloxCoin{draw.seed, position}.race(0, p) : no_token;
     }
   }
 
   ToyModel toy_;
   int broken_;
-  std::vector<Token> chosen_;
 };
 
-static_assert(ChoosingModel<ChoosingToy> && !ChoosingModel<ToyModel>);
+static_assert(LanguageModel<ChoosingToy>);
 
 const ToyOptions target_options{.vocab = 40, .seed = 3, .end_tokens = {7}};
 const ToyOptions draft_options{.vocab = 44, .seed = 3, .other_share = 0.3, .end_tokens = {7}};

@@ -154,7 +154,7 @@ TEST_CASE("T22 a draft that throws at any call leaves plain decoding") {
     REQUIRE(text == expected);
     REQUIRE(stats.draft_faults == 1);
     REQUIRE_THAT(stats.disabled_reason, Catch::Contains("lost the device"));
-    REQUIRE(decoder.target().length() == static_cast<int>(text.size()) - 1);
+    REQUIRE(decoder.sequence().length() == static_cast<int>(text.size()) - 1);
     const auto [again, next] = run(decoder);
     REQUIRE(again == expected);
     REQUIRE(next.draft_faults == 0);

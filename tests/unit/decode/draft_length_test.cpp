@@ -160,26 +160,12 @@ TEST_CASE("T8 the confidence policy keeps the unlikely token, or drops it when t
   const auto flatten = [](int, std::span<float> rows) {
     for (float& logit : rows) logit = logit > 0 ? 1.0f : 0.0f;
   };
-  struct Unsure {
-    ScriptedModel model;
-    SpoiltModel::Spoil flatten;
-    std::vector<float> rows{};
-    const ModelInfo& info() const { return model.info(); }
-    int length() const { return model.length(); }
-    void truncate(int length) { model.truncate(length); }
-    View<const float, 2> extend(std::span<const Token> tokens, int count) {
-      const auto logits = model.extend(tokens, count);
-      rows.assign(logits.data, logits.data + logits.size());
-      flatten(0, rows);
-      return {std::as_const(rows).data(), count, info().vocab};
-    }
-  };
   std::vector<Token> script;
   for (int i = 0; i < 60; ++i) script.push_back(static_cast<Token>(1 + i % 7));
   const std::vector<Token> prompt{1};
   const auto run = [&](Confidence confidence) {
     SpeculativeDecoder decoder{
-        Unsure{ScriptedModel{script, 8}, flatten}, ScriptedModel{script, 8}, {.draft_length = confidence}};
+        SpoiltModel{ScriptedModel{script, 8}, flatten}, ScriptedModel{script, 8}, {.draft_length = confidence}};
     std::vector<Token> text = prompt;
     const Stats stats =
         decoder.generate(prompt, {.max_new_tokens = 30, .temperature = 0}, [&](Token token) { text.push_back(token); });

@@ -77,5 +77,4 @@ TEST_CASE("which drafters have a distribution") {
   STATIC_REQUIRE(TokenDrafter<NgramDrafter>);
   STATIC_REQUIRE_FALSE(DistributionDrafter<NgramDrafter>);
   STATIC_REQUIRE_FALSE(Drafter<ToyModel>);
-  STATIC_REQUIRE(LanguageModel<Borrowed<ToyModel>>);
 }

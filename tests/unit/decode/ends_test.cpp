@@ -53,7 +53,7 @@ TEST_CASE("T24 an end token anywhere in a round ends the text once, and the KV c
         REQUIRE(stats.finish_reason == FinishReason::end_token);
         REQUIRE(stats.emitted == before + 1);
         REQUIRE(stats.emitted == stats.accepted + stats.corrections + stats.bonuses);
-        REQUIRE(decoder.target().length() == static_cast<int>(text.size()) - 1);
+        REQUIRE(decoder.sequence().length() == static_cast<int>(text.size()) - 1);
         // The next turn of a conversation: everything but the last token is still there.
         auto longer = text;
         longer.push_back(4);
@@ -195,7 +195,7 @@ TEST_CASE("T32 a sink that says no leaves exactly the delivered tokens, and the 
       REQUIRE(stats.finish_reason == FinishReason::sink);
       REQUIRE(stats.emitted == static_cast<std::int64_t>(stop));
       REQUIRE(std::vector<Token>(decoder.history().begin(), decoder.history().end()) == text);
-      REQUIRE(decoder.target().length() == static_cast<int>(text.size()) - 1);
+      REQUIRE(decoder.sequence().length() == static_cast<int>(text.size()) - 1);
       REQUIRE(decoder.drafter().length() < static_cast<int>(text.size()));
       // Going on from there with the same seed is as if nothing had happened.
       Sampling rest = sampling;
@@ -278,11 +278,11 @@ TEST_CASE("a prompt that shares its beginning with the last text is not read aga
   REQUIRE(log->batches.front() == 4);
 }
 
-TEST_CASE("borrowed models can serve two decoders in turn") {
+TEST_CASE("one model serves two decoders in turn") {
   const ToyOptions options{.vocab = vocab, .seed = 3};
   ToyModel target{options}, draft{options};
-  AutoregressiveDecoder plain{borrow(target)};
-  SpeculativeDecoder fast{borrow(draft), borrow(target), {.draft_tokens = 3}};
+  AutoregressiveDecoder plain{target};
+  SpeculativeDecoder fast{draft, target, {.draft_tokens = 3}};
   const Sampling sampling{.max_new_tokens = 20, .temperature = 0.8f};
   const auto expected = run(plain, {1, 2, 3}, sampling).first;
   REQUIRE(run(fast, {1, 2, 3}, sampling).first == expected);

@@ -46,22 +46,11 @@ void check_identities(const Stats& stats) {
 }
 
 /// Advances a common clock by a cost per forward, depending on how many tokens are fed.
-class TimedModel {
- public:
+struct TimedModel : Watched<ToyModel> {
   TimedModel(ToyOptions options, std::shared_ptr<double> clock, double first, double further)
-      : model_(std::move(options)), clock_(std::move(clock)), first_(first), further_(further) {}
-  const ModelInfo& info() const { return model_.info(); }
-  int length() const { return model_.length(); }
-  void truncate(int length) { model_.truncate(length); }
-  View<const float, 2> extend(std::span<const Token> tokens, int rows) {
-    *clock_ += first_ + further_ * static_cast<double>(tokens.size() - 1);
-    return model_.extend(tokens, rows);
-  }
-
- private:
-  ToyModel model_;
-  std::shared_ptr<double> clock_;
-  double first_, further_;
+      : Watched(ToyModel{std::move(options)}, [=](const Batch& batch) {
+          *clock += first + further * static_cast<double>(batch.items().front().count - 1);
+        }) {}
 };
 
 }  // namespace

@@ -30,7 +30,8 @@ struct SmallDevice : backend::Lanes32 {
 
 std::string said(const Checkpoint& checkpoint, int context, std::size_t free) {
   try {
-    check_device_room<Bf16>(checkpoint, context, SmallDevice(free));
+    const KvLayout layout(checkpoint.config(), checkpoint.settings(), sizeof(half_t));
+    check_device_room<Bf16>(checkpoint, layout, context, SmallDevice(free));
   } catch (const Error& error) {
     CHECK(error.id() == "gpu.out-of-memory");
     return error.what();

@@ -10,6 +10,7 @@
 #include "slm/backend/reference/reference.hpp"
 #include "slm/io/safetensors_writer.hpp"
 #include "slm/model/load.hpp"
+#include "slm/model/session.hpp"
 #include "support/paths.hpp"
 #include "support/temporary.hpp"
 
@@ -21,7 +22,8 @@ namespace {
 std::vector<float> logits_of(AnyModel model, int count = 12) {
   std::vector<Token> tokens;
   for (int i = 0; i < count; ++i) tokens.push_back(static_cast<Token>((i * 37 + 5) % 97));
-  const auto logits = model.extend(tokens, count);
+  Session session(std::move(model));
+  const auto logits = session.forward(tokens, count);
   return {logits.data, logits.data + logits.size()};
 }
 
@@ -119,15 +121,14 @@ TEST_CASE("GPT-2's turned matrices in any type") {
 TEST_CASE("texts past the learned positions or past the context are refused, and nothing changes") {
   for (const char* name : {"gpt2", "opt-preln", "mpt-foundry-3b-like", "mpt-alibi-4h", "mosaicgpt-qkln-alibi"}) {
     CAPTURE(name);
-    AnyModel model = load_dynamic(fixture(text("models/", name)));
+    Session model(load_dynamic(fixture(text("models/", name))));
     CHECK(model.info().context == 64);
     const std::vector<Token> many(65, 3), some(60, 3), five(5, 3), four(4, 3);
-    CHECK_THROWS_WITH(model.extend(many, 1), Catch::Contains("model.context-full"));
-    model.extend(some, 0);
-    CHECK_THROWS_WITH(model.extend(five, 1),
-                      Catch::Contains("holds 60 tokens and cannot take 5 more: its context is 64"));
+    CHECK_THROWS_WITH(model.forward(many, 1), Catch::Contains("batch.context-full"));
+    model.forward(some, 0);
+    CHECK_THROWS_WITH(model.forward(five, 1), Catch::Contains("cannot take 5 tokens more after 60: its context is 64"));
     CHECK(model.length() == 60);
-    CHECK(model.extend(four, 4).extent(0) == 4);
+    CHECK(model.forward(four, 4).extent(0) == 4);
     CHECK_THROWS_WITH(load_dynamic(fixture(text("models/", name)), {.context = 65}),
                       Catch::Contains("model.context") && Catch::Contains("allows 64"));
   }

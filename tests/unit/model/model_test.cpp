@@ -5,6 +5,7 @@
 #include "slm/model/any_model.hpp"
 #include "slm/model/load.hpp"
 #include "slm/model/model.hpp"
+#include "slm/model/session.hpp"
 #include "support/paths.hpp"
 #include "support/random_checkpoint.hpp"
 #include "support/temporary.hpp"
@@ -23,7 +24,7 @@ const std::vector<Token> prompt{5, 99, 0, 31, 31, 7, 100, 64, 2, 18, 42};
 
 std::vector<float> copy(View<const float, 2> logits) { return {logits.data, logits.data + logits.size()}; }
 
-std::vector<float> logits_of(AnyModel model, int rows) { return copy(model.extend(prompt, rows)); }
+std::vector<float> logits_of(AnyModel model, int rows) { return copy(Session(std::move(model)).forward(prompt, rows)); }
 
 void change_config(const std::filesystem::path& folder, const char* field, const Json& value) {
   Json config = read_json_object(folder / "config.json");
@@ -56,17 +57,17 @@ TEST_CASE("a shape outside the registry is refused on request, and so is another
 TEST_CASE("logits do not depend on how tokens are divided among calls, nor on what was truncated away") {
   const TemporaryFolder folder;
   write_random_checkpoint<float>(folder.path(), tiny_shape, 4);
-  AnyModel model = load(folder.path(), backend::Reference{});
-  const auto whole = copy(model.extend(prompt, 11));
+  Session model(load(folder.path(), backend::Reference{}));
+  const auto whole = copy(model.forward(prompt, 11));
   CHECK(model.length() == 11);
   const std::size_t vocab = 101;
   for (std::size_t cut = 1; cut < prompt.size(); ++cut) {
     model.truncate(0);
     const std::vector<Token> noise(cut + 3, 77);
-    model.extend(noise, 0);
+    model.forward(noise, 0);
     model.truncate(0);
-    model.extend(std::span(prompt).first(cut), 0);
-    const auto rest = copy(model.extend(std::span(prompt).subspan(cut), static_cast<int>(prompt.size() - cut)));
+    model.forward(std::span(prompt).first(cut), 0);
+    const auto rest = copy(model.forward(std::span(prompt).subspan(cut), static_cast<int>(prompt.size() - cut)));
     CHECK(std::memcmp(rest.data(), whole.data() + cut * vocab, rest.size() * sizeof(float)) == 0);
   }
 }
@@ -74,13 +75,13 @@ TEST_CASE("logits do not depend on how tokens are divided among calls, nor on wh
 TEST_CASE("prompts longer than one piece give the same logits at every piece boundary") {
   const TemporaryFolder folder;
   write_random_checkpoint<float>(folder.path(), tiny_shape, 5);
-  AnyModel model = load(folder.path(), backend::Reference{});
+  Session model(load(folder.path(), backend::Reference{}));
   std::vector<Token> tokens(backend::Reference::max_rows * 2 + 5);
   for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<Token>(i * 37 % 101);
-  const auto all = copy(model.extend(tokens, static_cast<int>(tokens.size())));
+  const auto all = copy(model.forward(tokens, static_cast<int>(tokens.size())));
   for (const int rows : {1, 5, 6, 69, 70}) {  // the wanted rows end inside, at and across a piece
     model.truncate(0);
-    const auto last = copy(model.extend(tokens, rows));
+    const auto last = copy(model.forward(tokens, rows));
     CHECK(std::memcmp(last.data(), all.data() + all.size() - last.size(), last.size() * sizeof(float)) == 0);
   }
 }
@@ -97,9 +98,9 @@ TEST_CASE("weights can be stored in another type than the file's") {
   }
   const TemporaryFolder narrow;
   write_random_checkpoint<bfloat16_t>(narrow.path(), tiny_shape, 6);
-  AnyModel as_stored = load(narrow.path(), device);
+  Session as_stored(load(narrow.path(), device));
   const auto widened = logits_of(load(narrow.path(), device, {.weights = WeightType::f32}), 11);
-  CHECK(copy(as_stored.extend(prompt, 11)) == widened);  // widening changes nothing
+  CHECK(copy(as_stored.forward(prompt, 11)) == widened);  // widening changes nothing
   CHECK(as_stored.info().step_bytes < load(narrow.path(), device, {.weights = WeightType::f32}).info().step_bytes);
 }
 
@@ -159,19 +160,19 @@ TEST_CASE("a tied table may be stored under either name") {
 TEST_CASE("requests outside a model's limits are refused and change nothing") {
   const TemporaryFolder folder;
   write_random_checkpoint<float>(folder.path(), tiny_shape, 9);
-  AnyModel model = load(folder.path(), backend::Reference{}, {.context = 12});
+  Session model(load(folder.path(), backend::Reference{}, {.context = 12}));
   CHECK(model.info().context == 12);
-  model.extend(std::span(prompt).first(8), 1);
+  model.forward(std::span(prompt).first(8), 1);
   const std::vector<Token> five(5, 1), negative{-1}, beyond{101}, good{1};
-  CHECK_THROWS_WITH(model.extend(five, 1), Catch::Contains("model.context-full") && Catch::Contains("context is 12"));
-  CHECK_THROWS_WITH(model.extend(negative, 1), Catch::Contains("token id -1 is outside the vocabulary 0..100"));
-  CHECK_THROWS_WITH(model.extend(beyond, 1), Catch::Contains("model.token-out-of-range"));
-  CHECK_THROWS_WITH(model.extend(good, 2), Catch::Contains("model.logit-rows"));
-  CHECK_THROWS_WITH(model.extend(good, -1), Catch::Contains("model.logit-rows"));
+  CHECK_THROWS_WITH(model.forward(five, 1), Catch::Contains("batch.context-full") && Catch::Contains("context is 12"));
+  CHECK_THROWS_WITH(model.forward(negative, 1), Catch::Contains("token id -1 is outside the vocabulary 0..100"));
+  CHECK_THROWS_WITH(model.forward(beyond, 1), Catch::Contains("batch.token-out-of-range"));
+  CHECK_THROWS_WITH(model.forward(good, 2), Catch::Contains("batch.rows"));
+  CHECK_THROWS_WITH(model.forward(good, -1), Catch::Contains("batch.rows"));
   CHECK_THROWS_WITH(model.truncate(9), Catch::Contains("cannot truncate 8 tokens to 9"));
-  CHECK_THROWS_WITH(model.truncate(-1), Catch::Contains("model.truncate"));
+  CHECK_THROWS_WITH(model.truncate(-1), Catch::Contains("sequence.truncate"));
   CHECK(model.length() == 8);
-  CHECK(model.extend(std::span<const Token>{}, 0).size() == 0);
+  CHECK(model.forward(std::span<const Token>{}, 0).size() == 0);
   CHECK_THROWS_WITH(load(folder.path(), backend::Reference{}, {.context = 513}),
                     Catch::Contains("config.json allows 512"));
 }

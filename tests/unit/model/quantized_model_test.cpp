@@ -4,6 +4,7 @@
 #include "slm/backend/reference/reference.hpp"
 #include "slm/model/linear_source.hpp"
 #include "slm/model/model.hpp"
+#include "slm/model/session.hpp"
 #include "support/golden.hpp"
 #include "support/int4_layers.hpp"
 #include "support/paths.hpp"
@@ -21,8 +22,8 @@ const std::vector<Token> prompt{5, 90, 0, 31, 31, 7, 96, 64, 2, 18, 42};
 template <class Format>
 std::vector<float> logits_as(std::shared_ptr<const Checkpoint> checkpoint) {
   const Dynamic shape{checkpoint->config()};
-  Model<Dynamic, Format, backend::Reference> model(shape, std::move(checkpoint), {});
-  const View<const float, 2> logits = model.extend(prompt, static_cast<int>(prompt.size()));
+  Session model(Model<Dynamic, Format, backend::Reference>(shape, std::move(checkpoint), {}));
+  const View<const float, 2> logits = model.forward(prompt, static_cast<int>(prompt.size()));
   return {logits.data, logits.data + logits.size()};
 }
 
