@@ -100,7 +100,8 @@ class Tokenizer {
     return encode_whole(whole, &literals, add_special_tokens);
   }
 
-  /// Text of token ids; ids that are no token contribute nothing. Always valid UTF-8.
+  /// Text of token ids; ids that are no token contribute nothing. Always valid UTF-8. What tokens add to a prompt's
+  /// text may be more than their own text, by a space: see TextStream.
   std::string decode(std::span<const Token> tokens, bool skip_special_tokens = true) const {
     std::string out;
     DecodeState state(state_->parts.decoder);

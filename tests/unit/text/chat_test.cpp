@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "slm/text/text_stream.hpp"
 #include "tests/support/paths.hpp"
 #include "tests/support/temporary.hpp"
 
@@ -182,6 +183,44 @@ TEST_CASE("ids are those of the prompt's text, for every tokenizer") {
     }
     const std::vector<Message> messages{{"user", "x = 1"}};
     CHECK(chat::encode(tokenizer, Template::plain, messages) == tokenizer.encode("x = 1\n"));
+  }
+}
+
+TEST_CASE("what a model adds to the prompt is the message that the next prompt writes") {
+  const auto own = [](const char* fixture) {
+    return Tokenizer::from(slm::testing::fixture(std::string{"tokenizers/"} + fixture + ".json"));
+  };
+  const auto legacy = own("llama2_legacy"), metaspace = own("llama2_metaspace"),
+             v03 = tokenizer_for("llama2_metaspace");
+  const auto phi3 = own("phi3"), llama3 = tokenizer_for("llama3"), qwen2 = tokenizer_for("qwen2");
+  const std::vector<std::pair<Template, const Tokenizer*>> pairs{
+      {Template::plain, &legacy},          {Template::plain, &metaspace},
+      {Template::plain, &qwen2},           {Template::llama2, &legacy},
+      {Template::llama2, &metaspace},      {Template::mistral_v01, &legacy},
+      {Template::mistral_v01, &metaspace}, {Template::mistral_v02, &legacy},
+      {Template::mistral_v02, &metaspace}, {Template::mistral_spaced, &legacy},
+      {Template::mistral_v03, &v03},       {Template::zephyr, &legacy},
+      {Template::zephyr, &metaspace},      {Template::phi3, &phi3},
+      {Template::amd_olmo, &qwen2},        {Template::llama3, &llama3},
+      {Template::llama31, &llama3},        {Template::chatml, &qwen2},
+      {Template::smollm2, &qwen2},         {Template::qwen2, &qwen2},
+      {Template::qwen25, &qwen2},          {Template::qwen3, &qwen2}};
+  const std::string said = "Hello  there";
+  for (const auto& [form, tokenizer] : pairs) {
+    INFO(chat::name_of(form) << (tokenizer == &metaspace ? ", metaspace" : ""));
+    const auto prompt = chat::encode(*tokenizer, form, std::vector<Message>{{"user", "f?"}});
+    const std::vector<Message> turns{{"user", "f?"}, {"assistant", said}, {"user", "g?"}};
+    const auto next = chat::encode(*tokenizer, form, turns);
+    REQUIRE(std::equal(prompt.begin(), prompt.end(), next.begin()));
+    std::string answer;
+    slm::TextStream stream(*tokenizer, prompt, [&](std::string_view piece) { answer += piece; });
+    for (std::size_t i = prompt.size(); i < next.size() && !tokenizer->is_control(next[i]); ++i) stream(next[i]);
+    stream.finish();
+    if (chat::space_before_answer(form)) {
+      REQUIRE(answer.front() == ' ');
+      answer.erase(0, 1);
+    }
+    CHECK(answer.substr(0, said.size()) == said);
   }
 }
 
