@@ -216,15 +216,15 @@ class Cli(unittest.TestCase):
 
     def test_tokenize_refuses_bad_lists(self):
         for text, expected in (
-            (b"", "not JSON"),
-            (b"[1, 2", "not JSON"),
+            (b"", "not valid JSON"),
+            (b"[1, 2", "not valid JSON"),
             (b'{"ids": [1]}', "object"),
             (b"[1.5]", "number"),
             (b'["a"]', "string"),
             (b"[97]", "0 to 96"),
             (b"[-1]", "0 to 96"),
             (b"[18446744073709551616]", "number"),
-            (b"[" * 100000, "not JSON"),
+            (b"[" * 100000, "nested"),
         ):
             with self.subTest(text=text[:20]):
                 self.error(expected, "tokenize", self.target, "--decode", stdin=text)
@@ -310,8 +310,8 @@ class Cli(unittest.TestCase):
         self.error("no tokens", *target, "--prompt", "")
         self.error(f"{context + 1} tokens.*{context}", *target, "--prompt", "!" * (context + 1))
         self.error("needs the draft's distribution", *target, "--prompt", "x", "--drafter", "ngram", "--rule", "ratio", "--temperature", "1")
-        self.error("draft_length", *target, "--prompt", "x", "--draft-length", "soon")
-        self.error("draft_length", *target, "--prompt", "x", "--draft-length", "9999")
+        self.error(r"draft.length", *target, "--prompt", "x", "--draft-length", "soon")
+        self.error(r"draft.length", *target, "--prompt", "x", "--draft-length", "9999")
         self.error("not a folder", "generate", "--target", SCRATCH / "absent", "--prompt", "x")
         self.error("not a folder", *target, "--draft", SCRATCH / "absent", "--prompt", "x")
         self.error("tokenizer", "generate", "--target", MODELS / "llama-mha3h", "--prompt", "x")

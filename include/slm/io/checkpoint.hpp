@@ -138,7 +138,8 @@ class Checkpoint {
       const auto tensor = opened->second.tensors.find(name);
       if (tensor == opened->second.tensors.end()) {
         throw Error("checkpoint.missing-tensor",
-                    text("'", index.string(), "' places tensor '", name, "' in '", *file, "', which does not have it"),
+                    text("'", index.string(), "' places tensor ", quote(name), " in ", quote(*file),
+                         ", which does not have it"),
                     "Download the shard and the index again");
       }
       tensors_.emplace(name, &tensor->second);
@@ -162,7 +163,7 @@ inline std::vector<std::string> read_vocabulary(const std::filesystem::path& fol
   std::vector<std::string> pieces;
   const auto add = [&](const std::string& piece, const Json& id) {
     if (!is_index(id, 1u << 24)) {
-      throw Error("tokenizer.bad-id", text("'", path.string(), "' gives the token '", piece, "' no sound id"),
+      throw Error("tokenizer.bad-id", text("'", path.string(), "' gives the token ", quote(piece), " no sound id"),
                   "Download the file again");
     }
     const auto index = id.get<std::size_t>();

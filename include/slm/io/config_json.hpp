@@ -53,14 +53,15 @@ inline const Family& family_of(const JsonFields& fields) {
     if (same_word(family->architecture, architecture)) by_architecture = family;
   }
   if (by_type && by_architecture && by_type != by_architecture) {
-    throw families::contradictory(fields.file(), text("model_type '", type, "' and architecture '", architecture, "'"));
+    throw families::contradictory(fields.file(),
+                                  text("model_type ", quote(type), " and architecture ", quote(architecture)));
   }
   if (by_type) return *by_type;
   if (type.empty() && by_architecture) return *by_architecture;
   if (type.empty() && architecture.empty()) return families::llama;
   const char* code = fields.has("auto_map") ? ", whose code comes with the checkpoint" : "";
-  throw families::unsupported(fields.file(), type.empty() ? text("the architecture '", architecture, "'", code)
-                                                          : text("model_type '", type, "'", code));
+  throw families::unsupported(fields.file(), type.empty() ? text("the architecture ", quote(architecture), code)
+                                                          : text("model_type ", quote(type), code));
 }
 
 /// One thing under two names must have one value.
@@ -73,8 +74,8 @@ inline void check_synonyms(const JsonFields& fields) {
     for (const char* name : names) {
       if (!fields.has(name)) continue;
       if (first && fields.at(first) != fields.at(name)) {
-        throw families::contradictory(
-            fields.file(), text(first, " is ", fields.at(first).dump(), " and ", name, " is ", fields.at(name).dump()));
+        throw families::contradictory(fields.file(), text(first, " is ", quote_json(fields.at(first)), " and ", name,
+                                                          " is ", quote_json(fields.at(name))));
       }
       first = name;
     }

@@ -50,7 +50,7 @@ inline ActivationKind read_activation(const JsonFields& fields, const char* name
     return ActivationKind::gelu_tanh;
   }
   if (activation == "relu") return ActivationKind::relu;
-  throw unsupported(fields.file(), text("the activation '", activation, "'"));
+  throw unsupported(fields.file(), text("the activation ", quote(activation)));
 }
 
 inline void read_tied(const JsonFields& fields, ModelDescription& model) {
@@ -112,7 +112,7 @@ inline void read_rope_scaling(const JsonFields& outer, const JsonFields& fields,
   RopeScaling& scaling = model.settings.rope_scaling;
   const std::string kind = fields.string("rope_type", fields.string("type", "default"));
   if (fields.has("type") && fields.string("type", "") != kind) {
-    throw contradictory(fields.file(), text("rope_type '", kind, "' and type '", fields.string("type", ""), "'"));
+    throw contradictory(fields.file(), text("rope_type ", quote(kind), " and type ", quote(fields.string("type", ""))));
   }
   if (kind == "default") return;
   // Two older names of LongRoPE; a real "yarn" has no lists.
@@ -131,7 +131,7 @@ inline void read_rope_scaling(const JsonFields& outer, const JsonFields& fields,
       throw fields.bad("high_freq_factor", "more than low_freq_factor", fields.at("high_freq_factor"));
     }
   } else {
-    throw unsupported(fields.file(), text("rope scaling of type '", kind, "'"));
+    throw unsupported(fields.file(), text("rope scaling of type ", quote(kind)));
   }
 }
 
