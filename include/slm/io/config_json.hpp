@@ -82,19 +82,26 @@ inline void check_synonyms(const JsonFields& fields) {
   }
 }
 
-inline std::vector<Token> read_end_tokens(const JsonFields& fields, int vocab) {
+/// The end tokens that a file names. An id outside the vocabulary, such as -1 for none, never comes up: it is dropped.
+inline std::vector<Token> read_end_tokens(const JsonFields& fields, int vocab, std::vector<std::string>& notes) {
   std::vector<Token> tokens;
   if (!fields.has("eos_token_id")) return tokens;
   const Json& field = fields.at("eos_token_id");
+  std::size_t dropped = 0;
+  std::string first;
   const auto add = [&](const Json& id) {
-    if (!is_index(id, static_cast<std::uint64_t>(vocab)))
-      throw fields.bad("eos_token_id", text("ids below the vocabulary size ", vocab).c_str(), id);
-    tokens.push_back(id.get<Token>());
+    if (!id.is_number_integer()) throw fields.bad("eos_token_id", "a token id or a list of them", id);
+    if (is_index(id, static_cast<std::uint64_t>(vocab))) return tokens.push_back(id.get<Token>());
+    if (dropped++ == 0) first = quote_json(id);
   };
   if (field.is_array()) {
     for (const Json& id : field) add(id);
   } else {
     add(field);
+  }
+  if (dropped > 0) {
+    notes.push_back(text("the end token ", first, " of '", fields.file(), "' is outside the vocabulary 0..", vocab - 1,
+                         dropped > 1 ? text(", and so are ", dropped - 1, " more") : "", ": dropped"));
   }
   return tokens;
 }
@@ -111,7 +118,7 @@ inline ModelDescription read_config_json(const Json& json, const std::string& fi
   if (const auto what = fault_of(model.config); !what.empty()) {
     throw Error("config.unsound", text("'", file, "': ", what), "Take the file from the model's original repository");
   }
-  model.settings.end_tokens = detail::read_end_tokens(fields, model.config.vocab);
+  model.settings.end_tokens = detail::read_end_tokens(fields, model.config.vocab, model.notes);
   return model;
 }
 
@@ -123,7 +130,7 @@ inline ModelDescription read_model_description(const std::filesystem::path& fold
   if (const auto generation = folder / "generation_config.json"; std::filesystem::exists(generation)) {
     const Json generation_json = read_json_object(generation);
     const JsonFields fields(generation_json, generation.string());
-    if (auto tokens = detail::read_end_tokens(fields, model.config.vocab); !tokens.empty()) {
+    if (auto tokens = detail::read_end_tokens(fields, model.config.vocab, model.notes); !tokens.empty()) {
       model.settings.end_tokens = std::move(tokens);
     }
   }
