@@ -120,14 +120,17 @@ class JsonFields {
   }
 
   /// A finite number in [smallest, largest].
-  float number(const char* name, double smallest, double largest, float otherwise) const {
-    if (!has(name)) return otherwise;
+  float number(const char* name, double smallest, double largest) const {
     const Json& field = at(name);
     if (!field.is_number()) throw bad(name, "a number", field);
     const double value = field.get<double>();
     if (!(value >= smallest && value <= largest))
       throw bad(name, text("a number of ", smallest, "..", largest).c_str(), field);
     return static_cast<float>(value);
+  }
+
+  float number(const char* name, double smallest, double largest, float otherwise) const {
+    return has(name) ? number(name, smallest, largest) : otherwise;
   }
 
   bool boolean(const char* name, bool otherwise) const {

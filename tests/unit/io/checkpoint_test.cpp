@@ -91,6 +91,30 @@ TEST_CASE("absurd fields of config.json are refused, each with its own error") {
   CHECK(fault(with("unknown_field", 1)).empty());
 }
 
+TEST_CASE("a rope scaling that lacks one of its numbers is refused: none of them has a default") {
+  const Json linear{{"rope_type", "linear"}, {"factor", 2.0}};
+  const Json llama3{{"rope_type", "llama3"},
+                    {"factor", 32.0},
+                    {"low_freq_factor", 1.0},
+                    {"high_freq_factor", 4.0},
+                    {"original_max_position_embeddings", 8192}};
+  for (const char* place : {"rope_scaling", "rope_parameters"}) {
+    for (const Json& whole : {linear, llama3}) {
+      CHECK(fault(with(place, whole)).empty());
+      for (const auto& [name, value] : whole.items()) {
+        if (name == "rope_type") continue;
+        CAPTURE(place, whole, name);
+        Json part = whole;
+        part[name] = nullptr;
+        CHECK(fault(with(place, part)) == "json.missing-field");
+        part.erase(name);
+        CHECK(fault(with(place, part)) == "json.missing-field");
+      }
+    }
+  }
+  CHECK(fault(with("rope_scaling", {{"type", "dynamic"}})) == "config.unsupported");
+}
+
 TEST_CASE("the end tokens of generation_config.json win") {
   const TemporaryFolder folder;
   folder.write("config.json", with("eos_token_id", 7).dump());

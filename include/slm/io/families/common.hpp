@@ -119,13 +119,15 @@ inline void read_rope_scaling(const JsonFields& outer, const JsonFields& fields,
   if (kind == "longrope" || kind == "su" || (kind == "yarn" && fields.has("short_factor"))) {
     return read_longrope(outer, fields, model);
   }
-  scaling.factor = fields.number("factor", 1e-3, 1e6, 1);
+  // As in transformers, a scaling of these kinds has no defaults.
   if (kind == "linear") {
     scaling.kind = RopeScaling::Kind::linear;
+    scaling.factor = fields.number("factor", 1e-3, 1e6);
   } else if (kind == "llama3") {
     scaling.kind = RopeScaling::Kind::llama3;
-    scaling.low_frequency_factor = fields.number("low_freq_factor", 1e-3, 1e6, 1);
-    scaling.high_frequency_factor = fields.number("high_freq_factor", 1e-3, 1e6, 4);
+    scaling.factor = fields.number("factor", 1e-3, 1e6);
+    scaling.low_frequency_factor = fields.number("low_freq_factor", 1e-3, 1e6);
+    scaling.high_frequency_factor = fields.number("high_freq_factor", 1e-3, 1e6);
     scaling.original_context = static_cast<float>(fields.integer("original_max_position_embeddings", 1, 1 << 24));
     if (scaling.high_frequency_factor <= scaling.low_frequency_factor) {
       throw fields.bad("high_freq_factor", "more than low_freq_factor", fields.at("high_freq_factor"));
