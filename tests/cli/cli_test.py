@@ -35,6 +35,18 @@ def make_model(name, fixture, tokenizer=byte_level, **config):
     return folder
 
 
+def tensors_of(folder):
+    """name -> (type, bytes) of every tensor that the safetensors files of a folder hold."""
+    found = {}
+    for path in folder.glob("*.safetensors"):
+        with open(path, "rb") as file:
+            header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+        for name, entry in header.items():
+            if name != "__metadata__":
+                found[name] = (entry["dtype"], entry["data_offsets"][1] - entry["data_offsets"][0])
+    return found
+
+
 class Cli(unittest.TestCase):
     maxDiff = None
 
@@ -116,6 +128,41 @@ class Cli(unittest.TestCase):
         self.assertTrue(0.9 * size < info["weight_bytes"] < size)
         self.assertIn("layers", self.ok("info", self.target).out)
         self.assertIsNone(self.as_json("info", MODELS / "llama-sharded-bf16")["tokenizer_vocab"])
+
+    def test_info_of_every_model_folder_here(self):
+        shared = SOURCE / ".." / "shared"
+        roots = [MODELS, PAIR, SOURCE / "examples", shared / "fixtures" / "models", shared / "data" / "models"]
+        folders = [folder.parent for root in roots if root.exists() for folder in root.glob("*/config.json")]
+        self.assertGreater(len(folders), 25)
+        for folder in folders:
+            with self.subTest(folder=folder):
+                info = self.as_json("info", folder)
+                stored = tensors_of(folder)
+                held = sum(size for _, size in stored.values())
+                self.assertTrue(0.9 * held < info["weight_bytes"] <= held)  # some hold what nobody reads
+                self.assertEqual(info["notes"], [])
+                table = self.ok("info", folder).out
+                codes = [name for name in stored if name.endswith(".qweight")]
+                if not codes:
+                    self.assertIsNone(info["quantization"])
+                    self.assertRegex(table, r"quantization +none\n")
+                    continue
+                config = json.loads((folder / "config.json").read_text())["quantization_config"]
+                self.assertEqual(info["quantization"], {
+                    "bits": 4, "groups": [config["group_size"]], "layouts": ["AutoAWQ gemm"], "layers": len(codes),
+                    "float_layers": [name.removesuffix(".weight") for name in stored
+                                     if name.endswith("_proj.weight") or name == "lm_head.weight"]})
+                self.assertEqual(info["parameters"], self.as_json("info", str(folder).removesuffix("-int4"))["parameters"])
+                self.assertRegex(table, r"quantization +4 bits, AutoAWQ gemm, groups of \d+, \d+ layers")
+
+    def test_info_of_what_quantize_leaves_in_floating_point(self):
+        out = SCRATCH / "partly"
+        self.ok("quantize", PAIR / "draft", out, "--rtn", "--group", "64", "--format", "compressed-tensors")
+        found = self.as_json("info", out)["quantization"]
+        left = [f"model.layers.{layer}.mlp.down_proj" for layer in (0, 1)]
+        self.assertEqual((found["groups"], found["layouts"]), ([64], ["compressed-tensors pack-quantized"]))
+        self.assertEqual([layer for layer in found["float_layers"] if layer != "lm_head"], left)
+        self.assertRegex(self.ok("info", out).out, r"float_layers +.*model\.layers\.1\.mlp\.down_proj")
 
     def test_the_table_of_known_models_is_the_documented_one(self):
         table = self.ok("info", "--known").out
@@ -207,15 +254,15 @@ class Cli(unittest.TestCase):
 
     def test_tokenize_refuses_bad_lists(self):
         for text, expected in (
-            (b"", "not JSON"),
-            (b"[1, 2", "not JSON"),
+            (b"", "not valid JSON"),
+            (b"[1, 2", "not valid JSON"),
             (b'{"ids": [1]}', "object"),
             (b"[1.5]", "number"),
             (b'["a"]', "string"),
             (b"[97]", "0 to 96"),
             (b"[-1]", "0 to 96"),
             (b"[18446744073709551616]", "number"),
-            (b"[" * 100000, "not JSON"),
+            (b"[" * 100000, "nested"),
         ):
             with self.subTest(text=text[:20]):
                 self.error(expected, "tokenize", self.target, "--decode", stdin=text)

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "message.hpp"
 #include "slm/text/text_stream.hpp"
 #include "slm/text/tokenizer.hpp"
 
@@ -32,7 +33,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       }
       tokenizer.decode(tokens, false);
     }
-  } catch (const slm::Error&) {
+  } catch (const slm::Error& error) {
+    check_message(error);
   }
   return 0;
 }

@@ -113,7 +113,7 @@ inline void read_model(TokenizerParts& parts, const JsonNode& model) {
 
 /// tokenizer.json as parts. `file` names it in errors.
 inline TokenizerParts read_tokenizer_json(std::string_view source, const std::string& file) {
-  const nlohmann::json parsed = parse_object(source, file);
+  const Json parsed = parse_json_object(source, file);
   const JsonNode root(parsed, file, "");
   TokenizerParts parts;
   read_model(parts, root.at("model"));
@@ -142,7 +142,7 @@ struct TokenizerConfig {
 
 /// `tokens`: tokens already known, which bounds the ids.
 inline TokenizerConfig read_tokenizer_config(std::string_view source, const std::string& file, std::size_t tokens) {
-  const nlohmann::json parsed = parse_object(source, file);
+  const Json parsed = parse_json_object(source, file);
   const JsonNode root(parsed, file, "");
   TokenizerConfig config;
   const auto optional_flag = [&root](const char* name) -> std::optional<bool> {
