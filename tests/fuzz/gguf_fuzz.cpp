@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "message.hpp"
 #include "slm/io/gguf.hpp"
 #include "support/gguf_builder.hpp"
 
@@ -38,7 +39,8 @@ void parse(std::string_view file) {
       const auto blocks = elements / tensor.type->values;
       if (static_cast<std::size_t>(blocks * tensor.type->bytes) != tensor.size_bytes) std::abort();
     }
-  } catch (const slm::Error&) {
+  } catch (const slm::Error& error) {
+    check_message(error);
   }
 }
 

@@ -67,7 +67,7 @@ class GgufParser {
       const bool older = start.starts_with("tjgg") || start.starts_with("lmgg") || start.starts_with("fmgg");
       throw Error("gguf.bad-magic",
                   text("'", file_, "' is ", older ? "a file of GGML, before GGUF" : "no GGUF file", ": it begins with ",
-                       shown_text(start.substr(0, 4)), ", expected 'GGUF'"),
+                       quote(start.substr(0, 4)), ", expected 'GGUF'"),
                   older ? "Convert the model again with a present convert_hf_to_gguf.py" : "Check the path");
     }
     place_ = "its first 24 bytes";
@@ -100,8 +100,7 @@ class GgufParser {
       const std::string_view key = string(longest_key);
       const auto is_printable = [](char byte) { return byte >= 0x20 && byte < 0x7f; };
       if (key.empty() || !std::all_of(key.begin(), key.end(), is_printable)) {
-        throw fault("gguf.bad-key",
-                    text("has the key ", shown_text(key), " (number ", i, "), expected printable ASCII"));
+        throw fault("gguf.bad-key", text("has the key ", quote(key), " (number ", i, "), expected printable ASCII"));
       }
       place_ = "the value of key";
       name_ = key;
@@ -113,7 +112,7 @@ class GgufParser {
     const auto twice = std::adjacent_find(entries.begin(), entries.end(),
                                           [&](const auto& a, const auto& b) { return key_of(a) == key_of(b); });
     if (twice != entries.end()) {
-      throw fault("gguf.duplicate-key", text("has the key ", shown_text(twice->first), " twice"));
+      throw fault("gguf.duplicate-key", text("has the key ", quote(twice->first), " twice"));
     }
     return GgufFields(std::move(entries), file_);
   }
@@ -121,7 +120,7 @@ class GgufParser {
   GgufValueType value_type(std::string_view key) {
     const auto type = number<std::uint32_t>();
     if (type > static_cast<std::uint32_t>(GgufValueType::f64)) {
-      throw fault("gguf.value-type", text("gives key ", shown_text(key), " a value of the unknown type ", type));
+      throw fault("gguf.value-type", text("gives key ", quote(key), " a value of the unknown type ", type));
     }
     return static_cast<GgufValueType>(type);
   }
@@ -133,13 +132,13 @@ class GgufParser {
       value.is_array = true;
       value.type = value_type(key);
       if (value.is(GgufValueType::array)) {
-        throw fault("gguf.nested-array", text("gives key ", shown_text(key), " an array of arrays"));
+        throw fault("gguf.nested-array", text("gives key ", quote(key), " an array of arrays"));
       }
       value.count = number<std::uint64_t>();
       const std::uint64_t least =
           std::max<std::uint64_t>(bytes_of(value.type), value.is(GgufValueType::string) ? 8 : 1);
       if (value.count > most_elements || value.count > left() / least) {
-        throw fault("gguf.array-length", text("gives key ", shown_text(key), " an array of ", value.count, " ",
+        throw fault("gguf.array-length", text("gives key ", quote(key), " an array of ", value.count, " ",
                                               name_of(value.type), ", but only ", left(), " bytes follow"));
       }
     }
@@ -152,7 +151,7 @@ class GgufParser {
     if (value.is(GgufValueType::boolean)) {
       const auto sound = [](std::byte byte) { return byte <= std::byte{1}; };
       if (!std::all_of(value.bytes, value.bytes + value.count, sound)) {
-        throw fault("gguf.bad-boolean", text("gives key ", shown_text(key), " a truth value other than 0 and 1"));
+        throw fault("gguf.bad-boolean", text("gives key ", quote(key), " a truth value other than 0 and 1"));
       }
     }
     return value;
@@ -180,14 +179,14 @@ class GgufParser {
       name_ = {};
       name_ = string(~std::uint64_t{0});
       if (name_.empty() || name_.size() > longest_tensor_name) {
-        throw fault("gguf.tensor-name", text("has a tensor with the name ", shown_text(name_), " of ", name_.size(),
+        throw fault("gguf.tensor-name", text("has a tensor with the name ", quote(name_), " of ", name_.size(),
                                              " bytes, expected 1..", longest_tensor_name));
       }
       GgufTensor tensor = read_shape_and_type();
       const auto offset = number<std::uint64_t>();
       if (offset != end) {
-        throw fault("gguf.offset", text("places tensor ", shown_text(name_), " at ", offset, " of its data, expected ",
-                                        end, ", where the tensor before it ends"));
+        throw fault("gguf.offset", text("places tensor ", quote(name_), " at ", offset, " of its data, expected ", end,
+                                        ", where the tensor before it ends"));
       }
       if (tensor.size_bytes > most_bytes - end - alignment) {
         throw fault("gguf.tensor-size", text("has tensors of more than ", most_bytes, " bytes"));
@@ -204,7 +203,7 @@ class GgufParser {
     const auto dimensions = number<std::uint32_t>();
     if (dimensions > 4) {
       throw fault("gguf.dimensions",
-                  text("gives tensor ", shown_text(name_), " ", dimensions, " dimensions, expected at most 4"));
+                  text("gives tensor ", quote(name_), " ", dimensions, " dimensions, expected at most 4"));
     }
     GgufTensor tensor{.name = name_, .type = nullptr, .shape = {}, .bytes = nullptr, .size_bytes = 0};
     std::uint64_t elements = 1;
@@ -212,7 +211,7 @@ class GgufParser {
     for (std::uint32_t axis = 0; axis < dimensions; ++axis) {
       const auto extent = number<std::uint64_t>();
       if (extent > most_bytes || product > most_bytes / std::max<std::uint64_t>(extent, 1)) {
-        throw fault("gguf.tensor-size", text("gives tensor ", shown_text(name_), " a dimension of ", extent,
+        throw fault("gguf.tensor-size", text("gives tensor ", quote(name_), " a dimension of ", extent,
                                              ": more elements than any file holds"));
       }
       product *= std::max<std::uint64_t>(extent, 1);
@@ -222,13 +221,12 @@ class GgufParser {
     const auto id = number<std::uint32_t>();
     tensor.type = gguf_type_info(id);
     if (!tensor.type) {
-      throw Error("gguf.unknown-type",
-                  text("'", file_, "': tensor ", shown_text(name_), " is of the unknown type ", id),
+      throw Error("gguf.unknown-type", text("'", file_, "': tensor ", quote(name_), " is of the unknown type ", id),
                   "Take a file of a common type, such as Q4_K_M, Q4_0 or Q8_0");
     }
     if (tensor.type->values == 0) {
       throw Error("gguf.removed-type",
-                  text("'", file_, "': tensor ", shown_text(name_), " is of the type ", tensor.type->name,
+                  text("'", file_, "': tensor ", quote(name_), " is of the type ", tensor.type->name,
                        ", which GGUF has given up"),
                   id >= 31 ? "It was repacked for one kind of processor: take the model's Q4_0 or IQ4_NL file"
                            : "Convert the model again");
@@ -236,12 +234,12 @@ class GgufParser {
     const std::int64_t row = tensor.shape.empty() ? 1 : tensor.shape.back();
     if (row % tensor.type->values != 0) {
       throw fault("gguf.row-length",
-                  text("has tensor ", shown_text(name_), " with rows of ", row, " values, which blocks of ",
+                  text("has tensor ", quote(name_), " with rows of ", row, " values, which blocks of ",
                        tensor.type->values, " (", tensor.type->name, ") do not divide"));
     }
     const std::uint64_t blocks = elements / static_cast<std::uint64_t>(tensor.type->values);
     if (blocks > most_bytes / static_cast<std::uint64_t>(tensor.type->bytes)) {
-      throw fault("gguf.tensor-size", text("gives tensor ", shown_text(name_), " more bytes than any file holds"));
+      throw fault("gguf.tensor-size", text("gives tensor ", quote(name_), " more bytes than any file holds"));
     }
     tensor.size_bytes = static_cast<std::size_t>(blocks * static_cast<std::uint64_t>(tensor.type->bytes));
     return tensor;
@@ -268,8 +266,8 @@ class GgufParser {
     if (size > left()) {
       throw Error(
           "gguf.cut-short",
-          text("'", file_, "' ends inside ", place_, name_.empty() ? "" : " ", name_.empty() ? "" : shown_text(name_),
-               ": ", size, " bytes expected at byte ", position_, ", ", left(), " found"),
+          text("'", file_, "' ends inside ", place_, name_.empty() ? "" : " ", name_.empty() ? "" : quote(name_), ": ",
+               size, " bytes expected at byte ", position_, ", ", left(), " found"),
           "Download the rest of the file");
     }
     const auto taken = bytes_.subspan(position_, static_cast<std::size_t>(size));
@@ -286,7 +284,7 @@ class GgufParser {
     const auto length = number<std::uint64_t>();
     if (length > longest) {
       throw fault("gguf.string-length",
-                  text("has ", place_, name_.empty() ? "" : " ", name_.empty() ? "" : shown_text(name_),
+                  text("has ", place_, name_.empty() ? "" : " ", name_.empty() ? "" : quote(name_),
                        " with a string of ", length, " bytes, at most ", longest, " are expected"));
     }
     const auto taken = take(length);

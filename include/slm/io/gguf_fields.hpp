@@ -47,14 +47,6 @@ constexpr std::size_t bytes_of(GgufValueType type) {
   return sizes[static_cast<std::size_t>(type)];
 }
 
-/// Text of a file for a message: shortened, with all but printable ASCII replaced.
-inline std::string shown_text(std::string_view content) {
-  std::string out{content.substr(0, 60)};
-  std::replace_if(
-      out.begin(), out.end(), [](char byte) { return byte < 0x20 || byte > 0x7e; }, '?');
-  return text("'", out, content.size() > 60 ? "...'" : "'");
-}
-
 /// One value, or an array of values of one type. It refers to the file's bytes, which have been checked to hold it.
 struct GgufValue {
   GgufValueType type = GgufValueType::u8;  // of an array: its elements'
@@ -115,7 +107,7 @@ struct GgufValue {
   /// Its type and, where that is short, its content, for messages.
   std::string described() const {
     if (is_array) return text("an array of ", count, " ", name_of(type));
-    if (is(GgufValueType::string)) return text("the string ", shown_text(string()));
+    if (is(GgufValueType::string)) return text("the string ", quote(string()));
     if (is(GgufValueType::boolean)) return boolean() ? "true" : "false";
     const auto integer_value = integer();
     return text(name_of(type), " ",

@@ -31,7 +31,7 @@ class GgufFile {
                                           [](const auto* a, const auto* b) { return a->name == b->name; });
     if (twice != tensors_.end()) {
       throw Error("gguf.duplicate-tensor",
-                  text("'", path.string(), "' has the tensor ", shown_text((*twice)->name), " twice"),
+                  text("'", path.string(), "' has the tensor ", quote((*twice)->name), " twice"),
                   "The file is damaged: download it again, or convert the model again");
     }
     if (shards_.size() > 1) check_total();

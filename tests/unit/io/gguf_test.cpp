@@ -142,7 +142,7 @@ TEST_CASE("every kind of damaged metadata is refused with its own error that nam
   const auto array = [](std::uint32_t type, std::uint64_t count) { return GgufBytes().put(type).put(count); };
   CHECK(fault(one("", 4, padding)) == "gguf.bad-key");
   CHECK(fault(one("h\xC3\xA9", 4, padding)) == "gguf.bad-key");
-  CHECK(fault(one("a\n", 4, padding), "'a?'") == "gguf.bad-key");
+  CHECK(fault(one("a\n", 4, padding), "'a\\x0a'") == "gguf.bad-key");
   CHECK(fault(one(std::string(65536, 'k'), 4, padding)) == "gguf.string-length");
   CHECK(fault(one("k", 13, padding), "'k'") == "gguf.value-type");
   CHECK(fault(one("k", 9, array(13, 1)), "'k'") == "gguf.value-type");
