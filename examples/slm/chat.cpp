@@ -227,7 +227,7 @@ class Conversation {
 void chat(const ChatOptions& options) {
   const bool interactive = isatty(STDIN_FILENO) == 1;
   const bool prompts = interactive && isatty(STDOUT_FILENO) == 1 && !options.json;
-  const auto form = options.template_name.empty() ? slm::chat::recognise_folder(options.decoding.target)
+  const auto form = options.template_name.empty() ? slm::chat::recognise_model(options.decoding.target)
                                                   : slm::chat::parse_template(options.template_name);
   Conversation conversation(options, form);
   const InterruptGuard guard;

@@ -1,4 +1,4 @@
-// Tokenizer: text to token ids and back, exactly as the model's own tokenizer.json says.
+// Tokenizer: text to token ids and back, exactly as the model's own file says.
 #pragma once
 
 #include <algorithm>
@@ -15,9 +15,11 @@
 
 #include "slm/core/error.hpp"
 #include "slm/core/types.hpp"
+#include "slm/io/gguf_file.hpp"
 #include "slm/io/mapped_file.hpp"
 #include "slm/text/decoder.hpp"
 #include "slm/text/sentencepiece_model.hpp"
+#include "slm/text/tokenizer_gguf.hpp"
 #include "slm/text/tokenizer_json.hpp"
 #include "slm/text/tokenizer_parts.hpp"
 #include "slm/text/utf8.hpp"
@@ -35,7 +37,7 @@ struct TextPart {
 class Tokenizer {
  public:
   /// Reads a model folder (tokenizer.json, or tokenizer.model where only that exists; with the added tokens of
-  /// tokenizer_config.json) or one such file. Throws Error ("tokenizer.…", "io.unreadable").
+  /// tokenizer_config.json), one such file, or a GGUF file. Throws Error ("tokenizer.…", "gguf.…", "io.unreadable").
   static Tokenizer from(const std::filesystem::path& folder_or_file) {
     namespace fs = std::filesystem;
     std::error_code ignored;
@@ -49,6 +51,7 @@ class Tokenizer {
                     "Copy tokenizer.json from the model's repository into the folder");
       }
     }
+    if (path.extension() == ".gguf") return parse(GgufFile(path).fields());
     const MappedFile file(path);
     const std::string_view source = view_of(file);
     const bool is_json = path.extension() == ".json";
@@ -76,6 +79,9 @@ class Tokenizer {
   static Tokenizer parse_model(std::string_view bytes, const std::string& name = "tokenizer.model") {
     return Tokenizer(tokenizer_file::read_tokenizer_model(bytes, name, {}));
   }
+
+  /// Reads the metadata of a GGUF file.
+  static Tokenizer parse(const GgufFields& fields) { return Tokenizer(tokenizer_file::read_tokenizer_gguf(fields)); }
 
   /// Token ids of a text; with add_special_tokens those that the model wants around it (such as <s>), too. Bytes that
   /// are not UTF-8 are encoded as U+FFFD, one for each maximal subpart, as Python and Rust would hand them over.

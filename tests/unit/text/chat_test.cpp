@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "slm/text/text_stream.hpp"
+#include "tests/support/gguf_builder.hpp"
 #include "tests/support/paths.hpp"
 #include "tests/support/temporary.hpp"
 
@@ -148,6 +149,22 @@ TEST_CASE("roles that a template does not allow are refused") {
     CHECK(refusal(value, {{"user", "a"}, {"system", "s"}, {"user", "b"}}) == "chat.bad-order");
     CHECK(refusal(value, {{"system", "a"}, {"system", "s"}, {"user", "b"}}) == "chat.bad-order");
   }
+}
+
+TEST_CASE("a GGUF file says its chat template, or is named after one that has it") {
+  using slm::testing::GgufBuilder;
+  const slm::testing::TemporaryFolder folder;
+  const auto file = [&](const std::string& name, const GgufBuilder& builder) {
+    return folder.write(name + ".gguf", builder.build());
+  };
+  const std::string chatml = "{{ '<|im_start|>' + message['role'] + '\n' }}";
+  CHECK(chat::recognise_model(file("m", GgufBuilder().string("tokenizer.chat_template", chatml))) == Template::chatml);
+  CHECK(chat::recognise_model(file("Qwen2.5-0.5B-Instruct-Q4_K_M", GgufBuilder())) == Template::qwen25);
+  CHECK(chat::recognise_model(file("m", GgufBuilder().string("general.name", "Mistral 7B Instruct v0.2"))) ==
+        Template::mistral_v02);
+  CHECK(id_of([&] { chat::recognise_model(file("m", GgufBuilder())); }) == "chat.unrecognised");
+  CHECK(id_of([&] { chat::recognise_model(file("m", GgufBuilder().string("tokenizer.chat_template", "{{ x }}"))); }) ==
+        "chat.unrecognised");
 }
 
 TEST_CASE("names lead to templates and back") {
@@ -360,27 +377,27 @@ TEST_CASE("a folder says which template it wants") {
     return path;
   };
   const std::string llama3 = R"({"chat_template": "{{ '<|start_header_id|>' }}{{ '<|eot_id|>' }}"})";
-  CHECK(chat::recognise_folder(folder("anything", "llama", llama3)) == Template::llama3);
+  CHECK(chat::recognise_model(folder("anything", "llama", llama3)) == Template::llama3);
   const auto both = folder("both", "llama", llama3);
   std::ofstream(both / "chat_template.jinja") << "{{ '[INST] <<SYS>>' }}";
-  CHECK(chat::recognise_folder(both) == Template::llama2);
+  CHECK(chat::recognise_model(both) == Template::llama2);
   const std::string named = R"({"chat_template": [{"name": "tool_use", "template": "?"},
       {"name": "default", "template": "{{ '[INST] ' }}{{ '[/INST]' }}"}]})";
-  CHECK(chat::recognise_folder(folder("named", "mistral", named)) == Template::mistral_v03);
+  CHECK(chat::recognise_model(folder("named", "mistral", named)) == Template::mistral_v03);
 
-  CHECK(chat::recognise_folder(folder("AMD-OLMo-1B-SFT", "olmo")) == Template::amd_olmo);
-  CHECK(chat::recognise_folder(folder("AMD-OLMo-1B-SFT-DPO", "olmo")) == Template::amd_olmo);
-  CHECK(chat::recognise_folder(folder("Llama-2-7b-chat-hf", "llama")) == Template::llama2);
-  CHECK(chat::recognise_folder(folder("Meta-Llama-3-8B-Instruct", "llama")) == Template::llama3);
-  CHECK(chat::recognise_folder(folder("Llama-3.2-1B-Instruct", "llama")) == Template::llama31);
-  CHECK(chat::recognise_folder(folder("Mistral-7B-Instruct-v0.1", "mistral")) == Template::mistral_v01);
-  CHECK(chat::recognise_folder(folder("Mistral-7B-Instruct-v0.3", "mistral")) == Template::mistral_v03);
-  CHECK(chat::recognise_folder(folder("Phi-3-mini-4k-instruct", "phi3")) == Template::phi3);
-  CHECK(chat::recognise_folder(folder("Qwen2.5-0.5B-Instruct", "qwen2")) == Template::qwen25);
-  CHECK(chat::recognise_folder(folder("Qwen3-0.6B", "qwen3")) == Template::qwen3);
-  CHECK(chat::recognise_folder(folder("models--AMD-OLMo-1B-SFT/snapshots/ab12", "olmo")) == Template::amd_olmo);
+  CHECK(chat::recognise_model(folder("AMD-OLMo-1B-SFT", "olmo")) == Template::amd_olmo);
+  CHECK(chat::recognise_model(folder("AMD-OLMo-1B-SFT-DPO", "olmo")) == Template::amd_olmo);
+  CHECK(chat::recognise_model(folder("Llama-2-7b-chat-hf", "llama")) == Template::llama2);
+  CHECK(chat::recognise_model(folder("Meta-Llama-3-8B-Instruct", "llama")) == Template::llama3);
+  CHECK(chat::recognise_model(folder("Llama-3.2-1B-Instruct", "llama")) == Template::llama31);
+  CHECK(chat::recognise_model(folder("Mistral-7B-Instruct-v0.1", "mistral")) == Template::mistral_v01);
+  CHECK(chat::recognise_model(folder("Mistral-7B-Instruct-v0.3", "mistral")) == Template::mistral_v03);
+  CHECK(chat::recognise_model(folder("Phi-3-mini-4k-instruct", "phi3")) == Template::phi3);
+  CHECK(chat::recognise_model(folder("Qwen2.5-0.5B-Instruct", "qwen2")) == Template::qwen25);
+  CHECK(chat::recognise_model(folder("Qwen3-0.6B", "qwen3")) == Template::qwen3);
+  CHECK(chat::recognise_model(folder("models--AMD-OLMo-1B-SFT/snapshots/ab12", "olmo")) == Template::amd_olmo);
 
-  const auto refusal = [&](const std::filesystem::path& path) { return id_of([&] { chat::recognise_folder(path); }); };
+  const auto refusal = [&](const std::filesystem::path& path) { return id_of([&] { chat::recognise_model(path); }); };
   CHECK(refusal(folder("AMD-OLMo-1B", "olmo")) == "chat.unrecognised");
   CHECK(refusal(folder("Llama-2-7b-hf", "llama")) == "chat.unrecognised");
   CHECK(refusal(folder("AMD-OLMo-1B-SFT-2", "llama")) == "chat.unrecognised");
