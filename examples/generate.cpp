@@ -10,11 +10,12 @@ int main(int argc, char** argv) try {
   auto draft = slm::load(argv[1], device);
   auto target = slm::load(argv[2], device);
   auto tokenizer = slm::Tokenizer::from(argv[2]);
+  auto prompt = tokenizer.encode(argv[3]);
 
   slm::SpeculativeDecoder decoder{std::move(draft), std::move(target), {.draft_tokens = 4}};
   const slm::Stats stats =
-      decoder.generate(tokenizer.encode(argv[3]), slm::Sampling{.max_new_tokens = 128, .temperature = 0.0f, .seed = 7},
-                       slm::TextStream{tokenizer, std::cout});  // whole characters, as they come
+      decoder.generate(prompt, slm::Sampling{.max_new_tokens = 128, .temperature = 0.0f, .seed = 7},
+                       slm::TextStream{tokenizer, prompt, std::cout});  // whole characters, as they come
 
   std::cout << "\n\n" << stats;
 } catch (const slm::Error& error) {

@@ -17,8 +17,9 @@ int main(int argc, char** argv) try {
   const auto tokenizer = slm::Tokenizer::from(argv[2]);
   slm::SpeculativeDecoder decoder{Draft::load(argv[1], device), Target::load(argv[2], device)};
   const slm::Sampling sampling{.max_new_tokens = 64, .temperature = 0.0f};
+  const auto prompt = tokenizer.encode(argv[3]);
   std::cout << argv[3];
-  const slm::Stats stats = decoder.generate(tokenizer.encode(argv[3]), sampling, slm::TextStream{tokenizer, std::cout});
+  const slm::Stats stats = decoder.generate(prompt, sampling, slm::TextStream{tokenizer, prompt, std::cout});
   std::cout << "\n\n" << stats;
 } catch (const slm::Error& error) {
   std::cerr << error.what() << '\n';

@@ -14,7 +14,7 @@
 #include "slm/backend/cpu/buffer.hpp"
 #include "slm/core/tensor.hpp"
 #include "slm/io/checkpoint.hpp"
-#include "slm/model/tensor_names.hpp"
+#include "slm/io/tensor_names.hpp"
 
 namespace slm::bench {
 
@@ -100,7 +100,7 @@ class RandomCheckpoint {
     ModelSettings settings;
     settings.context = context;
     settings.tied_embeddings = subject.tied;
-    const auto names = TensorNames(shape, *subject.family).all(settings);
+    const auto names = TensorNames(shape, settings, subject.family->names).all();
     const auto is_int4 = [&](const TensorName& tensor) {
       return subject.int4() && tensor.name.find(".layers.") != std::string::npos && tensor.shape.size() == 2;
     };

@@ -12,10 +12,11 @@ int main(int argc, char** argv) try {
   if (argc != 3) throw slm::Error("usage: add_your_model <model-folder> <prompt>");
   const auto tokenizer = slm::Tokenizer::from(argv[1]);
   slm::AutoregressiveDecoder decoder{slm::load<MyModels>(argv[1], slm::DefaultBackend{}, {.only_known = true})};
+  const auto prompt = tokenizer.encode(argv[2]);
   const slm::Sampling sampling{.max_new_tokens = 64, .temperature = 0.0f};
   std::cout << slm::configs::My_Model::name << " has " << slm::configs::My_Model::value.layers << " layers\n"
             << argv[2];
-  const slm::Stats stats = decoder.generate(tokenizer.encode(argv[2]), sampling, slm::TextStream{tokenizer, std::cout});
+  const slm::Stats stats = decoder.generate(prompt, sampling, slm::TextStream{tokenizer, prompt, std::cout});
   std::cout << "\n\n" << stats;
 } catch (const slm::Error& error) {
   std::cerr << error.what() << '\n';

@@ -20,9 +20,10 @@ Completer::Completer(const std::string& draft_folder, const std::string& target_
 Completer::~Completer() = default;
 
 std::string Completer::complete(const std::string& prompt, int max_new_tokens) {
+  const std::vector<slm::Token> tokens = state_->tokenizer.encode(prompt);
   std::string completion;
   const slm::Sampling sampling{.max_new_tokens = max_new_tokens, .temperature = 0.0f};
-  state_->decoder.generate(state_->tokenizer.encode(prompt), sampling,
-                           slm::TextStream{state_->tokenizer, [&](std::string_view text) { completion += text; }});
+  slm::TextStream stream{state_->tokenizer, tokens, [&](std::string_view text) { completion += text; }};
+  state_->decoder.generate(tokens, sampling, stream);
   return completion;
 }

@@ -172,11 +172,14 @@ class Conversation {
     }
     std::string said;
     std::vector<slm::Token> ids;
+    bool begun = false;  // with the space that the template or the tokenizer puts before an answer
     const auto write = [&](std::string_view piece) {
+      if (!begun && slm::chat::space_before_answer(form_) && piece.starts_with(' ')) piece.remove_prefix(1);
+      begun = true;
       said += piece;
       if (!options_.json) print(piece);
     };
-    Collector sink{slm::TextStream(tokenizer_, write, stops_), ids, &interrupts};
+    Collector sink{slm::TextStream(tokenizer_, prompt, write, stops_), ids, &interrupts};
     const slm::Stats stats = generator_.generate(prompt, sampling_, sink);
     messages_.push_back({"assistant", said});
     if (!options_.json) return print("\n");
@@ -224,7 +227,7 @@ class Conversation {
 void chat(const ChatOptions& options) {
   const bool interactive = isatty(STDIN_FILENO) == 1;
   const bool prompts = interactive && isatty(STDOUT_FILENO) == 1 && !options.json;
-  const auto form = options.template_name.empty() ? slm::chat::recognise_folder(options.decoding.target)
+  const auto form = options.template_name.empty() ? slm::chat::recognise_model(options.decoding.target)
                                                   : slm::chat::parse_template(options.template_name);
   Conversation conversation(options, form);
   const InterruptGuard guard;

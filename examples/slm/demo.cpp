@@ -115,7 +115,7 @@ void demo(const DemoOptions& options) {
 
   if (!options.json) {
     print(texts.front());
-    slm::TextStream stream(tokenizer, [](std::string_view piece) { print(piece); });
+    slm::TextStream stream(tokenizer, prompts.front(), [](std::string_view piece) { print(piece); });
     speculative.generate(prompts.front(), sampling, stream);
     print("\n\n");
   }

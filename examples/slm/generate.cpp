@@ -23,7 +23,7 @@ void generate(const GenerateOptions& options) {
   std::string collected;
   std::vector<slm::Token> ids;
   const auto write = [&](std::string_view piece) { options.json ? void(collected += piece) : print(piece); };
-  Collector sink{slm::TextStream(tokenizer, write, options.decoding.stops), ids};
+  Collector sink{slm::TextStream(tokenizer, prompt, write, options.decoding.stops), ids};
   const slm::Stats stats = generator.generate(prompt, options.decoding.sampling, sink);
 
   if (options.json) {

@@ -1,11 +1,15 @@
-// slm info: what a model folder holds. Reads the descriptions, not the weights.
+// slm info: what a model folder holds. Reads the descriptions and the scales of four-bit layers, not the weights.
 #include <filesystem>
 #include <iomanip>
 #include <limits>
 #include <map>
 #include <memory>
+#include <set>
 #include <sstream>
+#include <string_view>
 #include <type_traits>
+#include <variant>
+#include <vector>
 
 #include "cli.hpp"
 
@@ -20,30 +24,74 @@ double exact_digits(float value) {
   return std::stod(digits.str());
 }
 
-struct Sizes {
+/// What the files of a model hold.
+struct Contents {
   std::int64_t parameters = 0;
   std::int64_t bytes = 0;
   std::map<std::string, std::int64_t> tensors_by_type;
+  // of linear layers:
+  std::int64_t int4_layers = 0;
+  std::set<std::int64_t> groups;
+  std::set<std::string_view> layouts;
+  std::vector<std::string> float_layers;
+
+  void add(const slm::Tensor* tensor) {
+    if (tensor == nullptr) return;
+    bytes += static_cast<std::int64_t>(tensor->size_bytes);
+    ++tensors_by_type[std::string{slm::name_of(tensor->dtype)}];
+  }
+
+  void add(const slm::Int4Tensor& layer) {
+    parameters += layer.out * layer.in;
+    for (const slm::Tensor* part : {layer.codes, layer.scales, layer.zeros}) add(part);
+    ++int4_layers;
+    groups.insert(layer.group);
+    layouts.insert(slm::name_of(layer.layout));
+  }
 };
 
-/// Checks and counts every tensor that the model needs.
-Sizes sizes_of(const slm::Checkpoint& checkpoint) {
-  Sizes sizes;
-  const auto count = [&](const slm::TensorName& name) {
-    const slm::Tensor& tensor = checkpoint.tensor(name.name, name.shape);
-    sizes.parameters += tensor.elements();
-    sizes.bytes += static_cast<std::int64_t>(tensor.size_bytes);
-    ++sizes.tensors_by_type[std::string{slm::name_of(tensor.dtype)}];
+/// Looks every tensor up that the model needs, and checks it, as loading does.
+Contents contents_of(const slm::Checkpoint& checkpoint) {
+  Contents contents;
+  const auto add_float = [&](const slm::Tensor& tensor) {
+    contents.parameters += tensor.elements();
+    contents.add(&tensor);
   };
-  for (const slm::TensorName& name : slm::TensorNames(checkpoint).all(checkpoint.settings())) count(name);
-  return sizes;
+  checkpoint.names().for_each([&](slm::Role role, int, const auto& weights, const auto& biases) {
+    for (const slm::TensorName& weight : weights) {
+      if (slm::is_optional(role) && !checkpoint.has(weight.name)) continue;
+      if (weight.shape.size() != 2) {
+        add_float(checkpoint.tensor(weight.name, weight.shape));
+        continue;
+      }
+      const slm::LinearSource source = slm::linear_source(checkpoint, weight);
+      if (const auto* int4 = std::get_if<slm::Int4Tensor>(&source)) {
+        contents.add(*int4);
+      } else {
+        add_float(std::get<slm::Tensor>(source));
+        if (slm::is_linear(role)) contents.float_layers.push_back(weight.module());
+      }
+    }
+    for (const slm::TensorName& bias : biases) add_float(checkpoint.tensor(bias.name, bias.shape));
+  });
+  return contents;
+}
+
+/// Null where nothing is quantized.
+OrderedJson quantization_of(const Contents& contents) {
+  if (contents.int4_layers == 0) return nullptr;
+  return {{"bits", 4},
+          {"groups", contents.groups},
+          {"layouts", contents.layouts},
+          {"layers", contents.int4_layers},
+          {"float_layers", contents.float_layers}};
 }
 
 OrderedJson describe(const std::string& folder) {
   const slm::Checkpoint checkpoint(folder);
   const slm::ModelConfig& config = checkpoint.config();
   const slm::ModelSettings& settings = checkpoint.settings();
-  const Sizes sizes = sizes_of(checkpoint);
+  const Contents contents = contents_of(checkpoint);
 
   OrderedJson json;
   json["folder"] = folder;
@@ -64,9 +112,10 @@ OrderedJson describe(const std::string& folder) {
   json["norm_epsilon"] = exact_digits(settings.norm_epsilon);
   json["tied_embeddings"] = settings.tied_embeddings;
   json["end_tokens"] = settings.end_tokens;
-  json["parameters"] = sizes.parameters;
-  json["weight_bytes"] = sizes.bytes;
-  json["tensors"] = sizes.tensors_by_type;
+  json["parameters"] = contents.parameters;
+  json["weight_bytes"] = contents.bytes;
+  json["tensors"] = contents.tensors_by_type;
+  json["quantization"] = quantization_of(contents);
   json["kv_cache_bytes_per_token"] =
       std::int64_t{2} * config.layers * config.kv_heads * config.head_dim * std::int64_t{sizeof(float)};
   json["tokenizer_vocab"] = nullptr;
@@ -74,7 +123,35 @@ OrderedJson describe(const std::string& folder) {
   if (std::filesystem::exists(path / "tokenizer.json") || std::filesystem::exists(path / "tokenizer.model")) {
     json["tokenizer_vocab"] = slm::Tokenizer::from(path).vocab();
   }
+  json["notes"] = checkpoint.notes();
   return json;
+}
+
+/// A value for people: lists as words, what there is not as none.
+std::string words_of(const OrderedJson& value) {
+  if (value.is_string()) return value.get<std::string>();
+  if (value.is_null()) return "none";
+  if (!value.is_array()) return value.dump();
+  std::string words;
+  for (const OrderedJson& entry : value) words += (words.empty() ? "" : ", ") + words_of(entry);
+  return words.empty() ? "none" : words;
+}
+
+std::string info_table(const OrderedJson& json) {
+  std::ostringstream table;
+  const auto row = [&](std::string_view name, const std::string& words) {
+    table << std::left << std::setw(26) << name << words << '\n';
+  };
+  for (const auto& [key, value] : json.items()) {
+    if (key != "quantization" || value.is_null()) {
+      row(key, words_of(value));
+      continue;
+    }
+    row(key, slm::text("4 bits, ", words_of(value["layouts"]), ", groups of ", words_of(value["groups"]), ", ",
+                       words_of(value["layers"]), " layers"));
+    row("float_layers", words_of(value["float_layers"]));
+  }
+  return table.str();
 }
 
 }  // namespace
@@ -93,12 +170,7 @@ void add_info(CLI::App& program) {
     if (*known) return print(known_models_table());
     const OrderedJson json = describe(*model);
     if (*as_json) return print_json(json);
-    std::ostringstream table;
-    for (const auto& [key, value] : json.items()) {
-      table << std::left << std::setw(26) << key << (value.is_string() ? value.get<std::string>() : value.dump())
-            << '\n';
-    }
-    print(table.str());
+    print(info_table(json));
   });
 }
 

@@ -20,16 +20,17 @@ std::vector<slm::Token> parse_ids(const std::string& text, const slm::Tokenizer&
     return slm::Error("cli.bad-ids", slm::text("standard input is not a JSON list of token ids: ", found),
                       "Write it like [1, 5, 7]");
   };
-  const auto json = nlohmann::json::parse(text, nullptr, false);
-  if (!json.is_array()) throw refuse(json.is_discarded() ? "it is not JSON" : json.type_name());
+  const slm::Json json = slm::parse_json(text, "standard input");
+  if (!json.is_array()) throw refuse(json.type_name());
   std::vector<slm::Token> ids;
   ids.reserve(json.size());
   for (const auto& item : json) {
     if (!item.is_number_integer()) throw refuse(slm::text("one item is of type ", item.type_name()));
     if (!slm::is_index(item, static_cast<std::uint64_t>(tokenizer.vocab()))) {
-      throw slm::Error("cli.id-out-of-range",
-                       slm::text("id ", item.dump(), " is outside the tokenizer's 0 to ", tokenizer.vocab() - 1),
-                       "Use ids of this tokenizer");
+      throw slm::Error(
+          "cli.id-out-of-range",
+          slm::text("id ", slm::quote_json(item), " is outside the tokenizer's 0 to ", tokenizer.vocab() - 1),
+          "Use ids of this tokenizer");
     }
     ids.push_back(item.get<slm::Token>());
   }

@@ -20,6 +20,7 @@ using namespace slm::bench::speculative;
 using slm::AnyModel;
 using slm::Json;
 using slm::testing::error_id;
+using slm::testing::ScriptedModel;
 using slm::testing::TemporaryFolder;
 using slm::testing::ToyModel;
 using slm::testing::ToyOptions;
@@ -94,6 +95,25 @@ TEST_CASE("a run measures every task plainly and speculatively, with equal texts
   }
   CHECK(summary["costs"]["probes"] == 3);
   CHECK(run.row({"slm", "published", "greedy", "plain", "0", 0, "t/1"}).new_tokens == 40);
+}
+
+TEST_CASE("the program of a right answer keeps its indentation, whatever way the tokenizer writes spaces") {
+  const std::string question = "def add(a, b):\n    \"\"\" Adds. \"\"\"\n", answer = "    return a + b\n";
+  for (const char* name : {"gpt2", "llama2_legacy", "llama2_metaspace", "phi3"}) {
+    CAPTURE(name);
+    const auto words = slm::Tokenizer::from(slm::testing::fixture("tokenizers/" + std::string{name} + ".json"));
+    const std::vector<slm::Token> prompt = words.encode(question), script = words.encode(question + answer);
+    REQUIRE(std::equal(prompt.begin(), prompt.end(), script.begin()));
+    const int new_tokens = static_cast<int>(script.size() - prompt.size());
+    AnyModel target(ScriptedModel(script, words.vocab())), draft(ScriptedModel(script, words.vocab()));
+    const TemporaryFolder folder;
+    RunFolder run(folder.path(), description, Json::object());
+    Measurement measurement(target, draft, words, {{"t", prompt, question}},
+                            {{"best", "greedy", {"4"}, function_ends(), 1}}, 1, new_tokens);
+    measurement.run(run, quietly, never);
+    REQUIRE(run.rows().size() == 2);
+    for (const Row& row : run.rows()) CHECK(row.completion == answer);
+  }
 }
 
 TEST_CASE("a stopped run goes on where it was") {

@@ -15,6 +15,8 @@ import subprocess
 import sys
 import tempfile
 
+from tiny_models import sentencepiece
+
 PROGRAM, SOURCE = sys.argv[1], pathlib.Path(sys.argv[2])
 PAIR = SOURCE / "examples" / "demo_pair"
 FAKE = SOURCE / "tests" / "cli" / "fake_engine.py"
@@ -46,6 +48,15 @@ def fake(scratch):
     check(done.returncode == 0 and (scratch / "good" / "results.jsonl").read_bytes() == before, "nothing twice", done)
     done, _ = measure(scratch / "good", "--baseline", FAKE, FAKE_VERSION="2")
     check(done.returncode == 1 and "bench.other-engine" in done.stderr, "another version is refused", done)
+
+    # The text of other engines is what it adds to the prompt, too: here the space between.
+    model = scratch / "sentencepiece"
+    shutil.copytree(SOURCE / "tests" / "fixtures" / "models" / "llama-mha3h", model)
+    (model / "tokenizer.json").write_text(json.dumps(sentencepiece()))
+    task = scratch / "task.jsonl"
+    task.write_text(json.dumps({"task_id": "t", "prompt": "a", "entry_point": "f", "canonical_solution": "", "test": ""}))
+    done, rows = measure(scratch / "spaces", "--target", model, "--draft", model, "--humaneval", task, "--baseline", FAKE)
+    check(rows["fake", "plain", "t"]["completion"].startswith("  # "), "the space is there, and evened", done)
 
     done, rows = measure(scratch / "late", "--baseline", FAKE, tasks=3, FAKE_ENGINE="late")
     check(done.returncode == 1 and "bench.baseline-failed" in done.stderr, "a failure in the middle is an error", done)

@@ -11,6 +11,8 @@ import sys
 import time
 import unittest
 
+from tiny_models import byte_level, sentencepiece
+
 PROGRAM, SOURCE, SCRATCH = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
 FIXTURES = SOURCE / "tests" / "fixtures" / "models"
 DATA = pathlib.Path(os.environ.get("SLM_TEST_DATA", SOURCE / ".." / "shared" / "data"))
@@ -43,16 +45,11 @@ def task(number, prompt="def f(x):\n    '''Add one.'''\n"):
             "test": "def check(candidate):\n    assert candidate(1) == 2\n"}
 
 
-def fixture_with_tokenizer(name):
-    """A tiny model of some family with a byte-level tokenizer of its 97 ids."""
-    folder = SCRATCH / name
+def fixture_with_tokenizer(name, tokenizer=byte_level):
+    """A tiny model of some family with a tokenizer of its 97 ids."""
+    folder = SCRATCH / f"{name}-{tokenizer.__name__}"
     shutil.copytree(FIXTURES / name, folder, dirs_exist_ok=True)
-    pieces = [chr(code) for code in range(33, 127)] + ["\u0120", "\u010a", "in"]
-    byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
-    tokenizer = {"version": "1.0", "added_tokens": [], "normalizer": None, "pre_tokenizer": byte_level,
-                 "post_processor": None, "decoder": byte_level,
-                 "model": {"type": "BPE", "vocab": {piece: i for i, piece in enumerate(pieces)}, "merges": ["i n"]}}
-    (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
+    (folder / "tokenizer.json").write_text(json.dumps(tokenizer()))
     return folder
 
 
@@ -233,9 +230,9 @@ class BenchSpeculative(unittest.TestCase):
 
     def test_other_families_and_prompts_that_do_not_fit(self):
         humaneval = self.file_of("three.jsonl", task(1), task(2, "def g(caf\u00e9):\n    '''\u4f60\u597d'''\n"), task(3, "x"))
-        for family in ("gpt2", "opt-preln", "llama3-gqa-scaled-tied"):
+        for family, tokenizer in (("gpt2", byte_level), ("opt-preln", byte_level), ("llama3-gqa-scaled-tied", sentencepiece)):
             with self.subTest(family=family):
-                model = fixture_with_tokenizer(family)
+                model = fixture_with_tokenizer(family, tokenizer)
                 summary = json.loads(self.ok("--target", model, "--draft", model, "--humaneval", humaneval, "--sweep", "1",
                                              "--out", SCRATCH / f"run-{family}", "--json").out)
                 window = summary["run"]["window"]

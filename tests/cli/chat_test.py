@@ -13,6 +13,8 @@ import sys
 import time
 import unittest
 
+from tiny_models import sentencepiece
+
 PROGRAM, SOURCE, SCRATCH = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
 PAIR = SOURCE / "examples" / "demo_pair"
 FIXTURE = SOURCE / "tests" / "fixtures" / "models" / "llama-mha3h"
@@ -49,6 +51,13 @@ def chatml_model():
     config = json.loads((folder / "config.json").read_text())
     config["max_position_embeddings"] = 512
     (folder / "config.json").write_text(json.dumps(config))
+    return folder
+
+
+def sentencepiece_model():
+    folder = SCRATCH / "sentencepiece"
+    shutil.copytree(FIXTURE, folder)
+    (folder / "tokenizer.json").write_text(json.dumps(sentencepiece()))
     return folder
 
 
@@ -116,6 +125,7 @@ class Chat(unittest.TestCase):
         shutil.rmtree(SCRATCH, ignore_errors=True)
         SCRATCH.mkdir(parents=True)
         cls.chatml = chatml_model()
+        cls.sentencepiece = sentencepiece_model()
 
     def run_chat(self, lines, *arguments, status=0):
         result = subprocess.run(command(*arguments), input=lines.encode(), capture_output=True, timeout=300)
@@ -181,6 +191,25 @@ class Chat(unittest.TestCase):
         out, err = self.run_chat("x = 1; " * 1000 + "\n", *PLAIN, status=1)
         self.assertEqual(out, "")
         self.assertRegex(err, r"takes \d+ tokens.*holds 1024.*cli.long-message")
+
+    def test_the_text_of_an_answer_begins_where_the_prompt_ends(self):
+        def decoded(ids):
+            back = subprocess.run([PROGRAM, "tokenize", self.sentencepiece, "--decode"], input=json.dumps(ids).encode(),
+                                  capture_output=True, timeout=300, check=True)
+            return back.stdout.decode()
+
+        for form, space in (("plain", ""), ("llama-2", " "), ("mistral-v0.1", " "), ("zephyr", "")):
+            answers = self.answers("hello world\nt\nfff\nab c\n", "--target", self.sentencepiece, "--template", form, "--max-new-tokens", 20)
+            begins_with_space = 0
+            for answer in answers:
+                with self.subTest(form=form, answer=answer):
+                    before = decoded(answer["prompt_ids"])
+                    whole = decoded(answer["prompt_ids"] + answer["ids"])
+                    self.assertTrue(whole.startswith(before))
+                    added = whole[len(before):]
+                    self.assertEqual(answer["text"], added.removeprefix(space))
+                    begins_with_space += added.startswith(" ")
+            self.assertGreater(begins_with_space, 0, form)
 
     def test_stop_strings(self):
         whole = self.answers("def add(a, b):\n", *PLAIN, "--max-new-tokens", 40)[0]["text"]

@@ -9,6 +9,8 @@ import subprocess
 import sys
 import unittest
 
+from tiny_models import KINDS, byte_level
+
 PROGRAM, SOURCE, SCRATCH = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
 MODELS = SOURCE / "tests" / "fixtures" / "models"
 TOKENIZERS = SOURCE / "tests" / "fixtures" / "tokenizers"
@@ -22,30 +24,27 @@ def slm(*arguments, stdin=b"", stdout=subprocess.PIPE):
     return result
 
 
-def byte_level_tokenizer(size):
-    """The content of a tokenizer.json with `size` ids: printable ASCII, space, newline and one merged pair."""
-    pieces = [chr(code) for code in range(33, 127)] + ["\u0120", "\u010a", "in"]
-    vocab = {piece: index for index, piece in enumerate(pieces[:size])}
-    return {
-        "version": "1.0",
-        "added_tokens": [],
-        "normalizer": None,
-        "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True},
-        "post_processor": None,
-        "decoder": {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True},
-        "model": {"type": "BPE", "vocab": vocab, "merges": ["i n"] if size > 96 else []},
-    }
-
-
-def make_model(name, fixture, tokenizer=97, **config):
+def make_model(name, fixture, tokenizer=byte_level, **config):
     """A folder in the scratch space: a fixture's weights, a tokenizer, and changed fields of config.json."""
     folder = SCRATCH / name
     shutil.copytree(MODELS / fixture, folder)
     if tokenizer:
-        (folder / "tokenizer.json").write_text(json.dumps(byte_level_tokenizer(tokenizer)))
+        (folder / "tokenizer.json").write_text(json.dumps(tokenizer()))
     fields = json.loads((folder / "config.json").read_text()) | config
     (folder / "config.json").write_text(json.dumps(fields))
     return folder
+
+
+def tensors_of(folder):
+    """name -> (type, bytes) of every tensor that the safetensors files of a folder hold."""
+    found = {}
+    for path in folder.glob("*.safetensors"):
+        with open(path, "rb") as file:
+            header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+        for name, entry in header.items():
+            if name != "__metadata__":
+                found[name] = (entry["dtype"], entry["data_offsets"][1] - entry["data_offsets"][0])
+    return found
 
 
 class Cli(unittest.TestCase):
@@ -55,8 +54,12 @@ class Cli(unittest.TestCase):
     def setUpClass(cls):
         shutil.rmtree(SCRATCH, ignore_errors=True)
         SCRATCH.mkdir(parents=True)
-        cls.target = make_model("target", "llama-mha3h")
-        cls.draft = make_model("draft", "llama3-gqa-scaled-tied")
+        cls.pairs = {  # of each kind of tokenizer
+            kind: (make_model(f"target-{kind}", "llama-mha3h", tokenizer),
+                   make_model(f"draft-{kind}", "llama3-gqa-scaled-tied", tokenizer))
+            for kind, tokenizer in KINDS.items()
+        }
+        cls.target, cls.draft = cls.pairs["byte-level"]
 
     def ok(self, *arguments, **options):
         result = slm(*arguments, **options)
@@ -125,6 +128,41 @@ class Cli(unittest.TestCase):
         self.assertTrue(0.9 * size < info["weight_bytes"] < size)
         self.assertIn("layers", self.ok("info", self.target).out)
         self.assertIsNone(self.as_json("info", MODELS / "llama-sharded-bf16")["tokenizer_vocab"])
+
+    def test_info_of_every_model_folder_here(self):
+        shared = SOURCE / ".." / "shared"
+        roots = [MODELS, PAIR, SOURCE / "examples", shared / "fixtures" / "models", shared / "data" / "models"]
+        folders = [folder.parent for root in roots if root.exists() for folder in root.glob("*/config.json")]
+        self.assertGreater(len(folders), 25)
+        for folder in folders:
+            with self.subTest(folder=folder):
+                info = self.as_json("info", folder)
+                stored = tensors_of(folder)
+                held = sum(size for _, size in stored.values())
+                self.assertTrue(0.9 * held < info["weight_bytes"] <= held)  # some hold what nobody reads
+                self.assertEqual(info["notes"], [])
+                table = self.ok("info", folder).out
+                codes = [name for name in stored if name.endswith(".qweight")]
+                if not codes:
+                    self.assertIsNone(info["quantization"])
+                    self.assertRegex(table, r"quantization +none\n")
+                    continue
+                config = json.loads((folder / "config.json").read_text())["quantization_config"]
+                self.assertEqual(info["quantization"], {
+                    "bits": 4, "groups": [config["group_size"]], "layouts": ["AutoAWQ gemm"], "layers": len(codes),
+                    "float_layers": [name.removesuffix(".weight") for name in stored
+                                     if name.endswith("_proj.weight") or name == "lm_head.weight"]})
+                self.assertEqual(info["parameters"], self.as_json("info", str(folder).removesuffix("-int4"))["parameters"])
+                self.assertRegex(table, r"quantization +4 bits, AutoAWQ gemm, groups of \d+, \d+ layers")
+
+    def test_info_of_what_quantize_leaves_in_floating_point(self):
+        out = SCRATCH / "partly"
+        self.ok("quantize", PAIR / "draft", out, "--rtn", "--group", "64", "--format", "compressed-tensors")
+        found = self.as_json("info", out)["quantization"]
+        left = [f"model.layers.{layer}.mlp.down_proj" for layer in (0, 1)]
+        self.assertEqual((found["groups"], found["layouts"]), ([64], ["compressed-tensors pack-quantized"]))
+        self.assertEqual([layer for layer in found["float_layers"] if layer != "lm_head"], left)
+        self.assertRegex(self.ok("info", out).out, r"float_layers +.*model\.layers\.1\.mlp\.down_proj")
 
     def test_the_table_of_known_models_is_the_documented_one(self):
         table = self.ok("info", "--known").out
@@ -216,15 +254,15 @@ class Cli(unittest.TestCase):
 
     def test_tokenize_refuses_bad_lists(self):
         for text, expected in (
-            (b"", "not JSON"),
-            (b"[1, 2", "not JSON"),
+            (b"", "not valid JSON"),
+            (b"[1, 2", "not valid JSON"),
             (b'{"ids": [1]}', "object"),
             (b"[1.5]", "number"),
             (b'["a"]', "string"),
             (b"[97]", "0 to 96"),
             (b"[-1]", "0 to 96"),
             (b"[18446744073709551616]", "number"),
-            (b"[" * 100000, "not JSON"),
+            (b"[" * 100000, "nested"),
         ):
             with self.subTest(text=text[:20]):
                 self.error(expected, "tokenize", self.target, "--decode", stdin=text)
@@ -235,8 +273,9 @@ class Cli(unittest.TestCase):
 
     # ---- generate
 
-    def generate(self, *arguments, prompt="def in", **options):
-        return self.as_json("generate", "--target", self.target, "--prompt", prompt, "--max-new-tokens", 24, *arguments, **options)
+    def generate(self, *arguments, prompt="def in", target=None, **options):
+        return self.as_json("generate", "--target", target or self.target, "--prompt", prompt, "--max-new-tokens", 24,
+                            *arguments, **options)
 
     def test_generate_plain(self):
         result = self.generate()
@@ -248,6 +287,23 @@ class Cli(unittest.TestCase):
         text = self.ok("generate", "--target", self.target, "--prompt", "def in", "--max-new-tokens", 24)
         self.assertEqual(text.out, result["text"] + "\n")
         self.assertIn("tokens per second", text.err)
+
+    def test_the_text_is_what_the_tokens_add_to_the_prompt(self):
+        for kind, (target, draft) in self.pairs.items():
+            begins_with_space = 0
+            for prompt in ("def in", "def a", "hello world", "t", "a\n"):
+                with self.subTest(kind=kind, prompt=prompt):
+                    result = self.generate(prompt=prompt, target=target)
+                    text = result["text"]
+                    ids = json.dumps(result["prompt_ids"] + result["ids"]).encode()
+                    self.assertEqual(prompt + text, self.as_json("tokenize", target, "--decode", stdin=ids)["text"])
+                    self.assertEqual(self.generate("--draft", draft, prompt=prompt, target=target)["text"], text)
+                    plain = self.ok("generate", "--target", target, "--prompt", prompt, "--max-new-tokens", 24)
+                    self.assertEqual(plain.out, text + "\n")
+                    self.assertEqual(self.generate("--stop", text[:3], prompt=prompt, target=target)["text"], "")
+                    begins_with_space += text.startswith(" ")
+            if kind == "SentencePiece":
+                self.assertGreaterEqual(begins_with_space, 2)
 
     def test_speculation_changes_no_token(self):
         for sampling in ([], ["--temperature", "0.8", "--seed", "3"], ["--temperature", "1.2", "--top-k", "9", "--top-p", "0.9"]):
@@ -290,18 +346,22 @@ class Cli(unittest.TestCase):
         self.error("could not be read", "generate", "--target", self.target, "--prompt-file", SCRATCH)
 
     def test_stop_strings_end_the_text(self):
-        whole = self.generate()
-        self.assertGreater(len(whole["text"]), 12)
-        stop = whole["text"][5:8]
-        cut = self.generate("--stop", "never there", "--stop", stop)
-        self.assertEqual(cut["text"], whole["text"][: whole["text"].index(stop)])
-        self.assertEqual(cut["statistics"]["finish_reason"], "stop_string")
-        self.assertEqual(cut["ids"], whole["ids"][: len(cut["ids"])])
-        drafted = self.generate("--stop", stop, "--draft", self.draft)
-        self.assertEqual((drafted["text"], drafted["ids"]), (cut["text"], cut["ids"]))
-        first = self.generate("--stop", stop, "--stop", whole["text"][2:5])
-        self.assertEqual(first["text"], whole["text"][: whole["text"].index(whole["text"][2:5])])
-        self.assertEqual(self.generate("--stop", "")["text"], whole["text"])
+        for target, draft in self.pairs.values():
+            def generate(*arguments):
+                return self.generate(*arguments, target=target)
+
+            whole = generate()
+            self.assertGreater(len(whole["text"]), 12)
+            stop = whole["text"][5:8]
+            cut = generate("--stop", "never there", "--stop", stop)
+            self.assertEqual(cut["text"], whole["text"][: whole["text"].index(stop)])
+            self.assertEqual(cut["statistics"]["finish_reason"], "stop_string")
+            self.assertEqual(cut["ids"], whole["ids"][: len(cut["ids"])])
+            drafted = generate("--stop", stop, "--draft", draft)
+            self.assertEqual((drafted["text"], drafted["ids"]), (cut["text"], cut["ids"]))
+            first = generate("--stop", stop, "--stop", whole["text"][2:5])
+            self.assertEqual(first["text"], whole["text"][: whole["text"].index(whole["text"][2:5])])
+            self.assertEqual(generate("--stop", "")["text"], whole["text"])
         self.error("not valid UTF-8", "generate", "--target", self.target, "--prompt", "x", "--stop", "\udcff")
 
     def test_generate_errors(self):
@@ -310,8 +370,8 @@ class Cli(unittest.TestCase):
         self.error("no tokens", *target, "--prompt", "")
         self.error(f"{context + 1} tokens.*{context}", *target, "--prompt", "!" * (context + 1))
         self.error("needs the draft's distribution", *target, "--prompt", "x", "--drafter", "ngram", "--rule", "ratio", "--temperature", "1")
-        self.error("draft_length", *target, "--prompt", "x", "--draft-length", "soon")
-        self.error("draft_length", *target, "--prompt", "x", "--draft-length", "9999")
+        self.error("draft.length", *target, "--prompt", "x", "--draft-length", "soon")
+        self.error("draft.length", *target, "--prompt", "x", "--draft-length", "9999")
         self.error("not a folder", "generate", "--target", SCRATCH / "absent", "--prompt", "x")
         self.error("not a folder", *target, "--draft", SCRATCH / "absent", "--prompt", "x")
         self.error("tokenizer", "generate", "--target", MODELS / "llama-mha3h", "--prompt", "x")
@@ -324,7 +384,7 @@ class Cli(unittest.TestCase):
 
     def test_draft_of_another_tokenizer(self):
         folder = make_model("stranger", "llama3-gqa-scaled-tied")
-        tokenizer = byte_level_tokenizer(97)
+        tokenizer = byte_level()
         vocab = tokenizer["model"]["vocab"]
         vocab["!"], vocab["?"] = vocab["?"], vocab["!"]
         (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
@@ -333,7 +393,7 @@ class Cli(unittest.TestCase):
     # ---- broken models
 
     def test_tokenizer_larger_than_the_model(self):
-        folder = make_model("large-tokenizer", "llama-mha3h", tokenizer=0)
+        folder = make_model("large-tokenizer", "llama-mha3h", tokenizer=None)
         shutil.copy(TOKENIZERS / "gpt2.json", folder / "tokenizer.json")
         self.error("outside|vocabulary", "generate", "--target", folder, "--prompt", "The pump runs")
 
@@ -462,16 +522,17 @@ class Cli(unittest.TestCase):
         self.assertGreater(demo["acceptance_rate"], 0.4)
 
     def test_demo_of_a_stand_in_pair(self):
-        pair = SCRATCH / "pair"
-        shutil.copytree(self.target, pair / "target")
-        shutil.copytree(self.target, pair / "draft")
-        self.error("no prompts", "demo", "--pair", pair)
-        (pair / "prompts").mkdir()
-        (pair / "prompts" / "one.py").write_text("def in")
-        self.assertGreater(self.check_demo("--pair", pair)["acceptance_rate"], 0.9)
-        text = self.ok("demo", "--repeats", 2, "--max-new-tokens", 8, "--pair", pair).out
-        self.assertTrue(text.startswith("def in"))
-        self.assertRegex(text, r"identical output +yes\n")
+        for kind, (target, _) in self.pairs.items():
+            pair = SCRATCH / f"pair-{kind}"
+            shutil.copytree(target, pair / "target")
+            shutil.copytree(target, pair / "draft")
+            self.error("no prompts", "demo", "--pair", pair)
+            (pair / "prompts").mkdir()
+            (pair / "prompts" / "one.py").write_text("def in")
+            self.assertGreater(self.check_demo("--pair", pair)["acceptance_rate"], 0.9)
+            text = self.ok("demo", "--repeats", 2, "--max-new-tokens", 24, "--pair", pair).out
+            self.assertTrue(text.startswith("def in" + self.generate(target=target)["text"] + "\n\n"))
+            self.assertRegex(text, r"identical output +yes\n")
 
     def test_demo_of_the_embedded_pair(self):
         result = self.check_demo()

@@ -9,6 +9,8 @@ THROWN = re.compile(r'"([a-z][a-z0-9_]*\.[a-z0-9]+(?:-[a-z0-9]+)*)"')
 # Tables of tensor names ("mlp.fc1") hold strings of the same form: there, only what is thrown on the spot counts.
 NAME_TABLES = re.compile(r"include/slm/io/famil(y\.hpp|ies/)")
 THROWN_HERE = re.compile(r'Error\(\s*' + THROWN.pattern)
+# Keys of GGUF files have the same form.
+GGUF_KEY = re.compile(r"^(general|split)\.")
 DOCUMENTED = re.compile(r"^\| `([a-z][a-z0-9_]*\.[a-z0-9-]+)` \|", re.M)
 FILE_ENDING = re.compile(r"\.(jsonl?|model|safetensors|txt|cpp|hpp|md|py|weight|bias|bin|jinja)$")
 
@@ -20,7 +22,7 @@ def ids_in(root):
             code = re.sub(r"//.*", "", path.read_text())
             pattern = THROWN_HERE if NAME_TABLES.search(path.as_posix()) else THROWN
             for found in pattern.findall(code):
-                if not FILE_ENDING.search(found):
+                if not FILE_ENDING.search(found) and not GGUF_KEY.search(found):
                     ids.setdefault(found, path.relative_to(root).as_posix())
     return ids
 

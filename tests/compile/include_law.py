@@ -11,7 +11,7 @@ import sys
 ROOMS = {
     "core": set(),
     "config": {"core"},
-    "io": {"core", "config"},
+    "io": {"core", "config", "formats"},
     "text": {"core", "io"},
     "formats": {"core"},
     "backend": {"core", "formats"},

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <cstdlib>
 
+#include "message.hpp"
 #include "slm/io/config_json.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -13,7 +14,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     for (const slm::Token token : model.settings.end_tokens) {
       if (token < 0 || token >= model.config.vocab) std::abort();
     }
-  } catch (const slm::Error&) {
+  } catch (const slm::Error& error) {
+    check_message(error);
   }
   return 0;
 }

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <vector>
 
+#include "message.hpp"
 #include "slm/formats/int4_check.hpp"
 #include "slm/formats/int4_rows.hpp"
 
@@ -77,7 +78,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   }
   try {
     slm::check_int4(layer, "fuzz");
-  } catch (const slm::Error&) {
+  } catch (const slm::Error& error) {
+    check_message(error);
     return 0;
   }
   const std::int64_t first = input.number() % layer.out;

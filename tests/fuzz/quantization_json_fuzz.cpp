@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <cstdlib>
 
+#include "message.hpp"
 #include "slm/io/quantization_json.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -14,7 +15,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     for (const slm::Int4Rule& rule : settings.rules) {
       if (rule.group < -1 || rule.group > 1 << 22) std::abort();
     }
-  } catch (const slm::Error&) {
+  } catch (const slm::Error& error) {
+    check_message(error);
   }
   return 0;
 }

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <cstdlib>
 
+#include "message.hpp"
 #include "slm/io/safetensors.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -14,7 +15,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       volatile std::byte sum{};
       for (std::size_t i = 0; i < tensor.size_bytes; ++i) sum = sum ^ tensor.bytes[i];
     }
-  } catch (const slm::Error&) {
+  } catch (const slm::Error& error) {
+    check_message(error);
   }
   return 0;
 }

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "message.hpp"
 #include "slm/text/text_stream.hpp"
 #include "slm/text/tokenizer.hpp"
 
@@ -19,15 +20,21 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         if (!tokenizer.is_token(token)) std::abort();
       }
       tokens.insert(tokens.end(), {-1, 0, 1, 5, tokenizer.vocab()});
-      std::string streamed;
-      slm::TextStream stream(tokenizer, [&](std::string_view piece) { streamed += piece; });
-      for (const slm::Token token : tokens) stream(token);
-      stream.finish();
       const std::string decoded = tokenizer.decode(tokens);
-      if (streamed != decoded || !slm::utf8::is_valid(decoded)) std::abort();
+      if (!slm::utf8::is_valid(decoded)) std::abort();
+      for (const std::size_t cut : {std::size_t{0}, tokens.size() / 2}) {
+        const auto prompt = std::span{tokens}.first(cut);
+        std::string streamed = tokenizer.decode(prompt);
+        const bool kept = decoded.starts_with(streamed);
+        slm::TextStream stream(tokenizer, prompt, [&](std::string_view piece) { streamed += piece; });
+        for (const slm::Token token : std::span{tokens}.subspan(cut)) stream(token);
+        stream.finish();
+        if (kept && streamed != decoded) std::abort();
+      }
       tokenizer.decode(tokens, false);
     }
-  } catch (const slm::Error&) {
+  } catch (const slm::Error& error) {
+    check_message(error);
   }
   return 0;
 }

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "message.hpp"
 #include "slm/text/tokenizer.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -15,7 +16,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       if (!tokenizer.is_token(token)) std::abort();
     }
     if (!slm::utf8::is_valid(tokenizer.decode(tokens, false))) std::abort();
-  } catch (const slm::Error&) {
+  } catch (const slm::Error& error) {
+    check_message(error);
   }
   return 0;
 }

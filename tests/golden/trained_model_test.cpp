@@ -21,10 +21,11 @@ std::string read_text(const std::filesystem::path& path) {
 
 template <class Decoder>
 std::string generate(Decoder& decoder, const Tokenizer& tokenizer, const std::string& prompt, int max_new_tokens) {
-  std::vector<Token> tokens = tokenizer.encode(prompt);
-  decoder.generate(std::vector<Token>(tokens), Sampling{.max_new_tokens = max_new_tokens, .temperature = 0.0f},
-                   [&](Token token) { tokens.push_back(token); });
-  return tokenizer.decode(tokens);
+  const std::vector<Token> tokens = tokenizer.encode(prompt);
+  std::string whole = prompt;
+  decoder.generate(tokens, Sampling{.max_new_tokens = max_new_tokens, .temperature = 0.0f},
+                   TextStream{tokenizer, tokens, [&](std::string_view piece) { whole += piece; }});
+  return whole;
 }
 
 }  // namespace
@@ -95,6 +96,9 @@ TEST_CASE("prompt ids, texts, logits and likelihoods agree with a float64 refere
         Sampling{.max_new_tokens = static_cast<int>(all_ids.size() - prompt_ids.size()), .temperature = 0.0f},
         [&](Token token) { generated.push_back(token); });
     CHECK(generated == all_ids);
+    const int new_tokens = static_cast<int>(all_ids.size() - prompt_ids.size());
+    CHECK(generate(decoder, tokenizer, golden.at("prompt").get<std::string>(), new_tokens) ==
+          golden.at("text").get<std::string>());
   }
 }
 

@@ -291,7 +291,7 @@ TEST_CASE("T5 plain and speculative sampling from a transformer give the same ma
 
 TEST_CASE("T5 the same with 200000 texts", "[.nightly]") { check_marginals(200000); }
 
-TEST_CASE("T48 the recorded acceptance of a trained model's text under prompt lookup") {
+TEST_CASE("the recorded acceptance of a trained model's text under prompt lookup") {
   const auto target = test_data("models/tinystories-656k-f32");
   SLM_SKIP_WITHOUT(target, "the trained model TinyStories-656K");
   // On the reference backend: which instructions a processor has would change a draw here and there.
@@ -305,5 +305,5 @@ TEST_CASE("T48 the recorded acceptance of a trained model's text under prompt lo
   }
   const double rate = static_cast<double>(accepted) / static_cast<double>(evaluated);
   CAPTURE(rate, evaluated);
-  REQUIRE(rate == Approx(0.532).margin(0.02));
+  REQUIRE(rate == Approx(0.677).margin(0.02));
 }

@@ -27,9 +27,7 @@ inline std::vector<float> copy_of(View<const float, 2> logits) { return {logits.
 /// softmax turns a score's error into a relative one: 2^-11 of scores up to some ten, in each of two layers, then a
 /// norm: 0.05. Weights of bfloat16 make products round activations to 8 bits, too.
 inline double logit_tolerance(const Checkpoint& checkpoint) {
-  return checkpoint.tensor(stored_embedding(checkpoint).name, stored_embedding(checkpoint).shape).dtype == DType::bf16
-             ? 0.15
-             : 0.05;
+  return detail::stored_type(checkpoint) == WeightType::bf16 ? 0.15 : 0.05;
 }
 
 /// A fixture of fp32 or bfloat16: half the kernels that slm::load would compile.

@@ -25,6 +25,12 @@ inline std::filesystem::path test_data(const std::string& relative) {
   return std::filesystem::exists(path) ? path : std::filesystem::path{};
 }
 
+/// A model that was fetched into build/models; empty when absent.
+inline std::filesystem::path built_model(const std::string& name) {
+  const auto path = std::filesystem::path{SLM_SOURCE_DIR} / "build" / "models" / name;
+  return std::filesystem::exists(path) ? path : std::filesystem::path{};
+}
+
 }  // namespace slm::testing
 
 /// Ends a test case that has nothing to work on, saying so.

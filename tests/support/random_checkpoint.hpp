@@ -11,7 +11,7 @@
 #include "slm/config/model_config.hpp"
 #include "slm/io/json.hpp"
 #include "slm/io/safetensors_writer.hpp"
-#include "slm/model/tensor_names.hpp"
+#include "slm/io/tensor_names.hpp"
 
 namespace slm::testing {
 
@@ -44,7 +44,7 @@ void write_random_checkpoint(const std::filesystem::path& folder, const ModelCon
                                                                 : DType::f16;
   ModelSettings settings;
   settings.tied_embeddings = tied;
-  const std::vector<TensorName> names = TensorNames(shape).all(settings);
+  const std::vector<TensorName> names = TensorNames(shape, settings).all();
 
   std::uint64_t state = seed * 2 + 1;
   std::vector<std::vector<Element>> data;

@@ -92,7 +92,11 @@ class Baselines {
       row.prompt_tokens = static_cast<std::int64_t>(prompt.ids.size());
       row.new_tokens = static_cast<std::int64_t>(answer.new_ids.size());
       row.new_ids = answer.new_ids;
-      row.completion = completion_of(setting.setup, tokenizer_.decode(answer.new_ids));
+      std::string written;
+      TextStream stream(tokenizer_, prompt.ids, [&](std::string_view piece) { written += piece; });
+      for (const Token token : answer.new_ids) stream(token);
+      stream.finish();
+      row.completion = completion_of(setting.setup, written);
       const bool ended = std::ranges::find(end_tokens_, answer.new_ids.back()) != end_tokens_.end();
       row.finish_reason = name_of(ended ? FinishReason::end_token : FinishReason::length);
       row.total = answer.total;

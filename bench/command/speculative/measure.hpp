@@ -149,7 +149,7 @@ class Measurement {
 
     std::string written;
     TextStream stream(
-        tokenizer_, [&](std::string_view piece) { written += piece; }, setting.stops);
+        tokenizer_, prompt.ids, [&](std::string_view piece) { written += piece; }, setting.stops);
     const auto sink = [&](Token token) {
       row.new_ids.push_back(token);
       return !stopped() && stream(token);

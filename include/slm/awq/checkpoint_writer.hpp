@@ -24,12 +24,7 @@ class CheckpointWriter {
   /// type: of scales and of what stays in floating point, F16 or BF16.
   CheckpointWriter(const Checkpoint& checkpoint, const OutputFolder& folder, const Rounding& rounding, Output output,
                    DType type)
-      : checkpoint_(checkpoint),
-        names_(checkpoint),
-        folder_(folder),
-        rounding_(rounding),
-        output_(output),
-        type_(type) {}
+      : checkpoint_(checkpoint), folder_(folder), rounding_(rounding), output_(output), type_(type) {}
 
   static std::string part_of(int layer) { return text("layer-", layer); }
 
@@ -45,10 +40,10 @@ class CheckpointWriter {
         first += weight.shape.at(0);
       }
     }
-    add_norm(owned, names_.attention_norm(index), layer.weights.attention_norm);
-    add_norm(owned, names_.mlp_norm(index), layer.weights.mlp_norm);
+    add_norm(owned, Role::attention_norm, index, layer.weights.attention_norm);
+    add_norm(owned, Role::mlp_norm, index, layer.weights.mlp_norm);
     if (const FloatVector& divisor = layer.weights.down_divisor; divisor.size() > 0) {
-      owned.push_back(stored(names_.activation_scales(index), divisor.data()));
+      owned.push_back(stored(names().weights(Role::down_divisor, index).front(), divisor.data()));
     }
     const std::vector<Tensor> tensors(owned.begin(), owned.end());
     folder_.write(part_of(index), tensors);
@@ -67,8 +62,9 @@ class CheckpointWriter {
   /// Returns the bytes of all tensors.
   std::uint64_t finish(const Report& report) {
     for (const auto& [name, tensor] : checkpoint_.tensors()) {
-      const bool copy_of_table = checkpoint_.settings().tied_embeddings && name == names_.head().name &&
-                                 stored_embedding(checkpoint_).name != name;
+      const bool copy_of_table = checkpoint_.settings().tied_embeddings &&
+                                 name == text(checkpoint_.family().names.head, ".weight") &&
+                                 names().weights(Role::embedding).front().name != name;
       if (!replaced_.contains(name) && !copy_of_table) write_rest(*tensor);
     }
     return folder_.finish(parts_, config(report), companions());
@@ -88,9 +84,9 @@ class CheckpointWriter {
     for (OwnedTensor& tensor : pack_int4(rows, weight.module(), packing)) owned.push_back(std::move(tensor));
   }
 
-  void add_norm(std::vector<OwnedTensor>& owned, const TensorName& name, const NormWeights<backend::Cpu>& norm) const {
-    if (norm.weight.size() > 0) owned.push_back(stored(name, norm.weight.data()));
-    if (norm.bias.size() > 0) owned.push_back(stored(TensorNames::bias_of(name), norm.bias.data()));
+  void add_norm(std::vector<OwnedTensor>& owned, Role role, int layer, const NormWeights<backend::Cpu>& norm) const {
+    for (const TensorName& name : names().weights(role, layer)) owned.push_back(stored(name, norm.weight.data()));
+    for (const TensorName& name : names().biases(role, layer)) owned.push_back(stored(name, norm.bias.data()));
   }
 
   /// Values as a tensor of the output's type.
@@ -121,6 +117,8 @@ class CheckpointWriter {
   Json config(const Report& report) const {
     Json config = read_json_object(checkpoint_.folder() / "config.json");
     config[config.contains("dtype") ? "dtype" : "torch_dtype"] = type_ == DType::f16 ? "float16" : "bfloat16";
+    // The head that was read is the head that is written, whatever the original file says.
+    if (!checkpoint_.settings().tied_embeddings) config["tie_word_embeddings"] = false;
     Json floating = Json::array();
     for (const std::string& weight : report.left_in_float) floating.push_back(TensorName{weight, {}}.module());
     config["quantization_config"] =
@@ -165,8 +163,9 @@ class CheckpointWriter {
     return files;
   }
 
+  const TensorNames& names() const { return checkpoint_.names(); }
+
   const Checkpoint& checkpoint_;
-  TensorNames names_;
   const OutputFolder& folder_;
   Rounding rounding_;
   Output output_;

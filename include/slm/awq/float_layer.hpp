@@ -60,10 +60,10 @@ struct FloatLayer {
 
   FloatLayer(WeightReader<Fp32, backend::Cpu>& reader, int index) : weights(reader.layer(index)) {
     const TensorNames& names = reader.names;
-    adopt(qkv, weights.qkv, weights.qkv_bias, names.qkv(index));
-    adopt(attention_out, weights.attention_out, weights.attention_out_bias, names.attention_out(index));
-    adopt(gate_up, weights.gate_up, weights.gate_up_bias, names.gate_up(index));
-    adopt(down, weights.down, weights.down_bias, names.down(index));
+    adopt(qkv, weights.qkv, weights.qkv_bias, names.weights(Role::qkv, index));
+    adopt(attention_out, weights.attention_out, weights.attention_out_bias, names.weights(Role::attention_out, index));
+    adopt(gate_up, weights.gate_up, weights.gate_up_bias, names.weights(Role::gate_up, index));
+    adopt(down, weights.down, weights.down_bias, names.weights(Role::down, index));
   }
   FloatLayer(const FloatLayer&) = delete;
   FloatLayer& operator=(const FloatLayer&) = delete;

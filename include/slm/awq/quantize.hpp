@@ -30,14 +30,13 @@ class Quantizer {
     check_model();
     choose_group();
     check_widths();
-    const TensorName embedding = stored_embedding(checkpoint_);
-    const DType stored = checkpoint_.tensor(embedding.name, embedding.shape).dtype;
+    const DType stored = embedding_table().dtype;
     const DType type = options_.output == Output::awq || stored == DType::f16 ? DType::f16 : DType::bf16;
     rounding_ = {.quantizer = {.scale_type = type == DType::f16 ? ScaleType::f16 : ScaleType::bf16,
                                .symmetric = options_.symmetric},
                  .group = report_.group,
                  .threads = device_.threads()};
-    const bool divisors = options_.output == Output::awq && !reader_.names.activation_scales(0).name.empty();
+    const bool divisors = options_.output == Output::awq && !reader_.names.weights(Role::down_divisor).empty();
     folds_ = folds_of(checkpoint_.config(), checkpoint_.settings(), divisors);
     if (options_.search) start_calibration();
     folder_.emplace(output, request());  // the last thing that can be refused
@@ -58,10 +57,10 @@ class Quantizer {
                   "Start from the floating-point checkpoint of the model");
     }
     const ModelConfig& shape = checkpoint_.config();
-    const char* what = reader_.names.down(0).front().transposed ? "stores its matrices transposed"
-                       : shape.order == BlockOrder::post_norm   ? "has its norms behind attention and MLP"
-                       : shape.embedding != 0                   ? "projects its embedding"
-                                                                : nullptr;
+    const char* what = reader_.names.weights(Role::down).front().transposed ? "stores its matrices transposed"
+                       : shape.order == BlockOrder::post_norm               ? "has its norms behind attention and MLP"
+                       : shape.embedding != 0                               ? "projects its embedding"
+                                                                            : nullptr;
     if (what != nullptr) {
       throw Error("quantize.unsupported",
                   text("'", checkpoint_.folder().string(), "' ", what, ", for which AWQ has no mapping here"),
@@ -140,11 +139,15 @@ class Quantizer {
     runner_.emplace(checkpoint_, device_);
   }
 
+  const Tensor& embedding_table() const {
+    const TensorName table = reader_.names.weights(Role::embedding).front();
+    return checkpoint_.tensor(table.name, table.shape);
+  }
+
   Rows embedded(std::span<const Token> tokens) const {
     const ModelConfig& shape = checkpoint_.config();
     const ModelSettings& settings = checkpoint_.settings();
-    const TensorName name = stored_embedding(checkpoint_);
-    const Tensor& table = checkpoint_.tensor(name.name, name.shape);
+    const Tensor& table = embedding_table();
     const auto width = static_cast<std::size_t>(shape.hidden);
     Rows x(tokens.size() * width), position(width);
     for (std::size_t i = 0; i < tokens.size(); ++i) {
@@ -154,11 +157,11 @@ class Quantizer {
                     "Check that tokenizer and weights belong together");
       }
       convert(table, std::int64_t{tokens[i]} * shape.hidden, shape.hidden, &x[i * width]);
-      if (shape.positions != Positions::learned) continue;
-      const TensorName positions = reader_.names.positions(settings);
-      const std::int64_t row = static_cast<std::int64_t>(i) + settings.position_offset;
-      convert(checkpoint_.tensor(positions.name, positions.shape), row * shape.hidden, shape.hidden, position.data());
-      for (std::size_t k = 0; k < width; ++k) x[i * width + k] += position[k];
+      for (const TensorName& positions : reader_.names.weights(Role::positions)) {
+        const std::int64_t row = static_cast<std::int64_t>(i) + settings.position_offset;
+        convert(checkpoint_.tensor(positions.name, positions.shape), row * shape.hidden, shape.hidden, position.data());
+        for (std::size_t k = 0; k < width; ++k) x[i * width + k] += position[k];
+      }
     }
     return x;
   }

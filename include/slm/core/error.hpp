@@ -29,6 +29,26 @@ std::string text(const Parts&... parts) {
   return joined;
 }
 
+/// What a message shows of a text from outside, which may be long and may try to steer a terminal: printable ASCII, the
+/// rest escaped, cut at about 200 bytes.
+inline std::string excerpt(std::string_view source) {
+  constexpr std::string_view digits = "0123456789abcdef";
+  std::string shown;
+  for (const char byte : source) {
+    if (shown.size() >= 200) return shown + "...";
+    const auto code = static_cast<unsigned char>(byte);
+    if (code >= 0x20 && code < 0x7f) {
+      shown += byte;
+    } else {
+      shown += {'\\', 'x', digits[code >> 4], digits[code & 15]};
+    }
+  }
+  return shown;
+}
+
+/// The same between quotes.
+inline std::string quote(std::string_view source) { return text("'", excerpt(source), "'"); }
+
 /// Everything the library throws. docs/errors.md lists every id.
 class Error : public std::runtime_error {
  public:

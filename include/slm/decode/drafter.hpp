@@ -67,10 +67,12 @@ struct NoDrafter {
 };
 
 /// Prompt lookup: finds the latest earlier occurrence of the last tokens and proposes what followed. It reads committed
-/// tokens only, so it has no state to roll back.
+/// tokens only, so it has no state to roll back. A match of one token is mostly chance, and what it proposes is
+/// verified for nothing: where rows are not free, that costs more than it brings. So does a draft length above 4, which
+/// is the default of Speculation.
 struct NgramDrafter {
-  int longest = 3;   // tokens that must match, at best
-  int shortest = 1;  // and at least
+  int longest = 4;   // tokens that must match, at best
+  int shortest = 2;  // and at least
 
   void propose(std::span<const Token> context, int most, std::vector<Token>& out) const {
     const auto size = static_cast<std::ptrdiff_t>(context.size());

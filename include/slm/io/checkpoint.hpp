@@ -2,12 +2,15 @@
 #pragma once
 
 #include <algorithm>
+#include <charconv>
 #include <cstdint>
+#include <cstring>
 #include <filesystem>
 #include <iterator>
 #include <map>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -18,6 +21,7 @@
 #include "slm/io/foreign_folder.hpp"
 #include "slm/io/quantization_json.hpp"
 #include "slm/io/safetensors.hpp"
+#include "slm/io/tensor_names.hpp"
 
 namespace slm {
 
@@ -32,7 +36,7 @@ class Checkpoint {
     } else {
       open_shards(folder / "model.safetensors.index.json");
     }
-    if (!model_.says_tied) model_.settings.tied_embeddings = !has("lm_head.weight");
+    look_at_tensors();
   }
 
   /// A model that no folder holds. The caller keeps the bytes of its tensors.
@@ -40,6 +44,7 @@ class Checkpoint {
              std::vector<Tensor> tensors)
       : folder_(name), model_(std::move(model)), quantization_(std::move(quantization)), given_(std::move(tensors)) {
     for (const Tensor& tensor : given_) tensors_.emplace(tensor.name, &tensor);
+    look_at_tensors();
   }
 
   const std::filesystem::path& folder() const { return folder_; }
@@ -48,6 +53,12 @@ class Checkpoint {
   const ModelSettings& settings() const { return model_.settings; }
   const QuantizationSettings& quantization() const { return quantization_; }
   const std::map<std::string, const Tensor*, std::less<>>& tensors() const { return tensors_; }
+
+  /// The tensors that the model reads.
+  const TensorNames& names() const { return names_; }
+
+  /// What is taken otherwise than the files say, in sentences; mostly nothing.
+  const std::vector<std::string>& notes() const { return model_.notes; }
 
   bool has(std::string_view name) const { return find(name) != nullptr; }
 
@@ -59,19 +70,9 @@ class Checkpoint {
 
   /// A floating-point tensor of exactly this shape.
   const Tensor& tensor(std::string_view name, const std::vector<std::int64_t>& shape) const {
-    const auto found = tensors_.find(name);
-    if (found == tensors_.end()) {
-      if (const Family* other = family_of_names()) {
-        throw Error("checkpoint.other-family",
-                    text("'", folder_.string(), "': config.json says '", family().model_type,
-                         "', but the tensors have the names of '", other->model_type, "' and there is no '", name, "'"),
-                    "Put the config.json and the weights of one model into the folder");
-      }
-      throw Error("checkpoint.missing-tensor",
-                  text("'", folder_.string(), "' has no tensor '", name, "' ", shape_text(shape)),
-                  "Check that every shard is there and that config.json belongs to these weights");
-    }
-    const Tensor& tensor = *found->second;
+    const Tensor* found = find(name);
+    if (!found) throw missing(name, shape);
+    const Tensor& tensor = *found;
     if (tensor.shape != shape) {
       throw Error("checkpoint.wrong-shape",
                   text("'", folder_.string(), "': tensor '", name, "' is ", shape_text(tensor.shape),
@@ -87,25 +88,83 @@ class Checkpoint {
     return tensor;
   }
 
+  /// That there is no such tensor.
+  Error missing(std::string_view name, const std::vector<std::int64_t>& shape) const {
+    if (const Family* other = family_of_names()) {
+      return Error("checkpoint.other-family",
+                   text("'", folder_.string(), "': config.json says '", family().model_type,
+                        "', but the tensors have the names of '", other->model_type, "' and there is no '", name, "'"),
+                   "Put the config.json and the weights of one model into the folder");
+    }
+    return Error("checkpoint.missing-tensor",
+                 text("'", folder_.string(), "' has no tensor '", name, "' ", shape_text(shape)),
+                 "Check that every shard is there and that config.json belongs to these weights");
+  }
+
  private:
+  /// Whether a module's weight is there, as floats or as codes.
+  bool stores(const std::string& module) const {
+    return has(module + ".weight") || has(module + ".qweight") || has(module + ".weight_packed");
+  }
+
   /// The family whose names the tensors have, where this model's own has none of them; null: none.
   const Family* family_of_names() const {
-    const auto fits = [&](const Family& family) {
-      const TensorTable& table = family.names;
-      const auto there = [&](std::string_view prefix) {
-        const std::size_t place = table.layer.find("{}");
-        const auto in_layer = [&](std::string_view module) {
-          return has(text(prefix, table.layer.substr(0, place), 0, table.layer.substr(place + 2), module, ".weight"));
-        };
-        return has(text(prefix, table.embedding, ".weight")) && in_layer(table.attention_out) &&
-               in_layer(table.qkv[0]) && in_layer(table.up[0]);
-      };
-      return there("") || there(table.optional_prefix);
+    const auto fits = [&](const Family& family, std::string_view prefix) {
+      const TensorNames names(config(), settings(), family.names, prefix);
+      constexpr Role roles[] = {Role::embedding, Role::attention_out, Role::qkv, Role::gate_up};
+      return std::all_of(std::begin(roles), std::end(roles),
+                         [&](Role role) { return stores(names.weights(role).front().module()); });
     };
-    if (fits(family())) return nullptr;
-    const auto other = std::find_if(std::begin(known_families), std::end(known_families),
-                                    [&](const Family* candidate) { return fits(*candidate); });
+    const auto fits_anyhow = [&](const Family* family) {
+      return fits(*family, "") || fits(*family, family->names.optional_prefix);
+    };
+    if (fits_anyhow(model_.family)) return nullptr;
+    const auto other = std::find_if(std::begin(known_families), std::end(known_families), fits_anyhow);
     return other == std::end(known_families) ? nullptr : *other;
+  }
+
+  /// What only the tensors tell: the prefix of their names, which matrix is the head, and whether there are more
+  /// layers.
+  void look_at_tensors() {
+    const TensorTable& table = family().names;
+    ModelSettings& settings = model_.settings;
+    TensorNames names(config(), settings, table, table.optional_prefix);
+    const auto first = tensors_.lower_bound(names.layers());
+    const bool prefixed = first != tensors_.end() && first->first.starts_with(names.layers());
+    const std::string_view prefix = prefixed ? table.optional_prefix : std::string_view{};
+    const std::string embedding = text(prefix, table.embedding), head{table.head};
+    const bool has_head = stores(head), has_embedding = stores(embedding);
+    if (!model_.says_tied) settings.tied_embeddings = !has_head;
+    if (settings.tied_embeddings && has_head && has_embedding && !is_copy(head, embedding)) {
+      settings.tied_embeddings = false;
+      model_.notes.push_back(text("config.json ties the head to the embedding, but the weights hold another '", head,
+                                  "': that is the head"));
+    }
+    names_ = TensorNames(config(), settings, table, prefix, settings.tied_embeddings && has_head && !has_embedding);
+    note_surplus_layers();
+  }
+
+  bool is_copy(const std::string& module, const std::string& original) const {
+    const Tensor *copy = find(module + ".weight"), *tensor = find(original + ".weight");
+    return copy && tensor && copy->dtype == tensor->dtype && copy->shape == tensor->shape &&
+           copy->size_bytes == tensor->size_bytes && std::memcmp(copy->bytes, tensor->bytes, copy->size_bytes) == 0;
+  }
+
+  void note_surplus_layers() {
+    const std::string stem = names_.layers();
+    int stored = 0;
+    for (auto at = tensors_.lower_bound(stem); at != tensors_.end() && at->first.starts_with(stem); ++at) {
+      int layer = -1;
+      const char* const end = at->first.data() + at->first.size();
+      const auto number = std::from_chars(at->first.data() + stem.size(), end, layer);
+      if (number.ec == std::errc{} && number.ptr != end && *number.ptr == '.' && layer < 1 << 20) {
+        stored = std::max(stored, layer + 1);
+      }
+    }
+    if (stored > config().layers) {
+      model_.notes.push_back(text("the weights hold ", stored, " layers and config.json asks for ", config().layers,
+                                  ": the others are not read"));
+    }
   }
 
   static ModelDescription description_of(const std::filesystem::path& folder) {
@@ -138,7 +197,8 @@ class Checkpoint {
       const auto tensor = opened->second.tensors.find(name);
       if (tensor == opened->second.tensors.end()) {
         throw Error("checkpoint.missing-tensor",
-                    text("'", index.string(), "' places tensor '", name, "' in '", *file, "', which does not have it"),
+                    text("'", index.string(), "' places tensor ", quote(name), " in ", quote(*file),
+                         ", which does not have it"),
                     "Download the shard and the index again");
       }
       tensors_.emplace(name, &tensor->second);
@@ -151,6 +211,7 @@ class Checkpoint {
   std::map<std::string, Safetensors> files_;
   std::vector<Tensor> given_;
   std::map<std::string, const Tensor*, std::less<>> tensors_;
+  TensorNames names_{ModelConfig{}};
 };
 
 /// id -> token text as tokenizer.json has it; empty when the folder has no such file. Decoders compare these to see
@@ -162,7 +223,7 @@ inline std::vector<std::string> read_vocabulary(const std::filesystem::path& fol
   std::vector<std::string> pieces;
   const auto add = [&](const std::string& piece, const Json& id) {
     if (!is_index(id, 1u << 24)) {
-      throw Error("tokenizer.bad-id", text("'", path.string(), "' gives the token '", piece, "' no sound id"),
+      throw Error("tokenizer.bad-id", text("'", path.string(), "' gives the token ", quote(piece), " no sound id"),
                   "Download the file again");
     }
     const auto index = id.get<std::size_t>();

@@ -53,14 +53,15 @@ inline const Family& family_of(const JsonFields& fields) {
     if (same_word(family->architecture, architecture)) by_architecture = family;
   }
   if (by_type && by_architecture && by_type != by_architecture) {
-    throw families::contradictory(fields.file(), text("model_type '", type, "' and architecture '", architecture, "'"));
+    throw families::contradictory(fields.file(),
+                                  text("model_type ", quote(type), " and architecture ", quote(architecture)));
   }
   if (by_type) return *by_type;
   if (type.empty() && by_architecture) return *by_architecture;
   if (type.empty() && architecture.empty()) return families::llama;
   const char* code = fields.has("auto_map") ? ", whose code comes with the checkpoint" : "";
-  throw families::unsupported(fields.file(), type.empty() ? text("the architecture '", architecture, "'", code)
-                                                          : text("model_type '", type, "'", code));
+  throw families::unsupported(fields.file(), type.empty() ? text("the architecture ", quote(architecture), code)
+                                                          : text("model_type ", quote(type), code));
 }
 
 /// One thing under two names must have one value.
@@ -73,27 +74,34 @@ inline void check_synonyms(const JsonFields& fields) {
     for (const char* name : names) {
       if (!fields.has(name)) continue;
       if (first && fields.at(first) != fields.at(name)) {
-        throw families::contradictory(
-            fields.file(), text(first, " is ", fields.at(first).dump(), " and ", name, " is ", fields.at(name).dump()));
+        throw families::contradictory(fields.file(), text(first, " is ", quote_json(fields.at(first)), " and ", name,
+                                                          " is ", quote_json(fields.at(name))));
       }
       first = name;
     }
   }
 }
 
-inline std::vector<Token> read_end_tokens(const JsonFields& fields, int vocab) {
+/// The end tokens that a file names. An id outside the vocabulary, such as -1 for none, never comes up: it is dropped.
+inline std::vector<Token> read_end_tokens(const JsonFields& fields, int vocab, std::vector<std::string>& notes) {
   std::vector<Token> tokens;
   if (!fields.has("eos_token_id")) return tokens;
   const Json& field = fields.at("eos_token_id");
+  std::size_t dropped = 0;
+  std::string first;
   const auto add = [&](const Json& id) {
-    if (!is_index(id, static_cast<std::uint64_t>(vocab)))
-      throw fields.bad("eos_token_id", text("ids below the vocabulary size ", vocab).c_str(), id);
-    tokens.push_back(id.get<Token>());
+    if (!id.is_number_integer()) throw fields.bad("eos_token_id", "a token id or a list of them", id);
+    if (is_index(id, static_cast<std::uint64_t>(vocab))) return tokens.push_back(id.get<Token>());
+    if (dropped++ == 0) first = quote_json(id);
   };
   if (field.is_array()) {
     for (const Json& id : field) add(id);
   } else {
     add(field);
+  }
+  if (dropped > 0) {
+    notes.push_back(text("the end token ", first, " of '", fields.file(), "' is outside the vocabulary 0..", vocab - 1,
+                         dropped > 1 ? text(", and so are ", dropped - 1, " more") : "", ": dropped"));
   }
   return tokens;
 }
@@ -110,7 +118,7 @@ inline ModelDescription read_config_json(const Json& json, const std::string& fi
   if (const auto what = fault_of(model.config); !what.empty()) {
     throw Error("config.unsound", text("'", file, "': ", what), "Take the file from the model's original repository");
   }
-  model.settings.end_tokens = detail::read_end_tokens(fields, model.config.vocab);
+  model.settings.end_tokens = detail::read_end_tokens(fields, model.config.vocab, model.notes);
   return model;
 }
 
@@ -122,7 +130,7 @@ inline ModelDescription read_model_description(const std::filesystem::path& fold
   if (const auto generation = folder / "generation_config.json"; std::filesystem::exists(generation)) {
     const Json generation_json = read_json_object(generation);
     const JsonFields fields(generation_json, generation.string());
-    if (auto tokens = detail::read_end_tokens(fields, model.config.vocab); !tokens.empty()) {
+    if (auto tokens = detail::read_end_tokens(fields, model.config.vocab, model.notes); !tokens.empty()) {
       model.settings.end_tokens = std::move(tokens);
     }
   }

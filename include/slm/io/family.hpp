@@ -2,7 +2,9 @@
 #pragma once
 
 #include <array>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "slm/config/model_config.hpp"
 #include "slm/io/json.hpp"
@@ -16,7 +18,8 @@ struct ModelDescription {
   const Family* family = nullptr;
   ModelConfig config;
   ModelSettings settings;
-  bool says_tied = false;  // whether tied_embeddings is known, by the file or by the family
+  bool says_tied = false;               // whether tied_embeddings is known, by the file or by the family
+  std::vector<std::string> notes = {};  // what slm takes otherwise than the files say, in sentences
 };
 
 /// The modules of a checkpoint, without ".weight" and ".bias". What a family lacks stays empty. One name where two or

@@ -17,34 +17,55 @@ namespace slm {
 
 using Json = nlohmann::json;
 
-/// Parses an object and refuses duplicate names in it: which of two would count is a guess.
-inline Json parse_json_object(std::string_view source, const std::string& file) {
+/// Bounds of JSON from outside. What model folders hold stays far below: nested ten deep, in the tens of megabytes.
+inline constexpr int deepest_json = 64;
+inline constexpr std::size_t largest_json = 100'000'000;  // bytes; the limit that safetensors sets its headers
+
+/// Where all JSON enters. The bounds are checked before a value is built, as copying, comparing and printing values
+/// recurse. Of two members with the same name either could be meant: an Error.
+inline Json parse_json(std::string_view source, const std::string& file) {
+  if (source.size() > largest_json) {
+    throw Error("json.too-large", text("'", file, "' holds ", source.size(), " bytes of JSON, at most ", largest_json),
+                "Take the file from the model's original repository");
+  }
   std::vector<std::set<std::string>> names;  // one set per open object
-  std::string duplicate;
-  const auto watch = [&](int, Json::parse_event_t event, Json& parsed) {
-    if (event == Json::parse_event_t::object_start) names.emplace_back();
-    if (event == Json::parse_event_t::object_end) names.pop_back();
-    if (event == Json::parse_event_t::key && duplicate.empty()) {
-      if (const auto& name = parsed.get_ref<const std::string&>(); !names.back().insert(name).second) duplicate = name;
+  const auto watch = [&](int depth, Json::parse_event_t event, Json& parsed) {
+    using Event = Json::parse_event_t;
+    if ((event == Event::object_start || event == Event::array_start) && depth >= deepest_json) {
+      throw Error("json.too-deep", text("'", file, "' is nested more than ", deepest_json, " levels deep"),
+                  "Take the file from the model's original repository");
+    }
+    if (event == Event::object_start) names.emplace_back();
+    if (event == Event::object_end) names.pop_back();
+    if (event == Event::key && !names.back().insert(parsed.get_ref<const std::string&>()).second) {
+      throw Error(
+          "json.duplicate-name",
+          text("'", file, "' has the name ", quote(parsed.get_ref<const std::string&>()), " twice in one object"),
+          "Export the file again");
     }
     return true;
   };
-  Json json;
   try {
-    json = Json::parse(source.begin(), source.end(), watch);
+    return Json::parse(source.begin(), source.end(), watch);
   } catch (const Json::exception& fault) {
-    throw Error("json.malformed", text("'", file, "' is not valid JSON: ", fault.what()),
+    throw Error("json.malformed", text("'", file, "' is not valid JSON: ", excerpt(fault.what())),
                 "Download or export the file again");
   }
-  if (!duplicate.empty()) {
-    throw Error("json.duplicate-name", text("'", file, "' has the name '", duplicate, "' twice in one object"),
-                "Export the file again");
-  }
+}
+
+inline Json parse_json_object(std::string_view source, const std::string& file) {
+  Json json = parse_json(source, file);
   if (!json.is_object()) {
     throw Error("json.not-an-object", text("'", file, "' holds ", json.type_name(), ", expected an object"),
                 "Export the file again");
   }
   return json;
+}
+
+/// A value as a message shows it.
+inline std::string quote_json(const Json& value) {
+  if (value.is_string()) return quote(value.get_ref<const std::string&>());
+  return value.is_structured() ? value.type_name() : value.dump();
 }
 
 inline Json read_json_object(const std::filesystem::path& path) {
@@ -99,14 +120,17 @@ class JsonFields {
   }
 
   /// A finite number in [smallest, largest].
-  float number(const char* name, double smallest, double largest, float otherwise) const {
-    if (!has(name)) return otherwise;
+  float number(const char* name, double smallest, double largest) const {
     const Json& field = at(name);
     if (!field.is_number()) throw bad(name, "a number", field);
     const double value = field.get<double>();
     if (!(value >= smallest && value <= largest))
       throw bad(name, text("a number of ", smallest, "..", largest).c_str(), field);
     return static_cast<float>(value);
+  }
+
+  float number(const char* name, double smallest, double largest, float otherwise) const {
+    return has(name) ? number(name, smallest, largest) : otherwise;
   }
 
   bool boolean(const char* name, bool otherwise) const {
@@ -129,10 +153,8 @@ class JsonFields {
   const std::string& file() const { return file_; }
 
   Error bad(const char* name, const char* expected, const Json& found) const {
-    std::string value =
-        found.is_structured() ? found.type_name() : found.dump(-1, ' ', false, Json::error_handler_t::replace);
-    if (value.size() > 64) value = value.substr(0, 64) + "...";
-    return Error("json.bad-field", text("'", file_, "': field '", name, "' is ", value, ", expected ", expected),
+    return Error("json.bad-field",
+                 text("'", file_, "': field ", quote(name), " is ", quote_json(found), ", expected ", expected),
                  "Take the file from the model's original repository");
   }
 

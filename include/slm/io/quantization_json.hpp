@@ -56,8 +56,8 @@ inline QuantizationSettings::Version read_awq_version(const JsonFields& fields) 
   if (word == "gemv") return Version::gemv;
   if (word == "gemv_fast") return Version::gemv_fast;
   throw Error("quant.unknown-version",
-              text("'", fields.file(), "' names the AWQ version '", word.substr(0, 64),
-                   "'; known are gemm, gemv, gemv_fast, llm-awq, exllama and exllamav2"),
+              text("'", fields.file(), "' names the AWQ version ", quote(word),
+                   "; known are gemm, gemv, gemv_fast, llm-awq, exllama and exllamav2"),
               word == "marlin" ? "A marlin file is packed for one kernel: use the model's gemm repository"
                                : "Use the model's gemm repository");
 }
@@ -74,8 +74,7 @@ inline QuantizationSettings read_awq(const JsonFields& fields) {
     fields.object("dynamic");
     for (const auto& [pattern, changes] : fields.at("dynamic").items()) {
       if (pattern.starts_with("-:")) continue;
-      throw foreign_setting(fields.file(),
-                            text("other settings for the layers '", pattern.substr(0, 64), "' (dynamic)"));
+      throw foreign_setting(fields.file(), text("other settings for the layers ", quote(pattern), " (dynamic)"));
     }
   }
   Int4Rule rule{.name = "group_size", .layers = {}, .group = 0, .symmetric = {}, .twos_complement = false, .fault = {}};
@@ -91,17 +90,18 @@ inline QuantizationSettings read_awq(const JsonFields& fields) {
 /// One config group of compressed-tensors. A layer cannot be told to belong to an unreadable group, so any is refused.
 inline Int4Rule read_config_group(const JsonFields& group, const std::string& name) {
   const auto refuse = [&](const std::string& what) {
-    return foreign_setting(group.file(), text("config_groups.", name, " has ", what));
+    return foreign_setting(group.file(), text("config_groups.", excerpt(name), " has ", what));
   };
   const JsonFields weights = group.object("weights");
-  Int4Rule rule{.name = text("config_groups.", name),
+  Int4Rule rule{.name = text("config_groups.", excerpt(name)),
                 .layers = {},
                 .group = 0,
                 .symmetric = {},
                 .twos_complement = false,
                 .fault = {}};
   if (const int bits = weights.integer("num_bits", 1, 64); bits != 4) throw refuse(text(bits, " bits, expected 4"));
-  if (const auto type = weights.string("type", "int"); type != "int") throw refuse(text("weights of type ", type));
+  if (const auto type = weights.string("type", "int"); type != "int")
+    throw refuse(text("weights of type ", quote(type)));
   for (const char* quantized : {"input_activations", "output_activations"}) {
     if (group.has(quantized)) throw refuse(text("quantized ", quantized));
   }
@@ -115,7 +115,7 @@ inline Int4Rule read_config_group(const JsonFields& group, const std::string& na
   } else if (strategy == "channel") {
     rule.group = -1;
   } else {
-    throw refuse(text("the strategy '", strategy, "', expected group or channel"));
+    throw refuse(text("the strategy ", quote(strategy), ", expected group or channel"));
   }
   rule.symmetric = weights.boolean("symmetric", true);
   return rule;
@@ -141,8 +141,8 @@ inline QuantizationSettings read_compressed_tensors(const JsonFields& fields) {
     const JsonFields group_fields(group, fields.file());
     const auto format = group_fields.string("format", fields.string("format", "pack-quantized"));
     if (format != "pack-quantized") {
-      throw foreign_setting(fields.file(), text("config_groups.", name, " is stored as '", format.substr(0, 64),
-                                                "', expected pack-quantized"));
+      throw foreign_setting(fields.file(), text("config_groups.", excerpt(name), " is stored as ", quote(format),
+                                                ", expected pack-quantized"));
     }
     settings.rules.push_back(read_config_group(group_fields, name));
   }
@@ -167,11 +167,11 @@ inline Int4Rule read_quark_rule(const JsonFields& layer, std::string name, std::
   const std::string dtype = lower_case(weight.string("dtype", ""));
   const std::string scheme = weight.string("qscheme", "per_group");
   if (dtype != "uint4" && dtype != "int4") {
-    rule.fault = text("weights of type '", dtype.substr(0, 64), "', expected uint4 or int4");
+    rule.fault = text("weights of type ", quote(dtype), ", expected uint4 or int4");
   } else if (layer.has("input_tensors") || layer.has("output_tensors")) {
     rule.fault = "quantized activations";
   } else if (scheme != "per_group") {  // other schemes pack along the inputs
-    rule.fault = text("the scheme '", scheme.substr(0, 64), "', expected per_group");
+    rule.fault = text("the scheme ", quote(scheme), ", expected per_group");
   }
   if (rule.fault.empty()) rule.group = read_group_size(weight, "group_size");
   rule.symmetric = weight.boolean("symmetric", dtype == "int4");
@@ -186,8 +186,7 @@ inline QuantizationSettings read_quark(const JsonFields& fields) {
     const JsonFields form = fields.object("export");
     const std::string packing = form.string("pack_method", "reorder");
     if (packing != "reorder" && packing != "order") {
-      throw foreign_setting(fields.file(),
-                            text("pack_method '", packing.substr(0, 64), "', expected reorder or order"));
+      throw foreign_setting(fields.file(), text("pack_method ", quote(packing), ", expected reorder or order"));
     }
     settings.reordered = packing == "reorder";
   } else {
@@ -201,8 +200,7 @@ inline QuantizationSettings read_quark(const JsonFields& fields) {
       if (!algorithm.is_object()) continue;
       const std::string name = lower_case(JsonFields(algorithm, fields.file()).string("name", ""));
       if (name.find("rotation") != std::string::npos || name.find("quarot") != std::string::npos) {
-        throw foreign_setting(fields.file(),
-                              text("rotations (", name.substr(0, 64), "), which a model may have to repeat"));
+        throw foreign_setting(fields.file(), text("rotations (", excerpt(name), "), which a model may have to repeat"));
       }
     }
   }
@@ -211,10 +209,10 @@ inline QuantizationSettings read_quark(const JsonFields& fields) {
     for (const auto& [pattern, layer] : fields.at("layer_quant_config").items()) {
       if (!layer.is_object()) throw layers.bad(pattern.c_str(), "an object", layer);
       if (pattern.find('[') != std::string::npos) {
-        throw foreign_setting(fields.file(), text("the layer pattern '", pattern.substr(0, 64), "'"));
+        throw foreign_setting(fields.file(), text("the layer pattern ", quote(pattern)));
       }
       settings.rules.push_back(
-          read_quark_rule(JsonFields(layer, fields.file()), text("layer_quant_config.", pattern), pattern));
+          read_quark_rule(JsonFields(layer, fields.file()), text("layer_quant_config.", excerpt(pattern)), pattern));
     }
     // JSON objects have no order that counts: a plain name comes before patterns, a longer pattern before a shorter.
     std::stable_sort(settings.rules.begin(), settings.rules.end(), [](const Int4Rule& a, const Int4Rule& b) {
@@ -229,8 +227,8 @@ inline QuantizationSettings read_quark(const JsonFields& fields) {
 inline QuantizationSettings read_auto_round(const JsonFields& fields) {
   const std::string packing = fields.string("packing_format", "");
   if (packing != "auto_round:auto_awq" && packing != "auto_round:awq") {
-    throw foreign_quantization(
-        fields.file(), text("AutoRound weights packed as '", packing.substr(0, 64), "', expected auto_round:auto_awq"));
+    throw foreign_quantization(fields.file(),
+                               text("AutoRound weights packed as ", quote(packing), ", expected auto_round:auto_awq"));
   }
   return read_awq(fields);
 }
@@ -254,8 +252,7 @@ inline QuantizationSettings read_quantization_json(const Json& json, const std::
     if (method == "modelopt") {
       throw detail::foreign_quantization(file, "ModelOpt weights (NVIDIA), whose pre_quant_scale AWQ layers lack");
     }
-    if (!method.empty())
-      throw detail::foreign_quantization(file, text("weights quantized by '", method.substr(0, 64), "'"));
+    if (!method.empty()) throw detail::foreign_quantization(file, text("weights quantized by ", quote(method)));
     if (fields.has("config_groups")) return detail::read_compressed_tensors(fields);
     if (fields.has("global_quant_config")) return detail::read_quark(fields);
     if (fields.has("packing_format")) return detail::read_auto_round(fields);

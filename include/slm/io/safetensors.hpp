@@ -51,20 +51,20 @@ class SafetensorsHeader {
  private:
   Tensor tensor(const std::string& name, const Json& entry) const {
     if (!entry.is_object())
-      throw fault("safetensors.bad-entry", text("describes tensor '", name, "' by ", entry.type_name()));
+      throw fault("safetensors.bad-entry", text("describes tensor ", quote(name), " by ", entry.type_name()));
     Tensor tensor{.name = name, .dtype = dtype(name, entry), .shape = {}, .bytes = nullptr, .size_bytes = 0};
 
     const auto shape = entry.find("shape");
     if (shape == entry.end() || !shape->is_array() || shape->size() > 8) {
-      throw fault("safetensors.bad-shape", text("gives tensor '", name, "' no shape of at most 8 extents"));
+      throw fault("safetensors.bad-shape", text("gives tensor ", quote(name), " no shape of at most 8 extents"));
     }
     std::uint64_t size = bytes_of(tensor.dtype);
     for (const Json& extent : *shape) {
       if (!extent.is_number_unsigned())
-        throw fault("safetensors.bad-shape", text("gives tensor '", name, "' a shape that is no list of sizes"));
+        throw fault("safetensors.bad-shape", text("gives tensor ", quote(name), " a shape that is no list of sizes"));
       const auto value = extent.get<std::uint64_t>();
       if (value != 0 && size > data_.size() / value) {
-        throw fault("safetensors.bad-shape", text("gives tensor '", name, "' a shape larger than the file"));
+        throw fault("safetensors.bad-shape", text("gives tensor ", quote(name), " a shape larger than the file"));
       }
       size *= value;
       tensor.shape.push_back(static_cast<std::int64_t>(value));
@@ -73,18 +73,18 @@ class SafetensorsHeader {
     const auto offsets = entry.find("data_offsets");
     if (offsets == entry.end() || !offsets->is_array() || offsets->size() != 2 || !(*offsets)[0].is_number_unsigned() ||
         !(*offsets)[1].is_number_unsigned()) {
-      throw fault("safetensors.bad-offsets", text("gives tensor '", name, "' no pair of data_offsets"));
+      throw fault("safetensors.bad-offsets", text("gives tensor ", quote(name), " no pair of data_offsets"));
     }
     const auto begin = (*offsets)[0].get<std::uint64_t>();
     const auto end = (*offsets)[1].get<std::uint64_t>();
     if (begin > end || end > data_.size()) {
       throw fault("safetensors.bad-offsets",
-                  text("places tensor '", name, "' at ", begin, "..", end, ", but there are ", data_.size(),
+                  text("places tensor ", quote(name), " at ", begin, "..", end, ", but there are ", data_.size(),
                        " bytes of data: the file is truncated or damaged"));
     }
     if (end - begin != size) {
       throw fault("safetensors.bad-offsets",
-                  text("gives tensor '", name, "' ", end - begin, " bytes, but ", name_of(tensor.dtype), " ",
+                  text("gives tensor ", quote(name), " ", end - begin, " bytes, but ", name_of(tensor.dtype), " ",
                        shape_text(tensor.shape), " takes ", size));
     }
     tensor.bytes = data_.data() + begin;
@@ -100,9 +100,8 @@ class SafetensorsHeader {
         if (found->get_ref<const std::string&>() == name_of(type)) return type;
       }
     }
-    throw fault("safetensors.unknown-dtype",
-                text("gives tensor '", name, "' the dtype ",
-                     found == entry.end() ? "nothing" : found->dump(-1, ' ', true, Json::error_handler_t::replace)));
+    throw fault("safetensors.unknown-dtype", text("gives tensor ", quote(name), " the dtype ",
+                                                  found == entry.end() ? "nothing" : quote_json(*found)));
   }
 
   /// The tensors must cover the data exactly: no holes, no overlap, nothing after the last.
@@ -117,7 +116,7 @@ class SafetensorsHeader {
       if (tensor->bytes != expected) {
         throw fault(
             tensor->bytes < expected ? "safetensors.overlap" : "safetensors.hole",
-            text("has ", tensor->bytes < expected ? "an overlap" : "a hole", " before tensor '", tensor->name, "'"));
+            text("has ", tensor->bytes < expected ? "an overlap" : "a hole", " before tensor ", quote(tensor->name)));
       }
       expected += tensor->size_bytes;
     }

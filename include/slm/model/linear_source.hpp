@@ -17,6 +17,15 @@
 
 namespace slm {
 
+/// Whether any layer is stored as 4-bit codes: config.json's word is not needed for that.
+inline bool has_int4_layers(const Checkpoint& checkpoint) {
+  for (const auto& [name, tensor] : checkpoint.tensors()) {
+    if (name.ends_with(".qweight") || name.ends_with(".weight_packed")) return true;
+    if (name.ends_with(".weight") && tensor->dtype == DType::i32) return true;
+  }
+  return false;
+}
+
 namespace detail {
 
 /// Whether a name matches a pattern with * (any run) and ? (any one): linear in time but for the last star.
@@ -112,6 +121,7 @@ class LinearSearch {
                      "Check that every shard is there, or download the checkpoint again");
       }
     }
+    if (!has_int4_layers(checkpoint_)) return checkpoint_.missing(module_ + ".weight", {out_, in_});
     return Error("checkpoint.missing-tensor",
                  text("'", checkpoint_.folder().string(), "' has no tensor '", module_, ".weight' [", out_, ", ", in_,
                       "], and no 4-bit one in its place ('", module_, ".qweight' or '", module_, ".weight_packed')"),
@@ -367,13 +377,10 @@ inline LinearSource linear_source(const Checkpoint& checkpoint, const std::strin
   return detail::LinearSearch(checkpoint, module, out, in).run();
 }
 
-/// Whether any layer is stored as 4-bit codes: config.json's word is not needed for that.
-inline bool has_int4_layers(const Checkpoint& checkpoint) {
-  for (const auto& [name, tensor] : checkpoint.tensors()) {
-    if (name.ends_with(".qweight") || name.ends_with(".weight_packed")) return true;
-    if (name.ends_with(".weight") && tensor->dtype == DType::i32) return true;
-  }
-  return false;
+/// The same for a matrix of the model's list. One that is stored transposed has no codes.
+inline LinearSource linear_source(const Checkpoint& checkpoint, const TensorName& weight) {
+  if (weight.transposed) return checkpoint.tensor(weight.name, weight.shape);
+  return linear_source(checkpoint, weight.module(), weight.shape.at(0), weight.shape.at(1));
 }
 
 }  // namespace slm

@@ -19,8 +19,8 @@ namespace slm {
 namespace detail {
 
 inline WeightType stored_type(const Checkpoint& checkpoint) {
-  const TensorName embedding = stored_embedding(checkpoint);
-  switch (checkpoint.tensor(embedding.name, embedding.shape).dtype) {
+  const TensorName table = checkpoint.names().weights(Role::embedding).front();
+  switch (checkpoint.tensor(table.name, table.shape).dtype) {
     case DType::f16: return WeightType::f16;
     case DType::bf16: return WeightType::bf16;
     default: return WeightType::f32;

@@ -12,10 +12,10 @@
 
 #include "slm/config/model_config.hpp"
 #include "slm/io/checkpoint.hpp"
+#include "slm/io/tensor_names.hpp"
 #include "slm/model/activation_scales.hpp"
 #include "slm/model/layer_weights.hpp"
 #include "slm/model/linear_source.hpp"
-#include "slm/model/tensor_names.hpp"
 
 namespace slm {
 
@@ -27,48 +27,47 @@ struct WeightReader {
 
   const Checkpoint& checkpoint;
   B& device;
-  TensorNames names{checkpoint};
+  const TensorNames& names = checkpoint.names();
   std::int64_t step_bytes = 0;                            // of the matrices that pack_step() has made
   std::vector<std::unique_ptr<std::byte[]>> turned = {};  // matrices may refer to these bytes too
 
   Layer layer(int l) {
-    const ModelConfig& shape = checkpoint.config();
     Layer layer;
-    layer.attention_norm = norm(names.attention_norm(l));
-    if (shape.order != BlockOrder::parallel) layer.mlp_norm = norm(names.mlp_norm(l));
-    if (shape.qk_norm != QkNorm::none) {
-      layer.q_norm = norm(names.q_norm(l));
-      layer.k_norm = norm(names.k_norm(l));
-    }
-    layer.qkv = pack_step(names.qkv(l));
-    layer.attention_out = pack_step(names.attention_out(l));
-    layer.gate_up = pack_step(names.gate_up(l));
-    layer.down = pack_step(names.down(l));
-    if (shape.attention_bias != AttentionBias::none) layer.qkv_bias = bias(names.qkv(l));
-    if (shape.attention_bias == AttentionBias::all) layer.attention_out_bias = bias(names.attention_out(l));
-    if (shape.mlp_bias) {
-      layer.gate_up_bias = bias(names.gate_up(l));
-      layer.down_bias = bias(names.down(l));
-    }
-    if (const TensorName scales = names.activation_scales(l); checkpoint.has(scales.name)) {
-      if (activation_scales(checkpoint, scales.module(), shape.ffn)) layer.down_divisor = vector({scales});
+    layer.attention_norm = norm(Role::attention_norm, l);
+    layer.mlp_norm = norm(Role::mlp_norm, l);
+    layer.q_norm = norm(Role::q_norm, l);
+    layer.k_norm = norm(Role::k_norm, l);
+    layer.qkv = pack_step(Role::qkv, l);
+    layer.attention_out = pack_step(Role::attention_out, l);
+    layer.gate_up = pack_step(Role::gate_up, l);
+    layer.down = pack_step(Role::down, l);
+    layer.qkv_bias = vector(names.biases(Role::qkv, l));
+    layer.attention_out_bias = vector(names.biases(Role::attention_out, l));
+    layer.gate_up_bias = vector(names.biases(Role::gate_up, l));
+    layer.down_bias = vector(names.biases(Role::down, l));
+    for (const TensorName& scales : names.weights(Role::down_divisor, l)) {
+      const bool there = activation_scales(checkpoint, scales.module(), checkpoint.config().ffn).has_value();
+      if (there) layer.down_divisor = vector({scales});
     }
     return layer;
   }
 
-  Matrix pack(const std::vector<TensorName>& weights) {
+  Matrix pack(Role role, int layer = 0) {
     std::vector<typename Format::Source> sources;
-    for (const TensorName& weight : weights) sources.push_back(source(weight));
+    for (const TensorName& weight : names.weights(role, layer)) sources.push_back(source(weight));
     return device.template pack<Format>(sources);
   }
 
-  Matrix pack_step(const std::vector<TensorName>& weights) {
-    Matrix matrix = pack(weights);
+  /// The same for a matrix that every decode step reads.
+  Matrix pack_step(Role role, int layer = 0) {
+    Matrix matrix = pack(role, layer);
     step_bytes += matrix.bytes();
     return matrix;
   }
 
+  /// The tensors one behind the other; empty where there are none.
   Vector vector(const std::vector<TensorName>& tensors, float factor = 1) const {
+    if (tensors.empty()) return {};
     std::vector<float> values;
     for (const TensorName& name : tensors) {
       const Tensor& tensor = checkpoint.tensor(name.name, name.shape);
@@ -86,33 +85,26 @@ struct WeightReader {
     return device.upload(values.data(), values.size());
   }
 
-  Vector bias(const std::vector<TensorName>& weights, float factor = 1) const {
-    std::vector<TensorName> biases;
-    for (const TensorName& weight : weights) biases.push_back(TensorNames::bias_of(weight));
-    return vector(biases, factor);
-  }
-
-  NormWeights<B> norm(const TensorName& weight, float factor = 1) const {
-    const ModelConfig& shape = checkpoint.config();
-    NormWeights<B> norm;
-    if (shape.norm_affine != NormAffine::none) norm.weight = vector({weight}, factor);
-    if (shape.norm_affine == NormAffine::weight_and_bias) norm.bias = bias({weight}, factor);
-    return norm;
+  NormWeights<B> norm(Role role, int layer = 0, float factor = 1) const {
+    return {.weight = vector(names.weights(role, layer), factor), .bias = vector(names.biases(role, layer), factor)};
   }
 
  private:
   typename Format::Source source(const TensorName& weight) {
     if (weight.transposed) return transpose(checkpoint.tensor(weight.name, weight.shape));
+    LinearSource layer = linear_source(checkpoint, weight);
+    const auto* int4 = std::get_if<Int4Tensor>(&layer);
     if constexpr (DenseFormat<Format>) {
-      return checkpoint.tensor(weight.name, weight.shape);
+      if (!int4) return std::get<Tensor>(std::move(layer));
+      throw Error("model.quantized",
+                  text("'", checkpoint.folder().string(), "', layer '", int4->name, "' holds 4-bit weights"),
+                  "Load it with WeightType::as_stored, or take the floating-point checkpoint of the model");
     } else {
-      const std::string module = weight.module();
-      LinearSource layer = linear_source(checkpoint, module, weight.shape.at(0), weight.shape.at(1));
-      if (const auto* int4 = std::get_if<Int4Tensor>(&layer); int4 && Format::group != any_group) {
+      if (int4 && Format::group != any_group) {
         const std::int64_t group = Format::group == whole_row ? int4->in : Format::group;
         if (int4->group != group) {
           throw Error("quant.other-group",
-                      text("'", checkpoint.folder().string(), "', layer '", module, "' has groups of ", int4->group,
+                      text("'", checkpoint.folder().string(), "', layer '", int4->name, "' has groups of ", int4->group,
                            " inputs, the model's type says ", group),
                       "Name the checkpoint's group in AwqInt4<...>, or AwqInt4<> for any");
         }

@@ -21,18 +21,9 @@
 #include "slm/model/alibi.hpp"
 #include "slm/model/layer_weights.hpp"
 #include "slm/model/rope.hpp"
-#include "slm/model/tensor_names.hpp"
 #include "slm/model/weight_reader.hpp"
 
 namespace slm {
-
-/// Where the embedding table is stored. A tied checkpoint may hold its one table under either name.
-inline TensorName stored_embedding(const Checkpoint& checkpoint) {
-  const TensorNames names(checkpoint);
-  const bool as_head = checkpoint.settings().tied_embeddings && !checkpoint.has(names.embedding().name) &&
-                       checkpoint.has(names.head().name);
-  return as_head ? names.head() : names.embedding();
-}
 
 template <WeightFormat Format, Backend B>
 struct ModelWeights {
@@ -66,13 +57,12 @@ struct ModelWeights {
     const ModelConfig& shape = checkpoint->config();
     const ModelSettings& settings = checkpoint->settings();
     WeightReader<Format, B> reader{*checkpoint, device};
-    const TensorNames& names = reader.names;
     read_positions(reader);
-    embedding = reader.pack({stored_embedding(*checkpoint)});
-    if (!settings.tied_embeddings) untied_head = reader.pack({names.head()});
-    if (shape.head_bias) head_bias = reader.bias({names.head()});
+    embedding = reader.pack(Role::embedding);
+    if (!settings.tied_embeddings) untied_head = reader.pack(Role::head);
+    head_bias = reader.vector(reader.names.biases(Role::head));
     // Scaling the last norm scales the logits, which a head without bias leaves to it.
-    if (shape.final_norm) final_norm = reader.norm(names.final_norm(), settings.logit_scale);
+    final_norm = reader.norm(Role::final_norm, 0, settings.logit_scale);
     for (int l = 0; l < shape.layers; ++l) {
       layers.push_back(reader.layer(l));
       if (progress) progress((l + 1.0) / shape.layers);
@@ -98,12 +88,11 @@ struct ModelWeights {
       alibi = device.upload(slopes.data(), slopes.size());
     }
     if (shape.embedding != 0) {
-      projection = Projection{.positions = {}, .in = reader.pack_step({reader.names.project_in()}), .out = {}};
-      projection->out = reader.pack_step({reader.names.project_out()});
-      if (shape.positions == Positions::learned)
-        projection->positions = reader.pack({reader.names.positions(settings)});
-    } else if (shape.positions == Positions::learned) {
-      positions = reader.vector({reader.names.positions(settings)});
+      projection = Projection{.positions = {}, .in = reader.pack_step(Role::project_in), .out = {}};
+      projection->out = reader.pack_step(Role::project_out);
+      if (shape.positions == Positions::learned) projection->positions = reader.pack(Role::positions);
+    } else {
+      positions = reader.vector(reader.names.weights(Role::positions));
     }
   }
 

@@ -284,6 +284,12 @@ inline std::vector<Token> encode(const Tokenizer& tokenizer, Template value, std
   return tokenizer.encode(parts, value == Template::plain);
 }
 
+/// Whether the template or the tokenizer writes a space between the prompt and what the assistant says. An answer then
+/// begins with that space, which is no part of its message.
+inline bool space_before_answer(Template value) {
+  return value == Template::llama2 || value == Template::phi3 || detail::is_mistral(value);
+}
+
 /// What ends an answer under this template. Tokens that the tokenizer does not have are left out.
 inline Stops stops(const Tokenizer& tokenizer, Template value) {
   Stops found;

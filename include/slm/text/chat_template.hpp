@@ -1,4 +1,4 @@
-// Which chat template a model folder wants. Templates are programs in Jinja; slm knows the published ones of its
+// Which chat template a model wants. Templates are programs in Jinja; slm knows the published ones of its
 // families by their tell-tale strings and does not run any other.
 #pragma once
 
@@ -11,9 +11,11 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 
 #include "slm/core/error.hpp"
+#include "slm/io/gguf_file.hpp"
 #include "slm/io/json.hpp"
 #include "slm/io/mapped_file.hpp"
 
@@ -199,32 +201,42 @@ inline std::optional<Template> template_of_name(std::string_view name, std::stri
   return qwen3 && !has(name, "base") ? std::optional{Template::qwen3} : std::nullopt;
 }
 
+/// What a folder's place and config.json call the model, and its model_type.
+inline std::pair<std::string, std::string> names_of_folder(const std::filesystem::path& folder) {
+  std::string names, model_type;
+  std::error_code ignored;
+  // A download cache puts two folders below the one with the name.
+  auto part = std::filesystem::absolute(folder, ignored).lexically_normal();
+  for (int i = 0; i < 4 && part.has_relative_path(); ++i, part = part.parent_path()) {
+    names += "/" + squeezed(part.filename().string());
+  }
+  if (const auto path = folder / "config.json"; std::filesystem::exists(path, ignored)) {
+    const Json json = read_json_object(path);
+    const JsonFields fields(json, path.string());
+    model_type = fields.string("model_type", "");
+    names += "/" + squeezed(fields.string("_name_or_path", ""));
+  }
+  return {names, model_type};
+}
+
 }  // namespace detail
 
-/// The template that a model folder wants: by its Jinja text, or, where it has none, by its name and model_type.
-/// Throws Error ("chat.unrecognised").
-inline Template recognise_folder(const std::filesystem::path& folder) {
-  const std::string jinja = detail::jinja_of(folder);
-  std::optional<Template> found = jinja.empty() ? std::nullopt : recognise(jinja);
-  if (jinja.empty()) {
-    std::string model_type, names;
-    std::error_code ignored;
-    // A download cache puts two folders below the one with the name.
-    auto part = std::filesystem::absolute(folder, ignored).lexically_normal();
-    for (int i = 0; i < 4 && part.has_relative_path(); ++i, part = part.parent_path()) {
-      names += "/" + detail::squeezed(part.filename().string());
-    }
-    if (const auto path = folder / "config.json"; std::filesystem::exists(path, ignored)) {
-      const Json json = read_json_object(path);
-      const JsonFields fields(json, path.string());
-      model_type = fields.string("model_type", "");
-      names += "/" + detail::squeezed(fields.string("_name_or_path", ""));
-    }
-    found = detail::template_of_name(names, model_type);
+/// The template that a model wants, a folder or a GGUF file: by its Jinja text, or, where it has none, by its name and
+/// model_type. Throws Error ("chat.unrecognised").
+inline Template recognise_model(const std::filesystem::path& model) {
+  std::string jinja, names, model_type;
+  if (model.extension() == ".gguf") {
+    const GgufFile file(model);
+    jinja = file.fields().string("tokenizer.chat_template", "");
+    names =
+        text(detail::squeezed(model.stem().string()), "/", detail::squeezed(file.fields().string("general.name", "")));
+  } else if (jinja = detail::jinja_of(model); jinja.empty()) {
+    std::tie(names, model_type) = detail::names_of_folder(model);
   }
+  const auto found = jinja.empty() ? detail::template_of_name(names, model_type) : recognise(jinja);
   if (found) return *found;
   throw Error("chat.unrecognised",
-              text("'", folder.string(), "' ",
+              text("'", model.string(), "' ",
                    jinja.empty() ? "has no chat template, and its name tells of none"
                                  : "has a chat template that slm does not know"),
               text("Name the one that fits, plain for a model that was never taught to chat: ", detail::known_names()));

@@ -67,6 +67,15 @@ class DecodeState {
     *this = DecodeState{*decoder_};
   }
 
+  /// Where one text ends and another goes on, as a prompt and what follows it: appends the whole characters of a run of
+  /// byte tokens, which are then text whatever bytes follow.
+  void settle(std::string& out) {
+    if (decoder_->kind != TokenDecoder::Kind::joined || !valid_run_) return;
+    strip(std::string_view{bytes_}.substr(0, whole_), out);
+    bytes_.erase(0, whole_);
+    whole_ = 0;
+  }
+
   /// The whole characters of a run of byte tokens that is held back: finish() would append them now, if no byte that is
   /// not UTF-8 followed. Only grows until the run ends or turns out not to be UTF-8 (then empty).
   std::string_view waiting() const {

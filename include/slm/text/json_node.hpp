@@ -9,23 +9,10 @@
 #include <string_view>
 
 #include "slm/core/error.hpp"
+#include "slm/io/json.hpp"
 #include "slm/text/tokenizer_parts.hpp"
 
 namespace slm::tokenizer_file {
-
-/// Parses one JSON object. nlohmann's parser and destructor do not recurse, so deep nesting costs memory only.
-inline nlohmann::json parse_object(std::string_view source, const std::string& file) {
-  nlohmann::json parsed;
-  try {
-    parsed = nlohmann::json::parse(source.begin(), source.end());
-  } catch (const nlohmann::json::exception& fault) {
-    fail("tokenizer.not-json", file, text("it is not valid JSON: ", fault.what()), download_again);
-  }
-  if (!parsed.is_object())
-    fail("tokenizer.not-an-object", file, text("it holds ", parsed.type_name(), ", expected an object"),
-         download_again);
-  return parsed;
-}
 
 class JsonNode {
  public:

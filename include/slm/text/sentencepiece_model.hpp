@@ -164,18 +164,24 @@ inline MergeTable merges_of(const std::vector<SentencePiece>& pieces, const Voca
   return table;
 }
 
-/// The pipeline Hugging Face gives the Llama-2 family: legacy (a leading ▁ before every piece of text) unless
-/// tokenizer_config.json says "legacy": false.
-inline void add_llama_pipeline(TokenizerParts& parts, bool legacy) {
+/// Where a model of the Llama-2 family wants a space that the text does not have.
+enum class LeadingSpace {
+  every_piece,  // before the text and after every special token: Hugging Face's "legacy"
+  first_piece,  // before the text
+  never,
+};
+
+inline void add_llama_pipeline(TokenizerParts& parts, LeadingSpace space) {
   const std::string underline = "▁";
-  if (legacy) {
-    parts.normalizer.add(Normalizer::Prepend{underline});
-    parts.normalizer.add(Normalizer::Replace{" ", underline});
-  } else {
+  if (space == LeadingSpace::first_piece) {
     parts.pre_tokenizer.add(PreTokenizer::Metaspace{underline, PreTokenizer::Metaspace::Prepend::first, false});
+  } else {
+    if (space == LeadingSpace::every_piece) parts.normalizer.add(Normalizer::Prepend{underline});
+    parts.normalizer.add(Normalizer::Replace{" ", underline});
   }
   parts.decoder.replaces = {{underline, " "}};
   parts.decoder.byte_fallback = true;
+  if (space == LeadingSpace::never) return;
   parts.decoder.strip_content = " ";
   parts.decoder.strip_count = 1;
 }
@@ -222,7 +228,7 @@ inline TokenizerParts read_tokenizer_model(std::string_view bytes, const std::st
     }
   }
   parts.bpe = Bpe(parts.vocabulary, merges_of(model.pieces, parts.vocabulary), options);
-  add_llama_pipeline(parts, config.legacy.value_or(true));
+  add_llama_pipeline(parts, config.legacy.value_or(true) ? LeadingSpace::every_piece : LeadingSpace::first_piece);
   const auto wanted = [&file](std::optional<Token> token, std::string_view name) {
     if (!token)
       fail("tokenizer.missing-special-token", file, text("it has no control piece ", shown(name)), download_again);

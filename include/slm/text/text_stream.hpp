@@ -5,6 +5,7 @@
 #include <functional>
 #include <optional>
 #include <ostream>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -19,15 +20,19 @@
 
 namespace slm {
 
-/// A sink for a decoder. All text written until finish() is the decoded text of all tokens, cut before the first stop
-/// string. Special tokens are left out. Text is held back while later tokens may still change it: an unfinished
-/// character, a run of <0x..> byte tokens (which counts as a whole), the beginning of a stop string.
+/// A sink for a decoder. All text written until finish() is what the tokens add to the prompt's text, cut before the
+/// first stop string: many tokenizers write a space before each word and drop the one that begins a text, so that
+/// tokens decoded by themselves would lose the space that parts them from the prompt. Special tokens are left out. Text
+/// is held back while later tokens may still change it: an unfinished character, a run of <0x..> byte tokens (which
+/// counts as a whole), the beginning of a stop string.
 class TextStream {
  public:
   using Write = std::function<void(std::string_view)>;
 
-  /// Calls write(text) with valid UTF-8. Empty stop strings are ignored.
-  TextStream(Tokenizer tokenizer, Write write, const std::vector<std::string>& stops = {})
+  /// prompt: the tokens that are continued, none for a text of its own. Calls write(text) with valid UTF-8. Empty stop
+  /// strings are ignored.
+  TextStream(Tokenizer tokenizer, std::span<const Token> prompt, Write write,
+             const std::vector<std::string>& stops = {})
       : tokenizer_(std::move(tokenizer)),
         write_(std::move(write)),
         decoder_(tokenizer_.decode_state()),
@@ -37,23 +42,23 @@ class TextStream {
         throw Error("text.bad-stop-string", "a stop string is not valid UTF-8", "Give stop strings in UTF-8");
       }
     }
+    std::string shown;
+    for (const Token token : prompt) decode(token, shown);
+    decoder_.settle(shown);
+    DecodeState(decoder_).finish(prompt_end_);
   }
 
   /// Writes to a stream, which must outlive this, and flushes it. Throws Error when the stream fails (a full disk).
-  TextStream(Tokenizer tokenizer, std::ostream& stream, const std::vector<std::string>& stops = {})
-      : TextStream(std::move(tokenizer), writer_to(stream), stops) {}
+  TextStream(Tokenizer tokenizer, std::span<const Token> prompt, std::ostream& stream,
+             const std::vector<std::string>& stops = {})
+      : TextStream(std::move(tokenizer), prompt, writer_to(stream), stops) {}
 
   /// Takes the next token. False when a stop string is complete: no more tokens are wanted, and none is written.
   bool operator()(Token token) {
     if (stopped_) return false;
-    if (!tokenizer_.is_token(token) || tokenizer_.is_special(token)) return true;
     std::string text;
-    decoder_.push(tokenizer_.piece(token), text);
-    if (!text.empty()) {
-      ahead_.reset();
-      show(matcher_.push(text));
-      stopped_ = matcher_.stopped();
-    }
+    decode(token, text);
+    if (!text.empty()) take(text);
     if (!stopped_ && matcher_.active()) look_ahead();
     return !stopped_;
   }
@@ -63,9 +68,7 @@ class TextStream {
     if (stopped_) return;
     std::string text;
     decoder_.finish(text);
-    ahead_.reset();
-    show(matcher_.push(text));
-    stopped_ = matcher_.stopped();
+    take(text);
     if (!stopped_) show(matcher_.finish());
   }
 
@@ -79,6 +82,19 @@ class TextStream {
     std::size_t seen = 0;  // bytes of the run that the matcher has read
     std::string text;      // what it let through
   };
+
+  void decode(Token token, std::string& out) {
+    if (tokenizer_.is_token(token) && !tokenizer_.is_special(token)) decoder_.push(tokenizer_.piece(token), out);
+  }
+
+  /// Text that no token changes any more.
+  void take(std::string_view text) {
+    if (text.starts_with(prompt_end_)) text.remove_prefix(prompt_end_.size());
+    prompt_end_.clear();
+    ahead_.reset();
+    show(matcher_.push(text));
+    stopped_ = matcher_.stopped();
+  }
 
   /// A newline is such a byte token in Llama-2's vocabulary: a stop string must not wait for the token behind it. While
   /// the run is UTF-8, it is what the text would be if generation ended here, so a stop string in it counts at once.
@@ -109,6 +125,7 @@ class TextStream {
   Tokenizer tokenizer_;
   Write write_;
   DecodeState decoder_;
+  std::string prompt_end_;  // what the prompt's unfinished character is if it stays so; until the first text
   StopMatcher matcher_;
   std::optional<Ahead> ahead_;
   bool stopped_ = false;

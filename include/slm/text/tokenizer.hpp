@@ -1,4 +1,4 @@
-// Tokenizer: text to token ids and back, exactly as the model's own tokenizer.json says.
+// Tokenizer: text to token ids and back, exactly as the model's own file says.
 #pragma once
 
 #include <algorithm>
@@ -15,9 +15,11 @@
 
 #include "slm/core/error.hpp"
 #include "slm/core/types.hpp"
+#include "slm/io/gguf_file.hpp"
 #include "slm/io/mapped_file.hpp"
 #include "slm/text/decoder.hpp"
 #include "slm/text/sentencepiece_model.hpp"
+#include "slm/text/tokenizer_gguf.hpp"
 #include "slm/text/tokenizer_json.hpp"
 #include "slm/text/tokenizer_parts.hpp"
 #include "slm/text/utf8.hpp"
@@ -35,7 +37,7 @@ struct TextPart {
 class Tokenizer {
  public:
   /// Reads a model folder (tokenizer.json, or tokenizer.model where only that exists; with the added tokens of
-  /// tokenizer_config.json) or one such file. Throws Error ("tokenizer.…", "io.unreadable").
+  /// tokenizer_config.json), one such file, or a GGUF file. Throws Error ("tokenizer.…", "gguf.…", "io.unreadable").
   static Tokenizer from(const std::filesystem::path& folder_or_file) {
     namespace fs = std::filesystem;
     std::error_code ignored;
@@ -49,6 +51,7 @@ class Tokenizer {
                     "Copy tokenizer.json from the model's repository into the folder");
       }
     }
+    if (path.extension() == ".gguf") return parse(GgufFile(path).fields());
     const MappedFile file(path);
     const std::string_view source = view_of(file);
     const bool is_json = path.extension() == ".json";
@@ -77,6 +80,9 @@ class Tokenizer {
     return Tokenizer(tokenizer_file::read_tokenizer_model(bytes, name, {}));
   }
 
+  /// Reads the metadata of a GGUF file.
+  static Tokenizer parse(const GgufFields& fields) { return Tokenizer(tokenizer_file::read_tokenizer_gguf(fields)); }
+
   /// Token ids of a text; with add_special_tokens those that the model wants around it (such as <s>), too. Bytes that
   /// are not UTF-8 are encoded as U+FFFD, one for each maximal subpart, as Python and Rust would hand them over.
   std::vector<Token> encode(std::string_view utf8, bool add_special_tokens = true) const {
@@ -100,7 +106,8 @@ class Tokenizer {
     return encode_whole(whole, &literals, add_special_tokens);
   }
 
-  /// Text of token ids; ids that are no token contribute nothing. Always valid UTF-8.
+  /// Text of token ids; ids that are no token contribute nothing. Always valid UTF-8. What tokens add to a prompt's
+  /// text may be more than their own text, by a space: see TextStream.
   std::string decode(std::span<const Token> tokens, bool skip_special_tokens = true) const {
     std::string out;
     DecodeState state(state_->parts.decoder);

@@ -32,46 +32,25 @@ inline void read_vocabulary(TokenizerParts& parts, const JsonNode& vocab) {
   }
 }
 
-/// The two sides of a merge: "a b" or ["a", "b"].
-inline std::pair<std::string_view, std::string_view> merge_sides(const nlohmann::json& merge, const JsonNode& merges,
-                                                                 std::size_t rank) {
-  if (merge.is_string()) {
-    const std::string_view line = merge.get_ref<const std::string&>();
-    const std::size_t space = line.find(' ');
-    if (space != line.npos && line.find(' ', space + 1) == line.npos)
-      return {line.substr(0, space), line.substr(space + 1)};
-  } else if (merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string()) {
-    return {merge[0].get_ref<const std::string&>(), merge[1].get_ref<const std::string&>()};
-  }
-  fail("tokenizer.bad-merge", merges.file(),
-       text("'", merges.place(), "[", rank, "]' is no pair of tokens, expected \"a b\" or [\"a\", \"b\"]"),
-       download_again);
-}
-
+/// Each merge is "a b" or ["a", "b"].
 inline MergeTable read_merges(const Vocabulary& vocabulary, const JsonNode& merges) {
   if (!merges.value().is_array()) merges.wrong("an array");
-  MergeTable table(merges.value().size());
-  std::string joined;
-  std::uint32_t rank = 0;
+  MergeReader reader(vocabulary, merges.value().size(), merges.file(), merges.place());
   for (const auto& merge : merges.value()) {
-    const auto [left, right] = merge_sides(merge, merges, rank);
-    const auto token = [&, here = rank](std::string_view content) {
-      const auto id = vocabulary.find(content);
-      if (id) return *id;
-      fail("tokenizer.missing-merge-token", merges.file(),
-           text("'", merges.place(), "[", here, "]' needs ", shown(content), ", which is not in the vocabulary"),
-           download_again);
-    };
-    const Token left_id = token(left);
-    const Token right_id = token(right);
-    const Token merged = token(joined.assign(left) += right);
-    if (merged == left_id || merged == right_id) {
-      fail("tokenizer.cyclic-merge", merges.file(),
-           text("'", merges.place(), "[", rank, "]' merges into one of its own parts"), download_again);
+    if (merge.is_string()) {
+      const std::string_view line = merge.get_ref<const std::string&>();
+      const std::size_t space = line.find(' ');
+      if (space != line.npos && line.find(' ', space + 1) == line.npos) {
+        reader.add(line.substr(0, space), line.substr(space + 1));
+        continue;
+      }
+    } else if (merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string()) {
+      reader.add(merge[0].get_ref<const std::string&>(), merge[1].get_ref<const std::string&>());
+      continue;
     }
-    table.add(left_id, right_id, {rank++, merged});
+    reader.bad("\"a b\" or [\"a\", \"b\"]");
   }
-  return table;
+  return reader.take();
 }
 
 inline AddedToken read_added_token(const JsonNode& node, std::int64_t id, std::size_t count) {
@@ -113,7 +92,7 @@ inline void read_model(TokenizerParts& parts, const JsonNode& model) {
 
 /// tokenizer.json as parts. `file` names it in errors.
 inline TokenizerParts read_tokenizer_json(std::string_view source, const std::string& file) {
-  const nlohmann::json parsed = parse_object(source, file);
+  const Json parsed = parse_json_object(source, file);
   const JsonNode root(parsed, file, "");
   TokenizerParts parts;
   read_model(parts, root.at("model"));
@@ -142,7 +121,7 @@ struct TokenizerConfig {
 
 /// `tokens`: tokens already known, which bounds the ids.
 inline TokenizerConfig read_tokenizer_config(std::string_view source, const std::string& file, std::size_t tokens) {
-  const nlohmann::json parsed = parse_object(source, file);
+  const Json parsed = parse_json_object(source, file);
   const JsonNode root(parsed, file, "");
   TokenizerConfig config;
   const auto optional_flag = [&root](const char* name) -> std::optional<bool> {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "slm/core/error.hpp"
@@ -89,6 +90,44 @@ inline void add_added_token(TokenizerParts& parts, AddedToken token, const std::
   add_token(parts.added_names, token.content, token.id, file);
   parts.added.push_back(std::move(token));
 }
+
+/// Puts the merges of a file into a table, best first. `list`: the file's name of them, for errors.
+class MergeReader {
+ public:
+  MergeReader(const Vocabulary& vocabulary, std::size_t expected, std::string file, std::string list)
+      : vocabulary_(vocabulary), table_(expected), file_(std::move(file)), list_(std::move(list)) {}
+
+  void add(std::string_view left, std::string_view right) {
+    const Token left_id = token(left);
+    const Token right_id = token(right);
+    const Token merged = token(joined_.assign(left) += right);
+    if (merged == left_id || merged == right_id) {
+      fail("tokenizer.cyclic-merge", file_, text(place(), " merges into one of its own parts"), download_again);
+    }
+    table_.add(left_id, right_id, {rank_++, merged});
+  }
+
+  /// The next merge is no pair of tokens.
+  [[noreturn]] void bad(std::string_view expected) const {
+    fail("tokenizer.bad-merge", file_, text(place(), " is no pair of tokens, expected ", expected), download_again);
+  }
+
+  MergeTable take() { return std::move(table_); }
+
+ private:
+  std::string place() const { return text("'", list_, "[", rank_, "]'"); }
+
+  Token token(std::string_view content) const {
+    if (const auto id = vocabulary_.find(content)) return *id;
+    fail("tokenizer.missing-merge-token", file_,
+         text(place(), " needs ", shown(content), ", which is not in the vocabulary"), download_again);
+  }
+
+  const Vocabulary& vocabulary_;
+  MergeTable table_;
+  std::string file_, list_, joined_;
+  std::uint32_t rank_ = 0;
+};
 
 }  // namespace tokenizer_file
 }  // namespace slm

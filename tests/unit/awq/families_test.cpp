@@ -41,7 +41,7 @@ void write_phi(const fs::path& folder) {
   const ModelDescription model = read_config_json(json, "config.json");
   std::vector<std::vector<float>> data;
   std::vector<Tensor> tensors;
-  for (const auto& [name, shape, transposed] : TensorNames(model.config, *model.family).all(model.settings)) {
+  for (const auto& [name, shape, transposed] : TensorNames(model.config, model.settings, model.family->names).all()) {
     const bool matrix = shape.size() == 2, norm = name.ends_with("norm.weight");
     auto& values = data.emplace_back(static_cast<std::size_t>(matrix ? shape[0] * shape[1] : shape[0]));
     for (std::size_t i = 0; i < values.size(); ++i) {

@@ -184,6 +184,40 @@ TEST_CASE("bad requests are refused and leave no folder") {
         "quantize.already-quantized");
 }
 
+TEST_CASE("a config.json that is nested too deep is refused, also where only quantize copies it") {
+  const TemporaryFolder folder;
+  const fs::path model = folder.path() / "model", out = folder.path() / "out";
+  fs::copy(demo_pair("draft"), model);
+  const std::string config = read_bytes(model / "config.json");
+  const auto quantized = [&](std::size_t levels) {
+    const std::string deep = std::string(levels, '[') + std::string(levels, ']');
+    std::ofstream(model / "config.json") << "{\"unknown\": " << deep << ", " << config.substr(config.find('{') + 1);
+    quantize::Options options;
+    options.search = false;
+    return error_id([&] { quantize::quantize(model, out, {}, options); });
+  };
+  CHECK(quantized(100'000) == "json.too-deep");
+  CHECK(!fs::exists(out));
+  CHECK(quantized(deepest_json - 1) == "no error");
+  CHECK(error_id([&] { Checkpoint{out}; }) == "no error");
+}
+
+TEST_CASE("a head of its own stays one, though the config.json that is copied calls it tied") {
+  const TemporaryFolder folder;
+  const fs::path model = folder.path() / "model", out = folder.path() / "out";
+  fs::copy(testing::fixture("models/llama-mha3h"), model);
+  Json config = read_json_object(model / "config.json");
+  config["tie_word_embeddings"] = true;
+  std::ofstream(model / "config.json") << config.dump();
+  quantize::Options options;
+  options.search = false;
+  options.group = whole_row;
+  quantize::quantize(model, out, {}, options);
+  CHECK(read_json_object(out / "config.json").at("tie_word_embeddings") == false);
+  CHECK(Checkpoint(out).has("lm_head.weight"));
+  CHECK(Checkpoint(out).notes().empty());
+}
+
 TEST_CASE("layers that groups do not fit stay as they are") {
   const TemporaryFolder folder;
   quantize::Options options;

@@ -3,7 +3,7 @@
 #include "slm/config/known_models.hpp"
 #include "slm/config/registry.hpp"
 #include "slm/config/sizes.hpp"
-#include "slm/model/tensor_names.hpp"
+#include "slm/io/checkpoint.hpp"
 
 using namespace slm;
 
@@ -22,7 +22,7 @@ std::int64_t parameters(const Family& family = families::llama, bool untied = fa
   if constexpr (requires { Model::tied; }) settings.tied_embeddings = Model::tied && !untied;
   if constexpr (requires { Model::position_rows; }) settings.context = Model::position_rows;
   std::int64_t total = 0;
-  for (const TensorName& name : TensorNames(Model::value, family).all(settings)) {
+  for (const TensorName& name : TensorNames(Model::value, settings, family.names).all()) {
     std::int64_t count = 1;
     for (const std::int64_t extent : name.shape) count *= extent;
     total += count;

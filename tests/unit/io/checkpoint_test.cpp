@@ -84,11 +84,35 @@ TEST_CASE("absurd fields of config.json are refused, each with its own error") {
   CHECK(fault(with("rope_theta", 0)) == "json.bad-field");
   CHECK(fault(with("rope_scaling", "llama3")) == "json.bad-field");
   CHECK(fault(with("rope_scaling", {{"type", "yarn"}, {"factor", 2}})) == "config.unsupported");
-  CHECK(fault(with("eos_token_id", -1)) == "json.bad-field");
-  CHECK(fault(with("eos_token_id", {1, 101})) == "json.bad-field");
+  CHECK(fault(with("eos_token_id", "2")) == "json.bad-field");
+  CHECK(fault(with("eos_token_id", {1, 2.5})) == "json.bad-field");
   CHECK(fault(with("hidden_act", "tanh")) == "config.unsupported");
   CHECK(fault(with("model_type", "mamba")) == "config.unsupported");
   CHECK(fault(with("unknown_field", 1)).empty());
+}
+
+TEST_CASE("a rope scaling that lacks one of its numbers is refused: none of them has a default") {
+  const Json linear{{"rope_type", "linear"}, {"factor", 2.0}};
+  const Json llama3{{"rope_type", "llama3"},
+                    {"factor", 32.0},
+                    {"low_freq_factor", 1.0},
+                    {"high_freq_factor", 4.0},
+                    {"original_max_position_embeddings", 8192}};
+  for (const char* place : {"rope_scaling", "rope_parameters"}) {
+    for (const Json& whole : {linear, llama3}) {
+      CHECK(fault(with(place, whole)).empty());
+      for (const auto& [name, value] : whole.items()) {
+        if (name == "rope_type") continue;
+        CAPTURE(place, whole, name);
+        Json part = whole;
+        part[name] = nullptr;
+        CHECK(fault(with(place, part)) == "json.missing-field");
+        part.erase(name);
+        CHECK(fault(with(place, part)) == "json.missing-field");
+      }
+    }
+  }
+  CHECK(fault(with("rope_scaling", {{"type", "dynamic"}})) == "config.unsupported");
 }
 
 TEST_CASE("the end tokens of generation_config.json win") {
@@ -97,6 +121,35 @@ TEST_CASE("the end tokens of generation_config.json win") {
   CHECK(read_model_description(folder.path()).settings.end_tokens == std::vector<Token>{7});
   folder.write("generation_config.json", R"({"eos_token_id": [8, 9]})");
   CHECK(read_model_description(folder.path()).settings.end_tokens == std::vector<Token>{8, 9});
+}
+
+TEST_CASE("an end token that the vocabulary does not have is dropped with a note, wherever it stands") {
+  const TemporaryFolder folder;
+  folder.write("config.json", with("eos_token_id", 7).dump());
+  const auto read_with = [&](const char* file, const Json& ids) {
+    folder.write(file,
+                 (file == std::string{"config.json"} ? with("eos_token_id", ids) : Json{{"eos_token_id", ids}}).dump());
+    return read_model_description(folder.path());
+  };
+  for (const Json& id : {Json(-1), Json(101), Json(50256), Json(-9223372036854775807), Json(18446744073709551615ull)}) {
+    CAPTURE(id);
+    ModelDescription model = read_with("config.json", id);
+    CHECK(model.settings.end_tokens.empty());
+    REQUIRE(model.notes.size() == 1);
+    CHECK_THAT(model.notes.front(), Catch::Contains(id.dump()) && Catch::Contains("0..100"));
+    model = read_with("config.json", {id, 100, id});
+    CHECK(model.settings.end_tokens == std::vector<Token>{100});
+    CHECK_THAT(model.notes.at(0), Catch::Contains("1 more"));
+    read_with("config.json", 7);
+    model = read_with("generation_config.json", id);
+    CHECK(model.settings.end_tokens == std::vector<Token>{7});
+    CHECK_THAT(model.notes.at(0), Catch::Contains("generation_config.json"));
+    model = read_with("generation_config.json", {0, id});
+    CHECK(model.settings.end_tokens == std::vector<Token>{0});
+    CHECK(model.notes.size() == 1);
+    std::filesystem::remove(folder.path() / "generation_config.json");
+  }
+  CHECK(read_with("config.json", Json::array()).notes.empty());
 }
 
 TEST_CASE("shards are opened once each and their tensors found") {

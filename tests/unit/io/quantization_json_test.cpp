@@ -104,7 +104,7 @@ TEST_CASE("config groups of compressed-tensors") {
     check_refused(json, {"quant.unsupported-setting", "group_0", what});
   };
   refused(group_config(R"("num_bits": 8)"), "8 bits");
-  refused(group_config(R"("num_bits": 4, "type": "float")"), "type float");
+  refused(group_config(R"("num_bits": 4, "type": "float")"), "type 'float'");
   refused(group_config(R"("num_bits": 4, "strategy": "block")"), "'block'");
   refused(group_config(R"("num_bits": 4, "group_size": 128, "actorder": "group")"), "actorder");
   refused(group_config(R"("num_bits": 4, "group_size": 128)", R"(, "input_activations": {"num_bits": 8})"),

@@ -38,7 +38,8 @@ EditableCheckpoint quantized_with(Int4Layout layout, int group = 32, bool symmet
 std::vector<TensorName> matrices() {
   const TensorNames names(shape);
   std::vector<TensorName> all;
-  for (const auto& part : {names.qkv(0), names.attention_out(0), names.gate_up(0), names.down(0)}) {
+  for (const Role role : {Role::qkv, Role::attention_out, Role::gate_up, Role::down}) {
+    const auto part = names.weights(role);
     all.insert(all.end(), part.begin(), part.end());
   }
   return all;

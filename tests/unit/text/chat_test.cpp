@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "slm/text/text_stream.hpp"
+#include "tests/support/gguf_builder.hpp"
 #include "tests/support/paths.hpp"
 #include "tests/support/temporary.hpp"
 
@@ -149,6 +151,22 @@ TEST_CASE("roles that a template does not allow are refused") {
   }
 }
 
+TEST_CASE("a GGUF file says its chat template, or is named after one that has it") {
+  using slm::testing::GgufBuilder;
+  const slm::testing::TemporaryFolder folder;
+  const auto file = [&](const std::string& name, const GgufBuilder& builder) {
+    return folder.write(name + ".gguf", builder.build());
+  };
+  const std::string chatml = "{{ '<|im_start|>' + message['role'] + '\n' }}";
+  CHECK(chat::recognise_model(file("m", GgufBuilder().string("tokenizer.chat_template", chatml))) == Template::chatml);
+  CHECK(chat::recognise_model(file("Qwen2.5-0.5B-Instruct-Q4_K_M", GgufBuilder())) == Template::qwen25);
+  CHECK(chat::recognise_model(file("m", GgufBuilder().string("general.name", "Mistral 7B Instruct v0.2"))) ==
+        Template::mistral_v02);
+  CHECK(id_of([&] { chat::recognise_model(file("m", GgufBuilder())); }) == "chat.unrecognised");
+  CHECK(id_of([&] { chat::recognise_model(file("m", GgufBuilder().string("tokenizer.chat_template", "{{ x }}"))); }) ==
+        "chat.unrecognised");
+}
+
 TEST_CASE("names lead to templates and back") {
   for (const chat::NamedTemplate& known : chat::templates) {
     CHECK(chat::parse_template(known.name) == known.value);
@@ -182,6 +200,44 @@ TEST_CASE("ids are those of the prompt's text, for every tokenizer") {
     }
     const std::vector<Message> messages{{"user", "x = 1"}};
     CHECK(chat::encode(tokenizer, Template::plain, messages) == tokenizer.encode("x = 1\n"));
+  }
+}
+
+TEST_CASE("what a model adds to the prompt is the message that the next prompt writes") {
+  const auto own = [](const char* fixture) {
+    return Tokenizer::from(slm::testing::fixture(std::string{"tokenizers/"} + fixture + ".json"));
+  };
+  const auto legacy = own("llama2_legacy"), metaspace = own("llama2_metaspace"),
+             v03 = tokenizer_for("llama2_metaspace");
+  const auto phi3 = own("phi3"), llama3 = tokenizer_for("llama3"), qwen2 = tokenizer_for("qwen2");
+  const std::vector<std::pair<Template, const Tokenizer*>> pairs{
+      {Template::plain, &legacy},          {Template::plain, &metaspace},
+      {Template::plain, &qwen2},           {Template::llama2, &legacy},
+      {Template::llama2, &metaspace},      {Template::mistral_v01, &legacy},
+      {Template::mistral_v01, &metaspace}, {Template::mistral_v02, &legacy},
+      {Template::mistral_v02, &metaspace}, {Template::mistral_spaced, &legacy},
+      {Template::mistral_v03, &v03},       {Template::zephyr, &legacy},
+      {Template::zephyr, &metaspace},      {Template::phi3, &phi3},
+      {Template::amd_olmo, &qwen2},        {Template::llama3, &llama3},
+      {Template::llama31, &llama3},        {Template::chatml, &qwen2},
+      {Template::smollm2, &qwen2},         {Template::qwen2, &qwen2},
+      {Template::qwen25, &qwen2},          {Template::qwen3, &qwen2}};
+  const std::string said = "Hello  there";
+  for (const auto& [form, tokenizer] : pairs) {
+    INFO(chat::name_of(form) << (tokenizer == &metaspace ? ", metaspace" : ""));
+    const auto prompt = chat::encode(*tokenizer, form, std::vector<Message>{{"user", "f?"}});
+    const std::vector<Message> turns{{"user", "f?"}, {"assistant", said}, {"user", "g?"}};
+    const auto next = chat::encode(*tokenizer, form, turns);
+    REQUIRE(std::equal(prompt.begin(), prompt.end(), next.begin()));
+    std::string answer;
+    slm::TextStream stream(*tokenizer, prompt, [&](std::string_view piece) { answer += piece; });
+    for (std::size_t i = prompt.size(); i < next.size() && !tokenizer->is_control(next[i]); ++i) stream(next[i]);
+    stream.finish();
+    if (chat::space_before_answer(form)) {
+      REQUIRE(answer.front() == ' ');
+      answer.erase(0, 1);
+    }
+    CHECK(answer.substr(0, said.size()) == said);
   }
 }
 
@@ -321,27 +377,27 @@ TEST_CASE("a folder says which template it wants") {
     return path;
   };
   const std::string llama3 = R"({"chat_template": "{{ '<|start_header_id|>' }}{{ '<|eot_id|>' }}"})";
-  CHECK(chat::recognise_folder(folder("anything", "llama", llama3)) == Template::llama3);
+  CHECK(chat::recognise_model(folder("anything", "llama", llama3)) == Template::llama3);
   const auto both = folder("both", "llama", llama3);
   std::ofstream(both / "chat_template.jinja") << "{{ '[INST] <<SYS>>' }}";
-  CHECK(chat::recognise_folder(both) == Template::llama2);
+  CHECK(chat::recognise_model(both) == Template::llama2);
   const std::string named = R"({"chat_template": [{"name": "tool_use", "template": "?"},
       {"name": "default", "template": "{{ '[INST] ' }}{{ '[/INST]' }}"}]})";
-  CHECK(chat::recognise_folder(folder("named", "mistral", named)) == Template::mistral_v03);
+  CHECK(chat::recognise_model(folder("named", "mistral", named)) == Template::mistral_v03);
 
-  CHECK(chat::recognise_folder(folder("AMD-OLMo-1B-SFT", "olmo")) == Template::amd_olmo);
-  CHECK(chat::recognise_folder(folder("AMD-OLMo-1B-SFT-DPO", "olmo")) == Template::amd_olmo);
-  CHECK(chat::recognise_folder(folder("Llama-2-7b-chat-hf", "llama")) == Template::llama2);
-  CHECK(chat::recognise_folder(folder("Meta-Llama-3-8B-Instruct", "llama")) == Template::llama3);
-  CHECK(chat::recognise_folder(folder("Llama-3.2-1B-Instruct", "llama")) == Template::llama31);
-  CHECK(chat::recognise_folder(folder("Mistral-7B-Instruct-v0.1", "mistral")) == Template::mistral_v01);
-  CHECK(chat::recognise_folder(folder("Mistral-7B-Instruct-v0.3", "mistral")) == Template::mistral_v03);
-  CHECK(chat::recognise_folder(folder("Phi-3-mini-4k-instruct", "phi3")) == Template::phi3);
-  CHECK(chat::recognise_folder(folder("Qwen2.5-0.5B-Instruct", "qwen2")) == Template::qwen25);
-  CHECK(chat::recognise_folder(folder("Qwen3-0.6B", "qwen3")) == Template::qwen3);
-  CHECK(chat::recognise_folder(folder("models--AMD-OLMo-1B-SFT/snapshots/ab12", "olmo")) == Template::amd_olmo);
+  CHECK(chat::recognise_model(folder("AMD-OLMo-1B-SFT", "olmo")) == Template::amd_olmo);
+  CHECK(chat::recognise_model(folder("AMD-OLMo-1B-SFT-DPO", "olmo")) == Template::amd_olmo);
+  CHECK(chat::recognise_model(folder("Llama-2-7b-chat-hf", "llama")) == Template::llama2);
+  CHECK(chat::recognise_model(folder("Meta-Llama-3-8B-Instruct", "llama")) == Template::llama3);
+  CHECK(chat::recognise_model(folder("Llama-3.2-1B-Instruct", "llama")) == Template::llama31);
+  CHECK(chat::recognise_model(folder("Mistral-7B-Instruct-v0.1", "mistral")) == Template::mistral_v01);
+  CHECK(chat::recognise_model(folder("Mistral-7B-Instruct-v0.3", "mistral")) == Template::mistral_v03);
+  CHECK(chat::recognise_model(folder("Phi-3-mini-4k-instruct", "phi3")) == Template::phi3);
+  CHECK(chat::recognise_model(folder("Qwen2.5-0.5B-Instruct", "qwen2")) == Template::qwen25);
+  CHECK(chat::recognise_model(folder("Qwen3-0.6B", "qwen3")) == Template::qwen3);
+  CHECK(chat::recognise_model(folder("models--AMD-OLMo-1B-SFT/snapshots/ab12", "olmo")) == Template::amd_olmo);
 
-  const auto refusal = [&](const std::filesystem::path& path) { return id_of([&] { chat::recognise_folder(path); }); };
+  const auto refusal = [&](const std::filesystem::path& path) { return id_of([&] { chat::recognise_model(path); }); };
   CHECK(refusal(folder("AMD-OLMo-1B", "olmo")) == "chat.unrecognised");
   CHECK(refusal(folder("Llama-2-7b-hf", "llama")) == "chat.unrecognised");
   CHECK(refusal(folder("AMD-OLMo-1B-SFT-2", "llama")) == "chat.unrecognised");

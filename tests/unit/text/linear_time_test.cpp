@@ -54,7 +54,7 @@ TEST_CASE("streaming a long run of byte tokens with stop strings takes linear ti
   const Tokenizer tokenizer = Tokenizer::from(slm::testing::fixture("tokenizers/llama2_legacy.json"));
   const Token letter = tokenizer.token("<0x41>").value();
   const auto stream = [&](std::size_t count) {
-    slm::TextStream sink(tokenizer, [](std::string_view) {}, {"AAAAB", "\n"});
+    slm::TextStream sink(tokenizer, {}, [](std::string_view) {}, {"AAAAB", "\n"});
     for (std::size_t i = 0; i < count; ++i) sink(letter);
     sink.finish();
   };

@@ -1,4 +1,5 @@
-// TextStream: what is streamed is what decode() gives, whole characters at a time, up to a stop string.
+// TextStream: what is streamed is what the text gains over its prompt's, whole characters at a time, up to a stop
+// string.
 #include "slm/text/text_stream.hpp"
 
 #include <catch2/catch.hpp>
@@ -28,11 +29,11 @@ struct Streamed {
   bool whole_characters = true;
 };
 
-Streamed stream(const Tokenizer& tokenizer, const std::vector<Token>& tokens,
-                const std::vector<std::string>& stops = {}) {
+Streamed continued(const Tokenizer& tokenizer, std::span<const Token> prompt, std::span<const Token> tokens,
+                   const std::vector<std::string>& stops = {}) {
   Streamed result;
   TextStream sink(
-      tokenizer,
+      tokenizer, prompt,
       [&](std::string_view piece) {
         result.whole_characters = result.whole_characters && !piece.empty() && slm::utf8::is_valid(piece);
         result.text += piece;
@@ -44,6 +45,11 @@ Streamed stream(const Tokenizer& tokenizer, const std::vector<Token>& tokens,
   }
   sink.finish();
   return result;
+}
+
+Streamed stream(const Tokenizer& tokenizer, const std::vector<Token>& tokens,
+                const std::vector<std::string>& stops = {}) {
+  return continued(tokenizer, {}, tokens, stops);
 }
 
 std::vector<Token> random_tokens(const Tokenizer& tokenizer, std::mt19937& random) {
@@ -71,13 +77,86 @@ TEST_CASE("text stream: random tokens streamed are the tokens decoded") {
   }
 }
 
+TEST_CASE("text stream: a prompt's text and the text streamed after it are the whole text, wherever it is cut") {
+  const std::string text = "Lily and  Tom\n    return x\n\n\U0001F642 caf\u00E9 \u65E5\u672C \u2581<s> y";
+  for (const std::string& name : names) {
+    CAPTURE(name);
+    const Tokenizer tokenizer = tiny(name);
+    const auto tokens = tokenizer.encode(text);
+    const std::string whole = tokenizer.decode(tokens);
+    for (std::size_t cut = 0; cut <= tokens.size(); ++cut) {
+      const auto prompt = std::span{tokens}.first(cut);
+      const std::string before = tokenizer.decode(prompt);
+      const Streamed streamed = continued(tokenizer, prompt, std::span{tokens}.subspan(cut));
+      REQUIRE(streamed.whole_characters);
+      if (whole.starts_with(before)) {
+        REQUIRE(before + streamed.text == whole);
+      } else {  // the cut goes through a character
+        REQUIRE(before.ends_with("\uFFFD"));
+        REQUIRE(whole.ends_with(streamed.text));
+      }
+    }
+  }
+}
+
+TEST_CASE("text stream: random tokens after random prompts add what the whole text has more") {
+  std::mt19937 random(7);
+  for (const std::string& name : names) {
+    CAPTURE(name);
+    const Tokenizer tokenizer = tiny(name);
+    for (int round = 0; round < 3000; ++round) {
+      const auto prompt = random_tokens(tokenizer, random);
+      auto tokens = random_tokens(tokenizer, random);
+      const Streamed streamed = continued(tokenizer, prompt, tokens);
+      tokens.insert(tokens.begin(), prompt.begin(), prompt.end());
+      const std::string before = tokenizer.decode(prompt), whole = tokenizer.decode(tokens);
+      CAPTURE(prompt, tokens);
+      REQUIRE(streamed.whole_characters);
+      // Where bytes of the prompt and of what follows make or break a character together, the prompt's text changes.
+      const bool kept = whole.starts_with(before);
+      REQUIRE((kept ? before + streamed.text == whole : whole.ends_with(streamed.text)));
+    }
+  }
+}
+
+TEST_CASE(
+    "text stream: the space between a prompt and its continuation is there, and a stop string may begin with it") {
+  for (const std::string& name : names) {
+    CAPTURE(name);
+    const Tokenizer tokenizer = tiny(name);
+    const auto prompt = tokenizer.encode("The pump");
+    auto tokens = tokenizer.encode("The pump runs");
+    REQUIRE(std::equal(prompt.begin(), prompt.end(), tokens.begin()));
+    tokens.erase(tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(prompt.size()));
+    CHECK(continued(tokenizer, prompt, tokens).text == " runs");
+    CHECK(continued(tokenizer, prompt, tokens, {" r"}).text == "");
+    CHECK(continued(tokenizer, prompt, tokens, {"p r"}).text == " runs");  // the prompt is no part of it
+  }
+}
+
+TEST_CASE("text stream: byte tokens that end the prompt are its own") {
+  const Tokenizer tokenizer = tiny("llama2_legacy");
+  const auto byte = [&](const char* name) { return tokenizer.token(name).value(); };
+  const Token a = byte("a"), newline = byte("<0x0A>");
+  const std::vector<Token> prompt{a, newline};
+  CHECK(continued(tokenizer, prompt, std::vector{a}).text == "a");
+  CHECK(continued(tokenizer, prompt, std::vector{newline, a}).text == "\na");
+  CHECK(continued(tokenizer, prompt, std::vector{newline, a}, {"\n\n"}).text == "\na");
+  CHECK(continued(tokenizer, prompt, std::vector{newline, newline}, {"\n\n"}).text == "");
+  CHECK(continued(tokenizer, prompt, std::vector{byte("<0xFF>"), a}).text == "\uFFFDa");
+  const std::vector<Token> open{newline, byte("<0xE6>"), byte("<0x97>")};  // of the three bytes of U+65E5
+  CHECK(continued(tokenizer, open, std::vector{byte("<0xA5>"), a}).text == "\u65E5a");
+  CHECK(continued(tokenizer, open, std::vector{a}).text == "a");
+  CHECK(continued(tokenizer, open, std::vector{newline, a}).text == "\uFFFDa");
+}
+
 TEST_CASE("text stream: real text arrives whole and without replacement characters") {
   const std::string text = " The pump\n\n\U0001F642 caf\u00E9 \u65E5\u672C\U0001F44D\U0001F3FD e\u0301 \u2581 x";
   for (const std::string& name : names) {
     const Tokenizer tokenizer = tiny(name);
     const auto tokens = tokenizer.encode(text, false);
     std::string seen;
-    TextStream sink(tokenizer, [&](std::string_view piece) {
+    TextStream sink(tokenizer, {}, [&](std::string_view piece) {
       CHECK(piece.find("\uFFFD") == piece.npos);
       seen += piece;
     });
@@ -90,7 +169,7 @@ TEST_CASE("text stream: real text arrives whole and without replacement characte
 TEST_CASE("text stream: text is shown as soon as it is certain") {
   const Tokenizer tokenizer = tiny("gpt2");
   std::string seen;
-  TextStream sink(tokenizer, [&](std::string_view piece) { seen += piece; });
+  TextStream sink(tokenizer, {}, [&](std::string_view piece) { seen += piece; });
   for (const Token token : tokenizer.encode("ab", false)) sink(token);
   CHECK(seen == "ab");
   const auto smile = tokenizer.encode("\U0001F642", false);
@@ -145,18 +224,18 @@ TEST_CASE("text stream: a newline that is a byte token stops at once") {
 TEST_CASE("text stream: a failing output and a bad stop string are errors") {
   const Tokenizer tokenizer = tiny("gpt2");
   std::ostringstream output;
-  TextStream sink(tokenizer, output);
+  TextStream sink(tokenizer, {}, output);
   sink(tokenizer.encode("a", false).at(0));
   CHECK(output.str() == "a");
   output.setstate(std::ios::badbit);
   const auto write = [&] { sink(tokenizer.encode("a", false).at(0)); };
   CHECK_THROWS_WITH(write(), Catch::Matchers::Contains("[text.output-failed]"));
-  CHECK_THROWS_WITH(TextStream(tokenizer, output, {"\xFF"}), Catch::Matchers::Contains("[text.bad-stop-string]"));
+  CHECK_THROWS_WITH(TextStream(tokenizer, {}, output, {"\xFF"}), Catch::Matchers::Contains("[text.bad-stop-string]"));
 }
 
 TEST_CASE("text stream: outlives the tokenizer it was made from") {
   std::ostringstream output;
-  const auto make = [&output] { return TextStream(tiny("gpt2"), output, {"stop"}); };
+  const auto make = [&output] { return TextStream(tiny("gpt2"), {}, output, {"stop"}); };
   TextStream sink = make();
   for (const Token token : tiny("gpt2").encode("run stop run")) {
     if (!sink(token)) break;

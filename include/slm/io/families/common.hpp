@@ -50,7 +50,7 @@ inline ActivationKind read_activation(const JsonFields& fields, const char* name
     return ActivationKind::gelu_tanh;
   }
   if (activation == "relu") return ActivationKind::relu;
-  throw unsupported(fields.file(), text("the activation '", activation, "'"));
+  throw unsupported(fields.file(), text("the activation ", quote(activation)));
 }
 
 inline void read_tied(const JsonFields& fields, ModelDescription& model) {
@@ -112,26 +112,28 @@ inline void read_rope_scaling(const JsonFields& outer, const JsonFields& fields,
   RopeScaling& scaling = model.settings.rope_scaling;
   const std::string kind = fields.string("rope_type", fields.string("type", "default"));
   if (fields.has("type") && fields.string("type", "") != kind) {
-    throw contradictory(fields.file(), text("rope_type '", kind, "' and type '", fields.string("type", ""), "'"));
+    throw contradictory(fields.file(), text("rope_type ", quote(kind), " and type ", quote(fields.string("type", ""))));
   }
   if (kind == "default") return;
   // Two older names of LongRoPE; a real "yarn" has no lists.
   if (kind == "longrope" || kind == "su" || (kind == "yarn" && fields.has("short_factor"))) {
     return read_longrope(outer, fields, model);
   }
-  scaling.factor = fields.number("factor", 1e-3, 1e6, 1);
+  // As in transformers, a scaling of these kinds has no defaults.
   if (kind == "linear") {
     scaling.kind = RopeScaling::Kind::linear;
+    scaling.factor = fields.number("factor", 1e-3, 1e6);
   } else if (kind == "llama3") {
     scaling.kind = RopeScaling::Kind::llama3;
-    scaling.low_frequency_factor = fields.number("low_freq_factor", 1e-3, 1e6, 1);
-    scaling.high_frequency_factor = fields.number("high_freq_factor", 1e-3, 1e6, 4);
+    scaling.factor = fields.number("factor", 1e-3, 1e6);
+    scaling.low_frequency_factor = fields.number("low_freq_factor", 1e-3, 1e6);
+    scaling.high_frequency_factor = fields.number("high_freq_factor", 1e-3, 1e6);
     scaling.original_context = static_cast<float>(fields.integer("original_max_position_embeddings", 1, 1 << 24));
     if (scaling.high_frequency_factor <= scaling.low_frequency_factor) {
       throw fields.bad("high_freq_factor", "more than low_freq_factor", fields.at("high_freq_factor"));
     }
   } else {
-    throw unsupported(fields.file(), text("rope scaling of type '", kind, "'"));
+    throw unsupported(fields.file(), text("rope scaling of type ", quote(kind)));
   }
 }
 

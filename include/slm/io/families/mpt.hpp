@@ -72,7 +72,7 @@ inline void read_mpt(const JsonFields& fields, ModelDescription& model) {
   } else if (kind == "grouped_query_attention") {
     config.kv_heads = attention.integer("kv_n_heads", 1, 4096);
   } else if (kind != "multihead_attention") {
-    throw unsupported(fields.file(), text("the attention '", kind, "'"));
+    throw unsupported(fields.file(), text("the attention ", quote(kind)));
   }
   if (attention.has("kv_n_heads") && attention.integer("kv_n_heads", 1, 4096) != config.kv_heads) {
     throw contradictory(fields.file(),
@@ -92,12 +92,12 @@ inline void read_mpt(const JsonFields& fields, ModelDescription& model) {
     config.norm = NormKind::rms;
     config.norm_affine = NormAffine::weight;
   } else if (norm != "layernorm" && norm != "low_precision_layernorm") {
-    throw unsupported(fields.file(), text("the norm '", norm, "'"));
+    throw unsupported(fields.file(), text("the norm ", quote(norm)));
   }
   if (fields.has("ffn_config")) {
     const JsonFields ffn = fields.object("ffn_config");
     if (const std::string type = ffn.string("ffn_type", "mptmlp"); type != "mptmlp") {
-      throw unsupported(fields.file(), text("the MLP '", type, "'"));
+      throw unsupported(fields.file(), text("the MLP ", quote(type)));
     }
     config.ffn = ffn.integer("ffn_hidden_size", 1, 1 << 22, config.ffn);
     if (ffn.has("ffn_act_fn") && ffn.object("ffn_act_fn").string("name", "gelu") != "gelu") {

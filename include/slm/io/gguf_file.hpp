@@ -1,0 +1,130 @@
+// GgufFile: a model's GGUF file, memory-mapped; all shards of a split one.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "slm/core/error.hpp"
+#include "slm/io/gguf.hpp"
+#include "slm/io/mapped_file.hpp"
+
+namespace slm {
+
+class GgufFile {
+ public:
+  /// Opens a file; of a split model the first shard, and the others from the same folder.
+  explicit GgufFile(const std::filesystem::path& path) : path_(path) {
+    open(path);
+    if (const int count = shards_.front().contents.fields.integer("split.count", 0, 65535, 1); count > 1) {
+      open_shards(count);
+    }
+    for (const Shard& shard : shards_) {
+      for (const GgufTensor& tensor : shard.contents.tensors) tensors_.push_back(&tensor);
+    }
+    std::sort(tensors_.begin(), tensors_.end(), [](const auto* a, const auto* b) { return a->name < b->name; });
+    const auto twice = std::adjacent_find(tensors_.begin(), tensors_.end(),
+                                          [](const auto* a, const auto* b) { return a->name == b->name; });
+    if (twice != tensors_.end()) {
+      throw Error("gguf.duplicate-tensor",
+                  text("'", path.string(), "' has the tensor ", quote((*twice)->name), " twice"),
+                  "The file is damaged: download it again, or convert the model again");
+    }
+    if (shards_.size() > 1) check_total();
+  }
+
+  const std::filesystem::path& path() const { return path_; }
+
+  /// The model's metadata, which stand in the first shard.
+  const GgufFields& fields() const { return shards_.front().contents.fields; }
+
+  /// Those of all shards, in the order of their names.
+  const std::vector<const GgufTensor*>& tensors() const { return tensors_; }
+
+  /// Null when there is none.
+  const GgufTensor* find(std::string_view name) const {
+    const auto found =
+        std::lower_bound(tensors_.begin(), tensors_.end(), name,
+                         [](const auto* tensor, std::string_view wanted) { return tensor->name < wanted; });
+    return found == tensors_.end() || (*found)->name != name ? nullptr : *found;
+  }
+
+ private:
+  struct Shard {
+    explicit Shard(const std::filesystem::path& path) : file(path), contents(parse_gguf(file.bytes(), path.string())) {}
+
+    MappedFile file;
+    GgufContents contents;
+  };
+
+  void open(const std::filesystem::path& path) { shards_.emplace_back(path); }
+
+  static std::string ending_of(int shard, int count) {
+    const auto five_digits = [](int number) {
+      const std::string digits = std::to_string(number);
+      return std::string(5 - digits.size(), '0') + digits;
+    };
+    return text("-", five_digits(shard + 1), "-of-", five_digits(count), ".gguf");
+  }
+
+  void open_shards(int count) {
+    const GgufFields& first = fields();
+    const std::string name = path_.filename().string();
+    const int number = first.integer("split.no", 0, 65534);
+    const std::string ending = ending_of(number, count);
+    const std::string base = name.ends_with(ending) ? name.substr(0, name.size() - ending.size()) : "";
+    if (number != 0) {
+      throw Error("gguf.not-first-shard",
+                  text("'", path_.string(), "' is shard ", number + 1, " of ", count, " of a split model"),
+                  text("Give the first one, '", base.empty() ? "NAME" : base, ending_of(0, count), "'"));
+    }
+    if (base.empty()) {
+      throw Error("gguf.shard-name",
+                  text("'", path_.string(), "' is the first of ", count,
+                       " shards, whose names are made from its own, but it ends not in '", ending, "'"),
+                  "Give the shards the names that they were published with");
+    }
+    const int total = first.integer("split.tensors.count", 0, 1 << 30);
+    for (int shard = 1; shard < count; ++shard) {
+      const std::filesystem::path path = path_.parent_path() / (base + ending_of(shard, count));
+      if (!std::filesystem::exists(path)) {
+        throw Error("gguf.missing-shard", text("'", path.string(), "' is not there: shard ", shard + 1, " of ", count),
+                    "Download every shard into one folder");
+      }
+      open(path);
+      const GgufFields& fields = shards_.back().contents.fields;
+      check_same(fields, "split.no", shard);
+      check_same(fields, "split.count", count);
+      check_same(fields, "split.tensors.count", total);
+    }
+  }
+
+  static void check_same(const GgufFields& fields, std::string_view key, int expected) {
+    if (const int found = fields.integer(key, 0, 1 << 30); found != expected) {
+      throw Error("gguf.other-shard",
+                  text("'", fields.file(), "' says ", key, " ", found, ", expected ", expected,
+                       ": it is of another model, or another shard by a wrong name"),
+                  "Download every shard of one model again");
+    }
+  }
+
+  void check_total() const {
+    const int total = fields().integer("split.tensors.count", 0, 1 << 30);
+    if (tensors_.size() != static_cast<std::size_t>(total)) {
+      throw Error(
+          "gguf.shard-tensors",
+          text("the shards of '", path_.string(), "' hold ", tensors_.size(), " tensors, the first says ", total),
+          "Download every shard of one model again");
+    }
+  }
+
+  std::filesystem::path path_;
+  std::vector<Shard> shards_;
+  std::vector<const GgufTensor*> tensors_;  // by name
+};
+
+}  // namespace slm

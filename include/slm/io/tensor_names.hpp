@@ -1,0 +1,224 @@
+// TensorNames: the one list of a model's tensors, by role and layer, with the shapes that its config implies.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "slm/config/model_config.hpp"
+#include "slm/core/error.hpp"
+#include "slm/io/family.hpp"
+
+namespace slm {
+
+/// What a tensor is to its model. A role has weights, more than one where a file keeps apart what the model reads as
+/// one matrix, and perhaps biases.
+enum class Role {
+  embedding,
+  positions,    // the table of learned positions
+  project_in,   // embedding -> hidden
+  project_out,  // hidden -> embedding
+  // of every layer:
+  attention_norm,
+  mlp_norm,
+  q_norm,
+  k_norm,
+  qkv,
+  attention_out,
+  gate_up,  // up alone where the MLP has no gate
+  down_divisor,
+  down,
+  // behind the layers:
+  final_norm,
+  head,
+};
+
+constexpr bool is_of_layer(Role role) { return Role::attention_norm <= role && role <= Role::down; }
+
+/// Matrices of products, any of which a file may hold as four-bit codes.
+constexpr bool is_linear(Role role) {
+  switch (role) {
+    case Role::project_in:
+    case Role::project_out:
+    case Role::qkv:
+    case Role::attention_out:
+    case Role::gate_up:
+    case Role::down:
+    case Role::head: return true;
+    default: return false;
+  }
+}
+
+/// Divisors of the input of `down`: some checkpoints of a family have them.
+constexpr bool is_optional(Role role) { return role == Role::down_divisor; }
+
+struct TensorName {
+  std::string name;
+  std::vector<std::int64_t> shape;  // as stored
+  bool transposed = false;          // a matrix stored [in, out]
+
+  /// Name without its last part: "model.layers.0.mlp.up_proj.weight" -> "model.layers.0.mlp.up_proj".
+  std::string module() const { return name.substr(0, name.rfind('.')); }
+};
+
+/// A table of names filled in. A role that the model does not have is empty: readers ask nothing else about it.
+class TensorNames {
+ public:
+  /// prefix: the table's optional one where the file has it. one_table_as_head: a tied model's table bears the head's
+  /// name.
+  explicit TensorNames(const ModelConfig& config, const ModelSettings& settings = {}, const TensorTable& table = {},
+                       std::string_view prefix = {}, bool one_table_as_head = false)
+      : shape_(config),
+        position_rows_(std::int64_t{settings.context} + settings.position_offset),
+        tied_(settings.tied_embeddings),
+        one_table_as_head_(one_table_as_head),
+        table_(table),
+        prefix_(prefix) {}
+
+  std::vector<TensorName> weights(Role role, int layer = 0) const {
+    const std::int64_t hidden = shape_.hidden, ffn = shape_.ffn, embedding = shape_.embedding_dim();
+    const std::int64_t q = std::int64_t{shape_.heads} * shape_.head_dim;
+    const std::int64_t kv = std::int64_t{shape_.kv_heads} * shape_.head_dim;
+    const bool narrow = shape_.embedding != 0;
+    switch (role) {
+      case Role::embedding:
+        return one_table_as_head_ ? head(embedding) : one(outside(table_.embedding), {shape_.vocab, embedding});
+      case Role::positions:
+        if (shape_.positions != Positions::learned) return {};
+        return one(outside(table_.positions), {position_rows_, hidden});
+      case Role::project_in:
+        return narrow ? one(outside(table_.project_in), {hidden, embedding}) : std::vector<TensorName>{};
+      case Role::project_out:
+        return narrow ? one(outside(table_.project_out), {embedding, hidden}) : std::vector<TensorName>{};
+      case Role::attention_norm: return norm(in(layer, table_.attention_norm), hidden);
+      case Role::mlp_norm:
+        if (shape_.order == BlockOrder::parallel) return {};
+        return norm(in(layer, table_.mlp_norm), hidden);
+      case Role::q_norm: return qk_norm(layer, table_.q_norm, q);
+      case Role::k_norm: return qk_norm(layer, table_.k_norm, kv);
+      case Role::qkv:
+        if (table_.qkv[1].empty()) return {matrix(layer, table_.qkv[0], q + 2 * kv, hidden)};
+        return {matrix(layer, table_.qkv[0], q, hidden), matrix(layer, table_.qkv[1], kv, hidden),
+                matrix(layer, table_.qkv[2], kv, hidden)};
+      case Role::attention_out: return {matrix(layer, table_.attention_out, hidden, q)};
+      case Role::gate_up:
+        if (table_.up[1].empty()) return {matrix(layer, table_.up[0], (shape_.gated ? 2 : 1) * ffn, hidden)};
+        return {matrix(layer, table_.up[0], ffn, hidden), matrix(layer, table_.up[1], ffn, hidden)};
+      case Role::down_divisor:
+        if (table_.activation_scales.empty()) return {};
+        return one(text(numbered(layer), table_.activation_scales), {ffn});
+      case Role::down: return {matrix(layer, table_.down, hidden, ffn)};
+      case Role::final_norm:
+        return shape_.final_norm ? norm(outside(table_.final_norm), hidden) : std::vector<TensorName>{};
+      case Role::head: return tied_ ? std::vector<TensorName>{} : head(embedding);
+    }
+    return {};
+  }
+
+  std::vector<TensorName> biases(Role role, int layer = 0) const {
+    std::vector<TensorName> biases;
+    if (!is_biased(role)) return biases;
+    const bool of_head = role == Role::head;  // its bias is there even where its weight is the embedding's
+    for (const TensorName& weight : of_head ? head(shape_.embedding_dim()) : weights(role, layer)) {
+      biases.push_back(bias_of(weight));
+    }
+    return biases;
+  }
+
+  /// Calls visit(role, layer, weights, biases) for every role that is not empty, in one order; layer is 0 outside the
+  /// layers.
+  template <class Visit>
+  void for_each(Visit&& visit) const {
+    const auto visit_roles = [&](Role first, Role last, int layer) {
+      for (int r = static_cast<int>(first); r <= static_cast<int>(last); ++r) {
+        const Role role = static_cast<Role>(r);
+        const auto weights = this->weights(role, layer), biases = this->biases(role, layer);
+        if (!weights.empty() || !biases.empty()) visit(role, layer, weights, biases);
+      }
+    };
+    visit_roles(Role::embedding, Role::project_out, 0);
+    for (int l = 0; l < shape_.layers; ++l) visit_roles(Role::attention_norm, Role::down, l);
+    visit_roles(Role::final_norm, Role::head, 0);
+  }
+
+  /// Every tensor that the model needs.
+  std::vector<TensorName> all() const {
+    std::vector<TensorName> names;
+    for_each([&](Role role, int, const auto& weights, const auto& biases) {
+      if (is_optional(role)) return;
+      for (std::size_t i = 0; i < std::max(weights.size(), biases.size()); ++i) {
+        if (i < weights.size()) names.push_back(weights[i]);
+        if (i < biases.size()) names.push_back(biases[i]);
+      }
+    });
+    return names;
+  }
+
+  /// The bias beside a weight: "...weight" -> "...bias", one element per output.
+  static TensorName bias_of(const TensorName& weight) {
+    return {weight.module() + ".bias", {weight.transposed ? weight.shape.back() : weight.shape.front()}};
+  }
+
+  /// What the names of all layers begin with, up to the number: "model.layers.".
+  std::string layers() const { return text(prefix_, table_.layer.substr(0, table_.layer.find("{}"))); }
+
+ private:
+  bool is_biased(Role role) const {
+    switch (role) {
+      case Role::attention_norm:
+      case Role::mlp_norm:
+      case Role::q_norm:
+      case Role::k_norm:
+      case Role::final_norm: return shape_.norm_affine == NormAffine::weight_and_bias;
+      case Role::qkv: return shape_.attention_bias != AttentionBias::none;
+      case Role::attention_out: return shape_.attention_bias == AttentionBias::all;
+      case Role::gate_up:
+      case Role::down: return shape_.mlp_bias;
+      case Role::head: return shape_.head_bias;
+      default: return false;
+    }
+  }
+
+  std::string outside(std::string_view module) const { return text(prefix_, module, ".weight"); }
+
+  std::string numbered(int layer) const {
+    return text(layers(), layer, table_.layer.substr(table_.layer.find("{}") + 2));
+  }
+
+  std::string in(int layer, std::string_view module) const { return text(numbered(layer), module, ".weight"); }
+
+  static std::vector<TensorName> one(std::string name, std::vector<std::int64_t> shape) {
+    return {{std::move(name), std::move(shape)}};
+  }
+
+  std::vector<TensorName> head(std::int64_t width) const {
+    return one(text(table_.head, ".weight"), {shape_.vocab, width});
+  }
+
+  std::vector<TensorName> norm(std::string name, std::int64_t width) const {
+    if (shape_.norm_affine == NormAffine::none) return {};
+    return one(std::move(name), {width});
+  }
+
+  std::vector<TensorName> qk_norm(int layer, std::string_view module, std::int64_t whole) const {
+    if (shape_.qk_norm == QkNorm::none) return {};
+    return norm(in(layer, module), shape_.qk_norm == QkNorm::whole ? whole : shape_.head_dim);
+  }
+
+  TensorName matrix(int layer, std::string_view module, std::int64_t out, std::int64_t inputs) const {
+    if (table_.transposed) return {in(layer, module), {inputs, out}, true};
+    return {in(layer, module), {out, inputs}};
+  }
+
+  ModelConfig shape_;
+  std::int64_t position_rows_;
+  bool tied_;
+  bool one_table_as_head_;
+  TensorTable table_;
+  std::string prefix_;
+};
+
+}  // namespace slm

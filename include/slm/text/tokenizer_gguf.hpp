@@ -1,0 +1,264 @@
+// Reads the tokenizer of a GGUF file's metadata: byte-level BPE ("gpt2") and SentencePiece BPE ("llama").
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "slm/io/gguf_fields.hpp"
+#include "slm/text/sentencepiece_model.hpp"
+#include "slm/text/tokenizer_parts.hpp"
+
+namespace slm::tokenizer_file {
+
+/// What tokenizer.ggml.pre stands for. A file says only this name: normalization, splitting, and whether a word that is
+/// a token stays one whatever the merges say, follow from it.
+struct GgufPreTokenizer {
+  enum class Split { gpt2, digits_then_gpt2, llama3, qwen2 };
+  std::string_view name;
+  Split split;
+  bool nfc = false;
+  bool llama3_words = false;  // ignores merges in words that are tokens; a text begins with the bos token by default
+};
+
+inline constexpr GgufPreTokenizer gguf_pre_tokenizers[] = {
+    {"gpt-2", GgufPreTokenizer::Split::gpt2},
+    {"phi-2", GgufPreTokenizer::Split::gpt2},
+    {"mpt", GgufPreTokenizer::Split::gpt2, true},
+    {"olmo", GgufPreTokenizer::Split::gpt2, true},
+    {"smollm", GgufPreTokenizer::Split::digits_then_gpt2},
+    {"starcoder", GgufPreTokenizer::Split::digits_then_gpt2},
+    {"refact", GgufPreTokenizer::Split::digits_then_gpt2},
+    {"command-r", GgufPreTokenizer::Split::digits_then_gpt2},
+    {"codeshell", GgufPreTokenizer::Split::digits_then_gpt2},
+    {"llama-bpe", GgufPreTokenizer::Split::llama3, false, true},
+    {"llama3", GgufPreTokenizer::Split::llama3, false, true},
+    {"llama-v3", GgufPreTokenizer::Split::llama3, false, true},
+    {"falcon3", GgufPreTokenizer::Split::llama3, false, true},
+    {"lfm2", GgufPreTokenizer::Split::llama3, false, true},
+    {"pixtral", GgufPreTokenizer::Split::llama3, false, true},
+    {"dbrx", GgufPreTokenizer::Split::llama3},
+    {"smaug-bpe", GgufPreTokenizer::Split::llama3},
+    {"qwen2", GgufPreTokenizer::Split::qwen2, true},
+    {"deepseek-r1-qwen", GgufPreTokenizer::Split::qwen2},
+    {"megrez", GgufPreTokenizer::Split::qwen2},
+    {"stablelm2", GgufPreTokenizer::Split::qwen2},
+};
+
+class GgufTokenizerReader {
+ public:
+  explicit GgufTokenizerReader(const GgufFields& fields) : fields_(fields), file_(fields.file()) {}
+
+  TokenizerParts read() {
+    const std::string_view model = fields_.string("tokenizer.ggml.model", "none");
+    if (model == "none") {
+      fail("tokenizer.not-found", file_, "the file has no tokenizer (tokenizer.ggml.model is none)",
+           "Take a file that was converted with its vocabulary");
+    }
+    if (model != "gpt2" && model != "llama") {
+      fail("tokenizer.unsupported", file_,
+           text("tokenizer.ggml.model ", shown(model), " is not supported, expected gpt2 or llama"),
+           "Encode the text elsewhere and pass token ids");
+    }
+    read_tokens();
+    const bool begins = model == "gpt2" ? read_gpt2() : read_llama();
+    add_around(begins);
+    return std::move(parts_);
+  }
+
+ private:
+  void read_tokens() {
+    const auto texts = fields_.strings("tokenizer.ggml.tokens");
+    if (texts.empty()) {
+      fail("tokenizer.empty-vocabulary", file_, "tokenizer.ggml.tokens holds no token", download_again);
+    }
+    constexpr const char *type_key = "tokenizer.ggml.token_type", *score_key = "tokenizer.ggml.scores";
+    const GgufValue* types =
+        fields_.has(type_key) ? &fields_.array(type_key, GgufValueType::i32, texts.size()) : nullptr;
+    const GgufValue* scores =
+        fields_.has(score_key) ? &fields_.array(score_key, GgufValueType::f32, texts.size()) : nullptr;
+    tokens_.reserve(texts.size());
+    for (std::size_t id = 0; id < texts.size(); ++id) {
+      const std::int64_t type = types ? *types->integer(id) : std::int64_t{SentencePiece::normal};
+      SentencePiece token{texts[id], scores ? static_cast<float>(*scores->number(id)) : 0,
+                          static_cast<std::uint64_t>(type)};
+      if (type < SentencePiece::normal || type > SentencePiece::byte) {
+        fail("tokenizer.token-type", file_,
+             text("token ", id, " (", shown(token.text), ") is of the unknown type ", type), download_again);
+      }
+      if (!utf8::is_valid(token.text)) {
+        fail("tokenizer.not-utf8", file_, text("token ", id, " (", shown(token.text), ") is not UTF-8"),
+             download_again);
+      }
+      if (!std::isfinite(token.score)) {
+        fail("tokenizer.bad-score", file_,
+             text("token ", id, " (", shown(token.text), ") has a score that is no number"), download_again);
+      }
+      if (token.text.empty()) token.type = SentencePiece::unused;
+      tokens_.push_back(token);
+    }
+  }
+
+  static bool is_added(const SentencePiece& token) {
+    return token.type == SentencePiece::unknown || token.type == SentencePiece::control ||
+           token.type == SentencePiece::user_defined;
+  }
+
+  /// Ids are places in the list. Tokens that text can become by merges; others are looked for in the text, or unused.
+  template <class InVocabulary>
+  void place_tokens(InVocabulary&& in_vocabulary) {
+    parts_.vocabulary = Vocabulary(tokens_.size());
+    const auto each = [&](auto&& wanted, auto&& place) {
+      for (std::size_t index = 0; index < tokens_.size(); ++index) {
+        const SentencePiece& token = tokens_[index];
+        if (!wanted(token)) continue;
+        place(token, checked_id(static_cast<std::int64_t>(index), tokens_.size(), file_, shown(token.text)));
+      }
+    };
+    each(in_vocabulary,
+         [&](const SentencePiece& token, Token id) { add_token(parts_.vocabulary, token.text, id, file_); });
+    each(is_added, [&](const SentencePiece& token, Token id) {
+      if (const auto known = parts_.vocabulary.find(token.text); known && *known != id) {
+        fail("tokenizer.duplicate-token", file_, text("token ", shown(token.text), " appears twice"), download_again);
+      }
+      AddedToken added;
+      added.id = id;
+      added.content = token.text;
+      added.special = token.type != SentencePiece::user_defined;
+      added.rstrip = swallows_space(token.text);
+      add_added_token(parts_, std::move(added), file_);
+    });
+  }
+
+  /// Phi-3's own tokens take white space to their right with them, which no key of the file says.
+  bool swallows_space(std::string_view token) const {
+    return fields_.string("general.architecture", "") == "phi3" && token != "<unk>" && token != "<s>" &&
+           token != "<|endoftext|>";
+  }
+
+  /// Whether a text begins with the bos token unless the file says otherwise.
+  bool read_gpt2() {
+    const GgufPreTokenizer& pre = pre_tokenizer();
+    place_tokens([](const SentencePiece& token) {
+      return token.type == SentencePiece::normal || token.type == SentencePiece::byte;
+    });
+    const std::string_view key = "tokenizer.ggml.merges";
+    const auto merges = fields_.strings(key);
+    MergeReader reader(parts_.vocabulary, merges.size(), file_, std::string{key});
+    for (const std::string_view merge : merges) {
+      const std::size_t space = merge.find(' ', 1);  // a space inside a token is written otherwise
+      if (space == merge.npos) reader.bad("\"a b\"");
+      reader.add(merge.substr(0, space), merge.substr(space + 1));
+    }
+    Bpe::Options options;
+    options.ignore_merges = pre.llama3_words;
+    parts_.bpe = Bpe(parts_.vocabulary, reader.take(), options);
+    if (pre.nfc) parts_.normalizer.add(Normalizer::Nfc{});
+    switch (pre.split) {
+      case GgufPreTokenizer::Split::digits_then_gpt2:
+        parts_.pre_tokenizer.add(PreTokenizer::Digits{true});
+        [[fallthrough]];
+      case GgufPreTokenizer::Split::gpt2: parts_.pre_tokenizer.add(PreTokenizer::Gpt2Split{}); break;
+      case GgufPreTokenizer::Split::llama3: parts_.pre_tokenizer.add(PreTokenizer::Llama3Split{3}); break;
+      case GgufPreTokenizer::Split::qwen2: parts_.pre_tokenizer.add(PreTokenizer::Llama3Split{1}); break;
+    }
+    parts_.pre_tokenizer.add(PreTokenizer::ByteLevel{});
+    parts_.decoder.kind = TokenDecoder::Kind::byte_level;
+    return pre.llama3_words;
+  }
+
+  const GgufPreTokenizer& pre_tokenizer() const {
+    const std::string_view name = fields_.string("tokenizer.ggml.pre", "default");
+    const auto known = std::find_if(std::begin(gguf_pre_tokenizers), std::end(gguf_pre_tokenizers),
+                                    [&](const auto& candidate) { return candidate.name == name; });
+    if (known != std::end(gguf_pre_tokenizers)) return *known;
+    std::string names;
+    for (const auto& candidate : gguf_pre_tokenizers) names += text(names.empty() ? "" : ", ", candidate.name);
+    if (name == "default") {
+      fail("tokenizer.no-pre", file_,
+           "tokenizer.ggml.pre does not say how words are cut (files before May 2024 lack it)",
+           text("Take a newer file, or write the name into this one, as gguf-new-metadata --pre-tokenizer NAME does; "
+                "known are ",
+                names));
+    }
+    fail("tokenizer.unknown-pre", file_, text("tokenizer.ggml.pre is ", shown(name), ", which slm does not know"),
+         text("Use a model with one of ", names, ", or encode the text elsewhere and pass token ids"));
+  }
+
+  bool read_llama() {
+    if (fields_.has("tokenizer.ggml.precompiled_charsmap")) {
+      fail("tokenizer.unsupported", file_, "a character map in the normalizer is not supported",
+           "Encode the text elsewhere and pass token ids");
+    }
+    fields_.at("tokenizer.ggml.scores");
+    for (const SentencePiece& token : tokens_) {
+      if (token.text.size() > longest_piece && !is_added(token)) {
+        fail("tokenizer.long-token", file_,
+             text("token ", shown(token.text), " has ", token.text.size(), " bytes, at most ", longest_piece,
+                  " are expected"),
+             download_again);
+      }
+    }
+    place_tokens([](const SentencePiece& token) { return token.type != SentencePiece::unused; });
+    Bpe::Options options;
+    options.fuse_unknown = true;
+    options.byte_fallback = true;
+    for (std::size_t id = 0; id < tokens_.size() && !options.unknown; ++id) {
+      if (tokens_[id].type == SentencePiece::unknown) options.unknown = static_cast<Token>(id);
+    }
+    parts_.bpe = Bpe(parts_.vocabulary, merges_of(merged_pieces(), parts_.vocabulary), options);
+    add_llama_pipeline(parts_, fields_.boolean("tokenizer.ggml.add_space_prefix", true) ? LeadingSpace::every_piece
+                                                                                        : LeadingSpace::never);
+    return true;
+  }
+
+  /// The tokens, those without text that no merge leads to: converters give tokens that were added to a SentencePiece
+  /// model a score of -1000.
+  std::vector<SentencePiece> merged_pieces() const {
+    std::vector<SentencePiece> pieces = tokens_;
+    std::optional<float> first;
+    bool differ = false;
+    for (SentencePiece& piece : pieces) {
+      if (piece.type == SentencePiece::unused || (is_added(piece) && piece.score <= -1000)) piece.text = {};
+      if (piece.type != SentencePiece::normal) continue;
+      if (!first) first = piece.score;
+      differ = differ || piece.score != *first;
+    }
+    if (!differ && pieces.size() > 1) {
+      fail("tokenizer.bad-score", file_, "all tokens have the same score, which tells nothing of their merges",
+           "Take a file that was converted with the model's tokenizer.model");
+    }
+    return pieces;
+  }
+
+  void add_around(bool begins) {
+    const auto token = [this](const char* key) -> std::optional<Token> {
+      if (!fields_.has(key)) return std::nullopt;
+      return fields_.integer(key, 0, static_cast<int>(tokens_.size()) - 1);
+    };
+    const auto add = [this](std::vector<Token>& place, std::optional<Token> found, const char* what) {
+      if (found) return place.push_back(*found);
+      fail("tokenizer.missing-special-token", file_, text("a text has ", what, ", which no key names"), download_again);
+    };
+    const auto bos = token("tokenizer.ggml.bos_token_id"), eos = token("tokenizer.ggml.eos_token_id");
+    if (fields_.boolean("tokenizer.ggml.add_bos_token", begins)) add(parts_.before, bos, "a bos token before it");
+    if (fields_.boolean("tokenizer.ggml.add_eos_token", false)) add(parts_.after, eos, "an eos token behind it");
+  }
+
+  const GgufFields& fields_;
+  const std::string& file_;
+  std::vector<SentencePiece> tokens_;  // by id; in byte-level vocabularies without scores
+  TokenizerParts parts_;
+};
+
+/// The tokenizer that the metadata describe, as parts.
+inline TokenizerParts read_tokenizer_gguf(const GgufFields& fields) { return GgufTokenizerReader(fields).read(); }
+
+}  // namespace slm::tokenizer_file

@@ -1,0 +1,147 @@
+// JSON from outside: how deep and how large it may be, and what messages show of it.
+#include "slm/io/json.hpp"
+
+#include <catch2/catch.hpp>
+#include <fstream>
+#include <functional>
+#include <iterator>
+
+#include "slm/io/checkpoint.hpp"
+#include "slm/text/chat_template.hpp"
+#include "slm/text/tokenizer.hpp"
+#include "support/errors.hpp"
+#include "support/paths.hpp"
+#include "support/random_checkpoint.hpp"
+#include "support/temporary.hpp"
+
+using namespace slm;
+using namespace slm::testing;
+
+namespace {
+
+std::string nested(int levels) {
+  return std::string(static_cast<std::size_t>(levels), '[') + std::string(static_cast<std::size_t>(levels), ']');
+}
+
+/// A safetensors file of this header and four bytes of data.
+std::string safetensors_of(const std::string& header) {
+  std::string file(8, '\0');
+  for (std::size_t i = 0; i < 8; ++i) file[i] = static_cast<char>(header.size() >> (8 * i));
+  return file + header + std::string(4, '\1');
+}
+
+void parse_header(const std::string& header) {
+  const std::string file = safetensors_of(header);
+  parse_safetensors({reinterpret_cast<const std::byte*>(file.data()), file.size()}, "a.safetensors");
+}
+
+std::string content_of(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+/// The message of what the action throws; empty when it throws nothing.
+std::string message_of(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return {};
+}
+
+/// Calls visit(changed) for every string, number and name of `whole` with that one replaced by `word`.
+void for_each_change(const Json& whole, const std::string& word, const std::function<void(const Json&)>& visit) {
+  const Json flat = whole.flatten();
+  for (const auto& [pointer, value] : flat.items()) {
+    Json changed = whole;
+    changed[Json::json_pointer(pointer)] = word;
+    visit(changed);
+    for (Json::json_pointer at(pointer); !at.empty(); at.pop_back()) {
+      if (!whole[at.parent_pointer()].is_object()) continue;
+      changed = whole;
+      changed[at.parent_pointer()].erase(at.back());
+      changed[at.parent_pointer()][word] = whole[at];
+      visit(changed);
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("JSON is read up to its greatest depth and refused beyond it, before a value is built") {
+  CHECK(parse_json(nested(deepest_json), "a.json").is_array());
+  for (const int levels : {deepest_json + 1, 1'000'000}) {
+    CHECK(error_id([&] { parse_json(nested(levels), "a.json"); }) == "json.too-deep");
+    CHECK(error_id([&] { parse_json(std::string(static_cast<std::size_t>(levels), '['), "a.json"); }) ==
+          "json.too-deep");
+    std::string objects;
+    for (int i = 0; i < levels; ++i) objects += "{\"a\":";
+    CHECK(error_id([&] { parse_json(objects, "a.json"); }) == "json.too-deep");
+  }
+  CHECK(error_id([&] { parse_json(std::string(largest_json + 1, ' '), "a.json"); }) == "json.too-large");
+}
+
+TEST_CASE("every file of a model folder that holds JSON has the bounds") {
+  const std::string deep = nested(100'000), one_field = "{\"field\": " + deep + "}";
+  CHECK(error_id([&] { parse_header("{\"w\":{\"dtype\":" + deep + ",\"shape\":[1],\"data_offsets\":[0,4]}}"); }) ==
+        "json.too-deep");
+  CHECK(error_id([&] { Tokenizer::parse(one_field); }) == "json.too-deep");
+
+  const TemporaryFolder folder;
+  const auto open = [&] { Checkpoint{folder.path()}; };
+  folder.write("config.json", "{\"hidden_size\": " + deep + ", \"n_embd\": 5}");
+  CHECK(error_id(open) == "json.too-deep");
+  write_random_checkpoint<float>(folder.path(), tiny_shape, 1);
+  CHECK(error_id(open) == "no error");
+  for (const char* name :
+       {"generation_config.json", "quantization_config.json", "quant_config.json", "quantize_config.json"}) {
+    folder.write(name, one_field);
+    CHECK(error_id(open) == "json.too-deep");
+    std::filesystem::remove(folder.path() / name);
+  }
+  std::filesystem::remove(folder.path() / "model.safetensors");
+  folder.write("model.safetensors.index.json", one_field);
+  CHECK(error_id(open) == "json.too-deep");
+  folder.write("tokenizer.json", one_field);
+  CHECK(error_id([&] { read_vocabulary(folder.path()); }) == "json.too-deep");
+  folder.write("tokenizer_config.json", one_field);
+  CHECK(error_id([&] { chat::recognise_folder(folder.path()); }) == "json.too-deep");
+}
+
+TEST_CASE("whatever word a file holds, a message shows little of it and nothing that a terminal obeys") {
+  const std::string hostile = "\x1b[2J\nslm: \xc2\x9b" + std::string(100'000, 'x') + "[*]";
+  int refused = 0;
+  const auto check = [&](const std::function<void()>& action) {
+    const std::string message = message_of(action);
+    refused += !message.empty();
+    if (message.size() > 1500) FAIL(message.size() << " bytes: " << message.substr(0, 300));
+    for (const char byte : message) {
+      if (byte < 0x20 || byte == 0x7f) FAIL("a control character: " << message);
+    }
+  };
+  const auto seeds = [](const char* fuzzer) {
+    std::vector<Json> found;
+    const auto folder = std::filesystem::path{SLM_SOURCE_DIR} / "tests" / "fuzz" / "corpus" / fuzzer;
+    for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+      const std::string name = entry.path().filename().string();
+      if (!name.starts_with("deep")) found.push_back(Json::parse(content_of(entry.path())));
+    }
+    REQUIRE(found.size() > 3);
+    return found;
+  };
+  for (const Json& seed : seeds("config_json")) {
+    for_each_change(seed, hostile, [&](const Json& json) { check([&] { read_config_json(json, "f"); }); });
+  }
+  for (const Json& seed : seeds("quantization_json")) {
+    for_each_change(seed, hostile, [&](const Json& json) { check([&] { read_quantization_json(json, "f"); }); });
+  }
+  const Json header{{"w", {{"dtype", "F32"}, {"shape", {1}}, {"data_offsets", {0, 4}}}}};
+  for_each_change(header, hostile, [&](const Json& json) { check([&] { parse_header(json.dump()); }); });
+  Json named{{hostile, header["w"]}};  // a sound name, and one fault after the other
+  for_each_change(named, "0", [&](const Json& json) { check([&] { parse_header(json.dump()); }); });
+  check([&] { parse_json("{\"" + hostile + "\": 1}", "f"); });
+  check(
+      [&] { parse_json("{\"" + std::string(100'000, 'x') + "\": 1, \"" + std::string(100'000, 'x') + "\": 2}", "f"); });
+  CHECK(refused > 100);
+}
