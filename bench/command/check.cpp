@@ -7,8 +7,9 @@
 
 #include "bench/command/command.hpp"
 #include "bench/command/pass_at_1.hpp"
-#include "examples/slm/cli.hpp"
-#include "examples/slm/progress.hpp"
+#include "slm/core/error.hpp"
+#include "tools/cli/output.hpp"
+#include "tools/cli/progress.hpp"
 
 namespace slm::bench {
 

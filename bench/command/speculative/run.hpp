@@ -22,9 +22,10 @@
 #include "bench/command/speculative/report.hpp"
 #include "bench/command/speculative/summary.hpp"
 #include "bench/command/tables.hpp"
-#include "examples/slm/cli.hpp"
-#include "examples/slm/gpu.hpp"
-#include "examples/slm/progress.hpp"
+#include "tools/cli/gpu.hpp"
+#include "tools/cli/loading.hpp"
+#include "tools/cli/output.hpp"
+#include "tools/cli/progress.hpp"
 
 namespace slm::bench::speculative {
 
