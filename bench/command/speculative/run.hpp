@@ -42,7 +42,6 @@ struct Options {
   std::string python = "python3";
   double baseline_seconds = 600;
   bool run_programs = false;
-  SandboxOptions sandbox;
   bool json = false;
 
   bool embedded() const { return target.empty(); }
@@ -99,7 +98,7 @@ class Run {
         baselines_(options.baselines, baseline_setup(), target_.info().end_tokens, tokenizer_, prompts_.front()) {}
 
   void go() {
-    if (options_.run_programs) sandbox_.emplace(options_.sandbox);
+    if (options_.run_programs) sandbox_.emplace(SandboxOptions{});
     write_prompts();
     const std::size_t before = folder_.rows_of("slm"), all = measurement_.rows();
     if (before > 0) say(text("going on in '", options_.out, "': ", before, " of ", all, " measurements are there"));
