@@ -7,8 +7,9 @@
 
 #include "bench/command/command.hpp"
 #include "bench/command/pass_at_1.hpp"
-#include "examples/slm/cli.hpp"
-#include "examples/slm/progress.hpp"
+#include "slm/core/error.hpp"
+#include "tools/cli/output.hpp"
+#include "tools/cli/progress.hpp"
 
 namespace slm::bench {
 
@@ -101,8 +102,6 @@ void add_check(CLI::App& bench) {
   app.add_option("--seconds", command->sandbox.seconds, "what it may take by the clock")
       ->check(CLI::Range(1, 36000))
       ->capture_default_str();
-  app.add_flag("--accept-weaker-sandbox", command->sandbox.accept_weaker,
-               "where the system grants no namespaces: be content with Landlock and a filter of system calls");
   app.add_flag("--json", command->json, "print one JSON object");
   app.callback([command] { check(*command); });
 }

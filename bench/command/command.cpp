@@ -1,16 +1,14 @@
 #include "bench/command/command.hpp"
 
-namespace slm::bench {
+#include "tools/cli/bench.hpp"
 
-void add_command(CLI::App& program) {
+void cli::add_bench(CLI::App& program) {
   CLI::App& command =
       *program.add_subcommand("bench", "Measure speculation, kernels and decoding, and compare devices");
   command.require_subcommand(1);
-  add_speculative(command);
-  add_check(command);
-  add_decode(command);
-  add_kernels(command);
-  add_compare(command);
+  slm::bench::add_speculative(command);
+  slm::bench::add_check(command);
+  slm::bench::add_decode(command);
+  slm::bench::add_kernels(command);
+  slm::bench::add_compare(command);
 }
-
-}  // namespace slm::bench

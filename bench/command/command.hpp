@@ -5,9 +5,6 @@
 
 namespace slm::bench {
 
-/// Adds `bench` and its subcommands to the program.
-void add_command(CLI::App& program);
-
 // Each adds one subcommand to `bench`.
 void add_speculative(CLI::App& bench);
 void add_check(CLI::App& bench);

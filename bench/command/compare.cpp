@@ -8,8 +8,8 @@
 #include <optional>
 #include <utility>
 
-#include "bench/command/chart.hpp"
 #include "bench/command/command.hpp"
+#include "bench/command/plots.hpp"
 #include "bench/command/tables.hpp"
 #include "slm/core/error.hpp"
 #include "slm/io/write_file.hpp"
@@ -80,11 +80,16 @@ std::vector<Column> columns_of(const std::vector<std::string>& files, std::vecto
 
 /// One figure of every device, by what was measured; NaN where a device lacks it.
 struct Figure {
+  struct Group {
+    std::string label;
+    std::vector<double> values;  // of each device
+  };
+
   std::string title, unit, meaning;
   std::function<std::optional<double>(const Result&)> pick;
   bool best = false;  // of several results the highest; else the first
   std::function<std::string(double)> written = shown;
-  std::vector<BarChart::Group> groups = {};
+  std::vector<Group> groups = {};
 
   void collect(const std::vector<Column>& columns) {
     for (std::size_t c = 0; c < columns.size(); ++c) {
@@ -103,9 +108,11 @@ struct Figure {
     }
   }
 
-  BarChart chart(const std::vector<Column>& columns) const {
-    BarChart chart{.title = title, .unit = unit, .groups = groups};
-    for (const Column& column : columns) chart.series.push_back(column.label);
+  /// As plots.py takes it.
+  Json chart(const std::vector<Column>& columns) const {
+    Json chart = {{"title", title}, {"unit", unit}, {"series", Json::array()}, {"groups", Json::array()}};
+    for (const Column& column : columns) chart["series"].push_back(column.label);
+    for (const Group& group : groups) chart["groups"].push_back({{"label", group.label}, {"values", group.values}});
     return chart;
   }
 
@@ -113,7 +120,7 @@ struct Figure {
     std::vector<std::string> head = {"model"};
     for (const Column& column : columns) head.push_back(column.label);
     std::vector<std::vector<std::string>> rows;
-    for (const BarChart::Group& group : groups) {
+    for (const Group& group : groups) {
       rows.push_back({group.label});
       for (const double value : group.values)
         rows.back().push_back(std::isnan(value) ? "not measured" : written(value));
@@ -185,7 +192,7 @@ void run_compare(const std::vector<std::string>& files, const std::string& svg, 
       "\nModels are named with the format of their weights: bf16 (16 bits), w4a16 (4 bits), w4a8 (4 bits, and "
       "activations of "
       "8).\n";
-  std::vector<BarChart> charts;
+  Json charts = Json::array();
   for (Figure& figure : figures()) {
     figure.collect(columns);
     if (figure.groups.empty()) continue;
@@ -205,8 +212,11 @@ void run_compare(const std::vector<std::string>& files, const std::string& svg, 
   if (!notes.empty()) out += "\n## Notes\n\n";
   for (const std::string& note : notes) out += "- " + markdown_text(note) + "\n";
   std::cout << out << std::flush;
-  if (!svg.empty()) write_text_file(svg, to_svg(charts));
   if (!markdown.empty()) write_text_file(markdown, out);
+  if (svg.empty()) return;
+  const Pictures pictures = draw({{"figures", charts}});
+  if (!pictures.trouble.empty()) std::cerr << pictures.trouble << '\n';
+  for (const auto& [name, content] : pictures.files) write_text_file(svg, content);
 }
 
 }  // namespace
@@ -220,7 +230,7 @@ void add_compare(CLI::App& bench) {
   const auto options = std::make_shared<Options>();
   command.add_option("FILES", options->files, "what slm bench wrote with --json, one or more of each device")
       ->required();
-  command.add_option("--svg", options->svg, "draw the comparison into this file");
+  command.add_option("--svg", options->svg, "draw the comparison into this file (needs python3-matplotlib)");
   command.add_option("--markdown", options->markdown, "write the tables to this file");
   command.callback([options] { run_compare(options->files, options->svg, options->markdown); });
 }

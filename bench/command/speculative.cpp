@@ -56,8 +56,6 @@ void add_speculative(CLI::App& bench) {
       .add_flag("--run-programs", options->run_programs,
                 "allow running what the models wrote, in a sandbox, for pass@1")
       ->needs(humaneval);
-  command.add_flag("--accept-weaker-sandbox", options->sandbox.accept_weaker,
-                   "where the system grants no namespaces: be content with Landlock and a filter of system calls");
   command.add_flag("--json", options->json, "print the summary as one JSON object");
   command.callback([options] { speculative::Run(*options).go(); });
 }

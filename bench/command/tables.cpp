@@ -1,12 +1,12 @@
 #include "bench/command/tables.hpp"
 
 #include <cmath>
+#include <cstdio>
 #include <limits>
 #include <map>
 #include <set>
 #include <utility>
 
-#include "bench/command/chart.hpp"
 #include "bench/samples.hpp"
 
 namespace slm::bench {
@@ -64,6 +64,23 @@ std::string markdown_table(const std::string& title, const std::vector<std::stri
   out += "\n";
   for (const auto& row : rows) out += table_line(row);
   return out;
+}
+
+std::string shown(double value) {
+  char digits[48];
+  const double size = std::abs(value);
+  if (size != 0 && (size >= 1e6 || size < 1e-3)) {
+    std::snprintf(digits, sizeof digits, "%.3g", value);
+    return digits;
+  }
+  const int decimals = size >= 99.95 ? 0 : size >= 9.995 ? 1 : size >= 0.9995 ? 2 : size >= 0.09995 ? 3 : 4;
+  std::snprintf(digits, sizeof digits, "%.*f", decimals, value);
+  std::string text = digits;
+  if (decimals > 0) {
+    while (text.back() == '0') text.pop_back();
+    if (text.back() == '.') text.pop_back();
+  }
+  return text;
 }
 
 std::string description_of(const Device& device) {

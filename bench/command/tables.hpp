@@ -22,6 +22,9 @@ std::string counted(Count count, const std::string& noun) {
   return text(count, " ", noun, count == 1 ? "" : "s");
 }
 
+/// A figure with three digits: 0.0123, 4.56, 78.9, 1234.
+std::string shown(double value);
+
 /// One line: name, backend, threads or multiprocessors, memory, driver.
 std::string description_of(const Device& device);
 

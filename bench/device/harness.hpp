@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "bench/command/chart.hpp"
+#include "bench/command/tables.hpp"
 #include "bench/device/subject.hpp"
 #include "bench/samples.hpp"
 #include "slm/core/error.hpp"

@@ -1,21 +1,18 @@
-// What the subcommands of the program share: loading, writing, and their own entry points.
+// The subcommands of the program, and what several of them share.
 #pragma once
 
 #include <CLI/CLI.hpp>
 #include <csignal>
 #include <functional>
-#include <nlohmann/json.hpp>
-#include <optional>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "slm/speculative.hpp"
+#include "tools/cli/loading.hpp"
+#include "tools/cli/output.hpp"
 
 namespace cli {
-
-using OrderedJson = nlohmann::ordered_json;
 
 // Each adds its subcommand, one file each.
 void add_generate(CLI::App& program);
@@ -26,36 +23,6 @@ void add_info(CLI::App& program);
 void add_demo(CLI::App& program);
 void add_perplexity(CLI::App& program);
 void add_quantize(CLI::App& program);
-
-/// Loads models on the backends a command line names. Models on the CPU share its threads.
-class Loader {
- public:
-  explicit Loader(slm::backend::CpuOptions options) : options_(options) {}
-
-  /// backend: "cpu", "reference", "lanes32" or "lanes64". Draws a bar on a terminal when it takes long.
-  slm::AnyModel load(const std::string& folder, const std::string& backend);
-
- private:
-  slm::backend::CpuOptions options_;
-  std::optional<slm::backend::Cpu> cpu_;
-};
-
-/// Adds --backend, --threads, --activations.
-void add_backend_options(CLI::App& command, std::string& backend, slm::backend::CpuOptions& cpu);
-/// Allows --backend's words only.
-CLI::Validator backend_name();
-
-/// Writes to standard output; throws slm::Error when that fails, as on a full disk.
-void print(std::string_view text);
-/// One JSON value on one line.
-void print_json(const OrderedJson& json);
-
-/// The whole of standard input.
-std::string read_standard_input();
-/// The whole of a file.
-std::string read_file(const std::string& path);
-
-OrderedJson to_json(const slm::Stats& stats);
 
 /// A sink that collects the ids of what it streams, until *interrupted is not zero.
 struct Collector {
@@ -96,7 +63,7 @@ struct Generator {
 /// Loads the models that the options name.
 Generator make_generator(const DecodingOptions& options);
 
-/// to_json(stats) with the reason that only the sink knows: a stop string, or an interruption.
+/// The statistics, with the reason for the end that only the sink knows: a stop string, or an interruption.
 OrderedJson statistics_of(const slm::Stats& stats, const Collector& sink);
 
 }  // namespace cli

@@ -21,6 +21,41 @@ auto decoder_of(const DecodingOptions& options, Draft draft, slm::AnyModel targe
   });
 }
 
+OrderedJson to_json(const slm::Stats& stats) {
+  OrderedJson json;
+  json["finish_reason"] = slm::name_of(stats.finish_reason);
+  json["rule"] = stats.rule;
+  json["prompt_tokens"] = stats.prompt_tokens;
+  json["new_tokens"] = stats.emitted;
+  json["tokens_per_second"] = stats.tokens_per_second();
+  json["tokens_per_second_with_prompt"] = stats.tokens_per_second_with_prefill();
+  json["acceptance_rate"] = stats.acceptance_rate();
+  json["evaluated_acceptance_rate"] = stats.evaluated_acceptance_rate();
+  json["tokens_per_target_step"] = stats.tokens_per_target_step();
+  json["target_steps"] = stats.rounds;
+  json["plain_steps"] = stats.plain_steps;
+  json["fully_accepted_rounds"] = stats.full_rounds;
+  json["partly_accepted_rounds"] = stats.partial_rounds;
+  json["rejected_rounds"] = stats.zero_rounds;
+  json["drafted"] = stats.drafted;
+  json["evaluated"] = stats.evaluated;
+  json["accepted"] = stats.accepted;
+  json["drafted_at_depth"] = stats.drafted_at_depth;
+  json["accepted_at_depth"] = stats.accepted_at_depth;
+  json["emitted_histogram"] = stats.emitted_histogram;
+  json["mean_draft_length"] = stats.mean_draft_length();
+  json["draft_forwards"] = stats.draft_forwards;
+  json["seconds"] = {{"total", stats.total_seconds},     {"prompt", stats.prefill_seconds()},
+                     {"target", stats.verify_seconds},   {"draft", stats.draft_seconds},
+                     {"choosing", stats.sample_seconds}, {"decoding", stats.decode_seconds()}};
+  json["draft_bytes_per_step"] = stats.draft_bytes_per_step;
+  json["target_bytes_per_step"] = stats.target_bytes_per_step;
+  json["draft_faults"] = stats.draft_faults;
+  json["unmappable_tokens"] = stats.unmappable_tokens;
+  json["disabled_reason"] = stats.disabled_reason;
+  return json;
+}
+
 }  // namespace
 
 Generator make_generator(const DecodingOptions& options) {

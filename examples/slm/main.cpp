@@ -5,8 +5,8 @@
 #include <iostream>
 #include <new>
 
-#include "bench/command/command.hpp"
 #include "cli.hpp"
+#include "tools/cli/bench.hpp"
 
 namespace {
 
@@ -35,7 +35,7 @@ int main(int count, char** arguments) try {
   cli::add_demo(program);
   cli::add_perplexity(program);
   cli::add_quantize(program);
-  slm::bench::add_command(program);
+  cli::add_bench(program);
 
   try {
     program.parse(count, arguments);

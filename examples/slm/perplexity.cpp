@@ -5,7 +5,7 @@
 #include <sstream>
 
 #include "cli.hpp"
-#include "progress.hpp"
+#include "tools/cli/progress.hpp"
 
 namespace cli {
 

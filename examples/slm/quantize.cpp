@@ -10,8 +10,8 @@
 #include <sstream>
 
 #include "cli.hpp"
-#include "progress.hpp"
 #include "slm/decode/perplexity.hpp"
+#include "tools/cli/progress.hpp"
 
 namespace cli {
 

@@ -77,7 +77,7 @@ TEST_CASE("an engine that answers is heard") {
   Fake fake;
   fake.reply =
       "    assert task['ids'] == [1, 2] and task['max_new_tokens'] == 4 and task['end_tokens'] == [5]\n"
-      "    assert task['kind'] == 'plain' or task['draft length'] == '3'\n"
+      "    assert task['kind'] == 'plain' or task['draft_length'] == '3'\n"
       "    assert os.environ['OMP_NUM_THREADS'] == '3'\n"
       "    print('on standard error', file=sys.stderr)\n";
   Baseline baseline = fake.start();

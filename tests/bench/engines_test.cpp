@@ -69,7 +69,6 @@ TEST_CASE("an engine that does not speculate has its place") {
   CHECK(plainly["decode_tokens_per_second"]["speculative"].is_null());
   CHECK(plainly["decode_speedup"].is_null());
   CHECK(engines_text(Json::array({plainly})).find("speculation: none") != std::string::npos);
-  CHECK(engines_picture(Json::array({plainly})).starts_with("<svg"));
 }
 
 TEST_CASE("greedy texts are compared token by token") {
@@ -87,7 +86,6 @@ TEST_CASE("a run without other engines says nothing of them") {
   const Json alone = engines_of(rows, {{"slm", Json::object()}});
   CHECK(alone.empty());
   CHECK(engines_text(alone).empty());
-  CHECK(engines_picture(alone).empty());
 }
 
 }  // namespace

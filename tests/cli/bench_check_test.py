@@ -12,7 +12,7 @@ TASKS = SOURCE / "tests" / "fixtures" / "humaneval" / "tasks.jsonl"
 RIGHT = {"task_id": "own/0", "completion": "    return max(low, min(value, high))\n"}
 WRONG = {"task_id": "own/1", "completion": "    return {}\n"}
 ENDLESS = {"task_id": "own/2", "completion": "    while True: pass\n"}
-JUDGE = ("--run-programs", "--accept-weaker-sandbox", "--seconds", "100")
+JUDGE = ("--run-programs", "--seconds", "100")
 
 
 def check(samples, *options):

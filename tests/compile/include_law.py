@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""The include law: rooms see each other one way only, and some words stay in the files made for them.
+"""The include law: rooms see each other one way only, and some words stay in the files made for them. Beside the library,
+the benchmarks and the program share tools/cli and do not see each other.
 
-usage: include_law.py ROOT        ROOT holds include/slm/
+usage: include_law.py ROOT        ROOT holds include/slm/, bench/, examples/ and tools/
 """
 import pathlib
+import posixpath
 import re
 import sys
 
@@ -21,6 +23,13 @@ ROOMS = {
 }
 # single files a room may see besides that
 EXTRA_FILES = {"decode": {"model/language_model.hpp", "model/session.hpp"}}
+
+# folders beside the library -> folders they may include or name in CMake besides themselves; all see the library
+FOLDERS = {
+    "bench": {"tools"},
+    "examples": {"tools"},
+    "tools": set(),
+}
 
 # rooms that kernels are made of, and what never comes near a kernel
 KERNEL_ROOMS = {"core", "formats", "backend"}
@@ -50,6 +59,8 @@ FORBIDDEN_WORDS = [
     (re.compile(r"\busing namespace (std|slm)\b"), "opens a namespace for everybody"),
 ]
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
+CMAKE_PATH = re.compile(r"(?:^|[\s\"/])(bench|examples|tools)/")
+SOURCES = {".cpp", ".hpp", ".inc"}
 MAX_LINES = 400
 
 
@@ -122,13 +133,38 @@ def check_file(name, source):
                 yield number, sentence
 
 
+def check_folders(name, source):
+    """Yields (line, sentence) for every folder that a file outside the library may not see; name is relative to ROOT."""
+    folder = pathlib.PurePosixPath(name).parts[0]
+    allowed = FOLDERS[folder] | {folder}
+    for number, line in enumerate(source.splitlines(), 1):
+        include = INCLUDE.match(line)
+        if include:
+            beside = posixpath.normpath(posixpath.join(posixpath.dirname(name), include[2]))
+            named = {path.split("/")[0] for path in (include[2], beside) if "/" in path}
+        elif name.endswith("CMakeLists.txt"):
+            named = set(CMAKE_PATH.findall(line.split("#")[0]))
+        else:
+            continue
+        for other in sorted(named & FOLDERS.keys() - allowed):
+            yield number, f"{'includes' if include else 'names'} a file of {other}/: {folder}/ sees only {sorted(allowed)} and the library"
+
+
 def check_tree(root):
-    base = pathlib.Path(root) / "include" / "slm"
+    root = pathlib.Path(root)
+    base = root / "include" / "slm"
     headers = sorted([*base.rglob("*.hpp"), *base.rglob("*.inc")])  # .inc: a text included several times
     breaches = []
     for path in headers:
         name = path.relative_to(base).as_posix()
         breaches += [f"include/slm/{name}:{number}: {sentence}" for number, sentence in check_file(name, path.read_text())]
+    for folder in FOLDERS:
+        files = [path for path in sorted((root / folder).rglob("*")) if path.suffix in SOURCES or path.name == "CMakeLists.txt"]
+        if not files:
+            breaches.append(f"{folder}/: holds no sources")
+        for path in files:
+            name = path.relative_to(root).as_posix()
+            breaches += [f"{name}:{number}: {sentence}" for number, sentence in check_folders(name, path.read_text())]
     return headers, breaches
 
 

@@ -2,7 +2,7 @@
 """Plants breaches of the include law, one by one: the checker must find each, and nothing in sound files."""
 import sys
 
-from include_law import check_file
+from include_law import check_file, check_folders
 
 HEAD = "#pragma once\n"
 BREACHES = [
@@ -57,6 +57,24 @@ SOUND = [
     ("model/a.hpp", "static_assert(sizeof(int) == 4);\n"),
     ("speculative.hpp", '#include "slm/decode/speculative.hpp"\n#include "slm/model/load.hpp"\n'),
 ]
+FOLDER_BREACHES = [
+    ("bench/command/a.cpp", '#include "examples/slm/cli.hpp"\n', "sees only ['bench', 'tools']"),
+    ("bench/command/a.cpp", '#  include <examples/slm/cli.hpp>\n', "sees only ['bench', 'tools']"),
+    ("bench/command/a.cpp", '#include "../../examples/slm/cli.hpp"\n', "sees only ['bench', 'tools']"),
+    ("examples/slm/a.cpp", '#include "bench/command/command.hpp"\n', "sees only ['examples', 'tools']"),
+    ("examples/slm/a.cpp", '#include "../../bench/samples.hpp"\n', "sees only ['examples', 'tools']"),
+    ("examples/CMakeLists.txt", 'add_subdirectory("${PROJECT_SOURCE_DIR}/bench/command" x)\n', "sees only ['examples', 'tools']"),
+    ("bench/CMakeLists.txt", "add_subdirectory(../examples/slm)\n", "sees only ['bench', 'tools']"),
+    ("tools/cli/a.hpp", '#include "bench/samples.hpp"\n', "sees only ['tools'] "),
+    ("tools/cli/a.hpp", '#include "examples/slm/cli.hpp"\n', "sees only ['tools'] "),
+]
+FOLDER_SOUND = [
+    ("bench/command/a.cpp", '#include "bench/samples.hpp"\n#include "tools/cli/output.hpp"\n#include <vector>\n'),
+    ("examples/slm/a.cpp", '#include "cli.hpp"\n#include "tools/cli/bench.hpp"\n#include "slm/speculative.hpp"\n'),
+    ("bench/command/a.hpp", '// as examples/slm does\nconst char* pair = "/examples/demo_pair";\n'),
+    ("bench/command/CMakeLists.txt", "# examples/slm links this\nadd_library(bench device/a.cpp)\n"),
+    ("examples/CMakeLists.txt", "target_link_libraries(slm_program PRIVATE slm_bench_command)\n"),
+]
 
 
 def main():
@@ -71,8 +89,17 @@ def main():
         found = list(check_file(name, HEAD + body))
         if found:
             failures.append(f"false alarm in {name}: {body!r}: {found}")
+    for name, body, expected in FOLDER_BREACHES:
+        found = [sentence for _, sentence in check_folders(name, body)]
+        if not any(expected in sentence for sentence in found):
+            failures.append(f"missed in {name}: {body!r} (expected '{expected}', found {found})")
+    for name, body in FOLDER_SOUND:
+        found = list(check_folders(name, body))
+        if found:
+            failures.append(f"false alarm in {name}: {body!r}: {found}")
     print("\n".join(failures))
-    print(f"{len(BREACHES) + 1} planted breaches, {len(SOUND)} sound files, {len(failures)} wrong answers")
+    breaches, sound = len(BREACHES) + 1 + len(FOLDER_BREACHES), len(SOUND) + len(FOLDER_SOUND)
+    print(f"{breaches} planted breaches, {sound} sound files, {len(failures)} wrong answers")
     sys.exit(1 if failures else 0)
 
 

@@ -185,7 +185,7 @@ class Cluster(unittest.TestCase):
         if SLM:
             table = (self.results / "compare.md").read_text()
             self.assertIn("AMD-Llama-135M", table)
-            self.assertTrue((self.results / "compare.svg").exists())
+            self.assertTrue((self.results / "compare.svg").exists() or "no pictures: " in said)
 
         # A damaged report is missing, and another run does not mix with this one.
         (self.results / "mi250-0-decode.json").write_text('{"schema": ')

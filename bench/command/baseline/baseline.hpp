@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/command/baseline/child.hpp"
+#include "bench/command/child.hpp"
 #include "slm/core/types.hpp"
 #include "slm/decode/sampling.hpp"
 #include "slm/io/json.hpp"

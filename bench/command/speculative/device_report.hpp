@@ -8,9 +8,9 @@
 #include "bench/command/cpu_device.hpp"
 #include "bench/command/report.hpp"
 #include "bench/device/measure.hpp"
-#include "examples/slm/gpu.hpp"
 #include "slm/core/error.hpp"
 #include "slm/io/json.hpp"
+#include "tools/cli/gpu.hpp"
 
 namespace slm::bench::speculative {
 

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "bench/command/baseline/baseline.hpp"
-#include "bench/command/chart.hpp"
 #include "bench/command/speculative/row.hpp"
 #include "bench/command/speculative/summary.hpp"
 #include "bench/command/speculative/table.hpp"
@@ -124,21 +123,6 @@ inline std::string engines_text(const Json& engines) {
   std::string written = table(rows, 4) + "\n";
   for (const auto& [name, remark] : remarks) written += "- " + name + ": " + remark + "\n";
   return written + "- the engines took turns within each task; decoding excludes the reading of the prompt\n";
-}
-
-inline std::string engines_picture(const Json& engines) {
-  if (engines.empty()) return "";
-  BarChart chart{
-      "Engines on the same prompts and weights", "tokens per second of decoding", {"plain", "speculative"}, {}, false};
-  for (const Json& found : engines) {
-    BarChart::Group group{text(found["engine"].get<std::string>(), ", ", found["sampling"].get<std::string>()), {}};
-    for (const char* kind : {"plain", "speculative"}) {
-      const Json& rate = found["decode_tokens_per_second"][kind];
-      if (rate.is_number()) group.values.push_back(rate.get<double>());
-    }
-    chart.groups.push_back(std::move(group));
-  }
-  return to_svg(chart);
 }
 
 }  // namespace slm::bench::speculative

@@ -1,15 +1,12 @@
-// What people read: the table with AMD's rows beside the measured ones, and the pictures.
+// What people read: the table with AMD's rows beside the measured ones.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
-#include <cstdlib>
 #include <map>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "bench/command/chart.hpp"
 #include "bench/command/speculative/engines.hpp"
 #include "bench/command/speculative/published.hpp"
 #include "bench/command/speculative/table.hpp"
@@ -74,55 +71,9 @@ inline std::string sweep_table(const Json& summary) {
   return rows.size() > 1 ? table(rows, 0) : "";
 }
 
-/// File name -> SVG; those that there is something to draw for.
-inline std::map<std::string, std::string> pictures(const Json& summary) {
-  LineChart sweep{"Speedup by draft length",
-                  "drafted tokens per round",
-                  "speedup",
-                  {{"measured", {}}, {"predicted from acceptance per token", {}}, {"predicted from counts", {}}}};
-  LineChart positions{"Acceptance by position", "position of the drafted token", "kept / drafted", {}};
-  BarChart shares{
-      "Where the time goes", "seconds for 1000 new tokens", {"prompt", "draft", "verify (target)", "choose"}, {}, true};
-  for (const Json& found : summary["configurations"]) {
-    if (found["engine"] != "slm") continue;
-    const std::string name = text(found["setup"].get<std::string>(), ", ", found["sampling"].get<std::string>());
-    if (found["setup"] == "sweep") {
-      const double x = std::atof(found["draft_length"].get<std::string>().c_str());
-      const auto add = [&](std::size_t series, const Json& value) {
-        if (value.is_number()) sweep.series[series].points.push_back({x, value.get<double>()});
-      };
-      add(0, found["decode_speedup"]["median"]);
-      add(1, found["predicted_speedup"]);
-      add(2, found["predicted_speedup_from_counts"]);
-      continue;
-    }
-    // Positions that few rounds reached say little.
-    LineChart::Series line{name, {}};
-    for (std::size_t i = 0; i < found["acceptance_by_position"].size(); ++i) {
-      if (found["drafted_by_position"][i].get<std::int64_t>() < 30) break;
-      line.points.push_back({static_cast<double>(i + 1), found["acceptance_by_position"][i].get<double>()});
-    }
-    positions.series.push_back(std::move(line));
-    for (const char* kind : {"plain", "speculative"}) {
-      const double tokens = std::max(found["new_tokens"][kind].get<double>(), 1.0);
-      BarChart::Group group{text(name, ", ", kind), {}};
-      for (const char* part : {"prompt", "draft", "verify", "choose"}) {
-        group.values.push_back(found["seconds"][kind][part].get<double>() / tokens * 1000);
-      }
-      shares.groups.push_back(std::move(group));
-    }
-  }
-  std::map<std::string, std::string> files;
-  if (!sweep.series.front().points.empty()) files["speedup-by-draft-length.svg"] = to_svg(sweep);
-  if (!positions.series.empty()) files["acceptance-by-position.svg"] = to_svg(positions);
-  if (!shares.groups.empty()) files["time-shares.svg"] = to_svg(shares);
-  if (std::string engines = engines_picture(summary.value("engines", Json::array())); !engines.empty())
-    files["other-engines.svg"] = std::move(engines);
-  return files;
-}
-
-/// report.md. notes: how it was measured, one line each.
-inline std::string report_text(const Json& summary, const std::string& device, const std::vector<std::string>& notes) {
+/// report.md. notes: how it was measured, one line each; pictures: by file name.
+inline std::string report_text(const Json& summary, const std::string& device, const std::vector<std::string>& notes,
+                               const std::map<std::string, std::string>& pictures) {
   std::string written = "# Speculative decoding, measured by `slm bench speculative`\n\n";
   written += main_table(summary, device) + "\n" + identity_text(summary);
   written +=
@@ -135,7 +86,7 @@ inline std::string report_text(const Json& summary, const std::string& device, c
   if (const std::string sweep = sweep_table(summary); !sweep.empty()) {
     written += "\n## Fixed draft lengths, greedy\n\n" + sweep;
   }
-  for (const auto& [file, svg] : pictures(summary)) {
+  for (const auto& [file, svg] : pictures) {
     written += "\n![" + file.substr(0, file.size() - 4) + "](" + file + ")\n";
   }
   return written;

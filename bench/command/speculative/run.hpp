@@ -13,6 +13,7 @@
 
 #include "bench/command/cpu_device.hpp"
 #include "bench/command/humaneval.hpp"
+#include "bench/command/plots.hpp"
 #include "bench/command/speculative/baselines.hpp"
 #include "bench/command/speculative/device_report.hpp"
 #include "bench/command/speculative/identity.hpp"
@@ -22,9 +23,10 @@
 #include "bench/command/speculative/report.hpp"
 #include "bench/command/speculative/summary.hpp"
 #include "bench/command/tables.hpp"
-#include "examples/slm/cli.hpp"
-#include "examples/slm/gpu.hpp"
-#include "examples/slm/progress.hpp"
+#include "tools/cli/gpu.hpp"
+#include "tools/cli/loading.hpp"
+#include "tools/cli/output.hpp"
+#include "tools/cli/progress.hpp"
 
 namespace slm::bench::speculative {
 
@@ -41,7 +43,6 @@ struct Options {
   std::string python = "python3";
   double baseline_seconds = 600;
   bool run_programs = false;
-  SandboxOptions sandbox;
   bool json = false;
 
   bool embedded() const { return target.empty(); }
@@ -98,7 +99,7 @@ class Run {
         baselines_(options.baselines, baseline_setup(), target_.info().end_tokens, tokenizer_, prompts_.front()) {}
 
   void go() {
-    if (options_.run_programs) sandbox_.emplace(options_.sandbox);
+    if (options_.run_programs) sandbox_.emplace(SandboxOptions{});
     write_prompts();
     const std::size_t before = folder_.rows_of("slm"), all = measurement_.rows();
     if (before > 0) say(text("going on in '", options_.out, "': ", before, " of ", all, " measurements are there"));
@@ -255,11 +256,12 @@ class Run {
                            (*judged)["sandbox"].get<std::string>()));
     }
     lines.insert(lines.end(), baselines_.troubles().begin(), baselines_.troubles().end());
+    if (!no_pictures_.empty()) lines.push_back(no_pictures_);
     return lines;
   }
 
   /// Everything that is made of the rows.
-  Json write_report(bool whole) const {
+  Json write_report(bool whole) {
     Json summary = summary_of(folder_.rows());
     if (sandbox_ && whole) {
       cli::ProgressBar bar("judging");
@@ -294,8 +296,10 @@ class Run {
                           device_report(summary, text(name(target_folder_), " + ", name(draft_folder_)),
                                         text(precision("target"), " + ", precision("draft")), *device));
     }
-    for (const auto& [name, svg] : pictures(summary)) write_text_file(folder_.path() / name, svg);
-    write_text_file(folder_.path() / "report.md", report_text(summary, device(), notes(summary)));
+    const Pictures pictures = draw({{"summary", summary}});
+    no_pictures_ = pictures.trouble;
+    for (const auto& [name, svg] : pictures.files) write_text_file(folder_.path() / name, svg);
+    write_text_file(folder_.path() / "report.md", report_text(summary, device(), notes(summary), pictures.files));
     return summary;
   }
 
@@ -318,7 +322,7 @@ class Run {
     if (const std::string engines = engines_text(summary["engines"]); !engines.empty())
       cli::print("\n" + engines + "\n");
     for (const std::string& note : notes(summary)) cli::print("- " + note + "\n");
-    cli::print(text("Report with pictures: ", (folder_.path() / "report.md").string(), "\n"));
+    cli::print(text("Report: ", (folder_.path() / "report.md").string(), "\n"));
   }
 
   void say(const std::string& line) const {
@@ -352,6 +356,7 @@ class Run {
   RunFolder folder_;
   Baselines baselines_;
   std::optional<Sandbox> sandbox_;
+  std::string no_pictures_;  // why
   bool interrupted_ = false;
 };
 

@@ -1,5 +1,5 @@
 // Models on emulated devices: a source file of its own, as it compiles every GPU kernel for the processor.
-#include "emulated.hpp"
+#include "tools/cli/emulated.hpp"
 
 #include "slm/backend/gpu/lanes.hpp"
 #include "slm/model/load.hpp"

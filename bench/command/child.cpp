@@ -1,4 +1,4 @@
-#include "bench/command/baseline/child.hpp"
+#include "bench/command/child.hpp"
 
 #include <fcntl.h>
 #include <poll.h>

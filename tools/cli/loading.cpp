@@ -1,8 +1,8 @@
-// Loading models, with a bar on the terminal when it takes long.
-#include "cli.hpp"
-#include "emulated.hpp"
-#include "gpu.hpp"
-#include "progress.hpp"
+#include "tools/cli/loading.hpp"
+
+#include "tools/cli/emulated.hpp"
+#include "tools/cli/gpu.hpp"
+#include "tools/cli/progress.hpp"
 
 namespace cli {
 

@@ -1,5 +1,5 @@
 // Models on the GPU: the one file of the program that a GPU's compiler sees, in a build tree for one.
-#include "gpu.hpp"
+#include "tools/cli/gpu.hpp"
 
 #if defined(__CUDACC__) || defined(__HIP__)
 #include "slm/model/load.hpp"

@@ -1,0 +1,50 @@
+#include "tools/cli/output.hpp"
+
+#include <cstdio>
+#include <iostream>
+#include <memory>
+
+#include "slm/core/error.hpp"
+
+namespace cli {
+
+void print(std::string_view text) {
+  std::cout << text << std::flush;
+  if (!std::cout) {
+    throw slm::Error("cli.output-failed", "standard output could not be written",
+                     "Check for a full disk or a reader that went away");
+  }
+}
+
+void print_json(const OrderedJson& json) { print(json.dump() + "\n"); }
+
+namespace {
+
+/// All bytes of an open file; false when reading fails, as it does on a folder.
+bool read_all(std::FILE* file, std::string& out) {
+  char piece[1 << 16];
+  while (const std::size_t count = std::fread(piece, 1, sizeof piece, file)) out.append(piece, count);
+  return std::ferror(file) == 0;
+}
+
+}  // namespace
+
+std::string read_standard_input() {
+  std::string text;
+  if (!read_all(stdin, text)) {
+    throw slm::Error("cli.input-failed", "standard input could not be read", "Give the text by a pipe or a file");
+  }
+  return text;
+}
+
+std::string read_file(const std::string& path) {
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"), &std::fclose);
+  std::string text;
+  if (!file || !read_all(file.get(), text)) {
+    throw slm::Error("cli.unreadable-file", slm::text("'", path, "' could not be read"),
+                     "Check the path and its permissions");
+  }
+  return text;
+}
+
+}  // namespace cli
