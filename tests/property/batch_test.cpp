@@ -1,0 +1,305 @@
+// Batches: whatever stands beside a sequence in a step, however its text was cut, forked, taken back or read again, and
+// wherever its pages lie, its logits have the bits they have alone.
+#include <catch2/catch.hpp>
+#include <cstring>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "slm/backend/cpu/cpu.hpp"
+#include "slm/backend/reference/reference.hpp"
+#include "slm/model/load.hpp"
+#include "slm/model/session.hpp"
+#include "support/errors.hpp"
+#include "support/paths.hpp"
+#include "support/toy_models.hpp"
+
+using namespace slm;
+using namespace slm::testing;
+
+namespace {
+
+/// Every family, windows, ALiBi, LongRoPE, partial rotation, learned positions, projected embeddings.
+const char* const names[] = {"llama-mha3h",
+                             "llama3-gqa-scaled-tied",
+                             "mistral-swa8",
+                             "mistral-long",
+                             "qwen2-long",
+                             "qwen3-qknorm-headdim",
+                             "phi-partial",
+                             "phi3-longrope",
+                             "gpt2",
+                             "opt-postln-proj",
+                             "mpt-alibi-4h",
+                             "mpt-foundry-gqa-qkgn-swa",
+                             "olmo-clip-untied",
+                             "mosaicgpt-qkln-alibi"};
+
+std::vector<Token> some_text(std::uint64_t seed, int length, int vocab) {
+  std::vector<Token> tokens;
+  for (int i = 0; i < length; ++i)
+    tokens.push_back(
+        static_cast<Token>(mix(seed * 7919 + static_cast<std::uint64_t>(i)) % static_cast<std::uint64_t>(vocab)));
+  return tokens;
+}
+
+/// The logits after each token of a text that grows token by token, alone.
+std::vector<std::vector<float>> logits_alone(const AnyModel& model, const std::vector<Token>& text) {
+  Session session(model);
+  std::vector<std::vector<float>> rows;
+  for (const Token token : text) {
+    const auto logits = session.forward({&token, 1}, 1);
+    rows.emplace_back(logits.data, logits.data + logits.size());
+  }
+  return rows;
+}
+
+bool same_bits(const float* row, const std::vector<float>& expected) {
+  return std::memcmp(row, expected.data(), expected.size() * sizeof(float)) == 0;
+}
+
+/// A text on its way: what it will be, what each of its rows must give, and a sequence that has read some of it.
+struct Line {
+  std::vector<Token> text;
+  std::vector<std::vector<float>> expected;
+  Sequence sequence;
+};
+
+/// A random schedule of rounds over some texts, half of which begin alike. Returns the rows that were compared;
+/// `wrong` counts those whose bits differ.
+int run_schedule(const AnyModel& model, const KvPool& pool, std::uint64_t seed, int lines_count, int length,
+                 int first_most, int& wrong) {
+  std::uint64_t salt = 0;
+  const auto pick = [&](int n) {
+    return static_cast<int>(mix(seed * 104729 + ++salt) % static_cast<std::uint64_t>(n));
+  };
+  std::vector<Line> lines;
+  for (int i = 0; i < lines_count; ++i) {
+    std::vector<Token> text = some_text(seed + static_cast<std::uint64_t>(i) * 31, length, model.info().vocab);
+    if (i % 2 == 1) std::copy_n(lines[0].text.begin(), length / 2, text.begin());
+    auto expected = logits_alone(model, text);
+    lines.push_back({std::move(text), std::move(expected), Sequence(pool)});
+  }
+  int compared = 0;
+  Batch batch;
+  for (int round = 0; round < 24; ++round) {
+    batch.clear();
+    std::vector<std::pair<Line*, int>> added;         // with the place of its first answer
+    for (std::size_t i = 0; i < lines.size(); ++i) {  // a text is cut, or another that begins alike goes on from it
+      Line& line = lines[i];
+      const int at = line.sequence.length();
+      if (pick(8) == 0) line.sequence.truncate(at - pick(std::min(at, 20) + 1));
+      Line& other = lines[static_cast<std::size_t>(pick(lines_count))];
+      const int common = std::min(line.sequence.length(), length / 2);
+      const bool alike = std::equal(other.text.begin(), other.text.begin() + common, line.text.begin());
+      if (&other == &line || !alike || common == 0 || pick(4) != 0) continue;
+      other.sequence = line.sequence.fork();
+      other.sequence.truncate(common);
+    }
+    for (Line& line : lines) {
+      const int at = line.sequence.length();
+      if (pick(4) == 0) continue;
+      const int most = at == 0 ? first_most : 90;
+      const int count = std::min({1 + (pick(3) == 0 ? pick(most) : pick(3)), most, length - at});
+      if (count <= 0) continue;
+      const int rows = pick(3) == 0 ? 0 : 1 + pick(count);
+      batch.add(line.sequence,
+                std::span(line.text).subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(count)),
+                {.want = rows == 0 ? Want::nothing : Want::logits, .rows = rows});
+      added.emplace_back(&line, at + count - rows);
+    }
+    if (batch.size() == 0) continue;
+    model.forward(batch);
+    for (int i = 0; i < batch.size(); ++i) {
+      const Batch::Item& item = batch.items()[static_cast<std::size_t>(i)];
+      if (item.ask.want != Want::logits) continue;
+      const auto& [line, first] = added[static_cast<std::size_t>(i)];
+      for (int r = 0; r < item.ask.rows; ++r, ++compared)
+        wrong += !same_bits(batch.logits(i).row(r), line->expected[static_cast<std::size_t>(first + r)]);
+    }
+  }
+  return compared;
+}
+
+}  // namespace
+
+TEMPLATE_TEST_CASE("a sequence's logits are the same in any batch, cut, fork and page", "", backend::Reference,
+                   backend::Cpu) {
+  const bool slow = std::string(TestType::name) == "reference";
+  int compared = 0;
+  for (const char* name : names) {
+    const AnyModel model = load<Registry<>>(fixture(text("models/", name)), TestType{});
+    const bool longrope = std::string(name) == "phi3-longrope";
+    const int length = std::min(slow ? 60 : 150, model.info().context);
+    for (std::uint64_t seed = 1; seed <= (slow ? 1u : 3u); ++seed) {
+      int wrong = 0;
+      const int lines = seed == 3 ? 40 : 2 + static_cast<int>(mix(seed) % 7);
+      // A text that begins beyond LongRoPE's original context is another text: see Planner.
+      compared += run_schedule(model, model.pool(), seed, lines, length, longrope ? 9 : 70, wrong);
+      CAPTURE(name, seed, lines);
+      REQUIRE(wrong == 0);
+    }
+  }
+  CHECK(compared > 500);
+}
+
+TEST_CASE("four-bit and 16-bit models, one to three threads: the same bits in any batch") {
+  for (const char* folder : {"target", "target-int4", "draft-int4"}) {
+    std::vector<std::vector<float>> first;
+    for (const int threads : {1, 2, 3}) {
+      const AnyModel model = load<Registry<>>(demo_pair(folder), backend::Cpu(threads));
+      int wrong = 0;
+      CHECK(run_schedule(model, model.pool(), 5, 5, 100, 70, wrong) > 20);
+      CAPTURE(folder, threads);
+      CHECK(wrong == 0);
+      const auto rows = logits_alone(model, some_text(3, 20, model.info().vocab));
+      if (first.empty()) first = rows;
+      CHECK(rows == first);
+    }
+  }
+}
+
+TEST_CASE("a fork shares pages, and the first write to one copies it") {
+  const AnyModel model = load<Registry<>>(fixture("models/llama-mha3h"), backend::Cpu{1});
+  const KvPool pool = model.pool();
+  const int length = std::min(40, model.info().context);
+  const auto text = some_text(1, length, model.info().vocab);
+  const auto expected = logits_alone(model, text);
+  Sequence first(pool);
+  Batch batch;
+  batch.add(first, std::span(text).first(30));
+  model.forward(batch);
+  const std::size_t page = pool.used();
+  Sequence second = first.fork();
+  CHECK(pool.used() == page);
+  batch.clear();
+  batch.add(second, std::vector<Token>{text[0], text[0]});
+  model.forward(batch);
+  CHECK(pool.used() == 2 * page);  // the second has a page of its own now
+  batch.clear();
+  batch.add(first, std::span(text).subspan(30), {.want = Want::logits, .rows = length - 30});
+  model.forward(batch);
+  for (int r = 30; r < length; ++r)
+    CHECK(same_bits(batch.logits(0).row(r - 30), expected[static_cast<std::size_t>(r)]));
+  second = Sequence(pool);
+  CHECK(pool.used() == page);
+}
+
+TEST_CASE("a shared page that is written without copying would be noticed") {
+  // What a careless pool does: the fork's page is the same memory.
+  const AnyModel model = load<Registry<>>(fixture("models/llama-mha3h"), backend::Cpu{1});
+  const auto text = some_text(1, 40, model.info().vocab);
+  const auto expected = logits_alone(model, text);
+  Sequence first = model.sequence();
+  Batch batch;
+  batch.add(first, std::span(text).first(30));
+  model.forward(batch);
+  Sequence second = first.fork();
+  auto& entry = detail::SequenceAccess::state(second).tables[0][0];
+  entry = KvPageRef(new KvPage{entry->memory});  // not counted as shared
+  second.truncate(10);
+  batch.clear();
+  batch.add(second, std::vector<Token>(15, text[0]));
+  model.forward(batch);
+  batch.clear();
+  batch.add(first, std::span(text).subspan(30, 1), {.want = Want::logits});
+  model.forward(batch);
+  CHECK_FALSE(same_bits(batch.logits(0).row(0), expected[30]));
+}
+
+TEST_CASE("a batch that is unsound is refused, and no sequence changes") {
+  const AnyModel model = load<Registry<>>(fixture("models/llama-mha3h"), backend::Reference{});
+  const AnyModel other = load<Registry<>>(fixture("models/llama-mha3h"), backend::Reference{});
+  Sequence good = model.sequence(), foreign = other.sequence();
+  const std::vector<Token> tokens{1, 2, 3};
+  Batch batch;
+  batch.add(good, tokens);
+  model.forward(batch);
+  const auto refused = [&](auto&& add) {
+    batch.clear();
+    Sequence innocent = good.fork();
+    batch.add(innocent, tokens, {.want = Want::logits});
+    add();
+    std::string id = error_id([&] { model.forward(batch); });
+    CHECK(good.length() == 3);
+    CHECK(innocent.length() == 3);
+    CHECK(foreign.length() == 0);
+    return id;
+  };
+  const std::vector<Token> beyond{1, model.info().vocab}, negative{-1};
+  const std::vector<Token> many(static_cast<std::size_t>(model.info().context), 1);
+  CHECK(refused([&] { batch.add(good, beyond); }) == "batch.token-out-of-range");
+  CHECK(refused([&] { batch.add(good, negative); }) == "batch.token-out-of-range");
+  CHECK(refused([&] { batch.add(good, many); }) == "batch.context-full");
+  CHECK(refused([&] { batch.add(foreign, tokens); }) == "batch.foreign-sequence");
+  CHECK(refused([&] {
+          batch.add(good, tokens);
+          batch.add(good, tokens);
+        }) == "batch.same-sequence");
+  CHECK(refused([&] { batch.add(good, tokens, {.want = Want::logits, .rows = 4}); }) == "batch.rows");
+  CHECK(refused([&] { batch.add(good, tokens, {.want = Want::hidden, .rows = -1}); }) == "batch.rows");
+  CHECK(refused([&] { batch.add(good, tokens, {.want = Want::choice}); }) == "batch.choice");
+  CHECK(refused([&] { batch.add(good, tokens, {.want = Want::logits, .steps = 2}); }) == "batch.steps");
+  CHECK(refused([&] { batch.add(good, tokens, {}, std::vector<int>{-1, 1, 1}); }) == "batch.bad-parent");
+  CHECK(refused([&] { batch.add(good, tokens, {}, std::vector<int>{-1, 0}); }) == "batch.bad-parent");
+  CHECK(refused([&] { batch.add(good, tokens, {}, std::vector<int>{-1, 0, 0}); }) == "batch.tree");
+  batch.clear();
+  batch.add(good, tokens, {}, std::vector<int>{-1, 0, 1});
+  CHECK(error_id([&] { model.forward(batch); }) == "no error");
+}
+
+TEST_CASE("a pool without room refuses, and what was there goes on") {
+  const AnyModel model = load<Registry<>>(fixture("models/mistral-long"), backend::Cpu{1});
+  const std::size_t page = model.pool().layout().page_bytes(0);
+  const KvPool pool = model.pool({.memory = 3 * page});
+  const auto text = some_text(2, 300, model.info().vocab);
+  const auto expected = logits_alone(model, text);
+  Sequence first(pool), second(pool);
+  Batch batch;
+  batch.add(first, std::span(text).first(100));
+  model.forward(batch);
+  batch.clear();
+  batch.add(first, std::span(text).subspan(100, 1), {.want = Want::logits});
+  batch.add(second, std::span(text).first(80));
+  CHECK(error_id([&] { model.forward(batch); }) == "cache.full");
+  CHECK(first.length() == 100);
+  CHECK(second.length() == 0);
+  CHECK(pool.used() <= 3 * page);
+  batch.clear();
+  batch.add(first, std::span(text).subspan(100, 1), {.want = Want::logits});
+  model.forward(batch);
+  CHECK(same_bits(batch.logits(0).row(0), expected[100]));
+  first.truncate(0);
+  CHECK(pool.used() == 0);
+  batch.clear();
+  batch.add(second, std::span(text).first(150), {.want = Want::logits});
+  model.forward(batch);
+  CHECK(same_bits(batch.logits(0).row(0), expected[149]));
+}
+
+TEST_CASE("hidden states are what the head reads") {
+  // The head of a model without a bias is a product: logits follow from hidden states, here by plain loops.
+  const auto folder = fixture("models/llama-mha3h");
+  const AnyModel model = load<Registry<>>(folder, backend::Reference{});
+  const auto text = some_text(4, 12, model.info().vocab);
+  Sequence one = model.sequence(), two = model.sequence();
+  Batch batch;
+  batch.add(one, text, {.want = Want::hidden, .rows = 12});
+  batch.add(two, text, {.want = Want::logits, .rows = 12});
+  model.forward(batch);
+  const Checkpoint checkpoint(folder);
+  const auto hidden = batch.hidden(0);
+  const auto logits = batch.logits(1);
+  REQUIRE(hidden.extent(1) == checkpoint.config().hidden);
+  const auto& head = checkpoint.tensor("lm_head.weight", {checkpoint.config().vocab, checkpoint.config().hidden});
+  std::vector<float> weight(static_cast<std::size_t>(head.elements()));
+  convert(head, 0, head.elements(), weight.data());
+  for (int r = 0; r < 12; ++r) {
+    for (int v = 0; v < checkpoint.config().vocab; ++v) {
+      double sum = 0;
+      for (int i = 0; i < checkpoint.config().hidden; ++i)
+        sum += double{hidden(r, i)} * double{weight[static_cast<std::size_t>(v * checkpoint.config().hidden + i)]};
+      REQUIRE(logits(r, v) == Approx(sum).margin(1e-4));
+    }
+  }
+}
