@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <future>
 #include <memory>
 #include <mutex>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -17,6 +19,14 @@
 
 namespace slm {
 
+/// Whose keys and values they are.
+struct KvOwner {
+  std::string name = {};
+  int vocab = 0;
+  int context = 0;                                // most tokens of a sequence
+  std::shared_future<std::uint64_t> digest = {};  // the same for the same weights on the same kind of backend
+};
+
 /// How a model's keys and values fill pages. Layers with the same window are of one kind: a page of a kind holds some
 /// 64 positions of all of its layers.
 class KvLayout {
@@ -26,8 +36,9 @@ class KvLayout {
     int layers = 0;
   };
 
-  KvLayout(const ModelConfig& shape, const ModelSettings& settings, std::size_t element_bytes)
-      : head_bytes_(std::size_t{page_positions} * static_cast<std::size_t>(shape.kv_heads) *
+  KvLayout(const ModelConfig& shape, const ModelSettings& settings, std::size_t element_bytes, KvOwner owner = {})
+      : owner_(std::make_shared<const KvOwner>(std::move(owner))),
+        head_bytes_(std::size_t{page_positions} * static_cast<std::size_t>(shape.kv_heads) *
                     static_cast<std::size_t>(shape.head_dim) * element_bytes) {
     for (int l = 0; l < shape.layers; ++l) {
       const int window = settings.window_of(l);
@@ -41,7 +52,8 @@ class KvLayout {
   }
 
   /// Whether this is a copy of the other: pages of one model never serve another.
-  bool is(const KvLayout& other) const { return identity_ == other.identity_; }
+  bool is(const KvLayout& other) const { return owner_ == other.owner_; }
+  const KvOwner& owner() const { return *owner_; }
 
   std::span<const Kind> kinds() const { return kinds_; }
   KvLayer layer(int index) const { return layers_[static_cast<std::size_t>(index)]; }
@@ -65,7 +77,7 @@ class KvLayout {
   static constexpr int longest_rollback = 257;
 
  private:
-  std::shared_ptr<const char> identity_ = std::make_shared<const char>();
+  std::shared_ptr<const KvOwner> owner_;
   std::size_t head_bytes_;  // keys of one layer in a page
   std::vector<Kind> kinds_;
   std::vector<KvLayer> layers_;

@@ -5,14 +5,17 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <future>
 #include <limits>
 #include <memory>
 #include <mutex>
 #include <span>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "slm/config/registry.hpp"
+#include "slm/core/checksum.hpp"
 #include "slm/core/error.hpp"
 #include "slm/formats/format.hpp"
 #include "slm/io/checkpoint.hpp"
@@ -21,6 +24,7 @@
 #include "slm/model/kv_memory.hpp"
 #include "slm/model/language_model.hpp"
 #include "slm/model/load_options.hpp"
+#include "slm/model/model_digest.hpp"
 #include "slm/model/planner.hpp"
 #include "slm/model/weights.hpp"
 
@@ -33,7 +37,7 @@ template <WeightFormat Format, Backend B>
 struct ModelState {
   ModelState(std::shared_ptr<const Checkpoint> checkpoint, B backend, const LoadOptions& options)
       : device(std::move(backend)),
-        layout(checkpoint->config(), checkpoint->settings(), sizeof(typename B::KvElement)),
+        layout(layout_of(checkpoint, options)),
         context(context_of(*checkpoint, options, layout, device)),
         weights(std::move(checkpoint), device, options.progress) {
     const Checkpoint& source = *weights.checkpoint;
@@ -54,6 +58,24 @@ struct ModelState {
     if constexpr (HasDeviceMemory<B>) {
       device.reserve({shape.heads, shape.kv_heads, shape.head_dim}, widest_product(shape), shape.vocab, context);
     }
+  }
+
+  static KvLayout layout_of(const std::shared_ptr<const Checkpoint>& checkpoint, const LoadOptions& options) {
+    // Weights of another type, or another backend, give other keys and values.
+    const auto digest = std::async(std::launch::deferred, [checkpoint] {
+                          Checksum sum;
+                          sum.add(model_digest(*checkpoint));
+                          for (const std::string_view part : {std::string_view(B::name), Format::name})
+                            sum.add(std::as_bytes(std::span(part)));
+                          return sum.value();
+                        }).share();
+    return {checkpoint->config(),
+            checkpoint->settings(),
+            sizeof(typename B::KvElement),
+            {.name = checkpoint->folder().filename().string(),
+             .vocab = checkpoint->config().vocab,
+             .context = options.context == 0 ? checkpoint->settings().context : options.context,
+             .digest = digest}};
   }
 
   static int context_of(const Checkpoint& checkpoint, const LoadOptions& options,

@@ -1,85 +1,20 @@
 // Sequence: one text of a model, its tokens and the pages that hold their keys and values.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
-#include <memory>
+#include <iosfwd>
 #include <span>
 #include <utility>
-#include <vector>
 
 #include "slm/core/error.hpp"
 #include "slm/core/types.hpp"
 #include "slm/model/kv_pool.hpp"
+#include "slm/model/sequence_file.hpp"
+#include "slm/model/sequence_state.hpp"
 
 namespace slm {
 
 namespace detail {
-
-/// What forward() needs of a sequence. `filled` and the pages are a cache of what `tokens` say: whatever they lack is
-/// read again, which gives the same bits.
-struct SequenceState {
-  KvPool pool;
-  std::vector<Token> tokens;
-  int filled = 0;                              // leading positions whose keys and values the pages hold
-  bool beyond = false;                         // rotated by LongRoPE's table for what is beyond the original context
-  std::vector<std::vector<KvPageRef>> tables;  // [kind][page]; null: released
-
-  int length() const { return static_cast<int>(tokens.size()); }
-
-  /// Gives back the pages that hold nothing of the first `positions`.
-  void drop_behind(int positions) {
-    const auto pages = static_cast<std::size_t>((positions + page_positions - 1) / page_positions);
-    for (auto& table : tables) table.resize(std::min(table.size(), pages));
-    filled = std::min(filled, positions);
-  }
-
-  /// Gives back the pages that a sliding window has left behind, for a text of `length` of which a draft may be taken
-  /// back.
-  void release_before_window(int length) {
-    for (std::size_t kind = 0; kind < tables.size(); ++kind) {
-      const int window = pool.layout().kinds()[kind].window;
-      const int oldest = window == 0 ? 0 : length - KvLayout::longest_rollback + 1 - window;
-      for (int page = oldest / page_positions - 1; page >= 0; --page) {
-        if (page >= static_cast<int>(tables[kind].size())) continue;
-        KvPageRef& entry = tables[kind][static_cast<std::size_t>(page)];
-        if (entry == nullptr) break;
-        entry.reset();
-      }
-    }
-  }
-
-  /// Whether a step at `position` finds all it reads.
-  bool serves(int position, bool with_beyond) const {
-    if (position == 0) return true;
-    if (filled < position || beyond != with_beyond) return false;
-    for (std::size_t kind = 0; kind < tables.size(); ++kind) {
-      const int window = pool.layout().kinds()[kind].window;
-      const int oldest = window == 0 ? 0 : std::max(0, position + 1 - window);
-      for (int page = oldest / page_positions; page <= (position - 1) / page_positions; ++page) {
-        if (tables[kind][static_cast<std::size_t>(page)] == nullptr) return false;
-      }
-    }
-    return true;
-  }
-
-  /// Makes the pages of positions first.. last - 1 there and this sequence's own. Throws cache.full.
-  void make_writable(int first, int last) {
-    if (!pool || first >= last) return;
-    for (std::size_t kind = 0; kind < tables.size(); ++kind) {
-      const auto end = static_cast<std::size_t>((last - 1) / page_positions + 1);
-      if (tables[kind].size() < end) tables[kind].resize(end);
-      for (auto page = static_cast<std::size_t>(first / page_positions); page < end; ++page) {
-        KvPageRef& entry = tables[kind][page];
-        if (entry == nullptr) {
-          entry = pool.take(static_cast<int>(kind));
-        } else if (entry.use_count() != 1) {
-          entry = pool.copy(static_cast<int>(kind), *entry);
-        }
-      }
-    }
-  }
-};
 
 struct SequenceAccess;
 
@@ -110,6 +45,17 @@ class Sequence {
     }
     state_.tokens.resize(static_cast<std::size_t>(length));
     state_.drop_behind(length);
+  }
+
+  /// Writes tokens, keys and values, so that another process goes on where this one is. Throws sequence.unwritable.
+  void save(std::ostream& out) const { detail::write_sequence(state_, out); }
+
+  /// What save() wrote, in a pool of the same model on the same kind of backend. Throws sequence.bad-file,
+  /// sequence.other-model, cache.full.
+  static Sequence load(std::istream& in, KvPool pool) {
+    Sequence sequence(std::move(pool));
+    detail::read_sequence(sequence.state_, in);
+    return sequence;
   }
 
   /// The same text once more; both go on by themselves.

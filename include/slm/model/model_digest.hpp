@@ -1,0 +1,38 @@
+// model_digest: a number that two models share exactly when their keys and values mean the same.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "slm/config/model_config.hpp"
+#include "slm/core/checksum.hpp"
+#include "slm/io/checkpoint.hpp"
+
+namespace slm {
+
+/// Of every weight and of the settings that decide keys and values. Reads the whole checkpoint: some seconds for 7B.
+inline std::uint64_t model_digest(const Checkpoint& checkpoint) {
+  Checksum sum;
+  const auto add_text = [&](std::string_view text) { sum.add(std::as_bytes(std::span(text))); };
+  for (const auto& [name, tensor] : checkpoint.tensors()) {
+    add_text(name);
+    add_text(name_of(tensor->dtype));
+    sum.add({tensor->bytes, tensor->size_bytes});
+  }
+  const ModelSettings& settings = checkpoint.settings();
+  const RopeScaling& scaling = settings.rope_scaling;
+  for (const float number : {settings.norm_epsilon, settings.rope_theta, settings.clip_qkv, settings.attention_scale,
+                             settings.alibi_bias_max, settings.alibi_power_of_two ? 1.0f : 0.0f,
+                             static_cast<float>(settings.window), static_cast<float>(settings.position_offset),
+                             static_cast<float>(scaling.kind), scaling.factor, scaling.low_frequency_factor,
+                             scaling.high_frequency_factor, scaling.original_context, scaling.attention_factor}) {
+    sum.add(number);
+  }
+  sum.add(std::as_bytes(std::span(scaling.short_factors)));
+  sum.add(std::as_bytes(std::span(scaling.long_factors)));
+  for (int layer = 0; layer < checkpoint.config().layers; ++layer) sum.add(settings.window_of(layer));
+  return sum.value();
+}
+
+}  // namespace slm
