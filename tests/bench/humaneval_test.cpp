@@ -79,7 +79,7 @@ TEST_CASE("a broken file is an error that says where") {
   CHECK(folder.id_of(line_of("a/0", "two words")) == "bench.bad-entry-point");
   CHECK(folder.id_of(line_of("a/0", "")) == "bench.bad-entry-point");
   CHECK(folder.id_of("{\"task_id\": \"" + std::string(1 << 20, 'x') + "\"}") == "bench.too-large");
-  CHECK(folder.id_of(std::string(100000, '[')) == "json.malformed");
+  CHECK(folder.id_of(std::string(100000, '[')) == "json.too-deep");
   CHECK(error_id([&] { read_humaneval(folder.path()); }) == "bench.unreadable-lines");
   CHECK(error_id([&] { read_humaneval(folder.path() / "absent"); }) == "bench.unreadable-lines");
   CHECK(error_id([&] { read_humaneval("/dev/zero"); }) == "bench.unreadable-lines");

@@ -2,6 +2,7 @@
 #include "bench/command/sandbox.hpp"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -279,6 +280,7 @@ TEST_CASE("files: Python's are read-only, a small folder is there, nothing else"
 
 TEST_CASE("a program inherits nothing") {
   NEED_SANDBOX(inside);
+  const int held = ::open("/etc/passwd", O_RDONLY);  // without O_CLOEXEC
   ::setenv("SLM_SECRET", "s", 1);
   const std::string source =
       "import os\n"
@@ -288,6 +290,7 @@ TEST_CASE("a program inherits nothing") {
   const Verdict verdict = verdict_of(inside, source, "def check(candidate):\n    raise ValueError(candidate(1))\n");
   CHECK(verdict.detail == "ValueError: 5 False b''");  // standard files, and the two ends of the dialogue
   ::unsetenv("SLM_SECRET");
+  ::close(held);
 }
 
 TEST_CASE("what is missing is said") {
@@ -317,7 +320,7 @@ TEST_CASE("what is missing is said") {
 
 TEST_CASE("it needs no privileges") {
   if (::geteuid() != 0) return;  // then the other cases have shown it
-  NEED_SANDBOX(inside);
+  if (sandbox() == nullptr) return;
   const pid_t child = ::fork();
   if (child == 0) {
     int status = 1;

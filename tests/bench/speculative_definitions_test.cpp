@@ -222,8 +222,7 @@ TEST_CASE("programs are cut as their setup says") {
 TEST_CASE("pass@1 of each kind, of the first repeat") {
   std::unique_ptr<slm::bench::Sandbox> sandbox;
   try {
-    sandbox = std::make_unique<slm::bench::Sandbox>(
-        slm::bench::SandboxOptions{.processor_seconds = 20, .seconds = 60, .accept_weaker = true});
+    sandbox = std::make_unique<slm::bench::Sandbox>(slm::bench::SandboxOptions{.processor_seconds = 20, .seconds = 60});
   } catch (const slm::Error& error) {
     WARN("SKIPPED: " << error.what());
     return;
