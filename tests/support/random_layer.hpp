@@ -89,21 +89,88 @@ struct RandomLayer {
   }
 };
 
-/// A KV cache of one layer filled with a value, by default NaN: whoever reads what was never written is found out.
-struct TestCache {
-  std::vector<float> keys, values;
-  Heads heads;
-  int context;
+/// Pages of one layer's keys and values for one sequence, filled with a value, by default NaN: whoever reads what was
+/// never written is found out.
+class TestCache {
+ public:
+  TestCache(Heads heads, int context, float fill = std::nanf(""))
+      : heads_(heads),
+        pages_(static_cast<std::size_t>((context + page_positions - 1) / page_positions),
+               std::vector<float>(2 * half(), fill)) {}
 
-  TestCache(Heads h, int context_length, float fill = std::nanf(""))
-      : keys(static_cast<std::size_t>(h.kv * context_length * h.dim), fill),
-        values(keys),
-        heads(h),
-        context(context_length) {}
-  KvLayer<float> layer() {
-    return {View<float, 3>{keys.data(), heads.kv, context, heads.dim},
-            View<float, 3>{values.data(), heads.kv, context, heads.dim}};
+  KvLayer layer() const { return {.kind = 0, .keys = 0, .values = static_cast<std::int64_t>(half() * sizeof(float))}; }
+
+  float& key(int head, int position, int d) { return at(0, head, position, d); }
+  float& value(int head, int position, int d) { return at(half(), head, position, d); }
+
+  void randomize(Random& random, float scale = 1) {
+    for (auto& page : pages_) page = random.vector(page.size(), scale);
   }
+
+  /// All keys and values.
+  std::vector<float> all() const {
+    std::vector<float> values;
+    for (const auto& page : pages_) values.insert(values.end(), page.begin(), page.end());
+    return values;
+  }
+
+  std::vector<std::byte*> table() {
+    std::vector<std::byte*> pages;
+    for (auto& page : pages_) pages.push_back(page.empty() ? nullptr : reinterpret_cast<std::byte*>(page.data()));
+    return pages;
+  }
+
+  /// Gives a page back.
+  void release(int page) { pages_[static_cast<std::size_t>(page)].clear(); }
+
+ private:
+  std::size_t half() const {
+    return static_cast<std::size_t>(heads_.kv) * static_cast<std::size_t>(page_positions * heads_.dim);
+  }
+  float& at(std::size_t part, int head, int position, int d) {
+    return pages_[static_cast<std::size_t>(position / page_positions)]
+                 [part +
+                  static_cast<std::size_t>((head * page_positions + position % page_positions) * heads_.dim + d)];
+  }
+
+  Heads heads_;
+  std::vector<std::vector<float>> pages_;  // [2, kv, page_positions, dim] each
+};
+
+/// The plan of some rows of one or more sequences.
+class TestPlan {
+ public:
+  TestPlan() = default;
+  TestPlan(TestCache& cache, int rows, int position) { add(cache, rows, position); }
+  explicit TestPlan(const std::vector<Token>& tokens, int position = 0) {
+    add({}, static_cast<int>(tokens.size()), position);
+    for (std::size_t r = 0; r < tokens.size(); ++r) rows_[r].token = tokens[r];
+  }
+
+  void add(TestCache& cache, int rows, int position) { add(cache.table(), rows, position); }
+
+  void add(const std::vector<std::byte*>& table, int rows, int position) {
+    const auto first = static_cast<int>(rows_.size());
+    for (int r = 0; r < rows; ++r) {
+      rows_.push_back({.position = position + r,
+                       .sequence = static_cast<int>(sequences_.size()),
+                       .parent = r == 0 ? -1 : first + r - 1});
+    }
+    sequences_.push_back({.first_row = first,
+                          .rows = rows,
+                          .first_page = static_cast<int>(pages_.size()),
+                          .pages = static_cast<int>(table.size())});
+    pages_.insert(pages_.end(), table.begin(), table.end());
+  }
+
+  operator StepPlan() const {  // NOLINT: a plan is what it is
+    return {.rows = rows_, .sequences = sequences_, .pages = pages_, .outputs = {}, .draws = {}};
+  }
+
+ private:
+  std::vector<PlanRow> rows_;
+  std::vector<PlanSequence> sequences_;
+  std::vector<std::byte*> pages_;
 };
 
 /// What the layer's operations leave behind.
@@ -124,7 +191,7 @@ LayerResult run_layer(B device, RandomLayer<Format>& layer, const std::vector<fl
   const auto down = pack({layer.down.tensor});
   const auto table = pack({layer.table.tensor});
   const Norm norm{.weight = layer.norm.data(), .epsilon = 1e-5f};
-  const Rope rope{.inverse_frequency = layer.inverse_frequency.data()};
+  const Rope rope{.inverse_frequency = {layer.inverse_frequency.data()}};
   const auto size = [rows](int width) { return static_cast<std::size_t>(rows) * static_cast<std::size_t>(width); };
   LayerResult result{std::vector<float>(size(heads.query * heads.dim)),
                      std::vector<float>(size(heads.query * heads.dim)), input, std::vector<float>(size(layer.ffn)),
@@ -134,12 +201,17 @@ LayerResult run_layer(B device, RandomLayer<Format>& layer, const std::vector<fl
   };
   const View<float, 2> x = view(result.x, layer.hidden), q = view(result.q, heads.query * heads.dim),
                        mixed = view(result.mixed, heads.query * heads.dim), gated = view(result.gated, layer.ffn);
-  device.qkv(x, norm, qkv, bias ? layer.qkv_bias.data() : nullptr, rope, heads, position, q, cache.layer());
-  device.attend(q, heads, position, cache.layer(), mixed);
-  device.project(mixed, o, bias ? layer.o_bias.data() : nullptr, x);
-  device.gated_mlp(x, norm, gate_up, bias ? layer.mlp_bias.data() : nullptr, gated);
-  device.project(gated, down, bias ? layer.down_bias.data() : nullptr, x);
-  device.logits(x, norm, table, view(result.logits, layer.vocab));
+  const auto biased = [bias](const auto& weight, const std::vector<float>& values) {
+    return Linear{weight, bias ? values.data() : nullptr};
+  };
+  const TestPlan plan(cache, rows, position);
+  auto step = device.begin(plan);
+  step.qkv(x, norm, biased(qkv, layer.qkv_bias), rope, heads, cache.layer(), q, {});
+  step.attend(q, heads, cache.layer(), mixed, {});
+  step.project(mixed, biased(o, layer.o_bias), x);
+  step.gated_mlp(x, norm, biased(gate_up, layer.mlp_bias), gated, ActivationKind::silu);
+  step.project(gated, biased(down, layer.down_bias), x);
+  step.logits(x, norm, Linear{table}, view(result.logits, layer.vocab));
   return result;
 }
 

@@ -20,7 +20,7 @@ class StepGraphs {
   /// is, since it may need more memory; the second is recorded; from then on the record is replayed.
   template <class Body>
   void run(const StepShape& shape, R& runtime, typename R::Stream& stream, Body&& body) {
-    if (shape.generation != generation_ || graphs_.size() == most) {
+    if (!graphs_.empty() && (shape.generation != generation_ || graphs_.size() == most)) {
       runtime.synchronize(stream);
       graphs_.clear();
     }
