@@ -103,6 +103,7 @@ struct Attend {
     const StepSequence own_rows = rows_of_tile(lane, args, shared, tiles, lane.block_x() / tiles.blocks_of_row);
     if (own_rows.rows == 0) return;
     const StepRow row = args.rows[own_rows.first_row];
+    const PageTable table = args.pages.table(row);
     const int group = args.query / args.kv, skipped = lane.block_x() % tiles.blocks_of_row * Queries;
     const int first = own_rows.first_row * group + skipped, left = own_rows.rows * group - skipped;
     const int count = left < Queries ? left : Queries, ahead = row.position - own_rows.first_row;  // of a row's number
@@ -119,11 +120,11 @@ struct Attend {
     clear(mix);
     for (int at = begin; at <= (split ? begin : last_chunk); ++at) {
       lane.barrier();
-      stage_positions(lane, args, shared, args.pages.keys(row, at), kv_head, at, end);
+      stage_positions(lane, args, shared, args.pages.keys(table[at]), kv_head, at, end);
       lane.barrier();
       score(lane, args, shared);
       lane.barrier();
-      stage_positions(lane, args, shared, args.pages.values(row, at), kv_head, at, end);
+      stage_positions(lane, args, shared, args.pages.values(table[at]), kv_head, at, end);
       for (int j = wave; j < count; j += waves) {
         weigh(lane, args, shared, at, j, ahead + (first + j) / group, kv_head * group + (first + j) % group);
       }

@@ -107,9 +107,10 @@ struct QkvArgs {
       if (of.sequence < 0) return;
       const bool key = head < query + kv;
       const std::int64_t kv_head = key ? head - query : head - query - kv;
-      const int page = of.position / page_positions, at = of.position % page_positions;
+      std::byte* const page = pages.table(of)[of.position / page_positions];
+      const std::int64_t at = (kv_head * page_positions + of.position % page_positions) * dim + d;
       const half_t element = from_float<half_t>(v > 65504.0f ? 65504.0f : v < -65504.0f ? -65504.0f : v);
-      (key ? pages.keys(of, page) : pages.values(of, page))[(kv_head * page_positions + at) * dim + d] = element;
+      (key ? pages.keys(page) : pages.values(page))[at] = element;
     }
   }
 

@@ -24,21 +24,26 @@ struct StepSequence {
   int first_row, rows;
 };
 
+using PageTable = Memory<std::byte* const>;
+
 /// Where the keys and values of one layer lie.
 struct KvPages {
-  Memory<std::byte* const> tables;  // StepPlan::pages
+  PageTable tables;  // StepPlan::pages
   KvLayer layer;
   std::int64_t size;  // elements of the keys of a page: [kv, page_positions, dim]
 
-  SLM_DEVICE Memory<half_t> keys(const StepRow& row, int page) const { return inside(row, page, layer.keys); }
-  SLM_DEVICE Memory<half_t> values(const StepRow& row, int page) const { return inside(row, page, layer.values); }
+  /// The pages of a row's sequence.
+  SLM_DEVICE PageTable table(const StepRow& row) const {
+    return tables.part(row.first_page + std::int64_t{layer.kind} * row.pages, row.pages);
+  }
+  SLM_DEVICE Memory<half_t> keys(std::byte* page) const { return inside(page, layer.keys); }
+  SLM_DEVICE Memory<half_t> values(std::byte* page) const { return inside(page, layer.values); }
 
  private:
   /// Empty for a page that was released, so that the host's lanes find who reads it.
-  SLM_DEVICE Memory<half_t> inside(const StepRow& row, int page, std::int64_t offset) const {
-    std::byte* const begin = tables.part(row.first_page + std::int64_t{layer.kind} * row.pages, row.pages)[page];
-    if (begin == nullptr) return {};
-    return {reinterpret_cast<half_t*>(begin + offset), size};
+  SLM_DEVICE Memory<half_t> inside(std::byte* page, std::int64_t offset) const {
+    if (page == nullptr) return {};
+    return {reinterpret_cast<half_t*>(page + offset), size};
   }
 };
 

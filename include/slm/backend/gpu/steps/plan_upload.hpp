@@ -24,7 +24,7 @@ struct DevicePlan {
   Memory<const int> outputs;
   Memory<const Draw> draws;
   Memory<StepRow> next;  // the rows of the steps behind the first
-  Memory<std::byte* const> tables;
+  PageTable tables;
 };
 
 template <Runtime R>
