@@ -18,8 +18,8 @@ struct AttentionCase {
 // Chunks of 64: inside one, across several, windows that begin inside a chunk, pages behind a window, more heads to a
 // key than a block has queries, every bucket of head dimensions.
 inline const std::vector<AttentionCase> attention_cases{
-    {{2, 1, 16}, 0, 1, 0, false},   {{2, 2, 10}, 60, 9, 0, false},   {{4, 1, 64}, 250, 20, 0, true},
-    {{3, 3, 80}, 130, 3, 50, false}, {{6, 2, 96}, 190, 1, 0, true},   {{2, 1, 128}, 500, 7, 70, false},
+    {{2, 1, 16}, 0, 1, 0, false},    {{2, 2, 10}, 60, 9, 0, false}, {{4, 1, 64}, 250, 20, 0, true},
+    {{3, 3, 80}, 130, 3, 50, false}, {{6, 2, 96}, 190, 1, 0, true}, {{2, 1, 128}, 500, 7, 70, false},
     {{1, 1, 200}, 80, 5, 0, false},  {{40, 2, 16}, 62, 4, 0, false}};
 
 /// Some rows of a text.

@@ -143,8 +143,8 @@ void check_choices(int trials, int most_devices) {
     REQUIRE(devices[static_cast<std::size_t>(trial % most_devices)](rows) == expected);
     moved += expected != elsewhere;
   }
-  // As controls: rows without a choice were among them, drawn and greedy ones came together, and a draw keyed by another
-  // position is another token.
+  // As controls: rows without a choice were among them, drawn and greedy ones came together, and a draw keyed by
+  // another position is another token.
   CHECK(unusable > trials / 20);
   CHECK(mixed > trials / 20);
   CHECK(moved > drawn / 8);

@@ -86,8 +86,8 @@ class DeviceCache {
   DeviceCache(Device device, Heads heads, TestCache& host) : half_(heads.kv * page_positions * heads.dim) {
     for (const std::byte* page : host.table()) {
       const auto* const numbers = reinterpret_cast<const float*>(page);
-      pages_.emplace_back(device, page == nullptr ? std::vector<half_t>{}
-                                                  : halves(std::vector<float>(numbers, numbers + 2 * half_)));
+      pages_.emplace_back(
+          device, page == nullptr ? std::vector<half_t>{} : halves(std::vector<float>(numbers, numbers + 2 * half_)));
     }
   }
 

@@ -98,8 +98,8 @@ class ProductChecks {
         return QkvShaping{.clip = clip, .norm = kind, .query = norm, .key = norm};
       };
       device.begin(paged).qkv(x.view(rows), {.weight = weights.data(), .epsilon = 1e-5f},
-                             Linear{packed.first, bias.data()}, rope(frequency.data()), heads, cache.layer(),
-                             q.view(rows), shaping(head_norm.data()));
+                              Linear{packed.first, bias.data()}, rope(frequency.data()), heads, cache.layer(),
+                              q.view(rows), shaping(head_norm.data()));
       reference.begin(plain_paged)
           .qkv(view_of(x.host, rows), {.weight = layer.norm.data(), .epsilon = 1e-5f},
                Linear{packed.second, layer.qkv_bias.data()}, rope(layer.inverse_frequency.data()), heads,

@@ -28,16 +28,17 @@ TEST_CASE("a race does not read the cut of a row without a choice, which nobody 
   Narrow runtime;
   auto stream = runtime.make_stream();
   const auto launch = [&] {
-    runtime.launch<gpu::Race>({.logits = {logits.data(), 4},
-                               .outputs = {.rows = {rows.data(), 2}, .outputs = {}, .draws = {draws.data(), 2}, .next = {}},
-                               .peaks = {peaks.data(), 2},
-                               .cuts = {cuts.data(), 1},
-                               .tokens = {tokens.data(), 2},
-                               .partial = {partial.data(), static_cast<std::int64_t>(partial.size())},
-                               .tickets = {tickets.data(), 2},
-                               .width = 2,
-                               .rows = 2},
-                              stream);
+    runtime.launch<gpu::Race>(
+        {.logits = {logits.data(), 4},
+         .outputs = {.rows = {rows.data(), 2}, .outputs = {}, .draws = {draws.data(), 2}, .next = {}},
+         .peaks = {peaks.data(), 2},
+         .cuts = {cuts.data(), 1},
+         .tokens = {tokens.data(), 2},
+         .partial = {partial.data(), static_cast<std::int64_t>(partial.size())},
+         .tickets = {tickets.data(), 2},
+         .width = 2,
+         .rows = 2},
+        stream);
   };
   CHECK_NOTHROW(launch());
   CHECK(tokens[0] != no_token);

@@ -30,7 +30,7 @@ class Gpu {
   static constexpr int max_rows = emulated ? 48 : 512;
 
  private:
-  using State = gpu::DeviceState<R, max_rows>;
+  using State = gpu::DeviceState<R, max_rows, emulated ? 32 : 64>;
 
  public:
   static constexpr bool chooses = true;

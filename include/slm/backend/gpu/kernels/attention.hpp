@@ -5,8 +5,8 @@
 // of them (prompts), or by the block that comes last when each chunk has a block of its own (few rows).
 //
 // Positions are rows of operand A, queries are columns: scores = K q, and then out = V^T p. The queries of a block are
-// those of some rows of one sequence, of the heads that share one key and value head. A chunk is a page, so where a page
-// lies changes an address and nothing else.
+// those of some rows of one sequence, of the heads that share one key and value head. A chunk is a page, so where a
+// page lies changes an address and nothing else.
 #pragma once
 
 #include <cmath>
@@ -54,8 +54,7 @@ struct QueryTiles {
   SLM_DEVICE int begin(int sequence, int first_row) const { return first_row / rows + sequence; }
 
   SLM_DEVICE int blocks(const AttentionArgs& args) const {
-    return blocks_of_row *
-           (args.sequences ? begin(static_cast<int>(args.sequences.size), args.count) : args.count);
+    return blocks_of_row * (args.sequences ? begin(static_cast<int>(args.sequences.size), args.count) : args.count);
   }
 };
 
@@ -221,7 +220,8 @@ struct Attend {
     }
   }
 
-  /// The keys or values of a page. Positions behind the last one are zero: they have the weight zero, and zero times a stale NaN is NaN.
+  /// The keys or values of a page. Positions behind the last one are zero: they have the weight zero, and zero times a
+  /// stale NaN is NaN.
   template <class Lane>
   static SLM_DEVICE void stage_positions(Lane lane, const Args& args, Shared& shared, const Memory<const half_t>& from,
                                          int kv_head, int at, int end) {

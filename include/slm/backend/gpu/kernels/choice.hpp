@@ -62,7 +62,8 @@ SLM_DEVICE std::uint64_t place_of(float logit, int token) {
   return std::uint64_t{key} << 32 | (0xffffffffu - static_cast<std::uint32_t>(token));
 }
 
-/// The best token of every row that Ranking takes: some blocks take a part of the row each, the last one compares their bests.
+/// The best token of every row that Ranking takes: some blocks take a part of the row each, the last one compares their
+/// bests.
 template <class Ranking>
 struct BestOfRows {
   using Args = ChoiceArgs;

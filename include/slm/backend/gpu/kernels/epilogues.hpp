@@ -117,7 +117,8 @@ struct QkvArgs {
   /// A pair of a head, d < rotating / 2 and d + rotating / 2.
   SLM_DEVICE void put_rotated(int o, int d, int row, float a, float b) const {
     const StepRow of = rows[row];
-    const float angle = static_cast<float>(of.position) * (of.rope == 0 ? inverse_frequency[0] : inverse_frequency[1])[d];
+    const float angle =
+        static_cast<float>(of.position) * (of.rope == 0 ? inverse_frequency[0] : inverse_frequency[1])[d];
     const float cosine = cosf(angle) * factor, sine = sinf(angle) * factor;
     put(of, o, row, fmaf(a, cosine, -(b * sine)));
     put(of, o + rotating / 2, row, fmaf(b, cosine, a * sine));

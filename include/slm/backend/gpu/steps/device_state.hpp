@@ -29,13 +29,13 @@ struct GpuOptions {
 
 namespace slm::gpu {
 
-template <Runtime R, int MaxRows>
+template <Runtime R, int MaxRows, int MostRecordedRows>
 struct DeviceState {
   using Device = R;
   template <class T>
   using Buffer = DeviceBuffer<T, R>;
   static constexpr int most_tickets = 1 << 16;
-  static constexpr int most_recorded_rows = std::min(64, MaxRows);
+  static constexpr int most_recorded_rows = MostRecordedRows;
   static constexpr std::int64_t most_partial = std::int64_t{1} << 26;  // numbers of attention's chunks
 
   DeviceState(R device, const backend::GpuOptions& chosen_options)

@@ -140,10 +140,9 @@ class GpuStep {
 
   template <class Matrix>
   void project(ConstRows input, const Linear<Matrix>& linear, Rows x) {
-    product<AddToRows>(linear.weight, input, Norm{.kind = NormKind::none}, neighbours(linear),
-                       {.x = memory(x),
-                        .bias = memory(linear.bias, linear.weight.out),
-                        .width = static_cast<int>(linear.weight.out)});
+    product<AddToRows>(
+        linear.weight, input, Norm{.kind = NormKind::none}, neighbours(linear),
+        {.x = memory(x), .bias = memory(linear.bias, linear.weight.out), .width = static_cast<int>(linear.weight.out)});
   }
 
   template <class Matrix>

@@ -52,8 +52,8 @@ class PlanUpload {
             .outputs = part<const int>(at.outputs, shape.outputs),
             .draws = part<const Draw>(at.draws, shape.choice == Choice::none ? 0 : shape.outputs),
             .next = part<StepRow>(at.next, shape.steps > 1 ? shape.outputs : 0),
-            .tables = part<std::byte* const>(
-                at.tables, static_cast<int>((block_.size() - at.tables) / sizeof(std::byte*)))};
+            .tables =
+                part<std::byte* const>(at.tables, static_cast<int>((block_.size() - at.tables) / sizeof(std::byte*)))};
   }
 
   /// Sends the plan; reserve() has made room.
