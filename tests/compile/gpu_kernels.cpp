@@ -30,8 +30,7 @@ int count_of_format() {
 int count_of_kernels() {
   return count_of_format<Fp32>() + count_of_format<Fp16>() + count_of_format<Bf16>() + count_of_format<Int4>() +
          count_of<Attend<64, 16>, Attend<64, 32>, Attend<128, 16>, Attend<128, 32>, Attend<256, 16>>() +
-         count_of<SetNumbers, MeasureRows, NormalizeRows, GateRows, ShapeQkv, SetDraw, Peak, Cut, Race,
-                  detail::ProbeKernel>();
+         count_of<SelectRows, MeasureRows, NormalizeRows, GateRows, ShapeQkv, Peak, Cut, Race, detail::ProbeKernel>();
 }
 
 }  // namespace slm::gpu

@@ -1,5 +1,5 @@
-// Attention of backend::Gpu against Reference, and bit for bit against itself: one row alone, many rows, split along
-// the sequence or not. The same bodies run on emulated devices and on real ones.
+// Attention of backend::Gpu against Reference, and bit for bit against itself: one row alone, many rows, rows of other
+// sequences beside them, split along the sequence or not. The same bodies run on emulated devices and on real ones.
 #pragma once
 
 #include <catch2/catch.hpp>
@@ -12,77 +12,100 @@ namespace slm::testing {
 
 struct AttentionCase {
   Heads heads;
-  int capacity, position, rows, window;
+  int position, rows, window;
   bool alibi;
 };
-// Chunks of 64: inside one, across several, windows that begin inside a chunk, rings, every bucket of head dimensions.
+// Chunks of 64: inside one, across several, windows that begin inside a chunk, pages behind a window, more heads to a
+// key than a block has queries, every bucket of head dimensions.
 inline const std::vector<AttentionCase> attention_cases{
-    {{2, 1, 16}, 100, 0, 1, 0, false},    {{2, 2, 10}, 100, 60, 9, 0, false}, {{4, 1, 64}, 300, 250, 20, 0, true},
-    {{3, 3, 80}, 200, 130, 3, 50, false}, {{6, 2, 96}, 200, 190, 1, 0, true}, {{2, 1, 128}, 128, 500, 7, 70, false},
-    {{1, 1, 200}, 90, 80, 5, 0, false}};
+    {{2, 1, 16}, 0, 1, 0, false},    {{2, 2, 10}, 60, 9, 0, false}, {{4, 1, 64}, 250, 20, 0, true},
+    {{3, 3, 80}, 130, 3, 50, false}, {{6, 2, 96}, 190, 1, 0, true}, {{2, 1, 128}, 500, 7, 70, false},
+    {{1, 1, 200}, 80, 5, 0, false},  {{40, 2, 16}, 62, 4, 0, false}};
 
+/// Some rows of a text.
 struct AttentionInputs {
-  std::vector<float> q, slopes;
-  std::vector<half_t> keys, values;
+  std::vector<float> q;
   TestCache plain;
 
-  explicit AttentionInputs(const AttentionCase& c)
-      : keys(static_cast<std::size_t>(c.heads.kv * c.capacity * c.heads.dim), half_t{0x7e00}),
-        values(keys),
-        plain(c.heads, c.capacity) {
-    Random random(31);
+  AttentionInputs(const AttentionCase& c, std::uint64_t seed) : plain(c.heads, c.position + c.rows) {
+    Random random(seed);
     q = random.vector(static_cast<std::size_t>(c.rows * c.heads.query * c.heads.dim), 2);
-    slopes = random.vector(static_cast<std::size_t>(c.heads.query), 0.1f);
-    // Only what has been written by now holds numbers; the rest stays NaN.
-    const int last = c.position + c.rows - 1;
+    // Only what has been written by now holds numbers; the rest stays NaN, and what lies behind the window is gone.
     for (int h = 0; h < c.heads.kv; ++h) {
-      for (int p = std::max(0, last + 1 - c.capacity); p <= last; ++p) {
+      for (int p = 0; p < c.position + c.rows; ++p) {
         for (int d = 0; d < c.heads.dim; ++d) {
-          const auto at = static_cast<std::size_t>((h * c.capacity + p % c.capacity) * c.heads.dim + d);
-          plain.keys[at] = to_float(keys[at] = from_float<half_t>(random()));
-          plain.values[at] = to_float(values[at] = from_float<half_t>(random()));
+          plain.key(h, p, d) = to_float(from_float<half_t>(random()));
+          plain.value(h, p, d) = to_float(from_float<half_t>(random()));
         }
       }
     }
+    const int oldest = c.window == 0 ? 0 : c.position + 1 - c.window;
+    for (int page = 0; page < oldest / page_positions; ++page) plain.release(page);
   }
-  static Attention attention(const AttentionCase& c, const float* of) {
-    return {.scale = 0, .window = c.window, .slopes = c.alibi ? of : nullptr};
+
+  std::vector<float> rows_of(int first, int count, int width) const {
+    const auto begin = q.begin() + std::ptrdiff_t{first} * width;
+    return {begin, begin + std::ptrdiff_t{count} * width};
   }
 };
 
+/// Rows of one or more texts in one step: rows[i] of texts[i] from first[i] on.
+struct AttentionPart {
+  AttentionInputs* text;
+  int first, rows;
+};
+
 template <class Device>
-std::vector<float> attend(Device device, const AttentionCase& c, const AttentionInputs& in, int first, int rows) {
+std::vector<float> attend(Device device, const AttentionCase& c, const std::vector<float>& all_slopes,
+                          const std::vector<AttentionPart>& parts) {
   const int width = c.heads.query * c.heads.dim;
-  OnDevice<Device> q(device, in.q), slopes(device, in.slopes),
-      out(device, std::vector<float>(static_cast<std::size_t>(rows * width), -77.0f));
-  DeviceCache<Device> cache(device, c.heads, c.capacity, in.keys, in.values);
-  device.attend(q.rows(first, rows, width), c.heads, c.position + first, cache.layer(), out.rows(rows),
-                in.attention(c, slopes.data()));
+  std::vector<float> queries;
+  std::vector<DeviceCache<Device>> caches;
+  TestPlan plan;
+  for (const AttentionPart& part : parts) {
+    const std::vector<float> own = part.text->rows_of(part.first, part.rows, width);
+    queries.insert(queries.end(), own.begin(), own.end());
+    caches.emplace_back(device, c.heads, part.text->plain);
+    plan.add(caches.back().table(), part.rows, c.position + part.first);
+  }
+  const int rows = static_cast<int>(queries.size()) / width;
+  OnDevice<Device> q(device, queries), slopes(device, all_slopes),
+      out(device, std::vector<float>(queries.size(), -77.0f));
+  device.begin(plan).attend(q.rows(rows), c.heads, caches.front().layer(), out.rows(rows),
+                            {.scale = 0, .window = c.window, .slopes = c.alibi ? slopes.data() : nullptr});
   return out.read();
 }
 
 template <class Device>
 void check_attention(int device) {
   for (const AttentionCase& c : attention_cases) {
-    CAPTURE(c.heads.dim, c.position, c.rows, c.window, Device::name, device);
-    AttentionInputs in(c);
+    CAPTURE(c.heads.query, c.heads.dim, c.position, c.rows, c.window, Device::name, device);
+    const int width = c.heads.query * c.heads.dim;
+    AttentionInputs in(c, 31), other(c, 32);
+    std::vector<float> slopes = Random(33).vector(static_cast<std::size_t>(c.heads.query), 0.1f);
     std::vector<float> expected(in.q.size());
-    backend::Reference().attend(view_of(in.q, c.rows), c.heads, c.position, in.plain.layer(), view_of(expected, c.rows),
-                                in.attention(c, in.slopes.data()));
+    const TestPlan plain(in.plain, c.rows, c.position);
+    backend::Reference().begin(plain).attend(
+        view_of(in.q, c.rows), c.heads, in.plain.layer(), view_of(expected, c.rows),
+        {.scale = 0, .window = c.window, .slopes = c.alibi ? slopes.data() : nullptr});
     // Queries and weights are rounded to 11 bits: scores up to 10 are off by 10 * 2^-11, and so are their exponentials.
     const Device together({.device = device, .split_blocks = -1}), split({.device = device, .split_blocks = 1000});
-    const auto whole = attend(together, c, in, 0, c.rows);
+    const auto whole = attend(together, c, slopes, {{&in, 0, c.rows}});
     CHECK(worst(whole, expected) < 0.02);
-    const auto same = [&](const std::vector<float>& other) {
-      return std::memcmp(whole.data(), other.data(), whole.size() * sizeof(float)) == 0;
+    const auto same = [&](const std::vector<float>& found, int first) {
+      return std::memcmp(whole.data(), found.data() + std::ptrdiff_t{first} * width, whole.size() * sizeof(float)) == 0;
     };
-    CHECK(same(attend(split, c, in, 0, c.rows)));
+    CHECK(same(attend(split, c, slopes, {{&in, 0, c.rows}}), 0));
     std::vector<float> alone;
     for (int r = 0; r < c.rows; ++r) {
-      const auto row = attend(r % 2 == 0 ? split : together, c, in, r, 1);
+      const auto row = attend(r % 2 == 0 ? split : together, c, slopes, {{&in, r, 1}});
       alone.insert(alone.end(), row.begin(), row.end());
     }
-    CHECK(same(alone));
+    CHECK(same(alone, 0));
+    for (const Device& one : {split, together}) {
+      const std::vector<AttentionPart> parts{{&other, 0, 1}, {&in, 0, c.rows}, {&other, 0, c.rows}};
+      CHECK(same(attend(one, c, slopes, parts), 1));
+    }
   }
 }
 

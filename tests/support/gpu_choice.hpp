@@ -24,7 +24,19 @@ inline Token chosen_by_host(const std::vector<float>& row, const Sampling& sampl
   return PhiloxCoin{sampling.seed, position}.race(0, p);
 }
 
-/// The same on a device, for rows at positions that follow each other.
+/// A row of logits, how it is drawn from, and how many tokens stand before what is drawn.
+struct ChoiceRow {
+  std::vector<float> logits;
+  Sampling sampling;
+  int position;
+  int vocab = 1 << 30;  // ids from here on are out
+
+  Token by_host(int further = 0) const {
+    return chosen_by_host(logits, sampling, static_cast<std::uint64_t>(position + further));
+  }
+};
+
+/// The same on a device, for rows of one width that are chosen together.
 template <gpu::Runtime R>
 class DeviceChoice {
  public:
@@ -32,30 +44,50 @@ class DeviceChoice {
     runtime_.fill(tickets_.data(), 0, tickets_.size() * sizeof(int), stream_);
   }
 
-  std::vector<Token> operator()(const std::vector<std::vector<float>>& rows, const Sampling& sampling, int position,
-                                int vocab = 1 << 30) {
-    const std::size_t width = rows.front().size();
-    gpu::DeviceBuffer<float, R> logits(runtime_, rows.size() * width);
+  std::vector<Token> operator()(const std::vector<ChoiceRow>& rows) {
+    const std::size_t width = rows.front().logits.size(), all = rows.size() + 1;
+    gpu::DeviceBuffer<float, R> logits(runtime_, all * width);
+    std::vector<gpu::StepRow> step_rows(2, {0, 1 << 20, 0, 0, 0, 0});  // are no outputs
+    std::vector<int> outputs;
+    std::vector<Draw> draws(all);
+    gpu::Choice hardest = gpu::Choice::none;
     for (std::size_t r = 0; r < rows.size(); ++r) {
-      runtime_.copy_in(logits.data() + r * width, rows[r].data(), width * sizeof(float), stream_);
+      put(logits.data() + r * width, rows[r].logits);
+      draws[r] = draw_of(rows[r].sampling, std::min(rows[r].vocab, static_cast<int>(width)));
+      hardest = std::max(hardest, gpu::choice_of(draws[r]));
+      outputs.push_back(static_cast<int>(step_rows.size()));
+      step_rows.push_back({0, rows[r].position - 1, 0, 0, 0, 0});
     }
-    const int of_first_row = position - 1 - first;
-    runtime_.copy_in(step_.data(), &of_first_row, sizeof of_first_row, stream_);
-    chooser_.begin(runtime_, stream_, draw_of(sampling, std::min(vocab, static_cast<int>(width))));
+    outputs.push_back(-1);  // fills up
+    std::vector<Token> tokens(all, -7);
+    put(rows_.data(), step_rows);
+    put(outputs_.data(), outputs);
+    put(draws_.data(), draws);
+    put(chosen_.data(), tokens);
+    const auto count = static_cast<std::int64_t>(all);
     chooser_.choose(runtime_, stream_, {logits.data(), static_cast<std::int64_t>(logits.size())},
-                    static_cast<int>(rows.size()), first, step_.memory(), tickets_.memory(), false);
-    std::vector<Token> tokens(rows.size(), -7);
-    chooser_.read(landing_, stream_, tokens);
+                    {.rows = rows_.memory(), .outputs = {outputs_.data(), count}, .draws = draws_.memory(), .next = {}},
+                    hardest, {chosen_.data(), count}, tickets_.memory());
+    landing_.read(stream_, tokens.data(), chosen_.data(), tokens.size() * sizeof(Token));
+    CHECK(tokens.back() == -7);
+    tokens.pop_back();
     return tokens;
   }
 
  private:
-  static constexpr int first = 3;
+  template <class T>
+  void put(T* to, const std::vector<T>& from) {
+    runtime_.copy_in(to, from.data(), from.size() * sizeof(T), stream_);
+    runtime_.synchronize(stream_);
+  }
+
   R runtime_;
   typename R::Stream stream_;
   gpu::Chooser<R> chooser_;
   gpu::Landing<R> landing_{runtime_};
-  gpu::DeviceBuffer<int, R> step_{runtime_, 20}, tickets_{runtime_, 16};
+  gpu::DeviceBuffer<int, R> outputs_{runtime_, 16}, chosen_{runtime_, 16}, tickets_{runtime_, 16};
+  gpu::DeviceBuffer<gpu::StepRow, R> rows_{runtime_, 16};
+  gpu::DeviceBuffer<Draw, R> draws_{runtime_, 16};
 };
 
 inline std::vector<float> random_row(std::size_t vocab, std::uint64_t seed) {
@@ -86,33 +118,36 @@ inline Sampling random_sampling(std::uint64_t seed, int vocab) {
   return sampling;
 }
 
-/// Emulated lanes take turns in running forward and backward.
+/// Rows that ask for different draws are chosen together. Emulated lanes take turns in running forward and backward.
 template <gpu::Runtime R>
 void check_choices(int trials, int most_devices) {
   std::vector<DeviceChoice<R>> devices;
   for (int d = 0; d < most_devices; ++d) devices.emplace_back(d);
-  int unusable = 0, drawn = 0, moved = 0;
+  int unusable = 0, drawn = 0, moved = 0, mixed = 0;
   for (int trial = 0; trial < trials; ++trial) {
     const auto seed = static_cast<std::uint64_t>(trial);
     const std::size_t vocab = std::vector<std::size_t>{1, 2, 33, 300, 2049, 5000}[mix(seed + 77) % 6];
-    const Sampling sampling = random_sampling(seed, static_cast<int>(vocab));
-    const int position = 1 + static_cast<int>(mix(seed + 9) % 5000);
-    std::vector<std::vector<float>> rows;
+    std::vector<ChoiceRow> rows;
     std::vector<Token> expected, elsewhere;
     for (std::uint64_t r = 0; r < 1 + seed % 3; ++r) {
-      rows.push_back(random_row(vocab, seed * 3 + r));
-      expected.push_back(chosen_by_host(rows.back(), sampling, static_cast<std::uint64_t>(position) + r));
-      elsewhere.push_back(chosen_by_host(rows.back(), sampling, static_cast<std::uint64_t>(position) + r + 1));
+      const std::uint64_t own = seed * 3 + r;
+      rows.push_back({random_row(vocab, own), random_sampling(own, static_cast<int>(vocab)),
+                      1 + static_cast<int>(mix(own + 9) % 5000)});
+      expected.push_back(rows.back().by_host());
+      elsewhere.push_back(rows.back().by_host(1));
       unusable += expected.back() == no_token;
+      drawn += !rows.back().sampling.greedy();
+      mixed += rows.back().sampling.greedy() != rows.front().sampling.greedy();
     }
-    CAPTURE(trial, vocab, sampling.temperature, sampling.top_k, sampling.top_p, sampling.min_p);
-    REQUIRE(devices[static_cast<std::size_t>(trial % most_devices)](rows, sampling, position) == expected);
-    drawn += !sampling.greedy();
+    CAPTURE(trial, vocab);
+    REQUIRE(devices[static_cast<std::size_t>(trial % most_devices)](rows) == expected);
     moved += expected != elsewhere;
   }
-  // As controls: rows without a choice were among them, and a draw keyed by another position is another token.
+  // As controls: rows without a choice were among them, drawn and greedy ones came together, and a draw keyed by
+  // another position is another token.
   CHECK(unusable > trials / 20);
-  CHECK(moved > drawn / 4);
+  CHECK(mixed > trials / 20);
+  CHECK(moved > drawn / 8);
 }
 
 /// A vocabulary of that many ids, whole or without those that only the draft has.
@@ -120,13 +155,17 @@ template <gpu::Runtime R>
 void check_choice_of(int vocab, int device_index) {
   DeviceChoice<R> device(device_index);
   std::vector<float> row = random_row(static_cast<std::size_t>(vocab), 1008);
+  std::vector<ChoiceRow> rows;
+  std::vector<Token> expected;
   for (const Sampling& sampling : {Sampling{.temperature = 0}, Sampling{.seed = 5},
                                    Sampling{.top_k = 50, .top_p = 0.9f, .seed = 6}, Sampling{.top_p = 0.95f}}) {
-    CHECK(device({row}, sampling, 17) == std::vector<Token>{chosen_by_host(row, sampling, 17)});
+    rows.push_back({row, sampling, 17});
+    expected.push_back(rows.back().by_host());
   }
+  CHECK(device(rows) == expected);
   row.back() = 3e38f;
-  CHECK(device({row}, {.temperature = 0}, 17).front() == vocab - 1);
-  CHECK(device({row}, {.temperature = 0}, 17, vocab - 1).front() < vocab - 1);
+  CHECK(device({{row, {.temperature = 0}, 17}}).front() == vocab - 1);
+  CHECK(device({{row, {.temperature = 0}, 17, vocab - 1}}).front() < vocab - 1);
 }
 
 }  // namespace slm::testing

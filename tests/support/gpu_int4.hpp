@@ -46,13 +46,13 @@ void check_int4() {
         Random random(5);
         std::vector<float> input = random.vector(static_cast<std::size_t>(rows * c.in)),
                            start = random.vector(static_cast<std::size_t>(rows * c.out)), expected = start;
-        reference.project(view_of(input, rows), plain, nullptr, view_of(expected, rows));
+        reference.begin(plan_of(rows)).project(view_of(input, rows), Linear{plain}, view_of(expected, rows));
         std::vector<std::vector<float>> found;
         for (const int most : {1000, 0}) {
           Device device(backend::GpuOptions{.device = Device::emulated && most == 0, .most_vector_rows = most});
           const auto weight = device.template pack<AwqInt4<>>(sources);
           OnDevice<Device> x(device, start), from(device, input);
-          device.project(from.rows(rows), weight, nullptr, x.rows(rows));
+          device.begin(plan_of(rows)).project(from.rows(rows), Linear{weight}, x.rows(rows));
           found.push_back(x.read());
           CHECK(worst(found.back(), expected) < product_tolerance<Bf16>());
         }
@@ -63,8 +63,9 @@ void check_int4() {
       const std::vector<Token> tokens{0, static_cast<Token>(c.out - 1), 7};
       std::vector<float> expected(static_cast<std::size_t>(3 * c.in));
       OnDevice<Device> found(device, expected);
-      device.embed(weight, tokens, found.rows(3));
-      reference.embed(plain, tokens, view_of(expected, 3));
+      const TestPlan plan(tokens);
+      device.begin(plan).embed(weight, found.rows(3));
+      reference.begin(plan).embed(plain, view_of(expected, 3));
       CHECK(found.read() == expected);
     }
   }

@@ -79,20 +79,43 @@ inline std::vector<float> floats(const std::vector<half_t>& values) {
   return wide;
 }
 
-/// A KV cache of halves in the memory of a device.
+/// The pages of a TestCache as halves, each in memory of its own.
 template <class Device>
-struct DeviceCache {
-  OnDevice<Device, half_t> keys, values;
-  Heads heads;
-  int capacity;
-
-  DeviceCache(Device device, Heads h, int positions, const std::vector<half_t>& k, const std::vector<half_t>& v)
-      : keys(device, k), values(device, v), heads(h), capacity(positions) {}
-  KvLayer<half_t> layer() {
-    return {View<half_t, 3>{keys.data(), heads.kv, capacity, heads.dim},
-            View<half_t, 3>{values.data(), heads.kv, capacity, heads.dim}};
+class DeviceCache {
+ public:
+  DeviceCache(Device device, Heads heads, TestCache& host) : half_(heads.kv * page_positions * heads.dim) {
+    for (const std::byte* page : host.table()) {
+      const auto* const numbers = reinterpret_cast<const float*>(page);
+      pages_.emplace_back(
+          device, page == nullptr ? std::vector<half_t>{} : halves(std::vector<float>(numbers, numbers + 2 * half_)));
+    }
   }
+
+  KvLayer layer() const { return {.kind = 0, .keys = 0, .values = half_ * std::int64_t{sizeof(half_t)}}; }
+
+  std::vector<std::byte*> table() {
+    std::vector<std::byte*> pages;
+    for (auto& page : pages_) pages.push_back(reinterpret_cast<std::byte*>(page.data()));
+    return pages;
+  }
+
+  /// All keys and values.
+  std::vector<float> all() {
+    std::vector<float> values;
+    for (auto& page : pages_) {
+      const std::vector<float> numbers = floats(page.read());
+      values.insert(values.end(), numbers.begin(), numbers.end());
+    }
+    return values;
+  }
+
+ private:
+  std::int64_t half_;
+  std::vector<OnDevice<Device, half_t>> pages_;
 };
+
+/// A plan of rows that no operation looks at.
+inline TestPlan plan_of(int rows) { return TestPlan(std::vector<Token>(static_cast<std::size_t>(rows))); }
 
 inline View<float, 2> view_of(std::vector<float>& values, int rows) {
   return {values.data(), rows, static_cast<int>(values.size()) / rows};

@@ -14,6 +14,7 @@
 #include "slm/decode/autoregressive.hpp"
 #include "slm/decode/speculative.hpp"
 #include "slm/model/load.hpp"
+#include "slm/model/session.hpp"
 #include "support/golden.hpp"
 #include "support/paths.hpp"
 #include "support/quantized_checkpoint.hpp"
@@ -43,7 +44,7 @@ AnyModel load_fixture(const std::filesystem::path& folder, Device device) {
 
 template <class Device>
 void check_fixture(const std::filesystem::path& folder, Device device) {
-  AnyModel model = load_fixture(folder, device);
+  Session text(load_fixture(folder, device));
   const Checkpoint checkpoint(folder);
   const double tolerance = logit_tolerance(checkpoint);
   const bool longrope = checkpoint.settings().rope_scaling.kind == RopeScaling::Kind::longrope;
@@ -51,8 +52,8 @@ void check_fixture(const std::filesystem::path& folder, Device device) {
   for (const GoldenCase& golden : read_golden(folder)) {
     const int size = static_cast<int>(golden.ids.size());
     if (size > 200) continue;  // minutes in emulation under a sanitizer
-    model.truncate(0);
-    const View<const float, 2> logits = model.extend(golden.ids, size);
+    text.truncate(0);
+    const View<const float, 2> logits = text.forward(golden.ids, size);
     double worst = 0;
     for (std::size_t i = 0; i < golden.rows.size(); ++i) {
       for (std::int64_t v = 0; v < logits.extent(1); ++v) {
@@ -72,11 +73,11 @@ void check_fixture(const std::filesystem::path& folder, Device device) {
     for (const int piece : {1, 7, 23}) {
       if (piece == 1 && size > 30) continue;
       CAPTURE(piece);
-      model.truncate(0);
+      text.truncate(0);
       std::vector<float> pieces;
       for (int first = 0; first < size; first += piece) {
         const int count = std::min(piece, size - first);
-        const auto part = copy_of(model.extend(
+        const auto part = copy_of(text.forward(
             std::span(golden.ids).subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count)), count));
         pieces.insert(pieces.end(), part.begin(), part.end());
       }
@@ -123,10 +124,10 @@ void check_four_bits(Device device) {
   for (const int group : {16, -1}) {  // tiles cannot hold groups of 16: such layers are multiplied out
     const TemporaryFolder folder;
     quantized(Checkpoint(original), {.layout = Int4Layout::awq_gemm, .group = group}).write(folder.path());
-    AnyModel model = load<Registry<>>(folder.path(), device),
-             plain = load<Registry<>>(folder.path(), backend::Reference{});
+    Session on_device(load<Registry<>>(folder.path(), device)),
+        plain(load<Registry<>>(folder.path(), backend::Reference{}));
     const std::vector<Token> text{5, 90, 0, 31, 31, 7, 96, 64, 2, 18, 42};
-    const auto found = copy_of(model.extend(text, 11)), expected = copy_of(plain.extend(text, 11));
+    const auto found = copy_of(on_device.forward(text, 11)), expected = copy_of(plain.forward(text, 11));
     double worst = 0;
     for (std::size_t i = 0; i < expected.size(); ++i) {
       const double difference = std::abs(double{found[i]} - double{expected[i]});

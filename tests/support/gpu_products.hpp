@@ -33,8 +33,9 @@ class ProductChecks {
     const Held bias(device, layer.o_bias), input(device, some(shape.heads.query * shape.heads.dim)),
         x(device, some(shape.hidden));
     std::vector<float> expected = x.host;
-    device.project(input.view(rows), weight, bias.data(), x.view(rows));
-    reference.project(view_of(input.host, rows), plain, layer.o_bias.data(), view_of(expected, rows));
+    device.begin(plan).project(input.view(rows), Linear{weight, bias.data()}, x.view(rows));
+    reference.begin(plan).project(view_of(input.host, rows), Linear{plain, layer.o_bias.data()},
+                                  view_of(expected, rows));
     CHECK(worst(x.read(), expected) < tolerance);
   }
 
@@ -43,9 +44,10 @@ class ProductChecks {
     const Held bias(device, layer.mlp_bias), weights(device, layer.norm), x(device, some(shape.hidden)),
         out(device, some(shape.ffn));
     std::vector<float> expected = out.host;
-    device.gated_mlp(x.view(rows), {.weight = weights.data(), .epsilon = 1e-5f}, weight, bias.data(), out.view(rows));
-    reference.gated_mlp(view_of(x.host, rows), {.weight = layer.norm.data(), .epsilon = 1e-5f}, plain,
-                        layer.mlp_bias.data(), view_of(expected, rows));
+    device.begin(plan).gated_mlp(x.view(rows), {.weight = weights.data(), .epsilon = 1e-5f},
+                                 Linear{weight, bias.data()}, out.view(rows));
+    reference.begin(plan).gated_mlp(view_of(x.host, rows), {.weight = layer.norm.data(), .epsilon = 1e-5f},
+                                    Linear{plain, layer.mlp_bias.data()}, view_of(expected, rows));
     CHECK(worst(out.read(), expected) < 3 * tolerance);
   }
 
@@ -63,10 +65,10 @@ class ProductChecks {
       const auto norm = [](const float* w, const float* b) {
         return Norm{.weight = w, .epsilon = 1e-5f, .bias = b, .kind = NormKind::layer};
       };
-      device.mlp(x.view(rows), norm(weights.data(), norm_bias.data()), weight, bias.data(), kind, divisor.data(),
-                 out.view(rows));
-      reference.mlp(view_of(x.host, rows), norm(layer.norm.data(), norm_bias.host.data()), plain, layer.mlp_bias.data(),
-                    kind, divisors.data(), view_of(expected, rows));
+      device.begin(plan).mlp(x.view(rows), norm(weights.data(), norm_bias.data()), Linear{weight, bias.data()}, kind,
+                             divisor.data(), out.view(rows));
+      reference.begin(plan).mlp(view_of(x.host, rows), norm(layer.norm.data(), norm_bias.host.data()),
+                                Linear{plain, layer.mlp_bias.data()}, kind, divisors.data(), view_of(expected, rows));
       CHECK(worst(out.read(), expected) < 3 * tolerance);
     }
   }
@@ -79,14 +81,14 @@ class ProductChecks {
         head_norm(device, random.vector(static_cast<std::size_t>(heads.query * heads.dim)));
     const auto check = [&](int position, bool rotates, int width, float factor, float clip, QkNorm kind) {
       CAPTURE(position, rotates, width, name_of(kind));
-      const int capacity = 128;
-      TestCache plain_cache(heads, capacity, 0);
-      const std::vector<half_t> zero(plain_cache.keys.size());
-      DeviceCache<Device> cache(device, heads, capacity, zero, zero);
+      TestCache plain_cache(heads, position + rows, 0);
+      DeviceCache<Device> cache(device, heads, plain_cache);
+      TestPlan paged, plain_paged(plain_cache, rows, position);
+      paged.add(cache.table(), rows, position);
       const Held q(device, some(heads.query * heads.dim));
       std::vector<float> expected = q.host;
       const auto rope = [&](const float* of) {
-        return Rope{.inverse_frequency = rotates ? of : nullptr, .width = width, .factor = factor};
+        return Rope{.inverse_frequency = {rotates ? of : nullptr}, .width = width, .factor = factor};
       };
       const auto shaping = [&](const float* of) {
         const Norm norm{.weight = of,
@@ -95,17 +97,18 @@ class ProductChecks {
                         .kind = kind == QkNorm::whole ? NormKind::layer : NormKind::rms};
         return QkvShaping{.clip = clip, .norm = kind, .query = norm, .key = norm};
       };
-      device.qkv(x.view(rows), {.weight = weights.data(), .epsilon = 1e-5f}, packed.first, bias.data(),
-                 rope(frequency.data()), heads, position, q.view(rows), cache.layer(), shaping(head_norm.data()));
-      reference.qkv(view_of(x.host, rows), {.weight = layer.norm.data(), .epsilon = 1e-5f}, packed.second,
-                    layer.qkv_bias.data(), rope(layer.inverse_frequency.data()), heads, position,
-                    view_of(expected, rows), plain_cache.layer(), shaping(head_norm.host.data()));
+      device.begin(paged).qkv(x.view(rows), {.weight = weights.data(), .epsilon = 1e-5f},
+                              Linear{packed.first, bias.data()}, rope(frequency.data()), heads, cache.layer(),
+                              q.view(rows), shaping(head_norm.data()));
+      reference.begin(plain_paged)
+          .qkv(view_of(x.host, rows), {.weight = layer.norm.data(), .epsilon = 1e-5f},
+               Linear{packed.second, layer.qkv_bias.data()}, rope(layer.inverse_frequency.data()), heads,
+               plain_cache.layer(), view_of(expected, rows), shaping(head_norm.host.data()));
       CHECK(worst(q.read(), expected) < 2 * tolerance);
-      CHECK(worst_written(floats(cache.keys.read()), plain_cache.keys) < 2 * tolerance + 0x1p-9);
-      CHECK(worst_written(floats(cache.values.read()), plain_cache.values) < 2 * tolerance + 0x1p-9);
+      CHECK(worst_written(cache.all(), plain_cache.all()) < 2 * tolerance + 0x1p-9);
     };
     check(17, true, 0, 1, 0, QkNorm::none);
-    check(120, true, 0, 1, 0.5f, QkNorm::none);  // the rows run over the end of the ring
+    check(120, true, 0, 1, 0.5f, QkNorm::none);  // the rows run over the end of a page
     check(3, false, 0, 1, 0, QkNorm::none);
     check(5, true, heads.dim / 4 * 2, 1.2f, 0, QkNorm::none);
     check(9, true, 0, 1, 0, QkNorm::per_head);
@@ -144,6 +147,7 @@ class ProductChecks {
   ProductShape shape;
   int rows;
   RandomLayer<Format> layer;
+  TestPlan plan = plan_of(rows);
   Device device;
   backend::Reference reference;
   Random random{23};
@@ -161,12 +165,12 @@ void check_vocabulary(Device device, int vocab) {
   std::vector<float> x = Random(3).vector(rows * hidden), found(static_cast<std::size_t>(rows * vocab)),
                      expected(found);
   OnDevice<Device> on_device(device, x);
-  device.logits(on_device.rows(rows), {.kind = NormKind::none}, weight, view_of(found, rows));
-  reference.logits(view_of(x, rows), {.kind = NormKind::none}, plain, view_of(expected, rows));
+  const TestPlan plan(std::vector<Token>{vocab - 1, 0});
+  device.begin(plan).logits(on_device.rows(rows), {.kind = NormKind::none}, Linear{weight}, view_of(found, rows));
+  reference.begin(plan).logits(view_of(x, rows), {.kind = NormKind::none}, Linear{plain}, view_of(expected, rows));
   CHECK(worst(found, expected) < product_tolerance<Format>());
-  const std::vector<Token> tokens{vocab - 1, 0};
-  device.embed(weight, tokens, on_device.rows(rows));
-  reference.embed(plain, tokens, view_of(x, rows));
+  device.begin(plan).embed(weight, on_device.rows(rows));
+  reference.begin(plan).embed(plain, view_of(x, rows));
   CHECK(on_device.read() == x);
 }
 
@@ -207,7 +211,7 @@ void check_deep_sums(int depth) {
       Device device(backend::GpuOptions{.most_vector_rows = most});
       OnDevice<Device> from(device, x), to(device, std::vector<float>(out));
       const auto weight = device.template pack<Fp32>(std::vector<Tensor>{tensor});
-      device.project(from.rows(1), weight, nullptr, to.rows(1));
+      device.begin(plan_of(1)).project(from.rows(1), Linear{weight}, to.rows(1));
       const std::vector<float> found = to.read();
       double worst = 0;
       for (std::size_t o = 0; o < exact.size(); ++o) worst = std::max(worst, std::abs(double{found[o]} - exact[o]));

@@ -149,11 +149,6 @@ class TestPlan {
 
   void add(TestCache& cache, int rows, int position) { add(cache.table(), rows, position); }
 
-  operator StepPlan() const {  // NOLINT: a plan is what it is
-    return {.rows = rows_, .sequences = sequences_, .pages = pages_, .outputs = {}, .draws = {}};
-  }
-
- private:
   void add(const std::vector<std::byte*>& table, int rows, int position) {
     const auto first = static_cast<int>(rows_.size());
     for (int r = 0; r < rows; ++r) {
@@ -168,6 +163,11 @@ class TestPlan {
     pages_.insert(pages_.end(), table.begin(), table.end());
   }
 
+  operator StepPlan() const {  // NOLINT: a plan is what it is
+    return {.rows = rows_, .sequences = sequences_, .pages = pages_, .outputs = {}, .draws = {}};
+  }
+
+ private:
   std::vector<PlanRow> rows_;
   std::vector<PlanSequence> sequences_;
   std::vector<std::byte*> pages_;

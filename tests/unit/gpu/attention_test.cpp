@@ -10,6 +10,7 @@ TEST_CASE("attention with 64 lanes and MFMA") { check_attention<backend::Lanes64
 TEST_CASE("attention with 32 lanes and WMMA") { check_attention<backend::LanesRdna>(GENERATE(0, 1)); }
 
 TEST_CASE("heads wider than any kernel are refused") {
-  const AttentionCase c{{1, 1, 300}, 10, 0, 1, 0, false};
-  CHECK_THROWS_WITH(attend(backend::Lanes32{}, c, AttentionInputs(c), 0, 1), Catch::Contains("gpu.head-dim"));
+  const AttentionCase c{{1, 1, 300}, 0, 1, 0, false};
+  AttentionInputs in(c, 1);
+  CHECK_THROWS_WITH(attend(backend::Lanes32{}, c, {0}, {{&in, 0, 1}}), Catch::Contains("gpu.head-dim"));
 }

@@ -19,27 +19,26 @@ TEST_CASE("vocabularies of 50304 and 50432 ids, ids beyond the target's left out
 
 TEST_CASE("a race does not read the cut of a row without a choice, which nobody wrote") {
   const std::vector<float> logits{1, 2, 3, 4};
-  const Draw draw = draw_of({.top_p = 0.9f, .seed = 5}, 2);
-  const std::vector<int> peaks{1, no_token};
+  const std::vector<Draw> draws(2, draw_of({.top_p = 0.9f, .seed = 5}, 2));
+  const std::vector<gpu::StepRow> rows{{0, 0, 0, 0, 0, 0}, {0, 1, 0, 0, 0, 0}};
+  std::vector<int> peaks{1, no_token};
   const std::vector<std::uint64_t> cuts{0};  // ends before the second row
-  std::vector<int> tokens(2, -7), step{0, 0}, tickets(2, 0);
+  std::vector<int> tokens(2, -7), tickets(2, 0);
   std::vector<gpu::Ranked> partial(2 * gpu::Race::most_blocks);
   Narrow runtime;
   auto stream = runtime.make_stream();
   const auto launch = [&] {
-    runtime.launch<gpu::Race>({.logits = {logits.data(), 4},
-                               .draw = {&draw, 1},
-                               .peaks = {peaks.data(), 2},
-                               .cuts = {cuts.data(), 1},
-                               .tokens = {tokens.data(), 2},
-                               .step = {step.data(), 2},
-                               .partial = {partial.data(), static_cast<std::int64_t>(partial.size())},
-                               .tickets = {tickets.data(), 2},
-                               .width = 2,
-                               .rows = 2,
-                               .first = 0,
-                               .goes_on = false},
-                              stream);
+    runtime.launch<gpu::Race>(
+        {.logits = {logits.data(), 4},
+         .outputs = {.rows = {rows.data(), 2}, .outputs = {}, .draws = {draws.data(), 2}, .next = {}},
+         .peaks = {peaks.data(), 2},
+         .cuts = {cuts.data(), 1},
+         .tokens = {tokens.data(), 2},
+         .partial = {partial.data(), static_cast<std::int64_t>(partial.size())},
+         .tickets = {tickets.data(), 2},
+         .width = 2,
+         .rows = 2},
+        stream);
   };
   CHECK_NOTHROW(launch());
   CHECK(tokens[0] != no_token);

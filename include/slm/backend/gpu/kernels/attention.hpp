@@ -5,12 +5,14 @@
 // of them (prompts), or by the block that comes last when each chunk has a block of its own (few rows).
 //
 // Positions are rows of operand A, queries are columns: scores = K q, and then out = V^T p. The queries of a block are
-// those of all rows whose heads share one key and value head.
+// those of some rows of one sequence, of the heads that share one key and value head. A chunk is a page, so where a
+// page lies changes an address and nothing else.
 #pragma once
 
 #include <cmath>
 #include <cstdint>
 
+#include "slm/backend/gpu/kernels/step_rows.hpp"
 #include "slm/backend/gpu/lane/lane.hpp"
 #include "slm/backend/gpu/lane/mma_layout.hpp"
 #include "slm/backend/gpu/runtime/launch.hpp"
@@ -19,19 +21,41 @@
 
 namespace slm::gpu {
 
+static_assert(chunk == page_positions);
+
 struct AttentionArgs {
-  Memory<const float> q;        // [rows, query * dim]
-  Memory<const half_t> keys;    // [kv, capacity, dim]
-  Memory<const half_t> values;  // [kv, capacity, dim]
-  Memory<float> out;            // [rows, query * dim]
-  Memory<const int> step;       // the first entry is the position of row 0
-  Memory<const float> slopes;   // [query], ALiBi; may be empty
-  Memory<float> partial;        // [rows, query, chunks, dim + 2], when split
-  Memory<int> tickets;          // [kv * tiles], zero between launches, when split
-  int rows, query, kv, dim, capacity;
+  Memory<const float> q;                 // [count, query * dim]
+  KvPages pages;                         // [kv, page_positions, dim] of the keys, and of the values
+  Memory<float> out;                     // [count, query * dim]
+  Memory<const StepRow> rows;            // [count]
+  Memory<const StepSequence> sequences;  // of the rows; empty: each row is a sequence
+  Memory<const float> slopes;            // [query], ALiBi; may be empty
+  Memory<float> partial;                 // [count, query, chunks, dim + 2], when split
+  Memory<int> tickets;                   // [kv * blocks of x], zero between launches, when split
+  int count, query, kv, dim;
   int window;   // 0: none
   float scale;  // of q . k, times log2(e)
   int chunks;   // blocks along the sequence; 0: one block walks over all
+};
+
+/// How rows are shared out to blocks of so many queries: some rows of one sequence to a block, or, where more query
+/// heads share a key head than that, a row to some blocks.
+struct QueryTiles {
+  int rows, blocks_of_row;
+
+  SLM_DEVICE QueryTiles(const AttentionArgs& args, int queries)
+      : rows(queries / (args.query / args.kv)), blocks_of_row(1) {
+    if (rows != 0) return;
+    rows = 1;
+    blocks_of_row = (args.query / args.kv + queries - 1) / queries;
+  }
+
+  /// The first tile of a sequence: behind those of the sequences before it, each of which has one incomplete at most.
+  SLM_DEVICE int begin(int sequence, int first_row) const { return first_row / rows + sequence; }
+
+  SLM_DEVICE int blocks(const AttentionArgs& args) const {
+    return blocks_of_row * (args.sequences ? begin(static_cast<int>(args.sequences.size), args.count) : args.count);
+  }
 };
 
 /// What remains of a query after some chunks: weights are 2^(score - largest) * 2^8, so that those a half can hold go
@@ -60,12 +84,13 @@ struct Attend {
     alignas(16) std::uint32_t kv[chunk][row_words];         // keys, then values
     alignas(16) std::uint32_t score[Queries][score_words];  // fp32 scores, then half weights
     AttentionState state[Queries];
+    StepSequence tile;
     int last;
   };
   static constexpr int max_block = waves * 64;
-  static SLM_DEVICE int tiles(const Args& args) { return (args.rows * (args.query / args.kv) + Queries - 1) / Queries; }
+  static SLM_DEVICE int blocks(const Args& args) { return QueryTiles(args, Queries).blocks(args); }
   static Grid grid(const Args& args, int wave_width) {
-    return {.x = tiles(args), .y = args.kv, .z = args.chunks == 0 ? 1 : args.chunks, .threads = waves * wave_width};
+    return {.x = blocks(args), .y = args.kv, .z = args.chunks == 0 ? 1 : args.chunks, .threads = waves * wave_width};
   }
 
   template <class Lane>
@@ -73,10 +98,16 @@ struct Attend {
     using L = typename Lane::Matrix;
     constexpr int columns = Queries / L::columns, own_tiles = Dim / 16 / waves;
     const int t = lane.thread(), i = lane.lane_index(), wave = lane.wave(), kv_head = lane.block_y();
-    const int group = args.query / args.kv, first = lane.block_x() * Queries, position = args.step[0];
-    const int left = args.rows * group - first, count = left < Queries ? left : Queries;
-    const int end = position + (first + count - 1) / group;  // the last position that any query of the block sees
-    const int oldest = args.window == 0 ? 0 : position + first / group + 1 - args.window;
+    const QueryTiles tiles(args, Queries);
+    const StepSequence own_rows = rows_of_tile(lane, args, shared, tiles, lane.block_x() / tiles.blocks_of_row);
+    if (own_rows.rows == 0) return;
+    const StepRow row = args.rows[own_rows.first_row];
+    const PageTable table = args.pages.table(row);
+    const int group = args.query / args.kv, skipped = lane.block_x() % tiles.blocks_of_row * Queries;
+    const int first = own_rows.first_row * group + skipped, left = own_rows.rows * group - skipped;
+    const int count = left < Queries ? left : Queries, ahead = row.position - own_rows.first_row;  // of a row's number
+    const int end = ahead + (first + count - 1) / group;  // the last position that any query of the block sees
+    const int oldest = args.window == 0 ? 0 : row.position + 1 - args.window;
     const int first_chunk = oldest > 0 ? oldest / chunk : 0, last_chunk = end / chunk;
     const bool split = args.chunks != 0;
     const int begin = split ? first_chunk + lane.block_z() : first_chunk;
@@ -88,13 +119,13 @@ struct Attend {
     clear(mix);
     for (int at = begin; at <= (split ? begin : last_chunk); ++at) {
       lane.barrier();
-      stage_positions(lane, args, shared, args.keys, kv_head, at, end);
+      stage_positions(lane, args, shared, args.pages.keys(table[at]), kv_head, at, end);
       lane.barrier();
       score(lane, args, shared);
       lane.barrier();
-      stage_positions(lane, args, shared, args.values, kv_head, at, end);
+      stage_positions(lane, args, shared, args.pages.values(table[at]), kv_head, at, end);
       for (int j = wave; j < count; j += waves) {
-        weigh(lane, args, shared, at, j, position + (first + j) / group, kv_head * group + (first + j) % group);
+        weigh(lane, args, shared, at, j, ahead + (first + j) / group, kv_head * group + (first + j) % group);
       }
       lane.barrier();
       SLM_UNROLL
@@ -136,6 +167,23 @@ struct Attend {
   }
 
  private:
+  /// What the block works on. Called by all threads.
+  template <class Lane>
+  static SLM_DEVICE StepSequence rows_of_tile(Lane lane, const Args& args, Shared& shared, const QueryTiles& tiles,
+                                              int tile) {
+    if (!args.sequences) return {tile, args.rows[tile].sequence < 0 ? 0 : 1};
+    if (lane.thread() == 0) shared.tile.rows = 0;
+    lane.barrier();
+    for (int s = lane.thread(); s < static_cast<int>(args.sequences.size); s += lane.threads()) {
+      const StepSequence sequence = args.sequences[s];
+      const int skipped = (tile - tiles.begin(s, sequence.first_row)) * tiles.rows, left = sequence.rows - skipped;
+      if (skipped < 0 || left <= 0) continue;
+      shared.tile = {sequence.first_row + skipped, left < tiles.rows ? left : tiles.rows};
+    }
+    lane.barrier();
+    return shared.tile;
+  }
+
   /// Index of query j among [rows, query].
   static SLM_DEVICE std::int64_t row_of(const Args& args, int j, int group, int kv_head) {
     return std::int64_t{j / group} * args.query + kv_head * group + j % group;
@@ -172,12 +220,13 @@ struct Attend {
     }
   }
 
-  /// Positions behind the last one are zero: they have the weight zero, and zero times a stale NaN is NaN.
+  /// The keys or values of a page. Positions behind the last one are zero: they have the weight zero, and zero times a
+  /// stale NaN is NaN.
   template <class Lane>
   static SLM_DEVICE void stage_positions(Lane lane, const Args& args, Shared& shared, const Memory<const half_t>& from,
                                          int kv_head, int at, int end) {
-    const int words = used_words(args), slot = at * chunk % args.capacity;
-    const std::int64_t base = (std::int64_t{kv_head} * args.capacity + slot) * args.dim;
+    const int words = used_words(args);
+    const std::int64_t base = std::int64_t{kv_head} * page_positions * args.dim;
     if (args.dim % 8 == 0) {
       for (int item = lane.thread(); item < chunk * (words / 4); item += lane.threads()) {
         const int p = item / (words / 4), d = item % (words / 4) * 8;
@@ -322,7 +371,7 @@ struct Attend {
     }
     lane.fence();
     lane.barrier();
-    int& ticket = args.tickets[kv_head * tiles(args) + lane.block_x()];
+    int& ticket = args.tickets[kv_head * blocks(args) + lane.block_x()];
     if (lane.thread() == 0) shared.last = Lane::atomic_add(&ticket, 1) == chunks - 1;
     lane.barrier();
     if (shared.last == 0) return;

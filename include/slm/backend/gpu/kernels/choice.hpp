@@ -1,29 +1,37 @@
 // Choosing tokens from rows of logits, by the arithmetic of core/draw.hpp: the same tokens as the host would choose.
 //
 // Peak finds the largest logit of each row, which is the greedy choice. Cut finds where top_k and top_p end. Race draws
-// among the tokens that are left.
+// among the tokens that are left. Each leaves out the rows whose draw does not ask for it.
 #pragma once
 
 #include <cstdint>
 
+#include "slm/backend/gpu/kernels/step_rows.hpp"
 #include "slm/backend/gpu/lane/lane.hpp"
 #include "slm/backend/gpu/runtime/launch.hpp"
 #include "slm/core/draw.hpp"
 
 namespace slm::gpu {
 
-/// Puts what a request asks of its draws into device memory, where recorded launches find it.
-struct SetDraw {
-  struct Args {
-    Memory<Draw> to;
-    Draw draw;
-  };
-  struct Shared {};
-  static constexpr int max_block = 64;
-  static Grid grid(const Args&, int wave_width) { return {.threads = wave_width}; }
-  template <class Lane>
-  SLM_DEVICE void operator()(Lane lane, const Args& args, Shared&) const {
-    if (lane.thread() == 0) args.to[0] = args.draw;
+/// The outputs of a step: row i of logits belongs to one of them, is drawn as it asks, and may be the next step's row.
+struct StepOutputs {
+  Memory<const StepRow> rows;
+  Memory<const int> outputs;  // [count], rows, -1: fills up; empty: output i is row i
+  Memory<const Draw> draws;   // [count]
+  Memory<StepRow> next;       // [count]; empty: no step follows
+
+  /// The row of an output; one of no sequence if it fills up.
+  SLM_DEVICE StepRow row(int output) const {
+    const int row = outputs ? outputs[output] : output;
+    return row < 0 ? StepRow{0, 0, -1, 0, 0, 0} : rows[row];
+  }
+
+  SLM_DEVICE void choose(int output, int token) const {
+    if (!next) return;
+    StepRow follows = row(output);
+    follows.token = token == no_token ? 0 : token;  // nobody will ask what follows an unusable row
+    ++follows.position;
+    next[output] = follows;
   }
 };
 
@@ -39,16 +47,13 @@ struct Ranked {
 
 struct ChoiceArgs {
   Memory<const float> logits;        // [rows, width]
-  Memory<const Draw> draw;           // [1]
-  Memory<const int> peaks;           // [rows]; for Race
-  Memory<const std::uint64_t> cuts;  // [rows]; for Race, may be empty
+  StepOutputs outputs;               // [rows]; Peak chooses for those that are greedy, Race for the others
+  Memory<int> peaks;                 // [rows], the likeliest tokens
+  Memory<const std::uint64_t> cuts;  // [rows] of those whose draw cuts, for Race
   Memory<int> tokens;                // [rows], what is chosen; no_token for an unusable row
-  Memory<int> step;                  // position of the step's row 0, then its tokens
   Memory<Ranked> partial;            // [rows, blocks]
   Memory<int> tickets;               // [rows], zero between launches
   int width, rows;
-  int first;     // row 0 of logits is this row of the step
-  bool goes_on;  // the next step reads what is chosen here
 };
 
 /// The place of a token in the order of likelihood: larger is likelier, a lower token before an equal one. Not 0.
@@ -57,7 +62,8 @@ SLM_DEVICE std::uint64_t place_of(float logit, int token) {
   return std::uint64_t{key} << 32 | (0xffffffffu - static_cast<std::uint32_t>(token));
 }
 
-/// The best token of every row, by Ranking: some blocks take a part of the row each, the last one compares their bests.
+/// The best token of every row that Ranking takes: some blocks take a part of the row each, the last one compares their
+/// bests.
 template <class Ranking>
 struct BestOfRows {
   using Args = ChoiceArgs;
@@ -77,9 +83,12 @@ struct BestOfRows {
   template <class Lane>
   SLM_DEVICE void operator()(Lane lane, const Args& args, Shared& shared) const {
     const int t = lane.thread(), row = lane.block_y(), count = blocks(args);
-    const Draw draw = args.draw[0];
+    const StepRow of = args.outputs.row(row);
+    if (of.sequence < 0) return;
+    const Draw draw = args.outputs.draws[row];
+    if (!Ranking::takes(draw)) return;
     const int width = args.width < draw.vocab ? args.width : draw.vocab;
-    Ranking ranking(args, draw, row);
+    Ranking ranking(args, draw, row, of.position);
     Ranked best{0, width};
     for (int k = 2 * (lane.block_x() * 256 + t); k < width; k += 2 * count * 256) {
       ranking.begin_pair(k / 2);
@@ -99,12 +108,13 @@ struct BestOfRows {
     reduce(lane, shared, t < count ? args.partial[at + t] : Ranked{0, width});
     if (t != 0) return;
     const int token = ranking.token(shared.best[0]);
-    args.tokens[row] = token;
     args.tickets[row] = 0;
-    if (args.goes_on) {
-      args.step[0] += 1;
-      args.step[1] = token == no_token ? 0 : token;  // nobody will ask what follows an unusable row
+    if constexpr (Ranking::peaks) {
+      args.peaks[row] = token;
+      if (!draw.greedy()) return;
     }
+    args.tokens[row] = token;
+    args.outputs.choose(row, token);
   }
 
  private:
@@ -124,7 +134,9 @@ struct BestOfRows {
 /// The highest logit. NaN and +infinity are better than any, so that they are found; such a row has no choice.
 class PeakRanking {
  public:
-  SLM_DEVICE PeakRanking(const ChoiceArgs& args, const Draw&, int row)
+  static constexpr bool peaks = true;
+  static SLM_DEVICE bool takes(const Draw&) { return true; }
+  SLM_DEVICE PeakRanking(const ChoiceArgs& args, const Draw&, int row, int)
       : logits_(args.logits), base_(std::int64_t{row} * args.width) {}
   SLM_DEVICE void begin_pair(int) {}
   SLM_DEVICE std::uint64_t of(int k) const {
@@ -145,13 +157,15 @@ class PeakRanking {
 /// The earliest arrival, see PhiloxCoin::race.
 class RaceRanking {
  public:
-  SLM_DEVICE RaceRanking(const ChoiceArgs& args, const Draw& draw, int row)
+  static constexpr bool peaks = false;
+  static SLM_DEVICE bool takes(const Draw& draw) { return !draw.greedy(); }
+  SLM_DEVICE RaceRanking(const ChoiceArgs& args, const Draw& draw, int row, int position)
       : logits_(args.logits),
         draw_(draw),
         base_(std::int64_t{row} * args.width),
-        position_(static_cast<std::uint64_t>(args.step[0] + args.first + row + 1)),
+        position_(static_cast<std::uint64_t>(position + 1)),
         there_(args.peaks[row] != no_token),
-        cut_(there_ && args.cuts ? args.cuts[row] : 0),
+        cut_(there_ && draw.cuts() ? args.cuts[row] : 0),
         peak_(there_ ? logits_[base_ + args.peaks[row]] : 0) {}
   SLM_DEVICE void begin_pair(int pair) { words_ = race_words(draw_.seed, position_, static_cast<std::uint32_t>(pair)); }
   SLM_DEVICE std::uint64_t of(int k) const {
@@ -183,7 +197,7 @@ struct Race : BestOfRows<RaceRanking> {};
 struct Cut {
   struct Args {
     Memory<const float> logits;  // [rows, width]
-    Memory<const Draw> draw;     // [1]
+    StepOutputs outputs;         // [rows]
     Memory<const int> peaks;     // [rows]
     Memory<std::uint64_t> cuts;  // [rows]
     int width, rows;
@@ -197,9 +211,12 @@ struct Cut {
 
   template <class Lane>
   SLM_DEVICE void operator()(Lane lane, const Args& args, Shared& shared) const {
-    const int row = lane.block_x(), peak = args.peaks[row];
+    const int row = lane.block_x();
+    if (args.outputs.row(row).sequence < 0) return;
+    const Draw draw = args.outputs.draws[row];
+    if (draw.greedy() || !draw.cuts()) return;
+    const int peak = args.peaks[row];
     if (peak == no_token) return;
-    const Draw draw = args.draw[0];
     const Row all{args.logits, std::int64_t{row} * args.width, args.width < draw.vocab ? args.width : draw.vocab,
                   draw.scale, args.logits[std::int64_t{row} * args.width + peak]};
     const std::uint64_t end = place_of(all.peak, peak) + 1;

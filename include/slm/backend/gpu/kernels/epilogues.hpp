@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "slm/backend/gpu/kernels/step_rows.hpp"
 #include "slm/backend/gpu/lane/lane.hpp"
 #include "slm/backend/gpu/weights/tiles.hpp"
 #include "slm/core/architecture.hpp"
@@ -86,37 +87,41 @@ struct Gated {
 
 /// Where queries, keys and values go.
 struct QkvArgs {
-  Memory<float> q;                        // [rows, query * dim]
-  Memory<half_t> keys;                    // [kv, capacity, dim]
-  Memory<half_t> values;                  // [kv, capacity, dim]
-  Memory<const int> step;                 // the first entry is the position of row 0
-  Memory<const float> inverse_frequency;  // [rotating / 2]; may be empty
-  Memory<const float> bias;               // [(query + 2 * kv) * dim]; may be empty
+  Memory<float> q;                           // [rows, query * dim]
+  KvPages pages;                             // [kv, page_positions, dim] of the keys, and of the values
+  Memory<const StepRow> rows;                // [rows]
+  Memory<const float> inverse_frequency[2];  // [rotating / 2]; may be empty
+  Memory<const float> bias;                  // [(query + 2 * kv) * dim]; may be empty
   int query, kv, dim;
-  int capacity;
   int rotating;  // leading dimensions of a head
   float factor;  // of cosines and sines
   float clip;    // 0: none
 
   /// Output o of the product, for the row.
-  SLM_DEVICE void put(int o, int row, float v) const {
+  SLM_DEVICE void put(int o, int row, float v) const { put(rows[row], o, row, v); }
+  SLM_DEVICE void put(const StepRow& of, int o, int row, float v) const {
     const int head = o / dim, d = o % dim;
     if (head < query) {
       q[std::int64_t{row} * query * dim + o] = v;
     } else {
+      if (of.sequence < 0) return;
       const bool key = head < query + kv;
       const std::int64_t kv_head = key ? head - query : head - query - kv;
+      std::byte* const page = pages.table(of)[of.position / page_positions];
+      const std::int64_t at = (kv_head * page_positions + of.position % page_positions) * dim + d;
       const half_t element = from_float<half_t>(v > 65504.0f ? 65504.0f : v < -65504.0f ? -65504.0f : v);
-      (key ? keys : values)[(kv_head * capacity + (step[0] + row) % capacity) * dim + d] = element;
+      (key ? pages.keys(page) : pages.values(page))[at] = element;
     }
   }
 
   /// A pair of a head, d < rotating / 2 and d + rotating / 2.
   SLM_DEVICE void put_rotated(int o, int d, int row, float a, float b) const {
-    const float angle = static_cast<float>(step[0] + row) * inverse_frequency[d];
+    const StepRow of = rows[row];
+    const float angle =
+        static_cast<float>(of.position) * (of.rope == 0 ? inverse_frequency[0] : inverse_frequency[1])[d];
     const float cosine = cosf(angle) * factor, sine = sinf(angle) * factor;
-    put(o, row, fmaf(a, cosine, -(b * sine)));
-    put(o + rotating / 2, row, fmaf(b, cosine, a * sine));
+    put(of, o, row, fmaf(a, cosine, -(b * sine)));
+    put(of, o + rotating / 2, row, fmaf(b, cosine, a * sine));
   }
 
   SLM_DEVICE float shaped(int o, float v) const {

@@ -6,47 +6,35 @@
 
 #include "slm/backend/gpu/kernels/epilogues.hpp"
 #include "slm/backend/gpu/kernels/stage.hpp"
+#include "slm/backend/gpu/kernels/step_rows.hpp"
 #include "slm/backend/gpu/runtime/launch.hpp"
 #include "slm/backend/gpu/weights/tiles.hpp"
 #include "slm/core/types.hpp"
 
 namespace slm::gpu {
 
-/// Puts numbers that the host knows into device memory: they travel as arguments, so nothing has to be waited for.
-struct SetNumbers {
-  static constexpr int most = 513;  // the position and the tokens of the largest step
-  struct Args {
-    Memory<int> to;
-    int count;
-    int number[most];
-  };
-  struct Shared {};
-  static constexpr int max_block = 256;
-  static Grid grid(const Args&, int) { return {.threads = 256}; }
-  template <class Lane>
-  SLM_DEVICE void operator()(Lane lane, const Args& args, Shared&) const {
-    for (int i = lane.thread(); i < args.count; i += lane.threads()) args.to[i] = args.number[i];
-  }
-};
-
-/// x[r] = table[tokens[r]] + positions[p], where p is the row's position
+/// x[r] = table[token] + positions[position + offset], or table[position + offset]
 template <class Format>
 struct Embed {
   struct Args {
     Tiles table;
-    Memory<const int> step;         // position of row 0, then tokens
+    Memory<const StepRow> rows;     // [count]
     Memory<const float> positions;  // [all, width]; may be empty
-    Memory<float> x;                // [rows, width]
-    int rows;
+    Memory<float> x;                // [count, width]
+    int offset;
+    bool by_position;  // else by token
+    int count;
   };
   struct Shared {};
   static constexpr int max_block = 256;
-  static Grid grid(const Args& args, int) { return {.x = args.rows, .threads = 256}; }
+  static Grid grid(const Args& args, int) { return {.x = args.count, .threads = 256}; }
 
   template <class Lane>
   SLM_DEVICE void operator()(Lane lane, const Args& args, Shared&) const {
-    const int row = lane.block_x(), token = args.step[1 + row], width = args.table.in;
-    const std::int64_t place = std::int64_t{args.step[0] + row} * width;
+    const int row = lane.block_x(), width = args.table.in;
+    const int position = args.rows[row].position + args.offset;
+    const int token = args.by_position ? position : args.rows[row].token;
+    const std::int64_t place = std::int64_t{position} * width;
     const std::int64_t tile = token / tile_height * args.table.stride + args.table.lines;
     for (int k = lane.thread(); k < width; k += lane.threads()) {
       const int line = (k / line_depth * tile_height + token % tile_height) * Compute<Format>::line_words;
@@ -70,6 +58,27 @@ struct Embed {
         v = k % 2 == 0 ? Lane::template unpack_low<Element>(word) : Lane::template unpack_high<Element>(word);
       }
       args.x[std::int64_t{row} * width + k] = args.positions ? v + args.positions[place + k] : v;
+    }
+  }
+};
+
+/// out[i] = x[outputs[i]]
+struct SelectRows {
+  struct Args {
+    Memory<const float> x;      // [rows, width]
+    Memory<const int> outputs;  // [count]; -1: fills up; empty: output i is row i
+    Memory<float> out;          // [count, width]
+    int width, count;
+  };
+  struct Shared {};
+  static constexpr int max_block = 256;
+  static Grid grid(const Args& args, int) { return {.x = args.count, .threads = 256}; }
+  template <class Lane>
+  SLM_DEVICE void operator()(Lane lane, const Args& args, Shared&) const {
+    const std::int64_t to = lane.block_x(), from = args.outputs ? args.outputs[to] : to;
+    if (from < 0) return;
+    for (int k = lane.thread(); k < args.width; k += lane.threads()) {
+      args.out[to * args.width + k] = args.x[from * args.width + k];
     }
   }
 };

@@ -69,6 +69,12 @@ struct Memory {
     return reinterpret_cast<Vector*>(data + index);
   }
 
+  /// `count` elements from `first` on.
+  SLM_DEVICE Memory part(std::int64_t first, std::int64_t count) const {
+    check(first, count);
+    return {data + first, count};
+  }
+
   SLM_DEVICE explicit operator bool() const { return data != nullptr; }
 
   /// Memory that may be written is also memory that is only read.

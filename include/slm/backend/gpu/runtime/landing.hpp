@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
-#include <memory>
 #include <utility>
 
+#include "slm/backend/gpu/runtime/host_buffer.hpp"
 #include "slm/backend/gpu/runtime/runtime.hpp"
 
 namespace slm::gpu {
@@ -18,8 +18,7 @@ class Landing {
  public:
   static constexpr std::size_t size = std::size_t{4} << 20;
 
-  explicit Landing(R runtime)
-      : runtime_(std::move(runtime)), memory_(runtime_.allocate_host(size), Release{runtime_}) {}
+  explicit Landing(R runtime) : runtime_(std::move(runtime)), memory_(runtime_, size) {}
 
   /// Copies from device memory and waits for the device.
   void read(typename R::Stream& stream, void* to, const void* from, std::size_t bytes) {
@@ -27,20 +26,15 @@ class Landing {
     const auto* const here = static_cast<const std::byte*>(from);
     for (std::size_t first = 0; first < bytes; first += size) {
       const std::size_t part = std::min(size, bytes - first);
-      runtime_.copy_out(memory_.get(), here + first, part, stream);
+      runtime_.copy_out(memory_.data(), here + first, part, stream);
       runtime_.synchronize(stream);
-      std::memcpy(there + first, memory_.get(), part);
+      std::memcpy(there + first, memory_.data(), part);
     }
   }
 
  private:
-  struct Release {
-    R runtime;
-    void operator()(void* memory) { runtime.release_host(memory); }
-  };
-
   R runtime_;
-  std::unique_ptr<void, Release> memory_;
+  HostBuffer<R> memory_;
 };
 
 }  // namespace slm::gpu

@@ -112,6 +112,7 @@ class LanesRuntime {
     return std::chrono::duration<float, std::milli>(to.at_ - from.at_).count();
   }
   void synchronize(Stream& stream) { check(stream.device_); }
+  void synchronize(Event& event) { check(event.device_); }
 
   void begin_capture(Stream& stream) {
     check(stream.device_);

@@ -226,6 +226,10 @@ class VendorRuntime {
     const Current current(own(stream, "stream"));
     SLM_GPU_CALL(StreamSynchronize, stream.handle());
   }
+  void synchronize(Event& event) {
+    const Current current(own(event, "event"));
+    SLM_GPU_CALL(EventSynchronize, event.handle());
+  }
 
   void begin_capture(Stream& stream) {
     const Current current(own(stream, "stream"));

@@ -5,17 +5,16 @@
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
-#include <span>
 #include <utility>
 
 #include "slm/backend/concept.hpp"
-#include "slm/backend/gpu/kernels/rows.hpp"
 #include "slm/backend/gpu/kernels/stage.hpp"
 #include "slm/backend/gpu/runtime/device_buffer.hpp"
 #include "slm/backend/gpu/runtime/landing.hpp"
 #include "slm/backend/gpu/runtime/runtime.hpp"
 #include "slm/backend/gpu/steps/chooser.hpp"
-#include "slm/backend/gpu/steps/step_graphs.hpp"
+#include "slm/backend/gpu/steps/plan_upload.hpp"
+#include "slm/backend/gpu/steps/step_shape.hpp"
 #include "slm/core/error.hpp"
 
 namespace slm::backend {
@@ -30,52 +29,43 @@ struct GpuOptions {
 
 namespace slm::gpu {
 
-template <Runtime R, int MaxRows>
+template <Runtime R, int MaxRows, int MostRecordedRows>
 struct DeviceState {
+  using Device = R;
   template <class T>
   using Buffer = DeviceBuffer<T, R>;
   static constexpr int most_tickets = 1 << 16;
-  static constexpr int most_recorded_rows = 16;
+  static constexpr int most_recorded_rows = MostRecordedRows;
   static constexpr std::int64_t most_partial = std::int64_t{1} << 26;  // numbers of attention's chunks
 
   DeviceState(R device, const backend::GpuOptions& chosen_options)
       : options(chosen_options),
         runtime(std::move(device)),
         stream(runtime.make_stream()),
-        step(runtime, SetNumbers::most),
+        upload(runtime),
         tickets(runtime, most_tickets),
         statistics(runtime, MaxRows),
         landing(runtime),
         chooser(runtime, MaxRows) {
     runtime.fill(tickets.data(), 0, tickets.size() * sizeof(int), stream);
+    grow(chosen, MaxRows);
   }
 
   backend::GpuOptions options;
   R runtime;
   typename R::Stream stream;
-  std::recursive_mutex mutex;  // step() holds it while it calls operations
-  Buffer<int> step;            // the position of row 0, then the tokens of the rows
-  Buffer<int> tickets;         // zero between launches
+  std::mutex mutex;  // held by a step while it lives
+  PlanUpload<R> upload;
+  Buffer<int> tickets;  // zero between launches
   Buffer<RowStatistics> statistics;
   Landing<R> landing;
   Chooser<R> chooser;
+  Buffer<int> chosen;     // tokens [steps, outputs]
   Buffer<float> scratch;  // a product that is shaped afterwards
   Buffer<float> partial;  // attention's chunks
   Buffer<float> logits;
-  int position = -1;     // what step[0] is
-  int generation = 0;    // launches recorded before scratch memory moved name what is gone
-  int chunks = 0;        // inside step(): attention's chunks of the step's shape
-  bool goes_on = false;  // inside choosing_steps(): another step follows this one
-
-  void set_step(std::span<const Token> tokens, int at) {
-    SetNumbers::Args numbers{.to = step.memory(), .count = 1 + static_cast<int>(tokens.size()), .number = {at}};
-    std::copy(tokens.begin(), tokens.end(), numbers.number + 1);
-    runtime.template launch<SetNumbers>(numbers, stream);
-    position = at;
-  }
-  void set_position(int at) {
-    if (position != at) set_step({}, at);
-  }
+  Buffer<float> rooms[most_rooms];
+  int generation = 0;  // launches recorded before memory moved name what is gone
 
   static void check(const Heads& heads) {
     if (heads.dim <= 256) return;
@@ -89,8 +79,10 @@ struct DeviceState {
 
   /// Elements that no recorded step of a model needs more of.
   struct Sizes {
-    std::int64_t scratch, partial, logits;
-    std::size_t bytes() const { return static_cast<std::size_t>(scratch + partial + logits) * sizeof(float); }
+    std::int64_t product, partial, logits;
+    std::size_t bytes() const {
+      return static_cast<std::size_t>((1 + most_rooms) * product + partial + logits) * sizeof(float);
+    }
   };
   static Sizes reserved(Heads heads, std::int64_t product, int vocab, int context) {
     const std::int64_t split = partial_size(most_recorded_rows, heads, StepShape::chunks_of(context));
@@ -99,17 +91,19 @@ struct DeviceState {
   void reserve(Heads heads, std::int64_t product, int vocab, int context) {
     check(heads);
     const Sizes sizes = reserved(heads, product, vocab, context);
-    grow(scratch, sizes.scratch);
+    grow(scratch, sizes.product);
     grow(partial, sizes.partial);
     grow(logits, sizes.logits);
+    for (Buffer<float>& room : rooms) grow(room, sizes.product);
   }
 
-  /// Scratch of at least `count` elements; it grows while a model meets its largest shapes for the first time.
-  float* grow(Buffer<float>& buffer, std::int64_t count) {
+  /// At least `count` elements; it grows while a model meets its largest shapes for the first time.
+  template <class T>
+  T* grow(Buffer<T>& buffer, std::int64_t count) {
     if (buffer.size() < static_cast<std::size_t>(count)) {
       runtime.synchronize(stream);
       buffer = {};
-      buffer = Buffer<float>(runtime, static_cast<std::size_t>(count));
+      buffer = Buffer<T>(runtime, static_cast<std::size_t>(count));
       ++generation;
     }
     return buffer.data();

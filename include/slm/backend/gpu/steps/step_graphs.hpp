@@ -1,48 +1,29 @@
 // StepGraphs: the recorded launches of a model's steps, by the step's shape.
 #pragma once
 
-#include <algorithm>
-#include <compare>
 #include <cstddef>
 #include <map>
 #include <optional>
 
 #include "slm/backend/gpu/runtime/runtime.hpp"
-#include "slm/backend/gpu/steps/chooser.hpp"
-#include "slm/backend/gpu/weights/keys.hpp"
+#include "slm/backend/gpu/steps/step_shape.hpp"
 
 namespace slm::gpu {
-
-/// What two steps must share to be the same launches. Positions, tokens and draws are read from device memory; only the
-/// number of attention's chunks shows in a grid, so it is rounded up to a power of two.
-struct StepShape {
-  int rows = 0;        // of the first step
-  int steps = 1;       // in one graph, each but the first of one row
-  int chosen = 0;      // rows of a step for which tokens are chosen
-  Choice choice = {};  // and how
-  int chunks = 0;
-  int variant = 0;     // of the model's own: LongRoPE's table
-  int generation = 0;  // of the scratch memory that the launches name
-
-  auto operator<=>(const StepShape&) const = default;
-
-  /// Chunks of attention's keys for a text of that many positions.
-  static int chunks_of(int positions) {
-    int chunks = 1;
-    while (chunks * chunk < positions) chunks *= 2;
-    return chunks;
-  }
-};
 
 /// Owned by a model, whose buffers the launches name.
 template <Runtime R>
 class StepGraphs {
  public:
+  static constexpr std::size_t most = 256;  // a record takes device memory
+
   /// Does what body() launches, which must be the same for all steps of a shape. The first step of a shape runs as it
-  /// is, since it may need more scratch memory; the second is recorded; from then on the record is replayed.
+  /// is, since it may need more memory; the second is recorded; from then on the record is replayed.
   template <class Body>
   void run(const StepShape& shape, R& runtime, typename R::Stream& stream, Body&& body) {
-    if (shape.generation != generation_) graphs_.clear();
+    if (!graphs_.empty() && (shape.generation != generation_ || graphs_.size() == most)) {
+      runtime.synchronize(stream);
+      graphs_.clear();
+    }
     generation_ = shape.generation;
     const auto [found, first] = graphs_.try_emplace(shape);
     if (first) return body();

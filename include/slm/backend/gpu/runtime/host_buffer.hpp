@@ -1,0 +1,32 @@
+// HostBuffer: memory of the host that a device reads and writes by itself, released with its owner.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <utility>
+
+#include "slm/backend/gpu/runtime/runtime.hpp"
+
+namespace slm::gpu {
+
+template <Runtime R>
+class HostBuffer {
+ public:
+  /// Not initialised.
+  HostBuffer(R runtime, std::size_t size)
+      : memory_(static_cast<std::byte*>(runtime.allocate_host(size)), Release{runtime}), size_(size) {}
+
+  std::byte* data() const { return memory_.get(); }
+  std::size_t size() const { return size_; }
+
+ private:
+  struct Release {
+    R runtime;
+    void operator()(std::byte* memory) { runtime.release_host(memory); }
+  };
+
+  std::unique_ptr<std::byte, Release> memory_;
+  std::size_t size_;
+};
+
+}  // namespace slm::gpu

@@ -1,0 +1,368 @@
+// GpuStep: the operations of one step as launches on a device.
+//
+// A layer is five launches: queries, keys and values; attention; its projection; gated MLP; its projection. Shapes
+// whose heads or gates are no whole tiles take two launches for an operation, prompts one more for the statistics of a
+// norm.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "slm/backend/concept.hpp"
+#include "slm/backend/gpu/kernels/attention.hpp"
+#include "slm/backend/gpu/kernels/epilogues.hpp"
+#include "slm/backend/gpu/kernels/product.hpp"
+#include "slm/backend/gpu/kernels/rows.hpp"
+#include "slm/backend/gpu/steps/device_state.hpp"
+#include "slm/backend/gpu/steps/step_graphs.hpp"
+
+namespace slm::gpu {
+
+/// Holds the device until it is destroyed. Rows are filled up to a shape that was, or may be, recorded.
+template <class State>
+class GpuStep {
+ public:
+  using Rows = View<float, 2>;
+  using ConstRows = View<const float, 2>;
+  using Graphs = StepGraphs<typename State::Device>;
+
+  GpuStep(std::shared_ptr<State> state, const StepPlan& plan)
+      : state_(std::move(state)), lock_(state_->mutex), plan_(plan) {
+    StepShape shape = StepShape::of(plan_, State::most_recorded_rows, 0);
+    if (state_->upload.reserve(shape, plan_.pages.size(), state_->stream)) ++state_->generation;
+    state_->grow(state_->chosen, std::int64_t{shape.steps} * shape.outputs);
+    shape.generation = state_->generation;
+    shape_ = shape;
+    state_->upload.send(plan_, shape_, state_->stream);
+    on_device_ = state_->upload.place(shape_);
+    go_back();
+  }
+
+  int rows() const { return static_cast<int>(rows_.size); }
+  Rows room(int index, std::int64_t width) { return room_of(index, rows(), width); }
+  Rows room_of_outputs(int index, std::int64_t width) { return room_of(index, shape_.outputs, width); }
+
+  template <class Body>
+  void record(Graphs& recorded, Body&& body) {
+    if (shape_.recordable) {
+      recorded.run(shape_, state_->runtime, state_->stream, body);
+    } else {
+      body();
+    }
+    go_back();
+  }
+
+  template <class Matrix>
+  void embed(const Matrix& table, Rows x, ConstRows positions = {}, int offset = 0) {
+    take_rows(table, x, positions, offset, false);
+  }
+
+  template <class Matrix>
+  void embed_positions(const Matrix& table, int offset, Rows x) {
+    take_rows(table, x, {}, offset, true);
+  }
+
+  template <class Matrix>
+  void qkv(ConstRows x, Norm norm, const Linear<Matrix>& linear, Rope rope, Heads heads, KvLayer layer, Rows q,
+           QkvShaping shaping = {}) {
+    const int rotating = rope.rotating(heads.dim);
+    QkvArgs to{.q = memory(q),
+               .pages = pages(heads, layer),
+               .rows = rows_,
+               .inverse_frequency = {memory(rope.inverse_frequency[0], rotating / 2),
+                                     memory(rope.inverse_frequency[1], rotating / 2)},
+               .bias = memory(linear.bias, linear.weight.out),
+               .query = heads.query,
+               .kv = heads.kv,
+               .dim = heads.dim,
+               .rotating = rotating,
+               .factor = rope.factor,
+               .clip = shaping.clip};
+    const bool whole_tiles = rotating == 0 || (rotating % 32 == 0 && heads.dim % tile_height == 0);
+    if (shaping.norm == QkNorm::none && whole_tiles) {
+      Panels panels{.tiles = linear.weight.tiles().tiles()};
+      if (rotating != 0) {
+        panels.groups = heads.query + heads.kv;
+        panels.group_tiles = heads.dim / tile_height;
+        panels.pairs = rotating / 2 / tile_height;
+        panels.tail = panels.groups * panels.group_tiles;
+      }
+      return product<QueriesKeysValues>(linear.weight, x, norm, panels, to);
+    }
+    const int rows = static_cast<int>(x.extent(0));
+    const Rows projected = stored(x, norm, linear);
+    to.bias = {};
+    const bool whole = shaping.norm == QkNorm::whole;
+    const auto of_heads = [&](const Norm& of, int count) {
+      return shaping.norm == QkNorm::none ? NormArgs{} : norm_args(of, whole ? count * heads.dim : heads.dim);
+    };
+    launch<ShapeQkv>({.projected = memory(ConstRows(projected)),
+                      .to = to,
+                      .query_norm = of_heads(shaping.query, heads.query),
+                      .key_norm = of_heads(shaping.key, heads.kv),
+                      .whole = whole,
+                      .rows = rows});
+  }
+
+  void attend(ConstRows q, Heads heads, KvLayer layer, Rows out, Attention attention = {}) {
+    State::check(heads);
+    const float scale = attention.scale != 0 ? attention.scale : 1.0f / std::sqrt(static_cast<float>(heads.dim));
+    AttentionArgs args{.q = memory(q),
+                       .pages = pages(heads, layer),
+                       .out = memory(out),
+                       .rows = rows_,
+                       .sequences = advanced_ ? Memory<const StepSequence>{} : on_device_.sequences,
+                       .slopes = memory(attention.slopes, heads.query),
+                       .partial = {},
+                       .tickets = {},
+                       .count = rows(),
+                       .query = heads.query,
+                       .kv = heads.kv,
+                       .dim = heads.dim,
+                       .window = attention.window,
+                       .scale = scale * 1.44269504088896341f,
+                       .chunks = 0};
+    if (heads.dim <= 64) {
+      attend_with<64>(args);
+    } else if (heads.dim <= 128) {
+      attend_with<128>(args);
+    } else {
+      attend_with<256>(args);
+    }
+  }
+
+  template <class Matrix>
+  void project(ConstRows input, const Linear<Matrix>& linear, Rows x) {
+    product<AddToRows>(
+        linear.weight, input, Norm{.kind = NormKind::none}, neighbours(linear),
+        {.x = memory(x), .bias = memory(linear.bias, linear.weight.out), .width = static_cast<int>(linear.weight.out)});
+  }
+
+  template <class Matrix>
+  void gated_mlp(ConstRows x, Norm norm, const Linear<Matrix>& linear, Rows out,
+                 ActivationKind activation = ActivationKind::silu) {
+    const int width = static_cast<int>(linear.weight.out / 2);
+    if (width % tile_height == 0) {
+      const int pairs = width / tile_height;
+      return product<Gated>(
+          linear.weight, x, norm,
+          {.groups = 1, .group_tiles = 2 * pairs, .pairs = pairs, .tail = 2 * pairs, .tiles = 2 * pairs},
+          {.out = memory(out),
+           .bias = memory(linear.bias, linear.weight.out),
+           .width = width,
+           .activation = activation});
+    }
+    const Rows projected = stored(x, norm, linear);
+    launch<GateRows>({.gate_up = memory(ConstRows(projected)),
+                      .out = memory(out),
+                      .width = width,
+                      .rows = static_cast<int>(x.extent(0)),
+                      .activation = activation});
+  }
+
+  template <class Matrix>
+  void mlp(ConstRows x, Norm norm, const Linear<Matrix>& linear, ActivationKind activation, const float* divisor,
+           Rows out) {
+    store(x, norm, linear, out, activation, divisor);
+  }
+
+  void normalize(Rows x, Norm norm) {
+    launch<NormalizeRows>({.x = memory(x),
+                           .width = static_cast<int>(x.extent(1)),
+                           .rows = static_cast<int>(x.extent(0)),
+                           .norm = norm_args(norm, x.extent(1))});
+  }
+
+  void select(ConstRows x, Rows out) {
+    const int width = static_cast<int>(out.extent(1)), count = static_cast<int>(out.extent(0));
+    launch<SelectRows>({.x = memory(x), .outputs = outputs(), .out = memory(out), .width = width, .count = count});
+  }
+
+  /// Waits for the device.
+  template <class Matrix>
+  void logits(ConstRows x, Norm norm, const Linear<Matrix>& linear, Rows out) {
+    const Rows on_device = device_logits(ConstRows{x.data, out.extent(0), x.extent(1)}, norm, linear);
+    read(on_device, out);
+  }
+
+  /// Waits for the device.
+  void read(ConstRows x, Rows out) {
+    state_->landing.read(state_->stream, out.data, x.data, static_cast<std::size_t>(out.size()) * sizeof(float));
+  }
+
+  template <class Matrix>
+  void choose(ConstRows x, Norm norm, const Linear<Matrix>& linear) {
+    const int count = shape_.outputs;
+    const Rows on_device = device_logits(ConstRows{x.data, count, x.extent(1)}, norm, linear);
+    const bool goes_on = turn_ + 1 < shape_.steps;
+    state_->chooser.choose(state_->runtime, state_->stream, memory(ConstRows(on_device)),
+                           {.rows = rows_,
+                            .outputs = outputs(),
+                            .draws = on_device_.draws,
+                            .next = goes_on ? on_device_.next : Memory<StepRow>{}},
+                           shape_.choice, {state_->chosen.data() + std::int64_t{turn_} * count, count},
+                           state_->tickets.memory());
+  }
+
+  /// choose() has already written the rows.
+  void advance() {
+    ++turn_;
+    advanced_ = true;
+    rows_ = on_device_.next;
+  }
+
+  /// Waits for the device.
+  void chosen(std::span<Token> out) {
+    const auto wide = static_cast<std::size_t>(shape_.outputs), count = plan_.outputs.size();
+    std::vector<Token> filled_up(wide == count ? 0 : wide * static_cast<std::size_t>(shape_.steps));
+    const std::span<Token> to = filled_up.empty() ? out : std::span<Token>(filled_up);
+    state_->landing.read(state_->stream, to.data(), state_->chosen.data(), to.size_bytes());
+    for (std::size_t i = 0; i < filled_up.size() / wide; ++i) std::copy_n(&filled_up[i * wide], count, &out[i * count]);
+  }
+
+ private:
+  template <class T>
+  static Memory<T> memory(T* data, std::int64_t size) {
+    return {data, data == nullptr ? 0 : size};
+  }
+  template <class T, int Rank>
+  static Memory<T> memory(View<T, Rank> view) {
+    return {view.data, view.size()};
+  }
+
+  template <class K>
+  void launch(const typename K::Args& args) {
+    state_->runtime.template launch<K>(args, state_->stream);
+  }
+
+  /// To the first step, which is where a replayed record leaves it too.
+  void go_back() {
+    turn_ = 0;
+    advanced_ = false;
+    rows_ = on_device_.rows;
+  }
+
+  /// Behind the first step the outputs are the rows.
+  Memory<const int> outputs() const { return advanced_ ? Memory<const int>{} : on_device_.outputs; }
+
+  Rows room_of(int index, std::int64_t count, std::int64_t width) {
+    return {state_->grow(state_->rooms[index], count * width), count, width};
+  }
+
+  KvPages pages(const Heads& heads, const KvLayer& layer) const {
+    return {.tables = on_device_.tables, .layer = layer, .size = std::int64_t{heads.kv} * page_positions * heads.dim};
+  }
+
+  static NormArgs norm_args(const Norm& norm, std::int64_t width) {
+    return {.weight = memory(norm.weight, width),
+            .bias = memory(norm.bias, width),
+            .epsilon = norm.epsilon,
+            .kind = norm.kind};
+  }
+
+  template <class Matrix>
+  static Panels neighbours(const Linear<Matrix>& linear) {
+    return {.tiles = linear.weight.tiles().tiles()};
+  }
+
+  template <class Matrix>
+  void take_rows(const Matrix& table, Rows x, ConstRows positions, int offset, bool by_position) {
+    table.visit([&]<class Format>(Format) {
+      launch<Embed<Format>>({.table = table.tiles(),
+                             .rows = rows_,
+                             .positions = memory(positions),
+                             .x = memory(x),
+                             .offset = offset,
+                             .by_position = by_position,
+                             .count = static_cast<int>(x.extent(0))});
+    });
+  }
+
+  template <class Epilogue, class Matrix>
+  void product(const Matrix& weight, ConstRows x, const Norm& norm, const Panels& panels,
+               const typename Epilogue::Args& epilogue) {
+    const int rows = static_cast<int>(x.extent(0));
+    weight.visit([&]<class Format>(Format) {
+      ProductArgs<Format, Epilogue> args{.weight = weight.tiles(),
+                                         .panels = panels,
+                                         .x = {memory(x), static_cast<int>(x.extent(1)), rows},
+                                         .norm = norm_args(norm, x.extent(1)),
+                                         .statistics = {},
+                                         .epilogue = epilogue};
+      // A norm that is only a weight and a bias needs no statistics, but it needs to be applied.
+      if (rows <= state_->options.most_vector_rows) return launch<ProductVectors<Format, Epilogue>>(args);
+      if (norm.kind != NormKind::none) {
+        launch<MeasureRows>({args.x, args.norm, state_->statistics.memory()});
+        args.statistics = state_->statistics.memory();
+      }
+      launch<ProductTiles<Format, Epilogue>>(args);
+    });
+  }
+
+  /// out = activation(norm(x) . weight^T + bias) / divisor
+  template <class Matrix>
+  void store(ConstRows x, const Norm& norm, const Linear<Matrix>& linear, Rows out,
+             ActivationKind activation = ActivationKind::identity, const float* divisor = nullptr) {
+    product<Activated>(linear.weight, x, norm, neighbours(linear),
+                       {.out = memory(out),
+                        .bias = memory(linear.bias, linear.weight.out),
+                        .divisor = memory(divisor, linear.weight.out),
+                        .width = static_cast<int>(linear.weight.out),
+                        .activation = activation});
+  }
+
+  /// A product that is shaped afterwards.
+  template <class Matrix>
+  Rows stored(ConstRows x, const Norm& norm, const Linear<Matrix>& linear) {
+    const std::int64_t rows = x.extent(0), width = linear.weight.out;
+    const Rows projected{state_->grow(state_->scratch, rows * width), rows, width};
+    store(x, norm, linear, projected);
+    return projected;
+  }
+
+  template <class Matrix>
+  Rows device_logits(ConstRows x, const Norm& norm, const Linear<Matrix>& linear) {
+    const std::int64_t rows = x.extent(0), width = linear.weight.out;
+    const Rows on_device{state_->grow(state_->logits, rows * width), rows, width};
+    store(x, norm, linear, on_device);
+    return on_device;
+  }
+
+  template <int Dim>
+  void attend_with(AttentionArgs& args) {
+    constexpr int few = 16, many = Dim <= 128 ? 32 : 16;
+    int chunks = shape_.chunks;
+    if (args.window != 0) chunks = std::min(chunks, (args.window + QueryTiles(args, few).rows - 2) / chunk + 2);
+    const std::int64_t partial = State::partial_size(args.count, {args.query, args.kv, args.dim}, chunks);
+    const int blocks = Attend<Dim, few>::blocks(args) * args.kv;
+    const int wanted =
+        state_->options.split_blocks != 0 ? state_->options.split_blocks : 4 * state_->runtime.info().multiprocessors;
+    if (chunks > 1 && blocks < wanted && blocks <= State::most_tickets && partial <= State::most_partial) {
+      args.chunks = chunks;
+      args.partial = {state_->grow(state_->partial, partial), partial};
+      args.tickets = state_->tickets.memory();
+      return launch<Attend<Dim, few>>(args);
+    }
+    const int longest = advanced_ ? 1 : shape_.longest;
+    if (longest * (args.query / args.kv) <= few) return launch<Attend<Dim, few>>(args);
+    launch<Attend<Dim, many>>(args);
+  }
+
+  std::shared_ptr<State> state_;
+  std::unique_lock<std::mutex> lock_;
+  StepPlan plan_;
+  StepShape shape_;
+  DevicePlan on_device_;
+  Memory<const StepRow> rows_;  // of the present step of a chain
+  int turn_ = 0;                // which one it is
+  bool advanced_ = false;
+};
+
+}  // namespace slm::gpu

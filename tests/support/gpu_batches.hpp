@@ -1,0 +1,148 @@
+// Batches on a GPU backend, real or emulated: rows of many sequences in one step give each the bits that it has alone.
+#pragma once
+
+#include <catch2/catch.hpp>
+#include <cstddef>
+#include <cstring>
+#include <filesystem>
+#include <utility>
+#include <vector>
+
+#include "slm/decode/processor.hpp"
+#include "slm/model/any_model.hpp"
+#include "slm/model/batch.hpp"
+#include "support/gpu_models.hpp"
+#include "support/toy_models.hpp"
+
+namespace slm::testing {
+
+/// Random numbers of one test, the same everywhere.
+class Dice {
+ public:
+  explicit Dice(std::uint64_t seed) : state_(seed) {}
+  int operator()(int first, int last) {
+    return first + static_cast<int>(mix(++state_ * 977) % static_cast<std::uint64_t>(last - first + 1));
+  }
+
+ private:
+  std::uint64_t state_;
+};
+
+inline Draw random_draw(Dice& dice, int vocab) {
+  Sampling sampling{.temperature = 0, .seed = static_cast<std::uint64_t>(dice(0, 1000))};
+  const int kind = dice(0, 2);
+  if (kind > 0) sampling.temperature = 0.9f;
+  if (kind > 1) sampling.top_k = 7, sampling.top_p = 0.8f;
+  return draw_of(sampling, vocab);
+}
+
+/// What is appended to a sequence, and what is asked.
+struct Addition {
+  std::vector<Token> tokens;
+  Ask ask;
+};
+
+/// Sequences that one model reads together and another one by one.
+template <class Device>
+class Companions {
+ public:
+  /// The first device is the one that is tested.
+  Companions(const std::filesystem::path& folder, Device device, Device other, int count)
+      : other_(other), together_(load_fixture(folder, device)), apart_(load_fixture(folder, other)) {
+    for (int i = 0; i < count; ++i) {
+      in_batch_.push_back(together_.sequence());
+      alone_.push_back(apart_.sequence());
+    }
+  }
+
+  const ModelInfo& info() const { return together_.info(); }
+  int length(std::size_t i) const { return alone_[i].length(); }
+
+  void truncate(std::size_t i, int length) {
+    in_batch_[i].truncate(length);
+    alone_[i].truncate(length);
+  }
+
+  void fork(std::size_t from, std::size_t to) {
+    in_batch_[to] = in_batch_[from].fork();
+    alone_[to] = alone_[from].fork();
+  }
+
+  /// additions[i] to sequence i; those without tokens sit out.
+  void forward(const std::vector<Addition>& additions) {
+    Batch all, one;
+    for (std::size_t i = 0; i < additions.size(); ++i) {
+      if (!additions[i].tokens.empty()) all.add(in_batch_[i], additions[i].tokens, additions[i].ask);
+    }
+    together_.forward(all);
+    int item = 0;
+    for (std::size_t i = 0; i < additions.size(); ++i) {
+      if (additions[i].tokens.empty()) continue;
+      CAPTURE(i, alone_[i].length(), additions[i].tokens.size());
+      // Working memory that grows makes the device forget what it recorded, so that this step runs as it is.
+      other_.reserve({1, 1, 1}, 1, ++most_of_other_, 1);
+      one.clear();
+      one.add(alone_[i], additions[i].tokens, additions[i].ask);
+      apart_.forward(one);
+      REQUIRE(in_batch_[i].length() == alone_[i].length());
+      const Want want = additions[i].ask.want;
+      if (want == Want::logits) check_same(all.logits(item), one.logits(0));
+      if (want == Want::hidden) check_same(all.hidden(item), one.hidden(0));
+      if (want == Want::choice) REQUIRE(copied(all.choices(item)) == copied(one.choices(0)));
+      ++item;
+    }
+  }
+
+ private:
+  static std::vector<Token> copied(std::span<const Token> tokens) { return {tokens.begin(), tokens.end()}; }
+  static void check_same(View<const float, 2> found, View<const float, 2> expected) {
+    REQUIRE(found.size() == expected.size());
+    REQUIRE(std::memcmp(found.data, expected.data, static_cast<std::size_t>(found.size()) * sizeof(float)) == 0);
+  }
+
+  Device other_;
+  AnyModel together_, apart_;
+  std::vector<Sequence> in_batch_, alone_;
+  int most_of_other_ = 2000;  // ids of a vocabulary
+};
+
+/// Rounds of random appends, at first prompts, of `count` sequences of random lengths that are also taken back, forked,
+/// and left out.
+template <class Device>
+void check_batches(const std::filesystem::path& folder, Device device, Device other, int count, std::uint64_t seed) {
+  Dice dice(seed);
+  Companions<Device> texts(folder, device, other, count);
+  const int context = texts.info().context, vocab = texts.info().vocab;
+  const auto append = [&](std::size_t i, int most, const Ask& ask) {
+    const int room = context - texts.length(i) - ask.steps;
+    Addition addition{{}, ask};
+    for (int left = room < 1 ? 0 : dice(1, std::min(most, room)); left > 0; --left)
+      addition.tokens.push_back(dice(0, vocab - 1));
+    addition.ask.rows = ask.steps > 1 ? 1 : dice(1, std::max<int>(1, static_cast<int>(addition.tokens.size())));
+    return addition;
+  };
+  const auto everybody = [&](int most, Want want, int steps) {
+    std::vector<Addition> additions;
+    for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i)
+      additions.push_back(append(i, most, {.want = want, .draw = random_draw(dice, vocab), .steps = steps}));
+    return additions;
+  };
+  texts.forward(everybody(std::min(70, context / 2), Want::logits, 1));
+  for (int round = 0; round < 4; ++round) texts.forward(everybody(1, Want::logits, 1));  // runs, is recorded, replayed
+  for (int round = 0; round < 4; ++round) texts.forward(everybody(1, Want::choice, 1));
+  for (int round = 0; round < 6; ++round) {
+    const auto i = static_cast<std::size_t>(dice(0, count - 1)), j = static_cast<std::size_t>(dice(0, count - 1));
+    texts.truncate(i, dice(0, texts.length(i)));
+    if (i != j) texts.fork(j, i);
+    std::vector<Addition> additions = everybody(5, round % 3 == 0 ? Want::hidden : Want::choice, 1);
+    if (round % 2 == 1) additions[j].tokens.clear();
+    texts.forward(additions);
+  }
+  for (int round = 0; round < 3; ++round) {
+    for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i)
+      texts.truncate(i, std::min(texts.length(i), context / 2));
+    texts.forward(everybody(2, Want::choice, 3));
+  }
+}
+
+}  // namespace slm::testing
