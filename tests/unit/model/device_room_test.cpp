@@ -61,7 +61,7 @@ TEST_CASE("a context that is too long is answered with one that fits") {
   CHECK(contains(text, "200.0 MiB of 1024.0 GiB are free"));
   const std::string number = text.substr(text.find("LoadOptions::context to ") + 24);
   const int suggested = std::stoi(number);
-  CHECK(suggested > 400000);
+  CHECK(suggested > 200000);
   CHECK(said(checkpoint, suggested, 200 * mebibyte) == "it fits");
   CHECK(said(checkpoint, suggested + 128, 200 * mebibyte) != "it fits");
 }
