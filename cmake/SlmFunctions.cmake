@@ -2,7 +2,8 @@
 #
 #   slm_add_executable(app BACKEND cpu|cuda|hip SOURCES main.cpp [MODELS My_Model ...])
 #       An executable whose sources are compiled for a backend: as C++, as CUDA or as HIP. Sources never name a hardware
-#       vendor. Call it outside of functions: the first GPU program of a project switches a language on.
+#       vendor. Where no build type is chosen it is optimised as in Release. Call it outside of functions: the first GPU
+#       program of a project switches a language on.
 #
 #   slm_add_model([NAME] My_Model CONFIG path/config.json [OUTPUT file.hpp])
 #       Makes the target slm_model_My_Model, through which sources find the compile-time config slm::configs::My_Model as
@@ -75,8 +76,41 @@ function(_slm_target_sources target backend)
   target_include_directories(${target} PRIVATE "${CMAKE_CURRENT_SOURCE_DIR}")
 endfunction()
 
+# Without optimisation slm is 20 to 30 times slower. Where nobody chose, the target, and nothing else of the caller's
+# project, gets the flags of Release; where Debug was chosen, that is kept and said.
+function(_slm_optimise target)
+  get_property(is_multi_config GLOBAL PROPERTY GENERATOR_IS_MULTI_CONFIG)
+  set(type "${CMAKE_BUILD_TYPE}")
+  if(is_multi_config)
+    list(GET CMAKE_CONFIGURATION_TYPES 0 type)
+    if(CMAKE_DEFAULT_BUILD_TYPE)
+      set(type "${CMAKE_DEFAULT_BUILD_TYPE}")
+    endif()
+  endif()
+  get_directory_property(options COMPILE_OPTIONS)
+  string(TOUPPER "${type}" upper_type)
+  if(" ${CMAKE_CXX_FLAGS} ${CMAKE_CXX_FLAGS_${upper_type}} ${options}" MATCHES "[ ;]-O[^0]")
+    return()
+  endif()
+  if(upper_type STREQUAL "DEBUG")
+    get_property(is_said GLOBAL PROPERTY SLM_DEBUG_IS_SAID)
+    if(NOT is_said)
+      set_property(GLOBAL PROPERTY SLM_DEBUG_IS_SAID ON)
+      message(WARNING "slm: '${target}' is built without optimisation (${type}) and will be 20 to 30 times slower than it "
+        "can be. For speed configure with -DCMAKE_BUILD_TYPE=Release or RelWithDebInfo, or give Debug -Og")
+    endif()
+  elseif(type STREQUAL "" AND NOT " ${CMAKE_CXX_FLAGS} ${options}" MATCHES "[ ;]-O")
+    message(STATUS "slm: no CMAKE_BUILD_TYPE is chosen, so '${target}' is optimised as in Release")
+    foreach(language CXX CUDA HIP)
+      separate_arguments(flags UNIX_COMMAND "${CMAKE_${language}_FLAGS_RELEASE}")
+      target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:${language}>:${flags}>")
+    endforeach()
+  endif()
+endfunction()
+
 function(_slm_add_parsed_executable target backend sources models)
   add_executable(${target})
+  _slm_optimise(${target})
   _slm_target_sources(${target} ${backend} ${sources})
   target_link_libraries(${target} PRIVATE slm::slm)
   foreach(model IN LISTS models)
