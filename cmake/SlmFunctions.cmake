@@ -2,12 +2,13 @@
 #
 #   slm_add_executable(app BACKEND cpu|cuda|hip SOURCES main.cpp [MODELS My_Model ...])
 #       An executable whose sources are compiled for a backend: as C++, as CUDA or as HIP. Sources never name a hardware
-#       vendor. Call it outside of functions: the first GPU program of a project switches a language on.
+#       vendor. Where no build type is chosen it is optimised as in Release. Call it outside of functions: the first GPU
+#       program of a project switches a language on.
 #
 #   slm_add_model([NAME] My_Model CONFIG path/config.json [OUTPUT file.hpp])
-#       Writes the compile-time config slm::configs::My_Model from a Hugging Face config.json, at configure time, into
-#       <build>/slm_models/slm_models/My_Model.hpp (or OUTPUT), and makes the target slm_model_My_Model, through which
-#       sources find it as #include "slm_models/My_Model.hpp".
+#       Makes the target slm_model_My_Model, through which sources find the compile-time config slm::configs::My_Model as
+#       #include "slm_models/My_Model.hpp". The build writes it from a Hugging Face config.json, read as slm::load() reads
+#       it, into <build>/slm_models/slm_models/My_Model.hpp (or OUTPUT).
 include_guard(GLOBAL)
 include("${CMAKE_CURRENT_LIST_DIR}/SlmGpu.cmake")
 
@@ -75,8 +76,41 @@ function(_slm_target_sources target backend)
   target_include_directories(${target} PRIVATE "${CMAKE_CURRENT_SOURCE_DIR}")
 endfunction()
 
+# Without optimisation slm is 20 to 30 times slower. Where nobody chose, the target, and nothing else of the caller's
+# project, gets the flags of Release; where Debug was chosen, that is kept and said.
+function(_slm_optimise target)
+  get_property(is_multi_config GLOBAL PROPERTY GENERATOR_IS_MULTI_CONFIG)
+  set(type "${CMAKE_BUILD_TYPE}")
+  if(is_multi_config)
+    list(GET CMAKE_CONFIGURATION_TYPES 0 type)
+    if(CMAKE_DEFAULT_BUILD_TYPE)
+      set(type "${CMAKE_DEFAULT_BUILD_TYPE}")
+    endif()
+  endif()
+  get_directory_property(options COMPILE_OPTIONS)
+  string(TOUPPER "${type}" upper_type)
+  if(" ${CMAKE_CXX_FLAGS} ${CMAKE_CXX_FLAGS_${upper_type}} ${options}" MATCHES "[ ;]-O[^0]")
+    return()
+  endif()
+  if(upper_type STREQUAL "DEBUG")
+    get_property(is_said GLOBAL PROPERTY SLM_DEBUG_IS_SAID)
+    if(NOT is_said)
+      set_property(GLOBAL PROPERTY SLM_DEBUG_IS_SAID ON)
+      message(WARNING "slm: '${target}' is built without optimisation (${type}) and will be 20 to 30 times slower than it "
+        "can be. For speed configure with -DCMAKE_BUILD_TYPE=Release or RelWithDebInfo, or give Debug -Og")
+    endif()
+  elseif(type STREQUAL "" AND NOT " ${CMAKE_CXX_FLAGS} ${options}" MATCHES "[ ;]-O")
+    message(STATUS "slm: no CMAKE_BUILD_TYPE is chosen, so '${target}' is optimised as in Release")
+    foreach(language CXX CUDA HIP)
+      separate_arguments(flags UNIX_COMMAND "${CMAKE_${language}_FLAGS_RELEASE}")
+      target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:${language}>:${flags}>")
+    endforeach()
+  endif()
+endfunction()
+
 function(_slm_add_parsed_executable target backend sources models)
   add_executable(${target})
+  _slm_optimise(${target})
   _slm_target_sources(${target} ${backend} ${sources})
   target_link_libraries(${target} PRIVATE slm::slm)
   foreach(model IN LISTS models)
@@ -93,18 +127,13 @@ macro(slm_add_executable)
   _slm_add_parsed_executable("${ARGV0}" "${_slm_backend}" "${_slm_sources}" "${_slm_models}")
 endmacro()
 
-# Reads a positive integer of a config.json; `fallback`, when given, stands in for an absent or null field.
-function(_slm_config_integer out json file field)
-  string(JSON value ERROR_VARIABLE problem GET "${json}" "${field}")
-  if((problem OR value STREQUAL "") AND ARGC GREATER 4)
-    set(value "${ARGV4}")
-  elseif(problem)
-    message(FATAL_ERROR "slm_add_model: ${file} has no field '${field}'. Use the config.json of a Llama-family model")
+# The program that reads a config.json: the library's own reader, compiled where it is first asked for.
+function(_slm_add_model_header_tool)
+  if(TARGET slm_model_header)
+    return()
   endif()
-  if(NOT value MATCHES "^[1-9][0-9]*$" OR value GREATER 16777216)
-    message(FATAL_ERROR "slm_add_model: ${file}: '${field}' is '${value}', expected an integer from 1 to 16777216")
-  endif()
-  set(${out} "${value}" PARENT_SCOPE)
+  add_executable(slm_model_header EXCLUDE_FROM_ALL "${CMAKE_CURRENT_FUNCTION_LIST_DIR}/model_header.cpp")
+  target_link_libraries(slm_model_header PRIVATE slm::slm)
 endfunction()
 
 function(slm_add_model)
@@ -122,61 +151,22 @@ function(slm_add_model)
   if(NOT EXISTS "${config_file}")
     message(FATAL_ERROR "slm_add_model: there is no file ${config_file}. Give the path of a Hugging Face config.json")
   endif()
-  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${config_file}")
-
-  file(READ "${config_file}" json)
-  string(JSON kind ERROR_VARIABLE problem TYPE "${json}")
-  if(problem OR NOT kind STREQUAL "OBJECT")
-    message(FATAL_ERROR "slm_add_model: ${config_file} is not a JSON object. Give a Hugging Face config.json")
-  endif()
-  # Families whose config.json has Llama's names, and what they have besides.
-  set(kinds_of_llama "")
-  set(kinds_of_mistral "")
-  set(kinds_of_phi3 "")
-  set(kinds_of_olmo ".norm = NormKind::layer, .norm_affine = NormAffine::none")
-  set(kinds_of_qwen2 ".attention_bias = AttentionBias::qkv")
-  set(kinds_of_qwen3 ".qk_norm = QkNorm::per_head")
-  string(JSON model_type ERROR_VARIABLE problem GET "${json}" model_type)
-  if(problem)
-    set(model_type llama)
-  endif()
-  if(NOT DEFINED kinds_of_${model_type})
-    message(FATAL_ERROR "slm_add_model: ${config_file} is of model_type '${model_type}', expected llama, mistral, phi3, "
-      "olmo, qwen2 or qwen3. For another family paste the struct that load() with only_known prints")
-  endif()
-  set(kinds "${kinds_of_${model_type}}")
-  foreach(field IN ITEMS attention_bias mlp_bias)
-    string(JSON value ERROR_VARIABLE problem GET "${json}" ${field})
-    if(NOT problem AND value STREQUAL "ON" AND field STREQUAL "mlp_bias" AND model_type STREQUAL "llama")
-      list(APPEND kinds ".mlp_bias = true")
-    elseif(NOT problem AND value STREQUAL "ON" AND field STREQUAL "attention_bias" AND model_type MATCHES "^(llama|olmo|qwen3)$")
-      list(APPEND kinds ".attention_bias = AttentionBias::all")
-    endif()
-  endforeach()
-  list(JOIN kinds ", " kinds)
-  if(kinds)
-    string(PREPEND kinds ", ")
-  endif()
-
-  _slm_config_integer(layers "${json}" "${config_file}" num_hidden_layers)
-  _slm_config_integer(hidden "${json}" "${config_file}" hidden_size)
-  _slm_config_integer(ffn "${json}" "${config_file}" intermediate_size)
-  _slm_config_integer(heads "${json}" "${config_file}" num_attention_heads)
-  _slm_config_integer(kv_heads "${json}" "${config_file}" num_key_value_heads ${heads})
-  math(EXPR even_split "${hidden} / ${heads}")
-  _slm_config_integer(head_dim "${json}" "${config_file}" head_dim ${even_split})
-  _slm_config_integer(vocab "${json}" "${config_file}" vocab_size)
-
   set(include_dir "${CMAKE_CURRENT_BINARY_DIR}/slm_models")
   set(header "${include_dir}/slm_models/${arg_NAME}.hpp")
   if(arg_OUTPUT)
     cmake_path(ABSOLUTE_PATH arg_OUTPUT BASE_DIRECTORY "${CMAKE_CURRENT_BINARY_DIR}" NORMALIZE OUTPUT_VARIABLE header)
     cmake_path(GET header PARENT_PATH include_dir)
   endif()
-  set(name "${arg_NAME}")
-  configure_file("${CMAKE_CURRENT_FUNCTION_LIST_DIR}/slm_model.hpp.in" "${header}" @ONLY)
+  cmake_path(GET header PARENT_PATH header_dir)
+  file(MAKE_DIRECTORY "${header_dir}")
 
+  _slm_add_model_header_tool()
+  add_custom_command(OUTPUT "${header}"
+    COMMAND slm_model_header "${config_file}" ${arg_NAME} "${header}"
+    DEPENDS "${config_file}" COMMENT "Reading ${config_file}" VERBATIM)
+  add_custom_target(slm_model_${arg_NAME}_header DEPENDS "${header}")
   add_library(slm_model_${arg_NAME} INTERFACE)
+  add_dependencies(slm_model_${arg_NAME} slm_model_${arg_NAME}_header)
   target_include_directories(slm_model_${arg_NAME} INTERFACE "${include_dir}")
   target_link_libraries(slm_model_${arg_NAME} INTERFACE slm::slm)
 endfunction()

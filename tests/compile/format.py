@@ -19,7 +19,7 @@ def main():
         print(f"SKIPPED: clang-format 14 is not here (found: {version.strip() or 'none'})")
         sys.exit(77)
     root = pathlib.Path(arguments.root)
-    sources = [str(path) for folder in ("include", "tests", "bench", "examples", "tools") for path in sorted((root / folder).rglob("*.[ch]pp"))]
+    sources = [str(path) for folder in ("include", "tests", "bench", "cmake", "examples", "tools") for path in sorted((root / folder).rglob("*.[ch]pp"))]
     result = subprocess.run([tool, "--dry-run", "-Werror", *sources], text=True, capture_output=True)
     wrong = sorted(set(re.findall(r"^(\S+?):\d+:\d+: error: code should be clang-formatted", result.stderr, re.M)))
     print("\n".join(f"{name}: run clang-format -i" for name in wrong))

@@ -1,4 +1,5 @@
-# Builds examples/embed_in_app as a stranger would: once through an installed package, once through FetchContent.
+# Builds examples/embed_in_app and configs/ as a stranger would: once through an installed package, once through
+# FetchContent.
 cmake_minimum_required(VERSION 3.25)
 file(REMOVE_RECURSE "${SCRATCH}")
 
@@ -11,9 +12,12 @@ function(run)
   set(output "${output}" PARENT_SCOPE)
 endfunction()
 
+set(settings -G "${GENERATOR}" -D "CMAKE_CXX_COMPILER=${COMPILER}" -D CMAKE_BUILD_TYPE=Debug -D "CMAKE_CXX_FLAGS_DEBUG=-O1")
 set(app "${SOURCE}/examples/embed_in_app")
-set(configure "${CMAKE_COMMAND}" -S "${app}" -G "${GENERATOR}" -D "CMAKE_CXX_COMPILER=${COMPILER}" -D CMAKE_BUILD_TYPE=Debug
-  -D "CMAKE_CXX_FLAGS_DEBUG=-O1")
+set(configs "${SOURCE}/tests/packaging/configs")
+file(GLOB models "${SOURCE}/tests/fixtures/models/*/config.json" "${SOURCE}/examples/demo_pair/*/config.json" "${configs}/*.json")
+list(JOIN models "\n" models)
+file(WRITE "${SCRATCH}/models" "${models}\n")
 
 run("${CMAKE_COMMAND}" --install "${BINARY}" --prefix "${SCRATCH}/prefix")
 foreach(file include/slm/core/error.hpp share/doc/slm/LICENSE)
@@ -24,11 +28,21 @@ endforeach()
 
 set(answers "")
 foreach(way package fetch)
-  if(way STREQUAL "package")
-    run(${configure} -B "${SCRATCH}/${way}" -D "CMAKE_PREFIX_PATH=${SCRATCH}/prefix" -D EMBED_WAY=package)
-  else()
-    run(${configure} -B "${SCRATCH}/${way}" -D "SLM_SOURCE=${SOURCE}" -D EMBED_WAY=fetch)
+  set(found -D "CMAKE_PREFIX_PATH=${SCRATCH}/prefix")
+  if(way STREQUAL "fetch")
+    set(found -D "SLM_SOURCE=${SOURCE}")
   endif()
+
+  set(build "${SCRATCH}/${way}_configs")
+  run("${CMAKE_COMMAND}" -S "${configs}" -B "${build}" ${settings} ${found} -D "MODELS=${SCRATCH}/models")
+  run("${CMAKE_COMMAND}" --build "${build}" --target configs)
+  run("${build}/configs")
+  message("${way}: ${output}")
+  if(NOT output MATCHES "^([0-9]+) configs" OR CMAKE_MATCH_1 LESS 20)
+    message(FATAL_ERROR "few configs were compared: ${output}")
+  endif()
+
+  run("${CMAKE_COMMAND}" -S "${app}" -B "${SCRATCH}/${way}" ${settings} ${found} -D EMBED_WAY=${way})
   run("${CMAKE_COMMAND}" --build "${SCRATCH}/${way}")
   run("${SCRATCH}/${way}/app" "${SOURCE}/examples/demo_pair/draft" "${SOURCE}/examples/demo_pair/target")
   message("${way}: ${output}")

@@ -33,6 +33,25 @@ inline std::string replace_all(std::string_view text, std::string_view pattern, 
   return out.append(text, position);
 }
 
+/// As SentencePiece removes extra white space: spaces that begin the text go, of several in a row one stays, and of
+/// those that end it none; nor does an ending `mark`, which is what a space becomes.
+inline std::string without_extra_spaces(std::string_view text, std::string_view mark) {
+  std::string out;
+  out.reserve(text.size());
+  for (const char byte : text) {
+    if (byte != ' ' || (!out.empty() && out.back() != ' ')) out += byte;
+  }
+  for (;;) {
+    if (out.ends_with(' ')) {
+      out.pop_back();
+    } else if (out.ends_with(mark)) {
+      out.resize(out.size() - mark.size());
+    } else {
+      return out;
+    }
+  }
+}
+
 class Normalizer {
  public:
   struct Nfc {};
@@ -43,7 +62,10 @@ class Normalizer {
     std::string pattern;  // not empty
     std::string content;
   };
-  using Step = std::variant<Nfc, Prepend, Replace>;
+  struct ExtraSpaces {  // see without_extra_spaces()
+    std::string mark;   // not empty
+  };
+  using Step = std::variant<Nfc, Prepend, Replace, ExtraSpaces>;
 
   void add(Step step) { steps_.push_back(std::move(step)); }
   bool empty() const { return steps_.empty(); }
@@ -57,6 +79,8 @@ class Normalizer {
         if (!unicode::is_nfc_at_a_glance(out)) out = unicode::nfc(out);
       } else if (const auto* prepend = std::get_if<Prepend>(&step)) {
         if (!out.empty()) out.insert(0, prepend->prefix);
+      } else if (const auto* spaces = std::get_if<ExtraSpaces>(&step)) {
+        out = without_extra_spaces(out, spaces->mark);
       } else {
         const auto& replace = std::get<Replace>(step);
         out = replace_all(out, replace.pattern, replace.content, limit);

@@ -87,8 +87,12 @@ struct SentencePiece {
 
 struct SentencePieceModel {
   std::vector<SentencePiece> pieces;
-  std::uint64_t model_type = 1;    // 1 unigram, 2 BPE
-  bool has_character_map = false;  // the normalizer rewrites characters
+  std::uint64_t model_type = 1;     // 1 unigram, 2 BPE
+  bool space_as_suffix = false;     // words end with their space instead of beginning with it
+  bool has_character_map = false;   // the normalizer rewrites characters
+  bool add_dummy_prefix = true;     // a text begins with a space
+  bool remove_extra_spaces = true;  // see without_extra_spaces()
+  bool escape_spaces = true;        // pieces write a space as ▁
 };
 
 inline constexpr std::size_t longest_piece = 512;  // bytes; SentencePiece's own default limit is 16 characters
@@ -114,7 +118,11 @@ inline SentencePieceModel read_sentencepiece(std::string_view bytes, const std::
       }
       if (field->number == 1 && part->number == 3) want(*part, 0), piece.type = part->value;
       if (field->number == 2 && part->number == 3) want(*part, 0), model.model_type = part->value;
+      if (field->number == 2 && part->number == 24) want(*part, 0), model.space_as_suffix = part->value != 0;
       if (field->number == 3 && part->number == 2) want(*part, 2), model.has_character_map = !part->bytes.empty();
+      if (field->number == 3 && part->number == 3) want(*part, 0), model.add_dummy_prefix = part->value != 0;
+      if (field->number == 3 && part->number == 4) want(*part, 0), model.remove_extra_spaces = part->value != 0;
+      if (field->number == 3 && part->number == 5) want(*part, 0), model.escape_spaces = part->value != 0;
     }
     if (field->number != 1) continue;
     const std::string owner = text("piece ", model.pieces.size());
@@ -171,19 +179,27 @@ enum class LeadingSpace {
   never,
 };
 
-inline void add_llama_pipeline(TokenizerParts& parts, LeadingSpace space) {
+/// What such a model does with spaces, in each stretch of text between special tokens.
+struct SpaceRules {
+  LeadingSpace leading = LeadingSpace::every_piece;
+  bool remove_extra = false;  // see without_extra_spaces()
+  bool escape = true;         // pieces write a space as ▁
+};
+
+inline void add_llama_pipeline(TokenizerParts& parts, const SpaceRules& rules) {
   const std::string underline = "▁";
-  if (space == LeadingSpace::first_piece) {
-    parts.pre_tokenizer.add(PreTokenizer::Metaspace{underline, PreTokenizer::Metaspace::Prepend::first, false});
+  const std::string space = rules.escape ? underline : " ";
+  if (rules.remove_extra) parts.normalizer.add(Normalizer::ExtraSpaces{space});
+  if (rules.leading == LeadingSpace::first_piece) {
+    parts.pre_tokenizer.add(PreTokenizer::Metaspace{space, PreTokenizer::Metaspace::Prepend::first, false});
   } else {
-    if (space == LeadingSpace::every_piece) parts.normalizer.add(Normalizer::Prepend{underline});
-    parts.normalizer.add(Normalizer::Replace{" ", underline});
+    if (rules.leading == LeadingSpace::every_piece) parts.normalizer.add(Normalizer::Prepend{space});
+    parts.normalizer.add(Normalizer::Replace{" ", space});
   }
   parts.decoder.replaces = {{underline, " "}};
   parts.decoder.byte_fallback = true;
-  if (space == LeadingSpace::never) return;
   parts.decoder.strip_content = " ";
-  parts.decoder.strip_count = 1;
+  parts.decoder.strip_count = rules.remove_extra ? ~std::size_t{0} : rules.leading == LeadingSpace::never ? 0 : 1;
 }
 
 /// tokenizer.model as parts. `config`: of the tokenizer_config.json beside it, or as default-constructed.
@@ -198,13 +214,13 @@ inline TokenizerParts read_tokenizer_model(std::string_view bytes, const std::st
   }
   const SentencePieceModel model = read_sentencepiece(bytes, file);
   if (model.pieces.empty()) fail("tokenizer.empty-vocabulary", file, "it holds no piece", download_again);
-  if (model.model_type != 2 || model.has_character_map) {
-    fail("tokenizer.unsupported", file,
-         model.model_type != 2
-             ? text("SentencePiece model type ", model.model_type, " is not supported, expected 2 (BPE)")
-             : std::string{"a character map in the normalizer is not supported"},
+  const auto refuse = [&file](const std::string& what) {
+    fail("tokenizer.unsupported", file, text(what, " is not supported"),
          "Put the model's tokenizer.json (Hugging Face format) into the folder");
-  }
+  };
+  if (model.model_type != 2) refuse(text("SentencePiece model type ", model.model_type, " instead of 2 (BPE)"));
+  if (model.has_character_map) refuse("a character map in the normalizer");
+  if (model.space_as_suffix) refuse("white space as the end of a word");
   TokenizerParts parts;
   parts.vocabulary = Vocabulary(model.pieces.size());
   Bpe::Options options;
@@ -228,7 +244,10 @@ inline TokenizerParts read_tokenizer_model(std::string_view bytes, const std::st
     }
   }
   parts.bpe = Bpe(parts.vocabulary, merges_of(model.pieces, parts.vocabulary), options);
-  add_llama_pipeline(parts, config.legacy.value_or(true) ? LeadingSpace::every_piece : LeadingSpace::first_piece);
+  const LeadingSpace leading = !model.add_dummy_prefix        ? LeadingSpace::never
+                               : config.legacy.value_or(true) ? LeadingSpace::every_piece
+                                                              : LeadingSpace::first_piece;
+  add_llama_pipeline(parts, {leading, model.remove_extra_spaces, model.escape_spaces});
   const auto wanted = [&file](std::optional<Token> token, std::string_view name) {
     if (!token)
       fail("tokenizer.missing-special-token", file, text("it has no control piece ", shown(name)), download_again);

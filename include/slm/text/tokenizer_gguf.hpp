@@ -214,8 +214,8 @@ class GgufTokenizerReader {
       if (tokens_[id].type == SentencePiece::unknown) options.unknown = static_cast<Token>(id);
     }
     parts_.bpe = Bpe(parts_.vocabulary, merges_of(merged_pieces(), parts_.vocabulary), options);
-    add_llama_pipeline(parts_, fields_.boolean("tokenizer.ggml.add_space_prefix", true) ? LeadingSpace::every_piece
-                                                                                        : LeadingSpace::never);
+    const bool prefix = fields_.boolean("tokenizer.ggml.add_space_prefix", true);
+    add_llama_pipeline(parts_, {prefix ? LeadingSpace::every_piece : LeadingSpace::never});
     return true;
   }
 

@@ -4,11 +4,15 @@
 #include <bit>
 #include <catch2/catch.hpp>
 #include <cstdint>
+#include <fstream>
+#include <iterator>
 #include <random>
 #include <string>
 #include <vector>
 
+#include "slm/io/json.hpp"
 #include "slm/text/tokenizer.hpp"
+#include "tests/support/paths.hpp"
 #include "tests/support/temporary.hpp"
 
 using slm::Token;
@@ -87,6 +91,49 @@ TEST_CASE("tokenizer.model: tokenizer_config.json beside it chooses pipeline and
   CHECK(tokenizer.vocab() == 14);
 }
 
+TEST_CASE("tokenizer.model: white space is treated as the model's normalizer says, ids and texts are SentencePiece's") {
+  std::ifstream file(slm::testing::fixture("tokenizers/sentencepiece.model"), std::ios::binary);
+  const std::string trained{std::istreambuf_iterator<char>(file), {}};
+  const slm::Json golden = slm::read_json_object(slm::testing::fixture("tokenizers/sentencepiece.json"));
+  const auto strings = golden.at("strings").get<std::vector<std::string>>();
+  REQUIRE(golden.at("models").size() == 8);
+  for (const slm::Json& expected : golden.at("models")) {
+    const auto flag = [&](std::uint64_t place, const char* name) {
+      return number(place, expected.at(name).get<bool>());
+    };
+    // Of fields that stand twice the last one counts.
+    const std::string flags =
+        flag(3, "add_dummy_prefix") + flag(4, "remove_extra_whitespaces") + flag(5, "escape_whitespaces");
+    const Tokenizer tokenizer = Tokenizer::parse_model(trained + field(3, flags));
+    for (std::size_t i = 0; i < strings.size(); ++i) {
+      CAPTURE(i, strings[i], flags);
+      const auto ids = expected.at("ids")[i].get<Ids>();
+      CHECK(tokenizer.encode(strings[i], false) == ids);
+      // Where pieces write spaces as they are, SentencePiece leaves the one it put before a text in what it decodes.
+      if (!expected.at("escape_whitespaces").get<bool>()) continue;
+      CHECK(tokenizer.decode(ids) == expected.at("texts")[i].get<std::string>());
+    }
+  }
+  // What a model does not say is true.
+  const Tokenizer silent = Tokenizer::parse_model(trained);
+  const slm::Json& all_true = golden.at("models").back();
+  for (std::size_t i = 0; i < strings.size(); ++i) {
+    CHECK(silent.encode(strings[i], false) == all_true.at("ids")[i].get<Ids>());
+  }
+}
+
+TEST_CASE("tokenizer.model: without legacy only the first piece of a text begins with a space") {
+  const slm::testing::TemporaryFolder folder;
+  folder.write("tokenizer_config.json", R"({"legacy": false, "add_bos_token": false})");
+  const auto encode = [&](const std::string& flags, const char* text) {
+    folder.write("tokenizer.model", model() + field(3, flags));
+    return Tokenizer::from(folder.path()).encode(text);
+  };
+  CHECK(encode("", "  a</s>  a ") == Ids{10, 2, 3});
+  CHECK(encode(number(4, 0), "  a</s>  a ") == Ids{9, 10, 2, 9, 10, 9});
+  CHECK(encode(number(3, 0), "a  a</s>a") == Ids{3, 10, 2, 3});
+}
+
 TEST_CASE("bad tokenizer.model") {
   CHECK(id_of(model()) == "accepted");
   CHECK(id_of("") == "tokenizer.empty-vocabulary");
@@ -95,6 +142,8 @@ TEST_CASE("bad tokenizer.model") {
   CHECK(id_of(model() + field(2, number(3, 1))) == "tokenizer.unsupported");  // unigram
   CHECK(id_of(piece("<s>", 0, 3)) == "tokenizer.unsupported");                // unigram by default
   CHECK(id_of(model() + field(3, field(2, "map"))) == "tokenizer.unsupported");
+  CHECK(id_of(model() + field(2, number(24, 1))) == "tokenizer.unsupported");  // spaces as suffixes
+  CHECK(id_of(model() + field(3, field(4, "yes"))) == "tokenizer.broken-model");
   CHECK(id_of(model() + piece("a", 0)) == "tokenizer.duplicate-token");
   CHECK(id_of(piece("a", 0) + bpe) == "tokenizer.missing-special-token");
   CHECK(id_of(model() + piece("\xFF", 0)) == "tokenizer.broken-model");
