@@ -48,8 +48,8 @@ struct DecodingOptions {
   std::vector<std::string> stops;
   std::string draft_length = "4";
   std::string rule = "coupled";
-  std::string backend = "cpu", draft_backend;
-  slm::backend::CpuOptions cpu;
+  ModelOptions models;
+  std::string draft_backend;
 };
 
 void add_decoding_options(CLI::App& command, DecodingOptions& options);

@@ -13,8 +13,8 @@ namespace {
 constexpr int failure = 1;
 constexpr int wrong_usage = 2;
 
-int fail(const char* what) {
-  std::cerr << "slm: " << what << '\n';
+int fail(const slm::Error& error) {
+  std::cerr << "slm: " << error.what() << '\n';
   return failure;
 }
 
@@ -46,9 +46,10 @@ int main(int count, char** arguments) try {
   }
   return 0;
 } catch (const slm::Error& error) {
-  return fail(error.what());
+  return fail(error);
 } catch (const std::bad_alloc&) {
-  return fail("out of memory: use a smaller model or a shorter context");
+  return fail(
+      {"cli.out-of-memory", "there is not enough memory", "Lower --context, use a smaller model, or free memory"});
 } catch (const std::exception& error) {
-  return fail(error.what());
+  return fail({"cli.unexpected", error.what(), "Report it with the command line"});
 }

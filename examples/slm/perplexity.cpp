@@ -15,14 +15,13 @@ struct PerplexityCommand {
   std::string model, text;
   slm::PerplexityOptions options;
   std::size_t most_tokens = 0;
-  std::string backend = "cpu";
-  slm::backend::CpuOptions cpu;
+  ModelOptions models;
   bool json = false;
 };
 
 void measure(const PerplexityCommand& command) {
-  Loader loader(command.cpu);
-  slm::AnyModel model = loader.load(command.model, command.backend);
+  Loader loader(command.models);
+  slm::AnyModel model = loader.load(command.model);
   std::vector<slm::Token> tokens = slm::Tokenizer::from(command.model).encode(read_file(command.text));
   if (command.most_tokens > 0 && tokens.size() > command.most_tokens) tokens.resize(command.most_tokens);
 
@@ -61,7 +60,7 @@ void add_perplexity(CLI::App& program) {
       ->capture_default_str();
   app.add_option("--max-tokens", command->most_tokens, "use the beginning of the text only; 0: all of it")
       ->capture_default_str();
-  add_backend_options(app, command->backend, command->cpu);
+  add_model_options(app, command->models);
   app.add_flag("--json", command->json, "print one JSON object");
   app.callback([command] { measure(*command); });
 }

@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import re
+import resource
 import shutil
 import subprocess
 import sys
@@ -17,8 +18,10 @@ TOKENIZERS = SOURCE / "tests" / "fixtures" / "tokenizers"
 PAIR = SOURCE / "examples" / "demo_pair"
 
 
-def slm(*arguments, stdin=b"", stdout=subprocess.PIPE):
-    result = subprocess.run([PROGRAM, *map(str, arguments)], input=stdin, stdout=stdout, stderr=subprocess.PIPE, timeout=300)
+def slm(*arguments, stdin=b"", stdout=subprocess.PIPE, before=None):
+    """Runs the program. before: called in its process before it starts."""
+    result = subprocess.run([PROGRAM, *map(str, arguments)], input=stdin, stdout=stdout, stderr=subprocess.PIPE, timeout=300,
+                            preexec_fn=before)
     result.err = result.stderr.decode("utf-8", "replace")
     result.out = (result.stdout or b"").decode("utf-8", "strict")
     return result
@@ -76,6 +79,8 @@ class Cli(unittest.TestCase):
         result = slm(*arguments, **options)
         self.assertEqual(result.returncode, status, result.err)
         self.assertRegex(result.err, expected)
+        if status == 1:  # one line, and an id to look up
+            self.assertRegex(result.err, r"\Aslm: [^\n]* \[[a-z]+\.[a-z0-9-]+\]\n\Z")
         self.assertEqual(result.out, "")
         return result
 
@@ -389,6 +394,40 @@ class Cli(unittest.TestCase):
         vocab["!"], vocab["?"] = vocab["?"], vocab["!"]
         (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
         self.error("different tokenizers", "generate", "--target", self.target, "--draft", folder, "--prompt", "x")
+
+    # ---- context and memory
+
+    def test_every_command_that_loads_a_model_takes_a_context(self):
+        for command in (["generate"], ["chat"], ["logits"], ["perplexity"], ["demo"], ["quantize"], ["bench", "speculative"]):
+            with self.subTest(command=command):
+                self.assertRegex(self.ok(*command, "--help").out, r"--context INT")
+
+    def test_context(self):
+        for backend in ("cpu", "reference", "lanes32"):
+            with self.subTest(backend=backend):
+                logits = ["logits", self.target, "--backend", backend, "--context", 4, "--ids"]
+                self.assertEqual(len(json.loads(self.ok(*logits, "1,2,3,4").out)), 4)
+                self.error(r"context.*--context.*\[decode.prompt-too-long\]", *logits, "1,2,3,4,5")
+        self.error(r"allows 256.*--context.*\[model.context\]", "logits", self.target, "--context", 257, "--ids", "1")
+        self.error(".", "logits", self.target, "--context", -1, "--ids", "1", status=2)
+        self.assertEqual(self.generate("--context", 14)["statistics"]["finish_reason"], "context")
+        text = SCRATCH / "windows.txt"
+        text.write_text("def in " * 20)
+        self.assertEqual(self.as_json("perplexity", self.target, text, "--context", 32)["window"], 32)
+
+    def test_a_draft_of_a_shorter_context_than_asked_for(self):
+        short = make_model("short-draft", "llama3-gqa-scaled-tied", max_position_embeddings=64)
+        plain = self.generate("--context", 128)
+        for draft in (short, self.draft):
+            self.assertEqual(self.generate("--context", 128, "--draft", draft)["ids"], plain["ids"])
+
+    def test_memory_that_runs_out(self):
+        def limit():
+            resource.setrlimit(resource.RLIMIT_AS, (200 << 20, 200 << 20))
+
+        if slm("--version", before=limit).returncode != 0:
+            self.skipTest("this build cannot run in 200 MiB, as those with sanitizers")
+        self.error(r"memory.*--context.*\[cli.out-of-memory\]", "tokenize", self.target, stdin=b" " * (150 << 20), before=limit)
 
     # ---- broken models
 

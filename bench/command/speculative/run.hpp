@@ -37,8 +37,8 @@ struct Options {
   int max_new_tokens = 512;
   std::size_t tasks = 0, sweep = 8;
   int repeats = 1;
-  std::string backend = "cpu", draft_backend;
-  backend::CpuOptions cpu;
+  cli::ModelOptions models;
+  std::string draft_backend;
   std::vector<std::string> baselines;
   std::string python = "python3";
   double baseline_seconds = 600;
@@ -88,9 +88,9 @@ class Run {
         tasks_(read_tasks(options)),
         settings_(settings_of(options.setup, options.sampling, options.draft_length, tasks_.size(), options.sweep)),
         tokenizer_(Tokenizer::from(target_folder_)),
-        loader_(options.cpu),
-        target_(loader_.load(target_folder_, options.backend)),
-        draft_(loader_.load(draft_folder_, draft_backend())),
+        loader_(options.models),
+        target_(loader_.load(target_folder_)),
+        draft_(loader_.load_draft(draft_folder_, options.draft_backend, target_.info())),
         room_(Room::in(target_.info().context, options.max_new_tokens)),
         prompts_(prompts()),
         measurement_(target_, draft_, tokenizer_, prompts_, settings_, options.repeats, room_.max_new_tokens),
@@ -143,7 +143,7 @@ class Run {
   }
 
   const std::string& draft_backend() const {
-    return options_.draft_backend.empty() ? options_.backend : options_.draft_backend;
+    return options_.draft_backend.empty() ? options_.models.backend : options_.draft_backend;
   }
 
   std::vector<Prompt> prompts() {
@@ -175,13 +175,13 @@ class Run {
             {"max_new_tokens", room_.max_new_tokens},
             {"window", room_.window},
             {"repeats", options_.repeats},
-            {"device", device_name(options_.backend)},
+            {"device", device_name(options_.models.backend)},
             {"draft_device", device_name(draft_backend())},
-            {"backend", options_.backend},
+            {"backend", options_.models.backend},
             {"draft_backend", draft_backend()},
-            {"threads",
-             options_.cpu.threads > 0 ? options_.cpu.threads : static_cast<int>(std::thread::hardware_concurrency())},
-            {"activations", options_.cpu.activations == backend::Int4Activations::bits8 ? 8 : 16}};
+            {"threads", options_.models.cpu.threads > 0 ? options_.models.cpu.threads
+                                                        : static_cast<int>(std::thread::hardware_concurrency())},
+            {"activations", options_.models.cpu.activations == backend::Int4Activations::bits8 ? 8 : 16}};
   }
 
   BaselineSetup baseline_setup() const {
@@ -205,7 +205,7 @@ class Run {
 
   std::string device_name(const std::string& backend) const {
     if (backend.starts_with("gpu")) return cli::name_of_gpu(cli::number_of_gpu(backend));
-    return cpu_device(options_.cpu.threads).name;
+    return cpu_device(options_.models.cpu.threads).name;
   }
 
   Json made() const {
@@ -227,7 +227,7 @@ class Run {
 
   /// "BF16 CPU", as AMD's table names its rows.
   std::string device() const {
-    std::string name = text(manifest_["target"]["precision"].get<std::string>(), " ", options_.backend);
+    std::string name = text(manifest_["target"]["precision"].get<std::string>(), " ", options_.models.backend);
     std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::toupper(c); });
     return name;
   }
@@ -241,8 +241,8 @@ class Run {
     };
     std::vector<std::string> lines = {
         text("begun on ", date.is_string() ? date.get<std::string>() : "an unknown day", ", by ",
-             run["engine"].get<std::string>(), " on ", run["device"].get<std::string>(), ", backend ", options_.backend,
-             ", ", counted(run["threads"].get<int>(), "thread")),
+             run["engine"].get<std::string>(), " on ", run["device"].get<std::string>(), ", backend ",
+             options_.models.backend, ", ", counted(run["threads"].get<int>(), "thread")),
         model("target", target_folder_), model("draft", draft_folder_),
         text(tasks_.size(), " tasks, ", counted(options_.repeats, "repeat"), ", at most ", room_.max_new_tokens,
              " new tokens; ", cut_, " prompts were cut in the middle to leave room for them"),
@@ -287,7 +287,7 @@ class Run {
     }
     write_samples();
     write_text_file(folder_.path() / "summary.json", summary.dump(1) + "\n");
-    if (auto device = device_of(options_.backend, manifest_["threads"])) {
+    if (auto device = device_of(options_.models.backend, manifest_["threads"])) {
       const auto name = [](const std::string& folder) {
         return std::filesystem::canonical(folder).filename().string();
       };

@@ -178,7 +178,7 @@ struct ModelState {
       throw Error("model.context-full",
                   text("'", info.name, "' holds ", length, " tokens and cannot take ",
                        tokens.size() + static_cast<std::size_t>(more), " more: its context is ", info.context),
-                  "Shorten the prompt or load the model with a larger LoadOptions::context");
+                  "Shorten the prompt, or load the model with a larger context (LoadOptions::context, --context)");
     }
     if (wanted < 0 || static_cast<std::size_t>(wanted) > tokens.size()) {
       throw Error("model.logit-rows", text("asked for the logits of ", wanted, " of ", tokens.size(), " tokens"),
@@ -349,7 +349,7 @@ struct ModelState {
       throw Error("model.context",
                   text("'", checkpoint.folder().string(), "' was asked for a context of ", options.context,
                        " tokens, its config.json allows ", trained),
-                  text("Give LoadOptions::context as 1..", trained, ", or 0 for all of it"));
+                  text("Give 1..", trained, " (LoadOptions::context, --context), or 0 for all of it"));
     }
     const int context = options.context == 0 ? trained : options.context;
     if constexpr (HasDeviceMemory<B>) check_device_room<Format>(checkpoint, context, device);
