@@ -1,4 +1,5 @@
 // slm: generate text, look at logits, tokens and models, on the command line.
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <exception>
@@ -23,8 +24,10 @@ int fail(const slm::Error& error) {
 int main(int count, char** arguments) try {
   // A reader that goes away is then a failed write like any other.
   std::signal(SIGPIPE, SIG_IGN);
+  // And so is a file that grows beyond the process's limit.
+  std::signal(SIGXFSZ, SIG_IGN);
 
-  CLI::App program{"Small language models with lossless speculative decoding"};
+  CLI::App program{"Small language models with lossless speculative decoding", "slm"};
   program.require_subcommand(1);
   program.set_version_flag("--version", slm::text(SLM_VERSION_MAJOR, ".", SLM_VERSION_MINOR, ".", SLM_VERSION_PATCH));
   cli::add_generate(program);
@@ -37,6 +40,10 @@ int main(int count, char** arguments) try {
   cli::add_quantize(program);
   cli::add_bench(program);
 
+  if (const auto unknown = cli::unknown_command(program, {arguments + 1, arguments + std::max(count, 1)})) {
+    fail(*unknown);
+    return wrong_usage;
+  }
   try {
     program.parse(count, arguments);
   } catch (const CLI::ParseError& error) {

@@ -20,7 +20,7 @@ namespace {
 struct QuantizeCommand {
   std::string model, output, calibration, evaluate, format = "awq";
   slm::quantize::Options options;
-  std::size_t most_tokens = 32768;
+  std::uint64_t most_tokens = 32768;
   bool rtn = false;
   ModelOptions models;
   bool json = false;
@@ -76,7 +76,7 @@ void quantize(QuantizeCommand& command) {
   }
   std::vector<slm::Token> tokens;
   if (!command.evaluate.empty()) {
-    tokens = slm::Tokenizer::from(command.model).encode(read_file(command.evaluate));
+    tokens = slm::Tokenizer::from(command.model).encode(read_text(command.evaluate));
     if (command.most_tokens > 0 && tokens.size() > command.most_tokens) tokens.resize(command.most_tokens);
   }
   const auto began = std::chrono::steady_clock::now();
@@ -134,7 +134,7 @@ void add_quantize(CLI::App& program) {
   app.add_option("--calibration", command->calibration, "a text like those the model will see: UTF-8, or .jsonl");
   app.add_option("--evaluate", command->evaluate, "a text to measure perplexity on, before and after");
   add_context_option(app, command->models.context);
-  app.add_option("--max-tokens", command->most_tokens, "of the text to evaluate; 0: all")->capture_default_str();
+  add_whole_number(app, "--max-tokens", command->most_tokens, "of the text to evaluate; 0: all");
   app.add_option("--group", options.group, "inputs that share a scale; -1: whole rows; 0: 128, 64 or 32, what fits")
       ->check(CLI::Range(-1, 1 << 20))
       ->capture_default_str();

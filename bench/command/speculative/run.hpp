@@ -162,7 +162,7 @@ class Run {
     Json texts = Json::array();
     for (const Task& task : tasks_) texts.push_back({task.id, task.prompt, task.entry_point, task.test});
     Sha256 hash;
-    hash.update(texts.dump(-1, ' ', false, Json::error_handler_t::replace));
+    hash.update(json_text(texts));
     Json settings = Json::array();
     for (const Setting& setting : settings_) settings.push_back(to_json(setting));
     const Json sampled = {{"temperature", 0.1}, {"top_k", 10}, {"top_p", 0.95}, {"seed", "42 + number of the task"}};
@@ -218,9 +218,7 @@ class Run {
   void write_prompts() const {
     write_file_whole(folder_.path() / "prompts.jsonl", [&](std::ostream& file) {
       for (const Prompt& prompt : prompts_) {
-        file << Json{{"task_id", prompt.task}, {"ids", prompt.ids}, {"text", prompt.text}}.dump(
-                    -1, ' ', false, Json::error_handler_t::replace)
-             << '\n';
+        file << json_text(Json{{"task_id", prompt.task}, {"ids", prompt.ids}, {"text", prompt.text}}) << '\n';
       }
     });
   }
@@ -286,7 +284,7 @@ class Run {
            {"speedup", row.speedup}});
     }
     write_samples();
-    write_text_file(folder_.path() / "summary.json", summary.dump(1) + "\n");
+    write_text_file(folder_.path() / "summary.json", json_text(summary, 1) + "\n");
     if (auto device = device_of(options_.models.backend, manifest_["threads"])) {
       const auto name = [](const std::string& folder) {
         return std::filesystem::canonical(folder).filename().string();
@@ -309,7 +307,7 @@ class Run {
     for (const Row& row : folder_.rows()) {
       if (row.key.engine != "slm" || row.key.setup == "sweep" || row.key.repeat != 0) continue;
       files[text(row.key.setup, "-", row.key.sampling, "-", row.key.kind)] +=
-          Json{{"task_id", row.key.task}, {"completion", row.completion}}.dump() + "\n";
+          json_text(Json{{"task_id", row.key.task}, {"completion", row.completion}}) + "\n";
     }
     std::filesystem::create_directories(folder_.path() / "samples");
     for (const auto& [name, lines] : files) write_text_file(folder_.path() / "samples" / (name + ".jsonl"), lines);
