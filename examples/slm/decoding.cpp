@@ -105,7 +105,7 @@ void add_decoding_options(CLI::App& command, DecodingOptions& options) {
   command.add_option("--top-p", sampling.top_p, "choose among the likeliest with this much probability; 1: all")
       ->check(CLI::Range(1e-9, 1.0))
       ->capture_default_str();
-  add_whole_number(command, "--seed", sampling.seed, "of the random choices");
+  add_whole_number(command, "--seed", sampling.seed, "of the random choices: 0 to 2^64 - 1");
 
   command
       .add_option("--draft-length", options.draft_length, "tokens to guess ahead, or: heuristic, confidence, adaptive")
