@@ -57,7 +57,7 @@ void print_verdicts(const PassAt1& result, const std::vector<Sample>& samples, c
   }
   json["python"] = sandbox.python_version();
   json["sandbox"] = sandbox.layers();
-  cli::print(json.dump(-1, ' ', false, cli::OrderedJson::error_handler_t::replace) + "\n");
+  cli::print(json_text(json) + "\n");
 }
 
 void check(const CheckCommand& command) {

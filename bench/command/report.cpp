@@ -185,7 +185,7 @@ void write_report(const std::filesystem::path& path, const Report& report) {
                                {"numbers", nlohmann::ordered_json(result.numbers)}});
   }
   json["failures"] = report.failures;
-  const std::string content = json.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+  const std::string content = json_text(json, 1) + "\n";
   parse_report(content, path.string());
   write_text_file(path, content);
 }

@@ -37,7 +37,7 @@ void add_speculative(CLI::App& bench) {
   command.add_option("--repeats", options->repeats, "of the whole run; tables show medians")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
-  cli::add_backend_options(command, options->backend, options->cpu);
+  cli::add_model_options(command, options->models);
   command.add_option("--draft-backend", options->draft_backend, "where the draft runs; else as --backend")
       ->check(cli::backend_name());
   command

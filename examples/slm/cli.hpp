@@ -3,7 +3,9 @@
 
 #include <CLI/CLI.hpp>
 #include <csignal>
+#include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -23,6 +25,12 @@ void add_info(CLI::App& program);
 void add_demo(CLI::App& program);
 void add_perplexity(CLI::App& program);
 void add_quantize(CLI::App& program);
+
+/// Adds an option of a whole number of 0 to 2^64 - 1.
+CLI::Option& add_whole_number(CLI::App& command, const std::string& name, std::uint64_t& value,
+                              const std::string& description);
+/// What is wrong with the arguments where a word stands in the place of a command and names none.
+std::optional<slm::Error> unknown_command(const CLI::App& program, std::span<const char* const> words);
 
 /// A sink that collects the ids of what it streams, until *interrupted is not zero.
 struct Collector {
@@ -48,8 +56,8 @@ struct DecodingOptions {
   std::vector<std::string> stops;
   std::string draft_length = "4";
   std::string rule = "coupled";
-  std::string backend = "cpu", draft_backend;
-  slm::backend::CpuOptions cpu;
+  ModelOptions models;
+  std::string draft_backend;
 };
 
 void add_decoding_options(CLI::App& command, DecodingOptions& options);

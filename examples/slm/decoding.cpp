@@ -59,12 +59,12 @@ OrderedJson to_json(const slm::Stats& stats) {
 }  // namespace
 
 Generator make_generator(const DecodingOptions& options) {
-  const auto loader = std::make_shared<Loader>(options.cpu);
-  slm::AnyModel target = loader->load(options.target, options.backend);
+  Loader loader(options.models);
+  slm::AnyModel target = loader.load(options.target);
   Generator made{target.info(), {}};
   if (!options.draft.empty()) {
-    const std::string& backend = options.draft_backend.empty() ? options.backend : options.draft_backend;
-    made.generate = decoder_of(options, loader->load(options.draft, backend), std::move(target));
+    slm::AnyModel draft = loader.load_draft(options.draft, options.draft_backend, target.info());
+    made.generate = decoder_of(options, std::move(draft), std::move(target));
   } else if (options.drafter == "ngram") {
     made.generate = decoder_of(options, slm::NgramDrafter{}, std::move(target));
   } else {
@@ -105,7 +105,7 @@ void add_decoding_options(CLI::App& command, DecodingOptions& options) {
   command.add_option("--top-p", sampling.top_p, "choose among the likeliest with this much probability; 1: all")
       ->check(CLI::Range(1e-9, 1.0))
       ->capture_default_str();
-  command.add_option("--seed", sampling.seed, "of the random choices")->capture_default_str();
+  add_whole_number(command, "--seed", sampling.seed, "of the random choices: 0 to 2^64 - 1");
 
   command
       .add_option("--draft-length", options.draft_length, "tokens to guess ahead, or: heuristic, confidence, adaptive")
@@ -113,7 +113,7 @@ void add_decoding_options(CLI::App& command, DecodingOptions& options) {
   command.add_option("--rule", options.rule, "how guesses are verified: coupled, ratio, block, match")
       ->check(CLI::IsMember({"coupled", "ratio", "block", "match"}))
       ->capture_default_str();
-  add_backend_options(command, options.backend, options.cpu);
+  add_model_options(command, options.models);
   command.add_option("--draft-backend", options.draft_backend, "where the draft runs; else as --backend")
       ->check(backend_name());
 }

@@ -17,7 +17,7 @@ struct DemoOptions {
   int max_new_tokens = 128;
   std::string draft_length = "4";
   int repeats = 5;
-  int threads = 0;
+  ModelOptions models;
   bool int4 = false;
   bool json = false;
 };
@@ -97,11 +97,11 @@ std::string table_of(const OrderedJson& json, std::size_t prompts, int repeats) 
 
 void demo(const DemoOptions& options) {
   const std::vector<std::string> texts = read_prompts(options);
-  Loader loader({.threads = options.threads});
+  Loader loader(options.models);
   const std::string kind = options.int4 ? "-int4" : "";
   const std::string target_folder = options.pair + "/target" + kind;
-  slm::AnyModel target = loader.load(target_folder, "cpu");
-  slm::AnyModel draft = loader.load(options.pair + "/draft" + kind, "cpu");
+  slm::AnyModel target = loader.load(target_folder);
+  slm::AnyModel draft = loader.load_draft(options.pair + "/draft" + kind, "", target.info());
   const auto tokenizer = slm::Tokenizer::from(target_folder);
 
   slm::Speculation speculation;
@@ -167,9 +167,10 @@ void add_demo(CLI::App& program) {
   command.add_option("--repeats", options->repeats, "runs of each kind, taken in turn")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
-  command.add_option("--threads", options->threads, "0: one per core")
+  command.add_option("--threads", options->models.cpu.threads, "0: one per core")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();
+  add_context_option(command, options->models.context);
   command.add_flag("--int4", options->int4, "both models in 4-bit AWQ instead of bfloat16");
   command.add_flag("--json", options->json, "print one JSON object");
   command.callback([options] { demo(*options); });

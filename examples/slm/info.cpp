@@ -120,7 +120,7 @@ OrderedJson describe(const std::string& folder) {
       std::int64_t{2} * config.layers * config.kv_heads * config.head_dim * std::int64_t{sizeof(float)};
   json["tokenizer_vocab"] = nullptr;
   const std::filesystem::path path = folder;
-  if (std::filesystem::exists(path / "tokenizer.json") || std::filesystem::exists(path / "tokenizer.model")) {
+  if (slm::file_exists(path / "tokenizer.json") || slm::file_exists(path / "tokenizer.model")) {
     json["tokenizer_vocab"] = slm::Tokenizer::from(path).vocab();
   }
   json["notes"] = checkpoint.notes();

@@ -15,8 +15,7 @@ namespace {
 struct LogitsOptions {
   std::string model;
   std::vector<slm::Token> ids;
-  std::string backend = "cpu";
-  slm::backend::CpuOptions cpu;
+  ModelOptions models;
   bool json = false;
 };
 
@@ -42,8 +41,8 @@ void append_number(std::string& out, float value) {
 }
 
 void logits(const LogitsOptions& options) {
-  Loader loader(options.cpu);
-  slm::Session model(loader.load(options.model, options.backend));
+  Loader loader(options.models);
+  slm::Session model(loader.load(options.model));
   slm::check_prompt(options.ids, model.info());
 
   std::string out;
@@ -79,7 +78,7 @@ void add_logits(CLI::App& program) {
   command.add_option("--ids", "token ids: 1,5,7")->required()->check([options](const std::string& text) {
     return parse_ids(text, options->ids) ? "" : "expected token ids like 1,5,7";
   });
-  add_backend_options(command, options->backend, options->cpu);
+  add_model_options(command, options->models);
   command.add_flag("--json", options->json, "print one JSON object: ids, vocab, logits");
   command.callback([options] { logits(*options); });
 }

@@ -1,4 +1,5 @@
 // slm: generate text, look at logits, tokens and models, on the command line.
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <exception>
@@ -13,8 +14,8 @@ namespace {
 constexpr int failure = 1;
 constexpr int wrong_usage = 2;
 
-int fail(const char* what) {
-  std::cerr << "slm: " << what << '\n';
+int fail(const slm::Error& error) {
+  std::cerr << "slm: " << error.what() << '\n';
   return failure;
 }
 
@@ -23,8 +24,10 @@ int fail(const char* what) {
 int main(int count, char** arguments) try {
   // A reader that goes away is then a failed write like any other.
   std::signal(SIGPIPE, SIG_IGN);
+  // And so is a file that grows beyond the process's limit.
+  std::signal(SIGXFSZ, SIG_IGN);
 
-  CLI::App program{"Small language models with lossless speculative decoding"};
+  CLI::App program{"Small language models with lossless speculative decoding", "slm"};
   program.require_subcommand(1);
   program.set_version_flag("--version", slm::text(SLM_VERSION_MAJOR, ".", SLM_VERSION_MINOR, ".", SLM_VERSION_PATCH));
   cli::add_generate(program);
@@ -37,6 +40,10 @@ int main(int count, char** arguments) try {
   cli::add_quantize(program);
   cli::add_bench(program);
 
+  if (const auto unknown = cli::unknown_command(program, {arguments + 1, arguments + std::max(count, 1)})) {
+    fail(*unknown);
+    return wrong_usage;
+  }
   try {
     program.parse(count, arguments);
   } catch (const CLI::ParseError& error) {
@@ -46,9 +53,10 @@ int main(int count, char** arguments) try {
   }
   return 0;
 } catch (const slm::Error& error) {
-  return fail(error.what());
+  return fail(error);
 } catch (const std::bad_alloc&) {
-  return fail("out of memory: use a smaller model or a shorter context");
+  return fail(
+      {"cli.out-of-memory", "there is not enough memory", "Lower --context, use a smaller model, or free memory"});
 } catch (const std::exception& error) {
-  return fail(error.what());
+  return fail({"cli.unexpected", error.what(), "Report it with the command line"});
 }

@@ -14,16 +14,15 @@ namespace {
 struct PerplexityCommand {
   std::string model, text;
   slm::PerplexityOptions options;
-  std::size_t most_tokens = 0;
-  std::string backend = "cpu";
-  slm::backend::CpuOptions cpu;
+  std::uint64_t most_tokens = 0;
+  ModelOptions models;
   bool json = false;
 };
 
 void measure(const PerplexityCommand& command) {
-  Loader loader(command.cpu);
-  slm::AnyModel model = loader.load(command.model, command.backend);
-  std::vector<slm::Token> tokens = slm::Tokenizer::from(command.model).encode(read_file(command.text));
+  Loader loader(command.models);
+  slm::AnyModel model = loader.load(command.model);
+  std::vector<slm::Token> tokens = slm::Tokenizer::from(command.model).encode(read_text(command.text));
   if (command.most_tokens > 0 && tokens.size() > command.most_tokens) tokens.resize(command.most_tokens);
 
   slm::PerplexityOptions options = command.options;
@@ -59,9 +58,8 @@ void add_perplexity(CLI::App& program) {
   app.add_option("--stride", command->options.stride, "tokens from window to window; 0: no overlap")
       ->check(CLI::Range(0, 1 << 30))
       ->capture_default_str();
-  app.add_option("--max-tokens", command->most_tokens, "use the beginning of the text only; 0: all of it")
-      ->capture_default_str();
-  add_backend_options(app, command->backend, command->cpu);
+  add_whole_number(app, "--max-tokens", command->most_tokens, "use the beginning of the text only; 0: all of it");
+  add_model_options(app, command->models);
   app.add_flag("--json", command->json, "print one JSON object");
   app.callback([command] { measure(*command); });
 }

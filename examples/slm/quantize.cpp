@@ -20,15 +20,15 @@ namespace {
 struct QuantizeCommand {
   std::string model, output, calibration, evaluate, format = "awq";
   slm::quantize::Options options;
-  std::size_t most_tokens = 32768;
+  std::uint64_t most_tokens = 32768;
   bool rtn = false;
-  int threads = 0;
+  ModelOptions models;
   bool json = false;
 };
 
 slm::Perplexity measure(Loader& loader, const std::string& folder, const std::vector<slm::Token>& tokens,
                         const char* label) {
-  slm::AnyModel model = loader.load(folder, "cpu");
+  slm::AnyModel model = loader.load(folder);
   ProgressBar bar(label);
   slm::PerplexityOptions options;
   options.progress = [&bar](double share) { bar(share); };
@@ -76,7 +76,7 @@ void quantize(QuantizeCommand& command) {
   }
   std::vector<slm::Token> tokens;
   if (!command.evaluate.empty()) {
-    tokens = slm::Tokenizer::from(command.model).encode(read_file(command.evaluate));
+    tokens = slm::Tokenizer::from(command.model).encode(read_text(command.evaluate));
     if (command.most_tokens > 0 && tokens.size() > command.most_tokens) tokens.resize(command.most_tokens);
   }
   const auto began = std::chrono::steady_clock::now();
@@ -88,8 +88,7 @@ void quantize(QuantizeCommand& command) {
       peak_mib = std::max(peak_mib, anonymous_mib());
       bar(share);
     };
-    report = slm::quantize::quantize(command.model, command.output, command.calibration, options,
-                                     slm::backend::CpuOptions{.threads = command.threads});
+    report = slm::quantize::quantize(command.model, command.output, command.calibration, options, command.models.cpu);
   }
   OrderedJson json;
   json["output"] = command.output;
@@ -116,7 +115,7 @@ void quantize(QuantizeCommand& command) {
   json["folds_improved"] = improved;
   json["left_in_float"] = report.left_in_float;
   if (!tokens.empty()) {
-    Loader loader({.threads = command.threads});
+    Loader loader(command.models);
     const slm::Perplexity before = measure(loader, command.model, tokens, "perplexity before");
     const slm::Perplexity after = measure(loader, command.output, tokens, "perplexity after");
     json["perplexity"] = {{"before", before.value()}, {"after", after.value()}, {"tokens", before.tokens}};
@@ -134,7 +133,8 @@ void add_quantize(CLI::App& program) {
   app.add_option("output", command->output, "folder to make; it must not exist")->required();
   app.add_option("--calibration", command->calibration, "a text like those the model will see: UTF-8, or .jsonl");
   app.add_option("--evaluate", command->evaluate, "a text to measure perplexity on, before and after");
-  app.add_option("--max-tokens", command->most_tokens, "of the text to evaluate; 0: all")->capture_default_str();
+  add_context_option(app, command->models.context);
+  add_whole_number(app, "--max-tokens", command->most_tokens, "of the text to evaluate; 0: all");
   app.add_option("--group", options.group, "inputs that share a scale; -1: whole rows; 0: 128, 64 or 32, what fits")
       ->check(CLI::Range(-1, 1 << 20))
       ->capture_default_str();
@@ -153,7 +153,9 @@ void add_quantize(CLI::App& program) {
       ->capture_default_str();
   app.add_flag("!--no-clip", options.clip, "do not search where to cut weights off");
   app.add_flag("--rtn", command->rtn, "round to nearest only, without a calibration text");
-  app.add_option("--threads", command->threads, "0: one per core")->check(CLI::Range(0, 1024))->capture_default_str();
+  app.add_option("--threads", command->models.cpu.threads, "0: one per core")
+      ->check(CLI::Range(0, 1024))
+      ->capture_default_str();
   app.add_flag("--json", command->json, "print one JSON object, with the losses of every search");
   app.callback([command] { quantize(*command); });
 }

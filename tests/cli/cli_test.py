@@ -4,9 +4,11 @@ import json
 import os
 import pathlib
 import re
+import resource
 import shutil
 import subprocess
 import sys
+import threading
 import unittest
 
 from tiny_models import KINDS, byte_level
@@ -17,8 +19,10 @@ TOKENIZERS = SOURCE / "tests" / "fixtures" / "tokenizers"
 PAIR = SOURCE / "examples" / "demo_pair"
 
 
-def slm(*arguments, stdin=b"", stdout=subprocess.PIPE):
-    result = subprocess.run([PROGRAM, *map(str, arguments)], input=stdin, stdout=stdout, stderr=subprocess.PIPE, timeout=300)
+def slm(*arguments, stdin=b"", stdout=subprocess.PIPE, before=None):
+    """Runs the program. before: called in its process before it starts."""
+    result = subprocess.run([PROGRAM, *map(str, arguments)], input=stdin, stdout=stdout, stderr=subprocess.PIPE, timeout=300,
+                            preexec_fn=before)
     result.err = result.stderr.decode("utf-8", "replace")
     result.out = (result.stdout or b"").decode("utf-8", "strict")
     return result
@@ -76,6 +80,8 @@ class Cli(unittest.TestCase):
         result = slm(*arguments, **options)
         self.assertEqual(result.returncode, status, result.err)
         self.assertRegex(result.err, expected)
+        if status == 1:  # one line, and an id to look up
+            self.assertRegex(result.err, r"\Aslm: [^\n]* \[[a-z]+\.[a-z0-9-]+\]\n\Z")
         self.assertEqual(result.out, "")
         return result
 
@@ -113,6 +119,35 @@ class Cli(unittest.TestCase):
         ):
             with self.subTest(arguments=arguments):
                 self.error(".", *arguments, status=2)
+
+    def test_a_word_that_names_no_command(self):
+        for words, expected in (
+            (["frobnicate"], r"slm has no command 'frobnicate'; the nearest is '\w+'.*slm --help"),
+            (["genrate", "--target", "x"], r"'genrate'; the nearest is 'generate'"),
+            (["inof", self.target], r"'inof'; the nearest is 'info'"),
+            (["Info"], r"'info'"),
+            (["bench", "decod"], r"slm bench has no command 'decod'; the nearest is 'decode'.*slm bench --help"),
+            (["\x1b[2J" + "x" * 5000], r"'\\x1b\[2Jx{190,200}\.\.\.'"),
+            ([""], r"no command ''"),
+        ):
+            with self.subTest(words=words):
+                result = self.error(expected, *words, status=2)
+                self.assertRegex(result.err, r"\Aslm: [^\n]* \[cli.unknown-command\]\n\Z")
+
+    def test_whole_numbers_of_64_bits(self):
+        target = ["generate", "--target", self.target, "--prompt", "x", "--max-new-tokens", 1]
+        numbers = {
+            "--seed": target,
+            "--max-tokens": ["perplexity", self.target, SOURCE / "tests" / "cli" / "cli_test.py", "--window", 8],
+        }
+        for option, command in numbers.items():
+            for number in ("-1", "18446744073709551616", "99999999999999999999999", "1.5", "1e3", "0x10", " 1", "+1"):
+                with self.subTest(option=option, number=number):
+                    self.error("18446744073709551615", *command, f"{option}={number}", status=2)
+        for number in ("0", "18446744073709551615"):
+            self.ok(*target, "--seed", number)
+        self.assertEqual(self.as_json(*numbers["--max-tokens"], "--max-tokens", 20)["tokens"], 20)
+        self.error("18446744073709551615", "quantize", self.target, SCRATCH / "no", "--max-tokens=-1", status=2)
 
     # ---- info
 
@@ -390,6 +425,40 @@ class Cli(unittest.TestCase):
         (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
         self.error("different tokenizers", "generate", "--target", self.target, "--draft", folder, "--prompt", "x")
 
+    # ---- context and memory
+
+    def test_every_command_that_loads_a_model_takes_a_context(self):
+        for command in (["generate"], ["chat"], ["logits"], ["perplexity"], ["demo"], ["quantize"], ["bench", "speculative"]):
+            with self.subTest(command=command):
+                self.assertRegex(self.ok(*command, "--help").out, r"--context INT")
+
+    def test_context(self):
+        for backend in ("cpu", "reference", "lanes32"):
+            with self.subTest(backend=backend):
+                logits = ["logits", self.target, "--backend", backend, "--context", 4, "--ids"]
+                self.assertEqual(len(json.loads(self.ok(*logits, "1,2,3,4").out)), 4)
+                self.error(r"context.*--context.*\[decode.prompt-too-long\]", *logits, "1,2,3,4,5")
+        self.error(r"allows 256.*--context.*\[model.context\]", "logits", self.target, "--context", 257, "--ids", "1")
+        self.error(".", "logits", self.target, "--context", -1, "--ids", "1", status=2)
+        self.assertEqual(self.generate("--context", 14)["statistics"]["finish_reason"], "context")
+        text = SCRATCH / "windows.txt"
+        text.write_text("def in " * 20)
+        self.assertEqual(self.as_json("perplexity", self.target, text, "--context", 32)["window"], 32)
+
+    def test_a_draft_of_a_shorter_context_than_asked_for(self):
+        short = make_model("short-draft", "llama3-gqa-scaled-tied", max_position_embeddings=64)
+        plain = self.generate("--context", 128)
+        for draft in (short, self.draft):
+            self.assertEqual(self.generate("--context", 128, "--draft", draft)["ids"], plain["ids"])
+
+    def test_memory_that_runs_out(self):
+        def limit():
+            resource.setrlimit(resource.RLIMIT_AS, (200 << 20, 200 << 20))
+
+        if slm("--version", before=limit).returncode != 0:
+            self.skipTest("this build cannot run in 200 MiB, as those with sanitizers")
+        self.error(r"memory.*--context.*\[cli.out-of-memory\]", "tokenize", self.target, stdin=b" " * (60 << 20), before=limit)
+
     # ---- broken models
 
     def test_tokenizer_larger_than_the_model(self):
@@ -427,7 +496,83 @@ class Cli(unittest.TestCase):
             with self.subTest(name):
                 self.error(name, "info", make_model(name, "llama-mha3h", **field))
 
+    def test_files_that_are_no_files(self):
+        for kind in ("fifo", "device"):
+            for file in ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "generation_config.json"):
+                with self.subTest(kind=kind, file=file):
+                    folder = make_model(f"{kind}-{file}", "llama-mha3h")
+                    (folder / file).unlink(missing_ok=True)
+                    os.mkfifo(folder / file) if kind == "fifo" else (folder / file).symlink_to("/dev/zero")
+                    self.error(r"not a regular file.*\[io.unreadable\]", "generate", "--target", folder, "--prompt", "x")
+                    self.error(r"not a regular file.*\[io.unreadable\]", "info", folder)
+
+    def test_texts_that_do_not_end(self):
+        target = ["generate", "--target", self.target, "--max-new-tokens", 1]
+        self.error(r"\[cli.long-text\]", *target, "--prompt-file", "/dev/zero")
+        self.error(r"\[cli.long-text\]", "perplexity", self.target, "/dev/zero")
+        self.error(r"\[cli.long-text\]", "quantize", PAIR / "draft", SCRATCH / "no", "--rtn", "--evaluate", "/dev/zero")
+        self.error(r"not a regular file", "quantize", PAIR / "draft", SCRATCH / "no", "--calibration", "/dev/zero")
+        with open("/dev/zero", "rb") as zeros:
+            result = subprocess.run([PROGRAM, "tokenize", self.target], stdin=zeros, capture_output=True, timeout=300)
+        self.assertRegex(result.stderr.decode(), r"\[cli.long-text\]")
+
+    def test_a_prompt_from_a_pipe(self):
+        pipe = SCRATCH / "pipe"
+        os.mkfifo(pipe)
+        writer = threading.Thread(target=lambda: pipe.write_text("def in"))
+        writer.start()
+        result = self.as_json("generate", "--target", self.target, "--prompt-file", pipe, "--max-new-tokens", 24)
+        writer.join()
+        self.assertEqual(result["ids"], self.generate()["ids"])
+
+    def test_a_text_to_measure_is_utf8(self):
+        text = SCRATCH / "latin"
+        text.write_bytes(b"caf\xe9 " * 100)
+        self.error(r"byte 3 .*\[cli.not-utf8\]", "perplexity", self.target, text)
+        self.error(r"byte 3 .*\[cli.not-utf8\]", "quantize", PAIR / "draft", SCRATCH / "no", "--rtn", "--evaluate", text)
+
+    def test_paths_that_are_too_long(self):
+        path = "a" * 5000
+        for command in (
+            ["info", path],
+            ["logits", path, "--ids", "1"],
+            ["tokenize", path],
+            ["generate", "--target", path, "--prompt", "x"],
+            ["generate", "--target", self.target, "--draft", path, "--prompt", "x"],
+            ["generate", "--target", self.target, "--prompt-file", path],
+            ["chat", "--target", path],
+            ["perplexity", path, "x"],
+            ["perplexity", self.target, path],
+            ["demo", "--pair", path],
+            ["quantize", path, SCRATCH / "no", "--rtn"],
+            ["quantize", PAIR / "draft", SCRATCH / path, "--rtn"],
+            ["quantize", PAIR / "draft", SCRATCH / "no", "--calibration", path],
+            ["bench", "speculative", "--target", path, "--draft", path, "--humaneval", path],
+            ["bench", "compare", path],
+        ):
+            with self.subTest(command=[str(word)[:20] for word in command]):
+                self.error("a{5000}", *command)
+
+    def test_names_that_are_not_utf8(self):
+        folder = pathlib.Path(os.fsdecode(bytes(SCRATCH) + b"/caf\xe9"))
+        shutil.copytree(self.target, folder)
+        self.assertRegex(self.as_json("info", folder)["folder"], "caf\ufffd$")
+        self.as_json("generate", "--target", folder, "--prompt", "x", "--max-new-tokens", 2)
+        self.as_json("perplexity", folder, SOURCE / "tests" / "cli" / "cli_test.py", "--max-tokens", 20)
+        bench = ["bench", "speculative", "--target", folder, "--draft", folder, "--humaneval",
+                 SOURCE / "tests" / "fixtures" / "humaneval" / "tasks.jsonl", "--tasks", 1, "--max-new-tokens", 4, "--sweep", 0]
+        self.ok(*bench, "--out", folder.parent / os.fsdecode(b"bench\xe9"), "--json")
+        out = folder.parent / os.fsdecode(b"out\xe9")
+        self.assertRegex(self.as_json("quantize", folder, out, "--rtn", "--group", "-1")["output"], "out\ufffd$")
+
     # ---- output that fails
+
+    def test_a_limit_of_file_sizes(self):
+        def limit():
+            resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+
+        self.error(r"File too large.*\[io.unwritable\]", "quantize", PAIR / "draft", SCRATCH / "limited", "--rtn", before=limit)
+        self.assertFalse((SCRATCH / "limited").exists())
 
     def test_full_disk(self):
         commands = (

@@ -1,14 +1,22 @@
 #include "tools/cli/loading.hpp"
 
+#include <algorithm>
+
 #include "tools/cli/emulated.hpp"
 #include "tools/cli/gpu.hpp"
 #include "tools/cli/progress.hpp"
 
 namespace cli {
 
-slm::AnyModel Loader::load(const std::string& folder, const std::string& backend) {
+slm::AnyModel Loader::load_draft(const std::string& folder, const std::string& backend, const slm::ModelInfo& target) {
+  const int trained = slm::Checkpoint(folder).settings().context;
+  return load(folder, backend.empty() ? options_.backend : backend, std::min(trained, target.context));
+}
+
+slm::AnyModel Loader::load(const std::string& folder, const std::string& backend, int context) {
   ProgressBar bar("loading " + folder);
   slm::LoadOptions options;
+  options.context = context;
   options.progress = [&bar](double share) { bar(share); };
   // Kernels do not depend on a model's shape. The program runs every shape as Dynamic, without a list of known ones,
   // and compiles in a fraction of the time; example-generate shows slm::load with the list.
@@ -17,17 +25,28 @@ slm::AnyModel Loader::load(const std::string& folder, const std::string& backend
   if (backend.starts_with("gpu")) {
     return load_on_gpu(folder, number_of_gpu(backend), options);
   }
-  if (!cpu_) cpu_.emplace(options_);
+  if (!cpu_) cpu_.emplace(options_.cpu);
   return slm::load<slm::Registry<>>(folder, *cpu_, options);
 }
 
-void add_backend_options(CLI::App& command, std::string& backend, slm::backend::CpuOptions& cpu) {
+void add_context_option(CLI::App& command, int& context) {
   command
-      .add_option("--backend", backend,
+      .add_option("--context", context,
+                  "tokens that a model holds at once, prompt and answer: fewer need less memory; 0: as many as it was "
+                  "trained for")
+      ->check(CLI::Range(0, 1 << 24))
+      ->capture_default_str();
+}
+
+void add_model_options(CLI::App& command, ModelOptions& options) {
+  slm::backend::CpuOptions& cpu = options.cpu;
+  command
+      .add_option("--backend", options.backend,
                   "where the model runs: cpu, gpu (gpu:1 is the second one), reference (plain loops, slow), or lanes32 "
                   "and lanes64 (GPU kernels, emulated)")
       ->check(backend_name())
       ->capture_default_str();
+  add_context_option(command, options.context);
   command.add_option("--threads", cpu.threads, "threads of the cpu backend; 0: one per core")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();

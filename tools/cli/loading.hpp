@@ -4,26 +4,42 @@
 #include <CLI/CLI.hpp>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "slm/speculative.hpp"
 
 namespace cli {
 
+/// Where models run, and how long a text they hold.
+struct ModelOptions {
+  std::string backend = "cpu";
+  int context = 0;  // tokens; 0: what the model was trained for
+  slm::backend::CpuOptions cpu = {};
+};
+
 /// Loads models. Those on the CPU share its threads.
 class Loader {
  public:
-  explicit Loader(slm::backend::CpuOptions options) : options_(options) {}
+  explicit Loader(ModelOptions options) : options_(std::move(options)) {}
 
-  /// backend: what backend_name() allows. Draws a bar on a terminal when it takes long.
-  slm::AnyModel load(const std::string& folder, const std::string& backend);
+  /// Draws a bar on a terminal when it takes long.
+  slm::AnyModel load(const std::string& folder) { return load(folder, options_.backend, options_.context); }
+
+  /// A draft beside its target, whose text it follows: a longer KV cache than the target's is of no use to it.
+  /// backend: what backend_name() allows; empty: the target's.
+  slm::AnyModel load_draft(const std::string& folder, const std::string& backend, const slm::ModelInfo& target);
 
  private:
-  slm::backend::CpuOptions options_;
+  slm::AnyModel load(const std::string& folder, const std::string& backend, int context);
+
+  ModelOptions options_;
   std::optional<slm::backend::Cpu> cpu_;
 };
 
-/// Adds --backend, --threads, --copy-weights, --activations.
-void add_backend_options(CLI::App& command, std::string& backend, slm::backend::CpuOptions& cpu);
+/// Adds --backend, --context, --threads, --copy-weights, --activations.
+void add_model_options(CLI::App& command, ModelOptions& options);
+/// Adds --context.
+void add_context_option(CLI::App& command, int& context);
 /// Allows --backend's words only.
 CLI::Validator backend_name();
 

@@ -5,6 +5,8 @@
 #include <memory>
 
 #include "slm/core/error.hpp"
+#include "slm/io/json.hpp"
+#include "slm/text/utf8.hpp"
 
 namespace cli {
 
@@ -16,14 +18,22 @@ void print(std::string_view text) {
   }
 }
 
-void print_json(const OrderedJson& json) { print(json.dump() + "\n"); }
+void print_json(const OrderedJson& json) { print(slm::json_text(json) + "\n"); }
 
 namespace {
 
+constexpr std::size_t longest_text = std::size_t{64} << 20;
+
 /// All bytes of an open file; false when reading fails, as it does on a folder.
-bool read_all(std::FILE* file, std::string& out) {
+bool read_all(std::FILE* file, const std::string& name, std::string& out) {
   char piece[1 << 16];
-  while (const std::size_t count = std::fread(piece, 1, sizeof piece, file)) out.append(piece, count);
+  while (const std::size_t count = std::fread(piece, 1, sizeof piece, file)) {
+    if (out.size() + count > longest_text) {
+      throw slm::Error("cli.long-text", slm::text(name, " holds more than ", longest_text >> 20, " MiB"),
+                       "Give a shorter text");
+    }
+    out.append(piece, count);
+  }
   return std::ferror(file) == 0;
 }
 
@@ -31,7 +41,7 @@ bool read_all(std::FILE* file, std::string& out) {
 
 std::string read_standard_input() {
   std::string text;
-  if (!read_all(stdin, text)) {
+  if (!read_all(stdin, "standard input", text)) {
     throw slm::Error("cli.input-failed", "standard input could not be read", "Give the text by a pipe or a file");
   }
   return text;
@@ -40,9 +50,18 @@ std::string read_standard_input() {
 std::string read_file(const std::string& path) {
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"), &std::fclose);
   std::string text;
-  if (!file || !read_all(file.get(), text)) {
+  if (!file || !read_all(file.get(), slm::text("'", path, "'"), text)) {
     throw slm::Error("cli.unreadable-file", slm::text("'", path, "' could not be read"),
                      "Check the path and its permissions");
+  }
+  return text;
+}
+
+std::string read_text(const std::string& path) {
+  std::string text = read_file(path);
+  if (const std::size_t good = slm::utf8::valid_prefix(text); good != text.size()) {
+    throw slm::Error("cli.not-utf8", slm::text("'", path, "' is not UTF-8: byte ", good, " fits no character"),
+                     "Convert the text to UTF-8, or choose another file");
   }
   return text;
 }

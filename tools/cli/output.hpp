@@ -11,12 +11,16 @@ using OrderedJson = nlohmann::ordered_json;
 
 /// Writes to standard output; throws slm::Error when that fails, as on a full disk.
 void print(std::string_view text);
-/// One JSON value on one line.
+/// One JSON value on one line. Bytes that are not UTF-8, as in the name of a folder, come out as U+FFFD.
 void print_json(const OrderedJson& json);
+
+// Texts may come from pipes. Of one that does not end, as /dev/zero, no more is read than any text has.
 
 /// The whole of standard input.
 std::string read_standard_input();
 /// The whole of a file.
 std::string read_file(const std::string& path);
+/// The same; throws slm::Error when it is not UTF-8.
+std::string read_text(const std::string& path);
 
 }  // namespace cli

@@ -186,7 +186,7 @@ BaselineAnswer Baseline::run(const BaselineTask& task) {
 }
 
 Json Baseline::ask(const Json& request) {
-  const std::string line = child_.ask(request.dump(), setup_.seconds);
+  const std::string line = child_.ask(json_text(request), setup_.seconds);
   Json answer;
   try {
     answer = parse_json_object(line, name_);

@@ -55,7 +55,7 @@ class Baselines {
       first.draft_length = "heuristic";
       running_.back()->run(first);
     }
-    if (!names.empty()) write_text_file(folder_ / "engines.json", described.dump(1) + "\n");
+    if (!names.empty()) write_text_file(folder_ / "engines.json", json_text(described, 1) + "\n");
   }
 
   /// Lets every engine do a task of this setting, plainly and speculatively. One that fails is given up.

@@ -37,8 +37,8 @@ struct Options {
   int max_new_tokens = 512;
   std::size_t tasks = 0, sweep = 8;
   int repeats = 1;
-  std::string backend = "cpu", draft_backend;
-  backend::CpuOptions cpu;
+  cli::ModelOptions models;
+  std::string draft_backend;
   std::vector<std::string> baselines;
   std::string python = "python3";
   double baseline_seconds = 600;
@@ -88,9 +88,9 @@ class Run {
         tasks_(read_tasks(options)),
         settings_(settings_of(options.setup, options.sampling, options.draft_length, tasks_.size(), options.sweep)),
         tokenizer_(Tokenizer::from(target_folder_)),
-        loader_(options.cpu),
-        target_(loader_.load(target_folder_, options.backend)),
-        draft_(loader_.load(draft_folder_, draft_backend())),
+        loader_(options.models),
+        target_(loader_.load(target_folder_)),
+        draft_(loader_.load_draft(draft_folder_, options.draft_backend, target_.info())),
         room_(Room::in(target_.info().context, options.max_new_tokens)),
         prompts_(prompts()),
         measurement_(target_, draft_, tokenizer_, prompts_, settings_, options.repeats, room_.max_new_tokens),
@@ -143,7 +143,7 @@ class Run {
   }
 
   const std::string& draft_backend() const {
-    return options_.draft_backend.empty() ? options_.backend : options_.draft_backend;
+    return options_.draft_backend.empty() ? options_.models.backend : options_.draft_backend;
   }
 
   std::vector<Prompt> prompts() {
@@ -162,7 +162,7 @@ class Run {
     Json texts = Json::array();
     for (const Task& task : tasks_) texts.push_back({task.id, task.prompt, task.entry_point, task.test});
     Sha256 hash;
-    hash.update(texts.dump(-1, ' ', false, Json::error_handler_t::replace));
+    hash.update(json_text(texts));
     Json settings = Json::array();
     for (const Setting& setting : settings_) settings.push_back(to_json(setting));
     const Json sampled = {{"temperature", 0.1}, {"top_k", 10}, {"top_p", 0.95}, {"seed", "42 + number of the task"}};
@@ -175,13 +175,13 @@ class Run {
             {"max_new_tokens", room_.max_new_tokens},
             {"window", room_.window},
             {"repeats", options_.repeats},
-            {"device", device_name(options_.backend)},
+            {"device", device_name(options_.models.backend)},
             {"draft_device", device_name(draft_backend())},
-            {"backend", options_.backend},
+            {"backend", options_.models.backend},
             {"draft_backend", draft_backend()},
-            {"threads",
-             options_.cpu.threads > 0 ? options_.cpu.threads : static_cast<int>(std::thread::hardware_concurrency())},
-            {"activations", options_.cpu.activations == backend::Int4Activations::bits8 ? 8 : 16}};
+            {"threads", options_.models.cpu.threads > 0 ? options_.models.cpu.threads
+                                                        : static_cast<int>(std::thread::hardware_concurrency())},
+            {"activations", options_.models.cpu.activations == backend::Int4Activations::bits8 ? 8 : 16}};
   }
 
   BaselineSetup baseline_setup() const {
@@ -205,7 +205,7 @@ class Run {
 
   std::string device_name(const std::string& backend) const {
     if (backend.starts_with("gpu")) return cli::name_of_gpu(cli::number_of_gpu(backend));
-    return cpu_device(options_.cpu.threads).name;
+    return cpu_device(options_.models.cpu.threads).name;
   }
 
   Json made() const {
@@ -218,16 +218,14 @@ class Run {
   void write_prompts() const {
     write_file_whole(folder_.path() / "prompts.jsonl", [&](std::ostream& file) {
       for (const Prompt& prompt : prompts_) {
-        file << Json{{"task_id", prompt.task}, {"ids", prompt.ids}, {"text", prompt.text}}.dump(
-                    -1, ' ', false, Json::error_handler_t::replace)
-             << '\n';
+        file << json_text(Json{{"task_id", prompt.task}, {"ids", prompt.ids}, {"text", prompt.text}}) << '\n';
       }
     });
   }
 
   /// "BF16 CPU", as AMD's table names its rows.
   std::string device() const {
-    std::string name = text(manifest_["target"]["precision"].get<std::string>(), " ", options_.backend);
+    std::string name = text(manifest_["target"]["precision"].get<std::string>(), " ", options_.models.backend);
     std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::toupper(c); });
     return name;
   }
@@ -241,8 +239,8 @@ class Run {
     };
     std::vector<std::string> lines = {
         text("begun on ", date.is_string() ? date.get<std::string>() : "an unknown day", ", by ",
-             run["engine"].get<std::string>(), " on ", run["device"].get<std::string>(), ", backend ", options_.backend,
-             ", ", counted(run["threads"].get<int>(), "thread")),
+             run["engine"].get<std::string>(), " on ", run["device"].get<std::string>(), ", backend ",
+             options_.models.backend, ", ", counted(run["threads"].get<int>(), "thread")),
         model("target", target_folder_), model("draft", draft_folder_),
         text(tasks_.size(), " tasks, ", counted(options_.repeats, "repeat"), ", at most ", room_.max_new_tokens,
              " new tokens; ", cut_, " prompts were cut in the middle to leave room for them"),
@@ -286,8 +284,8 @@ class Run {
            {"speedup", row.speedup}});
     }
     write_samples();
-    write_text_file(folder_.path() / "summary.json", summary.dump(1) + "\n");
-    if (auto device = device_of(options_.backend, manifest_["threads"])) {
+    write_text_file(folder_.path() / "summary.json", json_text(summary, 1) + "\n");
+    if (auto device = device_of(options_.models.backend, manifest_["threads"])) {
       const auto name = [](const std::string& folder) {
         return std::filesystem::canonical(folder).filename().string();
       };
@@ -309,7 +307,7 @@ class Run {
     for (const Row& row : folder_.rows()) {
       if (row.key.engine != "slm" || row.key.setup == "sweep" || row.key.repeat != 0) continue;
       files[text(row.key.setup, "-", row.key.sampling, "-", row.key.kind)] +=
-          Json{{"task_id", row.key.task}, {"completion", row.completion}}.dump() + "\n";
+          json_text(Json{{"task_id", row.key.task}, {"completion", row.completion}}) + "\n";
     }
     std::filesystem::create_directories(folder_.path() / "samples");
     for (const auto& [name, lines] : files) write_text_file(folder_.path() / "samples" / (name + ".jsonl"), lines);

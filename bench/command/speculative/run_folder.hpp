@@ -46,7 +46,7 @@ inline std::optional<std::string> first_difference(const Json& found, const Json
     }
   }
   const auto shown = [](const Json& value) {
-    const std::string whole = value.dump(-1, ' ', false, Json::error_handler_t::replace);
+    const std::string whole = json_text(value);
     return whole.size() > 80 ? whole.substr(0, 77) + "..." : whole;
   };
   return text("'", name, "' is ", shown(found), ", this run has ", shown(wanted));
@@ -76,7 +76,7 @@ class RunFolder {
                     "Name an empty or new folder with --out");
       }
       made_ = made;
-      write_text_file(manifest, Json{{"run", run}, {"made", made}}.dump(1) + "\n");
+      write_text_file(manifest, json_text(Json{{"run", run}, {"made", made}}, 1) + "\n");
     }
     open();
   }
@@ -98,7 +98,7 @@ class RunFolder {
   const Row& row(const Key& key) const { return rows_[places_.at(key)]; }
 
   void append(const Row& row) {
-    const std::string line = to_json(row).dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+    const std::string line = json_text(to_json(row)) + "\n";
     std::string_view left = line;
     while (!left.empty()) {
       const ssize_t count = ::write(file_, left.data(), left.size());

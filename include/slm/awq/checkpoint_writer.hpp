@@ -158,7 +158,9 @@ class CheckpointWriter {
     for (const char* name : {"tokenizer.json", "tokenizer.model", "tokenizer_config.json", "special_tokens_map.json",
                              "added_tokens.json", "vocab.json", "merges.txt", "generation_config.json",
                              "chat_template.json", "chat_template.jinja", "LICENSE"}) {
-      if (const auto file = checkpoint_.folder() / name; std::filesystem::exists(file)) files.push_back(file);
+      std::error_code failure;
+      const auto file = checkpoint_.folder() / name;
+      if (std::filesystem::is_regular_file(file, failure)) files.push_back(file);
     }
     return files;
   }

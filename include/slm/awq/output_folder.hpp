@@ -24,7 +24,7 @@ class OutputFolder {
   OutputFolder(std::filesystem::path folder, const Json& request)
       : folder_(std::move(folder)), work_(folder_.string() + ".partial") {
     namespace fs = std::filesystem;
-    if (fs::exists(folder_)) {
+    if (file_exists(folder_)) {
       throw Error("quantize.output-exists", text("'", folder_.string(), "' exists already"),
                   "Name a new folder, or remove this one");
     }
@@ -32,7 +32,7 @@ class OutputFolder {
     fs::create_directories(work_, failure);
     if (failure) throw unwritable(work_, failure);
     const fs::path mark = work_ / "request.json";
-    if (!fs::exists(mark)) {
+    if (!file_exists(mark)) {
       write_text_file(mark, request.dump(1) + "\n");
     } else if (read_json_object(mark) != request) {
       throw Error("quantize.other-request",
@@ -43,7 +43,7 @@ class OutputFolder {
 
   std::filesystem::path path_of(const std::string& part) const { return work_ / (part + ".safetensors"); }
 
-  bool has(const std::string& part) const { return std::filesystem::exists(path_of(part)); }
+  bool has(const std::string& part) const { return file_exists(path_of(part)); }
 
   void write(const std::string& part, std::span<const Tensor> tensors) const {
     write_safetensors(path_of(part), tensors);

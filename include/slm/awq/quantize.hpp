@@ -97,16 +97,26 @@ class Quantizer {
         "Choose another --group; -1 makes whole rows a group");
   }
 
+  /// Size and time of every file of the model, by names that are UTF-8 whatever the files'.
+  Json files_of_model() const {
+    Json files = Json::object();
+    try {
+      for (const auto& entry : std::filesystem::directory_iterator(checkpoint_.folder())) {
+        if (!entry.is_regular_file()) continue;
+        const auto changed = entry.last_write_time().time_since_epoch().count();
+        files[excerpt(entry.path().filename().string(), std::string::npos)] = {entry.file_size(), changed};
+      }
+    } catch (const std::filesystem::filesystem_error& fault) {
+      throw Error("io.unreadable", text("cannot list '", checkpoint_.folder().string(), "': ", fault.code().message()),
+                  "Check the folder and its permissions");
+    }
+    return files;
+  }
+
   /// Everything that decides the bytes of the result.
   Json request() const {
-    Json files = Json::object();
-    for (const auto& entry : std::filesystem::directory_iterator(checkpoint_.folder())) {
-      if (!entry.is_regular_file()) continue;
-      const auto changed = entry.last_write_time().time_since_epoch().count();
-      files[entry.path().filename().string()] = {entry.file_size(), changed};
-    }
     Json request = {{"version", 1},
-                    {"files", files},
+                    {"files", files_of_model()},
                     {"group", report_.group},
                     {"symmetric", options_.symmetric},
                     {"search", options_.search},

@@ -1,6 +1,7 @@
 // The one exception of the library: an id, what was expected and found, what to do next.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <stdexcept>
 #include <string>
@@ -30,12 +31,12 @@ std::string text(const Parts&... parts) {
 }
 
 /// What a message shows of a text from outside, which may be long and may try to steer a terminal: printable ASCII, the
-/// rest escaped, cut at about 200 bytes.
-inline std::string excerpt(std::string_view source) {
+/// rest escaped, cut at about `most` bytes.
+inline std::string excerpt(std::string_view source, std::size_t most = 200) {
   constexpr std::string_view digits = "0123456789abcdef";
   std::string shown;
   for (const char byte : source) {
-    if (shown.size() >= 200) return shown + "...";
+    if (shown.size() >= most) return shown + "...";
     const auto code = static_cast<unsigned char>(byte);
     if (code >= 0x20 && code < 0x7f) {
       shown += byte;

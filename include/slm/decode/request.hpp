@@ -52,7 +52,7 @@ inline void check_prompt(std::span<const Token> prompt, const ModelInfo& model) 
     throw Error(
         "decode.prompt-too-long",
         text("the prompt has ", prompt.size(), " tokens, the context of ", model.name, " holds ", model.context),
-        "Shorten the prompt, or load the model with a longer context");
+        "Shorten the prompt, or load the model with a larger context (LoadOptions::context, --context)");
   }
   for (std::size_t i = 0; i < prompt.size(); ++i) {
     if (prompt[i] >= 0 && prompt[i] < model.vocab) continue;

@@ -30,7 +30,7 @@ class Checkpoint {
   /// Opens config.json and either model.safetensors or every shard of model.safetensors.index.json.
   explicit Checkpoint(const std::filesystem::path& folder)
       : folder_(folder), model_(description_of(folder)), quantization_(read_quantization(folder)) {
-    if (const auto single = folder / "model.safetensors"; std::filesystem::exists(single)) {
+    if (const auto single = folder / "model.safetensors"; file_exists(single)) {
       files_.emplace("model.safetensors", Safetensors(single));
       for (const auto& [name, tensor] : files_.begin()->second.tensors) tensors_.emplace(name, &tensor);
     } else {
@@ -168,7 +168,8 @@ class Checkpoint {
   }
 
   static ModelDescription description_of(const std::filesystem::path& folder) {
-    if (!std::filesystem::is_directory(folder)) {
+    std::error_code failure;
+    if (!file_exists(folder) || !std::filesystem::is_directory(folder, failure)) {
       throw Error("checkpoint.no-folder", text("'", folder.string(), "' is not a folder"),
                   "Name a Hugging Face model folder: config.json, model.safetensors and tokenizer.json");
     }
@@ -177,7 +178,7 @@ class Checkpoint {
   }
 
   void open_shards(const std::filesystem::path& index) {
-    if (!std::filesystem::exists(index)) {
+    if (!file_exists(index)) {
       throw Error(
           "checkpoint.no-weights",
           text("'", folder_.string(), "' holds neither model.safetensors nor model.safetensors.index.json"),
@@ -218,7 +219,7 @@ class Checkpoint {
 /// whether two models speak the same vocabulary.
 inline std::vector<std::string> read_vocabulary(const std::filesystem::path& folder) {
   const auto path = folder / "tokenizer.json";
-  if (!std::filesystem::exists(path)) return {};
+  if (!file_exists(path)) return {};
   const Json json = read_json_object(path);
   std::vector<std::string> pieces;
   const auto add = [&](const std::string& piece, const Json& id) {

@@ -68,6 +68,12 @@ inline std::string quote_json(const Json& value) {
   return value.is_structured() ? value.type_name() : value.dump();
 }
 
+/// JSON as text. Bytes that are not UTF-8, as in the name of a file, become U+FFFD.
+template <class AnyJson>
+std::string json_text(const AnyJson& json, int indent = -1) {
+  return json.dump(indent, ' ', false, AnyJson::error_handler_t::replace);
+}
+
 inline Json read_json_object(const std::filesystem::path& path) {
   const MappedFile file(path);
   const auto bytes = file.bytes();

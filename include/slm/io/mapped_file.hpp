@@ -18,22 +18,43 @@
 
 namespace slm {
 
+namespace detail {
+
+inline Error unreadable(const std::filesystem::path& path, const char* reason) {
+  return Error("io.unreadable", text("cannot read '", path.string(), "': ", reason),
+               "Check the path and its permissions");
+}
+
+}  // namespace detail
+
+/// Whether there is something of this name. Throws io.unreadable where that cannot be told: a name that is too long, a
+/// folder that may not be searched.
+inline bool file_exists(const std::filesystem::path& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) == 0) return true;
+  if (errno == ENOENT || errno == ENOTDIR) return false;
+  throw detail::unreadable(path, std::strerror(errno));
+}
+
+/// Regular files only: a pipe or a device may have no end, and opening one may wait or do something.
 class MappedFile {
  public:
   explicit MappedFile(const std::filesystem::path& path) {
-    const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    if (file < 0) throw unreadable(path, std::strerror(errno));
     struct stat status {};
+    if (::stat(path.c_str(), &status) != 0) throw detail::unreadable(path, std::strerror(errno));
+    if (!S_ISREG(status.st_mode)) throw detail::unreadable(path, "it is not a regular file");
+    const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // it may have become a pipe meanwhile
+    if (file < 0) throw detail::unreadable(path, std::strerror(errno));
     const bool is_file = ::fstat(file, &status) == 0 && S_ISREG(status.st_mode);
     if (!is_file || status.st_size == 0) {
       ::close(file);
-      throw unreadable(path, is_file ? "it is empty" : "it is not a regular file");
+      throw detail::unreadable(path, is_file ? "it is empty" : "it is not a regular file");
     }
     size_ = static_cast<std::size_t>(status.st_size);
     data_ = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file, 0);
     const int failure = errno;
     ::close(file);
-    if (data_ == MAP_FAILED) throw unreadable(path, std::strerror(failure));
+    if (data_ == MAP_FAILED) throw detail::unreadable(path, std::strerror(failure));
     constexpr std::string_view pointer = "version https://git-lfs";
     if (size_ >= pointer.size() && std::memcmp(data_, pointer.data(), pointer.size()) == 0) {
       ::munmap(data_, size_);
@@ -56,11 +77,6 @@ class MappedFile {
   std::span<const std::byte> bytes() const { return {static_cast<const std::byte*>(data_), size_}; }
 
  private:
-  static Error unreadable(const std::filesystem::path& path, const char* reason) {
-    return Error("io.unreadable", text("cannot read '", path.string(), "': ", reason),
-                 "Check the path and its permissions");
-  }
-
   void* data_ = MAP_FAILED;
   std::size_t size_ = 0;
 };

@@ -293,10 +293,10 @@ inline QuantizationSettings read_quantization(const std::filesystem::path& folde
     if (const Json* found = block(*language)) return read_quantization_json(*found, file);
   }
   for (const char* name : {"quantization_config.json", "quant_config.json", "quantize_config.json"}) {
-    if (!std::filesystem::exists(folder / name)) continue;
+    if (!file_exists(folder / name)) continue;
     return read_quantization_json(read_json_object(folder / name), (folder / name).string());
   }
-  if (const auto path = folder / "hf_quant_config.json"; std::filesystem::exists(path)) {
+  if (const auto path = folder / "hf_quant_config.json"; file_exists(path)) {
     throw detail::foreign_quantization(path.string(),
                                        "ModelOpt weights (NVIDIA), whose pre_quant_scale AWQ layers lack");
   }

@@ -1,9 +1,12 @@
 // Writing a file whole or not at all.
 #pragma once
 
+#include <cerrno>
 #include <cstdint>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <string>
 #include <string_view>
 
 #include "slm/core/error.hpp"
@@ -15,16 +18,19 @@ namespace slm {
 template <class Fill>
 void write_file_whole(const std::filesystem::path& path, Fill&& fill) {
   const std::filesystem::path temporary = path.string() + ".partial";
+  errno = 0;
   std::ofstream file(temporary, std::ios::binary | std::ios::trunc);
   fill(file);
   file.close();
+  const int reason = errno;
   std::error_code failure;
   if (file) std::filesystem::rename(temporary, path, failure);
   if (!file || failure) {
     std::error_code ignored;
     std::filesystem::remove(temporary, ignored);
-    throw Error("io.unwritable", text("cannot write '", path.string(), "'"),
-                "Check the folder, its permissions and the free space");
+    const std::string why = failure ? failure.message() : std::strerror(reason);
+    throw Error("io.unwritable", text("cannot write '", path.string(), "'", failure || reason != 0 ? ": " + why : ""),
+                "Check the folder, its permissions, the free space and the limit of file sizes");
   }
 }
 

@@ -65,7 +65,7 @@ void check_device_room(const Checkpoint& source, const KvLayout& layout, int con
       const int middle = low + (high - low) / 2;
       (fits(middle) ? low : high) = middle;
     }
-    advice = text("Set LoadOptions::context to ", low / 64 * 64, " or less");
+    advice = text("Set the context (LoadOptions::context, --context) to ", low / 64 * 64, " or less");
   } else {
     const auto four_bits = static_cast<std::size_t>(int4_bytes(source.config(), {source.settings().tied_embeddings}));
     const bool helps = DenseFormat<Format> && four_bits + spare_of(64) <= free;

@@ -85,7 +85,7 @@ struct ModelState {
       throw Error("model.context",
                   text("'", checkpoint.folder().string(), "' was asked for a context of ", options.context,
                        " tokens, its config.json allows ", trained),
-                  text("Give LoadOptions::context as 1..", trained, ", or 0 for all of it"));
+                  text("Give 1..", trained, " (LoadOptions::context, --context), or 0 for all of it"));
     }
     const int context = options.context == 0 ? trained : options.context;
     if constexpr (HasDeviceMemory<B>) check_device_room<Format>(checkpoint, layout, context, device);

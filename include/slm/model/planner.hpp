@@ -41,7 +41,7 @@ inline void check_batch(const Batch& batch, const ModelInfo& info) {
       throw Error("batch.context-full",
                   text("'", info.name, "' cannot take ", more, " tokens more after ", length, ": its context is ",
                        info.context),
-                  "Shorten the prompt, or load the model with a larger LoadOptions::context");
+                  "Shorten the prompt, or load the model with a larger context (LoadOptions::context, --context)");
     }
     if (ask.want != Want::nothing && (ask.rows < 0 || static_cast<std::size_t>(ask.rows) > item.count)) {
       throw Error("batch.rows", text("item ", i, " asks for answers to ", ask.rows, " of its ", item.count, " tokens"),

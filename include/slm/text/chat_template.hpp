@@ -137,14 +137,13 @@ namespace detail {
 
 /// The Jinja text of a folder: chat_template.jinja, else tokenizer_config.json's. Empty when it has none.
 inline std::string jinja_of(const std::filesystem::path& folder) {
-  std::error_code ignored;
-  if (const auto file = folder / "chat_template.jinja"; std::filesystem::exists(file, ignored)) {
+  if (const auto file = folder / "chat_template.jinja"; file_exists(file)) {
     const MappedFile mapped(file);
     constexpr std::size_t most = std::size_t{1} << 20;  // a template has some kilobytes
     return {reinterpret_cast<const char*>(mapped.bytes().data()), std::min(mapped.bytes().size(), most)};
   }
   const auto path = folder / "tokenizer_config.json";
-  if (!std::filesystem::exists(path, ignored)) return {};
+  if (!file_exists(path)) return {};
   const Json json = read_json_object(path);
   const JsonFields fields(json, path.string());
   if (!fields.has("chat_template")) return {};
@@ -210,7 +209,7 @@ inline std::pair<std::string, std::string> names_of_folder(const std::filesystem
   for (int i = 0; i < 4 && part.has_relative_path(); ++i, part = part.parent_path()) {
     names += "/" + squeezed(part.filename().string());
   }
-  if (const auto path = folder / "config.json"; std::filesystem::exists(path, ignored)) {
+  if (const auto path = folder / "config.json"; file_exists(path)) {
     const Json json = read_json_object(path);
     const JsonFields fields(json, path.string());
     model_type = fields.string("model_type", "");

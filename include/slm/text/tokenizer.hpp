@@ -44,8 +44,8 @@ class Tokenizer {
     fs::path path = folder_or_file;
     if (fs::is_directory(path, ignored)) {
       path = folder_or_file / "tokenizer.json";
-      if (!fs::exists(path, ignored)) path = folder_or_file / "tokenizer.model";
-      if (!fs::exists(path, ignored)) {
+      if (!file_exists(path)) path = folder_or_file / "tokenizer.model";
+      if (!file_exists(path)) {
         throw Error("tokenizer.not-found",
                     text("'", folder_or_file.string(), "' has neither tokenizer.json nor tokenizer.model"),
                     "Copy tokenizer.json from the model's repository into the folder");
@@ -59,7 +59,7 @@ class Tokenizer {
     if (is_json) parts = tokenizer_file::read_tokenizer_json(source, path.string());
     tokenizer_file::TokenizerConfig config;
     const fs::path config_path = path.parent_path() / "tokenizer_config.json";
-    const bool has_config = path.stem() == "tokenizer" && fs::exists(config_path, ignored);
+    const bool has_config = path.stem() == "tokenizer" && file_exists(config_path);
     if (has_config) {
       const MappedFile config_file(config_path);
       const std::size_t most = is_json ? parts.vocabulary.size() : source.size();

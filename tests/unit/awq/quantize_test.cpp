@@ -3,6 +3,7 @@
 #include "slm/quantize.hpp"
 
 #include <sys/resource.h>
+#include <sys/stat.h>
 
 #include <catch2/catch.hpp>
 #include <csignal>
@@ -216,6 +217,19 @@ TEST_CASE("a head of its own stays one, though the config.json that is copied ca
   CHECK(read_json_object(out / "config.json").at("tie_word_embeddings") == false);
   CHECK(Checkpoint(out).has("lm_head.weight"));
   CHECK(Checkpoint(out).notes().empty());
+}
+
+TEST_CASE("files of whatever name and kind beside the model do not disturb quantizing") {
+  const TemporaryFolder folder;
+  const fs::path model = folder.path() / "model", out = folder.path() / "out";
+  fs::copy(demo_pair("draft"), model);
+  std::ofstream(model / "caf\xe9.txt") << "a name that is not UTF-8";
+  REQUIRE(mkfifo((model / "LICENSE").c_str(), 0600) == 0);
+  quantize::Options options;
+  options.search = false;
+  CHECK(error_id([&] { quantize::quantize(model, out, {}, options); }) == "no error");
+  CHECK(fs::exists(out / "tokenizer.json"));
+  CHECK(!fs::exists(out / "LICENSE"));
 }
 
 TEST_CASE("layers that groups do not fit stay as they are") {

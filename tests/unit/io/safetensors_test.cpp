@@ -1,11 +1,18 @@
+#include <sys/stat.h>
+
 #include <catch2/catch.hpp>
 #include <cstring>
 
+#include "slm/io/checkpoint.hpp"
 #include "slm/io/safetensors.hpp"
 #include "slm/io/safetensors_writer.hpp"
+#include "slm/text/tokenizer.hpp"
+#include "support/errors.hpp"
+#include "support/random_checkpoint.hpp"
 #include "support/temporary.hpp"
 
 using namespace slm;
+using slm::testing::error_id;
 using slm::testing::TemporaryFolder;
 
 namespace {
@@ -125,4 +132,51 @@ TEST_CASE("files that cannot be mapped are named") {
                     Catch::Contains("absent") && Catch::Contains("io.unreadable"));
   CHECK_THROWS_WITH(MappedFile(folder.path()), Catch::Contains("not a regular file"));
   CHECK_THROWS_WITH(MappedFile(folder.write("empty", "")), Catch::Contains("it is empty"));
+}
+
+TEST_CASE(
+    "only regular files are read: a pipe or a device is refused at once, whichever file of a model it stands for") {
+  const TemporaryFolder folder;
+  slm::testing::write_random_checkpoint<float>(folder.path(), slm::testing::tiny_shape, 1);
+  folder.write("generation_config.json", "{}");
+  folder.write("quant_config.json", "{}");
+  folder.write("tokenizer.json", R"({"model": {"vocab": {"a": 0}, "merges": []}})");
+  folder.write("tokenizer_config.json", "{}");
+  const auto read_all = [&] {
+    Checkpoint{folder.path()};
+    read_vocabulary(folder.path());
+    Tokenizer::from(folder.path());
+  };
+  CHECK(error_id(read_all) == "no error");
+  for (const char* name : {"config.json", "generation_config.json", "quant_config.json", "model.safetensors",
+                           "tokenizer.json", "tokenizer_config.json"}) {
+    CAPTURE(name);
+    const auto path = folder.path() / name, kept = folder.path() / "kept";
+    std::filesystem::rename(path, kept);
+    REQUIRE(mkfifo(path.c_str(), 0600) == 0);
+    CHECK(error_id(read_all) == "io.unreadable");
+    std::filesystem::remove(path);
+    std::filesystem::create_symlink("/dev/zero", path);
+    CHECK(error_id(read_all) == "io.unreadable");
+    std::filesystem::remove(path);
+    std::filesystem::create_directory(path);
+    CHECK(error_id(read_all) == "io.unreadable");
+    std::filesystem::remove(path);
+    std::filesystem::create_symlink(name, path);  // to itself
+    CHECK(error_id(read_all) == "io.unreadable");
+    std::filesystem::remove(path);
+    std::filesystem::rename(kept, path);
+  }
+  CHECK(error_id(read_all) == "no error");
+}
+
+TEST_CASE("a path that is too long is an Error like any other") {
+  const std::filesystem::path longest(std::string(5000, 'a'));
+  CHECK(error_id([&] { Checkpoint{longest}; }) == "io.unreadable");
+  CHECK(error_id([&] { MappedFile{longest}; }) == "io.unreadable");
+  CHECK(error_id([&] { read_vocabulary(longest); }) == "io.unreadable");
+  CHECK(error_id([&] { Tokenizer::from(longest); }) == "io.unreadable");
+  CHECK(error_id([&] { write_text_file(longest, "x"); }) == "io.unwritable");
+  CHECK_FALSE(file_exists("/absent/file"));
+  CHECK_FALSE(file_exists("/dev/null/file"));
 }

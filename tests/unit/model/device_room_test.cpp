@@ -59,7 +59,7 @@ TEST_CASE("a context that is too long is answered with one that fits") {
   INFO(text);
   CHECK(contains(text, "256.0 MiB of keys and values for 1048576 tokens"));  // 2 layers, 2 x 2 heads of 16 halves
   CHECK(contains(text, "200.0 MiB of 1024.0 GiB are free"));
-  const std::string number = text.substr(text.find("LoadOptions::context to ") + 24);
+  const std::string number = text.substr(text.find("--context) to ") + 13);
   const int suggested = std::stoi(number);
   CHECK(suggested > 200000);
   CHECK(said(checkpoint, suggested, 200 * mebibyte) == "it fits");

@@ -1,6 +1,7 @@
 // Whole models with 4-bit layers: the layout of a checkpoint must not be seen in its logits.
 #include <catch2/catch.hpp>
 
+#include "slm/backend/cpu/cpu.hpp"
 #include "slm/backend/reference/reference.hpp"
 #include "slm/model/linear_source.hpp"
 #include "slm/model/model.hpp"
@@ -19,10 +20,10 @@ namespace {
 
 const std::vector<Token> prompt{5, 90, 0, 31, 31, 7, 96, 64, 2, 18, 42};
 
-template <class Format>
-std::vector<float> logits_as(std::shared_ptr<const Checkpoint> checkpoint) {
+template <class Format, class B = backend::Reference>
+std::vector<float> logits_as(std::shared_ptr<const Checkpoint> checkpoint, B device = {}) {
   const Dynamic shape{checkpoint->config()};
-  Session model(Model<Dynamic, Format, backend::Reference>(shape, std::move(checkpoint), {}));
+  Session model(Model<Dynamic, Format, B>(shape, std::move(checkpoint), std::move(device)));
   const View<const float, 2> logits = model.forward(prompt, static_cast<int>(prompt.size()));
   return {logits.data, logits.data + logits.size()};
 }
@@ -88,6 +89,21 @@ TEST_CASE("all six layouts, groups of usual size, and every type of scale") {
         CHECK(logits_of(quantized(source, {.layout = layout, .group = group, .scale_dtype = dtype})) == expected);
       }
     }
+  }
+}
+
+TEST_CASE("logits of four bits on the CPU lie within 1e-4 of the largest from those of the dequantized weights") {
+  for (const char* name : {"draft-int4", "target-int4"}) {
+    const auto checkpoint = std::make_shared<const Checkpoint>(demo_pair(name));
+    const std::vector<float> exact = logits_as<AwqInt4<>>(checkpoint);
+    const std::vector<float> found = logits_as<AwqInt4<>>(checkpoint, backend::Cpu{});
+    double largest = 0, furthest = 0;
+    for (std::size_t i = 0; i < exact.size(); ++i) {
+      largest = std::max(largest, std::abs(double{exact[i]}));
+      furthest = std::max(furthest, std::abs(double{exact[i]} - double{found[i]}));
+    }
+    CHECK(furthest < 1e-4 * largest);
+    CHECK(furthest > 0);
   }
 }
 

@@ -36,7 +36,7 @@ class PageBuffer {
     }
     if (address == MAP_FAILED) {
       throw Error("backend.out-of-memory", text("could not reserve ", size, " elements of ", sizeof(T), " bytes"),
-                  "Lower the context length, or free memory");
+                  "Lower the context (LoadOptions::context, --context), or free memory");
     }
     data_ = static_cast<T*>(address);
   }

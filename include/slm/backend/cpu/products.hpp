@@ -22,7 +22,8 @@
 namespace slm::backend {
 
 /// What activations are rounded to for products with four-bit weights: fixed point with a scale for each group (at most
-/// 128 values), or bytes with a scale for each 32 values. The error of a product is some 3e-5, or 6e-3.
+/// 128 values), or bytes with a scale for each 32 values. The error of a product is some 3e-5, or 6e-3;
+/// of a model's logits with fixed point, up to 1e-4 of the largest.
 enum class Int4Activations {
   automatic,  // bits16
   bits16,

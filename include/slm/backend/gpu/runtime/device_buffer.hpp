@@ -25,7 +25,7 @@ class DeviceBuffer {
     if (size == 0) return;
     if (size > SIZE_MAX / 2 / sizeof(T)) {
       throw Error("gpu.out-of-memory", text("could not allocate ", size, " elements of ", sizeof(T), " bytes"),
-                  "Lower the context length");
+                  "Lower the context (LoadOptions::context, --context)");
     }
     data_ = static_cast<T*>(runtime.allocate(size * sizeof(T)));
     runtime_.emplace(std::move(runtime));

@@ -75,7 +75,8 @@ class LanesRuntime {
     const std::size_t whole = (bytes + 255) / 256 * 256;
     void* const memory = whole < bytes ? nullptr : std::aligned_alloc(256, whole == 0 ? 256 : whole);
     if (memory == nullptr) {
-      throw Error("gpu.out-of-memory", text("could not allocate ", bytes, " bytes"), "Lower the context length");
+      throw Error("gpu.out-of-memory", text("could not allocate ", bytes, " bytes"),
+                  "Lower the context (LoadOptions::context, --context)");
     }
     std::memset(memory, 0xff, bytes);
     return memory;

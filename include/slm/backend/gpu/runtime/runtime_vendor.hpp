@@ -334,10 +334,12 @@ class VendorRuntime {
     static_cast<void>(Api::GetLastError());
     std::size_t free = 0, total = 0;
     SLM_GPU_CALL(MemGetInfo, &free, &total);
-    throw Error("gpu.out-of-memory",
-                text(Api::prefix, function, " was asked for ", text_of_bytes(bytes), ", and ", text_of_bytes(free),
-                     " of ", text_of_bytes(total), " are free on ", info().name),
-                "Free memory on the device, lower LoadOptions::context, or use int4 weights or a smaller model");
+    throw Error(
+        "gpu.out-of-memory",
+        text(Api::prefix, function, " was asked for ", text_of_bytes(bytes), ", and ", text_of_bytes(free), " of ",
+             text_of_bytes(total), " are free on ", info().name),
+        "Free memory on the device, lower the context (LoadOptions::context, --context), or use int4 weights or a "
+        "smaller model");
   }
 
   template <class K>
