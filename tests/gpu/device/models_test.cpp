@@ -2,6 +2,7 @@
 // half on the CPU.
 #include "gpu/device/device.hpp"
 #include "slm/backend/cpu/cpu.hpp"
+#include "support/gpu_batches.hpp"
 #include "support/gpu_models.hpp"
 
 using namespace slm;
@@ -12,6 +13,14 @@ TEST_CASE("the fixtures' logits on the device") {
   for (const std::string& name : gpu_fixtures) {
     CAPTURE(name);
     check_fixture(fixture("models/" + name), Device{});
+  }
+}
+
+TEST_CASE("on the device a row's bits do not depend on the sequences beside it") {
+  if (no_device()) return;
+  for (const std::string name : {"llama-mha3h", "mistral-swa8", "phi3-longrope", "opt-postln-proj"}) {
+    CAPTURE(name);
+    for (const int count : {2, 12, 40}) check_batches(fixture("models/" + name), Device{}, Device{}, count, 9);
   }
 }
 

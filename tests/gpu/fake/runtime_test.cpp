@@ -269,12 +269,15 @@ TEST_CASE("work goes to its own device, whatever the thread's current one is") {
   library().calls.clear();
   library().current_device = 0;
   auto stream = second.make_stream();
+  auto event = second.make_event();
   void* memory = second.allocate(4);
   second.fill(memory, 0, 4, stream);
   second.launch<Double>({nullptr, 1}, stream);
   second.synchronize(stream);
-  for (const char* call :
-       {"StreamCreateWithFlags@1", "Malloc@1", "MemsetAsync@1", "LaunchKernel@1", "StreamSynchronize@1"}) {
+  second.record(event, stream);
+  second.synchronize(event);
+  for (const char* call : {"StreamCreateWithFlags@1", "Malloc@1", "MemsetAsync@1", "LaunchKernel@1",
+                           "StreamSynchronize@1", "EventRecord@1", "EventSynchronize@1"}) {
     INFO(call);
     CHECK(calls_of(call) == 1);
   }
@@ -304,6 +307,7 @@ TEST_CASE("objects of two devices do not mix") {
       [&] { first.milliseconds(event, foreign_event); },
       [&] { first.milliseconds(foreign_event, event); },
       [&] { first.synchronize(foreign); },
+      [&] { first.synchronize(foreign_event); },
       [&] { first.begin_capture(foreign); },
       [&] { first.end_capture(foreign); },
       [&] { first.replay(foreign_graph, stream); },

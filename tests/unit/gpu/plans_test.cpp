@@ -181,6 +181,33 @@ TEST_CASE("plans wait for their turn when the device is busy") {
   CHECK(device.runtime().waits() > before + 3);
 }
 
+TEST_CASE("so many shapes that their records would fill the device are forgotten, and recorded again") {
+  backend::Lanes32::Runtime runtime;
+  auto stream = runtime.make_stream();
+  gpu::StepGraphs<backend::Lanes32::Runtime> graphs;
+  unsigned char byte = 0;
+  int bodies = 0, done = 0;
+  const auto run = [&](int rows) {
+    byte = 0;
+    graphs.run({.rows = rows}, runtime, stream, [&] {
+      ++bodies;
+      runtime.fill(&byte, 7, 1, stream);
+    });
+    done += byte == 7;
+  };
+  const int most = static_cast<int>(graphs.most);
+  for (int rows = 0; rows < most; ++rows) {
+    for (int time = 0; time < 3; ++time) run(rows);
+  }
+  CHECK(bodies == 2 * most);  // run, recorded, replayed
+  run(most);
+  run(0);
+  run(0);
+  run(0);
+  CHECK(bodies == 2 * most + 3);
+  CHECK(done == 3 * most + 4);
+}
+
 TEST_CASE("a record whose memory has moved is not replayed") {
   const TemporaryFolder folder;
   write_random_checkpoint<float>(folder.path(), tiny_shape, 3);

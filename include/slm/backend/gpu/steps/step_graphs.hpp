@@ -20,7 +20,8 @@ class StepGraphs {
   /// is, since it may need more memory; the second is recorded; from then on the record is replayed.
   template <class Body>
   void run(const StepShape& shape, R& runtime, typename R::Stream& stream, Body&& body) {
-    if (!graphs_.empty() && (shape.generation != generation_ || graphs_.size() == most)) {
+    const bool full = graphs_.size() == most && !graphs_.contains(shape);
+    if (!graphs_.empty() && (full || shape.generation != generation_)) {
       runtime.synchronize(stream);
       graphs_.clear();
     }
