@@ -106,7 +106,7 @@ TEST_CASE("every file of a model folder that holds JSON has the bounds") {
   folder.write("tokenizer.json", one_field);
   CHECK(error_id([&] { read_vocabulary(folder.path()); }) == "json.too-deep");
   folder.write("tokenizer_config.json", one_field);
-  CHECK(error_id([&] { chat::recognise_folder(folder.path()); }) == "json.too-deep");
+  CHECK(error_id([&] { chat::recognise_model(folder.path()); }) == "json.too-deep");
 }
 
 TEST_CASE("whatever word a file holds, a message shows little of it and nothing that a terminal obeys") {
