@@ -78,6 +78,13 @@ void add_measurement(CLI::App& bench, const char* name, const char* help, Measur
       ->check(CLI::Range(0, 99))
       ->capture_default_str();
   command.add_flag("--quick", given->options.quick, "fewer rows, fewer samples");
+  if (table == MeasureOptions::Table::decode) {
+    command
+        .add_option("--sequences", given->options.sequences,
+                    "only steps in which so many texts decode a token each: 1,8,32; beside n tokens of one text")
+        ->delimiter(',')
+        ->check(CLI::Range(1, 1024));
+  }
   command.add_option("--json", given->json, "write the report to this file, for slm bench compare");
   command.add_option("--markdown", given->markdown, "write the tables to this file");
   command.callback([given] { run_measurement(*given); });

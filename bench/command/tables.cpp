@@ -113,12 +113,17 @@ double bandwidth_of(const Report& report) {
 }
 
 std::string device_tables(const Report& report) {
-  Rows steps, prompts, kernels;
+  Rows steps, batches, prompts, kernels;
   for (const Result& r : report.results) {
     const std::string speed = shown(r.bytes / r.seconds / 1e9);
     if (r.benchmark == "decode" && r.rows == 1) {
       steps.push_back({r.model, r.format, shown(r.seconds * 1e3), shown(number_of(r, "tokens_per_second")), speed,
                        percent(share_of_bandwidth(r))});
+    } else if (r.benchmark == "batch") {
+      batches.push_back({r.model, r.format, text(r.rows), shown(r.seconds * 1e3),
+                         shown(number_of(r, "tokens_per_second")), speed, percent(share_of_bandwidth(r)),
+                         shown(number_of(r, "times_one_sequence")), shown(number_of(r, "times_one_row")),
+                         percent(number_of(r, "share_of_rows"))});
     } else if (r.benchmark == "prefill" || r.benchmark == "blas-prefill") {
       prompts.push_back({r.model, r.benchmark == "prefill" ? r.format : r.format + ", the vendor's library",
                          text(r.rows), shown(number_of(r, "tokens_per_second")),
@@ -139,6 +144,10 @@ std::string device_tables(const Report& report) {
   out += markdown_table("Decoding, one token a step",
                         {"model", "format", "ms a step", "tokens/s", "GB/s", "share of the bandwidth"}, steps);
   out += costs_table(report);
+  out += markdown_table("Decoding many sequences, one token each a step",
+                        {"model", "format", "sequences n", "ms a step", "tokens/s of all", "GB/s",
+                         "share of the bandwidth", "in units of one sequence", "v(n)", "of n / v(n)"},
+                        batches);
   out += markdown_table("Reading a prompt", {"model", "format", "tokens", "tokens/s", "GFLOP/s"}, prompts);
   out += markdown_table("Operation by operation",
                         {"operation", "model", "format", "rows", "us", "GB/s", "share of the bandwidth", "GFLOP/s",

@@ -1,10 +1,12 @@
 // Whole models: the time of a decode step and its share of the bandwidth measured beside it, what verifying n tokens
-// costs in units of one, and prefill.
+// costs in units of one, prefill, and steps of many sequences.
 #pragma once
 
+#include <algorithm>
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bench/device/harness.hpp"
@@ -18,13 +20,16 @@ namespace slm::bench {
 template <class Target>
 class DecodeTable {
  public:
-  DecodeTable(Target& target, Harness& harness, bool quick) : target_(target), harness_(harness), quick_(quick) {}
+  /// sequences: how many decode together; empty: one, with more and more tokens.
+  DecodeTable(Target& target, Harness& harness, bool quick, std::vector<int> sequences = {})
+      : target_(target), harness_(harness), quick_(quick), sequences_(std::move(sequences)) {}
 
   void add(const Subject& subject) {
+    if (!sequences_.empty()) return add_batches(subject);
     const std::vector<int> row_counts = Target::emulated ? std::vector<int>{1, 2, 3}
                                         : quick_         ? std::vector<int>{1, 2, 5, 9}
                                                          : std::vector<int>{1, 2, 3, 4, 5, 6, 7, 8, 9};
-    const int samples = Target::emulated ? 1 : quick_ ? 5 : subject.bytes() < 3e9 ? 25 : 9;
+    const int samples = samples_of(subject);
     for (const int rows : row_counts) {
       harness_.add("decode", subject, rows, samples, subject.bytes() * samples,
                    [this, subject](benchmark::State& state, Result& result) { decode(state, subject, result); });
@@ -36,6 +41,20 @@ class DecodeTable {
 
  private:
   using Backend = typename Target::Backend;
+
+  static constexpr int batch_prompt = Target::emulated ? Target::prompt : 128;
+
+  int samples_of(const Subject& subject) const {
+    return Target::emulated ? 1 : quick_ ? 5 : subject.bytes() < 3e9 ? 25 : 9;
+  }
+
+  void add_batches(const Subject& subject) {
+    const int samples = samples_of(subject);
+    for (const int count : sequences_) {
+      harness_.add("batch", subject, count, samples, subject.bytes() * (3 * samples + 10 * count),
+                   [this, subject](benchmark::State& state, Result& result) { batch(state, subject, result); });
+    }
+  }
 
   /// n tokens with all their logits, beside one-token steps in the same run: v(n) = time(n) / time(1).
   void decode(benchmark::State& state, const Subject& subject, Result& result) {
@@ -77,19 +96,77 @@ class DecodeTable {
     result.numbers["flop_per_second"] = 2 * subject.layer_products() * result.rows / result.seconds;
   }
 
+  /// n sequences that decode a token each in one step, beside n tokens of one sequence, and one, in the same run: the
+  /// products are the same, so what n sequences cost more is attention and the cache.
+  void batch(benchmark::State& state, const Subject& subject, Result& result) {
+    const AnyModel& model = this->model(subject);
+    const auto count = static_cast<std::size_t>(result.rows);
+    const std::vector<Token> tokens = some_tokens(batch_prompt + result.rows, subject.shape.vocab);
+    const std::span<const Token> prompt = std::span(tokens).first(batch_prompt);
+    const std::span<const Token> more = std::span(tokens).subspan(batch_prompt);
+    std::vector<Sequence> sequences;
+    Batch asked;
+    for (std::size_t i = 0; i < count; ++i) {
+      sequences.push_back(model.sequence());
+      asked.clear();
+      asked.add(sequences.back(), prompt);
+      model.forward(asked);
+    }
+    const auto forward = [&](std::size_t texts, int rows) {
+      asked.clear();
+      for (std::size_t i = 0; i < texts; ++i) {
+        asked.add(sequences[i], more.subspan(rows == 1 ? i : 0, static_cast<std::size_t>(rows)),
+                  {.want = Want::logits, .rows = rows});
+      }
+      model.forward(asked);
+      for (std::size_t i = 0; i < texts; ++i) sequences[i].truncate(batch_prompt);
+    };
+    const auto seconds_of = [&](std::size_t texts, int rows) {
+      const double start = seconds();
+      forward(texts, rows);
+      return seconds() - start;
+    };
+    for (int i = 0; i < 3; ++i) forward(count, 1), forward(1, result.rows), forward(1, 1);
+    ProbedSamples samples;
+    std::vector<double> verifying, of_rows, of_one;
+    for (auto _ : state) {
+      const double together = samples.measure(target_.probe(), [&] { forward(count, 1); });
+      state.SetIterationTime(together);
+      const double rows = seconds_of(1, result.rows), one = seconds_of(1, 1);
+      verifying.push_back(rows / one);
+      of_rows.push_back(rows / together);
+      of_one.push_back(together / one);
+    }
+    conclude(result, samples,
+             static_cast<double>(model.info().step_bytes) + cache_bytes(subject, result.rows, batch_prompt + 1));
+    result.numbers["tokens_per_second"] = result.rows / result.seconds;
+    result.numbers["times_one_row"] = median(verifying);
+    result.numbers["times_one_sequence"] = median(of_one);
+    result.numbers["share_of_rows"] = median(of_rows);
+  }
+
+  /// Keys and values of so many sequences.
+  static double cache_bytes(const Subject& subject, int sequences, int positions) {
+    return 2.0 * subject.shape.layers * subject.shape.kv_heads * subject.shape.head_dim *
+           sizeof(typename Backend::KvElement) * sequences * positions;
+  }
+
   /// One model is in memory at a time, made when the first benchmark of its subject runs.
   AnyModel& model(const Subject& subject) {
     const std::string wanted = subject.model + " " + subject.format;
     if (model_ && name_ == wanted) return *model_;
     model_.reset();
     files_.reset();
-    const double needed = subject.bytes() * 1.1, free = target_.memory_free();
+    const int most = sequences_.empty() ? 0 : *std::max_element(sequences_.begin(), sequences_.end());
+    // A sequence takes whole pages, and one more for what it decodes.
+    const double needed = subject.bytes() * 1.1 + cache_bytes(subject, most, batch_prompt + page_positions);
+    const double free = target_.memory_free();
     if (needed > free) {
       throw Error("bench.no-memory",
                   text(wanted, " needs ", shown(needed / 1e9), " GB, and ", shown(free / 1e9), " GB are free"),
                   "Leave it out with --model and --format, or free memory");
     }
-    constexpr int context = Target::prefill + 16;
+    const int context = std::max(Target::prefill + 16, batch_prompt + most);
     files_.emplace(subject, context, !target_.copies_weights(subject));
     const Dynamic shape{subject.shape};
     const LoadOptions options{.context = context};
@@ -114,6 +191,7 @@ class DecodeTable {
   Target& target_;
   Harness& harness_;
   bool quick_;
+  std::vector<int> sequences_;
   std::optional<RandomCheckpoint> files_;  // before the model, which refers to its bytes
   std::optional<AnyModel> model_;
   std::string name_;

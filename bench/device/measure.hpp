@@ -18,6 +18,7 @@ struct MeasureOptions {
   bool copy_weights = false;                 // of floating point, into huge pages, on the processor
   std::vector<std::string> models, formats;  // empty: all
   bool quick = false;                        // fewer rows and samples
+  std::vector<int> sequences = {};           // of decode: so many texts a step; empty: one
 
   /// Called with all that is measured so far, after each result.
   std::function<void(const Report&)> keep = {};

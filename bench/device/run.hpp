@@ -20,11 +20,13 @@ Report run_on(Target& target, const MeasureOptions& options) {
     for (const Subject& subject : all) table.add(subject);
     return harness.run();
   }
-  DecodeTable<Target> table(target, harness, options.quick);
+  DecodeTable<Target> table(target, harness, options.quick, options.sequences);
   for (const Subject& subject : all) table.add(subject);
 #if defined(SLM_BENCH_CUBLAS) && defined(__CUDACC__)
   BlasTable<Target> blas(target, harness);
-  for (const Subject& subject : all) blas.add(subject);
+  for (const Subject& subject : all) {
+    if (options.sequences.empty()) blas.add(subject);
+  }
 #endif
   return harness.run();
 }

@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "slm/speculative.hpp"
@@ -20,6 +21,7 @@ namespace cli {
 void add_generate(CLI::App& program);
 void add_chat(CLI::App& program);
 void add_logits(CLI::App& program);
+void add_embed(CLI::App& program);
 void add_tokenize(CLI::App& program);
 void add_info(CLI::App& program);
 void add_demo(CLI::App& program);
@@ -45,6 +47,11 @@ struct Collector {
   }
   void finish() { stream.finish(); }
 };
+
+/// "1,5,7" to ids; false when it is anything else.
+bool parse_ids(std::string_view text, std::vector<slm::Token>& ids);
+/// Adds a JSON list. Nine significant digits give back the same float. JSON has no word for NaN and infinity: null.
+void append_numbers(std::string& out, std::span<const float> values);
 
 /// The known models as a table in Markdown.
 std::string known_models_table();

@@ -1,10 +1,6 @@
 // slm logits: what a model says after each of some tokens.
 #include <algorithm>
-#include <charconv>
-#include <cmath>
-#include <cstdio>
 #include <memory>
-#include <system_error>
 
 #include "cli.hpp"
 
@@ -18,27 +14,6 @@ struct LogitsOptions {
   ModelOptions models;
   bool json = false;
 };
-
-/// "1,5,7" to ids; false when it is anything else.
-bool parse_ids(std::string_view text, std::vector<slm::Token>& ids) {
-  ids.clear();
-  const char* at = text.data();
-  const char* const end = at + text.size();
-  for (;; ++at) {
-    const auto [stop, fault] = std::from_chars(at, end, ids.emplace_back());
-    if (fault != std::errc{}) return false;
-    if (stop == end) return true;
-    if (*stop != ',') return false;
-    at = stop;
-  }
-}
-
-/// Nine significant digits give back the same float. JSON has no word for NaN and infinity.
-void append_number(std::string& out, float value) {
-  char digits[32];
-  std::snprintf(digits, sizeof digits, "%.9g", static_cast<double>(value));
-  out += std::isfinite(value) ? digits : "null";
-}
 
 void logits(const LogitsOptions& options) {
   Loader loader(options.models);
@@ -56,12 +31,8 @@ void logits(const LogitsOptions& options) {
     const std::size_t count = std::min(most_rows, options.ids.size() - first);
     const auto rows = model.forward({options.ids.data() + first, count}, static_cast<int>(count));
     for (std::int64_t r = 0; r < rows.extent(0); ++r) {
-      out += first == 0 && r == 0 ? "[" : ",\n[";
-      for (std::int64_t id = 0; id < rows.extent(1); ++id) {
-        if (id > 0) out += ",";
-        append_number(out, rows(r, id));
-      }
-      out += "]";
+      if (first != 0 || r != 0) out += ",\n";
+      append_numbers(out, {rows.row(r), static_cast<std::size_t>(rows.extent(1))});
       print(out);
       out.clear();
     }

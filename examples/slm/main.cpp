@@ -33,6 +33,7 @@ int main(int count, char** arguments) try {
   cli::add_generate(program);
   cli::add_chat(program);
   cli::add_logits(program);
+  cli::add_embed(program);
   cli::add_tokenize(program);
   cli::add_info(program);
   cli::add_demo(program);

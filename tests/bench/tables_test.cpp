@@ -17,3 +17,23 @@ TEST_CASE("figures have three digits") {
   CHECK(shown(1234.4) == "1234");
   CHECK(shown(1.5e9) == "1.5e+09");
 }
+
+TEST_CASE("steps of many sequences have a table of their own") {
+  Report report{.version = "1.0", .date = "2026-11-22T00:00:00Z"};
+  report.results = {{.benchmark = "batch",
+                     .model = "AMD-Llama-135M",
+                     .format = "bf16",
+                     .rows = 8,
+                     .seconds = 0.02,
+                     .bytes = 3e8,
+                     .bandwidth = 3e10,
+                     .numbers = {{"tokens_per_second", 400},
+                                 {"share_of_bandwidth", 0.5},
+                                 {"times_one_sequence", 1.6},
+                                 {"times_one_row", 1.52},
+                                 {"share_of_rows", 0.95}}}};
+  const std::string tables = device_tables(report);
+  CHECK(tables.find("| sequences n |") != std::string::npos);
+  CHECK(tables.find("| AMD-Llama-135M | bf16 | 8 | 20 | 400 | 15 | 50 % | 1.6 | 1.52 | 95 % |") != std::string::npos);
+  CHECK(tables.find("Verifying") == std::string::npos);
+}

@@ -146,6 +146,9 @@ class Bench(unittest.TestCase):
         self.error("--model", "decode", "--model", "GPT-5", status=2)
         self.error("--backend", "kernels", "--backend", "quantum", status=2)
         self.error("--threads", "decode", "--threads", "-1", status=2)
+        for sequences in ("0", "1,x", "2000"):
+            self.error("--sequences", "decode", "--sequences", sequences, status=2)
+        self.error("--sequences", "kernels", "--sequences", "1", status=2)
 
     def test_a_dry_run_measures_decoding(self):
         done = slm("decode", "--backend", "lanes32", "--json", SCRATCH / "dry.json", "--markdown", SCRATCH / "dry.md")
@@ -162,6 +165,22 @@ class Bench(unittest.TestCase):
                          {("prefill", form, 40) for form in ("bf16", "w4a16")})
         self.assertEqual((SCRATCH / "dry.md").read_text(), done.stdout)
         self.error(r"\[bench.emulated\]", "compare", SCRATCH / "dry.json")
+
+    def test_a_dry_run_measures_many_sequences(self):
+        done = slm("decode", "--backend", "lanes32", "--format", "bf16", "--sequences", "1,3", "--json", SCRATCH / "many.json")
+        if "[bench.no-harness]" in done.stderr:
+            self.skipTest("built without Google Benchmark")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stderr, "batch/tiny/bf16/rows:3 ")
+        self.assertRegex(done.stdout, r"\| tiny \| bf16 \| 3 \| ")
+        written = json.loads((SCRATCH / "many.json").read_text())["results"]
+        self.assertEqual([(entry["benchmark"], entry["rows"]) for entry in written], [("batch", 1), ("batch", 3)])
+        for entry in written:
+            numbers = entry["numbers"]
+            self.assertAlmostEqual(numbers["tokens_per_second"] * entry["seconds"], entry["rows"], places=6)
+            self.assertTrue({"share_of_bandwidth", "times_one_sequence", "times_one_row", "share_of_rows"} <= set(numbers))
+        # Two more texts: keys and values of two layers, each of two heads of 64 numbers, at 9 positions.
+        self.assertIn((written[1]["bytes"] - written[0]["bytes"]) / (2 * 2 * 2 * 2 * 64 * 9), (2, 4))
 
     def test_a_run_that_is_killed_keeps_what_it_measured(self):
         path = SCRATCH / "killed.json"

@@ -88,7 +88,7 @@ class Cli(unittest.TestCase):
     # ---- usage
 
     def test_help_and_version(self):
-        for command in ([], ["generate"], ["chat"], ["logits"], ["tokenize"], ["info"], ["demo"]):
+        for command in ([], ["generate"], ["chat"], ["logits"], ["embed"], ["tokenize"], ["info"], ["demo"]):
             self.assertIn("Usage", self.ok(*command, "--help").out)
         self.assertRegex(self.ok("--version").out, r"^\d+\.\d+\.\d+\n$")
 
@@ -105,6 +105,10 @@ class Cli(unittest.TestCase):
             ["logits", self.target, "--ids", "99999999999999"],
             ["logits", self.target, "--ids", "1", "--backend", "abacus"],
             ["logits", self.target, "--ids", "1", "--threads", "-1"],
+            ["embed", self.target],
+            ["embed", self.target, "--ids", "1;2"],
+            ["embed", self.target, "--ids", "1", "--text", "x"],
+            ["embed", self.target, "--text", "x", "--pooling", "first"],
             ["generate", "--target", self.target],
             ["generate", "--prompt", "x"],
             ["generate", "--target", self.target, "--prompt", "x", "--prompt-file", "y"],
@@ -265,6 +269,60 @@ class Cli(unittest.TestCase):
         self.error(r"-1.*0 to 96", "logits", self.target, "--ids=-1")
         context = json.loads((self.target / "config.json").read_text())["max_position_embeddings"]
         self.error("context", "logits", self.target, "--ids", ",".join(["1"] * (context + 1)))
+
+    # ---- embed
+
+    def embed(self, model, *arguments):
+        """One JSON value on each line, and nothing else."""
+        result = self.ok("embed", model, *arguments)
+        self.assertEqual(result.err, "")
+        return [json.loads(line) for line in result.out.splitlines()]
+
+    def test_embeddings_of_a_batch_are_those_of_each_text_alone(self):
+        texts = ["def add(a, b):", "x", "class Pump:\n    def __init__(self):\n        self.on = False\n"]
+        for folder in ("target", "draft-int4"):
+            for options in ([], ["--pooling", "last"], ["--normalize"], ["--threads", 1]):
+                with self.subTest(model=folder, options=options):
+                    together = self.embed(PAIR / folder, *(word for text in texts for word in ("--text", text)), *options)
+                    self.assertEqual(together, [row for text in texts for row in self.embed(PAIR / folder, "--text", text, *options)])
+                    self.assertEqual(len({json.dumps(row) for row in together}), 3)
+                    width = json.loads((PAIR / folder / "config.json").read_text())["hidden_size"]
+                    self.assertEqual([len(row) for row in together], [width] * 3)
+
+    def test_the_ways_to_name_a_text_agree(self):
+        texts, model = ["def in", "in a"], PAIR / "draft"
+        expected = self.embed(model, "--text", texts[0], "--text", texts[1])
+        ids = [self.as_json("tokenize", model, stdin=text.encode())["ids"] for text in texts]
+        self.assertEqual(self.embed(model, *(word for row in ids for word in ("--ids", ",".join(map(str, row))))), expected)
+        file = SCRATCH / "texts"
+        file.write_text("\n".join(texts))
+        self.assertEqual(self.embed(model, "--texts-file", file), expected)
+        file.write_text("".join(text + "\n" for text in texts))
+        self.assertEqual(self.embed(model, "--texts-file", file), expected)
+        file.write_text(texts[1])
+        self.assertEqual(self.embed(model, "--text-file", file), expected[1:])
+        self.assertEqual(self.embed(model, "--text", texts[0], "--text", texts[1], "--json"),
+                         [{"embedding": row, "tokens": len(tokens)} for row, tokens in zip(expected, ids)])
+
+    def test_poolings_of_hidden_states(self):
+        ids = [3, 1, 4, 1, 5, 9, 2, 6]
+        # A token's state does not depend on those behind it: each is the last one of the text that ends there.
+        states = [self.embed(self.target, "--pooling", "last", "--ids", ",".join(map(str, ids[:n])))[0] for n in range(1, 9)]
+        mean, = self.embed(self.target, "--ids", ",".join(map(str, ids)))
+        for got, column in zip(mean, zip(*states), strict=True):
+            self.assertAlmostEqual(got, sum(column) / 8, delta=1e-6)
+        unit, = self.embed(self.target, "--normalize", "--ids", ",".join(map(str, ids)))
+        self.assertAlmostEqual(sum(value * value for value in unit), 1, delta=1e-5)
+        self.assertAlmostEqual(unit[0] / unit[1], mean[0] / mean[1], delta=1e-4 * abs(mean[0] / mean[1]))
+
+    def test_texts_that_cannot_be_embedded(self):
+        self.error(r"text 2 of 2 has no tokens.*\[cli.empty-text\]", "embed", self.target, "--text", "x", "--text", "")
+        self.error(r"999.*0 to 96", "embed", self.target, "--ids", "1,2", "--ids", "1,999")
+        context = json.loads((self.target / "config.json").read_text())["max_position_embeddings"]
+        self.error(f"{context + 1} tokens.*{context}", "embed", self.target, "--ids", ",".join(["1"] * (context + 1)))
+        self.error("could not be read", "embed", self.target, "--texts-file", SCRATCH / "absent")
+        (SCRATCH / "nothing").write_text("")
+        self.error(r"\[cli.empty-text\]", "embed", self.target, "--texts-file", SCRATCH / "nothing")
 
     # ---- tokenize
 

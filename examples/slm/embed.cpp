@@ -1,0 +1,122 @@
+// slm embed: what a model makes of texts before its head turns it into logits, as one vector for each text.
+#include <algorithm>
+#include <cmath>
+#include <memory>
+
+#include "cli.hpp"
+
+namespace cli {
+
+namespace {
+
+struct EmbedOptions {
+  std::string model;
+  std::vector<std::string> texts, ids;
+  std::string text_file, texts_file;
+  bool last = false, normalize = false, json = false;
+  std::string backend = "cpu";
+  slm::backend::CpuOptions cpu;
+};
+
+/// Lines of a file, at least one; the last may lack its line break.
+std::vector<std::string> lines_of(const std::string& file) {
+  std::vector<std::string> lines;
+  std::size_t first = 0;
+  do {
+    const std::size_t end = std::min(file.find('\n', first), file.size());
+    lines.push_back(file.substr(first, end - first));
+    first = end + 1;
+  } while (first < file.size());
+  return lines;
+}
+
+std::vector<std::vector<slm::Token>> tokens_of(const EmbedOptions& options) {
+  std::vector<std::vector<slm::Token>> tokens;
+  for (const std::string& ids : options.ids) parse_ids(ids, tokens.emplace_back());
+  if (tokens.empty()) {
+    std::vector<std::string> texts = options.texts;
+    if (!options.text_file.empty()) texts = {read_file(options.text_file)};
+    if (!options.texts_file.empty()) texts = lines_of(read_file(options.texts_file));
+    const auto tokenizer = slm::Tokenizer::from(options.model);
+    for (const std::string& text : texts) tokens.push_back(tokenizer.encode(text));
+  }
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    if (!tokens[i].empty()) continue;
+    throw slm::Error("cli.empty-text", slm::text("text ", i + 1, " of ", tokens.size(), " has no tokens"),
+                     "Leave it out, or write something");
+  }
+  return tokens;
+}
+
+/// The mean of the rows, summed in their order.
+std::vector<float> mean_of(slm::View<const float, 2> rows) {
+  std::vector<double> sums(static_cast<std::size_t>(rows.extent(1)));
+  for (std::int64_t r = 0; r < rows.extent(0); ++r)
+    for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += double{rows.row(r)[i]};
+  std::vector<float> mean;
+  for (const double sum : sums) mean.push_back(static_cast<float>(sum / static_cast<double>(rows.extent(0))));
+  return mean;
+}
+
+void normalize(std::vector<float>& values) {
+  double squares = 0;
+  for (const float value : values) squares += double{value} * double{value};
+  if (squares == 0) return;
+  for (float& value : values) value = static_cast<float>(double{value} / std::sqrt(squares));
+}
+
+void embed(const EmbedOptions& options) {
+  const std::vector<std::vector<slm::Token>> texts = tokens_of(options);
+  Loader loader(options.cpu);
+  const slm::AnyModel model = loader.load(options.model, options.backend);
+  std::vector<slm::Sequence> sequences;
+  sequences.reserve(texts.size());
+  slm::Batch batch;
+  for (const std::vector<slm::Token>& tokens : texts) {
+    slm::check_prompt(tokens, model.info());
+    batch.add(sequences.emplace_back(model.sequence()), tokens,
+              {.want = slm::Want::hidden, .rows = options.last ? 1 : static_cast<int>(tokens.size())});
+  }
+  model.forward(batch);
+  for (int i = 0; i < batch.size(); ++i) {
+    std::vector<float> embedding = mean_of(batch.hidden(i));
+    if (options.normalize) normalize(embedding);
+    std::string out = options.json ? "{\"embedding\":" : "";
+    append_numbers(out, embedding);
+    if (options.json) out += slm::text(",\"tokens\":", texts[static_cast<std::size_t>(i)].size(), "}");
+    print(out + "\n");
+  }
+}
+
+}  // namespace
+
+void add_embed(CLI::App& program) {
+  auto options = std::make_shared<EmbedOptions>();
+  CLI::App& command = *program.add_subcommand("embed", "Print a vector for each text, made of its hidden states");
+  command.add_option("model", options->model, "folder of the model")->required();
+  auto& input = *command.add_option_group("input", "one of");
+  const auto add_each = [&input](const char* name, std::vector<std::string>& values, const char* help) {
+    return input.add_option(name, values, help)->expected(1)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  };
+  add_each("--text", options->texts, "a text; several run as one batch, and are embedded as each would be alone");
+  input.add_option("--text-file", options->text_file, "a file that holds one text");
+  input.add_option("--texts-file", options->texts_file, "a file that holds a text on each line");
+  add_each("--ids", options->ids, "the token ids of a text: 1,5,7; may be repeated")
+      ->check([](const std::string& text) {
+        std::vector<slm::Token> ids;
+        return parse_ids(text, ids) ? "" : "expected token ids like 1,5,7";
+      });
+  input.require_option(1);
+  command
+      .add_option_function<std::string>(
+          "--pooling", [options](const std::string& pooling) { options->last = pooling == "last"; },
+          "of a text's hidden states, as the head reads them: their mean, or that of the last token")
+      ->check(CLI::IsMember({"mean", "last"}))
+      ->default_str("mean");
+  command.add_flag("--normalize", options->normalize, "divide each vector by its length");
+  add_backend_options(command, options->backend, options->cpu);
+  command.add_flag("--json", options->json, "print a JSON object for each text: embedding, tokens");
+  command.callback([options] { embed(*options); });
+}
+
+}  // namespace cli

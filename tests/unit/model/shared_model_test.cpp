@@ -1,0 +1,115 @@
+// One model, many threads: what each decodes is what one thread alone would, on one device and on several.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "slm/backend/cpu/cpu.hpp"
+#include "slm/decode/autoregressive.hpp"
+#include "slm/decode/speculative.hpp"
+#include "slm/model/load.hpp"
+#include "support/paths.hpp"
+
+using namespace slm;
+using namespace slm::testing;
+
+namespace {
+
+constexpr int threads = 4;
+
+struct Pair {
+  AnyModel draft, target;
+};
+
+/// What a thread does: a plain and a speculative decoder with prompts of its own, and a text that forks.
+std::vector<Token> texts_of(const Pair& models, int thread) {
+  std::vector<Token> all;
+  const auto sink = [&all](Token token) { all.push_back(token); };
+  const auto prompt = [&](int length) {
+    std::vector<Token> tokens;
+    for (int i = 0; i < length; ++i)
+      tokens.push_back(static_cast<Token>((i * 37 + thread * 11 + 5) % models.target.info().vocab));
+    return tokens;
+  };
+  AutoregressiveDecoder plain(models.target);
+  SpeculativeDecoder speculative(models.draft, models.target, {.draft_tokens = 3});
+  for (const float temperature : {0.0f, 0.8f}) {
+    const Sampling sampling{.max_new_tokens = 8,
+                            .temperature = temperature,
+                            .seed = static_cast<std::uint64_t>(thread),
+                            .ignore_end_tokens = true};
+    plain.generate(prompt(70), sampling, sink);  // more than a page
+    speculative.generate(prompt(20), sampling, sink);
+  }
+  Sequence first = models.target.sequence();
+  Batch batch;
+  batch.add(first, prompt(30));
+  models.target.forward(batch);
+  Sequence second = first.fork();
+  batch.clear();
+  batch.add(first, prompt(1), {.want = Want::logits});
+  batch.add(second, prompt(2), {.want = Want::logits});
+  models.target.forward(batch);
+  for (int i = 0; i < 2; ++i) {
+    const float* const row = batch.logits(i).row(0);
+    all.push_back(static_cast<Token>(std::max_element(row, row + models.target.info().vocab) - row));
+  }
+  return all;
+}
+
+/// Each thread decodes with the models it is given. Returns how many texts differ from those of one thread.
+template <class ModelsOf>
+int differing_texts(ModelsOf models_of) {
+  std::vector<std::vector<Token>> alone, together(threads);
+  for (int i = 0; i < threads; ++i) alone.push_back(texts_of(models_of(i), i));
+  std::vector<std::thread> running;
+  for (int i = 0; i < threads; ++i) {
+    running.emplace_back([&, i] { together[static_cast<std::size_t>(i)] = texts_of(models_of(i), i); });
+  }
+  for (std::thread& thread : running) thread.join();
+  int differing = 0;
+  for (std::size_t i = 0; i < threads; ++i) {
+    CHECK(alone[i].size() == 34);
+    differing += alone[i] != together[i];
+  }
+  return differing;
+}
+
+Pair load_pair(const std::string& kind, const backend::Cpu& device) {
+  return {load<Registry<>>(demo_pair("draft" + kind), device), load<Registry<>>(demo_pair("target" + kind), device)};
+}
+
+}  // namespace
+
+TEST_CASE("threads with decoders of their own share one model and one device") {
+  for (const char* kind : {"", "-int4"}) {
+    const Pair models = load_pair(kind, backend::Cpu{2});
+    CAPTURE(kind);
+    CHECK(differing_texts([&](int) { return models; }) == 0);
+  }
+}
+
+TEST_CASE("models on two devices serve threads side by side") {
+  const Pair models[] = {load_pair("", backend::Cpu{2}), load_pair("", backend::Cpu{2})};
+  CHECK(differing_texts([&](int thread) { return models[thread % 2]; }) == 0);
+}
+
+TEST_CASE("threads that ask a fresh model for sequences at once share one pool") {
+  const AnyModel model = load<Registry<>>(fixture("models/llama-mha3h"), backend::Cpu{1});
+  std::vector<Sequence> sequences(threads);
+  std::vector<std::thread> running;
+  for (Sequence& sequence : sequences) {
+    running.emplace_back([&] {
+      sequence = model.sequence();
+      Batch batch;
+      batch.add(sequence, std::vector<Token>{1, 2, 3});
+      model.forward(batch);
+    });
+  }
+  for (std::thread& thread : running) thread.join();
+  for (Sequence& sequence : sequences) {
+    CHECK(sequence.length() == 3);
+    CHECK(detail::SequenceAccess::state(sequence).pool == detail::SequenceAccess::state(sequences[0]).pool);
+  }
+}
