@@ -5,6 +5,7 @@
 #include <fstream>
 #include <vector>
 
+#include "slm/decode/perplexity.hpp"
 #include "slm/speculative.hpp"
 #include "slm/text/chat.hpp"
 #include "support/paths.hpp"
@@ -101,4 +102,23 @@ TEST_CASE("a real model's GGUF file renders conversations as its chat template d
     ++conversations;
   }
   CHECK(conversations == 2);
+}
+
+TEST_CASE("a real model's GGUF file has the perplexity of its dequantized weights") {
+  const auto path = built_model(file_name);
+  const auto golden = test_data("smollm2/perplexity_f32.json");
+  const auto text = test_data("text_wikitext2/valid.txt");
+  SLM_SKIP_WITHOUT(path, "build/models/SmolLM2-135M-Instruct.Q4_1.gguf");
+  SLM_SKIP_WITHOUT(golden, "its perplexity");
+  SLM_SKIP_WITHOUT(text, "WikiText-2");
+  const Json expected = Json::parse(std::ifstream(golden));
+  const MappedFile file(text);
+  const std::string_view all{reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()};
+  const std::vector<Token> tokens = Tokenizer::from(path).encode(all.substr(0, expected.at("text").at("bytes")));
+  CHECK(static_cast<int>(tokens.size()) == expected.at("text").at("tokens").get<int>());
+  AnyModel model = load(path, backend::Cpu{});
+  const Json& result = expected.at("results")[0];
+  const Perplexity found = perplexity(model, tokens, {.window = result.at("window")});
+  CHECK(found.tokens == result.at("scored_tokens").get<std::int64_t>());
+  CHECK(found.mean() == Approx(result.at("mean_negative_log_likelihood").get<double>()).margin(1e-5).epsilon(0));
 }
