@@ -10,8 +10,9 @@ void add_speculative(CLI::App& bench) {
   auto options = std::make_shared<speculative::Options>();
   CLI::App& command =
       *bench.add_subcommand("speculative", "Measure plain against speculative decoding, beside AMD's published table");
-  auto* target = command.add_option("--target", options->target, "folder of the model whose text it is");
-  auto* draft = command.add_option("--draft", options->draft, "folder of a small model that guesses ahead");
+  auto* target = command.add_option("--target", options->target, "folder or GGUF file of the model whose text it is");
+  auto* draft =
+      command.add_option("--draft", options->draft, "folder or GGUF file of a small model that guesses ahead");
   target->needs(draft);
   draft->needs(target);
   auto* humaneval = command.add_option("--humaneval", options->humaneval,

@@ -81,8 +81,8 @@ OrderedJson statistics_of(const slm::Stats& stats, const Collector& sink) {
 }
 
 void add_decoding_options(CLI::App& command, DecodingOptions& options) {
-  command.add_option("--target", options.target, "folder of the model whose text it is")->required();
-  auto* draft = command.add_option("--draft", options.draft, "folder of a small model that guesses ahead");
+  command.add_option("--target", options.target, "folder or GGUF file of the model whose text it is")->required();
+  auto* draft = command.add_option("--draft", options.draft, "folder or GGUF file of a small model that guesses ahead");
   command
       .add_option("--drafter", options.drafter,
                   "guess ahead without a model: ngram repeats what followed the last 4 (or 3, or 2) tokens before")

@@ -1,4 +1,4 @@
-// slm info: what a model folder holds. Reads the descriptions and the scales of four-bit layers, not the weights.
+// slm info: what a model's files hold. Reads the descriptions and the scales of four-bit layers, not the weights.
 #include <filesystem>
 #include <iomanip>
 #include <limits>
@@ -29,6 +29,7 @@ struct Contents {
   std::int64_t parameters = 0;
   std::int64_t bytes = 0;
   std::map<std::string, std::int64_t> tensors_by_type;
+  bool blocked = false;  // some matrices lie in GGUF's blocks
   // of linear layers:
   std::int64_t int4_layers = 0;
   std::set<std::int64_t> groups;
@@ -38,6 +39,7 @@ struct Contents {
   void add(const slm::Tensor* tensor) {
     if (tensor == nullptr) return;
     bytes += static_cast<std::int64_t>(tensor->size_bytes);
+    blocked = blocked || slm::is_blocked(tensor->dtype);
     ++tensors_by_type[std::string{slm::name_of(tensor->dtype)}];
   }
 
@@ -87,6 +89,18 @@ OrderedJson quantization_of(const Contents& contents) {
           {"float_layers", contents.float_layers}};
 }
 
+/// In which format each type of a GGUF file's matrices is held in memory; null for folders, which are used as stored.
+OrderedJson formats_of(const slm::Checkpoint& checkpoint) {
+  if (!checkpoint.gguf()) return nullptr;
+  const auto held = slm::detail::stored_type(checkpoint);
+  const char* name = held == slm::WeightType::f16 ? "F16" : held == slm::WeightType::bf16 ? "BF16" : "F32";
+  OrderedJson formats = OrderedJson::object();
+  for (const auto& [unused, tensor] : checkpoint.tensors()) {
+    if (tensor->shape.size() == 2) formats[std::string{slm::name_of(tensor->dtype)}] = name;
+  }
+  return formats;
+}
+
 OrderedJson describe(const std::string& folder) {
   const slm::Checkpoint checkpoint(folder);
   const slm::ModelConfig& config = checkpoint.config();
@@ -115,12 +129,15 @@ OrderedJson describe(const std::string& folder) {
   json["parameters"] = contents.parameters;
   json["weight_bytes"] = contents.bytes;
   json["tensors"] = contents.tensors_by_type;
+  json["held_as"] = formats_of(checkpoint);
   json["quantization"] = quantization_of(contents);
+  if (contents.blocked) json["quantization"] = "GGUF blocks";
   json["kv_cache_bytes_per_token"] =
       std::int64_t{2} * config.layers * config.kv_heads * config.head_dim * std::int64_t{sizeof(float)};
   json["tokenizer_vocab"] = nullptr;
   const std::filesystem::path path = folder;
-  if (slm::file_exists(path / "tokenizer.json") || slm::file_exists(path / "tokenizer.model")) {
+  if (checkpoint.gguf() ? checkpoint.gguf()->fields().has("tokenizer.ggml.tokens")
+                        : slm::file_exists(path / "tokenizer.json") || slm::file_exists(path / "tokenizer.model")) {
     json["tokenizer_vocab"] = slm::Tokenizer::from(path).vocab();
   }
   json["notes"] = checkpoint.notes();
@@ -131,9 +148,11 @@ OrderedJson describe(const std::string& folder) {
 std::string words_of(const OrderedJson& value) {
   if (value.is_string()) return value.get<std::string>();
   if (value.is_null()) return "none";
-  if (!value.is_array()) return value.dump();
+  if (!value.is_structured()) return value.dump();
   std::string words;
-  for (const OrderedJson& entry : value) words += (words.empty() ? "" : ", ") + words_of(entry);
+  for (const auto& [key, entry] : value.items()) {
+    words += (words.empty() ? "" : ", ") + (value.is_object() ? key + ": " : "") + words_of(entry);
+  }
   return words.empty() ? "none" : words;
 }
 
@@ -143,7 +162,7 @@ std::string info_table(const OrderedJson& json) {
     table << std::left << std::setw(26) << name << words << '\n';
   };
   for (const auto& [key, value] : json.items()) {
-    if (key != "quantization" || value.is_null()) {
+    if (key != "quantization" || !value.is_object()) {
       row(key, words_of(value));
       continue;
     }
@@ -160,9 +179,9 @@ void add_info(CLI::App& program) {
   auto model = std::make_shared<std::string>();
   auto as_json = std::make_shared<bool>(false);
   auto known = std::make_shared<bool>(false);
-  CLI::App& command = *program.add_subcommand("info", "Say what a model folder holds");
+  CLI::App& command = *program.add_subcommand("info", "Say what a model's files hold");
   auto& what = *command.add_option_group("what", "one of");
-  what.add_option("model", *model, "folder of the model");
+  what.add_option("model", *model, "folder or GGUF file of the model");
   auto* list = what.add_flag("--known", *known, "the models known at compile time, as a table in Markdown");
   what.require_option(1);
   command.add_flag("--json", *as_json, "print one JSON object")->excludes(list);

@@ -45,7 +45,7 @@ void logits(const LogitsOptions& options) {
 void add_logits(CLI::App& program) {
   auto options = std::make_shared<LogitsOptions>();
   CLI::App& command = *program.add_subcommand("logits", "Print the logits after each token, a JSON row for each");
-  command.add_option("model", options->model, "folder of the model")->required();
+  command.add_option("model", options->model, "folder or GGUF file of the model")->required();
   command.add_option("--ids", "token ids: 1,5,7")->required()->check([options](const std::string& text) {
     return parse_ids(text, options->ids) ? "" : "expected token ids like 1,5,7";
   });

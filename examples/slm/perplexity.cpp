@@ -50,7 +50,7 @@ void measure(const PerplexityCommand& command) {
 void add_perplexity(CLI::App& program) {
   auto command = std::make_shared<PerplexityCommand>();
   CLI::App& app = *program.add_subcommand("perplexity", "Measure how well a model predicts a text");
-  app.add_option("model", command->model, "folder of the model")->required();
+  app.add_option("model", command->model, "folder or GGUF file of the model")->required();
   app.add_option("text", command->text, "a UTF-8 file")->required();
   app.add_option("--window", command->options.window, "tokens the model sees at once, at most its context")
       ->check(CLI::Range(2, 1 << 30))

@@ -55,7 +55,7 @@ void tokenize(const TokenizeOptions& options) {
 void add_tokenize(CLI::App& program) {
   auto options = std::make_shared<TokenizeOptions>();
   CLI::App& command = *program.add_subcommand("tokenize", "Text on stdin to a JSON list of token ids");
-  command.add_option("model", options->model, "folder of the model, or its tokenizer file")->required();
+  command.add_option("model", options->model, "folder or GGUF file of the model, or its tokenizer file")->required();
   command.add_flag("--decode", options->decode, "the other way: a JSON list of ids on stdin to text");
   command.add_flag("--no-special-tokens", options->no_special_tokens,
                    "do not add the tokens that the model wants around a text, such as <s>");

@@ -465,8 +465,8 @@ class Cli(unittest.TestCase):
         self.error("needs the draft's distribution", *target, "--prompt", "x", "--drafter", "ngram", "--rule", "ratio", "--temperature", "1")
         self.error("draft.length", *target, "--prompt", "x", "--draft-length", "soon")
         self.error("draft.length", *target, "--prompt", "x", "--draft-length", "9999")
-        self.error("not a folder", "generate", "--target", SCRATCH / "absent", "--prompt", "x")
-        self.error("not a folder", *target, "--draft", SCRATCH / "absent", "--prompt", "x")
+        self.error("neither a folder nor a GGUF file", "generate", "--target", SCRATCH / "absent", "--prompt", "x")
+        self.error("neither a folder nor a GGUF file", *target, "--draft", SCRATCH / "absent", "--prompt", "x")
         self.error("tokenizer", "generate", "--target", MODELS / "llama-mha3h", "--prompt", "x")
 
     def test_prompt_that_fills_the_context(self):

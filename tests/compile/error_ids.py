@@ -7,7 +7,7 @@ import sys
 # Error("room.what-happened", ...) and Error{"...", whatever the line breaks; helpers that take an id first count too.
 THROWN = re.compile(r'"([a-z][a-z0-9_]*\.[a-z0-9]+(?:-[a-z0-9]+)*)"')
 # Tables of tensor names ("mlp.fc1") hold strings of the same form: there, only what is thrown on the spot counts.
-NAME_TABLES = re.compile(r"include/slm/io/famil(y\.hpp|ies/)")
+NAME_TABLES = re.compile(r"include/slm/io/(famil(y\.hpp|ies/)|gguf_model\.hpp)")
 THROWN_HERE = re.compile(r'Error\(\s*' + THROWN.pattern)
 # Keys of GGUF files have the same form.
 GGUF_KEY = re.compile(r"^(general|split)\.")

@@ -37,7 +37,7 @@ void parse(std::string_view file) {
       std::int64_t elements = 1;
       for (const std::int64_t extent : tensor.shape) elements *= extent;
       const auto blocks = elements / tensor.type->values;
-      if (static_cast<std::size_t>(blocks * tensor.type->bytes) != tensor.size_bytes) std::abort();
+      if (static_cast<std::size_t>(blocks) * tensor.type->bytes != tensor.size_bytes) std::abort();
     }
   } catch (const slm::Error& error) {
     check_message(error);

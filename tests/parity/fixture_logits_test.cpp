@@ -40,12 +40,12 @@ void check_rows(const GoldenCase& golden, View<const float, 2> logits, int first
 
 /// Dynamic only: that a compile-time config gives the same bits is tested elsewhere.
 template <class B>
-void compare(const std::filesystem::path& folder, B device) {
-  Session model(load<Registry<>>(folder, device));
-  const RopeScaling scaling = Checkpoint(folder).settings().rope_scaling;
+void compare(const std::filesystem::path& path, const std::vector<GoldenCase>& goldens, B device) {
+  Session model(load<Registry<>>(path, device));
+  const RopeScaling scaling = Checkpoint(path).settings().rope_scaling;
   const bool longrope = scaling.kind == RopeScaling::Kind::longrope;
   int cases = 0;
-  for (const GoldenCase& golden : read_golden(folder)) {
+  for (const GoldenCase& golden : goldens) {
     const int size = static_cast<int>(golden.ids.size());
     CAPTURE(size);
     model.truncate(0);
@@ -83,6 +83,35 @@ TEST_CASE("fixture models give the expected logits") {
                "phi-qknorm-gqa", "mpt-foundry-gqa-qkgn-swa");
   CAPTURE(name);
   const auto folder = fixture(text("models/", name));
-  SECTION("reference") { compare(folder, backend::Reference{}); }
-  SECTION("cpu") { compare(folder, backend::Cpu{}); }
+  SECTION("reference") { compare(folder, read_golden(folder), backend::Reference{}); }
+  SECTION("cpu") { compare(folder, read_golden(folder), backend::Cpu{}); }
+}
+
+TEST_CASE("GGUF files that llama.cpp's converter made of fixture models give the expected logits") {
+  const auto [file, model] = GENERATE(table<std::string, std::string>({
+      {"llama-mha3h", "llama-mha3h"},
+      {"split-00001-of-00003", "llama3-gqa-scaled-tied"},
+      {"empty-first-00001-of-00004", "llama3-gqa-scaled-tied"},
+      {"qwen2-bias-tied", "qwen2-bias-tied"},
+      {"qwen3-qknorm-headdim", "qwen3-qknorm-headdim"},
+      {"olmo-tied", "olmo-tied"},
+      {"phi-partial", "phi-partial"},
+      {"phi3-swa7", "phi3-swa7"},
+      {"phi3-longrope", "phi3-longrope"},
+      {"gpt2", "gpt2"},
+      {"mpt-alibi-4h", "mpt-alibi-4h"},
+      {"mpt-foundry-3b-like", "mpt-foundry-3b-like"},
+  }));
+  CAPTURE(file);
+  const auto path = fixture(text("gguf/", file, ".gguf"));
+  const auto goldens = read_golden(fixture(text("models/", model)));
+  SECTION("reference") { compare(path, goldens, backend::Reference{}); }
+  SECTION("cpu") { compare(path, goldens, backend::Cpu{}); }
+}
+
+TEST_CASE("a GGUF file of every block type gives the logits of its dequantized weights") {
+  const auto path = fixture("gguf/all-types.gguf");
+  const auto goldens = read_golden_file(fixture("gguf/all-types.golden.json"));
+  SECTION("reference") { compare(path, goldens, backend::Reference{}); }
+  SECTION("cpu") { compare(path, goldens, backend::Cpu{}); }
 }

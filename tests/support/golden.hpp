@@ -16,8 +16,8 @@ struct GoldenCase {
   std::vector<int> argmax;                  // of every row
 };
 
-inline std::vector<GoldenCase> read_golden(const std::filesystem::path& folder) {
-  const MappedFile file(folder / "golden.json");
+inline std::vector<GoldenCase> read_golden_file(const std::filesystem::path& path) {
+  const MappedFile file(path);
   const auto bytes = file.bytes();
   const Json json = Json::parse(reinterpret_cast<const char*>(bytes.data()),
                                 reinterpret_cast<const char*>(bytes.data()) + bytes.size());
@@ -26,6 +26,10 @@ inline std::vector<GoldenCase> read_golden(const std::filesystem::path& folder) 
     cases.push_back({entry.at("ids"), entry.at("rows"), entry.at("logits"), entry.at("argmax")});
   }
   return cases;
+}
+
+inline std::vector<GoldenCase> read_golden(const std::filesystem::path& folder) {
+  return read_golden_file(folder / "golden.json");
 }
 
 }  // namespace slm::testing

@@ -20,12 +20,12 @@ inline std::string digest_of(const std::filesystem::path& file) {
   return "sha256:" + hash.finish();
 }
 
-/// The type that most of the weights are stored in, as tables name it: "BF16", "INT4".
+/// The type that most of the weights are stored in, as tables name it: "BF16", "INT4", "Q4_K".
 inline std::string precision_of(const Checkpoint& checkpoint) {
   std::map<std::string, std::uint64_t> bytes;
   for (const auto& [name, tensor] : checkpoint.tensors()) {
-    const bool floating = tensor->dtype == DType::f32 || tensor->dtype == DType::f16 || tensor->dtype == DType::bf16;
-    std::string type = floating ? std::string{name_of(tensor->dtype)} : "INT4";
+    const bool floating = is_floating_point(tensor->dtype);
+    std::string type = floating || is_blocked(tensor->dtype) ? std::string{name_of(tensor->dtype)} : "INT4";
     if (floating && type.front() == 'F') type = "FP" + type.substr(1);
     bytes[type] += tensor->size_bytes;
   }
@@ -37,7 +37,7 @@ inline std::string precision_of(const Checkpoint& checkpoint) {
 /// Digests of what decides a model's logits.
 inline Json identity_of_model(const std::filesystem::path& folder) {
   const Checkpoint checkpoint(folder);
-  return {{"config", digest_of(folder / "config.json")},
+  return {{"config", digest_of(checkpoint.gguf() ? checkpoint.gguf()->path() : folder / "config.json")},
           {"weights", weights_digest(checkpoint)},
           {"precision", precision_of(checkpoint)},
           {"vocabulary", checkpoint.config().vocab},

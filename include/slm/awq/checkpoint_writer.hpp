@@ -14,6 +14,7 @@
 #include "slm/awq/int4_pack.hpp"
 #include "slm/awq/options.hpp"
 #include "slm/awq/output_folder.hpp"
+#include "slm/formats/convert.hpp"
 #include "slm/io/checkpoint.hpp"
 #include "slm/model/weights.hpp"
 

@@ -12,6 +12,7 @@
 
 #include "slm/awq/checkpoint_writer.hpp"
 #include "slm/awq/layer_quantizer.hpp"
+#include "slm/formats/convert.hpp"
 #include "slm/model/linear_source.hpp"
 
 namespace slm::quantize {
@@ -52,6 +53,10 @@ class Quantizer {
 
  private:
   void check_model() const {
+    if (checkpoint_.gguf()) {
+      throw Error("quantize.gguf", text("'", checkpoint_.folder().string(), "' is a GGUF file"),
+                  "Start from the Hugging Face folder of the model, in floating point");
+    }
     if (has_int4_layers(checkpoint_) || checkpoint_.quantization().method != QuantizationSettings::Method::none) {
       throw Error("quantize.already-quantized", text("'", checkpoint_.folder().string(), "' is quantized already"),
                   "Start from the floating-point checkpoint of the model");

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "slm/core/tensor.hpp"
+#include "slm/formats/convert.hpp"
 #include "slm/formats/format.hpp"
 #include "slm/formats/int4_rows.hpp"
 

@@ -125,12 +125,12 @@ constexpr std::string_view fault_of(const ModelConfig& config) {
 
 /// How the rotary frequencies of training are stretched to longer texts.
 struct RopeScaling {
-  enum class Kind { none, linear, llama3, longrope } kind = Kind::none;
+  enum class Kind { none, linear, llama3, longrope, divisors } kind = Kind::none;
   float factor = 1;
   float low_frequency_factor = 1;
   float high_frequency_factor = 4;
   float original_context = 8192;
-  // LongRoPE: a divisor for every frequency, up to the original context and beyond it   [rotary_dim / 2]
+  // A divisor for every frequency; LongRoPE has two, up to the original context and beyond it   [rotary_dim / 2]
   std::vector<float> short_factors = {};
   std::vector<float> long_factors = {};
   float attention_factor = 1;  // on cosines and sines
@@ -142,6 +142,7 @@ constexpr std::string_view name_of(RopeScaling::Kind kind) {
     case RopeScaling::Kind::linear: return "linear";
     case RopeScaling::Kind::llama3: return "llama3";
     case RopeScaling::Kind::longrope: return "longrope";
+    case RopeScaling::Kind::divisors: return "divisors";
   }
   return "?";
 }

@@ -40,24 +40,4 @@ T load_unaligned(const std::byte* bytes) {
   return value;
 }
 
-/// Converts `count` elements of a floating-point tensor, from element `first` on, to any float type.
-template <class T>
-void convert(const Tensor& tensor, std::int64_t first, std::int64_t count, T* out) {
-  const std::byte* bytes = tensor.bytes + first * static_cast<std::int64_t>(bytes_of(tensor.dtype));
-  const auto run = [&]<class Source>(Source) {
-    for (std::int64_t i = 0; i < count; ++i) {
-      out[i] = from_float<T>(to_float(load_unaligned<Source>(bytes + i * std::int64_t{sizeof(Source)})));
-    }
-  };
-  switch (tensor.dtype) {
-    case DType::f32: return run(float{});
-    case DType::f16: return run(half_t{});
-    case DType::bf16: return run(bfloat16_t{});
-    default:
-      throw Error("tensor.not-floating-point",
-                  text("tensor '", tensor.name, "' is ", name_of(tensor.dtype), ", expected F32, F16 or BF16"),
-                  "Export the checkpoint with floating-point weights");
-  }
-}
-
 }  // namespace slm

@@ -71,39 +71,79 @@ SLM_DEVICE half_t from_float<half_t>(float value) {
   return {static_cast<std::uint16_t>(sign | (rounded >> 13))};
 }
 
-/// Element types a checkpoint may hold. Only f32, f16 and bf16 become weights.
-enum class DType { f32, f16, bf16, f64, i64, i32, i16, i8, u8, boolean };
+/// Element types a checkpoint may hold. Those from q4_0 on lie in blocks: some bytes stand for 32 or 256 neighbouring
+/// values of a row (formats/gguf_blocks.hpp). These, f32, f16 and bf16 become weights.
+enum class DType {
+  f32,
+  f16,
+  bf16,
+  f64,
+  i64,
+  i32,
+  i16,
+  i8,
+  u8,
+  boolean,
+  q4_0,
+  q4_1,
+  q5_0,
+  q5_1,
+  q8_0,
+  iq4_nl,
+  q2_k,
+  q3_k,
+  q4_k,
+  q5_k,
+  q6_k,
+};
 
-constexpr std::size_t bytes_of(DType type) {
+namespace detail {
+
+struct DTypeLayout {
+  std::string_view name;
+  int values;  // of a block
+  int bytes;   // of a block
+};
+
+constexpr DTypeLayout layout_of(DType type) {
   switch (type) {
-    case DType::f64:
-    case DType::i64: return 8;
-    case DType::f32:
-    case DType::i32: return 4;
-    case DType::f16:
-    case DType::bf16:
-    case DType::i16: return 2;
-    case DType::i8:
-    case DType::u8:
-    case DType::boolean: return 1;
+    case DType::f32: return {"F32", 1, 4};
+    case DType::f16: return {"F16", 1, 2};
+    case DType::bf16: return {"BF16", 1, 2};
+    case DType::f64: return {"F64", 1, 8};
+    case DType::i64: return {"I64", 1, 8};
+    case DType::i32: return {"I32", 1, 4};
+    case DType::i16: return {"I16", 1, 2};
+    case DType::i8: return {"I8", 1, 1};
+    case DType::u8: return {"U8", 1, 1};
+    case DType::boolean: return {"BOOL", 1, 1};
+    case DType::q4_0: return {"Q4_0", 32, 18};
+    case DType::q4_1: return {"Q4_1", 32, 20};
+    case DType::q5_0: return {"Q5_0", 32, 22};
+    case DType::q5_1: return {"Q5_1", 32, 24};
+    case DType::q8_0: return {"Q8_0", 32, 34};
+    case DType::iq4_nl: return {"IQ4_NL", 32, 18};
+    case DType::q2_k: return {"Q2_K", 256, 84};
+    case DType::q3_k: return {"Q3_K", 256, 110};
+    case DType::q4_k: return {"Q4_K", 256, 144};
+    case DType::q5_k: return {"Q5_K", 256, 176};
+    case DType::q6_k: return {"Q6_K", 256, 210};
   }
-  return 0;
+  return {"?", 1, 0};
 }
 
-constexpr std::string_view name_of(DType type) {
-  switch (type) {
-    case DType::f32: return "F32";
-    case DType::f16: return "F16";
-    case DType::bf16: return "BF16";
-    case DType::f64: return "F64";
-    case DType::i64: return "I64";
-    case DType::i32: return "I32";
-    case DType::i16: return "I16";
-    case DType::i8: return "I8";
-    case DType::u8: return "U8";
-    case DType::boolean: return "BOOL";
-  }
-  return "?";
-}
+}  // namespace detail
+
+constexpr std::string_view name_of(DType type) { return detail::layout_of(type).name; }
+
+/// Values that one block holds, along a row; 1: each value stands for itself.
+constexpr int values_of_block(DType type) { return detail::layout_of(type).values; }
+
+constexpr bool is_blocked(DType type) { return values_of_block(type) > 1; }
+
+constexpr bool is_floating_point(DType type) { return type == DType::f32 || type == DType::f16 || type == DType::bf16; }
+
+/// Bytes of one value, or of one block.
+constexpr std::size_t bytes_of(DType type) { return static_cast<std::size_t>(detail::layout_of(type).bytes); }
 
 }  // namespace slm

@@ -2,15 +2,11 @@
 #pragma once
 
 #include <array>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <string_view>
 
-#include "slm/core/error.hpp"
 #include "slm/core/tensor.hpp"
 #include "slm/core/types.hpp"
-#include "slm/formats/gguf_types.hpp"
 
 namespace slm {
 
@@ -158,73 +154,31 @@ class GgufBlockReader {
 
 }  // namespace detail
 
-/// Whether values of this type are floating-point numbers themselves, not codes in blocks.
-constexpr bool is_dense(GgufType type) {
-  return type == GgufType::f32 || type == GgufType::f16 || type == GgufType::bf16;
-}
-
-/// The codes, scales and minima of one block of a type that is not dense.
-inline void decode(GgufType type, const std::byte* block, GgufBlock& out) {
+/// The codes, scales and minima of one block of a type that lies in blocks.
+inline void decode(DType type, const std::byte* block, GgufBlock& out) {
   out.group = 32;
   out.minima = {};
   detail::GgufBlockReader reader(block, out);
   switch (type) {
-    case GgufType::q4_0: return reader.q4_0();
-    case GgufType::q4_1: return reader.q4_1();
-    case GgufType::q5_0: return reader.q5_0();
-    case GgufType::q5_1: return reader.q5_1();
-    case GgufType::q8_0: return reader.q8_0();
-    case GgufType::iq4_nl: return reader.iq4_nl();
-    case GgufType::q2_k: return reader.q2_k();
-    case GgufType::q3_k: return reader.q3_k();
-    case GgufType::q4_k: return reader.q4_k();
-    case GgufType::q5_k: return reader.q5_k();
-    case GgufType::q6_k: return reader.q6_k();
-    case GgufType::f32:
-    case GgufType::f16:
-    case GgufType::bf16: return;
+    case DType::q4_0: return reader.q4_0();
+    case DType::q4_1: return reader.q4_1();
+    case DType::q5_0: return reader.q5_0();
+    case DType::q5_1: return reader.q5_1();
+    case DType::q8_0: return reader.q8_0();
+    case DType::iq4_nl: return reader.iq4_nl();
+    case DType::q2_k: return reader.q2_k();
+    case DType::q3_k: return reader.q3_k();
+    case DType::q4_k: return reader.q4_k();
+    case DType::q5_k: return reader.q5_k();
+    case DType::q6_k: return reader.q6_k();
+    default: return;
   }
 }
 
-/// `count` values, whole blocks, as the floats that they stand for. Blocks of infinite or undefined scales give such
-/// values.
-inline void dequantize(GgufType type, const std::byte* bytes, std::int64_t count, float* out) {
-  const auto dense = [&]<class T>(T) {
-    for (std::int64_t i = 0; i < count; ++i) {
-      out[i] = to_float(load_unaligned<T>(bytes + i * std::int64_t{sizeof(T)}));
-    }
-  };
-  if (type == GgufType::f32) return dense(float{});
-  if (type == GgufType::f16) return dense(half_t{});
-  if (type == GgufType::bf16) return dense(bfloat16_t{});
-  const GgufTypeInfo& info = info_of(type);
-  GgufBlock block;
-  for (std::int64_t first = 0; first < count; first += info.values, bytes += info.bytes) {
-    decode(type, bytes, block);
-    for (std::int64_t n = 0; n < info.values; ++n) {
-      const auto group = static_cast<std::size_t>(n / block.group);
-      out[first + n] =
-          block.scales[group] * static_cast<float>(block.codes[static_cast<std::size_t>(n)]) + block.minima[group];
-    }
-  }
-}
-
-/// Throws Error naming the tensor and the block where a scale or minimum is infinite or undefined.
-inline void check_scales(GgufType type, const std::byte* bytes, std::int64_t count, std::string_view tensor) {
-  if (is_dense(type)) return;
-  const GgufTypeInfo& info = info_of(type);
-  GgufBlock block;
-  for (std::int64_t first = 0; first < count; first += info.values, bytes += info.bytes) {
-    decode(type, bytes, block);
-    for (std::int64_t group = 0; group < info.values / block.group; ++group) {
-      const auto place = static_cast<std::size_t>(group);
-      if (std::isfinite(block.scales[place]) && std::isfinite(block.minima[place])) continue;
-      throw Error("gguf.non-finite",
-                  text("block ", first / info.values, " of tensor '", tensor, "' (", info.name,
-                       ") has a scale that is infinite or no number"),
-                  "Quantize the model again, or take its file from another source");
-    }
-  }
+/// Value n of a block.
+inline float value_of(const GgufBlock& block, std::size_t n) {
+  const std::size_t group = n / static_cast<std::size_t>(block.group);
+  return block.scales[group] * static_cast<float>(block.codes[n]) + block.minima[group];
 }
 
 }  // namespace slm

@@ -1,92 +1,79 @@
-// The element types of GGUF tensors: number, name, and how many values a block of how many bytes holds.
+// The element types of GGUF tensors by their numbers in the file.
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <iterator>
+#include <optional>
 #include <string_view>
+
+#include "slm/core/types.hpp"
 
 namespace slm {
 
-/// The types that have values here; their numbers are the file's. formats/gguf_blocks.hpp reads them.
-enum class GgufType : std::uint32_t {
-  f32 = 0,
-  f16 = 1,
-  q4_0 = 2,
-  q4_1 = 3,
-  q5_0 = 6,
-  q5_1 = 7,
-  q8_0 = 8,
-  q2_k = 10,
-  q3_k = 11,
-  q4_k = 12,
-  q5_k = 13,
-  q6_k = 14,
-  iq4_nl = 20,
-  bf16 = 30,
-};
-
-struct GgufTypeInfo {
+struct GgufType {
   std::uint32_t id = 0;
   std::string_view name;
-  std::int64_t values = 0;  // of a block, along a row; 0: a type that the format has given up
-  std::int64_t bytes = 0;   // of a block
-  bool readable = false;    // whether it is a GgufType
+  int values = 0;                // of a block, along a row; 0: a type that the format has given up
+  std::size_t bytes = 0;         // of a block
+  std::optional<DType> dtype{};  // none: slm knows no more of it than its size
 
-  GgufType type() const { return static_cast<GgufType>(id); }
+  constexpr GgufType(std::uint32_t number, DType type)
+      : id(number), name(name_of(type)), values(values_of_block(type)), bytes(bytes_of(type)), dtype(type) {}
+  constexpr GgufType(std::uint32_t number, std::string_view word, int count = 0, std::size_t size = 0)
+      : id(number), name(word), values(count), bytes(size) {}
 };
 
-/// Every type that files have held. Those that are not readable are here to be named.
-inline constexpr GgufTypeInfo gguf_types[] = {{0, "F32", 1, 4, true},
-                                              {1, "F16", 1, 2, true},
-                                              {2, "Q4_0", 32, 18, true},
-                                              {3, "Q4_1", 32, 20, true},
-                                              {4, "Q4_2", 0, 0},
-                                              {5, "Q4_3", 0, 0},
-                                              {6, "Q5_0", 32, 22, true},
-                                              {7, "Q5_1", 32, 24, true},
-                                              {8, "Q8_0", 32, 34, true},
-                                              {9, "Q8_1", 32, 36},
-                                              {10, "Q2_K", 256, 84, true},
-                                              {11, "Q3_K", 256, 110, true},
-                                              {12, "Q4_K", 256, 144, true},
-                                              {13, "Q5_K", 256, 176, true},
-                                              {14, "Q6_K", 256, 210, true},
-                                              {15, "Q8_K", 256, 292},
-                                              {16, "IQ2_XXS", 256, 66},
-                                              {17, "IQ2_XS", 256, 74},
-                                              {18, "IQ3_XXS", 256, 98},
-                                              {19, "IQ1_S", 256, 50},
-                                              {20, "IQ4_NL", 32, 18, true},
-                                              {21, "IQ3_S", 256, 110},
-                                              {22, "IQ2_S", 256, 82},
-                                              {23, "IQ4_XS", 256, 136},
-                                              {24, "I8", 1, 1},
-                                              {25, "I16", 1, 2},
-                                              {26, "I32", 1, 4},
-                                              {27, "I64", 1, 8},
-                                              {28, "F64", 1, 8},
-                                              {29, "IQ1_M", 256, 56},
-                                              {30, "BF16", 1, 2, true},
-                                              {31, "Q4_0_4_4", 0, 0},
-                                              {32, "Q4_0_4_8", 0, 0},
-                                              {33, "Q4_0_8_8", 0, 0},
-                                              {34, "TQ1_0", 256, 54},
-                                              {35, "TQ2_0", 256, 66},
-                                              {36, "IQ4_NL_4_4", 0, 0},
-                                              {37, "IQ4_NL_4_8", 0, 0},
-                                              {38, "IQ4_NL_8_8", 0, 0},
-                                              {39, "MXFP4", 32, 17},
-                                              {40, "NVFP4", 64, 36},
-                                              {41, "Q1_0", 128, 18}};
+/// Every type that files have held. Those without a DType are here to be named.
+inline constexpr GgufType gguf_types[] = {{0, DType::f32},
+                                          {1, DType::f16},
+                                          {2, DType::q4_0},
+                                          {3, DType::q4_1},
+                                          {4, "Q4_2"},
+                                          {5, "Q4_3"},
+                                          {6, DType::q5_0},
+                                          {7, DType::q5_1},
+                                          {8, DType::q8_0},
+                                          {9, "Q8_1", 32, 36},
+                                          {10, DType::q2_k},
+                                          {11, DType::q3_k},
+                                          {12, DType::q4_k},
+                                          {13, DType::q5_k},
+                                          {14, DType::q6_k},
+                                          {15, "Q8_K", 256, 292},
+                                          {16, "IQ2_XXS", 256, 66},
+                                          {17, "IQ2_XS", 256, 74},
+                                          {18, "IQ3_XXS", 256, 98},
+                                          {19, "IQ1_S", 256, 50},
+                                          {20, DType::iq4_nl},
+                                          {21, "IQ3_S", 256, 110},
+                                          {22, "IQ2_S", 256, 82},
+                                          {23, "IQ4_XS", 256, 136},
+                                          {24, DType::i8},
+                                          {25, DType::i16},
+                                          {26, DType::i32},
+                                          {27, DType::i64},
+                                          {28, DType::f64},
+                                          {29, "IQ1_M", 256, 56},
+                                          {30, DType::bf16},
+                                          {31, "Q4_0_4_4"},
+                                          {32, "Q4_0_4_8"},
+                                          {33, "Q4_0_8_8"},
+                                          {34, "TQ1_0", 256, 54},
+                                          {35, "TQ2_0", 256, 66},
+                                          {36, "IQ4_NL_4_4"},
+                                          {37, "IQ4_NL_4_8"},
+                                          {38, "IQ4_NL_8_8"},
+                                          {39, "MXFP4", 32, 17},
+                                          {40, "NVFP4", 64, 36},
+                                          {41, "Q1_0", 128, 18}};
 
 /// Null: no type of this number is known.
-inline const GgufTypeInfo* gguf_type_info(std::uint32_t id) {
+inline const GgufType* gguf_type(std::uint32_t id) {
   const auto found =
-      std::find_if(std::begin(gguf_types), std::end(gguf_types), [id](const auto& info) { return info.id == id; });
+      std::find_if(std::begin(gguf_types), std::end(gguf_types), [id](const GgufType& type) { return type.id == id; });
   return found == std::end(gguf_types) ? nullptr : found;
 }
-
-inline const GgufTypeInfo& info_of(GgufType type) { return *gguf_type_info(static_cast<std::uint32_t>(type)); }
 
 }  // namespace slm

@@ -12,6 +12,7 @@
 
 #include "slm/core/error.hpp"
 #include "slm/core/tensor.hpp"
+#include "slm/formats/convert.hpp"
 #include "slm/formats/int4_tensor.hpp"
 
 namespace slm {
@@ -75,8 +76,6 @@ inline std::string misfit(Int4Layout layout, std::int64_t out, std::int64_t in) 
     default: return {};
   }
 }
-
-constexpr bool is_floating_point(DType type) { return type == DType::f32 || type == DType::f16 || type == DType::bf16; }
 
 /// Index of the first NaN or infinity of a floating-point tensor. Reads eight bytes at a time: cheap enough for every
 /// scale of a model.

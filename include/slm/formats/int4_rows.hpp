@@ -13,6 +13,7 @@
 
 #include "slm/core/error.hpp"
 #include "slm/core/types.hpp"
+#include "slm/formats/convert.hpp"
 #include "slm/formats/int4_tensor.hpp"
 
 namespace slm {

@@ -1,4 +1,4 @@
-// Checkpoint: a Hugging Face model folder as a description and memory-mapped tensors.
+// Checkpoint: a model's files, a Hugging Face folder or GGUF, as a description and memory-mapped tensors.
 #pragma once
 
 #include <algorithm>
@@ -8,6 +8,8 @@
 #include <filesystem>
 #include <iterator>
 #include <map>
+#include <memory>
+#include <set>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -19,6 +21,9 @@
 #include "slm/core/tensor.hpp"
 #include "slm/io/config_json.hpp"
 #include "slm/io/foreign_folder.hpp"
+#include "slm/io/gguf_file.hpp"
+#include "slm/io/gguf_model.hpp"
+#include "slm/io/gguf_tensors.hpp"
 #include "slm/io/quantization_json.hpp"
 #include "slm/io/safetensors.hpp"
 #include "slm/io/tensor_names.hpp"
@@ -27,16 +32,16 @@ namespace slm {
 
 class Checkpoint {
  public:
-  /// Opens config.json and either model.safetensors or every shard of model.safetensors.index.json.
-  explicit Checkpoint(const std::filesystem::path& folder)
-      : folder_(folder), model_(description_of(folder)), quantization_(read_quantization(folder)) {
-    if (const auto single = folder / "model.safetensors"; file_exists(single)) {
-      files_.emplace("model.safetensors", Safetensors(single));
-      for (const auto& [name, tensor] : files_.begin()->second.tensors) tensors_.emplace(name, &tensor);
+  /// Opens a GGUF file (of a split one the first shard), a folder that holds one GGUF model, or a Hugging Face folder:
+  /// config.json and either model.safetensors or every shard of model.safetensors.index.json.
+  explicit Checkpoint(const std::filesystem::path& model) : folder_(model) {
+    if (const auto file = gguf_of(model)) {
+      open_gguf(*file);
     } else {
-      open_shards(folder / "model.safetensors.index.json");
+      open_folder();
     }
     look_at_tensors();
+    if (gguf_) check_all_read();
   }
 
   /// A model that no folder holds. The caller keeps the bytes of its tensors.
@@ -68,18 +73,18 @@ class Checkpoint {
     return found == tensors_.end() ? nullptr : found->second;
   }
 
-  /// A floating-point tensor of exactly this shape.
+  /// A tensor of floats, or a matrix of blocks that stand for floats, of exactly this shape.
   const Tensor& tensor(std::string_view name, const std::vector<std::int64_t>& shape) const {
     const Tensor* found = find(name);
     if (!found) throw missing(name, shape);
     const Tensor& tensor = *found;
     if (tensor.shape != shape) {
       throw Error("checkpoint.wrong-shape",
-                  text("'", folder_.string(), "': tensor '", name, "' is ", shape_text(tensor.shape),
-                       ", config.json makes it ", shape_text(shape)),
-                  "Check that config.json belongs to these weights");
+                  text("'", folder_.string(), "': tensor '", name, "' is ", shape_text(tensor.shape), ", ",
+                       description(), " makes it ", shape_text(shape)),
+                  gguf_ ? convert_again : "Check that config.json belongs to these weights");
     }
-    if (tensor.dtype != DType::f32 && tensor.dtype != DType::f16 && tensor.dtype != DType::bf16) {
+    if (!is_floating_point(tensor.dtype) && !(is_blocked(tensor.dtype) && shape.size() == 2)) {
       throw Error("checkpoint.wrong-dtype",
                   text("'", folder_.string(), "': tensor '", name, "' is ", name_of(tensor.dtype),
                        ", expected F32, F16 or BF16"),
@@ -96,12 +101,19 @@ class Checkpoint {
                         "', but the tensors have the names of '", other->model_type, "' and there is no '", name, "'"),
                    "Put the config.json and the weights of one model into the folder");
     }
-    return Error("checkpoint.missing-tensor",
-                 text("'", folder_.string(), "' has no tensor '", name, "' ", shape_text(shape)),
-                 "Check that every shard is there and that config.json belongs to these weights");
+    return Error(
+        "checkpoint.missing-tensor", text("'", folder_.string(), "' has no tensor '", name, "' ", shape_text(shape)),
+        gguf_ ? convert_again : "Check that every shard is there and that config.json belongs to these weights");
   }
 
+  /// The GGUF file, or null.
+  const GgufFile* gguf() const { return gguf_.get(); }
+
  private:
+  static constexpr std::string_view convert_again = "Convert the model again, or take its file from another source";
+
+  std::string_view description() const { return gguf_ ? "the metadata" : "config.json"; }
+
   /// Whether a module's weight is there, as floats or as codes.
   bool stores(const std::string& module) const {
     return has(module + ".weight") || has(module + ".qweight") || has(module + ".weight_packed");
@@ -167,14 +179,48 @@ class Checkpoint {
     }
   }
 
-  static ModelDescription description_of(const std::filesystem::path& folder) {
-    std::error_code failure;
-    if (!file_exists(folder) || !std::filesystem::is_directory(folder, failure)) {
-      throw Error("checkpoint.no-folder", text("'", folder.string(), "' is not a folder"),
-                  "Name a Hugging Face model folder: config.json, model.safetensors and tokenizer.json");
+  void open_gguf(const std::filesystem::path& path) {
+    gguf_ = std::make_unique<const GgufFile>(path);
+    model_ = read_gguf_model(*gguf_);
+    auto [tensors, copies] = GgufTensors(*gguf_, config());
+    given_ = std::move(tensors);
+    copies_ = std::move(copies);
+    for (const Tensor& tensor : given_) tensors_.emplace(tensor.name, &tensor);
+  }
+
+  /// What a GGUF model's formula leaves unread would be missed in its results.
+  void check_all_read() const {
+    std::set<std::string, std::less<>> read{"rope_freqs.weight", "rope_factors_long.weight",
+                                            "rope_factors_short.weight"};
+    names_.for_each([&](Role, int, const auto& weights, const auto& biases) {
+      for (const auto* names : {&weights, &biases}) {
+        for (const TensorName& name : *names) read.insert(name.name);
+      }
+    });
+    for (const Tensor& tensor : given_) {
+      if (read.contains(tensor.name)) continue;
+      throw Error("gguf.unknown-tensor",
+                  text("'", folder_.string(), "' has the tensor ", quote(tensor.name), ", for which the architecture '",
+                       family().architecture, "' has no place here"),
+                  convert_again);
     }
-    refuse_foreign_folder(folder);
-    return read_model_description(folder);
+  }
+
+  void open_folder() {
+    std::error_code failure;
+    if (!file_exists(folder_) || !std::filesystem::is_directory(folder_, failure)) {
+      throw Error("checkpoint.no-folder", text("'", folder_.string(), "' is neither a folder nor a GGUF file"),
+                  "Name a Hugging Face model folder (config.json, model.safetensors and tokenizer.json), or a .gguf");
+    }
+    refuse_foreign_folder(folder_);
+    model_ = read_model_description(folder_);
+    quantization_ = read_quantization(folder_);
+    if (const auto single = folder_ / "model.safetensors"; file_exists(single)) {
+      files_.emplace("model.safetensors", Safetensors(single));
+      for (const auto& [name, tensor] : files_.begin()->second.tensors) tensors_.emplace(name, &tensor);
+    } else {
+      open_shards(folder_ / "model.safetensors.index.json");
+    }
   }
 
   void open_shards(const std::filesystem::path& index) {
@@ -210,14 +256,35 @@ class Checkpoint {
   ModelDescription model_;
   QuantizationSettings quantization_;
   std::map<std::string, Safetensors> files_;
+  std::unique_ptr<const GgufFile> gguf_;
   std::vector<Tensor> given_;
+  std::vector<std::unique_ptr<std::byte[]>> copies_;  // tensors may refer to these bytes too
   std::map<std::string, const Tensor*, std::less<>> tensors_;
   TensorNames names_{ModelConfig{}};
 };
 
-/// id -> token text as tokenizer.json has it; empty when the folder has no such file. Decoders compare these to see
-/// whether two models speak the same vocabulary.
+namespace detail {
+
+/// Tokens that are never used have no text.
+inline std::vector<std::string> gguf_vocabulary(const GgufFields& fields) {
+  const char *key = "tokenizer.ggml.tokens", *type_key = "tokenizer.ggml.token_type";
+  if (!fields.has(key)) return {};
+  const auto tokens = fields.strings(key);
+  const GgufValue* types = fields.has(type_key) ? &fields.array(type_key, GgufValueType::i32, tokens.size()) : nullptr;
+  std::vector<std::string> pieces(tokens.begin(), tokens.end());
+  constexpr std::int64_t unused = 5;
+  for (std::size_t id = 0; types && id < pieces.size(); ++id) {
+    if (types->integer(id) == unused) pieces[id].clear();
+  }
+  return pieces;
+}
+
+}  // namespace detail
+
+/// id -> token text as tokenizer.json or a GGUF file has it; empty when the folder has no such file. Decoders compare
+/// these to see whether two models speak the same vocabulary.
 inline std::vector<std::string> read_vocabulary(const std::filesystem::path& folder) {
+  if (const auto file = gguf_of(folder)) return detail::gguf_vocabulary(GgufFile(*file).fields());
   const auto path = folder / "tokenizer.json";
   if (!file_exists(path)) return {};
   const Json json = read_json_object(path);

@@ -10,10 +10,10 @@
 
 namespace slm {
 
-/// Throws Error for a folder whose weights are only there as ONNX, GGUF or pickle. Other folders pass, empty ones too.
+/// Throws Error for a folder whose weights are only there as ONNX or pickle. Other folders pass, empty ones too.
 inline void refuse_foreign_folder(const std::filesystem::path& folder) {
   namespace fs = std::filesystem;
-  std::string onnx, gguf, pickle;  // the first of each kind
+  std::string onnx, pickle;  // the first of each kind
   std::error_code failure;
   std::vector<fs::path> files;
   for (fs::directory_iterator entry(folder, failure), end; !failure && entry != end; entry.increment(failure)) {
@@ -27,7 +27,6 @@ inline void refuse_foreign_folder(const std::filesystem::path& folder) {
       if (kind.empty()) kind = file.string();
     };
     if (ending == ".onnx" || file == "genai_config.json" || file == "onnx") note(onnx);
-    if (ending == ".gguf") note(gguf);
     if (ending == ".bin" || ending == ".pt" || ending == ".pth") note(pickle);
   }
   if (!onnx.empty()) {
@@ -36,11 +35,6 @@ inline void refuse_foreign_folder(const std::filesystem::path& folder) {
                      "', as for Ryzen AI or onnxruntime-genai), not a safetensors checkpoint"),
                 "Take the model's AWQ or floating-point safetensors repository; slm quantize makes the first of the "
                 "second");
-  }
-  if (!gguf.empty()) {
-    throw Error("checkpoint.gguf",
-                text("'", folder.string(), "' holds GGUF weights ('", gguf, "'), not a safetensors checkpoint"),
-                "Take the model's original safetensors repository");
   }
   if (!pickle.empty()) {
     throw Error("checkpoint.pickle",

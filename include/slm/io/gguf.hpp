@@ -23,7 +23,7 @@ namespace slm {
 /// One array of a GGUF file, as it lies in the file's bytes. It owns none of them.
 struct GgufTensor {
   std::string_view name;
-  const GgufTypeInfo* type = nullptr;
+  const GgufType* type = nullptr;
   std::vector<std::int64_t> shape;  // row-major, as in a Hugging Face folder: a weight is [out, in]
   const std::byte* bytes = nullptr;
   std::size_t size_bytes = 0;
@@ -219,7 +219,7 @@ class GgufParser {
       tensor.shape.insert(tensor.shape.begin(), static_cast<std::int64_t>(extent));
     }
     const auto id = number<std::uint32_t>();
-    tensor.type = gguf_type_info(id);
+    tensor.type = gguf_type(id);
     if (!tensor.type) {
       throw Error("gguf.unknown-type", text("'", file_, "': tensor ", quote(name_), " is of the unknown type ", id),
                   "Take a file of a common type, such as Q4_K_M, Q4_0 or Q8_0");
@@ -238,10 +238,10 @@ class GgufParser {
                        tensor.type->values, " (", tensor.type->name, ") do not divide"));
     }
     const std::uint64_t blocks = elements / static_cast<std::uint64_t>(tensor.type->values);
-    if (blocks > most_bytes / static_cast<std::uint64_t>(tensor.type->bytes)) {
+    if (blocks > most_bytes / std::uint64_t{tensor.type->bytes}) {
       throw fault("gguf.tensor-size", text("gives tensor ", quote(name_), " more bytes than any file holds"));
     }
-    tensor.size_bytes = static_cast<std::size_t>(blocks * static_cast<std::uint64_t>(tensor.type->bytes));
+    tensor.size_bytes = static_cast<std::size_t>(blocks * std::uint64_t{tensor.type->bytes});
     return tensor;
   }
 

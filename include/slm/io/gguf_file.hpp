@@ -4,8 +4,11 @@
 #include <algorithm>
 #include <cstddef>
 #include <filesystem>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -19,22 +22,15 @@ class GgufFile {
  public:
   /// Opens a file; of a split model the first shard, and the others from the same folder.
   explicit GgufFile(const std::filesystem::path& path) : path_(path) {
-    open(path);
-    if (const int count = shards_.front().contents.fields.integer("split.count", 0, 65535, 1); count > 1) {
-      open_shards(count);
-    }
-    for (const Shard& shard : shards_) {
-      for (const GgufTensor& tensor : shard.contents.tensors) tensors_.push_back(&tensor);
-    }
-    std::sort(tensors_.begin(), tensors_.end(), [](const auto* a, const auto* b) { return a->name < b->name; });
-    const auto twice = std::adjacent_find(tensors_.begin(), tensors_.end(),
-                                          [](const auto* a, const auto* b) { return a->name == b->name; });
-    if (twice != tensors_.end()) {
-      throw Error("gguf.duplicate-tensor",
-                  text("'", path.string(), "' has the tensor ", quote((*twice)->name), " twice"),
-                  "The file is damaged: download it again, or convert the model again");
-    }
-    if (shards_.size() > 1) check_total();
+    shards_.emplace_back(path);
+    if (const int count = fields().integer("split.count", 0, 65535, 1); count > 1) open_shards(count);
+    gather_tensors();
+  }
+
+  /// A file that lies in memory, which the caller keeps; `name` is for messages. All of its model is in it.
+  GgufFile(std::span<const std::byte> bytes, const std::string& name) : path_(name) {
+    shards_.emplace_back(bytes, name);
+    gather_tensors();
   }
 
   const std::filesystem::path& path() const { return path_; }
@@ -55,13 +51,28 @@ class GgufFile {
 
  private:
   struct Shard {
-    explicit Shard(const std::filesystem::path& path) : file(path), contents(parse_gguf(file.bytes(), path.string())) {}
+    explicit Shard(const std::filesystem::path& path)
+        : file(path), contents(parse_gguf(file->bytes(), path.string())) {}
+    Shard(std::span<const std::byte> bytes, const std::string& name) : contents(parse_gguf(bytes, name)) {}
 
-    MappedFile file;
+    std::optional<MappedFile> file;
     GgufContents contents;
   };
 
-  void open(const std::filesystem::path& path) { shards_.emplace_back(path); }
+  void gather_tensors() {
+    for (const Shard& shard : shards_) {
+      for (const GgufTensor& tensor : shard.contents.tensors) tensors_.push_back(&tensor);
+    }
+    std::sort(tensors_.begin(), tensors_.end(), [](const auto* a, const auto* b) { return a->name < b->name; });
+    const auto twice = std::adjacent_find(tensors_.begin(), tensors_.end(),
+                                          [](const auto* a, const auto* b) { return a->name == b->name; });
+    if (twice != tensors_.end()) {
+      throw Error("gguf.duplicate-tensor",
+                  text("'", path_.string(), "' has the tensor ", quote((*twice)->name), " twice"),
+                  "The file is damaged: download it again, or convert the model again");
+    }
+    if (shards_.size() > 1) check_total();
+  }
 
   static std::string ending_of(int shard, int count) {
     const auto five_digits = [](int number) {
@@ -91,11 +102,11 @@ class GgufFile {
     const int total = first.integer("split.tensors.count", 0, 1 << 30);
     for (int shard = 1; shard < count; ++shard) {
       const std::filesystem::path path = path_.parent_path() / (base + ending_of(shard, count));
-      if (!std::filesystem::exists(path)) {
+      if (!file_exists(path)) {
         throw Error("gguf.missing-shard", text("'", path.string(), "' is not there: shard ", shard + 1, " of ", count),
                     "Download every shard into one folder");
       }
-      open(path);
+      shards_.emplace_back(path);
       const GgufFields& fields = shards_.back().contents.fields;
       check_same(fields, "split.no", shard);
       check_same(fields, "split.count", count);
@@ -126,5 +137,32 @@ class GgufFile {
   std::vector<Shard> shards_;
   std::vector<const GgufTensor*> tensors_;  // by name
 };
+
+/// The GGUF file that a path means: itself, or the one model in a folder without safetensors. None: it means no such
+/// file. Throws Error where a folder holds several.
+inline std::optional<std::filesystem::path> gguf_of(const std::filesystem::path& model) {
+  namespace fs = std::filesystem;
+  std::error_code failure;
+  if (!fs::is_directory(model, failure)) {
+    return model.extension() == ".gguf" ? std::optional{model} : std::nullopt;
+  }
+  std::vector<std::string> found;
+  for (fs::directory_iterator entry(model, failure), end; !failure && entry != end; entry.increment(failure)) {
+    const fs::path name = entry->path().filename();
+    if (name.extension() == ".safetensors" || name == "model.safetensors.index.json") return std::nullopt;
+    const std::string stem = name.stem().string();
+    const std::size_t shard = stem.rfind("-of-");
+    const bool later = shard != stem.npos && shard >= 6 && stem[shard - 6] == '-' &&
+                       stem.compare(shard - 5, 5, "00001") != 0 && stem.size() == shard + 9;
+    if (name.extension() == ".gguf" && !later) found.push_back(name.string());
+  }
+  if (found.empty()) return std::nullopt;
+  if (found.size() == 1) return model / found.front();
+  std::sort(found.begin(), found.end());
+  std::string names;
+  for (const std::string& name : found) names += text(names.empty() ? "" : ", ", quote(name));
+  throw Error("checkpoint.several-gguf", text("'", model.string(), "' holds several GGUF models: ", names),
+              "Name the one that you want instead of the folder");
+}
 
 }  // namespace slm

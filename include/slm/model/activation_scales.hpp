@@ -8,6 +8,7 @@
 
 #include "slm/core/error.hpp"
 #include "slm/core/tensor.hpp"
+#include "slm/formats/convert.hpp"
 #include "slm/io/checkpoint.hpp"
 
 namespace slm {

@@ -28,9 +28,11 @@ template <WeightFormat Format>
 std::size_t device_weight_bytes(const Checkpoint& source) {
   std::size_t bytes = 0;
   for (const auto& [name, tensor] : source.tensors()) {
-    std::size_t size = tensor->size_bytes;
-    if constexpr (DenseFormat<Format>) size = size / bytes_of(tensor->dtype) * sizeof(typename Format::Element);
-    bytes += size;
+    if constexpr (DenseFormat<Format>) {
+      bytes += static_cast<std::size_t>(tensor->elements()) * sizeof(typename Format::Element);
+    } else {
+      bytes += tensor->size_bytes;
+    }
   }
   return bytes;
 }

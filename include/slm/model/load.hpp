@@ -1,6 +1,7 @@
-// load: a model folder -> the compile-time config that fits -> a Model behind AnyModel.
+// load: a model folder or file -> the compile-time config that fits -> a Model behind AnyModel.
 #pragma once
 
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -18,9 +19,16 @@ namespace slm {
 
 namespace detail {
 
+/// That of the embedding; fp32, which holds every weight exactly, where a GGUF file has matrices of other types too.
 inline WeightType stored_type(const Checkpoint& checkpoint) {
   const TensorName table = checkpoint.names().weights(Role::embedding).front();
-  switch (checkpoint.tensor(table.name, table.shape).dtype) {
+  const DType type = checkpoint.tensor(table.name, table.shape).dtype;
+  const auto differs = [type](const auto& named) {
+    return named.second->shape.size() == 2 && named.second->dtype != type;
+  };
+  const auto& tensors = checkpoint.tensors();
+  if (checkpoint.gguf() && std::any_of(tensors.begin(), tensors.end(), differs)) return WeightType::f32;
+  switch (type) {
     case DType::f16: return WeightType::f16;
     case DType::bf16: return WeightType::bf16;
     default: return WeightType::f32;
@@ -44,8 +52,9 @@ AnyModel load_as(Shape shape, std::shared_ptr<const Checkpoint> checkpoint, B de
 
 }  // namespace detail
 
-/// Loads a Hugging Face folder (config.json, safetensors). A shape of the registry runs as its compile-time config,
-/// any other as Dynamic unless options.only_known forbids it. Throws Error naming the file, tensor or field at fault.
+/// Loads a Hugging Face folder (config.json, safetensors) or a GGUF file. A shape of the registry runs as its
+/// compile-time config, any other as Dynamic unless options.only_known forbids it. Throws Error naming the file, tensor
+/// or field at fault.
 template <class Models = KnownModels, Backend B = DefaultBackend>
 AnyModel load(const std::filesystem::path& folder, B device = {}, const LoadOptions& options = {}) {
   auto checkpoint = std::make_shared<const Checkpoint>(folder);

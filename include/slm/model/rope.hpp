@@ -19,7 +19,7 @@ inline std::vector<float> inverse_frequencies(int rotary_dim, const ModelSetting
     const double exact = std::pow(double{settings.rope_theta}, -2.0 * i / rotary_dim);
     float& frequency = frequencies[static_cast<std::size_t>(i)] = static_cast<float>(exact);
     if (scaling.kind == RopeScaling::Kind::linear) frequency /= scaling.factor;
-    if (scaling.kind == RopeScaling::Kind::longrope) {
+    if (scaling.kind == RopeScaling::Kind::longrope || scaling.kind == RopeScaling::Kind::divisors) {
       const auto& factors = beyond ? scaling.long_factors : scaling.short_factors;
       frequency = static_cast<float>(exact / double{factors[static_cast<std::size_t>(i)]});
     }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "slm/config/model_config.hpp"
+#include "slm/formats/convert.hpp"
 #include "slm/io/checkpoint.hpp"
 #include "slm/io/tensor_names.hpp"
 #include "slm/model/activation_scales.hpp"

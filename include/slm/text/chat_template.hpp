@@ -224,8 +224,8 @@ inline std::pair<std::string, std::string> names_of_folder(const std::filesystem
 /// model_type. Throws Error ("chat.unrecognised").
 inline Template recognise_model(const std::filesystem::path& model) {
   std::string jinja, names, model_type;
-  if (model.extension() == ".gguf") {
-    const GgufFile file(model);
+  if (const auto path = gguf_of(model)) {
+    const GgufFile file(*path);
     jinja = file.fields().string("tokenizer.chat_template", "");
     names =
         text(detail::squeezed(model.stem().string()), "/", detail::squeezed(file.fields().string("general.name", "")));

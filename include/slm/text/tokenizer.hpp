@@ -37,10 +37,11 @@ struct TextPart {
 class Tokenizer {
  public:
   /// Reads a model folder (tokenizer.json, or tokenizer.model where only that exists; with the added tokens of
-  /// tokenizer_config.json), one such file, or a GGUF file. Throws Error ("tokenizer.…", "gguf.…", "io.unreadable").
+  /// tokenizer_config.json), one such file, or GGUF. Throws Error ("tokenizer.…", "gguf.…", "io.unreadable").
   static Tokenizer from(const std::filesystem::path& folder_or_file) {
     namespace fs = std::filesystem;
     std::error_code ignored;
+    if (const auto file = gguf_of(folder_or_file)) return parse(GgufFile(*file).fields());
     fs::path path = folder_or_file;
     if (fs::is_directory(path, ignored)) {
       path = folder_or_file / "tokenizer.json";
@@ -51,7 +52,6 @@ class Tokenizer {
                     "Copy tokenizer.json from the model's repository into the folder");
       }
     }
-    if (path.extension() == ".gguf") return parse(GgufFile(path).fields());
     const MappedFile file(path);
     const std::string_view source = view_of(file);
     const bool is_json = path.extension() == ".json";

@@ -55,7 +55,7 @@ inline std::string shown(std::string_view content) {
   std::string out;
   utf8::append_lossy(out, content.substr(0, 60));
   for (char& byte : out) {
-    if (static_cast<unsigned char>(byte) < 0x20) byte = '?';
+    if (static_cast<unsigned char>(byte) < 0x20 || byte == 0x7f) byte = '?';
   }
   return text("'", out, content.size() > 60 ? "...'" : "'");
 }

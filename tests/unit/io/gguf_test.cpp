@@ -59,9 +59,9 @@ TEST_CASE("keys and tensors of a GGUF file are found with their values, in versi
     const GgufTensor& b = contents.tensors[1];
     CHECK(a.name == "a.weight");
     CHECK(a.shape == std::vector<std::int64_t>{3, 4});  // the file has the innermost dimension first
-    CHECK(a.type->type() == GgufType::f32);
+    CHECK(a.type->dtype == DType::f32);
     CHECK(a.size_bytes == 48);
-    CHECK(b.type->type() == GgufType::q8_0);
+    CHECK(b.type->dtype == DType::q8_0);
     CHECK(b.size_bytes == 68);
     CHECK(b.bytes == a.bytes + 64);
     CHECK(*a.bytes == std::byte{1});

@@ -239,10 +239,6 @@ TEST_CASE("folders of other programs are recognised before anything in them is r
     folder.write("genai_config.json", "{}");
     CHECK_THROWS_WITH(open(), Catch::Contains("checkpoint.onnx"));
   }
-  SECTION("GGUF") {
-    folder.write("llama.Q4_K_M.gguf", "x");
-    CHECK_THROWS_WITH(open(), Catch::Contains("checkpoint.gguf") && Catch::Contains("llama.Q4_K_M.gguf"));
-  }
   SECTION("pickle") {
     for (const char* file : {"pytorch_model-00001-of-00002.bin", "model-w4-g128.pt"}) {
       folder.write(file, "x");

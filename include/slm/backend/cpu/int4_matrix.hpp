@@ -10,6 +10,7 @@
 
 #include "slm/backend/cpu/buffer.hpp"
 #include "slm/backend/cpu/thread_pool.hpp"
+#include "slm/formats/convert.hpp"
 #include "slm/formats/format.hpp"
 #include "slm/formats/int4_tiles.hpp"
 

@@ -17,6 +17,7 @@
 #include "slm/backend/gpu/weights/tiles.hpp"
 #include "slm/core/dim.hpp"
 #include "slm/core/tensor.hpp"
+#include "slm/formats/convert.hpp"
 #include "slm/formats/format.hpp"
 #include "slm/formats/int4_rows.hpp"
 #include "slm/formats/int4_tiles.hpp"

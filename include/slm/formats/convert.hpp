@@ -1,0 +1,64 @@
+// convert: elements of a tensor as floats, whatever stands in the file for them.
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+
+#include "slm/core/error.hpp"
+#include "slm/core/tensor.hpp"
+#include "slm/core/types.hpp"
+#include "slm/formats/gguf_blocks.hpp"
+
+namespace slm {
+
+namespace detail {
+
+/// Throws Error where a scale or minimum of a block is infinite or undefined.
+inline void check_scales(const GgufBlock& block, const Tensor& tensor, std::int64_t index) {
+  const int groups = values_of_block(tensor.dtype) / block.group;
+  for (std::size_t group = 0; group < static_cast<std::size_t>(groups); ++group) {
+    if (std::isfinite(block.scales[group]) && std::isfinite(block.minima[group])) continue;
+    throw Error("gguf.non-finite",
+                text("block ", index, " of tensor ", quote(tensor.name), " (", name_of(tensor.dtype),
+                     ") has a scale that is infinite or no number"),
+                "Quantize the model again, or take its file from another source");
+  }
+}
+
+template <class T>
+void convert_blocks(const Tensor& tensor, std::int64_t first, std::int64_t count, T* out) {
+  const std::int64_t values = values_of_block(tensor.dtype);
+  GgufBlock block;
+  for (std::int64_t index = first / values; index < (first + count) / values; ++index) {
+    decode(tensor.dtype, tensor.bytes + index * static_cast<std::int64_t>(bytes_of(tensor.dtype)), block);
+    check_scales(block, tensor, index);
+    for (std::size_t n = 0; n < static_cast<std::size_t>(values); ++n) *out++ = from_float<T>(value_of(block, n));
+  }
+}
+
+}  // namespace detail
+
+/// Converts `count` elements of a tensor of floats or blocks, from element `first` on, to any float type. Of blocks
+/// these are whole ones: rows are made of whole blocks.
+template <class T>
+void convert(const Tensor& tensor, std::int64_t first, std::int64_t count, T* out) {
+  if (is_blocked(tensor.dtype)) return detail::convert_blocks(tensor, first, count, out);
+  const std::byte* bytes = tensor.bytes + first * static_cast<std::int64_t>(bytes_of(tensor.dtype));
+  const auto run = [&]<class Source>(Source) {
+    for (std::int64_t i = 0; i < count; ++i) {
+      out[i] = from_float<T>(to_float(load_unaligned<Source>(bytes + i * std::int64_t{sizeof(Source)})));
+    }
+  };
+  switch (tensor.dtype) {
+    case DType::f32: return run(float{});
+    case DType::f16: return run(half_t{});
+    case DType::bf16: return run(bfloat16_t{});
+    default:
+      throw Error("tensor.not-floating-point",
+                  text("tensor '", tensor.name, "' is ", name_of(tensor.dtype), ", expected F32, F16 or BF16"),
+                  "Export the checkpoint with floating-point weights");
+  }
+}
+
+}  // namespace slm

@@ -1,0 +1,346 @@
+// The metadata and tensors of a GGUF file -> the description of a model, under the file's own tensor names.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <iterator>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "slm/config/model_config.hpp"
+#include "slm/core/error.hpp"
+#include "slm/core/tensor.hpp"
+#include "slm/io/family.hpp"
+#include "slm/io/gguf_file.hpp"
+
+namespace slm {
+
+/// One value of general.architecture.
+struct GgufArchitecture {
+  std::string_view name;
+  Family apart;        // with queries, keys and values as three matrices
+  Family fused;        // as one
+  bool pairs = false;  // the rows of a head's queries and keys are in the order of neighbours that rotate together
+};
+
+namespace detail {
+
+/// up: the names of gate and up, or of the one matrix that holds both, or of up alone.
+constexpr GgufArchitecture gguf_architecture(std::string_view name, std::string_view model_type,
+                                             std::array<std::string_view, 2> up, bool pairs = false) {
+  Family family{.model_type = model_type,
+                .architecture = name,
+                .names = {.embedding = "token_embd",
+                          .positions = "position_embd",
+                          .final_norm = "output_norm",
+                          .head = "output",
+                          .layer = "blk.{}.",
+                          .attention_norm = "attn_norm",
+                          .mlp_norm = "ffn_norm",
+                          .q_norm = "attn_q_norm",
+                          .k_norm = "attn_k_norm",
+                          .qkv = {"attn_q", "attn_k", "attn_v"},
+                          .attention_out = "attn_output",
+                          .up = up,
+                          .down = "ffn_down",
+                          .activation_scales = name == "mpt" ? std::string_view{"ffn_act.scales"} : std::string_view{}},
+                .read = nullptr};
+  GgufArchitecture made{name, family, family, pairs};
+  made.fused.names.qkv = {"attn_qkv"};
+  return made;
+}
+
+}  // namespace detail
+
+/// What slm runs of llama.cpp's architectures.
+inline constexpr GgufArchitecture gguf_architectures[] = {
+    detail::gguf_architecture("llama", "llama", {"ffn_gate", "ffn_up"}, true),
+    detail::gguf_architecture("qwen2", "qwen2", {"ffn_gate", "ffn_up"}),
+    detail::gguf_architecture("qwen3", "qwen3", {"ffn_gate", "ffn_up"}),
+    detail::gguf_architecture("phi2", "phi", {"ffn_up"}),
+    detail::gguf_architecture("phi3", "phi3", {"ffn_up"}),
+    detail::gguf_architecture("gpt2", "gpt2", {"ffn_up"}),
+    detail::gguf_architecture("olmo", "olmo", {"ffn_gate", "ffn_up"}, true),
+    detail::gguf_architecture("mpt", "mpt", {"ffn_up"}),
+};
+
+/// The architecture of a file. Throws Error naming what the file is instead of a model that slm runs.
+inline const GgufArchitecture& architecture_of(const GgufFile& file) {
+  const GgufFields& fields = file.fields();
+  const std::string_view name = fields.string("general.architecture");
+  const std::string_view kind = fields.string("general.type", "model");
+  if (kind == "adapter") {
+    throw Error("gguf.adapter", text("'", fields.file(), "' is an adapter (LoRA), not a model"),
+                "Name the file of the model that it belongs to");
+  }
+  if (name == "clip" || kind == "mmproj") {
+    throw Error("gguf.projector", text("'", fields.file(), "' is the part of a model that looks at pictures"),
+                "Name the file of the language model beside it");
+  }
+  const auto known = std::find_if(std::begin(gguf_architectures), std::end(gguf_architectures),
+                                  [&](const auto& architecture) { return architecture.name == name; });
+  if (known == std::end(gguf_architectures)) {
+    std::string names;
+    for (const auto& architecture : gguf_architectures) names += text(names.empty() ? "" : ", ", architecture.name);
+    throw Error("gguf.unsupported-architecture",
+                text("'", fields.file(), "' is of the architecture ", quote(name), ", which slm does not run"),
+                text("Take a model of one of these: ", names));
+  }
+  if (file.tensors().empty()) {
+    throw Error("gguf.no-tensors", text("'", fields.file(), "' holds a vocabulary and no weights"),
+                "Name the file of the whole model");
+  }
+  return *known;
+}
+
+namespace detail {
+
+class GgufModelReader {
+ public:
+  explicit GgufModelReader(const GgufFile& file)
+      : file_(file), fields_(file.fields()), architecture_(architecture_of(file)) {}
+
+  ModelDescription read() {
+    model_.family = has("blk.0.attn_qkv.weight") ? &architecture_.fused : &architecture_.apart;
+    refuse_other_formulas();
+    read_kinds();
+    read_sizes();
+    read_settings();
+    if (config_.positions == Positions::rope) read_rope();
+    if (const auto what = fault_of(config_); !what.empty()) {
+      throw Error("config.unsound", text("'", fields_.file(), "': ", what), "Convert the model again");
+    }
+    read_end_tokens();
+    return std::move(model_);
+  }
+
+ private:
+  bool is(std::string_view name) const { return architecture_.name == name; }
+  bool has(std::string_view tensor) const { return file_.find(tensor) != nullptr; }
+  std::string key(std::string_view name) const { return text(architecture_.name, ".", name); }
+
+  Error unsupported(const std::string& what) const {
+    return Error("config.unsupported", text("'", fields_.file(), "' asks for ", what),
+                 "docs/models.md lists the families that slm runs, and what of each");
+  }
+
+  const GgufTensor& tensor(std::string_view name) const {
+    if (const GgufTensor* found = file_.find(name)) return *found;
+    throw Error("checkpoint.missing-tensor", text("'", fields_.file(), "' has no tensor '", name, "'"),
+                "Convert the model again, or take its file from another source");
+  }
+
+  int rows_of(std::string_view name) const {
+    const GgufTensor& found = tensor(name);
+    if (found.shape.size() == 2 && found.shape[0] >= 1 && found.shape[0] <= 1 << 24) {
+      return static_cast<int>(found.shape[0]);
+    }
+    throw Error("checkpoint.wrong-shape",
+                text("'", fields_.file(), "': tensor '", name, "' is ", shape_text(found.shape), ", expected a matrix"),
+                "Convert the model again, or take its file from another source");
+  }
+
+  /// An integer, or an array of the same integer for every layer.
+  int layer_integer(std::string_view name, int largest) const {
+    const std::string full = key(name);
+    const GgufValue& value = fields_.at(full);
+    if (!value.is_array) return fields_.integer(full, 1, largest);
+    const auto first = value.count > 0 ? value.integer(0) : std::nullopt;
+    for (std::uint64_t layer = 0; layer < value.count; ++layer) {
+      if (value.integer(layer) != first) throw unsupported(text("layers of different sizes (", full, ")"));
+    }
+    if (!first || value.count != static_cast<std::uint64_t>(config_.layers) || *first < 1 || *first > largest) {
+      throw fields_.bad(full, text("an integer of 1..", largest, ", or one for each of ", config_.layers, " layers"));
+    }
+    return static_cast<int>(*first);
+  }
+
+  /// Keys of formulas that no family here has.
+  void refuse_other_formulas() const {
+    if (fields_.integer(key("expert_count"), 0, 1 << 20, 0) > 0) throw unsupported("a mixture of experts");
+    for (const char* name : {"logit_scale", "embedding_scale", "residual_scale", "attention.scale",
+                             "attn_logit_softcapping", "final_logit_softcapping"}) {
+      const float factor = fields_.number(key(name), -1e30, 1e30, 0);
+      if (factor != 0 && factor != 1)
+        throw unsupported(text("a factor that its family does not have (", key(name), ")"));
+    }
+    if (fields_.has(key("attention.sliding_window_pattern"))) {
+      throw unsupported("a sliding window in some of the layers");
+    }
+    const int version = fields_.integer("general.quantization_version", 0, 1 << 20, 2);
+    if (version != 2) throw unsupported(text("version ", version, " of the quantized types, expected 2"));
+  }
+
+  void read_kinds() {
+    const bool layer_norm = is("phi2") || is("gpt2") || is("olmo") || is("mpt");
+    if (layer_norm) {
+      config_.norm = NormKind::layer;
+      const bool biased = has("blk.0.attn_norm.bias");
+      config_.norm_affine = is("olmo") ? NormAffine::none : biased ? NormAffine::weight_and_bias : NormAffine::weight;
+    }
+    config_.gated = !(is("phi2") || is("gpt2") || is("mpt"));
+    if (!config_.gated) config_.activation = is("mpt") ? ActivationKind::gelu_erf : ActivationKind::gelu_tanh;
+    if (is("phi2")) config_.order = BlockOrder::parallel;
+    if (is("gpt2")) config_.positions = Positions::learned;
+    if (is("mpt")) {
+      const float bias = fields_.number(key("attention.max_alibi_bias"), 0, 1e3, 0);
+      const bool learned = has("position_embd.weight");
+      config_.positions = bias > 0 ? Positions::alibi : learned ? Positions::learned : Positions::none;
+      if (bias > 0) model_.settings.alibi_bias_max = bias;
+    }
+    // Which biases a model has, only its tensors say.
+    if (has("blk.0.attn_q.bias") || has("blk.0.attn_qkv.bias")) {
+      config_.attention_bias = has("blk.0.attn_output.bias") ? AttentionBias::all : AttentionBias::qkv;
+    }
+    config_.mlp_bias = has("blk.0.ffn_up.bias");
+    config_.head_bias = has("output.bias");
+  }
+
+  void read_sizes() {
+    config_.layers = fields_.integer(key("block_count"), 1, 1024);
+    config_.hidden = fields_.integer(key("embedding_length"), 1, 1 << 20);
+    config_.heads = layer_integer("attention.head_count", 4096);
+    config_.head_dim = config_.hidden / config_.heads;
+    if (fields_.has(key("attention.key_length"))) {
+      config_.head_dim = fields_.integer(key("attention.key_length"), 1, 1024);
+      if (fields_.integer(key("attention.value_length"), 1, 1 << 20, config_.head_dim) != config_.head_dim) {
+        throw unsupported("values of another length than keys");
+      }
+    } else if (config_.hidden % config_.heads != 0) {
+      throw Error("config.unsound",
+                  text("'", fields_.file(), "': ", config_.heads, " heads do not divide a width of ", config_.hidden),
+                  "Convert the model again");
+    }
+    if (fields_.has(key("attention.head_count_kv"))) {
+      config_.kv_heads = layer_integer("attention.head_count_kv", config_.heads);
+    } else if (is("mpt")) {  // a file does not say so where queries share one head of keys and values
+      config_.kv_heads = std::max(0, (rows_of("blk.0.attn_qkv.weight") - config_.hidden) / 2 / config_.head_dim);
+    } else {
+      config_.kv_heads = config_.heads;
+    }
+    // Converters write 4 * hidden for those that have no gate, whatever the tensors are.
+    config_.ffn = config_.gated ? layer_integer("feed_forward_length", 1 << 22) : rows_of("blk.0.ffn_up.weight");
+    config_.vocab = rows_of("token_embd.weight");
+    if (const GgufValue* tokens = fields_.find("tokenizer.ggml.tokens")) {
+      if (tokens->count != static_cast<std::uint64_t>(config_.vocab)) {
+        throw Error("gguf.vocabulary-size",
+                    text("'", fields_.file(), "': token_embd.weight has ", config_.vocab, " rows, and the tokenizer ",
+                         tokens->count, " tokens"),
+                    "Convert the model again, or take its file from another source");
+      }
+    }
+    if (const GgufTensor* norm = file_.find("blk.0.attn_q_norm.weight")) {
+      const bool per_head = norm->shape == std::vector<std::int64_t>{config_.head_dim};
+      config_.qk_norm = per_head ? QkNorm::per_head : QkNorm::whole;
+    }
+  }
+
+  void read_settings() {
+    ModelSettings& settings = model_.settings;
+    settings.context = fields_.integer(key("context_length"), 1, 1 << 24);
+    const char* epsilon =
+        config_.norm == NormKind::rms ? "attention.layer_norm_rms_epsilon" : "attention.layer_norm_epsilon";
+    settings.norm_epsilon = fields_.number(key(epsilon), 0, 1);
+    settings.clip_qkv = fields_.number(key("attention.clamp_kqv"), 0, 1e6, 0);
+    settings.window = fields_.integer(key("attention.sliding_window"), 0, 1 << 24, 0);
+  }
+
+  void read_rope() {
+    ModelSettings& settings = model_.settings;
+    RopeScaling& scaling = settings.rope_scaling;
+    settings.rope_theta = fields_.number(key("rope.freq_base"), 1, 1e12, 10000);
+    const int rotary = fields_.integer(key("rope.dimension_count"), 2, 1024, config_.head_dim);
+    if (rotary != config_.head_dim) config_.rotary = rotary;
+    const std::string_view kind = fields_.string(key("rope.scaling.type"), "linear");
+    const float factor =
+        fields_.number(key("rope.scaling.factor"), 0, 1e6, fields_.number(key("rope.scale_linear"), 0, 1e6, 1));
+    if (kind != "none" && kind != "linear" && kind != "longrope") {
+      throw unsupported(text("rope scaling of type ", quote(kind)));
+    }
+    if (has("rope_factors_long.weight") || kind == "longrope") return read_longrope();
+    if (has("rope_freqs.weight")) {
+      scaling.kind = RopeScaling::Kind::divisors;
+      scaling.short_factors = divisors("rope_freqs.weight");
+    } else if (kind == "linear" && factor != 0 && factor != 1) {
+      scaling.kind = RopeScaling::Kind::linear;
+      scaling.factor = factor;
+    }
+  }
+
+  void read_longrope() {
+    RopeScaling& scaling = model_.settings.rope_scaling;
+    const int context = model_.settings.context;
+    scaling.kind = RopeScaling::Kind::longrope;
+    scaling.short_factors = divisors("rope_factors_short.weight");
+    scaling.long_factors = divisors("rope_factors_long.weight");
+    const int original = fields_.integer(key("rope.scaling.original_context_length"), 2, 1 << 24, context);
+    scaling.original_context = static_cast<float>(original);
+    const double stretch = double(context) / original;
+    const auto stretched = static_cast<float>(stretch <= 1 ? 1 : std::sqrt(1 + std::log(stretch) / std::log(original)));
+    scaling.attention_factor = fields_.number(key("rope.scaling.attn_factor"), 1e-3, 1e3, stretched);
+  }
+
+  /// One positive number for each rotary frequency.
+  std::vector<float> divisors(std::string_view name) const {
+    const GgufTensor& found = tensor(name);
+    const std::vector<std::int64_t> expected{config_.rotary_dim() / 2};
+    if (found.shape != expected || found.type->dtype != DType::f32) {
+      throw Error("checkpoint.wrong-shape",
+                  text("'", fields_.file(), "': tensor '", name, "' is ", found.type->name, " ",
+                       shape_text(found.shape), ", expected F32 ", shape_text(expected)),
+                  "Convert the model again, or take its file from another source");
+    }
+    std::vector<float> values(static_cast<std::size_t>(expected[0]));
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      values[i] = load_unaligned<float>(found.bytes + i * sizeof(float));
+      if (!(values[i] >= 1e-3f && values[i] <= 1e6f)) {
+        throw Error("gguf.bad-frequencies",
+                    text("'", fields_.file(), "': '", name, "' [", i, "] is ", values[i],
+                         ", expected a number of 0.001..1000000"),
+                    "Convert the model again, or take its file from another source");
+      }
+    }
+    return values;
+  }
+
+  /// The ids that the metadata name, and control tokens that are known to end a text: some files name another one.
+  void read_end_tokens() {
+    std::vector<Token>& ends = model_.settings.end_tokens;
+    const auto add = [&ends](Token token) {
+      if (std::find(ends.begin(), ends.end(), token) == ends.end()) ends.push_back(token);
+    };
+    for (const char* name : {"eos", "eot", "eom"}) {
+      const std::string id = text("tokenizer.ggml.", name, "_token_id");
+      if (fields_.has(id)) add(fields_.integer(id, 0, config_.vocab - 1));
+    }
+    constexpr std::string_view known[] = {"<|eot_id|>", "<|im_end|>",      "<|end|>", "<end_of_turn>", "<|endoftext|>",
+                                          "</s>",       "<|end_of_text|>", "<EOT>",   "<|eom_id|>"};
+    const char* type_key = "tokenizer.ggml.token_type";
+    if (!fields_.has("tokenizer.ggml.tokens") || !fields_.has(type_key)) return;
+    const auto tokens = fields_.strings("tokenizer.ggml.tokens");
+    const GgufValue& types = fields_.array(type_key, GgufValueType::i32, tokens.size());
+    for (std::size_t id = 0; id < tokens.size(); ++id) {
+      constexpr std::int64_t control = 3;
+      if (types.integer(id) != control) continue;
+      if (std::find(std::begin(known), std::end(known), tokens[id]) != std::end(known)) add(static_cast<Token>(id));
+    }
+  }
+
+  const GgufFile& file_;
+  const GgufFields& fields_;
+  const GgufArchitecture& architecture_;
+  ModelDescription model_;
+  ModelConfig& config_ = model_.config;
+};
+
+}  // namespace detail
+
+/// What the metadata say, and of what they leave out, the tensors.
+inline ModelDescription read_gguf_model(const GgufFile& file) { return detail::GgufModelReader(file).read(); }
+
+}  // namespace slm
