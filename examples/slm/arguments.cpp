@@ -1,4 +1,4 @@
-// What CLI11 leaves open: numbers of 64 bits, and words that name no command.
+// What CLI11 leaves open: numbers of 64 bits, lists of ids, and words that name no command.
 #include <algorithm>
 #include <charconv>
 #include <numeric>
@@ -37,6 +37,19 @@ CLI::Option& add_whole_number(CLI::App& command, const std::string& name, std::u
   return *command.add_option_function<std::string>(name, read, description)
               ->default_str(std::to_string(value))
               ->type_name("UINT");
+}
+
+bool parse_ids(std::string_view text, std::vector<slm::Token>& ids) {
+  ids.clear();
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  for (;; ++at) {
+    const auto [stop, fault] = std::from_chars(at, end, ids.emplace_back());
+    if (fault != std::errc{}) return false;
+    if (stop == end) return true;
+    if (*stop != ',') return false;
+    at = stop;
+  }
 }
 
 std::optional<slm::Error> unknown_command(const CLI::App& program, std::span<const char* const> words) {

@@ -31,6 +31,8 @@ void add_quantize(CLI::App& program);
 /// Adds an option of a whole number of 0 to 2^64 - 1.
 CLI::Option& add_whole_number(CLI::App& command, const std::string& name, std::uint64_t& value,
                               const std::string& description);
+/// "1,5,7" to ids; false when it is anything else.
+bool parse_ids(std::string_view text, std::vector<slm::Token>& ids);
 /// What is wrong with the arguments where a word stands in the place of a command and names none.
 std::optional<slm::Error> unknown_command(const CLI::App& program, std::span<const char* const> words);
 
@@ -47,11 +49,6 @@ struct Collector {
   }
   void finish() { stream.finish(); }
 };
-
-/// "1,5,7" to ids; false when it is anything else.
-bool parse_ids(std::string_view text, std::vector<slm::Token>& ids);
-/// Adds a JSON list. Nine significant digits give back the same float. JSON has no word for NaN and infinity: null.
-void append_numbers(std::string& out, std::span<const float> values);
 
 /// The known models as a table in Markdown.
 std::string known_models_table();

@@ -13,9 +13,8 @@ struct EmbedOptions {
   std::string model;
   std::vector<std::string> texts, ids;
   std::string text_file, texts_file;
+  ModelOptions models;
   bool last = false, normalize = false, json = false;
-  std::string backend = "cpu";
-  slm::backend::CpuOptions cpu;
 };
 
 /// Lines of a file, at least one; the last may lack its line break.
@@ -35,8 +34,8 @@ std::vector<std::vector<slm::Token>> tokens_of(const EmbedOptions& options) {
   for (const std::string& ids : options.ids) parse_ids(ids, tokens.emplace_back());
   if (tokens.empty()) {
     std::vector<std::string> texts = options.texts;
-    if (!options.text_file.empty()) texts = {read_file(options.text_file)};
-    if (!options.texts_file.empty()) texts = lines_of(read_file(options.texts_file));
+    if (!options.text_file.empty()) texts = {read_text(options.text_file)};
+    if (!options.texts_file.empty()) texts = lines_of(read_text(options.texts_file));
     const auto tokenizer = slm::Tokenizer::from(options.model);
     for (const std::string& text : texts) tokens.push_back(tokenizer.encode(text));
   }
@@ -67,8 +66,8 @@ void normalize(std::vector<float>& values) {
 
 void embed(const EmbedOptions& options) {
   const std::vector<std::vector<slm::Token>> texts = tokens_of(options);
-  Loader loader(options.cpu);
-  const slm::AnyModel model = loader.load(options.model, options.backend);
+  Loader loader(options.models);
+  const slm::AnyModel model = loader.load(options.model);
   std::vector<slm::Sequence> sequences;
   sequences.reserve(texts.size());
   slm::Batch batch;
@@ -114,7 +113,7 @@ void add_embed(CLI::App& program) {
       ->check(CLI::IsMember({"mean", "last"}))
       ->default_str("mean");
   command.add_flag("--normalize", options->normalize, "divide each vector by its length");
-  add_backend_options(command, options->backend, options->cpu);
+  add_model_options(command, options->models);
   command.add_flag("--json", options->json, "print a JSON object for each text: embedding, tokens");
   command.callback([options] { embed(*options); });
 }

@@ -321,6 +321,8 @@ class Cli(unittest.TestCase):
         context = json.loads((self.target / "config.json").read_text())["max_position_embeddings"]
         self.error(f"{context + 1} tokens.*{context}", "embed", self.target, "--ids", ",".join(["1"] * (context + 1)))
         self.error("could not be read", "embed", self.target, "--texts-file", SCRATCH / "absent")
+        (SCRATCH / "latin1").write_bytes(b"caf\xe9")
+        self.error(r"\[cli.not-utf8\]", "embed", self.target, "--text-file", SCRATCH / "latin1")
         (SCRATCH / "nothing").write_text("")
         self.error(r"\[cli.empty-text\]", "embed", self.target, "--texts-file", SCRATCH / "nothing")
 

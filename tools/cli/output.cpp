@@ -1,5 +1,6 @@
 #include "tools/cli/output.hpp"
 
+#include <cmath>
 #include <cstdio>
 #include <iostream>
 #include <memory>
@@ -19,6 +20,17 @@ void print(std::string_view text) {
 }
 
 void print_json(const OrderedJson& json) { print(slm::json_text(json) + "\n"); }
+
+void append_numbers(std::string& out, std::span<const float> values) {
+  out += "[";
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (i > 0) out += ",";
+    char digits[32];
+    std::snprintf(digits, sizeof digits, "%.9g", static_cast<double>(values[i]));
+    out += std::isfinite(values[i]) ? digits : "null";
+  }
+  out += "]";
+}
 
 namespace {
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -13,6 +14,8 @@ using OrderedJson = nlohmann::ordered_json;
 void print(std::string_view text);
 /// One JSON value on one line. Bytes that are not UTF-8, as in the name of a folder, come out as U+FFFD.
 void print_json(const OrderedJson& json);
+/// Adds a JSON list. Nine significant digits give back the same float. JSON has no word for NaN and infinity: null.
+void append_numbers(std::string& out, std::span<const float> values);
 
 // Texts may come from pipes. Of one that does not end, as /dev/zero, no more is read than any text has.
 
