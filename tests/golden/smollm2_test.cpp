@@ -63,8 +63,8 @@ TEST_CASE("a real model's GGUF file gives the greedy texts of its dequantized we
   AnyModel model = load(path, backend::Cpu{});
   CHECK(model.info().end_tokens == std::vector<Token>{2, 0});
   const Sampling sampling{.max_new_tokens = 64, .temperature = 0.0f, .ignore_end_tokens = true};
-  AutoregressiveDecoder plain{borrow(model)};
-  SpeculativeDecoder speculative{NgramDrafter{}, borrow(model), {.draft_tokens = 4}};
+  AutoregressiveDecoder plain{model};
+  SpeculativeDecoder speculative{NgramDrafter{}, model, {.draft_tokens = 4}};
   for (const Json& entry : read_golden_cases()) {
     const std::string name = entry.at("name");
     if (name != "cpp" && name != "chat-default" && name != "unicode") continue;
