@@ -172,7 +172,7 @@ struct Attend {
   static SLM_DEVICE StepSequence rows_of_tile(Lane lane, const Args& args, Shared& shared, const QueryTiles& tiles,
                                               int tile) {
     if (!args.sequences) return {tile, args.rows[tile].sequence < 0 ? 0 : 1};
-    if (lane.thread() == 0) shared.tile.rows = 0;
+    if (lane.thread() == 0) shared.tile = {0, 0};
     lane.barrier();
     for (int s = lane.thread(); s < static_cast<int>(args.sequences.size); s += lane.threads()) {
       const StepSequence sequence = args.sequences[s];

@@ -94,7 +94,15 @@ struct DeviceState {
     grow(scratch, sizes.product);
     grow(partial, sizes.partial);
     grow(logits, sizes.logits);
-    for (Buffer<float>& room : rooms) grow(room, sizes.product);
+    for (int index = 0; index < most_rooms; ++index) room(index, sizes.product);
+  }
+
+  /// New rooms are full of NaN: rows that fill up read them, and if they ever reached others it would show.
+  float* room(int index, std::int64_t count) {
+    const int before = generation;
+    float* const data = grow(rooms[index], count);
+    if (generation != before) runtime.fill(data, 0xff, static_cast<std::size_t>(count) * sizeof(float), stream);
+    return data;
   }
 
   /// At least `count` elements; it grows while a model meets its largest shapes for the first time.

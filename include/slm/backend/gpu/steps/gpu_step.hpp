@@ -253,7 +253,7 @@ class GpuStep {
   Memory<const int> outputs() const { return advanced_ ? Memory<const int>{} : on_device_.outputs; }
 
   Rows room_of(int index, std::int64_t count, std::int64_t width) {
-    return {state_->grow(state_->rooms[index], count * width), count, width};
+    return {state_->room(index, count * width), count, width};
   }
 
   KvPages pages(const Heads& heads, const KvLayer& layer) const {
