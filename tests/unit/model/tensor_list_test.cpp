@@ -5,6 +5,7 @@
 
 #include "slm/backend/reference/reference.hpp"
 #include "slm/model/load.hpp"
+#include "slm/model/session.hpp"
 #include "support/errors.hpp"
 #include "support/paths.hpp"
 #include "support/random_checkpoint.hpp"
@@ -35,8 +36,8 @@ void read_weights(std::shared_ptr<const Checkpoint> checkpoint) {
 }
 
 std::vector<float> logits_of(const fs::path& folder, const std::vector<Token>& ids) {
-  AnyModel model = load<Registry<>>(folder, backend::Reference{});
-  const auto rows = model.extend(ids, static_cast<int>(ids.size()));
+  Session session(load<Registry<>>(folder, backend::Reference{}));
+  const auto rows = session.forward(ids, static_cast<int>(ids.size()));
   return {rows.data, rows.data + rows.size()};
 }
 
