@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <sstream>
 #include <vector>
 
 #include "slm/backend/gpu/lanes.hpp"
@@ -277,6 +278,27 @@ TEST_CASE("plans go out from, and logits and tokens come back to, memory that th
   CHECK(counts.copies_out > 3);
   CHECK(counts.copies_in > 1);
   CHECK(counts.elsewhere == 0);
+}
+
+TEST_CASE("a text that was saved on one device goes on on another, with the same bits") {
+  const auto checkpoint = std::make_shared<const Checkpoint>(
+      fixture(GENERATE("models/llama-mha3h", "models/mistral-swa8", "models/phi3-longrope")));
+  const Dynamic config{checkpoint->config()};
+  const Model<Dynamic, Fp32, Lanes32> model(config, checkpoint, Lanes32{}), other(config, checkpoint, Lanes32{1});
+  Sequence text = model.sequence();
+  Batch batch;
+  const auto append = [&](const auto& to, Sequence& sequence, const std::vector<Token>& tokens) {
+    batch.clear();
+    batch.add(sequence, tokens, {.want = Want::logits});
+    to.forward(batch);
+    const auto logits = batch.logits(0);
+    return std::vector<float>(logits.data, logits.data + logits.size());
+  };
+  append(model, text, {5, 90, 0, 31, 31, 7, 64, 2, 18, 42, 11, 3, 77, 8, 9});
+  std::stringstream bytes;
+  text.save(bytes);
+  Sequence again = Sequence::load(bytes, other.pool());
+  for (Token token = 20; token < 24; ++token) CHECK(append(other, again, {token}) == append(model, text, {token}));
 }
 
 TEST_CASE("tokens that do not fit into the KV memory, and heads that no kernel has, are refused") {
