@@ -238,6 +238,7 @@ TEST_CASE("a batch that is unsound is refused, and no sequence changes") {
         }) == "batch.same-sequence");
   CHECK(refused([&] { batch.add(good, tokens, {.want = Want::logits, .rows = 4}); }) == "batch.rows");
   CHECK(refused([&] { batch.add(good, tokens, {.want = Want::hidden, .rows = -1}); }) == "batch.rows");
+  CHECK(refused([&] { batch.add(good, tokens, {.want = Want::hidden, .rows = 1 << 30}); }) == "batch.rows");
   CHECK(refused([&] { batch.add(good, tokens, {.want = Want::choice}); }) == "batch.choice");
   CHECK(refused([&] { batch.add(good, tokens, {.want = Want::logits, .steps = 2}); }) == "batch.steps");
   CHECK(refused([&] { batch.add(good, tokens, {}, std::vector<int>{-1, 1, 1}); }) == "batch.bad-parent");

@@ -164,12 +164,13 @@ class Model {
   /// See LanguageModel. Batches of more than B::max_rows rows, and long prompts, run in several steps.
   void forward(Batch& batch) const {
     for (const Batch::Item& item : batch.items()) check_sequence(*item.sequence);
+    detail::check_batch(batch, info());  // before there is room for as many answers as it asks for
     batch.make_room(info().vocab, shape().hidden);
     if (!batch.items().empty() && batch.items().front().ask.steps > 1 &&
         !detail::Planner::can_chain(batch, state_->limits)) {
       return detail::forward_one_by_one(*this, batch);
     }
-    detail::Planner planner(batch, info(), state_->limits);
+    detail::Planner planner(batch, state_->limits);
     while (const StepPlan* plan = planner.next()) {
       run(*plan, planner, batch);
       planner.taken();

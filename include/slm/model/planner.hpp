@@ -81,9 +81,8 @@ inline void check_batch(const Batch& batch, const ModelInfo& info) {
 /// leaves in pages is what their tokens say, or not counted as filled.
 class Planner {
  public:
-  /// Throws Error (batch.…) unless the batch is sound.
-  Planner(Batch& batch, const ModelInfo& info, const PlanLimits& limits) : batch_(&batch), limits_(limits) {
-    check_batch(batch, info);
+  /// The batch is sound: check_batch() has said so.
+  Planner(Batch& batch, const PlanLimits& limits) : batch_(&batch), limits_(limits) {
     for (const Batch::Item& item : batch.items()) works_.push_back(work_of(item));
   }
 
@@ -144,7 +143,7 @@ class Planner {
     }
   }
 
-  /// All steps have been taken: the sequences are longer now. chosen(item) are the tokens of a chain.
+  /// All steps have been taken: the sequences are longer now, by what a chain chose too.
   void commit() {
     for (Work& work : works_) {
       const std::span<const Token> tokens = batch_->tokens(*work.item);
