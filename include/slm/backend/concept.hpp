@@ -66,6 +66,10 @@ struct Linear {
   const float* bias = nullptr;  // [out], in device memory; null: none
 };
 
+/// Stated because clang before 17 deduces no arguments of an aggregate by itself.
+template <class Matrix>
+Linear(const Matrix&, const float* = nullptr) -> Linear<Matrix>;
+
 /// Room for the activations of a step: most Activations of a model are one of these.
 inline constexpr int most_rooms = 8;
 
