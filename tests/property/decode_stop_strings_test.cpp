@@ -41,8 +41,9 @@ Outcome run(Decoder& decoder, const Tokenizer& tokenizer, const std::vector<Toke
   Outcome outcome;
   Recorder sink{TextStream{tokenizer, prompt, [&](std::string_view piece) { outcome.text += piece; }, stops},
                 &outcome.logprobs};
-  const Sampling sampling{.max_new_tokens = max_new_tokens, .temperature = 0};
-  outcome.reason = decoder.generate(prompt, sampling, sink).finish_reason;
+  const Request request{
+      .prompt = prompt, .sampling = {.max_new_tokens = max_new_tokens, .temperature = 0}, .logprobs = {.raw = true}};
+  outcome.reason = decoder.generate(request, sink).finish_reason;
   outcome.committed.assign(decoder.history().begin(), decoder.history().end());
   return outcome;
 }

@@ -87,8 +87,8 @@ void check_fixture(const std::filesystem::path& folder, Device device) {
   CHECK(cases > 0);
 }
 
-/// Speculative text is plain text, token for token, and the text is the same when the host chooses, because a sink asks
-/// for log-probabilities, as when models choose themselves. The makers give models anew.
+/// Speculative text is plain text, token for token, and the text is the same when the host chooses, because the request
+/// asks for log-probabilities, as when models choose themselves. The makers give models anew.
 template <class MakeDraft, class MakeTarget>
 void check_speculation_of(MakeDraft make_draft, MakeTarget make_target) {
   const std::vector<Token> prompt{1, 5, 9, 3};
@@ -98,7 +98,8 @@ void check_speculation_of(MakeDraft make_draft, MakeTarget make_target) {
     std::vector<Token> plain, by_host, speculative;
     AutoregressiveDecoder alone{make_target()};
     alone.generate(prompt, sampling, [&](Token token) { plain.push_back(token); });
-    alone.generate(prompt, sampling, [&](const GeneratedToken& emitted) { by_host.push_back(emitted.token); });
+    alone.generate(Request{.prompt = prompt, .sampling = sampling, .logprobs = {.raw = true}},
+                   [&](Token token) { by_host.push_back(token); });
     SpeculativeDecoder both{make_draft(), make_target(), {.draft_tokens = 5}};
     const Stats stats = both.generate(prompt, sampling, [&](Token token) { speculative.push_back(token); });
     CHECK(plain.size() == 24);

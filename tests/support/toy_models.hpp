@@ -216,6 +216,8 @@ class ScriptedModel {
 /// Proposes whatever a function says; no distribution.
 struct ScriptedDrafter {
   std::function<void(std::span<const Token> context, int most, std::vector<Token>& out)> script;
+  void start(std::span<const Token>) {}
+  void rewind(int) {}
   void propose(std::span<const Token> context, int most, std::vector<Token>& out) { script(context, most, out); }
 };
 

@@ -16,6 +16,7 @@
 #include "slm/decode/coin.hpp"
 #include "slm/decode/drafter.hpp"
 #include "slm/decode/rules.hpp"
+#include "slm/model/session.hpp"
 #include "support/toy_models.hpp"
 
 namespace slm::testing {
@@ -67,25 +68,28 @@ struct Reusing : Rule {
 /// where the next round begins if the first one was rejected: the draft length depends on tokens that were thrown away.
 /// Harmless with fresh draws.
 struct FickleDrafter {
-  ModelDrafter<ToyModel> model;
+  Session<ToyModel> model;
   bool silent = false;
 
   explicit FickleDrafter(ToyModel toy) : model(std::move(toy)) {}
-  int context() const { return model.context(); }
-  void start(std::span<const Token> prompt) {
+  FickleDrafter(const FickleDrafter& other) : FickleDrafter(other.model.model()) {}
+  void start(std::span<const Token>) {
     silent = false;
-    model.start(prompt);
+    model.truncate(0);
   }
-  void rewind(int length) { model.rewind(length); }
+  void rewind(int length) {
+    if (model.length() > length) model.truncate(length);
+  }
   void propose(std::span<const Token> context, const ChooseNext& choose) {
     if (std::exchange(silent, false)) return;
-    int drafted = 0;
-    auto watched = [&](std::span<const float> row) {
-      const auto token = choose(row);
-      if (token && ++drafted == 2) silent = *token % 2 == 0;
-      return token;
-    };
-    model.propose(context, ChooseNext{watched});
+    std::optional<Token> token;
+    for (int drafted = 0;; ++drafted) {
+      const auto unread = context.subspan(std::min(static_cast<std::size_t>(model.length()), context.size()));
+      const auto logits = model.forward(token ? std::span<const Token>(&*token, 1) : unread, 1);
+      token = choose({logits.row(0), static_cast<std::size_t>(logits.extent(1))});
+      if (token && drafted == 1) silent = *token % 2 == 0;
+      if (!token) return;
+    }
   }
 };
 

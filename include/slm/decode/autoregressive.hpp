@@ -1,8 +1,10 @@
 // Plain decoding: one forward of the model per token.
 #pragma once
 
+#include <cstddef>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "slm/decode/speculative.hpp"
 
@@ -15,7 +17,15 @@ class AutoregressiveDecoder {
   explicit AutoregressiveDecoder(M model, Rule rule = {})
       : decoder_(NoDrafter{}, std::move(model), {.draft_tokens = 0}, std::move(rule)) {}
 
-  /// See SpeculativeDecoder::generate.
+  /// See SpeculativeDecoder::generate, all three.
+  template <class Sink>
+  Stats generate(const Request& request, Sink&& sink) {
+    return decoder_.generate(request, std::forward<Sink>(sink));
+  }
+  template <class Sink>
+  std::vector<Stats> generate(std::span<const Request> requests, Sink&& sink, std::size_t at_once = 64) {
+    return decoder_.generate(requests, std::forward<Sink>(sink), at_once);
+  }
   template <class Sink>
   Stats generate(std::span<const Token> prompt, const Sampling& sampling, Sink&& sink) {
     return decoder_.generate(prompt, sampling, std::forward<Sink>(sink));

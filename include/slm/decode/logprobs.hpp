@@ -8,7 +8,7 @@
 
 #include "slm/core/types.hpp"
 #include "slm/decode/distribution.hpp"
-#include "slm/decode/processor.hpp"
+#include "slm/decode/logits_scan.hpp"
 #include "slm/decode/sink.hpp"
 
 namespace slm {
@@ -26,16 +26,18 @@ class LogprobReport {
     logprob_ = std::log(p.of(token));
   }
 
-  /// By the softmax of the row at temperature 1, for a token chosen greedily.
-  void by_row(Processor& processor, std::span<const float> row, Token token, int alternatives) {
+  /// By the softmax of the row, which holds a finite logit and nothing above it but finite ones.
+  void by_row(std::span<const float> row, Token token, int alternatives) {
     start(alternatives);
-    double chosen = 0;
-    const double normaliser = processor.log_normaliser(row, [&](Token id, float logit) {
-      if (id == token) chosen = static_cast<double>(logit);
-      offer(id, static_cast<double>(logit));
-    });
+    const double peak = find_peak(row).logit;
+    double total = 0;
+    for (std::size_t id = 0; id < row.size(); ++id) {
+      offer(static_cast<Token>(id), static_cast<double>(row[id]));
+      total += std::exp(static_cast<double>(row[id]) - peak);
+    }
+    const double normaliser = peak + std::log(total);
     for (TokenLogprob& entry : top_) entry.logprob -= normaliser;
-    logprob_ = chosen - normaliser;
+    logprob_ = static_cast<double>(row[static_cast<std::size_t>(token)]) - normaliser;
   }
 
   double logprob() const { return logprob_; }

@@ -102,18 +102,22 @@ class Processor {
     return true;
   }
 
-  /// Log-probabilities at temperature 1 after penalties and adjust_logits, which is what greedy decoding reports.
-  /// Returns log(sum(exp(logits))); `use(id, logit)` sees every logit first. The row must be usable.
-  template <class Use>
-  double log_normaliser(std::span<const float> raw, Use&& use) {
-    const std::span<const float> row = edited(raw);
-    const double peak = find_peak(row).logit;
-    double total = 0;
-    for (std::size_t id = 0; id < row.size(); ++id) {
-      use(static_cast<Token>(id), row[id]);
-      total += std::exp(static_cast<double>(row[id]) - peak);
+  /// The row itself, or a copy with penalties and the caller's edits.
+  std::span<const float> edited(std::span<const float> row) {
+    if (!edits()) return row;
+    edited_.assign(row.begin(), row.end());
+    for (const Token token : distinct_) {
+      const auto id = static_cast<std::size_t>(token);
+      if (id >= edited_.size()) continue;  // a draft's row may be shorter than the vocabulary
+      const Uses& uses = counts_[id];
+      float& logit = edited_[id];
+      logit = logit > 0 ? logit / sampling_->repetition_penalty : logit * sampling_->repetition_penalty;
+      if (uses.generated > 0) {
+        logit -= sampling_->presence_penalty + sampling_->frequency_penalty * static_cast<float>(uses.generated);
+      }
     }
-    return peak + std::log(total);
+    if (sampling_->adjust_logits) sampling_->adjust_logits(history_, edited_);
+    return edited_;
   }
 
   /// What the model must know to choose tokens itself; nothing when it cannot, since the logits are edited here.
@@ -146,24 +150,6 @@ class Processor {
     const auto k = static_cast<std::size_t>(sampling_->top_k);
     if (k > 0 && k < vocab) return std::min(2 * k + 64, vocab + 1);
     return draw_.top_p != 0 ? vocab : 0;
-  }
-
-  /// The row itself, or a copy with penalties and the caller's edits.
-  std::span<const float> edited(std::span<const float> row) {
-    if (!edits()) return row;
-    edited_.assign(row.begin(), row.end());
-    for (const Token token : distinct_) {
-      const auto id = static_cast<std::size_t>(token);
-      if (id >= edited_.size()) continue;  // a draft's row may be shorter than the vocabulary
-      const Uses& uses = counts_[id];
-      float& logit = edited_[id];
-      logit = logit > 0 ? logit / sampling_->repetition_penalty : logit * sampling_->repetition_penalty;
-      if (uses.generated > 0) {
-        logit -= sampling_->presence_penalty + sampling_->frequency_penalty * static_cast<float>(uses.generated);
-      }
-    }
-    if (sampling_->adjust_logits) sampling_->adjust_logits(history_, edited_);
-    return edited_;
   }
 
   /// Fills pool_ with the k highest logits, ties to the lowest id. Linear: candidates gather in a pool of

@@ -1,4 +1,4 @@
-// The options of speculation, and the checks on a prompt that all decoders share.
+// What a decoder is asked: a request, how to speculate, and the checks on both.
 #pragma once
 
 #include <algorithm>
@@ -7,15 +7,39 @@
 #include <functional>
 #include <optional>
 #include <span>
+#include <stop_token>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "slm/core/error.hpp"
 #include "slm/core/types.hpp"
 #include "slm/decode/draft_length.hpp"
+#include "slm/decode/sampling.hpp"
 #include "slm/model/language_model.hpp"
 
 namespace slm {
+
+/// Which log-probabilities come with each token; each costs a pass over the vocabulary.
+struct Logprobs {
+  bool raw = false;      // of the model's own distribution: the softmax of its logits, nothing edited
+  bool sampled = false;  // of the distribution that the token was drawn from; when decoding greedily, of the softmax of
+                         // the logits behind penalties and adjust_logits
+  int top = 0;           // alternatives of each kind that is asked for, likeliest first
+
+  bool any() const { return raw || sampled; }
+};
+
+/// One text to be continued.
+struct Request {
+  std::vector<Token> prompt;
+  Sampling sampling = {};
+  Logprobs logprobs = {};
+  std::stop_token cancel = {};  // takes effect before the next step, in prompts too: FinishReason::cancelled
+  /// Called after each step over the prompt with the tokens read and those to be read before the first round, which is
+  /// all but the last. Optional.
+  std::function<void(std::size_t read, std::size_t of)> progress = {};
+};
 
 /// How to speculate.
 struct Speculation {
@@ -23,10 +47,16 @@ struct Speculation {
   std::optional<draft_length::Policy> draft_length{};  // Fixed, Heuristic, Confidence or ThroughputAdaptive
   int plain_step_every = 0;         // every so many rounds do not draft, to time plain steps; 0: never
   std::function<double()> clock{};  // seconds since any moment; empty: the steady clock
+  /// Told why a request goes on without its draft (Stats::disabled_reason). Optional.
+  std::function<void(std::string_view reason)> on_draft_fault{};
 };
 
 /// More rows than any kernel or policy makes use of; scratch memory grows with it.
 inline constexpr int most_draft_tokens = 256;
+
+/// Tokens of a prompt that are read in one step, so that a long prompt holds up neither cancellation nor the texts
+/// beside it for long.
+inline constexpr std::size_t prompt_chunk = 512;
 
 inline draft_length::Policy policy_of(const Speculation& speculation) {
   draft_length::Policy policy = speculation.draft_length.value_or(draft_length::Fixed{speculation.draft_tokens});
@@ -42,8 +72,15 @@ inline double steady_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-/// Throws Error unless the model can go on from this prompt.
-inline void check_prompt(std::span<const Token> prompt, const ModelInfo& model) {
+/// Throws Error unless the model can answer this.
+inline void check_request(const Request& request, const ModelInfo& model) {
+  validate(request.sampling, model.vocab);
+  if (request.logprobs.top < 0 || request.logprobs.top > model.vocab) {
+    throw Error("sampling.out-of-range",
+                text("Logprobs::top is ", request.logprobs.top, ", expected 0 to the vocabulary's ", model.vocab),
+                "Set top inside that range");
+  }
+  const std::span<const Token> prompt = request.prompt;
   if (prompt.empty()) {
     throw Error("decode.empty-prompt", "the prompt has no tokens, expected at least one",
                 "Begin with the tokenizer's beginning-of-text token");

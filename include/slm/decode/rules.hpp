@@ -6,6 +6,7 @@
 #pragma once
 
 #include <algorithm>
+#include <concepts>
 #include <cstddef>
 #include <span>
 #include <string_view>
@@ -14,6 +15,7 @@
 
 #include "slm/core/error.hpp"
 #include "slm/core/types.hpp"
+#include "slm/decode/coin.hpp"
 #include "slm/decode/distribution.hpp"
 
 namespace slm {
@@ -37,6 +39,18 @@ Verdict agreement(std::span<const Token> x, Choice&& choice) {
   return {m, choice(m), m};
 }
 
+/// A rule: draft() draws a token from q, verify() decides about all of them; `needs_distribution` when it uses q,
+/// `may_drop` when it stays lossless where a token is thrown away after it was drafted. reserve(vocab, most): room for
+/// so many ids and drafted tokens, so that no round allocates.
+template <class R>
+concept VerificationRule = requires(R& rule, const PhiloxCoin& coin, const Distribution& q, std::size_t vocab, int most) {
+  { R::name } -> std::convertible_to<std::string_view>;
+  { R::needs_distribution } -> std::convertible_to<bool>;
+  { R::may_drop } -> std::convertible_to<bool>;
+  { R::draft(coin, most, q) } -> std::same_as<Token>;
+  { rule.reserve(vocab, most) } -> std::same_as<void>;
+};
+
 namespace rule {
 
 /// Gumbel coupling (Daliri et al., 2408.07978): target and draft run the same race, keyed by (seed, position, token).
@@ -55,6 +69,8 @@ struct Coupled {
   Verdict verify(std::span<const Token> x, Target&& p, Draft&&, const Coin& coin) {
     return agreement(x, [&](int i) { return coin.race(i, p(i)); });
   }
+
+  void reserve(std::size_t, int) {}
 };
 
 /// Sample-match: the target draws, and the round goes on while the draft has guessed the draw. Lossless for any
@@ -73,6 +89,8 @@ struct Match {
   Verdict verify(std::span<const Token> x, Target&& p, Draft&&, const Coin& coin) {
     return agreement(x, [&](int i) { return coin.keyed(i, p(i)); });
   }
+
+  void reserve(std::size_t, int) {}
 };
 
 /// The ratio test with residual (Leviathan et al., 2211.17192; Chen et al., 2302.01318): the same law as plain

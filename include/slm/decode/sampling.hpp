@@ -29,7 +29,6 @@ struct Sampling {
   std::uint64_t seed = 0;
   std::vector<Token> stop_tokens{};  // generation ends after any of these, besides the model's end tokens
   bool ignore_end_tokens = false;    // go on after the model's end tokens (for measuring)
-  int top_logprobs = 0;              // alternatives reported with each GeneratedToken token
   /// Edits the logits of the token that follows `prefix` (prompt, output, and tokens still being verified). It must
   /// depend on its arguments only: this is how a grammar masks tokens, with -infinity. Optional.
   std::function<void(std::span<const Token> prefix, std::span<float> logits)> adjust_logits{};
@@ -70,8 +69,6 @@ inline void validate(const Sampling& sampling, int vocab) {
   require(std::isfinite(sampling.presence_penalty), "presence_penalty", sampling.presence_penalty, "a finite number");
   require(std::isfinite(sampling.frequency_penalty), "frequency_penalty", sampling.frequency_penalty,
           "a finite number");
-  require(sampling.top_logprobs >= 0 && sampling.top_logprobs <= vocab, "top_logprobs", sampling.top_logprobs,
-          text("0 to the vocabulary's ", vocab));
   for (const Token token : sampling.stop_tokens) {
     if (token < 0 || token >= vocab) {
       throw Error("sampling.stop-token-out-of-range",

@@ -1,7 +1,8 @@
-// Where generated tokens go: any callable taking a Token or an GeneratedToken; one that returns false ends generation.
+// Where generated tokens go: any callable taking a Token or a GeneratedToken; one that returns false ends generation.
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <type_traits>
 
@@ -17,17 +18,19 @@ struct TokenLogprob {
 /// One token of the output with its circumstances.
 struct GeneratedToken {
   Token token = 0;
-  double logprob = 0;         // natural log of its probability: of the processed distribution it was chosen from, or,
-                              // when decoding greedily, of the softmax of the (penalised) logits at temperature 1
   std::int64_t position = 0;  // place in the text, counting the prompt
   bool drafted = false;       // proposed by the draft and accepted
-  std::span<const TokenLogprob> top;  // Sampling::top_logprobs likeliest tokens, best first; valid during the call
+
+  // What Request::logprobs asks for, else NaN and empty. The lists are valid during the call.
+  double logprob = std::numeric_limits<double>::quiet_NaN();          // raw
+  double sampled_logprob = std::numeric_limits<double>::quiet_NaN();  // of the distribution it was drawn from
+  std::span<const TokenLogprob> top = {};
+  std::span<const TokenLogprob> sampled_top = {};
 };
 
 template <class S>
 concept TokenSink = std::is_invocable_v<S&, Token>;
 
-/// Asked for only by sinks that cannot take a bare Token, since log-probabilities cost a pass over the vocabulary.
 template <class S>
 concept GeneratedTokenSink = !TokenSink<S> && std::is_invocable_v<S&, const GeneratedToken&>;
 

@@ -12,7 +12,7 @@
 
 namespace slm {
 
-enum class FinishReason { end_token, stop_token, sink, length, context };
+enum class FinishReason { end_token, stop_token, sink, length, context, cancelled };
 
 constexpr std::string_view name_of(FinishReason reason) {
   switch (reason) {
@@ -21,6 +21,7 @@ constexpr std::string_view name_of(FinishReason reason) {
     case FinishReason::sink: return "sink";
     case FinishReason::length: return "length";
     case FinishReason::context: return "context";
+    case FinishReason::cancelled: return "cancelled";
   }
   return "?";
 }

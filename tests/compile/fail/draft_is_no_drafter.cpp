@@ -1,5 +1,5 @@
-// A draft must be a model or have propose().
-// expect: the draft must be a LanguageModel or have propose()
+// A draft must be a model or have start(), rewind() and propose().
+// expect: the draft must be a LanguageModel or have start(), rewind() and propose()
 #include "slm/decode/speculative.hpp"
 
 struct Model {

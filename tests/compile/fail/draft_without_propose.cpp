@@ -1,8 +1,10 @@
 // A draft is a language model or proposes tokens; anything else is refused in words.
-// expect: the draft must be a LanguageModel or have propose()
+// expect: the draft must be a LanguageModel or have start(), rewind() and propose()
 #include "slm/speculative.hpp"
 
 struct Drafter {
+  void start(std::span<const slm::Token>) {}
+  void rewind(int) {}
 #ifdef SLM_FIXED
   void propose(std::span<const slm::Token>, int, std::vector<slm::Token>&) {}
 #endif

@@ -116,11 +116,12 @@ TEST_CASE("the text is the same whoever chooses, by every model that may") {
 }
 
 TEST_CASE("the decoder chooses where it needs logits or distributions") {
-  const auto calls_of = [](const Sampling& sampling, auto rule, auto sink, Speculation speculation) {
+  const auto calls_of = [](const Sampling& sampling, auto rule, auto sink, Speculation speculation,
+                           Logprobs logprobs = {}) {
     ChoosingToy draft{draft_options}, target{target_options};
     const auto drafted = draft.calls, verified = target.calls;
     SpeculativeDecoder both{std::move(draft), std::move(target), std::move(speculation), rule};
-    both.generate(std::vector<Token>{1, 2, 3}, sampling, sink);
+    both.generate(Request{.prompt = {1, 2, 3}, .sampling = sampling, .logprobs = logprobs}, sink);
     return std::pair{*drafted > 0, *verified > 0};
   };
   const auto tokens = [](Token) {};
@@ -131,7 +132,9 @@ TEST_CASE("the decoder chooses where it needs logits or distributions") {
   masked.adjust_logits = [](std::span<const Token>, std::span<float>) {};
   using Calls = std::pair<bool, bool>;  // of the draft, of the target
   CHECK(calls_of(some, rule::Coupled{}, tokens, {}) == Calls{true, true});
-  CHECK(calls_of(some, rule::Coupled{}, emitted, {}) == Calls{true, false});
+  CHECK(calls_of(some, rule::Coupled{}, emitted, {}) == Calls{true, true});
+  CHECK(calls_of(some, rule::Coupled{}, emitted, {}, {.raw = true}) == Calls{true, false});
+  CHECK(calls_of(some, rule::Coupled{}, tokens, {}, {.sampled = true}) == Calls{true, false});
   CHECK(calls_of(penalised, rule::Coupled{}, tokens, {}) == Calls{false, false});
   CHECK(calls_of(masked, rule::Coupled{}, tokens, {}) == Calls{false, false});
   CHECK(calls_of(some, rule::Ratio{}, tokens, {}) == Calls{false, false});

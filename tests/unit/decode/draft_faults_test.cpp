@@ -131,6 +131,8 @@ TEST_CASE("T21 impossible proposals are refused at the boundary") {
 TEST_CASE("T21 a drafter that asks on after the end is stopped") {
   struct Pushy {
     std::vector<float> row = std::vector<float>(vocab, 0.0f);
+    void start(std::span<const Token>) {}
+    void rewind(int) {}
     void propose(std::span<const Token>, const ChooseNext& choose) {
       for (int i = 0; i < 10; ++i) choose(row);
     }

@@ -93,7 +93,8 @@ TEST_CASE("prompt lookup costs little on text that does not repeat itself, where
 }
 
 TEST_CASE("which drafters have a distribution") {
-  STATIC_REQUIRE(DistributionDrafter<ModelDrafter<ToyModel>>);
+  STATIC_REQUIRE(BatchedDrafter<ModelDrafter<ToyModel>>);
+  STATIC_REQUIRE_FALSE(Drafter<ModelDrafter<ToyModel>>);
   STATIC_REQUIRE(DistributionDrafter<NoDrafter>);
   STATIC_REQUIRE(TokenDrafter<NgramDrafter>);
   STATIC_REQUIRE_FALSE(DistributionDrafter<NgramDrafter>);

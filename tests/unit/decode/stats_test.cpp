@@ -86,28 +86,49 @@ TEST_CASE("T43 the counts fit together, whatever happens") {
   REQUIRE(trimmed > 50);
 }
 
-TEST_CASE("T40 log-probabilities are those of plain decoding, for accepted, corrected and bonus tokens alike") {
+TEST_CASE("log-probabilities are those of plain decoding, for accepted, corrected and bonus tokens alike") {
   const ToyOptions options{.vocab = 30, .seed = 8};
   auto other = options;
   other.other_share = 0.3;
+  struct Listed {
+    double logprob;
+    std::vector<std::pair<Token, double>> top;
+    bool operator==(const Listed&) const = default;
+  };
   struct Line {
     Token token;
-    double logprob;
     std::int64_t position;
-    std::vector<std::pair<Token, double>> top;
+    Listed raw, sampled;
     bool operator==(const Line&) const = default;
+  };
+  const auto listed = [](double logprob, std::span<const TokenLogprob> top) {
+    Listed list{logprob, {}};
+    for (const TokenLogprob& entry : top) list.top.emplace_back(entry.token, entry.logprob);
+    return list;
+  };
+  const auto right = [](const Listed& found, Token chosen, const auto& p) {
+    REQUIRE(found.logprob == Approx(static_cast<double>(std::log(p.at(chosen)))).epsilon(1e-8));
+    REQUIRE(found.top.size() == 4);
+    for (std::size_t i = 0; i < 4; ++i) {
+      const auto [token, logprob] = found.top[i];
+      REQUIRE(logprob == Approx(static_cast<double>(std::log(p.at(token)))).epsilon(1e-8));
+      const auto better =
+          std::count_if(p.begin(), p.end(), [&, t = token](const auto& entry) { return entry.second > p.at(t); });
+      REQUIRE(better == static_cast<std::ptrdiff_t>(i));
+    }
   };
   for (const float temperature : {0.0f, 0.7f}) {
     for (const float penalty : {1.0f, 1.3f}) {
-      Sampling sampling{.max_new_tokens = 80, .temperature = temperature, .top_k = 12, .seed = 3, .top_logprobs = 4};
+      Sampling sampling{.max_new_tokens = 80, .temperature = temperature, .top_k = 12, .seed = 3};
       sampling.repetition_penalty = penalty;
+      Request request{.prompt = prompt, .sampling = sampling, .logprobs = {.raw = true, .sampled = true, .top = 4}};
       int drafted = 0;
       const auto lines = [&](auto& decoder) {
         std::vector<Line> result;
-        decoder.generate(prompt, sampling, [&](const GeneratedToken& emitted) {
-          result.push_back({emitted.token, emitted.logprob, emitted.position, {}});
-          for (const auto& entry : emitted.top) result.back().top.emplace_back(entry.token, entry.logprob);
-          drafted += emitted.drafted;
+        decoder.generate(request, [&](const GeneratedToken& token) {
+          result.push_back({token.token, token.position, listed(token.logprob, token.top),
+                            listed(token.sampled_logprob, token.sampled_top)});
+          drafted += token.drafted;
         });
         return result;
       };
@@ -122,24 +143,24 @@ TEST_CASE("T40 log-probabilities are those of plain decoding, for accepted, corr
       for (const Line& line : expected) {
         std::vector<Token> whole = prompt;
         whole.insert(whole.end(), output.begin(), output.end());
-        Sampling meant = sampling;
+        REQUIRE(line.position == static_cast<std::int64_t>(whole.size()));
+        const std::vector<float> logits = ToyModel{options}.logits_after(whole);
+        Sampling unedited{.temperature = 1}, meant = sampling;
         if (temperature == 0) {
           meant.temperature = 1;
           meant.top_k = 0;
         }
-        const auto p = naive_distribution(ToyModel{options}.logits_after(whole), meant, prompt, output);
-        REQUIRE(line.logprob == Approx(static_cast<double>(std::log(p.at(line.token)))).epsilon(1e-9));
-        REQUIRE(line.position == static_cast<std::int64_t>(whole.size()));
-        REQUIRE(line.top.size() == 4);
-        for (std::size_t i = 0; i < 4; ++i) {
-          const auto [token, logprob] = line.top[i];
-          REQUIRE(logprob == Approx(static_cast<double>(std::log(p.at(token)))).epsilon(1e-8));
-          const auto better =
-              std::count_if(p.begin(), p.end(), [&, t = token](const auto& entry) { return entry.second > p.at(t); });
-          REQUIRE(better == static_cast<std::ptrdiff_t>(i));
-        }
+        right(line.raw, line.token, naive_distribution(logits, unedited, prompt, output));
+        right(line.sampled, line.token, naive_distribution(logits, meant, prompt, output));
         output.push_back(line.token);
       }
+      // Each alone, and nothing when nothing is asked.
+      request.logprobs = {.raw = true};
+      REQUIRE(lines(decoder).front().raw.logprob == expected.front().raw.logprob);
+      REQUIRE(std::isnan(lines(decoder).front().sampled.logprob));
+      request.logprobs = {.sampled = true};
+      REQUIRE(lines(decoder).front().sampled.logprob == expected.front().sampled.logprob);
+      REQUIRE(std::isnan(lines(decoder).front().raw.logprob));
     }
   }
 }

@@ -1,0 +1,268 @@
+// Drafting: the draft's half of a request's rounds.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <new>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "slm/core/error.hpp"
+#include "slm/core/types.hpp"
+#include "slm/decode/answer.hpp"
+#include "slm/decode/coin.hpp"
+#include "slm/decode/drafter.hpp"
+#include "slm/decode/logprobs.hpp"
+#include "slm/decode/model_drafter.hpp"
+#include "slm/decode/rules.hpp"
+
+namespace slm::detail {
+
+template <class DrafterType, VerificationRule Rule>
+class Drafting {
+ public:
+  static constexpr bool in_batches = BatchedDrafter<DrafterType>;
+
+  /// on_fault as in Speculation. The answer outlives this.
+  Drafting(DrafterType drafter, Answer& answer, std::function<void(std::string_view)> on_fault)
+      : drafter_(std::move(drafter)), answer_(answer), on_fault_(std::move(on_fault)) {}
+
+  const DrafterType& drafter() const { return drafter_; }
+  /// Whether the request still has a draft.
+  bool on() const { return on_; }
+  /// The tokens of the present round.
+  std::span<const Token> tokens() const { return drafted_; }  // [m]
+  /// What tokens()[i] was drawn from; where the rule needs to know.
+  const Distribution& distribution(int i) const { return q_[static_cast<std::size_t>(i)]; }
+
+  /// The answer's request begins, with at most so many drafted tokens in a round.
+  void start(int most) {
+    on_ = most > 0;
+    over_ = true;
+    pushed_ = 0;
+    drafted_.clear();
+    drafted_.reserve(static_cast<std::size_t>(most) + 1);
+    q_.resize(Rule::needs_distribution ? static_cast<std::size_t>(most) + 1 : 1);
+    if (!sampling().greedy()) {
+      for (Distribution& row : q_) row.reserve(answer_.processor.support(answer_.vocab()));
+    }
+    if constexpr (in_batches) answer_.stats.draft_bytes_per_step = drafter_.info().step_bytes;
+    if (on_) guard([&] { drafter_.start(answer_.request.prompt); });
+  }
+
+  /// Whether some of the prompt is to be read before the first round.
+  bool prompt_left() const {
+    if constexpr (in_batches) {
+      const std::size_t size = answer_.request.prompt.size();
+      return on_ && size <= static_cast<std::size_t>(drafter_.info().context) &&
+             static_cast<std::size_t>(drafter_.length()) + 1 < size;
+    } else {
+      return false;
+    }
+  }
+
+  /// Tokens that the draft can add to a text of n.
+  int room(int n) const {
+    if constexpr (in_batches) return drafter_.info().context - n;
+    return most_draft_tokens;
+  }
+  /// Whether it can propose after a text of n without a backlog to read first.
+  bool in_step(int n) const {
+    if constexpr (in_batches) return n - drafter_.length() <= 2;
+    return true;
+  }
+
+  /// A round begins that reads of the prompt only.
+  void read_prompt() {
+    begin(0, std::nullopt, nullptr);
+    reading_ = prompt_left();
+    over_ = !reading_;
+  }
+
+  /// A round begins with at most so many tokens to draft, on which a model decides by the draw where it can; `policy`
+  /// is asked after each token where it wants to be. A drafter without a model has drafted when this returns.
+  void begin(int most, std::optional<Draw> draw, draft_length::Policy* policy) {
+    drafted_.clear();
+    reading_ = false;
+    most_ = most;
+    draw_ = draw;
+    policy_ = policy;
+    coin_ = {sampling().seed, static_cast<std::uint64_t>(answer_.history().size())};
+    over_ = most <= 0;
+    if constexpr (!in_batches) {
+      if (!over_) propose();
+      over_ = true;
+    }
+  }
+
+  /// Steps that the model can make in a row; 0: the draft is complete.
+  int steps() const { return over_ ? 0 : chooses() ? most_ - static_cast<int>(drafted_.size()) : 1; }
+
+  /// Adds rows to a batch of the model, of so many steps; nothing where steps() is 0.
+  void plan(Batch& batch, int steps) requires in_batches {
+    item_ = nothing;
+    if (over_) return;
+    const auto read = static_cast<std::size_t>(drafter_.length());
+    if (reading_) {
+      item_ = drafter_.plan(batch, next_of_prompt(answer_.request, read), {});
+    } else {
+      item_ = drafter_.plan(batch, answer_.history().subspan(read),
+                            chooses() ? Ask{.want = Want::choice, .draw = *draw_, .steps = steps}
+                                      : Ask{.want = Want::logits});
+    }
+  }
+
+  void take(const Batch& batch) requires in_batches {
+    if (item_ == nothing) return;
+    if (reading_) {
+      over_ = true;
+    } else if (chooses()) {
+      const std::span<const Token> chosen = batch.choices(item_);
+      drafter_.take(chosen);
+      for (std::size_t i = 0; i < chosen.size() && !over_; ++i) {
+        if (chosen[i] != no_token) ++answer_.stats.draft_forwards;
+        append(chosen[i]);
+      }
+    } else {
+      choose({batch.logits(item_).row(0), static_cast<std::size_t>(drafter_.info().vocab)});
+    }
+  }
+
+  /// The model's forward has thrown the current exception.
+  void failed() {
+    if (item_ == nothing) return;
+    over_ = true;
+    guard([] { throw; });
+  }
+
+  /// The round's drafting is over: takes its tokens back from the processor.
+  void finish() {
+    for (; pushed_ > 0; --pushed_) answer_.processor.pop();
+  }
+
+  /// Forgets what was read beyond the first `length` tokens.
+  void rewind(int length) {
+    if (on_) guard([&] { drafter_.rewind(length); });
+  }
+
+ private:
+  static constexpr int nothing = -1;
+
+  const Sampling& sampling() const { return answer_.sampling(); }
+
+  bool chooses() const {
+    if constexpr (in_batches) return draw_ && drafter_.info().chooses && !asks_policy();
+    return false;
+  }
+  bool asks_policy() const { return policy_ != nullptr && policy_->wants_confidence(); }
+
+  /// Whatever goes wrong in the drafter, the tokens proposed before stand.
+  void propose() requires(!in_batches) {
+    if constexpr (DistributionDrafter<DrafterType>) {
+      auto choose_next = [&](std::span<const float> row) -> std::optional<Token> {
+        if (over_) {
+          fault("the draft offered more rows than were asked for");
+          return std::nullopt;
+        }
+        choose(row);
+        return over_ ? std::nullopt : std::optional(drafted_.back());
+      };
+      guard([&] { drafter_.propose(answer_.history(), ChooseNext{choose_next}); });
+    } else {
+      guard([&] { drafter_.propose(answer_.history(), most_, drafted_); });
+      const std::string wrong = cut_draft(drafted_, most_, answer_.target.vocab, answer_.ends);
+      if (!wrong.empty()) fault(wrong);
+    }
+  }
+
+  /// Chooses the token that follows the present history by its row of logits.
+  void choose(std::span<const float> row) {
+    ++answer_.stats.draft_forwards;
+    // Ids that only the draft has are cut off, ids that only the target has are never drafted: q is 0 there.
+    row = row.first(std::min(row.size(), answer_.vocab()));
+    const int i = static_cast<int>(drafted_.size());
+    Distribution& q = q_[Rule::needs_distribution ? drafted_.size() : 0];
+    Token token = no_token;
+    if (sampling().greedy()) {
+      token = answer_.processor.greedy(row);
+    } else if (answer_.processor.distribution(row, q)) {
+      token = Rule::draft(coin_, i, q);
+    }
+    if (token != no_token && asks_policy()) {
+      over_ = !policy_->go_on(confidence_in(token, row, q));
+      if (over_ && policy_->drops()) return;
+    }
+    append(token);
+  }
+
+  double confidence_in(Token token, std::span<const float> row, const Distribution& q) {
+    if (!sampling().greedy()) return q.of(token);
+    report_.by_row(answer_.processor.edited(row), token, 0);
+    return std::exp(report_.logprob());
+  }
+
+  void append(Token token) {
+    if (token == no_token) {
+      over_ = true;
+      return fault(text("the draft's logits are not finite at token ", answer_.history().size()));
+    }
+    drafted_.push_back(token);
+    answer_.processor.push(token);
+    ++pushed_;
+    over_ = over_ || static_cast<int>(drafted_.size()) >= most_ || answer_.ends.any(token);
+  }
+
+  /// Runs a step of the drafter; if it throws, the rest of the request goes on without it. Where memory or the device
+  /// is the trouble, the target will soon have it too: that goes to the caller.
+  template <class Step>
+  void guard(Step&& step) {
+    try {
+      step();
+    } catch (const std::bad_alloc&) {
+      throw;
+    } catch (const Error& error) {
+      const std::string room = error.id().substr(0, error.id().find('.'));
+      if (room == "cache" || room == "backend" || room == "gpu") throw;
+      fault(text("the draft failed: ", error.what()));
+    } catch (const std::exception& error) {
+      fault(text("the draft failed: ", error.what()));
+    } catch (...) {
+      fault("the draft failed with an unknown exception");
+    }
+  }
+
+  void fault(const std::string& reason) {
+    ++answer_.stats.draft_faults;
+    on_ = false;
+    if (!answer_.stats.disabled_reason.empty()) return;
+    answer_.stats.disabled_reason = reason;
+    if (on_fault_) on_fault_(reason);
+  }
+
+  DrafterType drafter_;
+  Answer& answer_;
+  std::function<void(std::string_view)> on_fault_;
+  bool on_ = false;
+  bool reading_ = false;  // the prompt
+  bool over_ = true;      // nothing more to draft in this round
+  int most_ = 0;
+  std::optional<Draw> draw_;
+  draft_length::Policy* policy_ = nullptr;
+  PhiloxCoin coin_{};
+  int item_ = nothing;           // in the model's batch
+  int pushed_ = 0;               // drafted tokens that the processor holds
+  std::vector<Token> drafted_;   // [m]
+  std::vector<Distribution> q_;  // [m], or one to work in when the rule needs none
+  LogprobReport report_;
+};
+
+}  // namespace slm::detail

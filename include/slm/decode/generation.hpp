@@ -1,0 +1,246 @@
+// Generation: one request while it is answered. Its rounds are planned and taken; the models' steps in between belong
+// to whoever holds the models and gives them the rows of many generations at once (rounds.hpp).
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <utility>
+
+#include "slm/core/types.hpp"
+#include "slm/decode/answer.hpp"
+#include "slm/decode/drafting.hpp"
+#include "slm/decode/request.hpp"
+#include "slm/decode/rules.hpp"
+#include "slm/decode/sink.hpp"
+#include "slm/decode/stats.hpp"
+#include "slm/decode/verification.hpp"
+
+namespace slm {
+
+/// Between rounds, with n tokens committed: the target has read n - 1 of them, all but the last one (the anchor); the
+/// draft has read at most as many; penalties and draws depend on exactly those n tokens.
+///
+/// A round: begin_round(); while draft_steps() is not 0, plan_draft() and take_draft() around a forward of the draft's
+/// model; plan() and take() around a forward of the target; next() until it returns null. One thread at a time.
+template <class DrafterType, VerificationRule Rule>
+class Generation {
+ public:
+  static constexpr bool drafts_in_batches = BatchedDrafter<DrafterType>;
+
+  /// The sequence is the target's, in the pool where its keys and values are to lie.
+  Generation(DrafterType drafter, Sequence sequence, const ModelInfo& target, const Speculation& speculation, Rule rule)
+      : answer_{.target = target},
+        drafting_(std::move(drafter), answer_, speculation.on_draft_fault),
+        verification_(std::move(sequence), answer_, std::move(rule)),
+        policy_(policy_of(speculation)),
+        plain_step_every_(speculation.plain_step_every),
+        clock_(speculation.clock ? speculation.clock : steady_seconds) {}
+  Generation(const Generation&) = delete;
+  Generation& operator=(const Generation&) = delete;
+
+  /// What the caches still hold of the last request is not read again. Throws Error on an unusable request.
+  void start(Request request) {
+    check_request(request, answer_.target);
+    answer_.request = std::move(request);
+    began_ = clock_();
+    const Sampling& sampling = answer_.sampling();
+    const std::size_t prompt = answer_.request.prompt.size();
+    const int most = policy_.most();
+    const int longest = std::min(sampling.max_new_tokens, answer_.target.context - static_cast<int>(prompt));
+    answer_.processor.start(sampling, answer_.target.vocab, answer_.request.prompt,
+                            static_cast<std::size_t>(longest) + static_cast<std::size_t>(most) + 1);
+    answer_.ends.start(answer_.target, sampling.ignore_end_tokens, sampling.stop_tokens);
+    policy_.restart();
+    cooldowns_ = policy_.cooldowns();
+    verification_.start(most);
+    Stats& stats = answer_.stats;
+    stats = {};
+    stats.start(most);
+    stats.rule = Rule::name;
+    stats.prompt_tokens = static_cast<std::int64_t>(prompt);
+    stats.reused_tokens = static_cast<std::int64_t>(verification_.length());
+    stats.target_bytes_per_step = answer_.target.step_bytes;
+    phase_ = Phase::over;
+    if (sampling.max_new_tokens == 0) return end(FinishReason::length);
+    if (prompt == static_cast<std::size_t>(answer_.target.context)) return end(FinishReason::context);
+    const double drafts = clock_();
+    drafting_.start(most);
+    stats.prefill_draft_seconds = clock_() - drafts;
+    phase_ = Phase::reading;
+  }
+
+  /// Whether there are rounds to come.
+  bool going() const { return phase_ != Phase::over; }
+  /// There are none, whatever the request says.
+  void abandon() { phase_ = Phase::over; }
+  const Stats& stats() const { return answer_.stats; }
+  const DrafterType& drafter() const { return drafting_.drafter(); }
+  /// What the target has read: prompt and output but for the last token.
+  const Sequence& sequence() const { return verification_.sequence(); }
+  /// Prompt and output.
+  std::span<const Token> history() const { return answer_.history(); }
+
+  /// Looks whether the request was cancelled, and drafts where that takes no model.
+  void begin_round() {
+    if (!going()) return;
+    if (answer_.request.cancel.stop_requested()) {
+      end(FinishReason::cancelled);
+      phase_ = Phase::over;
+      return;
+    }
+    round_began_ = clock_();
+    if (phase_ == Phase::reading) {
+      if (verification_.prompt_left() || drafting_.prompt_left()) return drafting_.read_prompt();
+      phase_ = Phase::deciding;
+    }
+    const int n = static_cast<int>(history().size());
+    Stats& stats = answer_.stats;
+    wanted_ = drafting_.on() ? policy_.next() : 0;
+    const bool plain = plain_step_every_ > 0 && (stats.rounds + 1) % plain_step_every_ == 0;
+    const int asked = plain ? 0 : wanted_;
+    // Each round emits one token besides the accepted ones, and leaves room for the next anchor.
+    most_ = std::min({asked, answer_.sampling().max_new_tokens - static_cast<int>(stats.emitted) - 1,
+                      answer_.target.context - n - 1, drafting_.room(n)});
+    in_step_ = drafting_.in_step(n);
+    if (stats.rounds > 0 && asked != stats.draft_length) ++stats.draft_length_changes;
+    stats.draft_length = asked;
+    drafting_.begin(most_, verification_.draw_for_models(), &policy_);
+  }
+
+  /// Steps of the draft's model that it can make in a row for this generation; 0: the draft is complete.
+  int draft_steps() const { return going() ? drafting_.steps() : 0; }
+  /// Adds rows to a batch of the draft's model, of so many steps; nothing where draft_steps() is 0.
+  void plan_draft(Batch& batch, int steps) {
+    if (going()) drafting_.plan(batch, steps);
+  }
+  void take_draft(const Batch& batch) {
+    if (going()) drafting_.take(batch);
+  }
+  /// The forward of the draft's model has thrown the current exception: the request goes on without its draft. Throws
+  /// it again where memory or the device is the trouble.
+  void draft_failed() {
+    if (going()) drafting_.failed();
+  }
+
+  /// Adds rows to a batch of the target: some of the prompt, or the anchor and what was drafted.
+  void plan(Batch& batch) {
+    if (!going()) return;
+    drafting_.finish();
+    planned_ = clock_();
+    if (phase_ == Phase::deciding) {
+      verification_.plan(batch, drafting_.tokens());
+    } else if (verification_.prompt_left()) {
+      verification_.read_prompt(batch);
+    }
+  }
+
+  /// Takes the answer, given at the moment `verified`; next() then gives the tokens, as long as the batch stays. Throws
+  /// decode.non-finite-logits.
+  void take(const Batch& batch, double verified) {
+    if (!going()) return;
+    Stats& stats = answer_.stats;
+    if (phase_ == Phase::reading) {
+      stats.prefill_draft_seconds += planned_ - round_began_;
+      stats.prefill_target_seconds += verified - planned_;
+      const Request& request = answer_.request;
+      if (request.progress) request.progress(verification_.length(), request.prompt.size() - 1);
+      return;
+    }
+    verdict_ = verification_.take(batch, [&](int i) -> const Distribution& { return drafting_.distribution(i); });
+    decided_ = clock_();
+    const std::size_t drafted = drafting_.tokens().size();
+    stats.count_round(drafted, verdict_.evaluated, verdict_.accepted);
+    stats.add_seconds(drafted, planned_ - round_began_, verified - planned_, decided_ - verified);
+    emitted_ = 0;
+    ended_ = false;
+  }
+
+  /// Commits the round's next token and returns it, valid until the next call; null when the round is over.
+  const GeneratedToken* next() {
+    if (phase_ != Phase::deciding) return nullptr;
+    if (ended_ || emitted_ > verdict_.accepted) {
+      end_round();
+      return nullptr;
+    }
+    const int i = emitted_++;
+    const std::span<const Token> drafted = drafting_.tokens();
+    const bool accepted = i < verdict_.accepted;
+    const Token token = accepted ? drafted[static_cast<std::size_t>(i)] : verdict_.token;
+    generated_ = {.token = token, .position = static_cast<std::int64_t>(history().size()), .drafted = accepted};
+    if (answer_.request.logprobs.any()) verification_.report(i, generated_);
+    answer_.processor.push(token);
+    Stats& stats = answer_.stats;
+    ++stats.emitted;
+    ++(accepted ? stats.accepted : verdict_.accepted < std::ssize(drafted) ? stats.corrections : stats.bonuses);
+    if (accepted) ++stats.accepted_at_depth[static_cast<std::size_t>(i)];
+    if (const auto reason = reason_to_end(token)) end(*reason);
+    return &generated_;
+  }
+
+  /// After next(): the sink wants no more.
+  void stop() {
+    const FinishReason known = answer_.stats.finish_reason;
+    if (!ended_ || known == FinishReason::length || known == FinishReason::context) end(FinishReason::sink);
+  }
+
+ private:
+  enum class Phase { over, reading, deciding };  // the prompt; what to emit
+
+  std::optional<FinishReason> reason_to_end(Token token) const {
+    if (answer_.ends.is_end(token)) return FinishReason::end_token;
+    if (answer_.ends.is_stop(token)) return FinishReason::stop_token;
+    if (answer_.stats.emitted >= answer_.sampling().max_new_tokens) return FinishReason::length;
+    if (std::ssize(history()) >= answer_.target.context) return FinishReason::context;
+    return std::nullopt;
+  }
+
+  /// Takes back what was drafted and not committed.
+  void end_round() {
+    Stats& stats = answer_.stats;
+    stats.trimmed += verdict_.accepted + 1 - emitted_;
+    ++stats.emitted_histogram[static_cast<std::size_t>(emitted_)];
+    const int keep = static_cast<int>(history().size()) - 1;
+    verification_.rewind(keep);
+    drafting_.rewind(keep);
+    // A round cut short by the text's end or by a limit says nothing about the draft.
+    if (!ended_ && drafting_.on() && most_ == wanted_) {
+      policy_.observe({static_cast<int>(drafting_.tokens().size()), verdict_.accepted, planned_ - round_began_,
+                       decided_ - planned_, in_step_});
+    }
+    if (ended_) phase_ = Phase::over;
+  }
+
+  void end(FinishReason reason) {
+    ended_ = true;
+    Stats& stats = answer_.stats;
+    stats.finish_reason = reason;
+    stats.cooldowns = policy_.cooldowns() - cooldowns_;
+    if constexpr (drafts_in_batches) stats.unmappable_tokens = drafter().unmappable_tokens();
+    stats.total_seconds = clock_() - began_;
+  }
+
+  detail::Answer answer_;
+  detail::Drafting<DrafterType, Rule> drafting_;
+  detail::Verification<Rule> verification_;
+  draft_length::Policy policy_;
+  int plain_step_every_;
+  std::function<double()> clock_;
+  Phase phase_ = Phase::over;
+  int cooldowns_ = 0;  // of the policy when the request began
+  double began_ = 0;
+
+  // The present round.
+  double round_began_ = 0, planned_ = 0, decided_ = 0;
+  int wanted_ = 0;       // tokens that the policy wants drafted
+  int most_ = 0;         // and that there is room for
+  bool in_step_ = true;  // the draft had no backlog to read before it could propose
+  Verdict verdict_;
+  int emitted_ = 0;
+  bool ended_ = true;  // the text, with one of its tokens
+  GeneratedToken generated_;
+};
+
+}  // namespace slm

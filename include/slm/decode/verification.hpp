@@ -1,0 +1,156 @@
+// Verification: the target's half of a request's rounds.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "slm/core/error.hpp"
+#include "slm/core/types.hpp"
+#include "slm/decode/answer.hpp"
+#include "slm/decode/coin.hpp"
+#include "slm/decode/logprobs.hpp"
+#include "slm/decode/rules.hpp"
+#include "slm/decode/sink.hpp"
+
+namespace slm::detail {
+
+template <VerificationRule Rule>
+class Verification {
+ public:
+  /// The sequence is the target's. The answer outlives this.
+  Verification(Sequence sequence, Answer& answer, Rule rule)
+      : sequence_(std::move(sequence)), answer_(answer), rule_(std::move(rule)) {}
+
+  const Sequence& sequence() const { return sequence_; }
+  std::size_t length() const { return static_cast<std::size_t>(sequence_.length()); }
+
+  /// The answer's request begins, with at most so many drafted tokens in a round. What the cache holds of its prompt
+  /// stays.
+  void start(int most) {
+    const std::span<const Token> held = sequence_.tokens(), prompt = answer_.request.prompt;
+    std::size_t common = 0;
+    while (common < held.size() && common + 1 < prompt.size() && held[common] == prompt[common]) ++common;
+    sequence_.truncate(static_cast<int>(common));
+    const auto rows = static_cast<std::size_t>(most) + 1;
+    tokens_.reserve(rows);
+    p_.resize(rows);
+    const int alternatives = answer_.request.logprobs.top;
+    raw_.reserve(alternatives);
+    sampled_.reserve(alternatives);
+    if (answer_.sampling().greedy()) return;
+    const std::size_t support = answer_.processor.support(answer_.vocab());
+    for (Distribution& row : p_) row.reserve(support);
+    rule_.reserve(support, most);
+  }
+
+  bool prompt_left() const { return length() + 1 < answer_.request.prompt.size(); }
+  /// Adds some of the prompt to a batch of the target.
+  void read_prompt(Batch& batch) { batch.add(sequence_, next_of_prompt(answer_.request, length())); }
+
+  /// The draw by which models may choose tokens themselves; nothing when logits or distributions are needed here.
+  std::optional<Draw> draw_for_models() const {
+    if constexpr (!std::is_same_v<Rule, rule::Coupled>) {
+      if (!answer_.sampling().greedy()) return std::nullopt;
+    }
+    return answer_.processor.draw();
+  }
+
+  /// Adds the anchor and what was drafted to a batch of the target.
+  void plan(Batch& batch, std::span<const Token> drafted) {
+    tokens_.assign(1, answer_.history().back());
+    tokens_.insert(tokens_.end(), drafted.begin(), drafted.end());
+    const std::optional<Draw> draw = draw_for_models();
+    chosen_by_model_ = draw && answer_.target.chooses && !answer_.request.logprobs.any();
+    Ask ask{.want = Want::logits, .rows = static_cast<int>(tokens_.size())};
+    if (chosen_by_model_) ask.want = Want::choice, ask.draw = *draw;
+    item_ = batch.add(sequence_, tokens_, ask);
+  }
+
+  /// Decides by the target's answer. q(i) is what drafted token i was drawn from. Throws decode.non-finite-logits.
+  template <class Draft>
+  Verdict take(const Batch& batch, Draft&& q) {
+    const auto drafted = std::span<const Token>(tokens_).subspan(1);
+    if (chosen_by_model_) {
+      const std::span<const Token> choices = batch.choices(item_);
+      return agreement(drafted, [&](int i) { return usable(choices[static_cast<std::size_t>(i)]); });
+    }
+    rows_ = batch.logits(item_);
+    Processor& processor = answer_.processor;
+    int pushed = 0;  // rows are processed when the rule asks for them, each with its own prefix
+    const auto advance = [&](int i) {
+      for (; pushed < i; ++pushed) processor.push(drafted[static_cast<std::size_t>(pushed)]);
+    };
+    Verdict verdict;
+    if (answer_.sampling().greedy()) {
+      verdict = agreement(drafted, [&](int i) {
+        advance(i);
+        return usable(processor.greedy(row(i)));
+      });
+    } else {
+      const PhiloxCoin coin{answer_.sampling().seed, static_cast<std::uint64_t>(processor.history().size())};
+      int ready = 0;
+      const auto p = [&](int i) -> const Distribution& {
+        for (; ready <= i; ++ready) {
+          advance(ready);
+          if (!processor.distribution(row(ready), p_[static_cast<std::size_t>(ready)])) usable(no_token);
+        }
+        return p_[static_cast<std::size_t>(i)];
+      };
+      verdict = rule_.verify(drafted, p, q, coin);
+    }
+    for (; pushed > 0; --pushed) processor.pop();
+    return verdict;
+  }
+
+  /// Adds the log-probabilities that the request wants to the token of row i, which is not committed yet.
+  void report(int i, GeneratedToken& generated) {
+    const Logprobs& wanted = answer_.request.logprobs;
+    if (wanted.raw) {
+      raw_.by_row(row(i), generated.token, wanted.top);
+      generated.logprob = raw_.logprob();
+      generated.top = raw_.top();
+    }
+    if (wanted.sampled) {
+      if (answer_.sampling().greedy()) {
+        sampled_.by_row(answer_.processor.edited(row(i)), generated.token, wanted.top);
+      } else {
+        sampled_.by_distribution(p_[static_cast<std::size_t>(i)], generated.token, wanted.top);
+      }
+      generated.sampled_logprob = sampled_.logprob();
+      generated.sampled_top = sampled_.top();
+    }
+  }
+
+  /// Forgets all but the first `length` tokens.
+  void rewind(int length) {
+    if (sequence_.length() > length) sequence_.truncate(length);
+  }
+
+ private:
+  std::span<const float> row(int i) const { return {rows_.row(i), answer_.vocab()}; }
+
+  Token usable(Token token) const {
+    if (token != no_token) return token;
+    throw Error("decode.non-finite-logits",
+                text("the logits of ", answer_.target.name, " after ", answer_.history().size(),
+                     " tokens hold NaN or infinity, or leave no token possible"),
+                "Check the target's weights, and that adjust_logits leaves at least one token");
+  }
+
+  Sequence sequence_;
+  Answer& answer_;
+  Rule rule_;
+  bool chosen_by_model_ = false;
+  int item_ = 0;                 // in the target's batch
+  View<const float, 2> rows_;    // [m + 1, vocab]
+  std::vector<Token> tokens_;    // [m + 1]: the anchor, then what was drafted
+  std::vector<Distribution> p_;  // [m + 1]
+  LogprobReport raw_, sampled_;
+};
+
+}  // namespace slm::detail

@@ -1,0 +1,15 @@
+// A drafter's hooks are all there: one that is spelt otherwise would never be called.
+// expect: the draft must be a LanguageModel or have start(), rewind() and propose()
+#include "slm/speculative.hpp"
+
+struct Drafter {
+  void start(std::span<const slm::Token>) {}
+#ifdef SLM_FIXED
+  void rewind(int) {}
+#else
+  void rewindTo(int) {}
+#endif
+  void propose(std::span<const slm::Token>, int, std::vector<slm::Token>&) {}
+};
+
+template class slm::SpeculativeDecoder<Drafter, slm::AnyModel>;
