@@ -138,7 +138,7 @@ class Conversation {
         form_(form),
         generator_(make_generator(options.decoding)),
         tokenizer_(slm::Tokenizer::from(options.decoding.target)),
-        sampling_(options.decoding.sampling),
+        sampling_(generator_.sampling),
         stops_(options.decoding.stops) {
     const slm::chat::Stops ends = slm::chat::stops(tokenizer_, form);
     for (const slm::Token token : ends.tokens) {
@@ -180,7 +180,7 @@ class Conversation {
       if (!options_.json) print(piece);
     };
     Collector sink{slm::TextStream(tokenizer_, prompt, write, stops_), ids, &interrupts};
-    const slm::Stats stats = generator_.generate(prompt, sampling_, sink);
+    const slm::Stats stats = generator_.generate({.prompt = prompt, .sampling = sampling_}, sink);
     messages_.push_back({"assistant", said});
     if (!options_.json) return print("\n");
     print_json({{"text", said},
@@ -189,7 +189,7 @@ class Conversation {
                 {"reused_tokens", stats.reused_tokens},
                 {"forgotten_turns", forgotten},
                 {"interrupted", stats.finish_reason == slm::FinishReason::sink && !sink.stream.stopped()},
-                {"statistics", statistics_of(stats, sink)}});
+                {"statistics", statistics_of(stats, sink.stream)}});
   }
 
   /// Forgets the oldest turns, a question and its answer each, until there is room for an answer: for max-new-tokens,

@@ -56,7 +56,9 @@ std::string known_models_table();
 /// What generate and chat share: which models, how they choose tokens and guess ahead, where the text stops.
 struct DecodingOptions {
   std::string target, draft, drafter;
-  slm::Sampling sampling{.max_new_tokens = 128, .temperature = 0.0f};
+  slm::Sampling sampling{.max_new_tokens = 128, .temperature = 0.0f};  // where nobody says otherwise
+  slm::SuggestedSampling named;                                        // by options
+  bool generation_config = false;                                      // the model's authors are heard before
   std::vector<std::string> stops;
   std::string draft_length = "4";
   std::string rule = "coupled";
@@ -69,13 +71,20 @@ void add_decoding_options(CLI::App& command, DecodingOptions& options);
 /// A decoder of any drafter and rule. From call to call it keeps the KV caches of what its prompts have in common.
 struct Generator {
   slm::ModelInfo target;
-  std::function<slm::Stats(std::span<const slm::Token> prompt, const slm::Sampling&, Collector&)> generate;
+  slm::Sampling sampling;  // as the options say
+  std::function<slm::Stats(const slm::Request&, Collector&)> generate = {};
+  /// Many at once, see SpeculativeDecoder::generate.
+  using Sink = std::function<bool(std::size_t request, const slm::GeneratedToken&)>;
+  std::function<std::vector<slm::Stats>(std::span<const slm::Request>, const Sink&)> generate_all = {};
 };
 
 /// Loads the models that the options name.
 Generator make_generator(const DecodingOptions& options);
 
 /// The statistics, with the reason for the end that only the sink knows: a stop string, or an interruption.
-OrderedJson statistics_of(const slm::Stats& stats, const Collector& sink);
+OrderedJson statistics_of(const slm::Stats& stats, const slm::TextStream& stream);
+
+/// Answers every line of a file of requests, together or one by one, and prints a line for each.
+void generate_lines(const DecodingOptions& options, const std::string& path, bool one_by_one);
 
 }  // namespace cli

@@ -8,15 +8,18 @@ namespace cli {
 namespace {
 
 template <class Draft>
-auto decoder_of(const DecodingOptions& options, Draft draft, slm::AnyModel target) {
+void add_decoder(Generator& made, const DecodingOptions& options, Draft draft, slm::AnyModel target) {
   slm::Speculation speculation;
   speculation.draft_length = slm::draft_length::parse(options.draft_length);
   constexpr bool with_distribution = slm::LanguageModel<Draft> || slm::DistributionDrafter<Draft>;
-  return slm::visit_rule<with_distribution>(options.rule, [&](auto rule) -> decltype(Generator::generate) {
+  slm::visit_rule<with_distribution>(options.rule, [&](auto rule) {
     using Decoder = slm::SpeculativeDecoder<Draft, slm::AnyModel, decltype(rule)>;
     auto decoder = std::make_shared<Decoder>(std::move(draft), std::move(target), std::move(speculation), rule);
-    return [decoder](std::span<const slm::Token> prompt, const slm::Sampling& sampling, Collector& sink) {
-      return decoder->generate(prompt, sampling, sink);
+    made.generate = [decoder](const slm::Request& request, Collector& sink) {
+      return decoder->generate(request, sink);
+    };
+    made.generate_all = [decoder](std::span<const slm::Request> requests, const Generator::Sink& sink) {
+      return decoder->generate(requests, sink);
     };
   });
 }
@@ -61,22 +64,24 @@ OrderedJson to_json(const slm::Stats& stats) {
 Generator make_generator(const DecodingOptions& options) {
   Loader loader(options.models);
   slm::AnyModel target = loader.load(options.target);
-  Generator made{target.info(), {}};
+  slm::Sampling sampling = options.sampling;
+  if (options.generation_config) sampling = with(sampling, target.info().sampling);
+  Generator made{.target = target.info(), .sampling = with(sampling, options.named)};
   if (!options.draft.empty()) {
     slm::AnyModel draft = loader.load_draft(options.draft, options.draft_backend, target.info());
-    made.generate = decoder_of(options, std::move(draft), std::move(target));
+    add_decoder(made, options, std::move(draft), std::move(target));
   } else if (options.drafter == "ngram") {
-    made.generate = decoder_of(options, slm::NgramDrafter{}, std::move(target));
+    add_decoder(made, options, slm::NgramDrafter{}, std::move(target));
   } else {
-    made.generate = decoder_of(options, slm::NoDrafter{}, std::move(target));
+    add_decoder(made, options, slm::NoDrafter{}, std::move(target));
   }
   return made;
 }
 
-OrderedJson statistics_of(const slm::Stats& stats, const Collector& sink) {
+OrderedJson statistics_of(const slm::Stats& stats, const slm::TextStream& stream) {
   OrderedJson json = to_json(stats);
   if (stats.finish_reason != slm::FinishReason::sink) return json;
-  json["finish_reason"] = sink.stream.stopped() ? "stop_string" : "interrupted";
+  json["finish_reason"] = stream.stopped() ? "stop_string" : "interrupted";
   return json;
 }
 
@@ -96,15 +101,23 @@ void add_decoding_options(CLI::App& command, DecodingOptions& options) {
   command.add_option("--stop", options.stops, "stop before this text; may be given several times")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  command.add_option("--temperature", sampling.temperature, "0: the likeliest token always")
-      ->check(CLI::Range(0.0, 1e6))
-      ->capture_default_str();
-  command.add_option("--top-k", sampling.top_k, "choose among the k likeliest; 0: all")
-      ->check(CLI::Range(0, 1 << 30))
-      ->capture_default_str();
-  command.add_option("--top-p", sampling.top_p, "choose among the likeliest with this much probability; 1: all")
-      ->check(CLI::Range(1e-9, 1.0))
-      ->capture_default_str();
+  slm::SuggestedSampling& named = options.named;
+  command.add_option("--temperature", named.temperature, "0, the default: the likeliest token always")
+      ->check(CLI::Range(0.0, 1e6));
+  command.add_option("--top-k", named.top_k, "choose among the k likeliest; 0, the default: all")
+      ->check(CLI::Range(0, 1 << 30));
+  command
+      .add_option("--top-p", named.top_p, "choose among the likeliest with this much probability; 1, the default: all")
+      ->check(CLI::Range(1e-9, 1.0));
+  command
+      .add_option("--min-p", named.min_p, "leave out what is less likely than this share of the likeliest; default 0")
+      ->check(CLI::Range(0.0, 1.0));
+  command
+      .add_option("--repetition-penalty", named.repetition_penalty,
+                  "make tokens of the text so far less likely, above 1; 1, the default: not")
+      ->check(CLI::Range(1e-3, 1e3));
+  command.add_flag("--generation-config", options.generation_config,
+                   "take these five from the model's generation_config.json where no option names them");
   add_whole_number(command, "--seed", sampling.seed, "of the random choices: 0 to 2^64 - 1");
 
   command

@@ -10,11 +10,12 @@ namespace {
 
 struct GenerateOptions {
   DecodingOptions decoding;
-  std::string prompt, prompt_file;
-  bool json = false;
+  std::string prompt, prompt_file, prompts;
+  bool json = false, sequential = false;
 };
 
 void generate(const GenerateOptions& options) {
+  if (!options.prompts.empty()) return generate_lines(options.decoding, options.prompts, options.sequential);
   const std::string text = options.prompt_file.empty() ? options.prompt : read_file(options.prompt_file);
   const Generator generator = make_generator(options.decoding);
   const auto tokenizer = slm::Tokenizer::from(options.decoding.target);
@@ -24,10 +25,11 @@ void generate(const GenerateOptions& options) {
   std::vector<slm::Token> ids;
   const auto write = [&](std::string_view piece) { options.json ? void(collected += piece) : print(piece); };
   Collector sink{slm::TextStream(tokenizer, prompt, write, options.decoding.stops), ids};
-  const slm::Stats stats = generator.generate(prompt, options.decoding.sampling, sink);
+  const slm::Stats stats = generator.generate({.prompt = prompt, .sampling = generator.sampling}, sink);
 
   if (options.json) {
-    print_json({{"ids", ids}, {"text", collected}, {"prompt_ids", prompt}, {"statistics", statistics_of(stats, sink)}});
+    print_json(
+        {{"ids", ids}, {"text", collected}, {"prompt_ids", prompt}, {"statistics", statistics_of(stats, sink.stream)}});
   } else {
     print("\n");
     std::cerr << '\n' << stats;
@@ -42,9 +44,14 @@ void add_generate(CLI::App& program) {
   auto& prompt = *command.add_option_group("prompt", "one of");
   prompt.add_option("--prompt", options->prompt, "the text to continue");
   prompt.add_option("--prompt-file", options->prompt_file, "a file that holds it");
+  auto* prompts = prompt.add_option("--prompts", options->prompts, "a file of JSON, one request on each line");
   prompt.require_option(1);
   add_decoding_options(command, options->decoding);
-  command.add_flag("--json", options->json, "print one JSON object: ids, text, prompt_ids, statistics");
+  auto* json = command.add_flag("--json", options->json,
+                                "print one JSON object for each answer: ids, text, prompt_ids, statistics");
+  prompts->needs(json);
+  command.add_flag("--sequential", options->sequential, "answer the requests one by one instead of together")
+      ->needs(prompts);
   command.callback([options] { generate(*options); });
 }
 

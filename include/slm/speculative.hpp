@@ -10,5 +10,6 @@
 #include "slm/decode/stats.hpp"
 #include "slm/model/load.hpp"
 #include "slm/model/model.hpp"
+#include "slm/model/session.hpp"
 #include "slm/text/text_stream.hpp"
 #include "slm/text/tokenizer.hpp"

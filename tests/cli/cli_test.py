@@ -116,6 +116,10 @@ class Cli(unittest.TestCase):
             ["generate", "--target", self.target, "--prompt", "x", "--temperature", "-1"],
             ["generate", "--target", self.target, "--prompt", "x", "--temperature", "warm"],
             ["generate", "--target", self.target, "--prompt", "x", "--top-p", "1.5"],
+            ["generate", "--target", self.target, "--prompt", "x", "--min-p", "2"],
+            ["generate", "--target", self.target, "--prompt", "x", "--sequential"],
+            ["generate", "--target", self.target, "--prompts", "x"],
+            ["generate", "--target", self.target, "--prompt", "x", "--prompts", "y", "--json"],
             ["generate", "--target", self.target, "--prompt", "x", "--max-new-tokens", "-1"],
             ["generate", "--target", self.target, "--prompt", "x", "--draft", self.draft, "--drafter", "ngram"],
             ["generate", "--target", self.target, "--prompt", "x", "--drafter", "model"],
@@ -439,6 +443,83 @@ class Cli(unittest.TestCase):
         self.assertEqual(result["ids"], self.generate()["ids"])
         self.error("could not be read", "generate", "--target", self.target, "--prompt-file", SCRATCH / "absent.txt")
         self.error("could not be read", "generate", "--target", self.target, "--prompt-file", SCRATCH)
+
+    def lines(self, requests, *arguments, target=None):
+        file = SCRATCH / "requests.jsonl"
+        file.write_text("\n".join(json.dumps(request) for request in requests) + "\n\n")
+        out = self.ok("generate", "--target", target or self.target, "--prompts", file, "--json", *arguments).out
+        answers = [json.loads(line) for line in out.splitlines()]
+        for answer in answers:
+            self.assertEqual(answer["statistics"]["new_tokens"], len(answer["ids"]))
+        return answers
+
+    def test_many_requests_have_the_answers_that_each_has_alone(self):
+        requests = [{"id": f"number {i}", "prompt": f"def f{i}(x): return {'x + ' * (i % 5)}", "max_new_tokens": 5 + 3 * i,
+                     "temperature": (0, 0.8, 1.3)[i % 3], "seed": i, "logprobs": i % 4} for i in range(9)]
+        requests[1] |= {"top_k": 5, "top_p": 0.9, "min_p": 0.01}
+        requests[2]["stop"] = ["e", "a"]
+        requests[3]["stop"] = " "
+        requests[4].pop("logprobs")
+        requests.append({"ids": [5, 6, 7]})
+        kept = ("id", "ids", "text", "prompt_ids", "logprobs")
+        for kind in KINDS:
+            target, draft = self.pairs[kind]
+            alone = None
+            for drafting in ([], ["--drafter", "ngram"], ["--draft", draft]):
+                for threads in (1, 2):
+                    for order in ([], ["--sequential"]):
+                        found = self.lines(requests, *drafting, "--threads", threads, *order, target=target)
+                        ends = [answer["statistics"]["finish_reason"] for answer in found]
+                        answers = ([{name: answer.get(name) for name in kept} for answer in found], ends)
+                        alone = alone or answers
+                        self.assertEqual(answers, alone)
+            answers = alone[0]
+            self.assertEqual([answer["id"] for answer in answers], [request.get("id") for request in requests])
+            self.assertEqual(answers[9]["prompt_ids"], [5, 6, 7])
+            self.assertIsNone(answers[4]["logprobs"])
+            for request, answer in zip(requests, answers):
+                for token, id in zip(answer["logprobs"] or [], answer["ids"]):
+                    self.assertEqual(token["id"], id)
+                    self.assertEqual(len(token["top"]), request["logprobs"])
+                    self.assertLessEqual(token["logprob"], 0)
+            # And those of a program that is given one prompt.
+            single = self.as_json("generate", "--target", target, "--prompt", requests[5]["prompt"], "--max-new-tokens", 20,
+                                  "--temperature", 1.3, "--seed", 5)
+            self.assertEqual(single["ids"], answers[5]["ids"])
+            self.assertEqual(single["text"], answers[5]["text"])
+
+    def test_bad_lines_of_requests(self):
+        file = SCRATCH / "bad.jsonl"
+        good = '{"prompt": "x"}\n'
+        for line, words in (("{", "not valid JSON"), ("[]", "expected an object"), ("{}", "either prompt or ids"),
+                            ('{"prompt": "x", "ids": [1]}', "either prompt or ids"), ('{"prompt": 3}', "a string"),
+                            ('{"ids": [1, 97]}', "ids of 0..96"), ('{"ids": [-1]}', "ids of 0..96"), ('{"ids": []}', "no tokens"),
+                            ('{"prompt": "x", "tempreature": 1}', "tempreature"), ('{"prompt": "x", "temperature": -1}', "temperature"),
+                            ('{"prompt": "x", "top_p": 0}', "top_p"), ('{"prompt": "x", "seed": -1}', "seed"),
+                            ('{"prompt": "x", "stop": [1]}', "stop"), ('{"prompt": "x", "logprobs": 98}', "logprobs"),
+                            ('{"prompt": "x", "max_new_tokens": 1.5}', "max_new_tokens"), ('{"prompt": "x", "id": ' + "[" * 99, "deep")):
+            file.write_text(good + line + "\n" + good)
+            self.error(words, "generate", "--target", self.target, "--prompts", file, "--json")
+        self.assertEqual(self.lines([]), [])
+
+    def test_sampling_of_generation_config(self):
+        folder = SCRATCH / "suggests"
+        shutil.copytree(self.target, folder)
+        suggest = folder / "generation_config.json"
+        suggest.write_text(json.dumps({"temperature": 1.5, "top_k": 7, "top_p": 0.9, "repetition_penalty": 1.2}))
+        named = ("--temperature", 1.5, "--top-k", 7, "--top-p", 0.9, "--repetition-penalty", 1.2)
+        plain = self.generate(target=folder)["ids"]
+        self.assertEqual(plain, self.generate()["ids"])  # nobody asked
+        asked = self.generate("--generation-config", target=folder)["ids"]
+        self.assertEqual(asked, self.generate(*named)["ids"])
+        self.assertNotEqual(asked, plain)
+        self.assertEqual(self.generate("--generation-config", "--temperature", 0, "--repetition-penalty", 1, target=folder)["ids"],
+                         plain)
+        suggest.write_text(json.dumps({"do_sample": False, "temperature": 1.5}))
+        self.assertEqual(self.generate("--generation-config", target=folder)["ids"], plain)
+        suggest.write_text(json.dumps({"temperature": "hot", "top_k": -1}))
+        self.assertEqual(self.generate("--generation-config", target=folder)["ids"], plain)
+        self.assertIn("temperature is 'hot'", self.ok("info", folder).out)
 
     def test_stop_strings_end_the_text(self):
         for target, draft in self.pairs.values():

@@ -2,6 +2,7 @@
 // between fine-tunes of one shape.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -147,6 +148,15 @@ constexpr std::string_view name_of(RopeScaling::Kind kind) {
   return "?";
 }
 
+/// How a model's authors suggest to draw tokens, as far as they say.
+struct SuggestedSampling {
+  std::optional<float> temperature = {};  // 0: the likeliest token always
+  std::optional<int> top_k = {};
+  std::optional<float> top_p = {};
+  std::optional<float> min_p = {};
+  std::optional<float> repetition_penalty = {};
+};
+
 /// What a checkpoint says of itself besides its shape.
 struct ModelSettings {
   int context = 2048;  // max_position_embeddings
@@ -163,6 +173,7 @@ struct ModelSettings {
   std::vector<bool> windowed_layers = {};  // layers that have the window; empty: all
   int position_offset = 0;                 // row of the table of learned positions where position 0 lies
   std::vector<Token> end_tokens = {};
+  SuggestedSampling sampling = {};
 
   /// The window of one layer; 0: none.
   int window_of(int layer) const {

@@ -1,4 +1,5 @@
-// Drafters: where guesses at the next tokens come from. A look-up in the text so far, nothing, or what a user writes; models are in model_drafter.hpp.
+// Drafters: where guesses at the next tokens come from. A look-up in the text so far, nothing, or what a user writes;
+// models are in model_drafter.hpp.
 #pragma once
 
 #include <algorithm>
@@ -43,8 +44,8 @@ concept DraftText = requires(D& drafter, std::span<const Token> prompt, int leng
 /// A drafter that proposes tokens without saying how likely it thought them: propose(context, most, out) appends at
 /// most `most` tokens to `out`, its guess at what follows `context` (all committed tokens, prompt first).
 template <class D>
-concept TokenDrafter =
-    DraftText<D> && requires(D& drafter, std::span<const Token> context, int most, std::vector<Token>& out) {
+concept TokenDrafter = DraftText<D> &&
+    requires(D& drafter, std::span<const Token> context, int most, std::vector<Token>& out) {
   { drafter.propose(context, most, out) } -> std::same_as<void>;
 };
 

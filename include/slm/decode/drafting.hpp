@@ -115,9 +115,9 @@ class Drafting {
     if (reading_) {
       item_ = drafter_.plan(batch, next_of_prompt(answer_.request, read), {});
     } else {
-      item_ = drafter_.plan(batch, answer_.history().subspan(read),
-                            chooses() ? Ask{.want = Want::choice, .draw = *draw_, .steps = steps}
-                                      : Ask{.want = Want::logits});
+      item_ = drafter_.plan(
+          batch, answer_.history().subspan(read),
+          chooses() ? Ask{.want = Want::choice, .draw = *draw_, .steps = steps} : Ask{.want = Want::logits});
     }
   }
 

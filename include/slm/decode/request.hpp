@@ -72,15 +72,8 @@ inline double steady_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-/// Throws Error unless the model can answer this.
-inline void check_request(const Request& request, const ModelInfo& model) {
-  validate(request.sampling, model.vocab);
-  if (request.logprobs.top < 0 || request.logprobs.top > model.vocab) {
-    throw Error("sampling.out-of-range",
-                text("Logprobs::top is ", request.logprobs.top, ", expected 0 to the vocabulary's ", model.vocab),
-                "Set top inside that range");
-  }
-  const std::span<const Token> prompt = request.prompt;
+/// Throws Error unless the model can go on from this prompt.
+inline void check_prompt(std::span<const Token> prompt, const ModelInfo& model) {
   if (prompt.empty()) {
     throw Error("decode.empty-prompt", "the prompt has no tokens, expected at least one",
                 "Begin with the tokenizer's beginning-of-text token");
@@ -97,6 +90,17 @@ inline void check_request(const Request& request, const ModelInfo& model) {
                 text("token ", i, " of the prompt is ", prompt[i], ", the vocabulary of ", model.name,
                      " has the ids 0 to ", model.vocab - 1),
                 "Encode the prompt with the target's tokenizer");
+  }
+}
+
+/// Throws Error unless the model can answer this.
+inline void check_request(const Request& request, const ModelInfo& model) {
+  check_prompt(request.prompt, model);
+  validate(request.sampling, model.vocab);
+  if (request.logprobs.top < 0 || request.logprobs.top > model.vocab) {
+    throw Error("sampling.out-of-range",
+                text("Logprobs::top is ", request.logprobs.top, ", expected 0 to the vocabulary's ", model.vocab),
+                "Set top inside that range");
   }
 }
 

@@ -43,7 +43,8 @@ Verdict agreement(std::span<const Token> x, Choice&& choice) {
 /// `may_drop` when it stays lossless where a token is thrown away after it was drafted. reserve(vocab, most): room for
 /// so many ids and drafted tokens, so that no round allocates.
 template <class R>
-concept VerificationRule = requires(R& rule, const PhiloxCoin& coin, const Distribution& q, std::size_t vocab, int most) {
+concept VerificationRule = requires(R& rule, const PhiloxCoin& coin, const Distribution& q, std::size_t vocab,
+                                    int most) {
   { R::name } -> std::convertible_to<std::string_view>;
   { R::needs_distribution } -> std::convertible_to<bool>;
   { R::may_drop } -> std::convertible_to<bool>;

@@ -12,6 +12,7 @@
 #include "slm/core/draw.hpp"
 #include "slm/core/error.hpp"
 #include "slm/core/types.hpp"
+#include "slm/model/language_model.hpp"
 
 namespace slm {
 
@@ -49,6 +50,16 @@ inline Draw draw_of(const Sampling& sampling, int vocab) {
   const double lightest = std::ceil(static_cast<double>(sampling.min_p) * static_cast<double>(whole_weight));
   draw.min_weight = std::max(std::uint64_t{1}, static_cast<std::uint64_t>(lightest));
   return draw;
+}
+
+/// The same with the settings that somebody names, such as a model's authors in ModelInfo::sampling.
+inline Sampling with(Sampling sampling, const SuggestedSampling& by) {
+  sampling.temperature = by.temperature.value_or(sampling.temperature);
+  sampling.top_k = by.top_k.value_or(sampling.top_k);
+  sampling.top_p = by.top_p.value_or(sampling.top_p);
+  sampling.min_p = by.min_p.value_or(sampling.min_p);
+  sampling.repetition_penalty = by.repetition_penalty.value_or(sampling.repetition_penalty);
+  return sampling;
 }
 
 /// Throws Error when a setting makes no sense for a vocabulary of `vocab` ids.

@@ -114,8 +114,8 @@ class SpeculativeDecoder {
 
   void make(std::size_t slots) {
     while (slots_.size() < slots) {
-      slots_.push_back({std::make_unique<Answering>(DrafterType(draft_), target_.sequence(), target_.info(),
-                                                    speculation_, rule_)});
+      slots_.push_back(
+          {std::make_unique<Answering>(DrafterType(draft_), target_.sequence(), target_.info(), speculation_, rule_)});
     }
   }
 

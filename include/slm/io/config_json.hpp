@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <limits>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -106,6 +108,29 @@ inline std::vector<Token> read_end_tokens(const JsonFields& fields, int vocab, s
   return tokens;
 }
 
+/// The sampling that generation_config.json suggests. What makes no sense there is dropped: the model runs without it.
+inline SuggestedSampling read_sampling(const JsonFields& fields, std::vector<std::string>& notes) {
+  const auto take = [&](auto& setting, const char* name, double smallest, double largest) {
+    if (!fields.has(name)) return;
+    const Json& field = fields.at(name);
+    const double value = field.is_number() ? field.get<double>() : std::numeric_limits<double>::quiet_NaN();
+    if (value >= smallest && value <= largest) {
+      setting = static_cast<typename std::remove_reference_t<decltype(setting)>::value_type>(value);
+    } else {
+      notes.push_back(text("'", fields.file(), "': ", name, " is ", quote_json(field), ", expected a number of ",
+                           smallest, "..", largest, ": dropped"));
+    }
+  };
+  SuggestedSampling sampling;
+  take(sampling.temperature, "temperature", 0, 1e6);
+  if (fields.has("do_sample") && fields.at("do_sample") == false) sampling.temperature = 0.0f;
+  take(sampling.top_k, "top_k", 0, 1 << 30);
+  take(sampling.top_p, "top_p", 1e-9, 1);
+  take(sampling.min_p, "min_p", 0, 1);
+  take(sampling.repetition_penalty, "repetition_penalty", 1e-3, 1e3);
+  return sampling;
+}
+
 }  // namespace detail
 
 /// Reads the fields that shape a model; everything else in the file is ignored.
@@ -122,7 +147,8 @@ inline ModelDescription read_config_json(const Json& json, const std::string& fi
   return model;
 }
 
-/// Reads a model folder's config.json; the end tokens of a generation_config.json win over its own.
+/// Reads a model folder's config.json; the end tokens of a generation_config.json win over its own, and the sampling
+/// is that one's.
 inline ModelDescription read_model_description(const std::filesystem::path& folder) {
   const std::filesystem::path path = folder / "config.json";
   const Json json = read_json_object(path);
@@ -133,6 +159,7 @@ inline ModelDescription read_model_description(const std::filesystem::path& fold
     if (auto tokens = detail::read_end_tokens(fields, model.config.vocab, model.notes); !tokens.empty()) {
       model.settings.end_tokens = std::move(tokens);
     }
+    model.settings.sampling = detail::read_sampling(fields, model.notes);
   }
   return model;
 }

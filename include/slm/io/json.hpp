@@ -86,11 +86,13 @@ inline bool is_index(const Json& value, std::uint64_t limit) {
   return value.is_number_integer() && value.get<std::int64_t>() >= 0 && value.get<std::uint64_t>() < limit;
 }
 
-/// One object of a JSON file, read field by field. It refers to the object.
+/// One object of a JSON file, read field by field. It refers to the object. advice: what to do about a wrong field.
 class JsonFields {
  public:
-  JsonFields(const Json& object, std::string file) : object_(object), file_(std::move(file)) {}
-  JsonFields(Json&&, std::string) = delete;
+  explicit JsonFields(const Json& object, std::string file,
+                      std::string advice = "Take the file from the model's original repository")
+      : object_(object), file_(std::move(file)), advice_(std::move(advice)) {}
+  JsonFields(Json&&, std::string, std::string = {}) = delete;
 
   /// Present and not null.
   bool has(const char* name) const {
@@ -103,8 +105,7 @@ class JsonFields {
 
   const Json& at(const char* name) const {
     if (!has(name)) {
-      throw Error("json.missing-field", text("'", file_, "' has no field '", name, "'"),
-                  "Take the file from the model's original repository");
+      throw Error("json.missing-field", text("'", file_, "' has no field '", name, "'"), advice_);
     }
     return *object_.find(name);
   }
@@ -153,7 +154,7 @@ class JsonFields {
 
   JsonFields object(const char* name) const {
     if (!at(name).is_object()) throw bad(name, "an object", at(name));
-    return JsonFields(at(name), file_);
+    return JsonFields(at(name), file_, advice_);
   }
 
   const std::string& file() const { return file_; }
@@ -161,12 +162,13 @@ class JsonFields {
   Error bad(const char* name, const char* expected, const Json& found) const {
     return Error("json.bad-field",
                  text("'", file_, "': field ", quote(name), " is ", quote_json(found), ", expected ", expected),
-                 "Take the file from the model's original repository");
+                 advice_);
   }
 
  private:
   const Json& object_;
   std::string file_;
+  std::string advice_;
 };
 
 }  // namespace slm

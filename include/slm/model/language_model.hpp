@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "slm/config/model_config.hpp"
 #include "slm/core/types.hpp"
 #include "slm/model/batch.hpp"
 #include "slm/model/sequence.hpp"
@@ -19,6 +20,7 @@ struct ModelInfo {
   int vocab = 0;                                          // width of a logits row
   int context = 0;                                        // most tokens of a sequence
   std::vector<Token> end_tokens = {};                     // generation ends after any of these
+  SuggestedSampling sampling = {};                        // of generation_config.json, for who asks for it
   std::function<std::vector<std::string>()> tokens = {};  // id -> token text, to compare tokenizers; may be empty
   std::int64_t step_bytes = 0;                            // weight bytes read by one decode step; 0: unknown
   bool chooses = false;                                   // whether it answers Want::choice

@@ -47,6 +47,7 @@ struct ModelState {
             .vocab = shape.vocab,
             .context = context,
             .end_tokens = settings.end_tokens,
+            .sampling = settings.sampling,
             .tokens = [folder = source.folder()] { return read_vocabulary(folder); },
             .step_bytes = weights.step_bytes,
             .chooses = B::chooses};

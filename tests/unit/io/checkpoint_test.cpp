@@ -123,6 +123,32 @@ TEST_CASE("the end tokens of generation_config.json win") {
   CHECK(read_model_description(folder.path()).settings.end_tokens == std::vector<Token>{8, 9});
 }
 
+TEST_CASE("the sampling of generation_config.json is suggested, without what makes no sense") {
+  const TemporaryFolder folder;
+  folder.write("config.json", with("eos_token_id", 7).dump());
+  const auto read_with = [&](const char* text) {
+    folder.write("generation_config.json", text);
+    return read_model_description(folder.path());
+  };
+  CHECK_FALSE(read_model_description(folder.path()).settings.sampling.temperature);
+  const SuggestedSampling all =
+      read_with(R"({"do_sample": true, "temperature": 0.5, "top_k": 20, "top_p": 0.75, "min_p": 0.25,
+                    "repetition_penalty": 1.5})")
+          .settings.sampling;
+  CHECK(all.temperature == 0.5f);
+  CHECK(all.top_k == 20);
+  CHECK(all.top_p == 0.75f);
+  CHECK(all.min_p == 0.25f);
+  CHECK(all.repetition_penalty == 1.5f);
+  CHECK(read_with(R"({"do_sample": false, "temperature": 0.5})").settings.sampling.temperature == 0.0f);
+  const ModelDescription odd =
+      read_with(R"({"temperature": "hot", "top_k": -1, "top_p": 0, "min_p": 1.5, "repetition_penalty": [1]})");
+  CHECK(odd.notes.size() == 5);
+  CHECK_THAT(odd.notes.front(), Catch::Contains("temperature is 'hot'"));
+  const SuggestedSampling& none = odd.settings.sampling;
+  CHECK_FALSE((none.temperature || none.top_k || none.top_p || none.min_p || none.repetition_penalty));
+}
+
 TEST_CASE("an end token that the vocabulary does not have is dropped with a note, wherever it stands") {
   const TemporaryFolder folder;
   folder.write("config.json", with("eos_token_id", 7).dump());
