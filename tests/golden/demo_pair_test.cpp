@@ -45,7 +45,7 @@ TEST_CASE("the pair agrees with its float64 reference") {
   }
 }
 
-TEST_CASE("T48 acceptance of the pair stays where it was recorded") {
+TEST_CASE("acceptance of the pair stays where it was recorded") {
   const Tokenizer tokenizer = Tokenizer::from(demo_pair("target"));
   AutoregressiveDecoder plain{load(demo_pair("target"))};
   SpeculativeDecoder speculative{load(demo_pair("draft")), load(demo_pair("target")), {.draft_tokens = 4}};

@@ -119,15 +119,15 @@ void check_equality(int cases) {
 
 }  // namespace
 
-TEST_CASE("T6 the coupled rule gives the text of plain decoding for every drafter and draft length") {
+TEST_CASE("the coupled rule gives the text of plain decoding for every drafter and draft length") {
   check_equality<rule::Coupled>(20000);
 }
 
-TEST_CASE("T7 sample-match gives the text of plain decoding for every drafter and draft length") {
+TEST_CASE("sample-match gives the text of plain decoding for every drafter and draft length") {
   check_equality<rule::Match>(8000);
 }
 
-TEST_CASE("T9 greedy text equals plain greedy text for K = 1..16 under every rule") {
+TEST_CASE("greedy text equals plain greedy text for K = 1..16 under every rule") {
   int texts = 0;
   for (std::uint64_t number = 0; number < 200; ++number) {
     Setup setup = random_setup(number);
@@ -154,7 +154,7 @@ TEST_CASE("T9 greedy text equals plain greedy text for K = 1..16 under every rul
   REQUIRE(texts == 1000);
 }
 
-TEST_CASE("T13 a draft equal to the target is never corrected") {
+TEST_CASE("a draft equal to the target is never corrected") {
   const auto check = [](auto rule, float temperature) {
     for (int draft_length = 1; draft_length <= 9; ++draft_length) {
       const ToyOptions options{.vocab = 40, .seed = 9};
@@ -176,7 +176,7 @@ TEST_CASE("T13 a draft equal to the target is never corrected") {
   }
 }
 
-TEST_CASE("T44 the same seed gives the same text, and interleaved decoders do not disturb each other") {
+TEST_CASE("the same seed gives the same text, and interleaved decoders do not disturb each other") {
   const Setup setup = random_setup(4242);
   Sampling sampling{.max_new_tokens = 60, .temperature = 1.0f, .seed = 11};
   const auto run_all = [&](auto rule) {
@@ -203,7 +203,7 @@ TEST_CASE("T44 the same seed gives the same text, and interleaved decoders do no
   run_all(rule::Block{});
 }
 
-TEST_CASE("T41 a mask that depends on the prefix holds under speculation, and equals plain masked decoding") {
+TEST_CASE("a mask that depends on the prefix holds under speculation, and equals plain masked decoding") {
   // After an even token only odd ids may follow and the other way round; every fifth token must be 0 or 1.
   const auto allowed = [](std::span<const Token> prefix, Token next) {
     if (prefix.size() % 5 == 0) return next <= 1;

@@ -29,12 +29,12 @@ void check_lossless(const std::function<Speculation(int)>& speculation_of = {}) 
 
 }  // namespace
 
-TEST_CASE("T2 the ratio test follows the target's law") { check_lossless<rule::Ratio>(); }
-TEST_CASE("T2 block verification follows the target's law") { check_lossless<rule::Block>(); }
-TEST_CASE("T2 the coupled rule follows the target's law") { check_lossless<rule::Coupled>(); }
-TEST_CASE("T2 sample-match follows the target's law") { check_lossless<rule::Match>(); }
+TEST_CASE("the ratio test follows the target's law") { check_lossless<rule::Ratio>(); }
+TEST_CASE("block verification follows the target's law") { check_lossless<rule::Block>(); }
+TEST_CASE("the coupled rule follows the target's law") { check_lossless<rule::Coupled>(); }
+TEST_CASE("sample-match follows the target's law") { check_lossless<rule::Match>(); }
 
-TEST_CASE("T2 stopping after an unlikely token keeps the ratio test and block verification lossless") {
+TEST_CASE("stopping after an unlikely token keeps the ratio test and block verification lossless") {
   for (const Setting& setting : {settings[1], settings[2]}) {
     const Speculation stop{.draft_length = draft_length::Confidence{0.45, setting.draft_length}};
     REQUIRE_FALSE(fit_toys<rule::Ratio>(setting, sampling_number(1), stop).rejects());
@@ -42,7 +42,7 @@ TEST_CASE("T2 stopping after an unlikely token keeps the ratio test and block ve
   }
 }
 
-TEST_CASE("T2 dropping an unlikely token keeps sample-match and the coupled rule lossless") {
+TEST_CASE("dropping an unlikely token keeps sample-match and the coupled rule lossless") {
   for (const Setting& setting : {settings[0], settings[2]}) {
     const Speculation drop{.draft_length = draft_length::Confidence{0.45, setting.draft_length, true}};
     REQUIRE_FALSE(fit_toys<rule::Match>(setting, sampling_number(1), drop).rejects());
@@ -50,7 +50,7 @@ TEST_CASE("T2 dropping an unlikely token keeps sample-match and the coupled rule
   }
 }
 
-TEST_CASE("T2 a draft length that depends on discarded tokens is lossless with fresh draws") {
+TEST_CASE("a draft length that depends on discarded tokens is lossless with fresh draws") {
   for (const Setting& setting : {settings[1], settings[2]}) {
     const auto draft = [&] { return FickleDrafter{ToyModel{draft_options(setting.vocab)}}; };
     const auto target = [&] { return ToyModel{target_options(setting.vocab)}; };
@@ -61,11 +61,11 @@ TEST_CASE("T2 a draft length that depends on discarded tokens is lossless with f
   REQUIRE_FALSE(fit_toys<rule::Block>(settings[2], sampling_number(1), heuristic).rejects());
 }
 
-TEST_CASE("T2 reusing draws by position is harmless to the ratio test while the draft length is fixed") {
+TEST_CASE("reusing draws by position is harmless to the ratio test while the draft length is fixed") {
   REQUIRE_FALSE(fit_toys<Reusing<rule::Ratio>>(settings[2], sampling_number(1)).rejects());
 }
 
-TEST_CASE("T4 total variation over a million texts", "[.nightly]") {
+TEST_CASE("total variation over a million texts", "[.nightly]") {
   for (const Setting& setting : settings) {
     for (int number = 0; number < 4; ++number) {
       const auto check = [&](auto rule) {
@@ -84,7 +84,7 @@ TEST_CASE("T4 total variation over a million texts", "[.nightly]") {
   }
 }
 
-TEST_CASE("T34 a target with more ids than the draft keeps its law, those ids included") {
+TEST_CASE("a target with more ids than the draft keeps its law, those ids included") {
   // 8 ids against the draft's 6: the last two are never drafted, and must come out as often as the target wants.
   const Setting setting{2, 8};
   auto draft = draft_options(6);
@@ -99,7 +99,7 @@ TEST_CASE("T34 a target with more ids than the draft keeps its law, those ids in
   check(rule::Match{});
 }
 
-TEST_CASE("T37 a draft with more ids than the target never proposes them") {
+TEST_CASE("a draft with more ids than the target never proposes them") {
   const Setting setting{2, 6};
   const auto check = [&](auto rule) {
     const Fit found =

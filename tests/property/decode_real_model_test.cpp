@@ -136,7 +136,7 @@ void check_marginals(int texts) {
 
 }  // namespace
 
-TEMPLATE_TEST_CASE("T9 real models: greedy and coupled text equals plain text for K = 1..16", "", backend::Reference,
+TEMPLATE_TEST_CASE("real models: greedy and coupled text equals plain text for K = 1..16", "", backend::Reference,
                    backend::Cpu) {
   const Pair pair;
   for (const WeightType weights : {WeightType::f32, WeightType::bf16, WeightType::f16}) {
@@ -170,7 +170,7 @@ TEMPLATE_TEST_CASE("T9 real models: greedy and coupled text equals plain text fo
   }
 }
 
-TEMPLATE_TEST_CASE("T10 a row's logits are bit for bit the same in a step of 1 to 17 tokens", "", backend::Reference,
+TEMPLATE_TEST_CASE("a row's logits are bit for bit the same in a step of 1 to 17 tokens", "", backend::Reference,
                    backend::Cpu) {
   const Pair pair;
   for (const WeightType weights : {WeightType::f32, WeightType::bf16, WeightType::f16}) {
@@ -195,7 +195,7 @@ TEMPLATE_TEST_CASE("T10 a row's logits are bit for bit the same in a step of 1 t
   }
 }
 
-TEMPLATE_TEST_CASE("T13 real models: a draft equal to the target is never corrected", "", backend::Reference,
+TEMPLATE_TEST_CASE("real models: a draft equal to the target is never corrected", "", backend::Reference,
                    backend::Cpu) {
   const Pair pair;
   for (const float temperature : {0.0f, 0.8f}) {
@@ -208,7 +208,7 @@ TEMPLATE_TEST_CASE("T13 real models: a draft equal to the target is never correc
   }
 }
 
-TEMPLATE_TEST_CASE("T14 real models: after any history the KV cache is worth a fresh one", "", backend::Reference,
+TEMPLATE_TEST_CASE("real models: after any history the KV cache is worth a fresh one", "", backend::Reference,
                    backend::Cpu) {
   const Pair pair;
   auto target = load_any(pair.target.path(), TestType{});
@@ -242,7 +242,7 @@ TEMPLATE_TEST_CASE("T14 real models: after any history the KV cache is worth a f
   }
 }
 
-TEMPLATE_TEST_CASE("T16 NaN behind the end of the KV cache changes nothing", "", backend::Reference, backend::Cpu) {
+TEMPLATE_TEST_CASE("NaN behind the end of the KV cache changes nothing", "", backend::Reference, backend::Cpu) {
   const Pair pair;
   const auto prompt = random_tokens(8, 20);
   const Sampling sampling{.max_new_tokens = 100, .temperature = 0.7f, .seed = 2};
@@ -260,7 +260,7 @@ TEMPLATE_TEST_CASE("T16 NaN behind the end of the KV cache changes nothing", "",
   REQUIRE(text_of(decoder, prompt, sampling) == expected);
 }
 
-TEST_CASE("T46 draft and target on different backends and in different precisions: only ids cross") {
+TEST_CASE("draft and target on different backends and in different precisions: only ids cross") {
   const Pair pair;
   const auto prompt = random_tokens(8, 20);
   const Sampling sampling{.max_new_tokens = 100, .temperature = 0.7f, .seed = 2};
@@ -287,9 +287,9 @@ TEST_CASE("T46 draft and target on different backends and in different precision
   REQUIRE(check(backend::Cpu{}, backend::Reference{}) == text_of(reference, prompt, sampling));
 }
 
-TEST_CASE("T5 plain and speculative sampling from a transformer give the same marginals") { check_marginals(10000); }
+TEST_CASE("plain and speculative sampling from a transformer give the same marginals") { check_marginals(10000); }
 
-TEST_CASE("T5 the same with 200000 texts", "[.nightly]") { check_marginals(200000); }
+TEST_CASE("the same with 200000 texts", "[.nightly]") { check_marginals(200000); }
 
 TEST_CASE("the recorded acceptance of a trained model's text under prompt lookup") {
   const auto target = test_data("models/tinystories-656k-f32");

@@ -24,7 +24,7 @@ void check_caches(const Decoder& decoder, const std::vector<Token>& text) {
 
 }  // namespace
 
-TEST_CASE("T14 random sequences of requests, rewinds, cancellations and changes of sampling") {
+TEST_CASE("random sequences of requests, rewinds, cancellations and changes of sampling") {
   // On failure the number names the sequence, and `step` its first wrong operation.
   int operations = 0;
   for (std::uint64_t number = 0; number < 10000; ++number) {
@@ -70,7 +70,7 @@ TEST_CASE("T14 random sequences of requests, rewinds, cancellations and changes 
   REQUIRE(operations == 50000);
 }
 
-TEST_CASE("T15 every pattern of right and wrong drafted tokens, and what the draft reads afterwards") {
+TEST_CASE("every pattern of right and wrong drafted tokens, and what the draft reads afterwards") {
   constexpr int vocab = 6;
   for (int draft_length = 1; draft_length <= 6; ++draft_length) {
     for (int pattern = 0; pattern < 1 << draft_length; ++pattern) {

@@ -20,7 +20,7 @@ bool caught(const Setting& setting, const Speculation& speculation = {}) {
 
 }  // namespace
 
-TEST_CASE("T3 the wrong verifiers are caught") {
+TEST_CASE("the wrong verifiers are caught") {
   const Setting one = settings[0], two = settings[1], four = settings[2];
   SECTION("1 argmax draft under the ratio test") {
     for (const Setting& setting : settings) REQUIRE(caught<ArgmaxDraft>(setting));

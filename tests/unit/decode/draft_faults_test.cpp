@@ -33,7 +33,7 @@ std::vector<Token> plain_text() {
 
 }  // namespace
 
-TEST_CASE("T18 an always wrong draft costs one round per token and changes nothing") {
+TEST_CASE("an always wrong draft costs one round per token and changes nothing") {
   const auto expected = plain_text();
   const ToyModel target{options};
   const auto log = target.log();
@@ -47,7 +47,7 @@ TEST_CASE("T18 an always wrong draft costs one round per token and changes nothi
   REQUIRE(log->forwards == 61);  // one more read the prompt
 }
 
-TEST_CASE("T19 an always right draft gives K + 1 tokens per round") {
+TEST_CASE("an always right draft gives K + 1 tokens per round") {
   const auto expected = plain_text();
   SpeculativeDecoder decoder{prophet(expected, vocab), ToyModel{options}, {.draft_tokens = 4}};
   const auto [text, stats] = run(decoder);
@@ -58,7 +58,7 @@ TEST_CASE("T19 an always right draft gives K + 1 tokens per round") {
   REQUIRE(stats.emitted_histogram[5] == 12);
 }
 
-TEST_CASE("T20 unusable logits of the draft end drafting, not generation") {
+TEST_CASE("unusable logits of the draft end drafting, not generation") {
   const auto expected = plain_text();
   constexpr float infinity = std::numeric_limits<float>::infinity();
   const float bad_values[] = {std::numeric_limits<float>::quiet_NaN(), infinity, -infinity};
@@ -84,7 +84,7 @@ TEST_CASE("T20 unusable logits of the draft end drafting, not generation") {
   }
 }
 
-TEST_CASE("T20 unusable logits of the target are an error") {
+TEST_CASE("unusable logits of the target are an error") {
   constexpr float infinity = std::numeric_limits<float>::infinity();
   for (const int kind : {0, 1, 2}) {
     const auto spoil = [=](int call, std::span<float> rows) {
@@ -105,7 +105,7 @@ TEST_CASE("T20 unusable logits of the target are an error") {
   }
 }
 
-TEST_CASE("T21 impossible proposals are refused at the boundary") {
+TEST_CASE("impossible proposals are refused at the boundary") {
   const auto expected = plain_text();
   const auto check = [&](auto script, std::int64_t faults, const std::string& reason) {
     SpeculativeDecoder decoder{ScriptedDrafter{script}, ToyModel{options}, {.draft_tokens = 4}};
@@ -128,7 +128,7 @@ TEST_CASE("T21 impossible proposals are refused at the boundary") {
   REQUIRE(silent.plain_steps == 60);
 }
 
-TEST_CASE("T21 a drafter that asks on after the end is stopped") {
+TEST_CASE("a drafter that asks on after the end is stopped") {
   struct Pushy {
     std::vector<float> row = std::vector<float>(vocab, 0.0f);
     void start(std::span<const Token>) {}
@@ -144,7 +144,7 @@ TEST_CASE("T21 a drafter that asks on after the end is stopped") {
   REQUIRE_THAT(stats.disabled_reason, Catch::Contains("more rows"));
 }
 
-TEST_CASE("T22 a draft that throws at any call leaves plain decoding") {
+TEST_CASE("a draft that throws at any call leaves plain decoding") {
   const auto expected = plain_text();
   for (int call = 0; call <= 12; ++call) {
     const auto spoil = [=](int at, std::span<float>) {

@@ -50,7 +50,7 @@ struct Simulation {
 
 }  // namespace
 
-TEST_CASE("T47 the adaptive draft length comes within 10 % of the best fixed one") {
+TEST_CASE("the adaptive draft length comes within 10 % of the best fixed one") {
   for (const double cost : {0.02, 0.1, 0.3}) {
     for (const double acceptance : {0.3, 0.65, 0.9}) {
       double best = 0;
@@ -69,7 +69,7 @@ TEST_CASE("T47 the adaptive draft length comes within 10 % of the best fixed one
   }
 }
 
-TEST_CASE("T47 T18 an always wrong draft is given up at a bounded cost, and found again when it recovers") {
+TEST_CASE("an always wrong draft is given up at a bounded cost, and found again when it recovers") {
   for (const double cost : {0.02, 0.3, 1.0}) {
     Simulation simulation{.draft = cost, .noise = 0};
     ThroughputAdaptive adaptive{12};
@@ -154,7 +154,7 @@ TEST_CASE("in steady state the heuristic's acceptance is what its arithmetic say
   }
 }
 
-TEST_CASE("T8 the confidence policy keeps the unlikely token, or drops it when told to") {
+TEST_CASE("the confidence policy keeps the unlikely token, or drops it when told to") {
   using namespace slm::testing;
   // A draft that is right but never sure: it gives its choice, 1 among 8 ids, a probability of .28.
   const auto flatten = [](int, std::span<float> rows) {

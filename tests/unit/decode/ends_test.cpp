@@ -35,7 +35,7 @@ std::pair<std::vector<Token>, Stats> run(Decoder& decoder, const std::vector<Tok
 
 }  // namespace
 
-TEST_CASE("T24 an end token anywhere in a round ends the text once, and the KV caches stay usable") {
+TEST_CASE("an end token anywhere in a round ends the text once, and the KV caches stay usable") {
   enum { accepted, correction, bonus };
   for (const int role : {accepted, correction, bonus}) {
     for (int before = 0; before <= 8; ++before) {
@@ -66,7 +66,7 @@ TEST_CASE("T24 an end token anywhere in a round ends the text once, and the KV c
   }
 }
 
-TEST_CASE("T25 after an accepted drafted end token there is no bonus token, and nothing is drafted behind it") {
+TEST_CASE("after an accepted drafted end token there is no bonus token, and nothing is drafted behind it") {
   const auto script = script_with_end(3);
   SpeculativeDecoder decoder{prophet(script, vocab), ScriptedModel{script, vocab, {end}}, {.draft_tokens = 6}};
   const auto [text, stats] = run(decoder, prompt, {.max_new_tokens = 20, .temperature = 0});
@@ -78,7 +78,7 @@ TEST_CASE("T25 after an accepted drafted end token there is no bonus token, and 
   REQUIRE(stats.rounds == 1);
 }
 
-TEST_CASE("T26 an end token in the last allowed place counts as the end") {
+TEST_CASE("an end token in the last allowed place counts as the end") {
   for (int draft_length = 0; draft_length <= 6; ++draft_length) {
     const auto script = script_with_end(4);
     SpeculativeDecoder decoder{
@@ -109,7 +109,7 @@ TEST_CASE("stop tokens end the text, and end tokens can be ignored") {
   REQUIRE(on.second.finish_reason == FinishReason::length);
 }
 
-TEST_CASE("T27 max_new_tokens is met exactly for every draft length") {
+TEST_CASE("max_new_tokens is met exactly for every draft length") {
   const ToyOptions options{.vocab = vocab, .seed = 3};
   for (int most = 0; most <= 8; ++most) {
     AutoregressiveDecoder plain{ToyModel{options}};
@@ -128,7 +128,7 @@ TEST_CASE("T27 max_new_tokens is met exactly for every draft length") {
   }
 }
 
-TEST_CASE("T28 near the context's end the tokens and the reason are those of plain decoding") {
+TEST_CASE("near the context's end the tokens and the reason are those of plain decoding") {
   constexpr int context = 24;
   const ToyOptions options{.vocab = vocab, .context = context, .seed = 3};
   for (int length = context - 6; length <= context; ++length) {
@@ -152,7 +152,7 @@ TEST_CASE("T28 near the context's end the tokens and the reason are those of pla
   }
 }
 
-TEST_CASE("T29 past the draft's context generation goes on as plain decoding") {
+TEST_CASE("past the draft's context generation goes on as plain decoding") {
   const ToyOptions options{.vocab = vocab, .context = 200, .seed = 3};
   auto short_options = options;
   short_options.context = 40;
@@ -176,7 +176,7 @@ TEST_CASE("T29 past the draft's context generation goes on as plain decoding") {
   }
 }
 
-TEST_CASE("T32 a sink that says no leaves exactly the delivered tokens, and the text can be resumed") {
+TEST_CASE("a sink that says no leaves exactly the delivered tokens, and the text can be resumed") {
   const ToyOptions options{.vocab = vocab, .seed = 3};
   auto other = options;
   other.other_share = 0.3;

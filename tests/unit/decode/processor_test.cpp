@@ -73,7 +73,7 @@ TEST_CASE("the pipeline gives the naive pipeline's distribution") {
   REQUIRE(checked == 600);
 }
 
-TEST_CASE("T12 tie-break picks the lowest id") {
+TEST_CASE("tie-break picks the lowest id") {
   for (const std::size_t vocab : {std::size_t{5}, std::size_t{16}, std::size_t{37}, std::size_t{2048}}) {
     std::vector<float> row(vocab, 0.25f);
     REQUIRE(find_peak(row).token == 0);
@@ -112,7 +112,7 @@ TEST_CASE("a row that cannot be sampled from is found wherever the fault is") {
   REQUIRE(masked.weights == std::vector<double>(2, static_cast<double>(whole_weight)));
 }
 
-TEST_CASE("T8 extreme logits give finite probabilities") {
+TEST_CASE("extreme logits give finite probabilities") {
   const auto denormal = processed({1e-42f, 0.0f, -1e-42f}, {});
   REQUIRE(denormal.size() == 3);
   REQUIRE(denormal.of(0) == Approx(1.0 / 3));
@@ -124,7 +124,7 @@ TEST_CASE("T8 extreme logits give finite probabilities") {
   REQUIRE(processed({1.0f, 2.0f, 0.0f}, {.min_p = 1.0f}).ids == std::vector<Token>{1});
 }
 
-TEST_CASE("T42 penalties follow pushes and pops exactly") {
+TEST_CASE("penalties follow pushes and pops exactly") {
   const Sampling sampling{.repetition_penalty = 1.7f, .presence_penalty = 0.3f, .frequency_penalty = 0.4f};
   const auto row = random_row(12, 5, 4, false);
   const std::vector<Token> prompt{3, 3, 7};

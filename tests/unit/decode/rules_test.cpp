@@ -200,7 +200,7 @@ Verdict judge(Rule rule, const std::vector<Token>& x, const std::vector<Distribu
 
 }  // namespace
 
-TEST_CASE("T1 exact enumeration: every rule emits exactly the target's law") {
+TEST_CASE("exact enumeration: every rule emits exactly the target's law") {
   double worst = 0, worst_control = 1;
   for (std::uint64_t model = 0; model < 150; ++model) {
     const TinyLanguage target{2 * model + 1, model % 2 == 1};
@@ -223,7 +223,7 @@ TEST_CASE("T1 exact enumeration: every rule emits exactly the target's law") {
   REQUIRE(worst_control > 1e-4);
 }
 
-TEST_CASE("T1 block verification never emits fewer tokens than the ratio test") {
+TEST_CASE("block verification never emits fewer tokens than the ratio test") {
   double ratio_sum = 0, block_sum = 0;
   for (std::uint64_t model = 0; model < 150; ++model) {
     const TinyLanguage target{2 * model + 1, model % 2 == 1};
@@ -240,7 +240,7 @@ TEST_CASE("T1 block verification never emits fewer tokens than the ratio test") 
   REQUIRE(block_sum > 1.005 * ratio_sum);
 }
 
-TEST_CASE("T8 a token the target excludes is rejected even by u = 0, and q = 0 divides nothing") {
+TEST_CASE("a token the target excludes is rejected even by u = 0, and q = 0 divides nothing") {
   const auto p = make({0.5, 0.5, 0});
   const auto q = make({0, 0.1, 0.9});
   for (const double u : {0.0, 1e-300, 0.5}) {
@@ -253,7 +253,7 @@ TEST_CASE("T8 a token the target excludes is rejected even by u = 0, and q = 0 d
   REQUIRE(judge(rule::Ratio{}, {2}, {p, p}, {q}, LenientCoin{{0.0}}).accepted == 1);
 }
 
-TEST_CASE("T8 equal, one-hot and denormal distributions") {
+TEST_CASE("equal, one-hot and denormal distributions") {
   const auto p = make({0.2, 0.3, 0.5});
   const auto one_hot = make({0, 1, 0});
   const double last = 1 - 0x1p-53;
@@ -296,7 +296,7 @@ TEST_CASE("T8 equal, one-hot and denormal distributions") {
   }
 }
 
-TEST_CASE("T23 a drafted token that its own distribution excludes counts as a guess") {
+TEST_CASE("a drafted token that its own distribution excludes counts as a guess") {
   const auto p = make({0.2, 0.3, 0.5});
   const auto q = make({0, 0.5, 0.5});
   REQUIRE(judge(rule::Ratio{}, {0}, {p, p}, {q}, ConstantCoin{0.19}).accepted == 1);

@@ -55,7 +55,7 @@ struct TimedModel : Watched<ToyModel> {
 
 }  // namespace
 
-TEST_CASE("T43 the counts fit together, whatever happens") {
+TEST_CASE("the counts fit together, whatever happens") {
   int drafted = 0, trimmed = 0;
   for (std::uint64_t number = 0; number < 400; ++number) {
     ToyOptions options{.vocab = 8, .context = number % 3 ? 4096 : 30, .seed = number + 1};
@@ -165,7 +165,7 @@ TEST_CASE("log-probabilities are those of plain decoding, for accepted, correcte
   }
 }
 
-TEST_CASE("T50 on a simulated clock the predicted speedup is the measured one") {
+TEST_CASE("on a simulated clock the predicted speedup is the measured one") {
   for (const double share : {0.0, 0.2, 0.5}) {
     const ToyOptions options{.vocab = 20, .seed = 8};
     auto other = options;

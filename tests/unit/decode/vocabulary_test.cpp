@@ -39,7 +39,7 @@ std::pair<std::vector<Token>, Stats> run(Decoder& decoder, const std::vector<Tok
 
 }  // namespace
 
-TEST_CASE("T34 T35 ids the draft does not have never reach it, and are counted") {
+TEST_CASE("ids the draft does not have never reach it, and are counted") {
   // The sizes of CodeLlama and AMD-Llama in small: 16 more ids in the target, which its text often uses.
   const ToyOptions target{.vocab = 48, .seed = 3};
   const ToyOptions draft{.vocab = 32, .seed = 3, .log = true};
@@ -62,7 +62,7 @@ TEST_CASE("T34 T35 ids the draft does not have never reach it, and are counted")
   }
 }
 
-TEST_CASE("T36 a prompt with ids beyond the draft's vocabulary") {
+TEST_CASE("a prompt with ids beyond the draft's vocabulary") {
   const ToyOptions target{.vocab = 48, .seed = 3};
   const ToyOptions draft{.vocab = 32, .seed = 3};
   const std::vector<Token> prompt{32, 5, 47, 40};  // as an infill prompt has
@@ -77,7 +77,7 @@ TEST_CASE("T36 a prompt with ids beyond the draft's vocabulary") {
   REQUIRE(run(decoder, {33, 5, 47, 40}, sampling).first == run(plain, {33, 5, 47, 40}, sampling).first);
 }
 
-TEST_CASE("T37 a draft with more ids proposes only those the target has") {
+TEST_CASE("a draft with more ids proposes only those the target has") {
   const ToyOptions target{.vocab = 32, .seed = 3};
   const ToyOptions draft{.vocab = 48, .seed = 3};
   for (const float temperature : {0.0f, 1.0f}) {
@@ -91,7 +91,7 @@ TEST_CASE("T37 a draft with more ids proposes only those the target has") {
   }
 }
 
-TEST_CASE("T38 different tokenizers are refused, with the first id that differs") {
+TEST_CASE("different tokenizers are refused, with the first id that differs") {
   auto permuted = pieces(100);
   std::swap(permuted[41], permuted[77]);
   const auto refused = [](const ModelInfo& draft, const ModelInfo& target, const std::string& why) {
@@ -109,7 +109,7 @@ TEST_CASE("T38 different tokenizers are refused, with the first id that differs"
   refused(info_of(32000), info_of(32257), "more than 256 apart");
 }
 
-TEST_CASE("T38 the decoder's constructor checks") {
+TEST_CASE("the decoder's constructor checks") {
   ToyModel draft{{.vocab = 10}}, target{{.vocab = 10}};
   draft.info().tokens = [] { return pieces(10); };
   target.info().tokens = [] {
@@ -131,7 +131,7 @@ TEST_CASE("T38 the decoder's constructor checks") {
   REQUIRE_NOTHROW((SpeculativeDecoder{draft, draft, drop}));
 }
 
-TEST_CASE("T39 end tokens that have nothing in common are refused when the pieces are unknown") {
+TEST_CASE("end tokens that have nothing in common are refused when the pieces are unknown") {
   REQUIRE_THROWS_WITH(check_same_tokenizer(info_of(100, {}, {2}), info_of(100, {}, {7})),
                       Catch::Contains("the draft ends with id 2, the target with id 7"));
   REQUIRE_NOTHROW(check_same_tokenizer(info_of(100, {}, {2, 7}), info_of(100, {}, {7, 8})));
@@ -139,7 +139,7 @@ TEST_CASE("T39 end tokens that have nothing in common are refused when the piece
   REQUIRE_NOTHROW(check_same_tokenizer(info_of(100, pieces(100), {2}), info_of(100, pieces(100), {7})));
 }
 
-TEST_CASE("T39 the target's end tokens govern, not the draft's") {
+TEST_CASE("the target's end tokens govern, not the draft's") {
   std::vector<Token> script{1, 2};
   for (Token token = 3; token < 20; ++token) script.push_back(token);
   SpeculativeDecoder decoder{ScriptedModel{script, 20, {5, 9}}, ScriptedModel{script, 20, {9}}, {.draft_tokens = 5}};
