@@ -2,6 +2,7 @@
 #include <memory>
 
 #include "bench/command/command.hpp"
+#include "bench/command/speculative/batches.hpp"
 #include "bench/command/speculative/run.hpp"
 
 namespace slm::bench {
@@ -57,8 +58,15 @@ void add_speculative(CLI::App& bench) {
       .add_flag("--run-programs", options->run_programs,
                 "allow running what the models wrote, in a sandbox, for pass@1")
       ->needs(humaneval);
+  command
+      .add_option("--sequences", options->sequences,
+                  "only this: so many texts at once, 1,4,16; with --draft-length, --max-new-tokens, --tasks, --repeats")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 1024));
   command.add_flag("--json", options->json, "print the summary as one JSON object");
-  command.callback([options] { speculative::Run(*options).go(); });
+  command.callback([options] {
+    options->sequences.empty() ? speculative::Run(*options).go() : speculative::Batches(*options).go();
+  });
 }
 
 }  // namespace slm::bench

@@ -214,6 +214,17 @@ class BenchSpeculative(unittest.TestCase):
 
     # ---- inputs
 
+    def test_texts_at_once(self):
+        small = ("--sequences", "1,3", "--max-new-tokens", 24, "--draft-length", 4, "--threads", 1)
+        self.assertIn("| sequences |", self.ok(*small).out)
+        found = json.loads(self.ok(*small, "--json").out)["batches"]
+        self.assertEqual([entry["sequences"] for entry in found], [1, 3])
+        for entry in found:
+            self.assertTrue(entry["identical"])
+            self.assertGreater(entry["plain_tokens_per_second"], 0)
+            self.assertGreater(entry["acceptance_rate"], 0)
+            self.assertGreater(entry["tokens_per_target_step"], 1)
+
     def test_wrong_inputs(self):
         pair = ["--target", SOURCE / "examples/demo_pair/target", "--draft", SOURCE / "examples/demo_pair/draft"]
         out = ["--out", SCRATCH / "wrong"]

@@ -37,6 +37,7 @@ struct Options {
   int max_new_tokens = 512;
   std::size_t tasks = 0, sweep = 8;
   int repeats = 1;
+  std::vector<int> sequences;  // texts at once; empty: one, as published
   cli::ModelOptions models;
   std::string draft_backend;
   std::vector<std::string> baselines;

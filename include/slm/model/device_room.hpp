@@ -37,9 +37,10 @@ std::size_t device_weight_bytes(const Checkpoint& source) {
   return bytes;
 }
 
-/// Outputs of a model's widest product but for the logits: queries, keys and values, or gates and ups.
-inline std::int64_t widest_product(const ModelConfig& shape) {
-  return std::max(std::int64_t{shape.heads + 2 * shape.kv_heads} * shape.head_dim, std::int64_t{2} * shape.ffn);
+/// The widest activations of a model but for the logits: queries, keys and values, or gates and ups, or its residual.
+inline std::int64_t widest_activations(const ModelConfig& shape) {
+  return std::max({std::int64_t{shape.heads + 2 * shape.kv_heads} * shape.head_dim, std::int64_t{2} * shape.ffn,
+                   std::int64_t{shape.hidden}});
 }
 
 /// Throws gpu.out-of-memory unless weights, keys and values fit into what is free on the device. It says what would.
@@ -53,7 +54,7 @@ void check_device_room(const Checkpoint& source, const KvLayout& layout, int con
     std::size_t bytes = weights / 64 + (std::size_t{64} << 20);
     const Heads heads{shape.heads, shape.kv_heads, shape.head_dim};
     if constexpr (requires { B::reserved_bytes(heads, 0, 0, 0); }) {
-      bytes += B::reserved_bytes(heads, widest_product(shape), shape.vocab, tokens);
+      bytes += B::reserved_bytes(heads, widest_activations(shape), shape.vocab, tokens);
     }
     return bytes;
   };

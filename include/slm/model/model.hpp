@@ -57,7 +57,7 @@ struct ModelState {
                                   ? static_cast<int>(settings.rope_scaling.original_context)
                                   : std::numeric_limits<int>::max();
     if constexpr (HasDeviceMemory<B>) {
-      device.reserve({shape.heads, shape.kv_heads, shape.head_dim}, widest_product(shape), shape.vocab, context);
+      device.reserve({shape.heads, shape.kv_heads, shape.head_dim}, widest_activations(shape), shape.vocab, context);
     }
   }
 
@@ -203,7 +203,8 @@ class Model {
         [[maybe_unused]] const Rows x = run_layers(step);
         if constexpr (B::chooses) {
           if (!chooses) continue;
-          head(step, selected(step, x, planner),
+          // Behind the first step of a chain the rows are the outputs.
+          head(step, selected(step, x, i > 0 || planner.outputs_are_rows()),
                [&](const Rows& input, const Norm& norm, const auto& weight) { step.choose(input, norm, weight); });
           if (i + 1 < plan.steps) step.advance();
         }
@@ -219,7 +220,7 @@ class Model {
     const auto place = [&](std::size_t answer) { return logits ? batch.logits_at(answer) : batch.hidden_at(answer); };
     std::vector<float> aside(planner.answers_in_order() ? 0 : static_cast<std::size_t>(count * width));
     const View<float, 2> out{aside.empty() ? place(planner.answers().front()) : aside.data(), count, width};
-    const Rows x = selected(step, step.room(residual, shape().hidden), planner);
+    const Rows x = selected(step, step.room(residual, shape().hidden), planner.outputs_are_rows());
     if (logits) {
       head(step, x,
            [&](const Rows& input, const Norm& norm, const auto& weight) { step.logits(input, norm, weight, out); });
@@ -267,8 +268,8 @@ class Model {
   }
 
   template <class Step>
-  Rows selected(Step& step, const Rows& x, const detail::Planner& planner) const {
-    if (planner.outputs_are_rows()) return x;
+  Rows selected(Step& step, const Rows& x, bool all) const {
+    if (all) return x;
     const Rows out = step.room_of_outputs(chosen, shape().hidden);
     step.select(x, out);
     return out;
