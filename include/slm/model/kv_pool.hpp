@@ -16,6 +16,7 @@
 #include "slm/config/model_config.hpp"
 #include "slm/core/byte_size.hpp"
 #include "slm/core/error.hpp"
+#include "slm/model/prefix_index.hpp"
 
 namespace slm {
 
@@ -98,10 +99,10 @@ class KvMemory {
 struct KvPage {
   std::byte* memory = nullptr;  // on the device
 };
-using KvPageRef = std::shared_ptr<const KvPage>;
 
 struct KvPoolOptions {
-  std::size_t memory = 0;  // most bytes of all pages; 0: what the device has
+  std::size_t memory = 0;       // most bytes of all pages; 0: what the device has
+  bool share_prefixes = false;  // keeps full pages for texts that begin alike, as long as nobody else needs the memory
 };
 
 /// A handle: copies share the pages. Any number of threads may use it.
@@ -110,16 +111,17 @@ class KvPool {
   /// Of models that keep no keys and values.
   KvPool() = default;
 
-  KvPool(KvLayout layout, std::unique_ptr<KvMemory> memory, KvPoolOptions options = {})
-      : state_(std::make_shared<State>(std::move(layout), std::move(memory), options)) {}
+  KvPool(KvLayout layout, std::unique_ptr<KvMemory> memory, KvPoolOptions options = {}, PrefixHash hash = prefix_hash)
+      : state_(std::make_shared<State>(std::move(layout), std::move(memory), options)),
+        prefixes_(options.share_prefixes ? std::make_shared<PrefixIndex>(hash) : nullptr) {}
 
   explicit operator bool() const { return state_ != nullptr; }
   const KvLayout& layout() const { return state_->layout; }
 
-  /// A page whose contents are whatever was there. Throws cache.full when the budget is spent, and whatever the device
-  /// throws when its memory is.
+  /// A page whose contents are whatever was there. Throws cache.full when the budget is spent on what texts hold, and
+  /// whatever the device throws when its memory is.
   KvPageRef take(int kind) const {
-    std::byte* const memory = state_->take(kind);
+    std::byte* const memory = take_memory(kind);
     try {
       return {new KvPage{memory}, [state = state_, kind](const KvPage* page) {
                 state->give(kind, page->memory);
@@ -151,6 +153,20 @@ class KvPool {
     return state_->used;
   }
   std::size_t budget() const { return state_->options.memory; }
+
+  /// Of those, bytes of pages that no text holds, which are given up as soon as one needs the memory.
+  std::size_t idle() const {
+    if (prefixes_ == nullptr) return 0;
+    std::size_t bytes = 0;
+    const std::vector<std::size_t> pages = prefixes_->idle(layout().kinds().size());
+    for (std::size_t kind = 0; kind < pages.size(); ++kind)
+      bytes += pages[kind] * layout().page_bytes(static_cast<int>(kind));
+    return bytes;
+  }
+  PrefixStats prefix_stats() const { return prefixes_ == nullptr ? PrefixStats{} : prefixes_->stats(); }
+
+  /// For sequences; null unless options.share_prefixes.
+  PrefixIndex* prefixes() const { return prefixes_.get(); }
 
   /// Whether both are handles of one pool.
   bool operator==(const KvPool&) const = default;
@@ -204,7 +220,18 @@ class KvPool {
     std::vector<std::vector<std::byte*>> free;  // of each kind
   };
 
-  std::shared_ptr<State> state_;
+  std::byte* take_memory(int kind) const {
+    for (;;) {
+      try {
+        return state_->take(kind);
+      } catch (...) {
+        if (prefixes_ == nullptr || !prefixes_->give_up()) throw;
+      }
+    }
+  }
+
+  std::shared_ptr<State> state_;           // its pages refer to it
+  std::shared_ptr<PrefixIndex> prefixes_;  // which holds pages, and so is no part of that
 };
 
 }  // namespace slm

@@ -104,8 +104,8 @@ class Planner {
     want_ = Want::nothing;
     int left = 0;
     for (Work& work : works_) {
+      while (!work.done() && !work.entered) enter(work);
       if (work.done()) continue;
-      if (!work.entered) enter(work);
       left += work.segments[work.now].last - work.position;
       if (want_ == Want::nothing) want_ = work.item->ask.want;  // a step answers one kind of question
     }
@@ -139,6 +139,8 @@ class Planner {
       Work& work = works_[part.work];
       SequenceState& state = *work.state;
       state.filled = part.last;
+      // What is answered behind the first row may be a draft that is taken back.
+      state.publish(std::min(part.last, work.answered_from + 1), [&](int i) { return token_at(work, i); });
       state.release_before_window(part.last);
     }
   }
@@ -201,8 +203,15 @@ class Planner {
     return work;
   }
 
-  /// Goes back to the text's beginning where the pages do not serve the present segment.
-  static void enter(Work& work) {
+  Token token_at(const Work& work, int position) const {
+    const std::vector<Token>& known = work.state->tokens;
+    const auto i = static_cast<std::size_t>(position);
+    return i < known.size() ? known[i] : batch_->tokens(*work.item)[i - known.size()];
+  }
+
+  /// Goes back to the text's beginning where the pages do not serve the present segment, and forward over what other
+  /// texts have computed.
+  void enter(Work& work) const {
     const Segment& segment = work.segments[work.now];
     SequenceState& state = *work.state;
     const bool serves = work.now == 0 && state.serves(segment.first, segment.beyond);
@@ -212,6 +221,15 @@ class Planner {
       state.drop_behind(0);
       state.beyond = segment.beyond;
     }
+    const int unanswered = std::min(segment.last, std::max(segment.first, work.answered_from));
+    work.position =
+        state.adopt(work.position, unanswered, work.item->ask.adapter, [&](int i) { return token_at(work, i); });
+    if (work.position == segment.last) leave(work);
+  }
+
+  static void leave(Work& work) {
+    ++work.now;
+    work.entered = false;
   }
 
   void clear() {
@@ -236,18 +254,15 @@ class Planner {
     if (last <= first) return;
 
     SequenceState& state = *work.state;
-    state.make_writable(first, last + steps_ - 1);
+    state.make_writable(first, last + steps_ - 1, ask.adapter);
     const PlanSequence sequence{.first_row = static_cast<int>(rows_.size()),
                                 .rows = last - first,
                                 .rope = segment.beyond ? 1 : 0,
                                 .first_page = static_cast<int>(pages_.size()),
                                 .pages = add_pages(state)};
-    const std::span<const Token> fresh = batch_->tokens(*work.item);
     for (int position = first; position < last; ++position) {
       const auto row = static_cast<int>(rows_.size());
-      const bool known = position < state.length();
-      rows_.push_back({.token = known ? state.tokens[static_cast<std::size_t>(position)]
-                                      : fresh[static_cast<std::size_t>(position - state.length())],
+      rows_.push_back({.token = token_at(work, position),
                        .position = position,
                        .sequence = static_cast<int>(sequences_.size()),
                        .parent = position == first ? -1 : row - 1,
@@ -260,10 +275,7 @@ class Planner {
     sequences_.push_back(sequence);
     parts_.push_back({index, last + steps_ - 1});
     work.position = last;
-    if (last == segment.last) {
-      ++work.now;
-      work.entered = false;
-    }
+    if (last == segment.last) leave(work);
   }
 
   int add_pages(const SequenceState& state) {

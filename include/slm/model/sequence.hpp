@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <iosfwd>
 #include <span>
 #include <utility>
@@ -24,8 +25,11 @@ struct SequenceAccess;
 /// sequence; different sequences are used by different threads freely.
 class Sequence {
  public:
-  /// An empty text whose keys and values lie in this pool; model.sequence() takes the model's own.
-  explicit Sequence(KvPool pool = {}) {
+  /// An empty text whose keys and values lie in this pool; model.sequence() takes the model's own. Where the pool
+  /// shares prefixes, it does so among texts of one group: a group for each tenant keeps them from telling by the time
+  /// it takes what others have asked, and a new one for an adapter that is loaded again.
+  explicit Sequence(KvPool pool = {}, std::uint64_t group = 0) {
+    state_.key.group = group;
     if (pool) state_.tables.resize(pool.layout().kinds().size());
     state_.pool = std::move(pool);
   }
@@ -52,8 +56,8 @@ class Sequence {
 
   /// What save() wrote, in a pool of the same model on the same kind of backend. Throws sequence.bad-file,
   /// sequence.other-model, cache.full.
-  static Sequence load(std::istream& in, KvPool pool) {
-    Sequence sequence(std::move(pool));
+  static Sequence load(std::istream& in, KvPool pool, std::uint64_t group = 0) {
+    Sequence sequence(std::move(pool), group);
     detail::read_sequence(sequence.state_, in);
     return sequence;
   }

@@ -113,6 +113,7 @@ inline void read_sequence(SequenceState& state, std::istream& in) {
   in.read(reinterpret_cast<char*>(&checksum), sizeof checksum);
   if (in.gcount() != sizeof checksum || checksum != sum.value()) throw bad("its checksum is another");
   state.filled = static_cast<int>(header.filled);
+  state.computed_from = state.filled;  // other texts never take over what a file says
   state.beyond = header.beyond == 1;
 }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <utility>
 #include <vector>
 
 #include "slm/core/types.hpp"
@@ -18,6 +19,9 @@ struct SequenceState {
   int filled = 0;                              // leading positions whose keys and values the pages hold
   bool beyond = false;                         // rotated by LongRoPE's table for what is beyond the original context
   std::vector<std::vector<KvPageRef>> tables;  // [kind][page]; null: released
+  PrefixKey key = {};                          // of the positions
+  int computed_from = 0;                       // from here on; those before have other keys, or come from a file
+  PrefixIndex::Ref prefix = nullptr;           // the last page that the index knows; maybe behind the last that is left
 
   int length() const { return static_cast<int>(tokens.size()); }
 
@@ -32,9 +36,7 @@ struct SequenceState {
   /// back.
   void release_before_window(int length) {
     for (std::size_t kind = 0; kind < tables.size(); ++kind) {
-      const int window = pool.layout().kinds()[kind].window;
-      const int oldest = window == 0 ? 0 : length - KvLayout::longest_rollback + 1 - window;
-      for (int page = oldest / page_positions - 1; page >= 0; --page) {
+      for (int page = first_kept(kind, length) - 1; page >= 0; --page) {
         if (page >= static_cast<int>(tables[kind].size())) continue;
         KvPageRef& entry = tables[kind][static_cast<std::size_t>(page)];
         if (entry == nullptr) break;
@@ -57,9 +59,59 @@ struct SequenceState {
     return true;
   }
 
-  /// Makes the pages of positions first.. last - 1 there and this sequence's own. Throws cache.full.
-  void make_writable(int first, int last) {
+  /// Takes over the full pages behind the first `position` positions that other texts have filled with what is this
+  /// one's up to `last`. Returns how many positions are filled now.
+  template <class TokenAt>
+  int adopt(int position, int last, int adapter, TokenAt token_at) {
+    const int from = position / page_positions, to = last / page_positions;
+    if (!pool || pool.prefixes() == nullptr || beyond || from >= to) return position;
+    const PrefixKey wanted{key.group, adapter};
+    if (position % page_positions != 0 && (key != wanted || computed_from > from * page_positions)) return position;
+    PrefixIndex::Ref before = prefix;
+    while (PrefixIndex::count(before) > from) before = before->before;
+    if (PrefixIndex::count(before) != from) return position;
+
+    PrefixIndex& index = *pool.prefixes();
+    const auto found = index.find(before, wanted, texts_of(from, to, token_at));
+    SequenceState longer = *this;
+    for (std::size_t kind = 0; kind < tables.size(); ++kind) {
+      longer.tables[kind].resize(static_cast<std::size_t>(from));
+      for (const PrefixIndex::Found& page : found) longer.tables[kind].push_back(page.kinds[kind]);
+    }
+    int pages = from + static_cast<int>(found.size());
+    longer.filled = pages * page_positions;
+    while (pages > from && !longer.serves(pages * page_positions, false)) --pages;  // its windows are not all there
+    index.count(pages - from, to - pages);
+    if (pages == from) return position;
+
+    tables = std::move(longer.tables);
+    filled = pages * page_positions;
+    for (std::size_t kind = 0; kind < tables.size(); ++kind) {
+      tables[kind].resize(static_cast<std::size_t>(pages));
+      for (int page = std::min(first_kept(kind, filled), pages) - 1; page >= 0; --page)
+        tables[kind][static_cast<std::size_t>(page)].reset();
+    }
+    computed_by(adapter, position);
+    prefix = found[static_cast<std::size_t>(pages - from - 1)].page;
+    return filled;
+  }
+
+  /// Lets other texts take over the full pages of the first `last` positions.
+  template <class TokenAt>
+  void publish(int last, TokenAt token_at) {
+    if (!pool || pool.prefixes() == nullptr || beyond) return;
+    const int from = PrefixIndex::count(prefix), to = last / page_positions;
+    if (from >= to || computed_from > from * page_positions) return;
+    prefix = pool.prefixes()->add(prefix, key, texts_of(from, to, token_at), tables);
+  }
+
+  /// Makes the pages of positions first.. last - 1 there and this sequence's own, for rows of this adapter. Throws
+  /// cache.full.
+  void make_writable(int first, int last, int adapter) {
     if (!pool || first >= last) return;
+    computed_by(adapter, first);
+    PrefixIndex::Ref written;  // the first page, if the index knows it
+    while (PrefixIndex::count(prefix) > first / page_positions) written = std::exchange(prefix, prefix->before);
     for (std::size_t kind = 0; kind < tables.size(); ++kind) {
       const auto end = static_cast<std::size_t>((last - 1) / page_positions + 1);
       if (tables[kind].size() < end) tables[kind].resize(end);
@@ -68,10 +120,33 @@ struct SequenceState {
         if (entry == nullptr) {
           entry = pool.take(static_cast<int>(kind));
         } else if (entry.use_count() != 1) {
+          if (written != nullptr && pool.prefixes()->leave(*written, static_cast<int>(kind), entry)) continue;
           entry = pool.copy(static_cast<int>(kind), *entry);
         }
       }
     }
+  }
+
+ private:
+  /// The first page of a kind that a text of `length` needs, and any that a draft may take it back to.
+  int first_kept(std::size_t kind, int length) const {
+    const int window = pool.layout().kinds()[kind].window;
+    return window == 0 ? 0 : std::max(0, length - KvLayout::longest_rollback + 1 - window) / page_positions;
+  }
+
+  void computed_by(int adapter, int first) {
+    if (adapter == key.adapter && first >= computed_from) return;
+    key.adapter = adapter;
+    computed_from = first;
+  }
+
+  /// The tokens of pages from.. to - 1.
+  template <class TokenAt>
+  static std::vector<Token> texts_of(int from, int to, TokenAt token_at) {
+    std::vector<Token> tokens;
+    for (int position = from * page_positions; position < to * page_positions; ++position)
+      tokens.push_back(token_at(position));
+    return tokens;
   }
 };
 

@@ -113,3 +113,43 @@ TEST_CASE("threads that ask a fresh model for sequences at once share one pool")
     CHECK(detail::SequenceAccess::state(sequence).pool == detail::SequenceAccess::state(sequences[0]).pool);
   }
 }
+
+TEST_CASE("threads whose texts begin alike share pages of one pool that has no room for all") {
+  const AnyModel model = load<Registry<>>(fixture("models/llama-mha3h"), backend::Cpu{1});
+  const std::size_t page = model.pool().layout().page_bytes(0);
+  const auto text_of = [&](int text) {  // texts 0 and 1 differ from the third page on, 2 and 3 likewise
+    std::vector<Token> tokens;
+    for (int i = 0; i < 200; ++i)
+      tokens.push_back(static_cast<Token>((i * 37 + (i < 128 ? text / 2 : text) * 11 + 5) % model.info().vocab));
+    return tokens;
+  };
+  const auto answer = [&](Sequence sequence, int text, int rolled_back) {
+    const std::vector<Token> tokens = text_of(text);
+    Batch batch;
+    batch.add(sequence, tokens);
+    model.forward(batch);
+    sequence.truncate(rolled_back);
+    batch.clear();
+    batch.add(sequence, std::span(tokens).subspan(static_cast<std::size_t>(rolled_back)), {.want = Want::logits});
+    model.forward(batch);
+    const auto row = batch.logits(0);
+    return std::vector<float>(row.data, row.data + row.size());
+  };
+  const KvPool pool = model.pool({.memory = 4 * threads * page, .share_prefixes = true});
+  std::vector<int> differing(threads);
+  std::vector<std::thread> running;
+  for (int thread = 0; thread < threads; ++thread) {
+    running.emplace_back([&, thread] {
+      for (int i = 0; i < 8; ++i) {
+        const int text = thread + i, rolled_back = 199 - 17 * i;
+        const auto alone = answer(model.sequence(), text, rolled_back);
+        differing[static_cast<std::size_t>(thread)] += answer(Sequence(pool), text, rolled_back) != alone;
+      }
+    });
+  }
+  for (std::thread& thread : running) thread.join();
+  CHECK(differing == std::vector<int>(threads));
+  CHECK(pool.prefix_stats().hits > 0);
+  CHECK(pool.prefix_stats().evictions > 0);
+  CHECK(pool.used() == pool.idle());
+}

@@ -1,0 +1,241 @@
+// PrefixIndex: full pages by the text that they end, so that what texts have in common at their beginning is computed
+// once.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "slm/backend/plan.hpp"
+#include "slm/core/checksum.hpp"
+#include "slm/core/types.hpp"
+
+namespace slm {
+
+struct KvPage;
+using KvPageRef = std::shared_ptr<const KvPage>;
+
+/// What keys and values depend on besides the tokens. Only texts with equal keys share pages.
+struct PrefixKey {
+  std::uint64_t group = 0;  // see Sequence
+  int adapter = -1;         // slot
+  bool operator==(const PrefixKey&) const = default;
+};
+
+struct PrefixStats {
+  std::int64_t hits = 0;       // times page_positions positions that a text took over
+  std::int64_t misses = 0;     // times page_positions positions that were looked for and had to be computed
+  std::int64_t evictions = 0;  // pages given up because the pool had no room
+  std::int64_t pages = 0;      // pages that the index holds
+
+  std::int64_t hit_positions() const { return hits * page_positions; }
+};
+
+/// From the hash of the page before, 0 for the first, to that of the page with these tokens.
+using PrefixHash = std::uint64_t (*)(std::uint64_t before, const PrefixKey& key, std::span<const Token> tokens);
+
+inline std::uint64_t prefix_hash(std::uint64_t before, const PrefixKey& key, std::span<const Token> tokens) {
+  Checksum sum;
+  sum.add(before);
+  sum.add(key.group);
+  sum.add(key.adapter);
+  sum.add(std::as_bytes(tokens));
+  return sum.value();
+}
+
+/// Belongs to one pool. Any number of threads may use it.
+class PrefixIndex {
+ public:
+  struct Page;
+  using Ref = std::shared_ptr<Page>;
+  using Order = std::list<Ref>;
+
+  /// A full page of a text, of which there is one for all texts that begin so. It stays in the index as long as anybody
+  /// refers to it, so that two texts are the same up to a page if and only if they refer to the same one.
+  struct Page {
+    Ref before;  // null: this is the first
+    PrefixKey key;
+    std::vector<Token> tokens;
+    std::uint64_t hash = 0;
+    int count = 0;  // pages of the text up to this one and with it
+
+    ~Page() {  // of a long text, without one call inside the other for each page
+      while (before != nullptr && before.use_count() == 1) before = std::exchange(before->before, nullptr);
+    }
+
+   private:
+    friend PrefixIndex;
+    std::vector<KvPageRef> kinds;  // of each kind of layer; null: not there
+    Order::iterator place;
+  };
+
+  struct Found {
+    Ref page;
+    std::vector<KvPageRef> kinds;
+  };
+
+  explicit PrefixIndex(PrefixHash hash) : hash_(hash) {}
+
+  static int count(const Ref& page) { return page == nullptr ? 0 : page->count; }
+
+  /// The pages of `tokens` behind those up to `before` that are known, without a gap.
+  std::vector<Found> find(Ref before, const PrefixKey& key, std::span<const Token> tokens) {
+    const std::lock_guard lock(mutex_);
+    std::vector<Found> found;
+    for (; tokens.size() >= page_positions; tokens = tokens.subspan(page_positions)) {
+      Ref page = known(before, key, tokens.first(page_positions), hash_of(before, key, tokens));
+      if (page == nullptr) break;
+      found.push_back({page, page->kinds});
+      before = std::move(page);
+    }
+    use(before);
+    return found;
+  }
+
+  /// Counts what became of a search.
+  void count(std::int64_t hits, std::int64_t misses) {
+    const std::lock_guard lock(mutex_);
+    stats_.hits += hits;
+    stats_.misses += misses;
+  }
+
+  /// Makes the pages of `tokens`, which follow those up to `before`, known. Of what another text has filled alike, the
+  /// tables get its pages. Returns the last.
+  Ref add(Ref before, const PrefixKey& key, std::span<const Token> tokens,
+          std::vector<std::vector<KvPageRef>>& tables) {
+    const std::lock_guard lock(mutex_);
+    for (; tokens.size() >= page_positions; tokens = tokens.subspan(page_positions)) {
+      const auto at = static_cast<std::size_t>(count(before));
+      const std::uint64_t hash = hash_of(before, key, tokens);
+      Ref page = known(before, key, tokens.first(page_positions), hash);
+      if (page == nullptr) page = make(before, key, tokens.first(page_positions), hash, tables.size());
+      for (std::size_t kind = 0; kind < tables.size(); ++kind) {
+        KvPageRef& held = page->kinds[kind];
+        KvPageRef& own = tables[kind][at];
+        if (own == nullptr) continue;
+        if (held != nullptr) {
+          own = held;
+        } else {
+          held = own;
+          ++stats_.pages;
+        }
+      }
+      before = std::move(page);
+    }
+    use(before);
+    return before;
+  }
+
+  /// Leaves a page to the only text that holds it, which is about to write to it. False if others hold it too.
+  bool leave(Page& page, int kind, const KvPageRef& own) {
+    const std::lock_guard lock(mutex_);
+    KvPageRef& held = page.kinds[static_cast<std::size_t>(kind)];
+    if (held != own || own.use_count() != 2) return false;
+    held.reset();
+    --stats_.pages;
+    return true;
+  }
+
+  /// Gives up what has not been used for longest among the pages that no text holds. False if there is none.
+  bool give_up() {
+    const std::lock_guard lock(mutex_);
+    for (auto next = order_.end(); next != order_.begin();) {
+      const auto place = std::prev(next);
+      Page& page = **place;
+      const std::int64_t before = stats_.evictions;
+      bool empty = true;
+      for (KvPageRef& held : page.kinds) {
+        if (held.use_count() == 1) {
+          held.reset();
+          ++stats_.evictions;
+          --stats_.pages;
+        }
+        empty = empty && held == nullptr;
+      }
+      const bool gave = stats_.evictions != before;
+      if (empty && place->use_count() == 1) {
+        erase(place);
+      } else {
+        next = place;
+      }
+      if (gave) return true;
+    }
+    return false;
+  }
+
+  /// Pages of each kind that no text holds.
+  std::vector<std::size_t> idle(std::size_t kinds) const {
+    const std::lock_guard lock(mutex_);
+    std::vector<std::size_t> counts(kinds);
+    for (const Ref& page : order_) {
+      for (std::size_t kind = 0; kind < kinds; ++kind) counts[kind] += page->kinds[kind].use_count() == 1;
+    }
+    return counts;
+  }
+
+  PrefixStats stats() const {
+    const std::lock_guard lock(mutex_);
+    return stats_;
+  }
+
+ private:
+  std::uint64_t hash_of(const Ref& before, const PrefixKey& key, std::span<const Token> tokens) const {
+    return hash_(before == nullptr ? 0 : before->hash, key, tokens.first(page_positions));
+  }
+
+  /// Equal hashes prove nothing: the tokens are compared, and all before them by what is referred to.
+  Ref known(const Ref& before, const PrefixKey& key, std::span<const Token> tokens, std::uint64_t hash) const {
+    const auto [first, last] = pages_.equal_range(hash);
+    const auto found = std::find_if(first, last, [&](const auto& entry) {
+      const Page& page = **entry.second;
+      return page.before == before && page.key == key && std::equal(tokens.begin(), tokens.end(), page.tokens.begin());
+    });
+    return found == last ? nullptr : *found->second;
+  }
+
+  Ref make(const Ref& before, const PrefixKey& key, std::span<const Token> tokens, std::uint64_t hash,
+           std::size_t kinds) {
+    auto page = std::make_shared<Page>();
+    page->before = before;
+    page->key = key;
+    page->tokens.assign(tokens.begin(), tokens.end());
+    page->hash = hash;
+    page->count = count(before) + 1;
+    page->kinds.resize(kinds);
+    page->place = order_.insert(order_.begin(), page);
+    try {
+      pages_.emplace(hash, page->place);
+    } catch (...) {
+      order_.erase(page->place);
+      throw;
+    }
+    return page;
+  }
+
+  void erase(Order::iterator place) {
+    const auto [first, last] = pages_.equal_range((*place)->hash);
+    pages_.erase(std::find_if(first, last, [&](const auto& entry) { return entry.second == place; }));
+    order_.erase(place);
+  }
+
+  /// A text's beginning is used whenever any of it is, and so outlives what follows it.
+  void use(const Ref& last) {
+    for (Page* page = last.get(); page != nullptr; page = page->before.get())
+      order_.splice(order_.begin(), order_, page->place);
+  }
+
+  PrefixHash hash_;
+  mutable std::mutex mutex_;
+  Order order_;                                                    // last used first
+  std::unordered_multimap<std::uint64_t, Order::iterator> pages_;  // by hash
+  PrefixStats stats_;
+};
+
+}  // namespace slm

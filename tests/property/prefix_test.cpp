@@ -1,0 +1,348 @@
+// Texts that begin alike share pages: what a text takes over has the bits that it would compute itself, whoever else
+// runs, forks, rolls back, is refused, or needs the memory; and nobody is refused because of what the index holds.
+#include <catch2/catch.hpp>
+#include <cstring>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "slm/backend/cpu/cpu.hpp"
+#include "slm/backend/gpu/lanes.hpp"
+#include "slm/backend/reference/reference.hpp"
+#include "slm/model/load.hpp"
+#include "support/errors.hpp"
+#include "support/paths.hpp"
+#include "support/toy_models.hpp"
+
+using namespace slm;
+using namespace slm::testing;
+
+namespace {
+
+std::vector<Token> some_text(std::uint64_t seed, int length, int vocab) {
+  std::vector<Token> tokens;
+  for (int i = 0; i < length; ++i)
+    tokens.push_back(
+        static_cast<Token>(mix(seed * 7919 + static_cast<std::uint64_t>(i)) % static_cast<std::uint64_t>(vocab)));
+  return tokens;
+}
+
+/// A text and the logits after each of its tokens.
+struct Text {
+  std::vector<Token> tokens;
+  std::vector<float> expected;
+
+  Text(const AnyModel& model, std::vector<Token> all) : tokens(std::move(all)) {
+    Sequence sequence = model.sequence();
+    Batch batch;
+    batch.add(sequence, tokens, {.want = Want::logits, .rows = static_cast<int>(tokens.size())});
+    model.forward(batch);
+    const auto rows = batch.logits(0);
+    expected.assign(rows.data, rows.data + rows.size());
+  }
+
+  bool gives(int row, const float* found) const {
+    const std::size_t width = expected.size() / tokens.size();
+    return std::memcmp(found, expected.data() + static_cast<std::size_t>(row) * width, width * sizeof(float)) == 0;
+  }
+};
+
+/// One model, a text of it and a pool that shares.
+template <class B = backend::Cpu>
+struct Sharing {
+  explicit Sharing(const char* name, int length = 200, std::size_t pages = 0, PrefixHash hash = prefix_hash)
+      : model(load<Registry<>>(fixture(text("models/", name)), B{})),
+        whole(model, some_text(1, length, model.info().vocab)),
+        page(model.pool().layout().bytes_of(1)),
+        pool(model.pool().layout(), std::make_unique<KvMemoryOf<B>>(B{}),
+             {.memory = pages * page, .share_prefixes = true}, hash) {}
+
+  /// Appends tokens; returns whether the logits of the last are those of `text`.
+  bool append(Sequence& sequence, const Text& text, int count, int adapter = -1) {
+    Batch batch;
+    const int at = sequence.length();
+    batch.add(sequence, std::span(text.tokens).subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(count)),
+              {.want = Want::logits, .adapter = adapter});
+    model.forward(batch);
+    return text.gives(at + count - 1, batch.logits(0).data);
+  }
+  Text other(std::uint64_t seed) const {
+    return Text(model, some_text(seed, static_cast<int>(whole.tokens.size()), model.info().vocab));
+  }
+
+  AnyModel model;
+  Text whole;
+  std::size_t page;
+  KvPool pool;
+};
+
+std::uint64_t always_the_same(std::uint64_t, const PrefixKey&, std::span<const Token>) { return 7; }
+
+/// Two pools of the same size, of which one shares, are told the same.
+template <class B>
+struct Schedule {
+  struct Line {
+    std::size_t text;
+    Sequence shared, plain;
+  };
+
+  Schedule(const char* name, int length, int texts, std::size_t pages, std::uint64_t seed, PrefixHash hash)
+      : sharing(name, length, pages, hash), plain(sharing.model.pool({.memory = pages * sharing.page})), seed_(seed) {
+    for (int i = 0; i < texts; ++i) {
+      std::vector<Token> tokens = some_text(seed + static_cast<std::uint64_t>(i), length, sharing.model.info().vocab);
+      if (i > 0) {
+        const auto& before = all[static_cast<std::size_t>(pick(i))].tokens;
+        std::copy_n(before.begin(), pick(length), tokens.begin());
+      }
+      all.emplace_back(sharing.model, std::move(tokens));
+    }
+    for (int i = 0; i < 4; ++i) lines.push_back({static_cast<std::size_t>(pick(texts)), fresh(true), fresh(false)});
+  }
+
+  int pick(int n) { return static_cast<int>(mix(seed_ * 104729 + ++salt_) % static_cast<std::uint64_t>(n)); }
+  Sequence fresh(bool shared) { return Sequence(shared ? sharing.pool : plain); }
+
+  /// A text ends and another begins, is rolled back, or is forked.
+  void disturb(Line& line) {
+    const int at = line.shared.length();
+    const int what = pick(10);
+    if (what == 0 || at == static_cast<int>(all[0].tokens.size())) {
+      line = {static_cast<std::size_t>(pick(static_cast<int>(all.size()))), fresh(true), fresh(false)};
+    } else if (what == 1) {
+      const int length = pick(2) == 0 ? pick(at + 1) : std::max(0, at - pick(5));
+      line.shared.truncate(length);
+      line.plain.truncate(length);
+    } else if (what == 2) {
+      const Line& other = lines[static_cast<std::size_t>(pick(static_cast<int>(lines.size())))];
+      if (&other != &line) line = {other.text, other.shared.fork(), other.plain.fork()};
+    }
+  }
+
+  void round() {
+    for (Line& line : lines) disturb(line);
+    Batch batches[2];
+    std::vector<std::pair<Line*, int>> added;  // with its length before
+    for (Line& line : lines) {
+      const std::vector<Token>& tokens = all[line.text].tokens;
+      const int at = line.shared.length();
+      const int count = std::min(pick(2) == 0 ? 1 + pick(3) : 1 + pick(static_cast<int>(tokens.size())),
+                                 static_cast<int>(tokens.size()) - at);
+      if (pick(5) == 0 || count == 0) continue;
+      const int rows = pick(3) == 0 ? 0 : 1 + pick(pick(2) == 0 ? std::min(count, 2) : count);
+      const Ask ask{.want = rows == 0 ? Want::nothing : Want::logits, .rows = rows};
+      const auto more = std::span(tokens).subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(count));
+      batches[0].add(line.shared, more, ask);
+      batches[1].add(line.plain, more, ask);
+      added.emplace_back(&line, at);
+    }
+    const std::string shared = error_id([&] { sharing.model.forward(batches[0]); });
+    const std::string alone = error_id([&] { sharing.model.forward(batches[1]); });
+    refused += shared != "no error";
+    if (!windows) {  // with windows, what a text holds depends on how it came to be
+      CHECK((shared == alone || shared == "no error"));
+      CHECK(sharing.pool.used() - sharing.pool.idle() <= plain.used());
+    }
+    for (std::size_t i = 0; i < added.size(); ++i) {
+      const auto& [line, at] = added[i];
+      const Batch::Item& item = batches[0].items()[i];
+      if (shared == "no error" && item.ask.want == Want::logits) {
+        const int first = at + static_cast<int>(item.count) - item.ask.rows;
+        for (int row = 0; row < item.ask.rows; ++row, ++compared)
+          wrong += !all[line->text].gives(first + row, batches[0].logits(static_cast<int>(i)).row(row));
+      }
+      if (shared != alone) (shared == "no error" ? line->shared : line->plain).truncate(at);
+      CHECK(line->shared.length() == line->plain.length());
+    }
+    if (shared != "no error" || alone != "no error") lines[0] = {lines[0].text, fresh(true), fresh(false)};
+  }
+
+  Sharing<B> sharing;
+  KvPool plain;
+  std::vector<Text> all;
+  std::vector<Line> lines;
+  bool windows = sharing.pool.layout().kinds().size() > 1 || sharing.pool.layout().kinds()[0].window != 0;
+  int compared = 0, wrong = 0, refused = 0;
+
+ private:
+  std::uint64_t seed_, salt_ = 0;
+};
+
+}  // namespace
+
+TEMPLATE_TEST_CASE("shared pages have the bits of computed ones, whatever else happens, and cost nobody his place", "",
+                   backend::Reference, backend::Cpu, backend::Lanes32) {
+  const bool cpu = std::string(TestType::name) == "cpu", lanes = std::string(TestType::name) != "reference" && !cpu;
+  PrefixStats sum;
+  int compared = 0, refused = 0;
+  for (const auto& [name, length] : {std::pair{"llama-mha3h", 200}, {"mistral-long", 700}, {"qwen2-long", 500}}) {
+    if (!cpu && length > 200) continue;
+    for (const std::size_t pages : {0, 13, 20}) {
+      if (lanes && pages != 13) continue;
+      for (const PrefixHash hash : {prefix_hash, always_the_same}) {
+        for (std::uint64_t seed = 1; seed <= (cpu ? 2u : 1u); ++seed) {
+          CAPTURE(name, pages, hash == prefix_hash, seed);
+          Schedule<TestType> schedule(name, cpu ? length : 150, cpu ? 8 : 4, pages, seed, hash);
+          for (int round = 0; round < (cpu ? 60 : 8); ++round) schedule.round();
+          CHECK(schedule.wrong == 0);
+          compared += schedule.compared;
+          refused += schedule.refused;
+          const PrefixStats stats = schedule.sharing.pool.prefix_stats();
+          sum.hits += stats.hits;
+          sum.evictions += stats.evictions;
+          CHECK((pages > 0 || stats.evictions == 0));
+          schedule.lines.clear();
+          CHECK(schedule.sharing.pool.used() == schedule.sharing.pool.idle());
+          CHECK(schedule.plain.used() == 0);
+        }
+      }
+    }
+  }
+  CHECK(compared > 80);
+  CHECK(sum.hits > 2);
+  if (cpu) {
+    CHECK(refused > 10);
+    CHECK(sum.evictions > 100);
+  }
+}
+
+TEST_CASE("a text takes over the full pages that another began with, but for the rows that are asked") {
+  Sharing<> all("llama-mha3h", 200);
+  Sequence first(all.pool);
+  CHECK(all.append(first, all.whole, 200));
+  CHECK(all.pool.prefix_stats().pages == 3);
+  CHECK(all.pool.prefix_stats().misses == 3);
+  const std::size_t used = all.pool.used();
+  Sequence second(all.pool);
+  CHECK(all.append(second, all.whole, 192));  // of the third page the last row is asked
+  CHECK(all.pool.prefix_stats().hits == 2);
+  CHECK(all.pool.prefix_stats().hit_positions() == 128);
+  CHECK(all.pool.used() == used);  // which is the same page once it is computed
+  Sequence third(all.pool);
+  for (const int part : {70, 70, 60}) CHECK(all.append(third, all.whole, part));  // a prompt in parts
+  CHECK(all.pool.prefix_stats().hits == 5);
+  Sequence quiet(all.pool);
+  Batch batch;
+  batch.add(quiet, std::span(all.whole.tokens).first(128));
+  all.model.forward(batch);  // nothing is left to compute
+  CHECK(quiet.length() == 128);
+  CHECK(all.append(quiet, all.whole, 1));
+}
+
+TEST_CASE("a page with other contents would be noticed") {
+  Sharing<> all("llama-mha3h", 200);
+  Sequence first(all.pool);
+  CHECK(all.append(first, all.whole, 200));
+  const KvPageRef page = detail::SequenceAccess::state(first).tables[0][1];
+  std::vector<std::byte> contents(all.page);
+  all.pool.read(0, *page, contents.data());
+  std::reverse(contents.begin(), contents.begin() + 4096);
+  all.pool.write(0, *page, contents.data());
+  Sequence second(all.pool);
+  CHECK_FALSE(all.append(second, all.whole, 200));
+}
+
+TEST_CASE("texts whose hashes are the same get no pages of each other") {
+  Sharing<> all("llama-mha3h", 200, 0, always_the_same);
+  const Text other = all.other(2);
+  std::vector<Token> late = other.tokens;  // the second page is that of the first text, behind another first
+  std::copy_n(all.whole.tokens.begin() + 64, 64, late.begin() + 64);
+  const Text mixed(all.model, late);
+  Sequence first(all.pool), second(all.pool), third(all.pool);
+  CHECK(all.append(first, all.whole, 200));
+  CHECK(all.append(second, other, 200));
+  CHECK(all.pool.prefix_stats().hits == 0);
+  CHECK(all.append(third, mixed, 200));
+  CHECK(all.pool.prefix_stats().hits == 1);
+}
+
+TEST_CASE("texts of other groups and of other adapters share nothing") {
+  Sharing<> all("llama-mha3h", 200, 0, GENERATE(prefix_hash, always_the_same));
+  Sequence first(all.pool), tenant(all.pool, 1), adapted(all.pool), changing(all.pool);
+  all.append(first, all.whole, 200);
+  all.append(tenant, all.whole, 200);
+  all.append(adapted, all.whole, 200, 0);
+  CHECK(all.pool.prefix_stats().hits == 0);
+  CHECK(all.pool.prefix_stats().pages == 9);
+  all.append(changing, all.whole, 100, 1);  // a page that two adapters have filled, and what follows, is nobody else's
+  all.append(changing, all.whole, 100, 2);
+  CHECK(all.pool.prefix_stats().hits == 0);
+  CHECK(all.pool.prefix_stats().pages == 10);
+  Sequence again(all.pool);
+  all.append(again, all.whole, 200, 0);
+  CHECK(all.pool.prefix_stats().hits == 3);
+}
+
+TEST_CASE("what may be taken back, and what a file says, is not shared") {
+  Sharing<> all("llama-mha3h", 200);
+  Sequence drafted(all.pool);
+  CHECK(all.append(drafted, all.whole, 60));
+  Batch batch;
+  batch.add(drafted, some_text(9, 8, all.model.info().vocab), {.want = Want::logits, .rows = 8});
+  all.model.forward(batch);
+  CHECK(all.pool.prefix_stats().pages == 0);
+  drafted.truncate(60);
+  CHECK(all.append(drafted, all.whole, 70));
+  CHECK(all.pool.prefix_stats().pages == 2);
+
+  std::stringstream file;
+  drafted.save(file);
+  const KvPool empty = all.model.pool({.share_prefixes = true});
+  Sequence loaded = Sequence::load(file, empty);
+  CHECK(all.append(loaded, all.whole, 70));
+  CHECK(empty.prefix_stats().pages == 0);
+  loaded.truncate(0);
+  CHECK(all.append(loaded, all.whole, 70));  // now it has been computed
+  CHECK(empty.prefix_stats().pages == 1);
+}
+
+TEST_CASE("a text beyond LongRoPE's original context shares nothing") {
+  Sharing<> all("phi3-longrope", 300);
+  for (int i = 0; i < 2; ++i) {
+    Sequence sequence(all.pool);
+    CHECK(all.append(sequence, all.whole, 300));
+    CHECK(all.pool.prefix_stats().pages == 0);
+  }
+}
+
+TEST_CASE("the pages used longest ago are given up first, and none that a text holds") {
+  Sharing<> all("llama-mha3h", 130, 7);
+  const Text other = all.other(2), third = all.other(3);
+  const auto run = [&](const Text& text) {
+    Sequence sequence(all.pool);
+    const std::int64_t hits = all.pool.prefix_stats().hits;
+    CHECK(all.append(sequence, text, 130));
+    return all.pool.prefix_stats().hits - hits;
+  };
+  CHECK(run(all.whole) == 0);
+  CHECK(run(other) == 0);
+  CHECK(run(all.whole) == 2);
+  CHECK(all.pool.prefix_stats().evictions == 0);
+  CHECK(all.pool.idle() == 4 * all.page);
+  Sequence held(all.pool);
+  CHECK(all.append(held, third, 130));
+  CHECK(all.pool.used() == 7 * all.page);
+  CHECK(run(all.whole) == 2);  // but for its last page, which is given up for the one that is written
+  CHECK(all.pool.prefix_stats().evictions == 1);
+  CHECK(run(other) == 1);  // its end went first, and what was before it is found
+  Sequence large(all.pool);
+  Batch batch;
+  batch.add(large, some_text(5, 255, all.model.info().vocab));
+  all.model.forward(batch);  // four pages, beside the three that are held
+  CHECK(all.pool.idle() == 0);
+  Sequence last(all.pool);
+  CHECK(error_id([&] { all.append(last, all.whole, 130); }) == "cache.full");
+  CHECK(held.length() == 130);
+  large.truncate(0);
+  CHECK(run(third) == 2);
+}
+
+TEST_CASE("a text that is rolled back into a page of the index needs no room for a second one") {
+  Sharing<> all("llama-mha3h", 200, 2);
+  Sequence sequence(all.pool);
+  CHECK(all.append(sequence, all.whole, 128));
+  CHECK(all.pool.prefix_stats().pages == 2);
+  sequence.truncate(100);
+  CHECK(all.append(sequence, all.whole, 28));
+  CHECK(all.pool.prefix_stats().pages == 2);
+}
