@@ -19,10 +19,14 @@ ROOMS = {
     "backend": {"core", "formats"},
     "model": {"core", "config", "io", "formats", "backend"},
     "decode": {"core"},
+    "engine": {"core", "decode"},
     "awq": {"core", "config", "io", "text", "formats", "backend", "model"},
 }
 # single files a room may see besides that
-EXTRA_FILES = {"decode": {"model/language_model.hpp", "model/session.hpp"}}
+EXTRA_FILES = {
+    "decode": {"model/language_model.hpp", "model/session.hpp"},
+    "engine": {"model/language_model.hpp"},
+}
 
 # folders beside the library -> folders they may include or name in CMake besides themselves; all see the library
 FOLDERS = {

@@ -25,11 +25,10 @@ struct Answer {
   std::size_t vocab() const { return static_cast<std::size_t>(target.vocab); }
 };
 
-/// The first of the prompt's tokens, but for its last, that are not among the `read` first: as many as one step takes.
-inline std::span<const Token> next_of_prompt(const Request& request, std::size_t read) {
-  const std::size_t to_read = request.prompt.size() - 1;
-  if (read >= to_read) return {};
-  return std::span(request.prompt).subspan(read, std::min(prompt_chunk, to_read - read));
+/// The first `most` of the text's tokens, but for its last, that are not among the `read` first.
+inline std::span<const Token> next_to_read(std::span<const Token> text, std::size_t read, std::size_t most) {
+  if (read + 1 >= text.size()) return {};
+  return text.subspan(read, std::min(most, text.size() - 1 - read));
 }
 
 }  // namespace slm::detail

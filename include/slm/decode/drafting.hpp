@@ -59,10 +59,10 @@ class Drafting {
     if (on_) guard([&] { drafter_.start(answer_.request.prompt); });
   }
 
-  /// Whether some of the prompt is to be read before the first round.
-  bool prompt_left() const {
+  /// Whether some of the text is to be read before a draft of it.
+  bool left_to_read() const {
     if constexpr (in_batches) {
-      const std::size_t size = answer_.request.prompt.size();
+      const std::size_t size = answer_.history().size();
       return on_ && size <= static_cast<std::size_t>(drafter_.info().context) &&
              static_cast<std::size_t>(drafter_.length()) + 1 < size;
     } else {
@@ -81,18 +81,18 @@ class Drafting {
     return true;
   }
 
-  /// A round begins that reads of the prompt only.
-  void read_prompt() {
+  /// A round begins that only reads, at most so many tokens.
+  void begin_reading(std::size_t most) {
     begin(0, std::nullopt, nullptr);
-    reading_ = prompt_left();
-    over_ = !reading_;
+    reading_ = left_to_read() ? most : 0;
+    over_ = reading_ == 0;
   }
 
   /// A round begins with at most so many tokens to draft, on which a model decides by the draw where it can; `policy`
   /// is asked after each token where it wants to be. A drafter without a model has drafted when this returns.
   void begin(int most, std::optional<Draw> draw, draft_length::Policy* policy) {
     drafted_.clear();
-    reading_ = false;
+    reading_ = 0;
     most_ = most;
     draw_ = draw;
     policy_ = policy;
@@ -112,8 +112,8 @@ class Drafting {
     item_ = nothing;
     if (over_) return;
     const auto read = static_cast<std::size_t>(drafter_.length());
-    if (reading_) {
-      item_ = drafter_.plan(batch, next_of_prompt(answer_.request, read), {});
+    if (reading_ > 0) {
+      item_ = drafter_.plan(batch, next_to_read(answer_.history(), read, reading_), {});
     } else {
       item_ = drafter_.plan(
           batch, answer_.history().subspan(read),
@@ -123,7 +123,7 @@ class Drafting {
 
   void take(const Batch& batch) requires in_batches {
     if (item_ == nothing) return;
-    if (reading_) {
+    if (reading_ > 0) {
       over_ = true;
     } else if (chooses()) {
       const std::span<const Token> chosen = batch.choices(item_);
@@ -148,6 +148,9 @@ class Drafting {
   void finish() {
     for (; pushed_ > 0; --pushed_) answer_.processor.pop();
   }
+
+  /// Gives back all memory.
+  void forget() { drafter_.rewind(0); }
 
   /// Forgets what was read beyond the first `length` tokens.
   void rewind(int length) {
@@ -252,8 +255,8 @@ class Drafting {
   Answer& answer_;
   std::function<void(std::string_view)> on_fault_;
   bool on_ = false;
-  bool reading_ = false;  // the prompt
-  bool over_ = true;      // nothing more to draft in this round
+  std::size_t reading_ = 0;  // tokens of the text, in this round; 0: it drafts
+  bool over_ = true;         // nothing more to draft in this round
   int most_ = 0;
   std::optional<Draw> draw_;
   draft_length::Policy* policy_ = nullptr;

@@ -76,6 +76,32 @@ class Generation {
   bool going() const { return phase_ != Phase::over; }
   /// There are none, whatever the request says.
   void abandon() { phase_ = Phase::over; }
+
+  // For schedulers, between rounds.
+
+  /// Tokens of the text that the target must read before the next token can come.
+  std::size_t left_to_read() const { return phase_ == Phase::reading ? verification_.left_to_read() : 0; }
+  /// How many of them the coming rounds read.
+  void set_chunk(std::size_t tokens) { chunk_ = tokens; }
+  /// Gives back all memory of keys and values; the coming rounds read the text again, which changes nothing in it. Also
+  /// after a round that has thrown before it was taken.
+  void preempt() {
+    verification_.rewind(0);
+    drafting_.finish();
+    drafting_.forget();
+    if (going()) phase_ = Phase::reading;
+  }
+  /// The round has thrown before it was taken: as if it had not begun.
+  void undo_round() {
+    drafting_.finish();
+    drafting_.rewind(static_cast<int>(history().size()) - 1);
+  }
+  /// Ends the answer.
+  void end_with(FinishReason reason) {
+    if (!going()) return;
+    end(reason);
+    phase_ = Phase::over;
+  }
   const Stats& stats() const { return answer_.stats; }
   const DrafterType& drafter() const { return drafting_.drafter(); }
   /// What the target has read: prompt and output but for the last token.
@@ -86,14 +112,10 @@ class Generation {
   /// Looks whether the request was cancelled, and drafts where that takes no model.
   void begin_round() {
     if (!going()) return;
-    if (answer_.request.cancel.stop_requested()) {
-      end(FinishReason::cancelled);
-      phase_ = Phase::over;
-      return;
-    }
+    if (answer_.request.cancel.stop_requested()) return end_with(FinishReason::cancelled);
     round_began_ = clock_();
     if (phase_ == Phase::reading) {
-      if (verification_.prompt_left() || drafting_.prompt_left()) return drafting_.read_prompt();
+      if (left_to_read() > 0 || drafting_.left_to_read()) return drafting_.begin_reading(chunk_);
       phase_ = Phase::deciding;
     }
     const int n = static_cast<int>(history().size());
@@ -132,8 +154,8 @@ class Generation {
     planned_ = clock_();
     if (phase_ == Phase::deciding) {
       verification_.plan(batch, drafting_.tokens());
-    } else if (verification_.prompt_left()) {
-      verification_.read_prompt(batch);
+    } else if (left_to_read() > 0) {
+      verification_.read(batch, chunk_);
     }
   }
 
@@ -146,7 +168,8 @@ class Generation {
       stats.prefill_draft_seconds += planned_ - round_began_;
       stats.prefill_target_seconds += verified - planned_;
       const Request& request = answer_.request;
-      if (request.progress) request.progress(verification_.length(), request.prompt.size() - 1);
+      const std::size_t to_read = request.prompt.size() - 1;
+      if (request.progress) request.progress(std::min(verification_.length(), to_read), to_read);
       return;
     }
     verdict_ = verification_.take(batch, [&](int i) -> const Distribution& { return drafting_.distribution(i); });
@@ -187,7 +210,7 @@ class Generation {
   }
 
  private:
-  enum class Phase { over, reading, deciding };  // the prompt; what to emit
+  enum class Phase { over, reading, deciding };  // the text so far; what to emit
 
   std::optional<FinishReason> reason_to_end(Token token) const {
     if (answer_.ends.is_end(token)) return FinishReason::end_token;
@@ -229,6 +252,7 @@ class Generation {
   int plain_step_every_;
   std::function<double()> clock_;
   Phase phase_ = Phase::over;
+  std::size_t chunk_ = prompt_chunk;
   int cooldowns_ = 0;  // of the policy when the request began
   double began_ = 0;
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <functional>
 #include <span>
 
 #include "slm/decode/generation.hpp"
@@ -15,10 +16,11 @@ struct RoundBatches {
 };
 
 /// Takes each generation to where next() gives its tokens, which must be fetched before the next round. All have the
-/// same draft's model. Throws what the target throws, and what a draft throws when memory or the device is the trouble.
-template <class G, LanguageModel Target>
+/// same draft's model. on_fault(generation) is called with the exception in flight where the target's answer to that
+/// one is not usable. Throws what the target's forward throws, and a draft's when memory or the device is the trouble.
+template <class G, LanguageModel Target, class OnFault>
 void run_round(std::span<G* const> generations, const Target& target, RoundBatches& batches,
-               const std::function<double()>& clock) {
+               const std::function<double()>& clock, OnFault on_fault) {
   for (G* generation : generations) generation->begin_round();
   if constexpr (G::drafts_in_batches) {
     for (;;) {
@@ -42,7 +44,13 @@ void run_round(std::span<G* const> generations, const Target& target, RoundBatch
   for (G* generation : generations) generation->plan(batches.target);
   if (batches.target.size() > 0) target.forward(batches.target);
   const double verified = clock();
-  for (G* generation : generations) generation->take(batches.target, verified);
+  for (G* generation : generations) {
+    try {
+      generation->take(batches.target, verified);
+    } catch (...) {
+      on_fault(*generation);
+    }
+  }
 }
 
 }  // namespace slm

@@ -158,7 +158,8 @@ class SpeculativeDecoder {
         answering.push_back(slot.generation.get());
       }
       if (going.empty()) return stats;
-      run_round(std::span<Answering* const>(answering), target_, batches_, speculation_.clock);
+      run_round(std::span<Answering* const>(answering), target_, batches_, speculation_.clock,
+                [](const Answering&) { throw; });
       for (const Slot* slot : going) {
         while (const GeneratedToken* token = slot->generation->next()) {
           if (!sink(slot->request, *token)) slot->generation->stop();

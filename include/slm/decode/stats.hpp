@@ -12,7 +12,7 @@
 
 namespace slm {
 
-enum class FinishReason { end_token, stop_token, sink, length, context, cancelled };
+enum class FinishReason { end_token, stop_token, sink, length, context, cancelled, deadline, error };
 
 constexpr std::string_view name_of(FinishReason reason) {
   switch (reason) {
@@ -22,6 +22,8 @@ constexpr std::string_view name_of(FinishReason reason) {
     case FinishReason::length: return "length";
     case FinishReason::context: return "context";
     case FinishReason::cancelled: return "cancelled";
+    case FinishReason::deadline: return "deadline";
+    case FinishReason::error: return "error";
   }
   return "?";
 }

@@ -48,9 +48,13 @@ class Verification {
     rule_.reserve(support, most);
   }
 
-  bool prompt_left() const { return length() + 1 < answer_.request.prompt.size(); }
-  /// Adds some of the prompt to a batch of the target.
-  void read_prompt(Batch& batch) { batch.add(sequence_, next_of_prompt(answer_.request, length())); }
+  /// Tokens of the text to be read before its last.
+  std::size_t left_to_read() const {
+    const std::size_t size = answer_.history().size();
+    return length() + 1 < size ? size - 1 - length() : 0;
+  }
+  /// Adds the first `most` of them to a batch of the target.
+  void read(Batch& batch, std::size_t most) { batch.add(sequence_, next_to_read(answer_.history(), length(), most)); }
 
   /// The draw by which models may choose tokens themselves; nothing when logits or distributions are needed here.
   std::optional<Draw> draw_for_models() const {

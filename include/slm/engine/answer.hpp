@@ -1,0 +1,105 @@
+// Answer: what an engine has said to a request so far, for the thread that reads it.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "slm/core/types.hpp"
+#include "slm/decode/sink.hpp"
+#include "slm/decode/stats.hpp"
+
+namespace slm {
+
+/// A GeneratedToken that owns its lists.
+struct AnsweredToken {
+  explicit AnsweredToken(const GeneratedToken& from)
+      : token(from.token),
+        position(from.position),
+        drafted(from.drafted),
+        logprob(from.logprob),
+        sampled_logprob(from.sampled_logprob),
+        top(from.top.begin(), from.top.end()),
+        sampled_top(from.sampled_top.begin(), from.sampled_top.end()) {}
+
+  Token token;
+  std::int64_t position;
+  bool drafted;
+  double logprob, sampled_logprob;
+  std::vector<TokenLogprob> top, sampled_top;
+};
+
+namespace detail {
+
+/// Between the engine's thread and a reader's.
+struct AnswerState {
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::deque<AnsweredToken> tokens;  // not fetched yet
+  bool over = false;
+  Stats stats;               // once it is over
+  std::exception_ptr error;  // why it ended before its time
+  std::atomic<bool> cancelled{false};
+  std::function<void()> wake = {};  // the reader
+};
+
+}  // namespace detail
+
+/// A handle: copies are the same answer. Any thread may use it.
+class Answer {
+ public:
+  explicit Answer(std::shared_ptr<detail::AnswerState> state) : state_(std::move(state)) {}
+
+  /// The next token, as soon as there is one; nothing when the answer is over. Throws the error that ended it.
+  std::optional<AnsweredToken> next() {
+    std::unique_lock lock(state_->mutex);
+    state_->changed.wait(lock, [&] { return state_->over || !state_->tokens.empty(); });
+    return fetch();
+  }
+
+  /// The next token if there is one now. over() tells why there is none. Throws as next().
+  std::optional<AnsweredToken> try_next() {
+    const std::lock_guard lock(state_->mutex);
+    return fetch();
+  }
+
+  /// Whether there is nothing more to fetch, now or later.
+  bool over() const {
+    const std::lock_guard lock(state_->mutex);
+    return state_->over && state_->tokens.empty();
+  }
+
+  /// Once it is over.
+  Stats stats() const {
+    const std::lock_guard lock(state_->mutex);
+    return state_->stats;
+  }
+
+  /// Ends it before the engine's next step. What it has said can still be fetched.
+  void cancel() { state_->cancelled = true; }
+
+ private:
+  std::optional<AnsweredToken> fetch() {
+    if (state_->tokens.empty()) {
+      if (state_->error) std::rethrow_exception(state_->error);
+      return std::nullopt;
+    }
+    std::optional<AnsweredToken> token = std::move(state_->tokens.front());
+    state_->tokens.pop_front();
+    return token;
+  }
+
+  std::shared_ptr<detail::AnswerState> state_;
+};
+
+}  // namespace slm

@@ -1,0 +1,400 @@
+// Engine: answers requests as they come, many in each step of the model.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <limits>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <optional>
+#include <span>
+#include <stop_token>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "slm/core/error.hpp"
+#include "slm/decode/generation.hpp"
+#include "slm/decode/rounds.hpp"
+#include "slm/decode/rules.hpp"
+#include "slm/decode/vocabulary.hpp"
+#include "slm/engine/answer.hpp"
+#include "slm/model/language_model.hpp"
+
+namespace slm {
+
+struct EngineOptions {
+  /// How far to draft follows what it brings under the present load, down to nothing.
+  Speculation speculation = {.draft_length = draft_length::ThroughputAdaptive{}};
+  std::size_t cache_memory = 0;      // bytes of the target's keys and values; 0: what the device has
+  bool share_prefixes = true;        // texts that begin alike compute their common pages once
+  std::size_t max_requests = 12800;  // waiting and running together
+  std::size_t max_running = 64;      // texts in a step
+  double step_seconds = 0.1;      // that a step should take at most: prompts are read in pieces as large as that allows
+  std::size_t max_unread = 4096;  // tokens that a reader may leave; then its text pauses
+};
+
+/// How a request stands to others.
+struct Scheduling {
+  int priority = 0;  // lower begins first; among equals the earlier one
+  /// Ends the answer if it is not over then: FinishReason::deadline.
+  std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
+};
+
+struct EngineStats {
+  std::size_t waiting = 0, running = 0;
+  std::int64_t steps = 0;
+  std::int64_t preemptions = 0;
+  std::int64_t finished = 0;   // whatever ended them
+  std::size_t cache_used = 0;  // bytes
+  PrefixStats prefixes = {};
+};
+
+/// submit() and stats() may be called by any thread at any time. step() and run() belong to one thread at a time, which
+/// is the only one that computes. What an answer says depends on its request alone: not on the others, on the order in
+/// which they came, nor on what was preempted or shared meanwhile.
+template <class Draft, LanguageModel Target, VerificationRule Rule = rule::Coupled>
+class Engine {
+  using DrafterType = typename DrafterFor<Draft>::type;
+  using Answering = Generation<DrafterType, Rule>;
+
+  static_assert(Rule::may_drop,
+                "slm: under this rule a text depends on how far was drafted, and so on the engine's load; use "
+                "rule::Coupled or rule::Match");
+
+ public:
+  /// Throws Error as SpeculativeDecoder does.
+  Engine(Draft draft, Target target, EngineOptions options = {}, Rule rule = {})
+      : draft_(std::move(draft)), target_(std::move(target)), options_(std::move(options)), rule_(std::move(rule)) {
+    if (!options_.speculation.clock) options_.speculation.clock = steady_seconds;
+    if constexpr (LanguageModel<Draft>) check_same_tokenizer(draft_.info(), target_.info());
+    policy_of(options_.speculation);
+    pool_ = target_.pool({.memory = options_.cache_memory, .share_prefixes = options_.share_prefixes});
+  }
+
+  /// Queues a request. wake: called by the engine's thread when there is something to fetch; it must not take long nor
+  /// throw. Throws Error where the request is unusable, and engine.full.
+  Answer submit(Request request, const Scheduling& scheduling = {}, std::function<void()> wake = {}) {
+    check_request(request, target_.info());
+    auto state = std::make_shared<detail::AnswerState>();
+    state->wake = std::move(wake);
+    const std::lock_guard lock(mutex_);
+    if (present_ >= options_.max_requests) {
+      throw Error("engine.full", text("the engine holds ", present_, " requests, the most it takes"),
+                  "Try again later, or raise EngineOptions::max_requests");
+    }
+    ++present_;
+    const std::stop_token cancel = request.cancel;
+    coming_.push_back({std::move(request), cancel, scheduling, next_number_++, state});
+    changed_.notify_one();
+    return Answer(std::move(state));
+  }
+
+  /// Takes the running texts through one round. False when there was nothing to do: no request, or all that are left
+  /// wait for their readers. Throws what a device throws that fails; the answers then end with that error.
+  bool step() {
+    take_coming();
+    end_those_that_should();
+    start_waiting();
+    choose_round();
+    if (round_.empty()) return false;
+    const double began = options_.speculation.clock();
+    try {
+      run_round(std::span<Answering* const>(round_), target_, batches_, options_.speculation.clock,
+                [&](const Answering& one) { faults_.emplace_back(&one, std::current_exception()); });
+    } catch (const Error& error) {
+      if (error.id() != "cache.full" && error.id() != "backend.out-of-memory" && error.id() != "gpu.out-of-memory") {
+        return fail_all();
+      }
+      make_way();
+      return true;
+    } catch (const std::bad_alloc&) {
+      make_way();
+      return true;
+    } catch (...) {
+      return fail_all();
+    }
+    end_faulty();
+    hand_over();
+    learn(options_.speculation.clock() - began);
+    return true;
+  }
+
+  /// Steps until there is nothing to do.
+  void run() {
+    while (step()) continue;
+  }
+
+  /// Steps as requests come, until `stop` is requested; what runs then stays.
+  void run(std::stop_token stop) {
+    while (!stop.stop_requested()) {
+      if (step()) continue;
+      std::unique_lock lock(mutex_);  // deadlines and readers are looked after now and then
+      changed_.wait_for(lock, stop, std::chrono::milliseconds(20), [&] { return !coming_.empty(); });
+    }
+  }
+
+  EngineStats stats() const {
+    const std::lock_guard lock(mutex_);
+    EngineStats stats = stats_;
+    stats.waiting = present_ - stats.running;
+    if (pool_) stats.cache_used = pool_.used(), stats.prefixes = pool_.prefix_stats();
+    return stats;
+  }
+
+  const Target& target() const { return target_; }
+
+ private:
+  /// A request and what becomes of it.
+  struct Work {
+    Request request;  // until it begins
+    std::stop_token cancel;
+    Scheduling scheduling;
+    std::uint64_t number;  // of its arrival
+    std::shared_ptr<detail::AnswerState> answer;
+    std::unique_ptr<Answering> generation = nullptr;  // once it has begun
+    bool in_round = false;
+
+    bool before(const Work& other) const {
+      return std::pair(scheduling.priority, number) < std::pair(other.scheduling.priority, other.number);
+    }
+  };
+  using Works = std::list<Work>;
+
+  void take_coming() {
+    const std::lock_guard lock(mutex_);
+    for (; !coming_.empty(); coming_.pop_front()) insert(waiting_, std::move(coming_.front()));
+    stats_.running = running_.size();
+  }
+
+  static typename Works::iterator insert(Works& works, Work&& work) {
+    auto place = works.end();  // most come last
+    while (place != works.begin() && work.before(*std::prev(place))) --place;
+    return works.insert(place, std::move(work));
+  }
+
+  /// Those that are cancelled or too late.
+  void end_those_that_should() {
+    const auto now = std::chrono::steady_clock::now();
+    for (Works* works : {&waiting_, &running_}) {
+      for (auto work = works->begin(); work != works->end();) {
+        const auto one = work++;
+        if (one->answer->cancelled || one->cancel.stop_requested()) {
+          finish(*works, one, FinishReason::cancelled);
+        } else if (now >= one->scheduling.deadline) {
+          finish(*works, one, FinishReason::deadline);
+        }
+      }
+    }
+  }
+
+  /// Begins what waits while there are places, and memory for its text.
+  void start_waiting() {
+    while (!waiting_.empty() && running_.size() < options_.max_running) {
+      const auto work = waiting_.begin();
+      if (!running_.empty() && (crowded_ || !fits(*work))) return;
+      if (work->generation == nullptr) {
+        work->generation = generation();
+        work->generation->start(std::move(work->request));
+      }
+      auto place = running_.begin();
+      while (place != running_.end() && place->before(*work)) ++place;
+      running_.splice(place, waiting_, work);
+      if (!work->generation->going()) close(running_, work);
+    }
+  }
+
+  /// One that is at rest: what its draft length has learnt holds for the next request too.
+  std::unique_ptr<Answering> generation() {
+    if (resting_.empty()) {
+      return std::make_unique<Answering>(DrafterType(draft_), Sequence(pool_), target_.info(), options_.speculation,
+                                         rule_);
+    }
+    auto one = std::move(resting_.back());
+    resting_.pop_back();
+    return one;
+  }
+
+  /// Whether there is memory for its text so far, for what the running ones have yet to read, and for a page of each.
+  bool fits(const Work& work) const {
+    if (!pool_ || pool_.budget() == 0) return true;
+    const KvLayout& layout = pool_.layout();
+    const auto bytes_of = [&](std::size_t length) { return layout.bytes_of(static_cast<std::int64_t>(length)); };
+    std::size_t wanted = bytes_of(
+        (work.generation == nullptr ? work.request.prompt.size() : work.generation->history().size()) + page_positions);
+    for (const Work& one : running_) {
+      wanted += bytes_of(one.generation->history().size() + page_positions) -
+                bytes_of(one.generation->sequence().tokens().size());
+    }
+    return pool_.used() - pool_.idle() + wanted <= pool_.budget();
+  }
+
+  /// Texts that take part in the coming round: those that decode, and as much of prompts as a step has room for. A text
+  /// whose reader has fallen behind pauses.
+  void choose_round() {
+    round_.clear();
+    std::size_t left = prompt_rows_;
+    for (Work& work : running_) {
+      work.in_round = false;
+      if (unread(work) >= options_.max_unread) continue;
+      const std::size_t to_read = work.generation->left_to_read();
+      if (to_read > 0) {
+        if (left == 0) continue;
+        const std::size_t chunk = std::min({to_read, left, prompt_chunk});
+        work.generation->set_chunk(chunk);
+        left -= chunk;
+      }
+      work.in_round = true;
+      round_.push_back(work.generation.get());
+    }
+    prompt_rows_full_ = left == 0;
+  }
+
+  static std::size_t unread(const Work& work) {
+    const std::lock_guard lock(work.answer->mutex);
+    return work.answer->tokens.size();
+  }
+
+  /// Gives the round's tokens to their readers.
+  void hand_over() {
+    for (auto work = running_.begin(); work != running_.end();) {
+      const auto one = work++;
+      if (!one->in_round) continue;
+      Answering& generation = *one->generation;
+      bool said = false;
+      while (const GeneratedToken* token = generation.next()) {
+        const std::lock_guard lock(one->answer->mutex);
+        one->answer->tokens.emplace_back(*token);
+        said = true;
+      }
+      if (!generation.going()) {
+        close(running_, one);
+      } else if (said) {
+        notify(*one->answer);
+      }
+    }
+  }
+
+  /// Prompts get as many rows as keep a step near the time it may take.
+  void learn(double took) {
+    const std::lock_guard lock(mutex_);
+    ++stats_.steps;
+    if (took > options_.step_seconds) {
+      prompt_rows_ = std::max(prompt_rows_ * 3 / 4, least_prompt_rows);
+    } else if (prompt_rows_full_ && took < 0.8 * options_.step_seconds) {
+      prompt_rows_ = std::min(prompt_rows_ + prompt_rows_ / 8, most_prompt_rows);
+    }
+  }
+
+  /// There was no memory for the round: the last of the texts waits until there is, and is then read again. Where it
+  /// runs alone, its memory is all there is.
+  void make_way() {
+    for (Answering* one : round_) one->undo_round();
+    const auto last = std::prev(running_.end());
+    if (running_.size() == 1) return end_with(running_, last, std::current_exception());
+    last->generation->preempt();
+    insert(waiting_, std::move(*last));
+    running_.erase(last);
+    crowded_ = true;
+    const std::lock_guard lock(mutex_);
+    ++stats_.preemptions;
+  }
+
+  /// Those of the round whose answer was not usable.
+  void end_faulty() {
+    for (auto& [generation, error] : faults_) {
+      const auto work = std::find_if(running_.begin(), running_.end(),
+                                     [&](const Work& one) { return one.generation.get() == generation; });
+      end_with(running_, work, std::move(error));
+    }
+    faults_.clear();
+  }
+
+  bool fail_all() {
+    const std::exception_ptr error = std::current_exception();
+    while (!running_.empty()) end_with(running_, running_.begin(), error);
+    std::rethrow_exception(error);
+  }
+
+  void end_with(Works& works, typename Works::iterator work, std::exception_ptr error) {
+    {
+      const std::lock_guard lock(work->answer->mutex);
+      work->answer->error = std::move(error);
+    }
+    finish(works, work, FinishReason::error);
+  }
+
+  void finish(Works& works, typename Works::iterator work, FinishReason reason) {
+    if (work->generation != nullptr) {
+      work->generation->end_with(reason);
+    } else {
+      const std::lock_guard lock(work->answer->mutex);
+      work->answer->stats.finish_reason = reason;
+    }
+    close(works, work);
+  }
+
+  /// The answer is over.
+  void close(Works& works, typename Works::iterator work) {
+    {
+      const std::lock_guard lock(work->answer->mutex);
+      if (work->generation != nullptr) work->answer->stats = work->generation->stats();
+      work->answer->over = true;
+    }
+    const auto answer = work->answer;
+    if (work->generation != nullptr) {
+      work->generation->abandon();
+      work->generation->preempt();
+      resting_.push_back(std::move(work->generation));
+    }
+    works.erase(work);
+    crowded_ = false;
+    {
+      const std::lock_guard lock(mutex_);
+      --present_;
+      ++stats_.finished;
+      stats_.running = running_.size();
+    }
+    notify(*answer);
+  }
+
+  static void notify(detail::AnswerState& answer) {
+    answer.changed.notify_all();
+    if (answer.wake) answer.wake();
+  }
+
+  static constexpr std::size_t least_prompt_rows = 32, most_prompt_rows = 2048;
+
+  Draft draft_;
+  Target target_;
+  EngineOptions options_;
+  Rule rule_;
+  KvPool pool_;
+
+  mutable std::mutex mutex_;
+  std::condition_variable_any changed_;
+  std::deque<Work> coming_;  // submitted since the last step
+  std::size_t present_ = 0;  // requests that are not over
+  std::uint64_t next_number_ = 0;
+  EngineStats stats_;
+
+  // Of the engine's thread.
+  Works waiting_, running_;  // in their order
+  std::vector<std::unique_ptr<Answering>> resting_;
+  std::vector<Answering*> round_;
+  std::vector<std::pair<const Answering*, std::exception_ptr>> faults_;
+  RoundBatches batches_;
+  std::size_t prompt_rows_ = prompt_chunk;
+  bool prompt_rows_full_ = false;
+  bool crowded_ = false;  // a text had to make way, and none has ended since
+};
+
+}  // namespace slm

@@ -1,0 +1,252 @@
+// The engine: answers are those of each request alone, whatever comes, goes, waits, shares and is preempted meanwhile.
+#include "slm/engine/engine.hpp"
+
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <cstdint>
+#include <new>
+#include <optional>
+#include <ostream>
+#include <stop_token>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "slm/decode/autoregressive.hpp"
+#include "slm/model/load.hpp"
+#include "support/paths.hpp"
+#include "support/toy_models.hpp"
+
+using namespace slm;
+using namespace slm::testing;
+
+namespace {
+
+struct Line {
+  Token token;
+  double raw, sampled;
+  bool operator==(const Line&) const = default;
+};
+using Lines = std::vector<Line>;
+
+std::ostream& operator<<(std::ostream& out, const Line& line) {
+  return out << line.token << '(' << line.raw << ' ' << line.sampled << ')';
+}
+
+template <class M>
+Lines alone(const M& model, const Request& request) {
+  Lines lines;
+  AutoregressiveDecoder decoder{model};
+  decoder.generate(request, [&](const GeneratedToken& token) {
+    lines.push_back({token.token, token.logprob, token.sampled_logprob});
+  });
+  return lines;
+}
+
+Lines fetch(Answer& answer) {
+  Lines lines;
+  while (const auto token = answer.try_next()) {
+    lines.push_back({token->token, token->logprob, token->sampled_logprob});
+  }
+  return lines;
+}
+
+/// Random requests, of which many begin alike.
+std::vector<Request> requests_of(std::uint64_t number, int vocab, std::size_t count, int longest) {
+  std::uint64_t salt = 0;
+  const auto pick = [&](std::uint64_t n) { return mix(number * 7919 + ++salt) % n; };
+  std::vector<Request> requests(count);
+  for (Request& request : requests) {
+    const std::uint64_t beginning = pick(3), shared = pick(static_cast<std::uint64_t>(longest));
+    for (std::uint64_t i = 0; i < shared; ++i) {
+      request.prompt.push_back(static_cast<Token>(mix(beginning * 1000 + i) % static_cast<std::uint64_t>(vocab)));
+    }
+    const std::uint64_t own = 1 + pick(20);
+    for (std::uint64_t i = 0; i < own; ++i) {
+      request.prompt.push_back(static_cast<Token>(pick(static_cast<std::uint64_t>(vocab))));
+    }
+    request.sampling = {.max_new_tokens = static_cast<int>(pick(40)), .temperature = pick(2) ? 0.9f : 0.0f};
+    request.sampling.seed = pick(100);
+    request.sampling.top_k = static_cast<int>(pick(3) * 4);
+    request.logprobs = {.raw = true, .sampled = true};
+  }
+  return requests;
+}
+
+}  // namespace
+
+TEST_CASE("answers do not depend on what else the engine does") {
+  for (std::uint64_t number = 0; number < 150; ++number) {
+    std::uint64_t salt = 100;
+    const auto pick = [&](std::uint64_t n) { return mix(number * 104729 + ++salt) % n; };
+    const ToyOptions options{.vocab = 12, .seed = 1 + number, .end_tokens = {static_cast<Token>(pick(12))}};
+    ToyOptions other = options;
+    other.other_share = 0.3;
+    std::vector<Request> requests = requests_of(number, 12, 3 + pick(20), 700);
+    EngineOptions engine_options{.max_running = 1 + pick(8), .step_seconds = pick(2) ? 1e-9 : 1.0};
+    const auto check = [&](auto draft) {
+      Engine engine{draft, ToyModel{options}, engine_options};
+      std::vector<Answer> answers;
+      std::vector<bool> cancelled;
+      for (std::size_t i = 0; i < requests.size(); ++i) {
+        answers.push_back(engine.submit(requests[i], {.priority = static_cast<int>(pick(3))}));
+        cancelled.push_back(pick(8) == 0);
+        for (std::uint64_t step = pick(4); step > 0; --step) engine.step();
+        if (cancelled.back()) answers.back().cancel();
+      }
+      engine.run();
+      for (std::size_t i = 0; i < requests.size(); ++i) {
+        CAPTURE(number, i);
+        Lines expected = alone(ToyModel{options}, requests[i]);
+        const Lines found = fetch(answers[i]);
+        REQUIRE(answers[i].over());
+        if (cancelled[i] && answers[i].stats().finish_reason == FinishReason::cancelled) {
+          REQUIRE(found.size() <= expected.size());
+          expected.resize(found.size());
+        }
+        REQUIRE(found == expected);
+        REQUIRE(answers[i].stats().emitted == static_cast<std::int64_t>(found.size()));
+      }
+      const EngineStats stats = engine.stats();
+      REQUIRE(stats.waiting + stats.running == 0);
+      REQUIRE(stats.finished == static_cast<std::int64_t>(requests.size()));
+    };
+    check(ToyModel{other});
+    check(NgramDrafter{});
+    check(NoDrafter{});
+  }
+}
+
+TEST_CASE("a real model's answers survive preemption and shared pages") {
+  const AnyModel model = load(fixture("models/llama3-gqa-scaled-tied"), backend::Cpu({.threads = 2}));
+  std::vector<Request> requests = requests_of(5, model.info().vocab, 24, 30);
+  requests[7].prompt = requests[3].prompt = std::vector<Token>(70, 5);
+  for (Request& request : requests) {
+    request.sampling.max_new_tokens += 120;  // pages that nobody set aside
+    request.sampling.ignore_end_tokens = true;
+  }
+  std::vector<Lines> expected;
+  for (const Request& request : requests) expected.push_back(alone(model, request));
+  const std::size_t one_text = model.pool().layout().bytes_of(210);
+  std::int64_t preemptions = 0, hits = 0;
+  for (const std::size_t memory : {std::size_t{0}, 8 * one_text, 3 * one_text}) {
+    for (const bool share : {false, true}) {
+      CAPTURE(memory, share);
+      Engine engine{model, model, {.cache_memory = memory, .share_prefixes = share, .max_running = 12}};
+      std::vector<Answer> answers;
+      for (const Request& request : requests) answers.push_back(engine.submit(request));
+      engine.run();
+      for (std::size_t i = 0; i < requests.size(); ++i) {
+        CAPTURE(i);
+        CHECK(fetch(answers[i]) == expected[i]);
+      }
+      const EngineStats stats = engine.stats();
+      if (!share) CHECK(stats.cache_used == 0);  // every page is back
+      preemptions += stats.preemptions;
+      hits += stats.prefixes.hits;
+    }
+  }
+  CHECK(preemptions > 0);
+  CHECK(hits > 0);
+}
+
+TEST_CASE("a request that memory never suffices for fails, and the others go on") {
+  const AnyModel model = load(fixture("models/llama3-gqa-scaled-tied"), backend::Cpu({.threads = 1}));
+  const std::size_t page = model.pool().layout().bytes_of(64);
+  Engine engine{NoDrafter{}, model, {.cache_memory = 2 * page}};
+  Answer small = engine.submit({.prompt = {1, 2}, .sampling = {.max_new_tokens = 5, .ignore_end_tokens = true}});
+  Answer large = engine.submit({.prompt = std::vector<Token>(200, 3), .sampling = {.max_new_tokens = 5}});
+  Answer late = engine.submit({.prompt = {1, 2}, .sampling = {.max_new_tokens = 5, .ignore_end_tokens = true}});
+  engine.run();
+  CHECK(fetch(small).size() == 5);
+  CHECK_THROWS_WITH(fetch(large), Catch::Contains("cache.full"));
+  CHECK(large.stats().finish_reason == FinishReason::error);
+  CHECK(fetch(late).size() == 5);
+}
+
+TEST_CASE("a row that is not usable ends its own answer only") {
+  const ToyOptions options{.vocab = 12, .seed = 3};
+  // Of the step's rows the first is spoilt, which is the first text's.
+  const SpoiltModel model{options, [](int call, std::span<float> rows) {
+                            if (call == 6) rows[0] = std::numeric_limits<float>::quiet_NaN();
+                          }};
+  Engine engine{NoDrafter{}, model};
+  const Request request{.prompt = {1, 2, 3}, .sampling = {.max_new_tokens = 20, .temperature = 0}};
+  Answer first = engine.submit(request), second = engine.submit(request);
+  engine.run();
+  CHECK_THROWS_WITH(fetch(first), Catch::Contains("decode.non-finite-logits"));
+  CHECK(fetch(second).size() == 20);
+}
+
+TEST_CASE("priorities, limits and deadlines") {
+  const ToyOptions options{.vocab = 12, .seed = 3};
+  const Request request{.prompt = {1, 2, 3}, .sampling = {.max_new_tokens = 20}};
+  Engine engine{NoDrafter{}, ToyModel{options}, {.max_requests = 4, .max_running = 1}};
+  std::vector<int> order;
+  const auto noting = [&](int which) { return [&order, which] { order.push_back(which); }; };
+  Answer low = engine.submit(request, {.priority = 1}, noting(1));
+  Answer high = engine.submit(request, {.priority = -1}, noting(-1));
+  Answer middle = engine.submit(request, {}, noting(0));
+  Answer late = engine.submit(request, {.deadline = std::chrono::steady_clock::now()}, noting(9));
+  CHECK_THROWS_WITH(engine.submit(request), Catch::Contains("engine.full"));
+  CHECK_THROWS_WITH(engine.submit({}), Catch::Contains("decode.empty-prompt"));
+  engine.run();
+  order.erase(std::unique(order.begin(), order.end()), order.end());
+  CHECK(order == std::vector<int>{9, -1, 0, 1});
+  CHECK(late.stats().finish_reason == FinishReason::deadline);
+  CHECK(fetch(late).empty());
+  CHECK(fetch(low).size() == 20);
+  CHECK_NOTHROW(engine.submit(request));
+}
+
+TEST_CASE("a reader that falls behind pauses its own text only") {
+  const ToyOptions options{.vocab = 12, .seed = 3};
+  const Request request{.prompt = {1, 2, 3}, .sampling = {.max_new_tokens = 50}};
+  Engine engine{NoDrafter{}, ToyModel{options}, {.max_unread = 10}};
+  Answer idle = engine.submit(request), busy = engine.submit(request);
+  std::size_t read = 0;
+  for (int i = 0; i < 200; ++i) {
+    engine.step();
+    read += fetch(busy).size();
+  }
+  CHECK(read == 50);
+  CHECK(busy.over());
+  CHECK_FALSE(engine.step());
+  CHECK(fetch(idle).size() == 10);
+  CHECK_FALSE(idle.over());
+  while (!idle.over()) {
+    engine.run();
+    read += fetch(idle).size();
+  }
+  CHECK(read == 90);
+}
+
+TEST_CASE("requests come from many threads while the engine runs in one") {
+  const ToyOptions options{.vocab = 12, .seed = 3};
+  ToyOptions other = options;
+  other.other_share = 0.3;
+  Engine engine{ToyModel{other}, ToyModel{options}, {.max_running = 5}};
+  std::jthread runner([&](std::stop_token stop) { engine.run(stop); });
+  std::vector<std::vector<Lines>> found(4);
+  {
+    std::vector<std::jthread> clients;
+    for (std::size_t client = 0; client < found.size(); ++client) {
+      clients.emplace_back([&, client] {
+        for (Request& request : requests_of(client, 12, 12, 90)) {
+          Answer answer = engine.submit(std::move(request));
+          Lines lines;
+          while (const auto token = answer.next()) {
+            lines.push_back({token->token, token->logprob, token->sampled_logprob});
+          }
+          found[client].push_back(std::move(lines));
+        }
+      });
+    }
+  }
+  for (std::size_t client = 0; client < found.size(); ++client) {
+    const auto requests = requests_of(client, 12, 12, 90);
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+      CHECK(found[client][i] == alone(ToyModel{options}, requests[i]));
+    }
+  }
+}
