@@ -55,7 +55,7 @@ std::string known_models_table();
 
 /// What generate and chat share: which models, how they choose tokens and guess ahead, where the text stops.
 struct DecodingOptions {
-  std::string target, draft, drafter;
+  std::string target, draft, drafter, lookup_file;
   slm::Sampling sampling{.max_new_tokens = 128, .temperature = 0.0f};  // where nobody says otherwise
   slm::SuggestedSampling named;                                        // by options
   bool generation_config = false;                                      // the model's authors are heard before

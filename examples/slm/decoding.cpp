@@ -71,7 +71,11 @@ Generator make_generator(const DecodingOptions& options) {
     slm::AnyModel draft = loader.load_draft(options.draft, options.draft_backend, target.info());
     add_decoder(made, options, std::move(draft), std::move(target));
   } else if (options.drafter == "ngram") {
-    add_decoder(made, options, slm::NgramDrafter{}, std::move(target));
+    std::vector<slm::Token> library;
+    if (!options.lookup_file.empty()) {
+      library = slm::Tokenizer::from(options.target).encode(read_text(options.lookup_file), false);
+    }
+    add_decoder(made, options, slm::NgramDrafter({}, library), std::move(target));
   } else {
     add_decoder(made, options, slm::NoDrafter{}, std::move(target));
   }
@@ -88,11 +92,11 @@ OrderedJson statistics_of(const slm::Stats& stats, const slm::TextStream& stream
 void add_decoding_options(CLI::App& command, DecodingOptions& options) {
   command.add_option("--target", options.target, "folder or GGUF file of the model whose text it is")->required();
   auto* draft = command.add_option("--draft", options.draft, "folder or GGUF file of a small model that guesses ahead");
-  command
-      .add_option("--drafter", options.drafter,
-                  "guess ahead without a model: ngram repeats what followed the last 4 (or 3, or 2) tokens before")
-      ->check(CLI::IsMember({"ngram"}))
-      ->excludes(draft);
+  auto* drafter = command.add_option("--drafter", options.drafter,
+                                     "guess ahead without a model: ngram repeats what followed the last tokens before");
+  drafter->check(CLI::IsMember({"ngram"}))->excludes(draft);
+  command.add_option("--lookup-file", options.lookup_file, "a text in UTF-8 that ngram looks in besides")
+      ->needs(drafter);
 
   slm::Sampling& sampling = options.sampling;
   command.add_option("--max-new-tokens", sampling.max_new_tokens, "stop after this many tokens")

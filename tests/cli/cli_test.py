@@ -123,6 +123,7 @@ class Cli(unittest.TestCase):
             ["generate", "--target", self.target, "--prompt", "x", "--max-new-tokens", "-1"],
             ["generate", "--target", self.target, "--prompt", "x", "--draft", self.draft, "--drafter", "ngram"],
             ["generate", "--target", self.target, "--prompt", "x", "--drafter", "model"],
+            ["generate", "--target", self.target, "--prompt", "x", "--lookup-file", PAIR / "measure.py"],
             ["generate", "--target", self.target, "--prompt", "x", "--stop"],
         ):
             with self.subTest(arguments=arguments):
@@ -411,6 +412,7 @@ class Cli(unittest.TestCase):
                 ["--draft", self.draft],
                 ["--draft", self.target],
                 ["--drafter", "ngram"],
+                ["--drafter", "ngram", "--lookup-file", PAIR / "measure.py", "--draft-length", "10"],
                 ["--draft", self.draft, "--draft-length", "1"],
                 ["--draft", self.draft, "--draft-length", "heuristic"],
                 ["--draft", self.draft, "--draft-length", "adaptive"],

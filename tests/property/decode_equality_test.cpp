@@ -108,7 +108,7 @@ void check_equality(int cases) {
     switch (number % 5) {
       case 0:
       case 1: check(ToyModel{setup.draft}); break;
-      case 2: check(NgramDrafter{1 + number % 4, 1}); break;
+      case 2: check(NgramDrafter{{1 + number % 4, 1, 0.1f * static_cast<float>(number % 3)}}); break;
       case 3:
         check(SpoiltModel{setup.draft, spoil(static_cast<std::uint64_t>(number / 5 % 4), number / 20 % 6)});
         break;

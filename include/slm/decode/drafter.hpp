@@ -2,9 +2,7 @@
 // models are in model_drafter.hpp.
 #pragma once
 
-#include <algorithm>
 #include <concepts>
-#include <cstddef>
 #include <memory>
 #include <optional>
 #include <span>
@@ -13,6 +11,7 @@
 #include <vector>
 
 #include "slm/core/types.hpp"
+#include "slm/decode/ngram_drafter.hpp"
 
 namespace slm {
 
@@ -64,39 +63,6 @@ struct NoDrafter {
   void start(std::span<const Token>) {}
   void rewind(int) {}
   void propose(std::span<const Token>, const ChooseNext&) {}
-};
-
-/// Prompt lookup: finds the latest earlier occurrence of the last tokens and proposes what followed. It reads committed
-/// tokens only, so it has no state to roll back. A match of one token is mostly chance, and what it proposes is
-/// verified for nothing: where rows are not free, that costs more than it brings. So does a draft length above 4, which
-/// is the default of Speculation.
-struct NgramDrafter {
-  int longest = 4;   // tokens that must match, at best
-  int shortest = 2;  // and at least
-
-  void start(std::span<const Token>) {}
-  void rewind(int) {}
-  void propose(std::span<const Token> context, int most, std::vector<Token>& out) const {
-    const auto size = static_cast<std::ptrdiff_t>(context.size());
-    std::ptrdiff_t best_length = std::max(shortest, 1) - 1;
-    std::ptrdiff_t best_end = 0;
-    for (std::ptrdiff_t end = size - 1; end > best_length; --end) {  // a candidate match ends before `end`
-      std::ptrdiff_t length = 0;
-      while (length < longest && length < end && context[at(end - 1 - length)] == context[at(size - 1 - length)]) {
-        ++length;
-      }
-      if (length <= best_length) continue;
-      best_length = length;
-      best_end = end;
-      if (length >= longest) break;
-    }
-    if (best_end == 0) return;
-    const std::ptrdiff_t count = std::min<std::ptrdiff_t>(most, size - best_end);
-    out.insert(out.end(), context.begin() + best_end, context.begin() + best_end + count);
-  }
-
- private:
-  static std::size_t at(std::ptrdiff_t index) { return static_cast<std::size_t>(index); }
 };
 
 }  // namespace slm

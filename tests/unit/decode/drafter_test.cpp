@@ -9,6 +9,7 @@
 
 #include "slm/decode/speculative.hpp"
 #include "slm/text/tokenizer.hpp"
+#include "support/errors.hpp"
 #include "support/paths.hpp"
 #include "support/toy_models.hpp"
 
@@ -17,9 +18,10 @@ using namespace slm::testing;
 
 namespace {
 
-std::vector<Token> proposed(const NgramDrafter& drafter, const std::vector<Token>& context, int most) {
+/// Where verifying costs nothing.
+std::vector<Token> proposed(int longest, int shortest, const std::vector<Token>& context, int most) {
   std::vector<Token> out;
-  drafter.propose(context, most, out);
+  NgramDrafter({longest, shortest, 0}).propose(context, most, out);
   return out;
 }
 
@@ -27,21 +29,20 @@ std::vector<Token> proposed(const NgramDrafter& drafter, const std::vector<Token
 
 TEST_CASE("prompt lookup proposes what followed the latest occurrence of the longest match") {
   using Tokens = std::vector<Token>;
-  const NgramDrafter drafter{3, 1};
-  REQUIRE(proposed(drafter, {1, 2, 3, 4, 5, 1, 2, 3}, 2) == Tokens{4, 5});
-  REQUIRE(proposed(drafter, {1, 2, 3, 4, 5, 1, 2, 3}, 9) == Tokens{4, 5, 1, 2, 3});
+  REQUIRE(proposed(3, 1, {1, 2, 3, 4, 5, 1, 2, 3}, 2) == Tokens{4, 5});
+  REQUIRE(proposed(3, 1, {1, 2, 3, 4, 5, 1, 2, 3}, 9) == Tokens{4, 5, 1, 2, 3});
   // Both occurrences match three tokens: the later one counts.
-  REQUIRE(proposed(drafter, {1, 2, 3, 7, 1, 2, 3, 8, 1, 2, 3}, 1) == Tokens{8});
+  REQUIRE(proposed(3, 1, {1, 2, 3, 7, 1, 2, 3, 8, 1, 2, 3}, 1) == Tokens{8});
   // A longer match further back beats a shorter one nearby.
-  REQUIRE(proposed(drafter, {1, 2, 3, 7, 9, 3, 8, 1, 2, 3}, 1) == Tokens{7});
-  REQUIRE(proposed(NgramDrafter{1, 1}, {1, 2, 3, 7, 9, 3, 8, 1, 2, 3}, 1) == Tokens{8});
-  REQUIRE(proposed(NgramDrafter{3, 3}, {5, 2, 3, 7, 9, 2, 3}, 4).empty());
-  REQUIRE(proposed(NgramDrafter{3, 2}, {5, 2, 3, 7, 9, 2, 3}, 1) == Tokens{7});
+  REQUIRE(proposed(3, 1, {1, 2, 3, 7, 9, 3, 8, 1, 2, 3}, 1) == Tokens{7});
+  REQUIRE(proposed(1, 1, {1, 2, 3, 7, 9, 3, 8, 1, 2, 3}, 1) == Tokens{8});
+  REQUIRE(proposed(3, 3, {5, 2, 3, 7, 9, 2, 3}, 4).empty());
+  REQUIRE(proposed(3, 2, {5, 2, 3, 7, 9, 2, 3}, 1) == Tokens{7});
   // Overlapping repetition, and nothing to find.
-  REQUIRE(proposed(drafter, {4, 4, 4, 4}, 3) == Tokens{4});
-  REQUIRE(proposed(drafter, {1, 2, 3, 4}, 3).empty());
-  REQUIRE(proposed(drafter, {1}, 3).empty());
-  REQUIRE(proposed(NgramDrafter{0, 0}, {1, 1, 1}, 3).empty());
+  REQUIRE(proposed(3, 1, {4, 4, 4, 4}, 3) == Tokens{4});
+  REQUIRE(proposed(3, 1, {1, 2, 3, 4}, 3).empty());
+  REQUIRE(proposed(3, 1, {1}, 3).empty());
+  REQUIRE(proposed(0, 0, {1, 1, 1}, 3).empty());
 }
 
 TEST_CASE("the longest match of prompt lookup agrees with a search by hand") {
@@ -62,7 +63,7 @@ TEST_CASE("the longest match of prompt lookup agrees with a search by hand") {
       }
     }
     CAPTURE(number, context, longest);
-    REQUIRE(proposed(NgramDrafter{longest, 1}, context, 4) == expected);
+    REQUIRE(proposed(longest, 1, context, 4) == expected);
   }
 }
 
@@ -90,6 +91,78 @@ TEST_CASE("prompt lookup costs little on text that does not repeat itself, where
   const double cost = static_cast<double>(stats.rounds) + 0.35 * static_cast<double>(stats.drafted);
   REQUIRE(static_cast<double>(stats.emitted) / cost > 0.9);
   REQUIRE(stats.drafted_at_depth.size() == 4);
+}
+
+TEST_CASE("drafts are as long as they pay where verifying a row has a price") {
+  // After 5 comes 6, and then each time another token.
+  std::vector<Token> context;
+  NgramDrafter drafter;
+  const auto drafted_after = [&](const std::vector<Token>& tokens) {
+    std::vector<Token> with = context, out;
+    with.insert(with.end(), tokens.begin(), tokens.end());
+    NgramDrafter here = drafter;
+    here.propose(with, 8, out);
+    return out.size();
+  };
+  for (Token i = 0; i < 40; ++i) {
+    context.insert(context.end(), {5, 6, 100 + i, 200 + i});
+    drafter.start(context);
+    if (i == 0) CHECK(drafted_after({5, 6}) > 0);
+  }
+  CHECK(drafted_after({5}) == 1);
+  CHECK(drafted_after({5, 6}) == 0);
+  // A text that is copied is drafted as far as may be.
+  std::vector<Token> copied;
+  for (Token i = 0; i < 60; ++i) copied.push_back(1000 + i % 30);
+  drafter.start(copied);
+  std::vector<Token> out;
+  drafter.propose(copied, 8, out);
+  CHECK(out == std::vector<Token>{1000, 1001, 1002, 1003, 1004, 1005, 1006, 1007});
+  // Rows that cost more than half a step are not worth a guess.
+  NgramDrafter dear({.row_cost = 0.9f});
+  out.clear();
+  dear.propose(std::vector<Token>{1, 2, 3, 1}, 8, out);
+  CHECK(out.empty());
+}
+
+TEST_CASE("prompt lookup finds a longer match in a library before a shorter one in the text") {
+  const std::vector<Token> library{9, 1, 2, 3, 50, 51, 52, 4};
+  const auto proposed_with = [&](const std::vector<Token>& context, int most) {
+    NgramDrafter drafter({.row_cost = 0}, library);
+    std::vector<Token> out;
+    drafter.start(context);
+    drafter.propose(context, most, out);
+    return out;
+  };
+  CHECK(proposed_with({7, 1, 2, 3}, 3) == std::vector<Token>{50, 51, 52});
+  CHECK(proposed_with({7, 1, 2, 3}, 9) == std::vector<Token>{50, 51, 52, 4});
+  CHECK(proposed_with({3, 8, 1, 2, 3}, 2) == std::vector<Token>{50, 51});
+  CHECK(proposed_with({1, 2, 3, 8, 1, 2, 3}, 2) == std::vector<Token>{8, 1});  // as long a match in the text itself
+  CHECK(proposed_with({4}, 2).empty());                                        // nothing follows in the library
+  CHECK(proposed_with({4, 8, 4}, 2) == std::vector<Token>{8, 4});
+  const std::vector<Token> endless(std::size_t{1 << 24} + 1);
+  CHECK(error_id([&] { NgramDrafter{{}, endless}; }) == "decode.long-lookup");
+}
+
+TEST_CASE("prompt lookup learns tokens that were committed and no others") {
+  const std::vector<Token> prompt{1, 2, 3, 4, 1, 2};
+  NgramDrafter drafter({.row_cost = 0}), fresh({.row_cost = 0});
+  std::vector<Token> drafted;
+  drafter.start(prompt);
+  drafter.propose(prompt, 2, drafted);
+  REQUIRE(drafted == std::vector<Token>{3, 4});
+  // Both are refused, and 3 4 1 stands nowhere but at the text's begin: no draft of the past is in it.
+  const std::vector<Token> context{1, 2, 3, 4, 1, 2, 8, 3};
+  std::vector<Token> one, other;
+  drafter.propose(context, 9, one);
+  fresh.propose(context, 9, other);
+  CHECK(one == other);
+  CHECK(one == std::vector<Token>{4, 1, 2, 8, 3});
+  // Another text begins, with the same tokens or with others.
+  drafter.start(std::vector<Token>{1, 2, 3});
+  one.clear();
+  drafter.propose(std::vector<Token>{1, 2, 3, 8}, 9, one);
+  CHECK(one.empty());
 }
 
 TEST_CASE("which drafters have a distribution") {

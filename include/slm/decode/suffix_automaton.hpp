@@ -1,0 +1,171 @@
+// SuffixAutomaton: every substring of a growing text, and where each of them last ended.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "slm/core/types.hpp"
+
+namespace slm {
+
+/// Blumer's automaton: a token costs amortised constant time, a text of n tokens at most 2n states and 3n edges. A
+/// state stands for the substrings that end at the same places: its longest one and the suffixes of that which are
+/// longer than the longest one of its link.
+class SuffixAutomaton {
+ public:
+  /// longest: tokens of a match that count. Remembering where substrings last ended costs up to that many steps a
+  /// token.
+  explicit SuffixAutomaton(int longest) : longest_(std::max(longest, 0)) { clear(); }
+
+  /// `length` tokens that end before place `end` of the text.
+  struct Match {
+    int length = 0;
+    std::size_t end = 0;
+  };
+
+  /// Where a reader of any tokens stands: its last `length` tokens are the longest ending that the text holds.
+  struct Cursor {
+    std::uint32_t state = root;
+    int length = 0;
+  };
+
+  std::span<const Token> text() const { return text_; }
+  std::size_t states() const { return states_.size(); }
+  std::size_t edges() const { return edges_.size(); }
+
+  void clear() {
+    text_.clear();
+    states_.assign(1, State{});
+    edges_.clear();
+    std::fill(slots_.begin(), slots_.end(), none);
+    last_ = root;
+    end_ = {};
+  }
+
+  /// Appends a token. Returns the latest earlier occurrence of the longest ending of the text that has one.
+  Match append(Token token) {
+    if (text_.size() == room_) grow();
+    end_ = read(end_, token);
+    const Match earlier = match(end_);
+    extend(token);
+    end_.state = holder(end_.state, end_.length);  // its state may have been split
+    for (std::uint32_t state = end_.state; state != root; state = states_[state].link)
+      states_[state].end = text_.size();
+    return earlier;
+  }
+
+  Cursor read(Cursor at, Token token) const {
+    std::uint32_t edge = find(at.state, token);
+    while (edge == none && at.state != root) {
+      at.state = states_[at.state].link;
+      at.length = states_[at.state].length;
+      edge = find(at.state, token);
+    }
+    if (edge == none) return {};
+    at.length = std::min(at.length + 1, longest_);
+    at.state = holder(edges_[edge].to, at.length);
+    return at;
+  }
+
+  /// The latest place in the text of what a cursor has read.
+  Match match(Cursor at) const { return {at.length, states_[at.state].end}; }
+
+ private:
+  static constexpr std::uint32_t root = 0, none = ~std::uint32_t{0};
+
+  struct State {
+    int length = 0;  // of its longest substring
+    std::uint32_t link = none;
+    std::uint32_t first_edge = none;
+    std::size_t end = 0;  // where its substrings of at most longest_ tokens last ended
+  };
+  struct Edge {
+    std::uint32_t from;
+    Token token;
+    std::uint32_t to;
+    std::uint32_t next;  // of the same state
+  };
+
+  /// The state, this or one it links to, that holds the ending of `length` tokens of its substrings.
+  std::uint32_t holder(std::uint32_t state, int length) const {
+    while (state != root && states_[states_[state].link].length >= length) state = states_[state].link;
+    return state;
+  }
+
+  void extend(Token token) {
+    text_.push_back(token);
+    const auto made = static_cast<std::uint32_t>(states_.size());
+    states_.push_back({static_cast<int>(text_.size()), root, none, text_.size()});
+    std::uint32_t from = last_;
+    last_ = made;
+    std::uint32_t edge = none;
+    while (from != none && (edge = find(from, token)) == none) {
+      add_edge(from, token, made);
+      from = states_[from].link;
+    }
+    if (from == none) return;
+    const std::uint32_t to = edges_[edge].to;
+    if (states_[to].length == states_[from].length + 1) {
+      states_[made].link = to;
+      return;
+    }
+    // The shorter substrings of `to` now end at one place more than the others: they become a state of their own.
+    const auto split = static_cast<std::uint32_t>(states_.size());
+    states_.push_back({states_[from].length + 1, states_[to].link, none, states_[to].end});
+    for (std::uint32_t e = states_[to].first_edge; e != none; e = edges_[e].next) {
+      add_edge(split, edges_[e].token, edges_[e].to);
+    }
+    for (; from != none && (edge = find(from, token)) != none && edges_[edge].to == to; from = states_[from].link) {
+      edges_[edge].to = split;
+    }
+    states_[to].link = states_[made].link = split;
+  }
+
+  void add_edge(std::uint32_t from, Token token, std::uint32_t to) {
+    const auto added = static_cast<std::uint32_t>(edges_.size());
+    edges_.push_back({from, token, to, states_[from].first_edge});
+    states_[from].first_edge = added;
+    slots_[slot_of(from, token)] = added;
+  }
+
+  std::uint32_t find(std::uint32_t from, Token token) const {
+    return slots_.empty() ? none : slots_[slot_of(from, token)];
+  }
+
+  /// Of a hash table with open addresses: where this edge is, or belongs.
+  std::size_t slot_of(std::uint32_t from, Token token) const {
+    const std::uint64_t key = std::uint64_t{from} << 32 | static_cast<std::uint32_t>(token);
+    std::size_t slot = static_cast<std::size_t>(key * 0x9e3779b97f4a7c15u >> 32) & (slots_.size() - 1);
+    while (slots_[slot] != none && (edges_[slots_[slot]].from != from || edges_[slots_[slot]].token != token)) {
+      slot = (slot + 1) & (slots_.size() - 1);
+    }
+    return slot;
+  }
+
+  /// All memory is made here, so that no token costs any until the text has twice its tokens.
+  void grow() {
+    room_ = std::max<std::size_t>(2 * room_, 256);
+    text_.reserve(room_);
+    states_.reserve(2 * room_);
+    edges_.reserve(3 * room_);
+    slots_.assign(std::bit_ceil(4 * room_), none);
+    for (std::uint32_t edge = 0; edge < edges_.size(); ++edge) {
+      slots_[slot_of(edges_[edge].from, edges_[edge].token)] = edge;
+    }
+  }
+
+  int longest_;
+  std::vector<Token> text_;
+  std::vector<State> states_;
+  std::vector<Edge> edges_;
+  std::vector<std::uint32_t> slots_;  // edges by state and token
+  std::uint32_t last_ = root;         // the whole text
+  Cursor end_;                        // the longest ending of the text that stands in it before
+  std::size_t room_ = 0;              // tokens that fit without new memory
+};
+
+}  // namespace slm
