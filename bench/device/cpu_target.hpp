@@ -5,11 +5,11 @@
 #include <string>
 #include <vector>
 
-#include "bench/bandwidth.hpp"
 #include "bench/command/cpu_device.hpp"
 #include "bench/device/measure.hpp"
 #include "bench/device/subject.hpp"
 #include "slm/backend/cpu/cpu.hpp"
+#include "tools/bandwidth.hpp"
 
 namespace slm::bench {
 

@@ -1,11 +1,15 @@
-// slm demo: the two models of examples/demo_pair continue Python functions, plainly and speculatively, side by side.
+// slm demo: the two models of examples/demo_pair continue Python functions, or a chat model answers, plainly and
+// speculatively, side by side.
 #include <algorithm>
 #include <filesystem>
 #include <iomanip>
 #include <memory>
 #include <sstream>
+#include <thread>
 
 #include "cli.hpp"
+#include "slm/text/chat.hpp"
+#include "tools/bandwidth.hpp"
 
 namespace cli {
 
@@ -13,6 +17,7 @@ namespace {
 
 struct DemoOptions {
   std::string pair = SLM_SOURCE_DIR "/examples/demo_pair";
+  std::string model;
   std::string prompt_file;
   int max_new_tokens = 128;
   std::string draft_length = "4";
@@ -20,6 +25,11 @@ struct DemoOptions {
   ModelOptions models;
   bool int4 = false;
   bool json = false;
+};
+
+struct Prompt {
+  std::string shown;
+  std::vector<slm::Token> ids;
 };
 
 /// All prompts of one way of decoding: what came out, and how fast.
@@ -32,6 +42,7 @@ struct Pass {
   double seconds = 0;  // of decoding, without reading the prompts
 
   double tokens_per_second() const { return seconds > 0 ? static_cast<double>(tokens) / seconds : 0; }
+  double steps_per_second() const { return seconds > 0 ? static_cast<double>(steps) / seconds : 0; }
   double tokens_per_step() const { return steps > 0 ? static_cast<double>(tokens) / static_cast<double>(steps) : 0; }
   double acceptance_rate() const {
     return drafted > 0 ? static_cast<double>(accepted) / static_cast<double>(drafted) : 0;
@@ -39,11 +50,11 @@ struct Pass {
 };
 
 template <class Decoder>
-Pass run(Decoder& decoder, const std::vector<std::vector<slm::Token>>& prompts, const slm::Sampling& sampling) {
+Pass run(Decoder& decoder, const std::vector<Prompt>& prompts, const slm::Sampling& sampling) {
   Pass pass;
-  for (const auto& prompt : prompts) {
+  for (const Prompt& prompt : prompts) {
     auto& output = pass.outputs.emplace_back();
-    const slm::Stats stats = decoder.generate(prompt, sampling, [&](slm::Token token) { output.push_back(token); });
+    const slm::Stats stats = decoder.generate(prompt.ids, sampling, [&](slm::Token token) { output.push_back(token); });
     pass.tokens += stats.emitted;
     pass.steps += stats.rounds;
     pass.drafted += stats.drafted;
@@ -89,13 +100,72 @@ std::string table_of(const OrderedJson& json, std::size_t prompts, int repeats) 
   row("tokens per target step") << 1.0 << std::setw(14) << number("tokens_per_target_step") << '\n';
   row("acceptance") << "" << std::setw(14) << number("acceptance_rate") << '\n';
   row("speedup") << "" << std::setw(13) << number("speedup") << "x\n";
+  if (json.contains("bandwidth")) {
+    row("share of the bandwidth") << 100 * number("plain_share_of_bandwidth") << " %" << std::setw(12)
+                                  << 100 * number("speculative_share_of_bandwidth") << " %\n";
+  }
   row("identical output") << "" << std::setw(14) << (json["identical"].get<bool>() ? "yes" : "NO") << '\n';
   table << "  (" << prompts << " prompts, " << json["new_tokens"] << " new tokens; medians of " << repeats
         << " interleaved repeats, greedy)\n";
+  if (json.contains("bandwidth")) {
+    table << "  (a step reads " << json["step_bytes"].get<double>() / 1e6 << " MB of weights; the memory gave "
+          << number("bandwidth") / 1e9 << " GB/s in between)\n";
+  }
   return table.str();
 }
 
-void demo(const DemoOptions& options) {
+/// Runs both ways of decoding in turn. With a probe, says which share of the memory's speed they had.
+template <class Speculative>
+void compare(const DemoOptions& options, slm::AutoregressiveDecoder<slm::AnyModel>& plain, Speculative& speculative,
+             const std::vector<Prompt>& prompts, const slm::Sampling& sampling, slm::bench::BandwidthProbe* probe) {
+  std::vector<double> plain_speeds, speculative_speeds, plain_steps, speculative_steps, bandwidths;
+  Pass first_speculative;
+  bool identical = true;
+  for (int repeat = 0; repeat < options.repeats; ++repeat) {
+    Pass one = run(plain, prompts, sampling);
+    if (probe != nullptr) bandwidths.push_back((*probe)());
+    Pass other = run(speculative, prompts, sampling);
+    identical = identical && one.outputs == other.outputs;
+    plain_speeds.push_back(one.tokens_per_second());
+    speculative_speeds.push_back(other.tokens_per_second());
+    plain_steps.push_back(one.steps_per_second());
+    speculative_steps.push_back(other.steps_per_second());
+    if (repeat == 0) first_speculative = std::move(other);
+  }
+
+  OrderedJson json;
+  json["identical"] = identical;
+  json["acceptance_rate"] = first_speculative.acceptance_rate();
+  json["tokens_per_target_step"] = first_speculative.tokens_per_step();
+  json["plain_tokens_per_second"] = median(plain_speeds);
+  json["speculative_tokens_per_second"] = median(speculative_speeds);
+  json["speedup"] = median(speculative_speeds) / median(plain_speeds);
+  json["prompts"] = prompts.size();
+  json["new_tokens"] = first_speculative.tokens;
+  if (probe != nullptr) {
+    const double bandwidth = median(bandwidths);
+    const auto bytes = static_cast<double>(plain.model().info().step_bytes);
+    json["step_bytes"] = bytes;
+    json["bandwidth"] = bandwidth;
+    json["plain_share_of_bandwidth"] = median(plain_steps) * bytes / bandwidth;
+    json["speculative_share_of_bandwidth"] = median(speculative_steps) * bytes / bandwidth;
+  }
+  options.json ? print_json(json) : print(table_of(json, prompts.size(), options.repeats));
+  if (!identical) {
+    throw slm::Error("cli.not-identical", "speculative and plain decoding gave different tokens",
+                     "Report this with your processor's name: it must not happen");
+  }
+}
+
+template <class Decoder>
+void show(Decoder& decoder, const slm::Tokenizer& tokenizer, const Prompt& prompt, const slm::Sampling& sampling) {
+  print(prompt.shown);
+  slm::TextStream stream(tokenizer, prompt.ids, [](std::string_view piece) { print(piece); });
+  decoder.generate(prompt.ids, sampling, stream);
+  print("\n\n");
+}
+
+void demo_pair(const DemoOptions& options) {
   const std::vector<std::string> texts = read_prompts(options);
   Loader loader(options.models);
   const std::string kind = options.int4 ? "-int4" : "";
@@ -109,55 +179,63 @@ void demo(const DemoOptions& options) {
   slm::AutoregressiveDecoder plain(target);
   slm::SpeculativeDecoder speculative(draft, target, speculation);
 
-  std::vector<std::vector<slm::Token>> prompts;
-  for (const std::string& text : texts) prompts.push_back(tokenizer.encode(text));
+  std::vector<Prompt> prompts;
+  for (const std::string& text : texts) prompts.push_back({text, tokenizer.encode(text)});
   const slm::Sampling sampling{.max_new_tokens = options.max_new_tokens, .temperature = 0.0f};
+  if (!options.json) show(speculative, tokenizer, prompts.front(), sampling);
+  compare(options, plain, speculative, prompts, sampling, nullptr);
+}
 
+/// A chat model answers a question and rewrites a paragraph; prompt lookup drafts.
+void demo_chat(const DemoOptions& options) {
+  constexpr const char* question = "What is the capital of France, and what is it known for?";
+  constexpr const char* task =
+      "Correct the spelling of this paragraph, and change nothing else: The committee met on Tuesday to discuss the "
+      "buget for the new library. Several members argued that the building should have more space for children, while "
+      "others wanted a larger reading room. In the end they agreed to ask the architcet for two plans, one with each "
+      "arrangement, and to decide at the meeting in March.";
+  Loader loader(options.models);
+  slm::AnyModel target = loader.load(options.model);
+  const auto tokenizer = slm::Tokenizer::from(options.model);
+  const auto form = slm::chat::recognise_model(options.model);
+  slm::Sampling sampling{.max_new_tokens = options.max_new_tokens, .temperature = 0.0f};
+  for (const slm::Token token : slm::chat::stops(tokenizer, form).tokens) {
+    if (token < target.info().vocab) sampling.stop_tokens.push_back(token);
+  }
+  std::vector<std::string> texts{question, task};
+  if (!options.prompt_file.empty()) texts = {read_text(options.prompt_file)};
+  std::vector<Prompt> prompts;
+  for (const std::string& text : texts) {
+    const std::vector<slm::chat::Message> messages{{"user", text}};
+    prompts.push_back({"> " + text + "\n", slm::chat::encode(tokenizer, form, messages)});
+  }
+
+  slm::Speculation speculation;
+  speculation.draft_length = slm::draft_length::parse(options.draft_length);
+  slm::AutoregressiveDecoder plain(target);
+  slm::SpeculativeDecoder speculative(slm::NgramDrafter{}, target, speculation);
   if (!options.json) {
-    print(texts.front());
-    slm::TextStream stream(tokenizer, prompts.front(), [](std::string_view piece) { print(piece); });
-    speculative.generate(prompts.front(), sampling, stream);
-    print("\n\n");
+    for (const Prompt& prompt : prompts) show(speculative, tokenizer, prompt, sampling);
   }
-
-  std::vector<double> plain_speeds, speculative_speeds;
-  Pass first_speculative;
-  bool identical = true;
-  for (int repeat = 0; repeat < options.repeats; ++repeat) {
-    Pass one = run(plain, prompts, sampling);
-    Pass other = run(speculative, prompts, sampling);
-    identical = identical && one.outputs == other.outputs;
-    plain_speeds.push_back(one.tokens_per_second());
-    speculative_speeds.push_back(other.tokens_per_second());
-    if (repeat == 0) first_speculative = std::move(other);
-  }
-
-  OrderedJson json;
-  json["identical"] = identical;
-  json["acceptance_rate"] = first_speculative.acceptance_rate();
-  json["tokens_per_target_step"] = first_speculative.tokens_per_step();
-  json["plain_tokens_per_second"] = median(plain_speeds);
-  json["speculative_tokens_per_second"] = median(speculative_speeds);
-  json["speedup"] = median(speculative_speeds) / median(plain_speeds);
-  json["prompts"] = prompts.size();
-  json["new_tokens"] = first_speculative.tokens;
-  options.json ? print_json(json) : print(table_of(json, prompts.size(), options.repeats));
-  if (!identical) {
-    throw slm::Error("cli.not-identical", "speculative and plain decoding gave different tokens",
-                     "Report this with your processor's name: it must not happen");
-  }
+  const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  slm::bench::BandwidthProbe probe(options.models.cpu.threads > 0 ? options.models.cpu.threads : cores);
+  compare(options, plain, speculative, prompts, sampling, &probe);
 }
 
 }  // namespace
 
 void add_demo(CLI::App& program) {
   auto options = std::make_shared<DemoOptions>();
-  CLI::App& command = *program.add_subcommand("demo", "Compare plain and speculative decoding with the embedded pair");
-  command
-      .add_option("--pair", options->pair,
-                  "folder with draft/, target/, the same in int4 (draft-int4/, target-int4/), and prompts/")
-      ->capture_default_str();
-  command.add_option("--prompt-file", options->prompt_file, "continue this file instead of the pair's prompts");
+  CLI::App& command = *program.add_subcommand(
+      "demo", "Compare plain and speculative decoding, of the embedded pair or of a chat model");
+  auto* pair =
+      command.add_option("--pair", options->pair,
+                         "folder with draft/, target/, the same in int4 (draft-int4/, target-int4/), and prompts/");
+  pair->capture_default_str();
+  auto* model = command.add_option("--model", options->model,
+                                   "a chat model, folder or GGUF file, that answers instead; prompt lookup drafts");
+  model->excludes(pair);
+  command.add_option("--prompt-file", options->prompt_file, "continue, or answer, this file instead");
   command.add_option("--max-new-tokens", options->max_new_tokens, "for each prompt")
       ->check(CLI::Range(1, 1 << 30))
       ->capture_default_str();
@@ -171,9 +249,10 @@ void add_demo(CLI::App& program) {
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();
   add_context_option(command, options->models.context);
-  command.add_flag("--int4", options->int4, "both models in 4-bit AWQ instead of bfloat16");
+  command.add_flag("--int4", options->int4, "both models of the pair in 4-bit AWQ instead of bfloat16")
+      ->excludes(model);
   command.add_flag("--json", options->json, "print one JSON object");
-  command.callback([options] { demo(*options); });
+  command.callback([options] { options->model.empty() ? demo_pair(*options) : demo_chat(*options); });
 }
 
 }  // namespace cli

@@ -2,11 +2,11 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 
-#include "bench/samples.hpp"
 #include "slm/backend/cpu/buffer.hpp"
 #include "slm/backend/cpu/thread_pool.hpp"
 
@@ -24,10 +24,11 @@ class BandwidthProbe {
   double operator()() {
     constexpr std::size_t piece = std::size_t{1} << 17;  // words: 1 MiB a task
     const std::size_t count = buffer_.size() / piece;
-    const double start = seconds();
+    const auto start = std::chrono::steady_clock::now();
     pool_.run(static_cast<std::uint32_t>(count),
               [&](std::uint32_t index, int) { sink_ = sum(buffer_.data() + index * piece, piece); });
-    return static_cast<double>(count * piece * sizeof(std::uint64_t)) / (seconds() - start);
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+    return static_cast<double>(count * piece * sizeof(std::uint64_t)) / took.count();
   }
 
  private:

