@@ -1,7 +1,8 @@
-// slm quantize: a floating-point model folder becomes a 4-bit AWQ one, measured before and after.
+// slm quantize: a floating-point model becomes a 4-bit AWQ folder or a GGUF file, measured before and after.
 #include "slm/quantize.hpp"
 
 #include <algorithm>
+#include <cctype>
 #include <chrono>
 #include <fstream>
 #include <iomanip>
@@ -18,13 +19,22 @@ namespace cli {
 namespace {
 
 struct QuantizeCommand {
-  std::string model, output, calibration, evaluate, format = "awq";
+  std::string model, output, calibration, evaluate, format = "awq", type;
   slm::quantize::Options options;
   std::uint64_t most_tokens = 32768;
   bool rtn = false;
   ModelOptions models;
   bool json = false;
 };
+
+constexpr slm::DType gguf_types[] = {slm::DType::q4_0, slm::DType::q4_1, slm::DType::q8_0, slm::DType::q4_k,
+                                     slm::DType::q6_k};
+
+std::string lower_case(std::string_view word) {
+  std::string lower{word};
+  for (char& letter : lower) letter = static_cast<char>(std::tolower(static_cast<unsigned char>(letter)));
+  return lower;
+}
 
 slm::Perplexity measure(Loader& loader, const std::string& folder, const std::vector<slm::Token>& tokens,
                         const char* label) {
@@ -45,6 +55,22 @@ double anonymous_mib() {
   return 0;
 }
 
+/// The text to evaluate on; empty: none.
+std::vector<slm::Token> tokens_of(const QuantizeCommand& command) {
+  if (command.evaluate.empty()) return {};
+  std::vector<slm::Token> tokens = slm::Tokenizer::from(command.model).encode(read_text(command.evaluate));
+  if (command.most_tokens > 0 && tokens.size() > command.most_tokens) tokens.resize(command.most_tokens);
+  return tokens;
+}
+
+void add_perplexity(OrderedJson& json, const QuantizeCommand& command, const std::vector<slm::Token>& tokens) {
+  if (tokens.empty()) return;
+  Loader loader(command.models);
+  const slm::Perplexity before = measure(loader, command.model, tokens, "perplexity before");
+  const slm::Perplexity after = measure(loader, command.output, tokens, "perplexity after");
+  json["perplexity"] = {{"before", before.value()}, {"after", after.value()}, {"tokens", before.tokens}};
+}
+
 std::string table_of(const OrderedJson& json) {
   std::ostringstream table;
   table << std::fixed;
@@ -58,6 +84,12 @@ std::string table_of(const OrderedJson& json) {
   if (json.contains("perplexity")) {
     row("perplexity", number("perplexity", "before"), number("perplexity", "after"), 3, "");
   }
+  if (json.contains("matrices")) {
+    table << "  (matrices:";
+    for (const auto& [type, count] : json["matrices"].items()) table << ' ' << count << ' ' << type;
+    table << "; " << std::setprecision(1) << json["seconds"].get<double>() << " s)\n";
+    return table.str();
+  }
   table << "  (" << json["folds_improved"] << " of " << json["folds"] << " scale searches beat rounding alone; group "
         << json["group"] << "; " << std::setprecision(1) << json["seconds"].get<double>() << " s; peak memory "
         << std::setprecision(0) << json["peak_mib"].get<double>() << " MiB)\n";
@@ -66,7 +98,39 @@ std::string table_of(const OrderedJson& json) {
   return table.str();
 }
 
+void write_gguf(const QuantizeCommand& command) {
+  slm::quantize::GgufOptions options;
+  for (const slm::DType type : gguf_types) {
+    if (command.type == lower_case(slm::name_of(type))) options.type = type;
+  }
+  options.threads = slm::backend::Cpu(command.models.cpu).threads();
+  const std::vector<slm::Token> tokens = tokens_of(command);
+  const auto began = std::chrono::steady_clock::now();
+  slm::quantize::GgufReport report;
+  {
+    ProgressBar bar("quantizing");
+    options.progress = [&](double share) { bar(share); };
+    report = slm::quantize::write_gguf(command.model, command.output, options);
+  }
+  OrderedJson json;
+  json["output"] = command.output;
+  json["type"] = command.type;
+  json["seconds"] = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+  json["bytes"] = {{"before", report.bytes_before}, {"after", report.bytes_after}};
+  json["matrices"] = report.matrices;
+  add_perplexity(json, command, tokens);
+  command.json ? print_json(json) : print(table_of(json));
+}
+
 void quantize(QuantizeCommand& command) {
+  const bool gguf = command.output.ends_with(".gguf");
+  if (gguf != !command.type.empty()) {
+    throw slm::Error("cli.gguf-type",
+                     gguf ? "a GGUF file needs to know which type its matrices are to have"
+                          : slm::text("'", command.output, "' is a folder, and --type is for GGUF files"),
+                     "Write quantize MODEL OUT.gguf --type q4_k, or leave --type out for a folder of AWQ");
+  }
+  if (gguf) return write_gguf(command);
   slm::quantize::Options& options = command.options;
   options.output = command.format == "awq" ? slm::quantize::Output::awq : slm::quantize::Output::compressed_tensors;
   options.search = !command.rtn;
@@ -74,11 +138,7 @@ void quantize(QuantizeCommand& command) {
     throw slm::Error("cli.no-calibration", "quantizing needs a text to calibrate on",
                      "Give --calibration FILE, or --rtn to round without looking at activations");
   }
-  std::vector<slm::Token> tokens;
-  if (!command.evaluate.empty()) {
-    tokens = slm::Tokenizer::from(command.model).encode(read_text(command.evaluate));
-    if (command.most_tokens > 0 && tokens.size() > command.most_tokens) tokens.resize(command.most_tokens);
-  }
+  const std::vector<slm::Token> tokens = tokens_of(command);
   const auto began = std::chrono::steady_clock::now();
   slm::quantize::Report report;
   double peak_mib = 0;
@@ -114,12 +174,7 @@ void quantize(QuantizeCommand& command) {
   json["folds"] = folds;
   json["folds_improved"] = improved;
   json["left_in_float"] = report.left_in_float;
-  if (!tokens.empty()) {
-    Loader loader(command.models);
-    const slm::Perplexity before = measure(loader, command.model, tokens, "perplexity before");
-    const slm::Perplexity after = measure(loader, command.output, tokens, "perplexity after");
-    json["perplexity"] = {{"before", before.value()}, {"after", after.value()}, {"tokens", before.tokens}};
-  }
+  add_perplexity(json, command, tokens);
   command.json ? print_json(json) : print(table_of(json));
 }
 
@@ -128,10 +183,16 @@ void quantize(QuantizeCommand& command) {
 void add_quantize(CLI::App& program) {
   auto command = std::make_shared<QuantizeCommand>();
   slm::quantize::Options& options = command->options;
-  CLI::App& app = *program.add_subcommand("quantize", "Make a 4-bit AWQ model of a floating-point one");
-  app.add_option("model", command->model, "folder of the floating-point model")->required();
-  app.add_option("output", command->output, "folder to make; it must not exist")->required();
-  app.add_option("--calibration", command->calibration, "a text like those the model will see: UTF-8, or .jsonl");
+  CLI::App& app =
+      *program.add_subcommand("quantize", "Make a 4-bit AWQ folder or a GGUF file of a floating-point model");
+  app.add_option("model", command->model, "the floating-point model: a folder, or for GGUF also a .gguf")->required();
+  app.add_option("output", command->output, "folder or .gguf to make; it must not exist")->required();
+  std::vector<std::string> types;
+  for (const slm::DType type : gguf_types) types.push_back(lower_case(slm::name_of(type)));
+  auto* type = app.add_option("--type", command->type, "of the matrices of a .gguf, which are rounded without a text");
+  type->check(CLI::IsMember(types));
+  app.add_option("--calibration", command->calibration, "a text like those the model will see: UTF-8, or .jsonl")
+      ->excludes(type);
   app.add_option("--evaluate", command->evaluate, "a text to measure perplexity on, before and after");
   add_context_option(app, command->models.context);
   add_whole_number(app, "--max-tokens", command->most_tokens, "of the text to evaluate; 0: all");

@@ -1,4 +1,5 @@
-// The door to quantization: a floating-point model folder becomes a 4-bit AWQ one.
+// The door to quantization: a floating-point model becomes a 4-bit AWQ folder or a GGUF file.
 #pragma once
 
+#include "slm/awq/gguf_output.hpp"
 #include "slm/awq/quantize.hpp"

@@ -804,6 +804,23 @@ class Cli(unittest.TestCase):
         self.assertRegex(self.ok("quantize", PAIR / "draft", SCRATCH / "rtn", "--rtn", "--format", "compressed-tensors").out,
                          r"before +after\n +weights")
 
+    def test_quantize_to_gguf(self):
+        out = SCRATCH / "quantized.gguf"
+        done = self.as_json("quantize", PAIR / "draft", out, "--type", "q4_1", "--evaluate", PAIR / "train.py", "--max-tokens", 600)
+        self.assertEqual(set(done["matrices"]), {"Q4_1", "Q8_0"})
+        self.assertLess(done["bytes"]["after"], 0.5 * done["bytes"]["before"])
+        self.assertTrue(0.9 < done["perplexity"]["after"] / done["perplexity"]["before"] < 1.25)
+        text = (PAIR / "train.py").read_bytes()
+        self.assertEqual(self.ok("tokenize", out, stdin=text).out, self.ok("tokenize", PAIR / "draft", stdin=text).out)
+        self.ok("generate", "--target", PAIR / "target", "--draft", out, "--prompt", "def f(", "--max-new-tokens", 4)
+        self.assertRegex(self.ok("quantize", PAIR / "draft", SCRATCH / "six.gguf", "--type", "q6_k").out, r"weights.*\n.*matrices: ")
+        self.error(r"\[quantize.output-exists\]", "quantize", PAIR / "draft", out, "--type", "q4_1")
+        self.error(r"\[quantize.already-quantized\]", "quantize", out, SCRATCH / "twice.gguf", "--type", "q8_0")
+        self.error(r"\[cli.gguf-type\]", "quantize", PAIR / "draft", SCRATCH / "twice.gguf")
+        self.error(r"\[cli.gguf-type\]", "quantize", PAIR / "draft", SCRATCH / "twice", "--type", "q4_0")
+        self.error("--type", "quantize", PAIR / "draft", SCRATCH / "twice.gguf", "--type", "q5_k", status=2)
+        self.assertEqual([file.name for file in SCRATCH.glob("twice*")], [])
+
     def test_demo_in_four_bits(self):
         demo = self.as_json("demo", "--int4", "--repeats", 1, "--max-new-tokens", 48)
         self.assertTrue(demo["identical"])

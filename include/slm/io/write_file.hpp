@@ -14,13 +14,20 @@
 namespace slm {
 
 /// Calls fill(stream) on a temporary file beside `path` and renames it when everything has been written, so that
-/// neither a full disk nor an interruption leaves something half-written behind. Throws io.unwritable.
+/// neither a full disk nor an interruption leaves something half-written behind. Throws io.unwritable, and what fill
+/// throws.
 template <class Fill>
 void write_file_whole(const std::filesystem::path& path, Fill&& fill) {
   const std::filesystem::path temporary = path.string() + ".partial";
   errno = 0;
   std::ofstream file(temporary, std::ios::binary | std::ios::trunc);
-  fill(file);
+  try {
+    fill(file);
+  } catch (...) {
+    std::error_code ignored;
+    std::filesystem::remove(temporary, ignored);
+    throw;
+  }
   file.close();
   const int reason = errno;
   std::error_code failure;

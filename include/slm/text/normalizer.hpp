@@ -69,6 +69,7 @@ class Normalizer {
 
   void add(Step step) { steps_.push_back(std::move(step)); }
   bool empty() const { return steps_.empty(); }
+  const std::vector<Step>& steps() const { return steps_; }
 
   /// Runs the steps in order on valid UTF-8.
   std::string operator()(std::string_view text) const {

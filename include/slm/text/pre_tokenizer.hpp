@@ -35,6 +35,7 @@ class PreTokenizer {
 
   void add(Step step) { steps_.push_back(std::move(step)); }
   bool empty() const { return steps_.empty(); }
+  const std::vector<Step>& steps() const { return steps_; }
 
   /// Calls sink(word) for each word of a valid text; `at_start`: the text begins where the user's text began.
   template <class Sink>

@@ -1,0 +1,286 @@
+// write_gguf: a floating-point model -> a GGUF file whose matrices are rounded to one of its types.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <functional>
+#include <iterator>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "slm/awq/parallel.hpp"
+#include "slm/formats/convert.hpp"
+#include "slm/formats/gguf_encode.hpp"
+#include "slm/io/checkpoint.hpp"
+#include "slm/io/gguf_metadata.hpp"
+#include "slm/io/gguf_writer.hpp"
+#include "slm/model/rope.hpp"
+#include "slm/text/chat_template.hpp"
+#include "slm/text/tokenizer_gguf_writer.hpp"
+
+namespace slm::quantize {
+
+struct GgufOptions {
+  DType type = DType::q4_k;  // f32, or a type that encode() writes
+  int threads = 1;
+  std::function<void(double)> progress = {};  // called with 0..1
+};
+
+struct GgufReport {
+  std::uint64_t bytes_before = 0, bytes_after = 0;  // of all tensors
+  std::map<std::string_view, int> matrices;         // how many became each type
+};
+
+namespace detail {
+
+class GgufOutput {
+ public:
+  GgufOutput(const std::filesystem::path& model, const GgufOptions& options)
+      : checkpoint_(model), options_(options), target_(gguf_architecture_for(checkpoint_)) {
+    if (options.type != DType::f32 && !is_encodable(options.type)) {
+      throw Error("quantize.bad-options", text("GGUF files are not written in ", name_of(options.type)),
+                  "Choose q4_0, q4_1, q8_0, q4_k or q6_k");
+    }
+    write_metadata();
+    names_ = TensorNames(checkpoint_.config(), checkpoint_.settings(), tensor_table());
+    checkpoint_.names().for_each([&](Role role, int layer, const auto& weights, const auto& biases) {
+      add(role, weights, names_.weights(role, layer));
+      add(role, biases, names_.biases(role, layer));
+    });
+    add_frequencies();
+  }
+
+  GgufReport write(const std::filesystem::path& output) {
+    if (file_exists(output)) {
+      throw Error("quantize.output-exists", text("'", output.string(), "' exists already"),
+                  "Name a new file, or remove this one");
+    }
+    std::vector<std::byte> bytes;
+    out_.write(output, [&](std::size_t index) {
+      bytes = bytes_of_tensor(planned_[index]);
+      report_.bytes_after += bytes.size();
+      if (options_.progress) options_.progress(static_cast<double>(index + 1) / static_cast<double>(planned_.size()));
+      return std::span<const std::byte>{bytes};
+    });
+    try {
+      check_same(Checkpoint(output));
+    } catch (...) {
+      std::error_code ignored;
+      std::filesystem::remove(output, ignored);
+      throw;
+    }
+    return std::move(report_);
+  }
+
+ private:
+  struct Planned {
+    const Tensor* source = nullptr;  // null: `values` are the tensor
+    std::vector<float> values{};
+    std::vector<std::int64_t> shape{};  // as written
+    DType type = DType::f32;
+    bool transposed = false;
+    std::int64_t turned_heads = 0;  // whose rows GGUF keeps in the order of the pairs that rotate together
+  };
+
+  void write_metadata() {
+    if (const GgufFile* file = checkpoint_.gguf()) {
+      for (const auto& [key, value] : file->fields().entries()) {
+        const bool ours = key == "general.alignment" || key == "general.file_type" ||
+                          key == "general.quantization_version" || key.starts_with("split.");
+        if (!ours) out_.copy(key, value);
+      }
+    } else {
+      const std::filesystem::path& folder = checkpoint_.folder();
+      out_.string("general.architecture", target_.name);
+      out_.string("general.type", "model");
+      out_.string("general.name", std::filesystem::absolute(folder).lexically_normal().filename().string());
+      write_gguf_metadata(out_, target_.name, checkpoint_.config(), checkpoint_.settings());
+      tokenizer_file::write_tokenizer(out_, folder, static_cast<std::size_t>(checkpoint_.config().vocab), target_.name,
+                                      checkpoint_.settings().end_tokens);
+      if (const std::string jinja = chat::detail::jinja_of(folder); !jinja.empty()) {
+        out_.string("tokenizer.chat_template", jinja);
+      }
+    }
+    out_.number("general.file_type", file_type());
+    out_.number("general.quantization_version", std::uint32_t{2});
+  }
+
+  /// The number that says which type most matrices have; for display.
+  std::uint32_t file_type() const {
+    switch (options_.type) {
+      case DType::q4_0: return 2;
+      case DType::q4_1: return 3;
+      case DType::q8_0: return 7;
+      case DType::q4_k: return 14;
+      case DType::q6_k: return 18;
+      default: return 0;
+    }
+  }
+
+  TensorTable tensor_table() const {
+    const bool fused = checkpoint_.names().weights(Role::qkv).size() == 1;
+    return (fused ? target_.fused : target_.apart).names;
+  }
+
+  /// The head, which is the embedding where they are tied, has eight bits or six; where 256 values do not make up rows,
+  /// blocks of 32 do; where not even those do, the floats stay.
+  DType type_of(Role role, std::int64_t inputs) const {
+    const bool matrix = role == Role::embedding || is_linear(role);
+    if (!matrix || options_.type == DType::f32) return DType::f32;
+    const bool is_head = role == Role::head || (role == Role::embedding && checkpoint_.settings().tied_embeddings);
+    const bool superblocks = values_of_block(options_.type) == 256;
+    const DType wanted = is_head ? (superblocks ? DType::q6_k : DType::q8_0) : options_.type;
+    if (inputs % values_of_block(wanted) == 0) return wanted;
+    if (inputs % 32 != 0) return DType::f32;
+    return wanted == DType::q4_k ? DType::q4_1 : DType::q8_0;
+  }
+
+  void add(Role role, const std::vector<TensorName>& sources, const std::vector<TensorName>& targets) {
+    const bool pairs = target_.pairs && role == Role::qkv;
+    const ModelConfig& shape = checkpoint_.config();
+    for (std::size_t i = 0; i < sources.size(); ++i) {
+      const TensorName& source = sources[i];
+      if (is_optional(role) && !checkpoint_.has(source.name)) continue;
+      Planned planned;
+      planned.source = &checkpoint_.tensor(source.name, source.shape);
+      if (is_blocked(planned.source->dtype)) {
+        throw Error("quantize.already-quantized", text("'", checkpoint_.folder().string(), "' is quantized already"),
+                    "Start from the floating-point checkpoint of the model");
+      }
+      planned.transposed = source.transposed;
+      planned.shape = source.shape;
+      if (source.transposed) std::reverse(planned.shape.begin(), planned.shape.end());
+      planned.type = planned.shape.size() == 2 ? type_of(role, planned.shape.back()) : DType::f32;
+      if (pairs) {
+        planned.turned_heads = sources.size() == 1 ? shape.heads + shape.kv_heads
+                               : i == 0            ? shape.heads
+                               : i == 1            ? shape.kv_heads
+                                                   : 0;
+      }
+      report_.bytes_before += planned.source->size_bytes;
+      if (planned.shape.size() == 2 && (role == Role::embedding || is_linear(role))) {
+        ++report_.matrices[name_of(planned.type)];
+      }
+      plan(targets.at(i).name, std::move(planned));
+    }
+  }
+
+  void plan(std::string_view name, Planned planned) {
+    out_.tensor(name, planned.shape, planned.type);
+    planned_.push_back(std::move(planned));
+  }
+
+  /// Divisors of the rotary frequencies: GGUF keeps them as tensors.
+  void add_frequencies() {
+    const RopeScaling& scaling = checkpoint_.settings().rope_scaling;
+    const auto add_factors = [&](std::string_view name, const std::vector<float>& factors) {
+      Planned planned;
+      planned.values = factors;
+      planned.shape = {static_cast<std::int64_t>(factors.size())};
+      plan(name, std::move(planned));
+    };
+    switch (scaling.kind) {
+      case RopeScaling::Kind::longrope:
+        add_factors("rope_factors_long.weight", scaling.long_factors);
+        return add_factors("rope_factors_short.weight", scaling.short_factors);
+      case RopeScaling::Kind::divisors: return add_factors("rope_freqs.weight", scaling.short_factors);
+      case RopeScaling::Kind::llama3: {
+        ModelSettings plain = checkpoint_.settings();
+        plain.rope_scaling = {};
+        const int width = checkpoint_.config().rotary_dim();
+        std::vector<float> factors = inverse_frequencies(width, plain);
+        const std::vector<float> scaled = inverse_frequencies(width, checkpoint_.settings());
+        for (std::size_t i = 0; i < factors.size(); ++i) factors[i] /= scaled[i];
+        return add_factors("rope_freqs.weight", factors);
+      }
+      case RopeScaling::Kind::none:
+      case RopeScaling::Kind::linear: return;
+    }
+  }
+
+  std::vector<std::byte> bytes_of_tensor(const Planned& planned) const {
+    std::vector<float> values = planned.source ? values_of(planned) : planned.values;
+    const auto block = static_cast<std::size_t>(values_of_block(planned.type));
+    const std::size_t block_bytes = bytes_of(planned.type);
+    std::vector<std::byte> bytes(values.size() / block * block_bytes);
+    if (planned.type == DType::f32) {
+      std::memcpy(bytes.data(), values.data(), bytes.size());
+      return bytes;
+    }
+    for (const float value : values) {
+      if (std::abs(value) <= 65504) continue;  // false for what is no number
+      throw Error("quantize.overflow",
+                  text("'", planned.source->name, "' holds ", value, ", which blocks with scales of F16 cannot"),
+                  "Check the model's weights");
+    }
+    parallel_for(options_.threads, static_cast<std::int64_t>(values.size() / block), [&](std::int64_t index) {
+      const auto i = static_cast<std::size_t>(index);
+      encode(planned.type, &values[i * block], &bytes[i * block_bytes]);
+    });
+    return bytes;
+  }
+
+  /// [out, in], in the order of rows that GGUF has.
+  std::vector<float> values_of(const Planned& planned) const {
+    const Tensor& source = *planned.source;
+    std::vector<float> values(static_cast<std::size_t>(source.elements()));
+    convert(source, 0, source.elements(), values.data());
+    const auto rows = static_cast<std::size_t>(planned.shape.front());
+    const std::size_t width = values.size() / rows;
+    if (planned.transposed) {
+      std::vector<float> turned(values.size());
+      for (std::size_t r = 0; r < rows; ++r) {
+        for (std::size_t c = 0; c < width; ++c) turned[r * width + c] = values[c * rows + r];
+      }
+      values = std::move(turned);
+    }
+    if (planned.turned_heads == 0) return values;
+    std::vector<float> moved = values;
+    const auto head = static_cast<std::size_t>(checkpoint_.config().head_dim);
+    for (std::size_t row = 0; row < static_cast<std::size_t>(planned.turned_heads) * head; ++row) {
+      const std::size_t i = row % head;  // (i, i + head / 2) rotate together: in the file they are neighbours
+      const std::size_t to = row - i + (i < head / 2 ? 2 * i : 2 * (i - head / 2) + 1);
+      std::copy_n(values.begin() + static_cast<std::ptrdiff_t>(row * width), width,
+                  moved.begin() + static_cast<std::ptrdiff_t>(to * width));
+    }
+    return moved;
+  }
+
+  /// What GGUF cannot say would be lost silently.
+  void check_same(const Checkpoint& written) const {
+    const ModelConfig& config = checkpoint_.config();
+    if (written.config() == config && gguf_keeps(checkpoint_.settings(), written.settings(), config.layers)) return;
+    throw Error("quantize.not-for-gguf",
+                text("'", checkpoint_.folder().string(), "' has something that the architecture '", target_.name,
+                     "' of GGUF does not keep"),
+                "Use the model's folder as it is, or write AWQ");
+  }
+
+  Checkpoint checkpoint_;
+  GgufOptions options_;
+  GgufArchitecture target_;
+  GgufWriter out_;
+  TensorNames names_{ModelConfig{}};
+  std::vector<Planned> planned_;
+  GgufReport report_;
+};
+
+}  // namespace detail
+
+/// Rounds a floating-point folder or GGUF file to a GGUF file that must not exist; norms, biases and tables of
+/// positions stay F32. Memory: one tensor in fp32. Throws Error ("quantize.…", "tokenizer.…", "io.…").
+inline GgufReport write_gguf(const std::filesystem::path& model, const std::filesystem::path& output,
+                             const GgufOptions& options) {
+  return detail::GgufOutput(model, options).write(output);
+}
+
+}  // namespace slm::quantize

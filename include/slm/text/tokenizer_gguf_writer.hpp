@@ -1,0 +1,242 @@
+// A folder's tokenizer -> the metadata of a GGUF file, from which a reader makes the same ids.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <iterator>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <unordered_map>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "slm/io/gguf_writer.hpp"
+#include "slm/io/mapped_file.hpp"
+#include "slm/text/sentencepiece_model.hpp"
+#include "slm/text/tokenizer_gguf.hpp"
+#include "slm/text/tokenizer_json.hpp"
+
+namespace slm::tokenizer_file {
+
+class GgufTokenizerWriter {
+ public:
+  /// rows: of the embedding table, as many tokens as the file must have. architecture: as GGUF names it.
+  GgufTokenizerWriter(GgufWriter& out, const std::filesystem::path& file, std::size_t rows,
+                      std::string_view architecture)
+      : out_(out),
+        path_(file.string()),
+        architecture_(architecture),
+        tokens_(rows),
+        types_(rows, SentencePiece::unused),
+        scores_(rows, unreachable) {
+    for (std::size_t id = 0; id < rows; ++id) tokens_[id] = text("[PAD", id, "]");
+  }
+
+  /// ends: ids that end a text.
+  void write(std::span<const Token> ends) {
+    const MappedFile mapped(path_);
+    const std::string_view source{reinterpret_cast<const char*>(mapped.bytes().data()), mapped.bytes().size()};
+    TokenizerConfig config;
+    const auto config_path = std::filesystem::path(path_).parent_path() / "tokenizer_config.json";
+    if (file_exists(config_path)) {
+      const MappedFile file(config_path);
+      config = read_tokenizer_config({reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()},
+                                     config_path.string(), tokens_.size());
+    }
+    const bool is_json = path_.ends_with(".json");
+    TokenizerParts parts = is_json ? read_tokenizer_json(source, path_) : read_tokenizer_model(source, path_, config);
+    merge_added_tokens(parts, config, config_path.string());
+    const bool bytes = parts.decoder.kind == TokenDecoder::Kind::byte_level;
+    out_.string("tokenizer.ggml.model", bytes ? "gpt2" : "llama");
+    if (is_json) {
+      place_json(parse_json_object(source, path_), bytes);
+    } else {
+      place_pieces(read_sentencepiece(source, path_));
+    }
+    for (const AddedToken& token : parts.added) place_added(token);
+    out_.string("tokenizer.ggml.pre", bytes ? pre_tokenizer_of(parts) : "default");
+    out_.strings("tokenizer.ggml.tokens", tokens_);
+    out_.numbers<std::int32_t>("tokenizer.ggml.token_type", types_);
+    if (bytes) {
+      out_.strings("tokenizer.ggml.merges", merges_);
+    } else {
+      out_.numbers<float>("tokenizer.ggml.scores", scores_);
+      out_.boolean("tokenizer.ggml.add_space_prefix", adds_space(parts));
+    }
+    write_special(parts, ends);
+  }
+
+ private:
+  static constexpr float unreachable = -1000;  // the score of tokens that no merge leads to
+
+  [[noreturn]] void refuse(const std::string& what) const {
+    fail("tokenizer.not-for-gguf", path_, text(what, ", which GGUF cannot say"),
+         "Use the model's folder as it is, or write AWQ");
+  }
+
+  void place(std::int64_t id, std::string_view token, SentencePiece::Type type, float score) {
+    if (id < 0 || static_cast<std::size_t>(id) >= tokens_.size()) {
+      fail("tokenizer.bad-id", path_,
+           text("the id of ", shown(token), " is ", id, ", the embedding table has ", tokens_.size(), " rows"),
+           "Check that tokenizer and weights belong together");
+    }
+    const auto index = static_cast<std::size_t>(id);
+    tokens_[index] = token;
+    types_[index] = type;
+    scores_[index] = score;
+  }
+
+  void place_json(const Json& json, bool bytes) {
+    const Json& model = json.at("model");
+    const bool falls_back = model.value("byte_fallback", false);
+    if (!bytes && !falls_back) refuse("a vocabulary neither of bytes nor of SentencePiece");
+    if (bytes && model.contains("unk_token") && model.at("unk_token").is_string()) {
+      refuse("an unknown token in a vocabulary of bytes");
+    }
+    ignores_merges_ = model.value("ignore_merges", false);
+    // A score is that of the best merge that leads to a token: SentencePiece's readers merge by it.
+    std::unordered_map<std::string, float> scores;
+    for (const Json& merge : model.at("merges")) {
+      std::string left, right;
+      if (merge.is_string()) {
+        const std::string& both = merge.get_ref<const std::string&>();
+        left = both.substr(0, both.find(' '));
+        right = both.substr(left.size() + 1);
+      } else {
+        left = merge[0];
+        right = merge[1];
+      }
+      if (bytes && (left.find(' ') != left.npos || right.find(' ') != right.npos)) refuse("a merge with a space");
+      scores.emplace(left + right, -static_cast<float>(scores.size()) - 1);
+      merges_.push_back(left + " " + right);
+    }
+    const Json unknown = model.value("unk_token", Json());
+    for (const auto& [token, id] : model.at("vocab").items()) {
+      const bool is_byte = falls_back && token.size() == 6 && token.starts_with("<0x") && token.ends_with('>');
+      const auto score = scores.find(token);
+      place(id.get<std::int64_t>(), token,
+            is_byte            ? SentencePiece::byte
+            : unknown == token ? SentencePiece::unknown
+                               : SentencePiece::normal,
+            score != scores.end() ? score->second
+            : is_byte             ? 0
+                                  : -1e6f);
+    }
+  }
+
+  void place_pieces(const SentencePieceModel& model) {
+    if (model.remove_extra_spaces || !model.escape_spaces) refuse("SentencePiece's own rules for spaces");
+    for (std::size_t id = 0; id < model.pieces.size(); ++id) {
+      const SentencePiece& piece = model.pieces[id];
+      place(static_cast<std::int64_t>(id), piece.text, static_cast<SentencePiece::Type>(piece.type), piece.score);
+    }
+  }
+
+  void place_added(const AddedToken& token) {
+    const bool swallows = architecture_ == "phi3" && token.content != "<unk>" && token.content != "<s>" &&
+                          token.content != "<|endoftext|>";  // Phi-3's readers know that its tokens do
+    if (token.single_word || token.lstrip || (token.rstrip && !swallows)) {
+      refuse(text("the added token ", shown(token.content), " swallows spaces or stands alone"));
+    }
+    const auto id = static_cast<std::size_t>(token.id);
+    const bool unknown = id < types_.size() && types_[id] == SentencePiece::unknown;
+    place(token.id, token.content,
+          unknown         ? SentencePiece::unknown
+          : token.special ? SentencePiece::control
+                          : SentencePiece::user_defined,
+          unreachable);
+  }
+
+  /// The name that stands for how this tokenizer normalizes and cuts words.
+  std::string_view pre_tokenizer_of(const TokenizerParts& parts) const {
+    using Split = GgufPreTokenizer::Split;
+    const auto& normal = parts.normalizer.steps();
+    const bool nfc = normal.size() == 1 && std::holds_alternative<Normalizer::Nfc>(normal[0]);
+    if (!normal.empty() && !nfc) refuse("a normalizer other than NFC");
+    std::optional<Split> split;
+    bool digits = false;
+    const auto& steps = parts.pre_tokenizer.steps();
+    for (const PreTokenizer::Step& step : steps) {
+      const auto* words = std::get_if<PreTokenizer::Llama3Split>(&step);
+      const auto* numbers = std::get_if<PreTokenizer::Digits>(&step);
+      if (words && !split && !digits) {
+        split = words->most_digits == 1 ? Split::qwen2 : Split::llama3;
+      } else if (numbers && numbers->individual && !split && !digits) {
+        digits = true;
+      } else if (std::holds_alternative<PreTokenizer::Gpt2Split>(step) && !split) {
+        split = digits ? Split::digits_then_gpt2 : Split::gpt2;
+      } else if (!std::holds_alternative<PreTokenizer::ByteLevel>(step)) {
+        refuse("a way to cut words");
+      }
+    }
+    const auto known = std::find_if(
+        std::begin(gguf_pre_tokenizers), std::end(gguf_pre_tokenizers), [&](const GgufPreTokenizer& candidate) {
+          return candidate.split == split && candidate.nfc == nfc && candidate.llama3_words == ignores_merges_;
+        });
+    if (known == std::end(gguf_pre_tokenizers)) refuse("a way to cut words");
+    return known->name;
+  }
+
+  /// Whether a space is put before each stretch of text.
+  bool adds_space(const TokenizerParts& parts) const {
+    if (!parts.pre_tokenizer.empty()) refuse("a space before the text's first word alone");
+    bool prepends = false, replaces = false;
+    for (const Normalizer::Step& step : parts.normalizer.steps()) {
+      const auto* prepend = std::get_if<Normalizer::Prepend>(&step);
+      const auto* replace = std::get_if<Normalizer::Replace>(&step);
+      if (prepend && prepend->prefix == "▁" && !replaces) {
+        prepends = true;
+      } else if (replace && replace->pattern == " " && replace->content == "▁") {
+        replaces = true;
+      } else {
+        refuse("a normalizer other than SentencePiece's");
+      }
+    }
+    if (!replaces) refuse("spaces that stay spaces");
+    return prepends;
+  }
+
+  void write_special(const TokenizerParts& parts, std::span<const Token> ends) {
+    if (parts.before.size() > 1 || parts.after.size() > 1) refuse("several tokens before or behind a text");
+    const auto id = [this](const char* name, Token token) {
+      out_.number(text("tokenizer.ggml.", name, "_token_id"), static_cast<std::uint32_t>(token));
+    };
+    out_.boolean("tokenizer.ggml.add_bos_token", !parts.before.empty());
+    if (!parts.before.empty()) id("bos", parts.before.front());
+    out_.boolean("tokenizer.ggml.add_eos_token", !parts.after.empty());
+    std::vector<Token> last = parts.after;
+    for (const Token end : ends) {
+      if (std::find(last.begin(), last.end(), end) == last.end()) last.push_back(end);
+    }
+    constexpr const char* names[] = {"eos", "eot", "eom"};
+    for (std::size_t i = 0; i < std::min(last.size(), std::size(names)); ++i) id(names[i], last[i]);
+    const auto unknown = std::find(types_.begin(), types_.end(), SentencePiece::unknown);
+    if (unknown != types_.end()) id("unknown", static_cast<Token>(unknown - types_.begin()));
+  }
+
+  GgufWriter& out_;
+  std::string path_;
+  std::string_view architecture_;
+  std::vector<std::string> tokens_;  // by id, as everything here
+  std::vector<std::int32_t> types_;
+  std::vector<float> scores_;
+  std::vector<std::string> merges_;
+  bool ignores_merges_ = false;
+};
+
+/// Adds the tokenizer of a model folder, or nothing where it has none. Throws Error ("tokenizer.…").
+inline void write_tokenizer(GgufWriter& out, const std::filesystem::path& folder, std::size_t rows,
+                            std::string_view architecture, std::span<const Token> ends) {
+  for (const char* name : {"tokenizer.json", "tokenizer.model"}) {
+    if (!file_exists(folder / name)) continue;
+    return GgufTokenizerWriter(out, folder / name, rows, architecture).write(ends);
+  }
+}
+
+}  // namespace slm::tokenizer_file
