@@ -310,10 +310,10 @@ class Engine {
 
   /// Those of the round whose answer was not usable.
   void end_faulty() {
-    for (auto& [generation, error] : faults_) {
+    for (auto& fault : faults_) {
       const auto work = std::find_if(running_.begin(), running_.end(),
-                                     [&](const Work& one) { return one.generation.get() == generation; });
-      end_with(running_, work, std::move(error));
+                                     [&](const Work& one) { return one.generation.get() == fault.first; });
+      end_with(running_, work, std::move(fault.second));
     }
     faults_.clear();
   }
