@@ -89,14 +89,21 @@ OrderedJson quantization_of(const Contents& contents) {
           {"float_layers", contents.float_layers}};
 }
 
-/// In which format each type of a GGUF file's matrices is held in memory; null for folders, which are used as stored.
+/// How each type of a GGUF file's matrices is held in memory; null for folders, which are used as stored.
 OrderedJson formats_of(const slm::Checkpoint& checkpoint) {
   if (!checkpoint.gguf()) return nullptr;
+  const bool blocks = slm::detail::has_blocks(checkpoint);
   const auto held = slm::detail::stored_type(checkpoint);
-  const char* name = held == slm::WeightType::f16 ? "F16" : held == slm::WeightType::bf16 ? "BF16" : "F32";
+  const auto name_of_floats = [&](slm::DType type) -> std::string {
+    if (blocks) return std::string{slm::name_of(type)};
+    return held == slm::WeightType::f16 ? "F16" : held == slm::WeightType::bf16 ? "BF16" : "F32";
+  };
   OrderedJson formats = OrderedJson::object();
   for (const auto& [unused, tensor] : checkpoint.tensors()) {
-    if (tensor->shape.size() == 2) formats[std::string{slm::name_of(tensor->dtype)}] = name;
+    if (tensor->shape.size() != 2) continue;
+    const slm::DType type = tensor->dtype;
+    formats[std::string{slm::name_of(type)}] =
+        slm::is_blocked(type) ? slm::text(slm::code_tiles_of(type).bits, "-bit codes") : name_of_floats(type);
   }
   return formats;
 }

@@ -10,7 +10,7 @@
 #include "slm/awq/int4_pack.hpp"
 #include "slm/backend/awq_linear.hpp"
 #include "slm/backend/select.hpp"
+#include "slm/formats/code_tiles.hpp"
 #include "slm/formats/int4_check.hpp"
 #include "slm/formats/int4_rows.hpp"
 #include "slm/formats/int4_tensor.hpp"
-#include "slm/formats/int4_tiles.hpp"

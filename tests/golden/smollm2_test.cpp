@@ -26,16 +26,20 @@ TEST_CASE("a real model's GGUF file gives the logits of its dequantized weights"
   const auto golden = test_data("smollm2/golden_f32.json");
   SLM_SKIP_WITHOUT(path, "build/models/SmolLM2-135M-Instruct.Q4_1.gguf");
   SLM_SKIP_WITHOUT(golden, "its golden logits");
-  Session model(load(path, backend::Cpu{}));
+  // The blocks' own kernels round activations to 16 bits, which may move logits, here up to 33, by 2e-4 of the largest,
+  // all of them in one direction; multiplied out to fp32 the blocks give what fp32 gives.
+  const auto [weights, margin, margin_of_sum, relative] = GENERATE(table<WeightType, double, double, double>(
+      {{WeightType::as_stored, 6.6e-3, 6.6e-3 * 49152, 1e-3}, {WeightType::f32, 2e-4, 2.5, 1e-4}}));
+  Session model(load(path, backend::Cpu{}, {.weights = weights}));
   for (const Json& entry : read_golden_cases()) {
-    CAPTURE(entry.at("name").get<std::string>());
+    CAPTURE(entry.at("name").get<std::string>(), margin);
     const auto ids = entry.at("ids").get<std::vector<Token>>();
     model.truncate(0);
     const View<const float, 2> logits = model.forward(ids, 1);
     const float* row = logits.row(0);
     const Json& last = entry.at("last");
     for (const Json& top : last.at("top")) {
-      CHECK(row[top[0].get<int>()] == Approx(top[1].get<double>()).margin(2e-4).epsilon(0));
+      CHECK(row[top[0].get<int>()] == Approx(top[1].get<double>()).margin(margin).epsilon(0));
     }
     double sum = 0, squares = 0;
     std::vector<double> with_signs(last.at("signed").size());
@@ -47,10 +51,10 @@ TEST_CASE("a real model's GGUF file gives the logits of its dequantized weights"
         with_signs[k] += (token * 2654435761u) >> (20 + k) & 1 ? -logit : logit;
       }
     }
-    CHECK(sum == Approx(last.at("sum").get<double>()).margin(2.5).epsilon(0));
-    CHECK(squares == Approx(last.at("sum_squares").get<double>()).epsilon(1e-4));
+    CHECK(sum == Approx(last.at("sum").get<double>()).margin(margin_of_sum).epsilon(0));
+    CHECK(squares == Approx(last.at("sum_squares").get<double>()).epsilon(relative));
     for (std::size_t k = 0; k < with_signs.size(); ++k) {
-      CHECK(with_signs[k] == Approx(last.at("signed")[k].get<double>()).margin(0.05).epsilon(0));
+      CHECK(with_signs[k] == Approx(last.at("signed")[k].get<double>()).margin(250 * margin).epsilon(0));
     }
   }
 }

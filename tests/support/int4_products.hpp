@@ -12,12 +12,12 @@
 
 namespace slm::testing {
 
-using backend::Int4Set;
-using backend::cpu::Int4Matrix;
+using backend::DotSet;
+using backend::cpu::CodeMatrix;
 
-inline std::vector<Int4Set> available_int4_sets() {
-  std::vector<Int4Set> sets;
-  for (const Int4Set set : {Int4Set::portable, Int4Set::avx2, Int4Set::avx2_vnni, Int4Set::avx512_vnni, Int4Set::amx}) {
+inline std::vector<DotSet> available_dot_sets() {
+  std::vector<DotSet> sets;
+  for (const DotSet set : {DotSet::portable, DotSet::avx2, DotSet::avx2_vnni, DotSet::avx512_vnni, DotSet::amx}) {
     if (backend::is_available(set)) sets.push_back(set);
   }
   return sets;
@@ -26,7 +26,7 @@ inline std::vector<Int4Set> available_int4_sets() {
 /// A layer and its matrix.
 struct Int4TestMatrix {
   PackedLayer layer;
-  Int4Matrix matrix;
+  CodeMatrix matrix;
   std::vector<float> weights;  // [out, in]
 
   explicit Int4TestMatrix(const Int4Rows& rows, DType scales = DType::f16)
@@ -34,14 +34,16 @@ struct Int4TestMatrix {
         weights(weights_of(layer.layer)) {
     backend::ThreadPool pool(1);
     const std::vector<LinearSource> sources{layer.layer};
-    matrix = Int4Matrix::stack(sources, pool);
+    matrix = CodeMatrix::stack(sources, pool);
   }
+
+  const CodeTiles& tiles() const { return matrix.segments.front().tiles; }
 };
 
 /// x [rows, in] . weights^T in pieces of `slice` outputs -> [rows, out]; terms: bytes of an activation.
-inline std::vector<float> int4_product(Int4Set set, int terms, const Int4Tiles& tiles, const float* x, int rows,
+inline std::vector<float> int4_product(DotSet set, int terms, const CodeTiles& tiles, const float* x, int rows,
                                        int slice = 128) {
-  const backend::cpu::Int4Kernels& kernels = backend::cpu::int4_kernels(set, terms);
+  const backend::cpu::CodeKernels& kernels = backend::cpu::code_kernels(set, terms);
   backend::PageBuffer<float> packed(static_cast<std::size_t>(kernels.packed_floats(rows, tiles.in)));
   backend::PageBuffer<float> scratch(backend::cpu::matmul_scratch(tiles.in));
   backend::cpu::PackTask pack;
@@ -50,7 +52,7 @@ inline std::vector<float> int4_product(Int4Set set, int terms, const Int4Tiles& 
   pack.rows = rows;
   pack.last_block = backend::cpu::RowBlocks(rows, kernels.row_block).blocks;
   pack.packed = packed.data();
-  pack.scale_block = tiles.block;
+  pack.weight = &tiles;
   kernels.pack(pack);
   std::vector<float> out(static_cast<std::size_t>(rows * tiles.out), std::nanf(""));
   for (std::int64_t first = 0; first < tiles.out; first += slice) {

@@ -1,4 +1,4 @@
-// MixedMatrix: a matrix of a quantized checkpoint, which is four-bit or was left in floating point.
+// MixedMatrix: a matrix of a quantized checkpoint, which is in codes or was left in floating point.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace slm {
 
-/// Int4: the backend's own matrix of four-bit weights.
+/// Int4: the backend's own matrix of codes.
 template <class Int4>
 class MixedMatrix {
  public:
@@ -26,7 +26,7 @@ class MixedMatrix {
   template <class Matrix>
   explicit MixedMatrix(Matrix held) : out(held.out), in(held.in), held_(std::move(held)) {}
 
-  /// Floating-point layers as they are stored; in fp32 if their types differ or four-bit layers are among them.
+  /// Floating-point layers as they are stored; in fp32 if their types differ or layers in codes are among them.
   static MixedMatrix dense(std::span<const LinearSource> sources) {
     std::vector<Tensor> tensors;
     for (const LinearSource& source : sources) {

@@ -12,28 +12,31 @@
 
 namespace slm {
 
-namespace detail {
-
-/// Throws Error where a scale or minimum of a block is infinite or undefined.
-inline void check_scales(const GgufBlock& block, const Tensor& tensor, std::int64_t index) {
-  const int groups = values_of_block(tensor.dtype) / block.group;
-  for (std::size_t group = 0; group < static_cast<std::size_t>(groups); ++group) {
-    if (std::isfinite(block.scales[group]) && std::isfinite(block.minima[group])) continue;
-    throw Error("gguf.non-finite",
-                text("block ", index, " of tensor ", quote(tensor.name), " (", name_of(tensor.dtype),
-                     ") has a scale that is infinite or no number"),
-                "Quantize the model again, or take its file from another source");
-  }
+/// Block `index` of a tensor. Throws Error where its scale or minimum is infinite or undefined.
+inline void decode_block(const Tensor& tensor, std::int64_t index, GgufBlock& out) {
+  decode(tensor.dtype, tensor.bytes + index * static_cast<std::int64_t>(bytes_of(tensor.dtype)), out);
+  if (std::isfinite(to_float(out.scale)) && std::isfinite(to_float(out.minimum))) return;
+  throw Error("gguf.non-finite",
+              text("block ", index, " of tensor ", quote(tensor.name), " (", name_of(tensor.dtype),
+                   ") has a scale that is infinite or no number"),
+              "Quantize the model again, or take its file from another source");
 }
+
+namespace detail {
 
 template <class T>
 void convert_blocks(const Tensor& tensor, std::int64_t first, std::int64_t count, T* out) {
   const std::int64_t values = values_of_block(tensor.dtype);
   GgufBlock block;
   for (std::int64_t index = first / values; index < (first + count) / values; ++index) {
-    decode(tensor.dtype, tensor.bytes + index * static_cast<std::int64_t>(bytes_of(tensor.dtype)), block);
-    check_scales(block, tensor, index);
-    for (std::size_t n = 0; n < static_cast<std::size_t>(values); ++n) *out++ = from_float<T>(value_of(block, n));
+    decode_block(tensor, index, block);
+    const auto group = static_cast<std::size_t>(block.group);
+    for (std::size_t n = 0; n < static_cast<std::size_t>(values); n += group) {
+      const float scale = block.scale_of(n / group), minimum = block.minimum_of(n / group);
+      for (std::size_t i = n; i < n + group; ++i) {
+        *out++ = from_float<T>(scale * static_cast<float>(block.codes[i]) + minimum);
+      }
+    }
   }
 }
 

@@ -31,9 +31,10 @@ struct Bf16 {
   static constexpr DType dtype = DType::bf16;
 };
 
-/// Four-bit linear layers of an AWQ checkpoint, of whichever published layout; what the checkpoint left in floating
-/// point (embedding, head, single layers) stays as it is stored. Group: input features that share a scale and a zero
-/// point; any_group takes what the checkpoint says, whole_row is one group per output.
+/// Four-bit linear layers of an AWQ checkpoint, of whichever published layout, or matrices in GGUF's blocks; what the
+/// checkpoint left in floating point (embedding, head, single layers) stays as it is stored. Group, of AWQ: input
+/// features that share a scale and a zero point; any_group takes what the checkpoint says, whole_row is one group per
+/// output.
 inline constexpr int any_group = 0;
 inline constexpr int whole_row = -1;
 

@@ -10,13 +10,18 @@
 
 namespace slm {
 
-/// One block in the terms that all types share: value n is scales[n / group] * codes[n] + minima[n / group]. In fp32
-/// the product is exact, so that its sum with the minimum is rounded once, whether or not it is fused.
+/// One block in the terms that all types share: value n, of group g, is scale_of(g) * codes[n] + minimum_of(g). In fp32
+/// all products are exact, so that only the sum is rounded, once, whether or not it is fused.
 struct GgufBlock {
-  int group = 32;  // values that share a scale
+  int group = 32;  // values that share factors
+  half_t scale;
+  half_t minimum;  // zero in types that have none
   std::array<std::int8_t, 256> codes{};
-  std::array<float, 16> scales{};
-  std::array<float, 16> minima{};  // zero in types that have none
+  std::array<std::int8_t, 16> scale_factors{};  // one in types without superblocks, as are minimum_factors
+  std::array<std::int8_t, 16> minimum_factors{};
+
+  float scale_of(std::size_t g) const { return to_float(scale) * static_cast<float>(scale_factors[g]); }
+  float minimum_of(std::size_t g) const { return to_float(minimum) * static_cast<float>(minimum_factors[g]); }
 };
 
 namespace detail {
@@ -30,40 +35,40 @@ class GgufBlockReader {
   void q4_0() {
     nibbles(2);
     each_code(32, [](int, int code) { return code - 8; });
-    out_.scales[0] = half(0);
+    out_.scale = half(0);
   }
 
   void q4_1() {
     nibbles(4);
-    out_.scales[0] = half(0);
-    out_.minima[0] = half(2);
+    out_.scale = half(0);
+    out_.minimum = half(2);
   }
 
   void q5_0() {
     nibbles(6);
     const auto high = load_unaligned<std::uint32_t>(bytes(2));
     each_code(32, [high](int n, int code) { return (code | bit(high, n) << 4) - 16; });
-    out_.scales[0] = half(0);
+    out_.scale = half(0);
   }
 
   void q5_1() {
     nibbles(8);
     const auto high = load_unaligned<std::uint32_t>(bytes(4));
     each_code(32, [high](int n, int code) { return code | bit(high, n) << 4; });
-    out_.scales[0] = half(0);
-    out_.minima[0] = half(2);
+    out_.scale = half(0);
+    out_.minimum = half(2);
   }
 
   void q8_0() {
     each_code(32, [this](int n, int) { return signed_byte(2 + n); });
-    out_.scales[0] = half(0);
+    out_.scale = half(0);
   }
 
   void iq4_nl() {
     static constexpr int values[] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
     nibbles(2);
     each_code(32, [](int, int code) { return values[code]; });
-    out_.scales[0] = half(0);
+    out_.scale = half(0);
   }
 
   void q4_k() {
@@ -78,7 +83,8 @@ class GgufBlockReader {
 
   void q6_k() {
     out_.group = 16;
-    for (int g = 0; g < 16; ++g) at(out_.scales, g) = half(208) * static_cast<float>(signed_byte(192 + g));
+    out_.scale = half(208);
+    for (int g = 0; g < 16; ++g) at(out_.scale_factors, g) = static_cast<std::int8_t>(block_[192 + g]);
     each_code(256, [this](int n, int) {
       const int half = n / 128, quarter = n % 128 / 32, i = n % 32;
       const int low = block_[64 * half + quarter % 2 * 32 + i] >> (quarter < 2 ? 0 : 4) & 15;
@@ -88,20 +94,22 @@ class GgufBlockReader {
 
   void q2_k() {
     out_.group = 16;
+    out_.scale = half(80);
+    out_.minimum = negative_half(82);
     for (int g = 0; g < 16; ++g) {
-      at(out_.scales, g) = half(80) * static_cast<float>(block_[g] & 15);
-      at(out_.minima, g) = -half(82) * static_cast<float>(block_[g] >> 4);
+      at(out_.scale_factors, g) = static_cast<std::int8_t>(block_[g] & 15);
+      at(out_.minimum_factors, g) = static_cast<std::int8_t>(block_[g] >> 4);
     }
     each_code(256, [this](int n, int) { return two_bits(16, n); });
   }
 
   void q3_k() {
     out_.group = 16;
+    out_.scale = half(108);
     const std::uint8_t* s = block_ + 96;  // twelve bytes: low halves of sixteen scales, then their upper two bits
     for (int g = 0; g < 16; ++g) {
       const int low = g < 8 ? s[g] & 15 : s[g - 8] >> 4;
-      const int scale = (low | (s[8 + g % 4] >> 2 * (g / 4) & 3) << 4) - 32;
-      at(out_.scales, g) = half(108) * static_cast<float>(scale);
+      at(out_.scale_factors, g) = static_cast<std::int8_t>((low | (s[8 + g % 4] >> 2 * (g / 4) & 3) << 4) - 32);
     }
     each_code(256, [this](int n, int) { return two_bits(32, n) - (bit(block_[n % 32], n / 32) ? 0 : 4); });
   }
@@ -114,7 +122,8 @@ class GgufBlockReader {
   static int bit(std::uint32_t bits, int place) { return static_cast<int>(bits >> place & 1); }
 
   const std::byte* bytes(int place) const { return reinterpret_cast<const std::byte*>(block_ + place); }
-  float half(int place) const { return to_float(load_unaligned<half_t>(bytes(place))); }
+  half_t half(int place) const { return load_unaligned<half_t>(bytes(place)); }
+  half_t negative_half(int place) const { return {static_cast<std::uint16_t>(half(place).bits ^ 0x8000u)}; }
   int signed_byte(int place) const { return static_cast<std::int8_t>(block_[place]); }
 
   /// Makes the code of each value of its place and the code so far.
@@ -139,12 +148,14 @@ class GgufBlockReader {
 
   /// Q4_K and Q5_K: eight scales and eight minima of six bits in twelve bytes.
   void scales_and_minima() {
+    out_.scale = half(0);
+    out_.minimum = negative_half(2);
     const std::uint8_t* s = block_ + 4;
     for (int g = 0; g < 8; ++g) {
       const int scale = g < 4 ? s[g] & 63 : (s[g + 4] & 15) | s[g - 4] >> 6 << 4;
       const int minimum = g < 4 ? s[g + 4] & 63 : s[g + 4] >> 4 | s[g] >> 6 << 4;
-      at(out_.scales, g) = half(0) * static_cast<float>(scale);
-      at(out_.minima, g) = -half(2) * static_cast<float>(minimum);
+      at(out_.scale_factors, g) = static_cast<std::int8_t>(scale);
+      at(out_.minimum_factors, g) = static_cast<std::int8_t>(minimum);
     }
   }
 
@@ -157,7 +168,9 @@ class GgufBlockReader {
 /// The codes, scales and minima of one block of a type that lies in blocks.
 inline void decode(DType type, const std::byte* block, GgufBlock& out) {
   out.group = 32;
-  out.minima = {};
+  out.minimum = {};
+  out.scale_factors.fill(1);
+  out.minimum_factors.fill(1);
   detail::GgufBlockReader reader(block, out);
   switch (type) {
     case DType::q4_0: return reader.q4_0();
@@ -173,12 +186,6 @@ inline void decode(DType type, const std::byte* block, GgufBlock& out) {
     case DType::q6_k: return reader.q6_k();
     default: return;
   }
-}
-
-/// Value n of a block.
-inline float value_of(const GgufBlock& block, std::size_t n) {
-  const std::size_t group = n / static_cast<std::size_t>(block.group);
-  return block.scales[group] * static_cast<float>(block.codes[n]) + block.minima[group];
 }
 
 }  // namespace slm

@@ -23,7 +23,7 @@ concept HasDeviceMemory = requires(const B& device) {
   { device.info().memory_bytes } -> std::convertible_to<std::size_t>;
 };
 
-/// Bytes of the weights on the device, about: as stored, or as `Format` stores them.
+/// Bytes of the weights on the device, about: as stored, or as `Format` stores them; blocks are multiplied out.
 template <WeightFormat Format>
 std::size_t device_weight_bytes(const Checkpoint& source) {
   std::size_t bytes = 0;
@@ -31,7 +31,8 @@ std::size_t device_weight_bytes(const Checkpoint& source) {
     if constexpr (DenseFormat<Format>) {
       bytes += static_cast<std::size_t>(tensor->elements()) * sizeof(typename Format::Element);
     } else {
-      bytes += tensor->size_bytes;
+      bytes +=
+          is_blocked(tensor->dtype) ? static_cast<std::size_t>(tensor->elements()) * sizeof(float) : tensor->size_bytes;
     }
   }
   return bytes;

@@ -19,6 +19,12 @@ namespace slm {
 
 namespace detail {
 
+/// Whether any matrix lies in GGUF's blocks.
+inline bool has_blocks(const Checkpoint& checkpoint) {
+  const auto& tensors = checkpoint.tensors();
+  return std::any_of(tensors.begin(), tensors.end(), [](const auto& named) { return is_blocked(named.second->dtype); });
+}
+
 /// That of the embedding; fp32, which holds every weight exactly, where a GGUF file has matrices of other types too.
 inline WeightType stored_type(const Checkpoint& checkpoint) {
   const TensorName table = checkpoint.names().weights(Role::embedding).front();
@@ -37,14 +43,15 @@ inline WeightType stored_type(const Checkpoint& checkpoint) {
 
 template <class Shape, class B>
 AnyModel load_as(Shape shape, std::shared_ptr<const Checkpoint> checkpoint, B device, const LoadOptions& options) {
-  if (has_int4_layers(*checkpoint)) {
-    if (options.weights != WeightType::as_stored) {
+  const bool as_stored = options.weights == WeightType::as_stored, int4 = has_int4_layers(*checkpoint);
+  if (int4 || (as_stored && has_blocks(*checkpoint))) {
+    if (!as_stored) {
       throw Error("model.quantized", text("'", checkpoint->folder().string(), "' holds 4-bit weights"),
                   "Load it with WeightType::as_stored, or take the floating-point checkpoint of the model");
     }
     return Model<Shape, AwqInt4<>, B>(shape, std::move(checkpoint), std::move(device), options);
   }
-  const WeightType type = options.weights == WeightType::as_stored ? stored_type(*checkpoint) : options.weights;
+  const WeightType type = as_stored ? stored_type(*checkpoint) : options.weights;
   if (type == WeightType::f16) return Model<Shape, Fp16, B>(shape, std::move(checkpoint), std::move(device), options);
   if (type == WeightType::bf16) return Model<Shape, Bf16, B>(shape, std::move(checkpoint), std::move(device), options);
   return Model<Shape, Fp32, B>(shape, std::move(checkpoint), std::move(device), options);

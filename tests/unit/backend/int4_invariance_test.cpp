@@ -28,19 +28,19 @@ struct Shape {
 }  // namespace
 
 TEST_CASE("a row's product does not depend on the rows beside it, nor on how outputs are cut") {
-  const Int4Set set = GENERATE(from_range(available_int4_sets()));
+  const DotSet set = GENERATE(from_range(available_dot_sets()));
   for (const Shape shape : {Shape{100, 576, 64}, Shape{136, 256, 128}, Shape{40, 96, 32}}) {
     const Int4TestMatrix test(random_rows(shape.out, shape.in, shape.group, 1));
     const std::vector<float> x = gaussian(static_cast<std::size_t>(70 * shape.in), 2);
     for (const int terms : {1, 2}) {
       std::vector<float> alone;
       for (int r = 0; r < 70; ++r) {
-        const std::vector<float> row = int4_product(set, terms, test.matrix.tiles, x.data() + r * shape.in, 1);
+        const std::vector<float> row = int4_product(set, terms, test.tiles(), x.data() + r * shape.in, 1);
         alone.insert(alone.end(), row.begin(), row.end());
       }
       for (const int rows : {2, 3, 4, 5, 6, 7, 8, 9, 13, 16, 17, 33, 70}) {
         for (const int slice : {128, 37, 16}) {
-          const std::vector<float> together = int4_product(set, terms, test.matrix.tiles, x.data(), rows, slice);
+          const std::vector<float> together = int4_product(set, terms, test.tiles(), x.data(), rows, slice);
           CAPTURE(static_cast<int>(set), shape.in, terms, rows, slice);
           REQUIRE(same_bits(together.data(), alone.data(), together.size()));
         }
@@ -50,7 +50,7 @@ TEST_CASE("a row's product does not depend on the rows beside it, nor on how out
 }
 
 TEST_CASE("all sets that fuse multiply and add give the same bits") {
-  std::vector<Int4Set> sets = available_int4_sets();
+  std::vector<DotSet> sets = available_dot_sets();
   if (sets.size() < 2) SUCCEED("only the portable set is here");
   for (std::size_t i = 2; i < sets.size(); ++i) {  // behind portable and AVX2
     for (const Shape shape : {Shape{100, 576, 64}, Shape{136, 1024, 128}, Shape{40, 96, 32}, Shape{20, 70, 70}}) {
@@ -58,8 +58,8 @@ TEST_CASE("all sets that fuse multiply and add give the same bits") {
       const std::vector<float> x = gaussian(static_cast<std::size_t>(13 * shape.in), 4);
       for (const int terms : {1, 2}) {
         for (const int rows : {1, 3, 8, 13}) {
-          const std::vector<float> first = int4_product(sets[1], terms, test.matrix.tiles, x.data(), rows);
-          const std::vector<float> other = int4_product(sets[i], terms, test.matrix.tiles, x.data(), rows);
+          const std::vector<float> first = int4_product(sets[1], terms, test.tiles(), x.data(), rows);
+          const std::vector<float> other = int4_product(sets[i], terms, test.tiles(), x.data(), rows);
           CAPTURE(static_cast<int>(sets[i]), shape.in, terms, rows);
           REQUIRE(same_bits(first.data(), other.data(), first.size()));
         }
@@ -137,24 +137,24 @@ TEST_CASE("operations of backend::Cpu on four-bit weights: rows and threads chan
 TEST_CASE("a changed row is noticed: the comparison is not blind") {
   const Int4TestMatrix test(random_rows(40, 128, 64, 1));
   std::vector<float> x = gaussian(2 * 128, 2);
-  const std::vector<float> right = int4_product(Int4Set::portable, 2, test.matrix.tiles, x.data(), 2);
+  const std::vector<float> right = int4_product(DotSet::portable, 2, test.tiles(), x.data(), 2);
   x[128 + 5] = std::nextafter(x[128 + 5], 10.0f) * 1.01f;
-  const std::vector<float> wrong = int4_product(Int4Set::portable, 2, test.matrix.tiles, x.data(), 2);
+  const std::vector<float> wrong = int4_product(DotSet::portable, 2, test.tiles(), x.data(), 2);
   CHECK(same_bits(right.data(), wrong.data(), 40));
   CHECK_FALSE(same_bits(right.data() + 40, wrong.data() + 40, 40));
 }
 
 TEST_CASE("nothing is read or written behind weights, activations, packed rows, scratch and results") {
-  const Int4Set set = GENERATE(from_range(available_int4_sets()));
+  const DotSet set = GENERATE(from_range(available_dot_sets()));
   for (const Shape shape : {Shape{1, 32, 32}, Shape{17, 100, 100}, Shape{40, 96, 32}, Shape{100, 192, 64},
                             Shape{64, 256, 128}, Shape{24, 33, 33}}) {
     const Int4TestMatrix test(random_rows(shape.out, shape.in, shape.group, 5));
-    const Fenced weights(static_cast<std::size_t>(test.matrix.tiles.total_bytes()));
-    std::memcpy(weights.data(), test.matrix.tiles.bytes, static_cast<std::size_t>(test.matrix.tiles.total_bytes()));
-    Int4Tiles tiles = test.matrix.tiles;
+    const Fenced weights(static_cast<std::size_t>(test.tiles().total_bytes()));
+    std::memcpy(weights.data(), test.tiles().bytes, static_cast<std::size_t>(test.tiles().total_bytes()));
+    CodeTiles tiles = test.tiles();
     tiles.bytes = weights.data();
     for (const int terms : {1, 2}) {
-      const backend::cpu::Int4Kernels& kernels = backend::cpu::int4_kernels(set, terms);
+      const backend::cpu::CodeKernels& kernels = backend::cpu::code_kernels(set, terms);
       for (const int rows : {1, 2, 5, 8, 9, 40}) {
         const std::size_t x_size = static_cast<std::size_t>(rows * shape.in) * sizeof(float);
         const Fenced x(x_size), out(static_cast<std::size_t>(rows * shape.out) * sizeof(float));
@@ -168,7 +168,7 @@ TEST_CASE("nothing is read or written behind weights, activations, packed rows, 
         pack.rows = rows;
         pack.last_block = backend::cpu::RowBlocks(rows, kernels.row_block).blocks;
         pack.packed = packed.floats();
-        pack.scale_block = tiles.block;
+        pack.weight = &tiles;
         kernels.pack(pack);
         kernels.matmul({.weight = &tiles,
                         .first = 0,
@@ -178,7 +178,7 @@ TEST_CASE("nothing is read or written behind weights, activations, packed rows, 
                         .out = out.floats(),
                         .out_stride = shape.out,
                         .scratch = scratch.floats()});
-        const std::vector<float> expected = int4_product(set, terms, test.matrix.tiles, values.data(), rows);
+        const std::vector<float> expected = int4_product(set, terms, test.tiles(), values.data(), rows);
         CAPTURE(static_cast<int>(set), shape.out, shape.in, terms, rows);
         REQUIRE(same_bits(out.floats(), expected.data(), expected.size()));
       }

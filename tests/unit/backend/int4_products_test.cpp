@@ -21,7 +21,7 @@ const std::vector<Shape> shapes{{24, 32, 32},   {16, 64, 64},     {8, 96, 32},  
 }  // namespace
 
 TEST_CASE("products are what the dequantized weights give") {
-  const Int4Set set = GENERATE(from_range(available_int4_sets()));
+  const DotSet set = GENERATE(from_range(available_dot_sets()));
   const Shape shape = GENERATE(from_range(shapes));
   const Int4TestMatrix test(random_rows(shape.out, shape.in, shape.group, 1));
   const std::vector<float> x = gaussian(static_cast<std::size_t>(33 * shape.in), 2);
@@ -29,44 +29,44 @@ TEST_CASE("products are what the dequantized weights give") {
   for (const int rows : {1, 2, 3, 4, 5, 6, 7, 8, 9, 15, 16, 17, 33}) {
     const std::vector<double> expected(exact.begin(), exact.begin() + rows * shape.out);
     CAPTURE(static_cast<int>(set), shape.out, shape.in, shape.group, rows);
-    CHECK(relative_error(int4_product(set, 2, test.matrix.tiles, x.data(), rows), expected) < 1e-4);
+    CHECK(relative_error(int4_product(set, 2, test.tiles(), x.data(), rows), expected) < 1e-4);
     // Single rows of small matrices scatter around the 6e-3 that bytes cost.
     const double bar = rows * shape.out < 500 ? 1.5e-2 : 8e-3;
-    CHECK(relative_error(int4_product(set, 1, test.matrix.tiles, x.data(), rows), expected) < bar);
+    CHECK(relative_error(int4_product(set, 1, test.tiles(), x.data(), rows), expected) < bar);
   }
 }
 
 TEST_CASE("more rows than scratch memory holds sums for") {
-  const Int4Set set = GENERATE(from_range(available_int4_sets()));
+  const DotSet set = GENERATE(from_range(available_dot_sets()));
   const Int4TestMatrix test(random_rows(40, 64, 32, 1));
   const std::vector<float> x = gaussian(600 * 64, 2);
   const std::vector<double> exact = exact_product(test.weights, x, 600, 64);
-  CHECK(relative_error(int4_product(set, 2, test.matrix.tiles, x.data(), 600), exact) < 1e-4);
+  CHECK(relative_error(int4_product(set, 2, test.tiles(), x.data(), 600), exact) < 1e-4);
 }
 
 TEST_CASE("scales of 32 bits") {
-  const Int4Set set = GENERATE(from_range(available_int4_sets()));
+  const DotSet set = GENERATE(from_range(available_dot_sets()));
   Int4Rows rows = random_rows(40, 256, 64, 3);
   for (float& scale : rows.scales) scale *= 1.0001f;
   const Int4TestMatrix test(rows, DType::f32);
-  REQUIRE_FALSE(test.matrix.tiles.half_scales);
+  REQUIRE_FALSE(test.tiles().half_scales);
   const std::vector<float> x = gaussian(5 * 256, 4);
   const std::vector<double> exact = exact_product(test.weights, x, 5, 256);
-  CHECK(relative_error(int4_product(set, 2, test.matrix.tiles, x.data(), 5), exact) < 1e-4);
+  CHECK(relative_error(int4_product(set, 2, test.tiles(), x.data(), 5), exact) < 1e-4);
 }
 
 TEST_CASE("a few large activations disturb only their own blocks") {
-  const Int4Set set = GENERATE(from_range(available_int4_sets()));
+  const DotSet set = GENERATE(from_range(available_dot_sets()));
   const Int4TestMatrix test(random_rows(128, 4096, 128, 5));
   std::vector<float> x = gaussian(4096, 6);
   for (const std::size_t k : {17u, 900u, 2048u, 4000u}) x[k] *= 50;
   const std::vector<double> exact = exact_product(test.weights, x, 1, 4096);
-  CHECK(relative_error(int4_product(set, 2, test.matrix.tiles, x.data(), 1), exact) < 5e-4);
-  CHECK(relative_error(int4_product(set, 1, test.matrix.tiles, x.data(), 1), exact) < 1.5e-2);
+  CHECK(relative_error(int4_product(set, 2, test.tiles(), x.data(), 1), exact) < 5e-4);
+  CHECK(relative_error(int4_product(set, 1, test.tiles(), x.data(), 1), exact) < 1.5e-2);
 }
 
 TEST_CASE("every code with every zero point, at scales from subnormal to large") {
-  const Int4Set set = GENERATE(from_range(available_int4_sets()));
+  const DotSet set = GENERATE(from_range(available_dot_sets()));
   for (const float scale : {6e-8f, 6.1e-5f, 1e-3f, 0.02f, 0.1f, 1.0f, 60000.0f / 15}) {
     Int4Rows rows = random_rows(256, 32, 32, 7);
     for (int n = 0; n < 256; ++n) {
@@ -79,7 +79,7 @@ TEST_CASE("every code with every zero point, at scales from subnormal to large")
     std::vector<float> x(32);
     x[13] = 1;
     for (const int terms : {1, 2}) {
-      const std::vector<float> y = int4_product(set, terms, test.matrix.tiles, x.data(), 1);
+      const std::vector<float> y = int4_product(set, terms, test.tiles(), x.data(), 1);
       for (int n = 0; n < 256; ++n) {
         const float expected = static_cast<float>(n / 16 - n % 16) * rows.scales[0];
         CAPTURE(static_cast<int>(set), terms, scale, n);
@@ -90,7 +90,7 @@ TEST_CASE("every code with every zero point, at scales from subnormal to large")
 }
 
 TEST_CASE("zero activations, zero scales, and activations too small for a scale give zero") {
-  const Int4Set set = GENERATE(from_range(available_int4_sets()));
+  const DotSet set = GENERATE(from_range(available_dot_sets()));
   Int4Rows rows = random_rows(24, 128, 32, 8);
   for (std::size_t g = 0; g < 4; ++g) rows.scales[3 * 4 + g] = 0;
   const Int4TestMatrix test(rows);
@@ -98,7 +98,7 @@ TEST_CASE("zero activations, zero scales, and activations too small for a scale 
   std::fill(x.begin(), x.begin() + 128, 0.0f);
   std::fill(x.begin() + 128, x.begin() + 256, 1e-38f);
   for (const int terms : {1, 2}) {
-    const std::vector<float> y = int4_product(set, terms, test.matrix.tiles, x.data(), 3);
+    const std::vector<float> y = int4_product(set, terms, test.tiles(), x.data(), 3);
     for (std::size_t n = 0; n < 48; ++n) REQUIRE(y[n] == 0);
     REQUIRE(y[48 + 3] == 0);
     REQUIRE(y[48 + 4] != 0);
@@ -106,7 +106,7 @@ TEST_CASE("zero activations, zero scales, and activations too small for a scale 
 }
 
 TEST_CASE("NaN and infinity come through, in their own row only") {
-  const Int4Set set = GENERATE(from_range(available_int4_sets()));
+  const DotSet set = GENERATE(from_range(available_dot_sets()));
   const Int4TestMatrix test(random_rows(40, 256, 64, 10));
   const float bad = GENERATE(std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
                              -std::numeric_limits<float>::infinity());
@@ -116,8 +116,8 @@ TEST_CASE("NaN and infinity come through, in their own row only") {
     const int row = rows / 2;
     x[static_cast<std::size_t>(row) * 256 + 77] = bad;
     for (const int terms : {1, 2}) {
-      const std::vector<float> y = int4_product(set, terms, test.matrix.tiles, x.data(), rows);
-      const std::vector<float> other = int4_product(set, terms, test.matrix.tiles, clean.data(), rows);
+      const std::vector<float> y = int4_product(set, terms, test.tiles(), x.data(), rows);
+      const std::vector<float> other = int4_product(set, terms, test.tiles(), clean.data(), rows);
       for (int r = 0; r < rows; ++r) {
         for (int n = 0; n < 40; ++n) {
           const auto at = static_cast<std::size_t>(r * 40 + n);
@@ -139,6 +139,6 @@ TEST_CASE("the measure is not blind: products with another layer's zero points f
   const Int4TestMatrix wrong(rows);
   const std::vector<float> x = gaussian(1024, 13);
   const std::vector<double> exact = exact_product(right.weights, x, 1, 1024);
-  CHECK(relative_error(int4_product(Int4Set::portable, 2, right.matrix.tiles, x.data(), 1), exact) < 1e-4);
-  CHECK(relative_error(int4_product(Int4Set::portable, 2, wrong.matrix.tiles, x.data(), 1), exact) > 1e-2);
+  CHECK(relative_error(int4_product(DotSet::portable, 2, right.tiles(), x.data(), 1), exact) < 1e-4);
+  CHECK(relative_error(int4_product(DotSet::portable, 2, wrong.tiles(), x.data(), 1), exact) > 1e-2);
 }

@@ -18,21 +18,23 @@ using namespace slm;
 using namespace slm::testing;
 using backend::Cpu;
 using backend::ThreadPool;
-using backend::cpu::Int4Matrix;
+using backend::cpu::CodeMatrix;
 
 namespace {
 
-Int4Matrix matrix_of(const std::vector<LinearSource>& sources, int threads = 1) {
+CodeMatrix matrix_of(const std::vector<LinearSource>& sources, int threads = 1) {
   ThreadPool pool(threads);
-  REQUIRE(Int4Matrix::can_hold(sources));
-  return Int4Matrix::stack(sources, pool);
+  REQUIRE(CodeMatrix::can_hold(sources));
+  return CodeMatrix::stack(sources, pool);
 }
 
-std::vector<float> dequantized(const Int4Matrix& matrix) {
+std::vector<float> dequantized(const CodeMatrix& matrix) {
   std::vector<float> weights(static_cast<std::size_t>(matrix.out * matrix.in));
-  for (std::int64_t n = 0; n < matrix.out; ++n) dequantize_row(matrix.tiles, n, weights.data() + n * matrix.in);
+  for (std::int64_t n = 0; n < matrix.out; ++n) matrix.dequantize(n, weights.data() + n * matrix.in);
   return weights;
 }
+
+const CodeTiles& tiles_of(const CodeMatrix& matrix) { return matrix.segments.front().tiles; }
 
 const Int4Packing rows_layout{.layout = Int4Layout::packed_rows};
 
@@ -45,8 +47,8 @@ TEST_CASE("a line holds eight inputs of sixteen outputs") {
       rows.codes[static_cast<std::size_t>(n * 32 + k)] = static_cast<std::uint8_t>((n + k) % 16);
   }
   const PackedLayer packed(rows, rows_layout);
-  const Int4Matrix matrix = matrix_of({packed.layer});
-  const Int4Tiles& tiles = matrix.tiles;
+  const CodeMatrix matrix = matrix_of({packed.layer});
+  const CodeTiles& tiles = tiles_of(matrix);
   CHECK(tiles.block == 32);
   CHECK(tiles.lines_offset() == 64);  // 16 scales of 2 bytes and 16 zero points, up to a whole line
   CHECK(tiles.tile_bytes() == 64 + 4 * 64);
@@ -77,7 +79,7 @@ TEST_CASE("every layout gives the weights it stands for, bit for bit, whatever t
 TEST_CASE("rows that end inside a tile or a block") {
   for (const auto& [out, in] : {std::pair{1, 8}, {7, 40}, {17, 100}, {100, 1000}, {33, 31}}) {
     const PackedLayer packed(random_rows(out, in, in, 4), rows_layout);  // one group of any length
-    const Int4Matrix matrix = matrix_of({packed.layer});
+    const CodeMatrix matrix = matrix_of({packed.layer});
     CAPTURE(out, in);
     CHECK(matrix.out == out);
     CHECK(dequantized(matrix) == weights_of(packed.layer));
@@ -87,9 +89,9 @@ TEST_CASE("rows that end inside a tile or a block") {
 TEST_CASE("stacked layers are one matrix; the smallest group serves all") {
   const PackedLayer q(random_rows(24, 256, 128, 5), rows_layout), k(random_rows(8, 256, 64, 6), rows_layout),
       v(random_rows(8, 256, 256, 7), rows_layout);
-  const Int4Matrix matrix = matrix_of({q.layer, k.layer, v.layer});
+  const CodeMatrix matrix = matrix_of({q.layer, k.layer, v.layer});
   CHECK(matrix.out == 40);
-  CHECK(matrix.tiles.block == 64);
+  CHECK(tiles_of(matrix).block == 64);
   std::vector<float> expected = weights_of(q.layer);
   for (const PackedLayer* next : {&k, &v}) {
     const std::vector<float> more = weights_of(next->layer);
@@ -117,9 +119,9 @@ TEST_CASE("scales that F16 cannot hold stay F32") {
   const PackedLayer tiny(rows, Int4Packing{.layout = Int4Layout::packed_rows, .scale_dtype = DType::bf16});
   rows.scales[5] = 0.1f;
   const PackedLayer full(rows, Int4Packing{.layout = Int4Layout::packed_rows, .scale_dtype = DType::f32});
-  CHECK(matrix_of({close.layer}).tiles.half_scales);
-  CHECK_FALSE(matrix_of({tiny.layer}).tiles.half_scales);
-  CHECK_FALSE(matrix_of({full.layer}).tiles.half_scales);
+  CHECK(tiles_of(matrix_of({close.layer})).half_scales);
+  CHECK_FALSE(tiles_of(matrix_of({tiny.layer})).half_scales);
+  CHECK_FALSE(tiles_of(matrix_of({full.layer})).half_scales);
   for (const PackedLayer* layer : {&close, &tiny, &full}) {
     CHECK(dequantized(matrix_of({layer->layer})) == weights_of(layer->layer));
   }
@@ -136,7 +138,7 @@ TEST_CASE("what has no order becomes floating point; what is stored in floating 
     CHECK(matrix.in == 96);
     CHECK(matrix.bytes() > 0);
     return matrix.visit([]<class M>(const M&) -> std::string {
-      if constexpr (std::is_same_v<M, Int4Matrix>) {
+      if constexpr (std::is_same_v<M, CodeMatrix>) {
         return "int4";
       } else {
         return std::string(std::is_same_v<M, DenseMatrix<Fp32>>   ? "f32"

@@ -18,7 +18,7 @@
 
 #include "slm/backend/concept.hpp"
 #include "slm/backend/cpu/buffer.hpp"
-#include "slm/backend/cpu/int4_matrix.hpp"
+#include "slm/backend/cpu/code_matrix.hpp"
 #include "slm/backend/cpu/products.hpp"
 #include "slm/backend/cpu/step.hpp"
 #include "slm/backend/cpu/thread_pool.hpp"
@@ -30,7 +30,7 @@ namespace slm::backend {
 namespace cpu {
 template <class Format>
 struct MatrixOf {
-  using type = MixedMatrix<Int4Matrix>;
+  using type = MixedMatrix<CodeMatrix>;
 };
 template <DenseFormat Format>
 struct MatrixOf<Format> {
@@ -50,7 +50,7 @@ class Cpu : private cpu::Products {
   using Recorded = NothingRecorded;
   template <class T>
   using Buffer = PageBuffer<T>;
-  using Mixed = MixedMatrix<cpu::Int4Matrix>;
+  using Mixed = MixedMatrix<cpu::CodeMatrix>;
   template <class Format>
   using Matrix = typename cpu::MatrixOf<Format>::type;
 
@@ -74,8 +74,8 @@ class Cpu : private cpu::Products {
   }
 
   /// Refers to tensors of the format's own type where they lie, unless weights are to be copied; converts others once.
-  /// Four-bit layers are put into the order of the kernels; those that have no such order (odd groups, or beside layers
-  /// in floating point) become fp32. A four-bit model refers to nothing: what it has in floating point is copied too.
+  /// Layers of codes are put into the order of the kernels; those that have no such order (odd groups, or beside layers
+  /// in floating point) become fp32. Such a model refers to nothing: what it has in floating point is copied too.
   template <class Format>
   Matrix<Format> pack(std::span<const typename Format::Source> sources) {
     if constexpr (DenseFormat<Format>) {
@@ -83,15 +83,15 @@ class Cpu : private cpu::Products {
       if (state_->copy_weights) matrix.move_to(HugePages::take);
       return matrix;
     } else {
-      if (!cpu::Int4Matrix::can_hold(sources)) {
+      if (!cpu::CodeMatrix::can_hold(sources)) {
         Mixed mixed = Mixed::dense(sources);
         mixed.visit([]<class Held>(Held& held) {
-          if constexpr (!std::is_same_v<Held, cpu::Int4Matrix>) held.move_to(HugePages::take);
+          if constexpr (!std::is_same_v<Held, cpu::CodeMatrix>) held.move_to(HugePages::take);
         });
         return mixed;
       }
       const std::lock_guard lock(state_->mutex);
-      return Mixed(cpu::Int4Matrix::stack(sources, state_->pool));
+      return Mixed(cpu::CodeMatrix::stack(sources, state_->pool));
     }
   }
 

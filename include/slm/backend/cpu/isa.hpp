@@ -78,10 +78,10 @@ inline bool is_available(Isa isa) {
   return false;
 }
 
-/// Kinds of byte dot products, for four-bit weights: finer than Isa, because they came to processors on their own.
-enum class Int4Set { portable, avx2, avx2_vnni, avx512_vnni, amx };
+/// Kinds of byte dot products, for weights in codes: finer than Isa, because they came to processors on their own.
+enum class DotSet { portable, avx2, avx2_vnni, avx512_vnni, amx };
 
-inline bool is_available(Int4Set set) {
+inline bool is_available(DotSet set) {
 #if SLM_CPU_X86
   const auto features = [](unsigned subleaf) {
     struct Registers {
@@ -92,30 +92,30 @@ inline bool is_available(Int4Set set) {
   };
   constexpr unsigned avx512_vnni = 1u << 11, avx_vnni = 1u << 4, amx_int8 = 1u << 25;  // of ecx, eax and edx
   switch (set) {
-    case Int4Set::portable: return true;
-    case Int4Set::avx2: return is_available(Isa::avx2);
-    case Int4Set::avx2_vnni: return is_available(Isa::avx2) && (features(1).eax & avx_vnni) != 0;
-    case Int4Set::avx512_vnni: return is_available(Isa::avx512) && (features(0).ecx & avx512_vnni) != 0;
-    case Int4Set::amx:
-      return is_available(Isa::amx) && is_available(Int4Set::avx512_vnni) && (features(0).edx & amx_int8) != 0;
+    case DotSet::portable: return true;
+    case DotSet::avx2: return is_available(Isa::avx2);
+    case DotSet::avx2_vnni: return is_available(Isa::avx2) && (features(1).eax & avx_vnni) != 0;
+    case DotSet::avx512_vnni: return is_available(Isa::avx512) && (features(0).ecx & avx512_vnni) != 0;
+    case DotSet::amx:
+      return is_available(Isa::amx) && is_available(DotSet::avx512_vnni) && (features(0).edx & amx_int8) != 0;
   }
 #endif
-  return set == Int4Set::portable;
+  return set == DotSet::portable;
 }
 
 /// The best kind that a set's machines have and this one has.
-inline Int4Set int4_set(Isa isa) {
-  const auto first_of = [](std::initializer_list<Int4Set> sets) {
-    for (const Int4Set set : sets) {
+inline DotSet dot_set(Isa isa) {
+  const auto first_of = [](std::initializer_list<DotSet> sets) {
+    for (const DotSet set : sets) {
       if (is_available(set)) return set;
     }
-    return Int4Set::portable;
+    return DotSet::portable;
   };
   switch (isa) {
-    case Isa::amx: return first_of({Int4Set::amx, Int4Set::avx512_vnni, Int4Set::avx2});
-    case Isa::avx512: return first_of({Int4Set::avx512_vnni, Int4Set::avx2});
-    case Isa::avx2: return first_of({Int4Set::avx2_vnni, Int4Set::avx2});
-    default: return Int4Set::portable;
+    case Isa::amx: return first_of({DotSet::amx, DotSet::avx512_vnni, DotSet::avx2});
+    case Isa::avx512: return first_of({DotSet::avx512_vnni, DotSet::avx2});
+    case Isa::avx2: return first_of({DotSet::avx2_vnni, DotSet::avx2});
+    default: return DotSet::portable;
   }
 }
 

@@ -6,7 +6,7 @@
 
 #include "slm/backend/concept.hpp"
 #include "slm/core/dim.hpp"
-#include "slm/formats/int4_tiles.hpp"
+#include "slm/formats/code_tiles.hpp"
 
 namespace slm::backend::cpu {
 
@@ -17,7 +17,7 @@ constexpr int kv_chunk = 512;          // positions summed from zero, a multiple
 constexpr int most_row_block = 6;      // activation rows that share one pass over the weights in registers
 constexpr int most_matmul_rows = 128;  // weight rows of one call
 constexpr int most_panel_rows = 32;
-constexpr int most_int4_block = 128;   // most values that share a scale in Int4Tiles
+constexpr int most_code_block = 128;   // most values that share a scale in CodeTiles
 constexpr int panel_floats = 1 << 16;  // weights widened at once for many rows: 256 KiB, in the second-level cache
 
 static_assert(kv_block == page_positions);
@@ -44,8 +44,8 @@ struct PackTask {
   int rows = 0;         // of all blocks
   int first_block = 0;  // what this call packs
   int last_block = 0;
-  float* packed = nullptr;  // [packed_floats(rows, in)]
-  int scale_block = 0;      // for four-bit weights: values that share a scale, as Int4Tiles::block
+  float* packed = nullptr;            // [packed_floats(rows, in)]
+  const CodeTiles* weight = nullptr;  // of codes: what the rows will be multiplied by
 };
 
 /// out[m, i] = packed row m . weight row i, for `count` <= most_matmul_rows rows of weights that lie `in` elements
@@ -87,15 +87,15 @@ constexpr int panel_rows(std::int64_t in) {
   return static_cast<int>(rows < 4 ? 4 : rows > most_panel_rows ? most_panel_rows : rows);
 }
 
-/// Floats for unpacked four-bit weights, and for the sums of 512 rows of activations and 64 of weights.
-constexpr std::int64_t int4_scratch = 8192 + 512 * 64;
+/// Floats for unpacked codes, and for the sums of 512 rows of activations and 64 of weights.
+constexpr std::int64_t code_scratch = 8192 + 512 * 64;
 
 /// Working memory of a matmul call: the panel; or an aligned copy of its weights and the sums of their tiles.
 constexpr std::size_t matmul_scratch(std::int64_t in) {
   const std::int64_t panel = panel_rows(in) * padded(in);
   const std::int64_t tiles = most_matmul_rows * ((padded(in) + 32) / 2 + 64);
   const std::int64_t dense = panel < tiles ? tiles : panel;
-  return static_cast<std::size_t>(dense < int4_scratch ? int4_scratch : dense);
+  return static_cast<std::size_t>(dense < code_scratch ? code_scratch : dense);
 }
 
 constexpr std::size_t attend_scratch(int dim) {
@@ -128,28 +128,33 @@ struct MatmulKernels {
   void (*end)() = nullptr;
 };
 
-/// The layout of one activation row among `rows` that are multiplied by four-bit weights: fixed point, one or two
-/// signed bytes for each value. A row block has, for each 64 values, first the upper bytes of its rows, 64 each, then
-/// the lower ones; behind all of them a scale, and a sum for the zero points, for each `scale_block` values and row.
-struct Int4PackedRows {
+/// The layout of one activation row among `rows` that are multiplied by codes: fixed point, one or two signed bytes for
+/// each value. A row block has, for each 64 values, first the upper bytes of its rows, 64 each, then the lower ones;
+/// behind all of them a scale, and what the sum of its values adds to a product, for each `scale_block` values and row.
+struct FixedPointRows {
   static constexpr int unit = 64;
-  int terms = 0;        // bytes of a value
-  int scale_block = 0;  // values that share a scale
+  static constexpr int least_block = 16, most_byte_block = 32;  // values that share a scale; of single bytes
+  int terms = 0;                                                // bytes of a value
+  int scale_block = 0;                                          // values that share a scale
   std::int64_t units = 0;
 
-  Int4PackedRows(int bytes_per_value, int values_per_scale, std::int64_t in)
+  FixedPointRows(int bytes_per_value, int values_per_scale, std::int64_t in)
       : terms(bytes_per_value), scale_block(values_per_scale), units(ceil_div<std::int64_t>(in, unit)) {}
+  FixedPointRows(int bytes_per_value, const CodeTiles& weight)
+      : FixedPointRows(bytes_per_value,
+                       bytes_per_value == 1 && weight.block > most_byte_block ? most_byte_block : weight.block,
+                       weight.in) {}
   std::int64_t scales() const { return ceil_div<std::int64_t>(units * unit, scale_block); }  // of a row
   std::int64_t code_bytes() const { return units * unit * terms; }                           // of a row
   std::int64_t row_bytes() const { return code_bytes() + ceil_div<std::int64_t>(scales() * 8, unit) * unit; }
 };
 
 /// out[m, i] = packed row m . weight row first + i, for `count` <= most_matmul_rows rows of weights.
-struct Int4Task {
-  const Int4Tiles* weight = nullptr;
+struct CodeTask {
+  const CodeTiles* weight = nullptr;
   std::int64_t first = 0;
   int count = 0;
-  const float* packed = nullptr;  // [rows] as Int4PackedRows
+  const float* packed = nullptr;  // [rows] as FixedPointRows
   int rows = 0;
   float* out = nullptr;  // [rows, out_stride]
   std::int64_t out_stride = 0;
@@ -157,11 +162,11 @@ struct Int4Task {
 };
 
 /// As MatmulKernels.
-struct Int4Kernels {
+struct CodeKernels {
   int row_block = 0;
   std::int64_t (*packed_floats)(int rows, std::int64_t in) = nullptr;
   void (*pack)(const PackTask&) = nullptr;
-  void (*matmul)(const Int4Task&) = nullptr;
+  void (*matmul)(const CodeTask&) = nullptr;
   void (*begin)() = nullptr;
   void (*end)() = nullptr;
 };

@@ -22,7 +22,7 @@ const MatmulKernels<Element>& matmul_kernels(Isa isa);
 
 /// terms: bytes of an activation, 1 or 2.
 template <int = 0>
-const Int4Kernels& int4_kernels(Int4Set set, int terms);
+const CodeKernels& code_kernels(DotSet set, int terms);
 
 }  // namespace slm::backend::cpu
 
@@ -41,7 +41,7 @@ SLM_TEMPLATE const CommonKernels& common_kernels<>(Isa);
 SLM_TEMPLATE const MatmulKernels<float>& matmul_kernels<float>(Isa);
 SLM_TEMPLATE const MatmulKernels<half_t>& matmul_kernels<half_t>(Isa);
 SLM_TEMPLATE const MatmulKernels<bfloat16_t>& matmul_kernels<bfloat16_t>(Isa);
-SLM_TEMPLATE const Int4Kernels& int4_kernels<>(Int4Set, int);
+SLM_TEMPLATE const CodeKernels& code_kernels<>(DotSet, int);
 }  // namespace slm::backend::cpu
 #undef SLM_TEMPLATE
 #endif

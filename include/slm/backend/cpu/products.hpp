@@ -12,7 +12,7 @@
 
 #include "slm/backend/concept.hpp"
 #include "slm/backend/cpu/buffer.hpp"
-#include "slm/backend/cpu/int4_matrix.hpp"
+#include "slm/backend/cpu/code_matrix.hpp"
 #include "slm/backend/cpu/kernels.hpp"
 #include "slm/backend/cpu/rope_table.hpp"
 #include "slm/backend/cpu/tasks.hpp"
@@ -21,9 +21,9 @@
 
 namespace slm::backend {
 
-/// What activations are rounded to for products with four-bit weights: fixed point with a scale for each group (at most
-/// 128 values), or bytes with a scale for each 32 values. The error of a product is some 3e-5, or 6e-3;
-/// of a model's logits with fixed point, up to 1e-4 of the largest.
+/// What activations are rounded to for products with weights of four or eight bits: fixed point with a scale for each
+/// group (at most 128 values), or bytes with a scale for at most 32 values. The error of a product is some 3e-5, or
+/// 6e-3; of a model's logits with fixed point, up to 1e-4 of the largest.
 enum class Int4Activations {
   automatic,  // bits16
   bits16,
@@ -35,7 +35,7 @@ struct CpuOptions {
   Isa isa = Isa::automatic;  // for tests; the best set of this machine otherwise
   Int4Activations activations = Int4Activations::automatic;
   /// Copies weights of floating point into huge pages when they are loaded, instead of reading them where the file is
-  /// mapped: decoding reads them faster, but they fill memory of their own. Those of a four-bit model always are.
+  /// mapped: decoding reads them faster, but they fill memory of their own. Those of a quantized model always are.
   bool copy_weights = false;
 };
 
@@ -65,7 +65,7 @@ class Products {
     explicit State(CpuOptions options)
         : isa(resolve(options.isa)),
           kernels(&cpu::common_kernels(isa)),
-          int4_kernels(&cpu::int4_kernels(int4_set(isa), options.activations == Int4Activations::bits8 ? 1 : 2)),
+          code_kernels(&cpu::code_kernels(dot_set(isa), options.activations == Int4Activations::bits8 ? 1 : 2)),
           copy_weights(options.copy_weights),
           pool(options.threads != 0 ? options.threads
                                     : static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, 1024u))),
@@ -82,7 +82,7 @@ class Products {
     std::mutex mutex;
     Isa isa;
     const cpu::CommonKernels* kernels;
-    const cpu::Int4Kernels* int4_kernels;
+    const cpu::CodeKernels* code_kernels;
     bool copy_weights;
     ThreadPool pool;
     RopeTable rope;
@@ -118,9 +118,9 @@ class Products {
   const auto& kernels_for(const DenseMatrix<Format>&) const {
     return cpu::matmul_kernels<typename Format::Element>(state_->isa);
   }
-  const auto& kernels_for(const cpu::Int4Matrix&) const { return *state_->int4_kernels; }
+  const auto& kernels_for(const cpu::CodeMatrix&) const { return *state_->code_kernels; }
 
-  /// norm(x), or x, in the order of the weight's kernels.
+  /// norm(x), or x, in the order of the weight's kernels; once for each of the weight's packings.
   template <class Weight>
   const float* pack_rows(const Weight& weight, View<const float, 2> x, const Norm* norm) {
     const int rows = static_cast<int>(x.extent(0));
@@ -130,18 +130,31 @@ class Products {
     task.in = x.extent(1);
     if (norm != nullptr) task.norm = *norm;
     task.rows = rows;
-    if constexpr (std::is_same_v<Weight, cpu::Int4Matrix>) task.scale_block = weight.tiles.block;
     const auto& kernels = kernels_for(weight);
-    State::grow(state_->packed, static_cast<std::size_t>(kernels.packed_floats(rows, task.in)));
-    task.packed = state_->packed.data();
-    const cpu::RowBlocks blocks(rows, kernels.row_block);
-    run(blocks.blocks, 8.0 * static_cast<double>(x.size()) / bytes_per_ns, [&](std::uint32_t block, int) {
-      cpu::PackTask part = task;
-      part.first_block = static_cast<int>(block);
-      part.last_block = part.first_block + 1;
-      kernels.pack(part);
-    });
-    return task.packed;
+    const auto floats = static_cast<std::size_t>(kernels.packed_floats(rows, task.in));
+    const auto pack = [&] {
+      const cpu::RowBlocks blocks(rows, kernels.row_block);
+      run(blocks.blocks, 8.0 * static_cast<double>(x.size()) / bytes_per_ns, [&](std::uint32_t block, int) {
+        cpu::PackTask part = task;
+        part.first_block = static_cast<int>(block);
+        part.last_block = part.first_block + 1;
+        kernels.pack(part);
+      });
+      task.packed += floats;
+    };
+    if constexpr (std::is_same_v<Weight, cpu::CodeMatrix>) {
+      State::grow(state_->packed, floats * weight.packings.size());
+      task.packed = state_->packed.data();
+      for (const std::size_t segment : weight.packings) {
+        task.weight = &weight.segments[segment].tiles;
+        pack();
+      }
+    } else {
+      State::grow(state_->packed, floats);
+      task.packed = state_->packed.data();
+      pack();
+    }
+    return state_->packed.data();
   }
 
   /// Shares `count` tasks that together read the whole weight.
@@ -171,37 +184,51 @@ class Products {
   void multiply(const DenseMatrix<Format>& weight, std::int64_t first, int count, const float* packed, int rows,
                 float* out, std::int64_t out_stride, const Thread& thread) const {
     const auto matmul = kernels_for(weight).matmul;
+    each_segment(weight, first, count, [&](const auto& segment, std::int64_t from, int some) {
+      cpu::MatmulTask<typename Format::Element> task;
+      task.weight = segment.data + from * weight.in;
+      task.in = weight.in;
+      task.count = some;
+      task.packed = packed;
+      task.rows = rows;
+      task.out = out;
+      task.out_stride = out_stride;
+      task.scratch = thread.scratch;
+      matmul(task);
+      out += some;
+    });
+  }
+
+  void multiply(const cpu::CodeMatrix& weight, std::int64_t first, int count, const float* packed, int rows, float* out,
+                std::int64_t out_stride, const Thread& thread) const {
+    const cpu::CodeKernels& kernels = *state_->code_kernels;
+    const std::int64_t floats = kernels.packed_floats(rows, weight.in);
+    each_segment(weight, first, count, [&](const auto& segment, std::int64_t from, int some) {
+      kernels.matmul(cpu::CodeTask{.weight = &segment.tiles,
+                                   .first = from,
+                                   .count = some,
+                                   .packed = packed + segment.packing * floats,
+                                   .rows = rows,
+                                   .out = out,
+                                   .out_stride = out_stride,
+                                   .scratch = thread.scratch});
+      out += some;
+    });
+  }
+
+  /// use(segment, first, count) for the segments' parts of the rows first.. of a weight.
+  template <class Weight, class Use>
+  static void each_segment(const Weight& weight, std::int64_t first, int count, Use use) {
     for (const auto& segment : weight.segments) {
       if (first < segment.rows) {
-        cpu::MatmulTask<typename Format::Element> task;
-        task.weight = segment.data + first * weight.in;
-        task.in = weight.in;
-        task.count = static_cast<int>(std::min<std::int64_t>(count, segment.rows - first));
-        task.packed = packed;
-        task.rows = rows;
-        task.out = out;
-        task.out_stride = out_stride;
-        task.scratch = thread.scratch;
-        matmul(task);
-        count -= task.count;
-        out += task.count;
-        first += task.count;
+        const int some = static_cast<int>(std::min<std::int64_t>(count, segment.rows - first));
+        use(segment, first, some);
+        count -= some;
+        first += some;
         if (count == 0) return;
       }
       first -= segment.rows;
     }
-  }
-
-  void multiply(const cpu::Int4Matrix& weight, std::int64_t first, int count, const float* packed, int rows, float* out,
-                std::int64_t out_stride, const Thread& thread) const {
-    state_->int4_kernels->matmul(cpu::Int4Task{.weight = &weight.tiles,
-                                               .first = first,
-                                               .count = count,
-                                               .packed = packed,
-                                               .rows = rows,
-                                               .out = out,
-                                               .out_stride = out_stride,
-                                               .scratch = thread.scratch});
   }
 
   std::shared_ptr<State> state_;

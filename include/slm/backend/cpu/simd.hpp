@@ -61,13 +61,15 @@ namespace portable {
 
 #include "slm/backend/cpu/attention_kernels.inc"
 
-#include "slm/backend/cpu/int4_pack.inc"
+#include "slm/backend/cpu/code_pack.inc"
 #if defined(__ARM_FEATURE_DOTPROD)
 #define SLM_DOT 4
 #else
 #define SLM_DOT 0
 #endif
-#include "slm/backend/cpu/int4_kernels.inc"
+#include "slm/backend/cpu/code_scales.inc"
+
+#include "slm/backend/cpu/code_kernels.inc"
 #undef SLM_DOT
 #undef SLM_SET
 #undef SLM_LANES
@@ -94,9 +96,11 @@ namespace avx2 {
 
 #include "slm/backend/cpu/attention_kernels.inc"
 
-#include "slm/backend/cpu/int4_pack.inc"
+#include "slm/backend/cpu/code_pack.inc"
 #define SLM_DOT 1
-#include "slm/backend/cpu/int4_kernels.inc"
+#include "slm/backend/cpu/code_scales.inc"
+
+#include "slm/backend/cpu/code_kernels.inc"
 #undef SLM_DOT
 #undef SLM_SET
 #undef SLM_LANES
@@ -115,7 +119,9 @@ using namespace avx2;
 #define SLM_SET 2
 #define SLM_LANES 8
 #define SLM_DOT 2
-#include "slm/backend/cpu/int4_kernels.inc"
+#include "slm/backend/cpu/code_scales.inc"
+
+#include "slm/backend/cpu/code_kernels.inc"
 #undef SLM_DOT
 #undef SLM_SET
 #undef SLM_LANES
@@ -141,7 +147,7 @@ namespace avx512 {
 
 #include "slm/backend/cpu/attention_kernels.inc"
 
-#include "slm/backend/cpu/int4_pack.inc"
+#include "slm/backend/cpu/code_pack.inc"
 #undef SLM_SET
 #undef SLM_LANES
 #undef SLM_REGISTERS
@@ -160,7 +166,9 @@ using namespace avx512;
 #define SLM_SET 3
 #define SLM_LANES 16
 #define SLM_DOT 2
-#include "slm/backend/cpu/int4_kernels.inc"
+#include "slm/backend/cpu/code_scales.inc"
+
+#include "slm/backend/cpu/code_kernels.inc"
 #undef SLM_DOT
 #undef SLM_SET
 #undef SLM_LANES
@@ -177,7 +185,7 @@ using namespace avx512;
 #endif
 namespace amx_int8 {
 using namespace avx512_vnni;
-#include "slm/backend/cpu/int4_amx_kernels.inc"
+#include "slm/backend/cpu/code_amx_kernels.inc"
 }  // namespace amx_int8
 #if defined(__clang__)
 #pragma clang attribute pop
@@ -225,21 +233,21 @@ const MatmulKernels<Element>& matmul_kernels(Isa isa) {
 }
 
 template <int>
-const Int4Kernels& int4_kernels(Int4Set set, int terms) {
-  const auto choose = [terms](const Int4Kernels& one, const Int4Kernels& two) -> const Int4Kernels& {
+const CodeKernels& code_kernels(DotSet set, int terms) {
+  const auto choose = [terms](const CodeKernels& one, const CodeKernels& two) -> const CodeKernels& {
     return terms == 1 ? one : two;
   };
 #if SLM_CPU_X86
   switch (set) {
-    case Int4Set::amx: return choose(avx512_vnni::int4_kernels<1>, amx_int8::int4_amx_kernels);
-    case Int4Set::avx512_vnni: return choose(avx512_vnni::int4_kernels<1>, avx512_vnni::int4_kernels<2>);
-    case Int4Set::avx2_vnni: return choose(avx2_vnni::int4_kernels<1>, avx2_vnni::int4_kernels<2>);
-    case Int4Set::avx2: return choose(avx2::int4_kernels<1>, avx2::int4_kernels<2>);
+    case DotSet::amx: return choose(avx512_vnni::code_kernels<1>, amx_int8::code_amx_kernels);
+    case DotSet::avx512_vnni: return choose(avx512_vnni::code_kernels<1>, avx512_vnni::code_kernels<2>);
+    case DotSet::avx2_vnni: return choose(avx2_vnni::code_kernels<1>, avx2_vnni::code_kernels<2>);
+    case DotSet::avx2: return choose(avx2::code_kernels<1>, avx2::code_kernels<2>);
     default: break;
   }
 #endif
   static_cast<void>(set);
-  return choose(portable::int4_kernels<1>, portable::int4_kernels<2>);
+  return choose(portable::code_kernels<1>, portable::code_kernels<2>);
 }
 
 }  // namespace slm::backend::cpu

@@ -8,7 +8,7 @@
 #include <mutex>
 
 #include "slm/backend/concept.hpp"
-#include "slm/backend/cpu/int4_matrix.hpp"
+#include "slm/backend/cpu/code_matrix.hpp"
 #include "slm/backend/cpu/products.hpp"
 #include "slm/backend/cpu/rope_table.hpp"
 #include "slm/backend/cpu/tasks.hpp"
@@ -22,7 +22,7 @@ class CpuStep : private cpu::Products {
  public:
   using Rows = View<float, 2>;
   using ConstRows = View<const float, 2>;
-  using Mixed = MixedMatrix<cpu::Int4Matrix>;
+  using Mixed = MixedMatrix<cpu::CodeMatrix>;
 
   CpuStep(const cpu::Products& device, const StepPlan& plan) : Products(device), lock_(state_->mutex), plan_(plan) {
     state_->rope.forget();
@@ -239,7 +239,7 @@ class CpuStep : private cpu::Products {
     return {state_->rooms[index].data(), count, width};
   }
 
-  static void take_row(const cpu::Int4Matrix& table, int index, float* to) { dequantize_row(table.tiles, index, to); }
+  static void take_row(const cpu::CodeMatrix& table, int index, float* to) { table.dequantize(index, to); }
   template <class Matrix>
   static void take_row(const Matrix& table, int index, float* to) {
     const auto* row = table.row(index);

@@ -12,7 +12,7 @@
 
 namespace slm::gpu {
 
-/// Four-bit codes in the order of formats/int4_tiles.hpp.
+/// Four-bit codes in the order of formats/code_tiles.hpp.
 struct Int4 {
   static constexpr std::string_view name = "int4";
 };

@@ -17,10 +17,10 @@
 #include "slm/backend/gpu/weights/tiles.hpp"
 #include "slm/core/dim.hpp"
 #include "slm/core/tensor.hpp"
+#include "slm/formats/code_tiles.hpp"
 #include "slm/formats/convert.hpp"
 #include "slm/formats/format.hpp"
 #include "slm/formats/int4_rows.hpp"
-#include "slm/formats/int4_tiles.hpp"
 
 namespace slm::gpu {
 
@@ -104,7 +104,7 @@ inline bool int4_tiles_hold(std::span<const LinearSource> sources) {
 
 /// For sources that int4_tiles_hold() accepts.
 inline PackedWords pack_int4(std::span<const LinearSource> sources) {
-  Int4Tiles order{.out = 0, .in = in_features(sources.front()), .block = 128, .half_scales = true, .bytes = nullptr};
+  CodeTiles order{.out = 0, .in = in_features(sources.front()), .block = 128, .half_scales = true, .bytes = nullptr};
   for (const LinearSource& source : sources) {
     const Int4Tensor& layer = std::get<Int4Tensor>(source);
     order.block = std::min(order.block, int4_block(layer.group, layer.in));

@@ -1,7 +1,7 @@
 // Weights as kernels read them, and how what a lane has read becomes fragments of the matrix unit.
 //
 // 16 outputs are a tile, one run of memory. It consists of lines, 16 outputs x 8 inputs: 16 runs of 8 inputs, one per
-// output (fp32: 32 bytes, fp16 and bf16: 16, int4: 4, see formats/int4_tiles.hpp). A step is four lines, 32 inputs. In
+// output (fp32: 32 bytes, fp16 and bf16: 16, int4: 4, see formats/code_tiles.hpp). A step is four lines, 32 inputs. In
 // a step a lane of a matrix unit with four groups along the depth takes one line, of one with one group all four, so
 // that every lane reads 16 bytes at a time and a wave whole cache lines, on each vendor's unit.
 //
