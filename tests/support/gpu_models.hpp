@@ -118,6 +118,20 @@ void check_speculation(const std::filesystem::path& draft, Draft draft_device, c
                        [&] { return load_fixture(target, target_device); });
 }
 
+/// On a device and by plain loops.
+template <class Device>
+double worst_difference(const std::filesystem::path& model, Device device) {
+  Session on_device(load<Registry<>>(model, device)), plain(load<Registry<>>(model, backend::Reference{}));
+  const std::vector<Token> text{5, 90, 0, 31, 31, 7, 96, 64, 2, 18, 42};
+  const auto found = copy_of(on_device.forward(text, 11)), expected = copy_of(plain.forward(text, 11));
+  double worst = 0;
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    const double difference = std::abs(double{found[i]} - double{expected[i]});
+    if (!(difference <= worst)) worst = difference;
+  }
+  return worst;
+}
+
 /// A model of four bits against Reference, and speculation with it.
 template <class Device>
 void check_four_bits(Device device) {
@@ -125,16 +139,7 @@ void check_four_bits(Device device) {
   for (const int group : {16, -1}) {  // tiles cannot hold groups of 16: such layers are multiplied out
     const TemporaryFolder folder;
     quantized(Checkpoint(original), {.layout = Int4Layout::awq_gemm, .group = group}).write(folder.path());
-    Session on_device(load<Registry<>>(folder.path(), device)),
-        plain(load<Registry<>>(folder.path(), backend::Reference{}));
-    const std::vector<Token> text{5, 90, 0, 31, 31, 7, 96, 64, 2, 18, 42};
-    const auto found = copy_of(on_device.forward(text, 11)), expected = copy_of(plain.forward(text, 11));
-    double worst = 0;
-    for (std::size_t i = 0; i < expected.size(); ++i) {
-      const double difference = std::abs(double{found[i]} - double{expected[i]});
-      if (!(difference <= worst)) worst = difference;
-    }
-    CHECK(worst < 0.15);
+    CHECK(worst_difference(folder.path(), device) < 0.15);
     const auto make = [&] { return load<Registry<>>(folder.path(), device); };
     check_speculation_of([&] { return load<Registry<>>(original, device); }, make);
   }
