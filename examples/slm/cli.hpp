@@ -76,6 +76,9 @@ struct Generator {
   /// Many at once, see SpeculativeDecoder::generate.
   using Sink = std::function<bool(std::size_t request, const slm::GeneratedToken&)>;
   std::function<std::vector<slm::Stats>(std::span<const slm::Request>, const Sink&)> generate_all = {};
+  /// Writes prompt and answer of the last call with their keys and values to a file, or reads one: the next prompt.
+  std::function<void(const std::string& path)> save = {};
+  std::function<std::vector<slm::Token>(const std::string& path)> resume = {};
 };
 
 /// Loads the models that the options name.

@@ -1,7 +1,9 @@
 // The decoder that generate and chat run, made of what the command line names.
+#include <fstream>
 #include <memory>
 
 #include "cli.hpp"
+#include "slm/io/write_file.hpp"
 
 namespace cli {
 
@@ -21,6 +23,24 @@ void add_decoder(Generator& made, const DecodingOptions& options, Draft draft, s
     made.generate_all = [decoder](std::span<const slm::Request> requests, const Generator::Sink& sink) {
       return decoder->generate(requests, sink);
     };
+    made.save = [decoder](const std::string& path) {
+      slm::Sequence text = decoder->sequence().fork();
+      slm::Batch batch;  // what the answer ends with has not been read yet
+      batch.add(text, decoder->history().subspan(static_cast<std::size_t>(text.length())));
+      decoder->target().forward(batch);
+      slm::write_file_whole(path, [&](std::ostream& file) { text.save(file); });
+    };
+    made.resume = [decoder](const std::string& path) {
+      std::ifstream file(path, std::ios::binary);
+      if (!file) {
+        throw slm::Error("cli.unreadable-file", slm::text("'", path, "' could not be read"),
+                         "Check the path and its permissions");
+      }
+      slm::Sequence text = slm::Sequence::load(file, decoder->target().pool());
+      std::vector<slm::Token> tokens(text.tokens().begin(), text.tokens().end());
+      decoder->resume(std::move(text));
+      return tokens;
+    };
   });
 }
 
@@ -29,6 +49,7 @@ OrderedJson to_json(const slm::Stats& stats) {
   json["finish_reason"] = slm::name_of(stats.finish_reason);
   json["rule"] = stats.rule;
   json["prompt_tokens"] = stats.prompt_tokens;
+  json["reused_tokens"] = stats.reused_tokens;
   json["new_tokens"] = stats.emitted;
   json["tokens_per_second"] = stats.tokens_per_second();
   json["tokens_per_second_with_prompt"] = stats.tokens_per_second_with_prefill();

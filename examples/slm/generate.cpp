@@ -10,7 +10,7 @@ namespace {
 
 struct GenerateOptions {
   DecodingOptions decoding;
-  std::string prompt, prompt_file, prompts;
+  std::string prompt, prompt_file, prompts, resume, save;
   bool json = false, sequential = false;
 };
 
@@ -19,13 +19,15 @@ void generate(const GenerateOptions& options) {
   const std::string text = options.prompt_file.empty() ? options.prompt : read_file(options.prompt_file);
   const Generator generator = make_generator(options.decoding);
   const auto tokenizer = slm::Tokenizer::from(options.decoding.target);
-  const std::vector<slm::Token> prompt = tokenizer.encode(text);
+  const std::vector<slm::Token> prompt =
+      options.resume.empty() ? tokenizer.encode(text) : generator.resume(options.resume);
 
   std::string collected;
   std::vector<slm::Token> ids;
   const auto write = [&](std::string_view piece) { options.json ? void(collected += piece) : print(piece); };
   Collector sink{slm::TextStream(tokenizer, prompt, write, options.decoding.stops), ids};
   const slm::Stats stats = generator.generate({.prompt = prompt, .sampling = generator.sampling}, sink);
+  if (!options.save.empty()) generator.save(options.save);
 
   if (options.json) {
     print_json(
@@ -45,6 +47,7 @@ void add_generate(CLI::App& program) {
   prompt.add_option("--prompt", options->prompt, "the text to continue");
   prompt.add_option("--prompt-file", options->prompt_file, "a file that holds it");
   auto* prompts = prompt.add_option("--prompts", options->prompts, "a file of JSON, one request on each line");
+  prompt.add_option("--resume", options->resume, "a file that --save wrote: its text goes on as if it had not ended");
   prompt.require_option(1);
   add_decoding_options(command, options->decoding);
   auto* json = command.add_flag("--json", options->json,
@@ -52,6 +55,8 @@ void add_generate(CLI::App& program) {
   prompts->needs(json);
   command.add_flag("--sequential", options->sequential, "answer the requests one by one instead of together")
       ->needs(prompts);
+  command.add_option("--save", options->save, "write prompt and answer to a file, to go on with --resume")
+      ->excludes(prompts);
   command.callback([options] { generate(*options); });
 }
 

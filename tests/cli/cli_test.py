@@ -438,6 +438,36 @@ class Cli(unittest.TestCase):
         one, two = (self.generate("--temperature", "1.5", "--seed", seed)["ids"] for seed in (1, 2))
         self.assertNotEqual(one, two)
 
+    def test_a_saved_text_goes_on_as_if_it_had_not_ended(self):
+        saved = SCRATCH / "text.slm"
+        common = ["generate", "--target", self.target]
+        for options in ([], ["--draft", self.draft], ["--temperature", 0.9, "--seed", 8],
+                        ["--draft", self.draft, "--temperature", 0.9, "--seed", 8, "--repetition-penalty", 1.2],
+                        ["--drafter", "ngram"]):
+            whole = self.as_json(*common, "--prompt", "ab", "--max-new-tokens", 60, *options)
+            first = self.as_json(*common, "--prompt", "ab", "--max-new-tokens", 23, "--save", saved, *options)
+            self.assertEqual(first["ids"], whole["ids"][:23])
+            after = self.as_json(*common, "--resume", saved, "--max-new-tokens", 30, "--save", saved, *options)
+            self.assertEqual(after["prompt_ids"], first["prompt_ids"] + first["ids"])
+            self.assertEqual(after["ids"], whole["ids"][23:53])
+            self.assertEqual(after["statistics"]["reused_tokens"], len(after["prompt_ids"]) - 1)
+            last = self.as_json(*common, "--resume", saved, "--max-new-tokens", 7, *options)
+            self.assertEqual(last["ids"], whole["ids"][53:])
+        self.assertEqual([path.name for path in SCRATCH.glob("text.slm*")], ["text.slm"])
+
+    def test_files_that_are_no_saved_text(self):
+        saved, bad = SCRATCH / "good.slm", SCRATCH / "bad.slm"
+        self.ok("generate", "--target", self.target, "--prompt", "ab", "--max-new-tokens", 5, "--save", saved)
+        resume = ["generate", "--target", self.target, "--resume", bad]
+        self.error(r"\[cli.unreadable-file\]", *resume)
+        content = saved.read_bytes()
+        for wrong in (b"", content[:20], content[:-1], content[:200] + b"?" + content[201:], b"?" * len(content)):
+            bad.write_bytes(wrong)
+            self.error(r"\[sequence.bad-file\]", *resume)
+        self.error(r"\[sequence.other-model\]", "generate", "--target", self.draft, "--resume", saved)
+        self.error(r"\[io.unwritable\]", "generate", "--target", self.target, "--prompt", "ab", "--save", SCRATCH / "no" / "folder", "--json")
+        self.assertEqual(slm("generate", "--target", self.target, "--resume", saved, "--prompt", "ab").returncode, 2)
+
     def test_prompt_file(self):
         file = SCRATCH / "prompt.txt"
         file.write_text("def in")

@@ -95,6 +95,10 @@ class SpeculativeDecoder {
     return run(requests, std::max<std::size_t>(at_once, 1), sink);
   }
 
+  /// Begins with a text of the target, one that Sequence::load gave or a fork: what the next prompt has in common with
+  /// it is not read again.
+  void resume(Sequence text) { slots_.front().generation = answering(std::move(text)); }
+
   const Target& target() const { return target_; }
   const DrafterType& drafter() const { return first().drafter(); }
   /// What the target has read: prompt and output of the last call but for the last token.
@@ -113,10 +117,11 @@ class SpeculativeDecoder {
   const Answering& first() const { return *slots_.front().generation; }
 
   void make(std::size_t slots) {
-    while (slots_.size() < slots) {
-      slots_.push_back(
-          {std::make_unique<Answering>(DrafterType(draft_), target_.sequence(), target_.info(), speculation_, rule_)});
-    }
+    while (slots_.size() < slots) slots_.push_back({answering(target_.sequence())});
+  }
+
+  std::unique_ptr<Answering> answering(Sequence text) const {
+    return std::make_unique<Answering>(DrafterType(draft_), std::move(text), target_.info(), speculation_, rule_);
   }
 
   void make_room() {

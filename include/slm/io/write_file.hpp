@@ -22,7 +22,7 @@ void write_file_whole(const std::filesystem::path& path, Fill&& fill) {
   errno = 0;
   std::ofstream file(temporary, std::ios::binary | std::ios::trunc);
   try {
-    fill(file);
+    if (file) fill(file);
   } catch (...) {
     std::error_code ignored;
     std::filesystem::remove(temporary, ignored);
