@@ -147,8 +147,8 @@ class DecodeTable {
 
   /// Keys and values of so many sequences.
   static double cache_bytes(const Subject& subject, int sequences, int positions) {
-    return 2.0 * subject.shape.layers * subject.shape.kv_heads * subject.shape.head_dim *
-           sizeof(typename Backend::KvElement) * sequences * positions;
+    const std::int64_t row = kv_row_bytes(Backend::kv_formats[0], subject.shape.head_dim);
+    return 2.0 * subject.shape.layers * subject.shape.kv_heads * static_cast<double>(row) * sequences * positions;
   }
 
   /// One model is in memory at a time, made when the first benchmark of its subject runs.

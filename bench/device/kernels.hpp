@@ -37,12 +37,12 @@ class Kernels {
     in_ = device_.upload(numbers.data(), numbers.size());
     out_ = device_.upload(numbers.data(), numbers.size());
     ones_ = device_.upload(std::vector<float>(widest, 1.0f).data(), widest);
-    const auto half = static_cast<std::size_t>(shape.kv_heads * page_positions * shape.head_dim);  // keys of a page
+    const auto half = static_cast<std::size_t>(shape.kv_heads * kv_head_bytes(cache_format, shape.head_dim));
     const int pages = (position + Backend::max_rows - 1) / page_positions + 1;
-    cache_ = device_.template allocate<KvElement>(static_cast<std::size_t>(pages) * 2 * half);
+    cache_ = device_.template allocate<std::byte>(static_cast<std::size_t>(pages) * 2 * half);
     for (int page = 0; page < pages; ++page)
-      table_.push_back(reinterpret_cast<std::byte*>(cache_.data() + static_cast<std::size_t>(page) * 2 * half));
-    layer_.values = static_cast<std::int64_t>(half * sizeof(KvElement));
+      table_.push_back(cache_.data() + static_cast<std::size_t>(page) * 2 * half);
+    layer_.values = static_cast<std::int64_t>(half);
   }
 
   void run(benchmark::State& state, Result& result) {
@@ -73,7 +73,8 @@ class Kernels {
                            View<float, 2>{logits.data(), rows, shape.vocab});
       });
     } else if (operation == "attend") {
-      const double bytes = 2.0 * sizeof(KvElement) * kv_width * (position + result.rows);
+      const double bytes = 2.0 * shape.kv_heads * static_cast<double>(kv_row_bytes(cache_format, shape.head_dim)) *
+                           (position + result.rows);
       time(state, result, bytes,
            [&](int, int rows) { begin(rows).attend(input(rows, q_width_), heads_, layer_, output(rows, q_width_)); });
     } else {
@@ -83,8 +84,7 @@ class Kernels {
   }
 
  private:
-  using KvElement = typename Backend::KvElement;
-
+  static constexpr KvFormat cache_format = Backend::kv_formats[0];
   static constexpr int position = Target::emulated ? 70 : 1024;
   static constexpr double cold_bytes = Target::emulated ? 0 : 256e6;
 
@@ -99,8 +99,12 @@ class Kernels {
     for (int r = 0; r < rows; ++r) rows_.push_back({.position = position + r, .parent = r - 1});
     outputs_.resize(static_cast<std::size_t>(rows));
     std::iota(outputs_.begin(), outputs_.end(), 0);
-    return device_.begin(
-        {.rows = rows_, .sequences = {&sequence_, 1}, .pages = table_, .outputs = outputs_, .draws = {}});
+    return device_.begin({.rows = rows_,
+                          .sequences = {&sequence_, 1},
+                          .pages = table_,
+                          .outputs = outputs_,
+                          .draws = {},
+                          .format = cache_format});
   }
 
   /// A product with weights [out, in], one copy after the other.
@@ -179,7 +183,7 @@ class Kernels {
   Heads heads_;
   int q_width_ = 0, out_of_weights_ = 0, in_of_weights_ = 0;
   typename Backend::template Buffer<float> in_, out_, ones_;
-  typename Backend::template Buffer<KvElement> cache_;  // pages
+  typename Backend::template Buffer<std::byte> cache_;  // pages
   KvLayer layer_;
   std::vector<std::byte*> table_;
   PlanSequence sequence_;

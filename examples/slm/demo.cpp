@@ -248,7 +248,7 @@ void add_demo(CLI::App& program) {
   command.add_option("--threads", options->models.cpu.threads, "0: one per core")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();
-  add_context_option(command, options->models.context);
+  add_cache_options(command, options->models);
   command.add_flag("--int4", options->int4, "both models of the pair in 4-bit AWQ instead of bfloat16")
       ->excludes(model);
   command.add_flag("--json", options->json, "print one JSON object");

@@ -139,8 +139,10 @@ OrderedJson describe(const std::string& folder) {
   json["held_as"] = formats_of(checkpoint);
   json["quantization"] = quantization_of(contents);
   if (contents.blocked) json["quantization"] = "GGUF blocks";
-  json["kv_cache_bytes_per_token"] =
-      std::int64_t{2} * config.layers * config.kv_heads * config.head_dim * std::int64_t{sizeof(float)};
+  for (const slm::KvFormat format : slm::kv_formats) {
+    json["kv_cache_bytes_per_token"][std::string{slm::name_of(format)}] =
+        std::int64_t{2} * config.layers * config.kv_heads * slm::kv_row_bytes(format, config.head_dim);
+  }
   json["tokenizer_vocab"] = nullptr;
   const std::filesystem::path path = folder;
   if (checkpoint.gguf() ? checkpoint.gguf()->fields().has("tokenizer.ggml.tokens")

@@ -35,8 +35,8 @@ std::string row_of() {
       << " | " << shape.ffn << " | " << shape.heads << " / " << shape.kv_heads << " | " << shape.head_dim << " | "
       << shape.vocab << " | " << with_commas(parameters) << " | " << gigabytes(4 * parameters) << " | "
       << gigabytes(2 * parameters) << " | " << gigabytes(slm::int4_bytes(shape, tables)) << " | "
-      << with_commas(slm::kv_count_per_token(shape) * std::int64_t{sizeof(slm::backend::Cpu::KvElement)}) << " | "
-      << formats << " | " << formats << " |\n";
+      << with_commas(slm::kv_count_per_token(shape) * std::int64_t{sizeof(float)}) << " | " << formats << " | "
+      << formats << " |\n";
   return row.str();
 }
 

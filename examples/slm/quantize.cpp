@@ -194,7 +194,7 @@ void add_quantize(CLI::App& program) {
   app.add_option("--calibration", command->calibration, "a text like those the model will see: UTF-8, or .jsonl")
       ->excludes(type);
   app.add_option("--evaluate", command->evaluate, "a text to measure perplexity on, before and after");
-  add_context_option(app, command->models.context);
+  add_cache_options(app, command->models);
   add_whole_number(app, "--max-tokens", command->most_tokens, "of the text to evaluate; 0: all");
   app.add_option("--group", options.group, "inputs that share a scale; -1: whole rows; 0: 128, 64 or 32, what fits")
       ->check(CLI::Range(-1, 1 << 20))

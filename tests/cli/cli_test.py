@@ -603,7 +603,9 @@ class Cli(unittest.TestCase):
     def test_every_command_that_loads_a_model_takes_a_context(self):
         for command in (["generate"], ["chat"], ["logits"], ["perplexity"], ["demo"], ["quantize"], ["bench", "speculative"]):
             with self.subTest(command=command):
-                self.assertRegex(self.ok(*command, "--help").out, r"--context INT")
+                shown = self.ok(*command, "--help").out
+                self.assertRegex(shown, r"--context INT")
+                self.assertRegex(shown, r"--cache-format FORMAT")
 
     def test_context(self):
         for backend in ("cpu", "reference", "lanes32"):
@@ -617,6 +619,23 @@ class Cli(unittest.TestCase):
         text = SCRATCH / "windows.txt"
         text.write_text("def in " * 20)
         self.assertEqual(self.as_json("perplexity", self.target, text, "--context", 32)["window"], 32)
+
+    def test_formats_of_the_cache(self):
+        text = SCRATCH / "formats.txt"
+        text.write_text("def in " * 40)
+        exact = self.as_json("perplexity", self.target, text)["perplexity"]
+        for backend, formats in (("cpu", ("f32", "f16", "bf16", "int8")), ("lanes32", ("f16",))):
+            for cache in formats:
+                with self.subTest(backend=backend, cache=cache):
+                    found = self.as_json("perplexity", self.target, text, "--backend", backend, "--cache-format", cache)
+                    self.assertAlmostEqual(found["perplexity"] / exact, 1, delta=0.02)
+                    self.assertEqual(found["perplexity"] == exact, backend == "cpu" and cache == "f32")
+        logits = ["logits", self.target, "--ids", "1,2", "--cache-format"]
+        for name in ("", "int4", "F32", "f32,bf16", "x" * 5000, "\x1b[2J"):
+            self.error(r"\[cache.unknown-format\]", *logits, name)
+        self.error(r"does not hold.*f32.*It holds: .*f16.*\[cache.format\]", *logits, "f32", "--backend", "lanes32")
+        per_token = self.as_json("info", self.target)["kv_cache_bytes_per_token"]
+        self.assertEqual(per_token["f32"], 2 * per_token["bf16"])
 
     def test_a_draft_of_a_shorter_context_than_asked_for(self):
         short = make_model("short-draft", "llama3-gqa-scaled-tied", max_position_embeddings=64)

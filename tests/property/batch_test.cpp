@@ -1,6 +1,7 @@
 // Batches: whatever stands beside a sequence in a step, however its text was cut, forked, taken back or read again, and
 // wherever its pages lie, its logits have the bits they have alone.
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <cstring>
 #include <limits>
 #include <string>
@@ -56,6 +57,21 @@ std::vector<std::vector<float>> logits_alone(const AnyModel& model, const std::v
 
 bool same_bits(const float* row, const std::vector<float>& expected) {
   return std::memcmp(row, expected.data(), expected.size() * sizeof(float)) == 0;
+}
+
+/// In a pool of the format, alone.
+std::vector<std::vector<float>> logits_in(const AnyModel& model, KvFormat format, const std::vector<Token>& text) {
+  Sequence sequence(model.pool({.format = format}));
+  std::vector<std::vector<float>> rows;
+  Batch batch;
+  for (const Token token : text) {
+    batch.clear();
+    batch.add(sequence, {&token, 1}, {.want = Want::logits});
+    model.forward(batch);
+    const auto logits = batch.logits(0);
+    rows.emplace_back(logits.data, logits.data + logits.size());
+  }
+  return rows;
 }
 
 /// A text on its way: what it will be, what each of its rows must give, and a sequence that has read some of it.
@@ -157,6 +173,75 @@ TEST_CASE("four-bit and 16-bit models, one to three threads: the same bits in an
       CHECK(rows == first);
     }
   }
+}
+
+TEMPLATE_TEST_CASE("in every format of the cache: the same bits in any batch, cut, fork and page", "",
+                   backend::Reference, backend::Cpu) {
+  const bool slow = std::string(TestType::name) == "reference";
+  for (const char* name :
+       {"llama3-gqa-scaled-tied", "mistral-swa8", "qwen3-qknorm-headdim", "phi-partial", "mpt-alibi-4h", "gpt2"}) {
+    for (const KvFormat format : kv_formats) {
+      const AnyModel model = load<Registry<>>(fixture(text("models/", name)), TestType{}, {.cache_format = format});
+      int wrong = 0;
+      CHECK(run_schedule(model, model.pool(), 4, 5, std::min(slow ? 60 : 150, model.info().context), 70, wrong) > 20);
+      CAPTURE(name, std::string(name_of(format)));
+      CHECK(wrong == 0);
+    }
+  }
+}
+
+TEST_CASE("sequences of all formats stand in one batch, and each gives what it gives alone") {
+  const AnyModel model = load<Registry<>>(fixture("models/mistral-swa8"), backend::Cpu{2});
+  const auto text = some_text(6, std::min(100, model.info().context), model.info().vocab);
+  std::vector<Sequence> sequences;
+  for (const KvFormat format : kv_formats) sequences.emplace_back(model.pool({.format = format}));
+  Batch batch;
+  for (std::size_t i = 0; i < sequences.size(); ++i) {
+    const bool asks = i != 1;
+    batch.add(sequences[i], text, {.want = asks ? Want::logits : Want::nothing, .rows = asks ? 9 : 0});
+  }
+  model.forward(batch);
+  std::vector<std::vector<float>> last;
+  for (std::size_t i = 0; i < sequences.size(); ++i) {
+    CHECK(sequences[i].length() == static_cast<int>(text.size()));
+    if (i == 1) continue;
+    const auto expected = logits_in(model, kv_formats[i], text);
+    for (int r = 0; r < 9; ++r)
+      CHECK(
+          same_bits(batch.logits(static_cast<int>(i)).row(r), expected[text.size() - 9 + static_cast<std::size_t>(r)]));
+    last.push_back(expected.back());
+  }
+  CHECK(last[0] != last[1]);
+  CHECK(last[1] != last[2]);
+}
+
+TEST_CASE("a format costs the bytes it says, and what it loses shows in the logits as little as it should") {
+  const AnyModel model = load<Registry<>>(demo_pair("target"), backend::Cpu{2});
+  const auto text = some_text(7, 100, model.info().vocab);
+  const auto exact = logits_in(model, KvFormat::f32, text);
+  const std::size_t bytes = model.pool().layout().page_bytes(0);
+  CHECK(model.pool({.format = KvFormat::bf16}).layout().page_bytes(0) == bytes / 2);
+  CHECK(model.pool({.format = KvFormat::f16}).layout().page_bytes(0) == bytes / 2);
+  const std::size_t codes = model.pool({.format = KvFormat::int8}).layout().page_bytes(0);
+  CHECK((codes > bytes / 4 && codes < bytes / 3));
+  const auto loss = [&](KvFormat format) {  // against the spread of all logits
+    const auto found = logits_in(model, format, text);
+    double squares = 0, differences = 0;
+    for (std::size_t r = 0; r < text.size(); ++r) {
+      for (std::size_t v = 0; v < exact[r].size(); ++v) {
+        squares += double{exact[r][v]} * double{exact[r][v]};
+        const double difference = double{found[r][v]} - double{exact[r][v]};
+        differences += difference * difference;
+      }
+    }
+    return std::sqrt(differences / squares);
+  };
+  const double f16 = loss(KvFormat::f16), bf16 = loss(KvFormat::bf16), int8 = loss(KvFormat::int8);
+  CAPTURE(f16, bf16, int8);
+  // A number loses 2^-12, 2^-9 and 1 / 350 of itself or of its row's largest, at most and on average; sums lose less.
+  CHECK((f16 > 0 && f16 < 0x1p-11));
+  CHECK((bf16 > f16 && bf16 < 0x1p-8));
+  CHECK((int8 > f16 && int8 < 0.01));
 }
 
 TEST_CASE("a fork shares pages, and the first write to one copies it") {

@@ -45,8 +45,9 @@ std::vector<Token> random_tokens(std::uint64_t seed, std::size_t count, int voca
 
 /// Only Dynamic: the registry's compile-time shapes would be compiled for nothing.
 template <Backend B>
-AnyModel load_any(const std::filesystem::path& folder, B device, WeightType weights = WeightType::as_stored) {
-  return load<Registry<>>(folder, device, {.weights = weights});
+AnyModel load_any(const std::filesystem::path& folder, B device, WeightType weights = WeightType::as_stored,
+                  std::optional<KvFormat> cache = {}) {
+  return load<Registry<>>(folder, device, {.weights = weights, .cache_format = cache});
 }
 
 std::vector<float> rows_of(View<const float, 2> logits) { return {logits.data, logits.data + logits.size()}; }
@@ -167,6 +168,33 @@ TEMPLATE_TEST_CASE("real models: greedy and coupled text equals plain text for K
     }
     REQUIRE(accepted > 1000);
     REQUIRE(corrections > 10);  // drafts were rejected too, or this would test nothing
+  }
+}
+
+TEMPLATE_TEST_CASE("real models: speculative text equals plain text in every format of the cache", "",
+                   backend::Reference, backend::Cpu) {
+  const Pair pair;
+  for (const KvFormat format : kv_formats) {
+    const auto target = [&] { return load_any(pair.target.path(), TestType{}, WeightType::f32, format); };
+    AutoregressiveDecoder plain{target()};
+    std::int64_t accepted = 0, corrections = 0;
+    for (const int draft_length : {1, 4, 7, 16}) {
+      const auto prompt = random_tokens(static_cast<std::uint64_t>(draft_length), 30);
+      const Sampling sampling{.max_new_tokens = 96, .temperature = draft_length % 2 ? 0.0f : 0.7f};
+      const KvFormat of_draft = draft_length == 4 ? KvFormat::int8 : format;
+      const auto& draft = draft_length == 7 ? pair.stranger : pair.narrow;
+      SpeculativeDecoder decoder{load_any(draft.path(), TestType{}, WeightType::as_stored, of_draft),
+                                 target(),
+                                 {.draft_tokens = draft_length}};
+      std::vector<Token> text = prompt;
+      const Stats stats = decoder.generate(prompt, sampling, [&](Token token) { text.push_back(token); });
+      CAPTURE(draft_length, std::string(name_of(format)));
+      REQUIRE(text == text_of(plain, prompt, sampling));
+      accepted += stats.accepted;
+      corrections += stats.corrections;
+    }
+    REQUIRE(accepted > 100);
+    REQUIRE(corrections > 3);
   }
 }
 

@@ -83,6 +83,23 @@ TEST_CASE("a saved sequence of other weights, another backend or another type of
   CHECK(refusal(load<Registry<>>(folder, backend::Cpu{1}, {.context = 2})) == "sequence.bad-file");
 }
 
+TEST_CASE("a saved sequence goes on in a pool of its format, and every other format is refused") {
+  const auto folder = fixture("models/llama-mha3h");
+  const AnyModel model = load<Registry<>>(folder, backend::Cpu{1});
+  const std::vector<Token> next{7};
+  for (const KvFormat format : kv_formats) {
+    Sequence sequence(model.pool({.format = format}));
+    append(model, sequence, std::vector<Token>{1, 2, 3});
+    const std::string bytes = saved(sequence);
+    Sequence other = loaded(bytes, model.pool({.format = format}));
+    CHECK(append(model, other, next) == append(model, sequence, next));
+    for (const KvFormat another : kv_formats) {
+      const std::string id = error_id([&] { loaded(bytes, model.pool({.format = another})); });
+      CHECK(id == (another == format ? "no error" : "sequence.other-format"));
+    }
+  }
+}
+
 TEST_CASE("saved bytes that were cut or altered are refused, and every page goes back") {
   const AnyModel model = load<Registry<>>(fixture("models/llama-mha3h"), backend::Cpu{1});
   const KvPool pool = model.pool();
@@ -102,7 +119,7 @@ TEST_CASE("saved bytes that were cut or altered are refused, and every page goes
     altered[at] = static_cast<char>(altered[at] ^ 0x41);
     const std::string id = error_id([&] { loaded(altered, pool); });
     CAPTURE(at, id);
-    REQUIRE((id == "sequence.bad-file" || id == "sequence.other-model"));
+    REQUIRE((id == "sequence.bad-file" || id == "sequence.other-model" || id == "sequence.other-format"));
   }
   CHECK(pool.used() == 0);
   std::ostringstream full;

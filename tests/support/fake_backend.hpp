@@ -2,6 +2,7 @@
 // head.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstring>
 #include <memory>
@@ -109,7 +110,7 @@ class FakeBackend {
   static constexpr int max_rows = 4;
   static constexpr bool chooses = false;
   using Activation = float;
-  using KvElement = float;
+  static constexpr std::array kv_formats = {KvFormat::f32};
   using Recorded = NothingRecorded;
   template <class T>
   using Buffer = std::vector<T>;

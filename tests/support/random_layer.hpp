@@ -163,8 +163,10 @@ class TestPlan {
     pages_.insert(pages_.end(), table.begin(), table.end());
   }
 
+  KvFormat format = KvFormat::f32;
+
   operator StepPlan() const {  // NOLINT: a plan is what it is
-    return {.rows = rows_, .sequences = sequences_, .pages = pages_, .outputs = {}, .draws = {}};
+    return {.rows = rows_, .sequences = sequences_, .pages = pages_, .outputs = {}, .draws = {}, .format = format};
   }
 
  private:

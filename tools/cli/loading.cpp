@@ -17,6 +17,7 @@ slm::AnyModel Loader::load(const std::string& folder, const std::string& backend
   ProgressBar bar("loading " + folder);
   slm::LoadOptions options;
   options.context = context;
+  options.cache_format = options_.cache_format;
   options.progress = [&bar](double share) { bar(share); };
   // Kernels do not depend on a model's shape. The program runs every shape as Dynamic, without a list of known ones,
   // and compiles in a fraction of the time; example-generate shows slm::load with the list.
@@ -29,13 +30,19 @@ slm::AnyModel Loader::load(const std::string& folder, const std::string& backend
   return slm::load<slm::Registry<>>(folder, *cpu_, options);
 }
 
-void add_context_option(CLI::App& command, int& context) {
+void add_cache_options(CLI::App& command, ModelOptions& options) {
   command
-      .add_option("--context", context,
+      .add_option("--context", options.context,
                   "tokens that a model holds at once, prompt and answer: fewer need less memory; 0: as many as it was "
                   "trained for")
       ->check(CLI::Range(0, 1 << 24))
       ->capture_default_str();
+  command
+      .add_option_function<std::string>(
+          "--cache-format", [&options](const std::string& name) { options.cache_format = slm::kv_format_named(name); },
+          "how the KV cache stores keys and values: f32, f16, bf16, or int8 with a scale for each head and position; "
+          "without it f32, on a GPU f16")
+      ->type_name("FORMAT");
 }
 
 void add_model_options(CLI::App& command, ModelOptions& options) {
@@ -46,7 +53,7 @@ void add_model_options(CLI::App& command, ModelOptions& options) {
                   "and lanes64 (GPU kernels, emulated)")
       ->check(backend_name())
       ->capture_default_str();
-  add_context_option(command, options.context);
+  add_cache_options(command, options);
   command.add_option("--threads", cpu.threads, "threads of the cpu backend; 0: one per core")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();

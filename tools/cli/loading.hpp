@@ -10,10 +10,11 @@
 
 namespace cli {
 
-/// Where models run, and how long a text they hold.
+/// Where models run, and how long a text they hold, in which format.
 struct ModelOptions {
   std::string backend = "cpu";
   int context = 0;  // tokens; 0: what the model was trained for
+  std::optional<slm::KvFormat> cache_format = {};
   slm::backend::CpuOptions cpu = {};
 };
 
@@ -36,10 +37,10 @@ class Loader {
   std::optional<slm::backend::Cpu> cpu_;
 };
 
-/// Adds --backend, --context, --threads, --copy-weights, --activations.
+/// Adds --backend, --context, --cache-format, --threads, --copy-weights, --activations.
 void add_model_options(CLI::App& command, ModelOptions& options);
-/// Adds --context.
-void add_context_option(CLI::App& command, int& context);
+/// Adds --context, --cache-format.
+void add_cache_options(CLI::App& command, ModelOptions& options);
 /// Allows --backend's words only.
 CLI::Validator backend_name();
 

@@ -26,7 +26,7 @@ class BlockRunner {
       : config_{checkpoint.config()},
         settings_(checkpoint.settings()),
         device_(std::move(device)),
-        layout_(one_layer(config_.value), without_window(settings_), sizeof(float)),
+        layout_(one_layer(config_.value), without_window(settings_), KvFormat::f32),
         pool_(layout_, std::make_unique<KvMemoryOf<backend::Cpu>>(device_)) {
     if (config_.value.positions == Positions::rope) {
       frequencies_ = inverse_frequencies(config_.value.rotary_dim(), settings_);

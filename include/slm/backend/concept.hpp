@@ -17,6 +17,7 @@
 #include "slm/core/types.hpp"
 #include "slm/core/view.hpp"
 #include "slm/formats/format.hpp"
+#include "slm/formats/kv_format.hpp"
 
 namespace slm {
 
@@ -134,6 +135,7 @@ concept ChoosingStep = requires(Step& step, std::span<Token> out) {
 ///   Matrix<Format>     a weight [out, in] in the backend's own order, made by pack(); `out` and `in` are its extents.
 ///                      bytes() is what one product reads of it. pack() stacks the rows of its sources: {q, k, v} is
 ///                      one matrix. It may refer to the sources' bytes instead of copying them: they outlive it.
+///   kv_formats         how its pages may hold keys and values; the first is taken where none is asked for
 ///   Recorded           what a model keeps of the steps that the device recorded for it
 ///   begin(plan)        starts a step; the device belongs to it until it is destroyed. More than max_rows rows are
 ///                      steps of their own.
@@ -143,7 +145,7 @@ concept Backend = std::copyable<B> && requires(B device, std::span<const Tensor>
                                                const typename B::template Matrix<Fp32>& weight, const float* host,
                                                std::byte* bytes, const std::byte* const_bytes, const StepPlan& plan) {
   typename B::Recorded;
-  typename B::KvElement;
+  { B::kv_formats[0] } -> std::convertible_to<KvFormat>;
   { B::name } -> std::convertible_to<std::string>;
   { B::max_rows } -> std::convertible_to<int>;
   { B::chooses } -> std::convertible_to<bool>;

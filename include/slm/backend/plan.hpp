@@ -7,6 +7,7 @@
 
 #include "slm/core/draw.hpp"
 #include "slm/core/types.hpp"
+#include "slm/formats/kv_format.hpp"
 
 namespace slm {
 
@@ -40,6 +41,7 @@ struct StepPlan {
   std::span<const int> outputs;       // rows, ascending, that go on behind the last block
   std::span<const Draw> draws;        // [outputs] where the device chooses tokens, else empty
   int steps = 1;                      // more: a chain, each step on the tokens that the one before chose
+  KvFormat format = KvFormat::f32;    // of all pages
 
   /// The page tables of a sequence for one kind of layer: entry p / page_positions holds position p.
   std::span<std::byte* const> table(const PlanSequence& sequence, int kind) const {
@@ -48,11 +50,15 @@ struct StepPlan {
   }
 };
 
-/// Where the keys and values of a layer lie in a page of its kind, each [kv_heads, page_positions, head_dim].
+/// Where the keys and values of a layer lie in a page of its kind, each [kv_heads, page_positions, head_dim]. In int8
+/// the codes of each head, [page_positions, head_dim], are followed by their scales, [page_positions] in float.
 struct KvLayer {
   int kind = 0;             // layers with the same window share page tables
   std::int64_t keys = 0;    // bytes from the beginning of a page
   std::int64_t values = 0;  // the same
 };
+
+/// Bytes of the keys, or of the values, of one head in a page: whole cache lines.
+constexpr std::int64_t kv_head_bytes(KvFormat format, int dim) { return page_positions * kv_row_bytes(format, dim); }
 
 }  // namespace slm

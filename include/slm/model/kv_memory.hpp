@@ -16,8 +16,8 @@ class KvMemoryOf final : public KvMemory {
   explicit KvMemoryOf(B device) : device_(std::move(device)) {}
 
   std::byte* allocate(std::size_t bytes) override {
-    slabs_.push_back(device_.template allocate<typename B::KvElement>(bytes / sizeof(typename B::KvElement)));
-    return reinterpret_cast<std::byte*>(slabs_.back().data());
+    slabs_.push_back(device_.template allocate<std::byte>(bytes));
+    return slabs_.back().data();
   }
   void copy(std::byte* to, const std::byte* from, std::size_t bytes) override { device_.copy(to, from, bytes); }
   void read(std::byte* host, const std::byte* from, std::size_t bytes) override { device_.read(host, from, bytes); }
@@ -25,7 +25,7 @@ class KvMemoryOf final : public KvMemory {
 
  private:
   B device_;
-  std::vector<typename B::template Buffer<typename B::KvElement>> slabs_;
+  std::vector<typename B::template Buffer<std::byte>> slabs_;
 };
 
 }  // namespace slm

@@ -7,6 +7,7 @@
 #include <future>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -16,6 +17,7 @@
 #include "slm/config/model_config.hpp"
 #include "slm/core/byte_size.hpp"
 #include "slm/core/error.hpp"
+#include "slm/formats/kv_format.hpp"
 #include "slm/model/prefix_index.hpp"
 
 namespace slm {
@@ -37,29 +39,39 @@ class KvLayout {
     int layers = 0;
   };
 
-  KvLayout(const ModelConfig& shape, const ModelSettings& settings, std::size_t element_bytes, KvOwner owner = {})
+  KvLayout(const ModelConfig& shape, const ModelSettings& settings, KvFormat format, KvOwner owner = {})
       : owner_(std::make_shared<const KvOwner>(std::move(owner))),
-        head_bytes_(std::size_t{page_positions} * static_cast<std::size_t>(shape.kv_heads) *
-                    static_cast<std::size_t>(shape.head_dim) * element_bytes) {
+        heads_(shape.kv_heads),
+        dim_(shape.head_dim),
+        format_(format) {
     for (int l = 0; l < shape.layers; ++l) {
       const int window = settings.window_of(l);
       auto kind = std::find_if(kinds_.begin(), kinds_.end(), [&](const Kind& known) { return known.window == window; });
       if (kind == kinds_.end()) kind = kinds_.insert(kinds_.end(), Kind{window, 0});
-      const auto first = static_cast<std::int64_t>(2 * head_bytes_) * kind->layers++;
-      layers_.push_back({.kind = static_cast<int>(kind - kinds_.begin()),
-                         .keys = first,
-                         .values = first + static_cast<std::int64_t>(head_bytes_)});
+      layers_.push_back({.kind = static_cast<int>(kind - kinds_.begin()), .index = kind->layers++});
     }
   }
 
-  /// Whether this is a copy of the other: pages of one model never serve another.
+  /// The same keys and values stored otherwise.
+  KvLayout in(KvFormat format) const {
+    KvLayout other = *this;
+    other.format_ = format;
+    return other;
+  }
+
+  /// Whether both are of one model, in whatever format: pages of one never serve another.
   bool is(const KvLayout& other) const { return owner_ == other.owner_; }
+  KvFormat format() const { return format_; }
   const KvOwner& owner() const { return *owner_; }
 
   std::span<const Kind> kinds() const { return kinds_; }
-  KvLayer layer(int index) const { return layers_[static_cast<std::size_t>(index)]; }
+  KvLayer layer(int index) const {
+    const Place& place = layers_[static_cast<std::size_t>(index)];
+    const auto half = static_cast<std::int64_t>(layer_bytes() / 2), first = 2 * half * place.index;
+    return {.kind = place.kind, .keys = first, .values = first + half};
+  }
   std::size_t page_bytes(int kind) const {
-    return 2 * head_bytes_ * static_cast<std::size_t>(kinds_[static_cast<std::size_t>(kind)].layers);
+    return layer_bytes() * static_cast<std::size_t>(kinds_[static_cast<std::size_t>(kind)].layers);
   }
 
   /// What one sequence takes that is `length` positions long.
@@ -78,10 +90,20 @@ class KvLayout {
   static constexpr int longest_rollback = 257;
 
  private:
+  struct Place {
+    int kind, index;  // the layer's number among those of its kind
+  };
+
+  /// Of one layer in a page.
+  std::size_t layer_bytes() const {
+    return 2 * static_cast<std::size_t>(heads_) * static_cast<std::size_t>(kv_head_bytes(format_, dim_));
+  }
+
   std::shared_ptr<const KvOwner> owner_;
-  std::size_t head_bytes_;  // keys of one layer in a page
+  int heads_, dim_;
+  KvFormat format_;
   std::vector<Kind> kinds_;
-  std::vector<KvLayer> layers_;
+  std::vector<Place> layers_;
 };
 
 /// Device memory for pages, whatever the device.
@@ -101,7 +123,8 @@ struct KvPage {
 };
 
 struct KvPoolOptions {
-  std::size_t memory = 0;       // most bytes of all pages; 0: what the device has
+  std::size_t memory = 0;                         // most bytes of all pages; 0: what the device has
+  std::optional<KvFormat> format = std::nullopt;  // of keys and values; none: what the model was loaded with
   bool share_prefixes = false;  // keeps full pages for texts that begin alike, as long as nobody else needs the memory
 };
 

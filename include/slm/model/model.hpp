@@ -10,6 +10,7 @@
 #include <memory>
 #include <mutex>
 #include <span>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -72,7 +73,7 @@ struct ModelState {
                         }).share();
     return {checkpoint->config(),
             checkpoint->settings(),
-            sizeof(typename B::KvElement),
+            held_format(options.cache_format.value_or(B::kv_formats[0])),
             {.name = checkpoint->folder().filename().string(),
              .vocab = checkpoint->config().vocab,
              .context = options.context == 0 ? checkpoint->settings().context : options.context,
@@ -93,8 +94,20 @@ struct ModelState {
     return context;
   }
 
+  /// Throws cache.format unless the backend can hold it.
+  static KvFormat held_format(KvFormat format) {
+    std::string held;
+    for (const KvFormat known : B::kv_formats) {
+      if (known == format) return format;
+      held += text(held.empty() ? "" : ", ", name_of(known));
+    }
+    throw Error("cache.format", text("the backend ", B::name, " does not hold keys and values as ", name_of(format)),
+                text("It holds: ", held, " (LoadOptions::cache_format, KvPoolOptions::format, --cache-format)"));
+  }
+
   KvPool make_pool(KvPoolOptions options) const {
-    return KvPool(layout, std::make_unique<KvMemoryOf<B>>(device), options);
+    return KvPool(layout.in(held_format(options.format.value_or(layout.format()))),
+                  std::make_unique<KvMemoryOf<B>>(device), options);
   }
 
   /// The pool of those who ask for none.
@@ -200,7 +213,7 @@ class Model {
     const bool chooses = planner.want() == Want::choice && !plan.outputs.empty();
     step.record(state_->recorded, [&] {
       for (int i = 0; i < plan.steps; ++i) {
-        [[maybe_unused]] const Rows x = run_layers(step);
+        [[maybe_unused]] const Rows x = run_layers(step, planner.layout());
         if constexpr (B::chooses) {
           if (!chooses) continue;
           // Behind the first step of a chain the rows are the outputs.
@@ -234,7 +247,7 @@ class Model {
 
   /// From the embedding to the last block: the residual stream [rows, hidden].
   template <class Step>
-  Rows run_layers(Step& step) const {
+  Rows run_layers(Step& step, const KvLayout& layout) const {
     const std::int64_t width = std::int64_t{shape().heads} * shape().head_dim;
     const Activations<B> rows{.x = step.room(residual, shape().hidden),
                               .q = step.room(queries, width),
@@ -243,7 +256,7 @@ class Model {
     embed(step, rows.x);
     for (int l = 0; l < shape().layers; ++l) {
       run_block<B>(step, config_, state_->weights.layers[static_cast<std::size_t>(l)], state_->block(l),
-                   state_->layout.layer(l), rows);
+                   layout.layer(l), rows);
     }
     return rows.x;
   }

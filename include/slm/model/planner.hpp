@@ -94,7 +94,13 @@ class Planner {
 
   /// Whether the device can take the batch's chains of steps by itself.
   static bool can_chain(const Batch& batch, const PlanLimits& limits) {
-    return batch.items().size() <= static_cast<std::size_t>(limits.max_chained_rows) &&
+    const auto format_of = [](const Batch::Item& item) {
+      return SequenceAccess::state(*item.sequence).pool.layout().format();
+    };
+    const std::span<const Batch::Item> items = batch.items();
+    return items.size() <= static_cast<std::size_t>(limits.max_chained_rows) &&
+           std::all_of(items.begin(), items.end(),
+                       [&](const auto& item) { return format_of(item) == format_of(items.front()); }) &&
            limits.original_context == std::numeric_limits<int>::max();  // else the next token may need another table
   }
 
@@ -102,12 +108,16 @@ class Planner {
   const StepPlan* next() {
     clear();
     want_ = Want::nothing;
+    layout_ = nullptr;
     int left = 0;
     for (Work& work : works_) {
       while (!work.done() && !work.entered) enter(work);
       if (work.done()) continue;
       left += work.segments[work.now].last - work.position;
-      if (want_ == Want::nothing) want_ = work.item->ask.want;  // a step answers one kind of question
+      // A step answers one kind of question, about pages of one format.
+      const bool asks = want_ == Want::nothing && work.item->ask.want != Want::nothing;
+      if (layout_ == nullptr || asks) layout_ = &work.state->pool.layout();
+      if (asks) want_ = work.item->ask.want;
     }
     // A chain is the last step: what is too much for it is read before.
     const int chain = works_.empty() ? 1 : works_.front().item->ask.steps;
@@ -115,11 +125,18 @@ class Planner {
     if (chained) steps_ = chain;
     for (std::size_t i = 0; i < works_.size(); ++i) add(i, chain > 1 && !chained ? 1 : 0);
     if (rows_.empty()) return nullptr;
-    plan_ = {
-        .rows = rows_, .sequences = sequences_, .pages = pages_, .outputs = outputs_, .draws = draws_, .steps = steps_};
+    plan_ = {.rows = rows_,
+             .sequences = sequences_,
+             .pages = pages_,
+             .outputs = outputs_,
+             .draws = draws_,
+             .steps = steps_,
+             .format = layout_->format()};
     return &plan_;
   }
 
+  /// How the pages of the present step are filled.
+  const KvLayout& layout() const { return *layout_; }
   /// What the outputs of the present step are asked for, and where their answers go.
   Want want() const { return want_; }
   std::span<const std::size_t> answers() const { return answers_; }
@@ -248,6 +265,7 @@ class Planner {
     Work& work = works_[index];
     const Ask& ask = work.item->ask;
     if (work.done() || (ask.want != Want::nothing && ask.want != want_)) return;
+    if (work.state->pool.layout().format() != layout_->format()) return;
     const Segment& segment = work.segments[work.now];
     const int room = limits_.max_rows - static_cast<int>(rows_.size());
     const int first = work.position, last = std::min(segment.last - kept, first + room);
@@ -293,6 +311,7 @@ class Planner {
   std::vector<Work> works_;
   StepPlan plan_;
   Want want_ = Want::nothing;
+  const KvLayout* layout_ = nullptr;
   int steps_ = 1;
   std::vector<PlanRow> rows_;
   std::vector<PlanSequence> sequences_;

@@ -54,8 +54,8 @@ class Sequence {
   /// Writes tokens, keys and values, so that another process goes on where this one is. Throws sequence.unwritable.
   void save(std::ostream& out) const { detail::write_sequence(state_, out); }
 
-  /// What save() wrote, in a pool of the same model on the same kind of backend. Throws sequence.bad-file,
-  /// sequence.other-model, cache.full.
+  /// What save() wrote, in a pool of the same format, of the same model on the same kind of backend. Throws
+  /// sequence.bad-file, sequence.other-model, sequence.other-format, cache.full.
   static Sequence load(std::istream& in, KvPool pool, std::uint64_t group = 0) {
     Sequence sequence(std::move(pool), group);
     detail::read_sequence(sequence.state_, in);

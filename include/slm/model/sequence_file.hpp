@@ -1,8 +1,8 @@
 // A sequence as bytes: what save() writes and load() reads.
 //
-//   magic and version, digest of the model, number of tokens, of filled positions, LongRoPE's table; the tokens; for
-//   each kind of layer and page of the filled positions a byte that says whether it is there, and then its contents;
-//   a checksum of all of it. Numbers are in the order of the machine.
+//   magic and version, digest of the model, number of tokens, of filled positions, LongRoPE's table, the format of keys
+//   and values; the tokens; for each kind of layer and page of the filled positions a byte that says whether it is
+//   there, and then its contents; a checksum of all of it. Numbers are in the order of the machine.
 #pragma once
 
 #include <cstddef>
@@ -20,11 +20,12 @@
 namespace slm::detail {
 
 struct SequenceHeader {
-  std::uint64_t magic = 0x31716573'6d6c7301;  // the version is its last byte
+  std::uint64_t magic = 0x31716573'6d6c7302;  // the version is its last byte
   std::uint64_t digest = 0;
   std::uint32_t tokens = 0;
   std::uint32_t filled = 0;
-  std::uint32_t beyond = 0;
+  std::uint16_t beyond = 0;
+  std::uint16_t format = 0;  // a KvFormat
   std::uint32_t kinds = 0;
 };
 
@@ -35,10 +36,12 @@ inline void write_sequence(const SequenceState& state, std::ostream& out) {
     out.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
   };
   const auto kinds = static_cast<std::uint32_t>(state.tables.size());
+  const auto format = state.pool ? static_cast<std::uint16_t>(state.pool.layout().format()) : std::uint16_t{0};
   const SequenceHeader header{.digest = state.pool ? state.pool.layout().owner().digest.get() : 0,
                               .tokens = static_cast<std::uint32_t>(state.tokens.size()),
                               .filled = static_cast<std::uint32_t>(state.filled),
                               .beyond = state.beyond,
+                              .format = format,
                               .kinds = kinds};
   put(std::as_bytes(std::span(&header, 1)));
   put(std::as_bytes(std::span(state.tokens)));
@@ -85,6 +88,13 @@ inline void read_sequence(SequenceState& state, std::istream& in) {
   if (header.digest != owner.digest.get() || header.kinds != state.tables.size()) {
     throw Error("sequence.other-model", text("the saved sequence is not one of '", owner.name, "' on this backend"),
                 "Load it with the weights and on the kind of backend with which it was saved");
+  }
+  if (header.format >= kv_formats.size()) throw bad(text("it tells of the format ", header.format));
+  if (kv_formats[header.format] != layout.format()) {
+    throw Error("sequence.other-format",
+                text("the saved sequence holds keys and values as ", name_of(kv_formats[header.format]),
+                     ", the pool as ", name_of(layout.format())),
+                "Load it into a pool of its format (KvPoolOptions::format, LoadOptions::cache_format)");
   }
   if (header.tokens > static_cast<std::uint32_t>(owner.context) || header.filled > header.tokens || header.beyond > 1) {
     throw bad(text("it tells of ", header.tokens, " tokens, ", header.filled, " of them read"));

@@ -56,25 +56,33 @@ TEST_CASE("no kernel reads behind the last weight") {
   }
 }
 
-TEST_CASE("attention and rotation stay inside rows of any width") {
+TEST_CASE("attention and rotation stay inside rows of any width, in every format of the cache") {
   const Isa isa = GENERATE(from_range(backend::available_isas()));
+  const KvFormat format = GENERATE(from_range(kv_formats));
   for (const int dim : {2, 6, 16, 30, 64, 80, 98, 1024}) {
     const Heads heads{4, 2, dim};
     const int context = 70, rows = 5, position = context - rows;
-    const std::size_t half = static_cast<std::size_t>(heads.kv * page_positions * dim);  // keys of a page
-    const Fenced first(2 * half * sizeof(float)), second(2 * half * sizeof(float));
+    const auto half = static_cast<std::size_t>(heads.kv * kv_head_bytes(format, dim));  // keys of a page
+    const Fenced first(2 * half), second(2 * half);
     const std::size_t q_size = static_cast<std::size_t>(rows * heads.query * dim);
     const Fenced q(q_size * sizeof(float)), out(q_size * sizeof(float));
     const auto floats = [](const Fenced& memory) { return reinterpret_cast<float*>(memory.data()); };
     Random random(6);
-    for (std::size_t i = 0; i < 2 * half; ++i) floats(first)[i] = random();
-    for (std::size_t i = 0; i < 2 * half; ++i) floats(second)[i] = random();
     std::byte* const table[] = {first.data(), second.data()};
-    const KvLayer kv{.kind = 0, .keys = 0, .values = static_cast<std::int64_t>(half * sizeof(float))};
+    for (std::byte* const page : table) {
+      for (int head = 0; head < 2 * heads.kv; ++head) {
+        for (int slot = 0; slot < page_positions; ++slot) {
+          backend::KvRow{format, page + head * kv_head_bytes(format, dim), slot, dim}.put(
+              random.vector(static_cast<std::size_t>(dim)).data());
+        }
+      }
+    }
+    const KvLayer kv{.kind = 0, .keys = 0, .values = static_cast<std::int64_t>(half)};
     std::vector<PlanRow> plan_rows;
     for (int r = 0; r < rows; ++r) plan_rows.push_back({.position = position + r, .parent = r - 1});
     const PlanSequence sequence{.rows = rows, .pages = 2};
-    const StepPlan plan{.rows = plan_rows, .sequences = {&sequence, 1}, .pages = table, .outputs = {}, .draws = {}};
+    const StepPlan plan{
+        .rows = plan_rows, .sequences = {&sequence, 1}, .pages = table, .outputs = {}, .draws = {}, .format = format};
 
     Cpu device{{.threads = 2, .isa = isa}};
     const int hidden = 19;
@@ -90,7 +98,7 @@ TEST_CASE("attention and rotation stay inside rows of any width") {
     step.attend(q_view, heads, kv, View<float, 2>{floats(out), rows, heads.query * dim});
     double sum = 0;
     for (std::size_t i = 0; i < q_size; ++i) sum += floats(out)[i];
-    CAPTURE(dim, name_of(isa));
+    CAPTURE(dim, name_of(isa), std::string(name_of(format)));
     REQUIRE(std::isfinite(sum));
   }
 }

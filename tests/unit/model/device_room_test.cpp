@@ -30,7 +30,7 @@ struct SmallDevice : backend::Lanes32 {
 
 std::string said(const Checkpoint& checkpoint, int context, std::size_t free) {
   try {
-    const KvLayout layout(checkpoint.config(), checkpoint.settings(), sizeof(half_t));
+    const KvLayout layout(checkpoint.config(), checkpoint.settings(), KvFormat::f16);
     check_device_room<Bf16>(checkpoint, layout, context, SmallDevice(free));
   } catch (const Error& error) {
     CHECK(error.id() == "gpu.out-of-memory");

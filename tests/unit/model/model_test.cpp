@@ -1,3 +1,4 @@
+#include <array>
 #include <catch2/catch.hpp>
 #include <cstring>
 
@@ -31,6 +32,12 @@ void change_config(const std::filesystem::path& folder, const char* field, const
   config[field] = value;
   std::ofstream(folder / "config.json") << config;
 }
+
+/// Holds one format only.
+struct OnlyBf16 : backend::Reference {
+  static constexpr const char* name = "only-bf16";
+  static constexpr std::array kv_formats = {KvFormat::bf16};
+};
 
 }  // namespace
 
@@ -175,6 +182,20 @@ TEST_CASE("requests outside a model's limits are refused and change nothing") {
   CHECK(model.forward(std::span<const Token>{}, 0).size() == 0);
   CHECK_THROWS_WITH(load(folder.path(), backend::Reference{}, {.context = 513}),
                     Catch::Contains("config.json allows 512"));
+}
+
+TEST_CASE("a format of the cache that a backend does not hold is refused, on loading and for a pool") {
+  const TemporaryFolder folder;
+  write_random_checkpoint<float>(folder.path(), tiny_shape, 9);
+  const AnyModel model = load<Registry<>>(folder.path(), OnlyBf16{});
+  CHECK(model.pool().layout().format() == KvFormat::bf16);
+  CHECK_THROWS_WITH(load<Registry<>>(folder.path(), OnlyBf16{}, {.cache_format = KvFormat::int8}),
+                    Catch::Contains("only-bf16 does not hold keys and values as int8. It holds: bf16") &&
+                        Catch::Contains("[cache.format]"));
+  CHECK_THROWS_WITH(model.pool({.format = KvFormat::f32}), Catch::Contains("[cache.format]"));
+  const AnyModel plain = load<Registry<>>(folder.path(), backend::Reference{}, {.cache_format = KvFormat::int8});
+  CHECK(plain.pool().layout().format() == KvFormat::int8);
+  CHECK(plain.pool({.format = KvFormat::f32}).layout().format() == KvFormat::f32);
 }
 
 TEST_CASE("loading reports its progress, and a model tells what a decoder must know") {

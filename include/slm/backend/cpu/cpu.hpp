@@ -46,7 +46,7 @@ class Cpu : private cpu::Products {
   static constexpr int max_rows = 512;
   static constexpr bool chooses = false;
   using Activation = float;
-  using KvElement = float;
+  static constexpr auto kv_formats = slm::kv_formats;
   using Recorded = NothingRecorded;
   template <class T>
   using Buffer = PageBuffer<T>;

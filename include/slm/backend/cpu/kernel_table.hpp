@@ -65,7 +65,7 @@ struct MatmulTask {
 /// The queries of one KV head that share a pass over its keys and values; each sees its own number of positions.
 struct AttendTask {
   const std::byte* const* pages = nullptr;  // the sequence's table
-  std::int64_t keys = 0;                    // bytes from a page's beginning to this head's [kv_block, dim]
+  std::int64_t keys = 0;                    // bytes from a page's beginning to this head's, see KvLayer
   std::int64_t values = 0;
   int dim = 0;
   int queries = 0;                          // 1..row_block
@@ -103,8 +103,8 @@ constexpr std::size_t attend_scratch(int dim) {
 }
 
 struct CommonKernels {
-  int row_block = 0;  // most queries of one AttendTask
-  void (*attend)(const AttendTask&) = nullptr;
+  int row_block = 0;                          // most queries of one AttendTask
+  void (*attend[4])(const AttendTask&) = {};  // of each KvFormat
   /// the pair (first, second) [count] turned by the angles whose cosine and sine are given
   void (*rotate)(const float* first, const float* second, const float* cosine, const float* sine, int count,
                  float* out_first, float* out_second) = nullptr;

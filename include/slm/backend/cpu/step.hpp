@@ -58,7 +58,8 @@ class CpuStep : private cpu::Products {
   template <class Matrix>
   void qkv(ConstRows x, Norm norm, const Linear<Matrix>& linear, Rope rope, Heads heads, KvLayer layer, Rows q,
            QkvShaping shaping = {}) {
-    if (rope.rotating(heads.dim) != heads.dim || shaping.norm != QkNorm::none) {
+    // A scale is one of a whole head.
+    if (rope.rotating(heads.dim) != heads.dim || shaping.norm != QkNorm::none || plan_.format == KvFormat::int8) {
       return qkv_in_two_passes(x, norm, linear, rope, heads, layer, q, shaping);
     }
     const int rows = static_cast<int>(x.extent(0));
@@ -88,17 +89,18 @@ class CpuStep : private cpu::Products {
         }
         if (shaping.clip != 0) state_->kernels->clip(low, 2 * count, shaping.clip);
         const int kv_head = head - heads.query;
-        if (kv_head >= heads.kv) {
-          float* value = entry(r, layer, layer.values, heads, kv_head - heads.kv) + first;
-          std::copy_n(low, count, value);
-          std::copy_n(low + count, count, value + half);
-        } else {
-          float* to =
-              kv_head < 0 ? q.row(r) + std::int64_t{head} * heads.dim : entry(r, layer, layer.keys, heads, kv_head);
+        const bool value = kv_head >= heads.kv;
+        if (!value) {
+          float* const to = kv_head < 0 ? q.row(r) + std::int64_t{head} * heads.dim + first : low;
           const float* cosine = angles.cosine + std::int64_t{r} * half + first;
           const float* sine = angles.sine + std::int64_t{r} * half + first;
-          state_->kernels->rotate(low, low + count, cosine, sine, count, to + first, to + first + half);
+          state_->kernels->rotate(low, low + count, cosine, sine, count, to, to + (kv_head < 0 ? half : count));
         }
+        if (kv_head < 0) continue;
+        const KvRow place = kv_row(plan_, at(r).sequence, layer.kind, value ? layer.values : layer.keys, heads.dim,
+                                   value ? kv_head - heads.kv : kv_head, at(r).position);
+        place.put(first, low, count);
+        place.put(first + half, low + count, count);
       }
     });
   }
@@ -112,7 +114,7 @@ class CpuStep : private cpu::Products {
       const int last = at(sequence.first_row + sequence.rows - 1).position + 1;
       const int seen = attention.window != 0 ? std::min(last, attention.window + sequence.rows) : last;
       const double multiplies = 2.0 * sequence.rows * heads.query * heads.dim * seen;
-      const double bytes = 8.0 * heads.kv * heads.dim * seen;
+      const double bytes = 2.0 * heads.kv * static_cast<double>(kv_row_bytes(plan_.format, heads.dim)) * seen;
       nanoseconds += std::max(multiplies / multiplies_per_ns, bytes / bytes_per_ns);
     }
     run(tasks.count(), nanoseconds, [&](std::uint32_t index, int worker) {
@@ -120,7 +122,7 @@ class CpuStep : private cpu::Products {
         cpu::AttendTask task =
             cpu::attend_task(plan_, sequence, q, heads, layer, out, attention, kv_head, first, count);
         task.scratch = state_->scratch[static_cast<std::size_t>(worker)].data();
-        state_->kernels->attend(task);
+        state_->kernels->attend[static_cast<int>(plan_.format)](task);
       });
     });
   }
@@ -226,13 +228,6 @@ class CpuStep : private cpu::Products {
   }
 
   const PlanRow& at(int row) const { return plan_.rows[static_cast<std::size_t>(row)]; }
-
-  /// The keys or values of row r for one KV head, [dim].
-  float* entry(int r, KvLayer layer, std::int64_t part, const Heads& heads, int kv_head) const {
-    const PlanRow& row = at(r);
-    const auto table = plan_.table(plan_.sequences[static_cast<std::size_t>(row.sequence)], layer.kind);
-    return cpu::kv_entry(table, part, heads, kv_head, row.position);
-  }
 
   Rows room_of(int index, std::int64_t count, std::int64_t width) {
     State::grow(state_->rooms[index], static_cast<std::size_t>(count * width));

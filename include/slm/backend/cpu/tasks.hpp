@@ -13,16 +13,9 @@
 #include "slm/backend/concept.hpp"
 #include "slm/backend/cpu/kernel_table.hpp"
 #include "slm/backend/cpu/rope_table.hpp"
+#include "slm/backend/kv_rows.hpp"
 
 namespace slm::backend::cpu {
-
-/// Where the keys or values (`part`) of a position lie, for one KV head of a layer: [dim].
-inline float* kv_entry(std::span<std::byte* const> table, std::int64_t part, const Heads& heads, int head,
-                       int position) {
-  std::byte* const page = table[static_cast<std::size_t>(position / page_positions)];
-  return reinterpret_cast<float*>(page + part) +
-         (std::int64_t{head} * page_positions + position % page_positions) * heads.dim;
-}
 
 /// Attention of a step as tasks: of each sequence, for each KV head, blocks of the queries that read it.
 class AttendTasks {
@@ -66,11 +59,11 @@ inline AttendTask attend_task(const StepPlan& plan, const PlanSequence& sequence
                               KvLayer layer, View<float, 2> out, const Attention& attention, int kv_head, int first,
                               int count) {
   const int group = heads.query / heads.kv;
-  const std::int64_t head_bytes = std::int64_t{kv_head} * page_positions * heads.dim * std::int64_t{sizeof(float)};
+  const std::int64_t before = kv_head * kv_head_bytes(plan.format, heads.dim);
   AttendTask task;
   task.pages = plan.table(sequence, layer.kind).data();
-  task.keys = layer.keys + head_bytes;
-  task.values = layer.values + head_bytes;
+  task.keys = layer.keys + before;
+  task.values = layer.values + before;
   task.dim = heads.dim;
   task.queries = count;
   task.scale = attention.scale != 0 ? attention.scale : 1.0f / std::sqrt(static_cast<float>(heads.dim));
@@ -93,24 +86,26 @@ inline void finish_qkv_row(const CommonKernels& kernels, float* row, const StepP
   const int half = width / 2;
   const float* cosine = angles.cosine + std::int64_t{r} * half;
   const float* sine = angles.sine + std::int64_t{r} * half;
-  const PlanRow& place_of = plan.rows[static_cast<std::size_t>(r)];
-  const auto table = plan.table(plan.sequences[static_cast<std::size_t>(place_of.sequence)], layer.kind);
-  const auto finish = [&](float* from, int count, const Norm& norm, const auto& place) {
-    if (shaping.norm == QkNorm::whole) kernels.normalize(norm, from, std::int64_t{count} * heads.dim, from);
-    for (int h = 0; h < count; ++h, from += heads.dim) {
-      if (shaping.norm == QkNorm::per_head) kernels.normalize(norm, from, heads.dim, from);
-      float* to = place(h);
-      if (half > 0) kernels.rotate(from, from + half, cosine, sine, half, to, to + half);
-      std::copy(from + width, from + heads.dim, to + width);
+  const PlanRow& place = plan.rows[static_cast<std::size_t>(r)];
+  const auto finish = [&](float* heads_of_row, int count, const Norm& norm) {
+    if (shaping.norm == QkNorm::whole) {
+      kernels.normalize(norm, heads_of_row, std::int64_t{count} * heads.dim, heads_of_row);
+    }
+    for (float* x = heads_of_row; x < heads_of_row + std::int64_t{count} * heads.dim; x += heads.dim) {
+      if (shaping.norm == QkNorm::per_head) kernels.normalize(norm, x, heads.dim, x);
+      if (half > 0) kernels.rotate(x, x + half, cosine, sine, half, x, x + half);
     }
   };
-  finish(row, heads.query, shaping.query, [&](int h) { return q.row(r) + std::int64_t{h} * heads.dim; });
+  const auto put = [&](const float* from, std::int64_t part) {
+    for (int h = 0; h < heads.kv; ++h, from += heads.dim)
+      kv_row(plan, place.sequence, layer.kind, part, heads.dim, h, place.position).put(from);
+  };
+  finish(row, heads.query, shaping.query);
+  std::copy_n(row, std::int64_t{heads.query} * heads.dim, q.row(r));
   row += std::int64_t{heads.query} * heads.dim;
-  finish(row, heads.kv, shaping.key, [&](int h) { return kv_entry(table, layer.keys, heads, h, place_of.position); });
-  row += std::int64_t{heads.kv} * heads.dim;
-  for (int h = 0; h < heads.kv; ++h, row += heads.dim) {
-    std::copy_n(row, heads.dim, kv_entry(table, layer.values, heads, h, place_of.position));
-  }
+  finish(row, heads.kv, shaping.key);
+  put(row, layer.keys);
+  put(row + std::int64_t{heads.kv} * heads.dim, layer.values);
 }
 
 }  // namespace slm::backend::cpu

@@ -2,6 +2,7 @@
 // business.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -37,7 +38,7 @@ class Gpu {
   static constexpr int max_chained_rows = State::most_recorded_rows;
   using Runtime = R;
   using Activation = float;
-  using KvElement = half_t;
+  static constexpr std::array kv_formats = {KvFormat::f16};
   template <class T>
   using Buffer = gpu::DeviceBuffer<T, R>;
   template <class Format>
@@ -51,13 +52,13 @@ class Gpu {
   R& runtime() const { return state_->runtime; }
   const gpu::DeviceInfo& info() const { return state_->runtime.info(); }
 
-  /// Throws gpu.out-of-memory. Emulated, keys and values are NaN instead of zero, so that who reads what no step wrote
+  /// Throws gpu.out-of-memory. Emulated, bytes of pages make NaN instead of zero, so that who reads what no step wrote
   /// is found out.
   template <class T>
   Buffer<T> allocate(std::size_t count) {
     const std::lock_guard lock(state_->mutex);
     Buffer<T> buffer(state_->runtime, count);
-    constexpr int byte = emulated && std::is_same_v<T, KvElement> ? 0xff : 0;
+    constexpr int byte = emulated && std::is_same_v<T, std::byte> ? 0xff : 0;
     if (count > 0) state_->runtime.fill(buffer.data(), byte, count * sizeof(T), state_->stream);
     return buffer;
   }

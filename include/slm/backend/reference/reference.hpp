@@ -13,6 +13,7 @@
 
 #include "slm/backend/concept.hpp"
 #include "slm/backend/dense_matrix.hpp"
+#include "slm/backend/kv_rows.hpp"
 
 namespace slm::backend {
 
@@ -68,11 +69,13 @@ class ReferenceStep {
       for (int h = 0; h < heads.query; ++h, source += heads.dim)
         rotate(source, rope, frequencies, heads.dim, row.position, &q(r, h * heads.dim));
       normalize_heads(source, heads.kv, heads.dim, shaping.norm, shaping.key);
+      std::vector<float> key(static_cast<std::size_t>(heads.dim));
+      for (int h = 0; h < heads.kv; ++h, source += heads.dim) {
+        rotate(source, rope, frequencies, heads.dim, row.position, key.data());
+        kv_row(plan_, row.sequence, layer.kind, layer.keys, heads.dim, h, row.position).put(key.data());
+      }
       for (int h = 0; h < heads.kv; ++h, source += heads.dim)
-        rotate(source, rope, frequencies, heads.dim, row.position,
-               entry(row, layer, layer.keys, heads, h, row.position));
-      for (int h = 0; h < heads.kv; ++h, source += heads.dim)
-        std::copy_n(source, heads.dim, entry(row, layer, layer.values, heads, h, row.position));
+        kv_row(plan_, row.sequence, layer.kind, layer.values, heads.dim, h, row.position).put(source);
     }
   }
 
@@ -82,14 +85,14 @@ class ReferenceStep {
       const PlanRow& row = at(r);
       const int last = row.position;
       const int first = attention.window != 0 ? std::max(0, last + 1 - attention.window) : 0;
-      std::vector<float> weights(last + 1 - first);
+      std::vector<float> weights(last + 1 - first), entry(static_cast<std::size_t>(heads.dim));
       for (int h = 0; h < heads.query; ++h) {
         const int kv_head = h / (heads.query / heads.kv);
         float largest = -std::numeric_limits<float>::infinity();
         for (int j = first; j <= last; ++j) {
-          const float* key = entry(row, layer, layer.keys, heads, kv_head, j);
+          kv_row(plan_, row.sequence, layer.kind, layer.keys, heads.dim, kv_head, j).get(entry.data());
           float score = 0;
-          for (int i = 0; i < heads.dim; ++i) score += q(r, h * heads.dim + i) * key[i];
+          for (int i = 0; i < heads.dim; ++i) score += q(r, h * heads.dim + i) * entry[i];
           score *= scale;
           if (attention.slopes) score += attention.slopes[h] * static_cast<float>(j - last);
           weights[j - first] = score;
@@ -97,12 +100,13 @@ class ReferenceStep {
         }
         float sum = 0;
         for (float& weight : weights) sum += weight = std::exp(weight - largest);
-        for (int i = 0; i < heads.dim; ++i) {
-          float mixed = 0;
-          for (int j = first; j <= last; ++j)
-            mixed += weights[j - first] * entry(row, layer, layer.values, heads, kv_head, j)[i];
-          out(r, h * heads.dim + i) = mixed / sum;
+        float* const mixed = &out(r, h * heads.dim);
+        std::fill_n(mixed, heads.dim, 0.0f);
+        for (int j = first; j <= last; ++j) {
+          kv_row(plan_, row.sequence, layer.kind, layer.values, heads.dim, kv_head, j).get(entry.data());
+          for (int i = 0; i < heads.dim; ++i) mixed[i] += weights[j - first] * entry[i];
         }
+        for (int i = 0; i < heads.dim; ++i) mixed[i] /= sum;
       }
     }
   }
@@ -160,14 +164,6 @@ class ReferenceStep {
   const PlanRow& at(int row) const { return plan_.rows[static_cast<std::size_t>(row)]; }
   const PlanSequence& sequence_of(const PlanRow& row) const {
     return plan_.sequences[static_cast<std::size_t>(row.sequence)];
-  }
-
-  /// The [dim] floats of a position: keys or values, as `part` says, of a KV head.
-  float* entry(const PlanRow& row, KvLayer layer, std::int64_t part, Heads heads, int head, int position) const {
-    const auto table = plan_.table(sequence_of(row), layer.kind);
-    std::byte* const page = table[static_cast<std::size_t>(position / page_positions)];
-    return reinterpret_cast<float*>(page + part) +
-           (std::int64_t{head} * page_positions + position % page_positions) * heads.dim;
   }
 
   Rows room_of(int index, std::int64_t count, std::int64_t width) {
@@ -257,7 +253,7 @@ class Reference {
   static constexpr int max_rows = 64;
   static constexpr bool chooses = false;
   using Activation = float;
-  using KvElement = float;
+  static constexpr auto kv_formats = slm::kv_formats;
   using Recorded = NothingRecorded;
   template <class T>
   using Buffer = std::vector<T>;

@@ -1,0 +1,96 @@
+// KvFormat: how a KV cache stores its numbers.
+#pragma once
+
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "slm/core/error.hpp"
+#include "slm/core/macros.hpp"
+#include "slm/core/types.hpp"
+
+namespace slm {
+
+/// int8: the row of a head and position is codes of -127..127 and one scale, in float. Saved sequences hold these
+/// numbers.
+enum class KvFormat { f32 = 0, f16 = 1, bf16 = 2, int8 = 3 };
+
+inline constexpr std::array kv_formats = {KvFormat::f32, KvFormat::f16, KvFormat::bf16, KvFormat::int8};
+
+constexpr std::string_view name_of(KvFormat format) {
+  switch (format) {
+    case KvFormat::f32: return "f32";
+    case KvFormat::f16: return "f16";
+    case KvFormat::bf16: return "bf16";
+    case KvFormat::int8: return "int8";
+  }
+  return "?";
+}
+
+/// Throws cache.unknown-format.
+inline KvFormat kv_format_named(std::string_view name) {
+  for (const KvFormat format : kv_formats) {
+    if (name == name_of(format)) return format;
+  }
+  throw Error("cache.unknown-format", text("no format of a KV cache is called ", quote(name)),
+              "Use f32, f16, bf16 or int8");
+}
+
+/// Calls use(Element{}) with the type that holds one number or code.
+template <class Use>
+constexpr decltype(auto) visit(KvFormat format, Use&& use) {
+  switch (format) {
+    case KvFormat::f16: return use(half_t{});
+    case KvFormat::bf16: return use(bfloat16_t{});
+    case KvFormat::int8: return use(std::int8_t{});
+    default: return use(float{});
+  }
+}
+
+/// Bytes of the row of a head and position, its scale included.
+constexpr std::int64_t kv_row_bytes(KvFormat format, int dim) {
+  const std::int64_t scale = format == KvFormat::int8 ? sizeof(float) : 0;
+  return dim * visit(format, [](auto element) { return static_cast<std::int64_t>(sizeof element); }) + scale;
+}
+
+/// A number as it is stored. What is too large for a half becomes the largest half.
+template <class Element>
+SLM_DEVICE Element kv_element(float value) {
+  return from_float<Element>(value);
+}
+template <>
+SLM_DEVICE half_t kv_element<half_t>(float value) {
+  return from_float<half_t>(value > 65504.0f ? 65504.0f : value < -65504.0f ? -65504.0f : value);
+}
+
+/// The scale of an int8 row whose largest magnitude, by magnitude(), is given. A row that holds an infinity or a NaN
+/// has the scale NaN; one of numbers below 2^-100 is zero.
+struct Int8Scale {
+  float scale = 0;
+  float inverse = 0;
+
+  static SLM_DEVICE float magnitude(float value) {
+    const float size = value < 0 ? -value : value;
+    return size <= 3.40282347e+38f ? size : INFINITY;
+  }
+
+  explicit SLM_DEVICE Int8Scale(float largest) {
+    if (largest == INFINITY) {
+      scale = NAN;
+    } else if (largest >= 0x1p-100f) {
+      scale = largest / 127;
+      inverse = 127 / largest;
+    }
+  }
+
+  /// The nearest code, ties to even: what is added puts it into the lowest bits.
+  SLM_DEVICE std::int8_t code(float value) const {
+    if (inverse == 0) return 0;
+    return static_cast<std::int8_t>(__builtin_bit_cast(std::int32_t, value * inverse + 0x1.8p23f) - 0x4b400000);
+  }
+};
+
+}  // namespace slm

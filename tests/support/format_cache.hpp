@@ -1,0 +1,106 @@
+// A KV cache of one layer in any format, for tests of backends.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "slm/backend/kv_rows.hpp"
+#include "support/random_layer.hpp"
+
+namespace slm::testing {
+
+/// Pages of one sequence. What nobody wrote is NaN, in int8 by its scales.
+class FormatCache {
+ public:
+  FormatCache(Heads heads, int context, KvFormat format)
+      : heads_(heads),
+        format_(format),
+        pages_(static_cast<std::size_t>((context + page_positions - 1) / page_positions),
+               std::vector<std::byte>(2 * half(), std::byte{0xff})) {}
+
+  const Heads& heads() const { return heads_; }
+  KvLayer layer() const { return {.kind = 0, .keys = 0, .values = static_cast<std::int64_t>(half())}; }
+
+  TestPlan plan(int rows, int position) {
+    TestPlan plan;
+    plan.format = format_;
+    plan.add(table(), rows, position);
+    return plan;
+  }
+
+  std::vector<std::byte*> table() {
+    std::vector<std::byte*> table;
+    for (auto& page : pages_) table.push_back(page.data());
+    return table;
+  }
+
+  std::vector<float> row(bool keys, int head, int position) {
+    std::vector<float> numbers(static_cast<std::size_t>(heads_.dim));
+    place(keys, head, position).get(numbers.data());
+    return numbers;
+  }
+
+  void randomize(Random& random, float scale) {
+    for_all([&](const backend::KvRow& row) {
+      const float own = scale * (0.1f + std::abs(random()));
+      row.put(random.vector(static_cast<std::size_t>(heads_.dim), own).data());
+    });
+  }
+
+  /// Positions first.. last - 1 are as nobody had written them.
+  void forget(int first, int last) {
+    const std::vector<float> nothing(static_cast<std::size_t>(heads_.dim), std::nanf(""));
+    for (int p = first; p < last; ++p) {
+      for (int h = 0; h < heads_.kv; ++h) {
+        for (const bool keys : {true, false}) place(keys, h, p).put(nothing.data());
+      }
+    }
+  }
+
+  /// int8: each position of a page gets the scale of the next one.
+  void shift_scales(bool keys) {
+    for (auto& page : pages_) {
+      for (int h = 0; h < heads_.kv; ++h) {
+        std::byte* const scales = page.data() + (keys ? 0 : half()) +
+                                  static_cast<std::size_t>(h * kv_head_bytes(format_, heads_.dim)) +
+                                  static_cast<std::size_t>(page_positions * heads_.dim);
+        std::memmove(scales, scales + sizeof(float), (page_positions - 1) * sizeof(float));
+      }
+    }
+  }
+
+  std::vector<std::byte> bytes() const {
+    std::vector<std::byte> bytes;
+    for (const auto& page : pages_) bytes.insert(bytes.end(), page.begin(), page.end());
+    return bytes;
+  }
+
+ private:
+  std::size_t half() const {
+    return static_cast<std::size_t>(heads_.kv) * static_cast<std::size_t>(kv_head_bytes(format_, heads_.dim));
+  }
+
+  backend::KvRow place(bool keys, int head, int position) {
+    std::byte* const page = pages_[static_cast<std::size_t>(position / page_positions)].data();
+    return {format_, page + (keys ? 0 : half()) + head * kv_head_bytes(format_, heads_.dim), position % page_positions,
+            heads_.dim};
+  }
+
+  template <class Use>
+  void for_all(Use use) {
+    for (int p = 0; p < static_cast<int>(pages_.size()) * page_positions; ++p) {
+      for (int h = 0; h < heads_.kv; ++h) {
+        for (const bool keys : {true, false}) use(place(keys, h, p));
+      }
+    }
+  }
+
+  Heads heads_;
+  KvFormat format_;
+  std::vector<std::vector<std::byte>> pages_;  // [2, kv, ...] as KvLayer says
+};
+
+}  // namespace slm::testing
