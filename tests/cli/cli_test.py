@@ -624,7 +624,7 @@ class Cli(unittest.TestCase):
         text = SCRATCH / "formats.txt"
         text.write_text("def in " * 40)
         exact = self.as_json("perplexity", self.target, text)["perplexity"]
-        for backend, formats in (("cpu", ("f32", "f16", "bf16", "int8")), ("lanes32", ("f16",))):
+        for backend, formats in (("cpu", ("f32", "f16", "bf16", "int8")), ("lanes32", ("f16", "bf16", "int8"))):
             for cache in formats:
                 with self.subTest(backend=backend, cache=cache):
                     found = self.as_json("perplexity", self.target, text, "--backend", backend, "--cache-format", cache)

@@ -27,9 +27,15 @@ int count_of_format() {
                   ProductTiles<Format, QueriesKeysValues>>();
 }
 
+template <class Element>
+int count_of_attention() {
+  return count_of<Attend<64, 16, Element>, Attend<64, 32, Element>, Attend<128, 16, Element>, Attend<128, 32, Element>,
+                  Attend<256, 16, Element>>();
+}
+
 int count_of_kernels() {
   return count_of_format<Fp32>() + count_of_format<Fp16>() + count_of_format<Bf16>() + count_of_format<Int4>() +
-         count_of<Attend<64, 16>, Attend<64, 32>, Attend<128, 16>, Attend<128, 32>, Attend<256, 16>>() +
+         count_of_attention<half_t>() + count_of_attention<bfloat16_t>() + count_of_attention<std::int8_t>() +
          count_of<SelectRows, MeasureRows, NormalizeRows, GateRows, ShapeQkv, Peak, Cut, Race, detail::ProbeKernel>();
 }
 

@@ -24,6 +24,8 @@ class FormatCache {
   const Heads& heads() const { return heads_; }
   KvLayer layer() const { return {.kind = 0, .keys = 0, .values = static_cast<std::int64_t>(half())}; }
 
+  KvFormat format() const { return format_; }
+
   TestPlan plan(int rows, int position) {
     TestPlan plan;
     plan.format = format_;
@@ -33,9 +35,14 @@ class FormatCache {
 
   std::vector<std::byte*> table() {
     std::vector<std::byte*> table;
-    for (auto& page : pages_) table.push_back(page.data());
+    for (auto& page : pages_) table.push_back(page.empty() ? nullptr : page.data());
     return table;
   }
+
+  const std::vector<std::vector<std::byte>>& pages() const { return pages_; }
+  void set_page(std::size_t page, std::vector<std::byte> bytes) { pages_[page] = std::move(bytes); }
+  /// Gives a page back.
+  void release(int page) { pages_[static_cast<std::size_t>(page)].clear(); }
 
   std::vector<float> row(bool keys, int head, int position) {
     std::vector<float> numbers(static_cast<std::size_t>(heads_.dim));
@@ -43,8 +50,9 @@ class FormatCache {
     return numbers;
   }
 
-  void randomize(Random& random, float scale) {
-    for_all([&](const backend::KvRow& row) {
+  /// Writes positions first.. last - 1, each with numbers of its own size.
+  void randomize(Random& random, int first, int last, float scale) {
+    for_all(first, last, [&](const backend::KvRow& row) {
       const float own = scale * (0.1f + std::abs(random()));
       row.put(random.vector(static_cast<std::size_t>(heads_.dim), own).data());
     });
@@ -53,11 +61,7 @@ class FormatCache {
   /// Positions first.. last - 1 are as nobody had written them.
   void forget(int first, int last) {
     const std::vector<float> nothing(static_cast<std::size_t>(heads_.dim), std::nanf(""));
-    for (int p = first; p < last; ++p) {
-      for (int h = 0; h < heads_.kv; ++h) {
-        for (const bool keys : {true, false}) place(keys, h, p).put(nothing.data());
-      }
-    }
+    for_all(first, last, [&](const backend::KvRow& row) { row.put(nothing.data()); });
   }
 
   /// int8: each position of a page gets the scale of the next one.
@@ -90,8 +94,8 @@ class FormatCache {
   }
 
   template <class Use>
-  void for_all(Use use) {
-    for (int p = 0; p < static_cast<int>(pages_.size()) * page_positions; ++p) {
+  void for_all(int first, int last, Use use) {
+    for (int p = first; p < last; ++p) {
       for (int h = 0; h < heads_.kv; ++h) {
         for (const bool keys : {true, false}) use(place(keys, h, p));
       }

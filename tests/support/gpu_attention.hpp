@@ -4,6 +4,7 @@
 
 #include <catch2/catch.hpp>
 #include <cstring>
+#include <string>
 #include <vector>
 
 #include "support/gpu_layer.hpp"
@@ -25,22 +26,16 @@ inline const std::vector<AttentionCase> attention_cases{
 /// Some rows of a text.
 struct AttentionInputs {
   std::vector<float> q;
-  TestCache plain;
+  FormatCache cache;
 
-  AttentionInputs(const AttentionCase& c, std::uint64_t seed) : plain(c.heads, c.position + c.rows) {
+  AttentionInputs(const AttentionCase& c, KvFormat format, std::uint64_t seed)
+      : cache(c.heads, c.position + c.rows, format) {
     Random random(seed);
     q = random.vector(static_cast<std::size_t>(c.rows * c.heads.query * c.heads.dim), 2);
     // Only what has been written by now holds numbers; the rest stays NaN, and what lies behind the window is gone.
-    for (int h = 0; h < c.heads.kv; ++h) {
-      for (int p = 0; p < c.position + c.rows; ++p) {
-        for (int d = 0; d < c.heads.dim; ++d) {
-          plain.key(h, p, d) = to_float(from_float<half_t>(random()));
-          plain.value(h, p, d) = to_float(from_float<half_t>(random()));
-        }
-      }
-    }
+    cache.randomize(random, 0, c.position + c.rows, 0.9f);
     const int oldest = c.window == 0 ? 0 : c.position + 1 - c.window;
-    for (int page = 0; page < oldest / page_positions; ++page) plain.release(page);
+    for (int page = 0; page < oldest / page_positions; ++page) cache.release(page);
   }
 
   std::vector<float> rows_of(int first, int count, int width) const {
@@ -62,10 +57,11 @@ std::vector<float> attend(Device device, const AttentionCase& c, const std::vect
   std::vector<float> queries;
   std::vector<DeviceCache<Device>> caches;
   TestPlan plan;
+  plan.format = parts.front().text->cache.format();
   for (const AttentionPart& part : parts) {
     const std::vector<float> own = part.text->rows_of(part.first, part.rows, width);
     queries.insert(queries.end(), own.begin(), own.end());
-    caches.emplace_back(device, c.heads, part.text->plain);
+    caches.emplace_back(device, part.text->cache);
     plan.add(caches.back().table(), part.rows, c.position + part.first);
   }
   const int rows = static_cast<int>(queries.size()) / width;
@@ -77,18 +73,20 @@ std::vector<float> attend(Device device, const AttentionCase& c, const std::vect
 }
 
 template <class Device>
-void check_attention(int device) {
+void check_attention(int device, KvFormat format) {
   for (const AttentionCase& c : attention_cases) {
-    CAPTURE(c.heads.query, c.heads.dim, c.position, c.rows, c.window, Device::name, device);
+    CAPTURE(c.heads.query, c.heads.dim, c.position, c.rows, c.window, Device::name, device,
+            std::string(name_of(format)));
     const int width = c.heads.query * c.heads.dim;
-    AttentionInputs in(c, 31), other(c, 32);
+    AttentionInputs in(c, format, 31), other(c, format, 32);
     std::vector<float> slopes = Random(33).vector(static_cast<std::size_t>(c.heads.query), 0.1f);
     std::vector<float> expected(in.q.size());
-    const TestPlan plain(in.plain, c.rows, c.position);
-    backend::Reference().begin(plain).attend(
-        view_of(in.q, c.rows), c.heads, in.plain.layer(), view_of(expected, c.rows),
-        {.scale = 0, .window = c.window, .slopes = c.alibi ? slopes.data() : nullptr});
-    // Queries and weights are rounded to 11 bits: scores up to 10 are off by 10 * 2^-11, and so are their exponentials.
+    backend::Reference()
+        .begin(in.cache.plan(c.rows, c.position))
+        .attend(view_of(in.q, c.rows), c.heads, in.cache.layer(), view_of(expected, c.rows),
+                {.scale = 0, .window = c.window, .slopes = c.alibi ? slopes.data() : nullptr});
+    // Queries and weights are rounded to 11 bits, and so are products of codes and scales: scores up to 10 are off by
+    // 10 * 2^-11, and so are their exponentials.
     const Device together({.device = device, .split_blocks = -1}), split({.device = device, .split_blocks = 1000});
     const auto whole = attend(together, c, slopes, {{&in, 0, c.rows}});
     CHECK(worst(whole, expected) < 0.02);

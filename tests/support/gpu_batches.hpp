@@ -46,12 +46,14 @@ struct Addition {
 template <class Device>
 class Companions {
  public:
-  /// The first device is the one that is tested.
-  Companions(const std::filesystem::path& folder, Device device, Device other, int count)
+  /// The first device is the one that is tested. Sequences take turns at the formats of their caches.
+  Companions(const std::filesystem::path& folder, Device device, Device other, int count,
+             const std::vector<KvFormat>& formats)
       : other_(other), together_(load_fixture(folder, device)), apart_(load_fixture(folder, other)) {
     for (int i = 0; i < count; ++i) {
-      in_batch_.push_back(together_.sequence());
-      alone_.push_back(apart_.sequence());
+      const KvPoolOptions pool{.format = formats[static_cast<std::size_t>(i) % formats.size()]};
+      in_batch_.emplace_back(together_.pool(pool));
+      alone_.emplace_back(apart_.pool(pool));
     }
   }
 
@@ -109,9 +111,10 @@ class Companions {
 /// Rounds of random appends, at first prompts, of `count` sequences of random lengths that are also taken back, forked,
 /// and left out.
 template <class Device>
-void check_batches(const std::filesystem::path& folder, Device device, Device other, int count, std::uint64_t seed) {
+void check_batches(const std::filesystem::path& folder, Device device, Device other, int count, std::uint64_t seed,
+                   const std::vector<KvFormat>& formats = {KvFormat::f16}) {
   Dice dice(seed);
-  Companions<Device> texts(folder, device, other, count);
+  Companions<Device> texts(folder, device, other, count, formats);
   const int context = texts.info().context, vocab = texts.info().vocab;
   const auto append = [&](std::size_t i, int most, const Ask& ask) {
     const int room = context - texts.length(i) - ask.steps;

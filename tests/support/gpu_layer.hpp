@@ -8,6 +8,7 @@
 
 #include "slm/backend/gpu/gpu.hpp"
 #include "slm/backend/reference/reference.hpp"
+#include "support/format_cache.hpp"
 #include "support/random_layer.hpp"
 
 namespace slm::testing {
@@ -67,51 +68,30 @@ class OnDevice {
   typename Device::template Buffer<T> buffer_;
 };
 
-inline std::vector<half_t> halves(const std::vector<float>& values) {
-  std::vector<half_t> rounded;
-  for (const float value : values) rounded.push_back(from_float<half_t>(value));
-  return rounded;
-}
-
-inline std::vector<float> floats(const std::vector<half_t>& values) {
-  std::vector<float> wide;
-  for (const half_t value : values) wide.push_back(to_float(value));
-  return wide;
-}
-
-/// The pages of a TestCache as halves, each in memory of its own.
+/// The pages of a FormatCache, each in device memory of its own.
 template <class Device>
 class DeviceCache {
  public:
-  DeviceCache(Device device, Heads heads, TestCache& host) : half_(heads.kv * page_positions * heads.dim) {
-    for (const std::byte* page : host.table()) {
-      const auto* const numbers = reinterpret_cast<const float*>(page);
-      pages_.emplace_back(
-          device, page == nullptr ? std::vector<half_t>{} : halves(std::vector<float>(numbers, numbers + 2 * half_)));
-    }
+  DeviceCache(Device device, const FormatCache& host) : host_(host) {
+    for (const std::vector<std::byte>& page : host.pages()) pages_.emplace_back(device, page);
   }
 
-  KvLayer layer() const { return {.kind = 0, .keys = 0, .values = half_ * std::int64_t{sizeof(half_t)}}; }
+  KvLayer layer() const { return host_.layer(); }
 
   std::vector<std::byte*> table() {
     std::vector<std::byte*> pages;
-    for (auto& page : pages_) pages.push_back(reinterpret_cast<std::byte*>(page.data()));
+    for (auto& page : pages_) pages.push_back(page.data());
     return pages;
   }
 
-  /// All keys and values.
-  std::vector<float> all() {
-    std::vector<float> values;
-    for (auto& page : pages_) {
-      const std::vector<float> numbers = floats(page.read());
-      values.insert(values.end(), numbers.begin(), numbers.end());
-    }
-    return values;
+  FormatCache& read() {
+    for (std::size_t page = 0; page < pages_.size(); ++page) host_.set_page(page, pages_[page].read());
+    return host_;
   }
 
  private:
-  std::int64_t half_;
-  std::vector<OnDevice<Device, half_t>> pages_;
+  FormatCache host_;
+  std::vector<OnDevice<Device, std::byte>> pages_;
 };
 
 /// A plan of rows that no operation looks at.

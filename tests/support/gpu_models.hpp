@@ -33,13 +33,13 @@ inline double logit_tolerance(const Checkpoint& checkpoint) {
 
 /// A fixture of fp32 or bfloat16: half the kernels that slm::load would compile.
 template <class Device>
-AnyModel load_fixture(const std::filesystem::path& folder, Device device) {
+AnyModel load_fixture(const std::filesystem::path& folder, Device device, const LoadOptions& options = {}) {
   auto checkpoint = std::make_shared<const Checkpoint>(folder);
   const Dynamic shape{checkpoint->config()};
   if (detail::stored_type(*checkpoint) == WeightType::bf16) {
-    return Model<Dynamic, Bf16, Device>(shape, std::move(checkpoint), std::move(device));
+    return Model<Dynamic, Bf16, Device>(shape, std::move(checkpoint), std::move(device), options);
   }
-  return Model<Dynamic, Fp32, Device>(shape, std::move(checkpoint), std::move(device));
+  return Model<Dynamic, Fp32, Device>(shape, std::move(checkpoint), std::move(device), options);
 }
 
 template <class Device>

@@ -9,7 +9,8 @@ using namespace slm;
 using namespace slm::testing;
 
 TEST_CASE("attention on the device") {
-  if (!no_device()) check_attention<Device>(0);
+  if (no_device()) return;
+  for (const KvFormat format : Device::kv_formats) check_attention<Device>(0, format);
 }
 TEST_CASE("products of float weights on the device") {
   if (!no_device()) check_products<Device, Fp32>(0);

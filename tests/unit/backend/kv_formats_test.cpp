@@ -125,7 +125,7 @@ TEST_CASE("attention reads every format as the plain loops do, with the same bit
   for (const Heads heads : {Heads{6, 2, 20}, Heads{4, 1, 64}, Heads{3, 3, 80}, Heads{2, 1, 7}}) {
     const int rows = 9, context = 700, width = heads.query * heads.dim;
     FormatCache cache(heads, context, format);
-    cache.randomize(random, 2);
+    cache.randomize(random, 0, context, 2);
     const std::vector<float> q = random.vector(static_cast<std::size_t>(rows * width), 2),
                              slopes = random.vector(static_cast<std::size_t>(heads.query), 0.3f);
     for (const int window : {0, 7, 100, 600}) {
@@ -157,7 +157,7 @@ TEST_CASE("attention that took the scale of the neighbouring position would be n
   const Heads heads{4, 2, 32};
   Random random(6);
   FormatCache cache(heads, 200, KvFormat::int8);
-  cache.randomize(random, 2);
+  cache.randomize(random, 0, 192, 2);
   FormatCache wrong = cache;
   const std::vector<float> q = random.vector(static_cast<std::size_t>(heads.query * heads.dim), 2);
   for (const bool keys : {true, false}) {

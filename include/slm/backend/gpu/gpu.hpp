@@ -22,7 +22,8 @@
 namespace slm::backend {
 
 /// A handle: copies share the device, its stream and working memory. Steps of all models on one handle run in order.
-/// Keys and values are kept as fp16; activations are fp32 in memory and fp16 or bf16 in the matrix unit.
+/// Activations are fp32 in memory and fp16 or bf16 in the matrix unit, keys and values of whatever format fp16 there:
+/// holding them as f32 would gain nothing.
 template <gpu::Runtime R>
 class Gpu {
  public:
@@ -38,7 +39,7 @@ class Gpu {
   static constexpr int max_chained_rows = State::most_recorded_rows;
   using Runtime = R;
   using Activation = float;
-  static constexpr std::array kv_formats = {KvFormat::f16};
+  static constexpr std::array kv_formats = {KvFormat::f16, KvFormat::bf16, KvFormat::int8};
   template <class T>
   using Buffer = gpu::DeviceBuffer<T, R>;
   template <class Format>

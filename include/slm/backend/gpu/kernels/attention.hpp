@@ -24,8 +24,8 @@ namespace slm::gpu {
 static_assert(chunk == page_positions);
 
 struct AttentionArgs {
-  Memory<const float> q;                 // [count, query * dim]
-  KvPages pages;                         // [kv, page_positions, dim] of the keys, and of the values
+  Memory<const float> q;  // [count, query * dim]
+  KvPages pages;
   Memory<float> out;                     // [count, query * dim]
   Memory<const StepRow> rows;            // [count]
   Memory<const StepSequence> sequences;  // of the rows; empty: each row is a sequence
@@ -75,7 +75,8 @@ struct AttentionState {
   }
 };
 
-template <int Dim, int Queries>
+/// Of pages whose numbers are `Element`.
+template <int Dim, int Queries, class Element>
 struct Attend {
   using Args = AttentionArgs;
   static constexpr int waves = chunk / 16, row_words = Dim / 2 + 4, score_words = chunk + 4;
@@ -119,11 +120,11 @@ struct Attend {
     clear(mix);
     for (int at = begin; at <= (split ? begin : last_chunk); ++at) {
       lane.barrier();
-      stage_positions(lane, args, shared, args.pages.keys(table[at]), kv_head, at, end);
+      stage_positions(lane, args, shared, page_of(args, table[at], args.pages.layer.keys, kv_head), at, end);
       lane.barrier();
       score(lane, args, shared);
       lane.barrier();
-      stage_positions(lane, args, shared, args.pages.values(table[at]), kv_head, at, end);
+      stage_positions(lane, args, shared, page_of(args, table[at], args.pages.layer.values, kv_head), at, end);
       for (int j = wave; j < count; j += waves) {
         weigh(lane, args, shared, at, j, ahead + (first + j) / group, kv_head * group + (first + j) % group);
       }
@@ -220,31 +221,32 @@ struct Attend {
     }
   }
 
-  /// The keys or values of a page. Positions behind the last one are zero: they have the weight zero, and zero times a
-  /// stale NaN is NaN.
+  static SLM_DEVICE KvHead<Element> page_of(const Args& args, std::byte* page, std::int64_t part, int kv_head) {
+    return args.pages.template head<Element>(page, part, kv_head);
+  }
+
+  /// The keys or values of a page, as halves. Positions behind the last one are zero: they have the weight zero, and
+  /// zero times a stale NaN is NaN.
   template <class Lane>
-  static SLM_DEVICE void stage_positions(Lane lane, const Args& args, Shared& shared, const Memory<const half_t>& from,
-                                         int kv_head, int at, int end) {
+  static SLM_DEVICE void stage_positions(Lane lane, const Args& args, Shared& shared, const KvHead<Element>& from,
+                                         int at, int end) {
     const int words = used_words(args);
-    const std::int64_t base = std::int64_t{kv_head} * page_positions * args.dim;
     if (args.dim % 8 == 0) {
       for (int item = lane.thread(); item < chunk * (words / 4); item += lane.threads()) {
         const int p = item / (words / 4), d = item % (words / 4) * 8;
         const bool there = d < args.dim && at * chunk + p <= end;
         *reinterpret_cast<Word4*>(&shared.kv[p][d / 2]) =
-            there ? Lane::load_stream(from.template vector<const Word4>(base + std::int64_t{p} * args.dim + d))
-                  : Word4{};
+            there ? from.template eight<Lane>(p * args.dim + d, p) : Word4{};
       }
     } else {
       for (int item = lane.thread(); item < chunk * words; item += lane.threads()) {
         const int p = item / words, d = item % words * 2;
-        std::uint32_t word = 0;
+        float low = 0, high = 0;
         if (at * chunk + p <= end) {
-          const std::int64_t index = base + std::int64_t{p} * args.dim + d;
-          if (d < args.dim) word = from[index].bits;
-          if (d + 1 < args.dim) word |= std::uint32_t{from[index + 1].bits} << 16;
+          if (d < args.dim) low = from.at(p * args.dim + d, p);
+          if (d + 1 < args.dim) high = from.at(p * args.dim + d + 1, p);
         }
-        shared.kv[p][d / 2] = word;
+        shared.kv[p][d / 2] = Lane::template pack2<half_t>(low, high);
       }
     }
   }

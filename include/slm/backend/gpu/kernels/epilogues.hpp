@@ -87,8 +87,8 @@ struct Gated {
 
 /// Where queries, keys and values go.
 struct QkvArgs {
-  Memory<float> q;                           // [rows, query * dim]
-  KvPages pages;                             // [kv, page_positions, dim] of the keys, and of the values
+  Memory<float> q;  // [rows, query * dim]
+  KvPages pages;
   Memory<const StepRow> rows;                // [rows]
   Memory<const float> inverse_frequency[2];  // [rotating / 2]; may be empty
   Memory<const float> bias;                  // [(query + 2 * kv) * dim]; may be empty
@@ -97,31 +97,38 @@ struct QkvArgs {
   float factor;  // of cosines and sines
   float clip;    // 0: none
 
-  /// Output o of the product, for the row.
+  /// Output o of the product, for the row, unless it goes to int8.
   SLM_DEVICE void put(int o, int row, float v) const { put(rows[row], o, row, v); }
   SLM_DEVICE void put(const StepRow& of, int o, int row, float v) const {
-    const int head = o / dim, d = o % dim;
-    if (head < query) {
+    if (o < query * dim) {
       q[std::int64_t{row} * query * dim + o] = v;
-    } else {
-      if (of.sequence < 0) return;
-      const bool key = head < query + kv;
-      const std::int64_t kv_head = key ? head - query : head - query - kv;
-      std::byte* const page = pages.table(of)[of.position / page_positions];
-      const std::int64_t at = (kv_head * page_positions + of.position % page_positions) * dim + d;
-      const half_t element = from_float<half_t>(v > 65504.0f ? 65504.0f : v < -65504.0f ? -65504.0f : v);
-      (key ? pages.keys(page) : pages.values(page))[at] = element;
+    } else if (of.sequence >= 0) {
+      const int at = of.position % page_positions * dim + o % dim;
+      if (pages.format == KvFormat::bf16) {
+        head_of<bfloat16_t>(of, o / dim).numbers[at] = kv_element<bfloat16_t>(v);
+      } else {
+        head_of<half_t>(of, o / dim).numbers[at] = kv_element<half_t>(v);
+      }
     }
   }
 
-  /// A pair of a head, d < rotating / 2 and d + rotating / 2.
-  SLM_DEVICE void put_rotated(int o, int d, int row, float a, float b) const {
-    const StepRow of = rows[row];
+  /// Where head number `head` of all, a key or a value, goes.
+  template <class Element>
+  SLM_DEVICE KvHead<Element> head_of(const StepRow& of, int head) const {
+    const bool key = head < query + kv;
+    return pages.head<Element>(pages.table(of)[of.position / page_positions],
+                               key ? pages.layer.keys : pages.layer.values, key ? head - query : head - query - kv);
+  }
+
+  struct Pair {
+    float first, second;
+  };
+  /// The pair of a head's d < rotating / 2 and d + rotating / 2.
+  SLM_DEVICE Pair rotated(const StepRow& of, int d, float a, float b) const {
     const float angle =
         static_cast<float>(of.position) * (of.rope == 0 ? inverse_frequency[0] : inverse_frequency[1])[d];
     const float cosine = cosf(angle) * factor, sine = sinf(angle) * factor;
-    put(of, o, row, fmaf(a, cosine, -(b * sine)));
-    put(of, o + rotating / 2, row, fmaf(b, cosine, a * sine));
+    return {fmaf(a, cosine, -(b * sine)), fmaf(b, cosine, a * sine)};
   }
 
   SLM_DEVICE float shaped(int o, float v) const {
@@ -130,14 +137,18 @@ struct QkvArgs {
   }
 };
 
-/// Heads that rotate by whole pairs of tiles, or not at all. Panels are pairs exactly where outputs rotate.
+/// Heads that rotate by whole pairs of tiles, or not at all, and have no scale. Panels are pairs exactly where outputs
+/// rotate.
 struct QueriesKeysValues {
   using Args = QkvArgs;
   static SLM_DEVICE void apply(const Args& args, const Panel& panel, int i, int row, float a, float b) {
     const int first = panel.a * tile_height + i, second = panel.b * tile_height + i;
     const int all = (args.query + 2 * args.kv) * args.dim;
     if (args.rotating != 0 && first < (args.query + args.kv) * args.dim && first % args.dim < args.rotating / 2) {
-      args.put_rotated(first, first % args.dim, row, args.shaped(first, a), args.shaped(second, b));
+      const StepRow of = args.rows[row];
+      const QkvArgs::Pair pair = args.rotated(of, first % args.dim, args.shaped(first, a), args.shaped(second, b));
+      args.put(of, first, row, pair.first);
+      args.put(of, second, row, pair.second);
       return;
     }
     if (first < all) args.put(first, row, args.shaped(first, a));

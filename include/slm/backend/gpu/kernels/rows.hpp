@@ -150,7 +150,7 @@ struct GateRows {
   }
 };
 
-/// Queries, keys and values of any shape, with norms of heads, from a product that was only stored.
+/// Queries, keys and values of any shape, with norms of heads, to any format, from a product that was only stored.
 struct ShapeQkv {
   struct Args {
     Memory<const float> projected;  // [rows, (query + 2 * kv) * dim], with bias, not clipped
@@ -206,14 +206,31 @@ struct ShapeQkv {
         const float v = value(head * dim + d);
         return norm.kind == NormKind::none ? v : normalized(v, args.whole ? head * dim + d : d, own, norm);
       };
-      for (int d = lane.lane_index(); d < dim; d += Lane::width) {
-        const int o = first + head * dim + d;
-        if (d < half) {
-          to.put_rotated(o, d, row, normed(d), normed(d + half));
-        } else if (d >= 2 * half) {
-          to.put(o, row, normed(d));
+      const StepRow of = to.rows[row];
+      const auto each = [&](const auto& use) {
+        for (int d = lane.lane_index(); d < dim; d += Lane::width) {
+          if (d < half) {
+            const QkvArgs::Pair pair = to.rotated(of, d, normed(d), normed(d + half));
+            use(d, pair.first);
+            use(d + half, pair.second);
+          } else if (d >= 2 * half) {
+            use(d, normed(d));
+          }
         }
+      };
+      const int o = first + head * dim;
+      if (part == 0 || to.pages.format != KvFormat::int8) {
+        each([&](int d, float v) { to.put(of, o + d, row, v); });
+        continue;
       }
+      float largest = 0;
+      each([&](int, float v) { largest = fmaxf(largest, Int8Scale::magnitude(v)); });
+      const Int8Scale scale(lane.wave_max(largest));
+      if (of.sequence < 0) continue;
+      const KvHead<std::int8_t> place = to.head_of<std::int8_t>(of, o / dim);
+      const int slot = of.position % page_positions;
+      each([&](int d, float v) { place.numbers[slot * dim + d] = scale.code(v); });
+      if (lane.lane_index() == 0) place.scales[slot] = scale.scale;
     }
   }
 };

@@ -12,6 +12,7 @@
 #include <memory>
 #include <mutex>
 #include <span>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -86,7 +87,7 @@ class GpuStep {
                .factor = rope.factor,
                .clip = shaping.clip};
     const bool whole_tiles = rotating == 0 || (rotating % 32 == 0 && heads.dim % tile_height == 0);
-    if (shaping.norm == QkNorm::none && whole_tiles) {
+    if (shaping.norm == QkNorm::none && whole_tiles && plan_.format != KvFormat::int8) {
       Panels panels{.tiles = linear.weight.tiles().tiles()};
       if (rotating != 0) {
         panels.groups = heads.query + heads.kv;
@@ -129,13 +130,17 @@ class GpuStep {
                        .window = attention.window,
                        .scale = scale * 1.44269504088896341f,
                        .chunks = 0};
-    if (heads.dim <= 64) {
-      attend_with<64>(args);
-    } else if (heads.dim <= 128) {
-      attend_with<128>(args);
-    } else {
-      attend_with<256>(args);
-    }
+    visit(plan_.format, [&]<class Element>(Element) {
+      if constexpr (!std::is_same_v<Element, float>) {  // which no pool of this backend has
+        if (heads.dim <= 64) {
+          attend_with<64, Element>(args);
+        } else if (heads.dim <= 128) {
+          attend_with<128, Element>(args);
+        } else {
+          attend_with<256, Element>(args);
+        }
+      }
+    });
   }
 
   template <class Matrix>
@@ -257,7 +262,11 @@ class GpuStep {
   }
 
   KvPages pages(const Heads& heads, const KvLayer& layer) const {
-    return {.tables = on_device_.tables, .layer = layer, .size = std::int64_t{heads.kv} * page_positions * heads.dim};
+    return {.tables = on_device_.tables,
+            .layer = layer,
+            .format = plan_.format,
+            .dim = heads.dim,
+            .head_bytes = kv_head_bytes(plan_.format, heads.dim)};
   }
 
   static NormArgs norm_args(const Norm& norm, std::int64_t width) {
@@ -335,24 +344,24 @@ class GpuStep {
     return on_device;
   }
 
-  template <int Dim>
+  template <int Dim, class Element>
   void attend_with(AttentionArgs& args) {
     constexpr int few = 16, many = Dim <= 128 ? 32 : 16;
     int chunks = shape_.chunks;
     if (args.window != 0) chunks = std::min(chunks, (args.window + QueryTiles(args, few).rows - 2) / chunk + 2);
     const std::int64_t partial = State::partial_size(args.count, {args.query, args.kv, args.dim}, chunks);
-    const int blocks = Attend<Dim, few>::blocks(args) * args.kv;
+    const int blocks = Attend<Dim, few, Element>::blocks(args) * args.kv;
     const int wanted =
         state_->options.split_blocks != 0 ? state_->options.split_blocks : 4 * state_->runtime.info().multiprocessors;
     if (chunks > 1 && blocks < wanted && blocks <= State::most_tickets && partial <= State::most_partial) {
       args.chunks = chunks;
       args.partial = {state_->grow(state_->partial, partial), partial};
       args.tickets = state_->tickets.memory();
-      return launch<Attend<Dim, few>>(args);
+      return launch<Attend<Dim, few, Element>>(args);
     }
     const int longest = advanced_ ? 1 : shape_.longest;
-    if (longest * (args.query / args.kv) <= few) return launch<Attend<Dim, few>>(args);
-    launch<Attend<Dim, many>>(args);
+    if (longest * (args.query / args.kv) <= few) return launch<Attend<Dim, few, Element>>(args);
+    launch<Attend<Dim, many, Element>>(args);
   }
 
   std::shared_ptr<State> state_;

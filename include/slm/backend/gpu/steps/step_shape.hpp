@@ -30,6 +30,7 @@ struct StepShape {
   int steps = 1;          // in one record, each but the first of the outputs
   Choice choice = {};     // the hardest of all outputs
   int chunks = 0;         // of the longest text
+  KvFormat format = {};   // of the pages
   int generation = 0;     // of the memory that launches name
 
   auto operator<=>(const StepShape&) const = default;
@@ -56,6 +57,7 @@ struct StepShape {
                     .sequences = static_cast<int>(plan.sequences.size()),
                     .outputs = static_cast<int>(plan.outputs.size()),
                     .steps = plan.steps,
+                    .format = plan.format,
                     .generation = generation};
     shape.recordable = shape.rows <= most;
     shape.all_rows = shape.outputs == shape.rows;
