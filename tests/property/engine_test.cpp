@@ -1,15 +1,13 @@
 // The engine: answers are those of each request alone, whatever comes, goes, waits, shares and is preempted meanwhile.
 #include "slm/engine/engine.hpp"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
-#include <new>
-#include <optional>
+#include <limits>
 #include <ostream>
-#include <stop_token>
-#include <string>
-#include <thread>
 #include <vector>
 
 #include "slm/decode/autoregressive.hpp"
@@ -219,34 +217,4 @@ TEST_CASE("a reader that falls behind pauses its own text only") {
     read += fetch(idle).size();
   }
   CHECK(read == 90);
-}
-
-TEST_CASE("requests come from many threads while the engine runs in one") {
-  const ToyOptions options{.vocab = 12, .seed = 3};
-  ToyOptions other = options;
-  other.other_share = 0.3;
-  Engine engine{ToyModel{other}, ToyModel{options}, {.max_running = 5}};
-  std::jthread runner([&](std::stop_token stop) { engine.run(stop); });
-  std::vector<std::vector<Lines>> found(4);
-  {
-    std::vector<std::jthread> clients;
-    for (std::size_t client = 0; client < found.size(); ++client) {
-      clients.emplace_back([&, client] {
-        for (Request& request : requests_of(client, 12, 12, 90)) {
-          Answer answer = engine.submit(std::move(request));
-          Lines lines;
-          while (const auto token = answer.next()) {
-            lines.push_back({token->token, token->logprob, token->sampled_logprob});
-          }
-          found[client].push_back(std::move(lines));
-        }
-      });
-    }
-  }
-  for (std::size_t client = 0; client < found.size(); ++client) {
-    const auto requests = requests_of(client, 12, 12, 90);
-    for (std::size_t i = 0; i < requests.size(); ++i) {
-      CHECK(found[client][i] == alone(ToyModel{options}, requests[i]));
-    }
-  }
 }

@@ -27,36 +27,10 @@
 #include "slm/decode/rules.hpp"
 #include "slm/decode/vocabulary.hpp"
 #include "slm/engine/answer.hpp"
+#include "slm/engine/options.hpp"
 #include "slm/model/language_model.hpp"
 
 namespace slm {
-
-struct EngineOptions {
-  /// How far to draft follows what it brings under the present load, down to nothing.
-  Speculation speculation = {.draft_length = draft_length::ThroughputAdaptive{}};
-  std::size_t cache_memory = 0;      // bytes of the target's keys and values; 0: what the device has
-  bool share_prefixes = true;        // texts that begin alike compute their common pages once
-  std::size_t max_requests = 12800;  // waiting and running together
-  std::size_t max_running = 64;      // texts in a step
-  double step_seconds = 0.1;      // that a step should take at most: prompts are read in pieces as large as that allows
-  std::size_t max_unread = 4096;  // tokens that a reader may leave; then its text pauses
-};
-
-/// How a request stands to others.
-struct Scheduling {
-  int priority = 0;  // lower begins first; among equals the earlier one
-  /// Ends the answer if it is not over then: FinishReason::deadline.
-  std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
-};
-
-struct EngineStats {
-  std::size_t waiting = 0, running = 0;
-  std::int64_t steps = 0;
-  std::int64_t preemptions = 0;
-  std::int64_t finished = 0;   // whatever ended them
-  std::size_t cache_used = 0;  // bytes
-  PrefixStats prefixes = {};
-};
 
 /// submit() and stats() may be called by any thread at any time. step() and run() belong to one thread at a time, which
 /// is the only one that computes. What an answer says depends on its request alone: not on the others, on the order in
@@ -80,8 +54,9 @@ class Engine {
     pool_ = target_.pool({.memory = options_.cache_memory, .share_prefixes = options_.share_prefixes});
   }
 
-  /// Queues a request. wake: called by the engine's thread when there is something to fetch; it must not take long nor
-  /// throw. Throws Error where the request is unusable, and engine.full.
+  /// Queues a request. wake: called by the engine's thread when there is something to fetch, once maybe after its
+  /// reader has seen the end; it must not take long nor throw. Throws Error where the request is unusable, and
+  /// engine.full.
   Answer submit(Request request, const Scheduling& scheduling = {}, std::function<void()> wake = {}) {
     check_request(request, target_.info());
     auto state = std::make_shared<detail::AnswerState>();

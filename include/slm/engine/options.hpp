@@ -1,0 +1,41 @@
+// What an engine is told, and what it tells of itself.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+
+#include "slm/decode/draft_length.hpp"
+#include "slm/decode/request.hpp"
+#include "slm/model/language_model.hpp"
+
+namespace slm {
+
+struct EngineOptions {
+  /// How far to draft follows what it brings under the present load, down to nothing.
+  Speculation speculation = {.draft_length = draft_length::ThroughputAdaptive{}};
+  std::size_t cache_memory = 0;      // bytes of the target's keys and values; 0: what the device has
+  bool share_prefixes = true;        // texts that begin alike compute their common pages once
+  std::size_t max_requests = 12800;  // waiting and running together
+  std::size_t max_running = 64;      // texts in a step
+  double step_seconds = 0.1;      // that a step should take at most: prompts are read in pieces as large as that allows
+  std::size_t max_unread = 4096;  // tokens that a reader may leave; then its text pauses
+};
+
+/// How a request stands to others.
+struct Scheduling {
+  int priority = 0;  // lower begins first; among equals the earlier one
+  /// Ends the answer if it is not over then: FinishReason::deadline.
+  std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
+};
+
+struct EngineStats {
+  std::size_t waiting = 0, running = 0;
+  std::int64_t steps = 0;
+  std::int64_t preemptions = 0;
+  std::int64_t finished = 0;   // whatever ended them
+  std::size_t cache_used = 0;  // bytes
+  PrefixStats prefixes = {};
+};
+
+}  // namespace slm
