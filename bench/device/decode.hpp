@@ -20,9 +20,13 @@ namespace slm::bench {
 template <class Target>
 class DecodeTable {
  public:
-  /// sequences: how many decode together; empty: one, with more and more tokens.
-  DecodeTable(Target& target, Harness& harness, bool quick, std::vector<int> sequences = {})
-      : target_(target), harness_(harness), quick_(quick), sequences_(std::move(sequences)) {}
+  DecodeTable(Target& target, Harness& harness, const MeasureOptions& options)
+      : target_(target),
+        harness_(harness),
+        quick_(options.quick),
+        sequences_(options.sequences),
+        before_(options.positions != 0 ? options.positions : Target::prompt),
+        cache_format_(options.cache_format.value_or(Backend::kv_formats[0])) {}
 
   void add(const Subject& subject) {
     if (!sequences_.empty()) return add_batches(subject);
@@ -59,12 +63,12 @@ class DecodeTable {
   /// n tokens with all their logits, beside one-token steps in the same run: v(n) = time(n) / time(1).
   void decode(benchmark::State& state, const Subject& subject, Result& result) {
     Session model(this->model(subject));
-    const std::vector<Token> tokens = some_tokens(Target::prompt + result.rows, subject.shape.vocab);
+    const std::vector<Token> tokens = some_tokens(before_ + result.rows, subject.shape.vocab);
     const std::span<const Token> all(tokens);
-    model.forward(all.first(Target::prompt), 0);
+    model.forward(all.first(static_cast<std::size_t>(before_)), 0);
     const auto step = [&](int count) {
-      model.forward(all.subspan(Target::prompt, static_cast<std::size_t>(count)), count);
-      model.truncate(Target::prompt);
+      model.forward(all.subspan(static_cast<std::size_t>(before_), static_cast<std::size_t>(count)), count);
+      model.truncate(before_);
     };
     for (int i = 0; i < 3; ++i) step(result.rows), step(1);  // the second records a graph, the third replays it
     ProbedSamples samples;
@@ -76,7 +80,8 @@ class DecodeTable {
       step(1);
       ratios.push_back(together / (seconds() - start));
     }
-    conclude(result, samples, static_cast<double>(model.info().step_bytes));
+    conclude(result, samples, static_cast<double>(model.info().step_bytes) + cache_bytes(subject, 1, before_));
+    result.numbers["positions"] = before_;
     result.numbers["tokens_per_second"] = result.rows / result.seconds;
     result.numbers["times_one_row"] = result.rows == 1 ? 1 : median(ratios);
   }
@@ -146,8 +151,8 @@ class DecodeTable {
   }
 
   /// Keys and values of so many sequences.
-  static double cache_bytes(const Subject& subject, int sequences, int positions) {
-    const std::int64_t row = kv_row_bytes(Backend::kv_formats[0], subject.shape.head_dim);
+  double cache_bytes(const Subject& subject, int sequences, int positions) const {
+    const std::int64_t row = kv_row_bytes(cache_format_, subject.shape.head_dim);
     return 2.0 * subject.shape.layers * subject.shape.kv_heads * static_cast<double>(row) * sequences * positions;
   }
 
@@ -166,10 +171,10 @@ class DecodeTable {
                   text(wanted, " needs ", shown(needed / 1e9), " GB, and ", shown(free / 1e9), " GB are free"),
                   "Leave it out with --model and --format, or free memory");
     }
-    const int context = std::max(Target::prefill + 16, batch_prompt + most);
+    const int context = std::max({Target::prefill + 16, batch_prompt + most, before_ + 16});
     files_.emplace(subject, context, !target_.copies_weights(subject));
     const Dynamic shape{subject.shape};
-    const LoadOptions options{.context = context};
+    const LoadOptions options{.context = context, .cache_format = cache_format_};
     Backend device = target_.open(subject.format);
     if (subject.int4()) {
       model_.emplace(Model<Dynamic, AwqInt4<>, Backend>(shape, files_->checkpoint(), device, options));
@@ -191,7 +196,9 @@ class DecodeTable {
   Target& target_;
   Harness& harness_;
   bool quick_;
-  std::vector<int> sequences_;
+  std::vector<int> sequences_;  // how many decode together; empty: one, with more and more tokens
+  int before_;                  // tokens before a step
+  KvFormat cache_format_;
   std::optional<RandomCheckpoint> files_;  // before the model, which refers to its bytes
   std::optional<AnyModel> model_;
   std::string name_;

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "bench/command/report.hpp"
+#include "slm/formats/kv_format.hpp"
 
 namespace slm::bench {
 
@@ -13,12 +15,14 @@ struct MeasureOptions {
   enum class Table { decode, kernels };
 
   Table table = Table::decode;
-  int device = 0;                            // of several GPUs
-  int threads = 0;                           // of the processor; 0: one per core
-  bool copy_weights = false;                 // of floating point, into huge pages, on the processor
-  std::vector<std::string> models, formats;  // empty: all
-  bool quick = false;                        // fewer rows and samples
-  std::vector<int> sequences = {};           // of decode: so many texts a step; empty: one
+  int device = 0;                             // of several GPUs
+  int threads = 0;                            // of the processor; 0: one per core
+  bool copy_weights = false;                  // of floating point, into huge pages, on the processor
+  std::vector<std::string> models, formats;   // empty: all
+  bool quick = false;                         // fewer rows and samples
+  std::vector<int> sequences = {};            // of decode: so many texts a step; empty: one
+  int positions = 0;                          // of decode: tokens before the measured step; 0: a few
+  std::optional<KvFormat> cache_format = {};  // of decode; none: the backend's first
 
   /// Called with all that is measured so far, after each result.
   std::function<void(const Report&)> keep = {};

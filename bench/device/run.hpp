@@ -20,7 +20,7 @@ Report run_on(Target& target, const MeasureOptions& options) {
     for (const Subject& subject : all) table.add(subject);
     return harness.run();
   }
-  DecodeTable<Target> table(target, harness, options.quick, options.sequences);
+  DecodeTable<Target> table(target, harness, options);
   for (const Subject& subject : all) table.add(subject);
 #if defined(SLM_BENCH_CUBLAS) && defined(__CUDACC__)
   BlasTable<Target> blas(target, harness);
