@@ -22,6 +22,10 @@ struct GgufBlock {
 
   float scale_of(std::size_t g) const { return to_float(scale) * static_cast<float>(scale_factors[g]); }
   float minimum_of(std::size_t g) const { return to_float(minimum) * static_cast<float>(minimum_factors[g]); }
+  float value_of(std::size_t n) const {
+    const std::size_t g = n / static_cast<std::size_t>(group);
+    return scale_of(g) * static_cast<float>(codes[n]) + minimum_of(g);
+  }
 };
 
 namespace detail {

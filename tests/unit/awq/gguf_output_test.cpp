@@ -46,7 +46,7 @@ void write_rounded(const fs::path& model, const fs::path& out, const std::functi
       encode(type, &values[first], block.data());
       GgufBlock read;
       decode(type, block.data(), read);
-      for (std::size_t n = 0; n < count; ++n) values[first + n] = value_of(read, n);
+      for (std::size_t n = 0; n < count; ++n) values[first + n] = read.value_of(n);
     }
     tensors.push_back({name, DType::f32, tensor->shape, reinterpret_cast<const std::byte*>(values.data()),
                        values.size() * sizeof(float)});

@@ -20,7 +20,7 @@ std::vector<float> decoded(DType type, const std::vector<float>& values) {
   GgufBlock read;
   decode(type, block.data(), read);
   std::vector<float> out;
-  for (std::size_t n = 0; n < values.size(); ++n) out.push_back(value_of(read, n));
+  for (std::size_t n = 0; n < values.size(); ++n) out.push_back(read.value_of(n));
   return out;
 }
 
