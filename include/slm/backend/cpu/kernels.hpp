@@ -1,6 +1,6 @@
 // The kernels for the machine that the program runs on.
 //
-// Their code is most of what a source with backend::Cpu compiles: every instruction set, 5 s. A program of several
+// Their code is most of what a source with backend::Cpu compiles: every instruction set, 15 s. A program of several
 // sources can compile it once: all of them with SLM_EXTERN_CPU_KERNELS defined, and in one of them besides
 //
 //   #define SLM_INSTANTIATE_CPU_KERNELS
