@@ -18,6 +18,7 @@
 #include "slm/decode/autoregressive.hpp"
 #include "slm/decode/speculative.hpp"
 #include "slm/model/model.hpp"
+#include "slm/model/session.hpp"
 
 namespace {
 
