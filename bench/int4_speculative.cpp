@@ -44,6 +44,8 @@ struct ForcedDraft {
   const std::vector<Token>* text;  // the target's own, prompt first
   double acceptance;
 
+  void start(std::span<const Token>) { model->truncate(0); }
+  void rewind(int) {}
   void propose(std::span<const Token> context, int most, std::vector<Token>& out) {
     for (int i = 0; i < most; ++i) {
       const std::size_t at = context.size() + static_cast<std::size_t>(i);
@@ -89,7 +91,6 @@ void speculative(benchmark::State& state) {
   double accepted = 0, tokens_per_step = 0;
   for (auto _ : state) {
     const Stats one = plain.generate(prompt, sampling, [](Token) {});
-    drafting.truncate(0);
     found = prompt;
     const Stats other = decoder.generate(prompt, sampling, [&](Token token) { found.push_back(token); });
     if (found != text) return state.SkipWithError("the text changed");
