@@ -229,6 +229,23 @@ TEST_CASE("a text takes over the full pages that another began with, but for the
   CHECK(all.append(quiet, all.whole, 1));
 }
 
+TEST_CASE("pages of every format are shared") {
+  for (const KvFormat format : kv_formats) {
+    CAPTURE(std::string(name_of(format)));
+    const AnyModel model = load<Registry<>>(fixture("models/mistral-swa8"), backend::Cpu{}, {.cache_format = format});
+    const Text whole(model, some_text(1, 200, model.info().vocab));
+    const KvPool pool = model.pool({.share_prefixes = true});
+    for (int i = 0; i < 2; ++i) {
+      Sequence sequence(pool);
+      Batch batch;
+      batch.add(sequence, whole.tokens, {.want = Want::logits});
+      model.forward(batch);
+      CHECK(whole.gives(199, batch.logits(0).data));
+      CHECK(pool.prefix_stats().hits == 3 * i);
+    }
+  }
+}
+
 TEST_CASE("a page with other contents would be noticed") {
   Sharing<> all("llama-mha3h", 200);
   Sequence first(all.pool);
