@@ -28,7 +28,8 @@ Tokenizer read(const GgufBuilder& builder) {
 /// The strings that tests of tokenizers have gathered.
 std::vector<std::string> hostile_strings() {
   std::vector<std::string> all = read_json(fixture("tokenizers/golden_tokenizers.json")).at("strings");
-  for (const auto& text : read_json(fixture("tokenizers/expected.json")).at("strings")) all.push_back(text);
+  const json expected = read_json(fixture("tokenizers/expected.json"));
+  for (const auto& text : expected.at("strings")) all.push_back(text);
   all.push_back(
       "Tom's 2 cats naïvely   ate\n\n\tfish & chips — 日本語 🙂, didn't they? <0x0A>def f(x):\n    return "
       "x**2\n");
