@@ -91,9 +91,9 @@ TEST_CASE("GGUF: real SentencePiece vocabularies give the ids of their tokenizer
 TEST_CASE("GGUF: Phi-3's vocabulary gives the ids of its tokenizer.json") {
   const auto path = test_data("tokenizers/phi3/tokenizer.json");
   SLM_SKIP_WITHOUT(path, "Phi-3's tokenizer");
-  const json tokenizer = read_json(path);
+  const json tokenizer = with_swallowing_tokens(read_json(path));
   const GgufBuilder file = gguf_vocabulary(tokenizer).file("llama", "default", "phi3");
-  check_same(read(GgufBuilder(file).u32("tokenizer.ggml.bos_token_id", 1)), Tokenizer::from(path));
+  check_same(read(GgufBuilder(file).u32("tokenizer.ggml.bos_token_id", 1)), Tokenizer::parse(tokenizer.dump()));
 }
 
 TEST_CASE("GGUF: SmolLM2's own file gives the ids and texts of the tokenizers package") {

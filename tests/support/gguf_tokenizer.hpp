@@ -84,4 +84,13 @@ inline GgufVocabulary gguf_vocabulary(const tokenizer_file::SentencePieceModel& 
   return out;
 }
 
+/// A tokenizer.json of Phi-3 whose own tokens all swallow white space to their right, as those of its GGUF files do.
+inline nlohmann::json with_swallowing_tokens(nlohmann::json tokenizer) {
+  for (auto& token : tokenizer.at("added_tokens")) {
+    const std::string content = token.at("content");
+    token["rstrip"] = content != "<unk>" && content != "<s>" && content != "<|endoftext|>";
+  }
+  return tokenizer;
+}
+
 }  // namespace slm::testing

@@ -139,10 +139,12 @@ class GgufTokenizerWriter {
   }
 
   void place_added(const AddedToken& token) {
+    // No key says it: readers take it that Phi-3's own tokens swallow white space to their right, and that others do
+    // not.
     const bool swallows = architecture_ == "phi3" && token.content != "<unk>" && token.content != "<s>" &&
-                          token.content != "<|endoftext|>";  // Phi-3's readers know that its tokens do
-    if (token.single_word || token.lstrip || (token.rstrip && !swallows)) {
-      refuse(text("the added token ", shown(token.content), " swallows spaces or stands alone"));
+                          token.content != "<|endoftext|>";
+    if (token.single_word || token.lstrip || token.rstrip != swallows) {
+      refuse(text("how the added token ", shown(token.content), " treats the spaces beside it"));
     }
     const auto id = static_cast<std::size_t>(token.id);
     const bool unknown = id < types_.size() && types_[id] == SentencePiece::unknown;

@@ -11,6 +11,7 @@
 #include "slm/model/session.hpp"
 #include "slm/text/tokenizer.hpp"
 #include "support/errors.hpp"
+#include "support/gguf_tokenizer.hpp"
 #include "support/paths.hpp"
 #include "support/random_checkpoint.hpp"
 #include "support/temporary.hpp"
@@ -190,10 +191,18 @@ TEST_CASE("real tokenizers are written without a change of their ids") {
     const fs::path model = folder.path() / fs::path(file).parent_path();
     fs::create_directories(model);
     fs::copy_file(path, model / as);
-    GgufWriter writer;
     const std::string architecture = std::string{file}.starts_with("phi3") ? "phi3" : "llama";
-    writer.string("general.architecture", architecture);
-    tokenizer_file::write_tokenizer(writer, model, static_cast<std::size_t>(tokens) + 7, architecture, {});
+    const auto write_to = [&](GgufWriter& writer) {
+      writer.string("general.architecture", architecture);
+      tokenizer_file::write_tokenizer(writer, model, static_cast<std::size_t>(tokens) + 7, architecture, {});
+    };
+    if (architecture == "phi3") {  // of a later one some tokens leave the spaces behind them, which readers do not know
+      GgufWriter refused;
+      CHECK(error_id([&] { write_to(refused); }) == "tokenizer.not-for-gguf");
+      write_text_file(model / as, with_swallowing_tokens(read_json_object(model / as)).dump());
+    }
+    GgufWriter writer;
+    write_to(writer);
     const fs::path out = folder.path() / "tokenizer.gguf";
     writer.write(out, [](std::size_t) { return std::span<const std::byte>{}; });
     check_same_ids(model, out);
