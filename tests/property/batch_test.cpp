@@ -36,14 +36,6 @@ const char* const names[] = {"llama-mha3h",
                              "olmo-clip-untied",
                              "mosaicgpt-qkln-alibi"};
 
-std::vector<Token> some_text(std::uint64_t seed, int length, int vocab) {
-  std::vector<Token> tokens;
-  for (int i = 0; i < length; ++i)
-    tokens.push_back(
-        static_cast<Token>(mix(seed * 7919 + static_cast<std::uint64_t>(i)) % static_cast<std::uint64_t>(vocab)));
-  return tokens;
-}
-
 /// The logits after each token of a text that grows token by token, alone.
 std::vector<std::vector<float>> logits_alone(const AnyModel& model, const std::vector<Token>& text) {
   Session session(model);

@@ -20,14 +20,6 @@ using namespace slm::testing;
 
 namespace {
 
-std::vector<Token> some_text(std::uint64_t seed, int length, int vocab) {
-  std::vector<Token> tokens;
-  for (int i = 0; i < length; ++i)
-    tokens.push_back(
-        static_cast<Token>(mix(seed * 7919 + static_cast<std::uint64_t>(i)) % static_cast<std::uint64_t>(vocab)));
-  return tokens;
-}
-
 /// A text and the logits after each of its tokens.
 struct Text {
   std::vector<Token> tokens;

@@ -17,13 +17,6 @@ using namespace slm::testing;
 
 namespace {
 
-std::vector<Token> some_text(int length, int vocab) {
-  std::vector<Token> tokens;
-  for (int i = 0; i < length; ++i)
-    tokens.push_back(static_cast<Token>(mix(static_cast<std::uint64_t>(i)) % static_cast<std::uint64_t>(vocab)));
-  return tokens;
-}
-
 std::vector<float> append(const AnyModel& model, Sequence& sequence, std::span<const Token> tokens) {
   Batch batch;
   batch.add(sequence, tokens, {.want = Want::logits});
@@ -52,7 +45,7 @@ TEMPLATE_TEST_CASE("a saved sequence goes on in another model of the same weight
     if (length == 700 && std::string(TestType::name) == "reference") continue;
     const auto folder = fixture(text("models/", name));
     const AnyModel model = load<Registry<>>(folder, TestType{}), again = load<Registry<>>(folder, TestType{});
-    const auto tokens = some_text(length, model.info().vocab);
+    const auto tokens = some_text(0, length, model.info().vocab);
     Sequence whole = model.sequence();
     append(model, whole, std::span(tokens).first(9));
     append(model, whole, std::span(tokens).subspan(9, static_cast<std::size_t>(length) - 12));
@@ -106,7 +99,7 @@ TEST_CASE("saved bytes that were cut or altered are refused, and every page goes
   std::string bytes;
   {
     Sequence sequence(pool);
-    append(model, sequence, some_text(40, model.info().vocab));
+    append(model, sequence, some_text(0, 40, model.info().vocab));
     bytes = saved(sequence);
   }
   REQUIRE(pool.used() == 0);

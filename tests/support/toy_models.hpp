@@ -31,6 +31,15 @@ inline std::uint64_t mix(std::uint64_t value) {
   return value ^ (value >> 31);
 }
 
+/// Tokens that the seed decides.
+inline std::vector<Token> some_text(std::uint64_t seed, int length, int vocab) {
+  std::vector<Token> tokens;
+  for (int i = 0; i < length; ++i)
+    tokens.push_back(
+        static_cast<Token>(mix(seed * 7919 + static_cast<std::uint64_t>(i)) % static_cast<std::uint64_t>(vocab)));
+  return tokens;
+}
+
 /// What a toy model has been asked to do; outlives its being moved into a decoder.
 struct ToyLog {
   std::int64_t forwards = 0;
