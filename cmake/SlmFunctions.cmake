@@ -1,9 +1,11 @@
-# Two functions for projects that use slm; shipped with the package.
+# Two functions for projects that use slm, and the target slm::compiled; shipped with the package.
 #
-#   slm_add_executable(app BACKEND cpu|cuda|hip SOURCES main.cpp [MODELS My_Model ...])
+#   slm_add_executable(app BACKEND cpu|cuda|hip SOURCES main.cpp [MODELS My_Model ...] [COMPILED])
 #       An executable whose sources are compiled for a backend: as C++, as CUDA or as HIP. Sources never name a hardware
 #       vendor. Where no build type is chosen it is optimised as in Release. Call it outside of functions: the first GPU
-#       program of a project switches a language on.
+#       program of a project switches a language on. COMPILED: what the sources share with every other program is
+#       compiled once, into a library of the build tree (docs/building.md, "Compiled once"); with a target of your own,
+#       link slm::compiled in place of slm::slm.
 #
 #   slm_add_model([NAME] My_Model CONFIG path/config.json [OUTPUT file.hpp])
 #       Makes the target slm_model_My_Model, through which sources find the compile-time config slm::configs::My_Model as
@@ -12,10 +14,10 @@
 include_guard(GLOBAL)
 include("${CMAKE_CURRENT_LIST_DIR}/SlmGpu.cmake")
 
-# Checks the arguments; sets _slm_backend, _slm_sources and _slm_models in the caller.
+# Checks the arguments; sets _slm_backend, _slm_sources, _slm_models and _slm_library in the caller.
 function(_slm_parse_executable target)
   set(backends cpu cuda hip)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "BACKEND" "SOURCES;MODELS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "COMPILED" "BACKEND" "SOURCES;MODELS")
   if(arg_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "slm_add_executable(${target}): unknown arguments '${arg_UNPARSED_ARGUMENTS}'. "
       "Write slm_add_executable(${target} BACKEND cpu SOURCES main.cpp)")
@@ -37,6 +39,10 @@ function(_slm_parse_executable target)
   set(_slm_backend "${arg_BACKEND}" PARENT_SCOPE)
   set(_slm_sources "${arg_SOURCES}" PARENT_SCOPE)
   set(_slm_models "${arg_MODELS}" PARENT_SCOPE)
+  set(_slm_library slm::slm PARENT_SCOPE)
+  if(arg_COMPILED)
+    set(_slm_library "slm_compiled_${arg_BACKEND}" PARENT_SCOPE)
+  endif()
 endfunction()
 
 # The sources as a GPU compiler takes them: files of its own suffix, each of which includes one of them. So one source
@@ -108,11 +114,48 @@ function(_slm_optimise target)
   endif()
 endfunction()
 
-function(_slm_add_parsed_executable target backend sources models)
+# A library of slm's own code is fast in a program's Debug build too; only slm's developers step through it.
+function(_slm_optimise_library target)
+  if(NOT CMAKE_SOURCE_DIR STREQUAL "${slm_SOURCE_DIR}")
+    target_compile_options(${target} PRIVATE "$<$<OR:$<CONFIG:Debug>,$<CONFIG:>>:-O2>")
+  endif()
+endfunction()
+
+# The kernels of backend::Cpu, compiled once (backend/cpu/kernels.hpp).
+function(_slm_add_cpu_kernels)
+  if(TARGET slm_cpu_kernels)
+    return()
+  endif()
+  add_library(slm_cpu_kernels STATIC EXCLUDE_FROM_ALL "${CMAKE_CURRENT_FUNCTION_LIST_DIR}/cpu_kernels.cpp")
+  _slm_optimise_library(slm_cpu_kernels)
+  target_link_libraries(slm_cpu_kernels PUBLIC slm::slm)
+  target_compile_definitions(slm_cpu_kernels PUBLIC SLM_EXTERN_CPU_KERNELS)
+  set_target_properties(slm_cpu_kernels PROPERTIES POSITION_INDEPENDENT_CODE ON)
+endfunction()
+
+# The library of COMPILED programs of a backend.
+function(_slm_add_compiled backend)
+  set(library slm_compiled_${backend})
+  if(TARGET ${library})
+    return()
+  endif()
+  _slm_add_cpu_kernels()
+  add_library(${library} STATIC EXCLUDE_FROM_ALL)
+  _slm_optimise_library(${library})
+  _slm_target_sources(${library} ${backend} "${CMAKE_CURRENT_FUNCTION_LIST_DIR}/compiled.cpp")
+  target_link_libraries(${library} PUBLIC slm_cpu_kernels)
+  target_compile_definitions(${library} PUBLIC SLM_COMPILED)
+  set_target_properties(${library} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+endfunction()
+
+_slm_add_compiled(cpu)
+add_library(slm::compiled ALIAS slm_compiled_cpu)
+
+function(_slm_add_parsed_executable target backend sources models library)
   add_executable(${target})
   _slm_optimise(${target})
   _slm_target_sources(${target} ${backend} ${sources})
-  target_link_libraries(${target} PRIVATE slm::slm)
+  target_link_libraries(${target} PRIVATE ${library})
   foreach(model IN LISTS models)
     target_link_libraries(${target} PRIVATE slm_model_${model})
   endforeach()
@@ -124,7 +167,10 @@ macro(slm_add_executable)
   if(NOT _slm_backend STREQUAL "cpu")
     slm_enable_gpu(${_slm_backend})
   endif()
-  _slm_add_parsed_executable("${ARGV0}" "${_slm_backend}" "${_slm_sources}" "${_slm_models}")
+  if(NOT _slm_library STREQUAL "slm::slm")
+    _slm_add_compiled(${_slm_backend})
+  endif()
+  _slm_add_parsed_executable("${ARGV0}" "${_slm_backend}" "${_slm_sources}" "${_slm_models}" "${_slm_library}")
 endmacro()
 
 # The program that reads a config.json: the library's own reader, compiled where it is first asked for.

@@ -42,7 +42,12 @@ foreach(way package fetch)
     message(FATAL_ERROR "few configs were compared: ${output}")
   endif()
 
-  run("${CMAKE_COMMAND}" -S "${app}" -B "${SCRATCH}/${way}" ${settings} ${found} -D EMBED_WAY=${way})
+  # Once with all of slm in the application's sources, once with slm::compiled.
+  set(compiled OFF)
+  if(way STREQUAL "package")
+    set(compiled ON)
+  endif()
+  run("${CMAKE_COMMAND}" -S "${app}" -B "${SCRATCH}/${way}" ${settings} ${found} -D EMBED_WAY=${way} -D EMBED_COMPILED=${compiled})
   run("${CMAKE_COMMAND}" --build "${SCRATCH}/${way}")
   run("${SCRATCH}/${way}/app" "${SOURCE}/examples/demo_pair/draft" "${SOURCE}/examples/demo_pair/target")
   message("${way}: ${output}")

@@ -24,3 +24,17 @@
 #else
 #define SLM_UNROLL _Pragma("GCC unroll 16")
 #endif
+
+/// The CMake target slm::compiled defines SLM_COMPILED and holds what otherwise is compiled into each source; its own
+/// sources define SLM_COMPILING. Headers that only those need are then not read elsewhere.
+#if defined(SLM_COMPILED)
+#define SLM_INLINE
+#if defined(SLM_COMPILING)
+#define SLM_COMPILED_TEMPLATE template
+#else
+#define SLM_COMPILED_TEMPLATE extern template
+#define SLM_DECLARATIONS_ONLY
+#endif
+#else
+#define SLM_INLINE inline
+#endif

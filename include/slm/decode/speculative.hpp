@@ -52,20 +52,7 @@ class SpeculativeDecoder {
  public:
   /// Throws Error when draft and target have different tokenizers, or the draft length is out of range or not lossless
   /// under this rule.
-  SpeculativeDecoder(Draft draft, Target target, Speculation speculation = {}, Rule rule = {})
-      : draft_(std::move(draft)),
-        target_(std::move(target)),
-        speculation_(std::move(speculation)),
-        rule_(std::move(rule)) {
-    if (!speculation_.clock) speculation_.clock = steady_seconds;
-    if constexpr (LanguageModel<Draft>) check_same_tokenizer(draft_.info(), target_.info());
-    if (policy_of(speculation_).drops() && !Rule::may_drop) {
-      throw Error("decode.lossy-drop",
-                  text("the rule ", Rule::name, " is not lossless when a drafted token is dropped for low confidence"),
-                  "Keep the token (Confidence::drop = false), or use the rule coupled or match");
-    }
-    make(1);
-  }
+  SpeculativeDecoder(Draft draft, Target target, Speculation speculation = {}, Rule rule = {});
 
   /// Answers a request and hands each new token to `sink`, which takes a Token or a GeneratedToken and may return false
   /// to stop. Tokens that the KV caches still hold from the last call are not read again. Throws Error on an unusable
@@ -132,47 +119,8 @@ class SpeculativeDecoder {
     }
   }
 
-  template <class Sink>
-  std::vector<Stats> run(std::span<const Request> requests, std::size_t at_once, Sink&& sink) {
-    struct Cleared {  // of unfinished answers, and of all caches but the first
-      std::vector<Slot>& slots;
-      ~Cleared() {
-        slots.erase(slots.begin() + 1, slots.end());
-        slots.front().generation->abandon();
-      }
-    } cleared{slots_};
-    make(std::min(at_once, requests.size()));
-    make_room();
-    std::vector<Stats> stats(requests.size());
-    std::vector<Slot*> going;
-    std::vector<Answering*> answering;
-    going.reserve(slots_.size());
-    answering.reserve(slots_.size());
-    std::size_t waiting = 0;  // the first that has not begun
-    for (;;) {
-      going.clear();
-      answering.clear();
-      for (Slot& slot : slots_) {
-        while (!slot.generation->going() && waiting < requests.size()) {
-          slot.request = waiting++;
-          slot.generation->start(requests[slot.request]);
-          stats[slot.request] = slot.generation->stats();
-        }
-        if (!slot.generation->going()) continue;
-        going.push_back(&slot);
-        answering.push_back(slot.generation.get());
-      }
-      if (going.empty()) return stats;
-      run_round(std::span<Answering* const>(answering), target_, batches_, speculation_.clock,
-                [](const Answering&) { throw; });
-      for (const Slot* slot : going) {
-        while (const GeneratedToken* token = slot->generation->next()) {
-          if (!sink(slot->request, *token)) slot->generation->stop();
-        }
-        if (!slot->generation->going()) stats[slot->request] = slot->generation->stats();
-      }
-    }
-  }
+  using Sinks = std::function<bool(std::size_t request, const GeneratedToken&)>;
+  std::vector<Stats> run(std::span<const Request> requests, std::size_t at_once, const Sinks& sink);
 
   Draft draft_;
   Target target_;
@@ -181,5 +129,65 @@ class SpeculativeDecoder {
   RoundBatches batches_;
   std::vector<Slot> slots_;  // the first one's caches are kept from call to call
 };
+
+template <class Draft, LanguageModel Target, VerificationRule Rule>
+SpeculativeDecoder<Draft, Target, Rule>::SpeculativeDecoder(Draft draft, Target target, Speculation speculation,
+                                                            Rule rule)
+    : draft_(std::move(draft)),
+      target_(std::move(target)),
+      speculation_(std::move(speculation)),
+      rule_(std::move(rule)) {
+  if (!speculation_.clock) speculation_.clock = steady_seconds;
+  if constexpr (LanguageModel<Draft>) check_same_tokenizer(draft_.info(), target_.info());
+  if (policy_of(speculation_).drops() && !Rule::may_drop) {
+    throw Error("decode.lossy-drop",
+                text("the rule ", Rule::name, " is not lossless when a drafted token is dropped for low confidence"),
+                "Keep the token (Confidence::drop = false), or use the rule coupled or match");
+  }
+  make(1);
+}
+
+template <class Draft, LanguageModel Target, VerificationRule Rule>
+std::vector<Stats> SpeculativeDecoder<Draft, Target, Rule>::run(std::span<const Request> requests, std::size_t at_once,
+                                                                const Sinks& sink) {
+  struct Cleared {  // of unfinished answers, and of all caches but the first
+    std::vector<Slot>& slots;
+    ~Cleared() {
+      slots.erase(slots.begin() + 1, slots.end());
+      slots.front().generation->abandon();
+    }
+  } cleared{slots_};
+  make(std::min(at_once, requests.size()));
+  make_room();
+  std::vector<Stats> stats(requests.size());
+  std::vector<Slot*> going;
+  std::vector<Answering*> answering;
+  going.reserve(slots_.size());
+  answering.reserve(slots_.size());
+  std::size_t waiting = 0;  // the first that has not begun
+  for (;;) {
+    going.clear();
+    answering.clear();
+    for (Slot& slot : slots_) {
+      while (!slot.generation->going() && waiting < requests.size()) {
+        slot.request = waiting++;
+        slot.generation->start(requests[slot.request]);
+        stats[slot.request] = slot.generation->stats();
+      }
+      if (!slot.generation->going()) continue;
+      going.push_back(&slot);
+      answering.push_back(slot.generation.get());
+    }
+    if (going.empty()) return stats;
+    run_round(std::span<Answering* const>(answering), target_, batches_, speculation_.clock,
+              [](const Answering&) { throw; });
+    for (const Slot* slot : going) {
+      while (const GeneratedToken* token = slot->generation->next()) {
+        if (!sink(slot->request, *token)) slot->generation->stop();
+      }
+      if (!slot->generation->going()) stats[slot->request] = slot->generation->stats();
+    }
+  }
+}
 
 }  // namespace slm
