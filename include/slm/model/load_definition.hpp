@@ -44,18 +44,22 @@ inline WeightType stored_type(const Checkpoint& checkpoint) {
 
 template <class Shape, class B>
 AnyModel load_as(Shape shape, std::shared_ptr<const Checkpoint> checkpoint, B device, const LoadOptions& options) {
+  // Erased without its shape, a model is one type for each format.
+  const auto loaded = [&]<class Format>(Format) -> AnyModel {
+    return LoadedModel<Format, B>(Model<Shape, Format, B>(shape, std::move(checkpoint), std::move(device), options));
+  };
   const bool as_stored = options.weights == WeightType::as_stored, int4 = has_int4_layers(*checkpoint);
   if (int4 || (as_stored && has_blocks(*checkpoint))) {
     if (!as_stored) {
       throw Error("model.quantized", text("'", checkpoint->folder().string(), "' holds 4-bit weights"),
                   "Load it with WeightType::as_stored, or take the floating-point checkpoint of the model");
     }
-    return Model<Shape, AwqInt4<>, B>(shape, std::move(checkpoint), std::move(device), options);
+    return loaded(AwqInt4<>{});
   }
   const WeightType type = as_stored ? stored_type(*checkpoint) : options.weights;
-  if (type == WeightType::f16) return Model<Shape, Fp16, B>(shape, std::move(checkpoint), std::move(device), options);
-  if (type == WeightType::bf16) return Model<Shape, Bf16, B>(shape, std::move(checkpoint), std::move(device), options);
-  return Model<Shape, Fp32, B>(shape, std::move(checkpoint), std::move(device), options);
+  if (type == WeightType::f16) return loaded(Fp16{});
+  if (type == WeightType::bf16) return loaded(Bf16{});
+  return loaded(Fp32{});
 }
 
 }  // namespace detail

@@ -144,32 +144,10 @@ struct ModelState {
 }  // namespace detail
 
 /// A LanguageModel. A handle: copies share the weights, and any number of threads may use them at once; the steps of
-/// one device follow each other. Shape is a config of the registry, your own, or Dynamic; the text is the same.
-template <Config Shape, WeightFormat Format, Backend B>
-class Model {
+/// one device follow each other. Its blocks are those of a Model's config; all else is compiled once for every config.
+template <WeightFormat Format, Backend B>
+class LoadedModel {
  public:
-  /// Vocabulary size when it is known at compile time, else 0.
-  static constexpr int static_vocab = [] {
-    if constexpr (StaticConfig<Shape>) {
-      return Shape::value.vocab;
-    } else {
-      return 0;
-    }
-  }();
-
-  /// Loads a Hugging Face folder whose shape must be this config's.
-  static Model load(const std::filesystem::path& folder, B device = {},
-                    const LoadOptions& options = {}) requires StaticConfig<Shape> {
-    auto checkpoint = std::make_shared<const Checkpoint>(folder);
-    if (checkpoint->config() != Shape::value)
-      throw not_registered(Registry<Shape>{}, checkpoint->config(), folder.string());
-    return Model(Shape{}, std::move(checkpoint), std::move(device), options);
-  }
-
-  /// The checkpoint's shape must be `shape`.
-  Model(Shape shape, std::shared_ptr<const Checkpoint> checkpoint, B device, const LoadOptions& options = {})
-      : config_(shape), state_(std::make_shared<const State>(std::move(checkpoint), std::move(device), options)) {}
-
   const ModelInfo& info() const { return state_->info; }
 
   Sequence sequence() const { return Sequence(state_->own_pool()); }
@@ -192,13 +170,21 @@ class Model {
     planner.commit();
   }
 
- private:
+ protected:
   using State = detail::ModelState<Format, B>;
+  using Step = decltype(std::declval<B&>().begin(std::declval<const StepPlan&>()));
+  /// Takes the rows of a step from the first block to the last.
+  using RunBlocks = void (*)(const State&, Step&, const KvLayout&, const Activations<B>&);
+
+  LoadedModel(std::shared_ptr<const State> state, RunBlocks run_blocks)
+      : state_(std::move(state)), run_blocks_(run_blocks) {}
+
+ private:
   using Rows = View<typename B::Activation, 2>;
   enum Room { residual, queries, mixed, gated, narrow, chosen };  // of activations; the last are of the outputs
   static_assert(chosen + 1 < most_rooms);
 
-  const ModelConfig& shape() const { return config_.value; }
+  const ModelConfig& shape() const { return state_->weights.checkpoint->config(); }
   const ModelSettings& settings() const { return state_->weights.checkpoint->settings(); }
 
   void check_sequence(Sequence& sequence) const {
@@ -209,7 +195,7 @@ class Model {
   }
 
   void run(const StepPlan& plan, const detail::Planner& planner, Batch& batch) const {
-    auto step = state_->device.begin(plan);
+    Step step = state_->device.begin(plan);
     const bool chooses = planner.want() == Want::choice && !plan.outputs.empty();
     step.record(state_->recorded, [&] {
       for (int i = 0; i < plan.steps; ++i) {
@@ -246,7 +232,6 @@ class Model {
   }
 
   /// From the embedding to the last block: the residual stream [rows, hidden].
-  template <class Step>
   Rows run_layers(Step& step, const KvLayout& layout) const {
     const std::int64_t width = std::int64_t{shape().heads} * shape().head_dim;
     const Activations<B> rows{.x = step.room(residual, shape().hidden),
@@ -254,14 +239,10 @@ class Model {
                               .mixed = step.room(mixed, width),
                               .gated = step.room(gated, shape().ffn)};
     embed(step, rows.x);
-    for (int l = 0; l < shape().layers; ++l) {
-      run_block<B>(step, config_, state_->weights.layers[static_cast<std::size_t>(l)], state_->block(l),
-                   layout.layer(l), rows);
-    }
+    run_blocks_(*state_, step, layout, rows);
     return rows.x;
   }
 
-  template <class Step>
   void embed(Step& step, const Rows& x) const {
     const auto& weights = state_->weights;
     const int offset = settings().position_offset;  // of the table of learned positions
@@ -280,7 +261,6 @@ class Model {
     step.project(embedded, Linear{weights.projection->in}, x);
   }
 
-  template <class Step>
   Rows selected(Step& step, const Rows& x, bool all) const {
     if (all) return x;
     const Rows out = step.room_of_outputs(chosen, shape().hidden);
@@ -294,7 +274,7 @@ class Model {
   }
 
   /// Hands on what logits of selected rows are the product of: use(input, norm, linear).
-  template <class Step, class Use>
+  template <class Use>
   void head(Step& step, const Rows& x, Use use) const {
     const auto& weights = state_->weights;
     const auto last = linear(weights.head(), weights.head_bias);
@@ -304,7 +284,6 @@ class Model {
     use(narrowed, Norm{.kind = NormKind::none}, last);
   }
 
-  template <class Step>
   static void read_choices(Step& step, const StepPlan& plan, const detail::Planner& planner, Batch& batch) {
     const std::size_t count = plan.outputs.size();
     std::vector<Token> tokens(count * static_cast<std::size_t>(plan.steps));  // [steps, outputs]
@@ -313,8 +292,54 @@ class Model {
       *batch.choice_at(planner.answers()[i % count] + i / count) = tokens[i];
   }
 
-  [[no_unique_address]] Shape config_;
   std::shared_ptr<const State> state_;
+  RunBlocks run_blocks_;
+};
+
+/// Shape is a config of the registry, your own, or Dynamic; the text is the same.
+template <Config Shape, WeightFormat Format, Backend B>
+class Model : public LoadedModel<Format, B> {
+  using Base = LoadedModel<Format, B>;
+  using typename Base::State;
+
+ public:
+  /// Vocabulary size when it is known at compile time, else 0.
+  static constexpr int static_vocab = [] {
+    if constexpr (StaticConfig<Shape>) {
+      return Shape::value.vocab;
+    } else {
+      return 0;
+    }
+  }();
+
+  /// Loads a Hugging Face folder whose shape must be this config's.
+  static Model load(const std::filesystem::path& folder, B device = {},
+                    const LoadOptions& options = {}) requires StaticConfig<Shape> {
+    auto checkpoint = std::make_shared<const Checkpoint>(folder);
+    if (checkpoint->config() != Shape::value)
+      throw not_registered(Registry<Shape>{}, checkpoint->config(), folder.string());
+    return Model(Shape{}, std::move(checkpoint), std::move(device), options);
+  }
+
+  /// The checkpoint's shape must be `shape`.
+  Model(Shape, std::shared_ptr<const Checkpoint> checkpoint, B device, const LoadOptions& options = {})
+      : Base(std::make_shared<const State>(std::move(checkpoint), std::move(device), options), run_blocks) {}
+
+ private:
+  static void run_blocks(const State& state, typename Base::Step& step, const KvLayout& layout,
+                         const Activations<B>& rows) {
+    const Shape config = [&] {
+      if constexpr (StaticConfig<Shape>) {
+        return Shape{};
+      } else {
+        return Shape{state.weights.checkpoint->config()};
+      }
+    }();
+    const int layers = config.value.layers;
+    for (int l = 0; l < layers; ++l)
+      run_block<B>(step, config, state.weights.layers[static_cast<std::size_t>(l)], state.block(l), layout.layer(l),
+                   rows);
+  }
 };
 
 }  // namespace slm
