@@ -43,8 +43,9 @@ need_build_tools() {
     need nlohmann-json3-dev has_header nlohmann/json.hpp
     need libcli11-dev has_header CLI/CLI.hpp
     need zlib1g-dev has_header zlib.h
+    need libboost1.81-dev has_header boost/beast/version.hpp
   else
-    missing+=(nlohmann-json3-dev libcli11-dev zlib1g-dev)
+    missing+=(nlohmann-json3-dev libcli11-dev zlib1g-dev libboost1.81-dev)
   fi
 }
 

@@ -12,7 +12,7 @@ namespace serve {
 
 /// A request whose head and body the transport has found sound.
 struct HttpRequest {
-  std::string method;         // "GET", "POST", ...
+  std::string method;         // "GET", "POST", ...; HEAD comes as GET, and its answer loses its body
   std::string path;           // as sent, before '?'
   std::string query;          // as sent, behind '?'
   std::string content_type;   // the media type in lower case, without its parameters
@@ -23,7 +23,8 @@ struct HttpRequest {
 
 using HttpHeaders = std::vector<std::pair<std::string, std::string>>;
 
-/// Where an answer is written: either answer() once, or begin(), write() as often as needed, end().
+/// Where an answer is written: either answer() once, or begin(), write() as often as needed, end(). The transport itself
+/// adds Date, Connection, the body's length and X-Request-Id.
 class HttpOutput {
  public:
   virtual ~HttpOutput() = default;

@@ -1,0 +1,356 @@
+#include "http/connection.hpp"
+
+#include <algorithm>
+#include <array>
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/post.hpp>
+#include <random>
+#include <utility>
+
+namespace serve {
+namespace {
+
+using boost::system::error_code;
+
+// What the system keeps of an answer for a client that does not read; more would be memory without a use.
+constexpr int send_buffer_bytes = 128 << 10;
+
+std::string new_id() {
+  thread_local std::mt19937_64 random{std::random_device{}()};
+  std::string id(32, '0');
+  for (char& digit : id) digit = "0123456789abcdef"[random() % 16];
+  return id;
+}
+
+}  // namespace
+
+std::string ServerState::error_body(int status, std::string_view message) const {
+  return options.error_body ? options.error_body(status, message) : std::string(message);
+}
+
+std::string ServerState::unavailable() const {
+  std::string bytes;
+  AnswerWriter(bytes, {}).answer(
+      503, "application/json", error_body(503, "The server has no room for more connections."), {{"Retry-After", "1"}});
+  return bytes;
+}
+
+void Mailbox::put(std::shared_ptr<Wakeup> wakeup) {
+  if (wakeup->pending.exchange(true)) return;
+  const std::lock_guard lock(mutex_);
+  if (!context_) return;
+  woken_.push_back(std::move(wakeup));
+  if (woken_.size() > 1) return;  // what is posted will find it
+  asio::post(*context_, [this] {
+    for (const auto& woken : take()) {
+      woken->pending = false;
+      if (woken->connection) woken->connection->shared_from_this()->woken();
+    }
+  });
+}
+
+std::vector<std::shared_ptr<Wakeup>> Mailbox::take() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(woken_, {});
+}
+
+void Mailbox::close() {
+  const std::lock_guard lock(mutex_);
+  context_ = nullptr;
+  woken_.clear();
+}
+
+Loop::Loop(ServerState& shared)
+    : state(shared), mailbox(std::make_shared<Mailbox>(context_)), work_(context_.get_executor()), timer_(context_) {
+  const auto& limits = state.options.limits;
+  const auto shortest = std::min(
+      {limits.head_time, limits.body_time, limits.idle_time, limits.silence, limits.write_time, limits.linger_time});
+  period_ = std::clamp<HttpLimits::Time>(shortest / 4, std::chrono::milliseconds(10), std::chrono::seconds(1));
+  tick();
+}
+
+void Loop::run() {
+  for (;;) {
+    try {
+      context_.run();
+      return;
+    } catch (const std::exception&) {  // memory is out: what was being done is undone, the rest goes on
+    }
+  }
+}
+
+/// Function may close the connection it is called with, and no other.
+template <class Function>
+void Loop::for_each(Function function) {
+  for (auto next = connections_.begin(); next != connections_.end();) {
+    const auto connection = (next++)->second;
+    function(*connection);
+  }
+}
+
+void Loop::tick() {
+  if (closed_) return;
+  for_each([now = Clock::now()](Connection& connection) { connection.tick(now); });
+  timer_.expires_after(period_);
+  timer_.async_wait([this](error_code) { tick(); });
+}
+
+void Loop::adopt(asio::ip::tcp::socket socket) {
+  if (closed_) return;
+  const auto connection = std::make_shared<Connection>(*this, std::move(socket));
+  connections_.emplace(connection.get(), connection);
+  connection->start();
+}
+
+void Loop::close_waiting() {
+  for_each([](Connection& connection) {
+    if (connection.waiting()) connection.close();
+  });
+}
+
+void Loop::close() {
+  closed_ = true;
+  for_each([](Connection& connection) { connection.close(); });
+  timer_.cancel();
+  work_.reset();
+}
+
+Connection::Connection(Loop& loop, asio::ip::tcp::socket socket) : loop_(loop), socket_(std::move(socket)) {}
+
+void Connection::start() {
+  guarded([this] {
+    error_code ignored;
+    socket_.set_option(asio::ip::tcp::no_delay(true), ignored);
+    socket_.set_option(asio::socket_base::send_buffer_size(send_buffer_bytes), ignored);
+    socket_.non_blocking(true);
+    since_ = Clock::now();
+    advance();
+  });
+}
+
+/// Where memory is out, or the system refuses something, it is this connection that ends.
+template <class Function>
+void Connection::guarded(Function function) {
+  if (closed_) return;
+  try {
+    function();
+  } catch (const std::exception&) {
+    close();
+  }
+}
+
+/// Does all that can be done without waiting.
+void Connection::advance() {
+  for (;;) {
+    send();
+    if (closed_) return;
+    if (exchange_ && poll_due_ && unsent() <= limits().unread_bytes) {
+      poll();
+    } else if (answer_ && answer_->ended() && unsent() == 0) {
+      finish_answer();
+    } else if (!answer_ && !lingering_ && !input_.empty()) {
+      read_input();
+    } else {
+      break;
+    }
+  }
+  watch_input();
+}
+
+void Connection::read_input() {
+  if (!reader_) {
+    reader_ = std::make_unique<RequestReader>(limits());
+    continued_ = false;
+    if (reused_) since_ = Clock::now();
+  }
+  const auto before = reader_->state();
+  input_.erase(0, reader_->feed(input_));
+  if (input_.empty()) input_ = std::string();  // a connection that waits holds no memory
+  switch (reader_->state()) {
+    case RequestReader::State::head: break;
+    case RequestReader::State::body:
+      if (before == RequestReader::State::head) since_ = Clock::now();
+      if (reader_->request().expects_continue && !std::exchange(continued_, true))
+        output_ += "HTTP/1.1 100 Continue\r\n\r\n";
+      break;
+    case RequestReader::State::complete: begin_answer(reader_->take()); break;
+    case RequestReader::State::refused: refuse(reader_->refusal().status, reader_->refusal().message); break;
+  }
+}
+
+void Connection::begin_answer(ReadRequest read) {
+  if (read.request.id.empty()) read.request.id = new_id();
+  open_answer({read.version_1_1, read.keep_alive, read.head_only, read.request.id});
+  if (loop_.state.draining) return refuse(503, "The server is about to end.");
+  wakeup_ = std::make_shared<Wakeup>();
+  wakeup_->connection = this;
+  poll_due_ = true;
+  try {
+    exchange_ = loop_.state.handler(std::move(read.request),
+                                    [wakeup = wakeup_, mailbox = loop_.mailbox] { mailbox->put(wakeup); });
+  } catch (const std::exception&) {
+    fail();
+  }
+}
+
+void Connection::open_answer(AnswerWriter::Form form) {
+  reader_.reset();
+  answer_.emplace(output_, std::move(form));
+  ++loop_.state.requests;
+  progress_ = Clock::now();
+}
+
+void Connection::refuse(int status, std::string_view message) {
+  ++loop_.state.refused;
+  if (!answer_) open_answer({});
+  answer_->do_not_keep_alive();
+  answer_->answer(status, "application/json", loop_.state.error_body(status, message));
+}
+
+void Connection::woken() {
+  poll_due_ = true;
+  guarded([this] { advance(); });
+}
+
+void Connection::poll() {
+  poll_due_ = false;
+  try {
+    exchange_->poll(*answer_);
+    note_answer();
+  } catch (const std::exception&) {
+    fail();
+  }
+}
+
+void Connection::note_answer() {
+  if (answer_->streaming() != streaming_) {
+    streaming_ = answer_->streaming();
+    streaming_ ? ++loop_.state.streams : --loop_.state.streams;
+  }
+  if (answer_->ended()) end_exchange();
+}
+
+/// The handler or its exchange has thrown: the client is told so where its answer has not begun.
+void Connection::fail() {
+  if (answer_->begun()) return close();
+  end_exchange();
+  answer_->do_not_keep_alive();
+  answer_->answer(500, "application/json", loop_.state.error_body(500, "The server has failed to answer."));
+}
+
+void Connection::end_exchange() {
+  if (wakeup_) wakeup_->connection = nullptr;
+  wakeup_.reset();
+  exchange_.reset();
+}
+
+void Connection::drop_answer() {
+  end_exchange();
+  if (!answer_) return;
+  if (std::exchange(streaming_, false)) --loop_.state.streams;
+  --loop_.state.requests;
+  answer_.reset();
+}
+
+void Connection::finish_answer() {
+  const bool keep_alive = answer_->keep_alive() && !input_ended_ && !loop_.state.draining;
+  drop_answer();
+  reused_ = true;
+  since_ = Clock::now();
+  if (keep_alive) return;
+  // Closed at once, a connection with unread input would be reset, and the client might never see its answer.
+  lingering_ = true;
+  input_ = std::string();
+  error_code ignored;
+  socket_.shutdown(asio::socket_base::shutdown_send, ignored);
+  if (input_ended_) close();
+}
+
+void Connection::tick(Clock::time_point now) {
+  guarded([this, now] {
+    const auto& limit = limits();
+    if (lingering_) {
+      if (now - since_ >= limit.linger_time) close();
+    } else if (unsent() > 0 && now - progress_ >= limit.write_time) {
+      ++loop_.state.slow_readers;
+      close();
+    } else if (exchange_) {
+      if (!answer_->streaming() || unsent() > 0 || now - progress_ < limit.silence) return;
+      progress_ = now;
+      exchange_->idle(*answer_);
+      note_answer();
+      advance();
+    } else if (reader_ && reader_->state() == RequestReader::State::body) {
+      const auto earned = std::chrono::seconds(reader_->body_bytes() / limit.body_bytes_per_second);
+      if (now - since_ < limit.body_time + earned) return;
+      refuse(408, "The body of the request has not come in time.");
+      advance();
+    } else if (reader_) {
+      if (now - since_ < limit.head_time) return;
+      refuse(408, "The head of the request has not come in time.");
+      advance();
+    } else if (!answer_) {
+      if (now - since_ >= (reused_ ? limit.idle_time : limit.head_time)) close();
+    }
+  });
+}
+
+void Connection::close() {
+  if (std::exchange(closed_, true)) return;
+  drop_answer();
+  reader_.reset();
+  error_code ignored;
+  socket_.close(ignored);
+  --loop_.state.connections;
+  loop_.forget(*this);
+}
+
+/// Everything written since the last time goes out in one call, as far as the system takes it.
+void Connection::send() {
+  while (unsent() > 0 && !output_watched_ && !closed_) {
+    error_code error;
+    sent_ += socket_.write_some(asio::buffer(output_.data() + sent_, unsent()), error);
+    if (error == asio::error::would_block) return watch_output();
+    if (error) return close();
+    progress_ = Clock::now();
+  }
+  if (unsent() > 0) return;
+  output_ = std::string();
+  sent_ = 0;
+}
+
+void Connection::watch_output() {
+  output_watched_ = true;
+  if (sent_ > output_.size() / 2) output_.erase(0, std::exchange(sent_, 0));
+  socket_.async_wait(asio::socket_base::wait_write, [this, self = shared_from_this()](error_code) {
+    output_watched_ = false;
+    guarded([this] { advance(); });
+  });
+}
+
+/// Also while an answer is made, so that a client that leaves is noticed; what it sends meanwhile is bounded.
+void Connection::watch_input() {
+  if (closed_ || input_watched_ || input_ended_ || input_.size() >= loop_.buffer.size()) return;
+  input_watched_ = true;
+  socket_.async_wait(asio::socket_base::wait_read, [this, self = shared_from_this()](error_code) {
+    input_watched_ = false;
+    guarded([this] { receive(); });
+  });
+}
+
+void Connection::receive() {
+  error_code error;
+  const auto most = loop_.buffer.size() - input_.size();
+  const auto bytes = socket_.read_some(asio::buffer(loop_.buffer.data(), most), error);
+  if (error == asio::error::would_block) return watch_input();
+  if (error) {
+    // What is complete is still sent to a client that has only ended its own side.
+    if (error != asio::error::eof || !answer_ || !answer_->ended()) return close();
+    input_ended_ = true;
+  } else if (!lingering_) {
+    input_.append(loop_.buffer.data(), bytes);
+  }
+  advance();
+}
+
+}  // namespace serve

@@ -1,0 +1,154 @@
+// One client's connection: requests read, answers written, one after the other, on one thread.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "http/answer.hpp"
+#include "http/reader.hpp"
+#include "http/server.hpp"
+
+namespace serve {
+
+namespace asio = boost::asio;
+using Clock = std::chrono::steady_clock;
+
+/// What all threads of a server share.
+struct ServerState {
+  HttpOptions options;
+  Handler handler;
+  std::atomic<bool> draining{false};
+  std::atomic<std::size_t> connections{0};
+  std::atomic<std::size_t> requests{0};
+  std::atomic<std::size_t> streams{0};
+  std::atomic<std::uint64_t> slow_readers{0};
+  std::atomic<std::uint64_t> refused{0};
+
+  std::string error_body(int status, std::string_view message) const;
+  std::string unavailable() const;  // the whole answer to a connection that there is no room for
+};
+
+class Connection;
+
+/// What an exchange's `wake` keeps: it may outlive the exchange, the connection and the server.
+struct Wakeup {
+  std::atomic<bool> pending{false};
+  Connection* connection = nullptr;  // its thread's alone; null once the exchange is gone
+};
+
+/// Brings wakeups from any thread to a loop's, all that have come since the last time at once.
+class Mailbox {
+ public:
+  explicit Mailbox(asio::io_context& context) : context_(&context) {}
+  void put(std::shared_ptr<Wakeup> wakeup);
+  void close();  // its loop has ended
+
+ private:
+  std::vector<std::shared_ptr<Wakeup>> take();
+
+  std::mutex mutex_;
+  asio::io_context* context_;
+  std::vector<std::shared_ptr<Wakeup>> woken_;
+};
+
+/// A thread and its connections.
+class Loop {
+ public:
+  explicit Loop(ServerState& state);
+
+  void run();
+  asio::io_context& context() { return context_; }
+
+  // On its thread:
+  void adopt(asio::ip::tcp::socket socket);
+  void forget(Connection& connection) { connections_.erase(&connection); }
+  void close_waiting();  // connections without a request
+  void close();          // all of them, for good
+
+  ServerState& state;
+  std::shared_ptr<Mailbox> mailbox;
+  std::array<char, 16 << 10> buffer{};  // what a connection has just read
+
+ private:
+  void tick();
+  template <class Function>
+  void for_each(Function function);
+
+  asio::io_context context_{1};
+  asio::executor_work_guard<asio::io_context::executor_type> work_;
+  asio::steady_timer timer_;
+  Clock::duration period_;
+  bool closed_ = false;
+  std::unordered_map<Connection*, std::shared_ptr<Connection>> connections_;
+};
+
+class Connection : public std::enable_shared_from_this<Connection> {
+ public:
+  Connection(Loop& loop, asio::ip::tcp::socket socket);
+
+  void start();
+  void woken();
+  void tick(Clock::time_point now);
+  void close();
+  bool waiting() const { return !reader_ && !answer_ && input_.empty() && !lingering_; }
+
+ private:
+  void advance();
+  void read_input();
+  void begin_answer(ReadRequest request);
+  void open_answer(AnswerWriter::Form form);
+  void refuse(int status, std::string_view message);
+  void poll();
+  void note_answer();  // what the exchange has just done with it
+  void fail();
+  void end_exchange();
+  void drop_answer();
+  void finish_answer();
+
+  void send();
+  void watch_input();
+  void watch_output();
+  void receive();
+  template <class Function>
+  void guarded(Function function);
+
+  std::size_t unsent() const { return output_.size() - sent_; }
+  const HttpLimits& limits() const { return loop_.state.options.limits; }
+
+  Loop& loop_;
+  asio::ip::tcp::socket socket_;
+  std::string input_;  // read and not yet looked at
+  std::string output_;
+  std::size_t sent_ = 0;  // of output_
+  std::unique_ptr<RequestReader> reader_;
+  std::optional<AnswerWriter> answer_;
+  std::unique_ptr<Exchange> exchange_;
+  std::shared_ptr<Wakeup> wakeup_;
+  Clock::time_point since_;     // when the head, the body, the wait for a request or the lingering began
+  Clock::time_point progress_;  // when something was last written
+  bool poll_due_ = false;
+  bool continued_ = false;  // the client was told that it may send the body
+  bool reused_ = false;     // a request has been answered
+  bool streaming_ = false;  // counted as a stream
+  bool input_watched_ = false;
+  bool output_watched_ = false;
+  bool input_ended_ = false;
+  bool lingering_ = false;
+  bool closed_ = false;
+};
+
+}  // namespace serve
