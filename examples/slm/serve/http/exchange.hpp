@@ -23,8 +23,8 @@ struct HttpRequest {
 
 using HttpHeaders = std::vector<std::pair<std::string, std::string>>;
 
-/// Where an answer is written: either answer() once, or begin(), write() as often as needed, end(). The transport itself
-/// adds Date, Connection, the body's length and X-Request-Id.
+/// Where an answer is written: either answer() once, or begin(), write() as often as needed, end(). The transport
+/// itself adds Date, Connection, the body's length and X-Request-Id.
 class HttpOutput {
  public:
   virtual ~HttpOutput() = default;

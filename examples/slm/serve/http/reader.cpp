@@ -14,6 +14,7 @@ namespace beast = boost::beast;
 namespace http = beast::http;
 
 constexpr std::size_t most_extension_bytes = 64;  // of one chunk
+constexpr std::size_t most_id_bytes = 128;
 
 /// A body whose memory grows with what comes, not with what Content-Length claims.
 struct GrowingBody {
@@ -49,9 +50,8 @@ std::string media_type(beast::string_view content_type) {
   return type;
 }
 
-std::string request_id(beast::string_view id) {
-  const bool sound = id.size() <= 128 && std::all_of(id.begin(), id.end(), [](char c) { return c >= '!' && c <= '~'; });
-  return sound ? string_of(id) : "";
+bool is_plain(beast::string_view text) {
+  return std::all_of(text.begin(), text.end(), [](char byte) { return byte >= '!' && byte <= '~'; });
 }
 
 /// What the head says. Trailers behind a body do not reach it.
@@ -69,7 +69,8 @@ ReadRequest read_head(const http::request_parser<GrowingBody>& parser) {
   read.request.query = string_of(target.substr(std::min(question + 1, target.size())));
   read.request.content_type = media_type(parsed[http::field::content_type]);
   read.request.authorization = string_of(parsed[http::field::authorization]);
-  read.request.id = request_id(parsed["X-Request-Id"]);
+  const auto id = parsed["X-Request-Id"];
+  if (id.size() <= most_id_bytes && is_plain(id)) read.request.id = string_of(id);
   return read;
 }
 
@@ -96,9 +97,10 @@ struct RequestReader::Parser {
 
   http::request_parser<GrowingBody> parser;
   beast::error_code error;
+  // Beast takes line feeds in the quotes of an extension, where others see the end of a line.
   std::function<void(std::uint64_t, beast::string_view, beast::error_code&)> check_chunk =
       [](std::uint64_t, beast::string_view extension, beast::error_code& damage) {
-        if (extension.size() > most_extension_bytes) damage = http::error::bad_chunk_extension;
+        if (extension.size() > most_extension_bytes || !is_plain(extension)) damage = http::error::bad_chunk_extension;
       };
 };
 
