@@ -281,7 +281,7 @@ void Connection::tick(Clock::time_point now) {
       note_answer();
       advance();
     } else if (reader_ && reader_->state() == RequestReader::State::body) {
-      const auto earned = std::chrono::seconds(reader_->body_bytes() / limit.body_bytes_per_second);
+      const auto earned = std::chrono::milliseconds(reader_->body_bytes() * 1000 / limit.body_bytes_per_second);
       if (now - since_ < limit.body_time + earned) return;
       refuse(408, "The body of the request has not come in time.");
       advance();
