@@ -166,7 +166,8 @@ int main(int argc, char** argv) try {
       const auto counters = server.counters();
       std::cout << slm::text("{\"connections\":", counters.connections, ",\"requests\":", counters.requests,
                              ",\"streams\":", counters.streams, ",\"slow_readers\":", counters.slow_readers,
-                             ",\"refused\":", counters.refused, ",\"made\":", made.load(), ",\"alive\":", alive.load(), "}")
+                             ",\"refused\":", counters.refused, ",\"made\":", made.load(), ",\"alive\":", alive.load(),
+                             "}")
                 << std::endl;
     } else if (command == "drain") {
       int most = 0;

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstddef>
-#include <memory>
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
+#include "http/chunks.hpp"
 #include "http/exchange.hpp"
 #include "http/head.hpp"
 #include "http/limits.hpp"
@@ -21,13 +23,12 @@ struct ReadRequest {
   bool expects_continue = false;  // the client wants to be told that it may send the body
 };
 
-/// Reads one request. Its head is checked (http/head.hpp) before Boost.Beast's parser sees it.
+/// Reads one request. Boost.Beast's parser sees its head once that has been checked (http/head.hpp).
 class RequestReader {
  public:
   enum class State { head, body, complete, refused };
 
-  explicit RequestReader(const HttpLimits& limits);
-  ~RequestReader();
+  explicit RequestReader(const HttpLimits& limits) : limits_(limits) {}
 
   /// Takes what belongs to this request off the front of `bytes`, and returns how much that was.
   std::size_t feed(std::string_view bytes);
@@ -35,23 +36,22 @@ class RequestReader {
   State state() const { return state_; }
   const Refusal& refusal() const { return refusal_; }      // where refused
   const ReadRequest& request() const { return request_; }  // its head, once there is a body to come
-  std::size_t body_bytes() const;                          // of the body so far
-  ReadRequest take();                                      // where complete
+  std::size_t body_bytes() const { return request_.request.body.size(); }
+  ReadRequest take() { return std::move(request_); }  // where complete
 
  private:
-  struct Parser;
-
   std::size_t feed_head(std::string_view bytes);
   std::size_t feed_body(std::string_view bytes);
-  void begin_body();
-  void refuse(const Refusal& refusal);
+  void read_head();
+  void refuse(int status, std::string_view message);
 
   const HttpLimits& limits_;
   State state_ = State::head;
   Refusal refusal_;
-  std::string unparsed_;  // the head so far, or the line before a chunk
-  std::unique_ptr<Parser> parser_;
+  std::string head_;  // so far
   ReadRequest request_;
+  std::uint64_t length_ = 0;            // of the body
+  std::optional<ChunkDecoder> chunks_;  // where its length is not told before
 };
 
 }  // namespace serve

@@ -1,0 +1,73 @@
+#include "http/chunks.hpp"
+
+#include <utility>
+
+namespace serve {
+namespace {
+
+constexpr std::size_t most_digits = 8;
+constexpr std::size_t most_extension_bytes = 64;
+constexpr std::size_t most_trailer_bytes = 4 << 10;
+
+int hex_value(char byte) {
+  if (byte >= '0' && byte <= '9') return byte - '0';
+  if (byte >= 'a' && byte <= 'f') return byte - 'a' + 10;
+  if (byte >= 'A' && byte <= 'F') return byte - 'A' + 10;
+  return -1;
+}
+
+bool is_plain(char byte) { return static_cast<unsigned char>(byte) >= 0x20 && byte != 0x7f; }
+
+}  // namespace
+
+std::size_t ChunkDecoder::feed(std::string_view bytes, std::string& body) {
+  std::size_t taken = 0;
+  while (taken < bytes.size() && state_ < State::complete) {
+    if (state_ == State::data) {
+      const auto piece = bytes.substr(taken, size_);
+      body += piece;
+      taken += piece.size();
+      size_ -= piece.size();
+      if (size_ == 0) state_ = State::data_end;
+    } else {
+      state_ = take(bytes[taken++], body.size());
+    }
+  }
+  return taken;
+}
+
+ChunkDecoder::State ChunkDecoder::take(char byte, std::size_t body_bytes) {
+  switch (state_) {
+    case State::size: return take_size(byte);
+    case State::extension:
+      if (byte == '\r') return State::size_end;
+      return is_plain(byte) && ++dropped_ <= most_extension_bytes ? State::extension : State::damaged;
+    case State::size_end:
+      if (byte != '\n') return State::damaged;
+      digits_ = dropped_ = 0;
+      if (size_ == 0) return State::trailer;
+      return size_ <= most_ - body_bytes ? State::data : State::too_large;
+    case State::data_end: return byte == '\r' ? State::data_line_feed : State::damaged;
+    case State::data_line_feed: return byte == '\n' ? State::size : State::damaged;
+    case State::trailer:
+      if (byte == '\r') return State::trailer_end;
+      empty_line_ = false;
+      return is_plain(byte) && ++dropped_ <= most_trailer_bytes ? State::trailer : State::damaged;
+    case State::trailer_end:
+      if (byte != '\n') return State::damaged;
+      return std::exchange(empty_line_, true) ? State::complete : State::trailer;
+    default: return state_;
+  }
+}
+
+ChunkDecoder::State ChunkDecoder::take_size(char byte) {
+  if (const int digit = hex_value(byte); digit >= 0) {
+    size_ = size_ * 16 + static_cast<std::size_t>(digit);
+    return ++digits_ <= most_digits ? State::size : State::damaged;
+  }
+  if (digits_ == 0) return State::damaged;
+  if (byte == ';') return State::extension;
+  return byte == '\r' ? State::size_end : State::damaged;
+}
+
+}  // namespace serve
