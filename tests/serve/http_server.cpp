@@ -130,6 +130,7 @@ serve::HttpOptions options_of(int argc, char** argv) {
   set("threads", options.io_threads);
   set("body_bytes", limits.body_bytes);
   set("body_speed", limits.body_bytes_per_second);
+  set("all_body_bytes", limits.all_body_bytes);
   set("unread_bytes", limits.unread_bytes);
   set("connections", limits.connections);
   set("head_time", limits.head_time);

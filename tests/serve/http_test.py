@@ -295,6 +295,16 @@ class Hostile(unittest.TestCase):
                          + b"100\r\n" + b"x" * 256 + b"\r\n" + b"FFFF\r\n" + b"x" * 100, 413)
             self.assertEqual(Answer(server.exchange(post("/echo", b"x" * 1000, CLOSE))).status, 200)
 
+    def test_bodies_that_are_too_large_together_are_refused(self):
+        with Server(all_body_bytes=1000, threads=1) as server:
+            with server.send(post("/echo", b"x" * 900)[:-1]) as first:
+                self.refused(server, post("/echo", b"x" * 200)[:-1], 503)
+                first.sendall(b"x")
+                self.assertEqual(Answer(read_until(first, b"||||" + b"x" * 900)).status, 200)
+            with server.send(post("/echo", b"x" * 900, CLOSE)[:-1]) as second:
+                second.sendall(b"x")
+                self.assertEqual(Answer(read_all(second)).status, 200)
+
     def test_slow_heads_and_bodies_are_given_up(self):
         with Server(head_time=300, body_time=300, body_speed=1000) as server:
             with server.connect() as silent:

@@ -166,10 +166,13 @@ void Connection::read_input() {
   const auto before = reader_->state();
   input_.erase(0, reader_->feed(input_));
   if (input_.empty()) input_ = std::string();  // a connection that waits holds no memory
+  count_body(reader_->body_bytes());
   switch (reader_->state()) {
     case RequestReader::State::head: break;
     case RequestReader::State::body:
       if (before == RequestReader::State::head) since_ = Clock::now();
+      if (loop_.state.body_bytes > limits().all_body_bytes)
+        return refuse(503, "The server has no room for more requests.");
       if (reader_->request().expects_continue && !std::exchange(continued_, true))
         output_ += "HTTP/1.1 100 Continue\r\n\r\n";
       break;
@@ -177,6 +180,8 @@ void Connection::read_input() {
     case RequestReader::State::refused: refuse(reader_->refusal().status, reader_->refusal().message); break;
   }
 }
+
+void Connection::count_body(std::size_t bytes) { loop_.state.body_bytes += bytes - std::exchange(body_bytes_, bytes); }
 
 void Connection::begin_answer(ReadRequest read) {
   if (read.request.id.empty()) read.request.id = new_id();
@@ -195,6 +200,7 @@ void Connection::begin_answer(ReadRequest read) {
 
 void Connection::open_answer(AnswerWriter::Form form) {
   reader_.reset();
+  count_body(0);
   answer_.emplace(output_, std::move(form));
   ++loop_.state.requests;
   progress_ = Clock::now();
@@ -299,6 +305,7 @@ void Connection::close() {
   if (std::exchange(closed_, true)) return;
   drop_answer();
   reader_.reset();
+  count_body(0);
   error_code ignored;
   socket_.close(ignored);
   --loop_.state.connections;

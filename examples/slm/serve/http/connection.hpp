@@ -35,6 +35,7 @@ struct ServerState {
   std::atomic<std::size_t> connections{0};
   std::atomic<std::size_t> requests{0};
   std::atomic<std::size_t> streams{0};
+  std::atomic<std::size_t> body_bytes{0};  // of requests that are being read
   std::atomic<std::uint64_t> slow_readers{0};
   std::atomic<std::uint64_t> refused{0};
 
@@ -109,6 +110,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
  private:
   void advance();
   void read_input();
+  void count_body(std::size_t bytes);
   void begin_answer(ReadRequest request);
   void open_answer(AnswerWriter::Form form);
   void refuse(int status, std::string_view message);
@@ -133,7 +135,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   asio::ip::tcp::socket socket_;
   std::string input_;  // read and not yet looked at
   std::string output_;
-  std::size_t sent_ = 0;  // of output_
+  std::size_t sent_ = 0;        // of output_
+  std::size_t body_bytes_ = 0;  // counted in ServerState::body_bytes
   std::unique_ptr<RequestReader> reader_;
   std::optional<AnswerWriter> answer_;
   std::unique_ptr<Exchange> exchange_;

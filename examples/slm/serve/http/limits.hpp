@@ -1,4 +1,4 @@
-// What one client of the server may take.
+// What clients of the server may take.
 #pragma once
 
 #include <chrono>
@@ -25,7 +25,9 @@ struct HttpLimits {
   Time write_time = std::chrono::seconds(30);  // in which a reader takes nothing of what waits for it
   Time linger_time = std::chrono::seconds(2);  // in which a client can read why it was refused
 
-  std::size_t connections = 16000;  // more are told 503
+  // Of all clients together; who comes beyond it is told 503.
+  std::size_t connections = 16000;
+  std::size_t all_body_bytes = std::size_t{1} << 30;  // of requests that have not come whole
 };
 
 }  // namespace serve
