@@ -124,6 +124,11 @@ def reset(client):
     client.close()
 
 
+def half_close(client):
+    """For all that a server sees, this client is gone too."""
+    client.shutdown(socket.SHUT_WR)
+
+
 class Honest(unittest.TestCase):
     """What clients may expect."""
 
@@ -306,7 +311,7 @@ class Hostile(unittest.TestCase):
                 self.assertEqual(Answer(read_all(second)).status, 200)
 
     def test_slow_heads_and_bodies_are_given_up(self):
-        with Server(head_time=300, body_time=300, body_speed=1000) as server:
+        with Server(head_time=300, body_time=300) as server:
             with server.connect() as silent:
                 self.assertEqual(read_all(silent), b"")
             with server.connect() as slow:  # each byte comes in time, the head does not
@@ -323,10 +328,11 @@ class Hostile(unittest.TestCase):
                         break
                 self.assertEqual(Answer(received).status, 408)
             self.refused(server, b"POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nabc", 408)
+        with Server(body_time=1000, body_speed=100) as server:
             with server.send(b"POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\nConnection: close\r\n\r\n") as steady:
-                for _ in range(10):  # half a second, but at twice the speed that is asked
+                for _ in range(10):  # longer than the time of all bodies, but faster than is asked
                     steady.sendall(b"x" * 100)
-                    time.sleep(0.05)
+                    time.sleep(0.15)
                 self.assertEqual(Answer(read_all(steady)).status, 200)
 
     def test_a_connection_without_a_next_request_is_closed(self):
@@ -347,7 +353,7 @@ class Hostile(unittest.TestCase):
         }
         with Server() as server:
             for name, request in requests.items():
-                for leave in (socket.socket.close, reset):
+                for leave in (socket.socket.close, reset, half_close):
                     with self.subTest(name, leave=leave):
                         client = server.send(request)
                         server.wait_for(connections=1)
@@ -355,6 +361,7 @@ class Hostile(unittest.TestCase):
                             server.wait_for(alive=1)
                         leave(client)
                         server.wait_for(connections=0, alive=0, requests=0, streams=0)
+                        client.close()
 
     def test_what_a_client_sends_during_its_answer_is_bounded(self):
         with Server() as server:
@@ -369,7 +376,7 @@ class Hostile(unittest.TestCase):
             self.assertLess(memory, 64 << 20)
 
     def test_a_reader_that_stops_is_closed_and_counted_and_others_read_on(self):
-        with Server(write_time=500, unread_bytes=100_000) as server:
+        with Server(write_time=2000, unread_bytes=100_000) as server:
             with server.connect(receive_buffer=4096) as stuck, server.connect() as reader:
                 stuck.sendall(get("/flood"))
                 reader.sendall(get("/flood"))
@@ -441,7 +448,7 @@ class Ending(unittest.TestCase):
         with Server() as server:
             waiting = server.send(get("/echo"))
             read_until(waiting, b"||||")
-            running = server.send(get("/ticks?100"))
+            running = server.send(get("/ticks?300"))
             half = server.send(b"GET /ec")
             server.wait_for(streams=1, connections=3)
             server.process.stdin.write("drain 60000\n")
@@ -451,7 +458,7 @@ class Ending(unittest.TestCase):
             self.assertEqual(Answer(read_all(half)).status, 503)
             with self.assertRaises(ConnectionRefusedError):
                 socket.create_connection(("127.0.0.1", server.port))
-            self.assertIn(b"data: 99\n\n", read_all(running))
+            self.assertIn(b"data: 299\n\n", read_all(running))
             self.assertEqual(server.process.stdout.readline(), "true\n")
             for client in (waiting, running, half):
                 client.close()

@@ -99,6 +99,7 @@ void Loop::adopt(asio::ip::tcp::socket socket) {
   if (closed_) return;
   const auto connection = std::make_shared<Connection>(*this, std::move(socket));
   connections_.emplace(connection.get(), connection);
+  ++state.connections;
   connection->start();
 }
 
@@ -160,7 +161,6 @@ void Connection::advance() {
 void Connection::read_input() {
   if (!reader_) {
     reader_ = std::make_unique<RequestReader>(limits());
-    continued_ = false;
     if (reused_) since_ = Clock::now();
   }
   const auto before = reader_->state();
@@ -170,11 +170,13 @@ void Connection::read_input() {
   switch (reader_->state()) {
     case RequestReader::State::head: break;
     case RequestReader::State::body:
-      if (before == RequestReader::State::head) since_ = Clock::now();
-      if (loop_.state.body_bytes > limits().all_body_bytes)
+      if (loop_.state.body_bytes > limits().all_body_bytes) {
         return refuse(503, "The server has no room for more requests.");
-      if (reader_->request().expects_continue && !std::exchange(continued_, true))
-        output_ += "HTTP/1.1 100 Continue\r\n\r\n";
+      }
+      if (before == RequestReader::State::head) {
+        since_ = Clock::now();
+        if (reader_->expects_continue()) output_ += "HTTP/1.1 100 Continue\r\n\r\n";
+      }
       break;
     case RequestReader::State::complete: begin_answer(reader_->take()); break;
     case RequestReader::State::refused: refuse(reader_->refusal().status, reader_->refusal().message); break;

@@ -144,7 +144,6 @@ class Connection : public std::enable_shared_from_this<Connection> {
   Clock::time_point since_;     // when the head, the body, the wait for a request or the lingering began
   Clock::time_point progress_;  // when something was last written
   bool poll_due_ = false;
-  bool continued_ = false;  // the client was told that it may send the body
   bool reused_ = false;     // a request has been answered
   bool streaming_ = false;  // counted as a stream
   bool input_watched_ = false;

@@ -66,7 +66,7 @@ void RequestReader::read_head() {
   request_.version_1_1 = parsed.version() == 11;
   request_.keep_alive = request_.version_1_1 && parser.keep_alive();
   request_.head_only = parsed.method() == http::verb::head;
-  request_.expects_continue = request_.version_1_1 && parsed.count(http::field::expect) > 0;
+  expects_continue_ = request_.version_1_1 && parsed.count(http::field::expect) > 0;
   auto& request = request_.request;
   request.method = request_.head_only ? "GET" : string_of(parsed.method_string());
   request.path = string_of(target.substr(0, question));

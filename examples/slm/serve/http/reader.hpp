@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "http/chunks.hpp"
 #include "http/exchange.hpp"
@@ -19,8 +20,7 @@ struct ReadRequest {
   HttpRequest request;
   bool version_1_1 = true;
   bool keep_alive = true;
-  bool head_only = false;         // HEAD, which its handler sees as GET
-  bool expects_continue = false;  // the client wants to be told that it may send the body
+  bool head_only = false;  // HEAD, which its handler sees as GET
 };
 
 /// Reads one request. Boost.Beast's parser sees its head once that has been checked (http/head.hpp).
@@ -34,10 +34,10 @@ class RequestReader {
   std::size_t feed(std::string_view bytes);
 
   State state() const { return state_; }
-  const Refusal& refusal() const { return refusal_; }      // where refused
-  const ReadRequest& request() const { return request_; }  // its head, once there is a body to come
+  const Refusal& refusal() const { return refusal_; }          // where refused
+  ReadRequest take() { return std::move(request_); }           // where complete
+  bool expects_continue() const { return expects_continue_; }  // to be told that the body may come
   std::size_t body_bytes() const { return request_.request.body.size(); }
-  ReadRequest take() { return std::move(request_); }  // where complete
 
  private:
   std::size_t feed_head(std::string_view bytes);
@@ -50,6 +50,7 @@ class RequestReader {
   Refusal refusal_;
   std::string head_;  // so far
   ReadRequest request_;
+  bool expects_continue_ = false;
   std::uint64_t length_ = 0;            // of the body
   std::optional<ChunkDecoder> chunks_;  // where its length is not told before
 };

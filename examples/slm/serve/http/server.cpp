@@ -136,13 +136,9 @@ class HttpServer::Implementation {
         if (error == asio::error::no_descriptors) turn_one_away();
         return accept_later();
       }
-      if (state.connections >= state.options.limits.connections) {
-        tell_unavailable(socket.native_handle());
-      } else {
-        ++state.connections;
-        asio::post(loop.context(), [&loop, socket = std::move(socket)]() mutable { loop.adopt(std::move(socket)); });
-      }
       accept();
+      if (state.connections >= state.options.limits.connections) return tell_unavailable(socket.native_handle());
+      asio::post(loop.context(), [&loop, socket = std::move(socket)]() mutable { loop.adopt(std::move(socket)); });
     });
   }
 

@@ -21,7 +21,8 @@ struct HttpOptions {
   int backlog = 4096;  // connections that the system keeps until they are accepted
   HttpLimits limits;
 
-  /// The JSON that says what the server itself has to say: requests it refuses, a handler that throws.
+  /// The JSON that says what the server itself has to say: requests it refuses, a handler that throws. Every
+  /// thread of the server calls it.
   std::function<std::string(int status, std::string_view message)> error_body;
 };
 
