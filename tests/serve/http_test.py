@@ -5,6 +5,7 @@ usage: http_test.py SERVER [TEST...]
 """
 import json
 import pathlib
+import random
 import re
 import resource
 import socket
@@ -350,8 +351,9 @@ class Hostile(unittest.TestCase):
             "in a stream that comes": get("/ticks?1000000"),
             "in a stream that nobody reads": get("/flood"),
             "with a pipelined request": get("/never") + get("/echo"),
+            "with more of them than are read": get("/never") + get("/echo") * 2000,
         }
-        with Server() as server:
+        with Server(silence=200) as server:  # so that it looks often
             for name, request in requests.items():
                 for leave in (socket.socket.close, reset, half_close):
                     with self.subTest(name, leave=leave):
@@ -413,6 +415,37 @@ class Hostile(unittest.TestCase):
                 for client in silent:
                     client.close()
             server.wait_for(connections=0, alive=0)
+
+    def test_whatever_clients_do_nothing_is_left_of_them(self):
+        chance = random.Random(7)
+        requests = [get("/echo"), post("/echo", b"x" * 20_000), get("/never"), get("/quiet"), get("/flood"), get("/ticks?50"), get("/later?3"),
+                    get("/breaks"), get("/throws"), get("/events?100"), get("/bytes?2000000"), get("/nowhere"), b"GET\n",
+                    b"POST /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nabcde\r\n0\r\n\r\n"]
+        with Server(head_time=200, body_time=200, idle_time=200, silence=50, write_time=200, linger_time=100, threads=4) as server:
+            clients = []
+            for turn in range(3000):
+                action = chance.randrange(6)
+                try:
+                    if action < 2 or not clients:
+                        clients.append(server.connect())
+                        clients[-1].setblocking(False)
+                    elif action == 2:
+                        request = b"".join(chance.choices(requests, k=chance.randrange(1, 4)))
+                        chance.choice(clients).send(request[:chance.randrange(1, len(request) * 2)])
+                    elif action == 3:
+                        chance.choice(clients).recv(chance.randrange(1, 1 << 16))
+                    elif action == 4:
+                        chance.choice(clients).shutdown(socket.SHUT_WR)
+                    else:
+                        chance.choice((socket.socket.close, reset))(clients.pop(chance.randrange(len(clients))))
+                except OSError:  # it would block, or the server has closed
+                    pass
+                if turn % 500 == 0:
+                    self.assertEqual(Answer(server.exchange(get("/echo", CLOSE))).status, 200)
+            for client in clients:
+                client.close()
+            server.wait_for(connections=0, requests=0, streams=0, alive=0)
+            self.assertEqual(Answer(server.exchange(post("/echo", b"x" * 20_000, CLOSE))).status, 200)
 
     def test_a_connection_too_many_is_told_so(self):
         with Server(connections=2) as server:

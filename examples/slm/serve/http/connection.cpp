@@ -1,5 +1,7 @@
 #include "http/connection.hpp"
 
+#include <poll.h>
+
 #include <algorithm>
 #include <array>
 #include <boost/asio/buffer.hpp>
@@ -282,6 +284,8 @@ void Connection::tick(Clock::time_point now) {
     } else if (unsent() > 0 && now - progress_ >= limit.write_time) {
       ++loop_.state.slow_readers;
       close();
+    } else if (exchange_ && input_full() && left()) {
+      close();
     } else if (exchange_) {
       if (!answer_->streaming() || unsent() > 0 || now - progress_ < limit.silence) return;
       progress_ = now;
@@ -339,12 +343,17 @@ void Connection::watch_output() {
 
 /// Also while an answer is made, so that a client that leaves is noticed; what it sends meanwhile is bounded.
 void Connection::watch_input() {
-  if (closed_ || input_watched_ || input_ended_ || input_.size() >= loop_.buffer.size()) return;
+  if (closed_ || input_watched_ || input_ended_ || input_full()) return;
   input_watched_ = true;
   socket_.async_wait(asio::socket_base::wait_read, [this, self = shared_from_this()](error_code) {
     input_watched_ = false;
     guarded([this] { receive(); });
   });
+}
+
+bool Connection::left() {
+  pollfd state{socket_.native_handle(), POLLRDHUP, 0};
+  return ::poll(&state, 1, 0) > 0;
 }
 
 void Connection::receive() {

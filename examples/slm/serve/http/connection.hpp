@@ -128,6 +128,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   template <class Function>
   void guarded(Function function);
 
+  bool input_full() const { return input_.size() >= loop_.buffer.size(); }
+  bool left();  // the client has, which shows in its input only once all of that has been read
   std::size_t unsent() const { return output_.size() - sent_; }
   const HttpLimits& limits() const { return loop_.state.options.limits; }
 
