@@ -1,9 +1,9 @@
 // slm embed: what a model makes of texts before its head turns it into logits, as one vector for each text.
-#include <algorithm>
 #include <cmath>
 #include <memory>
 
 #include "cli.hpp"
+#include "slm/engine.hpp"
 
 namespace cli {
 
@@ -14,7 +14,8 @@ struct EmbedOptions {
   std::vector<std::string> texts, ids;
   std::string text_file, texts_file;
   ModelOptions models;
-  bool last = false, normalize = false, json = false;
+  slm::Pooling pooling = slm::Pooling::mean;
+  bool normalize = false, json = false;
 };
 
 /// Lines of a file, at least one; the last may lack its line break.
@@ -47,16 +48,6 @@ std::vector<std::vector<slm::Token>> tokens_of(const EmbedOptions& options) {
   return tokens;
 }
 
-/// The mean of the rows, summed in their order.
-std::vector<float> mean_of(slm::View<const float, 2> rows) {
-  std::vector<double> sums(static_cast<std::size_t>(rows.extent(1)));
-  for (std::int64_t r = 0; r < rows.extent(0); ++r)
-    for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += double{rows.row(r)[i]};
-  std::vector<float> mean;
-  for (const double sum : sums) mean.push_back(static_cast<float>(sum / static_cast<double>(rows.extent(0))));
-  return mean;
-}
-
 void normalize(std::vector<float>& values) {
   double squares = 0;
   for (const float value : values) squares += double{value} * double{value};
@@ -68,21 +59,18 @@ void embed(const EmbedOptions& options) {
   const std::vector<std::vector<slm::Token>> texts = tokens_of(options);
   Loader loader(options.models);
   const slm::AnyModel model = loader.load(options.model);
-  std::vector<slm::Sequence> sequences;
-  sequences.reserve(texts.size());
-  slm::Batch batch;
-  for (const std::vector<slm::Token>& tokens : texts) {
-    slm::check_prompt(tokens, model.info());
-    batch.add(sequences.emplace_back(model.sequence()), tokens,
-              {.want = slm::Want::hidden, .rows = options.last ? 1 : static_cast<int>(tokens.size())});
-  }
-  model.forward(batch);
-  for (int i = 0; i < batch.size(); ++i) {
-    std::vector<float> embedding = mean_of(batch.hidden(i));
+  slm::Engine engine{slm::NoDrafter{}, model, {.max_requests = texts.size()}};
+  std::vector<slm::Answer> answers;
+  for (const std::vector<slm::Token>& tokens : texts)
+    answers.push_back(engine.submit({.prompt = tokens, .pooling = options.pooling}));
+  engine.run();
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    answers[i].next();  // there is no token, but maybe an error
+    std::vector<float> embedding = answers[i].embedding();
     if (options.normalize) normalize(embedding);
     std::string out = options.json ? "{\"embedding\":" : "";
     append_numbers(out, embedding);
-    if (options.json) out += slm::text(",\"tokens\":", texts[static_cast<std::size_t>(i)].size(), "}");
+    if (options.json) out += slm::text(",\"tokens\":", texts[i].size(), "}");
     print(out + "\n");
   }
 }
@@ -108,7 +96,10 @@ void add_embed(CLI::App& program) {
   input.require_option(1);
   command
       .add_option_function<std::string>(
-          "--pooling", [options](const std::string& pooling) { options->last = pooling == "last"; },
+          "--pooling",
+          [options](const std::string& pooling) {
+            options->pooling = pooling == "last" ? slm::Pooling::last : slm::Pooling::mean;
+          },
           "of a text's hidden states, as the head reads them: their mean, or that of the last token")
       ->check(CLI::IsMember({"mean", "last"}))
       ->default_str("mean");

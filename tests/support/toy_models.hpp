@@ -63,6 +63,8 @@ struct ToyOptions {
 /// logits(v) = hash(seed, the last `memory` tokens, v). Two models with the same options agree bit for bit.
 class ToyModel {
  public:
+  static constexpr int hidden = 4;  // width of its hidden states: the first logits
+
   explicit ToyModel(ToyOptions options) : options_(std::move(options)), log_(std::make_shared<ToyLog>()) {
     info_.name = "toy";
     info_.vocab = options_.vocab;
@@ -78,7 +80,7 @@ class ToyModel {
 
   void forward(Batch& batch) const {
     detail::check_batch(batch, info_);
-    batch.make_room(options_.vocab, 0);
+    batch.make_room(options_.vocab, hidden);
     ++log_->forwards;
     for (const Batch::Item& item : batch.items()) {
       const std::span<const Token> tokens = batch.tokens(item);
@@ -91,10 +93,15 @@ class ToyModel {
       if (text.empty()) text.reserve(static_cast<std::size_t>(std::min(options_.context, 4096)));
       text.insert(text.end(), tokens.begin(), tokens.end());
       log_->longest = std::max(log_->longest, static_cast<int>(text.size()));
-      if (item.ask.want != Want::logits) continue;
+      if (item.ask.want == Want::nothing) continue;
       const auto rows = static_cast<std::size_t>(item.ask.rows);
       for (std::size_t row = 0; row < rows; ++row) {
-        fill(std::span(text).first(text.size() - rows + row + 1), batch.logits_at(item.answer + row));
+        const auto before = std::span<const Token>(text).first(text.size() - rows + row + 1);
+        if (item.ask.want == Want::logits) {
+          fill(before, batch.logits_at(item.answer + row));
+        } else {
+          std::copy_n(logits_after(before).begin(), hidden, batch.hidden_at(item.answer + row));
+        }
       }
     }
   }

@@ -64,10 +64,10 @@ class Generation {
     stats.reused_tokens = static_cast<std::int64_t>(verification_.length());
     stats.target_bytes_per_step = answer_.target.step_bytes;
     phase_ = Phase::over;
-    if (sampling.max_new_tokens == 0) return end(FinishReason::length);
-    if (prompt == static_cast<std::size_t>(answer_.target.context)) return end(FinishReason::context);
+    const auto none = reason_for_no_token();
+    if (none && !asks_of_prompt()) return end(*none);
     const double drafts = clock_();
-    drafting_.start(most);
+    drafting_.start(none ? 0 : most);
     stats.prefill_draft_seconds = clock_() - drafts;
     phase_ = Phase::reading;
   }
@@ -81,6 +81,8 @@ class Generation {
 
   /// Tokens of the text that the target must read before the next token can come.
   std::size_t left_to_read() const { return phase_ == Phase::reading ? verification_.left_to_read() : 0; }
+  /// Whether their rows are answered, in which case no more should be read in a step than most_scored_rows().
+  bool asks_of_prompt() const { return verification_.asks_of_prompt(); }
   /// How many of them the coming rounds read.
   void set_chunk(std::size_t tokens) { chunk_ = tokens; }
   /// Gives back all memory of keys and values; the coming rounds read the text again, which changes nothing in it. Also
@@ -167,9 +169,11 @@ class Generation {
     if (phase_ == Phase::reading) {
       stats.prefill_draft_seconds += planned_ - round_began_;
       stats.prefill_target_seconds += verified - planned_;
+      verification_.take_read(batch);
       const Request& request = answer_.request;
       const std::size_t to_read = request.prompt.size() - 1;
       if (request.progress) request.progress(std::min(verification_.length(), to_read), to_read);
+      if (const auto none = reason_for_no_token(); none && left_to_read() == 0) end_with(*none);
       return;
     }
     verdict_ = verification_.take(batch, [&](int i) -> const Distribution& { return drafting_.distribution(i); });
@@ -211,6 +215,13 @@ class Generation {
 
  private:
   enum class Phase { over, reading, deciding };  // the text so far; what to emit
+
+  /// Why nothing follows the prompt, if so.
+  std::optional<FinishReason> reason_for_no_token() const {
+    if (answer_.request.pooling || answer_.sampling().max_new_tokens == 0) return FinishReason::length;
+    if (std::ssize(answer_.request.prompt) == answer_.target.context) return FinishReason::context;
+    return std::nullopt;
+  }
 
   std::optional<FinishReason> reason_to_end(Token token) const {
     if (answer_.ends.is_end(token)) return FinishReason::end_token;

@@ -9,6 +9,7 @@
 #include <span>
 
 #include "slm/core/error.hpp"
+#include "slm/decode/logprobs.hpp"
 #include "slm/model/language_model.hpp"
 #include "slm/model/session.hpp"
 
@@ -56,6 +57,7 @@ Perplexity perplexity(const M& model, std::span<const Token> tokens, const Perpl
   }
   constexpr std::size_t rows_at_once = 64;
   Session session(model);
+  LogprobReport report;
   Perplexity result{.window = window};
   std::size_t scored_to = 0;  // tokens before this index are scored, or cannot be
   for (std::size_t begin = 0; scored_to < tokens.size(); begin += static_cast<std::size_t>(stride)) {
@@ -70,11 +72,8 @@ Perplexity perplexity(const M& model, std::span<const Token> tokens, const Perpl
       for (std::size_t r = 0; r < count; ++r) {
         const std::span<const float> row(logits.row(static_cast<std::int64_t>(r)),
                                          static_cast<std::size_t>(model.info().vocab));
-        const double largest = *std::max_element(row.begin(), row.end());
-        double sum = 0;
-        for (const float logit : row) sum += std::exp(double{logit} - largest);
-        const Token target = tokens[at + r + 1];
-        result.negative_log_likelihood += std::log(sum) + largest - row[static_cast<std::size_t>(target)];
+        report.by_row(row, tokens[at + r + 1], 0);
+        result.negative_log_likelihood -= report.logprob();
       }
       result.tokens += static_cast<std::int64_t>(count);
       if (options.progress) options.progress(static_cast<double>(at + count) / static_cast<double>(tokens.size()));

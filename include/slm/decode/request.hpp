@@ -16,12 +16,15 @@
 #include "slm/core/types.hpp"
 #include "slm/decode/draft_length.hpp"
 #include "slm/decode/sampling.hpp"
+#include "slm/decode/sink.hpp"
 #include "slm/model/language_model.hpp"
 
 namespace slm {
 
 /// Which log-probabilities come with each token; each costs a pass over the vocabulary.
 struct Logprobs {
+  bool prompt = false;   // raw ones of the prompt's tokens but for the first, which has nothing before it: see
+                         // Request::scored
   bool raw = false;      // of the model's own distribution: the softmax of its logits, nothing edited
   bool sampled = false;  // of the distribution that the token was drawn from; when decoding greedily, of the softmax of
                          // the logits behind penalties and adjust_logits
@@ -30,15 +33,24 @@ struct Logprobs {
   bool any() const { return raw || sampled; }
 };
 
-/// One text to be continued.
+/// How the hidden states of a prompt, as the head reads them, become one vector.
+enum class Pooling { mean, last };
+
+/// One text to be continued, or to be told of.
 struct Request {
   std::vector<Token> prompt;
   Sampling sampling = {};
   Logprobs logprobs = {};
-  std::stop_token cancel = {};  // takes effect before the next step, in prompts too: FinishReason::cancelled
+  std::optional<Pooling> pooling{};  // the prompt is embedded, and no token generated
+  std::stop_token cancel = {};       // takes effect before the next step, in prompts too: FinishReason::cancelled
   /// Called after each step over the prompt with the tokens read and those to be read before the first round, which is
   /// all but the last. Optional.
   std::function<void(std::size_t read, std::size_t of)> progress = {};
+  /// Called once with each token of the prompt that Logprobs::prompt asks for, in order. All of them are read for it,
+  /// whatever is in the cache. An engine's answer holds them where this is empty, and `embedded` likewise.
+  std::function<void(const GeneratedToken&)> scored = {};
+  /// Called with what `pooling` asks for, [hidden].
+  std::function<void(std::span<const float>)> embedded = {};
 };
 
 /// How to speculate.
@@ -102,6 +114,23 @@ inline void check_request(const Request& request, const ModelInfo& model) {
                 text("Logprobs::top is ", request.logprobs.top, ", expected 0 to the vocabulary's ", model.vocab),
                 "Set top inside that range");
   }
+  if (request.pooling && request.logprobs.prompt) {
+    throw Error("decode.embedding-and-logprobs",
+                "one request asks for the embedding and the log-probabilities of its prompt", "Make two requests");
+  }
+}
+
+/// Rows of logits that may be asked of prompts in one step, so that they take no more than some 64 MiB.
+inline std::size_t most_scored_rows(const ModelInfo& model) {
+  return std::max<std::size_t>(16, (std::size_t{16} << 20) / static_cast<std::size_t>(model.vocab));
+}
+
+/// For a row of logits that is not usable, behind so many tokens.
+inline Error non_finite_logits(const ModelInfo& model, std::size_t tokens) {
+  return Error(
+      "decode.non-finite-logits",
+      text("the logits of ", model.name, " after ", tokens, " tokens hold NaN or infinity, or leave no token possible"),
+      "Check the target's weights, and that adjust_logits leaves at least one token");
 }
 
 /// Whether generation, and drafting, ends with this token.

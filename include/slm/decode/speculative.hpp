@@ -172,6 +172,9 @@ std::vector<Stats> SpeculativeDecoder<Draft, Target, Rule>::run(std::span<const 
       while (!slot.generation->going() && waiting < requests.size()) {
         slot.request = waiting++;
         slot.generation->start(requests[slot.request]);
+        slot.generation->set_chunk(slot.generation->asks_of_prompt()
+                                       ? std::max<std::size_t>(1, most_scored_rows(target_.info()) / slots_.size())
+                                       : prompt_chunk);
         stats[slot.request] = slot.generation->stats();
       }
       if (!slot.generation->going()) continue;

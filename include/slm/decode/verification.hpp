@@ -1,6 +1,7 @@
 // Verification: the target's half of a request's rounds.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -9,11 +10,11 @@
 #include <utility>
 #include <vector>
 
-#include "slm/core/error.hpp"
 #include "slm/core/types.hpp"
 #include "slm/decode/answer.hpp"
 #include "slm/decode/coin.hpp"
 #include "slm/decode/logprobs.hpp"
+#include "slm/decode/prompt_rows.hpp"
 #include "slm/decode/rules.hpp"
 #include "slm/decode/sink.hpp"
 
@@ -33,8 +34,10 @@ class Verification {
   /// stays.
   void start(int most) {
     const std::span<const Token> held = sequence_.tokens(), prompt = answer_.request.prompt;
+    prompt_rows_.start(answer_.request);
+    const std::size_t most_common = std::min({held.size(), prompt.size() - 1, prompt_rows_.next()});
     std::size_t common = 0;
-    while (common < held.size() && common + 1 < prompt.size() && held[common] == prompt[common]) ++common;
+    while (common < most_common && held[common] == prompt[common]) ++common;
     sequence_.truncate(static_cast<int>(common));
     const auto rows = static_cast<std::size_t>(most) + 1;
     tokens_.reserve(rows);
@@ -48,13 +51,20 @@ class Verification {
     rule_.reserve(support, most);
   }
 
-  /// Tokens of the text to be read before its last.
+  /// Tokens of the text to be read before its last, which is read too for an embedding.
   std::size_t left_to_read() const {
-    const std::size_t size = answer_.history().size();
-    return length() + 1 < size ? size - 1 - length() : 0;
+    const std::size_t to_read = answer_.history().size() - (answer_.request.pooling ? 0 : 1);
+    return length() < to_read ? to_read - length() : 0;
   }
   /// Adds the first `most` of them to a batch of the target.
-  void read(Batch& batch, std::size_t most) { batch.add(sequence_, next_to_read(answer_.history(), length(), most)); }
+  void read(Batch& batch, std::size_t most) {
+    const auto tokens = answer_.history().subspan(length(), std::min(most, left_to_read()));
+    item_ = batch.add(sequence_, tokens, prompt_rows_.ask(length() + tokens.size()));
+  }
+  /// Takes what the rows of the prompt were asked for. Throws decode.non-finite-logits.
+  void take_read(const Batch& batch) { prompt_rows_.take(batch, item_, length(), answer_.target); }
+  /// Whether the prompt is read for what its own rows say.
+  bool asks_of_prompt() const { return prompt_rows_.left(); }
 
   /// The draw by which models may choose tokens themselves; nothing when logits or distributions are needed here.
   std::optional<Draw> draw_for_models() const {
@@ -140,10 +150,7 @@ class Verification {
 
   Token usable(Token token) const {
     if (token != no_token) return token;
-    throw Error("decode.non-finite-logits",
-                text("the logits of ", answer_.target.name, " after ", answer_.history().size(),
-                     " tokens hold NaN or infinity, or leave no token possible"),
-                "Check the target's weights, and that adjust_logits leaves at least one token");
+    throw non_finite_logits(answer_.target, answer_.history().size());
   }
 
   Sequence sequence_;
@@ -155,6 +162,7 @@ class Verification {
   std::vector<Token> tokens_;    // [m + 1]: the anchor, then what was drafted
   std::vector<Distribution> p_;  // [m + 1]
   LogprobReport raw_, sampled_;
+  PromptRows prompt_rows_;
 };
 
 }  // namespace slm::detail

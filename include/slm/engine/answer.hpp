@@ -46,6 +46,8 @@ struct AnswerState {
   std::mutex mutex;
   std::condition_variable changed;
   std::deque<AnsweredToken> tokens;  // not fetched yet
+  std::vector<AnsweredToken> prompt;
+  std::vector<float> embedding;
   bool over = false;
   Stats stats;               // once it is over
   std::exception_ptr error;  // why it ended before its time
@@ -77,6 +79,19 @@ class Answer {
   bool over() const {
     const std::lock_guard lock(state_->mutex);
     return state_->over && state_->tokens.empty();
+  }
+
+  /// The prompt's tokens but for the first, with what Logprobs::prompt asks for: all of them once there is a token or
+  /// the end.
+  std::vector<AnsweredToken> prompt_logprobs() const {
+    const std::lock_guard lock(state_->mutex);
+    return state_->prompt;
+  }
+
+  /// What Request::pooling asks for, once the answer is over.
+  std::vector<float> embedding() const {
+    const std::lock_guard lock(state_->mutex);
+    return state_->embedding;
   }
 
   /// Once it is over.

@@ -68,6 +68,7 @@ class Engine {
     }
     ++present_;
     const std::stop_token cancel = request.cancel;
+    give_rows_to(*state, request);
     coming_.push_back({std::move(request), cancel, scheduling, next_number_++, state});
     changed_.notify_one();
     return Answer(std::move(state));
@@ -144,6 +145,23 @@ class Engine {
   };
   using Works = std::list<Work>;
 
+  /// What the prompt's rows say goes to the answer, unless the request sends it elsewhere. The answer outlives the
+  /// work on its request.
+  static void give_rows_to(detail::AnswerState& answer, Request& request) {
+    if (request.logprobs.prompt && !request.scored) {
+      request.scored = [&answer](const GeneratedToken& token) {
+        const std::lock_guard lock(answer.mutex);
+        answer.prompt.emplace_back(token);
+      };
+    }
+    if (request.pooling && !request.embedded) {
+      request.embedded = [&answer](std::span<const float> embedding) {
+        const std::lock_guard lock(answer.mutex);
+        answer.embedding.assign(embedding.begin(), embedding.end());
+      };
+    }
+  }
+
   void take_coming() {
     const std::lock_guard lock(mutex_);
     for (; !coming_.empty(); coming_.pop_front()) insert(waiting_, std::move(coming_.front()));
@@ -216,14 +234,18 @@ class Engine {
   /// whose reader has fallen behind pauses.
   void choose_round() {
     round_.clear();
-    std::size_t left = prompt_rows_;
+    std::size_t left = prompt_rows_, left_answered = most_scored_rows(target_.info());
     for (Work& work : running_) {
       work.in_round = false;
       if (unread(work) >= options_.max_unread) continue;
       const std::size_t to_read = work.generation->left_to_read();
       if (to_read > 0) {
-        if (left == 0) continue;
-        const std::size_t chunk = std::min({to_read, left, prompt_chunk});
+        std::size_t chunk = std::min({to_read, left, prompt_chunk});
+        if (work.generation->asks_of_prompt()) {
+          chunk = std::min(chunk, left_answered);
+          left_answered -= chunk;
+        }
+        if (chunk == 0) continue;
         work.generation->set_chunk(chunk);
         left -= chunk;
       }

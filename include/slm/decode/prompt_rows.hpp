@@ -1,0 +1,91 @@
+// PromptRows: what a request wants to know of the rows of its prompt, log-probabilities or an embedding.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "slm/core/error.hpp"
+#include "slm/core/types.hpp"
+#include "slm/decode/logits_scan.hpp"
+#include "slm/decode/logprobs.hpp"
+#include "slm/decode/request.hpp"
+#include "slm/decode/sink.hpp"
+
+namespace slm::detail {
+
+/// Each row is answered once and in order, however the prompt is cut and as often as it is read again.
+class PromptRows {
+ public:
+  /// The request outlives its answer.
+  void start(const Request& request) {
+    request_ = &request;
+    const std::size_t size = request.prompt.size();
+    next_ = request.logprobs.prompt || request.pooling == Pooling::mean ? 0
+            : request.pooling == Pooling::last                          ? size - 1
+                                                                        : size;
+    end_ = request.logprobs.prompt ? size - 1 : size;
+    sums_.clear();
+    report_.reserve(request.logprobs.top);
+  }
+
+  /// Whether rows remain to be answered.
+  bool left() const { return next_ < end_; }
+  /// The first of them; the prompt's size if there never were any.
+  std::size_t next() const { return next_; }
+
+  /// What to ask of tokens up to `end`, which begin no later than the first of these rows.
+  Ask ask(std::size_t end) const {
+    if (!left() || end <= next_) return {};
+    return {.want = request_->pooling ? Want::hidden : Want::logits, .rows = static_cast<int>(end - next_)};
+  }
+
+  /// The answers to what ask(end) said. Throws decode.non-finite-logits.
+  void take(const Batch& batch, int item, std::size_t end, const ModelInfo& model) {
+    if (!left() || end <= next_) return;
+    if (request_->pooling) {
+      pool(batch.hidden(item));
+    } else {
+      const auto rows = batch.logits(item);
+      for (std::int64_t r = 0; r < rows.extent(0); ++r)
+        score({rows.row(r), static_cast<std::size_t>(model.vocab)}, next_ + static_cast<std::size_t>(r) + 1, model);
+    }
+    next_ = end;
+    if (left() || !request_->pooling || !request_->embedded) return;
+    std::vector<float> mean;
+    const auto count = static_cast<double>(request_->pooling == Pooling::last ? 1 : end_);
+    for (const double sum : sums_) mean.push_back(static_cast<float>(sum / count));
+    if (!std::all_of(mean.begin(), mean.end(), [](float value) { return std::isfinite(value); })) {
+      throw Error("decode.non-finite-logits", text("the hidden states of ", model.name, " hold NaN or infinity"),
+                  "Check the target's weights");
+    }
+    request_->embedded(mean);
+  }
+
+ private:
+  /// Tells of the token at a place of the prompt, by the row before it.
+  void score(std::span<const float> row, std::size_t place, const ModelInfo& model) {
+    if (find_peak(row).token == no_token) throw non_finite_logits(model, place);
+    GeneratedToken scored{.token = request_->prompt[place], .position = static_cast<std::int64_t>(place)};
+    report_.by_row(row, scored.token, request_->logprobs.top);
+    scored.logprob = report_.logprob();
+    scored.top = report_.top();
+    if (request_->scored) request_->scored(scored);
+  }
+
+  void pool(View<const float, 2> rows) {
+    sums_.resize(static_cast<std::size_t>(rows.extent(1)));
+    for (std::int64_t r = 0; r < rows.extent(0); ++r)
+      for (std::size_t i = 0; i < sums_.size(); ++i) sums_[i] += double{rows.row(r)[i]};
+  }
+
+  const Request* request_ = nullptr;
+  std::size_t next_ = 0, end_ = 0;
+  std::vector<double> sums_;  // [hidden]: of the rows so far
+  LogprobReport report_;
+};
+
+}  // namespace slm::detail
