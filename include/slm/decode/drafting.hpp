@@ -59,15 +59,13 @@ class Drafting {
     if (on_) guard([&] { drafter_.start(answer_.request.prompt); });
   }
 
-  /// Whether some of the text is to be read before a draft of it.
-  bool left_to_read() const {
+  /// Tokens of the text to be read before a draft of it.
+  std::size_t left_to_read() const {
     if constexpr (in_batches) {
-      const std::size_t size = answer_.history().size();
-      return on_ && size <= static_cast<std::size_t>(drafter_.info().context) &&
-             static_cast<std::size_t>(drafter_.length()) + 1 < size;
-    } else {
-      return false;
+      const std::size_t size = answer_.history().size(), read = static_cast<std::size_t>(drafter_.length()) + 1;
+      if (on_ && size <= static_cast<std::size_t>(drafter_.info().context) && read < size) return size - read;
     }
+    return 0;
   }
 
   /// Tokens that the draft can add to a text of n.
@@ -84,7 +82,7 @@ class Drafting {
   /// A round begins that only reads, at most so many tokens.
   void begin_reading(std::size_t most) {
     begin(0, std::nullopt, nullptr);
-    reading_ = left_to_read() ? most : 0;
+    reading_ = left_to_read() > 0 ? most : 0;
     over_ = reading_ == 0;
   }
 

@@ -62,6 +62,8 @@ class Generation {
     stats.rule = Rule::name;
     stats.prompt_tokens = static_cast<std::int64_t>(prompt);
     stats.reused_tokens = static_cast<std::int64_t>(verification_.length());
+    adopted_ = sequence().adopted();
+    preempted_ = false;
     stats.target_bytes_per_step = answer_.target.step_bytes;
     phase_ = Phase::over;
     const auto none = reason_for_no_token();
@@ -79,8 +81,10 @@ class Generation {
 
   // For schedulers, between rounds.
 
-  /// Tokens of the text that the target must read before the next token can come.
-  std::size_t left_to_read() const { return phase_ == Phase::reading ? verification_.left_to_read() : 0; }
+  /// Tokens of the text that the target or the draft must read before the next token can come.
+  std::size_t left_to_read() const {
+    return phase_ == Phase::reading ? std::max(verification_.left_to_read(), drafting_.left_to_read()) : 0;
+  }
   /// Whether their rows are answered, in which case no more should be read in a step than most_scored_rows().
   bool asks_of_prompt() const { return verification_.asks_of_prompt(); }
   /// How many of them the coming rounds read.
@@ -91,7 +95,8 @@ class Generation {
     verification_.rewind(0);
     drafting_.finish();
     drafting_.forget();
-    if (going()) phase_ = Phase::reading;
+    preempted_ = going();
+    if (preempted_) phase_ = Phase::reading;
   }
   /// The round has thrown before it was taken: as if it had not begun.
   void undo_round() {
@@ -117,7 +122,7 @@ class Generation {
     if (answer_.request.cancel.stop_requested()) return end_with(FinishReason::cancelled);
     round_began_ = clock_();
     if (phase_ == Phase::reading) {
-      if (left_to_read() > 0 || drafting_.left_to_read()) return drafting_.begin_reading(chunk_);
+      if (left_to_read() > 0) return drafting_.begin_reading(chunk_);
       phase_ = Phase::deciding;
     }
     const int n = static_cast<int>(history().size());
@@ -156,7 +161,7 @@ class Generation {
     planned_ = clock_();
     if (phase_ == Phase::deciding) {
       verification_.plan(batch, drafting_.tokens());
-    } else if (left_to_read() > 0) {
+    } else if (verification_.left_to_read() > 0) {
       verification_.read(batch, chunk_);
     }
   }
@@ -169,6 +174,7 @@ class Generation {
     if (phase_ == Phase::reading) {
       stats.prefill_draft_seconds += planned_ - round_began_;
       stats.prefill_target_seconds += verified - planned_;
+      if (!preempted_) stats.reused_tokens += sequence().adopted() - std::exchange(adopted_, sequence().adopted());
       verification_.take_read(batch);
       const Request& request = answer_.request;
       const std::size_t to_read = request.prompt.size() - 1;
@@ -264,6 +270,8 @@ class Generation {
   std::function<double()> clock_;
   Phase phase_ = Phase::over;
   std::size_t chunk_ = prompt_chunk;
+  std::int64_t adopted_ = 0;  // by the sequence, as far as the request's statistics know
+  bool preempted_ = false;
   int cooldowns_ = 0;  // of the policy when the request began
   double began_ = 0;
 

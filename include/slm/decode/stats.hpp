@@ -36,7 +36,7 @@ struct Stats {
   std::string rule;
   FinishReason finish_reason = FinishReason::length;
   std::int64_t prompt_tokens = 0;
-  std::int64_t reused_tokens = 0;  // of the prompt, found in the target's KV cache
+  std::int64_t reused_tokens = 0;  // of the prompt, found in the target's KV cache or in pages that texts share
 
   std::int64_t rounds = 0;
   std::int64_t plain_steps = 0;

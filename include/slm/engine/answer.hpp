@@ -12,10 +12,12 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
 #include "slm/core/types.hpp"
+#include "slm/decode/request.hpp"
 #include "slm/decode/sink.hpp"
 #include "slm/decode/stats.hpp"
 
@@ -54,6 +56,23 @@ struct AnswerState {
   std::atomic<bool> cancelled{false};
   std::function<void()> wake = {};  // the reader
 };
+
+/// What the prompt's rows say goes to the answer, unless the request sends it elsewhere. The answer outlives the
+/// request.
+inline void give_rows_to(AnswerState& answer, Request& request) {
+  if (request.logprobs.prompt && !request.scored) {
+    request.scored = [&answer](const GeneratedToken& token) {
+      const std::lock_guard lock(answer.mutex);
+      answer.prompt.emplace_back(token);
+    };
+  }
+  if (request.pooling && !request.embedded) {
+    request.embedded = [&answer](std::span<const float> embedding) {
+      const std::lock_guard lock(answer.mutex);
+      answer.embedding.assign(embedding.begin(), embedding.end());
+    };
+  }
+}
 
 }  // namespace detail
 

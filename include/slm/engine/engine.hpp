@@ -28,6 +28,9 @@
 #include "slm/decode/vocabulary.hpp"
 #include "slm/engine/answer.hpp"
 #include "slm/engine/options.hpp"
+#include "slm/engine/stats.hpp"
+#include "slm/engine/timeline.hpp"
+#include "slm/engine/work.hpp"
 #include "slm/model/language_model.hpp"
 
 namespace slm {
@@ -63,13 +66,15 @@ class Engine {
     state->wake = std::move(wake);
     const std::lock_guard lock(mutex_);
     if (present_ >= options_.max_requests) {
+      ++stats_.refused;
       throw Error("engine.full", text("the engine holds ", present_, " requests, the most it takes"),
                   "Try again later, or raise EngineOptions::max_requests");
     }
     ++present_;
     const std::stop_token cancel = request.cancel;
-    give_rows_to(*state, request);
-    coming_.push_back({std::move(request), cancel, scheduling, next_number_++, state});
+    detail::give_rows_to(*state, request);
+    coming_.push_back({std::move(request), cancel, scheduling, next_number_++, state,
+                       detail::Timeline(options_.speculation.clock())});
     changed_.notify_one();
     return Answer(std::move(state));
   }
@@ -99,8 +104,9 @@ class Engine {
       return fail_all();
     }
     end_faulty();
-    hand_over();
-    learn(options_.speculation.clock() - began);
+    const double now = options_.speculation.clock();
+    hand_over(now, now - began);
+    learn(now - began);
     return true;
   }
 
@@ -122,45 +128,20 @@ class Engine {
     const std::lock_guard lock(mutex_);
     EngineStats stats = stats_;
     stats.waiting = present_ - stats.running;
-    if (pool_) stats.cache_used = pool_.used(), stats.prefixes = pool_.prefix_stats();
+    if (pool_) {
+      stats.cache_used = pool_.used();
+      stats.cache_memory = pool_.budget();
+      stats.page_bytes = pool_.layout().bytes_of(page_positions);
+      stats.prefixes = pool_.prefix_stats();
+    }
     return stats;
   }
 
   const Target& target() const { return target_; }
 
  private:
-  /// A request and what becomes of it.
-  struct Work {
-    Request request;  // until it begins
-    std::stop_token cancel;
-    Scheduling scheduling;
-    std::uint64_t number;  // of its arrival
-    std::shared_ptr<detail::AnswerState> answer;
-    std::unique_ptr<Answering> generation = nullptr;  // once it has begun
-    bool in_round = false;
-
-    bool before(const Work& other) const {
-      return std::pair(scheduling.priority, number) < std::pair(other.scheduling.priority, other.number);
-    }
-  };
-  using Works = std::list<Work>;
-
-  /// What the prompt's rows say goes to the answer, unless the request sends it elsewhere. The answer outlives the
-  /// work on its request.
-  static void give_rows_to(detail::AnswerState& answer, Request& request) {
-    if (request.logprobs.prompt && !request.scored) {
-      request.scored = [&answer](const GeneratedToken& token) {
-        const std::lock_guard lock(answer.mutex);
-        answer.prompt.emplace_back(token);
-      };
-    }
-    if (request.pooling && !request.embedded) {
-      request.embedded = [&answer](std::span<const float> embedding) {
-        const std::lock_guard lock(answer.mutex);
-        answer.embedding.assign(embedding.begin(), embedding.end());
-      };
-    }
-  }
+  using Work = detail::Work<Answering>;
+  using Works = detail::Works<Answering>;
 
   void take_coming() {
     const std::lock_guard lock(mutex_);
@@ -168,11 +149,7 @@ class Engine {
     stats_.running = running_.size();
   }
 
-  static typename Works::iterator insert(Works& works, Work&& work) {
-    auto place = works.end();  // most come last
-    while (place != works.begin() && work.before(*std::prev(place))) --place;
-    return works.insert(place, std::move(work));
-  }
+  static void insert(Works& works, Work&& work) { works.insert(detail::place_of(works, work), std::move(work)); }
 
   /// Those that are cancelled or too late.
   void end_those_that_should() {
@@ -197,10 +174,9 @@ class Engine {
       if (work->generation == nullptr) {
         work->generation = generation();
         work->generation->start(std::move(work->request));
+        work->timeline.begin(options_.speculation.clock());
       }
-      auto place = running_.begin();
-      while (place != running_.end() && place->before(*work)) ++place;
-      running_.splice(place, waiting_, work);
+      running_.splice(detail::place_of(running_, *work), waiting_, work);
       if (!work->generation->going()) close(running_, work);
     }
   }
@@ -237,7 +213,7 @@ class Engine {
     std::size_t left = prompt_rows_, left_answered = most_scored_rows(target_.info());
     for (Work& work : running_) {
       work.in_round = false;
-      if (unread(work) >= options_.max_unread) continue;
+      if (work.unread() >= options_.max_unread) continue;
       const std::size_t to_read = work.generation->left_to_read();
       if (to_read > 0) {
         std::size_t chunk = std::min({to_read, left, prompt_chunk});
@@ -255,35 +231,42 @@ class Engine {
     prompt_rows_full_ = left == 0;
   }
 
-  static std::size_t unread(const Work& work) {
-    const std::lock_guard lock(work.answer->mutex);
-    return work.answer->tokens.size();
-  }
-
   /// Gives the round's tokens to their readers.
-  void hand_over() {
+  void hand_over(double now, double took) {
+    for (Work& work : running_) {
+      work.said = false;
+      if (!work.in_round) continue;
+      while (const GeneratedToken* token = work.generation->next()) {
+        const std::lock_guard lock(work.answer->mutex);
+        work.answer->tokens.emplace_back(*token);
+        work.said = true;
+      }
+    }
+    count_step(now, took);
     for (auto work = running_.begin(); work != running_.end();) {
       const auto one = work++;
-      if (!one->in_round) continue;
-      Answering& generation = *one->generation;
-      bool said = false;
-      while (const GeneratedToken* token = generation.next()) {
-        const std::lock_guard lock(one->answer->mutex);
-        one->answer->tokens.emplace_back(*token);
-        said = true;
-      }
-      if (!generation.going()) {
+      if (one->in_round && !one->generation->going()) {
         close(running_, one);
-      } else if (said) {
+      } else if (one->said) {
         notify(*one->answer);
       }
     }
   }
 
+  void count_step(double now, double took) {
+    const std::lock_guard lock(mutex_);
+    std::int64_t tokens = 0;
+    for (Work& work : running_) {
+      if (work.in_round) tokens += work.timeline.count_round(stats_, *work.generation, now);
+    }
+    stats_.running = running_.size();
+    ++stats_.steps;
+    stats_.step_tokens.add(static_cast<double>(tokens));
+    stats_.step_seconds.add(took);
+  }
+
   /// Prompts get as many rows as keep a step near the time it may take.
   void learn(double took) {
-    const std::lock_guard lock(mutex_);
-    ++stats_.steps;
     if (took > options_.step_seconds) {
       prompt_rows_ = std::max(prompt_rows_ * 3 / 4, least_prompt_rows);
     } else if (prompt_rows_full_ && took < 0.8 * options_.step_seconds) {
@@ -298,6 +281,7 @@ class Engine {
     const auto last = std::prev(running_.end());
     if (running_.size() == 1) return end_with(running_, last, std::current_exception());
     last->generation->preempt();
+    last->timeline.preempt();
     insert(waiting_, std::move(*last));
     running_.erase(last);
     crowded_ = true;
@@ -339,28 +323,32 @@ class Engine {
     close(works, work);
   }
 
-  /// The answer is over.
-  void close(Works& works, typename Works::iterator work) {
-    {
-      const std::lock_guard lock(work->answer->mutex);
-      if (work->generation != nullptr) work->answer->stats = work->generation->stats();
-      work->answer->over = true;
-    }
-    const auto answer = work->answer;
-    if (work->generation != nullptr) {
-      work->generation->abandon();
-      work->generation->preempt();
-      resting_.push_back(std::move(work->generation));
-    }
-    works.erase(work);
+  /// The answer is over. Whoever sees that sees it counted too, and its memory given back.
+  void close(Works& works, typename Works::iterator place) {
+    Work work = std::move(*place);
+    works.erase(place);
     crowded_ = false;
+    detail::AnswerState& answer = *work.answer;
+    if (work.generation != nullptr) {
+      {
+        const std::lock_guard lock(answer.mutex);
+        answer.stats = work.generation->stats();
+      }
+      work.generation->abandon();
+      work.generation->preempt();
+      resting_.push_back(std::move(work.generation));
+    }
     {
       const std::lock_guard lock(mutex_);
       --present_;
-      ++stats_.finished;
       stats_.running = running_.size();
+      work.timeline.count_end(stats_, answer.stats, options_.speculation.clock());
     }
-    notify(*answer);
+    {
+      const std::lock_guard lock(answer.mutex);
+      answer.over = true;
+    }
+    notify(answer);
   }
 
   static void notify(detail::AnswerState& answer) {

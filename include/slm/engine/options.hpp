@@ -1,13 +1,11 @@
-// What an engine is told, and what it tells of itself.
+// What an engine is told.
 #pragma once
 
 #include <chrono>
 #include <cstddef>
-#include <cstdint>
 
 #include "slm/decode/draft_length.hpp"
 #include "slm/decode/request.hpp"
-#include "slm/model/language_model.hpp"
 
 namespace slm {
 
@@ -27,15 +25,6 @@ struct Scheduling {
   int priority = 0;  // lower begins first; among equals the earlier one
   /// Ends the answer if it is not over then: FinishReason::deadline.
   std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
-};
-
-struct EngineStats {
-  std::size_t waiting = 0, running = 0;
-  std::int64_t steps = 0;
-  std::int64_t preemptions = 0;
-  std::int64_t finished = 0;   // whatever ended them
-  std::size_t cache_used = 0;  // bytes
-  PrefixStats prefixes = {};
 };
 
 }  // namespace slm

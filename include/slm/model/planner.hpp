@@ -167,6 +167,7 @@ class Planner {
     for (Work& work : works_) {
       const std::span<const Token> tokens = batch_->tokens(*work.item);
       work.state->tokens.insert(work.state->tokens.end(), tokens.begin(), tokens.end());
+      work.state->adopted += work.adopted;
       const Ask& ask = work.item->ask;
       for (int step = 0; ask.want == Want::choice && step + 1 < ask.steps; ++step) {
         const Token token = batch_->choice_at(work.item->answer)[step];
@@ -192,6 +193,7 @@ class Planner {
     int position = 0;  // the next to compute in it
     bool entered = false;
     int answered_from = 0;  // the first position that is answered
+    int adopted = 0;        // positions
 
     bool done() const { return now == count; }
   };
@@ -238,9 +240,9 @@ class Planner {
       state.drop_behind(0);
       state.beyond = segment.beyond;
     }
-    const int unanswered = std::min(segment.last, std::max(segment.first, work.answered_from));
-    work.position =
-        state.adopt(work.position, unanswered, work.item->ask.adapter, [&](int i) { return token_at(work, i); });
+    const int unanswered = std::min(segment.last, std::max(segment.first, work.answered_from)), from = work.position;
+    work.position = state.adopt(from, unanswered, work.item->ask.adapter, [&](int i) { return token_at(work, i); });
+    work.adopted += work.position - from;
     if (work.position == segment.last) leave(work);
   }
 

@@ -36,6 +36,7 @@ struct PrefixStats {
   std::int64_t pages = 0;      // pages that the index holds
 
   std::int64_t hit_positions() const { return hits * page_positions; }
+  std::int64_t queried_positions() const { return (hits + misses) * page_positions; }
 };
 
 /// From the hash of the page before, 0 for the first, to that of the page with these tokens.

@@ -41,6 +41,9 @@ class Sequence {
   int length() const { return state_.length(); }
   std::span<const Token> tokens() const { return state_.tokens; }
 
+  /// Positions that it has ever taken over from texts that begin alike, instead of computing them.
+  std::int64_t adopted() const { return state_.adopted; }
+
   /// Forgets every token from `length` on, 0 <= length <= length(). Throws sequence.truncate.
   void truncate(int length) {
     if (length < 0 || length > state_.length()) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <utility>
 #include <vector>
 
@@ -21,6 +22,7 @@ struct SequenceState {
   std::vector<std::vector<KvPageRef>> tables;  // [kind][page]; null: released
   PrefixKey key = {};                          // of the positions
   int computed_from = 0;                       // from here on; those before have other keys, or come from a file
+  std::int64_t adopted = 0;                    // positions taken over from other texts, ever
   PrefixIndex::Ref prefix = nullptr;           // the last page that the index knows; maybe behind the last that is left
 
   int length() const { return static_cast<int>(tokens.size()); }

@@ -1,0 +1,55 @@
+// Work: a request of an engine and what becomes of it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <stop_token>
+#include <utility>
+
+#include "slm/decode/request.hpp"
+#include "slm/engine/answer.hpp"
+#include "slm/engine/options.hpp"
+#include "slm/engine/timeline.hpp"
+
+namespace slm::detail {
+
+template <class Answering>
+struct Work {
+  Request request;  // until it begins
+  std::stop_token cancel;
+  Scheduling scheduling;
+  std::uint64_t number;  // of its arrival
+  std::shared_ptr<AnswerState> answer;
+  Timeline timeline;
+  std::unique_ptr<Answering> generation = nullptr;  // once it has begun
+  bool in_round = false;
+  bool said = false;  // something in the present round
+
+  bool before(const Work& other) const {
+    return std::pair(scheduling.priority, number) < std::pair(other.scheduling.priority, other.number);
+  }
+
+  /// Tokens that its reader has left.
+  std::size_t unread() const {
+    const std::lock_guard lock(answer->mutex);
+    return answer->tokens.size();
+  }
+};
+
+/// In their order.
+template <class Answering>
+using Works = std::list<Work<Answering>>;
+
+/// Where a work belongs; most come last.
+template <class Answering>
+typename Works<Answering>::iterator place_of(Works<Answering>& works, const Work<Answering>& work) {
+  auto place = works.end();
+  while (place != works.begin() && work.before(*std::prev(place))) --place;
+  return place;
+}
+
+}  // namespace slm::detail
