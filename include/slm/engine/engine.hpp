@@ -130,6 +130,7 @@ class Engine {
     stats.waiting = present_ - stats.running;
     if (pool_) {
       stats.cache_used = pool_.used();
+      stats.cache_idle = pool_.idle();
       stats.cache_memory = pool_.budget();
       stats.page_bytes = pool_.layout().bytes_of(page_positions);
       stats.prefixes = pool_.prefix_stats();
