@@ -220,3 +220,53 @@ TEST_CASE("among equals the first that came begins first") {
   CHECK(order.size() == answers.size());
   CHECK(std::is_sorted(order.begin(), order.end()));
 }
+
+TEST_CASE("what a draft has to read counts against the rows of prompts, too") {
+  const AnyModel model = load<Registry<>>(demo_pair("target"), backend::Cpu({.threads = 1}));
+  std::size_t rows = 0;
+  const Watched draft{model, [&](const Batch& batch) {
+                        std::size_t read = 0;
+                        for (const Batch::Item& item : batch.items()) read += item.count;
+                        rows = std::max(rows, read);
+                      }};
+  double now = 0;
+  EngineOptions options{.step_seconds = 0.5};
+  options.speculation = {.draft_length = draft_length::Fixed{2}, .clock = [&now] { return now += 1; }};
+  Engine engine{draft, model, options};
+  const auto submit = [&] {
+    engine.submit({.prompt = some_text(1, 300, model.info().vocab), .sampling = {.max_new_tokens = 30}});
+  };
+  submit();
+  engine.run();
+  for (int i = 0; i < 10; ++i) submit();  // whose pages the target has
+  rows = 0;
+  engine.run();
+  CHECK(rows <= 32 + 2 * 10);
+}
+
+TEST_CASE("texts that come together compute their common pages once") {
+  const AnyModel model = load<Registry<>>(demo_pair("target"), backend::Cpu({.threads = 1}));
+  std::size_t rows = 0;
+  const Watched watched{model, [&](const Batch& batch) {
+                          for (const Batch::Item& item : batch.items()) rows += item.count;
+                        }};
+  const auto rows_of = [&](bool share, double step_seconds) {
+    Engine engine{NoDrafter{}, watched, {.share_prefixes = share, .step_seconds = step_seconds}};
+    std::vector<Answer> answers;
+    for (int i = 0; i < 8; ++i) {
+      Request request{.prompt = some_text(1, 300, model.info().vocab), .sampling = {.max_new_tokens = 4}};
+      request.sampling.seed = static_cast<std::uint64_t>(i);
+      request.sampling.ignore_end_tokens = true;
+      if (i == 7) request.prompt[200] ^= 1;  // only three pages are those of the others
+      answers.push_back(engine.submit(request));
+    }
+    rows = 0;
+    engine.run();
+    for (Answer& answer : answers) CHECK(fetch(answer).output.size() == 4);
+    return rows;
+  };
+  for (const double step_seconds : {1e-9, 10.0}) {
+    CHECK(rows_of(false, step_seconds) == 8 * (299 + 4));
+    CHECK(rows_of(true, step_seconds) == 299 + 6 * (299 - 256) + (299 - 192) + 8 * 4);
+  }
+}

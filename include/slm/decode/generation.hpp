@@ -81,6 +81,12 @@ class Generation {
 
   // For schedulers, between rounds.
 
+  /// Takes over what other texts that begin alike have computed of what the target is to read.
+  void adopt() {
+    if (phase_ != Phase::reading) return;
+    verification_.adopt();
+    count_adopted();
+  }
   /// Tokens of the text that the target or the draft must read before the next token can come.
   std::size_t left_to_read() const {
     return phase_ == Phase::reading ? std::max(verification_.left_to_read(), drafting_.left_to_read()) : 0;
@@ -174,7 +180,7 @@ class Generation {
     if (phase_ == Phase::reading) {
       stats.prefill_draft_seconds += planned_ - round_began_;
       stats.prefill_target_seconds += verified - planned_;
-      if (!preempted_) stats.reused_tokens += sequence().adopted() - std::exchange(adopted_, sequence().adopted());
+      count_adopted();
       verification_.take_read(batch);
       const Request& request = answer_.request;
       const std::size_t to_read = request.prompt.size() - 1;
@@ -221,6 +227,11 @@ class Generation {
 
  private:
   enum class Phase { over, reading, deciding };  // the text so far; what to emit
+
+  void count_adopted() {
+    const std::int64_t before = std::exchange(adopted_, sequence().adopted());
+    if (!preempted_) answer_.stats.reused_tokens += adopted_ - before;
+  }
 
   /// Why nothing follows the prompt, if so.
   std::optional<FinishReason> reason_for_no_token() const {

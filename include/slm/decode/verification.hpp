@@ -56,6 +56,12 @@ class Verification {
     const std::size_t to_read = answer_.history().size() - (answer_.request.pooling ? 0 : 1);
     return length() < to_read ? to_read - length() : 0;
   }
+  /// Takes over what other texts have filled of them, but for rows that are to be answered.
+  void adopt() {
+    const std::size_t end = length() + left_to_read();
+    const std::size_t most = prompt_rows_.left() ? std::min(prompt_rows_.next(), end) : end;
+    if (most > length()) sequence_.adopt(answer_.history().subspan(length(), most - length()));
+  }
   /// Adds the first `most` of them to a batch of the target.
   void read(Batch& batch, std::size_t most) {
     const auto tokens = answer_.history().subspan(length(), std::min(most, left_to_read()));

@@ -28,6 +28,7 @@
 #include "slm/decode/vocabulary.hpp"
 #include "slm/engine/answer.hpp"
 #include "slm/engine/options.hpp"
+#include "slm/engine/room.hpp"
 #include "slm/engine/stats.hpp"
 #include "slm/engine/timeline.hpp"
 #include "slm/engine/work.hpp"
@@ -125,9 +126,12 @@ class Engine {
   }
 
   EngineStats stats() const {
-    const std::lock_guard lock(mutex_);
-    EngineStats stats = stats_;
-    stats.waiting = present_ - stats.running;
+    EngineStats stats;
+    {
+      const std::lock_guard lock(mutex_);
+      stats = stats_;
+      stats.waiting = present_ - stats.running;
+    }
     if (pool_) {
       stats.cache_used = pool_.used();
       stats.cache_idle = pool_.idle();
@@ -171,7 +175,13 @@ class Engine {
   void start_waiting() {
     while (!waiting_.empty() && running_.size() < options_.max_running) {
       const auto work = waiting_.begin();
-      if (!running_.empty() && (crowded_ || !fits(*work))) return;
+      if (!running_.empty()) {
+        if (crowded_ || work->number == without_room_) return;
+        if (!detail::fits(*work, running_, pool_)) {
+          without_room_ = work->number;
+          return;
+        }
+      }
       if (work->generation == nullptr) {
         work->generation = generation();
         work->generation->start(std::move(work->request));
@@ -193,41 +203,33 @@ class Engine {
     return one;
   }
 
-  /// Whether there is memory for its text so far, for what the running ones have yet to read, and for a page of each.
-  bool fits(const Work& work) const {
-    if (!pool_ || pool_.budget() == 0) return true;
-    const KvLayout& layout = pool_.layout();
-    const auto bytes_of = [&](std::size_t length) { return layout.bytes_of(static_cast<std::int64_t>(length)); };
-    std::size_t wanted = bytes_of(
-        (work.generation == nullptr ? work.request.prompt.size() : work.generation->history().size()) + page_positions);
-    for (const Work& one : running_) {
-      wanted += bytes_of(one.generation->history().size() + page_positions) -
-                bytes_of(one.generation->sequence().tokens().size());
-    }
-    return pool_.used() - pool_.idle() + wanted <= pool_.budget();
-  }
-
   /// Texts that take part in the coming round: those that decode, and as much of prompts as a step has room for. A text
-  /// whose reader has fallen behind pauses.
+  /// whose reader has fallen behind pauses, and one that begins like another waits for the pages that the other fills.
   void choose_round() {
     round_.clear();
+    filling_.clear();
     std::size_t left = prompt_rows_, left_answered = most_scored_rows(target_.info());
     for (Work& work : running_) {
       work.in_round = false;
       if (work.unread() >= options_.max_unread) continue;
-      const std::size_t to_read = work.generation->left_to_read();
+      Answering& generation = *work.generation;
+      generation.adopt();
+      const std::size_t to_read = generation.left_to_read();
       if (to_read > 0) {
+        const bool shares = pool_.prefixes() != nullptr && !generation.asks_of_prompt();
+        if (shares && detail::waits_for_pages(generation, filling_)) continue;
         std::size_t chunk = std::min({to_read, left, prompt_chunk});
-        if (work.generation->asks_of_prompt()) {
+        if (generation.asks_of_prompt()) {
           chunk = std::min(chunk, left_answered);
           left_answered -= chunk;
         }
         if (chunk == 0) continue;
-        work.generation->set_chunk(chunk);
+        generation.set_chunk(chunk);
         left -= chunk;
+        if (shares) filling_.push_back(&generation);
       }
       work.in_round = true;
-      round_.push_back(work.generation.get());
+      round_.push_back(&generation);
     }
     prompt_rows_full_ = left == 0;
   }
@@ -329,6 +331,7 @@ class Engine {
     Work work = std::move(*place);
     works.erase(place);
     crowded_ = false;
+    without_room_ = nobody;
     detail::AnswerState& answer = *work.answer;
     if (work.generation != nullptr) {
       {
@@ -357,6 +360,7 @@ class Engine {
     if (answer.wake) answer.wake();
   }
 
+  static constexpr std::uint64_t nobody = std::numeric_limits<std::uint64_t>::max();
   static constexpr std::size_t least_prompt_rows = 32, most_prompt_rows = 2048;
 
   Draft draft_;
@@ -376,11 +380,13 @@ class Engine {
   Works waiting_, running_;  // in their order
   std::vector<std::unique_ptr<Answering>> resting_;
   std::vector<Answering*> round_;
+  std::vector<const Answering*> filling_;  // of those, the ones that read and leave pages to others
   std::vector<std::pair<const Answering*, std::exception_ptr>> faults_;
   RoundBatches batches_;
   std::size_t prompt_rows_ = prompt_chunk;
   bool prompt_rows_full_ = false;
-  bool crowded_ = false;  // a text had to make way, and none has ended since
+  bool crowded_ = false;                 // a text had to make way, and none has ended since
+  std::uint64_t without_room_ = nobody;  // the number of one that found no memory, and no text has ended since
 };
 
 }  // namespace slm

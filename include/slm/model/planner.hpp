@@ -241,7 +241,8 @@ class Planner {
       state.beyond = segment.beyond;
     }
     const int unanswered = std::min(segment.last, std::max(segment.first, work.answered_from)), from = work.position;
-    work.position = state.adopt(from, unanswered, work.item->ask.adapter, [&](int i) { return token_at(work, i); });
+    work.position = state.adopt(
+        from, unanswered, work.item->ask.adapter, [&](int i) { return token_at(work, i); }, true);
     work.adopted += work.position - from;
     if (work.position == segment.last) leave(work);
   }

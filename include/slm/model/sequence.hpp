@@ -41,7 +41,19 @@ class Sequence {
   int length() const { return state_.length(); }
   std::span<const Token> tokens() const { return state_.tokens; }
 
-  /// Positions that it has ever taken over from texts that begin alike, instead of computing them.
+  /// Appends as many of these tokens as pages are known for, of texts that begin alike; a forward would take over those
+  /// of its own tokens only.
+  void adopt(std::span<const Token> tokens, int adapter = -1) {
+    const int length = state_.length();
+    if (state_.filled != length) return;
+    const auto token_at = [&](int i) {
+      return i < length ? state_.tokens[static_cast<std::size_t>(i)] : tokens[static_cast<std::size_t>(i - length)];
+    };
+    const int filled = state_.adopt(length, length + static_cast<int>(tokens.size()), adapter, token_at, false);
+    state_.tokens.insert(state_.tokens.end(), tokens.begin(), tokens.begin() + (filled - length));
+    state_.adopted += filled - length;
+  }
+  /// Positions that it has ever taken over instead of computing them.
   std::int64_t adopted() const { return state_.adopted; }
 
   /// Forgets every token from `length` on, 0 <= length <= length(). Throws sequence.truncate.

@@ -62,9 +62,10 @@ struct SequenceState {
   }
 
   /// Takes over the full pages behind the first `position` positions that other texts have filled with what is this
-  /// one's up to `last`. Returns how many positions are filled now.
+  /// one's up to `last`. Returns how many positions are filled now. The index counts what it misses where that is to be
+  /// computed next.
   template <class TokenAt>
-  int adopt(int position, int last, int adapter, TokenAt token_at) {
+  int adopt(int position, int last, int adapter, TokenAt token_at, bool computes_rest) {
     const int from = position / page_positions, to = last / page_positions;
     if (!pool || pool.prefixes() == nullptr || beyond || from >= to) return position;
     const PrefixKey wanted{key.group, adapter};
@@ -83,7 +84,7 @@ struct SequenceState {
     int pages = from + static_cast<int>(found.size());
     longer.filled = pages * page_positions;
     while (pages > from && !longer.serves(pages * page_positions, false)) --pages;  // its windows are not all there
-    index.count(pages - from, to - pages);
+    index.count(pages - from, computes_rest ? to - pages : 0);
     if (pages == from) return position;
 
     tables = std::move(longer.tables);

@@ -1,0 +1,45 @@
+// What an engine weighs before it begins a text or takes it into a round: memory, and pages that others fill.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "slm/core/types.hpp"
+#include "slm/engine/work.hpp"
+#include "slm/model/language_model.hpp"
+
+namespace slm::detail {
+
+/// Whether the pool has memory for a text so far, for what the running ones have yet to read, and for a page of each.
+template <class Answering>
+bool fits(const Work<Answering>& work, const Works<Answering>& running, const KvPool& pool) {
+  if (!pool || pool.budget() == 0) return true;
+  const auto bytes_of = [&](std::size_t length) { return pool.layout().bytes_of(static_cast<std::int64_t>(length)); };
+  const std::size_t length =
+      work.generation == nullptr ? work.request.prompt.size() : work.generation->history().size();
+  std::size_t all = bytes_of(length + page_positions), held = 0;
+  for (const Work<Answering>& one : running) {
+    all += bytes_of(one.generation->history().size() + page_positions);
+    held += bytes_of(one.generation->sequence().tokens().size());
+  }
+  if (all <= pool.budget()) return true;  // even if they share nothing
+  return pool.used() - pool.idle() + all - held <= pool.budget();
+}
+
+/// Whether one of the texts that are `filling` pages is about to fill the one that this text needs next.
+template <class Answering>
+bool waits_for_pages(const Answering& generation, const std::vector<const Answering*>& filling) {
+  const auto read = static_cast<std::size_t>(generation.sequence().length()), end = read + page_positions;
+  const std::span<const Token> text = generation.history();
+  if (read % page_positions != 0 || end >= text.size()) return false;
+  return std::any_of(filling.begin(), filling.end(), [&](const Answering* other) {
+    const std::span<const Token> its = other->history();
+    return end < its.size() && static_cast<std::size_t>(other->sequence().length()) < end &&
+           std::equal(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(end), its.begin());
+  });
+}
+
+}  // namespace slm::detail
