@@ -15,7 +15,7 @@ namespace slm {
 
 /// How values spread over buckets with fixed bounds.
 struct Histogram {
-  static constexpr std::size_t most_bounds = 21;
+  static constexpr std::size_t most_bounds = 22;
 
   /// The bounds ascend and live forever.
   explicit Histogram(std::span<const double> upper_bounds) : bounds(upper_bounds) {}
@@ -35,12 +35,12 @@ struct Histogram {
 
 namespace detail {
 
-inline constexpr double first_token_bounds[] = {.001, .005, .01, .02, .04, .06, .08, .1, .25, .5, .75,
-                                                1,    2.5,  5,   7.5, 10,  20,  40,  80, 160, 640};
+inline constexpr double first_token_bounds[] = {.001, .005, .01, .02, .04, .06, .08, .1, .25, .5,  .75,
+                                                1,    2.5,  5,   7.5, 10,  20,  40,  80, 160, 640, 2560};
 inline constexpr double token_bounds[] = {.001, .0025, .005, .01, .025, .05, .075, .1, .15, .2, .3,
-                                          .4,   .5,    .75,  1,   2.5,  5,   7.5,  10, 20,  80};
-inline constexpr double request_bounds[] = {.01, .1, .3, .5, .8, 1,   1.5, 2,   2.5, 5,   10,
-                                            15,  20, 30, 40, 60, 120, 240, 480, 960, 1920};
+                                          .4,   .5,    .75,  1,   2.5,  5,   7.5,  10, 20,  40, 80};
+inline constexpr double request_bounds[] = {.1, .3, .5, .8, 1,  1.5, 2,   2.5, 5,   10,   15,
+                                            20, 30, 40, 50, 60, 120, 240, 480, 960, 1920, 7680};
 inline constexpr double length_bounds[] = {1,    2,    5,    10,    20,    50,    100,    200,   500,
                                            1000, 2000, 5000, 10000, 20000, 50000, 100000, 200000};
 inline constexpr double rows_bounds[] = {1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384};
