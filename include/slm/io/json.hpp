@@ -22,18 +22,18 @@ inline constexpr int deepest_json = 64;
 inline constexpr std::size_t largest_json = 100'000'000;  // bytes; the limit that safetensors sets its headers
 
 /// Where all JSON enters. The bounds are checked before a value is built, as copying, comparing and printing values
-/// recurse. Of two members with the same name either could be meant: an Error.
-inline Json parse_json(std::string_view source, const std::string& file) {
+/// recurse. Of two members with the same name either could be meant: an Error. advice: what to do about it.
+inline Json parse_json(std::string_view source, const std::string& file,
+                       std::string_view advice = "Download or export the file again") {
   if (source.size() > largest_json) {
     throw Error("json.too-large", text("'", file, "' holds ", source.size(), " bytes of JSON, at most ", largest_json),
-                "Take the file from the model's original repository");
+                advice);
   }
   std::vector<std::set<std::string>> names;  // one set per open object
   const auto watch = [&](int depth, Json::parse_event_t event, Json& parsed) {
     using Event = Json::parse_event_t;
     if ((event == Event::object_start || event == Event::array_start) && depth >= deepest_json) {
-      throw Error("json.too-deep", text("'", file, "' is nested more than ", deepest_json, " levels deep"),
-                  "Take the file from the model's original repository");
+      throw Error("json.too-deep", text("'", file, "' is nested more than ", deepest_json, " levels deep"), advice);
     }
     if (event == Event::object_start) names.emplace_back();
     if (event == Event::object_end) names.pop_back();
@@ -41,23 +41,22 @@ inline Json parse_json(std::string_view source, const std::string& file) {
       throw Error(
           "json.duplicate-name",
           text("'", file, "' has the name ", quote(parsed.get_ref<const std::string&>()), " twice in one object"),
-          "Export the file again");
+          advice);
     }
     return true;
   };
   try {
     return Json::parse(source.begin(), source.end(), watch);
   } catch (const Json::exception& fault) {
-    throw Error("json.malformed", text("'", file, "' is not valid JSON: ", excerpt(fault.what())),
-                "Download or export the file again");
+    throw Error("json.malformed", text("'", file, "' is not valid JSON: ", excerpt(fault.what())), advice);
   }
 }
 
-inline Json parse_json_object(std::string_view source, const std::string& file) {
-  Json json = parse_json(source, file);
+inline Json parse_json_object(std::string_view source, const std::string& file,
+                              std::string_view advice = "Download or export the file again") {
+  Json json = parse_json(source, file, advice);
   if (!json.is_object()) {
-    throw Error("json.not-an-object", text("'", file, "' holds ", json.type_name(), ", expected an object"),
-                "Export the file again");
+    throw Error("json.not-an-object", text("'", file, "' holds ", json.type_name(), ", expected an object"), advice);
   }
   return json;
 }

@@ -87,15 +87,36 @@ class DecodeState {
     return text;
   }
 
+  /// What a token stands for inside a text: bytes, of which some may be part of a character only.
+  std::string bytes_of(std::string_view piece) const {
+    std::string bytes;
+    switch (decoder_->kind) {
+      case TokenDecoder::Kind::byte_level: byte_level::append_bytes(bytes, piece); break;
+      case TokenDecoder::Kind::metaspace: bytes = replace_all(piece, decoder_->replacement, " "); break;
+      case TokenDecoder::Kind::joined: {
+        const std::string replaced = with_replacements(piece);
+        const int byte = decoder_->byte_fallback ? byte_of(replaced) : -1;
+        bytes = byte < 0 ? replaced : std::string(1, static_cast<char>(static_cast<unsigned char>(byte)));
+        break;
+      }
+    }
+    return bytes;
+  }
+
  private:
+  std::string with_replacements(std::string_view piece) const {
+    std::string replaced{piece};
+    const std::size_t limit = growth_limit(piece.size());
+    for (const auto& replace : decoder_->replaces) {
+      replaced = replace_all(replaced, replace.pattern, replace.content, limit);
+    }
+    return replaced;
+  }
+
   void push_joined(std::string_view piece, std::string& out) {
     if (!first_ && !decoder_->separator.empty()) out += decoder_->separator;
     std::string replaced;
-    const std::size_t limit = growth_limit(piece.size());
-    for (const auto& replace : decoder_->replaces) {
-      replaced = replace_all(piece, replace.pattern, replace.content, limit);
-      piece = replaced;
-    }
+    if (!decoder_->replaces.empty()) piece = replaced = with_replacements(piece);
     const int byte = decoder_->byte_fallback ? byte_of(piece) : -1;
     if (byte < 0) {
       end_run(out);

@@ -31,6 +31,7 @@ class StopMatcher {
       state_ = step(state_, held_[read]);
       if (const std::size_t length = node(state_).match; length != 0) {
         stopped_ = true;
+        found_ = held_.substr(read + 1 - length, length);
         held_.resize(read + 1 - length);
         return take(held_.size());
       }
@@ -45,6 +46,8 @@ class StopMatcher {
   }
 
   bool stopped() const { return stopped_; }
+  /// The stop string that ended the text.
+  const std::string& found() const { return found_; }
   /// False when there is nothing to look for.
   bool active() const { return nodes_.size() > 1; }
 
@@ -109,6 +112,7 @@ class StopMatcher {
   std::vector<Node> nodes_;
   std::int32_t state_ = 0;
   std::string held_;  // not yet shown; its last depth bytes spell the state
+  std::string found_;
   bool stopped_ = false;
 };
 

@@ -74,6 +74,8 @@ class TextStream {
 
   /// True once a stop string was found.
   bool stopped() const { return stopped_; }
+  /// Which it is.
+  const std::string& stop_string() const { return ahead_ ? ahead_->matcher.found() : matcher_.found(); }
 
  private:
   /// What the matcher would do with the waiting run of byte tokens.

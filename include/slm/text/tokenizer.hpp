@@ -67,6 +67,9 @@ class Tokenizer {
   /// The token's own text (such as "▁the" or "Ġthe"); empty when the id is no token.
   std::string piece(Token token) const;
 
+  /// What the token stands for inside a text: bytes, of which some may be part of a character only.
+  std::string bytes(Token token) const;
+
   /// The pieces of all ids from 0 to vocab() - 1.
   std::vector<std::string> tokens() const;
 

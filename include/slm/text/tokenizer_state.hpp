@@ -210,6 +210,8 @@ SLM_INLINE bool Tokenizer::is_special(Token token) const { return state_->specia
 SLM_INLINE bool Tokenizer::is_control(Token token) const { return state_->is_control(token); }
 SLM_INLINE std::string Tokenizer::piece(Token token) const { return std::string{state_->name_of(token)}; }
 
+SLM_INLINE std::string Tokenizer::bytes(Token token) const { return decode_state().bytes_of(state_->name_of(token)); }
+
 SLM_INLINE std::vector<std::string> Tokenizer::tokens() const {
   std::vector<std::string> all(static_cast<std::size_t>(vocab()));
   for (std::size_t id = 0; id < all.size(); ++id) all[id] = state_->name_of(static_cast<Token>(id));

@@ -47,6 +47,7 @@ TEST_CASE("stop strings: the stop itself and what follows are never shown") {
   StopMatcher matcher({"STOP"});
   CHECK(all(matcher, {"go S", "TO", "P and on"}) == "go ");
   CHECK(matcher.stopped());
+  CHECK(matcher.found() == "STOP");
   CHECK(matcher.push("more") == "");
   CHECK(matcher.finish() == "");
 }

@@ -27,6 +27,7 @@ struct Streamed {
   std::string text;
   std::size_t taken = 0;  // tokens until the stream wanted no more
   bool whole_characters = true;
+  std::string stop;
 };
 
 Streamed continued(const Tokenizer& tokenizer, std::span<const Token> prompt, std::span<const Token> tokens,
@@ -44,6 +45,7 @@ Streamed continued(const Tokenizer& tokenizer, std::span<const Token> prompt, st
     if (!sink(token)) break;
   }
   sink.finish();
+  result.stop = sink.stop_string();
   return result;
 }
 
@@ -215,6 +217,7 @@ TEST_CASE("text stream: a newline that is a byte token stops at once") {
     const Streamed streamed = stream(tokenizer, tokens, {"\n"});
     CHECK(streamed.taken == tokens.size() - 1);
     CHECK(streamed.text == (tokens[0] == a ? "a" : ""));
+    CHECK(streamed.stop == "\n");
   }
   const Token space = tokenizer.token("<0x20>").value();  // the space that is stripped is no part of the text
   CHECK(stream(tokenizer, {space, newline}, {" \n"}).text == "\n");

@@ -94,6 +94,19 @@ TEST_CASE("tokenizer: byte tokens decode as a whole run or one U+FFFD for each b
   CHECK(tokenizer.decode(Ids{byte("<0x20>"), byte("<0x20>")}) == " ");  // one leading space goes
 }
 
+TEST_CASE("tokenizer: a token's bytes are what it adds to a text that it stands inside of") {
+  for (const char* name : {"gpt2", "llama2_legacy", "llama2_metaspace", "llama3", "neox", "phi3", "qwen2", "smollm"}) {
+    const Tokenizer tokenizer = tiny(name);
+    const std::string text = "a caf\u00E9 \U0001F642 b";
+    std::string joined;
+    for (const Token token : tokenizer.encode(text, false)) joined += tokenizer.bytes(token);
+    CHECK(joined.substr(joined.front() == ' ' ? 1 : 0) == text);
+  }
+  const Tokenizer tokenizer = tiny("llama2_legacy");
+  CHECK(tokenizer.bytes(tokenizer.token("<0xF0>").value()) == "\xF0");
+  CHECK(tokenizer.bytes(-1).empty());
+}
+
 TEST_CASE("tokenizer: copies are cheap and threads may share one") {
   const Tokenizer tokenizer = tiny("llama3");
   const Ids expected = tokenizer.encode("The pump runs 2024 times.");
