@@ -5,12 +5,10 @@
 
 #include <cerrno>
 #include <cstring>
-#include <ctime>
 #include <iostream>
 #include <memory>
 
 #include "cli.hpp"
-#include "slm/text/chat.hpp"
 
 namespace cli {
 
@@ -115,38 +113,24 @@ class LineReader {
   bool ended_ = false;
 };
 
-struct ChatOptions {
+struct ConversationOptions {
   DecodingOptions decoding;
-  std::string system, template_name;
-  bool no_thinking = false;
+  ChatOptions chat;
+  std::string system;
   bool json = false;
 };
 
-std::string today() {
-  const std::time_t now = std::time(nullptr);
-  std::tm local = {};
-  localtime_r(&now, &local);
-  char date[32];
-  std::strftime(date, sizeof date, "%d %b %Y", &local);
-  return date;
-}
-
 class Conversation {
  public:
-  Conversation(const ChatOptions& options, slm::chat::Template form)
+  Conversation(const ConversationOptions& options, slm::chat::Template form)
       : options_(options),
-        form_(form),
         generator_(make_generator(options.decoding)),
         tokenizer_(slm::Tokenizer::from(options.decoding.target)),
+        format_(make_chat_format(form, options.chat, tokenizer_)),
         sampling_(generator_.sampling),
         stops_(options.decoding.stops) {
-    const slm::chat::Stops ends = slm::chat::stops(tokenizer_, form);
-    for (const slm::Token token : ends.tokens) {
-      if (token < generator_.target.vocab) sampling_.stop_tokens.push_back(token);
-    }
-    stops_.insert(stops_.end(), ends.strings.begin(), ends.strings.end());
-    format_.date = today();
-    format_.thinking = !options.no_thinking;
+    sampling_.stop_tokens = format_.stop_tokens(generator_.target.vocab);
+    stops_.insert(stops_.end(), format_.stops.strings.begin(), format_.stops.strings.end());
     if (!options.system.empty()) messages_.push_back({"system", options.system});
   }
 
@@ -172,10 +156,9 @@ class Conversation {
     }
     std::string said;
     std::vector<slm::Token> ids;
-    bool begun = false;  // with the space that the template or the tokenizer puts before an answer
+    bool begun = false;
     const auto write = [&](std::string_view piece) {
-      if (!begun && slm::chat::space_before_answer(form_) && piece.starts_with(' ')) piece.remove_prefix(1);
-      begun = true;
+      piece = format_.spoken(piece, begun);
       said += piece;
       if (!options_.json) print(piece);
     };
@@ -199,7 +182,7 @@ class Conversation {
     const int room = std::min(sampling_.max_new_tokens, context / 4);
     const std::size_t oldest = messages_.front().role == "system" ? 1 : 0;
     for (;; ++forgotten) {
-      std::vector<slm::Token> ids = slm::chat::encode(tokenizer_, form_, messages_, format_);
+      std::vector<slm::Token> ids = format_.encode(tokenizer_, messages_);
       const bool last = messages_.size() == oldest + 1;
       if (ids.size() + static_cast<std::size_t>(room) <= static_cast<std::size_t>(context)) return ids;
       if (last && ids.size() < static_cast<std::size_t>(context)) return ids;
@@ -214,22 +197,19 @@ class Conversation {
     }
   }
 
-  const ChatOptions& options_;
-  slm::chat::Template form_;
+  const ConversationOptions& options_;
   Generator generator_;
   slm::Tokenizer tokenizer_;
+  ChatFormat format_;
   slm::Sampling sampling_;
   std::vector<std::string> stops_;
-  slm::chat::Options format_;
   std::vector<slm::chat::Message> messages_;
 };
 
-void chat(const ChatOptions& options) {
+void chat(const ConversationOptions& options) {
   const bool interactive = isatty(STDIN_FILENO) == 1;
   const bool prompts = interactive && isatty(STDOUT_FILENO) == 1 && !options.json;
-  const auto form = options.template_name.empty() ? slm::chat::recognise_model(options.decoding.target)
-                                                  : slm::chat::parse_template(options.template_name);
-  Conversation conversation(options, form);
+  Conversation conversation(options, choose_template(options.chat, options.decoding.target));
   const InterruptGuard guard;
   LineReader reader;
   if (interactive) {
@@ -267,17 +247,21 @@ void chat(const ChatOptions& options) {
 
 }  // namespace
 
+void add_chat_options(CLI::App& command, ChatOptions& options) {
+  std::vector<std::string> names;
+  for (const slm::chat::NamedTemplate& known : slm::chat::templates) names.emplace_back(known.name);
+  command.add_option("--template", options.template_name, "chat template; else the one that the folder wants")
+      ->check(CLI::IsMember(names));
+  command.add_flag("--no-thinking", options.no_thinking, "with Qwen3: answer without a thought");
+}
+
 void add_chat(CLI::App& program) {
-  auto options = std::make_shared<ChatOptions>();
+  auto options = std::make_shared<ConversationOptions>();
   options->decoding.sampling.max_new_tokens = 1024;
   CLI::App& command = *program.add_subcommand("chat", "Talk with a model: one line is one message; answers to stdout");
   add_decoding_options(command, options->decoding);
   command.add_option("--system", options->system, "what the model is told before the conversation");
-  std::vector<std::string> names;
-  for (const slm::chat::NamedTemplate& known : slm::chat::templates) names.emplace_back(known.name);
-  command.add_option("--template", options->template_name, "chat template; else the one that the folder wants")
-      ->check(CLI::IsMember(names));
-  command.add_flag("--no-thinking", options->no_thinking, "with Qwen3: answer without a thought");
+  add_chat_options(command, options->chat);
   command.add_flag("--json", options->json, "print one JSON object for each answer");
   command.footer("When the context is full, the oldest turns are forgotten; the system message stays.");
   command.callback([options] { chat(*options); });

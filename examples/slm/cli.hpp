@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "slm/speculative.hpp"
+#include "tools/cli/chat_format.hpp"
 #include "tools/cli/loading.hpp"
 #include "tools/cli/output.hpp"
 
@@ -67,6 +68,8 @@ struct DecodingOptions {
 };
 
 void add_decoding_options(CLI::App& command, DecodingOptions& options);
+/// Adds --template, --no-thinking.
+void add_chat_options(CLI::App& command, ChatOptions& options);
 
 /// A decoder of any drafter and rule. From call to call it keeps the KV caches of what its prompts have in common.
 struct Generator {

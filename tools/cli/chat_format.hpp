@@ -1,0 +1,64 @@
+// How a model wants conversations written, as the commands that hold some choose it.
+#pragma once
+
+#include <ctime>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "slm/text/chat.hpp"
+
+namespace cli {
+
+struct ChatFormat {
+  slm::chat::Template form = slm::chat::Template::plain;
+  bool thinking = true;
+  slm::chat::Stops stops = {};  // what ends an answer
+
+  /// The prompt that asks for the next answer. Throws Error ("chat.…").
+  std::vector<slm::Token> encode(const slm::Tokenizer& tokenizer, const std::vector<slm::chat::Message>& said) const {
+    return slm::chat::encode(tokenizer, form, said, {.date = today(), .thinking = thinking});
+  }
+
+  /// An answer without the space that the template or the tokenizer puts before it. begun: whether some of it was seen.
+  std::string_view spoken(std::string_view piece, bool& begun) const {
+    if (!begun && slm::chat::space_before_answer(form) && piece.starts_with(' ')) piece.remove_prefix(1);
+    begun = true;
+    return piece;
+  }
+
+  /// What ends an answer of a model with so many ids.
+  std::vector<slm::Token> stop_tokens(int vocab) const {
+    std::vector<slm::Token> tokens = stops.tokens;
+    std::erase_if(tokens, [vocab](slm::Token token) { return token >= vocab; });
+    return tokens;
+  }
+
+ private:
+  static std::string today() {
+    const std::time_t now = std::time(nullptr);
+    std::tm local = {};
+    localtime_r(&now, &local);
+    char date[32];
+    std::strftime(date, sizeof date, "%d %b %Y", &local);
+    return date;
+  }
+};
+
+struct ChatOptions {
+  std::string template_name;
+  bool no_thinking = false;
+};
+
+/// The one that the options name, else the one that the model's own files ask for. Throws Error ("chat.…").
+inline slm::chat::Template choose_template(const ChatOptions& options, const std::string& model) {
+  return options.template_name.empty() ? slm::chat::recognise_model(model)
+                                       : slm::chat::parse_template(options.template_name);
+}
+
+inline ChatFormat make_chat_format(slm::chat::Template form, const ChatOptions& options,
+                                   const slm::Tokenizer& tokenizer) {
+  return {.form = form, .thinking = !options.no_thinking, .stops = slm::chat::stops(tokenizer, form)};
+}
+
+}  // namespace cli
