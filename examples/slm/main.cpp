@@ -36,6 +36,9 @@ int main(int count, char** arguments) try {
   cli::add_embed(program);
   cli::add_tokenize(program);
   cli::add_info(program);
+#if SLM_HAS_SERVER
+  cli::add_serve(program);
+#endif
   cli::add_demo(program);
   cli::add_perplexity(program);
   cli::add_quantize(program);

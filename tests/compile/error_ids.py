@@ -12,6 +12,7 @@ THROWN_HERE = re.compile(r'Error\(\s*' + THROWN.pattern)
 # Keys of GGUF files have the same form.
 GGUF_KEY = re.compile(r"^(general|split)\.")
 DOCUMENTED = re.compile(r"^\| `([a-z][a-z0-9_]*\.[a-z0-9-]+)` \|", re.M)
+API_WORDS = {"chat.completion"}  # of OpenAI's
 FILE_ENDING = re.compile(r"\.(jsonl?|model|safetensors|txt|cpp|hpp|md|py|weight|bias|bin|jinja)$")
 
 
@@ -22,7 +23,7 @@ def ids_in(root):
             code = re.sub(r"//.*", "", path.read_text())
             pattern = THROWN_HERE if NAME_TABLES.search(path.as_posix()) else THROWN
             for found in pattern.findall(code):
-                if not FILE_ENDING.search(found) and not GGUF_KEY.search(found):
+                if not FILE_ENDING.search(found) and not GGUF_KEY.search(found) and found not in API_WORDS:
                     ids.setdefault(found, path.relative_to(root).as_posix())
     return ids
 

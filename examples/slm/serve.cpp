@@ -1,0 +1,208 @@
+// slm serve: answers many requests at once over HTTP, as OpenAI's clients ask.
+#if SLM_HAS_SERVER
+
+#include <chrono>
+#include <csignal>
+#include <memory>
+
+#include "api/api.hpp"
+#include "api/served_model.hpp"
+#include "cli.hpp"
+#include "http/server.hpp"
+
+namespace cli {
+
+namespace {
+
+struct ServeOptions {
+  std::string target, draft, drafter, draft_backend;
+  ModelOptions models;
+  ChatOptions chat;
+  slm::EngineOptions engine;
+  serve::HttpOptions http = {};
+  serve::ReadingOptions reading;
+  std::vector<std::string> names;
+  std::string key_file;
+  bool insecure = false, json = false;
+  double drain_delay = 0, drain_timeout = 30;
+};
+
+bool is_loopback(const std::string& host) { return host == "localhost" || host == "::1" || host.starts_with("127."); }
+
+/// One key on each line.
+std::vector<std::string> read_keys(const std::string& path) {
+  std::vector<std::string> keys;
+  const std::string file = read_text(path);
+  for (std::string_view rest = file; !rest.empty();) {
+    const std::size_t end = std::min(rest.find('\n'), rest.size());
+    std::string_view line = rest.substr(0, end);
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    if (!line.empty()) keys.emplace_back(line);
+  }
+  if (keys.empty()) {
+    throw slm::Error("serve.no-keys", slm::text("'", path, "' holds no key"), "Write one API key on each line");
+  }
+  return keys;
+}
+
+serve::Draft load_drafter(Loader& loader, const ServeOptions& options, const slm::ModelInfo& target) {
+  if (!options.draft.empty()) return loader.load_draft(options.draft, options.draft_backend, target);
+  if (options.drafter == "ngram") return slm::NgramDrafter{};
+  return slm::NoDrafter{};
+}
+
+/// SIGTERM and SIGINT, which no thread receives while this lives: they are asked for.
+class Signals {
+ public:
+  Signals() {
+    sigemptyset(&set_);
+    sigaddset(&set_, SIGTERM);
+    sigaddset(&set_, SIGINT);
+    pthread_sigmask(SIG_BLOCK, &set_, nullptr);
+  }
+  void wait() const {
+    int received = 0;
+    while (sigwait(&set_, &received) != 0) continue;
+  }
+  /// Whether one comes within this time.
+  bool comes_within(std::chrono::milliseconds time) const {
+    const timespec limit{time.count() / 1000, time.count() % 1000 * 1'000'000};
+    return sigtimedwait(&set_, nullptr, &limit) > 0;
+  }
+
+ private:
+  sigset_t set_;
+};
+
+std::string fingerprint_of(const ModelOptions& models) {
+  if (models.backend != "cpu") return models.backend;
+  return slm::text("cpu-", slm::backend::name_of(slm::backend::resolve(models.cpu.isa)));
+}
+
+void add_counters(serve::MetricsPage& page, const serve::HttpCounters& counters) {
+  page.gauge("slm:open_connections", "Connections of clients.", static_cast<double>(counters.connections));
+  page.gauge("slm:open_streams", "Answers that are being streamed.", static_cast<double>(counters.streams));
+  page.counter("slm:slow_reader_cancels", "Connections closed because their client stopped reading.",
+               static_cast<double>(counters.slow_readers));
+  page.counter("slm:http_refused", "Requests and connections refused before they reached a route.",
+               static_cast<double>(counters.refused));
+}
+
+/// Lets the texts that are being written come to their end, unless another signal says that there is no time for it.
+void shut_down(serve::HttpServer& server, serve::Api& api, const ServeOptions& options, const Signals& signals) {
+  using std::chrono::milliseconds;
+  api.drain();
+  constexpr milliseconds tick{20};
+  const auto in_milliseconds = [](double seconds) { return milliseconds(static_cast<std::int64_t>(seconds * 1e3)); };
+  if (signals.comes_within(in_milliseconds(options.drain_delay))) return;
+  for (milliseconds waited{0}; waited < in_milliseconds(options.drain_timeout); waited += tick) {
+    if (server.drain(tick)) return;
+    if (signals.comes_within(milliseconds(0))) return;
+  }
+  api.cancel();
+  server.drain(std::chrono::seconds(2));  // until the last ones have read that they were ended
+}
+
+void run_server(ServeOptions options) {
+  if (options.key_file.empty() && !options.insecure && !is_loopback(options.http.host)) {
+    throw slm::Error("serve.exposed",
+                     slm::text("the address ", options.http.host, " may be reached by others, and no key is asked for"),
+                     "Name a file of keys with --api-key-file, or say that everybody may ask with --insecure");
+  }
+  serve::ApiOptions limits{.reading = options.reading};
+  if (!options.key_file.empty()) limits.keys = read_keys(options.key_file);
+  limits.reading.most_choices = options.engine.max_requests;
+  options.http.error_body = [](int status, std::string_view message) {
+    return slm::json_text(serve::error_json({status, "serve.bad-http", std::string{message}}));
+  };
+  const Signals signals;            // before there are threads
+  std::unique_ptr<serve::Api> api;  // which outlives the server; an address that is taken is told before models load
+  serve::HttpServer server(options.http, [&api](const serve::HttpRequest& request, std::function<void()> wake) {
+    return api->handle(request, wake);
+  });
+  limits.add_metrics = [&server](serve::MetricsPage& page) { add_counters(page, server.counters()); };
+
+  Loader loader(options.models);
+  const slm::AnyModel target = loader.load(options.target);
+  serve::Draft draft = load_drafter(loader, options, target.info());
+  serve::ServedModel model =
+      serve::describe_model(options.target, options.names, target, options.chat, fingerprint_of(options.models));
+  const std::string name = model.names.front();
+  api = std::make_unique<serve::Api>(std::move(model), serve::make_service(std::move(draft), target, options.engine),
+                                     std::move(limits));
+  server.start();
+  const std::string& host = options.http.host;
+  const std::string address =
+      slm::text("http://", host.find(':') == host.npos ? host : "[" + host + "]", ":", server.port());
+  if (options.json) {
+    print_json({{"address", address}, {"port", server.port()}, {"model", name}});
+  } else {
+    print(slm::text("slm serves ", name, " at ", address, "\n"));
+  }
+  signals.wait();
+  shut_down(server, *api, options, signals);
+}
+
+}  // namespace
+
+void add_serve(CLI::App& program) {
+  auto options = std::make_shared<ServeOptions>();
+  options->http.port = 8080;
+  CLI::App& command = *program.add_subcommand("serve", "Answer requests over HTTP, as OpenAI's clients ask");
+  command.add_option("--target", options->target, "folder or GGUF file of the model whose text it is")->required();
+  auto* draft =
+      command.add_option("--draft", options->draft, "folder or GGUF file of a small model that guesses ahead");
+  command
+      .add_option("--drafter", options->drafter,
+                  "guess ahead without a model: ngram repeats what followed the last tokens before")
+      ->check(CLI::IsMember({"ngram"}))
+      ->excludes(draft);
+  command.add_option("--draft-backend", options->draft_backend, "where the draft runs; else as --backend")
+      ->check(backend_name());
+  command
+      .add_option_function<std::string>(
+          "--draft-length",
+          [options](const std::string& length) {
+            options->engine.speculation.draft_length = slm::draft_length::parse(length);
+          },
+          "tokens to guess ahead, or: heuristic, confidence, adaptive")
+      ->default_str("adaptive");
+  command.add_option("--host", options->http.host, "address to listen at")->capture_default_str();
+  command.add_option("--port", options->http.port, "port to listen at; 0: any that is free")->capture_default_str();
+  command.add_option("--served-model-name", options->names,
+                     "what clients call the model; further names are aliases; else the name of its folder");
+  command.add_option("--api-key-file", options->key_file, "a file of keys, one on each line; clients need one of them");
+  command.add_flag("--insecure", options->insecure, "listen at a public address without keys");
+  command.add_option("--max-requests", options->engine.max_requests, "texts that may wait and be written together")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command.add_option("--max-running", options->engine.max_running, "texts that are written in a step")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command.add_option("--max-connections", options->http.limits.connections, "connections; more are told 503")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command
+      .add_option("--cache-memory", options->engine.cache_memory, "memory of the KV cache, as 4GiB; 0: what there is")
+      ->transform(CLI::AsSizeValue(false))
+      ->type_name("SIZE");
+  command.add_option("--io-threads", options->http.io_threads, "threads for connections")
+      ->check(CLI::Range(1, 64))
+      ->capture_default_str();
+  command.add_flag("--priorities", options->reading.priorities, "let clients say which of their requests go first");
+  command.add_option("--drain-delay", options->drain_delay, "seconds from SIGTERM until new requests are refused")
+      ->check(CLI::Range(0.0, 3600.0))
+      ->capture_default_str();
+  command.add_option("--drain-timeout", options->drain_timeout, "seconds that running requests then have to end")
+      ->check(CLI::Range(0.0, 86400.0))
+      ->capture_default_str();
+  add_chat_options(command, options->chat);
+  add_model_options(command, options->models);
+  command.add_flag("--json", options->json, "print one JSON object with the address, the port and the model's name");
+  command.callback([options] { run_server(*options); });
+}
+
+}  // namespace cli
+
+#endif

@@ -1,0 +1,214 @@
+#include "api/api.hpp"
+
+#include <algorithm>
+#include <new>
+#include <utility>
+
+#include "api/embedding_exchange.hpp"
+#include "api/served_model.hpp"
+#include "api/text_exchange.hpp"
+
+namespace serve {
+
+namespace {
+
+constexpr std::string_view models_path = "/v1/models/";
+
+/// What is known at once.
+class ReadyExchange final : public Exchange {
+ public:
+  explicit ReadyExchange(Ready answer) : answer_(std::move(answer)) {}
+  void poll(HttpOutput& out) override { out.answer(200, answer_.type, std::move(answer_.body)); }
+
+ private:
+  Ready answer_;
+};
+
+class RefusedExchange final : public Exchange {
+ public:
+  explicit RefusedExchange(Refusal refusal) : refusal_(std::move(refusal)) {}
+  void poll(HttpOutput& out) override { answer_refusal(out, refusal_); }
+
+ private:
+  Refusal refusal_;
+};
+
+std::unique_ptr<Exchange> refuse(Refusal refusal) { return std::make_unique<RefusedExchange>(std::move(refusal)); }
+
+/// In a time that depends on the key's length only.
+bool same(std::string_view given, std::string_view key) {
+  unsigned differences = given.size() == key.size() ? 0 : 1;
+  for (std::size_t i = 0; i < key.size(); ++i) {
+    const char byte = i < given.size() ? given[i] : '\0';
+    differences |= static_cast<unsigned char>(byte ^ key[i]);
+  }
+  return differences == 0;
+}
+
+}  // namespace
+
+Api::Api(ServedModel model, std::unique_ptr<Service> service, ApiOptions options)
+    : model_(std::move(model)), service_(std::move(service)), options_(std::move(options)) {}
+
+const std::vector<Api::Route>& Api::routes() {
+  static const std::vector<Route> all{
+      {"POST", "/v1/completions", true, &Api::completions, nullptr},
+      {"POST", "/v1/chat/completions", true, &Api::chat_completions, nullptr},
+      {"POST", "/chat/completions", true, &Api::chat_completions, nullptr},
+      {"POST", "/v1/embeddings", true, &Api::embeddings, nullptr},
+      {"GET", "/v1/models", true, nullptr, &Api::models},
+      {"GET", models_path, true, nullptr, &Api::one_model},
+      {"GET", "/health", false, nullptr, &Api::health},
+      {"GET", "/v1/health", false, nullptr, &Api::health},
+      {"GET", "/ping", false, nullptr, &Api::health},
+      {"GET", "/version", false, nullptr, &Api::version},
+      {"GET", "/load", false, nullptr, &Api::load},
+      {"GET", "/metrics", false, nullptr, &Api::metrics},
+      {"POST", "/tokenize", true, nullptr, &Api::tokenize},
+      {"POST", "/detokenize", true, nullptr, &Api::detokenize},
+      {"GET", "/tokenizer_info", true, nullptr, &Api::tokenizer_info},
+  };
+  return all;
+}
+
+std::unique_ptr<Exchange> Api::handle(const HttpRequest& request, const std::function<void()>& wake) {
+  try {
+    const Route& route = find(request);
+    if (route.guarded) check_key(request);
+    if (route.method == "POST" && request.content_type != "application/json") {
+      throw Refusal(415, "serve.wrong-type", "The body must be application/json.");
+    }
+    if (route.begin != nullptr) return (this->*route.begin)(request, wake);
+    return std::make_unique<ReadyExchange>((this->*route.answer)(request));
+  } catch (const Refusal& refusal) {
+    return refuse(refusal);
+  } catch (const slm::Error& error) {
+    return refuse(refused_by(error));
+  } catch (const std::bad_alloc&) {
+    return refuse(overloaded("cli.out-of-memory", "overloaded", "There is no memory for this request."));
+  }
+}
+
+const Api::Route& Api::find(const HttpRequest& request) const {
+  std::string allowed;
+  for (const Route& route : routes()) {
+    const bool one_of = route.path == models_path && request.path.starts_with(models_path);
+    if (route.path != request.path && !one_of) continue;
+    if (route.method == request.method) return route;
+    allowed = route.method;
+  }
+  if (allowed.empty()) {
+    throw Refusal(404, "serve.no-such-route", slm::text("There is no ", slm::excerpt(request.path), " here."));
+  }
+  Refusal refusal(405, "serve.wrong-method", slm::text("This path takes ", allowed, " only."));
+  refusal.headers = {{"Allow", allowed}};
+  throw refusal;
+}
+
+void Api::check_key(const HttpRequest& request) const {
+  if (options_.keys.empty()) return;
+  std::string_view given = request.authorization;
+  constexpr std::string_view bearer = "Bearer ";
+  bool known = false;
+  if (given.starts_with(bearer)) {
+    given.remove_prefix(bearer.size());
+    for (const std::string& key : options_.keys) known = same(given, key) || known;
+  }
+  if (known) return;
+  Refusal refusal(401, "serve.unauthorized", "The API key is absent or wrong: send `Authorization: Bearer KEY`.");
+  refusal.code = "invalid_api_key";
+  refusal.headers = {{"WWW-Authenticate", "Bearer"}};
+  throw refusal;
+}
+
+std::unique_ptr<Exchange> Api::completions(const HttpRequest& request, const std::function<void()>& wake) {
+  return answer_text(read_completion(parse_body(request), model_, options_.reading), model_, *service_,
+                     cancel_.get_token(), wake);
+}
+
+std::unique_ptr<Exchange> Api::chat_completions(const HttpRequest& request, const std::function<void()>& wake) {
+  return answer_text(read_chat(parse_body(request), model_, options_.reading), model_, *service_, cancel_.get_token(),
+                     wake);
+}
+
+std::unique_ptr<Exchange> Api::embeddings(const HttpRequest& request, const std::function<void()>& wake) {
+  return answer_embeddings(parse_body(request), model_, *service_, cancel_.get_token(), wake);
+}
+
+OrderedJson Api::card(const std::string& name) const {
+  return {{"id", name},          {"object", "model"}, {"created", model_.created},           {"owned_by", "slm"},
+          {"root", model_.root}, {"parent", nullptr}, {"max_model_len", model_.info.context}};
+}
+
+Ready Api::models(const HttpRequest&) const {
+  OrderedJson json{{"object", "list"}, {"data", OrderedJson::array()}};
+  for (const std::string& name : model_.names) json["data"].push_back(card(name));
+  return {.body = slm::json_text(json)};
+}
+
+Ready Api::one_model(const HttpRequest& request) const {
+  const slm::Json named{{"model", request.path.substr(models_path.size())}};
+  check_model(Fields(named), model_);
+  return {.body = slm::json_text(card(named["model"]))};
+}
+
+Ready Api::health(const HttpRequest&) const {
+  if (draining_) throw overloaded("serve.draining", "draining", "The server is shutting down.");
+  if (const std::string fault = service_->fault(); !fault.empty()) throw failed_by(fault, 503);
+  return {.type = "text/plain", .body = ""};
+}
+
+Ready Api::version(const HttpRequest&) const {
+  return {.body = slm::json_text(OrderedJson{{"version", version_text()}})};
+}
+
+Ready Api::load(const HttpRequest&) const {
+  const slm::EngineStats stats = service_->stats();
+  return {.body = slm::json_text(OrderedJson{{"server_load", stats.waiting + stats.running}})};
+}
+
+Ready Api::metrics(const HttpRequest&) const {
+  MetricsPage page(model_.names.front());
+  page.add(service_->stats());
+  if (options_.add_metrics) options_.add_metrics(page);
+  return {.type = "text/plain; version=0.0.4; charset=utf-8", .body = page.text()};
+}
+
+Ready Api::tokenize(const HttpRequest& request) const {
+  const slm::Json body = parse_body(request);
+  const Fields fields(body);
+  check_model(fields, model_);
+  std::vector<slm::Token> tokens;
+  if (fields.has("messages")) {
+    tokens = read_messages(fields, model_);
+  } else if (fields.has("prompt")) {
+    tokens = model_.tokenizer.encode(fields.string("prompt", ""), fields.boolean("add_special_tokens", true));
+  } else if (fields.has("content")) {
+    tokens = model_.tokenizer.encode(fields.string("content", ""), fields.boolean("add_special", false));
+  } else {
+    throw bad_field("prompt", "is absent, expected a text");
+  }
+  OrderedJson names;
+  if (fields.boolean("return_token_strs", false)) {
+    names = OrderedJson::array();
+    for (const slm::Token token : tokens) names.push_back(model_.tokenizer.piece(token));
+  }
+  return {.body = slm::json_text(OrderedJson{{"count", tokens.size()},
+                                             {"max_model_len", model_.info.context},
+                                             {"tokens", tokens},
+                                             {"token_strs", std::move(names)}})};
+}
+
+Ready Api::detokenize(const HttpRequest& request) const {
+  const slm::Json body = parse_body(request);
+  const Fields fields(body);
+  check_model(fields, model_);
+  const slm::Json* tokens = fields.find("tokens");
+  if (tokens == nullptr) throw bad_field("tokens", "is absent, expected a list of token ids");
+  const std::string text = model_.tokenizer.decode(read_ids("tokens", *tokens, model_), false);
+  return {.body = slm::json_text(OrderedJson{{"prompt", text}, {"content", text}})};
+}
+
+Ready Api::tokenizer_info(const HttpRequest&) const { return {.body = slm::json_text(model_.tokenizer_info)}; }
+
+}  // namespace serve

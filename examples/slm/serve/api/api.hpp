@@ -1,0 +1,77 @@
+// Api: the routes of the server, from a request to the exchange that answers it.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <stop_token>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "api/metrics.hpp"
+#include "api/service.hpp"
+#include "api/text_request.hpp"
+
+namespace serve {
+
+struct ApiOptions {
+  std::vector<std::string> keys = {};  // that clients must have one of; none: everybody may ask
+  ReadingOptions reading = {};
+  std::function<void(MetricsPage&)> add_metrics = {};  // that others count
+};
+
+/// An answer that is known at once.
+struct Ready {
+  std::string type = "application/json";
+  std::string body;
+};
+
+/// Its functions may be called by any thread. It outlives its exchanges.
+class Api {
+ public:
+  Api(ServedModel model, std::unique_ptr<Service> service, ApiOptions options);
+
+  /// The Handler of an HTTP server.
+  std::unique_ptr<Exchange> handle(const HttpRequest& request, const std::function<void()>& wake);
+
+  /// From now on /health says that no more requests should come.
+  void drain() { draining_ = true; }
+  /// Ends the texts that are being written.
+  void cancel() { cancel_.request_stop(); }
+
+ private:
+  struct Route {
+    std::string_view method, path;
+    bool guarded;  // by keys
+    std::unique_ptr<Exchange> (Api::*begin)(const HttpRequest&, const std::function<void()>& wake);
+    Ready (Api::*answer)(const HttpRequest&) const;  // where there is nothing to wait for
+  };
+  static const std::vector<Route>& routes();
+
+  const Route& find(const HttpRequest& request) const;
+  void check_key(const HttpRequest& request) const;
+
+  std::unique_ptr<Exchange> completions(const HttpRequest& request, const std::function<void()>& wake);
+  std::unique_ptr<Exchange> chat_completions(const HttpRequest& request, const std::function<void()>& wake);
+  std::unique_ptr<Exchange> embeddings(const HttpRequest& request, const std::function<void()>& wake);
+  Ready models(const HttpRequest& request) const;
+  Ready one_model(const HttpRequest& request) const;
+  Ready health(const HttpRequest& request) const;
+  Ready version(const HttpRequest& request) const;
+  Ready load(const HttpRequest& request) const;
+  Ready metrics(const HttpRequest& request) const;
+  Ready tokenize(const HttpRequest& request) const;
+  Ready detokenize(const HttpRequest& request) const;
+  Ready tokenizer_info(const HttpRequest& request) const;
+
+  OrderedJson card(const std::string& name) const;
+
+  ServedModel model_;
+  std::unique_ptr<Service> service_;
+  ApiOptions options_;
+  std::atomic<bool> draining_{false};
+  std::stop_source cancel_;
+};
+
+}  // namespace serve

@@ -1,0 +1,64 @@
+// Choice: one of the texts that a request is answered with, as its tokens come.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "api/text_request.hpp"
+#include "slm/text/text_stream.hpp"
+
+namespace serve {
+
+/// What has come of a choice.
+struct Delta {
+  std::string text;
+  std::vector<slm::AnsweredToken> tokens;
+  bool drafted = false;  // the tokens were proposed by the draft
+  bool last = false;     // nothing comes behind it
+};
+
+/// It stays where it is, and the request and the model outlive it.
+class Choice {
+ public:
+  Choice(const ServedModel& model, const TextRequest& request, std::size_t index, slm::Answer answer);
+  ~Choice() { answer_.cancel(); }
+  Choice(const Choice&) = delete;
+  Choice& operator=(const Choice&) = delete;
+
+  /// What has come since the last call, up to where drafted tokens begin or end. Throws Refusal where the answer
+  /// failed.
+  std::optional<Delta> next();
+
+  bool over() const { return over_; }
+  std::size_t prompt() const { return prompt_; }
+  /// Of the prompt's tokens but for the first, once a delta has come.
+  std::vector<slm::AnsweredToken> prompt_logprobs() const { return answer_.prompt_logprobs(); }
+
+  // Once it is over.
+  const char* finish_reason() const;
+  /// The stop string or token of the request that ended it, else null.
+  const OrderedJson& stop_reason() const { return stop_reason_; }
+  std::int64_t tokens() const { return tokens_; }
+  const slm::Stats& stats() const { return stats_; }
+
+ private:
+  void take(const slm::AnsweredToken& token);
+  std::optional<slm::AnsweredToken> fetch();
+  void finish();
+
+  const TextRequest& request_;
+  std::size_t prompt_;  // its number
+  slm::Answer answer_;
+  std::string text_;                        // not handed out yet
+  bool begun_ = false;                      // some text has been seen
+  slm::TextStream stream_;                  // writes into text_
+  std::optional<slm::AnsweredToken> held_;  // fetched, and for the next delta
+  std::int64_t tokens_ = 0;
+  bool over_ = false;
+  OrderedJson stop_reason_;
+  slm::Stats stats_;
+};
+
+}  // namespace serve

@@ -1,0 +1,126 @@
+#include "api/embedding_exchange.hpp"
+
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+namespace serve {
+
+namespace {
+
+struct EmbeddingRequest {
+  std::vector<std::vector<slm::Token>> texts;
+  slm::Pooling pooling = slm::Pooling::mean;
+  bool normalize = true;
+  bool base64 = false;
+};
+
+EmbeddingRequest read(const slm::Json& body, const ServedModel& model) {
+  const Fields fields(body);
+  check_model(fields, model);
+  if (fields.has("dimensions")) throw unsupported("dimensions", "`dimensions`");
+  EmbeddingRequest request{.texts = read_prompts("input", fields, model)};
+  for (const auto& text : request.texts) check_prompt("input", text, 0, model);
+  const std::string pooling = fields.string("pooling", "mean");
+  if (pooling != "mean" && pooling != "last") throw bad_field("pooling", "is neither mean nor last");
+  if (pooling == "last") request.pooling = slm::Pooling::last;
+  request.normalize = fields.boolean("normalize", true);
+  const std::string format = fields.string("encoding_format", "float");
+  if (format != "float" && format != "base64") throw bad_field("encoding_format", "is neither float nor base64");
+  request.base64 = format == "base64";
+  return request;
+}
+
+std::string base64_of(const std::vector<float>& values) {
+  static_assert(std::endian::native == std::endian::little);  // as clients read the bytes
+  constexpr std::string_view digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::vector<unsigned char> bytes(values.size() * sizeof(float));
+  std::memcpy(bytes.data(), values.data(), bytes.size());
+  std::string text;
+  for (std::size_t i = 0; i < bytes.size(); i += 3) {
+    const auto byte = [&](std::size_t k) { return i + k < bytes.size() ? unsigned{bytes[i + k]} : 0u; };
+    const unsigned three = byte(0) << 16 | byte(1) << 8 | byte(2);
+    for (unsigned k = 0; k < 4; ++k) text += i + k <= bytes.size() ? digits[three >> (18 - 6 * k) & 63] : '=';
+  }
+  return text;
+}
+
+void divide_by_length(std::vector<float>& values) {
+  double squares = 0;
+  for (const float value : values) squares += double{value} * double{value};
+  if (squares == 0) return;
+  for (float& value : values) value = static_cast<float>(double{value} / std::sqrt(squares));
+}
+
+class EmbeddingExchange final : public Exchange {
+ public:
+  EmbeddingExchange(EmbeddingRequest request, const ServedModel& model, Service& service, const std::stop_token& cancel,
+                    const std::function<void()>& wake)
+      : request_(std::move(request)), model_(model) {
+    for (const auto& text : request_.texts) {
+      try {
+        answers_.push_back(service.submit(
+            {.prompt = text, .sampling = {.max_new_tokens = 0}, .pooling = request_.pooling, .cancel = cancel}, {},
+            wake));
+      } catch (const slm::Error& error) {
+        end();
+        throw refused_by(error);
+      }
+    }
+  }
+  ~EmbeddingExchange() override { end(); }
+  EmbeddingExchange(const EmbeddingExchange&) = delete;
+  EmbeddingExchange& operator=(const EmbeddingExchange&) = delete;
+
+  void poll(HttpOutput& out) override {
+    try {
+      for (slm::Answer& answer : answers_) {
+        if (!answer.over()) return;
+        answer.try_next();  // throws what ended it
+        if (answer.embedding().empty()) return answer_refusal(out, shutting_down());
+      }
+    } catch (const slm::Error& error) {
+      return answer_refusal(out, failed_by(error.id()));
+    } catch (const std::exception&) {
+      return answer_refusal(out, failed_by("serve.engine-fault"));
+    }
+    out.answer(200, "application/json", slm::json_text(whole()));
+  }
+
+ private:
+  void end() {
+    for (slm::Answer& answer : answers_) answer.cancel();
+  }
+
+  OrderedJson whole() const {
+    OrderedJson data = OrderedJson::array();
+    std::size_t tokens = 0;
+    for (std::size_t i = 0; i < answers_.size(); ++i) {
+      std::vector<float> values = answers_[i].embedding();
+      if (request_.normalize) divide_by_length(values);
+      data.push_back({{"object", "embedding"},
+                      {"index", i},
+                      {"embedding", request_.base64 ? OrderedJson(base64_of(values)) : OrderedJson(values)}});
+      tokens += request_.texts[i].size();
+    }
+    return {{"object", "list"},
+            {"data", std::move(data)},
+            {"model", model_.names.front()},
+            {"usage", {{"prompt_tokens", tokens}, {"total_tokens", tokens}}}};
+  }
+
+  EmbeddingRequest request_;
+  const ServedModel& model_;
+  std::vector<slm::Answer> answers_;
+};
+
+}  // namespace
+
+std::unique_ptr<Exchange> answer_embeddings(const slm::Json& body, const ServedModel& model, Service& service,
+                                            const std::stop_token& cancel, const std::function<void()>& wake) {
+  return std::make_unique<EmbeddingExchange>(read(body, model), model, service, cancel, wake);
+}
+
+}  // namespace serve

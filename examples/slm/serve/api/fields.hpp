@@ -1,0 +1,76 @@
+// Fields: the JSON object of a request, read field by field. A field that is null counts as absent.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "api/refusal.hpp"
+
+namespace serve {
+
+inline constexpr std::int64_t most_exact = std::int64_t{1} << 53;  // of the integers that a double holds exactly
+
+/// The integer that a value is. One that is written as 5.0 counts, one in quotes does not.
+inline std::optional<std::int64_t> integer_of(const slm::Json& value) {
+  if (value.is_number_unsigned() && value.get<std::uint64_t>() > std::uint64_t{INT64_MAX}) return std::nullopt;
+  if (value.is_number_integer()) return value.get<std::int64_t>();
+  if (!value.is_number_float()) return std::nullopt;
+  const double number = value.get<double>();
+  if (std::floor(number) != number || std::abs(number) > static_cast<double>(most_exact)) return std::nullopt;
+  return static_cast<std::int64_t>(number);
+}
+
+/// It refers to the object.
+class Fields {
+ public:
+  explicit Fields(const slm::Json& object) : object_(object) {}
+
+  /// Null when it is absent.
+  const slm::Json* find(const char* name) const {
+    const auto field = object_.find(name);
+    return field == object_.end() || field->is_null() ? nullptr : &*field;
+  }
+  bool has(const char* name) const { return find(name) != nullptr; }
+
+  std::optional<std::int64_t> integer(const char* name, std::int64_t least, std::int64_t most) const {
+    const slm::Json* field = find(name);
+    if (field == nullptr) return std::nullopt;
+    const auto value = integer_of(*field);
+    if (value && *value >= least && *value <= most) return value;
+    throw bad(name, *field, slm::text("an integer of ", least, " to ", most));
+  }
+
+  double number(const char* name, double least, double most, double otherwise) const {
+    const slm::Json* field = find(name);
+    if (field == nullptr) return otherwise;
+    const double value = field->is_number() ? field->get<double>() : NAN;
+    if (value >= least && value <= most) return value;
+    throw bad(name, *field, slm::text("a number of ", slm::Json(least).dump(), " to ", slm::Json(most).dump()));
+  }
+
+  bool boolean(const char* name, bool otherwise) const {
+    const slm::Json* field = find(name);
+    if (field == nullptr) return otherwise;
+    if (!field->is_boolean()) throw bad(name, *field, "true or false");
+    return field->get<bool>();
+  }
+
+  std::string string(const char* name, const std::string& otherwise) const {
+    const slm::Json* field = find(name);
+    if (field == nullptr) return otherwise;
+    if (!field->is_string()) throw bad(name, *field, "a string");
+    return field->get<std::string>();
+  }
+
+  static Refusal bad(const std::string& name, const slm::Json& found, std::string_view expected) {
+    return bad_field(name, slm::text("is ", slm::quote_json(found), ", expected ", expected));
+  }
+
+ private:
+  const slm::Json& object_;
+};
+
+}  // namespace serve

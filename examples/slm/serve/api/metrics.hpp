@@ -1,0 +1,35 @@
+// What the server counts, as Prometheus reads it, under the names of vLLM.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "slm/engine/stats.hpp"
+
+namespace serve {
+
+/// A page of /metrics. Every sample has the model's labels.
+class MetricsPage {
+ public:
+  explicit MetricsPage(std::string_view model);
+
+  /// labels: more of them, as name="value".
+  void gauge(std::string_view name, std::string_view help, double value, std::string_view labels = {});
+  void counter(std::string_view name, std::string_view help, double value);
+  void counter(std::string_view name, std::string_view help, std::string_view label,
+               const std::vector<std::pair<std::string, double>>& values);
+  void histogram(std::string_view name, std::string_view help, const slm::Histogram& histogram);
+  void add(const slm::EngineStats& stats);
+
+  const std::string& text() const { return text_; }
+
+ private:
+  void head(std::string_view name, std::string_view help, std::string_view kind);
+  void sample(std::string_view name, std::string_view labels, double value);
+
+  std::string labels_, text_;
+};
+
+}  // namespace serve

@@ -1,0 +1,87 @@
+// Refusal: why a request is not answered as its client wishes, in the form that OpenAI's clients read.
+#pragma once
+
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include "http/exchange.hpp"
+#include "slm/core/error.hpp"
+#include "slm/io/json.hpp"
+
+namespace serve {
+
+using OrderedJson = nlohmann::ordered_json;
+
+struct Refusal : std::runtime_error {
+  Refusal(int http_status, std::string id, const std::string& message)
+      : std::runtime_error(message), status(http_status), slm_id(std::move(id)) {}
+
+  Refusal& of(std::string field) {
+    param = std::move(field);
+    return *this;
+  }
+  Refusal& coded(std::string name) {
+    code = std::move(name);
+    return *this;
+  }
+
+  int status;
+  std::string slm_id;  // as in docs/errors.md
+  std::string param;   // the field that is wrong; empty: none
+  std::string code;    // what programs may look at; empty: none
+  HttpHeaders headers = {};
+};
+
+/// A field of the request that has a wrong type or is out of its range.
+inline Refusal bad_field(const std::string& name, const std::string& found_and_expected) {
+  return Refusal(400, "serve.bad-field", slm::text("`", name, "` ", found_and_expected, ".")).of(name);
+}
+
+/// A field that asks for what this server does not do.
+inline Refusal unsupported(const std::string& name, const std::string& what) {
+  return Refusal(400, "serve.unsupported", slm::text(what, " is not supported by this server.")).of(name);
+}
+
+inline Refusal overloaded(const std::string& id, const std::string& code, const std::string& message) {
+  Refusal refusal(503, id, message);
+  refusal.code = code;
+  refusal.headers = {{"Retry-After", "2"}};  // clients that are told more than 120 s do not come again
+  return refusal;
+}
+
+inline Refusal shutting_down() {
+  return overloaded("serve.draining", "draining", "The server ended this request, as it is shutting down.");
+}
+
+/// Why the library would not take a request.
+inline Refusal refused_by(const slm::Error& error) {
+  if (error.id() == "engine.full") {
+    return overloaded(error.id(), "overloaded", "The server holds as many requests as it takes. Try again later.");
+  }
+  return Refusal(400, error.id(), error.what());
+}
+
+/// Why an answer that had begun came to nothing. What the library says may name files, and is not passed on.
+inline Refusal failed_by(const std::string& id, int status = 500) {
+  return Refusal(status, id, slm::text("The model could not go on with this request (", id, ")."));
+}
+
+inline OrderedJson error_json(const Refusal& refusal) {
+  const auto or_null = [](const std::string& word) { return word.empty() ? OrderedJson() : OrderedJson(word); };
+  const std::string type = refusal.status >= 500   ? "server_error"
+                           : refusal.status == 401 ? "authentication_error"
+                                                   : "invalid_request_error";
+  return {{"error",
+           {{"message", refusal.what()},
+            {"type", type},
+            {"param", or_null(refusal.param)},
+            {"code", or_null(refusal.code)},
+            {"slm_id", refusal.slm_id}}}};
+}
+
+inline void answer_refusal(HttpOutput& out, const Refusal& refusal) {
+  out.answer(refusal.status, "application/json", slm::json_text(error_json(refusal)), refusal.headers);
+}
+
+}  // namespace serve

@@ -1,0 +1,75 @@
+#include "api/served_model.hpp"
+
+#include <ctime>
+#include <filesystem>
+
+#include "slm/core/macros.hpp"
+#include "slm/io/gguf_file.hpp"
+#include "slm/io/json.hpp"
+#include "slm/io/mapped_file.hpp"
+#include "slm/model/kv_pool.hpp"
+
+namespace serve {
+
+namespace {
+
+std::string name_of_path(const std::string& path) {
+  auto place = std::filesystem::weakly_canonical(path);
+  if (place.extension() == ".gguf") place = place.stem();
+  return place.filename().string();
+}
+
+/// What clients that tokenize for themselves, or look for the end token, ask for.
+OrderedJson tokenizer_info_of(const std::string& path, const slm::ModelInfo& info, const slm::Tokenizer& tokenizer) {
+  OrderedJson json = OrderedJson::object();
+  if (const auto gguf = slm::gguf_of(path)) {
+    const std::string jinja{slm::GgufFile(*gguf).fields().string("tokenizer.chat_template", "")};
+    if (!jinja.empty()) json["chat_template"] = jinja;
+  } else {
+    const auto file = std::filesystem::path(path) / "tokenizer_config.json";
+    if (slm::file_exists(file)) json = OrderedJson::parse(slm::read_json_object(file).dump());
+    const std::string jinja = slm::chat::detail::jinja_of(path);
+    if (!jinja.empty()) json["chat_template"] = jinja;
+  }
+  for (const char* name : {"bos_token", "eos_token"}) {  // where it is an object, as for added tokens, its text
+    if (json.contains(name) && json[name].is_object()) json[name] = json[name].value("content", "");
+  }
+  const auto& eos = json["eos_token"];
+  if (!eos.is_string() && !info.end_tokens.empty()) json["eos_token"] = tokenizer.piece(info.end_tokens.front());
+  if (!json.contains("tokenizer_class")) json["tokenizer_class"] = "PreTrainedTokenizerFast";
+  return json;
+}
+
+std::string hex(std::uint64_t number) {
+  char digits[17];
+  std::snprintf(digits, sizeof digits, "%016llx", static_cast<unsigned long long>(number));
+  return digits;
+}
+
+}  // namespace
+
+std::string version_text() { return slm::text(SLM_VERSION_MAJOR, ".", SLM_VERSION_MINOR, ".", SLM_VERSION_PATCH); }
+
+ServedModel describe_model(const std::string& path, std::vector<std::string> names, const slm::AnyModel& model,
+                           const cli::ChatOptions& chat, const std::string& backend) {
+  if (names.empty()) names = {name_of_path(path)};
+  auto tokenizer = slm::Tokenizer::from(path);
+  std::optional<cli::ChatFormat> format;
+  try {
+    format = cli::make_chat_format(cli::choose_template(chat, path), chat, tokenizer);
+  } catch (const slm::Error& error) {
+    if (error.id() != "chat.unrecognised") throw;  // chats are refused then, and completions are not
+  }
+  const slm::KvPool pool = model.pool();
+  const std::uint64_t digest = pool ? pool.layout().owner().digest.get() : 0;
+  return {.names = std::move(names),
+          .root = path,
+          .info = model.info(),
+          .tokenizer = tokenizer,
+          .chat = std::move(format),
+          .fingerprint = slm::text("slm-", version_text(), "-", backend, "-", hex(digest)),
+          .tokenizer_info = tokenizer_info_of(path, model.info(), tokenizer),
+          .created = static_cast<std::int64_t>(std::time(nullptr))};
+}
+
+}  // namespace serve

@@ -1,0 +1,17 @@
+// What the server tells of its model, read from the model's files.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "api/service.hpp"
+
+namespace serve {
+
+std::string version_text();
+
+/// names: empty for that of the folder or file. backend: as the fingerprint says it. Throws Error.
+ServedModel describe_model(const std::string& path, std::vector<std::string> names, const slm::AnyModel& model,
+                           const cli::ChatOptions& chat, const std::string& backend);
+
+}  // namespace serve

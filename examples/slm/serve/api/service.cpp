@@ -1,0 +1,71 @@
+// The only file of the server that compiles the engine.
+#include "api/service.hpp"
+
+#include <chrono>
+#include <exception>
+#include <mutex>
+#include <stop_token>
+#include <thread>
+#include <utility>
+
+#include "slm/engine/engine.hpp"
+
+namespace serve {
+
+namespace {
+
+template <class Drafting>
+class EngineService final : public Service {
+ public:
+  EngineService(Drafting draft, slm::AnyModel target, const slm::EngineOptions& options)
+      : engine_(std::move(draft), std::move(target), options), thread_([this](std::stop_token stop) { run(stop); }) {}
+
+  slm::Answer submit(slm::Request request, const slm::Scheduling& scheduling, std::function<void()> wake) override {
+    return engine_.submit(std::move(request), scheduling, std::move(wake));
+  }
+  slm::EngineStats stats() const override { return engine_.stats(); }
+  std::string fault() const override {
+    const std::lock_guard lock(mutex_);
+    return fault_;
+  }
+
+ private:
+  void run(const std::stop_token& stop) {
+    while (!stop.stop_requested()) {
+      try {
+        engine_.run(stop);
+      } catch (const slm::Error& error) {
+        failed(error.id());
+      } catch (const std::exception&) {
+        failed("serve.engine-fault");
+      }
+    }
+  }
+
+  /// A device that fails may fail again at once: those that wait are not to spin.
+  void failed(const std::string& id) {
+    {
+      const std::lock_guard lock(mutex_);
+      fault_ = id;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+
+  slm::Engine<Drafting, slm::AnyModel> engine_;
+  mutable std::mutex mutex_;
+  std::string fault_;
+  std::jthread thread_;  // the last member: it ends before the others
+};
+
+}  // namespace
+
+std::unique_ptr<Service> make_service(Draft draft, slm::AnyModel target, const slm::EngineOptions& options) {
+  return std::visit(
+      [&](auto& drafting) -> std::unique_ptr<Service> {
+        using Drafting = std::remove_reference_t<decltype(drafting)>;
+        return std::make_unique<EngineService<Drafting>>(std::move(drafting), std::move(target), options);
+      },
+      draft);
+}
+
+}  // namespace serve

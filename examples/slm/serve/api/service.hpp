@@ -1,0 +1,52 @@
+// Service: the engine as the API sees it, whatever drafts for it. And the model that it serves, by its names.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "api/refusal.hpp"
+#include "slm/decode/drafter.hpp"
+#include "slm/decode/ngram_drafter.hpp"
+#include "slm/decode/request.hpp"
+#include "slm/engine/answer.hpp"
+#include "slm/engine/options.hpp"
+#include "slm/engine/stats.hpp"
+#include "slm/model/any_model.hpp"
+#include "slm/text/tokenizer.hpp"
+#include "tools/cli/chat_format.hpp"
+
+namespace serve {
+
+struct ServedModel {
+  std::vector<std::string> names;  // that clients may use; answers say the first
+  std::string root;                // where it lies
+  slm::ModelInfo info;
+  slm::Tokenizer tokenizer;
+  std::optional<cli::ChatFormat> chat;  // nothing: it was never taught to chat
+  std::string fingerprint;              // of what an answer depends on besides its request
+  OrderedJson tokenizer_info;
+  std::int64_t created = 0;  // Unix time
+};
+
+/// May be called by any thread.
+class Service {
+ public:
+  virtual ~Service() = default;
+  /// As Engine::submit.
+  virtual slm::Answer submit(slm::Request request, const slm::Scheduling& scheduling, std::function<void()> wake) = 0;
+  virtual slm::EngineStats stats() const = 0;
+  /// The id of the fault that the engine's thread met; empty: none.
+  virtual std::string fault() const = 0;
+};
+
+using Draft = std::variant<slm::NoDrafter, slm::NgramDrafter, slm::AnyModel>;
+
+/// An engine and the thread in which it computes. A fault of the device ends the answers that run, and no more.
+std::unique_ptr<Service> make_service(Draft draft, slm::AnyModel target, const slm::EngineOptions& options);
+
+}  // namespace serve

@@ -1,0 +1,347 @@
+#include "api/text_exchange.hpp"
+
+#include <cmath>
+#include <ctime>
+#include <memory>
+#include <random>
+#include <utility>
+#include <vector>
+
+#include "api/choice.hpp"
+#include "slm/text/utf8.hpp"
+
+namespace serve {
+
+namespace {
+
+std::string random_hex() {
+  static thread_local std::mt19937_64 source{std::random_device{}()};
+  constexpr std::string_view digits = "0123456789abcdef";
+  std::string hex;
+  for (int i = 0; i < 2; ++i) {
+    for (std::uint64_t word = source(), k = 0; k < 16; ++k, word >>= 4) hex += digits[word & 15];
+  }
+  return hex;
+}
+
+/// JSON has no word for infinity.
+double number(double logprob) { return std::isfinite(logprob) ? logprob : -9999.0; }
+
+/// A token by itself: U+FFFD stands for part of a character.
+std::string text_of(const slm::Tokenizer& tokenizer, slm::Token token) {
+  std::string text;
+  slm::utf8::append_lossy(text, tokenizer.bytes(token));
+  return text;
+}
+
+/// The log-probabilities of a choice as /v1/completions has them: lists beside each other.
+class CompletionLogprobs {
+ public:
+  explicit CompletionLogprobs(const slm::Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
+
+  /// A token that nothing stands before.
+  void add_first(slm::Token token) { add(text_of(tokenizer_, token), nullptr, nullptr); }
+
+  void add(const std::vector<slm::AnsweredToken>& tokens) {
+    for (const slm::AnsweredToken& token : tokens) {
+      const std::string text = text_of(tokenizer_, token.token);
+      add(text, number(token.logprob), top_of(token, text));
+    }
+  }
+
+  /// What was added since the last call.
+  OrderedJson take() { return std::exchange(json_, empty()); }
+
+ private:
+  static OrderedJson empty() {
+    const OrderedJson list = OrderedJson::array();
+    return {{"tokens", list}, {"token_logprobs", list}, {"top_logprobs", list}, {"text_offset", list}};
+  }
+
+  void add(const std::string& text, OrderedJson logprob, OrderedJson top) {
+    json_["tokens"].push_back(text);
+    json_["token_logprobs"].push_back(std::move(logprob));
+    json_["top_logprobs"].push_back(std::move(top));
+    json_["text_offset"].push_back(offset_);
+    offset_ += slm::utf8::count(text);
+  }
+
+  /// By their texts. Ids may share one: the likeliest counts.
+  OrderedJson top_of(const slm::AnsweredToken& token, const std::string& text) const {
+    OrderedJson top{{text, number(token.logprob)}};
+    for (const slm::TokenLogprob& other : token.top) {
+      auto& known = top[text_of(tokenizer_, other.token)];
+      const double logprob = number(other.logprob);
+      if (known.is_null() || known.get<double>() < logprob) known = logprob;
+    }
+    return top;
+  }
+
+  const slm::Tokenizer& tokenizer_;
+  OrderedJson json_ = empty();
+  std::size_t offset_ = 0;  // code points
+};
+
+OrderedJson chat_entry(const slm::Tokenizer& tokenizer, slm::Token token, double logprob) {
+  OrderedJson bytes = OrderedJson::array();
+  for (const char byte : tokenizer.bytes(token)) bytes.push_back(static_cast<unsigned char>(byte));
+  return {{"token", text_of(tokenizer, token)}, {"logprob", number(logprob)}, {"bytes", std::move(bytes)}};
+}
+
+/// And as /v1/chat/completions has them: a list of tokens.
+OrderedJson chat_logprobs(const slm::Tokenizer& tokenizer, const std::vector<slm::AnsweredToken>& tokens) {
+  OrderedJson content = OrderedJson::array();
+  for (const slm::AnsweredToken& token : tokens) {
+    OrderedJson entry = chat_entry(tokenizer, token.token, token.logprob);
+    OrderedJson top = OrderedJson::array();
+    for (const slm::TokenLogprob& other : token.top) top.push_back(chat_entry(tokenizer, other.token, other.logprob));
+    entry["top_logprobs"] = std::move(top);
+    content.push_back(std::move(entry));
+  }
+  return {{"content", std::move(content)}};
+}
+
+OrderedJson statistics(const slm::Stats& stats) {
+  return {{"acceptance_rate", stats.acceptance_rate()},
+          {"tokens_per_step", stats.tokens_per_target_step()},
+          {"drafted", stats.drafted},
+          {"accepted", stats.accepted},
+          {"steps", stats.rounds}};
+}
+
+/// What whole answers and streams have in common.
+class TextExchange : public Exchange {
+ public:
+  TextExchange(TextRequest request, const ServedModel& model, Service& service, const std::stop_token& cancel,
+               const std::function<void()>& wake)
+      : request_(std::move(request)),
+        model_(model),
+        id_((request_.chat ? "chatcmpl-" : "cmpl-") + random_hex()),
+        created_(static_cast<std::int64_t>(std::time(nullptr))) {
+    for (std::size_t i = 0; i < request_.choices(); ++i) {
+      slm::Request one = request_.choice(i, model_);
+      one.cancel = cancel;
+      try {
+        choices_.push_back(std::make_unique<Choice>(
+            model_, request_, i, service.submit(std::move(one), {.priority = request_.priority}, wake)));
+      } catch (const slm::Error& error) {
+        throw refused_by(error);
+      }
+    }
+  }
+
+ protected:
+  const char* object() const {
+    if (!request_.chat) return "text_completion";
+    return request_.stream ? "chat.completion.chunk" : "chat.completion";
+  }
+
+  /// The members that every answer and every chunk of it begins with.
+  OrderedJson frame() const {
+    return {{"id", id_}, {"object", object()}, {"created", created_}, {"model", model_.names.front()}};
+  }
+
+  OrderedJson usage() const {
+    std::int64_t prompt = 0, answered = 0, cached = 0;
+    for (const auto& tokens : request_.prompts) prompt += std::ssize(tokens);
+    for (std::size_t i = 0; i < choices_.size(); ++i) {
+      answered += choices_[i]->tokens();
+      if (i % static_cast<std::size_t>(request_.n) == 0) cached += choices_[i]->stats().reused_tokens;
+    }
+    return {{"prompt_tokens", prompt},
+            {"completion_tokens", answered},
+            {"total_tokens", prompt + answered},
+            {"prompt_tokens_details", {{"cached_tokens", cached}}}};
+  }
+
+  OrderedJson ids_of(const std::vector<slm::AnsweredToken>& tokens) const {
+    OrderedJson ids = OrderedJson::array();
+    for (const slm::AnsweredToken& token : tokens) ids.push_back(token.token);
+    return ids;
+  }
+
+  /// What stands before a choice's text.
+  std::string echo(const Choice& choice) const {
+    return request_.echoes.empty() ? std::string{} : request_.echoes[choice.prompt()];
+  }
+
+  /// The log-probabilities of the choice's next tokens; with its first ones those of the prompt, if that is echoed.
+  OrderedJson logprobs_of(const Choice& choice, const std::vector<slm::AnsweredToken>& tokens, bool first,
+                          CompletionLogprobs& lists) const {
+    if (!request_.logprobs) return nullptr;
+    if (request_.chat) return chat_logprobs(model_.tokenizer, tokens);
+    if (first && !request_.echoes.empty()) {
+      lists.add_first(request_.prompts[choice.prompt()].front());
+      lists.add(choice.prompt_logprobs());
+    }
+    lists.add(tokens);
+    return lists.take();
+  }
+
+  TextRequest request_;
+  const ServedModel& model_;
+  std::string id_;
+  std::int64_t created_;
+  std::vector<std::unique_ptr<Choice>> choices_;
+};
+
+class WholeExchange final : public TextExchange {
+ public:
+  template <class... Arguments>
+  explicit WholeExchange(Arguments&&... arguments)
+      : TextExchange(std::forward<Arguments>(arguments)...), said_(choices_.size()) {}
+
+  void poll(HttpOutput& out) override {
+    bool over = true;
+    try {
+      for (std::size_t i = 0; i < choices_.size(); ++i) {
+        collect(*choices_[i], said_[i]);
+        over = over && choices_[i]->over();
+      }
+    } catch (const Refusal& refusal) {
+      return answer_refusal(out, refusal);
+    }
+    if (over) out.answer(200, "application/json", slm::json_text(whole()));
+  }
+
+ private:
+  void collect(Choice& choice, Delta& said) const {
+    while (auto delta = choice.next()) {
+      said.text += delta->text;
+      if (!request_.logprobs && !request_.return_token_ids) continue;
+      for (slm::AnsweredToken& token : delta->tokens) said.tokens.push_back(std::move(token));
+    }
+  }
+
+  OrderedJson whole() const {
+    OrderedJson answer = frame();
+    answer["choices"] = OrderedJson::array();
+    for (std::size_t i = 0; i < choices_.size(); ++i) answer["choices"].push_back(choice_json(i));
+    answer["usage"] = usage();
+    answer["system_fingerprint"] = model_.fingerprint;
+    return answer;
+  }
+
+  OrderedJson choice_json(std::size_t i) const {
+    const Choice& choice = *choices_[i];
+    const Delta& said = said_[i];
+    OrderedJson json{{"index", i}};
+    if (request_.chat) {
+      json["message"] = {{"role", "assistant"}, {"content", said.text}, {"refusal", nullptr}};
+    } else {
+      json["text"] = echo(choice) + said.text;
+    }
+    CompletionLogprobs lists(model_.tokenizer);
+    json["logprobs"] = logprobs_of(choice, said.tokens, true, lists);
+    json["finish_reason"] = choice.finish_reason();
+    json["stop_reason"] = choice.stop_reason();
+    if (request_.return_token_ids) {
+      json["prompt_token_ids"] = request_.prompts[choice.prompt()];
+      json["token_ids"] = ids_of(said.tokens);
+    }
+    json["slm"] = {{"statistics", statistics(choice.stats())}};
+    return json;
+  }
+
+  std::vector<Delta> said_;  // by each choice so far
+};
+
+class StreamExchange final : public TextExchange {
+ public:
+  template <class... Arguments>
+  explicit StreamExchange(Arguments&&... arguments)
+      : TextExchange(std::forward<Arguments>(arguments)...),
+        begun_(choices_.size()),
+        logprobs_(choices_.size(), CompletionLogprobs(model_.tokenizer)) {}
+
+  void poll(HttpOutput& out) override {
+    if (!std::exchange(open_, true)) {
+      out.begin(200, "text/event-stream; charset=utf-8", {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}});
+    }
+    bool over = true;
+    try {
+      for (std::size_t i = 0; i < choices_.size(); ++i) {
+        while (auto delta = choices_[i]->next()) add(i, *delta);
+        over = over && choices_[i]->over();
+      }
+      if (over && request_.include_usage) {
+        OrderedJson chunk = frame();
+        chunk["choices"] = OrderedJson::array();
+        chunk["usage"] = usage();
+        add(chunk);
+      }
+    } catch (const Refusal& refusal) {
+      add(error_json(refusal));
+      over = true;
+    }
+    if (over) events_ += "data: [DONE]\n\n";
+    if (!events_.empty()) out.write(std::exchange(events_, {}));
+    if (over) out.end();
+  }
+
+  void idle(HttpOutput& out) override {
+    if (open_) out.write(": keep-alive\n\n");
+  }
+
+ private:
+  void add(const OrderedJson& event) { events_ += "data: " + slm::json_text(event) + "\n\n"; }
+
+  void add_choice(OrderedJson choice) {
+    OrderedJson chunk = frame();
+    chunk["choices"] = OrderedJson::array({std::move(choice)});
+    if (request_.usage_in_each) {
+      chunk["usage"] = usage();
+    } else if (request_.include_usage) {
+      chunk["usage"] = nullptr;
+    }
+    add(chunk);
+  }
+
+  void add(std::size_t i, const Delta& delta) {
+    const Choice& choice = *choices_[i];
+    const bool first = !begun_[i];
+    begun_[i] = true;
+    if (first && request_.chat) {
+      add_choice({{"index", i},
+                  {"delta", {{"role", "assistant"}, {"content", ""}}},
+                  {"logprobs", nullptr},
+                  {"finish_reason", nullptr}});
+    }
+    const std::string text = (first ? echo(choice) : std::string{}) + delta.text;
+    if (text.empty() && !delta.last && !request_.logprobs && !request_.return_token_ids) return;
+    OrderedJson json{{"index", i}};
+    if (request_.chat) {
+      json["delta"] = OrderedJson::object();
+      if (!text.empty()) json["delta"]["content"] = text;
+    } else {
+      json["text"] = text;
+    }
+    json["logprobs"] = logprobs_of(choice, delta.tokens, first, logprobs_[i]);
+    json["finish_reason"] = delta.last ? OrderedJson(choice.finish_reason()) : OrderedJson();
+    if (delta.last) json["stop_reason"] = choice.stop_reason();
+    if (request_.return_token_ids) {
+      if (first) json["prompt_token_ids"] = request_.prompts[choice.prompt()];
+      json["token_ids"] = ids_of(delta.tokens);
+    }
+    if (delta.last) json["slm"]["statistics"] = statistics(choice.stats());
+    if (delta.drafted) json["slm"]["drafted"] = true;
+    add_choice(std::move(json));
+  }
+
+  bool open_ = false;
+  std::vector<bool> begun_;  // choices that have said something
+  std::vector<CompletionLogprobs> logprobs_;
+  std::string events_;  // to be written
+};
+
+}  // namespace
+
+std::unique_ptr<Exchange> answer_text(TextRequest request, const ServedModel& model, Service& service,
+                                      const std::stop_token& cancel, const std::function<void()>& wake) {
+  if (request.stream) {
+    return std::make_unique<StreamExchange>(std::move(request), model, service, cancel, wake);
+  }
+  return std::make_unique<WholeExchange>(std::move(request), model, service, cancel, wake);
+}
+
+}  // namespace serve

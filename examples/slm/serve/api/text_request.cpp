@@ -1,0 +1,329 @@
+#include "api/text_request.hpp"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <limits>
+#include <random>
+
+namespace serve {
+
+namespace {
+
+constexpr std::size_t most_prompts = 1024, most_stops = 32, longest_stop = 256, most_biased = 1024;
+constexpr int most_choices_of_prompt = 128, most_alternatives = 20;
+
+std::uint64_t random_seed() {
+  static thread_local std::mt19937_64 source{std::random_device{}()};
+  return source();
+}
+
+/// What cannot be ignored, as it would change the answer, and is not there.
+void refuse_what_is_not_served(const Fields& fields) {
+  for (const char* name : {"tools", "functions"}) {
+    const slm::Json* list = fields.find(name);
+    if (list != nullptr && !(list->is_array() && list->empty())) throw unsupported(name, "Calling tools");
+  }
+  for (const char* name : {"tool_choice", "function_call"}) {
+    const slm::Json* choice = fields.find(name);
+    if (choice != nullptr && *choice != "none" && *choice != "auto") throw unsupported(name, "Calling tools");
+  }
+  if (const slm::Json* format = fields.find("response_format")) {
+    if (!format->is_object() || format->value("type", slm::Json()) != "text") {
+      throw unsupported("response_format", "A response_format other than text");
+    }
+  }
+  if (const slm::Json* modalities = fields.find("modalities"); modalities && *modalities != slm::Json{"text"}) {
+    throw unsupported("modalities", "A modality other than text");
+  }
+  for (const char* name :
+       {"suffix", "audio", "moderation", "web_search_options", "cache_salt", "prompt_logprobs",
+        "truncate_prompt_tokens", "prompt_embeds", "structured_outputs", "guided_json", "guided_regex", "guided_choice",
+        "guided_grammar", "allowed_token_ids", "bad_words", "logits_processors"}) {
+    if (fields.has(name)) throw unsupported(name, slm::text("`", name, "`"));
+  }
+  for (const char* name : {"use_beam_search", "return_tokens_as_token_ids", "continue_final_message"}) {
+    if (fields.boolean(name, false)) throw unsupported(name, slm::text("`", name, "`"));
+  }
+  for (const char* name : {"skip_special_tokens", "add_generation_prompt"}) {
+    if (!fields.boolean(name, true)) throw unsupported(name, slm::text("`", name, "` as false"));
+  }
+  if (fields.integer("stream_interval", 1, 1).value_or(1) != 1) throw unsupported("stream_interval", "It");
+}
+
+std::vector<std::string> read_stops(const Fields& fields) {
+  const slm::Json* stop = fields.find("stop");
+  if (stop == nullptr) return {};
+  const slm::Json list = stop->is_array() ? *stop : slm::Json::array({*stop});
+  if (list.size() > most_stops) {
+    throw bad_field("stop", slm::text("has ", list.size(), " strings, expected at most ", most_stops));
+  }
+  std::vector<std::string> stops;
+  for (const slm::Json& text : list) {
+    if (!text.is_string()) throw Fields::bad("stop", text, "a string or a list of strings");
+    stops.push_back(text.get<std::string>());
+    if (stops.back().empty() || stops.back().size() > longest_stop) {
+      throw bad_field("stop",
+                      slm::text("has a string of ", stops.back().size(), " bytes, expected 1 to ", longest_stop));
+    }
+  }
+  return stops;
+}
+
+/// A function of the logits as Sampling::adjust_logits wants it, of {"id": bias}.
+void read_logit_bias(const Fields& fields, const ServedModel& model, slm::Sampling& sampling) {
+  const slm::Json* field = fields.find("logit_bias");
+  if (field == nullptr) return;
+  if (!field->is_object()) throw Fields::bad("logit_bias", *field, "an object");
+  if (field->size() > most_biased) {
+    throw bad_field("logit_bias", slm::text("has ", field->size(), " tokens, expected at most ", most_biased));
+  }
+  std::vector<std::pair<std::size_t, float>> biases;
+  for (const auto& [name, value] : field->items()) {
+    int id = -1;
+    const char* const end = name.data() + name.size();
+    const auto [stop, fault] = std::from_chars(name.data(), end, id);
+    if (fault != std::errc{} || stop != end || id < 0 || id >= model.info.vocab) {
+      throw bad_field("logit_bias",
+                      slm::text("names the token ", slm::quote(name), ", expected ids of 0 to ", model.info.vocab - 1));
+    }
+    const slm::Json one{{"logit_bias", value}};
+    if (value.is_null()) throw Fields::bad("logit_bias", value, "a number of -100 to 100");
+    biases.emplace_back(static_cast<std::size_t>(id),
+                        static_cast<float>(Fields(one).number("logit_bias", -100, 100, 0)));
+  }
+  if (biases.empty()) return;
+  sampling.adjust_logits = [biases](std::span<const slm::Token>, std::span<float> logits) {
+    for (const auto& [id, bias] : biases) logits[id] += bias;
+  };
+}
+
+slm::Sampling read_sampling(const Fields& fields, const ServedModel& model) {
+  slm::Sampling sampling;
+  sampling.temperature = static_cast<float>(fields.number("temperature", 0, 2, 1));
+  sampling.top_p = static_cast<float>(fields.number("top_p", 0, 1, 1));
+  if (sampling.top_p == 0) throw bad_field("top_p", "is 0, expected a number above 0, at most 1");
+  sampling.top_k = static_cast<int>(
+      std::max(fields.integer("top_k", -1, std::numeric_limits<int>::max()).value_or(0), std::int64_t{0}));
+  sampling.min_p = static_cast<float>(fields.number("min_p", 0, 1, 0));
+  sampling.presence_penalty = static_cast<float>(fields.number("presence_penalty", -2, 2, 0));
+  sampling.frequency_penalty = static_cast<float>(fields.number("frequency_penalty", -2, 2, 0));
+  sampling.repetition_penalty = static_cast<float>(fields.number("repetition_penalty", 1e-3, 1e3, 1));
+  constexpr auto lowest = std::numeric_limits<std::int64_t>::min(), highest = std::numeric_limits<std::int64_t>::max();
+  const auto seed = fields.integer("seed", lowest, highest);
+  sampling.seed = seed ? static_cast<std::uint64_t>(*seed) : random_seed();
+  sampling.ignore_end_tokens = fields.boolean("ignore_eos", false);
+  if (const slm::Json* ids = fields.find("stop_token_ids")) {
+    sampling.stop_tokens = read_ids("stop_token_ids", *ids, model);
+  }
+  read_logit_bias(fields, model, sampling);
+  return sampling;
+}
+
+/// What both routes read alike.
+TextRequest read_common(const Fields& fields, const ServedModel& model, const ReadingOptions& options) {
+  check_model(fields, model);
+  refuse_what_is_not_served(fields);
+  TextRequest request;
+  request.sampling = read_sampling(fields, model);
+  request.stop_tokens = request.sampling.stop_tokens;
+  request.stops = read_stops(fields);
+  request.include_stop = fields.boolean("include_stop_str_in_output", false);
+  request.n = static_cast<int>(fields.integer("n", 1, most_choices_of_prompt).value_or(1));
+  if (const auto best_of = fields.integer("best_of", 1, std::numeric_limits<int>::max());
+      best_of && *best_of != request.n) {
+    throw unsupported("best_of", "A `best_of` other than `n`");
+  }
+  request.min_tokens = static_cast<int>(fields.integer("min_tokens", 0, std::numeric_limits<int>::max()).value_or(0));
+  request.return_token_ids = fields.boolean("return_token_ids", false);
+  request.stream = fields.boolean("stream", false);
+  if (const slm::Json* stream_options = fields.find("stream_options")) {
+    if (!request.stream) throw bad_field("stream_options", "is only allowed where `stream` is true");
+    if (!stream_options->is_object()) throw Fields::bad("stream_options", *stream_options, "an object");
+    const Fields asked(*stream_options);
+    request.include_usage = asked.boolean("include_usage", false);
+    request.usage_in_each = asked.boolean("continuous_usage_stats", false);
+  }
+  request.priority = static_cast<int>(
+      fields.integer("priority", std::numeric_limits<int>::min(), std::numeric_limits<int>::max()).value_or(0));
+  if (request.priority != 0 && !options.priorities) throw unsupported("priority", "A `priority` other than 0");
+  return request;
+}
+
+/// Throws where the request has too many choices, or no room for one more token in a context where any are wanted.
+void check_size(const TextRequest& request, const ServedModel& model, const ReadingOptions& options) {
+  if (request.choices() > options.most_choices) {
+    throw bad_field("n", slm::text("times the number of prompts is ", request.choices(), ", expected at most ",
+                                   options.most_choices));
+  }
+  const char* const field = request.chat ? "messages" : "prompt";
+  for (const auto& prompt : request.prompts) check_prompt(field, prompt, request.max_tokens.value_or(1), model);
+}
+
+bool is_list_of_ids(const slm::Json& value) { return value.is_array() && !value.empty() && value.front().is_number(); }
+
+/// What a message says: a text, or a list of parts that are texts.
+std::string content_of(const slm::Json& message) {
+  const Fields fields(message);
+  const slm::Json* content = fields.find("content");
+  if (content == nullptr) return {};
+  if (content->is_string()) return content->get<std::string>();
+  if (!content->is_array()) throw Fields::bad("messages", *content, "a string or a list of parts as content");
+  std::string text;
+  for (const slm::Json& part : *content) {
+    if (!part.is_object()) throw Fields::bad("messages", part, "an object as a part of a content");
+    if (Fields(part).string("type", "") != "text") throw unsupported("messages", "Content other than text");
+    text += Fields(part).string("text", "");
+  }
+  return text;
+}
+
+}  // namespace
+
+void check_prompt(const std::string& field, const std::vector<slm::Token>& prompt, int wanted,
+                  const ServedModel& model) {
+  if (prompt.empty()) throw bad_field(field, "has no tokens, expected at least one");
+  const std::size_t context = static_cast<std::size_t>(model.info.context);
+  if (prompt.size() + (wanted > 0 ? 1 : 0) <= context) return;
+  throw Refusal(400, "decode.prompt-too-long",
+                slm::text("This model's maximum context length is ", context, " tokens. However, you requested ",
+                          prompt.size() + static_cast<std::size_t>(wanted), " tokens (", prompt.size(), " in the ",
+                          field, ", ", wanted, " in the completion). Please reduce the length of the ", field, "."))
+      .of(field)
+      .coded("context_length_exceeded");
+}
+
+std::vector<std::vector<slm::Token>> read_prompts(const char* name, const Fields& fields, const ServedModel& model,
+                                                  std::vector<std::string>* texts) {
+  const slm::Json* field = fields.find(name);
+  if (field == nullptr) throw bad_field(name, "is absent, expected a text or token ids");
+  const slm::Json list = field->is_array() && !is_list_of_ids(*field) ? *field : slm::Json::array({*field});
+  if (list.empty() || list.size() > most_prompts) {
+    throw bad_field(name, slm::text("has ", list.size(), " texts, expected 1 to ", most_prompts));
+  }
+  const bool add_special_tokens = fields.boolean("add_special_tokens", true);
+  std::vector<std::vector<slm::Token>> prompts;
+  for (const slm::Json& one : list) {
+    if (!one.is_string() && !one.is_array()) throw Fields::bad(name, one, "texts or lists of token ids");
+    prompts.push_back(one.is_string() ? model.tokenizer.encode(one.get_ref<const std::string&>(), add_special_tokens)
+                                      : read_ids(name, one, model));
+    if (texts != nullptr) {
+      texts->push_back(one.is_string() ? one.get<std::string>() : model.tokenizer.decode(prompts.back()));
+    }
+  }
+  return prompts;
+}
+
+slm::Json parse_body(const HttpRequest& request) {
+  try {
+    return slm::parse_json_object(request.body, "the request's body", "Send one JSON object in UTF-8");
+  } catch (const slm::Error& error) {
+    throw Refusal(400, error.id(), error.what());
+  }
+}
+
+void check_model(const Fields& fields, const ServedModel& model) {
+  const std::string name = fields.string("model", model.names.front());
+  if (std::find(model.names.begin(), model.names.end(), name) != model.names.end()) return;
+  throw Refusal(404, "serve.unknown-model", slm::text("The model `", slm::excerpt(name), "` does not exist."))
+      .of("model")
+      .coded("model_not_found");
+}
+
+std::vector<slm::Token> read_ids(const std::string& name, const slm::Json& list, const ServedModel& model) {
+  if (!list.is_array()) throw Fields::bad(name, list, "a list of token ids");
+  std::vector<slm::Token> ids;
+  ids.reserve(list.size());
+  for (const slm::Json& value : list) {
+    const auto id = integer_of(value);
+    if (!id || *id < 0 || *id >= model.info.vocab) {
+      throw bad_field(name,
+                      slm::text("holds ", slm::quote_json(value), ", expected ids of 0 to ", model.info.vocab - 1));
+    }
+    ids.push_back(static_cast<slm::Token>(*id));
+  }
+  return ids;
+}
+
+std::vector<slm::Token> read_messages(const Fields& fields, const ServedModel& model) {
+  const slm::Json* list = fields.find("messages");
+  if (list == nullptr) throw bad_field("messages", "is absent, expected a list of messages");
+  if (!list->is_array()) throw Fields::bad("messages", *list, "a list of messages");
+  if (!model.chat) {
+    throw Refusal(400, "chat.unrecognised",
+                  "The model has no chat template, and none was named when the server began.");
+  }
+  std::vector<slm::chat::Message> messages;
+  for (const slm::Json& message : *list) {
+    if (!message.is_object()) throw Fields::bad("messages", message, "objects with role and content");
+    const Fields said(message);
+    std::string role = said.string("role", "");
+    if (role == "tool" || role == "function" || said.has("tool_calls")) throw unsupported("messages", "Calling tools");
+    if (role == "developer") role = "system";
+    messages.push_back({std::move(role), content_of(message)});
+  }
+  try {
+    return model.chat->encode(model.tokenizer, messages);
+  } catch (const slm::Error& error) {
+    throw refused_by(error).of("messages");
+  }
+}
+
+TextRequest read_completion(const slm::Json& body, const ServedModel& model, const ReadingOptions& options) {
+  const Fields fields(body);
+  TextRequest request = read_common(fields, model, options);
+  const bool echo = fields.boolean("echo", false);
+  request.max_tokens = static_cast<int>(fields.integer("max_tokens", echo ? 0 : 1, 1 << 30).value_or(16));
+  if (const auto count = fields.integer("logprobs", 0, most_alternatives)) request.logprobs = static_cast<int>(*count);
+  request.prompts = read_prompts("prompt", fields, model, echo ? &request.echoes : nullptr);
+  check_size(request, model, options);
+  return request;
+}
+
+TextRequest read_chat(const slm::Json& body, const ServedModel& model, const ReadingOptions& options) {
+  const Fields fields(body);
+  TextRequest request = read_common(fields, model, options);
+  request.chat = true;
+  for (const char* name : {"max_tokens", "max_completion_tokens"}) {  // the second one wins
+    if (const auto most = fields.integer(name, 1, 1 << 30)) request.max_tokens = static_cast<int>(*most);
+  }
+  const auto alternatives = fields.integer("top_logprobs", 0, most_alternatives);
+  if (fields.boolean("logprobs", false)) {
+    request.logprobs = static_cast<int>(alternatives.value_or(0));
+  } else if (alternatives.value_or(0) > 0) {
+    throw bad_field("top_logprobs", "is only allowed where `logprobs` is true");
+  }
+  if (fields.boolean("echo", false)) throw unsupported("echo", "`echo` in a chat");
+  request.prompts = {read_messages(fields, model)};
+  if (!request.sampling.ignore_end_tokens) {
+    const std::vector<slm::Token> ends = model.chat->stop_tokens(model.info.vocab);
+    request.sampling.stop_tokens.insert(request.sampling.stop_tokens.end(), ends.begin(), ends.end());
+  }
+  check_size(request, model, options);
+  return request;
+}
+
+slm::Request TextRequest::choice(std::size_t i, const ServedModel& model) const {
+  const auto choices_of_prompt = static_cast<std::size_t>(n);
+  slm::Request request{.prompt = prompts[i / choices_of_prompt], .sampling = sampling};
+  slm::Sampling& own = request.sampling;
+  own.seed += i % choices_of_prompt;
+  const int room = model.info.context - static_cast<int>(request.prompt.size());
+  own.max_new_tokens = std::min(max_tokens.value_or(room), room);
+  if (logprobs) {
+    request.logprobs = {.prompt = !echoes.empty(), .raw = true, .top = std::min(*logprobs, model.info.vocab)};
+  }
+  if (min_tokens == 0) return request;
+  std::vector<slm::Token> ends = own.stop_tokens;
+  ends.insert(ends.end(), model.info.end_tokens.begin(), model.info.end_tokens.end());
+  const std::size_t least = request.prompt.size() + static_cast<std::size_t>(min_tokens);
+  own.adjust_logits = [ends, least, before = own.adjust_logits](std::span<const slm::Token> text,
+                                                                std::span<float> logits) {
+    if (before) before(text, logits);
+    if (text.size() >= least) return;
+    for (const slm::Token end : ends) logits[static_cast<std::size_t>(end)] = -std::numeric_limits<float>::infinity();
+  };
+  return request;
+}
+
+}  // namespace serve

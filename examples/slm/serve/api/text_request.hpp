@@ -1,0 +1,60 @@
+// TextRequest: what a client asks of /v1/completions or /v1/chat/completions, read from JSON and checked.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "api/fields.hpp"
+#include "api/service.hpp"
+
+namespace serve {
+
+struct TextRequest {
+  bool chat = false;
+  std::vector<std::vector<slm::Token>> prompts;
+  int n = 1;                            // choices of each prompt
+  std::vector<std::string> echoes;      // what stands before each prompt's choices; empty: nothing
+  std::optional<int> max_tokens;        // of a choice; nothing: as many as the context has room for
+  slm::Sampling sampling;               // the first choice's, but for how long it may be and min_tokens
+  int min_tokens = 0;                   // before the text may end by a token
+  std::vector<slm::Token> stop_tokens;  // that the client named
+  std::vector<std::string> stops;       // that the client named
+  bool include_stop = false;            // in the text
+  std::optional<int> logprobs;          // alternatives of each token
+  bool return_token_ids = false;
+  bool stream = false, include_usage = false, usage_in_each = false;
+  int priority = 0;
+
+  std::size_t choices() const { return prompts.size() * static_cast<std::size_t>(n); }
+  /// What choice i asks of the engine.
+  slm::Request choice(std::size_t i, const ServedModel& model) const;
+};
+
+struct ReadingOptions {
+  std::size_t most_choices = 12800;  // of a request
+  bool priorities = false;           // whether clients may say which request goes first
+};
+
+/// The members of a request's body. Throws Refusal.
+slm::Json parse_body(const HttpRequest& request);
+/// Whether the model that the request names, if it does, is this one. Throws Refusal.
+void check_model(const Fields& fields, const ServedModel& model);
+std::vector<slm::Token> read_ids(const std::string& name, const slm::Json& list, const ServedModel& model);
+/// A text, token ids, or a list of either. texts: gets what the prompts say, where it is wanted. Throws Refusal.
+std::vector<std::vector<slm::Token>> read_prompts(const char* name, const Fields& fields, const ServedModel& model,
+                                                  std::vector<std::string>* texts = nullptr);
+/// Throws Refusal where a prompt has no tokens, or the context no room for it and one of the wanted tokens.
+void check_prompt(const std::string& field, const std::vector<slm::Token>& prompt, int wanted,
+                  const ServedModel& model);
+/// The prompt of a list of messages. Throws Refusal.
+std::vector<slm::Token> read_messages(const Fields& fields, const ServedModel& model);
+
+/// Throws Refusal.
+TextRequest read_completion(const slm::Json& body, const ServedModel& model, const ReadingOptions& options);
+TextRequest read_chat(const slm::Json& body, const ServedModel& model, const ReadingOptions& options);
+
+}  // namespace serve

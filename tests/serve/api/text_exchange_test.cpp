@@ -1,0 +1,202 @@
+// Answers as their clients see them, written while a fake engine says token after token.
+#include <catch2/catch.hpp>
+#include <limits>
+
+#include "serve/api/fake_service.hpp"
+
+using serve::test::FakeOutput;
+using serve::test::FakeServer;
+using slm::Json;
+
+namespace {
+
+std::vector<slm::Token> ids(const std::string& text) {
+  static const auto tokenizer = slm::Tokenizer::from(SLM_SOURCE_DIR "/examples/demo_pair/target");
+  return tokenizer.encode(text, false);
+}
+
+}  // namespace
+
+TEST_CASE("a whole answer is written once, when all of its choices are over") {
+  FakeServer server;
+  const auto exchange = server.begin("/v1/completions", R"({"prompt": "def", "n": 2, "temperature": 0})");
+  auto& asked = server.service->asked;
+  REQUIRE(asked.size() == 2);
+  FakeOutput out;
+  exchange->poll(out);
+  for (const slm::Token token : ids(" main")) asked[0].say(token);
+  asked[0].end(slm::FinishReason::length);
+  exchange->poll(out);
+  CHECK(out.status == 0);
+  asked[1].say(0);
+  asked[1].end(slm::FinishReason::end_token);
+  exchange->poll(out);
+  CHECK(out.status == 200);
+  CHECK(out.type == "application/json");
+  const Json answer = out.json();
+  CHECK(answer["choices"][0]["text"] == " main");
+  CHECK(answer["choices"][0]["finish_reason"] == "length");
+  CHECK(answer["choices"][1]["text"] == "");
+  CHECK(answer["choices"][1]["finish_reason"] == "stop");
+  CHECK(answer["choices"][1]["index"] == 1);
+  CHECK(answer["usage"]["completion_tokens"] == ids(" main").size() + 1);
+  CHECK(answer["usage"]["prompt_tokens"] == asked[0].request.prompt.size());
+  CHECK(answer["system_fingerprint"] == "slm-test");
+}
+
+TEST_CASE("what has come is one write, cut where drafted tokens begin and end, and characters stay whole") {
+  FakeServer server;
+  const auto exchange = server.begin("/v1/completions", R"({"prompt": "def", "stream": true})");
+  auto& asked = server.service->asked[0];
+  FakeOutput out;
+  exchange->poll(out);
+  CHECK(out.status == 200);
+  CHECK(out.type == "text/event-stream; charset=utf-8");
+  CHECK(out.text.empty());
+  const auto smile = ids("\xF0\x9F\x99\x82");
+  REQUIRE(smile.size() > 1);
+  asked.say(ids("x").front());
+  asked.say(ids("y").front(), true);
+  asked.say(smile.front());
+  exchange->poll(out);
+  CHECK(out.writes == 1);
+  CHECK(out.events().size() == 2);
+  for (std::size_t i = 1; i < smile.size(); ++i) asked.say(smile[i]);
+  asked.end(slm::FinishReason::context);
+  exchange->poll(out);
+  CHECK(out.ended);
+  const auto events = out.events();
+  REQUIRE(events.size() == 3);
+  CHECK(events[0]["choices"][0]["text"] == "x");
+  CHECK_FALSE(events[0]["choices"][0].contains("slm"));
+  CHECK(events[1]["choices"][0]["text"] == "y");
+  CHECK(events[1]["choices"][0]["slm"]["drafted"] == true);
+  CHECK(events[2]["choices"][0]["text"] == "\xF0\x9F\x99\x82");
+  CHECK(events[2]["choices"][0]["finish_reason"] == "length");
+  CHECK(events[0]["choices"][0]["finish_reason"].is_null());
+}
+
+TEST_CASE("a chat's stream begins with the role when the first token is there, though it says nothing yet") {
+  FakeServer server;
+  const auto exchange =
+      server.begin("/v1/chat/completions", R"({"messages": [{"role": "user", "content": "x"}], "stream": true,
+                                  "stream_options": {"include_usage": true}})");
+  auto& asked = server.service->asked[0];
+  FakeOutput out;
+  exchange->poll(out);
+  CHECK(out.text.empty());
+  asked.say(ids("\xF0\x9F\x99\x82").front());
+  exchange->poll(out);
+  REQUIRE(out.events().size() == 1);
+  CHECK(out.events()[0]["choices"][0]["delta"] == Json{{"role", "assistant"}, {"content", ""}});
+  CHECK(out.events()[0]["usage"].is_null());
+  asked.end(slm::FinishReason::length);
+  exchange->poll(out);
+  const auto events = out.events();
+  REQUIRE(events.size() == 3);
+  CHECK(events[1]["choices"][0]["delta"]["content"] == "\xEF\xBF\xBD");
+  CHECK(events[1]["choices"][0]["finish_reason"] == "length");
+  CHECK(events[2]["choices"] == Json::array());
+  CHECK(events[2]["usage"]["completion_tokens"] == 1);
+}
+
+TEST_CASE("a stop string ends a choice, and what the engine says behind it is not counted") {
+  FakeServer server;
+  const auto exchange = server.begin("/v1/completions", R"({"prompt": "def", "stop": ["zz", "bc"]})");
+  auto& asked = server.service->asked[0];
+  FakeOutput out;
+  for (const char* letter : {"a", "b", "c", "d"}) asked.say(ids(letter).front());
+  exchange->poll(out);
+  CHECK(asked.answer->cancelled);
+  CHECK(out.status == 0);
+  asked.say(ids("e").front());
+  asked.end(slm::FinishReason::cancelled);
+  exchange->poll(out);
+  const Json choice = out.json()["choices"][0];
+  CHECK(choice["text"] == "a");
+  CHECK(choice["finish_reason"] == "stop");
+  CHECK(choice["stop_reason"] == "bc");
+  CHECK(out.json()["usage"]["completion_tokens"] == 3);
+}
+
+TEST_CASE("a fault is a status before the answer, and an event inside a stream") {
+  FakeServer server;
+  const std::string body = R"({"prompt": "def", "stream": )";
+  const auto whole = server.begin("/v1/completions", body + "false}");
+  const auto stream = server.begin("/v1/completions", body + "true}");
+  for (auto& asked : server.service->asked) {
+    asked.say(ids("x").front());
+    asked.fail(slm::Error("cache.full", "no page for '/secret'", "Wait"));
+  }
+  FakeOutput out, streamed;
+  whole->poll(out);
+  CHECK(out.status == 500);
+  CHECK(out.json()["error"]["slm_id"] == "cache.full");
+  CHECK(out.json()["error"]["type"] == "server_error");
+  CHECK(out.text.find("secret") == out.text.npos);
+  stream->poll(streamed);
+  CHECK(streamed.ended);
+  REQUIRE(streamed.events().size() >= 1);
+  CHECK(streamed.events().back()["error"]["slm_id"] == "cache.full");
+}
+
+TEST_CASE("an answer that is ended from above says that the server shuts down") {
+  FakeServer server;
+  const auto exchange = server.begin("/v1/completions", R"({"prompt": "def"})");
+  server.api->cancel();
+  CHECK(server.service->asked[0].request.cancel.stop_requested());
+  server.service->asked[0].end(slm::FinishReason::cancelled);
+  FakeOutput out;
+  exchange->poll(out);
+  CHECK(out.status == 503);
+  CHECK(out.json()["error"]["code"] == "draining");
+}
+
+TEST_CASE("a request whose last choice finds no place takes none") {
+  FakeServer server;
+  server.service->most = 2;
+  const FakeOutput out = server.ask("/v1/completions", R"({"prompt": "def", "n": 3})");
+  CHECK(out.status == 503);
+  CHECK(out.json()["error"]["code"] == "overloaded");
+  CHECK(out.headers == serve::HttpHeaders{{"Retry-After", "2"}});
+  for (const auto& asked : server.service->asked) CHECK(asked.answer->cancelled);
+}
+
+TEST_CASE("a client that goes ends its texts") {
+  FakeServer server;
+  server.begin("/v1/completions", R"({"prompt": "def", "n": 2})").reset();
+  for (const auto& asked : server.service->asked) CHECK(asked.answer->cancelled);
+}
+
+TEST_CASE("log-probabilities: the likeliest of ids with one text counts, and minus infinity is a number") {
+  FakeServer server;
+  const auto exchange = server.begin("/v1/completions", R"({"prompt": "def", "logprobs": 2})");
+  auto& asked = server.service->asked[0];
+  CHECK(asked.request.logprobs.raw);
+  CHECK(asked.request.logprobs.top == 2);
+  const auto smile = ids("\xF0\x9F\x99\x82");
+  const slm::Token part = smile[0], other = smile[1];
+  REQUIRE(part != other);
+  asked.say(part, false, -2, {{other, -0.5}, {part, -2}});
+  asked.say(ids("y").front(), false, -std::numeric_limits<double>::infinity());
+  asked.end(slm::FinishReason::length);
+  FakeOutput out;
+  exchange->poll(out);
+  const Json lists = out.json()["choices"][0]["logprobs"];
+  CHECK(lists["tokens"] == Json{"\xEF\xBF\xBD", "y"});
+  CHECK(lists["token_logprobs"] == Json{-2.0, -9999.0});
+  CHECK(lists["top_logprobs"][0] == Json{{"\xEF\xBF\xBD", -0.5}});
+  CHECK(lists["text_offset"] == Json{0, 1});
+}
+
+TEST_CASE("a silent stream says that it lives, and a whole answer does not") {
+  FakeServer server;
+  const auto stream = server.begin("/v1/completions", R"({"prompt": "def", "stream": true})");
+  FakeOutput out;
+  stream->poll(out);
+  stream->idle(out);
+  CHECK(out.text == ": keep-alive\n\n");
+  FakeOutput nothing;
+  server.begin("/v1/completions", R"({"prompt": "def"})")->idle(nothing);
+  CHECK(nothing.text.empty());
+}
