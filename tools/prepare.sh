@@ -23,6 +23,7 @@ quietly() {
 has_command() { command -v "$1" >/dev/null 2>&1; }
 has_header() { printf '#include <%s>\n' "$1" | c++ -std=c++20 -x c++ -E - >/dev/null 2>&1; }
 has_pip() { python3 -m pip --version >/dev/null 2>&1; }
+has_venv() { python3 -m ensurepip --version >/dev/null 2>&1; }
 has_matplotlib() { python3 -c 'import matplotlib' || /usr/bin/python3 -c 'import matplotlib'; } >/dev/null 2>&1
 has_fuzzer() { printf 'extern "C" int LLVMFuzzerTestOneInput(const char*, unsigned long) { return 0; }\n' |
   clang++ -fsanitize=fuzzer,address,undefined -x c++ - -o /dev/null >/dev/null 2>&1; }

@@ -16,78 +16,7 @@ import tempfile
 import time
 import unittest
 
-PROGRAM, SOURCE = sys.argv[1], pathlib.Path(sys.argv[2])
-PAIR = SOURCE / "examples" / "demo_pair"
-PATIENCE = 120  # seconds until something that must happen counts as missing
-PROMPT = "def read_config(path):"
-
-
-class Server:
-    """A running `slm serve` on a free port."""
-
-    def __init__(self, *arguments):
-        command = [PROGRAM, "serve", "--target", PAIR / "target", "--port", "0", "--json", *arguments]
-        self.process = subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        line = self.process.stdout.readline()
-        if not line:
-            raise AssertionError(self.process.stderr.read())
-        self.started = json.loads(line)
-        self.port = self.started["port"]
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.wait()
-        self.process.stdout.close()
-        self.process.stderr.close()
-
-    def open(self, method, path, body=None, headers=None):
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
-        if body is not None and not isinstance(body, (str, bytes)):
-            body = json.dumps(body)
-        all_headers = {} if body is None else {"Content-Type": "application/json"}
-        connection.request(method, path, body, all_headers | (headers or {}))
-        return connection, connection.getresponse()
-
-    def ask(self, method, path, body=None, headers=None):
-        connection, response = self.open(method, path, body, headers)
-        with contextlib.closing(connection):
-            return response, response.read()
-
-    def json(self, method, path, body=None, status=200, headers=None):
-        response, text = self.ask(method, path, body, headers)
-        if response.status != status:
-            raise AssertionError(f"{response.status} instead of {status}: {text}")
-        return json.loads(text)
-
-    def complete(self, **fields):
-        return self.json("POST", "/v1/completions", {"prompt": PROMPT, "temperature": 0} | fields)
-
-    def chat(self, **fields):
-        messages = [{"role": "user", "content": PROMPT}]
-        return self.json("POST", "/v1/chat/completions", {"messages": messages, "temperature": 0, "max_tokens": 20} | fields)
-
-    def stream(self, path, body):
-        """The events of a stream but for the last, which is checked."""
-        response, text = self.ask("POST", path, body | {"stream": True})
-        assert response.status == 200, text
-        assert response.headers["Content-Type"] == "text/event-stream; charset=utf-8", response.headers
-        events = text.decode().split("\n\n")
-        assert events[-2:] == ["data: [DONE]", ""], events[-3:]
-        assert all(event.startswith("data: {") for event in events[:-2]), events
-        return [json.loads(event[6:]) for event in events[:-2]]
-
-
-def slm(*arguments, stdin=None):
-    result = subprocess.run([PROGRAM, *map(str, arguments)], input=stdin, capture_output=True, timeout=PATIENCE, check=True)
-    return json.loads(result.stdout)
-
-
-def generate(*arguments):
-    return slm("generate", "--target", PAIR / "target", "--json", *arguments)
+from server import PAIR, PATIENCE, PROMPT, Server, generate, slm
 
 
 def joined(chunks, index=0, key="text"):

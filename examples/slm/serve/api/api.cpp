@@ -5,8 +5,10 @@
 #include <utility>
 
 #include "api/embedding_exchange.hpp"
+#include "api/random_hex.hpp"
 #include "api/served_model.hpp"
 #include "api/text_exchange.hpp"
+#include "page/embedded.hpp"
 
 namespace serve {
 
@@ -18,7 +20,9 @@ constexpr std::string_view models_path = "/v1/models/";
 class ReadyExchange final : public Exchange {
  public:
   explicit ReadyExchange(Ready answer) : answer_(std::move(answer)) {}
-  void poll(HttpOutput& out) override { out.answer(200, answer_.type, std::move(answer_.body)); }
+  void poll(HttpOutput& out) override {
+    out.answer(200, answer_.type, std::move(answer_.body), std::move(answer_.headers));
+  }
 
  private:
   Ready answer_;
@@ -58,6 +62,8 @@ const std::vector<Api::Route>& Api::routes() {
       {"POST", "/v1/embeddings", true, &Api::embeddings, nullptr},
       {"GET", "/v1/models", true, nullptr, &Api::models},
       {"GET", models_path, true, nullptr, &Api::one_model},
+      {"GET", "/", false, nullptr, &Api::page},
+      {"GET", "/openapi.json", false, nullptr, &Api::openapi},
       {"GET", "/health", false, nullptr, &Api::health},
       {"GET", "/v1/health", false, nullptr, &Api::health},
       {"GET", "/ping", false, nullptr, &Api::health},
@@ -152,6 +158,28 @@ Ready Api::one_model(const HttpRequest& request) const {
   return {.body = slm::json_text(card(named["model"]))};
 }
 
+Ready Api::page(const HttpRequest&) const {
+  const std::string nonce = random_hex();
+  std::string page{page_html};
+  constexpr std::string_view place = "{{nonce}}";
+  for (std::size_t at = page.find(place); at != page.npos; at = page.find(place, at)) {
+    page.replace(at, place.size(), nonce);
+  }
+  return {.type = "text/html; charset=utf-8",
+          .body = std::move(page),
+          .headers = {{"Content-Security-Policy",
+                       slm::text("default-src 'none'; script-src 'nonce-", nonce, "'; style-src 'nonce-", nonce,
+                                 "'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")},
+                      {"X-Content-Type-Options", "nosniff"},
+                      {"Referrer-Policy", "no-referrer"}}};
+}
+
+Ready Api::openapi(const HttpRequest&) const {
+  OrderedJson file = OrderedJson::parse(openapi_json);
+  file["components"]["schemas"]["Token"]["maximum"] = model_.info.vocab - 1;
+  return {.body = slm::json_text(file)};
+}
+
 Ready Api::health(const HttpRequest&) const {
   if (draining_) throw overloaded("serve.draining", "draining", "The server is shutting down.");
   if (const std::string fault = service_->fault(); !fault.empty()) throw failed_by(fault, 503);
@@ -178,13 +206,16 @@ Ready Api::tokenize(const HttpRequest& request) const {
   const slm::Json body = parse_body(request);
   const Fields fields(body);
   check_model(fields, model_);
+  const std::string prompt = fields.string("prompt", ""), content = fields.string("content", "");
+  const bool with_special = fields.boolean("add_special_tokens", true);
+  const bool with_special_by_llama = fields.boolean("add_special", false);  // as llama.cpp calls it
   std::vector<slm::Token> tokens;
   if (fields.has("messages")) {
     tokens = read_messages(fields, model_);
   } else if (fields.has("prompt")) {
-    tokens = model_.tokenizer.encode(fields.string("prompt", ""), fields.boolean("add_special_tokens", true));
+    tokens = model_.tokenizer.encode(prompt, with_special);
   } else if (fields.has("content")) {
-    tokens = model_.tokenizer.encode(fields.string("content", ""), fields.boolean("add_special", false));
+    tokens = model_.tokenizer.encode(content, with_special_by_llama);
   } else {
     throw bad_field("prompt", "is absent, expected a text");
   }

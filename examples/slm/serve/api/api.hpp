@@ -25,6 +25,7 @@ struct ApiOptions {
 struct Ready {
   std::string type = "application/json";
   std::string body;
+  HttpHeaders headers = {};
 };
 
 /// Its functions may be called by any thread. It outlives its exchanges.
@@ -57,6 +58,8 @@ class Api {
   std::unique_ptr<Exchange> embeddings(const HttpRequest& request, const std::function<void()>& wake);
   Ready models(const HttpRequest& request) const;
   Ready one_model(const HttpRequest& request) const;
+  Ready page(const HttpRequest& request) const;
+  Ready openapi(const HttpRequest& request) const;
   Ready health(const HttpRequest& request) const;
   Ready version(const HttpRequest& request) const;
   Ready load(const HttpRequest& request) const;

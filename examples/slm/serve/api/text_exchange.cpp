@@ -3,26 +3,16 @@
 #include <cmath>
 #include <ctime>
 #include <memory>
-#include <random>
 #include <utility>
 #include <vector>
 
 #include "api/choice.hpp"
+#include "api/random_hex.hpp"
 #include "slm/text/utf8.hpp"
 
 namespace serve {
 
 namespace {
-
-std::string random_hex() {
-  static thread_local std::mt19937_64 source{std::random_device{}()};
-  constexpr std::string_view digits = "0123456789abcdef";
-  std::string hex;
-  for (int i = 0; i < 2; ++i) {
-    for (std::uint64_t word = source(), k = 0; k < 16; ++k, word >>= 4) hex += digits[word & 15];
-  }
-  return hex;
-}
 
 /// JSON has no word for infinity.
 double number(double logprob) { return std::isfinite(logprob) ? logprob : -9999.0; }

@@ -6,6 +6,8 @@
 #include <limits>
 #include <random>
 
+#include "slm/text/utf8.hpp"
+
 namespace serve {
 
 namespace {
@@ -62,9 +64,9 @@ std::vector<std::string> read_stops(const Fields& fields) {
   for (const slm::Json& text : list) {
     if (!text.is_string()) throw Fields::bad("stop", text, "a string or a list of strings");
     stops.push_back(text.get<std::string>());
-    if (stops.back().empty() || stops.back().size() > longest_stop) {
-      throw bad_field("stop",
-                      slm::text("has a string of ", stops.back().size(), " bytes, expected 1 to ", longest_stop));
+    const std::size_t length = slm::utf8::count(stops.back());
+    if (length == 0 || length > longest_stop) {
+      throw bad_field("stop", slm::text("has a string of ", length, " characters, expected 1 to ", longest_stop));
     }
   }
   return stops;
@@ -101,8 +103,9 @@ void read_logit_bias(const Fields& fields, const ServedModel& model, slm::Sampli
 slm::Sampling read_sampling(const Fields& fields, const ServedModel& model) {
   slm::Sampling sampling;
   sampling.temperature = static_cast<float>(fields.number("temperature", 0, 2, 1));
-  sampling.top_p = static_cast<float>(fields.number("top_p", 0, 1, 1));
-  if (sampling.top_p == 0) throw bad_field("top_p", "is 0, expected a number above 0, at most 1");
+  const double top_p = fields.number("top_p", 0, 1, 1);
+  if (top_p == 0) throw bad_field("top_p", "is 0, expected a number above 0, at most 1");
+  sampling.top_p = std::max(static_cast<float>(top_p), std::numeric_limits<float>::min());
   sampling.top_k = static_cast<int>(
       std::max(fields.integer("top_k", -1, std::numeric_limits<int>::max()).value_or(0), std::int64_t{0}));
   sampling.min_p = static_cast<float>(fields.number("min_p", 0, 1, 0));
@@ -205,6 +208,7 @@ std::vector<std::vector<slm::Token>> read_prompts(const char* name, const Fields
   std::vector<std::vector<slm::Token>> prompts;
   for (const slm::Json& one : list) {
     if (!one.is_string() && !one.is_array()) throw Fields::bad(name, one, "texts or lists of token ids");
+    if (one.empty() || one == "") throw bad_field(name, "is empty, expected at least one token");
     prompts.push_back(one.is_string() ? model.tokenizer.encode(one.get_ref<const std::string&>(), add_special_tokens)
                                       : read_ids(name, one, model));
     if (texts != nullptr) {

@@ -1,0 +1,239 @@
+#!/usr/bin/env python3
+"""How fast `slm serve` answers over HTTP, beside llama.cpp's server where one is named: a Markdown table for each question.
+
+    python3 bench/serving/serving.py --slm build/cpu/bin/slm --target MODEL.gguf [--llama-server PATH] [--threads 2]
+
+Clients are sockets of this process on loopback. A client asks, reads its stream to the end and asks again; the servers take
+turns, `--repeats` times, and figures are medians. `--open 12800` holds so many streams open at once; `--prefix 2000` asks twice
+with a long common beginning; `--beside` compares the tokens/s of 64 streams with those of `slm generate --prompts`.
+"""
+import argparse
+import asyncio
+import json
+import pathlib
+import random
+import resource
+import socket
+import statistics
+import subprocess
+import tempfile
+import time
+
+WORDS = "river stone morning letter window garden winter paper market silver harbour candle bridge forest mirror".split()
+
+
+def prompt_of(words, seed):
+    choose = random.Random(seed)
+    return "Write about " + " ".join(choose.choice(WORDS) for _ in range(words)) + "."
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Server:
+    def __init__(self, name, command, port):
+        self.name, self.port = name, port
+        self.process = subprocess.Popen(list(map(str, command)), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        end = time.monotonic() + 300
+        while True:
+            try:
+                if asyncio.run(self.status()) == 200:
+                    return
+            except OSError:
+                pass
+            if self.process.poll() is not None or time.monotonic() > end:
+                raise SystemExit(f"{name} did not start: {' '.join(map(str, command))}")
+            time.sleep(0.05)
+
+    async def status(self):
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        writer.write(b"GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        line = await reader.readline()
+        writer.close()
+        return int(line.split()[1]) if line else 0
+
+    def resident(self):
+        for line in pathlib.Path(f"/proc/{self.process.pid}/status").read_text().splitlines():
+            if line.startswith("VmRSS:"):
+                return int(line.split()[1]) * 1024
+        return 0
+
+    def stop(self):
+        self.process.terminate()
+        try:
+            self.process.wait(30)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+
+
+async def stream(port, prompt, tokens, seed=0, opened=None):
+    """Moments of the events that brought text; the first element is that of asking."""
+    body = json.dumps({"prompt": prompt, "max_tokens": tokens, "temperature": 0, "seed": seed, "stream": True, "ignore_eos": True,
+                       "cache_prompt": True}).encode()
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1 << 16)
+    moments = [time.perf_counter()]
+    writer.write(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nConnection: close\r\n"
+                 b"Content-Length: %d\r\n\r\n%s" % (len(body), body))
+    status = await reader.readline()
+    if b" 200 " not in status:
+        raise RuntimeError(status + await reader.read())
+    if opened is not None:
+        opened()
+    done = False
+    while line := await reader.readline():
+        if line.startswith(b"data: {") and b'"text":""' not in line:
+            moments.append(time.perf_counter())
+        done = done or line.startswith(b"data: [DONE]")
+    writer.close()
+    if not done:
+        raise RuntimeError("a stream ended before its time")
+    return moments
+
+
+def share(values, part):
+    ordered = sorted(values)
+    return ordered[min(int(part * len(ordered)), len(ordered) - 1)] if ordered else float("nan")
+
+
+async def load(port, clients, requests, words, tokens, turn):
+    """Requests/s, tokens/s, and in ms: the median first token, the median and the 99th percentile between tokens."""
+    async def client(number):
+        return [await stream(port, prompt_of(words, (turn, number, i)), tokens) for i in range(requests)]
+    began = time.perf_counter()
+    answers = [moments for one in await asyncio.gather(*(client(i) for i in range(clients))) for moments in one]
+    seconds = time.perf_counter() - began
+    first = [moments[1] - moments[0] for moments in answers]
+    gaps = [b - a for moments in answers for a, b in zip(moments[1:], moments[2:])]
+    return [len(answers) / seconds, tokens * len(answers) / seconds, 1e3 * share(first, 0.5), 1e3 * share(gaps, 0.5), 1e3 * share(gaps, 0.99)]
+
+
+def medians(runs):
+    return [statistics.median(column) for column in zip(*runs)]
+
+
+def beside(arguments, start):
+    names = list(start)
+    print("| clients | server | requests/s | tokens/s | first token, ms | between tokens, ms | 99th percentile, ms |\n|---|---|---|---|---|---|---|")
+    for clients in arguments.clients:
+        runs = {name: [] for name in names}
+        for turn in range(arguments.repeats):
+            for name in names:
+                server = start[name]()
+                try:
+                    requests = max(2, 16 // clients)
+                    runs[name].append(asyncio.run(load(server.port, clients, requests, arguments.prompt_words, arguments.max_tokens, turn)))
+                finally:
+                    server.stop()
+        for name in names:
+            print(f"| {clients} | {name} | " + " | ".join(f"{value:.2f}" for value in medians(runs[name])) + " |", flush=True)
+
+
+def many_open(server, count):
+    """All streams at once: answered, and what each costs while it waits."""
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
+    idle, most = server.resident(), 0
+    ready = 0
+
+    def opened():
+        nonlocal ready
+        ready += 1
+
+    async def run():
+        nonlocal most
+        tasks = []
+        for i in range(count):
+            tasks.append(asyncio.create_task(stream(server.port, "Once", 2, i, opened)))
+            if i % 200 == 199:
+                await asyncio.sleep(0.01)
+        while not all(task.done() for task in tasks):
+            most = max(most, server.resident())
+            await asyncio.sleep(0.2)
+        return await asyncio.gather(*tasks)
+
+    began = time.perf_counter()
+    asyncio.run(run())
+    print(f"\n{count} streams open at once, all answered in {time.perf_counter() - began:.1f} s; {(most - idle) / count / 1024:.1f} KiB "
+          "of memory for each, those that are being written included")
+
+
+def prefix(server, words):
+    common = prompt_of(words, "common")
+    first = []
+    for i in range(6):
+        moments = asyncio.run(stream(server.port, common + f" {i}", 1))
+        first.append(1e3 * (moments[1] - moments[0]))
+    print(f"\nFirst token behind a prompt of {words} words: {first[0]:.1f} ms, then, its beginning known, {statistics.median(first[1:]):.1f} ms")
+
+
+def beside_no_server(arguments, server):
+    prompts = [prompt_of(arguments.prompt_words, ("beside", i)) for i in range(64)]
+
+    async def all_streams():
+        await asyncio.gather(*(stream(server.port, prompt, arguments.max_tokens) for prompt in prompts))
+
+    with tempfile.TemporaryDirectory() as folder:
+        lines = pathlib.Path(folder) / "prompts.jsonl"
+        lines.write_text("".join(json.dumps({"prompt": prompt, "max_new_tokens": arguments.max_tokens, "temperature": 0,
+                                             "ignore_end_tokens": True}) + "\n" for prompt in prompts))
+        served, alone = [], []
+        for _ in range(arguments.repeats):
+            began = time.perf_counter()
+            asyncio.run(all_streams())
+            served.append(time.perf_counter() - began)
+            output = subprocess.run([arguments.slm, "generate", "--target", arguments.target, "--prompts", lines, "--json", "--threads",
+                                     str(arguments.threads)], capture_output=True, check=True, text=True).stdout
+            alone.append(max(json.loads(line)["statistics"]["total_seconds"] for line in output.splitlines()))
+    print(f"\n64 streams of {arguments.max_tokens} tokens: {statistics.median(served):.2f} s over HTTP, {statistics.median(alone):.2f} s by "
+          "slm generate --prompts")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--slm", default="build/cpu/bin/slm")
+    parser.add_argument("--target", required=True)
+    parser.add_argument("--draft")
+    parser.add_argument("--llama-server", help="llama.cpp's llama-server, given the same GGUF file")
+    parser.add_argument("--clients", type=lambda text: [int(count) for count in text.split(",")], default=[1, 8, 32, 64])
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--prompt-words", type=int, default=24)
+    parser.add_argument("--max-tokens", type=int, default=48)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--open", type=int, default=0)
+    parser.add_argument("--prefix", type=int, default=0)
+    parser.add_argument("--beside", action="store_true")
+    arguments = parser.parse_args()
+
+    def slm(*more):
+        port = free_port()
+        return Server("slm", [arguments.slm, "serve", "--target", arguments.target, "--port", port, "--threads", arguments.threads, *more], port)
+
+    def llama():
+        port = free_port()
+        return Server("llama.cpp", [arguments.llama_server, "-m", arguments.target, "--port", port, "-t", arguments.threads, "-np",
+                                    max(arguments.clients), "-c", 512 * max(arguments.clients), "--no-webui"], port)
+
+    start = {"slm": slm}
+    if arguments.draft:
+        start["slm with a draft"] = lambda: slm("--draft", arguments.draft)
+    if arguments.llama_server:
+        start["llama.cpp"] = llama
+    beside(arguments, start)
+    if arguments.open or arguments.prefix or arguments.beside:
+        server = slm()
+        try:
+            if arguments.prefix:
+                prefix(server, arguments.prefix)
+            if arguments.beside:
+                beside_no_server(arguments, server)
+            if arguments.open:
+                many_open(server, arguments.open)
+        finally:
+            server.stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,42 @@
+#!/usr/bin/env python3
+"""The server against its own OpenAPI file: schemathesis makes requests of it, sound ones and broken ones. Answers have the shapes
+that the file says, broken requests are refused, and nothing is a fault of the server.
+usage: schemathesis_test.py PROGRAM SOURCE_DIR, by a Python that has the package schemathesis"""
+import importlib.util
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+if importlib.util.find_spec("schemathesis") is None:
+    print("SKIPPED: this Python has no package schemathesis")
+    sys.exit(77)
+
+from server import PATIENCE, Server
+
+# That the last message is the user's is more than a schema can say.
+SETTINGS = """
+[[operations]]
+include-name = ["POST /v1/chat/completions", "POST /tokenize"]
+checks.positive_data_acceptance.enabled = false
+"""
+EXAMPLES = 30  # of each operation and phase
+
+
+class SchemathesisTest(unittest.TestCase):
+    def test_the_file_is_true(self):
+        with tempfile.TemporaryDirectory() as scratch, Server("--template", "plain", "--context", 128) as server:
+            (pathlib.Path(scratch) / "schemathesis.toml").write_text(SETTINGS)
+            done = subprocess.run(
+                [pathlib.Path(sys.executable).parent / "schemathesis", "run", f"http://127.0.0.1:{server.port}/openapi.json",
+                 "--max-examples", str(EXAMPLES), "--phases", "examples,coverage,fuzzing", "--generation-deterministic"],
+                capture_output=True, text=True, cwd=scratch, timeout=8 * PATIENCE, env=os.environ | {"NO_COLOR": "1"})
+            self.assertEqual(done.returncode, 0, done.stdout[-6000:] + done.stderr[-2000:])
+            print(done.stdout[-600:])
+            server.json("GET", "/v1/models")
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
