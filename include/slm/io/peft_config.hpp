@@ -1,0 +1,146 @@
+// PeftConfig: what adapter_config.json says of an adapter.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <filesystem>
+#include <iterator>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "slm/core/error.hpp"
+#include "slm/io/json.hpp"
+#include "slm/io/name_pattern.hpp"
+
+namespace slm::detail {
+
+class PeftConfig {
+ public:
+  static constexpr int most_rank = 512;
+
+  explicit PeftConfig(const std::filesystem::path& folder)
+      : PeftConfig(read_json_object(folder / "adapter_config.json"), (folder / "").parent_path().filename().string(),
+                   (folder / "adapter_config.json").string()) {}
+
+  /// name: of the adapter; file: where the config is from.
+  PeftConfig(const Json& json, std::string name, std::string file) : name_(std::move(name)), file_(std::move(file)) {
+    const JsonFields fields(json, file_, advice);
+    if (fields.string("peft_type", "") != "LORA") {
+      throw unsupported(fields.has("peft_type") ? quote_json(fields.at("peft_type")) : "no method that is named",
+                        "adapter_config.json: peft_type");
+    }
+    for (const auto& [field, value] : json.items()) check_field(field, value);
+    if (fields.string("bias", "none") != "none") throw unsupported("trained biases", "adapter_config.json: bias");
+    check_beginning(fields);
+    rank_ = fields.integer("r", 1, most_rank, 8);
+    alpha_ = fields.number("lora_alpha", 0, most_alpha, 8);
+    by_root_ = fields.boolean("use_rslora", false);
+    read_patterns(fields, "rank_pattern", 1, most_rank, ranks_);
+    read_patterns(fields, "alpha_pattern", 0, most_alpha, alphas_);
+  }
+
+  /// For messages.
+  const std::string& name() const { return name_; }
+
+  int rank(std::string_view module) const { return static_cast<int>(of(ranks_, module, rank_)); }
+
+  float scale(std::string_view module) const {
+    const double rank = this->rank(module);
+    return static_cast<float>(of(alphas_, module, alpha_) / (by_root_ ? std::sqrt(rank) : rank));
+  }
+
+  Error unsupported(const std::string& what, const std::string& where) const {
+    return Error("adapter.unsupported", text(quote(name_), " uses ", what, " (", where, "), which slm does not apply"),
+                 "Merge it into the base model, or train it without");
+  }
+
+ private:
+  static constexpr const char* advice = "Save the adapter again with PEFT's save_pretrained()";
+  static constexpr double most_alpha = 1e6;
+  static constexpr std::int64_t most_work = 500'000'000;  // states looked at, of all patterns and modules
+
+  struct Pattern {
+    NamePattern name;
+    double value;
+  };
+
+  /// Fields that change what is computed must be off, those that are not known too.
+  void check_field(const std::string& field, const Json& value) const {
+    constexpr std::pair<std::string_view, const char*> refused[] = {
+        {"use_dora", "DoRA"},
+        {"lora_bias", "trained biases"},
+        {"use_qalora", "QA-LoRA"},
+        {"use_bdlora", "block-diagonal LoRA"},
+        {"modules_to_save", "modules that were trained whole"},
+        {"trainable_token_indices", "tokens that were trained"},
+        {"layer_replication", "layers that stand more than once"},
+        {"target_parameters", "parameters that are no modules"},
+        {"alora_invocation_tokens", "aLoRA"},
+        {"arrow_config", "Arrow"},
+        {"kasa_config", "KaSA"},
+        {"monteclora_config", "MonteCLoRA"},
+        {"velora_config", "VeLoRA"}};
+    constexpr std::string_view known[] = {
+        "peft_type",       "r",           "lora_alpha",          "use_rslora",          "rank_pattern",
+        "alpha_pattern",   "bias",        "init_lora_weights",   "fan_in_fan_out",      "target_modules",
+        "exclude_modules", "task_type",   "layers_to_transform", "layers_pattern",      "lora_dropout",
+        "inference_mode",  "revision",    "runtime_config",      "megatron_config",     "megatron_core",
+        "auto_mapping",    "eva_config",  "corda_config",        "lora_ga_config",      "loftq_config",
+        "peft_version",    "mica_config", "qalora_group_size",   "ensure_weight_tying", "base_model_name_or_path"};
+    const bool off = value.is_null() || value == false || value == "" || (value.is_structured() && value.empty());
+    if (off || std::find(std::begin(known), std::end(known), field) != std::end(known)) return;
+    const auto found =
+        std::find_if(std::begin(refused), std::end(refused), [&](const auto& one) { return one.first == field; });
+    throw unsupported(found == std::end(refused) ? "an option that is not known here" : found->second,
+                      text("adapter_config.json: ", excerpt(field)));
+  }
+
+  /// Some ways to begin leave other weights in the base than it had.
+  void check_beginning(const JsonFields& fields) const {
+    if (!fields.has("init_lora_weights") || fields.at("init_lora_weights").is_boolean()) return;
+    const std::string way = fields.string("init_lora_weights", "");
+    for (const std::string_view sound : {"gaussian", "eva", "orthogonal", "mica", "lora_ga"}) {
+      if (way == sound) return;
+    }
+    throw unsupported(text("the initialisation ", quote(way), ", which changes the base model"),
+                      "adapter_config.json: init_lora_weights");
+  }
+
+  void read_patterns(const JsonFields& fields, const char* field, double smallest, double largest,
+                     std::vector<Pattern>& patterns) const {
+    if (!fields.has(field)) return;
+    if (!fields.at(field).is_object()) throw fields.bad(field, "an object of patterns and numbers", fields.at(field));
+    const JsonFields values = fields.object(field);
+    for (const auto& [key, value] : fields.at(field).items()) {
+      auto pattern = NamePattern::parse(key);
+      if (!pattern) {
+        throw Error("adapter.pattern",
+                    text("'", file_, "': the key ", quote(key), " of ", field, " is no expression that slm knows"),
+                    "Name the modules, or use literals, sets, groups, '|', '*', '+' and '?'");
+      }
+      patterns.push_back({*std::move(pattern), double{values.number(key.c_str(), smallest, largest)}});
+    }
+  }
+
+  /// The value of the first pattern that means the module. PEFT writes them in the order in which JSON is read here.
+  double of(const std::vector<Pattern>& patterns, std::string_view module, double otherwise) const {
+    for (const Pattern& pattern : patterns) {
+      if (pattern.name.matches(module, budget_)) return pattern.value;
+    }
+    if (budget_ >= 0) return otherwise;
+    throw Error("adapter.pattern", text("'", file_, "': rank_pattern and alpha_pattern take too long to be matched"),
+                "Use fewer and shorter expressions");
+  }
+
+  std::string name_, file_;
+  int rank_ = 0;
+  double alpha_ = 0;
+  bool by_root_ = false;
+  std::vector<Pattern> ranks_, alphas_;
+  mutable std::int64_t budget_ = most_work;
+};
+
+}  // namespace slm::detail
