@@ -51,11 +51,11 @@ struct Sharing {
              {.memory = pages * page, .share_prefixes = true}, hash) {}
 
   /// Appends tokens; returns whether the logits of the last are those of `text`.
-  bool append(Sequence& sequence, const Text& text, int count, int adapter = -1) {
+  bool append(Sequence& sequence, const Text& text, int count) {
     Batch batch;
     const int at = sequence.length();
     batch.add(sequence, std::span(text.tokens).subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(count)),
-              {.want = Want::logits, .adapter = adapter});
+              {.want = Want::logits});
     model.forward(batch);
     return text.gives(at + count - 1, batch.logits(0).data);
   }
@@ -267,19 +267,27 @@ TEST_CASE("texts whose hashes are the same get no pages of each other") {
 
 TEST_CASE("texts of other groups and of other adapters share nothing") {
   Sharing<> all("llama-mha3h", 200, 0, GENERATE(prefix_hash, always_the_same));
-  Sequence first(all.pool), tenant(all.pool, 1), adapted(all.pool), changing(all.pool);
+  const auto adapter = [&](std::uint64_t digest) {  // of which nothing is known but that it is another
+    return std::make_shared<const Adapter>(Adapter{.digest = digest, .model = all.model.info().identity});
+  };
+  Sequence first(all.pool), tenant(all.pool, 1), adapted(all.pool, 0, adapter(1)), changing(all.pool, 0, adapter(2));
   all.append(first, all.whole, 200);
   all.append(tenant, all.whole, 200);
-  all.append(adapted, all.whole, 200, 0);
+  all.append(adapted, all.whole, 200);
   CHECK(all.pool.prefix_stats().hits == 0);
   CHECK(all.pool.prefix_stats().pages == 9);
-  all.append(changing, all.whole, 100, 1);  // a page that two adapters have filled, and what follows, is nobody else's
-  all.append(changing, all.whole, 100, 2);
+  all.append(changing, all.whole, 100);
+  changing.adapt(adapter(3));  // all of it is read again
+  CHECK(all.append(changing, all.whole, 100));
   CHECK(all.pool.prefix_stats().hits == 0);
-  CHECK(all.pool.prefix_stats().pages == 10);
-  Sequence again(all.pool);
-  all.append(again, all.whole, 200, 0);
+  CHECK(all.pool.prefix_stats().pages == 13);
+  Sequence again(all.pool, 0, adapter(1));
+  all.append(again, all.whole, 200);
   CHECK(all.pool.prefix_stats().hits == 3);
+  changing.adapt(nullptr);
+  changing.truncate(100);
+  CHECK(all.append(changing, all.whole, 100));
+  CHECK(all.pool.prefix_stats().hits == 6);  // what it has read itself is read again as the bare model's
 }
 
 TEST_CASE("what may be taken back, and what a file says, is not shared") {

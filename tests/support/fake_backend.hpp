@@ -109,6 +109,7 @@ class FakeBackend {
   static constexpr const char* name = "fake";
   static constexpr int max_rows = 4;
   static constexpr bool chooses = false;
+  static constexpr bool adapts = false;
   using Activation = float;
   static constexpr std::array kv_formats = {KvFormat::f32};
   using Recorded = NothingRecorded;

@@ -60,16 +60,17 @@ struct Heads {
   int dim = 0;  // width of one head
 };
 
-/// A product y = x . weight^T + bias.
+/// A product y = x . weight^T + bias, and in it what the adapters of rows add: before whatever the operation does next.
 template <class Matrix>
 struct Linear {
   const Matrix& weight;         // [out, in]
   const float* bias = nullptr;  // [out], in device memory; null: none
+  int product = -1;             // its number for adapters, see number_of(); -1: none changes it
 };
 
 /// Stated because clang before 17 deduces no arguments of an aggregate by itself.
 template <class Matrix>
-Linear(const Matrix&, const float* = nullptr) -> Linear<Matrix>;
+Linear(const Matrix&, const float* = nullptr, int = -1) -> Linear<Matrix>;
 
 /// Room for the activations of a step: most Activations of a model are one of these.
 inline constexpr int most_rooms = 8;
@@ -95,6 +96,8 @@ struct NothingRecorded {};
 ///   select             out [outputs, hidden]  x[outputs[i]]
 ///   logits             out [outputs, vocab]   norm(x) . weight^T + bias of selected rows, in host memory
 ///   read               out [outputs, width]   selected rows, in host memory
+/// Where B::adapts, a step has besides; elsewhere a plan has no adapters:
+///   adapt_embedding    x [rows, out]          what embed left of the table, and what adapters add to it
 /// Where B::chooses, a step has besides, for use in record():
 ///   choose             chooses a token for each selected row by its logits and the plan's draws
 ///   advance            from here on the rows are the outputs, each with the token just chosen, one position on
@@ -123,6 +126,12 @@ concept StepOf = requires(Step& step, const typename B::template Matrix<Fp32>& m
   step.read(const_rows, host_rows);
 };
 
+/// A backend whose rows may have adapters.
+template <class Step, class B>
+concept AdaptingStep = requires(Step& step, View<typename B::Activation, 2> rows) {
+  step.adapt_embedding(rows);
+};
+
 /// A backend that chooses tokens where the logits are.
 template <class Step>
 concept ChoosingStep = requires(Step& step, std::span<Token> out) {
@@ -149,6 +158,7 @@ concept Backend = std::copyable<B> && requires(B device, std::span<const Tensor>
   { B::name } -> std::convertible_to<std::string>;
   { B::max_rows } -> std::convertible_to<int>;
   { B::chooses } -> std::convertible_to<bool>;
+  { B::adapts } -> std::convertible_to<bool>;
   { device.template allocate<float>(count) } -> std::same_as<typename B::template Buffer<float>>;
   { device.upload(host, count) } -> std::same_as<typename B::template Buffer<float>>;
   { device.template pack<Fp32>(tensors) } -> std::same_as<typename B::template Matrix<Fp32>>;
@@ -160,6 +170,7 @@ concept Backend = std::copyable<B> && requires(B device, std::span<const Tensor>
   device.write(bytes, const_bytes, count);
   { device.begin(plan) } -> StepOf<B>;
   requires !B::chooses || ChoosingStep<decltype(device.begin(plan))>;
+  requires !B::adapts || AdaptingStep<decltype(device.begin(plan)), B>;
 };
 
 }  // namespace slm

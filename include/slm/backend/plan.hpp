@@ -1,12 +1,14 @@
 // StepPlan: the rows of one step, whichever sequences they belong to, and where keys and values of those lie.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 
 #include "slm/core/draw.hpp"
 #include "slm/core/types.hpp"
+#include "slm/formats/adapter.hpp"
 #include "slm/formats/kv_format.hpp"
 
 namespace slm {
@@ -21,16 +23,16 @@ struct PlanRow {
   int position = 0;
   int sequence = 0;  // index into StepPlan::sequences
   int parent = -1;   // the row of this step whose text it continues; -1: what the cache holds
-  int adapter = -1;  // slot of its adapter; -1: none
 };
 
 /// The rows of one sequence, neighbours in the step and in the text, and its page tables.
 struct PlanSequence {
   int first_row = 0;
   int rows = 0;
-  int rope = 0;        // which of Rope's tables
-  int first_page = 0;  // where its tables begin in StepPlan::pages
-  int pages = 0;       // entries of the table of each kind of layer
+  int rope = 0;                      // which of Rope's tables
+  int first_page = 0;                // where its tables begin in StepPlan::pages
+  int pages = 0;                     // entries of the table of each kind of layer
+  const Adapter* adapter = nullptr;  // what changes the products of its rows; null: nothing
 };
 
 /// What a backend must know of a step. Everything it refers to outlives the step.
@@ -49,6 +51,17 @@ struct StepPlan {
                          static_cast<std::size_t>(sequence.pages));
   }
 };
+
+inline bool has_adapters(const StepPlan& plan) {
+  return std::any_of(plan.sequences.begin(), plan.sequences.end(),
+                     [](const PlanSequence& sequence) { return sequence.adapter != nullptr; });
+}
+
+/// The adapter of row `index` of `count` activations, which are the rows of a plan or its outputs; null: none.
+inline const Adapter* adapter_of(const StepPlan& plan, std::int64_t index, std::int64_t count) {
+  if (static_cast<std::size_t>(count) != plan.rows.size()) index = plan.outputs[static_cast<std::size_t>(index)];
+  return plan.sequences[static_cast<std::size_t>(plan.rows[static_cast<std::size_t>(index)].sequence)].adapter;
+}
 
 /// Where the keys and values of a layer lie in a page of its kind, each [kv_heads, page_positions, head_dim]. In int8
 /// the codes of each head, [page_positions, head_dim], are followed by their scales, [page_positions] in float.

@@ -24,10 +24,9 @@ enum class Want : std::uint8_t {
 
 struct Ask {
   Want want = Want::nothing;
-  int rows = 1;      // of the last so many tokens
-  Draw draw = {};    // by which a choice is made
-  int steps = 1;     // of choice: so many tokens are chosen one after the other, all but the last of which are appended
-  int adapter = -1;  // slot of the adapter of these tokens; -1: none
+  int rows = 1;    // of the last so many tokens
+  Draw draw = {};  // by which a choice is made
+  int steps = 1;   // of choice: so many tokens are chosen one after the other, all but the last of which are appended
 };
 
 /// Sequences, what is appended to each, and the answers. Used again, it does not allocate. A sequence is refused twice.

@@ -37,7 +37,8 @@ void run_attention(Step& step, const Shape& config, const LayerWeights<Format, B
     shaping.query = norm_of<B>(layer.q_norm, shape.norm, settings.norm_epsilon);
     shaping.key = norm_of<B>(layer.k_norm, shape.norm, settings.norm_epsilon);
   }
-  step.qkv(rows.x, input_norm, linear(layer.qkv, layer.qkv_bias), settings.rope, heads, kv, rows.q, shaping);
+  const auto projections = linear(layer.qkv, layer.qkv_bias, layer.number(AdaptedProduct::qkv));
+  step.qkv(rows.x, input_norm, projections, settings.rope, heads, kv, rows.q, shaping);
   step.attend(rows.q, heads, kv, rows.mixed, settings.attention);
 }
 
@@ -46,7 +47,7 @@ template <Backend B, class Step, Config Shape, WeightFormat Format>
 void run_mlp(Step& step, const Shape& config, const LayerWeights<Format, B>& layer, const Norm& input_norm,
              const Activations<B>& rows) {
   const ModelConfig& shape = config.value;
-  const auto up = linear(layer.gate_up, layer.gate_up_bias);
+  const auto up = linear(layer.gate_up, layer.gate_up_bias, layer.number(AdaptedProduct::gate_up));
   if (shape.gated) {
     step.gated_mlp(rows.x, input_norm, up, rows.gated, shape.activation);
   } else {
@@ -63,14 +64,17 @@ void run_block(Step& step, const Shape& config, const LayerWeights<Format, B>& l
   const Norm as_it_is{.kind = NormKind::none};
   const bool before = shape.order != BlockOrder::post_norm;
   const bool parallel = shape.order == BlockOrder::parallel;
+  const auto attention_out =
+      linear(layer.attention_out, layer.attention_out_bias, layer.number(AdaptedProduct::attention_out));
+  const auto down = linear(layer.down, layer.down_bias, layer.number(AdaptedProduct::down));
 
   run_attention<B>(step, config, layer, settings, kv, before ? attention_norm : as_it_is, rows);
   if (parallel) run_mlp<B>(step, config, layer, attention_norm, rows);  // x is still without attention
-  step.project(rows.mixed, linear(layer.attention_out, layer.attention_out_bias), rows.x);
+  step.project(rows.mixed, attention_out, rows.x);
   if (!before) step.normalize(rows.x, attention_norm);
 
   if (!parallel) run_mlp<B>(step, config, layer, before ? mlp_norm : as_it_is, rows);
-  step.project(rows.gated, linear(layer.down, layer.down_bias), rows.x);
+  step.project(rows.gated, down, rows.x);
   if (!before) step.normalize(rows.x, mlp_norm);
 }
 

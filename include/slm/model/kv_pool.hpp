@@ -63,6 +63,7 @@ class KvLayout {
   bool is(const KvLayout& other) const { return owner_ == other.owner_; }
   KvFormat format() const { return format_; }
   const KvOwner& owner() const { return *owner_; }
+  std::shared_ptr<const void> identity() const { return owner_; }
 
   std::span<const Kind> kinds() const { return kinds_; }
   KvLayer layer(int index) const {

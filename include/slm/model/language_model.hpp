@@ -3,12 +3,16 @@
 
 #include <concepts>
 #include <cstdint>
+#include <filesystem>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "slm/config/model_config.hpp"
+#include "slm/core/error.hpp"
 #include "slm/core/types.hpp"
+#include "slm/formats/adapter.hpp"
 #include "slm/model/batch.hpp"
 #include "slm/model/sequence.hpp"
 
@@ -24,7 +28,16 @@ struct ModelInfo {
   std::function<std::vector<std::string>()> tokens = {};  // id -> token text, to compare tokenizers; may be empty
   std::int64_t step_bytes = 0;                            // weight bytes read by one decode step; 0: unknown
   bool chooses = false;                                   // whether it answers Want::choice
+  std::shared_ptr<const void> identity = nullptr;         // the same for all handles of the model, and its adapters
+  std::function<AdapterRef(const std::filesystem::path&)> read_adapter = {};  // see load_adapter(); empty: has none
 };
+
+/// Throws adapter.other-model unless there is no adapter, or one of this model.
+inline void check_adapter(const AdapterRef& adapter, const ModelInfo& model) {
+  if (adapter == nullptr || (adapter->model != nullptr && adapter->model == model.identity)) return;
+  throw Error("adapter.other-model", text("the adapter ", quote(adapter->name), " is not one of '", model.name, "'"),
+              "Load it for this model (load_adapter)");
+}
 
 /// A causal language model: weights that do not change, used by any number of sequences and threads.
 ///   pool(options)   memory of its own for keys and values; sequences in it are Sequence{pool}

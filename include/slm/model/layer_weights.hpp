@@ -2,6 +2,7 @@
 #pragma once
 
 #include "slm/backend/concept.hpp"
+#include "slm/formats/adapter.hpp"
 #include "slm/formats/format.hpp"
 
 namespace slm {
@@ -19,10 +20,10 @@ const float* data_or_null(const Buffer& buffer) {
   return buffer.size() == 0 ? nullptr : buffer.data();
 }
 
-/// A matrix and its bias, which may be empty, as an operation takes them.
+/// A matrix and its bias, which may be empty, as an operation takes them; product: see Linear.
 template <class Matrix, class Buffer>
-Linear<Matrix> linear(const Matrix& weight, const Buffer& bias) {
-  return {weight, data_or_null(bias)};
+Linear<Matrix> linear(const Matrix& weight, const Buffer& bias, int product = -1) {
+  return {weight, data_or_null(bias), product};
 }
 
 template <Backend B>
@@ -44,6 +45,9 @@ struct LayerWeights {
   Vector qkv_bias, attention_out_bias;      // empty where the architecture has none
   Vector gate_up_bias, down_bias;
   Vector down_divisor;  // [ffn] or empty
+  int index = 0;        // among the model's layers
+
+  int number(AdaptedProduct product) const { return number_of(product, index); }
 };
 
 }  // namespace slm

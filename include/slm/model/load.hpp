@@ -6,8 +6,10 @@
 #include "slm/backend/select.hpp"
 #include "slm/config/known_models.hpp"
 #include "slm/config/registry.hpp"
+#include "slm/core/error.hpp"
 #include "slm/core/macros.hpp"
 #include "slm/model/any_model.hpp"
+#include "slm/model/language_model.hpp"
 #include "slm/model/load_options.hpp"
 
 namespace slm {
@@ -17,6 +19,15 @@ namespace slm {
 /// or field at fault.
 template <class Models = KnownModels, Backend B = DefaultBackend>
 AnyModel load(const std::filesystem::path& folder, B device = {}, const LoadOptions& options = {});
+
+/// Loads an adapter for this model from a folder as PEFT saves it (adapter_config.json, adapter_model.safetensors).
+/// Sequences and requests share the handle, from any thread. Throws Error naming the file, field or tensor at fault.
+template <LanguageModel M>
+AdapterRef load_adapter(const std::filesystem::path& folder, const M& model) {
+  if (model.info().read_adapter) return model.info().read_adapter(folder);
+  throw Error("adapter.backend", text("'", model.info().name, "' applies no adapters"),
+              "Load the model with slm::load, for a backend that does");
+}
 
 }  // namespace slm
 

@@ -20,6 +20,7 @@
 #include "slm/core/error.hpp"
 #include "slm/formats/format.hpp"
 #include "slm/io/checkpoint.hpp"
+#include "slm/io/peft.hpp"
 #include "slm/model/block.hpp"
 #include "slm/model/device_room.hpp"
 #include "slm/model/kv_memory.hpp"
@@ -51,7 +52,12 @@ struct ModelState {
             .sampling = settings.sampling,
             .tokens = [folder = source.folder()] { return read_vocabulary(folder); },
             .step_bytes = weights.step_bytes,
-            .chooses = B::chooses};
+            .chooses = B::chooses,
+            .identity = layout.identity(),
+            .read_adapter =
+                [checkpoint = weights.checkpoint, identity = layout.identity()](const std::filesystem::path& folder) {
+                  return read_adapter(folder, *checkpoint, identity);
+                }};
     limits.max_rows = B::max_rows;
     if constexpr (B::chooses) limits.max_chained_rows = B::max_chained_rows;
     limits.original_context = settings.rope_scaling.kind == RopeScaling::Kind::longrope
@@ -78,6 +84,18 @@ struct ModelState {
              .vocab = checkpoint->config().vocab,
              .context = options.context == 0 ? checkpoint->settings().context : options.context,
              .digest = digest}};
+  }
+
+  static AdapterRef read_adapter(const std::filesystem::path& folder, const Checkpoint& checkpoint,
+                                 const std::shared_ptr<const void>& identity) {
+    if constexpr (B::adapts) {
+      Adapter adapter = read_peft(folder, checkpoint);
+      adapter.model = identity;
+      return std::make_shared<const Adapter>(std::move(adapter));
+    } else {
+      throw Error("adapter.backend", text("the backend ", B::name, " applies no adapters"),
+                  "Load the model for a backend that does (cpu, reference), or merge the adapter into it");
+    }
   }
 
   static int context_of(const Checkpoint& checkpoint, const LoadOptions& options,
@@ -189,6 +207,7 @@ class LoadedModel {
 
   void check_sequence(Sequence& sequence) const {
     const KvPool& pool = detail::SequenceAccess::state(sequence).pool;
+    check_adapter(sequence.adapter(), info());
     if (pool && pool.layout().is(state_->layout)) return;
     throw Error("batch.foreign-sequence", text("a sequence of the batch is not one of '", info().name, "'"),
                 "Make sequences by sequence() of this model, or in one of its pools");
@@ -252,13 +271,19 @@ class LoadedModel {
       if (table != nullptr) {
         positions = {table, static_cast<std::int64_t>(weights.positions.size()) / shape().hidden, shape().hidden};
       }
-      return step.embed(weights.embedding, x, positions, offset);
+      return embed_tokens(step, x, positions, offset);
     }
     // x starts as the positions, and the projection is added to it.
     const Rows embedded = step.room(narrow, shape().embedding);
-    step.embed(weights.embedding, embedded);
+    embed_tokens(step, embedded);
     step.embed_positions(weights.projection->positions, offset, x);
-    step.project(embedded, Linear{weights.projection->in}, x);
+    step.project(embedded, Linear{weights.projection->in, nullptr, number_of(AdaptedProduct::project_in)}, x);
+  }
+
+  template <class Step>
+  void embed_tokens(Step& step, const Rows& x, View<const float, 2> positions = {}, int offset = 0) const {
+    step.embed(state_->weights.embedding, x, positions, offset);
+    if constexpr (B::adapts) step.adapt_embedding(x);
   }
 
   Rows selected(Step& step, const Rows& x, bool all) const {
@@ -277,10 +302,11 @@ class LoadedModel {
   template <class Use>
   void head(Step& step, const Rows& x, Use use) const {
     const auto& weights = state_->weights;
-    const auto last = linear(weights.head(), weights.head_bias);
+    const auto last = linear(weights.head(), weights.head_bias, number_of(AdaptedProduct::head));
     if (shape().embedding == 0) return use(x, last_norm(), last);
     const Rows narrowed = step.room_of_outputs(narrow, shape().embedding);
-    step.mlp(x, last_norm(), Linear{weights.projection->out}, ActivationKind::identity, nullptr, narrowed);
+    const Linear narrow_to{weights.projection->out, nullptr, number_of(AdaptedProduct::project_out)};
+    step.mlp(x, last_norm(), narrow_to, ActivationKind::identity, nullptr, narrowed);
     use(narrowed, Norm{.kind = NormKind::none}, last);
   }
 

@@ -242,7 +242,7 @@ class Planner {
     }
     const int unanswered = std::min(segment.last, std::max(segment.first, work.answered_from)), from = work.position;
     work.position = state.adopt(
-        from, unanswered, work.item->ask.adapter, [&](int i) { return token_at(work, i); }, true);
+        from, unanswered, [&](int i) { return token_at(work, i); }, true);
     work.adopted += work.position - from;
     if (work.position == segment.last) leave(work);
   }
@@ -275,19 +275,19 @@ class Planner {
     if (last <= first) return;
 
     SequenceState& state = *work.state;
-    state.make_writable(first, last + steps_ - 1, ask.adapter);
+    state.make_writable(first, last + steps_ - 1);
     const PlanSequence sequence{.first_row = static_cast<int>(rows_.size()),
                                 .rows = last - first,
                                 .rope = segment.beyond ? 1 : 0,
                                 .first_page = static_cast<int>(pages_.size()),
-                                .pages = add_pages(state)};
+                                .pages = add_pages(state),
+                                .adapter = state.adapter.get()};
     for (int position = first; position < last; ++position) {
       const auto row = static_cast<int>(rows_.size());
       rows_.push_back({.token = token_at(work, position),
                        .position = position,
                        .sequence = static_cast<int>(sequences_.size()),
-                       .parent = position == first ? -1 : row - 1,
-                       .adapter = ask.adapter});
+                       .parent = position == first ? -1 : row - 1});
       if (position < std::max(segment.first, work.answered_from)) continue;
       outputs_.push_back(row);
       answers_.push_back(work.item->answer + static_cast<std::size_t>(position - work.answered_from));

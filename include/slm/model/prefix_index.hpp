@@ -24,8 +24,8 @@ using KvPageRef = std::shared_ptr<const KvPage>;
 
 /// What keys and values depend on besides the tokens. Only texts with equal keys share pages.
 struct PrefixKey {
-  std::uint64_t group = 0;  // see Sequence
-  int adapter = -1;         // slot
+  std::uint64_t group = 0;    // see Sequence
+  std::uint64_t adapter = 0;  // Adapter::digest; 0: none
   bool operator==(const PrefixKey&) const = default;
 };
 

@@ -26,10 +26,11 @@ struct SequenceAccess;
 class Sequence {
  public:
   /// An empty text whose keys and values lie in this pool; model.sequence() takes the model's own. Where the pool
-  /// shares prefixes, it does so among texts of one group: a group for each tenant keeps them from telling by the time
-  /// it takes what others have asked, and a new one for an adapter that is loaded again.
-  explicit Sequence(KvPool pool = {}, std::uint64_t group = 0) {
+  /// shares prefixes, it does so among texts of one adapter and one group: a group for each tenant keeps them from
+  /// telling by the time it takes what others have asked.
+  explicit Sequence(KvPool pool = {}, std::uint64_t group = 0, AdapterRef adapter = nullptr) {
     state_.key.group = group;
+    state_.adapt(std::move(adapter));
     if (pool) state_.tables.resize(pool.layout().kinds().size());
     state_.pool = std::move(pool);
   }
@@ -43,18 +44,26 @@ class Sequence {
 
   /// Appends as many of these tokens as pages are known for, of texts that begin alike; a forward would take over those
   /// of its own tokens only.
-  void adopt(std::span<const Token> tokens, int adapter = -1) {
+  void adopt(std::span<const Token> tokens) {
     const int length = state_.length();
     if (state_.filled != length) return;
     const auto token_at = [&](int i) {
       return i < length ? state_.tokens[static_cast<std::size_t>(i)] : tokens[static_cast<std::size_t>(i - length)];
     };
-    const int filled = state_.adopt(length, length + static_cast<int>(tokens.size()), adapter, token_at, false);
+    const int filled = state_.adopt(length, length + static_cast<int>(tokens.size()), token_at, false);
     state_.tokens.insert(state_.tokens.end(), tokens.begin(), tokens.begin() + (filled - length));
     state_.adopted += filled - length;
   }
   /// Positions that it has ever taken over instead of computing them.
   std::int64_t adopted() const { return state_.adopted; }
+
+  /// What the text is read with; null: the bare model.
+  const AdapterRef& adapter() const { return state_.adapter; }
+
+  /// From now on the text is read with this adapter: what was read with another is read again by the next forward.
+  void adapt(AdapterRef adapter) {
+    if (adapter != state_.adapter) state_.adapt(std::move(adapter));
+  }
 
   /// Forgets every token from `length` on, 0 <= length <= length(). Throws sequence.truncate.
   void truncate(int length) {
@@ -69,10 +78,11 @@ class Sequence {
   /// Writes tokens, keys and values, so that another process goes on where this one is. Throws sequence.unwritable.
   void save(std::ostream& out) const { detail::write_sequence(state_, out); }
 
-  /// What save() wrote, in a pool of the same format, of the same model on the same kind of backend. Throws
-  /// sequence.bad-file, sequence.other-model, sequence.other-format, cache.full.
-  static Sequence load(std::istream& in, KvPool pool, std::uint64_t group = 0) {
-    Sequence sequence(std::move(pool), group);
+  /// What save() wrote, in a pool of the same format, of the same model on the same kind of backend, with the same
+  /// adapter. Throws sequence.bad-file, sequence.other-model, sequence.other-adapter, sequence.other-format,
+  /// cache.full.
+  static Sequence load(std::istream& in, KvPool pool, std::uint64_t group = 0, AdapterRef adapter = nullptr) {
+    Sequence sequence(std::move(pool), group, std::move(adapter));
     detail::read_sequence(sequence.state_, in);
     return sequence;
   }

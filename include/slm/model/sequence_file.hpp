@@ -1,8 +1,8 @@
 // A sequence as bytes: what save() writes and load() reads.
 //
-//   magic and version, digest of the model, number of tokens, of filled positions, LongRoPE's table, the format of keys
-//   and values; the tokens; for each kind of layer and page of the filled positions a byte that says whether it is
-//   there, and then its contents; a checksum of all of it. Numbers are in the order of the machine.
+//   magic and version, digests of the model and the adapter, number of tokens, of filled positions, LongRoPE's table,
+//   the format of keys and values; the tokens; for each kind of layer and page of the filled positions a byte that says
+//   whether it is there, and then its contents; a checksum of all of it. Numbers are in the order of the machine.
 #pragma once
 
 #include <cstddef>
@@ -20,8 +20,9 @@
 namespace slm::detail {
 
 struct SequenceHeader {
-  std::uint64_t magic = 0x31716573'6d6c7302;  // the version is its last byte
+  std::uint64_t magic = 0x31716573'6d6c7303;  // the version is its last byte
   std::uint64_t digest = 0;
+  std::uint64_t adapter = 0;  // PrefixKey's
   std::uint32_t tokens = 0;
   std::uint32_t filled = 0;
   std::uint16_t beyond = 0;
@@ -38,6 +39,7 @@ inline void write_sequence(const SequenceState& state, std::ostream& out) {
   const auto kinds = static_cast<std::uint32_t>(state.tables.size());
   const auto format = state.pool ? static_cast<std::uint16_t>(state.pool.layout().format()) : std::uint16_t{0};
   const SequenceHeader header{.digest = state.pool ? state.pool.layout().owner().digest.get() : 0,
+                              .adapter = state.key.adapter,
                               .tokens = static_cast<std::uint32_t>(state.tokens.size()),
                               .filled = static_cast<std::uint32_t>(state.filled),
                               .beyond = state.beyond,
@@ -88,6 +90,11 @@ inline void read_sequence(SequenceState& state, std::istream& in) {
   if (header.digest != owner.digest.get() || header.kinds != state.tables.size()) {
     throw Error("sequence.other-model", text("the saved sequence is not one of '", owner.name, "' on this backend"),
                 "Load it with the weights and on the kind of backend with which it was saved");
+  }
+  if (header.adapter != state.key.adapter) {
+    throw Error("sequence.other-adapter",
+                text("the saved sequence was read with ", header.adapter == 0 ? "no adapter" : "another adapter"),
+                "Load it with the adapter with which it was saved");
   }
   if (header.format >= kv_formats.size()) throw bad(text("it tells of the format ", header.format));
   if (kv_formats[header.format] != layout.format()) {

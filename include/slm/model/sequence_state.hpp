@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "slm/core/types.hpp"
+#include "slm/formats/adapter.hpp"
 #include "slm/model/kv_pool.hpp"
 
 namespace slm::detail {
@@ -20,8 +21,9 @@ struct SequenceState {
   int filled = 0;                              // leading positions whose keys and values the pages hold
   bool beyond = false;                         // rotated by LongRoPE's table for what is beyond the original context
   std::vector<std::vector<KvPageRef>> tables;  // [kind][page]; null: released
+  AdapterRef adapter = nullptr;                // that the text is read with; null: none
   PrefixKey key = {};                          // of the positions
-  int computed_from = 0;                       // from here on; those before have other keys, or come from a file
+  int computed_from = 0;                       // from here on; those before come from a file
   std::int64_t adopted = 0;                    // positions taken over from other texts, ever
   PrefixIndex::Ref prefix = nullptr;           // the last page that the index knows; maybe behind the last that is left
 
@@ -47,6 +49,15 @@ struct SequenceState {
     }
   }
 
+  /// From now on the text is read with this adapter, from its beginning.
+  void adapt(AdapterRef with) {
+    adapter = std::move(with);
+    key.adapter = adapter == nullptr ? 0 : adapter->digest;
+    drop_behind(0);
+    prefix = nullptr;
+    computed_from = 0;
+  }
+
   /// Whether a step at `position` finds all it reads.
   bool serves(int position, bool with_beyond) const {
     if (position == 0) return true;
@@ -65,17 +76,16 @@ struct SequenceState {
   /// one's up to `last`. Returns how many positions are filled now. The index counts what it misses where that is to be
   /// computed next.
   template <class TokenAt>
-  int adopt(int position, int last, int adapter, TokenAt token_at, bool computes_rest) {
+  int adopt(int position, int last, TokenAt token_at, bool computes_rest) {
     const int from = position / page_positions, to = last / page_positions;
     if (!pool || pool.prefixes() == nullptr || beyond || from >= to) return position;
-    const PrefixKey wanted{key.group, adapter};
-    if (position % page_positions != 0 && (key != wanted || computed_from > from * page_positions)) return position;
+    if (position % page_positions != 0 && computed_from > from * page_positions) return position;
     PrefixIndex::Ref before = prefix;
     while (PrefixIndex::count(before) > from) before = before->before;
     if (PrefixIndex::count(before) != from) return position;
 
     PrefixIndex& index = *pool.prefixes();
-    const auto found = index.find(before, wanted, texts_of(from, to, token_at));
+    const auto found = index.find(before, key, texts_of(from, to, token_at));
     SequenceState longer = *this;
     for (std::size_t kind = 0; kind < tables.size(); ++kind) {
       longer.tables[kind].resize(static_cast<std::size_t>(from));
@@ -94,7 +104,7 @@ struct SequenceState {
       for (int page = std::min(first_kept(kind, filled), pages) - 1; page >= 0; --page)
         tables[kind][static_cast<std::size_t>(page)].reset();
     }
-    computed_by(adapter, position);
+    computed_from = std::min(computed_from, position);
     prefix = found[static_cast<std::size_t>(pages - from - 1)].page;
     return filled;
   }
@@ -108,11 +118,10 @@ struct SequenceState {
     prefix = pool.prefixes()->add(prefix, key, texts_of(from, to, token_at), tables);
   }
 
-  /// Makes the pages of positions first.. last - 1 there and this sequence's own, for rows of this adapter. Throws
-  /// cache.full.
-  void make_writable(int first, int last, int adapter) {
+  /// Makes the pages of positions first.. last - 1 there and this sequence's own. Throws cache.full.
+  void make_writable(int first, int last) {
     if (!pool || first >= last) return;
-    computed_by(adapter, first);
+    computed_from = std::min(computed_from, first);
     PrefixIndex::Ref written;  // the first page, if the index knows it
     while (PrefixIndex::count(prefix) > first / page_positions) written = std::exchange(prefix, prefix->before);
     for (std::size_t kind = 0; kind < tables.size(); ++kind) {
@@ -135,12 +144,6 @@ struct SequenceState {
   int first_kept(std::size_t kind, int length) const {
     const int window = pool.layout().kinds()[kind].window;
     return window == 0 ? 0 : std::max(0, length - KvLayout::longest_rollback + 1 - window) / page_positions;
-  }
-
-  void computed_by(int adapter, int first) {
-    if (adapter == key.adapter && first >= computed_from) return;
-    key.adapter = adapter;
-    computed_from = first;
   }
 
   /// The tokens of pages from.. to - 1.

@@ -34,6 +34,7 @@ struct WeightReader {
 
   Layer layer(int l) {
     Layer layer;
+    layer.index = l;
     layer.attention_norm = norm(Role::attention_norm, l);
     layer.mlp_norm = norm(Role::mlp_norm, l);
     layer.q_norm = norm(Role::q_norm, l);

@@ -49,7 +49,7 @@ std::vector<float> step(OnLanes& text, Token token) {
 template <class Device>
 void take_pages(const TextOn<Device>& text, int positions) {
   Sequence other = text.model().sequence();
-  detail::SequenceAccess::state(other).make_writable(0, positions, -1);
+  detail::SequenceAccess::state(other).make_writable(0, positions);
 }
 
 }  // namespace

@@ -123,6 +123,9 @@ struct MatmulKernels {
   std::int64_t (*packed_floats)(int rows, std::int64_t in) = nullptr;  // size of PackTask::packed
   void (*pack)(const PackTask&) = nullptr;
   void (*matmul)(const MatmulTask<Element>&) = nullptr;
+  /// y [count] += t [rows] . matrix, whose rows lie `stride` elements apart; each element row by row
+  void (*add_rows)(const float* t, const Element* matrix, std::int64_t stride, int rows, std::int64_t count,
+                   float* y) = nullptr;
   /// Around any number of matmul calls of one thread; null: nothing to do.
   void (*begin)() = nullptr;
   void (*end)() = nullptr;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <thread>
 #include <type_traits>
 #include <vector>
@@ -18,6 +19,7 @@
 #include "slm/backend/cpu/tasks.hpp"
 #include "slm/backend/cpu/thread_pool.hpp"
 #include "slm/backend/dense_matrix.hpp"
+#include "slm/formats/adapter.hpp"
 
 namespace slm::backend {
 
@@ -40,6 +42,13 @@ struct CpuOptions {
 };
 
 namespace cpu {
+
+/// Neighbouring rows with one adapter, and what it changes in the present product.
+struct AdaptedRun {
+  std::span<const LowRank> changes;
+  std::int64_t first;
+  int rows;
+};
 
 /// A handle to the state; copies share it.
 class Products {
@@ -90,6 +99,8 @@ class Products {
     PageBuffer<float> rooms[most_rooms];  // activations of the present step
     PageBuffer<float> packed;
     PageBuffer<float> projected;
+    std::vector<AdaptedRun> runs;
+    PageBuffer<float> low_rank;              // of each row, see AdaptedProducts
     std::vector<PageBuffer<float>> scratch;  // per thread
   };
 

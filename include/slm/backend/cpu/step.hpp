@@ -8,6 +8,7 @@
 #include <mutex>
 
 #include "slm/backend/concept.hpp"
+#include "slm/backend/cpu/adapted_products.hpp"
 #include "slm/backend/cpu/code_matrix.hpp"
 #include "slm/backend/cpu/products.hpp"
 #include "slm/backend/cpu/rope_table.hpp"
@@ -18,13 +19,13 @@
 namespace slm::backend {
 
 /// Holds the threads until it is destroyed.
-class CpuStep : private cpu::Products {
+class CpuStep : private cpu::AdaptedProducts {
  public:
   using Rows = View<float, 2>;
   using ConstRows = View<const float, 2>;
   using Mixed = MixedMatrix<cpu::CodeMatrix>;
 
-  CpuStep(const cpu::Products& device, const StepPlan& plan) : Products(device), lock_(state_->mutex), plan_(plan) {
+  CpuStep(const cpu::Products& device, const StepPlan& plan) : AdaptedProducts(device, plan), lock_(state_->mutex) {
     state_->rope.forget();
   }
 
@@ -55,6 +56,8 @@ class CpuStep : private cpu::Products {
     for (int r = 0; r < rows(); ++r) take_row(table, at(r).position + offset, x.row(r));
   }
 
+  void adapt_embedding(Rows x) { adapt_tokens(x); }
+
   template <class Matrix>
   void qkv(ConstRows x, Norm norm, const Linear<Matrix>& linear, Rope rope, Heads heads, KvLayer layer, Rows q,
            QkvShaping shaping = {}) {
@@ -65,7 +68,7 @@ class CpuStep : private cpu::Products {
     const int rows = static_cast<int>(x.extent(0));
     const int half = heads.dim / 2;
     const RopeTable::Angles angles = state_->rope.angles(plan_, rope, half);
-    const float* packed = pack_rows(linear.weight, x, &norm);
+    const float* packed = pack(linear, x, &norm);
 
     // A task turns one slice of one head: rows i.. and i + half.. of its weight.
     const int slice = std::min(half, slice_rows(half * 2 * (heads.query + 2 * heads.kv)));
@@ -77,10 +80,10 @@ class CpuStep : private cpu::Products {
       float* low = thread.tile;  // [rows, 2 * count]: the first and the second half of each pair
       const std::int64_t width = 2 * count;
       if (count == half) {  // a whole head: its rows lie together
-        multiply(linear.weight, first_row, 2 * half, packed, rows, low, width, thread);
+        multiply(linear, first_row, 2 * half, packed, rows, low, width, thread);
       } else {
-        multiply(linear.weight, first_row, count, packed, rows, low, width, thread);
-        multiply(linear.weight, first_row + half, count, packed, rows, low + count, width, thread);
+        multiply(linear, first_row, count, packed, rows, low, width, thread);
+        multiply(linear, first_row + half, count, packed, rows, low + count, width, thread);
       }
       for (int r = 0; r < rows; ++r, low += width) {
         if (linear.bias != nullptr) {
@@ -130,11 +133,11 @@ class CpuStep : private cpu::Products {
   template <class Matrix>
   void project(ConstRows input, const Linear<Matrix>& linear, Rows x) {
     const int rows = static_cast<int>(input.extent(0));
-    const float* packed = pack_rows(linear.weight, input, nullptr);
+    const float* packed = pack(linear, input, nullptr);
     const int out = static_cast<int>(linear.weight.out), slice = 2 * slice_rows(out);
     run_matmul(linear.weight, rows, ceil_div(out, slice), [=, this, &linear](int task, const Thread& thread) {
       const int first = task * slice, count = std::min(slice, out - first);
-      multiply(linear.weight, first, count, packed, rows, thread.tile, count, thread);
+      multiply(linear, first, count, packed, rows, thread.tile, count, thread);
       for (int r = 0; r < rows; ++r) {
         float* to = x.row(r) + first;
         const float* from = thread.tile + std::int64_t{r} * count;
@@ -152,14 +155,14 @@ class CpuStep : private cpu::Products {
                  ActivationKind activation = ActivationKind::silu) {
     const int rows = static_cast<int>(x.extent(0));
     const int ffn = static_cast<int>(linear.weight.out / 2);
-    const float* packed = pack_rows(linear.weight, x, &norm);
+    const float* packed = pack(linear, x, &norm);
     const int slice = slice_rows(2 * ffn);
     run_matmul(linear.weight, rows, ceil_div(ffn, slice), [=, this, &linear](int task, const Thread& thread) {
       const int first = task * slice, count = std::min(slice, ffn - first);
       float* gate = thread.tile;
       float* up = gate + std::int64_t{rows} * count;
-      multiply(linear.weight, first, count, packed, rows, gate, count, thread);
-      multiply(linear.weight, ffn + first, count, packed, rows, up, count, thread);
+      multiply(linear, first, count, packed, rows, gate, count, thread);
+      multiply(linear, ffn + first, count, packed, rows, up, count, thread);
       for (int r = 0; r < rows; ++r, gate += count, up += count) {
         if (linear.bias != nullptr) {
           for (int i = 0; i < count; ++i) gate[i] += linear.bias[first + i];
@@ -224,7 +227,7 @@ class CpuStep : private cpu::Products {
  private:
   template <class Use>
   static void held(const Linear<Mixed>& mixed, Use use) {
-    mixed.weight.visit([&](const auto& weight) { use(Linear{weight, mixed.bias}); });
+    mixed.weight.visit([&](const auto& weight) { use(Linear{weight, mixed.bias, mixed.product}); });
   }
 
   const PlanRow& at(int row) const { return plan_.rows[static_cast<std::size_t>(row)]; }
@@ -244,12 +247,12 @@ class CpuStep : private cpu::Products {
   /// out = norm(x) . weight^T + bias, then finish(out + first, first, count) for every part of a row.
   template <class Matrix, class Finish>
   void matmul_into(const Linear<Matrix>& linear, ConstRows x, const Norm& norm, Rows out, const Finish& finish) {
-    const float* packed = pack_rows(linear.weight, x, &norm);
+    const float* packed = pack(linear, x, &norm);
     const int rows = static_cast<int>(x.extent(0)), width = static_cast<int>(linear.weight.out);
     const int slice = 2 * slice_rows(width);
     run_matmul(linear.weight, rows, ceil_div(width, slice), [=, this, &linear](int task, const Thread& thread) {
       const int first = task * slice, count = std::min(slice, width - first);
-      multiply(linear.weight, first, count, packed, rows, out.data + first, out.stride(0), thread);
+      multiply(linear, first, count, packed, rows, out.data + first, out.stride(0), thread);
       for (int r = 0; r < rows; ++r) {
         float* row = out.row(r) + first;
         for (int i = 0; linear.bias != nullptr && i < count; ++i) row[i] += linear.bias[first + i];
@@ -279,7 +282,6 @@ class CpuStep : private cpu::Products {
   }
 
   std::unique_lock<std::mutex> lock_;
-  StepPlan plan_;
 };
 
 }  // namespace slm::backend

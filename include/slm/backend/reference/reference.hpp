@@ -54,6 +54,21 @@ class ReferenceStep {
     }
   }
 
+  void adapt_embedding(Rows x) {
+    for (int r = 0; r < rows(); ++r) {
+      const Adapter* adapter = sequence_of(at(r)).adapter;
+      if (adapter == nullptr) continue;
+      for (const LowRank& change : adapter->of(number_of(AdaptedProduct::embedding))) {
+        std::vector<float> t(static_cast<std::size_t>(change.rank));
+        visit_elements(change, [&]<class Element>(Element) {
+          const auto* down = reinterpret_cast<const Element*>(change.down) + at(r).token;
+          for (int j = 0; j < change.rank; ++j) t[j] = change.scale * to_float(down[j * change.in]);
+        });
+        add_up(change, t, x.row(r));
+      }
+    }
+  }
+
   template <class Matrix>
   void qkv(ConstRows x, Norm norm, const Linear<Matrix>& linear, Rope rope, Heads heads, KvLayer layer, Rows q,
            QkvShaping shaping = {}) {
@@ -214,9 +229,9 @@ class ReferenceStep {
 
   static std::vector<float> copy_of(ConstRows x) { return {x.data, x.data + x.size()}; }
 
-  /// x [rows, in] . weight^T [in, out] + bias -> [rows, out]
+  /// x [rows, in] . weight^T [in, out] + bias -> [rows, out], with what the rows' adapters add
   template <class Matrix>
-  static std::vector<float> matmul(const std::vector<float>& x, const Linear<Matrix>& linear) {
+  std::vector<float> matmul(const std::vector<float>& x, const Linear<Matrix>& linear) const {
     const std::int64_t in = linear.weight.in, width = linear.weight.out;
     const std::int64_t rows = static_cast<std::int64_t>(x.size()) / in;
     std::vector<float> out(static_cast<std::size_t>(rows * width));
@@ -228,7 +243,33 @@ class ReferenceStep {
         out[r * width + o] = linear.bias ? sum + linear.bias[o] : sum;
       }
     }
+    for (std::int64_t r = 0; has_adapters(plan_) && r < rows; ++r) {
+      const Adapter* adapter = adapter_of(plan_, r, rows);
+      if (adapter == nullptr) continue;
+      for (const LowRank& change : adapter->of(linear.product)) {
+        std::vector<float> t(static_cast<std::size_t>(change.rank));
+        visit_elements(change, [&]<class Element>(Element) {
+          const auto* down = reinterpret_cast<const Element*>(change.down);
+          for (int j = 0; j < change.rank; ++j) {
+            float sum = 0;
+            for (std::int64_t i = 0; i < in; ++i) sum += x[r * in + i] * to_float(down[j * in + i]);
+            t[j] = change.scale * sum;
+          }
+        });
+        add_up(change, t, &out[r * width]);
+      }
+    }
     return out;
+  }
+
+  /// The second half of a change: y += t . up
+  static void add_up(const LowRank& change, const std::vector<float>& t, float* y) {
+    visit_elements(change, [&]<class Element>(Element) {
+      const auto* up = reinterpret_cast<const Element*>(change.up);
+      for (std::int64_t o = 0; o < change.out; ++o) {
+        for (int j = 0; j < change.rank; ++j) y[change.first + o] += t[j] * to_float(up[j * change.out + o]);
+      }
+    });
   }
 
   static void rotate(const float* in, Rope rope, const float* frequencies, int dim, int position, float* out) {
@@ -252,6 +293,7 @@ class Reference {
   static constexpr const char* name = "reference";
   static constexpr int max_rows = 64;
   static constexpr bool chooses = false;
+  static constexpr bool adapts = true;
   using Activation = float;
   static constexpr auto kv_formats = slm::kv_formats;
   using Recorded = NothingRecorded;
