@@ -163,7 +163,8 @@ class Conversation {
       if (!options_.json) print(piece);
     };
     Collector sink{slm::TextStream(tokenizer_, prompt, write, stops_), ids, &interrupts};
-    const slm::Stats stats = generator_.generate({.prompt = prompt, .sampling = sampling_}, sink);
+    const slm::Stats stats =
+        generator_.generate({.prompt = prompt, .sampling = sampling_, .adapter = generator_.adapter}, sink);
     messages_.push_back({"assistant", said});
     if (!options_.json) return print("\n");
     print_json({{"text", said},

@@ -57,7 +57,7 @@ std::string known_models_table();
 
 /// What generate and chat share: which models, how they choose tokens and guess ahead, where the text stops.
 struct DecodingOptions {
-  std::string target, draft, drafter, lookup_file;
+  std::string target, draft, drafter, lookup_file, adapter;
   slm::Sampling sampling{.max_new_tokens = 128, .temperature = 0.0f};  // where nobody says otherwise
   slm::SuggestedSampling named;                                        // by options
   bool generation_config = false;                                      // the model's authors are heard before
@@ -75,7 +75,8 @@ void add_chat_options(CLI::App& command, ChatOptions& options);
 /// A decoder of any drafter and rule. From call to call it keeps the KV caches of what its prompts have in common.
 struct Generator {
   slm::ModelInfo target;
-  slm::Sampling sampling;  // as the options say
+  slm::Sampling sampling;             // as the options say
+  slm::AdapterRef adapter = nullptr;  // the same
   std::function<slm::Stats(const slm::Request&, Collector&)> generate = {};
   /// Many at once, see SpeculativeDecoder::generate.
   using Sink = std::function<bool(std::size_t request, const slm::GeneratedToken&)>;

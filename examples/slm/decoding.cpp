@@ -30,13 +30,13 @@ void add_decoder(Generator& made, const DecodingOptions& options, Draft draft, s
       decoder->target().forward(batch);
       slm::write_file_whole(path, [&](std::ostream& file) { text.save(file); });
     };
-    made.resume = [decoder](const std::string& path) {
+    made.resume = [decoder, adapter = made.adapter](const std::string& path) {
       std::ifstream file(path, std::ios::binary);
       if (!file) {
         throw slm::Error("cli.unreadable-file", slm::text("'", path, "' could not be read"),
                          "Check the path and its permissions");
       }
-      slm::Sequence text = slm::Sequence::load(file, decoder->target().pool());
+      slm::Sequence text = slm::Sequence::load(file, decoder->target().pool(), 0, adapter);
       std::vector<slm::Token> tokens(text.tokens().begin(), text.tokens().end());
       decoder->resume(std::move(text));
       return tokens;
@@ -88,6 +88,7 @@ Generator make_generator(const DecodingOptions& options) {
   slm::Sampling sampling = options.sampling;
   if (options.generation_config) sampling = with(sampling, target.info().sampling);
   Generator made{.target = target.info(), .sampling = with(sampling, options.named)};
+  if (!options.adapter.empty()) made.adapter = slm::load_adapter(options.adapter, target);
   if (!options.draft.empty()) {
     slm::AnyModel draft = loader.load_draft(options.draft, options.draft_backend, target.info());
     add_decoder(made, options, std::move(draft), std::move(target));
@@ -112,6 +113,7 @@ OrderedJson statistics_of(const slm::Stats& stats, const slm::TextStream& stream
 
 void add_decoding_options(CLI::App& command, DecodingOptions& options) {
   command.add_option("--target", options.target, "folder or GGUF file of the model whose text it is")->required();
+  command.add_option("--adapter", options.adapter, "folder of an adapter of the target (LoRA, as PEFT saves it)");
   auto* draft = command.add_option("--draft", options.draft, "folder or GGUF file of a small model that guesses ahead");
   auto* drafter = command.add_option("--drafter", options.drafter,
                                      "guess ahead without a model: ngram repeats what followed the last tokens before");

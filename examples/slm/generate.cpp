@@ -26,7 +26,8 @@ void generate(const GenerateOptions& options) {
   std::vector<slm::Token> ids;
   const auto write = [&](std::string_view piece) { options.json ? void(collected += piece) : print(piece); };
   Collector sink{slm::TextStream(tokenizer, prompt, write, options.decoding.stops), ids};
-  const slm::Stats stats = generator.generate({.prompt = prompt, .sampling = generator.sampling}, sink);
+  const slm::Stats stats =
+      generator.generate({.prompt = prompt, .sampling = generator.sampling, .adapter = generator.adapter}, sink);
   if (!options.save.empty()) generator.save(options.save);
 
   if (options.json) {

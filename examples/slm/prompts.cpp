@@ -1,6 +1,7 @@
 // slm generate --prompts: many requests from a file, answered together or one by one. The answers are the same.
 #include <algorithm>
 #include <deque>
+#include <map>
 #include <optional>
 #include <set>
 
@@ -32,18 +33,19 @@ class RequestReader {
       : options_(options), generator_(generator), tokenizer_(tokenizer) {}
 
   /// where: the file and the line's number.
-  RequestLine read(std::string_view source, const std::string& where) const {
+  RequestLine read(std::string_view source, const std::string& where) {
     constexpr const char* advice = "See docs/batches.md for what a line holds";
     const slm::Json json = slm::parse_json_object(source, where);
     const slm::JsonFields fields(json, where, advice);
     for (const auto& [name, value] : json.items()) {
       static const std::set<std::string> known{"id",    "prompt", "ids",  "max_new_tokens", "temperature", "top_p",
-                                               "top_k", "min_p",  "seed", "stop",           "logprobs"};
+                                               "top_k", "min_p",  "seed", "stop",           "logprobs",    "adapter"};
       if (known.contains(name)) continue;
       throw slm::Error("cli.unknown-field", slm::text("'", where, "' has the field ", slm::quote(name)), advice);
     }
     RequestLine line{.id = json.value("id", slm::Json()), .request = {}, .stops = stops_of(fields)};
     line.request.prompt = prompt_of(fields, where);
+    line.request.adapter = fields.has("adapter") ? adapter_of(fields.string("adapter", "")) : generator_.adapter;
     slm::Sampling& sampling = line.request.sampling;
     sampling = generator_.sampling;
     sampling.max_new_tokens = fields.integer("max_new_tokens", 0, 1 << 30, sampling.max_new_tokens);
@@ -64,6 +66,14 @@ class RequestReader {
   }
 
  private:
+  /// Each folder is read once; an empty name is the bare model.
+  slm::AdapterRef adapter_of(const std::string& folder) {
+    if (folder.empty()) return nullptr;
+    slm::AdapterRef& adapter = adapters_[folder];
+    if (adapter == nullptr) adapter = generator_.target.read_adapter(folder);
+    return adapter;
+  }
+
   std::vector<slm::Token> prompt_of(const slm::JsonFields& fields, const std::string& where) const {
     if (fields.has("prompt") == fields.has("ids")) {
       throw slm::Error("cli.no-prompt", slm::text("'", where, "' needs either prompt or ids"),
@@ -94,6 +104,7 @@ class RequestReader {
   const DecodingOptions& options_;
   const Generator& generator_;
   const slm::Tokenizer& tokenizer_;
+  std::map<std::string, slm::AdapterRef> adapters_;
 };
 
 OrderedJson alternatives(std::span<const slm::TokenLogprob> top) {
@@ -102,7 +113,7 @@ OrderedJson alternatives(std::span<const slm::TokenLogprob> top) {
   return list;
 }
 
-std::vector<RequestLine> read_requests(const std::string& path, const RequestReader& reader) {
+std::vector<RequestLine> read_requests(const std::string& path, RequestReader reader) {
   const std::string file = read_text(path);
   std::vector<RequestLine> lines;
   std::size_t number = 0;

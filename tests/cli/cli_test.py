@@ -3,9 +3,11 @@
 import json
 import os
 import pathlib
+import random
 import re
 import resource
 import shutil
+import struct
 import subprocess
 import sys
 import threading
@@ -36,6 +38,23 @@ def make_model(name, fixture, tokenizer=byte_level, **config):
         (folder / "tokenizer.json").write_text(json.dumps(tokenizer()))
     fields = json.loads((folder / "config.json").read_text()) | config
     (folder / "config.json").write_text(json.dumps(fields))
+    return folder
+
+
+def make_adapter(name, seed, **config):
+    """A folder with an adapter of rank 2 on the down projections of llama-mha3h, as PEFT saves it."""
+    folder = SCRATCH / name
+    folder.mkdir()
+    (folder / "adapter_config.json").write_text(json.dumps({"peft_type": "LORA", "r": 2, "lora_alpha": 4} | config))
+    draw, header, data = random.Random(seed), {}, b""
+    for layer in range(2):
+        for part, shape in (("A", [2, 112]), ("B", [48, 2])):
+            values = struct.pack(f"<{shape[0] * shape[1]}f", *(draw.uniform(-1, 1) for _ in range(shape[0] * shape[1])))
+            header[f"base_model.model.model.layers.{layer}.mlp.down_proj.lora_{part}.weight"] = {
+                "dtype": "F32", "shape": shape, "data_offsets": [len(data), len(data) + len(values)]}
+            data += values
+    text = json.dumps(header).encode()
+    (folder / "adapter_model.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + data)
     return folder
 
 
@@ -454,6 +473,31 @@ class Cli(unittest.TestCase):
             last = self.as_json(*common, "--resume", saved, "--max-new-tokens", 7, *options)
             self.assertEqual(last["ids"], whole["ids"][53:])
         self.assertEqual([path.name for path in SCRATCH.glob("text.slm*")], ["text.slm"])
+
+    def test_an_adapter_changes_the_text_however_it_is_drafted(self):
+        first, second = make_adapter("adapter-1", 1), make_adapter("adapter-2", 2)
+        common = ["generate", "--target", self.target, "--max-new-tokens", 30]
+        texts = []
+        for adapter in ([], ["--adapter", first], ["--adapter", second]):
+            plain = self.as_json(*common, "--prompt", "ab", *adapter)["ids"]
+            self.assertEqual(self.as_json(*common, "--prompt", "ab", *adapter, "--draft", self.draft)["ids"], plain)
+            requests = SCRATCH / "adapted.jsonl"
+            requests.write_text('{"prompt": "ab"}\n{"prompt": "ba"}\n')
+            lines = self.ok(*common, "--prompts", requests, "--json", *adapter).out.splitlines()
+            self.assertEqual(json.loads(lines[0])["ids"], plain)
+            self.assertNotIn(plain, texts)
+            texts.append(plain)
+        names = ["", str(first), str(second)]
+        requests.write_text("".join(json.dumps({"prompt": "ab", "adapter": name}) + "\n" for name in names * 2))
+        lines = self.ok(*common, "--prompts", requests, "--json", "--adapter", second).out.splitlines()
+        self.assertEqual([json.loads(line)["ids"] for line in lines], texts * 2)
+        saved = SCRATCH / "adapted.slm"
+        self.ok(*common, "--prompt", "ab", "--adapter", first, "--save", saved)
+        self.ok(*common, "--resume", saved, "--adapter", first)
+        self.error(r"\[sequence.other-adapter\]", *common, "--resume", saved)
+        self.error(r"'adapter-3' uses DoRA \(adapter_config.json: use_dora\)", *common, "--prompt", "ab", "--adapter",
+                   make_adapter("adapter-3", 3, use_dora=True))
+        self.error(r"\[adapter.wrong-shape\]", "generate", "--target", self.draft, "--prompt", "ab", "--adapter", first)
 
     def test_files_that_are_no_saved_text(self):
         saved, bad = SCRATCH / "good.slm", SCRATCH / "bad.slm"

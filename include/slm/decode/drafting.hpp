@@ -56,7 +56,11 @@ class Drafting {
       for (Distribution& row : q_) row.reserve(answer_.processor.support(answer_.vocab()));
     }
     if constexpr (in_batches) answer_.stats.draft_bytes_per_step = drafter_.info().step_bytes;
-    if (on_) guard([&] { drafter_.start(answer_.request.prompt); });
+    if (!on_) return;
+    guard([&] {
+      if constexpr (in_batches) drafter_.adapt(answer_.request.draft_adapter);
+      drafter_.start(answer_.request.prompt);
+    });
   }
 
   /// Tokens of the text to be read before a draft of it.

@@ -29,6 +29,14 @@ class ModelDrafter {
   int length() const { return sequence_.length(); }
   std::int64_t unmappable_tokens() const { return unmappable_; }
 
+  /// The coming texts are drafted with this adapter, or with none. Throws adapter.other-model.
+  void adapt(const AdapterRef& adapter) {
+    check_adapter(adapter, info());
+    if (adapter == sequence_.adapter()) return;
+    rewind(0);
+    sequence_.adapt(adapter);
+  }
+
   /// Keeps what the prompt has in common with the text before.
   void start(std::span<const Token> prompt) {
     unmappable_ = 0;
@@ -76,11 +84,12 @@ class ModelDrafter {
 /// A drafter whose rows a model computes together with those of other requests.
 template <class D>
 concept BatchedDrafter = DraftText<D> &&
-    requires(D& drafter, Batch& batch, std::span<const Token> tokens, const Ask& ask) {
+    requires(D& drafter, Batch& batch, std::span<const Token> tokens, const Ask& ask, const AdapterRef& adapter) {
   { drafter.model().forward(batch) } -> std::same_as<void>;
   { drafter.info() } -> std::same_as<const ModelInfo&>;
   { drafter.length() } -> std::same_as<int>;
   { drafter.unmappable_tokens() } -> std::same_as<std::int64_t>;
+  drafter.adapt(adapter);
   { drafter.plan(batch, tokens, ask) } -> std::same_as<int>;
   { drafter.take(tokens) } -> std::same_as<void>;
 };

@@ -41,8 +41,10 @@ struct Request {
   std::vector<Token> prompt;
   Sampling sampling = {};
   Logprobs logprobs = {};
-  std::optional<Pooling> pooling{};  // the prompt is embedded, and no token generated
-  std::stop_token cancel = {};       // takes effect before the next step, in prompts too: FinishReason::cancelled
+  std::optional<Pooling> pooling{};    // the prompt is embedded, and no token generated
+  AdapterRef adapter = nullptr;        // of the target; see load_adapter()
+  AdapterRef draft_adapter = nullptr;  // of the draft's model
+  std::stop_token cancel = {};         // takes effect before the next step, in prompts too: FinishReason::cancelled
   /// Called after each step over the prompt with the tokens read and those to be read before the first round, which is
   /// all but the last. Optional.
   std::function<void(std::size_t read, std::size_t of)> progress = {};
@@ -108,6 +110,7 @@ inline void check_prompt(std::span<const Token> prompt, const ModelInfo& model) 
 /// Throws Error unless the model can answer this.
 inline void check_request(const Request& request, const ModelInfo& model) {
   check_prompt(request.prompt, model);
+  check_adapter(request.adapter, model);
   validate(request.sampling, model.vocab);
   if (request.logprobs.top < 0 || request.logprobs.top > model.vocab) {
     throw Error("sampling.out-of-range",

@@ -33,6 +33,10 @@ class Verification {
   /// The answer's request begins, with at most so many drafted tokens in a round. What the cache holds of its prompt
   /// stays.
   void start(int most) {
+    if (sequence_.adapter() != answer_.request.adapter) {
+      sequence_.truncate(0);
+      sequence_.adapt(answer_.request.adapter);
+    }
     const std::span<const Token> held = sequence_.tokens(), prompt = answer_.request.prompt;
     prompt_rows_.start(answer_.request);
     const std::size_t most_common = std::min({held.size(), prompt.size() - 1, prompt_rows_.next()});
