@@ -23,7 +23,7 @@ WORDS = "river stone morning letter window garden winter paper market silver har
 
 
 def prompt_of(words, seed):
-    choose = random.Random(seed)
+    choose = random.Random(str(seed))
     return "Write about " + " ".join(choose.choice(WORDS) for _ in range(words)) + "."
 
 
@@ -69,9 +69,9 @@ class Server:
             self.process.kill()
 
 
-async def stream(port, prompt, tokens, seed=0, opened=None):
+async def stream(port, prompt, tokens, seed=0, opened=lambda: None, to_the_end=True):
     """Moments of the events that brought text; the first element is that of asking."""
-    body = json.dumps({"prompt": prompt, "max_tokens": tokens, "temperature": 0, "seed": seed, "stream": True, "ignore_eos": True,
+    body = json.dumps({"prompt": prompt, "max_tokens": tokens, "temperature": 0, "seed": seed, "stream": True, "ignore_eos": to_the_end,
                        "cache_prompt": True}).encode()
     reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1 << 16)
     moments = [time.perf_counter()]
@@ -80,8 +80,7 @@ async def stream(port, prompt, tokens, seed=0, opened=None):
     status = await reader.readline()
     if b" 200 " not in status:
         raise RuntimeError(status + await reader.read())
-    if opened is not None:
-        opened()
+    opened()
     done = False
     while line := await reader.readline():
         if line.startswith(b"data: {") and b'"text":""' not in line:
@@ -121,7 +120,7 @@ def beside(arguments, start):
         runs = {name: [] for name in names}
         for turn in range(arguments.repeats):
             for name in names:
-                server = start[name]()
+                server = start[name](clients)
                 try:
                     requests = max(2, 16 // clients)
                     runs[name].append(asyncio.run(load(server.port, clients, requests, arguments.prompt_words, arguments.max_tokens, turn)))
@@ -135,29 +134,34 @@ def many_open(server, count):
     """All streams at once: answered, and what each costs while it waits."""
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
-    idle, most = server.resident(), 0
-    ready = 0
+    idle, memory, held, most_held = server.resident(), 0, 0, 0
 
     def opened():
-        nonlocal ready
-        ready += 1
+        nonlocal held, most_held
+        held += 1
+        most_held = max(most_held, held)
+
+    async def one(number):
+        nonlocal held
+        await stream(server.port, "Once", 2, number, opened)
+        held -= 1
 
     async def run():
-        nonlocal most
+        nonlocal memory
         tasks = []
-        for i in range(count):
-            tasks.append(asyncio.create_task(stream(server.port, "Once", 2, i, opened)))
-            if i % 200 == 199:
+        for number in range(count):
+            tasks.append(asyncio.create_task(one(number)))
+            if number % 200 == 199:
                 await asyncio.sleep(0.01)
         while not all(task.done() for task in tasks):
-            most = max(most, server.resident())
+            memory = max(memory, server.resident())
             await asyncio.sleep(0.2)
-        return await asyncio.gather(*tasks)
+        await asyncio.gather(*tasks)
 
     began = time.perf_counter()
     asyncio.run(run())
-    print(f"\n{count} streams open at once, all answered in {time.perf_counter() - began:.1f} s; {(most - idle) / count / 1024:.1f} KiB "
-          "of memory for each, those that are being written included")
+    print(f"\n{count} streams asked for, up to {most_held} open at once, all answered in {time.perf_counter() - began:.1f} s; "
+          f"{(memory - idle) / count / 1024:.1f} KiB of memory for each, those that are being written included")
 
 
 def prefix(server, words):
@@ -173,12 +177,12 @@ def beside_no_server(arguments, server):
     prompts = [prompt_of(arguments.prompt_words, ("beside", i)) for i in range(64)]
 
     async def all_streams():
-        await asyncio.gather(*(stream(server.port, prompt, arguments.max_tokens) for prompt in prompts))
+        await asyncio.gather(*(stream(server.port, prompt, arguments.max_tokens, to_the_end=False) for prompt in prompts))
 
     with tempfile.TemporaryDirectory() as folder:
         lines = pathlib.Path(folder) / "prompts.jsonl"
-        lines.write_text("".join(json.dumps({"prompt": prompt, "max_new_tokens": arguments.max_tokens, "temperature": 0,
-                                             "ignore_end_tokens": True}) + "\n" for prompt in prompts))
+        lines.write_text("".join(json.dumps({"id": i, "prompt": prompt, "max_new_tokens": arguments.max_tokens, "temperature": 0}) + "\n"
+                                 for i, prompt in enumerate(prompts)))
         served, alone = [], []
         for _ in range(arguments.repeats):
             began = time.perf_counter()
@@ -186,7 +190,7 @@ def beside_no_server(arguments, server):
             served.append(time.perf_counter() - began)
             output = subprocess.run([arguments.slm, "generate", "--target", arguments.target, "--prompts", lines, "--json", "--threads",
                                      str(arguments.threads)], capture_output=True, check=True, text=True).stdout
-            alone.append(max(json.loads(line)["statistics"]["total_seconds"] for line in output.splitlines()))
+            alone.append(max(json.loads(line)["statistics"]["seconds"]["total"] for line in output.splitlines()))
     print(f"\n64 streams of {arguments.max_tokens} tokens: {statistics.median(served):.2f} s over HTTP, {statistics.median(alone):.2f} s by "
           "slm generate --prompts")
 
@@ -207,18 +211,18 @@ def main():
     parser.add_argument("--beside", action="store_true")
     arguments = parser.parse_args()
 
-    def slm(*more):
+    def slm(_=0, *more):
         port = free_port()
         return Server("slm", [arguments.slm, "serve", "--target", arguments.target, "--port", port, "--threads", arguments.threads, *more], port)
 
-    def llama():
+    def llama(clients):
         port = free_port()
         return Server("llama.cpp", [arguments.llama_server, "-m", arguments.target, "--port", port, "-t", arguments.threads, "-np",
-                                    max(arguments.clients), "-c", 512 * max(arguments.clients), "--no-webui"], port)
+                                    clients, "-c", 512 * clients, "--no-webui"], port)
 
     start = {"slm": slm}
     if arguments.draft:
-        start["slm with a draft"] = lambda: slm("--draft", arguments.draft)
+        start["slm with a draft"] = lambda clients: slm(clients, "--draft", arguments.draft)
     if arguments.llama_server:
         start["llama.cpp"] = llama
     beside(arguments, start)
