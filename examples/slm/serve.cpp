@@ -18,10 +18,10 @@ struct ServeOptions {
   std::string target, draft, drafter, draft_backend;
   ModelOptions models;
   ChatOptions chat;
-  slm::EngineOptions engine;
+  slm::EngineOptions engine{.cache_memory = std::size_t{4} << 30};
   serve::HttpOptions http = {};
   serve::ReadingOptions reading;
-  std::vector<std::string> names;
+  std::vector<std::string> names, adapters;
   std::string key_file;
   bool insecure = false, json = false;
   double drain_delay = 0, drain_timeout = 30;
@@ -128,6 +128,11 @@ void run_server(ServeOptions options) {
   serve::Draft draft = load_drafter(loader, options, target.info());
   serve::ServedModel model =
       serve::describe_model(options.target, options.names, target, options.chat, fingerprint_of(options.models));
+  for (const std::string& named : options.adapters) {
+    const std::size_t sign = std::min(named.find('='), named.size());
+    const std::string folder = named.substr(std::min(sign + 1, named.size()));
+    serve::add_adapted(model, named.substr(0, sign), folder, slm::load_adapter(folder, target));
+  }
   const std::string name = model.names.front();
   api = std::make_unique<serve::Api>(std::move(model), serve::make_service(std::move(draft), target, options.engine),
                                      std::move(limits));
@@ -172,6 +177,11 @@ void add_serve(CLI::App& program) {
   command.add_option("--port", options->http.port, "port to listen at; 0: any that is free")->capture_default_str();
   command.add_option("--served-model-name", options->names,
                      "what clients call the model; further names are aliases; else the name of its folder");
+  command
+      .add_option("--adapter", options->adapters,
+                  "a model of its own: the target with the adapter in a folder; several times, if you like")
+      ->type_name("NAME=DIR")
+      ->take_all();
   command.add_option("--api-key-file", options->key_file, "a file of keys, one on each line; clients need one of them");
   command.add_flag("--insecure", options->insecure, "listen at a public address without keys");
   command.add_option("--max-requests", options->engine.max_requests, "texts that may wait and be written together")
@@ -183,9 +193,9 @@ void add_serve(CLI::App& program) {
   command.add_option("--max-connections", options->http.limits.connections, "connections; more are told 503")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  command
-      .add_option("--cache-memory", options->engine.cache_memory, "memory of the KV cache, as 4GiB; 0: what there is")
+  command.add_option("--cache-memory", options->engine.cache_memory, "memory of the KV cache; 0: what there is")
       ->transform(CLI::AsSizeValue(false))
+      ->default_str("4GiB")
       ->type_name("SIZE");
   command.add_option("--io-threads", options->http.io_threads, "threads for connections")
       ->check(CLI::Range(1, 64))

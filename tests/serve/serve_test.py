@@ -7,6 +7,7 @@ import contextlib
 import http.client
 import json
 import pathlib
+import random
 import re
 import signal
 import struct
@@ -16,13 +17,30 @@ import tempfile
 import time
 import unittest
 
-from server import PAIR, PATIENCE, PROMPT, Server, generate, slm
+from server import PAIR, PATIENCE, PROGRAM, PROMPT, Server, generate, slm
 
 
 def joined(chunks, index=0, key="text"):
     texts = [choice["text"] if key == "text" else choice["delta"].get(key) or "" for chunk in chunks for choice in chunk["choices"]
              if choice["index"] == index]
     return "".join(texts)
+
+
+def make_adapter(folder):
+    """An adapter of rank 2 on the down projections of the demo pair's target, as PEFT saves it."""
+    config = json.loads((PAIR / "target" / "config.json").read_text())
+    folder.mkdir()
+    (folder / "adapter_config.json").write_text(json.dumps({"peft_type": "LORA", "r": 2, "lora_alpha": 4}))
+    draw, header, data = random.Random(1), {}, b""
+    for layer in range(config["num_hidden_layers"]):
+        for part, shape in (("A", [2, config["intermediate_size"]]), ("B", [config["hidden_size"], 2])):
+            values = struct.pack(f"<{shape[0] * shape[1]}f", *(draw.uniform(-0.2, 0.2) for _ in range(shape[0] * shape[1])))
+            header[f"base_model.model.model.layers.{layer}.mlp.down_proj.lora_{part}.weight"] = {
+                "dtype": "F32", "shape": shape, "data_offsets": [len(data), len(data) + len(values)]}
+            data += values
+    text = json.dumps(header).encode()
+    (folder / "adapter_model.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + data)
+    return folder
 
 
 class Serve(unittest.TestCase):
@@ -310,6 +328,13 @@ class Serve(unittest.TestCase):
                            ('vllm:request_success_total{finished_reason="length"}', 2)):
             self.assertEqual(after[name] - before[name], more, name)
         self.assertGreater(after["vllm:spec_decode_num_draft_tokens_total"], before["vllm:spec_decode_num_draft_tokens_total"])
+        stop = self.server.complete(max_tokens=40)["choices"][0]["text"][10:14]
+        before = self.counts()
+        self.server.complete(max_tokens=400, stop=stop)
+        after = self.counts()
+        for reason, more in (("stop", 1), ("abort", 0)):
+            name = f'vllm:request_success_total{{finished_reason="{reason}"}}'
+            self.assertEqual(after[name] - before[name], more, name)
 
     def counts(self):
         """Values of all samples, by name and the labels that are not the model's."""
@@ -348,6 +373,30 @@ class Serve(unittest.TestCase):
                 self.assertEqual(server.complete(max_tokens=24)["choices"][0]["text"], expected)
                 self.assertEqual(server.started["model"], "target")
                 server.json("POST", "/v1/chat/completions", {"messages": [{"role": "user", "content": "x"}]}, status=400)
+
+    def test_an_adapter_is_a_model_of_its_own(self):
+        with tempfile.TemporaryDirectory() as scratch:
+            folder = make_adapter(pathlib.Path(scratch) / "lora")
+            with Server("--draft", PAIR / "draft", "--adapter", f"sql={folder}") as server:
+                models = server.json("GET", "/v1/models")["data"]
+                self.assertEqual([(model["id"], model["parent"]) for model in models], [("target", None), ("sql", "target")])
+                self.assertEqual(server.json("GET", "/v1/models/sql")["root"], str(folder))
+                bare = generate("--prompt", PROMPT, "--max-new-tokens", 30)["text"]
+                adapted = generate("--prompt", PROMPT, "--max-new-tokens", 30, "--adapter", folder)["text"]
+                self.assertNotEqual(adapted, bare)
+                with concurrent.futures.ThreadPoolExecutor(8) as pool:
+                    ask = lambda model: server.complete(model=model, max_tokens=30)
+                    answers = list(pool.map(ask, ["sql", "target"] * 8))
+                for i, answer in enumerate(answers):
+                    self.assertEqual(answer["choices"][0]["text"], bare if i % 2 else adapted)
+                    self.assertEqual(answer["model"], "target" if i % 2 else "sql")
+                self.assertEqual(len({answer["system_fingerprint"] for answer in answers}), 2)
+                vectors = [server.json("POST", "/v1/embeddings", {"input": PROMPT, "model": model})["data"][0]["embedding"]
+                           for model in ("sql", "target")]
+                self.assertNotEqual(*vectors)
+            for wrong in ("a/b", "TARGET", "", ".."):
+                with self.assertRaisesRegex(AssertionError, "serve.adapter-name"), Server("--adapter", f"{wrong}={folder}"):
+                    pass
 
     def test_a_full_server_says_when_to_come_again(self):
         with Server("--max-requests", "2") as server:

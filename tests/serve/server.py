@@ -20,7 +20,9 @@ class Server:
         self.process = subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         line = self.process.stdout.readline()
         if not line:
-            raise AssertionError(self.process.stderr.read())
+            fault = self.process.stderr.read()
+            self.__exit__()
+            raise AssertionError(fault)
         self.started = json.loads(line)
         self.port = self.started["port"]
 

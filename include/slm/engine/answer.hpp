@@ -54,6 +54,7 @@ struct AnswerState {
   Stats stats;               // once it is over
   std::exception_ptr error;  // why it ended before its time
   std::atomic<bool> cancelled{false};
+  std::atomic<bool> satisfied{false};
   std::function<void()> wake = {};  // the reader
 };
 
@@ -121,6 +122,8 @@ class Answer {
 
   /// Ends it before the engine's next step. What it has said can still be fetched.
   void cancel() { state_->cancelled = true; }
+  /// The same for a reader that has what it wanted: FinishReason::sink.
+  void stop() { state_->satisfied = true; }
 
  private:
   std::optional<AnsweredToken> fetch() {

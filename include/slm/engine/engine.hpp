@@ -156,7 +156,7 @@ class Engine {
 
   static void insert(Works& works, Work&& work) { works.insert(detail::place_of(works, work), std::move(work)); }
 
-  /// Those that are cancelled or too late.
+  /// Those that are cancelled, wanted no more, or too late.
   void end_those_that_should() {
     const auto now = std::chrono::steady_clock::now();
     for (Works* works : {&waiting_, &running_}) {
@@ -164,6 +164,8 @@ class Engine {
         const auto one = work++;
         if (one->answer->cancelled || one->cancel.stop_requested()) {
           finish(*works, one, FinishReason::cancelled);
+        } else if (one->answer->satisfied) {
+          finish(*works, one, FinishReason::sink);
         } else if (now >= one->scheduling.deadline) {
           finish(*works, one, FinishReason::deadline);
         }

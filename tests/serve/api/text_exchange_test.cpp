@@ -107,10 +107,10 @@ TEST_CASE("a stop string ends a choice, and what the engine says behind it is no
   FakeOutput out;
   for (const char* letter : {"a", "b", "c", "d"}) asked.say(ids(letter).front());
   exchange->poll(out);
-  CHECK(asked.answer->cancelled);
+  CHECK(asked.answer->satisfied);
   CHECK(out.status == 0);
   asked.say(ids("e").front());
-  asked.end(slm::FinishReason::cancelled);
+  asked.end(slm::FinishReason::sink);
   exchange->poll(out);
   const Json choice = out.json()["choices"][0];
   CHECK(choice["text"] == "a");

@@ -142,19 +142,28 @@ std::unique_ptr<Exchange> Api::embeddings(const HttpRequest& request, const std:
 }
 
 OrderedJson Api::card(const std::string& name) const {
-  return {{"id", name},          {"object", "model"}, {"created", model_.created},           {"owned_by", "slm"},
-          {"root", model_.root}, {"parent", nullptr}, {"max_model_len", model_.info.context}};
+  const auto adapted = std::find_if(model_.adapted.begin(), model_.adapted.end(),
+                                    [&](const AdaptedModel& one) { return one.name == name; });
+  const bool is_base = adapted == model_.adapted.end();
+  return {{"id", name},
+          {"object", "model"},
+          {"created", model_.created},
+          {"owned_by", "slm"},
+          {"root", is_base ? model_.root : adapted->root},
+          {"parent", is_base ? OrderedJson() : OrderedJson(model_.names.front())},
+          {"max_model_len", model_.info.context}};
 }
 
 Ready Api::models(const HttpRequest&) const {
   OrderedJson json{{"object", "list"}, {"data", OrderedJson::array()}};
   for (const std::string& name : model_.names) json["data"].push_back(card(name));
+  for (const AdaptedModel& one : model_.adapted) json["data"].push_back(card(one.name));
   return {.body = slm::json_text(json)};
 }
 
 Ready Api::one_model(const HttpRequest& request) const {
   const slm::Json named{{"model", request.path.substr(models_path.size())}};
-  check_model(Fields(named), model_);
+  asked_model(Fields(named), model_);
   return {.body = slm::json_text(card(named["model"]))};
 }
 
@@ -205,7 +214,7 @@ Ready Api::metrics(const HttpRequest&) const {
 Ready Api::tokenize(const HttpRequest& request) const {
   const slm::Json body = parse_body(request);
   const Fields fields(body);
-  check_model(fields, model_);
+  asked_model(fields, model_);
   const std::string prompt = fields.string("prompt", ""), content = fields.string("content", "");
   const bool with_special = fields.boolean("add_special_tokens", true);
   const bool with_special_by_llama = fields.boolean("add_special", false);  // as llama.cpp calls it
@@ -233,7 +242,7 @@ Ready Api::tokenize(const HttpRequest& request) const {
 Ready Api::detokenize(const HttpRequest& request) const {
   const slm::Json body = parse_body(request);
   const Fields fields(body);
-  check_model(fields, model_);
+  asked_model(fields, model_);
   const slm::Json* tokens = fields.find("tokens");
   if (tokens == nullptr) throw bad_field("tokens", "is absent, expected a list of token ids");
   const std::string text = model_.tokenizer.decode(read_ids("tokens", *tokens, model_), false);

@@ -54,7 +54,7 @@ void Choice::take(const slm::AnsweredToken& token) {
     if (!request_.include_stop) return;
   }
   if (stream_(token.token)) return;
-  answer_.cancel();
+  answer_.stop();
   const std::string& found = stream_.stop_string();
   if (contains(request_.stops, found)) stop_reason_ = found;
   if (request_.include_stop) text_ += found;

@@ -11,6 +11,7 @@ namespace serve {
 namespace {
 
 struct EmbeddingRequest {
+  AskedModel asked;
   std::vector<std::vector<slm::Token>> texts;
   slm::Pooling pooling = slm::Pooling::mean;
   bool normalize = true;
@@ -19,9 +20,9 @@ struct EmbeddingRequest {
 
 EmbeddingRequest read(const slm::Json& body, const ServedModel& model) {
   const Fields fields(body);
-  check_model(fields, model);
+  AskedModel asked = asked_model(fields, model);
   if (fields.has("dimensions")) throw unsupported("dimensions", "`dimensions`");
-  EmbeddingRequest request{.texts = read_prompts("input", fields, model)};
+  EmbeddingRequest request{.asked = std::move(asked), .texts = read_prompts("input", fields, model)};
   for (const auto& text : request.texts) check_prompt("input", text, 0, model);
   const std::string pooling = fields.string("pooling", "mean");
   if (pooling != "mean" && pooling != "last") throw bad_field("pooling", "is neither mean nor last");
@@ -56,14 +57,17 @@ void divide_by_length(std::vector<float>& values) {
 
 class EmbeddingExchange final : public Exchange {
  public:
-  EmbeddingExchange(EmbeddingRequest request, const ServedModel& model, Service& service, const std::stop_token& cancel,
+  EmbeddingExchange(EmbeddingRequest request, Service& service, const std::stop_token& cancel,
                     const std::function<void()>& wake)
-      : request_(std::move(request)), model_(model) {
+      : request_(std::move(request)) {
     for (const auto& text : request_.texts) {
       try {
-        answers_.push_back(service.submit(
-            {.prompt = text, .sampling = {.max_new_tokens = 0}, .pooling = request_.pooling, .cancel = cancel}, {},
-            wake));
+        answers_.push_back(service.submit({.prompt = text,
+                                           .sampling = {.max_new_tokens = 0},
+                                           .pooling = request_.pooling,
+                                           .adapter = request_.asked.adapter,
+                                           .cancel = cancel},
+                                          {}, wake));
       } catch (const slm::Error& error) {
         end();
         throw refused_by(error);
@@ -107,12 +111,11 @@ class EmbeddingExchange final : public Exchange {
     }
     return {{"object", "list"},
             {"data", std::move(data)},
-            {"model", model_.names.front()},
+            {"model", request_.asked.name},
             {"usage", {{"prompt_tokens", tokens}, {"total_tokens", tokens}}}};
   }
 
   EmbeddingRequest request_;
-  const ServedModel& model_;
   std::vector<slm::Answer> answers_;
 };
 
@@ -120,7 +123,7 @@ class EmbeddingExchange final : public Exchange {
 
 std::unique_ptr<Exchange> answer_embeddings(const slm::Json& body, const ServedModel& model, Service& service,
                                             const std::stop_token& cancel, const std::function<void()>& wake) {
-  return std::make_unique<EmbeddingExchange>(read(body, model), model, service, cancel, wake);
+  return std::make_unique<EmbeddingExchange>(read(body, model), service, cancel, wake);
 }
 
 }  // namespace serve

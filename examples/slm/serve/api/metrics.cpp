@@ -71,8 +71,8 @@ void MetricsPage::add(const slm::EngineStats& stats) {
   gauge("vllm:num_requests_running", "Texts that are being written.", real(stats.running));
   gauge("vllm:num_requests_waiting", "Requests that have not begun.", real(stats.waiting));
   if (stats.cache_memory > 0) {
-    gauge("vllm:kv_cache_usage_perc", "Share of the KV cache that is used; 1 is all.",
-          real(stats.cache_used) / real(stats.cache_memory));
+    gauge("vllm:kv_cache_usage_perc", "Share of the KV cache that texts hold; 1 is all.",
+          real(stats.cache_used - stats.cache_idle) / real(stats.cache_memory));
   }
   if (stats.cache_memory > 0 && stats.page_bytes > 0) {
     gauge("vllm:cache_config_info", "Pages of the KV cache.", 1,

@@ -22,6 +22,14 @@
 
 namespace serve {
 
+/// A model that differs from the one that is served by an adapter.
+struct AdaptedModel {
+  std::string name;
+  std::string root;  // where the adapter lies
+  std::string fingerprint;
+  slm::AdapterRef adapter;
+};
+
 struct ServedModel {
   std::vector<std::string> names;  // that clients may use; answers say the first
   std::string root;                // where it lies
@@ -30,7 +38,8 @@ struct ServedModel {
   std::optional<cli::ChatFormat> chat;  // nothing: it was never taught to chat
   std::string fingerprint;              // of what an answer depends on besides its request
   OrderedJson tokenizer_info;
-  std::int64_t created = 0;  // Unix time
+  std::int64_t created = 0;                // Unix time
+  std::vector<AdaptedModel> adapted = {};  // by names of their own
 };
 
 /// May be called by any thread.

@@ -128,7 +128,7 @@ class TextExchange : public Exchange {
 
   /// The members that every answer and every chunk of it begins with.
   OrderedJson frame() const {
-    return {{"id", id_}, {"object", object()}, {"created", created_}, {"model", model_.names.front()}};
+    return {{"id", id_}, {"object", object()}, {"created", created_}, {"model", request_.asked.name}};
   }
 
   OrderedJson usage() const {
@@ -208,7 +208,7 @@ class WholeExchange final : public TextExchange {
     answer["choices"] = OrderedJson::array();
     for (std::size_t i = 0; i < choices_.size(); ++i) answer["choices"].push_back(choice_json(i));
     answer["usage"] = usage();
-    answer["system_fingerprint"] = model_.fingerprint;
+    answer["system_fingerprint"] = request_.asked.fingerprint;
     return answer;
   }
 

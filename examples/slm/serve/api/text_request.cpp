@@ -125,9 +125,9 @@ slm::Sampling read_sampling(const Fields& fields, const ServedModel& model) {
 
 /// What both routes read alike.
 TextRequest read_common(const Fields& fields, const ServedModel& model, const ReadingOptions& options) {
-  check_model(fields, model);
   refuse_what_is_not_served(fields);
   TextRequest request;
+  request.asked = asked_model(fields, model);
   request.sampling = read_sampling(fields, model);
   request.stop_tokens = request.sampling.stop_tokens;
   request.stops = read_stops(fields);
@@ -226,9 +226,14 @@ slm::Json parse_body(const HttpRequest& request) {
   }
 }
 
-void check_model(const Fields& fields, const ServedModel& model) {
+AskedModel asked_model(const Fields& fields, const ServedModel& model) {
   const std::string name = fields.string("model", model.names.front());
-  if (std::find(model.names.begin(), model.names.end(), name) != model.names.end()) return;
+  if (std::find(model.names.begin(), model.names.end(), name) != model.names.end()) {
+    return {.name = model.names.front(), .fingerprint = model.fingerprint, .adapter = nullptr};
+  }
+  for (const AdaptedModel& one : model.adapted) {
+    if (one.name == name) return {.name = name, .fingerprint = one.fingerprint, .adapter = one.adapter};
+  }
   throw Refusal(404, "serve.unknown-model", slm::text("The model `", slm::excerpt(name), "` does not exist."))
       .of("model")
       .coded("model_not_found");
@@ -309,7 +314,7 @@ TextRequest read_chat(const slm::Json& body, const ServedModel& model, const Rea
 
 slm::Request TextRequest::choice(std::size_t i, const ServedModel& model) const {
   const auto choices_of_prompt = static_cast<std::size_t>(n);
-  slm::Request request{.prompt = prompts[i / choices_of_prompt], .sampling = sampling};
+  slm::Request request{.prompt = prompts[i / choices_of_prompt], .sampling = sampling, .adapter = asked.adapter};
   slm::Sampling& own = request.sampling;
   own.seed += i % choices_of_prompt;
   const int room = model.info.context - static_cast<int>(request.prompt.size());

@@ -13,7 +13,15 @@
 
 namespace serve {
 
+/// Which of the served models a request is for.
+struct AskedModel {
+  std::string name;         // as answers say it
+  std::string fingerprint;  // of what they depend on besides the request
+  slm::AdapterRef adapter;
+};
+
 struct TextRequest {
+  AskedModel asked;
   bool chat = false;
   std::vector<std::vector<slm::Token>> prompts;
   int n = 1;                            // choices of each prompt
@@ -41,8 +49,8 @@ struct ReadingOptions {
 
 /// The members of a request's body. Throws Refusal.
 slm::Json parse_body(const HttpRequest& request);
-/// Whether the model that the request names, if it does, is this one. Throws Refusal.
-void check_model(const Fields& fields, const ServedModel& model);
+/// The model that the request names, or the first. Throws Refusal.
+AskedModel asked_model(const Fields& fields, const ServedModel& model);
 std::vector<slm::Token> read_ids(const std::string& name, const slm::Json& list, const ServedModel& model);
 /// A text, token ids, or a list of either. texts: gets what the prompts say, where it is wanted. Throws Refusal.
 std::vector<std::vector<slm::Token>> read_prompts(const char* name, const Fields& fields, const ServedModel& model,
