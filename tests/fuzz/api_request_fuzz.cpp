@@ -1,0 +1,53 @@
+// Any bytes as the body of a request, which the first byte's route reads: a refusal, or requests that an engine takes;
+// and the answers, whole or streamed, are JSON.
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <iterator>
+#include <string>
+
+#include "serve/api/fake_service.hpp"
+#include "slm/decode/request.hpp"
+
+namespace {
+
+using serve::test::FakeOutput;
+using serve::test::FakeServer;
+
+constexpr const char* paths[] = {"/v1/completions", "/v1/chat/completions", "/v1/embeddings", "/tokenize",
+                                 "/detokenize"};
+
+void require(bool holds) {
+  if (!holds) std::abort();
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  if (size == 0) return 0;
+  static FakeServer server;
+  static const slm::ModelInfo model = serve::test::demo_model().info;
+  server.service->asked.clear();
+  FakeOutput out;
+  const std::string body(reinterpret_cast<const char*>(data + 1), size - 1);
+  const auto exchange = server.begin(paths[data[0] % std::size(paths)], body);
+  for (auto& asked : server.service->asked) {
+    slm::check_request(asked.request, model);
+    if (asked.request.pooling) {
+      asked.answer->embedding = {1, 0};
+    } else {
+      for (const slm::Token token : {68, 300, 255}) asked.say(token, token == 300, -0.5);
+    }
+    asked.end(slm::FinishReason::length);
+  }
+  exchange->poll(out);
+  require(out.ended);
+  require(out.status == 200 || out.status / 100 == 4 || out.status == 503);
+  if (out.type == "application/json") {
+    const slm::Json answer = out.json();
+    require(answer.contains("error") == (out.status != 200));
+  } else {
+    for (const slm::Json& event : out.events()) require(event.contains("choices"));
+  }
+  return 0;
+}
