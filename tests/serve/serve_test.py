@@ -324,7 +324,8 @@ class Serve(unittest.TestCase):
         after = self.counts()
         prompt = len(self.server.json("POST", "/tokenize", {"prompt": PROMPT})["tokens"])
         for name, more in (("vllm:generation_tokens_total", 18), ("vllm:inter_token_latency_seconds_count", 16),
-                           ("vllm:iteration_tokens_total_sum", 18 + 2 * prompt), ("vllm:e2e_request_latency_seconds_count", 2),
+                           ("vllm:iteration_tokens_total_sum", 18 + 2 * prompt), ("vllm:request_params_n_sum", 2),
+                           ("vllm:request_params_max_tokens_sum", 9), ("vllm:e2e_request_latency_seconds_count", 2),
                            ('vllm:request_success_total{finished_reason="length"}', 2)):
             self.assertEqual(after[name] - before[name], more, name)
         self.assertGreater(after["vllm:spec_decode_num_draft_tokens_total"], before["vllm:spec_decode_num_draft_tokens_total"])

@@ -128,13 +128,20 @@ void Api::check_key(const HttpRequest& request) const {
 }
 
 std::unique_ptr<Exchange> Api::completions(const HttpRequest& request, const std::function<void()>& wake) {
-  return answer_text(read_completion(parse_body(request), model_, options_.reading), model_, *service_,
-                     cancel_.get_token(), wake);
+  return begin(read_completion(parse_body(request), model_, options_.reading), wake);
 }
 
 std::unique_ptr<Exchange> Api::chat_completions(const HttpRequest& request, const std::function<void()>& wake) {
-  return answer_text(read_chat(parse_body(request), model_, options_.reading), model_, *service_, cancel_.get_token(),
-                     wake);
+  return begin(read_chat(parse_body(request), model_, options_.reading), wake);
+}
+
+std::unique_ptr<Exchange> Api::begin(TextRequest request, const std::function<void()>& wake) {
+  {
+    const std::lock_guard lock(mutex_);
+    asked_n_.add(request.n);
+    if (request.max_tokens) asked_tokens_.add(*request.max_tokens);
+  }
+  return answer_text(std::move(request), model_, *service_, cancel_.get_token(), wake);
 }
 
 std::unique_ptr<Exchange> Api::embeddings(const HttpRequest& request, const std::function<void()>& wake) {
@@ -207,6 +214,11 @@ Ready Api::load(const HttpRequest&) const {
 Ready Api::metrics(const HttpRequest&) const {
   MetricsPage page(model_.names.front());
   page.add(service_->stats());
+  {
+    const std::lock_guard lock(mutex_);
+    page.histogram("vllm:request_params_n", "Choices that a request asked for.", asked_n_);
+    page.histogram("vllm:request_params_max_tokens", "Tokens that a request allowed.", asked_tokens_);
+  }
   if (options_.add_metrics) options_.add_metrics(page);
   return {.type = "text/plain; version=0.0.4; charset=utf-8", .body = page.text()};
 }

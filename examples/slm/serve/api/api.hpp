@@ -4,6 +4,7 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <stop_token>
 #include <string>
 #include <string_view>
@@ -55,6 +56,7 @@ class Api {
 
   std::unique_ptr<Exchange> completions(const HttpRequest& request, const std::function<void()>& wake);
   std::unique_ptr<Exchange> chat_completions(const HttpRequest& request, const std::function<void()>& wake);
+  std::unique_ptr<Exchange> begin(TextRequest request, const std::function<void()>& wake);
   std::unique_ptr<Exchange> embeddings(const HttpRequest& request, const std::function<void()>& wake);
   Ready models(const HttpRequest& request) const;
   Ready one_model(const HttpRequest& request) const;
@@ -75,6 +77,9 @@ class Api {
   ApiOptions options_;
   std::atomic<bool> draining_{false};
   std::stop_source cancel_;
+  mutable std::mutex mutex_;  // of what follows
+  slm::Histogram asked_n_{asked_n_bounds};
+  slm::Histogram asked_tokens_{asked_tokens_bounds};
 };
 
 }  // namespace serve

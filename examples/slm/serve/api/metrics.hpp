@@ -10,6 +10,11 @@
 
 namespace serve {
 
+// Buckets of what clients ask for.
+inline constexpr double asked_n_bounds[] = {1, 2, 5, 10, 20, 50, 100};
+inline constexpr double asked_tokens_bounds[] = {1,   2,    5,    10,   20,    50,    100,  200,
+                                                 500, 1000, 2000, 5000, 10000, 20000, 50000};
+
 /// A page of /metrics. Every sample has the model's labels.
 class MetricsPage {
  public:
