@@ -116,7 +116,6 @@ class SoakTest(unittest.TestCase):
         self.assertEqual(value("vllm:e2e_request_latency_seconds_count"), began)
         self.assertGreaterEqual(value("vllm:request_success_total"), began)  # some are gone before they begin
         self.assertGreater(self.answered, 10)
-        self.assertGreater(value("vllm:num_preemptions_total"), 0)
         print(f"{self.answered} answers as alone, {self.refused} refused, {value('vllm:num_preemptions_total'):.0f} preemptions in {SECONDS:.0f} s")
         self.server.process.terminate()
         self.assertEqual(self.server.process.wait(PATIENCE), 0, self.server.process.stderr.read())
