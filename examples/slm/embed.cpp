@@ -1,9 +1,9 @@
 // slm embed: what a model makes of texts before its head turns it into logits, as one vector for each text.
-#include <cmath>
 #include <memory>
 
 #include "cli.hpp"
 #include "slm/engine.hpp"
+#include "tools/cli/unit_length.hpp"
 
 namespace cli {
 
@@ -48,13 +48,6 @@ std::vector<std::vector<slm::Token>> tokens_of(const EmbedOptions& options) {
   return tokens;
 }
 
-void normalize(std::vector<float>& values) {
-  double squares = 0;
-  for (const float value : values) squares += double{value} * double{value};
-  if (squares == 0) return;
-  for (float& value : values) value = static_cast<float>(double{value} / std::sqrt(squares));
-}
-
 void embed(const EmbedOptions& options) {
   const std::vector<std::vector<slm::Token>> texts = tokens_of(options);
   Loader loader(options.models);
@@ -67,7 +60,7 @@ void embed(const EmbedOptions& options) {
   for (std::size_t i = 0; i < texts.size(); ++i) {
     answers[i].next();  // there is no token, but maybe an error
     std::vector<float> embedding = answers[i].embedding();
-    if (options.normalize) normalize(embedding);
+    if (options.normalize) to_unit_length(embedding);
     std::string out = options.json ? "{\"embedding\":" : "";
     append_numbers(out, embedding);
     if (options.json) out += slm::text(",\"tokens\":", texts[i].size(), "}");

@@ -181,6 +181,7 @@ void add_serve(CLI::App& program) {
       .add_option("--adapter", options->adapters,
                   "a model of its own: the target with the adapter in a folder; several times, if you like")
       ->type_name("NAME=DIR")
+      ->check([](const std::string& named) { return named.find('=') < named.size() - 1 ? "" : "expected NAME=DIR"; })
       ->take_all();
   command.add_option("--api-key-file", options->key_file, "a file of keys, one on each line; clients need one of them");
   command.add_flag("--insecure", options->insecure, "listen at a public address without keys");

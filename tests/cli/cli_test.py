@@ -3,11 +3,9 @@
 import json
 import os
 import pathlib
-import random
 import re
 import resource
 import shutil
-import struct
 import subprocess
 import sys
 import threading
@@ -16,6 +14,9 @@ import unittest
 from tiny_models import KINDS, byte_level
 
 PROGRAM, SOURCE, SCRATCH = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
+sys.path.insert(0, str(SOURCE / "tests" / "support"))
+from adapter_folder import make_adapter_folder  # noqa: E402
+
 MODELS = SOURCE / "tests" / "fixtures" / "models"
 TOKENIZERS = SOURCE / "tests" / "fixtures" / "tokenizers"
 PAIR = SOURCE / "examples" / "demo_pair"
@@ -42,20 +43,8 @@ def make_model(name, fixture, tokenizer=byte_level, **config):
 
 
 def make_adapter(name, seed, **config):
-    """A folder with an adapter of rank 2 on the down projections of llama-mha3h, as PEFT saves it."""
-    folder = SCRATCH / name
-    folder.mkdir()
-    (folder / "adapter_config.json").write_text(json.dumps({"peft_type": "LORA", "r": 2, "lora_alpha": 4} | config))
-    draw, header, data = random.Random(seed), {}, b""
-    for layer in range(2):
-        for part, shape in (("A", [2, 112]), ("B", [48, 2])):
-            values = struct.pack(f"<{shape[0] * shape[1]}f", *(draw.uniform(-1, 1) for _ in range(shape[0] * shape[1])))
-            header[f"base_model.model.model.layers.{layer}.mlp.down_proj.lora_{part}.weight"] = {
-                "dtype": "F32", "shape": shape, "data_offsets": [len(data), len(data) + len(values)]}
-            data += values
-    text = json.dumps(header).encode()
-    (folder / "adapter_model.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + data)
-    return folder
+    """An adapter for the shape llama-mha3h."""
+    return make_adapter_folder(SCRATCH / name, seed, layers=2, hidden=48, ffn=112, most=1, **config)
 
 
 def tensors_of(folder):

@@ -7,7 +7,6 @@ import contextlib
 import http.client
 import json
 import pathlib
-import random
 import re
 import signal
 import struct
@@ -17,30 +16,16 @@ import tempfile
 import time
 import unittest
 
-from server import PAIR, PATIENCE, PROGRAM, PROMPT, Server, generate, slm
+from server import PAIR, PATIENCE, PROGRAM, PROMPT, SOURCE, Server, generate, slm
+
+sys.path.insert(0, str(SOURCE / "tests" / "support"))
+from adapter_folder import make_adapter_folder  # noqa: E402
 
 
 def joined(chunks, index=0, key="text"):
     texts = [choice["text"] if key == "text" else choice["delta"].get(key) or "" for chunk in chunks for choice in chunk["choices"]
              if choice["index"] == index]
     return "".join(texts)
-
-
-def make_adapter(folder):
-    """An adapter of rank 2 on the down projections of the demo pair's target, as PEFT saves it."""
-    config = json.loads((PAIR / "target" / "config.json").read_text())
-    folder.mkdir()
-    (folder / "adapter_config.json").write_text(json.dumps({"peft_type": "LORA", "r": 2, "lora_alpha": 4}))
-    draw, header, data = random.Random(1), {}, b""
-    for layer in range(config["num_hidden_layers"]):
-        for part, shape in (("A", [2, config["intermediate_size"]]), ("B", [config["hidden_size"], 2])):
-            values = struct.pack(f"<{shape[0] * shape[1]}f", *(draw.uniform(-0.2, 0.2) for _ in range(shape[0] * shape[1])))
-            header[f"base_model.model.model.layers.{layer}.mlp.down_proj.lora_{part}.weight"] = {
-                "dtype": "F32", "shape": shape, "data_offsets": [len(data), len(data) + len(values)]}
-            data += values
-    text = json.dumps(header).encode()
-    (folder / "adapter_model.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + data)
-    return folder
 
 
 class Serve(unittest.TestCase):
@@ -377,7 +362,9 @@ class Serve(unittest.TestCase):
 
     def test_an_adapter_is_a_model_of_its_own(self):
         with tempfile.TemporaryDirectory() as scratch:
-            folder = make_adapter(pathlib.Path(scratch) / "lora")
+            shape = json.loads((PAIR / "target" / "config.json").read_text())
+            folder = make_adapter_folder(pathlib.Path(scratch) / "lora", 1, layers=shape["num_hidden_layers"],
+                                         hidden=shape["hidden_size"], ffn=shape["intermediate_size"], most=0.2)
             with Server("--draft", PAIR / "draft", "--adapter", f"sql={folder}") as server:
                 models = server.json("GET", "/v1/models")["data"]
                 self.assertEqual([(model["id"], model["parent"]) for model in models], [("target", None), ("sql", "target")])

@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "api/embedding_exchange.hpp"
-#include "api/random_hex.hpp"
 #include "api/served_model.hpp"
 #include "api/text_exchange.hpp"
+#include "http/random_hex.hpp"
 #include "page/embedded.hpp"
 
 namespace serve {

@@ -1,10 +1,11 @@
 #include "api/embedding_exchange.hpp"
 
 #include <bit>
-#include <cmath>
 #include <cstring>
 #include <utility>
 #include <vector>
+
+#include "tools/cli/unit_length.hpp"
 
 namespace serve {
 
@@ -46,13 +47,6 @@ std::string base64_of(const std::vector<float>& values) {
     for (unsigned k = 0; k < 4; ++k) text += i + k <= bytes.size() ? digits[three >> (18 - 6 * k) & 63] : '=';
   }
   return text;
-}
-
-void divide_by_length(std::vector<float>& values) {
-  double squares = 0;
-  for (const float value : values) squares += double{value} * double{value};
-  if (squares == 0) return;
-  for (float& value : values) value = static_cast<float>(double{value} / std::sqrt(squares));
 }
 
 class EmbeddingExchange final : public Exchange {
@@ -103,7 +97,7 @@ class EmbeddingExchange final : public Exchange {
     std::size_t tokens = 0;
     for (std::size_t i = 0; i < answers_.size(); ++i) {
       std::vector<float> values = answers_[i].embedding();
-      if (request_.normalize) divide_by_length(values);
+      if (request_.normalize) cli::to_unit_length(values);
       data.push_back({{"object", "embedding"},
                       {"index", i},
                       {"embedding", request_.base64 ? OrderedJson(base64_of(values)) : OrderedJson(values)}});

@@ -84,10 +84,10 @@ void MetricsPage::add(const slm::EngineStats& stats) {
   counter("vllm:prompt_tokens", "Tokens of prompts that were read, or found in the cache.", real(stats.prompt_tokens));
   counter("vllm:generation_tokens", "Tokens that were generated.", real(stats.generation_tokens));
   counter("vllm:num_preemptions", "Times that a text made way for others, to be read again.", real(stats.preemptions));
-  const auto positions = [&](std::int64_t pages) { return real(pages * slm::page_positions); };
   counter("vllm:prefix_cache_queries", "Tokens that were looked for in the prefix cache.",
-          positions(stats.prefixes.hits + stats.prefixes.misses));
-  counter("vllm:prefix_cache_hits", "Tokens that were found in the prefix cache.", positions(stats.prefixes.hits));
+          real(stats.prefixes.queried_positions()));
+  counter("vllm:prefix_cache_hits", "Tokens that were found in the prefix cache.",
+          real(stats.prefixes.hit_positions()));
   counter("vllm:request_success", "Requests that are over.", "finished_reason",
           {{"stop", ended(FinishReason::end_token) + ended(FinishReason::stop_token) + ended(FinishReason::sink)},
            {"length", ended(FinishReason::length) + ended(FinishReason::context)},

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "api/choice.hpp"
-#include "api/random_hex.hpp"
+#include "http/random_hex.hpp"
 #include "slm/text/utf8.hpp"
 
 namespace serve {

@@ -6,8 +6,9 @@
 #include <array>
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/post.hpp>
-#include <random>
 #include <utility>
+
+#include "http/random_hex.hpp"
 
 namespace serve {
 namespace {
@@ -16,13 +17,6 @@ using boost::system::error_code;
 
 // What the system keeps of an answer for a client that does not read; more would be memory without a use.
 constexpr int send_buffer_bytes = 128 << 10;
-
-std::string new_id() {
-  thread_local std::mt19937_64 random{std::random_device{}()};
-  std::string id(32, '0');
-  for (char& digit : id) digit = "0123456789abcdef"[random() % 16];
-  return id;
-}
 
 }  // namespace
 
@@ -188,7 +182,7 @@ void Connection::read_input() {
 void Connection::count_body(std::size_t bytes) { loop_.state.body_bytes += bytes - std::exchange(body_bytes_, bytes); }
 
 void Connection::begin_answer(ReadRequest read) {
-  if (read.request.id.empty()) read.request.id = new_id();
+  if (read.request.id.empty()) read.request.id = random_hex();
   open_answer({read.version_1_1, read.keep_alive, read.head_only, read.request.id});
   if (loop_.state.draining) return refuse(503, "The server is about to end.");
   wakeup_ = std::make_shared<Wakeup>();
