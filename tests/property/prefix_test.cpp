@@ -288,6 +288,12 @@ TEST_CASE("texts of other groups and of other adapters share nothing") {
   changing.truncate(100);
   CHECK(all.append(changing, all.whole, 100));
   CHECK(all.pool.prefix_stats().hits == 6);  // what it has read itself is read again as the bare model's
+  changing.join(1);
+  changing.truncate(100);
+  CHECK(all.append(changing, all.whole, 100));
+  CHECK(all.pool.prefix_stats().hits == 9);  // and again as the tenant's
+  CHECK(changing.shares_with(tenant));
+  CHECK_FALSE(changing.shares_with(first));
 }
 
 TEST_CASE("what may be taken back, and what a file says, is not shared") {

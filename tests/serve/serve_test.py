@@ -68,6 +68,12 @@ class Serve(unittest.TestCase):
             {"prompt_tokens": prompt, "completion_tokens": 40, "total_tokens": prompt + 40})
         self.assertIn("cached_tokens", answer["usage"]["prompt_tokens_details"])
 
+    def test_what_was_computed_is_shared_inside_a_salt_only(self):
+        ids = [(7 * i) % 500 + 5 for i in range(100)]  # more than a page
+        def cached(**fields):
+            return self.server.complete(prompt=ids, max_tokens=1, **fields)["usage"]["prompt_tokens_details"]["cached_tokens"]
+        self.assertEqual([cached(cache_salt=salt) for salt in ("a", "a", "b", "b", None, None)], [0, 64, 0, 64, 0, 64])
+
     def test_a_sampled_completion_is_what_the_command_line_generates(self):
         settings = ["--prompt", PROMPT, "--max-new-tokens", 30, "--temperature", 0.9, "--top-p", 0.9, "--top-k", 50]
         answer = self.server.complete(max_tokens=30, temperature=0.9, top_p=0.9, top_k=50, seed=7, n=3, return_token_ids=True)

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <span>
@@ -44,6 +45,7 @@ struct Request {
   std::optional<Pooling> pooling{};    // the prompt is embedded, and no token generated
   AdapterRef adapter = nullptr;        // of the target; see load_adapter()
   AdapterRef draft_adapter = nullptr;  // of the draft's model
+  std::uint64_t group = 0;             // pages of keys and values are shared inside a group only; see Sequence
   std::stop_token cancel = {};         // takes effect before the next step, in prompts too: FinishReason::cancelled
   /// Called after each step over the prompt with the tokens read and those to be read before the first round, which is
   /// all but the last. Optional.

@@ -33,9 +33,11 @@ class Verification {
   /// The answer's request begins, with at most so many drafted tokens in a round. What the cache holds of its prompt
   /// stays.
   void start(int most) {
-    if (sequence_.adapter() != answer_.request.adapter) {
+    const Request& request = answer_.request;
+    if (sequence_.adapter() != request.adapter || sequence_.group() != request.group) {
       sequence_.truncate(0);
-      sequence_.adapt(answer_.request.adapter);
+      sequence_.adapt(request.adapter);
+      sequence_.join(request.group);
     }
     const std::span<const Token> held = sequence_.tokens(), prompt = answer_.request.prompt;
     prompt_rows_.start(answer_.request);

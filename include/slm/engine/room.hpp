@@ -37,7 +37,8 @@ bool waits_for_pages(const Answering& generation, const std::vector<const Answer
   if (read % page_positions != 0 || end >= text.size()) return false;
   return std::any_of(filling.begin(), filling.end(), [&](const Answering* other) {
     const std::span<const Token> its = other->history();
-    return end < its.size() && static_cast<std::size_t>(other->sequence().length()) < end &&
+    return other->sequence().shares_with(generation.sequence()) && end < its.size() &&
+           static_cast<std::size_t>(other->sequence().length()) < end &&
            std::equal(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(end), its.begin());
   });
 }

@@ -29,8 +29,7 @@ class Sequence {
   /// shares prefixes, it does so among texts of one adapter and one group: a group for each tenant keeps them from
   /// telling by the time it takes what others have asked.
   explicit Sequence(KvPool pool = {}, std::uint64_t group = 0, AdapterRef adapter = nullptr) {
-    state_.key.group = group;
-    state_.adapt(std::move(adapter));
+    state_.bind(group, std::move(adapter));
     if (pool) state_.tables.resize(pool.layout().kinds().size());
     state_.pool = std::move(pool);
   }
@@ -62,7 +61,17 @@ class Sequence {
 
   /// From now on the text is read with this adapter: what was read with another is read again by the next forward.
   void adapt(AdapterRef adapter) {
-    if (adapter != state_.adapter) state_.adapt(std::move(adapter));
+    if (adapter != state_.adapter) state_.bind(state_.key.group, std::move(adapter));
+  }
+
+  std::uint64_t group() const { return state_.key.group; }
+
+  /// Whether it takes over what the other one has computed where both begin alike.
+  bool shares_with(const Sequence& other) const { return state_.key == other.state_.key; }
+
+  /// From now on the text is of this group: what was read is read again by the next forward.
+  void join(std::uint64_t group) {
+    if (group != state_.key.group) state_.bind(group, state_.adapter);
   }
 
   /// Forgets every token from `length` on, 0 <= length <= length(). Throws sequence.truncate.

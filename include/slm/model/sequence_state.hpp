@@ -49,10 +49,10 @@ struct SequenceState {
     }
   }
 
-  /// From now on the text is read with this adapter, from its beginning.
-  void adapt(AdapterRef with) {
+  /// From now on the text is of this group and read with this adapter, from its beginning.
+  void bind(std::uint64_t group, AdapterRef with) {
     adapter = std::move(with);
-    key.adapter = adapter == nullptr ? 0 : adapter->digest;
+    key = {.group = group, .adapter = adapter == nullptr ? 0 : adapter->digest};
     drop_behind(0);
     prefix = nullptr;
     computed_from = 0;

@@ -23,13 +23,13 @@ class StopMatcher {
   }
 
   /// Takes the next piece and returns the text that may be shown now: never any part of the stop string that ends it.
-  /// After the stop everything is swallowed.
-  std::string push(std::string_view piece) {
+  /// After the stop everything is swallowed. Stop strings that end in a piece that may not stop the text do not count.
+  std::string push(std::string_view piece, bool may_stop = true) {
     if (stopped_) return {};
     held_ += piece;
     for (std::size_t read = held_.size() - piece.size(); read < held_.size(); ++read) {
       state_ = step(state_, held_[read]);
-      if (const std::size_t length = node(state_).match; length != 0) {
+      if (const std::size_t length = node(state_).match; length != 0 && may_stop) {
         stopped_ = true;
         found_ = held_.substr(read + 1 - length, length);
         held_.resize(read + 1 - length);

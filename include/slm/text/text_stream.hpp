@@ -30,11 +30,12 @@ class TextStream {
   using Write = std::function<void(std::string_view)>;
 
   /// prompt: the tokens that are continued, none for a text of its own. Calls write(text) with valid UTF-8. Empty stop
-  /// strings are ignored.
+  /// strings are ignored, and so are those that end with one of the first `least` tokens.
   TextStream(Tokenizer tokenizer, std::span<const Token> prompt, Write write,
-             const std::vector<std::string>& stops = {})
+             const std::vector<std::string>& stops = {}, std::size_t least = 0)
       : tokenizer_(std::move(tokenizer)),
         write_(std::move(write)),
+        least_(least),
         decoder_(tokenizer_.decode_state()),
         matcher_(stops) {
     for (const std::string& stop : stops) {
@@ -56,10 +57,11 @@ class TextStream {
   /// Takes the next token. False when a stop string is complete: no more tokens are wanted, and none is written.
   bool operator()(Token token) {
     if (stopped_) return false;
+    ++tokens_;
     std::string text;
     decode(token, text);
     if (!text.empty()) take(text);
-    if (!stopped_ && matcher_.active()) look_ahead();
+    if (!stopped_ && matcher_.active() && may_stop()) look_ahead();
     return !stopped_;
   }
 
@@ -94,9 +96,11 @@ class TextStream {
     if (text.starts_with(prompt_end_)) text.remove_prefix(prompt_end_.size());
     prompt_end_.clear();
     ahead_.reset();
-    show(matcher_.push(text));
+    show(matcher_.push(text, may_stop()));
     stopped_ = matcher_.stopped();
   }
+
+  bool may_stop() const { return tokens_ > least_; }
 
   /// A newline is such a byte token in Llama-2's vocabulary: a stop string must not wait for the token behind it. While
   /// the run is UTF-8, it is what the text would be if generation ended here, so a stop string in it counts at once.
@@ -126,6 +130,7 @@ class TextStream {
 
   Tokenizer tokenizer_;
   Write write_;
+  std::size_t least_, tokens_ = 0;
   DecodeState decoder_;
   std::string prompt_end_;  // what the prompt's unfinished character is if it stays so; until the first text
   StopMatcher matcher_;

@@ -119,6 +119,18 @@ TEST_CASE("a stop string ends a choice, and what the engine says behind it is no
   CHECK(out.json()["usage"]["completion_tokens"] == 3);
 }
 
+TEST_CASE("before min_tokens a stop string is text like any other") {
+  FakeServer server;
+  const auto exchange = server.begin("/v1/completions", R"({"prompt": "def", "stop": ["bc", "d"], "min_tokens": 3})");
+  auto& asked = server.service->asked[0];
+  FakeOutput out;
+  for (const char* letter : {"a", "b", "c", "d"}) asked.say(ids(letter).front());
+  asked.end(slm::FinishReason::sink);
+  exchange->poll(out);
+  CHECK(out.json()["choices"][0]["text"] == "abc");
+  CHECK(out.json()["choices"][0]["stop_reason"] == "d");
+}
+
 TEST_CASE("a fault is a status before the answer, and an event inside a stream") {
   FakeServer server;
   const std::string body = R"({"prompt": "def", "stream": )";

@@ -72,7 +72,7 @@ TEST_CASE("an integer may be written with a point; other types and values beyond
 }
 
 TEST_CASE("what would change the answer and is not there is refused by name, and what would not is ignored") {
-  for (const char* name : {"suffix", "cache_salt", "prompt_logprobs", "guided_json", "bad_words"}) {
+  for (const char* name : {"suffix", "prompt_logprobs", "guided_json", "bad_words"}) {
     CHECK(refused({{name, "x"}}) == name);
     CHECK_NOTHROW(read({{name, nullptr}}));
   }
@@ -114,6 +114,16 @@ TEST_CASE("biases are added to the logits, and end tokens are out of question be
   choice.sampling.adjust_logits(text, logits);
   CHECK(logits[0] == 1.0f);
   CHECK(logits[9] == 1.0f);
+}
+
+TEST_CASE("requests with one salt share pages with each other only") {
+  const auto group = [](const char* salt) { return read({{"cache_salt", salt}}).choice(0, model()).group; };
+  CHECK(read(Json::object()).choice(0, model()).group == 0);
+  CHECK(group("") == 0);
+  CHECK(group("tenant-1") != 0);
+  CHECK(group("tenant-1") == group("tenant-1"));
+  CHECK(group("tenant-1") != group("tenant-2"));
+  CHECK(refused({{"cache_salt", 3}}) == "cache_salt");
 }
 
 TEST_CASE("a chat's messages are texts or parts of text, and max_completion_tokens wins") {

@@ -52,6 +52,14 @@ TEST_CASE("stop strings: the stop itself and what follows are never shown") {
   CHECK(matcher.finish() == "");
 }
 
+TEST_CASE("stop strings: one that ends where the text may not stop does not count") {
+  StopMatcher matcher({"bc", "cd"});
+  CHECK(matcher.push("abc", false) == "a");
+  CHECK_FALSE(matcher.stopped());
+  CHECK(matcher.push("d") == "b");  // this one only began there
+  CHECK(matcher.found() == "cd");
+}
+
 TEST_CASE("stop strings: overlaps, ends, lengths") {
   StopMatcher overlap({"aab"});
   CHECK(all(overlap, {"a", "a", "a", "b"}) == "a");

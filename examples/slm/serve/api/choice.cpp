@@ -30,7 +30,7 @@ Choice::Choice(const ServedModel& model, const TextRequest& request, std::size_t
             if (request_.chat) piece = model.chat->spoken(piece, begun_);
             text_ += piece;
           },
-          all_stops(model, request)) {}
+          all_stops(model, request), static_cast<std::size_t>(request.min_tokens)) {}
 
 std::optional<slm::AnsweredToken> Choice::fetch() {
   try {

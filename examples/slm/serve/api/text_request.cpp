@@ -5,7 +5,9 @@
 #include <charconv>
 #include <limits>
 #include <random>
+#include <span>
 
+#include "slm/core/checksum.hpp"
 #include "slm/text/utf8.hpp"
 
 namespace serve {
@@ -39,9 +41,9 @@ void refuse_what_is_not_served(const Fields& fields) {
     throw unsupported("modalities", "A modality other than text");
   }
   for (const char* name :
-       {"suffix", "audio", "moderation", "web_search_options", "cache_salt", "prompt_logprobs",
-        "truncate_prompt_tokens", "prompt_embeds", "structured_outputs", "guided_json", "guided_regex", "guided_choice",
-        "guided_grammar", "allowed_token_ids", "bad_words", "logits_processors"}) {
+       {"suffix", "audio", "moderation", "web_search_options", "prompt_logprobs", "truncate_prompt_tokens",
+        "prompt_embeds", "structured_outputs", "guided_json", "guided_regex", "guided_choice", "guided_grammar",
+        "allowed_token_ids", "bad_words", "logits_processors"}) {
     if (fields.has(name)) throw unsupported(name, slm::text("`", name, "`"));
   }
   for (const char* name : {"use_beam_search", "return_tokens_as_token_ids", "continue_final_message"}) {
@@ -146,6 +148,11 @@ TextRequest read_common(const Fields& fields, const ServedModel& model, const Re
     const Fields asked(*stream_options);
     request.include_usage = asked.boolean("include_usage", false);
     request.usage_in_each = asked.boolean("continuous_usage_stats", false);
+  }
+  if (const std::string salt = fields.string("cache_salt", ""); !salt.empty()) {
+    slm::Checksum sum;
+    sum.add(std::as_bytes(std::span(salt)));
+    request.group = sum.value();
   }
   request.priority = static_cast<int>(
       fields.integer("priority", std::numeric_limits<int>::min(), std::numeric_limits<int>::max()).value_or(0));
@@ -314,7 +321,8 @@ TextRequest read_chat(const slm::Json& body, const ServedModel& model, const Rea
 
 slm::Request TextRequest::choice(std::size_t i, const ServedModel& model) const {
   const auto choices_of_prompt = static_cast<std::size_t>(n);
-  slm::Request request{.prompt = prompts[i / choices_of_prompt], .sampling = sampling, .adapter = asked.adapter};
+  slm::Request request{
+      .prompt = prompts[i / choices_of_prompt], .sampling = sampling, .adapter = asked.adapter, .group = group};
   slm::Sampling& own = request.sampling;
   own.seed += i % choices_of_prompt;
   const int room = model.info.context - static_cast<int>(request.prompt.size());

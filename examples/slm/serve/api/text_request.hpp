@@ -28,7 +28,8 @@ struct TextRequest {
   std::vector<std::string> echoes;      // what stands before each prompt's choices; empty: nothing
   std::optional<int> max_tokens;        // of a choice; nothing: as many as the context has room for
   slm::Sampling sampling;               // the first choice's, but for how long it may be and min_tokens
-  int min_tokens = 0;                   // before the text may end by a token
+  int min_tokens = 0;                   // before the text may end by a token or a stop string
+  std::uint64_t group = 0;              // of texts that may share pages
   std::vector<slm::Token> stop_tokens;  // that the client named
   std::vector<std::string> stops;       // that the client named
   bool include_stop = false;            // in the text
