@@ -68,6 +68,12 @@ class Serve(unittest.TestCase):
             {"prompt_tokens": prompt, "completion_tokens": 40, "total_tokens": prompt + 40})
         self.assertIn("cached_tokens", answer["usage"]["prompt_tokens_details"])
 
+    def test_an_echo_of_ids_shows_special_tokens_and_a_chat_is_tokenized_as_it_is_answered(self):
+        self.assertEqual(self.server.complete(prompt=[0, 5], max_tokens=0, echo=True)["choices"][0]["text"][:13], "<|endoftext|>")
+        messages = [{"role": "user", "content": "x"}]
+        for field in ({"add_generation_prompt": False}, {"continue_final_message": True}):
+            self.assertEqual(self.server.ask("POST", "/tokenize", {"messages": messages} | field)[0].status, 400)
+
     def test_what_was_computed_is_shared_inside_a_salt_only(self):
         ids = [(7 * i) % 500 + 5 for i in range(100)]  # more than a page
         def cached(**fields):

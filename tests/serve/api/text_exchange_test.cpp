@@ -100,6 +100,27 @@ TEST_CASE("a chat's stream begins with the role when the first token is there, t
   CHECK(events[2]["usage"]["completion_tokens"] == 1);
 }
 
+TEST_CASE("a chat's prompt is told once, beside its choices") {
+  FakeServer server;
+  const std::string body = R"({"messages": [{"role": "user", "content": "x"}], "return_token_ids": true, "stream": )";
+  const auto whole = server.begin("/v1/chat/completions", body + "false}");
+  const auto stream = server.begin("/v1/chat/completions", body + R"(true, "n": 2})");
+  FakeOutput answer, events;
+  for (auto& asked : server.service->asked) {
+    asked.say(ids("x").front());
+    asked.end(slm::FinishReason::length);
+  }
+  whole->poll(answer);
+  stream->poll(events);
+  const Json prompt = server.service->asked[0].request.prompt;
+  CHECK(answer.json()["prompt_token_ids"] == prompt);
+  CHECK(answer.json()["choices"][0]["token_ids"] == ids("x"));
+  CHECK_FALSE(answer.json()["choices"][0].contains("prompt_token_ids"));
+  REQUIRE(events.events().size() == 4);
+  CHECK(events.events()[0]["prompt_token_ids"] == prompt);
+  for (std::size_t i = 1; i < 4; ++i) CHECK_FALSE(events.events()[i].contains("prompt_token_ids"));
+}
+
 TEST_CASE("a stop string ends a choice, and what the engine says behind it is not counted") {
   FakeServer server;
   const auto exchange = server.begin("/v1/completions", R"({"prompt": "def", "stop": ["zz", "bc"]})");

@@ -82,6 +82,8 @@ TEST_CASE("what would change the answer and is not there is refused by name, and
   CHECK(refused({{"response_format", {{"type", 5}}}}) == "response_format");
   CHECK(refused({{"skip_special_tokens", false}}) == "skip_special_tokens");
   CHECK(refused({{"best_of", 2}}) == "best_of");
+  const Json usage_in_each{{"continuous_usage_stats", true}};  // which means nothing by itself
+  CHECK_FALSE(read({{"stream", true}, {"stream_options", usage_in_each}}).usage_in_each);
   CHECK_NOTHROW(read({{"best_of", 2}, {"n", 2}, {"user", 1}, {"service_tier", "auto"}}));
   CHECK(refused({{"priority", 3}}) == "priority");
   CHECK(read({{"priority", 3}}, {.priorities = true}).priority == 3);

@@ -208,6 +208,7 @@ class WholeExchange final : public TextExchange {
     answer["choices"] = OrderedJson::array();
     for (std::size_t i = 0; i < choices_.size(); ++i) answer["choices"].push_back(choice_json(i));
     answer["usage"] = usage();
+    if (request_.chat && request_.return_token_ids) answer["prompt_token_ids"] = request_.prompts[0];
     answer["system_fingerprint"] = request_.asked.fingerprint;
     return answer;
   }
@@ -226,7 +227,7 @@ class WholeExchange final : public TextExchange {
     json["finish_reason"] = choice.finish_reason();
     json["stop_reason"] = choice.stop_reason();
     if (request_.return_token_ids) {
-      json["prompt_token_ids"] = request_.prompts[choice.prompt()];
+      if (!request_.chat) json["prompt_token_ids"] = request_.prompts[choice.prompt()];
       json["token_ids"] = ids_of(said.tokens);
     }
     json["slm"] = {{"statistics", statistics(choice.stats())}};
@@ -284,6 +285,9 @@ class StreamExchange final : public TextExchange {
     } else if (request_.include_usage) {
       chunk["usage"] = nullptr;
     }
+    if (request_.chat && request_.return_token_ids && !std::exchange(prompt_told_, true)) {
+      chunk["prompt_token_ids"] = request_.prompts[0];
+    }
     add(chunk);
   }
 
@@ -310,7 +314,7 @@ class StreamExchange final : public TextExchange {
     json["finish_reason"] = delta.last ? OrderedJson(choice.finish_reason()) : OrderedJson();
     if (delta.last) json["stop_reason"] = choice.stop_reason();
     if (request_.return_token_ids) {
-      if (first) json["prompt_token_ids"] = request_.prompts[choice.prompt()];
+      if (first && !request_.chat) json["prompt_token_ids"] = request_.prompts[choice.prompt()];
       json["token_ids"] = ids_of(delta.tokens);
     }
     if (delta.last) json["slm"]["statistics"] = statistics(choice.stats());
@@ -318,7 +322,7 @@ class StreamExchange final : public TextExchange {
     add_choice(std::move(json));
   }
 
-  bool open_ = false;
+  bool open_ = false, prompt_told_ = false;
   std::vector<bool> begun_;  // choices that have said something
   std::vector<CompletionLogprobs> logprobs_;
   std::string events_;  // to be written

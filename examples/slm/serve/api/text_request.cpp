@@ -46,12 +46,11 @@ void refuse_what_is_not_served(const Fields& fields) {
         "allowed_token_ids", "bad_words", "logits_processors"}) {
     if (fields.has(name)) throw unsupported(name, slm::text("`", name, "`"));
   }
-  for (const char* name : {"use_beam_search", "return_tokens_as_token_ids", "continue_final_message"}) {
+  for (const char* name : {"use_beam_search", "return_tokens_as_token_ids"}) {
     if (fields.boolean(name, false)) throw unsupported(name, slm::text("`", name, "`"));
   }
-  for (const char* name : {"skip_special_tokens", "add_generation_prompt"}) {
-    if (!fields.boolean(name, true)) throw unsupported(name, slm::text("`", name, "` as false"));
-  }
+  if (!fields.boolean("skip_special_tokens", true))
+    throw unsupported("skip_special_tokens", "`skip_special_tokens` as false");
   if (fields.integer("stream_interval", 1, 1).value_or(1) != 1) throw unsupported("stream_interval", "It");
 }
 
@@ -147,7 +146,7 @@ TextRequest read_common(const Fields& fields, const ServedModel& model, const Re
     if (!stream_options->is_object()) throw Fields::bad("stream_options", *stream_options, "an object");
     const Fields asked(*stream_options);
     request.include_usage = asked.boolean("include_usage", false);
-    request.usage_in_each = asked.boolean("continuous_usage_stats", false);
+    request.usage_in_each = asked.boolean("continuous_usage_stats", false) && request.include_usage;
   }
   if (const std::string salt = fields.string("cache_salt", ""); !salt.empty()) {
     slm::Checksum sum;
@@ -219,7 +218,7 @@ std::vector<std::vector<slm::Token>> read_prompts(const char* name, const Fields
     prompts.push_back(one.is_string() ? model.tokenizer.encode(one.get_ref<const std::string&>(), add_special_tokens)
                                       : read_ids(name, one, model));
     if (texts != nullptr) {
-      texts->push_back(one.is_string() ? one.get<std::string>() : model.tokenizer.decode(prompts.back()));
+      texts->push_back(one.is_string() ? one.get<std::string>() : model.tokenizer.decode(prompts.back(), false));
     }
   }
   return prompts;
@@ -269,6 +268,10 @@ std::vector<slm::Token> read_messages(const Fields& fields, const ServedModel& m
     throw Refusal(400, "chat.unrecognised",
                   "The model has no chat template, and none was named when the server began.");
   }
+  if (fields.boolean("continue_final_message", false))
+    throw unsupported("continue_final_message", "`continue_final_message`");
+  if (!fields.boolean("add_generation_prompt", true))
+    throw unsupported("add_generation_prompt", "`add_generation_prompt` as false");
   std::vector<slm::chat::Message> messages;
   for (const slm::Json& message : *list) {
     if (!message.is_object()) throw Fields::bad("messages", message, "objects with role and content");
