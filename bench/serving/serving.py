@@ -5,7 +5,8 @@
 
 Clients are sockets of this process on loopback. A client asks, reads its stream to the end and asks again; the servers take
 turns, `--repeats` times, and figures are medians. `--open 12800` holds so many streams open at once; `--prefix 2000` asks twice
-with a long common beginning; `--beside` compares the tokens/s of 64 streams with those of `slm generate --prompts`.
+with a long common beginning; `--first` tells what an idle server adds to the model's own step before a client has its first token;
+`--beside` compares the tokens/s of 64 streams with those of `slm generate --prompts`.
 """
 import argparse
 import asyncio
@@ -18,6 +19,7 @@ import statistics
 import subprocess
 import tempfile
 import time
+import urllib.request
 
 WORDS = "river stone morning letter window garden winter paper market silver harbour candle bridge forest mirror".split()
 
@@ -130,7 +132,7 @@ def beside(arguments, start):
             print(f"| {clients} | {name} | " + " | ".join(f"{value:.2f}" for value in medians(runs[name])) + " |", flush=True)
 
 
-def many_open(server, count):
+def many_open(server, count, tokens):
     """All streams at once: answered, and what each costs while it waits."""
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
@@ -143,7 +145,7 @@ def many_open(server, count):
 
     async def one(number):
         nonlocal held
-        await stream(server.port, "Once", 2, number, opened)
+        await stream(server.port, "Once", tokens, number, opened)
         held -= 1
 
     async def run():
@@ -162,6 +164,23 @@ def many_open(server, count):
     asyncio.run(run())
     print(f"\n{count} streams asked for, up to {most_held} open at once, all answered in {time.perf_counter() - began:.1f} s; "
           f"{(memory - idle) / count / 1024:.1f} KiB of memory for each, those that are being written included")
+
+
+def first_token(server, words):
+    """What a client waits for its first token, and how much of that the model's steps take."""
+    def step_seconds():
+        with urllib.request.urlopen(f"http://127.0.0.1:{server.port}/metrics") as answer:
+            return sum(float(line.split()[-1]) for line in answer.read().decode().splitlines() if line.startswith("slm:step_seconds_sum"))
+
+    waited, beyond = [], []
+    for i in range(50):
+        time.sleep(0.05)
+        before = step_seconds()
+        moments = asyncio.run(stream(server.port, prompt_of(words, ("first", i)), 1))
+        waited.append(1e3 * (moments[1] - moments[0]))
+        beyond.append(waited[-1] - 1e3 * (step_seconds() - before))
+    print(f"\nFirst token of an idle server behind {words} words: {statistics.median(waited):.2f} ms, {statistics.median(beyond):.2f} ms "
+          "beyond the model's own steps")
 
 
 def prefix(server, words):
@@ -199,7 +218,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--slm", default="build/cpu/bin/slm")
     parser.add_argument("--target", required=True)
-    parser.add_argument("--draft")
+    parser.add_argument("--draft", help="a folder or file: the server once more, with this draft")
+    parser.add_argument("--drafter", help="ngram: the server once more, with this drafter")
     parser.add_argument("--llama-server", help="llama.cpp's llama-server, given the same GGUF file")
     parser.add_argument("--clients", type=lambda text: [int(count) for count in text.split(",")], default=[1, 8, 32, 64])
     parser.add_argument("--threads", type=int, default=2)
@@ -207,7 +227,9 @@ def main():
     parser.add_argument("--max-tokens", type=int, default=48)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--open", type=int, default=0)
+    parser.add_argument("--open-tokens", type=int, default=16, help="of each of them: enough that none ends before all are open")
     parser.add_argument("--prefix", type=int, default=0)
+    parser.add_argument("--first", action="store_true")
     parser.add_argument("--beside", action="store_true")
     arguments = parser.parse_args()
 
@@ -223,18 +245,22 @@ def main():
     start = {"slm": slm}
     if arguments.draft:
         start["slm with a draft"] = lambda clients: slm(clients, "--draft", arguments.draft)
+    if arguments.drafter:
+        start[f"slm with {arguments.drafter}"] = lambda clients: slm(clients, "--drafter", arguments.drafter)
     if arguments.llama_server:
         start["llama.cpp"] = llama
     beside(arguments, start)
-    if arguments.open or arguments.prefix or arguments.beside:
+    if arguments.open or arguments.prefix or arguments.first or arguments.beside:
         server = slm()
         try:
+            if arguments.first:
+                first_token(server, arguments.prompt_words)
             if arguments.prefix:
                 prefix(server, arguments.prefix)
             if arguments.beside:
                 beside_no_server(arguments, server)
             if arguments.open:
-                many_open(server, arguments.open)
+                many_open(server, arguments.open, arguments.open_tokens)
         finally:
             server.stop()
 
