@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <numeric>
+#include <span>
+#include <stdexcept>
 #include <vector>
 
 #include "slm/engine/engine.hpp"
@@ -141,6 +143,29 @@ TEST_CASE("tokens, drafts and ends add up to those of the answers") {
   CHECK(preemptions > 0);
   CHECK(hits > 0);
   CHECK(accepted > 0);
+}
+
+TEST_CASE("a draft that fails costs its request the speed alone, and is counted") {
+  const ToyOptions options{.vocab = 12, .seed = 3};
+  const auto ask = [](auto& engine) {
+    Answer answer = engine.submit({.prompt = {1, 2, 3}, .sampling = {.max_new_tokens = 30, .ignore_end_tokens = true}});
+    engine.run();
+    std::vector<Token> said;
+    while (const auto token = answer.next()) said.push_back(token->token);
+    return said;
+  };
+  Engine plain{NoDrafter{}, ToyModel{options}};
+  const std::vector<Token> expected = ask(plain);
+  const SpoiltModel failing{options, [](int call, std::span<float>) {
+                              if (call == 5) throw std::runtime_error("the draft has lost its way");
+                            }};
+  Engine engine{failing, ToyModel{options}};
+  CHECK(ask(engine) == expected);
+  CHECK(engine.stats().draft_faults == 1);
+  CHECK(ask(engine) == expected);
+  CHECK(engine.stats().draft_faults == 1);  // the next request has its draft again
+  CHECK(engine.stats().finished == 2);
+  CHECK(by(engine.stats(), FinishReason::error) == 0);
 }
 
 TEST_CASE("an answer's reused tokens are the pages that another text had filled") {

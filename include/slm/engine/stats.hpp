@@ -69,6 +69,7 @@ struct EngineStats {
   std::int64_t drafts = 0;
   std::int64_t drafted = 0;
   std::int64_t accepted = 0;
+  std::int64_t draft_faults = 0;                     // requests that went on without their draft, which had failed
   std::vector<std::int64_t> accepted_at_depth = {};  // [most draft length]: drafts whose token 1, 2, ... was emitted
 
   // Seconds, of requests that began; the last three of those that brought a token.

@@ -50,6 +50,7 @@ class Timeline {
   void count_end(EngineStats& all, const Stats& stats, double now) const {
     ++all.finished;
     ++all.finished_by[static_cast<std::size_t>(stats.finish_reason)];
+    all.draft_faults += !stats.disabled_reason.empty();
     if (!begun_) return;
     all.request_seconds.add(now - submitted_);
     all.queue_seconds.add(*begun_ - submitted_);

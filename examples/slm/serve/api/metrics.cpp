@@ -103,6 +103,8 @@ void MetricsPage::add(const slm::EngineStats& stats) {
   }
   counter("vllm:spec_decode_num_accepted_tokens_per_pos", "The same by their place in the draft.", "position",
           at_depth);
+  counter("slm:draft_faults", "Requests that were answered without their draft, which had failed.",
+          real(stats.draft_faults));
   counter("slm:steps", "Steps of the model.", real(stats.steps));
 
   histogram("vllm:time_to_first_token_seconds", "From a request to its first token.", stats.first_token_seconds);
