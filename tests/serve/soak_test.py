@@ -31,7 +31,7 @@ def request_of(number):
 
 class SoakTest(unittest.TestCase):
     def setUp(self):
-        self.server = Server("--draft", PAIR / "draft", "--cache-memory", "8MiB", "--max-running", 8, "--max-requests", 64, "--template", "plain")
+        self.server = Server("--draft", PAIR / "draft", "--cache-memory", "3MiB", "--max-running", 8, "--max-requests", 64, "--template", "plain")
         self.addCleanup(self.server.__exit__)
         self.faults, self.answered, self.refused = [], 0, 0
         self.lock = threading.Lock()
