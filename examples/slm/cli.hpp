@@ -28,6 +28,7 @@ void add_info(CLI::App& program);
 void add_demo(CLI::App& program);
 void add_perplexity(CLI::App& program);
 void add_quantize(CLI::App& program);
+void add_merge(CLI::App& program);
 void add_serve(CLI::App& program);
 
 /// Adds an option of a whole number of 0 to 2^64 - 1.

@@ -42,6 +42,7 @@ int main(int count, char** arguments) try {
   cli::add_demo(program);
   cli::add_perplexity(program);
   cli::add_quantize(program);
+  cli::add_merge(program);
   cli::add_bench(program);
 
   if (const auto unknown = cli::unknown_command(program, {arguments + 1, arguments + std::max(count, 1)})) {

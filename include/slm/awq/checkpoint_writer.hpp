@@ -68,7 +68,7 @@ class CheckpointWriter {
                                  names().weights(Role::embedding).front().name != name;
       if (!replaced_.contains(name) && !copy_of_table) write_rest(*tensor);
     }
-    return folder_.finish(parts_, config(report), companions());
+    return folder_.finish(parts_, config(report), companions_of(checkpoint_.folder()));
   }
 
  private:
@@ -151,19 +151,6 @@ class CheckpointWriter {
             {"quantization_status", "compressed"},
             {"ignore", ignored},
             {"config_groups", {{"group_0", group}}}};
-  }
-
-  /// What other programs expect beside the weights.
-  std::vector<std::filesystem::path> companions() const {
-    std::vector<std::filesystem::path> files;
-    for (const char* name : {"tokenizer.json", "tokenizer.model", "tokenizer_config.json", "special_tokens_map.json",
-                             "added_tokens.json", "vocab.json", "merges.txt", "generation_config.json",
-                             "chat_template.json", "chat_template.jinja", "LICENSE"}) {
-      std::error_code failure;
-      const auto file = checkpoint_.folder() / name;
-      if (std::filesystem::is_regular_file(file, failure)) files.push_back(file);
-    }
-    return files;
   }
 
   const TensorNames& names() const { return checkpoint_.names(); }

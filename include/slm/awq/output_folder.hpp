@@ -78,36 +78,11 @@ class OutputFolder {
   std::uint64_t join(const std::vector<std::string>& parts, const std::filesystem::path& result,
                      std::uint64_t most_bytes) const {
     std::vector<Safetensors> opened;
-    std::vector<std::vector<Tensor>> shards(1);
-    std::uint64_t total = 0, in_shard = 0;
+    std::vector<Tensor> tensors;
     for (const std::string& part : parts) {
-      for (const auto& [name, tensor] : opened.emplace_back(path_of(part)).tensors) {
-        if (in_shard > 0 && in_shard + tensor.size_bytes > most_bytes) {
-          shards.emplace_back();
-          in_shard = 0;
-        }
-        shards.back().push_back(tensor);
-        in_shard += tensor.size_bytes;
-        total += tensor.size_bytes;
-      }
+      for (const auto& [name, tensor] : opened.emplace_back(path_of(part)).tensors) tensors.push_back(tensor);
     }
-    if (shards.size() == 1) {
-      write_safetensors(result / "model.safetensors", shards.front());
-      return total;
-    }
-    Json index = {{"metadata", {{"total_size", total}}}, {"weight_map", Json::object()}};
-    for (std::size_t i = 0; i < shards.size(); ++i) {
-      const std::string name = "model-" + five_digits(i + 1) + "-of-" + five_digits(shards.size()) + ".safetensors";
-      write_safetensors(result / name, shards[i]);
-      for (const Tensor& tensor : shards[i]) index["weight_map"][tensor.name] = name;
-    }
-    write_text_file(result / "model.safetensors.index.json", index.dump(2) + "\n");
-    return total;
-  }
-
-  static std::string five_digits(std::size_t number) {
-    const std::string digits = std::to_string(number);
-    return std::string(digits.size() < 5 ? 5 - digits.size() : 0, '0') + digits;
+    return write_weights(result, tensors, most_bytes, [](const Tensor& tensor) { return tensor.bytes; });
   }
 
   static Error unwritable(const std::filesystem::path& path, const std::error_code& reason) {

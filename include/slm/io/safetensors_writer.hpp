@@ -1,10 +1,12 @@
-// Writes a safetensors file, whole or not at all.
+// Writes a safetensors file, whole or not at all, and a model's weights as one or in shards.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "slm/core/tensor.hpp"
 #include "slm/io/json.hpp"
@@ -12,8 +14,10 @@
 
 namespace slm {
 
-/// Throws io.unwritable.
-inline void write_safetensors(const std::filesystem::path& path, std::span<const Tensor> tensors) {
+/// bytes_of(tensor): what is written of it, tensor.size_bytes bytes that live until the next call. Throws
+/// io.unwritable, and what bytes_of throws.
+template <class BytesOf>
+void write_safetensors(const std::filesystem::path& path, std::span<const Tensor> tensors, BytesOf&& bytes_of) {
   Json header = {{"__metadata__", {{"format", "pt"}}}};
   std::uint64_t offset = 0;
   for (const Tensor& tensor : tensors) {
@@ -29,9 +33,62 @@ inline void write_safetensors(const std::filesystem::path& path, std::span<const
     file.write(reinterpret_cast<const char*>(&length), sizeof length);
     file.write(json.data(), static_cast<std::streamsize>(json.size()));
     for (const Tensor& tensor : tensors) {
-      file.write(reinterpret_cast<const char*>(tensor.bytes), static_cast<std::streamsize>(tensor.size_bytes));
+      const std::byte* bytes = bytes_of(tensor);
+      file.write(reinterpret_cast<const char*>(bytes), static_cast<std::streamsize>(tensor.size_bytes));
     }
   });
+}
+
+inline void write_safetensors(const std::filesystem::path& path, std::span<const Tensor> tensors) {
+  write_safetensors(path, tensors, [](const Tensor& tensor) { return tensor.bytes; });
+}
+
+/// Writes model.safetensors into a folder, or shards of at most most_bytes with their index. Returns the bytes of all
+/// tensors.
+template <class BytesOf>
+std::uint64_t write_weights(const std::filesystem::path& folder, std::span<const Tensor> tensors,
+                            std::uint64_t most_bytes, BytesOf&& bytes_of) {
+  std::vector<std::span<const Tensor>> shards;
+  std::uint64_t total = 0, in_shard = 0;
+  std::size_t begin = 0;
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    if (in_shard > 0 && in_shard + tensors[i].size_bytes > most_bytes) {
+      shards.push_back(tensors.subspan(begin, i - begin));
+      begin = i;
+      in_shard = 0;
+    }
+    in_shard += tensors[i].size_bytes;
+    total += tensors[i].size_bytes;
+  }
+  shards.push_back(tensors.subspan(begin));
+  if (shards.size() == 1) {
+    write_safetensors(folder / "model.safetensors", tensors, bytes_of);
+    return total;
+  }
+  const auto five_digits = [](std::size_t number) {
+    const std::string digits = std::to_string(number);
+    return std::string(digits.size() < 5 ? 5 - digits.size() : 0, '0') + digits;
+  };
+  Json index = {{"metadata", {{"total_size", total}}}, {"weight_map", Json::object()}};
+  for (std::size_t i = 0; i < shards.size(); ++i) {
+    const std::string name = "model-" + five_digits(i + 1) + "-of-" + five_digits(shards.size()) + ".safetensors";
+    write_safetensors(folder / name, shards[i], bytes_of);
+    for (const Tensor& tensor : shards[i]) index["weight_map"][tensor.name] = name;
+  }
+  write_text_file(folder / "model.safetensors.index.json", index.dump(2) + "\n");
+  return total;
+}
+
+/// The files beside a model's weights and its config that other programs expect there.
+inline std::vector<std::filesystem::path> companions_of(const std::filesystem::path& folder) {
+  std::vector<std::filesystem::path> files;
+  for (const char* name :
+       {"tokenizer.json", "tokenizer.model", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
+        "vocab.json", "merges.txt", "generation_config.json", "chat_template.json", "chat_template.jinja", "LICENSE"}) {
+    std::error_code failure;
+    if (std::filesystem::is_regular_file(folder / name, failure)) files.push_back(folder / name);
+  }
+  return files;
 }
 
 }  // namespace slm

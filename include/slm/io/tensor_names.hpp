@@ -78,6 +78,13 @@ class TensorNames {
         table_(table),
         prefix_(prefix) {}
 
+  /// Of the same model with a head of its own.
+  TensorNames untied() const {
+    TensorNames names = *this;
+    names.tied_ = names.one_table_as_head_ = false;
+    return names;
+  }
+
   std::vector<TensorName> weights(Role role, int layer = 0) const {
     const std::int64_t hidden = shape_.hidden, ffn = shape_.ffn, embedding = shape_.embedding_dim();
     const std::int64_t q = std::int64_t{shape_.heads} * shape_.head_dim;

@@ -1,0 +1,224 @@
+// merge_adapter: a model in floating point and an adapter of it -> a checkpoint with the sums of their weights.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "slm/core/error.hpp"
+#include "slm/formats/adapter.hpp"
+#include "slm/formats/convert.hpp"
+#include "slm/io/checkpoint.hpp"
+#include "slm/io/peft.hpp"
+#include "slm/io/safetensors_writer.hpp"
+
+namespace slm {
+
+struct MergeReport {
+  int changed = 0;          // tensors
+  std::uint64_t bytes = 0;  // of all tensors
+  bool untied = false;      // embedding and head were one and are two now
+};
+
+namespace detail {
+
+class Merge {
+ public:
+  Merge(const std::filesystem::path& model, const std::filesystem::path& adapter) : checkpoint_(model) {
+    if (checkpoint_.gguf()) {
+      throw refused("a GGUF file", "Merge into the model's Hugging Face folder, then make the GGUF file of the result");
+    }
+    if (checkpoint_.quantization().method != QuantizationSettings::Method::none) throw quantized();
+    adapter_ = read_peft(adapter, checkpoint_);
+    name_tensors();
+  }
+
+  MergeReport write(const std::filesystem::path& output, const std::function<void(double)>& progress) {
+    namespace fs = std::filesystem;
+    const fs::path work = output.string() + ".partial";
+    for (const fs::path& path : {output, work}) {
+      std::error_code failure;
+      if (fs::symlink_status(path, failure).type() == fs::file_type::not_found) continue;
+      throw Error("merge.output-exists", text("'", path.string(), "' exists already"),
+                  "Name a new folder, or remove this one");
+    }
+    std::error_code failure;
+    fs::create_directories(work, failure);
+    if (failure) throw unwritable(work, failure);
+    try {
+      std::uint64_t done = 0;
+      report_.bytes = write_weights(work, tensors_, 5'000'000'000, [&](const Tensor& tensor) {
+        if (progress) progress(static_cast<double>(done) / static_cast<double>(bytes_));
+        done += tensor.size_bytes;
+        return bytes_of(tensor);
+      });
+      write_config(work);
+      for (const fs::path& file : companions_of(checkpoint_.folder())) copy(file, work / file.filename());
+      fs::rename(work, output, failure);
+      if (failure) throw unwritable(output, failure);
+    } catch (...) {
+      fs::remove_all(work, failure);
+      throw;
+    }
+    return report_;
+  }
+
+ private:
+  struct Sum {
+    const LowRank* change;
+    bool turned;  // stored [in, out]
+  };
+
+  Error refused(const std::string& what, const std::string& advice) const {
+    return Error("merge.base",
+                 text("'", checkpoint_.folder().string(), "' is ", what, ", into which nothing is merged"), advice);
+  }
+
+  Error quantized() const {
+    return refused("quantized", "Merge into the floating-point model that it was made of, then quantize the result");
+  }
+
+  static Error unwritable(const std::filesystem::path& path, const std::error_code& reason) {
+    return Error("io.unwritable", text("cannot write '", path.string(), "': ", reason.message()),
+                 "Check the folder, its permissions and the free space");
+  }
+
+  static void copy(const std::filesystem::path& from, const std::filesystem::path& to) {
+    std::error_code failure;
+    if (!std::filesystem::copy_file(from, to, failure) || failure) throw unwritable(to, failure);
+  }
+
+  /// What is written, and what is added to which tensor. A table that embedding and head share becomes two where one of
+  /// them changes.
+  void name_tensors() {
+    const bool tied = checkpoint_.settings().tied_embeddings;
+    report_.untied = tied && !(adapter_.of(number_of(AdaptedProduct::embedding)).empty() &&
+                               adapter_.of(number_of(AdaptedProduct::head)).empty());
+    const TensorNames names = report_.untied ? checkpoint_.names().untied() : checkpoint_.names();
+    names.for_each([&](Role role, int layer, const auto& weights, const auto&) {
+      const auto product = adapted_product(role);
+      if (!product) return;
+      const auto changes = adapter_.of(number_of(*product, layer));
+      std::int64_t first = 0;
+      for (const TensorName& weight : weights) {
+        const bool turned = weight.transposed || *product == AdaptedProduct::embedding;
+        for (const LowRank& change : changes) {
+          if (change.first == first) sums_.emplace(weight.name, Sum{&change, turned});
+        }
+        first += weight.shape[turned ? 1 : 0];
+      }
+    });
+    const std::string embedding = names.weights(Role::embedding).front().name;
+    const std::string head = report_.untied ? names.weights(Role::head).front().name : std::string{};
+    for (const auto& [name, tensor] : checkpoint_.tensors()) {
+      if (!report_.untied || (name != embedding && name != head)) add(name, *tensor);
+    }
+    if (report_.untied) {
+      const Tensor* table = checkpoint_.find(checkpoint_.names().weights(Role::embedding).front().name);
+      if (table == nullptr) throw quantized();
+      add(embedding, *table);
+      add(head, *table);
+    }
+    const auto is_merged = [&](const Tensor& tensor) {
+      return sums_.contains(tensor.name) && is_floating_point(tensor.dtype);
+    };
+    report_.changed = static_cast<int>(std::count_if(tensors_.begin(), tensors_.end(), is_merged));
+    if (report_.changed != static_cast<int>(adapter_.changes.size())) throw quantized();
+  }
+
+  void add(const std::string& name, Tensor tensor) {
+    tensor.name = name;
+    bytes_ += tensor.size_bytes;
+    tensors_.push_back(std::move(tensor));
+  }
+
+  const std::byte* bytes_of(const Tensor& tensor) {
+    const auto found = sums_.find(tensor.name);
+    if (found == sums_.end()) return tensor.bytes;
+    merged_.resize(tensor.size_bytes);
+    switch (tensor.dtype) {
+      case DType::f16: merge<half_t>(tensor, found->second); break;
+      case DType::bf16: merge<bfloat16_t>(tensor, found->second); break;
+      default: merge<float>(tensor, found->second); break;
+    }
+    return merged_.data();
+  }
+
+  /// W + scale * B A in fp32, row by row as it is stored, rounded once to the stored type.
+  template <class Element>
+  void merge(const Tensor& tensor, const Sum& sum) {
+    const LowRank& change = *sum.change;
+    const std::vector<float> down = floats(change, change.down, change.in), up = floats(change, change.up, change.out);
+    const std::vector<float>& of_rows = sum.turned ? down : up;     // [rank, rows]
+    const std::vector<float>& of_columns = sum.turned ? up : down;  // [rank, columns]
+    const std::int64_t rows = sum.turned ? change.in : change.out, columns = sum.turned ? change.out : change.in;
+    std::vector<float> weights(static_cast<std::size_t>(columns)), delta(weights.size());
+    for (std::int64_t r = 0; r < rows; ++r) {
+      std::fill(delta.begin(), delta.end(), 0.0f);
+      for (std::int64_t j = 0; j < change.rank; ++j) {
+        const float factor = change.scale * of_rows[static_cast<std::size_t>(j * rows + r)];
+        const float* column = of_columns.data() + j * columns;
+        for (std::size_t c = 0; c < delta.size(); ++c) delta[c] += factor * column[c];
+      }
+      convert(tensor, r * columns, columns, weights.data());
+      std::byte* out = merged_.data() + r * columns * std::int64_t{sizeof(Element)};
+      for (std::size_t c = 0; c < delta.size(); ++c) {
+        const Element value = from_float<Element>(weights[c] + delta[c]);
+        if (!std::isfinite(to_float(value))) {
+          throw Error("merge.overflow",
+                      text("with the adapter, tensor ", quote(tensor.name), " [", r, ", ", c,
+                           "] is beyond the numbers of ", name_of(tensor.dtype)),
+                      "Merge into the model in another type, or use the adapter unmerged");
+        }
+        std::memcpy(out + c * sizeof(Element), &value, sizeof value);
+      }
+    }
+  }
+
+  static std::vector<float> floats(const LowRank& change, const std::byte* matrix, std::int64_t width) {
+    Tensor tensor{.name = "adapter", .dtype = change.type, .shape = {change.rank, width}, .bytes = matrix};
+    std::vector<float> values(static_cast<std::size_t>(tensor.elements()));
+    convert(tensor, 0, tensor.elements(), values.data());
+    return values;
+  }
+
+  /// The head that was read is the head that is written, whatever the original says.
+  void write_config(const std::filesystem::path& work) const {
+    const auto original = checkpoint_.folder() / "config.json";
+    Json config = read_json_object(original);
+    const bool tied = checkpoint_.settings().tied_embeddings && !report_.untied;
+    if (tied || config.value("tie_word_embeddings", Json()) == false) return copy(original, work / "config.json");
+    config["tie_word_embeddings"] = false;
+    write_text_file(work / "config.json", config.dump(2) + "\n");
+  }
+
+  const Checkpoint checkpoint_;
+  Adapter adapter_;
+  std::map<std::string, Sum> sums_;  // by the tensor's name in the output
+  std::vector<Tensor> tensors_;
+  std::vector<std::byte> merged_;  // the tensor that is being written
+  std::uint64_t bytes_ = 0;
+  MergeReport report_;
+};
+
+}  // namespace detail
+
+/// Writes the folder `output`, whole or not at all: the model with the adapter added to its weights, each in the type
+/// that it has, and the files beside them. Throws merge.base where the model is no floating-point folder,
+/// merge.output-exists, merge.overflow, and what reading throws.
+inline MergeReport merge_adapter(const std::filesystem::path& model, const std::filesystem::path& adapter,
+                                 const std::filesystem::path& output,
+                                 const std::function<void(double)>& progress = {}) {
+  return detail::Merge(model, adapter).write(output, progress);
+}
+
+}  // namespace slm
