@@ -11,4 +11,5 @@ void cli::add_bench(CLI::App& program) {
   slm::bench::add_decode(command);
   slm::bench::add_kernels(command);
   slm::bench::add_compare(command);
+  slm::bench::add_adapters(command);
 }

@@ -11,5 +11,6 @@ void add_check(CLI::App& bench);
 void add_decode(CLI::App& bench);
 void add_kernels(CLI::App& bench);
 void add_compare(CLI::App& bench);
+void add_adapters(CLI::App& bench);
 
 }  // namespace slm::bench

@@ -208,6 +208,17 @@ class Bench(unittest.TestCase):
         written = json.loads((SCRATCH / "dry.json").read_text())
         self.assertEqual({entry["benchmark"] for entry in written["results"]}, {"kernel-qkv", "kernel-project", "kernel-gated_mlp", "kernel-down"})
 
+    def test_many_adapters_are_measured(self):
+        target = pathlib.Path(sys.argv[2]) / "examples/demo_pair/draft"
+        found = json.loads(self.ok("adapters", "--target", target, "--adapters", 40, "--samples", 1, "--threads", 1, "--json").stdout)
+        self.assertEqual((found["adapters"], found["rank"]), (40, 8))
+        self.assertGreater(found["resident"]["with_all"] - found["resident"]["before"], 0.9 * 40 * found["adapter_bytes"])
+        self.assertLessEqual(found["switch"]["median"], found["switch"]["p99"])
+        self.assertEqual([batch["texts"] for batch in found["batches"]], [1, 32])
+        for turns in found["batches"]:
+            self.assertGreater(min(turns["share"], turns["share_of_processor"]), 0)
+        self.error(r"\[bench.no-memory\]", "adapters", "--target", target, "--adapters", 1000000, "--rank", 128)
+
     def test_formats_that_a_backend_lacks(self):
         done = slm("decode", "--backend", "lanes32", "--format", "w4a8")
         if "[bench.no-harness]" not in done.stderr:
