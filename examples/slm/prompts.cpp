@@ -70,7 +70,7 @@ class RequestReader {
   slm::AdapterRef adapter_of(const std::string& folder) {
     if (folder.empty()) return nullptr;
     slm::AdapterRef& adapter = adapters_[folder];
-    if (adapter == nullptr) adapter = generator_.target.read_adapter(folder);
+    if (adapter == nullptr) adapter = slm::load_adapter(folder, generator_.target);
     return adapter;
   }
 

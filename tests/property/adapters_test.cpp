@@ -10,8 +10,8 @@
 #include "slm/backend/cpu/cpu.hpp"
 #include "slm/backend/reference/reference.hpp"
 #include "slm/model/load.hpp"
+#include "support/adapted_texts.hpp"
 #include "support/errors.hpp"
-#include "support/fake_backend.hpp"
 #include "support/paths.hpp"
 #include "support/random_adapter.hpp"
 #include "support/random_checkpoint.hpp"
@@ -22,134 +22,6 @@ using namespace slm;
 using namespace slm::testing;
 
 namespace {
-
-/// Every family: fused and separate projections, gates and none, biases, clips, norms of heads, a narrow embedding.
-const char* const names[] = {"llama-mha3h",
-                             "llama-bias",
-                             "llama3-gqa-scaled-tied",
-                             "mistral-swa8",
-                             "qwen2-bias-tied",
-                             "qwen3-qknorm-headdim",
-                             "phi-partial",
-                             "phi3-swa7",
-                             "gpt2",
-                             "opt-preln",
-                             "opt-postln-proj",
-                             "mpt-alibi-4h",
-                             "mpt-foundry-gqa-qkgn-swa",
-                             "olmo-clip-untied",
-                             "mosaicgpt-qkln-alibi"};
-
-using Rows = std::vector<std::vector<float>>;
-
-/// The logits after each token of a text that grows token by token, alone, with an adapter or without.
-Rows logits_alone(const AnyModel& model, const std::vector<Token>& text, const AdapterRef& adapter) {
-  Sequence sequence = model.sequence();
-  sequence.adapt(adapter);
-  Rows rows;
-  Batch batch;
-  for (const Token token : text) {
-    batch.clear();
-    batch.add(sequence, {&token, 1}, {.want = Want::logits});
-    model.forward(batch);
-    const auto logits = batch.logits(0);
-    rows.emplace_back(logits.data, logits.data + logits.size());
-  }
-  return rows;
-}
-
-/// The largest difference over the largest logit.
-double distance(const Rows& found, const Rows& expected) {
-  double largest = 0, most = 0;
-  for (std::size_t r = 0; r < expected.size(); ++r) {
-    for (std::size_t i = 0; i < expected[r].size(); ++i) {
-      largest = std::max(largest, std::abs(double{expected[r][i]}));
-      most = std::max(most, std::abs(double{found[r][i]} - double{expected[r][i]}));
-    }
-  }
-  return most / largest;
-}
-
-bool same_bits(const float* row, const std::vector<float>& expected) {
-  return std::memcmp(row, expected.data(), expected.size() * sizeof(float)) == 0;
-}
-
-/// Adapters of a model: of all ranks, types and modules, and one of rank 40 of attention alone.
-std::vector<AdapterRef> some_adapters(const AnyModel& model, const Checkpoint& checkpoint) {
-  const TemporaryFolder folder;
-  std::vector<AdapterRef> adapters;
-  const auto add = [&](const RandomAdapter& how) {
-    const auto path = folder.path() / std::to_string(adapters.size());
-    write_random_adapter(path, checkpoint, how);
-    adapters.push_back(load_adapter(path, model));
-  };
-  add({.seed = 1, .type = DType::bf16});
-  add({.seed = 2, .rank = 16, .type = DType::f16});
-  add({.seed = 3, .rank = 1, .type = DType::f32});
-  add({.seed = 4, .rank = 40, .type = DType::bf16, .only = [](const std::string& module) {
-         return module.find("attn") != std::string::npos;
-       }});
-  return adapters;
-}
-
-/// A text on its way with its adapter.
-struct Line {
-  std::vector<Token> text;
-  AdapterRef adapter;
-  Rows expected;
-  Sequence sequence;
-};
-
-struct Outcome {
-  int compared = 0, wrong = 0;
-};
-
-/// Texts with the adapters in turn, and every third bare, in batches of random sizes; counts the rows that do not have
-/// the bits they have alone. swapped: the first two texts get each other's adapter.
-Outcome run_mixed(const AnyModel& model, const std::vector<AdapterRef>& adapters, int count, int length,
-                  std::uint64_t seed, bool swapped = false) {
-  std::uint64_t salt = 0;
-  const auto pick = [&](int n) { return static_cast<int>(mix(seed * 7919 + ++salt) % static_cast<std::uint64_t>(n)); };
-  const KvPool pool = model.pool({.share_prefixes = true});
-  std::vector<Line> lines;
-  for (int i = 0; i < count; ++i) {
-    const AdapterRef adapter = i % 3 == 2 ? nullptr : adapters[static_cast<std::size_t>(i) % adapters.size()];
-    auto text = some_text(seed + static_cast<std::uint64_t>(i % 5), length, model.info().vocab);  // some alike
-    Rows expected = logits_alone(model, text, adapter);
-    lines.push_back({std::move(text), adapter, std::move(expected), Sequence(pool, 0, adapter)});
-  }
-  if (swapped) {
-    lines[0].sequence.adapt(lines[1].adapter);
-    lines[1].sequence.adapt(lines[0].adapter);
-  }
-  Outcome outcome;
-  Batch batch;
-  for (int round = 0; round < 40; ++round) {
-    batch.clear();
-    std::vector<std::pair<const Line*, int>> added;
-    for (Line& line : lines) {
-      const int at = line.sequence.length();
-      const int more = std::min(pick(3) == 0 ? 1 + pick(80) : 1 + pick(3), length - at);
-      if (more <= 0 || pick(5) == 0) continue;
-      const int rows = pick(4) == 0 ? 0 : 1 + pick(more);
-      batch.add(line.sequence,
-                std::span(line.text).subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(more)),
-                {.want = rows == 0 ? Want::nothing : Want::logits, .rows = rows});
-      added.emplace_back(&line, at + more - rows);
-    }
-    if (batch.size() == 0) continue;
-    model.forward(batch);
-    for (int i = 0; i < batch.size(); ++i) {
-      const Batch::Item& item = batch.items()[static_cast<std::size_t>(i)];
-      for (int r = 0; item.ask.want == Want::logits && r < item.ask.rows; ++r, ++outcome.compared) {
-        const auto& expected = added[static_cast<std::size_t>(i)].first->expected;
-        outcome.wrong += !same_bits(batch.logits(i).row(r),
-                                    expected[static_cast<std::size_t>(added[static_cast<std::size_t>(i)].second + r)]);
-      }
-    }
-  }
-  return outcome;
-}
 
 struct TinyConfig {
   static constexpr const char* name = "tiny";
@@ -162,7 +34,7 @@ TEMPLATE_TEST_CASE("in every family an adapter gives what weights give to which 
                    backend::Cpu) {
   const DType types[] = {DType::f32, DType::bf16, DType::f16};
   std::uint64_t seed = 0;
-  for (const char* name : names) {
+  for (const char* name : adapted_fixtures) {
     const Checkpoint checkpoint(fixture(text("models/", name)));
     const TemporaryFolder folder;
     const auto trained =
@@ -174,7 +46,7 @@ TEMPLATE_TEST_CASE("in every family an adapter gives what weights give to which 
     const AdapterRef adapter = load_adapter(folder.path() / "adapter", model);
     CHECK(adapter->changes.size() == trained.size());
     const auto text = some_text(seed, std::min(20, model.info().context), model.info().vocab);
-    const Rows found = logits_alone(model, text, adapter), expected = logits_alone(merged, text, nullptr);
+    const LogitRows found = logits_alone(model, text, adapter), expected = logits_alone(merged, text, nullptr);
     CAPTURE(name);
     CHECK(distance(found, expected) < 1e-4);
     CHECK(distance(found, logits_alone(model, text, nullptr)) > 1e-2);
@@ -189,7 +61,7 @@ TEST_CASE("an adapter fits the GGUF file of its model as it fits the folder") {
     const AnyModel model = load<Registry<>>(checkpoint.folder(), backend::Cpu{2});
     const AnyModel converted = load<Registry<>>(fixture(text("gguf/", name, ".gguf")), backend::Cpu{2});
     const auto text = some_text(2, 20, model.info().vocab);
-    const Rows expected = logits_alone(model, text, load_adapter(folder.path(), model));
+    const LogitRows expected = logits_alone(model, text, load_adapter(folder.path(), model));
     CAPTURE(name);
     CHECK(distance(logits_alone(converted, text, load_adapter(folder.path(), converted)), expected) < 1e-4);
   }
@@ -205,7 +77,7 @@ TEMPLATE_TEST_CASE("2 to 40 texts with adapters of any rank and without, in one 
     const auto adapters = some_adapters(model, checkpoint);
     const int length = std::min(slow ? 30 : 120, model.info().context);
     for (const int count : {2, slow ? 5 : 11, slow ? 8 : 40}) {
-      const Outcome outcome = run_mixed(model, adapters, count, length, static_cast<std::uint64_t>(count));
+      const MixedOutcome outcome = run_mixed(model, adapters, count, length, static_cast<std::uint64_t>(count));
       CAPTURE(name, count);
       CHECK(outcome.compared > count);
       CHECK(outcome.wrong == 0);
@@ -216,15 +88,15 @@ TEMPLATE_TEST_CASE("2 to 40 texts with adapters of any rank and without, in one 
 TEST_CASE("one to three threads, float and four-bit bases: texts with adapters keep their bits") {
   for (const char* folder : {"target", "target-int4"}) {
     const Checkpoint checkpoint(demo_pair(folder));
-    Rows first;
+    LogitRows first;
     for (const int threads : {1, 2, 3}) {
       const AnyModel model = load<Registry<>>(checkpoint.folder(), backend::Cpu(threads));
       const auto adapters = some_adapters(model, checkpoint);
-      const Outcome outcome = run_mixed(model, adapters, 7, 90, 5);
+      const MixedOutcome outcome = run_mixed(model, adapters, 7, 90, 5);
       CAPTURE(folder, threads);
       CHECK(outcome.compared > 20);
       CHECK(outcome.wrong == 0);
-      const Rows rows = logits_alone(model, some_text(3, 20, model.info().vocab), adapters[0]);
+      const LogitRows rows = logits_alone(model, some_text(3, 20, model.info().vocab), adapters[0]);
       if (first.empty()) first = rows;
       CHECK(rows == first);
     }
@@ -238,13 +110,14 @@ TEST_CASE("a config of compile time, Dynamic, and every instruction set apply an
   const auto trained = write_random_adapter(folder.path() / "adapter", checkpoint, {.type = DType::bf16});
   write_merged(folder.path() / "merged", checkpoint, trained);
   const auto text = some_text(4, 40, tiny_shape.vocab);
-  const Rows expected = logits_alone(load<Registry<>>(folder.path() / "merged", backend::Reference{}), text, nullptr);
+  const LogitRows expected =
+      logits_alone(load<Registry<>>(folder.path() / "merged", backend::Reference{}), text, nullptr);
   for (const backend::Isa isa : backend::available_isas()) {
     const backend::Cpu device{{.threads = 2, .isa = isa}};
     const AnyModel fixed = Model<TinyConfig, Bf16, backend::Cpu>::load(folder.path() / "model", device);
     const AnyModel dynamic = load<Registry<>>(folder.path() / "model", device);
     const AdapterRef adapter = load_adapter(folder.path() / "adapter", fixed);
-    const Rows rows = logits_alone(fixed, text, adapter);
+    const LogitRows rows = logits_alone(fixed, text, adapter);
     CHECK(rows == logits_alone(dynamic, text, load_adapter(folder.path() / "adapter", dynamic)));
     CHECK(distance(rows, expected) < 1e-4);
     CHECK(run_mixed(fixed, some_adapters(fixed, checkpoint), 9, 60, 8).wrong == 0);
@@ -302,7 +175,7 @@ TEST_CASE("a text that goes on with another adapter is read again with it") {
   CHECK(same_bits(batch.logits(0).row(0), logits_alone(model, text, adapters[0]).back()));
 }
 
-TEST_CASE("an adapter is refused by another model, and by backends that apply none") {
+TEST_CASE("an adapter is refused by another model, before it is placed, and by models that apply none") {
   const auto folder = fixture("models/llama-mha3h");
   const Checkpoint checkpoint(folder);
   const TemporaryFolder adapter;
@@ -314,8 +187,12 @@ TEST_CASE("an adapter is refused by another model, and by backends that apply no
   Batch batch;
   batch.add(sequence, some_text(1, 3, model.info().vocab));
   CHECK(error_id([&] { other.forward(batch); }) == "adapter.other-model");
-  const Model<Dynamic, Fp32, FakeBackend> fake(Dynamic{checkpoint.config()}, std::make_shared<const Checkpoint>(folder),
-                                               FakeBackend{});
-  CHECK(error_id([&] { load_adapter(adapter.path(), fake); }) == "adapter.backend");
+  const AdapterRef on_host = other.info().read_adapter(adapter.path());
+  sequence.adapt(on_host);
+  CHECK(error_id([&] { other.forward(batch); }) == "adapter.other-model");
+  CHECK(error_id([&] { model.info().place_adapter(on_host); }) == "adapter.other-model");
+  sequence.adapt(other.info().place_adapter(on_host));
+  other.forward(batch);
+  CHECK(other.info().place_adapter(sequence.adapter()) == sequence.adapter());
   CHECK(error_id([&] { load_adapter(adapter.path(), ToyModel({})); }) == "adapter.backend");
 }

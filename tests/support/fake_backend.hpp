@@ -46,6 +46,7 @@ class FakeStep {
   void embed_positions(const Matrix&, int, Rows x) {
     log("embed_positions", x);
   }
+  void adapt_embedding(Rows) {}
   template <class Matrix>
   void qkv(ConstRows x, Norm, const Linear<Matrix>&, Rope, Heads, KvLayer, Rows q, QkvShaping = {}) {
     log("qkv", x, true);
@@ -109,7 +110,6 @@ class FakeBackend {
   static constexpr const char* name = "fake";
   static constexpr int max_rows = 4;
   static constexpr bool chooses = false;
-  static constexpr bool adapts = false;
   using Activation = float;
   static constexpr std::array kv_formats = {KvFormat::f32};
   using Recorded = NothingRecorded;
@@ -136,6 +136,8 @@ class FakeBackend {
     for (const Tensor& tensor : tensors) matrix.out += tensor.shape.at(0);
     return matrix;
   }
+
+  Adapter place(const Adapter& adapter) { return adapter; }
 
   void copy(std::byte* to, const std::byte* from, std::size_t bytes) { std::memcpy(to, from, bytes); }
   void read(std::byte* host, const std::byte* from, std::size_t bytes) { std::memcpy(host, from, bytes); }

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -88,20 +89,27 @@ void check_fixture(const std::filesystem::path& folder, Device device) {
 }
 
 /// Speculative text is plain text, token for token, and the text is the same when the host chooses, because the request
-/// asks for log-probabilities, as when models choose themselves. The makers give models anew.
+/// asks for log-probabilities, as when models choose themselves. The makers give models anew, and adapter_of an adapter
+/// of a target.
 template <class MakeDraft, class MakeTarget>
-void check_speculation_of(MakeDraft make_draft, MakeTarget make_target) {
+void check_speculation_of(
+    MakeDraft make_draft, MakeTarget make_target,
+    const std::function<AdapterRef(const AnyModel&)>& adapter_of = [](const AnyModel&) { return AdapterRef{}; }) {
   const std::vector<Token> prompt{1, 5, 9, 3};
   for (const bool greedy : {true, false}) {
     Sampling sampling{.max_new_tokens = 24, .temperature = 0, .seed = 11, .ignore_end_tokens = true};
     if (!greedy) sampling.temperature = 0.8f, sampling.top_k = 60, sampling.top_p = 0.95f;
+    const AnyModel alone = make_target(), target = make_target();
+    Request request{.prompt = prompt, .sampling = sampling, .adapter = adapter_of(alone)};
     std::vector<Token> plain, by_host, speculative;
-    AutoregressiveDecoder alone{make_target()};
-    alone.generate(prompt, sampling, [&](Token token) { plain.push_back(token); });
-    alone.generate(Request{.prompt = prompt, .sampling = sampling, .logprobs = {.raw = true}},
-                   [&](Token token) { by_host.push_back(token); });
-    SpeculativeDecoder both{make_draft(), make_target(), {.draft_tokens = 5}};
-    const Stats stats = both.generate(prompt, sampling, [&](Token token) { speculative.push_back(token); });
+    AutoregressiveDecoder decoder{alone};
+    decoder.generate(request, [&](Token token) { plain.push_back(token); });
+    request.logprobs = {.raw = true};
+    decoder.generate(request, [&](Token token) { by_host.push_back(token); });
+    request.logprobs = {};
+    request.adapter = adapter_of(target);
+    SpeculativeDecoder both{make_draft(), target, {.draft_tokens = 5}};
+    const Stats stats = both.generate(request, [&](Token token) { speculative.push_back(token); });
     CHECK(plain.size() == 24);
     CHECK(plain == by_host);
     CHECK(plain == speculative);

@@ -6,6 +6,9 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
+#include <deque>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -22,38 +25,98 @@ struct ProductShape {
 inline const std::vector<ProductShape> product_shapes{
     {{2, 1, 32}, 64, 48}, {{3, 1, 10}, 37, 21}, {{2, 2, 80}, 160, 96}, {{1, 1, 96}, 96, 64}, {{9, 3, 64}, 576, 64}};
 
+/// Adapters of one product, in turn of all types and of small, odd and the largest ranks, each on the device too.
+template <class Device>
+class ProductAdapters {
+ public:
+  static constexpr int product = 9;
+
+  /// parts: the outputs of what is fused. Every second adapter leaves the first part as it is.
+  ProductAdapters(Device device, std::int64_t in, const std::vector<std::int64_t>& parts) {
+    const std::pair<DType, int> kinds[] = {{DType::bf16, 8}, {DType::f32, 1}, {DType::f16, 37}, {DType::bf16, 512}};
+    for (const auto& [type, rank] : kinds) {
+      Adapter& adapter = on_host_.emplace_back();
+      adapter.begins = std::vector<int>(product + 1);
+      std::int64_t first = 0;
+      for (std::size_t part = 0; part < parts.size(); first += parts[part++]) {
+        if (part == 0 && parts.size() > 1 && on_host_.size() % 2 == 0) continue;
+        adapter.changes.push_back({.type = type,
+                                   .down = matrix(type, rank * in, 1 / std::sqrt(static_cast<float>(in))),
+                                   .up = matrix(type, rank * parts[part], 1 / std::sqrt(static_cast<float>(rank))),
+                                   .scale = 0.75f,
+                                   .rank = rank,
+                                   .in = in,
+                                   .first = first,
+                                   .out = parts[part]});
+      }
+      adapter.begins.push_back(static_cast<int>(adapter.changes.size()));
+      on_device_.push_back(device.place(adapter));
+    }
+  }
+
+  /// Of row r; every third has none.
+  const Adapter* on_host(int r) const { return at(on_host_, r); }
+  const Adapter* on_device(int r) const { return at(on_device_, r); }
+
+ private:
+  static const Adapter* at(const std::deque<Adapter>& all, int r) {
+    return r % 3 == 1 ? nullptr : &all[static_cast<std::size_t>(r) % all.size()];
+  }
+
+  const std::byte* matrix(DType type, std::int64_t count, float size) {
+    std::vector<std::byte>& bytes = matrices_.emplace_back(static_cast<std::size_t>(count) * sizeof(float));
+    visit_elements({.type = type}, [&]<class Element>(Element) {
+      for (std::int64_t i = 0; i < count; ++i) {
+        const Element value = from_float<Element>(random_() * size);
+        std::memcpy(&bytes[static_cast<std::size_t>(i) * sizeof value], &value, sizeof value);
+      }
+    });
+    return bytes.data();
+  }
+
+  Random random_{31};
+  std::deque<std::vector<std::byte>> matrices_;
+  std::deque<Adapter> on_host_, on_device_;
+};
+
+/// With adapters, each row is a sequence of its own.
 template <class Device, class Format>
 class ProductChecks {
  public:
-  ProductChecks(const ProductShape& s, int count, backend::GpuOptions options)
-      : shape(s), rows(count), layer(s.heads, s.hidden, s.ffn, 50, 256, 9), device(options) {}
+  ProductChecks(const ProductShape& s, int count, backend::GpuOptions options, bool with_adapters = false)
+      : shape(s), rows(count), adapted(with_adapters), layer(s.heads, s.hidden, s.ffn, 50, 256, 9), device(options) {}
 
   void project() {
     const auto [weight, plain] = packs({layer.o.tensor});
+    const Plans plans = plans_of(shape.heads.query * shape.heads.dim, {shape.hidden});
     const Held bias(device, layer.o_bias), input(device, some(shape.heads.query * shape.heads.dim)),
         x(device, some(shape.hidden));
     std::vector<float> expected = x.host;
-    device.begin(plan).project(input.view(rows), Linear{weight, bias.data()}, x.view(rows));
-    reference.begin(plan).project(view_of(input.host, rows), Linear{plain, layer.o_bias.data()},
-                                  view_of(expected, rows));
+    device.begin(plans.on_device).project(input.view(rows), Linear{weight, bias.data(), product}, x.view(rows));
+    reference.begin(plans.on_host)
+        .project(view_of(input.host, rows), Linear{plain, layer.o_bias.data(), product}, view_of(expected, rows));
     CHECK(worst(x.read(), expected) < tolerance);
   }
 
   void gated_mlp() {
     const auto [weight, plain] = packs({layer.gate.tensor, layer.up.tensor});
+    const Plans plans = plans_of(shape.hidden, {shape.ffn, shape.ffn});
     const Held bias(device, layer.mlp_bias), weights(device, layer.norm), x(device, some(shape.hidden)),
         out(device, some(shape.ffn));
     std::vector<float> expected = out.host;
-    device.begin(plan).gated_mlp(x.view(rows), {.weight = weights.data(), .epsilon = 1e-5f},
-                                 Linear{weight, bias.data()}, out.view(rows));
-    reference.begin(plan).gated_mlp(view_of(x.host, rows), {.weight = layer.norm.data(), .epsilon = 1e-5f},
-                                    Linear{plain, layer.mlp_bias.data()}, view_of(expected, rows));
+    device.begin(plans.on_device)
+        .gated_mlp(x.view(rows), {.weight = weights.data(), .epsilon = 1e-5f}, Linear{weight, bias.data(), product},
+                   out.view(rows));
+    reference.begin(plans.on_host)
+        .gated_mlp(view_of(x.host, rows), {.weight = layer.norm.data(), .epsilon = 1e-5f},
+                   Linear{plain, layer.mlp_bias.data(), product}, view_of(expected, rows));
     CHECK(worst(out.read(), expected) < 3 * tolerance);
   }
 
   /// Without a gate, with the other norm, a bias of it, and a divisor.
   void mlp() {
     const auto [weight, plain] = packs({layer.up.tensor});
+    const Plans plans = plans_of(shape.hidden, {shape.ffn});
     std::vector<float> divisors = random.vector(static_cast<std::size_t>(shape.ffn));
     for (float& d : divisors) d = d < 0 ? d - 1 : d + 1;
     const Held bias(device, layer.mlp_bias), weights(device, layer.norm), x(device, some(shape.hidden)),
@@ -65,10 +128,12 @@ class ProductChecks {
       const auto norm = [](const float* w, const float* b) {
         return Norm{.weight = w, .epsilon = 1e-5f, .bias = b, .kind = NormKind::layer};
       };
-      device.begin(plan).mlp(x.view(rows), norm(weights.data(), norm_bias.data()), Linear{weight, bias.data()}, kind,
-                             divisor.data(), out.view(rows));
-      reference.begin(plan).mlp(view_of(x.host, rows), norm(layer.norm.data(), norm_bias.host.data()),
-                                Linear{plain, layer.mlp_bias.data()}, kind, divisors.data(), view_of(expected, rows));
+      device.begin(plans.on_device)
+          .mlp(x.view(rows), norm(weights.data(), norm_bias.data()), Linear{weight, bias.data(), product}, kind,
+               divisor.data(), out.view(rows));
+      reference.begin(plans.on_host)
+          .mlp(view_of(x.host, rows), norm(layer.norm.data(), norm_bias.host.data()),
+               Linear{plain, layer.mlp_bias.data(), product}, kind, divisors.data(), view_of(expected, rows));
       CHECK(worst(out.read(), expected) < 3 * tolerance);
     }
   }
@@ -84,9 +149,9 @@ class ProductChecks {
       CAPTURE(position, rotates, width, name_of(kind), std::string(name_of(format)));
       FormatCache plain_cache(heads, position + rows, format);
       DeviceCache<Device> cache(device, plain_cache);
-      TestPlan paged, plain_paged = plain_cache.plan(rows, position);
-      paged.format = format;
-      paged.add(cache.table(), rows, position);
+      const std::int64_t kv = heads.kv * heads.dim;
+      const Plans plans = plans_of(shape.hidden, {heads.query * heads.dim, kv, kv}, cache.table(), plain_cache.table(),
+                                   position, format);
       const Held q(device, some(heads.query * heads.dim));
       std::vector<float> expected = q.host;
       const auto rope = [&](const float* of) {
@@ -99,12 +164,12 @@ class ProductChecks {
                         .kind = kind == QkNorm::whole ? NormKind::layer : NormKind::rms};
         return QkvShaping{.clip = clip, .norm = kind, .query = norm, .key = norm};
       };
-      device.begin(paged).qkv(x.view(rows), {.weight = weights.data(), .epsilon = 1e-5f},
-                              Linear{packed.first, bias.data()}, rope(frequency.data()), heads, cache.layer(),
-                              q.view(rows), shaping(head_norm.data()));
-      reference.begin(plain_paged)
+      device.begin(plans.on_device)
+          .qkv(x.view(rows), {.weight = weights.data(), .epsilon = 1e-5f}, Linear{packed.first, bias.data(), product},
+               rope(frequency.data()), heads, cache.layer(), q.view(rows), shaping(head_norm.data()));
+      reference.begin(plans.on_host)
           .qkv(view_of(x.host, rows), {.weight = layer.norm.data(), .epsilon = 1e-5f},
-               Linear{packed.second, layer.qkv_bias.data()}, rope(layer.inverse_frequency.data()), heads,
+               Linear{packed.second, layer.qkv_bias.data(), product}, rope(layer.inverse_frequency.data()), heads,
                plain_cache.layer(), view_of(expected, rows), shaping(head_norm.host.data()));
       CHECK(worst(q.read(), expected) < 2 * tolerance);
       // One unit in the last place, where what is all but a tie parts, of numbers of four times the root mean square.
@@ -141,6 +206,24 @@ class ProductChecks {
     return std::pair{device.template pack<Format>(tensors), reference.template pack<Format>(tensors)};
   }
 
+  /// The plan of all rows, for both sides.
+  struct Plans {
+    TestPlan on_device, on_host;
+    std::unique_ptr<ProductAdapters<Device>> adapters;
+  };
+  Plans plans_of(std::int64_t in, const std::vector<std::int64_t>& parts, const std::vector<std::byte*>& pages = {},
+                 const std::vector<std::byte*>& host_pages = {}, int position = 0, KvFormat format = KvFormat::f16) {
+    Plans plans;
+    plans.on_device.format = plans.on_host.format = format;
+    if (adapted) plans.adapters = std::make_unique<ProductAdapters<Device>>(device, in, parts);
+    for (int r = 0; r < rows; r += adapted ? 1 : rows) {
+      const int count = adapted ? 1 : rows;
+      plans.on_device.add(pages, count, position + r, adapted ? plans.adapters->on_device(r) : nullptr);
+      plans.on_host.add(host_pages, count, position + r, adapted ? plans.adapters->on_host(r) : nullptr);
+    }
+    return plans;
+  }
+
   /// The keys and values of the rows.
   std::vector<float> written(FormatCache& cache, int position) const {
     std::vector<float> all;
@@ -155,10 +238,11 @@ class ProductChecks {
     return all;
   }
 
+  static constexpr int product = ProductAdapters<Device>::product;
   ProductShape shape;
   int rows;
+  bool adapted;
   RandomLayer<Format> layer;
-  TestPlan plan = plan_of(rows);
   Device device;
   backend::Reference reference;
   Random random{23};
@@ -244,6 +328,22 @@ void check_products(int device) {
         if (rows < 35) checks.mlp();
         if (rows != 1) checks.qkv();
       }
+    }
+  }
+}
+
+/// The same products with adapters beside bare rows.
+template <class Device, class Format>
+void check_adapted_products(int device) {
+  for (const ProductShape& shape : product_shapes) {
+    for (const int most : {1000, 0}) {
+      const int rows = shape.hidden > 100 ? 3 : 9;
+      CAPTURE(Format::name, shape.heads.dim, shape.hidden, rows, most, Device::name);
+      ProductChecks<Device, Format> checks(shape, rows, {.device = device, .most_vector_rows = most}, true);
+      checks.project();
+      checks.gated_mlp();
+      checks.mlp();
+      checks.qkv();
     }
   }
 }

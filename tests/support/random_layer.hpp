@@ -149,7 +149,7 @@ class TestPlan {
 
   void add(TestCache& cache, int rows, int position) { add(cache.table(), rows, position); }
 
-  void add(const std::vector<std::byte*>& table, int rows, int position) {
+  void add(const std::vector<std::byte*>& table, int rows, int position, const Adapter* adapter = nullptr) {
     const auto first = static_cast<int>(rows_.size());
     for (int r = 0; r < rows; ++r) {
       rows_.push_back({.position = position + r,
@@ -159,7 +159,8 @@ class TestPlan {
     sequences_.push_back({.first_row = first,
                           .rows = rows,
                           .first_page = static_cast<int>(pages_.size()),
-                          .pages = static_cast<int>(table.size())});
+                          .pages = static_cast<int>(table.size()),
+                          .adapter = adapter});
     pages_.insert(pages_.end(), table.begin(), table.end());
   }
 

@@ -86,6 +86,7 @@ struct NothingRecorded {};
 ///                      replay them instead
 ///   embed              x [rows, hidden]       table[token] + positions[position + offset]; positions may be null
 ///   embed_positions    x [rows, hidden]       table[position + offset]
+///   adapt_embedding    x [rows, out]          x += what the rows' adapters add to the embedding of their tokens
 ///   qkv                q [rows, heads * dim]  rope(shaping(norm(x) . weight^T + bias)): queries to q, keys and values
 ///                                             to the pages at the rows' positions; values are clipped only
 ///   attend             out [rows, heads*dim]  causal softmax(scale q k^T + ALiBi) v over what the window leaves
@@ -96,8 +97,6 @@ struct NothingRecorded {};
 ///   select             out [outputs, hidden]  x[outputs[i]]
 ///   logits             out [outputs, vocab]   norm(x) . weight^T + bias of selected rows, in host memory
 ///   read               out [outputs, width]   selected rows, in host memory
-/// Where B::adapts, a step has besides; elsewhere a plan has no adapters:
-///   adapt_embedding    x [rows, out]          what embed left of the table, and what adapters add to it
 /// Where B::chooses, a step has besides, for use in record():
 ///   choose             chooses a token for each selected row by its logits and the plan's draws
 ///   advance            from here on the rows are the outputs, each with the token just chosen, one position on
@@ -115,6 +114,7 @@ concept StepOf = requires(Step& step, const typename B::template Matrix<Fp32>& m
   step.record(recorded, body);
   step.embed(matrix, rows, table, number);
   step.embed_positions(matrix, number, rows);
+  step.adapt_embedding(rows);
   step.qkv(const_rows, norm, linear, rope, heads, layer, rows, shaping);
   step.attend(const_rows, heads, layer, rows, attention);
   step.project(const_rows, linear, rows);
@@ -124,12 +124,6 @@ concept StepOf = requires(Step& step, const typename B::template Matrix<Fp32>& m
   step.select(const_rows, rows);
   step.logits(const_rows, norm, linear, host_rows);
   step.read(const_rows, host_rows);
-};
-
-/// A backend whose rows may have adapters.
-template <class Step, class B>
-concept AdaptingStep = requires(Step& step, View<typename B::Activation, 2> rows) {
-  step.adapt_embedding(rows);
 };
 
 /// A backend that chooses tokens where the logits are.
@@ -146,31 +140,32 @@ concept ChoosingStep = requires(Step& step, std::span<Token> out) {
 ///                      one matrix. It may refer to the sources' bytes instead of copying them: they outlive it.
 ///   kv_formats         how its pages may hold keys and values; the first is taken where none is asked for
 ///   Recorded           what a model keeps of the steps that the device recorded for it
+///   place(adapter)     an adapter of the host, in device memory: only such a one may be in a plan
 ///   begin(plan)        starts a step; the device belongs to it until it is destroyed. More than max_rows rows are
 ///                      steps of their own.
 ///   copy, read, write  bytes of device memory: to other device memory, to the host, from the host
 template <class B>
-concept Backend = std::copyable<B> && requires(B device, std::span<const Tensor> tensors, std::size_t count,
-                                               const typename B::template Matrix<Fp32>& weight, const float* host,
-                                               std::byte* bytes, const std::byte* const_bytes, const StepPlan& plan) {
+concept Backend = std::copyable<B> &&
+    requires(B device, std::span<const Tensor> tensors, std::size_t count,
+             const typename B::template Matrix<Fp32>& weight, const float* host, std::byte* bytes,
+             const std::byte* const_bytes, const Adapter& adapter, const StepPlan& plan) {
   typename B::Recorded;
   { B::kv_formats[0] } -> std::convertible_to<KvFormat>;
   { B::name } -> std::convertible_to<std::string>;
   { B::max_rows } -> std::convertible_to<int>;
   { B::chooses } -> std::convertible_to<bool>;
-  { B::adapts } -> std::convertible_to<bool>;
   { device.template allocate<float>(count) } -> std::same_as<typename B::template Buffer<float>>;
   { device.upload(host, count) } -> std::same_as<typename B::template Buffer<float>>;
   { device.template pack<Fp32>(tensors) } -> std::same_as<typename B::template Matrix<Fp32>>;
   { weight.out } -> std::convertible_to<std::int64_t>;
   { weight.in } -> std::convertible_to<std::int64_t>;
   { weight.bytes() } -> std::convertible_to<std::int64_t>;
+  { device.place(adapter) } -> std::same_as<Adapter>;
   device.copy(bytes, const_bytes, count);
   device.read(bytes, const_bytes, count);
   device.write(bytes, const_bytes, count);
   { device.begin(plan) } -> StepOf<B>;
   requires !B::chooses || ChoosingStep<decltype(device.begin(plan))>;
-  requires !B::adapts || AdaptingStep<decltype(device.begin(plan)), B>;
 };
 
 }  // namespace slm

@@ -32,7 +32,7 @@ struct LowRank {
 
 /// use(Element{}) with the type of the elements of a matrix.
 template <class Use>
-void visit_elements(const LowRank& change, Use use) {
+constexpr void visit_elements(const LowRank& change, Use use) {
   switch (change.type) {
     case DType::f16: return use(half_t{});
     case DType::bf16: return use(bfloat16_t{});
@@ -40,14 +40,16 @@ void visit_elements(const LowRank& change, Use use) {
   }
 }
 
-/// It does not change once it is made, and any number of texts and threads share one.
+/// It does not change once it is made, and any number of texts and threads share one. Its matrices lie in the memory of
+/// the host, or of the device that it was placed on.
 struct Adapter {
   std::string name = {};                                // for messages
   std::uint64_t digest = 0;                             // of all its numbers; never 0, which stands for no adapter
-  std::shared_ptr<const void> model = nullptr;          // ModelInfo::identity of the model that it is for
+  std::shared_ptr<const void> model = nullptr;          // that it is for; ModelInfo::identity once it was placed
   std::vector<LowRank> changes = {};                    // of product after product, by their first outputs
   std::vector<int> begins = {};                         // of each product's changes, and the end of the last
-  std::shared_ptr<const std::byte[]> memory = nullptr;  // of all matrices
+  std::shared_ptr<const std::byte[]> memory = nullptr;  // of all matrices, and of the table
+  const void* table = nullptr;                          // where kernels of a device look it up; null on the host
   std::size_t bytes = 0;
 
   /// What it changes in a product, by the product's number.

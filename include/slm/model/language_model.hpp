@@ -29,14 +29,22 @@ struct ModelInfo {
   std::int64_t step_bytes = 0;                            // weight bytes read by one decode step; 0: unknown
   bool chooses = false;                                   // whether it answers Want::choice
   std::shared_ptr<const void> identity = nullptr;         // the same for all handles of the model, and its adapters
-  std::function<AdapterRef(const std::filesystem::path&)> read_adapter = {};  // see load_adapter(); empty: has none
+
+  // The halves of load_adapter(), from any thread: into the memory of the host, and from there into that of the device,
+  // where it stays as long as somebody has the second handle. Empty: the model applies no adapters.
+  std::function<AdapterRef(const std::filesystem::path&)> read_adapter = {};
+  std::function<AdapterRef(const AdapterRef&)> place_adapter = {};
 };
 
-/// Throws adapter.other-model unless there is no adapter, or one of this model.
+inline Error other_model(const Adapter& adapter, const std::string& model) {
+  return Error("adapter.other-model", text("the adapter ", quote(adapter.name), " is not one of '", model, "'"),
+               "Load it for this model (load_adapter)");
+}
+
+/// Throws adapter.other-model unless there is no adapter, or one that was placed for this model.
 inline void check_adapter(const AdapterRef& adapter, const ModelInfo& model) {
   if (adapter == nullptr || (adapter->model != nullptr && adapter->model == model.identity)) return;
-  throw Error("adapter.other-model", text("the adapter ", quote(adapter->name), " is not one of '", model.name, "'"),
-              "Load it for this model (load_adapter)");
+  throw other_model(*adapter, model.name);
 }
 
 /// A causal language model: weights that do not change, used by any number of sequences and threads.

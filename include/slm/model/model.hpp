@@ -55,8 +55,19 @@ struct ModelState {
             .chooses = B::chooses,
             .identity = layout.identity(),
             .read_adapter =
-                [checkpoint = weights.checkpoint, identity = layout.identity()](const std::filesystem::path& folder) {
-                  return read_adapter(folder, *checkpoint, identity);
+                [checkpoint = weights.checkpoint](const std::filesystem::path& folder) {
+                  Adapter adapter = read_peft(folder, *checkpoint);
+                  adapter.model = checkpoint;
+                  return std::make_shared<const Adapter>(std::move(adapter));
+                },
+            .place_adapter =
+                [checkpoint = weights.checkpoint, identity = layout.identity(), on = device,
+                 name = source.folder().filename().string()](const AdapterRef& adapter) mutable {
+                  if (adapter == nullptr || adapter->model == identity) return adapter;
+                  if (adapter->model != checkpoint) throw other_model(*adapter, name);
+                  Adapter placed = on.place(*adapter);
+                  placed.model = identity;
+                  return AdapterRef(std::make_shared<const Adapter>(std::move(placed)));
                 }};
     limits.max_rows = B::max_rows;
     if constexpr (B::chooses) limits.max_chained_rows = B::max_chained_rows;
@@ -84,18 +95,6 @@ struct ModelState {
              .vocab = checkpoint->config().vocab,
              .context = options.context == 0 ? checkpoint->settings().context : options.context,
              .digest = digest}};
-  }
-
-  static AdapterRef read_adapter(const std::filesystem::path& folder, const Checkpoint& checkpoint,
-                                 const std::shared_ptr<const void>& identity) {
-    if constexpr (B::adapts) {
-      Adapter adapter = read_peft(folder, checkpoint);
-      adapter.model = identity;
-      return std::make_shared<const Adapter>(std::move(adapter));
-    } else {
-      throw Error("adapter.backend", text("the backend ", B::name, " applies no adapters"),
-                  "Load the model for a backend that does (cpu, reference), or merge the adapter into it");
-    }
   }
 
   static int context_of(const Checkpoint& checkpoint, const LoadOptions& options,
@@ -283,7 +282,7 @@ class LoadedModel {
   template <class Step>
   void embed_tokens(Step& step, const Rows& x, View<const float, 2> positions = {}, int offset = 0) const {
     step.embed(state_->weights.embedding, x, positions, offset);
-    if constexpr (B::adapts) step.adapt_embedding(x);
+    step.adapt_embedding(x);
   }
 
   Rows selected(Step& step, const Rows& x, bool all) const {

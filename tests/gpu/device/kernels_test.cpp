@@ -25,6 +25,11 @@ TEST_CASE("products of half weights on the device") {
 TEST_CASE("products of bfloat16 weights on the device") {
   if (!no_device()) check_products<Device, Bf16>(0);
 }
+TEST_CASE("products with adapters of any rank beside rows without, on the device") {
+  if (no_device()) return;
+  check_adapted_products<Device, Fp32>(0);
+  check_adapted_products<Device, Bf16>(0);
+}
 TEST_CASE("products of four-bit weights on the device") {
   if (!no_device()) check_int4<Device>();
 }

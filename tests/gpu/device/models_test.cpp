@@ -2,6 +2,7 @@
 // half on the CPU.
 #include "gpu/device/device.hpp"
 #include "slm/backend/cpu/cpu.hpp"
+#include "support/gpu_adapters.hpp"
 #include "support/gpu_batches.hpp"
 #include "support/gpu_models.hpp"
 
@@ -22,6 +23,17 @@ TEST_CASE("on the device a row's bits do not depend on the sequences beside it")
     CAPTURE(name);
     for (const int count : {2, 12, 40}) check_batches(fixture("models/" + name), Device{}, Device{}, count, 9);
   }
+}
+
+TEST_CASE("on the device an adapter gives what it gives on Reference, and the same bits in a batch with others") {
+  if (no_device()) return;
+  std::uint64_t seed = 0;
+  for (const char* name : adapted_fixtures) check_adapted_fixture(name, Device{}, ++seed);
+  for (const char* name : {"llama3-gqa-scaled-tied", "gpt2", "phi3-swa7", "opt-postln-proj"}) {
+    check_adapted_batches(name, Device{}, 9, 60, 3);
+  }
+  check_adapted_speculation("llama-mha3h", "llama-mha3h", Device{});
+  check_adapted_four_bits(Device{});
 }
 
 TEST_CASE("four-bit models on the device") {

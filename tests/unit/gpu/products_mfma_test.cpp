@@ -10,6 +10,10 @@ TEST_CASE("products with 64 lanes and MFMA") {
   check_products<backend::Lanes64, Bf16>(0);
 }
 
+TEST_CASE("products with adapters of any rank beside rows without") {
+  check_adapted_products<backend::Lanes64, Bf16>(1);
+}
+
 TEST_CASE("vocabularies of 50304 and 50432 ids") {
   check_vocabulary<backend::Lanes64, Bf16>({}, 50304);
   check_vocabulary<backend::Lanes64, Fp32>({}, 50432);

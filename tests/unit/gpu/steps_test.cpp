@@ -15,6 +15,7 @@
 #include "slm/decode/processor.hpp"
 #include "slm/model/model.hpp"
 #include "slm/model/session.hpp"
+#include "support/adapted_texts.hpp"
 #include "support/paths.hpp"
 #include "support/random_checkpoint.hpp"
 #include "support/temporary.hpp"
@@ -254,6 +255,63 @@ TEST_CASE("verifying a draft brings back only tokens, by one recorded step") {
     }
   }
   CHECK(device.runtime().counts().allocations == at_load);
+}
+
+TEST_CASE("with adapters each product is a launch more, and a recorded step serves all adapters") {
+  const TemporaryFolder folder;
+  write_random_checkpoint<float>(folder.path(), shape, 3);
+  const auto checkpoint = std::make_shared<const Checkpoint>(folder.path());
+  Counting device;
+  const Model<Dynamic, Fp32, Counting> model(Dynamic{checkpoint->config()}, checkpoint, device);
+  const auto adapters = some_adapters(model, *checkpoint);
+  const auto counts_of = [&](const std::vector<AdapterRef>& of_texts) {
+    std::vector<Sequence> texts;
+    for (const AdapterRef& adapter : of_texts) (texts.emplace_back(model.sequence())).adapt(adapter);
+    Batch batch;
+    const Token token = 7;
+    for (Sequence& text : texts) batch.add(text, {&token, 1}, {.want = Want::choice});
+    const Counts before = device.runtime().counts();
+    model.forward(batch);
+    const Counts& now = device.runtime().counts();
+    return std::vector<int>{now.launches - before.launches, now.replays - before.replays,
+                            now.copies_in - before.copies_in};
+  };
+  const int bare = 1 + 5 * shape.layers + 2, adapted = bare + 1 + 4 * shape.layers + 1;
+  CHECK(counts_of({nullptr, nullptr, nullptr}) == std::vector{bare, 0, 1});             // runs
+  CHECK(counts_of({nullptr, nullptr, nullptr}) == std::vector{bare, 1, 1});             // is recorded
+  CHECK(counts_of({adapters[0], adapters[1], nullptr}) == std::vector{adapted, 0, 1});  // another shape
+  CHECK(counts_of({nullptr, nullptr, adapters[2]}) == std::vector{adapted, 1, 1});      // is recorded
+  CHECK(counts_of({adapters[3], nullptr, adapters[1]}) == std::vector{0, 1, 1});        // is replayed
+  CHECK(counts_of({adapters[2], adapters[2], adapters[0]}) == std::vector{0, 1, 1});
+}
+
+TEST_CASE("an adapter is copied to the device once, and let go with the last who has it") {
+  const TemporaryFolder folder;
+  write_random_checkpoint<float>(folder.path(), shape, 3);
+  const auto checkpoint = std::make_shared<const Checkpoint>(folder.path());
+  Counting device;
+  const Model<Dynamic, Fp32, Counting> model(Dynamic{checkpoint->config()}, checkpoint, device);
+  const TemporaryFolder trained;
+  write_random_adapter(trained.path(), *checkpoint, {});
+  const AdapterRef on_host = model.info().read_adapter(trained.path());
+  const Counts before = device.runtime().counts();
+  AdapterRef adapter = model.info().place_adapter(on_host);
+  CHECK(device.runtime().counts().allocations - before.allocations == 1);
+  CHECK(device.runtime().counts().copies_in - before.copies_in == 1);
+  CHECK(adapter->memory != on_host->memory);
+  const std::weak_ptr<const std::byte[]> memory = adapter->memory;
+  Sequence text = model.sequence(), other = model.sequence();
+  text.adapt(adapter);
+  other.adapt(std::exchange(adapter, nullptr));
+  text.adapt(nullptr);
+  CHECK_FALSE(memory.expired());
+  other.adapt(on_host);
+  CHECK(memory.expired());
+}
+
+TEST_CASE("an adapter with more ranks in one product than kernels have room for is refused") {
+  Adapter adapter{.name = "wide", .changes = {{.rank = gpu::most_ranks}, {.rank = 1}}, .begins = {0, 2}};
+  CHECK_THROWS_WITH(Lanes32{}.place(adapter), Catch::Contains("adapter.rank"));
 }
 
 TEST_CASE("plans go out from, and logits and tokens come back to, memory that the device uses by itself") {

@@ -45,7 +45,6 @@ class Cpu : private cpu::Products {
   static constexpr const char* name = "cpu";
   static constexpr int max_rows = 512;
   static constexpr bool chooses = false;
-  static constexpr bool adapts = true;
   using Activation = float;
   static constexpr auto kv_formats = slm::kv_formats;
   using Recorded = NothingRecorded;
@@ -98,6 +97,8 @@ class Cpu : private cpu::Products {
 
   /// Starts a step; see Backend. Another thread that begins one waits until this one ends.
   CpuStep begin(const StepPlan& plan) { return CpuStep(*this, plan); }
+
+  Adapter place(const Adapter& adapter) { return adapter; }
 
   void copy(std::byte* to, const std::byte* from, std::size_t bytes) { std::memcpy(to, from, bytes); }
   void read(std::byte* host, const std::byte* from, std::size_t bytes) { std::memcpy(host, from, bytes); }

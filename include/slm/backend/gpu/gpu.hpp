@@ -17,6 +17,7 @@
 #include "slm/backend/gpu/steps/device_state.hpp"
 #include "slm/backend/gpu/steps/gpu_step.hpp"
 #include "slm/backend/gpu/steps/step_graphs.hpp"
+#include "slm/backend/gpu/weights/device_adapter.hpp"
 #include "slm/backend/gpu/weights/tile_matrix.hpp"
 
 namespace slm::backend {
@@ -36,7 +37,6 @@ class Gpu {
 
  public:
   static constexpr bool chooses = true;
-  static constexpr bool adapts = false;
   static constexpr int max_chained_rows = State::most_recorded_rows;
   using Runtime = R;
   using Activation = float;
@@ -77,6 +77,9 @@ class Gpu {
     const std::lock_guard lock(state_->mutex);
     return Matrix<Format>(state_->runtime, state_->stream, sources);
   }
+
+  /// Copies it to the device while steps go on. Throws adapter.rank, gpu.out-of-memory.
+  Adapter place(const Adapter& adapter) { return gpu::place_adapter(state_->runtime, adapter); }
 
   /// Memory for recorded steps of a model, so that none of them allocates; `product` is the widest of its products.
   void reserve(Heads heads, std::int64_t product, int vocab, int context) {

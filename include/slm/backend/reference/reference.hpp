@@ -293,7 +293,6 @@ class Reference {
   static constexpr const char* name = "reference";
   static constexpr int max_rows = 64;
   static constexpr bool chooses = false;
-  static constexpr bool adapts = true;
   using Activation = float;
   static constexpr auto kv_formats = slm::kv_formats;
   using Recorded = NothingRecorded;
@@ -313,6 +312,8 @@ class Reference {
   Matrix<Format> pack(std::span<const typename Format::Source> sources) {
     return Matrix<Format>::stack(sources);
   }
+
+  Adapter place(const Adapter& adapter) { return adapter; }
 
   void copy(std::byte* to, const std::byte* from, std::size_t bytes) { std::memcpy(to, from, bytes); }
   void read(std::byte* host, const std::byte* from, std::size_t bytes) { std::memcpy(host, from, bytes); }

@@ -23,7 +23,7 @@ struct StepOutputs {
   /// The row of an output; one of no sequence if it fills up.
   SLM_DEVICE StepRow row(int output) const {
     const int row = outputs ? outputs[output] : output;
-    return row < 0 ? StepRow{0, 0, -1, 0, 0, 0} : rows[row];
+    return row < 0 ? StepRow{0, 0, -1, 0, 0, 0, nullptr} : rows[row];
   }
 
   SLM_DEVICE void choose(int output, int token) const {

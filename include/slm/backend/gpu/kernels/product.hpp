@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "slm/backend/gpu/kernels/low_rank.hpp"
 #include "slm/backend/gpu/kernels/stage.hpp"
 #include "slm/backend/gpu/runtime/launch.hpp"
 #include "slm/backend/gpu/weights/tiles.hpp"
@@ -163,6 +164,7 @@ struct ProductArgs {
   Rows x;
   NormArgs norm;
   Memory<const RowStatistics> statistics;  // [rows], for ProductTiles with a norm
+  LowRankRows low_rank;
   typename Epilogue::Args epilogue;
 };
 
@@ -244,6 +246,7 @@ struct ProductVectors {
         a += shared.slice[w][output][row];
         b += shared.slice[w][tile_height + output][row];
       }
+      if (args.low_rank) args.low_rank.expand(panel, output, first_row + row, a, b);
       Epilogue::apply(args.epilogue, panel, output, first_row + row, a, b);
     }
   }
@@ -346,8 +349,10 @@ struct ProductTiles {
       for (int item = i; item < tile_height * 16; item += Lane::width) {
         const int output = item % tile_height, row = group * 16 + item / tile_height;
         if (row < count && wanted < panels) {
-          Epilogue::apply(args.epilogue, panel, output, first_row + row, shared.out[lane.wave()][output][row % 16],
-                          shared.out[lane.wave()][tile_height + output][row % 16]);
+          float a = shared.out[lane.wave()][output][row % 16];
+          float b = shared.out[lane.wave()][tile_height + output][row % 16];
+          if (args.low_rank) args.low_rank.expand(panel, output, first_row + row, a, b);
+          Epilogue::apply(args.epilogue, panel, output, first_row + row, a, b);
         }
       }
       lane.wave_barrier();

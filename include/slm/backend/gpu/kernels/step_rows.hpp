@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "slm/backend/gpu/lane/lane.hpp"
+#include "slm/backend/gpu/weights/device_adapter.hpp"
 #include "slm/backend/plan.hpp"
 #include "slm/core/types.hpp"
 #include "slm/formats/kv_format.hpp"
@@ -16,9 +17,10 @@ namespace slm::gpu {
 /// where it does no harm, but reads and writes no pages.
 struct StepRow {
   int token, position;
-  int sequence;           // -1: it fills up
-  int rope;               // which of Rope's tables
-  int first_page, pages;  // of its sequence's page tables, as in PlanSequence
+  int sequence;                  // -1: it fills up
+  int rope;                      // which of Rope's tables
+  int first_page, pages;         // of its sequence's page tables, as in PlanSequence
+  const DeviceAdapter* adapter;  // null: none
 };
 
 /// The rows of a sequence, neighbours; none: it fills up.

@@ -60,8 +60,10 @@ struct DeviceState {
   Buffer<RowStatistics> statistics;
   Landing<R> landing;
   Chooser<R> chooser;
-  Buffer<int> chosen;     // tokens [steps, outputs]
-  Buffer<float> scratch;  // a product that is shaped afterwards
+  Buffer<int> chosen;       // tokens [steps, outputs]
+  Buffer<float> scratch;    // a product that is shaped afterwards
+  Buffer<Changes> changes;  // LowRankRows of a product
+  Buffer<float> low_rank;
   Buffer<float> partial;  // attention's chunks
   Buffer<float> logits;
   Buffer<float> rooms[most_rooms];
@@ -95,6 +97,12 @@ struct DeviceState {
     grow(partial, sizes.partial);
     grow(logits, sizes.logits);
     for (int index = 0; index < most_rooms; ++index) room(index, sizes.product);
+  }
+
+  /// For steps of any number of rows, when the first one with an adapter begins.
+  void reserve_adapters() {
+    grow(changes, MaxRows);
+    grow(low_rank, std::int64_t{MaxRows} * most_ranks);
   }
 
   /// New rooms are full of NaN: rows that fill up read them, and if they ever reached others it would show.

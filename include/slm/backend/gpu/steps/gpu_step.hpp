@@ -2,7 +2,7 @@
 //
 // A layer is five launches: queries, keys and values; attention; its projection; gated MLP; its projection. Shapes
 // whose heads or gates are no whole tiles take two launches for an operation, prompts one more for the statistics of a
-// norm.
+// norm. In a step with adapters each product has one launch before it.
 #pragma once
 
 #include <algorithm>
@@ -19,6 +19,7 @@
 #include "slm/backend/concept.hpp"
 #include "slm/backend/gpu/kernels/attention.hpp"
 #include "slm/backend/gpu/kernels/epilogues.hpp"
+#include "slm/backend/gpu/kernels/low_rank.hpp"
 #include "slm/backend/gpu/kernels/product.hpp"
 #include "slm/backend/gpu/kernels/rows.hpp"
 #include "slm/backend/gpu/steps/device_state.hpp"
@@ -39,6 +40,7 @@ class GpuStep {
     StepShape shape = StepShape::of(plan_, State::most_recorded_rows, 0);
     if (state_->upload.reserve(shape, plan_.pages.size(), state_->stream)) ++state_->generation;
     state_->grow(state_->chosen, std::int64_t{shape.steps} * shape.outputs);
+    if (shape.adapted) state_->reserve_adapters();
     shape.generation = state_->generation;
     shape_ = shape;
     state_->upload.send(plan_, shape_, state_->stream);
@@ -70,6 +72,11 @@ class GpuStep {
     take_rows(table, x, {}, offset, true);
   }
 
+  void adapt_embedding(Rows x) {
+    const int width = static_cast<int>(x.extent(1)), count = static_cast<int>(x.extent(0));
+    if (shape_.adapted) launch<AdaptEmbedding>({.rows = rows_, .x = memory(x), .width = width, .count = count});
+  }
+
   template <class Matrix>
   void qkv(ConstRows x, Norm norm, const Linear<Matrix>& linear, Rope rope, Heads heads, KvLayer layer, Rows q,
            QkvShaping shaping = {}) {
@@ -95,7 +102,7 @@ class GpuStep {
         panels.pairs = rotating / 2 / tile_height;
         panels.tail = panels.groups * panels.group_tiles;
       }
-      return product<QueriesKeysValues>(linear.weight, x, norm, panels, to);
+      return product<QueriesKeysValues>(linear, x, norm, panels, to);
     }
     const int rows = static_cast<int>(x.extent(0));
     const Rows projected = stored(x, norm, linear);
@@ -146,7 +153,7 @@ class GpuStep {
   template <class Matrix>
   void project(ConstRows input, const Linear<Matrix>& linear, Rows x) {
     product<AddToRows>(
-        linear.weight, input, Norm{.kind = NormKind::none}, neighbours(linear),
+        linear, input, Norm{.kind = NormKind::none}, neighbours(linear),
         {.x = memory(x), .bias = memory(linear.bias, linear.weight.out), .width = static_cast<int>(linear.weight.out)});
   }
 
@@ -157,7 +164,7 @@ class GpuStep {
     if (width % tile_height == 0) {
       const int pairs = width / tile_height;
       return product<Gated>(
-          linear.weight, x, norm,
+          linear, x, norm,
           {.groups = 1, .group_tiles = 2 * pairs, .pairs = pairs, .tail = 2 * pairs, .tiles = 2 * pairs},
           {.out = memory(out),
            .bias = memory(linear.bias, linear.weight.out),
@@ -295,15 +302,19 @@ class GpuStep {
   }
 
   template <class Epilogue, class Matrix>
-  void product(const Matrix& weight, ConstRows x, const Norm& norm, const Panels& panels,
+  void product(const Linear<Matrix>& linear, ConstRows x, const Norm& norm, const Panels& panels,
                const typename Epilogue::Args& epilogue) {
     const int rows = static_cast<int>(x.extent(0));
-    weight.visit([&]<class Format>(Format) {
-      ProductArgs<Format, Epilogue> args{.weight = weight.tiles(),
+    const gpu::Rows input{memory(x), static_cast<int>(x.extent(1)), rows};
+    const NormArgs how = norm_args(norm, x.extent(1));
+    const LowRankRows low_rank = shrink(linear.product, input, how);
+    linear.weight.visit([&]<class Format>(Format) {
+      ProductArgs<Format, Epilogue> args{.weight = linear.weight.tiles(),
                                          .panels = panels,
-                                         .x = {memory(x), static_cast<int>(x.extent(1)), rows},
-                                         .norm = norm_args(norm, x.extent(1)),
+                                         .x = input,
+                                         .norm = how,
                                          .statistics = {},
+                                         .low_rank = low_rank,
                                          .epilogue = epilogue};
       // A norm that is only a weight and a bias needs no statistics, but it needs to be applied.
       if (rows <= state_->options.most_vector_rows) return launch<ProductVectors<Format, Epilogue>>(args);
@@ -315,11 +326,21 @@ class GpuStep {
     });
   }
 
+  /// What adapters add to a product of x, whose rows are those of the step, or its outputs at the end of a model.
+  LowRankRows shrink(int product, const gpu::Rows& x, const NormArgs& norm) {
+    if (!shape_.adapted || product < 0) return {};
+    const bool last = product == number_of(AdaptedProduct::head) || product == number_of(AdaptedProduct::project_out);
+    const Memory<Changes> changes = state_->changes.memory();
+    const Memory<float> t = state_->low_rank.memory();
+    launch<Shrink>({x, norm, rows_, last ? outputs() : Memory<const int>{}, changes, t, product});
+    return {changes, t};
+  }
+
   /// out = activation(norm(x) . weight^T + bias) / divisor
   template <class Matrix>
   void store(ConstRows x, const Norm& norm, const Linear<Matrix>& linear, Rows out,
              ActivationKind activation = ActivationKind::identity, const float* divisor = nullptr) {
-    product<Activated>(linear.weight, x, norm, neighbours(linear),
+    product<Activated>(linear, x, norm, neighbours(linear),
                        {.out = memory(out),
                         .bias = memory(linear.bias, linear.weight.out),
                         .divisor = memory(divisor, linear.weight.out),

@@ -69,9 +69,11 @@ class PlanUpload {
     for (std::size_t r = 0; r < plan.rows.size(); ++r) {
       const PlanRow& row = plan.rows[r];
       const PlanSequence& of = plan.sequences[static_cast<std::size_t>(row.sequence)];
-      rows[r] = {row.token, row.position, row.sequence, of.rope, of.first_page, of.pages};
+      const auto* const adapter =
+          of.adapter == nullptr ? nullptr : static_cast<const DeviceAdapter*>(of.adapter->table);
+      rows[r] = {row.token, row.position, row.sequence, of.rope, of.first_page, of.pages, adapter};
     }
-    constexpr StepRow nothing{0, 0, -1, 0, 0, 0};
+    constexpr StepRow nothing{0, 0, -1, 0, 0, 0, nullptr};
     std::fill(rows + plan.rows.size(), rows + shape.rows, nothing);
     auto* const sequences = reinterpret_cast<StepSequence*>(to + at.sequences);
     for (std::size_t s = 0; s < plan.sequences.size(); ++s)

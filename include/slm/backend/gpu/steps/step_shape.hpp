@@ -31,6 +31,7 @@ struct StepShape {
   Choice choice = {};     // the hardest of all outputs
   int chunks = 0;         // of the longest text
   KvFormat format = {};   // of the pages
+  bool adapted = false;   // some row has an adapter
   int generation = 0;     // of the memory that launches name
 
   auto operator<=>(const StepShape&) const = default;
@@ -58,6 +59,7 @@ struct StepShape {
                     .outputs = static_cast<int>(plan.outputs.size()),
                     .steps = plan.steps,
                     .format = plan.format,
+                    .adapted = has_adapters(plan),
                     .generation = generation};
     shape.recordable = shape.rows <= most;
     shape.all_rows = shape.outputs == shape.rows;

@@ -1,0 +1,85 @@
+// DeviceAdapter: an adapter as kernels find it, in device memory.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "slm/backend/gpu/runtime/device_buffer.hpp"
+#include "slm/backend/gpu/runtime/runtime.hpp"
+#include "slm/core/error.hpp"
+#include "slm/formats/adapter.hpp"
+
+namespace slm::gpu {
+
+/// At most so many ranks has all that an adapter changes in one product: 512 each for queries, keys and values.
+inline constexpr int most_ranks = 3 * 512;
+
+/// What an adapter changes in one product.
+struct Changes {
+  const LowRank* data = nullptr;
+  int count = 0;
+};
+
+struct DeviceAdapter {
+  const Changes* of = nullptr;  // [products]
+  std::int64_t products = 0;    // those behind are not changed
+};
+
+/// The same adapter in one block of device memory: the matrices, each at a cache line, and what kernels look them up
+/// in, which is at Adapter::table. The block is released when nobody has the adapter any more.
+template <Runtime R>
+Adapter place_adapter(R runtime, const Adapter& adapter) {
+  const auto whole_lines = [](std::size_t bytes) { return (bytes + 63) / 64 * 64; };
+  const auto matrix = [](const LowRank& change, std::int64_t width) {
+    return static_cast<std::size_t>(change.rank * width) * bytes_of(change.type);
+  };
+  std::vector<Changes> products;
+  for (std::size_t p = 0; p + 1 < adapter.begins.size(); ++p) {
+    const std::span<const LowRank> changes = adapter.of(static_cast<int>(p));
+    int ranks = 0;
+    for (const LowRank& change : changes) ranks += change.rank;
+    if (ranks > most_ranks) {
+      throw Error(
+          "adapter.rank",
+          text(quote(adapter.name), " changes one product by ", ranks, " ranks in all, a GPU takes ", most_ranks),
+          "Load the model for the backend cpu, or merge the adapter into it");
+    }
+    products.push_back({nullptr, static_cast<int>(changes.size())});
+  }
+  std::size_t size = whole_lines(adapter.changes.size() * sizeof(LowRank)) +
+                     whole_lines(products.size() * sizeof(Changes)) + sizeof(DeviceAdapter);
+  for (const LowRank& change : adapter.changes)
+    size += whole_lines(matrix(change, change.in)) + whole_lines(matrix(change, change.out));
+
+  const auto block = std::make_shared<DeviceBuffer<std::byte, R>>(runtime, size);
+  std::vector<std::byte> image(size);
+  std::size_t end = 0;
+  const auto put = [&](const auto* from, std::size_t bytes) {  // returns where it will be on the device
+    std::memcpy(&image[end], from, bytes);
+    return reinterpret_cast<decltype(from)>(block->data() + std::exchange(end, end + whole_lines(bytes)));
+  };
+  Adapter placed = adapter;
+  for (LowRank& change : placed.changes) {
+    change.down = put(change.down, matrix(change, change.in));
+    change.up = put(change.up, matrix(change, change.out));
+  }
+  const LowRank* const changes = put(placed.changes.data(), placed.changes.size() * sizeof(LowRank));
+  for (std::size_t p = 0; p < products.size(); ++p) products[p].data = changes + adapter.begins[p];
+  const DeviceAdapter table{put(products.data(), products.size() * sizeof(Changes)),
+                            static_cast<std::int64_t>(products.size())};
+  placed.table = put(&table, sizeof table);
+
+  // On a stream of its own: steps go on meanwhile.
+  typename R::Stream stream = runtime.make_stream();
+  runtime.copy_in(block->data(), image.data(), size, stream);
+  runtime.synchronize(stream);
+  placed.memory = std::shared_ptr<const std::byte[]>(block, block->data());
+  return placed;
+}
+
+}  // namespace slm::gpu

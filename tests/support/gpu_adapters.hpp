@@ -1,0 +1,74 @@
+// Adapters on a GPU backend, real or emulated: what Reference gives, the bits that a row has alone, and speculation
+// that changes nothing.
+#pragma once
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "support/adapted_texts.hpp"
+#include "support/gpu_models.hpp"
+
+namespace slm::testing {
+
+/// An adapter of all modules, and text after text with it on both: the fixtures' tolerance, which is for logits up to
+/// ten, grows with logits.
+template <class Device>
+void check_adapted_fixture(const std::string& name, Device device, std::uint64_t seed) {
+  const Checkpoint checkpoint(fixture("models/" + name));
+  const DType types[] = {DType::f32, DType::bf16, DType::f16};
+  const TemporaryFolder folder;
+  write_random_adapter(folder.path(), checkpoint, {.seed = seed, .size = 0.5f, .type = types[seed % 3]});
+  const AnyModel model = load_fixture(checkpoint.folder(), device);
+  const AnyModel plain = load_fixture(checkpoint.folder(), backend::Reference{});
+  const auto text = some_text(seed, std::min(12, model.info().context), model.info().vocab);
+  const auto found = logits_alone(model, text, load_adapter(folder.path(), model));
+  const auto expected = logits_alone(plain, text, load_adapter(folder.path(), plain));
+  CAPTURE(name, Device::name);
+  CHECK(distance(found, expected) < logit_tolerance(checkpoint) / 10);
+  CHECK(distance(found, logits_alone(model, text, nullptr)) > 1e-2);
+}
+
+/// Texts with adapters of all ranks and types and without, in batches that grow over the border between both forms of
+/// products, recorded and not.
+template <class Device>
+void check_adapted_batches(const std::string& name, Device device, int count, int length, std::uint64_t seed) {
+  const Checkpoint checkpoint(fixture("models/" + name));
+  const AnyModel model = load_fixture(checkpoint.folder(), device);
+  const auto adapters = some_adapters(model, checkpoint);
+  const MixedOutcome outcome = run_mixed(model, adapters, count, std::min(length, model.info().context), seed);
+  CAPTURE(name, count, Device::name);
+  CHECK(outcome.compared > count);
+  CHECK(outcome.wrong == 0);
+}
+
+/// A bare draft, and a target with an adapter.
+template <class Device>
+void check_adapted_speculation(const std::string& draft, const std::string& target, Device device) {
+  const Checkpoint checkpoint(fixture("models/" + target));
+  check_speculation_of([&] { return load_fixture(fixture("models/" + draft), device); },
+                       [&] { return load_fixture(checkpoint.folder(), device); },
+                       [&](const AnyModel& model) { return some_adapters(model, checkpoint)[1]; });
+}
+
+/// A base of four bits: as Reference, in batches and as a target.
+template <class Device>
+void check_adapted_four_bits(Device device) {
+  const TemporaryFolder folder;
+  const std::filesystem::path original = fixture("models/llama-mha3h");
+  quantized(Checkpoint(original), {.layout = Int4Layout::awq_gemm, .group = -1}).write(folder.path());
+  const Checkpoint checkpoint(folder.path());
+  const auto make = [&] { return AnyModel(load<Registry<>>(folder.path(), device)); };
+  const auto adapters_of = [&](const AnyModel& model) { return some_adapters(model, checkpoint); };
+  const AnyModel model = make(), plain = load<Registry<>>(folder.path(), backend::Reference{});
+  const auto adapters = adapters_of(model);
+  const auto text = some_text(6, 12, model.info().vocab);
+  CHECK(distance(logits_alone(model, text, adapters[1]), logits_alone(plain, text, adapters_of(plain)[1])) < 0.015);
+  CHECK(run_mixed(model, adapters, 5, 24, 6).wrong == 0);
+  check_speculation_of([&] { return load<Registry<>>(original, device); }, make,
+                       [&](const AnyModel& target) { return adapters_of(target)[0]; });
+}
+
+}  // namespace slm::testing
