@@ -124,6 +124,35 @@ TEST_CASE("attention over several chunks of positions does not depend on rows or
   }
 }
 
+TEST_CASE("attention of any number of rows gives each the bits that it has alone") {
+  const Isa isa = GENERATE(from_range(backend::available_isas()));
+  const int most = 40, position = 40;  // the rows pass a block boundary, and fill tasks of 1 to 32 queries and more
+  const std::vector<float> slopes{0.5f, 0.03f, 0.2f};
+  for (const Heads heads : {Heads{1, 1, 24}, Heads{3, 1, 40}}) {
+    for (const int window : {0, 50}) {
+      const Attention attention{.scale = 0, .window = window, .slopes = window == 0 ? nullptr : slopes.data()};
+      TestCache cache(heads, position + most, 0);
+      Random random(8);
+      cache.randomize(random, 2);
+      const int width = heads.query * heads.dim;
+      std::vector<float> q = random.vector(static_cast<std::size_t>(most * width), 2), alone(q.size()),
+                         together(q.size());
+      Cpu one{{.threads = 1, .isa = isa}};
+      const auto attend = [&](int first, int rows, std::vector<float>& out) {
+        one.begin(TestPlan(cache, rows, position + first))
+            .attend(View<const float, 2>{q.data() + first * width, rows, width}, heads, cache.layer(),
+                    View<float, 2>{out.data() + first * width, rows, width}, attention);
+      };
+      for (int r = 0; r < most; ++r) attend(r, 1, alone);
+      for (int rows = 1; rows <= most; ++rows) {
+        attend(0, rows, together);
+        CAPTURE(name_of(isa), heads.query, window, rows);
+        REQUIRE(same_bits(alone.data(), together.data(), static_cast<std::size_t>(rows * width)));
+      }
+    }
+  }
+}
+
 TEST_CASE("what lies beyond a row's position changes nothing") {
   const Isa isa = GENERATE(from_range(backend::available_isas()));
   const Shape shape = GENERATE(from_range(shapes));

@@ -15,6 +15,7 @@ constexpr int most_lanes = 16;         // floats of the widest vector
 constexpr int kv_block = 64;           // a page; positions whose scores are turned into weights at once
 constexpr int kv_chunk = 512;          // positions summed from zero, a multiple of kv_block; chunks are joined in order
 constexpr int most_row_block = 6;      // activation rows that share one pass over the weights in registers
+constexpr int most_queries = 32;       // of one task of attention, a multiple of most_lanes
 constexpr int most_matmul_rows = 128;  // weight rows of one call
 constexpr int most_panel_rows = 32;
 constexpr int most_code_block = 128;   // most values that share a scale in CodeTiles
@@ -68,14 +69,14 @@ struct AttendTask {
   std::int64_t keys = 0;                    // bytes from a page's beginning to this head's, see KvLayer
   std::int64_t values = 0;
   int dim = 0;
-  int queries = 0;                          // 1..row_block
-  const float* query[most_row_block] = {};  // [dim] each
-  float* out[most_row_block] = {};          // [dim] each
-  int first[most_row_block] = {};           // the first position that each sees
-  int visible[most_row_block] = {};         // the position behind the last one: its own
-  float slope[most_row_block] = {};         // ALiBi; 0: none
-  float scale = 0;                          // of scores
-  float* scratch = nullptr;                 // attend_scratch(dim) floats of this thread
+  int queries = 0;                        // 1..most_queries
+  const float* query[most_queries] = {};  // [dim] each
+  float* out[most_queries] = {};          // [dim] each
+  int first[most_queries] = {};           // the first position that each sees
+  int visible[most_queries] = {};         // the position behind the last one: its own
+  float slope[most_queries] = {};         // ALiBi; 0: none
+  float scale = 0;                        // of scores
+  float* scratch = nullptr;               // attend_scratch(dim) floats of this thread
 };
 
 constexpr std::int64_t padded(std::int64_t count) {
@@ -99,11 +100,12 @@ constexpr std::size_t matmul_scratch(std::int64_t in) {
 }
 
 constexpr std::size_t attend_scratch(int dim) {
-  return static_cast<std::size_t>(most_row_block * (3 * padded(dim) + kv_block + 2 * most_lanes) + 4 * most_lanes);
+  return static_cast<std::size_t>((3 * most_queries + kv_block) * padded(dim) + kv_block * most_queries);
 }
 
 struct CommonKernels {
-  int row_block = 0;                          // most queries of one AttendTask
+  int row_block = 0;                          // queries whose scores are summed lane by lane: as many at once,
+  int lanes = 0;                              // or, where there are more, a multiple of these
   void (*attend[4])(const AttendTask&) = {};  // of each KvFormat
   /// the pair (first, second) [count] turned by the angles whose cosine and sine are given
   void (*rotate)(const float* first, const float* second, const float* cosine, const float* sine, int count,

@@ -59,6 +59,8 @@ namespace portable {
 
 #include "slm/backend/cpu/matmul_kernels.inc"
 
+#include "slm/backend/cpu/attention_scores.inc"
+
 #include "slm/backend/cpu/attention_kernels.inc"
 
 #include "slm/backend/cpu/code_pack.inc"
@@ -93,6 +95,8 @@ namespace avx2 {
 #include "slm/backend/cpu/row_kernels.inc"
 
 #include "slm/backend/cpu/matmul_kernels.inc"
+
+#include "slm/backend/cpu/attention_scores.inc"
 
 #include "slm/backend/cpu/attention_kernels.inc"
 
@@ -144,6 +148,8 @@ namespace avx512 {
 #include "slm/backend/cpu/row_kernels.inc"
 
 #include "slm/backend/cpu/matmul_kernels.inc"
+
+#include "slm/backend/cpu/attention_scores.inc"
 
 #include "slm/backend/cpu/attention_kernels.inc"
 

@@ -110,7 +110,7 @@ class CpuStep : private cpu::AdaptedProducts {
 
   void attend(ConstRows q, Heads heads, KvLayer layer, Rows out, Attention attention = {}) {
     cpu::AttendTasks& tasks = state_->attention;
-    tasks.share(plan_, heads.query / heads.kv, heads.kv, state_->kernels->row_block);
+    tasks.share(plan_, heads.query / heads.kv, heads.kv, *state_->kernels);
     state_->reserve_scratch(cpu::attend_scratch(heads.dim));
     double nanoseconds = 0;
     for (const PlanSequence& sequence : plan_.sequences) {

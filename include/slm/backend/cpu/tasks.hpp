@@ -21,13 +21,19 @@ namespace slm::backend::cpu {
 class AttendTasks {
  public:
   /// group: queries of a row that read the same KV head; kv: their number.
-  void share(const StepPlan& plan, int group, int kv, int widest) {
+  void share(const StepPlan& plan, int group, int kv, const CommonKernels& kernels) {
     shares_.clear();
+    blocks_.clear();
     count_ = 0;
     for (const PlanSequence& sequence : plan.sequences) {
-      const RowBlocks blocks(sequence.rows * group, widest);
-      shares_.push_back({count_, &sequence, blocks});
-      count_ += kv * blocks.blocks;
+      const std::size_t first = blocks_.size();
+      const int queries = sequence.rows * group;
+      for (int at = 0; at < queries; at += blocks_.back().count) {
+        blocks_.push_back({at, block_of(queries - at, kernels.row_block, kernels.lanes)});
+      }
+      const int blocks = static_cast<int>(blocks_.size() - first);
+      shares_.push_back({count_, &sequence, first, blocks});
+      count_ += kv * blocks;
     }
   }
 
@@ -39,19 +45,34 @@ class AttendTasks {
     const auto after = std::upper_bound(shares_.begin(), shares_.end(), index,
                                         [](int task, const Share& share) { return task < share.first; });
     const Share& share = *std::prev(after);
-    const int head = (index - share.first) / share.blocks.blocks, block = (index - share.first) % share.blocks.blocks;
-    use(*share.sequence, head, share.blocks.first(block), share.blocks.size(block));
+    const int head = (index - share.first) / share.blocks, block = (index - share.first) % share.blocks;
+    const Block& queries = blocks_[share.first_block + static_cast<std::size_t>(block)];
+    use(*share.sequence, head, queries.first, queries.count);
   }
 
  private:
+  struct Block {
+    int first;
+    int count;
+  };
   struct Share {
     int first;  // of its tasks
     const PlanSequence* sequence;
-    RowBlocks blocks;
+    std::size_t first_block;
+    int blocks;
   };
+
+  /// Of the queries that are left, how many the next task takes: vectors of them that are more than half full, else
+  /// what shares a pass lane by lane.
+  static int block_of(int left, int row_block, int lanes) {
+    if (left <= lanes / 2) return RowBlocks(left, row_block).size(0);
+    if (left >= most_queries || left % lanes > lanes / 2) return std::min(left, most_queries);
+    return std::max(left / lanes * lanes, std::min(left, lanes));
+  }
 
   int count_ = 0;
   std::vector<Share> shares_;
+  std::vector<Block> blocks_;
 };
 
 /// The queries first.. first + count - 1 of a sequence that read a KV head, counted row by row and head by head.
