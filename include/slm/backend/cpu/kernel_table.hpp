@@ -104,8 +104,8 @@ constexpr std::size_t attend_scratch(int dim) {
 }
 
 struct CommonKernels {
-  int row_block = 0;                          // queries whose scores are summed lane by lane: as many at once,
-  int lanes = 0;                              // or, where there are more, a multiple of these
+  int row_block = 0;                          // queries that share a pass of attention while lanes are dimensions
+  int lanes = 0;                              // of more queries: so many fill a vector
   void (*attend[4])(const AttendTask&) = {};  // of each KvFormat
   /// the pair (first, second) [count] turned by the angles whose cosine and sine are given
   void (*rotate)(const float* first, const float* second, const float* cosine, const float* sine, int count,
