@@ -14,7 +14,6 @@ constexpr int cache_line = 64;         // bytes; every packed row starts on one
 constexpr int most_lanes = 16;         // floats of the widest vector
 constexpr int kv_block = 64;           // a page; positions whose scores are turned into weights at once
 constexpr int kv_chunk = 512;          // positions summed from zero, a multiple of kv_block; chunks are joined in order
-constexpr int most_row_block = 6;      // activation rows that share one pass over the weights in registers
 constexpr int most_queries = 32;       // of one task of attention, a multiple of most_lanes
 constexpr int most_matmul_rows = 128;  // weight rows of one call
 constexpr int most_panel_rows = 32;
