@@ -1,5 +1,6 @@
-// The front door for many requests: an engine that answers them as they come.
+// The front door for many requests: an engine that answers them as they come, and a store of many adapters.
 #pragma once
 
+#include "slm/engine/adapter_store.hpp"
 #include "slm/engine/engine.hpp"
 #include "slm/speculative.hpp"

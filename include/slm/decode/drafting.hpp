@@ -58,9 +58,14 @@ class Drafting {
     if constexpr (in_batches) answer_.stats.draft_bytes_per_step = drafter_.info().step_bytes;
     if (!on_) return;
     guard([&] {
-      if constexpr (in_batches) drafter_.adapt(answer_.request.draft_adapter);
+      adapt(answer_.request.draft_adapter);
       drafter_.start(answer_.request.prompt);
     });
+  }
+
+  /// A model drafts with this adapter. Throws adapter.other-model.
+  void adapt(const AdapterRef& adapter) {
+    if constexpr (in_batches) drafter_.adapt(adapter);
   }
 
   /// Tokens of the text to be read before a draft of it.

@@ -104,6 +104,14 @@ class Generation {
     preempted_ = going();
     if (preempted_) phase_ = Phase::reading;
   }
+  /// As abandon() and preempt(); lets go of the request's adapters besides.
+  void let_go() {
+    abandon();
+    preempt();
+    answer_.request.adapter = answer_.request.draft_adapter = nullptr;
+    verification_.adapt(nullptr);
+    drafting_.adapt(nullptr);
+  }
   /// The round has thrown before it was taken: as if it had not begun.
   void undo_round() {
     drafting_.finish();

@@ -30,13 +30,20 @@ class Verification {
   const Sequence& sequence() const { return sequence_; }
   std::size_t length() const { return static_cast<std::size_t>(sequence_.length()); }
 
+  /// The text is read with this adapter from its beginning.
+  void adapt(const AdapterRef& adapter) {
+    if (sequence_.adapter() == adapter) return;
+    sequence_.truncate(0);
+    sequence_.adapt(adapter);
+  }
+
   /// The answer's request begins, with at most so many drafted tokens in a round. What the cache holds of its prompt
   /// stays.
   void start(int most) {
     const Request& request = answer_.request;
-    if (sequence_.adapter() != request.adapter || sequence_.group() != request.group) {
+    adapt(request.adapter);
+    if (sequence_.group() != request.group) {
       sequence_.truncate(0);
-      sequence_.adapt(request.adapter);
       sequence_.join(request.group);
     }
     const std::span<const Token> held = sequence_.tokens(), prompt = answer_.request.prompt;

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -27,7 +26,9 @@
 #include "slm/decode/rules.hpp"
 #include "slm/decode/vocabulary.hpp"
 #include "slm/engine/answer.hpp"
+#include "slm/engine/bell.hpp"
 #include "slm/engine/options.hpp"
+#include "slm/engine/prompt_budget.hpp"
 #include "slm/engine/room.hpp"
 #include "slm/engine/stats.hpp"
 #include "slm/engine/timeline.hpp"
@@ -60,7 +61,7 @@ class Engine {
 
   /// Queues a request. wake: called by the engine's thread when there is something to fetch, once maybe after its
   /// reader has seen the end; it must not take long nor throw. Throws Error where the request is unusable, and
-  /// engine.full.
+  /// engine.full. An adapter that cannot be had ends the answer.
   Answer submit(Request request, const Scheduling& scheduling = {}, std::function<void()> wake = {}) {
     check_request(request, target_.info());
     auto state = std::make_shared<detail::AnswerState>();
@@ -76,12 +77,13 @@ class Engine {
     detail::give_rows_to(*state, request);
     coming_.push_back({std::move(request), cancel, scheduling, next_number_++, state,
                        detail::Timeline(options_.speculation.clock())});
-    changed_.notify_one();
+    if (scheduling.adapter) scheduling.adapter.on_news([bell = bell_] { bell->ring(); });
+    bell_->ring();
     return Answer(std::move(state));
   }
 
   /// Takes the running texts through one round. False when there was nothing to do: no request, or all that are left
-  /// wait for their readers. Throws what a device throws that fails; the answers then end with that error.
+  /// wait for their readers or adapters. Throws what a device throws that fails; the answers then end with that error.
   bool step() {
     take_coming();
     end_those_that_should();
@@ -107,21 +109,21 @@ class Engine {
     end_faulty();
     const double now = options_.speculation.clock();
     hand_over(now, now - began);
-    learn(now - began);
+    prompt_budget_.learn(now - began, options_.step_seconds);
     return true;
   }
 
-  /// Steps until there is nothing to do.
+  /// Steps until there is nothing to do, nor to come from a store of adapters.
   void run() {
-    while (step()) continue;
+    while (step() || (awaits_adapter_ && running_.empty())) {
+      if (round_.empty()) bell_->wait();
+    }
   }
 
   /// Steps as requests come, until `stop` is requested; what runs then stays.
   void run(std::stop_token stop) {
     while (!stop.stop_requested()) {
-      if (step()) continue;
-      std::unique_lock lock(mutex_);  // deadlines and readers are looked after now and then
-      changed_.wait_for(lock, stop, std::chrono::milliseconds(20), [&] { return !coming_.empty(); });
+      if (!step()) bell_->wait(stop);
     }
   }
 
@@ -173,18 +175,31 @@ class Engine {
     }
   }
 
-  /// Begins what waits while there are places, and memory for its text.
+  /// Begins what waits while there are places, and memory for its text. Those whose adapter is not there are passed by;
+  /// the first of them gets the next room that there is for one.
   void start_waiting() {
-    while (!waiting_.empty() && running_.size() < options_.max_running) {
-      const auto work = waiting_.begin();
-      if (!running_.empty()) {
-        if (crowded_ || work->number == without_room_) return;
-        if (!detail::fits(*work, running_, pool_)) {
-          without_room_ = work->number;
-          return;
+    Work* passed = nullptr;
+    for (auto next = waiting_.begin(); next != waiting_.end() && running_.size() < options_.max_running;) {
+      const auto work = next++;
+      if (!running_.empty() && (crowded_ || work->number == without_room_)) break;
+      const bool wants = work->wants_adapter();
+      try {
+        if (wants && (detail::bars(passed, options_.max_running) || !work->take_adapter(target_.info()))) {
+          if (passed == nullptr) passed = &*work, work->scheduling.adapter.press();
+          continue;
         }
+      } catch (...) {
+        end_with(waiting_, work, std::current_exception());
+        continue;
       }
+      if (!running_.empty() && !detail::fits(*work, running_, pool_)) {
+        without_room_ = work->number;
+        if (wants) work->request.adapter = nullptr;
+        break;
+      }
+      if (wants && passed != nullptr) ++passed->overtaken;
       if (work->generation == nullptr) {
+        work->scheduling.adapter = {};
         work->generation = generation();
         work->generation->start(std::move(work->request));
         work->timeline.begin(options_.speculation.clock());
@@ -192,6 +207,7 @@ class Engine {
       running_.splice(detail::place_of(running_, *work), waiting_, work);
       if (!work->generation->going()) close(running_, work);
     }
+    awaits_adapter_ = passed != nullptr;
   }
 
   /// One that is at rest: what its draft length has learnt holds for the next request too.
@@ -210,7 +226,7 @@ class Engine {
   void choose_round() {
     round_.clear();
     filling_.clear();
-    std::size_t left = prompt_rows_, left_answered = most_scored_rows(target_.info());
+    std::size_t left = prompt_budget_.rows(), left_answered = most_scored_rows(target_.info());
     for (Work& work : running_) {
       work.in_round = false;
       if (work.unread() >= options_.max_unread) continue;
@@ -233,7 +249,7 @@ class Engine {
       work.in_round = true;
       round_.push_back(&generation);
     }
-    prompt_rows_full_ = left == 0;
+    prompt_budget_.spend(prompt_budget_.rows() - left);
   }
 
   /// Gives the round's tokens to their readers.
@@ -268,15 +284,6 @@ class Engine {
     ++stats_.steps;
     stats_.step_tokens.add(static_cast<double>(tokens));
     stats_.step_seconds.add(took);
-  }
-
-  /// Prompts get as many rows as keep a step near the time it may take.
-  void learn(double took) {
-    if (took > options_.step_seconds) {
-      prompt_rows_ = std::max(prompt_rows_ * 3 / 4, least_prompt_rows);
-    } else if (prompt_rows_full_ && took < 0.8 * options_.step_seconds) {
-      prompt_rows_ = std::min(prompt_rows_ + prompt_rows_ / 8, most_prompt_rows);
-    }
   }
 
   /// There was no memory for the round: the last of the texts waits until there is, and is then read again. Where it
@@ -340,8 +347,7 @@ class Engine {
         const std::lock_guard lock(answer.mutex);
         answer.stats = work.generation->stats();
       }
-      work.generation->abandon();
-      work.generation->preempt();
+      work.generation->let_go();
       resting_.push_back(std::move(work.generation));
     }
     {
@@ -363,7 +369,6 @@ class Engine {
   }
 
   static constexpr std::uint64_t nobody = std::numeric_limits<std::uint64_t>::max();
-  static constexpr std::size_t least_prompt_rows = 32, most_prompt_rows = 2048;
 
   Draft draft_;
   Target target_;
@@ -371,8 +376,8 @@ class Engine {
   Rule rule_;
   KvPool pool_;
 
+  const std::shared_ptr<detail::Bell> bell_ = std::make_shared<detail::Bell>();  // rung when something has come
   mutable std::mutex mutex_;
-  std::condition_variable_any changed_;
   std::deque<Work> coming_;  // submitted since the last step
   std::size_t present_ = 0;  // requests that are not over
   std::uint64_t next_number_ = 0;
@@ -385,8 +390,8 @@ class Engine {
   std::vector<const Answering*> filling_;  // of those, the ones that read and leave pages to others
   std::vector<std::pair<const Answering*, std::exception_ptr>> faults_;
   RoundBatches batches_;
-  std::size_t prompt_rows_ = prompt_chunk;
-  bool prompt_rows_full_ = false;
+  detail::PromptBudget prompt_budget_;
+  bool awaits_adapter_ = false;          // a request does
   bool crowded_ = false;                 // a text had to make way, and none has ended since
   std::uint64_t without_room_ = nobody;  // the number of one that found no memory, and no text has ended since
 };

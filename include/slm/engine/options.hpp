@@ -6,6 +6,7 @@
 
 #include "slm/decode/draft_length.hpp"
 #include "slm/decode/request.hpp"
+#include "slm/engine/adapter_ticket.hpp"
 
 namespace slm {
 
@@ -20,11 +21,13 @@ struct EngineOptions {
   std::size_t max_unread = 4096;  // tokens that a reader may leave; then its text pauses
 };
 
-/// How a request stands to others.
+/// How a request stands to others, and what it waits for.
 struct Scheduling {
   int priority = 0;  // lower begins first; among equals the earlier one
   /// Ends the answer if it is not over then: FinishReason::deadline.
   std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
+  /// Instead of Request::adapter: the request begins when the adapter is there; others go on meanwhile.
+  AdapterTicket adapter = {};
 };
 
 }  // namespace slm

@@ -1,0 +1,54 @@
+// What an AdapterStore is told, and what it tells of itself.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "slm/engine/stats.hpp"
+#include "slm/model/language_model.hpp"
+
+namespace slm {
+
+/// Budgets are bytes; 0: no limit.
+struct AdapterStoreOptions {
+  std::filesystem::path folder = {};    // each sub-folder is an adapter by its name; empty: there are none at first
+  std::vector<std::string> taken = {};  // what none may be called
+  std::size_t device_memory = 0;        // where there is a `place`
+  std::size_t host_memory = 0;          // of adapters that were read and checked
+  std::uint64_t disk_memory = 0;        // of the weights that all names together may mean
+  double remember_failure = 10;         // seconds in which an adapter that could not be loaded is not tried again
+  /// Brings an adapter from the host to a device that has memory of its own, and returns what texts use there. Empty:
+  /// they use it where the host holds it, and the two floors are one.
+  std::function<AdapterRef(const AdapterRef&)> place = {};
+  std::function<double()> clock = {};  // seconds since any moment; empty: the steady clock
+};
+
+/// Of one floor. loads = evictions + freed + adapters.
+struct AdapterFloorStats {
+  std::size_t adapters = 0;    // now
+  std::uint64_t bytes = 0;     // now, with those of the adapter that is being loaded
+  std::uint64_t budget = 0;    // 0: no limit
+  std::int64_t loads = 0;      // from the floor below
+  std::int64_t evictions = 0;  // to make room
+  std::int64_t freed = 0;      // as no name means them any more
+};
+
+/// Since the store began. hits + misses = what was asked for.
+struct AdapterStoreStats {
+  AdapterFloorStats device = {}, host = {};
+  AdapterFloorStats disk = {};  // all that names mean; it has no loads
+  std::int64_t hits = 0;        // the adapter was on the highest floor
+  std::int64_t misses = 0;
+  std::int64_t failures = 0;  // to load one
+  std::size_t pinned = 0;     // now, of those that are there
+  // Names, now.
+  std::vector<std::string> in_use = {};
+  std::vector<std::string> awaited = {};  // asked for, and not there
+  Histogram load_seconds{detail::load_bounds};
+};
+
+}  // namespace slm

@@ -1,0 +1,418 @@
+// AdapterStore: names mean what lies in the folder, floors keep their budgets, and nobody loses what is in use.
+#include "slm/engine/adapter_store.hpp"
+
+#include <atomic>
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "support/errors.hpp"
+#include "support/temporary.hpp"
+#include "support/toy_models.hpp"
+
+using namespace slm;
+using namespace slm::testing;
+namespace fs = std::filesystem;
+
+namespace {
+
+/// Folders whose weights are any bytes, and a model that reads them: an adapter has the size of its file, and its
+/// digest says what is in it. It counts what is in memory.
+class ToyAdapters {
+ public:
+  explicit ToyAdapters(std::size_t header = 0) {
+    model_.info().read_adapter = [state = state_, header](const fs::path& folder) -> AdapterRef {
+      const std::lock_guard lock(state->gate);
+      ++state->reads;
+      std::ifstream file(folder / "adapter_model.safetensors", std::ios::binary);
+      const std::string text{std::istreambuf_iterator<char>(file), {}};
+      if (text.empty()) {
+        throw Error("adapter.missing-tensor", slm::text(quote(folder.filename().string()), " is empty"), "Copy it");
+      }
+      const std::size_t bytes = text.size() - header;
+      state->most = std::max<std::size_t>(state->most, state->bytes += bytes);
+      return {new Adapter{.name = folder.filename().string(),
+                          .digest = mix(bytes * 256 + static_cast<unsigned char>(text.front())),
+                          .bytes = bytes},
+              [state](const Adapter* adapter) {
+                state->bytes -= adapter->bytes;
+                delete adapter;
+              }};
+    };
+  }
+
+  const ToyModel& model() const { return model_; }
+  const fs::path& path() const { return folder_.path(); }
+  fs::path write(const std::string& name, std::size_t bytes, char fill = 'x') const {
+    fs::create_directories(path() / name);
+    std::ofstream(path() / name / "adapter_model.safetensors", std::ios::binary) << std::string(bytes, fill);
+    return path() / name;
+  }
+  /// a, b, c, ..., of 100 bytes each
+  void write_some(int count) const {
+    for (int i = 0; i < count; ++i) write(std::string(1, static_cast<char>('a' + i)), 100);
+  }
+  AdapterStoreOptions options(std::size_t host_memory = 0) const {
+    return {.folder = path(), .host_memory = host_memory};
+  }
+
+  std::size_t bytes() const { return state_->bytes; }  // in memory now
+  std::size_t most() const { return state_->most; }
+  int reads() const { return state_->reads; }
+  std::mutex& gate() { return state_->gate; }  // who holds it keeps the store from reading
+
+ private:
+  struct State {
+    std::atomic<std::size_t> bytes = 0, most = 0;
+    std::atomic<int> reads = 0;
+    std::mutex gate;
+  };
+
+  TemporaryFolder folder_;
+  std::shared_ptr<State> state_ = std::make_shared<State>();
+  ToyModel model_{ToyOptions{}};
+};
+
+template <class Condition>
+bool soon(Condition&& condition) {
+  for (int i = 0; i < 5000; ++i) {
+    if (condition()) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return false;
+}
+
+void check_sums(const AdapterStoreStats& stats) {
+  for (const AdapterFloorStats& floor : {stats.host, stats.device}) {
+    CHECK(floor.loads == floor.evictions + floor.freed + static_cast<std::int64_t>(floor.adapters));
+    if (floor.budget != 0) CHECK(floor.bytes <= floor.budget);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("sub-folders are adapters by their names, found when they are asked for") {
+  ToyAdapters adapters;
+  adapters.write("sql", 100);
+  for (const char* name : {".git", "-x", "a b", "new\nline", "\xc3\xa9t\xc3\xa9"}) adapters.write(name, 10);
+  std::ofstream(adapters.path() / "README.md") << "no folder";
+  AdapterStore store(adapters.model(), {.folder = adapters.path(), .taken = {"base"}});
+  CHECK(store.names() == std::vector<std::string>{"sql"});
+  CHECK(adapters.reads() == 0);
+  CHECK(store.ask("sql").wait()->bytes == 100);
+  for (const char* name : {"", "..", ".git", "a b", "sql/", "sql/../sql", "/etc", "none", "new\nline", "SQL"}) {
+    CHECK(error_id([&] { store.ask(name); }) == "adapter.unknown");
+  }
+  adapters.write("later", 10);
+  adapters.write("base", 10);
+  CHECK(store.ask("later").wait()->bytes == 10);
+  CHECK(store.names() == std::vector<std::string>{"later", "sql"});
+  const AdapterRef used = store.ask("sql").wait();
+  fs::remove_all(adapters.path() / "sql");
+  CHECK(store.names() == std::vector<std::string>{"later"});
+  CHECK(error_id([&] { store.ask("sql"); }) == "adapter.unknown");
+  CHECK(used->bytes == 100);
+  CHECK(error_id([&] { AdapterStore(adapters.model(), {.folder = adapters.path() / "none"}); }) == "adapter.no-folder");
+}
+
+TEST_CASE("two names that differ by case only mean nothing, and one that was loaded stands above one that was found") {
+  ToyAdapters adapters;
+  adapters.write("sql", 10);
+  adapters.write("SQL", 10);
+  adapters.write("Base", 10);
+  AdapterStore store(adapters.model(), {.folder = adapters.path(), .taken = {"base"}});
+  for (const char* name : {"sql", "SQL", "Base"}) CHECK(error_id([&] { store.ask(name); }) == "adapter.name");
+  const fs::path chat = adapters.write("other/chat", 10);
+  for (const char* name : {"BASE", "a/b", "", "..", "x\n"}) {
+    CHECK(error_id([&] { store.load(name, chat); }) == "adapter.name");
+  }
+  store.load("chat", chat).wait();
+  CHECK(error_id([&] { store.load("chat", chat); }) == "adapter.name");
+  CHECK(error_id([&] { store.load("CHAT", chat, {.replace = true}); }) == "adapter.name");
+  adapters.write("Chat", 10);
+  CHECK(error_id([&] { store.ask("Chat"); }) == "adapter.name");
+  CHECK(store.ask("chat").wait()->bytes == 10);
+}
+
+TEST_CASE("what lies outside of the folder is refused") {
+  ToyAdapters adapters, elsewhere;
+  elsewhere.write("one", 10);
+  adapters.write("two", 10);
+  fs::create_directory_symlink(elsewhere.path() / "one", adapters.path() / "one");
+  fs::create_directory_symlink(adapters.path() / "two", adapters.path() / "alias");
+  fs::create_directories(adapters.path() / "file");
+  fs::create_symlink(elsewhere.path() / "one" / "adapter_model.safetensors",
+                     adapters.path() / "file" / "adapter_model.safetensors");
+  AdapterStore store(adapters.model(), adapters.options());
+  CHECK(error_id([&] { store.ask("one").wait(); }) == "adapter.outside");
+  CHECK(error_id([&] { store.ask("file").wait(); }) == "adapter.outside");
+  CHECK(store.ask("alias").wait()->bytes == 10);
+  const auto load = [&](const fs::path& folder) { store.load("three", folder, {.inside = true}).wait(); };
+  CHECK(error_id([&] { load(elsewhere.path() / "one"); }) == "adapter.outside");
+  CHECK(error_id([&] { load(adapters.path() / ".." / elsewhere.path().filename() / "one"); }) == "adapter.outside");
+  load(adapters.path() / "two");
+}
+
+TEST_CASE("a floor keeps its budget: those go that were used least recently, but none in use, pinned or wished for") {
+  ToyAdapters adapters;
+  adapters.write_some(5);
+  AdapterStore store(adapters.model(), adapters.options(200));
+  store.ask("a").wait();
+  store.ask("b").wait();
+  store.ask("a").wait();
+  const AdapterRef c = store.ask("c").wait();  // in place of b
+  CHECK(adapters.reads() == 3);
+  store.ask("a").wait();
+  CHECK(adapters.reads() == 3);
+  store.ask("d").wait();  // in place of a, as c is in use
+  CHECK(c->bytes == 100);
+  store.pin("d");
+  AdapterTicket wanted = store.ask("e");
+  CHECK(soon([&] { return wanted.lacks_room(); }));
+  CHECK(wanted.take() == nullptr);
+  wanted.press();
+  CHECK(adapters.reads() == 4);
+  store.pin("d", false);
+  CHECK(soon([&] { return wanted.take() != nullptr; }));
+  CHECK(error_id([&] { store.ask("d").wait(); }) == "no error");
+  check_sums(store.stats());
+  CHECK(adapters.most() <= 200);
+
+  const AdapterStoreStats stats = store.stats();
+  CHECK(stats.hits + stats.misses == 8);
+  CHECK(stats.hits == 2);
+  CHECK(stats.host.loads == adapters.reads());
+  CHECK(stats.host.bytes == adapters.bytes());
+  CHECK(stats.disk.adapters == 5);
+  CHECK(stats.disk.bytes == 500);
+  CHECK(stats.in_use == std::vector<std::string>{"c"});
+  CHECK(stats.load_seconds.count == stats.host.loads);
+}
+
+TEST_CASE("what is only wished for makes way for what is pressed, and for nothing else") {
+  ToyAdapters adapters;
+  adapters.write_some(3);
+  AdapterStore store(adapters.model(), adapters.options(200));
+  const AdapterTicket a = store.ask("a"), b = store.ask("b");
+  CHECK(soon([&] { return store.stats().host.adapters == 2; }));
+  const AdapterTicket c = store.ask("c");
+  CHECK(soon([&] { return c.lacks_room(); }));
+  CHECK(store.stats().host.evictions == 0);
+  c.press();
+  CHECK(soon([&] { return store.stats().host.loads == 3; }));
+  CHECK(a.take() == nullptr);  // it went, and is asked for again
+  CHECK(b.take() != nullptr);
+  CHECK(a.wait() != nullptr);
+  CHECK(adapters.most() <= 200);
+  check_sums(store.stats());
+}
+
+TEST_CASE("a floor that is too small, or full of what is pinned, is a refusal") {
+  ToyAdapters adapters;
+  adapters.write_some(3);
+  adapters.write("large", 201);
+  AdapterStore store(adapters.model(), adapters.options(200));
+  CHECK(error_id([&] { store.ask("large").wait(); }) == "adapter.no-room");
+  CHECK(adapters.reads() == 0);
+  store.pin("a");
+  store.pin("b");
+  CHECK(soon([&] { return store.stats().pinned == 2; }));
+  CHECK(error_id([&] { store.ask("c").wait(); }) == "adapter.no-room");
+  CHECK(store.ask("a").wait() != nullptr);
+  check_sums(store.stats());
+
+  AdapterStore small(adapters.model(), {.folder = adapters.path(), .disk_memory = 250});
+  CHECK(small.ask("b").wait() != nullptr);
+  CHECK(error_id([&] { small.ask("c"); }) == "adapter.no-room");
+  CHECK(small.stats().disk.bytes == 200);
+}
+
+TEST_CASE("a failure is one adapter's, is remembered for a while, and mended by then") {
+  ToyAdapters adapters;
+  adapters.write("good", 10);
+  adapters.write("bad", 0);
+  adapters.write("vanished", 10);
+  double now = 0;
+  AdapterStoreOptions options = adapters.options();
+  options.clock = [&] { return now; };
+  AdapterStore store(adapters.model(), options);
+  fs::remove(adapters.path() / "vanished" / "adapter_model.safetensors");
+  for (int i = 0; i < 3; ++i) {
+    CHECK(error_id([&] { store.ask("bad").wait(); }) == "adapter.missing-tensor");
+    CHECK(error_id([&] { store.ask("vanished").wait(); }) == "adapter.missing-tensor");
+  }
+  CHECK(adapters.reads() == 2);
+  CHECK(store.ask("good").wait() != nullptr);
+  adapters.write("bad", 10);
+  now = 9;
+  CHECK(error_id([&] { store.ask("bad").wait(); }) == "adapter.missing-tensor");
+  now = 10;
+  CHECK(store.ask("bad").wait() != nullptr);
+  CHECK(store.stats().failures == 2);
+  check_sums(store.stats());
+}
+
+TEST_CASE("files that grow while they are read are not taken") {
+  ToyAdapters adapters;
+  adapters.write("one", 10);
+  ToyModel model = adapters.model();
+  model.info().read_adapter = [&, read = model.info().read_adapter](const fs::path& folder) {
+    adapters.write("one", 11);
+    return read(folder);
+  };
+  AdapterStore store(model, adapters.options(15));
+  CHECK(error_id([&] { store.ask("one").wait(); }) == "adapter.changed");
+  CHECK(store.stats().host.bytes == 0);
+  CHECK(adapters.bytes() == 0);
+}
+
+TEST_CASE("thousands of bad folders beside one good") {
+  constexpr int count = 2000;
+  ToyAdapters adapters;
+  for (int i = 0; i < count; ++i) fs::create_directory(adapters.path() / std::to_string(i));
+  adapters.write("good", 10);
+  AdapterStore store(adapters.model(), adapters.options());
+  CHECK(store.names().size() == count + 1);
+  std::vector<AdapterTicket> bad;
+  for (int i = 0; i < count; ++i) bad.push_back(store.ask(std::to_string(i)));
+  CHECK(store.ask("good").wait()->bytes == 10);
+  for (const AdapterTicket& ticket : bad) REQUIRE(error_id([&] { ticket.wait(); }) == "adapter.missing-tensor");
+  const AdapterStoreStats stats = store.stats();
+  CHECK(stats.failures == count);
+  CHECK(stats.misses == count + 1);
+}
+
+TEST_CASE("many who want one adapter load it once, and those who want it no more do not") {
+  ToyAdapters adapters;
+  adapters.write_some(3);
+  AdapterStore store(adapters.model(), adapters.options());
+  {
+    std::unique_lock held(adapters.gate());
+    const AdapterTicket a = store.ask("a");
+    CHECK(soon([&] { return store.stats().awaited.size() == 1; }));
+    std::vector<AdapterTicket> tickets;
+    for (int i = 0; i < 50; ++i) tickets.push_back(store.ask("b"));
+    std::atomic<int> news = 0;
+    for (const AdapterTicket& ticket : tickets) ticket.on_news([&] { ++news; });
+    store.ask("c");  // whose ticket is gone at once
+    CHECK(store.stats().awaited.size() == 2);
+    held.unlock();
+    CHECK(soon([&] { return news == 50; }));
+    for (const AdapterTicket& ticket : tickets) CHECK(ticket.take() == tickets.front().take());
+    CHECK(tickets.front().settled());
+    CHECK(tickets.front().digest() == tickets.front().take()->digest);
+  }
+  CHECK(adapters.reads() == 2);
+}
+
+TEST_CASE("what is unloaded or replaced stays with those who use it, and goes with the last of them") {
+  ToyAdapters adapters;
+  adapters.write("a", 100);
+  AdapterStore store(adapters.model(), adapters.options(250));
+  AdapterRef used = store.ask("a").wait();
+  AdapterTicket asked = store.ask("a");
+  store.load("a", adapters.write("a", 101), {.replace = true}).wait();
+  const AdapterRef newer = store.ask("a").wait();
+  CHECK(newer->bytes == 101);
+  CHECK(used->bytes == 100);
+  CHECK(asked.take() == used);
+  CHECK(adapters.bytes() == 201);
+  CHECK(store.stats().host.bytes == 201);
+  used = nullptr;
+  CHECK(adapters.bytes() == 201);  // the ticket may still be used
+  asked = {};
+  CHECK(soon([&] { return adapters.bytes() == 101; }));
+
+  store.unload("a");
+  CHECK(store.names().empty());  // though the sub-folder is there
+  CHECK(error_id([&] { store.ask("a"); }) == "adapter.unknown");
+  CHECK(error_id([&] { store.unload("a"); }) == "adapter.unknown");
+  CHECK(newer->bytes == 101);
+  CHECK(error_id([&] { store.load("a", adapters.write("b", 0)).wait(); }) == "adapter.missing-tensor");
+  CHECK(error_id([&] { store.ask("a"); }) == "adapter.unknown");
+  store.load("a", adapters.path() / "a").wait();
+  CHECK(store.ask("a").wait() != newer);
+  const AdapterStoreStats stats = store.stats();
+  CHECK(stats.host.freed == 1);
+  check_sums(stats);
+}
+
+TEST_CASE("a replacement that cannot be loaded replaces nothing") {
+  ToyAdapters adapters;
+  adapters.write("a", 100);
+  AdapterStore store(adapters.model(), adapters.options());
+  store.ask("a").wait();
+  const fs::path empty = adapters.write("b", 0);
+  CHECK(error_id([&] { store.load("a", empty, {.replace = true}).wait(); }) == "adapter.missing-tensor");
+  CHECK(store.ask("a").wait()->bytes == 100);
+}
+
+TEST_CASE("a device with memory of its own is a third floor") {
+  ToyAdapters adapters;
+  adapters.write_some(5);
+  std::atomic<std::size_t> on_device = 0;
+  std::atomic<bool> broken = false;
+  AdapterStoreOptions options = adapters.options(400);
+  options.device_memory = 200;
+  options.place = [&](const AdapterRef& adapter) -> AdapterRef {
+    if (broken) throw Error("gpu.out-of-memory", "the device is full", "Buy another");
+    on_device += adapter->bytes;
+    return {new Adapter{*adapter}, [&on_device](const Adapter* placed) {
+              on_device -= placed->bytes;
+              delete placed;
+            }};
+  };
+  {
+    AdapterStore store(adapters.model(), options);
+    for (const char* name : {"a", "b", "c", "d"}) store.ask(name).wait();
+    CHECK(adapters.bytes() == 400);
+    CHECK(on_device == 200);
+    const AdapterRef a = store.ask("a").wait();
+    CHECK(adapters.reads() == 4);  // it was on the host
+    store.ask("e").wait();         // in place of b on the host
+    CHECK(adapters.bytes() == 400);
+    CHECK(on_device == 200);
+    AdapterStoreStats stats = store.stats();
+    CHECK(stats.device.loads == 6);
+    CHECK(stats.device.evictions == 4);
+    CHECK(stats.host.evictions == 1);
+    check_sums(stats);
+    broken = true;
+    CHECK(error_id([&] { store.ask("b").wait(); }) == "gpu.out-of-memory");
+    CHECK(error_id([&] { store.ask("c").wait(); }) == "gpu.out-of-memory");
+    CHECK(store.ask("a").wait() == a);
+    check_sums(store.stats());
+  }
+  CHECK(adapters.bytes() == 0);
+  CHECK(on_device == 0);
+}
+
+TEST_CASE("what was taken outlives its store, and what was asked for ends with it") {
+  ToyAdapters adapters;
+  adapters.write_some(2);
+  AdapterRef a;
+  AdapterTicket b;
+  {
+    AdapterStore store(adapters.model(), adapters.options(100));
+    a = store.ask("a").wait();
+    b = store.ask("b");
+    CHECK(soon([&] { return b.lacks_room(); }));
+  }
+  CHECK(a->bytes == 100);
+  CHECK(error_id([&] { b.wait(); }) == "adapter.unknown");
+  CHECK(b.settled());
+  b = {};
+  a = nullptr;
+  CHECK(adapters.bytes() == 0);
+}
