@@ -22,6 +22,8 @@ struct ServeOptions {
   serve::HttpOptions http = {};
   serve::ReadingOptions reading;
   std::vector<std::string> names, adapters;
+  slm::AdapterStoreOptions store{.host_memory = std::size_t{4} << 30};
+  bool update_adapters = false;
   std::string key_file;
   bool insecure = false, json = false;
   double drain_delay = 0, drain_timeout = 30;
@@ -89,6 +91,19 @@ void add_counters(serve::MetricsPage& page, const serve::HttpCounters& counters)
                static_cast<double>(counters.refused));
 }
 
+/// What is named one by one is loaded now, and stays.
+std::shared_ptr<slm::AdapterStore> make_store(const ServeOptions& options, const std::vector<std::string>& taken,
+                                              const slm::AnyModel& target) {
+  slm::AdapterStoreOptions store_options = options.store;
+  store_options.taken = taken;
+  auto store = std::make_shared<slm::AdapterStore>(target, std::move(store_options));
+  for (const std::string& named : options.adapters) {
+    const std::size_t sign = std::min(named.find('='), named.size());
+    store->load(named.substr(0, sign), named.substr(std::min(sign + 1, named.size())), {.pinned = true}).wait();
+  }
+  return store;
+}
+
 /// Lets the texts that are being written come to their end, unless another signal says that there is no time for it.
 void shut_down(serve::HttpServer& server, serve::Api& api, const ServeOptions& options, const Signals& signals) {
   using std::chrono::milliseconds;
@@ -113,6 +128,7 @@ void run_server(ServeOptions options) {
   serve::ApiOptions limits{.reading = options.reading};
   if (!options.key_file.empty()) limits.keys = read_keys(options.key_file);
   limits.reading.most_choices = options.engine.max_requests;
+  limits.load_adapters = options.update_adapters;
   options.http.error_body = [](int status, std::string_view message) {
     return slm::json_text(serve::error_json({status, "serve.bad-http", std::string{message}}));
   };
@@ -128,11 +144,7 @@ void run_server(ServeOptions options) {
   serve::Draft draft = load_drafter(loader, options, target.info());
   serve::ServedModel model =
       serve::describe_model(options.target, options.names, target, options.chat, fingerprint_of(options.models));
-  for (const std::string& named : options.adapters) {
-    const std::size_t sign = std::min(named.find('='), named.size());
-    const std::string folder = named.substr(std::min(sign + 1, named.size()));
-    serve::add_adapted(model, named.substr(0, sign), folder, slm::load_adapter(folder, target));
-  }
+  model.adapters = make_store(options, model.names, target);
   const std::string name = model.names.front();
   api = std::make_unique<serve::Api>(std::move(model), serve::make_service(std::move(draft), target, options.engine),
                                      std::move(limits));
@@ -183,6 +195,25 @@ void add_serve(CLI::App& program) {
       ->type_name("NAME=DIR")
       ->check([](const std::string& named) { return named.find('=') < named.size() - 1 ? "" : "expected NAME=DIR"; })
       ->take_all();
+  auto* folder =
+      command.add_option("--adapters", options->store.folder,
+                         "a folder: each of its sub-folders is such a model by its name, once it is asked for");
+  command
+      .add_option("--adapter-memory", options->store.host_memory,
+                  "memory for adapters; those go that were used least recently; 0: no limit")
+      ->transform(CLI::AsSizeValue(false))
+      ->default_str("4GiB")
+      ->type_name("SIZE");
+  command
+      .add_option("--adapter-disk", options->store.disk_memory,
+                  "weights that are served from disk, of all adapters together; 0: no limit")
+      ->transform(CLI::AsSizeValue(false))
+      ->default_str("0")
+      ->type_name("SIZE");
+  command
+      .add_flag("--allow-adapter-updates", options->update_adapters,
+                "let clients load adapters of that folder under other names, and unload them")
+      ->needs(folder);
   command.add_option("--api-key-file", options->key_file, "a file of keys, one on each line; clients need one of them");
   command.add_flag("--insecure", options->insecure, "listen at a public address without keys");
   command.add_option("--max-requests", options->engine.max_requests, "texts that may wait and be written together")

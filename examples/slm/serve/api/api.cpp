@@ -4,6 +4,7 @@
 #include <new>
 #include <utility>
 
+#include "api/adapter_routes.hpp"
 #include "api/embedding_exchange.hpp"
 #include "api/served_model.hpp"
 #include "api/text_exchange.hpp"
@@ -60,6 +61,8 @@ const std::vector<Api::Route>& Api::routes() {
       {"POST", "/v1/chat/completions", true, &Api::chat_completions, nullptr},
       {"POST", "/chat/completions", true, &Api::chat_completions, nullptr},
       {"POST", "/v1/embeddings", true, &Api::embeddings, nullptr},
+      {"POST", "/v1/load_lora_adapter", true, &Api::load_lora_adapter, nullptr, true},
+      {"POST", "/v1/unload_lora_adapter", true, nullptr, &Api::unload_lora_adapter, true},
       {"GET", "/v1/models", true, nullptr, &Api::models},
       {"GET", models_path, true, nullptr, &Api::one_model},
       {"GET", "/", false, nullptr, &Api::page},
@@ -99,7 +102,7 @@ const Api::Route& Api::find(const HttpRequest& request) const {
   std::string allowed;
   for (const Route& route : routes()) {
     const bool one_of = route.path == models_path && request.path.starts_with(models_path);
-    if (route.path != request.path && !one_of) continue;
+    if ((route.path != request.path && !one_of) || (route.loads_adapters && !options_.load_adapters)) continue;
     if (route.method == request.method) return route;
     allowed = route.method;
   }
@@ -148,30 +151,41 @@ std::unique_ptr<Exchange> Api::embeddings(const HttpRequest& request, const std:
   return answer_embeddings(parse_body(request), model_, *service_, cancel_.get_token(), wake);
 }
 
-OrderedJson Api::card(const std::string& name) const {
-  const auto adapted = std::find_if(model_.adapted.begin(), model_.adapted.end(),
-                                    [&](const AdaptedModel& one) { return one.name == name; });
-  const bool is_base = adapted == model_.adapted.end();
+std::unique_ptr<Exchange> Api::load_lora_adapter(const HttpRequest& request, const std::function<void()>& wake) {
+  return load_adapter(parse_body(request), model_, wake);
+}
+
+Ready Api::unload_lora_adapter(const HttpRequest& request) const {
+  return {.type = "text/plain", .body = unload_adapter(parse_body(request), model_)};
+}
+
+OrderedJson Api::card(const std::string& name, const std::string& root, bool adapted) const {
   return {{"id", name},
           {"object", "model"},
           {"created", model_.created},
           {"owned_by", "slm"},
-          {"root", is_base ? model_.root : adapted->root},
-          {"parent", is_base ? OrderedJson() : OrderedJson(model_.names.front())},
+          {"root", root},
+          {"parent", adapted ? OrderedJson(model_.names.front()) : OrderedJson()},
           {"max_model_len", model_.info.context}};
 }
 
 Ready Api::models(const HttpRequest&) const {
   OrderedJson json{{"object", "list"}, {"data", OrderedJson::array()}};
-  for (const std::string& name : model_.names) json["data"].push_back(card(name));
-  for (const AdaptedModel& one : model_.adapted) json["data"].push_back(card(one.name));
+  for (const std::string& name : model_.names) json["data"].push_back(card(name, model_.root, false));
+  if (model_.adapters != nullptr) {
+    for (const auto& [name, folder] : model_.adapters->folders()) {
+      json["data"].push_back(card(name, folder.string(), true));
+    }
+  }
   return {.body = slm::json_text(json)};
 }
 
 Ready Api::one_model(const HttpRequest& request) const {
   const slm::Json named{{"model", request.path.substr(models_path.size())}};
-  asked_model(Fields(named), model_);
-  return {.body = slm::json_text(card(named["model"]))};
+  const bool adapted = asked_model(Fields(named), model_).adapted;
+  const std::string name = named["model"];
+  return {.body =
+              slm::json_text(card(name, adapted ? model_.adapters->folder_of(name).string() : model_.root, adapted))};
 }
 
 Ready Api::page(const HttpRequest&) const {
@@ -214,6 +228,7 @@ Ready Api::load(const HttpRequest&) const {
 Ready Api::metrics(const HttpRequest&) const {
   MetricsPage page(model_.names.front());
   page.add(service_->stats());
+  if (model_.adapters != nullptr) page.add(model_.adapters->stats());
   {
     const std::lock_guard lock(mutex_);
     page.histogram("vllm:request_params_n", "Choices that a request asked for.", asked_n_);

@@ -19,6 +19,7 @@ namespace serve {
 struct ApiOptions {
   std::vector<std::string> keys = {};  // that clients must have one of; none: everybody may ask
   ReadingOptions reading = {};
+  bool load_adapters = false;                          // whether clients may load and unload adapters
   std::function<void(MetricsPage&)> add_metrics = {};  // that others count
 };
 
@@ -48,6 +49,7 @@ class Api {
     bool guarded;  // by keys
     std::unique_ptr<Exchange> (Api::*begin)(const HttpRequest&, const std::function<void()>& wake);
     Ready (Api::*answer)(const HttpRequest&) const;  // where there is nothing to wait for
+    bool loads_adapters = false;
   };
   static const std::vector<Route>& routes();
 
@@ -58,6 +60,8 @@ class Api {
   std::unique_ptr<Exchange> chat_completions(const HttpRequest& request, const std::function<void()>& wake);
   std::unique_ptr<Exchange> begin(TextRequest request, const std::function<void()>& wake);
   std::unique_ptr<Exchange> embeddings(const HttpRequest& request, const std::function<void()>& wake);
+  std::unique_ptr<Exchange> load_lora_adapter(const HttpRequest& request, const std::function<void()>& wake);
+  Ready unload_lora_adapter(const HttpRequest& request) const;
   Ready models(const HttpRequest& request) const;
   Ready one_model(const HttpRequest& request) const;
   Ready page(const HttpRequest& request) const;
@@ -70,7 +74,7 @@ class Api {
   Ready detokenize(const HttpRequest& request) const;
   Ready tokenizer_info(const HttpRequest& request) const;
 
-  OrderedJson card(const std::string& name) const;
+  OrderedJson card(const std::string& name, const std::string& root, bool adapted) const;
 
   ServedModel model_;
   std::unique_ptr<Service> service_;

@@ -40,7 +40,7 @@ std::optional<slm::AnsweredToken> Choice::fetch() {
     }
   } catch (const slm::Error& error) {
     if (stream_.stopped()) return std::nullopt;
-    throw failed_by(error.id());
+    throw request_.asked.refusal_for(error);
   } catch (const std::exception&) {
     if (stream_.stopped()) return std::nullopt;
     throw failed_by("serve.engine-fault");

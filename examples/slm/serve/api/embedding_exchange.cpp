@@ -51,17 +51,15 @@ std::string base64_of(const std::vector<float>& values) {
 
 class EmbeddingExchange final : public Exchange {
  public:
-  EmbeddingExchange(EmbeddingRequest request, Service& service, const std::stop_token& cancel,
+  EmbeddingExchange(EmbeddingRequest request, const ServedModel& model, Service& service, const std::stop_token& cancel,
                     const std::function<void()>& wake)
       : request_(std::move(request)) {
+    bring(request_.asked, model);
     for (const auto& text : request_.texts) {
       try {
-        answers_.push_back(service.submit({.prompt = text,
-                                           .sampling = {.max_new_tokens = 0},
-                                           .pooling = request_.pooling,
-                                           .adapter = request_.asked.adapter,
-                                           .cancel = cancel},
-                                          {}, wake));
+        answers_.push_back(service.submit(
+            {.prompt = text, .sampling = {.max_new_tokens = 0}, .pooling = request_.pooling, .cancel = cancel},
+            {.adapter = request_.asked.adapter}, wake));
       } catch (const slm::Error& error) {
         end();
         throw refused_by(error);
@@ -80,7 +78,7 @@ class EmbeddingExchange final : public Exchange {
         if (answer.embedding().empty()) return answer_refusal(out, shutting_down());
       }
     } catch (const slm::Error& error) {
-      return answer_refusal(out, failed_by(error.id()));
+      return answer_refusal(out, request_.asked.refusal_for(error));
     } catch (const std::exception&) {
       return answer_refusal(out, failed_by("serve.engine-fault"));
     }
@@ -117,7 +115,7 @@ class EmbeddingExchange final : public Exchange {
 
 std::unique_ptr<Exchange> answer_embeddings(const slm::Json& body, const ServedModel& model, Service& service,
                                             const std::stop_token& cancel, const std::function<void()>& wake) {
-  return std::make_unique<EmbeddingExchange>(read(body, model), service, cancel, wake);
+  return std::make_unique<EmbeddingExchange>(read(body, model), model, service, cancel, wake);
 }
 
 }  // namespace serve

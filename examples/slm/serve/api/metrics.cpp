@@ -1,6 +1,8 @@
 #include "api/metrics.hpp"
 
+#include <algorithm>
 #include <cstdint>
+#include <ctime>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -11,6 +13,20 @@ namespace serve {
 namespace {
 
 std::string number(double value) { return nlohmann::json(value).dump(); }
+
+/// A hundred at most.
+std::string list_of(const std::vector<std::string>& names) {
+  std::string list;
+  for (std::size_t i = 0; i < std::min<std::size_t>(names.size(), 100); ++i) list += (i > 0 ? "," : "") + names[i];
+  return list;
+}
+
+/// How many adapters the highest floor has room for, as far as those that are there tell.
+std::size_t room_for(const slm::AdapterStoreStats& stats) {
+  const slm::AdapterFloorStats& floor = stats.device.adapters > 0 ? stats.device : stats.host;
+  if (floor.budget == 0 || floor.bytes == 0 || floor.adapters == 0) return stats.disk.adapters;
+  return std::min(stats.disk.adapters, static_cast<std::size_t>(floor.budget / (floor.bytes / floor.adapters)));
+}
 
 }  // namespace
 
@@ -33,6 +49,12 @@ void MetricsPage::sample(std::string_view name, std::string_view labels, double 
 void MetricsPage::gauge(std::string_view name, std::string_view help, double value, std::string_view labels) {
   head(name, help, "gauge");
   sample(name, labels, value);
+}
+
+void MetricsPage::gauge(std::string_view name, std::string_view help, std::string_view label,
+                        const std::vector<std::pair<std::string, double>>& values) {
+  head(name, help, "gauge");
+  for (const auto& one : values) sample(name, slm::text(label, "=\"", one.first, "\""), one.second);
 }
 
 void MetricsPage::counter(std::string_view name, std::string_view help, double value) {
@@ -120,6 +142,30 @@ void MetricsPage::add(const slm::EngineStats& stats) {
   histogram("vllm:request_num_preemptions", "Times that a request made way.", stats.request_preemptions);
   histogram("vllm:iteration_tokens_total", "Tokens of a step.", stats.step_tokens);
   histogram("slm:step_seconds", "Time of a step.", stats.step_seconds);
+}
+
+void MetricsPage::add(const slm::AdapterStoreStats& stats) {
+  const auto real = [](auto count) { return static_cast<double>(count); };
+  gauge("vllm:lora_requests_info", "Adapters that texts use and wait for; the value is the Unix time.",
+        real(std::time(nullptr)),
+        slm::text("max_lora=\"", room_for(stats), "\",running_lora_adapters=\"", list_of(stats.in_use),
+                  "\",waiting_lora_adapters=\"", list_of(stats.awaited), "\""));
+  gauge("slm:adapters_resident", "Adapters that a floor holds.", "tier",
+        {{"device", real(stats.device.adapters)},
+         {"host", real(stats.host.adapters)},
+         {"disk", real(stats.disk.adapters)}});
+  gauge("slm:adapter_bytes", "Bytes that they take.", "tier",
+        {{"device", real(stats.device.bytes)}, {"host", real(stats.host.bytes)}, {"disk", real(stats.disk.bytes)}});
+  gauge("slm:adapter_budget_bytes", "Bytes that they may take; 0 is no limit.", "tier",
+        {{"device", real(stats.device.budget)}, {"host", real(stats.host.budget)}, {"disk", real(stats.disk.budget)}});
+  counter("slm:adapter_loads", "Adapters that were brought up from a floor.", "from",
+          {{"host", real(stats.device.loads)}, {"disk", real(stats.host.loads)}});
+  counter("slm:adapter_evictions", "Adapters that made room on a floor.", "tier",
+          {{"device", real(stats.device.evictions)}, {"host", real(stats.host.evictions)}});
+  counter("slm:adapter_hits", "Requests whose adapter was there.", real(stats.hits));
+  counter("slm:adapter_misses", "Requests whose adapter was not.", real(stats.misses));
+  counter("slm:adapter_failures", "Adapters that could not be loaded.", real(stats.failures));
+  histogram("slm:adapter_load_seconds", "Time to load one.", stats.load_seconds);
 }
 
 }  // namespace serve

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "slm/engine/adapter_options.hpp"
 #include "slm/engine/stats.hpp"
 
 namespace serve {
@@ -22,11 +23,14 @@ class MetricsPage {
 
   /// labels: more of them, as name="value".
   void gauge(std::string_view name, std::string_view help, double value, std::string_view labels = {});
+  void gauge(std::string_view name, std::string_view help, std::string_view label,
+             const std::vector<std::pair<std::string, double>>& values);
   void counter(std::string_view name, std::string_view help, double value);
   void counter(std::string_view name, std::string_view help, std::string_view label,
                const std::vector<std::pair<std::string, double>>& values);
   void histogram(std::string_view name, std::string_view help, const slm::Histogram& histogram);
   void add(const slm::EngineStats& stats);
+  void add(const slm::AdapterStoreStats& stats);
 
   const std::string& text() const { return text_; }
 

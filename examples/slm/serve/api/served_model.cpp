@@ -1,7 +1,6 @@
 #include "api/served_model.hpp"
 
-#include <algorithm>
-#include <cctype>
+#include <cstdio>
 #include <ctime>
 #include <filesystem>
 
@@ -42,13 +41,13 @@ OrderedJson tokenizer_info_of(const std::string& path, const slm::ModelInfo& inf
   return json;
 }
 
+}  // namespace
+
 std::string hex(std::uint64_t number) {
   char digits[17];
   std::snprintf(digits, sizeof digits, "%016llx", static_cast<unsigned long long>(number));
   return digits;
 }
-
-}  // namespace
 
 std::string version_text() { return slm::text(SLM_VERSION_MAJOR, ".", SLM_VERSION_MINOR, ".", SLM_VERSION_PATCH); }
 
@@ -72,28 +71,6 @@ ServedModel describe_model(const std::string& path, std::vector<std::string> nam
           .fingerprint = slm::text("slm-", version_text(), "-", backend, "-", hex(digest)),
           .tokenizer_info = tokenizer_info_of(path, model.info(), tokenizer),
           .created = static_cast<std::int64_t>(std::time(nullptr))};
-}
-
-void add_adapted(ServedModel& served, const std::string& name, const std::string& folder, slm::AdapterRef adapter) {
-  const auto is_plain = [](char byte) { return std::isalnum(static_cast<unsigned char>(byte)) != 0; };
-  const auto may_be_in_names = [&](char byte) { return is_plain(byte) || byte == '.' || byte == '_' || byte == '-'; };
-  if (name.empty() || name.size() > 128 || !is_plain(name.front()) ||
-      !std::all_of(name.begin(), name.end(), may_be_in_names)) {
-    throw slm::Error("serve.adapter-name", slm::text("an adapter cannot be called ", slm::quote(name)),
-                     "Begin with a letter or digit, and use letters, digits, '.', '_' and '-' only, 128 at most");
-  }
-  const auto equal = [&](const std::string& other) {  // some file systems and people do not tell cases apart
-    return std::equal(name.begin(), name.end(), other.begin(), other.end(),
-                      [](unsigned char a, unsigned char b) { return std::tolower(a) == std::tolower(b); });
-  };
-  const auto is_taken = [&](const AdaptedModel& other) { return equal(other.name); };
-  if (std::any_of(served.names.begin(), served.names.end(), equal) ||
-      std::any_of(served.adapted.begin(), served.adapted.end(), is_taken)) {
-    throw slm::Error("serve.adapter-name", slm::text("the name '", name, "' is taken, case apart"),
-                     "Give each adapter a name of its own");
-  }
-  std::string fingerprint = slm::text(served.fingerprint, "-", hex(adapter->digest));
-  served.adapted.push_back({name, folder, std::move(fingerprint), std::move(adapter)});
 }
 
 }  // namespace serve

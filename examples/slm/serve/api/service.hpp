@@ -13,6 +13,7 @@
 #include "slm/decode/drafter.hpp"
 #include "slm/decode/ngram_drafter.hpp"
 #include "slm/decode/request.hpp"
+#include "slm/engine/adapter_store.hpp"
 #include "slm/engine/answer.hpp"
 #include "slm/engine/options.hpp"
 #include "slm/engine/stats.hpp"
@@ -22,14 +23,6 @@
 
 namespace serve {
 
-/// A model that differs from the one that is served by an adapter.
-struct AdaptedModel {
-  std::string name;
-  std::string root;  // where the adapter lies
-  std::string fingerprint;
-  slm::AdapterRef adapter;
-};
-
 struct ServedModel {
   std::vector<std::string> names;  // that clients may use; answers say the first
   std::string root;                // where it lies
@@ -38,8 +31,8 @@ struct ServedModel {
   std::optional<cli::ChatFormat> chat;  // nothing: it was never taught to chat
   std::string fingerprint;              // of what an answer depends on besides its request
   OrderedJson tokenizer_info;
-  std::int64_t created = 0;                // Unix time
-  std::vector<AdaptedModel> adapted = {};  // by names of their own
+  std::int64_t created = 0;                               // Unix time
+  std::shared_ptr<slm::AdapterStore> adapters = nullptr;  // which make models of it, by their names; null: none
 };
 
 /// May be called by any thread.

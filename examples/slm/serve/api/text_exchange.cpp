@@ -108,12 +108,14 @@ class TextExchange : public Exchange {
         model_(model),
         id_((request_.chat ? "chatcmpl-" : "cmpl-") + random_hex()),
         created_(static_cast<std::int64_t>(std::time(nullptr))) {
+    bring(request_.asked, model_);
     for (std::size_t i = 0; i < request_.choices(); ++i) {
       slm::Request one = request_.choice(i, model_);
       one.cancel = cancel;
       try {
         choices_.push_back(std::make_unique<Choice>(
-            model_, request_, i, service.submit(std::move(one), {.priority = request_.priority}, wake)));
+            model_, request_, i,
+            service.submit(std::move(one), {.priority = request_.priority, .adapter = request_.asked.adapter}, wake)));
       } catch (const slm::Error& error) {
         throw refused_by(error);
       }
@@ -209,7 +211,7 @@ class WholeExchange final : public TextExchange {
     for (std::size_t i = 0; i < choices_.size(); ++i) answer["choices"].push_back(choice_json(i));
     answer["usage"] = usage();
     if (request_.chat && request_.return_token_ids) answer["prompt_token_ids"] = request_.prompts[0];
-    answer["system_fingerprint"] = request_.asked.fingerprint;
+    answer["system_fingerprint"] = request_.asked.fingerprint(model_);
     return answer;
   }
 
@@ -246,9 +248,7 @@ class StreamExchange final : public TextExchange {
         logprobs_(choices_.size(), CompletionLogprobs(model_.tokenizer)) {}
 
   void poll(HttpOutput& out) override {
-    if (!std::exchange(open_, true)) {
-      out.begin(200, "text/event-stream; charset=utf-8", {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}});
-    }
+    if (request_.asked.is_coming()) return;
     bool over = true;
     try {
       for (std::size_t i = 0; i < choices_.size(); ++i) {
@@ -262,8 +262,12 @@ class StreamExchange final : public TextExchange {
         add(chunk);
       }
     } catch (const Refusal& refusal) {
+      if (!open_ && request_.asked.adapter) return answer_refusal(out, refusal);  // it could not be brought
       add(error_json(refusal));
       over = true;
+    }
+    if (!std::exchange(open_, true)) {
+      out.begin(200, "text/event-stream; charset=utf-8", {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}});
     }
     if (over) events_ += "data: [DONE]\n\n";
     if (!events_.empty()) out.write(std::exchange(events_, {}));

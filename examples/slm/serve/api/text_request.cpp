@@ -232,19 +232,6 @@ slm::Json parse_body(const HttpRequest& request) {
   }
 }
 
-AskedModel asked_model(const Fields& fields, const ServedModel& model) {
-  const std::string name = fields.string("model", model.names.front());
-  if (std::find(model.names.begin(), model.names.end(), name) != model.names.end()) {
-    return {.name = model.names.front(), .fingerprint = model.fingerprint, .adapter = nullptr};
-  }
-  for (const AdaptedModel& one : model.adapted) {
-    if (one.name == name) return {.name = name, .fingerprint = one.fingerprint, .adapter = one.adapter};
-  }
-  throw Refusal(404, "serve.unknown-model", slm::text("The model `", slm::excerpt(name), "` does not exist."))
-      .of("model")
-      .coded("model_not_found");
-}
-
 std::vector<slm::Token> read_ids(const std::string& name, const slm::Json& list, const ServedModel& model) {
   if (!list.is_array()) throw Fields::bad(name, list, "a list of token ids");
   std::vector<slm::Token> ids;
@@ -324,8 +311,7 @@ TextRequest read_chat(const slm::Json& body, const ServedModel& model, const Rea
 
 slm::Request TextRequest::choice(std::size_t i, const ServedModel& model) const {
   const auto choices_of_prompt = static_cast<std::size_t>(n);
-  slm::Request request{
-      .prompt = prompts[i / choices_of_prompt], .sampling = sampling, .adapter = asked.adapter, .group = group};
+  slm::Request request{.prompt = prompts[i / choices_of_prompt], .sampling = sampling, .group = group};
   slm::Sampling& own = request.sampling;
   own.seed += i % choices_of_prompt;
   const int room = model.info.context - static_cast<int>(request.prompt.size());

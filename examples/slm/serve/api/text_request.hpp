@@ -8,17 +8,11 @@
 #include <utility>
 #include <vector>
 
+#include "api/asked_model.hpp"
 #include "api/fields.hpp"
 #include "api/service.hpp"
 
 namespace serve {
-
-/// Which of the served models a request is for.
-struct AskedModel {
-  std::string name;         // as answers say it
-  std::string fingerprint;  // of what they depend on besides the request
-  slm::AdapterRef adapter;
-};
 
 struct TextRequest {
   AskedModel asked;
@@ -50,8 +44,6 @@ struct ReadingOptions {
 
 /// The members of a request's body. Throws Refusal.
 slm::Json parse_body(const HttpRequest& request);
-/// The model that the request names, or the first. Throws Refusal.
-AskedModel asked_model(const Fields& fields, const ServedModel& model);
 std::vector<slm::Token> read_ids(const std::string& name, const slm::Json& list, const ServedModel& model);
 /// A text, token ids, or a list of either. texts: gets what the prompts say, where it is wanted. Throws Refusal.
 std::vector<std::vector<slm::Token>> read_prompts(const char* name, const Fields& fields, const ServedModel& model,

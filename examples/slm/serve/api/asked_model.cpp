@@ -1,0 +1,59 @@
+#include "api/asked_model.hpp"
+
+#include <algorithm>
+
+#include "api/served_model.hpp"
+
+namespace serve {
+
+namespace {
+
+/// What the store makes of a name.
+template <class Use>
+auto with_adapter(const std::string& name, const ServedModel& model, Use use) {
+  if (model.adapters == nullptr) throw unknown_model(name);
+  try {
+    return use(*model.adapters);
+  } catch (const slm::Error& error) {
+    if (error.id() == "adapter.unknown") throw unknown_model(name);
+    throw;
+  }
+}
+
+}  // namespace
+
+Refusal unknown_model(const std::string& name) {
+  return Refusal(404, "serve.unknown-model", slm::text("The model `", slm::excerpt(name), "` does not exist."))
+      .of("model")
+      .coded("model_not_found");
+}
+
+AskedModel asked_model(const Fields& fields, const ServedModel& model) {
+  const std::string name = fields.string("model", model.names.front());
+  if (std::find(model.names.begin(), model.names.end(), name) != model.names.end()) return {model.names.front()};
+  with_adapter(name, model, [&](slm::AdapterStore& adapters) { return adapters.folder_of(name); });
+  return {.name = name, .adapted = true};
+}
+
+void bring(AskedModel& asked, const ServedModel& model) {
+  if (!asked.adapted) return;
+  asked.adapter =
+      with_adapter(asked.name, model, [&](slm::AdapterStore& adapters) { return adapters.ask(asked.name); });
+}
+
+std::string AskedModel::fingerprint(const ServedModel& model) const {
+  return adapter ? slm::text(model.fingerprint, "-", hex(adapter.digest())) : model.fingerprint;
+}
+
+Refusal AskedModel::refusal_for(const slm::Error& error) const {
+  const bool began = !adapter || adapter.digest() != 0;
+  if (began || error.id().starts_with("gpu.") || error.id().starts_with("backend.")) return failed_by(error.id());
+  std::string message = error.what();  // which may name the folder, as the server sees it
+  const std::string folder = adapter.folder().string();
+  for (std::size_t at = message.find(folder); !folder.empty() && at != message.npos; at = message.find(folder, at)) {
+    message.replace(at, folder.size(), adapter.name());
+  }
+  return Refusal(400, error.id(), message).of("model");
+}
+
+}  // namespace serve
