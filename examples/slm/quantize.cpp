@@ -19,7 +19,7 @@ namespace cli {
 namespace {
 
 struct QuantizeCommand {
-  std::string model, output, calibration, evaluate, format = "awq", type;
+  std::string model, output, calibration, evaluate, format = "awq", head = "float", type;
   slm::quantize::Options options;
   std::uint64_t most_tokens = 32768;
   bool rtn = false;
@@ -133,6 +133,7 @@ void quantize(QuantizeCommand& command) {
   if (gguf) return write_gguf(command);
   slm::quantize::Options& options = command.options;
   options.output = command.format == "awq" ? slm::quantize::Output::awq : slm::quantize::Output::compressed_tensors;
+  options.int8_head = command.head == "int8";
   options.search = !command.rtn;
   if (options.search && command.calibration.empty()) {
     throw slm::Error("cli.no-calibration", "quantizing needs a text to calibrate on",
@@ -202,6 +203,10 @@ void add_quantize(CLI::App& program) {
   app.add_option("--format", command->format, "awq (AutoAWQ gemm) or compressed-tensors (pack-quantized)")
       ->check(CLI::IsMember({"awq", "compressed-tensors"}))
       ->capture_default_str();
+  app.add_option("--head", command->head, "of a folder: float, or int8, which other programs than slm do not read")
+      ->check(CLI::IsMember({"float", "int8"}))
+      ->capture_default_str()
+      ->excludes(type);
   app.add_flag("--symmetric", options.symmetric, "no zero points");
   app.add_option("--samples", options.calibration.samples, "sequences of the calibration text; 0: up to 128")
       ->check(CLI::Range(0, 1 << 20))

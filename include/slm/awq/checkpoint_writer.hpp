@@ -1,6 +1,7 @@
 // CheckpointWriter: rounded blocks and everything else of a model, as the parts of an output folder.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstddef>
@@ -11,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "slm/awq/encode_blocks.hpp"
 #include "slm/awq/int4_pack.hpp"
 #include "slm/awq/options.hpp"
 #include "slm/awq/output_folder.hpp"
@@ -23,9 +25,17 @@ namespace slm::quantize {
 class CheckpointWriter {
  public:
   /// type: of scales and of what stays in floating point, F16 or BF16.
-  CheckpointWriter(const Checkpoint& checkpoint, const OutputFolder& folder, const Rounding& rounding, Output output,
-                   DType type)
-      : checkpoint_(checkpoint), folder_(folder), rounding_(rounding), output_(output), type_(type) {}
+  CheckpointWriter(const Checkpoint& checkpoint, const OutputFolder& folder, const Rounding& rounding,
+                   const Options& options, DType type)
+      : checkpoint_(checkpoint), folder_(folder), rounding_(rounding), output_(options.output), type_(type) {
+    if (options.int8_head) head_ = head_of(checkpoint);
+  }
+
+  /// The weight of the head, which is the embedding's where they are tied.
+  static TensorName head_of(const Checkpoint& checkpoint) {
+    const bool tied = checkpoint.settings().tied_embeddings;
+    return checkpoint.names().weights(tied ? Role::embedding : Role::head).front();
+  }
 
   static std::string part_of(int layer) { return text("layer-", layer); }
 
@@ -108,11 +118,23 @@ class CheckpointWriter {
     const std::string part = text("rest-", parts_.size());
     parts_.push_back(part);
     if (folder_.has(part)) return;
+    if (tensor.name == head_.name) return folder_.write(part, std::array<Tensor, 1>{in_blocks(tensor)});
     const bool floating = tensor.dtype == DType::f32 || tensor.dtype == DType::f16 || tensor.dtype == DType::bf16;
     if (!floating || tensor.dtype == type_) return folder_.write(part, std::array{tensor});
     std::vector<float> values(static_cast<std::size_t>(tensor.elements()));
     convert(tensor, 0, tensor.elements(), values.data());
     folder_.write(part, std::array<Tensor, 1>{stored({tensor.name, tensor.shape}, values.data())});
+  }
+
+  /// The head as rows of bytes, which are blocks of Q8_0.
+  OwnedTensor in_blocks(const Tensor& tensor) const {
+    std::vector<float> values(static_cast<std::size_t>(tensor.elements()));
+    convert(tensor, 0, tensor.elements(), values.data());
+    const std::vector<std::byte> bytes = encode_blocks(DType::q8_0, values, tensor.name, rounding_.threads);
+    OwnedTensor rows(tensor.name, DType::u8,
+                     {tensor.shape[0], static_cast<std::int64_t>(bytes.size()) / tensor.shape[0]});
+    std::copy(bytes.begin(), bytes.end(), rows.storage.get());
+    return rows;
   }
 
   Json config(const Report& report) const {
@@ -160,6 +182,7 @@ class CheckpointWriter {
   Rounding rounding_;
   Output output_;
   DType type_;
+  TensorName head_;                 // to be written in 8 bits; no name: none
   std::vector<std::string> parts_;  // of the output, in order
   std::set<std::string> replaced_;  // tensors of the checkpoint that the blocks' parts stand for
 };

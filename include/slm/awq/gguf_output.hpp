@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -17,9 +16,8 @@
 #include <utility>
 #include <vector>
 
-#include "slm/awq/parallel.hpp"
+#include "slm/awq/encode_blocks.hpp"
 #include "slm/formats/convert.hpp"
-#include "slm/formats/gguf_encode.hpp"
 #include "slm/io/checkpoint.hpp"
 #include "slm/io/gguf_metadata.hpp"
 #include "slm/io/gguf_writer.hpp"
@@ -209,23 +207,9 @@ class GgufOutput {
 
   std::vector<std::byte> bytes_of_tensor(const Planned& planned) const {
     std::vector<float> values = planned.source ? values_of(planned) : planned.values;
-    const auto block = static_cast<std::size_t>(values_of_block(planned.type));
-    const std::size_t block_bytes = bytes_of(planned.type);
-    std::vector<std::byte> bytes(values.size() / block * block_bytes);
-    if (planned.type == DType::f32) {
-      std::memcpy(bytes.data(), values.data(), bytes.size());
-      return bytes;
-    }
-    for (const float value : values) {
-      if (std::abs(value) <= 65504) continue;  // false for what is no number
-      throw Error("quantize.overflow",
-                  text("'", planned.source->name, "' holds ", value, ", which blocks with scales of F16 cannot"),
-                  "Check the model's weights");
-    }
-    parallel_for(options_.threads, static_cast<std::int64_t>(values.size() / block), [&](std::int64_t index) {
-      const auto i = static_cast<std::size_t>(index);
-      encode(planned.type, &values[i * block], &bytes[i * block_bytes]);
-    });
+    if (planned.type != DType::f32) return encode_blocks(planned.type, values, planned.source->name, options_.threads);
+    std::vector<std::byte> bytes(values.size() * sizeof(float));
+    std::memcpy(bytes.data(), values.data(), bytes.size());
     return bytes;
   }
 

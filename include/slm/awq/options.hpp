@@ -24,6 +24,7 @@ struct Options {
   bool search = true;  // false: rounding alone, without a calibration text
   bool clip = true;
   Output output = Output::awq;
+  bool int8_head = false;  // the head, or the embedding that serves as one, in 8 bits
   CalibrationOptions calibration;
   int search_samples = 16;  // of the calibration sequences, for the losses of the searches; all serve the statistics
   std::function<void(double)> progress = {};  // called with 0..1

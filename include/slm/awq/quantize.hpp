@@ -41,7 +41,7 @@ class Quantizer {
     folds_ = folds_of(checkpoint_.config(), checkpoint_.settings(), divisors);
     if (options_.search) start_calibration();
     folder_.emplace(output, request());  // the last thing that can be refused
-    writer_.emplace(checkpoint_, *folder_, rounding_, options_.output, type);
+    writer_.emplace(checkpoint_, *folder_, rounding_, options_, type);
   }
 
   Report run() {
@@ -92,6 +92,12 @@ class Quantizer {
 
   void check_widths() const {
     const ModelConfig& shape = checkpoint_.config();
+    if (options_.int8_head && CheckpointWriter::head_of(checkpoint_).shape.at(1) % values_of_block(DType::q8_0) != 0) {
+      throw Error("quantize.unsupported",
+                  text("'", checkpoint_.folder().string(), "': a head of ", shape.hidden,
+                       " inputs is not made of blocks of 32"),
+                  "Leave the head in floating point");
+    }
     for (const int in : {shape.hidden, shape.heads * shape.head_dim, shape.ffn}) {
       if (in % 8 == 0 && (report_.group == whole_row || in % report_.group == 0)) return;
     }
@@ -126,6 +132,7 @@ class Quantizer {
                     {"symmetric", options_.symmetric},
                     {"search", options_.search},
                     {"clip", options_.clip},
+                    {"int8_head", options_.int8_head},
                     {"output", options_.output == Output::awq ? "awq" : "compressed-tensors"},
                     {"isa", name_of(device_.isa())}};
     if (options_.search) {

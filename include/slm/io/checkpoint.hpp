@@ -153,6 +153,7 @@ class Checkpoint {
                                   "': that is the head"));
     }
     names_ = TensorNames(config(), settings, table, prefix, settings.tied_embeddings && has_head && !has_embedding);
+    recognise_blocks();
     note_surplus_layers();
   }
 
@@ -160,6 +161,22 @@ class Checkpoint {
     const Tensor *copy = find(module + ".weight"), *tensor = find(original + ".weight");
     return copy && tensor && copy->dtype == tensor->dtype && copy->shape == tensor->shape &&
            copy->size_bytes == tensor->size_bytes && std::memcmp(copy->bytes, tensor->bytes, copy->size_bytes) == 0;
+  }
+
+  /// The head, and the embedding that serves as one, may be blocks of Q8_0, which safetensors hold as rows of bytes.
+  void recognise_blocks() {
+    constexpr DType type = DType::q8_0;
+    for (const Role role : {Role::embedding, Role::head}) {
+      for (const TensorName& name : names_.weights(role)) {
+        const Tensor* stored = find(name.name);
+        if (!stored || stored->dtype != DType::u8 || name.shape.at(1) % values_of_block(type) != 0) continue;
+        const std::int64_t blocks = name.shape.at(1) / values_of_block(type);
+        const auto row_bytes = blocks * static_cast<std::int64_t>(bytes_of(type));
+        if (stored->shape != std::vector{name.shape.at(0), row_bytes}) continue;
+        tensors_[name.name] =
+            &(in_blocks_[name.name] = {name.name, type, name.shape, stored->bytes, stored->size_bytes});
+      }
+    }
   }
 
   void note_surplus_layers() {
@@ -259,6 +276,7 @@ class Checkpoint {
   std::unique_ptr<const GgufFile> gguf_;
   std::vector<Tensor> given_;
   std::vector<std::unique_ptr<std::byte[]>> copies_;  // tensors may refer to these bytes too
+  std::map<std::string, Tensor> in_blocks_;           // those whose bytes are blocks
   std::map<std::string, const Tensor*, std::less<>> tensors_;
   TensorNames names_{ModelConfig{}};
 };

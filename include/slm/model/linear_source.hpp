@@ -66,8 +66,9 @@ class LinearSearch {
     const Tensor* weight = find(".weight");
     const Tensor* qweight = find(".qweight");
     const Tensor* packed = find(".weight_packed");
-    const bool weight_is_codes = weight && (weight->dtype == DType::i32 ||
-                                            (settings().method == Method::quark && !is_floating_point(weight->dtype)));
+    const bool weight_is_codes =
+        weight && (weight->dtype == DType::i32 || (settings().method == Method::quark &&
+                                                   !is_floating_point(weight->dtype) && !is_blocked(weight->dtype)));
     if ((weight != nullptr) + (qweight != nullptr) + (packed != nullptr) > 1) {
       throw Error("quant.two-weights",
                   text(where_, " has both '", weight ? weight->name : qweight->name, "' and '",

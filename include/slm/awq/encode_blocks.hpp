@@ -1,0 +1,34 @@
+// encode_blocks: a tensor's values as blocks of one of GGUF's types, on several threads.
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "slm/awq/parallel.hpp"
+#include "slm/core/error.hpp"
+#include "slm/formats/gguf_encode.hpp"
+
+namespace slm::quantize {
+
+/// Throws quantize.overflow where a value is beyond scales of F16. name: of the tensor.
+inline std::vector<std::byte> encode_blocks(DType type, std::span<const float> values, std::string_view name,
+                                            int threads) {
+  for (const float value : values) {
+    if (std::abs(value) <= 65504) continue;  // false for what is no number
+    throw Error("quantize.overflow", text("'", name, "' holds ", value, ", which blocks with scales of F16 cannot"),
+                "Check the model's weights");
+  }
+  const auto block = static_cast<std::size_t>(values_of_block(type));
+  std::vector<std::byte> bytes(values.size() / block * bytes_of(type));
+  parallel_for(threads, static_cast<std::int64_t>(values.size() / block), [&](std::int64_t index) {
+    const auto i = static_cast<std::size_t>(index);
+    encode(type, &values[i * block], &bytes[i * bytes_of(type)]);
+  });
+  return bytes;
+}
+
+}  // namespace slm::quantize
