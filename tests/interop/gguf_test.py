@@ -4,7 +4,8 @@ that slm computes from the file, and the metadata are those that llama.cpp looks
 
 usage: gguf_test.py SLM_PROGRAM MODEL_FOLDER
 
-Skips (exit code 77) where the package is not installed: pip install gguf. Nothing of it is needed to use slm.
+Skips (exit code 77) where the package is not installed: ./test fetches it from PyPI, as it does the server's clients.
+Nothing of it is needed to use slm.
 """
 import importlib.util
 import json
@@ -15,12 +16,11 @@ import sys
 import tempfile
 
 IDS = [0, 263, 700, 12, 1999, 45, 45, 310, 8, 1024, 77, 501]
-LAYER = {
-    "attn_norm": "input_layernorm", "ffn_norm": "post_attention_layernorm", "attn_q": "self_attn.q_proj",
-    "attn_k": "self_attn.k_proj", "attn_v": "self_attn.v_proj", "attn_output": "self_attn.o_proj",
-    "ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj", "ffn_down": "mlp.down_proj",
-}
-OUTSIDE = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "bench" / "peers"))
+import gguf_of  # noqa: E402, the names of a Llama's tensors and the order of its rows
+
+LAYER = {gguf: folder for folder, gguf in gguf_of.LAYER.items()}
+OUTSIDE = {gguf: folder for folder, gguf in gguf_of.OTHERS.items()}
 
 
 def folder_name(name):
@@ -73,12 +73,10 @@ def check(program, model, folder, kind):
     tensors, kinds = {}, set()
     for tensor in reader.tensors:
         values = numpy.ascontiguousarray(gguf.dequantize(tensor.data, tensor.tensor_type), dtype=numpy.float32)
-        if tensor.name.endswith(("attn_q.weight", "attn_k.weight")):
-            heads = config["num_attention_heads" if "attn_q" in tensor.name else "num_key_value_heads"]
-            rows, width = values.shape
-            values = numpy.ascontiguousarray(
-                values.reshape(heads, rows // heads // 2, 2, width).swapaxes(1, 2).reshape(rows, width))
-        tensors[folder_name(tensor.name)] = values
+        name = folder_name(tensor.name)
+        if heads := gguf_of.rotary_heads(name, config):
+            values = numpy.ascontiguousarray(gguf_of.reorder(values, heads, back=True))
+        tensors[name] = values
         kinds.add(tensor.tensor_type.name)
     assert kind.upper() in {name.upper() for name in kinds}, kinds
     plain = folder / kind
@@ -91,7 +89,7 @@ def check(program, model, folder, kind):
 
 def main():
     if not importlib.util.find_spec("gguf"):
-        print("SKIPPED: the package gguf is not installed (pip install gguf)")
+        print("SKIPPED: the package gguf is not installed (./test fetches it, else pip install gguf)")
         return 77
     with tempfile.TemporaryDirectory() as folder:
         for kind in ("q4_0", "q4_1", "q8_0", "q4_k", "q6_k"):
