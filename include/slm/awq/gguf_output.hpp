@@ -130,7 +130,7 @@ class GgufOutput {
   }
 
   /// The head, which is the embedding where they are tied, has eight bits or six; where 256 values do not make up rows,
-  /// blocks of 32 do; where not even those do, the floats stay.
+  /// blocks of 32 do, with no fewer bits, as in llama.cpp's files; where not even those do, the floats stay.
   DType type_of(Role role, std::int64_t inputs) const {
     const bool matrix = role == Role::embedding || is_linear(role);
     if (!matrix || options_.type == DType::f32) return DType::f32;
@@ -139,7 +139,7 @@ class GgufOutput {
     const DType wanted = is_head ? (superblocks ? DType::q6_k : DType::q8_0) : options_.type;
     if (inputs % values_of_block(wanted) == 0) return wanted;
     if (inputs % 32 != 0) return DType::f32;
-    return wanted == DType::q4_k ? DType::q4_1 : DType::q8_0;
+    return wanted == DType::q4_k ? DType::q5_0 : DType::q8_0;
   }
 
   void add(Role role, const std::vector<TensorName>& sources, const std::vector<TensorName>& targets) {

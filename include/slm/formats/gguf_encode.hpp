@@ -15,8 +15,8 @@ namespace slm {
 
 /// Types that encode() writes.
 constexpr bool is_encodable(DType type) {
-  return type == DType::q4_0 || type == DType::q4_1 || type == DType::q8_0 || type == DType::q4_k ||
-         type == DType::q6_k;
+  return type == DType::q4_0 || type == DType::q4_1 || type == DType::q5_0 || type == DType::q8_0 ||
+         type == DType::q4_k || type == DType::q6_k;
 }
 
 namespace detail {
@@ -153,6 +153,16 @@ class GgufBlockWriter {
     nibbles(4, group, grid, 0);
   }
 
+  void q5_0() {
+    GgufGroup group(part(0, 32), -16, 15);
+    const GgufGrid grid = group.symmetric(as_half);
+    half(0, grid.scale);
+    std::uint32_t high = 0;
+    for (std::size_t i = 0; i < 32; ++i) high |= static_cast<std::uint32_t>(group.code(i, grid) + 16) >> 4 << i;
+    std::memcpy(block_ + 2, &high, sizeof high);
+    nibbles(6, group, grid, 16);
+  }
+
   void q8_0() {
     GgufGroup group(part(0, 32), -127, 127);
     const GgufGrid grid = group.symmetric(as_half);
@@ -260,7 +270,7 @@ class GgufBlockWriter {
   void nibbles(int place, const GgufGroup& group, GgufGrid grid, int offset) {
     for (std::size_t i = 0; i < 16; ++i) {
       const int low = group.code(i, grid) + offset, high = group.code(i + 16, grid) + offset;
-      block_[at(place) + i] = static_cast<std::uint8_t>(low | high << 4);
+      block_[at(place) + i] = static_cast<std::uint8_t>((low & 15) | (high & 15) << 4);
     }
   }
 
@@ -276,6 +286,7 @@ inline void encode(DType type, const float* values, std::byte* block) {
   switch (type) {
     case DType::q4_0: return writer.q4_0();
     case DType::q4_1: return writer.q4_1();
+    case DType::q5_0: return writer.q5_0();
     case DType::q8_0: return writer.q8_0();
     case DType::q4_k: return writer.q4_k();
     case DType::q6_k: return writer.q6_k();

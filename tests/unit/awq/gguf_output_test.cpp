@@ -108,11 +108,11 @@ TEST_CASE("rows that superblocks do not fill become blocks of 32, and those that
   write_random_checkpoint<float>(model, shape, 3, true);
   const auto report = quantize::write_gguf(model, folder.path() / "k.gguf", {.type = DType::q4_k});
   // The projection of attention is 256 wide, down 112, all others 96.
-  CHECK(report.matrices == std::map<std::string_view, int>{{"F32", 2}, {"Q4_1", 10}, {"Q4_K", 2}, {"Q8_0", 1}});
+  CHECK(report.matrices == std::map<std::string_view, int>{{"F32", 2}, {"Q4_K", 2}, {"Q5_0", 10}, {"Q8_0", 1}});
   write_rounded(model, folder.path() / "rounded", [](const Tensor& tensor) {
     if (tensor.shape[1] == 112) return DType::f32;
     if (tensor.shape[1] == 256) return DType::q4_k;
-    return tensor.name.ends_with("embed_tokens.weight") ? DType::q8_0 : DType::q4_1;
+    return tensor.name.ends_with("embed_tokens.weight") ? DType::q8_0 : DType::q5_0;
   });
   CHECK(logits_of(folder.path() / "k.gguf") == logits_of(folder.path() / "rounded"));
 }

@@ -12,7 +12,7 @@ using namespace slm;
 
 namespace {
 
-constexpr DType types[] = {DType::q4_0, DType::q4_1, DType::q8_0, DType::q4_k, DType::q6_k};
+constexpr DType types[] = {DType::q4_0, DType::q4_1, DType::q5_0, DType::q8_0, DType::q4_k, DType::q6_k};
 
 std::vector<float> decoded(DType type, const std::vector<float>& values) {
   std::vector<std::byte> block(bytes_of(type), std::byte{0xab});
@@ -67,6 +67,7 @@ double worst(DType type, const float* values, std::size_t count, double largest_
   switch (type) {
     case DType::q4_0: return size / 8 + halves;  // the other end of the codes stops one step earlier
     case DType::q4_1: return (top - bottom) / 15 / 2 + 2 * halves;
+    case DType::q5_0: return size / 16 + halves;
     case DType::q8_0: return size / 127 / 2 + halves;
     case DType::q4_k:
       return (std::max(top, 0.0) - std::min(bottom, 0.0)) / 15 / 2 + largest_scale / 63 * 8 + largest_minimum / 63;
