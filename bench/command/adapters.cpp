@@ -1,4 +1,5 @@
 // slm bench adapters: many adapters of one model in one process, what a switch, a load and mixed batches cost.
+#include <malloc.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include "bench/command/adapters/many.hpp"
+#include "bench/command/adapters/traffic.hpp"
 #include "bench/command/command.hpp"
 #include "bench/command/tables.hpp"
 #include "bench/device/random_weights.hpp"
@@ -113,6 +115,7 @@ class AdaptersBench {
     open_all(json);
     measure_switch(json);
     for (const int count : {1, texts}) measure_batch(json, count);
+    measure_traffic(json);
     return json;
   }
 
@@ -209,6 +212,42 @@ class AdaptersBench {
     json["batches"].back()["texts"] = count;
   }
 
+  /// The same requests with room for a tenth of the adapters and with room for all, in turns.
+  void measure_traffic(cli::OrderedJson& json) {
+    adapters_.clear();
+#if defined(__GLIBC__)
+    malloc_trim(0);  // the store allocates in a thread of its own, which cannot use what this one has freed
+#endif
+    check_memory();
+    const ManyFolders folders(folder_.path / "many", *checkpoint_, command_.adapters, command_.rank);
+    const std::vector<std::string>& names = folders.names();
+    const std::size_t room = names.size() / 10;
+    AdapterStore some(model_, {.folder = folders.folder(), .host_memory = room * first_->bytes});
+    AdapterStore all(model_, {.folder = folders.folder()});
+    Zipf draw(command_.adapters, 1);
+    cli::ProgressBar bar("loading adapters");
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      all.ask(names[i]).wait();
+      if (i < 4 * room) some.ask(names[draw()]).wait();
+      bar(static_cast<double>(i + 1) / static_cast<double>(names.size()));
+    }
+    const AdapterStoreStats before = some.stats();
+    Traffic with_some(model_, some), with_all(model_, all);
+    Turns turns;
+    constexpr int requests = 4 * Traffic::places;
+    for (int i = 0; i < std::max(1, command_.samples / 4); ++i) {
+      std::vector<std::string> asked;
+      for (int r = 0; r < requests; ++r) asked.push_back(names[draw()]);
+      turns.add([&] { with_some.serve(asked); }, [&] { with_all.serve(asked); });
+    }
+    const AdapterStoreStats after = some.stats();
+    const auto hits = static_cast<double>(after.hits - before.hits);
+    json["traffic"] = turns.json();
+    json["traffic"]["requests"] = requests;
+    json["traffic"]["room"] = room;
+    json["traffic"]["hits"] = hits / (hits + static_cast<double>(after.misses - before.misses));
+  }
+
   AdaptersCommand command_;
   backend::Cpu device_;
   TemporaryFolder folder_;
@@ -245,6 +284,10 @@ std::string table_of(const cli::OrderedJson& json) {
   };
   for (const cli::OrderedJson& batch : json["batches"])
     compared(text(batch["texts"].get<int>(), " texts a step"), batch, "with an adapter each", "bare");
+  const cli::OrderedJson& traffic = json["traffic"];
+  compared(text(traffic["requests"].get<int>(), " requests, Zipf"), traffic,
+           text("with room for ", traffic["room"].get<int>()).c_str(), "with room for all");
+  line("                       %.3f of the requests found their adapter loaded\n", number(traffic["hits"]));
   return table;
 }
 

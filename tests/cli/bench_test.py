@@ -215,7 +215,9 @@ class Bench(unittest.TestCase):
         self.assertGreater(found["resident"]["with_all"] - found["resident"]["before"], 0.9 * 40 * found["adapter_bytes"])
         self.assertLessEqual(found["switch"]["median"], found["switch"]["p99"])
         self.assertEqual([batch["texts"] for batch in found["batches"]], [1, 32])
-        for turns in found["batches"]:
+        self.assertEqual(found["traffic"]["room"], 4)
+        self.assertTrue(0 < found["traffic"]["hits"] <= 1)
+        for turns in (*found["batches"], found["traffic"]):
             self.assertGreater(min(turns["share"], turns["share_of_processor"]), 0)
         self.error(r"\[bench.no-memory\]", "adapters", "--target", target, "--adapters", 1000000, "--rank", 128)
 
