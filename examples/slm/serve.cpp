@@ -205,6 +205,12 @@ void add_serve(CLI::App& program) {
       ->default_str("4GiB")
       ->type_name("SIZE");
   command
+      .add_option("--adapter-device-memory", options->store.device_memory,
+                  "the same of a device that has memory of its own; 0: no limit")
+      ->transform(CLI::AsSizeValue(false))
+      ->default_str("0")
+      ->type_name("SIZE");
+  command
       .add_option("--adapter-disk", options->store.disk_memory,
                   "weights that are served from disk, of all adapters together; 0: no limit")
       ->transform(CLI::AsSizeValue(false))

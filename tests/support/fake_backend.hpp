@@ -109,6 +109,7 @@ class FakeBackend {
  public:
   static constexpr const char* name = "fake";
   static constexpr int max_rows = 4;
+  static constexpr bool own_memory = false;
   static constexpr bool chooses = false;
   using Activation = float;
   static constexpr std::array kv_formats = {KvFormat::f32};

@@ -140,6 +140,7 @@ concept ChoosingStep = requires(Step& step, std::span<Token> out) {
 ///                      one matrix. It may refer to the sources' bytes instead of copying them: they outlive it.
 ///   kv_formats         how its pages may hold keys and values; the first is taken where none is asked for
 ///   Recorded           what a model keeps of the steps that the device recorded for it
+///   own_memory         whether it computes in memory that is not the host's
 ///   place(adapter)     an adapter of the host, in device memory: only such a one may be in a plan
 ///   begin(plan)        starts a step; the device belongs to it until it is destroyed. More than max_rows rows are
 ///                      steps of their own.
@@ -154,6 +155,7 @@ concept Backend = std::copyable<B> &&
   { B::name } -> std::convertible_to<std::string>;
   { B::max_rows } -> std::convertible_to<int>;
   { B::chooses } -> std::convertible_to<bool>;
+  { B::own_memory } -> std::convertible_to<bool>;
   { device.template allocate<float>(count) } -> std::same_as<typename B::template Buffer<float>>;
   { device.upload(host, count) } -> std::same_as<typename B::template Buffer<float>>;
   { device.template pack<Fp32>(tensors) } -> std::same_as<typename B::template Matrix<Fp32>>;

@@ -38,7 +38,7 @@ class AdapterStore {
   explicit AdapterStore(const M& model, AdapterStoreOptions options = {})
       : index_(std::make_shared<detail::AdapterIndex>(options.folder, options.taken, options.disk_memory)),
         floors_(std::make_shared<detail::AdapterFloors>(
-            std::move(options),
+            placing(std::move(options), model.info()),
             [info = model.info()](const std::filesystem::path& folder) { return read(folder, info); },
             [index = index_](const detail::StoredRef& one) { return index->publish(one); })),
         loader_([floors = floors_](const std::stop_token& stop) { floors->run(stop); }) {}
@@ -99,10 +99,14 @@ class AdapterStore {
   }
 
  private:
+  static AdapterStoreOptions placing(AdapterStoreOptions options, const ModelInfo& model) {
+    if (model.own_memory && !options.place) options.place = model.place_adapter;
+    return options;
+  }
+
+  /// Where the two floors are one, an adapter is placed as it is read.
   static AdapterRef read(const std::filesystem::path& folder, const ModelInfo& model) {
-    if (model.read_adapter) return model.read_adapter(folder);
-    throw Error("adapter.backend", text("'", model.name, "' applies no adapters"),
-                "Load the model with slm::load, for a backend that does");
+    return model.own_memory && model.read_adapter ? model.read_adapter(folder) : load_adapter(folder, model);
   }
 
   detail::StoredRef find(std::string_view name) {

@@ -28,6 +28,7 @@ struct ModelInfo {
   std::function<std::vector<std::string>()> tokens = {};  // id -> token text, to compare tokenizers; may be empty
   std::int64_t step_bytes = 0;                            // weight bytes read by one decode step; 0: unknown
   bool chooses = false;                                   // whether it answers Want::choice
+  bool own_memory = false;                                // whether its device has memory that is not the host's
   std::shared_ptr<const void> identity = nullptr;         // the same for all handles of the model, and its adapters
 
   // The halves of load_adapter(), from any thread: into the memory of the host, and from there into that of the device,
@@ -35,6 +36,12 @@ struct ModelInfo {
   std::function<AdapterRef(const std::filesystem::path&)> read_adapter = {};
   std::function<AdapterRef(const AdapterRef&)> place_adapter = {};
 };
+
+/// See load_adapter() of a model.
+inline AdapterRef load_adapter(const std::filesystem::path& folder, const ModelInfo& model) {
+  if (model.read_adapter) return model.place_adapter(model.read_adapter(folder));
+  throw Error("adapter.backend", text("'", model.name, "' applies no adapters"), "Load the model with slm::load");
+}
 
 inline Error other_model(const Adapter& adapter, const std::string& model) {
   return Error("adapter.other-model", text("the adapter ", quote(adapter.name), " is not one of '", model, "'"),

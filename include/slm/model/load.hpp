@@ -22,10 +22,6 @@ AnyModel load(const std::filesystem::path& folder, B device = {}, const LoadOpti
 
 /// Loads an adapter for this model from a folder as PEFT saves it (adapter_config.json, adapter_model.safetensors).
 /// Sequences and requests share the handle, from any thread. Throws Error naming the file, field or tensor at fault.
-inline AdapterRef load_adapter(const std::filesystem::path& folder, const ModelInfo& model) {
-  if (model.read_adapter) return model.place_adapter(model.read_adapter(folder));
-  throw Error("adapter.backend", text("'", model.name, "' applies no adapters"), "Load the model with slm::load");
-}
 template <LanguageModel M>
 AdapterRef load_adapter(const std::filesystem::path& folder, const M& model) {
   return load_adapter(folder, model.info());

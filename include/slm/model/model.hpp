@@ -53,6 +53,7 @@ struct ModelState {
             .tokens = [folder = source.folder()] { return read_vocabulary(folder); },
             .step_bytes = weights.step_bytes,
             .chooses = B::chooses,
+            .own_memory = B::own_memory,
             .identity = layout.identity(),
             .read_adapter =
                 [checkpoint = weights.checkpoint](const std::filesystem::path& folder) {

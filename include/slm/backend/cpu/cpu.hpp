@@ -45,6 +45,7 @@ class Cpu : private cpu::Products {
   static constexpr const char* name = "cpu";
   static constexpr int max_rows = 512;
   static constexpr bool chooses = false;
+  static constexpr bool own_memory = false;
   using Activation = float;
   static constexpr auto kv_formats = slm::kv_formats;
   using Recorded = NothingRecorded;

@@ -37,6 +37,7 @@ class Gpu {
 
  public:
   static constexpr bool chooses = true;
+  static constexpr bool own_memory = true;
   static constexpr int max_chained_rows = State::most_recorded_rows;
   using Runtime = R;
   using Activation = float;

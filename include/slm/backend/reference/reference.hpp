@@ -293,6 +293,7 @@ class Reference {
   static constexpr const char* name = "reference";
   static constexpr int max_rows = 64;
   static constexpr bool chooses = false;
+  static constexpr bool own_memory = false;
   using Activation = float;
   static constexpr auto kv_formats = slm::kv_formats;
   using Recorded = NothingRecorded;
