@@ -11,6 +11,7 @@
 #include <variant>
 
 #include "slm/core/error.hpp"
+#include "slm/decode/round_costs.hpp"
 #include "slm/decode/throughput_adaptive.hpp"
 
 namespace slm::draft_length {
@@ -20,10 +21,10 @@ struct Fixed {
   int tokens = 4;
 
   int most() const { return tokens; }
-  int next() const { return tokens; }
+  int next(const RoundCosts&) const { return tokens; }
   bool go_on(double) const { return true; }
   void restart() {}
-  void observe(const RoundOutcome&) {}
+  void observe(const RoundOutcome&, RoundCosts&) {}
 };
 
 /// Hugging Face's schedule of 4.37, which AMD measured with: 5, plus 2 after a fully accepted round, else minus 1.
@@ -35,10 +36,10 @@ struct Heuristic {
   int current = 5;  // where the schedule stands; set anew by each request
 
   int most() const { return limit; }
-  int next() const { return current; }
+  int next(const RoundCosts&) const { return current; }
   bool go_on(double) const { return true; }
   void restart() { current = std::min(start, limit); }
-  void observe(const RoundOutcome& round) {
+  void observe(const RoundOutcome& round, RoundCosts&) {
     current = round.accepted == current ? std::min(current + up, limit) : std::max(1, current - down);
   }
 };
@@ -51,10 +52,10 @@ struct Confidence {
   bool drop = false;
 
   int most() const { return limit; }
-  int next() const { return limit; }
+  int next(const RoundCosts&) const { return limit; }
   bool go_on(double confidence) const { return confidence >= threshold; }
   void restart() {}
-  void observe(const RoundOutcome&) {}
+  void observe(const RoundOutcome&, RoundCosts&) {}
 };
 
 /// One of the policies, chosen at run time.
@@ -68,8 +69,9 @@ class Policy {
   int most() const {
     return std::visit([](const auto& policy) { return policy.most(); }, choice_);
   }
-  int next() {
-    return std::visit([](auto& policy) { return policy.next(); }, choice_);
+  /// Tokens to draft in the round that has begun.
+  int next(const RoundCosts& costs) {
+    return std::visit([&](auto& policy) { return policy.next(costs); }, choice_);
   }
   bool go_on(double confidence) const {
     return std::visit([confidence](const auto& policy) { return policy.go_on(confidence); }, choice_);
@@ -77,8 +79,8 @@ class Policy {
   void restart() {
     std::visit([](auto& policy) { policy.restart(); }, choice_);
   }
-  void observe(const RoundOutcome& round) {
-    std::visit([&round](auto& policy) { policy.observe(round); }, choice_);
+  void observe(const RoundOutcome& round, RoundCosts& costs) {
+    std::visit([&](auto& policy) { policy.observe(round, costs); }, choice_);
   }
 
   bool wants_confidence() const { return std::holds_alternative<Confidence>(choice_); }

@@ -130,8 +130,18 @@ class Generation {
   /// Prompt and output.
   std::span<const Token> history() const { return answer_.history(); }
 
-  /// Looks whether the request was cancelled, and drafts where that takes no model.
-  void begin_round() {
+  /// Adds what it will do in the coming round, drafts apart.
+  void add_to(draft_length::Load& load) const {
+    if (!going()) return;
+    const std::size_t to_read = left_to_read();
+    load.texts += to_read == 0;
+    load.rows += to_read == 0 ? 1 : static_cast<int>(std::min(to_read, chunk_));
+  }
+
+  /// Looks whether the request was cancelled, and drafts where that takes no model. The costs live until next() has
+  /// given the round's tokens.
+  void begin_round(draft_length::RoundCosts& costs) {
+    costs_ = &costs;
     if (!going()) return;
     if (answer_.request.cancel.stop_requested()) return end_with(FinishReason::cancelled);
     round_began_ = clock_();
@@ -141,7 +151,7 @@ class Generation {
     }
     const int n = static_cast<int>(history().size());
     Stats& stats = answer_.stats;
-    wanted_ = drafting_.on() ? policy_.next() : 0;
+    wanted_ = drafting_.on() ? policy_.next(costs) : 0;
     const bool plain = plain_step_every_ > 0 && (stats.rounds + 1) % plain_step_every_ == 0;
     const int asked = plain ? 0 : wanted_;
     // Each round emits one token besides the accepted ones, and leaves room for the next anchor.
@@ -167,6 +177,11 @@ class Generation {
   void draft_failed() {
     if (going()) drafting_.failed();
   }
+
+  /// Tokens drafted for this round.
+  int drafted() const { return going() && phase_ == Phase::deciding ? static_cast<int>(drafting_.tokens().size()) : 0; }
+  /// Whether the draft had anything to read before it could propose.
+  bool had_backlog() const { return going() && (phase_ == Phase::reading ? drafting_.left_to_read() > 0 : !in_step_); }
 
   /// Adds rows to a batch of the target: some of the prompt, or the anchor and what was drafted.
   void plan(Batch& batch) {
@@ -266,8 +281,7 @@ class Generation {
     drafting_.rewind(keep);
     // A round cut short by the text's end or by a limit says nothing about the draft.
     if (!ended_ && drafting_.on() && most_ == wanted_) {
-      policy_.observe({static_cast<int>(drafting_.tokens().size()), verdict_.accepted, planned_ - round_began_,
-                       decided_ - planned_, in_step_});
+      policy_.observe({static_cast<int>(drafting_.tokens().size()), verdict_.accepted}, *costs_);
     }
     if (ended_) phase_ = Phase::over;
   }
@@ -285,6 +299,7 @@ class Generation {
   detail::Drafting<DrafterType, Rule> drafting_;
   detail::Verification<Rule> verification_;
   draft_length::Policy policy_;
+  draft_length::RoundCosts* costs_ = nullptr;  // of the present round
   int plain_step_every_;
   std::function<double()> clock_;
   Phase phase_ = Phase::over;
@@ -298,7 +313,7 @@ class Generation {
   double round_began_ = 0, planned_ = 0, decided_ = 0;
   int wanted_ = 0;       // tokens that the policy wants drafted
   int most_ = 0;         // and that there is room for
-  bool in_step_ = true;  // the draft had no backlog to read before it could propose
+  bool in_step_ = true;  // the draft had nothing to read before it could propose
   Verdict verdict_;
   int emitted_ = 0;
   bool ended_ = true;  // the text, with one of its tokens

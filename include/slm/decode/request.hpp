@@ -67,9 +67,6 @@ struct Speculation {
   std::function<void(std::string_view reason)> on_draft_fault{};
 };
 
-/// More rows than any kernel or policy makes use of; scratch memory grows with it.
-inline constexpr int most_draft_tokens = 256;
-
 /// Tokens of a prompt that are read in one step, so that a long prompt holds up neither cancellation nor the texts
 /// beside it for long.
 inline constexpr std::size_t prompt_chunk = 512;

@@ -7,50 +7,81 @@
 
 #include "slm/decode/generation.hpp"
 #include "slm/decode/request.hpp"
+#include "slm/decode/round_costs.hpp"
 
 namespace slm {
 
-/// The batches of a round, used again by the next so that nothing is allocated.
-struct RoundBatches {
+/// What a round takes from the one before: its batches, so that nothing is allocated, and what rounds have cost.
+struct RoundState {
   Batch draft, target;
+  draft_length::RoundCosts costs;
 };
+
+namespace detail {
+
+template <class G>
+void draft_round(std::span<G* const> generations, RoundState& state) {
+  for (;;) {
+    int steps = most_draft_tokens;  // that all can make: those of a batch are made by all
+    for (const G* generation : generations) {
+      if (const int own = generation->draft_steps(); own > 0) steps = std::min(steps, own);
+    }
+    state.draft.clear();
+    for (G* generation : generations) generation->plan_draft(state.draft, steps);
+    if (state.draft.size() == 0) return;
+    try {
+      generations.front()->drafter().model().forward(state.draft);
+    } catch (...) {
+      for (G* generation : generations) generation->draft_failed();
+      continue;
+    }
+    for (G* generation : generations) generation->take_draft(state.draft);
+  }
+}
+
+/// Learns how long drafting took where that was all it did.
+template <class G>
+void learn_from_draft(std::span<G* const> generations, double seconds, draft_length::RoundCosts& costs) {
+  int texts = 0, steps = 0;
+  for (const G* generation : generations) {
+    if (generation->had_backlog()) return;
+    texts += generation->drafted() > 0;
+    steps = std::max(steps, generation->drafted());
+  }
+  if (steps > 0) costs.took_draft(texts, steps, seconds);
+}
+
+}  // namespace detail
 
 /// Takes each generation to where next() gives its tokens, which must be fetched before the next round. All have the
 /// same draft's model. on_fault(generation) is called with the exception in flight where the target's answer to that
 /// one is not usable. Throws what the target's forward throws, and a draft's when memory or the device is the trouble.
 template <class G, LanguageModel Target, class OnFault>
-void run_round(std::span<G* const> generations, const Target& target, RoundBatches& batches,
+void run_round(std::span<G* const> generations, const Target& target, RoundState& state,
                const std::function<double()>& clock, OnFault on_fault) {
-  for (G* generation : generations) generation->begin_round();
-  if constexpr (G::drafts_in_batches) {
-    for (;;) {
-      int steps = most_draft_tokens;  // that all can make: those of a batch are made by all
-      for (const G* generation : generations) {
-        if (const int own = generation->draft_steps(); own > 0) steps = std::min(steps, own);
-      }
-      batches.draft.clear();
-      for (G* generation : generations) generation->plan_draft(batches.draft, steps);
-      if (batches.draft.size() == 0) break;
-      try {
-        generations.front()->drafter().model().forward(batches.draft);
-      } catch (...) {
-        for (G* generation : generations) generation->draft_failed();
-        continue;
-      }
-      for (G* generation : generations) generation->take_draft(batches.draft);
-    }
-  }
-  batches.target.clear();
-  for (G* generation : generations) generation->plan(batches.target);
-  if (batches.target.size() > 0) target.forward(batches.target);
+  draft_length::Load load;
+  for (const G* generation : generations) generation->add_to(load);
+  state.costs.begin_round(load);
+  const double began = clock();
+  for (G* generation : generations) generation->begin_round(state.costs);
+  if constexpr (G::drafts_in_batches) detail::draft_round(generations, state);
+  const double drafted = clock();
+  detail::learn_from_draft(generations, drafted - began, state.costs);
+
+  state.target.clear();
+  for (G* generation : generations) generation->plan(state.target);
+  if (state.target.size() > 0) target.forward(state.target);
   const double verified = clock();
   for (G* generation : generations) {
     try {
-      generation->take(batches.target, verified);
+      generation->take(state.target, verified);
     } catch (...) {
       on_fault(*generation);
     }
   }
+  int rows = 0;
+  for (const Batch::Item& item : state.target.items()) rows += static_cast<int>(item.count);
+  if (rows > 0) state.costs.took_verification(rows, clock() - drafted);
 }
 
 }  // namespace slm

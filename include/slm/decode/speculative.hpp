@@ -113,9 +113,9 @@ class SpeculativeDecoder {
 
   void make_room() {
     const int rows = policy_of(speculation_).most() + 1;
-    batches_.target.reserve(rows, rows, target_.info().vocab);
+    rounds_.target.reserve(rows, rows, target_.info().vocab);
     if constexpr (LanguageModel<Draft>) {  // after a pause there may be much to catch up with
-      batches_.draft.reserve(draft_.info().context, 1, draft_.info().vocab);
+      rounds_.draft.reserve(draft_.info().context, 1, draft_.info().vocab);
     }
   }
 
@@ -126,7 +126,7 @@ class SpeculativeDecoder {
   Target target_;
   Speculation speculation_;
   Rule rule_;
-  RoundBatches batches_;
+  RoundState rounds_;
   std::vector<Slot> slots_;  // the first one's caches are kept from call to call
 };
 
@@ -182,7 +182,7 @@ std::vector<Stats> SpeculativeDecoder<Draft, Target, Rule>::run(std::span<const 
       answering.push_back(slot.generation.get());
     }
     if (going.empty()) return stats;
-    run_round(std::span<Answering* const>(answering), target_, batches_, speculation_.clock,
+    run_round(std::span<Answering* const>(answering), target_, rounds_, speculation_.clock,
               [](const Answering&) { throw; });
     for (const Slot* slot : going) {
       while (const GeneratedToken* token = slot->generation->next()) {

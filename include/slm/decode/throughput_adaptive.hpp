@@ -2,9 +2,10 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <vector>
+
+#include "slm/decode/round_costs.hpp"
 
 namespace slm::draft_length {
 
@@ -12,122 +13,96 @@ namespace slm::draft_length {
 struct RoundOutcome {
   int drafted = 0;
   int accepted = 0;
-  double draft_seconds = 0;
-  double verify_seconds = 0;  // the target's forward over drafted + 1 tokens, and choosing tokens
-  bool draft_in_step = true;  // the draft had no backlog to read before it could propose
 };
 
-/// Chooses K to maximise expected tokens per second, (1 + sum of s_1..s_K) / (V(K + 1) + d K), from running averages of
-/// s_j (how often at least j drafted tokens are accepted), V(n) (seconds of a target step over n tokens) and d (seconds
-/// per drafted token). When plain decoding wins it stops drafting, and looks again after a pause that grows each time
-/// in vain, so that a useless draft costs a bounded share of the time.
+/// Chooses K to maximise expected tokens per second, (1 + sum of s_1..s_K) / (seconds of a round in which all texts
+/// draft K), from a running average of s_j, how often at least j drafted tokens of this text are accepted. When plain
+/// decoding wins it stops drafting, and looks again after a pause that grows each time in vain, so that a useless draft
+/// costs a bounded share of the time. Pauses end in rounds that texts have in common: a draft's step then serves all
+/// that look.
 class ThroughputAdaptive {
  public:
   explicit ThroughputAdaptive(int limit = 12)
-      : limit_(limit), depths_(static_cast<std::size_t>(std::max(limit, 0)) + 1), verify_(depths_.size() + 1) {
+      : limit_(limit), depths_(static_cast<std::size_t>(std::max(limit, 0)) + 1) {
     if (limit > 0) depths_[1] = {0.7, 2};  // a hopeful start, which two dozen rejections outweigh
   }
 
   int most() const { return limit_; }
   bool go_on(double) const { return true; }
-  void restart() {}  // what was learnt about the pair holds for the next request too
+  /// The next request begins with what all texts have shown.
+  void restart() { is_new_ = true; }
   int cooldowns() const { return cooldowns_; }
 
-  /// Seconds of a target step over `rows` tokens, as far as known (0 before any measurement).
-  double verify_seconds(int rows) const {
-    // Linear between measured row counts; beyond the last one, along the last slope.
-    int below = 0;
-    int before = 0;
-    for (int n = 1; n < static_cast<int>(verify_.size()); ++n) {
-      if (verify_[at(n)].count == 0) continue;
-      if (n == rows) return verify_[at(n)].mean;
-      if (n > rows) return below == 0 ? verify_[at(n)].mean : line(below, n, rows);
-      before = below;
-      below = n;
-    }
-    if (below == 0) return 0;
-    return before == 0 ? verify_[at(below)].mean : line(before, below, rows);
-  }
-
-  int next() {
+  int next(const RoundCosts& costs) {
     if (limit_ == 0) return 0;
-    ++rounds_;
-    if (pause_ > 0) {
-      if (--pause_ > 0) return 0;
+    if (is_new_) begin_as_others(costs);
+    if (costs.rounds() < resume_) return 0;
+    if (resume_ > 0) {
+      resume_ = 0;
       probing_ = probe_rounds;
       for (Average& depth : depths_) depth.count = std::min(depth.count, 2);  // let fresh evidence count
     }
-    if (verify_[1].count == 0 || rounds_ % recheck_plain == 0) return 0;
-    if (draft_.count == 0) return std::min(4, limit_);
+    if (!costs.know_plain_steps() || costs.rounds() % recheck_plain == 0) return 0;
+    if (!costs.know_drafts()) return std::min(4, limit_);
     if (probing_ > 0) return std::min(2, limit_);
-    const int best = best_draft_length();
+    const int best = best_draft_length(costs);
     if (best == 0) {
-      start_pause();
+      start_pause(costs);
       return 0;
     }
     wait_ = first_wait;
-    return rounds_ % explore_every == 0 ? std::min(best + 1, limit_) : best;
+    return costs.rounds() % explore_every == 0 ? std::min(best + 1, limit_) : best;
   }
 
-  void observe(const RoundOutcome& round) {
-    const int rows = round.drafted + 1;
-    if (rows < static_cast<int>(verify_.size())) verify_[at(rows)].take(round.verify_seconds, timing_memory, true);
+  void observe(const RoundOutcome& round, RoundCosts& costs) {
     if (round.drafted == 0) return;
-    if (round.draft_in_step) draft_.take(round.draft_seconds / round.drafted, timing_memory, true);
     const int seen = std::min({round.drafted, round.accepted + 1, limit_});
     for (int depth = 1; depth <= seen; ++depth) {
-      depths_[at(depth)].take(depth <= round.accepted ? 1.0 : 0.0, acceptance_memory, false);
+      depths_[at(depth)].take(depth <= round.accepted ? 1.0 : 0.0, acceptance_memory);
+      costs.saw(depth, depth <= round.accepted);
     }
     if (probing_ > 0) {
       --probing_;
       // A probe that is accepted goes on for a few rounds before the verdict; one that fails ends it at once.
-      if (round.accepted == 0 && best_draft_length() == 0) start_pause();
+      if (round.accepted == 0 && best_draft_length(costs) == 0) start_pause(costs);
     }
   }
 
  private:
-  // Half-lives: acceptance follows the text over some 64 rounds; times are steadier but have outliers.
+  // A half-life: acceptance follows the text over some 64 rounds.
   static constexpr int acceptance_memory = 92;
-  static constexpr int timing_memory = 16;
   static constexpr int recheck_plain = 256;
   static constexpr int explore_every = 32;
   static constexpr int probe_rounds = 8;
   static constexpr int first_wait = 16;
   static constexpr int last_wait = 512;
-  static constexpr double lean = 2;  // observations that the depth above counts for
-
-  struct Average {
-    double mean = 0;
-    int count = 0;
-
-    /// The plain mean of the first `memory` values, then an exponential one.
-    void take(double value, int memory, bool clip) {
-      if (clip && count > 2) value = std::min(value, 3 * mean);  // a preempted step says nothing of the next
-      count = std::min(count + 1, memory);
-      mean += (value - mean) / count;
-    }
-  };
+  static constexpr int borrowed = 24;  // observations that those of other texts count for
+  static constexpr double lean = 2;    // and the depth above
 
   static std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
-  double line(int low, int high, int rows) const {
-    const double slope = (verify_[at(high)].mean - verify_[at(low)].mean) / (high - low);
-    return std::max(verify_[at(low)].mean + std::max(slope, 0.0) * (rows - low), 1e-12);
+  void begin_as_others(const RoundCosts& costs) {
+    is_new_ = false;
+    for (int depth = 1; depth <= limit_; ++depth) {
+      const Average& others = costs.accepted_at(depth);
+      if (others.count == 0) break;
+      depths_[at(depth)] = {others.mean, std::min(others.count, borrowed)};
+    }
   }
 
-  int best_draft_length() const {
+  int best_draft_length(const RoundCosts& costs) const {
     double survival = 1;
     double tokens = 1;
     double above = depths_[1].mean;
     int best = 0;
-    double best_rate = 1 / std::max(verify_seconds(1), 1e-12);
+    double best_rate = 1 / costs.seconds(0);
     for (int k = 1; k <= limit_; ++k) {
       // A depth with little evidence leans on the one above it.
       const Average& depth = depths_[at(k)];
       above = (depth.mean * depth.count + above * lean) / (depth.count + lean);
       survival *= above;
       tokens += survival;
-      const double rate = tokens / std::max(verify_seconds(k + 1) + draft_.mean * k, 1e-12);
+      const double rate = tokens / costs.seconds(k);
       if (rate > best_rate) {
         best_rate = rate;
         best = k;
@@ -136,19 +111,17 @@ class ThroughputAdaptive {
     return best;
   }
 
-  void start_pause() {
+  void start_pause(const RoundCosts& costs) {
     ++cooldowns_;
     probing_ = 0;
-    pause_ = wait_;
+    resume_ = (costs.rounds() + wait_ + wait_ / 2) / wait_ * wait_;  // in wait_ rounds on average
     wait_ = std::min(2 * wait_, last_wait);
   }
 
   int limit_;
   std::vector<Average> depths_;  // [limit + 1]: P(token j accepted | j - 1 accepted), from 1
-  std::vector<Average> verify_;  // [limit + 2]: seconds of a target step over n tokens, from 1
-  Average draft_;                // seconds per drafted token
-  long rounds_ = 0;
-  int pause_ = 0;
+  bool is_new_ = false;
+  long resume_ = 0;  // the round in which a pause ends; 0: there is none
   int probing_ = 0;
   int wait_ = first_wait;
   int cooldowns_ = 0;

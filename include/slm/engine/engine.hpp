@@ -92,7 +92,7 @@ class Engine {
     if (round_.empty()) return false;
     const double began = options_.speculation.clock();
     try {
-      run_round(std::span<Answering* const>(round_), target_, batches_, options_.speculation.clock,
+      run_round(std::span<Answering* const>(round_), target_, rounds_, options_.speculation.clock,
                 [&](const Answering& one) { faults_.emplace_back(&one, std::current_exception()); });
     } catch (const Error& error) {
       if (error.id() != "cache.full" && error.id() != "backend.out-of-memory" && error.id() != "gpu.out-of-memory") {
@@ -389,7 +389,7 @@ class Engine {
   std::vector<Answering*> round_;
   std::vector<const Answering*> filling_;  // of those, the ones that read and leave pages to others
   std::vector<std::pair<const Answering*, std::exception_ptr>> faults_;
-  RoundBatches batches_;
+  RoundState rounds_;
   detail::PromptBudget prompt_budget_;
   bool awaits_adapter_ = false;          // a request does
   bool crowded_ = false;                 // a text had to make way, and none has ended since

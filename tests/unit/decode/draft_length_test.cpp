@@ -1,7 +1,9 @@
 // Draft length policies on simulated rounds.
 #include "slm/decode/draft_length.hpp"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
+#include <span>
 #include <vector>
 
 #include "slm/decode/autoregressive.hpp"
@@ -14,12 +16,13 @@ using slm::testing::mix;
 
 namespace {
 
-/// Rounds with independent acceptance: drafting costs `draft` per token, verifying n tokens 1 + slope (n - 1).
+/// Rounds with independent acceptance: a draft's step costs `draft`, verifying n rows 1 + slope (n - 1).
 struct Simulation {
   double draft = 0.05;
   double slope = 0.03;
   double noise = 0.1;
   std::uint64_t state = 1;
+  RoundCosts costs = {};
 
   double next() { return static_cast<double>(mix(++state) >> 11) * 0x1p-53; }
 
@@ -31,22 +34,48 @@ struct Simulation {
     double rate() const { return tokens / seconds; }
   };
 
+  /// Of texts that decode together, each with a policy and an acceptance of its own.
   template <class AnyPolicy>
-  Total run(AnyPolicy& policy, double acceptance, int rounds) {
+  Total run(std::span<AnyPolicy> policies, std::span<const double> acceptance, int rounds) {
     Total total;
+    const int texts = static_cast<int>(policies.size());
+    std::vector<RoundOutcome> outcomes(policies.size());
     for (int round = 0; round < rounds; ++round) {
-      const int k = policy.next();
-      int accepted = 0;
-      while (accepted < k && next() < acceptance) ++accepted;
-      const RoundOutcome outcome{k, accepted, draft * k, verify(k + 1), true};
-      total.tokens += accepted + 1;
-      total.seconds += outcome.draft_seconds + outcome.verify_seconds;
-      total.drafting_rounds += k > 0;
-      policy.observe(outcome);
+      costs.begin_round({.texts = texts, .rows = texts});
+      int steps = 0, drafting = 0, rows = texts;
+      for (std::size_t i = 0; i < policies.size(); ++i) {
+        const int k = policies[i].next(costs);
+        int accepted = 0;
+        while (accepted < k && next() < acceptance[i]) ++accepted;
+        outcomes[i] = {k, accepted};
+        total.tokens += accepted + 1;
+        steps = std::max(steps, k);
+        drafting += k > 0;
+        rows += k;
+      }
+      const double verified = verify(rows);
+      if (steps > 0) costs.took_draft(drafting, steps, draft * steps);
+      costs.took_verification(rows, verified);
+      total.seconds += draft * steps + verified;
+      total.drafting_rounds += steps > 0;
+      for (std::size_t i = 0; i < policies.size(); ++i) policies[i].observe(outcomes[i], costs);
     }
     return total;
   }
+
+  template <class AnyPolicy>
+  Total run(AnyPolicy& policy, double acceptance, int rounds) {
+    return run(std::span(&policy, 1), std::span(&acceptance, 1), rounds);
+  }
 };
+
+/// Of many texts with one policy.
+template <class AnyPolicy>
+double rate_of(AnyPolicy policy, Simulation simulation, int texts, double acceptance) {
+  std::vector<AnyPolicy> policies(static_cast<std::size_t>(texts), policy);
+  const std::vector<double> all(policies.size(), acceptance);
+  return simulation.run(std::span(policies), std::span(all), 4000).rate();
+}
 
 }  // namespace
 
@@ -95,9 +124,7 @@ TEST_CASE("the adaptive draft length follows the text") {
     simulation.run(adaptive, acceptance, 400);
     int sum = 0;
     for (int i = 0; i < 64; ++i) {
-      const int k = adaptive.next();
-      sum += k;
-      adaptive.observe({k, 0, 0.05 * k, 1 + 0.03 * k, false});  // does not teach much
+      sum += adaptive.next(simulation.costs);
       simulation.run(adaptive, acceptance, 20);
     }
     return sum / 64.0;
@@ -107,32 +134,86 @@ TEST_CASE("the adaptive draft length follows the text") {
   REQUIRE(high > low + 2);
 }
 
-TEST_CASE("the cost of a step between measured row counts is interpolated") {
-  ThroughputAdaptive adaptive{8};
-  REQUIRE(adaptive.verify_seconds(3) == 0);
-  adaptive.observe({0, 0, 0, 1.0, true});
-  REQUIRE(adaptive.verify_seconds(5) == 1.0);
-  adaptive.observe({4, 4, 0.1, 1.4, true});
-  REQUIRE(adaptive.verify_seconds(3) == Approx(1.2));
-  REQUIRE(adaptive.verify_seconds(7) == Approx(1.6));
-  REQUIRE(adaptive.verify_seconds(1) == 1.0);
+TEST_CASE("many texts draft as long as it pays for all of them, within 10 % of the best fixed length") {
+  for (const int texts : {2, 8, 64}) {
+    for (const double slope : {0.01, 0.1, 0.9}) {
+      for (const double acceptance : {0.2, 0.8}) {
+        const Simulation simulation{.draft = 0.2, .slope = slope};
+        double best = 0;
+        for (int k = 0; k <= 12; ++k) best = std::max(best, rate_of(Fixed{k}, simulation, texts, acceptance));
+        const double rate = rate_of(ThroughputAdaptive{12}, simulation, texts, acceptance);
+        CAPTURE(texts, slope, acceptance, best, rate);
+        CHECK(rate >= 0.9 * best);
+        CHECK(rate >= 0.97 * rate_of(Fixed{0}, simulation, texts, acceptance));
+      }
+    }
+  }
+}
+
+TEST_CASE("texts of one round draft by what is accepted of their own, and look again together") {
+  Simulation simulation{};
+  std::vector<ThroughputAdaptive> policies(16, ThroughputAdaptive{12});
+  std::vector<double> acceptance(16, 0.0);
+  std::fill_n(acceptance.begin(), 8, 0.9);
+  simulation.run(std::span(policies), std::span<const double>(acceptance), 400);
+  int good = 0, bad = 0;
+  for (int round = 0; round < 100; ++round) {
+    simulation.run(std::span(policies), std::span<const double>(acceptance), 1);
+    for (std::size_t i = 0; i < 16; ++i) (i < 8 ? good : bad) += policies[i].next(simulation.costs) > 0;
+  }
+  CHECK(good > 700);
+  CHECK(bad < 80);
+
+  Simulation useless{.draft = 1};
+  std::vector<ThroughputAdaptive> others(16, ThroughputAdaptive{12});
+  const std::vector<double> none(16, 0.0);
+  useless.run(std::span(others), std::span(none), 200);
+  CHECK(useless.run(std::span(others), std::span(none), 2000).drafting_rounds < 40);
+}
+
+TEST_CASE("a new request begins with what other texts have shown") {
+  Simulation simulation{.draft = 0.5};
+  ThroughputAdaptive first{12}, second{12};
+  simulation.run(first, 0.0, 300);
+  second.restart();
+  CHECK(simulation.run(second, 0.0, 15).drafting_rounds == 0);
+}
+
+TEST_CASE("the time of a step between measured row counts is interpolated") {
+  StepSeconds steps;
+  REQUIRE(steps.at(3) == 0);
+  REQUIRE_FALSE(steps.reaches_down_to(3));
+  steps.take(1, 1.0);
+  REQUIRE(steps.at(5) == 1.0);
+  steps.take(5, 1.4);
+  REQUIRE(steps.at(3) == Approx(1.2));
+  REQUIRE(steps.at(7) == Approx(1.6));
+  REQUIRE(steps.at(1) == 1.0);
+  REQUIRE(steps.reaches_down_to(1));
+  for (const int rows : {100, 104}) steps.take(rows, 0.1 * rows);  // neighbours share a point
+  REQUIRE(steps.at(102) == Approx(10.2));
+  REQUIRE(steps.at(5) == Approx(1.4));
+  steps.take(1 << 20, 50);
+  REQUIRE(steps.at(1 << 20) == Approx(50));
+  REQUIRE(steps.at(1 << 21) > 50);
 }
 
 TEST_CASE("the heuristic is Hugging Face's: 5, plus 2 when all is accepted, else minus 1, afresh for each request") {
   Policy policy = Heuristic{};
+  RoundCosts costs;
   policy.restart();
   std::vector<int> seen;
   for (const bool full :
        {true, true, false, false, true, false, false, false, false, false, false, false, false, false}) {
-    const int k = policy.next();
+    const int k = policy.next(costs);
     seen.push_back(k);
-    policy.observe({k, full ? k : k - 1, 0, 0, true});
+    policy.observe({k, full ? k : k - 1}, costs);
   }
   REQUIRE(seen == std::vector<int>{5, 7, 9, 8, 7, 9, 8, 7, 6, 5, 4, 3, 2, 1});
-  policy.observe({1, 0, 0, 0, true});
-  REQUIRE(policy.next() == 1);
+  policy.observe({1, 0}, costs);
+  REQUIRE(policy.next(costs) == 1);
   policy.restart();
-  REQUIRE(policy.next() == 5);
+  REQUIRE(policy.next(costs) == 5);
 }
 
 TEST_CASE("in steady state the heuristic's acceptance is what its arithmetic says") {
@@ -143,12 +224,12 @@ TEST_CASE("in steady state the heuristic's acceptance is what its arithmetic say
     Heuristic heuristic{};
     double drafted = 0, accepted = 0;
     for (int round = 0; round < 200000; ++round) {
-      const int k = heuristic.next();
+      const int k = heuristic.next(simulation.costs);
       int a = 0;
       while (a < k && simulation.next() < alpha) ++a;
       drafted += k;
       accepted += a;
-      heuristic.observe({k, a, 0, 0, true});
+      heuristic.observe({k, a}, simulation.costs);
     }
     REQUIRE(accepted / drafted == Approx(rate).margin(0.004));
   }
@@ -180,9 +261,9 @@ TEST_CASE("the confidence policy keeps the unlikely token, or drops it when told
 }
 
 TEST_CASE("draft lengths are chosen by name") {
-  REQUIRE(parse("7").next() == 7);
+  REQUIRE(parse("7").next({}) == 7);
   REQUIRE(parse("0").most() == 0);
-  REQUIRE(parse("heuristic").next() == 5);
+  REQUIRE(parse("heuristic").next({}) == 5);
   REQUIRE(parse("confidence").wants_confidence());
   REQUIRE(parse("adaptive").most() == 12);
   for (const char* wrong : {"", "-1", "four", "4.5", "99999"}) {
