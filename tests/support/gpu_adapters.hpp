@@ -53,7 +53,8 @@ void check_adapted_speculation(const std::string& draft, const std::string& targ
                        [&](const AnyModel& model) { return some_adapters(model, checkpoint)[1]; });
 }
 
-/// A base of four bits: as Reference, in batches and as a target.
+/// A base of four bits: as near to Reference as it is without an adapter, in batches and as a target. Activations are
+/// rounded the same way with an adapter and without, so the errors are of one size, however it falls for one text.
 template <class Device>
 void check_adapted_four_bits(Device device) {
   const TemporaryFolder folder;
@@ -65,7 +66,12 @@ void check_adapted_four_bits(Device device) {
   const AnyModel model = make(), plain = load<Registry<>>(folder.path(), backend::Reference{});
   const auto adapters = adapters_of(model);
   const auto text = some_text(6, 12, model.info().vocab);
-  CHECK(distance(logits_alone(model, text, adapters[1]), logits_alone(plain, text, adapters_of(plain)[1])) < 0.015);
+  const auto found = logits_alone(model, text, adapters[1]), bare = logits_alone(model, text, nullptr);
+  const double rounding = distance(bare, logits_alone(plain, text, nullptr));
+  const double adapted = distance(found, logits_alone(plain, text, adapters_of(plain)[1]));
+  CAPTURE(rounding, adapted, distance(found, bare));
+  CHECK(adapted < 3 * rounding);
+  CHECK(distance(found, bare) > 10 * rounding);
   CHECK(run_mixed(model, adapters, 5, 24, 6).wrong == 0);
   check_speculation_of([&] { return load<Registry<>>(original, device); }, make,
                        [&](const AnyModel& target) { return adapters_of(target)[0]; });
