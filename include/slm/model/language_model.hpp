@@ -32,15 +32,19 @@ struct ModelInfo {
   std::shared_ptr<const void> identity = nullptr;         // the same for all handles of the model, and its adapters
 
   // The halves of load_adapter(), from any thread: into the memory of the host, and from there into that of the device,
-  // where it stays as long as somebody has the second handle. Empty: the model applies no adapters.
+  // where it stays as long as somebody has the second handle. Without the first one the model applies no adapters,
+  // without the second they are used where they were read.
   std::function<AdapterRef(const std::filesystem::path&)> read_adapter = {};
   std::function<AdapterRef(const AdapterRef&)> place_adapter = {};
 };
 
 /// See load_adapter() of a model.
 inline AdapterRef load_adapter(const std::filesystem::path& folder, const ModelInfo& model) {
-  if (model.read_adapter) return model.place_adapter(model.read_adapter(folder));
-  throw Error("adapter.backend", text("'", model.name, "' applies no adapters"), "Load the model with slm::load");
+  if (!model.read_adapter) {
+    throw Error("adapter.backend", text("'", model.name, "' applies no adapters"), "Load the model with slm::load");
+  }
+  AdapterRef adapter = model.read_adapter(folder);
+  return model.place_adapter ? model.place_adapter(adapter) : adapter;
 }
 
 inline Error other_model(const Adapter& adapter, const std::string& model) {
