@@ -27,8 +27,8 @@ struct QuantizeCommand {
   bool json = false;
 };
 
-constexpr slm::DType gguf_types[] = {slm::DType::q4_0, slm::DType::q4_1, slm::DType::q8_0, slm::DType::q4_k,
-                                     slm::DType::q6_k};
+constexpr slm::DType gguf_types[] = {slm::DType::q4_0, slm::DType::q4_1, slm::DType::q5_0,
+                                     slm::DType::q8_0, slm::DType::q4_k, slm::DType::q6_k};
 
 std::string lower_case(std::string_view word) {
   std::string lower{word};

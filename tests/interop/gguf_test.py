@@ -92,7 +92,7 @@ def main():
         print("SKIPPED: the package gguf is not installed (./test fetches it, else pip install gguf)")
         return 77
     with tempfile.TemporaryDirectory() as folder:
-        for kind in ("q4_0", "q4_1", "q8_0", "q4_k", "q6_k"):
+        for kind in ("q4_0", "q4_1", "q5_0", "q8_0", "q4_k", "q6_k"):
             check(sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(folder), kind)
     return 0
 

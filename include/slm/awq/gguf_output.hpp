@@ -46,7 +46,7 @@ class GgufOutput {
       : checkpoint_(model), options_(options), target_(gguf_architecture_for(checkpoint_)) {
     if (options.type != DType::f32 && !is_encodable(options.type)) {
       throw Error("quantize.bad-options", text("GGUF files are not written in ", name_of(options.type)),
-                  "Choose q4_0, q4_1, q8_0, q4_k or q6_k");
+                  "Choose q4_0, q4_1, q5_0, q8_0, q4_k or q6_k");
     }
     write_metadata();
     names_ = TensorNames(checkpoint_.config(), checkpoint_.settings(), tensor_table());
@@ -118,6 +118,7 @@ class GgufOutput {
       case DType::q4_0: return 2;
       case DType::q4_1: return 3;
       case DType::q8_0: return 7;
+      case DType::q5_0: return 8;
       case DType::q4_k: return 14;
       case DType::q6_k: return 18;
       default: return 0;

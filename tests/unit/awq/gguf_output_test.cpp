@@ -217,7 +217,7 @@ TEST_CASE("what a GGUF file cannot hold is refused, and nothing is left behind")
   const auto refused = [&](const quantize::GgufOptions& options = {.type = DType::q8_0}) {
     return error_id([&] { quantize::write_gguf(model, out, options); });
   };
-  CHECK(refused({.type = DType::q5_0}) == "quantize.bad-options");
+  CHECK(refused({.type = DType::q5_1}) == "quantize.bad-options");
   // A tokenizer with more tokens than the embedding has rows, and one whose token swallows spaces.
   Json tokenizer = read_json_object(demo_pair("target") / "tokenizer.json");
   write_text_file(model / "tokenizer.json", tokenizer.dump());
