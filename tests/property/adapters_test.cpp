@@ -10,6 +10,7 @@
 #include "slm/backend/cpu/cpu.hpp"
 #include "slm/backend/reference/reference.hpp"
 #include "slm/model/load.hpp"
+#include "slm/model/model.hpp"
 #include "support/adapted_texts.hpp"
 #include "support/errors.hpp"
 #include "support/paths.hpp"

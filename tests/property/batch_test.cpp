@@ -9,6 +9,7 @@
 
 #include "slm/backend/cpu/cpu.hpp"
 #include "slm/backend/reference/reference.hpp"
+#include "slm/io/checkpoint.hpp"
 #include "slm/model/load.hpp"
 #include "slm/model/session.hpp"
 #include "support/errors.hpp"

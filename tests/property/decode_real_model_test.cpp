@@ -11,6 +11,7 @@
 #include "slm/decode/autoregressive.hpp"
 #include "slm/decode/speculative.hpp"
 #include "slm/model/load.hpp"
+#include "slm/model/model.hpp"
 #include "slm/model/session.hpp"
 #include "support/paths.hpp"
 #include "support/random_checkpoint.hpp"

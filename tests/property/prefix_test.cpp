@@ -10,6 +10,7 @@
 #include "slm/backend/cpu/cpu.hpp"
 #include "slm/backend/gpu/lanes.hpp"
 #include "slm/backend/reference/reference.hpp"
+#include "slm/model/kv_memory.hpp"
 #include "slm/model/load.hpp"
 #include "support/errors.hpp"
 #include "support/paths.hpp"

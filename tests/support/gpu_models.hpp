@@ -29,23 +29,15 @@ inline std::vector<float> copy_of(View<const float, 2> logits) { return {logits.
 /// softmax turns a score's error into a relative one: 2^-11 of scores up to some ten, in each of two layers, then a
 /// norm: 0.05. Weights of bfloat16 make products round activations to 8 bits, too.
 inline double logit_tolerance(const Checkpoint& checkpoint) {
-  return detail::stored_type(checkpoint) == WeightType::bf16 ? 0.15 : 0.05;
-}
-
-/// A fixture of fp32 or bfloat16: half the kernels that slm::load would compile.
-template <class Device>
-AnyModel load_fixture(const std::filesystem::path& folder, Device device, const LoadOptions& options = {}) {
-  auto checkpoint = std::make_shared<const Checkpoint>(folder);
-  const Dynamic shape{checkpoint->config()};
-  if (detail::stored_type(*checkpoint) == WeightType::bf16) {
-    return Model<Dynamic, Bf16, Device>(shape, std::move(checkpoint), std::move(device), options);
-  }
-  return Model<Dynamic, Fp32, Device>(shape, std::move(checkpoint), std::move(device), options);
+  const auto& tensors = checkpoint.tensors();
+  return std::any_of(tensors.begin(), tensors.end(), [](const auto& t) { return t.second->dtype == DType::bf16; })
+             ? 0.15
+             : 0.05;
 }
 
 template <class Device>
 void check_fixture(const std::filesystem::path& folder, Device device) {
-  Session text(load_fixture(folder, device));
+  Session text(load<Registry<>>(folder, device));
   const Checkpoint checkpoint(folder);
   const double tolerance = logit_tolerance(checkpoint);
   const bool longrope = checkpoint.settings().rope_scaling.kind == RopeScaling::Kind::longrope;
@@ -122,8 +114,8 @@ void check_speculation_of(
 template <class Draft, class Target>
 void check_speculation(const std::filesystem::path& draft, Draft draft_device, const std::filesystem::path& target,
                        Target target_device) {
-  check_speculation_of([&] { return load_fixture(draft, draft_device); },
-                       [&] { return load_fixture(target, target_device); });
+  check_speculation_of([&] { return load<Registry<>>(draft, draft_device); },
+                       [&] { return load<Registry<>>(target, target_device); });
 }
 
 /// On a device and by plain loops.

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <fstream>
 
+#include "slm/backend/reference/reference.hpp"
 #include "slm/quantize.hpp"
 #include "slm/speculative.hpp"
 #include "support/paths.hpp"

@@ -27,7 +27,7 @@ constexpr ModelConfig superblock_shape{
 
 std::vector<float> logits_of(const fs::path& model) {
   const std::vector<Token> tokens{3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9};
-  Session session(load(model, backend::Reference{}));
+  Session session(load<Registry<>>(model, backend::Reference{}));
   const auto rows = session.forward(tokens, static_cast<int>(tokens.size()));
   return {rows.data, rows.data + rows.size()};
 }

@@ -8,8 +8,10 @@
 
 #include "slm/backend/cpu/cpu.hpp"
 #include "slm/backend/reference/reference.hpp"
+#include "slm/io/safetensors.hpp"
 #include "slm/io/safetensors_writer.hpp"
 #include "slm/model/load.hpp"
+#include "slm/model/load_definition.hpp"
 #include "slm/model/session.hpp"
 #include "support/paths.hpp"
 #include "support/temporary.hpp"

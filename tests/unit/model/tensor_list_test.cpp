@@ -5,6 +5,7 @@
 
 #include "slm/backend/reference/reference.hpp"
 #include "slm/model/load.hpp"
+#include "slm/model/model.hpp"
 #include "slm/model/session.hpp"
 #include "support/errors.hpp"
 #include "support/paths.hpp"

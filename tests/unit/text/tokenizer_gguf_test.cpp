@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "slm/io/gguf.hpp"
 #include "slm/text/tokenizer.hpp"
 #include "support/errors.hpp"
 #include "support/gguf_tokenizer.hpp"

@@ -1,0 +1,2 @@
+// What slm::compiled holds, with the tests' options.
+#include "cmake/compiled.cpp"
