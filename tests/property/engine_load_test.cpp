@@ -244,6 +244,29 @@ TEST_CASE("what a draft has to read counts against the rows of prompts, too") {
   CHECK(rows <= 32 + 2 * 10);
 }
 
+TEST_CASE("a text whose pages are there waits for no draft to read it, and is drafted all the same") {
+  const AnyModel model = load<Registry<>>(demo_pair("target"), backend::Cpu({.threads = 1}));
+  Engine engine{model, model, {.speculation = {.draft_length = draft_length::Fixed{2}}}};
+  const auto submit = [&] {
+    return engine.submit({.prompt = some_text(1, 900, model.info().vocab),
+                          .sampling = {.max_new_tokens = 40, .ignore_end_tokens = true}});
+  };
+  Answer first = submit();
+  engine.run();
+  Answer second = submit();
+  engine.step();  // reads what follows the last full page
+  engine.step();
+  const auto soonest = second.try_next();
+  REQUIRE(soonest.has_value());
+  CHECK(!second.over());
+  engine.run();
+  CHECK(second.stats().drafted > 20);
+  Said said = fetch(first);
+  CHECK(line_of(*soonest) == said.output.front());
+  said.output.erase(said.output.begin());
+  CHECK(fetch(second) == said);
+}
+
 TEST_CASE("texts that come together compute their common pages once") {
   const AnyModel model = load<Registry<>>(demo_pair("target"), backend::Cpu({.threads = 1}));
   std::size_t rows = 0;

@@ -21,7 +21,8 @@ struct Fixed {
   int tokens = 4;
 
   int most() const { return tokens; }
-  int next(const RoundCosts&) const { return tokens; }
+  bool reads(RoundCosts&) const { return true; }
+  int next(RoundCosts&) const { return tokens; }
   bool go_on(double) const { return true; }
   void restart() {}
   void observe(const RoundOutcome&, RoundCosts&) {}
@@ -36,7 +37,8 @@ struct Heuristic {
   int current = 5;  // where the schedule stands; set anew by each request
 
   int most() const { return limit; }
-  int next(const RoundCosts&) const { return current; }
+  bool reads(RoundCosts&) const { return true; }
+  int next(RoundCosts&) const { return current; }
   bool go_on(double) const { return true; }
   void restart() { current = std::min(start, limit); }
   void observe(const RoundOutcome& round, RoundCosts&) {
@@ -52,7 +54,8 @@ struct Confidence {
   bool drop = false;
 
   int most() const { return limit; }
-  int next(const RoundCosts&) const { return limit; }
+  bool reads(RoundCosts&) const { return true; }
+  int next(RoundCosts&) const { return limit; }
   bool go_on(double confidence) const { return confidence >= threshold; }
   void restart() {}
   void observe(const RoundOutcome&, RoundCosts&) {}
@@ -69,8 +72,12 @@ class Policy {
   int most() const {
     return std::visit([](const auto& policy) { return policy.most(); }, choice_);
   }
+  /// Whether the draft is to read what it has not read of the text, beside the target's steps.
+  bool reads(RoundCosts& costs) {
+    return std::visit([&](auto& policy) { return policy.reads(costs); }, choice_);
+  }
   /// Tokens to draft in the round that has begun.
-  int next(const RoundCosts& costs) {
+  int next(RoundCosts& costs) {
     return std::visit([&](auto& policy) { return policy.next(costs); }, choice_);
   }
   bool go_on(double confidence) const {

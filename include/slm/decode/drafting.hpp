@@ -88,6 +88,9 @@ class Drafting {
     return true;
   }
 
+  /// Whether the present round only reads.
+  bool reads() const { return reading_ > 0; }
+
   /// A round begins that only reads, at most so many tokens.
   void begin_reading(std::size_t most) {
     begin(0, std::nullopt, nullptr);

@@ -87,12 +87,14 @@ class Generation {
     verification_.adopt();
     count_adopted();
   }
-  /// Tokens of the text that the target or the draft must read before the next token can come.
-  std::size_t left_to_read() const {
-    return phase_ == Phase::reading ? std::max(verification_.left_to_read(), drafting_.left_to_read()) : 0;
-  }
+  /// Tokens of the text that the target must read before the next token can come.
+  std::size_t left_to_read() const { return phase_ == Phase::reading ? verification_.left_to_read() : 0; }
   /// Whether their rows are answered, in which case no more should be read in a step than most_scored_rows().
   bool asks_of_prompt() const { return verification_.asks_of_prompt(); }
+  /// And those that the draft reads beside plain steps before it drafts again.
+  std::size_t left_to_catch_up() const {
+    return phase_ == Phase::deciding && catches_up_ ? drafting_.left_to_read() : 0;
+  }
   /// How many of them the coming rounds read.
   void set_chunk(std::size_t tokens) { chunk_ = tokens; }
   /// Gives back all memory of keys and values; the coming rounds read the text again, which changes nothing in it. Also
@@ -146,12 +148,14 @@ class Generation {
     if (answer_.request.cancel.stop_requested()) return end_with(FinishReason::cancelled);
     round_began_ = clock_();
     if (phase_ == Phase::reading) {
-      if (left_to_read() > 0) return drafting_.begin_reading(chunk_);
+      if (left_to_read() > 0) return drafting_.begin_reading(policy_.reads(costs) ? chunk_ : 0);
       phase_ = Phase::deciding;
     }
     const int n = static_cast<int>(history().size());
     Stats& stats = answer_.stats;
-    wanted_ = drafting_.on() ? policy_.next(costs) : 0;
+    behind_ = drafting_.left_to_read() > in_reach;
+    const bool has_chunk = std::exchange(catches_up_, behind_ && policy_.reads(costs));
+    wanted_ = drafting_.on() && !behind_ ? policy_.next(costs) : 0;
     const bool plain = plain_step_every_ > 0 && (stats.rounds + 1) % plain_step_every_ == 0;
     const int asked = plain ? 0 : wanted_;
     // Each round emits one token besides the accepted ones, and leaves room for the next anchor.
@@ -160,6 +164,7 @@ class Generation {
     in_step_ = drafting_.in_step(n);
     if (stats.rounds > 0 && asked != stats.draft_length) ++stats.draft_length_changes;
     stats.draft_length = asked;
+    if (behind_) return drafting_.begin_reading(has_chunk && catches_up_ ? chunk_ : 0);
     drafting_.begin(most_, verification_.draw_for_models(), &policy_);
   }
 
@@ -181,7 +186,7 @@ class Generation {
   /// Tokens drafted for this round.
   int drafted() const { return going() && phase_ == Phase::deciding ? static_cast<int>(drafting_.tokens().size()) : 0; }
   /// Whether the draft had anything to read before it could propose.
-  bool had_backlog() const { return going() && (phase_ == Phase::reading ? drafting_.left_to_read() > 0 : !in_step_); }
+  bool had_backlog() const { return going() && (drafting_.reads() || (drafted() > 0 && !in_step_)); }
 
   /// Adds rows to a batch of the target: some of the prompt, or the anchor and what was drafted.
   void plan(Batch& batch) {
@@ -190,7 +195,7 @@ class Generation {
     planned_ = clock_();
     if (phase_ == Phase::deciding) {
       verification_.plan(batch, drafting_.tokens());
-    } else if (verification_.left_to_read() > 0) {
+    } else {
       verification_.read(batch, chunk_);
     }
   }
@@ -251,6 +256,9 @@ class Generation {
  private:
   enum class Phase { over, reading, deciding };  // the text so far; what to emit
 
+  /// Tokens that a draft reads on the way to its next proposal; where there are more, it first catches up.
+  static constexpr std::size_t in_reach = 8;
+
   void count_adopted() {
     const std::int64_t before = std::exchange(adopted_, sequence().adopted());
     if (!preempted_) answer_.stats.reused_tokens += adopted_ - before;
@@ -280,7 +288,7 @@ class Generation {
     verification_.rewind(keep);
     drafting_.rewind(keep);
     // A round cut short by the text's end or by a limit says nothing about the draft.
-    if (!ended_ && drafting_.on() && most_ == wanted_) {
+    if (!ended_ && drafting_.on() && !behind_ && most_ == wanted_) {
       policy_.observe({static_cast<int>(drafting_.tokens().size()), verdict_.accepted}, *costs_);
     }
     if (ended_) phase_ = Phase::over;
@@ -314,6 +322,8 @@ class Generation {
   int wanted_ = 0;       // tokens that the policy wants drafted
   int most_ = 0;         // and that there is room for
   bool in_step_ = true;  // the draft had nothing to read before it could propose
+  bool behind_ = false;  // out of reach
+  bool catches_up_ = false;
   Verdict verdict_;
   int emitted_ = 0;
   bool ended_ = true;  // the text, with one of its tokens

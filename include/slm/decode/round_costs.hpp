@@ -78,7 +78,7 @@ class StepSeconds {
   Points points_;
 };
 
-/// What the coming round has to do besides drafting.
+/// What a round has to do besides drafting.
 struct Load {
   int texts = 0;  // that decode, one row each
   int rows = 0;   // of the target's step: theirs, and those of prompts
@@ -88,10 +88,14 @@ struct Load {
 /// other's rows: what drafting costs one of them is what the round costs if all draft as many tokens.
 class RoundCosts {
  public:
-  void begin_round(const Load& load) {
+  /// present: texts that decode or will, those that wait for their turn to be read among them.
+  void begin_round(const Load& load, int present) {
     load_ = load;
+    later_ = {present, present};
     ++rounds_;
   }
+  /// Counts a text; from 0.
+  long begin_text() { return texts_++; }
   /// So far, with the present one.
   long rounds() const { return rounds_; }
 
@@ -101,12 +105,16 @@ class RoundCosts {
   void took_verification(int rows, double seconds) { verify_.take(rows, seconds); }
   void saw(int depth, bool accepted) { depths_[index(depth)].take(accepted ? 1.0 : 0.0, acceptance_memory); }
 
+  /// The present round, and one in which all that is present decodes.
+  const Load& now() const { return load_; }
+  const Load& later() const { return later_; }
+
   bool know_plain_steps() const { return verify_.reaches_down_to(load_.rows); }
   bool know_drafts() const { return draft_.reaches_down_to(most_rows); }
-  /// Of the present round, if each of its texts drafts so many tokens.
-  double seconds(int drafted) const {
-    const double verify = verify_.at(static_cast<double>(load_.rows) + static_cast<double>(load_.texts) * drafted);
-    return std::max(verify + drafted * draft_.at(load_.texts), 1e-12);
+  /// Of a round, if each of its texts drafts so many tokens.
+  double seconds(int drafted, const Load& load) const {
+    const double verify = verify_.at(static_cast<double>(load.rows) + static_cast<double>(load.texts) * drafted);
+    return std::max(verify + drafted * draft_.at(load.texts), 1e-12);
   }
   /// How often the token at a depth, from 1, was accepted where all before it were.
   const Average& accepted_at(int depth) const { return depths_[index(depth)]; }
@@ -117,8 +125,8 @@ class RoundCosts {
 
   static std::size_t index(int depth) { return static_cast<std::size_t>(std::min(depth, most_draft_tokens) - 1); }
 
-  Load load_;
-  long rounds_ = 0;
+  Load load_, later_;
+  long rounds_ = 0, texts_ = 0;
   StepSeconds verify_, draft_;
   std::array<Average, most_draft_tokens> depths_;
 };

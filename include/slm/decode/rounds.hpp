@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <functional>
 #include <span>
 
@@ -15,6 +16,7 @@ namespace slm {
 struct RoundState {
   Batch draft, target;
   draft_length::RoundCosts costs;
+  std::size_t waiting = 0;  // texts that are read after those of the round; set by whoever chooses these
 };
 
 namespace detail {
@@ -61,7 +63,7 @@ void run_round(std::span<G* const> generations, const Target& target, RoundState
                const std::function<double()>& clock, OnFault on_fault) {
   draft_length::Load load;
   for (const G* generation : generations) generation->add_to(load);
-  state.costs.begin_round(load);
+  state.costs.begin_round(load, static_cast<int>(generations.size() + state.waiting));
   const double began = clock();
   for (G* generation : generations) generation->begin_round(state.costs);
   if constexpr (G::drafts_in_batches) detail::draft_round(generations, state);

@@ -33,7 +33,15 @@ class ThroughputAdaptive {
   void restart() { is_new_ = true; }
   int cooldowns() const { return cooldowns_; }
 
-  int next(const RoundCosts& costs) {
+  /// Where drafting does not pay, a draft does not read new texts either. It reads one in sixteen all the same, so that
+  /// what is known of it stays true.
+  bool reads(RoundCosts& costs) {
+    if (is_new_) begin_as_others(costs);
+    if (scouts_ || !costs.know_plain_steps() || !costs.know_drafts()) return true;
+    return (resume_ > 0 && costs.rounds() >= resume_) || best_draft_length(costs, costs.later()) > 0;
+  }
+
+  int next(RoundCosts& costs) {
     if (limit_ == 0) return 0;
     if (is_new_) begin_as_others(costs);
     if (costs.rounds() < resume_) return 0;
@@ -45,7 +53,7 @@ class ThroughputAdaptive {
     if (!costs.know_plain_steps() || costs.rounds() % recheck_plain == 0) return 0;
     if (!costs.know_drafts()) return std::min(4, limit_);
     if (probing_ > 0) return std::min(2, limit_);
-    const int best = best_draft_length(costs);
+    const int best = best_draft_length(costs, costs.now());
     if (best == 0) {
       start_pause(costs);
       return 0;
@@ -64,7 +72,7 @@ class ThroughputAdaptive {
     if (probing_ > 0) {
       --probing_;
       // A probe that is accepted goes on for a few rounds before the verdict; one that fails ends it at once.
-      if (round.accepted == 0 && best_draft_length(costs) == 0) start_pause(costs);
+      if (round.accepted == 0 && best_draft_length(costs, costs.now()) == 0) start_pause(costs);
     }
   }
 
@@ -76,13 +84,15 @@ class ThroughputAdaptive {
   static constexpr int probe_rounds = 8;
   static constexpr int first_wait = 16;
   static constexpr int last_wait = 512;
-  static constexpr int borrowed = 24;  // observations that those of other texts count for
-  static constexpr double lean = 2;    // and the depth above
+  static constexpr int scout_every = 16;  // texts
+  static constexpr int borrowed = 24;     // observations that those of other texts count for
+  static constexpr double lean = 2;       // and the depth above
 
   static std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
-  void begin_as_others(const RoundCosts& costs) {
+  void begin_as_others(RoundCosts& costs) {
     is_new_ = false;
+    scouts_ = costs.begin_text() % scout_every == 0;
     for (int depth = 1; depth <= limit_; ++depth) {
       const Average& others = costs.accepted_at(depth);
       if (others.count == 0) break;
@@ -90,19 +100,19 @@ class ThroughputAdaptive {
     }
   }
 
-  int best_draft_length(const RoundCosts& costs) const {
+  int best_draft_length(const RoundCosts& costs, const Load& load) const {
     double survival = 1;
     double tokens = 1;
     double above = depths_[1].mean;
     int best = 0;
-    double best_rate = 1 / costs.seconds(0);
+    double best_rate = 1 / costs.seconds(0, load);
     for (int k = 1; k <= limit_; ++k) {
       // A depth with little evidence leans on the one above it.
       const Average& depth = depths_[at(k)];
       above = (depth.mean * depth.count + above * lean) / (depth.count + lean);
       survival *= above;
       tokens += survival;
-      const double rate = tokens / costs.seconds(k);
+      const double rate = tokens / costs.seconds(k, load);
       if (rate > best_rate) {
         best_rate = rate;
         best = k;
@@ -121,6 +131,7 @@ class ThroughputAdaptive {
   int limit_;
   std::vector<Average> depths_;  // [limit + 1]: P(token j accepted | j - 1 accepted), from 1
   bool is_new_ = false;
+  bool scouts_ = true;
   long resume_ = 0;  // the round in which a pause ends; 0: there is none
   int probing_ = 0;
   int wait_ = first_wait;

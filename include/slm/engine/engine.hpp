@@ -90,6 +90,7 @@ class Engine {
     start_waiting();
     choose_round();
     if (round_.empty()) return false;
+    rounds_.waiting = running_.size() - round_.size();
     const double began = options_.speculation.clock();
     try {
       run_round(std::span<Answering* const>(round_), target_, rounds_, options_.speculation.clock,
@@ -245,6 +246,10 @@ class Engine {
         generation.set_chunk(chunk);
         left -= chunk;
         if (shares) filling_.push_back(&generation);
+      } else {
+        const std::size_t chunk = std::min({generation.left_to_catch_up(), left, prompt_chunk});
+        generation.set_chunk(chunk);
+        left -= chunk;
       }
       work.in_round = true;
       round_.push_back(&generation);

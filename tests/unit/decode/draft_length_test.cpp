@@ -41,7 +41,7 @@ struct Simulation {
     const int texts = static_cast<int>(policies.size());
     std::vector<RoundOutcome> outcomes(policies.size());
     for (int round = 0; round < rounds; ++round) {
-      costs.begin_round({.texts = texts, .rows = texts});
+      costs.begin_round({.texts = texts, .rows = texts}, texts);
       int steps = 0, drafting = 0, rows = texts;
       for (std::size_t i = 0; i < policies.size(); ++i) {
         const int k = policies[i].next(costs);
@@ -171,6 +171,23 @@ TEST_CASE("texts of one round draft by what is accepted of their own, and look a
   CHECK(useless.run(std::span(others), std::span(none), 2000).drafting_rounds < 40);
 }
 
+TEST_CASE("a draft reads no text where drafting does not pay, but for one in sixteen") {
+  const auto read_of = [](double draft, double acceptance) {
+    Simulation simulation{.draft = draft};
+    std::vector<ThroughputAdaptive> policies(8, ThroughputAdaptive{12});
+    simulation.run(std::span(policies), std::span<const double>(std::vector<double>(8, acceptance)), 200);
+    int read = 0;
+    for (int i = 0; i < 160; ++i) {
+      ThroughputAdaptive policy{12};
+      policy.restart();
+      read += policy.reads(simulation.costs);
+    }
+    return read;
+  };
+  CHECK(read_of(0.01, 0.9) == 160);
+  CHECK(read_of(1, 0.2) == 10);
+}
+
 TEST_CASE("a new request begins with what other texts have shown") {
   Simulation simulation{.draft = 0.5};
   ThroughputAdaptive first{12}, second{12};
@@ -261,9 +278,10 @@ TEST_CASE("the confidence policy keeps the unlikely token, or drops it when told
 }
 
 TEST_CASE("draft lengths are chosen by name") {
-  REQUIRE(parse("7").next({}) == 7);
+  RoundCosts costs;
+  REQUIRE(parse("7").next(costs) == 7);
   REQUIRE(parse("0").most() == 0);
-  REQUIRE(parse("heuristic").next({}) == 5);
+  REQUIRE(parse("heuristic").next(costs) == 5);
   REQUIRE(parse("confidence").wants_confidence());
   REQUIRE(parse("adaptive").most() == 12);
   for (const char* wrong : {"", "-1", "four", "4.5", "99999"}) {
