@@ -153,12 +153,15 @@ TEST_CASE("others go on while an adapter is loaded, and a request may end while 
   Answer bare = engine.submit(request_of(3, model.info()));
   while (engine.step()) continue;
   CHECK(!waits.over());
+  CHECK(engine.stats().waiting == 1);
+  CHECK(engine.stats().deferred == 1);
   CHECK(late.stats().finish_reason == FinishReason::deadline);
   CHECK(fetch(goes) == alone(model, request_of(2, model.info()), held));
   CHECK(fetch(bare) == alone(model, request_of(3, model.info()), nullptr));
   waits.cancel();
   engine.run();
   CHECK(waits.over());
+  CHECK(engine.stats().deferred == 0);
 }
 
 TEST_CASE("an adapter that is replaced under load changes no text that has begun, and no page is another's") {

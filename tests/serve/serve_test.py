@@ -453,6 +453,7 @@ class Serve(unittest.TestCase):
                 page = server.ask("GET", "/metrics")[1].decode()
                 self.assertRegex(page, r'vllm:lora_requests_info{[^}]*max_lora="\d+",running_lora_adapters="",waiting_lora_adapters=""} \d')
                 count = lambda name: float(re.search(rf"^{name}.* (\S+)$", page, re.MULTILINE)[1])
+                self.assertEqual(count(r'vllm:num_requests_waiting_by_reason{[^}]*reason="deferred"'), 0)
                 self.assertEqual(count(r'slm:adapters_resident{[^}]*tier="disk"'), 9)
                 self.assertEqual(count(r'slm:adapters_resident{[^}]*tier="host"'), 2)
                 self.assertLessEqual(count(r'slm:adapter_bytes{[^}]*tier="host"'), room)

@@ -116,7 +116,7 @@ class Engine {
 
   /// Steps until there is nothing to do, nor to come from a store of adapters.
   void run() {
-    while (step() || (awaits_adapter_ && running_.empty())) {
+    while (step() || (stats_.deferred > 0 && running_.empty())) {
       if (round_.empty()) bell_->wait();
     }
   }
@@ -180,13 +180,14 @@ class Engine {
   /// the first of them gets the next room that there is for one.
   void start_waiting() {
     Work* passed = nullptr;
+    std::size_t deferred = 0;
     for (auto next = waiting_.begin(); next != waiting_.end() && running_.size() < options_.max_running;) {
       const auto work = next++;
       if (!running_.empty() && (crowded_ || work->number == without_room_)) break;
       const bool wants = work->wants_adapter();
       try {
         if (wants && (detail::bars(passed, options_.max_running) || !work->take_adapter(target_.info()))) {
-          if (passed == nullptr) passed = &*work, work->scheduling.adapter.press();
+          if (deferred++ == 0) passed = &*work, work->scheduling.adapter.press();
           continue;
         }
       } catch (...) {
@@ -208,7 +209,8 @@ class Engine {
       running_.splice(detail::place_of(running_, *work), waiting_, work);
       if (!work->generation->going()) close(running_, work);
     }
-    awaits_adapter_ = passed != nullptr;
+    const std::lock_guard lock(mutex_);
+    stats_.deferred = deferred;
   }
 
   /// One that is at rest: what its draft length has learnt holds for the next request too.
@@ -227,7 +229,8 @@ class Engine {
   void choose_round() {
     round_.clear();
     filling_.clear();
-    std::size_t left = prompt_budget_.rows(), left_answered = most_scored_rows(target_.info());
+    prompt_budget_.begin_step();
+    std::size_t left_answered = most_scored_rows(target_.info());
     for (Work& work : running_) {
       work.in_round = false;
       if (work.unread() >= options_.max_unread) continue;
@@ -235,26 +238,19 @@ class Engine {
       generation.adopt();
       const std::size_t to_read = generation.left_to_read();
       if (to_read > 0) {
-        const bool shares = pool_.prefixes() != nullptr && !generation.asks_of_prompt();
+        const bool answers = generation.asks_of_prompt(), shares = pool_.prefixes() != nullptr && !answers;
         if (shares && detail::waits_for_pages(generation, filling_)) continue;
-        std::size_t chunk = std::min({to_read, left, prompt_chunk});
-        if (generation.asks_of_prompt()) {
-          chunk = std::min(chunk, left_answered);
-          left_answered -= chunk;
-        }
+        const std::size_t chunk = prompt_budget_.take(answers ? std::min(to_read, left_answered) : to_read);
+        if (answers) left_answered -= chunk;
         if (chunk == 0) continue;
         generation.set_chunk(chunk);
-        left -= chunk;
         if (shares) filling_.push_back(&generation);
       } else {
-        const std::size_t chunk = std::min({generation.left_to_catch_up(), left, prompt_chunk});
-        generation.set_chunk(chunk);
-        left -= chunk;
+        generation.set_chunk(prompt_budget_.take(generation.left_to_catch_up()));
       }
       work.in_round = true;
       round_.push_back(&generation);
     }
-    prompt_budget_.spend(prompt_budget_.rows() - left);
   }
 
   /// Gives the round's tokens to their readers.
@@ -396,7 +392,6 @@ class Engine {
   std::vector<std::pair<const Answering*, std::exception_ptr>> faults_;
   RoundState rounds_;
   detail::PromptBudget prompt_budget_;
-  bool awaits_adapter_ = false;          // a request does
   bool crowded_ = false;                 // a text had to make way, and none has ended since
   std::uint64_t without_room_ = nobody;  // the number of one that found no memory, and no text has ended since
 };

@@ -10,15 +10,19 @@ namespace slm::detail {
 
 class PromptBudget {
  public:
-  std::size_t rows() const { return rows_; }
-  /// The coming step has so many.
-  void spend(std::size_t rows) { full_ = rows == rows_; }
+  void begin_step() { left_ = rows_; }
+  /// How many of so many rows the step has room for.
+  std::size_t take(std::size_t rows) {
+    rows = std::min({rows, left_, prompt_chunk});
+    left_ -= rows;
+    return rows;
+  }
 
   /// The step took so many seconds, where it should take at most so many.
   void learn(double took, double most) {
     if (took > most) {
       rows_ = std::max(rows_ * 3 / 4, least_rows);
-    } else if (full_ && took < 0.8 * most) {
+    } else if (left_ == 0 && took < 0.8 * most) {
       rows_ = std::min(rows_ + rows_ / 8, most_rows);
     }
   }
@@ -27,7 +31,7 @@ class PromptBudget {
   static constexpr std::size_t least_rows = 32, most_rows = 2048;
 
   std::size_t rows_ = prompt_chunk;
-  bool full_ = false;  // nothing of the step's is left
+  std::size_t left_ = 0;  // of the step's
 };
 
 }  // namespace slm::detail

@@ -54,6 +54,7 @@ inline constexpr double few_bounds[] = {0, 1, 2, 5, 10, 20, 50, 100};
 struct EngineStats {
   // Now.
   std::size_t waiting = 0, running = 0;
+  std::size_t deferred = 0;      // of those that wait: whose adapter is not there
   std::size_t cache_used = 0;    // bytes of pages that are in use ...
   std::size_t cache_idle = 0;    // ... of which no text holds these; they are kept for texts that begin alike
   std::size_t cache_memory = 0;  // bytes they may take; 0: what the device has

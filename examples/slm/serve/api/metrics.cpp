@@ -92,6 +92,9 @@ void MetricsPage::add(const slm::EngineStats& stats) {
 
   gauge("vllm:num_requests_running", "Texts that are being written.", real(stats.running));
   gauge("vllm:num_requests_waiting", "Requests that have not begun.", real(stats.waiting));
+  gauge("vllm:num_requests_waiting_by_reason", "The same by what they wait for: a place, or their adapter.", "reason",
+        {{"capacity", real(stats.waiting - std::min(stats.waiting, stats.deferred))},
+         {"deferred", real(stats.deferred)}});
   if (stats.cache_memory > 0) {
     gauge("vllm:kv_cache_usage_perc", "Share of the KV cache that texts hold; 1 is all.",
           real(stats.cache_used - stats.cache_idle) / real(stats.cache_memory));
