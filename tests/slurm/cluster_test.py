@@ -1,19 +1,19 @@
 #!/usr/bin/env python3
 """bench/slurm/cluster over the nodes of a cluster, some of which fail.  usage: cluster_test.py SOURCE_DIR [SLM]
 
-With SLM, a real SLURM of one node is set up in a temporary folder (Debian: slurmctld, slurmd, slurm-client, munge) and
-taken down again; without, a few lines stand in for sbatch and squeue.
+With SLM, a real SLURM of one node is set up in a temporary folder and taken down again; without, a few lines stand in for
+sbatch and squeue.
 """
 import json
 import os
 import pathlib
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
-import time
 import unittest
+
+from one_machine import Slurm, missing
 
 SOURCE = pathlib.Path(sys.argv[1])
 SLM = sys.argv[2] if len(sys.argv) > 2 else None
@@ -54,99 +54,15 @@ def executable(path, text):
     return path
 
 
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-class Slurm:
-    """munged, slurmctld and slurmd of this user, in a folder of their own."""
-
-    def __init__(self, folder):
-        self.folder, self.daemons = folder, []
-        for name in ("munge", "spool", "state"):
-            (folder / name).mkdir(mode=0o755)
-        key = folder / "munge" / "key"
-        key.write_bytes(os.urandom(1024))
-        key.chmod(0o400)
-        host, user = socket.gethostname().split(".")[0], subprocess.check_output(["id", "-un"], text=True).strip()
-        (folder / "slurm.conf").write_text(f"""
-ClusterName=test
-SlurmctldHost={host}(127.0.0.1)
-SlurmctldPort={free_port()}
-SlurmdPort={free_port()}
-SlurmUser={user}
-SlurmdUser={user}
-AuthType=auth/munge
-AuthInfo=socket={folder}/munge/socket
-CredType=cred/munge
-StateSaveLocation={folder}/state
-SlurmdSpoolDir={folder}/spool
-SlurmctldPidFile={folder}/slurmctld.pid
-SlurmdPidFile={folder}/slurmd.pid
-ProctrackType=proctrack/linuxproc
-TaskPlugin=task/none
-JobAcctGatherType=jobacct_gather/none
-AccountingStorageType=accounting_storage/none
-SelectType=select/cons_tres
-SelectTypeParameters=CR_CPU
-SchedulerParameters=sched_interval=1
-MpiDefault=none
-KillWait=2
-NodeName={host} NodeAddr=127.0.0.1 CPUs={os.cpu_count()} State=UNKNOWN
-PartitionName=amd Nodes={host} Default=YES State=UP
-PartitionName=nvidia Nodes={host} State=UP
-""")
-        self.environment = os.environ | {"SLURM_CONF": str(folder / "slurm.conf")}
-        munge = folder / "munge"
-        self.start("munged", "--foreground", f"--key-file={key}", f"--socket={munge}/socket", f"--pid-file={munge}/pid",
-                   f"--seed-file={munge}/seed", f"--log-file={munge}/log")
-        self.until(lambda: (munge / "socket").exists())
-        self.start("slurmctld", "-D")
-        self.start("slurmd", "-D")
-        self.until(lambda: "idle" in subprocess.run(["sinfo", "-h", "-o", "%T"], env=self.environment, text=True,
-                                                    capture_output=True).stdout)
-
-    def start(self, name, *arguments):
-        with open(self.folder / f"{name}.out", "w") as log:
-            self.daemons.append(subprocess.Popen([shutil.which(name, path=search_path()), *arguments], env=self.environment,
-                                                 stdin=subprocess.DEVNULL, stdout=log, stderr=log))
-
-    def until(self, ready):
-        for _ in range(150):
-            if ready():
-                return
-            time.sleep(0.2)
-        said = "".join(path.read_text()[-2000:] for path in self.folder.glob("*.out"))
-        self.stop()
-        raise RuntimeError(f"the cluster did not come up: {said}")
-
-    def stop(self):
-        subprocess.run(["scancel", "--user", str(os.getuid())], env=self.environment, capture_output=True)
-        for daemon in reversed(self.daemons):
-            daemon.terminate()
-            try:
-                daemon.wait(10)
-            except subprocess.TimeoutExpired:
-                daemon.kill()
-                daemon.wait()
-
-
-def search_path():
-    return os.environ["PATH"] + ":/usr/sbin:/sbin"
-
-
 class Cluster(unittest.TestCase):
     maxDiff = None
 
     def setUp(self):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="slm-slurm-"))
-        self.folder.chmod(0o755)
         self.results = self.folder / "results"
         self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
         if SLM:
-            slurm = Slurm(self.folder)
+            slurm = Slurm(self.folder, partitions=("amd", "nvidia"))
             self.addCleanup(slurm.stop)
             self.environment, self.program = slurm.environment, SLM
         else:
@@ -212,9 +128,7 @@ class Cluster(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    if SLM:
-        missing = [name for name in ("munged", "slurmctld", "slurmd", "sbatch", "squeue") if not shutil.which(name, path=search_path())]
-        if missing:
-            print(f"SKIPPED: no {', '.join(missing)} here (Debian: apt-get install slurmctld slurmd slurm-client munge)")
-            sys.exit(SKIPPED)
+    if SLM and missing():
+        print(f"SKIPPED: {missing()}")
+        sys.exit(SKIPPED)
     unittest.main(argv=sys.argv[:1], verbosity=2)

@@ -1,4 +1,4 @@
-// Models on emulated devices: a source file of its own, as it compiles every GPU kernel for the processor.
+// Models on emulated devices: a source file of its own, as it reads every GPU kernel.
 #include "tools/cli/emulated.hpp"
 
 #include "slm/backend/gpu/lanes.hpp"

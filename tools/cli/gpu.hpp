@@ -4,7 +4,7 @@
 #include <string>
 
 #include "slm/model/any_model.hpp"
-#include "slm/model/model.hpp"
+#include "slm/model/load_options.hpp"
 
 namespace cli {
 

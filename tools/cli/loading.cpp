@@ -2,9 +2,12 @@
 
 #include <algorithm>
 
+#include "slm/backend/reference/reference.hpp"
+#include "slm/io/checkpoint.hpp"
 #include "tools/cli/emulated.hpp"
 #include "tools/cli/gpu.hpp"
 #include "tools/cli/progress.hpp"
+#include "tools/cli/ranks.hpp"
 
 namespace cli {
 
@@ -21,12 +24,17 @@ slm::AnyModel Loader::load(const std::string& folder, const std::string& backend
   options.progress = [&bar](double share) { bar(share); };
   // Kernels do not depend on a model's shape. The program runs every shape as Dynamic, without a list of known ones,
   // and compiles in a fraction of the time; example-generate shows slm::load with the list.
+  if (rank_count() > 1 && backend != "cpu") {
+    throw slm::Error("ranks.backend", slm::text("the backend ", backend, " was asked for on several ranks"),
+                     "Several ranks compute with --backend cpu; start slm alone for another");
+  }
   if (backend == "reference") return slm::load<slm::Registry<>>(folder, slm::backend::Reference{}, options);
   if (backend.starts_with("lanes")) return load_emulated(folder, backend, options);
   if (backend.starts_with("gpu")) {
     return load_on_gpu(folder, number_of_gpu(backend), options);
   }
   if (!cpu_) cpu_.emplace(options_.cpu);
+  if (rank_count() > 1) return load_on_ranks(folder, *cpu_, options_.cpu, options);
   return slm::load<slm::Registry<>>(folder, *cpu_, options);
 }
 

@@ -18,7 +18,7 @@ struct ModelOptions {
   slm::backend::CpuOptions cpu = {};
 };
 
-/// Loads models. Those on the CPU share its threads.
+/// Loads models; over the ranks of the program where there are several. Those on the CPU share its threads.
 class Loader {
  public:
   explicit Loader(ModelOptions options) : options_(std::move(options)) {}

@@ -168,6 +168,7 @@ TEST_CASE("every call that fails is an error that names it") {
       {"EventSynchronize", [&] { runtime.milliseconds(event, later); }},
       {"EventElapsedTime", [&] { runtime.milliseconds(event, later); }},
       {"StreamSynchronize", [&] { runtime.synchronize(stream); }},
+      {"StreamQuery", [&] { runtime.idle(stream); }},
       {"StreamBeginCapture", [&] { runtime.begin_capture(stream); }},
       {"StreamEndCapture", [&] { runtime.end_capture(stream); }},
       {"GraphInstantiate", [&] { runtime.begin_capture(stream), runtime.end_capture(stream); }},
@@ -287,6 +288,16 @@ TEST_CASE("work goes to its own device, whatever the thread's current one is") {
   static_cast<void>(first);
 }
 
+TEST_CASE("a stream is idle or at work") {
+  const Fresh fresh;
+  Runtime runtime{1};
+  auto stream = runtime.make_stream();
+  CHECK(runtime.idle(stream));
+  library().failures["StreamQuery"] = static_cast<int>(Api::not_ready);
+  CHECK_FALSE(runtime.idle(stream));
+  CHECK(calls_of("StreamQuery@1") == 2);
+}
+
 TEST_CASE("objects of two devices do not mix") {
   const Fresh fresh;
   Runtime first{0}, second{1};
@@ -307,6 +318,7 @@ TEST_CASE("objects of two devices do not mix") {
       [&] { first.milliseconds(event, foreign_event); },
       [&] { first.milliseconds(foreign_event, event); },
       [&] { first.synchronize(foreign); },
+      [&] { first.idle(foreign); },
       [&] { first.synchronize(foreign_event); },
       [&] { first.begin_capture(foreign); },
       [&] { first.end_capture(foreign); },

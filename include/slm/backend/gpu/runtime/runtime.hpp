@@ -6,7 +6,8 @@
 //   gpu.out-of-memory        names what was asked for and what is free
 //   gpu.launch               a launch was refused; names the kernel's grid
 //   gpu.failed               anything else, with the vendor's own words
-// Work is ordered by streams; nothing but synchronize() waits for the device, for all of a stream or up to an event.
+// Work is ordered by streams; nothing but synchronize() waits for the device, for all of a stream or up to an event;
+// idle() asks without waiting.
 // Between begin_capture and end_capture a stream records copies, fills and launches instead of running them; replay()
 // runs what was recorded, with the same pointers. Objects of two devices do not mix: a stream, an event or a graph
 // knows its device, and a foreign one throws gpu.other-device.
@@ -68,7 +69,8 @@ concept Runtime = std::copyable<R> && requires(R runtime, const R& constant, int
   runtime.wait(event, stream);                                    // what follows on the stream waits for the event
   { runtime.milliseconds(event, event) } -> std::same_as<float>;  // between two recorded events, waits for both
   runtime.synchronize(stream);
-  runtime.synchronize(event);  // at once if it was never recorded
+  runtime.synchronize(event);                      // at once if it was never recorded
+  { runtime.idle(stream) } -> std::same_as<bool>;  // whether all is done that was asked of it
   runtime.begin_capture(stream);
   { runtime.end_capture(stream) } -> std::same_as<typename R::Graph>;  // instantiated
   runtime.replay(graph, stream);

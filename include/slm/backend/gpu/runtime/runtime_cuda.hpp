@@ -32,6 +32,7 @@ struct CudaApi {
 
   static constexpr Status success = cudaSuccess;
   static constexpr Status out_of_memory = cudaErrorMemoryAllocation;
+  static constexpr Status not_ready = cudaErrorNotReady;
   static constexpr unsigned stream_flags = cudaStreamNonBlocking;
   static constexpr unsigned event_flags = cudaEventDefault;
   static constexpr auto capture_mode = cudaStreamCaptureModeThreadLocal;

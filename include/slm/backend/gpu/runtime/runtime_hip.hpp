@@ -32,6 +32,7 @@ struct HipApi {
 
   static constexpr Status success = hipSuccess;
   static constexpr Status out_of_memory = hipErrorMemoryAllocation;
+  static constexpr Status not_ready = hipErrorNotReady;
   static constexpr unsigned stream_flags = hipStreamNonBlocking;
   static constexpr unsigned event_flags = hipEventDefault;
   static constexpr auto capture_mode = hipStreamCaptureModeThreadLocal;

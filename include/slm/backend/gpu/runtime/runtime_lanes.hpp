@@ -114,6 +114,10 @@ class LanesRuntime {
   }
   void synchronize(Stream& stream) { check(stream.device_); }
   void synchronize(Event& event) { check(event.device_); }
+  bool idle(Stream& stream) {
+    check(stream.device_);
+    return true;
+  }
 
   void begin_capture(Stream& stream) {
     check(stream.device_);

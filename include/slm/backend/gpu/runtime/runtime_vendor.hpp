@@ -2,7 +2,7 @@
 // the vendor's calls without the prefix (runtime_cuda.hpp, runtime_hip.hpp); here each of them is made and checked.
 //
 //   Api::name, prefix, vendor, advice     "cuda", "cuda", "NVIDIA", what to install where there is no device
-//   Api::Status, success, out_of_memory   the vendor's status codes
+//   Api::Status, success, out_of_memory, not_ready    the vendor's status codes
 //   Api::no_device(status)                no driver, or no device
 //   Api::no_code(status)                  the program holds no code for this device
 //   Api::architecture(properties)         "sm_90", "gfx90a"
@@ -36,6 +36,7 @@
   SLM_GPU_FORWARD(vendor, StreamCreateWithFlags) \
   SLM_GPU_FORWARD(vendor, StreamDestroy)         \
   SLM_GPU_FORWARD(vendor, StreamSynchronize)     \
+  SLM_GPU_FORWARD(vendor, StreamQuery)           \
   SLM_GPU_FORWARD(vendor, StreamWaitEvent)       \
   SLM_GPU_FORWARD(vendor, StreamBeginCapture)    \
   SLM_GPU_FORWARD(vendor, StreamEndCapture)      \
@@ -146,6 +147,8 @@ class VendorRuntime {
 
   const DeviceInfo& info() const { return device_->info; }
   int index() const { return device_->index; }
+  /// For calls of other libraries: while what it returns lives, this device is the thread's current one.
+  auto current() const { return Current(index()); }
 
   /// Bytes that could be allocated now, by one program alone.
   std::size_t memory_free() const {
@@ -229,6 +232,13 @@ class VendorRuntime {
   void synchronize(Event& event) {
     const Current current(own(event, "event"));
     SLM_GPU_CALL(EventSynchronize, event.handle());
+  }
+  bool idle(Stream& stream) {
+    const Current current(own(stream, "stream"));
+    const Status status = Api::StreamQuery(stream.handle());
+    if (status != Api::not_ready) require(status, "StreamQuery");
+    static_cast<void>(Api::GetLastError());  // that a stream is at work is no error to the next call
+    return status == Api::success;
   }
 
   void begin_capture(Stream& stream) {
@@ -350,9 +360,7 @@ class VendorRuntime {
     const Status status = Api::LaunchKernel(
         reinterpret_cast<const void*>(&entry<K>), typename Api::Extents(extent(grid.x), extent(grid.y), extent(grid.z)),
         typename Api::Extents(extent(grid.threads), 1, 1), arguments, std::size_t{0}, stream.handle());
-    if (status == Api::success) [[likely]] {
-      return;
-    }
+    if (status == Api::success) return;
     static_cast<void>(Api::GetLastError());
     if (Api::no_code(status)) throw_wrong_device(text(Api::GetErrorName(status)));
     throw Error("gpu.launch",

@@ -1,0 +1,106 @@
+// RankGroup: models over the ranks of a program, which the first rank runs.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "slm/backend/split.hpp"
+#include "slm/core/error.hpp"
+#include "slm/io/checkpoint.hpp"
+#include "slm/model/load.hpp"
+#include "slm/model/model_digest.hpp"
+#include "slm/ranks/team.hpp"
+
+namespace slm {
+
+/// The first rank loads models and uses them as if it were alone: decoders, engines and servers know nothing of ranks.
+/// The others hold their shares of the weights, and take their part in each step of the first:
+///
+///   const auto team = std::make_shared<slm::ranks::Team<C>>(ranks);
+///   slm::RankGroup group(slm::backend::Cpu{1}, team);
+///   if (ranks.rank() > 0) return group.follow();
+///   const slm::AnyModel model = group.load(folder);
+///
+/// Models: a Registry; B: where each rank computes. load<Models>() over Device is compiled where it is asked for.
+template <Backend B, ranks::Communicator C, class Models = Registry<>>
+class RankGroup {
+ public:
+  using Device = backend::Split<B, C>;
+
+  RankGroup(B device, std::shared_ptr<ranks::Team<C>> team) : device_(std::move(device)), team_(std::move(team)) {}
+
+  /// On rank 0: as slm::load, on every rank. The folder is read by each, by the same name.
+  AnyModel load(const std::filesystem::path& folder, const LoadOptions& options = {}) {
+    const int number = models_++;
+    ranks::Letter letter;
+    letter.put(number).put(load_order).put_text(std::filesystem::absolute(folder).string());
+    letter.put(options.weights).put(options.context).put(options.only_known);
+    letter.put(options.cache_format.has_value()).put(options.cache_format.value_or(KvFormat::f32));
+    letter.put(device_.arithmetic()).put(digest_of(folder));
+    {
+      const auto speaks = team_->lock();
+      team_->tell(letter);
+    }
+    return slm::load<Models>(folder, Device(device_, team_, number), options);
+  }
+
+  /// On the other ranks: does what rank 0 tells, until its team is at its end. Throws ranks.different, and whatever
+  /// loading throws.
+  void follow() {
+    struct Held {
+      Device device;
+      AnyModel model;
+    };
+    std::map<int, Held> models;
+    while (std::optional<ranks::Letter> letter = team_->next()) {
+      const int number = letter->take<int>();
+      const auto known = models.find(number);
+      if (known != models.end()) {
+        known->second.device.obey(*letter);
+      } else if (letter->take<int>() == load_order) {
+        Device device(device_, team_, number);
+        models.emplace(number, Held{device, load_as_told(*letter, device)});
+      }
+    }
+  }
+
+ private:
+  static constexpr int load_order = 1;
+  static constexpr std::size_t sample = 4096;  // bytes of each tensor: a rank reads no more than its share
+
+  static std::uint64_t digest_of(const std::filesystem::path& folder) {
+    return model_digest(Checkpoint(folder), sample);
+  }
+
+  AnyModel load_as_told(ranks::Letter& letter, const Device& device) {
+    const std::filesystem::path folder = letter.take_text();
+    LoadOptions options{.weights = letter.take<WeightType>(),
+                        .context = letter.take<int>(),
+                        .cache_format = {},
+                        .only_known = letter.take<bool>()};
+    const bool has_format = letter.take<bool>();
+    const auto format = letter.take<KvFormat>();
+    if (has_format) options.cache_format = format;
+    require_same("way to compute", letter.take<std::uint64_t>(), device_.arithmetic());
+    require_same(text("checkpoint ", quote(folder.string())), letter.take<std::uint64_t>(), digest_of(folder));
+    return slm::load<Models>(folder, device, options);
+  }
+
+  void require_same(const std::string& what, std::uint64_t of_first, std::uint64_t own) const {
+    if (of_first == own) return;
+    throw Error("ranks.different", text("rank ", team_->ranks().rank(), " has another ", what, " than rank 0"),
+                "Give every rank the same files, the same program and the same kind of processor");
+  }
+
+  B device_;
+  std::shared_ptr<ranks::Team<C>> team_;
+  int models_ = 0;
+};
+
+}  // namespace slm

@@ -1,0 +1,60 @@
+// Communicator: how the ranks of one model reach each other. A rank is a thread or a process that runs the same program
+// as the others and holds its share of the weights.
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "slm/core/error.hpp"
+
+namespace slm::ranks {
+
+/// Numbers are reduced, never floats: a sum of floats depends on its order, and ranks must not change a bit.
+enum class Reduction { max, sum };
+
+/// A handle; copies are the same rank. All ranks make the same calls in the same order, one thread of each.
+///   rank, size   0 <= rank < size
+///   broadcast    everybody's bytes become those of rank `root`
+///   all_gather   everybody's all = the shares of rank 0, 1, ..., one behind the other; sizes[r] bytes are rank r's
+///   all_reduce   everybody's numbers[i] = the largest, or the sum, of all ranks' numbers[i]
+///   barrier      returns when all ranks have called it
+///   split        ranks of one colour become a group of their own, ordered by key, then by rank
+///   fail         this rank has failed: the others wait no more, but throw ranks.failed, or their processes end
+///   poll         throws ranks.failed when a rank is known to have failed; waits for nobody
+/// Every call throws Error when another rank has failed or does not come in time: nobody waits for ever.
+template <class C>
+concept Communicator = std::copyable<C> &&
+    requires(const C& ranks, std::span<std::byte> bytes, std::span<const std::byte> share,
+             std::span<const std::size_t> sizes, std::span<std::uint64_t> numbers, int number,
+             const std::string& reason) {
+  { ranks.rank() } -> std::same_as<int>;
+  { ranks.size() } -> std::same_as<int>;
+  ranks.broadcast(bytes, number);
+  ranks.all_gather(share, sizes, bytes);
+  ranks.all_reduce(numbers, Reduction::sum);
+  ranks.barrier();
+  { ranks.split(number, number) } -> std::same_as<C>;
+  ranks.fail(reason);
+  ranks.poll();
+};
+
+/// Throws ranks.different, on every rank, unless all ranks hold the same number. It names the first that does not.
+template <Communicator C>
+void require_same(const C& ranks, std::string_view what, std::uint64_t number) {
+  const auto count = static_cast<std::size_t>(ranks.size());
+  std::vector<std::uint64_t> numbers(count);
+  const std::vector<std::size_t> sizes(count, sizeof number);
+  ranks.all_gather(std::as_bytes(std::span(&number, 1)), sizes, std::as_writable_bytes(std::span(numbers)));
+  for (std::size_t rank = 1; rank < count; ++rank) {
+    if (numbers[rank] == numbers[0]) continue;
+    throw Error("ranks.different", text("rank ", rank, " has another ", what, " than rank 0"),
+                "Start the same program with the same files and options on every rank");
+  }
+}
+
+}  // namespace slm::ranks

@@ -1,0 +1,48 @@
+// What a launcher tells the processes that it starts: mpirun and srun, by their environment.
+#pragma once
+
+#include <charconv>
+#include <cstring>
+#include <optional>
+#include <string>
+
+#include "slm/core/error.hpp"
+
+namespace slm::ranks {
+
+struct Launched {
+  int rank = 0;
+  int size = 1;
+};
+
+/// variable(name) is the environment's value, or null. Without a launcher: one rank. Throws ranks.launcher where the
+/// environment contradicts itself.
+template <class Variable>
+Launched launched(Variable variable) {
+  struct Names {
+    const char *rank, *size;
+  };
+  // Inside an allocation of SLURM mpirun starts the ranks, unless srun has made a step of its own.
+  for (const Names names :
+       {Names{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"}, Names{"SLURM_PROCID", "SLURM_STEP_NUM_TASKS"}}) {
+    const auto number = [&](const char* name) -> std::optional<int> {
+      const char* const value = variable(name);
+      if (value == nullptr) return std::nullopt;
+      int found = -1;
+      const char* const end = value + std::strlen(value);
+      const auto [stopped, fault] = std::from_chars(value, end, found);
+      return fault == std::errc{} && stopped == end ? found : -1;
+    };
+    const std::optional<int> size = number(names.size), rank = number(names.rank);
+    if (!size) continue;
+    if (rank && *size >= 1 && *rank >= 0 && *rank < *size) return {*rank, *size};
+    const char* const said = variable(names.rank);
+    throw Error("ranks.launcher",
+                text("the environment says ", names.size, "=", quote(variable(names.size)), " and ", names.rank, "=",
+                     said == nullptr ? std::string("nothing") : quote(said)),
+                "Start the program by mpirun or srun, or remove these variables to run it alone");
+  }
+  return {};
+}
+
+}  // namespace slm::ranks

@@ -1,0 +1,239 @@
+// ranks::Mpi: ranks that are processes, of one machine or of many, as mpirun or srun starts them. The one header that
+// needs those of MPI.
+#pragma once
+
+// MPI's old interface for C++ is not wanted.
+#if !defined(OMPI_SKIP_MPICXX)
+#define OMPI_SKIP_MPICXX
+#endif
+#if !defined(MPICH_SKIP_MPICXX)
+#define MPICH_SKIP_MPICXX
+#endif
+#include <mpi.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <numeric>
+#include <span>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "slm/core/error.hpp"
+#include "slm/ranks/communicator.hpp"
+
+namespace slm::ranks {
+
+/// Keeps MPI running from its constructor to its destructor, which waits for the other ranks. One in a program.
+class MpiSession {
+ public:
+  MpiSession() {
+    int provided = 0;
+    if (MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided) == MPI_SUCCESS &&
+        provided >= MPI_THREAD_SERIALIZED) {
+      return;
+    }
+    throw Error("ranks.mpi", "MPI does not start, or not for a program with threads",
+                "Start the program with the mpirun of the MPI that it was built with");
+  }
+  MpiSession(const MpiSession&) = delete;
+  MpiSession& operator=(const MpiSession&) = delete;
+  ~MpiSession() { MPI_Finalize(); }
+
+  /// Ends the processes of all ranks, this one too.
+  static void fail(int status) { MPI_Abort(MPI_COMM_WORLD, status); }
+};
+
+/// Every call is messages from rank to rank that are asked after, not waited for: so a rank that does not come is known
+/// by its number, and no call lasts longer than the patience.
+class Mpi {
+ public:
+  /// All ranks of the program, while its MpiSession lives.
+  explicit Mpi(std::chrono::milliseconds patience = std::chrono::seconds(60)) : Mpi(MPI_COMM_WORLD, patience) {}
+
+  int rank() const { return rank_; }
+  int size() const { return static_cast<int>(members_.size()); }
+
+  void broadcast(std::span<std::byte> bytes, int root) const {
+    Messages messages(*this);
+    if (rank_ != root) messages.receive(root, bytes);
+    for (int rank = 0; rank_ == root && rank < size(); ++rank) messages.send(rank, bytes);
+    messages.wait();
+  }
+
+  void all_gather(std::span<const std::byte> share, std::span<const std::size_t> sizes,
+                  std::span<std::byte> all) const {
+    const std::size_t total = std::accumulate(sizes.begin(), sizes.end(), std::size_t{0});
+    if (sizes.size() != members_.size() || sizes[place()] != share.size() || total != all.size()) throw out_of_step();
+    Messages messages(*this);
+    std::size_t first = 0;
+    for (int rank = 0; rank < size(); ++rank) {
+      const auto part = all.subspan(first, sizes[static_cast<std::size_t>(rank)]);
+      if (rank == rank_) std::copy(share.begin(), share.end(), part.begin());
+      messages.receive(rank, part);
+      first += part.size();
+    }
+    for (int rank = 0; rank < size(); ++rank) messages.send(rank, share);
+    messages.wait();
+  }
+
+  void all_reduce(std::span<std::uint64_t> numbers, Reduction reduction) const {
+    const std::size_t count = numbers.size();
+    std::vector<std::uint64_t> all(count * members_.size());  // [ranks, count]
+    const std::vector<std::size_t> sizes(members_.size(), numbers.size_bytes());
+    all_gather(std::as_bytes(numbers), sizes, std::as_writable_bytes(std::span(all)));
+    std::copy_n(all.begin(), count, numbers.begin());
+    for (std::size_t i = count; i < all.size(); ++i) {
+      std::uint64_t& number = numbers[i % count];
+      number = reduction == Reduction::sum ? number + all[i] : std::max(number, all[i]);
+    }
+  }
+
+  void barrier() const {
+    std::uint64_t nothing = 0;
+    all_reduce({&nothing, 1}, Reduction::max);
+  }
+
+  Mpi split(int color, int key) const {
+    barrier();  // MPI's own call would wait for ever
+    MPI_Comm part = MPI_COMM_NULL;
+    check(MPI_Comm_split(comm(), color, key, &part));
+    return Mpi(part, patience_);
+  }
+
+  /// Ends the processes of all ranks.
+  void fail(const std::string&) const { MpiSession::fail(1); }
+  void poll() const {}
+
+ private:
+  /// The messages of one call. Those of a call that failed are given up.
+  class Messages {
+   public:
+    explicit Messages(const Mpi& ranks) : ranks_(ranks) {}
+    Messages(const Messages&) = delete;
+    Messages& operator=(const Messages&) = delete;
+    ~Messages() {
+      for (MPI_Request& request : requests_) {
+        if (request == MPI_REQUEST_NULL) continue;
+        MPI_Cancel(&request);
+        MPI_Request_free(&request);
+      }
+    }
+
+    void receive(int rank, std::span<std::byte> bytes) {
+      each_piece(rank, bytes.size(), [&](std::size_t first, int count, MPI_Request* request) {
+        check(MPI_Irecv(bytes.data() + first, count, MPI_BYTE, rank, 0, ranks_.comm(), request));
+        expected_.push_back(count);
+      });
+    }
+    void send(int rank, std::span<const std::byte> bytes) {
+      each_piece(rank, bytes.size(), [&](std::size_t first, int count, MPI_Request* request) {
+        check(MPI_Isend(bytes.data() + first, count, MPI_BYTE, rank, 0, ranks_.comm(), request));
+        expected_.push_back(-1);
+      });
+    }
+
+    void wait() {
+      const auto began = std::chrono::steady_clock::now();
+      std::size_t first = 0;  // of those that are not through
+      for (int tries = 0; first < requests_.size(); ++tries) {
+        int done = 0;
+        MPI_Status status;
+        check(MPI_Test(&requests_[first], &done, &status));
+        if (done != 0) {
+          int count = 0;
+          check(MPI_Get_count(&status, MPI_BYTE, &count));
+          if (expected_[first] >= 0 && count != expected_[first]) throw ranks_.out_of_step();
+          ++first;
+          continue;
+        }
+        if (tries % 1000 != 999) continue;  // some 0.1 ms: nearly all calls are through by then
+        const auto waited = std::chrono::steady_clock::now() - began;
+        if (waited > ranks_.patience_) throw ranks_.late(peers_[first]);
+        if (waited > std::chrono::milliseconds(20)) {
+          std::this_thread::sleep_for(std::chrono::microseconds(100));
+        } else {
+          std::this_thread::yield();
+        }
+      }
+    }
+
+   private:
+    static constexpr std::size_t most = std::size_t{1} << 30;  // bytes of a message: MPI counts them in an int
+
+    template <class Post>
+    void each_piece(int rank, std::size_t size, Post post) {
+      for (std::size_t first = 0; rank != ranks_.rank_ && first < size; first += most) {
+        peers_.push_back(rank);
+        requests_.push_back(MPI_REQUEST_NULL);
+        post(first, static_cast<int>(std::min(most, size - first)), &requests_.back());
+      }
+    }
+
+    const Mpi& ranks_;
+    std::vector<MPI_Request> requests_;
+    std::vector<int> peers_;     // of each request
+    std::vector<int> expected_;  // bytes of each; -1: it sends
+  };
+
+  Mpi(MPI_Comm comm, std::chrono::milliseconds patience) : patience_(patience) {
+    const auto release = [](const MPI_Comm* held) {
+      int ended = 0;
+      if (*held != MPI_COMM_WORLD && MPI_Finalized(&ended) == MPI_SUCCESS && ended == 0) {
+        MPI_Comm part = *held;
+        MPI_Comm_free(&part);
+      }
+      delete held;
+    };
+    comm_ = std::shared_ptr<const MPI_Comm>(new MPI_Comm(comm), release);
+    check(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN));
+    int size = 0;
+    check(MPI_Comm_rank(comm, &rank_));
+    check(MPI_Comm_size(comm, &size));
+    std::vector<int> places(static_cast<std::size_t>(size));
+    std::iota(places.begin(), places.end(), 0);
+    members_.resize(places.size());
+    MPI_Group all = MPI_GROUP_NULL, own = MPI_GROUP_NULL;
+    check(MPI_Comm_group(MPI_COMM_WORLD, &all));
+    check(MPI_Comm_group(comm, &own));
+    check(MPI_Group_translate_ranks(own, size, places.data(), all, members_.data()));
+    check(MPI_Group_free(&own));
+    check(MPI_Group_free(&all));
+  }
+
+  MPI_Comm comm() const { return *comm_; }
+  std::size_t place() const { return static_cast<std::size_t>(rank_); }
+
+  static void check(int result) {
+    if (result == MPI_SUCCESS) return;
+    char sentence[MPI_MAX_ERROR_STRING] = {};
+    int length = 0;
+    MPI_Error_string(result, sentence, &length);
+    throw Error("ranks.mpi", text("MPI reports: ", sentence), "Look for what the launcher and the other ranks say");
+  }
+
+  Error late(int rank) const {
+    return Error("ranks.failed",
+                 text("rank ", members_[static_cast<std::size_t>(rank)], " did not come within ", patience_.count(),
+                      " ms (rank ", members_[place()], " has waited)"),
+                 "Mend what failed there, and start all ranks again");
+  }
+  Error out_of_step() const {
+    return Error("ranks.out-of-step",
+                 text("another rank makes another call than rank ", members_[place()], ", or one of other sizes"),
+                 "Let all ranks run the same program on the same requests");
+  }
+
+  std::shared_ptr<const MPI_Comm> comm_;
+  std::chrono::milliseconds patience_;
+  std::vector<int> members_;  // ranks of the program
+  int rank_ = 0;
+};
+
+static_assert(Communicator<Mpi>);
+
+}  // namespace slm::ranks

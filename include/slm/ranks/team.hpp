@@ -1,0 +1,147 @@
+// Team: ranks of which the first decides, and tells the others what to do.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <stop_token>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "slm/core/error.hpp"
+#include "slm/ranks/communicator.hpp"
+#include "slm/ranks/letter.hpp"
+
+namespace slm::ranks {
+
+/// On rank 0 any thread may tell; the others wait in next(). What ranks do together beside letters, they do with the
+/// lock held. While nothing is told, the team makes sure now and then that all ranks are there: so it is known soon
+/// when one is not, however long there is nothing to do.
+template <Communicator C>
+class Team {
+ public:
+  using Lost = std::function<void(const Error& why)>;
+
+  /// sign_of_life: less than the communicator's patience. lost: called by a thread of the team's own when a rank turns
+  /// out to be missing while nothing is told; without it this rank fails.
+  explicit Team(C ranks, std::chrono::milliseconds sign_of_life = std::chrono::seconds(5), Lost lost = {})
+      : ranks_(std::move(ranks)), lost_(std::move(lost)) {
+    if (leads() && ranks_.size() > 1)
+      watch_ = std::jthread([this, sign_of_life](const std::stop_token& stop) { watch(stop, sign_of_life); });
+  }
+  Team(const Team&) = delete;
+  Team& operator=(const Team&) = delete;
+
+  /// On rank 0: the others' next() has nothing more.
+  ~Team() {
+    watch_ = {};
+    if (!leads() || broken_) return;
+    try {
+      send(end, {});
+    } catch (const Error& error) {
+      ranks_.fail(error.what());
+    }
+  }
+
+  const C& ranks() const { return ranks_; }
+  bool leads() const { return ranks_.rank() == 0; }
+
+  /// Of what is told and done together.
+  std::unique_lock<std::mutex> lock() { return std::unique_lock(mutex_); }
+
+  /// On rank 0, with the lock.
+  void tell(const Letter& letter) {
+    together([&] { send(letter.bytes().size(), letter.bytes()); });
+  }
+
+  /// On the others: what rank 0 has told; nothing when the team is at its end.
+  std::optional<Letter> next() {
+    for (;;) {
+      std::array<std::byte, first_bytes> first;
+      ranks_.broadcast(first, 0);
+      std::uint64_t size;
+      std::memcpy(&size, first.data(), sizeof size);
+      if (size == end) return std::nullopt;
+      if (size == are_you_there) {
+        ranks_.barrier();
+        continue;
+      }
+      std::vector<std::byte> bytes(static_cast<std::size_t>(size));
+      const std::size_t in_first = std::min(bytes.size(), first_bytes - sizeof size);
+      std::copy_n(first.begin() + sizeof size, in_first, bytes.begin());
+      if (in_first < bytes.size()) ranks_.broadcast(std::span(bytes).subspan(in_first), 0);
+      return Letter(std::move(bytes));
+    }
+  }
+
+  /// Calls what ranks do together. When it throws, the ranks no longer know of each other what they do: the others are
+  /// not told of an end, but of a failure.
+  template <class Body>
+  void together(Body&& body) {
+    try {
+      body();
+    } catch (...) {
+      broken_ = true;
+      throw;
+    }
+  }
+  void give_up() noexcept { broken_ = true; }
+  /// Whether that has happened: nothing more can be done together.
+  bool broken() {
+    const auto speaks = lock();
+    return broken_;
+  }
+
+ private:
+  static constexpr std::size_t first_bytes = 4096;  // of a letter: one message for nearly every step
+  static constexpr std::uint64_t end = ~std::uint64_t{0}, are_you_there = end - 1;  // instead of a size
+
+  void send(std::uint64_t size, std::span<const std::byte> bytes) {
+    told_ = std::chrono::steady_clock::now();
+    std::array<std::byte, first_bytes> first{};
+    const std::size_t in_first = std::min(bytes.size(), first_bytes - sizeof size);
+    std::memcpy(first.data(), &size, sizeof size);
+    std::copy_n(bytes.begin(), in_first, first.begin() + sizeof size);
+    ranks_.broadcast(first, 0);
+    if (in_first == bytes.size()) return;
+    std::vector<std::byte> rest(bytes.begin() + static_cast<std::ptrdiff_t>(in_first), bytes.end());
+    ranks_.broadcast(rest, 0);
+  }
+
+  void watch(const std::stop_token& stop, std::chrono::milliseconds sign_of_life) {
+    std::mutex mutex;
+    std::condition_variable_any never;
+    std::unique_lock waiting(mutex);
+    while (!never.wait_for(waiting, stop, sign_of_life / 2, [] { return false; }) && !stop.stop_requested()) {
+      const std::unique_lock speaks(mutex_, std::try_to_lock);  // who holds it finds out by itself
+      if (!speaks || broken_ || std::chrono::steady_clock::now() - told_ < sign_of_life / 2) continue;
+      try {
+        together([&] {
+          send(are_you_there, {});
+          ranks_.barrier();
+        });
+      } catch (const Error& error) {
+        return lost_ ? lost_(error) : ranks_.fail(error.what());
+      }
+    }
+  }
+
+  C ranks_;
+  Lost lost_;
+  std::mutex mutex_;  // of what follows
+  std::chrono::steady_clock::time_point told_ = std::chrono::steady_clock::now();
+  bool broken_ = false;
+  std::jthread watch_;
+};
+
+}  // namespace slm::ranks

@@ -1,0 +1,205 @@
+#!/usr/bin/env python3
+"""The program slm as several ranks under mpirun: the answers of one, and no hang when a rank is killed, stopped or
+other than the rest.  usage: ranks_test.py PROGRAM SOURCE_DIR SCRATCH_DIR"""
+import contextlib
+import http.client
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import unittest
+
+PROGRAM, SOURCE, SCRATCH = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
+PAIR = SOURCE / "examples" / "demo_pair"
+MPIRUN = [shutil.which("mpirun") or "mpirun", "--oversubscribe"]
+ENVIRONMENT = os.environ | {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+LONG = ["generate", "--target", PAIR / "target", "--prompt", "def", "--max-new-tokens", "100000", "--threads", "1"]
+
+
+def words(command):
+    return [str(word) for word in command]
+
+
+def run(command, **environment):
+    return subprocess.run(words(command), env=ENVIRONMENT | environment, capture_output=True, text=True, timeout=100,
+                          stdin=subprocess.DEVNULL)
+
+
+def on_ranks(count, *arguments):
+    return run([*MPIRUN, "-n", count, PROGRAM, *arguments])
+
+
+def processes():
+    """rank -> process id, of the ranks of this program that run now."""
+    found = {}
+    for folder in pathlib.Path("/proc").iterdir():
+        try:
+            if not folder.name.isdigit() or os.readlink(folder / "exe") != os.path.realpath(PROGRAM):
+                continue
+            variables = dict(part.split("=", 1) for part in (folder / "environ").read_text().split("\0") if "=" in part)
+            if variables.get("SLM_TEST_RANKS") == str(os.getpid()):
+                found[int(variables["OMPI_COMM_WORLD_RANK"])] = int(folder.name)
+        except (OSError, KeyError, UnicodeDecodeError):
+            continue
+    return found
+
+
+class Ranks(unittest.TestCase):
+    def setUp(self):
+        shutil.rmtree(SCRATCH, ignore_errors=True)
+        SCRATCH.mkdir(parents=True)
+
+    def refused(self, result, name, *sentences):
+        self.assertNotEqual(result.returncode, 0)
+        self.assertIn(f"[{name}]", result.stderr)
+        for sentence in sentences:
+            self.assertIn(sentence, result.stderr)
+
+    def test_any_number_of_ranks_answers_what_one_answers(self):
+        for options in (["--target", PAIR / "target", "--temperature", "0.9", "--seed", "4"],
+                        ["--target", PAIR / "target-int4", "--draft", PAIR / "draft-int4"],
+                        ["--target", PAIR / "target", "--draft", PAIR / "draft", "--temperature", "0.7"]):
+            command = ["generate", *options, "--prompt", "def read", "--max-new-tokens", "40", "--json"]
+            alone = json.loads(run([PROGRAM, *command]).stdout)
+            self.assertEqual(len(alone["ids"]), 40)
+            for count in (2, 3):
+                result = on_ranks(count, *command)
+                self.assertEqual(result.returncode, 0, result.stderr)
+                answer = json.loads(result.stdout)  # of one rank only
+                self.assertEqual(answer["ids"], alone["ids"])
+                self.assertEqual(answer["text"], alone["text"])
+                self.assertEqual(answer["statistics"]["accepted"], alone["statistics"]["accepted"])
+
+    def test_a_draft_length_that_goes_by_the_clock_answers_the_same(self):
+        command = ["generate", "--target", PAIR / "target", "--draft", PAIR / "draft", "--draft-length", "adaptive",
+                   "--prompt", "def read", "--max-new-tokens", "60", "--json"]
+        result = on_ranks(2, *command)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(json.loads(result.stdout)["ids"], json.loads(run([PROGRAM, *command]).stdout)["ids"])
+
+    def test_logits_have_the_same_digits(self):
+        command = ["logits", PAIR / "target", "--ids", "5,90,17,300"]
+        result = on_ranks(2, *command)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(result.stdout, run([PROGRAM, *command]).stdout)
+
+    def test_a_text_that_ranks_save_goes_on_alone_and_the_other_way_round(self):
+        command = ["generate", "--target", PAIR / "target", "--json"]
+        first = [*command, "--prompt", "def", "--max-new-tokens", "20", "--save"]
+        on_ranks(2, *first, SCRATCH / "of_ranks")
+        run([PROGRAM, *first, SCRATCH / "alone"])
+        self.assertEqual((SCRATCH / "of_ranks").read_bytes(), (SCRATCH / "alone").read_bytes())
+        more = [*command, "--max-new-tokens", "20", "--resume", SCRATCH / "alone"]
+        self.assertEqual(json.loads(on_ranks(2, *more).stdout)["ids"], json.loads(run([PROGRAM, *more]).stdout)["ids"])
+
+    def test_a_rank_that_sees_another_file_is_named(self):
+        # The same path is another folder for each, as on nodes that mount different disks.
+        model = SCRATCH / "model"
+        shutil.copytree(PAIR / "target", model)
+        private = ["unshare", "-m", "sh", "-c", 'mount --bind "$0" "$1" && shift && exec "$@"', PAIR / "draft", model]
+        if run([*private, "true"]).returncode != 0:
+            self.skipTest("this user may not mount")
+        command = [PROGRAM, "generate", "--prompt", "def", "--threads", "1", "--target", model]
+        self.refused(run([*MPIRUN, "-n", 1, *command, ":", "-n", 1, *private, *command]), "ranks.different", "rank 1",
+                     "checkpoint")
+
+    def test_what_ranks_cannot_do_is_refused_by_name(self):
+        target = ["generate", "--prompt", "def", "--target", PAIR / "target"]
+        self.refused(on_ranks(2, "info", PAIR / "target"), "ranks.command", "2 ranks")
+        self.refused(on_ranks(2, *target, "--backend", "reference"), "ranks.backend")
+        self.assertEqual(on_ranks(2, "generate", "--no-such-option").returncode, 2)
+        self.assertEqual(on_ranks(1, "tokenize", PAIR / "target", "--text", "a").returncode,
+                         run([PROGRAM, "tokenize", PAIR / "target", "--text", "a"]).returncode)
+
+    def test_an_environment_that_contradicts_itself_is_told(self):
+        command = [PROGRAM, *LONG]
+        self.refused(run(command, OMPI_COMM_WORLD_SIZE="2", OMPI_COMM_WORLD_RANK="2"), "ranks.launcher")
+        self.refused(run(command, OMPI_COMM_WORLD_SIZE="two", OMPI_COMM_WORLD_RANK="0"), "ranks.launcher")
+        self.refused(run(command, SLURM_STEP_NUM_TASKS="2"), "ranks.launcher")
+        # What srun without MPI starts: each process would take itself for the only one.
+        self.refused(run(command, SLURM_STEP_NUM_TASKS="4", SLURM_PROCID="1"), "ranks.launcher", "rank 1 of 4",
+                     "rank 0 of 1")
+
+    def interrupted(self, number, rank=1, command=LONG, ask=lambda process: process.stdout.read(20), **environment):
+        """Ends or stops a rank while it works: the launcher's status, what was said, the seconds it took. ask(process)
+        is what shows that the ranks are at work."""
+        shared = set(os.listdir("/dev/shm"))
+        process = subprocess.Popen(words([*MPIRUN, "-n", 2, PROGRAM, *command]), stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL,
+                                   env=ENVIRONMENT | {"SLM_TEST_RANKS": str(os.getpid())} | environment)
+        try:
+            self.assertNotEqual(ask(process), "")
+            os.kill(processes()[rank], number)
+            began = time.monotonic()
+            said = process.communicate(timeout=60)[1]
+            took = time.monotonic() - began
+        finally:
+            process.kill()
+            process.communicate()
+        for _ in range(50):
+            if not processes():
+                break
+            time.sleep(0.1)
+        self.assertEqual(processes(), {})
+        self.assertEqual(set(os.listdir("/dev/shm")) - shared, set())
+        return process.returncode, said, took
+
+    def test_a_rank_that_is_killed_ends_all(self):
+        status, _, took = self.interrupted(signal.SIGKILL)
+        self.assertNotEqual(status, 0)
+        self.assertLess(took, 20)
+
+    def test_a_rank_that_stalls_is_named(self):
+        status, said, took = self.interrupted(signal.SIGSTOP, SLM_RANK_TIMEOUT="2")
+        self.assertNotEqual(status, 0)
+        self.assertIn("rank 1 did not come within 2000 ms", said)
+        self.assertIn("[ranks.failed]", said)
+        self.assertLess(took, 30)
+
+    def test_a_first_rank_that_stalls_is_named(self):
+        status, said, took = self.interrupted(signal.SIGSTOP, rank=0, SLM_RANK_TIMEOUT="2")
+        self.assertNotEqual(status, 0)
+        self.assertIn("rank 0 did not come within 2000 ms", said)
+        self.assertLess(took, 30)
+
+    def asked(self, process):
+        """The text that a server says, which runs over ranks."""
+        self.port = json.loads(process.stdout.readline())["port"]
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=100)
+        with contextlib.closing(connection):
+            body = {"prompt": "def read", "max_tokens": 30, "temperature": 0}
+            connection.request("POST", "/v1/completions", json.dumps(body), {"Content-Type": "application/json"})
+            return json.loads(connection.getresponse().read())["choices"][0]["text"]
+
+    def test_a_server_answers_what_one_rank_answers_and_ends_when_a_rank_does(self):
+        pair = ["--target", PAIR / "target", "--draft", PAIR / "draft"]
+        alone = run([PROGRAM, "generate", *pair, "--prompt", "def read", "--max-new-tokens", "30", "--json"])
+        expected = json.loads(alone.stdout)
+        serve = ["serve", *pair, "--port", "0", "--json", "--threads", "1"]
+
+        def asked(process):
+            text = self.asked(process)
+            self.assertEqual(text, expected["text"])
+            time.sleep(1)  # idle
+            return text
+        status, said, took = self.interrupted(signal.SIGSTOP, command=serve, ask=asked, SLM_RANK_TIMEOUT="2")
+        self.assertNotEqual(status, 0)
+        self.assertIn("rank 1 did not come within 2000 ms", said)
+        self.assertLess(took, 30)
+        status, said, took = self.interrupted(signal.SIGTERM, rank=0, command=serve, ask=asked)  # drains
+        self.assertEqual(status, 0, said)
+        self.assertLess(took, 30)
+
+
+if __name__ == "__main__":
+    if not shutil.which("mpirun"):
+        print("SKIPPED: mpirun is not here (Debian: openmpi-bin, libopenmpi-dev)")
+        sys.exit(77)
+    if "ranks.no-mpi" in run([PROGRAM, *LONG], OMPI_COMM_WORLD_SIZE="2", OMPI_COMM_WORLD_RANK="0").stderr:
+        print("SKIPPED: this slm was built without MPI")
+        sys.exit(77)
+    unittest.main(argv=sys.argv[:1])

@@ -1,0 +1,2 @@
+/* RCCL's calls are NCCL's. */
+#include "../nccl.h"

@@ -1,0 +1,292 @@
+// A model over p ranks, which the first of them runs, gives the bits of one: logits, hidden states, tokens and
+// log-probabilities.
+#include <catch2/catch.hpp>
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "slm/backend/cpu/cpu.hpp"
+#include "slm/backend/reference/reference.hpp"
+#include "slm/decode/autoregressive.hpp"
+#include "slm/decode/speculative.hpp"
+#include "slm/engine/engine.hpp"
+#include "slm/model/load.hpp"
+#include "slm/model/rank_group.hpp"
+#include "slm/ranks/team.hpp"
+#include "slm/ranks/threads.hpp"
+#include "support/errors.hpp"
+#include "support/paths.hpp"
+#include "support/quantized_checkpoint.hpp"
+#include "support/temporary.hpp"
+
+using namespace slm;
+using namespace slm::testing;
+using backend::Cpu;
+using backend::Reference;
+using ranks::Threads;
+
+namespace {
+
+const std::vector<std::string> folders{"llama-mha3h",
+                                       "llama-bias",
+                                       "llama-sharded-bf16",
+                                       "llama3-gqa-scaled-tied",
+                                       "mistral-swa8",
+                                       "olmo-clip-untied",
+                                       "olmo-tied",
+                                       "qwen2-bias-tied",
+                                       "qwen2-swa-from-layer1",
+                                       "qwen3-qknorm-headdim",
+                                       "phi-partial",
+                                       "phi-qknorm-gqa",
+                                       "phi3-swa7",
+                                       "phi3-longrope",
+                                       "gpt2",
+                                       "opt-preln",
+                                       "opt-postln-proj",
+                                       "mpt-alibi-3h",
+                                       "mpt-foundry-3b-like",
+                                       "mpt-foundry-mqa",
+                                       "mpt-foundry-qkln-alibi6h",
+                                       "mpt-foundry-gqa-qkgn-swa",
+                                       "mosaicgpt-qkln-alibi",
+                                       "mosaicgpt-wpe-bias-clip"};
+
+/// Numbers of any type, by their bits.
+struct Bits {
+  std::vector<std::byte> bytes;
+  template <class Number>
+  void add(const Number* numbers, std::int64_t count) {
+    const auto more = std::as_bytes(std::span(numbers, static_cast<std::size_t>(count)));
+    bytes.insert(bytes.end(), more.begin(), more.end());
+  }
+  bool operator==(const Bits&) const = default;
+};
+
+std::vector<Token> some_tokens(std::uint64_t seed, int count, int vocab) {
+  std::vector<Token> tokens;
+  for (int i = 0; i < count; ++i)
+    tokens.push_back(static_cast<Token>((seed * 31 + static_cast<std::uint64_t>(i) * 37 + seed * i * 5) %
+                                        static_cast<std::uint64_t>(vocab)));
+  return tokens;
+}
+
+/// Logits of batches of several texts, one of which forks, and hidden states.
+void read_texts(const AnyModel& model, Bits& bits) {
+  const int vocab = model.info().vocab;
+  Sequence first = model.sequence(), second = model.sequence();
+  Batch batch;
+  batch.add(first, some_tokens(1, 12, vocab), {.want = Want::logits, .rows = 12});
+  batch.add(second, some_tokens(2, 5, vocab), {.want = Want::logits, .rows = 1});
+  model.forward(batch);
+  for (int i = 0; i < 2; ++i) bits.add(batch.logits(i).data, batch.logits(i).size());
+  Sequence third = first.fork();
+  batch.clear();
+  batch.add(first, some_tokens(3, 1, vocab), {.want = Want::logits});
+  batch.add(third, some_tokens(4, 3, vocab), {.want = Want::logits, .rows = 2});
+  batch.add(second, some_tokens(5, 2, vocab), {.want = Want::hidden, .rows = 2});
+  model.forward(batch);
+  for (int i = 0; i < 2; ++i) bits.add(batch.logits(i).data, batch.logits(i).size());
+  bits.add(batch.hidden(2).data, batch.hidden(2).size());
+}
+
+/// Tokens and log-probabilities, greedy and sampled, of several requests at once.
+template <class Decoder>
+void generate(Decoder decoder, Bits& bits, int vocab) {
+  std::vector<Request> requests;
+  for (const float temperature : {0.0f, 0.9f}) {
+    requests.push_back(
+        {.prompt = some_tokens(requests.size() + 7, 4, vocab),
+         .sampling = {.max_new_tokens = 6, .temperature = temperature, .seed = 3, .ignore_end_tokens = true},
+         .logprobs = {.raw = true, .sampled = true}});
+  }
+  const auto stats = decoder.generate(requests, [&](std::size_t request, const GeneratedToken& next) {
+    const double numbers[] = {static_cast<double>(request), static_cast<double>(next.token), next.logprob,
+                              next.sampled_logprob};
+    bits.add(numbers, 4);
+    return true;
+  });
+  for (const Stats& one : stats) bits.add(&one.accepted, 1);
+}
+
+Bits answers(const AnyModel& draft, const AnyModel& target) {
+  Bits bits;
+  read_texts(target, bits);
+  generate(AutoregressiveDecoder{target}, bits, target.info().vocab);
+  generate(SpeculativeDecoder{draft, target, {.draft_tokens = 3}}, bits, target.info().vocab);
+  return bits;
+}
+
+/// What the first of `size` ranks answers, while the others help it: run(load), where load(folder, options) is a model.
+template <class B>
+Bits over_ranks(int size, const auto& device, const auto& run) {
+  Bits found;
+  ranks::run_threads(size, [&](const Threads& ranks) {
+    const auto team = std::make_shared<ranks::Team<Threads>>(ranks);
+    RankGroup group(B{device()}, team);
+    if (ranks.rank() > 0) return group.follow();
+    found = run(
+        [&](const std::filesystem::path& folder, const LoadOptions& options) { return group.load(folder, options); });
+  });
+  return found;
+}
+
+/// What one rank of the backend answers, and p.
+template <class B>
+void check_ranks(const std::filesystem::path& folder, std::initializer_list<int> sizes, const auto& device,
+                 LoadOptions draft_options = {.weights = WeightType::bf16}) {
+  const Bits expected =
+      answers(load<Registry<>>(folder, B{device()}, draft_options), load<Registry<>>(folder, B{device()}));
+  for (const int size : sizes) {
+    CAPTURE(folder, size);
+    CHECK(over_ranks<B>(size, device, [&](const auto& load_here) {
+            return answers(load_here(folder, draft_options), load_here(folder, LoadOptions{}));
+          }) == expected);
+  }
+}
+
+const auto one_thread = [] { return backend::CpuOptions{.threads = 1}; };
+
+}  // namespace
+
+TEST_CASE("every family on the CPU: any number of ranks gives the bits of one") {
+  for (const std::string& name : folders) check_ranks<Cpu>(fixture("models/" + name), {1, 2, 3, 4, 8}, one_thread);
+}
+
+TEST_CASE("the same on the reference backend") {
+  for (const std::string& name : folders)
+    check_ranks<Reference>(fixture("models/" + name), {3}, [] { return Reference{}; });
+}
+
+TEST_CASE(
+    "four-bit layers in every layout, and GGUF's blocks of every type: any number of ranks gives the bits of one") {
+  const LoadOptions as_stored{};
+  for (const QuantizedForm& form :
+       {QuantizedForm{.layout = Int4Layout::awq_gemm}, QuantizedForm{.layout = Int4Layout::awq_gemm, .group = 8},
+        QuantizedForm{.layout = Int4Layout::awq_gemv},
+        QuantizedForm{.layout = Int4Layout::packed_rows, .symmetric = true},
+        QuantizedForm{.layout = Int4Layout::quark_reorder, .group = -1}}) {
+    const TemporaryFolder folder;
+    write_quantized_checkpoint(fixture("models/llama-bias"), folder.path(), form);
+    CAPTURE(std::string(name_of(form.layout)), form.group);
+    check_ranks<Cpu>(folder.path(), {2, 3}, one_thread, as_stored);
+  }
+  check_ranks<Cpu>(demo_pair("target-int4"), {2, 3}, one_thread, as_stored);
+  check_ranks<Cpu>(fixture("gguf/all-types.gguf"), {2, 3, 8}, one_thread);
+  check_ranks<Cpu>(fixture("gguf/phi3-swa7.gguf"), {3}, one_thread);
+}
+
+TEST_CASE("on every instruction set, and where a prompt is read in large steps: three ranks give the bits of one") {
+  const auto read = [](const AnyModel& model) {
+    Bits bits;
+    Sequence text = model.sequence();
+    Batch batch;
+    batch.add(text, some_tokens(6, 150, model.info().vocab), {.want = Want::logits, .rows = 40});
+    model.forward(batch);
+    bits.add(batch.logits(0).data, batch.logits(0).size());
+    return bits;
+  };
+  for (const backend::Isa isa : backend::available_isas()) {
+    const backend::CpuOptions options{.threads = 1, .isa = isa};
+    for (const auto& path : {demo_pair("target"), demo_pair("target-int4"), fixture("gguf/all-types.gguf")}) {
+      CAPTURE(path, std::string(name_of(isa)));
+      CHECK(over_ranks<Cpu>(
+                3, [&] { return options; },
+                [&](const auto& load_here) { return read(load_here(path, LoadOptions{})); }) ==
+            read(load<Registry<>>(path, Cpu(options))));
+    }
+  }
+}
+
+TEST_CASE("an engine whose texts share, fork and lose pages gives the same answers over ranks") {
+  const auto serve = [](const AnyModel& draft, const AnyModel& target) {
+    EngineOptions options;
+    options.cache_memory = 3 * target.pool().layout().bytes_of(250);
+    Engine engine(draft, target, options);
+    std::vector<Answer> answers;
+    for (std::uint64_t i = 0; i < 12; ++i) {
+      Request request{.prompt = some_tokens(i % 3, 50 + static_cast<int>(i) * 5, target.info().vocab),
+                      .sampling = {.max_new_tokens = 150, .temperature = i % 2 == 0 ? 0.0f : 0.8f, .seed = i},
+                      .logprobs = {.raw = true, .sampled = true}};
+      request.sampling.ignore_end_tokens = true;
+      answers.push_back(engine.submit(std::move(request)));
+    }
+    Bits bits;
+    while (engine.step()) {
+    }
+    for (Answer& answer : answers) {
+      while (const auto next = answer.try_next()) {
+        const double numbers[] = {static_cast<double>(next->token), next->logprob, next->sampled_logprob};
+        bits.add(numbers, 3);
+      }
+    }
+    CHECK(engine.stats().preemptions > 0);
+    return bits;
+  };
+  const LoadOptions options{.cache_format = KvFormat::int8};
+  const Bits expected = serve(load<Registry<>>(demo_pair("draft"), Cpu(1), options),
+                              load<Registry<>>(demo_pair("target"), Cpu(1), options));
+  for (const int size : {2, 3}) {
+    CHECK(over_ranks<Cpu>(size, one_thread, [&](const auto& load_here) {
+            return serve(load_here(demo_pair("draft"), options), load_here(demo_pair("target"), options));
+          }) == expected);
+  }
+}
+
+TEST_CASE("a text saved over ranks goes on alone, and the other way round") {
+  const auto more = [](const AnyModel& model, Sequence& text) {
+    Bits bits;
+    Batch batch;
+    batch.add(text, some_tokens(2, 9, model.info().vocab), {.want = Want::logits, .rows = 9});
+    model.forward(batch);
+    bits.add(batch.logits(0).data, batch.logits(0).size());
+    return bits;
+  };
+  const auto saved_by = [](const AnyModel& model) {
+    Sequence text = model.sequence();
+    Batch batch;
+    batch.add(text, some_tokens(1, 200, model.info().vocab));
+    model.forward(batch);
+    std::ostringstream file;
+    text.save(file);
+    return file.str();
+  };
+  const auto resumed_by = [&](const AnyModel& model, const std::string& bytes) {
+    std::istringstream file(bytes);
+    Sequence text = Sequence::load(file, model.pool());
+    return more(model, text);
+  };
+  const AnyModel alone = load<Registry<>>(demo_pair("target"), Cpu(1));
+  const std::string saved = saved_by(alone);
+  const Bits expected = resumed_by(alone, saved);
+  std::string saved_over_ranks;
+  CHECK(over_ranks<Cpu>(2, one_thread, [&](const auto& load_here) {
+          const AnyModel model = load_here(demo_pair("target"), LoadOptions{});
+          saved_over_ranks = saved_by(model);
+          return resumed_by(model, saved);
+        }) == expected);
+  CHECK(saved_over_ranks == saved);
+}
+
+TEST_CASE("a rank that computes otherwise is named") {
+  const auto isas = backend::available_isas();
+  const auto run = [&](backend::Isa other) {
+    return error_id([&] {
+      ranks::run_threads(2, [&](const Threads& ranks) {
+        const auto team = std::make_shared<ranks::Team<Threads>>(ranks);
+        RankGroup group(Cpu({.threads = 1, .isa = ranks.rank() == 0 ? backend::Isa::automatic : other}), team);
+        if (ranks.rank() > 0) return group.follow();
+        const AnyModel model = group.load(demo_pair("draft"));
+        model.sequence();
+      });
+    });
+  };
+  CHECK(run(backend::Isa::automatic) == "no error");
+  if (isas.size() > 1) CHECK(run(isas.front() == Cpu(1).isa() ? isas.back() : isas.front()) == "ranks.different");
+}

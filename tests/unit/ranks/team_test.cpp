@@ -1,0 +1,121 @@
+// A team: what rank 0 tells arrives whole and in order, its end is told, and a rank that is missing is found out even
+// while nothing is told.
+#include "slm/ranks/team.hpp"
+
+#include <atomic>
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <numeric>
+#include <optional>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "slm/ranks/alone.hpp"
+#include "slm/ranks/threads.hpp"
+#include "support/errors.hpp"
+
+using namespace slm;
+using namespace slm::testing;
+using ranks::Letter;
+using ranks::run_threads;
+using ranks::Threads;
+using std::chrono::milliseconds;
+using Team = ranks::Team<Threads>;
+
+namespace {
+
+void tell(Team& team, const Letter& letter) {
+  const auto speaks = team.lock();
+  team.tell(letter);
+}
+
+std::vector<int> numbers_up_to(int count) {
+  std::vector<int> numbers(static_cast<std::size_t>(count));
+  std::iota(numbers.begin(), numbers.end(), 0);
+  return numbers;
+}
+
+}  // namespace
+
+TEST_CASE("a letter is read as it was written, and not beyond its end") {
+  Letter letter;
+  letter.put(7).put_text("seven").put_all(std::span<const int>(numbers_up_to(3))).put('x');
+  CHECK(letter.take<int>() == 7);
+  CHECK(letter.take_text() == "seven");
+  std::vector<int> numbers;
+  letter.take_all(numbers);
+  CHECK(numbers == numbers_up_to(3));
+  CHECK(error_id([&] { letter.take<int>(); }) == "ranks.out-of-step");
+  CHECK(letter.take<char>() == 'x');
+  Letter lies;
+  lies.put<std::uint64_t>(~std::uint64_t{0} / 4);
+  CHECK(error_id([&] { lies.take_all(numbers); }) == "ranks.out-of-step");
+}
+
+TEST_CASE("letters of any length arrive whole, in order, from whichever thread; then the end") {
+  run_threads(3, [](const Threads& ranks) {
+    Team team(ranks, milliseconds(4));  // so often that it falls between letters
+    if (team.leads()) {
+      for (const int size : {0, 1, 1000, 1021, 1022, 1023, 100000}) {
+        std::jthread([&] { tell(team, Letter{}.put_all(std::span<const int>(numbers_up_to(size)))); });
+        if (size == 1000) std::this_thread::sleep_for(milliseconds(30));
+      }
+      return;
+    }
+    for (const int size : {0, 1, 1000, 1021, 1022, 1023, 100000}) {
+      std::optional<Letter> letter = team.next();
+      std::vector<int> numbers;
+      if (letter) letter->take_all(numbers);
+      if (numbers != numbers_up_to(size)) throw std::runtime_error("another letter");
+    }
+    if (team.next()) throw std::runtime_error("a letter too many");
+  });
+}
+
+TEST_CASE("a team of one tells nobody") {
+  ranks::Team<ranks::Alone> team{ranks::Alone{}};
+  CHECK(team.leads());
+  const auto speaks = team.lock();
+  team.tell(Letter{}.put(1));
+}
+
+TEST_CASE("a rank that goes away is found out while nothing is told") {
+  std::atomic<bool> told_first{false};
+  CHECK(error_id([&] {
+          run_threads(
+              2,
+              [&](const Threads& ranks) {
+                auto team = std::make_unique<Team>(ranks, milliseconds(20));
+                if (!team->leads()) return;  // its thread ends without a word
+                const auto begin = std::chrono::steady_clock::now();
+                while (!team->broken() && std::chrono::steady_clock::now() - begin < std::chrono::seconds(20))
+                  std::this_thread::sleep_for(milliseconds(5));
+                told_first = team->broken();
+                tell(*team, Letter{});
+              },
+              milliseconds(200));
+        }) == "ranks.failed");
+  CHECK(told_first);
+}
+
+TEST_CASE("when rank 0 goes away the others do not wait for ever") {
+  CHECK(error_id([] {
+          run_threads(
+              2,
+              [](const Threads& ranks) {
+                Team team(ranks, milliseconds(20));
+                if (team.leads()) {
+                  const auto speaks = team.lock();
+                  team.give_up();
+                } else {
+                  team.next();
+                }
+              },
+              milliseconds(200));
+        }) == "ranks.failed");
+}

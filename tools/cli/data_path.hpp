@@ -1,0 +1,19 @@
+// Files of the checkout that the program reads when it runs: the embedded pair, scripts of the benchmarks.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <system_error>
+
+namespace cli {
+
+/// Where a file or folder of the checkout lies: in share/slm beside an installed program, else in the checkout itself.
+inline std::string data_path(const std::string& name) {
+  std::error_code failure;
+  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", failure);
+  const std::filesystem::path installed = program.parent_path().parent_path() / "share/slm" / name;
+  if (!failure && std::filesystem::exists(installed, failure)) return installed.string();
+  return SLM_SOURCE_DIR "/" + name;
+}
+
+}  // namespace cli

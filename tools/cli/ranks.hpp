@@ -1,0 +1,34 @@
+// The program as one of several ranks, as mpirun and srun start it: the first runs the command, the others help.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "slm/backend/cpu/cpu.hpp"
+#include "slm/model/any_model.hpp"
+#include "slm/model/load_options.hpp"
+#include "tools/cli/rank_speed.hpp"
+
+namespace cli {
+
+/// Joins the ranks that a launcher has started together with this process, if it has. command: the subcommand, of bench
+/// with its own, which must be one that uses all of them. Throws ranks.launcher, ranks.no-mpi, ranks.command.
+void join_ranks(std::string_view command);
+/// The end of main(): other ranks are waited for, or ended with this one when it has failed. Returns the status.
+int leave_ranks(int status);
+
+/// Before join_ranks() and alone: rank 0 of 1.
+int rank();
+int rank_count();
+
+/// Behind the first rank: does what that one tells, until it is through.
+void help_first_rank();
+
+/// On the first rank: what all ranks give at once, each with so many threads.
+RankSpeed measure_ranks(int threads);
+
+/// On the first rank: a model of which every rank holds a share.
+slm::AnyModel load_on_ranks(const std::string& folder, const slm::backend::Cpu& device,
+                            const slm::backend::CpuOptions& cpu, const slm::LoadOptions& options);
+
+}  // namespace cli
