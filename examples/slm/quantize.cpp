@@ -71,6 +71,25 @@ void add_perplexity(OrderedJson& json, const QuantizeCommand& command, const std
   json["perplexity"] = {{"before", before.value()}, {"after", after.value()}, {"tokens", before.tokens}};
 }
 
+/// What the searches of scales found.
+void add_folds(OrderedJson& json, const std::vector<slm::quantize::LayerReport>& layers) {
+  std::size_t folds = 0, improved = 0;
+  for (const auto& layer : layers) {
+    for (const auto& fold : layer.folds) {
+      ++folds;
+      improved += fold.best < fold.rounded;
+      json["losses"].push_back({{"layer", layer.layer},
+                                {"fold", slm::quantize::name_of(fold.fold)},
+                                {"rounded", fold.rounded},
+                                {"best", fold.best},
+                                {"duo", fold.chosen.duo},
+                                {"ratio", static_cast<double>(fold.chosen.point) / slm::awq::grid_points}});
+    }
+  }
+  json["folds"] = folds;
+  json["folds_improved"] = improved;
+}
+
 std::string table_of(const OrderedJson& json) {
   std::ostringstream table;
   table << std::fixed;
@@ -87,6 +106,9 @@ std::string table_of(const OrderedJson& json) {
   if (json.contains("matrices")) {
     table << "  (matrices:";
     for (const auto& [type, count] : json["matrices"].items()) table << ' ' << count << ' ' << type;
+    if (json.contains("folds")) {
+      table << "; " << json["folds_improved"] << " of " << json["folds"] << " scale searches beat rounding alone";
+    }
     table << "; " << std::setprecision(1) << json["seconds"].get<double>() << " s)\n";
     return table.str();
   }
@@ -104,6 +126,9 @@ void write_gguf(const QuantizeCommand& command) {
     if (command.type == lower_case(slm::name_of(type))) options.type = type;
   }
   options.threads = slm::backend::Cpu(command.models.cpu).threads();
+  options.calibration_text = command.calibration;
+  options.calibration = command.options.calibration;
+  options.search_samples = command.options.search_samples;
   const std::vector<slm::Token> tokens = tokens_of(command);
   const auto began = std::chrono::steady_clock::now();
   slm::quantize::GgufReport report;
@@ -118,6 +143,7 @@ void write_gguf(const QuantizeCommand& command) {
   json["seconds"] = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
   json["bytes"] = {{"before", report.bytes_before}, {"after", report.bytes_after}};
   json["matrices"] = report.matrices;
+  if (!report.layers.empty()) add_folds(json, report.layers);
   add_perplexity(json, command, tokens);
   command.json ? print_json(json) : print(table_of(json));
 }
@@ -159,21 +185,7 @@ void quantize(QuantizeCommand& command) {
   json["seconds"] = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
   json["peak_mib"] = peak_mib;
   json["bytes"] = {{"before", report.bytes_before}, {"after", report.bytes_after}};
-  std::size_t folds = 0, improved = 0;
-  for (const auto& layer : report.layers) {
-    for (const auto& fold : layer.folds) {
-      ++folds;
-      improved += fold.best < fold.rounded;
-      json["losses"].push_back({{"layer", layer.layer},
-                                {"fold", slm::quantize::name_of(fold.fold)},
-                                {"rounded", fold.rounded},
-                                {"best", fold.best},
-                                {"duo", fold.chosen.duo},
-                                {"ratio", static_cast<double>(fold.chosen.point) / slm::awq::grid_points}});
-    }
-  }
-  json["folds"] = folds;
-  json["folds_improved"] = improved;
+  add_folds(json, report.layers);
   json["left_in_float"] = report.left_in_float;
   add_perplexity(json, command, tokens);
   command.json ? print_json(json) : print(table_of(json));
@@ -190,10 +202,10 @@ void add_quantize(CLI::App& program) {
   app.add_option("output", command->output, "folder or .gguf to make; it must not exist")->required();
   std::vector<std::string> types;
   for (const slm::DType type : gguf_types) types.push_back(lower_case(slm::name_of(type)));
-  auto* type = app.add_option("--type", command->type, "of the matrices of a .gguf, which are rounded without a text");
+  auto* type = app.add_option("--type", command->type, "of the matrices of a .gguf");
   type->check(CLI::IsMember(types));
-  app.add_option("--calibration", command->calibration, "a text like those the model will see: UTF-8, or .jsonl")
-      ->excludes(type);
+  app.add_option("--calibration", command->calibration,
+                 "a text like those the model will see: UTF-8, or .jsonl; for a .gguf only of q4_0, if you like");
   app.add_option("--evaluate", command->evaluate, "a text to measure perplexity on, before and after");
   add_cache_options(app, command->models);
   add_whole_number(app, "--max-tokens", command->most_tokens, "of the text to evaluate; 0: all");

@@ -4,10 +4,13 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "slm/backend/cpu/cpu.hpp"
+#include "support/fenced.hpp"
 #include "support/int4_layers.hpp"
 
 namespace slm::testing {
@@ -40,20 +43,26 @@ struct Int4TestMatrix {
   const CodeTiles& tiles() const { return matrix.segments.front().tiles; }
 };
 
+/// All rows of x [rows, in], for products with these tiles.
+inline backend::cpu::PackTask pack_task(const backend::cpu::CodeKernels& kernels, const CodeTiles& tiles,
+                                        const float* x, int rows, float* packed) {
+  backend::cpu::PackTask task;
+  task.x = x;
+  task.x_stride = task.in = tiles.in;
+  task.rows = rows;
+  task.last_block = backend::cpu::RowBlocks(rows, kernels.row_block).blocks;
+  task.packed = packed;
+  task.weight = &tiles;
+  return task;
+}
+
 /// x [rows, in] . weights^T in pieces of `slice` outputs -> [rows, out]; terms: bytes of an activation.
 inline std::vector<float> int4_product(DotSet set, int terms, const CodeTiles& tiles, const float* x, int rows,
                                        int slice = 128) {
   const backend::cpu::CodeKernels& kernels = backend::cpu::code_kernels(set, terms);
   backend::PageBuffer<float> packed(static_cast<std::size_t>(kernels.packed_floats(rows, tiles.in)));
   backend::PageBuffer<float> scratch(backend::cpu::matmul_scratch(tiles.in));
-  backend::cpu::PackTask pack;
-  pack.x = x;
-  pack.x_stride = pack.in = tiles.in;
-  pack.rows = rows;
-  pack.last_block = backend::cpu::RowBlocks(rows, kernels.row_block).blocks;
-  pack.packed = packed.data();
-  pack.weight = &tiles;
-  kernels.pack(pack);
+  kernels.pack(pack_task(kernels, tiles, x, rows, packed.data()));
   std::vector<float> out(static_cast<std::size_t>(rows * tiles.out), std::nanf(""));
   for (std::int64_t first = 0; first < tiles.out; first += slice) {
     kernels.matmul({.weight = &tiles,
@@ -66,6 +75,34 @@ inline std::vector<float> int4_product(DotSet set, int terms, const CodeTiles& t
                     .scratch = scratch.data()});
   }
   return out;
+}
+
+/// The same by kernels that see weights, activations, packed rows, scratch and results each end at a page which faults.
+inline std::vector<float> fenced_int4_product(DotSet set, int terms, CodeTiles tiles, const std::vector<float>& x,
+                                              int rows) {
+  const auto copied = [](const void* from, std::size_t bytes) {
+    auto fenced = std::make_unique<Fenced>(bytes);
+    std::memcpy(fenced->data(), from, bytes);
+    return fenced;
+  };
+  const backend::cpu::CodeKernels& kernels = backend::cpu::code_kernels(set, terms);
+  const auto weights = copied(tiles.bytes, static_cast<std::size_t>(tiles.total_bytes()));
+  const auto values = copied(x.data(), x.size() * sizeof(float));
+  const auto width = static_cast<std::size_t>(rows) * static_cast<std::size_t>(tiles.out);
+  const Fenced out(width * sizeof(float));
+  const Fenced packed(static_cast<std::size_t>(kernels.packed_floats(rows, tiles.in)) * sizeof(float));
+  const Fenced scratch(backend::cpu::matmul_scratch(tiles.in) * sizeof(float));
+  tiles.bytes = weights->data();
+  kernels.pack(pack_task(kernels, tiles, values->floats(), rows, packed.floats()));
+  kernels.matmul({.weight = &tiles,
+                  .first = 0,
+                  .count = static_cast<int>(tiles.out),
+                  .packed = packed.floats(),
+                  .rows = rows,
+                  .out = out.floats(),
+                  .out_stride = tiles.out,
+                  .scratch = scratch.floats()});
+  return {out.floats(), out.floats() + width};
 }
 
 /// The same in double.

@@ -93,19 +93,21 @@ Clip<Real> best_clip(const GroupQuantizer& quantizer, std::span<const Real> weig
   const std::size_t group = weight.size();
   Real largest = 0;
   for (const Real w : weight) largest = std::max(largest, std::abs(w));
-  std::vector<Real> rounded(group);
+  std::vector<Real> rounded(group), product(group);
   Clip<Real> best{.point = -1};
   for (int point = 0; point < clip_points; ++point) {
     const Real limit = largest * (1 - Real(point) / (2 * clip_points));
     for (std::size_t k = 0; k < group; ++k) rounded[k] = std::clamp(weight[k], -limit, limit);
     quantizer.round_trip(std::span<const Real>(rounded), rounded.data());
     for (std::size_t k = 0; k < group; ++k) rounded[k] -= weight[k];
-    Real error = 0;
-    for (std::size_t i = 0; i < group; ++i) {
-      Real row = 0;
-      for (std::size_t k = 0; k < group; ++k) row += moments[i * group + k] * rounded[k];
-      error += row * rounded[i];
+    std::fill(product.begin(), product.end(), Real(0));
+    // Moments are symmetric: a row serves as a column, so that the sums run side by side.
+    for (std::size_t k = 0; k < group; ++k) {
+      const Real* row = moments + k * group;
+      for (std::size_t i = 0; i < group; ++i) product[i] += row[i] * rounded[k];
     }
+    Real error = 0;
+    for (std::size_t i = 0; i < group; ++i) error += product[i] * rounded[i];
     if (best.point < 0 || error < best.error) best = {point, limit, error};
   }
   return best;

@@ -41,21 +41,12 @@ class CheckpointWriter {
 
   void write_layer(const FloatLayer& layer, int index) const {
     std::vector<OwnedTensor> owned;
-    for (const FloatLinear* linear : layer.linears()) {
-      std::int64_t first = 0;
-      for (const TensorName& weight : linear->parts) {
-        add_weight(owned, *linear, weight, first);
-        if (linear->bias->size() > 0) {
-          owned.push_back(stored(TensorNames::bias_of(weight), linear->bias->data() + first));
-        }
-        first += weight.shape.at(0);
-      }
-    }
-    add_norm(owned, Role::attention_norm, index, layer.weights.attention_norm);
-    add_norm(owned, Role::mlp_norm, index, layer.weights.mlp_norm);
-    if (const FloatVector& divisor = layer.weights.down_divisor; divisor.size() > 0) {
-      owned.push_back(stored(names().weights(Role::down_divisor, index).front(), divisor.data()));
-    }
+    layer.for_each(
+        names(),
+        [&](const FloatLinear& linear, const TensorName& weight, std::int64_t first) {
+          add_weight(owned, linear, weight, first);
+        },
+        [&](const TensorName& name, const float* values) { owned.push_back(stored(name, values)); });
     const std::vector<Tensor> tensors(owned.begin(), owned.end());
     folder_.write(part_of(index), tensors);
   }
@@ -93,11 +84,6 @@ class CheckpointWriter {
                               .symmetric = rounding_.quantizer.symmetric};
     const Int4Rows rows = rounding_.round(linear, first, weight.shape.at(0));
     for (OwnedTensor& tensor : pack_int4(rows, weight.module(), packing)) owned.push_back(std::move(tensor));
-  }
-
-  void add_norm(std::vector<OwnedTensor>& owned, Role role, int layer, const NormWeights<backend::Cpu>& norm) const {
-    for (const TensorName& name : names().weights(role, layer)) owned.push_back(stored(name, norm.weight.data()));
-    for (const TensorName& name : names().biases(role, layer)) owned.push_back(stored(name, norm.bias.data()));
   }
 
   /// Values as a tensor of the output's type.

@@ -22,7 +22,7 @@ inline FloatMatrix matrix_of(std::span<const float> weight, std::int64_t in) {
   FloatMatrix matrix;
   matrix.in = in;
   matrix.out = static_cast<std::int64_t>(weight.size()) / in;
-  matrix.segments.push_back({.data = weight.data(), .rows = matrix.out, .owned = {}});
+  matrix.segments.push_back({.data = weight.data(), .rows = matrix.out, .owner = {}});
   return matrix;
 }
 
@@ -69,6 +69,29 @@ struct FloatLayer {
   FloatLayer& operator=(const FloatLayer&) = delete;
 
   std::array<const FloatLinear*, 4> linears() const { return {&qkv, &attention_out, &gate_up, &down}; }
+
+  /// Calls matrix(linear, name, first row) for each stored weight of a linear layer, and vector(name, values) for each
+  /// bias, norm and divisor.
+  template <class OnMatrix, class OnVector>
+  void for_each(const TensorNames& names, OnMatrix&& matrix, OnVector&& vector) const {
+    for (const FloatLinear* linear : linears()) {
+      std::int64_t first = 0;
+      for (const TensorName& weight : linear->parts) {
+        matrix(*linear, weight, first);
+        if (linear->bias->size() > 0) vector(TensorNames::bias_of(weight), linear->bias->data() + first);
+        first += weight.shape.at(0);
+      }
+    }
+    const auto visit_norm = [&](Role role, const NormWeights<backend::Cpu>& norm) {
+      for (const TensorName& name : names.weights(role, weights.index)) vector(name, norm.weight.data());
+      for (const TensorName& name : names.biases(role, weights.index)) vector(name, norm.bias.data());
+    };
+    visit_norm(Role::attention_norm, weights.attention_norm);
+    visit_norm(Role::mlp_norm, weights.mlp_norm);
+    if (weights.down_divisor.size() > 0) {
+      vector(names.weights(Role::down_divisor, weights.index).front(), weights.down_divisor.data());
+    }
+  }
 
  private:
   static void adopt(FloatLinear& linear, FloatMatrix& matrix, FloatVector& bias, std::vector<TensorName> parts) {

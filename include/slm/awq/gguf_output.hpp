@@ -6,9 +6,8 @@
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
-#include <functional>
 #include <iterator>
-#include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -17,6 +16,8 @@
 #include <vector>
 
 #include "slm/awq/encode_blocks.hpp"
+#include "slm/awq/gguf_folds.hpp"
+#include "slm/awq/options.hpp"
 #include "slm/formats/convert.hpp"
 #include "slm/io/checkpoint.hpp"
 #include "slm/io/gguf_metadata.hpp"
@@ -27,34 +28,26 @@
 
 namespace slm::quantize {
 
-struct GgufOptions {
-  DType type = DType::q4_k;  // f32, or a type that encode() writes
-  int threads = 1;
-  std::function<void(double)> progress = {};  // called with 0..1
-};
-
-struct GgufReport {
-  std::uint64_t bytes_before = 0, bytes_after = 0;  // of all tensors
-  std::map<std::string_view, int> matrices;         // how many became each type
-};
-
 namespace detail {
 
 class GgufOutput {
  public:
   GgufOutput(const std::filesystem::path& model, const GgufOptions& options)
       : checkpoint_(model), options_(options), target_(gguf_architecture_for(checkpoint_)) {
-    if (options.type != DType::f32 && !is_encodable(options.type)) {
-      throw Error("quantize.bad-options", text("GGUF files are not written in ", name_of(options.type)),
-                  "Choose q4_0, q4_1, q5_0, q8_0, q4_k or q6_k");
-    }
+    check_options();
     write_metadata();
     names_ = TensorNames(checkpoint_.config(), checkpoint_.settings(), tensor_table());
     checkpoint_.names().for_each([&](Role role, int layer, const auto& weights, const auto& biases) {
-      add(role, weights, names_.weights(role, layer));
-      add(role, biases, names_.biases(role, layer));
+      add(role, layer, weights, names_.weights(role, layer));
+      add(role, layer, biases, names_.biases(role, layer));
     });
     add_frequencies();
+  }
+
+  /// Scales to be folded in before rounding.
+  void fold(std::vector<LayerReport> layers) {
+    report_.layers = std::move(layers);
+    folded_ = std::make_unique<FoldedLayers>(checkpoint_, report_.layers);
   }
 
   GgufReport write(const std::filesystem::path& output) {
@@ -62,11 +55,15 @@ class GgufOutput {
       throw Error("quantize.output-exists", text("'", output.string(), "' exists already"),
                   "Name a new file, or remove this one");
     }
+    const bool searches = !options_.calibration_text.empty();
+    const double searching = searches ? 0.9 : 0;  // of the time
+    if (searches) fold(search_folds(checkpoint_, options_, [&](double share) { tell(searching * share); }));
     std::vector<std::byte> bytes;
     out_.write(output, [&](std::size_t index) {
       bytes = bytes_of_tensor(planned_[index]);
       report_.bytes_after += bytes.size();
-      if (options_.progress) options_.progress(static_cast<double>(index + 1) / static_cast<double>(planned_.size()));
+      const double share = static_cast<double>(index + 1) / static_cast<double>(planned_.size());
+      tell(searching + (1 - searching) * share);
       return std::span<const std::byte>{bytes};
     });
     try {
@@ -86,8 +83,26 @@ class GgufOutput {
     std::vector<std::int64_t> shape{};  // as written
     DType type = DType::f32;
     bool transposed = false;
+    int layer = 0;                  // that it may belong to
     std::int64_t turned_heads = 0;  // whose rows GGUF keeps in the order of the pairs that rotate together
   };
+
+  void check_options() const {
+    if (options_.type != DType::f32 && !is_encodable(options_.type)) {
+      throw Error("quantize.bad-options", text("GGUF files are not written in ", name_of(options_.type)),
+                  "Choose q4_0, q4_1, q5_0, q8_0, q4_k or q6_k");
+    }
+    if (options_.calibration_text.empty()) return;
+    if (!gains_from_folds(options_.type)) {
+      throw Error("quantize.bad-options", text("scales are not searched for ", name_of(options_.type)),
+                  "Leave the calibration text out, or choose q4_0");
+    }
+    check_foldable(checkpoint_);
+  }
+
+  void tell(double share) const {
+    if (options_.progress) options_.progress(share);
+  }
 
   void write_metadata() {
     if (const GgufFile* file = checkpoint_.gguf()) {
@@ -143,7 +158,7 @@ class GgufOutput {
     return wanted == DType::q4_k ? DType::q5_0 : DType::q8_0;
   }
 
-  void add(Role role, const std::vector<TensorName>& sources, const std::vector<TensorName>& targets) {
+  void add(Role role, int layer, const std::vector<TensorName>& sources, const std::vector<TensorName>& targets) {
     const bool pairs = target_.pairs && role == Role::qkv;
     const ModelConfig& shape = checkpoint_.config();
     for (std::size_t i = 0; i < sources.size(); ++i) {
@@ -155,6 +170,7 @@ class GgufOutput {
         throw Error("quantize.already-quantized", text("'", checkpoint_.folder().string(), "' is quantized already"),
                     "Start from the floating-point checkpoint of the model");
       }
+      planned.layer = layer;
       planned.transposed = source.transposed;
       planned.shape = source.shape;
       if (source.transposed) std::reverse(planned.shape.begin(), planned.shape.end());
@@ -218,7 +234,11 @@ class GgufOutput {
   std::vector<float> values_of(const Planned& planned) const {
     const Tensor& source = *planned.source;
     std::vector<float> values(static_cast<std::size_t>(source.elements()));
-    convert(source, 0, source.elements(), values.data());
+    if (const float* folded = folded_ ? folded_->find(planned.layer, source.name) : nullptr) {
+      std::copy_n(folded, values.size(), values.begin());
+    } else {
+      convert(source, 0, source.elements(), values.data());
+    }
     const auto rows = static_cast<std::size_t>(planned.shape.front());
     const std::size_t width = values.size() / rows;
     if (planned.transposed) {
@@ -256,13 +276,16 @@ class GgufOutput {
   GgufWriter out_;
   TensorNames names_{ModelConfig{}};
   std::vector<Planned> planned_;
+  std::unique_ptr<FoldedLayers> folded_;  // null: nothing is folded
   GgufReport report_;
 };
 
 }  // namespace detail
 
 /// Rounds a floating-point folder or GGUF file to a GGUF file that must not exist; norms, biases and tables of
-/// positions stay F32. Memory: one tensor in fp32. Throws Error ("quantize.…", "tokenizer.…", "io.…").
+/// positions stay F32. With a calibration text scales are searched as for AWQ, and those that lower the error of what a
+/// block adds are folded in: other programs read the file as any other. Memory: one tensor in fp32; with a text what
+/// quantize() takes. Throws Error ("quantize.…", "tokenizer.…", "io.…").
 inline GgufReport write_gguf(const std::filesystem::path& model, const std::filesystem::path& output,
                              const GgufOptions& options) {
   return detail::GgufOutput(model, options).write(output);

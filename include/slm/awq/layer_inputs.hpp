@@ -29,8 +29,9 @@ struct InputStatistics {
 
   void add(const Rows& x, bool keep, int threads) {
     const std::int64_t rows = static_cast<std::int64_t>(x.size()) / in;
-    for (std::size_t i = 0; i < x.size(); ++i) {
-      magnitude[i % static_cast<std::size_t>(in)] += std::abs(double{x[i]});
+    for (std::int64_t t = 0; t < rows; ++t) {
+      const float* row = x.data() + t * in;
+      for (std::size_t k = 0; k < magnitude.size(); ++k) magnitude[k] += std::abs(double{row[k]});
     }
     tokens += rows;
     if (!keep || moments.empty()) return;

@@ -22,10 +22,9 @@ class LayerQuantizer {
                  const Rounding& rounding)
       : shape_(shape), layer_(layer), inputs_(inputs), runner_(runner), rounding_(rounding) {}
 
-  /// Searches every fold against the original weights, then applies all of them. told(share) is called with 0..1.
-  std::vector<SearchOutcome> smooth(std::span<const Fold> folds, const std::function<void(double)>& told) {
+  /// Searches every fold against the original weights. told(share) is called with 0..1.
+  std::vector<SearchOutcome> search(std::span<const Fold> folds, const std::function<void(double)>& told) {
     std::vector<SearchOutcome> outcomes;
-    std::vector<std::vector<float>> scales;
     double tried = 0;
     const auto all = static_cast<double>(folds.size() * awq::candidates().size());
     for (const Fold fold : folds) {
@@ -33,16 +32,17 @@ class LayerQuantizer {
       outcome.fold = fold;
       const std::vector<FloatLinear*> read_by = consumers(fold);
       if (std::all_of(read_by.begin(), read_by.end(), [&](auto* linear) { return rounding_.fits(*linear); })) {
-        scales.push_back(search_scales(std::span<FloatLinear* const>(read_by), input(fold).mean_magnitude(),
-                                       features(fold), rounding_, loss(fold), outcome, [&] { told(++tried / all); }));
-      } else {
-        scales.emplace_back();
+        outcome.scales = search_scales(std::span<FloatLinear* const>(read_by), input(fold).mean_magnitude(),
+                                       features(fold), rounding_, loss(fold), outcome, [&] { told(++tried / all); });
       }
     }
-    for (std::size_t i = 0; i < folds.size(); ++i) {
-      if (!scales[i].empty()) apply(folds[i], scales[i]);
-    }
     return outcomes;
+  }
+
+  void apply(std::span<const SearchOutcome> outcomes) {
+    for (const SearchOutcome& outcome : outcomes) {
+      if (!outcome.scales.empty()) apply(outcome.fold, outcome.scales);
+    }
   }
 
   /// Moves scales through a fold: the block computes what it did before.   scales [features(fold).count]
@@ -92,7 +92,7 @@ class LayerQuantizer {
 
  private:
   using Matrices = std::span<const FloatMatrix>;
-  using Loss = std::function<double(Matrices)>;
+  using Loss = std::function<double(Matrices, double)>;
 
   std::vector<FloatLinear*> consumers(Fold fold) {
     switch (fold) {
@@ -134,7 +134,8 @@ class LayerQuantizer {
     return vector;
   }
 
-  /// Mean squared change of what the block adds to the residual stream, over the searched sequences.
+  /// Mean squared change of what the block adds to the residual stream, over the searched sequences; given up where it
+  /// reaches the bound.
   Loss loss(Fold fold) {
     switch (fold) {
       case Fold::norm_to_qkv:
@@ -181,11 +182,13 @@ class LayerQuantizer {
 
   template <class Change>
   Loss mean_over_sequences(Change change) const {
-    return [this, change](Matrices rounded) {
-      double sum = 0, elements = 0;
+    double elements = 0;
+    for (const SequenceActivations& sequence : inputs_.searched) elements += static_cast<double>(sequence.mlp_y.size());
+    return [this, change, elements](Matrices rounded, double bound) {
+      double sum = 0;
       for (std::size_t i = 0; i < inputs_.searched.size(); ++i) {
         for (const float value : change(rounded, i)) sum += double{value} * double{value};
-        elements += static_cast<double>(inputs_.searched[i].mlp_y.size());
+        if (sum / elements >= bound) break;  // further sequences make it no less
       }
       return sum / elements;
     };

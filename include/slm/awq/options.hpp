@@ -1,10 +1,13 @@
-// What a quantization is asked for, and what it reports.
+// What a quantization is asked for, and what it reports: of a folder, and of a GGUF file.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <functional>
+#include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "slm/awq/calibration.hpp"
@@ -41,6 +44,21 @@ struct Report {
   std::vector<LayerReport> layers;                  // of this run; layers done by an earlier one are not repeated
   std::vector<std::string> left_in_float;           // weights whose shape 4-bit groups do not fit
   std::uint64_t bytes_before = 0, bytes_after = 0;  // of all tensors
+};
+
+struct GgufOptions {
+  DType type = DType::q4_k;  // f32, or a type that encode() writes
+  int threads = 1;
+  std::filesystem::path calibration_text = {};  // scales are searched on it and folded in; empty: rounding alone
+  CalibrationOptions calibration = {};
+  int search_samples = 16;                    // of the calibration sequences, for the losses of the searches
+  std::function<void(double)> progress = {};  // called with 0..1
+};
+
+struct GgufReport {
+  std::uint64_t bytes_before = 0, bytes_after = 0;  // of all tensors
+  std::map<std::string_view, int> matrices;         // how many became each type
+  std::vector<LayerReport> layers;                  // what was folded; none without a text
 };
 
 }  // namespace slm::quantize

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "slm/awq/calibration_pass.hpp"
 #include "slm/awq/checkpoint_writer.hpp"
 #include "slm/awq/layer_quantizer.hpp"
 #include "slm/formats/convert.hpp"
@@ -31,7 +32,8 @@ class Quantizer {
     check_model();
     choose_group();
     check_widths();
-    const DType stored = embedding_table().dtype;
+    const TensorName table = reader_.names.weights(Role::embedding).front();
+    const DType stored = checkpoint_.tensor(table.name, table.shape).dtype;
     const DType type = options_.output == Output::awq || stored == DType::f16 ? DType::f16 : DType::bf16;
     rounding_ = {.quantizer = {.scale_type = type == DType::f16 ? ScaleType::f16 : ScaleType::bf16,
                                .symmetric = options_.symmetric},
@@ -39,7 +41,11 @@ class Quantizer {
                  .threads = device_.threads()};
     const bool divisors = options_.output == Output::awq && !reader_.names.weights(Role::down_divisor).empty();
     folds_ = folds_of(checkpoint_.config(), checkpoint_.settings(), divisors);
-    if (options_.search) start_calibration();
+    if (options_.search) {
+      pass_.emplace(checkpoint_, device_, text_, options_.calibration, options_.search_samples);
+      report_.samples = pass_->samples();
+      report_.sequence_length = pass_->sequence_length();
+    }
     folder_.emplace(output, request());  // the last thing that can be refused
     writer_.emplace(checkpoint_, *folder_, rounding_, options_, type);
   }
@@ -61,16 +67,7 @@ class Quantizer {
       throw Error("quantize.already-quantized", text("'", checkpoint_.folder().string(), "' is quantized already"),
                   "Start from the floating-point checkpoint of the model");
     }
-    const ModelConfig& shape = checkpoint_.config();
-    const char* what = reader_.names.weights(Role::down).front().transposed ? "stores its matrices transposed"
-                       : shape.order == BlockOrder::post_norm               ? "has its norms behind attention and MLP"
-                       : shape.embedding != 0                               ? "projects its embedding"
-                                                                            : nullptr;
-    if (what != nullptr) {
-      throw Error("quantize.unsupported",
-                  text("'", checkpoint_.folder().string(), "' ", what, ", for which AWQ has no mapping here"),
-                  "docs/models.md lists what can be quantized");
-    }
+    check_foldable(checkpoint_);
   }
 
   void choose_group() {
@@ -151,43 +148,6 @@ class Quantizer {
     return hash;
   }
 
-  void start_calibration() {
-    CalibrationOptions calibration = options_.calibration;
-    calibration.sequence_length = std::min(calibration.sequence_length, checkpoint_.settings().context);
-    const Sequences sequences = calibration_sequences(text_, Tokenizer::from(checkpoint_.folder()), calibration);
-    report_.samples = sequences.size();
-    report_.sequence_length = sequences.front().size();
-    for (const auto& sequence : sequences) hidden_.push_back(embedded(sequence));
-    runner_.emplace(checkpoint_, device_);
-  }
-
-  const Tensor& embedding_table() const {
-    const TensorName table = reader_.names.weights(Role::embedding).front();
-    return checkpoint_.tensor(table.name, table.shape);
-  }
-
-  Rows embedded(std::span<const Token> tokens) const {
-    const ModelConfig& shape = checkpoint_.config();
-    const ModelSettings& settings = checkpoint_.settings();
-    const Tensor& table = embedding_table();
-    const auto width = static_cast<std::size_t>(shape.hidden);
-    Rows x(tokens.size() * width), position(width);
-    for (std::size_t i = 0; i < tokens.size(); ++i) {
-      if (tokens[i] < 0 || tokens[i] >= shape.vocab) {
-        throw Error("quantize.token",
-                    text("the tokenizer gives id ", tokens[i], ", the model's vocabulary is 0..", shape.vocab - 1),
-                    "Check that tokenizer and weights belong together");
-      }
-      convert(table, std::int64_t{tokens[i]} * shape.hidden, shape.hidden, &x[i * width]);
-      for (const TensorName& positions : reader_.names.weights(Role::positions)) {
-        const std::int64_t row = static_cast<std::int64_t>(i) + settings.position_offset;
-        convert(checkpoint_.tensor(positions.name, positions.shape), row * shape.hidden, shape.hidden, position.data());
-        for (std::size_t k = 0; k < width; ++k) x[i * width + k] += position[k];
-      }
-    }
-    return x;
-  }
-
   void quantize_layer(int index) {
     const bool done = folder_->has(CheckpointWriter::part_of(index));
     const bool last = index + 1 == checkpoint_.config().layers;
@@ -198,53 +158,21 @@ class Quantizer {
     }
     LayerInputs inputs;
     if (options_.search && !(done && last)) {
-      runner_->enter(index);
-      advance(layer, inputs, !done);
+      if (!done) inputs.start(layer, rounding_, options_.clip);
+      pass_->advance(layer, index, done ? nullptr : &inputs);
     }
     if (!done) {
       if (options_.search) {
-        LayerQuantizer quantizer(checkpoint_.config(), layer, inputs, *runner_, rounding_);
+        LayerQuantizer quantizer(checkpoint_.config(), layer, inputs, pass_->runner(), rounding_);
         const auto told = [&](double share) { tell(index + 0.1 + 0.8 * share); };
-        report_.layers.push_back({index, quantizer.smooth(folds_, told)});
+        report_.layers.push_back({index, quantizer.search(folds_, told)});
+        quantizer.apply(report_.layers.back().folds);
         if (options_.clip) quantizer.clip();
       }
       writer_->write_layer(layer, index);
     }
     writer_->count_layer(layer, index);
     tell(index + 1);
-  }
-
-  /// Runs the block on every sequence with its original weights, so that later blocks see what they will be compared
-  /// with; collects what the searches need.
-  void advance(FloatLayer& layer, LayerInputs& inputs, bool collect) {
-    if (collect) inputs.start(layer, rounding_, options_.clip);
-    const auto wanted = static_cast<std::size_t>(std::max(options_.search_samples, 1));
-    const std::size_t searched = std::min(hidden_.size(), wanted);
-    const bool parallel = checkpoint_.config().order == BlockOrder::parallel;
-    const auto& mlp_norm = parallel ? layer.weights.attention_norm : layer.weights.mlp_norm;
-    for (std::size_t s = 0; s < hidden_.size(); ++s) {
-      Rows& x = hidden_[s];
-      SequenceActivations seen{.attention_x = x, .mixed = {}, .attention_y = {}, .mlp_x = {}, .gated = {}, .mlp_y = {}};
-      seen.attention_y = runner_->attention(layer, layer.weights.qkv, x, seen.mixed);
-      if (!parallel) add(x, seen.attention_y);
-      seen.mlp_x = x;
-      seen.mlp_y = runner_->mlp(layer, layer.weights.gate_up, x, seen.gated);
-      if (parallel) add(x, seen.attention_y);
-      add(x, seen.mlp_y);
-      if (!collect) continue;
-      const std::size_t kept = inputs.searched.size();
-      const bool search = kept < searched && s == kept * hidden_.size() / searched;
-      const auto count = [&](InputStatistics& input, const Rows& rows) { input.add(rows, search, rounding_.threads); };
-      count(inputs.qkv, runner_->normalized(layer.weights.attention_norm, seen.attention_x));
-      count(inputs.attention_out, seen.mixed);
-      count(inputs.gate_up, runner_->normalized(mlp_norm, seen.mlp_x));
-      count(inputs.down, seen.gated);
-      if (search) inputs.searched.push_back(std::move(seen));
-    }
-  }
-
-  static void add(Rows& x, const Rows& y) {
-    for (std::size_t i = 0; i < x.size(); ++i) x[i] += y[i];
   }
 
   void tell(double layers_done) const {
@@ -261,8 +189,7 @@ class Quantizer {
   Report report_;
   std::optional<OutputFolder> folder_;
   std::optional<CheckpointWriter> writer_;
-  std::optional<BlockRunner> runner_;
-  std::vector<Rows> hidden_;  // residual stream after the blocks so far   [samples]
+  std::optional<CalibrationPass> pass_;
 };
 
 }  // namespace detail

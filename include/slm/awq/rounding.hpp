@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -11,6 +12,8 @@
 #include "slm/awq/group_quantizer.hpp"
 #include "slm/awq/parallel.hpp"
 #include "slm/formats/format.hpp"
+#include "slm/formats/gguf_blocks.hpp"
+#include "slm/formats/gguf_encode.hpp"
 #include "slm/formats/int4_rows.hpp"
 
 namespace slm::quantize {
@@ -19,14 +22,29 @@ struct Rounding {
   GroupQuantizer quantizer;
   std::int64_t group = 128;  // or whole_row
   int threads = 1;
+  std::optional<DType> blocks = {};  // of GGUF: what is stored; the quantizer is then a quick likeness of it
 
   std::int64_t group_of(std::int64_t in) const { return group == whole_row ? in : group; }
 
-  /// Whether whole groups and whole words of eight outputs make up the layer; others stay in floating point.
+  /// Whether whole groups and whole words of eight outputs make up the layer; others stay in floating point. Of GGUF:
+  /// whether whole blocks make up its rows; others become blocks of another type.
   bool fits(const FloatLinear& linear) const {
+    if (blocks) return linear.in % values_of_block(*blocks) == 0;
     return linear.in % 8 == 0 && linear.in % group_of(linear.in) == 0 &&
            std::all_of(linear.parts.begin(), linear.parts.end(),
                        [](const TensorName& part) { return part.shape.at(0) % 8 == 0 && !part.transposed; });
+  }
+
+  /// A row as it comes back from its blocks, in place.
+  void round_trip_blocks(std::span<float> row) const {
+    const auto size = static_cast<std::size_t>(values_of_block(*blocks));
+    std::vector<std::byte> bytes(bytes_of(*blocks));
+    GgufBlock block;
+    for (std::size_t k = 0; k < row.size(); k += size) {
+      encode(*blocks, &row[k], bytes.data());
+      decode(*blocks, bytes.data(), block);
+      for (std::size_t i = 0; i < size; ++i) row[k + i] = block.value_of(i);
+    }
   }
 
   /// Rows [first, first + count) as codes.

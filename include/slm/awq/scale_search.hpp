@@ -20,9 +20,10 @@ namespace slm::quantize {
 /// What a search found; losses are mean squared errors of an output.
 struct SearchOutcome {
   Fold fold = Fold::norm_to_qkv;
-  double rounded = 0;     // loss of rounding alone
-  double best = 0;        // loss with the scales
-  awq::Candidate chosen;  // the identity when nothing was better
+  double rounded = 0;         // loss of rounding alone
+  double best = 0;            // loss with the scales
+  awq::Candidate chosen;      // the identity when nothing was better
+  std::vector<float> scales;  // of the features that share one; none where a layer does not fit
 };
 
 /// Q(W * s) / s
@@ -33,6 +34,19 @@ inline std::vector<float> round_trip_scaled(const FloatLinear& linear, std::span
     awq::round_trip_scaled<float>(rounding.quantizer, linear.row(n), scales,
                                   static_cast<std::size_t>(rounding.group_of(linear.in)),
                                   rounded.data() + n * linear.in);
+  });
+  return rounded;
+}
+
+/// The same with the blocks that are stored.
+inline std::vector<float> round_trip_blocks(const FloatLinear& linear, std::span<const float> scales,
+                                            const Rounding& rounding) {
+  std::vector<float> rounded = linear.weight;
+  parallel_for(rounding.threads, linear.out(), [&](std::int64_t n) {
+    const std::span<float> row(rounded.data() + n * linear.in, scales.size());
+    for (std::size_t k = 0; k < row.size(); ++k) row[k] *= scales[k];
+    rounding.round_trip_blocks(row);
+    for (std::size_t k = 0; k < row.size(); ++k) row[k] /= scales[k];
   });
   return rounded;
 }
@@ -50,8 +64,10 @@ struct SharedFeatures {
 };
 
 /// Tries every candidate. consumers: linear layers that read the same input, whose mean magnitude is x_mean [in].
-/// loss(matrices) is the loss of the block with one rounded matrix for each consumer; tried() is called after each
-/// candidate. -> [features.count]
+/// loss(matrices, bound) is the loss of the block with one rounded matrix for each consumer, or any
+/// number from `bound` on where the loss is no less; tried() is called after each candidate. Blocks of GGUF take long
+/// to encode: candidates are compared by the quantizer, and the best of them must beat rounding alone with the blocks.
+/// -> [features.count]
 template <class Loss, class Tried>
 std::vector<float> search_scales(std::span<FloatLinear* const> consumers, std::span<const float> x_mean,
                                  const SharedFeatures& features, const Rounding& rounding, Loss&& loss,
@@ -73,18 +89,23 @@ std::vector<float> search_scales(std::span<FloatLinear* const> consumers, std::s
   }
   for (std::size_t f = 0; f < features.count; ++f) w[f] /= members[f];
 
-  std::vector<float> best, expanded(in);
-  outcome.best = std::numeric_limits<double>::infinity();
-  for (const awq::Candidate candidate : awq::candidates()) {
-    std::vector<float> scales = awq::scales_of<float>(candidate, x, w);
+  constexpr double unbounded = std::numeric_limits<double>::infinity();
+  const auto loss_of = [&](std::span<const float> scales, const auto& round_trip, double bound) {
+    std::vector<float> expanded(in);
     for (std::size_t k = 0; k < in; ++k) expanded[k] = scales[features.of[k]];
     std::vector<std::vector<float>> rounded;
     std::vector<FloatMatrix> matrices;
     for (const FloatLinear* linear : consumers) {
-      rounded.push_back(round_trip_scaled(*linear, expanded, rounding));
+      rounded.push_back(round_trip(*linear, expanded, rounding));
       matrices.push_back(matrix_of(rounded.back(), linear->in));
     }
-    const double found = loss(std::span<const FloatMatrix>(matrices));
+    return loss(std::span<const FloatMatrix>(matrices), bound);
+  };
+  std::vector<float> best;
+  outcome.best = unbounded;
+  for (const awq::Candidate candidate : awq::candidates()) {
+    std::vector<float> scales = awq::scales_of<float>(candidate, x, w);
+    const double found = loss_of(scales, round_trip_scaled, outcome.best);
     if (candidate.is_identity()) outcome.rounded = found;
     if (found < outcome.best) {
       outcome.best = found;
@@ -98,6 +119,16 @@ std::vector<float> search_scales(std::span<FloatLinear* const> consumers, std::s
         "quantize.non-finite",
         text("the activations of '", consumers.front()->parts.front().name, "' are not finite on the calibration text"),
         "Check that the checkpoint works in fp32, or choose another text");
+  }
+  if (rounding.blocks && !outcome.chosen.is_identity()) {
+    const std::vector<float> ones(features.count, 1.0f);
+    outcome.rounded = loss_of(ones, round_trip_blocks, unbounded);
+    outcome.best = loss_of(best, round_trip_blocks, outcome.rounded);
+    if (!(outcome.best < outcome.rounded)) {
+      outcome.best = outcome.rounded;
+      outcome.chosen = {};
+      best = ones;
+    }
   }
   return best;
 }

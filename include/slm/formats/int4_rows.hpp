@@ -252,7 +252,7 @@ inline void unpack(const Int4Tensor& layer, std::int64_t first, std::int64_t cou
                 text("layer '", layer.name, "' has ", layer.out, " rows, asked for ", count, " from ", first, " on"),
                 "Ask for rows inside the layer");
   }
-  detail::Int4Unpacking(layer, first, count, rows).run();
+  detail::Int4Unpacking(layer, layer.first + first, count, rows).run();
 }
 
 inline Int4Rows unpack(const Int4Tensor& layer, std::int64_t first, std::int64_t count) {

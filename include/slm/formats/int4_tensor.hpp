@@ -26,6 +26,7 @@ struct Int4Tensor {
   std::int64_t out = 0;
   std::int64_t in = 0;
   std::int64_t group = 0;  // divides `in`
+  std::int64_t first = 0;  // row of the tensors that is row 0: some rows of a layer are a layer too
   const Tensor* codes = nullptr;
   const Tensor* scales = nullptr;
   const Tensor* zeros = nullptr;  // null: symmetric, every zero point is 8
@@ -43,6 +44,15 @@ inline std::int64_t out_features(const LinearSource& source) {
 inline std::int64_t in_features(const LinearSource& source) {
   const auto* int4 = std::get_if<Int4Tensor>(&source);
   return int4 ? int4->in : std::get<Tensor>(source).shape.at(1);
+}
+
+inline LinearSource rows_of(const LinearSource& source, std::int64_t first, std::int64_t count) {
+  const auto* int4 = std::get_if<Int4Tensor>(&source);
+  if (int4 == nullptr) return rows_of(std::get<Tensor>(source), first, count);
+  Int4Tensor part = *int4;
+  part.first += first;
+  part.out = count;
+  return part;
 }
 
 }  // namespace slm

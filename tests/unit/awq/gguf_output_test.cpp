@@ -2,11 +2,14 @@
 #include "slm/awq/gguf_output.hpp"
 
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <fstream>
+#include <iterator>
 #include <map>
 #include <set>
 
 #include "slm/backend/reference/reference.hpp"
+#include "slm/decode/perplexity.hpp"
 #include "slm/model/load.hpp"
 #include "slm/model/session.hpp"
 #include "slm/text/tokenizer.hpp"
@@ -151,6 +154,88 @@ TEST_CASE("models of every family that GGUF has are written without a change of 
     CHECK(logits_of(again) == found);
   }
   CHECK(written == 19);
+}
+
+TEST_CASE("scales folded into the blocks of a GGUF file leave its logits as they were") {
+  const TemporaryFolder folder;
+  std::set<quantize::Fold> seen;
+  for (const char* name : {"llama-bias", "llama3-gqa-scaled-tied", "mistral-swa8", "olmo-tied", "phi-partial",
+                           "phi3-longrope", "phi3-swa7", "qwen2-bias-tied", "qwen3-qknorm-headdim", "mpt-alibi-4h"}) {
+    CAPTURE(name);
+    const fs::path model = fixture(std::string{"models/"} + name), out = folder.path() / (std::string{name} + ".gguf");
+    const Checkpoint checkpoint(model);
+    const ModelConfig& shape = checkpoint.config();
+    quantize::detail::GgufOutput output(model, {.type = DType::f32});
+    std::vector<quantize::LayerReport> layers;
+    for (int l = 0; l < shape.layers; ++l) {
+      quantize::LayerReport& layer = layers.emplace_back(quantize::LayerReport{l, {}});
+      for (const quantize::Fold fold : quantize::folds_of(shape, checkpoint.settings(), false)) {
+        seen.insert(fold);
+        const bool wide = fold == quantize::Fold::up_to_down;
+        const int count = fold == quantize::Fold::value_to_out ? shape.kv_heads * shape.head_dim
+                          : wide                               ? shape.ffn
+                                                               : shape.hidden;
+        quantize::SearchOutcome& outcome = layer.folds.emplace_back();
+        outcome.fold = fold;
+        for (int i = 0; i < count; ++i) {
+          outcome.scales.push_back(std::exp(std::sin(2.7f * static_cast<float>(i + l) + 1)));
+        }
+      }
+    }
+    output.fold(std::move(layers));
+    output.write(out);
+    const auto expected = logits_of(model), found = logits_of(out);
+    REQUIRE(found.size() == expected.size());
+    double change = 0, size = 0;
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      change += double{found[i] - expected[i]} * double{found[i] - expected[i]};
+      size += double{expected[i]} * double{expected[i]};
+    }
+    CHECK(std::sqrt(change / size) < 1e-5);
+    CHECK(change > 0);  // the weights are others
+  }
+  CHECK(seen.size() == 5);
+}
+
+TEST_CASE("scales searched on a text lower the perplexity of a GGUF file of Q4_0, and do not make it larger") {
+  const TemporaryFolder folder;
+  const fs::path model = demo_pair("draft"), examples = fs::path(SLM_SOURCE_DIR) / "examples/demo_pair";
+  std::ifstream text(examples / "measure.py");
+  auto tokens = Tokenizer::from(model).encode(std::string(std::istreambuf_iterator<char>(text), {}));
+  const auto perplexity_of = [&](const fs::path& file) {
+    return perplexity(load<Registry<>>(file), tokens, {.window = 256}).value();
+  };
+  const fs::path without = folder.path() / "without.gguf", with = folder.path() / "with.gguf";
+  quantize::GgufOptions options{.type = DType::q4_0, .threads = 2};
+  const auto rounded = quantize::write_gguf(model, without, options);
+  CHECK(rounded.layers.empty());
+  options.calibration_text = examples / "train.py";
+  options.calibration = {.samples = 4, .sequence_length = 128};
+  options.search_samples = 4;
+  const auto folded = quantize::write_gguf(model, with, options);
+  CHECK(folded.bytes_after == rounded.bytes_after);
+  CHECK(folded.matrices == rounded.matrices);
+  int improved = 0;
+  for (const quantize::LayerReport& layer : folded.layers) {
+    for (const quantize::SearchOutcome& fold : layer.folds) {
+      CHECK(fold.best <= fold.rounded);
+      improved += fold.best < fold.rounded;
+    }
+  }
+  CHECK(improved > 0);
+  CHECK(perplexity_of(with) < perplexity_of(without));
+}
+
+TEST_CASE("a text is refused for GGUF types that gain nothing by it, and for models whose blocks cannot be folded") {
+  const TemporaryFolder folder;
+  quantize::GgufOptions options{.type = DType::q4_1, .calibration_text = fixture("tokenizers/expected.json")};
+  const fs::path out = folder.path() / "out.gguf";
+  CHECK(error_id([&] { quantize::write_gguf(demo_pair("draft"), out, options); }) == "quantize.bad-options");
+  options.type = DType::q4_0;
+  CHECK(error_id([&] { quantize::write_gguf(fixture("models/gpt2"), out, options); }) == "quantize.unsupported");
+  options.calibration_text = folder.path() / "absent";
+  CHECK(error_id([&] { quantize::write_gguf(demo_pair("draft"), out, options); }).starts_with("io."));
+  CHECK(files_in(folder.path()).empty());
 }
 
 TEST_CASE("a GGUF file keeps the tokenizer, the chat template and the ends of a text") {

@@ -21,6 +21,7 @@
 #include "slm/formats/convert.hpp"
 #include "slm/formats/format.hpp"
 #include "slm/formats/int4_rows.hpp"
+#include "slm/formats/int4_tiles.hpp"
 
 namespace slm::gpu {
 
@@ -94,36 +95,17 @@ PackedWords pack_dense(std::span<const LinearSource> sources) {
   });
 }
 
-/// Whether all are four-bit layers in groups that tiles can hold.
-inline bool int4_tiles_hold(std::span<const LinearSource> sources) {
-  return std::all_of(sources.begin(), sources.end(), [](const LinearSource& source) {
-    const auto* layer = std::get_if<Int4Tensor>(&source);
-    return layer != nullptr && int4_block(layer->group, layer->in) != 0;
-  });
-}
-
 /// For sources that int4_tiles_hold() accepts.
 inline PackedWords pack_int4(std::span<const LinearSource> sources) {
-  CodeTiles order{.out = 0, .in = in_features(sources.front()), .block = 128, .half_scales = true, .bytes = nullptr};
-  for (const LinearSource& source : sources) {
-    const Int4Tensor& layer = std::get<Int4Tensor>(source);
-    order.block = std::min(order.block, int4_block(layer.group, layer.in));
-    order.out += layer.out;
-    order.half_scales = order.half_scales && layer.scales->dtype == DType::f16;
-  }
+  const CodeTiles order = int4_tiles_of(sources);
   PackedWords packed;
   packed.words.resize(static_cast<std::size_t>(order.total_bytes() / 4));
   auto* const bytes = reinterpret_cast<std::byte*>(packed.words.data());
   std::int64_t first = 0;
   for (const LinearSource& source : sources) {
     const Int4Tensor& layer = std::get<Int4Tensor>(source);
-    constexpr std::int64_t at_once = 64;
-    in_parallel(layer.out, at_once, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t from = begin; from < end; from += at_once) {
-        const std::int64_t count = std::min(at_once, end - from);
-        const Int4Rows rows = unpack(layer, from, count);
-        for (std::int64_t r = 0; r < count; ++r) write_int4_row(order, bytes, first + from + r, rows, r);
-      }
+    in_parallel(layer.out, int4_rows_at_once, [&](std::int64_t begin, std::int64_t end) {
+      write_int4_rows(order, bytes, first + begin, layer, begin, end);
     });
     first += layer.out;
   }

@@ -1,0 +1,110 @@
+// CalibrationPass: a text's activations on their way through the original blocks of a model, one block at a time.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "slm/awq/calibration.hpp"
+#include "slm/awq/layer_inputs.hpp"
+#include "slm/formats/convert.hpp"
+
+namespace slm::quantize {
+
+/// Throws quantize.unsupported for models whose blocks the folds do not describe.
+inline void check_foldable(const Checkpoint& checkpoint) {
+  const ModelConfig& shape = checkpoint.config();
+  const char* what = checkpoint.names().weights(Role::down).front().transposed ? "stores its matrices transposed"
+                     : shape.order == BlockOrder::post_norm ? "has its norms behind attention and MLP"
+                     : shape.embedding != 0                 ? "projects its embedding"
+                                                            : nullptr;
+  if (what == nullptr) return;
+  throw Error("quantize.unsupported",
+              text("'", checkpoint.folder().string(), "' ", what, ", for which AWQ has no mapping here"),
+              "docs/models.md lists what can be quantized");
+}
+
+class CalibrationPass {
+ public:
+  /// searched: how many of the sequences searches run on; all serve the statistics.
+  CalibrationPass(const Checkpoint& checkpoint, backend::Cpu device, const std::filesystem::path& text,
+                  CalibrationOptions options, int searched)
+      : checkpoint_(checkpoint), threads_(device.threads()), runner_(checkpoint, std::move(device)) {
+    options.sequence_length = std::min(options.sequence_length, checkpoint.settings().context);
+    const Sequences sequences = calibration_sequences(text, Tokenizer::from(checkpoint.folder()), options);
+    sequence_length_ = sequences.front().size();
+    for (const auto& sequence : sequences) hidden_.push_back(embedded(sequence));
+    searched_ = std::min(hidden_.size(), static_cast<std::size_t>(std::max(searched, 1)));
+  }
+
+  std::size_t samples() const { return hidden_.size(); }
+  std::size_t sequence_length() const { return sequence_length_; }
+  BlockRunner& runner() { return runner_; }
+
+  /// Runs block `index`, the next one, on every sequence with its original weights, so that later blocks see what they
+  /// will be compared with. inputs: collects what the searches need, unless null; started already.
+  void advance(FloatLayer& layer, int index, LayerInputs* inputs) {
+    runner_.enter(index);
+    const bool parallel = checkpoint_.config().order == BlockOrder::parallel;
+    const auto& mlp_norm = parallel ? layer.weights.attention_norm : layer.weights.mlp_norm;
+    for (std::size_t s = 0; s < hidden_.size(); ++s) {
+      Rows& x = hidden_[s];
+      SequenceActivations seen{.attention_x = x, .mixed = {}, .attention_y = {}, .mlp_x = {}, .gated = {}, .mlp_y = {}};
+      seen.attention_y = runner_.attention(layer, layer.weights.qkv, x, seen.mixed);
+      if (!parallel) add(x, seen.attention_y);
+      seen.mlp_x = x;
+      seen.mlp_y = runner_.mlp(layer, layer.weights.gate_up, x, seen.gated);
+      if (parallel) add(x, seen.attention_y);
+      add(x, seen.mlp_y);
+      if (inputs == nullptr) continue;
+      const std::size_t kept = inputs->searched.size();
+      const bool search = kept < searched_ && s == kept * hidden_.size() / searched_;
+      const auto count = [&](InputStatistics& input, const Rows& rows) { input.add(rows, search, threads_); };
+      count(inputs->qkv, runner_.normalized(layer.weights.attention_norm, seen.attention_x));
+      count(inputs->attention_out, seen.mixed);
+      count(inputs->gate_up, runner_.normalized(mlp_norm, seen.mlp_x));
+      count(inputs->down, seen.gated);
+      if (search) inputs->searched.push_back(std::move(seen));
+    }
+  }
+
+ private:
+  static void add(Rows& x, const Rows& y) {
+    for (std::size_t i = 0; i < x.size(); ++i) x[i] += y[i];
+  }
+
+  Rows embedded(std::span<const Token> tokens) const {
+    const ModelConfig& shape = checkpoint_.config();
+    const ModelSettings& settings = checkpoint_.settings();
+    const TensorName name = checkpoint_.names().weights(Role::embedding).front();
+    const Tensor& table = checkpoint_.tensor(name.name, name.shape);
+    const auto width = static_cast<std::size_t>(shape.hidden);
+    Rows x(tokens.size() * width), position(width);
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+      if (tokens[i] < 0 || tokens[i] >= shape.vocab) {
+        throw Error("quantize.token",
+                    text("the tokenizer gives id ", tokens[i], ", the model's vocabulary is 0..", shape.vocab - 1),
+                    "Check that tokenizer and weights belong together");
+      }
+      convert(table, std::int64_t{tokens[i]} * shape.hidden, shape.hidden, &x[i * width]);
+      for (const TensorName& positions : checkpoint_.names().weights(Role::positions)) {
+        const std::int64_t row = static_cast<std::int64_t>(i) + settings.position_offset;
+        convert(checkpoint_.tensor(positions.name, positions.shape), row * shape.hidden, shape.hidden, position.data());
+        for (std::size_t k = 0; k < width; ++k) x[i * width + k] += position[k];
+      }
+    }
+    return x;
+  }
+
+  const Checkpoint& checkpoint_;
+  int threads_;
+  BlockRunner runner_;
+  std::size_t searched_ = 0, sequence_length_ = 0;
+  std::vector<Rows> hidden_;  // residual stream after the blocks so far   [samples]
+};
+
+}  // namespace slm::quantize

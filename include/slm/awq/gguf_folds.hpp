@@ -1,0 +1,83 @@
+// Folds of a GGUF file: scales are searched against its blocks, and moved into norms and projections before rounding.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "slm/awq/calibration_pass.hpp"
+#include "slm/awq/layer_quantizer.hpp"
+#include "slm/awq/options.hpp"
+
+namespace slm::quantize {
+
+/// Scales lower the perplexity of Q4_0. Blocks with a minimum lose by them (docs/quantization.md), and what types of
+/// more bits lose is too little to be moved.
+constexpr bool gains_from_folds(DType type) { return type == DType::q4_0; }
+
+/// The folds of every block with the scales found for them. told(share) is called with 0..1.
+inline std::vector<LayerReport> search_folds(const Checkpoint& checkpoint, const GgufOptions& options,
+                                             const std::function<void(double)>& told) {
+  backend::Cpu device(options.threads);
+  WeightReader<Fp32, backend::Cpu> reader{checkpoint, device};
+  CalibrationPass pass(checkpoint, device, options.calibration_text, options.calibration, options.search_samples);
+  const Rounding rounding{.quantizer = {.scale_type = ScaleType::exact, .symmetric = true},
+                          .group = 32,
+                          .threads = options.threads,
+                          .blocks = options.type};
+  const std::vector<Fold> folds = folds_of(checkpoint.config(), checkpoint.settings(), false);
+  std::vector<LayerReport> layers;
+  const int count = checkpoint.config().layers;
+  for (int index = 0; index < count; ++index) {
+    FloatLayer layer(reader, index);
+    LayerInputs inputs;
+    inputs.start(layer, rounding, false);
+    pass.advance(layer, index, &inputs);
+    LayerQuantizer quantizer(checkpoint.config(), layer, inputs, pass.runner(), rounding);
+    layers.push_back({index, quantizer.search(folds, [&](double share) { told((index + share) / count); })});
+  }
+  return layers;
+}
+
+/// The blocks of a model with their folds applied, one at a time in fp32.
+class FoldedLayers {
+ public:
+  FoldedLayers(const Checkpoint& checkpoint, std::vector<LayerReport> layers)
+      : checkpoint_(checkpoint), layers_(std::move(layers)), runner_(checkpoint, device_) {}
+
+  /// Values of a tensor, valid until another layer is asked for; null: it is none of this layer's.
+  const float* find(int layer, std::string_view name) {
+    if (!layer_ || layer_->weights.index != layer) enter(layer);
+    const auto found = values_.find(name);
+    return found == values_.end() ? nullptr : found->second;
+  }
+
+ private:
+  void enter(int index) {
+    layer_.emplace(reader_, index);
+    LayerInputs inputs;
+    LayerQuantizer(checkpoint_.config(), *layer_, inputs, runner_, {})
+        .apply(layers_.at(static_cast<std::size_t>(index)).folds);
+    values_.clear();
+    layer_->for_each(
+        checkpoint_.names(),
+        [&](const FloatLinear& linear, const TensorName& weight, std::int64_t first) {
+          values_[weight.name] = linear.weight.data() + first * linear.in;
+        },
+        [&](const TensorName& name, const float* values) { values_[name.name] = values; });
+  }
+
+  const Checkpoint& checkpoint_;
+  std::vector<LayerReport> layers_;
+  backend::Cpu device_{1};
+  WeightReader<Fp32, backend::Cpu> reader_{checkpoint_, device_};
+  BlockRunner runner_;
+  std::optional<FloatLayer> layer_;
+  std::map<std::string, const float*, std::less<>> values_;
+};
+
+}  // namespace slm::quantize

@@ -1,0 +1,62 @@
+// Layers of AWQ, of any published layout, as tiles: the one packing of the CPU's and of the GPU's matrices.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <variant>
+#include <vector>
+
+#include "slm/core/tensor.hpp"
+#include "slm/formats/code_tiles.hpp"
+#include "slm/formats/convert.hpp"
+#include "slm/formats/int4_rows.hpp"
+#include "slm/formats/int4_tensor.hpp"
+
+namespace slm {
+
+/// Whether all are four-bit layers in groups that tiles can hold.
+inline bool int4_tiles_hold(std::span<const LinearSource> sources) {
+  return std::all_of(sources.begin(), sources.end(), [](const LinearSource& source) {
+    const auto* layer = std::get_if<Int4Tensor>(&source);
+    return layer != nullptr && int4_block(layer->group, layer->in) != 0;
+  });
+}
+
+/// Whether every scale of a layer, as stored in F16, is the same.
+inline bool scales_fit_half(const Int4Tensor& layer) {
+  const Tensor& scales = *layer.scales;
+  if (scales.dtype == DType::f16) return true;
+  std::vector<float> values(static_cast<std::size_t>(scales.elements()));
+  convert(scales, 0, scales.elements(), values.data());
+  return std::all_of(values.begin(), values.end(), fits_half);
+}
+
+/// The tiles of the layers, one below the other, that int4_tiles_hold() accepts; without memory.
+inline CodeTiles int4_tiles_of(std::span<const LinearSource> sources) {
+  CodeTiles tiles{.in = in_features(sources.front()), .block = 128};
+  for (const LinearSource& source : sources) {  // groups may differ: the smallest block serves all
+    const Int4Tensor& layer = std::get<Int4Tensor>(source);
+    tiles.out += layer.out;
+    tiles.block = std::min(tiles.block, int4_block(layer.group, layer.in));
+    tiles.half_scales = tiles.half_scales && scales_fit_half(layer);
+  }
+  return tiles;
+}
+
+/// Outputs that are best written at once: those of a cache line of words that hold eight each.
+inline constexpr std::int64_t int4_rows_at_once = 128;
+
+/// Writes the outputs begin.. end - 1 of a layer, the first of which is output `first` of the tiles. Threads may write
+/// different ones.
+inline void write_int4_rows(const CodeTiles& tiles, std::byte* bytes, std::int64_t first, const Int4Tensor& layer,
+                            std::int64_t begin, std::int64_t end) {
+  for (std::int64_t from = begin; from < end; from += int4_rows_at_once) {
+    const std::int64_t count = std::min(int4_rows_at_once, end - from);
+    const Int4Rows rows = unpack(layer, from, count);
+    for (std::int64_t r = 0; r < count; ++r) write_int4_row(tiles, bytes, first + (from - begin) + r, rows, r);
+  }
+}
+
+}  // namespace slm
