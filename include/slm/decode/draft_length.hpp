@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -22,7 +23,7 @@ struct Fixed {
 
   int most() const { return tokens; }
   bool reads(RoundCosts&) const { return true; }
-  int next(RoundCosts&) const { return tokens; }
+  int next(RoundCosts&, bool = false) const { return tokens; }
   bool go_on(double) const { return true; }
   void restart() {}
   void observe(const RoundOutcome&, RoundCosts&) {}
@@ -38,7 +39,7 @@ struct Heuristic {
 
   int most() const { return limit; }
   bool reads(RoundCosts&) const { return true; }
-  int next(RoundCosts&) const { return current; }
+  int next(RoundCosts&, bool = false) const { return current; }
   bool go_on(double) const { return true; }
   void restart() { current = std::min(start, limit); }
   void observe(const RoundOutcome& round, RoundCosts&) {
@@ -55,7 +56,7 @@ struct Confidence {
 
   int most() const { return limit; }
   bool reads(RoundCosts&) const { return true; }
-  int next(RoundCosts&) const { return limit; }
+  int next(RoundCosts&, bool = false) const { return limit; }
   bool go_on(double confidence) const { return confidence >= threshold; }
   void restart() {}
   void observe(const RoundOutcome&, RoundCosts&) {}
@@ -76,9 +77,14 @@ class Policy {
   bool reads(RoundCosts& costs) {
     return std::visit([&](auto& policy) { return policy.reads(costs); }, choice_);
   }
-  /// Tokens to draft in the round that has begun.
-  int next(RoundCosts& costs) {
-    return std::visit([&](auto& policy) { return policy.next(costs); }, choice_);
+  /// Tokens to draft in the round that has begun, at most. weighs: the drafter is a WeighingDrafter, which chooses.
+  int next(RoundCosts& costs, bool weighs = false) {
+    return std::visit([&](auto& policy) { return policy.next(costs, weighs); }, choice_);
+  }
+  /// What such a drafter is told in the round that has begun.
+  std::optional<float> row_cost(const RoundCosts& costs) const {
+    const auto* adaptive = std::get_if<ThroughputAdaptive>(&choice_);
+    return adaptive != nullptr ? adaptive->row_cost(costs) : std::nullopt;
   }
   bool go_on(double confidence) const {
     return std::visit([confidence](const auto& policy) { return policy.go_on(confidence); }, choice_);

@@ -48,6 +48,14 @@ concept TokenDrafter = DraftText<D> &&
   { drafter.propose(context, most, out) } -> std::same_as<void>;
 };
 
+/// A drafter that knows how likely its tokens are, and weighs that against their cost: before propose(), set_row_cost()
+/// tells what the verification of a token costs at present, in plain steps of its text; nothing where that is not
+/// known.
+template <class D>
+concept WeighingDrafter = TokenDrafter<D> && requires(D& drafter, std::optional<float> cost) {
+  { drafter.set_row_cost(cost) } -> std::same_as<void>;
+};
+
 /// A drafter with a distribution: propose(context, choose) gives choose a row of logits for each token it drafts, and
 /// goes on with the token that choose returns, until choose returns nothing.
 template <class D>

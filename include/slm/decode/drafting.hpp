@@ -88,6 +88,9 @@ class Drafting {
     return true;
   }
 
+  static constexpr bool weighs = WeighingDrafter<DrafterType>;
+  void set_row_cost(std::optional<float> cost) requires weighs { drafter_.set_row_cost(cost); }
+
   /// Whether the present round only reads.
   bool reads() const { return reading_ > 0; }
 

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -18,7 +19,8 @@ namespace slm {
 struct Lookup {
   int longest = 16;         // tokens of a match that count
   int shortest = 1;         // tokens that must match
-  float row_cost = 0.125f;  // of verifying a token, in plain steps; 0: drafts are as long as they may be
+  float row_cost = 0.125f;  // of verifying a token, in plain steps, until it was measured; 0: drafts are as long as
+                            // they may be, whatever it costs
 };
 
 /// Finds the longest ending of the text that it held before, and drafts what followed it the last time: as many tokens
@@ -28,7 +30,10 @@ class NgramDrafter {
  public:
   /// library: a text to look in besides, whose tokens are likely to come again. Throws decode.long-lookup.
   explicit NgramDrafter(const Lookup& lookup = {}, std::span<const Token> library = {})
-      : lookup_(lookup), text_(lookup.longest), record_(static_cast<std::size_t>(std::max(lookup.longest, 0)) + 1) {
+      : lookup_(lookup),
+        row_cost_(lookup.row_cost),
+        text_(lookup.longest),
+        record_(static_cast<std::size_t>(std::max(lookup.longest, 0)) + 1) {
     if (library.size() > most_library) {
       throw Error("decode.long-lookup",
                   text("the text to look up has ", library.size(), " tokens, at most ", most_library, " are expected"),
@@ -48,6 +53,10 @@ class NgramDrafter {
   }
 
   void rewind(int) {}
+
+  void set_row_cost(std::optional<float> cost) {
+    if (lookup_.row_cost > 0) row_cost_ = cost.value_or(lookup_.row_cost);
+  }
 
   /// `context` begins with the tokens of the last call, or of start().
   void propose(std::span<const Token> context, int most, std::vector<Token>& out) {
@@ -117,14 +126,15 @@ class NgramDrafter {
     int count = 0;
     for (; count < most; ++count) {
       right *= chance(match_.length + count);  // an accepted token makes the match longer
-      const float cost = 1 + lookup_.row_cost * static_cast<float>(count);
-      if (right * cost <= lookup_.row_cost * tokens) break;
+      const float cost = 1 + row_cost_ * static_cast<float>(count);
+      if (right * cost <= row_cost_ * tokens) break;
       tokens += right;
     }
     return count;
   }
 
   Lookup lookup_;
+  float row_cost_;  // at present
   SuffixAutomaton text_;
   std::shared_ptr<const SuffixAutomaton> library_;
   SuffixAutomaton::Cursor cursor_;  // in library_

@@ -5,7 +5,10 @@
 #include <array>
 #include <cmath>
 #include <cstddef>
+#include <limits>
+#include <optional>
 #include <tuple>
+#include <utility>
 
 namespace slm {
 
@@ -30,29 +33,34 @@ class StepSeconds {
  public:
   void take(int rows, double seconds) {
     Point& point = points_[bucket_of(rows)];
-    // A preempted step says nothing of the next.
-    point.seconds.take(point.seconds.count > 2 ? std::min(seconds, 3 * point.seconds.mean) : seconds, memory);
+    // Others on the machine make a step slower, never faster: what is low counts for more, and what is high beyond
+    // measure for no more than that.
+    Average& mean = point.seconds;
+    const bool low = mean.count > 0 && seconds < mean.mean;
+    mean.take(mean.count > 2 ? std::min(seconds, 3 * mean.mean) : seconds, low ? memory / 4 : memory);
     point.rows.take(rows, memory);
   }
 
-  /// Whether a step of at most so many rows was ever measured.
+  /// Whether a step of about so many rows, or of fewer, was ever measured.
   bool reaches_down_to(int rows) const {
-    return std::any_of(points_.begin(), points_.end(),
-                       [&](const Point& point) { return point.seconds.count > 0 && point.rows.mean <= rows; });
+    return std::any_of(points_.begin(), points_.begin() + static_cast<std::ptrdiff_t>(bucket_of(rows)) + 1,
+                       [](const Point& point) { return point.seconds.count > 0; });
   }
 
-  /// Below the first measurement its own, beyond the last one along the last line; 0 without any.
+  /// Beyond the measurements along their first and last lines; 0 without any. Fewer rows cost no more, and each of them
+  /// no less.
   double at(double rows) const {
-    const Point *before = nullptr, *below = nullptr;
+    const Point *low = nullptr, *high = nullptr;  // around the rows, or the two nearest
+    double most = std::numeric_limits<double>::infinity();
     for (const Point& point : points_) {
       if (point.seconds.count == 0) continue;
-      if (below != nullptr && point.rows.mean >= rows) return line(*below, point, rows);
-      if (point.rows.mean >= rows) return point.seconds.mean;
-      before = below;
-      below = &point;
+      if (high == nullptr || low == nullptr || high->rows.mean < rows) low = std::exchange(high, &point);
+      if (point.rows.mean >= rows) most = std::min(most, point.seconds.mean);
     }
-    if (below == nullptr) return 0;
-    return before == nullptr ? below->seconds.mean : line(*before, *below, rows);
+    if (high == nullptr) return 0;
+    if (low == nullptr) return high->seconds.mean;
+    const double least = rows < low->rows.mean ? low->seconds.mean * rows / low->rows.mean : 0;
+    return std::clamp(line(*low, *high, rows), least, std::max(most, least));
   }
 
  private:
@@ -111,10 +119,27 @@ class RoundCosts {
 
   bool know_plain_steps() const { return verify_.reaches_down_to(load_.rows); }
   bool know_drafts() const { return draft_.reaches_down_to(most_rows); }
-  /// Of a round, if each of its texts drafts so many tokens.
+  /// Of a round, if each of its texts drafts so many tokens; without the prompts in it, which are to be read anyway.
   double seconds(int drafted, const Load& load) const {
-    const double verify = verify_.at(static_cast<double>(load.rows) + static_cast<double>(load.texts) * drafted);
+    const double verify =
+        verify_.at(load.texts) + verify_.at(load.rows + 1.0 * load.texts * drafted) - verify_.at(load.rows);
     return std::max(verify + drafted * draft_.at(load.texts), 1e-12);
+  }
+  /// Whether drafting could pay in a round if all that is drafted, at most `limit` tokens of a text, were accepted.
+  bool could_pay(int limit, const Load& load) const {
+    const double plain = seconds(0, load);
+    for (int drafted = 1; drafted <= limit; ++drafted) {
+      if ((1 + drafted) * plain > seconds(drafted, load)) return true;
+    }
+    return false;
+  }
+  /// Of a token that a text of the present round has verified besides its own, in plain steps of the text; nothing
+  /// where no step of more rows was measured.
+  std::optional<float> row_cost() const {
+    constexpr int drafted = 4;  // of each text: few, and more than the noise of a measurement
+    const double more = verify_.at(load_.rows + 1.0 * load_.texts * drafted) - verify_.at(load_.rows);
+    if (more <= 0) return std::nullopt;
+    return static_cast<float>(more / drafted / verify_.at(load_.texts));
   }
   /// How often the token at a depth, from 1, was accepted where all before it were.
   const Average& accepted_at(int depth) const { return depths_[index(depth)]; }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <optional>
 #include <vector>
 
 #include "slm/decode/round_costs.hpp"
@@ -38,28 +39,38 @@ class ThroughputAdaptive {
   bool reads(RoundCosts& costs) {
     if (is_new_) begin_as_others(costs);
     if (scouts_ || !costs.know_plain_steps() || !costs.know_drafts()) return true;
-    return (resume_ > 0 && costs.rounds() >= resume_) || best_draft_length(costs, costs.later()) > 0;
+    if (is_hopeless(costs, costs.later())) return false;
+    return (resume_ > 0 && costs.rounds() >= resume_) || best(costs, costs.later()).gain > worth_reading;
   }
 
-  int next(RoundCosts& costs) {
-    if (limit_ == 0) return 0;
+  /// What a token more costs in the present round, in plain steps of its text; nothing where that is not known.
+  std::optional<float> row_cost(const RoundCosts& costs) const {
+    if (!costs.know_plain_steps() || costs.rounds() % look_again == 0) return std::nullopt;
+    return costs.row_cost();
+  }
+
+  /// weighs: the drafter weighs by row_cost() what it drafts.
+  int next(RoundCosts& costs, bool weighs = false) {
+    if (limit_ == 0 || weighs) return limit_;
     if (is_new_) begin_as_others(costs);
     if (costs.rounds() < resume_) return 0;
+    if (!costs.know_plain_steps() || is_time_for_plain(costs)) return 0;
+    if (costs.know_drafts() && is_hopeless(costs, costs.now())) return 0;
     if (resume_ > 0) {
       resume_ = 0;
       probing_ = probe_rounds;
       for (Average& depth : depths_) depth.count = std::min(depth.count, 2);  // let fresh evidence count
     }
-    if (!costs.know_plain_steps() || costs.rounds() % recheck_plain == 0) return 0;
     if (!costs.know_drafts()) return std::min(4, limit_);
     if (probing_ > 0) return std::min(2, limit_);
-    const int best = best_draft_length(costs, costs.now());
-    if (best == 0) {
+    const auto [length, gain] = best(costs, costs.now());
+    is_close_ = gain < close;
+    if (length == 0) {
       start_pause(costs);
       return 0;
     }
     wait_ = first_wait;
-    return costs.rounds() % explore_every == 0 ? std::min(best + 1, limit_) : best;
+    return costs.rounds() % explore_every == 0 ? std::min(length + 1, limit_) : length;
   }
 
   void observe(const RoundOutcome& round, RoundCosts& costs) {
@@ -72,14 +83,19 @@ class ThroughputAdaptive {
     if (probing_ > 0) {
       --probing_;
       // A probe that is accepted goes on for a few rounds before the verdict; one that fails ends it at once.
-      if (round.accepted == 0 && best_draft_length(costs, costs.now()) == 0) start_pause(costs);
+      if (round.accepted == 0 && best(costs, costs.now()).length == 0) start_pause(costs);
     }
   }
 
  private:
   // A half-life: acceptance follows the text over some 64 rounds.
   static constexpr int acceptance_memory = 92;
-  static constexpr int recheck_plain = 256;
+  static constexpr int recheck_plain = 64;
+  static constexpr int recheck_close = 16;      // where little decides between them
+  static constexpr double least_gain = 1.04;    // less may be noise
+  static constexpr double close = 1.25;         // as a gain
+  static constexpr double worth_reading = 1.1;  // what the draft's reading of a text costs is to come back, too
+  static constexpr int look_again = 512;        // whether costs are still what they were
   static constexpr int explore_every = 32;
   static constexpr int probe_rounds = 8;
   static constexpr int first_wait = 16;
@@ -100,23 +116,35 @@ class ThroughputAdaptive {
     }
   }
 
-  int best_draft_length(const RoundCosts& costs, const Load& load) const {
+  /// Between the rounds in which texts look again and explore.
+  bool is_time_for_plain(const RoundCosts& costs) const {
+    const int every = is_close_ ? recheck_close : recheck_plain;
+    return costs.rounds() % every == every / 2;
+  }
+
+  bool is_hopeless(const RoundCosts& costs, const Load& load) const {
+    return costs.rounds() % look_again != 0 && !costs.could_pay(limit_, load);
+  }
+
+  struct Best {
+    int length = 0;
+    double gain = 1;  // tokens per second, over those of plain steps
+  };
+
+  Best best(const RoundCosts& costs, const Load& load) const {
+    const double plain = costs.seconds(0, load);
     double survival = 1;
     double tokens = 1;
     double above = depths_[1].mean;
-    int best = 0;
-    double best_rate = 1 / costs.seconds(0, load);
+    Best best{0, least_gain};
     for (int k = 1; k <= limit_; ++k) {
       // A depth with little evidence leans on the one above it.
       const Average& depth = depths_[at(k)];
       above = (depth.mean * depth.count + above * lean) / (depth.count + lean);
       survival *= above;
       tokens += survival;
-      const double rate = tokens / costs.seconds(k, load);
-      if (rate > best_rate) {
-        best_rate = rate;
-        best = k;
-      }
+      const double gain = tokens * plain / costs.seconds(k, load);
+      if (gain > best.gain) best = {k, gain};
     }
     return best;
   }
@@ -131,6 +159,7 @@ class ThroughputAdaptive {
   int limit_;
   std::vector<Average> depths_;  // [limit + 1]: P(token j accepted | j - 1 accepted), from 1
   bool is_new_ = false;
+  bool is_close_ = false;
   bool scouts_ = true;
   long resume_ = 0;  // the round in which a pause ends; 0: there is none
   int probing_ = 0;

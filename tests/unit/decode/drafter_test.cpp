@@ -4,6 +4,7 @@
 #include <catch2/catch.hpp>
 #include <fstream>
 #include <iterator>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -123,6 +124,20 @@ TEST_CASE("drafts are as long as they pay where verifying a row has a price") {
   out.clear();
   dear.propose(std::vector<Token>{1, 2, 3, 1}, 8, out);
   CHECK(out.empty());
+  // Nor are those whose cost is measured so, while they are; but for one who wants drafts as long as they may be.
+  for (const float first : {0.125f, 0.0f}) {
+    NgramDrafter told({.row_cost = first});
+    const auto drafted_at = [&](std::optional<float> cost) {
+      out.clear();
+      told.set_row_cost(cost);
+      told.propose(copied, 8, out);
+      return out.size();
+    };
+    CHECK(drafted_at(std::nullopt) == 8);
+    CHECK(drafted_at(0.99f) == (first > 0 ? 0 : 8));
+    CHECK(drafted_at(0.7f) > (first > 0 ? 0 : 7));
+    CHECK(drafted_at(0.01f) == 8);
+  }
 }
 
 TEST_CASE("prompt lookup finds a longer match in a library before a shorter one in the text") {
