@@ -30,6 +30,16 @@ TEST_CASE("on 64 lanes texts with adapters of any rank and without share a batch
   check_adapted_batches("phi3-swa7", Lanes64{}, 7, 30, 4);
 }
 
+TEST_CASE("rows that are given each other's adapters would be seen on lanes") {
+  const Checkpoint checkpoint(fixture("models/llama-mha3h"));
+  for (const AnyModel& model :
+       {load<Registry<>>(checkpoint.folder(), Lanes32{1}), load<Registry<>>(checkpoint.folder(), Lanes64{})}) {
+    const auto adapters = some_adapters(model, checkpoint);
+    CHECK(run_mixed(model, adapters, 4, 20, 2).wrong == 0);
+    CHECK(run_mixed(model, adapters, 4, 20, 2, true).wrong > 0);
+  }
+}
+
 TEST_CASE("speculation with an adapted target gives its plain text on lanes") {
   check_adapted_speculation("llama-mha3h", "llama-mha3h", Lanes32{});
   check_adapted_speculation("gpt2", "gpt2", Lanes64{});

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "slm/backend/gpu/lanes.hpp"
 #include "slm/decode/autoregressive.hpp"
 #include "slm/engine/adapter_store.hpp"
 #include "slm/engine/engine.hpp"
@@ -65,20 +66,20 @@ std::vector<Token> fetch(Answer& answer) {
   return text;
 }
 
-}  // namespace
-
-TEST_CASE("a thousand requests over many adapters with few places are answered as alone") {
-  constexpr std::uint64_t adapters = 40, requests = 1000, places = 6;
+/// Requests over many adapters with few places for them, on a device with memory of its own on fewer still.
+AdapterStoreStats check_few_places(const AnyModel& model, std::uint64_t adapters, std::uint64_t requests) {
+  constexpr std::uint64_t places = 6;
   TemporaryFolder folder;
   write_adapters(folder.path(), adapters);
-  const AnyModel model = load(base, backend::Cpu({.threads = 1}));
   std::vector<AdapterRef> own;
   std::size_t largest = 0;
   for (std::uint64_t i = 0; i < adapters; ++i) {
     own.push_back(load_adapter(folder.path() / name_of(i), model));
     largest = std::max<std::size_t>(largest, fs::file_size(folder.path() / name_of(i) / "adapter_model.safetensors"));
   }
-  AdapterStore store(model, {.folder = folder.path(), .host_memory = places * largest});
+  AdapterStore store(model, {.folder = folder.path(),
+                             .device_memory = model.info().own_memory ? (places - 2) * largest : 0,
+                             .host_memory = places * largest});
   Engine engine{NoDrafter{}, model, {.max_running = 16}};
   std::vector<std::optional<std::uint64_t>> wanted;
   std::vector<Answer> answers;
@@ -106,6 +107,19 @@ TEST_CASE("a thousand requests over many adapters with few places are answered a
   CHECK(stats.host.evictions > 0);
   CHECK(stats.host.bytes <= stats.host.budget);
   CHECK(stats.failures == 0);
+  return stats;
+}
+
+}  // namespace
+
+TEST_CASE("a thousand requests over many adapters with few places are answered as alone") {
+  check_few_places(load(base, backend::Cpu({.threads = 1})), 40, 1000);
+}
+
+TEST_CASE("a store places adapters in the memory of an emulated GPU, and evicts them there too") {
+  const AdapterStoreStats stats = check_few_places(load<Registry<>>(base, backend::Lanes32{1}), 12, 60);
+  CHECK(stats.device.evictions > 0);
+  CHECK(stats.device.bytes <= stats.device.budget);
 }
 
 TEST_CASE("requests whose adapter cannot be loaded fail alone, and nobody waits for them") {

@@ -3,8 +3,10 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <deque>
@@ -37,19 +39,17 @@ class ProductAdapters {
     for (const auto& [type, rank] : kinds) {
       Adapter& adapter = on_host_.emplace_back();
       adapter.begins = std::vector<int>(product + 1);
+      Matrices matrices;
       std::int64_t first = 0;
       for (std::size_t part = 0; part < parts.size(); first += parts[part++]) {
         if (part == 0 && parts.size() > 1 && on_host_.size() % 2 == 0) continue;
-        adapter.changes.push_back({.type = type,
-                                   .down = matrix(type, rank * in, 1 / std::sqrt(static_cast<float>(in))),
-                                   .up = matrix(type, rank * parts[part], 1 / std::sqrt(static_cast<float>(rank))),
-                                   .scale = 0.75f,
-                                   .rank = rank,
-                                   .in = in,
-                                   .first = first,
-                                   .out = parts[part]});
+        matrices.push_back(matrix(type, rank * in, 1 / std::sqrt(static_cast<float>(in))));
+        matrices.push_back(matrix(type, rank * parts[part], 1 / std::sqrt(static_cast<float>(rank))));
+        adapter.changes.push_back(
+            {.type = type, .scale = 0.75f, .rank = rank, .in = in, .first = first, .out = parts[part]});
       }
       adapter.begins.push_back(static_cast<int>(adapter.changes.size()));
+      put_together(adapter, matrices);
       on_device_.push_back(device.place(adapter));
     }
   }
@@ -63,19 +63,37 @@ class ProductAdapters {
     return r % 3 == 1 ? nullptr : &all[static_cast<std::size_t>(r) % all.size()];
   }
 
-  const std::byte* matrix(DType type, std::int64_t count, float size) {
-    std::vector<std::byte>& bytes = matrices_.emplace_back(static_cast<std::size_t>(count) * sizeof(float));
+  /// Each at a cache line, as whole ones.
+  using Line = std::array<std::byte, 64>;
+  using Matrices = std::vector<std::vector<Line>>;
+
+  std::vector<Line> matrix(DType type, std::int64_t count, float size) {
+    std::vector<Line> lines;
     visit_elements({.type = type}, [&]<class Element>(Element) {
+      const auto per_line = static_cast<std::int64_t>(sizeof(Line) / sizeof(Element));
+      lines.resize(static_cast<std::size_t>((count + per_line - 1) / per_line));
       for (std::int64_t i = 0; i < count; ++i) {
         const Element value = from_float<Element>(random_() * size);
-        std::memcpy(&bytes[static_cast<std::size_t>(i) * sizeof value], &value, sizeof value);
+        std::memcpy(reinterpret_cast<std::byte*>(lines.data()) + i * sizeof value, &value, sizeof value);
       }
     });
-    return bytes.data();
+    return lines;
+  }
+
+  /// The adapter's memory: the matrices one behind the other, exactly as much as they take.
+  static void put_together(Adapter& adapter, const Matrices& matrices) {
+    for (const std::vector<Line>& matrix : matrices) adapter.bytes += matrix.size() * sizeof(Line);
+    const auto memory = std::make_shared<Line[]>(adapter.bytes / sizeof(Line));
+    Line* end = memory.get();
+    for (std::size_t i = 0; i < matrices.size(); ++i) {
+      LowRank& change = adapter.changes[i / 2];
+      (i % 2 == 0 ? change.down : change.up) = end->data();
+      end = std::ranges::copy(matrices[i], end).out;
+    }
+    adapter.memory = std::shared_ptr<const std::byte[]>(memory, memory[0].data());
   }
 
   Random random_{31};
-  std::deque<std::vector<std::byte>> matrices_;
   std::deque<Adapter> on_host_, on_device_;
 };
 

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -41,7 +42,8 @@ constexpr void visit_elements(const LowRank& change, Use use) {
 }
 
 /// It does not change once it is made, and any number of texts and threads share one. Its matrices lie in the memory of
-/// the host, or of the device that it was placed on.
+/// the host, or of the device that it was placed on: one behind the other in the order of the changes, from the first's
+/// `down` on, each at a cache line, `bytes` in all.
 struct Adapter {
   std::string name = {};                                // for messages
   std::uint64_t digest = 0;                             // of all its numbers; never 0, which stands for no adapter
@@ -60,6 +62,9 @@ struct Adapter {
     return std::span(changes).subspan(begin, end - begin);
   }
 };
+
+/// Gives memory of the host for so many bytes of matrices, not initialised: a device's own, which it copies faster.
+using HostMemory = std::function<std::shared_ptr<std::byte[]>(std::size_t bytes)>;
 
 /// A handle; null: no adapter.
 using AdapterRef = std::shared_ptr<const Adapter>;

@@ -230,6 +230,10 @@ class Checkpoint {
                   "Name a Hugging Face model folder (config.json, model.safetensors and tokenizer.json), or a .gguf");
     }
     refuse_foreign_folder(folder_);
+    if (!file_exists(folder_ / "config.json")) {
+      throw Error("checkpoint.no-config", text("'", folder_.string(), "' holds no config.json"),
+                  "Name the folder that holds config.json, model.safetensors and tokenizer.json, or a .gguf file");
+    }
     model_ = read_model_description(folder_);
     quantization_ = read_quantization(folder_);
     if (const auto single = folder_ / "model.safetensors"; file_exists(single)) {

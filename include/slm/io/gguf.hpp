@@ -59,11 +59,6 @@ class GgufParser {
     const std::string_view start{reinterpret_cast<const char*>(bytes_.data()),
                                  std::min<std::size_t>(bytes_.size(), 16)};
     if (!start.starts_with("GGUF")) {
-      const bool page = start.starts_with("<!DOCTYPE") || start.starts_with("<!doctype") || start.starts_with("<html");
-      if (page) {
-        throw Error("gguf.web-page", text("'", file_, "' is a web page, not a model"),
-                    "Download the file itself: a hub's address for that says resolve where the page's says blob");
-      }
       const bool older = start.starts_with("tjgg") || start.starts_with("lmgg") || start.starts_with("fmgg");
       throw Error("gguf.bad-magic",
                   text("'", file_, "' is ", older ? "a file of GGML, before GGUF" : "no GGUF file", ": it begins with ",

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstring>
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -20,9 +21,26 @@ namespace slm {
 
 namespace detail {
 
-inline Error unreadable(const std::filesystem::path& path, const char* reason) {
-  return Error("io.unreadable", text("cannot read '", path.string(), "': ", reason),
-               "Check the path and its permissions");
+inline constexpr const char* check_path = "Check the path and its permissions";
+
+inline Error unreadable(const std::filesystem::path& path, const char* reason, const char* mend = check_path) {
+  return Error("io.unreadable", text("cannot read '", path.string(), "': ", reason), mend);
+}
+
+/// What some downloads leave in the place of a file.
+inline std::optional<Error> stand_in(const std::filesystem::path& path, std::string_view content) {
+  if (content.starts_with("version https://git-lfs")) {
+    return Error("io.lfs-pointer", text("'", path.string(), "' is a Git LFS pointer, not the file itself"),
+                 "Download the file: git lfs pull in the repository, or with the hub's own client");
+  }
+  for (const char* page : {"<!DOCTYPE html", "<!doctype html", "<html"}) {
+    if (!content.starts_with(page)) continue;
+    return Error(
+        "io.web-page", text("'", path.string(), "' is a web page, not the file itself"),
+        "Accept the model's terms where it is offered, sign in, and download the file again; a hub's address of "
+        "a file says resolve where its page's says blob");
+  }
+  return std::nullopt;
 }
 
 }  // namespace detail
@@ -54,12 +72,14 @@ class MappedFile {
     data_ = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file, 0);
     const int failure = errno;
     ::close(file);
-    if (data_ == MAP_FAILED) throw detail::unreadable(path, std::strerror(failure));
-    constexpr std::string_view pointer = "version https://git-lfs";
-    if (size_ >= pointer.size() && std::memcmp(data_, pointer.data(), pointer.size()) == 0) {
+    if (data_ == MAP_FAILED) {
+      throw detail::unreadable(
+          path, std::strerror(failure),
+          failure == ENOMEM ? "Free memory, or raise the limit of the process" : detail::check_path);
+    }
+    if (const auto wrong = detail::stand_in(path, {static_cast<const char*>(data_), size_})) {
       ::munmap(data_, size_);
-      throw Error("io.lfs-pointer", text("'", path.string(), "' is a Git LFS pointer, not the file itself"),
-                  "Download the file: git lfs pull in the repository, or with the hub's own client");
+      throw *wrong;
     }
   }
 

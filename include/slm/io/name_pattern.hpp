@@ -11,10 +11,10 @@
 
 namespace slm {
 
-/// A name from some dot on, or a regular expression of one, as Python's re matches (.*\.)?(KEY)$. Known are literals,
-/// '.', '\d', '\w', '\s', escaped punctuation, sets, groups, '|', '*', '+', '?', '^' at the beginning and '$' at the
-/// end. All ways through the expression are followed at once, so that none takes longer than its length times the
-/// name's.
+/// A name from some dot on, or a regular expression of one, which must match up to the end as in Python. Known are
+/// literals, `.`, `\d`, `\w`, `\s`, escaped punctuation, sets, groups, `|`, `*`, `+`, `?`, `^` at the beginning and `$`
+/// at the end. All ways through the expression are followed at once, so that none takes longer than its length times
+/// the name's.
 class NamePattern {
  public:
   static constexpr std::size_t longest = 2000;

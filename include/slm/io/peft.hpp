@@ -53,7 +53,7 @@ class PeftFolder {
     name_modules();
   }
 
-  Adapter read() {
+  Adapter read(const HostMemory& allocate) {
     const Safetensors file(weights_file());
     for (const auto& [name, tensor] : file.tensors) sort_in(name, tensor);
     if (pairs_.empty()) throw missing("no weights of LoRA");
@@ -63,7 +63,7 @@ class PeftFolder {
       const std::pair place(named.second.place->product, named.second.place->first);
       if (!order.emplace(place, &named).second) throw unknown(named.first);  // the same module by two names
     }
-    return copy(order);
+    return copy(order, allocate);
   }
 
  private:
@@ -237,13 +237,13 @@ class PeftFolder {
   }
 
   /// All matrices into one block of memory, each at a cache line.
-  Adapter copy(const Order& order) const {
+  Adapter copy(const Order& order, const HostMemory& allocate) const {
     constexpr std::size_t line = 64;
     const auto whole_lines = [](std::size_t bytes) { return (bytes + line - 1) / line * line; };
     Adapter adapter{.name = config_.name()};
     for (const auto& [place, named] : order)
       adapter.bytes += whole_lines(named->second.a->size_bytes) + whole_lines(named->second.b->size_bytes);
-    const std::shared_ptr<std::byte[]> memory = std::make_unique_for_overwrite<std::byte[]>(adapter.bytes + line);
+    const std::shared_ptr<std::byte[]> memory = allocate(adapter.bytes + line);
     std::byte* next = memory.get();
     next += (line - reinterpret_cast<std::uintptr_t>(next) % line) % line;
     Checksum sum;
@@ -301,8 +301,9 @@ class PeftFolder {
 
 /// Reads an adapter for the model of a checkpoint; Adapter::model is left to the caller. Throws Error naming the file,
 /// field or tensor at fault.
-inline Adapter read_peft(const std::filesystem::path& folder, const Checkpoint& checkpoint) {
-  return detail::PeftFolder(folder, checkpoint).read();
+inline Adapter read_peft(const std::filesystem::path& folder, const Checkpoint& checkpoint,
+                         const HostMemory& allocate = std::make_unique_for_overwrite<std::byte[]>) {
+  return detail::PeftFolder(folder, checkpoint).read(allocate);
 }
 
 }  // namespace slm

@@ -61,6 +61,8 @@ class PeftConfig {
   static constexpr const char* advice = "Save the adapter again with PEFT's save_pretrained()";
   static constexpr double most_alpha = 1e6;
   static constexpr std::int64_t most_work = 500'000'000;  // states looked at, of all patterns and modules
+  static constexpr std::size_t most_patterns = std::size_t{256}
+                                               << 10;  // bytes of a field's keys; parsed, a hundredfold
 
   struct Pattern {
     NamePattern name;
@@ -114,7 +116,14 @@ class PeftConfig {
     if (!fields.has(field)) return;
     if (!fields.at(field).is_object()) throw fields.bad(field, "an object of patterns and numbers", fields.at(field));
     const JsonFields values = fields.object(field);
+    std::size_t length = 0;
     for (const auto& [key, value] : fields.at(field).items()) {
+      length += key.size();
+      if (length > most_patterns) {
+        throw Error("adapter.pattern",
+                    text("'", file_, "': the keys of ", field, " are longer than ", most_patterns, " bytes together"),
+                    "Use fewer and shorter expressions");
+      }
       auto pattern = NamePattern::parse(key);
       if (!pattern) {
         throw Error("adapter.pattern",

@@ -1,15 +1,17 @@
-// Whether a model fits into the memory of a device of its own, asked before anything is loaded.
+// The memory of a device of its own: whether a model fits, asked before anything is loaded; where adapters come from.
 #pragma once
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "slm/backend/concept.hpp"
 #include "slm/config/sizes.hpp"
 #include "slm/core/byte_size.hpp"
 #include "slm/core/error.hpp"
+#include "slm/formats/adapter.hpp"
 #include "slm/formats/format.hpp"
 #include "slm/io/checkpoint.hpp"
 #include "slm/model/kv_pool.hpp"
@@ -22,6 +24,13 @@ concept HasDeviceMemory = requires(const B& device) {
   { device.runtime().memory_free() } -> std::convertible_to<std::size_t>;
   { device.info().memory_bytes } -> std::convertible_to<std::size_t>;
 };
+
+/// Memory of the host for adapters: where a device is to copy them, its own. The backend outlives what this returns.
+template <class B>
+HostMemory host_memory_of(B& backend) {
+  if constexpr (B::own_memory) return [&](std::size_t bytes) { return backend.host_memory(bytes); };
+  return std::make_unique_for_overwrite<std::byte[]>;
+}
 
 /// Bytes of the weights on the device, about: as stored, or as `Format` stores them; blocks are multiplied out.
 template <WeightFormat Format>

@@ -56,8 +56,8 @@ struct ModelState {
             .own_memory = B::own_memory,
             .identity = layout.identity(),
             .read_adapter =
-                [checkpoint = weights.checkpoint](const std::filesystem::path& folder) {
-                  Adapter adapter = read_peft(folder, *checkpoint);
+                [checkpoint = weights.checkpoint, on = device](const std::filesystem::path& folder) mutable {
+                  Adapter adapter = read_peft(folder, *checkpoint, host_memory_of(on));
                   adapter.model = checkpoint;
                   return std::make_shared<const Adapter>(std::move(adapter));
                 },
@@ -195,7 +195,14 @@ class LoadedModel {
   using RunBlocks = void (*)(const State&, Step&, const KvLayout&, const Activations<B>&);
 
   LoadedModel(std::shared_ptr<const State> state, RunBlocks run_blocks)
-      : state_(std::move(state)), run_blocks_(run_blocks) {}
+      : state_(std::move(state)), run_blocks_(run_blocks) {
+    if constexpr (FollowsSteps<B>) {
+      // The device belongs to the state, which must not hold itself.
+      LoadedModel unowned = *this;
+      unowned.state_ = {std::shared_ptr<void>(), state_.get()};
+      state_->device.on_step([unowned](const StepPlan& plan) { unowned.follow(plan); });
+    }
+  }
 
  private:
   using Rows = View<typename B::Activation, 2>;
@@ -215,39 +222,61 @@ class LoadedModel {
 
   void run(const StepPlan& plan, const detail::Planner& planner, Batch& batch) const {
     Step step = state_->device.begin(plan);
-    const bool chooses = planner.want() == Want::choice && !plan.outputs.empty();
+    record(step, plan, planner.layout());
+    if (plan.outputs.empty()) return;
+    if constexpr (B::chooses) {
+      if (plan.want == Want::choice) return read_choices(step, plan, planner, batch);
+    }
+    const auto count = static_cast<std::int64_t>(plan.outputs.size()), width = answer_width(plan);
+    const bool logits = plan.want == Want::logits;
+    const auto place = [&](std::size_t answer) { return logits ? batch.logits_at(answer) : batch.hidden_at(answer); };
+    std::vector<float> aside(planner.answers_in_order() ? 0 : static_cast<std::size_t>(count * width));
+    const View<float, 2> out{aside.empty() ? place(planner.answers().front()) : aside.data(), count, width};
+    answer(step, plan, out);
+    for (std::size_t i = 0; i < aside.size() / static_cast<std::size_t>(width); ++i)
+      std::copy_n(out.row(static_cast<std::int64_t>(i)), width, place(planner.answers()[i]));
+  }
+
+  /// This rank's part in a step of rank 0, which has the answers.
+  void follow(const StepPlan& plan) const {
+    Step step = state_->device.begin(plan);
+    record(step, plan, state_->layout.in(plan.format));
+    if (plan.outputs.empty()) return;
+    const auto count = static_cast<std::int64_t>(plan.outputs.size()), width = answer_width(plan);
+    std::vector<float> unread(static_cast<std::size_t>(count * width));
+    answer(step, plan, {unread.data(), count, width});
+  }
+
+  std::int64_t answer_width(const StepPlan& plan) const {
+    return plan.want == Want::logits ? info().vocab : shape().hidden;
+  }
+
+  /// What may be recorded of a step: all but what the host reads.
+  void record(Step& step, const StepPlan& plan, const KvLayout& layout) const {
     step.record(state_->recorded, [&] {
       for (int i = 0; i < plan.steps; ++i) {
-        [[maybe_unused]] const Rows x = run_layers(step, planner.layout());
+        [[maybe_unused]] const Rows x = run_layers(step, layout);
         if constexpr (B::chooses) {
-          if (!chooses) continue;
+          if (plan.want != Want::choice || plan.outputs.empty()) continue;
           // Behind the first step of a chain the rows are the outputs.
-          head(step, selected(step, x, i > 0 || planner.outputs_are_rows()),
+          head(step, selected(step, x, i > 0 || plan.outputs_are_rows()),
                [&](const Rows& input, const Norm& norm, const auto& weight) { step.choose(input, norm, weight); });
           if (i + 1 < plan.steps) step.advance();
         }
       }
     });
-    if (plan.outputs.empty()) return;
-    if constexpr (B::chooses) {
-      if (chooses) return read_choices(step, plan, planner, batch);
-    }
-    const auto count = static_cast<std::int64_t>(plan.outputs.size());
-    const bool logits = planner.want() == Want::logits;
-    const std::int64_t width = logits ? info().vocab : shape().hidden;
-    const auto place = [&](std::size_t answer) { return logits ? batch.logits_at(answer) : batch.hidden_at(answer); };
-    std::vector<float> aside(planner.answers_in_order() ? 0 : static_cast<std::size_t>(count * width));
-    const View<float, 2> out{aside.empty() ? place(planner.answers().front()) : aside.data(), count, width};
-    const Rows x = selected(step, step.room(residual, shape().hidden), planner.outputs_are_rows());
-    if (logits) {
+  }
+
+  /// out [outputs, vocab] or [outputs, hidden]
+  void answer(Step& step, const StepPlan& plan, View<float, 2> out) const {
+    const Rows x = selected(step, step.room(residual, shape().hidden), plan.outputs_are_rows());
+    if (plan.want == Want::logits) {
       head(step, x,
            [&](const Rows& input, const Norm& norm, const auto& weight) { step.logits(input, norm, weight, out); });
     } else {
       step.normalize(x, last_norm());
       step.read(x, out);
     }
-    for (std::size_t i = 0; i < aside.size() / static_cast<std::size_t>(width); ++i)
-      std::copy_n(out.row(static_cast<std::int64_t>(i)), width, place(planner.answers()[i]));
   }
 
   /// From the embedding to the last block: the residual stream [rows, hidden].

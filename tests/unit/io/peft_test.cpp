@@ -182,14 +182,12 @@ TEST_CASE("an expression that explodes elsewhere is followed in no time, and too
   CHECK(budget > 0);
   CHECK(fault_with("alpha_pattern", {{"(a+)+(a|aa)*$", 1}}) == "no error");
   Json many = Json::object();
-  for (int i = 0; i < 3000; ++i) many[std::string(900, 'x') + "(.|.|.|.|.|.|.|.)*" + std::to_string(i)] = 1;
+  for (int i = 0; i < 250; ++i) many[std::string(900, 'x') + "(.|.|.|.|.|.|.|.)*" + std::to_string(i)] = 1;
   many["(.?.?.?.?.?.?.?.?.?.?.?.?.?.?.?.?.?.?.?.?.?.?.?.?)*x"] = 1;
   CHECK(fault_with("alpha_pattern", many) == "no error");
-  Json slow = Json::object();
-  std::string all;
-  for (int i = 0; i < 400; ++i) all += ".?";
-  for (int i = 0; i < 20000; ++i) slow[all + std::to_string(i)] = 1;
-  CHECK(fault_with("alpha_pattern", slow) == "adapter.pattern");
+  many[std::string(900, 'x')] = 1;
+  for (int i = 250; i < 300; ++i) many[std::string(900, 'x') + std::to_string(i)] = 1;
+  CHECK(fault_with("alpha_pattern", many) == "adapter.pattern");  // too long together
   CHECK(fault_with("alpha_pattern", {{"(?<=a)b", 1}}) == "adapter.pattern");
 }
 

@@ -256,4 +256,11 @@ TEST_CASE("folders of other programs are recognised before anything in them is r
     folder.write("model.safetensors", "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 3891234567\n");
     CHECK_THROWS_WITH(open(), Catch::Contains("io.lfs-pointer") && Catch::Contains("model.safetensors"));
   }
+  SECTION("a web page instead of the weights") {
+    folder.write("config.json", config_json(tiny_shape, false, 512).dump());
+    for (const char* page : {"<!DOCTYPE html>\n<html>", "<!doctype html>", "<html lang=en>Sign in</html>"}) {
+      folder.write("model.safetensors", page);
+      CHECK_THROWS_WITH(open(), Catch::Contains("io.web-page") && Catch::Contains("model.safetensors"));
+    }
+  }
 }

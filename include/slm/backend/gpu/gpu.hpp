@@ -13,6 +13,7 @@
 
 #include "slm/backend/concept.hpp"
 #include "slm/backend/gpu/runtime/device_buffer.hpp"
+#include "slm/backend/gpu/runtime/host_buffer.hpp"
 #include "slm/backend/gpu/runtime/runtime.hpp"
 #include "slm/backend/gpu/steps/device_state.hpp"
 #include "slm/backend/gpu/steps/gpu_step.hpp"
@@ -77,6 +78,12 @@ class Gpu {
   Matrix<Format> pack(std::span<const typename Format::Source> sources) {
     const std::lock_guard lock(state_->mutex);
     return Matrix<Format>(state_->runtime, state_->stream, sources);
+  }
+
+  /// Memory of the host from which the device copies by itself.
+  std::shared_ptr<std::byte[]> host_memory(std::size_t bytes) {
+    const auto buffer = std::make_shared<gpu::HostBuffer<R>>(state_->runtime, bytes);
+    return {buffer, buffer->data()};
   }
 
   /// Copies it to the device while steps go on. Throws adapter.rank, gpu.out-of-memory.

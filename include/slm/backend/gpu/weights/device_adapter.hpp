@@ -35,9 +35,6 @@ struct DeviceAdapter {
 template <Runtime R>
 Adapter place_adapter(R runtime, const Adapter& adapter) {
   const auto whole_lines = [](std::size_t bytes) { return (bytes + 63) / 64 * 64; };
-  const auto matrix = [](const LowRank& change, std::int64_t width) {
-    return static_cast<std::size_t>(change.rank * width) * bytes_of(change.type);
-  };
   std::vector<Changes> products;
   for (std::size_t p = 0; p + 1 < adapter.begins.size(); ++p) {
     const std::span<const LowRank> changes = adapter.of(static_cast<int>(p));
@@ -51,23 +48,20 @@ Adapter place_adapter(R runtime, const Adapter& adapter) {
     }
     products.push_back({nullptr, static_cast<int>(changes.size())});
   }
-  std::size_t size = whole_lines(adapter.changes.size() * sizeof(LowRank)) +
-                     whole_lines(products.size() * sizeof(Changes)) + sizeof(DeviceAdapter);
-  for (const LowRank& change : adapter.changes)
-    size += whole_lines(matrix(change, change.in)) + whole_lines(matrix(change, change.out));
-
-  const auto block = std::make_shared<DeviceBuffer<std::byte, R>>(runtime, size);
-  std::vector<std::byte> image(size);
-  std::size_t end = 0;
-  const auto put = [&](const auto* from, std::size_t bytes) {  // returns where it will be on the device
-    std::memcpy(&image[end], from, bytes);
-    return reinterpret_cast<decltype(from)>(block->data() + std::exchange(end, end + whole_lines(bytes)));
-  };
+  std::vector<std::byte> tables(whole_lines(adapter.changes.size() * sizeof(LowRank)) +
+                                whole_lines(products.size() * sizeof(Changes)) + sizeof(DeviceAdapter));
+  const auto block = std::make_shared<DeviceBuffer<std::byte, R>>(runtime, adapter.bytes + tables.size());
+  const std::byte* const matrices = adapter.changes.empty() ? nullptr : adapter.changes.front().down;
   Adapter placed = adapter;
   for (LowRank& change : placed.changes) {
-    change.down = put(change.down, matrix(change, change.in));
-    change.up = put(change.up, matrix(change, change.out));
+    for (const std::byte** matrix : {&change.down, &change.up}) *matrix = block->data() + (*matrix - matrices);
   }
+  std::size_t end = 0;
+  const auto put = [&](const auto* from, std::size_t bytes) {  // returns where it will be on the device
+    std::memcpy(&tables[end], from, bytes);
+    return reinterpret_cast<decltype(from)>(block->data() + adapter.bytes +
+                                            std::exchange(end, end + whole_lines(bytes)));
+  };
   const LowRank* const changes = put(placed.changes.data(), placed.changes.size() * sizeof(LowRank));
   for (std::size_t p = 0; p < products.size(); ++p) products[p].data = changes + adapter.begins[p];
   const DeviceAdapter table{put(products.data(), products.size() * sizeof(Changes)),
@@ -76,7 +70,8 @@ Adapter place_adapter(R runtime, const Adapter& adapter) {
 
   // On a stream of its own: steps go on meanwhile.
   typename R::Stream stream = runtime.make_stream();
-  runtime.copy_in(block->data(), image.data(), size, stream);
+  runtime.copy_in(block->data(), matrices, adapter.bytes, stream);
+  runtime.copy_in(block->data() + adapter.bytes, tables.data(), tables.size(), stream);
   runtime.synchronize(stream);
   placed.memory = std::shared_ptr<const std::byte[]>(block, block->data());
   return placed;
