@@ -4,8 +4,9 @@
     python3 bench/serving/serving.py --slm build/cpu/bin/slm --target MODEL.gguf [--llama-server PATH] [--threads 2]
 
 Clients are sockets of this process on loopback. A client asks, reads its stream to the end and asks again; the servers take
-turns, `--repeats` times, and figures are medians. `--open 12800` holds so many streams open at once; `--prefix 2000` asks twice
-with a long common beginning; `--first` tells what an idle server adds to the model's own step before a client has its first token;
+turns, `--repeats` times, and figures are medians. `--open 12800` opens so many streams before the first of them ends, and asks the
+server how many it holds; `--prefix 2000` asks twice with a long common beginning; `--first` tells what an idle server adds to the
+model's own step before a client has the first token behind a prompt of one;
 `--beside` compares the tokens/s of 64 streams with those of `slm generate --prompts`.
 """
 import argparse
@@ -21,6 +22,7 @@ import tempfile
 import time
 import urllib.request
 
+RUNNING = 64  # texts that slm serve writes at once
 WORDS = "river stone morning letter window garden winter paper market silver harbour candle bridge forest mirror".split()
 
 
@@ -101,14 +103,24 @@ def share(values, part):
 
 async def load(port, clients, requests, words, tokens, turn):
     """Requests/s, tokens/s, and in ms: the median first token, the median and the 99th percentile between tokens."""
+    total = 0
+
     async def client(number):
-        return [await stream(port, prompt_of(words, (turn, number, i)), tokens) for i in range(requests)]
+        nonlocal total
+        answers = []
+        for i in range(requests):
+            seed = (turn, number, i)
+            length = random.Random(str(seed)).randint(tokens // 2, tokens + tokens // 2)  # of one length, they would end together
+            total += length
+            answers.append(await stream(port, prompt_of(words, seed), length))
+        return answers
+
     began = time.perf_counter()
     answers = [moments for one in await asyncio.gather(*(client(i) for i in range(clients))) for moments in one]
     seconds = time.perf_counter() - began
     first = [moments[1] - moments[0] for moments in answers]
     gaps = [b - a for moments in answers for a, b in zip(moments[1:], moments[2:])]
-    return [len(answers) / seconds, tokens * len(answers) / seconds, 1e3 * share(first, 0.5), 1e3 * share(gaps, 0.5), 1e3 * share(gaps, 0.99)]
+    return [len(answers) / seconds, total / seconds, 1e3 * share(first, 0.5), 1e3 * share(gaps, 0.5), 1e3 * share(gaps, 0.99)]
 
 
 def medians(runs):
@@ -124,7 +136,7 @@ def beside(arguments, start):
             for name in names:
                 server = start[name](clients)
                 try:
-                    requests = max(2, 16 // clients)
+                    requests = arguments.requests or max(2, 16 // clients)
                     runs[name].append(asyncio.run(load(server.port, clients, requests, arguments.prompt_words, arguments.max_tokens, turn)))
                 finally:
                     server.stop()
@@ -132,55 +144,61 @@ def beside(arguments, start):
             print(f"| {clients} | {name} | " + " | ".join(f"{value:.2f}" for value in medians(runs[name])) + " |", flush=True)
 
 
-def many_open(server, count, tokens):
-    """All streams at once: answered, and what each costs while it waits."""
+def sample(server, name):
+    """The sum of a metric's samples."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{server.port}/metrics") as answer:
+        return sum(float(line.split()[-1]) for line in answer.read().decode().splitlines() if line.startswith(name))
+
+
+def many_open(server, count, tokens, first_tokens):
+    """All streams at once: answered, and what each costs while it waits. The texts that the server writes first are so long that none
+    ends before the last stream is open; how many there are then, the server says."""
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
-    idle, memory, held, most_held = server.resident(), 0, 0, 0
-
-    def opened():
-        nonlocal held, most_held
-        held += 1
-        most_held = max(most_held, held)
-
-    async def one(number):
-        nonlocal held
-        await stream(server.port, "Once", tokens, number, opened)
-        held -= 1
+    idle = server.resident()
+    began = time.perf_counter()
 
     async def run():
-        nonlocal memory
-        tasks = []
+        all_open, opened = asyncio.Event(), 0
+
+        def open_one():
+            nonlocal opened
+            opened += 1
+            if opened == count:
+                all_open.set()
+
+        streams = []
         for number in range(count):
-            tasks.append(asyncio.create_task(one(number)))
+            while number == RUNNING and opened < RUNNING and not any(task.done() for task in streams):
+                await asyncio.sleep(0.001)  # until the long texts stand first in the server's queue
+            length = first_tokens if number < RUNNING else tokens
+            streams.append(asyncio.create_task(stream(server.port, "Once", length, number, open_one)))
             if number % 200 == 199:
                 await asyncio.sleep(0.01)
-        while not all(task.done() for task in tasks):
-            memory = max(memory, server.resident())
-            await asyncio.sleep(0.2)
-        await asyncio.gather(*tasks)
+        answers = asyncio.gather(*streams)  # which tells a fault that keeps the others from opening
+        await asyncio.wait([asyncio.create_task(all_open.wait()), answers], return_when=asyncio.FIRST_COMPLETED)
+        found = time.perf_counter() - began, sample(server, "slm:open_streams"), server.resident()
+        await answers
+        return found
 
-    began = time.perf_counter()
-    asyncio.run(run())
-    print(f"\n{count} streams asked for, up to {most_held} open at once, all answered in {time.perf_counter() - began:.1f} s; "
-          f"{(memory - idle) / count / 1024:.1f} KiB of memory for each, those that are being written included")
+    seconds, held, memory = asyncio.run(run())
+    print(f"\n{count} streams asked for, the last of them open after {seconds:.1f} s, when the server held {held:.0f}; all answered in "
+          f"{time.perf_counter() - began:.1f} s; {(memory - idle) / count / 1024:.1f} KiB of memory for each, those that are being written "
+          "included")
 
 
-def first_token(server, words):
-    """What a client waits for its first token, and how much of that the model's steps take."""
-    def step_seconds():
-        with urllib.request.urlopen(f"http://127.0.0.1:{server.port}/metrics") as answer:
-            return sum(float(line.split()[-1]) for line in answer.read().decode().splitlines() if line.startswith("slm:step_seconds_sum"))
-
-    waited, beyond = [], []
-    for i in range(50):
-        time.sleep(0.05)
-        before = step_seconds()
-        moments = asyncio.run(stream(server.port, prompt_of(words, ("first", i)), 1))
+def first_token(server):
+    """What a client of an idle server waits for the first token behind a prompt of one, and how much of that the model's step takes."""
+    waited, steps = [], []
+    for i in range(100):
+        time.sleep(0.02)
+        before = sample(server, "slm:step_seconds_sum")
+        moments = asyncio.run(stream(server.port, [100 + i], 1))
         waited.append(1e3 * (moments[1] - moments[0]))
-        beyond.append(waited[-1] - 1e3 * (step_seconds() - before))
-    print(f"\nFirst token of an idle server behind {words} words: {statistics.median(waited):.2f} ms, {statistics.median(beyond):.2f} ms "
-          "beyond the model's own steps")
+        steps.append(1e3 * (sample(server, "slm:step_seconds_sum") - before))
+    beyond = [wait - step for wait, step in zip(waited, steps)]
+    print(f"\nFirst token of an idle server behind a prompt of one: {statistics.median(waited):.2f} ms, the model's own step "
+          f"{statistics.median(steps):.2f} ms, beyond it {statistics.median(beyond):.2f} ms (least {min(beyond):.2f})")
 
 
 def prefix(server, words):
@@ -224,10 +242,12 @@ def main():
     parser.add_argument("--clients", type=lambda text: [int(count) for count in text.split(",")], default=[1, 8, 32, 64])
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--prompt-words", type=int, default=24)
-    parser.add_argument("--max-tokens", type=int, default=48)
+    parser.add_argument("--max-tokens", type=int, default=48, help="on average: half of it to one and a half")
+    parser.add_argument("--requests", type=int, default=0, help="of each client; 0: two or more, 16 in all at least")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--open", type=int, default=0)
-    parser.add_argument("--open-tokens", type=int, default=16, help="of each of them: enough that none ends before all are open")
+    parser.add_argument("--open-tokens", type=int, default=16, help="of each of them but the first ones")
+    parser.add_argument("--open-first-tokens", type=int, default=400, help=f"of the first {RUNNING}: enough that all others open meanwhile")
     parser.add_argument("--prefix", type=int, default=0)
     parser.add_argument("--first", action="store_true")
     parser.add_argument("--beside", action="store_true")
@@ -254,13 +274,13 @@ def main():
         server = slm()
         try:
             if arguments.first:
-                first_token(server, arguments.prompt_words)
+                first_token(server)
             if arguments.prefix:
                 prefix(server, arguments.prefix)
             if arguments.beside:
                 beside_no_server(arguments, server)
             if arguments.open:
-                many_open(server, arguments.open, arguments.open_tokens)
+                many_open(server, arguments.open, arguments.open_tokens, arguments.open_first_tokens)
         finally:
             server.stop()
 

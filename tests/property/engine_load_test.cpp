@@ -267,19 +267,20 @@ TEST_CASE("a text whose pages are there waits for no draft to read it, and is dr
   CHECK(fetch(second) == said);
 }
 
-TEST_CASE("texts that come together compute their common pages once") {
+TEST_CASE("texts of a group that come together compute their common pages once") {
   const AnyModel model = load<Registry<>>(demo_pair("target"), backend::Cpu({.threads = 1}));
   std::size_t rows = 0;
   const Watched watched{model, [&](const Batch& batch) {
                           for (const Batch::Item& item : batch.items()) rows += item.count;
                         }};
-  const auto rows_of = [&](bool share, double step_seconds) {
+  const auto rows_of = [&](bool share, double step_seconds, std::uint64_t groups = 1) {
     Engine engine{NoDrafter{}, watched, {.share_prefixes = share, .step_seconds = step_seconds}};
     std::vector<Answer> answers;
     for (int i = 0; i < 8; ++i) {
       Request request{.prompt = some_text(1, 300, model.info().vocab), .sampling = {.max_new_tokens = 4}};
       request.sampling.seed = static_cast<std::uint64_t>(i);
       request.sampling.ignore_end_tokens = true;
+      request.group = request.sampling.seed % groups;
       if (i == 7) request.prompt[200] ^= 1;  // only three pages are those of the others
       answers.push_back(engine.submit(request));
     }
@@ -291,5 +292,7 @@ TEST_CASE("texts that come together compute their common pages once") {
   for (const double step_seconds : {1e-9, 10.0}) {
     CHECK(rows_of(false, step_seconds) == 8 * (299 + 4));
     CHECK(rows_of(true, step_seconds) == 299 + 6 * (299 - 256) + (299 - 192) + 8 * 4);
+    CHECK(rows_of(true, step_seconds, 2) == 2 * 299 + 5 * (299 - 256) + (299 - 192) + 8 * 4);
+    CHECK(rows_of(true, step_seconds, 8) == 8 * (299 + 4));
   }
 }

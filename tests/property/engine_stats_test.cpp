@@ -171,10 +171,11 @@ TEST_CASE("a draft that fails costs its request the speed alone, and is counted"
 TEST_CASE("an answer's reused tokens are the pages that another text had filled") {
   const AnyModel model = load(fixture("models/llama3-gqa-scaled-tied"), backend::Cpu({.threads = 1}));
   Engine engine{NoDrafter{}, model};
-  const auto ask = [&](int length, Logprobs logprobs = {}) {
+  const auto ask = [&](int length, Logprobs logprobs = {}, std::uint64_t group = 0) {
     Answer answer = engine.submit({.prompt = some_text(1, length, model.info().vocab),
                                    .sampling = {.max_new_tokens = 3, .ignore_end_tokens = true},
-                                   .logprobs = logprobs});
+                                   .logprobs = logprobs,
+                                   .group = group});
     engine.run();
     return answer.stats().reused_tokens;
   };
@@ -184,4 +185,7 @@ TEST_CASE("an answer's reused tokens are the pages that another text had filled"
   CHECK(ask(129) == 128);
   CHECK(ask(150, {.prompt = true}) == 0);
   CHECK(ask(60) == 0);
+  CHECK(ask(150, {}, 7) == 0);  // another group's pages are not found
+  CHECK(ask(150, {}, 7) == 128);
+  CHECK(ask(150) == 128);
 }

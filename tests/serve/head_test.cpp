@@ -48,6 +48,7 @@ TEST_CASE("A request line has a method, a path and a version, and one space betw
                            "GET http://a/ HTTP/1.1",
                            "OPTIONS * HTTP/1.1",
                            "CONNECT a:80 HTTP/1.1",
+                           "CONNECT /a HTTP/1.1",
                            "GET / HTTP/2.0",
                            "GET / HTTP/1.2",
                            "GET / http/1.1",
@@ -105,6 +106,21 @@ TEST_CASE("A body has one length that all programs read alike") {
   CHECK(status_of_fields("Content-Length: 9007199254740992\r\n") == 0);
   CHECK(status_of_fields("Content-Length: 9007199254740993\r\n") == 413);
   CHECK(status_of_fields("Content-Length: " + std::string(1000, '9') + "\r\n") == 413);
+}
+
+TEST_CASE("A request that has a body by its method says how long it is") {
+  for (const std::string method : {"POST", "PUT", "PATCH"}) {
+    CAPTURE(method);
+    for (const std::string version : {" /v1 HTTP/1.1", " /v1 HTTP/1.0"}) {
+      CHECK(status_of_line(method + version) == 411);
+      CHECK(status_of_line(method + version + "\r\nContent-Length: 0") == 0);
+    }
+    CHECK(status_of_line(method + " /v1 HTTP/1.1\r\nTransfer-Encoding: chunked") == 0);
+  }
+  for (const auto* line : {"DELETE / HTTP/1.1", "GET / HTTP/1.1", "OPTIONS / HTTP/1.1", "post / HTTP/1.1"}) {
+    CAPTURE(line);
+    CHECK(status_of_line(line) == 0);
+  }
 }
 
 TEST_CASE("What a client expects is 100-continue, and what stands for one value stands once") {

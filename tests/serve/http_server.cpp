@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <iostream>
 #include <map>
 #include <mutex>
@@ -59,7 +60,7 @@ class TestExchange : public serve::Exchange {
  public:
   TestExchange(serve::HttpRequest request, std::function<void()> wake)
       : request_(std::move(request)), wake_(std::move(wake)) {
-    number_ = request_.query.empty() ? 0 : std::stoi(request_.query);
+    number_ = std::atoi(request_.query.c_str());
     ++made;
     ++alive;
   }
@@ -99,7 +100,7 @@ class TestExchange : public serve::Exchange {
       if (polls_ == 1) return out.begin(200, "text/event-stream");
       throw std::runtime_error("secret");
     } else if (path != "/never") {
-      out.answer(404, "text/plain", "");
+      out.answer(404, "text/plain", request_.method + "\n" + path + "\n" + request_.query + "\n" + request_.body);
     }
   }
 

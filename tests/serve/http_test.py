@@ -118,6 +118,7 @@ def post(path, body, *fields):
 
 
 CLOSE = "Connection: close"
+GO_ON = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
 def reset(client):
@@ -125,9 +126,11 @@ def reset(client):
     client.close()
 
 
-def half_close(client):
-    """For all that a server sees, this client is gone too."""
-    client.shutdown(socket.SHUT_WR)
+def without_interim(received):
+    """What was received, but for what says that an answer will come."""
+    while received.startswith(GO_ON):
+        received = received[len(GO_ON):]
+    return received
 
 
 class Honest(unittest.TestCase):
@@ -230,11 +233,28 @@ class Honest(unittest.TestCase):
         self.assertNotIn("content-length", answer.headers)
         self.assertEqual(Answer(answer.rest).status, 200)
 
-    def test_a_client_that_only_ends_its_own_side_reads_what_is_complete(self):
+    def test_a_client_that_only_ends_its_own_side_reads_its_answers(self):
         with self.server.send(get("/echo?1") + get("/bytes?3000000")) as client:
             client.shutdown(socket.SHUT_WR)
             received = read_all(client)
         self.assertEqual(len(Answer(Answer(received).rest).body), 3000000)
+        with self.server.send(get("/later?20") + get("/ticks?50") + get("/echo?1") + get("/ec")[:-1]) as client:
+            client.shutdown(socket.SHUT_WR)
+            received, bodies = read_all(client), []
+        while received:
+            answer = Answer(without_interim(received))
+            bodies.append(answer.body)
+            received = answer.rest
+        self.assertEqual(bodies, [b"late", b"".join(b"data: %d\n\n" % number for number in range(50)), b"GET|1|||"])
+
+    def test_one_of_http_1_0_reads_what_has_begun(self):
+        for path, begins in ("/ticks?50", True), ("/later?50", False):
+            with self.server.send(get(path, version="1.0")) as client:
+                received = read_until(client, b"\r\n\r\n") if begins else b""
+                client.shutdown(socket.SHUT_WR)
+                received += read_all(client)
+            self.assertEqual(received.endswith(b"data: 49\n\n"), begins)
+            self.assertEqual(received == b"", not begins)
 
     def test_a_handler_that_throws_is_told_as_500_and_tells_nothing(self):
         for path in ("/throws", "/unhandled"):
@@ -287,6 +307,7 @@ class Hostile(unittest.TestCase):
             self.refused(server, b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 400)  # TLS
             self.refused(server, b"GET / HTTP/1.1\r\n\r\n" + smuggled, 400)
             self.refused(server, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 400)
+            self.refused(server, b"POST /echo HTTP/1.1\r\nHost: a\r\n\r\n" + smuggled, 411)  # a body whose length was forgotten
             self.refused(server, get("/echo", "Expect: something"), 417)
             self.refused(server, get("/" + "a" * 10_000), 414)
             self.refused(server, get("/", "X: " + "a" * 20_000), 431)
@@ -355,7 +376,7 @@ class Hostile(unittest.TestCase):
         }
         with Server(silence=200) as server:  # so that it looks often
             for name, request in requests.items():
-                for leave in (socket.socket.close, reset, half_close):
+                for leave in (socket.socket.close, reset):
                     with self.subTest(name, leave=leave):
                         client = server.send(request)
                         server.wait_for(connections=1)
@@ -364,6 +385,21 @@ class Hostile(unittest.TestCase):
                         leave(client)
                         server.wait_for(connections=0, alive=0, requests=0, streams=0)
                         client.close()
+
+    def test_a_client_that_has_ended_its_side_is_waited_for_until_it_vanishes(self):
+        with Server(silence=100) as server:
+            for path, sign in ("/never", GO_ON), ("/quiet", b": keep-alive\n\n"):
+                for leave in (socket.socket.close, reset):
+                    with self.subTest(path, leave=leave):
+                        client = server.send(get(path))
+                        server.wait_for(alive=1)
+                        client.shutdown(socket.SHUT_WR)
+                        received = b""
+                        while received.count(sign) < 3:  # it is asked time and again whether it is there
+                            received += client.recv(1 << 16)
+                        self.assertEqual(server.counters()["alive"], 1)
+                        leave(client)
+                        server.wait_for(connections=0, alive=0, requests=0, streams=0)
 
     def test_what_a_client_sends_during_its_answer_is_bounded(self):
         with Server() as server:

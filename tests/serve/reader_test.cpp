@@ -51,7 +51,11 @@ const std::string chunked = post + "Transfer-Encoding: chunked\r\n\r\n";
 
 TEST_CASE("A request ends where its length says, and the next begins there") {
   const std::string next = "GET / HTTP/1.1\r\n";
-  for (const auto& request : {post + "\r\n", post + "Content-Length: 0\r\n\r\n"}) {
+  for (const std::string request : {"GET / HTTP/1.1\r\nHost: a\r\n\r\n", "GET / HTTP/1.0\r\n\r\n"}) {
+    CHECK(read(request + next) == Outcome{State::complete, 0, "", request.size()});
+  }
+  for (const auto& request :
+       {post + "Content-Length: 0\r\n\r\n", post + "Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n"}) {
     CHECK(read(request + next) == Outcome{State::complete, 0, "", request.size()});
   }
   const auto sized = post + "Content-Length: 5\r\n\r\nabcde";
@@ -109,6 +113,10 @@ TEST_CASE("Chunks that two programs could read differently are refused") {
                            "3;a\nb\r\nabc\r\n0\r\n\r\n",
                            "3;a=\"\n\"\r\nabc\r\n0\r\n\r\n",
 
+                           "0\r\nX\r\n\r\n",
+                           "0\r\n: a\r\n\r\n",
+                           "0\r\nX : a\r\n\r\n",
+                           "0\r\nX: a\r\n b: c\r\n\r\n",
                            "0\r\nX: a\n\r\n\r\n",
                            "0\r\nX: a\rb\r\n\r\n",
 

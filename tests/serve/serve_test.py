@@ -9,6 +9,7 @@ import json
 import pathlib
 import re
 import signal
+import socket
 import struct
 import subprocess
 import sys
@@ -247,7 +248,7 @@ class Serve(unittest.TestCase):
                 ("logprobs", 21), ("logprobs", True), ("stop", ["x"] * 33), ("stop", [""]), ("stop", 5), ("stream", 1),
                 ("logit_bias", {"99999": 1}), ("logit_bias", {"1": 101}), ("presence_penalty", -3), ("prompt", []), ("prompt", [[]]),
                 ("prompt", [1, "x"]), ("prompt", [-1]), ("prompt", {}), ("stop_token_ids", [2048]),
-                ("stream_options", {"include_usage": True})):
+                ("stream_options", {"include_usage": True}), ("cache_salt", "x" * 257)):
             with self.subTest(field=field, value=value):
                 self.refused({"prompt": "x", field: value}, field)
         for field, value in (
@@ -341,13 +342,44 @@ class Serve(unittest.TestCase):
         self.assertEqual(len(found), len([line for line in text.splitlines() if not line.startswith("#")]))
         return {name + ("{" + labels + "}" if labels else ""): float(value) for name, labels, value in found}
 
-    def test_a_client_that_leaves_ends_its_text(self):
-        connection, response = self.server.open("POST", "/v1/completions", {"prompt": PROMPT, "stream": True, "max_tokens": 1000, "ignore_eos": True})
-        response.read(10)
-        connection.close()
-        response.close()
+    def test_a_client_that_leaves_ends_its_texts(self):
+        name = 'vllm:request_success_total{finished_reason="abort"}'
+        body = {"prompt": PROMPT, "max_tokens": 900, "ignore_eos": True, "n": 16}
+        for stream in (True, False):
+            before = self.counts()[name]
+            with self.send(body | {"stream": stream}) as client:
+                if stream:
+                    client.recv(10)
+                else:
+                    self.wait_for_load(lambda load: load > 0)
+            self.wait_for_load(lambda load: load == 0)
+            self.assertGreater(self.counts()[name], before)
+
+    def test_a_client_that_ends_its_own_side_is_answered(self):
+        text = self.server.complete(max_tokens=100)["choices"][0]["text"]
+        body = {"prompt": PROMPT, "max_tokens": 100, "temperature": 0}
+        for stream in (True, False):
+            with self.send(body | {"stream": stream}) as client:
+                client.shutdown(socket.SHUT_WR)
+                client.settimeout(PATIENCE)
+                received = b""
+                while piece := client.recv(1 << 16):
+                    received += piece
+            self.assertIn(b"HTTP/1.1 200 OK\r\n", received)
+            if stream:
+                self.assertTrue(received.endswith(b"data: [DONE]\n\n\r\n0\r\n\r\n"))
+            else:
+                self.assertEqual(json.loads(received[received.index(b'{"id"'):])["choices"][0]["text"], text)
+
+    def send(self, body):
+        body = json.dumps(body).encode()
+        client = socket.create_connection(("127.0.0.1", self.server.port), PATIENCE)
+        client.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+        return client
+
+    def wait_for_load(self, condition):
         deadline = time.monotonic() + PATIENCE
-        while self.server.json("GET", "/load")["server_load"] > 0:
+        while not condition(self.server.json("GET", "/load")["server_load"]):
             self.assertLess(time.monotonic(), deadline)
             time.sleep(0.02)
 

@@ -13,10 +13,10 @@ PROMPT = "def read_config(path):"
 
 
 class Server:
-    """A running `slm serve` on a free port."""
+    """A running `slm serve`, on a free port unless one is named."""
 
-    def __init__(self, *arguments):
-        command = [PROGRAM, "serve", "--target", PAIR / "target", "--port", "0", "--json", *arguments]
+    def __init__(self, *arguments, target=PAIR / "target", port=0):
+        command = [PROGRAM, "serve", "--target", target, "--port", port, "--json", *arguments]
         self.process = subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         line = self.process.stdout.readline()
         if not line:

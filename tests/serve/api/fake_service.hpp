@@ -53,7 +53,7 @@ class FakeService final : public Service {
     return slm::Answer(asked.back().answer);
   }
   slm::EngineStats stats() const override { return {}; }
-  std::string fault() const override { return fault_id; }
+  std::string fault() override { return fault_id; }
 
   std::vector<Asked> asked;
   std::size_t most = 100;

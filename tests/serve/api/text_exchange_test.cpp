@@ -152,6 +152,19 @@ TEST_CASE("before min_tokens a stop string is text like any other") {
   CHECK(out.json()["choices"][0]["stop_reason"] == "d");
 }
 
+TEST_CASE("texts to be embedded share pages inside their salt, as those to be continued do") {
+  FakeServer server;
+  for (const char* path : {"/v1/completions", "/v1/embeddings"}) {
+    for (const char* salt : {"null", R"("a")", R"("b")"}) {
+      server.begin(path, slm::text(R"({"prompt": "def", "input": "def", "cache_salt": )", salt, "}"));
+    }
+  }
+  const auto group = [&](std::size_t i) { return server.service->asked.at(i).request.group; };
+  CHECK(group(0) == 0);
+  CHECK(group(1) != group(2));
+  for (std::size_t i = 0; i < 3; ++i) CHECK(group(i) == group(i + 3));
+}
+
 TEST_CASE("a fault is a status before the answer, and an event inside a stream") {
   FakeServer server;
   const std::string body = R"({"prompt": "def", "stream": )";

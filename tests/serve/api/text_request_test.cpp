@@ -126,6 +126,10 @@ TEST_CASE("requests with one salt share pages with each other only") {
   CHECK(group("tenant-1") == group("tenant-1"));
   CHECK(group("tenant-1") != group("tenant-2"));
   CHECK(refused({{"cache_salt", 3}}) == "cache_salt");
+  std::string longest;
+  for (int i = 0; i < 256; ++i) longest += "\xc3\xa4";
+  CHECK(group(longest.c_str()) != 0);
+  CHECK(refused({{"cache_salt", longest + "a"}}) == "cache_salt");
 }
 
 TEST_CASE("a chat's messages are texts or parts of text, and max_completion_tokens wins") {

@@ -1,6 +1,7 @@
 #include "api/embedding_exchange.hpp"
 
 #include <bit>
+#include <cstdint>
 #include <cstring>
 #include <utility>
 #include <vector>
@@ -14,6 +15,7 @@ namespace {
 struct EmbeddingRequest {
   AskedModel asked;
   std::vector<std::vector<slm::Token>> texts;
+  std::uint64_t group = 0;  // of texts that may share pages
   slm::Pooling pooling = slm::Pooling::mean;
   bool normalize = true;
   bool base64 = false;
@@ -23,7 +25,8 @@ EmbeddingRequest read(const slm::Json& body, const ServedModel& model) {
   const Fields fields(body);
   AskedModel asked = asked_model(fields, model);
   if (fields.has("dimensions")) throw unsupported("dimensions", "`dimensions`");
-  EmbeddingRequest request{.asked = std::move(asked), .texts = read_prompts("input", fields, model)};
+  EmbeddingRequest request{
+      .asked = std::move(asked), .texts = read_prompts("input", fields, model), .group = read_group(fields)};
   for (const auto& text : request.texts) check_prompt("input", text, 0, model);
   const std::string pooling = fields.string("pooling", "mean");
   if (pooling != "mean" && pooling != "last") throw bad_field("pooling", "is neither mean nor last");
@@ -57,9 +60,12 @@ class EmbeddingExchange final : public Exchange {
     bring(request_.asked, model);
     for (const auto& text : request_.texts) {
       try {
-        answers_.push_back(service.submit(
-            {.prompt = text, .sampling = {.max_new_tokens = 0}, .pooling = request_.pooling, .cancel = cancel},
-            {.adapter = request_.asked.adapter}, wake));
+        answers_.push_back(service.submit({.prompt = text,
+                                           .sampling = {.max_new_tokens = 0},
+                                           .pooling = request_.pooling,
+                                           .group = request_.group,
+                                           .cancel = cancel},
+                                          {.adapter = request_.asked.adapter}, wake));
       } catch (const slm::Error& error) {
         end();
         throw refused_by(error);

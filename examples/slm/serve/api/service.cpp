@@ -2,7 +2,10 @@
 #include "api/service.hpp"
 
 #include <chrono>
+#include <csignal>
+#include <cstdint>
 #include <exception>
+#include <iostream>
 #include <mutex>
 #include <stop_token>
 #include <thread>
@@ -24,8 +27,15 @@ class EngineService final : public Service {
     return engine_.submit(std::move(request), scheduling, std::move(wake));
   }
   slm::EngineStats stats() const override { return engine_.stats(); }
-  std::string fault() const override {
+  std::string fault() override {
     const std::lock_guard lock(mutex_);
+    if (fault_.empty()) return {};
+    const slm::EngineStats now = engine_.stats();
+    if (now.steps > steps_before_fault_) {
+      fault_.clear();
+    } else if (now.waiting + now.running == 0) {
+      engine_.submit({.prompt = {0}, .sampling = {.max_new_tokens = 1}});
+    }
     return fault_;
   }
 
@@ -35,6 +45,7 @@ class EngineService final : public Service {
       try {
         engine_.run(stop);
       } catch (const slm::Error& error) {
+        if (error.id().starts_with("ranks.")) end_server(error);
         failed(error.id());
       } catch (const std::exception&) {
         failed("serve.engine-fault");
@@ -42,11 +53,18 @@ class EngineService final : public Service {
     }
   }
 
+  /// A model that has lost a rank never answers again: the server drains, and whatever started the ranks starts others.
+  static void end_server(const slm::Error& error) {
+    std::cerr << "slm: " << error.what() << '\n';
+    std::raise(SIGTERM);
+  }
+
   /// A device that fails may fail again at once: those that wait are not to spin.
   void failed(const std::string& id) {
     {
       const std::lock_guard lock(mutex_);
       fault_ = id;
+      steps_before_fault_ = engine_.stats().steps;
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
@@ -54,6 +72,7 @@ class EngineService final : public Service {
   slm::Engine<Drafting, slm::AnyModel> engine_;
   mutable std::mutex mutex_;
   std::string fault_;
+  std::int64_t steps_before_fault_ = 0;
   std::jthread thread_;  // the last member: it ends before the others
 };
 

@@ -42,8 +42,10 @@ class Service {
   /// As Engine::submit.
   virtual slm::Answer submit(slm::Request request, const slm::Scheduling& scheduling, std::function<void()> wake) = 0;
   virtual slm::EngineStats stats() const = 0;
-  /// The id of the fault that the engine's thread met; empty: none.
-  virtual std::string fault() const = 0;
+  /// The id of the fault that the engine's thread met; empty: none, or a step has succeeded since. While there is one,
+  /// and no request that would show its end, each call has the model try a token: who looks at /health before he sends
+  /// requests learns that way when the server is well again.
+  virtual std::string fault() = 0;
 };
 
 using Draft = std::variant<slm::NoDrafter, slm::NgramDrafter, slm::AnyModel>;

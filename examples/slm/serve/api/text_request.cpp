@@ -14,7 +14,7 @@ namespace serve {
 
 namespace {
 
-constexpr std::size_t most_prompts = 1024, most_stops = 32, longest_stop = 256, most_biased = 1024;
+constexpr std::size_t most_prompts = 1024, most_stops = 32, longest_stop = 256, most_biased = 1024, longest_salt = 256;
 constexpr int most_choices_of_prompt = 128, most_alternatives = 20;
 
 std::uint64_t random_seed() {
@@ -148,11 +148,7 @@ TextRequest read_common(const Fields& fields, const ServedModel& model, const Re
     request.include_usage = asked.boolean("include_usage", false);
     request.usage_in_each = asked.boolean("continuous_usage_stats", false) && request.include_usage;
   }
-  if (const std::string salt = fields.string("cache_salt", ""); !salt.empty()) {
-    slm::Checksum sum;
-    sum.add(std::as_bytes(std::span(salt)));
-    request.group = sum.value();
-  }
+  request.group = read_group(fields);
   request.priority = static_cast<int>(
       fields.integer("priority", std::numeric_limits<int>::min(), std::numeric_limits<int>::max()).value_or(0));
   if (request.priority != 0 && !options.priorities) throw unsupported("priority", "A `priority` other than 0");
@@ -245,6 +241,17 @@ std::vector<slm::Token> read_ids(const std::string& name, const slm::Json& list,
     ids.push_back(static_cast<slm::Token>(*id));
   }
   return ids;
+}
+
+std::uint64_t read_group(const Fields& fields) {
+  const std::string salt = fields.string("cache_salt", "");
+  if (salt.empty()) return 0;
+  if (const std::size_t length = slm::utf8::count(salt); length > longest_salt) {
+    throw bad_field("cache_salt", slm::text("has ", length, " characters, expected at most ", longest_salt));
+  }
+  slm::Checksum sum;
+  sum.add(std::as_bytes(std::span(salt)));
+  return sum.value();
 }
 
 std::vector<slm::Token> read_messages(const Fields& fields, const ServedModel& model) {

@@ -51,6 +51,8 @@ std::vector<std::vector<slm::Token>> read_prompts(const char* name, const Fields
 /// Throws Refusal where a prompt has no tokens, or the context no room for it and one of the wanted tokens.
 void check_prompt(const std::string& field, const std::vector<slm::Token>& prompt, int wanted,
                   const ServedModel& model);
+/// The group of texts that may share pages: those of one `cache_salt`. Throws Refusal.
+std::uint64_t read_group(const Fields& fields);
 /// The prompt of a list of messages. Throws Refusal.
 std::vector<slm::Token> read_messages(const Fields& fields, const ServedModel& model);
 

@@ -29,6 +29,7 @@ class AnswerWriter final : public HttpOutput {
   bool begun() const { return state_ != State::none; }
   bool streaming() const { return state_ == State::stream; }
   bool ended() const { return state_ == State::ended; }
+  bool version_1_1() const { return form_.version_1_1; }
   bool keep_alive() const { return form_.keep_alive; }
   void do_not_keep_alive() { form_.keep_alive = false; }
 

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "http/head.hpp"
+
 namespace serve {
 namespace {
 
@@ -50,14 +52,21 @@ ChunkDecoder::State ChunkDecoder::take(char byte, std::size_t body_bytes) {
     case State::data_end: return byte == '\r' ? State::data_line_feed : State::damaged;
     case State::data_line_feed: return byte == '\n' ? State::size : State::damaged;
     case State::trailer:
+      if (byte == '\r' && trailer_ == Trailer::none) return State::trailer_end;
+      if (byte == ':' && trailer_ == Trailer::name) return keep_trailer(Trailer::value);
+      if (trailer_ != Trailer::value) return is_token_byte(byte) ? keep_trailer(Trailer::name) : State::damaged;
       if (byte == '\r') return State::trailer_end;
-      empty_line_ = false;
-      return is_plain(byte) && ++dropped_ <= most_trailer_bytes ? State::trailer : State::damaged;
+      return is_plain(byte) || byte == '\t' ? keep_trailer(Trailer::value) : State::damaged;
     case State::trailer_end:
       if (byte != '\n') return State::damaged;
-      return std::exchange(empty_line_, true) ? State::complete : State::trailer;
+      return std::exchange(trailer_, Trailer::none) == Trailer::none ? State::complete : State::trailer;
     default: return state_;
   }
+}
+
+ChunkDecoder::State ChunkDecoder::keep_trailer(Trailer part) {
+  trailer_ = part;
+  return ++dropped_ <= most_trailer_bytes ? State::trailer : State::damaged;
 }
 
 ChunkDecoder::State ChunkDecoder::take_size(char byte) {

@@ -36,12 +36,15 @@ class ChunkDecoder {
   State take(char byte, std::size_t body_bytes);
   State take_size(char byte);
 
+  enum class Trailer { none, name, value };  // what of a trailer's line has come
+  State keep_trailer(Trailer part);
+
   std::size_t most_;
   State state_ = State::size;
   std::size_t size_ = 0;     // of the chunk, then what is left of it
   std::size_t digits_ = 0;   // of the size
   std::size_t dropped_ = 0;  // bytes of this chunk's extension, or of all trailers
-  bool empty_line_ = true;   // of the trailers, so far
+  Trailer trailer_ = Trailer::none;
 };
 
 }  // namespace serve

@@ -18,6 +18,9 @@ using boost::system::error_code;
 // What the system keeps of an answer for a client that does not read; more would be memory without a use.
 constexpr int send_buffer_bytes = 128 << 10;
 
+// An interim answer that clients of HTTP/1.1 skip, whether they have asked for it or not.
+constexpr std::string_view go_on = "HTTP/1.1 100 Continue\r\n\r\n";
+
 }  // namespace
 
 std::string ServerState::error_body(int status, std::string_view message) const {
@@ -151,6 +154,7 @@ void Connection::advance() {
       break;
     }
   }
+  if (input_ended_ && !answer_) return close();
   watch_input();
 }
 
@@ -171,7 +175,7 @@ void Connection::read_input() {
       }
       if (before == RequestReader::State::head) {
         since_ = Clock::now();
-        if (reader_->expects_continue()) output_ += "HTTP/1.1 100 Continue\r\n\r\n";
+        if (reader_->expects_continue()) output_ += go_on;
       }
       break;
     case RequestReader::State::complete: begin_answer(reader_->take()); break;
@@ -257,7 +261,7 @@ void Connection::drop_answer() {
 }
 
 void Connection::finish_answer() {
-  const bool keep_alive = answer_->keep_alive() && !input_ended_ && !loop_.state.draining;
+  const bool keep_alive = answer_->keep_alive() && !loop_.state.draining;
   drop_answer();
   reused_ = true;
   since_ = Clock::now();
@@ -281,11 +285,8 @@ void Connection::tick(Clock::time_point now) {
     } else if (exchange_ && input_full() && left()) {
       close();
     } else if (exchange_) {
-      if (!answer_->streaming() || unsent() > 0 || now - progress_ < limit.silence) return;
-      progress_ = now;
-      exchange_->idle(*answer_);
-      note_answer();
-      advance();
+      if (unsent() > 0 || now - progress_ < limit.silence) return;
+      if (answer_->streaming() || input_ended_) show_life();
     } else if (reader_ && reader_->state() == RequestReader::State::body) {
       const auto earned = std::chrono::milliseconds(reader_->body_bytes() * 1000 / limit.body_bytes_per_second);
       if (now - since_ < limit.body_time + earned) return;
@@ -335,14 +336,32 @@ void Connection::watch_output() {
   });
 }
 
-/// Also while an answer is made, so that a client that leaves is noticed; what it sends meanwhile is bounded.
+/// Also while an answer is made, so that a client that leaves is noticed; what it sends meanwhile is bounded. Behind
+/// the end of its input only a reset can come.
 void Connection::watch_input() {
-  if (closed_ || input_watched_ || input_ended_ || input_full()) return;
+  if (closed_ || input_watched_ || input_full()) return;
   input_watched_ = true;
-  socket_.async_wait(asio::socket_base::wait_read, [this, self = shared_from_this()](error_code) {
-    input_watched_ = false;
-    guarded([this] { receive(); });
-  });
+  socket_.async_wait(input_ended_ ? asio::socket_base::wait_error : asio::socket_base::wait_read,
+                     [this, self = shared_from_this()](error_code) {
+                       input_watched_ = false;
+                       guarded([this] { input_ended_ ? close() : receive(); });
+                     });
+}
+
+/// Says something that is no part of the answer: to a client that might take a silent stream for dead; and to one that
+/// has ended its side, whose system answers with a reset where nobody is there to read. Before an answer HTTP/1.0 has
+/// nothing to say, and such a client counts as gone.
+void Connection::show_life() {
+  progress_ = Clock::now();
+  if (answer_->streaming()) {
+    exchange_->idle(*answer_);
+    note_answer();
+  } else if (answer_->version_1_1()) {
+    output_ += go_on;
+  } else {
+    return close();
+  }
+  advance();
 }
 
 bool Connection::left() {
@@ -355,10 +374,11 @@ void Connection::receive() {
   const auto most = loop_.buffer.size() - input_.size();
   const auto bytes = socket_.read_some(asio::buffer(loop_.buffer.data(), most), error);
   if (error == asio::error::would_block) return watch_input();
-  if (error) {
-    // What is complete is still sent to a client that has only ended its own side.
-    if (error != asio::error::eof || !answer_ || !answer_->ended()) return close();
-    input_ended_ = true;
+  if (error == asio::error::eof) {
+    input_ended_ = true;  // the client is gone, or has said all and waits for its answers
+    if (exchange_ && unsent() == 0) return show_life();
+  } else if (error) {
+    return close();
   } else if (!lingering_) {
     input_.append(loop_.buffer.data(), bytes);
   }

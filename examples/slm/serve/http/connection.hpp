@@ -125,6 +125,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void watch_input();
   void watch_output();
   void receive();
+  void show_life();
   template <class Function>
   void guarded(Function function);
 

@@ -1,5 +1,6 @@
 #include "http/head.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <string>
@@ -7,19 +8,13 @@
 namespace serve {
 namespace {
 
-constexpr Refusal bad(std::string_view message) { return {400, message}; }
-
 bool is_alphanumeric(char byte) {
   return (byte >= '0' && byte <= '9') || (byte >= 'a' && byte <= 'z') || (byte >= 'A' && byte <= 'Z');
 }
 
-bool is_token(std::string_view text) {
-  for (const char byte : text) {
-    if (!is_alphanumeric(byte) && std::string_view("!#$%&'*+-.^_`|~").find(byte) == std::string_view::npos)
-      return false;
-  }
-  return !text.empty();
-}
+constexpr Refusal bad(std::string_view message) { return {400, message}; }
+
+bool is_token(std::string_view text) { return !text.empty() && std::all_of(text.begin(), text.end(), is_token_byte); }
 
 bool is_control(char byte) { return (static_cast<unsigned char>(byte) < 0x20 && byte != '\t') || byte == 0x7f; }
 
@@ -51,7 +46,9 @@ std::optional<Refusal> check_request_line(std::string_view line) {
   if (first == std::string_view::npos || first == last) return bad("The first line is not METHOD PATH HTTP/1.1.");
   const auto target = line.substr(first + 1, last - first - 1);
   const auto version = line.substr(last + 1);
-  if (!is_token(line.substr(0, first))) return bad("The method is not a word.");
+  const auto method = line.substr(0, first);
+  if (!is_token(method)) return bad("The method is not a word.");
+  if (method == "CONNECT") return bad("This is no proxy.");  // behind it others expect no more requests
   if (target.empty() || target.front() != '/') return bad("The target of the request is not a path.");
   for (const char byte : target) {
     if (byte < '!' || byte > '~') return bad("The path has bytes that must be escaped.");
@@ -64,6 +61,10 @@ std::optional<Refusal> check_request_line(std::string_view line) {
 constexpr std::array<std::string_view, 6> single_fields{"host",   "content-length", "transfer-encoding",
                                                         "expect", "content-type",   "authorization"};
 enum SingleField : unsigned { host = 1, content_length = 2, transfer_encoding = 4, expect = 8 };
+
+/// Methods of requests that carry a body. One that says no length has none, says RFC 9112; yet whoever forgets the
+/// length and sends a body all the same would have it taken for the next request.
+constexpr std::array<std::string_view, 3> with_body{"POST", "PUT", "PATCH"};
 
 std::optional<Refusal> check_length(std::string_view value) {
   constexpr std::uint64_t most = std::uint64_t{1} << 53;
@@ -95,6 +96,10 @@ std::optional<Refusal> check_field(std::string_view name, std::string_view value
 }
 
 }  // namespace
+
+bool is_token_byte(char byte) {
+  return is_alphanumeric(byte) || std::string_view("!#$%&'*+-.^_`|~").find(byte) != std::string_view::npos;
+}
 
 HeadScan scan_head(std::string_view bytes, std::size_t seen, const HttpLimits& limits) {
   for (std::size_t i = seen; i < bytes.size(); ++i) {
@@ -136,6 +141,11 @@ std::optional<Refusal> check_head(std::string_view head, const HttpLimits& limit
   if ((seen & transfer_encoding) && (seen & content_length)) return bad("The body has two lengths.");
   if ((seen & transfer_encoding) && !version_1_1) return bad("HTTP/1.0 has no Transfer-Encoding.");
   if (version_1_1 && !(seen & host)) return bad("Host is missing.");
+  const auto method = request_line.substr(0, request_line.find(' '));
+  const bool has_body = std::find(with_body.begin(), with_body.end(), method) != with_body.end();
+  if (has_body && !(seen & (content_length | transfer_encoding))) {
+    return Refusal{411, "Content-Length is missing; an empty body has the length 0."};
+  }
   return std::nullopt;
 }
 

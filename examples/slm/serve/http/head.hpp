@@ -16,6 +16,9 @@ struct Refusal {
   std::string_view message;
 };
 
+/// Whether names of methods and fields may have it.
+bool is_token_byte(char byte);
+
 /// How far a head has come.
 struct HeadScan {
   std::size_t length = 0;  // of the whole head with its empty line; 0 while that has not come
