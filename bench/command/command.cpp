@@ -4,7 +4,7 @@
 
 void cli::add_bench(CLI::App& program) {
   CLI::App& command =
-      *program.add_subcommand("bench", "Measure speculation, kernels and decoding, and compare devices");
+      *program.add_subcommand("bench", "Measure speculation, kernels and decoding, compare devices, and plan");
   command.require_subcommand(1);
   slm::bench::add_speculative(command);
   slm::bench::add_check(command);
@@ -12,4 +12,5 @@ void cli::add_bench(CLI::App& program) {
   slm::bench::add_kernels(command);
   slm::bench::add_compare(command);
   slm::bench::add_adapters(command);
+  slm::bench::add_plan(command);
 }

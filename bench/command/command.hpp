@@ -1,4 +1,4 @@
-// `slm bench`: what the program measures. One file for each subcommand.
+// `slm bench`: what the program measures, and what it expects. One file for each subcommand.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -12,5 +12,6 @@ void add_decode(CLI::App& bench);
 void add_kernels(CLI::App& bench);
 void add_compare(CLI::App& bench);
 void add_adapters(CLI::App& bench);
+void add_plan(CLI::App& bench);
 
 }  // namespace slm::bench

@@ -2,13 +2,14 @@
 
 #include "bench/command/child.hpp"
 #include "slm/core/error.hpp"
+#include "tools/cli/data_path.hpp"
 
 namespace slm::bench {
 
 Pictures draw(const Json& request) {
   constexpr double patience = 120;  // seconds; the first time, matplotlib looks through all fonts
   try {
-    Child child({"python3", "-B", SLM_SOURCE_DIR "/bench/command/plots.py"}, {}, "/dev/null");
+    Child child({"python3", "-B", cli::data_path("bench/command/plots.py")}, {}, "/dev/null");
     const std::string line = request.dump(-1, ' ', true, Json::error_handler_t::replace);
     const Json answer = parse_json_object(child.ask(line, patience), "plots.py");
     if (answer.contains("error")) return {.trouble = "no pictures: " + answer.at("error").get<std::string>()};

@@ -4,6 +4,7 @@
 
 #include "bench/command/child.hpp"
 #include "slm/core/error.hpp"
+#include "tools/cli/data_path.hpp"
 
 namespace slm::bench {
 
@@ -55,7 +56,7 @@ Json Sandbox::ask(Json request) const {
                        {"seconds", options_.seconds},
                        {"memory", options_.memory_bytes},
                        {"folder", options_.folder_bytes}};
-  Child child({options_.python, "-I", "-B", SLM_SOURCE_DIR "/bench/command/sandbox.py"}, {}, "/dev/null");
+  Child child({options_.python, "-I", "-B", cli::data_path("bench/command/sandbox.py")}, {}, "/dev/null");
   const std::string line =
       child.ask(request.dump(-1, ' ', true, Json::error_handler_t::replace), options_.seconds + patience);
   Json answer = parse_json_object(line, "sandbox.py");

@@ -55,7 +55,7 @@ class DecodeTable {
   void add_batches(const Subject& subject) {
     const int samples = samples_of(subject);
     for (const int count : sequences_) {
-      harness_.add("batch", subject, count, samples, subject.bytes() * (3 * samples + 10 * count),
+      harness_.add("batch", subject, count, samples, subject.bytes() * (7 * samples + 10 * count),
                    [this, subject](benchmark::State& state, Result& result) { batch(state, subject, result); });
     }
   }
@@ -74,11 +74,9 @@ class DecodeTable {
     ProbedSamples samples;
     std::vector<double> ratios;
     for (auto _ : state) {
-      const double together = samples.measure(target_.probe(), [&] { step(result.rows); });
-      state.SetIterationTime(together);
-      const double start = seconds();
-      step(1);
-      ratios.push_back(together / (seconds() - start));
+      state.SetIterationTime(samples.measure(target_.probe(), [&] { step(result.rows); }));
+      const double together = seconds_of_second([&] { step(result.rows); });
+      ratios.push_back(together / seconds_of_second([&] { step(1); }));
     }
     conclude(result, samples, static_cast<double>(model.info().step_bytes) + cache_bytes(subject, 1, before_));
     result.numbers["positions"] = before_;
@@ -127,17 +125,14 @@ class DecodeTable {
       for (std::size_t i = 0; i < texts; ++i) sequences[i].truncate(batch_prompt);
     };
     const auto seconds_of = [&](std::size_t texts, int rows) {
-      const double start = seconds();
-      forward(texts, rows);
-      return seconds() - start;
+      return seconds_of_second([&] { forward(texts, rows); });
     };
     for (int i = 0; i < 3; ++i) forward(count, 1), forward(1, result.rows), forward(1, 1);
     ProbedSamples samples;
     std::vector<double> verifying, of_rows, of_one;
     for (auto _ : state) {
-      const double together = samples.measure(target_.probe(), [&] { forward(count, 1); });
-      state.SetIterationTime(together);
-      const double rows = seconds_of(1, result.rows), one = seconds_of(1, 1);
+      state.SetIterationTime(samples.measure(target_.probe(), [&] { forward(count, 1); }));
+      const double together = seconds_of(count, 1), rows = seconds_of(1, result.rows), one = seconds_of(1, 1);
       verifying.push_back(rows / one);
       of_rows.push_back(rows / together);
       of_one.push_back(together / one);
@@ -148,6 +143,16 @@ class DecodeTable {
     result.numbers["times_one_row"] = median(verifying);
     result.numbers["times_one_sequence"] = median(of_one);
     result.numbers["share_of_rows"] = median(of_rows);
+  }
+
+  /// Of an action behind itself, as steps of one kind follow each other: a probe, or a step of another kind, leaves
+  /// other things in the caches.
+  template <class Action>
+  static double seconds_of_second(Action&& action) {
+    action();
+    const double start = seconds();
+    action();
+    return seconds() - start;
   }
 
   /// Keys and values of so many sequences.

@@ -896,7 +896,10 @@ class Cli(unittest.TestCase):
         self.assertEqual(self.ok("tokenize", out, stdin=text).out, self.ok("tokenize", PAIR / "draft", stdin=text).out)
         self.ok("generate", "--target", PAIR / "target", "--draft", out, "--prompt", "def f(", "--max-new-tokens", 4)
         self.assertRegex(self.ok("quantize", PAIR / "draft", SCRATCH / "six.gguf", "--type", "q6_k").out, r"weights.*\n.*matrices: ")
+        folded = ["--type", "q4_0", "--calibration", PAIR / "measure.py", "--samples", 2, "--sequence-length", 64]
+        self.assertGreater(self.as_json("quantize", PAIR / "draft", SCRATCH / "folded.gguf", *folded)["folds_improved"], 0)
         self.error(r"\[quantize.output-exists\]", "quantize", PAIR / "draft", out, "--type", "q4_1")
+        self.error(r"\[quantize.bad-options\]", "quantize", PAIR / "draft", SCRATCH / "twice.gguf", *folded[2:], "--type", "q8_0")
         self.error(r"\[quantize.already-quantized\]", "quantize", out, SCRATCH / "twice.gguf", "--type", "q8_0")
         self.error(r"\[cli.gguf-type\]", "quantize", PAIR / "draft", SCRATCH / "twice.gguf")
         self.error(r"\[cli.gguf-type\]", "quantize", PAIR / "draft", SCRATCH / "twice", "--type", "q4_0")

@@ -90,7 +90,7 @@ class Gguf(unittest.TestCase):
         whole = EVERY_TYPE.read_bytes()
         for name, content, expected in (
                 ("cut", whole[:-100], r"take 1263136 bytes, the file has 1263036.*\[gguf.cut-short\]"),
-                ("page", b"<!DOCTYPE html>", r"a web page.*\[gguf.web-page\]"),
+                ("page", b"<!DOCTYPE html>", r"a web page.*\[io.web-page\]"),
                 ("pointer", b"version https://git-lfs.github.com/spec/v1\n", r"\[io.lfs-pointer\]"),
                 ("zip", b"PK\3\4", r"\[gguf.bad-magic\]"),
                 ("empty", b"", r"\[io.unreadable\]"),

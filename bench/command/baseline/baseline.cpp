@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "slm/core/error.hpp"
+#include "tools/cli/data_path.hpp"
 
 namespace slm::bench {
 
@@ -27,7 +28,7 @@ const Known* find_known(const std::string& name) {
 }
 
 std::filesystem::path script_of(const std::string& name) {
-  if (const Known* one = find_known(name)) return std::filesystem::path{SLM_SOURCE_DIR} / "bench/peers" / one->script;
+  if (const Known* one = find_known(name)) return std::filesystem::path{cli::data_path("bench/peers")} / one->script;
   if (name.ends_with(".py") && std::filesystem::is_regular_file(name)) return std::filesystem::absolute(name);
   throw Error("baseline.unknown", text("there is no engine '", name, "' to compare with"),
               "Use transformers, llama.cpp, or the path of a .py script that speaks like bench/peers/peer.py");

@@ -23,6 +23,7 @@
 #include "bench/command/speculative/report.hpp"
 #include "bench/command/speculative/summary.hpp"
 #include "bench/command/tables.hpp"
+#include "tools/cli/data_path.hpp"
 #include "tools/cli/gpu.hpp"
 #include "tools/cli/loading.hpp"
 #include "tools/cli/output.hpp"
@@ -47,7 +48,7 @@ struct Options {
   bool json = false;
 
   bool embedded() const { return target.empty(); }
-  std::string pair() const { return SLM_SOURCE_DIR "/examples/demo_pair"; }
+  std::string pair() const { return cli::data_path("examples/demo_pair"); }
 };
 
 /// The prompts that the embedded pair brings along, as tasks without a test.

@@ -1,0 +1,304 @@
+// slm bench plan: what a model should cost on several devices, by docs/planning.md. A model of speed, no measurement.
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "bench/command/command.hpp"
+#include "bench/command/cpu_device.hpp"
+#include "bench/command/plan/cost.hpp"
+#include "bench/command/plan/models.hpp"
+#include "bench/command/tables.hpp"
+#include "tools/cli/output.hpp"
+#include "tools/cli/ranks.hpp"
+
+namespace slm::bench {
+
+namespace {
+
+using plan::Load;
+using plan::Plan;
+using plan::PlanDevice;
+using plan::PlannedModel;
+using plan::Way;
+
+struct PlanCommand {
+  std::string model, format, attention = "whole", cache = "f16";
+  std::vector<std::string> devices;
+  int ranks = 0, replicas = 0, pipeline = 0, threads = 0, context = 0;
+  int sequences = 1, prompt_tokens = 256, answer_tokens = 256;
+  double requests_per_day = 0;
+  std::optional<double> memory, bandwidth, arithmetic, latency, link, share;  // in the units of the options
+  bool json = false;
+};
+
+/// A device's figures, and what they are worth.
+struct Figures {
+  PlanDevice device;
+  std::string name, origin;
+  std::vector<std::string> given;
+  bool messages_measured = false;
+};
+
+std::vector<std::string> device_names() {
+  std::vector<std::string> names;
+  for (const PlanDevice& device : plan::stated_devices) names.emplace_back(device.name);
+  names.emplace_back(plan::processor.name);
+  return names;
+}
+
+Figures measured(int threads) {
+  if (threads == 0) threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  const cli::RankSpeed speed = cli::measure_ranks(threads);
+  Figures figures;
+  figures.device = plan::processor;
+  figures.device.memory = speed.memory;
+  figures.device.bandwidth = speed.bandwidth;
+  figures.device.arithmetic = speed.arithmetic;
+  figures.messages_measured = speed.latency > 0;
+  if (figures.messages_measured) {
+    figures.device.latency = speed.latency;
+    figures.device.link = speed.link;
+  }
+  figures.name = cpu_device(threads).name + ", " + counted(threads, "thread");
+  figures.origin = figures.messages_measured ? text("measured, ", cli::rank_count(), " ranks at once")
+                                             : std::string("measured; messages between ranks are not, but assumed");
+  return figures;
+}
+
+Figures figures_of(const std::string& name, const PlanCommand& command) {
+  Figures figures;
+  if (name == plan::processor.name) {
+    figures = measured(command.threads);
+  } else {
+    figures.name = name;
+    figures.device = *std::find_if(plan::stated_devices.begin(), plan::stated_devices.end(),
+                                   [&](const PlanDevice& device) { return device.name == name; });
+    figures.origin = text("stated, not measured: ", figures.device.origin);
+  }
+  const auto give = [&](const char* what, const std::optional<double>& value, double unit, double PlanDevice::*figure) {
+    if (!value) return;
+    figures.device.*figure = *value * unit;
+    figures.given.emplace_back(what);
+  };
+  give("memory", command.memory, 1e9, &PlanDevice::memory);
+  give("bandwidth", command.bandwidth, 1e9, &PlanDevice::bandwidth);
+  give("arithmetic", command.arithmetic, 1e12, &PlanDevice::arithmetic);
+  give("latency", command.latency, 1e-6, &PlanDevice::latency);
+  give("link", command.link, 1e9, &PlanDevice::link);
+  give("share", command.share, 1, &PlanDevice::share);
+  return figures;
+}
+
+/// Whether slm can do it.
+const char* today(const Way& way, const PlanDevice& device) {
+  if (way.stages > 1 || way.split_heads || (way.tensor > 1 && !device.processor)) return "not built";
+  return device.processor ? "runs" : "has not run";
+}
+
+std::string words_of(const Way& way) {
+  std::string words;
+  const auto add = [&](int count, const std::string& what) {
+    if (count > 1) words += (words.empty() ? "" : ", ") + what;
+  };
+  add(way.replicas, counted(way.replicas, "replica"));
+  add(way.tensor, text("tensor ", way.tensor, way.split_heads ? " by heads" : ""));
+  add(way.stages, text("pipeline ", way.stages));
+  return words.empty() ? "one device" : words;
+}
+
+cli::OrderedJson json_of(const Plan& plan, const PlanDevice& device, bool requests) {
+  const plan::StepCost& step = plan.step;
+  cli::OrderedJson json{{"replicas", plan.way.replicas},
+                        {"tensor", plan.way.tensor},
+                        {"stages", plan.way.stages},
+                        {"attention", plan.way.split_heads ? "heads" : "whole"},
+                        {"devices", plan.way.devices()},
+                        {"today", today(plan.way, device)},
+                        {"weight_bytes", plan.weights},
+                        {"cache_bytes", plan.cache},
+                        {"fits", plan.fits},
+                        {"most_sequences", plan.most_sequences},
+                        {"step",
+                         {{"weight_bytes", step.weight_bytes},
+                          {"cache_bytes", step.cache_bytes},
+                          {"operations", step.operations},
+                          {"traffic_bytes", step.traffic},
+                          {"messages", step.messages},
+                          {"memory_seconds", step.memory_seconds},
+                          {"arithmetic_seconds", step.arithmetic_seconds},
+                          {"launch_seconds", step.launch_seconds},
+                          {"message_seconds", step.message_seconds}}},
+                        {"bound", step.bound()},
+                        {"seconds_per_token", plan.step_seconds},
+                        {"tokens_per_second", plan.tokens_per_second},
+                        {"tokens_per_second_alone", 1 / plan.step_seconds_alone}};
+  if (requests) {
+    json["requests"] = {{"per_day", plan.requests_per_day},
+                        {"replicas_needed", plan.replicas_needed},
+                        {"seconds", plan.request_seconds},
+                        {"in_flight", plan.in_flight}};
+  }
+  return json;
+}
+
+cli::OrderedJson json_of(const Figures& figures) {
+  const PlanDevice& device = figures.device;
+  return {
+      {"name", figures.name},      {"origin", figures.origin},      {"given", figures.given},
+      {"memory", device.memory},   {"bandwidth", device.bandwidth}, {"arithmetic", device.arithmetic},
+      {"latency", device.latency}, {"link", device.link},           {"launch", device.launch},
+      {"share", device.share},     {"measured", device.processor},  {"messages_measured", figures.messages_measured}};
+}
+
+std::string tables_of(const Figures& figures, const std::vector<Plan>& plans, bool requests) {
+  const PlanDevice& device = figures.device;
+  std::string given;
+  for (const std::string& what : figures.given) given += (given.empty() ? "; given: " : ", ") + what;
+  std::string out =
+      text("\n# ", markdown_text(figures.name), "\n\n", markdown_text(figures.origin), given, ".\n",
+           shown(device.memory / 1e9), " GB; ", percent(device.share), " of ", shown(device.bandwidth / 1e9),
+           " GB/s and of ", shown(device.arithmetic / 1e12), " TFLOP/s; a message ", shown(device.latency * 1e6),
+           " us and ", shown(device.link / 1e9), " GB/s; an operation ", shown(device.launch * 1e6), " us.\n");
+  std::vector<std::vector<std::string>> memory, time, demand;
+  for (const Plan& plan : plans) {
+    const plan::StepCost& step = plan.step;
+    const std::string way = words_of(plan.way), none = "-";
+    const bool one_fits = plan.most_sequences >= plan.way.replicas;
+    memory.push_back(
+        {way, text(plan.way.devices()), today(plan.way, device), shown(plan.weights / 1e9), shown(plan.cache / 1e9),
+         plan.fits ? "yes" : "no", text(static_cast<std::int64_t>(plan.most_sequences)),
+         shown((step.weight_bytes + step.cache_bytes) / 1e9), shown(step.traffic / 1e6), shown(step.messages)});
+    time.push_back(
+        {way, shown(step.memory_seconds * 1e3), shown(step.arithmetic_seconds * 1e3), shown(step.launch_seconds * 1e3),
+         shown(step.message_seconds * 1e3), step.bound(), one_fits ? shown(1 / plan.step_seconds_alone) : none,
+         plan.fits ? shown(plan.step_seconds * 1e3) : none, plan.fits ? shown(plan.tokens_per_second) : none});
+    demand.push_back({way, plan.fits ? shown(plan.requests_per_day) : none,
+                      plan.fits ? shown(plan.replicas_needed) : none,
+                      plan.fits ? shown(plan.replicas_needed * plan.way.tensor * plan.way.stages) : none,
+                      plan.fits ? shown(plan.request_seconds) : none, plan.fits ? shown(plan.in_flight) : none});
+  }
+  out += markdown_table("What a device holds and moves",
+                        {"way", "devices", "slm today", "weights GB", "cache GB", "fits", "sequences that fit",
+                         "GB read a step", "MB from other ranks", "messages"},
+                        memory);
+  out += markdown_table("Time of a step",
+                        {"way", "memory ms", "arithmetic ms", "launches ms", "messages ms", "bound by",
+                         "tokens/s alone", "ms a token, all sequences", "tokens/s of all"},
+                        time);
+  if (!requests) return out;
+  return out +
+         markdown_table("Requests",
+                        {"way", "a day, at most", "replicas for those asked", "devices", "seconds of one", "in flight"},
+                        demand);
+}
+
+void run_plan(const PlanCommand& command) {
+  PlannedModel model = plan::planned_model(command.model, command.format);
+  model.cache = kv_format_named(command.cache);
+  const bool requests = command.requests_per_day > 0;
+  const Load load{.sequences = static_cast<double>(command.sequences),
+                  .context = command.context > 0 ? static_cast<double>(command.context)
+                             : requests          ? static_cast<double>(command.prompt_tokens + command.answer_tokens)
+                                                 : 2048.0,
+                  .requests_per_day = command.requests_per_day,
+                  .prompt = static_cast<double>(command.prompt_tokens),
+                  .answer = static_cast<double>(command.answer_tokens)};
+  const int ranks = command.ranks != 0 ? command.ranks : cli::rank_count();
+  const std::vector<Way> ways =
+      plan::ways_of(model.shape, ranks, command.replicas, command.pipeline, command.attention == "heads");
+  if (ways.empty()) {
+    throw Error("bench.no-way",
+                text(ranks, " ranks cannot be ", counted(command.replicas, "replica"), " of ",
+                     counted(command.pipeline, "stage"), " each"),
+                text("Give numbers whose product divides --ranks, and at most ", model.shape.layers, " stages"));
+  }
+  const double parameters = static_cast<double>(parameter_count(model.shape, {.tied = model.tied, .position_rows = 0}));
+  cli::OrderedJson json{{"model", model.name},           {"format", model.format},         {"parameters", parameters},
+                        {"cache_format", command.cache}, {"sequences", command.sequences}, {"context", load.context}};
+  if (requests) {
+    json["requests_per_day"] = command.requests_per_day;
+    json["prompt_tokens"] = command.prompt_tokens;
+    json["answer_tokens"] = command.answer_tokens;
+  }
+  std::string tables = text("A model of speed, no measurement: ", markdown_text(model.name), ", ", model.format, ", ",
+                            shown(parameters / 1e9), "e9 weights, ", counted(command.sequences, "sequence"), " of ",
+                            shown(load.context), " tokens in ", command.cache, ".\n");
+  for (const std::string& name : command.devices) {
+    const Figures figures = figures_of(name, command);
+    std::vector<Plan> plans;
+    cli::OrderedJson entry{{"device", json_of(figures)}};
+    for (const Way& way : ways) {
+      plans.push_back(plan::plan_of(model, figures.device, way, load));
+      entry["ways"].push_back(json_of(plans.back(), figures.device, requests));
+    }
+    json["plans"].push_back(std::move(entry));
+    tables += tables_of(figures, plans, requests);
+  }
+  command.json ? cli::print_json(json) : cli::print(tables);
+}
+
+}  // namespace
+
+void add_plan(CLI::App& bench) {
+  const auto given = std::make_shared<PlanCommand>();
+  CLI::App& command = *bench.add_subcommand(
+      "plan", "What several devices should give: memory, traffic, tokens/s; a model, no measurement");
+  command.add_option("--model", given->model, "a shape by its name, a folder, a GGUF file or a config.json")
+      ->required();
+  command.add_option("--device", given->devices, "may be repeated; measured: this processor, on all ranks")
+      ->required()
+      ->check(CLI::IsMember(device_names()));
+  command.add_option("--ranks", given->ranks, "devices in all; 0: as many as mpirun has started")
+      ->check(CLI::Range(0, 4096))
+      ->capture_default_str();
+  command.add_option("--replicas", given->replicas, "only ways with so many whole models; 0: any number")
+      ->check(CLI::Range(0, 4096))
+      ->capture_default_str();
+  command.add_option("--pipeline", given->pipeline, "only ways with so many stages of layers; 0: any number")
+      ->check(CLI::Range(0, 1024))
+      ->capture_default_str();
+  command
+      .add_option("--attention", given->attention,
+                  "over the ranks of a tensor: whole on each of them, or by heads, which is not built")
+      ->check(CLI::IsMember({"whole", "heads"}))
+      ->capture_default_str();
+  command.add_option("--format", given->format, "of the weights; without it as stored, bf16 for a shape")
+      ->check(CLI::IsMember(plan::formats));
+  command.add_option("--cache-format", given->cache, "of keys and values")
+      ->check(CLI::IsMember({"f32", "f16", "bf16", "int8"}))
+      ->capture_default_str();
+  command.add_option("--sequences", given->sequences, "that decode together, on all devices")
+      ->check(CLI::Range(1, 1 << 24))
+      ->capture_default_str();
+  command.add_option("--context", given->context, "tokens of each; 0: a request's, or 2048")
+      ->check(CLI::Range(0, 1 << 24))
+      ->capture_default_str();
+  command.add_option("--requests-per-day", given->requests_per_day, "to be answered")->check(CLI::Range(0.0, 1e12));
+  command.add_option("--prompt-tokens", given->prompt_tokens, "of a request")
+      ->check(CLI::Range(1, 1 << 24))
+      ->capture_default_str();
+  command.add_option("--answer-tokens", given->answer_tokens, "of a request")
+      ->check(CLI::Range(1, 1 << 24))
+      ->capture_default_str();
+  command.add_option("--threads", given->threads, "of each rank of the measured processor; 0: one per core")
+      ->check(CLI::Range(0, 1024))
+      ->capture_default_str();
+  const auto add_figure = [&](const char* name, std::optional<double>& figure, const char* help, double most) {
+    command.add_option(name, figure, help)->check(CLI::Range(1e-6, most));
+  };
+  add_figure("--memory", given->memory, "of a device instead of the table's, GB", 1e9);
+  add_figure("--bandwidth", given->bandwidth, "the same, of its memory, GB/s", 1e9);
+  add_figure("--arithmetic", given->arithmetic, "the same, TFLOP/s", 1e9);
+  add_figure("--latency", given->latency, "the same, of a message, us", 1e9);
+  add_figure("--link", given->link, "the same, from another device, GB/s", 1e9);
+  add_figure("--share", given->share, "of bandwidth and arithmetic that is reached", 1);
+  command.add_flag("--json", given->json, "print one JSON object, in seconds and bytes");
+  command.callback([given] { run_plan(*given); });
+}
+
+}  // namespace slm::bench

@@ -1,0 +1,225 @@
+#include "bench/command/plan/cost.hpp"
+
+#include <cmath>
+#include <cstddef>
+
+#include "slm/backend/row_cut.hpp"
+
+namespace slm::bench::plan {
+
+namespace {
+
+struct Matrix {
+  std::int64_t out, in;
+};
+
+std::array<Matrix, 4> layer_matrices(const ModelConfig& shape) {
+  const std::int64_t queries = detail::query_width(shape), keys = detail::key_width(shape);
+  return {Matrix{queries + 2 * keys, shape.hidden},
+          {shape.hidden, queries},
+          {(shape.gated ? 2 : 1) * std::int64_t{shape.ffn}, shape.hidden},
+          {shape.hidden, shape.ffn}};
+}
+
+/// A rank's rows of a matrix.
+double share_bytes(const MatrixFormat& format, Matrix matrix, int ranks, int rank) {
+  const RowCut cut(matrix.out, ranks);
+  return static_cast<double>(format.bytes(cut.parts * cut.count(rank), matrix.in));
+}
+
+double layer_bytes(const PlannedModel& model, const Way& way, int rank) {
+  const std::array<Matrix, 4> matrices = layer_matrices(model.shape);
+  double bytes = 0;
+  for (std::size_t i = 0; i < matrices.size(); ++i)
+    bytes += share_bytes(model.layers[i], matrices[i], way.tensor, rank);
+  return bytes;
+}
+
+double table_bytes(const PlannedModel& model, const Way& way, int rank) {
+  return share_bytes(model.table, {model.shape.vocab, model.shape.embedding_dim()}, way.tensor, rank);
+}
+
+/// Between a narrow embedding and the layers, and back; in the format of the table.
+double project_in_bytes(const PlannedModel& model, const Way& way, int rank) {
+  const std::int64_t narrow = model.shape.embedding;
+  return narrow == 0 ? 0 : share_bytes(model.table, {model.shape.hidden, narrow}, way.tensor, rank);
+}
+double project_out_bytes(const PlannedModel& model, const Way& way, int rank) {
+  const std::int64_t narrow = model.shape.embedding;
+  return narrow == 0 ? 0 : share_bytes(model.table, {narrow, model.shape.hidden}, way.tensor, rank);
+}
+
+bool first(int stage) { return stage == 0; }
+bool last(const Way& way, int stage) { return stage + 1 == way.stages; }
+
+double ceiling(double value, double divisor) { return std::ceil(value / divisor); }
+
+}  // namespace
+
+std::int64_t MatrixFormat::bytes(std::int64_t out, std::int64_t in) const {
+  if (!codes) return out * in * element;
+  CodeTiles tiles = *codes;
+  tiles.out = out;
+  tiles.in = in;
+  return tiles.total_bytes();
+}
+
+const char* StepCost::bound() const {
+  const double most = std::max({memory_seconds, arithmetic_seconds, launch_seconds, message_seconds});
+  return most == memory_seconds       ? "memory"
+         : most == arithmetic_seconds ? "arithmetic"
+         : most == launch_seconds     ? "launches"
+                                      : "messages";
+}
+
+int stage_layers(const ModelConfig& shape, int stages, int stage) {
+  return shape.layers / stages + (stage < shape.layers % stages ? 1 : 0);
+}
+
+double step_weight_bytes(const PlannedModel& model, const Way& way, int rank, int stage) {
+  double bytes = stage_layers(model.shape, way.stages, stage) * layer_bytes(model, way, rank);
+  if (first(stage))
+    bytes += std::floor(table_bytes(model, way, rank) / model.shape.vocab) + project_in_bytes(model, way, rank);
+  if (last(way, stage)) bytes += table_bytes(model, way, rank) + project_out_bytes(model, way, rank);
+  return bytes;
+}
+
+double held_weight_bytes(const PlannedModel& model, const Way& way, int rank, int stage) {
+  const int layers = stage_layers(model.shape, way.stages, stage);
+  double bytes =
+      layers * (layer_bytes(model, way, rank) + static_cast<double>(block_vector_count(model.shape)) * sizeof(float));
+  const bool one_table = model.tied && way.stages == 1;
+  if (first(stage)) bytes += table_bytes(model, way, rank) + project_in_bytes(model, way, rank);
+  if (last(way, stage)) bytes += (one_table ? 0 : table_bytes(model, way, rank)) + project_out_bytes(model, way, rank);
+  return bytes;
+}
+
+double gathered_bytes(const ModelConfig& shape, bool split_heads) {
+  const double queries = static_cast<double>(detail::query_width(shape));
+  const double keys = static_cast<double>(detail::key_width(shape));
+  const double residual = 2 * sizeof(float) * static_cast<double>(shape.hidden);
+  if (split_heads) return residual + 2 * (queries + shape.ffn);
+  return residual + sizeof(float) * (queries + 2 * keys + shape.ffn);
+}
+
+double cache_bytes(const PlannedModel& model, const Way& way, int layers) {
+  const double heads = way.split_heads ? ceiling(model.shape.kv_heads, way.tensor) : model.shape.kv_heads;
+  return 2.0 * layers * heads * static_cast<double>(kv_row_bytes(model.cache, model.shape.head_dim));
+}
+
+StepCost step_cost(const PlannedModel& model, const PlanDevice& device, const Way& way, int stage, const Rows& rows) {
+  const ModelConfig& shape = model.shape;
+  const int layers = stage_layers(shape, way.stages, stage);
+  const double tensor = way.tensor;
+  StepCost cost;
+  for (int rank = 0; rank < way.tensor; ++rank)
+    cost.weight_bytes = std::max(cost.weight_bytes, step_weight_bytes(model, way, rank, stage));
+  cost.cache_bytes = cache_bytes(model, way, layers) * rows.sequences * rows.context;
+
+  const double table = static_cast<double>(shape.vocab) * shape.embedding_dim();
+  const double products = rows.rows * layers * static_cast<double>(block_linear_count(shape)) +
+                          (last(way, stage) ? rows.outputs * table : 0);
+  const double heads = way.split_heads ? ceiling(shape.heads, tensor) : shape.heads;
+  const double attention = 2.0 * rows.rows * rows.context * layers * heads * shape.head_dim;
+  cost.operations = 2 * (products / tensor + attention);
+
+  if (way.tensor > 1) {  // a gather brings all but the rank's own; rank 0 tells every step
+    double gathered = layers * rows.rows * gathered_bytes(shape, way.split_heads);
+    const int projections = shape.embedding != 0 ? 2 : 1;  // tables' gathers beside the layers' four
+    if (first(stage)) gathered += sizeof(float) * rows.rows * (shape.embedding + std::int64_t{shape.hidden});
+    if (last(way, stage)) gathered += sizeof(float) * rows.outputs * (shape.embedding + std::int64_t{shape.vocab});
+    cost.traffic = gathered * (tensor - 1) / tensor;
+    cost.messages = 4.0 * layers + projections * (first(stage) + last(way, stage)) + 1;
+  }
+  if (way.stages > 1) {  // rows from the stage before, tokens from the last
+    cost.traffic += sizeof(float) * rows.rows * (first(stage) ? 1 : shape.hidden);
+    cost.messages += 1;
+  }
+
+  cost.memory_seconds = (cost.weight_bytes + cost.cache_bytes) / (device.bandwidth * device.share);
+  cost.arithmetic_seconds = cost.operations / (device.arithmetic * device.share);
+  cost.launch_seconds = (5.0 * layers + first(stage) + last(way, stage)) * device.launch;
+  cost.message_seconds = cost.messages * device.latency + cost.traffic / device.link;
+  return cost;
+}
+
+namespace {
+
+/// Of all stages, one behind the other and the slowest.
+struct Passage {
+  double all = 0, slowest = 0;
+  StepCost of_slowest;
+};
+
+Passage passage(const PlannedModel& model, const PlanDevice& device, const Way& way, const Rows& rows) {
+  Passage found;
+  for (int stage = 0; stage < way.stages; ++stage) {
+    const StepCost cost = step_cost(model, device, way, stage, rows);
+    found.all += cost.seconds();
+    if (cost.seconds() <= found.slowest) continue;
+    found.slowest = cost.seconds();
+    found.of_slowest = cost;
+  }
+  return found;
+}
+
+void plan_memory(Plan& plan, const PlannedModel& model, const PlanDevice& device, const Load& load) {
+  const Way& way = plan.way;
+  const double places = ceiling(load.sequences, way.replicas), usable = usable_memory * device.memory;
+  double most = -1;  // sequences of a replica, by the stage that holds fewest
+  for (int stage = 0; stage < way.stages; ++stage) {
+    const double sequence = cache_bytes(model, way, stage_layers(model.shape, way.stages, stage)) * load.context;
+    for (int rank = 0; rank < way.tensor; ++rank) {
+      const double weights = held_weight_bytes(model, way, rank, stage);
+      const double room = std::max(0.0, std::floor((usable - weights) / sequence));
+      if (most < 0 || room < most) most = room;
+      if (weights + places * sequence <= plan.weights + plan.cache) continue;
+      plan.weights = weights;
+      plan.cache = places * sequence;
+    }
+  }
+  plan.most_sequences = most * way.replicas;
+  plan.fits = places <= most;
+}
+
+}  // namespace
+
+Plan plan_of(const PlannedModel& model, const PlanDevice& device, const Way& way, const Load& load) {
+  Plan plan;
+  plan.way = way;
+  plan_memory(plan, model, device, load);
+  // Places of a replica pass its stages in rounds, as many as there are stages to keep busy.
+  const double places = ceiling(load.sequences, way.replicas);
+  const double rounds = std::min<double>(way.stages, places);
+  const double rows = ceiling(places, rounds);
+  const Passage step = passage(model, device, way, {rows, rows, rows, load.context});
+  plan.step = step.of_slowest;
+  plan.step_seconds = std::max(step.all, rounds * step.slowest);
+  plan.step_seconds_alone = passage(model, device, way, {1, 1, 1, load.context}).all;
+  plan.tokens_per_second = load.sequences / plan.step_seconds;
+  if (load.requests_per_day <= 0) return plan;
+
+  const double piece = std::clamp(load.prompt, 1.0, 512.0);
+  const double prompt = passage(model, device, way, {piece, 1, 1, load.prompt / 2}).slowest * load.prompt / piece;
+  const double replica_seconds = prompt + load.answer * plan.step_seconds / places;  // that one request takes up
+  plan.request_seconds = places * replica_seconds;
+  plan.requests_per_day = way.replicas * 86400 / replica_seconds;
+  plan.replicas_needed = std::ceil(load.requests_per_day / 86400 * replica_seconds);
+  plan.in_flight = load.requests_per_day / 86400 * plan.request_seconds;
+  return plan;
+}
+
+std::vector<Way> ways_of(const ModelConfig& shape, int devices, int replicas, int stages, bool split_heads) {
+  std::vector<Way> ways;
+  for (int r = devices; r >= 1; --r) {
+    if (devices % r != 0 || (replicas != 0 && r != replicas)) continue;
+    const int group = devices / r;
+    for (int p = 1; p <= std::min(group, shape.layers); ++p) {
+      if (group % p != 0 || (stages != 0 && p != stages)) continue;
+      ways.push_back({.replicas = r, .tensor = group / p, .stages = p, .split_heads = split_heads && group > p});
+    }
+  }
+  return ways;
+}
+
+}  // namespace slm::bench::plan

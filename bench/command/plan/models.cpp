@@ -1,0 +1,135 @@
+#include "bench/command/plan/models.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <filesystem>
+#include <map>
+#include <utility>
+#include <variant>
+
+#include "slm/config/known_models.hpp"
+#include "slm/io/checkpoint.hpp"
+#include "slm/io/config_json.hpp"
+#include "slm/io/mapped_file.hpp"
+#include "slm/model/linear_source.hpp"
+
+namespace slm::bench::plan {
+
+namespace {
+
+struct NamedShape {
+  std::string name;
+  ModelConfig shape;
+  bool tied;
+};
+
+template <class... Models>
+std::vector<NamedShape> shapes_of(Registry<Models...>) {
+  return {{std::string(Models::name), Models::value, table_sizes_of<Models>().tied}...};
+}
+
+std::vector<NamedShape> named_shapes() {
+  std::vector<NamedShape> shapes = shapes_of(KnownModels{});
+  // Nobody's: 2.0e11 parameters in the proportions of Llama's large models.
+  shapes.push_back(
+      {"200B",
+       {.layers = 128, .hidden = 12288, .ffn = 32768, .heads = 96, .kv_heads = 8, .head_dim = 128, .vocab = 128256},
+       false});
+  return shapes;
+}
+
+MatrixFormat floats(DType type) { return {.element = static_cast<int>(bytes_of(type))}; }
+
+/// Sets how a model is held that no file holds.
+void set_format(PlannedModel& model, const std::string& format) {
+  model.format = format;
+  if (format == "q8_0") {
+    model.table = {.codes = code_tiles_of(DType::q8_0)};
+    model.layers.fill(model.table);
+  } else if (format == "int4") {
+    const int group = int4_group(model.shape);
+    if (group == 0) {
+      throw Error("bench.no-int4", text("no group of 4-bit weights divides the rows of ", model.name),
+                  "Plan it with another --format");
+    }
+    model.layers.fill({.codes = CodeTiles{.block = group}});
+    model.table = floats(DType::f16);
+  } else {
+    model.table = floats(format == "f32" ? DType::f32 : DType::f16);
+    model.layers.fill(model.table);
+  }
+}
+
+MatrixFormat format_of(const LinearSource& source) {
+  if (const auto* int4 = std::get_if<Int4Tensor>(&source))
+    return {.codes = CodeTiles{.block = int4_block(int4->group, int4->in)}};
+  const DType type = std::get<Tensor>(source).dtype;
+  return is_blocked(type) ? MatrixFormat{.codes = code_tiles_of(type)} : floats(type);
+}
+
+std::string name_of(const LinearSource& source) {
+  if (std::holds_alternative<Int4Tensor>(source)) return "int4";
+  return std::string(slm::name_of(std::get<Tensor>(source).dtype));
+}
+
+/// Of each kind of matrix the format that most layers have it in; the model's is that of most weights.
+void set_stored_format(PlannedModel& model, const Checkpoint& checkpoint) {
+  constexpr std::array kinds = {Role::qkv, Role::attention_out, Role::gate_up, Role::down};
+  std::map<std::string, std::int64_t> weights_of;
+  for (std::size_t kind = 0; kind < kinds.size(); ++kind) {
+    std::map<std::string, std::int64_t> count_of;
+    for (int layer = 0; layer < model.shape.layers; ++layer) {
+      for (const TensorName& weight : checkpoint.names().weights(kinds[kind], layer)) {
+        const LinearSource source = linear_source(checkpoint, weight);
+        const std::int64_t count = weight.shape[0] * weight.shape[1];
+        std::int64_t& with_this = count_of[name_of(source)] += count;
+        weights_of[name_of(source)] += count;
+        const auto more = [&](const auto& other) { return other.second > with_this; };
+        if (std::none_of(count_of.begin(), count_of.end(), more)) model.layers[kind] = format_of(source);
+      }
+    }
+  }
+  const auto fewer = [](const auto& one, const auto& other) { return one.second < other.second; };
+  model.format = std::max_element(weights_of.begin(), weights_of.end(), fewer)->first;
+  const TensorName table = checkpoint.names().weights(Role::embedding).front();
+  model.table = format_of(checkpoint.tensor(table.name, table.shape));
+}
+
+}  // namespace
+
+std::vector<std::string> shape_names() {
+  std::vector<std::string> names;
+  for (const NamedShape& named : named_shapes()) names.push_back(named.name);
+  return names;
+}
+
+PlannedModel planned_model(const std::string& model, const std::string& format) {
+  const auto with_format = [&](PlannedModel planned) {
+    set_format(planned, format.empty() ? "bf16" : format);
+    return planned;
+  };
+  for (const NamedShape& named : named_shapes()) {
+    if (named.name == model)
+      return with_format({.name = named.name, .format = {}, .shape = named.shape, .tied = named.tied});
+  }
+  const std::filesystem::path path = model;
+  if (!file_exists(path)) {
+    std::string names;
+    for (const std::string& name : shape_names()) names += (names.empty() ? "" : ", ") + name;
+    throw Error("bench.unknown-shape", text("no shape and no file is called ", quote(model)),
+                text("Name a folder, a GGUF file, a config.json, or one of: ", names));
+  }
+  if (path.extension() == ".json") {
+    const ModelDescription read = read_config_json(read_json_object(path), model);
+    return with_format({.name = model, .format = {}, .shape = read.config, .tied = read.settings.tied_embeddings});
+  }
+  const Checkpoint checkpoint(path);
+  PlannedModel planned{
+      .name = model, .format = {}, .shape = checkpoint.config(), .tied = checkpoint.settings().tied_embeddings};
+  if (!format.empty()) return with_format(std::move(planned));
+  set_stored_format(planned, checkpoint);
+  return planned;
+}
+
+}  // namespace slm::bench::plan

@@ -1,0 +1,121 @@
+#!/usr/bin/env python3
+"""What somebody does wrong in the first hour: the program says what it found and what to do, in one sentence of each.
+usage: mistakes_test.py PROGRAM SOURCE_DIR SCRATCH_DIR"""
+import json
+import pathlib
+import re
+import resource
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import unittest
+
+PROGRAM, SOURCE, SCRATCH = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
+PAIR = SOURCE / "examples" / "demo_pair"
+
+
+class Mistakes(unittest.TestCase):
+    def model(self):
+        """A sound copy of the embedded target, to be spoiled."""
+        folder = SCRATCH / self.id().rsplit(".", 1)[1]
+        return pathlib.Path(shutil.copytree(PAIR / "target", folder))
+
+    def says(self, found, mend, *arguments, before=None):
+        """The program ends with an error that holds both texts and an id; nothing goes to standard output."""
+        done = subprocess.run([PROGRAM, *map(str, arguments)], stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                              timeout=120, preexec_fn=before)
+        self.assertEqual((done.returncode, done.stdout), (1, ""), done.stderr)
+        self.assertRegex(done.stderr, r"^slm: .*\[[a-z-]+\.[a-z-]+\]\n$")
+        self.assertIn(found, done.stderr)
+        self.assertIn(mend, done.stderr)
+
+    def generate(self, found, mend, folder, *more, before=None):
+        self.says(found, mend, "generate", "--target", folder, "--prompt", "x", *more, before=before)
+
+    def test_a_folder_that_is_not_there(self):
+        self.generate("neither a folder nor a GGUF file", "Name a Hugging Face model folder", SCRATCH / "absent")
+
+    def test_a_folder_that_holds_no_model(self):
+        self.generate("holds no config.json", "Name the folder that holds config.json", SOURCE / "docs")
+
+    def test_a_tokenizer_that_is_missing(self):
+        folder = self.model()
+        (folder / "tokenizer.json").unlink()
+        self.generate("neither tokenizer.json nor tokenizer.model", "Copy tokenizer.json", folder)
+
+    def test_a_download_that_was_broken_off(self):
+        folder = self.model()
+        with open(folder / "model.safetensors", "r+b") as file:
+            file.truncate(100_000)
+        self.generate("larger than the file", "Download or export the file again", folder)
+
+    def test_a_download_that_was_not_allowed(self):
+        folder = self.model()
+        (folder / "model.safetensors").write_text("<!DOCTYPE html><html>Sign in to see this model</html>")
+        self.generate("is a web page", "Accept the model's terms", folder)
+
+    def test_weights_that_are_pickled(self):
+        folder = self.model()
+        (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+        self.generate("pickled weights", "Convert pytorch_model.bin with python3 examples/convert_bin.py", folder)
+
+    def test_an_architecture_that_slm_does_not_run(self):
+        folder = self.model()
+        config = json.loads((folder / "config.json").read_text())
+        (folder / "config.json").write_text(json.dumps(config | {"model_type": "mamba", "architectures": ["Mamba"]}))
+        self.generate("model_type 'mamba'", "docs/models.md lists the families", folder)
+
+    def test_a_prompt_that_is_too_long(self):
+        file = SCRATCH / "long.txt"
+        file.write_text("x " * 2000)
+        self.says("the context of target holds 1024", "Shorten the prompt", "generate", "--target", PAIR / "target",
+                  "--prompt-file", file)
+
+    def test_a_context_that_the_model_does_not_have(self):
+        self.generate("its config.json allows 1024", "Give 1..1024", PAIR / "target", "--context", 4096)
+
+    def test_a_draft_with_other_tokens(self):
+        folder = SCRATCH / "draft"
+        shutil.copytree(PAIR / "draft", folder)
+        text = (folder / "tokenizer.json").read_text()
+        vocabulary = json.loads(text)["model"]["vocab"]
+        first, second = [json.dumps(piece) for piece, number in vocabulary.items() if number in (300, 301)]
+        text = text.replace(f"{first}:", "@:").replace(f"{second}:", f"{first}:").replace("@:", f"{second}:")
+        (folder / "tokenizer.json").write_text(text)
+        self.generate("different tokenizers: id 300", "Use a draft model of the target's family", PAIR / "target",
+                      "--draft", folder)
+
+    @unittest.skipIf(b"__asan_init" in pathlib.Path(PROGRAM).read_bytes(), "a sanitizer needs all address space")
+    def test_memory_that_does_not_suffice(self):
+        mends = set()
+        for megabytes in range(24, 64):
+            limit = (megabytes << 20, megabytes << 20)
+            done = subprocess.run([PROGRAM, "generate", "--target", PAIR / "target", "--prompt", "x", "--max-new-tokens", "70",
+                                   "--threads", "1"],
+                                  stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120,
+                                  preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, limit))
+            # The destructor of a JSON value allocates (nlohmann/json), so a lack of memory while one is read ends the process.
+            if done.returncode not in (0, -signal.SIGABRT):
+                self.assertEqual(done.returncode, 1, done.stderr)
+                mends.add(re.fullmatch(r"(?s).*slm: .*[.] (.*)[.] \[([a-z.-]+)\]\n", done.stderr).groups())
+        for mend, name in mends:
+            self.assertRegex(mend, "[Mm]emory|limit of the process|process's limit", name)
+        self.assertIn("backend.out-of-memory", {name for _, name in mends})
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_a_port_that_is_taken(self):
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            port = taken.getsockname()[1]
+            self.says(f"listens on port {port}", "choose another port", "serve", "--target", PAIR / "target", "--port", port)
+
+    def test_an_open_address_without_a_key(self):
+        self.says("no key is asked for", "--api-key-file", "serve", "--target", PAIR / "target", "--host", "0.0.0.0",
+                  "--port", 0)
+
+
+if __name__ == "__main__":
+    shutil.rmtree(SCRATCH, ignore_errors=True)
+    SCRATCH.mkdir(parents=True)
+    unittest.main(argv=sys.argv[:1])

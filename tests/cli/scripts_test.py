@@ -1,0 +1,143 @@
+#!/usr/bin/env python3
+"""What ./demo does where something is missing: it says what it would install, and does so where that is agreed to. Played,
+with an apt-get that writes down what it is asked for. And what ./test --list prints.
+usage: scripts_test.py SOURCE_DIR SCRATCH_DIR"""
+import os
+import pathlib
+import pty
+import shutil
+import subprocess
+import sys
+import unittest
+
+SOURCE, SCRATCH = map(pathlib.Path, sys.argv[1:])
+TOOLS = ["bash", "dirname", "env", "mkdir", "tail"]
+SCRIPTS = {"cmake": "", "ninja": "", "nproc": "echo 1", "id": "echo 0", "apt-get": f'echo "$@" >>{SCRATCH}/asked'}
+MISSING = "g++ nlohmann-json3-dev libcli11-dev zlib1g-dev libboost1.81-dev"
+
+
+def write_script(path, text):
+    path.write_text(f"#!{shutil.which('bash')}\n{text}\n")
+    path.chmod(0o755)
+
+
+class Asking(unittest.TestCase):
+    def setUp(self):
+        shutil.rmtree(SCRATCH, ignore_errors=True)
+        for folder in ("tools", "bin", "build/cpu/bin"):
+            (SCRATCH / folder).mkdir(parents=True)
+        shutil.copy(SOURCE / "demo", SCRATCH)
+        shutil.copy(SOURCE / "tools/prepare.sh", SCRATCH / "tools")
+        for tool in TOOLS:
+            (SCRATCH / "bin" / tool).symlink_to(shutil.which(tool))
+        for name, text in SCRIPTS.items():
+            write_script(SCRATCH / "bin" / name, text)
+        write_script(SCRATCH / "build/cpu/bin/slm", 'echo "slm $*"')
+
+    def demo(self, *arguments, typed=None, **environment):
+        """(exit status, stdout, stderr) of ./demo, at a terminal where something is typed."""
+        command = ["bash", "./demo", *arguments]
+        environment = {"PATH": str(SCRATCH / "bin")} | environment
+        if typed is None:
+            done = subprocess.run(command, cwd=SCRATCH, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+            return done.returncode, done.stdout, done.stderr
+        master, slave = pty.openpty()
+        os.write(master, typed)
+        done = subprocess.run(command, cwd=SCRATCH, env=environment, stdin=slave, stdout=subprocess.PIPE, stderr=slave, text=True)
+        os.close(slave)
+        said = b""
+        try:
+            while part := os.read(master, 4096):
+                said += part
+        except OSError:  # the other end is closed
+            pass
+        os.close(master)
+        return done.returncode, done.stdout, said.decode()
+
+    def installed(self):
+        asked = SCRATCH / "asked"
+        return asked.read_text().splitlines()[-1] if asked.exists() else None
+
+    def check_installs(self, result):
+        status, printed, said = result
+        self.assertEqual((status, printed), (0, "slm demo --json\n"), said)
+        self.assertEqual(self.installed(), f"install -y --no-install-recommends {MISSING}")
+
+    def check_refuses(self, result):
+        status, printed, said = result
+        self.assertEqual((status, printed, self.installed()), (1, "", None))
+        self.assertIn(f"to be installed with apt-get: {MISSING}", said)
+        self.assertIn("nothing was installed", said)
+        return said
+
+    def test_without_a_terminal_it_refuses_and_names_the_option(self):
+        self.assertIn("there is no terminal to ask at: ./demo --yes does it unasked", self.check_refuses(self.demo("--json")))
+
+    def test_yes_stands_anywhere_and_is_not_passed_on(self):
+        self.check_installs(self.demo("--json", "--yes"))
+
+    def test_a_machine_of_ci_is_not_asked(self):
+        self.check_installs(self.demo("--json", CI="true"))
+        shutil.rmtree(SCRATCH)
+        self.setUp()
+        self.check_refuses(self.demo("--json", CI=""))
+
+    def test_at_a_terminal_the_answer_counts(self):
+        for typed in (b"\n", b"y\n", b"Yes\n"):
+            with self.subTest(typed=typed):
+                self.check_installs(self.demo("--json", typed=typed))
+                (SCRATCH / "asked").unlink()
+        for typed in (b"n\n", b"no\n", b"what?\n", b"\x04"):  # the last ends the input
+            with self.subTest(typed=typed):
+                self.check_refuses(self.demo("--json", typed=typed))
+
+    def test_where_nothing_is_missing_nobody_is_asked(self):
+        write_script(SCRATCH / "bin/c++", "")
+        self.assertEqual(self.demo("--json"), (0, "slm demo --json\n", ""))
+        self.assertIsNone(self.installed())
+
+
+class List(unittest.TestCase):
+    def setUp(self):
+        shutil.rmtree(SCRATCH, ignore_errors=True)
+        (SCRATCH / "tools").mkdir(parents=True)
+        for name in ("test", "tools/test_list.py"):
+            shutil.copy(SOURCE / name, SCRATCH / name)
+
+    def list(self):
+        return subprocess.run(["./test", "--list"], cwd=SCRATCH, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+
+    def test_rooms_and_what_each_kind_took(self):
+        (SCRATCH / "CMakeLists.txt").write_text("""cmake_minimum_required(VERSION 3.25)
+project(rooms NONE)
+enable_testing()
+foreach(name unit/text/bpe unit/text/chat packaging)
+  add_test(NAME ${name} COMMAND "${CMAKE_COMMAND}" -E sleep 0.6)
+endforeach()
+set_tests_properties(unit/text/bpe PROPERTIES LABELS unit)
+set_tests_properties(unit/text/chat PROPERTIES LABELS "unit;threads")
+set_tests_properties(packaging PROPERTIES LABELS packaging)
+""")
+        subprocess.run(["cmake", "-S", SCRATCH, "-B", SCRATCH / "build/cpu"], check=True, capture_output=True)
+        self.assertEqual(self.list().stdout, """packaging (1)
+  packaging
+unit/text (2)
+  bpe, chat
+
+By kinds:
+kind         tests
+packaging        1
+threads          1
+unit             2
+""")
+        subprocess.run(["ctest", "--test-dir", "build/cpu", "-L", "unit", "--output-junit", SCRATCH / "build/cpu/junit.xml"],
+                       cwd=SCRATCH, check=True, capture_output=True)
+        self.assertRegex(self.list().stdout, r"\nkind +tests +cpu\npackaging +1 +-\nthreads +1 +1\nunit +2 +[1-9]\d*\n\Z")
+
+    def test_without_a_build_tree_it_says_how_to_get_one(self):
+        done = self.list()
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (1, "", "no build tree has tests: ./test --quick makes one\n"))
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
