@@ -10,13 +10,14 @@
 #include "cli.hpp"
 #include "slm/text/chat.hpp"
 #include "tools/bandwidth.hpp"
+#include "tools/cli/data_path.hpp"
 
 namespace cli {
 
 namespace {
 
 struct DemoOptions {
-  std::string pair = SLM_SOURCE_DIR "/examples/demo_pair";
+  std::string pair = data_path("examples/demo_pair");
   std::string model;
   std::string prompt_file;
   int max_new_tokens = 128;

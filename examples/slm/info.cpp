@@ -12,6 +12,8 @@
 #include <vector>
 
 #include "cli.hpp"
+#include "slm/model/linear_source.hpp"
+#include "slm/model/stored_type.hpp"
 
 namespace cli {
 

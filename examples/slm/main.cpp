@@ -8,6 +8,7 @@
 
 #include "cli.hpp"
 #include "tools/cli/bench.hpp"
+#include "tools/cli/ranks.hpp"
 
 namespace {
 
@@ -19,14 +20,18 @@ int fail(const slm::Error& error) {
   return failure;
 }
 
-}  // namespace
-
-int main(int count, char** arguments) try {
+int run(int count, char** arguments) try {
   // A reader that goes away is then a failed write like any other.
   std::signal(SIGPIPE, SIG_IGN);
   // And so is a file that grows beyond the process's limit.
   std::signal(SIGXFSZ, SIG_IGN);
 
+  const std::string command = count > 1 ? arguments[1] : "";
+  cli::join_ranks(command == "bench" && count > 2 ? slm::text(command, " ", arguments[2]) : command);
+  if (cli::rank() > 0) {
+    cli::help_first_rank();
+    return 0;
+  }
   CLI::App program{"Small language models with lossless speculative decoding", "slm"};
   program.require_subcommand(1);
   program.set_version_flag("--version", slm::text(SLM_VERSION_MAJOR, ".", SLM_VERSION_MINOR, ".", SLM_VERSION_PATCH));
@@ -65,3 +70,7 @@ int main(int count, char** arguments) try {
 } catch (const std::exception& error) {
   return fail({"cli.unexpected", error.what(), "Report it with the command line"});
 }
+
+}  // namespace
+
+int main(int count, char** arguments) { return cli::leave_ranks(run(count, arguments)); }

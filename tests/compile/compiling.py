@@ -12,6 +12,14 @@ def syntax_only(compiler, root, source, *flags):
     return result.returncode, result.stderr
 
 
+def precompile(compiler, root, header, path):
+    """Compiles `header` into path.gch, which syntax_only(..., "-include", path) takes."""
+    path.write_text(f'#include "{header}"\n')
+    command = [compiler, "-std=c++20", "-Wall", "-Wextra", "-Wpedantic", "-Wshadow", f"-I{root}/include",
+               f"-DSLM_SOURCE_DIR=\"{root}\"", "-x", "c++-header", str(path), "-o", f"{path}.gch"]
+    subprocess.run(command, check=True, timeout=600)
+
+
 def in_parallel(function, items):
     workers = int(os.environ.get("SLM_JOBS", 0)) or os.cpu_count() or 1
     with concurrent.futures.ThreadPoolExecutor(workers) as pool:

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Every id of slm::Error in include/, tools/cli/, examples/slm/, bench/command/ and bench/device/ is documented in docs/errors.md, and every documented id exists."""
+"""Every id of slm::Error in include/, tools/cli/, examples/slm/, bench/command/ and bench/device/ is documented in docs/errors.md, and every documented id exists.
+The page has a part for the library, the program and slm bench each; in a part, ids stand in sections by the word before their dot, in order."""
 import pathlib
 import re
 import sys
@@ -12,6 +13,8 @@ THROWN_HERE = re.compile(r'Error\(\s*' + THROWN.pattern)
 # Keys of GGUF files have the same form.
 GGUF_KEY = re.compile(r"^(general|split)\.")
 DOCUMENTED = re.compile(r"^\| `([a-z][a-z0-9_]*\.[a-z0-9-]+)` \|", re.M)
+HEADING = re.compile(r"^(##+) (\w+)", re.M)
+PARTS = {"include": "Library", "tools": "Program", "examples": "Program", "bench": "Bench"}
 API_WORDS = {"chat.completion"}  # of OpenAI's
 FILE_ENDING = re.compile(r"\.(jsonl?|model|safetensors|txt|cpp|hpp|md|py|weight|bias|bin|jinja)$")
 
@@ -28,6 +31,23 @@ def ids_in(root):
     return ids
 
 
+def misplaced(page, thrown):
+    """What stands in another part or section than where it belongs, or out of order."""
+    part, section, before = "", "", ""
+    for line in page.splitlines():
+        if heading := HEADING.match(line):
+            part, section = (heading[2], "") if heading[1] == "##" else (part, heading[2])
+            before = ""
+        elif row := DOCUMENTED.match(line):
+            name = row[1]
+            belongs = PARTS[thrown[name].split("/")[0]] if name in thrown else part
+            if (part, section) != (belongs, name.split(".")[0]):
+                yield f"docs/errors.md: '{name}' belongs into the section '{name.split('.')[0]}' of '{belongs}'"
+            elif name < before:
+                yield f"docs/errors.md: '{name}' belongs before '{before}'"
+            before = name
+
+
 def main():
     root = pathlib.Path(sys.argv[1])
     thrown = ids_in(root)
@@ -35,10 +55,12 @@ def main():
         print("\n".join(f"{name}\t{path}" for name, path in sorted(thrown.items())))
         return
     page = root / "docs" / "errors.md"
-    listed = DOCUMENTED.findall(page.read_text()) if page.exists() else []
+    text = page.read_text() if page.exists() else ""
+    listed = DOCUMENTED.findall(text)
     failures = [f"{path}: '{name}' is not in docs/errors.md" for name, path in sorted(thrown.items()) if name not in listed]
     failures += [f"docs/errors.md: '{name}' is thrown nowhere" for name in listed if name not in thrown]
     failures += [f"docs/errors.md: '{name}' is listed twice" for name in sorted(set(listed)) if listed.count(name) > 1]
+    failures += misplaced(text, thrown)
     print("\n".join(failures))
     print(f"{len(thrown)} ids thrown, {len(listed)} documented, {len(failures)} wrong")
     sys.exit(1 if failures or not thrown else 0)

@@ -5,11 +5,31 @@ import pathlib
 import re
 import shutil
 import sys
+import tempfile
 
-from compiling import in_parallel, syntax_only
+from compiling import in_parallel, precompile, syntax_only
 
-# These need the compiler and the headers of a vendor; the trees built for a GPU compile them.
-VENDORS = re.compile(r"backend/gpu/[a-z]+/(lane|runtime)_(cuda|hip|vendor)\.hpp$")
+# These need the compiler and the headers of a vendor, and the trees built for a GPU compile them; or MPI's or NCCL's headers.
+VENDORS = re.compile(r"(backend/gpu/[a-z]+/(lane|runtime)_(cuda|hip|vendor)|ranks/(mpi|nccl))\.hpp$")
+
+# What many headers include, the largest last. It is compiled once, and then read by those that include it anyway.
+BASES = ["slm/io/json.hpp", "slm/io/checkpoint.hpp", "slm/text/tokenizer.hpp", "slm/backend/cpu/cpu.hpp",
+         "slm/awq/float_layer.hpp", "slm/model/load.hpp"]
+
+
+def includes_of(include):
+    """Every header, with all that it includes on whatever way."""
+    texts = {path.relative_to(include).as_posix(): path.read_text() for path in include.rglob("*.hpp")}
+    found = {}
+
+    def reach(header):
+        if header not in found:
+            found[header] = set()
+            for other in re.findall(r'^#include "([^"]+\.hpp)"', texts[header], re.M):
+                found[header] |= {other} | reach(other)
+        return found[header]
+
+    return {header: reach(header) for header in texts}
 
 
 def main():
@@ -22,17 +42,25 @@ def main():
         print(f"SKIPPED: no compiler '{arguments.compiler}'")
         sys.exit(77)
 
-    include = pathlib.Path(arguments.root) / "include"
-    headers = sorted(path.relative_to(include).as_posix() for path in include.rglob("*.hpp"))
-    headers = [header for header in headers if not VENDORS.search(header)]
-
-    def compile_one(source_headers):
-        includes = "".join(f'#include "{header}"\n' for header in source_headers)
-        return syntax_only(arguments.compiler, arguments.root, f"{includes}{includes}int main() {{}}\n", "-Werror")
-
+    includes = includes_of(pathlib.Path(arguments.root) / "include")
+    headers = sorted(header for header in includes if not VENDORS.search(header))
     sources = [headers] if arguments.together else [[header] for header in headers]
+
+    with tempfile.TemporaryDirectory() as scratch:
+        def precompiled(base):
+            return pathlib.Path(scratch, base.replace("/", "_"))
+
+        def compile_one(source_headers):
+            text = "".join(f'#include "{header}"\n' for header in source_headers)
+            bases = [base for base in BASES if len(source_headers) == 1 and base in includes[source_headers[0]]]
+            return syntax_only(arguments.compiler, arguments.root, f"{text}{text}int main() {{}}\n", "-Werror",
+                               *(["-include", str(precompiled(bases[-1]))] if bases else []))
+
+        if not arguments.together:
+            in_parallel(lambda base: precompile(arguments.compiler, arguments.root, base, precompiled(base)), BASES)
+        outcomes = in_parallel(compile_one, sources)
     failed = 0
-    for source, (status, messages) in zip(sources, in_parallel(compile_one, sources)):
+    for source, (status, messages) in zip(sources, outcomes):
         if status:
             failed += 1
             print(f"--- {' '.join(source)}: does not compile\n{messages}")

@@ -16,8 +16,9 @@ ROOMS = {
     "io": {"core", "config", "formats"},
     "text": {"core", "io"},
     "formats": {"core"},
-    "backend": {"core", "formats"},
-    "model": {"core", "config", "io", "formats", "backend"},
+    "ranks": {"core"},
+    "backend": {"core", "formats", "ranks"},
+    "model": {"core", "config", "io", "formats", "ranks", "backend"},
     "decode": {"core"},
     "engine": {"core", "decode"},
     "awq": {"core", "config", "io", "text", "formats", "backend", "model"},
@@ -36,14 +37,14 @@ FOLDERS = {
 }
 
 # rooms that kernels are made of, and what never comes near a kernel
-KERNEL_ROOMS = {"core", "formats", "backend"}
+KERNEL_ROOMS = {"core", "formats", "ranks", "backend"}
 NOT_IN_KERNELS = {"iostream", "regex", "filesystem", "random"}
 # everywhere: rooms that read files may parse JSON, decoders may not
 JSON_ROOMS = {"config", "io", "text", "model", "awq"}
 
 # files that may name a compiler or an architecture
 PLATFORM_FILES = re.compile(
-    r"core/macros\.hpp|backend/select\.hpp|backend/gpu/(lane|runtime)/[^/]*|backend/cpu/(simd|isa)[^/]*"
+    r"core/macros\.hpp|backend/select\.hpp|backend/gpu/(lane|runtime)/[^/]*|backend/cpu/(simd|isa)[^/]*|ranks/nccl\.hpp"
 )
 PLATFORM_MACRO = re.compile(
     r"\b(__GNUC__|__GNUG__|__clang__|__clang_major__|_MSC_VER|__CUDACC__|__CUDA_ARCH__|__HIPCC__|__HIP_\w+|__NVCC__|"

@@ -20,7 +20,7 @@ list(JOIN models "\n" models)
 file(WRITE "${SCRATCH}/models" "${models}\n")
 
 run("${CMAKE_COMMAND}" --install "${BINARY}" --prefix "${SCRATCH}/prefix")
-foreach(file include/slm/core/error.hpp share/doc/slm/LICENSE)
+foreach(file include/slm/core/error.hpp share/doc/libslm-dev/copyright)
   if(NOT EXISTS "${SCRATCH}/prefix/${file}")
     message(FATAL_ERROR "the install has no ${file}")
   endif()

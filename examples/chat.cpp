@@ -1,0 +1,34 @@
+// A conversation on the terminal, one line for each question. Each answer needs only the new question to be read: what
+// came before lies in the KV cache.
+//   example-chat <model> [<template>]
+#include <iostream>
+#include <slm/speculative.hpp>
+#include <slm/text/chat.hpp>
+#include <string>
+#include <vector>
+
+int main(int argc, char** argv) try {
+  if (argc < 2 || argc > 3) throw slm::Error("usage: chat <model> [<template>], and questions on standard input");
+
+  const auto tokenizer = slm::Tokenizer::from(argv[1]);
+  const auto form = argc == 3 ? slm::chat::parse_template(argv[2]) : slm::chat::recognise_model(argv[1]);
+  const auto stops = slm::chat::stops(tokenizer, form);
+  slm::SpeculativeDecoder decoder{slm::NgramDrafter{}, slm::load(argv[1], slm::DefaultBackend{})};
+
+  std::vector<slm::chat::Message> messages;
+  for (std::string question; std::getline(std::cin, question);) {
+    messages.push_back({"user", question});
+    const auto prompt = slm::chat::encode(tokenizer, form, messages);
+    std::string answer;
+    const auto write = [&](std::string_view more) { std::cout << more << std::flush, answer += more; };
+    const slm::Stats stats =
+        decoder.generate(prompt, {.max_new_tokens = 200, .temperature = 0, .stop_tokens = stops.tokens},
+                         slm::TextStream{tokenizer, prompt, write, stops.strings});
+    std::cout << "\n--- " << stats.prompt_tokens - stats.reused_tokens << " of " << stats.prompt_tokens
+              << " tokens read\n";
+    messages.push_back({"assistant", answer});
+  }
+} catch (const slm::Error& error) {
+  std::cerr << error.what() << '\n';
+  return 1;
+}

@@ -1,0 +1,116 @@
+#!/usr/bin/env python3
+"""Prints the numbers by which the house is kept small: headers and their lines by rooms, kernels, the size of the program
+where it was built, and on request how long the README's program takes to compile, and the functions that lie between it
+and a kernel.
+usage: house_numbers.py [ROOT] [--compile] [--trace] [--compiler c++]"""
+import argparse
+import collections
+import pathlib
+import re
+import resource
+import subprocess
+import tempfile
+
+RUNS = 3  # of the compiler; the least counts
+
+
+def lines_by_room(root):
+    """{room: (files, lines)} of include/slm; the public doors belong to none."""
+    rooms = collections.defaultdict(lambda: (0, 0))
+    for path in sorted((root / "include" / "slm").rglob("*.*")):
+        parts = path.relative_to(root / "include" / "slm").parts
+        room = parts[0] if len(parts) > 1 else "public doors"
+        files, lines = rooms[room]
+        rooms[room] = files + 1, lines + path.read_text().count("\n")
+    return rooms
+
+
+def gpu_kernels(root):
+    """Kernels of tests/compile/gpu_kernels.cpp, each with every key that it is compiled for."""
+    text = (root / "tests/compile/gpu_kernels.cpp").read_text()
+    counts = {}
+    for name, body in re.findall(r"^int (count_of_\w+)\(\) \{\n  return (.*?);\n\}", text, re.M | re.S):
+        counts[name] = 0
+        for called, arguments in re.findall(r"(count_of\w*)<(.*?)>\(\)", body, re.S):
+            depth = [arguments[:i].count("<") - arguments[:i].count(">") for i in range(len(arguments))]
+            own = 1 + sum(letter == "," and not depth[i] for i, letter in enumerate(arguments))
+            counts[name] += own if called == "count_of" else counts[called]
+    return counts["count_of_kernels"]
+
+
+def cpu_kernels(root):
+    """Functions in the table of the processor's kernels, each of which every instruction set has."""
+    table = (root / "include/slm/backend/cpu/kernel_table.hpp").read_text()
+    return sum(int(number or 1) for number in re.findall(r"\(\*\w+(?:\[(\d+)\])?\)\(", table))
+
+
+def readme_program(root):
+    return re.search(r"^```cpp\n(.*?)^```", (root / "README.md").read_text(), re.M | re.S)[1]
+
+
+def compiled(root, compiler, out, *flags):
+    """Compiles the README's first program; gives the processor seconds that it took."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run([compiler, "-std=c++20", f"-I{root}/include", *flags, "-x", "c++", "-", "-o", out],
+                   input=readme_program(root), text=True, check=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def compile_seconds(root, compiler, *flags):
+    with tempfile.TemporaryDirectory() as scratch:
+        return min(compiled(root, compiler, f"{scratch}/main.o", "-O2", "-c", *flags) for _ in range(RUNS))
+
+
+def without_arguments(function):
+    """The plain name of a function as gdb shows it; a lambda is called as the function that it stands in."""
+    while (shorter := re.sub(r"<[^<>]*>", "", function)) != function:
+        function = shorter
+    return function.split("(")[0].strip()
+
+
+def functions_to_a_kernel(root, compiler):
+    """What lies on the stack of the README's program, unoptimised, at the first product of a matrix: each name once."""
+    with tempfile.TemporaryDirectory() as scratch:
+        compiled(root, compiler, f"{scratch}/app", "-O0", "-g1", "-no-pie", "-pthread")
+        symbols = subprocess.run(["nm", "-C", f"{scratch}/app"], check=True, capture_output=True, text=True).stdout
+        kernels = re.findall(r"^(\w+) [tW] (?:\w+ )*slm::backend::cpu::\w+::matmul\w*[<(]", symbols, re.M)
+        script = ["set width 0", "set print frame-arguments none", "break main", "run", *(f"break *0x{kernel} thread 1" for kernel in kernels), "continue", "bt"]
+        pair = root / "examples" / "demo_pair"
+        shown = subprocess.run(["gdb", "-q", "-batch", *(f"-ex={line}" for line in script), "--args", f"{scratch}/app", pair / "draft", pair / "target", "def add(a, b):"],
+                               check=True, capture_output=True, text=True).stdout
+    names = [without_arguments(name) for name in re.findall(r"^#\d+ +(?:0x\w+ in )?(.*)$", shown, re.M)]
+    return list(dict.fromkeys(name for name in reversed(names) if name.startswith("slm::")))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("root", nargs="?", type=pathlib.Path, default=pathlib.Path(__file__).resolve().parents[1])
+    parser.add_argument("--compile", action="store_true", help="compile the README's program, too")
+    parser.add_argument("--trace", action="store_true", help="count the functions from the README's program to a kernel, with gdb")
+    parser.add_argument("--compiler", default="c++")
+    arguments = parser.parse_args()
+    root = arguments.root
+
+    rooms = lines_by_room(root)
+    print(f"{'room':<16}{'headers':>8}{'lines':>8}")
+    for room, (files, lines) in [*sorted(rooms.items()), ("all", tuple(map(sum, zip(*rooms.values()))))]:
+        print(f"{room:<16}{files:>8}{lines:>8}")
+    print(f"\nkernels of a GPU, with every key: {gpu_kernels(root)}")
+    print(f"kernels of the processor, of each instruction set: {cpu_kernels(root)}")
+    program = root / "build/cpu/bin/slm"
+    if program.exists():
+        print(f"the program slm: {program.stat().st_size / 1e6:.1f} MB")
+    if arguments.compile:
+        print(f"processor seconds to compile the README's program, least of {RUNS}:")
+        print(f"  with all of slm in it: {compile_seconds(root, arguments.compiler):.1f}")
+        if "SLM_COMPILED" in (root / "include/slm/core/macros.hpp").read_text():
+            beside = compile_seconds(root, arguments.compiler, "-DSLM_COMPILED", "-DSLM_EXTERN_CPU_KERNELS")
+            print(f"  beside slm::compiled: {beside:.1f}")
+    if arguments.trace:
+        names = functions_to_a_kernel(root, arguments.compiler)
+        print(f"functions from the README's program to the first kernel: {len(names)}\n  " + "\n  ".join(names))
+
+
+if __name__ == "__main__":
+    main()
