@@ -1,4 +1,5 @@
-# Sourced by ./demo and ./test: installs what is missing (Debian packages only), and builds quietly.
+# Sourced by ./demo and ./test: installs what is missing (Debian packages only) where that is agreed to, and builds
+# quietly.
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 mkdir -p build
@@ -24,7 +25,7 @@ has_command() { command -v "$1" >/dev/null 2>&1; }
 has_header() { printf '#include <%s>\n' "$1" | c++ -std=c++20 -x c++ -E - >/dev/null 2>&1; }
 has_pip() { python3 -m pip --version >/dev/null 2>&1; }
 has_venv() { python3 -m ensurepip --version >/dev/null 2>&1; }
-has_matplotlib() { python3 -c 'import matplotlib' || /usr/bin/python3 -c 'import matplotlib'; } >/dev/null 2>&1
+has_module() { python3 -c "import $1" || /usr/bin/python3 -c "import $1"; } >/dev/null 2>&1
 has_fuzzer() { printf 'extern "C" int LLVMFuzzerTestOneInput(const char*, unsigned long) { return 0; }\n' |
   clang++ -fsanitize=fuzzer,address,undefined -x c++ - -o /dev/null >/dev/null 2>&1; }
 
@@ -50,6 +51,20 @@ need_build_tools() {
   fi
 }
 
+yes=no  # whether --yes was given
+
+# agree SENTENCE: says what would be done, and whether to do it: by --yes, on a machine of CI, by who sits at the terminal.
+agree() {
+  say "$1"
+  [ $yes = yes ] || [ -n "${CI-}" ] && return
+  if ! [ -t 0 ] || ! [ -t 2 ]; then
+    say "there is no terminal to ask at: $0 --yes does it unasked"
+    return 1
+  fi
+  local answer
+  read -r -p "Go on? [Y/n] " answer && [[ $answer =~ ^([yY].*)?$ ]]
+}
+
 install_missing() {
   [ ${#missing[@]} -eq 0 ] && return
   local as_root=()
@@ -58,7 +73,7 @@ install_missing() {
     [ ${#as_root[@]} -gt 0 ] || fail "missing: ${missing[*]}. Install them, or run this as root"
   fi
   has_command apt-get || fail "missing: ${missing[*]} (names of Debian packages). Install them and run this again"
-  say "installing: ${missing[*]}"
+  agree "to be installed with apt-get: ${missing[*]}" || fail "nothing was installed"
   quietly "${as_root[@]}" apt-get update
   quietly "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "${missing[@]}"
   missing=()

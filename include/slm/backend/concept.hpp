@@ -8,6 +8,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 
@@ -168,6 +169,13 @@ concept Backend = std::copyable<B> &&
   device.write(bytes, const_bytes, count);
   { device.begin(plan) } -> StepOf<B>;
   requires !B::chooses || ChoosingStep<decltype(device.begin(plan))>;
+};
+
+/// A device whose steps begin elsewhere: take(plan) is this process's part in one, by the model that lies on the
+/// device.
+template <class B>
+concept FollowsSteps = Backend<B> && requires(B device, std::function<void(const StepPlan&)> take) {
+  device.on_step(take);
 };
 
 }  // namespace slm

@@ -25,7 +25,7 @@ class DenseMatrix {
   struct Segment {
     const Element* data = nullptr;  // [rows, in]
     std::int64_t rows = 0;
-    std::shared_ptr<Element[]> owned;  // set when the tensor was converted or moved
+    std::shared_ptr<const void> owner;  // of what lies in no file
   };
 
   std::int64_t out = 0;
@@ -37,12 +37,14 @@ class DenseMatrix {
     DenseMatrix matrix;
     matrix.in = tensors.front().shape.at(1);
     for (const Tensor& tensor : tensors) {
-      Segment segment{.data = reinterpret_cast<const Element*>(tensor.bytes), .rows = tensor.shape.at(0), .owned = {}};
+      Segment segment{
+          .data = reinterpret_cast<const Element*>(tensor.bytes), .rows = tensor.shape.at(0), .owner = tensor.owner};
       const bool aligned = reinterpret_cast<std::uintptr_t>(tensor.bytes) % alignof(Element) == 0;
       if (tensor.dtype != Format::dtype || !aligned) {
-        segment.owned = std::make_unique_for_overwrite<Element[]>(static_cast<std::size_t>(tensor.elements()));
-        convert(tensor, 0, tensor.elements(), segment.owned.get());
-        segment.data = segment.owned.get();
+        auto converted = std::make_unique_for_overwrite<Element[]>(static_cast<std::size_t>(tensor.elements()));
+        convert(tensor, 0, tensor.elements(), converted.get());
+        segment.data = converted.get();
+        segment.owner = std::move(converted);
       }
       matrix.out += segment.rows;
       matrix.segments.push_back(std::move(segment));
@@ -63,11 +65,10 @@ class DenseMatrix {
         matrix.segments.push_back(std::move(stack(one).segments.front()));
       } else {
         const Int4Tensor& int4 = std::get<Int4Tensor>(source);
-        Segment segment{.data = nullptr, .rows = int4.out, .owned = {}};
-        segment.owned = std::make_unique_for_overwrite<Element[]>(static_cast<std::size_t>(int4.out * int4.in));
-        dequantize(int4, segment.owned.get());
-        segment.data = segment.owned.get();
-        matrix.segments.push_back(std::move(segment));
+        auto weights = std::make_unique_for_overwrite<Element[]>(static_cast<std::size_t>(int4.out * int4.in));
+        dequantize(int4, weights.get());
+        const Element* const data = weights.get();
+        matrix.segments.push_back({.data = data, .rows = int4.out, .owner = std::move(weights)});
       }
       matrix.out += out_features(source);
     }
@@ -82,7 +83,7 @@ class DenseMatrix {
     Element* const begin = reinterpret_cast<Element*>(memory.get());
     Element* next = begin;
     for (const Segment& segment : segments) next = std::copy_n(segment.data, segment.rows * in, next);
-    segments.assign(1, Segment{.data = begin, .rows = out, .owned = {memory, begin}});
+    segments.assign(1, Segment{.data = begin, .rows = out, .owner = memory});
   }
 
   const Element* row(std::int64_t index) const {

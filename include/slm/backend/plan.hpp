@@ -35,6 +35,14 @@ struct PlanSequence {
   const Adapter* adapter = nullptr;  // what changes the products of its rows; null: nothing
 };
 
+/// What a forward is to answer about a token.
+enum class Want : std::uint8_t {
+  nothing,  // only its keys and values, as of a prompt
+  logits,   // [vocab]: of the token that follows
+  choice,   // the token that follows, chosen where the logits are; for models with ModelInfo::chooses
+  hidden,   // [hidden]: what the head reads, behind the last norm
+};
+
 /// What a backend must know of a step. Everything it refers to outlives the step.
 struct StepPlan {
   std::span<const PlanRow> rows;
@@ -44,6 +52,9 @@ struct StepPlan {
   std::span<const Draw> draws;        // [outputs] where the device chooses tokens, else empty
   int steps = 1;                      // more: a chain, each step on the tokens that the one before chose
   KvFormat format = KvFormat::f32;    // of all pages
+  Want want = Want::nothing;          // what the outputs are asked for
+
+  bool outputs_are_rows() const { return outputs.size() == rows.size(); }
 
   /// The page tables of a sequence for one kind of layer: entry p / page_positions holds position p.
   std::span<std::byte* const> table(const PlanSequence& sequence, int kind) const {

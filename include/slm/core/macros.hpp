@@ -26,10 +26,11 @@
 #endif
 
 /// The CMake target slm::compiled defines SLM_COMPILED and holds what otherwise is compiled into each source; its own
-/// sources define SLM_COMPILING. Headers that only those need are then not read elsewhere.
+/// sources define SLM_COMPILING. Headers that only those need are then not read elsewhere. Its functions are weak, as
+/// its templates are anyway: a program may hold the libraries of two backends.
 #if defined(SLM_COMPILED)
-#define SLM_INLINE
 #if defined(SLM_COMPILING)
+#define SLM_INLINE __attribute__((weak))
 #define SLM_COMPILED_TEMPLATE template
 #else
 #define SLM_COMPILED_TEMPLATE extern template

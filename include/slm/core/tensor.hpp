@@ -1,10 +1,12 @@
-// Tensor: one named array of a checkpoint, as it lies in memory-mapped bytes. It owns nothing.
+// Tensor: one named array of a checkpoint, as it lies in memory-mapped bytes.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "slm/core/error.hpp"
@@ -18,6 +20,7 @@ struct Tensor {
   std::vector<std::int64_t> shape;   // row-major; a weight is [out, in]
   const std::byte* bytes = nullptr;  // may be unaligned: safetensors promises nothing
   std::size_t size_bytes = 0;
+  std::shared_ptr<const std::byte[]> owner = {};  // of bytes that are in no file: a matrix that was turned
 
   std::int64_t elements() const {
     std::int64_t count = 1;
@@ -31,6 +34,22 @@ inline std::string shape_text(const std::vector<std::int64_t>& shape) {
   std::string joined = "[";
   for (std::size_t axis = 0; axis < shape.size(); ++axis) joined += text(axis == 0 ? "" : ", ", shape[axis]);
   return joined + "]";
+}
+
+/// Rows [first, first + count) of a matrix: where they lie in a file, else a copy, so that the rest can be freed.
+inline Tensor rows_of(const Tensor& tensor, std::int64_t first, std::int64_t count) {
+  Tensor part = tensor;
+  const std::size_t row_bytes = tensor.size_bytes / static_cast<std::size_t>(tensor.shape.at(0));
+  part.shape[0] = count;
+  part.bytes += static_cast<std::size_t>(first) * row_bytes;
+  part.size_bytes = static_cast<std::size_t>(count) * row_bytes;
+  if (tensor.owner != nullptr) {
+    auto copy = std::make_unique_for_overwrite<std::byte[]>(part.size_bytes);
+    std::memcpy(copy.get(), part.bytes, part.size_bytes);
+    part.bytes = copy.get();
+    part.owner = std::move(copy);
+  }
+  return part;
 }
 
 template <class T>

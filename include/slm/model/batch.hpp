@@ -7,20 +7,13 @@
 #include <span>
 #include <vector>
 
+#include "slm/backend/plan.hpp"
 #include "slm/core/draw.hpp"
 #include "slm/core/types.hpp"
 #include "slm/core/view.hpp"
 #include "slm/model/sequence.hpp"
 
 namespace slm {
-
-/// What a forward is to answer about a token.
-enum class Want : std::uint8_t {
-  nothing,  // only its keys and values, as of a prompt
-  logits,   // [vocab]: of the token that follows
-  choice,   // the token that follows, chosen where the logits are; for models with ModelInfo::chooses
-  hidden,   // [hidden]: what the head reads, behind the last norm
-};
 
 struct Ask {
   Want want = Want::nothing;

@@ -1,10 +1,10 @@
 // load() itself: for programs of slm::compiled that give it other models or devices than that library has compiled.
 #pragma once
 
-#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <type_traits>
 #include <utility>
 
 #include "slm/backend/select.hpp"
@@ -15,38 +15,29 @@
 #include "slm/model/linear_source.hpp"
 #include "slm/model/load.hpp"
 #include "slm/model/model.hpp"
+#include "slm/model/stored_type.hpp"
 
 namespace slm {
 
 namespace detail {
 
-/// Whether any matrix lies in GGUF's blocks.
-inline bool has_blocks(const Checkpoint& checkpoint) {
-  const auto& tensors = checkpoint.tensors();
-  return std::any_of(tensors.begin(), tensors.end(), [](const auto& named) { return is_blocked(named.second->dtype); });
-}
-
-/// That of the embedding; fp32, which holds every weight exactly, where a GGUF file has matrices of other types too.
-inline WeightType stored_type(const Checkpoint& checkpoint) {
-  const TensorName table = checkpoint.names().weights(Role::embedding).front();
-  const DType type = checkpoint.tensor(table.name, table.shape).dtype;
-  const auto differs = [type](const auto& named) {
-    return named.second->shape.size() == 2 && named.second->dtype != type;
-  };
-  const auto& tensors = checkpoint.tensors();
-  if (checkpoint.gguf() && std::any_of(tensors.begin(), tensors.end(), differs)) return WeightType::f32;
-  switch (type) {
-    case DType::f16: return WeightType::f16;
-    case DType::bf16: return WeightType::bf16;
-    default: return WeightType::f32;
-  }
+/// Erased without its shape, a model is one type for each format.
+template <class Format, class Shape, class B>
+AnyModel load_as(Shape shape, std::shared_ptr<const Checkpoint> checkpoint, B device, const LoadOptions& options) {
+  return LoadedModel<Format, B>(Model<Shape, Format, B>(shape, std::move(checkpoint), std::move(device), options));
 }
 
 template <class Shape, class B>
-AnyModel load_as(Shape shape, std::shared_ptr<const Checkpoint> checkpoint, B device, const LoadOptions& options) {
-  // Erased without its shape, a model is one type for each format.
+AnyModel load_stored(Shape shape, std::shared_ptr<const Checkpoint> checkpoint, B device, const LoadOptions& options) {
+  // A config is compiled for what models are published in today; in the other formats its shape runs as Dynamic, with
+  // the same bits.
   const auto loaded = [&]<class Format>(Format) -> AnyModel {
-    return LoadedModel<Format, B>(Model<Shape, Format, B>(shape, std::move(checkpoint), std::move(device), options));
+    constexpr bool rare = std::is_same_v<Format, Fp32> || std::is_same_v<Format, Fp16>;
+    if constexpr (rare && StaticConfig<Shape>) {
+      return load_as<Format>(Dynamic{shape.value}, std::move(checkpoint), std::move(device), options);
+    } else {
+      return load_as<Format>(shape, std::move(checkpoint), std::move(device), options);
+    }
   };
   const bool as_stored = options.weights == WeightType::as_stored, int4 = has_int4_layers(*checkpoint);
   if (int4 || (as_stored && has_blocks(*checkpoint))) {
@@ -69,10 +60,10 @@ AnyModel load(const std::filesystem::path& folder, B device, const LoadOptions& 
   auto checkpoint = std::make_shared<const Checkpoint>(folder);
   std::optional<AnyModel> model;
   visit(Models{}, checkpoint->config(),
-        [&](auto shape) { model = detail::load_as(shape, checkpoint, device, options); });
+        [&](auto shape) { model = detail::load_stored(shape, checkpoint, device, options); });
   if (model) return *std::move(model);
   if (options.only_known) throw not_registered(Models{}, checkpoint->config(), folder.string());
-  return detail::load_as(Dynamic{checkpoint->config()}, checkpoint, device, options);
+  return detail::load_stored(Dynamic{checkpoint->config()}, checkpoint, device, options);
 }
 
 }  // namespace slm

@@ -1,7 +1,10 @@
 // model_digest: a number that two models share exactly when their keys and values mean the same.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <string_view>
 
@@ -11,14 +14,16 @@
 
 namespace slm {
 
-/// Of every weight and of the settings that decide keys and values. Reads the whole checkpoint: some seconds for 7B.
-inline std::uint64_t model_digest(const Checkpoint& checkpoint) {
+/// Of every weight and of the settings that decide keys and values. Reads the whole checkpoint, some seconds for 7B, or
+/// of each tensor the first `most` bytes, which tell models apart, but not a damaged one.
+inline std::uint64_t model_digest(const Checkpoint& checkpoint,
+                                  std::size_t most = std::numeric_limits<std::size_t>::max()) {
   Checksum sum;
   const auto add_text = [&](std::string_view text) { sum.add(std::as_bytes(std::span(text))); };
   for (const auto& [name, tensor] : checkpoint.tensors()) {
     add_text(name);
     add_text(name_of(tensor->dtype));
-    sum.add({tensor->bytes, tensor->size_bytes});
+    sum.add({tensor->bytes, std::min(most, tensor->size_bytes)});
   }
   const ModelSettings& settings = checkpoint.settings();
   const RopeScaling& scaling = settings.rope_scaling;

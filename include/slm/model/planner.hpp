@@ -131,14 +131,14 @@ class Planner {
              .outputs = outputs_,
              .draws = draws_,
              .steps = steps_,
-             .format = layout_->format()};
+             .format = layout_->format(),
+             .want = want_};
     return &plan_;
   }
 
   /// How the pages of the present step are filled.
   const KvLayout& layout() const { return *layout_; }
-  /// What the outputs of the present step are asked for, and where their answers go.
-  Want want() const { return want_; }
+  /// Where the answers of the present step go.
   std::span<const std::size_t> answers() const { return answers_; }
   /// Whether all answers lie one behind the other.
   bool answers_in_order() const {
@@ -147,9 +147,6 @@ class Planner {
     }
     return true;
   }
-  /// Whether the outputs are just the rows of the plan.
-  bool outputs_are_rows() const { return outputs_.size() == rows_.size(); }
-
   /// The present step has been taken.
   void taken() {
     for (const Part& part : parts_) {

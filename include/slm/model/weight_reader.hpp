@@ -29,8 +29,7 @@ struct WeightReader {
   const Checkpoint& checkpoint;
   B& device;
   const TensorNames& names = checkpoint.names();
-  std::int64_t step_bytes = 0;                            // of the matrices that pack_step() has made
-  std::vector<std::unique_ptr<std::byte[]>> turned = {};  // matrices may refer to these bytes too
+  std::int64_t step_bytes = 0;  // of the matrices that pack_step() has made
 
   Layer layer(int l) {
     Layer layer;
@@ -133,7 +132,7 @@ struct WeightReader {
         }
       }
       whole.bytes = bytes.get();
-      turned.push_back(std::move(bytes));
+      whole.owner = std::move(bytes);
       return whole;
     };
     if constexpr (DenseFormat<Format>) {

@@ -68,7 +68,6 @@ struct ModelWeights {
       if (progress) progress((l + 1.0) / shape.layers);
     }
     step_bytes = embedding.bytes() / shape.vocab + head().bytes() + reader.step_bytes;  // one row of the embedding
-    turned = std::move(reader.turned);
   }
 
  private:
@@ -97,7 +96,6 @@ struct ModelWeights {
   }
 
   std::optional<Matrix> untied_head;
-  std::vector<std::unique_ptr<std::byte[]>> turned;  // matrices may refer to these bytes too
 };
 
 }  // namespace slm

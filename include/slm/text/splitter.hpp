@@ -49,7 +49,7 @@ inline std::size_t run_end(std::string_view text, std::size_t position, Kind kin
 
 inline bool is_line_break(char byte) { return byte == '\r' || byte == '\n'; }
 
-/// \s+(?!\S)|\s+ : a run of white space leaves its last character to a word that follows.
+/// `\s+(?!\S)|\s+`: a run of white space leaves its last character to a word that follows.
 inline std::size_t space_end(std::string_view text, std::size_t position) {
   const std::size_t end = run_end(text, position, Kind::space);
   if (end == text.size()) return end;

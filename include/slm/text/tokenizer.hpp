@@ -41,8 +41,9 @@ class Tokenizer {
   /// Reads the metadata of a GGUF file.
   static Tokenizer parse(const GgufFields& fields);
 
-  /// Token ids of a text; with add_special_tokens those that the model wants around it (such as <s>), too. Bytes that
-  /// are not UTF-8 are encoded as U+FFFD, one for each maximal subpart, as Python and Rust would hand them over.
+  /// Token ids of a text; with add_special_tokens those that the model wants around it (such as its beginning), too.
+  /// Bytes that are not UTF-8 are encoded as U+FFFD, one for each maximal subpart, as Python and Rust would hand them
+  /// over.
   std::vector<Token> encode(std::string_view utf8, bool add_special_tokens = true) const;
 
   /// Token ids of the parts' concatenation, as encode() gives them where no literal part spells a control token.
@@ -61,7 +62,7 @@ class Tokenizer {
   bool is_special(Token token) const;
 
   /// True for tokens that steer the model and stand for no text of their own: special ones, and those that are looked
-  /// for in the raw text and are more than white space (such as Qwen's <tool_call>).
+  /// for in the raw text and are more than white space (such as Qwen's marker of a tool call).
   bool is_control(Token token) const;
 
   /// The token's own text (such as "▁the" or "Ġthe"); empty when the id is no token.

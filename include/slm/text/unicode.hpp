@@ -49,7 +49,7 @@ inline bool is_number(char32_t code) {
   const Class kind = class_of(code);
   return kind == Class::number_word || kind == Class::number;
 }
-/// What \w matches.
+/// What `\w` matches.
 inline bool is_word(char32_t code) {
   const Class kind = class_of(code);
   return kind == Class::letter || kind == Class::number_word || kind == Class::word;

@@ -5,11 +5,9 @@
 #include <cstring>
 #include <vector>
 
-#include "support/fenced.hpp"
 #include "support/int4_products.hpp"
 
 using namespace slm;
-using testing::Fenced;
 using namespace slm::testing;
 using backend::Cpu;
 using backend::Int4Activations;
@@ -149,38 +147,13 @@ TEST_CASE("nothing is read or written behind weights, activations, packed rows, 
   for (const Shape shape : {Shape{1, 32, 32}, Shape{17, 100, 100}, Shape{40, 96, 32}, Shape{100, 192, 64},
                             Shape{64, 256, 128}, Shape{24, 33, 33}}) {
     const Int4TestMatrix test(random_rows(shape.out, shape.in, shape.group, 5));
-    const Fenced weights(static_cast<std::size_t>(test.tiles().total_bytes()));
-    std::memcpy(weights.data(), test.tiles().bytes, static_cast<std::size_t>(test.tiles().total_bytes()));
-    CodeTiles tiles = test.tiles();
-    tiles.bytes = weights.data();
     for (const int terms : {1, 2}) {
-      const backend::cpu::CodeKernels& kernels = backend::cpu::code_kernels(set, terms);
       for (const int rows : {1, 2, 5, 8, 9, 40}) {
-        const std::size_t x_size = static_cast<std::size_t>(rows * shape.in) * sizeof(float);
-        const Fenced x(x_size), out(static_cast<std::size_t>(rows * shape.out) * sizeof(float));
-        const Fenced packed(static_cast<std::size_t>(kernels.packed_floats(rows, shape.in)) * sizeof(float));
-        const Fenced scratch(backend::cpu::matmul_scratch(shape.in) * sizeof(float));
-        const std::vector<float> values = gaussian(static_cast<std::size_t>(rows * shape.in), 6);
-        std::memcpy(x.data(), values.data(), x_size);
-        backend::cpu::PackTask pack;
-        pack.x = x.floats();
-        pack.x_stride = pack.in = shape.in;
-        pack.rows = rows;
-        pack.last_block = backend::cpu::RowBlocks(rows, kernels.row_block).blocks;
-        pack.packed = packed.floats();
-        pack.weight = &tiles;
-        kernels.pack(pack);
-        kernels.matmul({.weight = &tiles,
-                        .first = 0,
-                        .count = shape.out,
-                        .packed = packed.floats(),
-                        .rows = rows,
-                        .out = out.floats(),
-                        .out_stride = shape.out,
-                        .scratch = scratch.floats()});
-        const std::vector<float> expected = int4_product(set, terms, test.tiles(), values.data(), rows);
+        const std::vector<float> x = gaussian(static_cast<std::size_t>(rows * shape.in), 6);
+        const std::vector<float> found = fenced_int4_product(set, terms, test.tiles(), x, rows);
+        const std::vector<float> expected = int4_product(set, terms, test.tiles(), x.data(), rows);
         CAPTURE(static_cast<int>(set), shape.out, shape.in, terms, rows);
-        REQUIRE(same_bits(out.floats(), expected.data(), expected.size()));
+        REQUIRE(same_bits(found.data(), expected.data(), expected.size()));
       }
     }
   }

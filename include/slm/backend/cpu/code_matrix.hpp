@@ -15,8 +15,8 @@
 #include "slm/backend/cpu/buffer.hpp"
 #include "slm/backend/cpu/thread_pool.hpp"
 #include "slm/formats/code_tiles.hpp"
-#include "slm/formats/convert.hpp"
 #include "slm/formats/format.hpp"
+#include "slm/formats/int4_tiles.hpp"
 
 namespace slm::backend::cpu {
 
@@ -37,8 +37,7 @@ class CodeMatrix {
 
   /// Whether these layers can be one such matrix: all of AWQ, or all in GGUF's blocks.
   static bool can_hold(std::span<const LinearSource> sources) {
-    return std::all_of(sources.begin(), sources.end(), is_held_int4) ||
-           std::all_of(sources.begin(), sources.end(), is_blocked_tensor);
+    return int4_tiles_hold(sources) || std::all_of(sources.begin(), sources.end(), is_blocked_tensor);
   }
 
   /// The rows of all sources, which can_hold() has accepted, one after the other. Throws gguf.non-finite.
@@ -46,7 +45,8 @@ class CodeMatrix {
     CodeMatrix matrix;
     matrix.in = in_features(sources.front());
     while (!sources.empty()) {
-      const std::size_t count = is_held_int4(sources.front()) ? sources.size() : of_one_type(sources);
+      const bool int4 = std::holds_alternative<Int4Tensor>(sources.front());
+      const std::size_t count = int4 ? sources.size() : of_one_type(sources);
       matrix.append(sources.first(count), pool);
       sources = sources.subspan(count);
     }
@@ -68,14 +68,6 @@ class CodeMatrix {
   }
 
  private:
-  static constexpr int most_block = 128;
-  static constexpr std::int64_t at_once = 128;  // outputs: a cache line of words that hold eight each
-
-  static bool is_held_int4(const LinearSource& source) {
-    const auto* layer = std::get_if<Int4Tensor>(&source);
-    return layer != nullptr && int4_block(layer->group, layer->in) != 0;
-  }
-
   static bool is_blocked_tensor(const LinearSource& source) {
     const auto* tensor = std::get_if<Tensor>(&source);
     return tensor != nullptr && is_blocked(tensor->dtype);
@@ -91,23 +83,18 @@ class CodeMatrix {
   }
 
   static CodeTiles tiles_for(std::span<const LinearSource> sources) {
-    if (const auto* tensor = std::get_if<Tensor>(&sources.front())) return code_tiles_of(tensor->dtype);
-    CodeTiles tiles;
-    tiles.block = most_block;
-    for (const LinearSource& source : sources) {  // groups may differ: the smallest block serves all
-      const Int4Tensor& layer = std::get<Int4Tensor>(source);
-      tiles.block = std::min(tiles.block, int4_block(layer.group, layer.in));
-      tiles.half_scales = tiles.half_scales && scales_fit_half(*layer.scales);
-    }
+    const auto* tensor = std::get_if<Tensor>(&sources.front());
+    if (tensor == nullptr) return int4_tiles_of(sources);
+    CodeTiles tiles = code_tiles_of(tensor->dtype);
+    tiles.in = in_features(sources.front());
+    for (const LinearSource& source : sources) tiles.out += out_features(source);
     return tiles;
   }
 
   void append(std::span<const LinearSource> sources, ThreadPool& pool) {
     Segment segment;
     CodeTiles& tiles = segment.tiles = tiles_for(sources);
-    for (const LinearSource& source : sources) segment.rows += out_features(source);
-    tiles.out = segment.rows;
-    tiles.in = in;
+    segment.rows = tiles.out;
     segment.storage = HugePages::take(static_cast<std::size_t>(tiles.total_bytes()));
     tiles.bytes = segment.storage.get();
     const auto same = std::find_if(packings.begin(), packings.end(),
@@ -125,15 +112,14 @@ class CodeMatrix {
 
   static void write_rows(const LinearSource& source, const CodeTiles& tiles, std::byte* to, std::int64_t first,
                          ThreadPool& pool) {
+    constexpr std::int64_t at_once = int4_rows_at_once;
     const std::int64_t rows = out_features(source);
     std::mutex mutex;
     std::exception_ptr fault;  // a task must not throw
     pool.run(static_cast<std::uint32_t>(ceil_div(rows, at_once)), [&](std::uint32_t index, int) {
       const std::int64_t begin = index * at_once, end = std::min(begin + at_once, rows);
       if (const auto* layer = std::get_if<Int4Tensor>(&source)) {
-        const Int4Rows codes = unpack(*layer, begin, end - begin);
-        for (std::int64_t r = begin; r < end; ++r) write_int4_row(tiles, to, first + r, codes, r - begin);
-        return;
+        return write_int4_rows(tiles, to, first + begin, *layer, begin, end);
       }
       try {
         for (std::int64_t r = begin; r < end; ++r) {
@@ -145,13 +131,6 @@ class CodeMatrix {
       }
     });
     if (fault) std::rethrow_exception(fault);
-  }
-
-  static bool scales_fit_half(const Tensor& scales) {
-    if (scales.dtype == DType::f16) return true;
-    std::vector<float> row(static_cast<std::size_t>(scales.elements()));
-    convert(scales, 0, scales.elements(), row.data());
-    return std::all_of(row.begin(), row.end(), fits_half);
   }
 };
 

@@ -59,6 +59,7 @@ class Cpu : private cpu::Products {
   Cpu(CpuOptions options = {}) : Products(options) {}
   explicit Cpu(int threads) : Cpu(CpuOptions{.threads = checked(threads)}) {}
 
+  using Products::arithmetic;
   using Products::isa;
   using Products::threads;
 

@@ -59,6 +59,11 @@ class Products {
 
   int threads() const noexcept { return state_->pool.threads(); }
   Isa isa() const noexcept { return state_->isa; }
+  /// The same for devices that compute the same bits.
+  std::uint64_t arithmetic() const noexcept {
+    const bool few_bits = state_->code_kernels == &cpu::code_kernels(dot_set(isa()), 1);
+    return static_cast<std::uint64_t>(isa()) * 2 + (few_bits ? 1 : 0);
+  }
 
  protected:
   static constexpr int least_slice = 32;  // a task works on two slices of weight rows
@@ -116,13 +121,36 @@ class Products {
     return std::clamp(out / (8 * threads()) / least_slice * least_slice, least_slice, most_slice);
   }
 
+  /// Tasks of any type that together read a weight of any type.
+  struct MatmulTasks {
+    std::int64_t in;
+    double elements, bytes;  // of the weight
+    void (*begin)();         // see MatmulKernels
+    void (*end)();
+    const void* task;
+    void (*call)(const void* task, int index, const Thread& thread);
+  };
+
+  void share_matmul(const MatmulTasks& tasks, int rows, int count) {
+    const std::size_t kernel_scratch = cpu::matmul_scratch(tasks.in);
+    state_->reserve_scratch(kernel_scratch + static_cast<std::size_t>(rows * 2 * most_slice));
+    const double nanoseconds = std::max(tasks.bytes / bytes_per_ns, tasks.elements * rows / multiplies_per_ns);
+    const bool alone = threads() == 1 || nanoseconds < worth_sharing_ns;
+    const int fair = std::min(count / (4 * threads()), static_cast<int>(count * claim_ns / nanoseconds));
+    const int grain = alone ? count : std::max(1, fair);
+    run(ceil_div(count, grain), nanoseconds, [&](std::uint32_t index, int worker) {
+      float* scratch = state_->scratch[static_cast<std::size_t>(worker)].data();
+      const Thread thread{.scratch = scratch, .tile = scratch + kernel_scratch};
+      const int first = static_cast<int>(index) * grain;
+      if (tasks.begin != nullptr) tasks.begin();
+      for (int i = first; i < std::min(first + grain, count); ++i) tasks.call(tasks.task, i, thread);
+      if (tasks.end != nullptr) tasks.end();
+    });
+  }
+
   template <class Task>
   void run(int count, double nanoseconds, const Task& task) {
-    if (nanoseconds < worth_sharing_ns) {
-      for (int index = 0; index < count; ++index) task(static_cast<std::uint32_t>(index), 0);
-    } else {
-      state_->pool.run(static_cast<std::uint32_t>(count), task);
-    }
+    state_->pool.run(static_cast<std::uint32_t>(count), task, nanoseconds >= worth_sharing_ns);
   }
 
   template <class Format>
@@ -171,23 +199,18 @@ class Products {
   /// Shares `count` tasks that together read the whole weight.
   template <class Weight, class Task>
   void run_matmul(const Weight& weight, int rows, int count, const Task& task) {
-    const std::size_t kernel_scratch = cpu::matmul_scratch(weight.in);
-    state_->reserve_scratch(kernel_scratch + static_cast<std::size_t>(rows * 2 * most_slice));
-    const double elements = static_cast<double>(weight.out) * static_cast<double>(weight.in);
-    const double nanoseconds =
-        std::max(static_cast<double>(weight.bytes()) / bytes_per_ns, elements * rows / multiplies_per_ns);
-    const bool alone = threads() == 1 || nanoseconds < worth_sharing_ns;
-    const int fair = std::min(count / (4 * threads()), static_cast<int>(count * claim_ns / nanoseconds));
-    const int grain = alone ? count : std::max(1, fair);
     const auto& kernels = kernels_for(weight);
-    run(ceil_div(count, grain), nanoseconds, [&](std::uint32_t index, int worker) {
-      float* scratch = state_->scratch[static_cast<std::size_t>(worker)].data();
-      const Thread thread{.scratch = scratch, .tile = scratch + kernel_scratch};
-      const int first = static_cast<int>(index) * grain;
-      if (kernels.begin != nullptr) kernels.begin();
-      for (int i = first; i < std::min(first + grain, count); ++i) task(i, thread);
-      if (kernels.end != nullptr) kernels.end();
-    });
+    MatmulTasks tasks;
+    tasks.in = weight.in;
+    tasks.elements = static_cast<double>(weight.out) * static_cast<double>(weight.in);
+    tasks.bytes = static_cast<double>(weight.bytes());
+    tasks.begin = kernels.begin;
+    tasks.end = kernels.end;
+    tasks.task = &task;
+    tasks.call = [](const void* to, int index, const Thread& thread) {
+      (*static_cast<const Task*>(to))(index, thread);
+    };
+    share_matmul(tasks, rows, count);
   }
 
   /// out[r, i] = packed row r . weight row first + i

@@ -108,6 +108,18 @@ class CpuStep : private cpu::AdaptedProducts {
     });
   }
 
+  /// The rest of qkv behind its product, row by row: clip, norms, the rotation of what rotates, and the way to q and to
+  /// the pages. Changes the projections [rows, q | k | v].
+  void finish_qkv(Rows projected, Rope rope, Heads heads, KvLayer layer, Rows q, QkvShaping shaping = {}) {
+    const int width = rope.rotating(heads.dim), half = width / 2;
+    const RopeTable::Angles angles = half > 0 ? state_->rope.angles(plan_, rope, half) : RopeTable::Angles{};
+    const double nanoseconds = 8.0 * static_cast<double>(projected.size()) / bytes_per_ns;
+    run(static_cast<int>(projected.extent(0)), nanoseconds, [&](std::uint32_t r, int) {
+      cpu::finish_qkv_row(*state_->kernels, projected.row(r), plan_, static_cast<int>(r), width, angles, heads, layer,
+                          q, shaping);
+    });
+  }
+
   void attend(ConstRows q, Heads heads, KvLayer layer, Rows out, Attention attention = {}) {
     cpu::AttendTasks& tasks = state_->attention;
     tasks.share(plan_, heads.query / heads.kv, heads.kv, *state_->kernels);
@@ -261,24 +273,15 @@ class CpuStep : private cpu::AdaptedProducts {
     });
   }
 
-  /// qkv where a head cannot be finished slice by slice: all projections first, then row by row the norms, the
-  /// rotation of what rotates, and the way to q and the cache.
+  /// qkv where a head cannot be finished slice by slice.
   template <class Matrix>
   void qkv_in_two_passes(ConstRows x, Norm norm, const Linear<Matrix>& linear, Rope rope, Heads heads, KvLayer layer,
                          Rows q, QkvShaping shaping) {
     const std::int64_t rows = x.extent(0), all = linear.weight.out;
     State::grow(state_->projected, static_cast<std::size_t>(rows * all));
     const Rows projected{state_->projected.data(), rows, all};
-    const auto& kernels = *state_->kernels;
-    matmul_into(linear, x, norm, projected, [=, &kernels](float* z, int, int count) {
-      if (shaping.clip != 0) kernels.clip(z, count, shaping.clip);
-    });
-    const int width = rope.rotating(heads.dim), half = width / 2;
-    const RopeTable::Angles angles = half > 0 ? state_->rope.angles(plan_, rope, half) : RopeTable::Angles{};
-    run(static_cast<int>(rows), 8.0 * static_cast<double>(projected.size()) / bytes_per_ns, [&](std::uint32_t r, int) {
-      cpu::finish_qkv_row(kernels, projected.row(r), plan_, static_cast<int>(r), width, angles, heads, layer, q,
-                          shaping);
-    });
+    matmul_into(linear, x, norm, projected, [](float*, int, int) {});
+    finish_qkv(projected, rope, heads, layer, q, shaping);
   }
 
   std::unique_lock<std::mutex> lock_;

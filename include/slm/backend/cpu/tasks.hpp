@@ -99,8 +99,8 @@ inline AttendTask attend_task(const StepPlan& plan, const PlanSequence& sequence
   return task;
 }
 
-/// Takes row r of the projections [q | k | v] through the norms and the rotation of the first `width` dimensions of
-/// every head to q and to the cache. Changes the projections.
+/// Takes row r of the projections [q | k | v] through the clip, the norms and the rotation of the first `width`
+/// dimensions of every head to q and to the cache. Changes the projections.
 inline void finish_qkv_row(const CommonKernels& kernels, float* row, const StepPlan& plan, int r, int width,
                            RopeTable::Angles angles, Heads heads, KvLayer layer, View<float, 2> q,
                            const QkvShaping& shaping) {
@@ -108,6 +108,7 @@ inline void finish_qkv_row(const CommonKernels& kernels, float* row, const StepP
   const float* cosine = angles.cosine + std::int64_t{r} * half;
   const float* sine = angles.sine + std::int64_t{r} * half;
   const PlanRow& place = plan.rows[static_cast<std::size_t>(r)];
+  if (shaping.clip != 0) kernels.clip(row, (heads.query + 2 * heads.kv) * heads.dim, shaping.clip);
   const auto finish = [&](float* heads_of_row, int count, const Norm& norm) {
     if (shaping.norm == QkNorm::whole) {
       kernels.normalize(norm, heads_of_row, std::int64_t{count} * heads.dim, heads_of_row);

@@ -43,17 +43,28 @@ class ThreadPool {
   int threads() const noexcept { return static_cast<int>(shares_.size()); }
 
   /// Calls task(index, worker) once for each index in [0, count), on any thread; worker < threads() names the thread.
-  /// Returns when all have ended. The task must not throw.
+  /// Returns when all have ended. The task must not throw. shared: whether other threads than the caller take part.
   template <class Task>
-  void run(std::uint32_t count, Task&& task) {
-    if (workers_.empty() || count <= 1) {
-      for (std::uint32_t index = 0; index < count; ++index) task(index, 0);
+  void run(std::uint32_t count, Task&& task, bool shared = true) {
+    using Plain = std::remove_reference_t<Task>;
+    const Call call = [](void* context, std::uint32_t index, int worker) {
+      (*static_cast<Plain*>(context))(index, worker);
+    };
+    run_calls(count, call, const_cast<void*>(static_cast<const void*>(&task)), shared);
+  }
+
+ private:
+  using Call = void (*)(void* context, std::uint32_t index, int worker);
+
+  /// run() of a task of any type.
+  void run_calls(std::uint32_t count, Call call, void* context, bool shared) {
+    if (!shared || workers_.empty() || count <= 1) {
+      for (std::uint32_t index = 0; index < count; ++index) call(context, index, 0);
       return;
     }
     placement_.keep_off_caller(workers_);
-    using Plain = std::remove_reference_t<Task>;
-    call_ = [](void* context, std::uint32_t index, int worker) { (*static_cast<Plain*>(context))(index, worker); };
-    context_ = const_cast<void*>(static_cast<const void*>(&task));
+    call_ = call;
+    context_ = context;
     count_ = count;
     unfinished_.store(count, std::memory_order_relaxed);
     ++round_;
@@ -68,7 +79,6 @@ class ThreadPool {
     for (int spins = 0; unfinished_.load(std::memory_order_acquire) != 0; ++spins) relax(spins);
   }
 
- private:
   // A pause takes 10 to 50 ns. Some 30 µs bridge the gap between two loops of a step; then others may have the core,
   // if they want it; after roughly a millisecond without work a worker sleeps, and is woken by the next loop.
   static constexpr int spins_before_yield = 2000;
@@ -155,7 +165,7 @@ class ThreadPool {
   }
 
   std::vector<Share> shares_;
-  alignas(64) void (*call_)(void*, std::uint32_t, int) = nullptr;
+  alignas(64) Call call_ = nullptr;
   void* context_ = nullptr;
   std::uint32_t count_ = 0;
   std::uint64_t round_ = 0;

@@ -72,14 +72,18 @@ class ReferenceStep {
   template <class Matrix>
   void qkv(ConstRows x, Norm norm, const Linear<Matrix>& linear, Rope rope, Heads heads, KvLayer layer, Rows q,
            QkvShaping shaping = {}) {
-    std::vector<float> projected = matmul(normalized(x, norm), linear);  // [rows, q | k | v]
-    if (shaping.clip != 0) {
-      for (float& value : projected) value = std::clamp(value, -shaping.clip, shaping.clip);
-    }
+    std::vector<float> projected = matmul(normalized(x, norm), linear);
+    finish_qkv({projected.data(), rows(), linear.weight.out}, rope, heads, layer, q, shaping);
+  }
+
+  /// The rest of qkv behind its product. Changes the projections [rows, q | k | v].
+  void finish_qkv(Rows projected, Rope rope, Heads heads, KvLayer layer, Rows q, QkvShaping shaping = {}) {
     for (int r = 0; r < rows(); ++r) {
       const PlanRow& row = at(r);
       const float* frequencies = rope.inverse_frequency[sequence_of(row).rope];
-      float* source = &projected[r * linear.weight.out];
+      float* source = projected.row(r);
+      for (std::int64_t i = 0; shaping.clip != 0 && i < projected.extent(1); ++i)
+        source[i] = std::clamp(source[i], -shaping.clip, shaping.clip);
       normalize_heads(source, heads.query, heads.dim, shaping.norm, shaping.query);
       for (int h = 0; h < heads.query; ++h, source += heads.dim)
         rotate(source, rope, frequencies, heads.dim, row.position, &q(r, h * heads.dim));
@@ -301,6 +305,9 @@ class Reference {
   using Buffer = std::vector<T>;
   template <class Format>
   using Matrix = DenseMatrix<std::conditional_t<DenseFormat<Format>, Format, Fp32>>;  // int4 is dequantized
+
+  /// See Cpu.
+  std::uint64_t arithmetic() const noexcept { return 0; }
 
   template <class T>
   Buffer<T> allocate(std::size_t count) {

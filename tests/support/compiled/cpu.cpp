@@ -1,2 +1,0 @@
-// What slm::compiled holds, with the tests' options.
-#include "cmake/compiled.cpp"
