@@ -156,7 +156,7 @@ class Generation {
     behind_ = drafting_.left_to_read() > in_reach;
     const bool has_chunk = std::exchange(catches_up_, behind_ && policy_.reads(costs));
     wanted_ = drafting_.on() && !behind_ ? policy_.next(costs, drafting_.weighs) : 0;
-    if constexpr (drafting_.weighs) drafting_.set_row_cost(policy_.row_cost(costs));
+    if constexpr (decltype(drafting_)::weighs) drafting_.set_row_cost(policy_.row_cost(costs));
     const bool plain = plain_step_every_ > 0 && (stats.rounds + 1) % plain_step_every_ == 0;
     const int asked = plain ? 0 : wanted_;
     // Each round emits one token besides the accepted ones, and leaves room for the next anchor.
