@@ -25,15 +25,16 @@ class LayerQuantizer {
   /// Searches every fold against the original weights. told(share) is called with 0..1.
   std::vector<SearchOutcome> search(std::span<const Fold> folds, const std::function<void(double)>& told) {
     std::vector<SearchOutcome> outcomes;
-    double tried = 0;
-    const auto all = static_cast<double>(folds.size() * awq::candidates().size());
     for (const Fold fold : folds) {
       SearchOutcome& outcome = outcomes.emplace_back();
       outcome.fold = fold;
       const std::vector<FloatLinear*> read_by = consumers(fold);
       if (std::all_of(read_by.begin(), read_by.end(), [&](auto* linear) { return rounding_.fits(*linear); })) {
         outcome.scales = search_scales(std::span<FloatLinear* const>(read_by), input(fold).mean_magnitude(),
-                                       features(fold), rounding_, loss(fold), outcome, [&] { told(++tried / all); });
+                                       features(fold), rounding_, error(fold), outcome, [&](double share) {
+                                         const auto before = static_cast<double>(outcomes.size() - 1);
+                                         told((before + share) / static_cast<double>(folds.size()));
+                                       });
       }
     }
     return outcomes;
@@ -92,7 +93,6 @@ class LayerQuantizer {
 
  private:
   using Matrices = std::span<const FloatMatrix>;
-  using Loss = std::function<double(Matrices, double)>;
 
   std::vector<FloatLinear*> consumers(Fold fold) {
     switch (fold) {
@@ -134,32 +134,31 @@ class LayerQuantizer {
     return vector;
   }
 
-  /// Mean squared change of what the block adds to the residual stream, over the searched sequences; given up where it
-  /// reaches the bound.
-  Loss loss(Fold fold) {
+  /// Of what the block adds to the residual stream, on the searched sequences.
+  OutputError error(Fold fold) {
     switch (fold) {
       case Fold::norm_to_qkv:
-        return mean_over_sequences([this](Matrices rounded, std::size_t i) {
+        return squares_of([this](Matrices rounded, std::size_t i) {
           return difference(attention(rounded[0], i), inputs_.searched[i].attention_y);
         });
       case Fold::norm_to_up:
-        return mean_over_sequences([this](Matrices rounded, std::size_t i) {
+        return squares_of([this](Matrices rounded, std::size_t i) {
           return difference(mlp(rounded[0], i), inputs_.searched[i].mlp_y);
         });
       case Fold::norm_to_qkv_and_up:
-        return mean_over_sequences([this](Matrices rounded, std::size_t i) {
+        return squares_of([this](Matrices rounded, std::size_t i) {
           Rows change = difference(attention(rounded[0], i), inputs_.searched[i].attention_y);
           const Rows other = difference(mlp(rounded[1], i), inputs_.searched[i].mlp_y);
           for (std::size_t k = 0; k < change.size(); ++k) change[k] += other[k];
           return change;
         });
       case Fold::value_to_out:
-        return mean_over_sequences([this](Matrices rounded, std::size_t i) {
+        return squares_of([this](Matrices rounded, std::size_t i) {
           return difference(runner_.projected(rounded[0], layer_.weights.attention_out_bias, inputs_.searched[i].mixed),
                             inputs_.searched[i].attention_y);
         });
       default:
-        return mean_over_sequences([this](Matrices rounded, std::size_t i) {
+        return squares_of([this](Matrices rounded, std::size_t i) {
           return difference(runner_.projected(rounded[0], layer_.weights.down_bias, inputs_.searched[i].gated),
                             inputs_.searched[i].mlp_y);
         });
@@ -181,17 +180,19 @@ class LayerQuantizer {
   }
 
   template <class Change>
-  Loss mean_over_sequences(Change change) const {
-    double elements = 0;
-    for (const SequenceActivations& sequence : inputs_.searched) elements += static_cast<double>(sequence.mlp_y.size());
-    return [this, change, elements](Matrices rounded, double bound) {
-      double sum = 0;
-      for (std::size_t i = 0; i < inputs_.searched.size(); ++i) {
-        for (const float value : change(rounded, i)) sum += double{value} * double{value};
-        if (sum / elements >= bound) break;  // further sequences make it no less
-      }
-      return sum / elements;
-    };
+  OutputError squares_of(Change change) const {
+    OutputError error{.of =
+                          [change](Matrices rounded, std::size_t i) {
+                            double sum = 0;
+                            for (const float value : change(rounded, i)) sum += double{value} * double{value};
+                            return sum;
+                          },
+                      .sequences = inputs_.searched.size(),
+                      .elements = 0};
+    for (const SequenceActivations& sequence : inputs_.searched) {
+      error.elements += static_cast<double>(sequence.mlp_y.size());
+    }
+    return error;
   }
 
   void clip_rows(FloatLinear& linear, const InputStatistics& input, std::int64_t first) {

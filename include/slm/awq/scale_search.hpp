@@ -1,11 +1,14 @@
 // Searches the scales of one fold: the candidate whose rounded weights change the block's output least.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "slm/awq/awq_search.hpp"
@@ -63,15 +66,22 @@ struct SharedFeatures {
   }
 };
 
-/// Tries every candidate. consumers: linear layers that read the same input, whose mean magnitude is x_mean [in].
-/// loss(matrices, bound) is the loss of the block with one rounded matrix for each consumer, or any
-/// number from `bound` on where the loss is no less; tried() is called after each candidate. Blocks of GGUF take long
-/// to encode: candidates are compared by the quantizer, and the best of them must beat rounding alone with the blocks.
+/// What rounded weights do to an output: the squared error, summed, of each sequence of the calibration text.
+struct OutputError {
+  std::function<double(std::span<const FloatMatrix> rounded, std::size_t sequence)> of;
+  std::size_t sequences = 1;
+  double elements = 1;  // of the outputs of all sequences
+};
+
+/// Finds the best candidate for consumers, linear layers that read the same input, whose mean magnitude is x_mean [in].
+/// All candidates are tried on the first sequence; a quarter of them, and rounding alone, on four times as many; and so
+/// on to all of them. told(share) is called with 0..1. Blocks of GGUF take long to encode: candidates are compared by
+/// the quantizer, and the best of them must beat rounding alone with the blocks.
 /// -> [features.count]
-template <class Loss, class Tried>
+template <class Told>
 std::vector<float> search_scales(std::span<FloatLinear* const> consumers, std::span<const float> x_mean,
-                                 const SharedFeatures& features, const Rounding& rounding, Loss&& loss,
-                                 SearchOutcome& outcome, Tried&& tried) {
+                                 const SharedFeatures& features, const Rounding& rounding, const OutputError& error,
+                                 SearchOutcome& outcome, Told&& told) {
   const auto in = static_cast<std::size_t>(consumers.front()->in);
   std::vector<float> w_sums(in);
   std::int64_t rows = 0;
@@ -89,48 +99,60 @@ std::vector<float> search_scales(std::span<FloatLinear* const> consumers, std::s
   }
   for (std::size_t f = 0; f < features.count; ++f) w[f] /= members[f];
 
-  constexpr double unbounded = std::numeric_limits<double>::infinity();
-  const auto loss_of = [&](std::span<const float> scales, const auto& round_trip, double bound) {
+  struct Trial {
+    awq::Candidate candidate;
+    std::vector<float> scales;
+    double error = 0;  // on the sequences so far
+  };
+  const auto add_error = [&](Trial& trial, const auto& round_trip, std::size_t begin, std::size_t end) {
     std::vector<float> expanded(in);
-    for (std::size_t k = 0; k < in; ++k) expanded[k] = scales[features.of[k]];
+    for (std::size_t k = 0; k < in; ++k) expanded[k] = trial.scales[features.of[k]];
     std::vector<std::vector<float>> rounded;
     std::vector<FloatMatrix> matrices;
     for (const FloatLinear* linear : consumers) {
       rounded.push_back(round_trip(*linear, expanded, rounding));
       matrices.push_back(matrix_of(rounded.back(), linear->in));
     }
-    return loss(std::span<const FloatMatrix>(matrices), bound);
+    for (std::size_t i = begin; i < end; ++i) trial.error += error.of(matrices, i);
+    if (std::isnan(trial.error)) trial.error = std::numeric_limits<double>::infinity();
   };
-  std::vector<float> best;
-  outcome.best = unbounded;
+  const auto less = [](const Trial& a, const Trial& b) { return a.error < b.error; };
+
+  std::vector<Trial> trials;  // the first is rounding alone
   for (const awq::Candidate candidate : awq::candidates()) {
-    std::vector<float> scales = awq::scales_of<float>(candidate, x, w);
-    const double found = loss_of(scales, round_trip_scaled, outcome.best);
-    if (candidate.is_identity()) outcome.rounded = found;
-    if (found < outcome.best) {
-      outcome.best = found;
-      outcome.chosen = candidate;
-      best = std::move(scales);
-    }
-    tried();
+    trials.push_back({candidate, awq::scales_of<float>(candidate, x, w)});
   }
-  if (best.empty()) {
+  double rounds = 1, round = 0;
+  for (std::size_t end = 1; end < error.sequences; end *= 4) ++rounds;
+  for (std::size_t begin = 0, end = 1; begin < error.sequences; ++round) {
+    for (std::size_t i = 0; i < trials.size(); ++i) {
+      add_error(trials[i], round_trip_scaled, begin, end);
+      told((round + static_cast<double>(i + 1) / static_cast<double>(trials.size())) / rounds);
+    }
+    begin = std::exchange(end, std::min(4 * end, error.sequences));
+    if (begin == error.sequences) break;
+    std::stable_sort(trials.begin() + 1, trials.end(), less);
+    trials.resize((trials.size() + 3) / 4 + 1);
+  }
+  Trial best = *std::min_element(trials.begin(), trials.end(), less);
+  if (std::isinf(best.error)) {
     throw Error(
         "quantize.non-finite",
         text("the activations of '", consumers.front()->parts.front().name, "' are not finite on the calibration text"),
         "Check that the checkpoint works in fp32, or choose another text");
   }
-  if (rounding.blocks && !outcome.chosen.is_identity()) {
-    const std::vector<float> ones(features.count, 1.0f);
-    outcome.rounded = loss_of(ones, round_trip_blocks, unbounded);
-    outcome.best = loss_of(best, round_trip_blocks, outcome.rounded);
-    if (!(outcome.best < outcome.rounded)) {
-      outcome.best = outcome.rounded;
-      outcome.chosen = {};
-      best = ones;
+  Trial alone = trials.front();
+  if (rounding.blocks && !best.candidate.is_identity()) {
+    for (Trial* trial : {&alone, &best}) {
+      trial->error = 0;
+      add_error(*trial, round_trip_blocks, 0, error.sequences);
     }
+    if (!less(best, alone)) best = alone;
   }
-  return best;
+  outcome.chosen = best.candidate;
+  outcome.rounded = alone.error / error.elements;
+  outcome.best = best.error / error.elements;
+  return best.scales;
 }
 
 }  // namespace slm::quantize
