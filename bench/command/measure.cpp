@@ -80,6 +80,11 @@ void add_measurement(CLI::App& bench, const char* name, const char* help, Measur
   command.add_flag("--quick", given->options.quick, "fewer rows, fewer samples");
   if (table == MeasureOptions::Table::decode) {
     command
+        .add_option("--file", given->options.files,
+                    "a model's folder or GGUF file instead, as it is stored; with --format w4a8, activations of 8 bits "
+                    "beside its four-bit weights; may be repeated")
+        ->excludes("--model");
+    command
         .add_option("--sequences", given->options.sequences,
                     "only steps in which so many texts decode a token each: 1,8,32; beside n tokens of one text")
         ->delimiter(',')

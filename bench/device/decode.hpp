@@ -12,6 +12,7 @@
 #include "bench/device/harness.hpp"
 #include "bench/device/random_weights.hpp"
 #include "slm/model/any_model.hpp"
+#include "slm/model/load.hpp"
 #include "slm/model/model.hpp"
 #include "slm/model/session.hpp"
 
@@ -177,11 +178,13 @@ class DecodeTable {
                   "Leave it out with --model and --format, or free memory");
     }
     const int context = std::max({Target::prefill + 16, batch_prompt + most, before_ + 16});
-    files_.emplace(subject, context, !target_.copies_weights(subject));
-    const Dynamic shape{subject.shape};
     const LoadOptions options{.context = context, .cache_format = cache_format_};
     Backend device = target_.open(subject.format);
-    if (subject.int4()) {
+    if (subject.file.empty()) files_.emplace(subject, context, !target_.copies_weights(subject));
+    const Dynamic shape{subject.shape};
+    if (!files_) {
+      model_ = load<Registry<>>(subject.file, device, options);
+    } else if (subject.int4()) {
       model_.emplace(Model<Dynamic, AwqInt4<>, Backend>(shape, files_->checkpoint(), device, options));
     } else {
       model_.emplace(Model<Dynamic, Bf16, Backend>(shape, files_->checkpoint(), device, options));

@@ -19,6 +19,7 @@ struct MeasureOptions {
   int threads = 0;                            // of the processor; 0: one per core
   bool copy_weights = false;                  // of floating point, into huge pages, on the processor
   std::vector<std::string> models, formats;   // empty: all
+  std::vector<std::string> files = {};        // of decode: models to be measured instead, as they are stored
   bool quick = false;                         // fewer rows and samples
   std::vector<int> sequences = {};            // of decode: so many texts a step; empty: one
   int positions = 0;                          // of decode: tokens before the measured step; 0: a few

@@ -1,12 +1,14 @@
-// The models that are measured: published shapes, random weights, several formats.
+// The models that are measured: published shapes, random weights, several formats; or files.
 #pragma once
 
 #include <algorithm>
+#include <filesystem>
 #include <string>
 #include <vector>
 
 #include "bench/device/measure.hpp"
 #include "slm/config/known_models.hpp"
+#include "slm/io/checkpoint.hpp"
 #include "slm/io/families/llama.hpp"
 #include "slm/io/families/olmo.hpp"
 
@@ -17,6 +19,7 @@ struct Subject {
   ModelConfig shape;
   const Family* family = &families::llama;
   bool tied = false;
+  std::filesystem::path file = {};  // empty: random weights
 
   bool int4() const { return format != "bf16"; }
 
@@ -28,13 +31,34 @@ struct Subject {
 
   /// Bytes of the weights, about.
   double bytes() const {
+    if (std::filesystem::is_regular_file(file)) return static_cast<double>(std::filesystem::file_size(file));
     return layer_products() * (int4() ? 0.53 : 2.0) + (tied ? 2.0 : 4.0) * shape.vocab * shape.hidden;
   }
 };
 
+/// Files and folders as they are stored; as w4a8 where that is the format asked for.
+inline std::vector<Subject> subjects_of_files(const MeasureOptions& options) {
+  std::vector<Subject> all;
+  for (const std::filesystem::path file : options.files) {
+    const Checkpoint checkpoint(file);
+    const std::vector<std::string> formats =
+        options.formats.empty() ? std::vector<std::string>{"stored"} : options.formats;
+    for (const std::string& format : formats) {
+      all.push_back({.model = file.filename().string(),
+                     .format = format == "w4a8" ? format : "stored",
+                     .shape = checkpoint.config(),
+                     .family = &checkpoint.family(),
+                     .tied = checkpoint.settings().tied_embeddings,
+                     .file = file});
+    }
+  }
+  return all;
+}
+
 /// What the options leave of the models, each in the formats that `offered` names.
 inline std::vector<Subject> subjects(const MeasureOptions& options, const std::vector<std::string>& offered,
                                      bool tiny) {
+  if (!options.files.empty()) return subjects_of_files(options);
   const ModelConfig tiny_shape{
       .layers = 2, .hidden = 256, .ffn = 384, .heads = 4, .kv_heads = 2, .head_dim = 64, .vocab = 512};
   std::vector<Subject> models = {

@@ -1,4 +1,5 @@
-// BlockRunner: the two halves of a transformer block on fp32 weights, each without its residual.
+// BlockRunner: the two halves of a transformer block on fp32 weights, each up to its last product and without its
+// residual.
 #pragma once
 
 #include <algorithm>
@@ -43,8 +44,8 @@ class BlockRunner {
     return x;
   }
 
-  /// attention(norm(x)) with `qkv` for the layer's own weight; mixed: what the output projection reads.
-  Rows attention(FloatLayer& layer, FloatMatrix qkv, const Rows& x, Rows& mixed) {
+  /// What the output projection of attention(norm(x)) reads, with `qkv` for the layer's own weight.
+  Rows mixed(FloatLayer& layer, FloatMatrix qkv, const Rows& x) {
     const ModelConfig& shape = config_.value;
     const std::int64_t width = std::int64_t{shape.heads} * shape.head_dim;
     const std::int64_t tokens = static_cast<std::int64_t>(x.size()) / shape.hidden;
@@ -57,8 +58,7 @@ class BlockRunner {
         .attention = {.scale = settings_.attention_scale,
                       .window = settings_.window_of(layer_),
                       .slopes = slopes_.empty() ? nullptr : slopes_.data()}};
-    Rows input = x, q(static_cast<std::size_t>(tokens * width));
-    mixed.resize(q.size());
+    Rows input = x, q(static_cast<std::size_t>(tokens * width)), mixed(q.size());
     const Norm norm = norm_of<backend::Cpu>(layer.weights.attention_norm, shape.norm, epsilon());
     const Replaced replaced(layer.weights.qkv, std::move(qkv));
     in_pieces(tokens, [&](int first, int count) {
@@ -69,15 +69,17 @@ class BlockRunner {
       auto step = device_.begin(plan(first, count));
       run_attention<backend::Cpu>(step, config_, layer.weights, settings, layout_.layer(0), norm, rows);
     });
+    return mixed;
+  }
+  Rows attention(FloatLayer& layer, const Rows& mixed) {
     return projected(layer.weights.attention_out, layer.weights.attention_out_bias, mixed);
   }
 
-  /// mlp(norm(x)) with `gate_up` for the layer's own weight; gated: what the down projection reads.
-  Rows mlp(FloatLayer& layer, FloatMatrix gate_up, const Rows& x, Rows& gated) {
+  /// What the down projection of mlp(norm(x)) reads, with `gate_up` for the layer's own weight.
+  Rows gated(FloatLayer& layer, FloatMatrix gate_up, const Rows& x) {
     const ModelConfig& shape = config_.value;
     const std::int64_t tokens = static_cast<std::int64_t>(x.size()) / shape.hidden;
-    Rows input = x;
-    gated.resize(static_cast<std::size_t>(tokens * shape.ffn));
+    Rows input = x, gated(static_cast<std::size_t>(tokens * shape.ffn));
     const bool parallel = shape.order == BlockOrder::parallel;
     const Norm norm =
         norm_of<backend::Cpu>(parallel ? layer.weights.attention_norm : layer.weights.mlp_norm, shape.norm, epsilon());
@@ -90,6 +92,9 @@ class BlockRunner {
       auto step = device_.begin(StepPlan{});
       run_mlp<backend::Cpu>(step, config_, layer.weights, norm, rows);
     });
+    return gated;
+  }
+  Rows mlp(FloatLayer& layer, const Rows& gated) {
     return projected(layer.weights.down, layer.weights.down_bias, gated);
   }
 

@@ -54,10 +54,12 @@ class CalibrationPass {
     for (std::size_t s = 0; s < hidden_.size(); ++s) {
       Rows& x = hidden_[s];
       SequenceActivations seen{.attention_x = x, .mixed = {}, .attention_y = {}, .mlp_x = {}, .gated = {}, .mlp_y = {}};
-      seen.attention_y = runner_.attention(layer, layer.weights.qkv, x, seen.mixed);
+      seen.mixed = runner_.mixed(layer, layer.weights.qkv, x);
+      seen.attention_y = runner_.attention(layer, seen.mixed);
       if (!parallel) add(x, seen.attention_y);
       seen.mlp_x = x;
-      seen.mlp_y = runner_.mlp(layer, layer.weights.gate_up, x, seen.gated);
+      seen.gated = runner_.gated(layer, layer.weights.gate_up, x);
+      seen.mlp_y = runner_.mlp(layer, seen.gated);
       if (parallel) add(x, seen.attention_y);
       add(x, seen.mlp_y);
       if (inputs == nullptr) continue;
@@ -68,7 +70,12 @@ class CalibrationPass {
       count(inputs->attention_out, seen.mixed);
       count(inputs->gate_up, runner_.normalized(mlp_norm, seen.mlp_x));
       count(inputs->down, seen.gated);
-      if (search) inputs->searched.push_back(std::move(seen));
+      if (!search) continue;
+      const ModelConfig& shape = checkpoint_.config();
+      seen.mixed = thinned(seen.mixed, std::int64_t{shape.heads} * shape.head_dim);
+      seen.gated = thinned(seen.gated, shape.ffn);
+      for (Rows* rows : {&seen.attention_y, &seen.mlp_x, &seen.mlp_y}) *rows = thinned(*rows, shape.hidden);
+      inputs->searched.push_back(std::move(seen));
     }
   }
 

@@ -1,6 +1,7 @@
 // What the linear layers of one block read while the calibration text passes: statistics, and some of it whole.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -13,13 +14,24 @@
 
 namespace slm::quantize {
 
+/// Searches look at every fourth token: neighbours are alike, and products are what a search costs.
+inline constexpr std::int64_t searched_stride = 4;
+
+inline Rows thinned(const Rows& all, std::int64_t width) {
+  Rows kept;
+  for (auto row = all.begin(); row < all.end(); row += std::min(searched_stride * width, all.end() - row)) {
+    kept.insert(kept.end(), row, row + width);
+  }
+  return kept;
+}
+
 /// Inputs of one linear layer.
 struct InputStatistics {
   std::int64_t in = 0;
   std::int64_t group = 0;
   std::vector<double> magnitude;  // [in], sum of |x| over all tokens
   std::int64_t tokens = 0;
-  std::vector<float> moments;  // [in / group, group, group], sum of x x^T over the searched sequences
+  std::vector<float> moments;  // [in / group, group, group], sum of x x^T over the searched tokens
 
   void start(std::int64_t inputs, std::int64_t group_size, bool with_moments) {
     *this = {.in = inputs, .group = group_size, .magnitude = {}, .tokens = 0, .moments = {}};
@@ -36,7 +48,9 @@ struct InputStatistics {
     tokens += rows;
     if (!keep || moments.empty()) return;
     parallel_for(threads, in / group, [&](std::int64_t g) {
-      for (std::int64_t t = 0; t < rows; ++t) add_outer_product(&x[static_cast<std::size_t>(t * in + g * group)], g);
+      for (std::int64_t t = 0; t < rows; t += searched_stride) {
+        add_outer_product(&x[static_cast<std::size_t>(t * in + g * group)], g);
+      }
     });
   }
 
@@ -66,7 +80,7 @@ struct InputStatistics {
   }
 };
 
-/// One sequence on its way through a block.
+/// One sequence on its way through a block, thinned but for attention_x.
 struct SequenceActivations {
   Rows attention_x, mixed, attention_y;  // residual stream, input of the output projection, what attention adds
   Rows mlp_x, gated, mlp_y;              // the same of the MLP

@@ -166,12 +166,11 @@ class LayerQuantizer {
   }
 
   Rows attention(const FloatMatrix& qkv, std::size_t i) {
-    Rows mixed;
-    return runner_.attention(layer_, qkv, inputs_.searched[i].attention_x, mixed);
+    const Rows mixed = runner_.mixed(layer_, qkv, inputs_.searched[i].attention_x);
+    return runner_.attention(layer_, thinned(mixed, std::int64_t{shape_.heads} * shape_.head_dim));
   }
   Rows mlp(const FloatMatrix& gate_up, std::size_t i) {
-    Rows gated;
-    return runner_.mlp(layer_, gate_up, inputs_.searched[i].mlp_x, gated);
+    return runner_.mlp(layer_, runner_.gated(layer_, gate_up, inputs_.searched[i].mlp_x));
   }
 
   static Rows difference(Rows a, const Rows& b) {

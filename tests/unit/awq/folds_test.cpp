@@ -24,12 +24,12 @@ struct Block {
 
   /// What the block adds to the residual stream.
   Rows run() {
-    Rows mixed, gated, between = x;
-    Rows y = runner.attention(layer, layer.weights.qkv, x, mixed);
+    Rows between = x;
+    Rows y = runner.attention(layer, runner.mixed(layer, layer.weights.qkv, x));
     if (shape().order != BlockOrder::parallel) {
       for (std::size_t i = 0; i < y.size(); ++i) between[i] += y[i];
     }
-    const Rows z = runner.mlp(layer, layer.weights.gate_up, between, gated);
+    const Rows z = runner.mlp(layer, runner.gated(layer, layer.weights.gate_up, between));
     for (std::size_t i = 0; i < y.size(); ++i) y[i] += z[i];
     return y;
   }
