@@ -220,7 +220,7 @@ void add_quantize(CLI::App& program) {
       ->capture_default_str()
       ->excludes(type);
   app.add_flag("--symmetric", options.symmetric, "no zero points");
-  app.add_option("--samples", options.calibration.samples, "sequences of the calibration text; 0: up to 128")
+  app.add_option("--samples", options.calibration.samples, "sequences of the calibration text; 0: up to 32")
       ->check(CLI::Range(0, 1 << 20))
       ->capture_default_str();
   app.add_option("--sequence-length", options.calibration.sequence_length, "tokens of each")

@@ -18,7 +18,7 @@
 namespace slm::quantize {
 
 struct CalibrationOptions {
-  int samples = 0;            // sequences; 0: what the text gives, at most 128
+  int samples = 0;            // sequences; 0: what the text gives, at most 32
   int sequence_length = 512;  // tokens of each; less where the model's context is shorter
 };
 
@@ -52,7 +52,7 @@ inline std::vector<std::string> read_documents(const std::filesystem::path& path
 /// gives the same sequences.
 inline Sequences calibration_sequences(const std::filesystem::path& path, const Tokenizer& tokenizer,
                                        const CalibrationOptions& options) {
-  constexpr std::size_t usual_samples = 128;
+  constexpr std::size_t usual_samples = 32;
   const auto length = static_cast<std::size_t>(options.sequence_length);
   if (options.samples < 0 || options.sequence_length < 1) {
     throw Error("quantize.bad-options",
