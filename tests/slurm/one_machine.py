@@ -63,7 +63,9 @@ SchedulerParameters=sched_interval=1
 MpiDefault=none
 KillWait=2
 """ + "\n".join(lines) + "\n")
-        self.environment = os.environ | {"SLURM_CONF": str(folder / "slurm.conf")}
+        # Nodes that share a host name: Open MPI would look for the ranks of the other node in its own shared memory, and
+        # sometimes falls over it.
+        self.environment = os.environ | {"SLURM_CONF": str(folder / "slurm.conf"), "OMPI_MCA_btl": "self,tcp"}
         munge = folder / "munge"
         self.start("munged", "--foreground", f"--key-file={key}", f"--socket={munge}/socket", f"--pid-file={munge}/pid",
                    f"--seed-file={munge}/seed", f"--log-file={munge}/log")
