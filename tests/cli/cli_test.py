@@ -869,7 +869,9 @@ class Cli(unittest.TestCase):
         done = self.as_json("quantize", PAIR / "draft", out, *options, "--evaluate", PAIR / "train.py", "--max-tokens", 600)
         self.assertEqual((done["folds"], done["group"], done["left_in_float"]), (8, 32, []))
         self.assertLess(done["bytes"]["after"], 0.6 * done["bytes"]["before"])
-        self.assertTrue(1 < done["perplexity"]["after"] / done["perplexity"]["before"] < 1.25)
+        # 600 tokens tell a damaged model from a sound one, not which of two sound ones is better.
+        self.assertNotEqual(done["perplexity"]["after"], done["perplexity"]["before"])
+        self.assertAlmostEqual(done["perplexity"]["after"] / done["perplexity"]["before"], 1, delta=0.25)
         self.assertEqual(len(done["losses"]), 8)
         for loss in done["losses"]:
             self.assertLessEqual(loss["best"], loss["rounded"])
