@@ -93,6 +93,8 @@ def main():
     arguments = parser.parse_args()
     if (arguments.file is None) == (arguments.shape is None) or not (arguments.peer or arguments.batches):
         parser.error("give either --file or --shape, and --peer or --batches")
+    if unnamed := [peer for peer in arguments.peer if "=" not in peer]:
+        parser.error(f"--peer {unnamed[0]}: expected NAME=PROGRAM")
     with tempfile.TemporaryDirectory() as folder:
         file = arguments.file or arguments.keep or pathlib.Path(folder) / f"{arguments.shape}.{arguments.type}.gguf"
         if arguments.shape and not file.exists():
@@ -120,5 +122,7 @@ def main():
 if __name__ == "__main__":
     try:
         main()
+    except OSError as error:
+        sys.exit(f"{error.filename}: {error.strerror}")
     except subprocess.CalledProcessError as error:
         sys.exit(f"{' '.join(error.cmd)}\n{error.stderr[-2000:]}")

@@ -71,10 +71,12 @@ struct InputStatistics {
  private:
   void add_outer_product(const float* x, std::int64_t g) {
     float* to = moments.data() + g * group * group;
-    for (std::int64_t i = 0; i < group; ++i) {
-      for (std::int64_t k = 0; k < group; k += 8, to += 8) {  // groups are eights; a loop of eight is vectorized
-        for (int j = 0; j < 8; ++j) to[j] += x[i] * x[k + j];
+    for (std::int64_t i = 0; i < group; ++i, to += group) {
+      std::int64_t k = 0;
+      for (; k + 8 <= group; k += 8) {  // a loop of eight is vectorized
+        for (int j = 0; j < 8; ++j) to[k + j] += x[i] * x[k + j];
       }
+      for (; k < group; ++k) to[k] += x[i] * x[k];
     }
   }
 };

@@ -245,6 +245,18 @@ TEST_CASE("layers that groups do not fit stay as they are") {
   CHECK(perplexity_of(folder.path() / "out") < 1.25 * perplexity_of(demo_pair("draft")));
 }
 
+TEST_CASE("groups of fewer inputs than a vector holds, and of no whole number of vectors, are searched and clipped") {
+  for (const int group : {4, 44}) {
+    CAPTURE(group);
+    const TemporaryFolder folder;
+    quantize::Options options = quick();
+    options.group = group;  // 44 divides the 352 inputs of `down` alone
+    const auto report = quantize::quantize(demo_pair("draft"), folder.path() / "out", calibration_text(), options);
+    CHECK(report.left_in_float.empty() == (group == 4));
+    CHECK(perplexity_of(folder.path() / "out") < 1.25 * perplexity_of(demo_pair("draft")));
+  }
+}
+
 TEST_CASE("what F16 cannot hold is refused, and kept by compressed-tensors") {
   const TemporaryFolder folder;
   const fs::path model = folder.path() / "model";
