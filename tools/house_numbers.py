@@ -74,7 +74,7 @@ def functions_to_a_kernel(root, compiler):
     with tempfile.TemporaryDirectory() as scratch:
         compiled(root, compiler, f"{scratch}/app", "-O0", "-g1", "-no-pie", "-pthread")
         symbols = subprocess.run(["nm", "-C", f"{scratch}/app"], check=True, capture_output=True, text=True).stdout
-        kernels = re.findall(r"^(\w+) [tW] (?:\w+ )*slm::backend::cpu::\w+::matmul\w*[<(]", symbols, re.M)
+        kernels = re.findall(r"^(\w+) [tW] (?:\w+ )*slm::(?:v\d+_\d+::)?backend::cpu::\w+::matmul\w*[<(]", symbols, re.M)
         script = ["set width 0", "set print frame-arguments none", "break main", "run", *(f"break *0x{kernel} thread 1" for kernel in kernels), "continue", "bt"]
         pair = root / "examples" / "demo_pair"
         shown = subprocess.run(["gdb", "-q", "-batch", *(f"-ex={line}" for line in script), "--args", f"{scratch}/app", pair / "draft", pair / "target", "def add(a, b):"],

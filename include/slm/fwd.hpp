@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-namespace slm {
+namespace slm::inline v0_1 {
 
 using Token = std::int32_t;
 

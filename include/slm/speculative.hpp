@@ -20,7 +20,7 @@
 #endif
 
 #if defined(SLM_COMPILED)
-namespace slm {
+namespace slm::inline v0_1 {
 SLM_COMPILED_TEMPLATE class SpeculativeDecoder<AnyModel, AnyModel>;
 SLM_COMPILED_TEMPLATE class SpeculativeDecoder<NgramDrafter, AnyModel>;
 SLM_COMPILED_TEMPLATE class SpeculativeDecoder<NoDrafter, AnyModel>;

@@ -90,14 +90,14 @@ def readable(symbols):
     short = {}
     for symbol, name in zip(symbols, names):
         inner = re.search(r"entry<(.*)>\(", name)
-        short[symbol] = re.sub(r"slm::(gpu::)?(detail::)?", "", inner[1] if inner else name)
+        short[symbol] = re.sub(r"slm::(v\d+_\d+::)?(gpu::)?(detail::)?", "", inner[1] if inner else name)
     return short
 
 
 def kernels_of(program):
     """The readable names of the kernels that a program for a GPU holds."""
     symbols = subprocess.run(["nm", "--defined-only", program], text=True, capture_output=True, check=True).stdout.split()
-    stubs = [symbol for symbol in symbols if re.match(r"_ZN3slm3gpuL?5entryI", symbol)]
+    stubs = [symbol for symbol in symbols if re.match(r"_ZN3slm(\d+v\d+_\d+)?3gpuL?5entryI", symbol)]
     return set(readable(stubs).values())
 
 

@@ -108,7 +108,13 @@ def check_include(name, room, quote, target):
     return None
 
 
-def check_file(name, source):
+def abi_of(version_header):
+    """The inline namespace of a version: programs of two versions that may differ do not link with each other."""
+    numbers = dict(re.findall(r"^#define SLM_VERSION_(MAJOR|MINOR) (\d+)$", version_header, re.M))
+    return f"v{numbers['MAJOR']}_{numbers['MINOR']}"
+
+
+def check_file(name, source, abi):
     """Yields (line, sentence) for every breach; name is relative to include/slm/."""
     room = name.split("/")[0] if "/" in name else None
     lines = source.splitlines()
@@ -133,6 +139,8 @@ def check_file(name, source):
             named = PLATFORM_MACRO.search(code) or PLATFORM_WORD.search(code)
             if named:
                 yield number, f"names a compiler or an architecture: {named.group(0)}"
+        if re.match(r"\s*namespace slm\b", code) and not re.match(rf"namespace slm::inline {abi}(::\w+)* {{$", code.rstrip()):
+            yield number, f"opens another namespace than slm::inline {abi}, that of this version"
         for pattern, sentence in FORBIDDEN_WORDS:
             if pattern.search(line if "open" in sentence else code):
                 yield number, sentence
@@ -159,10 +167,11 @@ def check_tree(root):
     root = pathlib.Path(root)
     base = root / "include" / "slm"
     headers = sorted([*base.rglob("*.hpp"), *base.rglob("*.inc")])  # .inc: a text included several times
+    abi = abi_of((base / "core" / "macros.hpp").read_text())
     breaches = []
     for path in headers:
         name = path.relative_to(base).as_posix()
-        breaches += [f"include/slm/{name}:{number}: {sentence}" for number, sentence in check_file(name, path.read_text())]
+        breaches += [f"include/slm/{name}:{number}: {sentence}" for number, sentence in check_file(name, path.read_text(), abi)]
     for folder in FOLDERS:
         files = [path for path in sorted((root / folder).rglob("*")) if path.suffix in SOURCES or path.name == "CMakeLists.txt"]
         if not files:

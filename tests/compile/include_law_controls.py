@@ -2,9 +2,10 @@
 """Plants breaches of the include law, one by one: the checker must find each, and nothing in sound files."""
 import sys
 
-from include_law import check_file, check_folders
+from include_law import abi_of, check_file, check_folders
 
 HEAD = "#pragma once\n"
+ABI = abi_of("#define SLM_VERSION_MAJOR 3\n#define SLM_VERSION_MINOR 5\n")
 BREACHES = [
     ("core/a.hpp", '#include "slm/io/safetensors.hpp"\n', "room 'core'"),
     ("config/a.hpp", '#include "slm/io/file.hpp"\n', "room 'config'"),
@@ -19,6 +20,8 @@ BREACHES = [
     ("decode/a.hpp", '#include "slm/text/tokenizer.hpp"\n', "room 'decode'"),
     ("model/a.hpp", '#include "slm/decode/stats.hpp"\n', "room 'model'"),
     ("model/a.hpp", '#include "slm/speculative.hpp"\n', "room 'model'"),
+    ("core/a.hpp", "namespace slm {\n}\n", "another namespace than slm::inline v3_5"),
+    ("io/a.hpp", "namespace slm::inline v3_4::detail {\n}\n", "another namespace"),
     ("kitchen/a.hpp", "", "unknown room"),
     ("core/a.hpp", "#include <slm/core/view.hpp>\n", "write \"slm/core/view.hpp\""),
     ("core/a.hpp", '#include "view.hpp"\n', "whole path"),
@@ -55,6 +58,7 @@ SOUND = [
     ("io/a.hpp", "#include <nlohmann/json.hpp>\n#include <filesystem>\n"),
     ("model/a.hpp", "// never std::cout, std::abort() or __AVX2__ here\n/* assert(x)\n __GNUC__ */\n"),
     ("model/a.hpp", "static_assert(sizeof(int) == 4);\n"),
+    ("io/a.hpp", "namespace slm::inline v3_5::detail {\n}  // namespace slm::detail\n"),
     ("speculative.hpp", '#include "slm/decode/speculative.hpp"\n#include "slm/model/load.hpp"\n'),
 ]
 FOLDER_BREACHES = [
@@ -80,13 +84,13 @@ FOLDER_SOUND = [
 def main():
     failures = []
     for name, body, expected in BREACHES:
-        found = [sentence for _, sentence in check_file(name, HEAD + body)]
+        found = [sentence for _, sentence in check_file(name, HEAD + body, ABI)]
         if not any(expected in sentence for sentence in found):
             failures.append(f"missed in {name}: {body!r} (expected '{expected}', found {found})")
-    if not list(check_file("core/a.hpp", "")):
+    if not list(check_file("core/a.hpp", "", ABI)):
         failures.append("missed: no #pragma once")
     for name, body in SOUND:
-        found = list(check_file(name, HEAD + body))
+        found = list(check_file(name, HEAD + body, ABI))
         if found:
             failures.append(f"false alarm in {name}: {body!r}: {found}")
     for name, body, expected in FOLDER_BREACHES:

@@ -19,7 +19,7 @@ def is_kernel(symbol):
         depth += {"<": 1, ">": -1}.get(letter, 0) if symbol[index - 1 : index + 1] != "->" else 0
         own += letter if depth == 0 else ""
     # A step's record() only calls back the model that issues the operations.
-    return re.search(r"(^|\s)slm::backend::(?!\w+Step::record\b)", own) is not None
+    return re.search(r"(^|\s)slm::(v\d+_\d+::)?backend::(?!\w+Step::record\b)", own) is not None
 
 
 def kernels(arguments, source, models):

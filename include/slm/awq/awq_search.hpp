@@ -14,7 +14,7 @@
 
 #include "slm/awq/group_quantizer.hpp"
 
-namespace slm::awq {
+namespace slm::inline v0_1::awq {
 
 inline constexpr int grid_points = 20;  // ratios 0, 1/20 .. 19/20
 inline constexpr int clip_points = 10;  // 1, 19/20 .. 11/20 of a group's largest weight

@@ -16,7 +16,7 @@
 #include "slm/model/kv_memory.hpp"
 #include "slm/model/rope.hpp"
 
-namespace slm::quantize {
+namespace slm::inline v0_1::quantize {
 
 /// Activations of one sequence.
 using Rows = std::vector<float>;  // [tokens, width]

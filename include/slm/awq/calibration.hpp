@@ -15,7 +15,7 @@
 #include "slm/text/tokenizer.hpp"
 #include "slm/text/utf8.hpp"
 
-namespace slm::quantize {
+namespace slm::inline v0_1::quantize {
 
 struct CalibrationOptions {
   int samples = 0;            // sequences; 0: what the text gives, at most 32

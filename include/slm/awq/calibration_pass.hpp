@@ -13,7 +13,7 @@
 #include "slm/awq/layer_inputs.hpp"
 #include "slm/formats/convert.hpp"
 
-namespace slm::quantize {
+namespace slm::inline v0_1::quantize {
 
 /// Throws quantize.unsupported for models whose blocks the folds do not describe.
 inline void check_foldable(const Checkpoint& checkpoint) {

@@ -20,7 +20,7 @@
 #include "slm/io/checkpoint.hpp"
 #include "slm/model/weights.hpp"
 
-namespace slm::quantize {
+namespace slm::inline v0_1::quantize {
 
 class CheckpointWriter {
  public:

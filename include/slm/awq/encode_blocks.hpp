@@ -12,7 +12,7 @@
 #include "slm/core/error.hpp"
 #include "slm/formats/gguf_encode.hpp"
 
-namespace slm::quantize {
+namespace slm::inline v0_1::quantize {
 
 /// Throws quantize.overflow where a value is beyond scales of F16. name: of the tensor.
 inline std::vector<std::byte> encode_blocks(DType type, std::span<const float> values, std::string_view name,

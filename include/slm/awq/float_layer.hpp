@@ -12,7 +12,7 @@
 #include "slm/backend/cpu/cpu.hpp"
 #include "slm/model/weight_reader.hpp"
 
-namespace slm::quantize {
+namespace slm::inline v0_1::quantize {
 
 using FloatMatrix = DenseMatrix<Fp32>;
 using FloatVector = backend::Cpu::Buffer<float>;

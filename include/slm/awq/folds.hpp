@@ -7,7 +7,7 @@
 
 #include "slm/config/model_config.hpp"
 
-namespace slm::quantize {
+namespace slm::inline v0_1::quantize {
 
 /// What is divided by the scales -> the linear layers whose columns are multiplied. Every reader of what is divided is
 /// among them.

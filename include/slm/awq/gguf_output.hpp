@@ -26,7 +26,7 @@
 #include "slm/text/chat_template.hpp"
 #include "slm/text/tokenizer_gguf_writer.hpp"
 
-namespace slm::quantize {
+namespace slm::inline v0_1::quantize {
 
 namespace detail {
 

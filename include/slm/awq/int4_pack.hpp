@@ -18,7 +18,7 @@
 #include "slm/formats/int4_rows.hpp"
 #include "slm/formats/int4_tensor.hpp"
 
-namespace slm {
+namespace slm::inline v0_1 {
 
 /// A tensor and its bytes. Copies share them; as a Tensor it is a view like any other.
 struct OwnedTensor : Tensor {

@@ -12,7 +12,7 @@
 #include "slm/awq/parallel.hpp"
 #include "slm/awq/rounding.hpp"
 
-namespace slm::quantize {
+namespace slm::inline v0_1::quantize {
 
 /// Searches compare the outputs of every fourth token: neighbours are alike, and products are what a search costs.
 inline Rows thinned(const Rows& all, std::int64_t width) {

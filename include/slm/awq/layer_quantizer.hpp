@@ -14,7 +14,7 @@
 #include "slm/awq/scale_search.hpp"
 #include "slm/config/model_config.hpp"
 
-namespace slm::quantize {
+namespace slm::inline v0_1::quantize {
 
 class LayerQuantizer {
  public:

@@ -13,7 +13,7 @@
 #include "slm/awq/calibration.hpp"
 #include "slm/awq/scale_search.hpp"
 
-namespace slm::quantize {
+namespace slm::inline v0_1::quantize {
 
 enum class Output {
   awq,                 // AutoAWQ's gemm layout, F16: what most programs read

@@ -6,7 +6,7 @@
 
 #include "slm/backend/cpu/thread_pool.hpp"
 
-namespace slm::quantize {
+namespace slm::inline v0_1::quantize {
 
 /// Calls f(index) once for each index in [0, count), in any order. f must not throw.
 template <class F>

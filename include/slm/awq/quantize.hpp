@@ -16,7 +16,7 @@
 #include "slm/formats/convert.hpp"
 #include "slm/model/linear_source.hpp"
 
-namespace slm::quantize {
+namespace slm::inline v0_1::quantize {
 
 namespace detail {
 

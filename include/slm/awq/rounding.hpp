@@ -16,7 +16,7 @@
 #include "slm/formats/gguf_encode.hpp"
 #include "slm/formats/int4_rows.hpp"
 
-namespace slm::quantize {
+namespace slm::inline v0_1::quantize {
 
 struct Rounding {
   GroupQuantizer quantizer;

@@ -18,7 +18,7 @@
 #include "slm/awq/rounding.hpp"
 #include "slm/core/error.hpp"
 
-namespace slm::quantize {
+namespace slm::inline v0_1::quantize {
 
 /// What a search found; losses are mean squared errors of an output.
 struct SearchOutcome {

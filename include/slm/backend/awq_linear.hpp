@@ -10,7 +10,7 @@
 #include "slm/formats/format.hpp"
 #include "slm/formats/int4_check.hpp"
 
-namespace slm {
+namespace slm::inline v0_1 {
 
 /// y += x . weight^T. The layer's tensors are needed only by the constructor.
 template <class B = DefaultBackend>

@@ -20,7 +20,7 @@
 #include "slm/formats/format.hpp"
 #include "slm/formats/kv_format.hpp"
 
-namespace slm {
+namespace slm::inline v0_1 {
 
 /// A norm over the width of a row, then * weight + bias where those are.
 struct Norm {

@@ -10,7 +10,7 @@
 #include "slm/core/types.hpp"
 #include "slm/formats/kv_format.hpp"
 
-namespace slm::backend {
+namespace slm::inline v0_1::backend {
 
 /// Keys or values of one KV head at one position: [dim] numbers.
 struct KvRow {

@@ -10,7 +10,7 @@
 #include "slm/backend/dense_matrix.hpp"
 #include "slm/formats/format.hpp"
 
-namespace slm {
+namespace slm::inline v0_1 {
 
 /// Int4: the backend's own matrix of codes.
 template <class Int4>

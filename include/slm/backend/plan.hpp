@@ -11,7 +11,7 @@
 #include "slm/formats/adapter.hpp"
 #include "slm/formats/kv_format.hpp"
 
-namespace slm {
+namespace slm::inline v0_1 {
 
 /// Positions of one page of the KV cache. Attention cuts a sequence at multiples of it on every backend, so that where
 /// a page lies changes an address and no sum.

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
-namespace slm {
+namespace slm::inline v0_1 {
 
 /// Rows are cut at multiples of the kernels' tile, and in each half of the weight alike, so that a rank that holds an
 /// output of a gate holds the same one of its up. Ranks beyond the number of tiles hold nothing.

@@ -14,7 +14,7 @@
 #include "slm/backend/gpu/runtime/runtime_hip.hpp"
 #endif
 
-namespace slm {
+namespace slm::inline v0_1 {
 
 #if defined(__CUDACC__)
 namespace backend {

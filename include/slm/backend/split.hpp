@@ -24,7 +24,7 @@
 #include "slm/ranks/letter.hpp"
 #include "slm/ranks/team.hpp"
 
-namespace slm {
+namespace slm::inline v0_1 {
 
 /// A step that can end qkv behind a product that is complete already.
 ///   finish_qkv   q [rows, heads * dim]   from projected [rows, q | k | v], which it changes: clip, norms, RoPE, pages

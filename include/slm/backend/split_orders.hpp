@@ -18,7 +18,7 @@
 #include "slm/ranks/letter.hpp"
 #include "slm/ranks/team.hpp"
 
-namespace slm::backend {
+namespace slm::inline v0_1::backend {
 
 /// Of one device; its number is known to all ranks. Every rank has the same pages, and says of them where rank 0 has
 /// them.

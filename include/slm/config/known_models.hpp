@@ -7,7 +7,7 @@
 #include "slm/config/model_config.hpp"
 #include "slm/config/registry.hpp"
 
-namespace slm::configs {
+namespace slm::inline v0_1::configs {
 
 struct AmdLlama_135M {  // and AMD-Llama-135M-code
   static constexpr std::string_view name = "AMD-Llama-135M";
@@ -246,7 +246,7 @@ struct Qwen3_06B {
 
 }  // namespace slm::configs
 
-namespace slm {
+namespace slm::inline v0_1 {
 
 using KnownModels =
     Registry<configs::AmdLlama_135M, configs::CodeLlama_7B, configs::Llama2_7B, configs::Llama2_13B, configs::Llama3_8B,

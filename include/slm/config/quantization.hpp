@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace slm {
+namespace slm::inline v0_1 {
 
 /// How some of the layers are quantized. AutoAWQ states one rule for all of them, compressed-tensors one per config
 /// group, Quark one with exceptions.

@@ -10,7 +10,7 @@
 
 #include "slm/config/model_config.hpp"
 
-namespace slm {
+namespace slm::inline v0_1 {
 
 /// A config is an empty type with a name and a constexpr value; Dynamic is one that carries its value at run time.
 template <class C>

@@ -7,7 +7,7 @@
 
 #include "slm/config/model_config.hpp"
 
-namespace slm {
+namespace slm::inline v0_1 {
 
 /// What the size of a model depends on besides its ModelConfig.
 struct TableSizes {

@@ -3,7 +3,7 @@
 
 #include <string_view>
 
-namespace slm {
+namespace slm::inline v0_1 {
 
 enum class NormKind {
   none,   // x

@@ -6,7 +6,7 @@
 
 #include "slm/core/error.hpp"
 
-namespace slm {
+namespace slm::inline v0_1 {
 
 /// 3.1 GiB, 512.0 MiB, 96 bytes
 inline std::string text_of_bytes(std::size_t bytes) {

@@ -7,7 +7,7 @@
 #include <span>
 #include <type_traits>
 
-namespace slm {
+namespace slm::inline v0_1 {
 
 /// 64 bits over bytes in order, about four bytes a cycle. add() in parts is not add() of the whole: cut the same way to
 /// compare.

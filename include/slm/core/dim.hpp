@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-namespace slm {
+namespace slm::inline v0_1 {
 
 template <class Integer>
 constexpr Integer ceil_div(Integer value, Integer unit) {

@@ -10,7 +10,7 @@
 #include "slm/core/rng.hpp"
 #include "slm/core/types.hpp"
 
-namespace slm {
+namespace slm::inline v0_1 {
 
 inline constexpr Token no_token = -1;
 

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <type_traits>
 
-namespace slm {
+namespace slm::inline v0_1 {
 
 /// Joins strings and numbers into one sentence: text("layer ", 3, " is missing").
 template <class... Parts>

@@ -6,7 +6,7 @@
 
 #include "slm/core/macros.hpp"
 
-namespace slm {
+namespace slm::inline v0_1 {
 
 /// Philox 4x32 with 10 rounds (Salmon et al., SC 2011): four random words of a 128-bit counter and a 64-bit key.
 SLM_DEVICE std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter, std::uint64_t seed) {

@@ -12,7 +12,7 @@
 #include "slm/core/error.hpp"
 #include "slm/core/types.hpp"
 
-namespace slm {
+namespace slm::inline v0_1 {
 
 struct Tensor {
   std::string name;

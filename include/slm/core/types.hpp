@@ -8,7 +8,7 @@
 
 #include "slm/core/macros.hpp"
 
-namespace slm {
+namespace slm::inline v0_1 {
 
 using Token = std::int32_t;
 

@@ -9,7 +9,7 @@
 
 #include "slm/core/macros.hpp"
 
-namespace slm {
+namespace slm::inline v0_1 {
 
 template <class T, int Rank>
 struct View {

@@ -11,7 +11,7 @@
 #include "slm/decode/stats.hpp"
 #include "slm/model/language_model.hpp"
 
-namespace slm::detail {
+namespace slm::inline v0_1::detail {
 
 struct Answer {
   ModelInfo target;

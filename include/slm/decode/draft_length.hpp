@@ -15,7 +15,7 @@
 #include "slm/decode/round_costs.hpp"
 #include "slm/decode/throughput_adaptive.hpp"
 
-namespace slm::draft_length {
+namespace slm::inline v0_1::draft_length {
 
 /// Always the same number.
 struct Fixed {

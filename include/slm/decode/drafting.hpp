@@ -25,7 +25,7 @@
 #include "slm/decode/model_drafter.hpp"
 #include "slm/decode/rules.hpp"
 
-namespace slm::detail {
+namespace slm::inline v0_1::detail {
 
 template <class DrafterType, VerificationRule Rule>
 class Drafting {

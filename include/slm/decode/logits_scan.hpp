@@ -10,7 +10,7 @@
 #include "slm/core/draw.hpp"
 #include "slm/core/types.hpp"
 
-namespace slm {
+namespace slm::inline v0_1 {
 
 struct Peak {
   Token token = no_token;  // the lowest id with the highest logit; no_token when the row is not usable

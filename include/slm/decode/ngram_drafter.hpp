@@ -13,7 +13,7 @@
 #include "slm/core/types.hpp"
 #include "slm/decode/suffix_automaton.hpp"
 
-namespace slm {
+namespace slm::inline v0_1 {
 
 /// How prompt lookup drafts.
 struct Lookup {

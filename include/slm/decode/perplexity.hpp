@@ -13,7 +13,7 @@
 #include "slm/model/language_model.hpp"
 #include "slm/model/session.hpp"
 
-namespace slm {
+namespace slm::inline v0_1 {
 
 struct PerplexityOptions {
   int window = 2048;                          // tokens seen at once; less where the model's context is shorter

@@ -20,7 +20,7 @@
 #include "slm/decode/sink.hpp"
 #include "slm/model/language_model.hpp"
 
-namespace slm {
+namespace slm::inline v0_1 {
 
 /// Which log-probabilities come with each token; each costs a pass over the vocabulary.
 struct Logprobs {

@@ -10,7 +10,7 @@
 #include "slm/decode/request.hpp"
 #include "slm/decode/round_costs.hpp"
 
-namespace slm {
+namespace slm::inline v0_1 {
 
 /// What a round takes from the one before: its batches, so that nothing is allocated, and what rounds have cost.
 struct RoundState {

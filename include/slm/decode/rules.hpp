@@ -18,7 +18,7 @@
 #include "slm/decode/coin.hpp"
 #include "slm/decode/distribution.hpp"
 
-namespace slm {
+namespace slm::inline v0_1 {
 
 /// The outcome of a round: x[0..accepted) are emitted, then `token`.
 struct Verdict {

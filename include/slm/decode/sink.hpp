@@ -8,7 +8,7 @@
 
 #include "slm/core/types.hpp"
 
-namespace slm {
+namespace slm::inline v0_1 {
 
 struct TokenLogprob {
   Token token = 0;

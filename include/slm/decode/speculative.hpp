@@ -25,7 +25,7 @@
 #include "slm/decode/vocabulary.hpp"
 #include "slm/model/language_model.hpp"
 
-namespace slm {
+namespace slm::inline v0_1 {
 
 /// Answers requests, one at a time or many at once. Draft is a LanguageModel or a Drafter (NgramDrafter, NoDrafter,
 /// ...). Target is a LanguageModel. Rule is one of rule::Coupled, rule::Ratio, rule::Block, rule::Match.

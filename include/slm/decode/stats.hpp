@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-namespace slm {
+namespace slm::inline v0_1 {
 
 enum class FinishReason { end_token, stop_token, sink, length, context, cancelled, deadline, error };
 

@@ -8,7 +8,7 @@
 
 #include "slm/decode/round_costs.hpp"
 
-namespace slm::draft_length {
+namespace slm::inline v0_1::draft_length {
 
 /// What a policy learns from one finished round.
 struct RoundOutcome {

@@ -18,7 +18,7 @@
 #include "slm/decode/rules.hpp"
 #include "slm/decode/sink.hpp"
 
-namespace slm::detail {
+namespace slm::inline v0_1::detail {
 
 template <VerificationRule Rule>
 class Verification {

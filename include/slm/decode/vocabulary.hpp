@@ -11,7 +11,7 @@
 #include "slm/core/types.hpp"
 #include "slm/model/language_model.hpp"
 
-namespace slm {
+namespace slm::inline v0_1 {
 
 /// Without the tokens' texts, two sizes may belong to one tokenizer if they differ by a few added tokens at the end, as
 /// the 32000 of Llama 2 and the 32016 of CodeLlama do.

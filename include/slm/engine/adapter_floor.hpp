@@ -9,7 +9,7 @@
 
 #include "slm/engine/stored_adapter.hpp"
 
-namespace slm::detail {
+namespace slm::inline v0_1::detail {
 
 class AdapterFloor {
  public:

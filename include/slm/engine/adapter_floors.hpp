@@ -24,7 +24,7 @@
 #include "slm/engine/stored_adapter.hpp"
 #include "slm/model/language_model.hpp"
 
-namespace slm::detail {
+namespace slm::inline v0_1::detail {
 
 class AdapterFloors;
 

@@ -11,7 +11,7 @@
 #include "slm/engine/stats.hpp"
 #include "slm/model/language_model.hpp"
 
-namespace slm {
+namespace slm::inline v0_1 {
 
 /// Budgets are bytes; 0: no limit.
 struct AdapterStoreOptions {

@@ -18,7 +18,7 @@
 #include "slm/engine/adapter_ticket.hpp"
 #include "slm/model/language_model.hpp"
 
-namespace slm {
+namespace slm::inline v0_1 {
 
 /// How an adapter comes by a name.
 struct AdapterLoading {

@@ -12,7 +12,7 @@
 #include "slm/engine/adapter_floors.hpp"
 #include "slm/model/language_model.hpp"
 
-namespace slm {
+namespace slm::inline v0_1 {
 
 /// A handle: copies are the same ticket. As long as there is one, the adapter is brought. Whatever the name comes to
 /// mean, it stands for what the name meant when it was asked for.

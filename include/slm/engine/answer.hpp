@@ -21,7 +21,7 @@
 #include "slm/decode/sink.hpp"
 #include "slm/decode/stats.hpp"
 
-namespace slm {
+namespace slm::inline v0_1 {
 
 /// A GeneratedToken that owns its lists.
 struct AnsweredToken {

@@ -6,7 +6,7 @@
 #include <mutex>
 #include <stop_token>
 
-namespace slm::detail {
+namespace slm::inline v0_1::detail {
 
 class Bell {
  public:

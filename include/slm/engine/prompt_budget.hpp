@@ -6,7 +6,7 @@
 
 #include "slm/decode/request.hpp"
 
-namespace slm::detail {
+namespace slm::inline v0_1::detail {
 
 class PromptBudget {
  public:

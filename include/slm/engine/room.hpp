@@ -11,7 +11,7 @@
 #include "slm/engine/work.hpp"
 #include "slm/model/language_model.hpp"
 
-namespace slm::detail {
+namespace slm::inline v0_1::detail {
 
 /// Whether the pool has memory for a text so far, for what the running ones have yet to read, and for a page of each.
 template <class Answering>

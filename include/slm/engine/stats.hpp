@@ -11,7 +11,7 @@
 #include "slm/decode/stats.hpp"
 #include "slm/model/language_model.hpp"
 
-namespace slm {
+namespace slm::inline v0_1 {
 
 /// How values spread over buckets with fixed bounds.
 struct Histogram {

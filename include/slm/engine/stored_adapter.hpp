@@ -16,7 +16,7 @@
 #include "slm/core/error.hpp"
 #include "slm/model/language_model.hpp"
 
-namespace slm::detail {
+namespace slm::inline v0_1::detail {
 
 /// 0 where that cannot be told: whoever reads the file says what is wrong.
 inline std::uint64_t weights_bytes(const std::filesystem::path& folder) {

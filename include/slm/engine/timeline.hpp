@@ -9,7 +9,7 @@
 #include "slm/decode/stats.hpp"
 #include "slm/engine/stats.hpp"
 
-namespace slm::detail {
+namespace slm::inline v0_1::detail {
 
 class Timeline {
  public:

@@ -15,7 +15,7 @@
 #include "slm/engine/options.hpp"
 #include "slm/engine/timeline.hpp"
 
-namespace slm::detail {
+namespace slm::inline v0_1::detail {
 
 template <class Answering>
 struct Work {

@@ -11,7 +11,7 @@
 
 #include "slm/core/types.hpp"
 
-namespace slm {
+namespace slm::inline v0_1 {
 
 /// The products of a model that an adapter may change. The last four are there in every layer.
 enum class AdaptedProduct { embedding, project_in, project_out, head, qkv, attention_out, gate_up, down };

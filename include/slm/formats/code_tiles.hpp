@@ -24,7 +24,7 @@
 
 static_assert(std::endian::native == std::endian::little, "codes are handled eight at a time, the first one lowest");
 
-namespace slm {
+namespace slm::inline v0_1 {
 
 /// What a code means: a weight is scale * (code - zero) or scale * code + minimum.
 enum class CodeOffset {

@@ -8,7 +8,7 @@
 #include "slm/core/types.hpp"
 #include "slm/formats/int4_tensor.hpp"
 
-namespace slm {
+namespace slm::inline v0_1 {
 
 struct Fp32 {
   using Source = Tensor;

@@ -11,7 +11,7 @@
 
 #include "slm/core/types.hpp"
 
-namespace slm {
+namespace slm::inline v0_1 {
 
 /// Types that encode() writes.
 constexpr bool is_encodable(DType type) {

@@ -10,7 +10,7 @@
 
 #include "slm/core/types.hpp"
 
-namespace slm {
+namespace slm::inline v0_1 {
 
 struct GgufType {
   std::uint32_t id = 0;

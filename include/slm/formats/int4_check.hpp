@@ -15,7 +15,7 @@
 #include "slm/formats/convert.hpp"
 #include "slm/formats/int4_tensor.hpp"
 
-namespace slm {
+namespace slm::inline v0_1 {
 
 constexpr std::string_view name_of(Int4Layout layout) {
   switch (layout) {

@@ -16,7 +16,7 @@
 #include "slm/formats/convert.hpp"
 #include "slm/formats/int4_tensor.hpp"
 
-namespace slm {
+namespace slm::inline v0_1 {
 
 /// Some rows of a layer: w[n][k] = (codes[n][k] - zeros[n][k / group]) * scales[n][k / group].
 struct Int4Rows {

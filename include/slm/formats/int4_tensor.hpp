@@ -7,7 +7,7 @@
 
 #include "slm/core/tensor.hpp"
 
-namespace slm {
+namespace slm::inline v0_1 {
 
 /// How a checkpoint lays out codes, zero points and scales. K = in, N = out, G = group; codes are unsigned, 0..15.
 enum class Int4Layout {

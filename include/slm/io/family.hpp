@@ -9,7 +9,7 @@
 #include "slm/config/model_config.hpp"
 #include "slm/io/json.hpp"
 
-namespace slm {
+namespace slm::inline v0_1 {
 
 struct Family;
 

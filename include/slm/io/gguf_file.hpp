@@ -16,7 +16,7 @@
 #include "slm/io/gguf.hpp"
 #include "slm/io/mapped_file.hpp"
 
-namespace slm {
+namespace slm::inline v0_1 {
 
 class GgufFile {
  public:

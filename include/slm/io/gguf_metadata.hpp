@@ -11,7 +11,7 @@
 #include "slm/io/gguf_model.hpp"
 #include "slm/io/gguf_writer.hpp"
 
-namespace slm {
+namespace slm::inline v0_1 {
 
 /// What GGUF calls a model. Throws Error where it has no name for its family.
 inline const GgufArchitecture& gguf_architecture_for(const Checkpoint& checkpoint) {

@@ -18,7 +18,7 @@
 #include "slm/io/family.hpp"
 #include "slm/io/gguf_file.hpp"
 
-namespace slm {
+namespace slm::inline v0_1 {
 
 /// One value of general.architecture.
 struct GgufArchitecture {

@@ -13,7 +13,7 @@
 #include "slm/core/error.hpp"
 #include "slm/io/mapped_file.hpp"
 
-namespace slm {
+namespace slm::inline v0_1 {
 
 using Json = nlohmann::json;
 

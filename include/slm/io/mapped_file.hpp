@@ -17,7 +17,7 @@
 
 #include "slm/core/error.hpp"
 
-namespace slm {
+namespace slm::inline v0_1 {
 
 namespace detail {
 

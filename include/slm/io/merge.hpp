@@ -21,7 +21,7 @@
 #include "slm/io/peft.hpp"
 #include "slm/io/safetensors_writer.hpp"
 
-namespace slm {
+namespace slm::inline v0_1 {
 
 struct MergeReport {
   int changed = 0;          // tensors

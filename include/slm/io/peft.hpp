@@ -27,7 +27,7 @@
 #include "slm/io/safetensors.hpp"
 #include "slm/io/tensor_names.hpp"
 
-namespace slm {
+namespace slm::inline v0_1 {
 
 namespace detail {
 

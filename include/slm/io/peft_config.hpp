@@ -15,7 +15,7 @@
 #include "slm/io/json.hpp"
 #include "slm/io/name_pattern.hpp"
 
-namespace slm::detail {
+namespace slm::inline v0_1::detail {
 
 class PeftConfig {
  public:

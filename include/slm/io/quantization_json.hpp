@@ -12,7 +12,7 @@
 #include "slm/config/quantization.hpp"
 #include "slm/io/json.hpp"
 
-namespace slm {
+namespace slm::inline v0_1 {
 
 namespace detail {
 

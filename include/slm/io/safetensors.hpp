@@ -16,7 +16,7 @@
 #include "slm/io/json.hpp"
 #include "slm/io/mapped_file.hpp"
 
-namespace slm {
+namespace slm::inline v0_1 {
 
 static_assert(std::endian::native == std::endian::little, "checkpoints are little-endian and are used in place");
 

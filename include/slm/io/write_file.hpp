@@ -11,7 +11,7 @@
 
 #include "slm/core/error.hpp"
 
-namespace slm {
+namespace slm::inline v0_1 {
 
 /// Calls fill(stream) on a temporary file beside `path` and renames it when everything has been written, so that
 /// neither a full disk nor an interruption leaves something half-written behind. Throws io.unwritable, and what fill

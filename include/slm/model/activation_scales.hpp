@@ -11,7 +11,7 @@
 #include "slm/formats/convert.hpp"
 #include "slm/io/checkpoint.hpp"
 
-namespace slm {
+namespace slm::inline v0_1 {
 
 /// AWQ's scales of an activation (MPT, Bloom, Falcon, StarCoder2 and others): its output is divided by them,
 /// element by element. `module` is the activation's, "transformer.blocks.0.ffn.act".   [width]

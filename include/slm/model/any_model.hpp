@@ -7,7 +7,7 @@
 
 #include "slm/model/language_model.hpp"
 
-namespace slm {
+namespace slm::inline v0_1 {
 
 /// A handle: copies share the weights.
 class AnyModel {

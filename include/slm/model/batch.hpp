@@ -13,7 +13,7 @@
 #include "slm/core/view.hpp"
 #include "slm/model/sequence.hpp"
 
-namespace slm {
+namespace slm::inline v0_1 {
 
 struct Ask {
   Want want = Want::nothing;

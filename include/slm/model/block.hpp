@@ -6,7 +6,7 @@
 #include "slm/config/registry.hpp"
 #include "slm/model/weights.hpp"
 
-namespace slm {
+namespace slm::inline v0_1 {
 
 /// Buffers of one step; rows are the tokens of the step.
 template <Backend B>

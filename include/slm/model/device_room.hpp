@@ -16,7 +16,7 @@
 #include "slm/io/checkpoint.hpp"
 #include "slm/model/kv_pool.hpp"
 
-namespace slm {
+namespace slm::inline v0_1 {
 
 /// A backend whose memory is not the process's.
 template <class B>

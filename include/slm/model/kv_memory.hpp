@@ -8,7 +8,7 @@
 #include "slm/backend/concept.hpp"
 #include "slm/model/kv_pool.hpp"
 
-namespace slm {
+namespace slm::inline v0_1 {
 
 template <Backend B>
 class KvMemoryOf final : public KvMemory {

@@ -20,7 +20,7 @@
 #include "slm/formats/kv_format.hpp"
 #include "slm/model/prefix_index.hpp"
 
-namespace slm {
+namespace slm::inline v0_1 {
 
 /// Whose keys and values they are.
 struct KvOwner {

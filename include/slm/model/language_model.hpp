@@ -16,7 +16,7 @@
 #include "slm/model/batch.hpp"
 #include "slm/model/sequence.hpp"
 
-namespace slm {
+namespace slm::inline v0_1 {
 
 /// What a decoder must know of a model besides its answers.
 struct ModelInfo {

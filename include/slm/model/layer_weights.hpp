@@ -5,7 +5,7 @@
 #include "slm/formats/adapter.hpp"
 #include "slm/formats/format.hpp"
 
-namespace slm {
+namespace slm::inline v0_1 {
 
 /// Weight and bias of a norm; empty where the architecture has none.
 template <Backend B>

@@ -15,7 +15,7 @@
 #include "slm/formats/int4_tensor.hpp"
 #include "slm/io/checkpoint.hpp"
 
-namespace slm {
+namespace slm::inline v0_1 {
 
 /// Whether any layer is stored as 4-bit codes: config.json's word is not needed for that.
 inline bool has_int4_layers(const Checkpoint& checkpoint) {

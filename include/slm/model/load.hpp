@@ -12,7 +12,7 @@
 #include "slm/model/language_model.hpp"
 #include "slm/model/load_options.hpp"
 
-namespace slm {
+namespace slm::inline v0_1 {
 
 /// Loads a Hugging Face folder (config.json, safetensors) or a GGUF file. A shape of the registry runs as its
 /// compile-time config, any other as Dynamic unless options.only_known forbids it. Throws Error naming the file, tensor
@@ -34,7 +34,7 @@ AdapterRef load_adapter(const std::filesystem::path& folder, const M& model) {
 #endif
 
 #if defined(SLM_COMPILED)
-namespace slm {
+namespace slm::inline v0_1 {
 SLM_COMPILED_TEMPLATE AnyModel load<KnownModels>(const std::filesystem::path&, DefaultBackend, const LoadOptions&);
 SLM_COMPILED_TEMPLATE AnyModel load<Registry<>>(const std::filesystem::path&, DefaultBackend, const LoadOptions&);
 }  // namespace slm

@@ -17,7 +17,7 @@
 #include "slm/model/model.hpp"
 #include "slm/model/stored_type.hpp"
 
-namespace slm {
+namespace slm::inline v0_1 {
 
 namespace detail {
 

@@ -6,7 +6,7 @@
 
 #include "slm/formats/kv_format.hpp"
 
-namespace slm {
+namespace slm::inline v0_1 {
 
 /// How to store the weights in memory.
 enum class WeightType { as_stored, f32, f16, bf16 };

@@ -30,7 +30,7 @@
 #include "slm/model/planner.hpp"
 #include "slm/model/weights.hpp"
 
-namespace slm {
+namespace slm::inline v0_1 {
 
 namespace detail {
 

@@ -15,7 +15,7 @@
 #include "slm/model/language_model.hpp"
 #include "slm/model/sequence.hpp"
 
-namespace slm::detail {
+namespace slm::inline v0_1::detail {
 
 /// What a planner must know of model and device.
 struct PlanLimits {

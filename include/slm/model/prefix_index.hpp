@@ -17,7 +17,7 @@
 #include "slm/core/checksum.hpp"
 #include "slm/core/types.hpp"
 
-namespace slm {
+namespace slm::inline v0_1 {
 
 struct KvPage;
 using KvPageRef = std::shared_ptr<const KvPage>;

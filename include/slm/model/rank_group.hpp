@@ -17,7 +17,7 @@
 #include "slm/model/model_digest.hpp"
 #include "slm/ranks/team.hpp"
 
-namespace slm {
+namespace slm::inline v0_1 {
 
 /// The first rank loads models and uses them as if it were alone: decoders, engines and servers know nothing of ranks.
 /// The others hold their shares of the weights, and take their part in each step of the first:

@@ -7,7 +7,7 @@
 
 #include "slm/config/model_config.hpp"
 
-namespace slm {
+namespace slm::inline v0_1 {
 
 /// 1 / theta^(2i / rotary_dim), stretched as the settings say -> [rotary_dim / 2]. LongRoPE has two tables: one up to
 /// the original context, and one for texts `beyond` it.

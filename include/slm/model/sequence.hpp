@@ -13,7 +13,7 @@
 #include "slm/model/sequence_file.hpp"
 #include "slm/model/sequence_state.hpp"
 
-namespace slm {
+namespace slm::inline v0_1 {
 
 namespace detail {
 

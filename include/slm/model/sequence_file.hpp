@@ -17,7 +17,7 @@
 #include "slm/core/types.hpp"
 #include "slm/model/sequence_state.hpp"
 
-namespace slm::detail {
+namespace slm::inline v0_1::detail {
 
 struct SequenceHeader {
   std::uint64_t magic = 0x31716573'6d6c7303;  // the version is its last byte

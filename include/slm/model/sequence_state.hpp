@@ -11,7 +11,7 @@
 #include "slm/formats/adapter.hpp"
 #include "slm/model/kv_pool.hpp"
 
-namespace slm::detail {
+namespace slm::inline v0_1::detail {
 
 /// What forward() needs of a sequence. `filled` and the pages are a cache of what `tokens` say: whatever they lack is
 /// read again, which gives the same bits.

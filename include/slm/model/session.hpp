@@ -9,7 +9,7 @@
 #include "slm/core/view.hpp"
 #include "slm/model/language_model.hpp"
 
-namespace slm {
+namespace slm::inline v0_1 {
 
 /// For who reads one text. What it returns is valid until the next call.
 template <LanguageModel M>

@@ -8,7 +8,7 @@
 #include "slm/io/tensor_names.hpp"
 #include "slm/model/load_options.hpp"
 
-namespace slm::detail {
+namespace slm::inline v0_1::detail {
 
 /// Whether any matrix lies in GGUF's blocks.
 inline bool has_blocks(const Checkpoint& checkpoint) {

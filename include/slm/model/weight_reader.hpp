@@ -18,7 +18,7 @@
 #include "slm/model/layer_weights.hpp"
 #include "slm/model/linear_source.hpp"
 
-namespace slm {
+namespace slm::inline v0_1 {
 
 template <WeightFormat Format, Backend B>
 struct WeightReader {

@@ -23,7 +23,7 @@
 #include "slm/model/rope.hpp"
 #include "slm/model/weight_reader.hpp"
 
-namespace slm {
+namespace slm::inline v0_1 {
 
 template <WeightFormat Format, Backend B>
 struct ModelWeights {

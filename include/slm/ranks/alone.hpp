@@ -9,7 +9,7 @@
 
 #include "slm/ranks/communicator.hpp"
 
-namespace slm::ranks {
+namespace slm::inline v0_1::ranks {
 
 struct Alone {
   int rank() const { return 0; }

@@ -12,7 +12,7 @@
 
 #include "slm/core/error.hpp"
 
-namespace slm::ranks {
+namespace slm::inline v0_1::ranks {
 
 /// Numbers are reduced, never floats: a sum of floats depends on its order, and ranks must not change a bit.
 enum class Reduction { max, sum };

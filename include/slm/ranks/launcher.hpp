@@ -8,7 +8,7 @@
 
 #include "slm/core/error.hpp"
 
-namespace slm::ranks {
+namespace slm::inline v0_1::ranks {
 
 struct Launched {
   int rank = 0;

@@ -13,7 +13,7 @@
 
 #include "slm/core/error.hpp"
 
-namespace slm::ranks {
+namespace slm::inline v0_1::ranks {
 
 /// Read in the order in which it was written, by a rank of the same build of the same program. Throws
 /// ranks.out-of-step where less was written than is read.

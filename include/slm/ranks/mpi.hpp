@@ -26,7 +26,7 @@
 #include "slm/core/error.hpp"
 #include "slm/ranks/communicator.hpp"
 
-namespace slm::ranks {
+namespace slm::inline v0_1::ranks {
 
 /// Keeps MPI running from its constructor to its destructor, which waits for the other ranks. One in a program.
 class MpiSession {

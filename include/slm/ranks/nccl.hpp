@@ -30,7 +30,7 @@
 #include "slm/core/error.hpp"
 #include "slm/ranks/communicator.hpp"
 
-namespace slm::ranks {
+namespace slm::inline v0_1::ranks {
 
 /// What a GPU's runtime must give beside its streams.
 ///   current   while what it returns lives, this device is the calling thread's current one

@@ -22,7 +22,7 @@
 #include "slm/ranks/communicator.hpp"
 #include "slm/ranks/letter.hpp"
 
-namespace slm::ranks {
+namespace slm::inline v0_1::ranks {
 
 /// On rank 0 any thread may tell; the others wait in next(). What ranks do together beside letters, they do with the
 /// lock held. While nothing is told, the team makes sure now and then that all ranks are there: so it is known soon

@@ -19,7 +19,7 @@
 #include "slm/core/error.hpp"
 #include "slm/ranks/communicator.hpp"
 
-namespace slm::ranks {
+namespace slm::inline v0_1::ranks {
 
 class Threads {
  public:

@@ -14,7 +14,7 @@
 #include "slm/text/unicode.hpp"
 #include "slm/text/utf8.hpp"
 
-namespace slm {
+namespace slm::inline v0_1 {
 
 struct AddedToken {
   Token id = 0;

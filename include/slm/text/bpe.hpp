@@ -16,7 +16,7 @@
 #include "slm/text/utf8.hpp"
 #include "slm/text/vocabulary.hpp"
 
-namespace slm {
+namespace slm::inline v0_1 {
 
 /// (left id, right id) -> rank and merged id; lower ranks merge first.
 class MergeTable {

@@ -8,7 +8,7 @@
 
 #include "slm/text/utf8.hpp"
 
-namespace slm::byte_level {
+namespace slm::inline v0_1::byte_level {
 
 struct Alphabet {
   std::array<char32_t, 256> character{};  // of each byte

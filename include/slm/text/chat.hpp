@@ -18,7 +18,7 @@
 #include "slm/text/unicode.hpp"
 #include "slm/text/utf8.hpp"
 
-namespace slm::chat {
+namespace slm::inline v0_1::chat {
 
 struct Message {
   std::string role;  // "system", "user" or "assistant"

@@ -19,7 +19,7 @@
 #include "slm/io/json.hpp"
 #include "slm/io/mapped_file.hpp"
 
-namespace slm::chat {
+namespace slm::inline v0_1::chat {
 
 /// How a family of models wants a conversation written. u, a, s: what user, assistant and system said.
 enum class Template {

@@ -12,7 +12,7 @@
 #include "slm/text/normalizer.hpp"
 #include "slm/text/utf8.hpp"
 
-namespace slm {
+namespace slm::inline v0_1 {
 
 /// How token texts become text, as a tokenizer file describes it.
 struct TokenDecoder {

@@ -12,7 +12,7 @@
 #include "slm/io/json.hpp"
 #include "slm/text/tokenizer_parts.hpp"
 
-namespace slm::tokenizer_file {
+namespace slm::inline v0_1::tokenizer_file {
 
 class JsonNode {
  public:

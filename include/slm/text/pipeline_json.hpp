@@ -11,7 +11,7 @@
 #include "slm/text/splitter.hpp"
 #include "slm/text/tokenizer_parts.hpp"
 
-namespace slm::tokenizer_file {
+namespace slm::inline v0_1::tokenizer_file {
 
 inline constexpr int most_steps = 32;  // of one part of the pipeline; models have one to four
 

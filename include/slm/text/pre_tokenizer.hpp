@@ -12,7 +12,7 @@
 #include "slm/text/normalizer.hpp"
 #include "slm/text/splitter.hpp"
 
-namespace slm {
+namespace slm::inline v0_1 {
 
 class PreTokenizer {
  public:

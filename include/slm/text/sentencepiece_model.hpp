@@ -16,7 +16,7 @@
 #include "slm/text/tokenizer_json.hpp"
 #include "slm/text/tokenizer_parts.hpp"
 
-namespace slm::tokenizer_file {
+namespace slm::inline v0_1::tokenizer_file {
 
 /// One message in protobuf's wire format, field by field. Lengths are checked against the bytes that are there.
 class ProtobufReader {

@@ -8,7 +8,7 @@
 #include "slm/text/unicode.hpp"
 #include "slm/text/utf8.hpp"
 
-namespace slm {
+namespace slm::inline v0_1 {
 
 /// The regular expressions this file stands for, byte for byte as tokenizer.json spells them.
 namespace split_pattern {

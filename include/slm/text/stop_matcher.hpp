@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-namespace slm {
+namespace slm::inline v0_1 {
 
 /// Lets text through except for what could still become a stop string. Of several stop strings the one that ends first
 /// counts; of those that end together, the longest. Work is linear in the text (an Aho-Corasick automaton).

@@ -13,7 +13,7 @@
 #include "slm/core/types.hpp"
 #include "slm/text/decoder.hpp"
 
-namespace slm {
+namespace slm::inline v0_1 {
 
 class GgufFields;
 struct TokenizerParts;

@@ -22,7 +22,7 @@
 #include "slm/text/tokenizer_gguf.hpp"
 #include "slm/text/tokenizer_json.hpp"
 
-namespace slm::tokenizer_file {
+namespace slm::inline v0_1::tokenizer_file {
 
 class GgufTokenizerWriter {
  public:

@@ -14,7 +14,7 @@
 #include "slm/text/pipeline_json.hpp"
 #include "slm/text/tokenizer_parts.hpp"
 
-namespace slm::tokenizer_file {
+namespace slm::inline v0_1::tokenizer_file {
 
 inline void read_vocabulary(TokenizerParts& parts, const JsonNode& vocab) {
   if (!vocab.value().is_object()) vocab.wrong("an object of token to id");

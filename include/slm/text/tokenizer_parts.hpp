@@ -18,7 +18,7 @@
 #include "slm/text/pre_tokenizer.hpp"
 #include "slm/text/vocabulary.hpp"
 
-namespace slm {
+namespace slm::inline v0_1 {
 
 struct TokenizerParts {
   Vocabulary vocabulary;  // the model's own tokens

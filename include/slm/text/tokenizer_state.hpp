@@ -25,7 +25,7 @@
 #include "slm/text/tokenizer_parts.hpp"
 #include "slm/text/utf8.hpp"
 
-namespace slm {
+namespace slm::inline v0_1 {
 
 struct Tokenizer::State {
   struct Range {

@@ -14,7 +14,7 @@
 #include "slm/text/unicode_tables.hpp"
 #include "slm/text/utf8.hpp"
 
-namespace slm::unicode {
+namespace slm::inline v0_1::unicode {
 
 /// The classes a splitter can tell apart; the numbers are those of the generated table.
 enum class Class : std::uint8_t {

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace slm::unicode {
+namespace slm::inline v0_1::unicode {
 
 // clang-format off
 inline constexpr std::string_view class_version = "16.0.0";

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-namespace slm::utf8 {
+namespace slm::inline v0_1::utf8 {
 
 /// U+FFFD, written where bytes are not UTF-8.
 inline constexpr std::string_view replacement = "\xEF\xBF\xBD";

@@ -11,7 +11,7 @@
 #include "slm/core/error.hpp"
 #include "slm/core/types.hpp"
 
-namespace slm {
+namespace slm::inline v0_1 {
 
 /// A map between texts and ids. Ids need not be dense, but may not lie absurdly far behind their number.
 class Vocabulary {

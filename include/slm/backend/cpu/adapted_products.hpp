@@ -10,7 +10,7 @@
 #include "slm/backend/cpu/products.hpp"
 #include "slm/formats/adapter.hpp"
 
-namespace slm::backend::cpu {
+namespace slm::inline v0_1::backend::cpu {
 
 /// The first halves are products like any other, over runs of neighbouring rows with one adapter; the second halves are
 /// added to the outputs of a task while these are in the cache, one after the other in the order of ranks. So what a

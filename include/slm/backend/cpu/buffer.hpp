@@ -15,7 +15,7 @@
 
 #include "slm/core/error.hpp"
 
-namespace slm::backend {
+namespace slm::inline v0_1::backend {
 
 /// Owns `size` elements, zero, page-aligned. A KV cache for a long context costs only what is used of it. Small pages
 /// on purpose: a huge page per head and layer would make the first token of a long context touch gigabytes.

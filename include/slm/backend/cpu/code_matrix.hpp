@@ -18,7 +18,7 @@
 #include "slm/formats/format.hpp"
 #include "slm/formats/int4_tiles.hpp"
 
-namespace slm::backend::cpu {
+namespace slm::inline v0_1::backend::cpu {
 
 class CodeMatrix {
  public:

@@ -25,7 +25,7 @@
 #include "slm/backend/dense_matrix.hpp"
 #include "slm/backend/mixed_matrix.hpp"
 
-namespace slm::backend {
+namespace slm::inline v0_1::backend {
 
 namespace cpu {
 template <class Format>

@@ -16,7 +16,7 @@
 #define SLM_CPU_X86 0
 #endif
 
-namespace slm::backend {
+namespace slm::inline v0_1::backend {
 
 /// One binary holds the kernels of every set and chooses when it runs. Results are bit-identical within one set,
 /// whatever the number of threads and rows; between sets they differ in the last bits, because sums run over another

@@ -8,7 +8,7 @@
 #include "slm/core/dim.hpp"
 #include "slm/formats/code_tiles.hpp"
 
-namespace slm::backend::cpu {
+namespace slm::inline v0_1::backend::cpu {
 
 constexpr int cache_line = 64;         // bytes; every packed row starts on one
 constexpr int most_lanes = 16;         // floats of the widest vector

@@ -11,7 +11,7 @@
 #include "slm/backend/cpu/kernel_table.hpp"
 #include "slm/core/types.hpp"
 
-namespace slm::backend::cpu {
+namespace slm::inline v0_1::backend::cpu {
 
 /// isa: as resolve() returns it.
 template <int = 0>
@@ -36,7 +36,7 @@ const CodeKernels& code_kernels(DotSet set, int terms);
 #else
 #define SLM_TEMPLATE extern template
 #endif
-namespace slm::backend::cpu {
+namespace slm::inline v0_1::backend::cpu {
 SLM_TEMPLATE const CommonKernels& common_kernels<>(Isa);
 SLM_TEMPLATE const MatmulKernels<float>& matmul_kernels<float>(Isa);
 SLM_TEMPLATE const MatmulKernels<half_t>& matmul_kernels<half_t>(Isa);

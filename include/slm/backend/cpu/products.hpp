@@ -21,7 +21,7 @@
 #include "slm/backend/dense_matrix.hpp"
 #include "slm/formats/adapter.hpp"
 
-namespace slm::backend {
+namespace slm::inline v0_1::backend {
 
 /// What activations are rounded to for products with weights of four or eight bits: fixed point with a scale for each
 /// group (at most 128 values), or bytes with a scale for at most 32 values. The error of a product is some 3e-5, or

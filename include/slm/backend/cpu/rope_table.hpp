@@ -8,7 +8,7 @@
 
 #include "slm/backend/concept.hpp"
 
-namespace slm::backend {
+namespace slm::inline v0_1::backend {
 
 class RopeTable {
  public:

@@ -43,7 +43,7 @@ static_assert(std::endian::native == std::endian::little, "the kernels read bflo
 #define SLM_SHUFFLE(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
 #endif
 
-namespace slm::backend::cpu {
+namespace slm::inline v0_1::backend::cpu {
 
 namespace portable {
 #define SLM_SET 0

@@ -16,7 +16,7 @@
 #include "slm/backend/dense_matrix.hpp"
 #include "slm/backend/mixed_matrix.hpp"
 
-namespace slm::backend {
+namespace slm::inline v0_1::backend {
 
 /// Holds the threads until it is destroyed.
 class CpuStep : private cpu::AdaptedProducts {

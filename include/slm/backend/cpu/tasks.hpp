@@ -15,7 +15,7 @@
 #include "slm/backend/cpu/rope_table.hpp"
 #include "slm/backend/kv_rows.hpp"
 
-namespace slm::backend::cpu {
+namespace slm::inline v0_1::backend::cpu {
 
 /// Attention of a step as tasks: of each sequence, for each KV head, blocks of the queries that read it.
 class AttendTasks {

@@ -14,7 +14,7 @@
 #include "slm/backend/cpu/placement.hpp"
 #include "slm/core/error.hpp"
 
-namespace slm::backend {
+namespace slm::inline v0_1::backend {
 
 /// run() gives every thread a share of neighbouring tasks, which it claims one by one and in order: what lies behind
 /// one another in memory is read by one thread, and what it has asked for ahead is what it needs next. A thread at the

@@ -21,7 +21,7 @@
 #include "slm/backend/gpu/weights/device_adapter.hpp"
 #include "slm/backend/gpu/weights/tile_matrix.hpp"
 
-namespace slm::backend {
+namespace slm::inline v0_1::backend {
 
 /// A handle: copies share the device, its stream and working memory. Steps of all models on one handle run in order.
 /// Activations are fp32 in memory and fp16 or bf16 in the matrix unit, keys and values of whatever format fp16 there:

@@ -15,7 +15,7 @@
 #include "slm/backend/dense_matrix.hpp"
 #include "slm/backend/kv_rows.hpp"
 
-namespace slm::backend {
+namespace slm::inline v0_1::backend {
 
 /// The operations of one step.
 class ReferenceStep {

@@ -10,7 +10,7 @@
 
 #include "slm/io/family.hpp"
 
-namespace slm::families {
+namespace slm::inline v0_1::families {
 
 inline Error unsupported(const std::string& file, const std::string& what) {
   return Error("config.unsupported", text("'", file, "' asks for ", what),

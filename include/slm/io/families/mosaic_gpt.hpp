@@ -3,7 +3,7 @@
 
 #include "slm/io/families/mpt.hpp"
 
-namespace slm::families {
+namespace slm::inline v0_1::families {
 
 inline void read_mosaic_gpt(const JsonFields& fields, ModelDescription& model) {
   const bool alibi = fields.boolean("alibi", false);

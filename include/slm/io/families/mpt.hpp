@@ -6,7 +6,7 @@
 
 #include "slm/io/families/common.hpp"
 
-namespace slm::families {
+namespace slm::inline v0_1::families {
 
 /// What MosaicML's files of all years have in common. `attention` holds the keys of attention.
 inline void read_mosaic(const JsonFields& fields, const JsonFields& attention, double expansion, bool no_bias,

@@ -3,7 +3,7 @@
 
 #include "slm/io/families/common.hpp"
 
-namespace slm::families {
+namespace slm::inline v0_1::families {
 
 inline void read_olmo(const JsonFields& fields, ModelDescription& model) {
   read_llama_like(fields, model);

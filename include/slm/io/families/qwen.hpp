@@ -3,7 +3,7 @@
 
 #include "slm/io/families/common.hpp"
 
-namespace slm::families {
+namespace slm::inline v0_1::families {
 
 /// The window counts only where use_sliding_window says so, and for the layers from max_window_layers on.
 inline void read_qwen_window(const JsonFields& fields, ModelDescription& model) {

@@ -19,7 +19,7 @@
 #include "slm/backend/gpu/weights/keys.hpp"
 #include "slm/core/types.hpp"
 
-namespace slm::gpu {
+namespace slm::inline v0_1::gpu {
 
 static_assert(chunk == page_positions);
 

@@ -12,7 +12,7 @@
 #include "slm/core/architecture.hpp"
 #include "slm/core/types.hpp"
 
-namespace slm::gpu {
+namespace slm::inline v0_1::gpu {
 
 SLM_DEVICE float activate(ActivationKind activation, float z) {
   switch (activation) {

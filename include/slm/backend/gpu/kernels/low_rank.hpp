@@ -11,7 +11,7 @@
 #include "slm/backend/gpu/weights/tiles.hpp"
 #include "slm/formats/adapter.hpp"
 
-namespace slm::gpu {
+namespace slm::inline v0_1::gpu {
 
 /// What the row's adapter changes in a product.
 SLM_DEVICE Changes changes_of(const StepRow& row, int product) {

@@ -14,7 +14,7 @@
 #include "slm/backend/gpu/runtime/launch.hpp"
 #include "slm/backend/gpu/weights/tiles.hpp"
 
-namespace slm::gpu {
+namespace slm::inline v0_1::gpu {
 
 /// Scales and zero points of the wave's panel for a chunk; only Int4 has any.
 template <class Format>

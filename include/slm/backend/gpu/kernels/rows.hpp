@@ -11,7 +11,7 @@
 #include "slm/backend/gpu/weights/tiles.hpp"
 #include "slm/core/types.hpp"
 
-namespace slm::gpu {
+namespace slm::inline v0_1::gpu {
 
 /// x[r] = table[token] + positions[position + offset], or table[position + offset]
 template <class Format>

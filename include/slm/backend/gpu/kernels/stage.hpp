@@ -9,7 +9,7 @@
 #include "slm/backend/gpu/weights/tiles.hpp"
 #include "slm/core/architecture.hpp"
 
-namespace slm::gpu {
+namespace slm::inline v0_1::gpu {
 
 /// Threads of a block of every kernel that works on rows; waves are 8 of 32 or 4 of 64.
 inline constexpr int block_threads = 256;

@@ -46,7 +46,7 @@ extern "C" void AnnotateIgnoreWritesBegin(const char* file, int line);
 extern "C" void AnnotateIgnoreWritesEnd(const char* file, int line);
 #endif
 
-namespace slm::gpu {
+namespace slm::inline v0_1::gpu {
 
 #ifdef SLM_FIBER_TSAN
 #define SLM_NO_RACE_CHECK __attribute__((no_sanitize("thread")))

@@ -33,7 +33,7 @@
 #include "slm/core/error.hpp"
 #endif
 
-namespace slm::gpu {
+namespace slm::inline v0_1::gpu {
 
 /// A line of a kernel, by which collective operations are told apart.
 struct Where {

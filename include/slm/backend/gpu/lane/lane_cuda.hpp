@@ -12,7 +12,7 @@
 
 #if SLM_DEVICE_PASS
 
-namespace slm::gpu {
+namespace slm::inline v0_1::gpu {
 
 class DeviceLane {
  public:

@@ -16,7 +16,7 @@
 #error "slm runs on AMD's gfx90a, gfx940 and newer CDNA, and on gfx11 (RDNA3)"
 #endif
 
-namespace slm::gpu {
+namespace slm::inline v0_1::gpu {
 
 class DeviceLane {
  public:

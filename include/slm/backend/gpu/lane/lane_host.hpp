@@ -23,7 +23,7 @@
 #include "slm/core/error.hpp"
 #include "slm/core/types.hpp"
 
-namespace slm::gpu {
+namespace slm::inline v0_1::gpu {
 
 /// Which of the threads that could run runs first.
 enum class LaneOrder { forward, backward };

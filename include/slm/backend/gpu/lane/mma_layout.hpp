@@ -10,7 +10,7 @@
 
 #include "slm/core/macros.hpp"
 
-namespace slm::gpu {
+namespace slm::inline v0_1::gpu {
 
 /// NVIDIA, mma.sync.aligned.m16n8k16, from sm_80 on.
 struct MmaSync16x8x16 {

@@ -11,7 +11,7 @@
 #include "slm/backend/gpu/runtime/runtime.hpp"
 #include "slm/core/error.hpp"
 
-namespace slm::gpu {
+namespace slm::inline v0_1::gpu {
 
 template <class T, Runtime R>
 class DeviceBuffer {

@@ -7,7 +7,7 @@
 
 #include "slm/backend/gpu/runtime/runtime.hpp"
 
-namespace slm::gpu {
+namespace slm::inline v0_1::gpu {
 
 template <Runtime R>
 class HostBuffer {

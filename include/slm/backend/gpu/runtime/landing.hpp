@@ -9,7 +9,7 @@
 #include "slm/backend/gpu/runtime/host_buffer.hpp"
 #include "slm/backend/gpu/runtime/runtime.hpp"
 
-namespace slm::gpu {
+namespace slm::inline v0_1::gpu {
 
 /// Host memory that a device writes by itself. A copy to any other goes through the driver's own, piece by piece, and
 /// keeps a thread of the host busy.

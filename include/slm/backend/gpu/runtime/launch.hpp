@@ -20,7 +20,7 @@
 #include "slm/backend/gpu/lane/lane_hip.hpp"
 #endif
 
-namespace slm::gpu {
+namespace slm::inline v0_1::gpu {
 
 struct Grid {
   int x = 1, y = 1, z = 1;  // blocks; x up to 2^31 - 1, y and z up to 65535

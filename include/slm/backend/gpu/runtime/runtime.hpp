@@ -21,7 +21,7 @@
 
 #include "slm/backend/gpu/runtime/launch.hpp"
 
-namespace slm::gpu {
+namespace slm::inline v0_1::gpu {
 
 struct DeviceInfo {
   std::string name;          // "NVIDIA H200"

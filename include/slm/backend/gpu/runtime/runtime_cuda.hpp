@@ -10,7 +10,7 @@
 #include "slm/backend/gpu/runtime/runtime_vendor.hpp"
 #include "slm/core/error.hpp"
 
-namespace slm::gpu {
+namespace slm::inline v0_1::gpu {
 
 struct CudaApi {
   static constexpr const char* name = "cuda";
@@ -71,7 +71,7 @@ struct CudaApi {
 
 }  // namespace slm::gpu
 
-namespace slm::backend {
+namespace slm::inline v0_1::backend {
 
 using CudaRuntime = gpu::VendorRuntime<gpu::CudaApi>;
 static_assert(gpu::Runtime<CudaRuntime>);

@@ -10,7 +10,7 @@
 #include "slm/backend/gpu/runtime/runtime_vendor.hpp"
 #include "slm/core/error.hpp"
 
-namespace slm::gpu {
+namespace slm::inline v0_1::gpu {
 
 struct HipApi {
   static constexpr const char* name = "hip";
@@ -69,7 +69,7 @@ struct HipApi {
 
 }  // namespace slm::gpu
 
-namespace slm::backend {
+namespace slm::inline v0_1::backend {
 
 using HipRuntime = gpu::VendorRuntime<gpu::HipApi>;
 static_assert(gpu::Runtime<HipRuntime>);

@@ -15,7 +15,7 @@
 #include "slm/backend/gpu/lane/lane_host.hpp"
 #include "slm/backend/gpu/runtime/runtime.hpp"
 
-namespace slm::backend {
+namespace slm::inline v0_1::backend {
 
 /// Everything happens at once, when it is asked for, so streams order nothing; a stream under capture records.
 template <class Layout, class Sums = gpu::FloatSums>

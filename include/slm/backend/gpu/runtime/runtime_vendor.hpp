@@ -58,7 +58,7 @@
 /// Makes a call of the vendor's and throws gpu.failed, with its name, unless it succeeds.
 #define SLM_GPU_CALL(function, ...) VendorRuntime::require(Api::function(__VA_ARGS__), #function)
 
-namespace slm::gpu {
+namespace slm::inline v0_1::gpu {
 
 namespace detail {
 /// Tells the wave width that the code for this device was compiled for.

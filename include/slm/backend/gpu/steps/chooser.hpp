@@ -9,7 +9,7 @@
 #include "slm/backend/gpu/runtime/runtime.hpp"
 #include "slm/backend/gpu/steps/step_shape.hpp"
 
-namespace slm::gpu {
+namespace slm::inline v0_1::gpu {
 
 template <Runtime R>
 class Chooser {

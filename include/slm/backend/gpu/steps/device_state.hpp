@@ -17,7 +17,7 @@
 #include "slm/backend/gpu/steps/step_shape.hpp"
 #include "slm/core/error.hpp"
 
-namespace slm::backend {
+namespace slm::inline v0_1::backend {
 
 struct GpuOptions {
   int device = 0;             // index into R::devices()
@@ -27,7 +27,7 @@ struct GpuOptions {
 
 }  // namespace slm::backend
 
-namespace slm::gpu {
+namespace slm::inline v0_1::gpu {
 
 template <Runtime R, int MaxRows, int MostRecordedRows>
 struct DeviceState {

@@ -15,7 +15,7 @@
 #include "slm/backend/gpu/runtime/runtime.hpp"
 #include "slm/backend/gpu/steps/step_shape.hpp"
 
-namespace slm::gpu {
+namespace slm::inline v0_1::gpu {
 
 /// A plan in device memory: at the same addresses for all steps of a shape.
 struct DevicePlan {

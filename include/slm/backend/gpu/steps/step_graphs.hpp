@@ -8,7 +8,7 @@
 #include "slm/backend/gpu/runtime/runtime.hpp"
 #include "slm/backend/gpu/steps/step_shape.hpp"
 
-namespace slm::gpu {
+namespace slm::inline v0_1::gpu {
 
 /// Owned by a model, whose buffers the launches name.
 template <Runtime R>

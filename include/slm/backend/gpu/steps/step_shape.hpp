@@ -9,7 +9,7 @@
 #include "slm/backend/plan.hpp"
 #include "slm/core/draw.hpp"
 
-namespace slm::gpu {
+namespace slm::inline v0_1::gpu {
 
 /// Which launches a choice is. Each has those of the ones before it.
 enum class Choice { none, greedy, race, cut_race };

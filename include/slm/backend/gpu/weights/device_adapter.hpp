@@ -14,7 +14,7 @@
 #include "slm/core/error.hpp"
 #include "slm/formats/adapter.hpp"
 
-namespace slm::gpu {
+namespace slm::inline v0_1::gpu {
 
 /// At most so many ranks has all that an adapter changes in one product: 512 each for queries, keys and values.
 inline constexpr int most_ranks = 3 * 512;

@@ -10,7 +10,7 @@
 
 #include "slm/formats/format.hpp"
 
-namespace slm::gpu {
+namespace slm::inline v0_1::gpu {
 
 /// Four-bit codes in the order of formats/code_tiles.hpp.
 struct Int4 {

@@ -23,7 +23,7 @@
 #include "slm/formats/int4_rows.hpp"
 #include "slm/formats/int4_tiles.hpp"
 
-namespace slm::gpu {
+namespace slm::inline v0_1::gpu {
 
 /// use(first, last) for parts of 0..count, a multiple of `unit` each but for the last, on all cores: seven billion
 /// weights take half a minute on one.

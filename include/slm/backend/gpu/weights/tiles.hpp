@@ -15,7 +15,7 @@
 #include "slm/backend/gpu/lane/mma_layout.hpp"
 #include "slm/backend/gpu/weights/keys.hpp"
 
-namespace slm::gpu {
+namespace slm::inline v0_1::gpu {
 
 inline constexpr int tile_height = 16, line_depth = 8, step_depth = 32, step_lines = 4;
 
