@@ -179,6 +179,10 @@ def check_tree(root):
         for path in files:
             name = path.relative_to(root).as_posix()
             breaches += [f"{name}:{number}: {sentence}" for number, sentence in check_folders(name, path.read_text())]
+    for path in sorted((root / "tests").rglob("*_test.*")):
+        lines = len(path.read_text().splitlines())
+        if lines > MAX_LINES:
+            breaches.append(f"{path.relative_to(root)}: has {lines} lines, more than {MAX_LINES}: split it by what it says")
     return headers, breaches
 
 

@@ -8,81 +8,20 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
-#include <functional>
-#include <iterator>
-#include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
-#include <utility>
 #include <vector>
 
 #include "support/errors.hpp"
 #include "support/temporary.hpp"
-#include "support/toy_models.hpp"
+#include "support/toy_adapters.hpp"
 
 using namespace slm;
 using namespace slm::testing;
 namespace fs = std::filesystem;
 
 namespace {
-
-/// Folders whose weights are any bytes, and a model that reads them: an adapter has the size of its file, and its
-/// digest says what is in it. It counts what is in memory.
-class ToyAdapters {
- public:
-  explicit ToyAdapters(std::size_t header = 0) {
-    model_.info().read_adapter = [state = state_, header](const fs::path& folder) -> AdapterRef {
-      const std::lock_guard lock(state->gate);
-      ++state->reads;
-      std::ifstream file(folder / "adapter_model.safetensors", std::ios::binary);
-      const std::string text{std::istreambuf_iterator<char>(file), {}};
-      if (text.empty()) {
-        throw Error("adapter.missing-tensor", slm::text(quote(folder.filename().string()), " is empty"), "Copy it");
-      }
-      const std::size_t bytes = text.size() - header;
-      state->most = std::max<std::size_t>(state->most, state->bytes += bytes);
-      return {new Adapter{.name = folder.filename().string(),
-                          .digest = mix(bytes * 256 + static_cast<unsigned char>(text.front())),
-                          .bytes = bytes},
-              [state](const Adapter* adapter) {
-                state->bytes -= adapter->bytes;
-                delete adapter;
-              }};
-    };
-  }
-
-  const ToyModel& model() const { return model_; }
-  const fs::path& path() const { return folder_.path(); }
-  fs::path write(const std::string& name, std::size_t bytes, char fill = 'x') const {
-    fs::create_directories(path() / name);
-    std::ofstream(path() / name / "adapter_model.safetensors", std::ios::binary) << std::string(bytes, fill);
-    return path() / name;
-  }
-  /// a, b, c, ..., of 100 bytes each
-  void write_some(int count) const {
-    for (int i = 0; i < count; ++i) write(std::string(1, static_cast<char>('a' + i)), 100);
-  }
-  AdapterStoreOptions options(std::size_t host_memory = 0) const {
-    return {.folder = path(), .host_memory = host_memory};
-  }
-
-  std::size_t bytes() const { return state_->bytes; }  // in memory now
-  std::size_t most() const { return state_->most; }
-  int reads() const { return state_->reads; }
-  std::mutex& gate() { return state_->gate; }  // who holds it keeps the store from reading
-
- private:
-  struct State {
-    std::atomic<std::size_t> bytes = 0, most = 0;
-    std::atomic<int> reads = 0;
-    std::mutex gate;
-  };
-
-  TemporaryFolder folder_;
-  std::shared_ptr<State> state_ = std::make_shared<State>();
-  ToyModel model_{ToyOptions{}};
-};
 
 template <class Condition>
 bool soon(Condition&& condition) {

@@ -71,13 +71,6 @@ float scale_with(const std::function<void(Json&)>& change) {
   return folder.read().of(number_of(AdaptedProduct::down, 1)).front().scale;
 }
 
-bool means(std::string_view pattern, std::string_view name) {
-  std::int64_t budget = 1'000'000;
-  const auto parsed = NamePattern::parse(pattern);
-  REQUIRE(parsed);
-  return parsed->matches(name, budget);
-}
-
 }  // namespace
 
 TEST_CASE("an adapter's matrices are those of the file, in the file's type, at the outputs of their modules") {
@@ -147,32 +140,6 @@ TEST_CASE("the scale is alpha over the rank, or its root, and patterns say it fo
   CHECK(alphas({{"^model\\.layers\\.(0|1)\\.mlp\\.(up|down)_proj$", 12}}) == 4.0f);
   CHECK(alphas({{"layers\\.[1-9]\\d*\\..*", 12}}) == 4.0f);
   CHECK(alphas({{"a.*", 12}, {"down_proj", 9}, {"mlp.down_proj", 12}}) == 3.0f);  // the first in the file's order
-}
-
-TEST_CASE("expressions mean what Python's re makes of them") {
-  CHECK(means("q_proj", "model.layers.0.self_attn.q_proj"));
-  CHECK(means("q_proj", "q_proj"));
-  CHECK_FALSE(means("^q_proj", "layers.q_proj"));
-  CHECK(means("^.*q_proj", "layers.q_proj"));
-  CHECK(means("q.proj", "q_proj"));
-  CHECK_FALSE(means("q\\.proj", "q_proj"));
-  CHECK(means("(q|k|v)_proj", "a.k_proj"));
-  CHECK_FALSE(means("(q|k|v)_proj", "a.o_proj"));
-  CHECK(means("layers\\.(?:[02468]|1[0-3])\\.x", "layers.12.x"));
-  CHECK_FALSE(means("layers\\.(?:[02468]|1[0-3])\\.x", "layers.15.x"));
-  CHECK(means("a+b?c*", "aaab"));
-  CHECK_FALSE(means("a+b?c*", "b"));
-  CHECK(means("(ab)*?c", "ababc"));
-  CHECK(means("[^x]*", "abc"));
-  CHECK_FALSE(means("[^x]+", "axc"));
-  CHECK(means("", "abc."));
-  CHECK(means("a|", "a"));
-  CHECK(means("(a*)*b", "aab"));
-  for (const char* unknown :
-       {"(", ")", "a)", "[", "[a", "*", "a{2}", "(?=a)", "(?i)a", "\\1", "\\b", "a^", "a$b", "\\"})
-    CHECK_FALSE(NamePattern::parse(unknown));
-  CHECK_FALSE(NamePattern::parse(std::string(5000, 'a')));
-  CHECK_FALSE(NamePattern::parse(std::string(500, '(') + std::string(500, ')')));
 }
 
 TEST_CASE("an expression that explodes elsewhere is followed in no time, and too many are refused") {

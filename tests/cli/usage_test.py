@@ -1,0 +1,142 @@
+#!/usr/bin/env python3
+"""What the program says of itself, of wrong arguments and of models.
+usage: usage_test.py PROGRAM SOURCE_DIR SCRATCH_DIR"""
+import json
+import sys
+import unittest
+
+from program import MODELS, PAIR, SCRATCH, SOURCE, ProgramTest, tensors_of
+
+
+class Usage(ProgramTest):
+    def test_help_and_version(self):
+        for command in ([], ["generate"], ["chat"], ["logits"], ["embed"], ["tokenize"], ["info"], ["demo"]):
+            self.assertIn("Usage", self.ok(*command, "--help").out)
+        self.assertRegex(self.ok("--version").out, r"^\d+\.\d+\.\d+\n$")
+
+    def test_wrong_usage_is_status_2(self):
+        for arguments in (
+            [],
+            ["frobnicate"],
+            ["--frobnicate"],
+            ["info"],
+            ["info", self.target, "surplus"],
+            ["logits", self.target],
+            ["logits", self.target, "--ids", "one"],
+            ["logits", self.target, "--ids", "1,,2"],
+            ["logits", self.target, "--ids", "99999999999999"],
+            ["logits", self.target, "--ids", "1", "--backend", "abacus"],
+            ["logits", self.target, "--ids", "1", "--threads", "-1"],
+            ["embed", self.target],
+            ["embed", self.target, "--ids", "1;2"],
+            ["embed", self.target, "--ids", "1", "--text", "x"],
+            ["embed", self.target, "--text", "x", "--pooling", "first"],
+            ["generate", "--target", self.target],
+            ["generate", "--prompt", "x"],
+            ["generate", "--target", self.target, "--prompt", "x", "--prompt-file", "y"],
+            ["generate", "--target", self.target, "--prompt", "x", "--rule", "luck"],
+            ["generate", "--target", self.target, "--prompt", "x", "--temperature", "-1"],
+            ["generate", "--target", self.target, "--prompt", "x", "--temperature", "warm"],
+            ["generate", "--target", self.target, "--prompt", "x", "--top-p", "1.5"],
+            ["generate", "--target", self.target, "--prompt", "x", "--min-p", "2"],
+            ["generate", "--target", self.target, "--prompt", "x", "--sequential"],
+            ["generate", "--target", self.target, "--prompts", "x"],
+            ["generate", "--target", self.target, "--prompt", "x", "--prompts", "y", "--json"],
+            ["generate", "--target", self.target, "--prompt", "x", "--max-new-tokens", "-1"],
+            ["generate", "--target", self.target, "--prompt", "x", "--draft", self.draft, "--drafter", "ngram"],
+            ["generate", "--target", self.target, "--prompt", "x", "--drafter", "model"],
+            ["generate", "--target", self.target, "--prompt", "x", "--lookup-file", PAIR / "measure.py"],
+            ["generate", "--target", self.target, "--prompt", "x", "--stop"],
+        ):
+            with self.subTest(arguments=arguments):
+                self.error(".", *arguments, status=2)
+
+    def test_a_word_that_names_no_command(self):
+        for words, expected in (
+            (["frobnicate"], r"slm has no command 'frobnicate'; the nearest is '\w+'.*slm --help"),
+            (["genrate", "--target", "x"], r"'genrate'; the nearest is 'generate'"),
+            (["inof", self.target], r"'inof'; the nearest is 'info'"),
+            (["Info"], r"'info'"),
+            (["bench", "decod"], r"slm bench has no command 'decod'; the nearest is 'decode'.*slm bench --help"),
+            (["\x1b[2J" + "x" * 5000], r"'\\x1b\[2Jx{190,200}\.\.\.'"),
+            ([""], r"no command ''"),
+        ):
+            with self.subTest(words=words):
+                result = self.error(expected, *words, status=2)
+                self.assertRegex(result.err, r"\Aslm: [^\n]* \[cli.unknown-command\]\n\Z")
+
+    def test_whole_numbers_of_64_bits(self):
+        target = ["generate", "--target", self.target, "--prompt", "x", "--max-new-tokens", 1]
+        numbers = {
+            "--seed": target,
+            "--max-tokens": ["perplexity", self.target, SOURCE / "tests" / "cli" / "program.py", "--window", 8],
+        }
+        for option, command in numbers.items():
+            for number in ("-1", "18446744073709551616", "99999999999999999999999", "1.5", "1e3", "0x10", " 1", "+1"):
+                with self.subTest(option=option, number=number):
+                    self.error("18446744073709551615", *command, f"{option}={number}", status=2)
+        for number in ("0", "18446744073709551615"):
+            self.ok(*target, "--seed", number)
+        self.assertEqual(self.as_json(*numbers["--max-tokens"], "--max-tokens", 20)["tokens"], 20)
+        self.error("18446744073709551615", "quantize", self.target, SCRATCH / "no", "--max-tokens=-1", status=2)
+
+    def test_info(self):
+        info = self.as_json("info", self.target)
+        fields = json.loads((self.target / "config.json").read_text())
+        self.assertEqual(info["layers"], fields["num_hidden_layers"])
+        self.assertEqual(info["vocab"], 97)
+        self.assertEqual(info["config"], "dynamic")
+        self.assertEqual(info["tokenizer_vocab"], 97)
+        self.assertEqual(info["norm_epsilon"], fields["rms_norm_eps"])
+        size = (self.target / "model.safetensors").stat().st_size
+        self.assertTrue(0.9 * size < info["weight_bytes"] < size)
+        self.assertIn("layers", self.ok("info", self.target).out)
+        self.assertIsNone(self.as_json("info", MODELS / "llama-sharded-bf16")["tokenizer_vocab"])
+
+    def test_info_of_every_model_folder_here(self):
+        shared = SOURCE / ".." / "shared"
+        roots = [MODELS, PAIR, SOURCE / "examples", shared / "fixtures" / "models", shared / "data" / "models"]
+        folders = [folder.parent for root in roots if root.exists() for folder in root.glob("*/config.json")]
+        self.assertGreater(len(folders), 25)
+        for folder in folders:
+            with self.subTest(folder=folder):
+                info = self.as_json("info", folder)
+                stored = tensors_of(folder)
+                held = sum(size for _, size in stored.values())
+                self.assertTrue(0.9 * held < info["weight_bytes"] <= held)  # some hold what nobody reads
+                self.assertEqual(info["notes"], [])
+                table = self.ok("info", folder).out
+                codes = [name for name in stored if name.endswith(".qweight")]
+                if not codes:
+                    self.assertIsNone(info["quantization"])
+                    self.assertRegex(table, r"quantization +none\n")
+                    continue
+                config = json.loads((folder / "config.json").read_text())["quantization_config"]
+                self.assertEqual(info["quantization"], {
+                    "bits": 4, "groups": [config["group_size"]], "layouts": ["AutoAWQ gemm"], "layers": len(codes),
+                    "float_layers": [name.removesuffix(".weight") for name in stored
+                                     if name.endswith("_proj.weight") or name == "lm_head.weight"]})
+                self.assertEqual(info["parameters"], self.as_json("info", str(folder).removesuffix("-int4"))["parameters"])
+                self.assertRegex(table, r"quantization +4 bits, AutoAWQ gemm, groups of \d+, \d+ layers")
+
+    def test_info_of_what_quantize_leaves_in_floating_point(self):
+        out = SCRATCH / "partly"
+        self.ok("quantize", PAIR / "draft", out, "--rtn", "--group", "64", "--format", "compressed-tensors")
+        found = self.as_json("info", out)["quantization"]
+        left = [f"model.layers.{layer}.mlp.down_proj" for layer in (0, 1)]
+        self.assertEqual((found["groups"], found["layouts"]), ([64], ["compressed-tensors pack-quantized"]))
+        self.assertEqual([layer for layer in found["float_layers"] if layer != "lm_head"], left)
+        self.assertRegex(self.ok("info", out).out, r"float_layers +.*model\.layers\.1\.mlp\.down_proj")
+
+    def test_the_table_of_known_models_is_the_documented_one(self):
+        table = self.ok("info", "--known").out
+        page = (SOURCE / "docs" / "models.md").read_text()
+        documented = page.split("<!-- slm info --known -->\n")[1].split("<!-- end -->")[0]
+        self.assertEqual(documented, table, "put the output of 'slm info --known' between the marks in docs/models.md")
+        self.assertEqual(len({line.count("|") for line in table.splitlines()}), 1)
+        self.assertIn("| 134,105,856 |", table)
+        self.error(".", "info", "--known", self.target, status=2)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
