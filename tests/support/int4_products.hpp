@@ -20,7 +20,8 @@ using backend::cpu::CodeMatrix;
 
 inline std::vector<DotSet> available_dot_sets() {
   std::vector<DotSet> sets;
-  for (const DotSet set : {DotSet::portable, DotSet::avx2, DotSet::avx2_vnni, DotSet::avx512_vnni, DotSet::amx}) {
+  for (const DotSet set : {DotSet::portable, DotSet::neon_dot, DotSet::neon_i8mm, DotSet::avx2, DotSet::avx2_vnni,
+                           DotSet::avx512_vnni, DotSet::amx}) {
     if (backend::is_available(set)) sets.push_back(set);
   }
   return sets;

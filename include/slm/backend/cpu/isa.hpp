@@ -16,6 +16,14 @@
 #define SLM_CPU_X86 0
 #endif
 
+// Whether one source can hold NEON's kernels for newer processors than it is compiled for.
+#if defined(__aarch64__) && defined(__linux__) && !defined(__NVCC__) && (!defined(__clang__) || __clang_major__ >= 16)
+#define SLM_CPU_NEON_SETS 1
+#include <sys/auxv.h>
+#else
+#define SLM_CPU_NEON_SETS 0
+#endif
+
 namespace slm::inline v0_1::backend {
 
 /// One binary holds the kernels of every set and chooses when it runs. Results are bit-identical within one set,
@@ -79,7 +87,15 @@ inline bool is_available(Isa isa) {
 }
 
 /// Kinds of byte dot products, for weights in codes: finer than Isa, because they came to processors on their own.
-enum class DotSet { portable, avx2, avx2_vnni, avx512_vnni, amx };
+enum class DotSet {
+  portable,     // sixteen-bit arithmetic
+  neon_dot,     // SDOT of ARMv8.2
+  neon_i8mm,    // USDOT, which takes codes of eight bits whole
+  avx2,         // VPMADDUBSW
+  avx2_vnni,    // VPDPBUSD
+  avx512_vnni,  // the same
+  amx,          // the matrix unit
+};
 
 inline bool is_available(DotSet set) {
 #if SLM_CPU_X86
@@ -98,7 +114,12 @@ inline bool is_available(DotSet set) {
     case DotSet::avx512_vnni: return is_available(Isa::avx512) && (features(0).ecx & avx512_vnni) != 0;
     case DotSet::amx:
       return is_available(Isa::amx) && is_available(DotSet::avx512_vnni) && (features(0).edx & amx_int8) != 0;
+    default: return false;
   }
+#elif SLM_CPU_NEON_SETS
+  constexpr unsigned long asimd_dot = 1ul << 20, i8mm = 1ul << 13;  // of Linux's two words of features
+  if (set == DotSet::neon_dot) return (getauxval(AT_HWCAP) & asimd_dot) != 0;
+  if (set == DotSet::neon_i8mm) return (getauxval(AT_HWCAP2) & i8mm) != 0;
 #endif
   return set == DotSet::portable;
 }
@@ -115,7 +136,7 @@ inline DotSet dot_set(Isa isa) {
     case Isa::amx: return first_of({DotSet::amx, DotSet::avx512_vnni, DotSet::avx2});
     case Isa::avx512: return first_of({DotSet::avx512_vnni, DotSet::avx2});
     case Isa::avx2: return first_of({DotSet::avx2_vnni, DotSet::avx2});
-    default: return DotSet::portable;
+    default: return first_of({DotSet::neon_i8mm, DotSet::neon_dot});
   }
 }
 

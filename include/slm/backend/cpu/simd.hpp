@@ -64,19 +64,55 @@ namespace portable {
 #include "slm/backend/cpu/attention_kernels.inc"
 
 #include "slm/backend/cpu/code_pack.inc"
-#if defined(__ARM_FEATURE_DOTPROD)
-#define SLM_DOT 4
-#else
 #define SLM_DOT 0
-#endif
 #include "slm/backend/cpu/code_scales.inc"
 
 #include "slm/backend/cpu/code_kernels.inc"
 #undef SLM_DOT
-#undef SLM_SET
-#undef SLM_LANES
 #undef SLM_REGISTERS
 }  // namespace portable
+
+#if SLM_CPU_NEON_SETS
+
+#if defined(__clang__)
+#pragma clang attribute push(__attribute__((target("dotprod"))), apply_to = function)
+#else
+#pragma GCC push_options
+#pragma GCC target("arch=armv8.2-a+dotprod")
+#endif
+namespace neon_dot {
+using namespace portable;
+#define SLM_DOT 3
+#include "slm/backend/cpu/code_scales.inc"
+
+#include "slm/backend/cpu/code_kernels.inc"
+#undef SLM_DOT
+}  // namespace neon_dot
+#if defined(__clang__)
+#pragma clang attribute pop
+#pragma clang attribute push(__attribute__((target("dotprod,i8mm"))), apply_to = function)
+#else
+#pragma GCC pop_options
+#pragma GCC push_options
+#pragma GCC target("arch=armv8.2-a+dotprod+i8mm")
+#endif
+namespace neon_i8mm {
+using namespace portable;
+#define SLM_DOT 4
+#include "slm/backend/cpu/code_scales.inc"
+
+#include "slm/backend/cpu/code_kernels.inc"
+#undef SLM_DOT
+}  // namespace neon_i8mm
+#if defined(__clang__)
+#pragma clang attribute pop
+#else
+#pragma GCC pop_options
+#endif
+
+#endif  // SLM_CPU_NEON_SETS
+#undef SLM_SET
+#undef SLM_LANES
 
 #if SLM_CPU_X86
 
@@ -251,6 +287,9 @@ const CodeKernels& code_kernels(DotSet set, int terms) {
     case DotSet::avx2: return choose(avx2::code_kernels<1>, avx2::code_kernels<2>);
     default: break;
   }
+#elif SLM_CPU_NEON_SETS
+  if (set == DotSet::neon_i8mm) return choose(neon_i8mm::code_kernels<1>, neon_i8mm::code_kernels<2>);
+  if (set == DotSet::neon_dot) return choose(neon_dot::code_kernels<1>, neon_dot::code_kernels<2>);
 #endif
   static_cast<void>(set);
   return choose(portable::code_kernels<1>, portable::code_kernels<2>);
