@@ -1,4 +1,4 @@
-// MixedMatrix: a matrix of a quantized checkpoint, which is in codes or was left in floating point.
+// MixedMatrix: a matrix that knows its type itself, which is in codes or in floating point.
 #pragma once
 
 #include <cstdint>
@@ -12,11 +12,11 @@
 
 namespace slm::inline v0_1 {
 
-/// Int4: the backend's own matrix of codes.
-template <class Int4>
+/// Codes: the backend's own matrix of codes, or nothing where it multiplies by none.
+template <class... Codes>
 class MixedMatrix {
  public:
-  using Held = std::variant<DenseMatrix<Fp32>, DenseMatrix<Fp16>, DenseMatrix<Bf16>, Int4>;
+  using Held = std::variant<DenseMatrix<Fp32>, DenseMatrix<Fp16>, DenseMatrix<Bf16>, Codes...>;
 
   std::int64_t out = 0;
   std::int64_t in = 0;
@@ -64,7 +64,7 @@ class MixedMatrix {
 
 template <class Matrix>
 inline constexpr bool is_mixed = false;
-template <class Int4>
-inline constexpr bool is_mixed<MixedMatrix<Int4>> = true;
+template <class... Codes>
+inline constexpr bool is_mixed<MixedMatrix<Codes...>> = true;
 
 }  // namespace slm

@@ -290,6 +290,9 @@ class Split {
   }
   Buffer<float> upload(const float* host, std::size_t count) { return device_.upload(host, count); }
 
+  void copy_weights() requires requires(B& device) { device.copy_weights(); }
+  { device_.copy_weights(); }
+
   /// Packs this rank's rows. How a backend holds a matrix depends on all of its sources, so none is left out, be it
   /// without rows.
   template <class Format>

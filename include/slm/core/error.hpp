@@ -1,33 +1,64 @@
 // The one exception of the library: an id, what was expected and found, what to do next.
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <stdexcept>
 #include <string>
 #include <string_view>
-#include <type_traits>
 
 namespace slm::inline v0_1 {
+
+namespace detail {
+
+/// A part of a sentence. One type for all of them, so that a sentence compiles to a list of its parts and one call.
+class TextPart {
+ public:
+  TextPart(std::string_view part) : kind_(Kind::letters), letters_(part) {}
+  TextPart(const char* part) : TextPart(std::string_view(part)) {}
+  TextPart(const std::string& part) : TextPart(std::string_view(part)) {}
+  TextPart(bool part) : TextPart(part ? "true" : "false") {}
+  TextPart(char part) : kind_(Kind::letter), letter_(part) {}
+  TextPart(std::signed_integral auto part) : kind_(Kind::whole), whole_(part) {}
+  TextPart(std::unsigned_integral auto part) : kind_(Kind::natural), natural_(part) {}
+  TextPart(std::floating_point auto part) : kind_(Kind::real), real_(part) {}
+
+  void append_to(std::string& joined) const {
+    switch (kind_) {
+      case Kind::letters: joined += letters_; return;
+      case Kind::letter: joined += letter_; return;
+      case Kind::whole: joined += std::to_string(whole_); return;
+      case Kind::natural: joined += std::to_string(natural_); return;
+      case Kind::real: joined += std::to_string(real_); return;
+    }
+  }
+
+ private:
+  enum class Kind { letters, letter, whole, natural, real };
+  Kind kind_;
+  union {
+    std::string_view letters_;
+    char letter_;
+    long long whole_;
+    unsigned long long natural_;
+    double real_;
+  };
+};
+
+inline std::string joined(std::initializer_list<TextPart> parts) {
+  std::string all;
+  for (const TextPart& part : parts) part.append_to(all);
+  return all;
+}
+
+}  // namespace detail
 
 /// Joins strings and numbers into one sentence: text("layer ", 3, " is missing").
 template <class... Parts>
 std::string text(const Parts&... parts) {
-  std::string joined;
-  const auto append = [&joined](const auto& part) {
-    using Part = std::remove_cvref_t<decltype(part)>;
-    if constexpr (std::is_same_v<Part, bool>) {
-      joined += part ? "true" : "false";
-    } else if constexpr (std::is_same_v<Part, char>) {
-      joined += part;
-    } else if constexpr (std::is_arithmetic_v<Part>) {
-      joined += std::to_string(part);
-    } else {
-      joined += part;
-    }
-  };
-  (append(parts), ...);
-  return joined;
+  return detail::joined({parts...});
 }
 
 /// What a message shows of a text from outside, which may be long and may try to steer a terminal: printable ASCII, the

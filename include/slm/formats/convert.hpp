@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <utility>
 
 #include "slm/core/error.hpp"
 #include "slm/core/tensor.hpp"
@@ -62,6 +64,20 @@ void convert(const Tensor& tensor, std::int64_t first, std::int64_t count, T* ou
                   text("tensor '", tensor.name, "' is ", name_of(tensor.dtype), ", expected F32, F16 or BF16"),
                   "Export the checkpoint with floating-point weights");
   }
+}
+
+/// The tensor with elements of a floating-point type: itself where they are of that type, else a copy that owns them.
+template <class T>
+Tensor converted(const Tensor& tensor, DType type) {
+  if (tensor.dtype == type) return tensor;
+  Tensor other = tensor;
+  other.dtype = type;
+  other.size_bytes = static_cast<std::size_t>(tensor.elements()) * sizeof(T);
+  auto values = std::make_shared_for_overwrite<T[]>(static_cast<std::size_t>(tensor.elements()));
+  convert(tensor, 0, tensor.elements(), values.get());
+  other.bytes = reinterpret_cast<const std::byte*>(values.get());
+  other.owner = std::shared_ptr<const std::byte[]>(values, other.bytes);
+  return other;
 }
 
 }  // namespace slm

@@ -45,6 +45,14 @@ struct AwqInt4 {
   static constexpr int group = Group;
 };
 
+/// Matrices that each know their own type: a quantized checkpoint's as they are stored, all others of the type that
+/// LoadOptions::weights names. So whatever load() gives is one type.
+struct AnyFormat {
+  using Source = LinearSource;
+  static constexpr std::string_view name = "any";
+  static constexpr int group = any_group;
+};
+
 /// Source is what Backend::pack makes a matrix of.
 template <class F>
 concept WeightFormat = requires {

@@ -12,9 +12,9 @@
 #include "slm/core/byte_size.hpp"
 #include "slm/core/error.hpp"
 #include "slm/formats/adapter.hpp"
-#include "slm/formats/format.hpp"
 #include "slm/io/checkpoint.hpp"
 #include "slm/model/kv_pool.hpp"
+#include "slm/model/load_options.hpp"
 
 namespace slm::inline v0_1 {
 
@@ -32,16 +32,15 @@ HostMemory host_memory_of(B& backend) {
   return std::make_unique_for_overwrite<std::byte[]>;
 }
 
-/// Bytes of the weights on the device, about: as stored, or as `Format` stores them; blocks are multiplied out.
-template <WeightFormat Format>
-std::size_t device_weight_bytes(const Checkpoint& source) {
+/// Bytes of the weights on the device, about, as elements of a type or as stored; blocks are multiplied out.
+inline std::size_t device_weight_bytes(const Checkpoint& source, WeightType type) {
   std::size_t bytes = 0;
   for (const auto& [name, tensor] : source.tensors()) {
-    if constexpr (DenseFormat<Format>) {
-      bytes += static_cast<std::size_t>(tensor->elements()) * sizeof(typename Format::Element);
+    const auto elements = static_cast<std::size_t>(tensor->elements());
+    if (type == WeightType::f32 || (type == WeightType::as_stored && is_blocked(tensor->dtype))) {
+      bytes += elements * sizeof(float);
     } else {
-      bytes +=
-          is_blocked(tensor->dtype) ? static_cast<std::size_t>(tensor->elements()) * sizeof(float) : tensor->size_bytes;
+      bytes += type == WeightType::as_stored ? tensor->size_bytes : elements * sizeof(half_t);
     }
   }
   return bytes;
@@ -54,9 +53,10 @@ inline std::int64_t widest_activations(const ModelConfig& shape) {
 }
 
 /// Throws gpu.out-of-memory unless weights, keys and values fit into what is free on the device. It says what would.
-template <WeightFormat Format, HasDeviceMemory B>
-void check_device_room(const Checkpoint& source, const KvLayout& layout, int context, const B& device) {
-  const std::size_t weights = device_weight_bytes<Format>(source);
+template <HasDeviceMemory B>
+void check_device_room(const Checkpoint& source, WeightType type, const KvLayout& layout, int context,
+                       const B& device) {
+  const std::size_t weights = device_weight_bytes(source, type);
   const std::size_t cache = layout.bytes_of(context);
   const std::size_t free = device.runtime().memory_free();
   const ModelConfig& shape = source.config();
@@ -81,7 +81,7 @@ void check_device_room(const Checkpoint& source, const KvLayout& layout, int con
     advice = text("Set the context (LoadOptions::context, --context) to ", low / 64 * 64, " or less");
   } else {
     const auto four_bits = static_cast<std::size_t>(int4_bytes(source.config(), {source.settings().tied_embeddings}));
-    const bool helps = DenseFormat<Format> && four_bits + spare_of(64) <= free;
+    const bool helps = type != WeightType::as_stored && four_bits + spare_of(64) <= free;
     advice = helps ? text("In four bits its weights take about ", text_of_bytes(four_bits),
                           " and would fit: use an AWQ checkpoint, or slm quantize")
                    : text("Use a smaller model, a device with more memory, or the backend cpu");

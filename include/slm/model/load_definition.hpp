@@ -3,8 +3,6 @@
 
 #include <filesystem>
 #include <memory>
-#include <optional>
-#include <type_traits>
 #include <utility>
 
 #include "slm/backend/select.hpp"
@@ -21,36 +19,26 @@ namespace slm::inline v0_1 {
 
 namespace detail {
 
-/// Erased without its shape, a model is one type for each format.
-template <class Format, class Shape, class B>
-AnyModel load_as(Shape shape, std::shared_ptr<const Checkpoint> checkpoint, B device, const LoadOptions& options) {
-  return LoadedModel<Format, B>(Model<Shape, Format, B>(shape, std::move(checkpoint), std::move(device), options));
+/// The type that the weights of a checkpoint will have: as_stored of a quantized one only.
+inline WeightType loaded_type(const Checkpoint& checkpoint, WeightType asked) {
+  const bool as_stored = asked == WeightType::as_stored, int4 = has_int4_layers(checkpoint);
+  if (int4 && !as_stored) {
+    throw Error("model.quantized", text("'", checkpoint.folder().string(), "' holds 4-bit weights"),
+                "Load it with WeightType::as_stored, or take the floating-point checkpoint of the model");
+  }
+  if (!as_stored) return asked;
+  return int4 || has_blocks(checkpoint) ? WeightType::as_stored : stored_type(checkpoint);
 }
 
-template <class Shape, class B>
-AnyModel load_stored(Shape shape, std::shared_ptr<const Checkpoint> checkpoint, B device, const LoadOptions& options) {
-  // A config is compiled for what models are published in today; in the other formats its shape runs as Dynamic, with
-  // the same bits.
-  const auto loaded = [&]<class Format>(Format) -> AnyModel {
-    constexpr bool rare = std::is_same_v<Format, Fp32> || std::is_same_v<Format, Fp16>;
-    if constexpr (rare && StaticConfig<Shape>) {
-      return load_as<Format>(Dynamic{shape.value}, std::move(checkpoint), std::move(device), options);
-    } else {
-      return load_as<Format>(shape, std::move(checkpoint), std::move(device), options);
-    }
-  };
-  const bool as_stored = options.weights == WeightType::as_stored, int4 = has_int4_layers(*checkpoint);
-  if (int4 || (as_stored && has_blocks(*checkpoint))) {
-    if (!as_stored) {
-      throw Error("model.quantized", text("'", checkpoint->folder().string(), "' holds 4-bit weights"),
-                  "Load it with WeightType::as_stored, or take the floating-point checkpoint of the model");
-    }
-    return loaded(AwqInt4<>{});
-  }
-  const WeightType type = as_stored ? stored_type(*checkpoint) : options.weights;
-  if (type == WeightType::f16) return loaded(Fp16{});
-  if (type == WeightType::bf16) return loaded(Bf16{});
-  return loaded(Fp32{});
+/// run_blocks of the config of this shape, and of Dynamic where the registry has none.
+template <class B, class... Models>
+RunBlocks<AnyFormat, B> blocks_of(Registry<Models...> models, const ModelConfig& shape, bool only_known,
+                                  const std::filesystem::path& folder) {
+  RunBlocks<AnyFormat, B> blocks = nullptr;
+  visit(models, shape, [&]<class Shape>(Shape) { blocks = run_blocks<Shape, AnyFormat, B>; });
+  if (blocks != nullptr) return blocks;
+  if (only_known) throw not_registered(models, shape, folder.string());
+  return run_blocks<Dynamic, AnyFormat, B>;
 }
 
 }  // namespace detail
@@ -58,12 +46,15 @@ AnyModel load_stored(Shape shape, std::shared_ptr<const Checkpoint> checkpoint, 
 template <class Models, Backend B>
 AnyModel load(const std::filesystem::path& folder, B device, const LoadOptions& options) {
   auto checkpoint = std::make_shared<const Checkpoint>(folder);
-  std::optional<AnyModel> model;
-  visit(Models{}, checkpoint->config(),
-        [&](auto shape) { model = detail::load_stored(shape, checkpoint, device, options); });
-  if (model) return *std::move(model);
-  if (options.only_known) throw not_registered(Models{}, checkpoint->config(), folder.string());
-  return detail::load_stored(Dynamic{checkpoint->config()}, checkpoint, device, options);
+  const auto blocks = detail::blocks_of<B>(Models{}, checkpoint->config(), options.only_known, folder);
+  LoadOptions loading = options;
+  loading.weights = detail::loaded_type(*checkpoint, options.weights);
+  if constexpr (requires { device.copy_weights(); }) {
+    if (loading.weights == WeightType::as_stored) device.copy_weights();
+  }
+  return LoadedModel<AnyFormat, B>(
+      std::make_shared<const detail::ModelState<AnyFormat, B>>(std::move(checkpoint), std::move(device), loading),
+      blocks);
 }
 
 }  // namespace slm

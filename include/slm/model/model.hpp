@@ -41,7 +41,7 @@ struct ModelState {
       : device(std::move(backend)),
         layout(layout_of(checkpoint, options)),
         context(context_of(*checkpoint, options, layout, device)),
-        weights(std::move(checkpoint), device, options.progress) {
+        weights(std::move(checkpoint), device, options) {
     const Checkpoint& source = *weights.checkpoint;
     const ModelSettings& settings = source.settings();
     const ModelConfig& shape = source.config();
@@ -82,10 +82,11 @@ struct ModelState {
 
   static KvLayout layout_of(const std::shared_ptr<const Checkpoint>& checkpoint, const LoadOptions& options) {
     // Weights of another type, or another backend, give other keys and values.
-    const auto digest = std::async(std::launch::deferred, [checkpoint] {
+    const std::string_view type = name_of(weight_type<Format>(options.weights));
+    const auto digest = std::async(std::launch::deferred, [checkpoint, type] {
                           Checksum sum;
                           sum.add(model_digest(*checkpoint));
-                          for (const std::string_view part : {std::string_view(B::name), Format::name})
+                          for (const std::string_view part : {std::string_view(B::name), type})
                             sum.add(std::as_bytes(std::span(part)));
                           return sum.value();
                         }).share();
@@ -108,8 +109,19 @@ struct ModelState {
                   text("Give 1..", trained, " (LoadOptions::context, --context), or 0 for all of it"));
     }
     const int context = options.context == 0 ? trained : options.context;
-    if constexpr (HasDeviceMemory<B>) check_device_room<Format>(checkpoint, layout, context, device);
+    if constexpr (HasDeviceMemory<B>)
+      check_device_room(checkpoint, weight_type<Format>(options.weights), layout, context, device);
     return context;
+  }
+
+  /// In the digest of a model.
+  static std::string_view name_of(WeightType type) {
+    switch (type) {
+      case WeightType::f32: return Fp32::name;
+      case WeightType::f16: return Fp16::name;
+      case WeightType::bf16: return Bf16::name;
+      default: return AwqInt4<>::name;
+    }
   }
 
   /// Throws cache.format unless the backend can hold it.
@@ -117,9 +129,10 @@ struct ModelState {
     std::string held;
     for (const KvFormat known : B::kv_formats) {
       if (known == format) return format;
-      held += text(held.empty() ? "" : ", ", name_of(known));
+      held += text(held.empty() ? "" : ", ", slm::name_of(known));
     }
-    throw Error("cache.format", text("the backend ", B::name, " does not hold keys and values as ", name_of(format)),
+    throw Error("cache.format",
+                text("the backend ", B::name, " does not hold keys and values as ", slm::name_of(format)),
                 text("It holds: ", held, " (LoadOptions::cache_format, KvPoolOptions::format, --cache-format)"));
   }
 
@@ -159,6 +172,28 @@ struct ModelState {
   mutable KvPool pool;
 };
 
+/// Takes the rows of a step from the first block to the last.
+template <WeightFormat Format, Backend B>
+using RunBlocks = void (*)(const ModelState<Format, B>&,
+                           decltype(std::declval<B&>().begin(std::declval<const StepPlan&>()))&, const KvLayout&,
+                           const Activations<B>&);
+
+/// RunBlocks of a config: all that is compiled for it alone.
+template <Config Shape, WeightFormat Format, Backend B, class Step>
+void run_blocks(const ModelState<Format, B>& state, Step& step, const KvLayout& layout, const Activations<B>& rows) {
+  const Shape config = [&] {
+    if constexpr (StaticConfig<Shape>) {
+      return Shape{};
+    } else {
+      return Shape{state.weights.checkpoint->config()};
+    }
+  }();
+  const int layers = config.value.layers;
+  for (int l = 0; l < layers; ++l)
+    run_block<B>(step, config, state.weights.layers[static_cast<std::size_t>(l)], state.block(l), layout.layer(l),
+                 rows);
+}
+
 }  // namespace detail
 
 /// A LanguageModel. A handle: copies share the weights, and any number of threads may use them at once; the steps of
@@ -166,6 +201,17 @@ struct ModelState {
 template <WeightFormat Format, Backend B>
 class LoadedModel {
  public:
+  /// Of a state that may be shared, and the blocks of its config.
+  LoadedModel(std::shared_ptr<const detail::ModelState<Format, B>> state, detail::RunBlocks<Format, B> run_blocks)
+      : state_(std::move(state)), run_blocks_(run_blocks) {
+    if constexpr (FollowsSteps<B>) {
+      // The device belongs to the state, which must not hold itself.
+      LoadedModel unowned = *this;
+      unowned.state_ = {std::shared_ptr<void>(), state_.get()};
+      state_->device.on_step([unowned](const StepPlan& plan) { unowned.follow(plan); });
+    }
+  }
+
   const ModelInfo& info() const { return state_->info; }
 
   Sequence sequence() const { return Sequence(state_->own_pool()); }
@@ -188,23 +234,9 @@ class LoadedModel {
     planner.commit();
   }
 
- protected:
+ private:
   using State = detail::ModelState<Format, B>;
   using Step = decltype(std::declval<B&>().begin(std::declval<const StepPlan&>()));
-  /// Takes the rows of a step from the first block to the last.
-  using RunBlocks = void (*)(const State&, Step&, const KvLayout&, const Activations<B>&);
-
-  LoadedModel(std::shared_ptr<const State> state, RunBlocks run_blocks)
-      : state_(std::move(state)), run_blocks_(run_blocks) {
-    if constexpr (FollowsSteps<B>) {
-      // The device belongs to the state, which must not hold itself.
-      LoadedModel unowned = *this;
-      unowned.state_ = {std::shared_ptr<void>(), state_.get()};
-      state_->device.on_step([unowned](const StepPlan& plan) { unowned.follow(plan); });
-    }
-  }
-
- private:
   using Rows = View<typename B::Activation, 2>;
   enum Room { residual, queries, mixed, gated, narrow, chosen };  // of activations; the last are of the outputs
   static_assert(chosen + 1 < most_rooms);
@@ -348,14 +380,13 @@ class LoadedModel {
   }
 
   std::shared_ptr<const State> state_;
-  RunBlocks run_blocks_;
+  detail::RunBlocks<Format, B> run_blocks_;
 };
 
 /// Shape is a config of the registry, your own, or Dynamic; the text is the same.
 template <Config Shape, WeightFormat Format, Backend B>
 class Model : public LoadedModel<Format, B> {
   using Base = LoadedModel<Format, B>;
-  using typename Base::State;
 
  public:
   /// Vocabulary size when it is known at compile time, else 0.
@@ -378,23 +409,8 @@ class Model : public LoadedModel<Format, B> {
 
   /// The checkpoint's shape must be `shape`.
   Model(Shape, std::shared_ptr<const Checkpoint> checkpoint, B device, const LoadOptions& options = {})
-      : Base(std::make_shared<const State>(std::move(checkpoint), std::move(device), options), run_blocks) {}
-
- private:
-  static void run_blocks(const State& state, typename Base::Step& step, const KvLayout& layout,
-                         const Activations<B>& rows) {
-    const Shape config = [&] {
-      if constexpr (StaticConfig<Shape>) {
-        return Shape{};
-      } else {
-        return Shape{state.weights.checkpoint->config()};
-      }
-    }();
-    const int layers = config.value.layers;
-    for (int l = 0; l < layers; ++l)
-      run_block<B>(step, config, state.weights.layers[static_cast<std::size_t>(l)], state.block(l), layout.layer(l),
-                   rows);
-  }
+      : Base(std::make_shared<const detail::ModelState<Format, B>>(std::move(checkpoint), std::move(device), options),
+             detail::run_blocks<Shape, Format, B>) {}
 };
 
 }  // namespace slm

@@ -17,6 +17,7 @@
 #include "slm/model/activation_scales.hpp"
 #include "slm/model/layer_weights.hpp"
 #include "slm/model/linear_source.hpp"
+#include "slm/model/load_options.hpp"
 
 namespace slm::inline v0_1 {
 
@@ -28,6 +29,7 @@ struct WeightReader {
 
   const Checkpoint& checkpoint;
   B& device;
+  WeightType type = WeightType::as_stored;  // of AnyFormat's matrices
   const TensorNames& names = checkpoint.names();
   std::int64_t step_bytes = 0;  // of the matrices that pack_step() has made
 
@@ -92,8 +94,8 @@ struct WeightReader {
 
  private:
   typename Format::Source source(const TensorName& weight) {
-    if (weight.transposed) return transpose(checkpoint.tensor(weight.name, weight.shape));
-    LinearSource layer = linear_source(checkpoint, weight);
+    LinearSource layer =
+        weight.transposed ? transpose(checkpoint.tensor(weight.name, weight.shape)) : linear_source(checkpoint, weight);
     const auto* int4 = std::get_if<Int4Tensor>(&layer);
     if constexpr (DenseFormat<Format>) {
       if (!int4) return std::get<Tensor>(std::move(layer));
@@ -110,7 +112,18 @@ struct WeightReader {
                       "Name the checkpoint's group in AwqInt4<...>, or AwqInt4<> for any");
         }
       }
-      return layer;
+      return as_asked(std::move(layer));
+    }
+  }
+
+  LinearSource as_asked(LinearSource layer) const {
+    const auto* tensor = std::get_if<Tensor>(&layer);
+    if (tensor == nullptr) return layer;
+    switch (type) {
+      case WeightType::f32: return converted<float>(*tensor, DType::f32);
+      case WeightType::f16: return converted<half_t>(*tensor, DType::f16);
+      case WeightType::bf16: return converted<bfloat16_t>(*tensor, DType::bf16);
+      default: return layer;
     }
   }
 

@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -20,6 +19,7 @@
 #include "slm/io/checkpoint.hpp"
 #include "slm/model/alibi.hpp"
 #include "slm/model/layer_weights.hpp"
+#include "slm/model/load_options.hpp"
 #include "slm/model/rope.hpp"
 #include "slm/model/weight_reader.hpp"
 
@@ -51,12 +51,11 @@ struct ModelWeights {
 
   const Matrix& head() const { return untied_head ? *untied_head : embedding; }  // [vocab, hidden]
 
-  /// progress(fraction) is called after each layer.
-  ModelWeights(std::shared_ptr<const Checkpoint> source, B& device, const std::function<void(double)>& progress)
+  ModelWeights(std::shared_ptr<const Checkpoint> source, B& device, const LoadOptions& options)
       : checkpoint(std::move(source)) {
     const ModelConfig& shape = checkpoint->config();
     const ModelSettings& settings = checkpoint->settings();
-    WeightReader<Format, B> reader{*checkpoint, device};
+    WeightReader<Format, B> reader{*checkpoint, device, weight_type<Format>(options.weights)};
     read_positions(reader);
     embedding = reader.pack(Role::embedding);
     if (!settings.tied_embeddings) untied_head = reader.pack(Role::head);
@@ -65,7 +64,7 @@ struct ModelWeights {
     final_norm = reader.norm(Role::final_norm, 0, settings.logit_scale);
     for (int l = 0; l < shape.layers; ++l) {
       layers.push_back(reader.layer(l));
-      if (progress) progress((l + 1.0) / shape.layers);
+      if (options.progress) options.progress((l + 1.0) / shape.layers);
     }
     step_bytes = embedding.bytes() / shape.vocab + head().bytes() + reader.step_bytes;  // one row of the embedding
   }

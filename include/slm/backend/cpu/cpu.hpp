@@ -56,12 +56,15 @@ class Cpu : private cpu::Products {
   using Matrix = typename cpu::MatrixOf<Format>::type;
 
   /// Throws backend.invalid-threads, backend.no-thread, backend.unsupported-instruction-set.
-  Cpu(CpuOptions options = {}) : Products(options) {}
+  Cpu(CpuOptions options = {}) : Products(options), copies_weights_(options.copy_weights) {}
   explicit Cpu(int threads) : Cpu(CpuOptions{.threads = checked(threads)}) {}
 
   using Products::arithmetic;
   using Products::isa;
   using Products::threads;
+
+  /// From here on this handle copies weights of floating point, as with CpuOptions::copy_weights.
+  void copy_weights() { copies_weights_ = true; }
 
   /// Throws backend.out-of-memory.
   template <class T>
@@ -77,16 +80,17 @@ class Cpu : private cpu::Products {
 
   /// Refers to tensors of the format's own type where they lie, unless weights are to be copied; converts others once.
   /// Layers of codes are put into the order of the kernels; those that have no such order (odd groups, or beside layers
-  /// in floating point) become fp32. Such a model refers to nothing: what it has in floating point is copied too.
+  /// in floating point) become fp32. AwqInt4's refer to nothing: what they have in floating point is copied too.
   template <class Format>
   Matrix<Format> pack(std::span<const typename Format::Source> sources) {
     if constexpr (DenseFormat<Format>) {
       auto matrix = Matrix<Format>::stack(sources);
-      if (state_->copy_weights) matrix.move_to(HugePages::take);
+      if (copies_weights_) matrix.move_to(HugePages::take);
       return matrix;
     } else {
       if (!cpu::CodeMatrix::can_hold(sources)) {
         Mixed mixed = Mixed::dense(sources);
+        if (std::is_same_v<Format, AnyFormat> && !copies_weights_) return mixed;
         mixed.visit([]<class Held>(Held& held) {
           if constexpr (!std::is_same_v<Held, cpu::CodeMatrix>) held.move_to(HugePages::take);
         });
@@ -110,6 +114,8 @@ class Cpu : private cpu::Products {
   static int checked(int threads) {
     return threads == 0 ? -1 : threads;  // 0 means "all" in the options only
   }
+
+  bool copies_weights_;
 };
 
 static_assert(Backend<Cpu>);

@@ -80,7 +80,6 @@ class Products {
         : isa(resolve(options.isa)),
           kernels(&cpu::common_kernels(isa)),
           code_kernels(&cpu::code_kernels(dot_set(isa), options.activations == Int4Activations::bits8 ? 1 : 2)),
-          copy_weights(options.copy_weights),
           pool(options.threads != 0 ? options.threads
                                     : static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, 1024u))),
           scratch(static_cast<std::size_t>(pool.threads())) {}
@@ -97,7 +96,6 @@ class Products {
     Isa isa;
     const cpu::CommonKernels* kernels;
     const cpu::CodeKernels* code_kernels;
-    bool copy_weights;
     ThreadPool pool;
     RopeTable rope;
     AttendTasks attention;

@@ -14,6 +14,7 @@
 #include "slm/backend/concept.hpp"
 #include "slm/backend/dense_matrix.hpp"
 #include "slm/backend/kv_rows.hpp"
+#include "slm/backend/mixed_matrix.hpp"
 
 namespace slm::inline v0_1::backend {
 
@@ -38,20 +39,24 @@ class ReferenceStep {
 
   template <class Matrix>
   void embed(const Matrix& table, Rows x, ConstRows positions = {}, int offset = 0) {
-    for (int r = 0; r < rows(); ++r) {
-      const auto* row = table.row(at(r).token);
-      const int place = at(r).position + offset;
-      for (std::int64_t i = 0; i < table.in; ++i)
-        x(r, i) = to_float(row[i]) + (positions.data ? positions(place, i) : 0);
-    }
+    held(table, [&](const auto& rows_of_table) {
+      for (int r = 0; r < rows(); ++r) {
+        const auto* row = rows_of_table.row(at(r).token);
+        const int place = at(r).position + offset;
+        for (std::int64_t i = 0; i < table.in; ++i)
+          x(r, i) = to_float(row[i]) + (positions.data ? positions(place, i) : 0);
+      }
+    });
   }
 
   template <class Matrix>
   void embed_positions(const Matrix& table, int offset, Rows x) {
-    for (int r = 0; r < rows(); ++r) {
-      const auto* row = table.row(at(r).position + offset);
-      for (std::int64_t i = 0; i < table.in; ++i) x(r, i) = to_float(row[i]);
-    }
+    held(table, [&](const auto& rows_of_table) {
+      for (int r = 0; r < rows(); ++r) {
+        const auto* row = rows_of_table.row(at(r).position + offset);
+        for (std::int64_t i = 0; i < table.in; ++i) x(r, i) = to_float(row[i]);
+      }
+    });
   }
 
   void adapt_embedding(Rows x) {
@@ -231,6 +236,16 @@ class ReferenceStep {
     for (int h = 0; over == QkNorm::per_head && h < heads; ++h) normalize_row(x + h * dim, dim, norm, x + h * dim);
   }
 
+  /// use(matrix) with the dense matrix of whichever type.
+  template <class Matrix, class Use>
+  static void held(const Matrix& matrix, Use use) {
+    if constexpr (is_mixed<Matrix>) {
+      matrix.visit(use);
+    } else {
+      use(matrix);
+    }
+  }
+
   static std::vector<float> copy_of(ConstRows x) { return {x.data, x.data + x.size()}; }
 
   /// x [rows, in] . weight^T [in, out] + bias -> [rows, out], with what the rows' adapters add
@@ -239,14 +254,16 @@ class ReferenceStep {
     const std::int64_t in = linear.weight.in, width = linear.weight.out;
     const std::int64_t rows = static_cast<std::int64_t>(x.size()) / in;
     std::vector<float> out(static_cast<std::size_t>(rows * width));
-    for (std::int64_t o = 0; o < width; ++o) {
-      const auto* row = linear.weight.row(o);
-      for (std::int64_t r = 0; r < rows; ++r) {
-        float sum = 0;
-        for (std::int64_t i = 0; i < in; ++i) sum += x[r * in + i] * to_float(row[i]);
-        out[r * width + o] = linear.bias ? sum + linear.bias[o] : sum;
+    held(linear.weight, [&](const auto& weight) {
+      for (std::int64_t o = 0; o < width; ++o) {
+        const auto* row = weight.row(o);
+        for (std::int64_t r = 0; r < rows; ++r) {
+          float sum = 0;
+          for (std::int64_t i = 0; i < in; ++i) sum += x[r * in + i] * to_float(row[i]);
+          out[r * width + o] = linear.bias ? sum + linear.bias[o] : sum;
+        }
       }
-    }
+    });
     for (std::int64_t r = 0; has_adapters(plan_) && r < rows; ++r) {
       const Adapter* adapter = adapter_of(plan_, r, rows);
       if (adapter == nullptr) continue;
@@ -292,6 +309,17 @@ class ReferenceStep {
   std::vector<float> rooms_[most_rooms];
 };
 
+namespace reference {
+template <class Format>
+struct MatrixOf {
+  using type = MixedMatrix<>;
+};
+template <DenseFormat Format>
+struct MatrixOf<Format> {
+  using type = DenseMatrix<Format>;
+};
+}  // namespace reference
+
 class Reference {
  public:
   static constexpr const char* name = "reference";
@@ -304,7 +332,7 @@ class Reference {
   template <class T>
   using Buffer = std::vector<T>;
   template <class Format>
-  using Matrix = DenseMatrix<std::conditional_t<DenseFormat<Format>, Format, Fp32>>;  // int4 is dequantized
+  using Matrix = typename reference::MatrixOf<Format>::type;  // codes are multiplied out
 
   /// See Cpu.
   std::uint64_t arithmetic() const noexcept { return 0; }
@@ -318,7 +346,11 @@ class Reference {
 
   template <class Format>
   Matrix<Format> pack(std::span<const typename Format::Source> sources) {
-    return Matrix<Format>::stack(sources);
+    if constexpr (DenseFormat<Format>) {
+      return Matrix<Format>::stack(sources);
+    } else {
+      return Matrix<Format>::dense(sources);
+    }
   }
 
   Adapter place(const Adapter& adapter) { return adapter; }
