@@ -15,16 +15,16 @@ inline void refuse_foreign_folder(const std::filesystem::path& folder) {
   namespace fs = std::filesystem;
   std::string onnx, pickle;  // the first of each kind
   std::error_code failure;
-  std::vector<fs::path> files;
+  std::vector<std::string> files;
   for (fs::directory_iterator entry(folder, failure), end; !failure && entry != end; entry.increment(failure)) {
-    files.push_back(entry->path().filename());
+    files.push_back(entry->path().filename().string());
   }
   std::sort(files.begin(), files.end());  // the same message whatever the order on disk
-  for (const fs::path& file : files) {
-    const std::string ending = file.extension().string();
+  for (const std::string& file : files) {
+    const std::string ending = fs::path(file).extension().string();
     if (ending == ".safetensors" || file == "model.safetensors.index.json") return;
     const auto note = [&](std::string& kind) {
-      if (kind.empty()) kind = file.string();
+      if (kind.empty()) kind = file;
     };
     if (ending == ".onnx" || file == "genai_config.json" || file == "onnx") note(onnx);
     if (ending == ".bin" || ending == ".pt" || ending == ".pth") note(pickle);

@@ -5,9 +5,9 @@
 #include <initializer_list>
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "slm/core/error.hpp"
@@ -21,35 +21,89 @@ using Json = nlohmann::json;
 inline constexpr int deepest_json = 64;
 inline constexpr std::size_t largest_json = 100'000'000;  // bytes; the limit that safetensors sets its headers
 
-/// Where all JSON enters. The bounds are checked before a value is built, as copying, comparing and printing values
-/// recurse. Of two members with the same name either could be meant: an Error. advice: what to do about it.
+namespace detail {
+
+/// Builds the value that is read, for Json::sax_parse: the bounds are checked before a value is built, as copying,
+/// comparing and printing values recurse.
+class JsonBuilder {
+ public:
+  JsonBuilder(const std::string& file, std::string_view advice) : file_(file), advice_(advice) {}
+
+  Json take() { return std::move(whole_); }
+
+  bool null() { return put(nullptr); }
+  bool boolean(bool value) { return put(value); }
+  bool number_integer(Json::number_integer_t value) { return put(value); }
+  bool number_unsigned(Json::number_unsigned_t value) { return put(value); }
+  bool number_float(Json::number_float_t value, const std::string&) { return put(value); }
+  bool string(std::string& value) { return put(std::move(value)); }
+  bool binary(Json::binary_t& value) { return put(std::move(value)); }
+  bool start_object(std::size_t) { return open(Json::value_t::object); }
+  bool end_object() { return close(); }
+  bool start_array(std::size_t) { return open(Json::value_t::array); }
+  bool end_array() { return close(); }
+
+  bool key(std::string& name) {
+    const auto [member, is_new] = open_.back()->get_ptr<Json::object_t*>()->try_emplace(name);
+    if (!is_new) {
+      throw Error("json.duplicate-name", text("'", file_, "' has the name ", quote(name), " twice in one object"),
+                  advice_);
+    }
+    member_ = &member->second;
+    return true;
+  }
+
+  [[noreturn]] bool parse_error(std::size_t, const std::string&, const Json::exception& fault) {
+    throw Error("json.malformed", text("'", file_, "' is not valid JSON: ", excerpt(fault.what())), advice_);
+  }
+
+ private:
+  bool put(Json value) {
+    place() = std::move(value);
+    return true;
+  }
+
+  bool open(Json::value_t kind) {
+    if (open_.size() >= std::size_t{deepest_json}) {
+      throw Error("json.too-deep", text("'", file_, "' is nested more than ", deepest_json, " levels deep"), advice_);
+    }
+    Json& begun = place();
+    begun = kind;
+    open_.push_back(&begun);
+    return true;
+  }
+
+  bool close() {
+    open_.pop_back();
+    return true;
+  }
+
+  /// Where the next value belongs.
+  Json& place() {
+    if (open_.empty()) return whole_;
+    return open_.back()->is_object() ? *member_ : open_.back()->get_ptr<Json::array_t*>()->emplace_back();
+  }
+
+  const std::string& file_;
+  std::string_view advice_;
+  Json whole_;
+  std::vector<Json*> open_;  // arrays and objects that have not ended; only the last one grows
+  Json* member_ = nullptr;   // the last name's value
+};
+
+}  // namespace detail
+
+/// Where all JSON enters. Of two members with the same name either could be meant: an Error. advice: what to do about
+/// it.
 inline Json parse_json(std::string_view source, const std::string& file,
                        std::string_view advice = "Download or export the file again") {
   if (source.size() > largest_json) {
     throw Error("json.too-large", text("'", file, "' holds ", source.size(), " bytes of JSON, at most ", largest_json),
                 advice);
   }
-  std::vector<std::set<std::string>> names;  // one set per open object
-  const auto watch = [&](int depth, Json::parse_event_t event, Json& parsed) {
-    using Event = Json::parse_event_t;
-    if ((event == Event::object_start || event == Event::array_start) && depth >= deepest_json) {
-      throw Error("json.too-deep", text("'", file, "' is nested more than ", deepest_json, " levels deep"), advice);
-    }
-    if (event == Event::object_start) names.emplace_back();
-    if (event == Event::object_end) names.pop_back();
-    if (event == Event::key && !names.back().insert(parsed.get_ref<const std::string&>()).second) {
-      throw Error(
-          "json.duplicate-name",
-          text("'", file, "' has the name ", quote(parsed.get_ref<const std::string&>()), " twice in one object"),
-          advice);
-    }
-    return true;
-  };
-  try {
-    return Json::parse(source.begin(), source.end(), watch);
-  } catch (const Json::exception& fault) {
-    throw Error("json.malformed", text("'", file, "' is not valid JSON: ", excerpt(fault.what())), advice);
-  }
+  detail::JsonBuilder builder(file, advice);
+  Json::sax_parse(source.begin(), source.end(), &builder);
+  return builder.take();
 }
 
 inline Json parse_json_object(std::string_view source, const std::string& file,

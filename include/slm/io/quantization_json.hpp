@@ -214,10 +214,12 @@ inline QuantizationSettings read_quark(const JsonFields& fields) {
       settings.rules.push_back(
           read_quark_rule(JsonFields(layer, fields.file()), text("layer_quant_config.", excerpt(pattern)), pattern));
     }
-    // JSON objects have no order that counts: a plain name comes before patterns, a longer pattern before a shorter.
-    std::stable_sort(settings.rules.begin(), settings.rules.end(), [](const Int4Rule& a, const Int4Rule& b) {
+    // JSON objects have no order that counts: a plain name comes before patterns, a longer pattern before a shorter,
+    // and of equal length that of the smaller letters.
+    std::sort(settings.rules.begin(), settings.rules.end(), [](const Int4Rule& a, const Int4Rule& b) {
       const auto is_pattern = [](const Int4Rule& rule) { return rule.layers.find_first_of("*?") != std::string::npos; };
-      return is_pattern(a) != is_pattern(b) ? is_pattern(b) : a.layers.size() > b.layers.size();
+      if (is_pattern(a) != is_pattern(b)) return is_pattern(b);
+      return a.layers.size() != b.layers.size() ? a.layers.size() > b.layers.size() : a.layers < b.layers;
     });
   }
   settings.rules.push_back(read_quark_rule(fields.object("global_quant_config"), "global_quant_config", ""));

@@ -5,196 +5,21 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <future>
-#include <limits>
 #include <memory>
-#include <mutex>
-#include <span>
-#include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "slm/config/registry.hpp"
-#include "slm/core/checksum.hpp"
 #include "slm/core/error.hpp"
 #include "slm/formats/format.hpp"
 #include "slm/io/checkpoint.hpp"
-#include "slm/io/peft.hpp"
 #include "slm/model/block.hpp"
-#include "slm/model/device_room.hpp"
-#include "slm/model/kv_memory.hpp"
 #include "slm/model/language_model.hpp"
 #include "slm/model/load_options.hpp"
-#include "slm/model/model_digest.hpp"
+#include "slm/model/model_state.hpp"
 #include "slm/model/planner.hpp"
-#include "slm/model/weights.hpp"
 
 namespace slm::inline v0_1 {
-
-namespace detail {
-
-/// What the copies of a model share. Not a template of the shape: building it compiles once per format and backend.
-template <WeightFormat Format, Backend B>
-struct ModelState {
-  ModelState(std::shared_ptr<const Checkpoint> checkpoint, B backend, const LoadOptions& options)
-      : device(std::move(backend)),
-        layout(layout_of(checkpoint, options)),
-        context(context_of(*checkpoint, options, layout, device)),
-        weights(std::move(checkpoint), device, options) {
-    const Checkpoint& source = *weights.checkpoint;
-    const ModelSettings& settings = source.settings();
-    const ModelConfig& shape = source.config();
-    info = {.name = source.folder().filename().string(),
-            .vocab = shape.vocab,
-            .context = context,
-            .end_tokens = settings.end_tokens,
-            .sampling = settings.sampling,
-            .tokens = [folder = source.folder()] { return read_vocabulary(folder); },
-            .step_bytes = weights.step_bytes,
-            .chooses = B::chooses,
-            .own_memory = B::own_memory,
-            .identity = layout.identity(),
-            .read_adapter =
-                [checkpoint = weights.checkpoint, on = device](const std::filesystem::path& folder) mutable {
-                  Adapter adapter = read_peft(folder, *checkpoint, host_memory_of(on));
-                  adapter.model = checkpoint;
-                  return std::make_shared<const Adapter>(std::move(adapter));
-                },
-            .place_adapter =
-                [checkpoint = weights.checkpoint, identity = layout.identity(), on = device,
-                 name = source.folder().filename().string()](const AdapterRef& adapter) mutable {
-                  if (adapter == nullptr || adapter->model == identity) return adapter;
-                  if (adapter->model != checkpoint) throw other_model(*adapter, name);
-                  Adapter placed = on.place(*adapter);
-                  placed.model = identity;
-                  return AdapterRef(std::make_shared<const Adapter>(std::move(placed)));
-                }};
-    limits.max_rows = B::max_rows;
-    if constexpr (B::chooses) limits.max_chained_rows = B::max_chained_rows;
-    limits.original_context = settings.rope_scaling.kind == RopeScaling::Kind::longrope
-                                  ? static_cast<int>(settings.rope_scaling.original_context)
-                                  : std::numeric_limits<int>::max();
-    if constexpr (HasDeviceMemory<B>) {
-      device.reserve({shape.heads, shape.kv_heads, shape.head_dim}, widest_activations(shape), shape.vocab, context);
-    }
-  }
-
-  static KvLayout layout_of(const std::shared_ptr<const Checkpoint>& checkpoint, const LoadOptions& options) {
-    // Weights of another type, or another backend, give other keys and values.
-    const std::string_view type = name_of(weight_type<Format>(options.weights));
-    const auto digest = std::async(std::launch::deferred, [checkpoint, type] {
-                          Checksum sum;
-                          sum.add(model_digest(*checkpoint));
-                          for (const std::string_view part : {std::string_view(B::name), type})
-                            sum.add(std::as_bytes(std::span(part)));
-                          return sum.value();
-                        }).share();
-    return {checkpoint->config(),
-            checkpoint->settings(),
-            held_format(options.cache_format.value_or(B::kv_formats[0])),
-            {.name = checkpoint->folder().filename().string(),
-             .vocab = checkpoint->config().vocab,
-             .context = options.context == 0 ? checkpoint->settings().context : options.context,
-             .digest = digest}};
-  }
-
-  static int context_of(const Checkpoint& checkpoint, const LoadOptions& options,
-                        [[maybe_unused]] const KvLayout& layout, [[maybe_unused]] const B& device) {
-    const int trained = checkpoint.settings().context;
-    if (options.context < 0 || options.context > trained) {
-      throw Error("model.context",
-                  text("'", checkpoint.folder().string(), "' was asked for a context of ", options.context,
-                       " tokens, its config.json allows ", trained),
-                  text("Give 1..", trained, " (LoadOptions::context, --context), or 0 for all of it"));
-    }
-    const int context = options.context == 0 ? trained : options.context;
-    if constexpr (HasDeviceMemory<B>)
-      check_device_room(checkpoint, weight_type<Format>(options.weights), layout, context, device);
-    return context;
-  }
-
-  /// In the digest of a model.
-  static std::string_view name_of(WeightType type) {
-    switch (type) {
-      case WeightType::f32: return Fp32::name;
-      case WeightType::f16: return Fp16::name;
-      case WeightType::bf16: return Bf16::name;
-      default: return AwqInt4<>::name;
-    }
-  }
-
-  /// Throws cache.format unless the backend can hold it.
-  static KvFormat held_format(KvFormat format) {
-    std::string held;
-    for (const KvFormat known : B::kv_formats) {
-      if (known == format) return format;
-      held += text(held.empty() ? "" : ", ", slm::name_of(known));
-    }
-    throw Error("cache.format",
-                text("the backend ", B::name, " does not hold keys and values as ", slm::name_of(format)),
-                text("It holds: ", held, " (LoadOptions::cache_format, KvPoolOptions::format, --cache-format)"));
-  }
-
-  KvPool make_pool(KvPoolOptions options) const {
-    return KvPool(layout.in(held_format(options.format.value_or(layout.format()))),
-                  std::make_unique<KvMemoryOf<B>>(device), options);
-  }
-
-  /// The pool of those who ask for none.
-  KvPool own_pool() const {
-    const std::lock_guard lock(mutex);
-    if (!pool) pool = make_pool({});
-    return pool;
-  }
-
-  BlockSettings block(int layer) const {
-    const ModelSettings& settings = weights.checkpoint->settings();
-    return {.norm_epsilon = settings.norm_epsilon,
-            .clip_qkv = settings.clip_qkv,
-            .rope = {.inverse_frequency = {data_or_null(weights.inverse_frequency[0]),
-                                           data_or_null(weights.inverse_frequency[1])},
-                     .width = weights.checkpoint->config().rotary_dim(),
-                     .factor = settings.rope_scaling.attention_factor},
-            .attention = {.scale = settings.attention_scale,
-                          .window = settings.window_of(layer),
-                          .slopes = data_or_null(weights.alibi)}};
-  }
-
-  mutable B device;
-  KvLayout layout;
-  int context;
-  ModelWeights<Format, B> weights;
-  ModelInfo info;
-  PlanLimits limits;
-  mutable typename B::Recorded recorded;  // belongs to whoever has begun a step on the device
-  mutable std::mutex mutex;               // of what follows
-  mutable KvPool pool;
-};
-
-/// Takes the rows of a step from the first block to the last.
-template <WeightFormat Format, Backend B>
-using RunBlocks = void (*)(const ModelState<Format, B>&,
-                           decltype(std::declval<B&>().begin(std::declval<const StepPlan&>()))&, const KvLayout&,
-                           const Activations<B>&);
-
-/// RunBlocks of a config: all that is compiled for it alone.
-template <Config Shape, WeightFormat Format, Backend B, class Step>
-void run_blocks(const ModelState<Format, B>& state, Step& step, const KvLayout& layout, const Activations<B>& rows) {
-  const Shape config = [&] {
-    if constexpr (StaticConfig<Shape>) {
-      return Shape{};
-    } else {
-      return Shape{state.weights.checkpoint->config()};
-    }
-  }();
-  const int layers = config.value.layers;
-  for (int l = 0; l < layers; ++l)
-    run_block<B>(step, config, state.weights.layers[static_cast<std::size_t>(l)], state.block(l), layout.layer(l),
-                 rows);
-}
-
-}  // namespace detail
 
 /// A LanguageModel. A handle: copies share the weights, and any number of threads may use them at once; the steps of
 /// one device follow each other. Its blocks are those of a Model's config; all else is compiled once for every config.

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -31,13 +32,14 @@ class AddedTokens {
  public:
   AddedTokens() = default;
 
-  /// Each token is searched for as its `content`, which is valid UTF-8; empty ones never match.
-  explicit AddedTokens(std::vector<AddedToken> tokens) : tokens_(std::move(tokens)) {
-    std::erase_if(tokens_, [](const AddedToken& token) { return token.content.empty(); });
-    const auto by_content = [](const AddedToken& a, const AddedToken& b) { return a.content < b.content; };
-    std::stable_sort(tokens_.begin(), tokens_.end(), by_content);
-    const auto same = [](const AddedToken& a, const AddedToken& b) { return a.content == b.content; };
-    tokens_.erase(std::unique(tokens_.begin(), tokens_.end(), same), tokens_.end());
+  /// Each token is searched for as its `content`, which is valid UTF-8; empty ones never match, and of equal ones the
+  /// first.
+  explicit AddedTokens(const std::vector<AddedToken>& tokens) {
+    std::map<std::string_view, const AddedToken*> by_content;
+    for (const AddedToken& token : tokens) {
+      if (!token.content.empty()) by_content.try_emplace(token.content, &token);
+    }
+    for (const auto& [content, token] : by_content) tokens_.push_back(*token);
     for (std::size_t i = tokens_.size(); i-- > 0;) {
       auto& range = starting_with_[static_cast<unsigned char>(tokens_[i].content[0])];
       range.begin = i;

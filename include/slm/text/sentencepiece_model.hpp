@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -146,7 +147,6 @@ inline MergeTable merges_of(const std::vector<SentencePiece>& pieces, const Voca
   std::vector<Candidate> candidates;
   for (std::size_t index = 0; index < pieces.size(); ++index) {
     const std::string_view whole = pieces[index].text;
-    const std::size_t first = candidates.size();
     const auto length = static_cast<std::uint32_t>(utf8::count(whole));
     std::size_t cut = 0;
     for (std::uint32_t left_length = 1; left_length < length; ++left_length) {
@@ -157,14 +157,12 @@ inline MergeTable merges_of(const std::vector<SentencePiece>& pieces, const Voca
         candidates.push_back(
             {pieces[index].score, left_length, length - left_length, *left, *right, static_cast<Token>(index)});
     }
-    std::sort(candidates.begin() + static_cast<std::ptrdiff_t>(first), candidates.end(),
-              [](const Candidate& a, const Candidate& b) {
-                return std::pair{a.left, a.right} < std::pair{b.left, b.right};
-              });
   }
-  std::stable_sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
+  std::sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
     if (a.score != b.score) return a.score > b.score;
-    return std::pair{a.left_length, a.right_length} > std::pair{b.left_length, b.right_length};
+    if (a.left_length != b.left_length) return a.left_length > b.left_length;
+    if (a.right_length != b.right_length) return a.right_length > b.right_length;
+    return std::tuple{a.merged, a.left, a.right} < std::tuple{b.merged, b.left, b.right};
   });
   MergeTable table(candidates.size());
   std::uint32_t rank = 0;

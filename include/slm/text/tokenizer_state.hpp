@@ -49,9 +49,9 @@ struct Tokenizer::State {
       if (token.normalized) token.content = parts.normalizer(token.content);
       (token.normalized ? in_normalized : in_raw).push_back(std::move(token));
     }
-    raw = AddedTokens(std::move(in_raw));
-    normalized = AddedTokens(std::move(in_normalized));
-    markers = AddedTokens(std::move(in_parts));
+    raw = AddedTokens(in_raw);
+    normalized = AddedTokens(in_normalized);
+    markers = AddedTokens(in_parts);
   }
 
   static bool is_blank(std::string_view content) {

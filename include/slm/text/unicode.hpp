@@ -174,7 +174,10 @@ inline std::string nfc(std::string_view text) {
   characters.reserve(text.size());
   for (std::size_t position = 0; position < text.size();) tables.decompose(utf8::next(text, position), characters);
 
-  std::vector<std::pair<unsigned, char32_t>> marks;  // canonical order: stable by combining class
+  // Canonical order: by combining class, and those of one class as they stand. A mark's class, place and code point are
+  // one number, which sorts like that.
+  constexpr int place_bits = 35, code_bits = 21;
+  std::vector<std::uint64_t> marks;
   for (std::size_t begin = 0; begin < characters.size(); ++begin) {
     if (tables.combining_class(characters[begin]) == 0) continue;
     marks.clear();
@@ -182,10 +185,12 @@ inline std::string nfc(std::string_view text) {
     for (; end < characters.size(); ++end) {
       const unsigned order = tables.combining_class(characters[end]);
       if (order == 0) break;
-      marks.emplace_back(order, characters[end]);
+      marks.push_back((std::uint64_t{order} << place_bits | marks.size()) << code_bits | characters[end]);
     }
-    std::stable_sort(marks.begin(), marks.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
-    for (std::size_t i = 0; i < marks.size(); ++i) characters[begin + i] = marks[i].second;
+    std::sort(marks.begin(), marks.end());
+    for (std::size_t i = 0; i < marks.size(); ++i) {
+      characters[begin + i] = static_cast<char32_t>(marks[i] & ((1u << code_bits) - 1));
+    }
     begin = end - 1;
   }
 

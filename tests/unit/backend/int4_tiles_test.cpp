@@ -172,13 +172,22 @@ TEST_CASE("weights of floating point are copied when asked, and always in a four
     }
   };
   check(copied);
-  mapped.pack<AwqInt4<>>(sources).visit([&]<class M>(const M& matrix) {
-    if constexpr (std::is_same_v<M, DenseMatrix<Bf16>>) {
-      check(matrix);
-    } else {
-      FAIL("not bf16");
-    }
-  });
+  const auto check_mixed = [&](const Cpu::Mixed& mixed, bool is_copy) {
+    mixed.visit([&]<class M>(const M& matrix) {
+      if constexpr (std::is_same_v<M, DenseMatrix<Bf16>>) {
+        if (is_copy) return check(matrix);
+        CHECK(matrix.row(16) == in_place.row(16));
+      } else {
+        FAIL("not bf16");
+      }
+    });
+  };
+  check_mixed(mapped.pack<AwqInt4<>>(sources), true);
+  check_mixed(mapped.pack<AnyFormat>(sources), false);
+  Cpu asked = mapped;
+  asked.copy_weights();
+  check_mixed(asked.pack<AnyFormat>(sources), true);
+  check_mixed(mapped.pack<AnyFormat>(sources), false);
 }
 
 TEST_CASE("an embedding in four bits is looked up") {

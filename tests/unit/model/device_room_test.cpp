@@ -31,7 +31,7 @@ struct SmallDevice : backend::Lanes32 {
 std::string said(const Checkpoint& checkpoint, int context, std::size_t free) {
   try {
     const KvLayout layout(checkpoint.config(), checkpoint.settings(), KvFormat::f16);
-    check_device_room<Bf16>(checkpoint, layout, context, SmallDevice(free));
+    check_device_room(checkpoint, WeightType::bf16, layout, context, SmallDevice(free));
   } catch (const Error& error) {
     CHECK(error.id() == "gpu.out-of-memory");
     return error.what();
@@ -74,5 +74,5 @@ TEST_CASE("weights that are too large are answered with four bits, or with nothi
   const Checkpoint checkpoint(folder.path());
   CHECK(contains(said(checkpoint, 512, 80 * mebibyte), "In four bits its weights take about"));
   CHECK(contains(said(checkpoint, 512, 60 * mebibyte), "Use a smaller model"));
-  CHECK(device_weight_bytes<Fp32>(checkpoint) == 2 * device_weight_bytes<Bf16>(checkpoint));
+  CHECK(device_weight_bytes(checkpoint, WeightType::f32) == 2 * device_weight_bytes(checkpoint, WeightType::bf16));
 }

@@ -19,6 +19,7 @@
 #include "slm/backend/cpu/tasks.hpp"
 #include "slm/backend/cpu/thread_pool.hpp"
 #include "slm/backend/dense_matrix.hpp"
+#include "slm/backend/mixed_matrix.hpp"
 #include "slm/formats/adapter.hpp"
 
 namespace slm::inline v0_1::backend {
@@ -157,9 +158,21 @@ class Products {
   }
   const auto& kernels_for(const cpu::CodeMatrix&) const { return *state_->code_kernels; }
 
+  // What knows its type at run time is asked for it at each call of a kernel, which is long: so the operations around
+  // the kernels are compiled for one type of matrix.
+
   /// norm(x), or x, in the order of the weight's kernels; once for each of the weight's packings.
   template <class Weight>
   const float* pack_rows(const Weight& weight, View<const float, 2> x, const Norm* norm) {
+    if constexpr (is_mixed<Weight>) {
+      return weight.visit([&](const auto& held) { return pack_rows(held, x, norm); });
+    } else {
+      return pack_held(weight, x, norm);
+    }
+  }
+
+  template <class Weight>
+  const float* pack_held(const Weight& weight, View<const float, 2> x, const Norm* norm) {
     const int rows = static_cast<int>(x.extent(0));
     cpu::PackTask task;
     task.x = x.data;
@@ -197,13 +210,15 @@ class Products {
   /// Shares `count` tasks that together read the whole weight.
   template <class Weight, class Task>
   void run_matmul(const Weight& weight, int rows, int count, const Task& task) {
-    const auto& kernels = kernels_for(weight);
     MatmulTasks tasks;
     tasks.in = weight.in;
     tasks.elements = static_cast<double>(weight.out) * static_cast<double>(weight.in);
     tasks.bytes = static_cast<double>(weight.bytes());
-    tasks.begin = kernels.begin;
-    tasks.end = kernels.end;
+    if constexpr (is_mixed<Weight>) {
+      weight.visit([&](const auto& held) { set_around(tasks, held); });
+    } else {
+      set_around(tasks, weight);
+    }
     tasks.task = &task;
     tasks.call = [](const void* to, int index, const Thread& thread) {
       (*static_cast<const Task*>(to))(index, thread);
@@ -211,7 +226,19 @@ class Products {
     share_matmul(tasks, rows, count);
   }
 
+  template <class Weight>
+  void set_around(MatmulTasks& tasks, const Weight& weight) const {
+    const auto& kernels = kernels_for(weight);
+    tasks.begin = kernels.begin;
+    tasks.end = kernels.end;
+  }
+
   /// out[r, i] = packed row r . weight row first + i
+  void multiply(const MixedMatrix<cpu::CodeMatrix>& weight, std::int64_t first, int count, const float* packed,
+                int rows, float* out, std::int64_t out_stride, const Thread& thread) const {
+    weight.visit([&](const auto& held) { multiply(held, first, count, packed, rows, out, out_stride, thread); });
+  }
+
   template <class Format>
   void multiply(const DenseMatrix<Format>& weight, std::int64_t first, int count, const float* packed, int rows,
                 float* out, std::int64_t out_stride, const Thread& thread) const {

@@ -23,7 +23,6 @@ class CpuStep : private cpu::AdaptedProducts {
  public:
   using Rows = View<float, 2>;
   using ConstRows = View<const float, 2>;
-  using Mixed = MixedMatrix<cpu::CodeMatrix>;
 
   CpuStep(const cpu::Products& device, const StepPlan& plan) : AdaptedProducts(device, plan), lock_(state_->mutex) {
     state_->rope.forget();
@@ -209,39 +208,7 @@ class CpuStep : private cpu::AdaptedProducts {
 
   void read(ConstRows x, Rows out) { std::copy_n(x.data, out.size(), out.data); }
 
-  // A matrix of a quantized checkpoint: the same with the kind that it is.
-
-  void embed(const Mixed& table, Rows x, ConstRows positions = {}, int offset = 0) {
-    table.visit([&](const auto& held) { embed(held, x, positions, offset); });
-  }
-  void embed_positions(const Mixed& table, int offset, Rows x) {
-    table.visit([&](const auto& held) { embed_positions(held, offset, x); });
-  }
-  void qkv(ConstRows x, Norm norm, const Linear<Mixed>& mixed, Rope rope, Heads heads, KvLayer layer, Rows q,
-           QkvShaping shaping = {}) {
-    held(mixed, [&](const auto& linear) { qkv(x, norm, linear, rope, heads, layer, q, shaping); });
-  }
-  void project(ConstRows input, const Linear<Mixed>& mixed, Rows x) {
-    held(mixed, [&](const auto& linear) { project(input, linear, x); });
-  }
-  void gated_mlp(ConstRows x, Norm norm, const Linear<Mixed>& mixed, Rows out,
-                 ActivationKind activation = ActivationKind::silu) {
-    held(mixed, [&](const auto& linear) { gated_mlp(x, norm, linear, out, activation); });
-  }
-  void mlp(ConstRows x, Norm norm, const Linear<Mixed>& mixed, ActivationKind activation, const float* divisor,
-           Rows out) {
-    held(mixed, [&](const auto& linear) { mlp(x, norm, linear, activation, divisor, out); });
-  }
-  void logits(ConstRows x, Norm norm, const Linear<Mixed>& mixed, Rows out) {
-    held(mixed, [&](const auto& linear) { logits(x, norm, linear, out); });
-  }
-
  private:
-  template <class Use>
-  static void held(const Linear<Mixed>& mixed, Use use) {
-    mixed.weight.visit([&](const auto& weight) { use(Linear{weight, mixed.bias, mixed.product}); });
-  }
-
   const PlanRow& at(int row) const { return plan_.rows[static_cast<std::size_t>(row)]; }
 
   Rows room_of(int index, std::int64_t count, std::int64_t width) {
@@ -249,6 +216,9 @@ class CpuStep : private cpu::AdaptedProducts {
     return {state_->rooms[index].data(), count, width};
   }
 
+  static void take_row(const MixedMatrix<cpu::CodeMatrix>& table, int index, float* to) {
+    table.visit([&](const auto& held) { take_row(held, index, to); });
+  }
   static void take_row(const cpu::CodeMatrix& table, int index, float* to) { table.dequantize(index, to); }
   template <class Matrix>
   static void take_row(const Matrix& table, int index, float* to) {
