@@ -105,7 +105,7 @@ OrderedJson formats_of(const slm::Checkpoint& checkpoint) {
     if (tensor->shape.size() != 2) continue;
     const slm::DType type = tensor->dtype;
     formats[std::string{slm::name_of(type)}] =
-        slm::is_blocked(type) ? slm::text(slm::code_tiles_of(type).bits, "-bit codes") : name_of_floats(type);
+        slm::is_blocked(type) ? slm::text(slm::narrow_code_tiles_of(type).bits, "-bit codes") : name_of_floats(type);
   }
   return formats;
 }

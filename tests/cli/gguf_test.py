@@ -37,9 +37,9 @@ class Gguf(unittest.TestCase):
         self.assertEqual(info["tensors"], {"F32": 5, "F16": 1, "BF16": 1, "Q2_K": 1, "Q3_K": 1, "Q4_0": 1, "Q4_1": 1,
                                            "Q4_K": 2, "Q5_0": 1, "Q5_1": 1, "Q5_K": 2, "Q6_K": 2, "Q8_0": 1, "IQ4_NL": 1})
         self.assertEqual(set(info["held_as"]), set(info["tensors"]) - {"F32"})
-        four_bits = {"Q4_0", "Q4_1", "Q4_K"}
+        bits = {"Q4_0": 4, "Q4_1": 4, "Q4_K": 4, "Q5_0": 5, "Q5_1": 5, "Q5_K": 5, "Q2_K": 6, "Q3_K": 6, "Q6_K": 6}
         for name, held in info["held_as"].items():
-            expected = name if name in ("F16", "BF16") else "4-bit codes" if name in four_bits else "8-bit codes"
+            expected = name if name in ("F16", "BF16") else f"{bits.get(name, 8)}-bit codes"
             self.assertEqual(held, expected, name)
         self.assertEqual(info["quantization"], "GGUF blocks")
         self.assertIn("Q4_K: 4-bit codes", self.ok("info", EVERY_TYPE))

@@ -1,10 +1,14 @@
-// CodeTiles: the order in which kernels read weights of four or eight bits, made once when a model is loaded.
+// CodeTiles: the order in which kernels read weights of four to eight bits, made once when a model is loaded.
 //
 // 16 outputs are a tile, and a tile is one run of memory: its scales, minima and zero points, then its codes. Codes
 // come in lines of 64 bytes; word r of a line belongs to output r. With four bits byte i of it holds input i in its
 // lower and input i + 4 in its upper half: `line & 0x0f..` and `line >> 4 & 0x0f..` are two vectors of bytes with four
 // neighbouring inputs in each 32-bit lane: what a dot product of bytes (VNNI, SDOT, DP4A) and a tile of a matrix unit
 // take, whole, halved or quartered. With eight bits byte i holds input i, and a line is such a vector as it is.
+//
+// Five and six bits come in bundles of lines. Five: four lines as of four bits with the lower bits of 32 inputs, and
+// one whose byte i has the upper bits of inputs i, i + 4, i + 8.. from the lowest up. Six: three lines with an input in
+// each byte, which leaves two bits: those of the bundle's last four inputs, the lowest in the first line.
 #pragma once
 
 #include <algorithm>
@@ -40,7 +44,7 @@ struct CodeTiles {
 
   std::int64_t out = 0;
   std::int64_t in = 0;
-  int bits = 4;             // of a code, 4 or 8
+  int bits = 4;             // of a code: 4, 5, 6 or 8
   int block = 0;            // inputs with one scale and zero point or minimum: 16 to 128, a part of the stored group
   int span = 0;             // inputs of a superblock, whose scale and minimum each block has a factor of; 0: none
   bool half_scales = true;  // scales are F16, else F32; minima are F16
@@ -53,7 +57,9 @@ struct CodeTiles {
   std::int64_t spans() const { return span == 0 ? blocks() : in / span; }    // of an output
   int blocks_of_span() const { return span == 0 ? 1 : span / block; }
   bool has_minima() const { return offset == CodeOffset::minimum; }
-  int line_depth() const { return 32 / bits; }  // inputs of a line
+  // Lines that are unpacked together.
+  static constexpr int bundle_lines(int bits) { return bits == 5 ? 5 : bits == 6 ? 3 : 1; }
+  static constexpr int bundle_inputs(int bits) { return 32 * bundle_lines(bits) / bits; }
 
   /// Whether products with both take the same packed activations.
   bool packs_like(const CodeTiles& other) const {
@@ -93,12 +99,39 @@ inline bool fits_half(float scale) { return to_float(from_float<half_t>(scale)) 
 
 namespace detail {
 
-/// Eight codes of one output as the words of its lines: one of four bits, two of eight.
-inline void write_codes(int bits, std::uint64_t eight, std::byte* word) {
-  const auto first = static_cast<std::uint32_t>(eight), second = static_cast<std::uint32_t>(eight >> 32);
-  const std::uint32_t words[] = {bits == 4 ? first | second << 4 : first, second};
-  std::memcpy(word, &words[0], sizeof(std::uint32_t));
-  if (bits == 8) std::memcpy(word + CodeTiles::line_bytes, &words[1], sizeof(std::uint32_t));
+/// The codes of a bundle's inputs, of one output, as the words of its lines.
+inline void write_bundle(int bits, const std::byte* codes, std::byte* word) {
+  const auto quad = [codes](int index) { return load_unaligned<std::uint32_t>(codes + 4 * index); };
+  const auto put = [word](int line, std::uint32_t value) {
+    std::memcpy(word + line * CodeTiles::line_bytes, &value, sizeof value);
+  };
+  const auto halves = [](std::uint32_t first, std::uint32_t second) {
+    return (first & 0x0f0f0f0fu) | (second & 0x0f0f0f0fu) << 4;
+  };
+  if (bits == 4) return put(0, halves(quad(0), quad(1)));
+  if (bits == 8) return put(0, quad(0));
+  if (bits == 5) {
+    std::uint32_t upper = 0;
+    for (int i = 0; i < 8; ++i) upper |= (quad(i) >> 4 & 0x01010101u) << i;
+    for (int line = 0; line < 4; ++line) put(line, halves(quad(2 * line), quad(2 * line + 1)));
+    return put(4, upper);
+  }
+  for (int line = 0; line < 3; ++line) put(line, quad(line) | (quad(3) >> 2 * line & 0x03030303u) << 6);
+}
+
+/// The code of input k; word: the output's first one.
+inline int code_of(int bits, const std::byte* word, std::int64_t k) {
+  const std::int64_t inputs = CodeTiles::bundle_inputs(bits), bundle = k / inputs;
+  const int quad = static_cast<int>(k % inputs / 4);
+  const auto byte = [&](int line) {
+    return static_cast<int>(word[(bundle * CodeTiles::bundle_lines(bits) + line) * CodeTiles::line_bytes + k % 4]);
+  };
+  switch (bits) {
+    case 4: return byte(0) >> 4 * quad & 15;
+    case 5: return (byte(quad / 2) >> 4 * (quad % 2) & 15) | (byte(4) >> quad & 1) << 4;
+    case 6: return quad < 3 ? byte(quad) & 63 : byte(0) >> 6 | byte(1) >> 6 << 2 | byte(2) >> 6 << 4;
+    default: return byte(0);
+  }
 }
 
 }  // namespace detail
@@ -126,19 +159,20 @@ inline void write_int4_row(const CodeTiles& tiles, std::byte* bytes, std::int64_
       std::memcpy(tile + at * 4, scales + group, sizeof(float));
     }
     for (std::int64_t k = b * tiles.block; k < (b + 1) * tiles.block; k += 8, line += tiles.line_bytes) {
-      std::uint64_t eight = 0x0101010101010101u * zero;
+      std::byte eight[8];
+      std::fill_n(eight, 8, static_cast<std::byte>(zero));
       if (k + 8 <= tiles.in) {
-        std::memcpy(&eight, codes + k, 8);
+        std::memcpy(eight, codes + k, 8);
       } else if (k < tiles.in) {
-        std::memcpy(&eight, codes + k, static_cast<std::size_t>(tiles.in - k));
+        std::memcpy(eight, codes + k, static_cast<std::size_t>(tiles.in - k));
       }
-      detail::write_codes(4, eight, line);
+      detail::write_bundle(4, eight, line);
     }
   }
 }
 
-/// The tiles that hold one of GGUF's block types, without extents. Types of less than four bits, of five and of six
-/// have codes of eight: exact, and read without shifts.
+/// The tiles that hold one of GGUF's block types in codes of four or eight bits, without extents: what is read without
+/// shifts beyond a half.
 constexpr CodeTiles code_tiles_of(DType type) {
   const auto tiles = [](int bits, int block, int span, CodeOffset offset, int zero) {
     return CodeTiles{.bits = bits, .block = block, .span = span, .offset = offset, .zero = zero};
@@ -160,12 +194,29 @@ constexpr CodeTiles code_tiles_of(DType type) {
   }
 }
 
+/// The same in as few bits as kernels of processors unpack: five and six where their types have them, six where a type
+/// has less than four.
+constexpr CodeTiles narrow_code_tiles_of(DType type) {
+  CodeTiles tiles = code_tiles_of(type);
+  switch (type) {
+    case DType::q5_0:
+    case DType::q5_1:
+    case DType::q5_k: tiles.bits = 5; break;
+    case DType::q2_k:
+    case DType::q3_k:
+    case DType::q6_k: tiles.bits = 6; break;
+    default: break;
+  }
+  return tiles;
+}
+
 /// Writes one output of a matrix of blocks, for tiles of its type. Throws gguf.non-finite.
 inline void write_block_row(const CodeTiles& tiles, std::byte* bytes, std::int64_t row, const Tensor& from,
                             std::int64_t from_row) {
   std::byte* const tile = bytes + row / tiles.height * tiles.tile_bytes();
   const std::int64_t lane = row % tiles.height, values = values_of_block(from.dtype), count = tiles.in / values;
   const std::int64_t groups = values / tiles.block;
+  const int inputs = tiles.bundle_inputs(tiles.bits), lines = tiles.bundle_lines(tiles.bits);
   std::byte* line = tile + tiles.lines_offset() + lane * 4;
   GgufBlock block;
   for (std::int64_t s = 0; s < count; ++s) {
@@ -182,12 +233,12 @@ inline void write_block_row(const CodeTiles& tiles, std::byte* bytes, std::int64
       if (!tiles.has_minima()) continue;
       tile[tiles.minimum_factors_offset() + of_block] = static_cast<std::byte>(block.minimum_factors[index]);
     }
-    for (std::int64_t k = 0; k < values; k += 8, line += tiles.bits * tiles.line_bytes / 4) {
-      std::uint8_t eight[8];
-      for (std::int64_t i = 0; i < 8; ++i) {
-        eight[i] = static_cast<std::uint8_t>(block.codes[static_cast<std::size_t>(k + i)] + tiles.zero);
+    for (std::int64_t k = 0; k < values; k += inputs, line += lines * tiles.line_bytes) {
+      std::byte codes[32];
+      for (std::int64_t i = 0; i < inputs; ++i) {
+        codes[i] = static_cast<std::byte>(block.codes[static_cast<std::size_t>(k + i)] + tiles.zero);
       }
-      detail::write_codes(tiles.bits, load_unaligned<std::uint64_t>(reinterpret_cast<const std::byte*>(eight)), line);
+      detail::write_bundle(tiles.bits, codes, line);
     }
   }
 }
@@ -212,9 +263,7 @@ inline void dequantize_row(const CodeTiles& tiles, std::int64_t row, float* out)
     const bool own_zeros = tiles.offset == CodeOffset::zero_points;
     const int zero = own_zeros ? static_cast<int>(tile[tiles.zeros_offset() + at]) : tiles.zero;
     for (std::int64_t k = b * tiles.block; k < std::min(tiles.in, (b + 1) * tiles.block); ++k) {
-      const int byte = static_cast<int>(word[k / tiles.line_depth() * tiles.line_bytes + k % 4]);
-      const int code = tiles.bits == 8 ? byte : k % 8 < 4 ? byte & 15 : byte >> 4;
-      out[k] = static_cast<float>(code - zero) * scale + minimum;
+      out[k] = static_cast<float>(detail::code_of(tiles.bits, word, k) - zero) * scale + minimum;
     }
   }
 }

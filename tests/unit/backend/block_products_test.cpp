@@ -79,7 +79,10 @@ TEST_CASE("tiles take the bits of the file's blocks, or few more") {
   CHECK(bits(DType::q4_1) == 5);
   CHECK(bits(DType::q8_0) == 8.5);
   CHECK(bits(DType::q4_k) == 4.625);
-  CHECK(bits(DType::q6_k) == 8.5625);
+  CHECK(bits(DType::q5_0) == 5.5);
+  CHECK(bits(DType::q5_1) == 6);
+  CHECK(bits(DType::q5_k) == 5.625);
+  CHECK(bits(DType::q6_k) == 6.5625);
 }
 
 TEST_CASE("products with blocks differ from those of their values by the rounding of activations at most") {

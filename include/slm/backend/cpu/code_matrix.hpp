@@ -1,4 +1,4 @@
-// CodeMatrix: layers of four or eight bits as one matrix in the order of the kernels, made from any published layout.
+// CodeMatrix: layers of four to eight bits as one matrix in the order of the kernels, made from any published layout.
 #pragma once
 
 #include <algorithm>
@@ -85,7 +85,7 @@ class CodeMatrix {
   static CodeTiles tiles_for(std::span<const LinearSource> sources) {
     const auto* tensor = std::get_if<Tensor>(&sources.front());
     if (tensor == nullptr) return int4_tiles_of(sources);
-    CodeTiles tiles = code_tiles_of(tensor->dtype);
+    CodeTiles tiles = narrow_code_tiles_of(tensor->dtype);
     tiles.in = in_features(sources.front());
     for (const LinearSource& source : sources) tiles.out += out_features(source);
     return tiles;
