@@ -36,7 +36,8 @@ int count_of_attention() {
 
 int count_of_kernels() {
   return count_of_format<Fp32>() + count_of_format<Fp16>() + count_of_format<Bf16>() + count_of_format<Int4>() +
-         count_of_attention<half_t>() + count_of_attention<bfloat16_t>() + count_of_attention<std::int8_t>() +
+         count_of_format<Int8>() + count_of_attention<half_t>() + count_of_attention<bfloat16_t>() +
+         count_of_attention<std::int8_t>() +
          count_of<Shrink, AdaptEmbedding, SelectRows, MeasureRows, NormalizeRows, GateRows, ShapeQkv, Peak, Cut, Race,
                   detail::ProbeKernel>();
 }

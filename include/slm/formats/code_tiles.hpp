@@ -210,7 +210,7 @@ constexpr CodeTiles narrow_code_tiles_of(DType type) {
   return tiles;
 }
 
-/// Writes one output of a matrix of blocks, for tiles of its type. Throws gguf.non-finite.
+/// Writes one output of a matrix of blocks, for tiles of its type, or of shorter blocks. Throws gguf.non-finite.
 inline void write_block_row(const CodeTiles& tiles, std::byte* bytes, std::int64_t row, const Tensor& from,
                             std::int64_t from_row) {
   std::byte* const tile = bytes + row / tiles.height * tiles.tile_bytes();
@@ -228,7 +228,7 @@ inline void write_block_row(const CodeTiles& tiles, std::byte* bytes, std::int64
     }
     for (std::int64_t g = 0; tiles.span != 0 && g < groups; ++g) {
       const std::int64_t of_block = (s * groups + g) * tiles.height + lane;
-      const auto index = static_cast<std::size_t>(g);
+      const auto index = static_cast<std::size_t>(g * tiles.block / block.group);
       tile[tiles.factors_offset() + of_block] = static_cast<std::byte>(block.scale_factors[index]);
       if (!tiles.has_minima()) continue;
       tile[tiles.minimum_factors_offset() + of_block] = static_cast<std::byte>(block.minimum_factors[index]);

@@ -6,13 +6,16 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "slm/backend/concept.hpp"
 #include "slm/config/sizes.hpp"
 #include "slm/core/byte_size.hpp"
 #include "slm/core/error.hpp"
 #include "slm/formats/adapter.hpp"
+#include "slm/formats/block_tiles.hpp"
 #include "slm/io/checkpoint.hpp"
+#include "slm/io/tensor_names.hpp"
 #include "slm/model/kv_pool.hpp"
 #include "slm/model/load_options.hpp"
 
@@ -32,15 +35,36 @@ HostMemory host_memory_of(B& backend) {
   return std::make_unique_for_overwrite<std::byte[]>;
 }
 
-/// Bytes of the weights on the device, about, as elements of a type or as stored; blocks are multiplied out.
-inline std::size_t device_weight_bytes(const Checkpoint& source, WeightType type) {
+/// Bytes of the matrices in blocks on the device: as tiles, or as fp32 where the parts of one have no tiles together.
+inline std::size_t device_block_bytes(const Checkpoint& source) {
   std::size_t bytes = 0;
+  source.names().for_each([&](Role, int, const auto& weights, const auto&) {
+    std::vector<LinearSource> blocked;
+    std::int64_t elements = 0;
+    for (const TensorName& weight : weights) {
+      const Tensor* const tensor = source.find(weight.name);
+      if (tensor == nullptr || !is_blocked(tensor->dtype)) continue;
+      blocked.push_back(*tensor);
+      elements += tensor->elements();
+    }
+    if (blocked.empty()) return;
+    const bool tiles = blocked.size() == weights.size() && block_tiles_hold(blocked);
+    bytes += tiles ? static_cast<std::size_t>(block_tiles_of(blocked).total_bytes())
+                   : static_cast<std::size_t>(elements) * sizeof(float);
+  });
+  return bytes;
+}
+
+/// Bytes of the weights on the device, about, as elements of a type or as stored.
+inline std::size_t device_weight_bytes(const Checkpoint& source, WeightType type) {
+  const bool as_stored = type == WeightType::as_stored;
+  std::size_t bytes = as_stored ? device_block_bytes(source) : 0;
   for (const auto& [name, tensor] : source.tensors()) {
-    const auto elements = static_cast<std::size_t>(tensor->elements());
-    if (type == WeightType::f32 || (type == WeightType::as_stored && is_blocked(tensor->dtype))) {
-      bytes += elements * sizeof(float);
-    } else {
-      bytes += type == WeightType::as_stored ? tensor->size_bytes : elements * sizeof(half_t);
+    if (!as_stored) {
+      bytes +=
+          static_cast<std::size_t>(tensor->elements()) * (type == WeightType::f32 ? sizeof(float) : sizeof(half_t));
+    } else if (!is_blocked(tensor->dtype)) {
+      bytes += tensor->size_bytes;
     }
   }
   return bytes;

@@ -1,6 +1,7 @@
 // The kernels on a device against Reference: the bodies that run on emulated lanes everywhere.
 #include "gpu/device/device.hpp"
 #include "support/gpu_attention.hpp"
+#include "support/gpu_blocks.hpp"
 #include "support/gpu_choice.hpp"
 #include "support/gpu_int4.hpp"
 #include "support/gpu_products.hpp"
@@ -32,6 +33,9 @@ TEST_CASE("products with adapters of any rank beside rows without, on the device
 }
 TEST_CASE("products of four-bit weights on the device") {
   if (!no_device()) check_int4<Device>();
+}
+TEST_CASE("products of weights in GGUF's blocks on the device") {
+  if (!no_device()) check_blocks<Device>();
 }
 TEST_CASE("vocabularies of 50304 and 50432 ids on the device") {
   if (no_device()) return;

@@ -16,14 +16,10 @@
 
 namespace slm::inline v0_1::gpu {
 
-/// Scales and zero points of the wave's panel for a chunk; only Int4 has any.
+struct NoScales {};
+/// Of the wave's panel for a chunk.
 template <class Format>
-struct WaveScales {};
-template <>
-struct WaveScales<Int4> {
-  float scale[Compute<Int4>::chunk_steps][32];
-  float zero[Compute<Int4>::chunk_steps][32];
-};
+using ScalesOf = std::conditional_t<in_codes<Format>, WaveScales, NoScales>;
 
 /// What a wave holds of its panel: the weights of the next chunk on their way, and the sums of `Columns` fragments of
 /// rows.
@@ -31,19 +27,19 @@ template <class Format, class Lane, int Columns>
 struct PanelProduct {
   using L = typename Lane::Matrix;
   using C = Compute<Format>;
-  static constexpr bool int4 = std::is_same_v<Format, Int4>;
+  static constexpr bool codes = in_codes<Format>;
 
   /// Whether the matrix unit begins at zero again and again, and its sums are added up outside of it: by block and
-  /// scale for int4, and for the terms of a float because tensor cores cut what they add below the largest, an old sum
+  /// scale for codes, and for the terms of a float because tensor cores cut what they add below the largest, an old sum
   /// too.
-  static constexpr bool apart = int4 || C::w_terms > 1;
+  static constexpr bool apart = codes || C::w_terms > 1;
 
   /// Whether weights are asked for a chunk ahead. A lane of a unit with one group along the depth holds four times as
   /// much of a step: there are no registers for two chunks beside the sums of many rows, or beside three terms.
-  static constexpr bool ahead = L::k_groups != 1 || int4 || (Columns == 1 && C::w_terms == 1);
+  static constexpr bool ahead = L::k_groups != 1 || codes || (Columns == 1 && C::w_terms == 1);
 
   StepWeights<Format, L> next[ahead ? C::chunk_steps : 1];
-  std::conditional_t<int4, ChunkScales<L>, WaveScales<Fp32>> next_scales;
+  std::conditional_t<codes, ChunkScales, NoScales> next_scales;
   FragmentC<L> sum[2][Columns];
 
   SLM_DEVICE static void clear(FragmentC<L> (&sums)[2][Columns]) {
@@ -65,14 +61,17 @@ struct PanelProduct {
         if (at + s < last) next[s].load(lane, tiles, panel, at + s);
       }
     }
-    if constexpr (int4) next_scales.load(lane, tiles, panel, at, last - at);
+    if constexpr (codes) {
+      const int steps = last - at < C::chunk_steps ? last - at : C::chunk_steps;
+      next_scales.load(lane, tiles, panel, at, steps);
+    }
   }
 
   /// Multiplies what was loaded for `steps` steps from `at` on by x, and asks for the weights behind them. `column`
   /// gives the staged row of a fragment's column.
   template <class X, class Column>
   SLM_DEVICE void chunk(Lane lane, const Tiles& tiles, const Panel& panel, int at, int steps, int last, const X& x,
-                        const WaveScales<Format>& scales, Column column, Where where = Where::here()) {
+                        const ScalesOf<Format>& scales, Column column, Where where = Where::here()) {
     const int i = lane.lane_index();
     StepWeights<Format, L> now[ahead ? C::chunk_steps : 1];
     if constexpr (ahead) {
@@ -100,7 +99,7 @@ struct PanelProduct {
         SLM_UNROLL
         for (int m = 0; m < 2; ++m) {
           FragmentA<L> a[C::w_terms];
-          now[ahead ? s : 0].template fragments<Lane>(m, half, a);
+          now[ahead ? s : 0].template fragments<Lane>(tiles, m, half, a);
           SLM_UNROLL
           for (int n = 0; n < Columns; ++n) {
             FragmentC<L>& to = [&]() -> FragmentC<L>& {
@@ -127,24 +126,32 @@ struct PanelProduct {
             }
           }
         }
-      }
-      if constexpr (int4) {
-        if ((s + 1) % tiles.block_steps == 0) {
-          const int block = s / tiles.block_steps;
-          SLM_UNROLL
-          for (int m = 0; m < 2; ++m) {
-            SLM_UNROLL
-            for (int n = 0; n < Columns; ++n) {
-              SLM_UNROLL
-              for (int c = 0; c < L::c_floats; ++c) {
-                const int place = place_of<Format, L>(m, L::c_row(i, c));
-                const float inputs = x.block_sum[block][column(n, L::c_column(i, c))];
-                const float codes = fmaf(-scales.zero[block][place], inputs, part[m][n].value[c]);
-                sum[m][n].value[c] = fmaf(scales.scale[block][place], codes, sum[m][n].value[c]);
-                part[m][n].value[c] = 0;
-              }
-            }
+        if constexpr (codes) {
+          const int inputs = (2 * s + half + 1) * 16;  // of the chunk, so far
+          if (inputs % C::least_block == 0 && (inputs & ((1 << tiles.block_shift) - 1)) == 0) {
+            scale(i, part, (inputs >> tiles.block_shift) - 1, x, scales, column);
           }
+        }
+      }
+    }
+  }
+
+ private:
+  /// The sums of a block become parts of the outputs' sums, and begin anew.
+  template <class X, class Column>
+  SLM_DEVICE void scale(int lane_index, FragmentC<L> (&part)[2][Columns], int block, const X& x,
+                        const WaveScales& scales, Column column) {
+    SLM_UNROLL
+    for (int m = 0; m < 2; ++m) {
+      SLM_UNROLL
+      for (int n = 0; n < Columns; ++n) {
+        SLM_UNROLL
+        for (int c = 0; c < L::c_floats; ++c) {
+          const int place = place_of<Format, L>(m, L::c_row(lane_index, c));
+          const float inputs = x.block_sum[block][column(n, L::c_column(lane_index, c))];
+          float& to = sum[m][n].value[c];
+          to = fmaf(scales.scale[block][place], part[m][n].value[c], fmaf(scales.offset[block][place], inputs, to));
+          part[m][n].value[c] = 0;
         }
       }
     }
@@ -153,8 +160,9 @@ struct PanelProduct {
 
 /// Steps of one of `count` slices; a slice ends where a scale does.
 SLM_DEVICE int steps_of_slice(const Tiles& tiles, int count) {
-  const int units = (tiles.steps + tiles.block_steps - 1) / tiles.block_steps;
-  return (units + count - 1) / count * tiles.block_steps;
+  const int shift = tiles.block_shift > 5 ? tiles.block_shift - 5 : 0;  // of the steps of a block
+  const int units = (tiles.steps + (1 << shift) - 1) >> shift;
+  return ((units + count - 1) / count) << shift;
 }
 
 template <class Format, class Epilogue>
@@ -174,7 +182,7 @@ struct ProductVectors {
   using Args = ProductArgs<Format, Epilogue>;
   struct Wave {
     Staged<Format, vector_rows> x;
-    WaveScales<Format> scales;
+    ScalesOf<Format> scales;
   };
   struct Shared {
     BlockSums sums;
@@ -214,12 +222,12 @@ struct ProductVectors {
         own.x.template put<Lane>(line, row, true, args.x, first_row + row, at * step_depth + line * line_depth,
                                  shared.sums.row[row], args.norm);
       }
-      if constexpr (std::is_same_v<Format, Int4>) {
-        product.next_scales.store(lane, own.scales.scale, own.scales.zero);
+      if constexpr (in_codes<Format>) {
+        product.next_scales.template store<Format>(lane, args.weight, own.scales);
         lane.wave_barrier();
-        const int blocks = steps / args.weight.block_steps;
+        const int blocks = steps * step_depth >> args.weight.block_shift;
         for (int item = i; item < blocks * count; item += Lane::width) {
-          own.x.sum_block(item % blocks, args.weight.block_steps * step_lines, item / blocks);
+          own.x.sum_block(item % blocks, 1 << args.weight.block_shift >> 3, item / blocks);
         }
       }
       lane.wave_barrier();
@@ -259,7 +267,7 @@ struct ProductTiles {
   static constexpr int tile_rows = Compute<Format>::tile_rows;
   struct Inputs {
     Staged<Format, tile_rows> x;
-    WaveScales<Format> scales[most_waves];
+    ScalesOf<Format> scales[most_waves];
   };
   struct Shared {
     RowStatistics row[tile_rows];
@@ -307,12 +315,12 @@ struct ProductTiles {
           in.x.template put<Lane>(line, row, row < count, args.x, first_row + row, at * step_depth + line * line_depth,
                                   shared.row[row], args.norm);
         }
-        if constexpr (std::is_same_v<Format, Int4>) {
-          product.next_scales.store(lane, in.scales[lane.wave()].scale, in.scales[lane.wave()].zero);
+        if constexpr (in_codes<Format>) {
+          product.next_scales.template store<Format>(lane, args.weight, in.scales[lane.wave()]);
           lane.barrier();
-          const int blocks = steps / args.weight.block_steps;
+          const int blocks = steps * step_depth >> args.weight.block_shift;
           for (int item = t; item < blocks * tile_rows; item += lane.threads()) {
-            in.x.sum_block(item % blocks, args.weight.block_steps * step_lines, item / blocks);
+            in.x.sum_block(item % blocks, 1 << args.weight.block_shift >> 3, item / blocks);
           }
         }
         lane.barrier();

@@ -35,27 +35,20 @@ struct Embed {
     const int position = args.rows[row].position + args.offset;
     const int token = args.by_position ? position : args.rows[row].token;
     const std::int64_t place = std::int64_t{position} * width;
-    const std::int64_t tile = token / tile_height * args.table.stride + args.table.lines;
+    const std::int64_t tile = token / tile_height * args.table.stride;
     for (int k = lane.thread(); k < width; k += lane.threads()) {
-      const int line = (k / line_depth * tile_height + token % tile_height) * Compute<Format>::line_words;
       float v;
-      if constexpr (std::is_same_v<Format, Int4>) {
-        const std::int64_t in_tile = token / tile_height * args.table.stride;
-        const int at = k / step_depth / args.table.block_steps * tile_height + token % tile_height;
-        const std::uint32_t scale = args.table.words[in_tile + (args.table.half_scales ? at / 2 : at)];
-        const std::uint32_t zeros = args.table.words[in_tile + args.table.zeros + at / 4];
-        const int code = static_cast<int>(args.table.words[tile + line] >> (k % 4 * 8 + k % 8 / 4 * 4) & 15u);
-        const int zero = static_cast<int>(zeros >> (at % 4 * 8) & 15u);
-        const float factor = !args.table.half_scales ? float_of(scale)
-                             : at % 2 == 0           ? Lane::template unpack_low<half_t>(scale)
-                                                     : Lane::template unpack_high<half_t>(scale);
-        v = static_cast<float>(code - zero) * factor;
-      } else if constexpr (std::is_same_v<Format, Fp32>) {
-        v = float_of(args.table.words[tile + line + k % line_depth]);
+      if constexpr (in_codes<Format>) {
+        v = dequantized<Format, Lane>(args.table, token, k);
       } else {
-        using Element = typename Format::Element;
-        const std::uint32_t word = args.table.words[tile + line + k % line_depth / 2];
-        v = k % 2 == 0 ? Lane::template unpack_low<Element>(word) : Lane::template unpack_high<Element>(word);
+        const int line = (k / line_depth * tile_height + token % tile_height) * Compute<Format>::line_words;
+        if constexpr (std::is_same_v<Format, Fp32>) {
+          v = float_of(args.table.words[tile + line + k % line_depth]);
+        } else {
+          using Element = typename Format::Element;
+          const std::uint32_t word = args.table.words[tile + line + k % line_depth / 2];
+          v = k % 2 == 0 ? Lane::template unpack_low<Element>(word) : Lane::template unpack_high<Element>(word);
+        }
       }
       args.x[std::int64_t{row} * width + k] = args.positions ? v + args.positions[place + k] : v;
     }

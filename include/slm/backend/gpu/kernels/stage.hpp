@@ -112,10 +112,10 @@ template <class Format, int Count>
 struct Staged {
   static constexpr int lines = Compute<Format>::chunk_steps * step_lines;
   static constexpr int line_words = Count * 4 + 8;
-  static constexpr bool sums = std::is_same_v<Format, Int4>;
+  static constexpr bool sums = in_codes<Format>;
   alignas(16) std::uint32_t word[Compute<Format>::x_terms][lines][line_words];
   float line_sum[sums ? lines : 1][sums ? Count : 1];
-  float block_sum[sums ? Compute<Format>::chunk_steps : 1][sums ? Count : 1];  // of the rounded inputs of a block
+  float block_sum[sums ? WaveScales::blocks : 1][sums ? Count : 1];  // of the rounded inputs of a block
 
   /// Line `line` of the chunk, of staged row `to`. Rows that are not there are zero.
   template <class Lane>
@@ -153,7 +153,7 @@ struct Staged {
     block_sum[block][to] = sum;
   }
 
-  /// B of inputs 16 * half .. of a step, for the row `column`.
+  /// B of half a step, for the row `column`.
   template <class L>
   SLM_DEVICE FragmentB<L> fragment(int term, int step, int half, int lane_index, int column) const {
     FragmentB<L> b;
@@ -165,8 +165,12 @@ struct Staged {
         for (int p = 0; p < 4; ++p) b.word[4 * l + p] = four.word[p];
       }
     } else {
-      const auto two = *reinterpret_cast<const Word2*>(
-          &word[term][step * step_lines + L::k_group(lane_index)][column * 4 + 2 * half]);
+      // A group takes half a line: of its own one, or, of eight bits, whose halves of a step may be blocks, the
+      // group-th.
+      const int group = L::k_group(lane_index);
+      const int line = std::is_same_v<Format, Int8> ? 2 * half + group / 2 : group;
+      const int pair = std::is_same_v<Format, Int8> ? 2 * (group % 2) : 2 * half;
+      const auto two = *reinterpret_cast<const Word2*>(&word[term][step * step_lines + line][column * 4 + pair]);
       b.word[0] = two.word[0];
       b.word[1] = two.word[1];
     }

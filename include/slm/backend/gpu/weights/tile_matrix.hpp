@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -17,6 +18,7 @@
 #include "slm/backend/gpu/weights/tiles.hpp"
 #include "slm/core/dim.hpp"
 #include "slm/core/tensor.hpp"
+#include "slm/formats/block_tiles.hpp"
 #include "slm/formats/code_tiles.hpp"
 #include "slm/formats/convert.hpp"
 #include "slm/formats/format.hpp"
@@ -71,7 +73,7 @@ PackedWords pack_dense(std::int64_t out, std::int64_t in, Row row) {
   return packed;
 }
 
-/// The rows of floating-point and of four-bit layers, one below the other.
+/// The rows of layers of any kind, one below the other, as floats.
 template <class Format>
 PackedWords pack_dense(std::span<const LinearSource> sources) {
   using Element = typename Format::Element;
@@ -95,29 +97,40 @@ PackedWords pack_dense(std::span<const LinearSource> sources) {
   });
 }
 
-/// For sources that int4_tiles_hold() accepts.
-inline PackedWords pack_int4(std::span<const LinearSource> sources) {
-  const CodeTiles order = int4_tiles_of(sources);
+/// The rows of sources that `order` holds, one below the other. Throws gguf.non-finite.
+inline PackedWords pack_codes(const CodeTiles& order, std::span<const LinearSource> sources) {
   PackedWords packed;
   packed.words.resize(static_cast<std::size_t>(order.total_bytes() / 4));
   auto* const bytes = reinterpret_cast<std::byte*>(packed.words.data());
   std::int64_t first = 0;
   for (const LinearSource& source : sources) {
-    const Int4Tensor& layer = std::get<Int4Tensor>(source);
-    in_parallel(layer.out, int4_rows_at_once, [&](std::int64_t begin, std::int64_t end) {
-      write_int4_rows(order, bytes, first + begin, layer, begin, end);
+    in_parallel(out_features(source), int4_rows_at_once, [&](std::int64_t begin, std::int64_t end) {
+      if (const auto* layer = std::get_if<Int4Tensor>(&source)) {
+        return write_int4_rows(order, bytes, first + begin, *layer, begin, end);
+      }
+      for (std::int64_t r = begin; r < end; ++r) {
+        write_block_row(order, bytes, first + r, std::get<Tensor>(source), r);
+      }
     });
-    first += layer.out;
+    first += out_features(source);
   }
+  const auto words = [](std::int64_t offset) { return static_cast<int>(offset / 4); };
+  const auto shift = [](int count) { return std::countr_zero(static_cast<unsigned>(count)); };
+  const bool factors = order.span != 0;
   Tiles& tiles = packed.tiles;
   tiles.out = static_cast<int>(order.out);
   tiles.in = static_cast<int>(order.in);
   tiles.steps = static_cast<int>(order.blocks() * order.block / step_depth);
   tiles.stride = order.tile_bytes() / 4;
-  tiles.block_steps = order.block / step_depth;
+  tiles.block_shift = shift(order.block);
+  tiles.span_shift = shift(order.blocks_of_span());
   tiles.half_scales = order.half_scales;
-  tiles.zeros = static_cast<int>(order.zeros_offset() / 4);
-  tiles.lines = static_cast<int>(order.lines_offset() / 4);
+  if (order.has_minima()) tiles.minima = words(order.minima_offset());
+  if (factors) tiles.factors = words(order.factors_offset());
+  if (factors && order.has_minima()) tiles.minimum_factors = words(order.minimum_factors_offset());
+  if (order.offset == CodeOffset::zero_points) tiles.zeros = words(order.zeros_offset());
+  tiles.zero = order.zero;
+  tiles.lines = words(order.lines_offset());
   return packed;
 }
 
@@ -137,15 +150,15 @@ class TileMatrix {
     if constexpr (DenseFormat<Format>) {
       const std::vector<LinearSource> any(sources.begin(), sources.end());
       packed = pack_dense<Format>(any);
-      kind_ = Format::dtype;
-    } else if (int4_tiles_hold(sources)) {
-      packed = pack_int4(sources);
-      kind_ = DType::u8;
+    } else if (const bool int4 = int4_tiles_hold(sources); int4 || block_tiles_hold(sources)) {
+      const CodeTiles order = int4 ? int4_tiles_of(sources) : block_tiles_of(sources);
+      packed = pack_codes(order, sources);
+      kind_ = order.bits == 4 ? Kind::int4 : Kind::int8;
     } else {
-      kind_ = common_type(sources);
-      packed = kind_ == DType::f16    ? pack_dense<Fp16>(sources)
-               : kind_ == DType::bf16 ? pack_dense<Bf16>(sources)
-                                      : pack_dense<Fp32>(sources);
+      kind_ = common_kind(sources);
+      packed = kind_ == Kind::f16    ? pack_dense<Fp16>(sources)
+               : kind_ == Kind::bf16 ? pack_dense<Bf16>(sources)
+                                     : pack_dense<Fp32>(sources);
     }
     words_ = std::make_shared<DeviceBuffer<std::uint32_t, R>>(runtime, packed.words.size());
     runtime.copy_in(words_->data(), packed.words.data(), packed.words.size() * 4, stream);
@@ -167,29 +180,32 @@ class TileMatrix {
       use(Format{});
     } else {
       switch (kind_) {
-        case DType::u8: return use(Int4{});
-        case DType::f16: return use(Fp16{});
-        case DType::bf16: return use(Bf16{});
-        default: return use(Fp32{});
+        case Kind::int4: return use(Int4{});
+        case Kind::int8: return use(Int8{});
+        case Kind::f16: return use(Fp16{});
+        case Kind::bf16: return use(Bf16{});
+        case Kind::f32: return use(Fp32{});
       }
     }
   }
 
  private:
-  /// Of floating-point layers; fp32 if they differ or four-bit ones are among them.
-  static DType common_type(std::span<const LinearSource> sources) {
-    DType type = DType::f32;
-    for (std::size_t i = 0; i < sources.size(); ++i) {
-      const auto* tensor = std::get_if<Tensor>(&sources[i]);
-      if (tensor == nullptr || (i > 0 && tensor->dtype != type)) return DType::f32;
-      type = tensor->dtype;
-    }
-    return type;
+  enum class Kind { f32, f16, bf16, int4, int8 };
+
+  /// Of floating-point layers; fp32 if they differ or quantized ones are among them.
+  static Kind common_kind(std::span<const LinearSource> sources) {
+    const auto is = [&](DType type) {
+      return std::ranges::all_of(sources, [type](const LinearSource& source) {
+        const auto* tensor = std::get_if<Tensor>(&source);
+        return tensor != nullptr && tensor->dtype == type;
+      });
+    };
+    return is(DType::f16) ? Kind::f16 : is(DType::bf16) ? Kind::bf16 : Kind::f32;
   }
 
   std::shared_ptr<DeviceBuffer<std::uint32_t, R>> words_;
   Tiles tiles_;
-  DType kind_ = DType::f32;
+  Kind kind_ = Kind::f32;
 };
 
 }  // namespace slm::gpu
