@@ -1,6 +1,7 @@
 // Whole quantized models on emulated lanes, as target of speculation too.
 #include "slm/backend/gpu/lanes.hpp"
 #include "support/gpu_adapters.hpp"
+#include "support/gpu_batches.hpp"
 #include "support/gpu_models.hpp"
 
 using namespace slm;
@@ -10,6 +11,22 @@ TEST_CASE("four-bit models on 32 lanes") { check_four_bits(backend::Lanes32{}); 
 
 TEST_CASE("adapters on a four-bit model on 32 lanes") { check_adapted_four_bits(backend::Lanes32{}); }
 
-TEST_CASE("a GGUF file of every block type on 32 lanes") {
-  CHECK(worst_difference(fixture("gguf/all-types.gguf"), backend::Lanes32{}) < 0.15);
+TEST_CASE("a GGUF file of every block type on lanes gives the logits of its dequantized weights") {
+  const auto path = fixture("gguf/all-types.gguf");
+  const auto goldens = read_golden_file(fixture("gguf/all-types.golden.json"));
+  check_goldens(load<Registry<>>(path, backend::Lanes32{}), goldens, 0.15);
+  check_goldens(load<Registry<>>(path, backend::Lanes64{}), goldens, 0.15);
+}
+
+TEST_CASE("speculation on a GGUF file of every block type gives plain text on lanes") {
+  const auto path = fixture("gguf/all-types.gguf");
+  const LoadOptions floats{.weights = WeightType::bf16};  // a similar model
+  check_speculation_of([&] { return load<Registry<>>(path, backend::Lanes32{}, floats); },
+                       [&] { return load<Registry<>>(path, backend::Lanes32{}); });
+}
+
+TEST_CASE("a row's bits do not depend on the sequences beside it where weights lie in blocks") {
+  const auto path = fixture("gguf/all-types.gguf");
+  check_batches(path, backend::Lanes32{}, backend::Lanes32{1}, 5, 7);
+  check_batches(path, backend::Lanes64{1}, backend::Lanes64{}, 2, 8);
 }

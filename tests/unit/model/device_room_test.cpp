@@ -7,6 +7,7 @@
 
 #include "slm/backend/gpu/lanes.hpp"
 #include "slm/model/load.hpp"
+#include "support/paths.hpp"
 #include "support/random_checkpoint.hpp"
 #include "support/temporary.hpp"
 
@@ -75,4 +76,26 @@ TEST_CASE("weights that are too large are answered with four bits, or with nothi
   CHECK(contains(said(checkpoint, 512, 80 * mebibyte), "In four bits its weights take about"));
   CHECK(contains(said(checkpoint, 512, 60 * mebibyte), "Use a smaller model"));
   CHECK(device_weight_bytes(checkpoint, WeightType::f32) == 2 * device_weight_bytes(checkpoint, WeightType::bf16));
+}
+
+TEST_CASE("matrices in blocks are counted as what a device holds") {
+  const Checkpoint checkpoint(fixture("gguf/all-types.gguf"));
+  std::size_t held = 0, multiplied_out = 0;
+  checkpoint.names().for_each([&](Role, int, const auto& weights, const auto&) {
+    std::vector<LinearSource> sources;
+    for (const TensorName& weight : weights) {
+      const Tensor* const tensor = checkpoint.find(weight.name);
+      if (tensor != nullptr && is_blocked(tensor->dtype)) sources.push_back(*tensor);
+    }
+    if (sources.empty()) return;
+    if (block_tiles_hold(sources)) {
+      held += static_cast<std::size_t>(backend::Lanes32{}.pack<AwqInt4<>>(sources).bytes());
+    } else {
+      for (const LinearSource& source : sources) {
+        multiplied_out += static_cast<std::size_t>(out_features(source) * in_features(source)) * sizeof(float);
+      }
+    }
+  });
+  CHECK(held > 0);
+  CHECK(device_block_bytes(checkpoint) == held + multiplied_out);
 }
