@@ -96,7 +96,7 @@ Figures figures_of(const std::string& name, const PlanCommand& command) {
 
 /// Whether slm can do it.
 const char* today(const Way& way, const PlanDevice& device) {
-  if (way.stages > 1 || way.split_heads || (way.tensor > 1 && !device.processor)) return "not built";
+  if (way.split_heads || (way.tensor * way.stages > 1 && !device.processor)) return "not built";
   return device.processor ? "runs" : "has not run";
 }
 

@@ -74,6 +74,24 @@ class Ranks(unittest.TestCase):
                 self.assertEqual(answer["text"], alone["text"])
                 self.assertEqual(answer["statistics"]["accepted"], alone["statistics"]["accepted"])
 
+    def test_stages_of_layers_answer_what_one_rank_answers(self):
+        for options in (["--target", PAIR / "target", "--temperature", "0.9", "--seed", "4"],
+                        ["--target", PAIR / "target-int4", "--draft", PAIR / "draft-int4"]):
+            command = ["generate", *options, "--prompt", "def read" * 60, "--max-new-tokens", "30", "--json"]
+            alone = json.loads(run([PROGRAM, *command]).stdout)
+            for count, stages in ((2, 2), (3, 3), (4, 2)):
+                result = on_ranks(count, *command, "--pipeline", stages)
+                self.assertEqual(result.returncode, 0, result.stderr)
+                answer = json.loads(result.stdout)
+                self.assertEqual(answer["ids"], alone["ids"])
+                self.assertEqual(answer["statistics"]["accepted"], alone["statistics"]["accepted"])
+
+    def test_stages_that_do_not_fit_are_refused_by_name(self):
+        target = ["generate", "--prompt", "def", "--target", PAIR / "target", "--pipeline"]
+        self.refused(on_ranks(2, *target, 3), "ranks.pipeline", "2 ranks")
+        self.refused(on_ranks(3, *target, 2), "ranks.pipeline", "3 ranks")
+        self.refused(run([PROGRAM, *target, 2]), "ranks.pipeline", "one rank")
+
     def test_a_draft_length_that_goes_by_the_clock_answers_the_same(self):
         command = ["generate", "--target", PAIR / "target", "--draft", PAIR / "draft", "--draft-length", "adaptive",
                    "--prompt", "def read", "--max-new-tokens", "60", "--json"]
@@ -93,6 +111,8 @@ class Ranks(unittest.TestCase):
         on_ranks(2, *first, SCRATCH / "of_ranks")
         run([PROGRAM, *first, SCRATCH / "alone"])
         self.assertEqual((SCRATCH / "of_ranks").read_bytes(), (SCRATCH / "alone").read_bytes())
+        on_ranks(3, *first, SCRATCH / "of_stages", "--pipeline", 3)
+        self.assertEqual((SCRATCH / "of_stages").read_bytes(), (SCRATCH / "alone").read_bytes())
         more = [*command, "--max-new-tokens", "20", "--resume", SCRATCH / "alone"]
         self.assertEqual(json.loads(on_ranks(2, *more).stdout)["ids"], json.loads(run([PROGRAM, *more]).stdout)["ids"])
 

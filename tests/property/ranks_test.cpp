@@ -1,5 +1,5 @@
-// A model over p ranks, which the first of them runs, gives the bits of one: logits, hidden states, tokens and
-// log-probabilities.
+// A model over p ranks, which the first of them runs, gives the bits of one, whether they share out its matrices, its
+// layers, or both: logits, hidden states, tokens and log-probabilities.
 #include <catch2/catch.hpp>
 #include <cstdint>
 #include <cstring>
@@ -17,10 +17,9 @@
 #include "slm/decode/speculative.hpp"
 #include "slm/engine/engine.hpp"
 #include "slm/model/load.hpp"
-#include "slm/model/rank_group.hpp"
-#include "slm/ranks/team.hpp"
 #include "slm/ranks/threads.hpp"
 #include "support/errors.hpp"
+#include "support/over_ranks.hpp"
 #include "support/paths.hpp"
 #include "support/quantized_checkpoint.hpp"
 #include "support/temporary.hpp"
@@ -57,17 +56,6 @@ const std::vector<std::string> folders{"llama-mha3h",
                                        "mpt-foundry-gqa-qkgn-swa",
                                        "mosaicgpt-qkln-alibi",
                                        "mosaicgpt-wpe-bias-clip"};
-
-/// Numbers of any type, by their bits.
-struct Bits {
-  std::vector<std::byte> bytes;
-  template <class Number>
-  void add(const Number* numbers, std::int64_t count) {
-    const auto more = std::as_bytes(std::span(numbers, static_cast<std::size_t>(count)));
-    bytes.insert(bytes.end(), more.begin(), more.end());
-  }
-  bool operator==(const Bits&) const = default;
-};
 
 std::vector<Token> some_tokens(std::uint64_t seed, int count, int vocab) {
   std::vector<Token> tokens;
@@ -123,45 +111,37 @@ Bits answers(const AnyModel& draft, const AnyModel& target) {
   return bits;
 }
 
-/// What the first of `size` ranks answers, while the others help it: run(load), where load(folder, options) is a model.
-template <class B>
-Bits over_ranks(int size, const auto& device, const auto& run) {
-  Bits found;
-  ranks::run_threads(size, [&](const Threads& ranks) {
-    const auto team = std::make_shared<ranks::Team<Threads>>(ranks);
-    RankGroup group(B{device()}, team);
-    if (ranks.rank() > 0) return group.follow();
-    found = run(
-        [&](const std::filesystem::path& folder, const LoadOptions& options) { return group.load(folder, options); });
-  });
-  return found;
-}
-
 /// What one rank of the backend answers, and p.
 template <class B>
-void check_ranks(const std::filesystem::path& folder, std::initializer_list<int> sizes, const auto& device,
+void check_ranks(const std::filesystem::path& folder, std::initializer_list<Ranks> sizes, const auto& device,
                  LoadOptions draft_options = {.weights = WeightType::bf16}) {
   const Bits expected =
       answers(load<Registry<>>(folder, B{device()}, draft_options), load<Registry<>>(folder, B{device()}));
-  for (const int size : sizes) {
-    CAPTURE(folder, size);
-    CHECK(over_ranks<B>(size, device, [&](const auto& load_here) {
+  for (const Ranks how : sizes) {
+    CAPTURE(folder, how.size, how.stages);
+    CHECK(over_ranks<B>(how, device, [&](const auto& load_here) {
             return answers(load_here(folder, draft_options), load_here(folder, LoadOptions{}));
           }) == expected);
   }
 }
 
-const auto one_thread = [] { return backend::CpuOptions{.threads = 1}; };
-
 }  // namespace
 
 TEST_CASE("every family on the CPU: any number of ranks gives the bits of one") {
-  for (const std::string& name : folders) check_ranks<Cpu>(fixture("models/" + name), {1, 2, 3, 4, 8}, one_thread);
+  for (const std::string& name : folders)
+    check_ranks<Cpu>(fixture("models/" + name), {{1}, {2}, {3}, {4}, {8}}, one_thread);
+}
+
+TEST_CASE("every family on the CPU: stages of layers, of one rank or several each, give the bits of one") {
+  for (const std::string& name : folders) check_ranks<Cpu>(fixture("models/" + name), {{2, 2}, {4, 2}}, one_thread);
+  for (const char* target : {"target", "target-int4"}) {
+    check_ranks<Cpu>(demo_pair(target), {{2, 2}, {3, 3}, {4, 4}, {6, 3}, {6, 6}}, one_thread, LoadOptions{});
+  }
 }
 
 TEST_CASE("the same on the reference backend") {
   for (const std::string& name : folders)
-    check_ranks<Reference>(fixture("models/" + name), {3}, [] { return Reference{}; });
+    check_ranks<Reference>(fixture("models/" + name), {{3}, {2, 2}}, [] { return Reference{}; });
 }
 
 TEST_CASE(
@@ -175,31 +155,39 @@ TEST_CASE(
     const TemporaryFolder folder;
     write_quantized_checkpoint(fixture("models/llama-bias"), folder.path(), form);
     CAPTURE(std::string(name_of(form.layout)), form.group);
-    check_ranks<Cpu>(folder.path(), {2, 3}, one_thread, as_stored);
+    check_ranks<Cpu>(folder.path(), {{2}, {3}, {4, 2}}, one_thread, as_stored);
   }
-  check_ranks<Cpu>(demo_pair("target-int4"), {2, 3}, one_thread, as_stored);
-  check_ranks<Cpu>(fixture("gguf/all-types.gguf"), {2, 3, 8}, one_thread);
-  check_ranks<Cpu>(fixture("gguf/phi3-swa7.gguf"), {3}, one_thread);
+  check_ranks<Cpu>(demo_pair("target-int4"), {{2}, {3}}, one_thread, as_stored);
+  check_ranks<Cpu>(fixture("gguf/all-types.gguf"), {{2}, {3}, {8}, {2, 2}}, one_thread);
+  check_ranks<Cpu>(fixture("gguf/phi3-swa7.gguf"), {{3}, {4, 2}}, one_thread);
 }
 
-TEST_CASE("on every instruction set, and where a prompt is read in large steps: three ranks give the bits of one") {
+TEST_CASE("on every instruction set, where prompts are read in large steps and runs: ranks give the bits of one") {
+  // A run of rows ends within the first text and within the second, which goes on in another step.
   const auto read = [](const AnyModel& model) {
     Bits bits;
-    Sequence text = model.sequence();
+    Sequence texts[] = {model.sequence(), model.sequence(), model.sequence()};
     Batch batch;
-    batch.add(text, some_tokens(6, 150, model.info().vocab), {.want = Want::logits, .rows = 40});
-    model.forward(batch);
-    bits.add(batch.logits(0).data, batch.logits(0).size());
+    for (const int more : {150, 9}) {
+      batch.clear();
+      for (std::uint64_t i = 0; i < 3; ++i)
+        batch.add(texts[i], some_tokens(6 + i, more, model.info().vocab), {.want = Want::logits, .rows = 5});
+      model.forward(batch);
+      for (int i = 0; i < 3; ++i) bits.add(batch.logits(i).data, batch.logits(i).size());
+    }
     return bits;
   };
   for (const backend::Isa isa : backend::available_isas()) {
     const backend::CpuOptions options{.threads = 1, .isa = isa};
-    for (const auto& path : {demo_pair("target"), demo_pair("target-int4"), fixture("gguf/all-types.gguf")}) {
-      CAPTURE(path, std::string(name_of(isa)));
-      CHECK(over_ranks<Cpu>(
-                3, [&] { return options; },
-                [&](const auto& load_here) { return read(load_here(path, LoadOptions{})); }) ==
-            read(load<Registry<>>(path, Cpu(options))));
+    for (const auto& path : {demo_pair("target"), demo_pair("target-int4"), fixture("gguf/all-types.gguf"),
+                             fixture("models/qwen2-swa-from-layer1")}) {
+      const Bits expected = read(load<Registry<>>(path, Cpu(options)));
+      for (const Ranks how : {Ranks{3}, Ranks{2, 2}, Ranks{4, 2}}) {
+        CAPTURE(path, std::string(name_of(isa)), how.size, how.stages);
+        CHECK(over_ranks<Cpu>(
+                  how, [&] { return options; },
+                  [&](const auto& load_here) { return read(load_here(path, LoadOptions{})); }) == expected);
+      }
     }
   }
 }
@@ -232,8 +220,8 @@ TEST_CASE("an engine whose texts share, fork and lose pages gives the same answe
   const LoadOptions options{.cache_format = KvFormat::int8};
   const Bits expected = serve(load<Registry<>>(demo_pair("draft"), Cpu(1), options),
                               load<Registry<>>(demo_pair("target"), Cpu(1), options));
-  for (const int size : {2, 3}) {
-    CHECK(over_ranks<Cpu>(size, one_thread, [&](const auto& load_here) {
+  for (const Ranks how : {Ranks{2}, Ranks{3}, Ranks{2, 2}, Ranks{4, 2}}) {
+    CHECK(over_ranks<Cpu>(how, one_thread, [&](const auto& load_here) {
             return serve(load_here(demo_pair("draft"), options), load_here(demo_pair("target"), options));
           }) == expected);
   }
@@ -265,13 +253,31 @@ TEST_CASE("a text saved over ranks goes on alone, and the other way round") {
   const AnyModel alone = load<Registry<>>(demo_pair("target"), Cpu(1));
   const std::string saved = saved_by(alone);
   const Bits expected = resumed_by(alone, saved);
-  std::string saved_over_ranks;
-  CHECK(over_ranks<Cpu>(2, one_thread, [&](const auto& load_here) {
-          const AnyModel model = load_here(demo_pair("target"), LoadOptions{});
-          saved_over_ranks = saved_by(model);
-          return resumed_by(model, saved);
-        }) == expected);
-  CHECK(saved_over_ranks == saved);
+  for (const Ranks how : {Ranks{2}, Ranks{3, 3}, Ranks{4, 2}}) {
+    std::string saved_over_ranks;
+    CHECK(over_ranks<Cpu>(how, one_thread, [&](const auto& load_here) {
+            const AnyModel model = load_here(demo_pair("target"), LoadOptions{});
+            saved_over_ranks = saved_by(model);
+            return resumed_by(model, saved);
+          }) == expected);
+    CHECK(saved_over_ranks == saved);
+  }
+}
+
+TEST_CASE("stages that do not fit the ranks or the layers are refused before anything is loaded") {
+  const auto load_in = [](Ranks how) {
+    return error_id([&] {
+      over_ranks<Cpu>(how, one_thread, [](const auto& load_here) {
+        load_here(demo_pair("draft"), LoadOptions{});
+        return Bits{};
+      });
+    });
+  };
+  const int layers = Checkpoint(demo_pair("draft")).config().layers;
+  CHECK(load_in({layers, layers}) == "no error");
+  CHECK(load_in({layers + 1, layers + 1}) == "ranks.pipeline");
+  CHECK(load_in({3, 2}) == "ranks.pipeline");
+  CHECK(load_in({2, 0}) == "ranks.pipeline");
 }
 
 TEST_CASE("a rank that computes otherwise is named") {

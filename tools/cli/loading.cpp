@@ -12,11 +12,13 @@
 namespace cli {
 
 slm::AnyModel Loader::load_draft(const std::string& folder, const std::string& backend, const slm::ModelInfo& target) {
-  const int trained = slm::Checkpoint(folder).settings().context;
-  return load(folder, backend.empty() ? options_.backend : backend, std::min(trained, target.context));
+  const slm::Checkpoint draft(folder);
+  const int pipeline = draft.config().layers < options_.pipeline ? 1 : options_.pipeline;
+  return load(folder, backend.empty() ? options_.backend : backend, std::min(draft.settings().context, target.context),
+              pipeline);
 }
 
-slm::AnyModel Loader::load(const std::string& folder, const std::string& backend, int context) {
+slm::AnyModel Loader::load(const std::string& folder, const std::string& backend, int context, int pipeline) {
   ProgressBar bar("loading " + folder);
   slm::LoadOptions options;
   options.context = context;
@@ -28,13 +30,17 @@ slm::AnyModel Loader::load(const std::string& folder, const std::string& backend
     throw slm::Error("ranks.backend", slm::text("the backend ", backend, " was asked for on several ranks"),
                      "Several ranks compute with --backend cpu; start slm alone for another");
   }
+  if (rank_count() == 1 && pipeline > 1) {
+    throw slm::Error("ranks.pipeline", slm::text("one rank was asked to be ", pipeline, " stages"),
+                     "Start slm by mpirun or srun with at least as many ranks, or leave out --pipeline");
+  }
   if (backend == "reference") return slm::load<slm::Registry<>>(folder, slm::backend::Reference{}, options);
   if (backend.starts_with("lanes")) return load_emulated(folder, backend, options);
   if (backend.starts_with("gpu")) {
     return load_on_gpu(folder, number_of_gpu(backend), options);
   }
   if (!cpu_) cpu_.emplace(options_.cpu);
-  if (rank_count() > 1) return load_on_ranks(folder, *cpu_, options_.cpu, options);
+  if (rank_count() > 1) return load_on_ranks(folder, *cpu_, options_.cpu, options, pipeline);
   return slm::load<slm::Registry<>>(folder, *cpu_, options);
 }
 
@@ -79,6 +85,11 @@ void add_model_options(CLI::App& command, ModelOptions& options) {
           "verifying where the processor has no AMX")
       ->check(CLI::IsMember({8, 16}))
       ->default_str("16");
+  command
+      .add_option("--pipeline", options.pipeline,
+                  "stages of layers that several ranks make, of as many ranks each; 1: all ranks share out all layers")
+      ->check(CLI::Range(1, 4096))
+      ->capture_default_str();
 }
 
 CLI::Validator backend_name() {

@@ -137,7 +137,7 @@ RankSpeed measure_ranks(int threads) {
 }
 
 slm::AnyModel load_on_ranks(const std::string& folder, const slm::backend::Cpu& device,
-                            const slm::backend::CpuOptions& cpu, const slm::LoadOptions& options) {
+                            const slm::backend::CpuOptions& cpu, const slm::LoadOptions& options, int stages) {
   if (!group) {
     const auto speaks = team->lock();
     team->tell(slm::ranks::Letter{}
@@ -148,7 +148,7 @@ slm::AnyModel load_on_ranks(const std::string& folder, const slm::backend::Cpu& 
                    .put(cpu.copy_weights));
     group.emplace(device, team);
   }
-  return group->load(folder, options);
+  return group->load(folder, options, {.stages = stages});
 }
 #else
 void help_first_rank() {}
@@ -156,7 +156,7 @@ void help_first_rank() {}
 RankSpeed measure_ranks(int threads) { return rank_speed(slm::ranks::Alone{}, threads); }
 
 slm::AnyModel load_on_ranks(const std::string& folder, const slm::backend::Cpu&, const slm::backend::CpuOptions&,
-                            const slm::LoadOptions&) {
+                            const slm::LoadOptions&, int) {
   throw slm::Error("ranks.no-mpi", slm::text("'", folder, "' was to be split over ranks"),
                    "apt-get install libopenmpi-dev openmpi-bin, configure and build again");
 }

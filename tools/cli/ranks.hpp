@@ -27,8 +27,8 @@ void help_first_rank();
 /// On the first rank: what all ranks give at once, each with so many threads.
 RankSpeed measure_ranks(int threads);
 
-/// On the first rank: a model of which every rank holds a share.
+/// On the first rank: a model of which every rank holds a share, in so many stages of layers.
 slm::AnyModel load_on_ranks(const std::string& folder, const slm::backend::Cpu& device,
-                            const slm::backend::CpuOptions& cpu, const slm::LoadOptions& options);
+                            const slm::backend::CpuOptions& cpu, const slm::LoadOptions& options, int stages);
 
 }  // namespace cli

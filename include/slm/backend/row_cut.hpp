@@ -1,10 +1,19 @@
-// RowCut: which rows of a weight each rank holds.
+// RowCut: which rows of a weight each rank holds. LayerCut: which layers each stage of a pipeline.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
+#include <vector>
 
 namespace slm::inline v0_1 {
+
+/// Neighbouring rows.
+struct RowRange {
+  std::int64_t first = 0;
+  std::int64_t last = 0;  // behind them
+
+  std::int64_t count() const { return last - first; }
+};
 
 /// Rows are cut at multiples of the kernels' tile, and in each half of the weight alike, so that a rank that holds an
 /// output of a gate holds the same one of its up. Ranks beyond the number of tiles hold nothing.
@@ -27,6 +36,14 @@ struct RowCut {
   /// Its rows in each part.
   std::int64_t count(int rank) const { return first(rank + 1) - first(rank); }
 
+  /// All of a rank, ascending.
+  std::vector<RowRange> of(int rank) const {
+    std::vector<RowRange> rows;
+    for (int part = 0; count(rank) > 0 && part < parts; ++part)
+      rows.push_back({part * width + first(rank), part * width + first(rank + 1)});
+    return rows;
+  }
+
   struct Place {
     int rank = 0;
     std::int64_t row = 0;  // among those of the rank, part by part
@@ -37,6 +54,19 @@ struct RowCut {
     int rank = 0;
     while (first(rank + 1) <= row) ++rank;
     return {rank, part * count(rank) + row - first(rank)};
+  }
+};
+
+/// Neighbouring layers; the first stages have one more where they do not divide.
+struct LayerCut {
+  int layers = 0;
+  int stages = 1;
+
+  int first(int stage) const { return layers / stages * stage + std::min(stage, layers % stages); }
+  int stage_of(int layer) const {
+    int stage = 0;
+    while (first(stage + 1) <= layer) ++stage;
+    return stage;
   }
 };
 

@@ -1,7 +1,6 @@
 // SplitOrders: how rank 0's device tells the others' what happens: to the pages of keys and values, and in each step.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -9,37 +8,31 @@
 #include <memory>
 #include <mutex>
 #include <span>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
+#include "slm/backend/adapter_share.hpp"
 #include "slm/backend/concept.hpp"
+#include "slm/backend/page_shape.hpp"
+#include "slm/backend/shared_pages.hpp"
 #include "slm/core/error.hpp"
 #include "slm/ranks/letter.hpp"
 #include "slm/ranks/team.hpp"
 
 namespace slm::inline v0_1::backend {
 
-/// Of one device; its number is known to all ranks. Every rank has the same pages, and says of them where rank 0 has
-/// them.
+/// Of one device; its number is known to all ranks.
 template <Backend B, ranks::Communicator C>
-class SplitOrders {
-  using Bytes = typename B::template Buffer<std::byte>;
-  enum class Order : int { step, take_pages, give_pages, copy, write };
+class SplitOrders : public std::enable_shared_from_this<SplitOrders<B, C>> {
+  enum class Order : int { step, take_pages, give_pages, copy, read, write, take_adapter, give_adapter };
   using Letter = ranks::Letter;
+  using Pages = SharedPages<B, C>;
+  using Place = std::function<Adapter(const Adapter&)>;
 
  public:
-  /// Device memory that the other ranks hold too, and give up with this.
-  struct Pages {
-    Bytes own;
-    std::shared_ptr<const void> others = {};
-
-    std::byte* data() { return own.data(); }
-    std::size_t size() const { return own.size(); }
-  };
-
-  SplitOrders(B device, std::shared_ptr<ranks::Team<C>> team, int number)
-      : device_(std::move(device)), team_(std::move(team)), number_(number) {}
+  /// place: a whole adapter, as this rank has it then.
+  SplitOrders(std::shared_ptr<Pages> pages, std::shared_ptr<ranks::Team<C>> team, int number, Place place)
+      : pages_(std::move(pages)), team_(std::move(team)), number_(number), place_(std::move(place)) {}
 
   std::unique_lock<std::mutex> lock() { return team_->lock(); }
 
@@ -51,7 +44,12 @@ class SplitOrders {
     Letter letter = of(Order::step);
     letter.put_all(plan.rows).put<std::uint64_t>(plan.sequences.size());
     for (const PlanSequence& sequence : plan.sequences)
-      letter.put(sequence.first_row).put(sequence.rows).put(sequence.rope).put(sequence.first_page).put(sequence.pages);
+      letter.put(sequence.first_row)
+          .put(sequence.rows)
+          .put(sequence.rope)
+          .put(sequence.first_page)
+          .put(sequence.pages)
+          .put(sequence.adapter == nullptr ? nullptr : sequence.adapter->memory.get());
     letter.put_all(plan.pages).put_all(plan.outputs).put(plan.format).put(plan.want);
     team_->tell(letter);
   }
@@ -59,27 +57,35 @@ class SplitOrders {
   /// A step has ended in the middle, with the lock held.
   void give_up() { team_->give_up(); }
 
-  static Pages take_pages(const std::shared_ptr<SplitOrders>& orders, std::size_t bytes) {
-    Pages pages{orders->device_.template allocate<std::byte>(bytes)};
-    const std::byte* const place = pages.data();
-    orders->tell(of(*orders, Order::take_pages).put(place).template put<std::uint64_t>(bytes));
-    pages.others = {place, [orders](const std::byte* first) {
-                      try {
-                        orders->tell(of(*orders, Order::give_pages).put(first));
-                      } catch (const Error&) {  // there is nobody left to tell
-                      }
-                    }};
-    return pages;
+  void tell_take_pages(const std::byte* name, const KvPageShape& shape, std::size_t count) {
+    Letter letter = of(Order::take_pages);
+    letter.put(name).put_all(std::span(shape.layers)).put(shape.of_layers).put(shape.layer_bytes).put(count);
+    tell(letter);
+  }
+  void tell_give_pages(const std::byte* name) { tell_quietly(of(Order::give_pages).put(name)); }
+  void tell_copy(std::byte* to, const std::byte* from) { tell(of(Order::copy).put(to).put(from)); }
+  void tell_write(std::byte* page, std::span<const std::byte> contents) {
+    tell(of(Order::write).put(page).put_all(contents));
   }
 
-  void copy(std::byte* to, const std::byte* from, std::size_t bytes) {
-    tell(of(Order::copy).put(to).put(from).template put<std::uint64_t>(bytes));
-    device_.copy(to, from, bytes);
+  /// The others have an adapter as long as anybody has what this returns: the memory of rank 0's share, whose address
+  /// is its name.
+  std::shared_ptr<const std::byte[]> tell_adapter(const Adapter& whole, std::shared_ptr<const std::byte[]> own) {
+    if (!team_->leads()) return own;
+    const std::byte* const name = own.get();
+    Letter letter = of(Order::take_adapter);
+    put_adapter(letter.put(name), whole);
+    tell(letter);
+    return {name, [orders = this->shared_from_this(), own = std::move(own)](const std::byte* memory) {
+              orders->tell_quietly(orders->of(Order::give_adapter).put(memory));
+            }};
   }
 
-  void write(std::byte* to, const std::byte* host, std::size_t bytes) {
-    tell(of(Order::write).put(to).put_all(std::span(host, bytes)));
-    device_.write(to, host, bytes);
+  /// On rank 0: the contents of a page.
+  void read(std::byte* contents, const std::byte* page) {
+    const auto speaks = team_->lock();
+    team_->tell(of(Order::read).put(page));
+    team_->together([&] { pages_->read(contents, page); });
   }
 
   // On the others.
@@ -91,34 +97,58 @@ class SplitOrders {
     switch (letter.take<Order>()) {
       case Order::step: return step(letter);
       case Order::take_pages: {
-        const auto* const place = letter.take<const std::byte*>();
-        held_.insert_or_assign(place, device_.template allocate<std::byte>(letter.take<std::uint64_t>()));
-        return;
+        const auto* const name = letter.take<const std::byte*>();
+        KvPageShape shape;
+        letter.take_all(shape.layers);
+        shape.of_layers = letter.take<int>();
+        shape.layer_bytes = letter.take<std::size_t>();
+        return pages_->hold(name, std::move(shape), letter.take<std::size_t>());
       }
-      case Order::give_pages: held_.erase(letter.take<const std::byte*>()); return;
+      case Order::give_pages: return pages_->give_up(letter.take<const std::byte*>());
       case Order::copy: {
-        std::byte* const to = own(letter.take<std::byte*>());
-        const std::byte* const from = own(letter.take<std::byte*>());
-        return device_.copy(to, from, letter.take<std::uint64_t>());
+        std::byte* const to = letter.take<std::byte*>();
+        return pages_->copy(to, letter.take<const std::byte*>());
+      }
+      case Order::read: {
+        const auto* const page = letter.take<const std::byte*>();
+        contents_.resize(pages_->bytes_of(page));
+        return pages_->read(contents_.data(), page);
       }
       case Order::write: {
-        std::byte* const to = own(letter.take<std::byte*>());
-        letter.take_all(written_);
-        return device_.write(to, written_.data(), written_.size());
+        std::byte* const page = letter.take<std::byte*>();
+        letter.take_all(contents_);
+        return pages_->write(page, contents_.data());
       }
+      case Order::take_adapter: {
+        const auto* const name = letter.take<const std::byte*>();
+        return take_adapter(letter, [&](const Adapter& whole) { adapters_.insert_or_assign(name, place_(whole)); });
+      }
+      case Order::give_adapter: adapters_.erase(letter.take<const std::byte*>()); return;
     }
   }
 
  private:
-  static Letter of(const SplitOrders& orders, Order order) {
-    return std::move(Letter{}.put(orders.number_).put(order));
-  }
-  Letter of(Order order) const { return of(*this, order); }
+  Letter of(Order order) const { return std::move(Letter{}.put(number_).put(order)); }
 
   void tell(const Letter& letter) {
     if (!team_->leads()) return;
     const auto speaks = team_->lock();
     team_->tell(letter);
+  }
+
+  void tell_quietly(const Letter& letter) {
+    try {
+      tell(letter);
+    } catch (const Error&) {  // there is nobody left to tell
+    }
+  }
+
+  const Adapter* adapter_named(const std::byte* name) const {
+    if (name == nullptr) return nullptr;
+    const auto found = adapters_.find(name);
+    if (found != adapters_.end()) return &found->second;
+    throw Error("ranks.out-of-step", "rank 0 names an adapter that this rank does not have",
+                "Start the same program on every rank");
   }
 
   void step(Letter& letter) {
@@ -128,44 +158,33 @@ class SplitOrders {
       for (int* const number :
            {&sequence.first_row, &sequence.rows, &sequence.rope, &sequence.first_page, &sequence.pages})
         *number = letter.take<int>();
+      const auto* const adapter = letter.take<const std::byte*>();
+      sequence.adapter = adapter_named(adapter);
     }
-    letter.take_all(pages_);
+    letter.take_all(named_);
     letter.take_all(outputs_);
     const auto format = letter.take<KvFormat>();
-    std::transform(pages_.begin(), pages_.end(), pages_.begin(), [this](std::byte* page) { return own(page); });
     take_step_({.rows = rows_,
                 .sequences = sequences_,
-                .pages = pages_,
+                .pages = named_,
                 .outputs = outputs_,
                 .draws = {},
                 .format = format,
                 .want = letter.take<Want>()});
   }
 
-  /// Where this rank has what lies at `place` on rank 0.
-  std::byte* own(std::byte* place) {
-    if (place == nullptr) return nullptr;
-    auto after = held_.upper_bound(place);
-    if (after != held_.begin()) {
-      auto& [first, bytes] = *--after;
-      const auto offset = static_cast<std::size_t>(place - first);
-      if (offset < bytes.size()) return bytes.data() + offset;
-    }
-    throw Error("ranks.out-of-step", "rank 0 names a page that this rank does not hold",
-                "Start the same program on every rank");
-  }
-
-  B device_;
+  std::shared_ptr<Pages> pages_;
   std::shared_ptr<ranks::Team<C>> team_;
   int number_;
+  Place place_;
   std::function<void(const StepPlan&)> take_step_;
+  std::map<const std::byte*, Adapter> adapters_;  // on the others, by their names
 
-  std::map<const std::byte*, Bytes, std::less<>> held_;  // by where rank 0 has them
-  std::vector<PlanRow> rows_;                            // of the present step, as are the following
+  std::vector<PlanRow> rows_;  // of the present step, as are the following
   std::vector<PlanSequence> sequences_;
-  std::vector<std::byte*> pages_;
+  std::vector<std::byte*> named_;
   std::vector<int> outputs_;
-  std::vector<std::byte> written_;
+  std::vector<std::byte> contents_;  // of a page
 };
 
 }  // namespace slm::backend

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "slm/backend/concept.hpp"
+#include "slm/backend/page_shape.hpp"
 #include "slm/model/kv_pool.hpp"
 
 namespace slm::inline v0_1 {
@@ -15,8 +16,8 @@ class KvMemoryOf final : public KvMemory {
  public:
   explicit KvMemoryOf(B device) : device_(std::move(device)) {}
 
-  std::byte* allocate(std::size_t bytes) override {
-    slabs_.push_back(device_.template allocate<std::byte>(bytes));
+  std::byte* allocate(const KvPageShape& shape, std::size_t count) override {
+    slabs_.push_back(take(device_, shape, count));
     return slabs_.back().data();
   }
   void copy(std::byte* to, const std::byte* from, std::size_t bytes) override { device_.copy(to, from, bytes); }
@@ -24,8 +25,16 @@ class KvMemoryOf final : public KvMemory {
   void write(std::byte* to, const std::byte* host, std::size_t bytes) override { device_.write(to, host, bytes); }
 
  private:
+  static auto take(B& device, const KvPageShape& shape, std::size_t count) {
+    if constexpr (SharesPages<B>) {
+      return device.take_pages(shape, count);
+    } else {
+      return device.template allocate<std::byte>(count * shape.bytes());
+    }
+  }
+
   B device_;
-  std::vector<typename B::template Buffer<std::byte>> slabs_;
+  std::vector<decltype(take(std::declval<B&>(), KvPageShape{}, 0))> slabs_;
 };
 
 }  // namespace slm

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "slm/backend/page_shape.hpp"
 #include "slm/backend/plan.hpp"
 #include "slm/config/model_config.hpp"
 #include "slm/core/byte_size.hpp"
@@ -74,6 +75,13 @@ class KvLayout {
   std::size_t page_bytes(int kind) const {
     return layer_bytes() * static_cast<std::size_t>(kinds_[static_cast<std::size_t>(kind)].layers);
   }
+  KvPageShape page_shape(int kind) const {
+    KvPageShape shape{.of_layers = static_cast<int>(layers_.size()), .layer_bytes = layer_bytes()};
+    for (int l = 0; l < shape.of_layers; ++l) {
+      if (layers_[static_cast<std::size_t>(l)].kind == kind) shape.layers.push_back(l);
+    }
+    return shape;
+  }
 
   /// What one sequence takes that is `length` positions long.
   std::size_t bytes_of(std::int64_t length) const {
@@ -111,8 +119,8 @@ class KvLayout {
 class KvMemory {
  public:
   virtual ~KvMemory() = default;
-  /// Lives as long as this. Throws where the device has no more.
-  virtual std::byte* allocate(std::size_t bytes) = 0;
+  /// Pages one behind the other, which live as long as this. Throws where the device has no more.
+  virtual std::byte* allocate(const KvPageShape& shape, std::size_t count) = 0;
   virtual void copy(std::byte* to, const std::byte* from, std::size_t bytes) = 0;
   virtual void read(std::byte* host, const std::byte* from, std::size_t bytes) = 0;
   virtual void write(std::byte* to, const std::byte* host, std::size_t bytes) = 0;
@@ -210,7 +218,7 @@ class KvPool {
                     "Give it more memory, end sequences, or shorten them");
       }
       std::vector<std::byte*>& pages = free[static_cast<std::size_t>(kind)];
-      if (pages.empty()) grow(bytes, pages);
+      if (pages.empty()) grow(kind, pages);
       std::byte* const page = pages.back();
       pages.pop_back();
       used += bytes;
@@ -224,14 +232,15 @@ class KvPool {
     }
 
     /// Takes memory for some pages at once, ever more of it, so that a device is seldom asked.
-    void grow(std::size_t bytes, std::vector<std::byte*>& pages) {
+    void grow(int kind, std::vector<std::byte*>& pages) {
+      const std::size_t bytes = layout.page_bytes(kind);
       constexpr std::size_t most = std::size_t{64} << 20;
       std::size_t wanted = std::clamp(used, bytes, std::max(bytes, most));
       if (options.memory != 0) wanted = std::min(wanted, std::max(bytes, options.memory - used));
       const std::size_t count = wanted / bytes;
       all += count;
       pages.reserve(all);
-      std::byte* const slab = memory->allocate(count * bytes);
+      std::byte* const slab = memory->allocate(layout.page_shape(kind), count);
       for (std::size_t i = count; i-- > 0;) pages.push_back(slab + i * bytes);
     }
 

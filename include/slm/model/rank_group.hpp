@@ -15,9 +15,16 @@
 #include "slm/io/checkpoint.hpp"
 #include "slm/model/load.hpp"
 #include "slm/model/model_digest.hpp"
+#include "slm/ranks/grid.hpp"
+#include "slm/ranks/letter.hpp"
 #include "slm/ranks/team.hpp"
 
 namespace slm::inline v0_1 {
+
+/// How a model lies on the ranks.
+struct Sharing {
+  int stages = 1;  // of layers, with as many ranks each: neighbours, which share out the matrices of their layers
+};
 
 /// The first rank loads models and uses them as if it were alone: decoders, engines and servers know nothing of ranks.
 /// The others hold their shares of the weights, and take their part in each step of the first:
@@ -35,19 +42,22 @@ class RankGroup {
 
   RankGroup(B device, std::shared_ptr<ranks::Team<C>> team) : device_(std::move(device)), team_(std::move(team)) {}
 
-  /// On rank 0: as slm::load, on every rank. The folder is read by each, by the same name.
-  AnyModel load(const std::filesystem::path& folder, const LoadOptions& options = {}) {
+  /// On rank 0: as slm::load, on every rank. The folder is read by each, by the same name. Throws ranks.pipeline.
+  AnyModel load(const std::filesystem::path& folder, const LoadOptions& options = {}, const Sharing& sharing = {}) {
+    check(folder, sharing);
     const int number = models_++;
     ranks::Letter letter;
-    letter.put(number).put(load_order).put_text(std::filesystem::absolute(folder).string());
+    letter.put(number).put(load_order).put(sharing.stages).put_text(std::filesystem::absolute(folder).string());
     letter.put(options.weights).put(options.context).put(options.only_known);
     letter.put(options.cache_format.has_value()).put(options.cache_format.value_or(KvFormat::f32));
     letter.put(device_.arithmetic()).put(digest_of(folder));
+    std::shared_ptr<const ranks::Grid<C>> grid;
     {
       const auto speaks = team_->lock();
       team_->tell(letter);
+      team_->together([&] { grid = grid_of(sharing.stages); });
     }
-    return slm::load<Models>(folder, Device(device_, team_, number), options);
+    return slm::load<Models>(folder, Device(device_, team_, grid, number), options);
   }
 
   /// On the other ranks: does what rank 0 tells, until its team is at its end. Throws ranks.different, and whatever
@@ -64,7 +74,7 @@ class RankGroup {
       if (known != models.end()) {
         known->second.device.obey(*letter);
       } else if (letter->take<int>() == load_order) {
-        Device device(device_, team_, number);
+        Device device(device_, team_, grid_of(letter->take<int>()), number);
         models.emplace(number, Held{device, load_as_told(*letter, device)});
       }
     }
@@ -76,6 +86,22 @@ class RankGroup {
 
   static std::uint64_t digest_of(const std::filesystem::path& folder) {
     return model_digest(Checkpoint(folder), sample);
+  }
+
+  void check(const std::filesystem::path& folder, const Sharing& sharing) const {
+    const int ranks = team_->ranks().size(), layers = Checkpoint(folder).config().layers;
+    if (sharing.stages >= 1 && ranks % sharing.stages == 0 && sharing.stages <= layers) return;
+    throw Error("ranks.pipeline",
+                text("'", folder.string(), "' with ", layers, " layers was to be ", sharing.stages, " stages of ",
+                     ranks, " ranks"),
+                "Give a number of stages that divides the number of ranks, and is at most that of the layers");
+  }
+
+  /// All ranks ask for it at once.
+  std::shared_ptr<const ranks::Grid<C>> grid_of(int stages) {
+    auto& grid = grids_[stages];
+    if (grid == nullptr) grid = std::make_shared<const ranks::Grid<C>>(team_->ranks(), stages);
+    return grid;
   }
 
   AnyModel load_as_told(ranks::Letter& letter, const Device& device) {
@@ -100,6 +126,7 @@ class RankGroup {
 
   B device_;
   std::shared_ptr<ranks::Team<C>> team_;
+  std::map<int, std::shared_ptr<const ranks::Grid<C>>> grids_;  // by their stages
   int models_ = 0;
 };
 

@@ -10,9 +10,11 @@
 #include <variant>
 #include <vector>
 
+#include "slm/backend/weight_place.hpp"
 #include "slm/config/model_config.hpp"
 #include "slm/formats/convert.hpp"
 #include "slm/io/checkpoint.hpp"
+#include "slm/io/peft.hpp"
 #include "slm/io/tensor_names.hpp"
 #include "slm/model/activation_scales.hpp"
 #include "slm/model/layer_weights.hpp"
@@ -58,7 +60,11 @@ struct WeightReader {
   Matrix pack(Role role, int layer = 0) {
     std::vector<typename Format::Source> sources;
     for (const TensorName& weight : names.weights(role, layer)) sources.push_back(source(weight));
-    return device.template pack<Format>(sources);
+    if constexpr (PacksByPlace<B, Format>) {
+      return device.template pack<Format>(sources, place_of(role, layer));
+    } else {
+      return device.template pack<Format>(sources);
+    }
   }
 
   /// The same for a matrix that every decode step reads.
@@ -93,6 +99,14 @@ struct WeightReader {
   }
 
  private:
+  WeightPlace place_of(Role role, int layer) const {
+    return {.product =
+                detail::adapted_product(role).value_or(AdaptedProduct::embedding),  // whose step looks up positions too
+            .layer = layer,
+            .layers = checkpoint.config().layers,
+            .at_both_ends = role == Role::embedding && checkpoint.settings().tied_embeddings};
+  }
+
   typename Format::Source source(const TensorName& weight) {
     LinearSource layer =
         weight.transposed ? transpose(checkpoint.tensor(weight.name, weight.shape)) : linear_source(checkpoint, weight);

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "slm/backend/adapter_share.hpp"
 #include "slm/backend/cpu/cpu.hpp"
 #include "slm/backend/reference/reference.hpp"
 #include "slm/backend/split.hpp"
@@ -192,6 +193,42 @@ TEST_CASE("of a matrix that was turned a rank keeps its own rows only") {
   });
 }
 
-TEST_CASE("an adapter is refused by name") {
-  CHECK(error_id([] { Split<Reference, Threads>(Reference{}, Threads::group(1)[0]).place({}); }) == "ranks.adapter");
+TEST_CASE("ranks share out an adapter by the outputs of their rows, and each has all of its first half") {
+  constexpr int rank = 3;
+  const std::vector<float> down = numbers(rank * in, 6), up = numbers(rank * 50, 7);  // of outputs 20 to 69
+  Adapter whole{.name = "some", .digest = 9, .begins = {0, 0, 1}};
+  whole.changes.push_back({.down = reinterpret_cast<const std::byte*>(down.data()),
+                           .up = reinterpret_cast<const std::byte*>(up.data()),
+                           .scale = 2,
+                           .rank = rank,
+                           .in = in,
+                           .first = 20,
+                           .out = 50});
+  for (const int size : {1, 2, 3, 5}) {
+    const RowCut cut(out, size);
+    std::vector<int> seen(out);
+    for (int holder = 0; holder < size; ++holder) {
+      const std::vector<RowRange> rows = cut.of(holder);
+      const Adapter share = backend::share_of(whole, [&](int product) {
+        CHECK(product < 2);
+        return product == 1 ? rows : std::vector<RowRange>{};
+      });
+      CHECK(share.of(0).empty());
+      std::vector<std::int64_t> outputs;  // that the holder computes, in its order
+      for (const RowRange& range : rows) {
+        for (std::int64_t o = range.first; o < range.last; ++o) outputs.push_back(o);
+      }
+      for (const LowRank& change : share.of(1)) {
+        CHECK(std::memcmp(change.down, down.data(), down.size() * 4) == 0);
+        const auto* columns = reinterpret_cast<const float*>(change.up);
+        for (std::int64_t i = 0; i < change.out; ++i) {
+          const std::int64_t o = outputs.at(static_cast<std::size_t>(change.first + i));
+          ++seen[static_cast<std::size_t>(o)];
+          for (int j = 0; j < rank; ++j)
+            CHECK(columns[j * change.out + i] == up[static_cast<std::size_t>(j * 50 + o - 20)]);
+        }
+      }
+    }
+    for (int o = 0; o < out; ++o) CHECK(seen[static_cast<std::size_t>(o)] == (o >= 20 && o < 70));
+  }
 }

@@ -1,0 +1,114 @@
+// The share of an adapter that belongs to the outputs which a rank computes.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "slm/backend/row_cut.hpp"
+#include "slm/formats/adapter.hpp"
+#include "slm/ranks/letter.hpp"
+
+namespace slm::inline v0_1::backend {
+
+inline std::size_t element_bytes(const LowRank& change) {
+  std::size_t bytes = 0;
+  visit_elements(change, [&]<class Element>(Element) { bytes = sizeof(Element); });
+  return bytes;
+}
+inline std::size_t down_bytes(const LowRank& change) {
+  return element_bytes(change) * static_cast<std::size_t>(change.rank * change.in);
+}
+inline std::size_t up_bytes(const LowRank& change) {
+  return element_bytes(change) * static_cast<std::size_t>(change.rank * change.out);
+}
+
+/// rows_of(product): the rows of its weight that the rank holds, ascending. Their outputs are counted as the rank has
+/// them, one run behind the other, so a change of neighbouring outputs stays one. `down` is whole: t = down . x is a
+/// sum over all inputs.
+template <class RowsOf>
+Adapter share_of(const Adapter& whole, RowsOf rows_of) {
+  Adapter share{.name = whole.name, .digest = whole.digest};
+  std::vector<std::pair<const LowRank*, std::vector<RowRange>>>
+      sources;  // of each change that is left: columns of `up`
+  for (std::size_t product = 0; product + 1 < whole.begins.size(); ++product) {
+    share.begins.push_back(static_cast<int>(share.changes.size()));
+    const std::vector<RowRange> rows = rows_of(static_cast<int>(product));
+    for (const LowRank& change : whole.of(static_cast<int>(product))) {
+      LowRank own = change;
+      own.first = own.out = 0;
+      std::vector<RowRange> columns;
+      for (const RowRange& range : rows) {
+        const std::int64_t first = std::clamp(change.first, range.first, range.last);
+        const std::int64_t last = std::clamp(change.first + change.out, range.first, range.last);
+        own.first += first - range.first;  // what lies before the change: whole runs, and a part of one
+        own.out += last - first;
+        if (first < last) columns.push_back({first - change.first, last - change.first});
+      }
+      if (own.out == 0) continue;
+      share.changes.push_back(own);
+      sources.emplace_back(&change, std::move(columns));
+    }
+  }
+  share.begins.push_back(static_cast<int>(share.changes.size()));
+
+  constexpr std::size_t line = 64;
+  const auto whole_lines = [](std::size_t bytes) { return (bytes + line - 1) / line * line; };
+  for (const LowRank& own : share.changes) share.bytes += whole_lines(down_bytes(own)) + whole_lines(up_bytes(own));
+  const std::shared_ptr<std::byte[]> memory = std::make_unique_for_overwrite<std::byte[]>(share.bytes + line);
+  std::byte* next = memory.get();
+  next += whole_lines(reinterpret_cast<std::uintptr_t>(next)) - reinterpret_cast<std::uintptr_t>(next);
+  for (std::size_t i = 0; i < share.changes.size(); ++i) {
+    LowRank& own = share.changes[i];
+    const auto& [change, columns] = sources[i];
+    std::memcpy(next, change->down, down_bytes(own));
+    own.down = std::exchange(next, next + whole_lines(down_bytes(own)));
+    const std::size_t size = element_bytes(own);
+    std::byte* to = next;
+    for (int j = 0; j < own.rank; ++j) {
+      const std::byte* const from = change->up + size * static_cast<std::size_t>(j * change->out);
+      for (const RowRange& range : columns)
+        to = std::copy(from + size * static_cast<std::size_t>(range.first),
+                       from + size * static_cast<std::size_t>(range.last), to);
+    }
+    own.up = std::exchange(next, next + whole_lines(up_bytes(own)));
+  }
+  share.memory = memory;
+  return share;
+}
+
+/// An adapter as it is told to another rank.
+inline void put_adapter(ranks::Letter& letter, const Adapter& adapter) {
+  letter.put_text(adapter.name).put(adapter.digest).put_all(std::span(adapter.begins)).put(adapter.changes.size());
+  for (const LowRank& change : adapter.changes) {
+    letter.put(change).put_all(std::span(change.down, down_bytes(change)));
+    letter.put_all(std::span(change.up, up_bytes(change)));
+  }
+}
+
+/// use(adapter) with what put_adapter() has put; the adapter does not outlive that.
+template <class Use>
+void take_adapter(ranks::Letter& letter, Use use) {
+  Adapter adapter;
+  adapter.name = letter.take_text();
+  adapter.digest = letter.take<std::uint64_t>();
+  letter.take_all(adapter.begins);
+  adapter.changes.resize(letter.take<std::size_t>());
+  std::vector<std::vector<std::byte>> matrices;
+  matrices.reserve(2 * adapter.changes.size());
+  for (LowRank& change : adapter.changes) {
+    change = letter.take<LowRank>();
+    for (const std::byte** matrix : {&change.down, &change.up}) {
+      letter.take_all(matrices.emplace_back());
+      *matrix = matrices.back().data();
+    }
+  }
+  use(std::as_const(adapter));
+}
+
+}  // namespace slm::backend

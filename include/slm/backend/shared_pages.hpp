@@ -1,0 +1,129 @@
+// SharedPages: the pages of keys and values that ranks hold together, each its layers of every page. All ranks know a
+// page by one name, an address that nothing lies at.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "slm/backend/concept.hpp"
+#include "slm/backend/page_shape.hpp"
+#include "slm/core/error.hpp"
+#include "slm/ranks/grid.hpp"
+
+namespace slm::inline v0_1::backend {
+
+/// Any thread may use it; what all ranks do together, one of each.
+template <Backend B, ranks::Communicator C>
+class SharedPages {
+ public:
+  SharedPages(B device, std::shared_ptr<const ranks::Grid<C>> grid)
+      : device_(std::move(device)), grid_(std::move(grid)) {}
+
+  /// A name for so many bytes of pages that no others have.
+  std::byte* new_name(std::size_t bytes) {
+    const std::lock_guard lock(mutex_);
+    const std::uintptr_t name = next_name_;
+    next_name_ += (bytes / alignment + 1) * alignment;
+    return reinterpret_cast<std::byte*>(name);
+  }
+
+  void hold(const std::byte* name, KvPageShape shape, std::size_t count) {
+    const auto part = shape.part_of(grid_->stage, grid_->stages);
+    auto bytes = device_.template allocate<std::byte>(part.bytes * count);
+    const std::lock_guard lock(mutex_);
+    held_.insert_or_assign(name, Slab{std::move(shape), part, count, std::move(bytes)});
+  }
+  void give_up(const std::byte* name) {
+    const std::lock_guard lock(mutex_);
+    held_.erase(name);
+  }
+
+  /// Where this rank's part of a page lies; null: it has none, or there is no page. Throws ranks.out-of-step.
+  std::byte* own(const std::byte* page) {
+    if (page == nullptr) return nullptr;
+    const std::lock_guard lock(mutex_);
+    auto [slab, index] = find(page);
+    return slab.part.bytes == 0 ? nullptr : slab.own.data() + index * slab.part.bytes;
+  }
+
+  std::size_t bytes_of(const std::byte* page) {
+    const std::lock_guard lock(mutex_);
+    return find(page).slab.shape.bytes();
+  }
+
+  /// Bytes from the beginning of a page of layers like this one to what this rank has of it.
+  std::size_t part_begins(const std::byte* page) {
+    const std::lock_guard lock(mutex_);
+    return find(page).slab.part.first;
+  }
+
+  void copy(std::byte* to, const std::byte* from) {
+    const std::lock_guard lock(mutex_);
+    auto [source, i] = find(from);
+    auto [target, k] = find(to);
+    const std::size_t bytes = source.part.bytes;
+    if (bytes > 0) device_.copy(target.own.data() + k * bytes, source.own.data() + i * bytes, bytes);
+  }
+
+  /// contents: of the whole page.
+  void write(std::byte* page, const std::byte* contents) {
+    const std::lock_guard lock(mutex_);
+    auto [slab, i] = find(page);
+    const auto [first, bytes] = slab.part;
+    if (bytes > 0) device_.write(slab.own.data() + i * bytes, contents + first, bytes);
+  }
+
+  /// On all ranks at once: the contents of the whole page, on each. The first of every stage has what all of it have.
+  void read(std::byte* contents, const std::byte* page) {
+    const std::lock_guard lock(mutex_);
+    auto [slab, i] = find(page);
+    std::vector<std::size_t> sizes;
+    for (int rank = 0; rank < grid_->all.size(); ++rank)
+      sizes.push_back(rank % grid_->lanes == 0 ? slab.shape.part_of(rank / grid_->lanes, grid_->stages).bytes : 0);
+    std::vector<std::byte> mine(sizes[static_cast<std::size_t>(grid_->all.rank())]);
+    if (!mine.empty()) device_.read(mine.data(), slab.own.data() + i * slab.part.bytes, mine.size());
+    grid_->all.all_gather(mine, sizes, std::span(contents, slab.shape.bytes()));
+  }
+
+ private:
+  static constexpr std::uintptr_t alignment = 4096;
+
+  struct Slab {
+    KvPageShape shape;
+    KvPageShape::Part part;
+    std::size_t count;
+    typename B::template Buffer<std::byte> own;
+  };
+  struct Place {
+    Slab& slab;
+    std::size_t index;  // of a page
+  };
+
+  Place find(const std::byte* page) {
+    auto after = held_.upper_bound(page);
+    if (after != held_.begin()) {
+      auto& [name, slab] = *--after;
+      const auto index = static_cast<std::size_t>(page - name) / std::max<std::size_t>(slab.shape.bytes(), 1);
+      if (index < slab.count) return {slab, index};
+    }
+    throw Error("ranks.out-of-step", "rank 0 names a page that this rank does not hold",
+                "Start the same program on every rank");
+  }
+
+  B device_;
+  std::shared_ptr<const ranks::Grid<C>> grid_;
+  std::mutex mutex_;                                    // of what follows
+  std::map<const std::byte*, Slab, std::less<>> held_;  // by their names
+  std::uintptr_t next_name_ = alignment;
+};
+
+}  // namespace slm::backend

@@ -1,0 +1,364 @@
+// SplitStep: a rank's part in the operations of one step. The ranks of a stage hold some rows of each of its matrices,
+// hence some outputs of every product, and gather the others' outputs; between stages goes the residual stream.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <limits>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "slm/backend/adapter_share.hpp"
+#include "slm/backend/concept.hpp"
+#include "slm/backend/row_cut.hpp"
+#include "slm/backend/shared_pages.hpp"
+#include "slm/backend/split_orders.hpp"
+#include "slm/ranks/grid.hpp"
+
+namespace slm::inline v0_1 {
+
+/// A step that can end qkv behind a product that is complete already.
+///   finish_qkv   q [rows, heads * dim]   from projected [rows, q | k | v], which it changes: clip, norms, RoPE, pages
+template <class Step, class B>
+concept FinishesQkv = requires(Step& step, View<typename B::Activation, 2> rows, Rope rope, Heads heads, KvLayer layer,
+                               QkvShaping shaping) {
+  step.finish_qkv(rows, rope, heads, layer, rows, shaping);
+};
+
+namespace backend {
+
+/// A weight [out, in] of which this rank holds some rows, or none.
+template <class Held>
+struct SplitMatrix {
+  std::int64_t out = 0;
+  std::int64_t in = 0;
+  int stage = 0;    // that multiplies by it
+  RowCut cut = {};  // over the ranks of the stage
+  Held held = {};   // without rows on other stages, and where there are more ranks than tiles
+
+  /// What this rank reads for one product.
+  std::int64_t bytes() const { return held.bytes(); }
+};
+
+/// What the copies of one device share.
+template <Backend B, ranks::Communicator C>
+struct SplitState {
+  SplitState(B device, std::shared_ptr<const ranks::Grid<C>> ranks)
+      : grid(std::move(ranks)), pages(std::make_shared<SharedPages<B, C>>(std::move(device), grid)) {}
+
+  Adapter share_of(const Adapter& adapter) const {
+    return backend::share_of(adapter, [this](int product) {
+      // The embedding's changes are added to whole rows.
+      constexpr std::int64_t any = std::numeric_limits<std::int64_t>::max();
+      if (product == number_of(AdaptedProduct::embedding) && grid->stage == 0) return std::vector{RowRange{0, any}};
+      const auto held = rows.find(product);
+      return held == rows.end() ? std::vector<RowRange>{} : held->second;
+    });
+  }
+
+  std::unique_lock<std::mutex> lock() { return orders == nullptr ? std::unique_lock(mutex) : orders->lock(); }
+
+  std::shared_ptr<const ranks::Grid<C>> grid;
+  std::shared_ptr<SharedPages<B, C>> pages;
+  std::map<int, std::vector<RowRange>> rows;  // that this rank holds of the weight of each product; others it does not
+  std::shared_ptr<SplitOrders<B, C>> orders;  // null: all ranks make the same calls
+  std::mutex mutex;                           // of a step, from its beginning to its end, where there are no orders
+  std::vector<float> mine;                    // what this rank gives
+  std::vector<float> all;                     // what all of its stage give, rank by rank
+  std::vector<float> inputs;                  // projections before they become queries, keys and values
+  std::vector<float> bias, divisor;
+  std::vector<float> rooms[most_rooms];  // of steps that are taken in several runs of rows
+  std::vector<std::size_t> sizes;
+};
+
+/// A step of more rows than a run has is taken run after run, so that the stages work at once. Where there is one stage
+/// all rows are one run.
+template <Backend B, ranks::Communicator C>
+class SplitStep {
+  using Step = decltype(std::declval<B&>().begin(std::declval<const StepPlan&>()));
+  static_assert(FinishesQkv<Step, B>);
+  template <class Held>
+  using Matrix = SplitMatrix<Held>;
+
+ public:
+  using Rows = View<float, 2>;
+  using ConstRows = View<const float, 2>;
+
+  SplitStep(B& device, SplitState<B, C>& state, const StepPlan& plan)
+      : device_(device), state_(state), grid_(*state.grid), lock_(state.lock()), whole_(plan) {
+    for (const std::byte* page : plan.pages) pages_.push_back(state.pages->own(page));
+    take_rows(0, count_of(plan.rows));
+    if (state.orders != nullptr) state.orders->tell_step(plan);
+  }
+  ~SplitStep() {  // the others wait for the rest of a step that has failed here
+    if (state_.orders != nullptr && std::uncaught_exceptions() > exceptions_) state_.orders->give_up();
+  }
+  SplitStep(const SplitStep&) = delete;
+  SplitStep& operator=(const SplitStep&) = delete;
+
+  int rows() const { return step_->rows(); }
+  Rows room(int index, std::int64_t width) {
+    if (runs() == 1) return step_->room(index, width);
+    return grown(state_.rooms[index], count_of(whole_.rows), width).slice(first_, rows());
+  }
+  Rows room_of_outputs(int index, std::int64_t width) { return step_->room_of_outputs(index, width); }
+
+  template <class Body>
+  void record(typename B::Recorded& recorded, Body&& body) {
+    if (runs() == 1) return step_->record(recorded, body);
+    const std::int64_t all = count_of(whole_.rows);
+    for (std::int64_t run = 0; run < runs(); ++run) {
+      take_rows(run * run_rows, run + 1 < runs() ? (run + 1) * run_rows : all);
+      step_->record(recorded, body);
+    }
+    const int stage = at_;
+    take_rows(0, all);
+    at_ = stage;
+  }
+
+  template <class Held>
+  void embed(const Matrix<Held>& table, Rows x, ConstRows positions = {}, int offset = 0) {
+    look_up(table, x, &PlanRow::token, 0, [&] { step_->embed(table.held, x, positions, offset); });
+  }
+
+  template <class Held>
+  void embed_positions(const Matrix<Held>& table, int offset, Rows x) {
+    look_up(table, x, &PlanRow::position, offset, [&] { step_->embed_positions(table.held, offset, x); });
+  }
+
+  void adapt_embedding(Rows x) {
+    if (is_here()) step_->adapt_embedding(x);
+  }
+
+  template <class Held>
+  void qkv(ConstRows x, Norm norm, const Linear<Matrix<Held>>& linear, Rope rope, Heads heads, KvLayer layer, Rows q,
+           QkvShaping shaping = {}) {
+    go_to(linear.weight.stage);
+    if (!is_here()) return;
+    const Rows projected = grown(state_.inputs, x.extent(0), linear.weight.out);
+    mlp(x, norm, linear, ActivationKind::identity, nullptr, projected);
+    step_->finish_qkv(projected, rope, heads, own(layer), q, shaping);
+  }
+
+  void attend(ConstRows q, Heads heads, KvLayer layer, Rows out, Attention attention = {}) {
+    if (is_here()) step_->attend(q, heads, own(layer), out, attention);
+  }
+
+  template <class Held>
+  void project(ConstRows input, const Linear<Matrix<Held>>& linear, Rows x) {
+    residual_ = x;
+    const RowCut& cut = linear.weight.cut;
+    share(linear, cut.parts, x, [&](const auto& held, Rows mine) {
+      for (std::int64_t r = 0; r < x.extent(0); ++r) take_own(cut, x.row(r), mine.row(r));
+      step_->project(input, held, mine);
+    });
+  }
+
+  template <class Held>
+  void gated_mlp(ConstRows x, Norm norm, const Linear<Matrix<Held>>& linear, Rows out,
+                 ActivationKind activation = ActivationKind::silu) {
+    share(linear, 1, out, [&](const auto& held, Rows mine) { step_->gated_mlp(x, norm, held, mine, activation); });
+  }
+
+  template <class Held>
+  void mlp(ConstRows x, Norm norm, const Linear<Matrix<Held>>& linear, ActivationKind activation, const float* divisor,
+           Rows out) {
+    share(linear, linear.weight.cut.parts, out, [&](const auto& held, Rows mine) {
+      step_->mlp(x, norm, held, activation, own_of(linear.weight.cut, divisor, state_.divisor), mine);
+    });
+  }
+
+  void normalize(Rows x, Norm norm) {
+    if (is_here()) step_->normalize(x, norm);
+  }
+  void select(ConstRows x, Rows out) {
+    if (is_here()) step_->select(x, out);
+  }
+
+  template <class Held>
+  void logits(ConstRows x, Norm norm, const Linear<Matrix<Held>>& linear, Rows out) {
+    share(linear, linear.weight.cut.parts, out,
+          [&](const auto& held, Rows mine) { step_->logits(x, norm, held, mine); });
+    answer(out);
+  }
+
+  void read(ConstRows x, Rows out) {
+    if (is_here()) step_->read(x, out);
+    answer(out);
+  }
+
+ private:
+  /// Of rows: fewer would take as long, as reading the weights does.
+  static constexpr std::int64_t run_rows = 64;
+
+  static std::int64_t count_of(std::span<const PlanRow> rows) { return static_cast<std::int64_t>(rows.size()); }
+
+  std::int64_t runs() const {
+    return grid_.stages == 1 ? 1 : std::max<std::int64_t>(1, count_of(whole_.rows) / run_rows);
+  }
+
+  /// From here on the step is of these rows only. All of it answers.
+  void take_rows(std::int64_t first, std::int64_t last) {
+    const bool all = first == 0 && last == count_of(whole_.rows);
+    step_.reset();
+    first_ = first;
+    at_ = 0;
+    rows_.assign(whole_.rows.begin() + first, whole_.rows.begin() + last);
+    for (PlanRow& row : rows_) row.parent = std::max(-1, row.parent - static_cast<int>(first));
+    sequences_.clear();
+    for (const PlanSequence& sequence : whole_.sequences) {
+      const std::int64_t from = std::max<std::int64_t>(sequence.first_row, first);
+      const std::int64_t to = std::min<std::int64_t>(sequence.first_row + sequence.rows, last);
+      if (from >= to) continue;
+      for (std::int64_t r = from; r < to; ++r)
+        rows_[static_cast<std::size_t>(r - first)].sequence = static_cast<int>(sequences_.size());
+      sequences_.push_back(sequence);
+      sequences_.back().first_row = static_cast<int>(from - first);
+      sequences_.back().rows = static_cast<int>(to - from);
+    }
+    plan_ = whole_;
+    plan_.rows = rows_;
+    plan_.sequences = sequences_;
+    plan_.pages = pages_;
+    if (!all) plan_.outputs = {};
+    step_.emplace(device_.begin(plan_));
+  }
+
+  /// Whether the rows are on this rank's stage now.
+  bool is_here() const { return at_ == grid_.stage; }
+
+  /// The residual stream goes on to the stage of the next operation.
+  void go_to(int stage) {
+    for (; at_ < stage; ++at_) {
+      const std::span<float> x(residual_.data, static_cast<std::size_t>(residual_.size()));
+      if (at_ == grid_.stage) grid_.next->broadcast(std::as_writable_bytes(x), 0);
+      if (at_ + 1 == grid_.stage) grid_.previous->broadcast(std::as_writable_bytes(x), 0);
+    }
+  }
+
+  /// What the last stage has computed becomes rank 0's.
+  void answer(Rows out) {
+    const std::span<float> numbers(out.data, static_cast<std::size_t>(out.size()));
+    if (grid_.ends) grid_.ends->broadcast(std::as_writable_bytes(numbers), 1);
+  }
+
+  /// Where a layer lies in what this rank holds of a page.
+  KvLayer own(KvLayer layer) const {
+    if (grid_.stages == 1) return layer;
+    for (const std::byte* page : whole_.table(whole_.sequences.front(), layer.kind)) {
+      if (page == nullptr) continue;
+      const auto before = static_cast<std::int64_t>(state_.pages->part_begins(page));
+      return {.kind = layer.kind, .keys = layer.keys - before, .values = layer.values - before};
+    }
+    return layer;
+  }
+
+  static Rows grown(std::vector<float>& room, std::int64_t rows, std::int64_t width) {
+    room.resize(std::max(room.size(), static_cast<std::size_t>(rows * width)));
+    return {room.data(), rows, width};
+  }
+
+  int rank() const { return grid_.lane; }
+
+  /// This rank's of one number for each row of a weight.
+  void take_own(const RowCut& cut, const float* whole, float* to) const {
+    for (int part = 0; part < cut.parts; ++part, to += cut.count(rank()))
+      std::copy_n(whole + part * cut.width + cut.first(rank()), cut.count(rank()), to);
+  }
+  const float* own_of(const RowCut& cut, const float* whole, std::vector<float>& to) const {
+    if (whole == nullptr) return nullptr;
+    take_own(cut, whole, grown(to, cut.parts, cut.count(rank())).data);
+    return to.data();
+  }
+
+  /// out [rows, parts * width]: compute(linear, mine) gives this rank's outputs, mine [rows, parts * its count].
+  template <class Held, class Compute>
+  void share(const Linear<Matrix<Held>>& linear, int parts, Rows out, Compute compute) {
+    if (!is_here()) return;
+    const RowCut& cut = linear.weight.cut;
+    const std::int64_t rows = out.extent(0), ranks = grid_.lanes;
+    const Rows mine = grown(state_.mine, rows, parts * cut.count(rank()));
+    if (mine.size() > 0)
+      compute(Linear{linear.weight.held, own_of(cut, linear.bias, state_.bias), linear.product}, mine);
+    state_.sizes.clear();
+    for (int r = 0; r < ranks; ++r) state_.sizes.push_back(bytes_of(rows * parts * cut.count(r)));
+    const float* from = gather(mine.size(), rows * parts * cut.width);
+    for (int r = 0; r < ranks; ++r) {
+      const std::int64_t count = cut.count(r);
+      for (std::int64_t row = 0; row < rows; ++row) {
+        for (int part = 0; part < parts; ++part, from += count)
+          std::copy_n(from, count, out.row(row) + part * cut.width + cut.first(r));
+      }
+    }
+  }
+
+  /// x = rows of a table that lie on any rank: take() reads those that the plan's rows name by `index`, less the
+  /// offset, among the table's own. The step refers to rows_, so what they name may be changed while it reads.
+  template <class Held, class Take>
+  void look_up(const Matrix<Held>& table, Rows x, int PlanRow::*index, int offset, Take take) {
+    residual_ = x;
+    if (!is_here()) return;
+    const std::vector<PlanRow> asked = rows_;
+    const std::int64_t width = x.extent(1);
+    std::vector<int> owners;
+    state_.sizes.assign(static_cast<std::size_t>(grid_.lanes), 0);
+    for (PlanRow& row : rows_) {
+      const RowCut::Place place = table.cut.find(row.*index + offset);
+      row.*index = (place.rank == rank() ? static_cast<int>(place.row) : 0) - offset;
+      owners.push_back(place.rank);
+      state_.sizes[static_cast<std::size_t>(place.rank)] += bytes_of(width);
+    }
+    if (table.held.out > 0) take();
+    std::copy(asked.begin(), asked.end(), rows_.begin());
+    const auto count = static_cast<std::int64_t>(rows_.size());
+    const Rows mine = grown(state_.mine, count, width);
+    std::int64_t own = 0;
+    for (std::int64_t r = 0; r < count; ++r) {
+      if (owners[static_cast<std::size_t>(r)] == rank()) std::copy_n(x.row(r), width, mine.row(own++));
+    }
+    const float* from = gather(own * width, count * width);
+    for (int owner = 0; owner < grid_.lanes; ++owner) {
+      for (std::int64_t r = 0; r < count; ++r) {
+        if (owners[static_cast<std::size_t>(r)] != owner) continue;
+        std::copy_n(from, width, x.row(r));
+        from += width;
+      }
+    }
+  }
+
+  static std::size_t bytes_of(std::int64_t floats) { return static_cast<std::size_t>(floats) * sizeof(float); }
+
+  /// The first `count` floats of mine, and what the others give by state_.sizes: `total` floats.
+  const float* gather(std::int64_t count, std::int64_t total) {
+    grown(state_.all, 1, total);
+    const std::span<const float> mine(state_.mine.data(), static_cast<std::size_t>(count));
+    const std::span<float> all(state_.all.data(), static_cast<std::size_t>(total));
+    grid_.peers.all_gather(std::as_bytes(mine), state_.sizes, std::as_writable_bytes(all));
+    return all.data();
+  }
+
+  B& device_;
+  SplitState<B, C>& state_;
+  const ranks::Grid<C>& grid_;
+  int exceptions_ = std::uncaught_exceptions();
+  std::unique_lock<std::mutex> lock_;
+  const StepPlan whole_;
+  std::vector<std::byte*> pages_;  // as this rank holds them
+  Rows residual_ = {};
+  int at_ = 0;              // the stage that the rows are on
+  std::int64_t first_ = 0;  // of the rows that are taken now, as are the following
+  std::vector<PlanRow> rows_;
+  std::vector<PlanSequence> sequences_;
+  StepPlan plan_;
+  std::optional<Step> step_;
+};
+
+}  // namespace backend
+}  // namespace slm

@@ -1,0 +1,73 @@
+// Texts with adapters on a model over ranks have the bits that they have on one rank.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <string>
+#include <vector>
+
+#include "slm/backend/cpu/cpu.hpp"
+#include "slm/backend/reference/reference.hpp"
+#include "slm/io/checkpoint.hpp"
+#include "slm/model/load.hpp"
+#include "support/adapted_texts.hpp"
+#include "support/over_ranks.hpp"
+#include "support/paths.hpp"
+
+using namespace slm;
+using namespace slm::testing;
+using backend::Cpu;
+using backend::Reference;
+
+namespace {
+
+/// The logits of a text with each of some adapters, and without. wrong: with the last two of them exchanged.
+Bits answers(const AnyModel& model, const Checkpoint& checkpoint, bool wrong = false) {
+  std::vector<AdapterRef> adapters = some_adapters(model, checkpoint);
+  adapters.push_back(nullptr);
+  if (wrong) std::swap(adapters.back(), adapters.front());
+  Bits bits;
+  const auto text = some_text(3, std::min(10, model.info().context), model.info().vocab);
+  for (const AdapterRef& adapter : adapters) {
+    for (const std::vector<float>& row : logits_alone(model, text, adapter))
+      bits.add(row.data(), static_cast<std::int64_t>(row.size()));
+  }
+  return bits;
+}
+
+template <class B>
+void check_ranks(const std::filesystem::path& folder, std::initializer_list<Ranks> sizes, const auto& device) {
+  const Checkpoint checkpoint(folder);
+  const AnyModel alone = load<Registry<>>(folder, B{device()});
+  const Bits expected = answers(alone, checkpoint);
+  CHECK(answers(alone, checkpoint, true) != expected);
+  for (const Ranks how : sizes) {
+    CAPTURE(folder, how.size, how.stages);
+    CHECK(over_ranks<B>(how, device, [&](const auto& load_here) {
+            return answers(load_here(folder, LoadOptions{}), checkpoint);
+          }) == expected);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("adapters of every family on the CPU: any number of ranks and stages gives the bits of one") {
+  for (const char* name : adapted_fixtures)
+    check_ranks<Cpu>(fixture(text("models/", name)), {{1}, {2}, {3}, {8}, {2, 2}, {4, 2}}, one_thread);
+  check_ranks<Cpu>(demo_pair("target-int4"), {{3}, {6, 3}}, one_thread);
+}
+
+TEST_CASE("the same on the reference backend") {
+  for (const char* name : adapted_fixtures)
+    check_ranks<Reference>(fixture(text("models/", name)), {{3}, {4, 2}}, [] { return Reference{}; });
+}
+
+TEST_CASE("texts with adapters and without, in one batch over ranks: each has its own bits") {
+  for (const Ranks how : {Ranks{2}, Ranks{3, 3}, Ranks{4, 2}}) {
+    over_ranks<Cpu>(how, one_thread, [&](const auto& load_here) {
+      const AnyModel model = load_here(demo_pair("target"), LoadOptions{});
+      const auto outcome = run_mixed(model, some_adapters(model, Checkpoint(demo_pair("target"))), 7, 120, 1);
+      CHECK(outcome.compared > 50);
+      CHECK(outcome.wrong == 0);
+      return Bits{};
+    });
+  }
+}

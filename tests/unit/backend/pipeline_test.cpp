@@ -1,0 +1,182 @@
+// A backend whose layers are shared out over ranks: which stage holds what, pages that are held in parts, and that a
+// stage which does not get the others' rows would be seen.
+#include <catch2/catch.hpp>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "slm/backend/page_shape.hpp"
+#include "slm/backend/reference/reference.hpp"
+#include "slm/backend/row_cut.hpp"
+#include "slm/backend/shared_pages.hpp"
+#include "slm/backend/split.hpp"
+#include "slm/model/load_definition.hpp"
+#include "slm/model/rank_group.hpp"
+#include "slm/ranks/threads.hpp"
+#include "support/errors.hpp"
+#include "support/paths.hpp"
+
+using namespace slm;
+using namespace slm::testing;
+using backend::Reference;
+using backend::SharedPages;
+using backend::Split;
+using ranks::Grid;
+using ranks::run_threads;
+using ranks::Threads;
+
+namespace {
+
+/// Ranks which, in some of the groups that are made of them, do not hear what is broadcast.
+struct Deaf {
+  Threads ranks;
+  bool hears = true;
+  std::shared_ptr<int> left = std::make_shared<int>(0);  // groups to be made; all but the last are deaf
+
+  int rank() const { return ranks.rank(); }
+  int size() const { return ranks.size(); }
+  void broadcast(std::span<std::byte> bytes, int root) const {
+    std::vector<std::byte> lost(bytes.begin(), bytes.end());
+    ranks.broadcast(hears ? bytes : std::span(lost), root);
+  }
+  void all_gather(std::span<const std::byte> share, std::span<const std::size_t> sizes,
+                  std::span<std::byte> all) const {
+    ranks.all_gather(share, sizes, all);
+  }
+  void all_reduce(std::span<std::uint64_t> of, ranks::Reduction reduction) const { ranks.all_reduce(of, reduction); }
+  void barrier() const { ranks.barrier(); }
+  Deaf split(int color, int key) const { return {ranks.split(color, key), *left > 0 ? --*left == 0 : true}; }
+  void fail(const std::string& reason) const { ranks.fail(reason); }
+  void poll() const { ranks.poll(); }
+};
+
+std::vector<float> logits_of(const AnyModel& model) {
+  Sequence text = model.sequence();
+  Batch batch;
+  const std::vector<Token> tokens{1, 7, 3, 9};
+  batch.add(text, tokens, {.want = Want::logits, .rows = 4});
+  model.forward(batch);
+  return {batch.logits(0).data, batch.logits(0).data + batch.logits(0).size()};
+}
+
+/// What two stages answer. The groups of their ranks are those of each stage, of both, by which the rows go on, and the
+/// one by which the answers return.
+std::vector<float> of_stages(int groups) {
+  std::vector<float> found;
+  run_threads(2, [&](const Threads& threads) {
+    Deaf ranks{threads};
+    *ranks.left = groups;
+    const auto team = std::make_shared<ranks::Team<Deaf>>(ranks);
+    RankGroup<Reference, Deaf> group(Reference{}, team);
+    if (ranks.rank() > 0) return group.follow();
+    found = logits_of(group.load(fixture("models/llama-bias"), {}, {.stages = 2}));
+  });
+  return found;
+}
+
+}  // namespace
+
+TEST_CASE("every layer has one stage, and stages have as many layers as each other, or one more") {
+  for (const int layers : {1, 2, 7, 16, 81}) {
+    for (int stages = 1; stages <= layers; ++stages) {
+      const LayerCut cut{layers, stages};
+      CHECK(cut.first(0) == 0);
+      CHECK(cut.first(stages) == layers);
+      for (int stage = 0; stage < stages; ++stage) {
+        const int count = cut.first(stage + 1) - cut.first(stage);
+        CHECK((count == layers / stages || count == layers / stages + 1));
+        for (int layer = cut.first(stage); layer < cut.first(stage + 1); ++layer) CHECK(cut.stage_of(layer) == stage);
+      }
+    }
+  }
+}
+
+TEST_CASE("ranks find their neighbours: those of their stage, and their lane's in the stages beside it") {
+  run_threads(6, [](const Threads& ranks) {
+    const Grid<Threads> grid(ranks, 3);
+    const auto rank_in = [&](const Threads& group, int place) {
+      auto rank = static_cast<std::uint64_t>(ranks.rank());
+      group.broadcast(std::as_writable_bytes(std::span(&rank, 1)), place);
+      return static_cast<int>(rank);
+    };
+    const auto require = [](bool holds) {
+      if (!holds) throw Error("another rank");
+    };
+    require(grid.stage == ranks.rank() / 2 && grid.lane == ranks.rank() % 2 && grid.peers.size() == 2);
+    require(rank_in(grid.peers, 1) == grid.stage * 2 + 1);
+    require(grid.previous.has_value() == (grid.stage > 0) && grid.next.has_value() == (grid.stage < 2));
+    if (grid.next && grid.stage == 0) require(rank_in(*grid.next, 1) == ranks.rank() + 2);
+    if (grid.previous && grid.stage == 1) require(rank_in(*grid.previous, 1) == ranks.rank());
+    require(grid.ends.has_value() == (ranks.rank() == 0 || ranks.rank() == 4));
+    if (grid.ends) require(rank_in(*grid.ends, 1) == 4);
+  });
+}
+
+TEST_CASE("stages hold their own layers of a page, and all of them together a whole one") {
+  const KvPageShape shape{.layers = {0, 2, 3, 6}, .of_layers = 7, .layer_bytes = 5000};
+  for (const auto& [stages, layers_of_first] : {std::pair{1, 4u}, {2, 3u}, {3, 2u}, {7, 1u}}) {
+    CHECK(shape.part_of(0, stages).bytes == layers_of_first * shape.layer_bytes);
+    std::size_t next = 0;
+    for (int stage = 0; stage < stages; ++stage) {
+      const auto [first, bytes] = shape.part_of(stage, stages);
+      CHECK(first == next);
+      next += bytes;
+    }
+    CHECK(next == shape.bytes());
+  }
+  std::vector<std::byte> contents(shape.bytes());
+  for (std::size_t i = 0; i < contents.size(); ++i) contents[i] = static_cast<std::byte>(i % 251);
+  run_threads(6, [&](const Threads& ranks) {
+    SharedPages<Reference, Threads> pages(Reference{}, std::make_shared<const Grid<Threads>>(ranks, 3));
+    const auto bytes = static_cast<std::ptrdiff_t>(shape.bytes());
+    std::byte* const first = pages.new_name(3 * shape.bytes());
+    std::byte* const other = pages.new_name(shape.bytes());
+    pages.hold(first, shape, 3);
+    pages.hold(other, shape, 1);
+    if (other < first + 3 * bytes) throw Error("names overlap");
+    pages.write(first + bytes, contents.data());
+    pages.copy(first + 2 * bytes, first + bytes);
+    pages.copy(other, first + 2 * bytes);
+    std::vector<std::byte> read(contents.size());
+    pages.read(read.data(), other);
+    if (read != contents) throw Error("other contents");
+    pages.read(read.data(), first);
+    if (read == contents) throw Error("a page that nobody has written has these contents");
+    const auto part = shape.part_of(ranks.rank() / 2, 3);
+    if (pages.part_begins(first) != part.first) throw Error("another part");
+    if (std::memcmp(pages.own(first + bytes), contents.data() + part.first, part.bytes) != 0)
+      throw Error("others' part");
+    if (pages.own(nullptr) != nullptr) throw Error("a page that is not there");
+    if (error_id([&] { pages.own(first + 3 * bytes); }) != "ranks.out-of-step") throw Error("a page too many");
+    pages.give_up(other);
+    if (error_id([&] { pages.own(other); }) != "ranks.out-of-step") throw Error("a page that was given up");
+  });
+}
+
+TEST_CASE("a stage holds the weights of its layers only") {
+  const auto whole = load<Registry<>>(demo_pair("target"), Reference{}).info().step_bytes;
+  const ModelConfig shape = Checkpoint(demo_pair("target")).config();
+  const std::int64_t row = 2 * shape.hidden, head = shape.vocab * row;  // bytes, in bf16
+  std::vector<std::int64_t> held(3);
+  run_threads(3, [&](const Threads& ranks) {
+    const Split<Reference, Threads> device(Reference{}, ranks, 3);
+    held[static_cast<std::size_t>(ranks.rank())] = load<Registry<>>(demo_pair("target"), device).info().step_bytes;
+  });
+  // The first stage, whose embedding is the head too, has it as the last has.
+  CHECK(held[1] == (whole - head - row) / 3);
+  CHECK(held[2] == held[1] + head + row);
+  CHECK(held[0] == held[2]);
+}
+
+TEST_CASE("rows that are not handed on would be seen") {
+  const auto expected = logits_of(load<Registry<>>(fixture("models/llama-bias"), Reference{}));
+  const auto same = [&](const std::vector<float>& found) {
+    return std::memcmp(found.data(), expected.data(), expected.size() * sizeof(float)) == 0;
+  };
+  CHECK(same(of_stages(0)));
+  CHECK(!same(of_stages(3)));
+}
