@@ -16,9 +16,9 @@ constexpr int kv_block = 64;           // a page; positions whose scores are tur
 constexpr int kv_chunk = 512;          // positions summed from zero, a multiple of kv_block; chunks are joined in order
 constexpr int most_queries = 32;       // of one task of attention, a multiple of most_lanes
 constexpr int most_matmul_rows = 128;  // weight rows of one call
-constexpr int most_panel_rows = 32;
+constexpr int most_panel_rows = 64;
 constexpr int most_code_block = 128;   // most values that share a scale in CodeTiles
-constexpr int panel_floats = 1 << 16;  // weights widened at once for many rows: 256 KiB, in the second-level cache
+constexpr int panel_floats = 1 << 17;  // weights widened at once for many rows: 512 KiB, in the second-level cache
 
 static_assert(kv_block == page_positions);
 
