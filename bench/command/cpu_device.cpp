@@ -26,9 +26,8 @@ std::string name_of_processor(const std::string& machine) {
 
 /// "avx512, 4 bits by avx512_vnni"
 std::string instruction_set() {
-  constexpr const char* int4_sets[] = {"portable", "avx2", "avx2_vnni", "avx512_vnni", "amx"};
   const backend::Isa isa = backend::resolve(backend::Isa::automatic);
-  return text(backend::name_of(isa), ", 4 bits by ", int4_sets[static_cast<int>(backend::dot_set(isa))]);
+  return text(backend::name_of(isa), ", 4 bits by ", backend::name_of(backend::dot_set(isa)));
 }
 
 }  // namespace

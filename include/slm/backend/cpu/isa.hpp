@@ -97,6 +97,19 @@ enum class DotSet {
   amx,          // the matrix unit
 };
 
+constexpr std::string_view name_of(DotSet set) {
+  switch (set) {
+    case DotSet::portable: return "portable";
+    case DotSet::neon_dot: return "neon_dot";
+    case DotSet::neon_i8mm: return "neon_i8mm";
+    case DotSet::avx2: return "avx2";
+    case DotSet::avx2_vnni: return "avx2_vnni";
+    case DotSet::avx512_vnni: return "avx512_vnni";
+    case DotSet::amx: return "amx";
+  }
+  return "?";
+}
+
 inline bool is_available(DotSet set) {
 #if SLM_CPU_X86
   const auto features = [](unsigned subleaf) {
