@@ -198,8 +198,12 @@ std::string tables_of(const Figures& figures, const std::vector<Plan>& plans, bo
 }
 
 void run_plan(const PlanCommand& command) {
-  PlannedModel model = plan::planned_model(command.model, command.format);
-  model.cache = kv_format_named(command.cache);
+  const auto model_on = [&](bool processor) {
+    PlannedModel planned = plan::planned_model(command.model, command.format, processor);
+    planned.cache = kv_format_named(command.cache);
+    return planned;
+  };
+  const PlannedModel model = model_on(true);
   const bool requests = command.requests_per_day > 0;
   const Load load{.sequences = static_cast<double>(command.sequences),
                   .context = command.context > 0 ? static_cast<double>(command.context)
@@ -230,10 +234,11 @@ void run_plan(const PlanCommand& command) {
                             shown(load.context), " tokens in ", command.cache, ".\n");
   for (const std::string& name : command.devices) {
     const Figures figures = figures_of(name, command);
+    const PlannedModel held = figures.device.processor ? model : model_on(false);
     std::vector<Plan> plans;
     cli::OrderedJson entry{{"device", json_of(figures)}};
     for (const Way& way : ways) {
-      plans.push_back(plan::plan_of(model, figures.device, way, load));
+      plans.push_back(plan::plan_of(held, figures.device, way, load));
       entry["ways"].push_back(json_of(plans.back(), figures.device, requests));
     }
     json["plans"].push_back(std::move(entry));

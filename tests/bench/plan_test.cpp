@@ -75,6 +75,18 @@ TEST_CASE("one rank reads the bytes that a model of that checkpoint counts") {
   }
 }
 
+TEST_CASE("a processor holds GGUF's blocks in the bits that its model counts, a GPU in more") {
+  for (const std::string file : {"gpt2.gguf", "llama-mha3h.gguf", "phi3-swa7.gguf", "qwen2-bias-tied.gguf"}) {
+    INFO(file);
+    const auto path = fixture("gguf/" + file);
+    CHECK(step_weight_bytes(planned_model(path.string(), ""), {}, 0, 0) ==
+          double(load<Registry<>>(path, backend::Cpu{1}).info().step_bytes));
+  }
+  const std::string path = fixture("gguf/all-types.gguf").string();
+  CHECK(step_weight_bytes(planned_model(path, "", false), {}, 0, 0) >
+        step_weight_bytes(planned_model(path, ""), {}, 0, 0));
+}
+
 TEST_CASE("each of several ranks reads the bytes that its share of the model counts") {
   for (const std::string folder : {"target", "target-int4"}) {
     const PlannedModel model = planned_model(demo_pair(folder).string(), "");

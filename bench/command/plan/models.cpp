@@ -61,11 +61,12 @@ void set_format(PlannedModel& model, const std::string& format) {
   }
 }
 
-MatrixFormat format_of(const LinearSource& source) {
+MatrixFormat format_of(const LinearSource& source, bool on_processor) {
   if (const auto* int4 = std::get_if<Int4Tensor>(&source))
     return {.codes = CodeTiles{.block = int4_block(int4->group, int4->in)}};
   const DType type = std::get<Tensor>(source).dtype;
-  return is_blocked(type) ? MatrixFormat{.codes = code_tiles_of(type)} : floats(type);
+  if (!is_blocked(type)) return floats(type);
+  return {.codes = on_processor ? narrow_code_tiles_of(type) : code_tiles_of(type)};
 }
 
 std::string name_of(const LinearSource& source) {
@@ -74,7 +75,7 @@ std::string name_of(const LinearSource& source) {
 }
 
 /// Of each kind of matrix the format that most layers have it in; the model's is that of most weights.
-void set_stored_format(PlannedModel& model, const Checkpoint& checkpoint) {
+void set_stored_format(PlannedModel& model, const Checkpoint& checkpoint, bool on_processor) {
   constexpr std::array kinds = {Role::qkv, Role::attention_out, Role::gate_up, Role::down};
   std::map<std::string, std::int64_t> weights_of;
   for (std::size_t kind = 0; kind < kinds.size(); ++kind) {
@@ -86,14 +87,14 @@ void set_stored_format(PlannedModel& model, const Checkpoint& checkpoint) {
         std::int64_t& with_this = count_of[name_of(source)] += count;
         weights_of[name_of(source)] += count;
         const auto more = [&](const auto& other) { return other.second > with_this; };
-        if (std::none_of(count_of.begin(), count_of.end(), more)) model.layers[kind] = format_of(source);
+        if (std::none_of(count_of.begin(), count_of.end(), more)) model.layers[kind] = format_of(source, on_processor);
       }
     }
   }
   const auto fewer = [](const auto& one, const auto& other) { return one.second < other.second; };
   model.format = std::max_element(weights_of.begin(), weights_of.end(), fewer)->first;
   const TensorName table = checkpoint.names().weights(Role::embedding).front();
-  model.table = format_of(checkpoint.tensor(table.name, table.shape));
+  model.table = format_of(checkpoint.tensor(table.name, table.shape), on_processor);
 }
 
 }  // namespace
@@ -104,7 +105,7 @@ std::vector<std::string> shape_names() {
   return names;
 }
 
-PlannedModel planned_model(const std::string& model, const std::string& format) {
+PlannedModel planned_model(const std::string& model, const std::string& format, bool on_processor) {
   const auto with_format = [&](PlannedModel planned) {
     set_format(planned, format.empty() ? "bf16" : format);
     return planned;
@@ -128,7 +129,7 @@ PlannedModel planned_model(const std::string& model, const std::string& format) 
   PlannedModel planned{
       .name = model, .format = {}, .shape = checkpoint.config(), .tied = checkpoint.settings().tied_embeddings};
   if (!format.empty()) return with_format(std::move(planned));
-  set_stored_format(planned, checkpoint);
+  set_stored_format(planned, checkpoint, on_processor);
   return planned;
 }
 

@@ -15,7 +15,8 @@ inline const std::vector<std::string> formats = {"f32", "f16", "bf16", "int4", "
 std::vector<std::string> shape_names();
 
 /// model: one of shape_names(), else a path. format: one of formats; empty: as the file stores it, bf16 where there is
-/// none. Throws bench.unknown-shape, bench.no-int4, and what reading files throws.
-PlannedModel planned_model(const std::string& model, const std::string& format);
+/// none. on_processor: which holds codes of GGUF's blocks in fewer bits than a GPU does. Throws bench.unknown-shape,
+/// bench.no-int4, and what reading files throws.
+PlannedModel planned_model(const std::string& model, const std::string& format, bool on_processor = true);
 
 }  // namespace slm::bench::plan
