@@ -17,6 +17,7 @@
 
 #include "slm/backend/adapter_share.hpp"
 #include "slm/backend/concept.hpp"
+#include "slm/backend/host_shares.hpp"
 #include "slm/backend/row_cut.hpp"
 #include "slm/backend/shared_pages.hpp"
 #include "slm/backend/split_orders.hpp"
@@ -51,7 +52,9 @@ struct SplitMatrix {
 template <Backend B, ranks::Communicator C>
 struct SplitState {
   SplitState(B device, std::shared_ptr<const ranks::Grid<C>> ranks)
-      : grid(std::move(ranks)), pages(std::make_shared<SharedPages<B, C>>(std::move(device), grid)) {}
+      : grid(std::move(ranks)),
+        pages(std::make_shared<SharedPages<B, C>>(std::move(device), grid)),
+        shares(grid->peers) {}
 
   Adapter share_of(const Adapter& adapter) const {
     return backend::share_of(adapter, [this](int product) {
@@ -70,12 +73,7 @@ struct SplitState {
   std::map<int, std::vector<RowRange>> rows;  // that this rank holds of the weight of each product; others it does not
   std::shared_ptr<SplitOrders<B, C>> orders;  // null: all ranks make the same calls
   std::mutex mutex;                           // of a step, from its beginning to its end, where there are no orders
-  std::vector<float> mine;                    // what this rank gives
-  std::vector<float> all;                     // what all of its stage give, rank by rank
-  std::vector<float> inputs;                  // projections before they become queries, keys and values
-  std::vector<float> bias, divisor;
-  std::vector<float> rooms[most_rooms];  // of steps that are taken in several runs of rows
-  std::vector<std::size_t> sizes;
+  HostShares<C> shares;
 };
 
 /// A step of more rows than a run has is taken run after run, so that the stages work at once. Where there is one stage
@@ -106,7 +104,7 @@ class SplitStep {
   int rows() const { return step_->rows(); }
   Rows room(int index, std::int64_t width) {
     if (runs() == 1) return step_->room(index, width);
-    return grown(state_.rooms[index], count_of(whole_.rows), width).slice(first_, rows());
+    return shares().room(index, count_of(whole_.rows), width).slice(first_, rows());
   }
   Rows room_of_outputs(int index, std::int64_t width) { return step_->room_of_outputs(index, width); }
 
@@ -142,7 +140,7 @@ class SplitStep {
            QkvShaping shaping = {}) {
     go_to(linear.weight.stage);
     if (!is_here()) return;
-    const Rows projected = grown(state_.inputs, x.extent(0), linear.weight.out);
+    const Rows projected = shares().room(projections, x.extent(0), linear.weight.out);
     mlp(x, norm, linear, ActivationKind::identity, nullptr, projected);
     step_->finish_qkv(projected, rope, heads, own(layer), q, shaping);
   }
@@ -156,7 +154,7 @@ class SplitStep {
     residual_ = x;
     const RowCut& cut = linear.weight.cut;
     share(linear, cut.parts, x, [&](const auto& held, Rows mine) {
-      for (std::int64_t r = 0; r < x.extent(0); ++r) take_own(cut, x.row(r), mine.row(r));
+      shares().take_own(cut, x, mine);
       step_->project(input, held, mine);
     });
   }
@@ -171,7 +169,7 @@ class SplitStep {
   void mlp(ConstRows x, Norm norm, const Linear<Matrix<Held>>& linear, ActivationKind activation, const float* divisor,
            Rows out) {
     share(linear, linear.weight.cut.parts, out, [&](const auto& held, Rows mine) {
-      step_->mlp(x, norm, held, activation, own_of(linear.weight.cut, divisor, state_.divisor), mine);
+      step_->mlp(x, norm, held, activation, own_of(linear.weight.cut, divisor, divisors), mine);
     });
   }
 
@@ -184,12 +182,15 @@ class SplitStep {
 
   template <class Held>
   void logits(ConstRows x, Norm norm, const Linear<Matrix<Held>>& linear, Rows out) {
-    share(linear, linear.weight.cut.parts, out,
+    const Rows gathered = shares().answers(out);
+    share(linear, linear.weight.cut.parts, gathered,
           [&](const auto& held, Rows mine) { step_->logits(x, norm, held, mine); });
+    if (is_here()) shares().bring(gathered, out);
     answer(out);
   }
 
   void read(ConstRows x, Rows out) {
+    shares().finish();
     if (is_here()) step_->read(x, out);
     answer(out);
   }
@@ -237,9 +238,8 @@ class SplitStep {
   /// The residual stream goes on to the stage of the next operation.
   void go_to(int stage) {
     for (; at_ < stage; ++at_) {
-      const std::span<float> x(residual_.data, static_cast<std::size_t>(residual_.size()));
-      if (at_ == grid_.stage) grid_.next->broadcast(std::as_writable_bytes(x), 0);
-      if (at_ + 1 == grid_.stage) grid_.previous->broadcast(std::as_writable_bytes(x), 0);
+      if (at_ == grid_.stage) shares().hand_on(*grid_.next, residual_);
+      if (at_ + 1 == grid_.stage) shares().hand_on(*grid_.previous, residual_);
     }
   }
 
@@ -260,22 +260,17 @@ class SplitStep {
     return layer;
   }
 
-  static Rows grown(std::vector<float>& room, std::int64_t rows, std::int64_t width) {
-    room.resize(std::max(room.size(), static_cast<std::size_t>(rows * width)));
-    return {room.data(), rows, width};
-  }
+  /// Behind the rooms of activations.
+  enum Room { projections = most_rooms, biases, divisors };
 
-  int rank() const { return grid_.lane; }
+  auto& shares() { return state_.shares; }
 
   /// This rank's of one number for each row of a weight.
-  void take_own(const RowCut& cut, const float* whole, float* to) const {
-    for (int part = 0; part < cut.parts; ++part, to += cut.count(rank()))
-      std::copy_n(whole + part * cut.width + cut.first(rank()), cut.count(rank()), to);
-  }
-  const float* own_of(const RowCut& cut, const float* whole, std::vector<float>& to) const {
+  const float* own_of(const RowCut& cut, const float* whole, Room room) {
     if (whole == nullptr) return nullptr;
-    take_own(cut, whole, grown(to, cut.parts, cut.count(rank())).data);
-    return to.data();
+    const Rows own = shares().room(room, 1, cut.parts * cut.count(grid_.lane));
+    shares().take_own(cut, ConstRows{whole, 1, cut.parts * cut.width}, own);
+    return own.data;
   }
 
   /// out [rows, parts * width]: compute(linear, mine) gives this rank's outputs, mine [rows, parts * its count].
@@ -283,65 +278,17 @@ class SplitStep {
   void share(const Linear<Matrix<Held>>& linear, int parts, Rows out, Compute compute) {
     if (!is_here()) return;
     const RowCut& cut = linear.weight.cut;
-    const std::int64_t rows = out.extent(0), ranks = grid_.lanes;
-    const Rows mine = grown(state_.mine, rows, parts * cut.count(rank()));
-    if (mine.size() > 0)
-      compute(Linear{linear.weight.held, own_of(cut, linear.bias, state_.bias), linear.product}, mine);
-    state_.sizes.clear();
-    for (int r = 0; r < ranks; ++r) state_.sizes.push_back(bytes_of(rows * parts * cut.count(r)));
-    const float* from = gather(mine.size(), rows * parts * cut.width);
-    for (int r = 0; r < ranks; ++r) {
-      const std::int64_t count = cut.count(r);
-      for (std::int64_t row = 0; row < rows; ++row) {
-        for (int part = 0; part < parts; ++part, from += count)
-          std::copy_n(from, count, out.row(row) + part * cut.width + cut.first(r));
-      }
-    }
+    const Rows mine = shares().mine(out.extent(0), parts * cut.count(grid_.lane));
+    if (mine.size() > 0) compute(Linear{linear.weight.held, own_of(cut, linear.bias, biases), linear.product}, mine);
+    shares().gather(cut, parts, mine, out);
   }
 
   /// x = rows of a table that lie on any rank: take() reads those that the plan's rows name by `index`, less the
-  /// offset, among the table's own. The step refers to rows_, so what they name may be changed while it reads.
+  /// offset.
   template <class Held, class Take>
   void look_up(const Matrix<Held>& table, Rows x, int PlanRow::*index, int offset, Take take) {
     residual_ = x;
-    if (!is_here()) return;
-    const std::vector<PlanRow> asked = rows_;
-    const std::int64_t width = x.extent(1);
-    std::vector<int> owners;
-    state_.sizes.assign(static_cast<std::size_t>(grid_.lanes), 0);
-    for (PlanRow& row : rows_) {
-      const RowCut::Place place = table.cut.find(row.*index + offset);
-      row.*index = (place.rank == rank() ? static_cast<int>(place.row) : 0) - offset;
-      owners.push_back(place.rank);
-      state_.sizes[static_cast<std::size_t>(place.rank)] += bytes_of(width);
-    }
-    if (table.held.out > 0) take();
-    std::copy(asked.begin(), asked.end(), rows_.begin());
-    const auto count = static_cast<std::int64_t>(rows_.size());
-    const Rows mine = grown(state_.mine, count, width);
-    std::int64_t own = 0;
-    for (std::int64_t r = 0; r < count; ++r) {
-      if (owners[static_cast<std::size_t>(r)] == rank()) std::copy_n(x.row(r), width, mine.row(own++));
-    }
-    const float* from = gather(own * width, count * width);
-    for (int owner = 0; owner < grid_.lanes; ++owner) {
-      for (std::int64_t r = 0; r < count; ++r) {
-        if (owners[static_cast<std::size_t>(r)] != owner) continue;
-        std::copy_n(from, width, x.row(r));
-        from += width;
-      }
-    }
-  }
-
-  static std::size_t bytes_of(std::int64_t floats) { return static_cast<std::size_t>(floats) * sizeof(float); }
-
-  /// The first `count` floats of mine, and what the others give by state_.sizes: `total` floats.
-  const float* gather(std::int64_t count, std::int64_t total) {
-    grown(state_.all, 1, total);
-    const std::span<const float> mine(state_.mine.data(), static_cast<std::size_t>(count));
-    const std::span<float> all(state_.all.data(), static_cast<std::size_t>(total));
-    grid_.peers.all_gather(std::as_bytes(mine), state_.sizes, std::as_writable_bytes(all));
-    return all.data();
+    if (is_here()) shares().look_up(*step_, table.cut, table.held.out > 0, std::span(rows_), index, offset, x, take);
   }
 
   B& device_;

@@ -1,0 +1,125 @@
+// HostShares: how the ranks of a stage make whole rows of what each has computed, where activations lie in memory of
+// the host.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "slm/backend/plan.hpp"
+#include "slm/backend/row_cut.hpp"
+#include "slm/core/view.hpp"
+#include "slm/ranks/communicator.hpp"
+
+namespace slm::inline v0_1::backend {
+
+/// Belongs to one step at a time.
+template <ranks::Communicator C>
+class HostShares {
+ public:
+  using Rows = View<float, 2>;
+  using ConstRows = View<const float, 2>;
+
+  explicit HostShares(C peers) : peers_(std::move(peers)), rank_(peers_.rank()) {}
+
+  /// [rows, width] of working memory, one for each index; not cleared.
+  Rows room(int index, std::int64_t rows, std::int64_t width) { return grown(rooms_[index], rows, width); }
+  /// The same for what this rank computes.
+  Rows mine(std::int64_t rows, std::int64_t width) { return grown(mine_, rows, width); }
+  /// Where answers for the host are gathered; bring() has them there.
+  Rows answers(Rows host) { return host; }
+  void bring(Rows, Rows) {}
+  /// Waits until the ranks have done all that they do together.
+  void finish() {}
+
+  /// mine [rows, parts * own] = this rank's columns of whole [rows, parts * width].
+  void take_own(const RowCut& cut, ConstRows whole, Rows mine) const {
+    for (std::int64_t r = 0; r < whole.extent(0); ++r) {
+      float* to = mine.row(r);
+      for (int part = 0; part < cut.parts; ++part, to += cut.count(rank_))
+        std::copy_n(whole.row(r) + part * cut.width + cut.first(rank_), cut.count(rank_), to);
+    }
+  }
+
+  /// out [rows, parts * width] = what all ranks have in mine [rows, parts * own].
+  void gather(const RowCut& cut, int parts, ConstRows mine, Rows out) {
+    const std::int64_t rows = out.extent(0);
+    sizes_.clear();
+    for (int r = 0; r < peers_.size(); ++r) sizes_.push_back(bytes_of(rows * parts * cut.count(r)));
+    const float* from = gather(mine.data, mine.size(), rows * parts * cut.width);
+    for (int r = 0; r < peers_.size(); ++r) {
+      const std::int64_t count = cut.count(r);
+      for (std::int64_t row = 0; row < rows; ++row) {
+        for (int part = 0; part < parts; ++part, from += count)
+          std::copy_n(from, count, out.row(row) + part * cut.width + cut.first(r));
+      }
+    }
+  }
+
+  /// x = rows of a table, which lie on any rank: take() reads those that `rows` name by `index`, less the offset, among
+  /// this rank's own. The step refers to `rows`, so what they name may be changed while it reads.
+  template <class Step, class Take>
+  void look_up(Step&, const RowCut& cut, bool holds_any, std::span<PlanRow> rows, int PlanRow::*index, int offset,
+               Rows x, Take take) {
+    const std::vector<PlanRow> asked(rows.begin(), rows.end());
+    const std::int64_t width = x.extent(1);
+    std::vector<int> owners;
+    sizes_.assign(static_cast<std::size_t>(peers_.size()), 0);
+    for (PlanRow& row : rows) {
+      const RowCut::Place place = cut.find(row.*index + offset);
+      row.*index = (place.rank == rank_ ? static_cast<int>(place.row) : 0) - offset;
+      owners.push_back(place.rank);
+      sizes_[static_cast<std::size_t>(place.rank)] += bytes_of(width);
+    }
+    if (holds_any) take();
+    std::copy(asked.begin(), asked.end(), rows.begin());
+    const auto count = static_cast<std::int64_t>(rows.size());
+    const Rows own = mine(count, width);
+    std::int64_t found = 0;
+    for (std::int64_t r = 0; r < count; ++r) {
+      if (owners[static_cast<std::size_t>(r)] == rank_) std::copy_n(x.row(r), width, own.row(found++));
+    }
+    const float* from = gather(own.data, found * width, count * width);
+    for (int owner = 0; owner < peers_.size(); ++owner) {
+      for (std::int64_t r = 0; r < count; ++r) {
+        if (owners[static_cast<std::size_t>(r)] != owner) continue;
+        std::copy_n(from, width, x.row(r));
+        from += width;
+      }
+    }
+  }
+
+  /// x goes from one rank to another, a pair of two stages, of which the first is the root.
+  void hand_on(const C& pair, Rows x) {
+    const std::span<float> numbers(x.data, static_cast<std::size_t>(x.size()));
+    pair.broadcast(std::as_writable_bytes(numbers), 0);
+  }
+
+ private:
+  static Rows grown(std::vector<float>& room, std::int64_t rows, std::int64_t width) {
+    room.resize(std::max(room.size(), static_cast<std::size_t>(rows * width)));
+    return {room.data(), rows, width};
+  }
+  static std::size_t bytes_of(std::int64_t floats) { return static_cast<std::size_t>(floats) * sizeof(float); }
+
+  /// `count` floats of this rank, and what the others give by sizes_: `total` floats.
+  const float* gather(const float* mine, std::int64_t count, std::int64_t total) {
+    grown(all_, 1, total);
+    const std::span<const float> share(mine, static_cast<std::size_t>(count));
+    const std::span<float> all(all_.data(), static_cast<std::size_t>(total));
+    peers_.all_gather(std::as_bytes(share), sizes_, std::as_writable_bytes(all));
+    return all.data();
+  }
+
+  C peers_;
+  int rank_;
+  std::vector<float> mine_, all_;  // what this rank gives, and all ranks, one behind the other
+  std::map<int, std::vector<float>> rooms_;
+  std::vector<std::size_t> sizes_;
+};
+
+}  // namespace slm::backend
