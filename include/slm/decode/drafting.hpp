@@ -32,9 +32,12 @@ class Drafting {
  public:
   static constexpr bool in_batches = BatchedDrafter<DrafterType>;
 
-  /// on_fault as in Speculation. The answer outlives this.
-  Drafting(DrafterType drafter, Answer& answer, std::function<void(std::string_view)> on_fault)
-      : drafter_(std::move(drafter)), answer_(answer), on_fault_(std::move(on_fault)) {}
+  /// The answer outlives this.
+  Drafting(DrafterType drafter, Answer& answer, const Speculation& speculation)
+      : drafter_(std::move(drafter)),
+        answer_(answer),
+        on_fault_(speculation.on_draft_fault),
+        overlaps_(in_batches && speculation.overlap) {}
 
   const DrafterType& drafter() const { return drafter_; }
   /// Whether the request still has a draft.
@@ -49,12 +52,9 @@ class Drafting {
     on_ = most > 0;
     over_ = true;
     pushed_ = 0;
-    drafted_.clear();
-    drafted_.reserve(static_cast<std::size_t>(most) + 1);
-    q_.resize(Rule::needs_distribution ? static_cast<std::size_t>(most) + 1 : 1);
-    if (!sampling().greedy()) {
-      for (Distribution& row : q_) row.reserve(answer_.processor.support(answer_.vocab()));
-    }
+    is_ahead_ = has_ahead_ = false;
+    make_room(drafted_, q_, most);
+    if (overlaps_) make_room(other_, other_q_, most);
     if constexpr (in_batches) answer_.stats.draft_bytes_per_step = drafter_.info().step_bytes;
     if (!on_) return;
     guard([&] {
@@ -104,21 +104,57 @@ class Drafting {
   /// A round begins with at most so many tokens to draft, on which a model decides by the draw where it can; `policy`
   /// is asked after each token where it wants to be. A drafter without a model has drafted when this returns.
   void begin(int most, std::optional<Draw> draw, draft_length::Policy* policy) {
-    drafted_.clear();
     reading_ = 0;
     most_ = most;
     draw_ = draw;
     policy_ = policy;
-    coin_ = {sampling().seed, static_cast<std::uint64_t>(answer_.history().size())};
-    over_ = most <= 0;
+    coin_ = coin_here();
+    was_ahead_ = std::exchange(has_ahead_, false);
+    if (was_ahead_) {
+      swap_drafts();
+      drafted_.resize(std::min(drafted_.size(), static_cast<std::size_t>(std::max(most, 0))));
+      push_drafted();
+    } else {
+      drafted_.clear();
+      stopped_ = false;
+    }
+    over_ = stopped_ || static_cast<int>(drafted_.size()) >= most;
     if constexpr (!in_batches) {
       if (!over_) propose();
       over_ = true;
     }
   }
 
+  /// Whether some of the present round's draft was there when it began.
+  bool was_ahead() const { return was_ahead_; }
+
+  /// Goes on behind the complete draft of the present round: with a guess at the token behind it, and
+  /// at most so many tokens of the round after that. Until finish() the draft is that one.
+  void begin_ahead(int most) {
+    guess_ = no_token;
+    if (!overlaps_ || !on_ || reading_ > 0 || most <= 0 || drafted_.empty() || answer_.ends.any(drafted_.back()))
+      return;
+    push_drafted();
+    swap_drafts();
+    drafted_.clear();
+    is_ahead_ = true;
+    over_ = stopped_ = false;
+    most_ = most;
+  }
+
+  /// The round has ended with this token behind a draft that was accepted as a whole: whether that was the guess, so
+  /// that what was drafted behind it is the beginning of the next round's draft. Otherwise rewind() is due.
+  bool keep_ahead(Token token) {
+    has_ahead_ = on_ && guess_ != no_token && std::exchange(guess_, no_token) == token;
+    answer_.stats.drafts_ahead_held += has_ahead_;
+    return has_ahead_;
+  }
+
   /// Steps that the model can make in a row; 0: the draft is complete.
-  int steps() const { return over_ ? 0 : chooses() ? most_ - static_cast<int>(drafted_.size()) : 1; }
+  int steps() const {
+    if (over_) return 0;
+    return chooses() ? most_ - static_cast<int>(drafted_.size()) + guesses() : 1;
+  }
 
   /// Adds rows to a batch of the model, of so many steps; nothing where steps() is 0.
   void plan(Batch& batch, int steps) requires in_batches {
@@ -143,7 +179,7 @@ class Drafting {
       drafter_.take(chosen);
       for (std::size_t i = 0; i < chosen.size() && !over_; ++i) {
         if (chosen[i] != no_token) ++answer_.stats.draft_forwards;
-        append(chosen[i]);
+        guesses() ? guess(chosen[i]) : append(chosen[i]);
       }
     } else {
       choose({batch.logits(item_).row(0), static_cast<std::size_t>(drafter_.info().vocab)});
@@ -154,19 +190,34 @@ class Drafting {
   void failed() {
     if (item_ == nothing) return;
     over_ = true;
-    guard([] { throw; });
+    if (!is_ahead_) return guard([] { throw; });
+    give_up_ahead();
+    try {
+      throw;
+    } catch (const Error& error) {
+      if (error.id().starts_with("ranks.")) throw;  // who cannot be asked again
+    } catch (...) {
+    }
   }
 
-  /// The round's drafting is over: takes its tokens back from the processor.
+  /// The round's drafting is over, or that which went ahead: takes its tokens back from the processor.
   void finish() {
     for (; pushed_ > 0; --pushed_) answer_.processor.pop();
+    if (!std::exchange(is_ahead_, false)) return;
+    swap_drafts();
+    over_ = true;
   }
 
   /// Gives back all memory.
-  void forget() { drafter_.rewind(0); }
+  void forget() {
+    has_ahead_ = false;
+    drafter_.rewind(0);
+  }
 
   /// Forgets what was read beyond the first `length` tokens.
   void rewind(int length) {
+    has_ahead_ = false;
+    guess_ = no_token;
     if (on_) guard([&] { drafter_.rewind(length); });
   }
 
@@ -179,7 +230,28 @@ class Drafting {
     if constexpr (in_batches) return draw_ && drafter_.info().chooses && !asks_policy();
     return false;
   }
+  /// Whether the next token is the guess at what the round ends with.
+  bool guesses() const { return is_ahead_ && guess_ == no_token; }
   bool asks_policy() const { return policy_ != nullptr && policy_->wants_confidence(); }
+
+  PhiloxCoin coin_here() const { return {sampling().seed, static_cast<std::uint64_t>(answer_.history().size())}; }
+
+  void make_room(std::vector<Token>& tokens, std::vector<Distribution>& q, int most) {
+    tokens.clear();
+    tokens.reserve(static_cast<std::size_t>(most) + 1);
+    q.resize(Rule::needs_distribution ? static_cast<std::size_t>(most) + 1 : 1);
+    if (sampling().greedy()) return;
+    for (Distribution& row : q) row.reserve(answer_.processor.support(answer_.vocab()));
+  }
+
+  void swap_drafts() {
+    std::swap(drafted_, other_);
+    std::swap(q_, other_q_);
+  }
+  void push_drafted() {
+    for (const Token token : drafted_) answer_.processor.push(token);
+    pushed_ += static_cast<int>(drafted_.size());
+  }
 
   /// Whatever goes wrong in the drafter, the tokens proposed before stand.
   void propose() requires(!in_batches) {
@@ -211,13 +283,36 @@ class Drafting {
     if (sampling().greedy()) {
       token = answer_.processor.greedy(row);
     } else if (answer_.processor.distribution(row, q)) {
-      token = Rule::draft(coin_, i, q);
+      token = guesses() ? bonus(q) : Rule::draft(coin_, i, q);
     }
+    if (guesses()) return guess(token);
     if (token != no_token && asks_policy()) {
-      over_ = !policy_->go_on(confidence_in(token, row, q));
+      over_ = stopped_ = !policy_->go_on(confidence_in(token, row, q));
       if (over_ && policy_->drops()) return;
     }
     append(token);
+  }
+
+  /// The draft's own draw of the token that the round ends with if the target accepts all.
+  Token bonus(const Distribution& q) const {
+    const int drafted = static_cast<int>(other_.size());
+    if constexpr (Rule::needs_distribution) return coin_.bonus(drafted, q);
+    return Rule::draft(coin_, drafted, q);
+  }
+
+  void guess(Token token) {
+    if (token == no_token || answer_.ends.any(token)) return give_up_ahead();
+    guess_ = token;
+    ++answer_.stats.drafts_ahead;
+    answer_.processor.push(token);
+    ++pushed_;
+    coin_ = coin_here();
+  }
+
+  /// Whatever the trouble is, the draft meets it again in a round of its own, if it gets there.
+  void give_up_ahead() {
+    over_ = true;
+    guess_ = no_token;
   }
 
   double confidence_in(Token token, std::span<const float> row, const Distribution& q) {
@@ -229,12 +324,14 @@ class Drafting {
   void append(Token token) {
     if (token == no_token) {
       over_ = true;
+      if (is_ahead_) return give_up_ahead();
       return fault(text("the draft's logits are not finite at token ", answer_.history().size()));
     }
     drafted_.push_back(token);
     answer_.processor.push(token);
     ++pushed_;
-    over_ = over_ || static_cast<int>(drafted_.size()) >= most_ || answer_.ends.any(token);
+    stopped_ = stopped_ || answer_.ends.any(token);
+    over_ = over_ || stopped_ || static_cast<int>(drafted_.size()) >= most_;
   }
 
   /// Runs a step of the drafter; if it throws, the rest of the request goes on without it. Where memory or the device
@@ -247,7 +344,7 @@ class Drafting {
       throw;
     } catch (const Error& error) {
       const std::string room = error.id().substr(0, error.id().find('.'));
-      if (room == "cache" || room == "backend" || room == "gpu") throw;
+      if (room == "cache" || room == "backend" || room == "gpu" || room == "ranks") throw;
       fault(text("the draft failed: ", error.what()));
     } catch (const std::exception& error) {
       fault(text("the draft failed: ", error.what()));
@@ -267,9 +364,11 @@ class Drafting {
   DrafterType drafter_;
   Answer& answer_;
   std::function<void(std::string_view)> on_fault_;
+  bool overlaps_;
   bool on_ = false;
   std::size_t reading_ = 0;  // tokens of the text, in this round; 0: it drafts
   bool over_ = true;         // nothing more to draft in this round
+  bool stopped_ = false;     // because of what was drafted
   int most_ = 0;
   std::optional<Draw> draw_;
   draft_length::Policy* policy_ = nullptr;
@@ -279,6 +378,14 @@ class Drafting {
   std::vector<Token> drafted_;   // [m]
   std::vector<Distribution> q_;  // [m], or one to work in when the rule needs none
   LogprobReport report_;
+
+  // While the target verifies the draft of the present round, that is in other_; afterwards the one for the next is.
+  bool is_ahead_ = false;
+  bool has_ahead_ = false;  // the next round's draft, or its beginning, is in other_
+  bool was_ahead_ = false;  // the present one's was
+  Token guess_ = no_token;  // at the token that the round ends with
+  std::vector<Token> other_;
+  std::vector<Distribution> other_q_;
 };
 
 }  // namespace slm::detail

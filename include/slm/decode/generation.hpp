@@ -33,7 +33,7 @@ class Generation {
   /// The sequence is the target's, in the pool where its keys and values are to lie.
   Generation(DrafterType drafter, Sequence sequence, const ModelInfo& target, const Speculation& speculation, Rule rule)
       : answer_{.target = target},
-        drafting_(std::move(drafter), answer_, speculation.on_draft_fault),
+        drafting_(std::move(drafter), answer_, speculation),
         verification_(std::move(sequence), answer_, std::move(rule)),
         policy_(policy_of(speculation)),
         plain_step_every_(speculation.plain_step_every),
@@ -51,7 +51,7 @@ class Generation {
     const int most = policy_.most();
     const int longest = std::min(sampling.max_new_tokens, answer_.target.context - static_cast<int>(prompt));
     answer_.processor.start(sampling, answer_.target.vocab, answer_.request.prompt,
-                            static_cast<std::size_t>(longest) + static_cast<std::size_t>(most) + 1);
+                            static_cast<std::size_t>(longest) + 2 * static_cast<std::size_t>(most) + 2);
     answer_.ends.start(answer_.target, sampling.ignore_end_tokens, sampling.stop_tokens);
     policy_.restart();
     cooldowns_ = policy_.cooldowns();
@@ -159,9 +159,7 @@ class Generation {
     if constexpr (decltype(drafting_)::weighs) drafting_.set_row_cost(policy_.row_cost(costs));
     const bool plain = plain_step_every_ > 0 && (stats.rounds + 1) % plain_step_every_ == 0;
     const int asked = plain ? 0 : wanted_;
-    // Each round emits one token besides the accepted ones, and leaves room for the next anchor.
-    most_ = std::min({asked, answer_.sampling().max_new_tokens - static_cast<int>(stats.emitted) - 1,
-                      answer_.target.context - n - 1, drafting_.room(n)});
+    most_ = std::min(asked, room_for_draft(n, stats.emitted));
     in_step_ = drafting_.in_step(n);
     if (stats.rounds > 0 && asked != stats.draft_length) ++stats.draft_length_changes;
     stats.draft_length = asked;
@@ -184,6 +182,16 @@ class Generation {
     if (going()) drafting_.failed();
   }
 
+  /// After plan(), until end_ahead(): it drafts for the round that follows if the target accepts everything.
+  void begin_ahead() requires drafts_in_batches {
+    if (!going() || phase_ != Phase::deciding) return drafting_.begin_ahead(0);
+    const int emits = drafted() + 1, n = static_cast<int>(history().size()) + emits;
+    drafting_.begin_ahead(std::min(wanted_, room_for_draft(n, answer_.stats.emitted + emits)));
+  }
+  void end_ahead() { drafting_.finish(); }
+
+  /// Whether it had a draft for this round, or some of it, when the round began.
+  bool had_draft() const { return drafted() > 0 && drafting_.was_ahead(); }
   /// Tokens drafted for this round.
   int drafted() const { return going() && phase_ == Phase::deciding ? static_cast<int>(drafting_.tokens().size()) : 0; }
   /// Whether the draft had anything to read before it could propose.
@@ -260,6 +268,13 @@ class Generation {
   /// Tokens that a draft reads on the way to its next proposal; where there are more, it first catches up.
   static constexpr std::size_t in_reach = 8;
 
+  /// Tokens that can be drafted after a text of n, of which so many are the answer's: each round emits one token
+  /// besides the accepted ones, and leaves room for the next anchor.
+  int room_for_draft(int n, std::int64_t emitted) const {
+    return std::min({answer_.sampling().max_new_tokens - static_cast<int>(emitted) - 1, answer_.target.context - n - 1,
+                     drafting_.room(n)});
+  }
+
   void count_adopted() {
     const std::int64_t before = std::exchange(adopted_, sequence().adopted());
     if (!preempted_) answer_.stats.reused_tokens += adopted_ - before;
@@ -287,7 +302,8 @@ class Generation {
     ++stats.emitted_histogram[static_cast<std::size_t>(emitted_)];
     const int keep = static_cast<int>(history().size()) - 1;
     verification_.rewind(keep);
-    drafting_.rewind(keep);
+    const bool whole = !ended_ && verdict_.accepted == std::ssize(drafting_.tokens());
+    if (!whole || !drafting_.keep_ahead(verdict_.token)) drafting_.rewind(keep);
     // A round cut short by the text's end or by a limit says nothing about the draft.
     if (!ended_ && drafting_.on() && !behind_ && most_ == wanted_) {
       policy_.observe({static_cast<int>(drafting_.tokens().size()), verdict_.accepted}, *costs_);

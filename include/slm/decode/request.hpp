@@ -61,6 +61,9 @@ struct Request {
 struct Speculation {
   int draft_tokens = 4;  // tokens drafted per round, when `draft length` says nothing else
   std::optional<draft_length::Policy> draft_length{};  // Fixed, Heuristic, Confidence or ThroughputAdaptive
+  /// While the target verifies, a draft's model goes on as if it had guessed everything right: the next round's draft
+  /// is there when it had, and the text is what it is without. Costs time where both compute on one device.
+  bool overlap = false;
   int plain_step_every = 0;         // every so many rounds do not draft, to time plain steps; 0: never
   std::function<double()> clock{};  // seconds since any moment; empty: the steady clock
   /// Told why a request goes on without its draft (Stats::disabled_reason). Optional.

@@ -126,7 +126,7 @@ class SpeculativeDecoder {
   Target target_;
   Speculation speculation_;
   Rule rule_;
-  RoundState rounds_;
+  RoundState rounds_{speculation_};
   std::vector<Slot> slots_;  // the first one's caches are kept from call to call
 };
 

@@ -55,6 +55,9 @@ struct Stats {
   std::vector<std::int64_t> accepted_at_depth;  // [draft length]: rounds that emitted it
   std::vector<std::int64_t> emitted_histogram;  // [draft length + 2]: rounds that emitted 0, 1, 2, ... tokens
 
+  std::int64_t drafts_ahead = 0;  // rounds whose bonus token the draft guessed while the target verified, and went on
+  std::int64_t drafts_ahead_held = 0;  // of those, where the guess held: the next round's draft was there, or begun
+
   std::int64_t draft_forwards = 0;          // without reading the prompt
   std::int64_t target_forwards = 0;         // without reading the prompt
   std::vector<std::int64_t> verify_rounds;  // [draft length + 2]: target forwards over 0, 1, 2, ... tokens
@@ -112,6 +115,8 @@ struct Stats {
   double evaluated_acceptance_rate() const { return ratio(accepted, evaluated); }
   /// New tokens per forward of the target (vLLM's mean acceptance length); 1 for plain decoding.
   double tokens_per_target_step() const { return ratio(emitted, rounds); }
+  /// How often the draft's guess at what a round ends with held (Speculation::overlap).
+  double held_rate() const { return ratio(drafts_ahead_held, drafts_ahead); }
   double mean_draft_length() const { return ratio(drafted, rounds); }
   /// How often the token at this depth (0: the first) was emitted once it was drafted.
   double acceptance_at_depth(std::size_t depth) const {
@@ -186,6 +191,10 @@ inline std::ostream& operator<<(std::ostream& out, const Stats& stats) {
     line("rounds") << stats.full_rounds << " fully, " << stats.partial_rounds << " partly, " << stats.zero_rounds
                    << " not accepted, " << stats.plain_steps << " plain; mean draft length " << std::setprecision(2)
                    << stats.mean_draft_length() << "\n";
+  }
+  if (stats.drafts_ahead > 0) {
+    line("drafted ahead") << stats.drafts_ahead << " rounds, of which " << stats.drafts_ahead_held << " held ("
+                          << std::setprecision(3) << stats.held_rate() << ")\n";
   }
   line("milliseconds") << std::setprecision(1) << milliseconds(stats.verify_seconds) << " target, "
                        << milliseconds(stats.draft_seconds) << " draft, " << milliseconds(stats.sample_seconds)

@@ -390,7 +390,7 @@ class Engine {
   std::vector<Answering*> round_;
   std::vector<const Answering*> filling_;  // of those, the ones that read and leave pages to others
   std::vector<std::pair<const Answering*, std::exception_ptr>> faults_;
-  RoundState rounds_;
+  RoundState rounds_{options_.speculation};
   detail::PromptBudget prompt_budget_;
   bool crowded_ = false;                 // a text had to make way, and none has ended since
   std::uint64_t without_room_ = nobody;  // the number of one that found no memory, and no text has ended since

@@ -1,0 +1,86 @@
+// SideThread: a thread that computes while its owner does something else.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <stop_token>
+#include <thread>
+#include <type_traits>
+#include <utility>
+
+namespace slm::inline v0_1::detail {
+
+/// Waits for jobs, and is waited for, without computing. One thread at a time gives it jobs.
+class SideThread {
+ public:
+  SideThread() : thread_([this](const std::stop_token& stop) { work(stop); }) {}
+  SideThread(const SideThread&) = delete;
+  SideThread& operator=(const SideThread&) = delete;
+
+  /// job() there and beside() here; returns when both have ended. Throws what the job has thrown, or else beside().
+  template <class Job, class Beside>
+  void run(Job&& job, Beside&& beside) {
+    hand_over(const_cast<void*>(static_cast<const void*>(std::addressof(job))),
+              [](void* object) { (*static_cast<std::remove_reference_t<Job>*>(object))(); });
+    std::exception_ptr own;
+    try {
+      beside();
+    } catch (...) {
+      own = std::current_exception();
+    }
+    const std::exception_ptr other = wait();
+    if (other) std::rethrow_exception(other);
+    if (own) std::rethrow_exception(own);
+  }
+
+  /// Whether the job has ended; for beside(), which may as well end then.
+  bool done() const { return done_.load(std::memory_order_relaxed); }
+
+ private:
+  void hand_over(void* object, void (*call)(void*)) {
+    {
+      const std::lock_guard lock(mutex_);
+      object_ = object;
+      call_ = call;
+      done_ = false;
+    }
+    news_.notify_all();
+  }
+
+  std::exception_ptr wait() {
+    std::unique_lock lock(mutex_);
+    news_.wait(lock, [this] { return done(); });
+    return std::exchange(failure_, nullptr);
+  }
+
+  void work(const std::stop_token& stop) {
+    std::unique_lock lock(mutex_);
+    while (news_.wait(lock, stop, [this] { return call_ != nullptr; })) {
+      const auto call = std::exchange(call_, nullptr);
+      lock.unlock();
+      std::exception_ptr failure;
+      try {
+        call(object_);
+      } catch (...) {
+        failure = std::current_exception();
+      }
+      lock.lock();
+      failure_ = failure;
+      done_ = true;
+      news_.notify_all();
+    }
+  }
+
+  std::mutex mutex_;  // of what follows
+  std::condition_variable_any news_;
+  void* object_ = nullptr;
+  void (*call_)(void*) = nullptr;  // null: there is no job to begin
+  std::exception_ptr failure_;
+  std::atomic<bool> done_ = true;
+  std::jthread thread_;
+};
+
+}  // namespace slm::detail
