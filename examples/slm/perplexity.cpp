@@ -12,7 +12,7 @@ namespace cli {
 namespace {
 
 struct PerplexityCommand {
-  std::string model, text;
+  std::string model, text, against;
   slm::PerplexityOptions options;
   std::uint64_t most_tokens = 0;
   ModelOptions models;
@@ -28,21 +28,40 @@ void measure(const PerplexityCommand& command) {
   slm::PerplexityOptions options = command.options;
   ProgressBar bar("perplexity");
   options.progress = [&bar](double share) { bar(share); };
-  const slm::Perplexity result = slm::perplexity(model, tokens, options);
-  if (command.json) {
-    print_json({{"perplexity", result.value()},
-                {"mean_negative_log_likelihood", result.mean()},
-                {"scored_tokens", result.tokens},
-                {"tokens", tokens.size()},
-                {"windows", result.windows},
-                {"window", result.window},
-                {"stride", options.stride == 0 ? result.window : options.stride}});
+  slm::Divergence beside;
+  slm::Perplexity result;
+  if (command.against.empty()) {
+    result = slm::perplexity(model, tokens, options);
   } else {
-    std::ostringstream line;
-    line << "perplexity " << result.value() << " (" << result.tokens << " tokens scored in " << result.windows
-         << " windows of up to " << result.window << ")\n";
-    print(line.str());
+    beside = slm::divergence(model, loader.load(command.against), tokens, options);
+    result = beside.model;
   }
+  if (command.json) {
+    OrderedJson json{{"perplexity", result.value()},
+                     {"mean_negative_log_likelihood", result.mean()},
+                     {"scored_tokens", result.tokens},
+                     {"tokens", tokens.size()},
+                     {"windows", result.windows},
+                     {"window", result.window},
+                     {"stride", options.stride == 0 ? result.window : options.stride}};
+    if (!command.against.empty()) {
+      json["against"] = {{"perplexity", beside.base.value()},
+                         {"mean_divergence", beside.mean()},
+                         {"divergence_99", beside.quantile(0.99)},
+                         {"same_likeliest", beside.same_share()}};
+    }
+    print_json(json);
+    return;
+  }
+  std::ostringstream lines;
+  lines << "perplexity " << result.value() << " (" << result.tokens << " tokens scored in " << result.windows
+        << " windows of up to " << result.window << ")\n";
+  if (!command.against.empty()) {
+    lines << "against " << command.against << ": perplexity " << beside.base.value() << ", divergence " << beside.mean()
+          << " nats a token (of 99 % at most " << beside.quantile(0.99) << "), the same token likeliest at "
+          << 100 * beside.same_share() << " %\n";
+  }
+  print(lines.str());
 }
 
 }  // namespace
@@ -52,6 +71,9 @@ void add_perplexity(CLI::App& program) {
   CLI::App& app = *program.add_subcommand("perplexity", "Measure how well a model predicts a text");
   app.add_option("model", command->model, "folder or GGUF file of the model")->required();
   app.add_option("text", command->text, "a UTF-8 file")->required();
+  app.add_option("--against", command->against,
+                 "folder or GGUF file of another model with the same tokens: prints besides how far the distributions "
+                 "of `model` are from its own");
   app.add_option("--window", command->options.window, "tokens the model sees at once, at most its context")
       ->check(CLI::Range(2, 1 << 30))
       ->capture_default_str();

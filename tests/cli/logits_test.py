@@ -172,6 +172,15 @@ class Logits(ProgramTest):
                           ["perplexity"] for bits in (16, 8))
         self.assertNotEqual(exact, rounded)
         self.assertAlmostEqual(rounded / exact, 1, delta=0.02)
+        beside = self.as_json("perplexity", PAIR / "target-int4", text, "--max-tokens", 200, "--against", PAIR / "target")
+        self.assertEqual(beside["perplexity"], exact)
+        self.assertEqual(beside["against"]["perplexity"],
+                         self.as_json("perplexity", PAIR / "target", text, "--max-tokens", 200)["perplexity"])
+        self.assertTrue(0 < beside["against"]["mean_divergence"] < beside["against"]["divergence_99"] < 1)
+        self.assertTrue(0.8 < beside["against"]["same_likeliest"] < 1)
+        self.assertRegex(self.ok("perplexity", PAIR / "draft", text, "--max-tokens", 100, "--against", PAIR / "target").out,
+                         r"\nagainst .*target: perplexity \d.* nats a token .* likeliest at \d")
+        self.error(r"\[perplexity.vocabulary\]", "perplexity", PAIR / "draft", text, "--against", self.target)
         (SCRATCH / "one_letter").write_text("")
         self.error(r"\[perplexity.short-text\]", "perplexity", PAIR / "draft", SCRATCH / "one_letter")
         self.error(r"\[perplexity.window\]", "perplexity", PAIR / "draft", text, "--window", 8, "--stride", 9)

@@ -6,10 +6,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <numeric>
 #include <span>
+#include <vector>
 
 #include "slm/core/error.hpp"
-#include "slm/decode/logprobs.hpp"
+#include "slm/core/types.hpp"
+#include "slm/core/view.hpp"
+#include "slm/decode/logits_scan.hpp"
 #include "slm/model/language_model.hpp"
 #include "slm/model/session.hpp"
 
@@ -31,17 +35,52 @@ struct Perplexity {
   double value() const { return std::exp(mean()); }
 };
 
-/// Strided, as the field reports it: windows start every `stride` tokens; each scores the tokens that no earlier window
-/// has scored, given those before them in the window. A window's first token has nothing before it and is not scored.
-/// Throws Error when there are fewer than two tokens or the options make no sense.
+/// A model beside another one on the same text. At each scored token the other one's distribution p is taken for the
+/// true one, and the model's q is away from it by the Kullback-Leibler divergence, sum p log(p / q), in nats.
+struct Divergence {
+  Perplexity model, base;
+  std::vector<double> nats;         // of each scored token, ascending
+  std::int64_t same_likeliest = 0;  // tokens for which both find the same one likeliest
+
+  double same_share() const { return static_cast<double>(same_likeliest) / static_cast<double>(nats.size()); }
+  double mean() const { return std::accumulate(nats.begin(), nats.end(), 0.0) / static_cast<double>(nats.size()); }
+  /// What `share` of the tokens are at or below.
+  double quantile(double share) const {
+    const double at = std::ceil(share * static_cast<double>(nats.size())) - 1;
+    return nats[static_cast<std::size_t>(std::clamp(at, 0.0, static_cast<double>(nats.size() - 1)))];
+  }
+};
+
+namespace detail {
+
+/// A part of a window that is read at once.
+struct ScoredPart {
+  bool begins = false;            // the window, with the tokens `before` these
+  std::span<const Token> before;  // of which nothing is asked
+  std::span<const Token> tokens;
+  std::span<const Token> behind;  // each of them: what is scored
+};
+
+/// What a session's model says behind each of the part's tokens.
 template <LanguageModel M>
-Perplexity perplexity(const M& model, std::span<const Token> tokens, const PerplexityOptions& options = {}) {
-  const int window = std::min(options.window, model.info().context);
+View<const float, 2> read_part(Session<M>& session, const ScoredPart& part) {
+  if (part.begins) {
+    session.truncate(0);
+    if (!part.before.empty()) session.forward(part.before, 0);
+  }
+  return session.forward(part.tokens, static_cast<int>(part.tokens.size()));
+}
+
+/// use(part) for all parts of a text's windows; the result has no likelihood yet.
+template <class Use>
+Perplexity each_scored_part(const ModelInfo& info, std::span<const Token> tokens, const PerplexityOptions& options,
+                            const Use& use) {
+  const int window = std::min(options.window, info.context);
   const int stride = options.stride == 0 ? window : options.stride;
   if (window < 2 || stride < 1 || stride > window) {
     throw Error("perplexity.window",
                 text("expected a window of 2 tokens or more and a stride of 1 to the window, found ", window, " and ",
-                     stride, " (the context of '", model.info().name, "' is ", model.info().context, ")"),
+                     stride, " (the context of '", info.name, "' is ", info.context, ")"),
                 "Give a smaller stride, or leave both to the defaults");
   }
   if (tokens.size() < 2) {
@@ -49,38 +88,111 @@ Perplexity perplexity(const M& model, std::span<const Token> tokens, const Perpl
                 "Give a longer text");
   }
   for (const Token token : tokens) {
-    if (token >= 0 && token < model.info().vocab) continue;
+    if (token >= 0 && token < info.vocab) continue;
     throw Error("perplexity.token",
-                text("token id ", token, " is outside the vocabulary 0..", model.info().vocab - 1, " of '",
-                     model.info().name, "'"),
+                text("token id ", token, " is outside the vocabulary 0..", info.vocab - 1, " of '", info.name, "'"),
                 "Encode the text with this model's own tokenizer");
   }
   constexpr std::size_t rows_at_once = 64;
-  Session session(model);
-  LogprobReport report;
   Perplexity result{.window = window};
   std::size_t scored_to = 0;  // tokens before this index are scored, or cannot be
   for (std::size_t begin = 0; scored_to < tokens.size(); begin += static_cast<std::size_t>(stride)) {
     const std::size_t end = std::min(begin + static_cast<std::size_t>(window), tokens.size());
     const std::size_t first = std::max(begin + 1, scored_to);  // the first token to score
     if (first >= end) break;                                   // a last window of one token
-    session.truncate(0);
-    if (first - 1 > begin) session.forward(tokens.subspan(begin, first - 1 - begin), 0);
     for (std::size_t at = first - 1; at + 1 < end; at += rows_at_once) {
       const std::size_t count = std::min(rows_at_once, end - 1 - at);
-      const auto logits = session.forward(tokens.subspan(at, count), static_cast<int>(count));
-      for (std::size_t r = 0; r < count; ++r) {
-        const std::span<const float> row(logits.row(static_cast<std::int64_t>(r)),
-                                         static_cast<std::size_t>(model.info().vocab));
-        report.by_row(row, tokens[at + r + 1], 0);
-        result.negative_log_likelihood -= report.logprob();
-      }
+      use(ScoredPart{.begins = at == first - 1,
+                     .before = tokens.subspan(begin, first - 1 - begin),
+                     .tokens = tokens.subspan(at, count),
+                     .behind = tokens.subspan(at + 1, count)});
       result.tokens += static_cast<std::int64_t>(count);
       if (options.progress) options.progress(static_cast<double>(at + count) / static_cast<double>(tokens.size()));
     }
     ++result.windows;
     scored_to = end;
   }
+  return result;
+}
+
+/// The logarithm of the softmax of a row of logits.
+class LogSoftmax {
+ public:
+  LogSoftmax(View<const float, 2> logits, std::size_t row)
+      : row_(logits.row(static_cast<std::int64_t>(row)), static_cast<std::size_t>(logits.extent(1))),
+        peak_(find_peak(row_)) {
+    double total = 0;
+    for (const float logit : row_) total += std::exp(static_cast<double>(logit) - static_cast<double>(peak_.logit));
+    normaliser_ = static_cast<double>(peak_.logit) + std::log(total);
+  }
+  double operator[](std::size_t token) const { return static_cast<double>(row_[token]) - normaliser_; }
+  std::size_t size() const { return row_.size(); }
+  Token likeliest() const { return peak_.token; }
+
+ private:
+  std::span<const float> row_;
+  Peak peak_;
+  double normaliser_;
+};
+
+/// sum p log(p / q); tokens that p rules out add nothing.
+inline double divergence_of(const LogSoftmax& p, const LogSoftmax& q) {
+  double nats = 0;
+  for (std::size_t token = 0; token < p.size(); ++token) {
+    const double probability = std::exp(p[token]);
+    if (probability > 0) nats += probability * (p[token] - q[token]);
+  }
+  return nats;
+}
+
+}  // namespace detail
+
+/// Strided, as the field reports it: windows start every `stride` tokens; each scores the tokens that no earlier window
+/// has scored, given those before them in the window. A window's first token has nothing before it and is not scored.
+/// Throws Error when there are fewer than two tokens or the options make no sense.
+template <LanguageModel M>
+Perplexity perplexity(const M& model, std::span<const Token> tokens, const PerplexityOptions& options = {}) {
+  Session session(model);
+  double sum = 0;
+  Perplexity result = detail::each_scored_part(model.info(), tokens, options, [&](const detail::ScoredPart& part) {
+    const auto logits = detail::read_part(session, part);
+    for (std::size_t r = 0; r < part.behind.size(); ++r) {
+      sum -= detail::LogSoftmax(logits, r)[static_cast<std::size_t>(part.behind[r])];
+    }
+  });
+  result.negative_log_likelihood = sum;
+  return result;
+}
+
+/// Windows and errors as perplexity() has them; windows fit both contexts. Throws perplexity.vocabulary besides, where
+/// the models have not as many tokens.
+template <LanguageModel M, LanguageModel Base>
+Divergence divergence(const M& model, const Base& base, std::span<const Token> tokens, PerplexityOptions options = {}) {
+  if (model.info().vocab != base.info().vocab) {
+    throw Error("perplexity.vocabulary",
+                text("'", model.info().name, "' has ", model.info().vocab, " tokens, '", base.info().name, "' ",
+                     base.info().vocab),
+                "Compare models with one tokenizer");
+  }
+  options.window = std::min(options.window, base.info().context);
+  Session session(model);
+  Session beside(base);
+  Divergence result;
+  double sum = 0, base_sum = 0;
+  result.model = detail::each_scored_part(model.info(), tokens, options, [&](const detail::ScoredPart& part) {
+    const auto logits = detail::read_part(session, part), base_logits = detail::read_part(beside, part);
+    for (std::size_t r = 0; r < part.behind.size(); ++r) {
+      const detail::LogSoftmax q(logits, r), p(base_logits, r);
+      result.nats.push_back(detail::divergence_of(p, q));
+      result.same_likeliest += p.likeliest() == q.likeliest() ? 1 : 0;
+      sum -= q[static_cast<std::size_t>(part.behind[r])];
+      base_sum -= p[static_cast<std::size_t>(part.behind[r])];
+    }
+  });
+  result.base = result.model;
+  result.model.negative_log_likelihood = sum;
+  result.base.negative_log_likelihood = base_sum;
+  std::sort(result.nats.begin(), result.nats.end());
   return result;
 }
 

@@ -1,7 +1,9 @@
 // Perplexity: which tokens each window scores, against sums made by hand on a model whose law is known.
 #include "slm/decode/perplexity.hpp"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <numeric>
 
 #include "support/errors.hpp"
@@ -56,9 +58,61 @@ TEST_CASE("windows with and without overlap") {
   }
 }
 
+TEST_CASE("a divergence is the mean of sum p log(p / q) over the scored tokens") {
+  const ToyModel base({.vocab = 11, .seed = 3});
+  const ToyModel model({.vocab = 11, .seed = 3, .other_share = 0.3});
+  const int window = 8;
+  std::vector<Token> tokens(60);
+  for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<Token>((i * i + 3 * i) % 11);
+  const auto probabilities = [](const ToyModel& of, std::span<const Token> before) {
+    std::vector<double> p;
+    for (const float logit : of.logits_after(before)) p.push_back(std::exp(double{logit}));
+    const double sum = std::accumulate(p.begin(), p.end(), 0.0);
+    for (double& each : p) each /= sum;
+    return p;
+  };
+  std::vector<double> nats, exchanged;
+  int same = 0;
+  for (std::size_t begin = 0; begin < tokens.size(); begin += window) {
+    for (std::size_t t = begin + 1; t < std::min(begin + window, tokens.size()); ++t) {
+      const auto before = std::span<const Token>(tokens).subspan(begin, t - begin);
+      const std::vector<double> p = probabilities(base, before), q = probabilities(model, before);
+      nats.push_back(0);
+      exchanged.push_back(0);
+      for (std::size_t i = 0; i < p.size(); ++i) {
+        nats.back() += p[i] * std::log(p[i] / q[i]);
+        exchanged.back() += q[i] * std::log(q[i] / p[i]);
+      }
+      same += std::max_element(p.begin(), p.end()) - p.begin() == std::max_element(q.begin(), q.end()) - q.begin();
+    }
+  }
+  const Divergence found = divergence(model, base, tokens, {.window = window});
+  std::sort(nats.begin(), nats.end());
+  REQUIRE(found.nats.size() == nats.size());
+  for (std::size_t i = 0; i < nats.size(); ++i) CHECK(found.nats[i] == Approx(nats[i]).epsilon(1e-5).margin(1e-9));
+  const auto mean = [](const std::vector<double>& of) {
+    return std::accumulate(of.begin(), of.end(), 0.0) / static_cast<double>(of.size());
+  };
+  CHECK(found.mean() == Approx(mean(nats)).epsilon(1e-5));
+  CHECK(found.mean() != Approx(mean(exchanged)).epsilon(1e-2));  // the models are not exchanged
+  CHECK(found.same_likeliest == same);
+  CHECK(same < static_cast<int>(nats.size()));
+  CHECK(found.quantile(0.5) == found.nats[(nats.size() + 1) / 2 - 1]);
+  CHECK(found.quantile(1) == found.nats.back());
+  CHECK(found.model.mean() == Approx(perplexity(model, tokens, {.window = window}).mean()).epsilon(1e-12));
+  CHECK(found.base.mean() == Approx(perplexity(base, tokens, {.window = window}).mean()).epsilon(1e-12));
+
+  const Divergence none = divergence(base, base, tokens, {.window = window});
+  CHECK(none.mean() == 0);
+  CHECK(none.same_share() == 1);
+}
+
 TEST_CASE("what cannot be scored is refused") {
   const ToyModel model({.vocab = 11, .seed = 3});
   const std::vector<Token> one{4}, two{4, 5}, foreign{4, 11}, negative{-1, 4};
+  const ToyModel larger({.vocab = 12, .seed = 3});
+  CHECK(error_id([&] { divergence(model, larger, two); }) == "perplexity.vocabulary");
+  CHECK(error_id([&] { divergence(model, model, foreign); }) == "perplexity.token");
   CHECK(error_id([&] { perplexity(model, foreign); }) == "perplexity.token");
   CHECK(error_id([&] { perplexity(model, negative); }) == "perplexity.token");
   CHECK(error_id([&] { perplexity(model, one); }) == "perplexity.short-text");
