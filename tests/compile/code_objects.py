@@ -1,13 +1,20 @@
 #!/usr/bin/env python3
-"""Looks into the machine code of every GPU kernel: prints registers, shared memory and matrix instructions, and fails
-where a kernel spills registers, or has none of the matrix instructions that it is written for.
+"""Looks into the machine code of every GPU kernel: prints what it says by count (code_counts.py), and fails where a
+kernel spills registers, has none of the matrix instructions that it is written for, or exceeds what code_bounds.txt
+states.
 
     code_objects.py ROOT --cuda 80 90 --hip gfx90a gfx1100 gfx1103 --rocm build/rocm --scratch build
 
 tests/compile/gpu_kernels.cpp names the kernels. A kernel that multiplies matrices says so by its name (MATRIX below).
+Columns: registers of a lane (on AMD those of both kinds), AGPRs and SGPRs of AMD; bytes of shared memory of a block;
+waves of a SIMD that registers, and blocks of a compute unit that shared memory leave room for; bytes of stack; spilled
+registers; matrix instructions. Of the longest loop: instructions, how many of them are matrix instructions, loads of
+device memory as bytes of a lane x how many, and instructions of a wave for a byte that its loads bring. Loops of
+NVIDIA's code are counted where nvdisasm is there.
 """
 import argparse
 import concurrent.futures
+import fnmatch
 import os
 import pathlib
 import re
@@ -15,6 +22,8 @@ import shutil
 import subprocess
 import sys
 import time
+
+import code_counts
 
 # Kernels that are written for the matrix unit, by the name of their type.
 MATRIX = re.compile(r"\b(Product|Attend|Gemm|Gemv|Matmul|PlantedMatrix)\w*")
@@ -27,7 +36,23 @@ INSTRUCTIONS = {"sm": re.compile(r"^\s*mma\.sync|^\s*wgmma", re.M), "gfx9": re.c
 class Kernel:
     def __init__(self, architecture, symbol):
         self.architecture, self.symbol = architecture, symbol
-        self.registers = self.shared = self.spills = self.stack = self.matrix = 0
+        self.registers = self.accumulators = self.scalars = 0
+        self.shared = self.spills = self.stack = self.matrix = 0
+        self.loop = None  # unknown
+
+    def measures(self):
+        """By the names that bounds use."""
+        machine = code_counts.MACHINES.get(self.architecture)
+        found = {"registers": self.registers, "shared": self.shared}
+        if machine:
+            found["waves"] = code_counts.waves(machine, self.registers)
+            found["blocks"] = code_counts.blocks(machine, self.shared)
+        if self.loop:
+            found.update({"loop": self.loop.instructions, "loop_matrix": self.loop.matrix, "narrow_loads": self.loop.narrow()})
+            loaded = self.loop.loaded(machine.lanes) if machine else 0
+            if loaded:
+                found["per_byte"] = self.loop.instructions / loaded
+        return found
 
 
 def run(command):
@@ -56,6 +81,10 @@ def cuda_kernels(arguments, architecture, source):
         kernel.stack, kernel.spills = int(stack[1]), int(stack[2]) + int(stack[3])
         kernel.registers, kernel.shared = int(used[1]), int(used[2] or 0)
         seen.add(symbol)
+    if arguments.nvdisasm:
+        listing = run([arguments.nvdisasm, "-c", str(ptx.with_suffix(".cubin"))])
+        for symbol, body in re.findall(r"^\.text\.([\w$]+):\n(.*?)(?=^//-----|\Z)", listing, re.S | re.M):
+            kernels[symbol].loop = code_counts.longest_loop(body, sass=True)
     if seen != set(kernels):
         sys.exit(f"ptxas says nothing of {sorted(set(kernels) - seen)}")
     return list(kernels.values())
@@ -75,12 +104,14 @@ def hip_kernels(arguments, architecture, source):
             continue
         kernel = Kernel(architecture, fields["name"])
         kernel.registers = int(fields["vgpr_count"])
+        kernel.accumulators, kernel.scalars = int(fields.get("agpr_count", 0)), int(fields["sgpr_count"])
         kernel.shared = int(fields["group_segment_fixed_size"])
         kernel.spills = int(fields["vgpr_spill_count"])
         kernel.stack = int(fields["private_segment_fixed_size"])
         start = text.index(f"\n{fields['name']}:")
         body = text[start : text.index(".Lfunc_end", start)]
         kernel.matrix = len(INSTRUCTIONS[family].findall(body))
+        kernel.loop = code_counts.longest_loop(body, sass=False)
         kernels.append(kernel)
     return kernels
 
@@ -101,6 +132,48 @@ def kernels_of(program):
     return set(readable(stubs).values())
 
 
+def find_nvdisasm(arguments):
+    """Beside nvcc, on the PATH, or where pip puts NVIDIA's package of that name."""
+    nvcc = shutil.which(arguments.nvcc)
+    packaged = sorted(pathlib.Path(arguments.root).glob("build/clients/lib/python3*/site-packages/nvidia/cu*/bin/nvdisasm"))
+    places = [pathlib.Path(nvcc).resolve().parent / "nvdisasm"] if nvcc else []
+    places += [pathlib.Path(found)] if (found := shutil.which("nvdisasm")) else []
+    for place in places + packaged:
+        if place.exists():
+            place.chmod(place.stat().st_mode | 0o111) if place in packaged else None
+            return str(place)
+    return ""
+
+
+def check_bounds(bounds, kernels, names, architectures):
+    """Faults: what exceeds a bound, and bounds that bound nothing."""
+    faults = []
+    for pattern, targets, measure, relation, number in bounds:
+        for target in fnmatch.filter(sorted(architectures), targets):
+            own = [kernel for kernel in kernels if kernel.architecture == target and fnmatch.fnmatchcase(names[kernel.symbol], pattern)]
+            if not own:
+                faults.append(f"{pattern} of the bounds names no kernel on {target}")
+            for kernel in own:
+                found = kernel.measures()
+                if kernel.loop is None and measure not in found:
+                    continue  # there is no disassembler
+                value = found.get(measure)
+                if value is None or not (value <= number if relation == "<=" else value >= number):
+                    said = "no" if value is None else f"{value:.4g}"
+                    faults.append(f"{names[kernel.symbol]} has {said} {measure} on {target}, stated is {relation} {number:g}")
+    return faults
+
+
+def row_of(name, kernel):
+    found, loop = kernel.measures(), kernel.loop
+    loads = " ".join(f"{width}x{count}" for width, count in sorted(loop.loads.items(), reverse=True)) if loop else "-"
+    cells = [(name[:58], -58), (kernel.architecture, -8), (kernel.registers, 9), (kernel.accumulators, 5), (kernel.scalars, 5), (kernel.shared, 7)]
+    cells += [(found.get("waves", "-"), 6), (found.get("blocks", "-"), 7), (kernel.stack, 6), (kernel.spills, 8), (kernel.matrix, 7)]
+    cells += [(loop.instructions if loop else "-", 6), (loop.matrix if loop else "-", 7), (loads, 24)]
+    cells += [(f"{found['per_byte']:.3f}" if "per_byte" in found else "-", 9)]
+    return " ".join(f"{str(cell):<{-width}}" if width < 0 else f"{str(cell):>{width}}" for cell, width in cells)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("root")
@@ -111,10 +184,13 @@ def main():
     parser.add_argument("--rocm", default="/opt/rocm")
     parser.add_argument("--scratch", default="/tmp")
     parser.add_argument("--source", help="instead of tests/compile/gpu_kernels.cpp")
+    parser.add_argument("--bounds", help="instead of tests/compile/code_bounds.txt")
     parser.add_argument("--program", help="a program whose kernels must all be in the list")
-    parser.add_argument("--expect-faults", type=int, help="as a control: that many faults must be found")
+    parser.add_argument("--expect-faults", type=int, help="as a control: that many faults must be found on each architecture, one of them in a loop")
     arguments = parser.parse_args()
     source = pathlib.Path(arguments.source or f"{arguments.root}/tests/compile/gpu_kernels.cpp")
+    bounds = code_counts.read_bounds(pathlib.Path(arguments.bounds or f"{arguments.root}/tests/compile/code_bounds.txt"))
+    arguments.nvdisasm = find_nvdisasm(arguments) if arguments.cuda else ""
     pathlib.Path(arguments.scratch).mkdir(parents=True, exist_ok=True)
 
     before = time.monotonic()
@@ -125,10 +201,13 @@ def main():
     names = readable([kernel.symbol for kernel in kernels])
 
     faults = []
-    print(f"{'kernel':<58} {'target':<8} {'registers':>9} {'shared':>7} {'stack':>6} {'spilled':>8} {'matrix':>7}")
+    print(
+        f"{'kernel':<58} {'target':<8} {'registers':>9} {'AGPR':>5} {'SGPR':>5} {'shared':>7} {'waves':>6} {'blocks':>7} {'stack':>6} {'spilled':>8} {'matrix':>7}"
+        f" {'loop':>6} {'matrix':>7} {'loads':>24} {'per byte':>9}"
+    )
     for kernel in sorted(kernels, key=lambda kernel: (names[kernel.symbol], kernel.architecture)):
         name = names[kernel.symbol]
-        print(f"{name[:58]:<58} {kernel.architecture:<8} {kernel.registers:>9} {kernel.shared:>7} {kernel.stack:>6} {kernel.spills:>8} {kernel.matrix:>7}")
+        print(row_of(name, kernel))
         if kernel.spills:
             faults.append(f"{name} spills {kernel.spills} registers' worth on {kernel.architecture}")
         elif kernel.stack > (SINE_STACK if SINE.search(name) else 0):
@@ -138,6 +217,9 @@ def main():
     for architecture, some in zip([job[1] for job in jobs], found):
         if not some:
             faults.append(f"no kernel was found for {architecture}")
+    faults += check_bounds(bounds, kernels, names, {job[1] if job[0] is hip_kernels else f"sm_{job[1]}" for job in jobs})
+    if arguments.cuda and not arguments.nvdisasm:
+        print("no nvdisasm: the loops of NVIDIA's code were not counted, nor checked against their bounds")
     if arguments.program:
         used = kernels_of(arguments.program)
         print(f"{arguments.program} holds {len(used)} kernels")
@@ -146,7 +228,8 @@ def main():
     print("\n".join(faults))
     print(f"{len(kernels)} kernels for {len(jobs)} architectures, {len(faults)} faults, {time.monotonic() - before:.0f} s")
     if arguments.expect_faults is not None:
-        sys.exit(0 if len(faults) == arguments.expect_faults else 1)
+        unseen = 0 if arguments.nvdisasm else len(arguments.cuda)
+        sys.exit(0 if len(faults) == arguments.expect_faults * len(jobs) - unseen else 1)
     sys.exit(1 if faults or not kernels else 0)
 
 

@@ -1,4 +1,5 @@
-// Kernels that the check of machine code must find fault with: one spills, one lacks its matrix instructions.
+// Kernels that the check of machine code must find fault with: one spills, one lacks its matrix instructions, one loads
+// floats one by one that lie side by side (code_bounds_control.txt states that it does not).
 #if defined(__CUDACC__)
 #include <cuda_runtime.h>
 #else
@@ -20,5 +21,25 @@ __global__ __launch_bounds__(1024, 2) void spilling(const float* in, float* out,
 }
 
 __global__ void PlantedMatrix_by_hand(const float* in, float* out) { out[threadIdx.x] = in[threadIdx.x] * in[0]; }
+
+__global__ void narrow_loads(const float* __restrict__ in, float* out, int rounds, int stride) {
+  float sum = 0;
+#pragma unroll 1
+  for (int round = 0; round < rounds; ++round) {
+    const volatile float* from = in + round * stride + 4 * threadIdx.x;
+    sum += from[0] * from[1] + from[2] * from[3];
+  }
+  out[threadIdx.x] = sum;
+}
+
+__global__ void wide_loads(const float4* __restrict__ in, float* out, int rounds, int stride) {
+  float sum = 0;
+#pragma unroll 1
+  for (int round = 0; round < rounds; ++round) {
+    const float4 four = in[round * stride + threadIdx.x];
+    sum += four.x * four.y + four.z * four.w;
+  }
+  out[threadIdx.x] = sum;
+}
 
 }  // namespace planted
