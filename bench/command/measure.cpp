@@ -74,6 +74,15 @@ void add_measurement(CLI::App& bench, const char* name, const char* help, Measur
       ->capture_default_str();
   command.add_flag("--copy-weights", given->options.copy_weights,
                    "on the processor, weights of floating point in huge pages, not in small ones as a mapped file's");
+  command
+      .add_option_function<std::string>(
+          "--activations",
+          [given](const std::string& word) {
+            using backend::DenseActivations;
+            given->options.dense_activations = word == "bf16" ? DenseActivations::bf16 : DenseActivations::bf16x2;
+          },
+          "on a processor with AMX, what activations beside bf16 weights are rounded to; without it not at all")
+      ->check(CLI::IsMember({"bf16", "bf16x2"}));
   command.add_option("--device", given->options.device, "which of several GPUs")
       ->check(CLI::Range(0, 99))
       ->capture_default_str();

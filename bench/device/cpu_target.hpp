@@ -22,7 +22,10 @@ class CpuTarget {
   static constexpr int prompt = 64, prefill = 512;
 
   explicit CpuTarget(const MeasureOptions& options)
-      : threads_(threads_of(options)), copy_weights_(options.copy_weights), probe_(threads_) {}
+      : threads_(threads_of(options)),
+        copy_weights_(options.copy_weights),
+        dense_activations_(options.dense_activations),
+        probe_(threads_) {}
 
   static int threads_of(const MeasureOptions& options) {
     return options.threads != 0 ? options.threads : cpu_device(0).cores;
@@ -34,6 +37,7 @@ class CpuTarget {
     return Backend(
         {.threads = threads_,
          .activations = format == "w4a8" ? backend::Int4Activations::bits8 : backend::Int4Activations::bits16,
+         .dense_activations = dense_activations_,
          .copy_weights = copy_weights_});
   }
   Probe& probe() { return probe_; }
@@ -53,6 +57,7 @@ class CpuTarget {
  private:
   int threads_;
   bool copy_weights_;
+  backend::DenseActivations dense_activations_;
   Probe probe_;
 };
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "bench/command/report.hpp"
+#include "slm/backend/cpu/options.hpp"
 #include "slm/formats/kv_format.hpp"
 
 namespace slm::bench {
@@ -24,6 +25,8 @@ struct MeasureOptions {
   std::vector<int> sequences = {};            // of decode: so many texts a step; empty: one
   int positions = 0;                          // of decode: tokens before the measured step; 0: a few
   std::optional<KvFormat> cache_format = {};  // of decode; none: the backend's first
+
+  backend::DenseActivations dense_activations = backend::DenseActivations::exact;  // beside bf16, on the processor
 
   /// Called with all that is measured so far, after each result.
   std::function<void(const Report&)> keep = {};

@@ -79,7 +79,12 @@ class Signals {
 
 std::string fingerprint_of(const ModelOptions& models) {
   if (models.backend != "cpu") return models.backend;
-  return slm::text("cpu-", slm::backend::name_of(slm::backend::resolve(models.cpu.isa)));
+  std::string name = slm::text("cpu-", slm::backend::name_of(slm::backend::resolve(models.cpu.isa)));
+  if (models.cpu.activations == slm::backend::Int4Activations::bits8) name += "-a8";
+  if (models.cpu.dense_activations != slm::backend::DenseActivations::exact) {
+    name += slm::text('-', slm::backend::name_of(models.cpu.dense_activations));
+  }
+  return name;
 }
 
 void add_counters(serve::MetricsPage& page, const serve::HttpCounters& counters) {

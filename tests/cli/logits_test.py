@@ -5,6 +5,7 @@ import json
 import re
 import sys
 import unittest
+from pathlib import Path
 
 from program import MODELS, PAIR, SCRATCH, TOKENIZERS, ProgramTest, slm
 
@@ -172,6 +173,12 @@ class Logits(ProgramTest):
                           ["perplexity"] for bits in (16, 8))
         self.assertNotEqual(exact, rounded)
         self.assertAlmostEqual(rounded / exact, 1, delta=0.02)
+        exact_bf16, rounded_bf16 = (self.as_json("perplexity", PAIR / "target", text, "--max-tokens", 200, *more)["perplexity"]
+                                    for more in ([], ["--activations", "bf16", "--activations", "8"]))
+        has_amx = re.search(r"^flags\b.*\bamx_bf16\b", Path("/proc/cpuinfo").read_text(), re.M) is not None
+        self.assertEqual(exact_bf16 != rounded_bf16, has_amx)
+        self.assertAlmostEqual(rounded_bf16 / exact_bf16, 1, delta=0.005)
+        self.error("activations", "perplexity", PAIR / "target", text, "--activations", "7", status=2)
         beside = self.as_json("perplexity", PAIR / "target-int4", text, "--max-tokens", 200, "--against", PAIR / "target")
         self.assertEqual(beside["perplexity"], exact)
         self.assertEqual(beside["against"]["perplexity"],

@@ -59,6 +59,19 @@ void add_cache_options(CLI::App& command, ModelOptions& options) {
       ->type_name("FORMAT");
 }
 
+namespace {
+
+void round_activations(slm::backend::CpuOptions& cpu, const std::string& word) {
+  using slm::backend::DenseActivations, slm::backend::Int4Activations;
+  if (word == "bf16" || word == "bf16x2") {
+    cpu.dense_activations = word == "bf16" ? DenseActivations::bf16 : DenseActivations::bf16x2;
+  } else {
+    cpu.activations = word == "8" ? Int4Activations::bits8 : Int4Activations::bits16;
+  }
+}
+
+}  // namespace
+
 void add_model_options(CLI::App& command, ModelOptions& options) {
   slm::backend::CpuOptions& cpu = options.cpu;
   command
@@ -75,15 +88,17 @@ void add_model_options(CLI::App& command, ModelOptions& options) {
       "--copy-weights", cpu.copy_weights,
       "copies weights of floating point into huge pages on the cpu backend: loading takes longer and needs "
       "memory of its own, decoding is faster");
-  using slm::backend::Int4Activations;
   command
-      .add_option_function<int>(
+      .add_option_function<std::vector<std::string>>(
           "--activations",
-          [&cpu](int bits) { cpu.activations = bits == 8 ? Int4Activations::bits8 : Int4Activations::bits16; },
-          "bits of activations beside four-bit weights on the cpu backend: 16, or 8, which is less exact, and faster "
-          "at "
-          "verifying where the processor has no AMX")
-      ->check(CLI::IsMember({8, 16}))
+          [&cpu](const std::vector<std::string>& words) {
+            for (const std::string& word : words) round_activations(cpu, word);
+          },
+          "what activations are rounded to on the cpu backend: beside four-bit weights to 16 bits, or 8, which is less "
+          "exact, and faster at verifying where the processor has no AMX; beside bf16 weights not at all, or with AMX "
+          "to bf16 or the sum of two (bf16x2), which is less exact, and faster at prompts; may be repeated")
+      ->allow_extra_args(false)
+      ->check(CLI::IsMember({"8", "16", "bf16", "bf16x2"}))
       ->default_str("16");
   command
       .add_option("--pipeline", options.pipeline,

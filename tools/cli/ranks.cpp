@@ -123,6 +123,7 @@ void help_first_rank() {
   if (!letter) return;
   slm::backend::CpuOptions options{.threads = letter->take<int>(), .isa = letter->take<slm::backend::Isa>()};
   options.activations = letter->take<slm::backend::Int4Activations>();
+  options.dense_activations = letter->take<slm::backend::DenseActivations>();
   options.copy_weights = letter->take<bool>();
   Group(slm::backend::Cpu(options), team).follow();
 }
@@ -145,6 +146,7 @@ slm::AnyModel load_on_ranks(const std::string& folder, const slm::backend::Cpu& 
                    .put(cpu.threads)
                    .put(device.isa())
                    .put(cpu.activations)
+                   .put(cpu.dense_activations)
                    .put(cpu.copy_weights));
     group.emplace(device, team);
   }

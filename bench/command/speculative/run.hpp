@@ -183,7 +183,8 @@ class Run {
             {"draft_backend", draft_backend()},
             {"threads", options_.models.cpu.threads > 0 ? options_.models.cpu.threads
                                                         : static_cast<int>(std::thread::hardware_concurrency())},
-            {"activations", options_.models.cpu.activations == backend::Int4Activations::bits8 ? 8 : 16}};
+            {"activations", options_.models.cpu.activations == backend::Int4Activations::bits8 ? 8 : 16},
+            {"dense_activations", backend::name_of(options_.models.cpu.dense_activations)}};
   }
 
   BaselineSetup baseline_setup() const {

@@ -14,18 +14,19 @@ using namespace slm;
 using testing::Fenced;
 using namespace slm::testing;
 using backend::Cpu;
+using backend::DenseActivations;
 using backend::Isa;
 
 namespace {
 
 template <class Format>
-void check_matrix(Isa isa, int out, int in) {
+void check_matrix(Isa isa, int out, int in, DenseActivations activations = DenseActivations::exact) {
   RandomTensor<Format> random(out, in, 3);
   const Fenced fenced(random.tensor.size_bytes);
   std::memcpy(fenced.data(), random.tensor.bytes, random.tensor.size_bytes);
   const Tensor tensor{"w", Format::dtype, {out, in}, fenced.data(), random.tensor.size_bytes};
   const std::vector<Tensor> tensors{tensor};
-  Cpu device{{.threads = 2, .isa = isa}};
+  Cpu device{{.threads = 2, .isa = isa, .dense_activations = activations}};
   const auto weight = device.pack<Format>(tensors);
   REQUIRE(reinterpret_cast<const std::byte*>(weight.row(0)) == fenced.data());
   for (const int rows : {1, 5, 9, 40}) {
@@ -50,7 +51,9 @@ TEST_CASE("no kernel reads behind the last weight") {
     for (const int out : {1, 3, 8, 37}) {
       CAPTURE(in, out, name_of(isa));
       check_matrix<Fp32>(isa, out, in);
-      check_matrix<Bf16>(isa, out, in);
+      for (const auto activations : {DenseActivations::exact, DenseActivations::bf16x2, DenseActivations::bf16}) {
+        check_matrix<Bf16>(isa, out, in, activations);
+      }
       check_matrix<Fp16>(isa, out, in);
     }
   }

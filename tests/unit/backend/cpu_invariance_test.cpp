@@ -10,6 +10,7 @@
 using namespace slm;
 using namespace slm::testing;
 using backend::Cpu;
+using backend::DenseActivations;
 using backend::Isa;
 
 namespace {
@@ -63,7 +64,7 @@ const std::vector<Shape> shapes{
     {{4, 2, 16}, 64, 96, 97}, {{7, 1, 80}, 48, 61, 33}, {{3, 3, 2}, 131, 40, 64}, {{4, 2, 64}, 256, 333, 400}};
 
 template <class Format>
-void check_every_cut(const Shape& shape, Isa isa) {
+void check_every_cut(const Shape& shape, Isa isa, DenseActivations activations = DenseActivations::exact) {
   const int position = 250;  // the rows pass a block boundary
   RandomLayer<Format> layer(shape.heads, shape.hidden, shape.ffn, shape.vocab, 640, 7);
   Random random(3);
@@ -72,11 +73,11 @@ void check_every_cut(const Shape& shape, Isa isa) {
   TestCache cache(shape.heads, 640, 0);
   cache.randomize(random);
 
-  const LayerResult alone =
-      in_pieces(Cpu{{.threads = 1, .isa = isa}}, layer, input, position, std::vector<int>(64, 1), cache);
+  const LayerResult alone = in_pieces(Cpu{{.threads = 1, .isa = isa, .dense_activations = activations}}, layer, input,
+                                      position, std::vector<int>(64, 1), cache);
   for (const int threads : {1, 2, 3}) {
-    Cpu device{{.threads = threads, .isa = isa}};
-    CAPTURE(threads, Format::name, name_of(isa), shape.hidden);
+    Cpu device{{.threads = threads, .isa = isa, .dense_activations = activations}};
+    CAPTURE(threads, Format::name, name_of(isa), static_cast<int>(activations), shape.hidden);
     for (int together = 1; together <= 17; ++together) {
       if (threads != 2 && together % 4 != 1) continue;
       std::vector<int> pieces;
@@ -96,6 +97,10 @@ TEST_CASE("a row's result does not depend on rows beside it, threads or pieces")
   const Shape shape = GENERATE(from_range(shapes));
   check_every_cut<Fp32>(shape, isa);
   check_every_cut<Bf16>(shape, isa);
+  if (isa == Isa::amx) {
+    check_every_cut<Bf16>(shape, isa, DenseActivations::bf16x2);
+    check_every_cut<Bf16>(shape, isa, DenseActivations::bf16);
+  }
   check_every_cut<Fp16>(shape, isa);
 }
 

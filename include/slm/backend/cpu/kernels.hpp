@@ -17,8 +17,11 @@ namespace slm::inline v0_1::backend::cpu {
 template <int = 0>
 const CommonKernels& common_kernels(Isa isa);
 
+constexpr int exact_terms = 3;
+
+/// terms: bfloat16 terms of an activation, 1 to exact_terms, where a matrix unit takes such.
 template <class Element>
-const MatmulKernels<Element>& matmul_kernels(Isa isa);
+const MatmulKernels<Element>& matmul_kernels(Isa isa, int terms = exact_terms);
 
 /// terms: bytes of an activation, 1 or 2.
 template <int = 0>
@@ -38,9 +41,9 @@ const CodeKernels& code_kernels(DotSet set, int terms);
 #endif
 namespace slm::inline v0_1::backend::cpu {
 SLM_TEMPLATE const CommonKernels& common_kernels<>(Isa);
-SLM_TEMPLATE const MatmulKernels<float>& matmul_kernels<float>(Isa);
-SLM_TEMPLATE const MatmulKernels<half_t>& matmul_kernels<half_t>(Isa);
-SLM_TEMPLATE const MatmulKernels<bfloat16_t>& matmul_kernels<bfloat16_t>(Isa);
+SLM_TEMPLATE const MatmulKernels<float>& matmul_kernels<float>(Isa, int);
+SLM_TEMPLATE const MatmulKernels<half_t>& matmul_kernels<half_t>(Isa, int);
+SLM_TEMPLATE const MatmulKernels<bfloat16_t>& matmul_kernels<bfloat16_t>(Isa, int);
 SLM_TEMPLATE const CodeKernels& code_kernels<>(DotSet, int);
 }  // namespace slm::backend::cpu
 #undef SLM_TEMPLATE

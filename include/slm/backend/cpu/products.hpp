@@ -15,6 +15,7 @@
 #include "slm/backend/cpu/buffer.hpp"
 #include "slm/backend/cpu/code_matrix.hpp"
 #include "slm/backend/cpu/kernels.hpp"
+#include "slm/backend/cpu/options.hpp"
 #include "slm/backend/cpu/rope_table.hpp"
 #include "slm/backend/cpu/tasks.hpp"
 #include "slm/backend/cpu/thread_pool.hpp"
@@ -23,24 +24,6 @@
 #include "slm/formats/adapter.hpp"
 
 namespace slm::inline v0_1::backend {
-
-/// What activations are rounded to for products with weights of four or eight bits: fixed point with a scale for each
-/// group (at most 128 values), or bytes with a scale for at most 32 values. The error of a product is some 3e-5, or
-/// 6e-3; of a model's logits with fixed point, up to 1e-4 of the largest.
-enum class Int4Activations {
-  automatic,  // bits16
-  bits16,
-  bits8,  // faster for several rows where there is no matrix unit
-};
-
-struct CpuOptions {
-  int threads = 0;           // 0: one per core that this process may use
-  Isa isa = Isa::automatic;  // for tests; the best set of this machine otherwise
-  Int4Activations activations = Int4Activations::automatic;
-  /// Copies weights of floating point into huge pages when they are loaded, instead of reading them where the file is
-  /// mapped: decoding reads them faster, but they fill memory of their own. Those of a quantized model always are.
-  bool copy_weights = false;
-};
 
 namespace cpu {
 
@@ -63,7 +46,7 @@ class Products {
   /// The same for devices that compute the same bits.
   std::uint64_t arithmetic() const noexcept {
     const bool few_bits = state_->code_kernels == &cpu::code_kernels(dot_set(isa()), 1);
-    return static_cast<std::uint64_t>(isa()) * 2 + (few_bits ? 1 : 0);
+    return (static_cast<std::uint64_t>(isa()) * 4 + static_cast<std::uint64_t>(state_->terms)) * 2 + (few_bits ? 1 : 0);
   }
 
  protected:
@@ -80,6 +63,7 @@ class Products {
     explicit State(CpuOptions options)
         : isa(resolve(options.isa)),
           kernels(&cpu::common_kernels(isa)),
+          terms(isa == Isa::amx ? exact_terms - static_cast<int>(options.dense_activations) : exact_terms),
           code_kernels(&cpu::code_kernels(dot_set(isa), options.activations == Int4Activations::bits8 ? 1 : 2)),
           pool(options.threads != 0 ? options.threads
                                     : static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, 1024u))),
@@ -96,6 +80,7 @@ class Products {
     std::mutex mutex;
     Isa isa;
     const cpu::CommonKernels* kernels;
+    int terms;  // of an activation beside bfloat16 weights
     const cpu::CodeKernels* code_kernels;
     ThreadPool pool;
     RopeTable rope;
@@ -154,7 +139,7 @@ class Products {
 
   template <class Format>
   const auto& kernels_for(const DenseMatrix<Format>&) const {
-    return cpu::matmul_kernels<typename Format::Element>(state_->isa);
+    return cpu::matmul_kernels<typename Format::Element>(state_->isa, state_->terms);
   }
   const auto& kernels_for(const cpu::CodeMatrix&) const { return *state_->code_kernels; }
 

@@ -262,15 +262,19 @@ const CommonKernels& common_kernels(Isa isa) {
 }
 
 template <class Element>
-const MatmulKernels<Element>& matmul_kernels(Isa isa) {
+const MatmulKernels<Element>& matmul_kernels(Isa isa, int terms) {
 #if SLM_CPU_X86
   if constexpr (std::is_same_v<Element, bfloat16_t>) {
-    if (isa == Isa::amx) return amx::bf16_kernels;
+    if (isa == Isa::amx) {
+      if (terms == 1) return amx::bf16_kernels<1>;
+      return terms == 2 ? amx::bf16_kernels<2> : amx::bf16_kernels<3>;
+    }
   }
   if (isa == Isa::avx512 || isa == Isa::amx) return avx512::matmul_kernels<Element>;
   if (isa == Isa::avx2) return avx2::matmul_kernels<Element>;
 #endif
   static_cast<void>(isa);
+  static_cast<void>(terms);
   return portable::matmul_kernels<Element>;
 }
 

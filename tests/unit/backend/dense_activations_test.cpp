@@ -1,0 +1,151 @@
+// What products with bfloat16 weights make of activations: all of them, or what DenseActivations asks of a matrix unit.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include "slm/backend/cpu/cpu.hpp"
+#include "support/random_layer.hpp"
+
+using namespace slm;
+using namespace slm::testing;
+using backend::Cpu;
+using backend::DenseActivations;
+using backend::Isa;
+
+namespace {
+
+constexpr DenseActivations all_kinds[] = {DenseActivations::exact, DenseActivations::bf16x2, DenseActivations::bf16};
+
+float nearest(float x) { return to_float(from_float<bfloat16_t>(x)); }
+
+/// What of an activation meets the weights, by the definition.
+float taken(float x, Isa isa, DenseActivations activations) {
+  if (isa != Isa::amx || activations == DenseActivations::exact) return x;
+  const float high = nearest(x);
+  return activations == DenseActivations::bf16 ? high : high + nearest(x - high);
+}
+
+std::vector<float> product(Cpu device, const Tensor& weight, const std::vector<float>& x, int rows) {
+  const int out = static_cast<int>(weight.shape[0]), in = static_cast<int>(weight.shape[1]);
+  const auto matrix = device.pack<Bf16>(std::vector<Tensor>{weight});
+  std::vector<float> found(static_cast<std::size_t>(rows * out));
+  device.begin({}).project(View<const float, 2>{x.data(), rows, in}, Linear{matrix},
+                           View<float, 2>{found.data(), rows, out});
+  return found;
+}
+
+}  // namespace
+
+TEST_CASE("an activation meets the weights as the sum of so many nearest bfloat16") {
+  // Weights of 1 on the diagonal: what comes out are the activations as the kernels took them.
+  const Isa isa = GENERATE(from_range(backend::available_isas()));
+  const int width = 64, rows = 67;
+  std::vector<bfloat16_t> identity(width * width);
+  for (std::size_t i = 0; i < width; ++i) identity[i * width + i] = from_float<bfloat16_t>(1);
+  const Tensor tensor{"w",
+                      DType::bf16,
+                      {width, width},
+                      reinterpret_cast<const std::byte*>(identity.data()),
+                      identity.size() * sizeof(bfloat16_t)};
+  std::vector<float> x = Random(31).vector(rows * width);
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = std::ldexp(x[i], static_cast<int>(i % 180) - 90);
+  // Equally near to two bfloat16, of which the even one is taken; and above the largest.
+  x[0] = 1 + 0x1p-8f;
+  x[1] = 1 + 0x3p-8f;
+  x[2] = -1 - 0x1p-8f;
+  for (const DenseActivations activations : all_kinds) {
+    const std::vector<float> found =
+        product(Cpu{{.threads = 1, .isa = isa, .dense_activations = activations}}, tensor, x, rows);
+    CAPTURE(name_of(isa), static_cast<int>(activations));
+    int rounded = 0;
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      REQUIRE(found[i] == taken(x[i], isa, activations));
+      rounded += found[i] != x[i];
+      const float bound = activations == DenseActivations::bf16 ? 0x1p-8f : 0x1p-17f;
+      REQUIRE(std::abs(found[i] - x[i]) <= bound * std::abs(x[i]));
+    }
+    const bool rounds = isa == Isa::amx && activations != DenseActivations::exact;
+    CHECK((rounded > static_cast<int>(x.size()) / 3) == rounds);  // not everything passes for rounded
+  }
+}
+
+TEST_CASE("a product is that of the rounded activations") {
+  // A sum of n products in float is off by at most n * eps * S, S = sum |x_i w_i|, eps = 2^-24 (Higham, Accuracy and
+  // Stability, 3.1); that of two terms besides by the addition of two sums.
+  const Isa isa = GENERATE(from_range(backend::available_isas()));
+  const auto shape = GENERATE(values<std::pair<int, int>>({{37, 97}, {64, 576}, {130, 800}}));
+  const int out = shape.first, in = shape.second;
+  const RandomTensor<Bf16> weight(out, in, 5);
+  std::vector<float> values(static_cast<std::size_t>(out * in));
+  convert(weight.tensor, 0, out * in, values.data());
+  for (const int rows : {1, 8, 9, 16, 17, 33, 70}) {
+    const std::vector<float> x = Random(7).vector(static_cast<std::size_t>(rows * in));
+    for (const DenseActivations activations : all_kinds) {
+      const std::vector<float> found =
+          product(Cpu{{.threads = 2, .isa = isa, .dense_activations = activations}}, weight.tensor, x, rows);
+      CAPTURE(name_of(isa), static_cast<int>(activations), rows, out, in);
+      int unlike_whole = 0;  // outputs that are not those of the activations themselves
+      for (int r = 0; r < rows; ++r) {
+        for (int o = 0; o < out; ++o) {
+          double sum = 0, whole = 0, size = 0;
+          for (int k = 0; k < in; ++k) {
+            const float value = x[static_cast<std::size_t>(r * in + k)];
+            const double w = double{values[static_cast<std::size_t>(o * in + k)]};
+            sum += w * double{taken(value, isa, activations)};
+            whole += w * double{value};
+            size += std::abs(w * double{value});
+          }
+          const double got = double{found[static_cast<std::size_t>(r * out + o)]};
+          const double allowed = (in + 2) * 0x1p-24 * size;
+          REQUIRE(std::abs(got - sum) <= allowed);
+          unlike_whole += std::abs(got - whole) > allowed;
+        }
+      }
+      if (isa == Isa::amx && activations == DenseActivations::bf16) CHECK(unlike_whole > rows * out / 4);
+    }
+  }
+}
+
+TEST_CASE("devices that round activations differently compute different bits, and say so") {
+  std::vector<std::uint64_t> found;
+  for (const Isa isa : backend::available_isas()) {
+    for (const DenseActivations activations : all_kinds) {
+      for (const auto bits : {backend::Int4Activations::bits16, backend::Int4Activations::bits8}) {
+        const Cpu device{{.threads = 1, .isa = isa, .activations = bits, .dense_activations = activations}};
+        const Cpu exact{{.threads = 1, .isa = isa, .activations = bits}};
+        if (isa != Isa::amx) CHECK(device.arithmetic() == exact.arithmetic());
+        if (isa == Isa::amx || activations == DenseActivations::exact) found.push_back(device.arithmetic());
+      }
+    }
+  }
+  std::sort(found.begin(), found.end());
+  CHECK(std::adjacent_find(found.begin(), found.end()) == found.end());
+}
+
+TEST_CASE(
+    "with one term, too, an activation that is not finite stays with its row, and too large ones become infinite") {
+  const int width = 40, rows = 17;
+  const RandomTensor<Bf16> weight(33, width, 5);
+  const std::vector<float> x = Random(7).vector(rows * width);
+  std::vector<float> spoilt = x;
+  spoilt[3 * width + 5] = std::nanf("");
+  spoilt[9 * width + 5] = 3.4e38f;
+  for (const DenseActivations activations : all_kinds) {
+    const Cpu device{{.threads = 1, .dense_activations = activations}};
+    const std::vector<float> good = product(device, weight.tensor, x, rows);
+    const std::vector<float> bad = product(device, weight.tensor, spoilt, rows);
+    for (int r = 0; r < rows; ++r) {
+      const auto at = static_cast<std::size_t>(r * 33);
+      if (r == 3) {
+        for (std::size_t o = 0; o < 33; ++o) CHECK(std::isnan(bad[at + o]));
+      } else if (r == 9) {
+        const bool rounds = device.isa() == Isa::amx && activations != DenseActivations::exact;
+        for (std::size_t o = 0; o < 33; ++o) CHECK(std::isfinite(bad[at + o]) != rounds);
+      } else {
+        CHECK(std::memcmp(&good[at], &bad[at], 33 * sizeof(float)) == 0);
+      }
+    }
+  }
+}
