@@ -132,6 +132,16 @@ TEST_CASE("operations of backend::Cpu on four-bit weights: rows and threads chan
   }
 }
 
+TEST_CASE("activations have 16 bits unless 8 are asked for, on every processor") {
+  for (const Isa isa : backend::available_isas()) {
+    const auto arithmetic = [isa](Int4Activations activations) {
+      return Cpu{{.threads = 1, .isa = isa, .activations = activations}}.arithmetic();
+    };
+    CHECK(arithmetic(Int4Activations::automatic) == arithmetic(Int4Activations::bits16));
+    CHECK(arithmetic(Int4Activations::automatic) != arithmetic(Int4Activations::bits8));
+  }
+}
+
 TEST_CASE("a changed row is noticed: the comparison is not blind") {
   const Int4TestMatrix test(random_rows(40, 128, 64, 1));
   std::vector<float> x = gaussian(2 * 128, 2);
