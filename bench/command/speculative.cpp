@@ -40,7 +40,7 @@ void add_speculative(CLI::App& bench) {
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
   cli::add_model_options(command, options->models);
-  command.add_option("--draft-backend", options->draft_backend, "where the draft runs; else as --backend")
+  command.add_option("--draft-backend", options->models.draft_backend, "where the draft runs; else as --backend")
       ->check(cli::backend_name());
   command
       .add_option(

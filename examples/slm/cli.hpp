@@ -66,7 +66,6 @@ struct DecodingOptions {
   std::string draft_length = "4";
   std::string rule = "coupled";
   ModelOptions models;
-  std::string draft_backend;
 };
 
 void add_decoding_options(CLI::App& command, DecodingOptions& options);

@@ -13,6 +13,7 @@ template <class Draft>
 void add_decoder(Generator& made, const DecodingOptions& options, Draft draft, slm::AnyModel target) {
   slm::Speculation speculation;
   speculation.draft_length = slm::draft_length::parse(options.draft_length);
+  speculation.overlap = options.models.draft_is_apart();
   constexpr bool with_distribution = slm::LanguageModel<Draft> || slm::DistributionDrafter<Draft>;
   slm::visit_rule<with_distribution>(options.rule, [&](auto rule) {
     using Decoder = slm::SpeculativeDecoder<Draft, slm::AnyModel, decltype(rule)>;
@@ -69,6 +70,8 @@ OrderedJson to_json(const slm::Stats& stats) {
   json["emitted_histogram"] = stats.emitted_histogram;
   json["mean_draft_length"] = stats.mean_draft_length();
   json["draft_forwards"] = stats.draft_forwards;
+  json["drafts_ahead"] = stats.drafts_ahead;
+  json["drafts_ahead_held"] = stats.drafts_ahead_held;
   json["seconds"] = {{"total", stats.total_seconds},     {"prompt", stats.prefill_seconds()},
                      {"target", stats.verify_seconds},   {"draft", stats.draft_seconds},
                      {"choosing", stats.sample_seconds}, {"decoding", stats.decode_seconds()}};
@@ -90,7 +93,7 @@ Generator make_generator(const DecodingOptions& options) {
   Generator made{.target = target.info(), .sampling = with(sampling, options.named)};
   if (!options.adapter.empty()) made.adapter = slm::load_adapter(options.adapter, target);
   if (!options.draft.empty()) {
-    slm::AnyModel draft = loader.load_draft(options.draft, options.draft_backend, target.info());
+    slm::AnyModel draft = loader.load_draft(options.draft, target.info());
     add_decoder(made, options, std::move(draft), std::move(target));
   } else if (options.drafter == "ngram") {
     std::vector<slm::Token> library;
@@ -154,8 +157,7 @@ void add_decoding_options(CLI::App& command, DecodingOptions& options) {
       ->check(CLI::IsMember({"coupled", "ratio", "block", "match"}))
       ->capture_default_str();
   add_model_options(command, options.models);
-  command.add_option("--draft-backend", options.draft_backend, "where the draft runs; else as --backend")
-      ->check(backend_name());
+  add_draft_options(command, options.models, *draft);
 }
 
 }  // namespace cli

@@ -172,7 +172,7 @@ void demo_pair(const DemoOptions& options) {
   const std::string kind = options.int4 ? "-int4" : "";
   const std::string target_folder = options.pair + "/target" + kind;
   slm::AnyModel target = loader.load(target_folder);
-  slm::AnyModel draft = loader.load_draft(options.pair + "/draft" + kind, "", target.info());
+  slm::AnyModel draft = loader.load_draft(options.pair + "/draft" + kind, target.info());
   const auto tokenizer = slm::Tokenizer::from(target_folder);
 
   slm::Speculation speculation;

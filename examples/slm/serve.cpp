@@ -15,7 +15,7 @@ namespace cli {
 namespace {
 
 struct ServeOptions {
-  std::string target, draft, drafter, draft_backend;
+  std::string target, draft, drafter;
   ModelOptions models;
   ChatOptions chat;
   slm::EngineOptions engine{.cache_memory = std::size_t{4} << 30};
@@ -49,7 +49,7 @@ std::vector<std::string> read_keys(const std::string& path) {
 }
 
 serve::Draft load_drafter(Loader& loader, const ServeOptions& options, const slm::ModelInfo& target) {
-  if (!options.draft.empty()) return loader.load_draft(options.draft, options.draft_backend, target);
+  if (!options.draft.empty()) return loader.load_draft(options.draft, target);
   if (options.drafter == "ngram") return slm::NgramDrafter{};
   return slm::NoDrafter{};
 }
@@ -144,6 +144,7 @@ void run_server(ServeOptions options) {
   });
   limits.add_metrics = [&server](serve::MetricsPage& page) { add_counters(page, server.counters()); };
 
+  options.engine.speculation.overlap = options.models.draft_is_apart();
   Loader loader(options.models);
   const slm::AnyModel target = loader.load(options.target);
   serve::Draft draft = load_drafter(loader, options, target.info());
@@ -180,8 +181,7 @@ void add_serve(CLI::App& program) {
                   "guess ahead without a model: ngram repeats what followed the last tokens before")
       ->check(CLI::IsMember({"ngram"}))
       ->excludes(draft);
-  command.add_option("--draft-backend", options->draft_backend, "where the draft runs; else as --backend")
-      ->check(backend_name());
+  add_draft_options(command, options->models, *draft);
   command
       .add_option_function<std::string>(
           "--draft-length",

@@ -86,6 +86,48 @@ class Ranks(unittest.TestCase):
                 self.assertEqual(answer["ids"], alone["ids"])
                 self.assertEqual(answer["statistics"]["accepted"], alone["statistics"]["accepted"])
 
+    def test_a_draft_on_ranks_of_its_own_answers_what_one_rank_answers(self):
+        pair = ["--target", PAIR / "target", "--draft", PAIR / "draft"]
+        for options in ([*pair], [*pair, "--temperature", "0.8", "--rule", "ratio", "--draft-length", "3"],
+                        ["--target", PAIR / "target", "--draft", PAIR / "target-int4", "--draft-length", "heuristic"]):
+            command = ["generate", *options, "--prompt", "def read", "--max-new-tokens", "60", "--json"]
+            alone = json.loads(run([PROGRAM, *command]).stdout)
+            for count, drafts, more in ((2, 1, []), (3, 1, []), (3, 2, ["--draft-threads", 1]),
+                                        (3, 1, ["--pipeline", 2])):
+                result = on_ranks(count, *command, "--threads", 1, "--draft-ranks", drafts, *more)
+                self.assertEqual(result.returncode, 0, result.stderr)
+                answer = json.loads(result.stdout)
+                self.assertEqual(answer["ids"], alone["ids"])
+                self.assertEqual(answer["statistics"]["accepted"], alone["statistics"]["accepted"])
+                self.assertGreater(answer["statistics"]["drafts_ahead"], 0)
+            answer = json.loads(run([PROGRAM, *command, "--threads", 1, "--draft-threads", 1]).stdout)
+            self.assertEqual(answer["ids"], alone["ids"])
+            self.assertEqual(answer["statistics"]["accepted"], alone["statistics"]["accepted"])
+            self.assertGreater(answer["statistics"]["drafts_ahead"], 0)
+
+    def test_many_requests_and_saved_texts_do_not_depend_on_where_the_draft_lies(self):
+        lines = SCRATCH / "requests"
+        lines.write_text("".join(json.dumps({"prompt": "def " + name, "max_new_tokens": 20}) + "\n"
+                                 for name in ("read", "write", "open", "close")))
+        pair = ["generate", "--target", PAIR / "target", "--draft", PAIR / "draft", "--json"]
+        apart = ["--threads", 1, "--draft-ranks", 1]
+        many = [*pair, "--prompts", lines]
+        texts = [[json.loads(line)["ids"] for line in result.stdout.splitlines()]
+                 for result in (run([PROGRAM, *many]), on_ranks(2, *many, *apart))]
+        self.assertEqual(len(texts[0]), 4)
+        self.assertEqual(texts[0], texts[1])
+        first = [*pair, "--prompt", "def", "--max-new-tokens", "20", "--save"]
+        self.assertEqual(on_ranks(3, *first, SCRATCH / "apart", *apart).returncode, 0)
+        run([PROGRAM, *first, SCRATCH / "alone"])
+        self.assertEqual((SCRATCH / "apart").read_bytes(), (SCRATCH / "alone").read_bytes())
+
+    def test_draft_ranks_that_are_not_there_are_refused_by_name(self):
+        pair = ["generate", "--prompt", "def", "--target", PAIR / "target", "--draft", PAIR / "draft", "--draft-ranks"]
+        self.refused(on_ranks(2, *pair, 2), "ranks.draft", "2 of 2 ranks")
+        self.refused(run([PROGRAM, *pair, 1]), "ranks.draft", "1 of 1 ranks")
+        self.refused(on_ranks(3, *pair, 1, "--pipeline", 3), "ranks.pipeline", "2 ranks")
+        self.assertEqual(on_ranks(2, *LONG, "--draft-ranks", 1).returncode, 2)  # without a draft
+
     def test_stages_that_do_not_fit_are_refused_by_name(self):
         target = ["generate", "--prompt", "def", "--target", PAIR / "target", "--pipeline"]
         self.refused(on_ranks(2, *target, 3), "ranks.pipeline", "2 ranks")
@@ -186,6 +228,21 @@ class Ranks(unittest.TestCase):
         self.assertIn("rank 0 did not come within 2000 ms", said)
         self.assertLess(took, 30)
 
+    def test_a_rank_of_the_draft_that_is_killed_or_stalls_ends_all(self):
+        lines = SCRATCH / "requests"
+        lines.write_text(100 * (json.dumps({"prompt": "def", "max_new_tokens": 1000}) + "\n"))
+        apart = ["generate", "--target", PAIR / "target", "--draft", PAIR / "draft", "--draft-ranks", "1",
+                 "--threads", "1", "--prompts", lines, "--json", "--sequential"]
+        status, _, took = self.interrupted(signal.SIGKILL, command=apart)
+        self.assertNotEqual(status, 0)
+        self.assertLess(took, 20)
+        for rank in (0, 1):
+            status, said, took = self.interrupted(signal.SIGSTOP, rank=rank, command=apart, SLM_RANK_TIMEOUT="2")
+            self.assertNotEqual(status, 0)
+            self.assertIn(f"rank {rank} did not come within 2000 ms", said)
+            self.assertIn("[ranks.failed]", said)
+            self.assertLess(took, 30)
+
     def asked(self, process):
         """The text that a server says, which runs over ranks."""
         self.port = json.loads(process.stdout.readline())["port"]
@@ -200,19 +257,21 @@ class Ranks(unittest.TestCase):
         alone = run([PROGRAM, "generate", *pair, "--prompt", "def read", "--max-new-tokens", "30", "--json"])
         expected = json.loads(alone.stdout)
         serve = ["serve", *pair, "--port", "0", "--json", "--threads", "1"]
+        apart = [*serve, "--draft-ranks", "1", "--draft-length", "4"]
 
         def asked(process):
             text = self.asked(process)
             self.assertEqual(text, expected["text"])
             time.sleep(1)  # idle
             return text
-        status, said, took = self.interrupted(signal.SIGSTOP, command=serve, ask=asked, SLM_RANK_TIMEOUT="2")
-        self.assertNotEqual(status, 0)
-        self.assertIn("rank 1 did not come within 2000 ms", said)
-        self.assertLess(took, 30)
-        status, said, took = self.interrupted(signal.SIGTERM, rank=0, command=serve, ask=asked)  # drains
-        self.assertEqual(status, 0, said)
-        self.assertLess(took, 30)
+        for command in (serve, apart):
+            status, said, took = self.interrupted(signal.SIGSTOP, command=command, ask=asked, SLM_RANK_TIMEOUT="2")
+            self.assertNotEqual(status, 0)
+            self.assertIn("rank 1 did not come within 2000 ms", said)
+            self.assertLess(took, 30)
+            status, said, took = self.interrupted(signal.SIGTERM, rank=0, command=command, ask=asked)  # drains
+            self.assertEqual(status, 0, said)
+            self.assertLess(took, 30)
 
 
 if __name__ == "__main__":

@@ -51,7 +51,8 @@ void check_ranks(const std::filesystem::path& folder, std::initializer_list<Rank
 
 TEST_CASE("adapters of every family on the CPU: any number of ranks and stages gives the bits of one") {
   for (const char* name : adapted_fixtures)
-    check_ranks<Cpu>(fixture(text("models/", name)), {{1}, {2}, {3}, {8}, {2, 2}, {4, 2}}, one_thread);
+    check_ranks<Cpu>(fixture(text("models/", name)), {{1}, {2}, {3}, {8}, {2, 2}, {4, 2}, {2, 1, true}, {5, 2, true}},
+                     one_thread);
   check_ranks<Cpu>(demo_pair("target-int4"), {{3}, {6, 3}}, one_thread);
 }
 

@@ -53,9 +53,11 @@ TEST_CASE("every family on the CPU: any number of ranks gives the bits of one") 
 }
 
 TEST_CASE("every family on the CPU: stages of layers, of one rank or several each, give the bits of one") {
-  for (const std::string& name : folders) check_ranks<Cpu>(fixture("models/" + name), {{2, 2}, {4, 2}}, one_thread);
+  for (const std::string& name : folders)
+    check_ranks<Cpu>(fixture("models/" + name), {{2, 2}, {4, 2}, {2, 1, true}, {3, 2, true}}, one_thread);
   for (const char* target : {"target", "target-int4"}) {
-    check_ranks<Cpu>(demo_pair(target), {{2, 2}, {3, 3}, {4, 4}, {6, 3}, {6, 6}}, one_thread, LoadOptions{});
+    check_ranks<Cpu>(demo_pair(target), {{2, 2}, {3, 3}, {4, 4}, {6, 3}, {6, 6}, {4, 1, true}, {5, 2, true}},
+                     one_thread, LoadOptions{});
   }
 }
 
@@ -140,7 +142,7 @@ TEST_CASE("an engine whose texts share, fork and lose pages gives the same answe
   const LoadOptions options{.cache_format = KvFormat::int8};
   const Bits expected = serve(load<Registry<>>(demo_pair("draft"), Cpu(1), options),
                               load<Registry<>>(demo_pair("target"), Cpu(1), options));
-  for (const Ranks how : {Ranks{2}, Ranks{3}, Ranks{2, 2}, Ranks{4, 2}}) {
+  for (const Ranks how : {Ranks{2}, Ranks{3}, Ranks{2, 2}, Ranks{4, 2}, Ranks{3, 2, true}}) {
     CHECK(over_ranks<Cpu>(how, one_thread, [&](const auto& load_here) {
             return serve(load_here(demo_pair("draft"), options), load_here(demo_pair("target"), options));
           }) == expected);
@@ -173,7 +175,7 @@ TEST_CASE("a text saved over ranks goes on alone, and the other way round") {
   const AnyModel alone = load<Registry<>>(demo_pair("target"), Cpu(1));
   const std::string saved = saved_by(alone);
   const Bits expected = resumed_by(alone, saved);
-  for (const Ranks how : {Ranks{2}, Ranks{3, 3}, Ranks{4, 2}}) {
+  for (const Ranks how : {Ranks{2}, Ranks{3, 3}, Ranks{4, 2}, Ranks{2, 1, true}, Ranks{4, 3, true}}) {
     std::string saved_over_ranks;
     CHECK(over_ranks<Cpu>(how, one_thread, [&](const auto& load_here) {
             const AnyModel model = load_here(demo_pair("target"), LoadOptions{});
@@ -198,6 +200,8 @@ TEST_CASE("stages that do not fit the ranks or the layers are refused before any
   CHECK(load_in({layers + 1, layers + 1}) == "ranks.pipeline");
   CHECK(load_in({3, 2}) == "ranks.pipeline");
   CHECK(load_in({2, 0}) == "ranks.pipeline");
+  CHECK(load_in({2, 2, true}) == "ranks.pipeline");
+  CHECK(load_in({1, 1, true}) == "ranks.pipeline");
 }
 
 TEST_CASE("a rank that computes otherwise is named") {

@@ -11,14 +11,19 @@
 
 namespace cli {
 
-slm::AnyModel Loader::load_draft(const std::string& folder, const std::string& backend, const slm::ModelInfo& target) {
-  const slm::Checkpoint draft(folder);
-  const int pipeline = draft.config().layers < options_.pipeline ? 1 : options_.pipeline;
-  return load(folder, backend.empty() ? options_.backend : backend, std::min(draft.settings().context, target.context),
-              pipeline);
+Loader::Loader(ModelOptions options) : options_(std::move(options)) {
+  if (options_.draft_ranks > 0) set_draft_ranks(options_.draft_ranks);
 }
 
-slm::AnyModel Loader::load(const std::string& folder, const std::string& backend, int context, int pipeline) {
+slm::AnyModel Loader::load_draft(const std::string& folder, const slm::ModelInfo& target) {
+  const slm::Checkpoint draft(folder);
+  const bool is_one_stage = draft.config().layers < options_.pipeline || options_.draft_ranks > 0;
+  return load(folder, options_.draft_backend.empty() ? options_.backend : options_.draft_backend,
+              std::min(draft.settings().context, target.context), is_one_stage ? 1 : options_.pipeline, true);
+}
+
+slm::AnyModel Loader::load(const std::string& folder, const std::string& backend, int context, int pipeline,
+                           bool drafts) {
   ProgressBar bar("loading " + folder);
   slm::LoadOptions options;
   options.context = context;
@@ -39,9 +44,31 @@ slm::AnyModel Loader::load(const std::string& folder, const std::string& backend
   if (backend.starts_with("gpu")) {
     return load_on_gpu(folder, number_of_gpu(backend), options);
   }
-  if (!cpu_) cpu_.emplace(options_.cpu);
-  if (rank_count() > 1) return load_on_ranks(folder, *cpu_, options_.cpu, options, pipeline);
-  return slm::load<slm::Registry<>>(folder, *cpu_, options);
+  slm::backend::CpuOptions cpu = options_.cpu;
+  const bool has_threads = drafts && options_.draft_threads > 0;
+  if (has_threads) cpu.threads = options_.draft_threads;
+  if (drafts && options_.draft_ranks > 0) return load_on_draft_ranks(folder, cpu, options);
+  std::optional<slm::backend::Cpu>& device = has_threads ? draft_cpu_ : cpu_;
+  if (!device) device.emplace(cpu);
+  if (rank_count() > 1) return load_on_ranks(folder, *device, cpu, options, pipeline);
+  return slm::load<slm::Registry<>>(folder, *device, options);
+}
+
+void add_draft_options(CLI::App& command, ModelOptions& options, CLI::Option& draft) {
+  command.add_option("--draft-backend", options.draft_backend, "where the draft runs; else as --backend")
+      ->check(backend_name());
+  command
+      .add_option("--draft-threads", options.draft_threads,
+                  "threads of the draft's own, which drafts on while the target verifies; 0: it uses the target's")
+      ->needs(&draft)
+      ->check(CLI::Range(0, 1024))
+      ->capture_default_str();
+  command
+      .add_option("--draft-ranks", options.draft_ranks,
+                  "the last so many ranks hold the draft, which drafts on while the others verify; 0: all hold both")
+      ->needs(&draft)
+      ->check(CLI::Range(0, 1 << 20))
+      ->capture_default_str();
 }
 
 void add_cache_options(CLI::App& command, ModelOptions& options) {

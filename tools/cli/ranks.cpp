@@ -42,6 +42,9 @@ using Group = slm::RankGroup<slm::backend::Cpu, slm::ranks::Mpi>;
 std::unique_ptr<slm::ranks::MpiSession> session;
 std::shared_ptr<Team> team;
 std::optional<Group> group;
+/// On the first rank, where drafts have ranks of their own.
+std::shared_ptr<Team> draft_team;
+std::optional<Group> draft_group;
 
 /// Seconds that a rank waits for another.
 int patience() {
@@ -56,11 +59,47 @@ int patience() {
 }
 
 /// What the first rank's own letters begin with, before there is a group.
-enum class Wish { load, measure };
+enum class Wish { load, measure, divide };
+
+std::shared_ptr<Team> team_of(const slm::ranks::Mpi& ranks) {
+  return std::make_shared<Team>(ranks, std::chrono::seconds(patience()) / 4, [](const slm::Error& why) {
+    std::cerr << "slm: " << why.what() << '\n';
+    slm::ranks::MpiSession::fail(1);
+  });
+}
+
+/// On all ranks at once: the first ones, with targets, are one group; with the first rank the last `count` are another.
+struct Divided {
+  slm::ranks::Mpi targets, drafts;
+
+  Divided(const slm::ranks::Mpi& all, int count)
+      : targets(all.split(holds_drafts(all, count) ? 1 : 0, all.rank())),
+        drafts(all.split(holds_drafts(all, count) || all.rank() == 0 ? 1 : 0, all.rank())) {}
+
+  static bool holds_drafts(const slm::ranks::Mpi& all, int count) { return all.rank() >= all.size() - count; }
+};
+
+/// On the first rank.
+Group new_group(const std::shared_ptr<Team>& of, const slm::backend::Cpu& device, const slm::backend::CpuOptions& cpu) {
+  const auto speaks = of->lock();
+  of->tell(slm::ranks::Letter{}
+               .put(Wish::load)
+               .put(cpu.threads)
+               .put(device.isa())
+               .put(cpu.activations)
+               .put(cpu.dense_activations)
+               .put(cpu.copy_weights));
+  return {device, of};
+}
 
 /// What all ranks must have in common before they understand each other.
 constexpr std::uint64_t version = SLM_VERSION_MAJOR * 1000000 + SLM_VERSION_MINOR * 1000 + SLM_VERSION_PATCH;
 #endif
+
+slm::Error too_many_draft_ranks(int count) {
+  return slm::Error("ranks.draft", slm::text(count, " of ", here.size, " ranks were to hold the draft"),
+                    "Start slm by mpirun or srun with more ranks, the first of which holds the target");
+}
 
 }  // namespace
 
@@ -89,10 +128,7 @@ void join_ranks(std::string_view command) {
                      "Start the program with the mpirun of its own MPI, or with srun --mpi=pmix");
   }
   slm::ranks::require_same(ranks, "version of slm", version);
-  team = std::make_shared<Team>(ranks, most / 4, [](const slm::Error& why) {
-    std::cerr << "slm: " << why.what() << '\n';
-    slm::ranks::MpiSession::fail(1);
-  });
+  team = team_of(ranks);
 #else
   throw slm::Error("ranks.no-mpi",
                    slm::text("this slm was started as one of ", launched.size, " ranks, and was built without MPI"),
@@ -102,8 +138,12 @@ void join_ranks(std::string_view command) {
 
 int leave_ranks(int status) {
 #if SLM_HAS_MPI
-  if (team != nullptr && status == 0 && team->broken()) status = 1;
+  for (const auto& one : {draft_team, team}) {
+    if (one != nullptr && status == 0 && one->broken()) status = 1;
+  }
   if (session != nullptr && status != 0) slm::ranks::MpiSession::fail(status);
+  draft_group.reset();
+  draft_team.reset();
   group.reset();
   team.reset();
   session.reset();
@@ -116,9 +156,17 @@ void help_first_rank() {
   // A launcher tells every rank to end; the first decides when that is.
   for (const int number : {SIGINT, SIGTERM, SIGHUP}) std::signal(number, SIG_IGN);
   std::optional<slm::ranks::Letter> letter = team->next();
-  while (letter && letter->take<Wish>() == Wish::measure) {
-    rank_speed(team->ranks(), letter->take<int>());
-    letter = team->next();
+  for (; letter; letter = team->next()) {
+    const auto wish = letter->take<Wish>();
+    if (wish == Wish::load) break;
+    const int number = letter->take<int>();
+    if (wish == Wish::measure) {
+      rank_speed(team->ranks(), number);
+      continue;
+    }
+    const Divided divided(team->ranks(), number);
+    team->next();  // the end of this team
+    team = team_of(Divided::holds_drafts(team->ranks(), number) ? divided.drafts : divided.targets);
   }
   if (!letter) return;
   slm::backend::CpuOptions options{.threads = letter->take<int>(), .isa = letter->take<slm::backend::Isa>()};
@@ -137,20 +185,34 @@ RankSpeed measure_ranks(int threads) {
   return speed;
 }
 
+void set_draft_ranks(int count) {
+  if (count >= here.size) throw too_many_draft_ranks(count);
+  std::optional<Divided> divided;
+  {
+    const auto speaks = team->lock();
+    team->tell(slm::ranks::Letter{}.put(Wish::divide).put(count));
+    team->together([&] { divided.emplace(team->ranks(), count); });
+  }
+  team.reset();
+  team = team_of(divided->targets);
+  draft_team = team_of(divided->drafts.sleeping());
+}
+
 slm::AnyModel load_on_ranks(const std::string& folder, const slm::backend::Cpu& device,
                             const slm::backend::CpuOptions& cpu, const slm::LoadOptions& options, int stages) {
-  if (!group) {
-    const auto speaks = team->lock();
-    team->tell(slm::ranks::Letter{}
-                   .put(Wish::load)
-                   .put(cpu.threads)
-                   .put(device.isa())
-                   .put(cpu.activations)
-                   .put(cpu.dense_activations)
-                   .put(cpu.copy_weights));
-    group.emplace(device, team);
-  }
+  if (team->ranks().size() == 1 && stages == 1) return slm::load<slm::Registry<>>(folder, device, options);
+  if (!group) group.emplace(new_group(team, device, cpu));
   return group->load(folder, options, {.stages = stages});
+}
+
+slm::AnyModel load_on_draft_ranks(const std::string& folder, const slm::backend::CpuOptions& cpu,
+                                  const slm::LoadOptions& options) {
+  if (!draft_group) {
+    slm::backend::CpuOptions own = cpu;  // a device that the target does not hold
+    own.threads = 1;
+    draft_group.emplace(new_group(draft_team, slm::backend::Cpu(own), cpu));
+  }
+  return draft_group->load(folder, options, {.first_stands_apart = true});
 }
 #else
 void help_first_rank() {}
@@ -161,6 +223,13 @@ slm::AnyModel load_on_ranks(const std::string& folder, const slm::backend::Cpu&,
                             const slm::LoadOptions&, int) {
   throw slm::Error("ranks.no-mpi", slm::text("'", folder, "' was to be split over ranks"),
                    "apt-get install libopenmpi-dev openmpi-bin, configure and build again");
+}
+
+void set_draft_ranks(int count) { throw too_many_draft_ranks(count); }
+
+slm::AnyModel load_on_draft_ranks(const std::string& folder, const slm::backend::CpuOptions& cpu,
+                                  const slm::LoadOptions& options) {
+  return load_on_ranks(folder, slm::backend::Cpu(cpu), cpu, options, 1);
 }
 #endif
 

@@ -27,8 +27,16 @@ void help_first_rank();
 /// On the first rank: what all ranks give at once, each with so many threads.
 RankSpeed measure_ranks(int threads);
 
-/// On the first rank: a model of which every rank holds a share, in so many stages of layers.
+/// On the first rank, before anything is loaded: the last `count` ranks hold drafts from now on, the others targets.
+/// Throws ranks.draft.
+void set_draft_ranks(int count);
+
+/// On the first rank: a model of which every rank holds a share, in so many stages of layers. After set_draft_ranks():
+/// every rank that holds targets.
 slm::AnyModel load_on_ranks(const std::string& folder, const slm::backend::Cpu& device,
                             const slm::backend::CpuOptions& cpu, const slm::LoadOptions& options, int stages);
+/// The same on the ranks that hold drafts, of which the first rank is none.
+slm::AnyModel load_on_draft_ranks(const std::string& folder, const slm::backend::CpuOptions& cpu,
+                                  const slm::LoadOptions& options);
 
 }  // namespace cli

@@ -21,8 +21,7 @@ class Batches {
         tokenizer_(Tokenizer::from(target_folder_)),
         loader_(options.models),
         target_(loader_.load(target_folder_)),
-        draft_(loader_.load_draft(options.embedded() ? options.pair() + "/draft" : options.draft, options.draft_backend,
-                                  target_.info())) {
+        draft_(loader_.load_draft(options.embedded() ? options.pair() + "/draft" : options.draft, target_.info())) {
     const Room room = Room::in(target_.info().context, options.max_new_tokens);
     for (const Task& task : read_tasks(options)) {
       requests_.push_back(

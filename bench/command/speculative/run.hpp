@@ -40,7 +40,6 @@ struct Options {
   int repeats = 1;
   std::vector<int> sequences;  // texts at once; empty: one, as published
   cli::ModelOptions models;
-  std::string draft_backend;
   std::vector<std::string> baselines;
   std::string python = "python3";
   double baseline_seconds = 600;
@@ -92,7 +91,7 @@ class Run {
         tokenizer_(Tokenizer::from(target_folder_)),
         loader_(options.models),
         target_(loader_.load(target_folder_)),
-        draft_(loader_.load_draft(draft_folder_, options.draft_backend, target_.info())),
+        draft_(loader_.load_draft(draft_folder_, target_.info())),
         room_(Room::in(target_.info().context, options.max_new_tokens)),
         prompts_(prompts()),
         measurement_(target_, draft_, tokenizer_, prompts_, settings_, options.repeats, room_.max_new_tokens),
@@ -145,7 +144,7 @@ class Run {
   }
 
   const std::string& draft_backend() const {
-    return options_.draft_backend.empty() ? options_.models.backend : options_.draft_backend;
+    return options_.models.draft_backend.empty() ? options_.models.backend : options_.models.draft_backend;
   }
 
   std::vector<Prompt> prompts() {

@@ -21,8 +21,9 @@ struct KvPageShape {
     std::size_t first = 0;  // bytes from the beginning of a page
     std::size_t bytes = 0;
   };
-  /// The layers of a stage of a pipeline lie together.
+  /// The layers of a stage of a pipeline lie together. No stage, -1, has none.
   Part part_of(int stage, int stages) const {
+    if (stage < 0) return {};
     const LayerCut cut{of_layers, stages};
     const auto before = [&](int layer) {
       return layer_bytes *

@@ -88,7 +88,7 @@ class SharedPages {
     auto [slab, i] = find(page);
     std::vector<std::size_t> sizes;
     for (int rank = 0; rank < grid_->all.size(); ++rank)
-      sizes.push_back(rank % grid_->lanes == 0 ? slab.shape.part_of(rank / grid_->lanes, grid_->stages).bytes : 0);
+      sizes.push_back(grid_->lane_of(rank) == 0 ? slab.shape.part_of(grid_->stage_of(rank), grid_->stages).bytes : 0);
     std::vector<std::byte> mine(sizes[static_cast<std::size_t>(grid_->all.rank())]);
     if (!mine.empty()) device_.read(mine.data(), slab.own.data() + i * slab.part.bytes, mine.size());
     grid_->all.all_gather(mine, sizes, std::span(contents, slab.shape.bytes()));

@@ -24,6 +24,7 @@ namespace slm::inline v0_1 {
 /// How a model lies on the ranks.
 struct Sharing {
   int stages = 1;  // of layers, with as many ranks each: neighbours, which share out the matrices of their layers
+  bool first_stands_apart = false;  // rank 0 holds nothing, and has the others compute
 };
 
 /// The first rank loads models and uses them as if it were alone: decoders, engines and servers know nothing of ranks.
@@ -47,7 +48,7 @@ class RankGroup {
     check(folder, sharing);
     const int number = models_++;
     ranks::Letter letter;
-    letter.put(number).put(load_order).put(sharing.stages).put_text(std::filesystem::absolute(folder).string());
+    letter.put(number).put(load_order).put(sharing).put_text(std::filesystem::absolute(folder).string());
     letter.put(options.weights).put(options.context).put(options.only_known);
     letter.put(options.cache_format.has_value()).put(options.cache_format.value_or(KvFormat::f32));
     letter.put(device_.arithmetic()).put(digest_of(folder));
@@ -55,7 +56,7 @@ class RankGroup {
     {
       const auto speaks = team_->lock();
       team_->tell(letter);
-      team_->together([&] { grid = grid_of(sharing.stages); });
+      team_->together([&] { grid = grid_of(sharing); });
     }
     return slm::load<Models>(folder, Device(device_, team_, grid, number), options);
   }
@@ -74,7 +75,7 @@ class RankGroup {
       if (known != models.end()) {
         known->second.device.obey(*letter);
       } else if (letter->take<int>() == load_order) {
-        Device device(device_, team_, grid_of(letter->take<int>()), number);
+        Device device(device_, team_, grid_of(letter->take<Sharing>()), number);
         models.emplace(number, Held{device, load_as_told(*letter, device)});
       }
     }
@@ -89,8 +90,8 @@ class RankGroup {
   }
 
   void check(const std::filesystem::path& folder, const Sharing& sharing) const {
-    const int ranks = team_->ranks().size(), layers = Checkpoint(folder).config().layers;
-    if (sharing.stages >= 1 && ranks % sharing.stages == 0 && sharing.stages <= layers) return;
+    const int ranks = team_->ranks().size() - sharing.first_stands_apart, layers = Checkpoint(folder).config().layers;
+    if (ranks >= 1 && sharing.stages >= 1 && ranks % sharing.stages == 0 && sharing.stages <= layers) return;
     throw Error("ranks.pipeline",
                 text("'", folder.string(), "' with ", layers, " layers was to be ", sharing.stages, " stages of ",
                      ranks, " ranks"),
@@ -98,9 +99,10 @@ class RankGroup {
   }
 
   /// All ranks ask for it at once.
-  std::shared_ptr<const ranks::Grid<C>> grid_of(int stages) {
-    auto& grid = grids_[stages];
-    if (grid == nullptr) grid = std::make_shared<const ranks::Grid<C>>(team_->ranks(), stages);
+  std::shared_ptr<const ranks::Grid<C>> grid_of(const Sharing& sharing) {
+    auto& grid = grids_[{sharing.stages, sharing.first_stands_apart}];
+    if (grid == nullptr)
+      grid = std::make_shared<const ranks::Grid<C>>(team_->ranks(), sharing.stages, sharing.first_stands_apart);
     return grid;
   }
 
@@ -126,7 +128,7 @@ class RankGroup {
 
   B device_;
   std::shared_ptr<ranks::Team<C>> team_;
-  std::map<int, std::shared_ptr<const ranks::Grid<C>>> grids_;  // by their stages
+  std::map<std::pair<int, bool>, std::shared_ptr<const ranks::Grid<C>>> grids_;  // by how they share
   int models_ = 0;
 };
 

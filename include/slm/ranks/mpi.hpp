@@ -12,6 +12,7 @@
 #include <mpi.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -46,6 +47,22 @@ class MpiSession {
 
   /// Ends the processes of all ranks, this one too.
   static void fail(int status) { MPI_Abort(MPI_COMM_WORLD, status); }
+};
+
+/// Threads of a rank take turns at MPI, call by call; what is asked of two groups at once goes on at once.
+class MpiTurn {
+ public:
+  MpiTurn() {
+    for (int tries = 1; busy.test_and_set(std::memory_order_acquire); ++tries) {
+      if (tries % 64 == 0) std::this_thread::yield();
+    }
+  }
+  MpiTurn(const MpiTurn&) = delete;
+  MpiTurn& operator=(const MpiTurn&) = delete;
+  ~MpiTurn() { busy.clear(std::memory_order_release); }
+
+ private:
+  static inline std::atomic_flag busy;
 };
 
 /// Every call is messages from rank to rank that are asked after, not waited for: so a rank that does not come is known
@@ -101,8 +118,19 @@ class Mpi {
   Mpi split(int color, int key) const {
     barrier();  // MPI's own call would wait for ever
     MPI_Comm part = MPI_COMM_NULL;
-    check(MPI_Comm_split(comm(), color, key, &part));
-    return Mpi(part, patience_);
+    {
+      const MpiTurn turn;
+      check(MPI_Comm_split(comm(), color, key, &part));
+    }
+    return Mpi(part, patience_, sleeps_);
+  }
+
+  /// The same rank, and what is split from it, for a thread that waits for others beside one that computes: its calls
+  /// sleep soon.
+  Mpi sleeping() const {
+    Mpi other = *this;
+    other.sleeps_ = true;
+    return other;
   }
 
   /// Ends the processes of all ranks.
@@ -117,6 +145,7 @@ class Mpi {
     Messages(const Messages&) = delete;
     Messages& operator=(const Messages&) = delete;
     ~Messages() {
+      const MpiTurn turn;
       for (MPI_Request& request : requests_) {
         if (request == MPI_REQUEST_NULL) continue;
         MPI_Cancel(&request);
@@ -126,12 +155,14 @@ class Mpi {
 
     void receive(int rank, std::span<std::byte> bytes) {
       each_piece(rank, bytes.size(), [&](std::size_t first, int count, MPI_Request* request) {
+        const MpiTurn turn;
         check(MPI_Irecv(bytes.data() + first, count, MPI_BYTE, rank, 0, ranks_.comm(), request));
         expected_.push_back(count);
       });
     }
     void send(int rank, std::span<const std::byte> bytes) {
       each_piece(rank, bytes.size(), [&](std::size_t first, int count, MPI_Request* request) {
+        const MpiTurn turn;
         check(MPI_Isend(bytes.data() + first, count, MPI_BYTE, rank, 0, ranks_.comm(), request));
         expected_.push_back(-1);
       });
@@ -141,20 +172,18 @@ class Mpi {
       const auto began = std::chrono::steady_clock::now();
       std::size_t first = 0;  // of those that are not through
       for (int tries = 0; first < requests_.size(); ++tries) {
-        int done = 0;
-        MPI_Status status;
-        check(MPI_Test(&requests_[first], &done, &status));
-        if (done != 0) {
-          int count = 0;
-          check(MPI_Get_count(&status, MPI_BYTE, &count));
-          if (expected_[first] >= 0 && count != expected_[first]) throw ranks_.out_of_step();
+        if (is_through(first)) {
           ++first;
           continue;
         }
         if (tries % 1000 != 999) continue;  // some 0.1 ms: nearly all calls are through by then
         const auto waited = std::chrono::steady_clock::now() - began;
         if (waited > ranks_.patience_) throw ranks_.late(peers_[first]);
-        if (waited > std::chrono::milliseconds(20)) {
+        if (ranks_.sleeps_) {
+          std::this_thread::sleep_for(std::clamp<std::chrono::steady_clock::duration>(
+              waited / 8, std::chrono::microseconds(10), std::chrono::microseconds(100)));
+          tries += 900;
+        } else if (waited > std::chrono::milliseconds(20)) {
           std::this_thread::sleep_for(std::chrono::microseconds(100));
         } else {
           std::this_thread::yield();
@@ -164,6 +193,17 @@ class Mpi {
 
    private:
     static constexpr std::size_t most = std::size_t{1} << 30;  // bytes of a message: MPI counts them in an int
+
+    bool is_through(std::size_t message) {
+      const MpiTurn turn;
+      int done = 0, count = 0;
+      MPI_Status status;
+      check(MPI_Test(&requests_[message], &done, &status));
+      if (done == 0) return false;
+      check(MPI_Get_count(&status, MPI_BYTE, &count));
+      if (expected_[message] >= 0 && count != expected_[message]) throw ranks_.out_of_step();
+      return true;
+    }
 
     template <class Post>
     void each_piece(int rank, std::size_t size, Post post) {
@@ -180,8 +220,9 @@ class Mpi {
     std::vector<int> expected_;  // bytes of each; -1: it sends
   };
 
-  Mpi(MPI_Comm comm, std::chrono::milliseconds patience) : patience_(patience) {
+  Mpi(MPI_Comm comm, std::chrono::milliseconds patience, bool sleeps = false) : patience_(patience), sleeps_(sleeps) {
     const auto release = [](const MPI_Comm* held) {
+      const MpiTurn its_turn;
       int ended = 0;
       if (*held != MPI_COMM_WORLD && MPI_Finalized(&ended) == MPI_SUCCESS && ended == 0) {
         MPI_Comm part = *held;
@@ -190,6 +231,7 @@ class Mpi {
       delete held;
     };
     comm_ = std::shared_ptr<const MPI_Comm>(new MPI_Comm(comm), release);
+    const MpiTurn turn;
     check(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN));
     int size = 0;
     check(MPI_Comm_rank(comm, &rank_));
@@ -230,6 +272,7 @@ class Mpi {
 
   std::shared_ptr<const MPI_Comm> comm_;
   std::chrono::milliseconds patience_;
+  bool sleeps_;
   std::vector<int> members_;  // ranks of the program
   int rank_ = 0;
 };
