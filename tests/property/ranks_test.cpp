@@ -34,13 +34,13 @@ namespace {
 /// What one rank of the backend answers, and p.
 template <class B>
 void check_ranks(const std::filesystem::path& folder, std::initializer_list<Ranks> sizes, const auto& device,
-                 LoadOptions draft_options = {.weights = WeightType::bf16}) {
+                 LoadOptions draft_options = {.weights = WeightType::bf16}, LoadOptions options = {}) {
   const Bits expected =
-      answers(load<Registry<>>(folder, B{device()}, draft_options), load<Registry<>>(folder, B{device()}));
+      answers(load<Registry<>>(folder, B{device()}, draft_options), load<Registry<>>(folder, B{device()}, options));
   for (const Ranks how : sizes) {
     CAPTURE(folder, how.size, how.stages);
     CHECK(over_ranks<B>(how, device, [&](const auto& load_here) {
-            return answers(load_here(folder, draft_options), load_here(folder, LoadOptions{}));
+            return answers(load_here(folder, draft_options), load_here(folder, options));
           }) == expected);
   }
 }
@@ -58,6 +58,15 @@ TEST_CASE("every family on the CPU: stages of layers, of one rank or several eac
   for (const char* target : {"target", "target-int4"}) {
     check_ranks<Cpu>(demo_pair(target), {{2, 2}, {3, 3}, {4, 4}, {6, 3}, {6, 6}, {4, 1, true}, {5, 2, true}},
                      one_thread, LoadOptions{});
+  }
+}
+
+TEST_CASE("keys and values in every format: ranks that have some heads each give the bits of one") {
+  for (const KvFormat format : kv_formats) {
+    const LoadOptions options{.cache_format = format};
+    for (const char* name : {"llama-mha3h", "llama-bias", "llama3-gqa-scaled-tied", "mpt-foundry-gqa-qkgn-swa"})
+      check_ranks<Cpu>(fixture(text("models/", name)), {{2}, {3}, {4, 2}}, one_thread, options, options);
+    check_ranks<Cpu>(demo_pair("target"), {{4}, {6}}, one_thread, options, options);
   }
 }
 
@@ -172,17 +181,24 @@ TEST_CASE("a text saved over ranks goes on alone, and the other way round") {
     Sequence text = Sequence::load(file, model.pool());
     return more(model, text);
   };
-  const AnyModel alone = load<Registry<>>(demo_pair("target"), Cpu(1));
-  const std::string saved = saved_by(alone);
-  const Bits expected = resumed_by(alone, saved);
-  for (const Ranks how : {Ranks{2}, Ranks{3, 3}, Ranks{4, 2}, Ranks{2, 1, true}, Ranks{4, 3, true}}) {
-    std::string saved_over_ranks;
-    CHECK(over_ranks<Cpu>(how, one_thread, [&](const auto& load_here) {
-            const AnyModel model = load_here(demo_pair("target"), LoadOptions{});
-            saved_over_ranks = saved_by(model);
-            return resumed_by(model, saved);
-          }) == expected);
-    CHECK(saved_over_ranks == saved);
+  for (const auto& folder : {demo_pair("target"), fixture("models/qwen2-long")}) {
+    for (const KvFormat format : {KvFormat::f32, KvFormat::int8}) {
+      const LoadOptions options{.cache_format = format};
+      const AnyModel alone = load<Registry<>>(folder, Cpu(1), options);
+      const std::string saved = saved_by(alone);
+      const Bits expected = resumed_by(alone, saved);
+      for (const Ranks how :
+           {Ranks{2}, Ranks{3}, Ranks{4}, Ranks{5}, Ranks{2, 2}, Ranks{4, 2}, Ranks{2, 1, true}, Ranks{5, 2, true}}) {
+        CAPTURE(folder, how.size, how.stages, how.first_stands_apart);
+        std::string saved_over_ranks;
+        CHECK(over_ranks<Cpu>(how, one_thread, [&](const auto& load_here) {
+                const AnyModel model = load_here(folder, options);
+                saved_over_ranks = saved_by(model);
+                return resumed_by(model, saved);
+              }) == expected);
+        CHECK(saved_over_ranks == saved);
+      }
+    }
   }
 }
 

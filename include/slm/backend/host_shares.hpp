@@ -45,6 +45,16 @@ class HostShares {
     }
   }
 
+  /// These columns of one row, in a room.
+  const float* take_own(std::span<const RowRange> columns, const float* whole, int index) {
+    std::int64_t width = 0;
+    for (const RowRange& range : columns) width += range.last - range.first;
+    const Rows own = room(index, 1, width);
+    float* to = own.data;
+    for (const RowRange& range : columns) to = std::copy(whole + range.first, whole + range.last, to);
+    return own.data;
+  }
+
   /// out [rows, parts * width] = what all ranks have in mine [rows, parts * own].
   void gather(const RowCut& cut, int parts, ConstRows mine, Rows out) {
     const std::int64_t rows = out.extent(0);

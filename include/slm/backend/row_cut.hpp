@@ -16,10 +16,12 @@ struct RowRange {
 };
 
 /// Rows are cut at multiples of the kernels' tile, and in each half of the weight alike, so that a rank that holds an
-/// output of a gate holds the same one of its up. Ranks beyond the number of tiles hold nothing.
+/// output of a gate holds the same one of its up. Ranks beyond the number of tiles hold nothing, as do those beyond the
+/// cut's.
 struct RowCut {
-  static constexpr std::int64_t tile = 16;
+  static constexpr std::int64_t tile_of_kernels = 16;
 
+  std::int64_t tile = tile_of_kernels;
   int ranks = 1;
   int parts = 1;           // 2, or 1 where the number of rows is odd
   std::int64_t width = 0;  // rows of a part
@@ -27,6 +29,8 @@ struct RowCut {
   RowCut() = default;
   RowCut(std::int64_t rows, int of_ranks)
       : ranks(of_ranks), parts(rows % 2 == 0 ? 2 : 1), width(rows / (rows % 2 == 0 ? 2 : 1)) {}
+  /// In one part, at multiples of anything.
+  RowCut(std::int64_t rows, int of_ranks, std::int64_t multiples) : tile(multiples), ranks(of_ranks), width(rows) {}
 
   /// The first row of a rank in each part; that of rank + 1 is where it ends.
   std::int64_t first(int rank) const {

@@ -1,5 +1,5 @@
-// SharedPages: the pages of keys and values that ranks hold together, each its layers of every page. All ranks know a
-// page by one name, an address that nothing lies at.
+// SharedPages: the pages of keys and values that ranks hold together, each its layers and heads of every page. All
+// ranks know a page by one name, an address that nothing lies at.
 #pragma once
 
 #include <algorithm>
@@ -37,8 +37,8 @@ class SharedPages {
   }
 
   void hold(const std::byte* name, KvPageShape shape, std::size_t count) {
-    const auto part = shape.part_of(grid_->stage, grid_->stages);
-    auto bytes = device_.template allocate<std::byte>(part.bytes * count);
+    const auto part = shape.part_of(grid_->stage, grid_->stages, grid_->lane, grid_->lanes);
+    auto bytes = device_.template allocate<std::byte>(part.bytes() * count);
     const std::lock_guard lock(mutex_);
     held_.insert_or_assign(name, Slab{std::move(shape), part, count, std::move(bytes)});
   }
@@ -52,7 +52,7 @@ class SharedPages {
     if (page == nullptr) return nullptr;
     const std::lock_guard lock(mutex_);
     auto [slab, index] = find(page);
-    return slab.part.bytes == 0 ? nullptr : slab.own.data() + index * slab.part.bytes;
+    return slab.part.bytes() == 0 ? nullptr : slab.own_page(index);
   }
 
   std::size_t bytes_of(const std::byte* page) {
@@ -63,35 +63,53 @@ class SharedPages {
   /// Bytes from the beginning of a page of layers like this one to what this rank has of it.
   std::size_t part_begins(const std::byte* page) {
     const std::lock_guard lock(mutex_);
-    return find(page).slab.part.first;
+    const KvPageShape::Part part = find(page).slab.part;
+    return part.first * part.layer_bytes;
   }
 
   void copy(std::byte* to, const std::byte* from) {
     const std::lock_guard lock(mutex_);
     auto [source, i] = find(from);
     auto [target, k] = find(to);
-    const std::size_t bytes = source.part.bytes;
-    if (bytes > 0) device_.copy(target.own.data() + k * bytes, source.own.data() + i * bytes, bytes);
+    const std::size_t bytes = source.part.bytes();
+    if (bytes > 0) device_.copy(target.own_page(k), source.own_page(i), bytes);
   }
 
   /// contents: of the whole page.
   void write(std::byte* page, const std::byte* contents) {
     const std::lock_guard lock(mutex_);
     auto [slab, i] = find(page);
-    const auto [first, bytes] = slab.part;
-    if (bytes > 0) device_.write(slab.own.data() + i * bytes, contents + first, bytes);
+    if (slab.part.bytes() == 0) return;
+    std::vector<std::byte> own(slab.part.bytes());
+    slab.part.for_each_run([&](std::size_t whole, std::size_t part, std::size_t bytes) {
+      std::memcpy(own.data() + part, contents + whole, bytes);
+    });
+    device_.write(slab.own_page(i), own.data(), own.size());
   }
 
-  /// On all ranks at once: the contents of the whole page, on each. The first of every stage has what all of it have.
+  /// On all ranks at once: the contents of the whole page, on each. What several hold, the first of them gives.
   void read(std::byte* contents, const std::byte* page) {
     const std::lock_guard lock(mutex_);
     auto [slab, i] = find(page);
+    const int lanes = grid_->lanes;
+    std::vector<KvPageShape::Part> parts;
     std::vector<std::size_t> sizes;
-    for (int rank = 0; rank < grid_->all.size(); ++rank)
-      sizes.push_back(grid_->lane_of(rank) == 0 ? slab.shape.part_of(grid_->stage_of(rank), grid_->stages).bytes : 0);
-    std::vector<std::byte> mine(sizes[static_cast<std::size_t>(grid_->all.rank())]);
-    if (!mine.empty()) device_.read(mine.data(), slab.own.data() + i * slab.part.bytes, mine.size());
-    grid_->all.all_gather(mine, sizes, std::span(contents, slab.shape.bytes()));
+    for (int rank = 0; rank < grid_->all.size(); ++rank) {
+      const int lane = grid_->lane_of(rank);
+      parts.push_back(slab.shape.part_of(grid_->stage_of(rank), grid_->stages, lane, lanes));
+      const bool again = lane > 0 && parts.back().kv == parts[parts.size() - 2].kv;
+      sizes.push_back(again ? 0 : parts.back().bytes());
+    }
+    std::vector<std::byte> mine(sizes[static_cast<std::size_t>(grid_->all.rank())]), all(slab.shape.bytes());
+    if (!mine.empty()) device_.read(mine.data(), slab.own_page(i), mine.size());
+    grid_->all.all_gather(mine, sizes, all);
+    const std::byte* from = all.data();
+    for (std::size_t rank = 0; rank < sizes.size(); from += sizes[rank++]) {
+      if (sizes[rank] == 0) continue;
+      parts[rank].for_each_run([&](std::size_t whole, std::size_t part, std::size_t bytes) {
+        std::memcpy(contents + whole, from + part, bytes);
+      });
+    }
   }
 
  private:
@@ -102,6 +120,8 @@ class SharedPages {
     KvPageShape::Part part;
     std::size_t count;
     typename B::template Buffer<std::byte> own;
+
+    std::byte* own_page(std::size_t index) { return own.data() + index * part.bytes(); }
   };
   struct Place {
     Slab& slab;

@@ -1,6 +1,6 @@
 // backend::Split: a backend whose matrices are shared out over ranks. The ranks of a stage hold some layers, and of
-// each matrix some rows, hence some outputs of every product. No sum is cut, so any number of ranks gives the bits of
-// one.
+// each matrix some rows, hence some outputs of every product, and some heads of attention. No sum is cut, so any number
+// of ranks gives the bits of one.
 #pragma once
 
 #include <algorithm>
@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "slm/backend/concept.hpp"
+#include "slm/backend/head_cut.hpp"
 #include "slm/backend/page_shape.hpp"
 #include "slm/backend/row_cut.hpp"
 #include "slm/backend/split_orders.hpp"
@@ -105,8 +106,9 @@ class Split {
     for (const auto& source : sources) matrix.out += out_features(source);
     matrix.cut = RowCut(matrix.out, grid.lanes);
     const bool is_head = place.at_both_ends && grid.is_last();
+    if (place.product == AdaptedProduct::qkv) matrix.heads = HeadCut(place.heads, place.norm, grid.lanes);
     if (grid.stage != matrix.stage && !is_head) return matrix;
-    const std::vector<RowRange> rows = matrix.cut.of(grid.lane);
+    const std::vector<RowRange> rows = matrix.heads.whole ? matrix.cut.of(grid.lane) : matrix.heads.rows_of(grid.lane);
     if (place.product != AdaptedProduct::embedding)
       state_->rows.insert_or_assign(number_of(place.product, place.layer), rows);
     if (is_head) state_->rows.insert_or_assign(number_of(AdaptedProduct::head), rows);

@@ -59,7 +59,8 @@ class SplitOrders : public std::enable_shared_from_this<SplitOrders<B, C>> {
 
   void tell_take_pages(const std::byte* name, const KvPageShape& shape, std::size_t count) {
     Letter letter = of(Order::take_pages);
-    letter.put(name).put_all(std::span(shape.layers)).put(shape.of_layers).put(shape.layer_bytes).put(count);
+    letter.put(name).put_all(std::span(shape.layers)).put(shape.of_layers).put(shape.head_bytes);
+    letter.put(shape.heads).put(shape.norm).put(count);
     tell(letter);
   }
   void tell_give_pages(const std::byte* name) { tell_quietly(of(Order::give_pages).put(name)); }
@@ -101,7 +102,9 @@ class SplitOrders : public std::enable_shared_from_this<SplitOrders<B, C>> {
         KvPageShape shape;
         letter.take_all(shape.layers);
         shape.of_layers = letter.take<int>();
-        shape.layer_bytes = letter.take<std::size_t>();
+        shape.head_bytes = letter.take<std::size_t>();
+        shape.heads = letter.take<Heads>();
+        shape.norm = letter.take<QkNorm>();
         return pages_->hold(name, std::move(shape), letter.take<std::size_t>());
       }
       case Order::give_pages: return pages_->give_up(letter.take<const std::byte*>());

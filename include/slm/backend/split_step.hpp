@@ -1,5 +1,6 @@
 // SplitStep: a rank's part in the operations of one step. The ranks of a stage hold some rows of each of its matrices,
-// hence some outputs of every product, and gather the others' outputs; between stages goes the residual stream.
+// hence some outputs of every product, and some heads of attention, and gather what the others have computed; between
+// stages goes the residual stream.
 #pragma once
 
 #include <algorithm>
@@ -17,6 +18,7 @@
 
 #include "slm/backend/adapter_share.hpp"
 #include "slm/backend/concept.hpp"
+#include "slm/backend/head_cut.hpp"
 #include "slm/backend/host_shares.hpp"
 #include "slm/backend/row_cut.hpp"
 #include "slm/backend/shared_pages.hpp"
@@ -40,9 +42,10 @@ template <class Held>
 struct SplitMatrix {
   std::int64_t out = 0;
   std::int64_t in = 0;
-  int stage = 0;    // that multiplies by it
-  RowCut cut = {};  // over the ranks of the stage
-  Held held = {};   // without rows on other stages, and where there are more ranks than tiles
+  int stage = 0;       // that multiplies by it
+  RowCut cut = {};     // over the ranks of the stage, where it is not cut by heads
+  HeadCut heads = {};  // of queries, keys and values
+  Held held = {};      // without rows on other stages, and where there are more ranks than tiles
 
   /// What this rank reads for one product.
   std::int64_t bytes() const { return held.bytes(); }
@@ -140,13 +143,24 @@ class SplitStep {
            QkvShaping shaping = {}) {
     go_to(linear.weight.stage);
     if (!is_here()) return;
-    const Rows projected = shares().room(projections, x.extent(0), linear.weight.out);
-    mlp(x, norm, linear, ActivationKind::identity, nullptr, projected);
-    step_->finish_qkv(projected, rope, heads, own(layer), q, shaping);
+    heads_ = linear.weight.heads;
+    if (heads_.whole) {
+      const Rows projected = shares().room(projections, x.extent(0), linear.weight.out);
+      mlp(x, norm, linear, ActivationKind::identity, nullptr, projected);
+      step_->finish_qkv(projected, rope, heads, own(layer), q, shaping);
+    } else if (computes_heads()) {
+      const Linear mine{linear.weight.held, own_heads(linear.bias), linear.product};
+      step_->qkv(x, norm, mine, rope, heads_.of(grid_.lane), own(layer), own_heads(q), shaping);
+    }
   }
 
   void attend(ConstRows q, Heads heads, KvLayer layer, Rows out, Attention attention = {}) {
-    if (is_here()) step_->attend(q, heads, own(layer), out, attention);
+    if (!is_here()) return;
+    if (heads_.whole) return step_->attend(q, heads, own(layer), out, attention);
+    const Rows mine = shares().mine(out.extent(0), heads_.query.count(grid_.lane));
+    if (attention.slopes != nullptr) attention.slopes += heads_.queries_of(grid_.lane).first;
+    if (computes_heads()) step_->attend(own_heads(q), heads_.of(grid_.lane), own(layer), mine, attention);
+    shares().gather(heads_.query, 1, mine, out);
   }
 
   template <class Held>
@@ -249,19 +263,30 @@ class SplitStep {
     if (grid_.ends) grid_.ends->broadcast(std::as_writable_bytes(numbers), 1);
   }
 
-  /// Where a layer lies in what this rank holds of a page.
-  KvLayer own(KvLayer layer) const {
-    if (grid_.stages == 1) return layer;
-    for (const std::byte* page : whole_.table(whole_.sequences.front(), layer.kind)) {
-      if (page == nullptr) continue;
-      const auto before = static_cast<std::int64_t>(state_.pages->part_begins(page));
-      return {.kind = layer.kind, .keys = layer.keys - before, .values = layer.values - before};
-    }
-    return layer;
-  }
-
   /// Behind the rooms of activations.
   enum Room { projections = most_rooms, biases, divisors };
+
+  /// Where a layer lies in what this rank holds of a page.
+  KvLayer own(KvLayer layer) const {
+    for (const std::byte* page : whole_.table(whole_.sequences.front(), layer.kind)) {
+      if (page == nullptr || grid_.stages == 1) continue;
+      const auto before = static_cast<std::int64_t>(state_.pages->part_begins(page));
+      return heads_.own(grid_.lane, {.kind = layer.kind, .keys = layer.keys - before, .values = layer.values - before});
+    }
+    return heads_.own(grid_.lane, layer);
+  }
+
+  /// A rank may be one too many for heads.
+  bool computes_heads() const { return heads_.query.count(grid_.lane) > 0; }
+
+  /// The beginning of a room for all heads, as this rank's.
+  template <class Number>
+  View<Number, 2> own_heads(View<Number, 2> all) const {
+    return {all.data, all.extent(0), heads_.query.count(grid_.lane)};
+  }
+  const float* own_heads(const float* bias) {
+    return bias == nullptr ? nullptr : shares().take_own(heads_.rows_of(grid_.lane), bias, biases);
+  }
 
   auto& shares() { return state_.shares; }
 
@@ -299,6 +324,7 @@ class SplitStep {
   const StepPlan whole_;
   std::vector<std::byte*> pages_;  // as this rank holds them
   Rows residual_ = {};
+  HeadCut heads_ = {};      // of the attention under way
   int at_ = 0;              // the stage that the rows are on
   std::int64_t first_ = 0;  // of the rows that are taken now, as are the following
   std::vector<PlanRow> rows_;

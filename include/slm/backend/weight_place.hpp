@@ -3,7 +3,9 @@
 
 #include <span>
 
+#include "slm/backend/concept.hpp"
 #include "slm/backend/row_cut.hpp"
+#include "slm/core/architecture.hpp"
 #include "slm/formats/adapter.hpp"
 
 namespace slm::inline v0_1 {
@@ -13,6 +15,8 @@ struct WeightPlace {
   int layer = 0;
   int layers = 1;             // of the model
   bool at_both_ends = false;  // an embedding that is the head too
+  Heads heads = {};           // of attention
+  QkNorm norm = QkNorm::none;
 
   /// The stage of a pipeline that multiplies by it, or looks it up.
   int stage(int stages) const {

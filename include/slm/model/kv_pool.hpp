@@ -13,9 +13,11 @@
 #include <utility>
 #include <vector>
 
+#include "slm/backend/concept.hpp"
 #include "slm/backend/page_shape.hpp"
 #include "slm/backend/plan.hpp"
 #include "slm/config/model_config.hpp"
+#include "slm/core/architecture.hpp"
 #include "slm/core/byte_size.hpp"
 #include "slm/core/error.hpp"
 #include "slm/formats/kv_format.hpp"
@@ -42,8 +44,8 @@ class KvLayout {
 
   KvLayout(const ModelConfig& shape, const ModelSettings& settings, KvFormat format, KvOwner owner = {})
       : owner_(std::make_shared<const KvOwner>(std::move(owner))),
-        heads_(shape.kv_heads),
-        dim_(shape.head_dim),
+        heads_{.query = shape.heads, .kv = shape.kv_heads, .dim = shape.head_dim},
+        norm_(shape.qk_norm),
         format_(format) {
     for (int l = 0; l < shape.layers; ++l) {
       const int window = settings.window_of(l);
@@ -76,7 +78,10 @@ class KvLayout {
     return layer_bytes() * static_cast<std::size_t>(kinds_[static_cast<std::size_t>(kind)].layers);
   }
   KvPageShape page_shape(int kind) const {
-    KvPageShape shape{.of_layers = static_cast<int>(layers_.size()), .layer_bytes = layer_bytes()};
+    KvPageShape shape{.of_layers = static_cast<int>(layers_.size()),
+                      .head_bytes = static_cast<std::size_t>(kv_head_bytes(format_, heads_.dim)),
+                      .heads = heads_,
+                      .norm = norm_};
     for (int l = 0; l < shape.of_layers; ++l) {
       if (layers_[static_cast<std::size_t>(l)].kind == kind) shape.layers.push_back(l);
     }
@@ -105,11 +110,12 @@ class KvLayout {
 
   /// Of one layer in a page.
   std::size_t layer_bytes() const {
-    return 2 * static_cast<std::size_t>(heads_) * static_cast<std::size_t>(kv_head_bytes(format_, dim_));
+    return 2 * static_cast<std::size_t>(heads_.kv) * static_cast<std::size_t>(kv_head_bytes(format_, heads_.dim));
   }
 
   std::shared_ptr<const KvOwner> owner_;
-  int heads_, dim_;
+  Heads heads_;
+  QkNorm norm_;
   KvFormat format_;
   std::vector<Kind> kinds_;
   std::vector<Place> layers_;

@@ -100,11 +100,14 @@ struct WeightReader {
 
  private:
   WeightPlace place_of(Role role, int layer) const {
+    const ModelConfig& shape = checkpoint.config();
     return {.product =
                 detail::adapted_product(role).value_or(AdaptedProduct::embedding),  // whose step looks up positions too
             .layer = layer,
-            .layers = checkpoint.config().layers,
-            .at_both_ends = role == Role::embedding && checkpoint.settings().tied_embeddings};
+            .layers = shape.layers,
+            .at_both_ends = role == Role::embedding && checkpoint.settings().tied_embeddings,
+            .heads = {.query = shape.heads, .kv = shape.kv_heads, .dim = shape.head_dim},
+            .norm = shape.qk_norm};
   }
 
   typename Format::Source source(const TensorName& weight) {

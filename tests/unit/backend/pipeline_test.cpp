@@ -1,5 +1,6 @@
 // A backend whose layers are shared out over ranks: which stage holds what, pages that are held in parts, and that a
 // stage which does not get the others' rows would be seen.
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstdint>
 #include <cstring>
@@ -116,45 +117,59 @@ TEST_CASE("ranks find their neighbours: those of their stage, and their lane's i
   });
 }
 
-TEST_CASE("stages hold their own layers of a page, and all of them together a whole one") {
-  const KvPageShape shape{.layers = {0, 2, 3, 6}, .of_layers = 7, .layer_bytes = 5000};
+TEST_CASE("ranks hold their own layers and heads of a page, and all of them together a whole one") {
+  const KvPageShape shape{.layers = {0, 2, 3, 6}, .of_layers = 7, .head_bytes = 500, .heads = {10, 5, 4}};
+  REQUIRE(shape.layer_bytes() == 5000);
   for (const auto& [stages, layers_of_first] : {std::pair{1, 4u}, {2, 3u}, {3, 2u}, {7, 1u}}) {
-    CHECK(shape.part_of(0, stages).bytes == layers_of_first * shape.layer_bytes);
-    std::size_t next = 0;
-    for (int stage = 0; stage < stages; ++stage) {
-      const auto [first, bytes] = shape.part_of(stage, stages);
-      CHECK(first == next);
-      next += bytes;
+    CHECK(shape.part_of(0, stages, 0, 1).bytes() == layers_of_first * shape.layer_bytes());
+    for (const auto& [lanes, expected] : {std::pair{1, 1}, {2, 1}, {3, 1}, {7, 1}, {10, 2}, {11, 11}}) {
+      std::vector<int> holders(shape.bytes());  // of each byte
+      for (int rank = 0; rank < stages * lanes; ++rank) {
+        const KvPageShape::Part part = shape.part_of(rank / lanes, stages, rank % lanes, lanes);
+        std::size_t next = 0;
+        part.for_each_run([&](std::size_t first, std::size_t own, std::size_t bytes) {
+          CHECK(own == next);
+          next += bytes;
+          for (std::size_t i = first; i < first + bytes; ++i) ++holders.at(i);
+        });
+        CHECK(next == part.bytes());
+      }
+      CHECK(std::count(holders.begin(), holders.end(), expected) == static_cast<std::ptrdiff_t>(holders.size()));
     }
-    CHECK(next == shape.bytes());
   }
   std::vector<std::byte> contents(shape.bytes());
   for (std::size_t i = 0; i < contents.size(); ++i) contents[i] = static_cast<std::byte>(i % 251);
-  run_threads(6, [&](const Threads& ranks) {
-    SharedPages<Reference, Threads> pages(Reference{}, std::make_shared<const Grid<Threads>>(ranks, 3));
-    const auto bytes = static_cast<std::ptrdiff_t>(shape.bytes());
-    std::byte* const first = pages.new_name(3 * shape.bytes());
-    std::byte* const other = pages.new_name(shape.bytes());
-    pages.hold(first, shape, 3);
-    pages.hold(other, shape, 1);
-    if (other < first + 3 * bytes) throw Error("names overlap");
-    pages.write(first + bytes, contents.data());
-    pages.copy(first + 2 * bytes, first + bytes);
-    pages.copy(other, first + 2 * bytes);
-    std::vector<std::byte> read(contents.size());
-    pages.read(read.data(), other);
-    if (read != contents) throw Error("other contents");
-    pages.read(read.data(), first);
-    if (read == contents) throw Error("a page that nobody has written has these contents");
-    const auto part = shape.part_of(ranks.rank() / 2, 3);
-    if (pages.part_begins(first) != part.first) throw Error("another part");
-    if (std::memcmp(pages.own(first + bytes), contents.data() + part.first, part.bytes) != 0)
-      throw Error("others' part");
-    if (pages.own(nullptr) != nullptr) throw Error("a page that is not there");
-    if (error_id([&] { pages.own(first + 3 * bytes); }) != "ranks.out-of-step") throw Error("a page too many");
-    pages.give_up(other);
-    if (error_id([&] { pages.own(other); }) != "ranks.out-of-step") throw Error("a page that was given up");
-  });
+  for (const auto& [size, stages] : {std::pair{6, 3}, {6, 1}, {10, 1}, {12, 1}, {3, 3}, {2, 1}}) {
+    run_threads(size, [&, stages = stages](const Threads& ranks) {
+      const auto grid = std::make_shared<const Grid<Threads>>(ranks, stages);
+      SharedPages<Reference, Threads> pages(Reference{}, grid);
+      const auto bytes = static_cast<std::ptrdiff_t>(shape.bytes());
+      std::byte* const first = pages.new_name(3 * shape.bytes());
+      std::byte* const other = pages.new_name(shape.bytes());
+      pages.hold(first, shape, 3);
+      pages.hold(other, shape, 1);
+      if (other < first + 3 * bytes) throw Error("names overlap");
+      pages.write(first + bytes, contents.data());
+      pages.copy(first + 2 * bytes, first + bytes);
+      pages.copy(other, first + 2 * bytes);
+      std::vector<std::byte> read(contents.size());
+      pages.read(read.data(), other);
+      if (read != contents) throw Error("other contents");
+      pages.read(read.data(), first);
+      if (read == contents) throw Error("a page that nobody has written has these contents");
+      const KvPageShape::Part part = shape.part_of(grid->stage, stages, grid->lane, grid->lanes);
+      if (pages.part_begins(first) != part.first * shape.layer_bytes()) throw Error("another part");
+      const std::byte* const own = pages.own(first + bytes);
+      if ((own == nullptr) != (part.bytes() == 0)) throw Error("a part of nothing");
+      part.for_each_run([&](std::size_t whole, std::size_t begin, std::size_t count) {
+        if (count > 0 && std::memcmp(own + begin, contents.data() + whole, count) != 0) throw Error("others' part");
+      });
+      if (pages.own(nullptr) != nullptr) throw Error("a page that is not there");
+      if (error_id([&] { pages.own(first + 3 * bytes); }) != "ranks.out-of-step") throw Error("a page too many");
+      pages.give_up(other);
+      if (error_id([&] { pages.own(other); }) != "ranks.out-of-step") throw Error("a page that was given up");
+    });
+  }
 }
 
 TEST_CASE("a stage holds the weights of its layers only") {

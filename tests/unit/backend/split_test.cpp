@@ -127,7 +127,8 @@ TEST_CASE("rows are cut at tiles, in both halves alike; every row has one holder
       CHECK(cut.first(ranks) == cut.width);
       std::int64_t most = 0, wrong = 0;
       for (int rank = 0; rank < ranks; ++rank) {
-        wrong += cut.count(rank) < 0 || (cut.first(rank) % RowCut::tile != 0 && cut.first(rank) != cut.width);
+        wrong +=
+            cut.count(rank) < 0 || (cut.first(rank) % RowCut::tile_of_kernels != 0 && cut.first(rank) != cut.width);
         most = std::max(most, cut.count(rank));
         for (std::int64_t i = 0; i < cut.parts * cut.count(rank); i += 1 + i / 50) {
           const std::int64_t row = i / cut.count(rank) * cut.width + cut.first(rank) + i % cut.count(rank);
@@ -136,7 +137,7 @@ TEST_CASE("rows are cut at tiles, in both halves alike; every row has one holder
         }
       }
       CHECK(wrong == 0);
-      CHECK(most <= cut.width / ranks + RowCut::tile);
+      CHECK(most <= cut.width / ranks + RowCut::tile_of_kernels);
     }
   }
 }
