@@ -51,7 +51,7 @@ TEST_CASE("an activation meets the weights as the sum of so many nearest bfloat1
                       identity.size() * sizeof(bfloat16_t)};
   std::vector<float> x = Random(31).vector(rows * width);
   for (std::size_t i = 0; i < x.size(); ++i) x[i] = std::ldexp(x[i], static_cast<int>(i % 180) - 90);
-  // Equally near to two bfloat16, of which the even one is taken; and above the largest.
+  // Equally near to two bfloat16, of which the even one is taken.
   x[0] = 1 + 0x1p-8f;
   x[1] = 1 + 0x3p-8f;
   x[2] = -1 - 0x1p-8f;
