@@ -37,7 +37,7 @@ void add_texts(Bits& bits, const AnyModel& draft, const AnyModel& target, Specul
   for (const float temperature : {0.0f, 0.8f}) {
     const Request request{
         .prompt = {5, 90, 17, 300},
-        .sampling = {.max_new_tokens = 26, .temperature = temperature, .seed = 3, .ignore_end_tokens = true},
+        .sampling = {.max_new_tokens = 20, .temperature = temperature, .seed = 3, .ignore_end_tokens = true},
         .logprobs = {.raw = true, .sampled = true}};
     const Stats stats = decoder.generate(request, [&](const GeneratedToken& next) {
       const double numbers[] = {static_cast<double>(next.token), next.logprob, next.sampled_logprob};
@@ -51,7 +51,7 @@ void add_texts(Bits& bits, const AnyModel& draft, const AnyModel& target, Specul
 
 Bits texts(const AnyModel& draft, const AnyModel& target, bool overlap, std::int64_t& held) {
   Bits bits;
-  for (const int length : {1, 3, 5}) {
+  for (const int length : {2, 5}) {
     const Speculation speculation{.draft_tokens = length, .overlap = overlap};
     add_texts(bits, draft, target, speculation, rule::Coupled{}, held);
     add_texts(bits, draft, target, speculation, rule::Ratio{}, held);
@@ -84,12 +84,12 @@ AnyModel alone(const std::string& name) { return load<Registry<>>(demo_pair(name
 }  // namespace
 
 TEST_CASE("texts of a target and a draft on different ranks are those of one rank, drafted ahead or not") {
-  for (const auto& [target, draft] : {std::pair{"target", "draft"}, {"target", "target"}, {"target-int4", "draft"}}) {
+  for (const auto& [target, draft] : {std::pair{"target-int4", "draft"}, {"target", "target"}}) {
     std::int64_t none = 0;
     const Bits expected = texts(alone(draft), alone(target), false, none);
     CHECK(none == 0);
     for (const auto& [targets, drafts] :
-         {std::pair{Ranks{1}, 1}, {Ranks{2}, 1}, {Ranks{1}, 2}, {Ranks{2}, 2}, {Ranks{2, 2}, 1}, {Ranks{3}, 1}}) {
+         {std::pair{Ranks{1}, 1}, {Ranks{2}, 1}, {Ranks{1}, 2}, {Ranks{2}, 2}, {Ranks{2, 2}, 1}}) {
       CAPTURE(target, draft, targets.size, targets.stages, drafts);
       over_divided_ranks(targets, drafts, [&](const auto& load_target, const auto& load_draft) {
         const AnyModel of_target = load_target(target), of_draft = load_draft(draft);
