@@ -12,6 +12,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "slm/backend/gpu/kernels/attention_parts.hpp"
 #include "slm/backend/gpu/kernels/step_rows.hpp"
 #include "slm/backend/gpu/lane/lane.hpp"
 #include "slm/backend/gpu/lane/mma_layout.hpp"
@@ -21,70 +22,21 @@
 
 namespace slm::inline v0_1::gpu {
 
-static_assert(chunk == page_positions);
-
-struct AttentionArgs {
-  Memory<const float> q;  // [count, query * dim]
-  KvPages pages;
-  Memory<float> out;                     // [count, query * dim]
-  Memory<const StepRow> rows;            // [count]
-  Memory<const StepSequence> sequences;  // of the rows; empty: each row is a sequence
-  Memory<const float> slopes;            // [query], ALiBi; may be empty
-  Memory<float> partial;                 // [count, query, chunks, dim + 2], when split
-  Memory<int> tickets;                   // [kv * blocks of x], zero between launches, when split
-  int count, query, kv, dim;
-  int window;   // 0: none
-  float scale;  // of q . k, times log2(e)
-  int chunks;   // blocks along the sequence; 0: one block walks over all
-};
-
-/// How rows are shared out to blocks of so many queries: some rows of one sequence to a block, or, where more query
-/// heads share a key head than that, a row to some blocks.
-struct QueryTiles {
-  int rows, blocks_of_row;
-
-  SLM_DEVICE QueryTiles(const AttentionArgs& args, int queries)
-      : rows(queries / (args.query / args.kv)), blocks_of_row(1) {
-    if (rows != 0) return;
-    rows = 1;
-    blocks_of_row = (args.query / args.kv + queries - 1) / queries;
-  }
-
-  /// The first tile of a sequence: behind those of the sequences before it, each of which has one incomplete at most.
-  SLM_DEVICE int begin(int sequence, int first_row) const { return first_row / rows + sequence; }
-
-  SLM_DEVICE int blocks(const AttentionArgs& args) const {
-    return blocks_of_row * (args.sequences ? begin(static_cast<int>(args.sequences.size), args.count) : args.count);
-  }
-};
-
-/// What remains of a query after some chunks: weights are 2^(score - largest) * 2^8, so that those a half can hold go
-/// far below its smallest normal number.
-struct AttentionState {
-  float largest, sum;
-  float keep, take;  // factors of the mix before, and of the chunk's
-
-  SLM_DEVICE void merge(float chunk_largest, float chunk_sum) {
-    const float before = largest;
-    keep = take = 0;
-    if (chunk_largest > largest) largest = chunk_largest;
-    if (largest == -INFINITY) return;
-    keep = exp2f(before - largest);
-    take = exp2f(chunk_largest - largest);
-    sum = fmaf(sum, keep, chunk_sum * take);
-  }
-};
-
 /// Of pages whose numbers are `Element`.
 template <int Dim, int Queries, class Element>
 struct Attend {
   using Args = AttentionArgs;
+  using Head = KvHead<Element>;
   static constexpr int waves = chunk / 16, row_words = Dim / 2 + 4, score_words = chunk + 4;
+  // What a thread carries of keys and values at once: of wider heads it would be more than there are registers.
+  static constexpr bool ahead = Dim <= 128;
   struct Shared {
     alignas(16) std::uint32_t q[Queries][row_words];
     alignas(16) std::uint32_t kv[chunk][row_words];         // keys, then values
     alignas(16) std::uint32_t score[Queries][score_words];  // fp32 scores, then half weights
+    alignas(16) float scale[2][Head::scaled ? chunk : 4];   // of keys and of values
     AttentionState state[Queries];
+    AttentionQuery query[Queries];
     StepSequence tile;
     int last;
   };
@@ -98,76 +50,101 @@ struct Attend {
   SLM_DEVICE void operator()(Lane lane, const Args& args, Shared& shared) const {
     using L = typename Lane::Matrix;
     constexpr int columns = Queries / L::columns, own_tiles = Dim / 16 / waves;
-    const int t = lane.thread(), i = lane.lane_index(), wave = lane.wave(), kv_head = lane.block_y();
+    const int i = lane.lane_index(), wave = lane.wave(), kv_head = lane.block_y(), group = args.group;
     const QueryTiles tiles(args, Queries);
-    const StepSequence own_rows = rows_of_tile(lane, args, shared, tiles, lane.block_x() / tiles.blocks_of_row);
+    const bool whole_rows = tiles.blocks_of_row == 1;
+    const int tile_of_rows = whole_rows ? lane.block_x() : lane.block_x() / tiles.blocks_of_row;
+    const StepSequence own_rows = rows_of_tile(lane, args, shared, tiles, tile_of_rows);
     if (own_rows.rows == 0) return;
     const StepRow row = args.rows[own_rows.first_row];
     const PageTable table = args.pages.table(row);
-    const int group = args.query / args.kv, skipped = lane.block_x() % tiles.blocks_of_row * Queries;
-    const int first = own_rows.first_row * group + skipped, left = own_rows.rows * group - skipped;
-    const int count = left < Queries ? left : Queries, ahead = row.position - own_rows.first_row;  // of a row's number
-    const int end = ahead + (first + count - 1) / group;  // the last position that any query of the block sees
+    const int skipped = whole_rows ? 0 : lane.block_x() % tiles.blocks_of_row * Queries;
+    const int left = own_rows.rows * group - skipped, count = left < Queries ? left : Queries;
+    const int end = row.position + own_rows.rows - 1;  // the last position that any query of the block sees
     const int oldest = args.window == 0 ? 0 : row.position + 1 - args.window;
     const int first_chunk = oldest > 0 ? oldest / chunk : 0, last_chunk = end / chunk;
     const bool split = args.chunks != 0;
     const int begin = split ? first_chunk + lane.block_z() : first_chunk;
     if (begin > last_chunk) return;
+    const int last = split ? begin : last_chunk;
 
-    stage_queries(lane, args, shared, kv_head, first, count, group);
-    if (t < Queries) shared.state[t] = {-INFINITY, 0.0f, 0.0f, 0.0f};
+    // On their way from device memory are the keys of the next chunk while values are weighed, and values while scores
+    // are computed. A block that has one chunk only waits for both together.
+    Carried<Lane, Element, Dim, waves> keys, values;
+    std::byte* page = table[begin];
+    if (ahead) keys.load(lane, args.dim, head_of(args, page, args.pages.layer.keys, kv_head), end - begin * chunk);
+    float scale = load_scale(lane, args, page, kv_head, end - begin * chunk);
+    for (int j = lane.thread(); j < Queries; j += lane.threads()) {
+      const int own = (skipped + j) / group, head = kv_head * group + (skipped + j) % group;
+      const float slope = args.slopes && j < count ? args.slopes[head] * 1.44269504088896341f : 0.0f;
+      const int index = (own_rows.first_row + own) * args.query + head;
+      shared.query[j] = {index, row.position + own, slope, to_of(lane, args, index)};
+      shared.state[j] = {-INFINITY, 0.0f, 0.0f, 0.0f};
+    }
+    lane.barrier();
+    stage_queries(lane, args, shared, count);
+    const auto key_tiles = lane.tiles_a(shared.kv[wave * 16], row_words);
+    const auto value_tiles = lane.tiles_transposed_a(&shared.kv[0][wave * 8], row_words);
+    const auto query_tiles = lane.tiles_b(shared.q[0], row_words),
+               weight_tiles = lane.tiles_b(shared.score[0], score_words);
     FragmentC<L> mix[own_tiles][columns];
     clear(mix);
-    for (int at = begin; at <= (split ? begin : last_chunk); ++at) {
+    for (int at = begin; at <= last; ++at) {
+      const int limit = end - at * chunk;
+      const Head own_values = head_of(args, page, args.pages.layer.values, kv_head);
+      if (ahead) {
+        values.load(lane, args.dim, own_values, limit);
+      } else {
+        keys.load(lane, args.dim, head_of(args, page, args.pages.layer.keys, kv_head), limit);
+      }
+      std::byte* const next = at < last ? table[at + 1] : nullptr;
       lane.barrier();
-      stage_positions(lane, args, shared, page_of(args, table[at], args.pages.layer.keys, kv_head), at, end);
+      keys.store(lane, args.dim, shared.kv, head_of(args, page, args.pages.layer.keys, kv_head), limit);
+      store_scale(lane, shared, scale);
       lane.barrier();
-      score(lane, args, shared);
+      if (!ahead) values.load(lane, args.dim, own_values, limit);
+      score(lane, args, shared, key_tiles, query_tiles, count);
       lane.barrier();
-      stage_positions(lane, args, shared, page_of(args, table[at], args.pages.layer.values, kv_head), at, end);
-      for (int j = wave; j < count; j += waves) {
-        weigh(lane, args, shared, at, j, ahead + (first + j) / group, kv_head * group + (first + j) % group);
+      values.store(lane, args.dim, shared.kv, own_values, limit);
+      if (at < last) {
+        page = next;
+        if (ahead) keys.load(lane, args.dim, head_of(args, page, args.pages.layer.keys, kv_head), limit - chunk);
+        scale = load_scale(lane, args, page, kv_head, limit - chunk);
+      }
+      for (int j = wave * (Lane::width / 8); j < count; j += waves * (Lane::width / 8)) {
+        weigh(lane, args, shared, at, j + i / 8);
       }
       lane.barrier();
-      SLM_UNROLL
-      for (int own = 0; own < own_tiles; ++own) {
-        const int tile = wave + own * waves;
-        if (tile * 16 >= args.dim) continue;
-        FragmentC<L> part[columns];
-        mix_values(lane, shared, tile, part);
-        SLM_UNROLL
-        for (int n = 0; n < columns; ++n) {
-          SLM_UNROLL
-          for (int c = 0; c < L::c_floats; ++c) {
-            float& sum = mix[own][n].value[c];
-            const AttentionState& state = shared.state[n * L::columns + L::c_column(i, c)];
-            sum = split ? part[n].value[c] : fmaf(sum, state.keep, part[n].value[c] * state.take);
-          }
-        }
-      }
+      mix_values(lane, shared, value_tiles, weight_tiles, count, mix);
     }
 
     SLM_UNROLL
-    for (int own = 0; own < own_tiles; ++own) {
+    for (int n = 0; n < columns; ++n) {
       SLM_UNROLL
-      for (int n = 0; n < columns; ++n) {
+      for (int c = 0; c < L::c_floats; ++c) {
+        const int j = n * L::columns + L::c_column(i, c);
+        if (j >= count) continue;
+        const Memory<float> to = split ? args.partial : args.out;
+        const std::int64_t first = shared.query[j].to + L::c_row(i, c);
         SLM_UNROLL
-        for (int c = 0; c < L::c_floats; ++c) {
-          const int d = (wave + own * waves) * 16 + L::c_row(i, c), j = n * L::columns + L::c_column(i, c);
-          if (d >= args.dim || j >= count) continue;
-          const std::int64_t query = row_of(args, first + j, group, kv_head);
-          if (split) {
-            args.partial[(query * args.chunks + lane.block_z()) * (args.dim + 2) + d] = mix[own][n].value[c];
-          } else {
-            args.out[query * args.dim + d] = mix[own][n].value[c] / shared.state[j].sum;
-          }
+        for (int own = 0; own < own_tiles; ++own) {
+          const int d = (wave + own * waves) * 16;
+          if (d + L::c_row(i, c) >= args.dim) continue;
+          to[first + d] = split ? mix[own][n].value[c] : mix[own][n].value[c] / shared.state[j].sum;
         }
       }
     }
-    if (split) combine(lane, args, shared, first, count, group, kv_head, last_chunk - first_chunk + 1);
+    if (split) combine(lane, args, shared, count, kv_head, last_chunk - first_chunk + 1);
   }
 
  private:
+  /// Where the numbers of a query go.
+  template <class Lane>
+  static SLM_DEVICE std::int64_t to_of(Lane lane, const Args& args, std::int64_t query) {
+    if (args.chunks == 0) return query * args.dim;
+    return (query * args.chunks + lane.block_z()) * (args.dim + 2);
+  }
+
   /// What the block works on. Called by all threads.
   template <class Lane>
   static SLM_DEVICE StepSequence rows_of_tile(Lane lane, const Args& args, Shared& shared, const QueryTiles& tiles,
@@ -185,11 +162,6 @@ struct Attend {
     return shared.tile;
   }
 
-  /// Index of query j among [rows, query].
-  static SLM_DEVICE std::int64_t row_of(const Args& args, int j, int group, int kv_head) {
-    return std::int64_t{j / group} * args.query + kv_head * group + j % group;
-  }
-
   template <class L, int Own, int Columns>
   static SLM_DEVICE void clear(FragmentC<L> (&sums)[Own][Columns]) {
     SLM_UNROLL
@@ -202,86 +174,83 @@ struct Attend {
     }
   }
 
-  /// Words of a row that take part: whole fragments.
-  static SLM_DEVICE int used_words(const Args& args) { return (args.dim + 15) / 16 * 8; }
-
+  /// Queries as halves, and zeros where a fragment has more columns than there are queries.
   template <class Lane>
-  static SLM_DEVICE void stage_queries(Lane lane, const Args& args, Shared& shared, int kv_head, int first, int count,
-                                       int group) {
-    const int words = used_words(args);
-    for (int item = lane.thread(); item < Queries * words; item += lane.threads()) {
-      const int j = item / words, d = item % words * 2;
-      float low = 0, high = 0;
-      if (j < count) {
-        const std::int64_t from = row_of(args, first + j, group, kv_head) * args.dim + d;
-        if (d < args.dim) low = args.q[from];
-        if (d + 1 < args.dim) high = args.q[from + 1];
+  static SLM_DEVICE void stage_queries(Lane lane, const Args& args, Shared& shared, int count) {
+    using L = typename Lane::Matrix;
+    constexpr int pairs = Dim / 2;
+    const int used = (count + L::columns - 1) / L::columns * L::columns;
+    if (args.dim % 4 == 0) {
+      for (unsigned item = static_cast<unsigned>(lane.thread()); item < static_cast<unsigned>(used * (pairs / 2));
+           item += static_cast<unsigned>(lane.threads())) {
+        const int j = static_cast<int>(item / (pairs / 2)), d = static_cast<int>(item % (pairs / 2) * 4);
+        Word4 four{};
+        if (j < count && d < args.dim) {
+          four = *args.q.template vector<const Word4>(std::int64_t{shared.query[j].index} * args.dim + d);
+        }
+        *reinterpret_cast<Word2*>(&shared.q[j][d / 2]) = {
+            Lane::template pack2<half_t>(float_of(four.word[0]), float_of(four.word[1])),
+            Lane::template pack2<half_t>(float_of(four.word[2]), float_of(four.word[3]))};
       }
-      shared.q[j][d / 2] = Lane::template pack2<half_t>(low, high);
+    } else {
+      for (int item = lane.thread(); item < used * pairs; item += lane.threads()) {
+        const int j = item / pairs, d = item % pairs * 2;
+        const std::int64_t from = std::int64_t{shared.query[j].index} * args.dim + d;
+        const float low = j < count && d < args.dim ? args.q[from] : 0.0f;
+        const float high = j < count && d + 1 < args.dim ? args.q[from + 1] : 0.0f;
+        shared.q[j][d / 2] = Lane::template pack2<half_t>(low, high);
+      }
     }
   }
 
-  static SLM_DEVICE KvHead<Element> page_of(const Args& args, std::byte* page, std::int64_t part, int kv_head) {
+  static SLM_DEVICE Head head_of(const Args& args, std::byte* page, std::int64_t part, int kv_head) {
     return args.pages.template head<Element>(page, part, kv_head);
   }
 
-  /// The keys or values of a page, as halves. Positions behind the last one are zero: they have the weight zero, and
-  /// zero times a stale NaN is NaN.
+  /// The scale of a position: its key's by the first threads, its value's by the next.
   template <class Lane>
-  static SLM_DEVICE void stage_positions(Lane lane, const Args& args, Shared& shared, const KvHead<Element>& from,
-                                         int at, int end) {
-    const int words = used_words(args);
-    if (args.dim % 8 == 0) {
-      for (int item = lane.thread(); item < chunk * (words / 4); item += lane.threads()) {
-        const int p = item / (words / 4), d = item % (words / 4) * 8;
-        const bool there = d < args.dim && at * chunk + p <= end;
-        *reinterpret_cast<Word4*>(&shared.kv[p][d / 2]) =
-            there ? from.template eight<Lane>(p * args.dim + d, p) : Word4{};
-      }
+  static SLM_DEVICE float load_scale(Lane lane, const Args& args, std::byte* page, int kv_head, int limit) {
+    if constexpr (Head::scaled) {
+      const int slot = lane.thread() % chunk;
+      if (lane.thread() >= 2 * chunk) return 0;
+      const KvLayer& layer = args.pages.layer;
+      return head_of(args, page, lane.thread() < chunk ? layer.keys : layer.values, kv_head)
+          .scales[slot < limit ? slot : limit];
     } else {
-      for (int item = lane.thread(); item < chunk * words; item += lane.threads()) {
-        const int p = item / words, d = item % words * 2;
-        float low = 0, high = 0;
-        if (at * chunk + p <= end) {
-          if (d < args.dim) low = from.at(p * args.dim + d, p);
-          if (d + 1 < args.dim) high = from.at(p * args.dim + d + 1, p);
-        }
-        shared.kv[p][d / 2] = Lane::template pack2<half_t>(low, high);
-      }
+      return 0;
+    }
+  }
+  template <class Lane>
+  static SLM_DEVICE void store_scale(Lane lane, Shared& shared, float scale) {
+    if constexpr (Head::scaled) {
+      if (lane.thread() < 2 * chunk) shared.scale[lane.thread() / chunk][lane.thread() % chunk] = scale;
     }
   }
 
   /// score[j][p] = k_p . q_j; a wave takes 16 positions.
-  template <class Lane>
-  static SLM_DEVICE void score(Lane lane, const Args& args, Shared& shared) {
+  template <class Lane, class KeyFragments, class QueryFragments>
+  static SLM_DEVICE void score(Lane lane, const Args& args, Shared& shared, KeyFragments keys, QueryFragments queries,
+                               int count) {
     using L = typename Lane::Matrix;
     constexpr int columns = Queries / L::columns;
-    const int i = lane.lane_index(), base = lane.wave() * 16, offset = L::k_group(i) * L::run / 2;
+    const int i = lane.lane_index(), base = lane.wave() * 16;
     FragmentC<L> sums[1][columns];
     clear(sums);
     SLM_UNROLL
     for (int step = 0; step < Dim / 16; ++step) {
-      if (step * 16 >= args.dim) continue;
-      FragmentA<L> a;
-      SLM_UNROLL
-      for (int s = 0; s < L::row_slots; ++s) {
-        SLM_UNROLL
-        for (int pair = 0; pair < L::run / 2; ++pair) {
-          a.word[L::a_word(s, pair)] = shared.kv[base + L::a_row(i, s)][step * 8 + offset + pair];
-        }
-      }
+      if (!ahead && step * 16 >= args.dim) continue;
+      const FragmentA<L> a = keys.load(step * 8);
       SLM_UNROLL
       for (int n = 0; n < columns; ++n) {
-        FragmentB<L> b;
-        SLM_UNROLL
-        for (int pair = 0; pair < L::run / 2; ++pair) {
-          b.word[pair] = shared.q[n * L::columns + L::b_column(i)][step * 8 + offset + pair];
-        }
+        if (n * L::columns >= count) continue;
+        const FragmentB<L> b = queries.load(n * L::columns * row_words + step * 8);
         sums[0][n] = lane.template mma<half_t>(a, b, sums[0][n]);
+        if constexpr (Head::scaled) sums[0][n] = lane.template mma<half_t>(minus_bias<L>(), b, sums[0][n]);
       }
     }
     SLM_UNROLL
     for (int n = 0; n < columns; ++n) {
+      if (n * L::columns >= count) continue;
       SLM_UNROLL
       for (int c = 0; c < L::c_floats; ++c) {
         shared.score[n * L::columns + L::c_column(i, c)][base + L::c_row(i, c)] = bits_of(sums[0][n].value[c]);
@@ -289,85 +258,104 @@ struct Attend {
     }
   }
 
-  /// Scores of query j become weights, by one wave, and the query's state takes the chunk in.
+  /// Scores of query j become weights, by eight lanes, and the query's state takes the chunk in. A lane has twice four
+  /// neighbouring positions.
   template <class Lane>
-  static SLM_DEVICE void weigh(Lane lane, const Args& args, Shared& shared, int at, int j, int row_position, int head) {
-    const int i = lane.lane_index();
-    float score[2] = {-INFINITY, -INFINITY};  // a lane below 32 has two neighbouring positions
-    if (i < chunk / 2) {
-      const float slope = args.slopes ? args.slopes[head] * 1.44269504088896341f : 0.0f;
+  static SLM_DEVICE void weigh(Lane lane, const Args& args, Shared& shared, int at, int j) {
+    const int part = lane.lane_index() % 8;
+    std::uint32_t* const row = shared.score[j];
+    const AttentionQuery query = shared.query[j];
+    const int behind = query.position - (at * chunk + 4 * part);  // the query is so many positions behind the first
+    const unsigned span = args.window == 0 ? 0x7fffffffu : static_cast<unsigned>(args.window);
+    float score[8];
+    SLM_UNROLL
+    for (int half = 0; half < 2; ++half) {
+      const Word4 dots = *reinterpret_cast<const Word4*>(row + 32 * half + 4 * part);
       SLM_UNROLL
-      for (int k = 0; k < 2; ++k) {
-        const int p = at * chunk + 2 * i + k;
-        if (p > row_position || (args.window != 0 && p <= row_position - args.window)) continue;
-        const float dot = float_of(shared.score[j][2 * i + k]);
-        score[k] = fmaf(slope, static_cast<float>(p - row_position), dot * args.scale);
+      for (int k = 0; k < 4; ++k) {
+        const int distance = behind - (32 * half + k);
+        float dot = float_of(dots.word[k]);
+        if constexpr (Head::scaled) dot *= shared.scale[0][32 * half + 4 * part + k];
+        dot *= args.scale;
+        if (args.slopes) dot = fmaf(query.slope, static_cast<float>(-distance), dot);
+        score[4 * half + k] = static_cast<unsigned>(distance) < span ? dot : -INFINITY;
       }
     }
+    float largest = score[0];
+    SLM_UNROLL
+    for (int k = 1; k < 8; ++k) largest = fmaxf(largest, score[k]);
+    SLM_UNROLL
+    for (int step = 4; step > 0; step /= 2) largest = fmaxf(largest, lane.shuffle(largest, lane.lane_index() ^ step));
     lane.wave_barrier();  // weights lie where the scores lay
-    const float largest = lane.wave_max(score[0] > score[1] ? score[0] : score[1]);
-    float weight[2] = {0, 0};
-    if (largest != -INFINITY) {
-      weight[0] = exp2f(score[0] - largest + 8.0f);
-      weight[1] = exp2f(score[1] - largest + 8.0f);
-    }
-    const float sum = lane.wave_sum(weight[0] + weight[1]);
-    if (i < chunk / 2) shared.score[j][i] = Lane::template pack2<half_t>(weight[0], weight[1]);
-    if (i == 0) {
-      AttentionState& state = shared.state[j];
-      if (args.chunks != 0) {
-        state = {largest, sum, 0.0f, 0.0f};
-      } else {
-        state.merge(largest, sum);
+    const float top = largest == -INFINITY ? 0.0f : largest - 8.0f;
+    float sum = 0;
+    SLM_UNROLL
+    for (int half = 0; half < 2; ++half) {
+      float weight[4];
+      SLM_UNROLL
+      for (int k = 0; k < 4; ++k) {
+        weight[k] = exp2f(score[4 * half + k] - top);
+        sum += weight[k];
+        if constexpr (Head::scaled) weight[k] *= shared.scale[1][32 * half + 4 * part + k];
+      }
+      Word2& to = *reinterpret_cast<Word2*>(row + 16 * half + 2 * part);
+      if constexpr (Head::scaled) {
+        to = {Lane::template pack2<half_t>(weight[0], weight[1]), Lane::template pack2<half_t>(weight[2], weight[3])};
+      } else {  // at most 2^8
+        to = {Lane::pack2_within(weight[0], weight[1]), Lane::pack2_within(weight[2], weight[3])};
       }
     }
+    SLM_UNROLL
+    for (int step = 4; step > 0; step /= 2) sum += lane.shuffle(sum, lane.lane_index() ^ step);
+    if (part == 0) shared.state[j].merge(largest, sum);
   }
 
-  /// part = V^T p for 16 dimensions.
-  template <class Lane, class L, int Columns>
-  static SLM_DEVICE void mix_values(Lane lane, Shared& shared, int tile, FragmentC<L> (&part)[Columns],
-                                    Where where = Where::here()) {
+  /// mix = mix * keep + V^T p * take, a wave's dimensions.
+  template <class Lane, class ValueFragments, class WeightFragments, class L, int Own, int Columns>
+  static SLM_DEVICE void mix_values(Lane lane, Shared& shared, ValueFragments values, WeightFragments weights,
+                                    int count, FragmentC<L> (&mix)[Own][Columns]) {
     const int i = lane.lane_index();
-    SLM_UNROLL
-    for (int n = 0; n < Columns; ++n) {
-      SLM_UNROLL
-      for (int c = 0; c < L::c_floats; ++c) part[n].value[c] = 0;
-    }
+    FragmentC<L> part[Own][Columns];
+    clear(part);
     SLM_UNROLL
     for (int step = 0; step < chunk / 16; ++step) {
-      const int first = step * 16 + L::k_group(i) * L::run;
-      FragmentA<L> a;
-      SLM_UNROLL
-      for (int s = 0; s < L::row_slots; ++s) {
-        const int d = tile * 16 + L::a_row(i, s), shift = d % 2 * 16;
-        SLM_UNROLL
-        for (int pair = 0; pair < L::run / 2; ++pair) {
-          const std::uint32_t low = shared.kv[first + 2 * pair][d / 2] >> shift & 0xffffu;
-          const std::uint32_t high = shared.kv[first + 2 * pair + 1][d / 2] >> shift & 0xffffu;
-          a.word[L::a_word(s, pair)] = low | high << 16;
-        }
-      }
+      FragmentB<L> b[Columns];
       SLM_UNROLL
       for (int n = 0; n < Columns; ++n) {
-        FragmentB<L> b;
+        if (n * L::columns < count) b[n] = weights.load(n * L::columns * score_words + step * 8);
+      }
+      SLM_UNROLL
+      for (int own = 0; own < Own; ++own) {
+        const FragmentA<L> a = values.load(step * 16 * row_words + own * waves * 8);
         SLM_UNROLL
-        for (int pair = 0; pair < L::run / 2; ++pair) {
-          b.word[pair] = shared.score[n * L::columns + L::b_column(i)][first / 2 + pair];
+        for (int n = 0; n < Columns; ++n) {
+          if (n * L::columns >= count) continue;
+          part[own][n] = lane.template mma<half_t>(a, b[n], part[own][n]);
+          if constexpr (Head::scaled) part[own][n] = lane.template mma<half_t>(minus_bias<L>(), b[n], part[own][n]);
         }
-        part[n] = lane.template mma<half_t>(a, b, part[n], where);
+      }
+    }
+    SLM_UNROLL
+    for (int n = 0; n < Columns; ++n) {
+      if (n * L::columns >= count) continue;
+      SLM_UNROLL
+      for (int c = 0; c < L::c_floats; ++c) {
+        const AttentionState& state = shared.state[n * L::columns + L::c_column(i, c)];
+        SLM_UNROLL
+        for (int own = 0; own < Own; ++own) {
+          mix[own][n].value[c] = fmaf(mix[own][n].value[c], state.keep, part[own][n].value[c] * state.take);
+        }
       }
     }
   }
 
   /// The block that writes its chunk last merges all chunks of these queries.
   template <class Lane>
-  static SLM_DEVICE void combine(Lane lane, const Args& args, Shared& shared, int first, int count, int group,
-                                 int kv_head, int chunks) {
+  static SLM_DEVICE void combine(Lane lane, const Args& args, Shared& shared, int count, int kv_head, int chunks) {
     const int width = args.dim + 2;
     if (lane.thread() < count) {
       const AttentionState& state = shared.state[lane.thread()];
-      const std::int64_t query = row_of(args, first + lane.thread(), group, kv_head);
-      const std::int64_t at = (query * args.chunks + lane.block_z()) * width + args.dim;
+      const std::int64_t at = shared.query[lane.thread()].to + args.dim;
       args.partial[at] = state.largest;
       args.partial[at + 1] = state.sum;
     }
@@ -379,16 +367,25 @@ struct Attend {
     if (shared.last == 0) return;
     lane.fence();
     if (lane.thread() == 0) ticket = 0;
-    for (int item = lane.thread(); item < count * args.dim; item += lane.threads()) {
-      const std::int64_t query = row_of(args, first + item / args.dim, group, kv_head);
+    // Four numbers of a query to a thread, so that its state is merged once for them.
+    const int fours = (args.dim + 3) / 4;
+    for (int item = lane.thread(); item < count * fours; item += lane.threads()) {
+      const std::int64_t query = shared.query[item / fours].index;
+      const int d = item % fours * 4, left = args.dim - d;
       AttentionState state{-INFINITY, 0.0f, 0.0f, 0.0f};
-      float mix = 0;
+      float mix[4] = {0, 0, 0, 0};
       for (int c = 0; c < chunks; ++c) {
         const std::int64_t at = (query * args.chunks + c) * width;
         state.merge(args.partial[at + args.dim], args.partial[at + args.dim + 1]);
-        mix = fmaf(mix, state.keep, args.partial[at + item % args.dim] * state.take);
+        SLM_UNROLL
+        for (int k = 0; k < 4; ++k) {
+          if (k < left) mix[k] = fmaf(mix[k], state.keep, args.partial[at + d + k] * state.take);
+        }
       }
-      args.out[query * args.dim + item % args.dim] = mix / state.sum;
+      SLM_UNROLL
+      for (int k = 0; k < 4; ++k) {
+        if (k < left) args.out[query * args.dim + d + k] = mix[k] / state.sum;
+      }
     }
   }
 };

@@ -30,45 +30,64 @@ struct StepSequence {
 
 using PageTable = Memory<std::byte* const>;
 
-/// The keys or values of one head in a page.
+/// The keys or values of one head in a page. Attention reads them as halves, and the scales of int8 apart from them: a
+/// code is then 1152 + code, of which it takes 1152 off on the matrix unit.
 template <class Element>
 struct KvHead {
+  static constexpr bool scaled = std::is_same_v<Element, std::int8_t>;
+  static constexpr float bias = scaled ? 1152 : 0;
+
   Memory<Element> numbers;  // [page_positions, dim]
   Memory<float> scales;     // [page_positions], in int8
 
-  /// The number at `index`, of the position that lies in `slot`.
-  SLM_DEVICE float at(std::int64_t index, [[maybe_unused]] int slot) const {
-    if constexpr (std::is_same_v<Element, std::int8_t>) {
-      return static_cast<float>(numbers[index]) * scales[slot];
+  /// A number as attention reads it.
+  SLM_DEVICE float at(std::int64_t index) const {
+    if constexpr (scaled) {
+      return static_cast<float>(numbers[index]) + bias;
     } else {
       return to_float(numbers[index]);
     }
   }
 
-  /// Eight numbers from `index` on, as halves.
+  using Eight = std::conditional_t<scaled, Word2, Word4>;
+
   template <class Lane>
-  SLM_DEVICE Word4 eight(std::int64_t index, [[maybe_unused]] int slot) const {
-    Word4 halves;
-    if constexpr (std::is_same_v<Element, std::int8_t>) {
-      const Word2 codes = Lane::load_stream(numbers.template vector<const Word2>(index));
-      const float scale = scales[slot];
-      const auto number = [&](int i) {
-        return scale * static_cast<float>(static_cast<std::int8_t>(codes.word[i / 4] >> i % 4 * 8 & 0xffu));
-      };
+  SLM_DEVICE Eight eight(std::int64_t index) const {
+    return Lane::load_stream(numbers.template vector<const Eight>(index));
+  }
+
+  template <class Lane>
+  static SLM_DEVICE Word4 halves_of(const Eight& eight) {
+    if constexpr (scaled) {
+      Word4 halves;
       SLM_UNROLL
-      for (int i = 0; i < 4; ++i) halves.word[i] = Lane::template pack2<half_t>(number(2 * i), number(2 * i + 1));
-    } else {
-      halves = Lane::load_stream(numbers.template vector<const Word4>(index));
-      if constexpr (std::is_same_v<Element, bfloat16_t>) {
-        SLM_UNROLL
-        for (int i = 0; i < 4; ++i) {
-          const std::uint32_t two = halves.word[i];
-          halves.word[i] = Lane::template pack2<half_t>(Lane::template unpack_low<bfloat16_t>(two),
-                                                        Lane::template unpack_high<bfloat16_t>(two));
-        }
+      for (int i = 0; i < 2; ++i) {
+        const std::uint32_t four = eight.word[i] ^ 0x80808080u;  // 128 + code, below a half's 1024
+        halves.word[2 * i] = Lane::template bytes<0, 4, 1, 4>(four, 0x64u);
+        halves.word[2 * i + 1] = Lane::template bytes<2, 4, 3, 4>(four, 0x64u);
       }
+      return halves;
+    } else if constexpr (std::is_same_v<Element, bfloat16_t>) {
+      Word4 halves;
+      std::uint32_t large = 0;  // bits 15 and 31: a half does not go so far
+      SLM_UNROLL
+      for (int i = 0; i < 4; ++i) {
+        const std::uint32_t two = eight.word[i];
+        large |= (two & 0x7fff7fffu) + 0x38803880u;
+        halves.word[i] =
+            Lane::pack2_within(Lane::template unpack_low<bfloat16_t>(two), Lane::template unpack_high<bfloat16_t>(two));
+      }
+      if ((large & 0x80008000u) == 0) return halves;
+      SLM_UNROLL
+      for (int i = 0; i < 4; ++i) {
+        const std::uint32_t two = eight.word[i];
+        halves.word[i] = Lane::template pack2<half_t>(Lane::template unpack_low<bfloat16_t>(two),
+                                                      Lane::template unpack_high<bfloat16_t>(two));
+      }
+      return halves;
+    } else {
+      return eight;
     }
-    return halves;
   }
 };
 

@@ -10,14 +10,19 @@
 //   wave_sum(v) wave_max(v)        over all lanes of a wave, the result in each
 //   shuffle(v, lane)               v of another lane of the wave
 //   mma<Element>(a, b, c)          a . b + c on the matrix unit: fragments of Lane::Matrix, c in fp32
+//   tiles_a(tile, row_words)       where a lane reads fragments of operand A in shared memory, see fragments.hpp;
+//   tiles_transposed_a tiles_b     .load(distance) loads one. Tiles and their rows begin at multiples of 16 bytes
 //   atomic_add(p, v)               the old value; device-wide
 //   fence()                        writes before it are seen by the device before writes after it
 //   load_stream(p)                 4, 8 or 16 bytes that are read once
 //   pack2<Element>(low, high)      two floats rounded to two 16-bit elements of a word; half saturates
+//   pack2_within(low, high)        two floats that a half can hold, or NaN, rounded to two of a word
+//   bytes<i, j, k, l>(low, high)   a word of four of the eight bytes of two words
 //   exp2(v) tanh ... see each
 //
-// Barriers, sums, shuffles and mma are collective: every thread of the block or of the wave takes part, in the same
-// line of the program. A helper that holds one and is called from several places passes its caller's Where on.
+// Barriers, sums, shuffles, mma and loads of fragments are collective: every thread of the block or of the wave takes
+// part, in the same line of the program. A helper that holds one and is called from several places passes its caller's
+// Where on.
 #pragma once
 
 #include <cstdint>

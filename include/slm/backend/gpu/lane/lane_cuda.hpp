@@ -17,13 +17,50 @@ namespace slm::inline v0_1::gpu {
 class DeviceLane {
  public:
   using Matrix = MmaSync16x8x16;
+
+  // Of fragments.hpp: each lane says where a row of 16 bytes lies.
+  struct TilesA {
+    std::uint32_t address;
+    SLM_DEVICE FragmentA<Matrix> load(int distance) const {
+      FragmentA<Matrix> a;
+      asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+                   : "=r"(a.word[0]), "=r"(a.word[1]), "=r"(a.word[2]), "=r"(a.word[3])
+                   : "r"(address + 4 * distance)
+                   : "memory");
+      return a;
+    }
+  };
+  struct TilesTransposedA {
+    std::uint32_t address;
+    SLM_DEVICE FragmentA<Matrix> load(int distance) const {
+      FragmentA<Matrix> a;
+      asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+                   : "=r"(a.word[0]), "=r"(a.word[1]), "=r"(a.word[2]), "=r"(a.word[3])
+                   : "r"(address + 4 * distance)
+                   : "memory");
+      return a;
+    }
+  };
+  struct TilesB {
+    std::uint32_t address;
+    SLM_DEVICE FragmentB<Matrix> load(int distance) const {
+      FragmentB<Matrix> b;
+      asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0,%1}, [%2];"
+                   : "=r"(b.word[0]), "=r"(b.word[1])
+                   : "r"(address + 4 * distance)
+                   : "memory");
+      return b;
+    }
+  };
+
   static constexpr int width = 32;
 
   SLM_DEVICE int thread() const { return static_cast<int>(threadIdx.x); }
   SLM_DEVICE int threads() const { return static_cast<int>(blockDim.x); }
-  SLM_DEVICE int wave() const { return thread() / width; }
-  SLM_DEVICE int waves() const { return threads() / width; }
-  SLM_DEVICE int lane_index() const { return thread() % width; }
+  // Unsigned divisions, so that the compiler knows what follows from these numbers not to be negative.
+  SLM_DEVICE int wave() const { return static_cast<int>(threadIdx.x / unsigned{width}); }
+  SLM_DEVICE int waves() const { return static_cast<int>(blockDim.x / unsigned{width}); }
+  SLM_DEVICE int lane_index() const { return static_cast<int>(threadIdx.x % unsigned{width}); }
   SLM_DEVICE int block_x() const { return static_cast<int>(blockIdx.x); }
   SLM_DEVICE int block_y() const { return static_cast<int>(blockIdx.y); }
   SLM_DEVICE int block_z() const { return static_cast<int>(blockIdx.z); }
@@ -64,6 +101,17 @@ class DeviceLane {
     return c;
   }
 
+  SLM_DEVICE TilesA tiles_a(const std::uint32_t* tile, int row_words) const {
+    return {address_of(tile + lane_index() % 16 * row_words + lane_index() / 16 * 4)};
+  }
+  SLM_DEVICE TilesTransposedA tiles_transposed_a(const std::uint32_t* tile, int row_words) const {
+    const int k = lane_index() / 16 * 8 + lane_index() % 8;
+    return {address_of(tile + k * row_words + lane_index() / 8 % 2 * 4)};
+  }
+  SLM_DEVICE TilesB tiles_b(const std::uint32_t* tile, int row_words) const {
+    return {address_of(tile + lane_index() % 8 * row_words + lane_index() / 8 % 2 * 4)};
+  }
+
   static SLM_DEVICE int atomic_add(int* address, int value) { return atomicAdd(address, value); }
   static SLM_DEVICE void fence() { __threadfence(); }
 
@@ -95,9 +143,18 @@ class DeviceLane {
       // NaN passes the comparisons, as it must.
       low = low > 65504.0f ? 65504.0f : low < -65504.0f ? -65504.0f : low;
       high = high > 65504.0f ? 65504.0f : high < -65504.0f ? -65504.0f : high;
-      asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
+      word = pack2_within(low, high);
     }
     return word;
+  }
+  static SLM_DEVICE std::uint32_t pack2_within(float low, float high) {
+    std::uint32_t word;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
+    return word;
+  }
+  template <int I, int J, int K, int M>
+  static SLM_DEVICE std::uint32_t bytes(std::uint32_t low, std::uint32_t high) {
+    return __byte_perm(low, high, I | J << 4 | K << 8 | M << 12);
   }
   template <class Element>
   static SLM_DEVICE float unpack_low(std::uint32_t word) {
@@ -111,6 +168,12 @@ class DeviceLane {
   }
 
  private:
+  /// In shared memory. Opaque, or the compiler finds it anew for every tile instead of keeping it.
+  static SLM_DEVICE std::uint32_t address_of(const std::uint32_t* word) {
+    std::uint32_t address = static_cast<std::uint32_t>(__cvta_generic_to_shared(word));
+    asm("mov.u32 %0, %0;" : "+r"(address));
+    return address;
+  }
   static SLM_DEVICE float half_to_float(std::uint16_t half) {
     float value;
     asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(half));

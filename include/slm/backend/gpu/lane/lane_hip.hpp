@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "slm/backend/gpu/lane/fragments.hpp"
 #include "slm/backend/gpu/lane/lane.hpp"
 #include "slm/backend/gpu/lane/mma_layout.hpp"
 #include "slm/core/types.hpp"
@@ -29,9 +30,12 @@ class DeviceLane {
 
   SLM_DEVICE int thread() const { return static_cast<int>(threadIdx.x); }
   SLM_DEVICE int threads() const { return static_cast<int>(blockDim.x); }
-  SLM_DEVICE int wave() const { return __builtin_amdgcn_readfirstlane(thread() / width); }
-  SLM_DEVICE int waves() const { return threads() / width; }
-  SLM_DEVICE int lane_index() const { return thread() % width; }
+  // Unsigned divisions, so that the compiler knows what follows from these numbers not to be negative.
+  SLM_DEVICE int wave() const {
+    return __builtin_amdgcn_readfirstlane(static_cast<int>(threadIdx.x / unsigned{width}));
+  }
+  SLM_DEVICE int waves() const { return static_cast<int>(blockDim.x / unsigned{width}); }
+  SLM_DEVICE int lane_index() const { return static_cast<int>(threadIdx.x % unsigned{width}); }
   SLM_DEVICE int block_x() const { return static_cast<int>(blockIdx.x); }
   SLM_DEVICE int block_y() const { return static_cast<int>(blockIdx.y); }
   SLM_DEVICE int block_z() const { return static_cast<int>(blockIdx.z); }
@@ -85,14 +89,26 @@ class DeviceLane {
     return __builtin_bit_cast(FragmentC<Matrix>, sum);
   }
 
+  SLM_DEVICE TilesA<Matrix> tiles_a(const std::uint32_t* tile, int row_words) const {
+    return {tile, row_words, lane_index()};
+  }
+  SLM_DEVICE TilesTransposedA<Matrix> tiles_transposed_a(const std::uint32_t* tile, int row_words) const {
+    return {tile, row_words, lane_index()};
+  }
+  SLM_DEVICE TilesB<Matrix> tiles_b(const std::uint32_t* tile, int row_words) const {
+    return {tile, row_words, lane_index()};
+  }
+
   static SLM_DEVICE int atomic_add(int* address, int value) { return atomicAdd(address, value); }
   static SLM_DEVICE void fence() { __threadfence(); }
 
   template <class T>
   static SLM_DEVICE T load_stream(const T* address) {
     static_assert(sizeof(T) == 4 || sizeof(T) == 8 || sizeof(T) == 16);
+    // Said to be of device memory: an address out of a table could be one of shared memory, for which loads are slower.
     using Words = std::uint32_t __attribute__((ext_vector_type(sizeof(T) / 4)));
-    return __builtin_bit_cast(T, __builtin_nontemporal_load(reinterpret_cast<const Words*>(address)));
+    using Global = const __attribute__((address_space(1))) Words;
+    return __builtin_bit_cast(T, __builtin_nontemporal_load((Global*)address));
   }
 
   template <class Element>
@@ -102,6 +118,14 @@ class DeviceLane {
     } else {
       return narrow(low) | narrow(high) << 16;
     }
+  }
+  static SLM_DEVICE std::uint32_t pack2_within(float low, float high) {
+    using Halves = _Float16 __attribute__((ext_vector_type(2)));
+    return __builtin_bit_cast(std::uint32_t, Halves{static_cast<_Float16>(low), static_cast<_Float16>(high)});
+  }
+  template <int I, int J, int K, int M>
+  static SLM_DEVICE std::uint32_t bytes(std::uint32_t low, std::uint32_t high) {
+    return __builtin_amdgcn_perm(high, low, I | J << 8 | K << 16 | M << 24);
   }
   template <class Element>
   static SLM_DEVICE float unpack_low(std::uint32_t word) {

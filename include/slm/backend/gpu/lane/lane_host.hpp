@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "slm/backend/gpu/lane/fiber.hpp"
+#include "slm/backend/gpu/lane/fragments.hpp"
 #include "slm/backend/gpu/lane/lane.hpp"
 #include "slm/backend/gpu/lane/mma_layout.hpp"
 #include "slm/backend/gpu/runtime/launch.hpp"
@@ -278,6 +279,12 @@ class HostLane {
     return result;
   }
 
+  TilesA<Layout> tiles_a(const std::uint32_t* tile, int row_words) const { return {tile, row_words, lane_index()}; }
+  TilesTransposedA<Layout> tiles_transposed_a(const std::uint32_t* tile, int row_words) const {
+    return {tile, row_words, lane_index()};
+  }
+  TilesB<Layout> tiles_b(const std::uint32_t* tile, int row_words) const { return {tile, row_words, lane_index()}; }
+
   static int atomic_add(int* address, int value) { return std::exchange(*address, *address + value); }
   static void fence() {}
   template <class T>
@@ -288,6 +295,13 @@ class HostLane {
   template <class Element>
   static std::uint32_t pack2(float low, float high) {
     return std::uint32_t{narrow<Element>(low)} | std::uint32_t{narrow<Element>(high)} << 16;
+  }
+  static std::uint32_t pack2_within(float low, float high) { return pack2<half_t>(low, high); }
+  template <int I, int J, int K, int M>
+  static std::uint32_t bytes(std::uint32_t low, std::uint32_t high) {
+    const std::uint64_t both = std::uint64_t{high} << 32 | low;
+    const auto byte = [both](int i) { return static_cast<std::uint32_t>(both >> (8 * i) & 0xff); };
+    return byte(I) | byte(J) << 8 | byte(K) << 16 | byte(M) << 24;
   }
   template <class Element>
   static float unpack_low(std::uint32_t word) {

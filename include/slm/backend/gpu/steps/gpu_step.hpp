@@ -134,6 +134,7 @@ class GpuStep {
                        .query = heads.query,
                        .kv = heads.kv,
                        .dim = heads.dim,
+                       .group = heads.query / heads.kv,
                        .window = attention.window,
                        .scale = scale * 1.44269504088896341f,
                        .chunks = 0};
@@ -381,7 +382,7 @@ class GpuStep {
       return launch<Attend<Dim, few, Element>>(args);
     }
     const int longest = advanced_ ? 1 : shape_.longest;
-    if (longest * (args.query / args.kv) <= few) return launch<Attend<Dim, few, Element>>(args);
+    if (longest * args.group <= few) return launch<Attend<Dim, few, Element>>(args);
     launch<Attend<Dim, many, Element>>(args);
   }
 
