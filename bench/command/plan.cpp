@@ -27,7 +27,7 @@ using plan::PlannedModel;
 using plan::Way;
 
 struct PlanCommand {
-  std::string model, format, attention = "whole", cache = "f16";
+  std::string model, format, cache = "f16";
   std::vector<std::string> devices;
   int ranks = 0, replicas = 0, pipeline = 0, threads = 0, context = 0;
   int sequences = 1, prompt_tokens = 256, answer_tokens = 256;
@@ -96,7 +96,7 @@ Figures figures_of(const std::string& name, const PlanCommand& command) {
 
 /// Whether slm can do it.
 const char* today(const Way& way, const PlanDevice& device) {
-  if (way.split_heads || (way.tensor * way.stages > 1 && !device.processor)) return "not built";
+  if (way.tensor * way.stages > 1 && !device.processor) return "not built";
   return device.processor ? "runs" : "has not run";
 }
 
@@ -106,7 +106,7 @@ std::string words_of(const Way& way) {
     if (count > 1) words += (words.empty() ? "" : ", ") + what;
   };
   add(way.replicas, counted(way.replicas, "replica"));
-  add(way.tensor, text("tensor ", way.tensor, way.split_heads ? " by heads" : ""));
+  add(way.tensor, text("tensor ", way.tensor));
   add(way.stages, text("pipeline ", way.stages));
   return words.empty() ? "one device" : words;
 }
@@ -116,7 +116,6 @@ cli::OrderedJson json_of(const Plan& plan, const PlanDevice& device, bool reques
   cli::OrderedJson json{{"replicas", plan.way.replicas},
                         {"tensor", plan.way.tensor},
                         {"stages", plan.way.stages},
-                        {"attention", plan.way.split_heads ? "heads" : "whole"},
                         {"devices", plan.way.devices()},
                         {"today", today(plan.way, device)},
                         {"weight_bytes", plan.weights},
@@ -213,8 +212,7 @@ void run_plan(const PlanCommand& command) {
                   .prompt = static_cast<double>(command.prompt_tokens),
                   .answer = static_cast<double>(command.answer_tokens)};
   const int ranks = command.ranks != 0 ? command.ranks : cli::rank_count();
-  const std::vector<Way> ways =
-      plan::ways_of(model.shape, ranks, command.replicas, command.pipeline, command.attention == "heads");
+  const std::vector<Way> ways = plan::ways_of(model.shape, ranks, command.replicas, command.pipeline);
   if (ways.empty()) {
     throw Error("bench.no-way",
                 text(ranks, " ranks cannot be ", counted(command.replicas, "replica"), " of ",
@@ -266,11 +264,6 @@ void add_plan(CLI::App& bench) {
       ->capture_default_str();
   command.add_option("--pipeline", given->pipeline, "only ways with so many stages of layers; 0: any number")
       ->check(CLI::Range(0, 1024))
-      ->capture_default_str();
-  command
-      .add_option("--attention", given->attention,
-                  "over the ranks of a tensor: whole on each of them, or by heads, which is not built")
-      ->check(CLI::IsMember({"whole", "heads"}))
       ->capture_default_str();
   command.add_option("--format", given->format, "of the weights; without it as stored, bf16 for a shape")
       ->check(CLI::IsMember(plan::formats));

@@ -9,6 +9,7 @@
 
 #include "bench/command/plan/models.hpp"
 #include "slm/backend/cpu/cpu.hpp"
+#include "slm/backend/head_cut.hpp"
 #include "slm/backend/split.hpp"
 #include "slm/model/load.hpp"
 #include "slm/ranks/alone.hpp"
@@ -39,8 +40,11 @@ template <class Share>
 bool shares_are_the_whole(const PlannedModel& model, int ranks, Share share) {
   double sum = 0;
   for (int rank = 0; rank < ranks; ++rank) sum += share(model, ranks, rank);
-  const double vectors = (ranks - 1.0) * 4 * model.shape.layers * double(block_vector_count(model.shape));
-  return sum - vectors == held_weight_bytes(model, {}, 0, 0);
+  const ModelConfig& shape = model.shape;
+  const double vectors = (ranks - 1.0) * 4 * shape.layers * double(block_vector_count(shape));
+  const HeadCut cut({shape.heads, shape.kv_heads, shape.head_dim}, shape.qk_norm, ranks);
+  const double again = (cut.sharing - 1.0) * 2 * 2 * shape.layers * shape.kv_heads * shape.head_dim * shape.hidden;
+  return sum - vectors - again == held_weight_bytes(model, {}, 0, 0);
 }
 
 double share_of(const PlannedModel& model, int ranks, int rank) {
@@ -136,9 +140,9 @@ TEST_CASE("a 7B model has the bytes that one counts by hand") {
   // The 86 scales of down's 16 outputs of a tile end in the middle of a cache line.
   CHECK(step_weight_bytes(seven("int4"), {}, 0, 0) ==
         matrices / 2 + matrices / 128 * 3 + 2 * (32000 * 4096 + 4096) + 32 * (4096 / 16) * 32);
-  CHECK(cache_bytes(model, {}, 32) == 524288);  // half a MiB a token
-  CHECK(gathered_bytes(model.shape, false) == 4 * (3 * 4096 + 4096 + 11008 + 4096));
-  CHECK(gathered_bytes(model.shape, true) == 62976);  // 63 KB for a row and layer
+  CHECK(cache_bytes(model, {}, 32) == 524288);                                     // half a MiB a token
+  CHECK(gathered_bytes(model.shape, 2) == 4 * (4096 + 4096 + 11008 + 4096));       // attention's outputs
+  CHECK(gathered_bytes(model.shape, 64) == 4 * (3 * 4096 + 4096 + 11008 + 4096));  // more ranks than heads
 }
 
 TEST_CASE("ranks exchange four gathers a layer, and each receives what the others have") {
@@ -147,7 +151,7 @@ TEST_CASE("ranks exchange four gathers a layer, and each receives what the other
   CHECK(alone.traffic == 0);
   CHECK(alone.messages == 0);
   CHECK(alone.message_seconds == 0);
-  const double all = 32 * gathered_bytes(model.shape, false) + 4 * (4096 + 32000);
+  const double all = 32 * gathered_bytes(model.shape, 2) + 4 * (4096 + 32000);
   for (const int ranks : {2, 4}) {
     const StepCost cost = step_cost(model, device, {.tensor = ranks}, 0, {});
     CHECK(cost.messages == 4 * 32 + 3);  // the embedding, the logits, and the letter that tells of the step
@@ -206,9 +210,10 @@ TEST_CASE("what does not fit is said") {
   const Plan seventh = plan_of(seven(), device, {}, load);
   CHECK(seventh.most_sequences == std::floor((0.9 * 64e9 - seventh.weights) / (2048 * 524288)));
   CHECK(seventh.fits == (seventh.most_sequences >= 64));
-  // Whole on every rank, or by heads.
-  CHECK(plan_of(seven(), device, {.tensor = 4}, load).cache == 64.0 * 2048 * 524288);
-  CHECK(plan_of(seven(), device, {.tensor = 4, .split_heads = true}, load).cache == 16.0 * 2048 * 524288);
+  // By heads; whole where there are more ranks.
+  CHECK(plan_of(seven(), device, {.tensor = 4}, load).cache == 16.0 * 2048 * 524288);
+  CHECK(plan_of(seven(), device, {.tensor = 5}, load).cache == 14.0 * 2048 * 524288);
+  CHECK(plan_of(seven(), device, {.tensor = 64}, load).cache == 64.0 * 2048 * 524288);
 }
 
 TEST_CASE("requests obey Little's law") {
@@ -222,13 +227,13 @@ TEST_CASE("requests obey Little's law") {
 
 TEST_CASE("ways are every product, and only those that were asked for") {
   const ModelConfig shape = seven().shape;
-  CHECK(ways_of(shape, 1, 0, 0, false).size() == 1);
-  CHECK(ways_of(shape, 8, 0, 0, false).size() == 10);
-  for (const Way& way : ways_of(shape, 24, 0, 0, false)) CHECK(way.devices() == 24);
-  CHECK(ways_of(shape, 8, 3, 0, false).empty());
-  REQUIRE(ways_of(shape, 8, 2, 2, false).size() == 1);
-  CHECK(ways_of(shape, 8, 2, 2, false)[0].tensor == 2);
-  CHECK(ways_of(shape, 64, 1, 64, false).empty());  // more stages than layers
+  CHECK(ways_of(shape, 1, 0, 0).size() == 1);
+  CHECK(ways_of(shape, 8, 0, 0).size() == 10);
+  for (const Way& way : ways_of(shape, 24, 0, 0)) CHECK(way.devices() == 24);
+  CHECK(ways_of(shape, 8, 3, 0).empty());
+  REQUIRE(ways_of(shape, 8, 2, 2).size() == 1);
+  CHECK(ways_of(shape, 8, 2, 2)[0].tensor == 2);
+  CHECK(ways_of(shape, 64, 1, 64).empty());  // more stages than layers
 }
 
 TEST_CASE("models that cannot be planned are refused") {

@@ -104,7 +104,7 @@ class Plan(unittest.TestCase):
         self.error("--device", "--model", "Llama-2-7B", status=2)
         self.error("--device", "--model", "Llama-2-7B", "--device", "abacus", status=2)
         for option, value in (("--ranks", -1), ("--sequences", 0), ("--share", 2), ("--bandwidth", 0), ("--requests-per-day", -5),
-                              ("--format", "int3"), ("--attention", "half")):
+                              ("--format", "int3"), ("--cache-format", "f64")):
             self.error(option, "--model", "Llama-2-7B", "--device", "H200", option, value, status=2)
         self.error(r"GPT-5.*\[bench.unknown-shape\]", "--model", "GPT-5", "--device", "H200")
         self.error(r"\[bench.no-way\]", "--model", "Llama-2-7B", "--device", "H200", "--ranks", 4, "--replicas", 3)

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstddef>
 
+#include "slm/backend/head_cut.hpp"
 #include "slm/backend/row_cut.hpp"
 
 namespace slm::bench::plan {
@@ -27,12 +28,34 @@ double share_bytes(const MatrixFormat& format, Matrix matrix, int ranks, int ran
   return static_cast<double>(format.bytes(cut.parts * cut.count(rank), matrix.in));
 }
 
+HeadCut head_cut(const ModelConfig& shape, int ranks) {
+  return HeadCut({.query = shape.heads, .kv = shape.kv_heads, .dim = shape.head_dim}, shape.qk_norm, ranks);
+}
+
+/// The heads of the rank that has most.
+Heads most_heads(const ModelConfig& shape, int ranks) {
+  const HeadCut cut = head_cut(shape, ranks);
+  Heads most;
+  for (int rank = 0; rank < ranks; ++rank) {
+    const Heads heads = cut.of(rank);
+    most.query = std::max(most.query, heads.query);
+    most.kv = std::max(most.kv, heads.kv);
+  }
+  return most;
+}
+
 double layer_bytes(const PlannedModel& model, const Way& way, int rank) {
   const std::array<Matrix, 4> matrices = layer_matrices(model.shape);
   double bytes = 0;
   for (std::size_t i = 0; i < matrices.size(); ++i)
     bytes += share_bytes(model.layers[i], matrices[i], way.tensor, rank);
-  return bytes;
+  const HeadCut cut = head_cut(model.shape, way.tensor);
+  if (cut.whole) return bytes;
+  const Matrix& qkv = matrices[0];
+  std::int64_t rows = 0;
+  for (const RowRange& range : cut.rows_of(rank)) rows += range.count();
+  return bytes - share_bytes(model.layers[0], qkv, way.tensor, rank) +
+         static_cast<double>(model.layers[0].bytes(rows, qkv.in));
 }
 
 double table_bytes(const PlannedModel& model, const Way& way, int rank) {
@@ -94,17 +117,16 @@ double held_weight_bytes(const PlannedModel& model, const Way& way, int rank, in
   return bytes;
 }
 
-double gathered_bytes(const ModelConfig& shape, bool split_heads) {
+double gathered_bytes(const ModelConfig& shape, int tensor) {
   const double queries = static_cast<double>(detail::query_width(shape));
   const double keys = static_cast<double>(detail::key_width(shape));
-  const double residual = 2 * sizeof(float) * static_cast<double>(shape.hidden);
-  if (split_heads) return residual + 2 * (queries + shape.ffn);
-  return residual + sizeof(float) * (queries + 2 * keys + shape.ffn);
+  const double attention = queries + (head_cut(shape, tensor).whole ? 2 * keys : 0);
+  return sizeof(float) * (attention + 2.0 * shape.hidden + shape.ffn);
 }
 
 double cache_bytes(const PlannedModel& model, const Way& way, int layers) {
-  const double heads = way.split_heads ? ceiling(model.shape.kv_heads, way.tensor) : model.shape.kv_heads;
-  return 2.0 * layers * heads * static_cast<double>(kv_row_bytes(model.cache, model.shape.head_dim));
+  return 2.0 * layers * most_heads(model.shape, way.tensor).kv *
+         static_cast<double>(kv_row_bytes(model.cache, model.shape.head_dim));
 }
 
 StepCost step_cost(const PlannedModel& model, const PlanDevice& device, const Way& way, int stage, const Rows& rows) {
@@ -119,12 +141,12 @@ StepCost step_cost(const PlannedModel& model, const PlanDevice& device, const Wa
   const double table = static_cast<double>(shape.vocab) * shape.embedding_dim();
   const double products = rows.rows * layers * static_cast<double>(block_linear_count(shape)) +
                           (last(way, stage) ? rows.outputs * table : 0);
-  const double heads = way.split_heads ? ceiling(shape.heads, tensor) : shape.heads;
+  const double heads = most_heads(shape, way.tensor).query;
   const double attention = 2.0 * rows.rows * rows.context * layers * heads * shape.head_dim;
   cost.operations = 2 * (products / tensor + attention);
 
   if (way.tensor > 1) {  // a gather brings all but the rank's own; rank 0 tells every step
-    double gathered = layers * rows.rows * gathered_bytes(shape, way.split_heads);
+    double gathered = layers * rows.rows * gathered_bytes(shape, way.tensor);
     const int projections = shape.embedding != 0 ? 2 : 1;  // tables' gathers beside the layers' four
     if (first(stage)) gathered += sizeof(float) * rows.rows * (shape.embedding + std::int64_t{shape.hidden});
     if (last(way, stage)) gathered += sizeof(float) * rows.outputs * (shape.embedding + std::int64_t{shape.vocab});
@@ -209,14 +231,14 @@ Plan plan_of(const PlannedModel& model, const PlanDevice& device, const Way& way
   return plan;
 }
 
-std::vector<Way> ways_of(const ModelConfig& shape, int devices, int replicas, int stages, bool split_heads) {
+std::vector<Way> ways_of(const ModelConfig& shape, int devices, int replicas, int stages) {
   std::vector<Way> ways;
   for (int r = devices; r >= 1; --r) {
     if (devices % r != 0 || (replicas != 0 && r != replicas)) continue;
     const int group = devices / r;
     for (int p = 1; p <= std::min(group, shape.layers); ++p) {
       if (group % p != 0 || (stages != 0 && p != stages)) continue;
-      ways.push_back({.replicas = r, .tensor = group / p, .stages = p, .split_heads = split_heads && group > p});
+      ways.push_back({.replicas = r, .tensor = group / p, .stages = p});
     }
   }
   return ways;

@@ -36,10 +36,8 @@ struct PlannedModel {
 /// How devices share the work: replicas * tensor * stages of them.
 struct Way {
   int replicas = 1;  // whole models
-  int tensor = 1;    // ranks that share every matrix by its outputs
+  int tensor = 1;    // ranks that share every matrix by its outputs, and attention by its heads
   int stages = 1;    // of a pipeline of layers
-  bool split_heads =
-      false;  // attention and cache by heads over the tensor's ranks, and 16 bits where a product reads them
 
   std::int64_t devices() const { return std::int64_t{replicas} * tensor * stages; }
 };
@@ -70,8 +68,8 @@ double step_weight_bytes(const PlannedModel& model, const Way& way, int rank, in
 /// All bytes of weights that it holds.
 double held_weight_bytes(const PlannedModel& model, const Way& way, int rank, int stage);
 /// Bytes that all ranks of a stage together gather for a row in one layer.
-double gathered_bytes(const ModelConfig& shape, bool split_heads);
-/// Bytes of keys and values of one token in so many layers, on one rank.
+double gathered_bytes(const ModelConfig& shape, int tensor);
+/// Bytes of keys and values of one token in so many layers, on the rank that has most.
 double cache_bytes(const PlannedModel& model, const Way& way, int layers);
 /// Layers of a stage: the first stages have one more where they do not divide.
 int stage_layers(const ModelConfig& shape, int stages, int stage);
@@ -110,6 +108,6 @@ struct Plan {
 Plan plan_of(const PlannedModel& model, const PlanDevice& device, const Way& way, const Load& load);
 
 /// All ways to use so many devices; replicas and stages where they are not 0.
-std::vector<Way> ways_of(const ModelConfig& shape, int devices, int replicas, int stages, bool split_heads);
+std::vector<Way> ways_of(const ModelConfig& shape, int devices, int replicas, int stages);
 
 }  // namespace slm::bench::plan
