@@ -7,6 +7,7 @@
 #include "slm/backend/gpu/kernels/low_rank.hpp"
 #include "slm/backend/gpu/kernels/product.hpp"
 #include "slm/backend/gpu/kernels/rows.hpp"
+#include "slm/backend/gpu/kernels/shares.hpp"
 #include "slm/backend/gpu/runtime/runtime_vendor.hpp"
 
 namespace slm::gpu {
@@ -38,8 +39,8 @@ int count_of_kernels() {
   return count_of_format<Fp32>() + count_of_format<Fp16>() + count_of_format<Bf16>() + count_of_format<Int4>() +
          count_of_format<Int8>() + count_of_attention<half_t>() + count_of_attention<bfloat16_t>() +
          count_of_attention<std::int8_t>() +
-         count_of<Shrink, AdaptEmbedding, SelectRows, MeasureRows, NormalizeRows, GateRows, ShapeQkv, Peak, Cut, Race,
-                  detail::ProbeKernel>();
+         count_of<Shrink, AdaptEmbedding, SelectRows, MeasureRows, NormalizeRows, GateRows, ShapeQkv, TakeColumns,
+                  SpreadColumns, SpreadRows, Peak, Cut, Race, detail::ProbeKernel>();
 }
 
 }  // namespace slm::gpu

@@ -24,6 +24,11 @@ class HostShares {
   using Rows = View<float, 2>;
   using ConstRows = View<const float, 2>;
 
+  /// While it lives, a step is under way.
+  struct Turn {
+    explicit Turn(HostShares&) {}
+  };
+
   explicit HostShares(C peers) : peers_(std::move(peers)), rank_(peers_.rank()) {}
 
   /// [rows, width] of working memory, one for each index; not cleared.
@@ -35,6 +40,12 @@ class HostShares {
   void bring(Rows, Rows) {}
   /// Waits until the ranks have done all that they do together.
   void finish() {}
+
+  /// Of a step, or of a run of its rows.
+  template <class Step, class Recorded, class Body>
+  void record(Step& step, Recorded& recorded, Body&& body) {
+    step.record(recorded, body);
+  }
 
   /// mine [rows, parts * own] = this rank's columns of whole [rows, parts * width].
   void take_own(const RowCut& cut, ConstRows whole, Rows mine) const {
@@ -48,7 +59,7 @@ class HostShares {
   /// These columns of one row, in a room.
   const float* take_own(std::span<const RowRange> columns, const float* whole, int index) {
     std::int64_t width = 0;
-    for (const RowRange& range : columns) width += range.last - range.first;
+    for (const RowRange& range : columns) width += range.count();
     const Rows own = room(index, 1, width);
     float* to = own.data;
     for (const RowRange& range : columns) to = std::copy(whole + range.first, whole + range.last, to);

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "slm/core/macros.hpp"
+
 namespace slm::inline v0_1 {
 
 /// Neighbouring rows.
@@ -33,12 +35,18 @@ struct RowCut {
   RowCut(std::int64_t rows, int of_ranks, std::int64_t multiples) : tile(multiples), ranks(of_ranks), width(rows) {}
 
   /// The first row of a rank in each part; that of rank + 1 is where it ends.
-  std::int64_t first(int rank) const {
-    const std::int64_t tiles = (width + tile - 1) / tile;
-    return std::min(width, tiles * rank / ranks * tile);
+  SLM_DEVICE std::int64_t first(int rank) const {
+    const std::int64_t tiles = (width + tile - 1) / tile, row = tiles * rank / ranks * tile;
+    return row < width ? row : width;
   }
   /// Its rows in each part.
-  std::int64_t count(int rank) const { return first(rank + 1) - first(rank); }
+  SLM_DEVICE std::int64_t count(int rank) const { return first(rank + 1) - first(rank); }
+  /// That any rank has in each part.
+  std::int64_t most() const {
+    std::int64_t most = 0;
+    for (int rank = 0; rank < ranks; ++rank) most = std::max(most, count(rank));
+    return most;
+  }
 
   /// All of a rank, ascending.
   std::vector<RowRange> of(int rank) const {
@@ -52,7 +60,7 @@ struct RowCut {
     int rank = 0;
     std::int64_t row = 0;  // among those of the rank, part by part
   };
-  Place find(std::int64_t row) const {
+  SLM_DEVICE Place find(std::int64_t row) const {
     const std::int64_t part = row / width;
     row %= width;
     int rank = 0;

@@ -35,13 +35,13 @@ namespace backend {
 /// all make the same calls, or by orders, with which rank 0 tells the others its steps and they obey().
 template <Backend B, ranks::Communicator C>
 class Split {
-  static_assert(!B::own_memory && std::is_same_v<typename B::Activation, float>, "gathers floats of the host");
+  static_assert(std::is_same_v<typename B::Activation, float>, "gathers floats");
 
  public:
   static constexpr const char* name = B::name;
   static constexpr int max_rows = B::max_rows;
   static constexpr bool chooses = false;
-  static constexpr bool own_memory = false;
+  static constexpr bool own_memory = B::own_memory;
   using Activation = float;
   static constexpr auto kv_formats = B::kv_formats;
   using Recorded = typename B::Recorded;
@@ -88,6 +88,10 @@ class Split {
   };
   Pages take_pages(const KvPageShape& shape, std::size_t count) {
     return {state_->pages, state_->orders, shape, count};
+  }
+
+  std::shared_ptr<std::byte[]> host_memory(std::size_t bytes) requires B::own_memory {
+    return device_.host_memory(bytes);
   }
 
   Buffer<float> upload(const float* host, std::size_t count) { return device_.upload(host, count); }

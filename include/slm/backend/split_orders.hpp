@@ -141,7 +141,7 @@ class SplitOrders : public std::enable_shared_from_this<SplitOrders<B, C>> {
 
   void tell_quietly(const Letter& letter) {
     try {
-      tell(letter);
+      if (!team_->broken()) tell(letter);
     } catch (const Error&) {  // there is nobody left to tell
     }
   }

@@ -51,13 +51,24 @@ struct SplitMatrix {
   std::int64_t bytes() const { return held.bytes(); }
 };
 
+/// How the ranks of a stage make whole rows of their shares: where the device computes in memory of its own, by its
+/// shares(); see HostShares for what that must do.
+template <Backend B, ranks::Communicator C>
+auto shares_of([[maybe_unused]] B& device, const C& peers) {
+  if constexpr (B::own_memory) {
+    return device.shares(peers);
+  } else {
+    return HostShares<C>(peers);
+  }
+}
+
 /// What the copies of one device share.
 template <Backend B, ranks::Communicator C>
 struct SplitState {
   SplitState(B device, std::shared_ptr<const ranks::Grid<C>> ranks)
       : grid(std::move(ranks)),
-        pages(std::make_shared<SharedPages<B, C>>(std::move(device), grid)),
-        shares(grid->peers) {}
+        pages(std::make_shared<SharedPages<B, C>>(device, grid)),
+        shares(shares_of(device, grid->peers)) {}
 
   Adapter share_of(const Adapter& adapter) const {
     return backend::share_of(adapter, [this](int product) {
@@ -76,7 +87,7 @@ struct SplitState {
   std::map<int, std::vector<RowRange>> rows;  // that this rank holds of the weight of each product; others it does not
   std::shared_ptr<SplitOrders<B, C>> orders;  // null: all ranks make the same calls
   std::mutex mutex;                           // of a step, from its beginning to its end, where there are no orders
-  HostShares<C> shares;
+  decltype(shares_of(std::declval<B&>(), std::declval<const C&>())) shares;
 };
 
 /// A step of more rows than a run has is taken run after run, so that the stages work at once. Where there is one stage
@@ -113,11 +124,11 @@ class SplitStep {
 
   template <class Body>
   void record(typename B::Recorded& recorded, Body&& body) {
-    if (runs() == 1) return step_->record(recorded, body);
+    if (runs() == 1) return shares().record(*step_, recorded, body);
     const std::int64_t all = count_of(whole_.rows);
     for (std::int64_t run = 0; run < runs(); ++run) {
       take_rows(run * run_rows, run + 1 < runs() ? (run + 1) * run_rows : all);
-      step_->record(recorded, body);
+      shares().record(*step_, recorded, body);
     }
     const int stage = at_;
     take_rows(0, all);
@@ -126,12 +137,14 @@ class SplitStep {
 
   template <class Held>
   void embed(const Matrix<Held>& table, Rows x, ConstRows positions = {}, int offset = 0) {
-    look_up(table, x, &PlanRow::token, 0, [&] { step_->embed(table.held, x, positions, offset); });
+    look_up(table, x, &PlanRow::token, 0,
+            [&](const auto&... share) { step_->embed(table.held, x, positions, offset, share...); });
   }
 
   template <class Held>
   void embed_positions(const Matrix<Held>& table, int offset, Rows x) {
-    look_up(table, x, &PlanRow::position, offset, [&] { step_->embed_positions(table.held, offset, x); });
+    look_up(table, x, &PlanRow::position, offset,
+            [&](const auto&... share) { step_->embed_positions(table.held, offset, x, share...); });
   }
 
   void adapt_embedding(Rows x) {
@@ -197,8 +210,14 @@ class SplitStep {
   template <class Held>
   void logits(ConstRows x, Norm norm, const Linear<Matrix<Held>>& linear, Rows out) {
     const Rows gathered = shares().answers(out);
-    share(linear, linear.weight.cut.parts, gathered,
-          [&](const auto& held, Rows mine) { step_->logits(x, norm, held, mine); });
+    share(linear, linear.weight.cut.parts, gathered, [&](const auto& held, Rows mine) {
+      if constexpr (B::own_memory) {  // where logits() would bring them to the host
+        const ConstRows answered{x.data, mine.extent(0), x.extent(1)};
+        step_->mlp(answered, norm, held, ActivationKind::identity, nullptr, mine);
+      } else {
+        step_->logits(x, norm, held, mine);
+      }
+    });
     if (is_here()) shares().bring(gathered, out);
     answer(out);
   }
@@ -222,6 +241,7 @@ class SplitStep {
   /// From here on the step is of these rows only. All of it answers.
   void take_rows(std::int64_t first, std::int64_t last) {
     const bool all = first == 0 && last == count_of(whole_.rows);
+    turn_.reset();
     step_.reset();
     first_ = first;
     at_ = 0;
@@ -244,6 +264,7 @@ class SplitStep {
     plan_.pages = pages_;
     if (!all) plan_.outputs = {};
     step_.emplace(device_.begin(plan_));
+    turn_.emplace(shares());
   }
 
   /// Whether the rows are on this rank's stage now.
@@ -331,6 +352,7 @@ class SplitStep {
   std::vector<PlanSequence> sequences_;
   StepPlan plan_;
   std::optional<Step> step_;
+  std::optional<typename decltype(SplitState<B, C>::shares)::Turn> turn_;
 };
 
 }  // namespace backend

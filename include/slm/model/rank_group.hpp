@@ -101,8 +101,10 @@ class RankGroup {
   /// All ranks ask for it at once.
   std::shared_ptr<const ranks::Grid<C>> grid_of(const Sharing& sharing) {
     auto& grid = grids_[{sharing.stages, sharing.first_stands_apart}];
-    if (grid == nullptr)
+    if (grid == nullptr) {
       grid = std::make_shared<const ranks::Grid<C>>(team_->ranks(), sharing.stages, sharing.first_stands_apart);
+      team_->keep(grid);
+    }
     return grid;
   }
 

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <span>
@@ -84,6 +85,9 @@ class Team {
     }
   }
 
+  /// Keeps it until the others know of the end: what ranks can only end together, as they do a communicator.
+  void keep(std::shared_ptr<const void> thing) { kept_.push_back(std::move(thing)); }
+
   /// Calls what ranks do together. When it throws, the ranks no longer know of each other what they do: the others are
   /// not told of an end, but of a failure.
   template <class Body>
@@ -137,6 +141,7 @@ class Team {
   }
 
   C ranks_;
+  std::vector<std::shared_ptr<const void>> kept_;
   Lost lost_;
   std::mutex mutex_;  // of what follows
   std::chrono::steady_clock::time_point told_ = std::chrono::steady_clock::now();

@@ -15,11 +15,13 @@
 #include "slm/backend/gpu/runtime/device_buffer.hpp"
 #include "slm/backend/gpu/runtime/host_buffer.hpp"
 #include "slm/backend/gpu/runtime/runtime.hpp"
+#include "slm/backend/gpu/steps/device_shares.hpp"
 #include "slm/backend/gpu/steps/device_state.hpp"
 #include "slm/backend/gpu/steps/gpu_step.hpp"
 #include "slm/backend/gpu/steps/step_graphs.hpp"
 #include "slm/backend/gpu/weights/device_adapter.hpp"
 #include "slm/backend/gpu/weights/tile_matrix.hpp"
+#include "slm/core/checksum.hpp"
 
 namespace slm::inline v0_1::backend {
 
@@ -113,6 +115,19 @@ class Gpu {
 
   /// Starts a step; see Backend. Another thread that begins one waits until this one ends.
   gpu::GpuStep<State> begin(const StepPlan& plan) { return {state_, plan}; }
+
+  /// Of steps that take part in those of other ranks.
+  template <gpu::StreamCommunicator<typename R::Stream> C>
+  gpu::DeviceShares<State, C> shares(const C& peers) {
+    return {state_, peers};
+  }
+
+  /// The same number where results have the same bits: on devices of one architecture.
+  std::uint64_t arithmetic() const {
+    Checksum sum;
+    sum.add(std::as_bytes(std::span(info().architecture)));
+    return sum.value();
+  }
 
   /// Waits for everything that was asked for.
   void synchronize() { state_->runtime.synchronize(state_->stream); }

@@ -9,11 +9,23 @@
 #include "slm/backend/gpu/kernels/step_rows.hpp"
 #include "slm/backend/gpu/runtime/launch.hpp"
 #include "slm/backend/gpu/weights/tiles.hpp"
+#include "slm/backend/row_cut.hpp"
 #include "slm/core/types.hpp"
 
 namespace slm::inline v0_1::gpu {
 
-/// x[r] = table[token] + positions[position + offset], or table[position + offset]
+/// Which row of a table a row of the step takes, and where that lies when ranks share out the table.
+struct TableRows {
+  int offset;        // of positions
+  bool by_position;  // else by token
+  RowCut cut = {};   // of the whole table
+  int rank = 0;
+
+  SLM_DEVICE int of(const StepRow& row) const { return by_position ? row.position + offset : row.token; }
+  SLM_DEVICE RowCut::Place place(int row) const { return cut.ranks == 1 ? RowCut::Place{rank, row} : cut.find(row); }
+};
+
+/// x[r] = table[token] + positions[position + offset], or table[position + offset]; rows of other ranks are left.
 template <class Format>
 struct Embed {
   struct Args {
@@ -21,8 +33,7 @@ struct Embed {
     Memory<const StepRow> rows;     // [count]
     Memory<const float> positions;  // [all, width]; may be empty
     Memory<float> x;                // [count, width]
-    int offset;
-    bool by_position;  // else by token
+    TableRows which;
     int count;
   };
   struct Shared {};
@@ -32,9 +43,10 @@ struct Embed {
   template <class Lane>
   SLM_DEVICE void operator()(Lane lane, const Args& args, Shared&) const {
     const int row = lane.block_x(), width = args.table.in;
-    const int position = args.rows[row].position + args.offset;
-    const int token = args.by_position ? position : args.rows[row].token;
-    const std::int64_t place = std::int64_t{position} * width;
+    const RowCut::Place found = args.which.place(args.which.of(args.rows[row]));
+    if (found.rank != args.which.rank) return;
+    const int token = static_cast<int>(found.row);
+    const std::int64_t place = std::int64_t{args.rows[row].position + args.which.offset} * width;
     const std::int64_t tile = token / tile_height * args.table.stride;
     for (int k = lane.thread(); k < width; k += lane.threads()) {
       float v;

@@ -10,8 +10,19 @@
 #include "slm/backend/gpu/lane/lane.hpp"
 #include "slm/backend/gpu/runtime/runtime.hpp"
 #include "slm/core/error.hpp"
+#include "slm/core/view.hpp"
 
 namespace slm::inline v0_1::gpu {
+
+/// As kernels take it; null is empty.
+template <class T>
+Memory<T> memory(T* data, std::int64_t size) {
+  return {data, data == nullptr ? 0 : size};
+}
+template <class T, int Rank>
+Memory<T> memory(View<T, Rank> view) {
+  return {view.data, view.size()};
+}
 
 template <class T, Runtime R>
 class DeviceBuffer {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <mutex>
 #include <utility>
 
@@ -54,7 +55,8 @@ struct DeviceState {
   backend::GpuOptions options;
   R runtime;
   typename R::Stream stream;
-  std::mutex mutex;  // held by a step while it lives
+  std::mutex mutex;                    // held by a step while it lives
+  std::function<void()> before_waits;  // of that step; ends what would keep the device from ever being through
   PlanUpload<R> upload;
   Buffer<int> tickets;  // zero between launches
   Buffer<RowStatistics> statistics;
@@ -117,6 +119,7 @@ struct DeviceState {
   template <class T>
   T* grow(Buffer<T>& buffer, std::int64_t count) {
     if (buffer.size() < static_cast<std::size_t>(count)) {
+      if (before_waits) before_waits();
       runtime.synchronize(stream);
       buffer = {};
       buffer = Buffer<T>(runtime, static_cast<std::size_t>(count));

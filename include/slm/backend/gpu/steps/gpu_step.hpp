@@ -49,6 +49,8 @@ class GpuStep {
   }
 
   int rows() const { return static_cast<int>(rows_.size); }
+  /// As kernels see them.
+  Memory<const StepRow> step_rows() const { return rows_; }
   Rows room(int index, std::int64_t width) { return room_of(index, rows(), width); }
   Rows room_of_outputs(int index, std::int64_t width) { return room_of(index, shape_.outputs, width); }
 
@@ -62,14 +64,16 @@ class GpuStep {
     go_back();
   }
 
+  /// Of a table that ranks share out, `rank` holds the rows that `cut` says: only those are written.
   template <class Matrix>
-  void embed(const Matrix& table, Rows x, ConstRows positions = {}, int offset = 0) {
-    take_rows(table, x, positions, offset, false);
+  void embed(const Matrix& table, Rows x, ConstRows positions = {}, int offset = 0, const RowCut& cut = {},
+             int rank = 0) {
+    take_rows(table, x, positions, {offset, false, cut, rank});
   }
 
   template <class Matrix>
-  void embed_positions(const Matrix& table, int offset, Rows x) {
-    take_rows(table, x, {}, offset, true);
+  void embed_positions(const Matrix& table, int offset, Rows x, const RowCut& cut = {}, int rank = 0) {
+    take_rows(table, x, {}, {offset, true, cut, rank});
   }
 
   void adapt_embedding(Rows x) {
@@ -81,18 +85,6 @@ class GpuStep {
   void qkv(ConstRows x, Norm norm, const Linear<Matrix>& linear, Rope rope, Heads heads, KvLayer layer, Rows q,
            QkvShaping shaping = {}) {
     const int rotating = rope.rotating(heads.dim);
-    QkvArgs to{.q = memory(q),
-               .pages = pages(heads, layer),
-               .rows = rows_,
-               .inverse_frequency = {memory(rope.inverse_frequency[0], rotating / 2),
-                                     memory(rope.inverse_frequency[1], rotating / 2)},
-               .bias = memory(linear.bias, linear.weight.out),
-               .query = heads.query,
-               .kv = heads.kv,
-               .dim = heads.dim,
-               .rotating = rotating,
-               .factor = rope.factor,
-               .clip = shaping.clip};
     const bool whole_tiles = rotating == 0 || (rotating % 32 == 0 && heads.dim % tile_height == 0);
     if (shaping.norm == QkNorm::none && whole_tiles && plan_.format != KvFormat::int8) {
       Panels panels{.tiles = linear.weight.tiles().tiles()};
@@ -102,21 +94,25 @@ class GpuStep {
         panels.pairs = rotating / 2 / tile_height;
         panels.tail = panels.groups * panels.group_tiles;
       }
+      QkvArgs to = qkv_args(rope, heads, layer, q, shaping);
+      to.bias = memory(linear.bias, linear.weight.out);
       return product<QueriesKeysValues>(linear, x, norm, panels, to);
     }
-    const int rows = static_cast<int>(x.extent(0));
-    const Rows projected = stored(x, norm, linear);
-    to.bias = {};
+    finish_qkv(stored(x, norm, linear), rope, heads, layer, q, shaping);
+  }
+
+  /// qkv behind its product: projected [rows, q | k | v]
+  void finish_qkv(Rows projected, Rope rope, Heads heads, KvLayer layer, Rows q, QkvShaping shaping = {}) {
     const bool whole = shaping.norm == QkNorm::whole;
     const auto of_heads = [&](const Norm& of, int count) {
       return shaping.norm == QkNorm::none ? NormArgs{} : norm_args(of, whole ? count * heads.dim : heads.dim);
     };
     launch<ShapeQkv>({.projected = memory(ConstRows(projected)),
-                      .to = to,
+                      .to = qkv_args(rope, heads, layer, q, shaping),
                       .query_norm = of_heads(shaping.query, heads.query),
                       .key_norm = of_heads(shaping.key, heads.kv),
                       .whole = whole,
-                      .rows = rows});
+                      .rows = static_cast<int>(projected.extent(0))});
   }
 
   void attend(ConstRows q, Heads heads, KvLayer layer, Rows out, Attention attention = {}) {
@@ -241,15 +237,6 @@ class GpuStep {
   }
 
  private:
-  template <class T>
-  static Memory<T> memory(T* data, std::int64_t size) {
-    return {data, data == nullptr ? 0 : size};
-  }
-  template <class T, int Rank>
-  static Memory<T> memory(View<T, Rank> view) {
-    return {view.data, view.size()};
-  }
-
   template <class K>
   void launch(const typename K::Args& args) {
     state_->runtime.template launch<K>(args, state_->stream);
@@ -277,6 +264,24 @@ class GpuStep {
             .head_bytes = kv_head_bytes(plan_.format, heads.dim)};
   }
 
+  /// Without bias.
+  QkvArgs qkv_args(const Rope& rope, const Heads& heads, const KvLayer& layer, Rows q,
+                   const QkvShaping& shaping) const {
+    const int rotating = rope.rotating(heads.dim);
+    return {.q = memory(q),
+            .pages = pages(heads, layer),
+            .rows = rows_,
+            .inverse_frequency = {memory(rope.inverse_frequency[0], rotating / 2),
+                                  memory(rope.inverse_frequency[1], rotating / 2)},
+            .bias = {},
+            .query = heads.query,
+            .kv = heads.kv,
+            .dim = heads.dim,
+            .rotating = rotating,
+            .factor = rope.factor,
+            .clip = shaping.clip};
+  }
+
   static NormArgs norm_args(const Norm& norm, std::int64_t width) {
     return {.weight = memory(norm.weight, width),
             .bias = memory(norm.bias, width),
@@ -290,15 +295,10 @@ class GpuStep {
   }
 
   template <class Matrix>
-  void take_rows(const Matrix& table, Rows x, ConstRows positions, int offset, bool by_position) {
+  void take_rows(const Matrix& table, Rows x, ConstRows positions, const TableRows& which) {
     table.visit([&]<class Format>(Format) {
-      launch<Embed<Format>>({.table = table.tiles(),
-                             .rows = rows_,
-                             .positions = memory(positions),
-                             .x = memory(x),
-                             .offset = offset,
-                             .by_position = by_position,
-                             .count = static_cast<int>(x.extent(0))});
+      const int count = static_cast<int>(x.extent(0));
+      launch<Embed<Format>>({table.tiles(), rows_, memory(positions), memory(x), which, count});
     });
   }
 

@@ -1,0 +1,97 @@
+// Kernels between what ranks have each and what all of them have: columns of rows, and rows of a table.
+//
+// A rank holds the rows of a weight that a RowCut says, hence those columns of a product: `parts` runs of neighbours,
+// one behind the other in its share. What is gathered lies rank by rank.
+#pragma once
+
+#include <cstdint>
+
+#include "slm/backend/gpu/kernels/rows.hpp"
+#include "slm/backend/gpu/kernels/step_rows.hpp"
+#include "slm/backend/gpu/runtime/launch.hpp"
+#include "slm/backend/row_cut.hpp"
+
+namespace slm::inline v0_1::gpu {
+
+/// Columns that a block moves.
+inline constexpr int columns_at_once = 2048;
+
+/// mine = a rank's columns of whole
+struct TakeColumns {
+  struct Args {
+    Memory<const float> whole;  // [rows, parts * width]
+    Memory<float> mine;         // [rows, parts * own]
+    RowCut cut;
+    int rank, rows;
+  };
+  struct Shared {};
+  static constexpr int max_block = 256;
+  static Grid grid(const Args& args, int) {
+    const std::int64_t columns = args.cut.parts * args.cut.count(args.rank);
+    return {.x = args.rows, .y = static_cast<int>((columns + columns_at_once - 1) / columns_at_once), .threads = 256};
+  }
+  template <class Lane>
+  SLM_DEVICE void operator()(Lane lane, const Args& args, Shared&) const {
+    const RowCut& cut = args.cut;
+    const std::int64_t row = lane.block_x(), first = cut.first(args.rank), own = cut.count(args.rank);
+    const std::int64_t columns = cut.parts * own, begin = std::int64_t{lane.block_y()} * columns_at_once;
+    const std::int64_t end = begin + columns_at_once < columns ? begin + columns_at_once : columns;
+    for (std::int64_t i = begin + lane.thread(); i < end; i += lane.threads()) {
+      args.mine[row * columns + i] = args.whole[(row * cut.parts + i / own) * cut.width + first + i % own];
+    }
+  }
+};
+
+/// out = what all ranks have of its columns
+struct SpreadColumns {
+  struct Args {
+    Memory<const float> all;  // of each rank [rows, parts * own]
+    Memory<float> out;        // [rows, parts * width]
+    RowCut cut;               // but for its parts
+    int parts, rows;
+  };
+  struct Shared {};
+  static constexpr int max_block = 256;
+  static Grid grid(const Args& args, int) {
+    const std::int64_t most = args.parts * args.cut.most();
+    return {.x = args.rows,
+            .y = args.cut.ranks,
+            .z = static_cast<int>((most + columns_at_once - 1) / columns_at_once),
+            .threads = 256};
+  }
+  template <class Lane>
+  SLM_DEVICE void operator()(Lane lane, const Args& args, Shared&) const {
+    const RowCut& cut = args.cut;
+    const int rank = lane.block_y();
+    const std::int64_t row = lane.block_x(), first = cut.first(rank), own = cut.count(rank);
+    const std::int64_t columns = args.parts * own, begin = std::int64_t{lane.block_z()} * columns_at_once;
+    const std::int64_t end = begin + columns_at_once < columns ? begin + columns_at_once : columns;
+    const std::int64_t share = args.parts * (args.rows * first + row * own);  // where the row of this rank begins
+    for (std::int64_t i = begin + lane.thread(); i < end; i += lane.threads()) {
+      args.out[(row * args.parts + i / own) * cut.width + first + i % own] = args.all[share + i];
+    }
+  }
+};
+
+/// x = rows of a table, each of which one rank has read: see Embed.
+struct SpreadRows {
+  struct Args {
+    Memory<const float> all;     // of each rank [count, width], where only its own rows count
+    Memory<const StepRow> rows;  // [count]
+    Memory<float> x;             // [count, width]
+    TableRows table;
+    int width, count;
+  };
+  struct Shared {};
+  static constexpr int max_block = 256;
+  static Grid grid(const Args& args, int) { return {.x = args.count, .threads = 256}; }
+  template <class Lane>
+  SLM_DEVICE void operator()(Lane lane, const Args& args, Shared&) const {
+    const std::int64_t row = lane.block_x(), owner = args.table.cut.find(args.table.of(args.rows[row])).rank;
+    for (int k = lane.thread(); k < args.width; k += lane.threads()) {
+      args.x[row * args.width + k] = args.all[(owner * args.count + row) * args.width + k];
+    }
+  }
+};
+
+}  // namespace slm::gpu
