@@ -121,7 +121,7 @@ def readable(symbols):
     short = {}
     for symbol, name in zip(symbols, names):
         inner = re.search(r"entry<(.*)>\(", name)
-        short[symbol] = re.sub(r"slm::(v\d+_\d+::)?(gpu::)?(detail::)?", "", inner[1] if inner else name)
+        short[symbol] = re.sub(r"slm::(v\d+_\d+::)?(gpu::)?(detail::)?", "", inner[1] if inner else name).strip()
     return short
 
 
