@@ -80,24 +80,24 @@ int wrong_rows(std::int64_t count, int ranks, bool by_position) {
   for (std::int64_t i = 0; i < count; i += 1 + count / 13)
     rows.push_back({static_cast<int>(i), static_cast<int>(i) - 2, 0, 0, 0, 0, nullptr});
   const auto of_step = static_cast<int>(rows.size());
-  const gpu::TableRows table{2, by_position, cut, 0};
+  const gpu::TableRows table{2, by_position};
   std::vector<float> all(static_cast<std::size_t>(ranks * of_step * width), -1.0f);
   std::vector<float> x(static_cast<std::size_t>(of_step * width), -1.0f);
   int wrong = 0;
   for (int rank = 0; rank < ranks; ++rank) {
-    gpu::TableRows own = table;
-    own.rank = rank;
+    const gpu::OwnRows own(cut, rank);
     for (int r = 0; r < of_step; ++r) {
-      const int row = own.of(rows[static_cast<std::size_t>(r)]);
-      const RowCut::Place place = own.place(row);
+      const int row = table.of(rows[static_cast<std::size_t>(r)]);
+      const int place = own.place(row);
       const bool holds = cut.find(row).rank == rank;
-      wrong += row != rows[static_cast<std::size_t>(r)].token || holds != (place.rank == rank);
-      wrong += place.row != (ranks == 1 ? row : cut.find(row).row);
+      wrong += row != rows[static_cast<std::size_t>(r)].token || holds != (place >= 0);
+      wrong += holds && (place != cut.find(row).row || (ranks == 1 && gpu::OwnRows().place(row) != row));
       for (int k = 0; holds && k < width; ++k)
         all[static_cast<std::size_t>((rank * of_step + r) * width + k)] = static_cast<float>(row * width + k);
     }
   }
-  runtime.template launch<gpu::SpreadRows>({in(all), {rows.data(), of_step}, out(x), table, width, of_step}, stream);
+  runtime.template launch<gpu::SpreadRows>({in(all), {rows.data(), of_step}, out(x), table, cut, width, of_step},
+                                           stream);
   for (int r = 0; r < of_step; ++r) {
     for (int k = 0; k < width; ++k)
       wrong += x[static_cast<std::size_t>(r * width + k)] !=

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <limits>
 
 #include "slm/backend/gpu/kernels/epilogues.hpp"
 #include "slm/backend/gpu/kernels/stage.hpp"
@@ -14,15 +15,33 @@
 
 namespace slm::inline v0_1::gpu {
 
-/// Which row of a table a row of the step takes, and where that lies when ranks share out the table.
+/// Which row of a table a row of the step takes.
 struct TableRows {
   int offset;        // of positions
   bool by_position;  // else by token
-  RowCut cut = {};   // of the whole table
-  int rank = 0;
 
   SLM_DEVICE int of(const StepRow& row) const { return by_position ? row.position + offset : row.token; }
-  SLM_DEVICE RowCut::Place place(int row) const { return cut.ranks == 1 ? RowCut::Place{rank, row} : cut.find(row); }
+};
+
+/// The rows of a table that this rank holds, where ranks share it out: neighbours of each part. A RowCut says the same
+/// by divisions of 64 bits, for which a kernel would need a stack.
+struct OwnRows {
+  static constexpr int elsewhere = -1;
+
+  int width = std::numeric_limits<int>::max();  // of a part
+  int first = 0, last = width;                  // in each part
+
+  OwnRows() = default;
+  OwnRows(const RowCut& cut, int rank)
+      : width(static_cast<int>(cut.width)),
+        first(static_cast<int>(cut.first(rank))),
+        last(static_cast<int>(cut.first(rank + 1))) {}
+
+  /// Where it lies among them.
+  SLM_DEVICE int place(int row) const {
+    const int part = row < width ? 0 : 1, in_part = row - part * width;
+    return in_part < first || in_part >= last ? elsewhere : part * (last - first) + in_part - first;
+  }
 };
 
 /// x[r] = table[token] + positions[position + offset], or table[position + offset]; rows of other ranks are left.
@@ -34,6 +53,7 @@ struct Embed {
     Memory<const float> positions;  // [all, width]; may be empty
     Memory<float> x;                // [count, width]
     TableRows which;
+    OwnRows own;
     int count;
   };
   struct Shared {};
@@ -43,9 +63,8 @@ struct Embed {
   template <class Lane>
   SLM_DEVICE void operator()(Lane lane, const Args& args, Shared&) const {
     const int row = lane.block_x(), width = args.table.in;
-    const RowCut::Place found = args.which.place(args.which.of(args.rows[row]));
-    if (found.rank != args.which.rank) return;
-    const int token = static_cast<int>(found.row);
+    const int token = args.own.place(args.which.of(args.rows[row]));
+    if (token == OwnRows::elsewhere) return;
     const std::int64_t place = std::int64_t{args.rows[row].position + args.which.offset} * width;
     const std::int64_t tile = token / tile_height * args.table.stride;
     for (int k = lane.thread(); k < width; k += lane.threads()) {

@@ -80,6 +80,7 @@ struct SpreadRows {
     Memory<const StepRow> rows;  // [count]
     Memory<float> x;             // [count, width]
     TableRows table;
+    RowCut cut;
     int width, count;
   };
   struct Shared {};
@@ -87,7 +88,7 @@ struct SpreadRows {
   static Grid grid(const Args& args, int) { return {.x = args.count, .threads = 256}; }
   template <class Lane>
   SLM_DEVICE void operator()(Lane lane, const Args& args, Shared&) const {
-    const std::int64_t row = lane.block_x(), owner = args.table.cut.find(args.table.of(args.rows[row])).rank;
+    const std::int64_t row = lane.block_x(), owner = args.cut.find(args.table.of(args.rows[row])).rank;
     for (int k = lane.thread(); k < args.width; k += lane.threads()) {
       args.x[row * args.width + k] = args.all[(owner * args.count + row) * args.width + k];
     }

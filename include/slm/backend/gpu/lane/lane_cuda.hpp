@@ -57,10 +57,9 @@ class DeviceLane {
 
   SLM_DEVICE int thread() const { return static_cast<int>(threadIdx.x); }
   SLM_DEVICE int threads() const { return static_cast<int>(blockDim.x); }
-  // Unsigned divisions, so that the compiler knows what follows from these numbers not to be negative.
-  SLM_DEVICE int wave() const { return static_cast<int>(threadIdx.x / unsigned{width}); }
-  SLM_DEVICE int waves() const { return static_cast<int>(blockDim.x / unsigned{width}); }
-  SLM_DEVICE int lane_index() const { return static_cast<int>(threadIdx.x % unsigned{width}); }
+  SLM_DEVICE int wave() const { return thread() / width; }
+  SLM_DEVICE int waves() const { return threads() / width; }
+  SLM_DEVICE int lane_index() const { return thread() % width; }
   SLM_DEVICE int block_x() const { return static_cast<int>(blockIdx.x); }
   SLM_DEVICE int block_y() const { return static_cast<int>(blockIdx.y); }
   SLM_DEVICE int block_z() const { return static_cast<int>(blockIdx.z); }

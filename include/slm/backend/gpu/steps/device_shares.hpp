@@ -104,14 +104,15 @@ class DeviceShares {
   template <class Step, class Take>
   void look_up(Step& step, const RowCut& cut, bool holds_any, std::span<const PlanRow>, int PlanRow::*index, int offset,
                Rows x, Take take) {
-    if (holds_any) take(cut, rank_);
+    if (holds_any) take(gpu::OwnRows(cut, rank_));
     const std::int64_t rows = x.extent(0), width = x.extent(1);
     sizes_.assign(static_cast<std::size_t>(peers_.size()), bytes_of(rows * width));
     const Rows all = gathered(x, peers_.size() * rows, width);
     launch<SpreadRows>({.all = memory(all),
                         .rows = step.step_rows(),
                         .x = memory(x),
-                        .table = {offset, index == &PlanRow::position, cut, rank_},
+                        .table = {offset, index == &PlanRow::position},
+                        .cut = cut,
                         .width = static_cast<int>(width),
                         .count = static_cast<int>(rows)});
   }

@@ -66,14 +66,13 @@ class GpuStep {
 
   /// Of a table that ranks share out, `rank` holds the rows that `cut` says: only those are written.
   template <class Matrix>
-  void embed(const Matrix& table, Rows x, ConstRows positions = {}, int offset = 0, const RowCut& cut = {},
-             int rank = 0) {
-    take_rows(table, x, positions, {offset, false, cut, rank});
+  void embed(const Matrix& table, Rows x, ConstRows positions = {}, int offset = 0, const OwnRows& own = {}) {
+    take_rows(table, x, positions, {offset, false}, own);
   }
 
   template <class Matrix>
-  void embed_positions(const Matrix& table, int offset, Rows x, const RowCut& cut = {}, int rank = 0) {
-    take_rows(table, x, {}, {offset, true, cut, rank});
+  void embed_positions(const Matrix& table, int offset, Rows x, const OwnRows& own = {}) {
+    take_rows(table, x, {}, {offset, true}, own);
   }
 
   void adapt_embedding(Rows x) {
@@ -295,10 +294,10 @@ class GpuStep {
   }
 
   template <class Matrix>
-  void take_rows(const Matrix& table, Rows x, ConstRows positions, const TableRows& which) {
+  void take_rows(const Matrix& table, Rows x, ConstRows positions, const TableRows& which, const OwnRows& own) {
     table.visit([&]<class Format>(Format) {
       const int count = static_cast<int>(x.extent(0));
-      launch<Embed<Format>>({table.tiles(), rows_, memory(positions), memory(x), which, count});
+      launch<Embed<Format>>({table.tiles(), rows_, memory(positions), memory(x), which, own, count});
     });
   }
 
