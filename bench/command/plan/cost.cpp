@@ -44,18 +44,22 @@ Heads most_heads(const ModelConfig& shape, int ranks) {
   return most;
 }
 
-double layer_bytes(const PlannedModel& model, const Way& way, int rank) {
-  const std::array<Matrix, 4> matrices = layer_matrices(model.shape);
-  double bytes = 0;
-  for (std::size_t i = 0; i < matrices.size(); ++i)
-    bytes += share_bytes(model.layers[i], matrices[i], way.tensor, rank);
+/// Of queries, keys and values.
+double qkv_bytes(const PlannedModel& model, const Way& way, int rank) {
+  const Matrix qkv = layer_matrices(model.shape)[0];
   const HeadCut cut = head_cut(model.shape, way.tensor);
-  if (cut.whole) return bytes;
-  const Matrix& qkv = matrices[0];
+  if (cut.whole) return share_bytes(model.layers[0], qkv, way.tensor, rank);
   std::int64_t rows = 0;
   for (const RowRange& range : cut.rows_of(rank)) rows += range.count();
-  return bytes - share_bytes(model.layers[0], qkv, way.tensor, rank) +
-         static_cast<double>(model.layers[0].bytes(rows, qkv.in));
+  return static_cast<double>(model.layers[0].bytes(rows, qkv.in));
+}
+
+double layer_bytes(const PlannedModel& model, const Way& way, int rank) {
+  const std::array<Matrix, 4> matrices = layer_matrices(model.shape);
+  double bytes = qkv_bytes(model, way, rank);
+  for (std::size_t i = 1; i < matrices.size(); ++i)
+    bytes += share_bytes(model.layers[i], matrices[i], way.tensor, rank);
+  return bytes;
 }
 
 double table_bytes(const PlannedModel& model, const Way& way, int rank) {

@@ -48,7 +48,8 @@ class RankGroup {
     check(folder, sharing);
     const int number = models_++;
     ranks::Letter letter;
-    letter.put(number).put(load_order).put(sharing).put_text(std::filesystem::absolute(folder).string());
+    letter.put(number).put(load_order).put(sharing.stages).put(sharing.first_stands_apart);
+    letter.put_text(std::filesystem::absolute(folder).string());
     letter.put(options.weights).put(options.context).put(options.only_known);
     letter.put(options.cache_format.has_value()).put(options.cache_format.value_or(KvFormat::f32));
     letter.put(device_.arithmetic()).put(digest_of(folder));
@@ -75,7 +76,9 @@ class RankGroup {
       if (known != models.end()) {
         known->second.device.obey(*letter);
       } else if (letter->take<int>() == load_order) {
-        Device device(device_, team_, grid_of(letter->take<Sharing>()), number);
+        Sharing sharing{.stages = letter->take<int>()};
+        sharing.first_stands_apart = letter->take<bool>();
+        Device device(device_, team_, grid_of(sharing), number);
         models.emplace(number, Held{device, load_as_told(*letter, device)});
       }
     }
