@@ -186,16 +186,20 @@ class Ranks(unittest.TestCase):
         self.refused(run(command, SLURM_STEP_NUM_TASKS="4", SLURM_PROCID="1"), "ranks.launcher", "rank 1 of 4",
                      "rank 0 of 1")
 
-    def interrupted(self, number, rank=1, command=LONG, ask=lambda process: process.stdout.read(20), **environment):
-        """Ends or stops a rank while it works: the launcher's status, what was said, the seconds it took. ask(process)
-        is what shows that the ranks are at work."""
+    def interrupted(self, number, rank=1, command=LONG, ask=lambda process: process.stdout.read(20), at_its_end=False,
+                    **environment):
+        """Ends or stops a rank while it works, or as the first one ends by itself: the launcher's status, what was
+        said, the seconds it took. ask(process) is what shows that the ranks are at work."""
         shared = set(os.listdir("/dev/shm"))
         process = subprocess.Popen(words([*MPIRUN, "-n", 2, PROGRAM, *command]), stdout=subprocess.PIPE,
                                    stderr=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL,
                                    env=ENVIRONMENT | {"SLM_TEST_RANKS": str(os.getpid())} | environment)
         try:
             self.assertNotEqual(ask(process), "")
-            os.kill(processes()[rank], number)
+            ranks = processes()
+            os.kill(ranks[rank], number)
+            if at_its_end:
+                os.kill(ranks[0], signal.SIGTERM)
             began = time.monotonic()
             said = process.communicate(timeout=60)[1]
             took = time.monotonic() - began
@@ -268,6 +272,11 @@ class Ranks(unittest.TestCase):
             status, said, took = self.interrupted(signal.SIGSTOP, command=command, ask=asked, SLM_RANK_TIMEOUT="2")
             self.assertNotEqual(status, 0)
             self.assertIn("rank 1 did not come within 2000 ms", said)
+            self.assertLess(took, 30)
+            status, said, took = self.interrupted(signal.SIGSTOP, command=command, ask=asked, at_its_end=True,
+                                                  SLM_RANK_TIMEOUT="4")
+            self.assertNotEqual(status, 0)
+            self.assertIn("rank 1 did not come within 4000 ms", said)
             self.assertLess(took, 30)
             status, said, took = self.interrupted(signal.SIGTERM, rank=0, command=command, ask=asked)  # drains
             self.assertEqual(status, 0, said)

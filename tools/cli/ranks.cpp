@@ -12,11 +12,12 @@
 #include "tools/cli/rank_speed.hpp"
 
 #if SLM_HAS_MPI
+#include <unistd.h>
+
 #include <charconv>
 #include <chrono>
 #include <csignal>
 #include <cstring>
-#include <iostream>
 #include <optional>
 
 #include "slm/model/load_definition.hpp"
@@ -62,10 +63,7 @@ int patience() {
 enum class Wish { load, measure, divide };
 
 std::shared_ptr<Team> team_of(const slm::ranks::Mpi& ranks) {
-  return std::make_shared<Team>(ranks, std::chrono::seconds(patience()) / 4, [](const slm::Error& why) {
-    std::cerr << "slm: " << why.what() << '\n';
-    slm::ranks::MpiSession::fail(1);
-  });
+  return std::make_shared<Team>(ranks, std::chrono::seconds(patience()) / 4);
 }
 
 /// On all ranks at once: the first ones, with targets, are one group; with the first rank the last `count` are another.
@@ -90,6 +88,18 @@ Group new_group(const std::shared_ptr<Team>& of, const slm::backend::Cpu& device
                .put(cpu.dense_activations)
                .put(cpu.copy_weights));
   return {device, of};
+}
+
+/// MPI itself would wait for ever for a rank that does not end.
+void end_together() {
+  const std::chrono::seconds most(patience());
+  const slm::ranks::Mpi all(most);
+  try {
+    all.barrier();
+  } catch (const slm::Error& why) {
+    all.fail(why.what());
+  }
+  alarm(static_cast<unsigned>(most.count()));  // for a rank that stops just now
 }
 
 /// What all ranks must have in common before they understand each other.
@@ -139,13 +149,14 @@ void join_ranks(std::string_view command) {
 int leave_ranks(int status) {
 #if SLM_HAS_MPI
   for (const auto& one : {draft_team, team}) {
-    if (one != nullptr && status == 0 && one->broken()) status = 1;
+    if (one != nullptr && status == 0 && !one->failure().empty()) one->ranks().fail(one->failure());
   }
   if (session != nullptr && status != 0) slm::ranks::MpiSession::fail(status);
   draft_group.reset();
   draft_team.reset();
   group.reset();
   team.reset();
+  if (session != nullptr) end_together();
   session.reset();
 #endif
   return status;

@@ -141,7 +141,7 @@ class SplitOrders : public std::enable_shared_from_this<SplitOrders<B, C>> {
 
   void tell_quietly(const Letter& letter) {
     try {
-      if (!team_->broken()) tell(letter);
+      if (team_->failure().empty()) tell(letter);
     } catch (const Error&) {  // there is nobody left to tell
     }
   }

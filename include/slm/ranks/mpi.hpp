@@ -16,6 +16,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <memory>
 #include <numeric>
 #include <span>
@@ -133,8 +134,11 @@ class Mpi {
     return other;
   }
 
-  /// Ends the processes of all ranks.
-  void fail(const std::string&) const { MpiSession::fail(1); }
+  /// Ends the processes of all ranks, which only standard error can tell why.
+  void fail(const std::string& reason) const {
+    std::fprintf(stderr, "slm: %s\n", reason.c_str());
+    MpiSession::fail(1);
+  }
   void poll() const {}
 
  private:

@@ -8,7 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <functional>
+#include <exception>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -31,12 +31,9 @@ namespace slm::inline v0_1::ranks {
 template <Communicator C>
 class Team {
  public:
-  using Lost = std::function<void(const Error& why)>;
-
-  /// sign_of_life: less than the communicator's patience. lost: called by a thread of the team's own when a rank turns
-  /// out to be missing while nothing is told; without it this rank fails.
-  explicit Team(C ranks, std::chrono::milliseconds sign_of_life = std::chrono::seconds(5), Lost lost = {})
-      : ranks_(std::move(ranks)), lost_(std::move(lost)) {
+  /// sign_of_life: less than the communicator's patience. When a rank turns out to be missing while nothing is told,
+  /// this rank fails.
+  explicit Team(C ranks, std::chrono::milliseconds sign_of_life = std::chrono::seconds(5)) : ranks_(std::move(ranks)) {
     if (leads() && ranks_.size() > 1)
       watch_ = std::jthread([this, sign_of_life](const std::stop_token& stop) { watch(stop, sign_of_life); });
   }
@@ -46,7 +43,7 @@ class Team {
   /// On rank 0: the others' next() has nothing more.
   ~Team() {
     watch_ = {};
-    if (!leads() || broken_) return;
+    if (!leads() || !failure_.empty()) return;
     try {
       send(end, {});
     } catch (const Error& error) {
@@ -94,16 +91,17 @@ class Team {
   void together(Body&& body) {
     try {
       body();
-    } catch (...) {
-      broken_ = true;
+    } catch (const std::exception& error) {
+      failure_ = error.what();
       throw;
     }
   }
-  void give_up() noexcept { broken_ = true; }
-  /// Whether that has happened: nothing more can be done together.
-  bool broken() {
+  /// The same, of what was begun together and has ended in the middle.
+  void give_up() { failure_ = "a step has ended in the middle"; }
+  /// Why nothing more can be done together; empty while all is well.
+  std::string failure() {
     const auto speaks = lock();
-    return broken_;
+    return failure_;
   }
 
  private:
@@ -128,24 +126,23 @@ class Team {
     std::unique_lock waiting(mutex);
     while (!never.wait_for(waiting, stop, sign_of_life / 2, [] { return false; }) && !stop.stop_requested()) {
       const std::unique_lock speaks(mutex_, std::try_to_lock);  // who holds it finds out by itself
-      if (!speaks || broken_ || std::chrono::steady_clock::now() - told_ < sign_of_life / 2) continue;
+      if (!speaks || !failure_.empty() || std::chrono::steady_clock::now() - told_ < sign_of_life / 2) continue;
       try {
         together([&] {
           send(are_you_there, {});
           ranks_.barrier();
         });
       } catch (const Error& error) {
-        return lost_ ? lost_(error) : ranks_.fail(error.what());
+        return ranks_.fail(error.what());
       }
     }
   }
 
   C ranks_;
   std::vector<std::shared_ptr<const void>> kept_;
-  Lost lost_;
   std::mutex mutex_;  // of what follows
   std::chrono::steady_clock::time_point told_ = std::chrono::steady_clock::now();
-  bool broken_ = false;
+  std::string failure_;
   std::jthread watch_;
 };
 

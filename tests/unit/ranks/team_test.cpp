@@ -93,9 +93,9 @@ TEST_CASE("a rank that goes away is found out while nothing is told") {
                 auto team = std::make_unique<Team>(ranks, milliseconds(20));
                 if (!team->leads()) return;  // its thread ends without a word
                 const auto begin = std::chrono::steady_clock::now();
-                while (!team->broken() && std::chrono::steady_clock::now() - begin < std::chrono::seconds(20))
+                while (team->failure().empty() && std::chrono::steady_clock::now() - begin < std::chrono::seconds(20))
                   std::this_thread::sleep_for(milliseconds(5));
-                told_first = team->broken();
+                told_first = !team->failure().empty();
                 tell(*team, Letter{});
               },
               milliseconds(200));
