@@ -8,8 +8,6 @@
 #include <string>
 #include <thread>
 
-#include "slm/backend/cpu/isa.hpp"
-
 namespace slm::bench {
 
 namespace {
@@ -25,18 +23,18 @@ std::string name_of_processor(const std::string& machine) {
 }
 
 /// "avx512, 4 bits by avx512_vnni"
-std::string instruction_set() {
-  const backend::Isa isa = backend::resolve(backend::Isa::automatic);
+std::string instruction_set(backend::Isa asked) {
+  const backend::Isa isa = backend::resolve(asked);
   return text(backend::name_of(isa), ", 4 bits by ", backend::name_of(backend::dot_set(isa)));
 }
 
 }  // namespace
 
-Device cpu_device(int threads) {
+Device cpu_device(int threads, backend::Isa isa) {
   utsname system{};
   ::uname(&system);
   return {.name = name_of_processor(system.machine),
-          .architecture = instruction_set(),
+          .architecture = instruction_set(isa),
           .driver = text(system.sysname, " ", system.release),
           .backend = "cpu",
           .memory_bytes = std::int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE),

@@ -8,6 +8,7 @@
 #include "bench/command/tables.hpp"
 #include "slm/core/error.hpp"
 #include "slm/io/write_file.hpp"
+#include "tools/cli/isa_option.hpp"
 
 namespace slm::bench {
 
@@ -72,6 +73,7 @@ void add_measurement(CLI::App& bench, const char* name, const char* help, Measur
   command.add_option("--threads", given->options.threads, "of the processor; 0: one per core")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();
+  cli::add_isa_option(command, given->options.isa);
   command.add_flag("--copy-weights", given->options.copy_weights,
                    "on the processor, weights of floating point in huge pages, not in small ones as a mapped file's");
   command

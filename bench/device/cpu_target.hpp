@@ -23,6 +23,7 @@ class CpuTarget {
 
   explicit CpuTarget(const MeasureOptions& options)
       : threads_(threads_of(options)),
+        isa_(options.isa),
         copy_weights_(options.copy_weights),
         dense_activations_(options.dense_activations),
         probe_(threads_) {}
@@ -36,6 +37,7 @@ class CpuTarget {
   Backend open(const std::string& format) const {
     return Backend(
         {.threads = threads_,
+         .isa = isa_,
          .activations = format == "w4a8" ? backend::Int4Activations::bits8 : backend::Int4Activations::bits16,
          .dense_activations = dense_activations_,
          .copy_weights = copy_weights_});
@@ -52,10 +54,11 @@ class CpuTarget {
     return static_cast<double>(cpu_device(0).memory_bytes);
   }
 
-  Device description() const { return cpu_device(threads_); }
+  Device description() const { return cpu_device(threads_, isa_); }
 
  private:
   int threads_;
+  backend::Isa isa_;
   bool copy_weights_;
   backend::DenseActivations dense_activations_;
   Probe probe_;

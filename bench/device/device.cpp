@@ -15,7 +15,7 @@ Device this_device(const MeasureOptions& options) {
 #if defined(__CUDACC__) || defined(__HIP__)
   return gpu_device(DefaultBackend({.device = options.device}));
 #else
-  return cpu_device(CpuTarget::threads_of(options));
+  return cpu_device(CpuTarget::threads_of(options), options.isa);
 #endif
 }
 

@@ -16,15 +16,16 @@ struct MeasureOptions {
   enum class Table { decode, kernels };
 
   Table table = Table::decode;
-  int device = 0;                             // of several GPUs
-  int threads = 0;                            // of the processor; 0: one per core
-  bool copy_weights = false;                  // of floating point, into huge pages, on the processor
-  std::vector<std::string> models, formats;   // empty: all
-  std::vector<std::string> files = {};        // of decode: models to be measured instead, as they are stored
-  bool quick = false;                         // fewer rows and samples
-  std::vector<int> sequences = {};            // of decode: so many texts a step; empty: one
-  int positions = 0;                          // of decode: tokens before the measured step; 0: a few
-  std::optional<KvFormat> cache_format = {};  // of decode; none: the backend's first
+  int device = 0;                              // of several GPUs
+  int threads = 0;                             // of the processor; 0: one per core
+  backend::Isa isa = backend::Isa::automatic;  // of the processor
+  bool copy_weights = false;                   // of floating point, into huge pages, on the processor
+  std::vector<std::string> models, formats;    // empty: all
+  std::vector<std::string> files = {};         // of decode: models to be measured instead, as they are stored
+  bool quick = false;                          // fewer rows and samples
+  std::vector<int> sequences = {};             // of decode: so many texts a step; empty: one
+  int positions = 0;                           // of decode: tokens before the measured step; 0: a few
+  std::optional<KvFormat> cache_format = {};   // of decode; none: the backend's first
 
   backend::DenseActivations dense_activations = backend::DenseActivations::exact;  // beside bf16, on the processor
 

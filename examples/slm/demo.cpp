@@ -11,6 +11,7 @@
 #include "slm/text/chat.hpp"
 #include "tools/bandwidth.hpp"
 #include "tools/cli/data_path.hpp"
+#include "tools/cli/isa_option.hpp"
 
 namespace cli {
 
@@ -249,6 +250,7 @@ void add_demo(CLI::App& program) {
   command.add_option("--threads", options->models.cpu.threads, "0: one per core")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();
+  add_isa_option(command, options->models.cpu.isa);
   add_cache_options(command, options->models);
   command.add_flag("--int4", options->int4, "both models of the pair in 4-bit AWQ instead of bfloat16")
       ->excludes(model);

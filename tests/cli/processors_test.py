@@ -44,6 +44,15 @@ class Processors(unittest.TestCase):
         bits = {json.dumps(slm(processor, "logits", PAIR / "draft", "--ids", "1,5,7")["logits"]) for processor in PROCESSORS}
         self.assertEqual(len(bits), len(PROCESSORS))
 
+    def test_the_option_computes_as_an_older_processor_does(self):
+        ask = ["logits", PAIR / "draft", "--ids", "1,5,7"]
+        for processor, isa in (("SSE2", "portable"), ("AVX2", "avx2")):
+            self.assertEqual(slm(None, *ask, "--isa", isa)["logits"], slm(processor, *ask)["logits"])
+        result = subprocess.run([QEMU, "-cpu", PROCESSORS["AVX2"], PROGRAM, *map(str, ask), "--isa", "avx512"],
+                                stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300)
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("[backend.unsupported-instruction-set]", result.stderr)
+
     def test_speculation_changes_no_token(self):
         for processor in PROCESSORS:
             with self.subTest(processor=processor):

@@ -6,6 +6,7 @@
 #include "slm/io/checkpoint.hpp"
 #include "tools/cli/emulated.hpp"
 #include "tools/cli/gpu.hpp"
+#include "tools/cli/isa_option.hpp"
 #include "tools/cli/progress.hpp"
 #include "tools/cli/ranks.hpp"
 
@@ -111,6 +112,7 @@ void add_model_options(CLI::App& command, ModelOptions& options) {
   command.add_option("--threads", cpu.threads, "threads of the cpu backend; 0: one per core")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();
+  add_isa_option(command, cpu.isa);
   command.add_flag(
       "--copy-weights", cpu.copy_weights,
       "copies weights of floating point into huge pages on the cpu backend: loading takes longer and needs "

@@ -49,7 +49,7 @@ class Loader {
   std::optional<slm::backend::Cpu> cpu_, draft_cpu_;
 };
 
-/// Adds --backend, --context, --cache-format, --threads, --copy-weights, --activations, --pipeline.
+/// Adds --backend, --context, --cache-format, --threads, --isa, --copy-weights, --activations, --pipeline.
 void add_model_options(CLI::App& command, ModelOptions& options);
 /// Adds --draft-backend, --draft-threads, --draft-ranks, beside the option that names the draft.
 void add_draft_options(CLI::App& command, ModelOptions& options, CLI::Option& draft);

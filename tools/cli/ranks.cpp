@@ -18,6 +18,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstring>
+#include <iostream>
 #include <optional>
 
 #include "slm/model/load_definition.hpp"
@@ -128,7 +129,8 @@ void join_ranks(std::string_view command) {
   }
 #if SLM_HAS_MPI
   const std::chrono::seconds most(patience());
-  session = std::make_unique<slm::ranks::MpiSession>();
+  session =
+      std::make_unique<slm::ranks::MpiSession>([](const std::string& why) { std::cerr << "slm: " << why << '\n'; });
   here = launched;
   const slm::ranks::Mpi ranks(most);
   if (ranks.size() != launched.size || ranks.rank() != launched.rank) {

@@ -15,7 +15,7 @@
 namespace slm::bench::speculative {
 
 /// Nothing for a GPU where the program was built without what describes it.
-inline std::optional<Device> device_of(const std::string& backend, int threads) {
+inline std::optional<Device> device_of(const std::string& backend, int threads, backend::Isa isa) {
   if (backend.starts_with("gpu")) {
 #if defined(SLM_BENCH_DEVICE)
     MeasureOptions options;
@@ -25,7 +25,7 @@ inline std::optional<Device> device_of(const std::string& backend, int threads) 
     return std::nullopt;
 #endif
   }
-  Device device = cpu_device(threads);
+  Device device = cpu_device(threads, isa);
   device.backend = backend;
   return device;
 }

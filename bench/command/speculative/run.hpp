@@ -182,6 +182,7 @@ class Run {
             {"draft_backend", draft_backend()},
             {"threads", options_.models.cpu.threads > 0 ? options_.models.cpu.threads
                                                         : static_cast<int>(std::thread::hardware_concurrency())},
+            {"isa", backend::name_of(backend::resolve(options_.models.cpu.isa))},
             {"activations", options_.models.cpu.activations == backend::Int4Activations::bits8 ? 8 : 16},
             {"dense_activations", backend::name_of(options_.models.cpu.dense_activations)}};
   }
@@ -287,7 +288,7 @@ class Run {
     }
     write_samples();
     write_text_file(folder_.path() / "summary.json", json_text(summary, 1) + "\n");
-    if (auto device = device_of(options_.models.backend, manifest_["threads"])) {
+    if (auto device = device_of(options_.models.backend, manifest_["threads"], options_.models.cpu.isa)) {
       const auto name = [](const std::string& folder) {
         return std::filesystem::canonical(folder).filename().string();
       };

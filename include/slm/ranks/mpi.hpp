@@ -16,7 +16,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
+#include <functional>
 #include <memory>
 #include <numeric>
 #include <span>
@@ -33,7 +33,11 @@ namespace slm::inline v0_1::ranks {
 /// Keeps MPI running from its constructor to its destructor, which waits for the other ranks. One in a program.
 class MpiSession {
  public:
-  MpiSession() {
+  using LastWords = std::function<void(const std::string& why)>;
+
+  /// last_words: called before this rank ends the processes of all.
+  explicit MpiSession(LastWords last_words = {}) {
+    last_words_ = std::move(last_words);
     int provided = 0;
     if (MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided) == MPI_SUCCESS &&
         provided >= MPI_THREAD_SERIALIZED) {
@@ -48,6 +52,13 @@ class MpiSession {
 
   /// Ends the processes of all ranks, this one too.
   static void fail(int status) { MPI_Abort(MPI_COMM_WORLD, status); }
+  static void fail(int status, const std::string& why) {
+    if (last_words_) last_words_(why);
+    fail(status);
+  }
+
+ private:
+  static inline LastWords last_words_;
 };
 
 /// Threads of a rank take turns at MPI, call by call; what is asked of two groups at once goes on at once.
@@ -134,11 +145,8 @@ class Mpi {
     return other;
   }
 
-  /// Ends the processes of all ranks, which only standard error can tell why.
-  void fail(const std::string& reason) const {
-    std::fprintf(stderr, "slm: %s\n", reason.c_str());
-    MpiSession::fail(1);
-  }
+  /// Ends the processes of all ranks, after the session's last words.
+  void fail(const std::string& reason) const { MpiSession::fail(1, reason); }
   void poll() const {}
 
  private:
