@@ -27,11 +27,12 @@ struct Bits {
   bool operator==(const Bits&) const = default;
 };
 
-/// Ranks, and the stages of layers that they make, maybe without the first.
+/// Ranks, and the stages of layers that they make, maybe without the first, and whether they add up parts of sums.
 struct Ranks {
   int size;
   int stages = 1;
   bool first_stands_apart = false;
+  bool fast_reduce = false;
 };
 
 /// What the first of the ranks answers, while the others help it: run(load), where load(folder, options) is a model.
@@ -43,7 +44,9 @@ Bits over_ranks(Ranks how, const auto& device, const auto& run) {
     RankGroup group(B{device()}, team);
     if (ranks.rank() > 0) return group.follow();
     found = run([&](const std::filesystem::path& folder, const LoadOptions& options) {
-      return group.load(folder, options, {.stages = how.stages, .first_stands_apart = how.first_stands_apart});
+      return group.load(
+          folder, options,
+          {.stages = how.stages, .first_stands_apart = how.first_stands_apart, .fast_reduce = how.fast_reduce});
     });
   });
   return found;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -29,19 +30,26 @@ inline std::size_t up_bytes(const LowRank& change) {
 }
 
 /// rows_of(product): the rows of its weight that the rank holds, ascending. Their outputs are counted as the rank has
-/// them, one run behind the other, so a change of neighbouring outputs stays one. `down` is whole: t = down . x is a
-/// sum over all inputs.
-template <class RowsOf>
-Adapter share_of(const Adapter& whole, RowsOf rows_of) {
+/// them, one run behind the other, so a change of neighbouring outputs stays one. `down` is whole, as t = down . x is a
+/// sum over all inputs, unless columns_of(product) says which of them the rank has: then t is its part of that sum, and
+/// what `up` makes of it is a part of the outputs.
+template <class RowsOf, class ColumnsOf>
+Adapter share_of(const Adapter& whole, RowsOf rows_of, ColumnsOf columns_of) {
   Adapter share{.name = whole.name, .digest = whole.digest};
-  std::vector<std::pair<const LowRank*, std::vector<RowRange>>>
-      sources;  // of each change that is left: columns of `up`
+  struct Source {
+    const LowRank* change;
+    std::int64_t first_input;
+    std::vector<RowRange> columns;  // of `up`
+  };
+  std::vector<Source> sources;  // of each change that is left
   for (std::size_t product = 0; product + 1 < whole.begins.size(); ++product) {
     share.begins.push_back(static_cast<int>(share.changes.size()));
     const std::vector<RowRange> rows = rows_of(static_cast<int>(product));
     for (const LowRank& change : whole.of(static_cast<int>(product))) {
       LowRank own = change;
       own.first = own.out = 0;
+      const std::optional<RowRange> inputs = columns_of(static_cast<int>(product));
+      if (inputs) own.in = inputs->count();
       std::vector<RowRange> columns;
       for (const RowRange& range : rows) {
         const std::int64_t first = std::clamp(change.first, range.first, range.last);
@@ -52,7 +60,7 @@ Adapter share_of(const Adapter& whole, RowsOf rows_of) {
       }
       if (own.out == 0) continue;
       share.changes.push_back(own);
-      sources.emplace_back(&change, std::move(columns));
+      sources.push_back({&change, inputs ? inputs->first : 0, std::move(columns)});
     }
   }
   share.begins.push_back(static_cast<int>(share.changes.size()));
@@ -65,10 +73,15 @@ Adapter share_of(const Adapter& whole, RowsOf rows_of) {
   next += whole_lines(reinterpret_cast<std::uintptr_t>(next)) - reinterpret_cast<std::uintptr_t>(next);
   for (std::size_t i = 0; i < share.changes.size(); ++i) {
     LowRank& own = share.changes[i];
-    const auto& [change, columns] = sources[i];
-    std::memcpy(next, change->down, down_bytes(own));
-    own.down = std::exchange(next, next + whole_lines(down_bytes(own)));
+    const auto& [change, first_input, columns] = sources[i];
     const std::size_t size = element_bytes(own);
+    for (int j = 0; j < own.rank; ++j) {
+      const auto line_of = [&](std::int64_t in) { return size * static_cast<std::size_t>(j * in); };
+      std::memcpy(next + line_of(own.in),
+                  change->down + line_of(change->in) + size * static_cast<std::size_t>(first_input),
+                  size * static_cast<std::size_t>(own.in));
+    }
+    own.down = std::exchange(next, next + whole_lines(down_bytes(own)));
     std::byte* to = next;
     for (int j = 0; j < own.rank; ++j) {
       const std::byte* const from = change->up + size * static_cast<std::size_t>(j * change->out);

@@ -81,6 +81,26 @@ class HostShares {
     }
   }
 
+  /// x += what all ranks have in mine [rows, width], added up in the order of ranks, + bias [width], which may be null.
+  /// Ranks that hold no inputs have nothing there.
+  void add(const RowCut& inputs, ConstRows mine, const float* bias, Rows x) {
+    const std::int64_t size = x.size(), width = x.extent(1);
+    sizes_.clear();
+    for (int r = 0; r < peers_.size(); ++r) sizes_.push_back(inputs.count(r) > 0 ? bytes_of(size) : 0);
+    const auto holders = std::count_if(sizes_.begin(), sizes_.end(), [](std::size_t bytes) { return bytes > 0; });
+    gather(mine.data, mine.size(), holders * size);
+    for (std::int64_t row = 0; row < x.extent(0); ++row) {
+      float* const sum = all_.data() + row * width;
+      for (std::int64_t holder = 1; holder < holders; ++holder) {
+        const float* const more = sum + holder * size;
+        for (std::int64_t i = 0; i < width; ++i) sum[i] += more[i];
+      }
+      float* const to = x.row(row);
+      for (std::int64_t i = 0; bias != nullptr && i < width; ++i) sum[i] += bias[i];
+      for (std::int64_t i = 0; i < width; ++i) to[i] += sum[i];
+    }
+  }
+
   /// x = rows of a table, which lie on any rank: take() reads those that `rows` name by `index`, less the offset, among
   /// this rank's own. The step refers to `rows`, so what they name may be changed while it reads.
   template <class Step, class Take>

@@ -48,6 +48,13 @@ struct RowCut {
     return most;
   }
 
+  /// Whether ranks begin and end at multiples of some rows.
+  bool lies_at(std::int64_t multiples) const {
+    bool lies = true;
+    for (int rank = 0; rank < ranks; ++rank) lies = lies && first(rank) % multiples == 0;
+    return lies;
+  }
+
   /// All of a rank, ascending.
   std::vector<RowRange> of(int rank) const {
     std::vector<RowRange> rows;

@@ -1,6 +1,7 @@
 // backend::Split: a backend whose matrices are shared out over ranks. The ranks of a stage hold some layers, and of
 // each matrix some rows, hence some outputs of every product, and some heads of attention. No sum is cut, so any number
-// of ranks gives the bits of one.
+// of ranks gives the bits of one; unless reduction is to be fast: then the matrices behind attention and behind the
+// hidden layer are cut by their inputs.
 #pragma once
 
 #include <algorithm>
@@ -8,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <numeric>
 #include <span>
 #include <type_traits>
 #include <utility>
@@ -21,6 +23,7 @@
 #include "slm/backend/split_step.hpp"
 #include "slm/backend/weight_place.hpp"
 #include "slm/core/error.hpp"
+#include "slm/formats/columns.hpp"
 #include "slm/ranks/alone.hpp"
 #include "slm/ranks/communicator.hpp"
 #include "slm/ranks/grid.hpp"
@@ -50,12 +53,16 @@ class Split {
   template <class Format>
   using Matrix = SplitMatrix<typename B::template Matrix<Format>>;
 
-  Split(B device, const C& ranks, int stages = 1)
+  Split(B device, const C& ranks, int stages = 1, bool fast_reduce = false)
       : device_(std::move(device)),
-        state_(std::make_shared<State>(device_, std::make_shared<const ranks::Grid<C>>(ranks, stages))) {}
+        state_(std::make_shared<State>(device_, std::make_shared<const ranks::Grid<C>>(ranks, stages))) {
+    state_->fast_reduce = fast_reduce;
+  }
   /// grid: of the team's ranks. number: of this device, among those of the team; the same on every rank.
-  Split(B device, std::shared_ptr<ranks::Team<C>> team, std::shared_ptr<const ranks::Grid<C>> grid, int number)
+  Split(B device, std::shared_ptr<ranks::Team<C>> team, std::shared_ptr<const ranks::Grid<C>> grid, int number,
+        bool fast_reduce = false)
       : device_(std::move(device)), state_(std::make_shared<State>(device_, std::move(grid))) {
+    state_->fast_reduce = fast_reduce;
     const auto take_adapter = [device = device_, state = state_.get()](const Adapter& adapter) mutable {
       return device.place(state->share_of(adapter));
     };
@@ -99,8 +106,8 @@ class Split {
   void copy_weights() requires requires(B& device) { device.copy_weights(); }
   { device_.copy_weights(); }
 
-  /// Packs this rank's rows, of the layers of its stage. How a backend holds a matrix depends on all of its sources, so
-  /// none is left out, be it without rows.
+  /// Packs this rank's rows, or columns, of the layers of its stage. How a backend holds a matrix depends on all of its
+  /// sources, so none is left out, be it without rows.
   template <class Format>
   Matrix<Format> pack(std::span<const typename Format::Source> sources, const WeightPlace& place = {}) {
     const ranks::Grid<C>& grid = *state_->grid;
@@ -111,7 +118,12 @@ class Split {
     matrix.cut = RowCut(matrix.out, grid.lanes);
     const bool is_head = place.at_both_ends && grid.is_last();
     if (place.product == AdaptedProduct::qkv) matrix.heads = HeadCut(place.heads, place.norm, grid.lanes);
+    if (state_->fast_reduce) cut_by_inputs(matrix, sources, place);
     if (grid.stage != matrix.stage && !is_head) return matrix;
+    if (matrix.inputs.width > 0) {
+      pack_columns<Format>(matrix, sources, number_of(place.product, place.layer));
+      return matrix;
+    }
     const std::vector<RowRange> rows = matrix.heads.whole ? matrix.cut.of(grid.lane) : matrix.heads.rows_of(grid.lane);
     if (place.product != AdaptedProduct::embedding)
       state_->rows.insert_or_assign(number_of(place.product, place.layer), rows);
@@ -163,6 +175,46 @@ class Split {
 
  private:
   using State = SplitState<B, C>;
+
+  /// Whether the matrix is cut by its inputs, or leaves its outputs to one that is. That one is packed first.
+  template <class Held, class Source>
+  void cut_by_inputs(SplitMatrix<Held>& matrix, std::span<const Source> sources, const WeightPlace& place) {
+    const int lanes = state_->grid->lanes;
+    const bool reads_heads = place.product == AdaptedProduct::attention_out;
+    if (reads_heads || place.product == AdaptedProduct::down) {
+      std::int64_t unit = 1;
+      for (const Source& source : sources) unit = std::lcm(unit, column_unit(source));
+      if (reads_heads) {
+        const HeadCut heads(place.heads, place.norm, lanes);
+        if (!heads.whole && heads.query.lies_at(unit)) matrix.inputs = heads.query;
+      } else {
+        unit = std::lcm(unit, RowCut::tile_of_kernels);
+        if (matrix.in >= unit * lanes) matrix.inputs = RowCut(matrix.in, lanes, unit);
+      }
+      const auto before = reads_heads ? AdaptedProduct::qkv : AdaptedProduct::gate_up;
+      state_->kept[number_of(before, place.layer)] = matrix.inputs;
+    } else if (place.product == AdaptedProduct::qkv || place.product == AdaptedProduct::gate_up) {
+      const RowCut& outputs = state_->kept[number_of(place.product, place.layer)];
+      matrix.kept = outputs.width > 0;
+      if (!matrix.kept || place.product == AdaptedProduct::qkv) return;
+      matrix.cut = outputs;
+      matrix.cut.parts = static_cast<int>(matrix.out / outputs.width);
+    }
+  }
+
+  template <class Format>
+  void pack_columns(Matrix<Format>& matrix, std::span<const typename Format::Source> sources, int product) {
+    const int lane = state_->grid->lane;
+    const RowRange columns{matrix.inputs.first(lane), matrix.inputs.first(lane + 1)};
+    state_->columns.insert_or_assign(product, columns);
+    state_->rows.insert_or_assign(product,
+                                  columns.count() > 0 ? std::vector{State::all_rows} : std::vector<RowRange>{});
+    if (columns.count() == 0) return;
+    ColumnParts parts;
+    std::vector<typename Format::Source> own;
+    for (const auto& source : sources) own.push_back(columns_of(source, columns.first, columns.count(), parts));
+    matrix.held = device_.template pack<Format>(own);
+  }
 
   B device_;
   std::shared_ptr<State> state_;

@@ -45,6 +45,8 @@ struct SplitMatrix {
   int stage = 0;       // that multiplies by it
   RowCut cut = {};     // over the ranks of the stage, where it is not cut by heads
   HeadCut heads = {};  // of queries, keys and values
+  RowCut inputs = {};  // where it is cut by its inputs instead, and sums are added over ranks; else of no width
+  bool kept = false;   // what comes of its outputs is not gathered: the next matrix is cut by these inputs
   Held held = {};      // without rows on other stages, and where there are more ranks than tiles
 
   /// What this rank reads for one product.
@@ -71,12 +73,15 @@ struct SplitState {
         shares(shares_of(device, grid->peers)) {}
 
   Adapter share_of(const Adapter& adapter) const {
-    return backend::share_of(adapter, [this](int product) {
+    const auto rows_of = [this](int product) {
       // The embedding's changes are added to whole rows.
-      constexpr std::int64_t any = std::numeric_limits<std::int64_t>::max();
-      if (product == number_of(AdaptedProduct::embedding) && grid->stage == 0) return std::vector{RowRange{0, any}};
+      if (product == number_of(AdaptedProduct::embedding) && grid->stage == 0) return std::vector{all_rows};
       const auto held = rows.find(product);
       return held == rows.end() ? std::vector<RowRange>{} : held->second;
+    };
+    return backend::share_of(adapter, rows_of, [this](int product) {
+      const auto held = columns.find(product);
+      return held == columns.end() ? std::optional<RowRange>{} : held->second;
     });
   }
 
@@ -84,7 +89,12 @@ struct SplitState {
 
   std::shared_ptr<const ranks::Grid<C>> grid;
   std::shared_ptr<SharedPages<B, C>> pages;
+  static constexpr RowRange all_rows{0, std::numeric_limits<std::int64_t>::max()};
+
+  bool fast_reduce = false;
   std::map<int, std::vector<RowRange>> rows;  // that this rank holds of the weight of each product; others it does not
+  std::map<int, RowRange> columns;            // that it holds, where not all
+  std::map<int, RowCut> kept;  // of each product whose outputs are not gathered, how the next one cuts them
   std::shared_ptr<SplitOrders<B, C>> orders;  // null: all ranks make the same calls
   std::mutex mutex;                           // of a step, from its beginning to its end, where there are no orders
   decltype(shares_of(std::declval<B&>(), std::declval<const C&>())) shares;
@@ -157,6 +167,7 @@ class SplitStep {
     go_to(linear.weight.stage);
     if (!is_here()) return;
     heads_ = linear.weight.heads;
+    keeps_heads_ = linear.weight.kept;
     if (heads_.whole) {
       const Rows projected = shares().room(projections, x.extent(0), linear.weight.out);
       mlp(x, norm, linear, ActivationKind::identity, nullptr, projected);
@@ -170,15 +181,16 @@ class SplitStep {
   void attend(ConstRows q, Heads heads, KvLayer layer, Rows out, Attention attention = {}) {
     if (!is_here()) return;
     if (heads_.whole) return step_->attend(q, heads, own(layer), out, attention);
-    const Rows mine = shares().mine(out.extent(0), heads_.query.count(grid_.lane));
+    const Rows mine = keeps_heads_ ? own_heads(out) : shares().mine(out.extent(0), heads_.query.count(grid_.lane));
     if (attention.slopes != nullptr) attention.slopes += heads_.queries_of(grid_.lane).first;
     if (computes_heads()) step_->attend(own_heads(q), heads_.of(grid_.lane), own(layer), mine, attention);
-    shares().gather(heads_.query, 1, mine, out);
+    if (!keeps_heads_) shares().gather(heads_.query, 1, mine, out);
   }
 
   template <class Held>
   void project(ConstRows input, const Linear<Matrix<Held>>& linear, Rows x) {
     residual_ = x;
+    if (linear.weight.inputs.width > 0) return add_up(input, linear, x);
     const RowCut& cut = linear.weight.cut;
     share(linear, cut.parts, x, [&](const auto& held, Rows mine) {
       shares().take_own(cut, x, mine);
@@ -324,9 +336,26 @@ class SplitStep {
   void share(const Linear<Matrix<Held>>& linear, int parts, Rows out, Compute compute) {
     if (!is_here()) return;
     const RowCut& cut = linear.weight.cut;
-    const Rows mine = shares().mine(out.extent(0), parts * cut.count(grid_.lane));
+    const bool kept = linear.weight.kept;
+    const std::int64_t own = parts * cut.count(grid_.lane);
+    const Rows mine = kept ? Rows{out.data, out.extent(0), own} : shares().mine(out.extent(0), own);
     if (mine.size() > 0) compute(Linear{linear.weight.held, own_of(cut, linear.bias, biases), linear.product}, mine);
-    shares().gather(cut, parts, mine, out);
+    if (!kept) shares().gather(cut, parts, mine, out);
+  }
+
+  /// x += input . weight^T + bias, by the columns of `input` that each rank has, in the beginning of its room.
+  template <class Held>
+  void add_up(ConstRows input, const Linear<Matrix<Held>>& linear, Rows x) {
+    if (!is_here()) return;
+    if constexpr (!B::own_memory) {
+      const RowCut& inputs = linear.weight.inputs;
+      const ConstRows own{input.data, input.extent(0), inputs.count(grid_.lane)};
+      const Rows mine = shares().mine(x.extent(0), own.extent(1) > 0 ? x.extent(1) : 0);
+      const Linear<Held> held{linear.weight.held, nullptr, linear.product};
+      const Norm none{.kind = NormKind::none};
+      if (mine.size() > 0) step_->mlp(own, none, held, ActivationKind::identity, nullptr, mine);
+      shares().add(inputs, mine, linear.bias, x);
+    }
   }
 
   /// x = rows of a table that lie on any rank: take() reads those that the plan's rows name by `index`, less the
@@ -345,9 +374,10 @@ class SplitStep {
   const StepPlan whole_;
   std::vector<std::byte*> pages_;  // as this rank holds them
   Rows residual_ = {};
-  HeadCut heads_ = {};      // of the attention under way
-  int at_ = 0;              // the stage that the rows are on
-  std::int64_t first_ = 0;  // of the rows that are taken now, as are the following
+  HeadCut heads_ = {};        // of the attention under way
+  bool keeps_heads_ = false;  // and whether what they give stays on their ranks
+  int at_ = 0;                // the stage that the rows are on
+  std::int64_t first_ = 0;    // of the rows that are taken now, as are the following
   std::vector<PlanRow> rows_;
   std::vector<PlanSequence> sequences_;
   StepPlan plan_;

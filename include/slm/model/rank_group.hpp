@@ -25,6 +25,9 @@ namespace slm::inline v0_1 {
 struct Sharing {
   int stages = 1;  // of layers, with as many ranks each: neighbours, which share out the matrices of their layers
   bool first_stands_apart = false;  // rank 0 holds nothing, and has the others compute
+  /// Half of what a layer gathers is not: sums are cut, and added over the ranks of a stage in their order. What a row
+  /// gives still depends on its own sequence alone, but its last digits on the number of ranks.
+  bool fast_reduce = false;
 };
 
 /// The first rank loads models and uses them as if it were alone: decoders, engines and servers know nothing of ranks.
@@ -43,12 +46,13 @@ class RankGroup {
 
   RankGroup(B device, std::shared_ptr<ranks::Team<C>> team) : device_(std::move(device)), team_(std::move(team)) {}
 
-  /// On rank 0: as slm::load, on every rank. The folder is read by each, by the same name. Throws ranks.pipeline.
+  /// On rank 0: as slm::load, on every rank. The folder is read by each, by the same name. Throws ranks.pipeline,
+  /// ranks.fast-reduce.
   AnyModel load(const std::filesystem::path& folder, const LoadOptions& options = {}, const Sharing& sharing = {}) {
     check(folder, sharing);
     const int number = models_++;
     ranks::Letter letter;
-    letter.put(number).put(load_order).put(sharing.stages).put(sharing.first_stands_apart);
+    letter.put(number).put(load_order).put(sharing.stages).put(sharing.first_stands_apart).put(sharing.fast_reduce);
     letter.put_text(std::filesystem::absolute(folder).string());
     letter.put(options.weights).put(options.context).put(options.only_known);
     letter.put(options.cache_format.has_value()).put(options.cache_format.value_or(KvFormat::f32));
@@ -59,7 +63,7 @@ class RankGroup {
       team_->tell(letter);
       team_->together([&] { grid = grid_of(sharing); });
     }
-    return slm::load<Models>(folder, Device(device_, team_, grid, number), options);
+    return slm::load<Models>(folder, Device(device_, team_, grid, number, sharing.fast_reduce), options);
   }
 
   /// On the other ranks: does what rank 0 tells, until its team is at its end. Throws ranks.different, and whatever
@@ -78,7 +82,8 @@ class RankGroup {
       } else if (letter->take<int>() == load_order) {
         Sharing sharing{.stages = letter->take<int>()};
         sharing.first_stands_apart = letter->take<bool>();
-        Device device(device_, team_, grid_of(sharing), number);
+        sharing.fast_reduce = letter->take<bool>();
+        Device device(device_, team_, grid_of(sharing), number, sharing.fast_reduce);
         models.emplace(number, Held{device, load_as_told(*letter, device)});
       }
     }
@@ -94,11 +99,17 @@ class RankGroup {
 
   void check(const std::filesystem::path& folder, const Sharing& sharing) const {
     const int ranks = team_->ranks().size() - sharing.first_stands_apart, layers = Checkpoint(folder).config().layers;
-    if (ranks >= 1 && sharing.stages >= 1 && ranks % sharing.stages == 0 && sharing.stages <= layers) return;
-    throw Error("ranks.pipeline",
-                text("'", folder.string(), "' with ", layers, " layers was to be ", sharing.stages, " stages of ",
-                     ranks, " ranks"),
-                "Give a number of stages that divides the number of ranks, and is at most that of the layers");
+    if (ranks < 1 || sharing.stages < 1 || ranks % sharing.stages != 0 || sharing.stages > layers) {
+      throw Error("ranks.pipeline",
+                  text("'", folder.string(), "' with ", layers, " layers was to be ", sharing.stages, " stages of ",
+                       ranks, " ranks"),
+                  "Give a number of stages that divides the number of ranks, and is at most that of the layers");
+    }
+    if (!sharing.fast_reduce || (ranks > sharing.stages && !B::own_memory)) return;
+    throw Error("ranks.fast-reduce",
+                text("'", folder.string(), "' was to be added up over ranks, ",
+                     B::own_memory ? "which GPUs do not do" : "but each stage of its layers has one rank only"),
+                "Give each stage several ranks on processors, or leave out fast_reduce (--fast-reduce)");
   }
 
   /// All ranks ask for it at once.

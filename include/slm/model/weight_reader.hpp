@@ -42,10 +42,11 @@ struct WeightReader {
     layer.mlp_norm = norm(Role::mlp_norm, l);
     layer.q_norm = norm(Role::q_norm, l);
     layer.k_norm = norm(Role::k_norm, l);
-    layer.qkv = pack_step(Role::qkv, l);
+    // Each behind the one that reads what it gives: a backend may leave that as that one wants it.
     layer.attention_out = pack_step(Role::attention_out, l);
-    layer.gate_up = pack_step(Role::gate_up, l);
+    layer.qkv = pack_step(Role::qkv, l);
     layer.down = pack_step(Role::down, l);
+    layer.gate_up = pack_step(Role::gate_up, l);
     layer.qkv_bias = vector(names.biases(Role::qkv, l));
     layer.attention_out_bias = vector(names.biases(Role::attention_out, l));
     layer.gate_up_bias = vector(names.biases(Role::gate_up, l));

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -210,10 +211,13 @@ TEST_CASE("ranks share out an adapter by the outputs of their rows, and each has
     std::vector<int> seen(out);
     for (int holder = 0; holder < size; ++holder) {
       const std::vector<RowRange> rows = cut.of(holder);
-      const Adapter share = backend::share_of(whole, [&](int product) {
-        CHECK(product < 2);
-        return product == 1 ? rows : std::vector<RowRange>{};
-      });
+      const Adapter share = backend::share_of(
+          whole,
+          [&](int product) {
+            CHECK(product < 2);
+            return product == 1 ? rows : std::vector<RowRange>{};
+          },
+          [](int) { return std::optional<RowRange>{}; });
       CHECK(share.of(0).empty());
       std::vector<std::int64_t> outputs;  // that the holder computes, in its order
       for (const RowRange& range : rows) {
