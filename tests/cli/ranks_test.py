@@ -86,6 +86,33 @@ class Ranks(unittest.TestCase):
                 self.assertEqual(answer["ids"], alone["ids"])
                 self.assertEqual(answer["statistics"]["accepted"], alone["statistics"]["accepted"])
 
+    def test_ranks_that_add_up_sums_answer_alike_plainly_and_speculatively(self):
+        ids = ["logits", PAIR / "target", "--ids", "5,90,17,300"]
+        alone = json.loads(run([PROGRAM, *ids]).stdout)
+        # Each of two sums in six layers, of at most 640 products, is twice 640 * 2^-24 from itself in another order.
+        allowed = 6 * 2 * 2 * 640 * 2.0 ** -24 * max(abs(value) for row in alone for value in row)
+        for count, options in ((2, []), (3, []), (4, ["--pipeline", 2])):
+            result = on_ranks(count, *ids, "--fast-reduce", *options)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            rows = json.loads(result.stdout)
+            self.assertNotEqual(rows, alone)
+            for row, expected in zip(rows, alone, strict=True):
+                for value, wanted in zip(row, expected, strict=True):
+                    self.assertAlmostEqual(value, wanted, delta=allowed)
+            command = ["generate", "--target", PAIR / "target", "--prompt", "def read", "--max-new-tokens", "40",
+                       "--json", "--temperature", "0.7", "--fast-reduce", *options]
+            plain, speculative = (on_ranks(count, *command, *draft) for draft in ([], ["--draft", PAIR / "draft"]))
+            self.assertEqual(plain.returncode, 0, plain.stderr)
+            self.assertEqual(json.loads(plain.stdout)["ids"], json.loads(speculative.stdout)["ids"], speculative.stderr)
+
+    def test_ranks_that_have_no_sums_to_add_are_refused_by_name(self):
+        target = ["generate", "--prompt", "def", "--target", PAIR / "target", "--fast-reduce"]
+        self.refused(run([PROGRAM, *target]), "ranks.fast-reduce", "one rank")
+        self.refused(on_ranks(2, *target, "--pipeline", 2), "ranks.fast-reduce", "one rank")
+        apart = [*target, "--draft", PAIR / "draft", "--threads", 1, "--draft-ranks", 1]
+        self.refused(on_ranks(2, *apart), "ranks.fast-reduce", "one rank")
+        self.assertEqual(on_ranks(3, *apart).returncode, 0)
+
     def test_a_draft_on_ranks_of_its_own_answers_what_one_rank_answers(self):
         pair = ["--target", PAIR / "target", "--draft", PAIR / "draft"]
         for options in ([*pair], [*pair, "--temperature", "0.8", "--rule", "ratio", "--draft-length", "3"],

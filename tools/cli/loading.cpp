@@ -40,6 +40,10 @@ slm::AnyModel Loader::load(const std::string& folder, const std::string& backend
     throw slm::Error("ranks.pipeline", slm::text("one rank was asked to be ", pipeline, " stages"),
                      "Start slm by mpirun or srun with at least as many ranks, or leave out --pipeline");
   }
+  if (rank_count() == 1 && options_.fast_reduce) {
+    throw slm::Error("ranks.fast-reduce", "one rank was asked to add up parts of sums",
+                     "Start slm by mpirun or srun with several ranks, or leave out --fast-reduce");
+  }
   if (backend == "reference") return slm::load<slm::Registry<>>(folder, slm::backend::Reference{}, options);
   if (backend.starts_with("lanes")) return load_emulated(folder, backend, options);
   if (backend.starts_with("gpu")) {
@@ -48,10 +52,12 @@ slm::AnyModel Loader::load(const std::string& folder, const std::string& backend
   slm::backend::CpuOptions cpu = options_.cpu;
   const bool has_threads = drafts && options_.draft_threads > 0;
   if (has_threads) cpu.threads = options_.draft_threads;
-  if (drafts && options_.draft_ranks > 0) return load_on_draft_ranks(folder, cpu, options);
+  if (drafts && options_.draft_ranks > 0) {
+    return load_on_draft_ranks(folder, cpu, options, options_.fast_reduce && options_.draft_ranks > 1);
+  }
   std::optional<slm::backend::Cpu>& device = has_threads ? draft_cpu_ : cpu_;
   if (!device) device.emplace(cpu);
-  if (rank_count() > 1) return load_on_ranks(folder, *device, cpu, options, pipeline);
+  if (rank_count() > 1) return load_on_ranks(folder, *device, cpu, options, pipeline, options_.fast_reduce);
   return slm::load<slm::Registry<>>(folder, *device, options);
 }
 
@@ -134,6 +140,9 @@ void add_model_options(CLI::App& command, ModelOptions& options) {
                   "stages of layers that several ranks make, of as many ranks each; 1: all ranks share out all layers")
       ->check(CLI::Range(1, 4096))
       ->capture_default_str();
+  command.add_flag("--fast-reduce", options.fast_reduce,
+                   "several ranks add up parts of sums, which spares half of what they gather in a layer; the last "
+                   "digits of logits then depend on the number of ranks");
 }
 
 CLI::Validator backend_name() {

@@ -16,7 +16,8 @@ struct ModelOptions {
   int context = 0;  // tokens; 0: what the model was trained for
   std::optional<slm::KvFormat> cache_format = {};
   slm::backend::CpuOptions cpu = {};
-  int pipeline = 1;  // stages of layers that several ranks make
+  int pipeline = 1;          // stages of layers that several ranks make
+  bool fast_reduce = false;  // sums are added over ranks
   // A draft that has a device of its own, or ranks: it then drafts on while the target verifies.
   int draft_threads = 0;  // of its device, or of each of its ranks; 0: it shares the target's device, or has as many
   int draft_ranks = 0;    // the last of the program's; 0: it lies on all, as the target does
@@ -49,7 +50,8 @@ class Loader {
   std::optional<slm::backend::Cpu> cpu_, draft_cpu_;
 };
 
-/// Adds --backend, --context, --cache-format, --threads, --isa, --copy-weights, --activations, --pipeline.
+/// Adds --backend, --context, --cache-format, --threads, --isa, --copy-weights, --activations, --pipeline,
+/// --fast-reduce.
 void add_model_options(CLI::App& command, ModelOptions& options);
 /// Adds --draft-backend, --draft-threads, --draft-ranks, beside the option that names the draft.
 void add_draft_options(CLI::App& command, ModelOptions& options, CLI::Option& draft);

@@ -212,20 +212,22 @@ void set_draft_ranks(int count) {
 }
 
 slm::AnyModel load_on_ranks(const std::string& folder, const slm::backend::Cpu& device,
-                            const slm::backend::CpuOptions& cpu, const slm::LoadOptions& options, int stages) {
-  if (team->ranks().size() == 1 && stages == 1) return slm::load<slm::Registry<>>(folder, device, options);
+                            const slm::backend::CpuOptions& cpu, const slm::LoadOptions& options, int stages,
+                            bool fast_reduce) {
+  if (team->ranks().size() == 1 && stages == 1 && !fast_reduce)
+    return slm::load<slm::Registry<>>(folder, device, options);
   if (!group) group.emplace(new_group(team, device, cpu));
-  return group->load(folder, options, {.stages = stages});
+  return group->load(folder, options, {.stages = stages, .fast_reduce = fast_reduce});
 }
 
 slm::AnyModel load_on_draft_ranks(const std::string& folder, const slm::backend::CpuOptions& cpu,
-                                  const slm::LoadOptions& options) {
+                                  const slm::LoadOptions& options, bool fast_reduce) {
   if (!draft_group) {
     slm::backend::CpuOptions own = cpu;  // a device that the target does not hold
     own.threads = 1;
     draft_group.emplace(new_group(draft_team, slm::backend::Cpu(own), cpu));
   }
-  return draft_group->load(folder, options, {.first_stands_apart = true});
+  return draft_group->load(folder, options, {.first_stands_apart = true, .fast_reduce = fast_reduce});
 }
 #else
 void help_first_rank() {}
@@ -233,7 +235,7 @@ void help_first_rank() {}
 RankSpeed measure_ranks(int threads) { return rank_speed(slm::ranks::Alone{}, threads); }
 
 slm::AnyModel load_on_ranks(const std::string& folder, const slm::backend::Cpu&, const slm::backend::CpuOptions&,
-                            const slm::LoadOptions&, int) {
+                            const slm::LoadOptions&, int, bool) {
   throw slm::Error("ranks.no-mpi", slm::text("'", folder, "' was to be split over ranks"),
                    "apt-get install libopenmpi-dev openmpi-bin, configure and build again");
 }
@@ -241,8 +243,8 @@ slm::AnyModel load_on_ranks(const std::string& folder, const slm::backend::Cpu&,
 void set_draft_ranks(int count) { throw too_many_draft_ranks(count); }
 
 slm::AnyModel load_on_draft_ranks(const std::string& folder, const slm::backend::CpuOptions& cpu,
-                                  const slm::LoadOptions& options) {
-  return load_on_ranks(folder, slm::backend::Cpu(cpu), cpu, options, 1);
+                                  const slm::LoadOptions& options, bool fast_reduce) {
+  return load_on_ranks(folder, slm::backend::Cpu(cpu), cpu, options, 1, fast_reduce);
 }
 #endif
 

@@ -32,11 +32,12 @@ RankSpeed measure_ranks(int threads);
 void set_draft_ranks(int count);
 
 /// On the first rank: a model of which every rank holds a share, in so many stages of layers. After set_draft_ranks():
-/// every rank that holds targets.
+/// every rank that holds targets. fast_reduce: see slm::Sharing.
 slm::AnyModel load_on_ranks(const std::string& folder, const slm::backend::Cpu& device,
-                            const slm::backend::CpuOptions& cpu, const slm::LoadOptions& options, int stages);
+                            const slm::backend::CpuOptions& cpu, const slm::LoadOptions& options, int stages,
+                            bool fast_reduce);
 /// The same on the ranks that hold drafts, of which the first rank is none.
 slm::AnyModel load_on_draft_ranks(const std::string& folder, const slm::backend::CpuOptions& cpu,
-                                  const slm::LoadOptions& options);
+                                  const slm::LoadOptions& options, bool fast_reduce);
 
 }  // namespace cli
