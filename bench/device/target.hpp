@@ -9,6 +9,7 @@
 
 #include "bench/device/measure.hpp"
 #include "bench/samples.hpp"
+#include "tools/cli/gpu.hpp"
 
 namespace slm::bench {
 
@@ -76,7 +77,8 @@ class GpuTarget {
   static constexpr bool emulated = Backend::emulated;
   static constexpr int prompt = emulated ? 8 : 64, prefill = emulated ? 40 : 2048;
 
-  explicit GpuTarget(const MeasureOptions& options) : device_({.device = options.device}), probe_(device_) {}
+  explicit GpuTarget(const MeasureOptions& options)
+      : device_({.device = options.device, .dependent_launches = cli::dependent_launches()}), probe_(device_) {}
 
   static bool copies_weights(const Subject&) { return true; }
 

@@ -11,6 +11,7 @@ SASS_LINE = re.compile(r"^\s*/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\d+\s+)?([A-Z][\w.]*)
 AMD_LINE = re.compile(r"^\s+([a-z]\w+)")
 MATRIX = re.compile(r"v_mfma_|v_wmma_|HMMA\.|HGMMA\.")
 AMD_LOAD = re.compile(r"(global|flat|buffer|scratch)_load_(\w+)")
+DEVICE_MEMORY = re.compile(r"(LDG|LDGSTS|LD|STG|ST|ATOMG?|REDG?|EXIT)(\.|$)")
 AMD_WIDTHS = {"dwordx4": 16, "b128": 16, "dwordx3": 12, "b96": 12, "dwordx2": 8, "b64": 8, "dword": 4, "b32": 4}
 
 
@@ -42,6 +43,20 @@ def width_of(mnemonic):
         if suffix in parts:
             return width
     return 4
+
+
+def fault_of_wait(text, early):
+    """What is wrong with the wait for the previous kernel in NVIDIA's code. Nothing of device memory may stand before it,
+    but in a kernel that begins `early` loads, of which one must be of 16 bytes.
+    """
+    mnemonics = [found[1] for found in map(SASS_LINE.match, text.splitlines()) if found]
+    if mnemonics.count("ACQBULK") != 1:
+        return f"waits {mnemonics.count('ACQBULK')} times for the previous kernel"
+    before = [name for name in mnemonics[: mnemonics.index("ACQBULK")] if DEVICE_MEMORY.match(name)]
+    if early and 16 not in map(width_of, before):
+        return "asks for no weights before it waits for the previous kernel"
+    wrong = [name for name in before if not (early and width_of(name))]
+    return f"has {wrong[0]} before it waits for the previous kernel" if wrong else ""
 
 
 def longest_loop(text, sass):

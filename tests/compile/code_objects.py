@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Looks into the machine code of every GPU kernel: prints what it says by count (code_counts.py), and fails where a
-kernel spills registers, has none of the matrix instructions that it is written for, or exceeds what code_bounds.txt
-states.
+kernel spills registers, has none of the matrix instructions that it is written for, does not wait for the previous
+kernel where it must, or exceeds what code_bounds.txt states.
 
     code_objects.py ROOT --cuda 80 90 --hip gfx90a gfx1100 gfx1103 --rocm build/rocm --scratch build
 
@@ -25,8 +25,11 @@ import time
 
 import code_counts
 
+ENTRY = re.compile(r"_ZN3slm(\d+v\d+_\d+)?3gpuL?5entryI")
 # Kernels that are written for the matrix unit, by the name of their type.
 MATRIX = re.compile(r"\b(Product|Attend|Gemm|Gemv|Matmul|PlantedMatrix)\w*")
+# Kernels that ask for weights before they wait for the previous kernel (backend/gpu/runtime/launch.hpp).
+EARLY = re.compile(r"\bProduct\w*")
 # Sine and cosine of large angles keep their reduction in memory (NVIDIA's libdevice).
 SINE = re.compile(r"QueriesKeysValues|ShapeQkv")
 SINE_STACK = 32
@@ -39,6 +42,7 @@ class Kernel:
         self.registers = self.accumulators = self.scalars = 0
         self.shared = self.spills = self.stack = self.matrix = 0
         self.loop = None  # unknown
+        self.wait = None  # a fault of its wait for the previous kernel; unknown
 
     def measures(self):
         """By the names that bounds use."""
@@ -85,6 +89,8 @@ def cuda_kernels(arguments, architecture, source):
         listing = run([arguments.nvdisasm, "-c", str(ptx.with_suffix(".cubin"))])
         for symbol, body in re.findall(r"^\.text\.([\w$]+):\n(.*?)(?=^//-----|\Z)", listing, re.S | re.M):
             kernels[symbol].loop = code_counts.longest_loop(body, sass=True)
+            if int(architecture) >= 90 and ENTRY.match(symbol):
+                kernels[symbol].wait = code_counts.fault_of_wait(body, bool(EARLY.search(readable([symbol])[symbol])))
     if seen != set(kernels):
         sys.exit(f"ptxas says nothing of {sorted(set(kernels) - seen)}")
     return list(kernels.values())
@@ -128,7 +134,7 @@ def readable(symbols):
 def kernels_of(program):
     """The readable names of the kernels that a program for a GPU holds."""
     symbols = subprocess.run(["nm", "--defined-only", program], text=True, capture_output=True, check=True).stdout.split()
-    stubs = [symbol for symbol in symbols if re.match(r"_ZN3slm(\d+v\d+_\d+)?3gpuL?5entryI", symbol)]
+    stubs = [symbol for symbol in symbols if ENTRY.match(symbol)]
     return set(readable(stubs).values())
 
 
@@ -214,12 +220,14 @@ def main():
             faults.append(f"{name} keeps {kernel.stack} bytes a thread in memory on {kernel.architecture}")
         if MATRIX.search(name) and not kernel.matrix:
             faults.append(f"{name} has no matrix instruction on {kernel.architecture}")
+        if kernel.wait:
+            faults.append(f"{name} {kernel.wait} on {kernel.architecture}")
     for architecture, some in zip([job[1] for job in jobs], found):
         if not some:
             faults.append(f"no kernel was found for {architecture}")
     faults += check_bounds(bounds, kernels, names, {job[1] if job[0] is hip_kernels else f"sm_{job[1]}" for job in jobs})
     if arguments.cuda and not arguments.nvdisasm:
-        print("no nvdisasm: the loops of NVIDIA's code were not counted, nor checked against their bounds")
+        print("no nvdisasm: the loops of NVIDIA's code were not counted, nor checked against their bounds, nor were waits looked for")
     if arguments.program:
         used = kernels_of(arguments.program)
         print(f"{arguments.program} holds {len(used)} kernels")

@@ -1,6 +1,7 @@
 // Models on the GPU that the program was compiled for, if it was.
 #pragma once
 
+#include <cstdlib>
 #include <string>
 
 #include "slm/model/any_model.hpp"
@@ -10,6 +11,12 @@ namespace cli {
 
 /// Of the backend "gpu" or "gpu:1".
 inline int number_of_gpu(const std::string& backend) { return backend == "gpu" ? 0 : std::stoi(backend.substr(4)); }
+
+/// Of the environment: whether kernels may begin before the one before them has ended, where a device can do that.
+inline bool dependent_launches() {
+  const char* const said = std::getenv("SLM_DEPENDENT_LAUNCHES");
+  return said == nullptr || std::string(said) != "0";
+}
 
 /// device: its number. Throws cli.no-gpu where the program was compiled for the CPU.
 slm::AnyModel load_on_gpu(const std::string& folder, int device, const slm::LoadOptions& options);

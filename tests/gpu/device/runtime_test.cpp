@@ -26,8 +26,25 @@ struct Increment {  // numbers += 1
   }
 };
 
+struct Shift {  // to[i] = from[i + 77] + 1, around the end
+  struct Args {
+    const std::int32_t* from;
+    std::int32_t* to;
+    int count;
+  };
+  struct Shared {};
+  static constexpr int max_block = 256;
+  static gpu::Grid grid(const Args& args, int) { return {.x = args.count / 256, .threads = 256}; }
+  template <class Lane>
+  SLM_DEVICE void operator()(Lane lane, const Args& args, Shared&) const {
+    const int i = lane.block_x() * 256 + lane.thread();
+    args.to[i] = args.from[(i + 77) % args.count] + 1;
+  }
+};
+
 }  // namespace runtime_test
 using runtime_test::Increment;
+using runtime_test::Shift;
 
 namespace {
 
@@ -73,6 +90,40 @@ TEST_CASE("a captured stream runs when it is replayed, as often as it is") {
   CHECK(numbers[500] == 8);
   CHECK(numbers[999] == 8);
   runtime.release(there);
+}
+
+TEST_CASE("a kernel sees what the kernels before it wrote, whether or not it began before they had ended") {
+  if (no_device()) return;
+  constexpr int count = 1 << 18, length = 40;
+  for (const bool dependent : {false, true}) {
+    Runtime runtime(0, dependent);
+    auto stream = runtime.make_stream();
+    std::vector<std::int32_t> numbers(count);
+    for (int i = 0; i < count; ++i) numbers[static_cast<std::size_t>(i)] = i;
+    const std::size_t bytes = numbers.size() * sizeof(std::int32_t);
+    auto* const a = static_cast<std::int32_t*>(runtime.allocate(bytes));
+    auto* const b = static_cast<std::int32_t*>(runtime.allocate(bytes));
+    runtime.copy_in(a, numbers.data(), bytes, stream);
+    const auto launch = [&] {
+      for (int i = 0; i < length; ++i) {
+        runtime.launch<Shift>({i % 2 == 0 ? a : b, i % 2 == 0 ? b : a, count}, stream);
+      }
+    };
+    launch();
+    runtime.begin_capture(stream);
+    launch();
+    const auto graph = runtime.end_capture(stream);
+    for (int i = 0; i < 3; ++i) runtime.replay(graph, stream);
+    runtime.copy_out(numbers.data(), a, bytes, stream);
+    runtime.synchronize(stream);
+    int wrong = 0;
+    for (int i = 0; i < count; ++i) {
+      wrong += numbers[static_cast<std::size_t>(i)] != (i + 4 * length * 77) % count + 4 * length;
+    }
+    CHECK(wrong == 0);
+    runtime.release(a);
+    runtime.release(b);
+  }
 }
 
 TEST_CASE("events tell time and order streams") {

@@ -34,8 +34,17 @@ cudaError_t __cudaGetKernel(cudaKernel_t* kernel, const void* entry) {
   *kernel = reinterpret_cast<cudaKernel_t>(const_cast<void*>(entry));
   return cudaSuccess;
 }
-cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void** arguments, std::size_t shared,
+cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void** arguments, std::size_t,
                                cudaStream_t stream) {
-  return cudaLaunchKernel(reinterpret_cast<const void*>(kernel), grid, block, arguments, shared, stream);
+  return fake::launched(reinterpret_cast<const void*>(kernel), grid, block, arguments, stream, false);
+}
+cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* kernel, void** arguments) {
+  ENTER("LaunchKernelExC");
+  bool dependent = false;
+  for (unsigned i = 0; i < config->numAttrs; ++i) {
+    dependent |= config->attrs[i].id == cudaLaunchAttributeProgrammaticStreamSerialization &&
+                 config->attrs[i].val.programmaticStreamSerializationAllowed != 0;
+  }
+  return fake::launched(kernel, config->gridDim, config->blockDim, arguments, config->stream, dependent);
 }
 }

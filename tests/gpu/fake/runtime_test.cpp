@@ -117,7 +117,7 @@ TEST_CASE("no device, no driver, or an index that no device has") {
 
 TEST_CASE("a program without code for the device says so when the device is opened") {
   const Fresh fresh;
-  SECTION("at the launch") { library().failures["LaunchKernel"] = no_code; }
+  SECTION("at the launch") { library().failures[Api::launch] = no_code; }
   SECTION("when it is waited for") { library().failures["StreamSynchronize"] = no_code; }
   SECTION("code for another wave width") { library().compiled_width = 64; }
   const auto [id, text] = error_of([] { Runtime{1}; });
@@ -209,13 +209,31 @@ TEST_CASE("a launch: its grid, its arguments, its refusal") {
   CHECK(std::vector<unsigned>(launch.grid, launch.grid + 3) == std::vector<unsigned>{5, 2, 3});
   CHECK(std::vector<unsigned>(launch.block, launch.block + 3) == std::vector<unsigned>{32, 1, 1});
 
-  library().failures["LaunchKernel"] = refused;
+  library().failures[Api::launch] = refused;
   const auto [id, text] = error_of([&] { runtime.launch<Double>({numbers, 5}, stream); });
   CHECK(id == "gpu.launch");
   CHECK(contains(text, "5 x 2 x 3 blocks of 32 threads"));
-  CHECK(contains(text, std::string(Api::prefix) + "LaunchKernel"));
-  library().failures["LaunchKernel"] = no_code;
+  CHECK(contains(text, std::string(Api::prefix) + Api::launch));
+  library().failures[Api::launch] = no_code;
   CHECK(error_of([&] { runtime.launch<Double>({numbers, 5}, stream); }).first == "gpu.wrong-device");
+}
+
+TEST_CASE("a kernel may begin before the one before it has ended where its code waits and the driver can do that") {
+  const Fresh fresh;
+  const auto dependent = [](bool asked_for) {
+    library().launches.clear();
+    Runtime runtime(0, asked_for);
+    auto stream = runtime.make_stream();
+    runtime.launch<Double>({nullptr, 1}, stream);
+    CHECK_FALSE(library().launches.front().dependent);  // the probe, by which it is known
+    return library().launches.back().dependent;
+  };
+  CHECK_FALSE(dependent(true));
+  library().code_waits = true;
+  CHECK(dependent(true) == (std::string(Api::name) == "cuda"));
+  CHECK_FALSE(dependent(false));
+  library().driver_version = 12020;
+  CHECK_FALSE(dependent(true));
 }
 
 TEST_CASE("a graph is captured once and replayed with the same pointers") {
@@ -277,10 +295,10 @@ TEST_CASE("work goes to its own device, whatever the thread's current one is") {
   second.synchronize(stream);
   second.record(event, stream);
   second.synchronize(event);
-  for (const char* call : {"StreamCreateWithFlags@1", "Malloc@1", "MemsetAsync@1", "LaunchKernel@1",
-                           "StreamSynchronize@1", "EventRecord@1", "EventSynchronize@1"}) {
+  for (const char* call : {"StreamCreateWithFlags", "Malloc", "MemsetAsync", Api::launch, "StreamSynchronize",
+                           "EventRecord", "EventSynchronize"}) {
     INFO(call);
-    CHECK(calls_of(call) == 1);
+    CHECK(calls_of(std::string(call) + "@1") == 1);
   }
   CHECK(library().current_device == 0);  // as it was
   CHECK(library().launches.back().device == 1);
@@ -349,7 +367,7 @@ TEST_CASE("a stream that the vendor has lost, with work in flight, is an error; 
   {
     auto lost = runtime.make_stream();
     runtime.fill(memory, 1, 4, lost);
-    for (const char* call : {"MemsetAsync", "MemcpyAsync", "StreamSynchronize", "GraphLaunch", "LaunchKernel"}) {
+    for (const char* call : {"MemsetAsync", "MemcpyAsync", "StreamSynchronize", "GraphLaunch", Api::launch}) {
       library().failures[call] = lost_handle;
     }
     const auto expect = [](auto action, const char* call) {
@@ -359,7 +377,7 @@ TEST_CASE("a stream that the vendor has lost, with work in flight, is an error; 
     };
     expect([&] { runtime.fill(memory, 2, 4, lost); }, "MemsetAsync");
     expect([&] { runtime.copy_out(memory, memory + 2, 2, lost); }, "MemcpyAsync");
-    expect([&] { runtime.launch<Double>({nullptr, 1}, lost); }, "LaunchKernel");
+    expect([&] { runtime.launch<Double>({nullptr, 1}, lost); }, Api::launch);
     expect([&] { runtime.synchronize(lost); }, "StreamSynchronize");
   }
   library().failures.clear();

@@ -131,6 +131,64 @@ TEST_CASE("planted faults are caught") {
 
 namespace {
 
+/// out[i] = weight[i] * x[i] by a kernel that asks for its weight before it waits.
+struct Weigh {
+  enum Fault { none, x_too_early, out_too_early, some_threads, no_thread };
+  struct Args {
+    ConstantMemory<float> weight;
+    Memory<const float> x;
+    Memory<float> out;
+    Fault fault;
+  };
+  struct Shared {};
+  static constexpr int max_block = 64;
+  static constexpr bool waits = true;
+  static Grid grid(const Args&, int) { return {.x = 2, .threads = 64}; }
+
+  template <class Lane>
+  SLM_DEVICE void operator()(Lane lane, const Args& args, Shared&) const {
+    const int i = lane.block_x() * 64 + lane.thread();
+    const float weight = args.weight[i];
+    float x = args.fault == x_too_early ? args.x[i] : 0;
+    if (args.fault == out_too_early) args.out[i] = 0;
+    if (args.fault == no_thread || (args.fault == some_threads && lane.thread() >= 40)) return;
+    lane.wait_for_previous_kernel();
+    x = args.x[i];
+    args.out[i] = weight * x;
+  }
+};
+
+/// Empty, or the error's id.
+std::string outcome_of(Weigh::Fault fault, int device) {
+  LanesRuntime<MmaSync16x8x16> runtime(device);
+  auto stream = runtime.make_stream();
+  std::vector<float> weight(128, 2.0f), x(128, 3.0f), out(128);
+  std::string id;
+  try {
+    runtime.launch<Weigh>({{weight.data(), 128}, {x.data(), 128}, {out.data(), 128}, fault}, stream);
+    CHECK(out == std::vector<float>(128, 6.0f));
+  } catch (const Error& error) {
+    id = error.id();
+  }
+  runtime.launch<Weigh>({{weight.data(), 128}, {x.data(), 128}, {out.data(), 128}, Weigh::none}, stream);
+  CHECK(out == std::vector<float>(128, 6.0f));
+  return id;
+}
+
+}  // namespace
+
+TEST_CASE("a kernel that touches more than weights before it waits, or never waits, is caught") {
+  for (const int device : {0, 1}) {
+    CHECK(outcome_of(Weigh::none, device) == "");
+    for (const Weigh::Fault fault : {Weigh::x_too_early, Weigh::out_too_early, Weigh::some_threads, Weigh::no_thread}) {
+      CAPTURE(fault, device);
+      CHECK(outcome_of(fault, device) == "gpu.not-waited");
+    }
+  }
+}
+
+namespace {
+
 /// c = a . b^T for one fragment; a [rows, depth], b [columns, depth], read where the layout says.
 template <class Element, bool Duplicate = true>
 struct OneFragment {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -51,7 +52,7 @@ class Gpu {
   using Matrix = gpu::TileMatrix<Format, R>;
   using Recorded = gpu::StepGraphs<R>;
 
-  Gpu(GpuOptions options = {}) : Gpu(R(options.device), options) {}
+  Gpu(GpuOptions options = {}) : Gpu(runtime_of(options), options) {}
   explicit Gpu(int device) : Gpu(GpuOptions{.device = device}) {}
   explicit Gpu(R runtime, GpuOptions options = {}) : state_(std::make_shared<State>(std::move(runtime), options)) {}
 
@@ -133,6 +134,14 @@ class Gpu {
   void synchronize() { state_->runtime.synchronize(state_->stream); }
 
  private:
+  static R runtime_of(const GpuOptions& options) {
+    if constexpr (std::constructible_from<R, int, bool>) {
+      return R(options.device, options.dependent_launches);
+    } else {
+      return R(options.device);
+    }
+  }
+
   void copy_in(void* to, const void* from, std::size_t bytes) {
     state_->runtime.copy_in(to, from, bytes, state_->stream);
     state_->runtime.synchronize(state_->stream);  // `from` may be gone then

@@ -192,6 +192,7 @@ struct ProductVectors {
     };
   };
   static constexpr int max_block = block_threads;
+  static constexpr bool waits = true;
   static Grid grid(const Args& args, int) {
     return {.x = args.panels.count(), .y = (args.x.count + vector_rows - 1) / vector_rows, .threads = block_threads};
   }
@@ -210,6 +211,7 @@ struct ProductVectors {
     PanelProduct<Format, Lane, 1> product;
     product.clear(product.sum);
     product.load(lane, args.weight, panel, first, last);
+    lane.wait_for_previous_kernel();
     row_statistics(lane, args.x, args.norm, first_row, count, shared.sums);
 
     // Columns without a row repeat the last one; their results are left.
@@ -277,6 +279,7 @@ struct ProductTiles {
     };
   };
   static constexpr int max_block = block_threads;
+  static constexpr bool waits = true;
   static Grid grid(const Args& args, int wave_width) {
     const int waves = block_threads / wave_width;
     return {.x = (args.panels.count() + waves - 1) / waves,
@@ -293,14 +296,15 @@ struct ProductTiles {
     const int wanted = lane.block_x() * lane.waves() + lane.wave(), panels = args.panels.count();
     const Panel panel = args.panels(wanted < panels ? wanted : panels - 1);
 
-    for (int r = t; r < tile_rows; r += lane.threads()) {
-      shared.row[r] = args.statistics && r < count ? args.statistics[first_row + r] : RowStatistics{0.0f, 1.0f};
-    }
     PanelProduct<Format, Lane, columns> product;
     FragmentC<L> total[2][columns];
     product.clear(total);
     const int slice = steps_of_slice(args.weight, lane.waves()), end = args.weight.steps;
     product.load(lane, args.weight, panel, 0, chunk_steps < slice ? chunk_steps : slice);
+    lane.wait_for_previous_kernel();
+    for (int r = t; r < tile_rows; r += lane.threads()) {
+      shared.row[r] = args.statistics && r < count ? args.statistics[first_row + r] : RowStatistics{0.0f, 1.0f};
+    }
 
     const auto column = [](int n, int c) { return n * L::columns + c; };
     Inputs& in = shared.inputs;

@@ -5,6 +5,8 @@
 //   thread() threads()             index in the block, size of the block
 //   wave() waves() lane_index()    wave in the block, waves of the block, index in the wave
 //   block_x() block_y() block_z()
+//   wait_for_previous_kernel()     until the kernels before this one in its stream have ended and what they wrote is
+//                                  seen; from then on the next one may begin. See launch.hpp
 //   barrier()                      all threads of the block; shared and global writes before it are seen after it
 //   wave_barrier()                 the same of a wave
 //   wave_sum(v) wave_max(v)        over all lanes of a wave, the result in each
@@ -35,6 +37,8 @@
 #define SLM_DEVICE_PASS 1
 #else
 #define SLM_DEVICE_PASS 0
+#include <atomic>
+
 #include "slm/core/error.hpp"
 #endif
 
@@ -50,9 +54,17 @@ struct Where {
   }
 };
 
-/// Device memory with its length. On the host's lanes every access is checked.
-template <class T>
+#if !SLM_DEVICE_PASS
+/// On the host's lanes: whether the thread that runs is in a kernel and has not waited for the previous one. Atomic,
+/// since to ThreadSanitizer the threads of a block are threads.
+inline constinit thread_local std::atomic<bool> before_wait{false};
+#endif
+
+/// Device memory with its length. On the host's lanes every access is checked. Constant: no kernel ever writes it, so
+/// that a kernel may read it before wait_for_previous_kernel(), and nothing else.
+template <class T, bool Constant = false>
 struct Memory {
+  static_assert(!Constant || std::is_const_v<T>);
   T* data = nullptr;
   std::int64_t size = 0;  // elements
 
@@ -91,6 +103,10 @@ struct Memory {
  private:
   SLM_DEVICE void check([[maybe_unused]] std::int64_t index, [[maybe_unused]] std::int64_t count) const {
 #if !SLM_DEVICE_PASS
+    if (!Constant && before_wait.load(std::memory_order_relaxed)) {
+      throw Error("gpu.not-waited", "a kernel accesses what the one before it may still write or read",
+                  "Report it: a kernel is wrong");
+    }
     if (index < 0 || index > size - count) {
       throw Error("gpu.out-of-bounds",
                   text("a kernel accesses elements ", index, "..", index + count - 1, " of a buffer of ", size),
@@ -99,6 +115,10 @@ struct Memory {
 #endif
   }
 };
+
+/// Weights.
+template <class T>
+using ConstantMemory = Memory<const T, true>;
 
 /// 8 and 16 bytes that move as one.
 struct alignas(8) Word2 {

@@ -64,6 +64,17 @@ class DeviceLane {
   SLM_DEVICE int block_y() const { return static_cast<int>(blockIdx.y); }
   SLM_DEVICE int block_z() const { return static_cast<int>(blockIdx.z); }
 
+  /// Whether kernels may begin before the one before them has ended: this code waits, where it must.
+  static constexpr bool dependent = __CUDA_ARCH__ >= 900;
+
+  /// The next kernel may begin as soon as all blocks of this one are here. No earlier, so that two kernels at most are
+  /// under way, and all that came before them is in memory.
+  SLM_DEVICE void wait_for_previous_kernel() const {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;\n griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+  }
+
   SLM_DEVICE void barrier(Where = {}) const { __syncthreads(); }
   SLM_DEVICE void wave_barrier(Where = {}) const { __syncwarp(); }
 

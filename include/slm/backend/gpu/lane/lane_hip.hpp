@@ -40,6 +40,9 @@ class DeviceLane {
   SLM_DEVICE int block_y() const { return static_cast<int>(blockIdx.y); }
   SLM_DEVICE int block_z() const { return static_cast<int>(blockIdx.z); }
 
+  static constexpr bool dependent = false;
+  SLM_DEVICE void wait_for_previous_kernel() const {}  // a kernel begins when it has ended
+
   SLM_DEVICE void barrier(Where = {}) const { __syncthreads(); }
   /// The lanes of a wave run together and its accesses to shared memory stay in order; the compiler must keep it too.
   SLM_DEVICE void wave_barrier(Where = {}) const {

@@ -3,8 +3,9 @@
 //   a missing barrier      blocks and lanes run forward or backward, a lane as far as it can; both orders must agree
 //   unwritten memory       shared memory and fresh device memory are full of 0xFF: NaN as a float, huge as an index
 //   an assumed width       the same kernel runs with 32 and with 64 lanes
-//   divergence             a collective that not all lanes reach in the same line, a thread that leaves before a
-//   barrier out of bounds          Memory checks every access; AddressSanitizer sees the rest
+//   divergence             a collective that not all lanes reach in the same line, a thread that leaves early
+//   out of bounds          Memory checks every access; AddressSanitizer sees the rest
+//   a missing wait         before wait_for_previous_kernel() a thread may read weights only, and not end
 #pragma once
 
 #include <bit>
@@ -63,7 +64,11 @@ class BlockEmulator {
     const auto body = [](void* opaque, int thread) {
       const auto& c = *static_cast<Context*>(opaque);
       try {
-        K{}(Lane{c.self, thread}, *c.args, *c.shared);
+        run_thread<K>(Lane{c.self, thread}, *c.args, *c.shared);
+        if (before_wait.load(std::memory_order_relaxed)) {
+          throw Error("gpu.not-waited", "a thread has ended without waiting for the previous kernel",
+                      "Report it: a kernel is wrong");
+        }
       } catch (...) {
         c.self->failure_ = std::current_exception();
       }
@@ -78,6 +83,7 @@ class BlockEmulator {
       block_[2] = static_cast<int>(block / grid.x / grid.y);
       std::memset(static_cast<void*>(&shared), 0xff, sizeof shared);
       slots_.assign(static_cast<std::size_t>(threads_), Slot{});
+      before_wait_.assign(static_cast<std::size_t>(threads_), true);
       fibers_.start(threads_, body, &context);
       {
         const RaceCheck::Ignored ignored;
@@ -130,8 +136,12 @@ class BlockEmulator {
     Slot* const slots = first_of(wave);
     while (slots[0].state != State::block && slots[0].state != State::done) {
       for (int i = 0; i < width_; ++i) {
-        fibers_.resume(wave * width_ + (order == LaneOrder::forward ? i : width_ - 1 - i));
-        if (failure_) fail(wave * width_ + (order == LaneOrder::forward ? i : width_ - 1 - i));
+        const int thread = wave * width_ + (order == LaneOrder::forward ? i : width_ - 1 - i);
+        const auto own = static_cast<std::size_t>(thread);
+        before_wait.store(before_wait_[own], std::memory_order_relaxed);
+        fibers_.resume(thread);
+        before_wait_[own] = before_wait.exchange(false, std::memory_order_relaxed);
+        if (failure_) fail(thread);
       }
       for (int i = 1; i < width_; ++i) {
         if (slots[i].state != slots[0].state || slots[i].combine != slots[0].combine ||
@@ -188,6 +198,7 @@ class BlockEmulator {
 
   Fibers fibers_;
   std::vector<Slot> slots_;
+  std::vector<bool> before_wait_;  // of each thread
   std::exception_ptr failure_;
   int threads_ = 0, width_ = 0;
   int block_[3] = {};
@@ -219,6 +230,8 @@ class HostLane {
   int block_x() const { return emulator_->block(0); }
   int block_y() const { return emulator_->block(1); }
   int block_z() const { return emulator_->block(2); }
+
+  static void wait_for_previous_kernel() { before_wait.store(false, std::memory_order_relaxed); }
 
   void barrier(Where where = Where::here()) const { emulator_->wait(thread_, Slot::State::block, where); }
   void wave_barrier(Where where = Where::here()) const { emulator_->wait(thread_, Slot::State::wave, where); }

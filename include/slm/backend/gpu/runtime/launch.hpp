@@ -7,6 +7,14 @@
 //     static Grid grid(const Args& args, int wave_width);      // blocks, and threads of a block
 //     template <class Lane> SLM_DEVICE void operator()(Lane lane, const Args& args, Shared& shared) const;
 //   };
+//
+// On NVIDIA's devices of compute capability 9.0 and newer a kernel may begin before the one before it in its stream has
+// ended: a dependent launch. Its threads then have to wait before they touch anything that a kernel writes, and every
+// one of them, also those that have nothing to do, as what comes after the kernel relies on it for all kernels before.
+// Here all of them wait before they begin. A kernel that has something to do before, which is to read weights, waits by
+// itself, once on every way through it, and says so:
+//
+//     static constexpr bool waits = true;                      // calls lane.wait_for_previous_kernel()
 #pragma once
 
 #include <concepts>
@@ -39,6 +47,18 @@ concept Kernel = std::is_empty_v<K> && std::is_trivially_copyable_v<typename K::
   { K::grid(args, wave_width) } -> std::same_as<Grid>;
 };
 
+template <class K>
+inline constexpr bool waits_by_itself = requires {
+  requires K::waits;
+};
+
+/// What a thread of a kernel does, on a device and emulated.
+template <class K, class Lane>
+SLM_DEVICE void run_thread(Lane lane, const typename K::Args& args, typename K::Shared& shared) {
+  if constexpr (!waits_by_itself<K>) lane.wait_for_previous_kernel();
+  K{}(lane, args, shared);
+}
+
 #if defined(__CUDACC__) || defined(__HIP__)
 /// The one entry. It is a template of the kernel alone: a parameter that differs between the host's and the device's
 /// pass would change its name.
@@ -47,7 +67,7 @@ __global__ __launch_bounds__(K::max_block) void entry(const typename K::Args arg
 #if defined(__CUDA_ARCH__) || defined(__HIP_DEVICE_COMPILE__)
   static_assert(Kernel<K>);
   __shared__ typename K::Shared shared;
-  K{}(DeviceLane{}, args, shared);
+  run_thread<K>(DeviceLane{}, args, shared);
 #else
   static_cast<void>(args);
 #endif

@@ -20,6 +20,7 @@ struct CudaApi {
       "Install NVIDIA's driver and see that nvidia-smi lists the device, or use another backend";
   static constexpr const char* architecture_option = "CMAKE_CUDA_ARCHITECTURES (nvcc -arch)";
   static constexpr const char* host_malloc = "HostAlloc";
+  static constexpr const char* launch = "LaunchKernelExC";
 
   using Status = cudaError_t;
   using StreamHandle = cudaStream_t;
@@ -64,6 +65,26 @@ struct CudaApi {
   static Status HostFree(void* pointer) { return cudaFreeHost(pointer); }
   static Status GraphInstantiate(GraphHandle* graph, CapturedHandle captured) {
     return cudaGraphInstantiate(graph, captured, 0);
+  }
+  /// Dependent: the kernel may begin when all blocks of the one before it are under way, if that says so, as launch.hpp
+  /// has them all do. In a stream that captures this becomes an edge of the graph that means the same.
+  static Status Launch(const void* kernel, Extents grid, Extents block, void** arguments, StreamHandle stream,
+                       bool dependent) {
+    cudaLaunchAttribute attribute{};
+    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attribute.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchConfig_t config{};
+    config.gridDim = grid;
+    config.blockDim = block;
+    config.stream = stream;
+    config.attrs = &attribute;
+    config.numAttrs = dependent ? 1 : 0;
+    return cudaLaunchKernelExC(&config, kernel, arguments);
+  }
+  /// Drivers record such edges from 12.3 on.
+  static bool dependent_launches() {
+    int version = 0;
+    return cudaDriverGetVersion(&version) == cudaSuccess && version >= 12030;
   }
   static const char* GetErrorName(Status status) { return cudaGetErrorName(status); }
   static const char* GetErrorString(Status status) { return cudaGetErrorString(status); }

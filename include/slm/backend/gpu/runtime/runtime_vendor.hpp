@@ -7,6 +7,8 @@
 //   Api::no_code(status)                  the program holds no code for this device
 //   Api::architecture(properties)         "sm_90", "gfx90a"
 //   Api::driver()                         the driver's version
+//   Api::Launch(kernel, grid, block, arguments, stream, dependent), launch     and what it calls
+//   Api::dependent_launches()             whether the driver records dependent launches, see launch.hpp
 #pragma once
 
 #include <algorithm>
@@ -17,6 +19,7 @@
 #include <vector>
 
 #include "slm/backend/gpu/runtime/launch.hpp"
+#include "slm/backend/gpu/runtime/probe.hpp"
 #include "slm/backend/gpu/runtime/runtime.hpp"
 #include "slm/core/byte_size.hpp"
 #include "slm/core/error.hpp"
@@ -47,8 +50,7 @@
   SLM_GPU_FORWARD(vendor, EventElapsedTime)      \
   SLM_GPU_FORWARD(vendor, GraphDestroy)          \
   SLM_GPU_FORWARD(vendor, GraphExecDestroy)      \
-  SLM_GPU_FORWARD(vendor, GraphLaunch)           \
-  SLM_GPU_FORWARD(vendor, LaunchKernel)
+  SLM_GPU_FORWARD(vendor, GraphLaunch)
 #define SLM_GPU_FORWARD(vendor, function)          \
   template <class... Arguments>                    \
   static Status function(Arguments... arguments) { \
@@ -59,23 +61,6 @@
 #define SLM_GPU_CALL(function, ...) VendorRuntime::require(Api::function(__VA_ARGS__), #function)
 
 namespace slm::inline v0_1::gpu {
-
-namespace detail {
-/// Tells the wave width that the code for this device was compiled for.
-struct ProbeKernel {
-  struct Args {
-    int* width;
-  };
-  struct Shared {};
-  static constexpr int max_block = 64;
-  static Grid grid(const Args&, int wave_width) { return {.threads = wave_width}; }
-
-  template <class Lane>
-  SLM_DEVICE void operator()(Lane lane, const Args& args, Shared&) const {
-    if (lane.thread() == 0) *args.width = Lane::width;
-  }
-};
-}  // namespace detail
 
 /// A handle to one device; copies share it. See runtime.hpp for what the members do.
 template <class Api>
@@ -130,7 +115,8 @@ class VendorRuntime {
   }
 
   /// index: into devices(). Runs a kernel of one thread block, to see that this program has code for the device.
-  explicit VendorRuntime(int index = 0) {
+  /// dependent_launches: kernels may begin before the one before them has ended, where device and driver can do that.
+  explicit VendorRuntime(int index = 0, bool dependent_launches = true) {
     const std::vector<DeviceInfo> all = devices();
     if (all.empty()) {
       throw Error("gpu.no-device", text("there is no ", Api::vendor, " device, or no driver for one"), Api::advice);
@@ -141,8 +127,10 @@ class VendorRuntime {
       throw Error("gpu.no-device", text("device ", index, " was asked for, and this machine has ", names),
                   "Choose one of these");
     }
-    device_ = std::make_shared<const Device>(Device{index, all[static_cast<std::size_t>(index)]});
-    probe();
+    const auto device = std::make_shared<Device>(Device{index, all[static_cast<std::size_t>(index)]});
+    device_ = device;
+    const bool code_waits = probe();
+    device->dependent = dependent_launches && code_waits && Api::dependent_launches();
   }
 
   const DeviceInfo& info() const { return device_->info; }
@@ -285,6 +273,7 @@ class VendorRuntime {
   struct Device {
     int index;
     DeviceInfo info;
+    bool dependent = false;  // how kernels are launched
   };
 
   /// Makes a device the thread's current one, and the former one again at the end.
@@ -357,15 +346,15 @@ class VendorRuntime {
     const Current current(own(stream, "stream"));
     void* arguments[] = {const_cast<typename K::Args*>(&args)};
     const auto extent = [](int value) { return static_cast<unsigned>(value); };
-    const Status status = Api::LaunchKernel(
+    const Status status = Api::Launch(
         reinterpret_cast<const void*>(&entry<K>), typename Api::Extents(extent(grid.x), extent(grid.y), extent(grid.z)),
-        typename Api::Extents(extent(grid.threads), 1, 1), arguments, std::size_t{0}, stream.handle());
+        typename Api::Extents(extent(grid.threads), 1, 1), arguments, stream.handle(), device_->dependent);
     if (status == Api::success) return;
     static_cast<void>(Api::GetLastError());
     if (Api::no_code(status)) throw_wrong_device(text(Api::GetErrorName(status)));
     throw Error("gpu.launch",
                 text("a kernel of ", grid.x, " x ", grid.y, " x ", grid.z, " blocks of ", grid.threads,
-                     " threads was refused: ", Api::prefix, "LaunchKernel failed with ", Api::GetErrorName(status),
+                     " threads was refused: ", Api::prefix, Api::launch, " failed with ", Api::GetErrorName(status),
                      " (", static_cast<int>(status), "): ", Api::GetErrorString(status)),
                 "Report it with the name of the device and the model");
   }
@@ -377,18 +366,21 @@ class VendorRuntime {
                 text("Compile it with ", Api::architecture_option, " naming ", info().architecture));
   }
 
-  void probe() {
+  /// Whether the code for this device waits where dependent launches need it to.
+  bool probe() {
+    using Found = detail::ProbeKernel::Found;
     Stream stream = make_stream();
-    const auto give_back = [this](int* pointer) { release(pointer); };
-    const std::unique_ptr<int, decltype(give_back)> there(static_cast<int*>(allocate(sizeof(int))), give_back);
-    int width = 0;
-    fill(there.get(), 0, sizeof width, stream);
+    const auto give_back = [this](Found* pointer) { release(pointer); };
+    const std::unique_ptr<Found, decltype(give_back)> there(static_cast<Found*>(allocate(sizeof(Found))), give_back);
+    Found found{};
+    fill(there.get(), 0, sizeof found, stream);
     launch<detail::ProbeKernel>({there.get()}, stream);
-    copy_out(&width, there.get(), sizeof width, stream);
+    copy_out(&found, there.get(), sizeof found, stream);
     const Status status = Api::StreamSynchronize(stream.handle());
     if (Api::no_code(status)) throw_wrong_device(text(Api::GetErrorName(status)));
     require(status, "StreamSynchronize");
-    if (width != info().wave_width) throw_wrong_device(text("its code is for waves of ", width));
+    if (found.width != info().wave_width) throw_wrong_device(text("its code is for waves of ", found.width));
+    return found.dependent != 0;
   }
 
   std::shared_ptr<const Device> device_;

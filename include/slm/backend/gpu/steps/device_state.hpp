@@ -21,9 +21,10 @@
 namespace slm::inline v0_1::backend {
 
 struct GpuOptions {
-  int device = 0;             // index into R::devices()
-  int most_vector_rows = 16;  // products of more rows take the form for many; a row's bits are the same in both
-  int split_blocks = 0;       // attention is split along the sequence below so many blocks; 0: from the device
+  int device = 0;                  // index into R::devices()
+  int most_vector_rows = 16;       // products of more rows take the form for many; a row's bits are the same in both
+  int split_blocks = 0;            // attention is split along the sequence below so many blocks; 0: from the device
+  bool dependent_launches = true;  // where there are any, see runtime/launch.hpp
 };
 
 }  // namespace slm::backend

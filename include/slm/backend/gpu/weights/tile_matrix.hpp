@@ -164,7 +164,7 @@ class TileMatrix {
     runtime.copy_in(words_->data(), packed.words.data(), packed.words.size() * 4, stream);
     runtime.synchronize(stream);
     tiles_ = packed.tiles;
-    tiles_.words = words_->memory();
+    tiles_.words = {words_->data(), static_cast<std::int64_t>(words_->size())};
     out = tiles_.out;
     in = tiles_.in;
   }

@@ -24,7 +24,7 @@ inline constexpr int tile_height = 16, line_depth = 8, step_depth = 32, step_lin
 
 /// A weight [out, in] in device memory. Inputs behind `in` are there up to a whole step, as zeros.
 struct Tiles {
-  Memory<const std::uint32_t> words;
+  ConstantMemory<std::uint32_t> words;
   std::int64_t stride = 0;  // words of a tile
   int out = 0;
   int in = 0;
