@@ -196,18 +196,50 @@ class Ranks(unittest.TestCase):
         self.refused(run([*MPIRUN, "-n", 1, *command, ":", "-n", 1, *private, *command]), "ranks.different", "rank 1",
                      "checkpoint")
 
+    def test_a_draft_on_another_device_is_the_first_ranks_alone(self):
+        command = ["generate", "--target", PAIR / "target", "--draft", PAIR / "draft", "--prompt", "def read",
+                   "--max-new-tokens", "20", "--json", "--draft-backend", "reference"]
+        alone = json.loads(run([PROGRAM, *command]).stdout)
+        for more in ([], ["--pipeline", 2]):
+            result = on_ranks(2, *command, "--threads", 1, *more)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            answer = json.loads(result.stdout)
+            self.assertEqual(answer["ids"], alone["ids"])
+            self.assertEqual(answer["statistics"]["accepted"], alone["statistics"]["accepted"])
+            self.assertGreater(answer["statistics"]["drafts_ahead"], 0)
+
     def test_what_ranks_cannot_do_is_refused_by_name(self):
         target = ["generate", "--prompt", "def", "--target", PAIR / "target"]
         self.refused(on_ranks(2, "info", PAIR / "target"), "ranks.command", "2 ranks")
-        self.refused(on_ranks(2, *target, "--backend", "reference"), "ranks.backend")
+        for backend in ("reference", "lanes32"):
+            self.refused(on_ranks(2, *target, "--backend", backend), "ranks.backend", backend)
+            self.refused(on_ranks(2, *target, "--draft", PAIR / "draft", "--draft-ranks", 1, "--threads", 1,
+                                  "--draft-backend", backend), "ranks.backend", backend)
         self.assertEqual(on_ranks(2, "generate", "--no-such-option").returncode, 2)
         self.assertEqual(on_ranks(1, "tokenize", PAIR / "target", "--text", "a").returncode,
                          run([PROGRAM, "tokenize", PAIR / "target", "--text", "a"]).returncode)
+
+    def test_gpus_that_this_program_or_machine_has_not_are_told_once_and_end_all_ranks(self):
+        target = ["generate", "--prompt", "def", "--target", PAIR / "target", "--threads", "1"]
+        draft = ["--draft", PAIR / "draft"]
+        for options in (["--backend", "gpu"], ["--backend", "gpu:1", "--pipeline", 2],
+                        ["--backend", "gpu", *draft, "--draft-backend", "cpu"],
+                        ["--backend", "gpu", *draft, "--draft-ranks", 1],
+                        [*draft, "--draft-backend", "gpu", "--draft-ranks", 1], [*draft, "--draft-backend", "gpu"]):
+            result = on_ranks(2, *target, *options)
+            self.assertNotEqual(result.returncode, 0)
+            said = [line for line in result.stderr.splitlines() if line.startswith("slm: ")]
+            self.assertEqual(len(said), 1, result.stderr)
+            self.assertRegex(said[0], r"\[(cli\.no-gpu|ranks\.no-nccl|gpu\.no-device)\]")
+            if "cli.no-gpu" in said[0]:
+                self.assertIn("cmake --preset cuda", result.stderr)
 
     def test_an_environment_that_contradicts_itself_is_told(self):
         command = [PROGRAM, *LONG]
         self.refused(run(command, OMPI_COMM_WORLD_SIZE="2", OMPI_COMM_WORLD_RANK="2"), "ranks.launcher")
         self.refused(run(command, OMPI_COMM_WORLD_SIZE="two", OMPI_COMM_WORLD_RANK="0"), "ranks.launcher")
+        self.refused(run(command, OMPI_COMM_WORLD_SIZE="2", OMPI_COMM_WORLD_RANK="0", OMPI_COMM_WORLD_LOCAL_RANK="2"),
+                     "ranks.launcher", "OMPI_COMM_WORLD_LOCAL_RANK='2'")
         self.refused(run(command, SLURM_STEP_NUM_TASKS="2"), "ranks.launcher")
         # What srun without MPI starts: each process would take itself for the only one.
         self.refused(run(command, SLURM_STEP_NUM_TASKS="4", SLURM_PROCID="1"), "ranks.launcher", "rank 1 of 4",

@@ -2,10 +2,16 @@
 #pragma once
 
 #include <cstdlib>
+#include <memory>
 #include <string>
 
 #include "slm/model/any_model.hpp"
 #include "slm/model/load_options.hpp"
+#include "slm/ranks/launcher.hpp"
+
+#if SLM_HAS_MPI
+#include "tools/cli/rank_models.hpp"
+#endif
 
 namespace cli {
 
@@ -22,5 +28,14 @@ inline bool dependent_launches() {
 slm::AnyModel load_on_gpu(const std::string& folder, int device, const slm::LoadOptions& options);
 /// As its driver names it. Throws cli.no-gpu.
 std::string name_of_gpu(int device);
+
+/// The number of this rank's own, where those of the host's ranks begin with `first`. Throws cli.no-gpu, ranks.no-nccl,
+/// ranks.devices, gpu.no-device.
+int gpu_of_rank(const slm::ranks::Launched& here, int first);
+
+#if SLM_HAS_MPI
+/// All of `ranks` at once, each with its own device; here: this rank among all. Throws as gpu_of_rank, and ranks.nccl.
+std::unique_ptr<RankModels> models_on_gpus(const slm::ranks::Mpi& ranks, const slm::ranks::Launched& here, int first);
+#endif
 
 }  // namespace cli

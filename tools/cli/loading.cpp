@@ -32,9 +32,12 @@ slm::AnyModel Loader::load(const std::string& folder, const std::string& backend
   options.progress = [&bar](double share) { bar(share); };
   // Kernels do not depend on a model's shape. The program runs every shape as Dynamic, without a list of known ones,
   // and compiles in a fraction of the time; example-generate shows slm::load with the list.
-  if (rank_count() > 1 && backend != "cpu") {
+  const bool on_gpu = backend.starts_with("gpu"), on_draft_ranks = drafts && options_.draft_ranks > 0;
+  // A draft on another device than the target's is the first rank's alone, unless it has ranks of its own.
+  const bool on_ranks = rank_count() > 1 && (!drafts || on_draft_ranks || backend == options_.backend);
+  if (on_ranks && !on_gpu && backend != "cpu") {
     throw slm::Error("ranks.backend", slm::text("the backend ", backend, " was asked for on several ranks"),
-                     "Several ranks compute with --backend cpu; start slm alone for another");
+                     "Several ranks compute with --backend cpu or gpu; start slm alone for another");
   }
   if (rank_count() == 1 && pipeline > 1) {
     throw slm::Error("ranks.pipeline", slm::text("one rank was asked to be ", pipeline, " stages"),
@@ -46,18 +49,19 @@ slm::AnyModel Loader::load(const std::string& folder, const std::string& backend
   }
   if (backend == "reference") return slm::load<slm::Registry<>>(folder, slm::backend::Reference{}, options);
   if (backend.starts_with("lanes")) return load_emulated(folder, backend, options);
-  if (backend.starts_with("gpu")) {
-    return load_on_gpu(folder, number_of_gpu(backend), options);
-  }
   slm::backend::CpuOptions cpu = options_.cpu;
   const bool has_threads = drafts && options_.draft_threads > 0;
   if (has_threads) cpu.threads = options_.draft_threads;
-  if (drafts && options_.draft_ranks > 0) {
-    return load_on_draft_ranks(folder, cpu, options, options_.fast_reduce && options_.draft_ranks > 1);
+  if (on_ranks) {
+    RankDevice device{.cpu = cpu};
+    if (on_gpu) device.first_gpu = number_of_gpu(backend);
+    return on_draft_ranks
+               ? load_on_draft_ranks(folder, device, options, options_.fast_reduce && options_.draft_ranks > 1)
+               : load_on_ranks(folder, device, options, pipeline, options_.fast_reduce);
   }
+  if (on_gpu) return load_on_gpu(folder, number_of_gpu(backend), options);
   std::optional<slm::backend::Cpu>& device = has_threads ? draft_cpu_ : cpu_;
   if (!device) device.emplace(cpu);
-  if (rank_count() > 1) return load_on_ranks(folder, *device, cpu, options, pipeline, options_.fast_reduce);
   return slm::load<slm::Registry<>>(folder, *device, options);
 }
 

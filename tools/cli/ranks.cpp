@@ -9,6 +9,7 @@
 #include "slm/core/macros.hpp"
 #include "slm/ranks/alone.hpp"
 #include "slm/ranks/launcher.hpp"
+#include "tools/cli/gpu.hpp"
 #include "tools/cli/rank_speed.hpp"
 
 #if SLM_HAS_MPI
@@ -22,8 +23,7 @@
 #include <optional>
 
 #include "slm/model/load_definition.hpp"
-#include "slm/model/rank_group.hpp"
-#include "slm/ranks/mpi.hpp"
+#include "tools/cli/rank_models.hpp"
 
 template slm::AnyModel slm::load<slm::Registry<>>(const std::filesystem::path&,
                                                   slm::backend::Split<slm::backend::Cpu, slm::ranks::Mpi>,
@@ -38,34 +38,17 @@ slm::ranks::Launched here;
 
 #if SLM_HAS_MPI
 using Team = slm::ranks::Team<slm::ranks::Mpi>;
-using Group = slm::RankGroup<slm::backend::Cpu, slm::ranks::Mpi>;
 
-/// From first to last: each needs the one before.
+/// The session lives longest. A team is there until a model is loaded; what holds that has a team of its own.
 std::unique_ptr<slm::ranks::MpiSession> session;
 std::shared_ptr<Team> team;
-std::optional<Group> group;
+std::unique_ptr<RankModels> models;
 /// On the first rank, where drafts have ranks of their own.
 std::shared_ptr<Team> draft_team;
-std::optional<Group> draft_group;
-
-/// Seconds that a rank waits for another.
-int patience() {
-  const char* const said = std::getenv("SLM_RANK_TIMEOUT");
-  if (said == nullptr) return 60;
-  int seconds = 0;
-  const char* const end = said + std::strlen(said);
-  const auto [stopped, fault] = std::from_chars(said, end, seconds);
-  if (fault == std::errc{} && stopped == end && seconds >= 1 && seconds <= 1 << 20) return seconds;
-  throw slm::Error("ranks.launcher", slm::text("the environment says SLM_RANK_TIMEOUT=", slm::quote(said)),
-                   "Give a number of seconds from 1 to 1048576");
-}
+std::unique_ptr<RankModels> draft_models;
 
 /// What the first rank's own letters begin with, before there is a group.
 enum class Wish { load, measure, divide };
-
-std::shared_ptr<Team> team_of(const slm::ranks::Mpi& ranks) {
-  return std::make_shared<Team>(ranks, std::chrono::seconds(patience()) / 4);
-}
 
 /// On all ranks at once: the first ones, with targets, are one group; with the first rank the last `count` are another.
 struct Divided {
@@ -78,22 +61,38 @@ struct Divided {
   static bool holds_drafts(const slm::ranks::Mpi& all, int count) { return all.rank() >= all.size() - count; }
 };
 
-/// On the first rank.
-Group new_group(const std::shared_ptr<Team>& of, const slm::backend::Cpu& device, const slm::backend::CpuOptions& cpu) {
-  const auto speaks = of->lock();
-  of->tell(slm::ranks::Letter{}
-               .put(Wish::load)
-               .put(cpu.threads)
-               .put(device.isa())
-               .put(cpu.activations)
-               .put(cpu.dense_activations)
-               .put(cpu.copy_weights));
-  return {device, of};
+/// On all of `ranks` at once.
+std::unique_ptr<RankModels> models_on(const slm::ranks::Mpi& ranks, const RankDevice& device) {
+  if (device.first_gpu) return models_on_gpus(ranks, here, *device.first_gpu);
+  return std::make_unique<RankModelsOn<slm::backend::Cpu, slm::ranks::Mpi>>(slm::backend::Cpu(device.cpu), ranks);
+}
+
+/// On the first rank, whose own processor has so many threads. What the team's ranks do together from now on they do as
+/// what is returned.
+std::unique_ptr<RankModels> new_models(std::shared_ptr<Team>& of, RankDevice device, int own_threads) {
+  if (device.first_gpu) gpu_of_rank(here, *device.first_gpu);  // before the others begin
+  slm::backend::CpuOptions& cpu = device.cpu;
+  cpu.isa = slm::backend::resolve(cpu.isa);
+  {
+    const auto speaks = of->lock();
+    of->tell(slm::ranks::Letter{}
+                 .put(Wish::load)
+                 .put(device.first_gpu.value_or(-1))
+                 .put(cpu.threads)
+                 .put(cpu.isa)
+                 .put(cpu.activations)
+                 .put(cpu.dense_activations)
+                 .put(cpu.copy_weights));
+  }
+  const slm::ranks::Mpi ranks = of->ranks();
+  of.reset();
+  cpu.threads = own_threads;
+  return models_on(ranks, device);
 }
 
 /// MPI itself would wait for ever for a rank that does not end.
 void end_together() {
-  const std::chrono::seconds most(patience());
+  const std::chrono::seconds most = patience();
   const slm::ranks::Mpi all(most);
   try {
     all.barrier();
@@ -117,6 +116,20 @@ slm::Error too_many_draft_ranks(int count) {
 int rank() { return here.rank; }
 int rank_count() { return here.size; }
 
+#if SLM_HAS_MPI
+std::chrono::seconds patience() {
+  const char* const said = std::getenv("SLM_RANK_TIMEOUT");
+  if (said == nullptr) return std::chrono::seconds(60);
+  int seconds = 0;
+  const char* const end = said + std::strlen(said);
+  const auto [stopped, fault] = std::from_chars(said, end, seconds);
+  if (fault == std::errc{} && stopped == end && seconds >= 1 && seconds <= 1 << 20)
+    return std::chrono::seconds(seconds);
+  throw slm::Error("ranks.launcher", slm::text("the environment says SLM_RANK_TIMEOUT=", slm::quote(said)),
+                   "Give a number of seconds from 1 to 1048576");
+}
+#endif
+
 void join_ranks(std::string_view command) {
   const slm::ranks::Launched launched = slm::ranks::launched([](const char* name) { return std::getenv(name); });
   if (launched.size == 1) return;
@@ -128,7 +141,7 @@ void join_ranks(std::string_view command) {
                      "Start it alone; generate, chat, serve, embed, logits, perplexity and bench plan run on several");
   }
 #if SLM_HAS_MPI
-  const std::chrono::seconds most(patience());
+  const std::chrono::seconds most = patience();
   session =
       std::make_unique<slm::ranks::MpiSession>([](const std::string& why) { std::cerr << "slm: " << why << '\n'; });
   here = launched;
@@ -150,13 +163,17 @@ void join_ranks(std::string_view command) {
 
 int leave_ranks(int status) {
 #if SLM_HAS_MPI
-  for (const auto& one : {draft_team, team}) {
-    if (one != nullptr && status == 0 && !one->failure().empty()) one->ranks().fail(one->failure());
+  const auto failure_of = [](const auto& one) { return one == nullptr ? std::string() : one->failure(); };
+  if (status == 0) {
+    for (const std::string& why :
+         {failure_of(team), failure_of(draft_team), failure_of(models), failure_of(draft_models)}) {
+      if (!why.empty()) slm::ranks::MpiSession::fail(1, why);
+    }
   }
   if (session != nullptr && status != 0) slm::ranks::MpiSession::fail(status);
-  draft_group.reset();
+  draft_models.reset();
   draft_team.reset();
-  group.reset();
+  models.reset();
   team.reset();
   if (session != nullptr) end_together();
   session.reset();
@@ -182,11 +199,18 @@ void help_first_rank() {
     team = team_of(Divided::holds_drafts(team->ranks(), number) ? divided.drafts : divided.targets);
   }
   if (!letter) return;
-  slm::backend::CpuOptions options{.threads = letter->take<int>(), .isa = letter->take<slm::backend::Isa>()};
-  options.activations = letter->take<slm::backend::Int4Activations>();
-  options.dense_activations = letter->take<slm::backend::DenseActivations>();
-  options.copy_weights = letter->take<bool>();
-  Group(slm::backend::Cpu(options), team).follow();
+  RankDevice device;
+  const int first_gpu = letter->take<int>();
+  if (first_gpu >= 0) device.first_gpu = first_gpu;
+  device.cpu.threads = letter->take<int>();
+  device.cpu.isa = letter->take<slm::backend::Isa>();
+  device.cpu.activations = letter->take<slm::backend::Int4Activations>();
+  device.cpu.dense_activations = letter->take<slm::backend::DenseActivations>();
+  device.cpu.copy_weights = letter->take<bool>();
+  team->next();  // the end of this team
+  const slm::ranks::Mpi ranks = team->ranks();
+  team.reset();
+  models_on(ranks, device)->follow();
 }
 
 RankSpeed measure_ranks(int threads) {
@@ -211,40 +235,36 @@ void set_draft_ranks(int count) {
   draft_team = team_of(divided->drafts.sleeping());
 }
 
-slm::AnyModel load_on_ranks(const std::string& folder, const slm::backend::Cpu& device,
-                            const slm::backend::CpuOptions& cpu, const slm::LoadOptions& options, int stages,
-                            bool fast_reduce) {
-  if (team->ranks().size() == 1 && stages == 1 && !fast_reduce)
-    return slm::load<slm::Registry<>>(folder, device, options);
-  if (!group) group.emplace(new_group(team, device, cpu));
-  return group->load(folder, options, {.stages = stages, .fast_reduce = fast_reduce});
+slm::AnyModel load_on_ranks(const std::string& folder, const RankDevice& device, const slm::LoadOptions& options,
+                            int stages, bool fast_reduce) {
+  if (models == nullptr && team->ranks().size() == 1 && stages == 1 && !fast_reduce) {
+    if (device.first_gpu) return load_on_gpu(folder, gpu_of_rank(here, *device.first_gpu), options);
+    return slm::load<slm::Registry<>>(folder, slm::backend::Cpu(device.cpu), options);
+  }
+  if (models == nullptr) models = new_models(team, device, device.cpu.threads);
+  return models->load(folder, options, {.stages = stages, .fast_reduce = fast_reduce});
 }
 
-slm::AnyModel load_on_draft_ranks(const std::string& folder, const slm::backend::CpuOptions& cpu,
-                                  const slm::LoadOptions& options, bool fast_reduce) {
-  if (!draft_group) {
-    slm::backend::CpuOptions own = cpu;  // a device that the target does not hold
-    own.threads = 1;
-    draft_group.emplace(new_group(draft_team, slm::backend::Cpu(own), cpu));
-  }
-  return draft_group->load(folder, options, {.first_stands_apart = true, .fast_reduce = fast_reduce});
+slm::AnyModel load_on_draft_ranks(const std::string& folder, const RankDevice& device, const slm::LoadOptions& options,
+                                  bool fast_reduce) {
+  if (draft_models == nullptr) draft_models = new_models(draft_team, device, 1);  // it holds nothing of them
+  return draft_models->load(folder, options, {.first_stands_apart = true, .fast_reduce = fast_reduce});
 }
 #else
 void help_first_rank() {}
 
 RankSpeed measure_ranks(int threads) { return rank_speed(slm::ranks::Alone{}, threads); }
 
-slm::AnyModel load_on_ranks(const std::string& folder, const slm::backend::Cpu&, const slm::backend::CpuOptions&,
-                            const slm::LoadOptions&, int, bool) {
+slm::AnyModel load_on_ranks(const std::string& folder, const RankDevice&, const slm::LoadOptions&, int, bool) {
   throw slm::Error("ranks.no-mpi", slm::text("'", folder, "' was to be split over ranks"),
                    "apt-get install libopenmpi-dev openmpi-bin, configure and build again");
 }
 
 void set_draft_ranks(int count) { throw too_many_draft_ranks(count); }
 
-slm::AnyModel load_on_draft_ranks(const std::string& folder, const slm::backend::CpuOptions& cpu,
-                                  const slm::LoadOptions& options, bool fast_reduce) {
-  return load_on_ranks(folder, slm::backend::Cpu(cpu), cpu, options, 1, fast_reduce);
+slm::AnyModel load_on_draft_ranks(const std::string& folder, const RankDevice& device, const slm::LoadOptions& options,
+                                  bool fast_reduce) {
+  return load_on_ranks(folder, device, options, 1, fast_reduce);
 }
 #endif
 

@@ -1,6 +1,7 @@
 // The program as one of several ranks, as mpirun and srun start it: the first runs the command, the others help.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -31,13 +32,18 @@ RankSpeed measure_ranks(int threads);
 /// Throws ranks.draft.
 void set_draft_ranks(int count);
 
+/// What the ranks of a model compute on.
+struct RankDevice {
+  std::optional<int> first_gpu = {};  // a GPU each: on every host those from this number on; without it processors
+  slm::backend::CpuOptions cpu = {};  // of processors
+};
+
 /// On the first rank: a model of which every rank holds a share, in so many stages of layers. After set_draft_ranks():
-/// every rank that holds targets. fast_reduce: see slm::Sharing.
-slm::AnyModel load_on_ranks(const std::string& folder, const slm::backend::Cpu& device,
-                            const slm::backend::CpuOptions& cpu, const slm::LoadOptions& options, int stages,
-                            bool fast_reduce);
+/// every rank that holds targets. fast_reduce: see slm::Sharing. Throws what gpu_of_rank() throws.
+slm::AnyModel load_on_ranks(const std::string& folder, const RankDevice& device, const slm::LoadOptions& options,
+                            int stages, bool fast_reduce);
 /// The same on the ranks that hold drafts, of which the first rank is none.
-slm::AnyModel load_on_draft_ranks(const std::string& folder, const slm::backend::CpuOptions& cpu,
-                                  const slm::LoadOptions& options, bool fast_reduce);
+slm::AnyModel load_on_draft_ranks(const std::string& folder, const RankDevice& device, const slm::LoadOptions& options,
+                                  bool fast_reduce);
 
 }  // namespace cli

@@ -13,6 +13,7 @@ namespace slm::inline v0_1::ranks {
 struct Launched {
   int rank = 0;
   int size = 1;
+  std::optional<int> local = {};  // number among the ranks of its host, where the launcher says it
 };
 
 /// variable(name) is the environment's value, or null. Without a launcher: one rank. Throws ranks.launcher where the
@@ -20,11 +21,11 @@ struct Launched {
 template <class Variable>
 Launched launched(Variable variable) {
   struct Names {
-    const char *rank, *size;
+    const char *rank, *size, *local;
   };
   // Inside an allocation of SLURM mpirun starts the ranks, unless srun has made a step of its own.
-  for (const Names names :
-       {Names{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"}, Names{"SLURM_PROCID", "SLURM_STEP_NUM_TASKS"}}) {
+  for (const Names names : {Names{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"},
+                            Names{"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID"}}) {
     const auto number = [&](const char* name) -> std::optional<int> {
       const char* const value = variable(name);
       if (value == nullptr) return std::nullopt;
@@ -33,12 +34,14 @@ Launched launched(Variable variable) {
       const auto [stopped, fault] = std::from_chars(value, end, found);
       return fault == std::errc{} && stopped == end ? found : -1;
     };
-    const std::optional<int> size = number(names.size), rank = number(names.rank);
+    const std::optional<int> size = number(names.size), rank = number(names.rank), local = number(names.local);
     if (!size) continue;
-    if (rank && *size >= 1 && *rank >= 0 && *rank < *size) return {*rank, *size};
-    const char* const said = variable(names.rank);
+    const bool is_rank = rank && *size >= 1 && *rank >= 0 && *rank < *size;
+    if (is_rank && (!local || (*local >= 0 && *local < *size))) return {*rank, *size, local};
+    const char* const other = is_rank ? names.local : names.rank;
+    const char* const said = variable(other);
     throw Error("ranks.launcher",
-                text("the environment says ", names.size, "=", quote(variable(names.size)), " and ", names.rank, "=",
+                text("the environment says ", names.size, "=", quote(variable(names.size)), " and ", other, "=",
                      said == nullptr ? std::string("nothing") : quote(said)),
                 "Start the program by mpirun or srun, or remove these variables to run it alone");
   }

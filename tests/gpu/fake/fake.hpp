@@ -20,6 +20,7 @@ struct Launch {
 
 struct Library {
   int devices = 2;
+  int bus = 1;              // PCI's number of the first of them
   int wave_width = 32;      // what the devices say of themselves
   int compiled_width = 32;  // what the "code" answers to the runtime's probe
   bool code_waits = false;
