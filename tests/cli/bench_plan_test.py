@@ -44,9 +44,7 @@ class Plan(unittest.TestCase):
             self.assertEqual(ways[4, 1, 1]["step"]["traffic_bytes"], 0)
             self.assertEqual(ways[1, 4, 1]["step"]["messages"], 131)
             self.assertAlmostEqual(ways[1, 4, 1]["weight_bytes"] / ways[4, 1, 1]["weight_bytes"], 0.25, places=2)
-            self.assertEqual({key: way["today"] for key, way in ways.items()}[4, 1, 1], "has not run")
-            self.assertEqual(ways[1, 4, 1]["today"], "in C++, has not run")
-            self.assertEqual(ways[1, 1, 4]["today"], "in C++, has not run")
+            self.assertEqual({way["today"] for way in ways.values()}, {"has not run"})
         slow, fast = ([way["tokens_per_second"] for way in plan["ways"]] for plan in found["plans"])
         self.assertTrue(all(a < b for a, b in zip(slow, fast)))
 
@@ -54,7 +52,7 @@ class Plan(unittest.TestCase):
         table = self.ok("--model", "Llama-2-7B", "--device", "MI300X", "--ranks", 2, "--requests-per-day", 3500000, "--sequences", 64)
         self.assertTrue(table.startswith("A model of speed, no measurement: Llama-2-7B, bf16"))
         for part in ("stated, not measured: data sheet", "## What a device holds and moves", "## Time of a step", "## Requests",
-                     "| 2 replicas | 2 | has not run |", "| tensor 2 | 2 | in C++, has not run |", "| pipeline 2 | 2 | in C++, has not run |"):
+                     "| 2 replicas | 2 | has not run |", "| tensor 2 | 2 | has not run |", "| pipeline 2 | 2 | has not run |"):
             self.assertIn(part, table)
 
     def test_figures_may_be_given(self):
