@@ -271,6 +271,39 @@ TEST_CASE("the exponential of softmax and SiLU is exact at the ends and near one
   CHECK(std::isnan(y[4]));
 }
 
+TEST_CASE("a position whose weight would be no normal number adds nothing to attention") {
+  const Isa isa = GENERATE(from_range(backend::available_isas()));
+  const auto& kernels = backend::cpu::common_kernels(isa);
+  const auto attend = kernels.attend[static_cast<int>(KvFormat::f32)];
+  constexpr int dim = 16, queries = 20;
+  // The scores of the two positions are as far apart as the first number of the query.
+  std::vector<float> page(2 * page_positions * dim, 0.0f);
+  backend::PageBuffer<float> scratch(backend::cpu::attend_scratch(dim));
+  page[0] = 1;
+  page[page_positions * dim + dim] = 1e38f;
+  const auto pages = reinterpret_cast<const std::byte*>(page.data());
+  for (const int count : {1, queries}) {
+    for (const float apart : {87.0f, 88.0f, 104.0f, 200.0f}) {
+      const std::vector<float> query = {apart, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
+      std::vector<float> out(queries * dim, -1.0f);
+      backend::cpu::AttendTask task;
+      task.pages = &pages;
+      task.values = page_positions * dim * static_cast<std::int64_t>(sizeof(float));
+      task.dim = dim;
+      task.queries = count;
+      for (int m = 0; m < count; ++m) {
+        task.query[m] = query.data();
+        task.out[m] = out.data() + m * dim;
+        task.visible[m] = 2;
+      }
+      task.scale = 1;
+      task.scratch = scratch.data();
+      attend(task);
+      for (int m = 0; m < count; ++m) CHECK((out[static_cast<std::size_t>(m * dim)] == 0) == (apart > 87.4f));
+    }
+  }
+}
+
 TEST_CASE("angles are right at large positions") {
   // The float product position * frequency, then cosine and sine as precise as the C library's.
   backend::RopeTable table;
