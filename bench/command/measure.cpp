@@ -100,16 +100,15 @@ void add_measurement(CLI::App& bench, const char* name, const char* help, Measur
                     "only steps in which so many texts decode a token each: 1,8,32; beside n tokens of one text")
         ->delimiter(',')
         ->check(CLI::Range(1, 1024));
-    command
-        .add_option("--positions", given->options.positions, "tokens before the measured steps of one text; 0: a few")
-        ->check(CLI::Range(0, 1 << 20))
-        ->capture_default_str();
-    command
-        .add_option_function<std::string>(
-            "--cache-format", [given](const std::string& word) { given->options.cache_format = kv_format_named(word); },
-            "how the KV cache stores keys and values: f32, f16, bf16, int8; without it what the backend takes")
-        ->type_name("FORMAT");
   }
+  command.add_option("--positions", given->options.positions, "tokens before the measured steps of one text; 0: a few")
+      ->check(CLI::Range(0, 1 << 20))
+      ->capture_default_str();
+  command
+      .add_option_function<std::string>(
+          "--cache-format", [given](const std::string& word) { given->options.cache_format = kv_format_named(word); },
+          "how the KV cache stores keys and values: f32, f16, bf16, int8; without it what the backend takes")
+      ->type_name("FORMAT");
   command.add_option("--json", given->json, "write the report to this file, for slm bench compare");
   command.add_option("--markdown", given->markdown, "write the tables to this file");
   command.callback([given] { run_measurement(*given); });

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <memory>
 #include <numeric>
@@ -25,9 +26,12 @@ class Kernels {
   using Backend = typename Target::Backend;
   using Matrix = typename Backend::template Matrix<Format>;
 
-  Kernels(Target& target, const Subject& subject)
+  /// positions: before the rows that attend.
+  Kernels(Target& target, const Subject& subject, int positions, KvFormat cache_format)
       : target_(target),
         subject_(subject),
+        position_(positions),
+        cache_format_(cache_format),
         device_(target.open(subject.format)),
         heads_{subject.shape.heads, subject.shape.kv_heads, subject.shape.head_dim} {
     const ModelConfig& shape = subject.shape;
@@ -37,12 +41,18 @@ class Kernels {
     in_ = device_.upload(numbers.data(), numbers.size());
     out_ = device_.upload(numbers.data(), numbers.size());
     ones_ = device_.upload(std::vector<float>(widest, 1.0f).data(), widest);
-    const auto half = static_cast<std::size_t>(shape.kv_heads * kv_head_bytes(cache_format, shape.head_dim));
-    const int pages = (position + Backend::max_rows - 1) / page_positions + 1;
-    cache_ = device_.template allocate<std::byte>(static_cast<std::size_t>(pages) * 2 * half);
-    for (int page = 0; page < pages; ++page)
-      table_.push_back(cache_.data() + static_cast<std::size_t>(page) * 2 * half);
-    layer_.values = static_cast<std::int64_t>(half);
+    const auto half = static_cast<std::size_t>(shape.kv_heads * kv_head_bytes(cache_format_, shape.head_dim));
+    const int pages = (position_ + Backend::max_rows - 1) / page_positions + 1;
+    const std::size_t layer = 2 * half * static_cast<std::size_t>(pages);
+    layers_ = static_cast<int>(std::clamp(std::ceil(cold_bytes / static_cast<double>(layer)), 1.0, 512.0));
+    // Small numbers in every format, as all bytes are alike. Written, as memory that nobody wrote is one page of zeros.
+    const std::vector<float> cached(layer * static_cast<std::size_t>(layers_) / sizeof(float),
+                                    std::bit_cast<float>(0x3c3c3c3cu));
+    cache_ = device_.upload(cached.data(), cached.size());
+    std::byte* const first = reinterpret_cast<std::byte*>(cache_.data());
+    const std::size_t page_bytes = 2 * half * static_cast<std::size_t>(layers_);
+    for (int page = 0; page < pages; ++page) table_.push_back(first + static_cast<std::size_t>(page) * page_bytes);
+    half_ = static_cast<std::int64_t>(half);
   }
 
   void run(benchmark::State& state, Result& result) {
@@ -52,7 +62,7 @@ class Kernels {
     if (operation == "qkv") {
       product(state, result, q_width_ + 2 * kv_width, shape.hidden, [&](const Matrix& weight, int rows) {
         begin(rows).qkv(input(rows, shape.hidden), norm(), Linear{weight}, Rope{.inverse_frequency = {ones_.data()}},
-                        heads_, layer_, output(rows, q_width_));
+                        heads_, layer(0), output(rows, q_width_));
       });
     } else if (operation == "project") {
       product(state, result, shape.hidden, q_width_, [&](const Matrix& weight, int rows) {
@@ -73,10 +83,11 @@ class Kernels {
                            View<float, 2>{logits.data(), rows, shape.vocab});
       });
     } else if (operation == "attend") {
-      const double bytes = 2.0 * shape.kv_heads * static_cast<double>(kv_row_bytes(cache_format, shape.head_dim)) *
-                           (position + result.rows);
-      time(state, result, bytes,
-           [&](int, int rows) { begin(rows).attend(input(rows, q_width_), heads_, layer_, output(rows, q_width_)); });
+      const double bytes = 2.0 * shape.kv_heads * static_cast<double>(kv_row_bytes(cache_format_, shape.head_dim)) *
+                           (position_ + result.rows);
+      time(state, result, bytes, [&](int turn, int rows) {
+        begin(rows).attend(input(rows, q_width_), heads_, layer(turn), output(rows, q_width_));
+      });
     } else {
       const double bytes = 2.0 * sizeof(float) * shape.hidden * result.rows;
       time(state, result, bytes, [&](int, int rows) { begin(rows).normalize(output(rows, shape.hidden), norm()); });
@@ -84,19 +95,21 @@ class Kernels {
   }
 
  private:
-  static constexpr KvFormat cache_format = Backend::kv_formats[0];
-  static constexpr int position = Target::emulated ? 70 : 1024;
   static constexpr double cold_bytes = Target::emulated ? 0 : 256e6;
 
   View<const float, 2> input(int rows, int width) { return View<float, 2>{in_.data(), rows, width}; }
   View<float, 2> output(int rows, int width) { return {out_.data(), rows, width}; }
+  KvLayer layer(int turn) const {
+    const std::int64_t keys = turn % layers_ * 2 * half_;
+    return {.keys = keys, .values = keys + half_};
+  }
   Norm norm() const { return {.weight = ones_.data(), .epsilon = 1e-5f, .bias = nullptr, .kind = NormKind::rms}; }
 
-  /// A step of `rows` tokens of one text, from `position` on.
+  /// A step of `rows` tokens of one text, from `position_` on.
   auto begin(int rows) {
     sequence_ = {.rows = rows, .pages = static_cast<int>(table_.size())};
     rows_.clear();
-    for (int r = 0; r < rows; ++r) rows_.push_back({.position = position + r, .parent = r - 1});
+    for (int r = 0; r < rows; ++r) rows_.push_back({.position = position_ + r, .parent = r - 1});
     outputs_.resize(static_cast<std::size_t>(rows));
     std::iota(outputs_.begin(), outputs_.end(), 0);
     return device_.begin({.rows = rows_,
@@ -104,7 +117,7 @@ class Kernels {
                           .pages = table_,
                           .outputs = outputs_,
                           .draws = {},
-                          .format = cache_format});
+                          .format = cache_format_});
   }
 
   /// A product with weights [out, in], one copy after the other.
@@ -179,12 +192,15 @@ class Kernels {
 
   Target& target_;
   Subject subject_;
+  int position_;
+  KvFormat cache_format_;
   Backend device_;
   Heads heads_;
   int q_width_ = 0, out_of_weights_ = 0, in_of_weights_ = 0;
   typename Backend::template Buffer<float> in_, out_, ones_;
-  typename Backend::template Buffer<std::byte> cache_;  // pages
-  KvLayer layer_;
+  typename Backend::template Buffer<float> cache_;  // pages
+  std::int64_t half_ = 0;                           // bytes of the keys of a layer in a page
+  int layers_ = 1;                                  // enough that no cache holds them
   std::vector<std::byte*> table_;
   PlanSequence sequence_;
   std::vector<PlanRow> rows_;
@@ -196,7 +212,14 @@ class Kernels {
 template <class Target>
 class KernelTable {
  public:
-  KernelTable(Target& target, Harness& harness, bool quick) : target_(target), harness_(harness), quick_(quick) {}
+  KernelTable(Target& target, Harness& harness, const MeasureOptions& options)
+      : target_(target),
+        harness_(harness),
+        quick_(options.quick),
+        positions_(options.positions != 0 ? options.positions
+                   : Target::emulated     ? 70
+                                          : 1024),
+        cache_format_(options.cache_format.value_or(Target::Backend::kv_formats[0])) {}
 
   void add(const Subject& subject) {
     const std::vector<int> row_counts = Target::emulated ? std::vector<int>{1}
@@ -230,7 +253,7 @@ class KernelTable {
     if (name_ != wanted) {
       bf16_.reset();
       int4_.reset();
-      kept.emplace(target_, subject);
+      kept.emplace(target_, subject, positions_, cache_format_);
       name_ = wanted;
     }
     return *kept;
@@ -239,6 +262,8 @@ class KernelTable {
   Target& target_;
   Harness& harness_;
   bool quick_;
+  int positions_;  // before the rows that attend
+  KvFormat cache_format_;
   Kept<Bf16> bf16_;
   Kept<AwqInt4<>> int4_;
   std::string name_;

@@ -16,7 +16,7 @@ Report run_on(Target& target, const MeasureOptions& options) {
   Harness harness(target.description(), options.keep);
   const std::vector<Subject> all = subjects(options, target.formats(), Target::emulated);
   if (options.table == MeasureOptions::Table::kernels) {
-    KernelTable<Target> table(target, harness, options.quick);
+    KernelTable<Target> table(target, harness, options);
     for (const Subject& subject : all) table.add(subject);
     return harness.run();
   }
