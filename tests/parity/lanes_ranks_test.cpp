@@ -34,6 +34,11 @@ TEST_CASE("stages of layers on devices give the bits of one device") {
   check_devices<Queued64>(demo_pair("target"), {{3, 3}, {4, 2}}, answers);
 }
 
+TEST_CASE("a model of which the first rank holds nothing has the bits of one device") {
+  check_devices<Queued32>(fixture("models/llama-bias"), {{2, 1, true}, {3, 1, true}, {3, 2, true}}, answers);
+  check_devices<Queued64>(demo_pair("target"), {{3, 1, true}}, answers);
+}
+
 TEST_CASE("four-bit layers, GGUF's blocks and caches of every format: any number of devices gives the bits of one") {
   const LoadOptions as_stored{};
   check_devices<Queued32>(demo_pair("target-int4"), {{2}, {3}}, answers, as_stored);
