@@ -9,6 +9,7 @@
 #include "slm/backend/gpu/kernels/stage.hpp"
 #include "slm/backend/gpu/kernels/step_rows.hpp"
 #include "slm/backend/gpu/runtime/launch.hpp"
+#include "slm/backend/gpu/weights/scales.hpp"
 #include "slm/backend/gpu/weights/tiles.hpp"
 #include "slm/backend/row_cut.hpp"
 #include "slm/core/types.hpp"

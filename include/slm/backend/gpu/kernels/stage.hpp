@@ -36,11 +36,10 @@ struct RowStatistics {
 
 /// Eight values of a row from `k` on, zero behind its end.
 SLM_DEVICE void load8(const Memory<const float>& data, std::int64_t row, int width, int k, float (&v)[8]) {
-  if (width % 4 == 0) {
+  if (width % 4 == 0 && k + 8 <= width) {
     SLM_UNROLL
     for (int half = 0; half < 2; ++half) {
-      const bool inside = k + 4 * half < width;
-      const Word4 four = inside ? *data.vector<const Word4>(row * width + k + 4 * half) : Word4{};
+      const Word4 four = *data.vector<const Word4>(row * width + k + 4 * half);
       SLM_UNROLL
       for (int i = 0; i < 4; ++i) v[4 * half + i] = float_of(four.word[i]);
     }
@@ -74,9 +73,13 @@ SLM_DEVICE void row_statistics(Lane lane, const Rows& rows, const NormArgs& norm
       for (int k = t * 8; k < rows.width; k += block_threads * 8) {
         float v[8];
         load8(rows.data, first + r, rows.width, k, v);
+        if (k + 8 > rows.width) {
+          SLM_UNROLL
+          for (int i = 0; i < 8; ++i) v[i] = k + i < rows.width ? v[i] : mean;
+        }
         SLM_UNROLL
         for (int i = 0; i < 8; ++i) {
-          const float d = k + i < rows.width ? v[i] - mean : 0.0f;
+          const float d = v[i] - mean;
           sum = squares ? fmaf(d, d, sum) : sum + d;
         }
       }
@@ -101,9 +104,12 @@ SLM_DEVICE void row_statistics(Lane lane, const Rows& rows, const NormArgs& norm
   lane.barrier(where);
 }
 
-SLM_DEVICE float normalized(float v, int k, const RowStatistics& row, const NormArgs& norm) {
+SLM_DEVICE float normalized(float v, const RowStatistics& row, float weight, float bias) {
   // One fused operation in every kernel: whether a compiler fuses must not depend on where this is inlined.
-  return fmaf((v - row.mean) * row.scale, norm.weight ? norm.weight[k] : 1.0f, norm.bias ? norm.bias[k] : 0.0f);
+  return fmaf((v - row.mean) * row.scale, weight, bias);
+}
+SLM_DEVICE float normalized(float v, int k, const RowStatistics& row, const NormArgs& norm) {
+  return normalized(v, row, norm.weight ? norm.weight[k] : 1.0f, norm.bias ? norm.bias[k] : 0.0f);
 }
 
 /// The inputs of `Count` rows for a chunk of steps. A line has 16 bytes for each row and 32 more, which sets the lanes
@@ -112,69 +118,101 @@ template <class Format, int Count>
 struct Staged {
   static constexpr int lines = Compute<Format>::chunk_steps * step_lines;
   static constexpr int line_words = Count * 4 + 8;
-  static constexpr bool sums = in_codes<Format>;
   alignas(16) std::uint32_t word[Compute<Format>::x_terms][lines][line_words];
-  float line_sum[sums ? lines : 1][sums ? Count : 1];
-  float block_sum[sums ? WaveScales::blocks : 1][sums ? Count : 1];  // of the rounded inputs of a block
 
-  /// Line `line` of the chunk, of staged row `to`. Rows that are not there are zero.
+  /// Lines 0 .. last - 1 of the chunk that begins at input k, of staged rows 0 .. end - 1, by `threads` threads, a
+  /// multiple of the lines. Rows from `count` on are zero.
   template <class Lane>
-  SLM_DEVICE void put(int line, int to, bool exists, const Rows& rows, std::int64_t row, int k,
-                      const RowStatistics& statistics, const NormArgs& norm) {
-    using Element = typename Compute<Format>::Element;
-    float v[8] = {}, slot[8] = {};
-    if (exists) load8(rows.data, row, rows.width, k, v);
-    SLM_UNROLL
-    for (int i = 0; i < 8; ++i) {
-      if (exists && norm.kind != NormKind::none && k + i < rows.width) v[i] = normalized(v[i], k + i, statistics, norm);
-      slot[slot_of<Format>(i)] = v[i];
+  SLM_DEVICE void put(int thread, int threads, int last, int end, int count, const Rows& rows, int first_row, int k,
+                      const RowStatistics* statistics, const NormArgs& norm) {
+    const int line = static_cast<int>(static_cast<unsigned>(thread) % lines), width = rows.width;
+    if (line >= last) return;
+    k += line * line_depth;
+    for (int to = static_cast<int>(static_cast<unsigned>(thread) / lines); to < end; to += threads / lines) {
+      float v[8] = {};
+      if (to < count) {
+        load8(rows.data, first_row + to, width, k, v);
+        if (norm.kind != NormKind::none) {
+          const RowStatistics row = statistics[to];
+          float weight[8] = {1, 1, 1, 1, 1, 1, 1, 1}, bias[8] = {};
+          if (norm.weight) load8(norm.weight, 0, width, k, weight);
+          if (norm.bias) load8(norm.bias, 0, width, k, bias);
+          SLM_UNROLL
+          for (int i = 0; i < 8; ++i) v[i] = normalized(v[i], row, weight[i], bias[i]);
+          if (k + 8 > width) {
+            SLM_UNROLL
+            for (int i = 0; i < 8; ++i) v[i] = k + i < width ? v[i] : 0.0f;
+          }
+        }
+      }
+      store<Lane>(line, to, v);
     }
-    float sum = 0;
+  }
+
+  /// B of half a step, for the row `column`; of both halves with the first where a lane reads them at once.
+  template <class L>
+  SLM_DEVICE void fragments(int term, int step, int half, int lane_index, int column, FragmentB<L> (&b)[2]) const {
+    if constexpr (L::k_groups == 1) {
+      SLM_UNROLL
+      for (int l = 0; l < 2; ++l) {
+        const Word4 four = at(term, step, 2 * half + l, column);
+        SLM_UNROLL
+        for (int p = 0; p < 4; ++p) b[half].word[4 * l + p] = four.word[p];
+      }
+    } else if constexpr (std::is_same_v<Format, Int8>) {
+      // A group takes half a line of each half of a step, which may be blocks.
+      const int group = L::k_group(lane_index);
+      const std::uint32_t* const line = word[term][step * step_lines + 2 * half + group / 2];
+      const Word2 two = *reinterpret_cast<const Word2*>(line + column * 4 + group % 2 * 2);
+      b[half] = {two.word[0], two.word[1]};
+    } else if (half == 0) {
+      const Word4 four = at(term, step, L::k_group(lane_index), column);
+      b[0] = {four.word[0], four.word[1]};
+      b[1] = {four.word[2], four.word[3]};
+    }
+  }
+
+ private:
+  SLM_DEVICE Word4 at(int term, int step, int line, int column) const {
+    return *reinterpret_cast<const Word4*>(&word[term][step * step_lines + line][column * 4]);
+  }
+
+  template <class Lane>
+  SLM_DEVICE void store(int line, int to, const float (&v)[8]) {
+    using Element = typename Compute<Format>::Element;
+    float slot[8];
+    SLM_UNROLL
+    for (int i = 0; i < 8; ++i) slot[slot_of<Format>(i)] = v[i];
     SLM_UNROLL
     for (int t = 0; t < Compute<Format>::x_terms; ++t) {
       Word4 four;
       SLM_UNROLL
       for (int p = 0; p < 4; ++p) {
         four.word[p] = Lane::template pack2<Element>(slot[2 * p], slot[2 * p + 1]);
-        const float low = Lane::template unpack_low<Element>(four.word[p]);
-        const float high = Lane::template unpack_high<Element>(four.word[p]);
-        if constexpr (sums) sum += low + high;
-        slot[2 * p] -= low;
-        slot[2 * p + 1] -= high;
+        if (t + 1 == Compute<Format>::x_terms) continue;
+        slot[2 * p] -= Lane::template unpack_low<Element>(four.word[p]);
+        slot[2 * p + 1] -= Lane::template unpack_high<Element>(four.word[p]);
       }
       *reinterpret_cast<Word4*>(&word[t][line][to * 4]) = four;
     }
-    if constexpr (sums) line_sum[line][to] = sum;
   }
+};
 
-  SLM_DEVICE void sum_block(int block, int lines_of_block, int to) {
-    float sum = 0;
-    for (int l = 0; l < lines_of_block; ++l) sum += line_sum[block * lines_of_block + l][to];
-    block_sum[block][to] = sum;
+/// The sums of the rounded inputs of a chunk's blocks, by the matrix unit: a row of ones times the inputs.
+template <class L>
+struct InputSums {
+  FragmentC<L> sum;
+
+  SLM_DEVICE void clear() {
+    SLM_UNROLL
+    for (int c = 0; c < L::c_floats; ++c) sum.value[c] = 0;
   }
-
-  /// B of half a step, for the row `column`.
-  template <class L>
-  SLM_DEVICE FragmentB<L> fragment(int term, int step, int half, int lane_index, int column) const {
-    FragmentB<L> b;
-    if constexpr (L::k_groups == 1) {
-      SLM_UNROLL
-      for (int l = 0; l < 2; ++l) {
-        const auto four = *reinterpret_cast<const Word4*>(&word[term][step * step_lines + 2 * half + l][column * 4]);
-        SLM_UNROLL
-        for (int p = 0; p < 4; ++p) b.word[4 * l + p] = four.word[p];
-      }
-    } else {
-      // A group takes half a line: of its own one, or, of eight bits, whose halves of a step may be blocks, the
-      // group-th.
-      const int group = L::k_group(lane_index);
-      const int line = std::is_same_v<Format, Int8> ? 2 * half + group / 2 : group;
-      const int pair = std::is_same_v<Format, Int8> ? 2 * (group % 2) : 2 * half;
-      const auto two = *reinterpret_cast<const Word2*>(&word[term][step * step_lines + line][column * 4 + pair]);
-      b.word[0] = two.word[0];
-      b.word[1] = two.word[1];
-    }
-    return b;
+  template <class Lane>
+  SLM_DEVICE void add(Lane lane, const FragmentB<L>& b, Where where) {
+    FragmentA<L> ones;
+    SLM_UNROLL
+    for (int w = 0; w < L::a_words; ++w) ones.word[w] = 0x3f803f80u;  // of bfloat16
+    sum = lane.template mma<bfloat16_t>(ones, b, sum, where);
   }
 };
 

@@ -16,10 +16,12 @@
 //   tiles_transposed_a tiles_b     .load(distance) loads one. Tiles and their rows begin at multiples of 16 bytes
 //   atomic_add(p, v)               the old value; device-wide
 //   fence()                        writes before it are seen by the device before writes after it
+//   keep(v)                        v, an integer, which is held from here on and not found anew where it is used
 //   load_stream(p)                 4, 8 or 16 bytes that are read once
 //   pack2<Element>(low, high)      two floats rounded to two 16-bit elements of a word; half saturates
 //   pack2_within(low, high)        two floats that a half can hold, or NaN, rounded to two of a word
 //   bytes<i, j, k, l>(low, high)   a word of four of the eight bytes of two words
+//   put_bits(word, mask, base)     the word's bits under the mask, and those of base
 //   exp2(v) tanh ... see each
 //
 // Barriers, sums, shuffles, mma and loads of fragments are collective: every thread of the block or of the wave takes

@@ -57,9 +57,10 @@ class DeviceLane {
 
   SLM_DEVICE int thread() const { return static_cast<int>(threadIdx.x); }
   SLM_DEVICE int threads() const { return static_cast<int>(blockDim.x); }
-  SLM_DEVICE int wave() const { return thread() / width; }
-  SLM_DEVICE int waves() const { return threads() / width; }
-  SLM_DEVICE int lane_index() const { return thread() % width; }
+  // Unsigned divisions, so that the compiler knows what follows from these numbers not to be negative.
+  SLM_DEVICE int wave() const { return static_cast<int>(threadIdx.x / unsigned{width}); }
+  SLM_DEVICE int waves() const { return static_cast<int>(blockDim.x / unsigned{width}); }
+  SLM_DEVICE int lane_index() const { return static_cast<int>(threadIdx.x % unsigned{width}); }
   SLM_DEVICE int block_x() const { return static_cast<int>(blockIdx.x); }
   SLM_DEVICE int block_y() const { return static_cast<int>(blockIdx.y); }
   SLM_DEVICE int block_z() const { return static_cast<int>(blockIdx.z); }
@@ -94,21 +95,26 @@ class DeviceLane {
   }
 
   template <class Element>
-  SLM_DEVICE FragmentC<Matrix> mma(const FragmentA<Matrix>& a, const FragmentB<Matrix>& b, FragmentC<Matrix> c,
+  SLM_DEVICE FragmentC<Matrix> mma(const FragmentA<Matrix>& a, const FragmentB<Matrix>& b, const FragmentC<Matrix>& c,
                                    Where = {}) const {
-    float* const v = c.value;
+    FragmentC<Matrix> d;
+    float* const v = d.value;
     if constexpr (std::is_same_v<Element, bfloat16_t>) {
       asm volatile(
-          "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-          : "+f"(v[0]), "+f"(v[1]), "+f"(v[2]), "+f"(v[3])
-          : "r"(a.word[0]), "r"(a.word[1]), "r"(a.word[2]), "r"(a.word[3]), "r"(b.word[0]), "r"(b.word[1]));
+          "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+          "{%10,%11,%12,%13};"
+          : "=f"(v[0]), "=f"(v[1]), "=f"(v[2]), "=f"(v[3])
+          : "r"(a.word[0]), "r"(a.word[1]), "r"(a.word[2]), "r"(a.word[3]), "r"(b.word[0]), "r"(b.word[1]),
+            "f"(c.value[0]), "f"(c.value[1]), "f"(c.value[2]), "f"(c.value[3]));
     } else {
       asm volatile(
-          "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-          : "+f"(v[0]), "+f"(v[1]), "+f"(v[2]), "+f"(v[3])
-          : "r"(a.word[0]), "r"(a.word[1]), "r"(a.word[2]), "r"(a.word[3]), "r"(b.word[0]), "r"(b.word[1]));
+          "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+          "{%10,%11,%12,%13};"
+          : "=f"(v[0]), "=f"(v[1]), "=f"(v[2]), "=f"(v[3])
+          : "r"(a.word[0]), "r"(a.word[1]), "r"(a.word[2]), "r"(a.word[3]), "r"(b.word[0]), "r"(b.word[1]),
+            "f"(c.value[0]), "f"(c.value[1]), "f"(c.value[2]), "f"(c.value[3]));
     }
-    return c;
+    return d;
   }
 
   SLM_DEVICE TilesA tiles_a(const std::uint32_t* tile, int row_words) const {
@@ -125,22 +131,38 @@ class DeviceLane {
   static SLM_DEVICE int atomic_add(int* address, int value) { return atomicAdd(address, value); }
   static SLM_DEVICE void fence() { __threadfence(); }
 
-  /// Past the first cache, which a weight would only pass through.
+  /// Past the first cache, which a weight would only pass through. Not as a constant (.nc): ptxas would put such loads
+  /// behind the wait for the previous kernel, and keys are none.
   template <class T>
   static SLM_DEVICE T load_stream(const T* address) {
     static_assert(sizeof(T) == 4 || sizeof(T) == 8 || sizeof(T) == 16);
     std::uint32_t word[sizeof(T) / 4];
     if constexpr (sizeof(T) == 16) {
-      asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];"
+      asm volatile("ld.global.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];"
                    : "=r"(word[0]), "=r"(word[1]), "=r"(word[2]), "=r"(word[3])
                    : "l"(address));
     } else if constexpr (sizeof(T) == 8) {
-      asm volatile("ld.global.nc.L1::no_allocate.v2.u32 {%0,%1}, [%2];" : "=r"(word[0]), "=r"(word[1]) : "l"(address));
+      asm volatile("ld.global.L1::no_allocate.v2.u32 {%0,%1}, [%2];" : "=r"(word[0]), "=r"(word[1]) : "l"(address));
     } else {
-      asm volatile("ld.global.nc.L1::no_allocate.u32 %0, [%1];" : "=r"(word[0]) : "l"(address));
+      asm volatile("ld.global.L1::no_allocate.u32 %0, [%1];" : "=r"(word[0]) : "l"(address));
     }
     T value;
     __builtin_memcpy(&value, word, sizeof(T));
+    return value;
+  }
+
+  static SLM_DEVICE std::uint32_t put_bits(std::uint32_t word, std::uint32_t mask, std::uint32_t base) {
+    std::uint32_t result;
+    asm("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(result) : "r"(word), "r"(mask), "r"(base));
+    return result;
+  }
+  template <class T>
+  static SLM_DEVICE T keep(T value) {
+    if constexpr (sizeof(T) == 8) {
+      asm volatile("" : "+l"(value));
+    } else {
+      asm volatile("" : "+r"(value));
+    }
     return value;
   }
 

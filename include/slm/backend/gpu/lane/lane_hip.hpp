@@ -114,6 +114,14 @@ class DeviceLane {
     return __builtin_bit_cast(T, __builtin_nontemporal_load((Global*)address));
   }
 
+  static SLM_DEVICE std::uint32_t put_bits(std::uint32_t word, std::uint32_t mask, std::uint32_t base) {
+    return (word & mask) | base;
+  }
+  template <class T>
+  static SLM_DEVICE T keep(T value) {
+    return value;
+  }
+
   template <class Element>
   static SLM_DEVICE std::uint32_t pack2(float low, float high) {
     if constexpr (std::is_same_v<Element, bfloat16_t>) {

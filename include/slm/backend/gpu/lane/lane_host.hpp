@@ -305,6 +305,14 @@ class HostLane {
     return *address;
   }
 
+  static std::uint32_t put_bits(std::uint32_t word, std::uint32_t mask, std::uint32_t base) {
+    return (word & mask) | base;
+  }
+  template <class T>
+  static T keep(T value) {
+    return value;
+  }
+
   template <class Element>
   static std::uint32_t pack2(float low, float high) {
     return std::uint32_t{narrow<Element>(low)} | std::uint32_t{narrow<Element>(high)} << 16;

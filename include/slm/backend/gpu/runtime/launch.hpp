@@ -60,10 +60,18 @@ SLM_DEVICE void run_thread(Lane lane, const typename K::Args& args, typename K::
 }
 
 #if defined(__CUDACC__) || defined(__HIP__)
+/// How many blocks a multiprocessor must have room for. Where a kernel does not say, 0, ptxas may spill registers of
+/// one to make room for a second.
+template <class K>
+inline constexpr int least_blocks = 0;
+template <class K>
+requires requires { K::least_blocks; }
+inline constexpr int least_blocks<K> = K::least_blocks;
+
 /// The one entry. It is a template of the kernel alone: a parameter that differs between the host's and the device's
 /// pass would change its name.
 template <class K>
-__global__ __launch_bounds__(K::max_block) void entry(const typename K::Args args) {
+__global__ __launch_bounds__(K::max_block, least_blocks<K>) void entry(const typename K::Args args) {
 #if defined(__CUDA_ARCH__) || defined(__HIP_DEVICE_COMPILE__)
   static_assert(Kernel<K>);
   __shared__ typename K::Shared shared;

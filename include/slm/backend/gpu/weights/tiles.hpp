@@ -10,7 +10,6 @@
 // rotated head, gate and up).
 #pragma once
 
-#include <cmath>
 #include <cstdint>
 #include <type_traits>
 
@@ -90,29 +89,42 @@ SLM_DEVICE constexpr int slot_of(int i) {
   return std::is_same_v<Format, Int4> ? i / 2 + i % 2 * 4 : i;
 }
 
-/// What one lane reads of a panel in one step.
+/// What one lane reads of a panel in one step. `Place` is where the lane's words of the first step lie, found once.
 template <class Format, class L>
 struct StepWeights {
-  static constexpr int lines = step_lines / L::k_groups;
-  static constexpr int vectors = Compute<Format>::line_words / 4;
+  static constexpr int lines = step_lines / L::k_groups, words = Compute<Format>::line_words;
+  static constexpr int vectors = words / 4;
   Word4 line[2][L::row_slots][lines][vectors];
 
+  struct Place {
+    std::int64_t word[2];
+
+    SLM_DEVICE Place(int lane, const Tiles& tiles, const Panel& panel) {
+      const int first = (L::k_group(lane) * tile_height + L::a_row(lane, 0)) * words;
+      word[0] = panel.a * tiles.stride + first;
+      word[1] = panel.b * tiles.stride + first;
+    }
+    template <class Lane>
+    SLM_DEVICE void keep() {
+      for (std::int64_t& one : word) one = Lane::keep(one);
+    }
+  };
+
+  /// Step at + s.
   template <class Lane>
-  SLM_DEVICE void load(Lane lane, const Tiles& tiles, const Panel& panel, int step) {
-    constexpr int words = Compute<Format>::line_words;
-    const int i = lane.lane_index();
+  SLM_DEVICE void load(const Tiles& tiles, const Place& place, int at, int s) {
+    constexpr int step_words = step_lines * tile_height * words;
     SLM_UNROLL
     for (int m = 0; m < 2; ++m) {
-      const std::int64_t tile = (m == 0 ? panel.a : panel.b) * tiles.stride;
+      const std::int64_t from = place.word[m] + std::int64_t{at} * step_words + s * step_words;
       SLM_UNROLL
-      for (int s = 0; s < L::row_slots; ++s) {
+      for (int slot = 0; slot < L::row_slots; ++slot) {
         SLM_UNROLL
         for (int l = 0; l < lines; ++l) {
-          const int at = step * step_lines + (L::k_groups == 1 ? l : L::k_group(i));
-          const std::int64_t word = tile + (at * tile_height + L::a_row(i, s)) * words;
+          const std::int64_t word = from + (l * tile_height + L::a_row(0, slot) - L::a_row(0, 0)) * words;
           SLM_UNROLL
           for (int v = 0; v < vectors; ++v) {
-            line[m][s][l][v] = Lane::load_stream(tiles.words.vector<const Word4>(word + 4 * v));
+            line[m][slot][l][v] = Lane::load_stream(tiles.words.vector<const Word4>(word + 4 * v));
           }
         }
       }
@@ -146,17 +158,30 @@ struct StepWeights {
   }
 };
 
-/// Neighbouring outputs of a line: four with two rows of a fragment in a lane, else two. `line` is one of 64 bytes.
+/// Neighbouring outputs of a line of 64 bytes: four with two rows of a fragment in a lane, else two.
 template <class L>
 struct LineOfCodes {
   static constexpr int outputs = 2 * L::row_slots;
   std::uint32_t word[outputs];
 
+  struct Place {
+    std::int64_t word;
+
+    SLM_DEVICE Place(int lane, const Tiles& tiles, const Panel& panel) {
+      const int first = L::a_row(lane, 0) * outputs, a = panel.a, b = panel.b;  // first: place in the panel, 0..31
+      word = (first < tile_height ? a : b) * tiles.stride + tiles.lines + first % tile_height +
+             L::k_group(lane) * tile_height;
+    }
+    template <class Lane>
+    SLM_DEVICE void keep() {
+      word = Lane::keep(word);
+    }
+  };
+
+  /// Line `line` behind `at`, of those that the lane reads of a tile.
   template <class Lane>
-  SLM_DEVICE void load(Lane lane, const Tiles& tiles, const Panel& panel, int line) {
-    const int first = L::a_row(lane.lane_index(), 0) * outputs;  // place in the panel, 0..31
-    const std::int64_t tile = (first < tile_height ? panel.a : panel.b) * tiles.stride + tiles.lines;
-    const std::int64_t from = tile + line * tile_height + first % tile_height;
+  SLM_DEVICE void load(const Tiles& tiles, const Place& place, int at, int line) {
+    const std::int64_t from = place.word + std::int64_t{at} * tile_height + line * tile_height;
     if constexpr (outputs == 4) {
       const Word4 four = Lane::load_stream(tiles.words.vector<const Word4>(from));
       SLM_UNROLL
@@ -172,15 +197,13 @@ struct LineOfCodes {
 template <class L>
 struct StepWeights<Int4, L> {
   static constexpr int lines = step_lines / L::k_groups;
+  using Place = typename LineOfCodes<L>::Place;
   LineOfCodes<L> line[lines];
 
   template <class Lane>
-  SLM_DEVICE void load(Lane lane, const Tiles& tiles, const Panel& panel, int step) {
+  SLM_DEVICE void load(const Tiles& tiles, const Place& place, int at, int s) {
     SLM_UNROLL
-    for (int l = 0; l < lines; ++l) {
-      const int at = L::k_groups == 1 ? l : L::k_group(lane.lane_index());
-      line[l].load(lane, tiles, panel, step * step_lines + at);
-    }
+    for (int l = 0; l < lines; ++l) line[l].template load<Lane>(tiles, place, at * step_lines, s * step_lines + l);
   }
 
   /// Elements are 128 + code, exact in bfloat16; the 128 leaves with the sum of the activations.
@@ -193,7 +216,7 @@ struct StepWeights<Int4, L> {
         const int l = L::k_groups == 1 ? 2 * half + pair / 4 : 0;
         const int p = L::k_groups == 1 ? pair % 4 : 2 * half + pair;
         const std::uint32_t codes = line[l].word[m * L::row_slots + s];
-        terms[0].word[L::a_word(s, pair)] = ((codes >> (4 * p)) & 0x000f000fu) | 0x43004300u;
+        terms[0].word[L::a_word(s, pair)] = Lane::put_bits(codes >> (4 * p), 0x000f000fu, 0x43004300u);
       }
     }
   }
@@ -203,17 +226,15 @@ struct StepWeights<Int4, L> {
 template <class L>
 struct StepWeights<Int8, L> {
   static constexpr int lines = 4 / L::k_groups;  // of half a step
+  using Place = typename LineOfCodes<L>::Place;
   LineOfCodes<L> line[2][lines];
 
   template <class Lane>
-  SLM_DEVICE void load(Lane lane, const Tiles& tiles, const Panel& panel, int step) {
+  SLM_DEVICE void load(const Tiles& tiles, const Place& place, int at, int s) {
     SLM_UNROLL
     for (int half = 0; half < 2; ++half) {
       SLM_UNROLL
-      for (int l = 0; l < lines; ++l) {
-        const int at = L::k_groups == 1 ? l : L::k_group(lane.lane_index());
-        line[half][l].load(lane, tiles, panel, step * 8 + half * 4 + at);
-      }
+      for (int l = 0; l < lines; ++l) line[half][l].template load<Lane>(tiles, place, at * 8, s * 8 + half * 4 + l);
     }
   }
 
@@ -233,117 +254,5 @@ struct StepWeights<Int8, L> {
     }
   }
 };
-
-/// What four neighbouring outputs of a tile have for a block beside their codes, as it lies in memory.
-struct BlockScales {
-  Word4 scales{};             // floats; or halves, with the minima behind them
-  std::uint32_t factors{};    // of the scales, or zero points
-  std::uint32_t of_minima{};  // factors
-
-  /// output: of the tile, a multiple of four
-  SLM_DEVICE void load(const Tiles& tiles, int tile, int block, int output) {
-    const std::int64_t first = tile * tiles.stride;
-    const std::int64_t at = block * tile_height + output, of_span = (block >> tiles.span_shift) * tile_height + output;
-    if (tiles.half_scales) {
-      const Word2 two = *tiles.words.vector<const Word2>(first + of_span / 2);
-      scales.word[0] = two.word[0];
-      scales.word[1] = two.word[1];
-    } else {
-      scales = *tiles.words.vector<const Word4>(first + of_span);
-    }
-    if (tiles.minima != 0) {
-      const Word2 two = *tiles.words.vector<const Word2>(first + tiles.minima + of_span / 2);
-      scales.word[2] = two.word[0];
-      scales.word[3] = two.word[1];
-    }
-    const int bytes = tiles.factors + tiles.zeros;  // one of them is not there
-    if (bytes != 0) factors = tiles.words[first + bytes + at / 4];
-    if (tiles.minimum_factors != 0) of_minima = tiles.words[first + tiles.minimum_factors + at / 4];
-  }
-
-  // Of output i of the four. Products of a half and a factor are exact.
-  template <class Lane>
-  SLM_DEVICE float scale(const Tiles& tiles, int i) const {
-    const float own = tiles.half_scales ? half<Lane>(scales.word[i / 2], i) : float_of(scales.word[i]);
-    return tiles.factors != 0 ? own * factor(factors, i) : own;
-  }
-  template <class Lane>
-  SLM_DEVICE float minimum(const Tiles& tiles, int i) const {
-    const float own = tiles.minima != 0 ? half<Lane>(scales.word[2 + i / 2], i) : 0.0f;
-    return tiles.minimum_factors != 0 ? own * factor(of_minima, i) : own;
-  }
-  SLM_DEVICE float zero(const Tiles& tiles, int i) const {
-    return static_cast<float>(tiles.zeros != 0 ? static_cast<int>(factors >> (8 * i) & 0xffu) : tiles.zero);
-  }
-
- private:
-  template <class Lane>
-  static SLM_DEVICE float half(std::uint32_t two, int i) {
-    return i % 2 == 0 ? Lane::template unpack_low<half_t>(two) : Lane::template unpack_high<half_t>(two);
-  }
-  static SLM_DEVICE float factor(std::uint32_t four, int i) {
-    return static_cast<float>(static_cast<std::int8_t>(four >> (8 * i) & 0xffu));
-  }
-};
-
-/// Of the blocks of a chunk and the places of a panel, in shared memory: weights are scale * element + offset, so that
-/// a block's sum is scale * (sum of elements * inputs) + offset * (sum of inputs).
-struct WaveScales {
-  static constexpr int blocks = 4;  // at most
-  alignas(16) float scale[blocks][32];
-  alignas(16) float offset[blocks][32];
-};
-
-/// The same on its way there: of four places of one block in each of 32 lanes.
-struct ChunkScales {
-  BlockScales four;
-
-  /// Of the blocks that begin in steps step .. step + steps - 1.
-  template <class Lane>
-  SLM_DEVICE void load(Lane lane, const Tiles& tiles, const Panel& panel, int step, int steps) {
-    const int block = lane.lane_index() / 8, place = lane.lane_index() % 8 * 4;
-    four = {};
-    if (block >= WaveScales::blocks || block << tiles.block_shift >= steps * step_depth) return;
-    four.load(tiles, place < tile_height ? panel.a : panel.b, (step * step_depth >> tiles.block_shift) + block,
-              place % tile_height);
-  }
-
-  template <class Format, class Lane>
-  SLM_DEVICE void store(Lane lane, const Tiles& tiles, WaveScales& to) const {
-    const int block = lane.lane_index() / 8, place = lane.lane_index() % 8 * 4;
-    if (block >= WaveScales::blocks) return;
-    Word4 scale, offset;
-    SLM_UNROLL
-    for (int i = 0; i < 4; ++i) {
-      const float s = four.scale<Lane>(tiles, i), minimum = four.minimum<Lane>(tiles, i);
-      scale.word[i] = bits_of(s);
-      // Elements of Int8 have lost their zero.
-      offset.word[i] =
-          bits_of(std::is_same_v<Format, Int4> ? fmaf(-(128.0f + four.zero(tiles, i)), s, minimum) : minimum);
-    }
-    *reinterpret_cast<Word4*>(&to.scale[block][place]) = scale;
-    *reinterpret_cast<Word4*>(&to.offset[block][place]) = offset;
-  }
-};
-
-/// Input k of an output as a float, rounded once where it is a sum.
-template <class Format, class Lane>
-SLM_DEVICE float dequantized(const Tiles& tiles, int output, int k) {
-  constexpr int bits = Compute<Format>::code_bits, depth = 32 / bits;  // inputs of a line
-  const int tile = output / tile_height, lane = output % tile_height;
-  const std::int64_t word = tile * tiles.stride + tiles.lines + k / depth * tile_height + lane;
-  const std::uint32_t byte = tiles.words[word] >> (k % 4 * 8);
-  const int code = static_cast<int>(bits == 8 ? byte & 0xffu : byte >> (k % 8 / 4 * 4) & 15u);
-  BlockScales four;
-  four.load(tiles, tile, k >> tiles.block_shift, lane / 4 * 4);
-  float value = 0;
-  SLM_UNROLL
-  for (int i = 0; i < 4; ++i) {
-    if (lane % 4 != i) continue;
-    value =
-        fmaf(static_cast<float>(code) - four.zero(tiles, i), four.scale<Lane>(tiles, i), four.minimum<Lane>(tiles, i));
-  }
-  return value;
-}
 
 }  // namespace slm::gpu

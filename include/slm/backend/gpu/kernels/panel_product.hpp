@@ -1,0 +1,233 @@
+// The inner part of products: a wave multiplies its panel by the staged inputs of a chunk of steps, and scales the sums
+// of the blocks of codes.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include "slm/backend/gpu/kernels/stage.hpp"
+#include "slm/backend/gpu/lane/lane.hpp"
+#include "slm/backend/gpu/weights/scales.hpp"
+#include "slm/backend/gpu/weights/tiles.hpp"
+
+namespace slm::inline v0_1::gpu {
+
+struct Nothing {};
+
+/// Whether a block ends behind so many halves of steps of a chunk. None is longer than a chunk.
+template <class Format>
+SLM_DEVICE constexpr bool ends_block(int halves, int block_shift) {
+  const int inputs = halves * 16;
+  if (inputs == Compute<Format>::chunk_steps * step_depth) return true;
+  return inputs % Compute<Format>::least_block == 0 && (inputs & -inputs) >> block_shift != 0;
+}
+
+/// What the waves of a block share of a chunk of `Count` rows: inputs, and where codes are multiplied by many waves,
+/// the sums of each block's.
+template <class Format, int Count, bool Sums>
+struct ChunkInputs {
+  static constexpr bool sums = Sums && in_codes<Format>;
+  Staged<Format, Count> x;
+  float block_sum[sums ? WaveScales::blocks : 1][sums ? Count : 1];
+
+  /// Of the rows of fragment n, by one wave.
+  template <class Lane>
+  SLM_DEVICE void sum_blocks(Lane lane, int n, int steps, int block_shift, Where where = Where::here()) {
+    using L = typename Lane::Matrix;
+    const int i = lane.lane_index();
+    InputSums<L> of;
+    of.clear();
+    SLM_UNROLL
+    for (int s = 0; s < Compute<Format>::chunk_steps; ++s) {
+      if (s >= steps) continue;
+      FragmentB<L> b[2];
+      SLM_UNROLL
+      for (int half = 0; half < 2; ++half) {
+        x.template fragments<L>(0, s, half, i, n * L::columns + L::b_column(i), b);
+        of.add(lane, b[half], where);
+        if (!ends_block<Format>(2 * s + half + 1, block_shift)) continue;
+        const int block = ((2 * s + half + 1) * 16 >> block_shift) - 1;
+        SLM_UNROLL
+        for (int c = 0; c < L::c_floats; ++c) {
+          if (L::c_row(i, c) == 0) block_sum[block][n * L::columns + L::c_column(i, c)] = of.sum.value[c];
+        }
+        of.clear();
+      }
+    }
+  }
+};
+
+/// What a wave holds of its panel: the weights of the next chunk on their way, and the sums of `Columns` fragments of
+/// rows.
+template <class Format, class Lane, int Columns>
+struct PanelProduct {
+  using L = typename Lane::Matrix;
+  using C = Compute<Format>;
+  using Weights = StepWeights<Format, L>;
+  static constexpr bool codes = in_codes<Format>;
+
+  /// Whether the matrix unit begins at zero again and again, and its sums are added up outside of it: by block and
+  /// scale for codes, and for the terms of a float because tensor cores cut what they add below the largest, an old sum
+  /// too.
+  static constexpr bool apart = codes || C::w_terms > 1;
+
+  /// Whether weights are asked for a chunk ahead. A lane of a unit with one group along the depth holds four times as
+  /// much of a step: there are no registers for two chunks beside the sums of many rows, or beside three terms.
+  static constexpr bool ahead = L::k_groups != 1 || codes || (Columns == 1 && C::w_terms == 1);
+
+  const Tiles& tiles;
+  typename Weights::Place place;
+  Weights next[ahead ? C::chunk_steps : 1];
+  std::conditional_t<codes, ScalesAhead, Nothing> next_scales{};
+  FragmentC<L> sum[2][Columns];
+
+  SLM_DEVICE PanelProduct(Lane lane, const Tiles& weight, const Panel& panel)
+      : tiles(weight), place(lane.lane_index(), weight, panel) {
+    place.template keep<Lane>();
+    if constexpr (codes) next_scales.begin(lane, panel);
+    clear(sum);
+  }
+
+  SLM_DEVICE static void clear(FragmentC<L> (&sums)[2][Columns]) {
+    SLM_UNROLL
+    for (int m = 0; m < 2; ++m) {
+      SLM_UNROLL
+      for (int n = 0; n < Columns; ++n) {
+        SLM_UNROLL
+        for (int i = 0; i < L::c_floats; ++i) sums[m][n].value[i] = 0;
+      }
+    }
+  }
+
+  /// Asks for the weights of steps at .. last - 1, at most a chunk.
+  SLM_DEVICE void load(int at, int last) {
+    if constexpr (ahead) {
+      SLM_UNROLL
+      for (int s = 0; s < C::chunk_steps; ++s) {
+        if (at + s < last) next[s].template load<Lane>(tiles, place, at, s);
+      }
+    }
+  }
+  SLM_DEVICE void load_scales(Lane lane, int at, int last) {
+    if constexpr (codes) next_scales.load(lane, tiles, at, last);
+  }
+
+  /// Multiplies what was loaded for `steps` steps from `at` on by what is staged, and asks for the weights behind them,
+  /// up to `end`. first_block: of those whose scales are there. `column` gives the staged row of a fragment's column.
+  template <class Inputs, class Column>
+  SLM_DEVICE void chunk(Lane lane, int at, int steps, int end, const Inputs& in, const WaveScales* scales,
+                        int first_block, Column column, Where where = Where::here()) {
+    const int behind = Lane::keep(at + steps);
+    Parts part;
+    if constexpr (apart) clear(part.of);
+    if constexpr (codes && !Inputs::sums) part.inputs.clear();
+    SLM_UNROLL
+    for (int s = 0; s < C::chunk_steps; ++s) {
+      if constexpr (ahead) {
+        if (s < steps) step(lane, s, next[s], part, in, scales, first_block, column, where);
+        if (behind + s < end) next[s].template load<Lane>(tiles, place, behind, s);
+      } else if (s < steps) {
+        Weights weights;
+        weights.template load<Lane>(tiles, place, at, s);
+        step(lane, s, weights, part, in, scales, first_block, column, where);
+      }
+    }
+  }
+
+ private:
+  /// Sums of the matrix unit that are added up outside of it, and of the inputs where no wave sums these for others.
+  struct Parts {
+    FragmentC<L> of[2][apart ? Columns : 1];
+    InputSums<L> inputs;
+  };
+
+  template <class Inputs, class Column>
+  SLM_DEVICE void step(Lane lane, int s, const Weights& weights, Parts& part, const Inputs& in,
+                       const WaveScales* scales, int first_block, Column column, Where where) {
+    constexpr bool sums_alone = codes && !Inputs::sums;
+    const int i = lane.lane_index();
+    FragmentB<L> b[C::x_terms][Columns][2];
+    SLM_UNROLL
+    for (int half = 0; half < 2; ++half) {
+      SLM_UNROLL
+      for (int n = 0; n < Columns; ++n) {
+        SLM_UNROLL
+        for (int t = 0; t < C::x_terms; ++t) {
+          in.x.template fragments<L>(t, s, half, i, column(n, L::b_column(i)), b[t][n]);
+        }
+      }
+      if constexpr (sums_alone) part.inputs.add(lane, b[0][0][half], where);
+      SLM_UNROLL
+      for (int m = 0; m < 2; ++m) {
+        FragmentA<L> a[C::w_terms];
+        weights.template fragments<Lane>(tiles, m, half, a);
+        SLM_UNROLL
+        for (int n = 0; n < Columns; ++n) {
+          FragmentC<L>& to = sum_of(part, m, n);
+          // Smaller terms first; those below the last bit of fp32 are left out.
+          SLM_UNROLL
+          for (int order = C::w_terms - 1; order >= 0; --order) {
+            SLM_UNROLL
+            for (int t = 0; t <= order; ++t) {
+              to = lane.template mma<typename C::Element>(a[t], b[order - t][n][half], to, where);
+            }
+          }
+          if constexpr (C::w_terms > 1) {
+            SLM_UNROLL
+            for (int c = 0; c < L::c_floats; ++c) {
+              sum[m][n].value[c] += to.value[c];
+              to.value[c] = 0;
+            }
+          }
+        }
+      }
+      if constexpr (codes) {
+        if (ends_block<Format>(2 * s + half + 1, tiles.block_shift)) {
+          const int block = ((2 * s + half + 1) * 16 >> tiles.block_shift) - 1;
+          scale(i, part.of, *scales, first_block + block, [&](int n, int c) {
+            if constexpr (sums_alone) {
+              return part.inputs.sum.value[c];
+            } else {
+              return in.block_sum[block][column(n, L::c_column(i, c))];
+            }
+          });
+          if constexpr (sums_alone) part.inputs.clear();
+        }
+      }
+    }
+  }
+
+  SLM_DEVICE FragmentC<L>& sum_of(Parts& part, int m, int n) {
+    if constexpr (apart) {
+      return part.of[m][n];
+    } else {
+      return sum[m][n];
+    }
+  }
+
+  /// The sums of a block become parts of the outputs' sums, and begin anew. inputs(n, c): the sum of the inputs of the
+  /// row of value c of fragment n.
+  template <class Inputs>
+  SLM_DEVICE void scale(int lane_index, FragmentC<L> (&part)[2][Columns], const WaveScales& scales, int block,
+                        Inputs inputs) {
+    // Two neighbouring places are two rows of a fragment where a lane has two, else one row of both.
+    constexpr bool rows = L::row_slots == 2;
+    SLM_UNROLL
+    for (int g = 0; g < (rows ? 2 : L::c_floats); ++g) {
+      const Word4 two = scales.two(block, place_of<Format, L>(rows ? g : 0, L::c_row(lane_index, rows ? 0 : g)));
+      SLM_UNROLL
+      for (int n = 0; n < Columns; ++n) {
+        SLM_UNROLL
+        for (int k = 0; k < (rows ? 4 : 2); ++k) {
+          const int m = rows ? g : k, c = rows ? k : g, of = rows ? k / 2 : k;
+          float& to = sum[m][n].value[c];
+          const float offset = fmaf(float_of(two.word[2 * of + 1]), inputs(n, c), to);
+          to = fmaf(float_of(two.word[2 * of]), part[m][n].value[c], offset);
+          part[m][n].value[c] = 0;
+        }
+      }
+    }
+  }
+};
+
+}  // namespace slm::gpu
