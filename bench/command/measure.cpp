@@ -101,7 +101,10 @@ void add_measurement(CLI::App& bench, const char* name, const char* help, Measur
         ->delimiter(',')
         ->check(CLI::Range(1, 1024));
   }
-  command.add_option("--positions", given->options.positions, "tokens before the measured steps of one text; 0: a few")
+  command
+      .add_option("--positions", given->options.positions,
+                  table == MeasureOptions::Table::decode ? "tokens before the measured steps of one text; 0: a few"
+                                                         : "tokens before the rows that attend; 0: 1024")
       ->check(CLI::Range(0, 1 << 20))
       ->capture_default_str();
   command

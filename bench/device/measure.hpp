@@ -24,8 +24,8 @@ struct MeasureOptions {
   std::vector<std::string> files = {};         // of decode: models to be measured instead, as they are stored
   bool quick = false;                          // fewer rows and samples
   std::vector<int> sequences = {};             // of decode: so many texts a step; empty: one
-  int positions = 0;                           // of decode: tokens before the measured step; 0: a few
-  std::optional<KvFormat> cache_format = {};   // of decode; none: the backend's first
+  int positions = 0;                           // tokens before the measured step of a text; 0: as many as its table has
+  std::optional<KvFormat> cache_format = {};   // none: the backend's first
 
   backend::DenseActivations dense_activations = backend::DenseActivations::exact;  // beside bf16, on the processor
 
