@@ -30,11 +30,12 @@ def said(command):
     return run.stdout
 
 
-def of_slm(program, file, threads, format_, sequences):
+def of_slm(program, file, threads, format_, isa, sequences):
     with tempfile.TemporaryDirectory() as folder:
         report = pathlib.Path(folder) / "report.json"
         command = [program, "bench", "decode", "--file", file, "--threads", threads, "--json", report]
         command += ["--format", format_] if format_ else []
+        command += ["--isa", isa] if isa else []
         command += ["--sequences", ",".join(map(str, sequences))] if sequences else ["--quick"]
         said(command)
         results = json.loads(report.read_text())["results"]
@@ -88,6 +89,7 @@ def main():
     parser.add_argument("--type", choices=random_gguf.TYPES, default="q4_0", help="of these weights")
     parser.add_argument("--keep", type=pathlib.Path, help="where to keep that file")
     parser.add_argument("--format", choices=["w4a8"], nargs="*", default=[], help="slm with activations of 8 bits too")
+    parser.add_argument("--isa", help="slm's instruction set, as 'slm bench decode --isa' takes it; without it the best")
     parser.add_argument("--threads", type=int, nargs="+", default=[os.cpu_count()])
     parser.add_argument("--repeats", type=int, default=5)
     arguments = parser.parse_args()
@@ -106,14 +108,14 @@ def main():
             own, peers = {name: [] for name in formats}, {name: [] for name in programs}
             for _ in range(arguments.repeats if programs else 0):
                 for name, format_ in formats.items():
-                    own[name].append(of_slm(arguments.slm, file, threads, format_, []))
+                    own[name].append(of_slm(arguments.slm, file, threads, format_, arguments.isa, []))
                 for name, program in programs.items():
                     peers[name].append(of_peer(program, file, threads))
             print_table(threads, own, peers)
             own, batches = {name: [] for name in formats}, {"llama.cpp": []}
             for _ in range(arguments.repeats if arguments.batches else 0):
                 for name, format_ in formats.items():
-                    own[name].append(of_slm(arguments.slm, file, threads, format_, SEQUENCES))
+                    own[name].append(of_slm(arguments.slm, file, threads, format_, arguments.isa, SEQUENCES))
                 batches["llama.cpp"].append(of_batches(arguments.batches, file, threads))
             if arguments.batches:
                 print_table(threads, own, batches)
