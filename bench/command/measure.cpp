@@ -83,7 +83,8 @@ void add_measurement(CLI::App& bench, const char* name, const char* help, Measur
             using backend::DenseActivations;
             given->options.dense_activations = word == "bf16" ? DenseActivations::bf16 : DenseActivations::bf16x2;
           },
-          "on a processor with AMX, what activations beside bf16 weights are rounded to; without it not at all")
+          "on a processor with AMX or AVX512_BF16, what activations beside bf16 weights are rounded to; without both "
+          "not at all")
       ->check(CLI::IsMember({"bf16", "bf16x2"}));
   command.add_option("--device", given->options.device, "which of several GPUs")
       ->check(CLI::Range(0, 99))

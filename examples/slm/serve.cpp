@@ -79,9 +79,10 @@ class Signals {
 
 std::string fingerprint_of(const ModelOptions& models) {
   if (models.backend != "cpu") return models.backend;
-  std::string name = slm::text("cpu-", slm::backend::name_of(slm::backend::resolve(models.cpu.isa)));
+  const slm::backend::Isa isa = slm::backend::resolve(models.cpu.isa);
+  std::string name = slm::text("cpu-", slm::backend::name_of(isa));
   if (models.cpu.activations == slm::backend::Int4Activations::bits8) name += "-a8";
-  if (models.cpu.dense_activations != slm::backend::DenseActivations::exact) {
+  if (models.cpu.dense_activations != slm::backend::DenseActivations::exact && slm::backend::has_bf16_products(isa)) {
     name += slm::text('-', slm::backend::name_of(models.cpu.dense_activations));
   }
   return name;

@@ -135,7 +135,8 @@ void add_model_options(CLI::App& command, ModelOptions& options) {
           },
           "what activations are rounded to on the cpu backend: beside four-bit weights to 16 bits, or 8, which is less "
           "exact, and faster at verifying where the processor has no AMX; beside bf16 weights not at all, or with AMX "
-          "to bf16 or the sum of two (bf16x2), which is less exact, and faster at prompts; may be repeated")
+          "or AVX512_BF16 to bf16 or the sum of two (bf16x2), which is less exact, and with AMX faster at prompts; may "
+          "be repeated")
       ->allow_extra_args(false)
       ->check(CLI::IsMember({"8", "16", "bf16", "bf16x2"}))
       ->default_str("16");

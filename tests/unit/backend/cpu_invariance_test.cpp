@@ -97,7 +97,7 @@ TEST_CASE("a row's result does not depend on rows beside it, threads or pieces")
   const Shape shape = GENERATE(from_range(shapes));
   check_every_cut<Fp32>(shape, isa);
   check_every_cut<Bf16>(shape, isa);
-  if (isa == Isa::amx) {
+  if (backend::has_bf16_products(isa)) {
     check_every_cut<Bf16>(shape, isa, DenseActivations::bf16x2);
     check_every_cut<Bf16>(shape, isa, DenseActivations::bf16);
   }

@@ -86,6 +86,17 @@ inline bool is_available(Isa isa) {
   return false;
 }
 
+/// Whether this machine, by the set's kernels, multiplies pairs of bfloat16: in the matrix unit, or with AVX-512 by the
+/// dot product of AVX512-BF16. isa: as resolve() returns it.
+inline bool has_bf16_products(Isa isa) {
+#if SLM_CPU_X86
+  return isa == Isa::amx || (isa == Isa::avx512 && __builtin_cpu_supports("avx512bf16"));
+#else
+  static_cast<void>(isa);
+  return false;
+#endif
+}
+
 /// Kinds of byte dot products, for weights in codes: finer than Isa, because they came to processors on their own.
 enum class DotSet {
   portable,     // sixteen-bit arithmetic

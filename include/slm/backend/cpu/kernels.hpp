@@ -19,7 +19,7 @@ const CommonKernels& common_kernels(Isa isa);
 
 constexpr int exact_terms = 3;
 
-/// terms: bfloat16 terms of an activation, 1 to exact_terms, where a matrix unit takes such.
+/// terms: bfloat16 terms of an activation, less than exact_terms where has_bf16_products(isa) only.
 template <class Element>
 const MatmulKernels<Element>& matmul_kernels(Isa isa, int terms = exact_terms);
 

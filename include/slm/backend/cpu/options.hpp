@@ -14,8 +14,9 @@ enum class Int4Activations {
   bits8,  // faster for several rows where there is no matrix unit
 };
 
-/// What activations are rounded to for products with bfloat16 weights in a matrix unit, which multiplies such numbers
-/// only: fewer terms make it read several rows and prompts faster. Without one nothing is rounded, whatever is asked.
+/// What activations are rounded to for products with bfloat16 weights where the processor multiplies pairs of such
+/// (has_bf16_products): in a matrix unit fewer terms read several rows and prompts faster; with AVX512-BF16 one term is
+/// half the operations. Elsewhere nothing is rounded, whatever is asked.
 enum class DenseActivations {
   exact,   // the sum of three bfloat16 terms is the activation
   bf16x2,  // of two is within 2^-17 of it

@@ -63,7 +63,7 @@ class Products {
     explicit State(CpuOptions options)
         : isa(resolve(options.isa)),
           kernels(&cpu::common_kernels(isa)),
-          terms(isa == Isa::amx ? exact_terms - static_cast<int>(options.dense_activations) : exact_terms),
+          terms(has_bf16_products(isa) ? exact_terms - static_cast<int>(options.dense_activations) : exact_terms),
           code_kernels(&cpu::code_kernels(dot_set(isa), options.activations == Int4Activations::bits8 ? 1 : 2)),
           pool(options.threads != 0 ? options.threads
                                     : static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, 1024u))),

@@ -185,6 +185,8 @@ namespace avx512 {
 
 #include "slm/backend/cpu/matmul_kernels.inc"
 
+#include "slm/backend/cpu/bf16_dot_kernels.inc"
+
 #include "slm/backend/cpu/attention_scores.inc"
 
 #include "slm/backend/cpu/attention_kernels.inc"
@@ -269,6 +271,8 @@ const MatmulKernels<Element>& matmul_kernels(Isa isa, int terms) {
       if (terms == 1) return amx::bf16_kernels<1>;
       return terms == 2 ? amx::bf16_kernels<2> : amx::bf16_kernels<3>;
     }
+    if (isa == Isa::avx512 && terms == 1) return avx512::kernels_of<avx512::DotOfPairs<1>>;
+    if (isa == Isa::avx512 && terms == 2) return avx512::kernels_of<avx512::DotOfPairs<2>>;
   }
   if (isa == Isa::avx512 || isa == Isa::amx) return avx512::matmul_kernels<Element>;
   if (isa == Isa::avx2) return avx2::matmul_kernels<Element>;
