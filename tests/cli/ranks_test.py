@@ -13,24 +13,10 @@ import sys
 import time
 import unittest
 
-PROGRAM, SOURCE, SCRATCH = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
-PAIR = SOURCE / "examples" / "demo_pair"
-MPIRUN = [shutil.which("mpirun") or "mpirun", "--oversubscribe"]
-ENVIRONMENT = os.environ | {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+sys.path.insert(0, str(pathlib.Path(sys.argv[2]) / "tests" / "support"))
+from rank_program import ENVIRONMENT, MPIRUN, PAIR, PROGRAM, SCRATCH, RanksTest, on_ranks, run, words  # noqa: E402
+
 LONG = ["generate", "--target", PAIR / "target", "--prompt", "def", "--max-new-tokens", "100000", "--threads", "1"]
-
-
-def words(command):
-    return [str(word) for word in command]
-
-
-def run(command, **environment):
-    return subprocess.run(words(command), env=ENVIRONMENT | environment, capture_output=True, text=True, timeout=100,
-                          stdin=subprocess.DEVNULL)
-
-
-def on_ranks(count, *arguments):
-    return run([*MPIRUN, "-n", count, PROGRAM, *arguments])
 
 
 def processes():
@@ -48,17 +34,7 @@ def processes():
     return found
 
 
-class Ranks(unittest.TestCase):
-    def setUp(self):
-        shutil.rmtree(SCRATCH, ignore_errors=True)
-        SCRATCH.mkdir(parents=True)
-
-    def refused(self, result, name, *sentences):
-        self.assertNotEqual(result.returncode, 0)
-        self.assertIn(f"[{name}]", result.stderr)
-        for sentence in sentences:
-            self.assertIn(sentence, result.stderr)
-
+class Ranks(RanksTest):
     def test_any_number_of_ranks_answers_what_one_answers(self):
         for options in (["--target", PAIR / "target", "--temperature", "0.9", "--seed", "4"],
                         ["--target", PAIR / "target-int4", "--draft", PAIR / "draft-int4"],

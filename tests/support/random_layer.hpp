@@ -34,6 +34,11 @@ class Random {
   std::uint64_t state_;
 };
 
+/// The first `count` numbers of Random(seed).
+inline std::vector<float> numbers(std::int64_t count, std::uint64_t seed) {
+  return Random(seed).vector(static_cast<std::size_t>(count));
+}
+
 /// Owns the bytes of one tensor [out, in], `skew` bytes behind the beginning of a cache line.
 template <class Format>
 struct RandomTensor {

@@ -13,28 +13,19 @@ import subprocess
 import sys
 import unittest
 
-PROGRAM, SOURCE, SCRATCH = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
-PAIR = SOURCE / "examples" / "demo_pair"
+sys.path.insert(0, str(pathlib.Path(sys.argv[2]) / "tests" / "support"))
+import rank_program  # noqa: E402
+from rank_program import ENVIRONMENT, MPIRUN, PAIR, PROGRAM, SCRATCH, RanksTest, run, words  # noqa: E402
+
 LAYERS = json.loads((PAIR / "target" / "config.json").read_text())["num_hidden_layers"]
-MPIRUN = [shutil.which("mpirun") or "mpirun", "--oversubscribe"]
-ENVIRONMENT = os.environ | {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 LOGITS = ["logits", PAIR / "target", "--ids", "5,90,17", "--backend"]
 GENERATE = ["generate", "--target", PAIR / "target", "--prompt", "def", "--max-new-tokens", "20", "--threads", "1",
             "--json", "--backend"]
 DRAFT = ["--draft", PAIR / "draft"]
 
 
-def words(command):
-    return [str(word) for word in command]
-
-
-def run(command, **environment):
-    return subprocess.run(words(command), env=ENVIRONMENT | environment, capture_output=True, text=True, timeout=100,
-                          stdin=subprocess.DEVNULL)
-
-
 def on_ranks(count, *arguments, **environment):
-    return run([*MPIRUN, "-n", count, PROGRAM, *arguments], SLM_FAKE_NOTES=str(SCRATCH), **environment)
+    return rank_program.on_ranks(count, *arguments, SLM_FAKE_NOTES=str(SCRATCH), **environment)
 
 
 def notes():
@@ -48,11 +39,7 @@ def notes():
     return found
 
 
-class Program(unittest.TestCase):
-    def setUp(self):
-        shutil.rmtree(SCRATCH, ignore_errors=True)
-        SCRATCH.mkdir(parents=True)
-
+class Program(RanksTest):
     def well(self, result, devices):
         """Each rank with a GPU had that device, and gave back what it had opened."""
         self.assertEqual(result.returncode, 0, result.stderr)
@@ -62,12 +49,6 @@ class Program(unittest.TestCase):
             self.assertEqual({device for _, _, device, _ in opened}, {devices[rank]})
             self.assertEqual(len(closed), len(opened))
         return found
-
-    def refused(self, result, name, *sentences):
-        self.assertNotEqual(result.returncode, 0)
-        self.assertIn(f"[{name}]", result.stderr)
-        for sentence in sentences:
-            self.assertIn(sentence, result.stderr)
 
     def test_each_rank_has_the_device_of_its_number_on_the_host(self):
         alone = run([PROGRAM, *LOGITS, "gpu"]).stdout

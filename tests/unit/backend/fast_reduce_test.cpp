@@ -28,13 +28,6 @@ namespace {
 
 using Device = Split<Reference, Threads>;
 
-std::vector<float> numbers(std::int64_t count, std::uint64_t seed) {
-  Random random(seed);
-  std::vector<float> all;
-  for (std::int64_t i = 0; i < count; ++i) all.push_back(random());
-  return all;
-}
-
 constexpr std::int64_t rows = 3, hidden = 40, ffn = 100;  // six tiles and a part of one
 
 /// The hidden layer of three rows and what it adds to them, without a gate and with one.

@@ -19,8 +19,10 @@
 #include "slm/backend/split.hpp"
 #include "slm/formats/kv_format.hpp"
 #include "slm/ranks/threads.hpp"
+#include "support/random_layer.hpp"
 
 using namespace slm;
+using namespace slm::testing;
 using backend::Cpu;
 using backend::Reference;
 using backend::Split;
@@ -28,15 +30,6 @@ using ranks::run_threads;
 using ranks::Threads;
 
 namespace {
-
-std::vector<float> numbers(std::int64_t count, std::uint64_t seed) {
-  std::vector<float> all;
-  for (std::int64_t i = 0; i < count; ++i) {
-    seed = seed * 6364136223846793005u + 1442695040888963407u;
-    all.push_back(static_cast<float>(seed >> 40) * 0x1p-23f - 1);
-  }
-  return all;
-}
 
 constexpr int in = 32, layers = 2, texts = 2, text_rows = 3, first_position = 62;  // of which the second page begins
 

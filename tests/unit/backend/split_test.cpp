@@ -22,6 +22,7 @@
 #include "slm/ranks/threads.hpp"
 #include "support/errors.hpp"
 #include "support/paths.hpp"
+#include "support/random_layer.hpp"
 
 using namespace slm;
 using namespace slm::testing;
@@ -35,15 +36,6 @@ static_assert(std::is_same_v<OnRanks<backend::Cpu, Threads>, Split<backend::Cpu,
 static_assert(Backend<Split<Reference, Threads>>);
 
 namespace {
-
-std::vector<float> numbers(std::size_t count, std::uint64_t seed) {
-  std::vector<float> all;
-  for (std::size_t i = 0; i < count; ++i) {
-    seed = seed * 6364136223846793005u + 1442695040888963407u;
-    all.push_back(static_cast<float>(seed >> 40) * 0x1p-23f - 1);
-  }
-  return all;
-}
 
 constexpr std::int64_t in = 24, out = 88;  // halves of 44 rows: two tiles and a part of one
 constexpr std::int64_t rows = 3;
@@ -63,7 +55,7 @@ std::vector<float> all_operations(const Layer& layer, B device, const Matrix& we
   const Linear linear{weight, layer.bias.data()};
   std::vector<float> results;
   const auto add = [&](std::int64_t width, auto&& compute) {
-    std::vector<float> result = numbers(static_cast<std::size_t>(rows * width), 5);
+    std::vector<float> result = numbers(rows * width, 5);
     compute(View<float, 2>{result.data(), rows, width});
     results.insert(results.end(), result.begin(), result.end());
   };
