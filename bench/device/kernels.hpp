@@ -48,8 +48,9 @@ class Kernels {
     // Small numbers in every format, as all bytes are alike. Written, as memory that nobody wrote is one page of zeros.
     const std::vector<float> cached(layer * static_cast<std::size_t>(layers_) / sizeof(float),
                                     std::bit_cast<float>(0x3c3c3c3cu));
-    cache_ = device_.upload(cached.data(), cached.size());
+    cache_ = device_.template allocate<float>(cached.size());
     std::byte* const first = reinterpret_cast<std::byte*>(cache_.data());
+    device_.write(first, reinterpret_cast<const std::byte*>(cached.data()), cached.size() * sizeof(float));
     const std::size_t page_bytes = 2 * half * static_cast<std::size_t>(layers_);
     for (int page = 0; page < pages; ++page) table_.push_back(first + static_cast<std::size_t>(page) * page_bytes);
     half_ = static_cast<std::int64_t>(half);

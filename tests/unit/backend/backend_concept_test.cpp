@@ -66,6 +66,7 @@ TEST_CASE("memory is zero, lazy, and refused with an error") {
   CHECK(device.allocate<float>(0).size() == 0);
   // 64 GiB of address space: a long context that is never used.
   auto huge = device.allocate<float>(std::size_t{1} << 34);
+  CHECK(reinterpret_cast<std::uintptr_t>(huge.data()) % (std::size_t{2} << 20) == 0);  // where a huge page can begin
   huge.data()[huge.size() - 1] = 1;
   CHECK(huge.data()[huge.size() / 2] == 0);
   CHECK(error_id([&] { device.allocate<float>(std::numeric_limits<std::size_t>::max()); }) == "backend.out-of-memory");

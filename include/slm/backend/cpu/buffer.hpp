@@ -1,8 +1,9 @@
 // PageBuffer: zeroed memory that the operating system hands out page by page, when it is first touched. HugePages: the
-// same in large pages, for weights.
+// same for weights, many of them in one.
 #pragma once
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -17,8 +18,12 @@
 
 namespace slm::inline v0_1::backend {
 
-/// Owns `size` elements, zero, page-aligned. A KV cache for a long context costs only what is used of it. Small pages
-/// on purpose: a huge page per head and layer would make the first token of a long context touch gigabytes.
+/// How memory is handed out: 4 KiB at a time, or 2 MiB, where the system has them and they fit. Looking up small pages
+/// costs a stream a seventh of its bandwidth on a virtual machine, and one that leaps, as attention does from a page of
+/// keys and values to the next, a quarter.
+enum class PageSize { small, huge };
+
+/// Owns `size` elements, zero, page-aligned. What nobody touches costs nothing.
 template <class T>
 class PageBuffer {
   static_assert(std::is_trivially_copyable_v<T>);
@@ -27,12 +32,12 @@ class PageBuffer {
   PageBuffer() = default;
 
   /// Throws backend.out-of-memory.
-  explicit PageBuffer(std::size_t size) : size_(size) {
+  explicit PageBuffer(std::size_t size, PageSize pages = PageSize::small) : size_(size) {
     if (size == 0) return;
     void* address = MAP_FAILED;
     if (size <= std::numeric_limits<std::size_t>::max() / 2 / sizeof(T)) {
-      address =
-          mmap(nullptr, size * sizeof(T), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+      const std::size_t bytes = size * sizeof(T);
+      address = pages == PageSize::huge && bytes >= huge_page ? map_huge(bytes) : map(bytes);
     }
     if (address == MAP_FAILED) {
       throw Error("backend.out-of-memory", text("could not reserve ", size, " elements of ", sizeof(T), " bytes"),
@@ -57,13 +62,31 @@ class PageBuffer {
   std::size_t size() const noexcept { return size_; }
 
  private:
+  static constexpr std::size_t huge_page = std::size_t{2} << 20;
+
+  static void* map(std::size_t bytes) {
+    return mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  }
+  /// Begins where a huge page can: what is mapped before that, and behind the end, goes back.
+  static void* map_huge(std::size_t bytes) {
+    void* const mapped = map(bytes + huge_page);
+    if (mapped == MAP_FAILED) return mapped;
+    const std::size_t before = (huge_page - reinterpret_cast<std::uintptr_t>(mapped) % huge_page) % huge_page;
+    std::byte* const begin = static_cast<std::byte*>(mapped) + before;
+    const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+    const std::size_t whole = (bytes + page - 1) / page * page;
+    if (before > 0) munmap(mapped, before);
+    if (before + whole < bytes + huge_page) munmap(begin + whole, bytes + huge_page - before - whole);
+    madvise(begin, bytes, MADV_HUGEPAGE);
+    return begin;
+  }
+
   T* data_ = nullptr;
   std::size_t size_ = 0;
 };
 
 /// Memory for packed weights, one matrix right behind the other: so that all of it, the ends of large matrices and the
-/// whole of small ones, can lie in huge pages, where the system has them. Looking up small pages costs a stream of
-/// weights a seventh of its bandwidth on a virtual machine.
+/// whole of small ones, can lie in huge pages.
 class HugePages {
  public:
   /// `size` zeroed bytes on a cache line of their own. The pages that they share with their neighbours go back when all
@@ -83,20 +106,14 @@ class HugePages {
 
  private:
   static constexpr std::size_t line = 64;
-  static constexpr std::size_t page = std::size_t{2} << 20;
   static constexpr std::size_t least = std::size_t{64} << 20;  // of addresses: memory is used when it is written
 
   explicit HugePages(std::size_t size)
-      : left_(std::max(size, least)),
-        memory_(size < std::numeric_limits<std::size_t>::max() / 2 ? left_ + page : size) {
-    const auto address = reinterpret_cast<std::uintptr_t>(memory_.data());
-    next_ = memory_.data() + (page - address % page) % page;
-    madvise(next_, left_, MADV_HUGEPAGE);
-  }
+      : left_(std::max(size, least)), memory_(left_, PageSize::huge), next_(memory_.data()) {}
 
   std::size_t left_;
   PageBuffer<std::byte> memory_;
-  std::byte* next_ = nullptr;
+  std::byte* next_;
 };
 
 }  // namespace slm::backend

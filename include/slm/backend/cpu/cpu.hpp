@@ -66,10 +66,10 @@ class Cpu : private cpu::Products {
   /// From here on this handle copies weights of floating point, as with CpuOptions::copy_weights.
   void copy_weights() { copies_weights_ = true; }
 
-  /// Throws backend.out-of-memory.
+  /// Memory for keys and values. Throws backend.out-of-memory.
   template <class T>
   Buffer<T> allocate(std::size_t count) {
-    return Buffer<T>(count);
+    return Buffer<T>(count, PageSize::huge);
   }
 
   Buffer<float> upload(const float* host, std::size_t count) {
