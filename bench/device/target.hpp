@@ -78,7 +78,10 @@ class GpuTarget {
   static constexpr int prompt = emulated ? 8 : 64, prefill = emulated ? 40 : 2048;
 
   explicit GpuTarget(const MeasureOptions& options)
-      : device_({.device = options.device, .dependent_launches = cli::dependent_launches()}), probe_(device_) {}
+      : device_({.device = options.device,
+                 .dependent_launches = cli::dependent_launches(),
+                 .persistent_steps = cli::persistent_steps()}),
+        probe_(device_) {}
 
   static bool copies_weights(const Subject&) { return true; }
 

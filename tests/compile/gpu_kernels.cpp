@@ -9,6 +9,7 @@
 #include "slm/backend/gpu/kernels/rows.hpp"
 #include "slm/backend/gpu/kernels/shares.hpp"
 #include "slm/backend/gpu/runtime/runtime_vendor.hpp"
+#include "slm/backend/gpu/steps/step_program.hpp"
 
 namespace slm::gpu {
 
@@ -40,7 +41,8 @@ int count_of_kernels() {
          count_of_format<Int8>() + count_of_attention<half_t>() + count_of_attention<bfloat16_t>() +
          count_of_attention<std::int8_t>() +
          count_of<Shrink, AdaptEmbedding, SelectRows, MeasureRows, NormalizeRows, GateRows, ShapeQkv, TakeColumns,
-                  SpreadColumns, SpreadRows, Peak, Cut, Race, detail::ProbeKernel>();
+                  SpreadColumns, SpreadRows, Peak, Cut, Race, PersistentStep<Fp16>, PersistentStep<Bf16>,
+                  PersistentStep<Int4>, PersistentStep<Int8>, detail::ProbeKernel>();
 }
 
 }  // namespace slm::gpu

@@ -40,6 +40,11 @@ struct ChoiceRow {
 template <gpu::Runtime R>
 class DeviceChoice {
  public:
+  template <class K>
+  void launch(const typename K::Args& args) {
+    runtime_.template launch<K>(args, stream_);
+  }
+
   explicit DeviceChoice(int device) : runtime_(device), stream_(runtime_.make_stream()), chooser_(runtime_, 16) {
     runtime_.fill(tickets_.data(), 0, tickets_.size() * sizeof(int), stream_);
   }
@@ -65,7 +70,7 @@ class DeviceChoice {
     put(draws_.data(), draws);
     put(chosen_.data(), tokens);
     const auto count = static_cast<std::int64_t>(all);
-    chooser_.choose(runtime_, stream_, {logits.data(), static_cast<std::int64_t>(logits.size())},
+    chooser_.choose(*this, {logits.data(), static_cast<std::int64_t>(logits.size())},
                     {.rows = rows_.memory(), .outputs = {outputs_.data(), count}, .draws = draws_.memory(), .next = {}},
                     hardest, {chosen_.data(), count}, tickets_.memory());
     landing_.read(stream_, tokens.data(), chosen_.data(), tokens.size() * sizeof(Token));

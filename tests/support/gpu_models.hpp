@@ -78,6 +78,29 @@ inline void check_goldens(const AnyModel& model, const std::vector<GoldenCase>& 
   CHECK(cases > 0);
 }
 
+/// Logits of steps of one row and of three.
+template <class Device>
+std::vector<float> steps_of(const std::filesystem::path& folder, Device device, const LoadOptions& options) {
+  Session text(load<Registry<>>(folder, device, options));
+  std::vector<float> all;
+  for (int i = 0; i < 12; ++i) {
+    const std::vector<Token> tokens{static_cast<Token>(i * 7 % 90), 5, static_cast<Token>(i * 5 % 90)};
+    const int rows = i < 8 ? 1 : 3;
+    const auto logits = copy_of(text.forward(std::span(tokens).first(static_cast<std::size_t>(rows)), rows));
+    all.insert(all.end(), logits.begin(), logits.end());
+  }
+  return all;
+}
+
+/// On two devices, or by two ways of one.
+template <class Device, class Other>
+void check_same_steps(const std::filesystem::path& folder, Device device, Other other,
+                      const LoadOptions& options = {}) {
+  const std::vector<float> expected = steps_of(folder, device, options), found = steps_of(folder, other, options);
+  REQUIRE(found.size() == expected.size());
+  CHECK(std::memcmp(found.data(), expected.data(), found.size() * sizeof(float)) == 0);
+}
+
 template <class Device>
 void check_fixture(const std::filesystem::path& folder, Device device) {
   const Checkpoint checkpoint(folder);

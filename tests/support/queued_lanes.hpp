@@ -90,6 +90,10 @@ class QueuedLanes {
     later(stream, [=](Base& base, auto& at_once) { base.fill(to, byte, bytes, at_once); });
   }
   template <class K>
+  int resident_blocks() const {
+    return base_.template resident_blocks<K>();
+  }
+  template <class K>
   void launch(const typename K::Args& args, Stream& stream) {
     later(stream, [=](Base& base, auto& at_once) { base.template launch<K>(args, at_once); });
   }

@@ -3,12 +3,14 @@
 
 #include "slm/backend/gpu/lanes.hpp"
 #include "slm/model/load.hpp"
+#include "tools/cli/gpu.hpp"
 
 namespace cli {
 
 slm::AnyModel load_emulated(const std::string& folder, const std::string& backend, const slm::LoadOptions& options) {
-  if (backend == "lanes64") return slm::load<slm::Registry<>>(folder, slm::backend::Lanes64{}, options);
-  return slm::load<slm::Registry<>>(folder, slm::backend::Lanes32{}, options);
+  const slm::backend::GpuOptions staying{.persistent_steps = persistent_steps()};
+  if (backend == "lanes64") return slm::load<slm::Registry<>>(folder, slm::backend::Lanes64(staying), options);
+  return slm::load<slm::Registry<>>(folder, slm::backend::Lanes32(staying), options);
 }
 
 }  // namespace cli

@@ -33,7 +33,8 @@ namespace {
 
 #if defined(__CUDACC__) || defined(__HIP__)
 slm::DefaultBackend open_gpu(int device) {
-  return slm::backend::GpuOptions{.device = device, .dependent_launches = dependent_launches()};
+  return slm::backend::GpuOptions{
+      .device = device, .dependent_launches = dependent_launches(), .persistent_steps = persistent_steps()};
 }
 #else
 slm::Error no_gpu(const std::string& sentence) {

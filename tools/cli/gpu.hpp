@@ -24,6 +24,12 @@ inline bool dependent_launches() {
   return said == nullptr || std::string(said) != "0";
 }
 
+/// Of the environment: whether steps of few rows are kernels that stay.
+inline bool persistent_steps() {
+  const char* const said = std::getenv("SLM_PERSISTENT_STEPS");
+  return said != nullptr && std::string(said) == "1";
+}
+
 /// device: its number. Throws cli.no-gpu where the program was compiled for the CPU.
 slm::AnyModel load_on_gpu(const std::string& folder, int device, const slm::LoadOptions& options);
 /// As its driver names it. Throws cli.no-gpu.

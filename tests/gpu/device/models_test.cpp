@@ -36,6 +36,18 @@ TEST_CASE("on the device an adapter gives what it gives on Reference, and the sa
   check_adapted_four_bits(Device{});
 }
 
+TEST_CASE("on the device steps that stay have the bits of launches, and speculation with them gives plain text") {
+  if (no_device()) return;
+  const Device staying(backend::GpuOptions{.persistent_steps = true});
+  const LoadOptions bf16{.weights = WeightType::bf16};
+  for (const std::string& name : gpu_fixtures) {
+    CAPTURE(name);
+    check_same_steps(fixture("models/" + name), Device{}, staying, bf16);
+  }
+  const auto make = [&] { return load<Registry<>>(fixture("models/llama-mha3h"), staying, bf16); };
+  check_speculation_of(make, make);
+}
+
 TEST_CASE("four-bit models on the device") {
   if (!no_device()) check_four_bits(Device{});
 }

@@ -16,6 +16,7 @@ struct Launch {
   int device = 0;
   unsigned grid[3] = {}, block[3] = {};
   bool dependent = false;  // it may begin before the kernel before it has ended
+  bool together = false;   // all its blocks are on the device at once
 };
 
 struct Library {
@@ -24,7 +25,8 @@ struct Library {
   int wave_width = 32;      // what the devices say of themselves
   int compiled_width = 32;  // what the "code" answers to the runtime's probe
   bool code_waits = false;
-  int driver_version = 0;  // 0: the vendor's newest
+  bool cooperative = true;  // devices can start blocks together
+  int driver_version = 0;   // 0: the vendor's newest
   std::size_t total = std::size_t{24} << 30, free = std::size_t{20} << 30;
   std::map<std::string, int> failures;  // call without prefix -> status, until it is erased
   std::vector<std::string> calls;       // in order, without prefix; "Malloc@1": with device 1 current

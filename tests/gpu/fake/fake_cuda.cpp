@@ -36,15 +36,16 @@ cudaError_t __cudaGetKernel(cudaKernel_t* kernel, const void* entry) {
 }
 cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void** arguments, std::size_t,
                                cudaStream_t stream) {
-  return fake::launched(reinterpret_cast<const void*>(kernel), grid, block, arguments, stream, false);
+  return fake::launched(reinterpret_cast<const void*>(kernel), grid, block, arguments, stream, false, false);
 }
 cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* kernel, void** arguments) {
   ENTER("LaunchKernelExC");
-  bool dependent = false;
+  bool dependent = false, together = false;
   for (unsigned i = 0; i < config->numAttrs; ++i) {
     dependent |= config->attrs[i].id == cudaLaunchAttributeProgrammaticStreamSerialization &&
                  config->attrs[i].val.programmaticStreamSerializationAllowed != 0;
+    together |= config->attrs[i].id == cudaLaunchAttributeCooperative && config->attrs[i].val.cooperative != 0;
   }
-  return fake::launched(kernel, config->gridDim, config->blockDim, arguments, config->stream, dependent);
+  return fake::launched(kernel, config->gridDim, config->blockDim, arguments, config->stream, dependent, together);
 }
 }

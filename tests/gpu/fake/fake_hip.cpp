@@ -31,5 +31,10 @@ void set_architecture(Properties& properties) { std::strcpy(properties.gcnArchNa
 extern "C" hipError_t hipLaunchKernel(const void* kernel, dim3 grid, dim3 block, void** arguments, std::size_t,
                                       hipStream_t stream) {
   ENTER("LaunchKernel");
-  return fake::launched(kernel, grid, block, arguments, stream, false);
+  return fake::launched(kernel, grid, block, arguments, stream, false, false);
+}
+extern "C" hipError_t hipLaunchCooperativeKernel(const void* kernel, dim3 grid, dim3 block, void** arguments, unsigned,
+                                                 hipStream_t stream) {
+  ENTER("LaunchCooperativeKernel");
+  return fake::launched(kernel, grid, block, arguments, stream, false, true);
 }

@@ -57,6 +57,8 @@ constexpr const char* architecture = "gfx90a";
 constexpr const char* driver = "HIP 5.2";
 #endif
 
+constexpr const char* in_turn = Api::launch(gpu::Start::in_turn);
+
 /// The id and the whole text of what `action` throws.
 template <class Action>
 std::pair<std::string, std::string> error_of(Action&& action) {
@@ -117,7 +119,7 @@ TEST_CASE("no device, no driver, or an index that no device has") {
 
 TEST_CASE("a program without code for the device says so when the device is opened") {
   const Fresh fresh;
-  SECTION("at the launch") { library().failures[Api::launch] = no_code; }
+  SECTION("at the launch") { library().failures[in_turn] = no_code; }
   SECTION("when it is waited for") { library().failures["StreamSynchronize"] = no_code; }
   SECTION("code for another wave width") { library().compiled_width = 64; }
   const auto [id, text] = error_of([] { Runtime{1}; });
@@ -169,6 +171,7 @@ TEST_CASE("every call that fails is an error that names it") {
       {"EventElapsedTime", [&] { runtime.milliseconds(event, later); }},
       {"StreamSynchronize", [&] { runtime.synchronize(stream); }},
       {"StreamQuery", [&] { runtime.idle(stream); }},
+      {"OccupancyMaxActiveBlocksPerMultiprocessor", [&] { runtime.resident_blocks<Double>(); }},
       {"StreamBeginCapture", [&] { runtime.begin_capture(stream); }},
       {"StreamEndCapture", [&] { runtime.end_capture(stream); }},
       {"GraphInstantiate", [&] { runtime.begin_capture(stream), runtime.end_capture(stream); }},
@@ -209,31 +212,13 @@ TEST_CASE("a launch: its grid, its arguments, its refusal") {
   CHECK(std::vector<unsigned>(launch.grid, launch.grid + 3) == std::vector<unsigned>{5, 2, 3});
   CHECK(std::vector<unsigned>(launch.block, launch.block + 3) == std::vector<unsigned>{32, 1, 1});
 
-  library().failures[Api::launch] = refused;
+  library().failures[in_turn] = refused;
   const auto [id, text] = error_of([&] { runtime.launch<Double>({numbers, 5}, stream); });
   CHECK(id == "gpu.launch");
   CHECK(contains(text, "5 x 2 x 3 blocks of 32 threads"));
-  CHECK(contains(text, std::string(Api::prefix) + Api::launch));
-  library().failures[Api::launch] = no_code;
+  CHECK(contains(text, std::string(Api::prefix) + in_turn));
+  library().failures[in_turn] = no_code;
   CHECK(error_of([&] { runtime.launch<Double>({numbers, 5}, stream); }).first == "gpu.wrong-device");
-}
-
-TEST_CASE("a kernel may begin before the one before it has ended where its code waits and the driver can do that") {
-  const Fresh fresh;
-  const auto dependent = [](bool asked_for) {
-    library().launches.clear();
-    Runtime runtime(0, asked_for);
-    auto stream = runtime.make_stream();
-    runtime.launch<Double>({nullptr, 1}, stream);
-    CHECK_FALSE(library().launches.front().dependent);  // the probe, by which it is known
-    return library().launches.back().dependent;
-  };
-  CHECK_FALSE(dependent(true));
-  library().code_waits = true;
-  CHECK(dependent(true) == (std::string(Api::name) == "cuda"));
-  CHECK_FALSE(dependent(false));
-  library().driver_version = 12020;
-  CHECK_FALSE(dependent(true));
 }
 
 TEST_CASE("a graph is captured once and replayed with the same pointers") {
@@ -295,7 +280,7 @@ TEST_CASE("work goes to its own device, whatever the thread's current one is") {
   second.synchronize(stream);
   second.record(event, stream);
   second.synchronize(event);
-  for (const char* call : {"StreamCreateWithFlags", "Malloc", "MemsetAsync", Api::launch, "StreamSynchronize",
+  for (const char* call : {"StreamCreateWithFlags", "Malloc", "MemsetAsync", in_turn, "StreamSynchronize",
                            "EventRecord", "EventSynchronize"}) {
     INFO(call);
     CHECK(calls_of(std::string(call) + "@1") == 1);
@@ -367,7 +352,7 @@ TEST_CASE("a stream that the vendor has lost, with work in flight, is an error; 
   {
     auto lost = runtime.make_stream();
     runtime.fill(memory, 1, 4, lost);
-    for (const char* call : {"MemsetAsync", "MemcpyAsync", "StreamSynchronize", "GraphLaunch", Api::launch}) {
+    for (const char* call : {"MemsetAsync", "MemcpyAsync", "StreamSynchronize", "GraphLaunch", in_turn}) {
       library().failures[call] = lost_handle;
     }
     const auto expect = [](auto action, const char* call) {
@@ -377,7 +362,7 @@ TEST_CASE("a stream that the vendor has lost, with work in flight, is an error; 
     };
     expect([&] { runtime.fill(memory, 2, 4, lost); }, "MemsetAsync");
     expect([&] { runtime.copy_out(memory, memory + 2, 2, lost); }, "MemcpyAsync");
-    expect([&] { runtime.launch<Double>({nullptr, 1}, lost); }, Api::launch);
+    expect([&] { runtime.launch<Double>({nullptr, 1}, lost); }, in_turn);
     expect([&] { runtime.synchronize(lost); }, "StreamSynchronize");
   }
   library().failures.clear();

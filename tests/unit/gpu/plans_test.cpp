@@ -182,16 +182,21 @@ TEST_CASE("plans wait for their turn when the device is busy") {
 }
 
 TEST_CASE("so many shapes that their records would fill the device are forgotten, and recorded again") {
-  backend::Lanes32::Runtime runtime;
-  auto stream = runtime.make_stream();
-  gpu::StepGraphs<backend::Lanes32::Runtime> graphs;
+  using Runtime = backend::Lanes32::Runtime;
+  struct State {
+    Runtime runtime;
+    Runtime::Stream stream = runtime.make_stream();
+    backend::GpuOptions options;
+    gpu::StepProgram<Runtime>* program = nullptr;
+  } state;
+  gpu::StepGraphs<Runtime> graphs;
   unsigned char byte = 0;
   int bodies = 0, done = 0;
   const auto run = [&](int rows) {
     byte = 0;
-    graphs.run({.rows = rows}, runtime, stream, [&] {
+    graphs.run({.rows = rows}, state, [&] {
       ++bodies;
-      runtime.fill(&byte, 7, 1, stream);
+      state.runtime.fill(&byte, 7, 1, state.stream);
     });
     done += byte == 7;
   };

@@ -202,7 +202,7 @@ struct Cut {
     Memory<std::uint64_t> cuts;  // [rows]
     int width, rows;
   };
-  static constexpr int max_block = 512;
+  static constexpr int max_block = 512, least_block = 256;  // a power of two
   struct Shared {
     std::uint64_t sum[max_block];
     int count[max_block];
@@ -248,7 +248,7 @@ struct Cut {
     const int t = lane.thread();
     std::uint64_t sum = 0;
     int count = 0;
-    for (int k = t; k < row.width; k += max_block) {
+    for (int k = t; k < row.width; k += lane.threads()) {
       const float logit = row.logits[row.base + k];
       if (place_of(logit, k) < from) continue;
       ++count;
@@ -257,7 +257,7 @@ struct Cut {
     lane.barrier(where);
     shared.sum[t] = weights ? sum : static_cast<std::uint64_t>(count);
     shared.count[t] = count;
-    for (int step = max_block / 2; step > 0; step /= 2) {
+    for (int step = lane.threads() / 2; step > 0; step /= 2) {
       lane.barrier(where);
       if (t < step) {
         shared.sum[t] += shared.sum[t + step];

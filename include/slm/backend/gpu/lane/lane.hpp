@@ -7,7 +7,10 @@
 //   block_x() block_y() block_z()
 //   wait_for_previous_kernel()     until the kernels before this one in its stream have ended and what they wrote is
 //                                  seen; from then on the next one may begin. See launch.hpp
+//   begin_kernel() has_waited()    mark in a kernel that plays others where those begin, and have waited (the host's
+//                                  lanes check it)
 //   barrier()                      all threads of the block; shared and global writes before it are seen after it
+//   barrier_of(threads, room)      the same of the first threads, whole waves. room: shared memory, zero at first
 //   wave_barrier()                 the same of a wave
 //   wave_sum(v) wave_max(v)        over all lanes of a wave, the result in each
 //   shuffle(v, lane)               v of another lane of the wave
@@ -16,6 +19,10 @@
 //   tiles_transposed_a tiles_b     .load(distance) loads one. Tiles and their rows begin at multiples of 16 bytes
 //   atomic_add(p, v)               the old value; device-wide
 //   fence()                        writes before it are seen by the device before writes after it
+//   spin_until(p, v)               a wave waits until another block has raised *p to v. What was written before the
+//                                  fence() that came before that is then seen
+//   constant(p)                    *p, which no kernel writes while this one runs; all lanes have the same p
+//   forget()                       from here on the compiler does not know this thread's number from before
 //   keep(v)                        v, an integer, which is held from here on and not found anew where it is used
 //   load_stream(p)                 4, 8 or 16 bytes that are read once
 //   pack2<Element>(low, high)      two floats rounded to two 16-bit elements of a word; half saturates
@@ -24,9 +31,9 @@
 //   put_bits(word, mask, base)     the word's bits under the mask, and those of base
 //   exp2(v) tanh ... see each
 //
-// Barriers, sums, shuffles, mma and loads of fragments are collective: every thread of the block or of the wave takes
-// part, in the same line of the program. A helper that holds one and is called from several places passes its caller's
-// Where on.
+// Barriers, spins, sums, shuffles, mma and loads of fragments are collective: every thread of the block or of the wave
+// takes part, in the same line of the program. A helper that holds one and is called from several places passes its
+// caller's Where on.
 #pragma once
 
 #include <cstdint>

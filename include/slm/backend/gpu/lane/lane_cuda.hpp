@@ -55,12 +55,16 @@ class DeviceLane {
 
   static constexpr int width = 32;
 
-  SLM_DEVICE int thread() const { return static_cast<int>(threadIdx.x); }
+  explicit SLM_DEVICE DeviceLane(unsigned thread = threadIdx.x) : thread_(thread) {}
+
+  SLM_DEVICE void forget() { thread_ = keep(thread_); }
+
+  SLM_DEVICE int thread() const { return static_cast<int>(thread_); }
   SLM_DEVICE int threads() const { return static_cast<int>(blockDim.x); }
   // Unsigned divisions, so that the compiler knows what follows from these numbers not to be negative.
-  SLM_DEVICE int wave() const { return static_cast<int>(threadIdx.x / unsigned{width}); }
+  SLM_DEVICE int wave() const { return static_cast<int>(thread_ / unsigned{width}); }
   SLM_DEVICE int waves() const { return static_cast<int>(blockDim.x / unsigned{width}); }
-  SLM_DEVICE int lane_index() const { return static_cast<int>(threadIdx.x % unsigned{width}); }
+  SLM_DEVICE int lane_index() const { return static_cast<int>(thread_ % unsigned{width}); }
   SLM_DEVICE int block_x() const { return static_cast<int>(blockIdx.x); }
   SLM_DEVICE int block_y() const { return static_cast<int>(blockIdx.y); }
   SLM_DEVICE int block_z() const { return static_cast<int>(blockIdx.z); }
@@ -76,7 +80,13 @@ class DeviceLane {
 #endif
   }
 
+  static SLM_DEVICE void begin_kernel() {}
+  static SLM_DEVICE void has_waited() {}
+
   SLM_DEVICE void barrier(Where = {}) const { __syncthreads(); }
+  static SLM_DEVICE void barrier_of(int threads, int*, Where = {}) {
+    asm volatile("bar.sync 1, %0;" ::"r"(threads) : "memory");
+  }
   SLM_DEVICE void wave_barrier(Where = {}) const { __syncwarp(); }
 
   SLM_DEVICE float wave_sum(float value, Where = {}) const {
@@ -130,6 +140,15 @@ class DeviceLane {
 
   static SLM_DEVICE int atomic_add(int* address, int value) { return atomicAdd(address, value); }
   static SLM_DEVICE void fence() { __threadfence(); }
+  static SLM_DEVICE void spin_until(const int* address, int value, Where = {}) {
+    while (*static_cast<const volatile int*>(address) < value) {
+    }
+    fence();
+  }
+  template <class T>
+  static SLM_DEVICE const T& constant(const T* address) {
+    return *address;
+  }
 
   /// Past the first cache, which a weight would only pass through. Not as a constant (.nc): ptxas would put such loads
   /// behind the wait for the previous kernel, and keys are none.
@@ -200,6 +219,8 @@ class DeviceLane {
   }
 
  private:
+  unsigned thread_;
+
   /// In shared memory. Opaque, or the compiler finds it anew for every tile instead of keeping it.
   static SLM_DEVICE std::uint32_t address_of(const std::uint32_t* word) {
     std::uint32_t address = static_cast<std::uint32_t>(__cvta_generic_to_shared(word));

@@ -28,14 +28,16 @@ class DeviceLane {
 #endif
   static constexpr int width = Matrix::lanes;
 
-  SLM_DEVICE int thread() const { return static_cast<int>(threadIdx.x); }
+  explicit SLM_DEVICE DeviceLane(unsigned thread = threadIdx.x) : thread_(thread) {}
+
+  SLM_DEVICE void forget() { asm volatile("" : "+v"(thread_)); }
+
+  SLM_DEVICE int thread() const { return static_cast<int>(thread_); }
   SLM_DEVICE int threads() const { return static_cast<int>(blockDim.x); }
   // Unsigned divisions, so that the compiler knows what follows from these numbers not to be negative.
-  SLM_DEVICE int wave() const {
-    return __builtin_amdgcn_readfirstlane(static_cast<int>(threadIdx.x / unsigned{width}));
-  }
+  SLM_DEVICE int wave() const { return __builtin_amdgcn_readfirstlane(static_cast<int>(thread_ / unsigned{width})); }
   SLM_DEVICE int waves() const { return static_cast<int>(blockDim.x / unsigned{width}); }
-  SLM_DEVICE int lane_index() const { return static_cast<int>(threadIdx.x % unsigned{width}); }
+  SLM_DEVICE int lane_index() const { return static_cast<int>(thread_ % unsigned{width}); }
   SLM_DEVICE int block_x() const { return static_cast<int>(blockIdx.x); }
   SLM_DEVICE int block_y() const { return static_cast<int>(blockIdx.y); }
   SLM_DEVICE int block_z() const { return static_cast<int>(blockIdx.z); }
@@ -43,7 +45,26 @@ class DeviceLane {
   static constexpr bool dependent = false;
   SLM_DEVICE void wait_for_previous_kernel() const {}  // a kernel begins when it has ended
 
+  static SLM_DEVICE void begin_kernel() {}
+  static SLM_DEVICE void has_waited() {}
+
   SLM_DEVICE void barrier(Where = {}) const { __syncthreads(); }
+  /// The unit's barrier is for all waves of a block, so these count themselves.
+  SLM_DEVICE void barrier_of(int threads, int* room, Where = {}) const {
+    __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup");
+    __builtin_amdgcn_wave_barrier();
+    if (lane_index() == 0) {
+      const unsigned waves = static_cast<unsigned>(threads / width);
+      unsigned* const count = reinterpret_cast<unsigned*>(room);
+      const unsigned before = __hip_atomic_fetch_add(count, 1u, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_WORKGROUP);
+      const unsigned wanted = before - before % waves + waves;
+      while (__hip_atomic_load(count, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_WORKGROUP) < wanted) {
+        __builtin_amdgcn_s_sleep(1);
+      }
+    }
+    __builtin_amdgcn_wave_barrier();
+    __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup");
+  }
   /// The lanes of a wave run together and its accesses to shared memory stay in order; the compiler must keep it too.
   SLM_DEVICE void wave_barrier(Where = {}) const {
     __builtin_amdgcn_fence(__ATOMIC_ACQ_REL, "wavefront");
@@ -104,6 +125,19 @@ class DeviceLane {
 
   static SLM_DEVICE int atomic_add(int* address, int value) { return atomicAdd(address, value); }
   static SLM_DEVICE void fence() { __threadfence(); }
+  static SLM_DEVICE void spin_until(const int* address, int value, Where = {}) {
+    while (__hip_atomic_load(address, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT) < value) {
+      __builtin_amdgcn_s_sleep(1);
+    }
+    fence();
+  }
+  /// Read by the scalar unit, into registers that all lanes of a wave share. A number in between, as the compiler takes
+  /// a cast there and back for none.
+  template <class T>
+  static SLM_DEVICE const T& constant(const T* address) {
+    using Constant = const __attribute__((address_space(4))) T;
+    return *(const T*)(Constant*)reinterpret_cast<std::uintptr_t>(address);
+  }
 
   template <class T>
   static SLM_DEVICE T load_stream(const T* address) {
@@ -150,6 +184,8 @@ class DeviceLane {
   }
 
  private:
+  unsigned thread_;
+
   static SLM_DEVICE std::uint32_t narrow(float value) {
     value = value > 65504.0f ? 65504.0f : value < -65504.0f ? -65504.0f : value;  // NaN passes
     return __builtin_bit_cast(std::uint16_t, static_cast<_Float16>(value));

@@ -15,6 +15,10 @@
 // itself, once on every way through it, and says so:
 //
 //     static constexpr bool waits = true;                      // calls lane.wait_for_previous_kernel()
+//
+// A kernel whose blocks wait for each other says so, and is started only where all of them fit on the device at once:
+//
+//     static constexpr bool cooperative = true;                // no more blocks than resident_blocks() of the runtime
 #pragma once
 
 #include <concepts>
@@ -50,6 +54,14 @@ concept Kernel = std::is_empty_v<K> && std::is_trivially_copyable_v<typename K::
 template <class K>
 inline constexpr bool waits_by_itself = requires {
   requires K::waits;
+};
+
+/// When a kernel begins: with the end of the one before it, when that allows it, or with all of its own blocks at once.
+enum class Start { in_turn, dependent, together };
+
+template <class K>
+inline constexpr bool is_cooperative = requires {
+  requires K::cooperative;
 };
 
 /// What a thread of a kernel does, on a device and emulated.

@@ -31,6 +31,7 @@ struct DeviceInfo {
   int multiprocessors = 0;
   std::size_t shared_bytes = 0;  // shared memory that a block may have
   std::size_t memory_bytes = 0;  // all there is; what is free is asked for by memory_free()
+  bool cooperative = false;      // blocks of a kernel may wait for each other
 };
 
 namespace detail {
@@ -75,6 +76,8 @@ concept Runtime = std::copyable<R> && requires(R runtime, const R& constant, int
   { runtime.end_capture(stream) } -> std::same_as<typename R::Graph>;  // instantiated
   runtime.replay(graph, stream);
   runtime.template launch<detail::EmptyKernel>(args, stream);  // grid and block from Kernel::grid(args, wave width)
+  // Blocks of max_block threads that the device holds at once; 0: it cannot start all of them together.
+  { constant.template resident_blocks<detail::EmptyKernel>() } -> std::same_as<int>;
 };
 
 }  // namespace slm::gpu

@@ -20,7 +20,6 @@ struct CudaApi {
       "Install NVIDIA's driver and see that nvidia-smi lists the device, or use another backend";
   static constexpr const char* architecture_option = "CMAKE_CUDA_ARCHITECTURES (nvcc -arch)";
   static constexpr const char* host_malloc = "HostAlloc";
-  static constexpr const char* launch = "LaunchKernelExC";
 
   using Status = cudaError_t;
   using StreamHandle = cudaStream_t;
@@ -69,18 +68,24 @@ struct CudaApi {
   /// Dependent: the kernel may begin when all blocks of the one before it are under way, if that says so, as launch.hpp
   /// has them all do. In a stream that captures this becomes an edge of the graph that means the same.
   static Status Launch(const void* kernel, Extents grid, Extents block, void** arguments, StreamHandle stream,
-                       bool dependent) {
+                       Start start) {
     cudaLaunchAttribute attribute{};
-    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    attribute.val.programmaticStreamSerializationAllowed = 1;
+    if (start == Start::together) {
+      attribute.id = cudaLaunchAttributeCooperative;
+      attribute.val.cooperative = 1;
+    } else {
+      attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+      attribute.val.programmaticStreamSerializationAllowed = 1;
+    }
     cudaLaunchConfig_t config{};
     config.gridDim = grid;
     config.blockDim = block;
     config.stream = stream;
     config.attrs = &attribute;
-    config.numAttrs = dependent ? 1 : 0;
+    config.numAttrs = start == Start::in_turn ? 0 : 1;
     return cudaLaunchKernelExC(&config, kernel, arguments);
   }
+  static constexpr const char* launch(Start) { return "LaunchKernelExC"; }
   /// Drivers record such edges from 12.3 on.
   static bool dependent_launches() {
     int version = 0;

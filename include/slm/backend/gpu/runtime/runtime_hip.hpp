@@ -20,7 +20,6 @@ struct HipApi {
       "Install AMD's driver, see that rocminfo lists the device and that you may open /dev/kfd, or use another backend";
   static constexpr const char* architecture_option = "CMAKE_HIP_ARCHITECTURES (clang++ --offload-arch)";
   static constexpr const char* host_malloc = "HostMalloc";
-  static constexpr const char* launch = "LaunchKernel";
 
   using Status = hipError_t;
   using StreamHandle = hipStream_t;
@@ -64,8 +63,13 @@ struct HipApi {
   static Status GraphInstantiate(GraphHandle* graph, CapturedHandle captured) {
     return hipGraphInstantiateWithFlags(graph, captured, 0);
   }
-  static Status Launch(const void* kernel, Extents grid, Extents block, void** arguments, StreamHandle stream, bool) {
+  static Status Launch(const void* kernel, Extents grid, Extents block, void** arguments, StreamHandle stream,
+                       Start start) {
+    if (start == Start::together) return hipLaunchCooperativeKernel(kernel, grid, block, arguments, 0u, stream);
     return hipLaunchKernel(kernel, grid, block, arguments, std::size_t{0}, stream);
+  }
+  static constexpr const char* launch(Start start) {
+    return start == Start::together ? "LaunchCooperativeKernel" : "LaunchKernel";
   }
   static bool dependent_launches() { return false; }
   static const char* GetErrorName(Status status) { return hipGetErrorName(status); }

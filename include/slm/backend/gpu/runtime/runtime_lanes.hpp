@@ -51,7 +51,8 @@ class LanesRuntime {
                      .wave_width = Layout::lanes,
                      .multiprocessors = 4,
                      .shared_bytes = gpu::max_shared_bytes,
-                     .memory_bytes = std::size_t{1} << 40});
+                     .memory_bytes = std::size_t{1} << 40,
+                     .cooperative = true});
     }
     return all;
   }
@@ -145,6 +146,11 @@ class LanesRuntime {
       const std::lock_guard lock(state->mutex);
       state->emulator.template run<K, gpu::HostLane<Layout, Sums>>(args);
     });
+  }
+
+  template <class K>
+  int resident_blocks() const {
+    return state_->info.multiprocessors;
   }
 
   /// Kernels launched so far.

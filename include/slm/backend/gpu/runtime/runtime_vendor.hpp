@@ -7,7 +7,7 @@
 //   Api::no_code(status)                  the program holds no code for this device
 //   Api::architecture(properties)         "sm_90", "gfx90a"
 //   Api::driver()                         the driver's version
-//   Api::Launch(kernel, grid, block, arguments, stream, dependent), launch     and what it calls
+//   Api::Launch(kernel, grid, block, arguments, stream, start), launch(start)     and what it calls
 //   Api::dependent_launches()             whether the driver records dependent launches, see launch.hpp
 #pragma once
 
@@ -25,31 +25,32 @@
 #include "slm/core/error.hpp"
 
 /// The calls that both vendors spell alike, as static members of an Api.
-#define SLM_GPU_FORWARD_CALLS(vendor)            \
-  SLM_GPU_FORWARD(vendor, GetDeviceCount)        \
-  SLM_GPU_FORWARD(vendor, GetDeviceProperties)   \
-  SLM_GPU_FORWARD(vendor, GetDevice)             \
-  SLM_GPU_FORWARD(vendor, SetDevice)             \
-  SLM_GPU_FORWARD(vendor, GetLastError)          \
-  SLM_GPU_FORWARD(vendor, MemGetInfo)            \
-  SLM_GPU_FORWARD(vendor, Malloc)                \
-  SLM_GPU_FORWARD(vendor, Free)                  \
-  SLM_GPU_FORWARD(vendor, MemcpyAsync)           \
-  SLM_GPU_FORWARD(vendor, MemsetAsync)           \
-  SLM_GPU_FORWARD(vendor, StreamCreateWithFlags) \
-  SLM_GPU_FORWARD(vendor, StreamDestroy)         \
-  SLM_GPU_FORWARD(vendor, StreamSynchronize)     \
-  SLM_GPU_FORWARD(vendor, StreamQuery)           \
-  SLM_GPU_FORWARD(vendor, StreamWaitEvent)       \
-  SLM_GPU_FORWARD(vendor, StreamBeginCapture)    \
-  SLM_GPU_FORWARD(vendor, StreamEndCapture)      \
-  SLM_GPU_FORWARD(vendor, EventCreateWithFlags)  \
-  SLM_GPU_FORWARD(vendor, EventDestroy)          \
-  SLM_GPU_FORWARD(vendor, EventRecord)           \
-  SLM_GPU_FORWARD(vendor, EventSynchronize)      \
-  SLM_GPU_FORWARD(vendor, EventElapsedTime)      \
-  SLM_GPU_FORWARD(vendor, GraphDestroy)          \
-  SLM_GPU_FORWARD(vendor, GraphExecDestroy)      \
+#define SLM_GPU_FORWARD_CALLS(vendor)                                \
+  SLM_GPU_FORWARD(vendor, GetDeviceCount)                            \
+  SLM_GPU_FORWARD(vendor, GetDeviceProperties)                       \
+  SLM_GPU_FORWARD(vendor, GetDevice)                                 \
+  SLM_GPU_FORWARD(vendor, SetDevice)                                 \
+  SLM_GPU_FORWARD(vendor, GetLastError)                              \
+  SLM_GPU_FORWARD(vendor, MemGetInfo)                                \
+  SLM_GPU_FORWARD(vendor, Malloc)                                    \
+  SLM_GPU_FORWARD(vendor, Free)                                      \
+  SLM_GPU_FORWARD(vendor, MemcpyAsync)                               \
+  SLM_GPU_FORWARD(vendor, MemsetAsync)                               \
+  SLM_GPU_FORWARD(vendor, StreamCreateWithFlags)                     \
+  SLM_GPU_FORWARD(vendor, StreamDestroy)                             \
+  SLM_GPU_FORWARD(vendor, StreamSynchronize)                         \
+  SLM_GPU_FORWARD(vendor, StreamQuery)                               \
+  SLM_GPU_FORWARD(vendor, StreamWaitEvent)                           \
+  SLM_GPU_FORWARD(vendor, StreamBeginCapture)                        \
+  SLM_GPU_FORWARD(vendor, StreamEndCapture)                          \
+  SLM_GPU_FORWARD(vendor, EventCreateWithFlags)                      \
+  SLM_GPU_FORWARD(vendor, EventDestroy)                              \
+  SLM_GPU_FORWARD(vendor, EventRecord)                               \
+  SLM_GPU_FORWARD(vendor, EventSynchronize)                          \
+  SLM_GPU_FORWARD(vendor, EventElapsedTime)                          \
+  SLM_GPU_FORWARD(vendor, OccupancyMaxActiveBlocksPerMultiprocessor) \
+  SLM_GPU_FORWARD(vendor, GraphDestroy)                              \
+  SLM_GPU_FORWARD(vendor, GraphExecDestroy)                          \
   SLM_GPU_FORWARD(vendor, GraphLaunch)
 #define SLM_GPU_FORWARD(vendor, function)          \
   template <class... Arguments>                    \
@@ -253,8 +254,33 @@ class VendorRuntime {
   }
 
   template <Kernel K>
+  int resident_blocks() const {
+    if (!info().cooperative) return 0;
+    const Current current(index());
+    int blocks = 0;
+    SLM_GPU_CALL(OccupancyMaxActiveBlocksPerMultiprocessor, &blocks, reinterpret_cast<const void*>(&entry<K>),
+                 K::max_block, std::size_t{0});
+    return blocks * info().multiprocessors;
+  }
+
+  template <Kernel K>
   void launch(const typename K::Args& args, Stream& stream) {
-    launch_on<K>(K::grid(args, info().wave_width), args, stream);
+    const Grid grid = K::grid(args, info().wave_width);
+    const Start start = is_cooperative<K> ? Start::together : device_->dependent ? Start::dependent : Start::in_turn;
+    const Current current(own(stream, "stream"));
+    void* arguments[] = {const_cast<typename K::Args*>(&args)};
+    const auto extent = [](int value) { return static_cast<unsigned>(value); };
+    const Status status = Api::Launch(
+        reinterpret_cast<const void*>(&entry<K>), typename Api::Extents(extent(grid.x), extent(grid.y), extent(grid.z)),
+        typename Api::Extents(extent(grid.threads), 1, 1), arguments, stream.handle(), start);
+    if (status == Api::success) return;
+    static_cast<void>(Api::GetLastError());
+    if (Api::no_code(status)) throw_wrong_device(text(Api::GetErrorName(status)));
+    throw Error("gpu.launch",
+                text("a kernel of ", grid.x, " x ", grid.y, " x ", grid.z, " blocks of ", grid.threads,
+                     " threads was refused: ", Api::prefix, Api::launch(start), " failed with ",
+                     Api::GetErrorName(status), " (", static_cast<int>(status), "): ", Api::GetErrorString(status)),
+                "Report it with the name of the device and the model");
   }
 
   /// Throws gpu.failed unless `status` is success. `function` is the vendor's call without its prefix.
@@ -306,7 +332,8 @@ class VendorRuntime {
             .wave_width = properties.warpSize,
             .multiprocessors = properties.multiProcessorCount,
             .shared_bytes = properties.sharedMemPerBlock,
-            .memory_bytes = properties.totalGlobalMem};
+            .memory_bytes = properties.totalGlobalMem,
+            .cooperative = properties.cooperativeLaunch != 0};
   }
 
   /// The index of this device, if `object` belongs to it.
@@ -339,24 +366,6 @@ class VendorRuntime {
              text_of_bytes(total), " are free on ", info().name),
         "Free memory on the device, lower the context (LoadOptions::context, --context), or use int4 weights or a "
         "smaller model");
-  }
-
-  template <class K>
-  void launch_on(const Grid& grid, const typename K::Args& args, Stream& stream) {
-    const Current current(own(stream, "stream"));
-    void* arguments[] = {const_cast<typename K::Args*>(&args)};
-    const auto extent = [](int value) { return static_cast<unsigned>(value); };
-    const Status status = Api::Launch(
-        reinterpret_cast<const void*>(&entry<K>), typename Api::Extents(extent(grid.x), extent(grid.y), extent(grid.z)),
-        typename Api::Extents(extent(grid.threads), 1, 1), arguments, stream.handle(), device_->dependent);
-    if (status == Api::success) return;
-    static_cast<void>(Api::GetLastError());
-    if (Api::no_code(status)) throw_wrong_device(text(Api::GetErrorName(status)));
-    throw Error("gpu.launch",
-                text("a kernel of ", grid.x, " x ", grid.y, " x ", grid.z, " blocks of ", grid.threads,
-                     " threads was refused: ", Api::prefix, Api::launch, " failed with ", Api::GetErrorName(status),
-                     " (", static_cast<int>(status), "): ", Api::GetErrorString(status)),
-                "Report it with the name of the device and the model");
   }
 
   [[noreturn]] void throw_wrong_device(const std::string& reason) const {

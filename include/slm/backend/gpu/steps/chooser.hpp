@@ -20,8 +20,10 @@ class Chooser {
         partial_(runtime, static_cast<std::size_t>(most_rows) * Peak::most_blocks) {}
 
   /// One token for each row of logits that is an output; `hardest` of all their draws. tokens.size is the rows' number.
-  void choose(R& runtime, typename R::Stream& stream, Memory<const float> logits, const StepOutputs& outputs,
-              Choice hardest, Memory<int> tokens, Memory<int> tickets) {
+  /// device.launch<K>(args) launches.
+  template <class Device>
+  void choose(Device& device, Memory<const float> logits, const StepOutputs& outputs, Choice hardest,
+              Memory<int> tokens, Memory<int> tickets) {
     const int rows = static_cast<int>(tokens.size), width = static_cast<int>(logits.size / rows);
     const ChoiceArgs args{.logits = logits,
                           .outputs = outputs,
@@ -32,11 +34,11 @@ class Chooser {
                           .tickets = tickets,
                           .width = width,
                           .rows = rows};
-    runtime.template launch<Peak>(args, stream);
+    device.template launch<Peak>(args);
     if (hardest == Choice::cut_race) {
-      runtime.template launch<Cut>({logits, outputs, peaks_.memory(), cuts_.memory(), width, rows}, stream);
+      device.template launch<Cut>({logits, outputs, peaks_.memory(), cuts_.memory(), width, rows});
     }
-    if (hardest >= Choice::race) runtime.template launch<Race>(args, stream);
+    if (hardest >= Choice::race) device.template launch<Race>(args);
   }
 
  private:

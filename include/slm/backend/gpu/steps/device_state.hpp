@@ -15,6 +15,7 @@
 #include "slm/backend/gpu/runtime/runtime.hpp"
 #include "slm/backend/gpu/steps/chooser.hpp"
 #include "slm/backend/gpu/steps/plan_upload.hpp"
+#include "slm/backend/gpu/steps/step_program.hpp"
 #include "slm/backend/gpu/steps/step_shape.hpp"
 #include "slm/core/error.hpp"
 
@@ -25,6 +26,7 @@ struct GpuOptions {
   int most_vector_rows = 16;       // products of more rows take the form for many; a row's bits are the same in both
   int split_blocks = 0;            // attention is split along the sequence below so many blocks; 0: from the device
   bool dependent_launches = true;  // where there are any, see runtime/launch.hpp
+  bool persistent_steps = false;   // recorded steps of few rows by kernels that stay, see steps/step_program.hpp
 };
 
 }  // namespace slm::backend
@@ -70,7 +72,14 @@ struct DeviceState {
   Buffer<float> partial;  // attention's chunks
   Buffer<float> logits;
   Buffer<float> rooms[most_rooms];
-  int generation = 0;  // launches recorded before memory moved name what is gone
+  int generation = 0;                 // launches recorded before memory moved name what is gone
+  StepProgram<R>* program = nullptr;  // takes in what is launched
+
+  template <class K>
+  void launch(const typename K::Args& args) {
+    if (program != nullptr) return program->template add<K>(runtime, args);
+    runtime.template launch<K>(args, stream);
+  }
 
   static void check(const Heads& heads) {
     if (heads.dim <= 256) return;

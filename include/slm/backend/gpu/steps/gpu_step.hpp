@@ -57,7 +57,7 @@ class GpuStep {
   template <class Body>
   void record(Graphs& recorded, Body&& body) {
     if (shape_.recordable) {
-      recorded.run(shape_, state_->runtime, state_->stream, body);
+      recorded.run(shape_, *state_, [&] { go_back(), body(); });
     } else {
       body();
     }
@@ -210,7 +210,7 @@ class GpuStep {
     const int count = shape_.outputs;
     const Rows on_device = device_logits(ConstRows{x.data, count, x.extent(1)}, norm, linear);
     const bool goes_on = turn_ + 1 < shape_.steps;
-    state_->chooser.choose(state_->runtime, state_->stream, memory(ConstRows(on_device)),
+    state_->chooser.choose(*state_, memory(ConstRows(on_device)),
                            {.rows = rows_,
                             .outputs = outputs(),
                             .draws = on_device_.draws,
@@ -238,7 +238,7 @@ class GpuStep {
  private:
   template <class K>
   void launch(const typename K::Args& args) {
-    state_->runtime.template launch<K>(args, state_->stream);
+    state_->template launch<K>(args);
   }
 
   /// To the first step, which is where a replayed record leaves it too.

@@ -4,8 +4,10 @@
 #include <cstddef>
 #include <map>
 #include <optional>
+#include <utility>
 
 #include "slm/backend/gpu/runtime/runtime.hpp"
+#include "slm/backend/gpu/steps/step_program.hpp"
 #include "slm/backend/gpu/steps/step_shape.hpp"
 
 namespace slm::inline v0_1::gpu {
@@ -16,33 +18,65 @@ class StepGraphs {
  public:
   static constexpr std::size_t most = 256;  // a record takes device memory
 
-  /// Does what body() launches, which must be the same for all steps of a shape. The first step of a shape runs as it
-  /// is, since it may need more memory; the second is recorded; from then on the record is replayed.
-  template <class Body>
-  void run(const StepShape& shape, R& runtime, typename R::Stream& stream, Body&& body) {
-    const bool full = graphs_.size() == most && !graphs_.contains(shape);
-    if (!graphs_.empty() && (full || shape.generation != generation_)) {
-      runtime.synchronize(stream);
-      graphs_.clear();
+  /// Does what body() launches by the state, which must be the same for all steps of a shape. The first step of a shape
+  /// runs as it is, since it may need more memory; the second is recorded; from then on the record is replayed. With
+  /// the option for it, a step of few rows becomes a program if it can be one.
+  template <class State, class Body>
+  void run(const StepShape& shape, State& state, Body&& body) {
+    R& runtime = state.runtime;
+    const bool full = records_.size() == most && !records_.contains(shape);
+    if (!records_.empty() && (full || shape.generation != generation_)) {
+      runtime.synchronize(state.stream);
+      records_.clear();
     }
     generation_ = shape.generation;
-    const auto [found, first] = graphs_.try_emplace(shape);
+    const auto [found, first] = records_.try_emplace(shape);
     if (first) return body();
-    if (!found->second) {
-      runtime.begin_capture(stream);
-      try {
-        body();
-      } catch (...) {
-        static_cast<void>(runtime.end_capture(stream));
-        throw;
-      }
-      found->second.emplace(runtime.end_capture(stream));
+    Record& record = found->second;
+    if (!record.program && !record.graph) {
+      const bool few = shape.rows <= state.options.most_vector_rows && !shape.adapted;
+      if (few && state.options.persistent_steps) record.program = program_of(state, body);
+      if (!record.program) record.graph = graph_of(runtime, state.stream, body);
     }
-    runtime.replay(*found->second, stream);
+    if (record.program) return record.program->play(runtime, state.stream);
+    runtime.replay(*record.graph, state.stream);
   }
 
  private:
-  std::map<StepShape, std::optional<typename R::Graph>> graphs_;
+  struct Record {  // one of them, once it was made
+    std::optional<StepProgram<R>> program;
+    std::optional<typename R::Graph> graph;
+  };
+
+  template <class State, class Body>
+  static std::optional<StepProgram<R>> program_of(State& state, Body& body) {
+    std::optional<StepProgram<R>> program(std::in_place);
+    state.program = &*program;
+    try {
+      body();
+    } catch (...) {
+      state.program = nullptr;
+      throw;
+    }
+    state.program = nullptr;
+    if (!program->complete()) return std::nullopt;
+    program->upload(state.runtime, state.stream);
+    return program;
+  }
+
+  template <class Body>
+  static typename R::Graph graph_of(R& runtime, typename R::Stream& stream, Body& body) {
+    runtime.begin_capture(stream);
+    try {
+      body();
+    } catch (...) {
+      static_cast<void>(runtime.end_capture(stream));
+      throw;
+    }
+    return runtime.end_capture(stream);
+  }
+
+  std::map<StepShape, Record> records_;
   int generation_ = 0;
 };
 

@@ -1,0 +1,167 @@
+// One kernel that stays while a list of others is worked through: a program in device memory says which, with what
+// grids and arguments. The blocks that the device holds at once share out the blocks of each of them, and between two
+// they wait for each other instead of for a launch.
+//
+// The kernels are the function objects that are launched, over a Lane that says which block it plays. Its wait for the
+// previous kernel is the wait for all blocks' end with the one before, so that what asks for weights before it does so
+// here too. Each kernel's threads come to be as many as it is launched with; those of a block that are more skip it.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+#include <utility>
+
+#include "slm/backend/gpu/lane/lane.hpp"
+#include "slm/backend/gpu/runtime/launch.hpp"
+
+namespace slm::inline v0_1::gpu {
+
+/// Of a block: those of the widest kernel in lists.
+inline constexpr int persistent_threads = 256;
+
+/// A kernel of a program.
+struct Operation {
+  int kernel;         // which of the list
+  int x, y, blocks;   // its grid; all blocks
+  std::int64_t args;  // where its Args lie, bytes from the program's beginning
+};
+
+/// What every kernel that works through programs takes.
+struct PersistentArgs {
+  ConstantMemory<std::byte> program;  // begins with operations
+  int first, count;                   // of them
+  int blocks;                         // of the grid, all on the device at once
+  int* arrived;                       // blocks times operations that have ended; zero between launches
+};
+
+/// Threads of a block of a kernel that is in lists: as many as it is launched with, or those that it can do with.
+template <class K>
+constexpr int threads_of(int wave_width) {
+  if constexpr (requires { K::waves; }) {
+    return K::waves * wave_width;
+  } else if constexpr (requires { K::least_block; }) {
+    return K::least_block;
+  } else {
+    return K::max_block;
+  }
+}
+
+/// A lane that plays a block of a kernel with `Threads` to a block.
+template <class Base, int Threads>
+class PersistentLane : public Base {
+ public:
+  /// Until the blocks have `arrived` so often the kernels before have not ended; 0: they have. room: see barrier_of().
+  SLM_DEVICE PersistentLane(Base base, int block, int x, int y, const int* arrived, int awaited, int* room)
+      : Base(base),
+        x_(static_cast<int>(static_cast<unsigned>(block) % static_cast<unsigned>(x))),
+        y_(static_cast<int>(static_cast<unsigned>(block) / static_cast<unsigned>(x) % static_cast<unsigned>(y))),
+        z_(static_cast<int>(static_cast<unsigned>(block) / static_cast<unsigned>(x) / static_cast<unsigned>(y))),
+        arrived_(arrived),
+        awaited_(awaited),
+        room_(room) {
+    Base::forget();  // or what kernels make of their thread's number is found ahead, for all of them
+  }
+
+  SLM_DEVICE int threads() const { return Threads; }
+  static constexpr int own_waves = Threads / Base::width;
+  SLM_DEVICE int waves() const { return own_waves; }
+  SLM_DEVICE int block_x() const { return x_; }
+  SLM_DEVICE int block_y() const { return y_; }
+  SLM_DEVICE int block_z() const { return z_; }
+
+  SLM_DEVICE void barrier(Where where = Where::here()) const {
+    if constexpr (Threads < persistent_threads) {
+      Base::barrier_of(Threads, room_, where);
+    } else {
+      Base::barrier(where);
+    }
+  }
+
+  SLM_DEVICE void wait_for_previous_kernel() const {
+    if (awaited_ > 0) {
+      if (Base::wave() == 0) Base::spin_until(arrived_, awaited_);
+      barrier();
+    }
+    Base::has_waited();
+  }
+
+ private:
+  int x_, y_, z_;
+  const int* arrived_;
+  int awaited_;
+  int* room_;
+};
+
+/// Works through programs of these kernels.
+template <class... Kernels>
+struct Persistent {
+  using Args = PersistentArgs;
+  struct Shared {
+    alignas(16) std::byte of_kernel[std::max({sizeof(typename Kernels::Shared)...})];
+    int room;
+  };
+  static constexpr int max_block = persistent_threads, least_blocks = 1;
+  static constexpr bool cooperative = true;
+  static Grid grid(const Args& args, int) { return {.x = args.blocks, .threads = persistent_threads}; }
+
+  /// Its place in the list; -1: it is not in it.
+  template <class K>
+  static constexpr int index_of() {
+    int found = -1, index = 0;
+    static_cast<void>(((std::is_same_v<K, Kernels> ? (found = index, true) : (++index, false)) || ...));
+    return found;
+  }
+
+  template <class Lane>
+  SLM_DEVICE void operator()(Lane lane, const Args& args, Shared& shared) const {
+    if (lane.thread() == 0) shared.room = 0;
+    lane.barrier();
+    for (int i = 0; i < args.count; ++i) {
+      const std::int64_t at = (args.first + i) * static_cast<std::int64_t>(sizeof(Operation));
+      const Operation operation = Lane::constant(args.program.template vector<const Operation>(at));
+      lane.begin_kernel();
+      perform(lane, operation, args, i * args.blocks, shared, std::index_sequence_for<Kernels...>{});
+      if (lane.thread() == 0) {
+        lane.fence();
+        const int before = Lane::atomic_add(args.arrived, 1);
+        if (before == args.count * args.blocks - 1) *args.arrived = 0;  // nobody waits for the last one's end
+      }
+    }
+  }
+
+ private:
+  template <class Lane, std::size_t... Indices>
+  static SLM_DEVICE void perform(Lane lane, const Operation& operation, const Args& args, int awaited, Shared& shared,
+                                 std::index_sequence<Indices...>) {
+    static_cast<void>(((operation.kernel == static_cast<int>(Indices) &&
+                        (perform_as<Kernels>(lane, operation, args, awaited, shared), true)) ||
+                       ...));
+  }
+
+  /// This block's part of an operation. All its threads leave together.
+  template <class K, class Lane>
+  static SLM_DEVICE void perform_as(Lane lane, const Operation& operation, const Args& args, int awaited,
+                                    Shared& shared) {
+    static_assert(Kernel<K> && threads_of<K>(Lane::width) <= persistent_threads && alignof(typename K::Shared) <= 16);
+    using Own = PersistentLane<Lane, threads_of<K>(Lane::width)>;
+    for (int block = lane.block_x(); block < operation.blocks; block += args.blocks) {
+      if (lane.wave() < Own::own_waves) {
+        const auto& of_kernel = Lane::constant(args.program.template vector<const typename K::Args>(operation.args));
+        run_thread<K>(Own(lane, block, operation.x, operation.y, args.arrived, awaited, &shared.room), of_kernel,
+                      reinterpret_cast<typename K::Shared&>(shared.of_kernel));
+      } else {
+        lane.has_waited();
+      }
+      lane.barrier();  // shared memory is the next block's
+      awaited = 0;
+    }
+    if (lane.block_x() >= operation.blocks) {
+      using Idle = PersistentLane<Lane, persistent_threads>;
+      Idle(lane, 0, 1, 1, args.arrived, awaited, nullptr).wait_for_previous_kernel();
+    }
+  }
+};
+
+}  // namespace slm::gpu
