@@ -2,6 +2,7 @@
 // of the blocks of codes.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 #include <type_traits>
 
@@ -57,9 +58,9 @@ struct ChunkInputs {
   }
 };
 
-/// What a wave holds of its panel: the weights of the next chunk on their way, and the sums of `Columns` fragments of
-/// rows.
-template <class Format, class Lane, int Columns>
+/// What a wave holds of its panel: the weights of the next `Chunks` chunks on their way, and the sums of `Columns`
+/// fragments of rows.
+template <class Format, class Lane, int Columns, int Chunks = 1>
 struct PanelProduct {
   using L = typename Lane::Matrix;
   using C = Compute<Format>;
@@ -77,14 +78,14 @@ struct PanelProduct {
 
   const Tiles& tiles;
   typename Weights::Place place;
-  Weights next[ahead ? C::chunk_steps : 1];
-  std::conditional_t<codes, ScalesAhead, Nothing> next_scales{};
+  Weights next[Chunks][ahead ? C::chunk_steps : 1];
+  std::conditional_t<codes, ScalesAhead, Nothing> next_scales;
   FragmentC<L> sum[2][Columns];
 
   SLM_DEVICE PanelProduct(Lane lane, const Tiles& weight, const Panel& panel)
       : tiles(weight), place(lane.lane_index(), weight, panel) {
     place.template keep<Lane>();
-    if constexpr (codes) next_scales.begin(lane, panel);
+    if constexpr (codes) next_scales.begin(lane, weight, panel);
     clear(sum);
   }
 
@@ -99,12 +100,18 @@ struct PanelProduct {
     }
   }
 
-  /// Asks for the weights of steps at .. last - 1, at most a chunk.
-  SLM_DEVICE void load(int at, int last) {
+  /// Asks for the weights of steps at .. last - 1, or as many of them as are a chunk, for the place `c`.
+  SLM_DEVICE void load(int c, int at, int last) {
     if constexpr (ahead) {
-      SLM_UNROLL
-      for (int s = 0; s < C::chunk_steps; ++s) {
-        if (at + s < last) next[s].template load<Lane>(tiles, place, at, s);
+      if (at >= last) return;
+      if (at + C::chunk_steps <= last) {
+        SLM_UNROLL
+        for (int s = 0; s < C::chunk_steps; ++s) next[c][s].template load<Lane>(tiles, place, at, s);
+      } else {
+        SLM_UNROLL
+        for (int s = 0; s < C::chunk_steps; ++s) {
+          if (at + s < last) next[c][s].template load<Lane>(tiles, place, at, s);
+        }
       }
     }
   }
@@ -117,20 +124,29 @@ struct PanelProduct {
   template <class Inputs, class Column>
   SLM_DEVICE void chunk(Lane lane, int at, int steps, int end, const Inputs& in, const WaveScales* scales,
                         int first_block, Column column, Where where = Where::here()) {
-    const int behind = Lane::keep(at + steps);
-    Parts part;
-    if constexpr (apart) clear(part.of);
-    if constexpr (codes && !Inputs::sums) part.inputs.clear();
-    SLM_UNROLL
-    for (int s = 0; s < C::chunk_steps; ++s) {
-      if constexpr (ahead) {
-        if (s < steps) step(lane, s, next[s], part, in, scales, first_block, column, where);
-        if (behind + s < end) next[s].template load<Lane>(tiles, place, behind, s);
-      } else if (s < steps) {
-        Weights weights;
-        weights.template load<Lane>(tiles, place, at, s);
-        step(lane, s, weights, part, in, scales, first_block, column, where);
+    multiply<false, 0>(lane, 0, 0, at, steps, at + steps, end, in, scales, first_block, column, where);
+  }
+
+  /// The same for chunk `c` of those that are under way, whose inputs begin with step `staged`. Nearly all chunks have
+  /// all their steps: what is known then is not asked at every step. (AMD's compiler has no registers for that.) The
+  /// chunk that takes this one's place begins at `behind`.
+  template <class Inputs, class Column>
+  SLM_DEVICE void chunk_of(Lane lane, int c, int staged, int at, int steps, int behind, int end, const Inputs& in,
+                           const WaveScales* scales, int first_block, Column column, Where where = Where::here()) {
+    if (L::row_slots != 2 || steps < C::chunk_steps) {
+      multiply<false, 0>(lane, c, staged, at, steps, behind, end, in, scales, first_block, column, where);
+    } else if constexpr (codes) {
+      constexpr int least = std::countr_zero(static_cast<unsigned>(C::least_block));
+      if (tiles.block_shift > least + 1) {
+        multiply<true, least + 2>(lane, c, staged, at, steps, behind, end, in, scales, first_block, column, where);
+      } else if (tiles.block_shift == least + 1) {
+        multiply<true, least + 1>(lane, c, staged, at, steps, behind, end, in, scales, first_block, column, where);
+      } else {
+        multiply<true, least>(lane, c, staged, at, steps, behind, end, in, scales, first_block, column, where);
       }
+      load(c, behind, end);
+    } else {
+      multiply<true, 0>(lane, c, staged, at, steps, behind, end, in, scales, first_block, column, where);
     }
   }
 
@@ -141,8 +157,34 @@ struct PanelProduct {
     InputSums<L> inputs;
   };
 
-  template <class Inputs, class Column>
-  SLM_DEVICE void step(Lane lane, int s, const Weights& weights, Parts& part, const Inputs& in,
+  /// Whole: there are all steps of a chunk. Shift: of blocks, where it is known; then nothing is asked for here.
+  template <bool Whole, int Shift, class Inputs, class Column>
+  SLM_DEVICE void multiply(Lane lane, int c, int staged, int at, int steps, int behind, int end, const Inputs& in,
+                           const WaveScales* scales, int first_block, Column column, Where where) {
+    Parts part;
+    if constexpr (apart) clear(part.of);
+    if constexpr (codes && !Inputs::sums) part.inputs.clear();
+    behind = Lane::keep(behind);
+    SLM_UNROLL
+    for (int s = 0; s < C::chunk_steps; ++s) {
+      if constexpr (ahead) {
+        if (Whole || (s == 0 && Columns == 1) || s < steps) {
+          step<Shift>(lane, staged + s, s, next[c][s], part, in, scales, first_block, column, where);
+        }
+        if constexpr (Shift == 0) {
+          if (behind + s < end) next[c][s].template load<Lane>(tiles, place, behind, s);
+        }
+      } else if (Whole || s < steps) {
+        Weights weights;
+        weights.template load<Lane>(tiles, place, at, s);
+        step<Shift>(lane, staged + s, s, weights, part, in, scales, first_block, column, where);
+      }
+    }
+  }
+
+  /// Step s of a chunk, whose inputs are those of the step `staged`.
+  template <int Shift, class Inputs, class Column>
+  SLM_DEVICE void step(Lane lane, int staged, int s, const Weights& weights, Parts& part, const Inputs& in,
                        const WaveScales* scales, int first_block, Column column, Where where) {
     constexpr bool sums_alone = codes && !Inputs::sums;
     const int i = lane.lane_index();
@@ -153,7 +195,7 @@ struct PanelProduct {
       for (int n = 0; n < Columns; ++n) {
         SLM_UNROLL
         for (int t = 0; t < C::x_terms; ++t) {
-          in.x.template fragments<L>(t, s, half, i, column(n, L::b_column(i)), b[t][n]);
+          in.x.template fragments<L>(t, staged, half, i, column(n, L::b_column(i)), b[t][n]);
         }
       }
       if constexpr (sums_alone) part.inputs.add(lane, b[0][0][half], where);
@@ -182,8 +224,9 @@ struct PanelProduct {
         }
       }
       if constexpr (codes) {
-        if (ends_block<Format>(2 * s + half + 1, tiles.block_shift)) {
-          const int block = ((2 * s + half + 1) * 16 >> tiles.block_shift) - 1;
+        const int shift = Shift != 0 ? Shift : tiles.block_shift;
+        if (ends_block<Format>(2 * s + half + 1, shift)) {
+          const int block = ((2 * s + half + 1) * 16 >> shift) - 1;
           scale(i, part.of, *scales, first_block + block, [&](int n, int c) {
             if constexpr (sums_alone) {
               return part.inputs.sum.value[c];

@@ -34,19 +34,22 @@ struct RowStatistics {
   float mean, scale;
 };
 
-/// Eight values of a row from `k` on, zero behind its end.
-SLM_DEVICE void load8(const Memory<const float>& data, std::int64_t row, int width, int k, float (&v)[8]) {
+/// Eight values of a row from `k` on, zero behind its end. at: where they are.
+SLM_DEVICE void load8_at(const Memory<const float>& data, std::int64_t at, int width, int k, float (&v)[8]) {
   if (width % 4 == 0 && k + 8 <= width) {
     SLM_UNROLL
     for (int half = 0; half < 2; ++half) {
-      const Word4 four = *data.vector<const Word4>(row * width + k + 4 * half);
+      const Word4 four = *data.vector<const Word4>(at + 4 * half);
       SLM_UNROLL
       for (int i = 0; i < 4; ++i) v[4 * half + i] = float_of(four.word[i]);
     }
   } else {
     SLM_UNROLL
-    for (int i = 0; i < 8; ++i) v[i] = k + i < width ? data[row * width + k + i] : 0.0f;
+    for (int i = 0; i < 8; ++i) v[i] = k + i < width ? data[at + i] : 0.0f;
   }
+}
+SLM_DEVICE void load8(const Memory<const float>& data, std::int64_t row, int width, int k, float (&v)[8]) {
+  load8_at(data, row * width + k, width, k, v);
 }
 
 /// Sums of up to vector_rows rows over the whole block, in an order that depends on the width alone.

@@ -48,11 +48,12 @@ class BlockEmulator {
     const std::int64_t blocks = std::int64_t{grid.x} * grid.y * grid.z;
     const int at_once = is_cooperative<K> ? static_cast<int>(blocks) : 1;
     const auto fibers = static_cast<std::size_t>(at_once * threads_);
-    std::vector<typename K::Shared> shared(static_cast<std::size_t>(at_once));
+    using Shared = typename SharedOf<K, Lane>::type;
+    std::vector<Shared> shared(static_cast<std::size_t>(at_once));
     struct Context {
       BlockEmulator* self;
       const typename K::Args* args;
-      typename K::Shared* shared;
+      Shared* shared;
     } context{this, &args, shared.data()};
     const auto body = [](void* opaque, int fiber) {
       const auto& c = *static_cast<Context*>(opaque);
@@ -72,7 +73,7 @@ class BlockEmulator {
         places_.push_back({static_cast<int>(block % grid.x), static_cast<int>(block / grid.x % grid.y),
                            static_cast<int>(block / grid.x / grid.y)});
       }
-      std::memset(static_cast<void*>(shared.data()), 0xff, shared.size() * sizeof(typename K::Shared));
+      std::memset(static_cast<void*>(shared.data()), 0xff, shared.size() * sizeof(Shared));
       slots_.assign(fibers, Slot{});
       before_wait_.assign(fibers, true);
       fibers_.start(static_cast<int>(fibers), body, &context);

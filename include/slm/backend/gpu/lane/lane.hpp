@@ -51,6 +51,13 @@
 #include "slm/core/error.hpp"
 #endif
 
+/// Before a loop that often has one turn, or whose turns have no registers side by side.
+#if defined(__CUDACC__) || defined(__HIP__)
+#define SLM_ROLLED _Pragma("unroll 1")
+#else
+#define SLM_ROLLED _Pragma("GCC unroll 1")
+#endif
+
 namespace slm::inline v0_1::gpu {
 
 /// A line of a kernel, by which collective operations are told apart.

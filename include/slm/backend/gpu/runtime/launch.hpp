@@ -64,9 +64,21 @@ inline constexpr bool is_cooperative = requires {
   requires K::cooperative;
 };
 
+/// What the threads of a block share: the same for all lanes, or less for those whose device has less.
+template <class K, class Lane>
+struct SharedOf {
+  using type = typename K::Shared;
+};
+template <class K, class Lane>
+requires requires { typename K::template SharedFor<typename Lane::Matrix>; }
+struct SharedOf<K, Lane> {
+  using type = typename K::template SharedFor<typename Lane::Matrix>;
+  static_assert(sizeof(type) <= sizeof(typename K::Shared));
+};
+
 /// What a thread of a kernel does, on a device and emulated.
 template <class K, class Lane>
-SLM_DEVICE void run_thread(Lane lane, const typename K::Args& args, typename K::Shared& shared) {
+SLM_DEVICE void run_thread(Lane lane, const typename K::Args& args, typename SharedOf<K, Lane>::type& shared) {
   if constexpr (!waits_by_itself<K>) lane.wait_for_previous_kernel();
   K{}(lane, args, shared);
 }
@@ -86,7 +98,7 @@ template <class K>
 __global__ __launch_bounds__(K::max_block, least_blocks<K>) void entry(const typename K::Args args) {
 #if defined(__CUDA_ARCH__) || defined(__HIP_DEVICE_COMPILE__)
   static_assert(Kernel<K>);
-  __shared__ typename K::Shared shared;
+  __shared__ typename SharedOf<K, DeviceLane>::type shared;
   run_thread<K>(DeviceLane{}, args, shared);
 #else
   static_cast<void>(args);

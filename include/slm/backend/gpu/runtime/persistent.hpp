@@ -98,10 +98,18 @@ class PersistentLane : public Base {
 template <class... Kernels>
 struct Persistent {
   using Args = PersistentArgs;
-  struct Shared {
-    alignas(16) std::byte of_kernel[std::max({sizeof(typename Kernels::Shared)...})];
+  template <std::size_t Bytes>
+  struct Room {
+    alignas(16) std::byte of_kernel[Bytes];
     int room;
   };
+  using Shared = Room<std::max({sizeof(typename Kernels::Shared)...})>;
+  template <class L>
+  struct OnLane {
+    using Matrix = L;
+  };
+  template <class L>
+  using SharedFor = Room<std::max({sizeof(typename SharedOf<Kernels, OnLane<L>>::type)...})>;
   static constexpr int max_block = persistent_threads, least_blocks = 1;
   static constexpr bool cooperative = true;
   static Grid grid(const Args& args, int) { return {.x = args.blocks, .threads = persistent_threads}; }
@@ -115,7 +123,7 @@ struct Persistent {
   }
 
   template <class Lane>
-  SLM_DEVICE void operator()(Lane lane, const Args& args, Shared& shared) const {
+  SLM_DEVICE void operator()(Lane lane, const Args& args, SharedFor<typename Lane::Matrix>& shared) const {
     if (lane.thread() == 0) shared.room = 0;
     lane.barrier();
     for (int i = 0; i < args.count; ++i) {
@@ -132,7 +140,7 @@ struct Persistent {
   }
 
  private:
-  template <class Lane, std::size_t... Indices>
+  template <class Lane, class Shared, std::size_t... Indices>
   static SLM_DEVICE void perform(Lane lane, const Operation& operation, const Args& args, int awaited, Shared& shared,
                                  std::index_sequence<Indices...>) {
     static_cast<void>(((operation.kernel == static_cast<int>(Indices) &&
@@ -141,7 +149,7 @@ struct Persistent {
   }
 
   /// This block's part of an operation. All its threads leave together.
-  template <class K, class Lane>
+  template <class K, class Lane, class Shared>
   static SLM_DEVICE void perform_as(Lane lane, const Operation& operation, const Args& args, int awaited,
                                     Shared& shared) {
     static_assert(Kernel<K> && threads_of<K>(Lane::width) <= persistent_threads && alignof(typename K::Shared) <= 16);
@@ -150,7 +158,7 @@ struct Persistent {
       if (lane.wave() < Own::own_waves) {
         const auto& of_kernel = Lane::constant(args.program.template vector<const typename K::Args>(operation.args));
         run_thread<K>(Own(lane, block, operation.x, operation.y, args.arrived, awaited, &shared.room), of_kernel,
-                      reinterpret_cast<typename K::Shared&>(shared.of_kernel));
+                      reinterpret_cast<typename SharedOf<K, Own>::type&>(shared.of_kernel));
       } else {
         lane.has_waited();
       }

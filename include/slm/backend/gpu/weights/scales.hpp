@@ -13,58 +13,60 @@ namespace slm::inline v0_1::gpu {
 
 /// What four neighbouring outputs of a tile have for a block beside their codes, as it lies in memory.
 struct BlockScales {
-  Word4 scales{};             // floats; or halves, with the minima behind them
-  std::uint32_t factors{};    // of the scales, or zero points
-  std::uint32_t of_minima{};  // factors
+  Word4 scales;             // floats; or halves, with the minima behind them
+  std::uint32_t factors;    // of the scales, or zero points
+  std::uint32_t of_minima;  // factors
 
   /// output: of the tile, a multiple of four
-  SLM_DEVICE void load(const Tiles& tiles, int tile, int block, int output) {
-    const std::int64_t first = tile * tiles.stride;
+  SLM_DEVICE void load(const Tiles& tiles, const ConstantMemory<std::uint32_t>& tile, int block, int output) {
     const unsigned at = static_cast<unsigned>(block * tile_height + output);
-    const unsigned of_span = static_cast<unsigned>((block >> tiles.span_shift) * tile_height + output);
-    if (tiles.half_scales) {
-      const Word2 two = *tiles.words.vector<const Word2>(first + of_span / 2);
-      scales.word[0] = two.word[0];
-      scales.word[1] = two.word[1];
-    } else {
-      scales = *tiles.words.vector<const Word4>(first + of_span);
-    }
-    if (tiles.minima != 0) {
-      const Word2 two = *tiles.words.vector<const Word2>(first + tiles.minima + of_span / 2);
-      scales.word[2] = two.word[0];
-      scales.word[3] = two.word[1];
-    }
-    const int bytes = tiles.factors + tiles.zeros;  // one of them is not there
-    if (bytes != 0) factors = tiles.words[first + bytes + at / 4];
-    if (tiles.minimum_factors != 0) of_minima = tiles.words[first + tiles.minimum_factors + at / 4];
-  }
-
-  // Of the four outputs. Products of a half and a factor are exact.
-  template <class Lane>
-  SLM_DEVICE void scale(const Tiles& tiles, float (&own)[4]) const {
-    if (tiles.half_scales) {
-      halves<Lane>(0, own);
-    } else {
-      SLM_UNROLL
-      for (int i = 0; i < 4; ++i) own[i] = float_of(scales.word[i]);
-    }
-    if (tiles.factors != 0) multiply(factors, own);
-  }
-  template <class Lane>
-  SLM_DEVICE void minimum(const Tiles& tiles, float (&own)[4]) const {
-    if (tiles.minima == 0) {
-      SLM_UNROLL
-      for (int i = 0; i < 4; ++i) own[i] = 0;
+    if (tiles.plain_scales) {
+      halves_at(0, tile, at / 2);
+      if (tiles.zeros != 0) factors = tile[tiles.zeros + at / 4];
       return;
     }
-    halves<Lane>(2, own);
-    if (tiles.minimum_factors != 0) multiply(of_minima, own);
+    const unsigned of_span = static_cast<unsigned>((block >> tiles.span_shift) * tile_height + output);
+    if (tiles.half_scales) {
+      halves_at(0, tile, of_span / 2);
+    } else {
+      scales = *tile.vector<const Word4>(of_span);
+    }
+    if (tiles.minima != 0) halves_at(2, tile, tiles.minima + of_span / 2);
+    const int bytes = tiles.factors + tiles.zeros;  // one of them is not there
+    if (bytes != 0) factors = tile[bytes + at / 4];
+    if (tiles.minimum_factors != 0) of_minima = tile[tiles.minimum_factors + at / 4];
   }
-  SLM_DEVICE float zero(const Tiles& tiles, int i) const {
-    return static_cast<float>(tiles.zeros != 0 ? factors >> (8 * i) & 0xffu : static_cast<std::uint32_t>(tiles.zero));
+
+  /// Of the four outputs: what a code is multiplied by, and the minimum. Products of a half and a factor are exact.
+  template <class Lane>
+  SLM_DEVICE void floats(const Tiles& tiles, float (&scale)[4], float (&minimum)[4]) const {
+    SLM_UNROLL
+    for (int i = 0; i < 4; ++i) minimum[i] = 0;
+    if (tiles.plain_scales) {
+      halves<Lane>(0, scale);
+      return;
+    }
+    if (tiles.half_scales) {
+      halves<Lane>(0, scale);
+    } else {
+      SLM_UNROLL
+      for (int i = 0; i < 4; ++i) scale[i] = float_of(scales.word[i]);
+    }
+    if (tiles.factors != 0) multiply(factors, scale);
+    if (tiles.minima != 0) halves<Lane>(2, minimum);
+    if (tiles.minimum_factors != 0) multiply(of_minima, minimum);
+  }
+  /// A byte for each.
+  SLM_DEVICE std::uint32_t zero_points(const Tiles& tiles) const {
+    return tiles.zeros != 0 ? factors : static_cast<std::uint32_t>(tiles.zero) * 0x01010101u;
   }
 
  private:
+  SLM_DEVICE void halves_at(int word, const ConstantMemory<std::uint32_t>& tile, std::int64_t at) {
+    const Word2 two = *tile.vector<const Word2>(at);
+    scales.word[word] = two.word[0];
+    scales.word[word + 1] = two.word[1];
+  }
   template <class Lane>
   SLM_DEVICE void halves(int word, float (&own)[4]) const {
     SLM_UNROLL
@@ -92,47 +94,64 @@ struct WaveScales {
 /// The same on its way there: of four places of one block in each of 32 lanes.
 struct ScalesAhead {
   BlockScales four;
-  int tile;
+  std::int64_t first;  // where the tile begins
 
   /// Steps of as many blocks as there is room for: whole chunks.
-  static SLM_DEVICE int steps(const Tiles& tiles) { return (WaveScales::blocks << tiles.block_shift) / step_depth; }
-
-  template <class Lane>
-  SLM_DEVICE void begin(Lane lane, const Panel& panel) {
-    four = {};
-    const int a = panel.a, b = panel.b;
-    tile = lane.lane_index() % 8 * 4 < tile_height ? a : b;
+  static SLM_DEVICE int steps(const Tiles& tiles) {
+    return tiles.block_shift >= 5 ? WaveScales::blocks << (tiles.block_shift - 5) : WaveScales::blocks / 2;
   }
 
-  /// Of the blocks of steps step .. end - 1, or as many as there is room for.
+  template <class Lane>
+  SLM_DEVICE void begin(Lane lane, const Tiles& tiles, const Panel& panel) {
+    const int a = panel.a, b = panel.b;
+    const int place = lane.lane_index() / 4 * 4 % 32;
+    first = (place < tile_height ? a : b) * tiles.stride;
+  }
+
+  /// Of the blocks of steps step .. end - 1, or as many as there is room for; lanes beyond them repeat the last one.
   template <class Lane>
   SLM_DEVICE void load(Lane lane, const Tiles& tiles, int step, int end) {
-    const int block = lane.lane_index() / 8;
-    if (block >= WaveScales::blocks || block << tiles.block_shift >= (end - step) * step_depth) return;
-    four.load(tiles, tile, (step * step_depth >> tiles.block_shift) + block, lane.lane_index() % 8 * 4 % tile_height);
+    if (step >= end) return;
+    const int last = ((end - step) * step_depth - 1) >> tiles.block_shift, wanted = block(lane);
+    four.load(tiles, tiles.words.part(first, tiles.stride),
+              (step * step_depth >> tiles.block_shift) + (wanted < last ? wanted : last), output(lane));
   }
 
   template <class Format, class Lane>
   SLM_DEVICE void store(Lane lane, const Tiles& tiles, WaveScales& to) const {
-    const int block = lane.lane_index() / 8, place = lane.lane_index() % 8 * 4;
-    if (block >= WaveScales::blocks) return;
+    if (lane.lane_index() >= 32) return;
     float scale[4], offset[4];
-    four.scale<Lane>(tiles, scale);
-    four.minimum<Lane>(tiles, offset);
+    four.floats<Lane>(tiles, scale, offset);
+    // Elements of Int8 have lost their zero, those of Int4 have gained 128.
+    if constexpr (std::is_same_v<Format, Int4>) {
+      const std::uint32_t zeros = four.zero_points(tiles);  // less than 128: the second byte of -(128 + zero)
+      const std::uint32_t minus[] = {
+          Lane::template bytes<5, 5, 0, 4>(zeros, 0xc3u), Lane::template bytes<5, 5, 1, 4>(zeros, 0xc3u),
+          Lane::template bytes<5, 5, 2, 4>(zeros, 0xc3u), Lane::template bytes<5, 5, 3, 4>(zeros, 0xc3u)};
+      SLM_UNROLL
+      for (int i = 0; i < 4; ++i) offset[i] = fmaf(float_of(minus[i]), scale[i], offset[i]);
+    }
     SLM_UNROLL
     for (int i = 0; i < 4; i += 2) {
       Word4 two;
       SLM_UNROLL
       for (int k = 0; k < 2; ++k) {
-        // Elements of Int8 have lost their zero.
-        if constexpr (std::is_same_v<Format, Int4>) {
-          offset[i + k] = fmaf(-(128.0f + four.zero(tiles, i + k)), scale[i + k], offset[i + k]);
-        }
         two.word[2 * k] = bits_of(scale[i + k]);
         two.word[2 * k + 1] = bits_of(offset[i + k]);
       }
-      *reinterpret_cast<Word4*>(to.of[block][place + i]) = two;
+      *reinterpret_cast<Word4*>(to.of[block(lane)][lane.lane_index() / 16 * 16 + output(lane) + i]) = two;
     }
+  }
+
+ private:
+  // Of a lane: which block, and the first of its outputs in the tile.
+  template <class Lane>
+  static SLM_DEVICE int block(Lane lane) {
+    return lane.lane_index() / 4 % WaveScales::blocks;
+  }
+  template <class Lane>
+  static SLM_DEVICE int output(Lane lane) {
+    return lane.lane_index() % 4 * 4;
   }
 };
 
@@ -145,13 +164,13 @@ SLM_DEVICE float dequantized(const Tiles& tiles, int output, int k) {
   const std::uint32_t byte = tiles.words[word] >> (k % 4 * 8);
   const int code = static_cast<int>(bits == 8 ? byte & 0xffu : byte >> (k % 8 / 4 * 4) & 15u);
   BlockScales four;
-  four.load(tiles, tile, k >> tiles.block_shift, lane / 4 * 4);
+  four.load(tiles, tiles.words.part(tile * tiles.stride, tiles.stride), k >> tiles.block_shift, lane / 4 * 4);
   float value = 0, scale[4], minimum[4];
-  four.scale<Lane>(tiles, scale);
-  four.minimum<Lane>(tiles, minimum);
+  four.floats<Lane>(tiles, scale, minimum);
   SLM_UNROLL
   for (int i = 0; i < 4; ++i) {
-    if (lane % 4 == i) value = fmaf(static_cast<float>(code) - four.zero(tiles, i), scale[i], minimum[i]);
+    const int zero = static_cast<int>(four.zero_points(tiles) >> (8 * i) & 0xffu);
+    if (lane % 4 == i) value = fmaf(static_cast<float>(code) - static_cast<float>(zero), scale[i], minimum[i]);
   }
   return value;
 }

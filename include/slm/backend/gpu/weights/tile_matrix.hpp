@@ -125,6 +125,7 @@ inline PackedWords pack_codes(const CodeTiles& order, std::span<const LinearSour
   tiles.block_shift = shift(order.block);
   tiles.span_shift = shift(order.blocks_of_span());
   tiles.half_scales = order.half_scales;
+  tiles.plain_scales = order.half_scales && !factors && !order.has_minima();
   if (order.has_minima()) tiles.minima = words(order.minima_offset());
   if (factors) tiles.factors = words(order.factors_offset());
   if (factors && order.has_minima()) tiles.minimum_factors = words(order.minimum_factors_offset());

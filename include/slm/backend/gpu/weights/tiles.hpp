@@ -29,9 +29,10 @@ struct Tiles {
   int in = 0;
   int steps = 0;
   // Codes only, see CodeTiles: a tile begins with its scales. Where it has what, in words; 0: it has none.
-  int block_shift = 5;       // 1 << block_shift inputs are a block
-  int span_shift = 0;        // block >> span_shift is the span whose scale, and minimum, it has a factor of
-  bool half_scales = false;  // else fp32
+  int block_shift = 5;        // 1 << block_shift inputs are a block
+  int span_shift = 0;         // block >> span_shift is the span whose scale, and minimum, it has a factor of
+  bool half_scales = false;   // else fp32
+  bool plain_scales = false;  // halves, of each block, and no minima
   int minima = 0, factors = 0, minimum_factors = 0, zeros = 0, lines = 0;
   int zero = 0;  // of all codes, where there are no zero points
 
@@ -51,8 +52,8 @@ struct Panels {
   int tail = 0;   // first tile behind the groups
   int tiles = 0;
 
-  SLM_DEVICE int of_group() const { return pairs + (group_tiles - 2 * pairs + 1) / 2; }
-  SLM_DEVICE int count() const { return groups * of_group() + (tiles - tail + 1) / 2; }
+  SLM_DEVICE int of_group() const { return pairs + halved(group_tiles - 2 * pairs); }
+  SLM_DEVICE int count() const { return groups * of_group() + halved(tiles - tail); }
 
   SLM_DEVICE Panel operator()(int index) const {
     int first = tail, end = tiles, at = index - groups * of_group();
@@ -68,6 +69,9 @@ struct Panels {
     const int a = first + 2 * at;
     return {a, a + 1 < end ? a + 1 : a, a + 1 < end};
   }
+
+ private:
+  static SLM_DEVICE int halved(int tiles) { return static_cast<int>((static_cast<unsigned>(tiles) + 1) / 2); }
 };
 
 /// Place of an output in its panel, 0..31, by fragment `m` and its row. Of codes a lane reads neighbouring outputs at
