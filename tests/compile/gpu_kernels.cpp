@@ -24,10 +24,10 @@ int count_of() {
 
 template <class Format>
 int count_of_format() {
-  return count_of<Embed<Format>, ProductVectors<Format, AddToRows>, ProductVectors<Format, Activated>,
-                  ProductVectors<Format, Gated>, ProductVectors<Format, QueriesKeysValues>,
-                  ProductTiles<Format, AddToRows>, ProductTiles<Format, Activated>, ProductTiles<Format, Gated>,
-                  ProductTiles<Format, QueriesKeysValues>>();
+  return count_of<
+      Embed<Format>, StageRows<Format>, ProductVectors<Format, AddToRows>, ProductVectors<Format, Activated>,
+      ProductVectors<Format, Gated>, ProductVectors<Format, QueriesKeysValues>, ProductTiles<Format, AddToRows>,
+      ProductTiles<Format, Activated>, ProductTiles<Format, Gated>, ProductTiles<Format, QueriesKeysValues>>();
 }
 
 template <class Element>
@@ -40,7 +40,7 @@ int count_of_kernels() {
   return count_of_format<Fp32>() + count_of_format<Fp16>() + count_of_format<Bf16>() + count_of_format<Int4>() +
          count_of_format<Int8>() + count_of_attention<half_t>() + count_of_attention<bfloat16_t>() +
          count_of_attention<std::int8_t>() +
-         count_of<Shrink, AdaptEmbedding, SelectRows, MeasureRows, NormalizeRows, GateRows, ShapeQkv, TakeColumns,
+         count_of<Shrink, AdaptEmbedding, SelectRows, NormalizeRows, GateRows, ShapeQkv, TakeColumns,
                   SpreadColumns, SpreadRows, Peak, Cut, Race, PersistentStep<Fp16>, PersistentStep<Bf16>,
                   PersistentStep<Int4>, PersistentStep<Int8>, detail::ProbeKernel>();
 }

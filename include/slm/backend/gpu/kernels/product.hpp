@@ -14,6 +14,7 @@
 #include "slm/backend/gpu/kernels/panel_product.hpp"
 #include "slm/backend/gpu/kernels/stage.hpp"
 #include "slm/backend/gpu/kernels/staged_vectors.hpp"
+#include "slm/backend/gpu/kernels/tile_product.hpp"
 #include "slm/backend/gpu/runtime/launch.hpp"
 #include "slm/backend/gpu/weights/tiles.hpp"
 
@@ -33,7 +34,7 @@ struct ProductArgs {
   Panels panels;
   Rows x;
   NormArgs norm;
-  Memory<const RowStatistics> statistics;  // [rows], for ProductTiles with a norm
+  Memory<const std::uint32_t> staged;  // x as StageRows leaves it, for ProductTiles
   LowRankRows low_rank;
   typename Epilogue::Args epilogue;
 };
@@ -156,19 +157,15 @@ struct ProductVectors {
   }
 };
 
-/// For many rows.
+/// For many rows, which StageRows has staged.
 template <class Format, class Epilogue>
 struct ProductTiles {
   using Args = ProductArgs<Format, Epilogue>;
-  static constexpr int tile_rows = Compute<Format>::tile_rows;
-  struct Inputs {
-    ChunkInputs<Format, tile_rows, true> in;
-    std::conditional_t<in_codes<Format>, WaveScales[most_waves], Nothing> scales;
-  };
+  using Step = StagedStep<Format>;
+  static constexpr int tile_rows = Step::rows;
   struct Shared {
-    RowStatistics row[tile_rows];
     union {
-      Inputs inputs;
+      TileInputs<Format> inputs;
       float out[most_waves][32][17];
     };
   };
@@ -183,93 +180,78 @@ struct ProductTiles {
 
   template <class Lane>
   SLM_DEVICE void operator()(Lane lane, const Args& args, Shared& shared) const {
+    using Product = TileProduct<Format, Lane>;
+    const int left = args.x.count - lane.block_y() * tile_rows, count = left < tile_rows ? left : tile_rows;
+    const int slice = Lane::keep(steps_of_slice<Lane>(args.weight));
+    int row = 0;
+    do {
+      const int wanted = panel_of(lane, lane.block_x()), panels = args.panels.count();
+      Product product(lane, args.weight, args.panels(wanted < panels ? wanted : panels - 1));
+      product.begin(lane, slice);
+      if (row == 0) lane.wait_for_previous_kernel();
+      const std::int64_t words = std::int64_t{args.weight.steps} * Step::words;
+      const Memory<const std::uint32_t> staged = args.staged.part(lane.block_y() * words, words);
+      constexpr int fewest = std::is_same_v<Format, Int8> ? 1 : 2;
+      const int halves = Product::halves_at_once(args.weight, slice);
+      if (halves == fewest) {
+        product.template multiply<fewest>(lane, staged, row, slice, shared.inputs);
+      } else if (halves == 2 * fewest) {
+        product.template multiply<2 * fewest>(lane, staged, row, slice, shared.inputs);
+      } else if constexpr (in_codes<Format>) {
+        product.template multiply<4 * fewest>(lane, staged, row, slice, shared.inputs);
+      }
+      lane.barrier();  // the sums lie where the inputs lay
+      finish(lane, args, shared, product.total, row);
+      row += Product::rows;
+    } while (Product::rows < tile_rows && row < count);
+  }
+
+ private:
+  template <class Lane>
+  static SLM_DEVICE int panel_of(Lane lane, int block) {
+    return block * lane.waves() + lane.wave();
+  }
+
+  /// Of the tile's rows from `row` on.
+  template <class Lane, int Columns>
+  static SLM_DEVICE void finish(Lane lane, const Args& args, Shared& shared,
+                                const FragmentC<typename Lane::Matrix> (&total)[2][Columns], int row) {
     using L = typename Lane::Matrix;
-    constexpr int columns = tile_rows / L::columns, chunk_steps = Compute<Format>::chunk_steps;
-    const int t = lane.thread(), i = lane.lane_index(), first_row = lane.block_y() * tile_rows;
-    const int left = args.x.count - first_row, count = left < tile_rows ? left : tile_rows;
-    const int wanted = lane.block_x() * lane.waves() + lane.wave(), panels = args.panels.count();
-    const Panel panel = args.panels(wanted < panels ? wanted : panels - 1);
-
-    PanelProduct<Format, Lane, columns> product(lane, args.weight, panel);
-    FragmentC<L> total[2][columns];
-    product.clear(total);
-    const int slice = Lane::keep(steps_of_slice<Lane>(args.weight)), end = args.weight.steps;
-    product.load(0, 0, slice < end ? slice : end);
-    product.load_scales(lane, 0, slice < end ? slice : end);
-    lane.wait_for_previous_kernel();
-    for (int r = t; r < tile_rows; r += lane.threads()) {
-      shared.row[r] = args.statistics && r < count ? args.statistics[first_row + r] : RowStatistics{0.0f, 1.0f};
-    }
-
-    const auto column = [](int n, int c) { return n * L::columns + c; };
-    auto& in = shared.inputs.in;
-    const WaveScales* scales = nullptr;
-    int first_block = 0;
-    for (int s = 0; s < lane.waves(); ++s) {
-      const int first = s * slice, last = first + slice < end ? first + slice : end;
-      // What lies behind a chunk may belong to the next slice.
-      const auto end_of = [=](int at) { return at < last ? last : last + slice < end ? last + slice : end; };
-      product.clear(product.sum);
-      for (int at = first; at < last; at += chunk_steps) {
-        const int steps = last - at < chunk_steps ? last - at : chunk_steps;
-        lane.barrier();
-        in.x.template put<Lane>(t, block_threads, steps * step_lines, tile_rows, count, args.x, first_row,
-                                at * step_depth, shared.row, args.norm);
-        lane.barrier();
-        if constexpr (in_codes<Format>) {
-          const int ahead = ScalesAhead::steps(args.weight), within = (at - first) & (ahead - 1);
-          WaveScales& own = shared.inputs.scales[lane.wave()];
-          if (within == 0) {
-            const int next = at + ahead < last ? at + ahead : last;
-            product.next_scales.template store<Format>(lane, args.weight, own);
-            product.load_scales(lane, next, end_of(next));
-          }
-          scales = &own;
-          first_block = within * step_depth >> args.weight.block_shift;
-          for (int n = lane.wave(); n < columns; n += lane.waves()) {
-            in.sum_blocks(lane, n, steps, args.weight.block_shift);
-          }
-          lane.barrier();
-        }
-        product.chunk(lane, at, steps, end_of(at + steps), in, scales, first_block, column);
-      }
-      SLM_UNROLL
-      for (int m = 0; m < 2; ++m) {
-        SLM_UNROLL
-        for (int n = 0; n < columns; ++n) {
-          SLM_UNROLL
-          for (int c = 0; c < L::c_floats; ++c) total[m][n].value[c] += product.sum[m][n].value[c];
-        }
-      }
-    }
-
-    lane.barrier();
     constexpr int at_once = 16 / L::columns;  // fragments of 16 rows
-    SLM_UNROLL
-    for (int group = 0; group < columns / at_once; ++group) {
+    // Found anew, which takes less than registers that hold it meanwhile.
+    const int i = Lane::forget(lane.lane_index()), output = i % tile_height,
+              wanted = panel_of(lane, Lane::keep(lane.block_x()));
+    const int first_row = Lane::keep(lane.block_y()) * tile_rows + row, left = args.x.count - first_row;
+    const bool there = wanted < args.panels.count();
+    const Panel panel = args.panels(there ? wanted : 0);
+    auto& out = shared.out[lane.wave()];
+    for (int from = 0; from < Columns * L::columns && from < left; from += 16) {
       SLM_UNROLL
-      for (int n = 0; n < at_once; ++n) {
+      for (int group = 0; group < Columns / at_once; ++group) {
+        if (from != group * 16) continue;
         SLM_UNROLL
-        for (int m = 0; m < 2; ++m) {
+        for (int n = 0; n < at_once; ++n) {
           SLM_UNROLL
-          for (int c = 0; c < L::c_floats; ++c) {
-            shared.out[lane.wave()][place_of<Format, L>(m, L::c_row(i, c))][n * L::columns + L::c_column(i, c)] =
-                total[m][group * at_once + n].value[c];
+          for (int m = 0; m < 2; ++m) {
+            SLM_UNROLL
+            for (int c = 0; c < L::c_floats; ++c) {
+              out[place_of<Format, L>(m, L::c_row(i, c))][n * L::columns + L::c_column(i, c)] =
+                  total[m][group * at_once + n].value[c];
+            }
           }
         }
       }
       lane.wave_barrier();
-      for (int item = i; item < tile_height * 16; item += Lane::width) {
-        const int output = item % tile_height, row = group * 16 + item / tile_height;
-        if (row < count && wanted < panels) {
-          float a = shared.out[lane.wave()][output][row % 16];
-          float b = shared.out[lane.wave()][tile_height + output][row % 16];
-          if (args.low_rank) args.low_rank.expand(panel, output, first_row + row, a, b);
-          Epilogue::apply(args.epilogue, panel, output, first_row + row, a, b);
-        }
+      const int count = !there ? 0 : left - from < 16 ? left - from : 16;
+      for (int r = static_cast<int>(static_cast<unsigned>(i) / tile_height); r < count;
+           r += Lane::width / tile_height) {
+        float a = out[output][r], b = out[tile_height + output][r];
+        if (args.low_rank) args.low_rank.expand(panel, output, first_row + from + r, a, b);
+        Epilogue::apply(args.epilogue, panel, output, first_row + from + r, a, b);
       }
       lane.wave_barrier();
     }
+    if (Columns * L::columns < tile_rows) lane.barrier();  // inputs lie here again
   }
 };
 

@@ -108,29 +108,6 @@ struct SelectRows {
   }
 };
 
-/// Mean and scale of rows, once for all blocks of ProductTiles.
-struct MeasureRows {
-  struct Args {
-    Rows x;
-    NormArgs norm;
-    Memory<RowStatistics> to;  // [rows]
-  };
-  struct Shared {
-    BlockSums sums;
-  };
-  static constexpr int max_block = block_threads;
-  static Grid grid(const Args& args, int) {
-    return {.x = (args.x.count + vector_rows - 1) / vector_rows, .threads = block_threads};
-  }
-  template <class Lane>
-  SLM_DEVICE void operator()(Lane lane, const Args& args, Shared& shared) const {
-    const int first = lane.block_x() * vector_rows, left = args.x.count - first;
-    const int count = left < vector_rows ? left : vector_rows;
-    row_statistics(lane, args.x, args.norm, first, count, shared.sums);
-    if (lane.thread() < count) args.to[first + lane.thread()] = shared.sums.row[lane.thread()];
-  }
-};
-
 /// x = norm(x)
 struct NormalizeRows {
   struct Args {

@@ -1,7 +1,7 @@
 // Fragments of 16-bit elements from tiles in shared memory, whose rows lie `row_words` words apart. A lane finds once
 // where it reads in the first tile, and others by their distance in words. The three kinds name the elements along the
 // depth alike, so that products of what they load are right. This is how lanes do it that know nothing better; NVIDIA's
-// has instructions for it.
+// has instructions for it, and for copies to shared memory.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +10,18 @@
 #include "slm/backend/gpu/lane/mma_layout.hpp"
 
 namespace slm::inline v0_1::gpu {
+
+/// 16 bytes on their way from device to shared memory, in registers until there is time to write them.
+struct CopyByRegisters {
+  Word4 four;
+
+  SLM_DEVICE void begin(std::uint32_t*, const std::uint32_t* from) {
+    const Word4 there = *reinterpret_cast<const Word4*>(from);
+    SLM_UNROLL
+    for (int i = 0; i < 4; ++i) four.word[i] = there.word[i];
+  }
+  SLM_DEVICE void end(std::uint32_t* to) { *reinterpret_cast<Word4*>(to) = four; }
+};
 
 /// A run of elements along the depth, which begins at a multiple of its length or of 16 bytes.
 template <class L>

@@ -22,8 +22,11 @@
 //   spin_until(p, v)               a wave waits until another block has raised *p to v. What was written before the
 //                                  fence() that came before that is then seen
 //   constant(p)                    *p, which no kernel writes while this one runs; all lanes have the same p
-//   forget()                       from here on the compiler does not know this thread's number from before
+//   forget_thread()                from here on the compiler does not know this thread's number from before
+//   Copy{}                         16 bytes from device to shared memory: .begin(to, from), whose `to` nobody may use,
+//                                  and .end(to); they are there after wait_for_copies() and a barrier
 //   keep(v)                        v, an integer, which is held from here on and not found anew where it is used
+//   forget(v)                      v, an integer that lanes have each their own of: what follows from it is found anew
 //   load_stream(p)                 4, 8 or 16 bytes that are read once
 //   pack2<Element>(low, high)      two floats rounded to two 16-bit elements of a word; half saturates
 //   pack2_within(low, high)        two floats that a half can hold, or NaN, rounded to two of a word

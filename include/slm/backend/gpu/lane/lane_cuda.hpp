@@ -53,11 +53,21 @@ class DeviceLane {
     }
   };
 
+  struct Copy {
+    SLM_DEVICE void begin(std::uint32_t* to, const std::uint32_t* from) {
+      asm volatile("cp.async.cg.shared.global [%0], [%1], 16;"
+                   :
+                   : "r"(static_cast<std::uint32_t>(__cvta_generic_to_shared(to))), "l"(from)
+                   : "memory");
+    }
+    SLM_DEVICE void end(std::uint32_t*) {}
+  };
+
   static constexpr int width = 32;
 
   explicit SLM_DEVICE DeviceLane(unsigned thread = threadIdx.x) : thread_(thread) {}
 
-  SLM_DEVICE void forget() { thread_ = keep(thread_); }
+  SLM_DEVICE void forget_thread() { thread_ = keep(thread_); }
 
   SLM_DEVICE int thread() const { return static_cast<int>(thread_); }
   SLM_DEVICE int threads() const { return static_cast<int>(blockDim.x); }
@@ -138,6 +148,8 @@ class DeviceLane {
     return {address_of(tile + lane_index() % 8 * row_words + lane_index() / 8 % 2 * 4)};
   }
 
+  static SLM_DEVICE void wait_for_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+
   static SLM_DEVICE int atomic_add(int* address, int value) { return atomicAdd(address, value); }
   static SLM_DEVICE void fence() { __threadfence(); }
   static SLM_DEVICE void spin_until(const int* address, int value, Where = {}) {
@@ -184,6 +196,8 @@ class DeviceLane {
     }
     return value;
   }
+
+  static SLM_DEVICE int forget(int value) { return keep(value); }
 
   template <class Element>
   static SLM_DEVICE std::uint32_t pack2(float low, float high) {

@@ -26,11 +26,12 @@ class DeviceLane {
 #else
   using Matrix = Wmma16x16x16;
 #endif
+  using Copy = CopyByRegisters;
   static constexpr int width = Matrix::lanes;
 
   explicit SLM_DEVICE DeviceLane(unsigned thread = threadIdx.x) : thread_(thread) {}
 
-  SLM_DEVICE void forget() { asm volatile("" : "+v"(thread_)); }
+  SLM_DEVICE void forget_thread() { asm volatile("" : "+v"(thread_)); }
 
   SLM_DEVICE int thread() const { return static_cast<int>(thread_); }
   SLM_DEVICE int threads() const { return static_cast<int>(blockDim.x); }
@@ -123,6 +124,8 @@ class DeviceLane {
     return {tile, row_words, lane_index()};
   }
 
+  static SLM_DEVICE void wait_for_copies() {}
+
   static SLM_DEVICE int atomic_add(int* address, int value) { return atomicAdd(address, value); }
   static SLM_DEVICE void fence() { __threadfence(); }
   static SLM_DEVICE void spin_until(const int* address, int value, Where = {}) {
@@ -153,6 +156,11 @@ class DeviceLane {
   }
   template <class T>
   static SLM_DEVICE T keep(T value) {
+    return value;
+  }
+
+  static SLM_DEVICE int forget(int value) {
+    asm volatile("" : "+v"(value));
     return value;
   }
 

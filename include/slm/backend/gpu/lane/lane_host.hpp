@@ -37,12 +37,13 @@ template <class Layout, class Sums = FloatSums>
 class HostLane {
  public:
   using Matrix = Layout;
+  using Copy = CopyByRegisters;
   static constexpr int width = Layout::lanes;
 
   HostLane(BlockEmulator* emulator, int fiber)
       : emulator_(emulator), fiber_(fiber), thread_(fiber % emulator->threads()) {}
 
-  static void forget() {}
+  static void forget_thread() {}
 
   int thread() const { return thread_; }
   int threads() const { return emulator_->threads(); }
@@ -128,6 +129,7 @@ class HostLane {
   }
   TilesB<Layout> tiles_b(const std::uint32_t* tile, int row_words) const { return {tile, row_words, lane_index()}; }
 
+  static void wait_for_copies() {}
   static int atomic_add(int* address, int value) {
     const RaceCheck::Ignored ignored;
     return std::exchange(*address, *address + value);
@@ -157,6 +159,7 @@ class HostLane {
     return value;
   }
 
+  static int forget(int value) { return value; }
   template <class Element>
   static std::uint32_t pack2(float low, float high) {
     return std::uint32_t{narrow<Element>(low)} | std::uint32_t{narrow<Element>(high)} << 16;

@@ -61,7 +61,7 @@ class PersistentLane : public Base {
         arrived_(arrived),
         awaited_(awaited),
         room_(room) {
-    Base::forget();  // or what kernels make of their thread's number is found ahead, for all of them
+    Base::forget_thread();  // or what kernels make of their thread's number is found ahead, for all of them
   }
 
   SLM_DEVICE int threads() const { return Threads; }

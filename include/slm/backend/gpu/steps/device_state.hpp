@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "slm/backend/concept.hpp"
-#include "slm/backend/gpu/kernels/stage.hpp"
+#include "slm/backend/gpu/kernels/staged_rows.hpp"
 #include "slm/backend/gpu/runtime/device_buffer.hpp"
 #include "slm/backend/gpu/runtime/landing.hpp"
 #include "slm/backend/gpu/runtime/runtime.hpp"
@@ -48,7 +48,6 @@ struct DeviceState {
         stream(runtime.make_stream()),
         upload(runtime),
         tickets(runtime, most_tickets),
-        statistics(runtime, MaxRows),
         landing(runtime),
         chooser(runtime, MaxRows) {
     runtime.fill(tickets.data(), 0, tickets.size() * sizeof(int), stream);
@@ -62,12 +61,12 @@ struct DeviceState {
   std::function<void()> before_waits;  // of that step; ends what would keep the device from ever being through
   PlanUpload<R> upload;
   Buffer<int> tickets;  // zero between launches
-  Buffer<RowStatistics> statistics;
   Landing<R> landing;
   Chooser<R> chooser;
-  Buffer<int> chosen;       // tokens [steps, outputs]
-  Buffer<float> scratch;    // a product that is shaped afterwards
-  Buffer<Changes> changes;  // LowRankRows of a product
+  Buffer<int> chosen;            // tokens [steps, outputs]
+  Buffer<float> scratch;         // a product that is shaped afterwards
+  Buffer<std::uint32_t> staged;  // inputs of a product, see StageRows
+  Buffer<Changes> changes;       // LowRankRows of a product
   Buffer<float> low_rank;
   Buffer<float> partial;  // attention's chunks
   Buffer<float> logits;
@@ -93,14 +92,17 @@ struct DeviceState {
 
   /// Elements that no recorded step of a model needs more of.
   struct Sizes {
-    std::int64_t product, partial, logits;
+    std::int64_t product, partial, logits, staged;  // of four bytes
     std::size_t bytes() const {
-      return static_cast<std::size_t>((1 + most_rooms) * product + partial + logits) * sizeof(float);
+      return static_cast<std::size_t>((1 + most_rooms) * product + partial + logits + staged) * sizeof(float);
     }
   };
   static Sizes reserved(Heads heads, std::int64_t product, int vocab, int context) {
     const std::int64_t split = partial_size(most_recorded_rows, heads, StepShape::chunks_of(context));
-    return {most_recorded_rows * product, std::min(split, most_partial), std::int64_t{most_recorded_rows} * vocab};
+    // No format takes more than fp32 does. Inputs are filled up to whole blocks of codes, 128 at most.
+    const int steps = static_cast<int>((product + 127) / 128) * (128 / step_depth);
+    return {most_recorded_rows * product, std::min(split, most_partial), std::int64_t{most_recorded_rows} * vocab,
+            StagedStep<Fp32>::words_of(most_recorded_rows, steps)};
   }
   void reserve(Heads heads, std::int64_t product, int vocab, int context) {
     check(heads);
@@ -108,6 +110,7 @@ struct DeviceState {
     grow(scratch, sizes.product);
     grow(partial, sizes.partial);
     grow(logits, sizes.logits);
+    grow(staged, sizes.staged);
     for (int index = 0; index < most_rooms; ++index) room(index, sizes.product);
   }
 

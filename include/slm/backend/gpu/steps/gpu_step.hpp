@@ -1,8 +1,8 @@
 // GpuStep: the operations of one step as launches on a device.
 //
 // A layer is five launches: queries, keys and values; attention; its projection; gated MLP; its projection. Shapes
-// whose heads or gates are no whole tiles take two launches for an operation, prompts one more for the statistics of a
-// norm. In a step with adapters each product has one launch before it.
+// whose heads or gates are no whole tiles take two launches for an operation, products of many rows one before them. In
+// a step with adapters each product has one launch before it.
 #pragma once
 
 #include <algorithm>
@@ -313,15 +313,14 @@ class GpuStep {
                                          .panels = panels,
                                          .x = input,
                                          .norm = how,
-                                         .statistics = {},
+                                         .staged = {},
                                          .low_rank = low_rank,
                                          .epilogue = epilogue};
-      // A norm that is only a weight and a bias needs no statistics, but it needs to be applied.
       if (rows <= state_->options.most_vector_rows) return launch<ProductVectors<Format, Epilogue>>(args);
-      if (norm.kind != NormKind::none) {
-        launch<MeasureRows>({args.x, args.norm, state_->statistics.memory()});
-        args.statistics = state_->statistics.memory();
-      }
+      const std::int64_t words = StagedStep<Format>::words_of(rows, args.weight.steps);
+      const Memory<std::uint32_t> staged{state_->grow(state_->staged, words), words};
+      launch<StageRows<Format>>({input, how, staged, args.weight.steps, args.weight.block_shift});
+      args.staged = staged;
       launch<ProductTiles<Format, Epilogue>>(args);
     });
   }

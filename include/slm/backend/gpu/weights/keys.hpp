@@ -56,12 +56,12 @@ struct Compute<Bf16> {
 template <>
 struct Compute<Int4> {
   using Element = bfloat16_t;
-  static constexpr int w_terms = 1, x_terms = 1, chunk_steps = 4, tile_rows = 32, code_bits = 4, least_block = 32;
+  static constexpr int w_terms = 1, x_terms = 1, chunk_steps = 4, tile_rows = 64, code_bits = 4, least_block = 32;
 };
 template <>
 struct Compute<Int8> {
   using Element = bfloat16_t;
-  static constexpr int w_terms = 1, x_terms = 1, chunk_steps = 2, tile_rows = 32, code_bits = 8, least_block = 16;
+  static constexpr int w_terms = 1, x_terms = 1, chunk_steps = 2, tile_rows = 64, code_bits = 8, least_block = 16;
 };
 
 template <class Format>

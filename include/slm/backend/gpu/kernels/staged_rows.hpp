@@ -1,0 +1,205 @@
+// Activations of many rows on their way to ProductTiles: normalised, rounded to elements of the matrix unit, and summed
+// by blocks of inputs where weights are codes, once for all blocks of a product.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include "slm/backend/gpu/kernels/stage.hpp"
+#include "slm/backend/gpu/lane/lane.hpp"
+#include "slm/backend/gpu/runtime/launch.hpp"
+#include "slm/backend/gpu/weights/keys.hpp"
+#include "slm/backend/gpu/weights/tiles.hpp"
+
+namespace slm::inline v0_1::gpu {
+
+/// What lies in memory of tile_rows rows and the inputs of a step: for each term of a float four pieces of each row,
+/// eight inputs in 16 bytes, then sums of the rows' inputs, from where a block of codes begins to the end of the step
+/// (Int8: of each of its halves). Steps of the same rows lie one behind the other.
+template <class Format>
+struct StagedStep {
+  static constexpr int rows = Compute<Format>::tile_rows, terms = Compute<Format>::x_terms;
+  static constexpr int sums = !in_codes<Format> ? 0 : std::is_same_v<Format, Int8> ? 2 : 1;
+  static constexpr int row_words = 4 * step_lines, term_words = rows * row_words;
+  static constexpr int words = terms * term_words + sums * rows;
+
+  /// Eight rows have the same piece on banks of their own.
+  static SLM_DEVICE int word_of(int row, int piece) {
+    return row * row_words + (piece ^ (static_cast<int>(static_cast<unsigned>(row) / 2) & 3)) * 4;
+  }
+  /// Of the row's inputs up to the end of half a step.
+  static SLM_DEVICE int sum_of(int row, int half) { return terms * term_words + (sums == 2 ? half : 0) * rows + row; }
+
+  /// Inputs first(piece, 0) .. + 3 and first(piece, 1) .. + 3 of a step are a piece: a line; of Int8, what a group of
+  /// lanes takes of both halves.
+  static SLM_DEVICE int first(int piece, int four) {
+    return std::is_same_v<Format, Int8> ? 16 * four + 4 * piece : line_depth * piece + 4 * four;
+  }
+
+  /// Where a lane reads B of the first rows of `step`, for the column of them; fragments of other rows lie
+  /// `columns * row_words` words further.
+  template <class L>
+  static SLM_DEVICE int place(int lane_index, int column) {
+    return word_of(column, L::k_groups == 1 ? 0 : L::k_group(lane_index));
+  }
+
+  /// B of both halves of a step, from a lane's place on.
+  template <class L>
+  static SLM_DEVICE void fragments(const std::uint32_t* words, int place, FragmentB<L> (&b)[2]) {
+    SLM_UNROLL
+    for (int l = 0; l < step_lines / L::k_groups; ++l) {
+      const Word4 four = *reinterpret_cast<const Word4*>(words + (place ^ 4 * l));
+      SLM_UNROLL
+      for (int p = 0; p < 4; ++p) {
+        if constexpr (L::k_groups != 1) {
+          b[p / 2].word[p % 2] = four.word[p];
+        } else if constexpr (std::is_same_v<Format, Int8>) {
+          b[p / 2].word[2 * l + p % 2] = four.word[p];
+        } else {
+          b[l / 2].word[4 * (l % 2) + p] = four.word[p];
+        }
+      }
+    }
+  }
+
+  static constexpr std::int64_t tiles(int row_count) { return (row_count + rows - 1) / rows; }
+  static constexpr std::int64_t words_of(int row_count, int steps) { return tiles(row_count) * steps * words; }
+};
+
+/// Rows as StagedStep has them, those that fill up a tile as zeros. A block takes vector_rows of them; with a norm all
+/// their inputs, since it measures them first.
+template <class Format>
+struct StageRows {
+  using Step = StagedStep<Format>;
+  struct Args {
+    Rows x;
+    NormArgs norm;
+    Memory<std::uint32_t> to;  // Step::words_of(x.count, steps)
+    int steps;
+    int block_shift;  // of codes
+  };
+  struct Shared {
+    BlockSums sums;
+  };
+  static constexpr int max_block = block_threads, least_blocks = 1;
+  static constexpr int most_steps = block_threads / step_lines;  // a piece to a thread; whole blocks of codes
+  static Grid grid(const Args& args, int) {
+    return {.x = static_cast<int>(Step::tiles(args.x.count)) * (Step::rows / vector_rows),
+            .y = args.norm.kind == NormKind::none ? (args.steps + most_steps - 1) / most_steps : 1,
+            .threads = block_threads};
+  }
+
+  template <class Lane>
+  SLM_DEVICE void operator()(Lane lane, const Args& args, Shared& shared) const {
+    const int t = lane.thread(), first_row = lane.block_x() * vector_rows, left = args.x.count - first_row;
+    const int count = left < 0 ? 0 : left < vector_rows ? left : vector_rows;
+    const int first = lane.block_y() * most_steps, behind = first + most_steps;
+    const int last = args.norm.kind != NormKind::none || behind > args.steps ? args.steps : behind;
+    row_statistics(lane, args.x, args.norm, first_row, count, shared.sums);
+    const int piece = t % step_lines;
+    for (int step = first + static_cast<int>(static_cast<unsigned>(t) / step_lines); step < last; step += most_steps) {
+      put<Lane>(args, shared.sums.row, first_row, count, step, piece);
+    }
+    if constexpr (in_codes<Format>) {
+      lane.barrier();
+      sum_blocks(lane, args, first_row, first, last);
+    }
+  }
+
+ private:
+  static SLM_DEVICE std::int64_t begin_of(const Args& args, int first_row, int step) {
+    return (std::int64_t{first_row / Step::rows} * args.steps + step) * Step::words;
+  }
+
+  /// A piece of each row.
+  template <class Lane>
+  static SLM_DEVICE void put(const Args& args, const RowStatistics* statistics, int first_row, int count, int step,
+                             int piece) {
+    using Element = typename Compute<Format>::Element;
+    const std::int64_t to = begin_of(args, first_row, step);
+    const int width = args.x.width, row_of_tile = first_row % Step::rows;
+    float x[vector_rows][8] = {}, weight[8] = {1, 1, 1, 1, 1, 1, 1, 1}, bias[8] = {};
+    SLM_UNROLL
+    for (int r = 0; r < vector_rows; ++r) {
+      if (r < count) load(args.x.data, first_row + r, width, step, piece, x[r]);
+    }
+    if (args.norm.weight) load(args.norm.weight, 0, width, step, piece, weight);
+    if (args.norm.bias) load(args.norm.bias, 0, width, step, piece, bias);
+    SLM_UNROLL
+    for (int r = 0; r < vector_rows; ++r) {
+      float slot[8];
+      const RowStatistics row = statistics[r];
+      SLM_UNROLL
+      for (int i = 0; i < 8; ++i) {
+        float v = x[r][i];
+        if (args.norm.kind != NormKind::none) {
+          const int k = step * step_depth + Step::first(piece, i / 4) + i % 4;
+          v = r < count && k < width ? normalized(v, row, weight[i], bias[i]) : 0.0f;
+        }
+        slot[slot_of<Format>(i)] = v;
+      }
+      SLM_UNROLL
+      for (int term = 0; term < Step::terms; ++term) {
+        Word4 four;
+        SLM_UNROLL
+        for (int p = 0; p < 4; ++p) {
+          four.word[p] = Lane::template pack2<Element>(slot[2 * p], slot[2 * p + 1]);
+          if (term + 1 == Step::terms) continue;
+          slot[2 * p] -= Lane::template unpack_low<Element>(four.word[p]);
+          slot[2 * p + 1] -= Lane::template unpack_high<Element>(four.word[p]);
+        }
+        *args.to.template vector<Word4>(to + term * Step::term_words + Step::word_of(row_of_tile + r, piece)) = four;
+      }
+    }
+  }
+
+  /// Zero behind the row's end.
+  static SLM_DEVICE void load(const Memory<const float>& data, std::int64_t row, int width, int step, int piece,
+                              float (&v)[8]) {
+    SLM_UNROLL
+    for (int four = 0; four < 2; ++four) {
+      const int k = step * step_depth + Step::first(piece, four);
+      if (width % 4 != 0) {
+        SLM_UNROLL
+        for (int i = 0; i < 4; ++i) v[4 * four + i] = k + i < width ? data[row * width + k + i] : 0.0f;
+      } else if (k < width) {
+        const Word4 words = *data.vector<const Word4>(row * width + k);
+        SLM_UNROLL
+        for (int i = 0; i < 4; ++i) v[4 * four + i] = float_of(words.word[i]);
+      }
+    }
+  }
+
+  /// By the matrix unit, as ProductVectors does it: a block of codes, or a step, to a wave.
+  template <class Lane>
+  static SLM_DEVICE void sum_blocks(Lane lane, const Args& args, int first_row, int first, int last,
+                                    Where where = Where::here()) {
+    using L = typename Lane::Matrix;
+    const int i = lane.lane_index(), steps = args.block_shift > 5 ? 1 << (args.block_shift - 5) : 1;
+    const int row_of_tile = first_row % Step::rows;
+    const int place = Step::template place<L>(i, row_of_tile + L::b_column(i) % vector_rows);
+    for (int begin = first + lane.wave() * steps; begin < last; begin += lane.waves() * steps) {
+      InputSums<L> of;
+      of.clear();
+      for (int step = begin; step < begin + steps; ++step) {
+        const Memory<std::uint32_t> words = args.to.part(begin_of(args, first_row, step), Step::words);
+        FragmentB<L> b[2];
+        Step::template fragments<L>(words.data, place, b);
+        SLM_UNROLL
+        for (int half = 0; half < 2; ++half) {
+          if (half == 1 && args.block_shift == 4) of.clear();
+          of.add(lane, b[half], where);
+          SLM_UNROLL
+          for (int c = 0; c < L::c_floats; ++c) {
+            const int column = L::c_column(i, c);
+            if (L::c_row(i, c) == 0 && column < vector_rows && (half == 1 || Step::sums == 2)) {
+              words[Step::sum_of(row_of_tile + column, half)] = bits_of(of.sum.value[c]);
+            }
+          }
+        }
+      }
+    }
+  }
+};
+
+}  // namespace slm::gpu
