@@ -49,7 +49,7 @@ struct Played<ProductVectors<Weights, Epilogue>> {
             .panels = launched.panels,
             .x = launched.x,
             .norm = launched.norm,
-            .statistics = launched.statistics,
+            .staged = {},
             .low_rank = launched.low_rank,
             .epilogue = AnyEpilogue::args_of<Epilogue>(launched.epilogue)};
   }
