@@ -23,41 +23,6 @@ SLM_DEVICE constexpr bool ends_block(int halves, int block_shift) {
   return inputs % Compute<Format>::least_block == 0 && (inputs & -inputs) >> block_shift != 0;
 }
 
-/// What the waves of a block share of a chunk of `Count` rows: inputs, and where codes are multiplied by many waves,
-/// the sums of each block's.
-template <class Format, int Count, bool Sums>
-struct ChunkInputs {
-  static constexpr bool sums = Sums && in_codes<Format>;
-  Staged<Format, Count> x;
-  float block_sum[sums ? WaveScales::blocks : 1][sums ? Count : 1];
-
-  /// Of the rows of fragment n, by one wave.
-  template <class Lane>
-  SLM_DEVICE void sum_blocks(Lane lane, int n, int steps, int block_shift, Where where = Where::here()) {
-    using L = typename Lane::Matrix;
-    const int i = lane.lane_index();
-    InputSums<L> of;
-    of.clear();
-    SLM_UNROLL
-    for (int s = 0; s < Compute<Format>::chunk_steps; ++s) {
-      if (s >= steps) continue;
-      FragmentB<L> b[2];
-      SLM_UNROLL
-      for (int half = 0; half < 2; ++half) {
-        x.template fragments<L>(0, s, half, i, n * L::columns + L::b_column(i), b);
-        of.add(lane, b[half], where);
-        if (!ends_block<Format>(2 * s + half + 1, block_shift)) continue;
-        const int block = ((2 * s + half + 1) * 16 >> block_shift) - 1;
-        SLM_UNROLL
-        for (int c = 0; c < L::c_floats; ++c) {
-          if (L::c_row(i, c) == 0) block_sum[block][n * L::columns + L::c_column(i, c)] = of.sum.value[c];
-        }
-        of.clear();
-      }
-    }
-  }
-};
-
 /// What a wave holds of its panel: the weights of the next `Chunks` chunks on their way, and the sums of `Columns`
 /// fragments of rows.
 template <class Format, class Lane, int Columns, int Chunks = 1>
@@ -119,17 +84,11 @@ struct PanelProduct {
     if constexpr (codes) next_scales.load(lane, tiles, at, last);
   }
 
-  /// Multiplies what was loaded for `steps` steps from `at` on by what is staged, and asks for the weights behind them,
-  /// up to `end`. first_block: of those whose scales are there. `column` gives the staged row of a fragment's column.
-  template <class Inputs, class Column>
-  SLM_DEVICE void chunk(Lane lane, int at, int steps, int end, const Inputs& in, const WaveScales* scales,
-                        int first_block, Column column, Where where = Where::here()) {
-    multiply<false, 0>(lane, 0, 0, at, steps, at + steps, end, in, scales, first_block, column, where);
-  }
-
-  /// The same for chunk `c` of those that are under way, whose inputs begin with step `staged`. Nearly all chunks have
-  /// all their steps: what is known then is not asked at every step. (AMD's compiler has no registers for that.) The
-  /// chunk that takes this one's place begins at `behind`.
+  /// Multiplies what was loaded for `steps` steps from `at` on, as chunk `c` of those that are under way, by what is
+  /// staged from step `staged` on, and asks for the weights from `behind` on, which take its place, up to `end`.
+  /// first_block: of those whose scales are there. `column` gives the staged row of a fragment's column. Nearly all
+  /// chunks have all their steps: what is known then is not asked at every step. (AMD's compiler has no registers for
+  /// that.)
   template <class Inputs, class Column>
   SLM_DEVICE void chunk_of(Lane lane, int c, int staged, int at, int steps, int behind, int end, const Inputs& in,
                            const WaveScales* scales, int first_block, Column column, Where where = Where::here()) {

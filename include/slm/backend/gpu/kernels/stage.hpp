@@ -1,4 +1,4 @@
-// Activations on their way to the matrix unit: normalised, rounded to its elements, laid out in shared memory.
+// Activations on their way to the matrix unit: their norms, and the sums of what they are rounded to.
 #pragma once
 
 #include <cmath>
@@ -114,92 +114,6 @@ SLM_DEVICE float normalized(float v, const RowStatistics& row, float weight, flo
 SLM_DEVICE float normalized(float v, int k, const RowStatistics& row, const NormArgs& norm) {
   return normalized(v, row, norm.weight ? norm.weight[k] : 1.0f, norm.bias ? norm.bias[k] : 0.0f);
 }
-
-/// The inputs of `Count` rows for a chunk of steps. A line has 16 bytes for each row and 32 more, which sets the lanes
-/// of a wave on different banks.
-template <class Format, int Count>
-struct Staged {
-  static constexpr int lines = Compute<Format>::chunk_steps * step_lines;
-  static constexpr int line_words = Count * 4 + 8;
-  alignas(16) std::uint32_t word[Compute<Format>::x_terms][lines][line_words];
-
-  /// Lines 0 .. last - 1 of the chunk that begins at input k, of staged rows 0 .. end - 1, by `threads` threads, a
-  /// multiple of the lines. Rows from `count` on are zero.
-  template <class Lane>
-  SLM_DEVICE void put(int thread, int threads, int last, int end, int count, const Rows& rows, int first_row, int k,
-                      const RowStatistics* statistics, const NormArgs& norm) {
-    const int line = static_cast<int>(static_cast<unsigned>(thread) % lines), width = rows.width;
-    if (line >= last) return;
-    k += line * line_depth;
-    for (int to = static_cast<int>(static_cast<unsigned>(thread) / lines); to < end; to += threads / lines) {
-      float v[8] = {};
-      if (to < count) {
-        load8(rows.data, first_row + to, width, k, v);
-        if (norm.kind != NormKind::none) {
-          const RowStatistics row = statistics[to];
-          float weight[8] = {1, 1, 1, 1, 1, 1, 1, 1}, bias[8] = {};
-          if (norm.weight) load8(norm.weight, 0, width, k, weight);
-          if (norm.bias) load8(norm.bias, 0, width, k, bias);
-          SLM_UNROLL
-          for (int i = 0; i < 8; ++i) v[i] = normalized(v[i], row, weight[i], bias[i]);
-          if (k + 8 > width) {
-            SLM_UNROLL
-            for (int i = 0; i < 8; ++i) v[i] = k + i < width ? v[i] : 0.0f;
-          }
-        }
-      }
-      store<Lane>(line, to, v);
-    }
-  }
-
-  /// B of half a step, for the row `column`; of both halves with the first where a lane reads them at once.
-  template <class L>
-  SLM_DEVICE void fragments(int term, int step, int half, int lane_index, int column, FragmentB<L> (&b)[2]) const {
-    if constexpr (L::k_groups == 1) {
-      SLM_UNROLL
-      for (int l = 0; l < 2; ++l) {
-        const Word4 four = at(term, step, 2 * half + l, column);
-        SLM_UNROLL
-        for (int p = 0; p < 4; ++p) b[half].word[4 * l + p] = four.word[p];
-      }
-    } else if constexpr (std::is_same_v<Format, Int8>) {
-      // A group takes half a line of each half of a step, which may be blocks.
-      const int group = L::k_group(lane_index);
-      const std::uint32_t* const line = word[term][step * step_lines + 2 * half + group / 2];
-      const Word2 two = *reinterpret_cast<const Word2*>(line + column * 4 + group % 2 * 2);
-      b[half] = {two.word[0], two.word[1]};
-    } else if (half == 0) {
-      const Word4 four = at(term, step, L::k_group(lane_index), column);
-      b[0] = {four.word[0], four.word[1]};
-      b[1] = {four.word[2], four.word[3]};
-    }
-  }
-
- private:
-  SLM_DEVICE Word4 at(int term, int step, int line, int column) const {
-    return *reinterpret_cast<const Word4*>(&word[term][step * step_lines + line][column * 4]);
-  }
-
-  template <class Lane>
-  SLM_DEVICE void store(int line, int to, const float (&v)[8]) {
-    using Element = typename Compute<Format>::Element;
-    float slot[8];
-    SLM_UNROLL
-    for (int i = 0; i < 8; ++i) slot[slot_of<Format>(i)] = v[i];
-    SLM_UNROLL
-    for (int t = 0; t < Compute<Format>::x_terms; ++t) {
-      Word4 four;
-      SLM_UNROLL
-      for (int p = 0; p < 4; ++p) {
-        four.word[p] = Lane::template pack2<Element>(slot[2 * p], slot[2 * p + 1]);
-        if (t + 1 == Compute<Format>::x_terms) continue;
-        slot[2 * p] -= Lane::template unpack_low<Element>(four.word[p]);
-        slot[2 * p + 1] -= Lane::template unpack_high<Element>(four.word[p]);
-      }
-      *reinterpret_cast<Word4*>(&word[t][line][to * 4]) = four;
-    }
-  }
-};
 
 /// The sums of the rounded inputs of a chunk's blocks, by the matrix unit: a row of ones times the inputs.
 template <class L>
