@@ -1,5 +1,5 @@
-// The inner part of products: a wave multiplies its panel by the staged inputs of a chunk of steps, and scales the sums
-// of the blocks of codes.
+// The inner part of products of few rows: a wave multiplies its panel by the staged inputs of a chunk of steps, and
+// scales the sums of the blocks of codes.
 #pragma once
 
 #include <bit>
@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "slm/backend/gpu/kernels/stage.hpp"
+#include "slm/backend/gpu/kernels/staged_vectors.hpp"
 #include "slm/backend/gpu/lane/lane.hpp"
 #include "slm/backend/gpu/weights/scales.hpp"
 #include "slm/backend/gpu/weights/tiles.hpp"
@@ -23,12 +24,13 @@ SLM_DEVICE constexpr bool ends_block(int halves, int block_shift) {
   return inputs % Compute<Format>::least_block == 0 && (inputs & -inputs) >> block_shift != 0;
 }
 
-/// What a wave holds of its panel: the weights of the next `Chunks` chunks on their way, and the sums of `Columns`
-/// fragments of rows.
-template <class Format, class Lane, int Columns, int Chunks = 1>
+/// What a wave holds of its panel: the weights of the next `Chunks` chunks on their way, and the sums of a fragment of
+/// rows.
+template <class Format, class Lane, int Chunks>
 struct PanelProduct {
   using L = typename Lane::Matrix;
   using C = Compute<Format>;
+  using Inputs = StagedVectors<Format, L>;
   using Weights = StepWeights<Format, L>;
   static constexpr bool codes = in_codes<Format>;
 
@@ -38,14 +40,14 @@ struct PanelProduct {
   static constexpr bool apart = codes || C::w_terms > 1;
 
   /// Whether weights are asked for a chunk ahead. A lane of a unit with one group along the depth holds four times as
-  /// much of a step: there are no registers for two chunks beside the sums of many rows, or beside three terms.
-  static constexpr bool ahead = L::k_groups != 1 || codes || (Columns == 1 && C::w_terms == 1);
+  /// much of a step: there are no registers for two chunks beside three terms.
+  static constexpr bool ahead = L::k_groups != 1 || C::w_terms == 1;
 
   const Tiles& tiles;
   typename Weights::Place place;
   Weights next[Chunks][ahead ? C::chunk_steps : 1];
   std::conditional_t<codes, ScalesAhead, Nothing> next_scales;
-  FragmentC<L> sum[2][Columns];
+  FragmentC<L> sum[2];
 
   SLM_DEVICE PanelProduct(Lane lane, const Tiles& weight, const Panel& panel)
       : tiles(weight), place(lane.lane_index(), weight, panel) {
@@ -54,14 +56,11 @@ struct PanelProduct {
     clear(sum);
   }
 
-  SLM_DEVICE static void clear(FragmentC<L> (&sums)[2][Columns]) {
+  SLM_DEVICE static void clear(FragmentC<L> (&sums)[2]) {
     SLM_UNROLL
     for (int m = 0; m < 2; ++m) {
       SLM_UNROLL
-      for (int n = 0; n < Columns; ++n) {
-        SLM_UNROLL
-        for (int i = 0; i < L::c_floats; ++i) sums[m][n].value[i] = 0;
-      }
+      for (int i = 0; i < L::c_floats; ++i) sums[m].value[i] = 0;
     }
   }
 
@@ -86,49 +85,47 @@ struct PanelProduct {
 
   /// Multiplies what was loaded for `steps` steps from `at` on, as chunk `c` of those that are under way, by what is
   /// staged from step `staged` on, and asks for the weights from `behind` on, which take its place, up to `end`.
-  /// first_block: of those whose scales are there. `column` gives the staged row of a fragment's column. Nearly all
-  /// chunks have all their steps: what is known then is not asked at every step. (AMD's compiler has no registers for
-  /// that.)
-  template <class Inputs, class Column>
-  SLM_DEVICE void chunk_of(Lane lane, int c, int staged, int at, int steps, int behind, int end, const Inputs& in,
-                           const WaveScales* scales, int first_block, Column column, Where where = Where::here()) {
+  /// first_block: of those whose scales are there; row: where this lane's is staged. Nearly all chunks have all their
+  /// steps: what is known then is not asked at every step. (AMD's compiler has no registers for that.)
+  SLM_DEVICE void chunk(Lane lane, int c, int staged, int at, int steps, int behind, int end, const Inputs& inputs,
+                        const WaveScales* scales, int first_block, int row, Where where = Where::here()) {
     if (L::row_slots != 2 || steps < C::chunk_steps) {
-      multiply<false, 0>(lane, c, staged, at, steps, behind, end, in, scales, first_block, column, where);
+      multiply<false, 0>(lane, c, staged, at, steps, behind, end, inputs, scales, first_block, row, where);
     } else if constexpr (codes) {
       constexpr int least = std::countr_zero(static_cast<unsigned>(C::least_block));
       if (tiles.block_shift > least + 1) {
-        multiply<true, least + 2>(lane, c, staged, at, steps, behind, end, in, scales, first_block, column, where);
+        multiply<true, least + 2>(lane, c, staged, at, steps, behind, end, inputs, scales, first_block, row, where);
       } else if (tiles.block_shift == least + 1) {
-        multiply<true, least + 1>(lane, c, staged, at, steps, behind, end, in, scales, first_block, column, where);
+        multiply<true, least + 1>(lane, c, staged, at, steps, behind, end, inputs, scales, first_block, row, where);
       } else {
-        multiply<true, least>(lane, c, staged, at, steps, behind, end, in, scales, first_block, column, where);
+        multiply<true, least>(lane, c, staged, at, steps, behind, end, inputs, scales, first_block, row, where);
       }
       load(c, behind, end);
     } else {
-      multiply<true, 0>(lane, c, staged, at, steps, behind, end, in, scales, first_block, column, where);
+      multiply<true, 0>(lane, c, staged, at, steps, behind, end, inputs, scales, first_block, row, where);
     }
   }
 
  private:
-  /// Sums of the matrix unit that are added up outside of it, and of the inputs where no wave sums these for others.
+  /// Sums of the matrix unit that are added up outside of it, and of the inputs.
   struct Parts {
-    FragmentC<L> of[2][apart ? Columns : 1];
+    FragmentC<L> of[2];
     InputSums<L> inputs;
   };
 
   /// Whole: there are all steps of a chunk. Shift: of blocks, where it is known; then nothing is asked for here.
-  template <bool Whole, int Shift, class Inputs, class Column>
-  SLM_DEVICE void multiply(Lane lane, int c, int staged, int at, int steps, int behind, int end, const Inputs& in,
-                           const WaveScales* scales, int first_block, Column column, Where where) {
+  template <bool Whole, int Shift>
+  SLM_DEVICE void multiply(Lane lane, int c, int staged, int at, int steps, int behind, int end, const Inputs& inputs,
+                           const WaveScales* scales, int first_block, int row, Where where) {
     Parts part;
     if constexpr (apart) clear(part.of);
-    if constexpr (codes && !Inputs::sums) part.inputs.clear();
+    if constexpr (codes) part.inputs.clear();
     behind = Lane::keep(behind);
     SLM_UNROLL
     for (int s = 0; s < C::chunk_steps; ++s) {
       if constexpr (ahead) {
-        if (Whole || (s == 0 && Columns == 1) || s < steps) {
-          step<Shift>(lane, staged + s, s, next[c][s], part, in, scales, first_block, column, where);
+        if (Whole || s == 0 || s < steps) {
+          step<Shift>(lane, staged + s, s, next[c][s], part, inputs, scales, first_block, row, where);
         }
         if constexpr (Shift == 0) {
           if (behind + s < end) next[c][s].template load<Lane>(tiles, place, behind, s);
@@ -136,49 +133,40 @@ struct PanelProduct {
       } else if (Whole || s < steps) {
         Weights weights;
         weights.template load<Lane>(tiles, place, at, s);
-        step<Shift>(lane, staged + s, s, weights, part, in, scales, first_block, column, where);
+        step<Shift>(lane, staged + s, s, weights, part, inputs, scales, first_block, row, where);
       }
     }
   }
 
   /// Step s of a chunk, whose inputs are those of the step `staged`.
-  template <int Shift, class Inputs, class Column>
-  SLM_DEVICE void step(Lane lane, int staged, int s, const Weights& weights, Parts& part, const Inputs& in,
-                       const WaveScales* scales, int first_block, Column column, Where where) {
-    constexpr bool sums_alone = codes && !Inputs::sums;
+  template <int Shift>
+  SLM_DEVICE void step(Lane lane, int staged, int s, const Weights& weights, Parts& part, const Inputs& inputs,
+                       const WaveScales* scales, int first_block, int row, Where where) {
     const int i = lane.lane_index();
-    FragmentB<L> b[C::x_terms][Columns][2];
+    FragmentB<L> b[C::x_terms][2];
     SLM_UNROLL
     for (int half = 0; half < 2; ++half) {
       SLM_UNROLL
-      for (int n = 0; n < Columns; ++n) {
-        SLM_UNROLL
-        for (int t = 0; t < C::x_terms; ++t) {
-          in.x.template fragments<L>(t, staged, half, i, column(n, L::b_column(i)), b[t][n]);
-        }
-      }
-      if constexpr (sums_alone) part.inputs.add(lane, b[0][0][half], where);
+      for (int t = 0; t < C::x_terms; ++t) inputs.fragments(t, staged, half, i, row, b[t]);
+      if constexpr (codes) part.inputs.add(lane, b[0][half], where);
       SLM_UNROLL
       for (int m = 0; m < 2; ++m) {
         FragmentA<L> a[C::w_terms];
         weights.template fragments<Lane>(tiles, m, half, a);
+        FragmentC<L>& to = apart ? part.of[m] : sum[m];
+        // Smaller terms first; those below the last bit of fp32 are left out.
         SLM_UNROLL
-        for (int n = 0; n < Columns; ++n) {
-          FragmentC<L>& to = sum_of(part, m, n);
-          // Smaller terms first; those below the last bit of fp32 are left out.
+        for (int order = C::w_terms - 1; order >= 0; --order) {
           SLM_UNROLL
-          for (int order = C::w_terms - 1; order >= 0; --order) {
-            SLM_UNROLL
-            for (int t = 0; t <= order; ++t) {
-              to = lane.template mma<typename C::Element>(a[t], b[order - t][n][half], to, where);
-            }
+          for (int t = 0; t <= order; ++t) {
+            to = lane.template mma<typename C::Element>(a[t], b[order - t][half], to, where);
           }
-          if constexpr (C::w_terms > 1) {
-            SLM_UNROLL
-            for (int c = 0; c < L::c_floats; ++c) {
-              sum[m][n].value[c] += to.value[c];
-              to.value[c] = 0;
-            }
+        }
+        if constexpr (C::w_terms > 1) {
+          SLM_UNROLL
+          for (int c = 0; c < L::c_floats; ++c) {
+            sum[m].value[c] += to.value[c];
+            to.value[c] = 0;
           }
         }
       }
@@ -186,47 +174,27 @@ struct PanelProduct {
         const int shift = Shift != 0 ? Shift : tiles.block_shift;
         if (ends_block<Format>(2 * s + half + 1, shift)) {
           const int block = ((2 * s + half + 1) * 16 >> shift) - 1;
-          scale(i, part.of, *scales, first_block + block, [&](int n, int c) {
-            if constexpr (sums_alone) {
-              return part.inputs.sum.value[c];
-            } else {
-              return in.block_sum[block][column(n, L::c_column(i, c))];
-            }
-          });
-          if constexpr (sums_alone) part.inputs.clear();
+          scale(i, part, *scales, first_block + block);
+          part.inputs.clear();
         }
       }
     }
   }
 
-  SLM_DEVICE FragmentC<L>& sum_of(Parts& part, int m, int n) {
-    if constexpr (apart) {
-      return part.of[m][n];
-    } else {
-      return sum[m][n];
-    }
-  }
-
-  /// The sums of a block become parts of the outputs' sums, and begin anew. inputs(n, c): the sum of the inputs of the
-  /// row of value c of fragment n.
-  template <class Inputs>
-  SLM_DEVICE void scale(int lane_index, FragmentC<L> (&part)[2][Columns], const WaveScales& scales, int block,
-                        Inputs inputs) {
+  /// The sums of a block become parts of the outputs' sums, and begin anew.
+  SLM_DEVICE void scale(int lane_index, Parts& part, const WaveScales& scales, int block) {
     // Two neighbouring places are two rows of a fragment where a lane has two, else one row of both.
     constexpr bool rows = L::row_slots == 2;
     SLM_UNROLL
     for (int g = 0; g < (rows ? 2 : L::c_floats); ++g) {
       const Word4 two = scales.two(block, place_of<Format, L>(rows ? g : 0, L::c_row(lane_index, rows ? 0 : g)));
       SLM_UNROLL
-      for (int n = 0; n < Columns; ++n) {
-        SLM_UNROLL
-        for (int k = 0; k < (rows ? 4 : 2); ++k) {
-          const int m = rows ? g : k, c = rows ? k : g, of = rows ? k / 2 : k;
-          float& to = sum[m][n].value[c];
-          const float offset = fmaf(float_of(two.word[2 * of + 1]), inputs(n, c), to);
-          to = fmaf(float_of(two.word[2 * of]), part[m][n].value[c], offset);
-          part[m][n].value[c] = 0;
-        }
+      for (int k = 0; k < (rows ? 4 : 2); ++k) {
+        const int m = rows ? g : k, c = rows ? k : g, of = rows ? k / 2 : k;
+        float& to = sum[m].value[c];
+        const float offset = fmaf(float_of(two.word[2 * of + 1]), part.inputs.sum.value[c], to);
+        to = fmaf(float_of(two.word[2 * of]), part.of[m].value[c], offset);
+        part.of[m].value[c] = 0;
       }
     }
   }

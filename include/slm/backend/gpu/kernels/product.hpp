@@ -49,7 +49,6 @@ struct ProductVectors {
   using Args = ProductArgs<Format, Epilogue>;
   template <class L>
   struct Wave {
-    static constexpr bool sums = false;
     StagedVectors<Format, L> x;
     std::conditional_t<in_codes<Format>, WaveScales, Nothing> scales;
   };
@@ -80,7 +79,7 @@ struct ProductVectors {
     const int first = Lane::keep(lane.wave() * slice);
     const int last = Lane::keep(first + slice < args.weight.steps ? first + slice : args.weight.steps);
 
-    PanelProduct<Format, Lane, 1, chunks> product(lane, args.weight, panel);
+    PanelProduct<Format, Lane, chunks> product(lane, args.weight, panel);
     SLM_UNROLL
     for (int c = 0; c < chunks; ++c) product.load(c, first + c * chunk_steps, last);
     product.load_scales(lane, first, last);
@@ -91,7 +90,6 @@ struct ProductVectors {
     using Staged = StagedVectors<Format, L>;
     const int at_once = Staged::steps_at_once(count), of_lane = L::b_column(i) % vector_rows;
     const int staged = Lane::keep(Staged::row_at(of_lane < count ? of_lane : count - 1, at_once));
-    const auto column = [staged](int, int) { return staged; };
     Wave<L>& own = shared.wave[lane.wave()];
     const WaveScales* scales = nullptr;
     int ahead = at_once;
@@ -121,8 +119,8 @@ struct ProductVectors {
           lane.wave_barrier();
         }
         const int first_block = of_blocks * step_depth >> args.weight.block_shift;
-        product.chunk_of(lane, c, within, begin, steps, begin + chunks * chunk_steps, last, own, scales, first_block,
-                         column);
+        product.chunk(lane, c, within, begin, steps, begin + chunks * chunk_steps, last, own.x, scales, first_block,
+                      staged);
       }
     }
 
@@ -136,7 +134,7 @@ struct ProductVectors {
       for (int m = 0; m < 2; ++m) {
         SLM_UNROLL
         for (int c = n; c < L::c_floats; c += columns) {
-          shared.slice[lane.wave()][row][place_of<Format, L>(m, L::c_row(i, c))] = product.sum[m][0].value[c];
+          shared.slice[lane.wave()][row][place_of<Format, L>(m, L::c_row(i, c))] = product.sum[m].value[c];
         }
       }
     }

@@ -79,7 +79,6 @@ struct StagedVectors {
 
   /// B of half a step of those that are staged, for the row that begins at `row`; of both halves with the first where a
   /// lane reads them at once.
-  template <class>
   SLM_DEVICE void fragments(int term, int step, int half, int lane_index, int row, FragmentB<L> (&b)[2]) const {
     const std::uint32_t* const from = word[term] + row + step * (step_lines * 4);
     if constexpr (L::k_groups == 1) {

@@ -122,8 +122,8 @@ struct Persistent {
     return found;
   }
 
-  template <class Lane>
-  SLM_DEVICE void operator()(Lane lane, const Args& args, SharedFor<typename Lane::Matrix>& shared) const {
+  template <class Lane, class OwnShared>
+  SLM_DEVICE void operator()(Lane lane, const Args& args, OwnShared& shared) const {
     if (lane.thread() == 0) shared.room = 0;
     lane.barrier();
     for (int i = 0; i < args.count; ++i) {
@@ -140,18 +140,18 @@ struct Persistent {
   }
 
  private:
-  template <class Lane, class Shared, std::size_t... Indices>
-  static SLM_DEVICE void perform(Lane lane, const Operation& operation, const Args& args, int awaited, Shared& shared,
-                                 std::index_sequence<Indices...>) {
+  template <class Lane, class OwnShared, std::size_t... Indices>
+  static SLM_DEVICE void perform(Lane lane, const Operation& operation, const Args& args, int awaited,
+                                 OwnShared& shared, std::index_sequence<Indices...>) {
     static_cast<void>(((operation.kernel == static_cast<int>(Indices) &&
                         (perform_as<Kernels>(lane, operation, args, awaited, shared), true)) ||
                        ...));
   }
 
   /// This block's part of an operation. All its threads leave together.
-  template <class K, class Lane, class Shared>
+  template <class K, class Lane, class OwnShared>
   static SLM_DEVICE void perform_as(Lane lane, const Operation& operation, const Args& args, int awaited,
-                                    Shared& shared) {
+                                    OwnShared& shared) {
     static_assert(Kernel<K> && threads_of<K>(Lane::width) <= persistent_threads && alignof(typename K::Shared) <= 16);
     using Own = PersistentLane<Lane, threads_of<K>(Lane::width)>;
     for (int block = lane.block_x(); block < operation.blocks; block += args.blocks) {
