@@ -45,10 +45,10 @@ struct StagedStep {
 
   /// B of both halves of a step, from a lane's place on.
   template <class L>
-  static SLM_DEVICE void fragments(const std::uint32_t* words, int place, FragmentB<L> (&b)[2]) {
+  static SLM_DEVICE void fragments(const std::uint32_t* from, int place, FragmentB<L> (&b)[2]) {
     SLM_UNROLL
     for (int l = 0; l < step_lines / L::k_groups; ++l) {
-      const Word4 four = *reinterpret_cast<const Word4*>(words + (place ^ 4 * l));
+      const Word4 four = *reinterpret_cast<const Word4*>(from + (place ^ 4 * l));
       SLM_UNROLL
       for (int p = 0; p < 4; ++p) {
         if constexpr (L::k_groups != 1) {
