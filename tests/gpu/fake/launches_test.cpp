@@ -3,9 +3,7 @@
 #include <catch2/catch.hpp>
 #include <string>
 
-#include "gpu/fake/fake.hpp"
-#include "slm/backend/gpu/runtime/runtime_cuda.hpp"
-#include "slm/backend/gpu/runtime/runtime_hip.hpp"
+#include "gpu/fake/vendor.hpp"
 
 // nvcc does not launch a kernel of an unnamed namespace.
 namespace launches_test {
@@ -27,23 +25,12 @@ struct Together : Alone {
 namespace {
 
 using namespace slm;
+using fake::Api;
+using fake::Fresh;
 using fake::library;
+using fake::Runtime;
 using launches_test::Alone;
 using launches_test::Together;
-
-#if defined(__CUDACC__)
-using Api = gpu::CudaApi;
-using Runtime = backend::CudaRuntime;
-#else
-using Api = gpu::HipApi;
-using Runtime = backend::HipRuntime;
-#endif
-
-/// Forgets what was called before, and checks at the end that nothing was kept.
-struct Fresh {
-  Fresh() { fake::reset(); }
-  ~Fresh() { CHECK(library().live == 0); }
-};
 
 TEST_CASE("a kernel may begin before the one before it has ended where its code waits and the driver can do that") {
   const Fresh fresh;

@@ -12,11 +12,9 @@
 #include <string>
 #include <vector>
 
-#include "gpu/fake/fake.hpp"
+#include "gpu/fake/vendor.hpp"
 #include "nccl/fake_nccl.hpp"
 #include "slm/backend/gpu/gpu.hpp"
-#include "slm/backend/gpu/runtime/runtime_cuda.hpp"
-#include "slm/backend/gpu/runtime/runtime_hip.hpp"
 #include "slm/backend/split.hpp"
 #include "slm/ranks/alone.hpp"
 #include "slm/ranks/threads.hpp"
@@ -27,13 +25,8 @@ namespace {
 using namespace slm;
 using namespace slm::testing;
 
-#if defined(__CUDACC__)
-using Api = gpu::CudaApi;
-using Runtime = backend::CudaRuntime;
-#else
-using Api = gpu::HipApi;
-using Runtime = backend::HipRuntime;
-#endif
+using fake::Api;
+using fake::Runtime;
 using Nccl = ranks::Nccl<Runtime, ranks::Alone>;
 static_assert(ranks::Communicator<ranks::Nccl<Runtime, ranks::Threads>>);
 

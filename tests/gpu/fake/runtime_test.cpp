@@ -8,9 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "gpu/fake/fake.hpp"
-#include "slm/backend/gpu/runtime/runtime_cuda.hpp"
-#include "slm/backend/gpu/runtime/runtime_hip.hpp"
+#include "gpu/fake/vendor.hpp"
 
 // nvcc does not launch a kernel of an unnamed namespace.
 namespace runtime_test {
@@ -34,12 +32,13 @@ struct Double {  // numbers *= 2
 namespace {
 
 using namespace slm;
+using fake::Api;
+using fake::Fresh;
 using fake::library;
+using fake::Runtime;
 using runtime_test::Double;
 
 #if defined(__CUDACC__)
-using Api = gpu::CudaApi;
-using Runtime = backend::CudaRuntime;
 constexpr int no_code = cudaErrorNoKernelImageForDevice;
 constexpr int no_device = cudaErrorNoDevice;
 constexpr int lost_handle = cudaErrorInvalidResourceHandle;
@@ -47,8 +46,6 @@ constexpr int refused = cudaErrorInvalidConfiguration;
 constexpr const char* architecture = "sm_90";
 constexpr const char* driver = "CUDA 13.0";
 #else
-using Api = gpu::HipApi;
-using Runtime = backend::HipRuntime;
 constexpr int no_code = hipErrorNoBinaryForGpu;
 constexpr int no_device = hipErrorNoDevice;
 constexpr int lost_handle = hipErrorInvalidHandle;
@@ -75,12 +72,6 @@ bool contains(const std::string& text, const std::string& part) { return text.fi
 std::size_t calls_of(const std::string& call) {
   return static_cast<std::size_t>(std::count(library().calls.begin(), library().calls.end(), call));
 }
-
-/// Forgets what was called before, and checks at the end that nothing was kept.
-struct Fresh {
-  Fresh() { fake::reset(); }
-  ~Fresh() { CHECK(library().live == 0); }
-};
 
 TEST_CASE("devices are listed with what a bench report needs") {
   const Fresh fresh;

@@ -202,7 +202,7 @@ struct Cut {
     Memory<std::uint64_t> cuts;  // [rows]
     int width, rows;
   };
-  static constexpr int max_block = 512, least_block = 256;  // a power of two
+  static constexpr int max_block = 512, least_threads = 256;  // a power of two
   struct Shared {
     std::uint64_t sum[max_block];
     int count[max_block];

@@ -14,8 +14,6 @@
 
 namespace slm::inline v0_1::gpu {
 
-struct Nothing {};
-
 /// Whether a block ends behind so many halves of steps of a chunk. None is longer than a chunk.
 template <class Format>
 SLM_DEVICE constexpr bool ends_block(int halves, int block_shift) {

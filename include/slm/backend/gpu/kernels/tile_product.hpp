@@ -12,9 +12,6 @@
 
 namespace slm::inline v0_1::gpu {
 
-template <class Format>
-struct NoScales {};
-
 /// What the waves of a block share. Inputs of two steps at most are multiplied while those of the next are on their
 /// way. Lanes keep a part of their sums here, for which there are no registers.
 template <class Format>
@@ -23,7 +20,7 @@ struct TileInputs {
   static constexpr int kept = codes ? 7 : 0;  // times four sums of each lane
   alignas(16) std::uint32_t step[2][StagedStep<Format>::words];
   alignas(16) std::uint32_t total[codes ? kept : 1][codes ? block_threads : 1][4];
-  std::conditional_t<codes, WaveScales[most_waves], NoScales<Format>> scales;
+  std::conditional_t<codes, WaveScales[most_waves], Nothing> scales;
 };
 
 template <class Format, class Lane>
@@ -48,7 +45,7 @@ struct TileProduct {
   const Tiles& tiles;
   typename Weights::Place place;
   Weights next;
-  std::conditional_t<codes, ScalesAhead, NoScales<Format>> next_scales{};
+  std::conditional_t<codes, ScalesAhead, Nothing> next_scales{};
   FragmentC<L> sum[2][columns], total[2][columns];
 
   SLM_DEVICE TileProduct(Lane lane, const Tiles& weight, const Panel& panel)

@@ -41,8 +41,8 @@ template <class K>
 constexpr int threads_of(int wave_width) {
   if constexpr (requires { K::waves; }) {
     return K::waves * wave_width;
-  } else if constexpr (requires { K::least_block; }) {
-    return K::least_block;
+  } else if constexpr (requires { K::least_threads; }) {
+    return K::least_threads;
   } else {
     return K::max_block;
   }

@@ -1,11 +1,15 @@
 // The axes on which kernels are templates, all of them. Every other dimension is an argument. A new axis needs a
 // measured reason: each one multiplies compile time and the size of a program.
 //
-//   weight format    Fp32, Fp16, Bf16, Int4, Int8   what a lane reads and how it becomes a fragment
-//   form             Vectors, Tiles                 few rows (waves share out the depth) or many (they share out
-//   outputs) head dimension   64, 128, 256                   registers of attention; a smaller head is padded with
-//   zeros query tile       16, 32                         attention for few and for many rows matrix layout
-//   Lane::Matrix                   a fact of the device, with it the wave width
+//   weight format     Fp32, Fp16, Bf16, Int4, Int8: what a lane reads, and how it becomes a fragment
+//
+//   form              Vectors, Tiles: few rows (waves share out the depth) or many (they share out outputs)
+//
+//   head dimension    64, 128, 256: registers of attention; a smaller head is padded with zeros
+//
+//   query tile        16, 32: attention for few rows and for many
+//
+//   matrix layout     Lane::Matrix: a fact of the device, with it the wave width
 #pragma once
 
 #include "slm/formats/format.hpp"

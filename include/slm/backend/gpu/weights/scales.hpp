@@ -11,6 +11,9 @@
 
 namespace slm::inline v0_1::gpu {
 
+/// What there is of scales where weights are no codes.
+struct Nothing {};
+
 /// What four neighbouring outputs of a tile have for a block beside their codes, as it lies in memory.
 struct BlockScales {
   Word4 scales;             // floats; or halves, with the minima behind them

@@ -1,0 +1,26 @@
+// The vendor's runtime that a test of this folder is compiled for, over the library that writes down calls.
+#pragma once
+
+#include <catch2/catch.hpp>
+
+#include "gpu/fake/fake.hpp"
+#include "slm/backend/gpu/runtime/runtime_cuda.hpp"
+#include "slm/backend/gpu/runtime/runtime_hip.hpp"
+
+namespace fake {
+
+#if defined(__CUDACC__)
+using Api = slm::gpu::CudaApi;
+using Runtime = slm::backend::CudaRuntime;
+#else
+using Api = slm::gpu::HipApi;
+using Runtime = slm::backend::HipRuntime;
+#endif
+
+/// Forgets what was called before, and checks at the end that nothing was kept.
+struct Fresh {
+  Fresh() { reset(); }
+  ~Fresh() { CHECK(library().live == 0); }
+};
+
+}  // namespace fake
