@@ -234,7 +234,7 @@ TEST_CASE("what a draft has to read counts against the rows of prompts, too") {
   options.speculation = {.draft_length = draft_length::Fixed{2}, .clock = [&now] { return now += 1; }};
   Engine engine{draft, model, options};
   const auto submit = [&] {
-    engine.submit({.prompt = some_text(1, 300, model.info().vocab), .sampling = {.max_new_tokens = 30}});
+    engine.submit({.prompt = some_text(1, 300, model.info().vocab), .sampling = {.max_new_tokens = 30}}).detach();
   };
   submit();
   engine.run();

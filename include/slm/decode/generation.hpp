@@ -106,11 +106,11 @@ class Generation {
     preempted_ = going();
     if (preempted_) phase_ = Phase::reading;
   }
-  /// As abandon() and preempt(); lets go of the request's adapters besides.
+  /// As abandon() and preempt(); releases the request's adapters and callbacks besides.
   void let_go() {
     abandon();
     preempt();
-    answer_.request.adapter = answer_.request.draft_adapter = nullptr;
+    answer_.request = {};
     verification_.adapt(nullptr);
     drafting_.adapt(nullptr);
   }

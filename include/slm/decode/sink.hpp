@@ -34,6 +34,8 @@ concept TokenSink = std::is_invocable_v<S&, Token>;
 template <class S>
 concept GeneratedTokenSink = !TokenSink<S> && std::is_invocable_v<S&, const GeneratedToken&>;
 
+namespace detail {
+
 /// Hands one token over; false when the sink wants no more.
 template <class S>
 bool deliver(S& sink, const GeneratedToken& emitted) {
@@ -57,5 +59,7 @@ template <class S>
 void finish(S& sink) {
   if constexpr (requires { sink.finish(); }) sink.finish();
 }
+
+}  // namespace detail
 
 }  // namespace slm

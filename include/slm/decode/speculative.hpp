@@ -63,8 +63,8 @@ class SpeculativeDecoder {
     static_assert(TokenSink<SinkType> || GeneratedTokenSink<SinkType>,
                   "slm: the sink must be callable with a slm::Token or a const slm::GeneratedToken&");
     const std::vector<Stats> stats =
-        run({&request, 1}, 1, [&](std::size_t, const GeneratedToken& token) { return deliver(sink, token); });
-    finish(sink);
+        run({&request, 1}, 1, [&](std::size_t, const GeneratedToken& token) { return detail::deliver(sink, token); });
+    detail::finish(sink);
     return stats.front();
   }
 

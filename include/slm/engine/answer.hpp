@@ -20,6 +20,7 @@
 #include "slm/decode/request.hpp"
 #include "slm/decode/sink.hpp"
 #include "slm/decode/stats.hpp"
+#include "slm/engine/bell.hpp"
 
 namespace slm::inline v0_1 {
 
@@ -43,19 +44,53 @@ struct AnsweredToken {
 
 namespace detail {
 
-/// Between the engine's thread and a reader's.
+/// The states of a request. A transition happens in the thread that steps the engine, or in the one that destroys it;
+/// submit() alone runs in the caller's.
+///
+///   from     to       where            when
+///            queued   submit()         always, unless it throws: then there is no request
+///   queued   running  start_waiting()  a slot, memory and the adapter are there
+///   running  queued   make_way()       a step ran out of memory: the text is computed again later
+///   queued   ended    end()            cancelled, past its deadline, or its adapter or its start has failed
+///   running  ended    end(), close()   the same, or the text is complete, or its logits are not usable
+///   queued   ended    end_all()        a step has thrown: with that error. run(stop) returns or the engine is
+///   running  ended    end_all()        destroyed: FinishReason::cancelled
+///
+/// A request is cancelled by Answer::cancel(), by Request::cancel, and by the end of its last Answer.
+enum class RequestState { queued, running, ended };
+
+/// Shared by the engine's thread and the reader's.
 struct AnswerState {
   std::mutex mutex;
   std::condition_variable changed;
   std::deque<AnsweredToken> tokens;  // not fetched yet
   std::vector<AnsweredToken> prompt;
   std::vector<float> embedding;
-  bool over = false;
-  Stats stats;               // once it is over
+  RequestState state = RequestState::queued;
+  Stats stats;               // once it has ended
   std::exception_ptr error;  // why it ended before its time
   std::atomic<bool> cancelled{false};
   std::atomic<bool> satisfied{false};
-  std::function<void()> wake = {};  // the reader
+  std::atomic<bool> detached{false};     // it is computed to its end though no Answer is left
+  std::function<void()> wake = {};       // of the reader; the engine's thread calls and releases it
+  std::shared_ptr<Bell> bell = nullptr;  // of the engine
+
+  void cancel() {
+    cancelled = true;
+    if (bell) bell->ring();
+  }
+};
+
+/// What the copies of an Answer share: the request is cancelled with the last of them.
+struct AnswerHandle {
+  explicit AnswerHandle(std::shared_ptr<AnswerState> of) : state(std::move(of)) {}
+  AnswerHandle(const AnswerHandle&) = delete;
+  AnswerHandle& operator=(const AnswerHandle&) = delete;
+  ~AnswerHandle() {
+    if (!state->detached) state->cancel();
+  }
+
+  const std::shared_ptr<AnswerState> state;
 };
 
 /// What the prompt's rows say goes to the answer, unless the request sends it elsewhere. The answer outlives the
@@ -77,66 +112,74 @@ inline void give_rows_to(AnswerState& answer, Request& request) {
 
 }  // namespace detail
 
-/// A handle: copies are the same answer. Any thread may use it.
+/// A handle: copies are the same answer. Any thread may use it. The request is cancelled when the last copy is
+/// destroyed, unless detach() was called.
 class Answer {
  public:
-  explicit Answer(std::shared_ptr<detail::AnswerState> state) : state_(std::move(state)) {}
+  explicit Answer(std::shared_ptr<detail::AnswerState> state)
+      : handle_(std::make_shared<detail::AnswerHandle>(std::move(state))) {}
 
   /// The next token, as soon as there is one; nothing when the answer is over. Throws the error that ended it.
   std::optional<AnsweredToken> next() {
-    std::unique_lock lock(state_->mutex);
-    state_->changed.wait(lock, [&] { return state_->over || !state_->tokens.empty(); });
+    detail::AnswerState& state = *handle_->state;
+    std::unique_lock lock(state.mutex);
+    state.changed.wait(lock, [&] { return ended() || !state.tokens.empty(); });
     return fetch();
   }
 
   /// The next token if there is one now. over() tells why there is none. Throws as next().
   std::optional<AnsweredToken> try_next() {
-    const std::lock_guard lock(state_->mutex);
+    const std::lock_guard lock(handle_->state->mutex);
     return fetch();
   }
 
   /// Whether there is nothing more to fetch, now or later.
   bool over() const {
-    const std::lock_guard lock(state_->mutex);
-    return state_->over && state_->tokens.empty();
+    const std::lock_guard lock(handle_->state->mutex);
+    return ended() && handle_->state->tokens.empty();
   }
 
   /// The prompt's tokens but for the first, with what Logprobs::prompt asks for: all of them once there is a token or
   /// the end.
   std::vector<AnsweredToken> prompt_logprobs() const {
-    const std::lock_guard lock(state_->mutex);
-    return state_->prompt;
+    const std::lock_guard lock(handle_->state->mutex);
+    return handle_->state->prompt;
   }
 
   /// What Request::pooling asks for, once the answer is over.
   std::vector<float> embedding() const {
-    const std::lock_guard lock(state_->mutex);
-    return state_->embedding;
+    const std::lock_guard lock(handle_->state->mutex);
+    return handle_->state->embedding;
   }
 
   /// Once it is over.
   Stats stats() const {
-    const std::lock_guard lock(state_->mutex);
-    return state_->stats;
+    const std::lock_guard lock(handle_->state->mutex);
+    return handle_->state->stats;
   }
 
   /// Ends it before the engine's next step. What it has said can still be fetched.
-  void cancel() { state_->cancelled = true; }
+  void cancel() { handle_->state->cancel(); }
   /// The same for a reader that has what it wanted: FinishReason::sink.
-  void stop() { state_->satisfied = true; }
+  void stop() { handle_->state->satisfied = true; }
+  /// Lets the request run to its end when no Answer of it is left.
+  void detach() { handle_->state->detached = true; }
 
  private:
+  bool ended() const { return handle_->state->state == detail::RequestState::ended; }
+
   std::optional<AnsweredToken> fetch() {
-    if (state_->tokens.empty()) {
-      if (state_->error) std::rethrow_exception(state_->error);
+    detail::AnswerState& state = *handle_->state;
+    if (state.tokens.empty()) {
+      if (state.error) std::rethrow_exception(state.error);
       return std::nullopt;
     }
-    std::optional<AnsweredToken> token = std::move(state_->tokens.front());
-    state_->tokens.pop_front();
+    std::optional<AnsweredToken> token = std::move(state.tokens.front());
+    state.tokens.pop_front();
     return token;
   }
 
-  std::shared_ptr<detail::AnswerState> state_;
+  std::shared_ptr<detail::AnswerHandle> handle_;
 };
 
 }  // namespace slm

@@ -5,13 +5,9 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <exception>
 #include <functional>
-#include <limits>
-#include <list>
 #include <memory>
-#include <mutex>
 #include <new>
 #include <optional>
 #include <span>
@@ -29,6 +25,7 @@
 #include "slm/engine/bell.hpp"
 #include "slm/engine/options.hpp"
 #include "slm/engine/prompt_budget.hpp"
+#include "slm/engine/requests.hpp"
 #include "slm/engine/room.hpp"
 #include "slm/engine/stats.hpp"
 #include "slm/engine/timeline.hpp"
@@ -59,82 +56,61 @@ class Engine {
     pool_ = target_.pool({.memory = options_.cache_memory, .share_prefixes = options_.share_prefixes});
   }
 
-  /// Queues a request. wake: called by the engine's thread when there is something to fetch, once maybe after its
-  /// reader has seen the end; it must not take long nor throw. Throws Error where the request is unusable, and
-  /// engine.full. An adapter that cannot be had ends the answer.
+  /// The thread that steps must have left. Ends all requests: FinishReason::cancelled.
+  ~Engine() { end_all(FinishReason::cancelled, nullptr); }
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  /// Queues a request. wake: called by the engine's thread when there is something to fetch; it may run once after the
+  /// reader has seen the end. It must not take long; what it throws is ignored. Throws Error where the request is
+  /// unusable, engine.full and engine.stopped. An adapter that cannot be loaded ends the answer.
   Answer submit(Request request, const Scheduling& scheduling = {}, std::function<void()> wake = {}) {
     check_request(request, target_.info());
     auto state = std::make_shared<detail::AnswerState>();
     state->wake = std::move(wake);
-    const std::lock_guard lock(mutex_);
-    if (present_ >= options_.max_requests) {
-      ++stats_.refused;
-      throw Error("engine.full", text("the engine holds ", present_, " requests, the most it takes"),
-                  "Try again later, or raise EngineOptions::max_requests");
-    }
-    ++present_;
+    state->bell = bell_;
+    Answer answer(state);
     const std::stop_token cancel = request.cancel;
     detail::give_rows_to(*state, request);
-    coming_.push_back({std::move(request), cancel, scheduling, next_number_++, state,
-                       detail::Timeline(options_.speculation.clock())});
     if (scheduling.adapter) scheduling.adapter.on_news([bell = bell_] { bell->ring(); });
+    Works one;
+    one.push_back(
+        {std::move(request), cancel, scheduling, 0, std::move(state), detail::Timeline(options_.speculation.clock())});
+    requests_.add(one);
     bell_->ring();
-    return Answer(std::move(state));
+    return answer;
   }
 
   /// Takes the running texts through one round. False when there was nothing to do: no request, or all that are left
-  /// wait for their readers or adapters. Throws what a device throws that fails; the answers then end with that error.
+  /// wait for their readers or adapters. Throws the error of a device that fails; all requests, queued ones too, then
+  /// end with it.
   bool step() {
-    take_coming();
-    end_those_that_should();
-    start_waiting();
-    choose_round();
-    if (round_.empty()) return false;
-    rounds_.waiting = running_.size() - round_.size();
-    const double began = options_.speculation.clock();
     try {
-      run_round(std::span<Answering* const>(round_), target_, rounds_, options_.speculation.clock,
-                [&](const Answering& one) { faults_.emplace_back(&one, std::current_exception()); });
-    } catch (const Error& error) {
-      if (error.id() != "cache.full" && error.id() != "backend.out-of-memory" && error.id() != "gpu.out-of-memory") {
-        return fail_all();
-      }
-      make_way();
-      return true;
-    } catch (const std::bad_alloc&) {
-      make_way();
-      return true;
+      return round();
     } catch (...) {
-      return fail_all();
+      end_all(FinishReason::error, std::current_exception());
+      throw;
     }
-    end_faulty();
-    const double now = options_.speculation.clock();
-    hand_over(now, now - began);
-    prompt_budget_.learn(now - began, options_.step_seconds);
-    return true;
   }
 
   /// Steps until there is nothing to do, nor to come from a store of adapters.
   void run() {
-    while (step() || (stats_.deferred > 0 && running_.empty())) {
+    while (step() || (deferred_ > 0 && requests_.running.empty())) {
       if (round_.empty()) bell_->wait();
     }
   }
 
-  /// Steps as requests come, until `stop` is requested; what runs then stays.
+  /// Steps as requests come, until `stop` is requested. Then all requests end with FinishReason::cancelled, and
+  /// submit() throws engine.stopped until run() or step() is called again.
   void run(std::stop_token stop) {
     while (!stop.stop_requested()) {
       if (!step()) bell_->wait(stop);
     }
+    end_all(FinishReason::cancelled, nullptr, true);
   }
 
   EngineStats stats() const {
-    EngineStats stats;
-    {
-      const std::lock_guard lock(mutex_);
-      stats = stats_;
-      stats.waiting = present_ - stats.running;
-    }
+    EngineStats stats = requests_.stats();
     if (pool_) {
       stats.cache_used = pool_.used();
       stats.cache_idle = pool_.idle();
@@ -151,26 +127,46 @@ class Engine {
   using Work = detail::Work<Answering>;
   using Works = detail::Works<Answering>;
 
-  void take_coming() {
-    const std::lock_guard lock(mutex_);
-    for (; !coming_.empty(); coming_.pop_front()) insert(waiting_, std::move(coming_.front()));
-    stats_.running = running_.size();
+  bool round() {
+    requests_.take_coming();
+    end_those_that_should();
+    start_waiting();
+    choose_round();
+    if (round_.empty()) return false;
+    rounds_.waiting = requests_.running.size() - round_.size();
+    const double began = options_.speculation.clock();
+    try {
+      run_round(std::span<Answering* const>(round_), target_, rounds_, options_.speculation.clock,
+                [&](const Answering& one) { faults_.emplace_back(&one, std::current_exception()); });
+    } catch (const Error& error) {
+      if (error.id() != "cache.full" && error.id() != "backend.out-of-memory" && error.id() != "gpu.out-of-memory") {
+        throw;
+      }
+      make_way();
+      return true;
+    } catch (const std::bad_alloc&) {
+      make_way();
+      return true;
+    }
+    end_faulty();
+    const double now = options_.speculation.clock();
+    hand_over(now, now - began);
+    prompt_budget_.learn(now - began, options_.step_seconds);
+    return true;
   }
-
-  static void insert(Works& works, Work&& work) { works.insert(detail::place_of(works, work), std::move(work)); }
 
   /// Those that are cancelled, wanted no more, or too late.
   void end_those_that_should() {
     const auto now = std::chrono::steady_clock::now();
-    for (Works* works : {&waiting_, &running_}) {
+    for (Works* works : {&requests_.waiting, &requests_.running}) {
       for (auto work = works->begin(); work != works->end();) {
         const auto one = work++;
         if (one->answer->cancelled || one->cancel.stop_requested()) {
-          finish(*works, one, FinishReason::cancelled);
+          requests_.end(*works, one, FinishReason::cancelled);
         } else if (one->answer->satisfied) {
-          finish(*works, one, FinishReason::sink);
+          requests_.end(*works, one, FinishReason::sink);
         } else if (now >= one->scheduling.deadline) {
-          finish(*works, one, FinishReason::deadline);
+          requests_.end(*works, one, FinishReason::deadline);
         }
       }
     }
@@ -181,9 +177,10 @@ class Engine {
   void start_waiting() {
     Work* passed = nullptr;
     std::size_t deferred = 0;
-    for (auto next = waiting_.begin(); next != waiting_.end() && running_.size() < options_.max_running;) {
+    for (auto next = requests_.waiting.begin();
+         next != requests_.waiting.end() && requests_.running.size() < options_.max_running;) {
       const auto work = next++;
-      if (!running_.empty() && (crowded_ || work->number == without_room_)) break;
+      if (!requests_.running.empty() && (requests_.crowded || work->number == requests_.without_room)) break;
       const bool wants = work->wants_adapter();
       try {
         if (wants && (detail::bars(passed, options_.max_running) || !work->take_adapter(target_.info()))) {
@@ -191,36 +188,44 @@ class Engine {
           continue;
         }
       } catch (...) {
-        end_with(waiting_, work, std::current_exception());
+        requests_.end(requests_.waiting, work, FinishReason::error, std::current_exception());
         continue;
       }
-      if (!running_.empty() && !detail::fits(*work, running_, pool_)) {
-        without_room_ = work->number;
+      if (!requests_.running.empty() && !detail::fits(*work, requests_.running, pool_)) {
+        requests_.without_room = work->number;
         if (wants) work->request.adapter = nullptr;
         break;
       }
       if (wants && passed != nullptr) ++passed->overtaken;
-      if (work->generation == nullptr) {
-        work->scheduling.adapter = {};
-        work->generation = generation();
-        work->generation->start(std::move(work->request));
-        work->timeline.begin(options_.speculation.clock());
+      try {
+        if (work->generation == nullptr) begin(*work);
+      } catch (...) {
+        requests_.end(requests_.waiting, work, FinishReason::error, std::current_exception());
+        continue;
       }
-      running_.splice(detail::place_of(running_, *work), waiting_, work);
-      if (!work->generation->going()) close(running_, work);
+      requests_.start(work);
+      if (!work->generation->going()) requests_.close(requests_.running, work);
     }
-    const std::lock_guard lock(mutex_);
-    stats_.deferred = deferred;
+    deferred_ = deferred;
+    requests_.count([&](EngineStats& stats) { stats.deferred = deferred; });
+  }
+
+  void begin(Work& work) {
+    work.scheduling.adapter = {};
+    std::unique_ptr<Answering> one = generation();
+    one->start(std::move(work.request));
+    work.timeline.begin(options_.speculation.clock());
+    work.generation = std::move(one);
   }
 
   /// One that is at rest: what its draft length has learnt holds for the next request too.
   std::unique_ptr<Answering> generation() {
-    if (resting_.empty()) {
+    if (requests_.resting.empty()) {
       return std::make_unique<Answering>(DrafterType(draft_), Sequence(pool_), target_.info(), options_.speculation,
                                          rule_);
     }
-    auto one = std::move(resting_.back());
-    resting_.pop_back();
+    auto one = std::move(requests_.resting.back());
+    requests_.resting.pop_back();
     return one;
   }
 
@@ -231,7 +236,7 @@ class Engine {
     filling_.clear();
     prompt_budget_.begin_step();
     std::size_t left_answered = most_scored_rows(target_.info());
-    for (Work& work : running_) {
+    for (Work& work : requests_.running) {
       work.in_round = false;
       if (work.unread() >= options_.max_unread) continue;
       Answering& generation = *work.generation;
@@ -255,7 +260,7 @@ class Engine {
 
   /// Gives the round's tokens to their readers.
   void hand_over(double now, double took) {
-    for (Work& work : running_) {
+    for (Work& work : requests_.running) {
       work.said = false;
       if (!work.in_round) continue;
       while (const GeneratedToken* token = work.generation->next()) {
@@ -265,111 +270,58 @@ class Engine {
       }
     }
     count_step(now, took);
-    for (auto work = running_.begin(); work != running_.end();) {
+    for (auto work = requests_.running.begin(); work != requests_.running.end();) {
       const auto one = work++;
       if (one->in_round && !one->generation->going()) {
-        close(running_, one);
+        requests_.close(requests_.running, one);
       } else if (one->said) {
-        notify(*one->answer);
+        requests_.notify(*one->answer);
       }
     }
   }
 
   void count_step(double now, double took) {
-    const std::lock_guard lock(mutex_);
-    std::int64_t tokens = 0;
-    for (Work& work : running_) {
-      if (work.in_round) tokens += work.timeline.count_round(stats_, *work.generation, now);
-    }
-    stats_.running = running_.size();
-    ++stats_.steps;
-    stats_.step_tokens.add(static_cast<double>(tokens));
-    stats_.step_seconds.add(took);
+    requests_.count([&](EngineStats& stats) {
+      std::int64_t tokens = 0;
+      for (Work& work : requests_.running) {
+        if (work.in_round) tokens += work.timeline.count_round(stats, *work.generation, now);
+      }
+      stats.running = requests_.running.size();
+      ++stats.steps;
+      stats.step_tokens.add(static_cast<double>(tokens));
+      stats.step_seconds.add(took);
+    });
   }
 
   /// There was no memory for the round: the last of the texts waits until there is, and is then read again. Where it
   /// runs alone, its memory is all there is.
   void make_way() {
     for (Answering* one : round_) one->undo_round();
-    const auto last = std::prev(running_.end());
-    if (running_.size() == 1) return end_with(running_, last, std::current_exception());
+    const auto last = std::prev(requests_.running.end());
+    if (requests_.running.size() == 1)
+      return requests_.end(requests_.running, last, FinishReason::error, std::current_exception());
     last->generation->preempt();
     last->timeline.preempt();
-    insert(waiting_, std::move(*last));
-    running_.erase(last);
-    crowded_ = true;
-    const std::lock_guard lock(mutex_);
-    ++stats_.preemptions;
+    requests_.requeue(last);
+    requests_.crowded = true;
+    requests_.count([](EngineStats& stats) { ++stats.preemptions; });
   }
 
   /// Those of the round whose answer was not usable.
   void end_faulty() {
     for (auto& fault : faults_) {
-      const auto work = std::find_if(running_.begin(), running_.end(),
+      const auto work = std::find_if(requests_.running.begin(), requests_.running.end(),
                                      [&](const Work& one) { return one.generation.get() == fault.first; });
-      end_with(running_, work, std::move(fault.second));
+      requests_.end(requests_.running, work, FinishReason::error, fault.second);
     }
     faults_.clear();
   }
 
-  bool fail_all() {
-    const std::exception_ptr error = std::current_exception();
-    while (!running_.empty()) end_with(running_, running_.begin(), error);
-    std::rethrow_exception(error);
+  void end_all(FinishReason reason, const std::exception_ptr& error, bool stop = false) noexcept {
+    requests_.end_all(reason, error, stop);
+    round_.clear();
+    faults_.clear();
   }
-
-  void end_with(Works& works, typename Works::iterator work, std::exception_ptr error) {
-    {
-      const std::lock_guard lock(work->answer->mutex);
-      work->answer->error = std::move(error);
-    }
-    finish(works, work, FinishReason::error);
-  }
-
-  void finish(Works& works, typename Works::iterator work, FinishReason reason) {
-    if (work->generation != nullptr) {
-      work->generation->end_with(reason);
-    } else {
-      const std::lock_guard lock(work->answer->mutex);
-      work->answer->stats.finish_reason = reason;
-    }
-    close(works, work);
-  }
-
-  /// The answer is over. Whoever sees that sees it counted too, and its memory given back.
-  void close(Works& works, typename Works::iterator place) {
-    Work work = std::move(*place);
-    works.erase(place);
-    crowded_ = false;
-    without_room_ = nobody;
-    detail::AnswerState& answer = *work.answer;
-    if (work.generation != nullptr) {
-      {
-        const std::lock_guard lock(answer.mutex);
-        answer.stats = work.generation->stats();
-      }
-      work.generation->let_go();
-      resting_.push_back(std::move(work.generation));
-    }
-    {
-      const std::lock_guard lock(mutex_);
-      --present_;
-      stats_.running = running_.size();
-      work.timeline.count_end(stats_, answer.stats, options_.speculation.clock());
-    }
-    {
-      const std::lock_guard lock(answer.mutex);
-      answer.over = true;
-    }
-    notify(answer);
-  }
-
-  static void notify(detail::AnswerState& answer) {
-    answer.changed.notify_all();
-    if (answer.wake) answer.wake();
-  }
-
-  static constexpr std::uint64_t nobody = std::numeric_limits<std::uint64_t>::max();
 
   Draft draft_;
   Target target_;
@@ -378,22 +330,15 @@ class Engine {
   KvPool pool_;
 
   const std::shared_ptr<detail::Bell> bell_ = std::make_shared<detail::Bell>();  // rung when something has come
-  mutable std::mutex mutex_;
-  std::deque<Work> coming_;  // submitted since the last step
-  std::size_t present_ = 0;  // requests that are not over
-  std::uint64_t next_number_ = 0;
-  EngineStats stats_;
+  detail::Requests<Answering> requests_{options_};
 
   // Of the engine's thread.
-  Works waiting_, running_;  // in their order
-  std::vector<std::unique_ptr<Answering>> resting_;
+  std::size_t deferred_ = 0;  // queued requests whose adapter is not there
   std::vector<Answering*> round_;
   std::vector<const Answering*> filling_;  // of those, the ones that read and leave pages to others
   std::vector<std::pair<const Answering*, std::exception_ptr>> faults_;
   RoundState rounds_{options_.speculation};
   detail::PromptBudget prompt_budget_;
-  bool crowded_ = false;                 // a text had to make way, and none has ended since
-  std::uint64_t without_room_ = nobody;  // the number of one that found no memory, and no text has ended since
 };
 
 }  // namespace slm

@@ -39,7 +39,7 @@ class FakeService final : public Service {
     }
     void end(slm::FinishReason reason) {
       answer->stats.finish_reason = reason;
-      answer->over = true;
+      answer->state = slm::detail::RequestState::ended;
     }
     void fail(const slm::Error& error) {
       answer->error = std::make_exception_ptr(error);

@@ -34,7 +34,7 @@ class EngineService final : public Service {
     if (now.steps > steps_before_fault_) {
       fault_.clear();
     } else if (now.waiting + now.running == 0) {
-      engine_.submit({.prompt = {0}, .sampling = {.max_new_tokens = 1}});
+      engine_.submit({.prompt = {0}, .sampling = {.max_new_tokens = 1}}).detach();
     }
     return fault_;
   }

@@ -1,0 +1,179 @@
+// Requests: those that an engine holds, and their states.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <limits>
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "slm/core/error.hpp"
+#include "slm/decode/stats.hpp"
+#include "slm/engine/answer.hpp"
+#include "slm/engine/options.hpp"
+#include "slm/engine/stats.hpp"
+#include "slm/engine/work.hpp"
+
+namespace slm::inline v0_1::detail {
+
+/// RequestState says what the states are; each transition is a function here. add() and stats() may be called by any
+/// thread, the others by the one that steps the engine.
+template <class Answering>
+class Requests {
+ public:
+  using Place = typename Works<Answering>::iterator;
+
+  /// The options outlive it.
+  explicit Requests(const EngineOptions& options) : options_(options) {}
+
+  /// Adds the one request of a list as queued. Throws engine.stopped and engine.full, and then nothing has changed.
+  void add(Works<Answering>& one) {
+    const std::lock_guard lock(mutex_);
+    if (stopped_) {
+      throw Error("engine.stopped", "the engine takes no request: run(stop) has returned",
+                  "Call run() or step() before the next submit()");
+    }
+    if (present_ >= options_.max_requests) {
+      ++stats_.refused;
+      throw Error("engine.full", text("the engine holds ", present_, " requests, the most it takes"),
+                  "Try again later, or raise EngineOptions::max_requests");
+    }
+    one.front().number = next_number_++;
+    ++present_;
+    coming_.splice(coming_.end(), one);
+  }
+
+  EngineStats stats() const {
+    const std::lock_guard lock(mutex_);
+    EngineStats stats = stats_;
+    stats.waiting = present_ - stats.running;
+    return stats;
+  }
+  /// Calls change(statistics) under the mutex.
+  template <class Change>
+  void count(Change change) {
+    const std::lock_guard lock(mutex_);
+    change(stats_);
+  }
+
+  /// Requests are taken again, and those that were added since the last call get their place among `waiting`.
+  void take_coming() {
+    const std::lock_guard lock(mutex_);
+    stopped_ = false;
+    sort_coming();
+  }
+
+  /// queued -> running
+  void start(Place work) {
+    running.splice(place_of(running, *work), waiting, work);
+    set_state(*work->answer, RequestState::running);
+  }
+
+  /// running -> queued
+  void requeue(Place work) {
+    set_state(*work->answer, RequestState::queued);
+    waiting.splice(place_of(waiting, *work), running, work);
+  }
+
+  /// queued or running -> ended, before the text is complete
+  void end(Works<Answering>& works, Place work, FinishReason reason, std::exception_ptr error = nullptr) noexcept {
+    {
+      const std::lock_guard lock(work->answer->mutex);
+      work->answer->error = std::move(error);
+      work->answer->stats.finish_reason = reason;
+    }
+    if (work->generation != nullptr) work->generation->end_with(reason);
+    close(works, work);
+  }
+
+  /// queued or running -> ended. Statistics and memory are updated before a reader sees it.
+  void close(Works<Answering>& works, Place place) noexcept {
+    Works<Answering> ended;
+    ended.splice(ended.begin(), works, place);
+    Work<Answering>& work = ended.front();
+    crowded = false;
+    without_room = none;
+    AnswerState& answer = *work.answer;
+    if (work.generation != nullptr) rest(work);
+    work.request = {};
+    work.scheduling.adapter = {};
+    {
+      const std::lock_guard lock(mutex_);
+      --present_;
+      stats_.running = running.size();
+      work.timeline.count_end(stats_, answer.stats, options_.speculation.clock());
+    }
+    set_state(answer, RequestState::ended);
+    notify(answer);
+    answer.wake = nullptr;
+  }
+
+  /// All of them -> ended, those that were added since the last step too. stop: add() throws from now on.
+  void end_all(FinishReason reason, const std::exception_ptr& error, bool stop) noexcept {
+    {
+      const std::lock_guard lock(mutex_);
+      stopped_ = stop;
+      sort_coming();
+    }
+    for (Works<Answering>* works : {&waiting, &running}) {
+      while (!works->empty()) end(*works, works->begin(), reason, error);
+    }
+    if (error) resting.clear();
+  }
+
+  static void notify(AnswerState& answer) noexcept {
+    answer.changed.notify_all();
+    try {
+      if (answer.wake) answer.wake();
+    } catch (...) {  // an application's fault in one request does not end the others
+    }
+  }
+
+  static constexpr std::uint64_t none = std::numeric_limits<std::uint64_t>::max();
+
+  Works<Answering> waiting, running;                // in their order
+  std::vector<std::unique_ptr<Answering>> resting;  // generations without a request, to be used again
+  bool crowded = false;                             // a text had to make way, and none has ended since
+  std::uint64_t without_room = none;  // the number of one that found no memory, and no text has ended since
+
+ private:
+  void sort_coming() {
+    while (!coming_.empty()) waiting.splice(place_of(waiting, coming_.front()), coming_, coming_.begin());
+    stats_.running = running.size();
+  }
+
+  static void set_state(AnswerState& answer, RequestState state) {
+    const std::lock_guard lock(answer.mutex);
+    answer.state = state;
+  }
+
+  /// The answer takes the statistics; the generation releases memory and callbacks, and is kept for another request.
+  /// One that cannot be kept is destroyed.
+  void rest(Work<Answering>& work) noexcept {
+    try {
+      const std::lock_guard lock(work.answer->mutex);
+      work.answer->stats = work.generation->stats();
+    } catch (...) {
+      work.answer->error = std::current_exception();
+    }
+    try {
+      work.generation->let_go();
+      resting.push_back(std::move(work.generation));
+    } catch (...) {
+      work.generation.reset();
+    }
+  }
+
+  const EngineOptions& options_;
+  mutable std::mutex mutex_;
+  Works<Answering> coming_;  // added since the last step
+  bool stopped_ = false;     // run(stop) has returned, and no step has begun since
+  std::size_t present_ = 0;  // requests that have not ended
+  std::uint64_t next_number_ = 0;
+  EngineStats stats_;
+};
+
+}  // namespace slm::detail

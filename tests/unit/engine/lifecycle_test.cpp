@@ -1,0 +1,231 @@
+// The states of an engine's requests: each transition, with devices, clients and memory that fail at every step.
+#include <atomic>
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <cstddef>
+#include <cstdlib>
+#include <future>
+#include <memory>
+#include <new>
+#include <stop_token>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "slm/engine/engine.hpp"
+#include "support/toy_models.hpp"
+
+namespace {
+thread_local long fail_at = 0;  // the n-th allocation of this thread from now on fails; 0: none
+}
+
+[[gnu::noinline]] void* operator new(std::size_t size) {
+  if (fail_at > 0 && --fail_at == 0) throw std::bad_alloc{};
+  if (void* memory = std::malloc(size > 0 ? size : 1)) return memory;
+  throw std::bad_alloc{};
+}
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+
+using namespace slm;
+using namespace slm::testing;
+
+namespace {
+
+const ToyOptions toy{.vocab = 12, .seed = 3};
+
+Request request_of(int tokens) { return {.prompt = {1, 2}, .sampling = {.max_new_tokens = tokens}}; }
+
+/// How reading an answer to its end ends, within ten seconds.
+std::string read(Answer answer) {
+  auto reader = std::async(std::launch::async, [answer = std::move(answer)]() mutable -> std::string {
+    try {
+      while (answer.next()) continue;
+    } catch (const std::exception&) {
+      return "throws";
+    }
+    return "ends";
+  });
+  REQUIRE(reader.wait_for(std::chrono::seconds(10)) == std::future_status::ready);
+  return reader.get();
+}
+
+using Toy = Engine<NoDrafter, ToyModel>;
+
+}  // namespace
+
+TEST_CASE("an engine that is destroyed cancels running and queued requests") {
+  auto engine = std::make_unique<Toy>(NoDrafter{}, ToyModel{toy}, EngineOptions{.max_running = 1});
+  Answer running = engine->submit(request_of(1000)), queued = engine->submit(request_of(1000));
+  for (int i = 0; i < 3; ++i) engine->step();
+  Answer coming = engine->submit(request_of(1000));
+  auto waiting = std::async(std::launch::async, [queued] { return read(queued); });
+  engine.reset();
+  CHECK(waiting.get() == "ends");
+  for (const Answer& answer : {running, queued, coming}) {
+    CHECK(read(answer) == "ends");
+    CHECK(answer.stats().finish_reason == FinishReason::cancelled);
+  }
+}
+
+TEST_CASE("run(stop) cancels all requests, and none is taken until the engine steps again") {
+  Toy engine{NoDrafter{}, ToyModel{toy}};
+  Answer queued = engine.submit(request_of(1000));
+  {
+    std::jthread runner([&](std::stop_token stop) { engine.run(stop); });
+    REQUIRE(queued.next());
+  }
+  CHECK(read(queued) == "ends");
+  CHECK(queued.stats().finish_reason == FinishReason::cancelled);
+  CHECK_THROWS_WITH(engine.submit(request_of(2)), Catch::Contains("engine.stopped"));
+  CHECK_FALSE(engine.step());
+  Answer next = engine.submit(request_of(2));
+  engine.run();
+  CHECK(read(next) == "ends");
+  CHECK(next.stats().finish_reason == FinishReason::length);
+}
+
+TEST_CASE("a device that fails at any step ends every request with its error, and the engine serves the next one") {
+  // Each request takes five forwards: one reads the prompt, four bring a token each.
+  for (int bad = 0; bad < 15; ++bad) {
+    const SpoiltModel model{toy, [bad](int call, std::span<float>) {
+                              if (call == bad) throw Error("gpu.fault", "the device has failed", "Look at it");
+                            }};
+    Engine engine{NoDrafter{}, model, {.max_running = 1}};
+    std::vector<Answer> answers;
+    for (int i = 0; i < 3; ++i) answers.push_back(engine.submit(request_of(4)));
+    const auto run = [&] { engine.run(); };
+    CHECK_THROWS_WITH(run(), Catch::Contains("gpu.fault"));
+    for (int i = 0; i < 3; ++i) {
+      CHECK(read(answers[static_cast<std::size_t>(i)]) == (i < bad / 5 ? "ends" : "throws"));
+    }
+    CHECK(engine.stats().waiting + engine.stats().running == 0);
+    Answer next = engine.submit(request_of(4));
+    engine.run();
+    CHECK(read(next) == "ends");
+    CHECK(next.stats().emitted == 4);
+  }
+}
+
+TEST_CASE("a request is cancelled when its last answer is destroyed, unless it is detached") {
+  const ToyModel model{toy};
+  Toy engine{NoDrafter{}, model};
+  {
+    const Answer answer = engine.submit(request_of(2000));
+    const Answer copy = answer;
+  }
+  engine.run();
+  CHECK(model.log()->forwards == 0);
+  {
+    const Answer first = engine.submit(request_of(2000));
+    engine.step();
+  }
+  engine.run();
+  CHECK(model.log()->forwards == 1);
+  CHECK(engine.stats().finished_by[static_cast<std::size_t>(FinishReason::cancelled)] == 2);
+  engine.submit(request_of(5)).detach();
+  engine.run();
+  CHECK(model.log()->forwards == 7);
+}
+
+TEST_CASE("a request that throws while it is submitted is not counted") {
+  bool complete = false;
+  for (long n = 1; !complete && n < 100; ++n) {
+    Toy engine{NoDrafter{}, ToyModel{toy}, {.max_requests = 1}};
+    Request request = request_of(2);
+    try {
+      fail_at = n;
+      Answer answer = engine.submit(std::move(request));
+      complete = fail_at > 0;
+      fail_at = 0;
+    } catch (const std::bad_alloc&) {
+    }
+    fail_at = 0;
+    CHECK(engine.stats().waiting == (complete ? 1 : 0));
+    if (complete) break;
+    Answer next = engine.submit(request_of(2));
+    engine.run();
+    CHECK(read(next) == "ends");
+  }
+  CHECK(complete);
+}
+
+TEST_CASE("an allocation that fails in any step ends requests, and the engine serves the next one") {
+  bool complete = false;
+  int failed = 0;
+  for (long n = 1; !complete && n < 2000; ++n) {
+    Toy engine{NoDrafter{}, ToyModel{toy}};
+    Answer first = engine.submit(request_of(4)), second = engine.submit(request_of(4));
+    try {
+      fail_at = n;
+      engine.run();
+      complete = fail_at > 0;
+    } catch (const std::bad_alloc&) {
+      ++failed;
+    }
+    fail_at = 0;
+    for (Answer& answer : {std::ref(first), std::ref(second)}) {
+      if (read(answer) == "ends") CHECK(answer.stats().emitted == 4);
+    }
+    CHECK(engine.stats().waiting + engine.stats().running == 0);
+    Answer next = engine.submit(request_of(4));
+    engine.run();
+    CHECK(read(next) == "ends");
+    CHECK(next.stats().emitted == 4);
+  }
+  CHECK(complete);
+  CHECK(failed > 0);
+}
+
+TEST_CASE("a request that has ended releases its callbacks") {
+  Toy engine{NoDrafter{}, ToyModel{toy}};
+  auto mine = std::make_shared<int>(1);
+  const std::weak_ptr<int> seen = mine;
+  Request request = request_of(3);
+  request.sampling.adjust_logits = [mine](std::span<const Token>, std::span<float>) {};
+  request.progress = [mine](std::size_t, std::size_t) {};
+  Answer answer = engine.submit(request, {}, [mine] {});
+  Answer queued = engine.submit(request, {}, [mine] {});
+  queued.cancel();
+  request = {};
+  mine.reset();
+  engine.run();
+  CHECK(seen.expired());
+  CHECK(read(answer) == "ends");
+}
+
+TEST_CASE("what a reader's wake() throws ends no other request") {
+  Toy engine{NoDrafter{}, ToyModel{toy}};
+  Answer answer = engine.submit(request_of(3), {}, [] { throw std::runtime_error("of the application"); });
+  Answer other = engine.submit(request_of(3));
+  engine.run();
+  CHECK(read(answer) == "ends");
+  CHECK(read(other) == "ends");
+}
+
+TEST_CASE("clients that leave and an engine that stops meet in any order") {
+  for (int round = 0; round < 20; ++round) {
+    auto engine = std::make_unique<Toy>(NoDrafter{}, ToyModel{toy}, EngineOptions{.max_running = 3});
+    std::vector<std::jthread> clients;
+    {
+      std::jthread runner([&](std::stop_token stop) { engine->run(stop); });
+      for (int client = 0; client < 3; ++client) {
+        clients.emplace_back([&engine = *engine, client] {
+          try {
+            for (int i = 0;; ++i) {
+              Answer answer = engine.submit(request_of(50));
+              for (int n = 0; n < (client + i) % 7; ++n) answer.next();
+            }
+          } catch (const Error& error) {
+            if (error.id() != "engine.stopped") throw;
+          }
+        });
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
+    clients.clear();
+    CHECK(engine->stats().waiting + engine->stats().running == 0);
+    engine.reset();
+  }
+}
