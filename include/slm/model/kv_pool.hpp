@@ -160,15 +160,18 @@ class KvPool {
   /// whatever the device throws when its memory is.
   KvPageRef take(int kind) const {
     std::byte* const memory = take_memory(kind);
+    std::unique_ptr<KvPage> page;
     try {
-      return {new KvPage{memory}, [state = state_, kind](const KvPage* page) {
-                state->give(kind, page->memory);
-                delete page;
-              }};
+      page = std::make_unique<KvPage>(KvPage{memory});
     } catch (...) {
       state_->give(kind, memory);
       throw;
     }
+    // A shared_ptr that finds no memory calls the deleter before it throws.
+    return {page.release(), [state = state_, kind](const KvPage* used) {
+              state->give(kind, used->memory);
+              delete used;
+            }};
   }
 
   /// A page of one's own with the same contents.
@@ -244,9 +247,9 @@ class KvPool {
       std::size_t wanted = std::clamp(used, bytes, std::max(bytes, most));
       if (options.memory != 0) wanted = std::min(wanted, std::max(bytes, options.memory - used));
       const std::size_t count = wanted / bytes;
-      all += count;
-      pages.reserve(all);
+      pages.reserve(all + count);
       std::byte* const slab = memory->allocate(layout.page_shape(kind), count);
+      all += count;
       for (std::size_t i = count; i-- > 0;) pages.push_back(slab + i * bytes);
     }
 

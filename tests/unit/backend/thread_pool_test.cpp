@@ -56,6 +56,31 @@ TEST_CASE("a thread works through its own share in order") {
   }
 }
 
+TEST_CASE("what a task throws, in any thread, reaches the caller after all tasks have ended") {
+  for (const int threads : {2, 3}) {
+    ThreadPool pool(threads);
+    for (const bool in_worker : {false, true}) {
+      const auto caller = std::this_thread::get_id();
+      std::atomic<int> ended{0}, thrown{0};
+      const auto loop = [&] {
+        pool.run(1000, [&](std::uint32_t, int) {
+          std::this_thread::sleep_for(std::chrono::microseconds(5));
+          ++ended;
+          if ((std::this_thread::get_id() != caller) != in_worker) return;
+          ++thrown;
+          throw std::bad_alloc();
+        });
+      };
+      CHECK_THROWS_AS(loop(), std::bad_alloc);
+      CHECK(ended == 1000);
+      CHECK(thrown > 0);
+      std::atomic<int> after{0};
+      CHECK_NOTHROW(pool.run(100, [&](std::uint32_t, int) { ++after; }));
+      CHECK(after == 100);
+    }
+  }
+}
+
 TEST_CASE("many tiny loops, one after the other") {
   for (const int threads : {2, 3}) {
     ThreadPool pool(threads);

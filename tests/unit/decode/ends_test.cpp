@@ -225,6 +225,24 @@ TEST_CASE("a sink that throws leaves a decoder that still works") {
   REQUIRE(stats.disabled_reason.empty());
 }
 
+namespace application {
+struct Sink {
+  std::vector<Token> tokens;
+  void operator()(Token token) { tokens.push_back(token); }
+};
+int called = 0;  // functions of an application whose names are also the library's
+[[maybe_unused]] void finish(Sink&) { ++called; }
+[[maybe_unused]] bool deliver(Sink&, const GeneratedToken&) { return ++called > 0; }
+}  // namespace application
+
+TEST_CASE("an application's own finish() and deliver() beside its sink are not called") {
+  SpeculativeDecoder decoder{NoDrafter{}, ToyModel{ToyOptions{.vocab = 12}}};
+  application::Sink sink;
+  decoder.generate(std::vector<Token>{1, 2}, {.max_new_tokens = 3}, sink);
+  CHECK(application::called == 0);
+  CHECK(sink.tokens.size() == 3);
+}
+
 TEST_CASE("a sink's finish() is called once, at the end") {
   struct Counting {
     int tokens = 0, finished = 0;

@@ -5,9 +5,12 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
+#include <mutex>
 #include <system_error>
 #include <thread>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "slm/backend/cpu/isa.hpp"
@@ -43,7 +46,8 @@ class ThreadPool {
   int threads() const noexcept { return static_cast<int>(shares_.size()); }
 
   /// Calls task(index, worker) once for each index in [0, count), on any thread; worker < threads() names the thread.
-  /// Returns when all have ended. The task must not throw. shared: whether other threads than the caller take part.
+  /// Returns when all have ended. Where tasks throw, the first exception is thrown again then. shared: whether other
+  /// threads than the caller take part; if not, tasks behind one that throws are not called.
   template <class Task>
   void run(std::uint32_t count, Task&& task, bool shared = true) {
     using Plain = std::remove_reference_t<Task>;
@@ -76,7 +80,21 @@ class ThreadPool {
       wakeups_.notify_all();
     }
     claim_all(0);
-    for (int spins = 0; unfinished_.load(std::memory_order_acquire) != 0; ++spins) relax(spins);
+    for (int spins = 0; unfinished_.load(std::memory_order_acquire) != 0; spins += spins < spins_before_yield) {
+      relax(spins);
+    }
+    if (fault_) std::rethrow_exception(std::exchange(fault_, nullptr));
+  }
+
+  /// A task in a worker's thread must not end the program, nor one in the caller's leave workers with a frame that is
+  /// gone.
+  void attempt(std::uint32_t index, int worker) {
+    try {
+      call_(context_, index, worker);
+    } catch (...) {
+      const std::lock_guard lock(fault_mutex_);
+      if (!fault_) fault_ = std::current_exception();
+    }
   }
 
   // A pause takes 10 to 50 ns. Some 30 µs bridge the gap between two loops of a step; then others may have the core,
@@ -126,8 +144,7 @@ class ThreadPool {
     const std::size_t own = static_cast<std::size_t>(worker), count = shares_.size();
     std::uint32_t finished = 0;
     for (std::size_t share = own; share < own + count; ++share) {
-      for (std::uint32_t index = 0; claim(share % count, index); share = own, ++finished)
-        call_(context_, index, worker);
+      for (std::uint32_t index = 0; claim(share % count, index); share = own, ++finished) attempt(index, worker);
     }
     if (finished > 0) unfinished_.fetch_sub(finished, std::memory_order_release);
     return finished > 0;
@@ -173,6 +190,8 @@ class ThreadPool {
   alignas(64) std::atomic<std::uint32_t> wakeups_{0};
   std::atomic<int> sleepers_{0};
   std::atomic<bool> stopping_{false};
+  std::mutex fault_mutex_;
+  std::exception_ptr fault_ = nullptr;  // the first of the present loop
   std::vector<std::thread> workers_;
   Placement placement_;
 };
