@@ -30,13 +30,14 @@ TEST_CASE("a body nested 100,000 deep, names twice, and bytes that are not UTF-8
 
 TEST_CASE("keys: one of them opens what computes, nothing else does, and health needs none") {
   FakeServer server({.keys = {"first", "second"}, .reading = {}});
-  for (const std::string given : {"", "Bearer", "Bearer ", "Bearer firs", "Bearer first ", "Basic first", "first"}) {
+  for (const std::string given : {"", "Bearer", "Bearer ", "Bearer firs", "Bearer first ", "Basic first", "first",
+                                  "Bearerfirst", "Bearer  ", "Bearers first"}) {
     server.authorization = given;
     CHECK(server.ask("/v1/models", "", "GET").status == 401);
     CHECK(server.ask("/tokenize", R"({"prompt": "x"})").status == 401);
     CHECK(server.ask("/health", "", "GET").status == 200);
   }
-  for (const std::string given : {"Bearer first", "Bearer second"}) {
+  for (const std::string given : {"Bearer first", "Bearer second", "bearer first", "BEARER second", "Bearer  first"}) {
     server.authorization = given;
     CHECK(server.ask("/v1/models", "", "GET").status == 200);
   }

@@ -114,13 +114,20 @@ const Api::Route& Api::find(const HttpRequest& request) const {
   throw refusal;
 }
 
+/// Whether credentials are of an authentication scheme, whose name has no case (RFC 9110 11.1).
+static bool has_scheme(std::string_view credentials, std::string_view lower_case_name) {
+  if (credentials.size() <= lower_case_name.size() || credentials[lower_case_name.size()] != ' ') return false;
+  return std::equal(lower_case_name.begin(), lower_case_name.end(), credentials.begin(), [](char name, char given) {
+    return name == given || (given >= 'A' && given <= 'Z' && name == given - 'A' + 'a');
+  });
+}
+
 void Api::check_key(const HttpRequest& request) const {
   if (options_.keys.empty()) return;
   std::string_view given = request.authorization;
-  constexpr std::string_view bearer = "Bearer ";
   bool known = false;
-  if (given.starts_with(bearer)) {
-    given.remove_prefix(bearer.size());
+  if (has_scheme(given, "bearer")) {
+    given.remove_prefix(std::min(given.find_first_not_of(' ', std::string_view("bearer").size()), given.size()));
     for (const std::string& key : options_.keys) known = same(given, key) || known;
   }
   if (known) return;
