@@ -44,19 +44,19 @@ struct AnsweredToken {
 
 namespace detail {
 
-/// The states of a request. A transition happens in the thread that steps the engine, or in the one that destroys it;
-/// submit() alone runs in the caller's.
+/// The states of a request. The functions of Requests (requests.hpp) make the transitions: add() in the thread that
+/// submits, the others in the thread that steps or destroys the engine.
 ///
-///   from     to       where            when
-///            queued   submit()         always, unless it throws: then there is no request
-///   queued   running  start_waiting()  a slot, memory and the adapter are there
-///   running  queued   make_way()       a step ran out of memory: the text is computed again later
-///   queued   ended    end()            cancelled, past its deadline, or its adapter or its start has failed
-///   running  ended    end(), close()   the same, or the text is complete, or its logits are not usable
-///   queued   ended    end_all()        a step has thrown: with that error. run(stop) returns or the engine is
-///   running  ended    end_all()        destroyed: FinishReason::cancelled
+///   from     to       by          when
+///            queued   add()       submit() does not throw
+///   queued   running  start()     a slot, memory and the adapter are available
+///   running  queued   requeue()   a step ran out of memory; a later step computes the text again
+///   running  ended    close()     the text is complete
+///   either   ended    end()       the request is cancelled or past its deadline, or its reader stops, or its adapter,
+///                                 its start, its memory or its logits fail
+///   either   ended    end_all()   a step throws; run(stop) returns; the engine is destroyed
 ///
-/// A request is cancelled by Answer::cancel(), by Request::cancel, and by the end of its last Answer.
+/// Answer::cancel(), Request::cancel and the destruction of the last Answer cancel a request.
 enum class RequestState { queued, running, ended };
 
 /// Shared by the engine's thread and the reader's.
@@ -71,7 +71,7 @@ struct AnswerState {
   std::exception_ptr error;  // why it ended before its time
   std::atomic<bool> cancelled{false};
   std::atomic<bool> satisfied{false};
-  std::atomic<bool> detached{false};     // it is computed to its end though no Answer is left
+  std::atomic<bool> detached{false};     // the request runs to its end without an Answer
   std::function<void()> wake = {};       // of the reader; the engine's thread calls and releases it
   std::shared_ptr<Bell> bell = nullptr;  // of the engine
 
@@ -81,7 +81,7 @@ struct AnswerState {
   }
 };
 
-/// What the copies of an Answer share: the request is cancelled with the last of them.
+/// The state that copies of an Answer share. Its destructor cancels the request.
 struct AnswerHandle {
   explicit AnswerHandle(std::shared_ptr<AnswerState> of) : state(std::move(of)) {}
   AnswerHandle(const AnswerHandle&) = delete;

@@ -56,7 +56,7 @@ class Engine {
     pool_ = target_.pool({.memory = options_.cache_memory, .share_prefixes = options_.share_prefixes});
   }
 
-  /// The thread that steps must have left. Ends all requests: FinishReason::cancelled.
+  /// Ends all requests with FinishReason::cancelled. No thread may be in step() or run().
   ~Engine() { end_all(FinishReason::cancelled, nullptr); }
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
@@ -218,7 +218,7 @@ class Engine {
     work.generation = std::move(one);
   }
 
-  /// One that is at rest: what its draft length has learnt holds for the next request too.
+  /// Reuses an idle generation, whose adaptive draft length is kept.
   std::unique_ptr<Answering> generation() {
     if (requests_.resting.empty()) {
       return std::make_unique<Answering>(DrafterType(draft_), Sequence(pool_), target_.info(), options_.speculation,

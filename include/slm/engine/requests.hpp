@@ -1,4 +1,4 @@
-// Requests: those that an engine holds, and their states.
+// Requests: the requests of an engine and their states.
 #pragma once
 
 #include <cstddef>
@@ -19,8 +19,8 @@
 
 namespace slm::inline v0_1::detail {
 
-/// RequestState says what the states are; each transition is a function here. add() and stats() may be called by any
-/// thread, the others by the one that steps the engine.
+/// Each transition in the table at RequestState is a function here. Any thread may call add() and stats(); the thread
+/// that steps the engine calls the others.
 template <class Answering>
 class Requests {
  public:
@@ -59,7 +59,7 @@ class Requests {
     change(stats_);
   }
 
-  /// Requests are taken again, and those that were added since the last call get their place among `waiting`.
+  /// Moves the requests that were added since the last call to `waiting`. add() no longer throws engine.stopped.
   void take_coming() {
     const std::lock_guard lock(mutex_);
     stopped_ = false;
@@ -111,7 +111,7 @@ class Requests {
     answer.wake = nullptr;
   }
 
-  /// All of them -> ended, those that were added since the last step too. stop: add() throws from now on.
+  /// queued or running -> ended, for all requests. stop: whether add() throws engine.stopped from now on.
   void end_all(FinishReason reason, const std::exception_ptr& error, bool stop) noexcept {
     {
       const std::lock_guard lock(mutex_);
@@ -128,7 +128,7 @@ class Requests {
     answer.changed.notify_all();
     try {
       if (answer.wake) answer.wake();
-    } catch (...) {  // an application's fault in one request does not end the others
+    } catch (...) {  // an exception of one request's callback must not end the others
     }
   }
 
@@ -136,8 +136,8 @@ class Requests {
 
   Works<Answering> waiting, running;                // in their order
   std::vector<std::unique_ptr<Answering>> resting;  // generations without a request, to be used again
-  bool crowded = false;                             // a text had to make way, and none has ended since
-  std::uint64_t without_room = none;  // the number of one that found no memory, and no text has ended since
+  bool crowded = false;                             // a request was requeued, and none has ended since
+  std::uint64_t without_room = none;                // number of a request without memory, if none has ended since
 
  private:
   void sort_coming() {
@@ -150,8 +150,8 @@ class Requests {
     answer.state = state;
   }
 
-  /// The answer takes the statistics; the generation releases memory and callbacks, and is kept for another request.
-  /// One that cannot be kept is destroyed.
+  /// Copies the statistics to the answer. The generation releases its memory and callbacks and is kept for another
+  /// request; it is destroyed where that throws.
   void rest(Work<Answering>& work) noexcept {
     try {
       const std::lock_guard lock(work.answer->mutex);

@@ -1,25 +1,12 @@
-// After a warm-up no round allocates. This program counts every operator new.
+// After a warm-up no round allocates.
 #include <catch2/catch.hpp>
 #include <cstdint>
-#include <cstdlib>
-#include <new>
 #include <vector>
 
 #include "slm/decode/autoregressive.hpp"
 #include "slm/decode/speculative.hpp"
+#include "support/allocations.hpp"
 #include "support/toy_models.hpp"
-
-namespace {
-std::int64_t allocations = 0;
-}
-
-[[gnu::noinline]] void* operator new(std::size_t size) {
-  ++allocations;
-  if (void* memory = std::malloc(size)) return memory;
-  throw std::bad_alloc{};
-}
-[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
 using namespace slm;
 using namespace slm::testing;

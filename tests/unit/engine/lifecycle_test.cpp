@@ -3,7 +3,6 @@
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <cstddef>
-#include <cstdlib>
 #include <future>
 #include <memory>
 #include <new>
@@ -14,19 +13,8 @@
 #include <vector>
 
 #include "slm/engine/engine.hpp"
+#include "support/allocations.hpp"
 #include "support/toy_models.hpp"
-
-namespace {
-thread_local long fail_at = 0;  // the n-th allocation of this thread from now on fails; 0: none
-}
-
-[[gnu::noinline]] void* operator new(std::size_t size) {
-  if (fail_at > 0 && --fail_at == 0) throw std::bad_alloc{};
-  if (void* memory = std::malloc(size > 0 ? size : 1)) return memory;
-  throw std::bad_alloc{};
-}
-[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
 using namespace slm;
 using namespace slm::testing;
@@ -52,21 +40,6 @@ std::string read(Answer answer) {
 }
 
 using Toy = Engine<NoDrafter, ToyModel>;
-
-/// Pages in the processor's memory.
-class PlainMemory final : public KvMemory {
- public:
-  std::byte* allocate(const KvPageShape& shape, std::size_t count) override {
-    slabs_.emplace_back(shape.bytes() * count);
-    return slabs_.back().data();
-  }
-  void copy(std::byte*, const std::byte*, std::size_t) override {}
-  void read(std::byte*, const std::byte*, std::size_t) override {}
-  void write(std::byte*, const std::byte*, std::size_t) override {}
-
- private:
-  std::vector<std::vector<std::byte>> slabs_;
-};
 
 }  // namespace
 
@@ -243,28 +216,4 @@ TEST_CASE("clients that leave and an engine that stops meet in any order") {
     CHECK(engine->stats().waiting + engine->stats().running == 0);
     engine.reset();
   }
-}
-
-TEST_CASE("a page whose handle finds no memory is returned to its pool once") {
-  const ModelConfig shape{.layers = 2, .hidden = 32, .heads = 2, .kv_heads = 2, .head_dim = 16};
-  bool complete = false;
-  for (long n = 1; !complete && n < 100; ++n) {
-    const KvPool pool{KvLayout(shape, {}, KvFormat::f32), std::make_unique<PlainMemory>()};
-    KvPageRef kept = pool.take(0), page;
-    const std::size_t before = pool.used();
-    try {
-      fail_at = n;
-      page = pool.take(0);
-      complete = fail_at > 0;
-    } catch (const std::bad_alloc&) {
-    }
-    fail_at = 0;
-    if (complete) break;
-    CHECK(pool.used() == before);
-    const KvPageRef first = pool.take(0), second = pool.take(0);
-    CHECK(first->memory != second->memory);
-    CHECK(first->memory != kept->memory);
-    CHECK(second->memory != kept->memory);
-  }
-  CHECK(complete);
 }

@@ -114,7 +114,7 @@ const Api::Route& Api::find(const HttpRequest& request) const {
   throw refusal;
 }
 
-/// Whether credentials are of an authentication scheme, whose name has no case (RFC 9110 11.1).
+/// Whether credentials begin with the name of an authentication scheme, in any case (RFC 9110 11.1).
 static bool has_scheme(std::string_view credentials, std::string_view lower_case_name) {
   if (credentials.size() <= lower_case_name.size() || credentials[lower_case_name.size()] != ' ') return false;
   return std::equal(lower_case_name.begin(), lower_case_name.end(), credentials.begin(), [](char name, char given) {

@@ -56,7 +56,8 @@ inline Refusal shutting_down() {
 
 /// Why the library would not take a request.
 inline Refusal refused_by(const slm::Error& error) {
-  if (error.id() == "engine.full" || error.id() == "engine.stopped") {
+  if (error.id() == "engine.stopped") return shutting_down();
+  if (error.id() == "engine.full") {
     return overloaded(error.id(), "overloaded", "The server holds as many requests as it takes. Try again later.");
   }
   return Refusal(400, error.id(), error.what());

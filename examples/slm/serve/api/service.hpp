@@ -50,8 +50,8 @@ class Service {
 
 using Draft = std::variant<slm::NoDrafter, slm::NgramDrafter, slm::AnyModel>;
 
-/// An engine and the thread in which it computes. A device error ends the requests that run or are queued; later ones
-/// are attempted.
+/// Makes an engine and the thread that steps it. A device error ends running and queued requests; later requests are
+/// attempted.
 std::unique_ptr<Service> make_service(Draft draft, slm::AnyModel target, const slm::EngineOptions& options);
 
 }  // namespace serve

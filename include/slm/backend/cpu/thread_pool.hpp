@@ -46,8 +46,8 @@ class ThreadPool {
   int threads() const noexcept { return static_cast<int>(shares_.size()); }
 
   /// Calls task(index, worker) once for each index in [0, count), on any thread; worker < threads() names the thread.
-  /// Returns when all have ended. Where tasks throw, the first exception is thrown again then. shared: whether other
-  /// threads than the caller take part; if not, tasks behind one that throws are not called.
+  /// Returns when all have ended, and then rethrows the first exception of a task. shared: whether other threads than
+  /// the caller take part. Where only the caller works, the first exception ends the loop.
   template <class Task>
   void run(std::uint32_t count, Task&& task, bool shared = true) {
     using Plain = std::remove_reference_t<Task>;
@@ -86,8 +86,8 @@ class ThreadPool {
     if (fault_) std::rethrow_exception(std::exchange(fault_, nullptr));
   }
 
-  /// A task in a worker's thread must not end the program, nor one in the caller's leave workers with a frame that is
-  /// gone.
+  /// Calls one task and keeps its exception. An exception in a worker would end the program; one in the caller would
+  /// destroy the task while workers still use it.
   void attempt(std::uint32_t index, int worker) {
     try {
       call_(context_, index, worker);
@@ -191,7 +191,7 @@ class ThreadPool {
   std::atomic<int> sleepers_{0};
   std::atomic<bool> stopping_{false};
   std::mutex fault_mutex_;
-  std::exception_ptr fault_ = nullptr;  // the first of the present loop
+  std::exception_ptr fault_ = nullptr;  // the first exception of the current loop
   std::vector<std::thread> workers_;
   Placement placement_;
 };
