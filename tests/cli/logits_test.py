@@ -3,6 +3,7 @@
 usage: logits_test.py PROGRAM SOURCE_DIR SCRATCH_DIR"""
 import json
 import re
+import shutil
 import sys
 import unittest
 from pathlib import Path
@@ -109,6 +110,26 @@ class Logits(ProgramTest):
         unit, = self.embed(self.target, "--normalize", "--ids", ",".join(map(str, ids)))
         self.assertAlmostEqual(sum(value * value for value in unit), 1, delta=1e-5)
         self.assertAlmostEqual(unit[0] / unit[1], mean[0] / mean[1], delta=1e-4 * abs(mean[0] / mean[1]))
+
+    def test_a_declared_pooling_is_followed(self):
+        model = SCRATCH / "declares"
+        shutil.copytree(self.target, model)
+        (model / "1_Pooling").mkdir()
+
+        def declare(mode):
+            modes = ("cls_token", "mean_tokens", "max_tokens", "lasttoken")
+            flags = {f"pooling_mode_{name}": name == mode for name in modes}
+            (model / "1_Pooling" / "config.json").write_text(json.dumps(flags))
+
+        text = ("--text", "def add(a, b):")
+        declare("lasttoken")
+        self.assertEqual(self.embed(model, *text), self.embed(self.target, *text, "--pooling", "last"))
+        self.assertEqual(self.embed(model, *text, "--pooling", "mean"), self.embed(self.target, *text))
+        self.assertEqual(self.as_json("info", model)["pooling"], "last")
+        self.assertIsNone(self.as_json("info", self.target)["pooling"])
+        declare("cls_token")
+        self.error(r"the pooling cls.*--pooling.*\[cli.unsupported-pooling\]", "embed", model, *text)
+        self.assertEqual(self.embed(model, *text, "--pooling", "last"), self.embed(self.target, *text, "--pooling", "last"))
 
     def test_texts_that_cannot_be_embedded(self):
         self.error(r"text 2 of 2 has no tokens.*\[cli.empty-text\]", "embed", self.target, "--text", "x", "--text", "")

@@ -132,7 +132,8 @@ class SharedPages {
     auto after = held_.upper_bound(page);
     if (after != held_.begin()) {
       auto& [name, slab] = *--after;
-      const auto index = static_cast<std::size_t>(page - name) / std::max<std::size_t>(slab.shape.bytes(), 1);
+      const auto before = reinterpret_cast<std::uintptr_t>(page) - reinterpret_cast<std::uintptr_t>(name);
+      const std::size_t index = before / std::max<std::size_t>(slab.shape.bytes(), 1);
       if (index < slab.count) return {slab, index};
     }
     throw Error("ranks.out-of-step", "rank 0 names a page that this rank does not hold",

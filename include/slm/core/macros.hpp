@@ -9,6 +9,18 @@
 #error "slm needs C++20: compile with -std=c++20 or newer"
 #endif
 
+/// The architecture of the processor.
+#if defined(__x86_64__)
+#define SLM_ARCH_X86_64 1
+#else
+#define SLM_ARCH_X86_64 0
+#endif
+#if defined(__aarch64__)
+#define SLM_ARCH_AARCH64 1
+#else
+#define SLM_ARCH_AARCH64 0
+#endif
+
 /// A function that runs on the host and, where a GPU compiler is at work, on the device too.
 #if defined(__CUDACC__)
 #define SLM_DEVICE __host__ __device__ __forceinline__

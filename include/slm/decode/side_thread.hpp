@@ -11,12 +11,16 @@
 #include <type_traits>
 #include <utility>
 
+#include "slm/core/float_environment.hpp"
+#include "slm/core/start_thread.hpp"
+
 namespace slm::inline v0_1::detail {
 
 /// Waits for jobs, and is waited for, without computing. One thread at a time gives it jobs.
 class SideThread {
  public:
-  SideThread() : thread_([this](const std::stop_token& stop) { work(stop); }) {}
+  /// Throws backend.no-thread.
+  SideThread() : thread_(start_thread([this](const std::stop_token& stop) { work(stop); })) {}
   SideThread(const SideThread&) = delete;
   SideThread& operator=(const SideThread&) = delete;
 
@@ -57,6 +61,7 @@ class SideThread {
   }
 
   void work(const std::stop_token& stop) {
+    const FloatEnvironment environment;
     std::unique_lock lock(mutex_);
     while (news_.wait(lock, stop, [this] { return call_ != nullptr; })) {
       const auto call = std::exchange(call_, nullptr);

@@ -9,6 +9,7 @@
 
 #include "slm/backend/plan.hpp"
 #include "slm/core/draw.hpp"
+#include "slm/core/error.hpp"
 #include "slm/core/types.hpp"
 #include "slm/core/view.hpp"
 #include "slm/model/sequence.hpp"
@@ -38,7 +39,7 @@ class Batch {
     items_.clear();
     tokens_.clear();
     parents_.clear();
-    answers_[0] = answers_[1] = answers_[2] = 0;
+    for (int kind = 0; kind < 3; ++kind) answers_[kind] = answered_[kind] = 0;
   }
 
   /// Room for so many tokens and rows of logits, so that nothing is allocated later.
@@ -62,7 +63,7 @@ class Batch {
     if (ask.want != Want::nothing) {
       std::size_t& answers = answers_[static_cast<int>(ask.want) - 1];
       item.answer = answers;
-      answers += static_cast<std::size_t>(std::max(0, ask.rows)) * static_cast<std::size_t>(std::max(1, ask.steps));
+      answers += rows_of(item);
     }
     items_.push_back(item);
     return static_cast<int>(items_.size()) - 1;
@@ -70,12 +71,16 @@ class Batch {
 
   int size() const { return static_cast<int>(items_.size()); }
 
-  /// Answers to item i after a forward, until the next clear().
-  View<const float, 2> logits(int i) const { return rows_of(i, logits_, vocab_); }  // [rows, vocab]
-  View<const float, 2> hidden(int i) const { return rows_of(i, hidden_, width_); }  // [rows, hidden]
-  std::span<const Token> choices(int i) const {                                     // [rows], or [steps]
-    const Item& item = items_[static_cast<std::size_t>(i)];
-    return {choices_.data() + item.answer, static_cast<std::size_t>(item.ask.rows * item.ask.steps)};
+  /// Answers to item i, of the kind that it asked for, after a forward and until the next clear(). Throw batch.answer.
+  View<const float, 2> logits(int i) const {  // [rows, vocab]
+    return {answer_of(i, Want::logits, logits_, vocab_), items_[static_cast<std::size_t>(i)].ask.rows, vocab_};
+  }
+  View<const float, 2> hidden(int i) const {  // [rows, hidden]
+    return {answer_of(i, Want::hidden, hidden_, width_), items_[static_cast<std::size_t>(i)].ask.rows, width_};
+  }
+  std::span<const Token> choices(int i) const {  // [rows], or [steps]
+    const Token* const first = answer_of(i, Want::choice, choices_, 1);
+    return {first, rows_of(items_[static_cast<std::size_t>(i)])};
   }
 
   // For models.
@@ -89,6 +94,7 @@ class Batch {
   void make_room(int vocab, std::int64_t width) {
     vocab_ = vocab;
     width_ = width;
+    std::copy_n(answers_, 3, answered_);
     grow(logits_, answers_[0] * static_cast<std::size_t>(vocab));
     grow(choices_, answers_[1]);
     grow(hidden_, answers_[2] * static_cast<std::size_t>(width));
@@ -103,15 +109,41 @@ class Batch {
     if (values.size() < size) values.resize(size);
   }
 
-  View<const float, 2> rows_of(int i, const std::vector<float>& all, std::int64_t width) const {
+  /// Rows of an item's answer, each for one token.
+  static std::size_t rows_of(const Item& item) {
+    return static_cast<std::size_t>(std::max(0, item.ask.rows)) * static_cast<std::size_t>(std::max(1, item.ask.steps));
+  }
+
+  /// The first of item i's answers of this kind.
+  template <class T>
+  const T* answer_of(int i, Want want, const std::vector<T>& all, std::int64_t width) const {
+    const bool known = i >= 0 && i < size();
+    if (!known || items_[static_cast<std::size_t>(i)].ask.want != want) throw no_answer(i, want);
     const Item& item = items_[static_cast<std::size_t>(i)];
-    return {all.data() + item.answer * static_cast<std::size_t>(width), item.ask.rows, width};
+    const std::size_t each = static_cast<std::size_t>(width), rows = rows_of(item);
+    if (rows > 0 && (item.answer + rows > answered_[static_cast<int>(want) - 1] || each == 0)) throw no_answer(i, want);
+    return all.data() + item.answer * each;
+  }
+
+  Error no_answer(int i, Want want) const {
+    constexpr const char* names[] = {"nothing", "logits", "a choice", "hidden states"};
+    const char* const asked = names[static_cast<int>(want)];
+    if (i < 0 || i >= size()) {
+      return {"batch.answer", text("expected an item of 0 to ", size() - 1, ", found ", i, " of ", size(), " items"),
+              "Pass the number that add() has returned since the last clear()"};
+    }
+    const char* const found = names[static_cast<int>(items_[static_cast<std::size_t>(i)].ask.want)];
+    return {"batch.answer",
+            text("expected the answer of item ", i, " to be ", asked, ", found that it asked for ", found,
+                 found == asked ? " and no forward has answered it" : ""),
+            "Set Ask::want to the kind that is read, and call forward() before"};
   }
 
   std::vector<Item> items_;
-  std::vector<Token> tokens_;    // of all items
-  std::vector<int> parents_;     // of each token
-  std::size_t answers_[3] = {};  // rows of logits, choices, hidden states
+  std::vector<Token> tokens_;     // of all items
+  std::vector<int> parents_;      // of each token
+  std::size_t answers_[3] = {};   // rows of logits, choices, hidden states
+  std::size_t answered_[3] = {};  // those that there is room for
   int vocab_ = 0;
   std::int64_t width_ = 0;
   std::vector<float> logits_;   // [rows, vocab]

@@ -248,9 +248,10 @@ class KvPool {
       if (options.memory != 0) wanted = std::min(wanted, std::max(bytes, options.memory - used));
       const std::size_t count = wanted / bytes;
       pages.reserve(all + count);
-      std::byte* const slab = memory->allocate(layout.page_shape(kind), count);
+      const auto slab = reinterpret_cast<std::uintptr_t>(memory->allocate(layout.page_shape(kind), count));
       all += count;
-      for (std::size_t i = count; i-- > 0;) pages.push_back(slab + i * bytes);
+      // Of several ranks' pages this is a name, at which no object lies: integers may be added to it, pointers not.
+      for (std::size_t i = count; i-- > 0;) pages.push_back(reinterpret_cast<std::byte*>(slab + i * bytes));
     }
 
     KvLayout layout;

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 
+#include "slm/backend/default_device.hpp"
 #include "slm/backend/select.hpp"
 #include "slm/config/known_models.hpp"
 #include "slm/config/registry.hpp"
@@ -15,10 +16,12 @@
 namespace slm::inline v0_1 {
 
 /// Loads a Hugging Face folder (config.json, safetensors) or a GGUF file. A shape of the registry runs as its
-/// compile-time config, any other as Dynamic unless options.only_known forbids it. Throws Error naming the file, tensor
-/// or field at fault.
+/// compile-time config, any other as Dynamic unless options.only_known forbids it. Models that are loaded without a
+/// device share one. Weights may stay in the mapped file: a file that is shortened while the model lives ends the
+/// process (SIGBUS), see docs/robustness.md. Throws Error naming the file, tensor or field at fault.
 template <class Models = KnownModels, Backend B = DefaultBackend>
-AnyModel load(const std::filesystem::path& folder, B device = {}, const LoadOptions& options = {});
+AnyModel load(const std::filesystem::path& folder, B device = backend::default_device<B>(),
+              const LoadOptions& options = {});
 
 /// Loads an adapter for this model from a folder as PEFT saves it (adapter_config.json, adapter_model.safetensors).
 /// Sequences and requests share the handle, from any thread. Throws Error naming the file, field or tensor at fault.

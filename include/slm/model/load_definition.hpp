@@ -52,9 +52,8 @@ AnyModel load(const std::filesystem::path& folder, B device, const LoadOptions& 
   if constexpr (requires { device.copy_weights(); }) {
     if (loading.weights == WeightType::as_stored) device.copy_weights();
   }
-  return LoadedModel<AnyFormat, B>(
-      std::make_shared<const detail::ModelState<AnyFormat, B>>(std::move(checkpoint), std::move(device), loading),
-      blocks);
+  return LoadedModel<AnyFormat, B>(detail::make_state<AnyFormat>(std::move(checkpoint), std::move(device), loading),
+                                   blocks);
 }
 
 }  // namespace slm

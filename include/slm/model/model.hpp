@@ -9,8 +9,10 @@
 #include <utility>
 #include <vector>
 
+#include "slm/backend/default_device.hpp"
 #include "slm/config/registry.hpp"
 #include "slm/core/error.hpp"
+#include "slm/core/float_environment.hpp"
 #include "slm/formats/format.hpp"
 #include "slm/io/checkpoint.hpp"
 #include "slm/model/block.hpp"
@@ -44,6 +46,7 @@ class LoadedModel {
 
   /// See LanguageModel. Batches of more than B::max_rows rows, and long prompts, run in several steps.
   void forward(Batch& batch) const {
+    const detail::FloatEnvironment environment;
     for (const Batch::Item& item : batch.items()) check_sequence(*item.sequence);
     detail::check_batch(batch, info());  // before there is room for as many answers as it asks for
     batch.make_room(info().vocab, shape().hidden);
@@ -96,6 +99,7 @@ class LoadedModel {
 
   /// This rank's part in a step of rank 0, which has the answers.
   void follow(const StepPlan& plan) const {
+    const detail::FloatEnvironment environment;
     Step step = state_->device.begin(plan);
     record(step, plan, state_->layout.in(plan.format));
     if (plan.outputs.empty()) return;
@@ -224,7 +228,7 @@ class Model : public LoadedModel<Format, B> {
   }();
 
   /// Loads a Hugging Face folder whose shape must be this config's.
-  static Model load(const std::filesystem::path& folder, B device = {},
+  static Model load(const std::filesystem::path& folder, B device = backend::default_device<B>(),
                     const LoadOptions& options = {}) requires StaticConfig<Shape> {
     auto checkpoint = std::make_shared<const Checkpoint>(folder);
     if (checkpoint->config() != Shape::value)
@@ -234,7 +238,7 @@ class Model : public LoadedModel<Format, B> {
 
   /// The checkpoint's shape must be `shape`.
   Model(Shape, std::shared_ptr<const Checkpoint> checkpoint, B device, const LoadOptions& options = {})
-      : Base(std::make_shared<const detail::ModelState<Format, B>>(std::move(checkpoint), std::move(device), options),
+      : Base(detail::make_state<Format>(std::move(checkpoint), std::move(device), options),
              detail::run_blocks<Shape, Format, B>) {}
 };
 

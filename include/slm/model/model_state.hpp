@@ -16,6 +16,7 @@
 #include "slm/config/registry.hpp"
 #include "slm/core/checksum.hpp"
 #include "slm/core/error.hpp"
+#include "slm/core/float_environment.hpp"
 #include "slm/formats/format.hpp"
 #include "slm/io/checkpoint.hpp"
 #include "slm/io/peft.hpp"
@@ -188,6 +189,14 @@ void run_blocks(const ModelState<Format, B>& state, Step& step, const KvLayout& 
   for (int l = 0; l < layers; ++l)
     run_block<B>(step, config, state.weights.layers[static_cast<std::size_t>(l)], state.block(l), layout.layer(l),
                  rows);
+}
+
+/// Loads the weights, which may convert them: with the same arithmetic as a step.
+template <WeightFormat Format, Backend B>
+std::shared_ptr<const ModelState<Format, B>> make_state(std::shared_ptr<const Checkpoint> checkpoint, B device,
+                                                        const LoadOptions& options) {
+  const FloatEnvironment environment;
+  return std::make_shared<const ModelState<Format, B>>(std::move(checkpoint), std::move(device), options);
 }
 
 }  // namespace slm::detail

@@ -15,6 +15,7 @@
 
 #include "slm/backend/plan.hpp"
 #include "slm/core/checksum.hpp"
+#include "slm/core/sole_owner.hpp"
 #include "slm/core/types.hpp"
 
 namespace slm::inline v0_1 {
@@ -68,7 +69,7 @@ class PrefixIndex {
     int count = 0;  // pages of the text up to this one and with it
 
     ~Page() {  // of a long text, without one call inside the other for each page
-      while (before != nullptr && before.use_count() == 1) before = std::exchange(before->before, nullptr);
+      while (before != nullptr && detail::is_sole_owner(before)) before = std::exchange(before->before, nullptr);
     }
 
    private:
@@ -138,7 +139,7 @@ class PrefixIndex {
   bool leave(Page& page, int kind, const KvPageRef& own) {
     const std::lock_guard lock(mutex_);
     KvPageRef& held = page.kinds[static_cast<std::size_t>(kind)];
-    if (held != own || own.use_count() != 2) return false;
+    if (held != own || !detail::is_sole_owner(own, 2)) return false;
     held.reset();
     --stats_.pages;
     return true;
@@ -153,7 +154,7 @@ class PrefixIndex {
       const std::int64_t before = stats_.evictions;
       bool empty = true;
       for (KvPageRef& held : page.kinds) {
-        if (held.use_count() == 1) {
+        if (detail::is_sole_owner(held)) {
           held.reset();
           ++stats_.evictions;
           --stats_.pages;
@@ -161,7 +162,7 @@ class PrefixIndex {
         empty = empty && held == nullptr;
       }
       const bool gave = stats_.evictions != before;
-      if (empty && place->use_count() == 1) {
+      if (empty && detail::is_sole_owner(*place)) {
         erase(place);
       } else {
         next = place;

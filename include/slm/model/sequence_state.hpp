@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "slm/core/sole_owner.hpp"
 #include "slm/core/types.hpp"
 #include "slm/formats/adapter.hpp"
 #include "slm/model/kv_pool.hpp"
@@ -131,7 +132,7 @@ struct SequenceState {
         KvPageRef& entry = tables[kind][page];
         if (entry == nullptr) {
           entry = pool.take(static_cast<int>(kind));
-        } else if (entry.use_count() != 1) {
+        } else if (!is_sole_owner(entry)) {
           if (written != nullptr && pool.prefixes()->leave(*written, static_cast<int>(kind), entry)) continue;
           entry = pool.copy(static_cast<int>(kind), *entry);
         }

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "slm/core/error.hpp"
+#include "slm/core/start_thread.hpp"
 #include "slm/ranks/communicator.hpp"
 #include "slm/ranks/letter.hpp"
 
@@ -35,7 +36,7 @@ class Team {
   /// this rank fails.
   explicit Team(C ranks, std::chrono::milliseconds sign_of_life = std::chrono::seconds(5)) : ranks_(std::move(ranks)) {
     if (leads() && ranks_.size() > 1)
-      watch_ = std::jthread([this, sign_of_life](const std::stop_token& stop) { watch(stop, sign_of_life); });
+      watch_ = detail::start_thread([this, sign_of_life](const std::stop_token& stop) { watch(stop, sign_of_life); });
   }
   Team(const Team&) = delete;
   Team& operator=(const Team&) = delete;

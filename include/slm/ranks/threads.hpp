@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "slm/core/error.hpp"
+#include "slm/core/start_thread.hpp"
 #include "slm/ranks/communicator.hpp"
 
 namespace slm::inline v0_1::ranks {
@@ -240,7 +241,18 @@ void run_threads(int size, Body&& body, std::chrono::milliseconds patience = std
   };
   {
     std::vector<std::jthread> threads;
-    for (const Threads& ranks : Threads::group(size, patience)) threads.emplace_back(run, ranks);
+    for (const Threads& ranks : Threads::group(size, patience)) {
+      try {
+        threads.push_back(detail::start_thread([&run, ranks] { run(ranks); }));
+      } catch (const Error& error) {
+        {
+          const std::lock_guard lock(mutex);
+          if (!first) first = std::current_exception();
+        }
+        ranks.fail(error.what());  // those that run must not wait for this one
+        break;
+      }
+    }
   }
   if (first) std::rethrow_exception(first);
 }

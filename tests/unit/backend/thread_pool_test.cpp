@@ -1,16 +1,33 @@
 // The pool under stress: many tiny loops, more threads than cores, several host threads on one Cpu.
+#include <pthread.h>
 #include <sched.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <catch2/catch.hpp>
+#include <cfenv>
 #include <chrono>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <new>
+#include <sstream>
+#include <stdexcept>
+#include <string>
 #include <thread>
 #include <vector>
 
+#include "slm/awq/parallel.hpp"
 #include "slm/backend/cpu/cpu.hpp"
 #include "slm/backend/cpu/thread_pool.hpp"
+#include "slm/backend/default_device.hpp"
+#include "slm/core/float_environment.hpp"
+#include "slm/core/usable_cores.hpp"
+#include "slm/decode/side_thread.hpp"
+#include "support/errors.hpp"
 #include "support/random_layer.hpp"
+#include "support/temporary.hpp"
 
 using namespace slm;
 using namespace slm::testing;
@@ -154,4 +171,149 @@ TEST_CASE("two host threads may use one Cpu: the operations take turns") {
     REQUIRE(alone[i].size() == together[i].size());
     CHECK(std::memcmp(alone[i].data(), together[i].data(), alone[i].size() * sizeof(float)) == 0);
   }
+}
+
+TEST_CASE("an exception of one row leaves a loop over rows") {
+  for (const int threads : {1, 2}) {
+    for (const int row : {0, 57, 99}) {
+      CHECK_THROWS_AS(quantize::parallel_for(threads, 100,
+                                             [&](std::int64_t index) {
+                                               if (index == row) throw std::bad_alloc();
+                                             }),
+                      std::bad_alloc);
+    }
+  }
+}
+
+TEST_CASE("threads that cannot start are an error where so many were asked for, else fewer are used") {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  WARN("SKIPPED: a sanitizer needs the address space");
+#else
+  pthread_attr_t before, large;
+  rlimit room;
+  REQUIRE(pthread_getattr_default_np(&before) == 0);
+  REQUIRE(pthread_attr_init(&large) == 0);
+  REQUIRE(pthread_attr_setstacksize(&large, std::size_t{1} << 32) == 0);
+  REQUIRE(getrlimit(RLIMIT_AS, &room) == 0);
+  rlimit less = room;
+  std::size_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  less.rlim_cur = pages * static_cast<std::size_t>(sysconf(_SC_PAGESIZE)) + (std::size_t{1} << 31);
+  REQUIRE(pthread_setattr_default_np(&large) == 0);
+  REQUIRE(setrlimit(RLIMIT_AS, &less) == 0);
+  const std::string asked = error_id([] { ThreadPool{2}; });
+  const std::string side = error_id([] { detail::SideThread{}; });
+  int threads = 0, ended = 0;
+  const std::string left = error_id([&] {
+    ThreadPool pool(0);
+    threads = pool.threads();
+    pool.run(10, [&](std::uint32_t, int) { ++ended; });
+  });
+  REQUIRE(setrlimit(RLIMIT_AS, &room) == 0);
+  REQUIRE(pthread_setattr_default_np(&before) == 0);
+  CHECK(asked == "backend.no-thread");
+  CHECK(side == "backend.no-thread");
+  CHECK(left == "no error");
+  CHECK(threads == 1);
+  CHECK(ended == 10);
+#endif
+}
+
+TEST_CASE("threads are counted by the processors and the time that the process may use") {
+  cpu_set_t before, one;
+  REQUIRE(sched_getaffinity(0, sizeof before, &before) == 0);
+  CPU_ZERO(&one);
+  for (int cpu = 0; cpu < CPU_SETSIZE && CPU_COUNT(&one) == 0; ++cpu) {
+    if (CPU_ISSET(cpu, &before)) CPU_SET(cpu, &one);
+  }
+  REQUIRE(sched_setaffinity(0, sizeof one, &one) == 0);
+  const int cores = usable_cores(), threads = Cpu{}.threads();
+  REQUIRE(sched_setaffinity(0, sizeof before, &before) == 0);
+  CHECK(cores == 1);
+  CHECK(threads == 1);
+  CHECK(usable_cores() <= CPU_COUNT(&before));
+
+  using detail::cores_of_quota;
+  CHECK(cores_of_quota("200000", "100000") == 2);
+  CHECK(cores_of_quota("150000", "100000") == 2);
+  CHECK(cores_of_quota("1000", "100000") == 1);
+  for (const char* none : {"max", "-1", "0", ""}) CHECK_FALSE(cores_of_quota(none, "100000"));
+  CHECK_FALSE(cores_of_quota("200000", "0"));
+
+  const TemporaryFolder root;
+  const auto write = [&](const std::string& path, const std::string& contents) {
+    std::filesystem::create_directories((root.path() / path).parent_path());
+    std::ofstream(root.path() / path) << contents;
+  };
+  const auto cores_of = [&](const std::string& groups) {
+    std::istringstream lines(groups);
+    return detail::cores_of_groups(lines, root.path().string());
+  };
+  CHECK_FALSE(cores_of("0::/outer/inner\n"));
+  write("outer/inner/cpu.max", "max 100000\n");
+  CHECK_FALSE(cores_of("0::/outer/inner\n"));
+  write("outer/cpu.max", "300000 100000\n");
+  CHECK(cores_of("0::/outer/inner\n") == 3);
+  write("outer/inner/cpu.max", "100000 100000\n");
+  CHECK(cores_of("0::/outer/inner\n") == 1);
+  CHECK_FALSE(cores_of("0::/../outer\nnonsense\n"));
+  write("cpu/old/cpu.cfs_quota_us", "400000\n");
+  write("cpu/old/cpu.cfs_period_us", "100000\n");
+  CHECK(cores_of("4:memory:/old\n3:cpu,cpuacct:/old\n") == 4);
+}
+
+TEST_CASE("threads compute with the standard arithmetic, whatever mode their starter had") {
+  const auto third = [] {
+    volatile float one = 1, three = 3;
+    return one / three;
+  };
+  const auto tiny = [] {
+    volatile float least = 0x1p-126f, half = 0.5f;
+    return least * half;
+  };
+  const float nearest = third();
+  std::fenv_t before;
+  REQUIRE(std::fegetenv(&before) == 0);
+  REQUIRE(std::fesetround(FE_DOWNWARD) == 0);
+#if defined(__x86_64__)
+  __builtin_ia32_ldmxcsr(__builtin_ia32_stmxcsr() | 0x8040);  // flush to zero, denormals are zero
+  const bool flushes = tiny() == 0;
+#else
+  const bool flushes = true;
+#endif
+  const bool rounds_down = third() < nearest;
+  std::atomic<int> wrong{0}, in_workers{0};
+  bool inside = false;
+  {
+    ThreadPool pool(2);
+    pool.run(2000, [&](std::uint32_t, int worker) {
+      std::this_thread::sleep_for(std::chrono::microseconds(5));
+      if (worker == 0) return;
+      ++in_workers;
+      if (third() != nearest || tiny() == 0) ++wrong;
+    });
+    const detail::FloatEnvironment environment;
+    inside = third() == nearest && tiny() != 0;
+  }
+  const bool restored = third() < nearest;
+  std::fesetenv(&before);
+  CHECK(flushes);
+  CHECK(rounds_down);
+  CHECK(inside);
+  CHECK(restored);
+  CHECK(in_workers > 0);
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("who names no device shares one, while anybody holds it") {
+  const Cpu one = backend::default_device<Cpu>();
+  const auto threads_now = [] {
+    int count = 0;
+    for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator("/proc/self/task")) ++count;
+    return count;
+  };
+  const int before = threads_now();
+  const Cpu two = backend::default_device<Cpu>();
+  CHECK(threads_now() == before);
+  CHECK(two.threads() == one.threads());
 }

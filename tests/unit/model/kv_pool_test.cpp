@@ -1,55 +1,105 @@
-// The pages of a KvPool where memory runs out.
+// KvPool and Batch without a model: pages where memory runs out, and answers that were not asked for.
 #include <catch2/catch.hpp>
-#include <cstddef>
 #include <memory>
 #include <new>
 #include <vector>
 
 #include "slm/model/kv_pool.hpp"
 #include "support/allocations.hpp"
+#include "support/errors.hpp"
+#include "support/toy_models.hpp"
 
 using namespace slm;
 using namespace slm::testing;
 
 namespace {
 
-/// Pages in the processor's memory.
-class PlainMemory final : public KvMemory {
- public:
+struct HostMemory final : KvMemory {
+  std::vector<std::unique_ptr<std::byte[]>> slabs;
+
   std::byte* allocate(const KvPageShape& shape, std::size_t count) override {
-    slabs_.emplace_back(shape.bytes() * count);
-    return slabs_.back().data();
+    slabs.push_back(std::make_unique<std::byte[]>(shape.bytes() * count));
+    return slabs.back().get();
   }
   void copy(std::byte*, const std::byte*, std::size_t) override {}
   void read(std::byte*, const std::byte*, std::size_t) override {}
   void write(std::byte*, const std::byte*, std::size_t) override {}
-
- private:
-  std::vector<std::vector<std::byte>> slabs_;
 };
+
+KvPool small_pool(bool share_prefixes) {
+  ModelConfig shape;
+  shape.layers = 2;
+  shape.heads = shape.kv_heads = 1;
+  shape.head_dim = 16;
+  return {KvLayout(shape, ModelSettings{}, KvFormat::f32),
+          std::make_unique<HostMemory>(),
+          {.memory = std::size_t{1} << 20, .share_prefixes = share_prefixes}};
+}
 
 }  // namespace
 
-TEST_CASE("a page whose handle finds no memory is returned to its pool once") {
-  const ModelConfig shape{.layers = 2, .hidden = 32, .heads = 2, .kv_heads = 2, .head_dim = 16};
-  bool complete = false;
-  for (long n = 1; !complete && n < 100; ++n) {
-    const KvPool pool{KvLayout(shape, {}, KvFormat::f32), std::make_unique<PlainMemory>()};
-    KvPageRef kept = pool.take(0), page;
-    const std::size_t before = pool.used();
-    try {
-      fail_at = n;
-      page = pool.take(0);
-      complete = fail_at > 0;
-    } catch (const std::bad_alloc&) {
+TEST_CASE("a page is returned once, whichever allocation of take() and copy() fails") {
+  for (const bool copies : {false, true}) {
+    int failures = 0;
+    for (const bool warm : {false, true}) {
+      for (long n = 1;; ++n) {
+        REQUIRE(n < 100);
+        const KvPool pool = small_pool(copies);
+        if (warm) pool.take(0);
+        const KvPageRef source = copies ? pool.take(0) : nullptr;
+        const std::size_t before = pool.used();
+        bool failed = false;
+        try {
+          fail_at = n;
+          const KvPageRef page = copies ? pool.copy(0, *source) : pool.take(0);
+          fail_at = 0;
+        } catch (const std::bad_alloc&) {
+          failed = true;
+          ++failures;
+        }
+        fail_at = 0;
+        CHECK(pool.used() == before);
+        const KvPageRef one = pool.take(0), other = pool.take(0);
+        CHECK(one->memory != other->memory);
+        if (!failed) break;
+      }
     }
-    fail_at = 0;
-    if (complete) break;
-    CHECK(pool.used() == before);
-    const KvPageRef first = pool.take(0), second = pool.take(0);
-    CHECK(first->memory != second->memory);
-    CHECK(first->memory != kept->memory);
-    CHECK(second->memory != kept->memory);
+    CHECK(failures > 1);
   }
-  CHECK(complete);
+}
+
+TEST_CASE("the budget counts pages that are held, through copies of a reference") {
+  const KvPool pool = small_pool(false);
+  std::vector<KvPageRef> pages;
+  CHECK(error_id([&] {
+          for (;;) pages.push_back(pool.take(0));
+        }) == "cache.full");
+  const KvPageRef kept = pages.front();
+  pages.clear();
+  CHECK(pool.used() == pool.layout().page_bytes(0));
+  CHECK(kept.use_count() == 1);
+}
+
+TEST_CASE("answers are read by the kind that was asked for, after a forward") {
+  const ToyModel model({.vocab = 7, .context = 32});
+  Sequence first = model.sequence(), second = model.sequence(), third = model.sequence();
+  const std::vector<Token> tokens{1, 2};
+  Batch batch;
+  CHECK(error_id([&] { batch.logits(0); }) == "batch.answer");
+  const int logits = batch.add(first, tokens, {.want = Want::logits, .rows = 2});
+  const int hidden = batch.add(second, tokens, {.want = Want::hidden});
+  const int nothing = batch.add(third, tokens);
+  CHECK(error_id([&] { batch.logits(logits); }) == "batch.answer");  // before the forward
+  CHECK(error_id([&] { batch.hidden(hidden); }) == "batch.answer");
+  model.forward(batch);
+  CHECK(batch.logits(logits).extent(0) == 2);
+  CHECK(batch.logits(logits).extent(1) == 7);
+  CHECK(batch.hidden(hidden).extent(0) == 1);
+  for (const int other : {hidden, nothing, -1, 3, 7}) CHECK(error_id([&] { batch.logits(other); }) == "batch.answer");
+  for (const int other : {logits, nothing, -1, 3, 7}) CHECK(error_id([&] { batch.hidden(other); }) == "batch.answer");
+  for (const int other : {logits, hidden, nothing, -1, 3}) {
+    CHECK(error_id([&] { batch.choices(other); }) == "batch.answer");
+  }
+  batch.clear();
+  CHECK(error_id([&] { batch.logits(logits); }) == "batch.answer");
 }

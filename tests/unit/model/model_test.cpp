@@ -1,5 +1,6 @@
 #include <array>
 #include <catch2/catch.hpp>
+#include <cfenv>
 #include <cstring>
 
 #include "slm/backend/reference/reference.hpp"
@@ -216,4 +217,18 @@ TEST_CASE("loading reports its progress, and a model tells what a decoder must k
   CHECK(model.info().tokens().empty());
   const std::int64_t matrices = 2 * (64 * 128 + 64 * 64 + 64 * 192 + 96 * 64) + 101 * 64 + 64;
   CHECK(model.info().step_bytes == 2 * matrices);
+}
+
+TEST_CASE("logits do not depend on the rounding mode of the thread that loads and asks") {
+  const TemporaryFolder folder;
+  write_random_checkpoint<float>(folder.path(), tiny_shape, 9);
+  const auto plain = logits_of(load<Registry<>>(folder.path(), backend::Reference{}), 11);
+  for (const int mode : {FE_UPWARD, FE_DOWNWARD, FE_TOWARDZERO}) {
+    REQUIRE(std::fesetround(mode) == 0);
+    const auto other = logits_of(load<Registry<>>(folder.path(), backend::Reference{}), 11);
+    const int after = std::fegetround();
+    std::fesetround(FE_TONEAREST);
+    CHECK(after == mode);
+    CHECK(other == plain);
+  }
 }

@@ -77,7 +77,9 @@ class PageBuffer {
     const std::size_t whole = (bytes + page - 1) / page * page;
     if (before > 0) munmap(mapped, before);
     if (before + whole < bytes + huge_page) munmap(begin + whole, bytes + huge_page - before - whole);
+#if defined(MADV_HUGEPAGE)
     madvise(begin, bytes, MADV_HUGEPAGE);
+#endif
     return begin;
   }
 

@@ -12,8 +12,8 @@
 #include <memory>
 #include <mutex>
 #include <span>
-#include <thread>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "slm/backend/concept.hpp"
@@ -58,6 +58,17 @@ class Cpu : private cpu::Products {
   /// Throws backend.invalid-threads, backend.no-thread, backend.unsupported-instruction-set.
   Cpu(CpuOptions options = {}) : Products(options), copies_weights_(options.copy_weights) {}
   explicit Cpu(int threads) : Cpu(CpuOptions{.threads = checked(threads)}) {}
+
+  /// The device of who names none: handles of one, as long as any of them lives; then a new one. Throws as Cpu().
+  static Cpu shared() {
+    static std::mutex mutex;
+    static std::weak_ptr<State> current;
+    const std::lock_guard lock(mutex);
+    if (std::shared_ptr<State> state = current.lock()) return Cpu(std::move(state));
+    Cpu fresh;
+    current = fresh.state_;
+    return fresh;
+  }
 
   using Products::arithmetic;
   using Products::isa;
@@ -111,6 +122,8 @@ class Cpu : private cpu::Products {
   void write(std::byte* to, const std::byte* host, std::size_t bytes) { std::memcpy(to, host, bytes); }
 
  private:
+  explicit Cpu(std::shared_ptr<State> state) : Products(std::move(state)), copies_weights_(false) {}
+
   static int checked(int threads) {
     return threads == 0 ? -1 : threads;  // 0 means "all" in the options only
   }

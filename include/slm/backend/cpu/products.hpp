@@ -7,8 +7,8 @@
 #include <memory>
 #include <mutex>
 #include <span>
-#include <thread>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "slm/backend/concept.hpp"
@@ -65,8 +65,7 @@ class Products {
           kernels(&cpu::common_kernels(isa)),
           terms(has_bf16_products(isa) ? exact_terms - static_cast<int>(options.dense_activations) : exact_terms),
           code_kernels(&cpu::code_kernels(dot_set(isa), options.activations == Int4Activations::bits8 ? 1 : 2)),
-          pool(options.threads != 0 ? options.threads
-                                    : static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, 1024u))),
+          pool(options.threads),
           scratch(static_cast<std::size_t>(pool.threads())) {}
 
     void reserve_scratch(std::size_t count) {
@@ -274,6 +273,8 @@ class Products {
       first -= segment.rows;
     }
   }
+
+  explicit Products(std::shared_ptr<State> state) : state_(std::move(state)) {}
 
   std::shared_ptr<State> state_;
 };

@@ -45,6 +45,17 @@ static_assert(std::endian::native == std::endian::little, "the kernels read bflo
 
 namespace slm::inline v0_1::backend::cpu {
 
+// A source that is compiled for newer processors (-mfma, -march=native) has the portable kernels of all others: the
+// linker takes those of any one. Without this the compiler would fuse their multiplications and additions.
+#if SLM_CPU_X86 && defined(__AVX__)
+#define SLM_PORTABLE_TARGET 1
+#if defined(__clang__)
+#pragma clang attribute push(__attribute__((target("no-avx,no-fma,no-fma4"))), apply_to = function)
+#else
+#pragma GCC push_options
+#pragma GCC target("no-avx,no-fma,no-fma4")
+#endif
+#endif
 namespace portable {
 #define SLM_SET 0
 #define SLM_LANES 4
@@ -71,6 +82,14 @@ namespace portable {
 #undef SLM_DOT
 #undef SLM_REGISTERS
 }  // namespace portable
+#if defined(SLM_PORTABLE_TARGET)
+#undef SLM_PORTABLE_TARGET
+#if defined(__clang__)
+#pragma clang attribute pop
+#else
+#pragma GCC pop_options
+#endif
+#endif
 
 #if SLM_CPU_NEON_SETS
 

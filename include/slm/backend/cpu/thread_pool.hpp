@@ -16,6 +16,8 @@
 #include "slm/backend/cpu/isa.hpp"
 #include "slm/backend/cpu/placement.hpp"
 #include "slm/core/error.hpp"
+#include "slm/core/float_environment.hpp"
+#include "slm/core/usable_cores.hpp"
 
 namespace slm::inline v0_1::backend {
 
@@ -27,16 +29,34 @@ namespace slm::inline v0_1::backend {
 /// needs no compiler flag.
 class ThreadPool {
  public:
-  /// threads: how many work on a loop, the caller included, 1..1024. Throws backend.invalid-threads, backend.no-thread.
-  explicit ThreadPool(int threads) : shares_(checked(threads)) {
+  /// threads: how many work on a loop, the caller included, 1..1024; 0: one per usable core, or as many as the system
+  /// starts. Throws backend.invalid-threads; where so many were asked for and do not start, backend.no-thread.
+  explicit ThreadPool(int threads) {
+    const int wanted = threads == 0 ? std::min(usable_cores(), most_threads) : checked(threads);
     try {
-      for (int worker = 1; worker < threads; ++worker) workers_.emplace_back([this, worker] { serve(worker); });
+      workers_.reserve(static_cast<std::size_t>(wanted - 1));
+      while (static_cast<int>(workers_.size()) < wanted - 1) {
+        const int worker = static_cast<int>(workers_.size()) + 1;
+        workers_.emplace_back([this, worker] { serve(worker); });
+      }
     } catch (const std::system_error& error) {
+      if (threads != 0) {
+        const std::size_t started = workers_.size();
+        stop();
+        throw Error("backend.no-thread", text("could start ", started, " of ", wanted - 1, " threads: ", error.what()),
+                    "Ask for fewer threads, or raise the limit of the process");
+      }
+    } catch (...) {
       stop();
-      throw Error("backend.no-thread",
-                  text("could start ", workers_.size(), " of ", threads - 1, " threads: ", error.what()),
-                  "Ask for fewer threads, or raise the limit of the process");
+      throw;
     }
+    try {
+      shares_ = std::vector<Share>(workers_.size() + 1);
+    } catch (...) {
+      stop();
+      throw;
+    }
+    begin();
   }
 
   ThreadPool(const ThreadPool&) = delete;
@@ -107,12 +127,14 @@ class ThreadPool {
     std::atomic<std::uint64_t> unclaimed{0};  // round << 32 | tasks that nobody has claimed
   };
 
-  static std::size_t checked(int threads) {
-    if (threads < 1 || threads > 1024) {
-      throw Error("backend.invalid-threads", text("expected 1 to 1024 threads, found ", threads),
+  static constexpr int most_threads = 1024;
+
+  static int checked(int threads) {
+    if (threads < 1 || threads > most_threads) {
+      throw Error("backend.invalid-threads", text("expected 1 to ", most_threads, " threads, found ", threads),
                   "Pass the number of cores to use, or nothing for all of them");
     }
-    return static_cast<std::size_t>(threads);
+    return threads;
   }
 
   /// The first task of a share.
@@ -150,7 +172,15 @@ class ThreadPool {
     return finished > 0;
   }
 
+  /// Lets the workers look for tasks. Their number is not known before.
+  void begin() {
+    begun_.store(true, std::memory_order_release);
+    begun_.notify_all();
+  }
+
   void serve(int worker) {
+    begun_.wait(false, std::memory_order_acquire);
+    const detail::FloatEnvironment environment;
     for (int spins = 0; !stopping_.load(std::memory_order_relaxed);) {
       if (claim_all(worker)) {
         spins = 0;
@@ -175,6 +205,7 @@ class ThreadPool {
 
   void stop() {
     stopping_.store(true, std::memory_order_seq_cst);
+    begin();
     wakeups_.fetch_add(1, std::memory_order_seq_cst);
     wakeups_.notify_all();
     for (std::thread& worker : workers_) worker.join();
@@ -190,6 +221,7 @@ class ThreadPool {
   alignas(64) std::atomic<std::uint32_t> wakeups_{0};
   std::atomic<int> sleepers_{0};
   std::atomic<bool> stopping_{false};
+  std::atomic<bool> begun_{false};
   std::mutex fault_mutex_;
   std::exception_ptr fault_ = nullptr;  // the first exception of the current loop
   std::vector<std::thread> workers_;

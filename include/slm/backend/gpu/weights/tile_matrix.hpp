@@ -9,7 +9,7 @@
 #include <future>
 #include <memory>
 #include <span>
-#include <thread>
+#include <system_error>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -18,6 +18,7 @@
 #include "slm/backend/gpu/weights/tiles.hpp"
 #include "slm/core/dim.hpp"
 #include "slm/core/tensor.hpp"
+#include "slm/core/usable_cores.hpp"
 #include "slm/formats/block_tiles.hpp"
 #include "slm/formats/code_tiles.hpp"
 #include "slm/formats/convert.hpp"
@@ -31,11 +32,16 @@ namespace slm::inline v0_1::gpu {
 /// weights take half a minute on one.
 template <class Use>
 void in_parallel(std::int64_t count, std::int64_t unit, Use use) {
-  const std::int64_t cores = std::clamp<std::int64_t>(std::thread::hardware_concurrency(), 1, 64);
+  const std::int64_t cores = std::min(usable_cores(), 64);
   const std::int64_t part = std::max<std::int64_t>(ceil_div(ceil_div(count, unit), cores), 64 / unit) * unit;
   std::vector<std::future<void>> others;  // each waits for its thread, whatever is thrown
   for (std::int64_t first = part; first < count; first += part) {
-    others.push_back(std::async(std::launch::async, [=] { use(first, std::min(count, first + part)); }));
+    const auto its_part = [=] { use(first, std::min(count, first + part)); };
+    try {
+      others.push_back(std::async(std::launch::async, its_part));
+    } catch (const std::system_error&) {  // no more threads: this one does it
+      its_part();
+    }
   }
   use(0, std::min(count, part));
   for (std::future<void>& other : others) other.get();

@@ -1,0 +1,83 @@
+// usable_cores: how many threads of this process can compute at the same time.
+#pragma once
+
+#if defined(__linux__)
+#include <sched.h>
+#endif
+
+#include <algorithm>
+#include <cstddef>
+#include <fstream>
+#include <istream>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <thread>
+
+namespace slm::inline v0_1 {
+
+namespace detail {
+
+/// Cores that a limit of processor time amounts to, rounded up; none: there is no limit. quota: microseconds in each
+/// period, "max" or a negative number for no limit.
+inline std::optional<int> cores_of_quota(const std::string& quota, const std::string& period) {
+  std::istringstream quota_text(quota), period_text(period);
+  double time = 0, each = 0;
+  if (!(quota_text >> time) || !(period_text >> each) || !(time > 0) || !(each > 0)) return std::nullopt;
+  constexpr double most = 1 << 20;
+  const double cores = std::min(time / each, most);
+  const int whole = static_cast<int>(cores);
+  return whole + (cores > whole ? 1 : 0);
+}
+
+/// The same of the control group at this directory, in either version of the interface.
+inline std::optional<int> cores_of_group(const std::string& directory) {
+  std::string quota, period;
+  if (std::ifstream(directory + "/cpu.max") >> quota >> period) return cores_of_quota(quota, period);
+  if (!(std::ifstream(directory + "/cpu.cfs_quota_us") >> quota)) return std::nullopt;
+  if (!(std::ifstream(directory + "/cpu.cfs_period_us") >> period)) return std::nullopt;
+  return cores_of_quota(quota, period);
+}
+
+/// The least limit among a process's control groups and those that contain them. groups: the text of
+/// /proc/self/cgroup, lines of the form number:controllers:path. root: where control groups are mounted.
+inline std::optional<int> cores_of_groups(std::istream& groups, const std::string& root) {
+  std::optional<int> least;
+  for (std::string line; std::getline(groups, line);) {
+    const std::size_t first = line.find(':');
+    const std::size_t second = first == std::string::npos ? first : line.find(':', first + 1);
+    if (second == std::string::npos) continue;
+    const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
+    const bool unified = controllers == ",,";
+    if (!unified && controllers.find(",cpu,") == std::string::npos) continue;
+    const std::string mount = unified ? root : root + "/cpu";
+    std::string path = line.substr(second + 1);
+    if (path.find("/..") != std::string::npos) path.clear();  // outside of what is mounted here
+    for (;;) {
+      const std::optional<int> cores = cores_of_group(mount + path);
+      if (cores) least = least ? std::min(*least, *cores) : *cores;
+      const std::size_t last = path.rfind('/');
+      if (last == std::string::npos) break;
+      path.resize(last);
+    }
+  }
+  return least;
+}
+
+}  // namespace detail
+
+/// At least 1. Counts the processors that the calling thread may run on (its affinity) and follows the limits of
+/// processor time that control groups set, as those of containers do.
+inline int usable_cores() {
+  int cores = static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, 1u << 20));
+#if defined(__linux__)
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  if (sched_getaffinity(0, sizeof allowed, &allowed) == 0 && CPU_COUNT(&allowed) > 0) cores = CPU_COUNT(&allowed);
+  std::ifstream groups("/proc/self/cgroup");
+  cores = std::min(cores, detail::cores_of_groups(groups, "/sys/fs/cgroup").value_or(cores));
+#endif
+  return std::max(cores, 1);
+}
+
+}  // namespace slm
