@@ -210,7 +210,9 @@ class Conversation {
 void chat(const ConversationOptions& options) {
   const bool interactive = isatty(STDIN_FILENO) == 1;
   const bool prompts = interactive && isatty(STDOUT_FILENO) == 1 && !options.json;
-  Conversation conversation(options, choose_template(options.chat, options.decoding.target));
+  const slm::chat::Choice choice = choose_template(options.chat, options.decoding.target);
+  if (choice.guessed) std::cerr << guess_notice(choice.value) << '\n';
+  Conversation conversation(options, choice.value);
   const InterruptGuard guard;
   LineReader reader;
   if (interactive) {
@@ -251,7 +253,10 @@ void chat(const ConversationOptions& options) {
 void add_chat_options(CLI::App& command, ChatOptions& options) {
   std::vector<std::string> names;
   for (const slm::chat::NamedTemplate& known : slm::chat::templates) names.emplace_back(known.name);
-  command.add_option("--template", options.template_name, "chat template; else the one that the folder wants")
+  command
+      .add_option(
+          "--template", options.template_name,
+          "chat template; default: that of the model's files, if slm knows it, else a guess by the model's name")
       ->check(CLI::IsMember(names));
   command.add_flag("--no-thinking", options.no_thinking, "with Qwen3: answer without a thought");
 }

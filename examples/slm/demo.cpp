@@ -5,9 +5,9 @@
 #include <iomanip>
 #include <memory>
 #include <sstream>
-#include <thread>
 
 #include "cli.hpp"
+#include "slm/core/usable_cores.hpp"
 #include "slm/text/chat.hpp"
 #include "tools/bandwidth.hpp"
 #include "tools/cli/data_path.hpp"
@@ -219,7 +219,7 @@ void demo_chat(const DemoOptions& options) {
   if (!options.json) {
     for (const Prompt& prompt : prompts) show(speculative, tokenizer, prompt, sampling);
   }
-  const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  const int cores = slm::usable_cores();
   slm::bench::BandwidthProbe probe(options.models.cpu.threads > 0 ? options.models.cpu.threads : cores);
   compare(options, plain, speculative, prompts, sampling, &probe);
 }

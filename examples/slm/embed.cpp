@@ -1,8 +1,10 @@
 // slm embed: what a model makes of texts before its head turns it into logits, as one vector for each text.
 #include <memory>
+#include <optional>
 
 #include "cli.hpp"
 #include "slm/engine.hpp"
+#include "tools/cli/pooling.hpp"
 #include "tools/cli/unit_length.hpp"
 
 namespace cli {
@@ -14,7 +16,7 @@ struct EmbedOptions {
   std::vector<std::string> texts, ids;
   std::string text_file, texts_file;
   ModelOptions models;
-  slm::Pooling pooling = slm::Pooling::mean;
+  std::optional<slm::Pooling> pooling;  // nothing: as the model declares
   bool normalize = false, json = false;
 };
 
@@ -49,18 +51,20 @@ std::vector<std::vector<slm::Token>> tokens_of(const EmbedOptions& options) {
 }
 
 void embed(const EmbedOptions& options) {
+  const PoolingChoice choice =
+      options.pooling ? PoolingChoice{.pooling = *options.pooling} : choose_pooling(options.model);
   const std::vector<std::vector<slm::Token>> texts = tokens_of(options);
   Loader loader(options.models);
   const slm::AnyModel model = loader.load(options.model);
   slm::Engine engine{slm::NoDrafter{}, model, {.max_requests = texts.size()}};
   std::vector<slm::Answer> answers;
   for (const std::vector<slm::Token>& tokens : texts)
-    answers.push_back(engine.submit({.prompt = tokens, .pooling = options.pooling}));
+    answers.push_back(engine.submit({.prompt = tokens, .pooling = choice.pooling}));
   engine.run();
   for (std::size_t i = 0; i < texts.size(); ++i) {
     answers[i].next();  // there is no token, but maybe an error
     std::vector<float> embedding = answers[i].embedding();
-    if (options.normalize) to_unit_length(embedding);
+    if (options.normalize || choice.normalize) to_unit_length(embedding);
     std::string out = options.json ? "{\"embedding\":" : "";
     append_numbers(out, embedding);
     if (options.json) out += slm::text(",\"tokens\":", texts[i].size(), "}");
@@ -93,10 +97,11 @@ void add_embed(CLI::App& program) {
           [options](const std::string& pooling) {
             options->pooling = pooling == "last" ? slm::Pooling::last : slm::Pooling::mean;
           },
-          "of a text's hidden states, as the head reads them: their mean, or that of the last token")
-      ->check(CLI::IsMember({"mean", "last"}))
-      ->default_str("mean");
-  command.add_flag("--normalize", options->normalize, "divide each vector by its length");
+          "of a text's hidden states, as the head reads them: their mean, or that of the last token; default: as the "
+          "model declares, else mean")
+      ->check(CLI::IsMember({"mean", "last"}));
+  command.add_flag("--normalize", options->normalize,
+                   "divide each vector by its length; a model may declare it, which --pooling overrides");
   add_model_options(command, options->models);
   command.add_flag("--json", options->json, "print a JSON object for each text: embedding, tokens");
   command.callback([options] { embed(*options); });

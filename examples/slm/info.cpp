@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "cli.hpp"
+#include "slm/io/declared_pooling.hpp"
 #include "slm/model/linear_source.hpp"
 #include "slm/model/stored_type.hpp"
 
@@ -150,6 +151,11 @@ OrderedJson describe(const std::string& folder) {
   if (checkpoint.gguf() ? checkpoint.gguf()->fields().has("tokenizer.ggml.tokens")
                         : slm::file_exists(path / "tokenizer.json") || slm::file_exists(path / "tokenizer.model")) {
     json["tokenizer_vocab"] = slm::Tokenizer::from(path).vocab();
+  }
+  json["pooling"] = nullptr;
+  if (const auto declared = slm::declared_pooling(path)) {
+    json["pooling"] = slm::text(declared->pooling, declared->normalize ? ", normalized" : "",
+                                declared->more.empty() ? "" : ", ", declared->more);
   }
   json["notes"] = checkpoint.notes();
   return json;

@@ -47,6 +47,7 @@ def chatml_model():
     }
     (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
     template = "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n'}}{% endfor %}"
+    template += "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
     (folder / "tokenizer_config.json").write_text(json.dumps({"chat_template": template}))
     config = json.loads((folder / "config.json").read_text())
     config["max_position_embeddings"] = 512
@@ -228,6 +229,26 @@ class Chat(unittest.TestCase):
         answer = self.answers("hi<|im_end|>\n", "--target", self.chatml, "--max-new-tokens", 4, "--system", "s<|im_start|>")[0]
         expected = [start, *ids("system\ns<|im_start|>"), end, *ids("\n"), start, *ids("user\nhi<|im_end|>"), end, *ids("\n"), start, *ids("assistant\n")]
         self.assertEqual(answer["prompt_ids"], expected)
+
+    def test_a_template_that_is_only_similar_is_refused_and_a_guess_is_said(self):
+        changed = SCRATCH / "changed"
+        shutil.copytree(self.chatml, changed)
+        config = json.loads((changed / "tokenizer_config.json").read_text())
+        source = config["chat_template"]
+        config["chat_template"] = source.replace("message['content']", "message['content'] | trim")
+        (changed / "tokenizer_config.json").write_text(json.dumps(config))
+        _, err = self.run_chat("hi\n", "--target", changed, status=1)
+        self.assertRegex(err, r"does not know.*--template.*chat\.unrecognised")
+        (changed / "chat_template.jinja").write_bytes(source.replace("\n", "\r\n").encode() + b"\r\n")
+        prompts = [self.answers("hi\n", "--target", folder, "--max-new-tokens", 2)[0]["prompt_ids"] for folder in (changed, self.chatml)]
+        self.assertEqual(prompts[0], prompts[1])
+
+        guessed = SCRATCH / "TinyLlama-Chat"
+        shutil.copytree(self.sentencepiece, guessed)
+        out, err = self.run_chat("hello world\n", "--target", guessed, "--max-new-tokens", 2)
+        self.assertRegex(err, "zephyr is guessed.*--template")
+        said = ["--target", guessed, "--template", "zephyr", "--max-new-tokens", 2]
+        self.assertEqual(self.run_chat("hello world\n", *said), (out, ""))
 
     def test_wrong_usage(self):
         def refused(expected, status, *arguments):

@@ -17,7 +17,9 @@ struct ChatFormat {
 
   /// The prompt that asks for the next answer. Throws Error ("chat.…").
   std::vector<slm::Token> encode(const slm::Tokenizer& tokenizer, const std::vector<slm::chat::Message>& said) const {
-    return slm::chat::encode(tokenizer, form, said, {.date = today(), .thinking = thinking});
+    slm::chat::Options options{.thinking = thinking};
+    if (form == slm::chat::Template::llama32) options.date = today();
+    return slm::chat::encode(tokenizer, form, said, options);
   }
 
   /// An answer without the space that the template or the tokenizer puts before it. begun: whether some of it was seen.
@@ -51,9 +53,16 @@ struct ChatOptions {
 };
 
 /// The one that the options name, else the one that the model's own files ask for. Throws Error ("chat.…").
-inline slm::chat::Template choose_template(const ChatOptions& options, const std::string& model) {
-  return options.template_name.empty() ? slm::chat::recognise_model(model)
-                                       : slm::chat::parse_template(options.template_name);
+inline slm::chat::Choice choose_template(const ChatOptions& options, const std::string& model) {
+  return options.template_name.empty()
+             ? slm::chat::choose(model)
+             : slm::chat::Choice{.value = slm::chat::parse_template(options.template_name), .guessed = false};
+}
+
+/// The notice that a program prints at its start when it guessed the template.
+inline std::string guess_notice(slm::chat::Template form) {
+  return slm::text("The model has no chat template; ", slm::chat::name_of(form),
+                   " is guessed from its name. Name another with --template.");
 }
 
 inline ChatFormat make_chat_format(slm::chat::Template form, const ChatOptions& options,

@@ -26,7 +26,7 @@ struct Message {
 };
 
 struct Options {
-  std::string date = "26 Jul 2024";  // llama31's "Today Date"; this is what its template says without a clock
+  std::string date = "26 Jul 2024";  // "Today Date" of llama31 and llama32; llama32 expects the day's date here
   bool thinking = true;              // qwen3: false opens the answer with an empty thought
 };
 
@@ -66,6 +66,10 @@ inline bool is_mistral(Template value) {
          value == Template::mistral_v03;
 }
 
+inline bool is_phi(Template value) {
+  return value == Template::phi3 || value == Template::phi3_vision || value == Template::phi35;
+}
+
 /// The system message of a ChatML model that is given none.
 inline std::string_view default_system(Template value) {
   if (value == Template::smollm2) return "You are a helpful AI assistant named SmolLM, trained by Hugging Face";
@@ -82,11 +86,8 @@ inline void check(Template value, std::span<const Message> messages) {
                 text("message ", i, " has the role '", role, "', expected system, user or assistant"),
                 "Give each message one of these roles");
   }
-  if (messages.empty() || messages.back().role != "user") {
-    throw Error("chat.no-question",
-                messages.empty() ? std::string{"the conversation has no messages"}
-                                 : text("the last message is of the ", messages.back().role, ", expected the user's"),
-                "End the conversation with what the user asks");
+  if (messages.empty()) {
+    throw Error("chat.no-question", "the conversation has no messages, expected one or more", "Add what the user asks");
   }
   if (value == Template::amd_olmo) {
     for (const Message& message : messages) {
@@ -95,8 +96,18 @@ inline void check(Template value, std::span<const Message> messages) {
                   "Put its text into the first message of the user");
     }
   }
+  if (value == Template::amd_olmo && messages.back().role != "user") {
+    throw Error("chat.no-question", "the last message is of the assistant, expected one of the user with amd-olmo",
+                "End the conversation with what the user asks");
+  }
   if (value != Template::llama2 && !is_mistral(value)) return;
   const std::size_t first = messages.front().role == "system" ? 1 : 0;
+  if (first == messages.size()) {
+    throw Error("chat.no-question",
+                text("the conversation is a system message alone, expected a message of the user: ", name_of(value),
+                     " writes system messages into those of the user"),
+                "Add what the user asks");
+  }
   for (std::size_t i = first; i < messages.size(); ++i) {
     const std::string_view expected = (i - first) % 2 == 0 ? "user" : "assistant";
     if (messages[i].role == expected) continue;
@@ -165,7 +176,7 @@ inline void write_llama3(Writer& out, Template value, std::span<const Message> m
     return out.marker("<|start_header_id|>").markup(role).marker("<|end_header_id|>").markup("\n\n");
   };
   out.marker("<|begin_of_text|>");
-  if (value == Template::llama31) {
+  if (value == Template::llama31 || value == Template::llama32) {
     header("system").markup("Cutting Knowledge Date: December 2023\nToday Date: ").content(options.date).markup("\n\n");
     if (messages.front().role == "system") {
       out.content(strip(messages.front().content));
@@ -177,6 +188,33 @@ inline void write_llama3(Writer& out, Template value, std::span<const Message> m
   header("assistant");
 }
 
+/// The text without newlines at its beginning.
+inline std::string_view without_newlines(std::string_view text) {
+  return text.substr(std::min(text.find_first_not_of('\n'), text.size()));
+}
+
+/// The parts of an answer of Qwen3, as its template divides them.
+inline std::pair<std::string_view, std::string_view> thought_and_answer(std::string_view said) {
+  constexpr std::string_view begin = "<think>", end = "</think>";
+  if (!has(said, end)) return {{}, said};
+  std::string_view thought = said.substr(0, said.find(end));
+  thought = thought.substr(0, thought.find_last_not_of('\n') + 1);
+  if (const std::size_t at = thought.rfind(begin); at != thought.npos) thought.remove_prefix(at + begin.size());
+  thought = without_newlines(thought);
+  thought = thought.substr(0, thought.find_last_not_of('\n') + 1);
+  return {thought, without_newlines(said.substr(said.rfind(end) + end.size()))};
+}
+
+/// The index of the user's last message that is no result of a tool; without one that of the last message.
+inline std::size_t last_question(std::span<const Message> messages) {
+  for (std::size_t i = messages.size(); i-- > 0;) {
+    const std::string_view said = messages[i].content;
+    const bool result = said.starts_with("<tool_response>") && said.ends_with("</tool_response>");
+    if (messages[i].role == "user" && !result) return i;
+  }
+  return messages.size() - 1;
+}
+
 inline void write_chatml(Writer& out, Template value, std::span<const Message> messages, const Options& options) {
   const auto turn = [&out](std::string_view role, std::string_view said) {
     out.marker("<|im_start|>").markup(role).markup("\n").content(said).marker("<|im_end|>").markup("\n");
@@ -184,14 +222,20 @@ inline void write_chatml(Writer& out, Template value, std::span<const Message> m
   if (const auto system = default_system(value); !system.empty() && messages.front().role != "system") {
     turn("system", system);
   }
-  for (const Message& message : messages) {
-    std::string_view said = message.content;
-    constexpr std::string_view thought_end = "</think>";
-    if (value == Template::qwen3 && message.role == "assistant" && has(said, thought_end)) {
-      said.remove_prefix(said.rfind(thought_end) + thought_end.size());
-      said.remove_prefix(std::min(said.find_first_not_of('\n'), said.size()));
+  const std::size_t question = last_question(messages);
+  for (std::size_t i = 0; i < messages.size(); ++i) {
+    const std::string_view said = messages[i].content;
+    if (value != Template::qwen3 || messages[i].role != "assistant") {
+      turn(messages[i].role, said);
+      continue;
     }
-    turn(message.role, said);
+    const auto [thought, answer] = thought_and_answer(said);
+    if (i <= question || (i + 1 < messages.size() && thought.empty())) {
+      turn("assistant", answer);
+      continue;
+    }
+    out.marker("<|im_start|>").markup("assistant\n").marker("<think>").markup("\n").content(thought).markup("\n");
+    out.marker("</think>").markup("\n\n").content(without_newlines(answer)).marker("<|im_end|>").markup("\n");
   }
   out.marker("<|im_start|>").markup("assistant\n");
   if (value == Template::qwen3 && !options.thinking) {
@@ -203,23 +247,24 @@ inline void write_chatml(Writer& out, Template value, std::span<const Message> m
 inline void write_bars(Writer& out, Template value, std::span<const Message> messages) {
   const auto header = [&](std::string_view role) -> Writer& {
     const std::string tag = text("<|", role, "|>");
-    return (value == Template::phi3 ? out.marker(tag) : out.markup(tag)).markup("\n");
+    return (is_phi(value) ? out.marker(tag) : out.markup(tag)).markup("\n");
   };
   if (value == Template::amd_olmo) out.marker("<|endoftext|>");
   for (const Message& message : messages) {
+    if (value == Template::phi35 && message.role == "system" && message.content.empty()) continue;
     header(message.role).content(message.content);
-    if (value == Template::phi3) out.marker("<|end|>");
+    if (is_phi(value)) out.marker("<|end|>");
     if (value == Template::zephyr) out.marker("</s>");
     if (value == Template::amd_olmo && message.role == "assistant") out.marker("<|endoftext|>");
     out.markup("\n");
   }
-  header("assistant");
+  if (value != Template::phi3_vision || messages.back().role != "assistant") header("assistant");
 }
 
 }  // namespace detail
 
-/// The pieces of a prompt that asks for the next answer. The last message is the user's. Throws Error ("chat.…") on
-/// roles that the template does not allow.
+/// The pieces of a prompt that asks for the next answer, whichever message is the last. Throws Error ("chat.…") on an
+/// empty conversation, and on roles that the template does not allow.
 inline std::vector<Piece> pieces(Template value, std::span<const Message> messages, const Options& options = {}) {
   detail::check(value, messages);
   std::vector<Message> sound(messages.begin(), messages.end());
@@ -238,13 +283,16 @@ inline std::vector<Piece> pieces(Template value, std::span<const Message> messag
       break;
     case Template::llama2: detail::write_llama2(out, sound); break;
     case Template::llama3:
-    case Template::llama31: detail::write_llama3(out, value, sound, options); break;
+    case Template::llama31:
+    case Template::llama32: detail::write_llama3(out, value, sound, options); break;
     case Template::mistral_v01:
     case Template::mistral_v02:
     case Template::mistral_spaced:
     case Template::mistral_v03: detail::write_mistral(out, value, sound); break;
     case Template::amd_olmo:
     case Template::phi3:
+    case Template::phi3_vision:
+    case Template::phi35:
     case Template::zephyr: detail::write_bars(out, value, sound); break;
     case Template::chatml:
     case Template::smollm2:
@@ -287,7 +335,7 @@ inline std::vector<Token> encode(const Tokenizer& tokenizer, Template value, std
 /// Whether the template or the tokenizer writes a space between the prompt and what the assistant says. An answer then
 /// begins with that space, which is no part of its message.
 inline bool space_before_answer(Template value) {
-  return value == Template::llama2 || value == Template::phi3 || detail::is_mistral(value);
+  return value == Template::llama2 || detail::is_phi(value) || detail::is_mistral(value);
 }
 
 /// What ends an answer under this template. Tokens that the tokenizer does not have are left out.
@@ -314,8 +362,11 @@ inline Stops stops(const Tokenizer& tokenizer, Template value) {
       break;
     case Template::mistral_v03: add({"</s>", "[INST]"}); break;
     case Template::llama3:
-    case Template::llama31: add({"<|eot_id|>", "<|end_of_text|>", "<|eom_id|>"}); break;
-    case Template::phi3: add({"<|endoftext|>", "<|assistant|>", "<|end|>"}); break;
+    case Template::llama31:
+    case Template::llama32: add({"<|eot_id|>", "<|end_of_text|>", "<|eom_id|>"}); break;
+    case Template::phi3:
+    case Template::phi3_vision:
+    case Template::phi35: add({"<|endoftext|>", "<|assistant|>", "<|end|>"}); break;
     case Template::zephyr:
       add({"</s>"});
       found.strings = {"<|user|>", "<|system|>"};

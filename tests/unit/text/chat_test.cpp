@@ -123,6 +123,32 @@ TEST_CASE("the three Mistral forms differ in their spaces, and in where the syst
         "<s>[INST] Hello[/INST] Hi there</s>[INST] S\n\nWho are you?[/INST]");
 }
 
+TEST_CASE("Llama-3.2's date is set by the caller, and Phi-3.5 leaves an empty system message out") {
+  const std::vector<Message> question{{"user", "Hi"}};
+  const std::string fixed = chat::render(Template::llama31, question);
+  CHECK(fixed.find("\nToday Date: 26 Jul 2024\n\n<|eot_id|>") != fixed.npos);
+  CHECK(chat::render(Template::llama32, question) == fixed);
+  const std::string dated = chat::render(Template::llama32, question, {.date = "05 Mar 2031"});
+  CHECK(dated.find("\nToday Date: 05 Mar 2031\n\n<|eot_id|>") != dated.npos);
+  const std::vector<Message> empty{{"system", ""}, {"user", "Hi"}};
+  CHECK(chat::render(Template::phi35, empty) == "<|user|>\nHi<|end|>\n<|assistant|>\n");
+  CHECK(chat::render(Template::phi3, empty) == "<|system|>\n<|end|>\n<|user|>\nHi<|end|>\n<|assistant|>\n");
+  CHECK(chat::render(Template::phi35, with_system) == chat::render(Template::phi3, with_system));
+  CHECK(chat::render(Template::phi3_vision, with_system) == chat::render(Template::phi3, with_system));
+  const std::vector<Message> answered{{"user", "Hi"}, {"assistant", "Yes"}};
+  CHECK(chat::render(Template::phi3_vision, answered) == "<|user|>\nHi<|end|>\n<|assistant|>\nYes<|end|>\n");
+}
+
+TEST_CASE("Qwen3 keeps the thoughts that follow the last question where a tool's response ends the conversation") {
+  const std::string response = "<tool_response>4</tool_response>";
+  const std::vector<Message> messages{
+      {"user", "2+2?"}, {"assistant", "a<think>\nadd\n</think>\n\nI ask."}, {"user", response}};
+  CHECK(chat::render(Template::qwen3, messages) ==
+        "<|im_start|>user\n2+2?<|im_end|>\n<|im_start|>assistant\n<think>\nadd\n</think>\n\nI ask.<|im_end|>\n"
+        "<|im_start|>user\n" +
+            response + "<|im_end|>\n<|im_start|>assistant\n");
+}
+
 TEST_CASE("plain puts one message on a line") {
   CHECK(chat::render(Template::plain, three_turns) == "Hello\nHi there\nWho are you?\n");
   CHECK(chat::render(Template::plain, std::vector<Message>{{"user", "def f():\n"}}) == "def f():\n");
@@ -136,8 +162,6 @@ TEST_CASE("roles that a template does not allow are refused") {
   for (const chat::NamedTemplate& known : chat::templates) {
     INFO(known.name);
     CHECK(refusal(known.value, {}) == "chat.no-question");
-    CHECK(refusal(known.value, {{"user", "a"}, {"assistant", "b"}}) == "chat.no-question");
-    CHECK(refusal(known.value, {{"system", "a"}}) == "chat.no-question");
     CHECK(refusal(known.value, {{"tool", "a"}, {"user", "b"}}) == "chat.unknown-role");
     CHECK(refusal(known.value, {{"", "a"}, {"user", "b"}}) == "chat.unknown-role");
     CHECK(refusal(known.value, {{"user\n", "a"}}) == "chat.unknown-role");
@@ -148,6 +172,29 @@ TEST_CASE("roles that a template does not allow are refused") {
     CHECK(refusal(value, {{"assistant", "a"}, {"user", "b"}}) == "chat.bad-order");
     CHECK(refusal(value, {{"user", "a"}, {"system", "s"}, {"user", "b"}}) == "chat.bad-order");
     CHECK(refusal(value, {{"system", "a"}, {"system", "s"}, {"user", "b"}}) == "chat.bad-order");
+  }
+}
+
+TEST_CASE("a conversation may end with any message, which is written as Jinja writes it") {
+  using Messages = std::vector<Message>;
+  const auto qwen3 = [](const Messages& messages) { return chat::render(Template::qwen3, messages); };
+  CHECK(qwen3({{"system", "S"}}) == "<|im_start|>system\nS<|im_end|>\n<|im_start|>assistant\n");
+  CHECK(chat::render(Template::chatml, Messages{{"user", "a"}, {"system", "S"}}) ==
+        "<|im_start|>user\na<|im_end|>\n<|im_start|>system\nS<|im_end|>\n<|im_start|>assistant\n");
+  // Qwen3 writes the thoughts of answers that follow the user's last message, and an empty one into the last answer.
+  const std::string begin = "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\n";
+  CHECK(qwen3({{"user", "a"}, {"assistant", "b"}}) ==
+        begin + "<think>\n\n</think>\n\nb<|im_end|>\n<|im_start|>assistant\n");
+  CHECK(qwen3({{"user", "a"}, {"assistant", "<think>\nt\n</think>\n\nb"}, {"assistant", "c"}}) ==
+        begin + "<think>\nt\n</think>\n\nb<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\nc<|im_end|>\n" +
+            "<|im_start|>assistant\n");
+  CHECK(qwen3({{"user", "a"}, {"assistant", "b"}, {"system", "S"}}) ==
+        begin + "b<|im_end|>\n<|im_start|>system\nS<|im_end|>\n<|im_start|>assistant\n");
+  CHECK(chat::render(Template::llama2, Messages{{"user", "a"}, {"assistant", "b"}}) == "<s>[INST] a [/INST] b </s>");
+  const Messages begun{{"user", "a"}, {"assistant", "b"}}, alone{{"system", "a"}};
+  CHECK(id_of([&] { chat::render(Template::amd_olmo, begun); }) == "chat.no-question");
+  for (const Template value : {Template::llama2, Template::mistral_v01, Template::mistral_v03}) {
+    CHECK(id_of([&] { chat::render(value, alone); }) == "chat.no-question");
   }
 }
 

@@ -1,0 +1,31 @@
+// How a program pools hidden states where its user does not say.
+#pragma once
+
+#include <filesystem>
+
+#include "slm/decode/request.hpp"
+#include "slm/io/declared_pooling.hpp"
+
+namespace cli {
+
+struct PoolingChoice {
+  slm::Pooling pooling = slm::Pooling::mean;
+  bool normalize = false;  // the model declares that its vectors have the length 1
+};
+
+/// What the model declares, or the mean where it declares nothing. Throws Error ("cli.unsupported-pooling") where slm
+/// lacks what it declares.
+inline PoolingChoice choose_pooling(const std::filesystem::path& model) {
+  const auto declared = slm::declared_pooling(model);
+  if (!declared) return {};
+  const bool last = declared->pooling == "last";
+  if ((last || declared->pooling == "mean") && declared->more.empty()) {
+    return {.pooling = last ? slm::Pooling::last : slm::Pooling::mean, .normalize = declared->normalize};
+  }
+  throw slm::Error("cli.unsupported-pooling",
+                   slm::text("'", model.string(), "' declares the pooling ", declared->pooling,
+                             declared->more.empty() ? "" : " with ", declared->more, ", expected mean or last alone"),
+                   "Name the pooling: --pooling of slm embed, `pooling` of a request");
+}
+
+}  // namespace cli
