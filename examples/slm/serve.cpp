@@ -3,12 +3,17 @@
 
 #include <chrono>
 #include <csignal>
+#include <iostream>
 #include <memory>
+#include <system_error>
 
 #include "api/api.hpp"
 #include "api/served_model.hpp"
 #include "cli.hpp"
+#include "http/addresses.hpp"
+#include "http/cors.hpp"
 #include "http/server.hpp"
+#include "slm/core/start_thread.hpp"
 
 namespace cli {
 
@@ -21,15 +26,13 @@ struct ServeOptions {
   slm::EngineOptions engine{.cache_memory = std::size_t{4} << 30};
   serve::HttpOptions http = {};
   serve::ReadingOptions reading;
-  std::vector<std::string> names, adapters;
+  std::vector<std::string> names, adapters, origins;
   slm::AdapterStoreOptions store{.host_memory = std::size_t{4} << 30};
-  bool update_adapters = false;
+  bool update_adapters = false, generation_config = false;
   std::string key_file;
   bool insecure = false, json = false;
   double drain_delay = 0, drain_timeout = 30;
 };
-
-bool is_loopback(const std::string& host) { return host == "localhost" || host == "::1" || host.starts_with("127."); }
 
 /// One key on each line.
 std::vector<std::string> read_keys(const std::string& path) {
@@ -97,12 +100,33 @@ void add_counters(serve::MetricsPage& page, const serve::HttpCounters& counters)
                static_cast<double>(counters.refused));
 }
 
+/// The settings that the model's authors suggest.
+OrderedJson json_of(const slm::SuggestedSampling& suggested) {
+  OrderedJson json = OrderedJson::object();
+  const auto add = [&json](const char* name, const auto& value) {
+    if (value) json[name] = *value;
+  };
+  add("temperature", suggested.temperature);
+  add("top_k", suggested.top_k);
+  add("top_p", suggested.top_p);
+  add("min_p", suggested.min_p);
+  add("repetition_penalty", suggested.repetition_penalty);
+  return json;
+}
+
 /// What is named one by one is loaded now, and stays.
 std::shared_ptr<slm::AdapterStore> make_store(const ServeOptions& options, const std::vector<std::string>& taken,
                                               const slm::AnyModel& target) {
   slm::AdapterStoreOptions store_options = options.store;
   store_options.taken = taken;
-  auto store = std::make_shared<slm::AdapterStore>(target, std::move(store_options));
+  const auto make = [&] {
+    try {
+      return std::make_shared<slm::AdapterStore>(target, std::move(store_options));
+    } catch (const std::system_error& error) {
+      throw slm::detail::no_thread(error);
+    }
+  };
+  auto store = make();
   for (const std::string& named : options.adapters) {
     const std::size_t sign = std::min(named.find('='), named.size());
     store->load(named.substr(0, sign), named.substr(std::min(sign + 1, named.size())), {.pinned = true}).wait();
@@ -126,7 +150,7 @@ void shut_down(serve::HttpServer& server, serve::Api& api, const ServeOptions& o
 }
 
 void run_server(ServeOptions options) {
-  if (options.key_file.empty() && !options.insecure && !is_loopback(options.http.host)) {
+  if (options.key_file.empty() && !options.insecure && !serve::is_loopback(options.http.host)) {
     throw slm::Error("serve.exposed",
                      slm::text("the address ", options.http.host, " may be reached by others, and no key is asked for"),
                      "Name a file of keys with --api-key-file, or say that everybody may ask with --insecure");
@@ -135,6 +159,9 @@ void run_server(ServeOptions options) {
   if (!options.key_file.empty()) limits.keys = read_keys(options.key_file);
   limits.reading.most_choices = options.engine.max_requests;
   limits.load_adapters = options.update_adapters;
+  std::vector<std::string> origins;
+  for (const std::string& origin : options.origins) origins.push_back(serve::parse_origin(origin));
+  options.http.cors = serve::CorsPolicy(std::move(origins));
   options.http.error_body = [](int status, std::string_view message) {
     return slm::json_text(serve::error_json({status, "serve.bad-http", std::string{message}}));
   };
@@ -152,17 +179,28 @@ void run_server(ServeOptions options) {
   serve::ServedModel model =
       serve::describe_model(options.target, options.names, target, options.chat, fingerprint_of(options.models));
   model.adapters = make_store(options, model.names, target);
-  const std::string name = model.names.front();
+  if (options.generation_config) model.suggested = target.info().sampling;
+  const OrderedJson sampling = json_of(model.suggested);
+  const std::string name = model.names.front(), notice = model.chat_notice;
+  const OrderedJson form = model.chat ? OrderedJson(slm::chat::name_of(model.chat->form)) : OrderedJson();
   api = std::make_unique<serve::Api>(std::move(model), serve::make_service(std::move(draft), target, options.engine),
                                      std::move(limits));
   server.start();
-  const std::string& host = options.http.host;
+  const std::string host = serve::without_brackets(options.http.host);
   const std::string address =
       slm::text("http://", host.find(':') == host.npos ? host : "[" + host + "]", ":", server.port());
   if (options.json) {
-    print_json({{"address", address}, {"port", server.port()}, {"model", name}});
+    OrderedJson started{{"address", address},
+                        {"port", server.port()},
+                        {"model", name},
+                        {"chat_template", form},
+                        {"chat_notice", notice.empty() ? OrderedJson() : OrderedJson(notice)}};
+    if (options.generation_config) started["sampling"] = sampling;
+    print_json(started);
   } else {
+    if (!notice.empty()) std::cerr << notice << '\n';
     print(slm::text("slm serves ", name, " at ", address, "\n"));
+    if (options.generation_config) print(slm::text("Requests are sampled by default with ", sampling.dump(), "\n"));
   }
   signals.wait();
   shut_down(server, *api, options, signals);
@@ -191,7 +229,8 @@ void add_serve(CLI::App& program) {
           },
           "tokens to guess ahead, or: heuristic, confidence, adaptive")
       ->default_str("adaptive");
-  command.add_option("--host", options->http.host, "address to listen at")->capture_default_str();
+  command.add_option("--host", options->http.host, "address to listen at, or a name: at all its addresses")
+      ->capture_default_str();
   command.add_option("--port", options->http.port, "port to listen at; 0: any that is free")->capture_default_str();
   command.add_option("--served-model-name", options->names,
                      "what clients call the model; further names are aliases; else the name of its folder");
@@ -227,6 +266,15 @@ void add_serve(CLI::App& program) {
                 "let clients load adapters of that folder under other names, and unload them")
       ->needs(folder);
   command.add_option("--api-key-file", options->key_file, "a file of keys, one on each line; clients need one of them");
+  command
+      .add_option("--cors-origin", options->origins,
+                  "let web pages of this origin, such as https://example.org, read the answers; several times, if you "
+                  "like; *: of all origins")
+      ->type_name("ORIGIN")
+      ->check([](const std::string& origin) {
+        return serve::parse_origin(origin).empty() ? "expected SCHEME://HOST, SCHEME://HOST:PORT or *" : "";
+      })
+      ->take_all();
   command.add_flag("--insecure", options->insecure, "listen at a public address without keys");
   command.add_option("--max-requests", options->engine.max_requests, "texts that may wait and be written together")
       ->check(CLI::PositiveNumber)
@@ -245,6 +293,11 @@ void add_serve(CLI::App& program) {
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
   command.add_flag("--priorities", options->reading.priorities, "let clients say which of their requests go first");
+  command.add_flag("--strict-fields", options->reading.strict_fields,
+                   "refuse fields of requests that are unknown; else the header X-Slm-Ignored-Fields names them");
+  command.add_flag("--generation-config", options->generation_config,
+                   "take temperature, top_k, top_p, min_p and repetition_penalty from the model's "
+                   "generation_config.json where a request does not name them");
   command.add_option("--drain-delay", options->drain_delay, "seconds from SIGTERM until new requests are refused")
       ->check(CLI::Range(0.0, 3600.0))
       ->capture_default_str();
@@ -253,7 +306,7 @@ void add_serve(CLI::App& program) {
       ->capture_default_str();
   add_chat_options(command, options->chat);
   add_model_options(command, options->models);
-  command.add_flag("--json", options->json, "print one JSON object with the address, the port and the model's name");
+  command.add_flag("--json", options->json, "print one JSON object: address, port, model, chat_template, chat_notice");
   command.callback([options] { run_server(*options); });
 }
 

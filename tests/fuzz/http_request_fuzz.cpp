@@ -76,8 +76,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     if (whole.state == RequestReader::State::refused && whole.status == 0) std::abort();
     if (whole.state != RequestReader::State::complete) return 0;
     if (whole.path != pieces.path || whole.body != pieces.body || whole.taken != pieces.taken) std::abort();
-    if (whole.body.size() > limits.body_bytes || whole.path.front() != '/') std::abort();
-    const auto message = bytes.substr(0, whole.taken);
+    if (whole.body.size() > limits.body_bytes || (whole.path.front() != '/' && whole.path != "*")) std::abort();
+    auto message = bytes.substr(0, whole.taken);
+    while (message.starts_with("\r\n")) message.remove_prefix(2);
     const auto body = message.substr(message.find("\r\n\r\n") + 4);
     if (whole.body != body && whole.body != decoded(body)) std::abort();
     bytes.remove_prefix(whole.taken);

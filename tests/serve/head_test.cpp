@@ -4,6 +4,9 @@
 #include <catch2/catch.hpp>
 #include <string>
 
+#include "http/escapes.hpp"
+#include "http/target.hpp"
+
 using serve::HttpLimits;
 
 namespace {
@@ -45,8 +48,23 @@ TEST_CASE("A request line has a method, a path and a version, and one space betw
                            "GET /a b HTTP/1.1",
                            "GET\t/ HTTP/1.1",
                            "G(T / HTTP/1.1",
-                           "GET http://a/ HTTP/1.1",
-                           "OPTIONS * HTTP/1.1",
+                           "GET * HTTP/1.1",
+                           "OPTIONS ** HTTP/1.1",
+                           "OPTIONS *?a HTTP/1.1",
+                           "GET http:/// HTTP/1.1",
+                           "GET http:///a HTTP/1.1",
+                           "GET http://?a HTTP/1.1",
+                           "GET http://:80/ HTTP/1.1",
+                           "GET http:/a HTTP/1.1",
+                           "GET http:a HTTP/1.1",
+                           "GET ftp://a/ HTTP/1.1",
+                           "GET http://user@a/ HTTP/1.1",
+                           "GET http://a\\b/ HTTP/1.1",
+                           "GET //a%zz HTTP/1.1",
+                           "GET /% HTTP/1.1",
+                           "GET /%4 HTTP/1.1",
+                           "GET /a%4gb HTTP/1.1",
+                           "GET http://a/%g0 HTTP/1.1",
                            "CONNECT a:80 HTTP/1.1",
                            "CONNECT /a HTTP/1.1",
                            "GET / HTTP/2.0",
@@ -59,6 +77,39 @@ TEST_CASE("A request line has a method, a path and a version, and one space betw
     CAPTURE(line);
     CHECK(status_of_line(line) == 400);
   }
+}
+
+TEST_CASE("A target is a path, a URI whose host does not matter, or the whole server") {
+  const auto target = [](const char* method, const char* text) {
+    const auto found = serve::split_target(method, text);
+    return found ? std::string(found->path) + "|" + std::string(found->query) : "refused";
+  };
+  CHECK(target("GET", "/a%20b?c=%zz?d") == "/a%20b|c=%zz?d");
+  CHECK(target("GET", "/") == "/|");
+  CHECK(target("GET", "//a/b") == "//a/b|");
+  CHECK(target("GET", "http://a/b?c") == "/b|c");
+  CHECK(target("GET", "http://a") == "/|");
+  CHECK(target("GET", "http://a?b") == "/|b");
+  CHECK(target("GET", "http://a?b/c") == "/|b/c");
+  CHECK(target("GET", "http://a/?") == "/|");
+  CHECK(target("GET", "HTTP://[::1]:80/b") == "/b|");
+  CHECK(target("POST", "hTTps://a.b:443//c") == "//c|");
+  CHECK(target("OPTIONS", "*") == "*|");
+  CHECK(target("OPTIONS", "http://a") == "*|");
+  CHECK(target("OPTIONS", "http://a/") == "/|");
+  CHECK(target("GET", "*") == "refused");
+  CHECK(target("GET", "") == "refused");
+  CHECK(target("GET", "a.b:80") == "refused");
+  for (const auto* line : {"GET http://b/a?c HTTP/1.1", "GET HTTPS://b HTTP/1.0", "OPTIONS * HTTP/1.1"}) {
+    CHECK(status_of_line(line) == 0);
+  }
+}
+
+TEST_CASE("Escapes are decoded once") {
+  CHECK(serve::unescaped("a%20b%2Fc%2f%C3%A8") == "a b/c/\xc3\xa8");
+  CHECK(serve::unescaped("%2541+") == "%41+");
+  CHECK(serve::unescaped("%00") == std::string(1, '\0'));
+  for (const auto* bad : {"%", "a%", "%4", "%4g", "%g4", "%%41", "% 41"}) CHECK_FALSE(serve::unescaped(bad));
 }
 
 TEST_CASE("Every line of a head ends in CRLF and has no control byte") {
@@ -126,6 +177,7 @@ TEST_CASE("A request that has a body by its method says how long it is") {
 TEST_CASE("What a client expects is 100-continue, and what stands for one value stands once") {
   CHECK(status_of_fields("Expect: a miracle\r\n") == 417);
   CHECK(status_of_fields("Authorization: Bearer a\r\nAuthorization: Bearer b\r\n") == 400);
+  CHECK(status_of_fields("Origin: http://a\r\nOrigin: http://b\r\n") == 400);
   CHECK(status_of_fields("Content-Type: a/b\r\nContent-Type: c/d\r\n") == 400);
 }
 

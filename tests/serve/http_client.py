@@ -12,7 +12,7 @@ PATIENCE = 60  # seconds until a test that waits has failed
 
 
 class Server:
-    """http_test_server; times in milliseconds."""
+    """http_test_server; times in milliseconds, cors: an origin."""
 
     def __init__(self, **limits):
         self.process = subprocess.Popen([SERVER, *(f"{name}={number}" for name, number in limits.items())],

@@ -1,4 +1,4 @@
-// The HTTP server with a handler that answers as its path says: `http_test_server [NAME=NUMBER...]` sets limits, prints
+// The HTTP server with a handler that answers as its path says: `http_test_server [NAME=VALUE...]` sets limits, prints
 // its port, and obeys lines of its standard input: counters, drain MILLISECONDS, stop.
 #include "http/server.hpp"
 
@@ -8,6 +8,7 @@
 #include <iostream>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -116,12 +117,19 @@ class TestExchange : public serve::Exchange {
 };
 
 serve::HttpOptions options_of(int argc, char** argv) {
+  serve::HttpOptions options;
   std::map<std::string, long> numbers;
   for (int i = 1; i < argc; ++i) {
     const std::string argument = argv[i];
-    numbers[argument.substr(0, argument.find('='))] = std::stol(argument.substr(argument.find('=') + 1));
+    const std::string name = argument.substr(0, argument.find('=')), value = argument.substr(argument.find('=') + 1);
+    if (name == "host") {
+      options.host = value;
+    } else if (name == "cors") {
+      options.cors = serve::CorsPolicy({value});
+    } else {
+      numbers[name] = std::stol(value);
+    }
   }
-  serve::HttpOptions options;
   auto& limits = options.limits;
   const auto set = [&numbers](const char* name, auto& field) {
     if (numbers.count(name)) field = std::remove_reference_t<decltype(field)>(numbers[name]);
@@ -150,15 +158,16 @@ serve::HttpOptions options_of(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) try {
-  Ticker ticker;
+  std::optional<Ticker> ticker;  // of which clients make use once they know the port
   serve::HttpServer server(options_of(argc, argv), [&ticker](serve::HttpRequest request, std::function<void()> wake) {
     if (request.path == "/unhandled") throw std::runtime_error("secret");
     const bool ticks =
         request.path == "/ticks" || request.path == "/later" || request.path == "/breaks" || request.path == "/never";
-    if (ticks) ticker.add(wake);
+    if (ticks) ticker->add(wake);
     return std::make_unique<TestExchange>(std::move(request), std::move(wake));
   });
   server.start();
+  ticker.emplace();
   std::cout << server.port() << std::endl;
   for (std::string line; std::getline(std::cin, line);) {
     std::istringstream words(line);

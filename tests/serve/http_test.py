@@ -6,9 +6,10 @@ import resource
 import socket
 import subprocess
 import sys
+import time
 import unittest
 
-from http_client import CLOSE, PATIENCE, SERVER, Answer, Server, get, post, read_all, read_until, without_interim
+from http_client import CLOSE, GO_ON, PATIENCE, SERVER, Answer, Server, get, post, read_all, read_until, without_interim
 
 
 class Honest(unittest.TestCase):
@@ -144,6 +145,189 @@ class Honest(unittest.TestCase):
         self.assertFalse(received.endswith(b"0\r\n\r\n"))
 
 
+CHUNKED = "POST /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+# Raw requests, and what the handler has read: METHOD|query|type|authorization|body, or lines of it where it does not
+# know the path.
+GOOD = {
+    "an absolute URI": ("GET http://a/echo?1 HTTP/1.1\r\nHost: a\r\n\r\n", "GET|1|||"),
+    "of another host than Host": ("GET http://b:80/echo?1 HTTP/1.1\r\nHost: a\r\n\r\n", "GET|1|||"),
+    "in capitals": ("GET HTTP://A.B/echo HTTP/1.1\r\nHost: a\r\n\r\n", "GET||||"),
+    "with an address of IPv6": ("GET http://[::1]:8080/echo HTTP/1.0\r\n\r\n", "GET||||"),
+    "without a path": ("GET https://a HTTP/1.1\r\nHost: a\r\n\r\n", "GET\n/\n\n"),
+    "without a path, with a query": ("GET http://a?b/c HTTP/1.1\r\nHost: a\r\n\r\n", "GET\n/\nb/c\n"),
+    "OPTIONS of the server": ("OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n", "OPTIONS\n*\n\n"),
+    "OPTIONS of the server by a URI": ("OPTIONS http://a HTTP/1.1\r\nHost: a\r\n\r\n", "OPTIONS\n*\n\n"),
+    "OPTIONS of a path": ("OPTIONS /echo HTTP/1.1\r\nHost: a\r\n\r\n", "OPTIONS||||"),
+    "escapes": ("GET /a%20%2f%C3%A8?%zz HTTP/1.1\r\nHost: a\r\n\r\n", "GET\n/a%20%2f%C3%A8\n%zz\n"),
+    "a path that begins with two slashes": ("GET //a/b HTTP/1.1\r\nHost: a\r\n\r\n", "GET\n//a/b\n\n"),
+    "an empty line before": ("\r\nGET /echo HTTP/1.1\r\nHost: a\r\n\r\n", "GET||||"),
+    "empty lines before": ("\r\n\r\n\r\nGET /echo HTTP/1.1\r\nHost: a\r\n\r\n", "GET||||"),
+    "an empty Host": ("GET /echo HTTP/1.1\r\nHost:\r\n\r\n", "GET||||"),
+    "names of fields in capitals": ("POST /echo HTTP/1.1\r\nHOST: a\r\nCONTENT-LENGTH: 1\r\n\r\nx", "POST||||x"),
+    "blanks around values": ("POST /echo HTTP/1.1\r\nHost:\ta \r\nContent-Length: \t1\t\r\n\r\nx", "POST||||x"),
+    "no blank before a value": ("GET /echo HTTP/1.1\r\nHost:a\r\nAuthorization:bearer  k\r\n\r\n", "GET|||bearer  k|"),
+    "a type in capitals": ("GET /echo HTTP/1.1\r\nHost: a\r\nContent-Type: A/PLAIN;a=B\r\n\r\n", "GET||a/plain||"),
+    "a coding in capitals": ("POST /echo HTTP/1.1\r\nHost: a\r\ntransfer-encoding: CHUNKED\r\n\r\n0\r\n\r\n",
+                             "POST||||"),
+    "an expectation in capitals": ("GET /echo HTTP/1.1\r\nHost: a\r\nExpect: 100-CONTINUE\r\n\r\n", "GET||||"),
+    "a blank behind a size": (CHUNKED + "3 \r\nabc\r\n0 \r\n\r\n", "POST||||abc"),
+    "blanks before an extension": (CHUNKED + "3 \t;a=b\r\nabc\r\n0\t;c\r\n\r\n", "POST||||abc"),
+    "blanks in extensions": (CHUNKED + "3; a = b\t; c\t=\t\"d e\"\r\nabc\r\n0\r\n\r\n", "POST||||abc"),
+    "zeros before a size": (CHUNKED + "0003\r\nabc\r\n000\r\n\r\n", "POST||||abc"),
+    "trailers": (CHUNKED + "3\r\nabc\r\n0\r\nA: b\r\nC:\r\n\r\n", "POST||||abc"),
+}
+BAD = {
+    "no such form of a target": "GET a HTTP/1.1\r\nHost: a\r\n\r\n",
+    "an authority": "GET a:80 HTTP/1.1\r\nHost: a\r\n\r\n",
+    "CONNECT": "CONNECT a:80 HTTP/1.1\r\nHost: a\r\n\r\n",
+    "the whole server by another method": "GET * HTTP/1.1\r\nHost: a\r\n\r\n",
+    "a URI without a host": "GET http:///echo HTTP/1.1\r\nHost: a\r\n\r\n",
+    "a URI with a user": "GET http://b@a/echo HTTP/1.1\r\nHost: a\r\n\r\n",
+    "a URI of another scheme": "GET ftp://a/echo HTTP/1.1\r\nHost: a\r\n\r\n",
+    "a URI and no Host": "GET http://a/echo HTTP/1.1\r\n\r\n",
+    "a bad escape": "GET /echo%4 HTTP/1.1\r\nHost: a\r\n\r\n",
+    "a bad escape in a URI": "GET http://a/%xy HTTP/1.1\r\nHost: a\r\n\r\n",
+    "an empty line of LF": "\nGET /echo HTTP/1.1\r\nHost: a\r\n\r\n",
+    "a blank line before": " \r\nGET /echo HTTP/1.1\r\nHost: a\r\n\r\n",
+    "a blank before the method": " GET /echo HTTP/1.1\r\nHost: a\r\n\r\n",
+    "two origins": "GET /echo HTTP/1.1\r\nHost: a\r\nOrigin: http://a\r\nOrigin: http://b\r\n\r\n",
+    "a blank before a size": CHUNKED + " 3\r\nabc\r\n0\r\n\r\n",
+    "a blank in a size": CHUNKED + "0 3\r\nabc\r\n0\r\n\r\n",
+    "a word behind a size": CHUNKED + "3 a\r\nabc\r\n0\r\n\r\n",
+    "many blanks behind a size": CHUNKED + "3" + " " * 65 + "\r\nabc\r\n0\r\n\r\n",
+    "a control byte behind a size": CHUNKED + "3 \v\r\nabc\r\n0\r\n\r\n",
+    "a line of LF behind blanks": CHUNKED + "3 \nabc\r\n0\r\n\r\n",
+}
+
+
+class Forms(unittest.TestCase):
+    """A corpus of requests: the forms of RFC 9110 and 9112 that clients send are answered, others are refused."""
+
+    def test_good_requests_are_answered_in_turn_and_bad_ones_refused(self):
+        with Server() as server:
+            for name, (request, read) in GOOD.items():
+                with self.subTest(name):
+                    answers = server.exchange(request.encode() + get("/echo?next", CLOSE)).replace(GO_ON, b"")
+                    answer = Answer(answers)
+                    self.assertEqual(answer.body.decode(), read)
+                    if "HTTP/1.0" not in request:
+                        self.assertEqual(Answer(answer.rest).body, b"GET|next|||")
+            made = server.counters()["made"]
+            for name, request in BAD.items():
+                with self.subTest(name):
+                    answer = Answer(server.exchange(request.encode() + get("/echo?next", CLOSE)))
+                    self.assertEqual((answer.status, answer.rest, answer.headers["connection"]), (400, b"", "close"))
+            self.assertEqual(server.counters()["made"], made)
+
+    def test_empty_lines_behind_a_request_neither_disturb_the_next_nor_keep_the_connection(self):
+        with Server(idle_time=600, head_time=100) as server:
+            with server.send(post("/echo", b"x") + b"\r\n") as client:  # as old browsers send it
+                read_until(client, b"||||x")
+                time.sleep(0.3)
+                client.sendall(get("/echo?1", CLOSE))
+                self.assertEqual(Answer(read_all(client)).body, b"GET|1|||")
+            with server.send(get("/echo") + b"\r\n") as client:
+                read_until(client, b"||||")
+                begin = time.monotonic()
+                client.settimeout(0.1)
+                with self.assertRaises(OSError):  # closed
+                    while time.monotonic() - begin < PATIENCE:
+                        client.sendall(b"\r\n")
+                        try:
+                            if not client.recv(1):
+                                raise OSError
+                        except TimeoutError:
+                            pass
+                self.assertLess(time.monotonic() - begin, PATIENCE)
+
+
+class CrossOrigin(unittest.TestCase):
+    """Pages of other origins, which their browsers let read what names them."""
+
+    ORIGIN = "Origin: https://page.example"
+    ASKS = ("Access-Control-Request-Method: POST", "Access-Control-Request-Headers: authorization, content-type")
+
+    def allowed(self, server, request):
+        return Answer(server.exchange(request)).headers.get("access-control-allow-origin")
+
+    def preflight(self, path, *fields):
+        return get(path, CLOSE, *fields).replace(b"GET", b"OPTIONS", 1)
+
+    def test_without_the_option_nothing_is_said(self):
+        with Server() as server:
+            self.assertNotIn(b"Access-Control", server.exchange(get("/echo", CLOSE, self.ORIGIN)))
+            self.assertNotIn(b"Access-Control", server.exchange(self.preflight("/echo", self.ORIGIN, *self.ASKS)))
+
+    def test_every_answer_names_the_origin(self):
+        requests = {"an answer": get("/echo", CLOSE, self.ORIGIN), "unknown": get("/unknown", CLOSE, self.ORIGIN),
+                    "a stream": get("/events?2", CLOSE, self.ORIGIN), "a fault": get("/throws", CLOSE, self.ORIGIN),
+                    "a body that is too large": post("/echo", b"x" * 2000, CLOSE, self.ORIGIN),
+                    "no body": self.preflight("/empty", self.ORIGIN)}
+        with Server(cors="https://page.example", body_bytes=1000) as one, \
+                Server(cors="*", body_bytes=1000) as all_origins:
+            for name, request in requests.items():
+                with self.subTest(name):
+                    self.assertEqual(self.allowed(one, request), "https://page.example")
+                    self.assertEqual(self.allowed(all_origins, request), "*")
+                    self.assertEqual(Answer(one.exchange(request)).headers["vary"], "Origin")
+                    self.assertIsNone(self.allowed(one, request.replace(b"page.", b"other.")))
+            self.assertIsNone(self.allowed(one, get("/echo", CLOSE)))
+            self.assertEqual(self.allowed(all_origins, b"GET /\n"), "*")
+
+    def test_a_preflight_is_answered_before_the_handler(self):
+        with Server(cors="https://page.example") as server:
+            answer = Answer(server.exchange(self.preflight("/throws", self.ORIGIN, *self.ASKS)))
+            self.assertEqual((answer.status, answer.rest), (204, b""))
+            self.assertEqual(answer.headers["access-control-allow-origin"], "https://page.example")
+            self.assertIn("POST", answer.headers["access-control-allow-methods"])
+            self.assertEqual(answer.headers["access-control-allow-headers"], "authorization, content-type")
+            self.assertEqual(server.counters()["made"], 0)
+            other = self.preflight("/echo", self.ORIGIN.replace("page", "other"), *self.ASKS)
+            self.assertNotIn(b"Access-Control", server.exchange(other))  # the handler's answer
+            self.assertEqual(server.counters()["made"], 1)
+
+
+class Listening(unittest.TestCase):
+    """Where a server listens."""
+
+    def reaches(self, port, address):
+        try:
+            with socket.create_connection((address, port), PATIENCE) as client:
+                client.sendall(get("/echo", CLOSE))
+                return Answer(read_all(client)).status == 200
+        except ConnectionRefusedError:
+            return False
+
+    def setUp(self):
+        try:
+            with socket.socket(socket.AF_INET6) as probe:
+                probe.bind(("::1", 0))
+        except OSError:
+            self.skipTest("this machine has no ::1")
+
+    def test_a_name_is_listened_at_by_all_its_addresses(self):
+        for host in ("localhost", "LOCALHOST."):
+            with Server(host=host) as server:
+                self.assertTrue(self.reaches(server.port, "127.0.0.1"))
+                self.assertTrue(self.reaches(server.port, "::1"))
+
+    def test_addresses_of_ipv6_may_have_brackets(self):
+        for host in ("[::1]", "::1", "0:0:0:0:0:0:0:1", "[::]"):
+            with self.subTest(host), Server(host=host) as server:
+                self.assertTrue(self.reaches(server.port, "::1"))
+
+    def test_a_port_that_is_taken_at_one_of_the_addresses_is_said(self):
+        with Server(host="::1") as server:
+            second = subprocess.run([SERVER, f"port={server.port}", "host=localhost"], capture_output=True, text=True,
+                                    timeout=PATIENCE)
+            self.assertIn("[serve.port-taken]", second.stderr)
+
+    def test_draining_closes_all_addresses(self):
+        with Server(host="localhost") as server:
+            self.assertIs(server.command("drain 1000"), True)
+            self.assertEqual([self.reaches(server.port, address) for address in ("127.0.0.1", "::1")], [False, False])
+
+
 class Ending(unittest.TestCase):
     """How a server ends."""
 
@@ -180,6 +364,16 @@ class Ending(unittest.TestCase):
             second = subprocess.run([SERVER, f"port={server.port}"], capture_output=True, text=True, timeout=PATIENCE)
             self.assertEqual(second.returncode, 1)
             self.assertIn("[serve.port-taken]", second.stderr)
+
+    def test_threads_that_cannot_be_started_are_said(self):
+        _, hard = resource.getrlimit(resource.RLIMIT_STACK)
+        if hard != resource.RLIM_INFINITY:
+            self.skipTest("the size of stacks is limited")
+        most = 1 << 46  # no thread gets a stack of this size
+        second = subprocess.run([SERVER], capture_output=True, text=True, timeout=PATIENCE, stdin=subprocess.DEVNULL,
+                                preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_STACK, (most, hard)))
+        self.assertIn("[backend.no-thread]", second.stderr)
+        self.assertEqual(second.returncode, 1)
 
     def test_too_few_files_for_the_connections_are_said(self):
         _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -3,6 +3,7 @@
 usage: operation_test.py PROGRAM SOURCE_DIR"""
 import json
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -25,6 +26,66 @@ class Operation(unittest.TestCase):
                     self.assertEqual((error["type"], error["code"]), ("authentication_error", "invalid_api_key"))
                 for key in ("first-key", "second-key"):
                     server.json("GET", "/v1/models", headers={"Authorization": f"Bearer {key}"})
+
+    def test_the_start_says_when_chats_are_refused(self):
+        question = {"messages": [{"role": "user", "content": "x"}]}
+        for arguments, error in (([], "chat.unrecognised"), (["--template", "chatml"], "chat.missing-token")):
+            with self.subTest(error=error), Server(*arguments) as server:
+                self.assertIsNone(server.started["chat_template"])
+                self.assertIn(error, server.started["chat_notice"])
+                self.assertIn(error, json.dumps(server.json("POST", "/v1/chat/completions", question, status=400)))
+        with Server("--template", "plain") as server:
+            self.assertEqual((server.started["chat_template"], server.started["chat_notice"]), ("plain", None))
+
+    def test_pages_of_other_origins_may_ask_with_keys_and_read_errors_and_streams(self):
+        origin = {"Origin": "https://page.example"}
+        with tempfile.NamedTemporaryFile("w") as keys:
+            keys.write("key\n")
+            keys.flush()
+            origins = ("--cors-origin", "HTTPS://Page.Example:443", "--cors-origin", "http://b")
+            with Server("--api-key-file", keys.name, *origins) as server:
+                asks = {"Access-Control-Request-Method": "POST",
+                        "Access-Control-Request-Headers": "authorization, content-type"}
+                preflight, _ = server.ask("OPTIONS", "/v1/completions", headers=origin | asks)
+                self.assertEqual(preflight.status, 204)
+                self.assertEqual(preflight.headers["Access-Control-Allow-Headers"], "authorization, content-type")
+                body = {"prompt": "x", "max_tokens": 2, "stream": True}
+                key = {"Authorization": "bearer  key"}
+                path = "/v1/completions"
+                for status, headers, path, fields in ((401, {}, path, body), (404, key, "/none", body),
+                                                      (400, key, path, {}), (200, key, path, body)):
+                    response, _ = server.ask("POST", path, fields, headers=origin | headers)
+                    self.assertEqual(response.status, status)
+                    self.assertEqual(response.headers["Access-Control-Allow-Origin"], "https://page.example")
+                options, _ = server.ask("OPTIONS", "/v1/models")
+                self.assertEqual((options.status, options.headers["Allow"]), (204, "GET, HEAD, OPTIONS"))
+        wrong = subprocess.run([PROGRAM, "serve", "--target", PAIR / "target", "--cors-origin", "example.org"],
+                               capture_output=True, text=True, timeout=PATIENCE)
+        self.assertEqual(wrong.returncode, 2)
+        self.assertIn("SCHEME://HOST", wrong.stderr)
+
+    def test_names_are_percent_encoded(self):
+        with Server("--served-model-name", "org/my model", "--served-model-name", "m\u00f6del%") as server:
+            for escaped in ("org%2Fmy%20model", "org/my%20model", "m%C3%B6del%25", "m%c3%b6del%25"):
+                server.json("GET", f"/v1/models/{escaped}")
+            server.json("GET", "/v1/models/org%252Fmy%2520model", status=404)
+            error = server.json("GET", "/v1/models/m%C3%B6del%", status=400)["error"]
+            self.assertEqual(error["slm_id"], "serve.bad-http")
+
+    def test_loopback_addresses_need_no_key_in_any_form(self):
+        try:
+            with socket.socket(socket.AF_INET6) as probe:
+                probe.bind(("::1", 0))
+        except OSError:
+            self.skipTest("this machine has no ::1")
+        for host in ("localhost", "[::1]", "0:0:0:0:0:0:0:1", "::ffff:127.0.0.1"):
+            with self.subTest(host), Server("--host", host) as server:
+                text = host.strip("[]")
+                shown = f"[{text}]" if ":" in text else text
+                self.assertEqual(server.started["address"], f"http://{shown}:{server.port}")
+        for host in ("[::]", "0.0.0.0", "::ffff:0.0.0.0"):
+            with self.subTest(host), self.assertRaisesRegex(AssertionError, "serve.exposed"):
+                Server("--host", host)
 
     def test_a_full_server_says_when_to_come_again(self):
         with Server("--max-requests", "2") as server:

@@ -108,8 +108,11 @@ TEST_CASE("Chunks that two programs could read differently are refused") {
                            "3\r\nabcd\r\n0\r\n\r\n",
                            "3\r\nabc\n0\r\n\r\n",
                            "3\r\nabc0\r\n\r\n",
-                           "3 \r\nabc\r\n0\r\n\r\n",
-                           "3 ;a\r\nabc\r\n0\r\n\r\n",
+                           "3 4\r\nabc\r\n0\r\n\r\n",
+                           "3 a=b\r\nabc\r\n0\r\n\r\n",
+                           "3 \nabc\r\n0\r\n\r\n",
+                           "3 \x0b\r\nabc\r\n0\r\n\r\n",
+                           "\t3\r\nabc\r\n0\r\n\r\n",
                            "3;a\nb\r\nabc\r\n0\r\n\r\n",
                            "3;a=\"\n\"\r\nabc\r\n0\r\n\r\n",
 
@@ -127,6 +130,49 @@ TEST_CASE("Chunks that two programs could read differently are refused") {
     CAPTURE(body);
     CHECK(read(chunked + body).status == 400);
   }
+}
+
+TEST_CASE("Blanks may stand behind the size of a chunk and in its extensions") {
+  for (const std::string behind : {" ", "\t", " \t ", " ;a", "\t;a=b", "; a", " ; a = b ; c\t=\t\"d\"", ";a= b"}) {
+    CHECK(read(chunked + "3" + behind + "\r\nabc\r\n0" + behind + "\r\n\r\n").body == "abc");
+  }
+  CHECK(read(chunked + "3" + std::string(64, ' ') + "\r\nabc\r\n0\r\n\r\n").body == "abc");
+  CHECK(read(chunked + "3" + std::string(65, ' ') + "\r\nabc\r\n0\r\n\r\n").status == 400);
+}
+
+TEST_CASE("Empty lines before a request are dropped, and are no request") {
+  const std::string request = "GET /a HTTP/1.1\r\nHost: a\r\n\r\n";
+  for (const std::string before : {"\r\n", "\r\n\r\n", "\r\n\r\n\r\n\r\n\r\n"}) {
+    CHECK(read(before + request) == Outcome{State::complete, 0, "", before.size() + request.size()});
+  }
+  CHECK(read(std::string(100'000, '\n')).status == 400);
+  for (const std::string before : {"\n", "\r", "\r\n\n", "\r\r\n", "\r\n ", " \r\n"}) {
+    CHECK(read(before + request).status == 400);
+  }
+  HttpLimits limits;
+  RequestReader reader(limits);
+  std::size_t taken = 0;
+  for (int i = 0; i < 100'000; ++i) taken += reader.feed(i % 2 == 0 ? "\r" : "\n");
+  CHECK(taken == 100'000);
+  CHECK_FALSE(reader.begun());
+  reader.feed("G");
+  CHECK(reader.begun());
+}
+
+TEST_CASE("A request has the path and the query of its URI, and says which page sends it") {
+  HttpLimits limits;
+  RequestReader reader(limits);
+  reader.feed(
+      "OPTIONS HTTP://b:80/a%20b?c HTTP/1.1\r\nHost: other\r\nOrigin: https://p.q\r\n"
+      "access-control-request-method: POST\r\nAccess-Control-Request-Headers: a, b\r\n\r\n");
+  REQUIRE(reader.state() == State::complete);
+  const auto read = reader.take();
+  CHECK(read.request.method == "OPTIONS");
+  CHECK(read.request.path == "/a%20b");
+  CHECK(read.request.query == "c");
+  CHECK(read.cross_origin.origin == "https://p.q");
+  CHECK(read.cross_origin.method == "POST");
+  CHECK(read.cross_origin.fields == "a, b");
 }
 
 TEST_CASE("Chunk extensions and trailers are bounded") {

@@ -16,7 +16,7 @@ if importlib.util.find_spec("schemathesis") is None:
 
 from server import PATIENCE, Server
 
-# That the last message is the user's is more than a schema can say.
+# Which options a chat template has is more than a schema can say.
 SETTINGS = """
 [[operations]]
 include-name = ["POST /v1/chat/completions", "POST /tokenize"]

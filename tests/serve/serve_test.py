@@ -233,10 +233,21 @@ class Serve(unittest.TestCase):
         fields = dict.fromkeys(names) | {"user": "me", "what": [{}], "tool_choice": "none", "response_format": {"type": "text"}}
         self.assertEqual(self.server.complete(**fields)["choices"][0]["text"], plain)
 
+    def test_unknown_fields_are_named_in_a_header_and_refused_with_strict_fields(self):
+        for path, body in (("/v1/completions", {"prompt": "x", "max_tokens": 1}), ("/v1/embeddings", {"input": "x"}),
+                           ("/tokenize", {"prompt": "x"})):
+            for field, named in (("temprature", "temprature"), ("user", None)):
+                response, _ = self.server.ask("POST", path, body | {field: 0})
+                self.assertEqual((response.status, response.headers["X-Slm-Ignored-Fields"]), (200, named))
+        with Server("--strict-fields") as server:
+            error = server.json("POST", "/v1/completions", {"prompt": "x", "temprature": 0}, status=400)["error"]
+            self.assertEqual((error["slm_id"], error["param"]), ("serve.unknown-field", "temprature"))
+            server.complete(max_tokens=1, user="me")
+
     def test_bad_fields_are_named(self):
         for field, value in (
-                ("temperature", 2.5), ("temperature", "1"), ("top_p", 0), ("n", 0), ("n", 1.5), ("max_tokens", 0), ("seed", 2**63),
-                ("logprobs", 21), ("logprobs", True), ("stop", ["x"] * 33), ("stop", [""]), ("stop", 5), ("stream", 1),
+                ("temperature", 2.5), ("temperature", "1"), ("top_p", -0.1), ("n", 0), ("n", 1.5), ("max_tokens", 0), ("seed", 2**63),
+                ("logprobs", 21), ("logprobs", True), ("stop", ["x"] * 33), ("stop", ["x" * 257]), ("stop", 5), ("stream", 1),
                 ("logit_bias", {"99999": 1}), ("logit_bias", {"1": 101}), ("presence_penalty", -3), ("prompt", []), ("prompt", [[]]),
                 ("prompt", [1, "x"]), ("prompt", [-1]), ("prompt", {}), ("stop_token_ids", [2048]),
                 ("stream_options", {"include_usage": True}), ("cache_salt", "x" * 257)):
@@ -250,7 +261,9 @@ class Serve(unittest.TestCase):
         chat = "/v1/chat/completions"
         self.refused({}, "messages", path=chat)
         self.refused({"messages": []}, "messages", path=chat)
-        self.refused({"messages": [{"role": "assistant", "content": "x"}]}, "messages", path=chat)
+        self.refused({"messages": [{"role": "tool", "content": "x"}]}, "messages", path=chat)
+        self.refused({"messages": [{"role": "user", "content": "x"}], "chat_template_kwargs": {"enable_thinking": False}},
+                     "chat_template_kwargs", "enable_thinking", path=chat)
         self.refused({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "messages", "text", path=chat)
         self.refused({"messages": [{"role": "user", "content": "x"}], "top_logprobs": 2}, "top_logprobs", path=chat)
         self.refused({"model": "gpt", "prompt": "x"}, "model", "`gpt` does not exist", status=404, code="model_not_found")
@@ -285,7 +298,7 @@ class Serve(unittest.TestCase):
         self.assertEqual(self.server.json("GET", "/load"), {"server_load": 0})
         self.assertEqual(self.server.json("GET", "/none", status=404)["error"]["code"], None)
         response, _ = self.server.ask("GET", "/v1/completions")
-        self.assertEqual((response.status, response.headers["Allow"]), (405, "POST"))
+        self.assertEqual((response.status, response.headers["Allow"]), (405, "POST, OPTIONS"))
         response, _ = self.server.ask("GET", "/version", headers={"X-Request-Id": "mine-1"})
         self.assertEqual(response.headers["X-Request-Id"], "mine-1")
 

@@ -2,6 +2,7 @@
 #include <catch2/catch.hpp>
 #include <limits>
 
+#include "api/completion_logprobs.hpp"
 #include "serve/api/fake_service.hpp"
 
 using serve::test::FakeOutput;
@@ -154,9 +155,9 @@ TEST_CASE("before min_tokens a stop string is text like any other") {
 
 TEST_CASE("texts to be embedded share pages inside their salt, as those to be continued do") {
   FakeServer server;
-  for (const char* path : {"/v1/completions", "/v1/embeddings"}) {
+  for (const auto& [path, field] : {std::pair{"/v1/completions", "prompt"}, std::pair{"/v1/embeddings", "input"}}) {
     for (const char* salt : {"null", R"("a")", R"("b")"}) {
-      server.begin(path, slm::text(R"({"prompt": "def", "input": "def", "cache_salt": )", salt, "}"));
+      server.begin(path, slm::text("{\"", field, R"(": "def", "cache_salt": )", salt, "}"));
     }
   }
   const auto group = [&](std::size_t i) { return server.service->asked.at(i).request.group; };
@@ -214,25 +215,57 @@ TEST_CASE("a client that goes ends its texts") {
   for (const auto& asked : server.service->asked) CHECK(asked.answer->cancelled);
 }
 
-TEST_CASE("log-probabilities: the likeliest of ids with one text counts, and minus infinity is a number") {
+TEST_CASE("log-probabilities: bytes that are no character have names of their own, and minus infinity is a number") {
   FakeServer server;
   const auto exchange = server.begin("/v1/completions", R"({"prompt": "def", "logprobs": 2})");
   auto& asked = server.service->asked[0];
   CHECK(asked.request.logprobs.raw);
   CHECK(asked.request.logprobs.top == 2);
   const auto smile = ids("\xF0\x9F\x99\x82");
-  const slm::Token part = smile[0], other = smile[1];
-  REQUIRE(part != other);
-  asked.say(part, false, -2, {{other, -0.5}, {part, -2}});
+  REQUIRE(smile.size() > 1);
+  const slm::Token other = smile[0] == smile[1] ? smile.back() : smile[1];
+  for (const slm::Token part : smile) asked.say(part, false, -2, {{other, -0.5}, {smile[0], -2}});
+  asked.say(0, false, -1);  // an end token that the text lacks
   asked.say(ids("y").front(), false, -std::numeric_limits<double>::infinity());
   asked.end(slm::FinishReason::length);
   FakeOutput out;
   exchange->poll(out);
   const Json lists = out.json()["choices"][0]["logprobs"];
-  CHECK(lists["tokens"] == Json{"\xEF\xBF\xBD", "y"});
-  CHECK(lists["token_logprobs"] == Json{-2.0, -9999.0});
-  CHECK(lists["top_logprobs"][0] == Json{{"\xEF\xBF\xBD", -0.5}});
-  CHECK(lists["text_offset"] == Json{0, 1});
+  const std::string first = lists["tokens"][0];
+  CHECK(first.starts_with("bytes:\\xf0"));
+  CHECK(lists["top_logprobs"][0].size() == 2);
+  CHECK(lists["top_logprobs"][0][first] == -2.0);
+  CHECK(lists["token_logprobs"].back() == -9999.0);
+  CHECK(lists["tokens"].back() == "y");
+  std::vector<int> places(smile.size(), 0);  // of all parts of a character: its own
+  places.insert(places.end(), {1, 1});
+  CHECK(lists["text_offset"] == Json(places));
+}
+
+TEST_CASE("places of an echoed prompt's tokens are those of the text, which lacks the first token and a blank") {
+  const auto tokenizer = slm::Tokenizer::from(SLM_SOURCE_DIR "/tests/fixtures/tokenizers/llama2_legacy.json");
+  const std::string prompt = "the thing in the \xC3\xA9 \xF0\x9F\x99\x82 x";
+  const auto tokens = tokenizer.encode(prompt);
+  REQUIRE(tokenizer.is_special(tokens.front()));
+  std::vector<slm::AnsweredToken> rest;
+  for (std::size_t i = 1; i < tokens.size(); ++i) rest.emplace_back(slm::GeneratedToken{.token = tokens[i]});
+  serve::CompletionLogprobs lists(tokenizer);
+  lists.add_prompt(tokens.front(), rest, prompt);
+  lists.add({slm::AnsweredToken(slm::GeneratedToken{.token = tokens.back()})});
+  const auto said = lists.take();
+  REQUIRE(said["tokens"].size() == tokens.size() + 1);
+  CHECK(said["text_offset"][0] == 0);
+  CHECK(said["text_offset"][1] == 0);
+  CHECK(said["tokens"][1] == "the");
+  for (std::size_t i = 1; i < tokens.size(); ++i) {
+    const std::string token = said["tokens"][i];
+    if (token.starts_with("bytes:")) continue;
+    std::size_t at = 0;
+    for (int skipped = 0; skipped < said["text_offset"][i].get<int>(); ++skipped) slm::utf8::next(prompt, at);
+    INFO(token << " at " << said["text_offset"][i]);
+    CHECK(prompt.substr(at).starts_with(token));
+  }
+  CHECK(said["text_offset"].back() == slm::utf8::count(prompt));
 }
 
 TEST_CASE("a silent stream says that it lives, and a whole answer does not") {

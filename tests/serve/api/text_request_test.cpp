@@ -1,8 +1,11 @@
 // What the fields of a request become.
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <fstream>
+#include <iterator>
 
 #include "serve/api/fake_service.hpp"
+#include "slm/io/json.hpp"
 
 using serve::TextRequest;
 using slm::Json;
@@ -63,7 +66,8 @@ TEST_CASE("an integer may be written with a point; other types and values beyond
     CHECK(refused({{"max_tokens", value}}) == "max_tokens");
   }
   CHECK(refused({{"temperature", 2.01}}) == "temperature");
-  CHECK(refused({{"top_p", 0}}) == "top_p");
+  CHECK(read({{"top_p", 0}}).sampling.top_p > 0);  // the smallest nucleus: the most likely token
+  CHECK(refused({{"top_p", -0.1}}) == "top_p");
   CHECK(refused({{"seed", std::uint64_t{1} << 63}}) == "seed");
   CHECK(refused({{"logit_bias", {{"-1", 1}}}}) == "logit_bias");
   CHECK(refused({{"logit_bias", {{"1", nullptr}}}}) == "logit_bias");
@@ -71,11 +75,7 @@ TEST_CASE("an integer may be written with a point; other types and values beyond
   CHECK(refused({{"n", 100}, {"prompt", {"a", "b"}}}, {.most_choices = 199}) == "n");
 }
 
-TEST_CASE("what would change the answer and is not there is refused by name, and what would not is ignored") {
-  for (const char* name : {"suffix", "prompt_logprobs", "guided_json", "bad_words"}) {
-    CHECK(refused({{name, "x"}}) == name);
-    CHECK_NOTHROW(read({{name, nullptr}}));
-  }
+TEST_CASE("what would change the answer and is not there is refused by name, and what would not is taken") {
   CHECK(refused({{"tools", {1}}}) == "tools");
   CHECK_NOTHROW(read({{"tools", Json::array()}, {"tool_choice", "auto"}}));
   CHECK(refused({{"response_format", {{"type", "json_schema"}}}}) == "response_format");
@@ -87,6 +87,161 @@ TEST_CASE("what would change the answer and is not there is refused by name, and
   CHECK_NOTHROW(read({{"best_of", 2}, {"n", 2}, {"user", 1}, {"service_tier", "auto"}}));
   CHECK(refused({{"priority", 3}}) == "priority");
   CHECK(read({{"priority", 3}}, {.priorities = true}).priority == 3);
+}
+
+TEST_CASE("the table has each field once for a route, and decides what a request may say") {
+  const auto refusal = [](const serve::FieldRow& row, serve::FieldRoute route, const Json& value) -> std::string {
+    Json body{{std::string(row.name), value}};
+    try {
+      if (!serve::check_fields(body, route, true).empty()) return "unknown";
+    } catch (const serve::Refusal& refused) {
+      CHECK(refused.status == 400);
+      return refused.param;
+    }
+    const bool absent = !body.contains(std::string(row.name));
+    return absent ? "absent" : "taken";
+  };
+  for (const serve::FieldRow& row : serve::field_table()) {
+    for (unsigned bit = serve::on_completions; bit <= serve::on_unload_adapter; bit *= 2) {
+      const auto route = static_cast<serve::FieldRoute>(bit);
+      if ((row.routes & route) == 0) continue;
+      INFO(row.name << " on the route " << bit);
+      CHECK(serve::find_field(row.name, route) == &row);
+      CHECK_FALSE(row.text.empty());
+      const bool hint = row.use == serve::FieldUse::hint;
+      CHECK(refusal(row, route, nullptr) == (hint ? "taken" : "absent"));
+      for (const Json& neutral : Json::parse(row.neutral)) CHECK(refusal(row, route, neutral) == "absent");
+      const Json other{{"another", "value"}};
+      if (hint) CHECK(refusal(row, route, other) == "taken");
+      if (row.use == serve::FieldUse::refused) {
+        for (const Json& value : {other, Json("x"), Json(7.25)}) CHECK(refusal(row, route, value) == row.name);
+      }
+      if (row.use != serve::FieldUse::followed || row.type == serve::FieldType::any) continue;
+      for (const Json& value : {other, Json("x"), Json(7.25), Json(true), Json{1}}) {
+        const bool fits = (row.type == serve::FieldType::object && value.is_object()) ||
+                          (row.type == serve::FieldType::string && value.is_string()) ||
+                          (row.type == serve::FieldType::boolean && value.is_boolean()) ||
+                          (row.type == serve::FieldType::list && value.is_array()) ||
+                          (row.type == serve::FieldType::number && value.is_number() && row.most >= 7.25);
+        CHECK(refusal(row, route, value) == (fits ? "taken" : std::string(row.name)));
+      }
+      if (row.type != serve::FieldType::integer && row.type != serve::FieldType::number) continue;
+      if (std::isinf(row.least)) continue;
+      CHECK(refusal(row, route, row.least) == "taken");
+      CHECK(refusal(row, route, row.most) == "taken");
+      CHECK(refusal(row, route, row.least - 1) == row.name);
+      CHECK(refusal(row, route, row.most + 1) == row.name);
+    }
+  }
+}
+
+TEST_CASE("the reference lists the table of fields") {
+  std::ifstream file(SLM_SOURCE_DIR "/docs/reference/request-fields.md");
+  const std::string page{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  INFO(serve::field_listing());
+  CHECK(page.ends_with("\n" + serve::field_listing()));
+}
+
+TEST_CASE("fields that would change the answer in other servers are refused, in their harmless forms they are taken") {
+  for (const char* name : {"grammar",
+                           "json_schema",
+                           "regex",
+                           "ebnf",
+                           "repeat_penalty",
+                           "repeat_last_n",
+                           "mirostat",
+                           "mirostat_tau",
+                           "dynatemp_range",
+                           "typical_p",
+                           "typical",
+                           "tfs_z",
+                           "xtc_probability",
+                           "dry_multiplier",
+                           "top_n_sigma",
+                           "samplers",
+                           "n_predict",
+                           "n_probs",
+                           "t_max_predict_ms",
+                           "lora",
+                           "image_data",
+                           "reasoning_format",
+                           "post_sampling_probs",
+                           "return_tokens",
+                           "structural_tag",
+                           "chat_template",
+                           "detokenize",
+                           "min_new_tokens",
+                           "max_new_tokens",
+                           "no_stop_trim",
+                           "stop_regex",
+                           "custom_logit_processor",
+                           "lora_path",
+                           "separate_reasoning",
+                           "sampling_seed",
+                           "watermark",
+                           "truncate",
+                           "adapter_id",
+                           "num_beams",
+                           "no_repeat_ngram_size",
+                           "suffix",
+                           "prompt_logprobs",
+                           "guided_json",
+                           "bad_words",
+                           "max_completion_tokens"}) {
+    INFO(name);
+    CHECK(refused({{name, 11}}) == name);
+    CHECK_NOTHROW(read({{name, nullptr}}));
+  }
+  const Json harmless[] = {
+      {{"stop", ""}},
+      {{"stop", {""}}},
+      {{"suffix", ""}},
+      {{"response_format", Json::object()}},
+      {{"logit_bias", {}}},
+      {{"audio", Json::object()}},
+      {{"lora", Json::array()}},
+      {{"repeat_penalty", 1.0}},
+      {{"mirostat", 0}},
+      {{"xtc_probability", 0}},
+      {{"bad_words", Json::array()}},
+      {{"allowed_token_ids", Json::array()}},
+      {{"structured_outputs", {{"json", nullptr}}}},
+      {{"response_format", {{"type", "text"}, {"json_schema", nullptr}}}},
+      {{"tools", {{{"type", "function"}}}}, {"tool_choice", "none"}},
+      {{"functions", {{{"name", "look"}}}}, {"function_call", "none"}},
+  };
+  for (const Json& fields : harmless) {
+    INFO(fields.dump());
+    CHECK(refused(fields) == "nothing");
+  }
+  CHECK(read({{"stop", {"", "x"}}}).stops == std::vector<std::string>{"x"});
+  CHECK(refused({{"tools", {{{"type", "function"}}}}, {"tool_choice", "auto"}}) == "tools");
+}
+
+TEST_CASE("fields that nobody knows are named, and refused where the server is strict") {
+  const TextRequest request = read({{"temprature", 0}, {"a\r\nb", 1}, {"user", "me"}});
+  CHECK(request.ignored == std::vector<std::string>{"a%0D%0Ab", "temprature"});
+  CHECK(serve::ignored_header(request.ignored) == serve::HttpHeaders{{"X-Slm-Ignored-Fields", "a%0D%0Ab, temprature"}});
+  CHECK(serve::ignored_header({}).empty());
+  CHECK(refused({{"temprature", 0}}, {.strict_fields = true}) == "temprature");
+  CHECK(refused({{"temperature", 0}, {"user", "me"}}, {.strict_fields = true}) == "nothing");
+}
+
+TEST_CASE("the settings that a model's authors suggest hold where a request names none") {
+  serve::ServedModel suggesting = serve::test::demo_model();
+  suggesting.suggested = {.temperature = 0.5f, .top_k = 1, .repetition_penalty = 1.25f};
+  const auto sampling = [&](Json fields) {
+    fields["prompt"] = "def";
+    return serve::read_completion(fields, suggesting, {}).sampling;
+  };
+  const slm::Sampling suggested = sampling(Json::object());
+  CHECK(suggested.temperature == 0.5f);
+  CHECK(suggested.top_k == 1);
+  CHECK(suggested.top_p == 1.0f);
+  CHECK(suggested.repetition_penalty == 1.25f);
+  const slm::Sampling named = sampling({{"temperature", 1.5}, {"top_k", 0}});
+  CHECK(named.temperature == 1.5f);
+  CHECK(named.top_k == 0);
 }
 
 TEST_CASE("a text may be as long as the context has room for") {
@@ -145,8 +300,61 @@ TEST_CASE("a chat's messages are texts or parts of text, and max_completion_toke
   CHECK(request.logprobs == 0);
   CHECK(request.prompts == chat({}, {{"role", "user"}, {"content", "def"}}).prompts);
   CHECK_THROWS_AS(chat({}, {{"role", "tool"}, {"content", "x"}}), serve::Refusal);
-  CHECK_THROWS_AS(chat({}, {{"role", "assistant"}, {"content", "x"}}), serve::Refusal);
   CHECK_THROWS_AS(chat({{"top_logprobs", 1}}, {{"role", "user"}, {"content", "x"}}), serve::Refusal);
   CHECK_NOTHROW(
       serve::read_chat({{"messages", {{{"role", "developer"}, {"content", "be brief"}}, parts}}}, model(), {}));
+}
+
+TEST_CASE("options of the chat template are followed where the template has them, and refused by name elsewhere") {
+  serve::ServedModel qwen = serve::test::demo_model();
+  Json file = slm::read_json_object(SLM_SOURCE_DIR "/tests/fixtures/tokenizers/qwen2.json");
+  for (const char* marker : {"<|im_start|>", "<|im_end|>", "<think>", "</think>"}) {
+    const bool there = slm::Tokenizer::parse(file.dump()).token(marker).has_value();
+    if (there) continue;
+    file["added_tokens"].push_back({{"id", slm::Tokenizer::parse(file.dump()).vocab()},
+                                    {"content", marker},
+                                    {"special", true},
+                                    {"normalized", false},
+                                    {"lstrip", false},
+                                    {"rstrip", false},
+                                    {"single_word", false}});
+  }
+  qwen.tokenizer = slm::Tokenizer::parse(file.dump());
+  qwen.info.vocab = qwen.tokenizer.vocab();
+  qwen.chat = cli::ChatFormat{.form = slm::chat::Template::qwen3};
+  const auto prompt = [&](const serve::ServedModel& model, const Json& options, const Json& more = {}) {
+    Json body{{"messages", {{{"role", "user"}, {"content", "x"}}}}, {"chat_template_kwargs", options}};
+    if (!more.is_null()) body.update(more);
+    return serve::read_chat(body, model, {}).prompts[0];
+  };
+  const auto thinking = prompt(qwen, {{"enable_thinking", true}});
+  CHECK(prompt(qwen, nullptr) == thinking);
+  CHECK(prompt(qwen, Json::object()) == thinking);
+  CHECK(prompt(qwen, {{"enable_thinking", false}}).size() > thinking.size());
+  CHECK_THROWS_AS(prompt(qwen, {{"enable_thinking", 0}}), serve::Refusal);
+  CHECK_THROWS_AS(prompt(qwen, {{"date_string", "1 May 2025"}}), serve::Refusal);
+  CHECK_THROWS_AS(prompt(model(), {{"enable_thinking", false}}), serve::Refusal);
+  CHECK(prompt(model(), {{"enable_thinking", nullptr}}) == prompt(model(), nullptr));
+  for (const Json& more : {Json{{"chat_template", "{{ x }}"}}, Json{{"add_generation_prompt", false}},
+                           Json{{"continue_final_message", true}}, Json{{"enable_thinking", false}}}) {
+    CHECK_THROWS_AS(prompt(qwen, nullptr, more), serve::Refusal);
+  }
+}
+
+TEST_CASE("a chat may begin and end with any message, and lists of tool calls may be empty") {
+  const auto chat = [](const Json& messages) {
+    return serve::read_chat({{"messages", messages}}, model(), {}).prompts[0];
+  };
+  const Json user{{"role", "user"}, {"content", "def"}}, system{{"role", "system"}, {"content", "be brief"}};
+  const Json assistant{{"role", "assistant"}, {"content", "x"}, {"tool_calls", Json::array()}};
+  CHECK(chat(Json::array({system})) == model().tokenizer.encode("be brief\n"));
+  CHECK(chat(Json::array({user, system})) == model().tokenizer.encode("def\nbe brief\n"));
+  CHECK(chat(Json::array({user, assistant})) == model().tokenizer.encode("def\nx\n"));
+  Json calling = assistant;
+  calling["tool_calls"] = {{{"id", "1"}}};
+  CHECK_THROWS_AS(chat(Json::array({user, calling, user})), serve::Refusal);
+  Json thinking = assistant;
+  thinking["reasoning_content"] = "so";
+  CHECK(chat(Json::array({user, thinking, user})) == chat(Json::array({user, assistant, user})));
+  CHECK_THROWS_AS(chat(Json::array({user, thinking})), serve::Refusal);
 }

@@ -6,23 +6,24 @@
 
 #include "api/adapter_routes.hpp"
 #include "api/embedding_exchange.hpp"
+#include "api/paths.hpp"
 #include "api/served_model.hpp"
 #include "api/text_exchange.hpp"
+#include "http/ascii.hpp"
 #include "http/random_hex.hpp"
 #include "page/embedded.hpp"
+#include "slm/text/utf8.hpp"
 
 namespace serve {
 
 namespace {
-
-constexpr std::string_view models_path = "/v1/models/";
 
 /// What is known at once.
 class ReadyExchange final : public Exchange {
  public:
   explicit ReadyExchange(Ready answer) : answer_(std::move(answer)) {}
   void poll(HttpOutput& out) override {
-    out.answer(200, answer_.type, std::move(answer_.body), std::move(answer_.headers));
+    out.answer(answer_.status, answer_.type, std::move(answer_.body), std::move(answer_.headers));
   }
 
  private:
@@ -38,6 +39,48 @@ class RefusedExchange final : public Exchange {
   Refusal refusal_;
 };
 
+/// An answer with more headers.
+class WithHeaders final : public Exchange {
+ public:
+  WithHeaders(std::unique_ptr<Exchange> inner, HttpHeaders more) : inner_(std::move(inner)), more_(std::move(more)) {}
+  void poll(HttpOutput& out) override {
+    Output with(out, more_);
+    inner_->poll(with);
+  }
+  void idle(HttpOutput& out) override {
+    Output with(out, more_);
+    inner_->idle(with);
+  }
+
+ private:
+  class Output final : public HttpOutput {
+   public:
+    Output(HttpOutput& out, const HttpHeaders& more) : out_(out), more_(more) {}
+    void answer(int status, std::string_view type, std::string body, HttpHeaders headers) override {
+      headers.insert(headers.end(), more_.begin(), more_.end());
+      out_.answer(status, type, std::move(body), std::move(headers));
+    }
+    void begin(int status, std::string_view type, HttpHeaders headers) override {
+      headers.insert(headers.end(), more_.begin(), more_.end());
+      out_.begin(status, type, std::move(headers));
+    }
+    void write(std::string_view bytes) override { out_.write(bytes); }
+    void end() override { out_.end(); }
+
+   private:
+    HttpOutput& out_;
+    const HttpHeaders& more_;
+  };
+
+  std::unique_ptr<Exchange> inner_;
+  HttpHeaders more_;
+};
+
+std::unique_ptr<Exchange> with_headers(std::unique_ptr<Exchange> exchange, HttpHeaders more) {
+  if (more.empty()) return exchange;
+  return std::make_unique<WithHeaders>(std::move(exchange), std::move(more));
+}
+
 std::unique_ptr<Exchange> refuse(Refusal refusal) { return std::make_unique<RefusedExchange>(std::move(refusal)); }
 
 /// In a time that depends on the key's length only.
@@ -50,6 +93,21 @@ bool same(std::string_view given, std::string_view key) {
   return differences == 0;
 }
 
+/// Tokens as llama.cpp's `with_pieces` has them: bytes that are no whole characters are a list of numbers.
+OrderedJson pieces_of(const slm::Tokenizer& tokenizer, const std::vector<slm::Token>& tokens) {
+  OrderedJson list = OrderedJson::array();
+  for (const slm::Token token : tokens) {
+    const std::string bytes = tokenizer.bytes(token);
+    OrderedJson piece = bytes;
+    if (!slm::utf8::is_valid(bytes)) {
+      piece = OrderedJson::array();
+      for (const char byte : bytes) piece.push_back(static_cast<unsigned char>(byte));
+    }
+    list.push_back({{"id", token}, {"piece", std::move(piece)}});
+  }
+  return list;
+}
+
 }  // namespace
 
 Api::Api(ServedModel model, std::unique_ptr<Service> service, ApiOptions options)
@@ -59,7 +117,6 @@ const std::vector<Api::Route>& Api::routes() {
   static const std::vector<Route> all{
       {"POST", "/v1/completions", true, &Api::completions, nullptr},
       {"POST", "/v1/chat/completions", true, &Api::chat_completions, nullptr},
-      {"POST", "/chat/completions", true, &Api::chat_completions, nullptr},
       {"POST", "/v1/embeddings", true, &Api::embeddings, nullptr},
       {"POST", "/v1/load_lora_adapter", true, &Api::load_lora_adapter, nullptr, true},
       {"POST", "/v1/unload_lora_adapter", true, nullptr, &Api::unload_lora_adapter, true},
@@ -82,6 +139,7 @@ const std::vector<Api::Route>& Api::routes() {
 
 std::unique_ptr<Exchange> Api::handle(const HttpRequest& request, const std::function<void()>& wake) {
   try {
+    if (request.method == "OPTIONS") return std::make_unique<ReadyExchange>(options(request));
     const Route& route = find(request);
     if (route.guarded) check_key(request);
     if (route.method == "POST" && request.content_type != "application/json") {
@@ -99,35 +157,45 @@ std::unique_ptr<Exchange> Api::handle(const HttpRequest& request, const std::fun
 }
 
 const Api::Route& Api::find(const HttpRequest& request) const {
-  std::string allowed;
   for (const Route& route : routes()) {
-    const bool one_of = route.path == models_path && request.path.starts_with(models_path);
-    if ((route.path != request.path && !one_of) || (route.loads_adapters && !options_.load_adapters)) continue;
-    if (route.method == request.method) return route;
-    allowed = route.method;
+    if (serves(route, request.path) && route.method == request.method) return route;
   }
-  if (allowed.empty()) {
-    throw Refusal(404, "serve.no-such-route", slm::text("There is no ", slm::excerpt(request.path), " here."));
-  }
+  const std::string allowed = methods_of(request.path);
   Refusal refusal(405, "serve.wrong-method", slm::text("This path takes ", allowed, " only."));
   refusal.headers = {{"Allow", allowed}};
   throw refusal;
 }
 
-/// Whether credentials begin with the name of an authentication scheme, in any case (RFC 9110 11.1).
-static bool has_scheme(std::string_view credentials, std::string_view lower_case_name) {
-  if (credentials.size() <= lower_case_name.size() || credentials[lower_case_name.size()] != ' ') return false;
-  return std::equal(lower_case_name.begin(), lower_case_name.end(), credentials.begin(), [](char name, char given) {
-    return name == given || (given >= 'A' && given <= 'Z' && name == given - 'A' + 'a');
-  });
+bool Api::serves(const Route& route, std::string_view path) const {
+  return leads_to(path, route.path) && (!route.loads_adapters || options_.load_adapters);
+}
+
+std::string Api::methods_of(const std::string& path) const {
+  std::string methods;
+  for (const std::string_view method : {"GET", "POST"}) {
+    const auto is_taken = [&](const Route& route) {
+      return route.method == method && (path == "*" || serves(route, path));
+    };
+    if (std::none_of(routes().begin(), routes().end(), is_taken)) continue;
+    methods += method == "GET" ? "GET, HEAD, " : "POST, ";
+  }
+  if (methods.empty()) {
+    throw Refusal(404, "serve.no-such-route", slm::text("There is no ", slm::excerpt(path), " here."));
+  }
+  return methods + "OPTIONS";
+}
+
+Ready Api::options(const HttpRequest& request) const {
+  return {.status = 204, .type = "", .headers = {{"Allow", methods_of(request.path)}}};
 }
 
 void Api::check_key(const HttpRequest& request) const {
   if (options_.keys.empty()) return;
   std::string_view given = request.authorization;
+  constexpr std::string_view bearer = "bearer ";
   bool known = false;
-  if (has_scheme(given, "bearer")) {
-    given.remove_prefix(std::min(given.find_first_not_of(' ', std::string_view("bearer").size()), given.size()));
+  if (begins_with_word(given, bearer)) {  // schemes have no case (RFC 9110, section 11.1)
+    given.remove_prefix(std::min(given.find_first_not_of(' ', bearer.size()), given.size()));
     for (const std::string& key : options_.keys) known = same(given, key) || known;
   }
   if (known) return;
@@ -151,19 +219,34 @@ std::unique_ptr<Exchange> Api::begin(TextRequest request, const std::function<vo
     asked_n_.add(request.n);
     if (request.max_tokens) asked_tokens_.add(*request.max_tokens);
   }
-  return answer_text(std::move(request), model_, *service_, cancel_.get_token(), wake);
+  HttpHeaders headers = ignored_header(request.ignored);
+  return with_headers(answer_text(std::move(request), model_, *service_, cancel_.get_token(), wake),
+                      std::move(headers));
 }
 
 std::unique_ptr<Exchange> Api::embeddings(const HttpRequest& request, const std::function<void()>& wake) {
-  return answer_embeddings(parse_body(request), model_, *service_, cancel_.get_token(), wake);
+  HttpHeaders headers;
+  const slm::Json body = read_fields(request, on_embeddings, headers);
+  return with_headers(answer_embeddings(body, model_, *service_, cancel_.get_token(), wake), std::move(headers));
 }
 
 std::unique_ptr<Exchange> Api::load_lora_adapter(const HttpRequest& request, const std::function<void()>& wake) {
-  return load_adapter(parse_body(request), model_, wake);
+  HttpHeaders headers;
+  const slm::Json body = read_fields(request, on_load_adapter, headers);
+  return with_headers(load_adapter(body, model_, wake), std::move(headers));
 }
 
 Ready Api::unload_lora_adapter(const HttpRequest& request) const {
-  return {.type = "text/plain", .body = unload_adapter(parse_body(request), model_)};
+  Ready answer;
+  answer.type = "text/plain";
+  answer.body = unload_adapter(read_fields(request, on_unload_adapter, answer.headers), model_);
+  return answer;
+}
+
+slm::Json Api::read_fields(const HttpRequest& request, FieldRoute route, HttpHeaders& headers) const {
+  slm::Json body = parse_body(request);
+  headers = ignored_header(check_fields(body, route, options_.reading.strict_fields));
+  return body;
 }
 
 OrderedJson Api::card(const std::string& name, const std::string& root, bool adapted) const {
@@ -188,9 +271,9 @@ Ready Api::models(const HttpRequest&) const {
 }
 
 Ready Api::one_model(const HttpRequest& request) const {
-  const slm::Json named{{"model", request.path.substr(models_path.size())}};
+  const std::string name = name_in(request.path);
+  const slm::Json named{{"model", name}};
   const bool adapted = asked_model(Fields(named), model_).adapted;
-  const std::string name = named["model"];
   return {.body =
               slm::json_text(card(name, adapted ? model_.adapters->folder_of(name).string() : model_.root, adapted))};
 }
@@ -246,19 +329,24 @@ Ready Api::metrics(const HttpRequest&) const {
 }
 
 Ready Api::tokenize(const HttpRequest& request) const {
-  const slm::Json body = parse_body(request);
+  Ready answer;
+  const slm::Json body = read_fields(request, on_tokenize, answer.headers);
   const Fields fields(body);
   asked_model(fields, model_);
   const std::string prompt = fields.string("prompt", ""), content = fields.string("content", "");
   const bool with_special = fields.boolean("add_special_tokens", true);
   const bool with_special_by_llama = fields.boolean("add_special", false);  // as llama.cpp calls it
+  const bool literal = !fields.boolean("parse_special", true);
+  const auto encode = [&](const std::string& text, bool special) {
+    return model_.tokenizer.encode(std::vector<slm::TextPart>{{text, literal}}, special);
+  };
   std::vector<slm::Token> tokens;
   if (fields.has("messages")) {
     tokens = read_messages(fields, model_);
   } else if (fields.has("prompt")) {
-    tokens = model_.tokenizer.encode(prompt, with_special);
+    tokens = encode(prompt, with_special);
   } else if (fields.has("content")) {
-    tokens = model_.tokenizer.encode(content, with_special_by_llama);
+    tokens = encode(content, with_special_by_llama);
   } else {
     throw bad_field("prompt", "is absent, expected a text");
   }
@@ -267,20 +355,24 @@ Ready Api::tokenize(const HttpRequest& request) const {
     names = OrderedJson::array();
     for (const slm::Token token : tokens) names.push_back(model_.tokenizer.piece(token));
   }
-  return {.body = slm::json_text(OrderedJson{{"count", tokens.size()},
-                                             {"max_model_len", model_.info.context},
-                                             {"tokens", tokens},
-                                             {"token_strs", std::move(names)}})};
+  answer.body = slm::json_text(OrderedJson{
+      {"count", tokens.size()},
+      {"max_model_len", model_.info.context},
+      {"tokens", fields.boolean("with_pieces", false) ? pieces_of(model_.tokenizer, tokens) : OrderedJson(tokens)},
+      {"token_strs", std::move(names)}});
+  return answer;
 }
 
 Ready Api::detokenize(const HttpRequest& request) const {
-  const slm::Json body = parse_body(request);
+  Ready answer;
+  const slm::Json body = read_fields(request, on_detokenize, answer.headers);
   const Fields fields(body);
   asked_model(fields, model_);
   const slm::Json* tokens = fields.find("tokens");
   if (tokens == nullptr) throw bad_field("tokens", "is absent, expected a list of token ids");
   const std::string text = model_.tokenizer.decode(read_ids("tokens", *tokens, model_), false);
-  return {.body = slm::json_text(OrderedJson{{"prompt", text}, {"content", text}})};
+  answer.body = slm::json_text(OrderedJson{{"prompt", text}, {"content", text}});
+  return answer;
 }
 
 Ready Api::tokenizer_info(const HttpRequest&) const { return {.body = slm::json_text(model_.tokenizer_info)}; }

@@ -25,8 +25,9 @@ struct ApiOptions {
 
 /// An answer that is known at once.
 struct Ready {
+  int status = 200;
   std::string type = "application/json";
-  std::string body;
+  std::string body = {};
   HttpHeaders headers = {};
 };
 
@@ -54,6 +55,9 @@ class Api {
   static const std::vector<Route>& routes();
 
   const Route& find(const HttpRequest& request) const;
+  bool serves(const Route& route, std::string_view path) const;
+  std::string methods_of(const std::string& path) const;  // "*": of any
+  Ready options(const HttpRequest& request) const;
   void check_key(const HttpRequest& request) const;
 
   std::unique_ptr<Exchange> completions(const HttpRequest& request, const std::function<void()>& wake);
@@ -74,6 +78,8 @@ class Api {
   Ready detokenize(const HttpRequest& request) const;
   Ready tokenizer_info(const HttpRequest& request) const;
 
+  /// The fields of a body, checked. headers: gets the one that names ignored fields.
+  slm::Json read_fields(const HttpRequest& request, FieldRoute route, HttpHeaders& headers) const;
   OrderedJson card(const std::string& name, const std::string& root, bool adapted) const;
 
   ServedModel model_;

@@ -24,13 +24,17 @@ struct EmbeddingRequest {
 EmbeddingRequest read(const slm::Json& body, const ServedModel& model) {
   const Fields fields(body);
   AskedModel asked = asked_model(fields, model);
-  if (fields.has("dimensions")) throw unsupported("dimensions", "`dimensions`");
   EmbeddingRequest request{
       .asked = std::move(asked), .texts = read_prompts("input", fields, model), .group = read_group(fields)};
   for (const auto& text : request.texts) check_prompt("input", text, 0, model);
-  const std::string pooling = fields.string("pooling", "mean");
-  if (pooling != "mean" && pooling != "last") throw bad_field("pooling", "is neither mean nor last");
-  if (pooling == "last") request.pooling = slm::Pooling::last;
+  if (fields.has("pooling")) {
+    const std::string pooling = fields.string("pooling", "");
+    if (pooling != "mean" && pooling != "last") throw bad_field("pooling", "is neither mean nor last");
+    if (pooling == "last") request.pooling = slm::Pooling::last;
+  } else {
+    if (model.no_pooling) throw refused_by(*model.no_pooling).of("pooling");
+    request.pooling = model.pooling;
+  }
   request.normalize = fields.boolean("normalize", true);
   const std::string format = fields.string("encoding_format", "float");
   if (format != "float" && format != "base64") throw bad_field("encoding_format", "is neither float nor base64");
@@ -119,9 +123,9 @@ class EmbeddingExchange final : public Exchange {
 
 }  // namespace
 
-std::unique_ptr<Exchange> answer_embeddings(const slm::Json& body, const ServedModel& model, Service& service,
+std::unique_ptr<Exchange> answer_embeddings(const slm::Json& checked, const ServedModel& model, Service& service,
                                             const std::stop_token& cancel, const std::function<void()>& wake) {
-  return std::make_unique<EmbeddingExchange>(read(body, model), model, service, cancel, wake);
+  return std::make_unique<EmbeddingExchange>(read(checked, model), model, service, cancel, wake);
 }
 
 }  // namespace serve

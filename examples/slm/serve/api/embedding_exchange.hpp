@@ -10,8 +10,8 @@
 
 namespace serve {
 
-/// Reads the request and hands it to the engine. Throws Refusal.
-std::unique_ptr<Exchange> answer_embeddings(const slm::Json& body, const ServedModel& model, Service& service,
+/// Reads a body that check_fields() has checked, and submits its texts to the engine. Throws Refusal.
+std::unique_ptr<Exchange> answer_embeddings(const slm::Json& checked, const ServedModel& model, Service& service,
                                             const std::stop_token& cancel, const std::function<void()>& wake);
 
 }  // namespace serve

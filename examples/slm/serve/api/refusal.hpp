@@ -3,6 +3,7 @@
 
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "http/exchange.hpp"
@@ -39,8 +40,9 @@ inline Refusal bad_field(const std::string& name, const std::string& found_and_e
 }
 
 /// A field that asks for what this server does not do.
-inline Refusal unsupported(const std::string& name, const std::string& what) {
-  return Refusal(400, "serve.unsupported", slm::text(what, " is not supported by this server.")).of(name);
+inline Refusal unsupported(const std::string& name, const std::string& what, std::string_view reason = {}) {
+  const std::string because = reason.empty() ? std::string{} : slm::text(": ", reason);
+  return Refusal(400, "serve.unsupported", slm::text(what, " is not supported by this server", because, ".")).of(name);
 }
 
 inline Refusal overloaded(const std::string& id, const std::string& code, const std::string& message) {

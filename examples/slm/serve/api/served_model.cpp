@@ -3,12 +3,14 @@
 #include <cstdio>
 #include <ctime>
 #include <filesystem>
+#include <utility>
 
 #include "slm/core/macros.hpp"
 #include "slm/io/gguf_file.hpp"
 #include "slm/io/json.hpp"
 #include "slm/io/mapped_file.hpp"
 #include "slm/model/kv_pool.hpp"
+#include "tools/cli/pooling.hpp"
 
 namespace serve {
 
@@ -56,10 +58,26 @@ ServedModel describe_model(const std::string& path, std::vector<std::string> nam
   if (names.empty()) names = {name_of_path(path)};
   auto tokenizer = slm::Tokenizer::from(path);
   std::optional<cli::ChatFormat> format;
+  std::optional<slm::Error> no_chat;
+  std::string notice;
   try {
-    format = cli::make_chat_format(cli::choose_template(chat, path), chat, tokenizer);
+    const slm::chat::Choice choice = cli::choose_template(chat, path);
+    cli::ChatFormat found = cli::make_chat_format(choice.value, chat, tokenizer);
+    found.encode(tokenizer, {{"user", "Hello"}});  // throws where the tokenizer lacks a token of the template
+    if (choice.guessed) notice = cli::guess_notice(choice.value);
+    format = std::move(found);
   } catch (const slm::Error& error) {
-    if (error.id() != "chat.unrecognised") throw;  // chats are refused then, and completions are not
+    if (error.id() != "chat.unrecognised" && error.id() != "chat.missing-token") throw;
+    notice = slm::text("Chat requests are refused: ", error.what());  // completions are not
+    no_chat = error;
+  }
+  slm::Pooling pooling = slm::Pooling::mean;
+  std::optional<slm::Error> no_pooling;
+  try {
+    pooling = cli::choose_pooling(path).pooling;
+  } catch (const slm::Error& error) {
+    if (error.id() != "cli.unsupported-pooling") throw;
+    no_pooling = error;
   }
   const slm::KvPool pool = model.pool();
   const std::uint64_t digest = pool ? pool.layout().owner().digest.get() : 0;
@@ -68,6 +86,10 @@ ServedModel describe_model(const std::string& path, std::vector<std::string> nam
           .info = model.info(),
           .tokenizer = tokenizer,
           .chat = std::move(format),
+          .no_chat = std::move(no_chat),
+          .chat_notice = std::move(notice),
+          .pooling = pooling,
+          .no_pooling = std::move(no_pooling),
           .fingerprint = slm::text("slm-", version_text(), "-", backend, "-", hex(digest)),
           .tokenizer_info = tokenizer_info_of(path, model.info(), tokenizer),
           .created = static_cast<std::int64_t>(std::time(nullptr))};

@@ -11,6 +11,7 @@
 #include <thread>
 #include <utility>
 
+#include "slm/core/start_thread.hpp"
 #include "slm/engine/engine.hpp"
 
 namespace serve {
@@ -21,7 +22,8 @@ template <class Drafting>
 class EngineService final : public Service {
  public:
   EngineService(Drafting draft, slm::AnyModel target, const slm::EngineOptions& options)
-      : engine_(std::move(draft), std::move(target), options), thread_([this](std::stop_token stop) { run(stop); }) {}
+      : engine_(std::move(draft), std::move(target), options),
+        thread_(slm::detail::start_thread([this](std::stop_token stop) { run(stop); })) {}
 
   slm::Answer submit(slm::Request request, const slm::Scheduling& scheduling, std::function<void()> wake) override {
     return engine_.submit(std::move(request), scheduling, std::move(wake));

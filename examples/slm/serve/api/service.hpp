@@ -28,11 +28,16 @@ struct ServedModel {
   std::string root;                // where it lies
   slm::ModelInfo info;
   slm::Tokenizer tokenizer;
-  std::optional<cli::ChatFormat> chat;  // nothing: it was never taught to chat
-  std::string fingerprint;              // of what an answer depends on besides its request
+  std::optional<cli::ChatFormat> chat;  // nothing: chats are refused
+  std::optional<slm::Error> no_chat{};  // why they are
+  std::string chat_notice{};            // printed at the start: why chats are refused, or which template was guessed
+  slm::Pooling pooling = slm::Pooling::mean;  // of embeddings, where a request names none
+  std::optional<slm::Error> no_pooling{};     // why a request must name one
+  std::string fingerprint;                    // of what an answer depends on besides its request
   OrderedJson tokenizer_info;
   std::int64_t created = 0;                               // Unix time
   std::shared_ptr<slm::AdapterStore> adapters = nullptr;  // which make models of it, by their names; null: none
+  slm::SuggestedSampling suggested = {};                  // of requests that do not name these settings
 };
 
 /// May be called by any thread.

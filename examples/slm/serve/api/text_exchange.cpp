@@ -1,76 +1,17 @@
 #include "api/text_exchange.hpp"
 
-#include <cmath>
 #include <ctime>
 #include <memory>
 #include <utility>
 #include <vector>
 
 #include "api/choice.hpp"
+#include "api/completion_logprobs.hpp"
 #include "http/random_hex.hpp"
-#include "slm/text/utf8.hpp"
 
 namespace serve {
 
 namespace {
-
-/// JSON has no word for infinity.
-double number(double logprob) { return std::isfinite(logprob) ? logprob : -9999.0; }
-
-/// A token by itself: U+FFFD stands for part of a character.
-std::string text_of(const slm::Tokenizer& tokenizer, slm::Token token) {
-  std::string text;
-  slm::utf8::append_lossy(text, tokenizer.bytes(token));
-  return text;
-}
-
-/// The log-probabilities of a choice as /v1/completions has them: lists beside each other.
-class CompletionLogprobs {
- public:
-  explicit CompletionLogprobs(const slm::Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
-
-  /// A token that nothing stands before.
-  void add_first(slm::Token token) { add(text_of(tokenizer_, token), nullptr, nullptr); }
-
-  void add(const std::vector<slm::AnsweredToken>& tokens) {
-    for (const slm::AnsweredToken& token : tokens) {
-      const std::string text = text_of(tokenizer_, token.token);
-      add(text, number(token.logprob), top_of(token, text));
-    }
-  }
-
-  /// What was added since the last call.
-  OrderedJson take() { return std::exchange(json_, empty()); }
-
- private:
-  static OrderedJson empty() {
-    const OrderedJson list = OrderedJson::array();
-    return {{"tokens", list}, {"token_logprobs", list}, {"top_logprobs", list}, {"text_offset", list}};
-  }
-
-  void add(const std::string& text, OrderedJson logprob, OrderedJson top) {
-    json_["tokens"].push_back(text);
-    json_["token_logprobs"].push_back(std::move(logprob));
-    json_["top_logprobs"].push_back(std::move(top));
-    json_["text_offset"].push_back(offset_);
-    offset_ += slm::utf8::count(text);
-  }
-
-  /// By their texts. Ids may share one: the likeliest counts.
-  OrderedJson top_of(const slm::AnsweredToken& token, const std::string& text) const {
-    OrderedJson top{{text, number(token.logprob)}};
-    for (const slm::TokenLogprob& other : token.top) {
-      auto& known = top[text_of(tokenizer_, other.token)];
-      const double logprob = number(other.logprob);
-      if (known.is_null() || known.get<double>() < logprob) known = logprob;
-    }
-    return top;
-  }
-
-  const slm::Tokenizer& tokenizer_;
-  OrderedJson json_ = empty();
-  std::size_t offset_ = 0;  // code points
-};
 
 OrderedJson chat_entry(const slm::Tokenizer& tokenizer, slm::Token token, double logprob) {
   OrderedJson bytes = OrderedJson::array();
@@ -163,8 +104,7 @@ class TextExchange : public Exchange {
     if (!request_.logprobs) return nullptr;
     if (request_.chat) return chat_logprobs(model_.tokenizer, tokens);
     if (first && !request_.echoes.empty()) {
-      lists.add_first(request_.prompts[choice.prompt()].front());
-      lists.add(choice.prompt_logprobs());
+      lists.add_prompt(request_.prompts[choice.prompt()].front(), choice.prompt_logprobs(), echo(choice));
     }
     lists.add(tokens);
     return lists.take();

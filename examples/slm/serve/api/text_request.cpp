@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cmath>
 #include <limits>
 #include <random>
 #include <span>
@@ -15,43 +16,10 @@ namespace serve {
 namespace {
 
 constexpr std::size_t most_prompts = 1024, most_stops = 32, longest_stop = 256, most_biased = 1024, longest_salt = 256;
-constexpr int most_choices_of_prompt = 128, most_alternatives = 20;
 
 std::uint64_t random_seed() {
   static thread_local std::mt19937_64 source{std::random_device{}()};
   return source();
-}
-
-/// What cannot be ignored, as it would change the answer, and is not there.
-void refuse_what_is_not_served(const Fields& fields) {
-  for (const char* name : {"tools", "functions"}) {
-    const slm::Json* list = fields.find(name);
-    if (list != nullptr && !(list->is_array() && list->empty())) throw unsupported(name, "Calling tools");
-  }
-  for (const char* name : {"tool_choice", "function_call"}) {
-    const slm::Json* choice = fields.find(name);
-    if (choice != nullptr && *choice != "none" && *choice != "auto") throw unsupported(name, "Calling tools");
-  }
-  if (const slm::Json* format = fields.find("response_format")) {
-    if (!format->is_object() || format->value("type", slm::Json()) != "text") {
-      throw unsupported("response_format", "A response_format other than text");
-    }
-  }
-  if (const slm::Json* modalities = fields.find("modalities"); modalities && *modalities != slm::Json{"text"}) {
-    throw unsupported("modalities", "A modality other than text");
-  }
-  for (const char* name :
-       {"suffix", "audio", "moderation", "web_search_options", "prompt_logprobs", "truncate_prompt_tokens",
-        "prompt_embeds", "structured_outputs", "guided_json", "guided_regex", "guided_choice", "guided_grammar",
-        "allowed_token_ids", "bad_words", "logits_processors"}) {
-    if (fields.has(name)) throw unsupported(name, slm::text("`", name, "`"));
-  }
-  for (const char* name : {"use_beam_search", "return_tokens_as_token_ids"}) {
-    if (fields.boolean(name, false)) throw unsupported(name, slm::text("`", name, "`"));
-  }
-  if (!fields.boolean("skip_special_tokens", true))
-    throw unsupported("skip_special_tokens", "`skip_special_tokens` as false");
-  if (fields.integer("stream_interval", 1, 1).value_or(1) != 1) throw unsupported("stream_interval", "It");
 }
 
 std::vector<std::string> read_stops(const Fields& fields) {
@@ -64,11 +32,12 @@ std::vector<std::string> read_stops(const Fields& fields) {
   std::vector<std::string> stops;
   for (const slm::Json& text : list) {
     if (!text.is_string()) throw Fields::bad("stop", text, "a string or a list of strings");
-    stops.push_back(text.get<std::string>());
-    const std::size_t length = slm::utf8::count(stops.back());
-    if (length == 0 || length > longest_stop) {
-      throw bad_field("stop", slm::text("has a string of ", length, " characters, expected 1 to ", longest_stop));
+    std::string stop_string = text.get<std::string>();
+    if (stop_string.empty()) continue;  // stops nothing
+    if (const std::size_t length = slm::utf8::count(stop_string); length > longest_stop) {
+      throw bad_field("stop", slm::text("has a string of ", length, " characters, expected at most ", longest_stop));
     }
+    stops.push_back(std::move(stop_string));
   }
   return stops;
 }
@@ -77,7 +46,6 @@ std::vector<std::string> read_stops(const Fields& fields) {
 void read_logit_bias(const Fields& fields, const ServedModel& model, slm::Sampling& sampling) {
   const slm::Json* field = fields.find("logit_bias");
   if (field == nullptr) return;
-  if (!field->is_object()) throw Fields::bad("logit_bias", *field, "an object");
   if (field->size() > most_biased) {
     throw bad_field("logit_bias", slm::text("has ", field->size(), " tokens, expected at most ", most_biased));
   }
@@ -90,10 +58,10 @@ void read_logit_bias(const Fields& fields, const ServedModel& model, slm::Sampli
       throw bad_field("logit_bias",
                       slm::text("names the token ", slm::quote(name), ", expected ids of 0 to ", model.info.vocab - 1));
     }
-    const slm::Json one{{"logit_bias", value}};
-    if (value.is_null()) throw Fields::bad("logit_bias", value, "a number of -100 to 100");
-    biases.emplace_back(static_cast<std::size_t>(id),
-                        static_cast<float>(Fields(one).number("logit_bias", -100, 100, 0)));
+    if (!value.is_number() || std::abs(value.get<double>()) > 100) {
+      throw Fields::bad("logit_bias", value, "a number of -100 to 100");
+    }
+    biases.emplace_back(static_cast<std::size_t>(id), value.get<float>());
   }
   if (biases.empty()) return;
   sampling.adjust_logits = [biases](std::span<const slm::Token>, std::span<float> logits) {
@@ -102,19 +70,18 @@ void read_logit_bias(const Fields& fields, const ServedModel& model, slm::Sampli
 }
 
 slm::Sampling read_sampling(const Fields& fields, const ServedModel& model) {
-  slm::Sampling sampling;
-  sampling.temperature = static_cast<float>(fields.number("temperature", 0, 2, 1));
-  const double top_p = fields.number("top_p", 0, 1, 1);
-  if (top_p == 0) throw bad_field("top_p", "is 0, expected a number above 0, at most 1");
-  sampling.top_p = std::max(static_cast<float>(top_p), std::numeric_limits<float>::min());
-  sampling.top_k = static_cast<int>(
-      std::max(fields.integer("top_k", -1, std::numeric_limits<int>::max()).value_or(0), std::int64_t{0}));
-  sampling.min_p = static_cast<float>(fields.number("min_p", 0, 1, 0));
-  sampling.presence_penalty = static_cast<float>(fields.number("presence_penalty", -2, 2, 0));
-  sampling.frequency_penalty = static_cast<float>(fields.number("frequency_penalty", -2, 2, 0));
-  sampling.repetition_penalty = static_cast<float>(fields.number("repetition_penalty", 1e-3, 1e3, 1));
-  constexpr auto lowest = std::numeric_limits<std::int64_t>::min(), highest = std::numeric_limits<std::int64_t>::max();
-  const auto seed = fields.integer("seed", lowest, highest);
+  slm::Sampling sampling = slm::with({.temperature = 1}, model.suggested);
+  const auto number = [&fields](const char* name, float otherwise) {
+    return static_cast<float>(fields.number(name, otherwise));
+  };
+  sampling.temperature = number("temperature", sampling.temperature);
+  sampling.top_p = std::max(number("top_p", sampling.top_p), std::numeric_limits<float>::min());
+  sampling.top_k = static_cast<int>(std::max(fields.integer("top_k").value_or(sampling.top_k), std::int64_t{0}));
+  sampling.min_p = number("min_p", sampling.min_p);
+  sampling.presence_penalty = number("presence_penalty", 0);
+  sampling.frequency_penalty = number("frequency_penalty", 0);
+  sampling.repetition_penalty = number("repetition_penalty", sampling.repetition_penalty);
+  const auto seed = fields.integer("seed");
   sampling.seed = seed ? static_cast<std::uint64_t>(*seed) : random_seed();
   sampling.ignore_end_tokens = fields.boolean("ignore_eos", false);
   if (const slm::Json* ids = fields.find("stop_token_ids")) {
@@ -126,31 +93,27 @@ slm::Sampling read_sampling(const Fields& fields, const ServedModel& model) {
 
 /// What both routes read alike.
 TextRequest read_common(const Fields& fields, const ServedModel& model, const ReadingOptions& options) {
-  refuse_what_is_not_served(fields);
   TextRequest request;
   request.asked = asked_model(fields, model);
   request.sampling = read_sampling(fields, model);
   request.stop_tokens = request.sampling.stop_tokens;
   request.stops = read_stops(fields);
   request.include_stop = fields.boolean("include_stop_str_in_output", false);
-  request.n = static_cast<int>(fields.integer("n", 1, most_choices_of_prompt).value_or(1));
-  if (const auto best_of = fields.integer("best_of", 1, std::numeric_limits<int>::max());
-      best_of && *best_of != request.n) {
+  request.n = static_cast<int>(fields.integer("n").value_or(1));
+  if (const auto best_of = fields.integer("best_of"); best_of && *best_of != request.n) {
     throw unsupported("best_of", "A `best_of` other than `n`");
   }
-  request.min_tokens = static_cast<int>(fields.integer("min_tokens", 0, std::numeric_limits<int>::max()).value_or(0));
+  request.min_tokens = static_cast<int>(fields.integer("min_tokens").value_or(0));
   request.return_token_ids = fields.boolean("return_token_ids", false);
   request.stream = fields.boolean("stream", false);
   if (const slm::Json* stream_options = fields.find("stream_options")) {
     if (!request.stream) throw bad_field("stream_options", "is only allowed where `stream` is true");
-    if (!stream_options->is_object()) throw Fields::bad("stream_options", *stream_options, "an object");
     const Fields asked(*stream_options);
     request.include_usage = asked.boolean("include_usage", false);
     request.usage_in_each = asked.boolean("continuous_usage_stats", false) && request.include_usage;
   }
   request.group = read_group(fields);
-  request.priority = static_cast<int>(
-      fields.integer("priority", std::numeric_limits<int>::min(), std::numeric_limits<int>::max()).value_or(0));
+  request.priority = static_cast<int>(fields.integer("priority").value_or(0));
   if (request.priority != 0 && !options.priorities) throw unsupported("priority", "A `priority` other than 0");
   return request;
 }
@@ -163,6 +126,23 @@ void check_size(const TextRequest& request, const ServedModel& model, const Read
   }
   const char* const field = request.chat ? "messages" : "prompt";
   for (const auto& prompt : request.prompts) check_prompt(field, prompt, request.max_tokens.value_or(1), model);
+}
+
+/// How a request's chat_template_kwargs want the conversation written.
+cli::ChatFormat read_template_options(const Fields& fields, const cli::ChatFormat& format) {
+  cli::ChatFormat wanted = format;
+  const slm::Json* options = fields.find("chat_template_kwargs");
+  if (options == nullptr) return wanted;
+  for (const auto& [name, value] : options->items()) {
+    if (value.is_null()) continue;
+    if (name != "enable_thinking" || format.form != slm::chat::Template::qwen3) {
+      throw unsupported("chat_template_kwargs", slm::text("The template's option ", slm::quote(name)),
+                        "the template of the model does not have it");
+    }
+    if (!value.is_boolean()) throw Fields::bad("chat_template_kwargs", value, "true or false as enable_thinking");
+    wanted.thinking = value.get<bool>();
+  }
+  return wanted;
 }
 
 bool is_list_of_ids(const slm::Json& value) { return value.is_array() && !value.empty() && value.front().is_number(); }
@@ -257,56 +237,62 @@ std::uint64_t read_group(const Fields& fields) {
 std::vector<slm::Token> read_messages(const Fields& fields, const ServedModel& model) {
   const slm::Json* list = fields.find("messages");
   if (list == nullptr) throw bad_field("messages", "is absent, expected a list of messages");
-  if (!list->is_array()) throw Fields::bad("messages", *list, "a list of messages");
-  if (!model.chat) {
-    throw Refusal(400, "chat.unrecognised",
-                  "The model has no chat template, and none was named when the server began.");
-  }
-  if (fields.boolean("continue_final_message", false))
-    throw unsupported("continue_final_message", "`continue_final_message`");
-  if (!fields.boolean("add_generation_prompt", true))
-    throw unsupported("add_generation_prompt", "`add_generation_prompt` as false");
+  if (!model.chat) throw refused_by(*model.no_chat);
+  const cli::ChatFormat format = read_template_options(fields, *model.chat);
   std::vector<slm::chat::Message> messages;
+  bool thought = false;  // of an answer that no message of the user follows
   for (const slm::Json& message : *list) {
     if (!message.is_object()) throw Fields::bad("messages", message, "objects with role and content");
     const Fields said(message);
     std::string role = said.string("role", "");
-    if (role == "tool" || role == "function" || said.has("tool_calls")) throw unsupported("messages", "Calling tools");
+    const slm::Json* calls = said.find("tool_calls");
+    const bool calls_tools = (calls != nullptr && !calls->empty()) || said.has("function_call");
+    if (role == "tool" || role == "function" || calls_tools) throw unsupported("messages", "Calling tools");
+    for (const char* name : {"prefix", "partial"}) {
+      if (said.boolean(name, false)) throw unsupported("messages", slm::text("A message with `", name, "`"));
+    }
     if (role == "developer") role = "system";
+    if (role == "user") thought = false;
+    if (role == "assistant" && !said.string("reasoning_content", "").empty()) thought = true;
     messages.push_back({std::move(role), content_of(message)});
   }
+  if (thought) throw unsupported("messages", "`reasoning_content` behind the last message of the user");
   try {
-    return model.chat->encode(model.tokenizer, messages);
+    return format.encode(model.tokenizer, messages);
   } catch (const slm::Error& error) {
     throw refused_by(error).of("messages");
   }
 }
 
-TextRequest read_completion(const slm::Json& body, const ServedModel& model, const ReadingOptions& options) {
+TextRequest read_completion(slm::Json body, const ServedModel& model, const ReadingOptions& options) {
+  std::vector<std::string> ignored = check_fields(body, on_completions, options.strict_fields);
   const Fields fields(body);
   TextRequest request = read_common(fields, model, options);
+  request.ignored = std::move(ignored);
   const bool echo = fields.boolean("echo", false);
-  request.max_tokens = static_cast<int>(fields.integer("max_tokens", echo ? 0 : 1, 1 << 30).value_or(16));
-  if (const auto count = fields.integer("logprobs", 0, most_alternatives)) request.logprobs = static_cast<int>(*count);
+  request.max_tokens = static_cast<int>(fields.integer("max_tokens").value_or(16));
+  if (*request.max_tokens == 0 && !echo) throw bad_field("max_tokens", "is 0, expected 1 or more without `echo`");
+  if (const auto count = fields.integer("logprobs")) request.logprobs = static_cast<int>(*count);
   request.prompts = read_prompts("prompt", fields, model, echo ? &request.echoes : nullptr);
   check_size(request, model, options);
   return request;
 }
 
-TextRequest read_chat(const slm::Json& body, const ServedModel& model, const ReadingOptions& options) {
+TextRequest read_chat(slm::Json body, const ServedModel& model, const ReadingOptions& options) {
+  std::vector<std::string> ignored = check_fields(body, on_chat, options.strict_fields);
   const Fields fields(body);
   TextRequest request = read_common(fields, model, options);
+  request.ignored = std::move(ignored);
   request.chat = true;
   for (const char* name : {"max_tokens", "max_completion_tokens"}) {  // the second one wins
-    if (const auto most = fields.integer(name, 1, 1 << 30)) request.max_tokens = static_cast<int>(*most);
+    if (const auto most = fields.integer(name)) request.max_tokens = static_cast<int>(*most);
   }
-  const auto alternatives = fields.integer("top_logprobs", 0, most_alternatives);
+  const auto alternatives = fields.integer("top_logprobs");
   if (fields.boolean("logprobs", false)) {
     request.logprobs = static_cast<int>(alternatives.value_or(0));
   } else if (alternatives.value_or(0) > 0) {
     throw bad_field("top_logprobs", "is only allowed where `logprobs` is true");
   }
-  if (fields.boolean("echo", false)) throw unsupported("echo", "`echo` in a chat");
   request.prompts = {read_messages(fields, model)};
   if (!request.sampling.ignore_end_tokens) {
     const std::vector<slm::Token> ends = model.chat->stop_tokens(model.info.vocab);

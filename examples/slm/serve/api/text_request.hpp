@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "api/asked_model.hpp"
-#include "api/fields.hpp"
+#include "api/field_table.hpp"
 #include "api/service.hpp"
 
 namespace serve {
@@ -31,6 +31,7 @@ struct TextRequest {
   bool return_token_ids = false;
   bool stream = false, include_usage = false, usage_in_each = false;
   int priority = 0;
+  std::vector<std::string> ignored;  // fields that the route does not know
 
   std::size_t choices() const { return prompts.size() * static_cast<std::size_t>(n); }
   /// What choice i asks of the engine.
@@ -40,6 +41,7 @@ struct TextRequest {
 struct ReadingOptions {
   std::size_t most_choices = 12800;  // of a request
   bool priorities = false;           // whether clients may say which request goes first
+  bool strict_fields = false;        // whether fields are refused that the route does not know
 };
 
 /// The members of a request's body. Throws Refusal.
@@ -57,7 +59,7 @@ std::uint64_t read_group(const Fields& fields);
 std::vector<slm::Token> read_messages(const Fields& fields, const ServedModel& model);
 
 /// Throws Refusal.
-TextRequest read_completion(const slm::Json& body, const ServedModel& model, const ReadingOptions& options);
-TextRequest read_chat(const slm::Json& body, const ServedModel& model, const ReadingOptions& options);
+TextRequest read_completion(slm::Json body, const ServedModel& model, const ReadingOptions& options);
+TextRequest read_chat(slm::Json body, const ServedModel& model, const ReadingOptions& options);
 
 }  // namespace serve

@@ -40,6 +40,7 @@ void AnswerWriter::write_head(int status, std::string_view content_type, const H
   if (!form_.keep_alive) write_header("Connection", "close");
   if (!content_type.empty()) write_header("Content-Type", content_type);
   if (!form_.id.empty()) write_header("X-Request-Id", form_.id);
+  for (const auto& [name, value] : form_.headers) write_header(name, value);
   for (const auto& [name, value] : headers) write_header(name, value);
 }
 

@@ -16,7 +16,8 @@ class AnswerWriter final : public HttpOutput {
     bool version_1_1 = true;
     bool keep_alive = false;
     bool head_only = false;
-    std::string id;  // of the request
+    std::string id;            // of the request
+    HttpHeaders headers = {};  // of every answer to it
   };
 
   AnswerWriter(std::string& out, Form form) : out_(out), form_(std::move(form)) {}

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "http/escapes.hpp"
 #include "http/head.hpp"
 
 namespace serve {
@@ -11,14 +12,9 @@ constexpr std::size_t most_digits = 8;
 constexpr std::size_t most_extension_bytes = 64;
 constexpr std::size_t most_trailer_bytes = 4 << 10;
 
-int hex_value(char byte) {
-  if (byte >= '0' && byte <= '9') return byte - '0';
-  if (byte >= 'a' && byte <= 'f') return byte - 'a' + 10;
-  if (byte >= 'A' && byte <= 'F') return byte - 'A' + 10;
-  return -1;
-}
+bool is_blank(char byte) { return byte == ' ' || byte == '\t'; }
 
-bool is_plain(char byte) { return static_cast<unsigned char>(byte) >= 0x20 && byte != 0x7f; }
+bool is_plain(char byte) { return (static_cast<unsigned char>(byte) >= 0x20 && byte != 0x7f) || byte == '\t'; }
 
 }  // namespace
 
@@ -41,6 +37,10 @@ std::size_t ChunkDecoder::feed(std::string_view bytes, std::string& body) {
 ChunkDecoder::State ChunkDecoder::take(char byte, std::size_t body_bytes) {
   switch (state_) {
     case State::size: return take_size(byte);
+    case State::blank:
+      if (byte == ';') return State::extension;
+      if (byte == '\r') return State::size_end;
+      return is_blank(byte) && ++dropped_ <= most_extension_bytes ? State::blank : State::damaged;
     case State::extension:
       if (byte == '\r') return State::size_end;
       return is_plain(byte) && ++dropped_ <= most_extension_bytes ? State::extension : State::damaged;
@@ -56,7 +56,7 @@ ChunkDecoder::State ChunkDecoder::take(char byte, std::size_t body_bytes) {
       if (byte == ':' && trailer_ == Trailer::name) return keep_trailer(Trailer::value);
       if (trailer_ != Trailer::value) return is_token_byte(byte) ? keep_trailer(Trailer::name) : State::damaged;
       if (byte == '\r') return State::trailer_end;
-      return is_plain(byte) || byte == '\t' ? keep_trailer(Trailer::value) : State::damaged;
+      return is_plain(byte) ? keep_trailer(Trailer::value) : State::damaged;
     case State::trailer_end:
       if (byte != '\n') return State::damaged;
       return std::exchange(trailer_, Trailer::none) == Trailer::none ? State::complete : State::trailer;
@@ -75,8 +75,8 @@ ChunkDecoder::State ChunkDecoder::take_size(char byte) {
     return ++digits_ <= most_digits ? State::size : State::damaged;
   }
   if (digits_ == 0) return State::damaged;
-  if (byte == ';') return State::extension;
-  return byte == '\r' ? State::size_end : State::damaged;
+  state_ = State::blank;
+  return take(byte, 0);
 }
 
 }  // namespace serve

@@ -8,11 +8,13 @@
 
 namespace serve {
 
-/// Takes a body out of its chunks, byte by byte. Extensions and trailers are bounded, and dropped.
+/// Takes a body out of its chunks, byte by byte. Extensions and trailers are bounded, and dropped. Blanks may stand
+/// before an extension (RFC 9112, section 7.1.1) and, as other programs write and read them, behind a size alone.
 class ChunkDecoder {
  public:
   enum class State {
     size,
+    blank,  // behind the size
     extension,
     size_end,
     data,

@@ -29,8 +29,11 @@ std::string ServerState::error_body(int status, std::string_view message) const 
 
 std::string ServerState::unavailable() const {
   std::string bytes;
-  AnswerWriter(bytes, {}).answer(
-      503, "application/json", error_body(503, "The server has no room for more connections."), {{"Retry-After", "1"}});
+  AnswerWriter::Form form;
+  form.headers = options.cors.headers({});
+  AnswerWriter(bytes, std::move(form))
+      .answer(503, "application/json", error_body(503, "The server has no room for more connections."),
+              {{"Retry-After", "1"}});
   return bytes;
 }
 
@@ -159,13 +162,13 @@ void Connection::advance() {
 }
 
 void Connection::read_input() {
-  if (!reader_) {
-    reader_ = std::make_unique<RequestReader>(limits());
-    if (reused_) since_ = Clock::now();
-  }
+  const bool fresh = !reader_;
+  if (fresh) reader_ = std::make_unique<RequestReader>(limits());
   const auto before = reader_->state();
   input_.erase(0, reader_->feed(input_));
-  if (input_.empty()) input_ = std::string();  // a connection that waits holds no memory
+  if (input_.empty()) input_ = std::string();     // a connection that waits holds no memory
+  if (!reader_->begun()) return reader_.reset();  // empty lines do not lengthen the wait for a request
+  if (fresh && reused_) since_ = Clock::now();
   count_body(reader_->body_bytes());
   switch (reader_->state()) {
     case RequestReader::State::head: break;
@@ -187,8 +190,12 @@ void Connection::count_body(std::size_t bytes) { loop_.state.body_bytes += bytes
 
 void Connection::begin_answer(ReadRequest read) {
   if (read.request.id.empty()) read.request.id = random_hex();
-  open_answer({read.version_1_1, read.keep_alive, read.head_only, read.request.id});
+  const CorsPolicy& cors = loop_.state.options.cors;
+  open_answer({read.version_1_1, read.keep_alive, read.head_only, read.request.id, cors.headers(read.cross_origin)});
   if (loop_.state.draining) return refuse(503, "The server is about to end.");
+  if (read.request.method == "OPTIONS" && read.cross_origin.is_preflight() && cors.allows(read.cross_origin.origin)) {
+    return answer_->answer(204, "", "", cors.preflight_headers(read.cross_origin));
+  }
   wakeup_ = std::make_shared<Wakeup>();
   wakeup_->connection = this;
   poll_due_ = true;
@@ -210,7 +217,11 @@ void Connection::open_answer(AnswerWriter::Form form) {
 
 void Connection::refuse(int status, std::string_view message) {
   ++loop_.state.refused;
-  if (!answer_) open_answer({});
+  if (!answer_) {
+    AnswerWriter::Form form;
+    form.headers = loop_.state.options.cors.headers(reader_ ? reader_->cross_origin() : CrossOrigin{});
+    open_answer(std::move(form));
+  }
   answer_->do_not_keep_alive();
   answer_->answer(status, "application/json", loop_.state.error_body(status, message));
 }

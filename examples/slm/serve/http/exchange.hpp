@@ -13,7 +13,7 @@ namespace serve {
 /// A request whose head and body the transport has found sound.
 struct HttpRequest {
   std::string method;         // "GET", "POST", ...; HEAD comes as GET, and its answer loses its body
-  std::string path;           // as sent, before '?'
+  std::string path;           // as sent, before '?', of a URI too; "*": the whole server, only with OPTIONS
   std::string query;          // as sent, behind '?'
   std::string content_type;   // the media type in lower case, without its parameters
   std::string authorization;  // as sent

@@ -5,6 +5,9 @@
 #include <cstdint>
 #include <string>
 
+#include "http/ascii.hpp"
+#include "http/target.hpp"
+
 namespace serve {
 namespace {
 
@@ -17,14 +20,6 @@ constexpr Refusal bad(std::string_view message) { return {400, message}; }
 bool is_token(std::string_view text) { return !text.empty() && std::all_of(text.begin(), text.end(), is_token_byte); }
 
 bool is_control(char byte) { return (static_cast<unsigned char>(byte) < 0x20 && byte != '\t') || byte == 0x7f; }
-
-std::string lower(std::string_view text) {
-  std::string result(text);
-  for (char& byte : result) {
-    if (byte >= 'A' && byte <= 'Z') byte = static_cast<char>(byte - 'A' + 'a');
-  }
-  return result;
-}
 
 std::string_view trimmed(std::string_view text) {
   const auto first = text.find_first_not_of(" \t");
@@ -49,17 +44,17 @@ std::optional<Refusal> check_request_line(std::string_view line) {
   const auto method = line.substr(0, first);
   if (!is_token(method)) return bad("The method is not a word.");
   if (method == "CONNECT") return bad("This is no proxy.");  // behind it others expect no more requests
-  if (target.empty() || target.front() != '/') return bad("The target of the request is not a path.");
   for (const char byte : target) {
     if (byte < '!' || byte > '~') return bad("The path has bytes that must be escaped.");
   }
+  if (!split_target(method, target)) return bad("The target is neither a sound path nor an http URI.");
   if (version != "HTTP/1.1" && version != "HTTP/1.0") return bad("The version is neither HTTP/1.1 nor HTTP/1.0.");
   return std::nullopt;
 }
 
 /// Fields whose repetition would leave open which one counts.
-constexpr std::array<std::string_view, 6> single_fields{"host",   "content-length", "transfer-encoding",
-                                                        "expect", "content-type",   "authorization"};
+constexpr std::array<std::string_view, 7> single_fields{
+    "host", "content-length", "transfer-encoding", "expect", "content-type", "authorization", "origin"};
 enum SingleField : unsigned { host = 1, content_length = 2, transfer_encoding = 4, expect = 8 };
 
 /// Methods of requests that carry a body. One that says no length has none, says RFC 9112; yet whoever forgets the
@@ -78,17 +73,8 @@ std::optional<Refusal> check_length(std::string_view value) {
   return std::nullopt;
 }
 
-std::optional<Refusal> check_host(std::string_view value) {
-  for (const char byte : value) {
-    if (!is_alphanumeric(byte) && std::string_view("-._~%!$&'()*+;=:[]").find(byte) == std::string_view::npos) {
-      return bad("Host is not the name of a host.");
-    }
-  }
-  return std::nullopt;
-}
-
 std::optional<Refusal> check_field(std::string_view name, std::string_view value) {
-  if (name == "host") return check_host(value);
+  if (name == "host" && !is_authority(value)) return bad("Host is not the name of a host.");
   if (name == "content-length") return check_length(value);
   if (name == "transfer-encoding" && lower(value) != "chunked") return bad("Transfer-Encoding is not chunked.");
   if (name == "expect" && lower(value) != "100-continue") return Refusal{417, "Expect is not 100-continue."};

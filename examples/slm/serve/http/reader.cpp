@@ -6,6 +6,9 @@
 #include <limits>
 #include <utility>
 
+#include "http/ascii.hpp"
+#include "http/target.hpp"
+
 namespace serve {
 namespace {
 
@@ -17,12 +20,8 @@ constexpr std::size_t most_id_bytes = 128;
 std::string string_of(beast::string_view text) { return {text.data(), text.size()}; }
 
 std::string media_type(beast::string_view content_type) {
-  std::string type = string_of(content_type.substr(0, content_type.find(';')));
-  type.erase(type.find_last_not_of(" \t") + 1);
-  for (char& byte : type) {
-    if (byte >= 'A' && byte <= 'Z') byte = static_cast<char>(byte - 'A' + 'a');
-  }
-  return type;
+  const std::string type = string_of(content_type.substr(0, content_type.find(';')));
+  return lower(std::string_view(type).substr(0, type.find_last_not_of(" \t") + 1));
 }
 
 bool is_id(beast::string_view text) {
@@ -34,9 +33,20 @@ bool is_id(beast::string_view text) {
 
 std::size_t RequestReader::feed(std::string_view bytes) {
   std::size_t taken = 0;
-  if (state_ == State::head) taken = feed_head(bytes);
+  if (state_ == State::head) taken = skip_empty_lines(bytes);
+  if (state_ == State::head) taken += feed_head(bytes.substr(taken));
   if (state_ == State::body) taken += feed_body(bytes.substr(taken));
   return taken;
+}
+
+std::size_t RequestReader::skip_empty_lines(std::string_view bytes) {
+  std::size_t skipped = 0;
+  if (head_ == "\r" && bytes.starts_with('\n')) {
+    head_ = std::string();
+    skipped = 1;
+  }
+  while (head_.empty() && bytes.substr(skipped).starts_with("\r\n")) skipped += 2;
+  return skipped;
 }
 
 std::size_t RequestReader::feed_head(std::string_view bytes) {
@@ -61,19 +71,23 @@ void RequestReader::read_head() {
   if (!parser.is_header_done()) return refuse(400, "The head of the request is damaged.");
 
   const auto& parsed = parser.get();
-  const auto target = parsed.target();
-  const auto question = std::min(target.find('?'), target.size());
   request_.version_1_1 = parsed.version() == 11;
   request_.keep_alive = request_.version_1_1 && parser.keep_alive();
   request_.head_only = parsed.method() == http::verb::head;
   expects_continue_ = request_.version_1_1 && parsed.count(http::field::expect) > 0;
   auto& request = request_.request;
   request.method = request_.head_only ? "GET" : string_of(parsed.method_string());
-  request.path = string_of(target.substr(0, question));
-  request.query = string_of(target.substr(std::min(question + 1, target.size())));
+  const auto target = split_target(string_of(parsed.method_string()), {parsed.target().data(), parsed.target().size()});
+  if (!target) return refuse(400, "The head of the request is damaged.");
+  request.path = target->path;
+  request.query = target->query;
   request.content_type = media_type(parsed[http::field::content_type]);
   request.authorization = string_of(parsed[http::field::authorization]);
   if (is_id(parsed["X-Request-Id"])) request.id = string_of(parsed["X-Request-Id"]);
+
+  request_.cross_origin = {string_of(parsed[http::field::origin]),
+                           string_of(parsed[http::field::access_control_request_method]),
+                           string_of(parsed[http::field::access_control_request_headers])};
 
   length_ = parser.content_length().value_or(0);
   if (length_ > limits_.body_bytes) return refuse(413, "The body is too large.");

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "http/chunks.hpp"
+#include "http/cors.hpp"
 #include "http/exchange.hpp"
 #include "http/head.hpp"
 #include "http/limits.hpp"
@@ -21,9 +22,11 @@ struct ReadRequest {
   bool version_1_1 = true;
   bool keep_alive = true;
   bool head_only = false;  // HEAD, which its handler sees as GET
+  CrossOrigin cross_origin;
 };
 
-/// Reads one request. Boost.Beast's parser sees its head once that has been checked (http/head.hpp).
+/// Reads one request, and drops empty lines before it (RFC 9112, section 2.2). Boost.Beast's parser sees its head once
+/// that has been checked (http/head.hpp).
 class RequestReader {
  public:
   enum class State { head, body, complete, refused };
@@ -34,12 +37,15 @@ class RequestReader {
   std::size_t feed(std::string_view bytes);
 
   State state() const { return state_; }
-  const Refusal& refusal() const { return refusal_; }          // where refused
-  ReadRequest take() { return std::move(request_); }           // where complete
-  bool expects_continue() const { return expects_continue_; }  // to be told that the body may come
+  bool begun() const { return state_ != State::head || !head_.empty(); }     // false: only empty lines have come
+  const CrossOrigin& cross_origin() const { return request_.cross_origin; }  // once the head is read
+  const Refusal& refusal() const { return refusal_; }                        // where refused
+  ReadRequest take() { return std::move(request_); }                         // where complete
+  bool expects_continue() const { return expects_continue_; }                // to be told that the body may come
   std::size_t body_bytes() const { return request_.request.body.size(); }
 
  private:
+  std::size_t skip_empty_lines(std::string_view bytes);
   std::size_t feed_head(std::string_view bytes);
   std::size_t feed_body(std::string_view bytes);
   void read_head();

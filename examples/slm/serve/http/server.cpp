@@ -7,15 +7,18 @@
 
 #include <algorithm>
 #include <array>
+#include <boost/asio/ip/v6_only.hpp>
 #include <boost/asio/post.hpp>
-#include <optional>
+#include <memory>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "http/addresses.hpp"
 #include "http/connection.hpp"
 #include "slm/core/error.hpp"
+#include "slm/core/start_thread.hpp"
 
 namespace serve {
 namespace {
@@ -39,14 +42,18 @@ void allow_descriptors(std::size_t connections) {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-tcp::endpoint find_host(asio::io_context& context, const std::string& host, std::uint16_t port) {
-  error_code error;
-  const auto found = tcp::resolver(context).resolve(host, std::to_string(port), tcp::resolver::passive, error);
-  if (error || found.empty()) {
-    throw slm::Error("serve.bad-host", slm::text("There is no address for the host ", slm::quote(host)),
-                     "Give an address of this machine, such as 127.0.0.1");
-  }
-  return found.begin()->endpoint();
+/// An address of the host that is listened at. It lives as its loop does.
+struct Listener {
+  explicit Listener(asio::io_context& context) : acceptor(context), pause(context) {}
+
+  tcp::acceptor acceptor;
+  asio::steady_timer pause;  // of accepting
+};
+
+/// Whether this machine lacks the address, or addresses of its kind.
+bool is_absent(const error_code& error) {
+  return error == boost::system::errc::address_not_available ||
+         error == boost::system::errc::address_family_not_supported;
 }
 
 [[noreturn]] void refuse_to_listen(const HttpOptions& options, const error_code& error) {
@@ -76,11 +83,9 @@ class HttpServer::Implementation {
     state.options = std::move(options);
     state.handler = std::move(handler);
     for (int i = 0; i < std::max(1, state.options.io_threads); ++i) loops.push_back(std::make_unique<Loop>(state));
-    acceptor.emplace(loops.front()->context());
-    pause.emplace(loops.front()->context());
     listen();
     spare = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
-    accept();
+    for (const auto& listener : listeners) accept(*listener);
   }
 
   ~Implementation() {
@@ -89,7 +94,7 @@ class HttpServer::Implementation {
   }
 
   void start() {
-    for (const auto& loop : loops) threads.emplace_back([&loop = *loop] { loop.run(); });
+    for (const auto& loop : loops) threads.push_back(slm::detail::start_thread([&loop = *loop] { loop.run(); }));
   }
 
   bool drain(std::chrono::milliseconds timeout) {
@@ -105,10 +110,8 @@ class HttpServer::Implementation {
     if (std::exchange(stopped, true)) return;
     asio::post(loops.front()->context(), [this] { stop_accepting(); });
     for (const auto& loop : loops) asio::post(loop->context(), [&loop = *loop] { loop.close(); });
-    if (threads.empty()) {  // never started
-      for (const auto& loop : loops) loop->run();
-    }
     for (auto& thread : threads) thread.join();
+    for (std::size_t i = threads.size(); i < loops.size(); ++i) loops[i]->run();  // that no thread was started for
     for (const auto& loop : loops) loop->mailbox->close();
   }
 
@@ -116,43 +119,76 @@ class HttpServer::Implementation {
   std::uint16_t port = 0;
 
  private:
+  /// At all addresses of the host that this machine has, on one port.
   void listen() {
+    const auto addresses = addresses_of(state.options.host);
+    const bool any_port = state.options.port == 0;
+    constexpr int most_tries = 16;  // a port that is free at the first address may be taken at the next
+    for (int tries = 1;; ++tries) {
+      const error_code error = listen_at(addresses);
+      if (!error) return;
+      if (error != asio::error::address_in_use || !any_port || addresses.size() == 1 || tries == most_tries) {
+        refuse_to_listen(state.options, error);
+      }
+    }
+  }
+
+  error_code listen_at(const std::vector<std::string>& addresses) {
+    listeners.clear();
+    port = state.options.port;
+    error_code absent;
+    for (const std::string& address : addresses) {
+      auto listener = std::make_unique<Listener>(loops.front()->context());
+      const tcp::endpoint endpoint(asio::ip::make_address(address), port);
+      const error_code error = open(listener->acceptor, endpoint, addresses.size() > 1);
+      if (error && !is_absent(error)) return error;
+      if (error) {
+        absent = error;
+        continue;
+      }
+      port = listener->acceptor.local_endpoint().port();
+      listeners.push_back(std::move(listener));
+    }
+    return listeners.empty() ? absent : error_code();
+  }
+
+  /// several: a socket of IPv6 leaves addresses of IPv4 to others.
+  error_code open(tcp::acceptor& acceptor, const tcp::endpoint& endpoint, bool several) const {
     error_code error;
-    const auto endpoint = find_host(loops.front()->context(), state.options.host, state.options.port);
-    acceptor->open(endpoint.protocol(), error);
-    if (!error) acceptor->set_option(tcp::acceptor::reuse_address(true), error);
-    if (!error) acceptor->bind(endpoint, error);
-    if (!error) acceptor->listen(state.options.backlog, error);
-    if (error) refuse_to_listen(state.options, error);
-    port = acceptor->local_endpoint().port();
+    acceptor.open(endpoint.protocol(), error);
+    if (!error) acceptor.set_option(tcp::acceptor::reuse_address(true), error);
+    if (!error && several && endpoint.address().is_v6()) acceptor.set_option(asio::ip::v6_only(true), error);
+    if (!error) acceptor.bind(endpoint, error);
+    if (!error) acceptor.listen(state.options.backlog, error);
+    return error;
   }
 
   /// Connections go to the loops in turn.
-  void accept() {
+  void accept(Listener& listener) {
     Loop& loop = *loops[accepted++ % loops.size()];
-    acceptor->async_accept(loop.context(), [this, &loop](error_code error, tcp::socket socket) {
-      if (!acceptor->is_open()) return;
+    listener.acceptor.async_accept(loop.context(), [this, &listener, &loop](error_code error, tcp::socket socket) {
+      if (!listener.acceptor.is_open()) return;
       if (error) {
-        if (error == asio::error::no_descriptors) turn_one_away();
-        return accept_later();
+        if (error == asio::error::no_descriptors) turn_one_away(listener);
+        return accept_later(listener);
       }
-      accept();
+      accept(listener);
       if (state.connections >= state.options.limits.connections) return tell_unavailable(socket.native_handle());
       asio::post(loop.context(), [&loop, socket = std::move(socket)]() mutable { loop.adopt(std::move(socket)); });
     });
   }
 
-  void accept_later() {
-    pause->expires_after(std::chrono::milliseconds(100));
-    pause->async_wait([this](error_code) {
-      if (acceptor->is_open()) accept();
+  void accept_later(Listener& listener) {
+    listener.pause.expires_after(std::chrono::milliseconds(100));
+    listener.pause.async_wait([this, &listener](error_code) {
+      if (listener.acceptor.is_open()) accept(listener);
     });
   }
 
   /// With the descriptor that was kept for this.
-  void turn_one_away() {
+  void turn_one_away(Listener& listener) {
     ::close(spare);
-    const int connection = ::accept4(acceptor->native_handle(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    const int connection = ::accept4(listener.acceptor.native_handle(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (connection >= 0) {
       tell_unavailable(connection);
       ::close(connection);
@@ -171,16 +207,17 @@ class HttpServer::Implementation {
 
   void stop_accepting() {
     error_code ignored;
-    acceptor->close(ignored);
-    pause->cancel();
+    for (const auto& listener : listeners) {
+      listener->acceptor.close(ignored);
+      listener->pause.cancel();
+    }
   }
 
   std::vector<std::unique_ptr<Loop>> loops;
-  std::optional<tcp::acceptor> acceptor;    // on the first loop
-  std::optional<asio::steady_timer> pause;  // of accepting
+  std::vector<std::unique_ptr<Listener>> listeners;  // on the first loop
   std::size_t accepted = 0;
   int spare = -1;
-  std::vector<std::thread> threads;
+  std::vector<std::jthread> threads;
   bool stopped = false;
 };
 

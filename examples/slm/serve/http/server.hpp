@@ -9,17 +9,19 @@
 #include <string>
 #include <string_view>
 
+#include "http/cors.hpp"
 #include "http/exchange.hpp"
 #include "http/limits.hpp"
 
 namespace serve {
 
 struct HttpOptions {
-  std::string host = "127.0.0.1";
-  std::uint16_t port = 0;  // 0: any that is free
+  std::string host = "127.0.0.1";  // all its addresses are listened at; [::1] is the same as ::1
+  std::uint16_t port = 0;          // 0: any that is free
   int io_threads = 2;
   int backlog = 4096;  // connections that the system keeps until they are accepted
   HttpLimits limits;
+  CorsPolicy cors = {};
 
   /// The JSON that says what the server itself has to say: requests it refuses, a handler that throws. Every
   /// thread of the server calls it.
@@ -43,7 +45,7 @@ class HttpServer {
   std::uint16_t port() const;
   HttpCounters counters() const;
 
-  /// Starts the threads that serve, and returns.
+  /// Starts the threads that serve, and returns. Throws backend.no-thread; the server can then only be destroyed.
   void start();
 
   /// Accepts no more connections and refuses new requests with 503; then waits until those that run have been answered,

@@ -1,0 +1,58 @@
+// The fields of requests: one table of names, routes, types, ranges, neutral values and meanings. Requests are checked
+// against it, and docs/reference/request-fields.md lists it.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "api/fields.hpp"
+#include "http/exchange.hpp"
+
+namespace serve {
+
+/// The routes that take a JSON body. A row of the table has a set of them.
+enum FieldRoute : unsigned {
+  on_completions = 1,
+  on_chat = 2,
+  on_embeddings = 4,
+  on_tokenize = 8,
+  on_detokenize = 16,
+  on_load_adapter = 32,
+  on_unload_adapter = 64,
+};
+
+enum class FieldUse {
+  followed,  // the answer depends on it
+  hint,      // any value is taken, and none changes the answer
+  refused,   // every value is refused that is neither null nor neutral
+};
+
+enum class FieldType { any, boolean, string, integer, number, object, list };
+
+struct FieldRow {
+  std::string_view name;
+  unsigned routes;  // a set of FieldRoute
+  FieldUse use;
+  FieldType type;            // of a followed field
+  double least, most;        // of a followed number
+  std::string_view neutral;  // a JSON list of values that count as absent
+  std::string_view text;     // what a followed field or a hint means, or why a field is refused
+};
+
+/// All rows. A name stands once for each route.
+std::span<const FieldRow> field_table();
+/// The row of a field; null: the route does not know the field.
+const FieldRow* find_field(std::string_view name, FieldRoute route);
+/// The table in Markdown, as it stands in docs/reference/request-fields.md.
+std::string field_listing();
+
+/// Checks all fields of a body and removes those that count as absent: null and neutral values. Returns the names that
+/// the route does not know, in a safe form. Throws Refusal; with `strict` also for the first such name.
+std::vector<std::string> check_fields(slm::Json& body, FieldRoute route, bool strict);
+
+/// The header that names ignored fields; no header where there are none.
+HttpHeaders ignored_header(const std::vector<std::string>& names);
+
+}  // namespace serve

@@ -1,0 +1,60 @@
+#include "http/cors.hpp"
+
+#include <algorithm>
+
+#include "http/ascii.hpp"
+#include "http/head.hpp"
+#include "http/target.hpp"
+
+namespace serve {
+namespace {
+
+/// Whether each byte may stand in a list of field names.
+bool is_list_of_names(std::string_view text) {
+  return !text.empty() && std::all_of(text.begin(), text.end(), [](char byte) {
+    return is_token_byte(byte) || byte == ',' || byte == ' ' || byte == '\t';
+  });
+}
+
+}  // namespace
+
+std::string parse_origin(std::string_view text) {
+  if (text == "*") return "*";
+  std::string origin = lower(text);
+  const std::size_t colon = origin.find("://");
+  if (colon == origin.npos || colon == 0 || origin.front() < 'a' || origin.front() > 'z') return {};
+  const std::string scheme = origin.substr(0, colon);
+  const auto is_scheme_byte = [](char byte) {
+    return (byte >= 'a' && byte <= 'z') || (byte >= '0' && byte <= '9') || byte == '+' || byte == '-' || byte == '.';
+  };
+  if (!std::all_of(scheme.begin(), scheme.end(), is_scheme_byte)) return {};
+  const std::string authority = origin.substr(colon + 3);
+  if (authority.empty() || authority.front() == ':' || authority.back() == ':' || !is_authority(authority)) return {};
+  if (authority.find('*') != authority.npos) return {};  // which would match nothing
+  for (const auto& [name, port] : {std::pair("http", ":80"), std::pair("https", ":443")}) {
+    if (scheme == name && origin.ends_with(port)) origin.resize(origin.size() - std::string_view(port).size());
+  }
+  return origin;
+}
+
+bool CorsPolicy::allows_all() const { return std::find(origins_.begin(), origins_.end(), "*") != origins_.end(); }
+
+bool CorsPolicy::allows(std::string_view origin) const {
+  return !origin.empty() && (allows_all() || std::find(origins_.begin(), origins_.end(), origin) != origins_.end());
+}
+
+HttpHeaders CorsPolicy::headers(const CrossOrigin& request) const {
+  if (origins_.empty()) return {};
+  if (allows_all()) return {{"Access-Control-Allow-Origin", "*"}, {"Access-Control-Expose-Headers", "*"}};
+  if (!allows(request.origin)) return {{"Vary", "Origin"}};
+  return {{"Access-Control-Allow-Origin", request.origin}, {"Access-Control-Expose-Headers", "*"}, {"Vary", "Origin"}};
+}
+
+/// The names of the fields are those that the page has asked for: `*` would not stand for Authorization.
+HttpHeaders CorsPolicy::preflight_headers(const CrossOrigin& request) const {
+  HttpHeaders headers{{"Access-Control-Allow-Methods", "GET, HEAD, POST"}, {"Access-Control-Max-Age", "600"}};
+  if (is_list_of_names(request.fields)) headers.emplace_back("Access-Control-Allow-Headers", request.fields);
+  return headers;
+}
+
+}  // namespace serve
