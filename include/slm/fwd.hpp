@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 using Token = std::int32_t;
 
@@ -22,4 +22,4 @@ class Cpu;
 class Reference;
 }  // namespace backend
 
-}  // namespace slm
+}}

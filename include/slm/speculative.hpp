@@ -20,9 +20,9 @@
 #endif
 
 #if defined(SLM_COMPILED)
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 SLM_COMPILED_TEMPLATE class SpeculativeDecoder<AnyModel, AnyModel>;
 SLM_COMPILED_TEMPLATE class SpeculativeDecoder<NgramDrafter, AnyModel>;
 SLM_COMPILED_TEMPLATE class SpeculativeDecoder<NoDrafter, AnyModel>;
-}  // namespace slm
+}}
 #endif

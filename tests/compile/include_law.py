@@ -139,8 +139,9 @@ def check_file(name, source, abi):
             named = PLATFORM_MACRO.search(code) or PLATFORM_WORD.search(code)
             if named:
                 yield number, f"names a compiler or an architecture: {named.group(0)}"
-        if re.match(r"\s*namespace slm\b", code) and not re.match(rf"namespace slm::inline {abi}(::\w+)* {{$", code.rstrip()):
-            yield number, f"opens another namespace than slm::inline {abi}, that of this version"
+        if re.match(r"\s*namespace slm\b", code) and not re.match(
+                rf"namespace slm {{ inline namespace {abi} {{( namespace [\w:]+ {{)?$", code.rstrip()):
+            yield number, f"opens another namespace than slm::{abi}, that of this version, as tools such as ctags read it"
         for pattern, sentence in FORBIDDEN_WORDS:
             if pattern.search(line if "open" in sentence else code):
                 yield number, sentence

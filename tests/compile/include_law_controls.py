@@ -20,8 +20,9 @@ BREACHES = [
     ("decode/a.hpp", '#include "slm/text/tokenizer.hpp"\n', "room 'decode'"),
     ("model/a.hpp", '#include "slm/decode/stats.hpp"\n', "room 'model'"),
     ("model/a.hpp", '#include "slm/speculative.hpp"\n', "room 'model'"),
-    ("core/a.hpp", "namespace slm {\n}\n", "another namespace than slm::inline v3_5"),
-    ("io/a.hpp", "namespace slm::inline v3_4::detail {\n}\n", "another namespace"),
+    ("core/a.hpp", "namespace slm {\n}\n", "another namespace than slm::v3_5"),
+    ("io/a.hpp", "namespace slm { inline namespace v3_4 {\n}}\n", "another namespace"),
+    ("io/a.hpp", "namespace slm::inline v3_5 {\n}\n", "another namespace"),
     ("kitchen/a.hpp", "", "unknown room"),
     ("core/a.hpp", "#include <slm/core/view.hpp>\n", "write \"slm/core/view.hpp\""),
     ("core/a.hpp", '#include "view.hpp"\n', "whole path"),
@@ -58,7 +59,7 @@ SOUND = [
     ("io/a.hpp", "#include <nlohmann/json.hpp>\n#include <filesystem>\n"),
     ("model/a.hpp", "// never std::cout, std::abort() or __AVX2__ here\n/* assert(x)\n __GNUC__ */\n"),
     ("model/a.hpp", "static_assert(sizeof(int) == 4);\n"),
-    ("io/a.hpp", "namespace slm::inline v3_5::detail {\n}  // namespace slm::detail\n"),
+    ("io/a.hpp", "namespace slm { inline namespace v3_5 { namespace detail {\n}}}\n"),
     ("speculative.hpp", '#include "slm/decode/speculative.hpp"\n#include "slm/model/load.hpp"\n'),
 ]
 FOLDER_BREACHES = [

@@ -8,8 +8,7 @@
 #include <set>
 #include <utility>
 
-namespace fake::nccl {
-namespace {
+namespace fake::nccl { namespace {
 
 constexpr int polls = 3;  // for which a call is in progress
 

@@ -14,7 +14,7 @@
 
 #include "slm/awq/group_quantizer.hpp"
 
-namespace slm::inline v0_1::awq {
+namespace slm { inline namespace v0_1 { namespace awq {
 
 inline constexpr int grid_points = 20;  // ratios 0, 1/20 .. 19/20
 inline constexpr int clip_points = 10;  // 1, 19/20 .. 11/20 of a group's largest weight
@@ -113,4 +113,4 @@ Clip<Real> best_clip(const GroupQuantizer& quantizer, std::span<const Real> weig
   return best;
 }
 
-}  // namespace slm::awq
+}}}

@@ -16,7 +16,7 @@
 #include "slm/model/kv_memory.hpp"
 #include "slm/model/rope.hpp"
 
-namespace slm::inline v0_1::quantize {
+namespace slm { inline namespace v0_1 { namespace quantize {
 
 /// Activations of one sequence.
 using Rows = std::vector<float>;  // [tokens, width]
@@ -172,4 +172,4 @@ class BlockRunner {
   int layer_ = 0;
 };
 
-}  // namespace slm::quantize
+}}}

@@ -15,7 +15,7 @@
 #include "slm/text/tokenizer.hpp"
 #include "slm/text/utf8.hpp"
 
-namespace slm::inline v0_1::quantize {
+namespace slm { inline namespace v0_1 { namespace quantize {
 
 struct CalibrationOptions {
   int samples = 0;            // sequences; 0: what the text gives, at most 32
@@ -82,4 +82,4 @@ inline Sequences calibration_sequences(const std::filesystem::path& path, const 
   return sequences;
 }
 
-}  // namespace slm::quantize
+}}}

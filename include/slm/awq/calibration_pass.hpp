@@ -13,7 +13,7 @@
 #include "slm/awq/layer_inputs.hpp"
 #include "slm/formats/convert.hpp"
 
-namespace slm::inline v0_1::quantize {
+namespace slm { inline namespace v0_1 { namespace quantize {
 
 /// Throws quantize.unsupported for models whose blocks the folds do not describe.
 inline void check_foldable(const Checkpoint& checkpoint) {
@@ -114,4 +114,4 @@ class CalibrationPass {
   std::vector<Rows> hidden_;  // residual stream after the blocks so far   [samples]
 };
 
-}  // namespace slm::quantize
+}}}

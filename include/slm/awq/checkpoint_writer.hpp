@@ -20,7 +20,7 @@
 #include "slm/io/checkpoint.hpp"
 #include "slm/model/weights.hpp"
 
-namespace slm::inline v0_1::quantize {
+namespace slm { inline namespace v0_1 { namespace quantize {
 
 class CheckpointWriter {
  public:
@@ -173,4 +173,4 @@ class CheckpointWriter {
   std::set<std::string> replaced_;  // tensors of the checkpoint that the blocks' parts stand for
 };
 
-}  // namespace slm::quantize
+}}}

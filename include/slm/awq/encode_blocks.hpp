@@ -12,7 +12,7 @@
 #include "slm/core/error.hpp"
 #include "slm/formats/gguf_encode.hpp"
 
-namespace slm::inline v0_1::quantize {
+namespace slm { inline namespace v0_1 { namespace quantize {
 
 /// Throws quantize.overflow where a value is beyond scales of F16. name: of the tensor.
 inline std::vector<std::byte> encode_blocks(DType type, std::span<const float> values, std::string_view name,
@@ -31,4 +31,4 @@ inline std::vector<std::byte> encode_blocks(DType type, std::span<const float> v
   return bytes;
 }
 
-}  // namespace slm::quantize
+}}}

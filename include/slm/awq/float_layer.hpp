@@ -12,7 +12,7 @@
 #include "slm/backend/cpu/cpu.hpp"
 #include "slm/model/weight_reader.hpp"
 
-namespace slm::inline v0_1::quantize {
+namespace slm { inline namespace v0_1 { namespace quantize {
 
 using FloatMatrix = DenseMatrix<Fp32>;
 using FloatVector = backend::Cpu::Buffer<float>;
@@ -106,4 +106,4 @@ struct FloatLayer {
   }
 };
 
-}  // namespace slm::quantize
+}}}

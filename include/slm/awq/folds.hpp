@@ -7,7 +7,7 @@
 
 #include "slm/config/model_config.hpp"
 
-namespace slm::inline v0_1::quantize {
+namespace slm { inline namespace v0_1 { namespace quantize {
 
 /// What is divided by the scales -> the linear layers whose columns are multiplied. Every reader of what is divided is
 /// among them.
@@ -50,4 +50,4 @@ inline std::vector<Fold> folds_of(const ModelConfig& shape, const ModelSettings&
   return folds;
 }
 
-}  // namespace slm::quantize
+}}}

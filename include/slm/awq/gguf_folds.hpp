@@ -13,7 +13,7 @@
 #include "slm/awq/layer_quantizer.hpp"
 #include "slm/awq/options.hpp"
 
-namespace slm::inline v0_1::quantize {
+namespace slm { inline namespace v0_1 { namespace quantize {
 
 /// Scales lower the perplexity of Q4_0. Blocks with a minimum lose by them (docs/quantization.md), and what types of
 /// more bits lose is too little to be moved.
@@ -80,4 +80,4 @@ class FoldedLayers {
   std::map<std::string, const float*, std::less<>> values_;
 };
 
-}  // namespace slm::quantize
+}}}

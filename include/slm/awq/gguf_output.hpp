@@ -26,7 +26,7 @@
 #include "slm/text/chat_template.hpp"
 #include "slm/text/tokenizer_gguf_writer.hpp"
 
-namespace slm::inline v0_1::quantize {
+namespace slm { inline namespace v0_1 { namespace quantize {
 
 namespace detail {
 
@@ -291,4 +291,4 @@ inline GgufReport write_gguf(const std::filesystem::path& model, const std::file
   return detail::GgufOutput(model, options).write(output);
 }
 
-}  // namespace slm::quantize
+}}}

@@ -9,7 +9,7 @@
 
 #include "slm/core/types.hpp"
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 /// The type in which a checkpoint stores its scales. Codes are chosen for the rounded scale, so that the file holds
 /// what the search saw; `exact` does not round.
@@ -78,4 +78,4 @@ struct GroupQuantizer {
   }
 };
 
-}  // namespace slm
+}}

@@ -18,7 +18,7 @@
 #include "slm/formats/int4_rows.hpp"
 #include "slm/formats/int4_tensor.hpp"
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 /// A tensor and its bytes. Copies share them; as a Tensor it is a view like any other.
 struct OwnedTensor : Tensor {
@@ -246,4 +246,4 @@ inline std::vector<OwnedTensor> pack_int4(const Int4Rows& rows, const std::strin
   return detail::Int4Packer(rows, module, packing).run();
 }
 
-}  // namespace slm
+}}

@@ -12,7 +12,7 @@
 #include "slm/awq/parallel.hpp"
 #include "slm/awq/rounding.hpp"
 
-namespace slm::inline v0_1::quantize {
+namespace slm { inline namespace v0_1 { namespace quantize {
 
 /// Searches compare the outputs of every fourth token: neighbours are alike, and products are what a search costs.
 inline Rows thinned(const Rows& all, std::int64_t width) {
@@ -103,4 +103,4 @@ struct LayerInputs {
   }
 };
 
-}  // namespace slm::quantize
+}}}

@@ -14,7 +14,7 @@
 #include "slm/awq/scale_search.hpp"
 #include "slm/config/model_config.hpp"
 
-namespace slm::inline v0_1::quantize {
+namespace slm { inline namespace v0_1 { namespace quantize {
 
 class LayerQuantizer {
  public:
@@ -215,4 +215,4 @@ class LayerQuantizer {
   Rounding rounding_;
 };
 
-}  // namespace slm::quantize
+}}}

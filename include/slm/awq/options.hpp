@@ -13,7 +13,7 @@
 #include "slm/awq/calibration.hpp"
 #include "slm/awq/scale_search.hpp"
 
-namespace slm::inline v0_1::quantize {
+namespace slm { inline namespace v0_1 { namespace quantize {
 
 enum class Output {
   awq,                 // AutoAWQ's gemm layout, F16: what most programs read
@@ -61,4 +61,4 @@ struct GgufReport {
   std::vector<LayerReport> layers;                  // what was folded; none without a text
 };
 
-}  // namespace slm::quantize
+}}}

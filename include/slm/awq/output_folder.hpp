@@ -15,7 +15,7 @@
 #include "slm/io/safetensors.hpp"
 #include "slm/io/safetensors_writer.hpp"
 
-namespace slm::inline v0_1::quantize {
+namespace slm { inline namespace v0_1 { namespace quantize {
 
 /// Parts are collected in FOLDER.partial. A later run with the same request goes on where an earlier one was stopped.
 class OutputFolder {
@@ -94,4 +94,4 @@ class OutputFolder {
   std::filesystem::path work_;
 };
 
-}  // namespace slm::quantize
+}}}

@@ -7,7 +7,7 @@
 #include "slm/backend/cpu/thread_pool.hpp"
 #include "slm/core/float_environment.hpp"
 
-namespace slm::inline v0_1::quantize {
+namespace slm { inline namespace v0_1 { namespace quantize {
 
 /// Calls f(index) for each index in [0, count), in any order. Returns when all calls have ended; then throws the first
 /// exception of one, after which some indices may have been left out. The threads are those of this loop: to start them
@@ -23,4 +23,4 @@ void parallel_for(int threads, std::int64_t count, F&& f) {
   });
 }
 
-}  // namespace slm::quantize
+}}}

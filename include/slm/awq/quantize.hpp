@@ -16,7 +16,7 @@
 #include "slm/formats/convert.hpp"
 #include "slm/model/linear_source.hpp"
 
-namespace slm::inline v0_1::quantize {
+namespace slm { inline namespace v0_1 { namespace quantize {
 
 namespace detail {
 
@@ -203,4 +203,4 @@ inline Report quantize(const std::filesystem::path& model, const std::filesystem
   return detail::Quantizer(model, output, calibration_text, options, std::move(device)).run();
 }
 
-}  // namespace slm::quantize
+}}}

@@ -16,7 +16,7 @@
 #include "slm/formats/gguf_encode.hpp"
 #include "slm/formats/int4_rows.hpp"
 
-namespace slm::inline v0_1::quantize {
+namespace slm { inline namespace v0_1 { namespace quantize {
 
 struct Rounding {
   GroupQuantizer quantizer;
@@ -70,4 +70,4 @@ struct Rounding {
   }
 };
 
-}  // namespace slm::quantize
+}}}

@@ -18,7 +18,7 @@
 #include "slm/awq/rounding.hpp"
 #include "slm/core/error.hpp"
 
-namespace slm::inline v0_1::quantize {
+namespace slm { inline namespace v0_1 { namespace quantize {
 
 /// What a search found; losses are mean squared errors of an output.
 struct SearchOutcome {
@@ -155,4 +155,4 @@ std::vector<float> search_scales(std::span<FloatLinear* const> consumers, std::s
   return best.scales;
 }
 
-}  // namespace slm::quantize
+}}}

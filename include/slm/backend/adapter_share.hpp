@@ -15,7 +15,7 @@
 #include "slm/formats/adapter.hpp"
 #include "slm/ranks/letter.hpp"
 
-namespace slm::inline v0_1::backend {
+namespace slm { inline namespace v0_1 { namespace backend {
 
 inline std::size_t element_bytes(const LowRank& change) {
   std::size_t bytes = 0;
@@ -124,4 +124,4 @@ void take_adapter(ranks::Letter& letter, Use use) {
   use(std::as_const(adapter));
 }
 
-}  // namespace slm::backend
+}}}

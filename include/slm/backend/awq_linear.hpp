@@ -10,7 +10,7 @@
 #include "slm/formats/format.hpp"
 #include "slm/formats/int4_check.hpp"
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 /// y += x . weight^T. The layer's tensors are needed only by the constructor.
 template <class B = DefaultBackend>
@@ -42,4 +42,4 @@ class AwqLinear {
   typename B::template Matrix<AwqInt4<>> weight_;
 };
 
-}  // namespace slm
+}}

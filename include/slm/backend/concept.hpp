@@ -20,7 +20,7 @@
 #include "slm/formats/format.hpp"
 #include "slm/formats/kv_format.hpp"
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 /// A norm over the width of a row, then * weight + bias where those are.
 struct Norm {
@@ -178,4 +178,4 @@ concept FollowsSteps = Backend<B> && requires(B device, std::function<void(const
   device.on_step(take);
 };
 
-}  // namespace slm
+}}

@@ -1,7 +1,7 @@
 // default_device: what a model runs on whose user names no device.
 #pragma once
 
-namespace slm::inline v0_1::backend {
+namespace slm { inline namespace v0_1 { namespace backend {
 
 /// A handle of one device for the whole process where the backend has threads of its own, so that several models do not
 /// compete with each other for the cores; else a new device.
@@ -14,4 +14,4 @@ B default_device() {
   }
 }
 
-}  // namespace slm::backend
+}}}

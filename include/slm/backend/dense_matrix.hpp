@@ -13,7 +13,7 @@
 #include "slm/formats/format.hpp"
 #include "slm/formats/int4_rows.hpp"
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 /// Rows of [q; k; v] or [gate; up] as one matrix [out, in]. A tensor of the format's own type is referred to in place,
 /// any other is converted once.
@@ -95,4 +95,4 @@ class DenseMatrix {
   }
 };
 
-}  // namespace slm
+}}

@@ -10,7 +10,7 @@
 #include "slm/backend/row_cut.hpp"
 #include "slm/core/architecture.hpp"
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 /// Neighbouring heads.
 struct HeadRange {
@@ -75,4 +75,4 @@ struct HeadCut {
   }
 };
 
-}  // namespace slm
+}}

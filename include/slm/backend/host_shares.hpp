@@ -15,7 +15,7 @@
 #include "slm/core/view.hpp"
 #include "slm/ranks/communicator.hpp"
 
-namespace slm::inline v0_1::backend {
+namespace slm { inline namespace v0_1 { namespace backend {
 
 /// Belongs to one step at a time.
 template <ranks::Communicator C>
@@ -163,4 +163,4 @@ class HostShares {
   std::vector<std::size_t> sizes_;
 };
 
-}  // namespace slm::backend
+}}}

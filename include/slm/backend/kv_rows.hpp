@@ -10,7 +10,7 @@
 #include "slm/core/types.hpp"
 #include "slm/formats/kv_format.hpp"
 
-namespace slm::inline v0_1::backend {
+namespace slm { inline namespace v0_1 { namespace backend {
 
 /// Keys or values of one KV head at one position: [dim] numbers.
 struct KvRow {
@@ -67,4 +67,4 @@ inline KvRow kv_row(const StepPlan& plan, int sequence, int kind, std::int64_t p
   return {plan.format, page + part + head * kv_head_bytes(plan.format, dim), position % page_positions, dim};
 }
 
-}  // namespace slm::backend
+}}}

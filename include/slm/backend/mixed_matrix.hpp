@@ -10,7 +10,7 @@
 #include "slm/backend/dense_matrix.hpp"
 #include "slm/formats/format.hpp"
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 /// Codes: the backend's own matrix of codes, or nothing where it multiplies by none.
 template <class... Codes>
@@ -67,4 +67,4 @@ inline constexpr bool is_mixed = false;
 template <class... Codes>
 inline constexpr bool is_mixed<MixedMatrix<Codes...>> = true;
 
-}  // namespace slm
+}}

@@ -10,7 +10,7 @@
 #include "slm/backend/row_cut.hpp"
 #include "slm/core/architecture.hpp"
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 /// A page holds some layers of a model, those with the same window, one behind the other: of each the keys of all
 /// heads, then the values.
@@ -69,4 +69,4 @@ concept SharesPages = requires(B device, const KvPageShape& shape, std::size_t c
   device.take_pages(shape, count);
 };
 
-}  // namespace slm
+}}

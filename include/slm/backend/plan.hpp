@@ -11,7 +11,7 @@
 #include "slm/formats/adapter.hpp"
 #include "slm/formats/kv_format.hpp"
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 /// Positions of one page of the KV cache. Attention cuts a sequence at multiples of it on every backend, so that where
 /// a page lies changes an address and no sum.
@@ -85,4 +85,4 @@ struct KvLayer {
 /// Bytes of the keys, or of the values, of one head in a page: whole cache lines.
 constexpr std::int64_t kv_head_bytes(KvFormat format, int dim) { return page_positions * kv_row_bytes(format, dim); }
 
-}  // namespace slm
+}}

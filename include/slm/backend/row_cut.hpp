@@ -7,7 +7,7 @@
 
 #include "slm/core/macros.hpp"
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 /// Neighbouring rows.
 struct RowRange {
@@ -89,4 +89,4 @@ struct LayerCut {
   }
 };
 
-}  // namespace slm
+}}

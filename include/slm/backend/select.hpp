@@ -14,7 +14,7 @@
 #include "slm/backend/gpu/runtime/runtime_hip.hpp"
 #endif
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 #if defined(__CUDACC__)
 namespace backend {
@@ -32,4 +32,4 @@ using DefaultBackend = backend::Hip;
 using DefaultBackend = backend::Cpu;
 #endif
 
-}  // namespace slm
+}}

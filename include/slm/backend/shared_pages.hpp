@@ -19,7 +19,7 @@
 #include "slm/core/error.hpp"
 #include "slm/ranks/grid.hpp"
 
-namespace slm::inline v0_1::backend {
+namespace slm { inline namespace v0_1 { namespace backend {
 
 /// Any thread may use it; what all ranks do together, one of each.
 template <Backend B, ranks::Communicator C>
@@ -147,4 +147,4 @@ class SharedPages {
   std::uintptr_t next_name_ = alignment;
 };
 
-}  // namespace slm::backend
+}}}

@@ -30,7 +30,7 @@
 #include "slm/ranks/letter.hpp"
 #include "slm/ranks/team.hpp"
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 namespace backend {
 
@@ -227,4 +227,4 @@ template <Backend B, ranks::Communicator C>
 using OnRanks = typename std::conditional_t<std::is_same_v<C, ranks::Alone>, std::type_identity<B>,
                                             std::type_identity<backend::Split<B, C>>>::type;
 
-}  // namespace slm
+}}

@@ -19,7 +19,7 @@
 #include "slm/ranks/letter.hpp"
 #include "slm/ranks/team.hpp"
 
-namespace slm::inline v0_1::backend {
+namespace slm { inline namespace v0_1 { namespace backend {
 
 /// Of one device; its number is known to all ranks.
 template <Backend B, ranks::Communicator C>
@@ -190,4 +190,4 @@ class SplitOrders : public std::enable_shared_from_this<SplitOrders<B, C>> {
   std::vector<std::byte> contents_;  // of a page
 };
 
-}  // namespace slm::backend
+}}}

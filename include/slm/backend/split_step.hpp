@@ -25,7 +25,7 @@
 #include "slm/backend/split_orders.hpp"
 #include "slm/ranks/grid.hpp"
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 /// A step that can end qkv behind a product that is complete already.
 ///   finish_qkv   q [rows, heads * dim]   from projected [rows, q | k | v], which it changes: clip, norms, RoPE, pages
@@ -386,4 +386,4 @@ class SplitStep {
 };
 
 }  // namespace backend
-}  // namespace slm
+}}

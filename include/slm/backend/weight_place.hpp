@@ -8,7 +8,7 @@
 #include "slm/core/architecture.hpp"
 #include "slm/formats/adapter.hpp"
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 struct WeightPlace {
   AdaptedProduct product = AdaptedProduct::embedding;  // that it is the weight of
@@ -36,4 +36,4 @@ concept PacksByPlace = requires(B device, std::span<const typename Format::Sourc
   device.template pack<Format>(sources, place);
 };
 
-}  // namespace slm
+}}

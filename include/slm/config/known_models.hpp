@@ -7,7 +7,7 @@
 #include "slm/config/model_config.hpp"
 #include "slm/config/registry.hpp"
 
-namespace slm::inline v0_1::configs {
+namespace slm { inline namespace v0_1 { namespace configs {
 
 struct AmdLlama_135M {  // and AMD-Llama-135M-code
   static constexpr std::string_view name = "AMD-Llama-135M";
@@ -244,9 +244,9 @@ struct Qwen3_06B {
   static constexpr bool tied = true;
 };
 
-}  // namespace slm::configs
+}}}
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 using KnownModels =
     Registry<configs::AmdLlama_135M, configs::CodeLlama_7B, configs::Llama2_7B, configs::Llama2_13B, configs::Llama3_8B,
@@ -256,4 +256,4 @@ using KnownModels =
              configs::Phi3_Mini_4K, configs::Gpt2_124M, configs::Opt_125M, configs::Qwen25_05B, configs::Qwen25_15B,
              configs::Qwen3_06B>;
 
-}  // namespace slm
+}}

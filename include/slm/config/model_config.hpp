@@ -11,7 +11,7 @@
 #include "slm/core/error.hpp"
 #include "slm/core/types.hpp"
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 /// What a norm multiplies and adds after dividing.
 enum class NormAffine { none, weight, weight_and_bias };
@@ -181,4 +181,4 @@ struct ModelSettings {
   }
 };
 
-}  // namespace slm
+}}

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 /// How some of the layers are quantized. AutoAWQ states one rule for all of them, compressed-tensors one per config
 /// group, Quark one with exceptions.
@@ -29,4 +29,4 @@ struct QuantizationSettings {
   std::string file;             // where this was found
 };
 
-}  // namespace slm
+}}

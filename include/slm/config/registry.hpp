@@ -10,7 +10,7 @@
 
 #include "slm/config/model_config.hpp"
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 /// A config is an empty type with a name and a constexpr value; Dynamic is one that carries its value at run time.
 template <class C>
@@ -121,4 +121,4 @@ Error not_registered(Registry<Models...>, const ModelConfig& shape, std::string_
                text("Add this to your registry, or allow the Dynamic fallback: ", source_of(shape, "MyModel")));
 }
 
-}  // namespace slm
+}}

@@ -7,7 +7,7 @@
 
 #include "slm/config/model_config.hpp"
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 /// What the size of a model depends on besides its ModelConfig.
 struct TableSizes {
@@ -97,4 +97,4 @@ constexpr std::int64_t kv_count_per_token(const ModelConfig &config) {
   return std::int64_t{2} * config.layers * config.kv_heads * config.head_dim;
 }
 
-}  // namespace slm
+}}

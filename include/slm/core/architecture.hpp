@@ -3,7 +3,7 @@
 
 #include <string_view>
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 enum class NormKind {
   none,   // x
@@ -55,4 +55,4 @@ constexpr std::string_view name_of(QkNorm norm) {
   return "?";
 }
 
-}  // namespace slm
+}}

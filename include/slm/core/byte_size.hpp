@@ -6,7 +6,7 @@
 
 #include "slm/core/error.hpp"
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 /// 3.1 GiB, 512.0 MiB, 96 bytes
 inline std::string text_of_bytes(std::size_t bytes) {
@@ -19,4 +19,4 @@ inline std::string text_of_bytes(std::size_t bytes) {
   return text(bytes, " bytes");
 }
 
-}  // namespace slm
+}}

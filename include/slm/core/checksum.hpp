@@ -7,7 +7,7 @@
 #include <span>
 #include <type_traits>
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 /// 64 bits over bytes in order, about four bytes a cycle. add() in parts is not add() of the whole: cut the same way to
 /// compare.
@@ -43,4 +43,4 @@ class Checksum {
   std::uint64_t state_ = 0x243F6A8885A308D3u;
 };
 
-}  // namespace slm
+}}

@@ -3,11 +3,11 @@
 
 #include <cstdint>
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 template <class Integer>
 constexpr Integer ceil_div(Integer value, Integer unit) {
   return (value + unit - 1) / unit;
 }
 
-}  // namespace slm
+}}

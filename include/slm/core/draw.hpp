@@ -10,7 +10,7 @@
 #include "slm/core/rng.hpp"
 #include "slm/core/types.hpp"
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 inline constexpr Token no_token = -1;
 
@@ -99,4 +99,4 @@ SLM_DEVICE double race_distance(std::uint64_t u) {
   return static_cast<double>((static_cast<std::uint64_t>(zeros) << 57) + (product >> 5));
 }
 
-}  // namespace slm
+}}

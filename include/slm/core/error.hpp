@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 namespace detail {
 
@@ -98,4 +98,4 @@ class Error : public std::runtime_error {
   std::string id_;
 };
 
-}  // namespace slm
+}}

@@ -5,7 +5,7 @@
 
 #include "slm/core/macros.hpp"
 
-namespace slm::inline v0_1::detail {
+namespace slm { inline namespace v0_1 { namespace detail {
 
 /// While it lives, the calling thread rounds to nearest, keeps subnormal numbers and masks floating-point exceptions.
 /// Its end restores what the thread had. A thread is to end the innermost one first.
@@ -52,4 +52,4 @@ class FloatEnvironment {
   Word before_;
 };
 
-}  // namespace slm::detail
+}}}

@@ -6,7 +6,7 @@
 
 #include "slm/core/macros.hpp"
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 /// Philox 4x32 with 10 rounds (Salmon et al., SC 2011): four random words of a 128-bit counter and a 64-bit key.
 SLM_DEVICE std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter, std::uint64_t seed) {
@@ -35,4 +35,4 @@ SLM_DEVICE double uniform(std::uint64_t seed, Stream stream, std::uint64_t posit
   return (static_cast<double>(bits) + 0.5) * 0x1p-52;
 }
 
-}  // namespace slm
+}}

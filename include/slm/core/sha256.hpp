@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 namespace detail {
 
@@ -75,4 +75,4 @@ inline std::string sha256(std::string_view text) {
   return digits;
 }
 
-}  // namespace slm::inline v0_1
+}}

@@ -3,7 +3,7 @@
 
 #include <memory>
 
-namespace slm::inline v0_1::detail {
+namespace slm { inline namespace v0_1 { namespace detail {
 
 /// Whether `references` shared_ptr refer to the object, all of which the caller knows and keeps others from copying.
 /// What other owners did before they let go of it is then seen here: use_count() alone does not promise that.
@@ -14,4 +14,4 @@ bool is_sole_owner(const std::shared_ptr<T>& object, long references = 1) {
   return true;
 }
 
-}  // namespace slm::detail
+}}}

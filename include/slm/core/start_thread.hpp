@@ -7,7 +7,7 @@
 
 #include "slm/core/error.hpp"
 
-namespace slm::inline v0_1::detail {
+namespace slm { inline namespace v0_1 { namespace detail {
 
 inline Error no_thread(const std::system_error& error) {
   return {"backend.no-thread", text("the system refused to start another thread: ", error.what()),
@@ -24,4 +24,4 @@ std::jthread start_thread(Body&& body) {
   }
 }
 
-}  // namespace slm::detail
+}}}

@@ -12,7 +12,7 @@
 #include "slm/core/error.hpp"
 #include "slm/core/types.hpp"
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 struct Tensor {
   std::string name;
@@ -59,4 +59,4 @@ T load_unaligned(const std::byte* bytes) {
   return value;
 }
 
-}  // namespace slm
+}}

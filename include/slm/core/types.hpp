@@ -8,7 +8,7 @@
 
 #include "slm/core/macros.hpp"
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 using Token = std::int32_t;
 
@@ -146,4 +146,4 @@ constexpr bool is_floating_point(DType type) { return type == DType::f32 || type
 /// Bytes of one value, or of one block.
 constexpr std::size_t bytes_of(DType type) { return static_cast<std::size_t>(detail::layout_of(type).bytes); }
 
-}  // namespace slm
+}}

@@ -14,7 +14,7 @@
 #include <string>
 #include <thread>
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 namespace detail {
 
@@ -80,4 +80,4 @@ inline int usable_cores() {
   return std::max(cores, 1);
 }
 
-}  // namespace slm
+}}

@@ -9,7 +9,7 @@
 
 #include "slm/core/macros.hpp"
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 template <class T, int Rank>
 struct View {
@@ -69,4 +69,4 @@ struct View {
   }
 };
 
-}  // namespace slm
+}}

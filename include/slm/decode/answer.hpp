@@ -11,7 +11,7 @@
 #include "slm/decode/stats.hpp"
 #include "slm/model/language_model.hpp"
 
-namespace slm::inline v0_1::detail {
+namespace slm { inline namespace v0_1 { namespace detail {
 
 struct Answer {
   ModelInfo target;
@@ -31,4 +31,4 @@ inline std::span<const Token> next_to_read(std::span<const Token> text, std::siz
   return text.subspan(read, std::min(most, text.size() - 1 - read));
 }
 
-}  // namespace slm::detail
+}}}

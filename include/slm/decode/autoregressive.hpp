@@ -8,7 +8,7 @@
 
 #include "slm/decode/speculative.hpp"
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 /// The same interface, draws and text as SpeculativeDecoder under the same rule (coupled and match: to the byte).
 template <LanguageModel M, class Rule = rule::Coupled>
@@ -39,4 +39,4 @@ class AutoregressiveDecoder {
   SpeculativeDecoder<NoDrafter, M, Rule> decoder_;
 };
 
-}  // namespace slm
+}}

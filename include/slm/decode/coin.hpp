@@ -11,7 +11,7 @@
 #include "slm/core/types.hpp"
 #include "slm/decode/distribution.hpp"
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 /// Draws by inverse transform: the first token at which the running sum of weights exceeds u * total.
 inline Token draw_at(const Distribution& weights, double u) {
@@ -79,4 +79,4 @@ struct PhiloxCoin {
   }
 };
 
-}  // namespace slm
+}}

@@ -7,7 +7,7 @@
 
 #include "slm/core/types.hpp"
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 /// Tokens in ascending order with their weights, each above 0. A token's probability is its share of the total; every
 /// token that is not listed has probability 0.
@@ -57,4 +57,4 @@ void for_each_excess(double scale, const Distribution& p, const Distribution& q,
   }
 }
 
-}  // namespace slm
+}}

@@ -15,7 +15,7 @@
 #include "slm/decode/round_costs.hpp"
 #include "slm/decode/throughput_adaptive.hpp"
 
-namespace slm::inline v0_1::draft_length {
+namespace slm { inline namespace v0_1 { namespace draft_length {
 
 /// Always the same number.
 struct Fixed {
@@ -124,4 +124,4 @@ inline Policy parse(std::string_view name) {
   return Fixed{std::stoi(std::string{name})};
 }
 
-}  // namespace slm::draft_length
+}}}

@@ -13,7 +13,7 @@
 #include "slm/core/types.hpp"
 #include "slm/decode/ngram_drafter.hpp"
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 /// Hands a row of logits to the decoder, which chooses the drafted token under the same sampling as the target and
 /// remembers its distribution. Returns the token to read next, or nothing when the draft is long enough.
@@ -73,4 +73,4 @@ struct NoDrafter {
   void propose(std::span<const Token>, const ChooseNext&) {}
 };
 
-}  // namespace slm
+}}

@@ -25,7 +25,7 @@
 #include "slm/decode/model_drafter.hpp"
 #include "slm/decode/rules.hpp"
 
-namespace slm::inline v0_1::detail {
+namespace slm { inline namespace v0_1 { namespace detail {
 
 template <class DrafterType, VerificationRule Rule>
 class Drafting {
@@ -388,4 +388,4 @@ class Drafting {
   std::vector<Distribution> other_q_;
 };
 
-}  // namespace slm::detail
+}}}

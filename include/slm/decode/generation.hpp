@@ -18,7 +18,7 @@
 #include "slm/decode/stats.hpp"
 #include "slm/decode/verification.hpp"
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 /// Between rounds, with n tokens committed: the target has read n - 1 of them, all but the last one (the anchor); the
 /// draft has read at most as many; penalties and draws depend on exactly those n tokens.
@@ -347,4 +347,4 @@ class Generation {
   GeneratedToken generated_;
 };
 
-}  // namespace slm
+}}

@@ -10,7 +10,7 @@
 #include "slm/core/draw.hpp"
 #include "slm/core/types.hpp"
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 struct Peak {
   Token token = no_token;  // the lowest id with the highest logit; no_token when the row is not usable
@@ -44,4 +44,4 @@ inline Peak find_peak(std::span<const float> row) {
   return {static_cast<Token>(at), highest};
 }
 
-}  // namespace slm
+}}

@@ -11,7 +11,7 @@
 #include "slm/decode/logits_scan.hpp"
 #include "slm/decode/sink.hpp"
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 /// The log-probability of one chosen token and of the likeliest alternatives. Reused between rounds.
 class LogprobReport {
@@ -64,4 +64,4 @@ class LogprobReport {
   std::vector<TokenLogprob> top_;
 };
 
-}  // namespace slm
+}}

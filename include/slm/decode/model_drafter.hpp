@@ -13,7 +13,7 @@
 #include "slm/decode/drafter.hpp"
 #include "slm/model/language_model.hpp"
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 /// Its rows are part of batches, which whoever holds the requests gives to model(). The vocabulary may differ in size
 /// from the target's: ids that the model does not have are read as a stand-in and counted.
@@ -104,4 +104,4 @@ struct DrafterFor<M> {
   using type = ModelDrafter<M>;
 };
 
-}  // namespace slm
+}}

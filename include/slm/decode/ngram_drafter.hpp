@@ -13,7 +13,7 @@
 #include "slm/core/types.hpp"
 #include "slm/decode/suffix_automaton.hpp"
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 /// How prompt lookup drafts.
 struct Lookup {
@@ -143,4 +143,4 @@ class NgramDrafter {
   std::vector<Hits> record_;        // by length of the match   [longest + 1]
 };
 
-}  // namespace slm
+}}

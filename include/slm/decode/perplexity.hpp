@@ -17,7 +17,7 @@
 #include "slm/model/language_model.hpp"
 #include "slm/model/session.hpp"
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 struct PerplexityOptions {
   int window = 2048;                          // tokens seen at once; less where the model's context is shorter
@@ -196,4 +196,4 @@ Divergence divergence(const M& model, const Base& base, std::span<const Token> t
   return result;
 }
 
-}  // namespace slm
+}}

@@ -17,7 +17,7 @@
 #include "slm/decode/logits_scan.hpp"
 #include "slm/decode/sampling.hpp"
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 /// Holds the text so far (prompt, output, and tentatively drafted tokens) with what penalties need to know of it, and
 /// turns rows of logits into distributions. Tentative tokens are pushed and popped in stack order, so each row of a
@@ -214,4 +214,4 @@ class Processor {
   std::vector<Candidate> pool_;
 };
 
-}  // namespace slm
+}}

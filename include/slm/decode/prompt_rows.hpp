@@ -15,7 +15,7 @@
 #include "slm/decode/request.hpp"
 #include "slm/decode/sink.hpp"
 
-namespace slm::inline v0_1::detail {
+namespace slm { inline namespace v0_1 { namespace detail {
 
 /// Each row is answered once and in order, however the prompt is cut and as often as it is read again.
 class PromptRows {
@@ -88,4 +88,4 @@ class PromptRows {
   LogprobReport report_;
 };
 
-}  // namespace slm::detail
+}}}

@@ -20,7 +20,7 @@
 #include "slm/decode/sink.hpp"
 #include "slm/model/language_model.hpp"
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 /// Which log-probabilities come with each token; each costs a pass over the vocabulary.
 struct Logprobs {
@@ -177,4 +177,4 @@ inline std::string cut_draft(std::vector<Token>& draft, int most, int vocab, con
   return wrong;
 }
 
-}  // namespace slm
+}}

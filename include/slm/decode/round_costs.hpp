@@ -10,7 +10,7 @@
 #include <tuple>
 #include <utility>
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 /// More rows than any kernel or policy makes use of; scratch memory grows with it.
 inline constexpr int most_draft_tokens = 256;
@@ -157,4 +157,4 @@ class RoundCosts {
 };
 
 }  // namespace draft_length
-}  // namespace slm
+}}

@@ -12,7 +12,7 @@
 #include "slm/decode/round_costs.hpp"
 #include "slm/decode/side_thread.hpp"
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 /// What a round takes from the one before: its batches, so that nothing is allocated, and what rounds have cost.
 struct RoundState {
@@ -119,4 +119,4 @@ void run_round(std::span<G* const> generations, const Target& target, RoundState
   if (rows > 0) state.costs.took_verification(rows, clock() - drafted);
 }
 
-}  // namespace slm
+}}

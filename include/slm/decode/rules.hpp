@@ -18,7 +18,7 @@
 #include "slm/decode/coin.hpp"
 #include "slm/decode/distribution.hpp"
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 /// The outcome of a round: x[0..accepted) are emitted, then `token`.
 struct Verdict {
@@ -211,4 +211,4 @@ decltype(auto) visit_rule(std::string_view name, Use&& use) {
   return std::forward<Use>(use)(rule::Coupled{});
 }
 
-}  // namespace slm
+}}

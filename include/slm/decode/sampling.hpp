@@ -14,7 +14,7 @@
 #include "slm/core/types.hpp"
 #include "slm/model/language_model.hpp"
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 /// The settings of one generate() call. The distribution of the next token is made in this fixed order: penalties,
 /// adjust_logits, temperature, top_k, top_p, min_p, renormalisation.
@@ -89,4 +89,4 @@ inline void validate(const Sampling& sampling, int vocab) {
   }
 }
 
-}  // namespace slm
+}}

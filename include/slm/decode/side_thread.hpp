@@ -14,7 +14,7 @@
 #include "slm/core/float_environment.hpp"
 #include "slm/core/start_thread.hpp"
 
-namespace slm::inline v0_1::detail {
+namespace slm { inline namespace v0_1 { namespace detail {
 
 /// Waits for jobs, and is waited for, without computing. One thread at a time gives it jobs.
 class SideThread {
@@ -88,4 +88,4 @@ class SideThread {
   std::jthread thread_;
 };
 
-}  // namespace slm::detail
+}}}

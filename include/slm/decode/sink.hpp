@@ -8,7 +8,7 @@
 
 #include "slm/core/types.hpp"
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 struct TokenLogprob {
   Token token = 0;
@@ -62,4 +62,4 @@ void finish(S& sink) {
 
 }  // namespace detail
 
-}  // namespace slm
+}}

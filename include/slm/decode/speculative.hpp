@@ -25,7 +25,7 @@
 #include "slm/decode/vocabulary.hpp"
 #include "slm/model/language_model.hpp"
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 /// Answers requests, one at a time or many at once. Draft is a LanguageModel or a Drafter (NgramDrafter, NoDrafter,
 /// ...). Target is a LanguageModel. Rule is one of rule::Coupled, rule::Ratio, rule::Block, rule::Match.
@@ -193,4 +193,4 @@ std::vector<Stats> SpeculativeDecoder<Draft, Target, Rule>::run(std::span<const 
   }
 }
 
-}  // namespace slm
+}}

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 enum class FinishReason { end_token, stop_token, sink, length, context, cancelled, deadline, error };
 
@@ -208,4 +208,4 @@ inline std::ostream& operator<<(std::ostream& out, const Stats& stats) {
   return out << table.str();
 }
 
-}  // namespace slm
+}}

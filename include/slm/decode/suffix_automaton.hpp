@@ -10,7 +10,7 @@
 
 #include "slm/core/types.hpp"
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 /// Blumer's automaton: a token costs amortised constant time, a text of n tokens at most 2n states and 3n edges. A
 /// state stands for the substrings that end at the same places: its longest one and the suffixes of that which are
@@ -168,4 +168,4 @@ class SuffixAutomaton {
   std::size_t room_ = 0;              // tokens that fit without new memory
 };
 
-}  // namespace slm
+}}

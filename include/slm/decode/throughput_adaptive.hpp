@@ -8,7 +8,7 @@
 
 #include "slm/decode/round_costs.hpp"
 
-namespace slm::inline v0_1::draft_length {
+namespace slm { inline namespace v0_1 { namespace draft_length {
 
 /// What a policy learns from one finished round.
 struct RoundOutcome {
@@ -167,4 +167,4 @@ class ThroughputAdaptive {
   int cooldowns_ = 0;
 };
 
-}  // namespace slm::draft_length
+}}}

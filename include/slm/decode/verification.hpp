@@ -18,7 +18,7 @@
 #include "slm/decode/rules.hpp"
 #include "slm/decode/sink.hpp"
 
-namespace slm::inline v0_1::detail {
+namespace slm { inline namespace v0_1 { namespace detail {
 
 template <VerificationRule Rule>
 class Verification {
@@ -184,4 +184,4 @@ class Verification {
   PromptRows prompt_rows_;
 };
 
-}  // namespace slm::detail
+}}}

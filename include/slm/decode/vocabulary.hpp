@@ -11,7 +11,7 @@
 #include "slm/core/types.hpp"
 #include "slm/model/language_model.hpp"
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 /// Without the tokens' texts, two sizes may belong to one tokenizer if they differ by a few added tokens at the end, as
 /// the 32000 of Llama 2 and the 32016 of CodeLlama do.
@@ -62,4 +62,4 @@ inline void check_same_tokenizer(const ModelInfo& draft, const ModelInfo& target
   }
 }
 
-}  // namespace slm
+}}

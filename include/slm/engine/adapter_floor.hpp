@@ -9,7 +9,7 @@
 
 #include "slm/engine/stored_adapter.hpp"
 
-namespace slm::inline v0_1::detail {
+namespace slm { inline namespace v0_1 { namespace detail {
 
 class AdapterFloor {
  public:
@@ -75,4 +75,4 @@ class AdapterFloor {
   std::list<StoredRef> all_;
 };
 
-}  // namespace slm::detail
+}}}

@@ -24,7 +24,7 @@
 #include "slm/engine/stored_adapter.hpp"
 #include "slm/model/language_model.hpp"
 
-namespace slm::inline v0_1::detail {
+namespace slm { inline namespace v0_1 { namespace detail {
 
 class AdapterFloors;
 
@@ -395,4 +395,4 @@ AdapterLease::~AdapterLease() {
   floors->released(*one);
 }
 
-}  // namespace slm::detail
+}}}

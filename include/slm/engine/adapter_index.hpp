@@ -21,7 +21,7 @@
 #include "slm/core/error.hpp"
 #include "slm/engine/stored_adapter.hpp"
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 /// Whether an adapter may be called so: 1 to 128 letters, digits, '.', '_' and '-', of which the first is a letter or a
 /// digit.
@@ -214,4 +214,4 @@ class AdapterIndex {
 };
 
 }  // namespace detail
-}  // namespace slm
+}}

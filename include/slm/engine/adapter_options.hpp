@@ -11,7 +11,7 @@
 #include "slm/engine/stats.hpp"
 #include "slm/model/language_model.hpp"
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 /// Budgets are bytes; 0: no limit.
 struct AdapterStoreOptions {
@@ -51,4 +51,4 @@ struct AdapterStoreStats {
   Histogram load_seconds{detail::load_bounds};
 };
 
-}  // namespace slm
+}}

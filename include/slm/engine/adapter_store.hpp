@@ -18,7 +18,7 @@
 #include "slm/engine/adapter_ticket.hpp"
 #include "slm/model/language_model.hpp"
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 /// How an adapter comes by a name.
 struct AdapterLoading {
@@ -123,4 +123,4 @@ class AdapterStore {
   std::jthread loader_;
 };
 
-}  // namespace slm
+}}

@@ -12,7 +12,7 @@
 #include "slm/engine/adapter_floors.hpp"
 #include "slm/model/language_model.hpp"
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 /// A handle: copies are the same ticket. As long as there is one, the adapter is brought. Whatever the name comes to
 /// mean, it stands for what the name meant when it was asked for.
@@ -48,4 +48,4 @@ class AdapterTicket {
   std::shared_ptr<detail::AdapterWish> wish_;
 };
 
-}  // namespace slm
+}}

@@ -22,7 +22,7 @@
 #include "slm/decode/stats.hpp"
 #include "slm/engine/bell.hpp"
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 /// A GeneratedToken that owns its lists.
 struct AnsweredToken {
@@ -182,4 +182,4 @@ class Answer {
   std::shared_ptr<detail::AnswerHandle> handle_;
 };
 
-}  // namespace slm
+}}

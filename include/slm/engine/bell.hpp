@@ -6,7 +6,7 @@
 #include <mutex>
 #include <stop_token>
 
-namespace slm::inline v0_1::detail {
+namespace slm { inline namespace v0_1 { namespace detail {
 
 class Bell {
  public:
@@ -32,4 +32,4 @@ class Bell {
   bool rung_ = false;
 };
 
-}  // namespace slm::detail
+}}}

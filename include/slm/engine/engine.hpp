@@ -32,7 +32,7 @@
 #include "slm/engine/work.hpp"
 #include "slm/model/language_model.hpp"
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 /// submit() and stats() may be called by any thread at any time. step() and run() belong to one thread at a time, which
 /// is the only one that computes. What an answer says depends on its request alone: not on the others, on the order in
@@ -341,4 +341,4 @@ class Engine {
   detail::PromptBudget prompt_budget_;
 };
 
-}  // namespace slm
+}}

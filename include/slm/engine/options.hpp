@@ -8,7 +8,7 @@
 #include "slm/decode/request.hpp"
 #include "slm/engine/adapter_ticket.hpp"
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 struct EngineOptions {
   /// How far to draft follows what it brings under the present load, down to nothing.
@@ -30,4 +30,4 @@ struct Scheduling {
   AdapterTicket adapter = {};
 };
 
-}  // namespace slm
+}}

@@ -6,7 +6,7 @@
 
 #include "slm/decode/request.hpp"
 
-namespace slm::inline v0_1::detail {
+namespace slm { inline namespace v0_1 { namespace detail {
 
 class PromptBudget {
  public:
@@ -34,4 +34,4 @@ class PromptBudget {
   std::size_t left_ = 0;  // of the step's
 };
 
-}  // namespace slm::detail
+}}}

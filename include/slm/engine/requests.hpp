@@ -17,7 +17,7 @@
 #include "slm/engine/stats.hpp"
 #include "slm/engine/work.hpp"
 
-namespace slm::inline v0_1::detail {
+namespace slm { inline namespace v0_1 { namespace detail {
 
 /// Each transition in the table at RequestState is a function here. Any thread may call add() and stats(); the thread
 /// that steps the engine calls the others.
@@ -176,4 +176,4 @@ class Requests {
   EngineStats stats_;
 };
 
-}  // namespace slm::detail
+}}}

@@ -11,7 +11,7 @@
 #include "slm/engine/work.hpp"
 #include "slm/model/language_model.hpp"
 
-namespace slm::inline v0_1::detail {
+namespace slm { inline namespace v0_1 { namespace detail {
 
 /// Whether the pool has memory for a text so far, for what the running ones have yet to read, and for a page of each.
 template <class Answering>
@@ -43,4 +43,4 @@ bool waits_for_pages(const Answering& generation, const std::vector<const Answer
   });
 }
 
-}  // namespace slm::detail
+}}}

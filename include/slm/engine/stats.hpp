@@ -11,7 +11,7 @@
 #include "slm/decode/stats.hpp"
 #include "slm/model/language_model.hpp"
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 /// How values spread over buckets with fixed bounds.
 struct Histogram {
@@ -94,4 +94,4 @@ struct EngineStats {
   Histogram step_seconds{detail::token_bounds};
 };
 
-}  // namespace slm
+}}

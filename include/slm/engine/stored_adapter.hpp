@@ -16,7 +16,7 @@
 #include "slm/core/error.hpp"
 #include "slm/model/language_model.hpp"
 
-namespace slm::inline v0_1::detail {
+namespace slm { inline namespace v0_1 { namespace detail {
 
 /// 0 where that cannot be told: whoever reads the file says what is wrong.
 inline std::uint64_t weights_bytes(const std::filesystem::path& folder) {
@@ -97,4 +97,4 @@ inline void check_inside(const StoredAdapter& one) {
   }
 }
 
-}  // namespace slm::detail
+}}}

@@ -9,7 +9,7 @@
 #include "slm/decode/stats.hpp"
 #include "slm/engine/stats.hpp"
 
-namespace slm::inline v0_1::detail {
+namespace slm { inline namespace v0_1 { namespace detail {
 
 class Timeline {
  public:
@@ -85,4 +85,4 @@ class Timeline {
   std::int64_t prompt_ = 0, emitted_ = 0, drafted_ = 0, accepted_ = 0;  // that the statistics hold
 };
 
-}  // namespace slm::detail
+}}}

@@ -15,7 +15,7 @@
 #include "slm/engine/options.hpp"
 #include "slm/engine/timeline.hpp"
 
-namespace slm::inline v0_1::detail {
+namespace slm { inline namespace v0_1 { namespace detail {
 
 template <class Answering>
 struct Work {
@@ -69,4 +69,4 @@ bool bars(const Work<Answering>* passed, std::size_t most) {
   return passed != nullptr && passed->overtaken >= most && passed->scheduling.adapter.lacks_room();
 }
 
-}  // namespace slm::detail
+}}}

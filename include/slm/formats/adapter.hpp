@@ -11,7 +11,7 @@
 
 #include "slm/core/types.hpp"
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 /// The products of a model that an adapter may change. The last four are there in every layer.
 enum class AdaptedProduct { embedding, project_in, project_out, head, qkv, attention_out, gate_up, down };
@@ -69,4 +69,4 @@ using HostMemory = std::function<std::shared_ptr<std::byte[]>(std::size_t bytes)
 /// A handle; null: no adapter.
 using AdapterRef = std::shared_ptr<const Adapter>;
 
-}  // namespace slm
+}}

@@ -11,7 +11,7 @@
 #include "slm/formats/code_tiles.hpp"
 #include "slm/formats/int4_tensor.hpp"
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 /// Whether all are matrices in GGUF's blocks, of types whose blocks are equally long.
 inline bool block_tiles_hold(std::span<const LinearSource> sources) {
@@ -44,4 +44,4 @@ inline CodeTiles block_tiles_of(std::span<const LinearSource> sources) {
   return tiles;
 }
 
-}  // namespace slm
+}}

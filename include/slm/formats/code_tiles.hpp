@@ -28,7 +28,7 @@
 
 static_assert(std::endian::native == std::endian::little, "codes are handled eight at a time, the first one lowest");
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 /// What a code means: a weight is scale * (code - zero) or scale * code + minimum.
 enum class CodeOffset {
@@ -268,4 +268,4 @@ inline void dequantize_row(const CodeTiles& tiles, std::int64_t row, float* out)
   }
 }
 
-}  // namespace slm
+}}

@@ -15,7 +15,7 @@
 #include "slm/core/types.hpp"
 #include "slm/formats/int4_tensor.hpp"
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 /// Inputs at multiples of which a layer can be cut.
 inline std::int64_t column_unit(const Tensor& tensor) { return values_of_block(tensor.dtype); }
@@ -103,4 +103,4 @@ inline LinearSource columns_of(const LinearSource& source, std::int64_t first, s
   return std::visit([&](const auto& layer) -> LinearSource { return columns_of(layer, first, count, parts); }, source);
 }
 
-}  // namespace slm
+}}

@@ -12,7 +12,7 @@
 #include "slm/core/types.hpp"
 #include "slm/formats/gguf_blocks.hpp"
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 /// Block `index` of a tensor. Throws Error where its scale or minimum is infinite or undefined.
 inline void decode_block(const Tensor& tensor, std::int64_t index, GgufBlock& out) {
@@ -80,4 +80,4 @@ Tensor converted(const Tensor& tensor, DType type) {
   return other;
 }
 
-}  // namespace slm
+}}

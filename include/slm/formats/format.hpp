@@ -8,7 +8,7 @@
 #include "slm/core/types.hpp"
 #include "slm/formats/int4_tensor.hpp"
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 struct Fp32 {
   using Source = Tensor;
@@ -67,4 +67,4 @@ concept DenseFormat = WeightFormat<F> && requires {
   { F::dtype } -> std::convertible_to<DType>;
 };
 
-}  // namespace slm
+}}

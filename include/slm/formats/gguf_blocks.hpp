@@ -8,7 +8,7 @@
 #include "slm/core/tensor.hpp"
 #include "slm/core/types.hpp"
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 /// One block in the terms that all types share: value n, of group g, is scale_of(g) * codes[n] + minimum_of(g). In fp32
 /// all products are exact, so that only the sum is rounded, once, whether or not it is fused.
@@ -192,4 +192,4 @@ inline void decode(DType type, const std::byte* block, GgufBlock& out) {
   }
 }
 
-}  // namespace slm
+}}

@@ -11,7 +11,7 @@
 
 #include "slm/core/types.hpp"
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 /// Types that encode() writes.
 constexpr bool is_encodable(DType type) {
@@ -294,4 +294,4 @@ inline void encode(DType type, const float* values, std::byte* block) {
   }
 }
 
-}  // namespace slm
+}}

@@ -10,7 +10,7 @@
 
 #include "slm/core/types.hpp"
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 struct GgufType {
   std::uint32_t id = 0;
@@ -76,4 +76,4 @@ inline const GgufType* gguf_type(std::uint32_t id) {
   return found == std::end(gguf_types) ? nullptr : found;
 }
 
-}  // namespace slm
+}}

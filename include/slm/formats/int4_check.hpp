@@ -15,7 +15,7 @@
 #include "slm/formats/convert.hpp"
 #include "slm/formats/int4_tensor.hpp"
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 constexpr std::string_view name_of(Int4Layout layout) {
   switch (layout) {
@@ -209,4 +209,4 @@ class Int4Check {
 /// zero points integers. Scales may be negative, zero or subnormal. `where` names folder and layer in the messages.
 inline void check_int4(const Int4Tensor& layer, const std::string& where) { detail::Int4Check(layer, where).run(); }
 
-}  // namespace slm
+}}

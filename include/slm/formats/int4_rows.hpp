@@ -16,7 +16,7 @@
 #include "slm/formats/convert.hpp"
 #include "slm/formats/int4_tensor.hpp"
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 /// Some rows of a layer: w[n][k] = (codes[n][k] - zeros[n][k / group]) * scales[n][k / group].
 struct Int4Rows {
@@ -279,4 +279,4 @@ void dequantize(const Int4Tensor& layer, T* out) {
   }
 }
 
-}  // namespace slm
+}}

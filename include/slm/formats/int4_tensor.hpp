@@ -7,7 +7,7 @@
 
 #include "slm/core/tensor.hpp"
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 /// How a checkpoint lays out codes, zero points and scales. K = in, N = out, G = group; codes are unsigned, 0..15.
 enum class Int4Layout {
@@ -55,4 +55,4 @@ inline LinearSource rows_of(const LinearSource& source, std::int64_t first, std:
   return part;
 }
 
-}  // namespace slm
+}}

@@ -14,7 +14,7 @@
 #include "slm/formats/int4_rows.hpp"
 #include "slm/formats/int4_tensor.hpp"
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 /// Whether all are four-bit layers in groups that tiles can hold.
 inline bool int4_tiles_hold(std::span<const LinearSource> sources) {
@@ -59,4 +59,4 @@ inline void write_int4_rows(const CodeTiles& tiles, std::byte* bytes, std::int64
   }
 }
 
-}  // namespace slm
+}}

@@ -12,7 +12,7 @@
 #include "slm/core/macros.hpp"
 #include "slm/core/types.hpp"
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 /// int8: the row of a head and position is codes of -127..127 and one scale, in float. Saved sequences hold these
 /// numbers.
@@ -93,4 +93,4 @@ struct Int8Scale {
   }
 };
 
-}  // namespace slm
+}}

@@ -28,7 +28,7 @@
 #include "slm/io/safetensors.hpp"
 #include "slm/io/tensor_names.hpp"
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 class Checkpoint {
  public:
@@ -335,4 +335,4 @@ inline std::vector<std::string> read_vocabulary(const std::filesystem::path& fol
   return pieces;
 }
 
-}  // namespace slm
+}}

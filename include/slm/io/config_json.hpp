@@ -23,7 +23,7 @@
 #include "slm/io/families/qwen.hpp"
 #include "slm/io/json.hpp"
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 /// The one list of families. Adding one is a file in io/families/ and its name here (docs/add-a-model.md).
 inline constexpr const Family* known_families[] = {
@@ -164,4 +164,4 @@ inline ModelDescription read_model_description(const std::filesystem::path& fold
   return model;
 }
 
-}  // namespace slm
+}}

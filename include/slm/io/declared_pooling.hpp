@@ -15,7 +15,7 @@
 #include "slm/io/json.hpp"
 #include "slm/io/mapped_file.hpp"
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 struct DeclaredPooling {
   std::string pooling;     // "mean", "last", or what slm lacks: "cls", "max", "rank", "none", ...
@@ -110,4 +110,4 @@ inline std::optional<DeclaredPooling> declared_pooling(const std::filesystem::pa
   return detail::pooling_of_folder(model);
 }
 
-}  // namespace slm
+}}

@@ -9,7 +9,7 @@
 #include "slm/config/model_config.hpp"
 #include "slm/io/json.hpp"
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 struct Family;
 
@@ -52,4 +52,4 @@ struct Family {
   void (*read)(const JsonFields&, ModelDescription&);  // fills in config, settings and says_tied
 };
 
-}  // namespace slm
+}}

@@ -8,7 +8,7 @@
 
 #include "slm/core/error.hpp"
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 /// Throws Error for a folder whose weights are only there as ONNX or pickle. Other folders pass, empty ones too.
 inline void refuse_foreign_folder(const std::filesystem::path& folder) {
@@ -45,4 +45,4 @@ inline void refuse_foreign_folder(const std::filesystem::path& folder) {
   }
 }
 
-}  // namespace slm
+}}

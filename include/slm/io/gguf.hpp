@@ -18,7 +18,7 @@
 #include "slm/formats/gguf_types.hpp"
 #include "slm/io/gguf_fields.hpp"
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 /// One array of a GGUF file, as it lies in the file's bytes. It owns none of them.
 struct GgufTensor {
@@ -305,4 +305,4 @@ inline GgufContents parse_gguf(std::span<const std::byte> bytes, const std::stri
   return detail::GgufParser(bytes, file).read();
 }
 
-}  // namespace slm
+}}

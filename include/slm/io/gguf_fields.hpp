@@ -16,7 +16,7 @@
 #include "slm/core/error.hpp"
 #include "slm/core/tensor.hpp"
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 /// The numbers are the file's.
 enum class GgufValueType : std::uint32_t {
@@ -221,4 +221,4 @@ class GgufFields {
   std::string file_;
 };
 
-}  // namespace slm
+}}

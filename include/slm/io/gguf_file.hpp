@@ -16,7 +16,7 @@
 #include "slm/io/gguf.hpp"
 #include "slm/io/mapped_file.hpp"
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 class GgufFile {
  public:
@@ -165,4 +165,4 @@ inline std::optional<std::filesystem::path> gguf_of(const std::filesystem::path&
               "Name the one that you want instead of the folder");
 }
 
-}  // namespace slm
+}}

@@ -11,7 +11,7 @@
 #include "slm/io/gguf_model.hpp"
 #include "slm/io/gguf_writer.hpp"
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 /// What GGUF calls a model. Throws Error where it has no name for its family.
 inline const GgufArchitecture& gguf_architecture_for(const Checkpoint& checkpoint) {
@@ -81,4 +81,4 @@ inline bool gguf_keeps(const ModelSettings& model, const ModelSettings& file, in
          model.logit_scale == file.logit_scale && model.position_offset == file.position_offset;
 }
 
-}  // namespace slm
+}}

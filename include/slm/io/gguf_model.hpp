@@ -18,7 +18,7 @@
 #include "slm/io/family.hpp"
 #include "slm/io/gguf_file.hpp"
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 /// One value of general.architecture.
 struct GgufArchitecture {
@@ -343,4 +343,4 @@ class GgufModelReader {
 /// What the metadata say, and of what they leave out, the tensors.
 inline ModelDescription read_gguf_model(const GgufFile& file) { return detail::GgufModelReader(file).read(); }
 
-}  // namespace slm
+}}

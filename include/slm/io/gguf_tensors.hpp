@@ -15,7 +15,7 @@
 #include "slm/core/tensor.hpp"
 #include "slm/io/gguf_model.hpp"
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 /// The tensors of a model. Queries and keys of some architectures lie in another order than the one that slm rotates:
 /// those are copies.
@@ -68,4 +68,4 @@ struct GgufTensors {
   }
 };
 
-}  // namespace slm
+}}

@@ -18,7 +18,7 @@
 #include "slm/io/gguf_fields.hpp"
 #include "slm/io/write_file.hpp"
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 /// Gathers metadata and the descriptions of tensors, whose bytes come when the file is written. Keys and names differ.
 class GgufWriter {
@@ -137,4 +137,4 @@ class GgufWriter {
   std::uint64_t end_ = 0;             // of the tensors so far, padded
 };
 
-}  // namespace slm
+}}

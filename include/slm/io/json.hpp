@@ -13,7 +13,7 @@
 #include "slm/core/error.hpp"
 #include "slm/io/mapped_file.hpp"
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 using Json = nlohmann::json;
 
@@ -224,4 +224,4 @@ class JsonFields {
   std::string advice_;
 };
 
-}  // namespace slm
+}}

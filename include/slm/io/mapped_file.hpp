@@ -17,7 +17,7 @@
 
 #include "slm/core/error.hpp"
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 namespace detail {
 
@@ -101,4 +101,4 @@ class MappedFile {
   std::size_t size_ = 0;
 };
 
-}  // namespace slm
+}}

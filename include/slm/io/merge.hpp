@@ -21,7 +21,7 @@
 #include "slm/io/peft.hpp"
 #include "slm/io/safetensors_writer.hpp"
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 struct MergeReport {
   int changed = 0;          // tensors
@@ -221,4 +221,4 @@ inline MergeReport merge_adapter(const std::filesystem::path& model, const std::
   return detail::Merge(model, adapter).write(output, progress);
 }
 
-}  // namespace slm
+}}

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 /// A name from some dot on, or a regular expression of one, which must match up to the end as in Python. Known are
 /// literals, `.`, `\d`, `\w`, `\s`, escaped punctuation, sets, groups, `|`, `*`, `+`, `?`, `^` at the beginning and `$`
@@ -228,4 +228,4 @@ class NamePattern {
   int begin_ = nowhere;
 };
 
-}  // namespace slm
+}}

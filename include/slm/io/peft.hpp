@@ -27,7 +27,7 @@
 #include "slm/io/safetensors.hpp"
 #include "slm/io/tensor_names.hpp"
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 namespace detail {
 
@@ -306,4 +306,4 @@ inline Adapter read_peft(const std::filesystem::path& folder, const Checkpoint& 
   return detail::PeftFolder(folder, checkpoint).read(allocate);
 }
 
-}  // namespace slm
+}}

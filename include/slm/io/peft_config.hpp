@@ -15,7 +15,7 @@
 #include "slm/io/json.hpp"
 #include "slm/io/name_pattern.hpp"
 
-namespace slm::inline v0_1::detail {
+namespace slm { inline namespace v0_1 { namespace detail {
 
 class PeftConfig {
  public:
@@ -152,4 +152,4 @@ class PeftConfig {
   mutable std::int64_t budget_ = most_work;
 };
 
-}  // namespace slm::detail
+}}}

@@ -12,7 +12,7 @@
 #include "slm/config/quantization.hpp"
 #include "slm/io/json.hpp"
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 namespace detail {
 
@@ -305,4 +305,4 @@ inline QuantizationSettings read_quantization(const std::filesystem::path& folde
   return {};
 }
 
-}  // namespace slm
+}}

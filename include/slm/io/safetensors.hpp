@@ -16,7 +16,7 @@
 #include "slm/io/json.hpp"
 #include "slm/io/mapped_file.hpp"
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 static_assert(std::endian::native == std::endian::little, "checkpoints are little-endian and are used in place");
 
@@ -150,4 +150,4 @@ struct Safetensors {
   Tensors tensors;
 };
 
-}  // namespace slm
+}}

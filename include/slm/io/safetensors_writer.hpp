@@ -12,7 +12,7 @@
 #include "slm/io/json.hpp"
 #include "slm/io/write_file.hpp"
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 /// bytes_of(tensor): what is written of it, tensor.size_bytes bytes that live until the next call. Throws
 /// io.unwritable, and what bytes_of throws.
@@ -91,4 +91,4 @@ inline std::vector<std::filesystem::path> companions_of(const std::filesystem::p
   return files;
 }
 
-}  // namespace slm
+}}

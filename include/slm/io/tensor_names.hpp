@@ -12,7 +12,7 @@
 #include "slm/core/error.hpp"
 #include "slm/io/family.hpp"
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 /// What a tensor is to its model. A role has weights, more than one where a file keeps apart what the model reads as
 /// one matrix, and perhaps biases.
@@ -228,4 +228,4 @@ class TensorNames {
   std::string prefix_;
 };
 
-}  // namespace slm
+}}

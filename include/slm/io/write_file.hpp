@@ -11,7 +11,7 @@
 
 #include "slm/core/error.hpp"
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 /// Calls fill(stream) on a temporary file beside `path` and renames it when everything has been written, so that
 /// neither a full disk nor an interruption leaves something half-written behind. Throws io.unwritable, and what fill
@@ -46,4 +46,4 @@ inline void write_text_file(const std::filesystem::path& path, std::string_view 
       path, [&](std::ostream& file) { file.write(content.data(), static_cast<std::streamsize>(content.size())); });
 }
 
-}  // namespace slm
+}}

@@ -11,7 +11,7 @@
 #include "slm/formats/convert.hpp"
 #include "slm/io/checkpoint.hpp"
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 /// AWQ's scales of an activation (MPT, Bloom, Falcon, StarCoder2 and others): its output is divided by them,
 /// element by element. `module` is the activation's, "transformer.blocks.0.ffn.act".   [width]
@@ -32,4 +32,4 @@ inline std::optional<Tensor> activation_scales(const Checkpoint& checkpoint, con
   return checked;
 }
 
-}  // namespace slm
+}}

@@ -6,7 +6,7 @@
 
 #include "slm/config/model_config.hpp"
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 /// 2^(-bias_max m / n) for m = 1..n, where n is the number of heads rounded up to a power of two; of those, where there
 /// are more than heads, first every second and then the others. -> [heads]
@@ -27,4 +27,4 @@ inline std::vector<float> alibi_slopes(int heads, const ModelSettings& settings)
   return slopes;
 }
 
-}  // namespace slm
+}}

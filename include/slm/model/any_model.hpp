@@ -7,7 +7,7 @@
 
 #include "slm/model/language_model.hpp"
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 /// A handle: copies share the weights.
 class AnyModel {
@@ -48,4 +48,4 @@ class AnyModel {
 
 static_assert(LanguageModel<AnyModel>);
 
-}  // namespace slm
+}}

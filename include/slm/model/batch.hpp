@@ -14,7 +14,7 @@
 #include "slm/core/view.hpp"
 #include "slm/model/sequence.hpp"
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 struct Ask {
   Want want = Want::nothing;
@@ -151,4 +151,4 @@ class Batch {
   std::vector<Token> choices_;  // [rows]
 };
 
-}  // namespace slm
+}}

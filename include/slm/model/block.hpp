@@ -6,7 +6,7 @@
 #include "slm/config/registry.hpp"
 #include "slm/model/weights.hpp"
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 /// Buffers of one step; rows are the tokens of the step.
 template <Backend B>
@@ -78,4 +78,4 @@ void run_block(Step& step, const Shape& config, const LayerWeights<Format, B>& l
   if (!before) step.normalize(rows.x, mlp_norm);
 }
 
-}  // namespace slm
+}}

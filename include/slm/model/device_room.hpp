@@ -19,7 +19,7 @@
 #include "slm/model/kv_pool.hpp"
 #include "slm/model/load_options.hpp"
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 /// A backend whose memory is not the process's.
 template <class B>
@@ -118,4 +118,4 @@ void check_device_room(const Checkpoint& source, WeightType type, const KvLayout
               advice);
 }
 
-}  // namespace slm
+}}

@@ -9,7 +9,7 @@
 #include "slm/backend/page_shape.hpp"
 #include "slm/model/kv_pool.hpp"
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 template <Backend B>
 class KvMemoryOf final : public KvMemory {
@@ -37,4 +37,4 @@ class KvMemoryOf final : public KvMemory {
   std::vector<decltype(take(std::declval<B&>(), KvPageShape{}, 0))> slabs_;
 };
 
-}  // namespace slm
+}}

@@ -23,7 +23,7 @@
 #include "slm/formats/kv_format.hpp"
 #include "slm/model/prefix_index.hpp"
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 /// Whose keys and values they are.
 struct KvOwner {
@@ -277,4 +277,4 @@ class KvPool {
   std::shared_ptr<PrefixIndex> prefixes_;  // which holds pages, and so is no part of that
 };
 
-}  // namespace slm
+}}

@@ -16,7 +16,7 @@
 #include "slm/model/batch.hpp"
 #include "slm/model/sequence.hpp"
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 /// What a decoder must know of a model besides its answers.
 struct ModelInfo {
@@ -73,4 +73,4 @@ concept LanguageModel = requires(const M& model, Batch& batch) {
   { model.forward(batch) } -> std::same_as<void>;
 };
 
-}  // namespace slm
+}}

@@ -5,7 +5,7 @@
 #include "slm/formats/adapter.hpp"
 #include "slm/formats/format.hpp"
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 /// Weight and bias of a norm; empty where the architecture has none.
 template <Backend B>
@@ -50,4 +50,4 @@ struct LayerWeights {
   int number(AdaptedProduct product) const { return number_of(product, index); }
 };
 
-}  // namespace slm
+}}

@@ -15,7 +15,7 @@
 #include "slm/formats/int4_tensor.hpp"
 #include "slm/io/checkpoint.hpp"
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 /// Whether any layer is stored as 4-bit codes: config.json's word is not needed for that.
 inline bool has_int4_layers(const Checkpoint& checkpoint) {
@@ -384,4 +384,4 @@ inline LinearSource linear_source(const Checkpoint& checkpoint, const TensorName
   return linear_source(checkpoint, weight.module(), weight.shape.at(0), weight.shape.at(1));
 }
 
-}  // namespace slm
+}}

@@ -13,7 +13,7 @@
 #include "slm/model/language_model.hpp"
 #include "slm/model/load_options.hpp"
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 /// Loads a Hugging Face folder (config.json, safetensors) or a GGUF file. A shape of the registry runs as its
 /// compile-time config, any other as Dynamic unless options.only_known forbids it. Models that are loaded without a
@@ -30,15 +30,15 @@ AdapterRef load_adapter(const std::filesystem::path& folder, const M& model) {
   return load_adapter(folder, model.info());
 }
 
-}  // namespace slm
+}}
 
 #if !defined(SLM_DECLARATIONS_ONLY)
 #include "slm/model/load_definition.hpp"
 #endif
 
 #if defined(SLM_COMPILED)
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 SLM_COMPILED_TEMPLATE AnyModel load<KnownModels>(const std::filesystem::path&, DefaultBackend, const LoadOptions&);
 SLM_COMPILED_TEMPLATE AnyModel load<Registry<>>(const std::filesystem::path&, DefaultBackend, const LoadOptions&);
-}  // namespace slm
+}}
 #endif

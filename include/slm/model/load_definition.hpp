@@ -15,7 +15,7 @@
 #include "slm/model/model.hpp"
 #include "slm/model/stored_type.hpp"
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 namespace detail {
 
@@ -56,4 +56,4 @@ AnyModel load(const std::filesystem::path& folder, B device, const LoadOptions& 
                                    blocks);
 }
 
-}  // namespace slm
+}}

@@ -8,7 +8,7 @@
 #include "slm/formats/format.hpp"
 #include "slm/formats/kv_format.hpp"
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 /// How to store the weights in memory.
 enum class WeightType { as_stored, f32, f16, bf16 };
@@ -31,4 +31,4 @@ struct LoadOptions {
   std::function<void(double)> progress = {};   // called with 0..1 while loading
 };
 
-}  // namespace slm
+}}

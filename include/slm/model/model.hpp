@@ -21,7 +21,7 @@
 #include "slm/model/model_state.hpp"
 #include "slm/model/planner.hpp"
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 /// A LanguageModel. A handle: copies share the weights, and any number of threads may use them at once; the steps of
 /// one device follow each other. Its blocks are those of a Model's config; all else is compiled once for every config.
@@ -242,4 +242,4 @@ class Model : public LoadedModel<Format, B> {
              detail::run_blocks<Shape, Format, B>) {}
 };
 
-}  // namespace slm
+}}

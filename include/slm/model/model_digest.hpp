@@ -12,7 +12,7 @@
 #include "slm/core/checksum.hpp"
 #include "slm/io/checkpoint.hpp"
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 /// Of every weight and of the settings that decide keys and values. Reads the whole checkpoint, some seconds for 7B, or
 /// of each tensor the first `most` bytes, which tell models apart, but not a damaged one.
@@ -40,4 +40,4 @@ inline std::uint64_t model_digest(const Checkpoint& checkpoint,
   return sum.value();
 }
 
-}  // namespace slm
+}}

@@ -29,7 +29,7 @@
 #include "slm/model/planner.hpp"
 #include "slm/model/weights.hpp"
 
-namespace slm::inline v0_1::detail {
+namespace slm { inline namespace v0_1 { namespace detail {
 
 /// What the copies of a model share. Not a template of the shape: building it compiles once per format and backend.
 template <WeightFormat Format, Backend B>
@@ -199,4 +199,4 @@ std::shared_ptr<const ModelState<Format, B>> make_state(std::shared_ptr<const Ch
   return std::make_shared<const ModelState<Format, B>>(std::move(checkpoint), std::move(device), options);
 }
 
-}  // namespace slm::detail
+}}}

@@ -15,7 +15,7 @@
 #include "slm/model/language_model.hpp"
 #include "slm/model/sequence.hpp"
 
-namespace slm::inline v0_1::detail {
+namespace slm { inline namespace v0_1 { namespace detail {
 
 /// What a planner must know of model and device.
 struct PlanLimits {
@@ -357,4 +357,4 @@ void forward_one_by_one(const M& model, Batch& batch) {
   }
 }
 
-}  // namespace slm::detail
+}}}

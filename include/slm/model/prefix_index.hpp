@@ -18,7 +18,7 @@
 #include "slm/core/sole_owner.hpp"
 #include "slm/core/types.hpp"
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 struct KvPage;
 using KvPageRef = std::shared_ptr<const KvPage>;
@@ -240,4 +240,4 @@ class PrefixIndex {
   PrefixStats stats_;
 };
 
-}  // namespace slm
+}}

@@ -19,7 +19,7 @@
 #include "slm/ranks/letter.hpp"
 #include "slm/ranks/team.hpp"
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 /// How a model lies on the ranks.
 struct Sharing {
@@ -148,4 +148,4 @@ class RankGroup {
   int models_ = 0;
 };
 
-}  // namespace slm
+}}

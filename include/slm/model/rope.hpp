@@ -7,7 +7,7 @@
 
 #include "slm/config/model_config.hpp"
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 /// 1 / theta^(2i / rotary_dim), stretched as the settings say -> [rotary_dim / 2]. LongRoPE has two tables: one up to
 /// the original context, and one for texts `beyond` it.
@@ -37,4 +37,4 @@ inline std::vector<float> inverse_frequencies(int rotary_dim, const ModelSetting
   return frequencies;
 }
 
-}  // namespace slm
+}}

@@ -13,7 +13,7 @@
 #include "slm/model/sequence_file.hpp"
 #include "slm/model/sequence_state.hpp"
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 namespace detail {
 
@@ -117,4 +117,4 @@ struct SequenceAccess {
 
 }  // namespace detail
 
-}  // namespace slm
+}}

@@ -17,7 +17,7 @@
 #include "slm/core/types.hpp"
 #include "slm/model/sequence_state.hpp"
 
-namespace slm::inline v0_1::detail {
+namespace slm { inline namespace v0_1 { namespace detail {
 
 struct SequenceHeader {
   std::uint64_t magic = 0x31716573'6d6c7303;  // the version is its last byte
@@ -134,4 +134,4 @@ inline void read_sequence(SequenceState& state, std::istream& in) {
   state.beyond = header.beyond == 1;
 }
 
-}  // namespace slm::detail
+}}}

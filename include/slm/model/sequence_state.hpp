@@ -12,7 +12,7 @@
 #include "slm/formats/adapter.hpp"
 #include "slm/model/kv_pool.hpp"
 
-namespace slm::inline v0_1::detail {
+namespace slm { inline namespace v0_1 { namespace detail {
 
 /// What forward() needs of a sequence. `filled` and the pages are a cache of what `tokens` say: whatever they lack is
 /// read again, which gives the same bits.
@@ -157,4 +157,4 @@ struct SequenceState {
   }
 };
 
-}  // namespace slm::detail
+}}}

@@ -9,7 +9,7 @@
 #include "slm/core/view.hpp"
 #include "slm/model/language_model.hpp"
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 /// For who reads one text. What it returns is valid until the next call.
 template <LanguageModel M>
@@ -58,4 +58,4 @@ class Session {
   Batch batch_;
 };
 
-}  // namespace slm
+}}

@@ -8,7 +8,7 @@
 #include "slm/io/tensor_names.hpp"
 #include "slm/model/load_options.hpp"
 
-namespace slm::inline v0_1::detail {
+namespace slm { inline namespace v0_1 { namespace detail {
 
 /// Whether any matrix lies in GGUF's blocks.
 inline bool has_blocks(const Checkpoint& checkpoint) {
@@ -32,4 +32,4 @@ inline WeightType stored_type(const Checkpoint& checkpoint) {
   }
 }
 
-}  // namespace slm::detail
+}}}

@@ -21,7 +21,7 @@
 #include "slm/model/linear_source.hpp"
 #include "slm/model/load_options.hpp"
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 template <WeightFormat Format, Backend B>
 struct WeightReader {
@@ -174,4 +174,4 @@ struct WeightReader {
   }
 };
 
-}  // namespace slm
+}}

@@ -23,7 +23,7 @@
 #include "slm/model/rope.hpp"
 #include "slm/model/weight_reader.hpp"
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 template <WeightFormat Format, Backend B>
 struct ModelWeights {
@@ -97,4 +97,4 @@ struct ModelWeights {
   std::optional<Matrix> untied_head;
 };
 
-}  // namespace slm
+}}

@@ -9,7 +9,7 @@
 
 #include "slm/ranks/communicator.hpp"
 
-namespace slm::inline v0_1::ranks {
+namespace slm { inline namespace v0_1 { namespace ranks {
 
 struct Alone {
   int rank() const { return 0; }
@@ -27,4 +27,4 @@ struct Alone {
 
 static_assert(Communicator<Alone>);
 
-}  // namespace slm::ranks
+}}}

@@ -12,7 +12,7 @@
 
 #include "slm/core/error.hpp"
 
-namespace slm::inline v0_1::ranks {
+namespace slm { inline namespace v0_1 { namespace ranks {
 
 /// Numbers are reduced, never floats: a sum of floats depends on its order, and ranks must not change a bit.
 enum class Reduction { max, sum };
@@ -57,4 +57,4 @@ void require_same(const C& ranks, std::string_view what, std::uint64_t number) {
   }
 }
 
-}  // namespace slm::ranks
+}}}

@@ -12,7 +12,7 @@
 #include "slm/ranks/communicator.hpp"
 #include "slm/ranks/launcher.hpp"
 
-namespace slm::inline v0_1::ranks {
+namespace slm { inline namespace v0_1 { namespace ranks {
 
 /// The number of this rank's device, of so many that its process sees: the one there is where a launcher lets each rank
 /// see its own only; else they are dealt out to the ranks of the host in their order, from number `first` on.
@@ -56,4 +56,4 @@ void require_own_device(const C& ranks, int rank, const std::string& name) {
   }
 }
 
-}  // namespace slm::ranks
+}}}

@@ -5,7 +5,7 @@
 
 #include "slm/ranks/communicator.hpp"
 
-namespace slm::inline v0_1::ranks {
+namespace slm { inline namespace v0_1 { namespace ranks {
 
 /// Neighbouring ranks make a stage; the first of the first stage is rank 0, or rank 1 where rank 0 stands apart, asks,
 /// and is answered. A lane is one rank of each stage, which hand on to each other what their stages have computed.
@@ -49,4 +49,4 @@ struct Grid {
   }
 };
 
-}  // namespace slm::ranks
+}}}

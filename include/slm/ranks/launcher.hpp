@@ -8,7 +8,7 @@
 
 #include "slm/core/error.hpp"
 
-namespace slm::inline v0_1::ranks {
+namespace slm { inline namespace v0_1 { namespace ranks {
 
 struct Launched {
   int rank = 0;
@@ -48,4 +48,4 @@ Launched launched(Variable variable) {
   return {};
 }
 
-}  // namespace slm::ranks
+}}}

@@ -13,7 +13,7 @@
 
 #include "slm/core/error.hpp"
 
-namespace slm::inline v0_1::ranks {
+namespace slm { inline namespace v0_1 { namespace ranks {
 
 /// Read in the order in which it was written, by a rank of the same build of the same program. Throws
 /// ranks.out-of-step where less was written than is read.
@@ -76,4 +76,4 @@ class Letter {
   std::size_t next_ = 0;  // of what is read
 };
 
-}  // namespace slm::ranks
+}}}

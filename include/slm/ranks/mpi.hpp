@@ -28,7 +28,7 @@
 #include "slm/core/error.hpp"
 #include "slm/ranks/communicator.hpp"
 
-namespace slm::inline v0_1::ranks {
+namespace slm { inline namespace v0_1 { namespace ranks {
 
 /// Keeps MPI running from its constructor to its destructor, which waits for the other ranks. One in a program.
 class MpiSession {
@@ -291,4 +291,4 @@ class Mpi {
 
 static_assert(Communicator<Mpi>);
 
-}  // namespace slm::ranks
+}}}

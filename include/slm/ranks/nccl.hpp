@@ -30,7 +30,7 @@
 #include "slm/core/error.hpp"
 #include "slm/ranks/communicator.hpp"
 
-namespace slm::inline v0_1::ranks {
+namespace slm { inline namespace v0_1 { namespace ranks {
 
 /// What a GPU's runtime must give beside its streams.
 ///   current   while what it returns lives, this device is the calling thread's current one
@@ -299,4 +299,4 @@ class Nccl {
   std::shared_ptr<Link> link_;
 };
 
-}  // namespace slm::ranks
+}}}

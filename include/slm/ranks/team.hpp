@@ -24,7 +24,7 @@
 #include "slm/ranks/communicator.hpp"
 #include "slm/ranks/letter.hpp"
 
-namespace slm::inline v0_1::ranks {
+namespace slm { inline namespace v0_1 { namespace ranks {
 
 /// On rank 0 any thread may tell; the others wait in next(). What ranks do together beside letters, they do with the
 /// lock held. While nothing is told, the team makes sure now and then that all ranks are there: so it is known soon
@@ -147,4 +147,4 @@ class Team {
   std::jthread watch_;
 };
 
-}  // namespace slm::ranks
+}}}

@@ -20,7 +20,7 @@
 #include "slm/core/start_thread.hpp"
 #include "slm/ranks/communicator.hpp"
 
-namespace slm::inline v0_1::ranks {
+namespace slm { inline namespace v0_1 { namespace ranks {
 
 class Threads {
  public:
@@ -257,4 +257,4 @@ void run_threads(int size, Body&& body, std::chrono::milliseconds patience = std
   if (first) std::rethrow_exception(first);
 }
 
-}  // namespace slm::ranks
+}}}

@@ -15,7 +15,7 @@
 #include "slm/text/unicode.hpp"
 #include "slm/text/utf8.hpp"
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 struct AddedToken {
   Token id = 0;
@@ -122,4 +122,4 @@ class AddedTokens {
   std::array<Range, 256> starting_with_{};  // by first byte
 };
 
-}  // namespace slm
+}}

@@ -16,7 +16,7 @@
 #include "slm/text/utf8.hpp"
 #include "slm/text/vocabulary.hpp"
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 /// (left id, right id) -> rank and merged id; lower ranks merge first.
 class MergeTable {
@@ -263,4 +263,4 @@ class Bpe {
   std::array<Token, 256> bytes_{};     // <0x00>..<0xFF>, -1: none
 };
 
-}  // namespace slm
+}}

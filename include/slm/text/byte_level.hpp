@@ -8,7 +8,7 @@
 
 #include "slm/text/utf8.hpp"
 
-namespace slm::inline v0_1::byte_level {
+namespace slm { inline namespace v0_1 { namespace byte_level {
 
 struct Alphabet {
   std::array<char32_t, 256> character{};  // of each byte
@@ -48,4 +48,4 @@ inline void append_bytes(std::string& out, std::string_view token) {
   }
 }
 
-}  // namespace slm::byte_level
+}}}

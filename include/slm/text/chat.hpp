@@ -18,7 +18,7 @@
 #include "slm/text/unicode.hpp"
 #include "slm/text/utf8.hpp"
 
-namespace slm::inline v0_1::chat {
+namespace slm { inline namespace v0_1 { namespace chat {
 
 struct Message {
   std::string role;  // "system", "user" or "assistant"
@@ -380,4 +380,4 @@ inline Stops stops(const Tokenizer& tokenizer, Template value) {
   return found;
 }
 
-}  // namespace slm::chat
+}}}

@@ -7,7 +7,7 @@
 
 #include "slm/core/error.hpp"
 
-namespace slm::inline v0_1::chat {
+namespace slm { inline namespace v0_1 { namespace chat {
 
 /// How a family of models wants a conversation written. u, a, s: what user, assistant and system said.
 enum class Template {
@@ -87,4 +87,4 @@ inline Template parse_template(std::string_view name) {
               text("Use one of: ", detail::known_names()));
 }
 
-}  // namespace slm::chat
+}}}

@@ -11,7 +11,7 @@
 #include "slm/core/sha256.hpp"
 #include "slm/text/chat_names.hpp"
 
-namespace slm::inline v0_1::chat {
+namespace slm { inline namespace v0_1 { namespace chat {
 
 namespace detail {
 
@@ -103,4 +103,4 @@ inline std::optional<Template> recognise(std::string_view jinja) {
   return std::nullopt;
 }
 
-}  // namespace slm::chat
+}}}

@@ -20,7 +20,7 @@
 #include "slm/text/chat_names.hpp"
 #include "slm/text/chat_sources.hpp"
 
-namespace slm::inline v0_1::chat {
+namespace slm { inline namespace v0_1 { namespace chat {
 
 namespace detail {
 
@@ -223,4 +223,4 @@ inline Choice choose(const std::filesystem::path& model) {
 /// choose() without saying whether the template was guessed.
 inline Template recognise_model(const std::filesystem::path& model) { return choose(model).value; }
 
-}  // namespace slm::chat
+}}}

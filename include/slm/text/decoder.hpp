@@ -12,7 +12,7 @@
 #include "slm/text/normalizer.hpp"
 #include "slm/text/utf8.hpp"
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 /// How token texts become text, as a tokenizer file describes it.
 struct TokenDecoder {
@@ -177,4 +177,4 @@ class DecodeState {
   std::size_t stripped_ = 0;
 };
 
-}  // namespace slm
+}}

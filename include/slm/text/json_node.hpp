@@ -12,7 +12,7 @@
 #include "slm/io/json.hpp"
 #include "slm/text/tokenizer_parts.hpp"
 
-namespace slm::inline v0_1::tokenizer_file {
+namespace slm { inline namespace v0_1 { namespace tokenizer_file {
 
 class JsonNode {
  public:
@@ -94,4 +94,4 @@ class JsonNode {
   std::string place_;
 };
 
-}  // namespace slm::tokenizer_file
+}}}

@@ -10,7 +10,7 @@
 #include "slm/core/error.hpp"
 #include "slm/text/unicode.hpp"
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 /// The size that `bytes` of text may grow to: a file's chain of replacements must not fill the memory.
 inline std::size_t growth_limit(std::size_t bytes) { return bytes * 64 + 65536; }
@@ -94,4 +94,4 @@ class Normalizer {
   std::vector<Step> steps_;
 };
 
-}  // namespace slm
+}}

@@ -11,7 +11,7 @@
 #include "slm/text/splitter.hpp"
 #include "slm/text/tokenizer_parts.hpp"
 
-namespace slm::inline v0_1::tokenizer_file {
+namespace slm { inline namespace v0_1 { namespace tokenizer_file {
 
 inline constexpr int most_steps = 32;  // of one part of the pipeline; models have one to four
 
@@ -197,4 +197,4 @@ inline void read_post_processor(TokenizerParts& parts, const JsonNode& node) {
   });
 }
 
-}  // namespace slm::tokenizer_file
+}}}

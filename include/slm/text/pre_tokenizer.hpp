@@ -12,7 +12,7 @@
 #include "slm/text/normalizer.hpp"
 #include "slm/text/splitter.hpp"
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 class PreTokenizer {
  public:
@@ -94,4 +94,4 @@ class PreTokenizer {
   std::vector<Step> steps_;
 };
 
-}  // namespace slm
+}}

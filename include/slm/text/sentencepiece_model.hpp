@@ -17,7 +17,7 @@
 #include "slm/text/tokenizer_json.hpp"
 #include "slm/text/tokenizer_parts.hpp"
 
-namespace slm::inline v0_1::tokenizer_file {
+namespace slm { inline namespace v0_1 { namespace tokenizer_file {
 
 /// One message in protobuf's wire format, field by field. Lengths are checked against the bytes that are there.
 class ProtobufReader {
@@ -256,4 +256,4 @@ inline TokenizerParts read_tokenizer_model(std::string_view bytes, const std::st
   return parts;
 }
 
-}  // namespace slm::tokenizer_file
+}}}

@@ -8,7 +8,7 @@
 #include "slm/text/unicode.hpp"
 #include "slm/text/utf8.hpp"
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 /// The regular expressions this file stands for, byte for byte as tokenizer.json spells them.
 namespace split_pattern {
@@ -142,4 +142,4 @@ void split_digits(std::string_view text, bool individual, Sink&& sink) {
   splitting::split(text, end_of_word, sink);
 }
 
-}  // namespace slm
+}}

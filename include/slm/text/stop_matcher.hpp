@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 /// Lets text through except for what could still become a stop string. Of several stop strings the one that ends first
 /// counts; of those that end together, the longest. Work is linear in the text (an Aho-Corasick automaton).
@@ -116,4 +116,4 @@ class StopMatcher {
   bool stopped_ = false;
 };
 
-}  // namespace slm
+}}

@@ -18,7 +18,7 @@
 #include "slm/text/tokenizer.hpp"
 #include "slm/text/utf8.hpp"
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 /// A sink for a decoder. All text written until finish() is what the tokens add to the prompt's text, cut before the
 /// first stop string: many tokenizers write a space before each word and drop the one that begins a text, so that
@@ -138,4 +138,4 @@ class TextStream {
   bool stopped_ = false;
 };
 
-}  // namespace slm
+}}

@@ -13,7 +13,7 @@
 #include "slm/core/types.hpp"
 #include "slm/text/decoder.hpp"
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 class GgufFields;
 struct TokenizerParts;
@@ -88,7 +88,7 @@ class Tokenizer {
   std::shared_ptr<const State> state_;
 };
 
-}  // namespace slm
+}}
 
 #if !defined(SLM_DECLARATIONS_ONLY)
 #include "slm/text/tokenizer_state.hpp"

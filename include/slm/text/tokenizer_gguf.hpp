@@ -16,7 +16,7 @@
 #include "slm/text/sentencepiece_model.hpp"
 #include "slm/text/tokenizer_parts.hpp"
 
-namespace slm::inline v0_1::tokenizer_file {
+namespace slm { inline namespace v0_1 { namespace tokenizer_file {
 
 /// What tokenizer.ggml.pre stands for. A file says only this name: normalization, splitting, and whether a word that is
 /// a token stays one whatever the merges say, follow from it.
@@ -261,4 +261,4 @@ class GgufTokenizerReader {
 /// The tokenizer that the metadata describe, as parts.
 inline TokenizerParts read_tokenizer_gguf(const GgufFields& fields) { return GgufTokenizerReader(fields).read(); }
 
-}  // namespace slm::tokenizer_file
+}}}

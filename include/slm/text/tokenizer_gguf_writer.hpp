@@ -22,7 +22,7 @@
 #include "slm/text/tokenizer_gguf.hpp"
 #include "slm/text/tokenizer_json.hpp"
 
-namespace slm::inline v0_1::tokenizer_file {
+namespace slm { inline namespace v0_1 { namespace tokenizer_file {
 
 class GgufTokenizerWriter {
  public:
@@ -241,4 +241,4 @@ inline void write_tokenizer(GgufWriter& out, const std::filesystem::path& folder
   }
 }
 
-}  // namespace slm::tokenizer_file
+}}}

@@ -14,7 +14,7 @@
 #include "slm/text/pipeline_json.hpp"
 #include "slm/text/tokenizer_parts.hpp"
 
-namespace slm::inline v0_1::tokenizer_file {
+namespace slm { inline namespace v0_1 { namespace tokenizer_file {
 
 inline void read_vocabulary(TokenizerParts& parts, const JsonNode& vocab) {
   if (!vocab.value().is_object()) vocab.wrong("an object of token to id");
@@ -152,4 +152,4 @@ inline void merge_added_tokens(TokenizerParts& parts, const TokenizerConfig& con
   }
 }
 
-}  // namespace slm::tokenizer_file
+}}}

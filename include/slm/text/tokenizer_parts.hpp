@@ -18,7 +18,7 @@
 #include "slm/text/pre_tokenizer.hpp"
 #include "slm/text/vocabulary.hpp"
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 struct TokenizerParts {
   Vocabulary vocabulary;  // the model's own tokens
@@ -130,4 +130,4 @@ class MergeReader {
 };
 
 }  // namespace tokenizer_file
-}  // namespace slm
+}}

@@ -25,7 +25,7 @@
 #include "slm/text/tokenizer_parts.hpp"
 #include "slm/text/utf8.hpp"
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 struct Tokenizer::State {
   struct Range {
@@ -225,4 +225,4 @@ SLM_INLINE std::optional<Token> Tokenizer::token(std::string_view content) const
 
 SLM_INLINE DecodeState Tokenizer::decode_state() const { return DecodeState(state_->parts.decoder); }
 
-}  // namespace slm
+}}

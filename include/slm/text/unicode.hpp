@@ -14,7 +14,7 @@
 #include "slm/text/unicode_tables.hpp"
 #include "slm/text/utf8.hpp"
 
-namespace slm::inline v0_1::unicode {
+namespace slm { inline namespace v0_1 { namespace unicode {
 
 /// The classes a splitter can tell apart; the numbers are those of the generated table.
 enum class Class : std::uint8_t {
@@ -217,4 +217,4 @@ inline std::string nfc(std::string_view text) {
   return out;
 }
 
-}  // namespace slm::unicode
+}}}

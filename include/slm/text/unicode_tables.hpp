@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace slm::inline v0_1::unicode {
+namespace slm { inline namespace v0_1 { namespace unicode {
 
 // clang-format off
 inline constexpr std::string_view class_version = "16.0.0";
@@ -284,4 +284,4 @@ inline constexpr std::string_view nfc_runs =
     "_)+#%I*(_)%#AI*'#0C+)#D'I*&#^P&I**#$I*4#%I**#$I*%#$I*(#H+I**#Z.I*$#`$I*'#CR$_)*#P&I*)*$#XXF%C+a3#";
 // clang-format on
 
-}  // namespace slm::unicode
+}}}

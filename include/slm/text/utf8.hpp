@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-namespace slm::inline v0_1::utf8 {
+namespace slm { inline namespace v0_1 { namespace utf8 {
 
 /// U+FFFD, written where bytes are not UTF-8.
 inline constexpr std::string_view replacement = "\xEF\xBF\xBD";
@@ -135,4 +135,4 @@ inline std::size_t count(std::string_view text) {
   return characters;
 }
 
-}  // namespace slm::utf8
+}}}

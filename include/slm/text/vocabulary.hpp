@@ -11,7 +11,7 @@
 #include "slm/core/error.hpp"
 #include "slm/core/types.hpp"
 
-namespace slm::inline v0_1 {
+namespace slm { inline namespace v0_1 {
 
 /// A map between texts and ids. Ids need not be dense, but may not lie absurdly far behind their number.
 class Vocabulary {
@@ -93,4 +93,4 @@ class Vocabulary {
   std::vector<std::uint32_t> by_id_;
 };
 
-}  // namespace slm
+}}

@@ -10,7 +10,7 @@
 #include "slm/backend/cpu/products.hpp"
 #include "slm/formats/adapter.hpp"
 
-namespace slm::inline v0_1::backend::cpu {
+namespace slm { inline namespace v0_1 { namespace backend::cpu {
 
 /// The first halves are products like any other, over runs of neighbouring rows with one adapter; the second halves are
 /// added to the outputs of a task while these are in the cache, one after the other in the order of ranks. So what a
@@ -172,4 +172,4 @@ class AdaptedProducts : protected Products {
   int low_rank_width_ = 0;
 };
 
-}  // namespace slm::backend::cpu
+}}}

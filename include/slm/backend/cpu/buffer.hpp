@@ -16,7 +16,7 @@
 
 #include "slm/core/error.hpp"
 
-namespace slm::inline v0_1::backend {
+namespace slm { inline namespace v0_1 { namespace backend {
 
 /// How memory is handed out: 4 KiB at a time, or 2 MiB, where the system has them and they fit. Looking up small pages
 /// costs a stream a seventh of its bandwidth on a virtual machine, and one that leaps, as attention does from a page of
@@ -118,4 +118,4 @@ class HugePages {
   std::byte* next_;
 };
 
-}  // namespace slm::backend
+}}}

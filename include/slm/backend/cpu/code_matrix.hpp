@@ -18,7 +18,7 @@
 #include "slm/formats/format.hpp"
 #include "slm/formats/int4_tiles.hpp"
 
-namespace slm::inline v0_1::backend::cpu {
+namespace slm { inline namespace v0_1 { namespace backend::cpu {
 
 class CodeMatrix {
  public:
@@ -134,4 +134,4 @@ class CodeMatrix {
   }
 };
 
-}  // namespace slm::backend::cpu
+}}}

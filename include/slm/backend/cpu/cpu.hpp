@@ -25,7 +25,7 @@
 #include "slm/backend/dense_matrix.hpp"
 #include "slm/backend/mixed_matrix.hpp"
 
-namespace slm::inline v0_1::backend {
+namespace slm { inline namespace v0_1 { namespace backend {
 
 namespace cpu {
 template <class Format>
@@ -133,4 +133,4 @@ class Cpu : private cpu::Products {
 
 static_assert(Backend<Cpu>);
 
-}  // namespace slm::backend
+}}}

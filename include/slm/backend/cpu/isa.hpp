@@ -24,7 +24,7 @@
 #define SLM_CPU_NEON_SETS 0
 #endif
 
-namespace slm::inline v0_1::backend {
+namespace slm { inline namespace v0_1 { namespace backend {
 
 /// One binary holds the kernels of every set and chooses when it runs. Results are bit-identical within one set,
 /// whatever the number of threads and rows; between sets they differ in the last bits, because sums run over another
@@ -195,4 +195,4 @@ inline void spin_hint() {
 #endif
 }
 
-}  // namespace slm::backend
+}}}

@@ -8,7 +8,7 @@
 #include "slm/core/dim.hpp"
 #include "slm/formats/code_tiles.hpp"
 
-namespace slm::inline v0_1::backend::cpu {
+namespace slm { inline namespace v0_1 { namespace backend::cpu {
 
 constexpr int cache_line = 64;         // bytes; every packed row starts on one
 constexpr int most_lanes = 16;         // floats of the widest vector
@@ -175,4 +175,4 @@ struct CodeKernels {
   void (*end)() = nullptr;
 };
 
-}  // namespace slm::backend::cpu
+}}}

@@ -11,7 +11,7 @@
 #include "slm/backend/cpu/kernel_table.hpp"
 #include "slm/core/types.hpp"
 
-namespace slm::inline v0_1::backend::cpu {
+namespace slm { inline namespace v0_1 { namespace backend::cpu {
 
 /// isa: as resolve() returns it.
 template <int = 0>
@@ -27,7 +27,7 @@ const MatmulKernels<Element>& matmul_kernels(Isa isa, int terms = exact_terms);
 template <int = 0>
 const CodeKernels& code_kernels(DotSet set, int terms);
 
-}  // namespace slm::backend::cpu
+}}}
 
 #if !defined(SLM_EXTERN_CPU_KERNELS) || defined(SLM_INSTANTIATE_CPU_KERNELS)
 #include "slm/backend/cpu/simd.hpp"
@@ -39,12 +39,12 @@ const CodeKernels& code_kernels(DotSet set, int terms);
 #else
 #define SLM_TEMPLATE extern template
 #endif
-namespace slm::inline v0_1::backend::cpu {
+namespace slm { inline namespace v0_1 { namespace backend::cpu {
 SLM_TEMPLATE const CommonKernels& common_kernels<>(Isa);
 SLM_TEMPLATE const MatmulKernels<float>& matmul_kernels<float>(Isa, int);
 SLM_TEMPLATE const MatmulKernels<half_t>& matmul_kernels<half_t>(Isa, int);
 SLM_TEMPLATE const MatmulKernels<bfloat16_t>& matmul_kernels<bfloat16_t>(Isa, int);
 SLM_TEMPLATE const CodeKernels& code_kernels<>(DotSet, int);
-}  // namespace slm::backend::cpu
+}}}
 #undef SLM_TEMPLATE
 #endif

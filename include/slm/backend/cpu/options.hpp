@@ -3,7 +3,7 @@
 
 #include "slm/backend/cpu/isa.hpp"
 
-namespace slm::inline v0_1::backend {
+namespace slm { inline namespace v0_1 { namespace backend {
 
 /// What activations are rounded to for products with weights of four or eight bits: fixed point with a scale for each
 /// group (at most 128 values), or bytes with a scale for at most 32 values. The error of a product is some 3e-5, or
@@ -42,4 +42,4 @@ struct CpuOptions {
   bool copy_weights = false;
 };
 
-}  // namespace slm::backend
+}}}

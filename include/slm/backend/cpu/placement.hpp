@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-namespace slm::inline v0_1::backend {
+namespace slm { inline namespace v0_1 { namespace backend {
 
 /// Linux wakes a thread on the processor of whoever wakes it when the others seem busy, as idle processors of a virtual
 /// machine do: worker and caller then take turns on one of them for 10 ms and more while another has nothing to do.
@@ -41,4 +41,4 @@ class Placement {
 #endif
 };
 
-}  // namespace slm::backend
+}}}

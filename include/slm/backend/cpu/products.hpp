@@ -23,9 +23,7 @@
 #include "slm/backend/mixed_matrix.hpp"
 #include "slm/formats/adapter.hpp"
 
-namespace slm::inline v0_1::backend {
-
-namespace cpu {
+namespace slm { inline namespace v0_1 { namespace backend::cpu {
 
 /// Neighbouring rows with one adapter, and what it changes in the present product.
 struct AdaptedRun {
@@ -279,5 +277,4 @@ class Products {
   std::shared_ptr<State> state_;
 };
 
-}  // namespace cpu
-}  // namespace slm::backend
+}}}

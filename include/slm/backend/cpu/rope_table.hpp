@@ -8,7 +8,7 @@
 
 #include "slm/backend/concept.hpp"
 
-namespace slm::inline v0_1::backend {
+namespace slm { inline namespace v0_1 { namespace backend {
 
 class RopeTable {
  public:
@@ -53,4 +53,4 @@ class RopeTable {
   std::vector<float> sine_;
 };
 
-}  // namespace slm::backend
+}}}

@@ -43,7 +43,7 @@ static_assert(std::endian::native == std::endian::little, "the kernels read bflo
 #define SLM_SHUFFLE(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
 #endif
 
-namespace slm::inline v0_1::backend::cpu {
+namespace slm { inline namespace v0_1 { namespace backend::cpu {
 
 // A source that is compiled for newer processors (-mfma, -march=native) has the portable kernels of all others: the
 // linker takes those of any one. Without this the compiler would fuse their multiplications and additions.
@@ -322,7 +322,7 @@ const CodeKernels& code_kernels(DotSet set, int terms) {
   return choose(portable::code_kernels<1>, portable::code_kernels<2>);
 }
 
-}  // namespace slm::backend::cpu
+}}}
 
 #undef SLM_KERNEL
 #undef SLM_LAMBDA

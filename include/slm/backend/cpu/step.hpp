@@ -16,7 +16,7 @@
 #include "slm/backend/dense_matrix.hpp"
 #include "slm/backend/mixed_matrix.hpp"
 
-namespace slm::inline v0_1::backend {
+namespace slm { inline namespace v0_1 { namespace backend {
 
 /// Holds the threads until it is destroyed.
 class CpuStep : private cpu::AdaptedProducts {
@@ -257,4 +257,4 @@ class CpuStep : private cpu::AdaptedProducts {
   std::unique_lock<std::mutex> lock_;
 };
 
-}  // namespace slm::backend
+}}}

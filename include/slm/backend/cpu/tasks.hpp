@@ -15,7 +15,7 @@
 #include "slm/backend/cpu/rope_table.hpp"
 #include "slm/backend/kv_rows.hpp"
 
-namespace slm::inline v0_1::backend::cpu {
+namespace slm { inline namespace v0_1 { namespace backend::cpu {
 
 /// Attention of a step as tasks: of each sequence, for each KV head, blocks of the queries that read it.
 class AttendTasks {
@@ -130,4 +130,4 @@ inline void finish_qkv_row(const CommonKernels& kernels, float* row, const StepP
   put(row + std::int64_t{heads.kv} * heads.dim, layer.values);
 }
 
-}  // namespace slm::backend::cpu
+}}}

@@ -19,7 +19,7 @@
 #include "slm/core/float_environment.hpp"
 #include "slm/core/usable_cores.hpp"
 
-namespace slm::inline v0_1::backend {
+namespace slm { inline namespace v0_1 { namespace backend {
 
 /// run() gives every thread a share of neighbouring tasks, which it claims one by one and in order: what lies behind
 /// one another in memory is read by one thread, and what it has asked for ahead is what it needs next. A thread at the
@@ -228,4 +228,4 @@ class ThreadPool {
   Placement placement_;
 };
 
-}  // namespace slm::backend
+}}}

@@ -24,7 +24,7 @@
 #include "slm/backend/gpu/weights/tile_matrix.hpp"
 #include "slm/core/checksum.hpp"
 
-namespace slm::inline v0_1::backend {
+namespace slm { inline namespace v0_1 { namespace backend {
 
 /// A handle: copies share the device, its stream and working memory. Steps of all models on one handle run in order.
 /// Activations are fp32 in memory and fp16 or bf16 in the matrix unit, keys and values of whatever format fp16 there:
@@ -150,4 +150,4 @@ class Gpu {
   std::shared_ptr<State> state_;
 };
 
-}  // namespace slm::backend
+}}}

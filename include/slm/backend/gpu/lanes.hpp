@@ -4,7 +4,7 @@
 #include "slm/backend/gpu/gpu.hpp"
 #include "slm/backend/gpu/runtime/runtime_lanes.hpp"
 
-namespace slm::inline v0_1::backend {
+namespace slm { inline namespace v0_1 { namespace backend {
 
 using Lanes32 = Gpu<LanesRuntime<gpu::MmaSync16x8x16>>;  // as NVIDIA's: 32 lanes, mma.sync
 using Lanes64 = Gpu<LanesRuntime<gpu::Mfma16x16x16>>;    // as AMD's MI250: 64 lanes, MFMA
@@ -12,4 +12,4 @@ using LanesRdna = Gpu<LanesRuntime<gpu::Wmma16x16x16>>;  // as AMD's Radeon: 32 
 
 static_assert(Backend<Lanes32> && Backend<Lanes64> && Backend<LanesRdna>);
 
-}  // namespace slm::backend
+}}}

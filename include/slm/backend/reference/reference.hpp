@@ -16,7 +16,7 @@
 #include "slm/backend/kv_rows.hpp"
 #include "slm/backend/mixed_matrix.hpp"
 
-namespace slm::inline v0_1::backend {
+namespace slm { inline namespace v0_1 { namespace backend {
 
 /// The operations of one step.
 class ReferenceStep {
@@ -364,4 +364,4 @@ class Reference {
 
 static_assert(Backend<Reference>);
 
-}  // namespace slm::backend
+}}}

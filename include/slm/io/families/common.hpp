@@ -10,7 +10,7 @@
 
 #include "slm/io/family.hpp"
 
-namespace slm::inline v0_1::families {
+namespace slm { inline namespace v0_1 { namespace families {
 
 inline Error unsupported(const std::string& file, const std::string& what) {
   return Error("config.unsupported", text("'", file, "' asks for ", what),
@@ -206,4 +206,4 @@ inline void read_llama_like(const JsonFields& fields, ModelDescription& model, f
   read_tied(fields, model);
 }
 
-}  // namespace slm::families
+}}}

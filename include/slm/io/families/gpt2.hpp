@@ -3,7 +3,7 @@
 
 #include "slm/io/families/common.hpp"
 
-namespace slm::inline v0_1::families {
+namespace slm { inline namespace v0_1 { namespace families {
 
 inline void read_gpt2(const JsonFields& fields, ModelDescription& model) {
   ModelConfig& config = model.config;
@@ -45,4 +45,4 @@ inline constexpr Family gpt2{.model_type = "gpt2",
                                        .transposed = true},
                              .read = read_gpt2};
 
-}  // namespace slm::families
+}}}

@@ -3,7 +3,7 @@
 
 #include "slm/io/families/common.hpp"
 
-namespace slm::inline v0_1::families {
+namespace slm { inline namespace v0_1 { namespace families {
 
 inline void read_llama(const JsonFields& fields, ModelDescription& model) {
   read_llama_like(fields, model);
@@ -14,4 +14,4 @@ inline void read_llama(const JsonFields& fields, ModelDescription& model) {
 inline constexpr Family llama{
     .model_type = "llama", .architecture = "LlamaForCausalLM", .names = {}, .read = read_llama};
 
-}  // namespace slm::families
+}}}

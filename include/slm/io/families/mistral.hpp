@@ -3,7 +3,7 @@
 
 #include "slm/io/families/common.hpp"
 
-namespace slm::inline v0_1::families {
+namespace slm { inline namespace v0_1 { namespace families {
 
 inline void read_mistral(const JsonFields& fields, ModelDescription& model) {
   read_llama_like(fields, model);
@@ -14,4 +14,4 @@ inline void read_mistral(const JsonFields& fields, ModelDescription& model) {
 inline constexpr Family mistral{
     .model_type = "mistral", .architecture = "MistralForCausalLM", .names = {}, .read = read_mistral};
 
-}  // namespace slm::families
+}}}

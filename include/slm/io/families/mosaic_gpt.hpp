@@ -3,7 +3,7 @@
 
 #include "slm/io/families/mpt.hpp"
 
-namespace slm::inline v0_1::families {
+namespace slm { inline namespace v0_1 { namespace families {
 
 inline void read_mosaic_gpt(const JsonFields& fields, ModelDescription& model) {
   const bool alibi = fields.boolean("alibi", false);
@@ -30,4 +30,4 @@ inline constexpr Family mosaic_gpt{.model_type = "mosaic_gpt",
                                              .down = "mlp.mlp_down"},
                                    .read = read_mosaic_gpt};
 
-}  // namespace slm::families
+}}}

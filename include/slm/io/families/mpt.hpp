@@ -6,7 +6,7 @@
 
 #include "slm/io/families/common.hpp"
 
-namespace slm::inline v0_1::families {
+namespace slm { inline namespace v0_1 { namespace families {
 
 /// What MosaicML's files of all years have in common. `attention` holds the keys of attention.
 inline void read_mosaic(const JsonFields& fields, const JsonFields& attention, double expansion, bool no_bias,
@@ -123,4 +123,4 @@ inline constexpr Family mpt{.model_type = "mpt",
                                       .activation_scales = "ffn.act.scales"},
                             .read = read_mpt};
 
-}  // namespace slm::families
+}}}

@@ -3,7 +3,7 @@
 
 #include "slm/io/families/common.hpp"
 
-namespace slm::inline v0_1::families {
+namespace slm { inline namespace v0_1 { namespace families {
 
 inline void read_olmo(const JsonFields& fields, ModelDescription& model) {
   read_llama_like(fields, model);
@@ -19,4 +19,4 @@ inline constexpr Family olmo{.model_type = "olmo",
                              .names = {.final_norm = "", .attention_norm = "", .mlp_norm = ""},
                              .read = read_olmo};
 
-}  // namespace slm::families
+}}}

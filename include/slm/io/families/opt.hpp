@@ -3,7 +3,7 @@
 
 #include "slm/io/families/common.hpp"
 
-namespace slm::inline v0_1::families {
+namespace slm { inline namespace v0_1 { namespace families {
 
 inline void read_opt(const JsonFields& fields, ModelDescription& model) {
   ModelConfig& config = model.config;
@@ -49,4 +49,4 @@ inline constexpr Family opt{.model_type = "opt",
                                       .down = "fc2"},
                             .read = read_opt};
 
-}  // namespace slm::families
+}}}

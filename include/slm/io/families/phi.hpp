@@ -3,7 +3,7 @@
 
 #include "slm/io/families/common.hpp"
 
-namespace slm::inline v0_1::families {
+namespace slm { inline namespace v0_1 { namespace families {
 
 inline void read_phi(const JsonFields& fields, ModelDescription& model) {
   ModelConfig& config = model.config;
@@ -34,4 +34,4 @@ inline constexpr Family phi{.model_type = "phi",
                                       .down = "mlp.fc2"},
                             .read = read_phi};
 
-}  // namespace slm::families
+}}}

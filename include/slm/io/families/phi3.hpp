@@ -3,7 +3,7 @@
 
 #include "slm/io/families/common.hpp"
 
-namespace slm::inline v0_1::families {
+namespace slm { inline namespace v0_1 { namespace families {
 
 inline void read_phi3(const JsonFields& fields, ModelDescription& model) {
   read_llama_like(fields, model, 1e-5f);
@@ -15,4 +15,4 @@ inline constexpr Family phi3{.model_type = "phi3",
                              .names = {.qkv = {"self_attn.qkv_proj"}, .up = {"mlp.gate_up_proj"}},
                              .read = read_phi3};
 
-}  // namespace slm::families
+}}}

@@ -3,7 +3,7 @@
 
 #include "slm/io/families/common.hpp"
 
-namespace slm::inline v0_1::families {
+namespace slm { inline namespace v0_1 { namespace families {
 
 /// The window counts only where use_sliding_window says so, and for the layers from max_window_layers on.
 inline void read_qwen_window(const JsonFields& fields, ModelDescription& model) {
@@ -34,4 +34,4 @@ inline constexpr Family qwen3{.model_type = "qwen3",
                               .names = {.q_norm = "self_attn.q_norm", .k_norm = "self_attn.k_norm"},
                               .read = read_qwen3};
 
-}  // namespace slm::families
+}}}

@@ -7,7 +7,7 @@
 #include "slm/backend/gpu/lane/lane.hpp"
 #include "slm/backend/gpu/weights/tiles.hpp"
 
-namespace slm::inline v0_1::gpu {
+namespace slm { inline namespace v0_1 { namespace gpu {
 
 struct AnyEpilogue {
   enum class Kind { add_to_rows, activated, gated, queries_keys_values };
@@ -43,4 +43,4 @@ struct AnyEpilogue {
   }
 };
 
-}  // namespace slm::gpu
+}}}

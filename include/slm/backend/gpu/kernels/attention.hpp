@@ -20,7 +20,7 @@
 #include "slm/backend/gpu/weights/keys.hpp"
 #include "slm/core/types.hpp"
 
-namespace slm::inline v0_1::gpu {
+namespace slm { inline namespace v0_1 { namespace gpu {
 
 /// Of pages whose numbers are `Element`.
 template <int Dim, int Queries, class Element>
@@ -390,4 +390,4 @@ struct Attend {
   }
 };
 
-}  // namespace slm::gpu
+}}}

@@ -11,7 +11,7 @@
 #include "slm/backend/gpu/weights/keys.hpp"
 #include "slm/core/types.hpp"
 
-namespace slm::inline v0_1::gpu {
+namespace slm { inline namespace v0_1 { namespace gpu {
 
 static_assert(chunk == page_positions);
 
@@ -138,4 +138,4 @@ struct Carried {
   }
 };
 
-}  // namespace slm::gpu
+}}}

@@ -11,7 +11,7 @@
 #include "slm/backend/gpu/runtime/launch.hpp"
 #include "slm/core/draw.hpp"
 
-namespace slm::inline v0_1::gpu {
+namespace slm { inline namespace v0_1 { namespace gpu {
 
 /// The outputs of a step: row i of logits belongs to one of them, is drawn as it asks, and may be the next step's row.
 struct StepOutputs {
@@ -288,4 +288,4 @@ struct Cut {
   }
 };
 
-}  // namespace slm::gpu
+}}}

@@ -12,7 +12,7 @@
 #include "slm/core/architecture.hpp"
 #include "slm/core/types.hpp"
 
-namespace slm::inline v0_1::gpu {
+namespace slm { inline namespace v0_1 { namespace gpu {
 
 SLM_DEVICE float activate(ActivationKind activation, float z) {
   switch (activation) {
@@ -156,4 +156,4 @@ struct QueriesKeysValues {
   }
 };
 
-}  // namespace slm::gpu
+}}}

@@ -11,7 +11,7 @@
 #include "slm/backend/gpu/weights/tiles.hpp"
 #include "slm/formats/adapter.hpp"
 
-namespace slm::inline v0_1::gpu {
+namespace slm { inline namespace v0_1 { namespace gpu {
 
 /// What the row's adapter changes in a product.
 SLM_DEVICE Changes changes_of(const StepRow& row, int product) {
@@ -170,4 +170,4 @@ struct AdaptEmbedding {
   }
 };
 
-}  // namespace slm::gpu
+}}}

@@ -12,7 +12,7 @@
 #include "slm/backend/gpu/weights/scales.hpp"
 #include "slm/backend/gpu/weights/tiles.hpp"
 
-namespace slm::inline v0_1::gpu {
+namespace slm { inline namespace v0_1 { namespace gpu {
 
 /// Whether a block ends behind so many halves of steps of a chunk. None is longer than a chunk.
 template <class Format>
@@ -198,4 +198,4 @@ struct PanelProduct {
   }
 };
 
-}  // namespace slm::gpu
+}}}

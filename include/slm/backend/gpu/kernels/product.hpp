@@ -18,7 +18,7 @@
 #include "slm/backend/gpu/runtime/launch.hpp"
 #include "slm/backend/gpu/weights/tiles.hpp"
 
-namespace slm::inline v0_1::gpu {
+namespace slm { inline namespace v0_1 { namespace gpu {
 
 /// Steps of one of as many slices as a block has waves; a slice ends where a scale does.
 template <class Lane>
@@ -253,4 +253,4 @@ struct ProductTiles {
   }
 };
 
-}  // namespace slm::gpu
+}}}

@@ -14,7 +14,7 @@
 #include "slm/backend/row_cut.hpp"
 #include "slm/core/types.hpp"
 
-namespace slm::inline v0_1::gpu {
+namespace slm { inline namespace v0_1 { namespace gpu {
 
 /// Which row of a table a row of the step takes.
 struct TableRows {
@@ -237,4 +237,4 @@ struct ShapeQkv {
   }
 };
 
-}  // namespace slm::gpu
+}}}

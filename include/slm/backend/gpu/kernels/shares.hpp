@@ -11,7 +11,7 @@
 #include "slm/backend/gpu/runtime/launch.hpp"
 #include "slm/backend/row_cut.hpp"
 
-namespace slm::inline v0_1::gpu {
+namespace slm { inline namespace v0_1 { namespace gpu {
 
 /// Columns that a block moves.
 inline constexpr int columns_at_once = 2048;
@@ -95,4 +95,4 @@ struct SpreadRows {
   }
 };
 
-}  // namespace slm::gpu
+}}}

@@ -9,7 +9,7 @@
 #include "slm/backend/gpu/weights/tiles.hpp"
 #include "slm/core/architecture.hpp"
 
-namespace slm::inline v0_1::gpu {
+namespace slm { inline namespace v0_1 { namespace gpu {
 
 /// Threads of a block of every kernel that works on rows; waves are 8 of 32 or 4 of 64.
 inline constexpr int block_threads = 256;
@@ -133,4 +133,4 @@ struct InputSums {
   }
 };
 
-}  // namespace slm::gpu
+}}}

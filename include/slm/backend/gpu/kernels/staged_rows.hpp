@@ -11,7 +11,7 @@
 #include "slm/backend/gpu/weights/keys.hpp"
 #include "slm/backend/gpu/weights/tiles.hpp"
 
-namespace slm::inline v0_1::gpu {
+namespace slm { inline namespace v0_1 { namespace gpu {
 
 /// What lies in memory of tile_rows rows and the inputs of a step: for each term of a float four pieces of each row,
 /// eight inputs in 16 bytes, then sums of the rows' inputs, from where a block of codes begins to the end of the step
@@ -202,4 +202,4 @@ struct StageRows {
   }
 };
 
-}  // namespace slm::gpu
+}}}

@@ -9,7 +9,7 @@
 #include "slm/backend/gpu/weights/keys.hpp"
 #include "slm/backend/gpu/weights/tiles.hpp"
 
-namespace slm::inline v0_1::gpu {
+namespace slm { inline namespace v0_1 { namespace gpu {
 
 /// Up to vector_rows rows, in shared memory: for each row one run of lines, 16 bytes each. Each lane of a wave has a
 /// line, for one row as for many. RDNA3's devices have less memory for as many waves: half of the lines at once, of
@@ -121,4 +121,4 @@ struct StagedVectors {
   }
 };
 
-}  // namespace slm::gpu
+}}}

@@ -11,7 +11,7 @@
 #include "slm/core/types.hpp"
 #include "slm/formats/kv_format.hpp"
 
-namespace slm::inline v0_1::gpu {
+namespace slm { inline namespace v0_1 { namespace gpu {
 
 /// A row of a step. Steps that are recorded are filled up to certain numbers of rows: what fills up is computed along
 /// where it does no harm, but reads and writes no pages.
@@ -119,4 +119,4 @@ struct KvPages {
   }
 };
 
-}  // namespace slm::gpu
+}}}

@@ -10,7 +10,7 @@
 #include "slm/backend/gpu/weights/scales.hpp"
 #include "slm/backend/gpu/weights/tiles.hpp"
 
-namespace slm::inline v0_1::gpu {
+namespace slm { inline namespace v0_1 { namespace gpu {
 
 /// What the waves of a block share. Inputs of two steps at most are multiplied while those of the next are on their
 /// way. Lanes keep a part of their sums here, for which there are no registers.
@@ -297,4 +297,4 @@ struct TileProduct {
   }
 };
 
-}  // namespace slm::gpu
+}}}

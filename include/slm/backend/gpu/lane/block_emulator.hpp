@@ -13,7 +13,7 @@
 #include "slm/backend/gpu/runtime/launch.hpp"
 #include "slm/core/error.hpp"
 
-namespace slm::inline v0_1::gpu {
+namespace slm { inline namespace v0_1 { namespace gpu {
 
 /// Which of the threads that could run runs first.
 enum class LaneOrder { forward, backward };
@@ -244,4 +244,4 @@ class BlockEmulator {
   int fences_ = 0;
 };
 
-}  // namespace slm::gpu
+}}}

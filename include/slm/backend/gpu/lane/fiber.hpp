@@ -46,7 +46,7 @@ extern "C" void AnnotateIgnoreWritesBegin(const char* file, int line);
 extern "C" void AnnotateIgnoreWritesEnd(const char* file, int line);
 #endif
 
-namespace slm::inline v0_1::gpu {
+namespace slm { inline namespace v0_1 { namespace gpu {
 
 #ifdef SLM_FIBER_TSAN
 #define SLM_NO_RACE_CHECK __attribute__((no_sanitize("thread")))
@@ -257,4 +257,4 @@ class Fibers {
   std::size_t outside_size_ = 0;
 };
 
-}  // namespace slm::gpu
+}}}

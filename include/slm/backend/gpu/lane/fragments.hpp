@@ -9,7 +9,7 @@
 #include "slm/backend/gpu/lane/lane.hpp"
 #include "slm/backend/gpu/lane/mma_layout.hpp"
 
-namespace slm::inline v0_1::gpu {
+namespace slm { inline namespace v0_1 { namespace gpu {
 
 /// 16 bytes on their way from device to shared memory, in registers until there is time to write them.
 struct CopyByRegisters {
@@ -96,4 +96,4 @@ struct TilesB {
   }
 };
 
-}  // namespace slm::gpu
+}}}

@@ -61,7 +61,7 @@
 #define SLM_ROLLED _Pragma("GCC unroll 1")
 #endif
 
-namespace slm::inline v0_1::gpu {
+namespace slm { inline namespace v0_1 { namespace gpu {
 
 /// A line of a kernel, by which collective operations are told apart.
 struct Where {
@@ -150,4 +150,4 @@ struct alignas(16) Word4 {
 SLM_DEVICE std::uint32_t bits_of(float value) { return __builtin_bit_cast(std::uint32_t, value); }
 SLM_DEVICE float float_of(std::uint32_t bits) { return __builtin_bit_cast(float, bits); }
 
-}  // namespace slm::gpu
+}}}

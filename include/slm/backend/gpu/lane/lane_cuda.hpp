@@ -12,7 +12,7 @@
 
 #if SLM_DEVICE_PASS
 
-namespace slm::inline v0_1::gpu {
+namespace slm { inline namespace v0_1 { namespace gpu {
 
 class DeviceLane {
  public:
@@ -248,6 +248,6 @@ class DeviceLane {
   }
 };
 
-}  // namespace slm::gpu
+}}}
 
 #endif

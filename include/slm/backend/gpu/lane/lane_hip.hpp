@@ -17,7 +17,7 @@
 #error "slm runs on AMD's gfx90a, gfx940 and newer CDNA, and on gfx11 (RDNA3)"
 #endif
 
-namespace slm::inline v0_1::gpu {
+namespace slm { inline namespace v0_1 { namespace gpu {
 
 class DeviceLane {
  public:
@@ -200,6 +200,6 @@ class DeviceLane {
   }
 };
 
-}  // namespace slm::gpu
+}}}
 
 #endif

@@ -21,7 +21,7 @@
 #include "slm/core/error.hpp"
 #include "slm/core/types.hpp"
 
-namespace slm::inline v0_1::gpu {
+namespace slm { inline namespace v0_1 { namespace gpu {
 
 /// How the emulated matrix unit adds up: c + a . b over the depth of a fragment.
 struct FloatSums {
@@ -240,4 +240,4 @@ class HostLane {
   int fiber_, thread_;
 };
 
-}  // namespace slm::gpu
+}}}

@@ -10,7 +10,7 @@
 
 #include "slm/core/macros.hpp"
 
-namespace slm::inline v0_1::gpu {
+namespace slm { inline namespace v0_1 { namespace gpu {
 
 /// NVIDIA, mma.sync.aligned.m16n8k16, from sm_80 on.
 struct MmaSync16x8x16 {
@@ -89,4 +89,4 @@ struct FragmentC {
   float value[Layout::c_floats];
 };
 
-}  // namespace slm::gpu
+}}}

@@ -12,7 +12,7 @@
 #include "slm/core/error.hpp"
 #include "slm/core/view.hpp"
 
-namespace slm::inline v0_1::gpu {
+namespace slm { inline namespace v0_1 { namespace gpu {
 
 /// As kernels take it; null is empty.
 template <class T>
@@ -67,4 +67,4 @@ class DeviceBuffer {
   std::size_t size_ = 0;
 };
 
-}  // namespace slm::gpu
+}}}

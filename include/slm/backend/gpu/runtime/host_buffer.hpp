@@ -7,7 +7,7 @@
 
 #include "slm/backend/gpu/runtime/runtime.hpp"
 
-namespace slm::inline v0_1::gpu {
+namespace slm { inline namespace v0_1 { namespace gpu {
 
 template <Runtime R>
 class HostBuffer {
@@ -29,4 +29,4 @@ class HostBuffer {
   std::size_t size_;
 };
 
-}  // namespace slm::gpu
+}}}

@@ -9,7 +9,7 @@
 #include "slm/backend/gpu/runtime/host_buffer.hpp"
 #include "slm/backend/gpu/runtime/runtime.hpp"
 
-namespace slm::inline v0_1::gpu {
+namespace slm { inline namespace v0_1 { namespace gpu {
 
 /// Host memory that a device writes by itself. A copy to any other goes through the driver's own, piece by piece, and
 /// keeps a thread of the host busy.
@@ -37,4 +37,4 @@ class Landing {
   HostBuffer<R> memory_;
 };
 
-}  // namespace slm::gpu
+}}}

@@ -32,7 +32,7 @@
 #include "slm/backend/gpu/lane/lane_hip.hpp"
 #endif
 
-namespace slm::inline v0_1::gpu {
+namespace slm { inline namespace v0_1 { namespace gpu {
 
 struct Grid {
   int x = 1, y = 1, z = 1;  // blocks; x up to 2^31 - 1, y and z up to 65535
@@ -106,4 +106,4 @@ __global__ __launch_bounds__(K::max_block, least_blocks<K>) void entry(const typ
 }
 #endif
 
-}  // namespace slm::gpu
+}}}

@@ -16,7 +16,7 @@
 #include "slm/backend/gpu/lane/lane.hpp"
 #include "slm/backend/gpu/runtime/launch.hpp"
 
-namespace slm::inline v0_1::gpu {
+namespace slm { inline namespace v0_1 { namespace gpu {
 
 /// Of a block: those of the widest kernel in lists.
 inline constexpr int persistent_threads = 256;
@@ -172,4 +172,4 @@ struct Persistent {
   }
 };
 
-}  // namespace slm::gpu
+}}}

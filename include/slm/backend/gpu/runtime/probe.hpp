@@ -3,7 +3,7 @@
 
 #include "slm/backend/gpu/runtime/launch.hpp"
 
-namespace slm::inline v0_1::gpu::detail {
+namespace slm { inline namespace v0_1 { namespace gpu::detail {
 
 /// Tells the wave width that the code for this device was compiled for, and whether its kernels wait for the one before
 /// them, so that they may be launched to begin earlier: code for an older architecture, which the driver may have
@@ -25,4 +25,4 @@ struct ProbeKernel {
   }
 };
 
-}  // namespace slm::gpu::detail
+}}}

@@ -21,7 +21,7 @@
 
 #include "slm/backend/gpu/runtime/launch.hpp"
 
-namespace slm::inline v0_1::gpu {
+namespace slm { inline namespace v0_1 { namespace gpu {
 
 struct DeviceInfo {
   std::string name;          // "NVIDIA H200"
@@ -80,4 +80,4 @@ concept Runtime = std::copyable<R> && requires(R runtime, const R& constant, int
   { constant.template resident_blocks<detail::EmptyKernel>() } -> std::same_as<int>;
 };
 
-}  // namespace slm::gpu
+}}}

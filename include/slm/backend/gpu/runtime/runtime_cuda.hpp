@@ -10,7 +10,7 @@
 #include "slm/backend/gpu/runtime/runtime_vendor.hpp"
 #include "slm/core/error.hpp"
 
-namespace slm::inline v0_1::gpu {
+namespace slm { inline namespace v0_1 { namespace gpu {
 
 struct CudaApi {
   static constexpr const char* name = "cuda";
@@ -95,13 +95,13 @@ struct CudaApi {
   static const char* GetErrorString(Status status) { return cudaGetErrorString(status); }
 };
 
-}  // namespace slm::gpu
+}}}
 
-namespace slm::inline v0_1::backend {
+namespace slm { inline namespace v0_1 { namespace backend {
 
 using CudaRuntime = gpu::VendorRuntime<gpu::CudaApi>;
 static_assert(gpu::Runtime<CudaRuntime>);
 
-}  // namespace slm::backend
+}}}
 
 #endif

@@ -10,7 +10,7 @@
 #include "slm/backend/gpu/runtime/runtime_vendor.hpp"
 #include "slm/core/error.hpp"
 
-namespace slm::inline v0_1::gpu {
+namespace slm { inline namespace v0_1 { namespace gpu {
 
 struct HipApi {
   static constexpr const char* name = "hip";
@@ -76,13 +76,13 @@ struct HipApi {
   static const char* GetErrorString(Status status) { return hipGetErrorString(status); }
 };
 
-}  // namespace slm::gpu
+}}}
 
-namespace slm::inline v0_1::backend {
+namespace slm { inline namespace v0_1 { namespace backend {
 
 using HipRuntime = gpu::VendorRuntime<gpu::HipApi>;
 static_assert(gpu::Runtime<HipRuntime>);
 
-}  // namespace slm::backend
+}}}
 
 #endif

@@ -15,7 +15,7 @@
 #include "slm/backend/gpu/lane/lane_host.hpp"
 #include "slm/backend/gpu/runtime/runtime.hpp"
 
-namespace slm::inline v0_1::backend {
+namespace slm { inline namespace v0_1 { namespace backend {
 
 /// Everything happens at once, when it is asked for, so streams order nothing; a stream under capture records.
 template <class Layout, class Sums = gpu::FloatSums>
@@ -186,4 +186,4 @@ class LanesRuntime {
 
 static_assert(gpu::Runtime<LanesRuntime<gpu::MmaSync16x8x16>>);
 
-}  // namespace slm::backend
+}}}

@@ -61,7 +61,7 @@
 /// Makes a call of the vendor's and throws gpu.failed, with its name, unless it succeeds.
 #define SLM_GPU_CALL(function, ...) VendorRuntime::require(Api::function(__VA_ARGS__), #function)
 
-namespace slm::inline v0_1::gpu {
+namespace slm { inline namespace v0_1 { namespace gpu {
 
 /// A handle to one device; copies share it. See runtime.hpp for what the members do.
 template <class Api>
@@ -395,6 +395,6 @@ class VendorRuntime {
   std::shared_ptr<const Device> device_;
 };
 
-}  // namespace slm::gpu
+}}}
 
 #undef SLM_GPU_CALL

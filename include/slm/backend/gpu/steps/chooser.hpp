@@ -9,7 +9,7 @@
 #include "slm/backend/gpu/runtime/runtime.hpp"
 #include "slm/backend/gpu/steps/step_shape.hpp"
 
-namespace slm::inline v0_1::gpu {
+namespace slm { inline namespace v0_1 { namespace gpu {
 
 template <Runtime R>
 class Chooser {
@@ -50,4 +50,4 @@ class Chooser {
   Buffer<Ranked> partial_;  // [rows, blocks]
 };
 
-}  // namespace slm::gpu
+}}}

@@ -17,7 +17,7 @@
 #include "slm/core/view.hpp"
 #include "slm/ranks/communicator.hpp"
 
-namespace slm::inline v0_1::gpu {
+namespace slm { inline namespace v0_1 { namespace gpu {
 
 /// Ranks whose devices reach each other's memory in the order of a stream, and whose wait() ends when a rank fails.
 template <class C, class Stream>
@@ -152,4 +152,4 @@ class DeviceShares {
   std::vector<std::size_t> sizes_;
 };
 
-}  // namespace slm::gpu
+}}}

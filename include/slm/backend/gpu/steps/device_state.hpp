@@ -19,7 +19,7 @@
 #include "slm/backend/gpu/steps/step_shape.hpp"
 #include "slm/core/error.hpp"
 
-namespace slm::inline v0_1::backend {
+namespace slm { inline namespace v0_1 { namespace backend {
 
 struct GpuOptions {
   int device = 0;                  // index into R::devices()
@@ -29,9 +29,9 @@ struct GpuOptions {
   bool persistent_steps = false;   // recorded steps of few rows by kernels that stay, see steps/step_program.hpp
 };
 
-}  // namespace slm::backend
+}}}
 
-namespace slm::inline v0_1::gpu {
+namespace slm { inline namespace v0_1 { namespace gpu {
 
 template <Runtime R, int MaxRows, int MostRecordedRows>
 struct DeviceState {
@@ -142,4 +142,4 @@ struct DeviceState {
   }
 };
 
-}  // namespace slm::gpu
+}}}

@@ -25,7 +25,7 @@
 #include "slm/backend/gpu/steps/device_state.hpp"
 #include "slm/backend/gpu/steps/step_graphs.hpp"
 
-namespace slm::inline v0_1::gpu {
+namespace slm { inline namespace v0_1 { namespace gpu {
 
 /// Holds the device until it is destroyed. Rows are filled up to a shape that was, or may be, recorded.
 template <class State>
@@ -394,4 +394,4 @@ class GpuStep {
   bool advanced_ = false;
 };
 
-}  // namespace slm::gpu
+}}}

@@ -15,7 +15,7 @@
 #include "slm/backend/gpu/runtime/runtime.hpp"
 #include "slm/backend/gpu/steps/step_shape.hpp"
 
-namespace slm::inline v0_1::gpu {
+namespace slm { inline namespace v0_1 { namespace gpu {
 
 /// A plan in device memory: at the same addresses for all steps of a shape.
 struct DevicePlan {
@@ -125,4 +125,4 @@ class PlanUpload {
   int turn_ = 0;
 };
 
-}  // namespace slm::gpu
+}}}

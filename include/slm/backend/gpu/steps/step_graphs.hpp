@@ -10,7 +10,7 @@
 #include "slm/backend/gpu/steps/step_program.hpp"
 #include "slm/backend/gpu/steps/step_shape.hpp"
 
-namespace slm::inline v0_1::gpu {
+namespace slm { inline namespace v0_1 { namespace gpu {
 
 /// Owned by a model, whose buffers the launches name.
 template <Runtime R>
@@ -80,4 +80,4 @@ class StepGraphs {
   int generation_ = 0;
 };
 
-}  // namespace slm::gpu
+}}}

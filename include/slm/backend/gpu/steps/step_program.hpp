@@ -18,7 +18,7 @@
 #include "slm/backend/gpu/runtime/persistent.hpp"
 #include "slm/backend/gpu/runtime/runtime.hpp"
 
-namespace slm::inline v0_1::gpu {
+namespace slm { inline namespace v0_1 { namespace gpu {
 
 /// The kernels of a step of few rows without adapters, over pages of fp16, whose weights have one format. Those that
 /// know no weights come first, so that each has the same number in all lists. Not of fp32, whose product alone fills
@@ -148,4 +148,4 @@ class StepProgram {
   Buffer<int> arrived_;
 };
 
-}  // namespace slm::gpu
+}}}

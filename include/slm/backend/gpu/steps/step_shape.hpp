@@ -9,7 +9,7 @@
 #include "slm/backend/plan.hpp"
 #include "slm/core/draw.hpp"
 
-namespace slm::inline v0_1::gpu {
+namespace slm { inline namespace v0_1 { namespace gpu {
 
 /// Which launches a choice is. Each has those of the ones before it.
 enum class Choice { none, greedy, race, cut_race };
@@ -81,4 +81,4 @@ struct StepShape {
   }
 };
 
-}  // namespace slm::gpu
+}}}

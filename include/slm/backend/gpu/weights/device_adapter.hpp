@@ -14,7 +14,7 @@
 #include "slm/core/error.hpp"
 #include "slm/formats/adapter.hpp"
 
-namespace slm::inline v0_1::gpu {
+namespace slm { inline namespace v0_1 { namespace gpu {
 
 /// At most so many ranks has all that an adapter changes in one product: 512 each for queries, keys and values.
 inline constexpr int most_ranks = 3 * 512;
@@ -77,4 +77,4 @@ Adapter place_adapter(R runtime, const Adapter& adapter) {
   return placed;
 }
 
-}  // namespace slm::gpu
+}}}

@@ -14,7 +14,7 @@
 
 #include "slm/formats/format.hpp"
 
-namespace slm::inline v0_1::gpu {
+namespace slm { inline namespace v0_1 { namespace gpu {
 
 /// Codes of four and of eight bits in the order of formats/code_tiles.hpp: AWQ's layers and GGUF's blocks. How many
 /// inputs share a scale, and whether there are zero points, one zero for all, or minima, is said at run time.
@@ -71,4 +71,4 @@ struct Compute<Int8> {
 template <class Format>
 inline constexpr bool in_codes = Compute<Format>::code_bits != 0;
 
-}  // namespace slm::gpu
+}}}

@@ -9,7 +9,7 @@
 #include "slm/backend/gpu/weights/keys.hpp"
 #include "slm/backend/gpu/weights/tiles.hpp"
 
-namespace slm::inline v0_1::gpu {
+namespace slm { inline namespace v0_1 { namespace gpu {
 
 /// What there is of scales where weights are no codes.
 struct Nothing {};
@@ -178,4 +178,4 @@ SLM_DEVICE float dequantized(const Tiles& tiles, int output, int k) {
   return value;
 }
 
-}  // namespace slm::gpu
+}}}

@@ -26,7 +26,7 @@
 #include "slm/formats/int4_rows.hpp"
 #include "slm/formats/int4_tiles.hpp"
 
-namespace slm::inline v0_1::gpu {
+namespace slm { inline namespace v0_1 { namespace gpu {
 
 /// use(first, last) for parts of 0..count, a multiple of `unit` each but for the last, on all cores: seven billion
 /// weights take half a minute on one.
@@ -215,4 +215,4 @@ class TileMatrix {
   Kind kind_ = Kind::f32;
 };
 
-}  // namespace slm::gpu
+}}}

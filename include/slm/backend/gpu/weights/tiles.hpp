@@ -17,7 +17,7 @@
 #include "slm/backend/gpu/lane/mma_layout.hpp"
 #include "slm/backend/gpu/weights/keys.hpp"
 
-namespace slm::inline v0_1::gpu {
+namespace slm { inline namespace v0_1 { namespace gpu {
 
 inline constexpr int tile_height = 16, line_depth = 8, step_depth = 32, step_lines = 4;
 
@@ -259,4 +259,4 @@ struct StepWeights<Int8, L> {
   }
 };
 
-}  // namespace slm::gpu
+}}}
