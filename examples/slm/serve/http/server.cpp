@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <boost/asio/ip/v6_only.hpp>
 #include <boost/asio/post.hpp>
 #include <memory>
@@ -102,7 +103,8 @@ class HttpServer::Implementation {
     state.draining = true;
     asio::post(loops.front()->context(), [this] { stop_accepting(); });
     for (const auto& loop : loops) asio::post(loop->context(), [&loop = *loop] { loop.close_waiting(); });
-    while (state.requests > 0 && Clock::now() < end) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    while ((accepting || state.requests > 0) && Clock::now() < end)
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
     return state.requests == 0;
   }
 
@@ -211,11 +213,13 @@ class HttpServer::Implementation {
       listener->acceptor.close(ignored);
       listener->pause.cancel();
     }
+    accepting = false;
   }
 
   std::vector<std::unique_ptr<Loop>> loops;
   std::vector<std::unique_ptr<Listener>> listeners;  // on the first loop
   std::size_t accepted = 0;
+  std::atomic<bool> accepting = true;
   int spare = -1;
   std::vector<std::jthread> threads;
   bool stopped = false;
