@@ -198,7 +198,8 @@ void add_quantize(CLI::App& program) {
   slm::quantize::Options& options = command->options;
   CLI::App& app =
       *program.add_subcommand("quantize", "Make a 4-bit AWQ folder or a GGUF file of a floating-point model");
-  app.add_option("model", command->model, "the floating-point model: a folder, or for GGUF also a .gguf")->required();
+  app.add_option("model", command->model, "the floating-point model: a folder, or a GGUF file where one is made")
+      ->required();
   app.add_option("output", command->output, "folder or .gguf to make; it must not exist")->required();
   std::vector<std::string> types;
   for (const slm::DType type : gguf_types) types.push_back(lower_case(slm::name_of(type)));

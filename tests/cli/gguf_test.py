@@ -100,7 +100,21 @@ class Gguf(unittest.TestCase):
                 path = SCRATCH / f"{name}.gguf"
                 path.write_bytes(content)
                 self.error(expected, "info", path)
-        self.error(r"\[io.unreadable\]", "generate", "--target", SCRATCH / "absent.gguf", "--prompt", "a")
+        self.error(r"\[checkpoint.no-folder\]", "generate", "--target", SCRATCH / "absent.gguf", "--prompt", "a")
+
+    def test_the_first_bytes_tell_a_gguf_file(self):
+        expected = self.ok("generate", "--target", EVERY_TYPE, "--prompt", "a", "--max-new-tokens", 4)
+        for name in ("sha256-0a1b2c", "MODEL.GGUF", "model.gguf.part"):
+            with self.subTest(name):
+                folder = SCRATCH / "named" / name
+                folder.mkdir(parents=True)
+                path = pathlib.Path(shutil.copy(EVERY_TYPE, folder / name))
+                for model in (path, folder):
+                    generate = ("generate", "--target", model, "--prompt", "a", "--max-new-tokens", 4)
+                    self.assertEqual(self.ok(*generate), expected)
+                    self.assertEqual(self.ok(*generate, "--draft", model), expected)
+                self.assertEqual(self.ok("tokenize", path, stdin="a pump"), self.ok("tokenize", EVERY_TYPE, stdin="a pump"))
+                self.error(r"\[quantize.gguf\]", "quantize", path, folder / "out", "--rtn")
 
 
 if __name__ == "__main__":

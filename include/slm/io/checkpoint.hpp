@@ -224,15 +224,17 @@ class Checkpoint {
   }
 
   void open_folder() {
-    std::error_code failure;
-    if (!file_exists(folder_) || !std::filesystem::is_directory(folder_, failure)) {
-      throw Error("checkpoint.no-folder", text("'", folder_.string(), "' is neither a folder nor a GGUF file"),
-                  "Name a Hugging Face model folder (config.json, model.safetensors and tokenizer.json), or a .gguf");
+    if (!file_exists(folder_)) {
+      throw Error(
+          "checkpoint.no-folder", text("'", folder_.string(), "' is neither a folder nor a GGUF file"),
+          "Name a Hugging Face model folder (config.json, model.safetensors and tokenizer.json), or a GGUF file");
     }
+    std::error_code failure;
+    if (!std::filesystem::is_directory(folder_, failure)) return open_gguf(folder_);  // says what the file is instead
     refuse_foreign_folder(folder_);
     if (!file_exists(folder_ / "config.json")) {
       throw Error("checkpoint.no-config", text("'", folder_.string(), "' holds no config.json"),
-                  "Name the folder that holds config.json, model.safetensors and tokenizer.json, or a .gguf file");
+                  "Name the folder that holds config.json, model.safetensors and tokenizer.json, or a GGUF file");
     }
     model_ = read_model_description(folder_);
     quantization_ = read_quantization(folder_);
@@ -292,11 +294,12 @@ inline std::vector<std::string> gguf_vocabulary(const GgufFields& fields) {
   const char *key = "tokenizer.ggml.tokens", *type_key = "tokenizer.ggml.token_type";
   if (!fields.has(key)) return {};
   const auto tokens = fields.strings(key);
-  const GgufValue* types = fields.has(type_key) ? &fields.array(type_key, GgufValueType::i32, tokens.size()) : nullptr;
+  std::vector<std::int64_t> types;
+  if (fields.has(type_key)) types = fields.integers(type_key, tokens.size());
   std::vector<std::string> pieces(tokens.begin(), tokens.end());
   constexpr std::int64_t unused = 5;
-  for (std::size_t id = 0; types && id < pieces.size(); ++id) {
-    if (types->integer(id) == unused) pieces[id].clear();
+  for (std::size_t id = 0; id < types.size(); ++id) {
+    if (types[id] == unused) pieces[id].clear();
   }
   return pieces;
 }

@@ -63,7 +63,8 @@ class GgufParser {
       throw Error("gguf.bad-magic",
                   text("'", file_, "' is ", older ? "a file of GGML, before GGUF" : "no GGUF file", ": it begins with ",
                        quote(start.substr(0, 4)), ", expected 'GGUF'"),
-                  older ? "Convert the model again with a present convert_hf_to_gguf.py" : "Check the path");
+                  older ? "Convert the model again with a present convert_hf_to_gguf.py"
+                        : "Name a GGUF file, or the folder that holds a model's config.json and weights");
     }
     place_ = "its first 24 bytes";
     take(4);
@@ -155,10 +156,10 @@ class GgufParser {
   std::uint64_t alignment_of(const GgufFields& fields) const {
     const GgufValue* value = fields.find("general.alignment");
     if (!value) return 32;
-    const std::uint64_t alignment = static_cast<std::uint64_t>(value->is_array ? 0 : value->integer().value_or(0));
-    if (!value->is(GgufValueType::u32) || !std::has_single_bit(alignment) || alignment < 8 || alignment > 1 << 20) {
+    const auto alignment = static_cast<std::uint64_t>(value->is_array ? 0 : value->integer().value_or(0));
+    if (!std::has_single_bit(alignment) || alignment < 8 || alignment > 1 << 20) {
       throw fault("gguf.alignment", text("has a general.alignment that is ", value->described(),
-                                         ", expected u32, a power of two from 8 to 1048576"));
+                                         ", expected a power of two from 8 to 1048576"));
     }
     return alignment;
   }

@@ -9,12 +9,12 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "slm/core/error.hpp"
 #include "slm/core/tensor.hpp"
+#include "slm/core/types.hpp"
 
 namespace slm { inline namespace v0_1 {
 
@@ -54,10 +54,9 @@ struct GgufValue {
   std::uint64_t count = 1;
   const std::byte* bytes = nullptr;
 
-  bool is_integer() const { return type <= GgufValueType::i32 || type == GgufValueType::u64 || is(GgufValueType::i64); }
   bool is(GgufValueType other) const { return type == other; }
 
-  /// The integer at a place; none where it is none, or beyond 63 bits.
+  /// The integer at a place, of any type that holds it; none where it is none, or beyond 63 bits.
   std::optional<std::int64_t> integer(std::uint64_t place = 0) const {
     const std::byte* at = bytes + place * bytes_of(type);
     switch (type) {
@@ -73,19 +72,32 @@ struct GgufValue {
         if (value > std::uint64_t(std::numeric_limits<std::int64_t>::max())) return std::nullopt;
         return static_cast<std::int64_t>(value);
       }
+      case GgufValueType::f32:
+      case GgufValueType::f64: {
+        const double value = *number(place);
+        if (std::trunc(value) != value || !(std::abs(value) < 0x1p63)) return std::nullopt;
+        return static_cast<std::int64_t>(value);
+      }
       default: return std::nullopt;
     }
   }
 
-  /// The floating-point number at a place; none where it is none.
+  /// The number at a place, of any type; none where it is none.
   std::optional<double> number(std::uint64_t place = 0) const {
     const std::byte* at = bytes + place * bytes_of(type);
     if (is(GgufValueType::f32)) return load_unaligned<float>(at);
     if (is(GgufValueType::f64)) return load_unaligned<double>(at);
-    return std::nullopt;
+    if (is(GgufValueType::u64)) return static_cast<double>(load_unaligned<std::uint64_t>(at));
+    const auto whole = integer(place);
+    return whole ? std::optional(static_cast<double>(*whole)) : std::nullopt;
   }
 
-  bool boolean() const { return *bytes != std::byte{0}; }
+  /// A truth value, which may be a number, 0 or 1; none where it is none.
+  std::optional<bool> boolean() const {
+    if (is(GgufValueType::boolean)) return *bytes != std::byte{0};
+    const auto value = number();
+    return value == 0.0 || value == 1.0 ? std::optional(value == 1.0) : std::nullopt;
+  }
 
   /// The strings, one after the other; the value must be of strings.
   template <class Visit>
@@ -108,10 +120,10 @@ struct GgufValue {
   std::string described() const {
     if (is_array) return text("an array of ", count, " ", name_of(type));
     if (is(GgufValueType::string)) return text("the string ", quote(string()));
-    if (is(GgufValueType::boolean)) return boolean() ? "true" : "false";
-    const auto integer_value = integer();
-    return text(name_of(type), " ",
-                integer_value ? std::to_string(*integer_value) : std::to_string(number().value_or(0)));
+    if (is(GgufValueType::boolean)) return *boolean() ? "true" : "false";
+    if (is(GgufValueType::u64)) return text("u64 ", load_unaligned<std::uint64_t>(bytes));
+    if (const auto whole = integer()) return text(name_of(type), " ", *whole);
+    return text(name_of(type), " ", *number());
   }
 };
 
@@ -141,14 +153,11 @@ class GgufFields {
                 "Convert the model again with a present convert_hf_to_gguf.py");
   }
 
-  /// Any type of integer whose value lies in the range.
+  /// An integer of any type, in [smallest, largest].
   int integer(std::string_view key, int smallest, int largest) const {
-    const GgufValue& value = single(key, "an integer");
-    const auto found = value.integer();
-    if (!value.is_integer()) throw bad(key, "an integer");
-    if (!found || *found < smallest || *found > largest) {
-      throw bad(key, text("an integer of ", smallest, "..", largest));
-    }
+    const std::string expected = text("an integer of ", smallest, "..", largest);
+    const auto found = single(key, expected).integer();
+    if (!found || *found < smallest || *found > largest) throw bad(key, expected);
     return static_cast<int>(*found);
   }
 
@@ -156,11 +165,20 @@ class GgufFields {
     return has(key) ? integer(key, smallest, largest) : otherwise;
   }
 
-  /// A finite f32 or f64 in [smallest, largest].
+  /// The id of a token, an integer of any type; none where the key is absent or its id is not below `limit`: -1 and
+  /// 2^32 - 1 stand for no token.
+  std::optional<Token> token(std::string_view key, int limit) const {
+    if (!has(key)) return std::nullopt;
+    const auto found = single(key, "an integer").number();
+    if (!found || std::trunc(*found) != *found) throw bad(key, "an integer");
+    return *found >= 0 && *found < limit ? std::optional(static_cast<Token>(*found)) : std::nullopt;
+  }
+
+  /// A number of any type, in [smallest, largest].
   float number(std::string_view key, double smallest, double largest) const {
-    const auto found = single(key, "a floating-point number").number();
-    if (!found) throw bad(key, "a floating-point number");
-    if (!(*found >= smallest && *found <= largest)) throw bad(key, text("a number of ", smallest, "..", largest));
+    const std::string expected = text("a number of ", smallest, "..", largest);
+    const auto found = single(key, expected).number();
+    if (!found || !(*found >= smallest && *found <= largest)) throw bad(key, expected);
     return static_cast<float>(*found);
   }
 
@@ -170,9 +188,9 @@ class GgufFields {
 
   bool boolean(std::string_view key, bool otherwise) const {
     if (!has(key)) return otherwise;
-    const GgufValue& value = single(key, "true or false");
-    if (!value.is(GgufValueType::boolean)) throw bad(key, "true or false");
-    return value.boolean();
+    const auto found = single(key, "true or false").boolean();
+    if (!found) throw bad(key, "true or false");
+    return *found;
   }
 
   std::string_view string(std::string_view key) const {
@@ -195,13 +213,14 @@ class GgufFields {
     return all;
   }
 
-  /// An array of exactly `count` elements of one type.
-  const GgufValue& array(std::string_view key, GgufValueType type, std::size_t count) const {
-    const GgufValue& value = at(key);
-    if (!value.is_array || !value.is(type) || value.count != count) {
-      throw bad(key, text("an array of ", count, " ", name_of(type)));
-    }
-    return value;
+  /// An array of exactly `count` integers of any type.
+  std::vector<std::int64_t> integers(std::string_view key, std::size_t count) const {
+    return array(key, count, "integers", &GgufValue::integer);
+  }
+
+  /// An array of exactly `count` numbers of any type.
+  std::vector<double> numbers(std::string_view key, std::size_t count) const {
+    return array(key, count, "numbers", &GgufValue::number);
   }
 
   Error bad(std::string_view key, std::string_view expected) const {
@@ -215,6 +234,21 @@ class GgufFields {
     const GgufValue& value = at(key);
     if (value.is_array) throw bad(key, expected);
     return value;
+  }
+
+  template <class Element>
+  std::vector<Element> array(std::string_view key, std::size_t count, std::string_view kind,
+                             std::optional<Element> (GgufValue::*element)(std::uint64_t) const) const {
+    std::vector<Element> all;
+    const GgufValue& value = at(key);
+    if (!value.is_array || value.count != count) throw bad(key, text("an array of ", count, " ", kind));
+    all.reserve(count);
+    for (std::uint64_t place = 0; place < count; ++place) {
+      const auto found = (value.*element)(place);
+      if (!found) throw bad(key, text("an array of ", count, " ", kind));
+      all.push_back(*found);
+    }
+    return all;
   }
 
   std::vector<Entry> entries_;

@@ -74,34 +74,38 @@ class GgufFile {
     if (shards_.size() > 1) check_total();
   }
 
-  static std::string ending_of(int shard, int count) {
+  /// What a shard's name has before its suffix.
+  static std::string mark_of(int shard, int count) {
     const auto five_digits = [](int number) {
       const std::string digits = std::to_string(number);
       return std::string(5 - digits.size(), '0') + digits;
     };
-    return text("-", five_digits(shard + 1), "-of-", five_digits(count), ".gguf");
+    return text("-", five_digits(shard + 1), "-of-", five_digits(count));
   }
 
   void open_shards(int count) {
     const GgufFields& first = fields();
     const std::string name = path_.filename().string();
     const int number = first.integer("split.no", 0, 65534);
-    const std::string ending = ending_of(number, count);
-    const std::string base = name.ends_with(ending) ? name.substr(0, name.size() - ending.size()) : "";
+    const std::string mark = mark_of(number, count);
+    const std::size_t marked = name.rfind(mark);
+    const bool is_named = marked != name.npos && marked > 0;
+    const std::string base = is_named ? name.substr(0, marked) : "NAME";
+    const std::string suffix = is_named ? name.substr(marked + mark.size()) : ".gguf";
     if (number != 0) {
       throw Error("gguf.not-first-shard",
                   text("'", path_.string(), "' is shard ", number + 1, " of ", count, " of a split model"),
-                  text("Give the first one, '", base.empty() ? "NAME" : base, ending_of(0, count), "'"));
+                  text("Give the first one, '", base, mark_of(0, count), suffix, "'"));
     }
-    if (base.empty()) {
+    if (!is_named) {
       throw Error("gguf.shard-name",
                   text("'", path_.string(), "' is the first of ", count,
-                       " shards, whose names are made from its own, but it ends not in '", ending, "'"),
+                       " shards, whose names are made from its own, but its name has no '", mark, "'"),
                   "Give the shards the names that they were published with");
     }
     const int total = first.integer("split.tensors.count", 0, 1 << 30);
     for (int shard = 1; shard < count; ++shard) {
-      const std::filesystem::path path = path_.parent_path() / (base + ending_of(shard, count));
+      const std::filesystem::path path = path_.parent_path() / (base + mark_of(shard, count) + suffix);
       if (!file_exists(path)) {
         throw Error("gguf.missing-shard", text("'", path.string(), "' is not there: shard ", shard + 1, " of ", count),
                     "Download every shard into one folder");
@@ -138,24 +142,39 @@ class GgufFile {
   std::vector<const GgufTensor*> tensors_;  // by name
 };
 
+namespace detail {
+
+/// A file is GGUF by its first bytes, whatever it is called.
+inline bool is_gguf(const std::filesystem::path& path) { return first_bytes(path, 4) == "GGUF"; }
+
+/// Whether a file is called like a shard of a split model, other than the first.
+inline bool is_later_shard(std::string_view name) {
+  const std::size_t of = name.rfind("-of-");
+  if (of == name.npos || of < 6 || name[of - 6] != '-') return false;
+  const std::string_view number = name.substr(of - 5, 5), count = name.substr(of + 4, 5), suffix = name.substr(of + 4);
+  const auto is_number = [](std::string_view part) {
+    return part.size() == 5 && part.find_first_not_of("0123456789") == part.npos;
+  };
+  return is_number(number) && is_number(count) && number != "00001" && (suffix.size() == 5 || suffix[5] == '.');
+}
+
+}  // namespace detail
+
 /// The GGUF file that a path means: itself, or the one model in a folder without safetensors. None: it means no such
 /// file. Throws Error where a folder holds several.
 inline std::optional<std::filesystem::path> gguf_of(const std::filesystem::path& model) {
   namespace fs = std::filesystem;
   std::error_code failure;
   if (!fs::is_directory(model, failure)) {
-    return model.extension() == ".gguf" ? std::optional{model} : std::nullopt;
+    return detail::is_gguf(model) ? std::optional{model} : std::nullopt;
   }
   std::vector<std::string> found;
   for (fs::directory_iterator entry(model, failure), end; !failure && entry != end; entry.increment(failure)) {
     const fs::path name = entry->path().filename();
     if (name.extension() == ".safetensors" || name == "model.safetensors.index.json") return std::nullopt;
-    const std::string stem = name.stem().string();
-    const std::size_t shard = stem.rfind("-of-");
-    const bool later = shard != stem.npos && shard >= 6 && stem[shard - 6] == '-' &&
-                       stem.compare(shard - 5, 5, "00001") != 0 && stem.size() == shard + 9;
-    if (name.extension() == ".gguf" && !later) found.push_back(name.string());
+    if (!detail::is_later_shard(name.string())) found.push_back(name.string());
   }
+  std::erase_if(found, [&model](const std::string& name) { return !detail::is_gguf(model / name); });
   if (found.empty()) return std::nullopt;
   if (found.size() == 1) return model / found.front();
   std::sort(found.begin(), found.end());

@@ -116,6 +116,7 @@ class GgufModelReader {
       throw Error("config.unsound", text("'", fields_.file(), "': ", what), "Convert the model again");
     }
     read_end_tokens();
+    note_dropped_tokens();
     return std::move(model_);
   }
 
@@ -315,19 +316,29 @@ class GgufModelReader {
       if (std::find(ends.begin(), ends.end(), token) == ends.end()) ends.push_back(token);
     };
     for (const char* name : {"eos", "eot", "eom"}) {
-      const std::string id = text("tokenizer.ggml.", name, "_token_id");
-      if (fields_.has(id)) add(fields_.integer(id, 0, config_.vocab - 1));
+      if (const auto end = fields_.token(text("tokenizer.ggml.", name, "_token_id"), config_.vocab)) add(*end);
     }
     constexpr std::string_view known[] = {"<|eot_id|>", "<|im_end|>",      "<|end|>", "<end_of_turn>", "<|endoftext|>",
                                           "</s>",       "<|end_of_text|>", "<EOT>",   "<|eom_id|>"};
     const char* type_key = "tokenizer.ggml.token_type";
     if (!fields_.has("tokenizer.ggml.tokens") || !fields_.has(type_key)) return;
     const auto tokens = fields_.strings("tokenizer.ggml.tokens");
-    const GgufValue& types = fields_.array(type_key, GgufValueType::i32, tokens.size());
+    const auto types = fields_.integers(type_key, tokens.size());
     for (std::size_t id = 0; id < tokens.size(); ++id) {
       constexpr std::int64_t control = 3;
-      if (types.integer(id) != control) continue;
+      if (types[id] != control) continue;
       if (std::find(std::begin(known), std::end(known), tokens[id]) != std::end(known)) add(static_cast<Token>(id));
+    }
+  }
+
+  /// Ids outside the vocabulary mean no token, whatever they were to be.
+  void note_dropped_tokens() {
+    for (const auto& [id, value] : fields_.entries()) {
+      const auto found = value.is_array ? std::nullopt : value.number();
+      if (!found || !id.starts_with("tokenizer.ggml.") || !id.ends_with("_token_id")) continue;
+      if (*found >= 0 && *found < config_.vocab) continue;
+      model_.notes.push_back(text("'", fields_.file(), "': key ", quote(id), " is ", value.described(),
+                                  ", outside the vocabulary 0..", config_.vocab - 1, ": dropped"));
     }
   }
 

@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -52,6 +53,19 @@ inline bool file_exists(const std::filesystem::path& path) {
   if (::stat(path.c_str(), &status) == 0) return true;
   if (errno == ENOENT || errno == ENOTDIR) return false;
   throw detail::unreadable(path, std::strerror(errno));
+}
+
+/// The first bytes of a regular file, at most `count`; none of what cannot be read.
+inline std::string first_bytes(const std::filesystem::path& path, std::size_t count) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) return {};
+  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // it may have become a pipe meanwhile
+  if (file < 0) return {};
+  std::string bytes(count, '\0');
+  const auto read = ::pread(file, bytes.data(), count, 0);  // fails on a pipe
+  ::close(file);
+  bytes.resize(read > 0 ? static_cast<std::size_t>(read) : 0);
+  return bytes;
 }
 
 /// Regular files only: a pipe or a device may have no end, and opening one may wait or do something.

@@ -194,7 +194,8 @@ inline Choice choose(const std::filesystem::path& model) {
     jinja = file.fields().string("tokenizer.chat_template", "");
     bos = detail::stated_token(file, "bos");
     eos = detail::stated_token(file, "eos");
-    hints.names = {detail::squeezed(model.stem().string()), detail::squeezed(file.fields().string("general.name", ""))};
+    hints.names = {detail::squeezed(model.filename().string()),
+                   detail::squeezed(file.fields().string("general.name", ""))};
   } else if (jinja = detail::jinja_of(model); jinja.empty()) {
     hints = detail::hints_of_folder(model);
   } else {

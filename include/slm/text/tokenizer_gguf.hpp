@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
+#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -80,15 +81,15 @@ class GgufTokenizerReader {
       fail("tokenizer.empty-vocabulary", file_, "tokenizer.ggml.tokens holds no token", download_again);
     }
     constexpr const char *type_key = "tokenizer.ggml.token_type", *score_key = "tokenizer.ggml.scores";
-    const GgufValue* types =
-        fields_.has(type_key) ? &fields_.array(type_key, GgufValueType::i32, texts.size()) : nullptr;
-    const GgufValue* scores =
-        fields_.has(score_key) ? &fields_.array(score_key, GgufValueType::f32, texts.size()) : nullptr;
+    std::vector<std::int64_t> types;
+    if (fields_.has(type_key)) types = fields_.integers(type_key, texts.size());
+    std::vector<double> scores;
+    if (fields_.has(score_key)) scores = fields_.numbers(score_key, texts.size());
     tokens_.reserve(texts.size());
     for (std::size_t id = 0; id < texts.size(); ++id) {
-      const std::int64_t type = types ? *types->integer(id) : std::int64_t{SentencePiece::normal};
-      SentencePiece token{texts[id], scores ? static_cast<float>(*scores->number(id)) : 0,
-                          static_cast<std::uint64_t>(type)};
+      const std::int64_t type = types.empty() ? std::int64_t{SentencePiece::normal} : types[id];
+      const double score = scores.empty() ? 0 : scores[id];
+      SentencePiece token{texts[id], 0, static_cast<std::uint64_t>(type)};
       if (type < SentencePiece::normal || type > SentencePiece::byte) {
         fail("tokenizer.token-type", file_,
              text("token ", id, " (", shown(token.text), ") is of the unknown type ", type), download_again);
@@ -97,10 +98,11 @@ class GgufTokenizerReader {
         fail("tokenizer.not-utf8", file_, text("token ", id, " (", shown(token.text), ") is not UTF-8"),
              download_again);
       }
-      if (!std::isfinite(token.score)) {
+      if (!(std::abs(score) <= std::numeric_limits<float>::max())) {
         fail("tokenizer.bad-score", file_,
              text("token ", id, " (", shown(token.text), ") has a score that is no number"), download_again);
       }
+      token.score = static_cast<float>(score);
       if (token.text.empty()) token.type = SentencePiece::unused;
       tokens_.push_back(token);
     }
@@ -239,17 +241,22 @@ class GgufTokenizerReader {
   }
 
   void add_around(bool begins) {
-    const auto token = [this](const char* key) -> std::optional<Token> {
-      if (!fields_.has(key)) return std::nullopt;
-      return fields_.integer(key, 0, static_cast<int>(tokens_.size()) - 1);
+    const auto add = [this](std::vector<Token>& place, const char* key, const char* what) {
+      const int count = static_cast<int>(tokens_.size());
+      if (const auto found = fields_.token(key, count)) return place.push_back(*found);
+      const GgufValue* value = fields_.find(key);
+      fail("tokenizer.missing-special-token", file_,
+           value ? text("a text has ", what, ", but ", key, " is ", value->described(), ", expected an id of 0..",
+                        count - 1)
+                 : text("a text has ", what, ", which no key names"),
+           download_again);
     };
-    const auto add = [this](std::vector<Token>& place, std::optional<Token> found, const char* what) {
-      if (found) return place.push_back(*found);
-      fail("tokenizer.missing-special-token", file_, text("a text has ", what, ", which no key names"), download_again);
-    };
-    const auto bos = token("tokenizer.ggml.bos_token_id"), eos = token("tokenizer.ggml.eos_token_id");
-    if (fields_.boolean("tokenizer.ggml.add_bos_token", begins)) add(parts_.before, bos, "a bos token before it");
-    if (fields_.boolean("tokenizer.ggml.add_eos_token", false)) add(parts_.after, eos, "an eos token behind it");
+    if (fields_.boolean("tokenizer.ggml.add_bos_token", begins)) {
+      add(parts_.before, "tokenizer.ggml.bos_token_id", "a bos token before it");
+    }
+    if (fields_.boolean("tokenizer.ggml.add_eos_token", false)) {
+      add(parts_.after, "tokenizer.ggml.eos_token_id", "an eos token behind it");
+    }
   }
 
   const GgufFields& fields_;

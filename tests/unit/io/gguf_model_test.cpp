@@ -8,6 +8,7 @@
 #include "slm/formats/convert.hpp"
 #include "slm/io/checkpoint.hpp"
 #include "support/gguf_builder.hpp"
+#include "support/gguf_model.hpp"
 #include "support/paths.hpp"
 #include "support/temporary.hpp"
 
@@ -42,51 +43,6 @@ std::vector<float> values_of(const Checkpoint& checkpoint, Role role, int layer)
   }
   return all;
 }
-
-/// A small sound model of any architecture whose names and sizes are Llama's, tensors in F32. `change` may leave out
-/// or replace what is added; pairs and tensors that follow come last.
-struct SmallModel {
-  std::string architecture = "llama";
-  int layers = 1, hidden = 8, ffn = 16, heads = 2, kv_heads = 1, vocab = 10;
-  std::function<void(GgufBuilder&)> more = [](GgufBuilder&) {};
-  std::string without;  // a tensor or key
-
-  GgufBuilder build() const {
-    GgufBuilder file;
-    const auto pair = [&](const std::string& key, int value) {
-      if (key != without) file.u32(text(architecture, ".", key), static_cast<std::uint32_t>(value));
-    };
-    file.string("general.architecture", architecture);
-    pair("context_length", 64), pair("embedding_length", hidden), pair("block_count", layers);
-    pair("feed_forward_length", ffn), pair("attention.head_count", heads);
-    pair("attention.head_count_kv", kv_heads);
-    if (without != "epsilon") file.f32(architecture + ".attention.layer_norm_rms_epsilon", 1e-5f);
-    more(file);
-    const auto tensor = [&](const std::string& name, int in, int out) {
-      if (name == without) return;
-      std::vector<float> values(static_cast<std::size_t>(in * std::max(out, 1)));
-      for (float& value : values) value = 0.01f * static_cast<float>(++count);
-      std::vector<std::uint64_t> dims{static_cast<std::uint64_t>(in)};
-      if (out > 0) dims.push_back(static_cast<std::uint64_t>(out));
-      file.tensor(name, dims, 0, {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)});
-    };
-    tensor("token_embd.weight", hidden, vocab), tensor("output_norm.weight", hidden, 0);
-    for (int l = 0; l < layers; ++l) {
-      const std::string layer = text("blk.", l, ".");
-      const int head = hidden / heads;
-      tensor(layer + "attn_norm.weight", hidden, 0), tensor(layer + "ffn_norm.weight", hidden, 0);
-      tensor(layer + "attn_q.weight", hidden, hidden), tensor(layer + "attn_k.weight", hidden, head * kv_heads);
-      tensor(layer + "attn_v.weight", hidden, head * kv_heads), tensor(layer + "attn_output.weight", hidden, hidden);
-      tensor(layer + "ffn_gate.weight", hidden, ffn), tensor(layer + "ffn_up.weight", hidden, ffn);
-      tensor(layer + "ffn_down.weight", ffn, hidden);
-    }
-    count = 0;
-    return file;
-  }
-
- private:
-  mutable int count = 0;
-};
 
 std::string fault(const GgufBuilder& builder) {
   const TemporaryFolder folder;
@@ -334,28 +290,15 @@ TEST_CASE("a GGUF model ends its text after the tokens that its metadata name an
   CHECK(ends(types, [](GgufBuilder& f) {
           f.u32("tokenizer.ggml.eos_token_id", 4).u32("tokenizer.ggml.eot_token_id", 7);
         }) == std::vector<Token>{4, 7, 1});
-  CHECK_THAT(fault_with([](GgufBuilder& f) { f.u32("tokenizer.ggml.eos_token_id", 10); }),
-             Catch::Contains("eos_token_id") && Catch::Contains("0..9") && Catch::Contains("gguf.bad-value"));
-}
-
-TEST_CASE("a folder without safetensors that holds one GGUF model is that model") {
-  const TemporaryFolder folder;
-  const std::string file = SmallModel{}.build().strings("x", std::vector<std::string>{}).build();
-  folder.write("config.json", "{}");
-  folder.write("model-Q4_K_M.gguf", file);
-  CHECK(Checkpoint(folder.path()).config().hidden == 8);
-  folder.write("model-Q8_0.gguf", file);
-  CHECK_THROWS_WITH(Checkpoint(folder.path()), Catch::Contains("'model-Q4_K_M.gguf', 'model-Q8_0.gguf'") &&
-                                                   Catch::Contains("checkpoint.several-gguf"));
-  CHECK(gguf_of(folder.path() / "model-Q8_0.gguf") == folder.path() / "model-Q8_0.gguf");
-  folder.write("model.safetensors", "");
-  CHECK_FALSE(gguf_of(folder.path()));
-  const TemporaryFolder split;
-  for (const char* name : {"split-00001-of-00003.gguf", "split-00002-of-00003.gguf", "split-00003-of-00003.gguf"}) {
-    fs::copy(fixture(std::string{"gguf/"} + name), split.path());
+  CHECK(ends(types, [](GgufBuilder& f) {
+          f.u32("tokenizer.ggml.eos_token_id", 10).number("tokenizer.ggml.eot_token_id", gguf_i32, -1);
+          f.number("tokenizer.ggml.eom_token_id", 11, std::int64_t{4});
+        }) == std::vector<Token>{4, 1, 7});
+  for (const char* key :
+       {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"}) {
+    CHECK_THAT(fault_with([&](GgufBuilder& f) { f.string(key, "</s>"); }),
+               Catch::Contains(key) && Catch::Contains("gguf.bad-value"));
   }
-  CHECK(Checkpoint(split.path()).config().hidden == 64);
-  CHECK_FALSE(gguf_of(split.path() / "absent"));
 }
 
 TEST_CASE("the vocabulary of a GGUF file is its tokens, without those that are never used") {

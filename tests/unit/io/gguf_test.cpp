@@ -1,4 +1,7 @@
 #include <catch2/catch.hpp>
+#include <initializer_list>
+#include <limits>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -50,7 +53,7 @@ TEST_CASE("keys and tensors of a GGUF file are found with their values, in versi
     CHECK(fields.number("llama.rope.freq_base", 1, 1e6) == 10000);
     CHECK(fields.boolean("tokenizer.ggml.add_bos_token", false));
     CHECK(fields.strings("tokenizer.ggml.tokens") == std::vector<std::string_view>{"<s>", "", "h\xC3\xA9"});
-    CHECK(fields.array("tokenizer.ggml.scores", GgufValueType::f32, 3).number(2) == -2.5);
+    CHECK(fields.numbers("tokenizer.ggml.scores", 3) == std::vector<double>{0, -1, -2.5});
     CHECK_FALSE(fields.has("llama.context_length"));
     CHECK(fields.integer("llama.context_length", 1, 10, 7) == 7);
 
@@ -69,7 +72,7 @@ TEST_CASE("keys and tensors of a GGUF file are found with their values, in versi
   }
 }
 
-TEST_CASE("integers of a GGUF file may be of any type, and must fit") {
+TEST_CASE("numbers of a GGUF file may be of any type that holds them, and must fit") {
   GgufBuilder file;
   file.number("u8", 0, std::uint8_t{200}).number("i8", 1, std::int8_t{-3}).number("i16", 3, std::int16_t{-300});
   file.number("i32", 5, std::int32_t{-70000}).number("u64", 10, ~std::uint64_t{0}).number("i64", 11, std::int64_t{-9});
@@ -88,18 +91,86 @@ TEST_CASE("integers of a GGUF file may be of any type, and must fit") {
   };
   bad([&] { fields.integer("u64", 0, 255); }, "'u64'", "0..255");
   bad([&] { fields.integer("u8", 0, 199); }, "'u8' is u8 200", "0..199");
-  bad([&] { fields.integer("f64", 0, 255); }, "'f64'", "an integer");
+  bad([&] { fields.integer("f64", 0, 255); }, "'f64' is f64 0.5", "an integer of 0..255");
+  bad([&] { fields.integer("nan", 0, 255); }, "'nan'", "an integer of 0..255");
   bad([&] { fields.number("nan", 0, 255); }, "'nan'", "a number of");
-  bad([&] { fields.number("u8", 0, 255); }, "'u8'", "a floating-point number");
+  bad([&] { fields.number("u8", 0, 199); }, "'u8' is u8 200", "a number of");
+  bad([&] { fields.number("u64", 0, 255); }, "'u64' is u64 18446744073709551615", "a number of");
   bad([&] { fields.string("u8"); }, "'u8'", "a string");
   bad([&] { fields.strings("u8"); }, "'u8'", "an array of strings");
   bad([&] { fields.boolean("u8", true); }, "'u8'", "true or false");
-  bad([&] { fields.array("u8", GgufValueType::u8, 1); }, "'u8'", "an array of 1 u8");
+  bad([&] { fields.integers("u8", 1); }, "'u8'", "an array of 1 integers");
+  bad([&] { fields.numbers("u8", 1); }, "'u8'", "an array of 1 numbers");
   CHECK_THROWS_WITH(fields.at("absent"), Catch::Contains("'absent'") && Catch::Contains("gguf.missing-key"));
   const std::string small = small_gguf().build();
   const GgufFields others = parse(small).fields;
   bad([&] { others.integer("tokenizer.ggml.scores", 0, 1); }, "scores", "an array of 3 f32");
   bad([&] { others.integer("general.architecture", 0, 1); }, "architecture", "the string 'llama'");
+  bad([&] { others.number("general.architecture", 0, 1); }, "architecture", "the string 'llama'");
+  bad([&] { others.boolean("general.architecture", true); }, "architecture", "true or false");
+  bad([&] { others.integer("tokenizer.ggml.add_bos_token", 0, 1); }, "add_bos_token", "an integer of 0..1");
+  bad([&] { others.integers("tokenizer.ggml.scores", 3); }, "scores", "an array of 3 integers");  // one is -2.5
+  bad([&] { others.numbers("tokenizer.ggml.scores", 2); }, "scores", "an array of 2 numbers");
+  bad([&] { others.integers("tokenizer.ggml.tokens", 3); }, "tokens", "an array of 3 integers");
+  bad([&] { others.numbers("tokenizer.ggml.tokens", 3); }, "tokens", "an array of 3 numbers");
+}
+
+namespace {
+
+/// The numbers one behind the other under the keys and types of GGUF's numbers, and in arrays: KEY.array.
+GgufBuilder in_every_type(std::initializer_list<int> numbers) {
+  GgufBuilder file;
+  const auto add = [&]<class T>(const char* key, std::uint32_t type, T) {
+    std::vector<T> all;
+    for (const int number : numbers) all.push_back(static_cast<T>(number));
+    file.numbers(text(key, ".array"), type, all);
+    for (std::size_t i = 0; i < all.size(); ++i) file.number(text(key, ".", i), type, all[i]);
+  };
+  add("u8", 0, std::uint8_t{}), add("i8", 1, std::int8_t{}), add("u16", 2, std::uint16_t{});
+  add("i16", 3, std::int16_t{}), add("u32", 4, std::uint32_t{}), add("i32", 5, std::int32_t{});
+  add("f32", 6, float{}), add("u64", 10, std::uint64_t{}), add("i64", 11, std::int64_t{}), add("f64", 12, double{});
+  return file;
+}
+
+constexpr const char* number_types[] = {"u8", "i8", "u16", "i16", "u32", "i32", "f32", "u64", "i64", "f64"};
+
+}  // namespace
+
+TEST_CASE("a number, a truth value, an id and an array are the same in every type of GGUF's numbers") {
+  const std::string bytes = in_every_type({0, 1, 2, 100}).build();
+  const GgufFields fields = parse(bytes).fields;
+  for (const std::string type : number_types) {
+    CAPTURE(type);
+    CHECK(fields.integer(type + ".3", 1, 100) == 100);
+    CHECK(fields.number(type + ".3", 1, 100) == 100.0f);
+    CHECK_FALSE(fields.boolean(type + ".0", true));
+    CHECK(fields.boolean(type + ".1", false));
+    CHECK_THROWS_WITH(fields.boolean(type + ".2", false), Catch::Contains("true or false"));
+    CHECK(fields.token(type + ".3", 101) == 100);
+    CHECK(fields.token(type + ".3", 100) == std::nullopt);
+    CHECK(fields.integers(type + ".array", 4) == std::vector<std::int64_t>{0, 1, 2, 100});
+    CHECK(fields.numbers(type + ".array", 4) == std::vector<double>{0, 1, 2, 100});
+    CHECK_THROWS_WITH(fields.integers(type + ".array", 3), Catch::Contains("gguf.bad-value"));
+    CHECK_THROWS_WITH(fields.number(type + ".array", 0, 1), Catch::Contains("gguf.bad-value"));
+  }
+}
+
+TEST_CASE("an id outside the vocabulary means no token, and what is no integer is refused") {
+  GgufBuilder file;
+  file.number("i8", 1, std::int8_t{-1}).number("i32", 5, -1).u32("u32", ~0u).number("u64", 10, ~std::uint64_t{0});
+  file.number("i64", 11, std::numeric_limits<std::int64_t>::min()).f32("f32", -1).number("f64", 12, 1e300);
+  file.f32("half", 0.5f).f32("nan", std::numeric_limits<float>::quiet_NaN()).string("string", "1");
+  file.boolean("boolean", true).numbers("array", gguf_u32, std::vector<std::uint32_t>{1});
+  const std::string bytes = file.build();
+  const GgufFields fields = parse(bytes).fields;
+  for (const char* key : {"i8", "i32", "u32", "u64", "i64", "f32", "f64", "absent"}) {
+    CAPTURE(key);
+    CHECK(fields.token(key, 1000) == std::nullopt);
+  }
+  for (const char* key : {"half", "nan", "string", "boolean", "array"}) {
+    CHECK_THROWS_WITH(fields.token(key, 1000),
+                      Catch::Contains(key) && Catch::Contains("an integer") && Catch::Contains("gguf.bad-value"));
+  }
 }
 
 TEST_CASE("what is no GGUF file is told apart") {
@@ -161,7 +232,8 @@ TEST_CASE("every kind of damaged metadata is refused with its own error that nam
   for (const std::uint32_t alignment : {0u, 1u, 4u, 33u, 1u << 21, 1u << 30, 1u << 31}) {
     CHECK(fault(GgufBuilder().u32("general.alignment", alignment), "general.alignment") == "gguf.alignment");
   }
-  CHECK(fault(GgufBuilder().number("general.alignment", gguf_i32, 64)) == "gguf.alignment");
+  CHECK(fault(GgufBuilder().number("general.alignment", gguf_i32, 64)).empty());
+  CHECK(fault(GgufBuilder().number("general.alignment", gguf_i32, -64)) == "gguf.alignment");
   CHECK(fault(GgufBuilder().string("general.alignment", "64")) == "gguf.alignment");
   CHECK(fault(GgufBuilder().numbers("general.alignment", gguf_u32, std::vector<std::uint32_t>{64})) ==
         "gguf.alignment");
@@ -259,6 +331,20 @@ TEST_CASE("a split GGUF model is opened by its first shard, which may hold no te
   }
 }
 
+TEST_CASE("the shards of a split model end in what the first ends in, if in anything") {
+  for (const std::string suffix : {"", ".GGUF", ".gguf.part"}) {
+    CAPTURE(suffix);
+    const TemporaryFolder folder;
+    for (const std::string shard : {"split-00001-of-00003", "split-00002-of-00003", "split-00003-of-00003"}) {
+      std::filesystem::copy(fixture("gguf/" + shard + ".gguf"), folder.path() / (shard + suffix));
+    }
+    CHECK(GgufFile(folder.path() / ("split-00001-of-00003" + suffix)).tensors().size() == 21);
+    CHECK(gguf_of(folder.path()) == folder.path() / ("split-00001-of-00003" + suffix));
+    CHECK_THROWS_WITH(GgufFile(folder.path() / ("split-00002-of-00003" + suffix)),
+                      Catch::Contains("Give the first one, 'split-00001-of-00003" + suffix + "'"));
+  }
+}
+
 TEST_CASE("a split model that is not whole is refused, naming the shard") {
   const auto shard = [](int number, int count, int total, const char* tensor) {
     GgufBuilder file;
@@ -282,7 +368,7 @@ TEST_CASE("a split model that is not whole is refused, naming the shard") {
   CHECK(error(first).empty());
   CHECK_THAT(error(second), Catch::Contains("m-00001-of-00002.gguf") && Catch::Contains("gguf.not-first-shard"));
   CHECK_THAT(error(folder.write("other.gguf", shard(0, 2, 2, "a"))),
-             Catch::Contains("-00001-of-00002.gguf") && Catch::Contains("gguf.shard-name"));
+             Catch::Contains("-00001-of-00002") && Catch::Contains("gguf.shard-name"));
   CHECK_THAT(error(folder.write("other.gguf", shard(1, 2, 2, "a"))), Catch::Contains("gguf.not-first-shard"));
   folder.write("m-00002-of-00002.gguf", shard(0, 2, 2, "b"));
   CHECK_THAT(error(first), Catch::Contains("split.no") && Catch::Contains("gguf.other-shard"));

@@ -69,6 +69,8 @@ TEST_CASE("a GGUF file says its chat template, or is named after one that has it
   const auto stated = chat::choose(file("m", GgufBuilder().string("tokenizer.chat_template", chatml())));
   CHECK(stated.value == Template::chatml);
   CHECK_FALSE(stated.guessed);
+  const auto bare = folder.write("Mistral-7B-Instruct-v0.3", GgufBuilder().build());
+  CHECK(chat::choose(bare).value == Template::mistral_v03);
   const auto guess = chat::choose(file("Qwen2.5-0.5B-Instruct-Q4_K_M", GgufBuilder()));
   CHECK(guess.value == Template::qwen25);
   CHECK(guess.guessed);

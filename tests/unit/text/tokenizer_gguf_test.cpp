@@ -121,8 +121,50 @@ TEST_CASE("GGUF flags put tokens around a text, and their absence means what the
   CHECK_THAT(fault(llama().boolean("tokenizer.ggml.add_eos_token", true)),
              Catch::Contains("tokenizer.missing-special-token"));
   CHECK_THAT(fault(small_llama().file("llama", "")), Catch::Contains("tokenizer.missing-special-token"));
-  CHECK_THAT(fault(small_llama().file("llama", "").u32("tokenizer.ggml.bos_token_id", 10)),
-             Catch::Contains("bos_token_id") && Catch::Contains("0..9"));
+  // An id outside the vocabulary stands for no token: refused only where a text needs one.
+  for (const char* name : {"bos", "eos"}) {
+    CAPTURE(name);
+    const auto file = [&](std::uint32_t id, bool adds) {
+      GgufBuilder made = small_llama().file("llama", "").u32(text("tokenizer.ggml.", name, "_token_id"), id);
+      for (const char* other : {"bos", "eos"}) {
+        made.boolean(text("tokenizer.ggml.add_", other, "_token"), adds && std::string_view(name) == other);
+      }
+      return made;
+    };
+    for (const std::uint32_t id : {10u, ~0u}) {
+      CHECK_THAT(fault(file(id, true)), Catch::Contains(text(name, "_token_id is u32 ", id)) &&
+                                            Catch::Contains("0..9") &&
+                                            Catch::Contains("tokenizer.missing-special-token"));
+      CHECK(encode(file(id, false)) == Ids{8});
+    }
+  }
+  CHECK_THAT(fault(small_llama().file("llama", "").number("tokenizer.ggml.bos_token_id", gguf_i32, -1)),
+             Catch::Contains("tokenizer.missing-special-token"));
+  CHECK_THAT(fault(small_llama().file("llama", "").string("tokenizer.ggml.bos_token_id", "<s>")),
+             Catch::Contains("gguf.bad-value"));
+}
+
+TEST_CASE("a GGUF tokenizer is the same whatever types of numbers its metadata have") {
+  const GgufVocabulary made = small_llama();
+  const auto encode = [&]<class Type, class Score, class Flag>(std::uint32_t type, Type, std::uint32_t score, Score,
+                                                               std::uint32_t flag, Flag) {
+    GgufBuilder file;
+    file.string("general.architecture", "llama").string("tokenizer.ggml.model", "llama");
+    file.strings("tokenizer.ggml.tokens", made.tokens);
+    file.numbers("tokenizer.ggml.token_type", type, std::vector<Type>(made.types.begin(), made.types.end()));
+    std::vector<Score> scores;
+    for (const float one : made.scores) scores.push_back(static_cast<Score>(one));
+    file.numbers("tokenizer.ggml.scores", score, scores);
+    file.number("tokenizer.ggml.bos_token_id", type, Type{1}).number("tokenizer.ggml.add_bos_token", flag, Flag{1});
+    file.number("tokenizer.ggml.add_space_prefix", flag, Flag{0});
+    return read(file).encode("ab<mask>");
+  };
+  const Ids expected{1, 7, 9};
+  CHECK(encode(5, std::int32_t{}, 6, float{}, 7, std::uint8_t{}) == expected);
+  CHECK(encode(4, std::uint32_t{}, 12, double{}, 0, std::uint8_t{}) == expected);
+  CHECK(encode(11, std::int64_t{}, 5, std::int32_t{}, 5, std::int32_t{}) == expected);
+  CHECK(encode(6, float{}, 3, std::int16_t{}, 6, float{}) == expected);
+  CHECK(encode(0, std::uint8_t{}, 11, std::int64_t{}, 10, std::uint64_t{}) == expected);
 }
 
 TEST_CASE("words that are tokens stay whole where the GGUF pre-tokenizer is Llama-3's") {
@@ -222,6 +264,11 @@ TEST_CASE("every kind of broken GGUF vocabulary is refused with its own error") 
   };
   CHECK_THAT(llama([](V& v) { v.scores[3] = std::nanf(""); }),
              Catch::Contains("token 3") && Catch::Contains("tokenizer.bad-score"));
+  CHECK_THAT(fault(GgufBuilder()
+                       .string("tokenizer.ggml.model", "llama")
+                       .strings("tokenizer.ggml.tokens", std::vector<std::string>{"a"})
+                       .numbers("tokenizer.ggml.scores", 12, std::vector<double>{1e300})),
+             Catch::Contains("token 0") && Catch::Contains("tokenizer.bad-score"));
   CHECK_THAT(llama([](V& v) { std::fill(v.scores.begin(), v.scores.end(), -1000.0f); }),
              Catch::Contains("tokenizer.bad-score"));
   CHECK_THAT(llama([](V& v) { v.scores.push_back(0); }),
