@@ -6,9 +6,12 @@
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
+#include <functional>
 #include <iterator>
 #include <map>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -307,17 +310,19 @@ inline std::vector<std::string> gguf_vocabulary(const GgufFields& fields) {
 }  // namespace detail
 
 /// id -> token text as tokenizer.json or a GGUF file has it; empty when the folder has no such file. Decoders compare
-/// these to see whether two models speak the same vocabulary.
-inline std::vector<std::string> read_vocabulary(const std::filesystem::path& folder) {
+/// these to see whether two models speak the same vocabulary. vocab: ids that the model has.
+inline std::vector<std::string> read_vocabulary(const std::filesystem::path& folder, int vocab = most_vocab) {
   if (const auto file = gguf_of(folder)) return detail::gguf_vocabulary(GgufFile(*file).fields());
   const auto path = folder / "tokenizer.json";
   if (!file_exists(path)) return {};
   const Json json = read_json_object(path);
   std::vector<std::string> pieces;
   const auto add = [&](const std::string& piece, const Json& id) {
-    if (!is_index(id, 1u << 24)) {
-      throw Error("tokenizer.bad-id", text("'", path.string(), "' gives the token ", quote(piece), " no sound id"),
-                  "Download the file again");
+    if (!is_index(id, static_cast<std::uint64_t>(vocab))) {
+      throw Error("tokenizer.bad-id",
+                  text("'", path.string(), "' gives the token ", quote(piece), " the id ", quote_json(id),
+                       ", expected 0..", vocab - 1),
+                  "Check that tokenizer.json and config.json are of one model, or download them again");
     }
     const auto index = id.get<std::size_t>();
     if (index >= pieces.size()) pieces.resize(index + 1);
@@ -336,6 +341,19 @@ inline std::vector<std::string> read_vocabulary(const std::filesystem::path& fol
     }
   }
   return pieces;
+}
+
+/// read_vocabulary() that reads when it is first called and keeps the result, for any thread.
+inline std::function<std::vector<std::string>()> vocabulary_reader(const std::filesystem::path& folder, int vocab) {
+  struct Kept {
+    std::mutex mutex;
+    std::optional<std::vector<std::string>> pieces;
+  };
+  return [kept = std::make_shared<Kept>(), folder, vocab] {
+    const std::lock_guard lock(kept->mutex);
+    if (!kept->pieces) kept->pieces = read_vocabulary(folder, vocab);
+    return *kept->pieces;
+  };
 }
 
 }}

@@ -47,7 +47,7 @@ struct ModelState {
             .context = context,
             .end_tokens = settings.end_tokens,
             .sampling = settings.sampling,
-            .tokens = [folder = source.folder()] { return read_vocabulary(folder); },
+            .tokens = vocabulary_reader(source.folder(), shape.vocab),
             .step_bytes = weights.step_bytes,
             .chooses = B::chooses,
             .own_memory = B::own_memory,

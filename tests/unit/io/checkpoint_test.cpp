@@ -230,6 +230,42 @@ TEST_CASE("pieces are token texts by id") {
   CHECK_THROWS_WITH(read_vocabulary(folder.path()), Catch::Contains("json.bad-field"));
 }
 
+TEST_CASE("a token beyond the ids of a model is refused, and no id decides how much memory is taken") {
+  const TemporaryFolder folder;
+  const auto fault = [&](const std::string& json, int vocab) {
+    folder.write("tokenizer.json", json);
+    try {
+      read_vocabulary(folder.path(), vocab);
+      return std::string{};
+    } catch (const Error& error) {
+      return std::string{error.what()};
+    }
+  };
+  const std::string plain = R"({"model":{"vocab":{"a":0,"b":2}}})";
+  const std::string added = R"({"model":{"vocab":{"a":0}},"added_tokens":[{"id":2,"content":"b"}]})";
+  for (const std::string& json : {plain, added}) {
+    CHECK(fault(json, 3).empty());
+    CHECK_THAT(fault(json, 2), Catch::Contains("tokenizer.json") && Catch::Contains("'b' the id 2, expected 0..1") &&
+                                   Catch::Contains("tokenizer.bad-id"));
+  }
+  for (const char* id : {"1000000", "16777215", "18446744073709551615", "-1", "1.0", "\"1\""}) {
+    const std::string far = text(R"({"model":{"vocab":{"a":0}},"added_tokens":[{"content":"b","id":)", id, "}]}");
+    CHECK_THAT(fault(far, most_vocab), Catch::Contains("tokenizer.bad-id"));
+  }
+}
+
+TEST_CASE("a vocabulary is read once, when it is first asked for") {
+  const TemporaryFolder folder;
+  const auto vocabulary = vocabulary_reader(folder.path(), 10), other = vocabulary;
+  folder.write("tokenizer.json", R"({"model":{"vocab":{"a":10}}})");
+  CHECK_THROWS_WITH(vocabulary(), Catch::Contains("tokenizer.bad-id"));
+  folder.write("tokenizer.json", R"({"model":{"vocab":{"a":0}}})");
+  CHECK(vocabulary() == std::vector<std::string>{"a"});  // what failed is tried again
+  folder.write("tokenizer.json", "{}");
+  CHECK(vocabulary() == std::vector<std::string>{"a"});
+  CHECK(other() == std::vector<std::string>{"a"});
+}
+
 TEST_CASE("a model that no folder holds is its description and the tensors given") {
   const std::vector<float> values(6, 0.5f);
   const auto* bytes = reinterpret_cast<const std::byte*>(values.data());
