@@ -86,12 +86,12 @@ class PeftConfig {
         {"monteclora_config", "MonteCLoRA"},
         {"velora_config", "VeLoRA"}};
     constexpr std::string_view known[] = {
-        "peft_type",       "r",           "lora_alpha",          "use_rslora",          "rank_pattern",
-        "alpha_pattern",   "bias",        "init_lora_weights",   "fan_in_fan_out",      "target_modules",
-        "exclude_modules", "task_type",   "layers_to_transform", "layers_pattern",      "lora_dropout",
-        "inference_mode",  "revision",    "runtime_config",      "megatron_config",     "megatron_core",
-        "auto_mapping",    "eva_config",  "corda_config",        "lora_ga_config",      "loftq_config",
-        "peft_version",    "mica_config", "qalora_group_size",   "ensure_weight_tying", "base_model_name_or_path"};
+        "peft_type",       "r",          "peft_version",        "use_rslora",          "rank_pattern",
+        "alpha_pattern",   "bias",       "init_lora_weights",   "fan_in_fan_out",      "target_modules",
+        "exclude_modules", "task_type",  "layers_to_transform", "layers_pattern",      "lora_dropout",
+        "inference_mode",  "revision",   "runtime_config",      "megatron_config",     "megatron_core",
+        "auto_mapping",    "eva_config", "corda_config",        "lora_ga_config",      "loftq_config",
+        "merge_weights",   "lora_alpha", "qalora_group_size",   "ensure_weight_tying", "base_model_name_or_path"};
     const bool off = value.is_null() || value == false || value == "" || (value.is_structured() && value.empty());
     if (off || std::find(std::begin(known), std::end(known), field) != std::end(known)) return;
     const auto found =
@@ -100,14 +100,31 @@ class PeftConfig {
                       text("adapter_config.json: ", excerpt(field)));
   }
 
-  /// Some ways to begin leave other weights in the base than it had.
+  /// A way to begin is sound where the base keeps its weights, so that base + scale * B * A is what was trained. The
+  /// comments say what PEFT 0.20 does in LoraLayer.update_layer(). A way that is not listed may do anything, so it is
+  /// refused too. Where PEFT turns a changed base's adapter into one of the base itself, it writes true.
   void check_beginning(const JsonFields& fields) const {
+    constexpr std::string_view sound[] = {
+        "gaussian",    // reset_lora_parameters(): A is drawn, B is zero
+        "eva",         // B is zero, A comes from the inputs; ranks and factors that it changes go into the patterns
+        "orthogonal",  // orthogonal_init(): A and B are drawn such that B * A is zero
+        "mica"};       // mica_init(): B comes from the base, A is zero
+    constexpr std::string_view changing[] = {
+        "pissa",    // pissa_init(): takes scale * B * A off the base; pissa_niter_N likewise
+        "corda",    // corda_init(): the same; PEFT compares the beginning of the name, as for pissa
+        "olora",    // olora_init(): the same
+        "lora_ga",  // lora_ga_init(): the same where gradients are there, which is where training begins
+        "loftq"};   // loftq_init(): quantizes the base
+    // true is the default: A is drawn, B is zero. With false and null both are drawn, and nothing is taken off.
     if (!fields.has("init_lora_weights") || fields.at("init_lora_weights").is_boolean()) return;
     const std::string way = fields.string("init_lora_weights", "");
-    for (const std::string_view sound : {"gaussian", "eva", "orthogonal", "mica", "lora_ga"}) {
-      if (way == sound) return;
-    }
-    throw unsupported(text("the initialisation ", quote(way), ", which changes the base model"),
+    std::string name = way;  // PEFT takes capitals in some of them
+    for (char& byte : name) byte = byte >= 'A' && byte <= 'Z' ? static_cast<char>(byte - 'A' + 'a') : byte;
+    if (std::find(std::begin(sound), std::end(sound), name) != std::end(sound)) return;
+    const bool changes = std::any_of(std::begin(changing), std::end(changing),
+                                     [&](std::string_view one) { return name.starts_with(one); });
+    throw unsupported(text("the initialisation ", quote(way),
+                           changes ? ", which changes the base model" : ", which is not known here"),
                       "adapter_config.json: init_lora_weights");
   }
 

@@ -65,6 +65,15 @@ std::string fault_with(const char* field, const Json& value) {
   return folder.fault();
 }
 
+std::string beginning_fault(const std::string& way) {
+  try {
+    detail::PeftConfig({{"peft_type", "LORA"}, {"init_lora_weights", way}}, "adapter", "adapter_config.json");
+  } catch (const Error& error) {
+    return error.id() == std::string("adapter.unsupported") ? error.what() : error.id();
+  }
+  return "no error";
+}
+
 float scale_with(const std::function<void(Json&)>& change) {
   const Folder folder;
   folder.config(change);
@@ -158,6 +167,20 @@ TEST_CASE("an expression that explodes elsewhere is followed in no time, and too
   CHECK(fault_with("alpha_pattern", {{"(?<=a)b", 1}}) == "adapter.pattern");
 }
 
+TEST_CASE("an initialisation is sound only where it is known to keep the base's weights") {
+  for (const Json& way : {Json("gaussian"), Json("Gaussian"), Json("eva"), Json("orthogonal"), Json("mica"),
+                          Json("MiCA"), Json(true), Json(false), Json(nullptr)}) {
+    INFO(way);
+    CHECK(fault_with("init_lora_weights", way) == "no error");
+  }
+  for (const std::string way : {"pissa", "pissa_niter_16", "PiSSA", "olora", "OLoRA", "corda", "loftq", "lora_ga"})
+    CHECK_THAT(beginning_fault(way), Catch::Contains(quote(way) + ", which changes the base model"));
+  for (const std::string way : {"", "lora-ga", "milora", "true", "gaussian ", "unheard of"})
+    CHECK_THAT(beginning_fault(way), Catch::Contains(quote(way) + ", which is not known here"));
+  CHECK(fault_with("init_lora_weights", 1) != "no error");
+  CHECK(fault_with("init_lora_weights", {"gaussian"}) != "no error");
+}
+
 TEST_CASE("options that change what is computed are refused, others not looked at") {
   CHECK(Folder().fault() == "no error");
   CHECK(fault_with("peft_type", "IA3") == "adapter.unsupported");
@@ -174,10 +197,6 @@ TEST_CASE("options that change what is computed are refused, others not looked a
   CHECK(fault_with("trainable_token_indices", {1}) == "adapter.unsupported");
   CHECK(fault_with("of_next_year", true) == "adapter.unsupported");
   CHECK(fault_with("of_next_year", nullptr) == "no error");
-  for (const char* way : {"pissa", "pissa_niter_16", "olora", "corda", "loftq", "unheard of"})
-    CHECK(fault_with("init_lora_weights", way) == "adapter.unsupported");
-  for (const Json& way : {Json("gaussian"), Json("eva"), Json(true), Json(false), Json(nullptr)})
-    CHECK(fault_with("init_lora_weights", way) == "no error");
   for (const Json& target : {Json{"q_proj", "down_proj", "no_such"}, Json("all-linear"), Json(".*(q|down)_proj"),
                              Json("(((a+)+)+)+b"), Json(nullptr)}) {
     CHECK(fault_with("target_modules", target) == "no error");
