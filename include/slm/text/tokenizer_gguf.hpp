@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -52,6 +53,9 @@ inline constexpr GgufPreTokenizer gguf_pre_tokenizers[] = {
     {"megrez", GgufPreTokenizer::Split::qwen2},
     {"stablelm2", GgufPreTokenizer::Split::qwen2},
 };
+
+/// The score that converters give added tokens to which no merge leads.
+inline constexpr float unreachable_score = -1000;
 
 class GgufTokenizerReader {
  public:
@@ -113,20 +117,22 @@ class GgufTokenizerReader {
            token.type == SentencePiece::user_defined;
   }
 
-  /// Ids are places in the list. Tokens that text can become by merges; others are looked for in the text, or unused.
+  /// Ids are places in the list. in_vocabulary(index): whether text can become the token by merges; added tokens are
+  /// looked for in the text, whether merges lead to them or not, and the others are unused.
   template <class InVocabulary>
   void place_tokens(InVocabulary&& in_vocabulary) {
     parts_.vocabulary = Vocabulary(tokens_.size());
     const auto each = [&](auto&& wanted, auto&& place) {
       for (std::size_t index = 0; index < tokens_.size(); ++index) {
         const SentencePiece& token = tokens_[index];
-        if (!wanted(token)) continue;
+        if (!wanted(index)) continue;
         place(token, checked_id(static_cast<std::int64_t>(index), tokens_.size(), file_, shown(token.text)));
       }
     };
     each(in_vocabulary,
          [&](const SentencePiece& token, Token id) { add_token(parts_.vocabulary, token.text, id, file_); });
-    each(is_added, [&](const SentencePiece& token, Token id) {
+    const auto added = [&](std::size_t index) { return is_added(tokens_[index]); };
+    each(added, [&](const SentencePiece& token, Token id) {
       if (const auto known = parts_.vocabulary.find(token.text); known && *known != id) {
         fail("tokenizer.duplicate-token", file_, text("token ", shown(token.text), " appears twice"), download_again);
       }
@@ -148,14 +154,13 @@ class GgufTokenizerReader {
   /// Whether a text begins with the bos token unless the file says otherwise.
   bool read_gpt2() {
     const GgufPreTokenizer& pre = pre_tokenizer();
-    place_tokens([](const SentencePiece& token) {
-      return token.type == SentencePiece::normal || token.type == SentencePiece::byte;
-    });
     const std::string_view key = "tokenizer.ggml.merges";
     const auto merges = fields_.strings(key);
+    const std::vector<bool> reached = reached_by(merges);
+    place_tokens([&](std::size_t index) { return bool{reached[index]}; });
     MergeReader reader(parts_.vocabulary, merges.size(), file_, std::string{key});
     for (const std::string_view merge : merges) {
-      const std::size_t space = merge.find(' ', 1);  // a space inside a token is written otherwise
+      const std::size_t space = space_in(merge);
       if (space == merge.npos) reader.bad("\"a b\"");
       reader.add(merge.substr(0, space), merge.substr(space + 1));
     }
@@ -174,6 +179,35 @@ class GgufTokenizerReader {
     parts_.pre_tokenizer.add(PreTokenizer::ByteLevel{});
     parts_.decoder.kind = TokenDecoder::Kind::byte_level;
     return pre.llama3_words;
+  }
+
+  /// Between the two tokens of a merge; a space inside a token is written otherwise.
+  static std::size_t space_in(std::string_view merge) { return merge.find(' ', 1); }
+
+  /// Which tokens a word can become, by id. An added token is one of them where merges name it, or where it is a single
+  /// character, which no merge has to name.
+  std::vector<bool> reached_by(const std::vector<std::string_view>& merges) const {
+    std::vector<bool> reached(tokens_.size());
+    std::unordered_map<std::string_view, std::size_t> added;
+    for (std::size_t index = 0; index < tokens_.size(); ++index) {
+      const SentencePiece& token = tokens_[index];
+      reached[index] = token.type == SentencePiece::normal || token.type == SentencePiece::byte ||
+                       (is_added(token) && utf8::count(token.text) == 1);
+      if (is_added(token)) added.emplace(token.text, index);
+    }
+    const auto reach = [&](std::string_view token) {
+      if (const auto known = added.find(token); known != added.end()) reached[known->second] = true;
+    };
+    std::string joined;
+    for (const std::string_view merge : merges) {
+      const std::size_t space = space_in(merge);
+      if (added.empty() || space == merge.npos) continue;
+      const std::string_view left = merge.substr(0, space), right = merge.substr(space + 1);
+      reach(left);
+      reach(right);
+      reach(joined.assign(left).append(right));
+    }
+    return reached;
   }
 
   const GgufPreTokenizer& pre_tokenizer() const {
@@ -208,7 +242,7 @@ class GgufTokenizerReader {
              download_again);
       }
     }
-    place_tokens([](const SentencePiece& token) { return token.type != SentencePiece::unused; });
+    place_tokens([&](std::size_t index) { return tokens_[index].type != SentencePiece::unused; });
     Bpe::Options options;
     options.fuse_unknown = true;
     options.byte_fallback = true;
@@ -222,13 +256,13 @@ class GgufTokenizerReader {
   }
 
   /// The tokens, those without text that no merge leads to: converters give tokens that were added to a SentencePiece
-  /// model a score of -1000.
+  /// model the score unreachable_score.
   std::vector<SentencePiece> merged_pieces() const {
     std::vector<SentencePiece> pieces = tokens_;
     std::optional<float> first;
     bool differ = false;
     for (SentencePiece& piece : pieces) {
-      if (piece.type == SentencePiece::unused || (is_added(piece) && piece.score <= -1000)) piece.text = {};
+      if (piece.type == SentencePiece::unused || (is_added(piece) && piece.score == unreachable_score)) piece.text = {};
       if (piece.type != SentencePiece::normal) continue;
       if (!first) first = piece.score;
       differ = differ || piece.score != *first;

@@ -219,6 +219,29 @@ TEST_CASE("merges lead to no token that was added to a SentencePiece model") {
   }
 }
 
+TEST_CASE("merges of a GGUF file may lead to added tokens, and may need them") {
+  for (const std::int32_t type : {2, 3, 4}) {
+    GgufVocabulary vocabulary = small_gpt2();
+    vocabulary.types[2] = type;  // "ab", which "abb" needs
+    vocabulary.place(5, "Ä", type);
+    vocabulary.place(6, "Ġ", 1);
+    vocabulary.place(7, "Ġa", type);
+    vocabulary.place(8, "never", type);
+    vocabulary.merges.push_back("Ġ a");
+    const Tokenizer tokenizer = read(vocabulary.file("gpt2", "gpt-2"));
+    CHECK(tokenizer.encode("ab a") == Ids{2, 7});
+    CHECK(tokenizer.encode("abb") == Ids{2, 1});
+    CHECK(tokenizer.encode("a b\xD8\xB4") == Ids{0, 6, 1});
+    CHECK(tokenizer.encode("\xC4\x80") == Ids{5});  // the byte C4, whose character is Ä
+    CHECK(tokenizer.encode("Ä") == Ids{5});
+    CHECK(tokenizer.is_special(2) == (type != 4));
+    CHECK(tokenizer.piece(2) == "ab");
+    // As a literal text it is characters, by whatever merges it is made.
+    const TextPart part{"ab", true};
+    CHECK(tokenizer.encode({&part, 1}, false) == Ids{0, 1});
+  }
+}
+
 TEST_CASE("every kind of broken GGUF vocabulary is refused with its own error") {
   const auto gpt2 = [](auto&& change) {
     GgufVocabulary vocabulary = small_gpt2();
