@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <iterator>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -24,6 +25,8 @@
 #include "slm/io/gguf_writer.hpp"
 #include "slm/model/rope.hpp"
 #include "slm/text/chat_template.hpp"
+#include "slm/text/tokenizer.hpp"
+#include "slm/text/tokenizer_difference.hpp"
 #include "slm/text/tokenizer_gguf_writer.hpp"
 
 namespace slm { inline namespace v0_1 { namespace quantize {
@@ -68,6 +71,7 @@ class GgufOutput {
     });
     try {
       check_same(Checkpoint(output));
+      check_tokenizer(output);
     } catch (...) {
       std::error_code ignored;
       std::filesystem::remove(output, ignored);
@@ -268,6 +272,23 @@ class GgufOutput {
                 text("'", checkpoint_.folder().string(), "' has something that the architecture '", target_.name,
                      "' of GGUF does not keep"),
                 "Use the model's folder as it is, or write AWQ");
+  }
+
+  /// A file that has been a GGUF file before has the metadata of that.
+  void check_tokenizer(const std::filesystem::path& output) const {
+    if (checkpoint_.gguf() || !GgufFile(output).fields().has("tokenizer.ggml.model")) return;
+    const Tokenizer expected = Tokenizer::from(checkpoint_.folder());
+    std::optional<std::string> difference;
+    try {
+      difference = tokenizer_file::TokenizerComparison(expected, Tokenizer::from(output)).difference();
+    } catch (const Error& error) {
+      difference = error.what();
+    }
+    if (!difference) return;
+    throw Error(
+        "tokenizer.not-for-gguf",
+        text("'", checkpoint_.folder().string(), "': the tokenizer is another one in a GGUF file: ", *difference),
+        "Use the model's folder as it is, or write AWQ");
   }
 
   Checkpoint checkpoint_;

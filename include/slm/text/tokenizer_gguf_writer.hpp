@@ -34,7 +34,7 @@ class GgufTokenizerWriter {
         architecture_(architecture),
         tokens_(rows),
         types_(rows, SentencePiece::unused),
-        scores_(rows, unreachable) {
+        scores_(rows, unreachable_score) {
     for (std::size_t id = 0; id < rows; ++id) tokens_[id] = text("[PAD", id, "]");
   }
 
@@ -59,7 +59,7 @@ class GgufTokenizerWriter {
     } else {
       place_pieces(read_sentencepiece(source, path_));
     }
-    for (const AddedToken& token : parts.added) place_added(token);
+    for (const AddedToken& token : parts.added) place_added(token, parts);
     out_.string("tokenizer.ggml.pre", bytes ? pre_tokenizer_of(parts) : "default");
     out_.strings("tokenizer.ggml.tokens", tokens_);
     out_.numbers<std::int32_t>("tokenizer.ggml.token_type", types_);
@@ -73,7 +73,7 @@ class GgufTokenizerWriter {
   }
 
  private:
-  static constexpr float unreachable = -1000;  // the score of tokens that no merge leads to
+  static constexpr float unmerged = -1e6f;  // the score of the vocabulary's tokens that no merge leads to
 
   [[noreturn]] void refuse(const std::string& what) const {
     fail("tokenizer.not-for-gguf", path_, text(what, ", which GGUF cannot say"),
@@ -126,7 +126,7 @@ class GgufTokenizerWriter {
                                : SentencePiece::normal,
             score != scores.end() ? score->second
             : is_byte             ? 0
-                                  : -1e6f);
+                                  : unmerged);
     }
   }
 
@@ -138,7 +138,7 @@ class GgufTokenizerWriter {
     }
   }
 
-  void place_added(const AddedToken& token) {
+  void place_added(const AddedToken& token, const TokenizerParts& parts) {
     // No key says it: readers take it that Phi-3's own tokens swallow white space to their right, and that others do
     // not.
     const bool swallows = architecture_ == "phi3" && token.content != "<unk>" && token.content != "<s>" &&
@@ -146,13 +146,58 @@ class GgufTokenizerWriter {
     if (token.single_word || token.lstrip || token.rstrip != swallows) {
       refuse(text("how the added token ", shown(token.content), " treats the spaces beside it"));
     }
+    if (token.normalized && !is_found_alike(token.content, parts)) {
+      fail(
+          "tokenizer.not-for-gguf", path_,
+          text("the added token ", shown(token.content), " is looked for after normalization, which GGUF cannot say"),
+          "Set its \"normalized\" to false if the model was trained so, use the model's folder as it is, or write AWQ");
+    }
     const auto id = static_cast<std::size_t>(token.id);
-    const bool unknown = id < types_.size() && types_[id] == SentencePiece::unknown;
+    const bool known = id < types_.size() && tokens_[id] == token.content && types_[id] != SentencePiece::unused;
+    float score = unreachable_score;
+    if (known && scores_[id] != unmerged) score = scores_[id] == unreachable_score ? score + 0.5f : scores_[id];
     place(token.id, token.content,
-          unknown         ? SentencePiece::unknown
-          : token.special ? SentencePiece::control
-                          : SentencePiece::user_defined,
-          unreachable);
+          known && types_[id] == SentencePiece::unknown ? SentencePiece::unknown
+          : token.special                               ? SentencePiece::control
+                                                        : SentencePiece::user_defined,
+          score);
+  }
+
+  /// Whether no text tells if an added token is looked for in the raw text, as readers of GGUF look for all, or in the
+  /// normalized one, which is after those of the raw text were cut out.
+  static bool is_found_alike(std::string_view content, const TokenizerParts& parts) {
+    for (const AddedToken& other : parts.added) {
+      if (!other.normalized && cuts_into(other.content, content)) return false;
+    }
+    return std::all_of(parts.normalizer.steps().begin(), parts.normalizer.steps().end(), [&](const auto& step) {
+      if (std::holds_alternative<Normalizer::Nfc>(step)) return is_alone_in_nfc(content);
+      const auto* replace = std::get_if<Normalizer::Replace>(&step);  // of one character by one, see adds_space()
+      return replace && content.find(replace->pattern) == content.npos &&
+             content.find(replace->content) == content.npos;
+    });
+  }
+
+  /// Whether an occurrence of the first token may take a part of one of the second that begins before it, or is longer.
+  static bool cuts_into(std::string_view first, std::string_view second) {
+    if (first.empty()) return false;
+    if (second.size() > first.size() && second.starts_with(first)) return true;
+    for (std::size_t begin = 1; begin < second.size(); ++begin) {
+      const std::string_view rest = second.substr(begin);
+      if (rest.starts_with(first) || first.starts_with(rest)) return true;
+    }
+    return false;
+  }
+
+  /// Whether NFC changes nothing in the content, makes it of no other text, and joins it with nothing beside it. True
+  /// for ASCII without the characters that NFC makes of others, and without one at its end that takes marks.
+  static bool is_alone_in_nfc(std::string_view content) {
+    const auto is_letter = [](char byte) { return (byte >= 'A' && byte <= 'Z') || (byte >= 'a' && byte <= 'z'); };
+    const auto is_plain = [](char byte) {
+      return static_cast<unsigned char>(byte) < 0x80 && byte != 'K' && byte != ';' && byte != '`';
+    };
+    if (content.empty()) return true;
+    const char last = content.back();
+    return std::all_of(content.begin(), content.end(), is_plain) && !is_letter(last) && (last < '<' || last > '>');
   }
 
   /// The name that stands for how this tokenizer normalizes and cuts words.
