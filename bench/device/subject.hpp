@@ -11,6 +11,7 @@
 #include "slm/io/checkpoint.hpp"
 #include "slm/io/families/llama.hpp"
 #include "slm/io/families/olmo.hpp"
+#include "slm/io/path_name.hpp"
 
 namespace slm::bench {
 
@@ -44,7 +45,7 @@ inline std::vector<Subject> subjects_of_files(const MeasureOptions& options) {
     const std::vector<std::string> formats =
         options.formats.empty() ? std::vector<std::string>{"stored"} : options.formats;
     for (const std::string& format : formats) {
-      all.push_back({.model = file.filename().string(),
+      all.push_back({.model = slm::detail::name_of_path(file),
                      .format = format == "w4a8" ? format : "stored",
                      .shape = checkpoint.config(),
                      .family = &checkpoint.family(),

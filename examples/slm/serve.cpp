@@ -233,7 +233,7 @@ void add_serve(CLI::App& program) {
       ->capture_default_str();
   command.add_option("--port", options->http.port, "port to listen at; 0: any that is free")->capture_default_str();
   command.add_option("--served-model-name", options->names,
-                     "what clients call the model; further names are aliases; else the name of its folder");
+                     "what clients call the model; further names are aliases; else the name of its folder or file");
   command
       .add_option("--adapter", options->adapters,
                   "a model of its own: the target with the adapter in a folder; several times, if you like")

@@ -2,6 +2,7 @@
 """What who runs slm serve sees: keys, a full server, health, how it ends.
 usage: operation_test.py PROGRAM SOURCE_DIR"""
 import json
+import pathlib
 import signal
 import socket
 import subprocess
@@ -71,6 +72,18 @@ class Operation(unittest.TestCase):
             server.json("GET", "/v1/models/org%252Fmy%2520model", status=404)
             error = server.json("GET", "/v1/models/m%C3%B6del%", status=400)["error"]
             self.assertEqual(error["slm_id"], "serve.bad-http")
+
+    def test_a_model_is_named_by_the_path_as_it_is_given(self):
+        with tempfile.TemporaryDirectory() as scratch:
+            snapshots = pathlib.Path(scratch) / "models--org--tiny" / "snapshots"
+            snapshots.mkdir(parents=True)
+            link = snapshots / "0a1b2c"
+            link.symlink_to((PAIR / "target").resolve())
+            mine = pathlib.Path(scratch) / "mine"
+            mine.symlink_to(link)
+            for target, name in ((f"{link}", "tiny"), (f"{link}/", "tiny"), (f"{mine}", "mine"), (f"{mine}/.", "mine")):
+                with self.subTest(target), Server(target=target) as server:
+                    self.assertEqual(server.json("GET", "/v1/models")["data"][0]["id"], name)
 
     def test_loopback_addresses_need_no_key_in_any_form(self):
         try:

@@ -23,6 +23,7 @@
 #include "bench/command/speculative/report.hpp"
 #include "bench/command/speculative/summary.hpp"
 #include "bench/command/tables.hpp"
+#include "slm/io/path_name.hpp"
 #include "tools/cli/data_path.hpp"
 #include "tools/cli/gpu.hpp"
 #include "tools/cli/loading.hpp"
@@ -289,13 +290,12 @@ class Run {
     write_samples();
     write_text_file(folder_.path() / "summary.json", json_text(summary, 1) + "\n");
     if (auto device = device_of(options_.models.backend, manifest_["threads"], options_.models.cpu.isa)) {
-      const auto name = [](const std::string& folder) {
-        return std::filesystem::canonical(folder).filename().string();
-      };
       const auto precision = [&](const char* which) { return manifest_[which]["precision"].get<std::string>(); };
-      bench::write_report(folder_.path() / "report.json",
-                          device_report(summary, text(name(target_folder_), " + ", name(draft_folder_)),
-                                        text(precision("target"), " + ", precision("draft")), *device));
+      bench::write_report(
+          folder_.path() / "report.json",
+          device_report(
+              summary, text(slm::detail::name_of_path(target_folder_), " + ", slm::detail::name_of_path(draft_folder_)),
+              text(precision("target"), " + ", precision("draft")), *device));
     }
     const Pictures pictures = draw({{"summary", summary}});
     no_pictures_ = pictures.trouble;

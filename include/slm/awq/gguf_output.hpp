@@ -23,6 +23,7 @@
 #include "slm/io/checkpoint.hpp"
 #include "slm/io/gguf_metadata.hpp"
 #include "slm/io/gguf_writer.hpp"
+#include "slm/io/path_name.hpp"
 #include "slm/model/rope.hpp"
 #include "slm/text/chat_template.hpp"
 #include "slm/text/tokenizer.hpp"
@@ -119,7 +120,7 @@ class GgufOutput {
       const std::filesystem::path& folder = checkpoint_.folder();
       out_.string("general.architecture", target_.name);
       out_.string("general.type", "model");
-      out_.string("general.name", std::filesystem::absolute(folder).lexically_normal().filename().string());
+      out_.string("general.name", slm::detail::name_of_path(folder));
       write_gguf_metadata(out_, target_.name, checkpoint_.config(), checkpoint_.settings());
       tokenizer_file::write_tokenizer(out_, folder, static_cast<std::size_t>(checkpoint_.config().vocab), target_.name,
                                       checkpoint_.settings().end_tokens);

@@ -12,6 +12,7 @@
 #include "slm/core/error.hpp"
 #include "slm/core/tensor.hpp"
 #include "slm/io/json.hpp"
+#include "slm/io/path_name.hpp"
 #include "slm/io/safetensors.hpp"
 #include "slm/io/safetensors_writer.hpp"
 
@@ -22,7 +23,7 @@ class OutputFolder {
  public:
   /// request: everything that decides the bytes of the result. Throws quantize.output-exists, quantize.other-request.
   OutputFolder(std::filesystem::path folder, const Json& request)
-      : folder_(std::move(folder)), work_(folder_.string() + ".partial") {
+      : folder_(std::move(folder)), work_(slm::detail::partial_path(folder_)) {
     namespace fs = std::filesystem;
     if (file_exists(folder_)) {
       throw Error("quantize.output-exists", text("'", folder_.string(), "' exists already"),

@@ -18,6 +18,7 @@
 #include "slm/formats/adapter.hpp"
 #include "slm/formats/convert.hpp"
 #include "slm/io/checkpoint.hpp"
+#include "slm/io/path_name.hpp"
 #include "slm/io/peft.hpp"
 #include "slm/io/safetensors_writer.hpp"
 
@@ -44,7 +45,7 @@ class Merge {
 
   MergeReport write(const std::filesystem::path& output, const std::function<void(double)>& progress) {
     namespace fs = std::filesystem;
-    const fs::path work = output.string() + ".partial";
+    const fs::path work = partial_path(output);
     for (const fs::path& path : {output, work}) {
       std::error_code failure;
       if (fs::symlink_status(path, failure).type() == fs::file_type::not_found) continue;

@@ -23,6 +23,7 @@
 #include "slm/io/checkpoint.hpp"
 #include "slm/io/config_json.hpp"
 #include "slm/io/name_pattern.hpp"
+#include "slm/io/path_name.hpp"
 #include "slm/io/peft_config.hpp"
 #include "slm/io/safetensors.hpp"
 #include "slm/io/tensor_names.hpp"
@@ -174,7 +175,7 @@ class PeftFolder {
 
   Error unknown(std::string_view what) const {
     return Error("adapter.unknown-module",
-                 text(name(), " adapts ", quote(what), ", which '", checkpoint_.folder().filename().string(), "' (",
+                 text(name(), " adapts ", quote(what), ", which '", name_of_path(checkpoint_.folder()), "' (",
                       checkpoint_.family().model_type, ") does not have"),
                  "Give an adapter that was trained on this model");
   }
@@ -232,7 +233,7 @@ class PeftFolder {
     if (tensor.shape == shape) return;
     throw Error("adapter.wrong-shape",
                 text(name(), ": tensor ", quote(tensor.name), " is ", shape_text(tensor.shape), ", '",
-                     checkpoint_.folder().filename().string(), "' makes it ", shape_text(shape)),
+                     name_of_path(checkpoint_.folder()), "' makes it ", shape_text(shape)),
                 "Give an adapter that was trained on this model");
   }
 

@@ -14,6 +14,7 @@
 #include "slm/core/error.hpp"
 #include "slm/io/json.hpp"
 #include "slm/io/name_pattern.hpp"
+#include "slm/io/path_name.hpp"
 
 namespace slm { inline namespace v0_1 { namespace detail {
 
@@ -22,7 +23,7 @@ class PeftConfig {
   static constexpr int most_rank = 512;
 
   explicit PeftConfig(const std::filesystem::path& folder)
-      : PeftConfig(read_json_object(folder / "adapter_config.json"), (folder / "").parent_path().filename().string(),
+      : PeftConfig(read_json_object(folder / "adapter_config.json"), name_of_path(folder),
                    (folder / "adapter_config.json").string()) {}
 
   /// name: of the adapter; file: where the config is from.

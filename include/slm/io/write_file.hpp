@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "slm/core/error.hpp"
+#include "slm/io/path_name.hpp"
 
 namespace slm { inline namespace v0_1 {
 
@@ -18,7 +19,7 @@ namespace slm { inline namespace v0_1 {
 /// throws.
 template <class Fill>
 void write_file_whole(const std::filesystem::path& path, Fill&& fill) {
-  const std::filesystem::path temporary = path.string() + ".partial";
+  const std::filesystem::path temporary = detail::partial_path(path);
   errno = 0;
   std::ofstream file(temporary, std::ios::binary | std::ios::trunc);
   try {

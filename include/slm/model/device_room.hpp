@@ -15,6 +15,7 @@
 #include "slm/formats/adapter.hpp"
 #include "slm/formats/block_tiles.hpp"
 #include "slm/io/checkpoint.hpp"
+#include "slm/io/path_name.hpp"
 #include "slm/io/tensor_names.hpp"
 #include "slm/model/kv_pool.hpp"
 #include "slm/model/load_options.hpp"
@@ -111,8 +112,8 @@ void check_device_room(const Checkpoint& source, WeightType type, const KvLayout
                    : text("Use a smaller model, a device with more memory, or the backend cpu");
   }
   throw Error("gpu.out-of-memory",
-              text("'", source.folder().filename().string(), "' needs ", text_of_bytes(weights + cache + spare), " on ",
-                   device.info().name, ": ", text_of_bytes(weights), " of weights, ", text_of_bytes(cache),
+              text("'", detail::name_of_path(source.folder()), "' needs ", text_of_bytes(weights + cache + spare),
+                   " on ", device.info().name, ": ", text_of_bytes(weights), " of weights, ", text_of_bytes(cache),
                    " of keys and values for ", context, " tokens and some for its work; ", text_of_bytes(free), " of ",
                    text_of_bytes(device.info().memory_bytes), " are free"),
               advice);

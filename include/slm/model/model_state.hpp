@@ -19,6 +19,7 @@
 #include "slm/core/float_environment.hpp"
 #include "slm/formats/format.hpp"
 #include "slm/io/checkpoint.hpp"
+#include "slm/io/path_name.hpp"
 #include "slm/io/peft.hpp"
 #include "slm/model/block.hpp"
 #include "slm/model/device_room.hpp"
@@ -42,7 +43,7 @@ struct ModelState {
     const Checkpoint& source = *weights.checkpoint;
     const ModelSettings& settings = source.settings();
     const ModelConfig& shape = source.config();
-    info = {.name = source.folder().filename().string(),
+    info = {.name = name_of_path(source.folder()),
             .vocab = shape.vocab,
             .context = context,
             .end_tokens = settings.end_tokens,
@@ -60,7 +61,7 @@ struct ModelState {
                 },
             .place_adapter =
                 [checkpoint = weights.checkpoint, identity = layout.identity(), on = device,
-                 name = source.folder().filename().string()](const AdapterRef& adapter) mutable {
+                 name = name_of_path(source.folder())](const AdapterRef& adapter) mutable {
                   if (adapter == nullptr || adapter->model == identity) return adapter;
                   if (adapter->model != checkpoint) throw other_model(*adapter, name);
                   Adapter placed = on.place(*adapter);
@@ -90,7 +91,7 @@ struct ModelState {
     return {checkpoint->config(),
             checkpoint->settings(),
             held_format(options.cache_format.value_or(B::kv_formats[0])),
-            {.name = checkpoint->folder().filename().string(),
+            {.name = name_of_path(checkpoint->folder()),
              .vocab = checkpoint->config().vocab,
              .context = options.context == 0 ? checkpoint->settings().context : options.context,
              .digest = digest}};

@@ -17,6 +17,7 @@
 #include "slm/io/gguf_file.hpp"
 #include "slm/io/json.hpp"
 #include "slm/io/mapped_file.hpp"
+#include "slm/io/path_name.hpp"
 #include "slm/text/chat_names.hpp"
 #include "slm/text/chat_sources.hpp"
 
@@ -109,10 +110,7 @@ struct Hints {
 
 /// The folder's own name and config.json's _name_or_path without its owner. The folders above say nothing of it.
 inline Hints hints_of_folder(const std::filesystem::path& folder) {
-  std::error_code ignored;
-  auto own = std::filesystem::absolute(folder, ignored).lexically_normal();
-  if (!own.has_filename()) own = own.parent_path();
-  Hints hints{.names = {squeezed(own.filename().string())}, .model_type = {}};
+  Hints hints{.names = {squeezed(slm::detail::name_of_model(folder))}, .model_type = {}};
   if (const auto path = folder / "config.json"; file_exists(path)) {
     const Json json = read_json_object(path);
     const JsonFields fields(json, path.string());
@@ -194,7 +192,7 @@ inline Choice choose(const std::filesystem::path& model) {
     jinja = file.fields().string("tokenizer.chat_template", "");
     bos = detail::stated_token(file, "bos");
     eos = detail::stated_token(file, "eos");
-    hints.names = {detail::squeezed(model.filename().string()),
+    hints.names = {detail::squeezed(slm::detail::name_of_model(model)),
                    detail::squeezed(file.fields().string("general.name", ""))};
   } else if (jinja = detail::jinja_of(model); jinja.empty()) {
     hints = detail::hints_of_folder(model);

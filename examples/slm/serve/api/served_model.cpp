@@ -9,18 +9,13 @@
 #include "slm/io/gguf_file.hpp"
 #include "slm/io/json.hpp"
 #include "slm/io/mapped_file.hpp"
+#include "slm/io/path_name.hpp"
 #include "slm/model/kv_pool.hpp"
 #include "tools/cli/pooling.hpp"
 
 namespace serve {
 
 namespace {
-
-std::string name_of_path(const std::string& path) {
-  auto place = std::filesystem::weakly_canonical(path);
-  if (place.extension() == ".gguf") place = place.stem();
-  return place.filename().string();
-}
 
 /// What clients that tokenize for themselves, or look for the end token, ask for.
 OrderedJson tokenizer_info_of(const std::string& path, const slm::ModelInfo& info, const slm::Tokenizer& tokenizer) {
@@ -55,7 +50,7 @@ std::string version_text() { return slm::text(SLM_VERSION_MAJOR, ".", SLM_VERSIO
 
 ServedModel describe_model(const std::string& path, std::vector<std::string> names, const slm::AnyModel& model,
                            const cli::ChatOptions& chat, const std::string& backend) {
-  if (names.empty()) names = {name_of_path(path)};
+  if (names.empty()) names = {slm::detail::name_of_model(path)};
   auto tokenizer = slm::Tokenizer::from(path);
   std::optional<cli::ChatFormat> format;
   std::optional<slm::Error> no_chat;
