@@ -163,8 +163,7 @@ Report parse_report(std::string_view source, const std::string& file) {
 }
 
 Report read_report(const std::filesystem::path& path) {
-  const MappedFile file(path);
-  return parse_report({reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()}, path.string());
+  return read_mapped(path, [&](std::string_view text) { return parse_report(text, path.string()); });
 }
 
 void write_report(const std::filesystem::path& path, const Report& report) {

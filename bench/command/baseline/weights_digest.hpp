@@ -122,6 +122,7 @@ inline std::string weights_digest(const Checkpoint& checkpoint) {
     for (unsigned i = 1; i < std::thread::hardware_concurrency(); ++i) helpers.emplace_back(work);
     work();
   }
+  checkpoint.check_unchanged();
   Sha256 all;
   for (const auto& [line, tensor] : lines) all.update(line);
   return "sha256:" + all.finish();

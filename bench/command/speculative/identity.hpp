@@ -17,6 +17,7 @@ inline std::string digest_of(const std::filesystem::path& file) {
   const MappedFile mapped(file);
   Sha256 hash;
   hash.update(mapped.bytes());
+  mapped.check_unchanged();
   return "sha256:" + hash.finish();
 }
 

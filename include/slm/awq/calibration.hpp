@@ -27,13 +27,17 @@ using Sequences = std::vector<std::vector<Token>>;  // [samples][sequence_length
 /// The documents of a text file: each line's "text" of a .jsonl file, the whole of any other file.
 inline std::vector<std::string> read_documents(const std::filesystem::path& path) {
   const MappedFile file(path);
-  const std::string_view source(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
+  const std::string_view source = file.text();
   if (const std::size_t good = utf8::valid_prefix(source); good != source.size()) {
     throw Error("quantize.not-utf8", text("'", path.string(), "' is not UTF-8: byte ", good, " fits no character"),
                 "Convert the text to UTF-8, or choose another file");
   }
-  if (path.extension() != ".jsonl") return {std::string(source)};
   std::vector<std::string> documents;
+  if (path.extension() != ".jsonl") {
+    documents.emplace_back(source);
+    file.check_unchanged();
+    return documents;
+  }
   for (std::size_t start = 0; start < source.size();) {
     const std::size_t end = std::min(source.find('\n', start), source.size());
     const std::string_view line = source.substr(start, end - start);
@@ -45,6 +49,7 @@ inline std::vector<std::string> read_documents(const std::filesystem::path& path
     if (!field.is_string()) throw JsonFields(document, where).bad("text", "a string", field);
     documents.push_back(field.get<std::string>());
   }
+  file.check_unchanged();
   return documents;
 }
 

@@ -48,7 +48,7 @@ class CheckpointWriter {
         },
         [&](const TensorName& name, const float* values) { owned.push_back(stored(name, values)); });
     const std::vector<Tensor> tensors(owned.begin(), owned.end());
-    folder_.write(part_of(index), tensors);
+    write(part_of(index), tensors);
   }
 
   /// Counts a block, written now or by an earlier run, to the result.
@@ -100,16 +100,27 @@ class CheckpointWriter {
     return tensor;
   }
 
+  /// A part of a file that has changed meanwhile does not stay.
+  void write(const std::string& part, std::span<const Tensor> tensors) const {
+    folder_.write(part, tensors);
+    try {
+      checkpoint_.check_unchanged();
+    } catch (...) {
+      folder_.remove(part);
+      throw;
+    }
+  }
+
   void write_rest(const Tensor& tensor) {
     const std::string part = text("rest-", parts_.size());
     parts_.push_back(part);
     if (folder_.has(part)) return;
-    if (tensor.name == head_.name) return folder_.write(part, std::array<Tensor, 1>{in_blocks(tensor)});
+    if (tensor.name == head_.name) return write(part, std::array<Tensor, 1>{in_blocks(tensor)});
     const bool floating = tensor.dtype == DType::f32 || tensor.dtype == DType::f16 || tensor.dtype == DType::bf16;
-    if (!floating || tensor.dtype == type_) return folder_.write(part, std::array{tensor});
+    if (!floating || tensor.dtype == type_) return write(part, std::array{tensor});
     std::vector<float> values(static_cast<std::size_t>(tensor.elements()));
     convert(tensor, 0, tensor.elements(), values.data());
-    folder_.write(part, std::array<Tensor, 1>{stored({tensor.name, tensor.shape}, values.data())});
+    write(part, std::array<Tensor, 1>{stored({tensor.name, tensor.shape}, values.data())});
   }
 
   /// The head as rows of bytes, which are blocks of Q8_0.

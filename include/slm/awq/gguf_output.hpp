@@ -71,6 +71,7 @@ class GgufOutput {
       return std::span<const std::byte>{bytes};
     });
     try {
+      checkpoint_.check_unchanged();
       check_same(Checkpoint(output));
       check_tokenizer(output);
     } catch (...) {

@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
 #include "slm/core/error.hpp"
@@ -50,6 +51,11 @@ class OutputFolder {
     write_safetensors(path_of(part), tensors);
   }
 
+  void remove(const std::string& part) const {
+    std::error_code ignored;
+    std::filesystem::remove(path_of(part), ignored);
+  }
+
   /// Joins the named parts into model.safetensors, or into shards of at most most_bytes with their index; adds
   /// config.json and copies of `files`; only then does the folder appear under its name. Returns the bytes of all
   /// tensors.
@@ -83,7 +89,9 @@ class OutputFolder {
     for (const std::string& part : parts) {
       for (const auto& [name, tensor] : opened.emplace_back(path_of(part)).tensors) tensors.push_back(tensor);
     }
-    return write_weights(result, tensors, most_bytes, [](const Tensor& tensor) { return tensor.bytes; });
+    const auto total = write_weights(result, tensors, most_bytes, [](const Tensor& tensor) { return tensor.bytes; });
+    for (const Safetensors& part : opened) part.file.check_unchanged();
+    return total;
   }
 
   static Error unwritable(const std::filesystem::path& path, const std::error_code& reason) {

@@ -142,10 +142,11 @@ class Quantizer {
   }
 
   static std::uint64_t hash_of(const std::filesystem::path& path) {  // FNV-1a
-    const MappedFile file(path);
-    std::uint64_t hash = 0xcbf29ce484222325u;
-    for (const std::byte byte : file.bytes()) hash = (hash ^ static_cast<std::uint64_t>(byte)) * 0x100000001b3u;
-    return hash;
+    return read_mapped(path, [](std::string_view text) {
+      std::uint64_t hash = 0xcbf29ce484222325u;
+      for (const char byte : text) hash = (hash ^ static_cast<unsigned char>(byte)) * 0x100000001b3u;
+      return hash;
+    });
   }
 
   void quantize_layer(int index) {

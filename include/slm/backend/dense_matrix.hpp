@@ -55,6 +55,11 @@ class DenseMatrix {
   /// Weight bytes that one product reads.
   std::int64_t bytes() const { return out * in * static_cast<std::int64_t>(sizeof(Element)); }
 
+  /// Whether a part of it lies where the checkpoint has it.
+  bool in_file() const {
+    return std::any_of(segments.begin(), segments.end(), [](const Segment& segment) { return !segment.owner; });
+  }
+
   /// The same of layers that may be four-bit: those are multiplied out, in fp32, and then rounded to the format.
   static DenseMatrix stack(std::span<const LinearSource> sources) {
     DenseMatrix matrix;

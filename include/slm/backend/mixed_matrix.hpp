@@ -48,6 +48,14 @@ class MixedMatrix {
     return visit([](const auto& held) { return held.bytes(); });
   }
 
+  /// As DenseMatrix; codes are copies.
+  bool in_file() const {
+    return visit([](const auto& held) {
+      if constexpr (requires { held.in_file(); }) return held.in_file();
+      return false;
+    });
+  }
+
   /// use(matrix) with the matrix of whichever kind.
   template <class Use>
   decltype(auto) visit(Use&& use) const {

@@ -51,6 +51,10 @@ struct SplitMatrix {
 
   /// What this rank reads for one product.
   std::int64_t bytes() const { return held.bytes(); }
+
+  /// As DenseMatrix, of this rank's part.
+  bool in_file() const requires requires(const Held& matrix) { matrix.in_file(); }
+  { return held.in_file(); }
 };
 
 /// How the ranks of a stage make whole rows of their shares: where the device computes in memory of its own, by its

@@ -21,6 +21,7 @@
 
 #include "slm/config/quantization.hpp"
 #include "slm/core/error.hpp"
+#include "slm/core/mapping_guard.hpp"
 #include "slm/core/tensor.hpp"
 #include "slm/io/config_json.hpp"
 #include "slm/io/foreign_folder.hpp"
@@ -38,6 +39,7 @@ class Checkpoint {
   /// Opens a GGUF file (of a split one the first shard), a folder that holds one GGUF model, or a Hugging Face folder:
   /// config.json and either model.safetensors or every shard of model.safetensors.index.json.
   explicit Checkpoint(const std::filesystem::path& model) : folder_(model) {
+    const detail::BusErrorsTaken taken;
     if (const auto file = gguf_of(model)) {
       open_gguf(*file);
     } else {
@@ -45,6 +47,7 @@ class Checkpoint {
     }
     look_at_tensors();
     if (gguf_) check_all_read();
+    check_unchanged();
   }
 
   /// A model that no folder holds. The caller keeps the bytes of its tensors.
@@ -107,6 +110,13 @@ class Checkpoint {
     return Error(
         "checkpoint.missing-tensor", text("'", folder_.string(), "' has no tensor '", name, "' ", shape_text(shape)),
         gguf_ ? convert_again : "Check that every shard is there and that config.json belongs to these weights");
+  }
+
+  /// Throws io.file-changed where a file has become shorter since it was opened, or could not be read: to be called
+  /// after tensors were read, before results are used.
+  void check_unchanged() const {
+    for (const auto& [name, file] : files_) file.file.check_unchanged();
+    if (gguf_) gguf_->check_unchanged();
   }
 
   /// The GGUF file, or null.
@@ -312,7 +322,7 @@ inline std::vector<std::string> gguf_vocabulary(const GgufFields& fields) {
 /// id -> token text as tokenizer.json or a GGUF file has it; empty when the folder has no such file. Decoders compare
 /// these to see whether two models speak the same vocabulary. vocab: ids that the model has.
 inline std::vector<std::string> read_vocabulary(const std::filesystem::path& folder, int vocab = most_vocab) {
-  if (const auto file = gguf_of(folder)) return detail::gguf_vocabulary(GgufFile(*file).fields());
+  if (const auto file = gguf_of(folder)) return read_gguf_fields(*file, detail::gguf_vocabulary);
   const auto path = folder / "tokenizer.json";
   if (!file_exists(path)) return {};
   const Json json = read_json_object(path);

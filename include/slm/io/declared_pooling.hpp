@@ -56,9 +56,8 @@ inline std::optional<DeclaredPooling> pooling_of_folder(const std::filesystem::p
   const auto add = [&found](std::string_view what) { found.more += text(found.more.empty() ? "" : ", ", what); };
   bool declared = false;
   if (const auto path = folder / "modules.json"; file_exists(path)) {
-    const MappedFile file(path);
     const Json modules =
-        parse_json({reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()}, path.string(), advice);
+        read_mapped(path, [&](std::string_view text) { return parse_json(text, path.string(), advice); });
     const auto bad = [&path, advice](const Json& value, std::string_view expected) {
       return Error("json.bad-field", text("'", path.string(), "' holds ", quote_json(value), ", expected ", expected),
                    advice);
@@ -106,7 +105,7 @@ inline std::optional<DeclaredPooling> pooling_of_gguf(const GgufFields& fields) 
 
 /// What a folder or a GGUF file declares; nothing where it declares nothing. Throws Error on malformed files.
 inline std::optional<DeclaredPooling> declared_pooling(const std::filesystem::path& model) {
-  if (const auto path = gguf_of(model)) return detail::pooling_of_gguf(GgufFile(*path).fields());
+  if (const auto path = gguf_of(model)) return read_gguf_fields(*path, detail::pooling_of_gguf);
   return detail::pooling_of_folder(model);
 }
 

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "slm/core/error.hpp"
+#include "slm/core/mapping_guard.hpp"
 #include "slm/io/gguf.hpp"
 #include "slm/io/mapped_file.hpp"
 
@@ -34,6 +35,13 @@ class GgufFile {
   }
 
   const std::filesystem::path& path() const { return path_; }
+
+  /// See MappedFile.
+  void check_unchanged() const {
+    for (const Shard& shard : shards_) {
+      if (shard.file) shard.file->check_unchanged();
+    }
+  }
 
   /// The model's metadata, which stand in the first shard.
   const GgufFields& fields() const { return shards_.front().contents.fields; }
@@ -159,6 +167,16 @@ inline bool is_later_shard(std::string_view name) {
 }
 
 }  // namespace detail
+
+/// use(fields) of a file's metadata, as long as the file has them. Throws io.file-changed.
+template <class Use>
+auto read_gguf_fields(const std::filesystem::path& path, Use&& use) {
+  const detail::BusErrorsTaken taken;
+  const GgufFile file(path);
+  auto result = std::forward<Use>(use)(file.fields());
+  file.check_unchanged();
+  return result;
+}
 
 /// The GGUF file that a path means: itself, or the one model in a folder without safetensors. None: it means no such
 /// file. Throws Error where a folder holds several.

@@ -128,9 +128,7 @@ std::string json_text(const AnyJson& json, int indent = -1) {
 }
 
 inline Json read_json_object(const std::filesystem::path& path) {
-  const MappedFile file(path);
-  const auto bytes = file.bytes();
-  return parse_json_object({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path.string());
+  return read_mapped(path, [&](std::string_view text) { return parse_json_object(text, path.string()); });
 }
 
 /// Whether a value is an integer of 0..limit-1.

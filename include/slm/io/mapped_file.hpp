@@ -2,26 +2,31 @@
 #pragma once
 
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "slm/core/error.hpp"
+#include "slm/core/mapping_guard.hpp"
 
 namespace slm { inline namespace v0_1 {
 
 namespace detail {
 
+inline std::atomic<bool> maps_files{true};
 inline constexpr const char* check_path = "Check the path and its permissions";
 
 inline Error unreadable(const std::filesystem::path& path, const char* reason, const char* mend = check_path) {
@@ -68,51 +73,98 @@ inline std::string first_bytes(const std::filesystem::path& path, std::size_t co
   return bytes;
 }
 
-/// Regular files only: a pipe or a device may have no end, and opening one may wait or do something.
+/// Whether files are mapped from here on, as they are unless a program says false: for processes that must not have
+/// the handler of SIGBUS that mapped files need (docs/robustness.md). Files that are not mapped are read into memory.
+inline void set_file_mapping(bool mapped) { detail::maps_files = mapped; }
+
+/// Regular files only: a pipe or a device may have no end, and opening one may wait or do something. A file that cannot
+/// be mapped with a guard is read into memory.
 class MappedFile {
  public:
-  explicit MappedFile(const std::filesystem::path& path) {
+  explicit MappedFile(const std::filesystem::path& path) : path_(path) {
     struct stat status {};
     if (::stat(path.c_str(), &status) != 0) throw detail::unreadable(path, std::strerror(errno));
     if (!S_ISREG(status.st_mode)) throw detail::unreadable(path, "it is not a regular file");
-    const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // it may have become a pipe meanwhile
-    if (file < 0) throw detail::unreadable(path, std::strerror(errno));
-    const bool is_file = ::fstat(file, &status) == 0 && S_ISREG(status.st_mode);
+    const Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};  // it may have become a pipe
+    if (file.number < 0) throw detail::unreadable(path, std::strerror(errno));
+    const bool is_file = ::fstat(file.number, &status) == 0 && S_ISREG(status.st_mode);
     if (!is_file || status.st_size == 0) {
-      ::close(file);
       throw detail::unreadable(path, is_file ? "it is empty" : "it is not a regular file");
     }
-    size_ = static_cast<std::size_t>(status.st_size);
-    data_ = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file, 0);
-    const int failure = errno;
-    ::close(file);
-    if (data_ == MAP_FAILED) {
-      throw detail::unreadable(
-          path, std::strerror(failure),
-          failure == ENOMEM ? "Free memory, or raise the limit of the process" : detail::check_path);
-    }
-    if (const auto wrong = detail::stand_in(path, {static_cast<const char*>(data_), size_})) {
-      ::munmap(data_, size_);
-      throw *wrong;
-    }
+    const detail::BusErrorsTaken taken;
+    open(file.number, static_cast<std::size_t>(status.st_size));
+    if (const auto wrong = detail::stand_in(path, text())) throw *wrong;
   }
 
-  MappedFile(MappedFile&& other) noexcept
-      : data_(std::exchange(other.data_, MAP_FAILED)), size_(std::exchange(other.size_, 0)) {}
-  MappedFile& operator=(MappedFile&& other) noexcept {
-    std::swap(data_, other.data_);
-    std::swap(size_, other.size_);
-    return *this;
-  }
-  ~MappedFile() {
-    if (data_ != MAP_FAILED) ::munmap(data_, size_);
-  }
+  std::span<const std::byte> bytes() const { return bytes_; }
+  std::string_view text() const { return {reinterpret_cast<const char*>(bytes_.data()), bytes_.size()}; }
 
-  std::span<const std::byte> bytes() const { return {static_cast<const std::byte*>(data_), size_}; }
+  /// Throws io.file-changed where the file has become shorter since it was opened, or a part of it could not be read:
+  /// what was read from bytes() before may be zeros. To be called after reading, before results are used. It costs a
+  /// comparison of the last page.
+  void check_unchanged() const {
+    const auto end = bytes_.last(last_page_.size());
+    if (!std::equal(end.begin(), end.end(), last_page_.begin()) || mapping_.damaged()) throw changed();
+  }
 
  private:
-  void* data_ = MAP_FAILED;
-  std::size_t size_ = 0;
+  struct Descriptor {
+    int number;
+    ~Descriptor() {
+      if (number >= 0) ::close(number);
+    }
+  };
+
+  void open(int file, std::size_t size) {
+    if (detail::maps_files) {
+      mapping_ = detail::GuardedMapping(file, size);
+      if (mapping_.data() == nullptr && errno != 0) {
+        throw detail::unreadable(
+            path_, std::strerror(errno),
+            errno == ENOMEM ? "Free memory, or raise the limit of the process" : detail::check_path);
+      }
+    }
+    if (mapping_.data() == nullptr) return read(file, size);
+    bytes_ = {mapping_.data(), size};
+    // A file may end within a page, of which the rest becomes zeros without a signal.
+    const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+    const std::span<const std::byte> last = bytes_.subspan((size - 1) / page * page);
+    last_page_.assign(last.begin(), last.end());
+  }
+
+  void read(int file, std::size_t size) {
+    copy_ = std::make_unique_for_overwrite<std::byte[]>(size);
+    bytes_ = {copy_.get(), size};
+    for (std::size_t done = 0; done < size;) {
+      constexpr std::size_t most = std::size_t{1} << 30;
+      const ssize_t count = ::pread(file, copy_.get() + done, std::min(most, size - done), static_cast<off_t>(done));
+      if (count == 0) throw changed();
+      if (count < 0 && errno != EINTR) throw detail::unreadable(path_, std::strerror(errno));
+      if (count > 0) done += static_cast<std::size_t>(count);
+    }
+  }
+
+  Error changed() const {
+    return Error("io.file-changed",
+                 slm::text("'", path_.string(), "' has changed since it was opened, or a part of it cannot be read"),
+                 "Load it again when its download is complete; replace files in use by renaming others to their names");
+  }
+
+  std::filesystem::path path_;
+  detail::GuardedMapping mapping_;
+  std::unique_ptr<std::byte[]> copy_;  // where it is not mapped
+  std::span<const std::byte> bytes_;
+  std::vector<std::byte> last_page_;  // of a mapped file, as it was
 };
+
+/// use(text) of a file's content, as long as the file has it. Throws io.file-changed.
+template <class Use>
+auto read_mapped(const std::filesystem::path& path, Use&& use) {
+  const detail::BusErrorsTaken taken;
+  const MappedFile file(path);
+  auto result = std::forward<Use>(use)(file.text());
+  file.check_unchanged();
+  return result;
+}
 
 }}

@@ -62,6 +62,7 @@ class Merge {
         done += tensor.size_bytes;
         return bytes_of(tensor);
       });
+      checkpoint_.check_unchanged();
       write_config(work);
       for (const fs::path& file : companions_of(checkpoint_.folder())) copy(file, work / file.filename());
       fs::rename(work, output, failure);

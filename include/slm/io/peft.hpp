@@ -64,7 +64,9 @@ class PeftFolder {
       const std::pair place(named.second.place->product, named.second.place->first);
       if (!order.emplace(place, &named).second) throw unknown(named.first);  // the same module by two names
     }
-    return copy(order, allocate);
+    Adapter adapter = copy(order, allocate);
+    file.file.check_unchanged();
+    return adapter;
   }
 
  private:

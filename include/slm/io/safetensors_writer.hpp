@@ -1,6 +1,7 @@
 // Writes a safetensors file, whole or not at all, and a model's weights as one or in shards.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -8,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "slm/core/mapping_guard.hpp"
 #include "slm/core/tensor.hpp"
 #include "slm/io/json.hpp"
 #include "slm/io/write_file.hpp"
@@ -33,8 +35,14 @@ void write_safetensors(const std::filesystem::path& path, std::span<const Tensor
     file.write(reinterpret_cast<const char*>(&length), sizeof length);
     file.write(json.data(), static_cast<std::streamsize>(json.size()));
     for (const Tensor& tensor : tensors) {
-      const std::byte* bytes = bytes_of(tensor);
-      file.write(reinterpret_cast<const char*>(bytes), static_cast<std::streamsize>(tensor.size_bytes));
+      std::span<const std::byte> rest(bytes_of(tensor), tensor.size_bytes);
+      while (!rest.empty()) {
+        constexpr std::size_t most = std::size_t{1} << 24;
+        const auto next = rest.first(std::min(most, rest.size()));
+        detail::read_pages(next);
+        file.write(reinterpret_cast<const char*>(next.data()), static_cast<std::streamsize>(next.size()));
+        rest = rest.subspan(next.size());
+      }
     }
   });
 }

@@ -17,8 +17,9 @@ namespace slm { inline namespace v0_1 {
 
 /// Loads a Hugging Face folder (config.json, safetensors) or a GGUF file. A shape of the registry runs as its
 /// compile-time config, any other as Dynamic unless options.only_known forbids it. Models that are loaded without a
-/// device share one. Weights may stay in the mapped file: a file that is shortened while the model lives ends the
-/// process (SIGBUS), see docs/robustness.md. Throws Error naming the file, tensor or field at fault.
+/// device share one. Weights may stay in the mapped file: loading, and every step of a model whose weights stay there,
+/// throws io.file-changed where the file was shortened or cannot be read, see docs/robustness.md. Throws Error naming
+/// the file, tensor or field at fault.
 template <class Models = KnownModels, Backend B = DefaultBackend>
 AnyModel load(const std::filesystem::path& folder, B device = backend::default_device<B>(),
               const LoadOptions& options = {});

@@ -13,6 +13,7 @@
 #include "slm/config/registry.hpp"
 #include "slm/core/error.hpp"
 #include "slm/core/float_environment.hpp"
+#include "slm/core/mapping_guard.hpp"
 #include "slm/formats/format.hpp"
 #include "slm/io/checkpoint.hpp"
 #include "slm/model/block.hpp"
@@ -47,6 +48,7 @@ class LoadedModel {
   /// See LanguageModel. Batches of more than B::max_rows rows, and long prompts, run in several steps.
   void forward(Batch& batch) const {
     const detail::FloatEnvironment environment;
+    const detail::BusErrorsTaken taken;
     for (const Batch::Item& item : batch.items()) check_sequence(*item.sequence);
     detail::check_batch(batch, info());  // before there is room for as many answers as it asks for
     batch.make_room(info().vocab, shape().hidden);
@@ -57,6 +59,7 @@ class LoadedModel {
     detail::Planner planner(batch, state_->limits);
     while (const StepPlan* plan = planner.next()) {
       run(*plan, planner, batch);
+      state_->check_unchanged();
       planner.taken();
     }
     planner.commit();
@@ -100,6 +103,7 @@ class LoadedModel {
   /// This rank's part in a step of rank 0, which has the answers.
   void follow(const StepPlan& plan) const {
     const detail::FloatEnvironment environment;
+    const detail::BusErrorsTaken taken;
     Step step = state_->device.begin(plan);
     record(step, plan, state_->layout.in(plan.format));
     if (plan.outputs.empty()) return;

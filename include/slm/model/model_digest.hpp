@@ -25,6 +25,7 @@ inline std::uint64_t model_digest(const Checkpoint& checkpoint,
     add_text(name_of(tensor->dtype));
     sum.add({tensor->bytes, std::min(most, tensor->size_bytes)});
   }
+  checkpoint.check_unchanged();
   const ModelSettings& settings = checkpoint.settings();
   const RopeScaling& scaling = settings.rope_scaling;
   for (const float number : {settings.norm_epsilon, settings.rope_theta, settings.clip_qkv, settings.attention_scale,

@@ -17,6 +17,7 @@
 #include "slm/core/checksum.hpp"
 #include "slm/core/error.hpp"
 #include "slm/core/float_environment.hpp"
+#include "slm/core/mapping_guard.hpp"
 #include "slm/formats/format.hpp"
 #include "slm/io/checkpoint.hpp"
 #include "slm/io/path_name.hpp"
@@ -146,6 +147,11 @@ struct ModelState {
     return pool;
   }
 
+  /// Throws io.file-changed where a step may have read what a file no longer has.
+  void check_unchanged() const {
+    if (weights.in_file) weights.checkpoint->check_unchanged();
+  }
+
   BlockSettings block(int layer) const {
     const ModelSettings& settings = weights.checkpoint->settings();
     return {.norm_epsilon = settings.norm_epsilon,
@@ -197,6 +203,7 @@ template <WeightFormat Format, Backend B>
 std::shared_ptr<const ModelState<Format, B>> make_state(std::shared_ptr<const Checkpoint> checkpoint, B device,
                                                         const LoadOptions& options) {
   const FloatEnvironment environment;
+  const BusErrorsTaken taken;
   return std::make_shared<const ModelState<Format, B>>(std::move(checkpoint), std::move(device), options);
 }
 

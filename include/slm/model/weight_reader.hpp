@@ -34,6 +34,7 @@ struct WeightReader {
   WeightType type = WeightType::as_stored;  // of AnyFormat's matrices
   const TensorNames& names = checkpoint.names();
   std::int64_t step_bytes = 0;  // of the matrices that pack_step() has made
+  bool in_file = false;         // whether a matrix refers to the checkpoint's bytes
 
   Layer layer(int l) {
     Layer layer;
@@ -61,11 +62,15 @@ struct WeightReader {
   Matrix pack(Role role, int layer = 0) {
     std::vector<typename Format::Source> sources;
     for (const TensorName& weight : names.weights(role, layer)) sources.push_back(source(weight));
-    if constexpr (PacksByPlace<B, Format>) {
-      return device.template pack<Format>(sources, place_of(role, layer));
-    } else {
-      return device.template pack<Format>(sources);
-    }
+    Matrix matrix = [&] {
+      if constexpr (PacksByPlace<B, Format>) {
+        return device.template pack<Format>(sources, place_of(role, layer));
+      } else {
+        return device.template pack<Format>(sources);
+      }
+    }();
+    if constexpr (requires { matrix.in_file(); }) in_file = in_file || matrix.in_file();
+    return matrix;
   }
 
   /// The same for a matrix that every decode step reads.

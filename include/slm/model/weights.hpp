@@ -48,6 +48,7 @@ struct ModelWeights {
   Vector alibi;                 // [heads] or empty
   std::vector<Layer> layers;
   std::int64_t step_bytes = 0;  // weight bytes that one decode step reads
+  bool in_file = false;         // whether a step reads the checkpoint's bytes
 
   const Matrix& head() const { return untied_head ? *untied_head : embedding; }  // [vocab, hidden]
 
@@ -66,6 +67,8 @@ struct ModelWeights {
       layers.push_back(reader.layer(l));
       if (options.progress) options.progress((l + 1.0) / shape.layers);
     }
+    in_file = reader.in_file;
+    checkpoint->check_unchanged();
     step_bytes = embedding.bytes() / shape.vocab + head().bytes() + reader.step_bytes;  // one row of the embedding
   }
 

@@ -46,9 +46,8 @@ inline std::string jinja_in(const std::filesystem::path& path) {
 /// it has none.
 inline std::string jinja_of(const std::filesystem::path& folder) {
   if (const auto file = folder / "chat_template.jinja"; file_exists(file)) {
-    const MappedFile mapped(file);
     constexpr std::size_t most = std::size_t{1} << 20;  // a template has some kilobytes
-    return {reinterpret_cast<const char*>(mapped.bytes().data()), std::min(mapped.bytes().size(), most)};
+    return read_mapped(file, [](std::string_view text) { return std::string{text.substr(0, most)}; });
   }
   const std::string jinja = jinja_in(folder / "tokenizer_config.json");
   return jinja.empty() ? jinja_in(folder / "chat_template.json") : jinja;
@@ -194,6 +193,7 @@ inline Choice choose(const std::filesystem::path& model) {
     eos = detail::stated_token(file, "eos");
     hints.names = {detail::squeezed(slm::detail::name_of_model(model)),
                    detail::squeezed(file.fields().string("general.name", ""))};
+    file.check_unchanged();
   } else if (jinja = detail::jinja_of(model); jinja.empty()) {
     hints = detail::hints_of_folder(model);
   } else {

@@ -41,13 +41,13 @@ class GgufTokenizerWriter {
   /// ends: ids that end a text.
   void write(std::span<const Token> ends) {
     const MappedFile mapped(path_);
-    const std::string_view source{reinterpret_cast<const char*>(mapped.bytes().data()), mapped.bytes().size()};
+    const std::string_view source = mapped.text();
     TokenizerConfig config;
     const auto config_path = std::filesystem::path(path_).parent_path() / "tokenizer_config.json";
     if (file_exists(config_path)) {
-      const MappedFile file(config_path);
-      config = read_tokenizer_config({reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()},
-                                     config_path.string(), tokens_.size());
+      config = read_mapped(config_path, [&](std::string_view text) {
+        return read_tokenizer_config(text, config_path.string(), tokens_.size());
+      });
     }
     const bool is_json = path_.ends_with(".json");
     TokenizerParts parts = is_json ? read_tokenizer_json(source, path_) : read_tokenizer_model(source, path_, config);
@@ -59,6 +59,7 @@ class GgufTokenizerWriter {
     } else {
       place_pieces(read_sentencepiece(source, path_));
     }
+    mapped.check_unchanged();
     for (const AddedToken& token : parts.added) place_added(token, parts);
     out_.string("tokenizer.ggml.pre", bytes ? pre_tokenizer_of(parts) : "default");
     out_.strings("tokenizer.ggml.tokens", tokens_);

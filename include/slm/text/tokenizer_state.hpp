@@ -130,7 +130,9 @@ SLM_INLINE Tokenizer::Tokenizer(TokenizerParts parts) : state_(std::make_shared<
 SLM_INLINE Tokenizer Tokenizer::from(const std::filesystem::path& folder_or_file) {
   namespace fs = std::filesystem;
   std::error_code ignored;
-  if (const auto file = gguf_of(folder_or_file)) return parse(GgufFile(*file).fields());
+  if (const auto file = gguf_of(folder_or_file)) {
+    return read_gguf_fields(*file, [](const GgufFields& fields) { return parse(fields); });
+  }
   fs::path path = folder_or_file;
   if (fs::is_directory(path, ignored)) {
     path = folder_or_file / "tokenizer.json";
@@ -141,11 +143,8 @@ SLM_INLINE Tokenizer Tokenizer::from(const std::filesystem::path& folder_or_file
                   "Copy tokenizer.json from the model's repository into the folder");
     }
   }
-  const auto view_of = [](const MappedFile& file) {
-    return std::string_view{reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()};
-  };
   const MappedFile file(path);
-  const std::string_view source = view_of(file);
+  const std::string_view source = file.text();
   const bool is_json = path.extension() == ".json";
   TokenizerParts parts;
   if (is_json) parts = tokenizer_file::read_tokenizer_json(source, path.string());
@@ -153,11 +152,13 @@ SLM_INLINE Tokenizer Tokenizer::from(const std::filesystem::path& folder_or_file
   const fs::path config_path = path.parent_path() / "tokenizer_config.json";
   const bool has_config = path.stem() == "tokenizer" && file_exists(config_path);
   if (has_config) {
-    const MappedFile config_file(config_path);
     const std::size_t most = is_json ? parts.vocabulary.size() : source.size();
-    config = tokenizer_file::read_tokenizer_config(view_of(config_file), config_path.string(), most);
+    config = read_mapped(config_path, [&](std::string_view text) {
+      return tokenizer_file::read_tokenizer_config(text, config_path.string(), most);
+    });
   }
   if (!is_json) parts = tokenizer_file::read_tokenizer_model(source, path.string(), config);
+  file.check_unchanged();
   tokenizer_file::merge_added_tokens(parts, config, config_path.string());
   return Tokenizer(std::move(parts));
 }

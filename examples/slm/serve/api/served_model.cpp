@@ -21,7 +21,8 @@ namespace {
 OrderedJson tokenizer_info_of(const std::string& path, const slm::ModelInfo& info, const slm::Tokenizer& tokenizer) {
   OrderedJson json = OrderedJson::object();
   if (const auto gguf = slm::gguf_of(path)) {
-    const std::string jinja{slm::GgufFile(*gguf).fields().string("tokenizer.chat_template", "")};
+    const std::string jinja = slm::read_gguf_fields(
+        *gguf, [](const slm::GgufFields& fields) { return std::string{fields.string("tokenizer.chat_template", "")}; });
     if (!jinja.empty()) json["chat_template"] = jinja;
   } else {
     const auto file = std::filesystem::path(path) / "tokenizer_config.json";

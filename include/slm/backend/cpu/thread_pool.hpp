@@ -17,6 +17,7 @@
 #include "slm/backend/cpu/placement.hpp"
 #include "slm/core/error.hpp"
 #include "slm/core/float_environment.hpp"
+#include "slm/core/mapping_guard.hpp"
 #include "slm/core/usable_cores.hpp"
 
 namespace slm { inline namespace v0_1 { namespace backend {
@@ -181,6 +182,7 @@ class ThreadPool {
   void serve(int worker) {
     begun_.wait(false, std::memory_order_acquire);
     const detail::FloatEnvironment environment;
+    const detail::BusErrorsTaken taken;
     for (int spins = 0; !stopping_.load(std::memory_order_relaxed);) {
       if (claim_all(worker)) {
         spins = 0;
