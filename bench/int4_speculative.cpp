@@ -8,13 +8,13 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "bench/device/random_weights.hpp"
 #include "bench/samples.hpp"
 #include "slm/backend/cpu/cpu.hpp"
+#include "slm/core/usable_cores.hpp"
 #include "slm/decode/autoregressive.hpp"
 #include "slm/decode/speculative.hpp"
 #include "slm/model/model.hpp"
@@ -108,7 +108,7 @@ void speculative(benchmark::State& state) {
 
 const bool registered = [] {
   auto* run = benchmark::RegisterBenchmark("codellama_7b_int4/amd_135m_int4", speculative);
-  const int all = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  const int all = usable_cores();
   for (const int threads : {1, all}) {
     for (const int bits : {16, 8}) {
       for (const int draft_length : {2, 4, 6}) run->Args({70, draft_length, threads, bits});

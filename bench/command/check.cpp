@@ -1,13 +1,12 @@
 // slm bench check: pass@1 of a file of samples.
-#include <algorithm>
 #include <cstdio>
 #include <map>
 #include <memory>
-#include <thread>
 
 #include "bench/command/command.hpp"
 #include "bench/command/pass_at_1.hpp"
 #include "slm/core/error.hpp"
+#include "slm/core/usable_cores.hpp"
 #include "tools/cli/output.hpp"
 #include "tools/cli/progress.hpp"
 
@@ -19,7 +18,7 @@ struct CheckCommand {
   std::string samples, humaneval, cut = "published";
   bool run_programs = false, json = false;
   SandboxOptions sandbox;
-  JudgingOptions judging{.jobs = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()))};
+  JudgingOptions judging{.jobs = usable_cores()};
 };
 
 const std::map<std::string, Cut> cuts = {

@@ -9,6 +9,8 @@
 #include <thread>
 
 #include "bench/command/json_lines.hpp"
+#include "slm/core/error.hpp"
+#include "slm/core/start_thread.hpp"
 
 namespace slm::bench {
 
@@ -90,20 +92,28 @@ PassAt1 pass_at_1(const Sandbox& sandbox, const std::vector<Task>& tasks, const 
       try {
         result.verdicts[i] = sandbox.run({task.prompt + cut_completion(samples[i].completion, options.cut) + "\n",
                                           task.entry_point, task.prompt + task.canonical_solution, task.test});
+        const std::lock_guard lock(mutex);
+        ++done;
+        if (options.progress) options.progress(static_cast<double>(done) / static_cast<double>(samples.size()));
       } catch (...) {
         const std::lock_guard lock(mutex);
         fault = std::current_exception();
         next = samples.size();
         return;
       }
-      const std::lock_guard lock(mutex);
-      ++done;
-      if (options.progress) options.progress(static_cast<double>(done) / static_cast<double>(samples.size()));
     }
   };
-  std::vector<std::thread> threads;
-  for (int job = 0; job < std::max(options.jobs, 1); ++job) threads.emplace_back(work);
-  for (std::thread& thread : threads) thread.join();
+  {
+    std::vector<std::jthread> threads;
+    while (static_cast<int>(threads.size()) < std::max(options.jobs, 1)) {
+      try {
+        threads.push_back(detail::start_thread(work));
+      } catch (const Error&) {
+        if (threads.empty()) throw;
+        break;  // those that run do all of it
+      }
+    }
+  }
   if (fault) std::rethrow_exception(fault);
 
   std::map<std::string_view, std::pair<int, int>> passed_of;  // of how many

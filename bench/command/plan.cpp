@@ -4,7 +4,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -13,6 +12,7 @@
 #include "bench/command/plan/cost.hpp"
 #include "bench/command/plan/models.hpp"
 #include "bench/command/tables.hpp"
+#include "slm/core/usable_cores.hpp"
 #include "tools/cli/output.hpp"
 #include "tools/cli/ranks.hpp"
 
@@ -52,7 +52,7 @@ std::vector<std::string> device_names() {
 }
 
 Figures measured(int threads) {
-  if (threads == 0) threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  if (threads == 0) threads = usable_cores();
   const cli::RankSpeed speed = cli::measure_ranks(threads);
   Figures figures;
   figures.device = plan::processor;

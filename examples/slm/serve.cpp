@@ -5,7 +5,6 @@
 #include <csignal>
 #include <iostream>
 #include <memory>
-#include <system_error>
 
 #include "api/api.hpp"
 #include "api/served_model.hpp"
@@ -13,7 +12,6 @@
 #include "http/addresses.hpp"
 #include "http/cors.hpp"
 #include "http/server.hpp"
-#include "slm/core/start_thread.hpp"
 
 namespace cli {
 
@@ -119,14 +117,7 @@ std::shared_ptr<slm::AdapterStore> make_store(const ServeOptions& options, const
                                               const slm::AnyModel& target) {
   slm::AdapterStoreOptions store_options = options.store;
   store_options.taken = taken;
-  const auto make = [&] {
-    try {
-      return std::make_shared<slm::AdapterStore>(target, std::move(store_options));
-    } catch (const std::system_error& error) {
-      throw slm::detail::no_thread(error);
-    }
-  };
-  auto store = make();
+  auto store = std::make_shared<slm::AdapterStore>(target, std::move(store_options));
   for (const std::string& named : options.adapters) {
     const std::size_t sign = std::min(named.find('='), named.size());
     store->load(named.substr(0, sign), named.substr(std::min(sign + 1, named.size())), {.pinned = true}).wait();

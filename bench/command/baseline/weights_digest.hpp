@@ -16,6 +16,8 @@
 #include <vector>
 
 #include "slm/core/error.hpp"
+#include "slm/core/start_thread.hpp"
+#include "slm/core/usable_cores.hpp"
 #include "slm/io/checkpoint.hpp"
 
 namespace slm::bench {
@@ -119,7 +121,10 @@ inline std::string weights_digest(const Checkpoint& checkpoint) {
   };
   {
     std::vector<std::jthread> helpers;
-    for (unsigned i = 1; i < std::thread::hardware_concurrency(); ++i) helpers.emplace_back(work);
+    try {
+      for (int i = 1; i < usable_cores(); ++i) helpers.push_back(detail::start_thread(work));
+    } catch (const Error&) {  // no more threads: those that run do all of it
+    }
     work();
   }
   checkpoint.check_unchanged();

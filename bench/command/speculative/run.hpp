@@ -8,7 +8,6 @@
 #include <map>
 #include <optional>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "bench/command/cpu_device.hpp"
@@ -23,6 +22,7 @@
 #include "bench/command/speculative/report.hpp"
 #include "bench/command/speculative/summary.hpp"
 #include "bench/command/tables.hpp"
+#include "slm/core/usable_cores.hpp"
 #include "slm/io/path_name.hpp"
 #include "tools/cli/data_path.hpp"
 #include "tools/cli/gpu.hpp"
@@ -181,8 +181,7 @@ class Run {
             {"draft_device", device_name(draft_backend())},
             {"backend", options_.models.backend},
             {"draft_backend", draft_backend()},
-            {"threads", options_.models.cpu.threads > 0 ? options_.models.cpu.threads
-                                                        : static_cast<int>(std::thread::hardware_concurrency())},
+            {"threads", options_.models.cpu.threads > 0 ? options_.models.cpu.threads : usable_cores()},
             {"isa", backend::name_of(backend::resolve(options_.models.cpu.isa))},
             {"activations", options_.models.cpu.activations == backend::Int4Activations::bits8 ? 8 : 16},
             {"dense_activations", backend::name_of(options_.models.cpu.dense_activations)}};

@@ -9,18 +9,14 @@
 
 namespace slm { inline namespace v0_1 { namespace detail {
 
-inline Error no_thread(const std::system_error& error) {
-  return {"backend.no-thread", text("the system refused to start another thread: ", error.what()),
-          "Ask for fewer threads, or raise the limit of the process"};
-}
-
 /// As std::jthread's constructor. Throws backend.no-thread.
 template <class Body>
 std::jthread start_thread(Body&& body) {
   try {
     return std::jthread(std::forward<Body>(body));
   } catch (const std::system_error& error) {
-    throw no_thread(error);
+    throw Error("backend.no-thread", text("the system refused to start another thread: ", error.what()),
+                "Ask for fewer threads, or raise the limit of the process");
   }
 }
 

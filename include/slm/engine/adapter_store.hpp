@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "slm/core/error.hpp"
+#include "slm/core/start_thread.hpp"
 #include "slm/engine/adapter_floors.hpp"
 #include "slm/engine/adapter_index.hpp"
 #include "slm/engine/adapter_options.hpp"
@@ -33,7 +34,7 @@ struct AdapterLoading {
 /// it.
 class AdapterStore {
  public:
-  /// Throws adapter.no-folder.
+  /// Throws adapter.no-folder, backend.no-thread.
   template <LanguageModel M>
   explicit AdapterStore(const M& model, AdapterStoreOptions options = {})
       : index_(std::make_shared<detail::AdapterIndex>(options.folder, options.taken, options.disk_memory)),
@@ -41,7 +42,7 @@ class AdapterStore {
             placing(std::move(options), model.info()),
             [info = model.info()](const std::filesystem::path& folder) { return read(folder, info); },
             [index = index_](const detail::StoredRef& one) { return index->publish(one); })),
-        loader_([floors = floors_](const std::stop_token& stop) { floors->run(stop); }) {}
+        loader_(detail::start_thread([floors = floors_](const std::stop_token& stop) { floors->run(stop); })) {}
   ~AdapterStore() {
     loader_.request_stop();
     loader_.join();

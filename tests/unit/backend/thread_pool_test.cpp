@@ -25,9 +25,11 @@
 #include "slm/core/float_environment.hpp"
 #include "slm/core/usable_cores.hpp"
 #include "slm/decode/side_thread.hpp"
+#include "slm/engine/adapter_store.hpp"
 #include "support/errors.hpp"
 #include "support/random_layer.hpp"
 #include "support/temporary.hpp"
+#include "support/toy_models.hpp"
 
 using namespace slm;
 using namespace slm::testing;
@@ -189,6 +191,7 @@ TEST_CASE("threads that cannot start are an error where so many were asked for, 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   WARN("SKIPPED: a sanitizer needs the address space");
 #else
+  const ToyModel model{ToyOptions{}};
   pthread_attr_t before, large;
   rlimit room;
   REQUIRE(pthread_getattr_default_np(&before) == 0);
@@ -203,6 +206,7 @@ TEST_CASE("threads that cannot start are an error where so many were asked for, 
   REQUIRE(setrlimit(RLIMIT_AS, &less) == 0);
   const std::string asked = error_id([] { ThreadPool{2}; });
   const std::string side = error_id([] { detail::SideThread{}; });
+  const std::string store = error_id([&] { AdapterStore{model}; });
   int threads = 0, ended = 0;
   const std::string left = error_id([&] {
     ThreadPool pool(0);
@@ -213,6 +217,7 @@ TEST_CASE("threads that cannot start are an error where so many were asked for, 
   REQUIRE(pthread_setattr_default_np(&before) == 0);
   CHECK(asked == "backend.no-thread");
   CHECK(side == "backend.no-thread");
+  CHECK(store == "backend.no-thread");
   CHECK(left == "no error");
   CHECK(threads == 1);
   CHECK(ended == 10);
