@@ -236,7 +236,7 @@ void add_serve(CLI::App& program) {
                          "a folder: each of its sub-folders is such a model by its name, once it is asked for");
   command
       .add_option("--adapter-memory", options->store.host_memory,
-                  "memory for adapters; those go that were used least recently; 0: no limit")
+                  "memory for adapters; those go that were used least recently; 0: a quarter of the free memory")
       ->transform(CLI::AsSizeValue(false))
       ->default_str("4GiB")
       ->type_name("SIZE");
@@ -276,7 +276,9 @@ void add_serve(CLI::App& program) {
   command.add_option("--max-connections", options->http.limits.connections, "connections; more are told 503")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  command.add_option("--cache-memory", options->engine.cache_memory, "memory of the KV cache; 0: what there is")
+  command
+      .add_option("--cache-memory", options->engine.cache_memory,
+                  "memory of the KV cache; 0: half of the free memory, or all that a GPU has")
       ->transform(CLI::AsSizeValue(false))
       ->default_str("4GiB")
       ->type_name("SIZE");

@@ -6,13 +6,14 @@
 #endif
 
 #include <algorithm>
-#include <cstddef>
 #include <fstream>
 #include <istream>
 #include <optional>
 #include <sstream>
 #include <string>
 #include <thread>
+
+#include "slm/core/control_groups.hpp"
 
 namespace slm { inline namespace v0_1 {
 
@@ -39,28 +40,13 @@ inline std::optional<int> cores_of_group(const std::string& directory) {
   return cores_of_quota(quota, period);
 }
 
-/// The least limit among a process's control groups and those that contain them. groups: the text of
-/// /proc/self/cgroup, lines of the form number:controllers:path. root: where control groups are mounted.
+/// The least limit among a process's control groups, see for_each_group().
 inline std::optional<int> cores_of_groups(std::istream& groups, const std::string& root) {
   std::optional<int> least;
-  for (std::string line; std::getline(groups, line);) {
-    const std::size_t first = line.find(':');
-    const std::size_t second = first == std::string::npos ? first : line.find(':', first + 1);
-    if (second == std::string::npos) continue;
-    const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
-    const bool unified = controllers == ",,";
-    if (!unified && controllers.find(",cpu,") == std::string::npos) continue;
-    const std::string mount = unified ? root : root + "/cpu";
-    std::string path = line.substr(second + 1);
-    if (path.find("/..") != std::string::npos) path.clear();  // outside of what is mounted here
-    for (;;) {
-      const std::optional<int> cores = cores_of_group(mount + path);
-      if (cores) least = least ? std::min(*least, *cores) : *cores;
-      const std::size_t last = path.rfind('/');
-      if (last == std::string::npos) break;
-      path.resize(last);
-    }
-  }
+  for_each_group(groups, root, "cpu", [&least](const std::string& directory) {
+    const std::optional<int> cores = cores_of_group(directory);
+    if (cores) least = least ? std::min(*least, *cores) : *cores;
+  });
   return least;
 }
 

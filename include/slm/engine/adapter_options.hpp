@@ -13,14 +13,16 @@
 
 namespace slm { inline namespace v0_1 {
 
-/// Budgets are bytes; 0: no limit.
+/// Budgets are bytes; 0: no limit, but for host_memory.
 struct AdapterStoreOptions {
   std::filesystem::path folder = {};    // each sub-folder is an adapter by its name; empty: there are none at first
   std::vector<std::string> taken = {};  // what none may be called
   std::size_t device_memory = 0;        // where the device has memory of its own
-  std::size_t host_memory = 0;          // of adapters that were read and checked
-  std::uint64_t disk_memory = 0;        // of the weights that all names together may mean
-  double remember_failure = 10;         // seconds in which an adapter that could not be loaded is not tried again
+  /// Of adapters that were read and checked; 0: a quarter of the free memory (free_memory()) when the store is made,
+  /// and at least 64 MiB.
+  std::size_t host_memory = 0;
+  std::uint64_t disk_memory = 0;  // of the weights that all names together may mean
+  double remember_failure = 10;   // seconds in which an adapter that could not be loaded is not tried again
   /// Brings an adapter from the host to a device that has memory of its own, and returns what texts use there. Empty:
   /// the model's own way; on a processor texts use it where the host holds it, and the two floors are one.
   std::function<AdapterRef(const AdapterRef&)> place = {};

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "slm/core/error.hpp"
+#include "slm/core/free_memory.hpp"
 #include "slm/core/start_thread.hpp"
 #include "slm/engine/adapter_floors.hpp"
 #include "slm/engine/adapter_index.hpp"
@@ -101,6 +102,7 @@ class AdapterStore {
 
  private:
   static AdapterStoreOptions placing(AdapterStoreOptions options, const ModelInfo& model) {
+    if (options.host_memory == 0) options.host_memory = detail::usual_budget(4);
     if (model.own_memory && !options.place) options.place = model.place_adapter;
     return options;
   }

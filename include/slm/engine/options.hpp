@@ -13,7 +13,9 @@ namespace slm { inline namespace v0_1 {
 struct EngineOptions {
   /// How far to draft follows what it brings under the present load, down to nothing.
   Speculation speculation = {.draft_length = draft_length::ThroughputAdaptive{}};
-  std::size_t cache_memory = 0;      // bytes of the target's keys and values; 0: what the device has
+  /// Bytes of the target's keys and values; 0: on a processor half of the free memory (free_memory()) when the engine
+  /// is made, and at least 64 MiB; on a device with memory of its own what that has.
+  std::size_t cache_memory = 0;
   bool share_prefixes = true;        // texts that begin alike compute their common pages once
   std::size_t max_requests = 12800;  // waiting and running together
   std::size_t max_running = 64;      // texts in a step

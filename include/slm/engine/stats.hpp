@@ -57,7 +57,7 @@ struct EngineStats {
   std::size_t deferred = 0;      // of those that wait: whose adapter is not there
   std::size_t cache_used = 0;    // bytes of pages that are in use ...
   std::size_t cache_idle = 0;    // ... of which no text holds these; they are kept for texts that begin alike
-  std::size_t cache_memory = 0;  // bytes they may take; 0: what the device has
+  std::size_t cache_memory = 0;  // bytes they may take; 0: what a device with memory of its own has
   std::size_t page_bytes = 0;    // of keys and values of page_positions tokens
   PrefixStats prefixes = {};
 

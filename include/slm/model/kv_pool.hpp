@@ -138,7 +138,9 @@ struct KvPage {
 };
 
 struct KvPoolOptions {
-  std::size_t memory = 0;                         // most bytes of all pages; 0: what the device has
+  /// Most bytes of all pages; 0: of a model on a processor half of the free memory (free_memory()) when the pool is
+  /// made, and at least 64 MiB; of one on a device with memory of its own what that has.
+  std::size_t memory = 0;
   std::optional<KvFormat> format = std::nullopt;  // of keys and values; none: what the model was loaded with
   bool share_prefixes = false;  // keeps full pages for texts that begin alike, as long as nobody else needs the memory
 };

@@ -17,6 +17,7 @@
 #include "slm/core/checksum.hpp"
 #include "slm/core/error.hpp"
 #include "slm/core/float_environment.hpp"
+#include "slm/core/free_memory.hpp"
 #include "slm/core/mapping_guard.hpp"
 #include "slm/formats/format.hpp"
 #include "slm/io/checkpoint.hpp"
@@ -136,6 +137,9 @@ struct ModelState {
   }
 
   KvPool make_pool(KvPoolOptions options) const {
+    if constexpr (!B::own_memory) {  // which would take memory from all programs before it has no more
+      if (options.memory == 0) options.memory = usual_budget(2);
+    }
     return KvPool(layout.in(held_format(options.format.value_or(layout.format()))),
                   std::make_unique<KvMemoryOf<B>>(device), options);
   }

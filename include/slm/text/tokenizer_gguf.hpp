@@ -131,8 +131,8 @@ class GgufTokenizerReader {
     };
     each(in_vocabulary,
          [&](const SentencePiece& token, Token id) { add_token(parts_.vocabulary, token.text, id, file_); });
-    const auto added = [&](std::size_t index) { return is_added(tokens_[index]); };
-    each(added, [&](const SentencePiece& token, Token id) {
+    const auto added_here = [&](std::size_t index) { return is_added(tokens_[index]); };
+    each(added_here, [&](const SentencePiece& token, Token id) {
       if (const auto known = parts_.vocabulary.find(token.text); known && *known != id) {
         fail("tokenizer.duplicate-token", file_, text("token ", shown(token.text), " appears twice"), download_again);
       }

@@ -1,0 +1,86 @@
+// free_memory: what this process may still take of the host's memory.
+#pragma once
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <fstream>
+#include <istream>
+#include <limits>
+#include <map>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <string_view>
+
+#include "slm/core/control_groups.hpp"
+
+namespace slm { inline namespace v0_1 {
+
+namespace detail {
+
+/// Bytes that the control group at this directory leaves, in either version of the interface, with what its files take
+/// of the cache; none: it has no limit.
+inline std::optional<std::uint64_t> free_of_group(const std::string& directory) {
+  const auto number_in = [&](const char* name) -> std::optional<std::uint64_t> {
+    std::uint64_t number = 0;
+    if (std::ifstream(directory + name) >> number) return number;
+    return std::nullopt;
+  };
+  const bool unified = static_cast<bool>(std::ifstream(directory + "/memory.current"));
+  const auto limit = number_in(unified ? "/memory.max" : "/memory.limit_in_bytes");
+  const auto used = number_in(unified ? "/memory.current" : "/memory.usage_in_bytes");
+  if (!limit || !used) return std::nullopt;
+  // Version 1 has its own numbers, and with total_ those of the groups inside too.
+  std::map<std::string, std::uint64_t> found;
+  std::uint64_t bytes = 0;
+  std::ifstream statistics(directory + "/memory.stat");
+  for (std::string name; statistics >> name >> bytes;) found[name] = bytes;
+  const std::string total = found.contains("total_active_file") ? "total_" : "";
+  const std::uint64_t cached = found[total + "active_file"] + found[total + "inactive_file"];
+  const std::uint64_t taken = *used - std::min(*used, cached);
+  return *limit - std::min(*limit, taken);
+}
+
+/// meminfo and groups: the texts of /proc/meminfo and /proc/self/cgroup. root: where control groups are mounted.
+inline std::optional<std::uint64_t> free_memory(std::istream& meminfo, std::istream& groups, const std::string& root) {
+  std::optional<std::uint64_t> least;
+  const auto limit = [&least](std::uint64_t bytes) { least = std::min(least.value_or(bytes), bytes); };
+  std::uint64_t kilobytes = 0;
+  for (std::string line; std::getline(meminfo, line);) {
+    constexpr std::string_view name = "MemAvailable:";
+    if (!line.starts_with(name)) continue;
+    std::istringstream value(line.substr(name.size()));
+    if (value >> kilobytes) limit(kilobytes * 1024);
+  }
+  for_each_group(groups, root, "memory", [&](const std::string& directory) {
+    if (const auto left = free_of_group(directory)) limit(*left);
+  });
+  return least;
+}
+
+}  // namespace detail
+
+/// Bytes: what the system calls available (MemAvailable), within the limits of memory that control groups set. Where a
+/// system tells neither, all of its memory.
+inline std::size_t free_memory() {
+  std::optional<std::uint64_t> free;
+#if defined(__linux__)
+  std::ifstream meminfo("/proc/meminfo"), groups("/proc/self/cgroup");
+  free = detail::free_memory(meminfo, groups, "/sys/fs/cgroup");
+#endif
+  const auto all = static_cast<std::uint64_t>(std::max(0L, ::sysconf(_SC_PHYS_PAGES))) *
+                   static_cast<std::uint64_t>(std::max(0L, ::sysconf(_SC_PAGESIZE)));
+  return static_cast<std::size_t>(std::min<std::uint64_t>(free.value_or(all), std::numeric_limits<std::size_t>::max()));
+}
+
+namespace detail {
+
+/// A budget for those who name none: a part of the free memory, one `part`th, and at least 64 MiB.
+inline std::size_t usual_budget(std::size_t part) { return std::max(free_memory() / part, std::size_t{64} << 20); }
+
+}  // namespace detail
+
+}}
