@@ -135,7 +135,8 @@ TEST_CASE("tokens, drafts and ends add up to those of the answers") {
     CHECK(std::is_sorted(stats.accepted_at_depth.rbegin(), stats.accepted_at_depth.rend()));
     CHECK(stats.drafts >= stats.drafted / 3);
     CHECK(stats.prefixes.hit_positions() >= reused);
-    CHECK(stats.cache_memory == memory);
+    if (memory == 0) CHECK(stats.cache_memory >= std::size_t{64} << 20);  // a share of the free memory
+    if (memory != 0) CHECK(stats.cache_memory == memory);
     preemptions += stats.preemptions;
     hits += reused;
     accepted += told;
