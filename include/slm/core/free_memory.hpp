@@ -45,7 +45,8 @@ inline std::optional<std::uint64_t> free_of_group(const std::string& directory) 
 }
 
 /// meminfo and groups: the texts of /proc/meminfo and /proc/self/cgroup. root: where control groups are mounted.
-inline std::optional<std::uint64_t> free_memory(std::istream& meminfo, std::istream& groups, const std::string& root) {
+inline std::optional<std::uint64_t> free_memory_of(std::istream& meminfo, std::istream& groups,
+                                                   const std::string& root) {
   std::optional<std::uint64_t> least;
   const auto limit = [&least](std::uint64_t bytes) { least = std::min(least.value_or(bytes), bytes); };
   std::uint64_t kilobytes = 0;
@@ -69,7 +70,7 @@ inline std::size_t free_memory() {
   std::optional<std::uint64_t> free;
 #if defined(__linux__)
   std::ifstream meminfo("/proc/meminfo"), groups("/proc/self/cgroup");
-  free = detail::free_memory(meminfo, groups, "/sys/fs/cgroup");
+  free = detail::free_memory_of(meminfo, groups, "/sys/fs/cgroup");
 #endif
   const auto all = static_cast<std::uint64_t>(std::max(0L, ::sysconf(_SC_PHYS_PAGES))) *
                    static_cast<std::uint64_t>(std::max(0L, ::sysconf(_SC_PAGESIZE)));

@@ -24,7 +24,7 @@ TEST_CASE("free memory is what is available, within the limits of control groups
   const auto free_in = [&](const std::string& groups,
                            const std::string& meminfo = "MemTotal: 9 kB\nMemAvailable: 8 kB\n") {
     std::istringstream memory(meminfo), lines(groups);
-    return detail::free_memory(memory, lines, root.path().string());
+    return detail::free_memory_of(memory, lines, root.path().string());
   };
   CHECK(free_in("0::/outer/inner\n") == 8192);
   CHECK_FALSE(free_in("", "MemTotal: 9 kB\nMemAvailable: much\n"));
