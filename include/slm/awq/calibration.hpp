@@ -44,7 +44,7 @@ inline std::vector<std::string> read_documents(const std::filesystem::path& path
     start = end + 1;
     if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
     const std::string where = text(path.string(), ", document ", documents.size() + 1);
-    const Json document = parse_json_object(line, where);
+    const OwnedJson document = parse_json_object(line, where);
     const Json& field = JsonFields(document, where).at("text");
     if (!field.is_string()) throw JsonFields(document, where).bad("text", "a string", field);
     documents.push_back(field.get<std::string>());

@@ -69,7 +69,7 @@ class CheckpointWriter {
                                  names().weights(Role::embedding).front().name != name;
       if (!replaced_.contains(name) && !copy_of_table) write_rest(*tensor);
     }
-    return folder_.finish(parts_, config(report), companions_of(checkpoint_.folder()));
+    return folder_.finish(parts_, OwnedJson(config(report)), companions_of(checkpoint_.folder()));
   }
 
  private:
@@ -135,41 +135,52 @@ class CheckpointWriter {
   }
 
   Json config(const Report& report) const {
-    Json config = read_json_object(checkpoint_.folder() / "config.json");
+    OwnedJson config = read_json_object(checkpoint_.folder() / "config.json");
     config[config.contains("dtype") ? "dtype" : "torch_dtype"] = type_ == DType::f16 ? "float16" : "bfloat16";
     // The head that was read is the head that is written, whatever the original file says.
     if (!checkpoint_.settings().tied_embeddings) config["tie_word_embeddings"] = false;
-    Json floating = Json::array();
+    std::vector<std::string> floating;
     for (const std::string& weight : report.left_in_float) floating.push_back(TensorName{weight, {}}.module());
-    config["quantization_config"] =
-        output_ == Output::awq ? awq_config(report, floating) : compressed_config(report, std::move(floating));
-    return config;
+    Json& quantization = new_member(config, "quantization_config");
+    if (output_ == Output::awq) {
+      add_awq(quantization, report, floating);
+    } else {
+      add_compressed(quantization, report, std::move(floating));
+    }
+    return config.take();
   }
 
-  Json awq_config(const Report& report, const Json& floating) const {
-    return {{"quant_method", "awq"},      {"bits", 4},
-            {"group_size", report.group}, {"zero_point", !rounding_.quantizer.symmetric},
-            {"version", "gemm"},          {"backend", "autoawq"},
-            {"do_fuse", false},           {"modules_to_not_convert", floating.empty() ? Json() : floating}};
+  void add_awq(Json& config, const Report& report, const std::vector<std::string>& floating) const {
+    config["quant_method"] = "awq";
+    config["bits"] = 4;
+    config["group_size"] = report.group;
+    config["zero_point"] = !rounding_.quantizer.symmetric;
+    config["version"] = "gemm";
+    config["backend"] = "autoawq";
+    config["do_fuse"] = false;
+    config["modules_to_not_convert"] = nullptr;
+    if (!floating.empty()) set_list(config, "modules_to_not_convert", floating);
   }
 
-  Json compressed_config(const Report& report, Json ignored) const {
+  void add_compressed(Json& config, const Report& report, std::vector<std::string> ignored) const {
     ignored.push_back("lm_head");
+    config["quant_method"] = "compressed-tensors";
+    config["format"] = "pack-quantized";
+    config["quantization_status"] = "compressed";
+    set_list(config, "ignore", ignored);
+    Json& group = new_member(new_member(config, "config_groups"), "group_0");
+    set_list(group, "targets", std::array{"Linear"});
+    group["input_activations"] = group["output_activations"] = nullptr;
     const bool channels = report.group == whole_row;
-    const Json weights = {{"num_bits", 4},
-                          {"type", "int"},
-                          {"symmetric", rounding_.quantizer.symmetric},
-                          {"strategy", channels ? "channel" : "group"},
-                          {"group_size", channels ? Json() : Json(report.group)},
-                          {"dynamic", false},
-                          {"observer", "minmax"}};
-    const Json group = {
-        {"targets", {"Linear"}}, {"weights", weights}, {"input_activations", nullptr}, {"output_activations", nullptr}};
-    return {{"quant_method", "compressed-tensors"},
-            {"format", "pack-quantized"},
-            {"quantization_status", "compressed"},
-            {"ignore", ignored},
-            {"config_groups", {{"group_0", group}}}};
+    Json& weights = new_member(group, "weights");
+    weights["num_bits"] = 4;
+    weights["type"] = "int";
+    weights["symmetric"] = rounding_.quantizer.symmetric;
+    weights["strategy"] = channels ? "channel" : "group";
+    weights["group_size"] = nullptr;
+    if (!channels) weights["group_size"] = report.group;
+    weights["dynamic"] = false;
+    weights["observer"] = "minmax";
   }
 
   const TensorNames& names() const { return checkpoint_.names(); }

@@ -267,7 +267,7 @@ class Checkpoint {
           "Convert pytorch_model.bin with python3 examples/convert_bin.py FOLDER, or take a repository that has "
           "safetensors");
     }
-    const Json json = read_json_object(index);
+    const OwnedJson json = read_json_object(index);
     const JsonFields map = JsonFields(json, index.string()).object("weight_map");
     for (const auto& [name, shard] : json.at("weight_map").items()) {
       const auto* file = shard.get_ptr<const std::string*>();
@@ -325,7 +325,7 @@ inline std::vector<std::string> read_vocabulary(const std::filesystem::path& fol
   if (const auto file = gguf_of(folder)) return read_gguf_fields(*file, detail::gguf_vocabulary);
   const auto path = folder / "tokenizer.json";
   if (!file_exists(path)) return {};
-  const Json json = read_json_object(path);
+  const OwnedJson json = read_json_object(path);
   std::vector<std::string> pieces;
   const auto add = [&](const std::string& piece, const Json& id) {
     if (!is_index(id, static_cast<std::uint64_t>(vocab))) {

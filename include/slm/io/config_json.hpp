@@ -151,10 +151,10 @@ inline ModelDescription read_config_json(const Json& json, const std::string& fi
 /// is that one's.
 inline ModelDescription read_model_description(const std::filesystem::path& folder) {
   const std::filesystem::path path = folder / "config.json";
-  const Json json = read_json_object(path);
+  const OwnedJson json = read_json_object(path);
   ModelDescription model = read_config_json(json, path.string());
   if (const auto generation = folder / "generation_config.json"; file_exists(generation)) {
-    const Json generation_json = read_json_object(generation);
+    const OwnedJson generation_json = read_json_object(generation);
     const JsonFields fields(generation_json, generation.string());
     if (auto tokens = detail::read_end_tokens(fields, model.config.vocab, model.notes); !tokens.empty()) {
       model.settings.end_tokens = std::move(tokens);

@@ -27,7 +27,7 @@ namespace detail {
 
 /// The pooling of a 1_Pooling/config.json; several that are joined have a + between them.
 inline std::string pooling_in(const std::filesystem::path& path) {
-  const Json json = read_json_object(path);
+  const OwnedJson json = read_json_object(path);
   const JsonFields fields(json, path.string());
   std::string named = fields.string("pooling_mode", "");
   if (named == "lasttoken") named = "last";
@@ -56,7 +56,7 @@ inline std::optional<DeclaredPooling> pooling_of_folder(const std::filesystem::p
   const auto add = [&found](std::string_view what) { found.more += text(found.more.empty() ? "" : ", ", what); };
   bool declared = false;
   if (const auto path = folder / "modules.json"; file_exists(path)) {
-    const Json modules =
+    const OwnedJson modules =
         read_mapped(path, [&](std::string_view text) { return parse_json(text, path.string(), advice); });
     const auto bad = [&path, advice](const Json& value, std::string_view expected) {
       return Error("json.bad-field", text("'", path.string(), "' holds ", quote_json(value), ", expected ", expected),
@@ -86,7 +86,7 @@ inline std::optional<DeclaredPooling> pooling_of_folder(const std::filesystem::p
   }
   if (!declared) return std::nullopt;
   if (const auto path = folder / "config_sentence_transformers.json"; file_exists(path)) {
-    const Json json = read_json_object(path);
+    const OwnedJson json = read_json_object(path);
     const std::string prompt = JsonFields(json, path.string()).string("default_prompt_name", "");
     if (!prompt.empty()) add(text("the default prompt '", prompt, "'"));
   }

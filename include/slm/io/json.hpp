@@ -23,13 +23,51 @@ inline constexpr std::size_t largest_json = 100'000'000;  // bytes; the limit th
 
 namespace detail {
 
+/// Takes out what is nested, from the leaves on.
+inline void clear_nested(Json& json) noexcept {
+  if (auto* const array = json.get_ptr<Json::array_t*>()) {
+    for (Json& element : *array) clear_nested(element);
+    array->clear();
+  } else if (auto* const object = json.get_ptr<Json::object_t*>()) {
+    for (auto& [name, member] : *object) clear_nested(member);
+    object->clear();
+  }
+}
+
+}  // namespace detail
+
+/// Holds a value, and destroys it without taking memory. Json's own destructor takes some for what is nested, and ends
+/// the program where there is none: what the library reads or makes, one of these holds.
+class OwnedJson : public Json {
+ public:
+  OwnedJson() = default;
+  OwnedJson(Json&& value) noexcept : Json(std::move(value)) {}
+  OwnedJson(const OwnedJson&) = delete;
+  OwnedJson& operator=(const OwnedJson&) = delete;
+  ~OwnedJson() { detail::clear_nested(*this); }
+
+  Json take() { return std::move(static_cast<Json&>(*this)); }
+};
+
+/// A new object as a member of another.
+inline Json& new_member(Json& object, const std::string& name) { return object[name] = Json::object(); }
+
+/// A list as a member of an object. It is made once there is a place for it: see OwnedJson.
+template <class List>
+void set_list(Json& object, const std::string& name, const List& list) {
+  Json& place = object[name];
+  place = list;
+}
+
+namespace detail {
+
 /// Builds the value that is read, for Json::sax_parse: the bounds are checked before a value is built, as copying,
 /// comparing and printing values recurse.
 class JsonBuilder {
  public:
   JsonBuilder(const std::string& file, std::string_view advice) : file_(file), advice_(advice) {}
 
-  Json take() { return std::move(whole_); }
+  Json take() { return whole_.take(); }
 
   bool null() { return put(nullptr); }
   bool boolean(bool value) { return put(value); }
@@ -86,7 +124,7 @@ class JsonBuilder {
 
   const std::string& file_;
   std::string_view advice_;
-  Json whole_;
+  OwnedJson whole_;
   std::vector<Json*> open_;  // arrays and objects that have not ended; only the last one grows
   Json* member_ = nullptr;   // the last name's value
 };
@@ -108,11 +146,11 @@ inline Json parse_json(std::string_view source, const std::string& file,
 
 inline Json parse_json_object(std::string_view source, const std::string& file,
                               std::string_view advice = "Download or export the file again") {
-  Json json = parse_json(source, file, advice);
+  OwnedJson json = parse_json(source, file, advice);
   if (!json.is_object()) {
     throw Error("json.not-an-object", text("'", file, "' holds ", json.type_name(), ", expected an object"), advice);
   }
-  return json;
+  return json.take();
 }
 
 /// A value as a message shows it.

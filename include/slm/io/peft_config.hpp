@@ -23,7 +23,7 @@ class PeftConfig {
   static constexpr int most_rank = 512;
 
   explicit PeftConfig(const std::filesystem::path& folder)
-      : PeftConfig(read_json_object(folder / "adapter_config.json"), name_of_path(folder),
+      : PeftConfig(OwnedJson(read_json_object(folder / "adapter_config.json")), name_of_path(folder),
                    (folder / "adapter_config.json").string()) {}
 
   /// name: of the adapter; file: where the config is from.

@@ -276,7 +276,7 @@ inline QuantizationSettings read_quantization_json(const Json& json, const std::
 /// nothing is said.
 inline QuantizationSettings read_quantization(const std::filesystem::path& folder) {
   const std::string file = (folder / "config.json").string();
-  const Json config = read_json_object(file);
+  const OwnedJson config = read_json_object(file);
   const auto block = [&](const Json& holder) -> const Json* {
     for (const char* name : {"quantization_config", "compression_config"}) {
       const auto found = holder.find(name);
@@ -296,7 +296,8 @@ inline QuantizationSettings read_quantization(const std::filesystem::path& folde
   }
   for (const char* name : {"quantization_config.json", "quant_config.json", "quantize_config.json"}) {
     if (!file_exists(folder / name)) continue;
-    return read_quantization_json(read_json_object(folder / name), (folder / name).string());
+    const OwnedJson side = read_json_object(folder / name);
+    return read_quantization_json(side, (folder / name).string());
   }
   if (const auto path = folder / "hf_quant_config.json"; file_exists(path)) {
     throw detail::foreign_quantization(path.string(),

@@ -37,7 +37,7 @@ class SafetensorsHeader {
                                                     bytes_.size(), " (and 100000000 is the format's limit)"));
     }
     const char* header = reinterpret_cast<const char*>(bytes_.data()) + 8;
-    const Json json = parse_json_object({header, static_cast<std::size_t>(length)}, file_);
+    const OwnedJson json = parse_json_object({header, static_cast<std::size_t>(length)}, file_);
     data_ = bytes_.subspan(8 + static_cast<std::size_t>(length));
 
     Tensors tensors;

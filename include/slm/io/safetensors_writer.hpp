@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -20,12 +21,14 @@ namespace slm { inline namespace v0_1 {
 /// io.unwritable, and what bytes_of throws.
 template <class BytesOf>
 void write_safetensors(const std::filesystem::path& path, std::span<const Tensor> tensors, BytesOf&& bytes_of) {
-  Json header = {{"__metadata__", {{"format", "pt"}}}};
+  OwnedJson header = Json::object();
+  new_member(header, "__metadata__")["format"] = "pt";
   std::uint64_t offset = 0;
   for (const Tensor& tensor : tensors) {
-    header[tensor.name] = {{"dtype", name_of(tensor.dtype)},
-                           {"shape", tensor.shape},
-                           {"data_offsets", {offset, offset + tensor.size_bytes}}};
+    Json& entry = new_member(header, tensor.name);
+    entry["dtype"] = name_of(tensor.dtype);
+    set_list(entry, "shape", tensor.shape);
+    set_list(entry, "data_offsets", std::array{offset, offset + tensor.size_bytes});
     offset += tensor.size_bytes;
   }
   std::string json = header.dump();
@@ -77,11 +80,13 @@ std::uint64_t write_weights(const std::filesystem::path& folder, std::span<const
     const std::string digits = std::to_string(number);
     return std::string(digits.size() < 5 ? 5 - digits.size() : 0, '0') + digits;
   };
-  Json index = {{"metadata", {{"total_size", total}}}, {"weight_map", Json::object()}};
+  OwnedJson index = Json::object();
+  new_member(index, "metadata")["total_size"] = total;
+  Json& map = new_member(index, "weight_map");
   for (std::size_t i = 0; i < shards.size(); ++i) {
     const std::string name = "model-" + five_digits(i + 1) + "-of-" + five_digits(shards.size()) + ".safetensors";
     write_safetensors(folder / name, shards[i], bytes_of);
-    for (const Tensor& tensor : shards[i]) index["weight_map"][tensor.name] = name;
+    for (const Tensor& tensor : shards[i]) map[tensor.name] = name;
   }
   write_text_file(folder / "model.safetensors.index.json", index.dump(2) + "\n");
   return total;

@@ -28,7 +28,7 @@ namespace detail {
 /// The chat template of a JSON file: a text, or several by name, of which "default" is the one for chats.
 inline std::string jinja_in(const std::filesystem::path& path) {
   if (!file_exists(path)) return {};
-  const Json json = read_json_object(path);
+  const OwnedJson json = read_json_object(path);
   const JsonFields fields(json, path.string());
   if (!fields.has("chat_template")) return {};
   const Json& found = fields.at("chat_template");
@@ -111,7 +111,7 @@ struct Hints {
 inline Hints hints_of_folder(const std::filesystem::path& folder) {
   Hints hints{.names = {squeezed(slm::detail::name_of_model(folder))}, .model_type = {}};
   if (const auto path = folder / "config.json"; file_exists(path)) {
-    const Json json = read_json_object(path);
+    const OwnedJson json = read_json_object(path);
     const JsonFields fields(json, path.string());
     hints.model_type = fields.string("model_type", "");
     const std::string name = fields.string("_name_or_path", "");
@@ -146,7 +146,7 @@ inline std::optional<std::string> stated_token(const std::filesystem::path& fold
   for (const char* file : {"tokenizer_config.json", "special_tokens_map.json"}) {
     const auto path = folder / file;
     if (!file_exists(path)) continue;
-    const Json json = read_json_object(path);
+    const OwnedJson json = read_json_object(path);
     const auto found = json.find(name);
     if (found == json.end()) continue;
     if (found->is_null()) return std::string{};

@@ -55,7 +55,7 @@ class GgufTokenizerWriter {
     const bool bytes = parts.decoder.kind == TokenDecoder::Kind::byte_level;
     out_.string("tokenizer.ggml.model", bytes ? "gpt2" : "llama");
     if (is_json) {
-      place_json(parse_json_object(source, path_), bytes);
+      place_json(OwnedJson(parse_json_object(source, path_)), bytes);
     } else {
       place_pieces(read_sentencepiece(source, path_));
     }

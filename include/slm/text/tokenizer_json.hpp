@@ -92,7 +92,7 @@ inline void read_model(TokenizerParts& parts, const JsonNode& model) {
 
 /// tokenizer.json as parts. `file` names it in errors.
 inline TokenizerParts read_tokenizer_json(std::string_view source, const std::string& file) {
-  const Json parsed = parse_json_object(source, file);
+  const OwnedJson parsed = parse_json_object(source, file);
   const JsonNode root(parsed, file, "");
   TokenizerParts parts;
   read_model(parts, root.at("model"));
@@ -121,7 +121,7 @@ struct TokenizerConfig {
 
 /// `tokens`: tokens already known, which bounds the ids.
 inline TokenizerConfig read_tokenizer_config(std::string_view source, const std::string& file, std::size_t tokens) {
-  const Json parsed = parse_json_object(source, file);
+  const OwnedJson parsed = parse_json_object(source, file);
   const JsonNode root(parsed, file, "");
   TokenizerConfig config;
   const auto optional_flag = [&root](const char* name) -> std::optional<bool> {
