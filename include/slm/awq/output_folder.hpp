@@ -16,6 +16,7 @@
 #include "slm/io/path_name.hpp"
 #include "slm/io/safetensors.hpp"
 #include "slm/io/safetensors_writer.hpp"
+#include "slm/io/write_file.hpp"
 
 namespace slm { inline namespace v0_1 { namespace quantize {
 
@@ -36,7 +37,7 @@ class OutputFolder {
     const fs::path mark = work_ / "request.json";
     if (!file_exists(mark)) {
       write_text_file(mark, request.dump(1) + "\n");
-    } else if (read_json_object(mark) != request) {
+    } else if (OwnedJson(read_json_object(mark)) != request) {
       throw Error("quantize.other-request",
                   text("'", work_.string(), "' holds parts of another model, text or choice of options"),
                   "Repeat that request to finish it, or remove the folder");
@@ -65,7 +66,7 @@ class OutputFolder {
     namespace fs = std::filesystem;
     const fs::path result = work_ / "result";
     std::error_code failure;
-    fs::remove_all(result, failure);
+    remove_tree(result);
     fs::create_directory(result, failure);
     if (failure) throw unwritable(result, failure);
     const std::uint64_t total = join(parts, result, most_bytes);
@@ -77,7 +78,7 @@ class OutputFolder {
     }
     fs::rename(result, folder_, failure);
     if (failure) throw unwritable(folder_, failure);
-    fs::remove_all(work_, failure);  // what stays behind harms nobody
+    remove_tree(work_);  // what stays behind harms nobody
     return total;
   }
 

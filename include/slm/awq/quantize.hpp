@@ -2,17 +2,21 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <span>
+#include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
 #include "slm/awq/calibration_pass.hpp"
 #include "slm/awq/checkpoint_writer.hpp"
 #include "slm/awq/layer_quantizer.hpp"
+#include "slm/core/folder.hpp"
 #include "slm/formats/convert.hpp"
 #include "slm/model/linear_source.hpp"
 
@@ -46,7 +50,7 @@ class Quantizer {
       report_.samples = pass_->samples();
       report_.sequence_length = pass_->sequence_length();
     }
-    folder_.emplace(output, request());  // the last thing that can be refused
+    folder_.emplace(output, OwnedJson(request()));  // the last thing that can be refused
     writer_.emplace(checkpoint_, *folder_, rounding_, options_, type);
   }
 
@@ -106,39 +110,40 @@ class Quantizer {
   }
 
   /// Size and time of every file of the model, by names that are UTF-8 whatever the files'.
-  Json files_of_model() const {
-    Json files = Json::object();
-    try {
-      for (const auto& entry : std::filesystem::directory_iterator(checkpoint_.folder())) {
-        if (!entry.is_regular_file()) continue;
-        const auto changed = entry.last_write_time().time_since_epoch().count();
-        files[excerpt(entry.path().filename().string(), std::string::npos)] = {entry.file_size(), changed};
-      }
-    } catch (const std::filesystem::filesystem_error& fault) {
-      throw Error("io.unreadable", text("cannot list '", checkpoint_.folder().string(), "': ", fault.code().message()),
-                  "Check the folder and its permissions");
+  void add_files(Json& files) const {
+    namespace fs = std::filesystem;
+    std::error_code failure, gone;
+    for (const std::string& name : names_in(checkpoint_.folder().string(), failure)) {
+      const fs::path path = checkpoint_.folder() / name;
+      if (!fs::is_regular_file(path, gone)) continue;
+      const std::int64_t size = static_cast<std::int64_t>(fs::file_size(path, gone)),
+                         changed = fs::last_write_time(path, gone).time_since_epoch().count();
+      if (!gone) set_list(files, excerpt(name, std::string::npos), std::array{size, changed});
     }
-    return files;
+    if (!failure) return;
+    throw Error("io.unreadable", text("cannot list '", checkpoint_.folder().string(), "': ", failure.message()),
+                "Check the folder and its permissions");
   }
 
   /// Everything that decides the bytes of the result.
   Json request() const {
-    Json request = {{"version", 1},
-                    {"files", files_of_model()},
-                    {"group", report_.group},
-                    {"symmetric", options_.symmetric},
-                    {"search", options_.search},
-                    {"clip", options_.clip},
-                    {"int8_head", options_.int8_head},
-                    {"output", options_.output == Output::awq ? "awq" : "compressed-tensors"},
-                    {"isa", name_of(device_.isa())}};
+    OwnedJson request = Json::object();
+    request["version"] = 1;
+    add_files(new_member(request, "files"));
+    request["group"] = report_.group;
+    request["symmetric"] = options_.symmetric;
+    request["search"] = options_.search;
+    request["clip"] = options_.clip;
+    request["int8_head"] = options_.int8_head;
+    request["output"] = options_.output == Output::awq ? "awq" : "compressed-tensors";
+    request["isa"] = name_of(device_.isa());
     if (options_.search) {
       request["text"] = hash_of(text_);
       request["samples"] = options_.calibration.samples;
       request["sequence_length"] = options_.calibration.sequence_length;
       request["search_samples"] = options_.search_samples;
     }
-    return request;
+    return request.take();
   }
 
   static std::uint64_t hash_of(const std::filesystem::path& path) {  // FNV-1a

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "slm/core/error.hpp"
+#include "slm/core/folder.hpp"
 #include "slm/engine/stored_adapter.hpp"
 
 namespace slm { inline namespace v0_1 {
@@ -182,11 +183,11 @@ class AdapterIndex {
     if (fault || (scanned_ && *scanned_ == changed)) return;
     const bool settled = fs::file_time_type::clock::now() - changed > std::chrono::seconds(2);
     std::set<std::string, std::less<>> found;
-    for (fs::directory_iterator entry(folder_, fault), end; !fault && entry != end; entry.increment(fault)) {
+    for (std::string& name : names_in(folder_.string(), fault)) {
       std::error_code ignored;
-      std::string name = entry->path().filename().string();
       const bool is_taken = std::find(taken_.begin(), taken_.end(), name) != taken_.end();
-      if (!is_taken && is_adapter_name(name) && entry->is_directory(ignored)) found.insert(std::move(name));
+      if (!is_taken && is_adapter_name(name) && fs::is_directory(folder_ / name, ignored))
+        found.insert(std::move(name));
     }
     if (fault) return;  // what was known stays
     scanned_ = settled ? std::optional(changed) : std::nullopt;

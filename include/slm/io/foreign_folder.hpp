@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "slm/core/error.hpp"
+#include "slm/core/folder.hpp"
 
 namespace slm { inline namespace v0_1 {
 
@@ -15,10 +16,7 @@ inline void refuse_foreign_folder(const std::filesystem::path& folder) {
   namespace fs = std::filesystem;
   std::string onnx, pickle;  // the first of each kind
   std::error_code failure;
-  std::vector<std::string> files;
-  for (fs::directory_iterator entry(folder, failure), end; !failure && entry != end; entry.increment(failure)) {
-    files.push_back(entry->path().filename().string());
-  }
+  std::vector<std::string> files = names_in(folder.string(), failure);
   std::sort(files.begin(), files.end());  // the same message whatever the order on disk
   for (const std::string& file : files) {
     const std::string ending = fs::path(file).extension().string();

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "slm/core/error.hpp"
+#include "slm/core/folder.hpp"
 #include "slm/core/mapping_guard.hpp"
 #include "slm/io/gguf.hpp"
 #include "slm/io/mapped_file.hpp"
@@ -187,8 +188,7 @@ inline std::optional<std::filesystem::path> gguf_of(const std::filesystem::path&
     return detail::is_gguf(model) ? std::optional{model} : std::nullopt;
   }
   std::vector<std::string> found;
-  for (fs::directory_iterator entry(model, failure), end; !failure && entry != end; entry.increment(failure)) {
-    const fs::path name = entry->path().filename();
+  for (const fs::path name : names_in(model.string(), failure)) {
     if (name.extension() == ".safetensors" || name == "model.safetensors.index.json") return std::nullopt;
     if (!detail::is_later_shard(name.string())) found.push_back(name.string());
   }

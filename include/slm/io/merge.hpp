@@ -21,6 +21,7 @@
 #include "slm/io/path_name.hpp"
 #include "slm/io/peft.hpp"
 #include "slm/io/safetensors_writer.hpp"
+#include "slm/io/write_file.hpp"
 
 namespace slm { inline namespace v0_1 {
 
@@ -68,7 +69,7 @@ class Merge {
       fs::rename(work, output, failure);
       if (failure) throw unwritable(output, failure);
     } catch (...) {
-      fs::remove_all(work, failure);
+      remove_tree(work);
       throw;
     }
     return report_;
@@ -196,7 +197,7 @@ class Merge {
   /// The head that was read is the head that is written, whatever the original says.
   void write_config(const std::filesystem::path& work) const {
     const auto original = checkpoint_.folder() / "config.json";
-    Json config = read_json_object(original);
+    OwnedJson config = read_json_object(original);
     const bool tied = checkpoint_.settings().tied_embeddings && !report_.untied;
     if (tied || config.value("tie_word_embeddings", Json()) == false) return copy(original, work / "config.json");
     config["tie_word_embeddings"] = false;

@@ -1,4 +1,4 @@
-// Writing a file whole or not at all.
+// Writing a file whole or not at all, and removing a folder.
 #pragma once
 
 #include <cerrno>
@@ -6,10 +6,13 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <new>
 #include <string>
 #include <string_view>
+#include <system_error>
 
 #include "slm/core/error.hpp"
+#include "slm/core/folder.hpp"
 #include "slm/io/path_name.hpp"
 
 namespace slm { inline namespace v0_1 {
@@ -45,6 +48,19 @@ void write_file_whole(const std::filesystem::path& path, Fill&& fill) {
 inline void write_text_file(const std::filesystem::path& path, std::string_view content) {
   write_file_whole(
       path, [&](std::ostream& file) { file.write(content.data(), static_cast<std::streamsize>(content.size())); });
+}
+
+/// Removes a folder and what is in it, but follows no link. What cannot be removed stays.
+inline void remove_tree(const std::filesystem::path& path) noexcept {
+  namespace fs = std::filesystem;
+  std::error_code failure;
+  try {
+    if (fs::is_directory(fs::symlink_status(path, failure))) {
+      for (const std::string& name : names_in(path.string(), failure)) remove_tree(path / name);
+    }
+  } catch (const std::bad_alloc&) {
+  }
+  fs::remove(path, failure);
 }
 
 }}
