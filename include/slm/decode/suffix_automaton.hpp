@@ -146,13 +146,15 @@ class SuffixAutomaton {
     return slot;
   }
 
-  /// All memory is made here, so that no token costs any until the text has twice its tokens.
+  /// All memory is made here, so that no token costs any until the text has twice its tokens. Where there is none,
+  /// nothing has changed.
   void grow() {
-    room_ = std::max<std::size_t>(2 * room_, 256);
-    text_.reserve(room_);
-    states_.reserve(2 * room_);
-    edges_.reserve(3 * room_);
-    slots_.assign(std::bit_ceil(4 * room_), none);
+    const std::size_t room = std::max<std::size_t>(2 * room_, 256);
+    text_.reserve(room);
+    states_.reserve(2 * room);
+    edges_.reserve(3 * room);
+    slots_ = std::vector<std::uint32_t>(std::bit_ceil(4 * room), none);
+    room_ = room;
     for (std::uint32_t edge = 0; edge < edges_.size(); ++edge) {
       slots_[slot_of(edges_[edge].from, edges_[edge].token)] = edge;
     }

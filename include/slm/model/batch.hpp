@@ -60,12 +60,10 @@ class Batch {
     for (std::size_t i = 0; i < tokens.size(); ++i) {
       parents_[item.first + i] = parents.empty() ? static_cast<int>(i) - 1 : i < parents.size() ? parents[i] : unsaid;
     }
-    if (ask.want != Want::nothing) {
-      std::size_t& answers = answers_[static_cast<int>(ask.want) - 1];
-      item.answer = answers;
-      answers += rows_of(item);
-    }
+    std::size_t* const answers = ask.want == Want::nothing ? nullptr : &answers_[static_cast<int>(ask.want) - 1];
+    if (answers != nullptr) item.answer = *answers;
     items_.push_back(item);
+    if (answers != nullptr) *answers += rows_of(item);
     return static_cast<int>(items_.size()) - 1;
   }
 

@@ -83,7 +83,10 @@ class Planner {
  public:
   /// The batch is sound: check_batch() has said so.
   Planner(Batch& batch, const PlanLimits& limits) : batch_(&batch), limits_(limits) {
-    for (const Batch::Item& item : batch.items()) works_.push_back(work_of(item));
+    for (const Batch::Item& item : batch.items()) {
+      works_.push_back(work_of(item));
+      works_.back().state->make_room(item.count + static_cast<std::size_t>(item.ask.steps));  // for commit()
+    }
   }
 
   ~Planner() {

@@ -46,6 +46,7 @@ class Sequence {
   void adopt(std::span<const Token> tokens) {
     const int length = state_.length();
     if (state_.filled != length) return;
+    state_.make_room(tokens.size());
     const auto token_at = [&](int i) {
       return i < length ? state_.tokens[static_cast<std::size_t>(i)] : tokens[static_cast<std::size_t>(i - length)];
     };

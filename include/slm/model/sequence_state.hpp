@@ -30,6 +30,12 @@ struct SequenceState {
 
   int length() const { return static_cast<int>(tokens.size()); }
 
+  /// So many tokens can be appended without an allocation.
+  void make_room(std::size_t more) {
+    const std::size_t wanted = tokens.size() + more;
+    if (wanted > tokens.capacity()) tokens.reserve(std::max(wanted, 2 * tokens.capacity()));
+  }
+
   /// Gives back the pages that hold nothing of the first `positions`.
   void drop_behind(int positions) {
     const auto pages = static_cast<std::size_t>((positions + page_positions - 1) / page_positions);
