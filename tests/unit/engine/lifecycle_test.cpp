@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <future>
 #include <memory>
-#include <new>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <thread>
@@ -118,41 +118,24 @@ TEST_CASE("a request is cancelled when its last answer is destroyed, unless it i
 }
 
 TEST_CASE("a request that throws while it is submitted is not counted") {
-  bool complete = false;
-  for (long n = 1; !complete && n < 100; ++n) {
+  const long count = fail_each_allocation([](Failure& failure) {
     Toy engine{NoDrafter{}, ToyModel{toy}, {.max_requests = 1}};
     Request request = request_of(2);
-    try {
-      fail_at = n;
-      Answer answer = engine.submit(std::move(request));
-      complete = fail_at > 0;
-      fail_at = 0;
-    } catch (const std::bad_alloc&) {
-    }
-    fail_at = 0;
-    CHECK(engine.stats().waiting == (complete ? 1 : 0));
-    if (complete) break;
+    std::optional<Answer> answer;
+    if (failure.spares([&] { answer = engine.submit(std::move(request)); })) return;
+    CHECK(engine.stats().waiting == 0);
     Answer next = engine.submit(request_of(2));
     engine.run();
     CHECK(read(next) == "ends");
-  }
-  CHECK(complete);
+  });
+  CHECK(count > 1);
 }
 
 TEST_CASE("an allocation that fails in any step ends requests, and the engine serves the next one") {
-  bool complete = false;
-  int failed = 0;
-  for (long n = 1; !complete && n < 2000; ++n) {
+  const long count = fail_each_allocation([](Failure& failure) {
     Toy engine{NoDrafter{}, ToyModel{toy}};
     Answer first = engine.submit(request_of(4)), second = engine.submit(request_of(4));
-    try {
-      fail_at = n;
-      engine.run();
-      complete = fail_at > 0;
-    } catch (const std::bad_alloc&) {
-      ++failed;
-    }
-    fail_at = 0;
+    failure.spares([&] { engine.run(); });
     for (Answer& answer : {std::ref(first), std::ref(second)}) {
       if (read(answer) == "ends") CHECK(answer.stats().emitted == 4);
     }
@@ -161,9 +144,8 @@ TEST_CASE("an allocation that fails in any step ends requests, and the engine se
     engine.run();
     CHECK(read(next) == "ends");
     CHECK(next.stats().emitted == 4);
-  }
-  CHECK(complete);
-  CHECK(failed > 0);
+  });
+  CHECK(count > 1);
 }
 
 TEST_CASE("a request that has ended releases its callbacks") {

@@ -1,0 +1,98 @@
+// Quantization where an allocation fails, whichever it is, in any thread: it ends in bad_alloc or Error, and what a
+// later run writes is what one without a failure does.
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <string>
+
+#include "slm/quantize.hpp"
+#include "support/allocations.hpp"
+#include "support/temporary.hpp"
+#include "support/tiny_models.hpp"
+
+using namespace slm;
+using namespace slm::testing;
+namespace fs = std::filesystem;
+
+namespace {
+
+std::map<std::string, std::string> contents(const fs::path& path) {
+  std::map<std::string, std::string> files;
+  const auto add = [&](const fs::path& file) {
+    std::ifstream stream(file, std::ios::binary);
+    files[file.filename().string()] = {std::istreambuf_iterator<char>(stream), {}};
+  };
+  if (!fs::is_directory(path)) return add(path), files;
+  for (const auto& entry : fs::directory_iterator(path)) add(entry.path());
+  return files;
+}
+
+/// Runs write(output) with every stride-th allocation failing in turn. Where it returns, the output is whole; a run
+/// after one that failed writes the same, which is looked at after every tenth.
+template <class Write>
+void check_writes(const fs::path& folder, Write write, Failing whose, long stride = 1) {
+  const fs::path output = folder / "output.gguf";
+  write(output);
+  const auto expected = contents(output);
+  int wrong = 0, failed = 0;
+  fail_each_allocation(
+      [&](Failure& failure) {
+        fs::remove_all(output);
+        if (!failure.spares([&] { write(output); })) {
+          wrong += fs::exists(output) && contents(output) != expected;
+          if (failed++ % 10 != 0) return;
+          fs::remove_all(output);
+          write(output);
+        }
+        wrong += contents(output) != expected;
+        fs::remove_all(output.string() + ".partial");
+      },
+      whose, stride);
+  CHECK(wrong == 0);
+  CHECK(failed > 10);
+  fs::remove_all(output);
+  fs::remove_all(output.string() + ".partial");
+}
+
+}  // namespace
+
+TEST_CASE("AWQ is written whole or not at all, whichever allocation fails") {
+  const TemporaryFolder folder;
+  const fs::path model = write_least_model(folder.path() / "model", 1);
+  quantize::Options options;
+  options.search = false;
+  options.int8_head = true;
+  const backend::Cpu device(1);
+  const auto write = [&](const fs::path& output) { quantize::quantize(model, output, {}, options, device); };
+  check_writes(folder.path(), write, Failing::here);
+}
+
+TEST_CASE("AWQ with a search is written whole or not at all, whichever allocation of whichever thread fails") {
+  const TemporaryFolder folder;
+  const fs::path model = write_least_model(folder.path() / "model", 1);
+  const fs::path text = folder.write("text.txt", "thequickbrownfoxjumpsoverthelazydog");
+  quantize::Options options;
+  options.calibration = {.samples = 2, .sequence_length = 12};
+  const backend::Cpu device(2);
+  const auto write = [&](const fs::path& output) { quantize::quantize(model, output, text, options, device); };
+  check_writes(folder.path(), write, Failing::here, 100);  // of 6400: most are those of one loop over candidates
+  check_writes(folder.path(), write, Failing::elsewhere);
+}
+
+TEST_CASE("GGUF is written whole or not at all, whichever allocation of whichever thread fails") {
+  const TemporaryFolder folder;
+  const fs::path model = write_least_model(folder.path() / "model", 1);
+  const fs::path text = folder.write("text.txt", "thequickbrownfoxjumpsoverthelazydog");
+  quantize::GgufOptions options;
+  options.type = DType::q8_0;
+  const auto write = [&](const fs::path& output) { quantize::write_gguf(model, output, options); };
+  check_writes(folder.path(), write, Failing::here);
+  options.type = DType::q4_0;
+  options.threads = 2;
+  options.calibration_text = text;
+  options.calibration = {.samples = 2, .sequence_length = 12};
+  check_writes(folder.path(), write, Failing::here, 100);
+  check_writes(folder.path(), write, Failing::elsewhere);
+}
