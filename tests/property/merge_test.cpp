@@ -142,7 +142,7 @@ TEST_CASE("in every family and type a merged model has the sums of the weights a
 
       const Checkpoint merged(out);
       CHECK(!merged.settings().tied_embeddings);
-      const std::string prefix{checkpoint.family().names.optional_prefix};
+      const std::string prefix{checkpoint.family().names.prefix};
       const Tensor* table = checkpoint.find(checkpoint.names().weights(Role::embedding).front().name);
       for (const auto& [tensor_name, tensor] : merged.tensors()) {
         const std::string module = tensor_name.substr(0, tensor_name.rfind('.'));

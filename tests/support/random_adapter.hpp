@@ -44,19 +44,18 @@ inline std::vector<TrainedModule> modules_of(const Checkpoint& checkpoint) {
   settings.tied_embeddings = false;
   const TensorTable& table = checkpoint.family().names;
   std::vector<TrainedModule> modules;
-  TensorNames(checkpoint.config(), settings, table, table.optional_prefix)
-      .for_each([&](Role role, int, const auto& weights, const auto&) {
-        if (role != Role::embedding && !is_linear(role)) return;
-        for (const TensorName& weight : weights) {
-          const bool turned = weight.transposed || role == Role::embedding;
-          TrainedModule module{.name = weight.module()};
-          module.embedding = role == Role::embedding;
-          module.transposed = weight.transposed;
-          module.out = weight.shape[turned ? 1 : 0];
-          module.in = weight.shape[turned ? 0 : 1];
-          modules.push_back(std::move(module));
-        }
-      });
+  TensorNames(checkpoint.config(), settings, table).for_each([&](Role role, int, const auto& weights, const auto&) {
+    if (role != Role::embedding && !is_linear(role)) return;
+    for (const TensorName& weight : weights) {
+      const bool turned = weight.transposed || role == Role::embedding;
+      TrainedModule module{.name = weight.module()};
+      module.embedding = role == Role::embedding;
+      module.transposed = weight.transposed;
+      module.out = weight.shape[turned ? 1 : 0];
+      module.in = weight.shape[turned ? 0 : 1];
+      modules.push_back(std::move(module));
+    }
+  });
   return modules;
 }
 
@@ -123,7 +122,7 @@ inline std::vector<TrainedModule> write_random_adapter(const std::filesystem::pa
 /// Writes a model in fp32 with what was trained added to its weights, embedding and head apart.
 inline void write_merged(const std::filesystem::path& folder, const Checkpoint& checkpoint,
                          const std::vector<TrainedModule>& modules) {
-  const std::string prefix{checkpoint.family().names.optional_prefix};
+  const std::string prefix{checkpoint.family().names.prefix};
   const auto module_of = [&](std::string name) {
     name = name.substr(0, name.rfind('.'));
     const auto found = std::find_if(modules.begin(), modules.end(), [&](const TrainedModule& module) {

@@ -28,6 +28,7 @@ class CheckpointWriter {
   CheckpointWriter(const Checkpoint& checkpoint, const OutputFolder& folder, const Rounding& rounding,
                    const Options& options, DType type)
       : checkpoint_(checkpoint), folder_(folder), rounding_(rounding), output_(options.output), type_(type) {
+    checkpoint.check_head();
     if (options.int8_head) head_ = head_of(checkpoint);
   }
 

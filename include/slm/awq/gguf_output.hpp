@@ -38,6 +38,7 @@ class GgufOutput {
  public:
   GgufOutput(const std::filesystem::path& model, const GgufOptions& options)
       : checkpoint_(model), options_(options), target_(gguf_architecture_for(checkpoint_)) {
+    checkpoint_.check_head();
     check_options();
     write_metadata();
     names_ = TensorNames(checkpoint_.config(), checkpoint_.settings(), tensor_table());

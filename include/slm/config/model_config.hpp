@@ -164,6 +164,7 @@ struct ModelSettings {
   float rope_theta = 10000;
   RopeScaling rope_scaling = {};
   bool tied_embeddings = false;            // the head is the embedding table
+  bool headless = false;                   // there is no head: the model gives hidden states only
   float clip_qkv = 0;                      // queries, keys and values are cut to [-clip, clip]; 0: not
   float attention_scale = 0;               // of q . k; 0: 1 / sqrt(head_dim)
   float alibi_bias_max = 8;                // the flattest slope is 2^-alibi_bias_max
@@ -180,5 +181,11 @@ struct ModelSettings {
     return windowed_layers.empty() || windowed_layers[static_cast<std::size_t>(layer)] ? window : 0;
   }
 };
+
+/// For what needs the head of a model that has none.
+inline Error no_head(const std::string& model) {
+  return Error("checkpoint.no-head", text("'", model, "' was saved without its head, so it gives no logits"),
+               "Load the whole model, or ask for embeddings (slm embed, /v1/embeddings)");
+}
 
 }}

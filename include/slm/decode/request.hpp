@@ -113,6 +113,7 @@ inline void check_prompt(std::span<const Token> prompt, const ModelInfo& model) 
 inline void check_request(const Request& request, const ModelInfo& model) {
   check_prompt(request.prompt, model);
   check_adapter(request.adapter, model);
+  if (model.headless && (!request.pooling || request.logprobs.prompt)) throw no_head(model.name);
   validate(request.sampling, model.vocab);
   if (request.logprobs.top < 0 || request.logprobs.top > model.vocab) {
     throw Error("sampling.out-of-range",

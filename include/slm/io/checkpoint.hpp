@@ -112,6 +112,11 @@ class Checkpoint {
         gguf_ ? convert_again : "Check that every shard is there and that config.json belongs to these weights");
   }
 
+  /// Throws where there is no head.
+  void check_head() const {
+    if (settings().headless) throw no_head(folder_.string());
+  }
+
   /// Throws io.file-changed where a file has become shorter since it was opened, or could not be read: to be called
   /// after tensors were read, before results are used.
   void check_unchanged() const {
@@ -134,15 +139,13 @@ class Checkpoint {
 
   /// The family whose names the tensors have, where this model's own has none of them; null: none.
   const Family* family_of_names() const {
-    const auto fits = [&](const Family& family, std::string_view prefix) {
-      const TensorNames names(config(), settings(), family.names, prefix);
+    const auto fits = [&](const Family& family, bool prefixed) {
+      const TensorNames names(config(), settings(), family.names, prefixed);
       constexpr Role roles[] = {Role::embedding, Role::attention_out, Role::qkv, Role::gate_up};
       return std::all_of(std::begin(roles), std::end(roles),
                          [&](Role role) { return stores(names.weights(role).front().module()); });
     };
-    const auto fits_anyhow = [&](const Family* family) {
-      return fits(*family, "") || fits(*family, family->names.optional_prefix);
-    };
+    const auto fits_anyhow = [&](const Family* family) { return fits(*family, true) || fits(*family, false); };
     if (fits_anyhow(model_.family)) return nullptr;
     const auto other = std::find_if(std::begin(known_families), std::end(known_families), fits_anyhow);
     return other == std::end(known_families) ? nullptr : *other;
@@ -153,19 +156,24 @@ class Checkpoint {
   void look_at_tensors() {
     const TensorTable& table = family().names;
     ModelSettings& settings = model_.settings;
-    TensorNames names(config(), settings, table, table.optional_prefix);
+    const TensorNames names(config(), settings, table);
     const auto first = tensors_.lower_bound(names.layers());
     const bool prefixed = first != tensors_.end() && first->first.starts_with(names.layers());
-    const std::string_view prefix = prefixed ? table.optional_prefix : std::string_view{};
+    const std::string_view prefix = prefixed ? table.prefix : std::string_view{};
     const std::string embedding = text(prefix, table.embedding), head{table.head};
     const bool has_head = stores(head), has_embedding = stores(embedding);
     if (!model_.says_tied) settings.tied_embeddings = !has_head;
+    settings.headless = !settings.tied_embeddings && !has_head && has_embedding;
+    if (settings.headless) {
+      model_.config.head_bias = false;
+      model_.notes.push_back(text("there is no '", head, "', the head: the model gives hidden states only"));
+    }
     if (settings.tied_embeddings && has_head && has_embedding && !is_copy(head, embedding)) {
       settings.tied_embeddings = false;
       model_.notes.push_back(text("config.json ties the head to the embedding, but the weights hold another '", head,
                                   "': that is the head"));
     }
-    names_ = TensorNames(config(), settings, table, prefix, settings.tied_embeddings && has_head && !has_embedding);
+    names_ = TensorNames(config(), settings, table, prefixed, settings.tied_embeddings && has_head && !has_embedding);
     recognise_blocks();
     note_surplus_layers();
   }

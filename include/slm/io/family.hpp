@@ -25,14 +25,15 @@ struct ModelDescription {
 /// The modules of a checkpoint, without ".weight" and ".bias". What a family lacks stays empty. One name where two or
 /// three could stand is a fused matrix whose rows are those of q, k and v, or of gate and up, in this order.
 struct TensorTable {
-  std::string_view optional_prefix = {};  // before every name but `head`, unless the file's writer left it out
-  std::string_view embedding = "model.embed_tokens";
+  /// Before every name but `head`. Files that hold a model without its head leave it out.
+  std::string_view prefix = "model.";
+  std::string_view embedding = "embed_tokens";
   std::string_view positions = {};    // the table of learned positions
   std::string_view project_in = {};   // embedding -> hidden, where their widths differ
   std::string_view project_out = {};  // hidden -> embedding
-  std::string_view final_norm = "model.norm";
+  std::string_view final_norm = "norm";
   std::string_view head = "lm_head";
-  std::string_view layer = "model.layers.{}.";  // {} is the number of the layer; the names below stand behind it
+  std::string_view layer = "layers.{}.";  // {} is the number of the layer; the names below stand behind it
   std::string_view attention_norm = "input_layernorm";
   std::string_view mlp_norm = "post_attention_layernorm";
   std::string_view q_norm = {};

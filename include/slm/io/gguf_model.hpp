@@ -35,7 +35,8 @@ constexpr GgufArchitecture gguf_architecture(std::string_view name, std::string_
                                              std::array<std::string_view, 2> up, bool pairs = false) {
   Family family{.model_type = model_type,
                 .architecture = name,
-                .names = {.embedding = "token_embd",
+                .names = {.prefix = {},
+                          .embedding = "token_embd",
                           .positions = "position_embd",
                           .final_norm = "output_norm",
                           .head = "output",

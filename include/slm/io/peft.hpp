@@ -95,7 +95,7 @@ class PeftFolder {
   void name_modules() {
     ModelSettings settings = checkpoint_.settings();
     settings.tied_embeddings = false;  // a tied head is a module too
-    const TensorNames names(checkpoint_.config(), settings, table_);
+    const TensorNames names(checkpoint_.config(), settings, table_, false);
     names.for_each([&](Role role, int layer, const auto& weights, const auto&) {
       const auto product = adapted_product(role);
       if (!product) return;
@@ -167,10 +167,10 @@ class PeftFolder {
   }
 
   const Module* find(std::string_view module) const {
-    const std::string_view optional = table_.optional_prefix;
+    const std::string_view prefix = table_.prefix;
     auto found = modules_.find(module);
-    if (found == modules_.end() && !optional.empty() && module.starts_with(optional)) {
-      found = modules_.find(module.substr(optional.size()));
+    if (found == modules_.end() && module.starts_with(prefix)) {
+      found = modules_.find(module.substr(prefix.size()));
     }
     return found == modules_.end() ? nullptr : &found->second;
   }

@@ -67,16 +67,16 @@ struct TensorName {
 /// A table of names filled in. A role that the model does not have is empty: readers ask nothing else about it.
 class TensorNames {
  public:
-  /// prefix: the table's optional one where the file has it. one_table_as_head: a tied model's table bears the head's
-  /// name.
+  /// prefixed: whether the file has the table's prefix. one_table_as_head: a tied model's table bears the
+  /// head's name.
   explicit TensorNames(const ModelConfig& config, const ModelSettings& settings = {}, const TensorTable& table = {},
-                       std::string_view prefix = {}, bool one_table_as_head = false)
+                       bool prefixed = true, bool one_table_as_head = false)
       : shape_(config),
         position_rows_(std::int64_t{settings.context} + settings.position_offset),
-        tied_(settings.tied_embeddings),
+        tied_(settings.tied_embeddings || settings.headless),
         one_table_as_head_(one_table_as_head),
         table_(table),
-        prefix_(prefix) {}
+        prefix_(prefixed ? table.prefix : std::string_view{}) {}
 
   /// Of the same model with a head of its own.
   TensorNames untied() const {
@@ -222,7 +222,7 @@ class TensorNames {
 
   ModelConfig shape_;
   std::int64_t position_rows_;
-  bool tied_;
+  bool tied_;  // or without a head: none is read
   bool one_table_as_head_;
   TensorTable table_;
   std::string prefix_;

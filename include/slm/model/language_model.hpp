@@ -28,6 +28,7 @@ struct ModelInfo {
   std::function<std::vector<std::string>()> tokens = {};  // id -> token text, to compare tokenizers; may be empty
   std::int64_t step_bytes = 0;                            // weight bytes read by one decode step; 0: unknown
   bool chooses = false;                                   // whether it answers Want::choice
+  bool headless = false;                                  // whether it answers Want::hidden only
   bool own_memory = false;                                // whether its device has memory that is not the host's
   std::shared_ptr<const void> identity = nullptr;         // the same for all handles of the model, and its adapters
 

@@ -53,6 +53,7 @@ struct ModelState {
             .tokens = vocabulary_reader(source.folder(), shape.vocab),
             .step_bytes = weights.step_bytes,
             .chooses = B::chooses,
+            .headless = settings.headless,
             .own_memory = B::own_memory,
             .identity = layout.identity(),
             .read_adapter =

@@ -47,6 +47,7 @@ inline void check_batch(const Batch& batch, const ModelInfo& info) {
       throw Error("batch.rows", text("item ", i, " asks for answers to ", ask.rows, " of its ", item.count, " tokens"),
                   "Ask for at most one row per token");
     }
+    if (info.headless && (ask.want == Want::logits || ask.want == Want::choice)) throw no_head(info.name);
     if (ask.want == Want::choice && !info.chooses) {
       throw Error("batch.choice", text("'", info.name, "' does not choose tokens where it computes logits"),
                   "Ask for logits, or look at ModelInfo::chooses first");

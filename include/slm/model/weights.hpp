@@ -50,7 +50,8 @@ struct ModelWeights {
   std::int64_t step_bytes = 0;  // weight bytes that one decode step reads
   bool in_file = false;         // whether a step reads the checkpoint's bytes
 
-  const Matrix& head() const { return untied_head ? *untied_head : embedding; }  // [vocab, hidden]
+  /// Of a model that has one. [vocab, hidden]
+  const Matrix& head() const { return untied_head ? *untied_head : embedding; }
 
   ModelWeights(std::shared_ptr<const Checkpoint> source, B& device, const LoadOptions& options)
       : checkpoint(std::move(source)) {
@@ -59,7 +60,7 @@ struct ModelWeights {
     WeightReader<Format, B> reader{*checkpoint, device, weight_type<Format>(options.weights)};
     read_positions(reader);
     embedding = reader.pack(Role::embedding);
-    if (!settings.tied_embeddings) untied_head = reader.pack(Role::head);
+    if (!settings.tied_embeddings && !settings.headless) untied_head = reader.pack(Role::head);
     head_bias = reader.vector(reader.names.biases(Role::head));
     // Scaling the last norm scales the logits, which a head without bias leaves to it.
     final_norm = reader.norm(Role::final_norm, 0, settings.logit_scale);

@@ -8,6 +8,7 @@
 
 #include "slm/backend/cpu/cpu.hpp"
 #include "slm/backend/reference/reference.hpp"
+#include "slm/decode/request.hpp"
 #include "slm/io/safetensors.hpp"
 #include "slm/io/safetensors_writer.hpp"
 #include "slm/model/load.hpp"
@@ -96,17 +97,50 @@ TEST_CASE("prefixes that some writers leave out, and tensors that nobody needs")
     return true;
   });
   CHECK(logits_of(load_dynamic(prefixed.path())) == gpt2);
-  const Changed bare("opt-preln", [](Tensor& tensor) {
-    tensor.name = tensor.name.substr(std::strlen("model."));
-    return true;
-  });
-  CHECK(logits_of(load_dynamic(bare.path())) == logits_of(load_dynamic(fixture("models/opt-preln"))));
+  for (const char* name : {"opt-preln", "phi-partial", "mpt-alibi-4h", "llama3-gqa-scaled-tied"}) {
+    const Changed bare(name, [](Tensor& tensor) {
+      if (!tensor.name.starts_with("lm_head")) tensor.name = tensor.name.substr(tensor.name.find('.') + 1);
+      return true;
+    });
+    CAPTURE(name);
+    CHECK(logits_of(load_dynamic(bare.path())) == logits_of(load_dynamic(fixture(text("models/", name)))));
+  }
   // A copy of the tied table as a head, and the mask that old GPT-2 files hold.
   const Changed surplus("gpt2", [](Tensor& tensor) {
     if (tensor.name == "h.0.attn.c_attn.bias") tensor.name = "h.0.attn.bias", tensor.dtype = DType::i32;
     return true;
   });
   CHECK_THROWS_WITH(load_dynamic(surplus.path()), Catch::Contains("no tensor 'h.0.attn.c_attn.bias' [144]"));
+}
+
+TEST_CASE("a model that was saved without its head gives hidden states, and nothing else") {
+  const auto hidden_of = [](const AnyModel& model) {
+    Sequence sequence = model.sequence();
+    Batch batch;
+    const std::vector<Token> tokens{5, 42, 79};
+    batch.add(sequence, tokens, {.want = Want::hidden, .rows = 3});
+    model.forward(batch);
+    const auto hidden = batch.hidden(0);
+    return std::vector<float>(hidden.data, hidden.data + hidden.size());
+  };
+  const AnyModel whole = load_dynamic(fixture("models/phi-partial"));
+  for (const bool prefixed : {false, true}) {
+    const Changed headless("phi-partial",
+                           [&](Tensor& tensor) {
+                             if (!prefixed) tensor.name = tensor.name.substr(tensor.name.find('.') + 1);
+                             return !tensor.name.starts_with("lm_head") && tensor.name != "weight" &&
+                                    tensor.name != "bias";
+                           },
+                           {{"tie_word_embeddings", false}});
+    const AnyModel model = load_dynamic(headless.path());
+    CHECK(model.info().headless);
+    CHECK(hidden_of(model) == hidden_of(whole));
+    CHECK_THROWS_WITH(logits_of(model), Catch::Contains("checkpoint.no-head"));
+    CHECK_THROWS_WITH(check_request({.prompt = {1}}, model.info()), Catch::Contains("checkpoint.no-head"));
+    CHECK_NOTHROW(check_request({.prompt = {1}, .pooling = Pooling::mean}, model.info()));
+    CHECK_THROWS_WITH(Checkpoint(headless.path()).check_head(), Catch::Contains("checkpoint.no-head"));
+  }
+  CHECK_FALSE(whole.info().headless);
 }
 
 TEST_CASE("GPT-2's turned matrices in any type") {

@@ -31,7 +31,7 @@ inline void read_gpt2(const JsonFields& fields, ModelDescription& model) {
 
 inline constexpr Family gpt2{.model_type = "gpt2",
                              .architecture = "GPT2LMHeadModel",
-                             .names = {.optional_prefix = "transformer.",
+                             .names = {.prefix = "transformer.",
                                        .embedding = "wte",
                                        .positions = "wpe",
                                        .final_norm = "ln_f",

@@ -35,7 +35,7 @@ inline void read_opt(const JsonFields& fields, ModelDescription& model) {
 
 inline constexpr Family opt{.model_type = "opt",
                             .architecture = "OPTForCausalLM",
-                            .names = {.optional_prefix = "model.",
+                            .names = {.prefix = "model.",
                                       .embedding = "decoder.embed_tokens",
                                       .positions = "decoder.embed_positions",
                                       .project_in = "decoder.project_in",

@@ -25,7 +25,7 @@ inline void read_phi(const JsonFields& fields, ModelDescription& model) {
 
 inline constexpr Family phi{.model_type = "phi",
                             .architecture = "PhiForCausalLM",
-                            .names = {.final_norm = "model.final_layernorm",
+                            .names = {.final_norm = "final_layernorm",
                                       .mlp_norm = "",
                                       .q_norm = "self_attn.q_layernorm",
                                       .k_norm = "self_attn.k_layernorm",
