@@ -153,7 +153,9 @@ std::string content_of(const slm::Json& message) {
   const slm::Json* content = fields.find("content");
   if (content == nullptr) return {};
   if (content->is_string()) return content->get<std::string>();
-  if (!content->is_array()) throw Fields::bad("messages", *content, "a string or a list of parts as content");
+  if (!content->is_array() || content->empty()) {
+    throw Fields::bad("messages", *content, "a string or a list of parts, at least one, as content");
+  }
   std::string text;
   for (const slm::Json& part : *content) {
     if (!part.is_object()) throw Fields::bad("messages", part, "an object as a part of a content");
