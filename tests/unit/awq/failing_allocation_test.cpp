@@ -51,7 +51,7 @@ void check_writes(const fs::path& folder, Write write, Failing whose, long strid
       },
       whose, stride);
   CHECK(wrong == 0);
-  CHECK(failed > 10);
+  CHECK(failed > 5);
   fs::remove_all(output);
   fs::remove_all(output.string() + ".partial");
 }
@@ -84,15 +84,18 @@ TEST_CASE("AWQ with a search is written whole or not at all, whichever allocatio
 TEST_CASE("GGUF is written whole or not at all, whichever allocation of whichever thread fails") {
   const TemporaryFolder folder;
   const fs::path model = write_least_model(folder.path() / "model", 1);
+  const fs::path bare = write_least_model(folder.path() / "bare", 1);
+  fs::remove(bare / "tokenizer.json");  // which is compared with the folder's by many texts
   const fs::path text = folder.write("text.txt", "thequickbrownfoxjumpsoverthelazydog");
   quantize::GgufOptions options;
   options.type = DType::q8_0;
+  check_writes(
+      folder.path(), [&](const fs::path& output) { quantize::write_gguf(bare, output, options); }, Failing::here);
   const auto write = [&](const fs::path& output) { quantize::write_gguf(model, output, options); };
-  check_writes(folder.path(), write, Failing::here);
   options.type = DType::q4_0;
   options.threads = 2;
   options.calibration_text = text;
   options.calibration = {.samples = 2, .sequence_length = 12};
-  check_writes(folder.path(), write, Failing::here, 100);
-  check_writes(folder.path(), write, Failing::elsewhere);
+  check_writes(folder.path(), write, Failing::here, 2500);
+  check_writes(folder.path(), write, Failing::elsewhere, 10);
 }
