@@ -301,6 +301,8 @@ TEST_CASE("a chat's messages are texts or parts of text, and max_completion_toke
   CHECK(request.prompts == chat({}, {{"role", "user"}, {"content", "def"}}).prompts);
   CHECK_THROWS_AS(chat({}, {{"role", "tool"}, {"content", "x"}}), serve::Refusal);
   CHECK_THROWS_AS(chat({}, {{"role", "user"}, {"content", Json::array()}}), serve::Refusal);
+  CHECK_THROWS_AS(chat({}, {{"role", "user"}, {"content", nullptr}}), serve::Refusal);
+  CHECK_THROWS_AS(chat({}, {{"role", "user"}, {"content", {{{"type", "text"}, {"text", nullptr}}}}}), serve::Refusal);
   CHECK_THROWS_AS(chat({{"top_logprobs", 1}}, {{"role", "user"}, {"content", "x"}}), serve::Refusal);
   CHECK_NOTHROW(
       serve::read_chat({{"messages", {{{"role", "developer"}, {"content", "be brief"}}, parts}}}, model(), {}));

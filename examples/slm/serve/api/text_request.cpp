@@ -149,18 +149,18 @@ bool is_list_of_ids(const slm::Json& value) { return value.is_array() && !value.
 
 /// What a message says: a text, or a list of parts that are texts.
 std::string content_of(const slm::Json& message) {
-  const Fields fields(message);
-  const slm::Json* content = fields.find("content");
-  if (content == nullptr) return {};
-  if (content->is_string()) return content->get<std::string>();
-  if (!content->is_array() || content->empty()) {
-    throw Fields::bad("messages", *content, "a string or a list of parts, at least one, as content");
+  const slm::Json* const content = Fields(message).find("content");
+  if (content != nullptr && content->is_string()) return content->get<std::string>();
+  if (content == nullptr || !content->is_array() || content->empty()) {
+    throw Fields::bad("messages", message, "a string or a list of parts, at least one, as `content`");
   }
   std::string text;
   for (const slm::Json& part : *content) {
-    if (!part.is_object()) throw Fields::bad("messages", part, "an object as a part of a content");
+    if (!part.is_object()) throw Fields::bad("messages", part, "an object as a part of `content`");
     if (Fields(part).string("type", "") != "text") throw unsupported("messages", "Content other than text");
-    text += Fields(part).string("text", "");
+    const slm::Json* const words = Fields(part).find("text");
+    if (words == nullptr || !words->is_string()) throw Fields::bad("messages", part, "a string as `text` of a part");
+    text += words->get<std::string>();
   }
   return text;
 }
