@@ -78,7 +78,7 @@ class OutputFolder {
     }
     fs::rename(result, folder_, failure);
     if (failure) throw unwritable(folder_, failure);
-    remove_tree(work_);  // what stays behind harms nobody
+    remove_tree(work_);  // the result is complete even if this fails
     return total;
   }
 

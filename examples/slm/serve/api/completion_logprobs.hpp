@@ -87,8 +87,8 @@ class CompletionLogprobs {
     json_["text_offset"].push_back(offset_);
   }
 
-  /// How many bytes at the beginning of the text a token stands for: all of its own, all but a first blank that the
-  /// text lacks, or none, as of special tokens that the text does not show.
+  /// Counts the bytes of a token's text at the beginning of `text`: all of them, all but a first blank that `text`
+  /// lacks, or none for special tokens, which `text` leaves out.
   static std::size_t length_in(std::string_view text, std::string_view bytes) {
     if (text.starts_with(bytes)) return bytes.size();
     if (bytes.starts_with(' ') && text.starts_with(bytes.substr(1))) return bytes.size() - 1;

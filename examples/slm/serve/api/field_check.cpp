@@ -196,7 +196,8 @@ std::string field_listing() {
     }
   }
   return slm::text("Followed:\n\n", followed, "\nTaken, without effect on the answer:\n\n", hints,
-                   "\nRefused, unless the value is null or stands in the third column:\n\n", refused);
+                   "\nThe server refuses these fields unless the value is null or one of the third column:\n\n",
+                   refused);
 }
 
 }  // namespace serve

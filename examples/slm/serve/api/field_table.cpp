@@ -55,7 +55,7 @@ constexpr FieldRow table[] = {
              "[{}]"),
     followed("input", on_embeddings, FieldType::any, "text, token ids, or a list of either"),
     integer("max_tokens", on_completions, 0, most_tokens, "tokens of an answer, 16 by default; 0 only with `echo`"),
-    integer("max_tokens", on_chat, 1, most_tokens, "tokens of an answer, by default what the context has room for"),
+    integer("max_tokens", on_chat, 1, most_tokens, "most tokens of an answer; default: the rest of the context"),
     integer("max_completion_tokens", on_chat, 1, most_tokens, "the same; has priority over `max_tokens`"),
     number("temperature", texts, 0, 2, "1 by default; 0: the most likely token always"),
     number("top_p", texts, 0, 1, "choose among the most likely tokens of this probability; 0: the most likely one"),
@@ -238,7 +238,7 @@ constexpr FieldRow table[] = {
     refused("n_cmpl", texts, "[1]", "`n` is the field"),
     refused("n_indent", texts, "[0]", samples),
     refused("n_discard", texts, "[0]", "contexts are not shifted"),
-    refused("options", texts, "[{}]", "each option is a field of its own"),
+    refused("options", texts, "[{}]", "send each option as a field of the request"),
 
     refused("lora", all_texts, "[[]]", adapts),
     refused("lora_path", all_texts, "[\"\", []]", adapts),

@@ -41,11 +41,11 @@ struct FieldRow {
   std::string_view text;     // what a followed field or a hint means, or why a field is refused
 };
 
-/// All rows. A name stands once for each route.
+/// All rows. Each route has at most one row for a name.
 std::span<const FieldRow> field_table();
 /// The row of a field; null: the route does not know the field.
 const FieldRow* find_field(std::string_view name, FieldRoute route);
-/// The table in Markdown, as it stands in docs/reference/request-fields.md.
+/// The table in Markdown: docs/reference/request-fields.md.
 std::string field_listing();
 
 /// Checks all fields of a body and removes those that count as absent: null and neutral values. Returns the names that

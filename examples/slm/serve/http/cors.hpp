@@ -14,7 +14,7 @@ namespace serve {
 /// port; "*" stands for all origins. Empty where the text is neither.
 std::string parse_origin(std::string_view text);
 
-/// What a request says about the page that sends it.
+/// The headers of a request that name the origin of the page which sends it.
 struct CrossOrigin {
   std::string origin;  // the field Origin; empty: none
   std::string method;  // Access-Control-Request-Method
