@@ -51,7 +51,7 @@ inline backend::cpu::PackTask pack_task(const backend::cpu::CodeKernels& kernels
   task.x = x;
   task.x_stride = task.in = tiles.in;
   task.rows = rows;
-  task.last_block = backend::cpu::RowBlocks(rows, kernels.row_block).blocks;
+  task.last_block = kernels.blocks(rows, tiles.bits).blocks;
   task.packed = packed;
   task.weight = &tiles;
   return task;

@@ -107,7 +107,7 @@ class AdaptedProducts : protected Products {
     task.in = x.extent(1);
     if (norm != nullptr) task.norm = *norm;
     task.rows = one.rows;
-    task.last_block = RowBlocks(one.rows, kernels.row_block).blocks;
+    task.last_block = kernels.blocks(one.rows).blocks;
     task.packed = scratch + matmul_scratch(task.in);
     kernels.pack(task);
   }

@@ -1,8 +1,10 @@
 // What the kernels of one instruction set offer to backend::Cpu, as plain function pointers.
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 
 #include "slm/backend/concept.hpp"
 #include "slm/core/dim.hpp"
@@ -22,16 +24,71 @@ constexpr int panel_floats = 1 << 17;  // weights widened at once for many rows:
 
 static_assert(kv_block == page_positions);
 
-/// Activation rows are taken in blocks of at most `widest`, as even as possible: 8 rows are 4 + 4, not 6 + 2.
-struct RowBlocks {
-  int blocks = 0;
-  int base = 0;
-  int extra = 0;
+/// The heights of row blocks that an instruction set has kernels for.
+class RowHeights {
+ public:
+  constexpr RowHeights(std::initializer_list<int> heights) {
+    for (const int height : heights) bits_ |= std::uint32_t{1} << (height - 1);
+  }
+  /// 1 to widest
+  static constexpr RowHeights up_to(int widest) {
+    RowHeights heights{};
+    heights.bits_ = (std::uint32_t{1} << widest) - 1;
+    return heights;
+  }
+  constexpr bool has(int height) const { return (bits_ >> (height - 1) & 1u) != 0; }
+  constexpr int widest() const { return 32 - std::countl_zero(bits_); }
+  /// Those that `parts` divides, up to `most`, divided by it.
+  constexpr RowHeights divided(int parts, int most) const {
+    RowHeights heights{};
+    for (int height = parts; height <= most; height += parts) {
+      if (has(height)) heights.bits_ |= std::uint32_t{1} << (height / parts - 1);
+    }
+    return heights;
+  }
+  /// The least height of at least `rows`, which is at most widest().
+  constexpr int fitting(int rows) const { return rows + std::countr_zero(bits_ >> (rows - 1)); }
 
-  RowBlocks(int rows, int widest)
-      : blocks((rows + widest - 1) / widest), base(blocks ? rows / blocks : 0), extra(blocks ? rows % blocks : 0) {}
-  int first(int block) const { return block * base + (block < extra ? block : extra); }
-  int size(int block) const { return base + (block < extra ? 1 : 0); }
+ private:
+  std::uint32_t bits_ = 0;
+};
+
+/// Activation rows are taken in as few blocks as possible. A block is as high as a kernel: it repeats its last row
+/// where it has fewer rows than that, and the results of the copies are dropped. The blocks are even (8 rows are
+/// 4 + 4), or all but the last are of the widest height where that computes fewer rows.
+class RowBlocks {
+ public:
+  RowBlocks(int rows, RowHeights heights) {
+    if (rows == 0) return;
+    const int widest = heights.widest();
+    blocks = (rows + widest - 1) / widest;
+    const int base = rows / blocks, extra = rows % blocks, last = rows - (blocks - 1) * widest;
+    const int tall = heights.fitting(extra == 0 ? base : base + 1), low = heights.fitting(base);
+    if (extra * tall + (blocks - extra) * low <= (blocks - 1) * widest + heights.fitting(last)) {
+      first_ = {extra, base + 1, tall};
+      rest_ = {blocks - extra, base, low};
+    } else {
+      first_ = {blocks - 1, widest, widest};
+      rest_ = {1, last, heights.fitting(last)};
+    }
+  }
+  int blocks = 0;
+  /// The first row of a block, and its number of rows.
+  int first(int block) const { return before(block, first_.size, rest_.size); }
+  int size(int block) const { return block < first_.blocks ? first_.size : rest_.size; }
+  /// The same with copies.
+  int place(int block) const { return before(block, first_.height, rest_.height); }
+  int height(int block) const { return block < first_.blocks ? first_.height : rest_.height; }
+  int places() const { return place(blocks); }
+
+ private:
+  struct Kind {
+    int blocks = 0, size = 0, height = 0;
+  };
+  int before(int block, int first, int rest) const {
+    return block < first_.blocks ? block * first : first_.blocks * first + (block - first_.blocks) * rest;
+  }
+  Kind first_, rest_;
 };
 
 /// Activations in the order the products read them; with lanes: per row block, per step of `lanes` values, the block's
@@ -120,7 +177,7 @@ struct CommonKernels {
 
 template <class Element>
 struct MatmulKernels {
-  int row_block = 0;                                                   // as RowBlocks' widest
+  RowBlocks (*blocks)(int rows) = nullptr;                             // of packed rows
   std::int64_t (*packed_floats)(int rows, std::int64_t in) = nullptr;  // size of PackTask::packed
   void (*pack)(const PackTask&) = nullptr;
   void (*matmul)(const MatmulTask<Element>&) = nullptr;
@@ -167,7 +224,7 @@ struct CodeTask {
 
 /// As MatmulKernels.
 struct CodeKernels {
-  int row_block = 0;
+  RowBlocks (*blocks)(int rows, int bits) = nullptr;  // of packed rows for codes of so many bits
   std::int64_t (*packed_floats)(int rows, std::int64_t in) = nullptr;
   void (*pack)(const PackTask&) = nullptr;
   void (*matmul)(const CodeTask&) = nullptr;

@@ -164,8 +164,7 @@ class Products {
     task.rows = rows;
     const auto& kernels = kernels_for(weight);
     const auto floats = static_cast<std::size_t>(kernels.packed_floats(rows, task.in));
-    const auto pack = [&] {
-      const cpu::RowBlocks blocks(rows, kernels.row_block);
+    const auto pack = [&](const cpu::RowBlocks& blocks) {
       run(blocks.blocks, 8.0 * static_cast<double>(x.size()) / bytes_per_ns, [&](std::uint32_t block, int) {
         cpu::PackTask part = task;
         part.first_block = static_cast<int>(block);
@@ -179,12 +178,12 @@ class Products {
       task.packed = state_->packed.data();
       for (const std::size_t segment : weight.packings) {
         task.weight = &weight.segments[segment].tiles;
-        pack();
+        pack(kernels.blocks(rows, task.weight->bits));
       }
     } else {
       State::grow(state_->packed, floats);
       task.packed = state_->packed.data();
-      pack();
+      pack(kernels.blocks(rows));
     }
     return state_->packed.data();
   }

@@ -1,6 +1,7 @@
 // The kernels of every instruction set that this compiler can make, and what kernels.hpp chooses between them.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstdint>

@@ -65,7 +65,7 @@ class AttendTasks {
   /// Of the queries that are left, how many the next task takes: vectors of them that are more than half full, else
   /// what shares a pass lane by lane.
   static int block_of(int left, int row_block, int lanes) {
-    if (left <= lanes / 2) return RowBlocks(left, row_block).size(0);
+    if (left <= lanes / 2) return RowBlocks(left, RowHeights::up_to(row_block)).size(0);
     if (left >= most_queries || left % lanes > lanes / 2) return std::min(left, most_queries);
     return std::max(left / lanes * lanes, std::min(left, lanes));
   }
