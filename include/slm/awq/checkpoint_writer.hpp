@@ -65,8 +65,7 @@ class CheckpointWriter {
   /// Returns the bytes of all tensors.
   std::uint64_t finish(const Report& report) {
     for (const auto& [name, tensor] : checkpoint_.tensors()) {
-      const bool copy_of_table = checkpoint_.settings().tied_embeddings &&
-                                 name == text(checkpoint_.family().names.head, ".weight") &&
+      const bool copy_of_table = checkpoint_.settings().tied_embeddings && name == head_name().name &&
                                  names().weights(Role::embedding).front().name != name;
       if (!replaced_.contains(name) && !copy_of_table) write_rest(*tensor);
     }
@@ -164,7 +163,7 @@ class CheckpointWriter {
   }
 
   void add_compressed(Json& config, const Report& report, std::vector<std::string> ignored) const {
-    ignored.push_back("lm_head");
+    ignored.push_back(head_name().module());
     config["quant_method"] = "compressed-tensors";
     config["format"] = "pack-quantized";
     config["quantization_status"] = "compressed";
@@ -185,6 +184,9 @@ class CheckpointWriter {
   }
 
   const TensorNames& names() const { return checkpoint_.names(); }
+
+  /// Of the head, or of what a tied model's head would be called.
+  TensorName head_name() const { return names().untied().weights(Role::head).front(); }
 
   const Checkpoint& checkpoint_;
   const OutputFolder& folder_;

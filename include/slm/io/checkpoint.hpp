@@ -63,7 +63,7 @@ class Checkpoint {
   const ModelConfig& config() const { return model_.config; }
   const ModelSettings& settings() const { return model_.settings; }
   const QuantizationSettings& quantization() const { return quantization_; }
-  const std::map<std::string, const Tensor*, std::less<>>& tensors() const { return tensors_; }
+  const TensorMap& tensors() const { return tensors_; }
 
   /// The tensors that the model reads.
   const TensorNames& names() const { return names_; }
@@ -132,36 +132,27 @@ class Checkpoint {
 
   std::string_view description() const { return gguf_ ? "the metadata" : "config.json"; }
 
-  /// Whether a module's weight is there, as floats or as codes.
-  bool stores(const std::string& module) const {
-    return has(module + ".weight") || has(module + ".qweight") || has(module + ".weight_packed");
-  }
-
   /// The family whose names the tensors have, where this model's own has none of them; null: none.
   const Family* family_of_names() const {
-    const auto fits = [&](const Family& family, bool prefixed) {
-      const TensorNames names(config(), settings(), family.names, prefixed);
+    const auto fits = [&](const Family* family) {
+      const TensorNames names(config(), settings(), family->names, find_prefixes(tensors_, family->names));
       constexpr Role roles[] = {Role::embedding, Role::attention_out, Role::qkv, Role::gate_up};
       return std::all_of(std::begin(roles), std::end(roles),
-                         [&](Role role) { return stores(names.weights(role).front().module()); });
+                         [&](Role role) { return stores(tensors_, names.weights(role).front().module()); });
     };
-    const auto fits_anyhow = [&](const Family* family) { return fits(*family, true) || fits(*family, false); };
-    if (fits_anyhow(model_.family)) return nullptr;
-    const auto other = std::find_if(std::begin(known_families), std::end(known_families), fits_anyhow);
+    if (fits(model_.family)) return nullptr;
+    const auto other = std::find_if(std::begin(known_families), std::end(known_families), fits);
     return other == std::end(known_families) ? nullptr : *other;
   }
 
-  /// What only the tensors tell: the prefix of their names, which matrix is the head, and whether there are more
+  /// What only the tensors tell: the prefixes of their names, which matrix is the head, and whether there are more
   /// layers.
   void look_at_tensors() {
     const TensorTable& table = family().names;
     ModelSettings& settings = model_.settings;
-    const TensorNames names(config(), settings, table);
-    const auto first = tensors_.lower_bound(names.layers());
-    const bool prefixed = first != tensors_.end() && first->first.starts_with(names.layers());
-    const std::string_view prefix = prefixed ? table.prefix : std::string_view{};
-    const std::string embedding = text(prefix, table.embedding), head{table.head};
-    const bool has_head = stores(head), has_embedding = stores(embedding);
+    const NamePrefixes prefixes = find_prefixes(tensors_, table);
+    const std::string embedding = text(prefixes.model, table.embedding), head = text(prefixes.head, table.head);
+    const bool has_head = stores(tensors_, head), has_embedding = stores(tensors_, embedding);
     if (!model_.says_tied) settings.tied_embeddings = !has_head;
     settings.headless = !settings.tied_embeddings && !has_head && has_embedding;
     if (settings.headless) {
@@ -173,7 +164,7 @@ class Checkpoint {
       model_.notes.push_back(text("config.json ties the head to the embedding, but the weights hold another '", head,
                                   "': that is the head"));
     }
-    names_ = TensorNames(config(), settings, table, prefixed, settings.tied_embeddings && has_head && !has_embedding);
+    names_ = TensorNames(config(), settings, table, prefixes, settings.tied_embeddings && has_head && !has_embedding);
     recognise_blocks();
     note_surplus_layers();
   }
@@ -304,7 +295,7 @@ class Checkpoint {
   std::vector<Tensor> given_;
   std::vector<std::unique_ptr<std::byte[]>> copies_;  // tensors may refer to these bytes too
   std::map<std::string, Tensor> in_blocks_;           // those whose bytes are blocks
-  std::map<std::string, const Tensor*, std::less<>> tensors_;
+  TensorMap tensors_;
   TensorNames names_{ModelConfig{}};
 };
 

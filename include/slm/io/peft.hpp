@@ -95,7 +95,7 @@ class PeftFolder {
   void name_modules() {
     ModelSettings settings = checkpoint_.settings();
     settings.tied_embeddings = false;  // a tied head is a module too
-    const TensorNames names(checkpoint_.config(), settings, table_, false);
+    const TensorNames names(checkpoint_.config(), settings, table_, NamePrefixes{});
     names.for_each([&](Role role, int layer, const auto& weights, const auto&) {
       const auto product = adapted_product(role);
       if (!product) return;
@@ -166,13 +166,16 @@ class PeftFolder {
     return found->second;
   }
 
+  /// With the prefix of the model's own class, those of the checkpoint, or none.
   const Module* find(std::string_view module) const {
-    const std::string_view prefix = table_.prefix;
-    auto found = modules_.find(module);
-    if (found == modules_.end() && module.starts_with(prefix)) {
-      found = modules_.find(module.substr(prefix.size()));
+    const NamePrefixes& prefixes = checkpoint_.names().prefixes();
+    for (const std::string_view prefix :
+         {std::string_view{}, table_.prefix, std::string_view{prefixes.model}, std::string_view{prefixes.head}}) {
+      if (!module.starts_with(prefix)) continue;
+      const auto found = modules_.find(module.substr(prefix.size()));
+      if (found != modules_.end()) return &found->second;
     }
-    return found == modules_.end() ? nullptr : &found->second;
+    return nullptr;
   }
 
   Error unknown(std::string_view what) const {

@@ -11,6 +11,7 @@
 #include "slm/config/model_config.hpp"
 #include "slm/core/error.hpp"
 #include "slm/io/family.hpp"
+#include "slm/io/name_prefixes.hpp"
 
 namespace slm { inline namespace v0_1 {
 
@@ -67,16 +68,19 @@ struct TensorName {
 /// A table of names filled in. A role that the model does not have is empty: readers ask nothing else about it.
 class TensorNames {
  public:
-  /// prefixed: whether the file has the table's prefix. one_table_as_head: a tied model's table bears the
-  /// head's name.
-  explicit TensorNames(const ModelConfig& config, const ModelSettings& settings = {}, const TensorTable& table = {},
-                       bool prefixed = true, bool one_table_as_head = false)
+  /// With the prefix of the table.
+  explicit TensorNames(const ModelConfig& config, const ModelSettings& settings = {}, const TensorTable& table = {})
+      : TensorNames(config, settings, table, {std::string{table.prefix}, {}}) {}
+
+  /// one_table_as_head: a tied model's table bears the head's name.
+  TensorNames(const ModelConfig& config, const ModelSettings& settings, const TensorTable& table, NamePrefixes prefixes,
+              bool one_table_as_head = false)
       : shape_(config),
         position_rows_(std::int64_t{settings.context} + settings.position_offset),
         tied_(settings.tied_embeddings || settings.headless),
         one_table_as_head_(one_table_as_head),
         table_(table),
-        prefix_(prefixed ? table.prefix : std::string_view{}) {}
+        prefixes_(std::move(prefixes)) {}
 
   /// Of the same model with a head of its own.
   TensorNames untied() const {
@@ -169,8 +173,10 @@ class TensorNames {
     return {weight.module() + ".bias", {weight.transposed ? weight.shape.back() : weight.shape.front()}};
   }
 
+  const NamePrefixes& prefixes() const { return prefixes_; }
+
   /// What the names of all layers begin with, up to the number: "model.layers.".
-  std::string layers() const { return text(prefix_, table_.layer.substr(0, table_.layer.find("{}"))); }
+  std::string layers() const { return text(prefixes_.model, table_.layer.substr(0, table_.layer.find("{}"))); }
 
  private:
   bool is_biased(Role role) const {
@@ -189,7 +195,7 @@ class TensorNames {
     }
   }
 
-  std::string outside(std::string_view module) const { return text(prefix_, module, ".weight"); }
+  std::string outside(std::string_view module) const { return text(prefixes_.model, module, ".weight"); }
 
   std::string numbered(int layer) const {
     return text(layers(), layer, table_.layer.substr(table_.layer.find("{}") + 2));
@@ -202,7 +208,7 @@ class TensorNames {
   }
 
   std::vector<TensorName> head(std::int64_t width) const {
-    return one(text(table_.head, ".weight"), {shape_.vocab, width});
+    return one(text(prefixes_.head, table_.head, ".weight"), {shape_.vocab, width});
   }
 
   std::vector<TensorName> norm(std::string name, std::int64_t width) const {
@@ -225,7 +231,7 @@ class TensorNames {
   bool tied_;  // or without a head: none is read
   bool one_table_as_head_;
   TensorTable table_;
-  std::string prefix_;
+  NamePrefixes prefixes_;
 };
 
 }}

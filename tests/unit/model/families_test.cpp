@@ -113,6 +113,48 @@ TEST_CASE("prefixes that some writers leave out, and tensors that nobody needs")
   CHECK_THROWS_WITH(load_dynamic(surplus.path()), Catch::Contains("no tensor 'h.0.attn.c_attn.bias' [144]"));
 }
 
+TEST_CASE("a text model keeps its prefix of a multimodal checkpoint") {
+  struct Form {
+    std::string_view of_modules, of_head;
+    bool own;  // whether the family's own prefix follows
+  };
+  constexpr Form forms[] = {{"language_model.", "language_model.", true},
+                            {"model.language_model.", "", false},
+                            {"language_model.", "language_model.", false},
+                            {"language_model.", "", true},
+                            {"_orig_mod.", "_orig_mod.", true}};
+  for (const char* name :
+       {"llama3-gqa-scaled-tied", "qwen3-qknorm-headdim", "phi-partial", "opt-preln", "mpt-alibi-4h", "llama-bias"}) {
+    const auto expected = logits_of(load_dynamic(fixture(text("models/", name))));
+    for (const auto& [of_modules, of_head, own] : forms) {
+      CAPTURE(name, of_modules, of_head, own);
+      const Changed renamed(name, [&](Tensor& tensor) {
+        const bool head = tensor.name.starts_with("lm_head");
+        const std::string bare = head || own ? tensor.name : tensor.name.substr(tensor.name.find('.') + 1);
+        tensor.name = text(head ? of_head : of_modules, bare);
+        return true;
+      });
+      CHECK(logits_of(load_dynamic(renamed.path())) == expected);
+    }
+  }
+  // Towers beside it whose layers have the same names.
+  const auto from = fixture("models/llama-bias");
+  const Safetensors weights(from / "model.safetensors");
+  std::vector<Tensor> tensors;
+  for (const char* prefix : {"audio_tower.", "language_model.", "vision_tower."}) {
+    for (auto [key, tensor] : weights.tensors) {
+      const bool embedding = tensor.name.find("embed_tokens") != std::string::npos;
+      if (prefix != std::string_view{"language_model."} && embedding) continue;
+      tensor.name = prefix + tensor.name;
+      tensors.push_back(tensor);
+    }
+  }
+  const TemporaryFolder folder;
+  write_safetensors(folder.path() / "model.safetensors", tensors);
+  std::filesystem::copy(from / "config.json", folder.path() / "config.json");
+  CHECK(logits_of(load_dynamic(folder.path())) == logits_of(load_dynamic(from)));
+}
+
 TEST_CASE("a model that was saved without its head gives hidden states, and nothing else") {
   const auto hidden_of = [](const AnyModel& model) {
     Sequence sequence = model.sequence();
