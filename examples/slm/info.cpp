@@ -136,6 +136,10 @@ OrderedJson describe(const std::string& folder) {
   json["norm_epsilon"] = exact_digits(settings.norm_epsilon);
   json["tied_embeddings"] = settings.tied_embeddings;
   json["end_tokens"] = settings.end_tokens;
+  json["end_tokens_from"] = OrderedJson::object();
+  for (std::size_t i = 0; i < settings.end_tokens.size(); ++i) {
+    json["end_tokens_from"][std::to_string(settings.end_tokens[i])] = checkpoint.end_sources().at(i);
+  }
   json["parameters"] = contents.parameters;
   json["weight_bytes"] = contents.bytes;
   json["tensors"] = contents.tensors_by_type;

@@ -9,6 +9,7 @@
 #include <iterator>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -269,11 +270,31 @@ class GgufOutput {
 
   /// What GGUF cannot say would be lost silently.
   void check_same(const Checkpoint& written) const {
+    check_ends(written);
     const ModelConfig& config = checkpoint_.config();
     if (written.config() == config && gguf_keeps(checkpoint_.settings(), written.settings(), config.layers)) return;
     throw Error("quantize.not-for-gguf",
                 text("'", checkpoint_.folder().string(), "' has something that the architecture '", target_.name,
                      "' of GGUF does not keep"),
+                "Use the model's folder as it is, or write AWQ");
+  }
+
+  /// The same tokens end a text, in whatever order.
+  void check_ends(const Checkpoint& written) const {
+    const auto ends_of = [](const Checkpoint& checkpoint) {
+      const std::vector<Token>& ends = checkpoint.settings().end_tokens;
+      return std::set<Token>(ends.begin(), ends.end());
+    };
+    const auto listed = [](const std::set<Token>& ends) {
+      std::string list;
+      for (const Token end : ends) list += text(list.empty() ? "" : ", ", end);
+      return list.empty() ? "none" : list;
+    };
+    const std::set<Token> expected = ends_of(checkpoint_), found = ends_of(written);
+    if (found == expected) return;
+    throw Error("quantize.not-for-gguf",
+                text("'", checkpoint_.folder().string(), "' has the end tokens ", listed(expected),
+                     ", and a GGUF file of it ", listed(found)),
                 "Use the model's folder as it is, or write AWQ");
   }
 

@@ -68,6 +68,9 @@ class Checkpoint {
   /// The tensors that the model reads.
   const TensorNames& names() const { return names_; }
 
+  /// What names each of settings().end_tokens, in words.
+  const std::vector<std::string>& end_sources() const { return model_.end_sources; }
+
   /// What is taken otherwise than the files say, in sentences; mostly nothing.
   const std::vector<std::string>& notes() const { return model_.notes; }
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "slm/config/model_config.hpp"
+#include "slm/io/end_tokens.hpp"
 #include "slm/io/families/gpt2.hpp"
 #include "slm/io/families/llama.hpp"
 #include "slm/io/families/mistral.hpp"
@@ -84,10 +85,12 @@ inline void check_synonyms(const JsonFields& fields) {
   }
 }
 
-/// The end tokens that a file names. An id outside the vocabulary, such as -1 for none, never comes up: it is dropped.
-inline std::vector<Token> read_end_tokens(const JsonFields& fields, int vocab, std::vector<std::string>& notes) {
+/// Takes the end tokens that a file names, in place of those of another. An id outside the vocabulary, such as -1 for
+/// none, never comes up: it is dropped.
+inline void read_end_tokens(const JsonFields& fields, const char* name, ModelDescription& model) {
+  if (!fields.has("eos_token_id")) return;
+  const int vocab = model.config.vocab;
   std::vector<Token> tokens;
-  if (!fields.has("eos_token_id")) return tokens;
   const Json& field = fields.at("eos_token_id");
   std::size_t dropped = 0;
   std::string first;
@@ -102,10 +105,13 @@ inline std::vector<Token> read_end_tokens(const JsonFields& fields, int vocab, s
     add(field);
   }
   if (dropped > 0) {
-    notes.push_back(text("the end token ", first, " of '", fields.file(), "' is outside the vocabulary 0..", vocab - 1,
-                         dropped > 1 ? text(", and so are ", dropped - 1, " more") : "", ": dropped"));
+    model.notes.push_back(text("the end token ", first, " of '", fields.file(), "' is outside the vocabulary 0..",
+                               vocab - 1, dropped > 1 ? text(", and so are ", dropped - 1, " more") : "", ": dropped"));
   }
-  return tokens;
+  if (tokens.empty()) return;
+  model.settings.end_tokens.clear();
+  model.end_sources.clear();
+  for (const Token token : tokens) add_end_token(model, token, name);
 }
 
 /// The sampling that generation_config.json suggests. What makes no sense there is dropped: the model runs without it.
@@ -143,12 +149,12 @@ inline ModelDescription read_config_json(const Json& json, const std::string& fi
   if (const auto what = fault_of(model.config); !what.empty()) {
     throw Error("config.unsound", text("'", file, "': ", what), "Take the file from the model's original repository");
   }
-  model.settings.end_tokens = detail::read_end_tokens(fields, model.config.vocab, model.notes);
+  detail::read_end_tokens(fields, "config.json", model);
   return model;
 }
 
 /// Reads a model folder's config.json; the end tokens of a generation_config.json win over its own, and the sampling
-/// is that one's.
+/// is that one's. The tokenizer's end tokens are added; what is wrong with its files, Tokenizer says.
 inline ModelDescription read_model_description(const std::filesystem::path& folder) {
   const std::filesystem::path path = folder / "config.json";
   const OwnedJson json = read_json_object(path);
@@ -156,10 +162,13 @@ inline ModelDescription read_model_description(const std::filesystem::path& fold
   if (const auto generation = folder / "generation_config.json"; file_exists(generation)) {
     const OwnedJson generation_json = read_json_object(generation);
     const JsonFields fields(generation_json, generation.string());
-    if (auto tokens = detail::read_end_tokens(fields, model.config.vocab, model.notes); !tokens.empty()) {
-      model.settings.end_tokens = std::move(tokens);
-    }
+    detail::read_end_tokens(fields, "generation_config.json", model);
     model.settings.sampling = detail::read_sampling(fields, model.notes);
+  }
+  try {
+    add_tokenizer_ends(model, read_tokenizer_ends(folder));
+  } catch (const Error& error) {
+    model.notes.push_back(text("the tokenizer's end tokens are not known: ", error.what()));
   }
   return model;
 }

@@ -18,8 +18,9 @@ struct ModelDescription {
   const Family* family = nullptr;
   ModelConfig config;
   ModelSettings settings;
-  bool says_tied = false;               // whether tied_embeddings is known, by the file or by the family
-  std::vector<std::string> notes = {};  // what slm takes otherwise than the files say, in sentences
+  bool says_tied = false;                     // whether tied_embeddings is known, by the file or by the family
+  std::vector<std::string> end_sources = {};  // what names each of settings.end_tokens, in words
+  std::vector<std::string> notes = {};        // what slm takes otherwise than the files say, in sentences
 };
 
 /// The modules of a checkpoint, without ".weight" and ".bias". What a family lacks stays empty. One name where two or

@@ -63,8 +63,8 @@ inline void write_gguf_metadata(GgufWriter& out, std::string_view architecture, 
   }
 }
 
-/// Whether what a GGUF file says computes what the model of so many layers does. Llama 3's scaling becomes divisors,
-/// and more tokens may end a text.
+/// Whether what a GGUF file says computes what the model of so many layers does. Llama 3's scaling becomes
+/// divisors.
 inline bool gguf_keeps(const ModelSettings& model, const ModelSettings& file, int layers) {
   const RopeScaling &one = model.rope_scaling, &other = file.rope_scaling;
   const bool llama3 = one.kind == RopeScaling::Kind::llama3 && other.kind == RopeScaling::Kind::divisors;

@@ -15,6 +15,7 @@
 #include "slm/config/model_config.hpp"
 #include "slm/core/error.hpp"
 #include "slm/core/tensor.hpp"
+#include "slm/io/end_tokens.hpp"
 #include "slm/io/family.hpp"
 #include "slm/io/gguf_file.hpp"
 
@@ -310,26 +311,22 @@ class GgufModelReader {
     return values;
   }
 
-  /// The ids that the metadata name, and control tokens that are known to end a text: some files name another one.
+  /// The ids that the metadata name, then what the vocabulary says.
   void read_end_tokens() {
-    std::vector<Token>& ends = model_.settings.end_tokens;
-    const auto add = [&ends](Token token) {
-      if (std::find(ends.begin(), ends.end(), token) == ends.end()) ends.push_back(token);
-    };
     for (const char* name : {"eos", "eot", "eom"}) {
-      if (const auto end = fields_.token(text("tokenizer.ggml.", name, "_token_id"), config_.vocab)) add(*end);
+      const std::string key = text("tokenizer.ggml.", name, "_token_id");
+      if (const auto end = fields_.token(key, config_.vocab)) add_end_token(model_, *end, key);
     }
-    constexpr std::string_view known[] = {"<|eot_id|>", "<|im_end|>",      "<|end|>", "<end_of_turn>", "<|endoftext|>",
-                                          "</s>",       "<|end_of_text|>", "<EOT>",   "<|eom_id|>"};
     const char* type_key = "tokenizer.ggml.token_type";
     if (!fields_.has("tokenizer.ggml.tokens") || !fields_.has(type_key)) return;
     const auto tokens = fields_.strings("tokenizer.ggml.tokens");
     const auto types = fields_.integers(type_key, tokens.size());
+    TokenizerEnds ends;
     for (std::size_t id = 0; id < tokens.size(); ++id) {
       constexpr std::int64_t control = 3;
-      if (types[id] != control) continue;
-      if (std::find(std::begin(known), std::end(known), tokens[id]) != std::end(known)) add(static_cast<Token>(id));
+      if (types[id] == control) ends.tokens.push_back({static_cast<std::int64_t>(id), std::string{tokens[id]}, true});
     }
+    add_tokenizer_ends(model_, std::move(ends));
   }
 
   /// Ids outside the vocabulary mean no token, whatever they were to be.

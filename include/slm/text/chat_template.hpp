@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "slm/core/error.hpp"
+#include "slm/io/end_tokens.hpp"
 #include "slm/io/gguf_fields.hpp"
 #include "slm/io/gguf_file.hpp"
 #include "slm/io/json.hpp"
@@ -147,11 +148,7 @@ inline std::optional<std::string> stated_token(const std::filesystem::path& fold
     const auto path = folder / file;
     if (!file_exists(path)) continue;
     const OwnedJson json = read_json_object(path);
-    const auto found = json.find(name);
-    if (found == json.end()) continue;
-    if (found->is_null()) return std::string{};
-    const JsonFields fields(found->is_object() ? *found : json, path.string());
-    return fields.string(found->is_object() ? "content" : name, "");
+    if (auto stated = slm::stated_token(json, path.string(), name)) return stated;
   }
   return std::nullopt;
 }

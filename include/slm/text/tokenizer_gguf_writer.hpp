@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <iterator>
 #include <optional>
 #include <span>
@@ -16,6 +17,7 @@
 #include <variant>
 #include <vector>
 
+#include "slm/io/end_tokens.hpp"
 #include "slm/io/gguf_writer.hpp"
 #include "slm/io/mapped_file.hpp"
 #include "slm/text/sentencepiece_model.hpp"
@@ -23,6 +25,18 @@
 #include "slm/text/tokenizer_json.hpp"
 
 namespace slm { inline namespace v0_1 { namespace tokenizer_file {
+
+/// The first ids, as many as GGUF has keys for.
+inline void write_end_ids(GgufWriter& out, std::span<const Token> ends) {
+  constexpr const char* names[] = {"eos", "eot", "eom"};
+  std::vector<Token> written;
+  for (const Token end : ends) {
+    if (written.size() == std::size(names)) return;
+    if (std::find(written.begin(), written.end(), end) != written.end()) continue;
+    out.number(text("tokenizer.ggml.", names[written.size()], "_token_id"), static_cast<std::uint32_t>(end));
+    written.push_back(end);
+  }
+}
 
 class GgufTokenizerWriter {
  public:
@@ -258,12 +272,16 @@ class GgufTokenizerWriter {
     out_.boolean("tokenizer.ggml.add_bos_token", !parts.before.empty());
     if (!parts.before.empty()) id("bos", parts.before.front());
     out_.boolean("tokenizer.ggml.add_eos_token", !parts.after.empty());
-    std::vector<Token> last = parts.after;
-    for (const Token end : ends) {
-      if (std::find(last.begin(), last.end(), end) == last.end()) last.push_back(end);
-    }
-    constexpr const char* names[] = {"eos", "eot", "eom"};
-    for (std::size_t i = 0; i < std::min(last.size(), std::size(names)); ++i) id(names[i], last[i]);
+    // The first end of a text, then those that a reader does not know by their text, then the others.
+    const auto is_known = [this](Token end) {
+      const auto at = static_cast<std::size_t>(end);
+      return at < types_.size() && types_[at] == SentencePiece::control && ends_texts(tokens_[at]);
+    };
+    std::vector<Token> named = parts.after;
+    if (named.empty() && !ends.empty()) named.push_back(ends.front());
+    std::copy_if(ends.begin(), ends.end(), std::back_inserter(named), std::not_fn(is_known));
+    named.insert(named.end(), ends.begin(), ends.end());
+    write_end_ids(out_, named);
     const auto unknown = std::find(types_.begin(), types_.end(), SentencePiece::unknown);
     if (unknown != types_.end()) id("unknown", static_cast<Token>(unknown - types_.begin()));
   }
@@ -278,13 +296,15 @@ class GgufTokenizerWriter {
   bool ignores_merges_ = false;
 };
 
-/// Adds the tokenizer of a model folder, or nothing where it has none. Throws Error ("tokenizer.…").
+/// Adds the tokenizer of a model folder, or the ids that end a text alone where it has none. Throws Error
+/// ("tokenizer.…").
 inline void write_tokenizer(GgufWriter& out, const std::filesystem::path& folder, std::size_t rows,
                             std::string_view architecture, std::span<const Token> ends) {
   for (const char* name : {"tokenizer.json", "tokenizer.model"}) {
     if (!file_exists(folder / name)) continue;
     return GgufTokenizerWriter(out, folder / name, rows, architecture).write(ends);
   }
+  write_end_ids(out, ends);
 }
 
 }}}
