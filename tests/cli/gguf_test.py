@@ -34,6 +34,7 @@ class Gguf(unittest.TestCase):
         self.assertEqual(info["family"], "llama")
         self.assertEqual(info["tokenizer_vocab"], 477)
         self.assertEqual(info["end_tokens"], [476])
+        self.assertEqual(info["end_tokens_from"], {"476": "tokenizer.ggml.eos_token_id"})
         self.assertEqual(info["tensors"], {"F32": 5, "F16": 1, "BF16": 1, "Q2_K": 1, "Q3_K": 1, "Q4_0": 1, "Q4_1": 1,
                                            "Q4_K": 2, "Q5_0": 1, "Q5_1": 1, "Q5_K": 2, "Q6_K": 2, "Q8_0": 1, "IQ4_NL": 1})
         self.assertEqual(set(info["held_as"]), set(info["tensors"]) - {"F32"})
