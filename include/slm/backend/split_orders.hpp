@@ -63,7 +63,7 @@ class SplitOrders : public std::enable_shared_from_this<SplitOrders<B, C>> {
     letter.put(shape.heads).put(shape.norm).put(count);
     tell(letter);
   }
-  void tell_give_pages(const std::byte* name) { tell_quietly(of(Order::give_pages).put(name)); }
+  void tell_give_pages(const std::byte* name) noexcept { tell_end(Order::give_pages, name); }
   void tell_copy(std::byte* to, const std::byte* from) { tell(of(Order::copy).put(to).put(from)); }
   void tell_write(std::byte* page, std::span<const std::byte> contents) {
     tell(of(Order::write).put(page).put_all(contents));
@@ -78,7 +78,7 @@ class SplitOrders : public std::enable_shared_from_this<SplitOrders<B, C>> {
     put_adapter(letter.put(name), whole);
     tell(letter);
     return {name, [orders = this->shared_from_this(), own = std::move(own)](const std::byte* memory) {
-              orders->tell_quietly(orders->of(Order::give_adapter).put(memory));
+              orders->tell_end(Order::give_adapter, memory);
             }};
   }
 
@@ -139,10 +139,13 @@ class SplitOrders : public std::enable_shared_from_this<SplitOrders<B, C>> {
     team_->tell(letter);
   }
 
-  void tell_quietly(const Letter& letter) {
+  /// That what has this name is gone. Where that cannot be told, the team can do nothing more together.
+  void tell_end(Order order, const std::byte* name) noexcept {
     try {
-      if (team_->failure().empty()) tell(letter);
-    } catch (const Error&) {  // there is nobody left to tell
+      if (team_->failure().empty()) tell(of(order).put(name));
+    } catch (...) {
+      const auto speaks = team_->lock();
+      team_->give_up();
     }
   }
 

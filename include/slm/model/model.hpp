@@ -33,10 +33,18 @@ class LoadedModel {
   LoadedModel(std::shared_ptr<const detail::ModelState<Format, B>> state, detail::RunBlocks<Format, B> run_blocks)
       : state_(std::move(state)), run_blocks_(run_blocks) {
     if constexpr (FollowsSteps<B>) {
-      // The device belongs to the state, which must not hold itself.
-      LoadedModel unowned = *this;
-      unowned.state_ = {std::shared_ptr<void>(), state_.get()};
-      state_->device.on_step([unowned](const StepPlan& plan) { unowned.follow(plan); });
+      // Copies of the device may outlive the state, and the state's own copy must not keep it.
+      LoadedModel model = *this;
+      model.state_ = nullptr;
+      state_->device.on_step([model, state = std::weak_ptr(state_)](const StepPlan& plan) {
+        LoadedModel living = model;
+        living.state_ = state.lock();
+        if (living.state_ == nullptr) {
+          throw Error("ranks.out-of-step", "another rank runs a step of a model that is gone on this rank",
+                      "Keep the model as long as the first rank uses it");
+        }
+        living.follow(plan);
+      });
     }
   }
 

@@ -5,6 +5,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <span>
 #include <string>
 #include <string_view>
@@ -42,6 +43,18 @@ concept Communicator = std::copyable<C> &&
   ranks.fail(reason);
   ranks.poll();
 };
+
+/// In a handler of an exception: this rank has failed, for the reason that the exception gives.
+template <Communicator C>
+void fail_with_exception(const C& ranks) noexcept {
+  try {
+    throw;
+  } catch (const std::exception& error) {
+    ranks.fail(error.what());
+  } catch (...) {
+    ranks.fail("an exception of an unknown type");
+  }
+}
 
 /// Throws ranks.different, on every rank, unless all ranks hold the same number. It names the first that does not.
 template <Communicator C>

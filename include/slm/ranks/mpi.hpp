@@ -18,9 +18,11 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <new>
 #include <numeric>
 #include <span>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -52,8 +54,11 @@ class MpiSession {
 
   /// Ends the processes of all ranks, this one too.
   static void fail(int status) { MPI_Abort(MPI_COMM_WORLD, status); }
-  static void fail(int status, const std::string& why) {
-    if (last_words_) last_words_(why);
+  static void fail(int status, std::string_view why) noexcept {
+    try {
+      if (last_words_) last_words_(std::string(why));
+    } catch (...) {  // the processes end all the same
+    }
     fail(status);
   }
 
@@ -146,42 +151,46 @@ class Mpi {
   }
 
   /// Ends the processes of all ranks, after the session's last words.
-  void fail(const std::string& reason) const { MpiSession::fail(1, reason); }
+  void fail(std::string_view reason) const { MpiSession::fail(1, reason); }
   void poll() const {}
 
  private:
-  /// The messages of one call. Those of a call that failed are given up.
+  /// The messages of one call, which point into its caller's memory. Where the call fails, its receives are cancelled,
+  /// and its sends have as long as a call lasts; then the processes of all ranks end, as a send cannot be taken back.
   class Messages {
    public:
     explicit Messages(const Mpi& ranks) : ranks_(ranks) {}
     Messages(const Messages&) = delete;
     Messages& operator=(const Messages&) = delete;
     ~Messages() {
-      const MpiTurn turn;
-      for (MPI_Request& request : requests_) {
-        if (request == MPI_REQUEST_NULL) continue;
-        MPI_Cancel(&request);
-        MPI_Request_free(&request);
+      {
+        const MpiTurn turn;
+        for (std::size_t i = 0; i < requests_.size(); ++i) {
+          if (requests_[i] == MPI_REQUEST_NULL || !receives_[i]) continue;
+          MPI_Cancel(&requests_[i]);
+          MPI_Wait(&requests_[i], MPI_STATUS_IGNORE);  // for no other rank
+        }
+      }
+      for (std::size_t i = 0; i < requests_.size(); ++i) {
+        while (!is_sent(i)) {
+          if (std::chrono::steady_clock::now() - began_ > ranks_.patience_) ranks_.end_processes(peers_[i]);
+          std::this_thread::sleep_for(std::chrono::microseconds(100));
+        }
       }
     }
 
     void receive(int rank, std::span<std::byte> bytes) {
-      each_piece(rank, bytes.size(), [&](std::size_t first, int count, MPI_Request* request) {
-        const MpiTurn turn;
-        check(MPI_Irecv(bytes.data() + first, count, MPI_BYTE, rank, 0, ranks_.comm(), request));
-        expected_.push_back(count);
+      each_piece(rank, bytes.size(), true, [&](std::size_t first, int count, MPI_Request* request) {
+        return MPI_Irecv(bytes.data() + first, count, MPI_BYTE, rank, 0, ranks_.comm(), request);
       });
     }
     void send(int rank, std::span<const std::byte> bytes) {
-      each_piece(rank, bytes.size(), [&](std::size_t first, int count, MPI_Request* request) {
-        const MpiTurn turn;
-        check(MPI_Isend(bytes.data() + first, count, MPI_BYTE, rank, 0, ranks_.comm(), request));
-        expected_.push_back(-1);
+      each_piece(rank, bytes.size(), false, [&](std::size_t first, int count, MPI_Request* request) {
+        return MPI_Isend(bytes.data() + first, count, MPI_BYTE, rank, 0, ranks_.comm(), request);
       });
     }
 
     void wait() {
-      const auto began = std::chrono::steady_clock::now();
       std::size_t first = 0;  // of those that are not through
       for (int tries = 0; first < requests_.size(); ++tries) {
         if (is_through(first)) {
@@ -189,7 +198,7 @@ class Mpi {
           continue;
         }
         if (tries % 1000 != 999) continue;  // some 0.1 ms: nearly all calls are through by then
-        const auto waited = std::chrono::steady_clock::now() - began;
+        const auto waited = std::chrono::steady_clock::now() - began_;
         if (waited > ranks_.patience_) throw ranks_.late(peers_[first]);
         if (ranks_.sleeps_) {
           std::this_thread::sleep_for(std::clamp<std::chrono::steady_clock::duration>(
@@ -213,23 +222,34 @@ class Mpi {
       check(MPI_Test(&requests_[message], &done, &status));
       if (done == 0) return false;
       check(MPI_Get_count(&status, MPI_BYTE, &count));
-      if (expected_[message] >= 0 && count != expected_[message]) throw ranks_.out_of_step();
+      if (receives_[message] && count != expected_[message]) throw ranks_.out_of_step();
       return true;
+    }
+    bool is_sent(std::size_t message) {
+      const MpiTurn turn;
+      int done = 0;
+      return MPI_Test(&requests_[message], &done, MPI_STATUS_IGNORE) != MPI_SUCCESS || done != 0;
     }
 
     template <class Post>
-    void each_piece(int rank, std::size_t size, Post post) {
+    void each_piece(int rank, std::size_t size, bool receives, Post post) {
       for (std::size_t first = 0; rank != ranks_.rank_ && first < size; first += most) {
+        const int count = static_cast<int>(std::min(most, size - first));
         peers_.push_back(rank);
+        receives_.push_back(receives);
+        expected_.push_back(count);
         requests_.push_back(MPI_REQUEST_NULL);
-        post(first, static_cast<int>(std::min(most, size - first)), &requests_.back());
+        const MpiTurn turn;
+        check(post(first, count, &requests_.back()));
       }
     }
 
     const Mpi& ranks_;
     std::vector<MPI_Request> requests_;
-    std::vector<int> peers_;     // of each request
-    std::vector<int> expected_;  // bytes of each; -1: it sends
+    std::vector<int> peers_;  // of each request
+    std::vector<bool> receives_;
+    std::vector<int> expected_;  // bytes of each
+    const std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
   };
 
   Mpi(MPI_Comm comm, std::chrono::milliseconds patience, bool sleeps = false) : patience_(patience), sleeps_(sleeps) {
@@ -275,6 +295,14 @@ class Mpi {
                  text("rank ", members_[static_cast<std::size_t>(rank)], " did not come within ", patience_.count(),
                       " ms (rank ", members_[place()], " has waited)"),
                  "Mend what failed there, and start all ranks again");
+  }
+  /// Because a message to the rank is not through, though the memory that it is sent from goes away.
+  void end_processes(int rank) const noexcept {
+    try {
+      fail(late(rank).what());
+    } catch (const std::bad_alloc&) {
+      MpiSession::fail(1);
+    }
   }
   Error out_of_step() const {
     return Error("ranks.out-of-step",

@@ -69,7 +69,7 @@ class Nccl {
   Nccl split(int color, int key) const {
     return Nccl(host_.split(color, key), link_->runtime(), link_->patience(), link_->number());
   }
-  void fail(const std::string& reason) const { host_.fail(reason); }
+  void fail(const auto& reason) const { host_.fail(reason); }
   void poll() const { host_.poll(); }
 
   // Of the device: these return when the stream has got the call, behind what it had before.

@@ -8,9 +8,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <exception>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <optional>
 #include <span>
 #include <stop_token>
@@ -44,11 +44,11 @@ class Team {
   /// On rank 0: the others' next() has nothing more.
   ~Team() {
     watch_ = {};
-    if (!leads() || !failure_.empty()) return;
+    if (!leads() || failed_) return;
     try {
       send(end, {});
-    } catch (const Error& error) {
-      ranks_.fail(error.what());
+    } catch (...) {
+      fail_with_exception(ranks_);
     }
   }
 
@@ -93,16 +93,19 @@ class Team {
     try {
       body();
     } catch (const std::exception& error) {
-      failure_ = error.what();
+      note_failure(error.what());
+      throw;
+    } catch (...) {
+      note_failure("an exception of an unknown type");
       throw;
     }
   }
   /// The same, of what was begun together and has ended in the middle.
-  void give_up() { failure_ = "a step has ended in the middle"; }
+  void give_up() noexcept { note_failure("a step has ended in the middle"); }
   /// Why nothing more can be done together; empty while all is well.
   std::string failure() {
     const auto speaks = lock();
-    return failure_;
+    return failed_ && failure_.empty() ? "there was no memory to say why" : failure_;
   }
 
  private:
@@ -121,20 +124,28 @@ class Team {
     ranks_.broadcast(rest, 0);
   }
 
+  void note_failure(const char* why) noexcept {
+    failed_ = true;
+    try {
+      failure_ = why;
+    } catch (const std::bad_alloc&) {
+      failure_.clear();
+    }
+  }
+
   void watch(const std::stop_token& stop, std::chrono::milliseconds sign_of_life) {
     std::mutex mutex;
-    std::condition_variable_any never;
     std::unique_lock waiting(mutex);
-    while (!never.wait_for(waiting, stop, sign_of_life / 2, [] { return false; }) && !stop.stop_requested()) {
+    while (!never_.wait_for(waiting, stop, sign_of_life / 2, [] { return false; }) && !stop.stop_requested()) {
       const std::unique_lock speaks(mutex_, std::try_to_lock);  // who holds it finds out by itself
-      if (!speaks || !failure_.empty() || std::chrono::steady_clock::now() - told_ < sign_of_life / 2) continue;
+      if (!speaks || failed_ || std::chrono::steady_clock::now() - told_ < sign_of_life / 2) continue;
       try {
         together([&] {
           send(are_you_there, {});
           ranks_.barrier();
         });
-      } catch (const Error& error) {
-        return ranks_.fail(error.what());
+      } catch (...) {
+        return fail_with_exception(ranks_);
       }
     }
   }
@@ -143,7 +154,9 @@ class Team {
   std::vector<std::shared_ptr<const void>> kept_;
   std::mutex mutex_;  // of what follows
   std::chrono::steady_clock::time_point told_ = std::chrono::steady_clock::now();
-  std::string failure_;
+  bool failed_ = false;
+  std::string failure_;                // empty though it has failed: there was no memory for it
+  std::condition_variable_any never_;  // which the watch waits for between its looks; nothing notifies it
   std::jthread watch_;
 };
 

@@ -10,8 +10,10 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <span>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -102,9 +104,14 @@ class Threads {
   }
 
   /// The ranks of all groups that this one was split from, or into, throw ranks.failed.
-  void fail(const std::string& reason) const {
+  void fail(std::string_view reason) const {
+    std::string sentence;
+    try {
+      sentence = text("rank ", group_->members[static_cast<std::size_t>(rank_)], " has failed: ", reason);
+    } catch (const std::bad_alloc&) {  // the others must hear of it all the same
+    }
     const std::lock_guard lock(group_->world->mutex);
-    note_failure(text("rank ", group_->members[static_cast<std::size_t>(rank_)], " has failed: ", reason));
+    note_failure(std::move(sentence));
   }
   void poll() const {
     const std::lock_guard lock(group_->world->mutex);
@@ -127,7 +134,8 @@ class Threads {
   struct World {
     std::mutex mutex;
     std::condition_variable news;
-    std::string failure;  // empty: none
+    bool failed = false;
+    std::string failure;  // empty: there was no memory for it
   };
 
   struct Group {
@@ -152,7 +160,12 @@ class Threads {
   void exchange(const Post& post, Take take) const {
     meet(post);
     check(post);
-    take(std::span<const Post>(group_->posts));
+    try {
+      take(std::span<const Post>(group_->posts));
+    } catch (...) {
+      part();  // the others wait there
+      throw;
+    }
     part();
   }
 
@@ -164,7 +177,7 @@ class Threads {
     throw_failure();
     group.posts[static_cast<std::size_t>(rank_)] = post;
     const std::uint64_t meeting = count_meeting();
-    const auto all_there = [&] { return !world.failure.empty() || late(meeting) == group.meetings.end(); };
+    const auto all_there = [&] { return world.failed || late(meeting) == group.meetings.end(); };
     if (!world.news.wait_for(lock, group.patience, all_there)) {
       note_failure(text("rank ", group.members[static_cast<std::size_t>(late(meeting) - group.meetings.begin())],
                         " did not come within ", group.patience.count(), " ms"));
@@ -205,12 +218,16 @@ class Threads {
 
   /// Only with the world's mutex.
   void note_failure(std::string sentence) const {
-    if (group_->world->failure.empty()) group_->world->failure = std::move(sentence);
-    group_->world->news.notify_all();
+    World& world = *group_->world;
+    if (!world.failed) world.failure = std::move(sentence);
+    world.failed = true;
+    world.news.notify_all();
   }
   void throw_failure() const {
-    if (group_->world->failure.empty()) return;
-    throw Error("ranks.failed", group_->world->failure, "Mend what failed there, and start all ranks again");
+    const World& world = *group_->world;
+    if (!world.failed) return;
+    throw Error("ranks.failed", world.failure.empty() ? "a rank has failed for lack of memory" : world.failure,
+                "Mend what failed there, and start all ranks again");
   }
 
   std::shared_ptr<Group> group_;
@@ -219,39 +236,32 @@ class Threads {
 
 static_assert(Communicator<Threads>);
 
-/// Runs body(ranks) on a thread of its own for every rank of a new group. When one throws, the others do too; what the
-/// first threw is thrown again here.
+/// Runs body(ranks) on a thread of its own for every rank of a new group. When one throws, or its thread cannot be
+/// started, the others throw too; the first exception is thrown again here.
 template <class Body>
 void run_threads(int size, Body&& body, std::chrono::milliseconds patience = std::chrono::seconds(60)) {
+  const std::vector<Threads> group = Threads::group(size, patience);
   std::mutex mutex;
   std::exception_ptr first;
-  const auto run = [&](const Threads& ranks) {
-    std::string reason = "an exception of an unknown type";
+  const auto succeeds = [&](const Threads& ranks, auto&& action) noexcept {
     try {
-      return static_cast<void>(body(ranks));
-    } catch (const std::exception& error) {
-      reason = error.what();
-      const std::lock_guard lock(mutex);
-      if (!first) first = std::current_exception();
+      action();
+      return true;
     } catch (...) {
-      const std::lock_guard lock(mutex);
-      if (!first) first = std::current_exception();
+      {
+        const std::lock_guard lock(mutex);
+        if (!first) first = std::current_exception();
+      }
+      fail_with_exception(ranks);  // those that run must not wait for this one
+      return false;
     }
-    ranks.fail(reason);
   };
   {
     std::vector<std::jthread> threads;
-    for (const Threads& ranks : Threads::group(size, patience)) {
-      try {
-        threads.push_back(detail::start_thread([&run, ranks] { run(ranks); }));
-      } catch (const Error& error) {
-        {
-          const std::lock_guard lock(mutex);
-          if (!first) first = std::current_exception();
-        }
-        ranks.fail(error.what());  // those that run must not wait for this one
-        break;
-      }
+    threads.reserve(group.size());
+    for (const Threads& ranks : group) {
+      const auto run = [&succeeds, &body, &ranks] { succeeds(ranks, [&] { body(ranks); }); };
+      if (!succeeds(ranks, [&] { threads.push_back(detail::start_thread(run)); })) break;
     }
   }
   if (first) std::rethrow_exception(first);

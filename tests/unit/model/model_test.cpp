@@ -2,6 +2,9 @@
 #include <catch2/catch.hpp>
 #include <cfenv>
 #include <cstring>
+#include <functional>
+#include <memory>
+#include <utility>
 
 #include "slm/backend/reference/reference.hpp"
 #include "slm/model/any_model.hpp"
@@ -9,6 +12,7 @@
 #include "slm/model/load_definition.hpp"
 #include "slm/model/model.hpp"
 #include "slm/model/session.hpp"
+#include "support/errors.hpp"
 #include "support/paths.hpp"
 #include "support/random_checkpoint.hpp"
 #include "support/temporary.hpp"
@@ -44,7 +48,30 @@ struct OnlyBf16 : backend::Reference {
   static constexpr std::array kv_formats = {KvFormat::bf16};
 };
 
+/// Its steps begin where take() is called.
+struct Following : backend::Reference {
+  using Take = std::function<void(const StepPlan&)>;
+  std::shared_ptr<Take> take = std::make_shared<Take>();
+  void on_step(Take its) { *take = std::move(its); }
+};
+
 }  // namespace
+
+TEST_CASE("a copy of a device that outlives its model refuses the model's steps, and does not keep the model") {
+  const TemporaryFolder folder;
+  write_random_checkpoint<float>(folder.path(), tiny_shape, 3);
+  const Following device;
+  const StepPlan nothing{.rows = {}, .sequences = {}, .pages = {}, .outputs = {}, .draws = {}};
+  auto checkpoint = std::make_shared<const Checkpoint>(folder.path());
+  const std::weak_ptr<const Checkpoint> held = checkpoint;
+  {
+    const Model<Tiny, Fp32, Following> model(Tiny{}, std::move(checkpoint), device);
+    CHECK(!held.expired());
+    CHECK(error_id([&] { (*device.take)(nothing); }) == "no error");
+  }
+  CHECK(held.expired());
+  CHECK(error_id([&] { (*device.take)(nothing); }) == "ranks.out-of-step");
+}
 
 TEST_CASE("a compile-time config and Dynamic are the same model") {
   const TemporaryFolder folder;

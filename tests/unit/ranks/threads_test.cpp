@@ -95,6 +95,26 @@ TEST_CASE("a rank that throws ends the others at once, in groups that were split
   CHECK(steady_clock::now() - began < std::chrono::seconds(20));  // a rank's patience is 60
 }
 
+TEST_CASE("whichever rank throws, and whatever, the others end and the caller gets it") {
+  for (int thrower = 0; thrower < 4; ++thrower) {
+    const auto began = steady_clock::now();
+    std::atomic<int> ended{0};
+    int thrown = -1;
+    try {
+      run_threads(4, [&](const Threads& ranks) {
+        ranks.barrier();
+        if (ranks.rank() == thrower) throw thrower;  // which is no std::exception
+        ended += error_id([&] { ranks.barrier(); }) == "ranks.failed";
+      });
+    } catch (int number) {
+      thrown = number;
+    }
+    CHECK(thrown == thrower);
+    CHECK(ended == 3);
+    CHECK(steady_clock::now() - began < std::chrono::seconds(20));
+  }
+}
+
 TEST_CASE("who asks hears that a rank has failed, and waits for none") {
   const auto members = Threads::group(2);
   members[0].poll();
