@@ -49,6 +49,12 @@ class OwnedJson : public Json {
   Json take() { return std::move(static_cast<Json&>(*this)); }
 };
 
+/// Whether it is this text. Json's own comparison with a text takes memory, and ends the program where there is none.
+inline bool is_text(const Json& value, std::string_view expected) noexcept {
+  const auto* const found = value.get_ptr<const std::string*>();
+  return found != nullptr && *found == expected;
+}
+
 /// A new object as a member of another.
 inline Json& new_member(Json& object, const std::string& name) { return object[name] = Json::object(); }
 

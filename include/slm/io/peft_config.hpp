@@ -93,7 +93,8 @@ class PeftConfig {
         "inference_mode",  "revision",   "runtime_config",      "megatron_config",     "megatron_core",
         "auto_mapping",    "eva_config", "corda_config",        "lora_ga_config",      "loftq_config",
         "merge_weights",   "lora_alpha", "qalora_group_size",   "ensure_weight_tying", "base_model_name_or_path"};
-    const bool off = value.is_null() || value == false || value == "" || (value.is_structured() && value.empty());
+    const bool off =
+        value.is_null() || value == false || is_text(value, "") || (value.is_structured() && value.empty());
     if (off || std::find(std::begin(known), std::end(known), field) != std::end(known)) return;
     const auto found =
         std::find_if(std::begin(refused), std::end(refused), [&](const auto& one) { return one.first == field; });

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "slm/io/family.hpp"
+#include "slm/io/json.hpp"
 
 namespace slm { inline namespace v0_1 { namespace families {
 
@@ -185,8 +186,8 @@ inline std::vector<bool> read_windowed_layers(const JsonFields& fields, int laye
     throw fields.bad("layer_types", text("a list of ", layers, " kinds").c_str(), types);
   }
   for (std::size_t l = 0; l < windowed.size(); ++l) {
-    windowed[l] = types[l] == "sliding_attention";
-    if (!windowed[l] && types[l] != "full_attention") {
+    windowed[l] = is_text(types[l], "sliding_attention");
+    if (!windowed[l] && !is_text(types[l], "full_attention")) {
       throw fields.bad("layer_types", "sliding_attention and full_attention", types[l]);
     }
   }
