@@ -76,7 +76,7 @@ class Traffic {
   }
 
   void serve(std::span<const std::string> names) {
-    std::deque<AdapterTicket> waiting;
+    std::deque<AdapterLease> waiting;
     std::vector<Text> running;
     Batch batch;
     for (std::size_t asked = 0; asked < names.size() || !waiting.empty() || !running.empty();) {
@@ -99,7 +99,7 @@ class Traffic {
     int left = new_tokens;
   };
 
-  void begin(std::deque<AdapterTicket>& waiting, std::vector<Text>& running) {
+  void begin(std::deque<AdapterLease>& waiting, std::vector<Text>& running) {
     for (auto at = waiting.begin(); at != waiting.end() && running.size() < places;) {
       AdapterRef adapter = running.empty() ? at->wait() : at->take();
       if (adapter == nullptr) {

@@ -6,7 +6,7 @@
 
 #include "slm/decode/draft_length.hpp"
 #include "slm/decode/request.hpp"
-#include "slm/engine/adapter_ticket.hpp"
+#include "slm/engine/adapter_lease.hpp"
 
 namespace slm { inline namespace v0_1 {
 
@@ -29,7 +29,7 @@ struct Scheduling {
   /// Ends the answer if it is not over then: FinishReason::deadline.
   std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
   /// Instead of Request::adapter: the request begins when the adapter is there; others go on meanwhile.
-  AdapterTicket adapter = {};
+  AdapterLease adapter = {};
 };
 
 }}

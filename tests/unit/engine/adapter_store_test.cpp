@@ -1,4 +1,4 @@
-// AdapterStore: names mean what lies in the folder, floors keep their budgets, and nobody loses what is in use.
+// AdapterStore: names mean what lies in the folder, tiers keep their budgets, and nobody loses what is in use.
 #include "slm/engine/adapter_store.hpp"
 
 #include <atomic>
@@ -33,9 +33,9 @@ bool soon(Condition&& condition) {
 }
 
 void check_sums(const AdapterStoreStats& stats) {
-  for (const AdapterFloorStats& floor : {stats.host, stats.device}) {
-    CHECK(floor.loads == floor.evictions + floor.freed + static_cast<std::int64_t>(floor.adapters));
-    if (floor.budget != 0) CHECK(floor.bytes <= floor.budget);
+  for (const AdapterTierStats& tier : {stats.host, stats.device}) {
+    CHECK(tier.loads == tier.evictions + tier.freed + static_cast<std::int64_t>(tier.adapters));
+    if (tier.budget != 0) CHECK(tier.bytes <= tier.budget);
   }
 }
 
@@ -103,7 +103,7 @@ TEST_CASE("what lies outside of the folder is refused") {
   load(adapters.path() / "two");
 }
 
-TEST_CASE("a floor keeps its budget: those go that were used least recently, but none in use, pinned or wished for") {
+TEST_CASE("a tier keeps its budget: those go that were used least recently, but none in use, pinned or asked for") {
   ToyAdapters adapters;
   adapters.write_some(5);
   AdapterStore store(adapters.model(), adapters.options(200));
@@ -117,7 +117,7 @@ TEST_CASE("a floor keeps its budget: those go that were used least recently, but
   store.ask("d").wait();  // in place of a, as c is in use
   CHECK(c->bytes == 100);
   store.pin("d");
-  AdapterTicket wanted = store.ask("e");
+  AdapterLease wanted = store.ask("e");
   CHECK(soon([&] { return wanted.lacks_room(); }));
   CHECK(wanted.take() == nullptr);
   wanted.press();
@@ -139,13 +139,13 @@ TEST_CASE("a floor keeps its budget: those go that were used least recently, but
   CHECK(stats.load_seconds.count == stats.host.loads);
 }
 
-TEST_CASE("what is only wished for makes way for what is pressed, and for nothing else") {
+TEST_CASE("what is only asked for makes way for what is pressed, and for nothing else") {
   ToyAdapters adapters;
   adapters.write_some(3);
   AdapterStore store(adapters.model(), adapters.options(200));
-  const AdapterTicket a = store.ask("a"), b = store.ask("b");
+  const AdapterLease a = store.ask("a"), b = store.ask("b");
   CHECK(soon([&] { return store.stats().host.adapters == 2; }));
-  const AdapterTicket c = store.ask("c");
+  const AdapterLease c = store.ask("c");
   CHECK(soon([&] { return c.lacks_room(); }));
   CHECK(store.stats().host.evictions == 0);
   c.press();
@@ -157,7 +157,7 @@ TEST_CASE("what is only wished for makes way for what is pressed, and for nothin
   check_sums(store.stats());
 }
 
-TEST_CASE("a floor that is too small, or full of what is pinned, is a refusal") {
+TEST_CASE("a tier that is too small, or full of what is pinned, is a refusal") {
   ToyAdapters adapters;
   adapters.write_some(3);
   adapters.write("large", 201);
@@ -223,10 +223,10 @@ TEST_CASE("thousands of bad folders beside one good") {
   adapters.write("good", 10);
   AdapterStore store(adapters.model(), adapters.options());
   CHECK(store.names().size() == count + 1);
-  std::vector<AdapterTicket> bad;
+  std::vector<AdapterLease> bad;
   for (int i = 0; i < count; ++i) bad.push_back(store.ask(std::to_string(i)));
   CHECK(store.ask("good").wait()->bytes == 10);
-  for (const AdapterTicket& ticket : bad) REQUIRE(error_id([&] { ticket.wait(); }) == "adapter.missing-tensor");
+  for (const AdapterLease& ticket : bad) REQUIRE(error_id([&] { ticket.wait(); }) == "adapter.missing-tensor");
   const AdapterStoreStats stats = store.stats();
   CHECK(stats.failures == count);
   CHECK(stats.misses == count + 1);
@@ -238,17 +238,17 @@ TEST_CASE("many who want one adapter load it once, and those who want it no more
   AdapterStore store(adapters.model(), adapters.options());
   {
     std::unique_lock held(adapters.gate());
-    const AdapterTicket a = store.ask("a");
+    const AdapterLease a = store.ask("a");
     CHECK(soon([&] { return store.stats().awaited.size() == 1; }));
-    std::vector<AdapterTicket> tickets;
+    std::vector<AdapterLease> tickets;
     for (int i = 0; i < 50; ++i) tickets.push_back(store.ask("b"));
     std::atomic<int> news = 0;
-    for (const AdapterTicket& ticket : tickets) ticket.on_news([&] { ++news; });
+    for (const AdapterLease& ticket : tickets) ticket.on_news([&] { ++news; });
     store.ask("c");  // whose ticket is gone at once
     CHECK(store.stats().awaited.size() == 2);
     held.unlock();
     CHECK(soon([&] { return news == 50; }));
-    for (const AdapterTicket& ticket : tickets) CHECK(ticket.take() == tickets.front().take());
+    for (const AdapterLease& ticket : tickets) CHECK(ticket.take() == tickets.front().take());
     CHECK(tickets.front().settled());
     CHECK(tickets.front().digest() == tickets.front().take()->digest);
   }
@@ -260,7 +260,7 @@ TEST_CASE("what is unloaded or replaced stays with those who use it, and goes wi
   adapters.write("a", 100);
   AdapterStore store(adapters.model(), adapters.options(250));
   AdapterRef used = store.ask("a").wait();
-  AdapterTicket asked = store.ask("a");
+  AdapterLease asked = store.ask("a");
   store.load("a", adapters.write("a", 101), {.replace = true}).wait();
   const AdapterRef newer = store.ask("a").wait();
   CHECK(newer->bytes == 101);
@@ -297,7 +297,7 @@ TEST_CASE("a replacement that cannot be loaded replaces nothing") {
   CHECK(store.ask("a").wait()->bytes == 100);
 }
 
-TEST_CASE("a device with memory of its own is a third floor") {
+TEST_CASE("a device with memory of its own is a third tier") {
   ToyAdapters adapters;
   adapters.write_some(5);
   std::atomic<std::size_t> on_device = 0;
@@ -341,7 +341,7 @@ TEST_CASE("what was taken outlives its store, and what was asked for ends with i
   ToyAdapters adapters;
   adapters.write_some(2);
   AdapterRef a;
-  AdapterTicket b;
+  AdapterLease b;
   {
     AdapterStore store(adapters.model(), adapters.options(100));
     a = store.ask("a").wait();

@@ -32,7 +32,7 @@ constexpr std::size_t bytes = 100, room = 8 * bytes;
 struct Faults {
   std::atomic<int> stale = 0;     // an adapter that the name meant no more when it was asked for
   std::atomic<int> gone = 0;      // an adapter that was not in memory while it was used
-  std::atomic<int> too_many = 0;  // more in memory than the floor's budget
+  std::atomic<int> too_many = 0;  // more in memory than the tier's budget
   std::atomic<int> used = 0;
 };
 
@@ -147,9 +147,9 @@ TEST_CASE("the test before would see an adapter that is evicted while it is used
 TEST_CASE("and one that a name means no more") {
   Faults faults;
   std::mutex mutex;
-  std::map<std::string, AdapterTicket> first;  // a cache that nobody invalidates
+  std::map<std::string, AdapterLease> first;  // a cache that nobody invalidates
   const auto ask = [&](AdapterStore& store, const std::string& name) {
-    AdapterTicket ticket;
+    AdapterLease ticket;
     {
       const std::lock_guard lock(mutex);
       ticket = first[name];

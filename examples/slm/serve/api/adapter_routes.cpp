@@ -18,7 +18,7 @@ std::string required(const Fields& fields, const char* name) {
 
 class LoadExchange final : public Exchange {
  public:
-  LoadExchange(std::string name, slm::AdapterTicket adapter, const std::function<void()>& wake)
+  LoadExchange(std::string name, slm::AdapterLease adapter, const std::function<void()>& wake)
       : asked_{.name = std::move(name), .adapted = true, .adapter = std::move(adapter)} {
     asked_.adapter.on_news(wake);
     asked_.adapter.press();

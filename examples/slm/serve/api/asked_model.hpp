@@ -12,7 +12,7 @@ namespace serve {
 struct AskedModel {
   std::string name;  // as answers say it
   bool adapted = false;
-  slm::AdapterTicket adapter = {};  // once it is brought
+  slm::AdapterLease adapter = {};  // once it is brought
 
   /// Whether the adapter may still come.
   bool is_coming() const { return adapter && !adapter.settled(); }

@@ -21,11 +21,11 @@ std::string list_of(const std::vector<std::string>& names) {
   return list;
 }
 
-/// How many adapters the highest floor has room for, as far as those that are there tell.
+/// How many adapters fit into the highest tier, if all are as large as those in it.
 std::size_t room_for(const slm::AdapterStoreStats& stats) {
-  const slm::AdapterFloorStats& floor = stats.device.adapters > 0 ? stats.device : stats.host;
-  if (floor.budget == 0 || floor.bytes == 0 || floor.adapters == 0) return stats.disk.adapters;
-  return std::min(stats.disk.adapters, static_cast<std::size_t>(floor.budget / (floor.bytes / floor.adapters)));
+  const slm::AdapterTierStats& tier = stats.device.adapters > 0 ? stats.device : stats.host;
+  if (tier.budget == 0 || tier.bytes == 0 || tier.adapters == 0) return stats.disk.adapters;
+  return std::min(stats.disk.adapters, static_cast<std::size_t>(tier.budget / (tier.bytes / tier.adapters)));
 }
 
 }  // namespace
@@ -153,7 +153,7 @@ void MetricsPage::add(const slm::AdapterStoreStats& stats) {
         real(std::time(nullptr)),
         slm::text("max_lora=\"", room_for(stats), "\",running_lora_adapters=\"", list_of(stats.in_use),
                   "\",waiting_lora_adapters=\"", list_of(stats.awaited), "\""));
-  gauge("slm:adapters_resident", "Adapters that a floor holds.", "tier",
+  gauge("slm:adapters_resident", "Adapters that a tier holds.", "tier",
         {{"device", real(stats.device.adapters)},
          {"host", real(stats.host.adapters)},
          {"disk", real(stats.disk.adapters)}});
@@ -161,9 +161,9 @@ void MetricsPage::add(const slm::AdapterStoreStats& stats) {
         {{"device", real(stats.device.bytes)}, {"host", real(stats.host.bytes)}, {"disk", real(stats.disk.bytes)}});
   gauge("slm:adapter_budget_bytes", "Bytes that they may take; 0 is no limit.", "tier",
         {{"device", real(stats.device.budget)}, {"host", real(stats.host.budget)}, {"disk", real(stats.disk.budget)}});
-  counter("slm:adapter_loads", "Adapters that were brought up from a floor.", "from",
+  counter("slm:adapter_loads", "Adapters that were loaded from a tier.", "from",
           {{"host", real(stats.device.loads)}, {"disk", real(stats.host.loads)}});
-  counter("slm:adapter_evictions", "Adapters that made room on a floor.", "tier",
+  counter("slm:adapter_evictions", "Adapters that were evicted from a tier.", "tier",
           {{"device", real(stats.device.evictions)}, {"host", real(stats.host.evictions)}});
   counter("slm:adapter_hits", "Requests whose adapter was there.", real(stats.hits));
   counter("slm:adapter_misses", "Requests whose adapter was not.", real(stats.misses));

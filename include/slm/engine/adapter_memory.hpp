@@ -1,0 +1,170 @@
+// AdapterMemory: which adapters of a store are in memory, and which are to be loaded.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <list>
+#include <utility>
+
+#include "slm/core/error.hpp"
+#include "slm/engine/adapter_entry.hpp"
+#include "slm/engine/adapter_options.hpp"
+
+namespace slm { inline namespace v0_1 { namespace detail {
+
+/// One memory, with a budget in bytes; 0: no limit. Entries are given least recently used first.
+struct AdapterTier {
+  std::size_t AdapterEntry::*bytes_of;
+  AdapterTierStats stats = {};  // but for stats.adapters
+
+  void resize(AdapterEntry& entry, std::size_t bytes) noexcept {
+    stats.bytes = stats.bytes - entry.*bytes_of + bytes;
+    entry.*bytes_of = bytes;
+  }
+
+  /// Whether so many bytes fit once all that must not stay are gone: stays(entry).
+  bool can_fit(std::size_t bytes, const std::list<EntryRef>& entries, auto stays) const {
+    for (const EntryRef& other : entries) bytes += stays(*other) ? (*other).*bytes_of : 0;
+    return stats.budget == 0 || bytes <= stats.budget;
+  }
+  /// The one to evict first so that so many bytes fit; null where they do. Leased ones come last.
+  EntryRef victim(std::size_t bytes, const std::list<EntryRef>& entries, auto stays) const {
+    if (stats.budget == 0 || stats.bytes + bytes <= stats.budget) return nullptr;
+    for (const bool leased : {false, true}) {
+      for (const EntryRef& entry : entries) {
+        if ((*entry).*bytes_of > 0 && entry->leases.empty() != leased && !stays(*entry)) return entry;
+      }
+    }
+    return nullptr;
+  }
+};
+
+/// For one thread at a time. A call that throws has changed nothing.
+class AdapterMemory {
+  using State = AdapterEntry::State;
+
+ public:
+  enum class Room { lacking, growing, enough };
+
+  /// places: adapters are copied to a device that has memory of its own.
+  AdapterMemory(std::size_t host_budget, std::size_t device_budget, bool places) : places_(places) {
+    host_.stats.budget = host_budget;
+    device_.stats.budget = places ? device_budget : 0;
+  }
+
+  void enqueue(const EntryRef& entry) {
+    queue_.push_back(entry);
+    entry->state = State::queued;
+  }
+  void leave_queue(AdapterEntry& entry, State to) noexcept {
+    queue_.remove_if([&](const EntryRef& queued) { return queued.get() == &entry; });
+    entry.state = to;
+    entry.pressed = entry.lacks_room = false;
+  }
+  /// The first that is pressed, or the first; null: none.
+  EntryRef next_queued() const noexcept {
+    if (queue_.empty()) return nullptr;
+    const auto found = std::find_if(queue_.begin(), queue_.end(), [](const EntryRef& entry) { return entry->pressed; });
+    return found == queue_.end() ? queue_.front() : *found;
+  }
+
+  void mark_used(AdapterEntry& entry) noexcept {
+    if (entry.resident) resident_.splice(resident_.end(), resident_, entry.at);
+  }
+  EntryRef first() const noexcept { return resident_.empty() ? nullptr : resident_.front(); }
+  /// One that no name stands for and that nobody uses or has a lease of; null: none, until they are looked for again.
+  EntryRef next_unwanted() noexcept {
+    if (!has_unwanted_) return nullptr;
+    const auto found = std::find_if(resident_.begin(), resident_.end(), [](const EntryRef& entry) {
+      return !entry->named && entry->uses == 0 && entry->leases.empty();
+    });
+    has_unwanted_ = found != resident_.end();
+    return has_unwanted_ ? *found : nullptr;
+  }
+  void look_for_unwanted() noexcept { has_unwanted_ = true; }
+
+  /// Whether there is room to load an entry of so many bytes. growing: freed has what was evicted for it, one adapter.
+  /// lacking: those that it could evict are in use. Throws adapter.no-room where the pinned ones leave no room.
+  Room make_room(const AdapterEntry& entry, std::size_t bytes, AdapterCopies& freed) {
+    const std::size_t on_host = entry.resident ? 0 : bytes, on_device = places_ ? bytes : 0;
+    const auto all_fit = [&](auto stays) {
+      return host_.can_fit(on_host, resident_, stays) && device_.can_fit(on_device, resident_, stays);
+    };
+    if (!all_fit([&](const AdapterEntry& other) { return other.pinned && &other != &entry; })) {
+      throw Error("adapter.no-room",
+                  text("the adapter ", quote(entry.name), " has ", bytes, " bytes, which the budget (",
+                       host_.stats.budget, " bytes of the host, ", device_.stats.budget,
+                       " of the device; 0 is no limit) never has beside what is pinned"),
+                  "Raise the budget, or unpin other adapters");
+    }
+    const auto stays = [&](const AdapterEntry& other) {
+      return other.uses > 0 || other.pinned || (!other.leases.empty() && !entry.pressed);
+    };
+    if (!all_fit(stays)) return Room::lacking;
+    const EntryRef from_host = host_.victim(on_host, resident_, stays);
+    const EntryRef other = from_host ? from_host : device_.victim(on_device, resident_, stays);
+    if (other == nullptr) return Room::enough;
+    freed = give_up(*other, &AdapterTierStats::evictions, from_host != nullptr);
+    return Room::growing;
+  }
+  /// The entry is being loaded, and takes so many bytes.
+  void reserve(const EntryRef& entry, std::size_t bytes) {
+    if (!entry->resident) {
+      entry->at = resident_.insert(resident_.end(), entry);
+      entry->resident = true;
+      host_.resize(*entry, bytes);
+    }
+    device_.resize(*entry, places_ ? bytes : 0);
+    leave_queue(*entry, State::loading);
+  }
+  void put(AdapterEntry& entry, AdapterCopies loaded) noexcept {
+    host_.stats.loads += entry.copies.on_host == nullptr;
+    device_.stats.loads += loaded.on_device != nullptr;
+    host_.resize(entry, loaded.on_host->bytes);
+    device_.resize(entry, loaded.on_device != nullptr ? loaded.on_device->bytes : 0);
+    entry.copies = std::move(loaded);
+    mark_used(entry);
+  }
+  /// After reserve(), instead of put().
+  void cancel(AdapterEntry& entry) noexcept {
+    static_cast<void>(give_up(entry, &AdapterTierStats::freed, entry.copies.on_host == nullptr));  // it has no copies
+  }
+  /// Takes it out of the device's memory, and of the host's too.
+  [[nodiscard]] AdapterCopies give_up(AdapterEntry& entry, std::int64_t AdapterTierStats::*counter,
+                                      bool from_host) noexcept {
+    AdapterCopies freed{.on_host = nullptr, .on_device = std::exchange(entry.copies.on_device, nullptr)};
+    if (freed.on_device != nullptr) ++(device_.stats.*counter);
+    device_.resize(entry, 0);
+    if (from_host) {
+      freed.on_host = std::exchange(entry.copies.on_host, nullptr);
+      if (freed.on_host != nullptr) ++(host_.stats.*counter);
+      host_.resize(entry, 0);
+      if (std::exchange(entry.resident, false)) resident_.erase(entry.at);
+    }
+    if (entry.state == State::ready) entry.state = State::absent;
+    return freed;
+  }
+
+  void describe(AdapterStoreStats& all) const {
+    all.device = device_.stats;
+    all.host = host_.stats;
+    for (const EntryRef& entry : resident_) {
+      all.host.adapters += entry->copies.on_host != nullptr;
+      all.device.adapters += entry->copies.on_device != nullptr;
+      all.pinned += entry->pinned && entry->copies.on_host != nullptr;
+      if (entry->uses > 0) all.in_use.push_back(entry->name);
+      if (entry->state == State::loading) all.awaited.push_back(entry->name);
+    }
+    for (const EntryRef& entry : queue_) all.awaited.push_back(entry->name);
+  }
+
+ private:
+  bool places_;
+  bool has_unwanted_ = false;     // maybe
+  std::list<EntryRef> queue_;     // in the order in which they were asked for
+  std::list<EntryRef> resident_;  // in the host's memory, or being loaded; least recently used first
+  AdapterTier host_{&AdapterEntry::host_bytes}, device_{&AdapterEntry::device_bytes};
+};
+
+}}}
