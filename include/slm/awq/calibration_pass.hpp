@@ -5,12 +5,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <span>
 #include <utility>
 #include <vector>
 
 #include "slm/awq/calibration.hpp"
 #include "slm/awq/layer_inputs.hpp"
+#include "slm/backend/cpu/thread_pool.hpp"
 #include "slm/formats/convert.hpp"
 
 namespace slm { inline namespace v0_1 { namespace quantize {
@@ -30,10 +32,10 @@ inline void check_foldable(const Checkpoint& checkpoint) {
 
 class CalibrationPass {
  public:
-  /// searched: how many of the sequences searches run on; all serve the statistics.
-  CalibrationPass(const Checkpoint& checkpoint, backend::Cpu device, const std::filesystem::path& text,
-                  CalibrationOptions options, int searched)
-      : checkpoint_(checkpoint), threads_(device.threads()), runner_(checkpoint, std::move(device)) {
+  /// pool: for the statistics. searched: how many of the sequences searches run on; all serve the statistics.
+  CalibrationPass(const Checkpoint& checkpoint, backend::Cpu device, std::shared_ptr<backend::ThreadPool> pool,
+                  const std::filesystem::path& text, CalibrationOptions options, int searched)
+      : checkpoint_(checkpoint), pool_(std::move(pool)), runner_(checkpoint, std::move(device)) {
     options.sequence_length = std::min(options.sequence_length, checkpoint.settings().context);
     const Sequences sequences = calibration_sequences(text, Tokenizer::from(checkpoint.folder()), options);
     sequence_length_ = sequences.front().size();
@@ -65,7 +67,7 @@ class CalibrationPass {
       if (inputs == nullptr) continue;
       const std::size_t kept = inputs->searched.size();
       const bool search = kept < searched_ && s == kept * hidden_.size() / searched_;
-      const auto count = [&](InputStatistics& input, const Rows& rows) { input.add(rows, search, threads_); };
+      const auto count = [&](InputStatistics& input, const Rows& rows) { input.add(rows, search, *pool_); };
       count(inputs->qkv, runner_.normalized(layer.weights.attention_norm, seen.attention_x));
       count(inputs->attention_out, seen.mixed);
       count(inputs->gate_up, runner_.normalized(mlp_norm, seen.mlp_x));
@@ -108,7 +110,7 @@ class CalibrationPass {
   }
 
   const Checkpoint& checkpoint_;
-  int threads_;
+  std::shared_ptr<backend::ThreadPool> pool_;
   BlockRunner runner_;
   std::size_t searched_ = 0, sequence_length_ = 0;
   std::vector<Rows> hidden_;  // residual stream after the blocks so far   [samples]

@@ -127,7 +127,7 @@ class CheckpointWriter {
   OwnedTensor in_blocks(const Tensor& tensor) const {
     std::vector<float> values(static_cast<std::size_t>(tensor.elements()));
     convert(tensor, 0, tensor.elements(), values.data());
-    const std::vector<std::byte> bytes = encode_blocks(DType::q8_0, values, tensor.name, rounding_.threads);
+    const std::vector<std::byte> bytes = encode_blocks(DType::q8_0, values, tensor.name, *rounding_.pool);
     OwnedTensor rows(tensor.name, DType::u8,
                      {tensor.shape[0], static_cast<std::int64_t>(bytes.size()) / tensor.shape[0]});
     std::copy(bytes.begin(), bytes.end(), rows.storage.get());

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "slm/awq/parallel.hpp"
+#include "slm/backend/cpu/thread_pool.hpp"
 #include "slm/core/error.hpp"
 #include "slm/formats/gguf_encode.hpp"
 
@@ -16,7 +17,7 @@ namespace slm { inline namespace v0_1 { namespace quantize {
 
 /// Throws quantize.overflow where a value is beyond scales of F16. name: of the tensor.
 inline std::vector<std::byte> encode_blocks(DType type, std::span<const float> values, std::string_view name,
-                                            int threads) {
+                                            backend::ThreadPool& pool) {
   for (const float value : values) {
     if (std::abs(value) <= 65504) continue;  // false for what is no number
     throw Error("quantize.overflow", text("'", name, "' holds ", value, ", which blocks with scales of F16 cannot"),
@@ -24,7 +25,7 @@ inline std::vector<std::byte> encode_blocks(DType type, std::span<const float> v
   }
   const auto block = static_cast<std::size_t>(values_of_block(type));
   std::vector<std::byte> bytes(values.size() / block * bytes_of(type));
-  parallel_for(threads, static_cast<std::int64_t>(values.size() / block), [&](std::int64_t index) {
+  parallel_for(pool, static_cast<std::int64_t>(values.size() / block), [&](std::int64_t index) {
     const auto i = static_cast<std::size_t>(index);
     encode(type, &values[i * block], &bytes[i * bytes_of(type)]);
   });

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -12,6 +13,7 @@
 #include "slm/awq/calibration_pass.hpp"
 #include "slm/awq/layer_quantizer.hpp"
 #include "slm/awq/options.hpp"
+#include "slm/backend/cpu/thread_pool.hpp"
 
 namespace slm { inline namespace v0_1 { namespace quantize {
 
@@ -21,13 +23,14 @@ constexpr bool gains_from_folds(DType type) { return type == DType::q4_0; }
 
 /// The folds of every block with the scales found for them. told(share) is called with 0..1.
 inline std::vector<LayerReport> search_folds(const Checkpoint& checkpoint, const GgufOptions& options,
+                                             const std::shared_ptr<backend::ThreadPool>& pool,
                                              const std::function<void(double)>& told) {
   backend::Cpu device(options.threads);
   WeightReader<Fp32, backend::Cpu> reader{checkpoint, device};
-  CalibrationPass pass(checkpoint, device, options.calibration_text, options.calibration, options.search_samples);
+  CalibrationPass pass(checkpoint, device, pool, options.calibration_text, options.calibration, options.search_samples);
   const Rounding rounding{.quantizer = {.scale_type = ScaleType::exact, .symmetric = true},
                           .group = 32,
-                          .threads = options.threads,
+                          .pool = pool,
                           .blocks = options.type};
   const std::vector<Fold> folds = folds_of(checkpoint.config(), checkpoint.settings(), false);
   std::vector<LayerReport> layers;

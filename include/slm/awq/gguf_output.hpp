@@ -20,6 +20,7 @@
 #include "slm/awq/encode_blocks.hpp"
 #include "slm/awq/gguf_folds.hpp"
 #include "slm/awq/options.hpp"
+#include "slm/backend/cpu/thread_pool.hpp"
 #include "slm/formats/convert.hpp"
 #include "slm/io/checkpoint.hpp"
 #include "slm/io/gguf_metadata.hpp"
@@ -63,7 +64,7 @@ class GgufOutput {
     }
     const bool searches = !options_.calibration_text.empty();
     const double searching = searches ? 0.9 : 0;  // of the time
-    if (searches) fold(search_folds(checkpoint_, options_, [&](double share) { tell(searching * share); }));
+    if (searches) fold(search_folds(checkpoint_, options_, pool_, [&](double share) { tell(searching * share); }));
     std::vector<std::byte> bytes;
     out_.write(output, [&](std::size_t index) {
       bytes = bytes_of_tensor(planned_[index]);
@@ -232,7 +233,7 @@ class GgufOutput {
 
   std::vector<std::byte> bytes_of_tensor(const Planned& planned) const {
     std::vector<float> values = planned.source ? values_of(planned) : planned.values;
-    if (planned.type != DType::f32) return encode_blocks(planned.type, values, planned.source->name, options_.threads);
+    if (planned.type != DType::f32) return encode_blocks(planned.type, values, planned.source->name, *pool_);
     std::vector<std::byte> bytes(values.size() * sizeof(float));
     std::memcpy(bytes.data(), values.data(), bytes.size());
     return bytes;
@@ -317,6 +318,7 @@ class GgufOutput {
 
   Checkpoint checkpoint_;
   GgufOptions options_;
+  std::shared_ptr<backend::ThreadPool> pool_ = std::make_shared<backend::ThreadPool>(options_.threads);
   GgufArchitecture target_;
   GgufWriter out_;
   TensorNames names_{ModelConfig{}};

@@ -11,6 +11,7 @@
 #include "slm/awq/block_runner.hpp"
 #include "slm/awq/parallel.hpp"
 #include "slm/awq/rounding.hpp"
+#include "slm/backend/cpu/thread_pool.hpp"
 
 namespace slm { inline namespace v0_1 { namespace quantize {
 
@@ -38,7 +39,7 @@ struct InputStatistics {
     if (with_moments) moments.assign(static_cast<std::size_t>(in * group), 0);
   }
 
-  void add(const Rows& x, bool keep, int threads) {
+  void add(const Rows& x, bool keep, backend::ThreadPool& pool) {
     const std::int64_t rows = static_cast<std::int64_t>(x.size()) / in;
     for (std::int64_t t = 0; t < rows; ++t) {
       const float* row = x.data() + t * in;
@@ -46,7 +47,7 @@ struct InputStatistics {
     }
     tokens += rows;
     if (!keep || moments.empty()) return;
-    parallel_for(threads, in / group, [&](std::int64_t g) {
+    parallel_for(pool, in / group, [&](std::int64_t g) {
       for (std::int64_t t = 0; t < rows; ++t) add_outer_product(&x[static_cast<std::size_t>(t * in + g * group)], g);
     });
   }

@@ -197,7 +197,7 @@ class LayerQuantizer {
   void clip_rows(FloatLinear& linear, const InputStatistics& input, std::int64_t first) {
     if (!rounding_.fits(linear)) return;
     const auto group = static_cast<std::size_t>(input.group);
-    parallel_for(rounding_.threads, linear.out() - first, [&](std::int64_t n) {
+    parallel_for(*rounding_.pool, linear.out() - first, [&](std::int64_t n) {
       const std::span<float> row = linear.row(first + n);
       for (std::size_t g = 0; g < row.size() / group; ++g) {
         const std::span<float> weights = row.subspan(g * group, group);

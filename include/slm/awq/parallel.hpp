@@ -10,14 +10,13 @@
 namespace slm { inline namespace v0_1 { namespace quantize {
 
 /// Calls f(index) for each index in [0, count), in any order. Returns when all calls have ended; then throws the first
-/// exception of one, after which some indices may have been left out. The threads are those of this loop: to start them
-/// takes some 50 microseconds each, and a loop over the rows of a layer takes from milliseconds to minutes.
+/// exception of one, after which some indices may have been left out. The pool runs one loop at a time.
 template <class F>
-void parallel_for(int threads, std::int64_t count, F&& f) {
+void parallel_for(backend::ThreadPool& pool, std::int64_t count, F&& f) {
   constexpr std::int64_t at_once = 16;  // rows that a thread claims together
   const auto claims = static_cast<std::uint32_t>((count + at_once - 1) / at_once);
   const detail::FloatEnvironment environment;
-  backend::ThreadPool(threads).run(claims, [&](std::uint32_t claim, int) {
+  pool.run(claims, [&](std::uint32_t claim, int) {
     const std::int64_t first = claim * at_once;
     for (std::int64_t index = first; index < std::min(first + at_once, count); ++index) f(index);
   });

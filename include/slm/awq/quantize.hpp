@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -16,6 +17,7 @@
 #include "slm/awq/calibration_pass.hpp"
 #include "slm/awq/checkpoint_writer.hpp"
 #include "slm/awq/layer_quantizer.hpp"
+#include "slm/backend/cpu/thread_pool.hpp"
 #include "slm/core/folder.hpp"
 #include "slm/formats/convert.hpp"
 #include "slm/model/linear_source.hpp"
@@ -42,11 +44,11 @@ class Quantizer {
     rounding_ = {.quantizer = {.scale_type = type == DType::f16 ? ScaleType::f16 : ScaleType::bf16,
                                .symmetric = options_.symmetric},
                  .group = report_.group,
-                 .threads = device_.threads()};
+                 .pool = std::make_shared<backend::ThreadPool>(device_.threads())};
     const bool divisors = options_.output == Output::awq && !reader_.names.weights(Role::down_divisor).empty();
     folds_ = folds_of(checkpoint_.config(), checkpoint_.settings(), divisors);
     if (options_.search) {
-      pass_.emplace(checkpoint_, device_, text_, options_.calibration, options_.search_samples);
+      pass_.emplace(checkpoint_, device_, rounding_.pool, text_, options_.calibration, options_.search_samples);
       report_.samples = pass_->samples();
       report_.sequence_length = pass_->sequence_length();
     }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "slm/awq/float_layer.hpp"
 #include "slm/awq/group_quantizer.hpp"
 #include "slm/awq/parallel.hpp"
+#include "slm/backend/cpu/thread_pool.hpp"
 #include "slm/formats/format.hpp"
 #include "slm/formats/gguf_blocks.hpp"
 #include "slm/formats/gguf_encode.hpp"
@@ -20,8 +22,8 @@ namespace slm { inline namespace v0_1 { namespace quantize {
 
 struct Rounding {
   GroupQuantizer quantizer;
-  std::int64_t group = 128;  // or whole_row
-  int threads = 1;
+  std::int64_t group = 128;                                                              // or whole_row
+  std::shared_ptr<backend::ThreadPool> pool = std::make_shared<backend::ThreadPool>(1);  // of the whole quantization
   std::optional<DType> blocks = {};  // of GGUF: what is stored; the quantizer is then a quick likeness of it
 
   std::int64_t group_of(std::int64_t in) const { return group == whole_row ? in : group; }
@@ -53,7 +55,7 @@ struct Rounding {
     rows.codes.resize(static_cast<std::size_t>(count * rows.in));
     rows.zeros.resize(static_cast<std::size_t>(count * rows.groups()));
     rows.scales.resize(rows.zeros.size());
-    parallel_for(threads, count, [&](std::int64_t n) {
+    parallel_for(*pool, count, [&](std::int64_t n) {
       const std::span<const float> row = linear.row(first + n);
       for (std::int64_t g = 0; g < rows.groups(); ++g) {
         const auto weights =

@@ -33,7 +33,7 @@ struct SearchOutcome {
 inline std::vector<float> round_trip_scaled(const FloatLinear& linear, std::span<const float> scales,
                                             const Rounding& rounding) {
   std::vector<float> rounded(linear.weight.size());
-  parallel_for(rounding.threads, linear.out(), [&](std::int64_t n) {
+  parallel_for(*rounding.pool, linear.out(), [&](std::int64_t n) {
     awq::round_trip_scaled<float>(rounding.quantizer, linear.row(n), scales,
                                   static_cast<std::size_t>(rounding.group_of(linear.in)),
                                   rounded.data() + n * linear.in);
@@ -45,7 +45,7 @@ inline std::vector<float> round_trip_scaled(const FloatLinear& linear, std::span
 inline std::vector<float> round_trip_blocks(const FloatLinear& linear, std::span<const float> scales,
                                             const Rounding& rounding) {
   std::vector<float> rounded = linear.weight;
-  parallel_for(rounding.threads, linear.out(), [&](std::int64_t n) {
+  parallel_for(*rounding.pool, linear.out(), [&](std::int64_t n) {
     const std::span<float> row(rounded.data() + n * linear.in, scales.size());
     for (std::size_t k = 0; k < row.size(); ++k) row[k] *= scales[k];
     rounding.round_trip_blocks(row);

@@ -177,12 +177,16 @@ TEST_CASE("two host threads may use one Cpu: the operations take turns") {
 
 TEST_CASE("an exception of one row leaves a loop over rows") {
   for (const int threads : {1, 2}) {
+    backend::ThreadPool pool(threads);
     for (const int row : {0, 57, 99}) {
-      CHECK_THROWS_AS(quantize::parallel_for(threads, 100,
+      CHECK_THROWS_AS(quantize::parallel_for(pool, 100,
                                              [&](std::int64_t index) {
                                                if (index == row) throw std::bad_alloc();
                                              }),
                       std::bad_alloc);
+      std::atomic<int> rows = 0;
+      quantize::parallel_for(pool, 100, [&](std::int64_t) { ++rows; });
+      CHECK(rows == 100);  // the pool serves the next loop
     }
   }
 }
