@@ -14,6 +14,7 @@
 #include "bench/device/random_weights.hpp"
 #include "bench/samples.hpp"
 #include "slm/backend/cpu/cpu.hpp"
+#include "slm/config/known_models.hpp"
 #include "slm/core/usable_cores.hpp"
 #include "slm/decode/autoregressive.hpp"
 #include "slm/decode/speculative.hpp"

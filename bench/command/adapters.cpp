@@ -123,7 +123,7 @@ class AdaptersBench {
   AnyModel open() {
     if (!command_.target.empty()) {
       checkpoint_ = std::make_shared<const Checkpoint>(command_.target);
-      return load<Registry<>>(command_.target, device_);
+      return load(command_.target, device_);
     }
     const Subject subject{"AMD-Llama-135M", "bf16", configs::AmdLlama_135M::value};
     weights_ = std::make_unique<RandomCheckpoint>(subject, 2 * prompt, true);

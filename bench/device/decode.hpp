@@ -183,7 +183,7 @@ class DecodeTable {
     if (subject.file.empty()) files_.emplace(subject, context, !target_.copies_weights(subject));
     const Dynamic shape{subject.shape};
     if (!files_) {
-      model_ = load<Registry<>>(subject.file, device, options);
+      model_ = load(subject.file, device, options);
     } else if (subject.int4()) {
       model_.emplace(Model<Dynamic, AwqInt4<>, Backend>(shape, files_->checkpoint(), device, options));
     } else {

@@ -11,10 +11,9 @@ struct Completer::State {
 
 Completer::Completer(const std::string& draft_folder, const std::string& target_folder) {
   slm::DefaultBackend device;
-  state_ = std::make_unique<State>(
-      State{device, slm::Tokenizer::from(target_folder),
-            slm::SpeculativeDecoder<slm::AnyModel, slm::AnyModel>(slm::load<slm::Registry<>>(draft_folder, device),
-                                                                  slm::load<slm::Registry<>>(target_folder, device))});
+  state_ = std::make_unique<State>(State{device, slm::Tokenizer::from(target_folder),
+                                         slm::SpeculativeDecoder<slm::AnyModel, slm::AnyModel>(
+                                             slm::load(draft_folder, device), slm::load(target_folder, device))});
 }
 
 Completer::~Completer() = default;

@@ -3,6 +3,7 @@
 #include <sstream>
 
 #include "cli.hpp"
+#include "slm/config/known_models.hpp"
 #include "slm/config/sizes.hpp"
 
 namespace cli {

@@ -2,7 +2,6 @@
 #pragma once
 
 #include "slm/backend/select.hpp"
-#include "slm/config/known_models.hpp"
 #include "slm/core/macros.hpp"
 #include "slm/decode/autoregressive.hpp"
 #include "slm/decode/sampling.hpp"

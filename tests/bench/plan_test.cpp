@@ -68,14 +68,12 @@ TEST_CASE("one rank reads the bytes that a model of that checkpoint counts") {
         "phi-partial", "phi3-swa7", "gpt2", "opt-preln", "opt-postln-proj", "mpt-alibi-4h", "mpt-foundry-mqa"}) {
     INFO(folder);
     const auto path = fixture("models/" + folder);
-    CHECK(step_weight_bytes(planned_model(path.string(), ""), {}, 0, 0) ==
-          double(load<Registry<>>(path, cpu).info().step_bytes));
+    CHECK(step_weight_bytes(planned_model(path.string(), ""), {}, 0, 0) == double(load(path, cpu).info().step_bytes));
   }
   for (const std::string folder : {"target", "target-int4", "draft-int4"}) {
     INFO(folder);
     const auto path = demo_pair(folder);
-    CHECK(step_weight_bytes(planned_model(path.string(), ""), {}, 0, 0) ==
-          double(load<Registry<>>(path, cpu).info().step_bytes));
+    CHECK(step_weight_bytes(planned_model(path.string(), ""), {}, 0, 0) == double(load(path, cpu).info().step_bytes));
   }
 }
 
@@ -84,7 +82,7 @@ TEST_CASE("a processor holds GGUF's blocks in the bits that its model counts, a 
     INFO(file);
     const auto path = fixture("gguf/" + file);
     CHECK(step_weight_bytes(planned_model(path.string(), ""), {}, 0, 0) ==
-          double(load<Registry<>>(path, backend::Cpu{1}).info().step_bytes));
+          double(load(path, backend::Cpu{1}).info().step_bytes));
   }
   const std::string path = fixture("gguf/all-types.gguf").string();
   CHECK(step_weight_bytes(planned_model(path, "", false), {}, 0, 0) >
@@ -98,7 +96,7 @@ TEST_CASE("each of several ranks reads the bytes that its share of the model cou
       std::vector<double> held(static_cast<std::size_t>(count));
       ranks::run_threads(count, [&](const ranks::Threads& ranks) {
         const backend::Split<backend::Cpu, ranks::Threads> split(backend::Cpu{1}, ranks);
-        const AnyModel part = load<Registry<>>(demo_pair(folder), split);
+        const AnyModel part = load(demo_pair(folder), split);
         held[static_cast<std::size_t>(ranks.rank())] = double(part.info().step_bytes);
       });
       for (int rank = 0; rank < count; ++rank) {

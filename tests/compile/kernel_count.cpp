@@ -1,4 +1,5 @@
 // Instantiates SLM_MODELS compile-time configs of different shapes over each CPU backend; see kernel_count.py.
+#include "slm/config/known_models.hpp"
 #include "slm/speculative.hpp"
 
 namespace {

@@ -70,7 +70,7 @@ TEST_CASE("the 4-bit target predicts almost as well, on both backends, and specu
   std::vector<Token> tokens = tokenizer.encode(read_text(demo_pair("measure.py")));
   tokens.resize(1500);
   AnyModel target = load(demo_pair("target")), int4 = load(demo_pair("target-int4"));
-  AnyModel reference = load<Registry<>>(demo_pair("target-int4"), backend::Reference{});
+  AnyModel reference = load(demo_pair("target-int4"), backend::Reference{});
   const double before = perplexity(target, tokens, {.window = 256}).mean();
   const double after = perplexity(int4, tokens, {.window = 256}).mean();
   CHECK(after - before < 0.03);

@@ -44,7 +44,7 @@ TEST_CASE("the published greedy text, plainly and speculatively, on both backend
   while (expected.ends_with('\n')) expected.pop_back();
 
   SECTION("plain, reference") {
-    AutoregressiveDecoder decoder{load<Registry<>>(folder, backend::Reference{})};
+    AutoregressiveDecoder decoder{load(folder, backend::Reference{})};
     CHECK(generate(decoder, tokenizer, prompt, 200) == expected);
   }
   SECTION("plain, cpu") {
@@ -52,8 +52,7 @@ TEST_CASE("the published greedy text, plainly and speculatively, on both backend
     CHECK(generate(decoder, tokenizer, prompt, 200) == expected);
   }
   SECTION("speculative, draft on one backend and target on the other, in different precisions") {
-    SpeculativeDecoder decoder{
-        load<Registry<>>(narrow, backend::Reference{}), load(folder, backend::Cpu{}), {.draft_tokens = 5}};
+    SpeculativeDecoder decoder{load(narrow, backend::Reference{}), load(folder, backend::Cpu{}), {.draft_tokens = 5}};
     CHECK(generate(decoder, tokenizer, prompt, 200) == expected);
   }
   SECTION("speculative without a draft model") {

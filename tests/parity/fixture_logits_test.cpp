@@ -43,7 +43,7 @@ void check_rows(const GoldenCase& golden, View<const float, 2> logits, int first
 template <class B>
 void compare(const std::filesystem::path& path, const std::vector<GoldenCase>& goldens, B device,
              const LoadOptions& options = {}, double allowed = tolerance) {
-  Session model(load<Registry<>>(path, device, options));
+  Session model(load(path, device, options));
   const RopeScaling scaling = Checkpoint(path).settings().rope_scaling;
   const bool longrope = scaling.kind == RopeScaling::Kind::longrope;
   int cases = 0;

@@ -32,8 +32,7 @@ TEST_CASE("on 64 lanes texts with adapters of any rank and without share a batch
 
 TEST_CASE("rows that are given each other's adapters would be seen on lanes") {
   const Checkpoint checkpoint(fixture("models/llama-mha3h"));
-  for (const AnyModel& model :
-       {load<Registry<>>(checkpoint.folder(), Lanes32{1}), load<Registry<>>(checkpoint.folder(), Lanes64{})}) {
+  for (const AnyModel& model : {load(checkpoint.folder(), Lanes32{1}), load(checkpoint.folder(), Lanes64{})}) {
     const auto adapters = some_adapters(model, checkpoint);
     CHECK(run_mixed(model, adapters, 4, 20, 2).wrong == 0);
     CHECK(run_mixed(model, adapters, 4, 20, 2, true).wrong > 0);

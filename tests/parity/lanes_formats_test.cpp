@@ -31,8 +31,7 @@ std::vector<Token> some_tokens(int count, int vocab) {
 template <class Device>
 double difference(const std::filesystem::path& folder, KvFormat format) {
   const LoadOptions options{.cache_format = format};
-  const AnyModel model = load<Registry<>>(folder, Device{}, options),
-                 plain = load<Registry<>>(folder, backend::Reference{}, options);
+  const AnyModel model = load(folder, Device{}, options), plain = load(folder, backend::Reference{}, options);
   const auto tokens = some_tokens(std::min(90, plain.info().context), plain.info().vocab);
   const auto found = logits_of<Device>(model, tokens), expected = logits_of<Device>(plain, tokens);
   double largest = 0;
@@ -65,13 +64,13 @@ TEST_CASE("on lanes models give the logits of Reference with a cache of the same
 TEST_CASE("on lanes speculative text is plain text in every format of the cache") {
   const KvFormat format = GENERATE(from_range(formats));
   const LoadOptions options{.cache_format = format};
-  check_speculation_of([&] { return load<Registry<>>(fixture("models/llama-mha3h"), Lanes32{}, options); },
-                       [&] { return load<Registry<>>(fixture("models/llama3-gqa-scaled-tied"), Lanes32{}, options); });
+  check_speculation_of([&] { return load(fixture("models/llama-mha3h"), Lanes32{}, options); },
+                       [&] { return load(fixture("models/llama3-gqa-scaled-tied"), Lanes32{}, options); });
 }
 
 TEST_CASE("a text saved on lanes goes on in the same format, and f32 is not one that they hold") {
   const auto folder = fixture("models/llama-mha3h");
-  const AnyModel model = load<Registry<>>(folder, Lanes32{});
+  const AnyModel model = load(folder, Lanes32{});
   const auto text = some_tokens(20, model.info().vocab);
   for (const KvFormat format : formats) {
     Sequence first(model.pool({.format = format}));

@@ -14,15 +14,15 @@ TEST_CASE("adapters on a four-bit model on 32 lanes") { check_adapted_four_bits(
 TEST_CASE("a GGUF file of every block type on lanes gives the logits of its dequantized weights") {
   const auto path = fixture("gguf/all-types.gguf");
   const auto goldens = read_golden_file(fixture("gguf/all-types.golden.json"));
-  check_goldens(load<Registry<>>(path, backend::Lanes32{}), goldens, 0.15);
-  check_goldens(load<Registry<>>(path, backend::Lanes64{}), goldens, 0.15);
+  check_goldens(load(path, backend::Lanes32{}), goldens, 0.15);
+  check_goldens(load(path, backend::Lanes64{}), goldens, 0.15);
 }
 
 TEST_CASE("speculation on a GGUF file of every block type gives plain text on lanes") {
   const auto path = fixture("gguf/all-types.gguf");
   const LoadOptions floats{.weights = WeightType::bf16};  // a similar model
-  check_speculation_of([&] { return load<Registry<>>(path, backend::Lanes32{}, floats); },
-                       [&] { return load<Registry<>>(path, backend::Lanes32{}); });
+  check_speculation_of([&] { return load(path, backend::Lanes32{}, floats); },
+                       [&] { return load(path, backend::Lanes32{}); });
 }
 
 TEST_CASE("a row's bits do not depend on the sequences beside it where weights lie in blocks") {

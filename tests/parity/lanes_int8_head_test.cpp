@@ -35,7 +35,7 @@ TEST_CASE("on lanes a head of 8 bits gives the logits of Reference") {
   CHECK(worst_difference(int8, Lanes64{}) < 0.05);
   // The head that was rounded is the one that is read.
   const auto logits = [](const std::filesystem::path& model) {
-    Session session(load<Registry<>>(model, Lanes32{}));
+    Session session(load(model, Lanes32{}));
     return copy_of(session.forward(std::vector<Token>{5, 90, 0, 31}, 4));
   };
   CHECK(logits(int8) != logits(plain));
@@ -51,6 +51,6 @@ TEST_CASE("on lanes with a head of 8 bits a row's bits do not depend on the sequ
 TEST_CASE("on lanes speculative text with a head of 8 bits is plain text") {
   const TemporaryFolder folder;
   const auto model = write_model(folder.path(), false, true);
-  check_speculation_of([&] { return load<Registry<>>(folder.path() / "model", Lanes32{}); },
-                       [&] { return load<Registry<>>(model, Lanes32{}); });
+  check_speculation_of([&] { return load(folder.path() / "model", Lanes32{}); },
+                       [&] { return load(model, Lanes32{}); });
 }

@@ -56,7 +56,7 @@ TEST_CASE("layers of four bits and an embedding of bfloat16 are two launches, wi
   check_same_bits<Lanes32>(folder.path());
   check_same_bits<Lanes64>(folder.path());
   Lanes32 device = staying<Lanes32>(0);
-  Session text(load<Registry<>>(folder.path(), device));
+  Session text(load(folder.path(), device));
   const int logits = 1;
   for (int i = 0; i < 3; ++i) {
     const long before = device.runtime().launches();
@@ -68,13 +68,13 @@ TEST_CASE("layers of four bits and an embedding of bfloat16 are two launches, wi
 TEST_CASE("speculation with steps that stay gives plain text, on one device and by launches beside them") {
   const auto target = fixture("models/llama-sharded-bf16"), draft = fixture("models/llama-mha3h");
   const auto on = [](const std::filesystem::path& folder, auto device) {
-    return [folder, device] { return load<Registry<>>(folder, device, bf16); };
+    return [folder, device] { return load(folder, device, bf16); };
   };
   const auto device = staying<Lanes32>(0);
   check_speculation_of(on(draft, device), on(target, device));
   check_speculation_of(on(draft, staying<Lanes64>(1)), on(target, Lanes64{}));
   const TemporaryFolder folder;
   write_four_bits(folder.path());
-  const auto four_bits = [&] { return load<Registry<>>(folder.path(), staying<Lanes32>(1)); };
+  const auto four_bits = [&] { return load(folder.path(), staying<Lanes32>(1)); };
   check_speculation_of(four_bits, on(draft, Lanes32{1}));
 }

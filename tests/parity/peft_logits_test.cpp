@@ -65,7 +65,7 @@ TEMPLATE_TEST_CASE("with an adapter that PEFT wrote every family gives the logit
     if (!entry.is_directory()) continue;
     const std::string name = entry.path().filename();
     CAPTURE(name);
-    const AnyModel model = load<Registry<>>(fixture("models/" + name), TestType{});
+    const AnyModel model = load(fixture("models/" + name), TestType{});
     const AdapterRef adapter = load_adapter(entry.path(), model);
     const GoldenCase golden = read_golden(entry.path()).front();
     for (const std::size_t piece : {golden.ids.size(), std::size_t{7}, std::size_t{1}}) {

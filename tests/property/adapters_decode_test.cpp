@@ -30,8 +30,8 @@ AdapterRef adapter_of(const AnyModel& model, const Checkpoint& checkpoint, std::
 /// Target and draft of the embedded pair, two adapters of the target and one of the draft.
 struct Pair {
   Checkpoint target_files{demo_pair("target")}, draft_files{demo_pair("draft")};
-  AnyModel target = load<Registry<>>(target_files.folder(), backend::Cpu{2});
-  AnyModel draft = load<Registry<>>(draft_files.folder(), backend::Cpu{2});
+  AnyModel target = load(target_files.folder(), backend::Cpu{2});
+  AnyModel draft = load(draft_files.folder(), backend::Cpu{2});
   AdapterRef first = adapter_of(target, target_files, 1), second = adapter_of(target, target_files, 2);
   AdapterRef of_draft = adapter_of(draft, draft_files, 3);
 

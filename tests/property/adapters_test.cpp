@@ -42,8 +42,8 @@ TEMPLATE_TEST_CASE("in every family an adapter gives what weights give to which 
         write_random_adapter(folder.path() / "adapter", checkpoint,
                              {.seed = ++seed, .size = 0.5f, .type = types[seed % 3], .by_root = seed % 2 == 0});
     write_merged(folder.path() / "merged", checkpoint, trained);
-    const AnyModel model = load<Registry<>>(checkpoint.folder(), TestType{});
-    const AnyModel merged = load<Registry<>>(folder.path() / "merged", TestType{});
+    const AnyModel model = load(checkpoint.folder(), TestType{});
+    const AnyModel merged = load(folder.path() / "merged", TestType{});
     const AdapterRef adapter = load_adapter(folder.path() / "adapter", model);
     CHECK(adapter->changes.size() == trained.size());
     const auto text = some_text(seed, std::min(20, model.info().context), model.info().vocab);
@@ -59,8 +59,8 @@ TEST_CASE("an adapter fits the GGUF file of its model as it fits the folder") {
     const Checkpoint checkpoint(fixture(text("models/", name)));
     const TemporaryFolder folder;
     write_random_adapter(folder.path(), checkpoint, {.size = 0.5f});
-    const AnyModel model = load<Registry<>>(checkpoint.folder(), backend::Cpu{2});
-    const AnyModel converted = load<Registry<>>(fixture(text("gguf/", name, ".gguf")), backend::Cpu{2});
+    const AnyModel model = load(checkpoint.folder(), backend::Cpu{2});
+    const AnyModel converted = load(fixture(text("gguf/", name, ".gguf")), backend::Cpu{2});
     const auto text = some_text(2, 20, model.info().vocab);
     const LogitRows expected = logits_alone(model, text, load_adapter(folder.path(), model));
     CAPTURE(name);
@@ -74,7 +74,7 @@ TEMPLATE_TEST_CASE("2 to 40 texts with adapters of any rank and without, in one 
   for (const char* name : {"llama3-gqa-scaled-tied", "qwen3-qknorm-headdim", "phi3-swa7", "gpt2", "opt-postln-proj",
                            "mpt-foundry-gqa-qkgn-swa"}) {
     const Checkpoint checkpoint(fixture(text("models/", name)));
-    const AnyModel model = load<Registry<>>(checkpoint.folder(), TestType{});
+    const AnyModel model = load(checkpoint.folder(), TestType{});
     const auto adapters = some_adapters(model, checkpoint);
     const int length = std::min(slow ? 30 : 120, model.info().context);
     for (const int count : {2, slow ? 5 : 11, slow ? 8 : 40}) {
@@ -91,7 +91,7 @@ TEST_CASE("one to three threads, float and four-bit bases: texts with adapters k
     const Checkpoint checkpoint(demo_pair(folder));
     LogitRows first;
     for (const int threads : {1, 2, 3}) {
-      const AnyModel model = load<Registry<>>(checkpoint.folder(), backend::Cpu(threads));
+      const AnyModel model = load(checkpoint.folder(), backend::Cpu(threads));
       const auto adapters = some_adapters(model, checkpoint);
       const MixedOutcome outcome = run_mixed(model, adapters, 7, 90, 5);
       CAPTURE(folder, threads);
@@ -111,12 +111,11 @@ TEST_CASE("a config of compile time, Dynamic, and every instruction set apply an
   const auto trained = write_random_adapter(folder.path() / "adapter", checkpoint, {.type = DType::bf16});
   write_merged(folder.path() / "merged", checkpoint, trained);
   const auto text = some_text(4, 40, tiny_shape.vocab);
-  const LogitRows expected =
-      logits_alone(load<Registry<>>(folder.path() / "merged", backend::Reference{}), text, nullptr);
+  const LogitRows expected = logits_alone(load(folder.path() / "merged", backend::Reference{}), text, nullptr);
   for (const backend::Isa isa : backend::available_isas()) {
     const backend::Cpu device{{.threads = 2, .isa = isa}};
     const AnyModel fixed = Model<TinyConfig, Bf16, backend::Cpu>::load(folder.path() / "model", device);
-    const AnyModel dynamic = load<Registry<>>(folder.path() / "model", device);
+    const AnyModel dynamic = load(folder.path() / "model", device);
     const AdapterRef adapter = load_adapter(folder.path() / "adapter", fixed);
     const LogitRows rows = logits_alone(fixed, text, adapter);
     CHECK(rows == logits_alone(dynamic, text, load_adapter(folder.path() / "adapter", dynamic)));
@@ -127,7 +126,7 @@ TEST_CASE("a config of compile time, Dynamic, and every instruction set apply an
 
 TEST_CASE("texts that are given each other's adapters are found out") {
   const Checkpoint checkpoint(fixture("models/llama-mha3h"));
-  const AnyModel model = load<Registry<>>(checkpoint.folder(), backend::Cpu{2});
+  const AnyModel model = load(checkpoint.folder(), backend::Cpu{2});
   const auto adapters = some_adapters(model, checkpoint);
   CHECK(run_mixed(model, adapters, 6, 40, 2).wrong == 0);
   CHECK(run_mixed(model, adapters, 6, 40, 2, true).wrong > 10);
@@ -138,7 +137,7 @@ TEMPLATE_TEST_CASE("an adapter that has learnt nothing changes nothing", "", bac
     const Checkpoint checkpoint(fixture(text("models/", name)));
     const TemporaryFolder folder;
     write_random_adapter(folder.path(), checkpoint, {.size = 0});
-    const AnyModel model = load<Registry<>>(checkpoint.folder(), TestType{});
+    const AnyModel model = load(checkpoint.folder(), TestType{});
     const auto text = some_text(9, 20, model.info().vocab);
     CHECK(logits_alone(model, text, load_adapter(folder.path(), model)) == logits_alone(model, text, nullptr));
   }
@@ -146,7 +145,7 @@ TEMPLATE_TEST_CASE("an adapter that has learnt nothing changes nothing", "", bac
 
 TEST_CASE("a text that goes on with another adapter is read again with it") {
   const Checkpoint checkpoint(fixture("models/mistral-swa8"));
-  const AnyModel model = load<Registry<>>(checkpoint.folder(), backend::Cpu{2});
+  const AnyModel model = load(checkpoint.folder(), backend::Cpu{2});
   const auto adapters = some_adapters(model, checkpoint);
   const auto text = some_text(5, 50, model.info().vocab);
   Sequence sequence(model.pool({.share_prefixes = true}), 0, adapters[0]);
@@ -181,8 +180,8 @@ TEST_CASE("an adapter is refused by another model, before it is placed, and by m
   const Checkpoint checkpoint(folder);
   const TemporaryFolder adapter;
   write_random_adapter(adapter.path(), checkpoint, {});
-  const AnyModel model = load<Registry<>>(folder, backend::Cpu{1});
-  const AnyModel other = load<Registry<>>(folder, backend::Cpu{1});
+  const AnyModel model = load(folder, backend::Cpu{1});
+  const AnyModel other = load(folder, backend::Cpu{1});
   Sequence sequence = other.sequence();
   sequence.adapt(load_adapter(adapter.path(), model));
   Batch batch;

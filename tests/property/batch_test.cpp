@@ -137,7 +137,7 @@ TEMPLATE_TEST_CASE("a sequence's logits are the same in any batch, cut, fork and
   const bool slow = std::string(TestType::name) == "reference";
   int compared = 0;
   for (const char* name : names) {
-    const AnyModel model = load<Registry<>>(fixture(text("models/", name)), TestType{});
+    const AnyModel model = load(fixture(text("models/", name)), TestType{});
     const bool longrope = std::string(name) == "phi3-longrope";
     const int length = std::min(slow ? 60 : 150, model.info().context);
     for (std::uint64_t seed = 1; seed <= (slow ? 1u : 3u); ++seed) {
@@ -156,7 +156,7 @@ TEST_CASE("four-bit and 16-bit models, one to three threads: the same bits in an
   for (const char* folder : {"target", "target-int4", "draft-int4"}) {
     std::vector<std::vector<float>> first;
     for (const int threads : {1, 2, 3}) {
-      const AnyModel model = load<Registry<>>(demo_pair(folder), backend::Cpu(threads));
+      const AnyModel model = load(demo_pair(folder), backend::Cpu(threads));
       int wrong = 0;
       CHECK(run_schedule(model, model.pool(), 5, 5, 100, 70, wrong) > 20);
       CAPTURE(folder, threads);
@@ -174,7 +174,7 @@ TEMPLATE_TEST_CASE("in every format of the cache: the same bits in any batch, cu
   for (const char* name :
        {"llama3-gqa-scaled-tied", "mistral-swa8", "qwen3-qknorm-headdim", "phi-partial", "mpt-alibi-4h", "gpt2"}) {
     for (const KvFormat format : kv_formats) {
-      const AnyModel model = load<Registry<>>(fixture(text("models/", name)), TestType{}, {.cache_format = format});
+      const AnyModel model = load(fixture(text("models/", name)), TestType{}, {.cache_format = format});
       int wrong = 0;
       CHECK(run_schedule(model, model.pool(), 4, 5, std::min(slow ? 60 : 150, model.info().context), 70, wrong) > 20);
       CAPTURE(name, std::string(name_of(format)));
@@ -184,7 +184,7 @@ TEMPLATE_TEST_CASE("in every format of the cache: the same bits in any batch, cu
 }
 
 TEST_CASE("sequences of all formats stand in one batch, and each gives what it gives alone") {
-  const AnyModel model = load<Registry<>>(fixture("models/mistral-swa8"), backend::Cpu{2});
+  const AnyModel model = load(fixture("models/mistral-swa8"), backend::Cpu{2});
   const auto text = some_text(6, std::min(100, model.info().context), model.info().vocab);
   std::vector<Sequence> sequences;
   for (const KvFormat format : kv_formats) sequences.emplace_back(model.pool({.format = format}));
@@ -209,7 +209,7 @@ TEST_CASE("sequences of all formats stand in one batch, and each gives what it g
 }
 
 TEST_CASE("a format costs the bytes it says, and what it loses shows in the logits as little as it should") {
-  const AnyModel model = load<Registry<>>(demo_pair("target"), backend::Cpu{2});
+  const AnyModel model = load(demo_pair("target"), backend::Cpu{2});
   const auto text = some_text(7, 100, model.info().vocab);
   const auto exact = logits_in(model, KvFormat::f32, text);
   const std::size_t bytes = model.pool().layout().page_bytes(0);
@@ -238,7 +238,7 @@ TEST_CASE("a format costs the bytes it says, and what it loses shows in the logi
 }
 
 TEST_CASE("a fork shares pages, and the first write to one copies it") {
-  const AnyModel model = load<Registry<>>(fixture("models/llama-mha3h"), backend::Cpu{1});
+  const AnyModel model = load(fixture("models/llama-mha3h"), backend::Cpu{1});
   const KvPool pool = model.pool();
   const int length = std::min(40, model.info().context);
   const auto text = some_text(1, length, model.info().vocab);
@@ -265,7 +265,7 @@ TEST_CASE("a fork shares pages, and the first write to one copies it") {
 
 TEST_CASE("a shared page that is written without copying would be noticed") {
   // What a careless pool does: the fork's page is the same memory.
-  const AnyModel model = load<Registry<>>(fixture("models/llama-mha3h"), backend::Cpu{1});
+  const AnyModel model = load(fixture("models/llama-mha3h"), backend::Cpu{1});
   const auto text = some_text(1, 40, model.info().vocab);
   const auto expected = logits_alone(model, text);
   Sequence first = model.sequence();
@@ -286,8 +286,8 @@ TEST_CASE("a shared page that is written without copying would be noticed") {
 }
 
 TEST_CASE("a batch that is unsound is refused, and no sequence changes") {
-  const AnyModel model = load<Registry<>>(fixture("models/llama-mha3h"), backend::Reference{});
-  const AnyModel other = load<Registry<>>(fixture("models/llama-mha3h"), backend::Reference{});
+  const AnyModel model = load(fixture("models/llama-mha3h"), backend::Reference{});
+  const AnyModel other = load(fixture("models/llama-mha3h"), backend::Reference{});
   Sequence good = model.sequence(), foreign = other.sequence();
   const std::vector<Token> tokens{1, 2, 3};
   Batch batch;
@@ -328,7 +328,7 @@ TEST_CASE("a batch that is unsound is refused, and no sequence changes") {
 }
 
 TEST_CASE("a pool without room refuses, and what was there goes on") {
-  const AnyModel model = load<Registry<>>(fixture("models/mistral-long"), backend::Cpu{1});
+  const AnyModel model = load(fixture("models/mistral-long"), backend::Cpu{1});
   const std::size_t page = model.pool().layout().page_bytes(0);
   const KvPool pool = model.pool({.memory = 3 * page});
   const auto text = some_text(2, 300, model.info().vocab);
@@ -359,7 +359,7 @@ TEST_CASE("a pool without room refuses, and what was there goes on") {
 TEST_CASE("hidden states are what the head reads") {
   // The head of a model without a bias is a product: logits follow from hidden states, here by plain loops.
   const auto folder = fixture("models/llama-mha3h");
-  const AnyModel model = load<Registry<>>(folder, backend::Reference{});
+  const AnyModel model = load(folder, backend::Reference{});
   const auto text = some_text(4, 12, model.info().vocab);
   Sequence one = model.sequence(), two = model.sequence();
   Batch batch;

@@ -32,9 +32,8 @@ std::vector<CpuOptions> devices() {
 TEST_CASE("tokens of a file in blocks have the same logits read one by one and together, on any number of threads") {
   const CpuOptions options = GENERATE(from_range(devices()));
   const auto path = fixture("gguf/all-types.gguf");
-  Session together(load<Registry<>>(path, Cpu{options}));
-  Session alone(
-      load<Registry<>>(path, Cpu{CpuOptions{.threads = 1, .isa = options.isa, .activations = options.activations}}));
+  Session together(load(path, Cpu{options}));
+  Session alone(load(path, Cpu{CpuOptions{.threads = 1, .isa = options.isa, .activations = options.activations}}));
   const int rows = static_cast<int>(prompt.size());
   const View<const float, 2> logits = together.forward(prompt, rows);
   for (int r = 0; r < rows; ++r) {
@@ -47,8 +46,8 @@ TEST_CASE("tokens of a file in blocks have the same logits read one by one and t
 TEST_CASE("speculation on a file in blocks gives the tokens of plain decoding, greedy and sampled") {
   const CpuOptions options = GENERATE(from_range(devices()));
   const auto path = fixture("gguf/all-types.gguf");
-  const AnyModel model = load<Registry<>>(path, Cpu{options});
-  const AnyModel draft = load<Registry<>>(path, Cpu{options}, {.weights = WeightType::bf16});  // a similar one
+  const AnyModel model = load(path, Cpu{options});
+  const AnyModel draft = load(path, Cpu{options}, {.weights = WeightType::bf16});  // a similar one
   for (const float temperature : {0.0f, 1.0f}) {
     const Sampling sampling{.max_new_tokens = 80, .temperature = temperature, .seed = 3, .ignore_end_tokens = true};
     const auto generate = [&](auto&& decoder) {

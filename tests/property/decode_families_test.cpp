@@ -43,7 +43,7 @@ constexpr int vocab = 97;
 
 template <Backend B>
 AnyModel load_any(const std::string& name, B device, WeightType weights = WeightType::as_stored) {
-  return load<Registry<>>(fixture("models/" + name), device, {.weights = weights});
+  return load(fixture("models/" + name), device, {.weights = weights});
 }
 
 std::vector<Token> random_tokens(std::uint64_t seed, std::size_t count) {

@@ -49,7 +49,7 @@ std::vector<Token> random_tokens(std::uint64_t seed, std::size_t count, int voca
 template <Backend B>
 AnyModel load_any(const std::filesystem::path& folder, B device, WeightType weights = WeightType::as_stored,
                   std::optional<KvFormat> cache = {}) {
-  return load<Registry<>>(folder, device, {.weights = weights, .cache_format = cache});
+  return load(folder, device, {.weights = weights, .cache_format = cache});
 }
 
 std::vector<float> rows_of(View<const float, 2> logits) { return {logits.data, logits.data + logits.size()}; }

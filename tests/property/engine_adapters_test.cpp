@@ -117,7 +117,7 @@ TEST_CASE("a thousand requests over many adapters with few places are answered a
 }
 
 TEST_CASE("a store places adapters in the memory of an emulated GPU, and evicts them there too") {
-  const AdapterStoreStats stats = check_few_places(load<Registry<>>(base, backend::Lanes32{1}), 12, 60);
+  const AdapterStoreStats stats = check_few_places(load(base, backend::Lanes32{1}), 12, 60);
   CHECK(stats.device.evictions > 0);
   CHECK(stats.device.bytes <= stats.device.budget);
 }

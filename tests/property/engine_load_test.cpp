@@ -93,8 +93,8 @@ std::vector<Request> mixed_requests(std::size_t count, int vocab) {
 }  // namespace
 
 TEST_CASE("two hundred mixed requests are answered under load as each is alone") {
-  const AnyModel target = load<Registry<>>(demo_pair("target"), backend::Cpu({.threads = 2}));
-  const AnyModel draft = load<Registry<>>(demo_pair("draft-int4"), backend::Cpu({.threads = 2}));
+  const AnyModel target = load(demo_pair("target"), backend::Cpu({.threads = 2}));
+  const AnyModel draft = load(demo_pair("draft-int4"), backend::Cpu({.threads = 2}));
   const std::vector<Request> requests = mixed_requests(200, target.info().vocab);
   std::vector<Said> expected;
   for (const Request& request : requests) expected.push_back(alone(target, request));
@@ -222,7 +222,7 @@ TEST_CASE("among equals the first that came begins first") {
 }
 
 TEST_CASE("what a draft has to read counts against the rows of prompts, too") {
-  const AnyModel model = load<Registry<>>(demo_pair("target"), backend::Cpu({.threads = 1}));
+  const AnyModel model = load(demo_pair("target"), backend::Cpu({.threads = 1}));
   std::size_t rows = 0;
   const Watched draft{model, [&](const Batch& batch) {
                         std::size_t read = 0;
@@ -245,7 +245,7 @@ TEST_CASE("what a draft has to read counts against the rows of prompts, too") {
 }
 
 TEST_CASE("a text whose pages are there waits for no draft to read it, and is drafted all the same") {
-  const AnyModel model = load<Registry<>>(demo_pair("target"), backend::Cpu({.threads = 1}));
+  const AnyModel model = load(demo_pair("target"), backend::Cpu({.threads = 1}));
   Engine engine{model, model, {.speculation = {.draft_length = draft_length::Fixed{2}}}};
   const auto submit = [&] {
     return engine.submit({.prompt = some_text(1, 900, model.info().vocab),
@@ -268,7 +268,7 @@ TEST_CASE("a text whose pages are there waits for no draft to read it, and is dr
 }
 
 TEST_CASE("texts of a group that come together compute their common pages once") {
-  const AnyModel model = load<Registry<>>(demo_pair("target"), backend::Cpu({.threads = 1}));
+  const AnyModel model = load(demo_pair("target"), backend::Cpu({.threads = 1}));
   std::size_t rows = 0;
   const Watched watched{model, [&](const Batch& batch) {
                           for (const Batch::Item& item : batch.items()) rows += item.count;

@@ -158,9 +158,9 @@ TEST_CASE("in every family and type a merged model has the sums of the weights a
         CHECK((change == nullptr || worst_share(base, base, change) > 1));
       }
 
-      const AnyModel model = load<Registry<>>(checkpoint.folder(), backend::Reference{});
+      const AnyModel model = load(checkpoint.folder(), backend::Reference{});
       const Row expected = logits(model, load_adapter(folder.path() / "adapter", model));
-      const double error = distance(logits(load<Registry<>>(out, backend::Reference{}), nullptr), expected);
+      const double error = distance(logits(load(out, backend::Reference{}), nullptr), expected);
       CHECK(error < (type == DType::f32 ? 1e-5 : 8 * unit_of(type)));
     }
   }

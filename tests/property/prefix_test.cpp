@@ -45,7 +45,7 @@ struct Text {
 template <class B = backend::Cpu>
 struct Sharing {
   explicit Sharing(const char* name, int length = 200, std::size_t pages = 0, PrefixHash hash = prefix_hash)
-      : model(load<Registry<>>(fixture(text("models/", name)), B{})),
+      : model(load(fixture(text("models/", name)), B{})),
         whole(model, some_text(1, length, model.info().vocab)),
         page(model.pool().layout().bytes_of(1)),
         pool(model.pool().layout(), std::make_unique<KvMemoryOf<B>>(B{}),
@@ -225,7 +225,7 @@ TEST_CASE("a text takes over the full pages that another began with, but for the
 TEST_CASE("pages of every format are shared") {
   for (const KvFormat format : kv_formats) {
     CAPTURE(std::string(name_of(format)));
-    const AnyModel model = load<Registry<>>(fixture("models/mistral-swa8"), backend::Cpu{}, {.cache_format = format});
+    const AnyModel model = load(fixture("models/mistral-swa8"), backend::Cpu{}, {.cache_format = format});
     const Text whole(model, some_text(1, 200, model.info().vocab));
     const KvPool pool = model.pool({.share_prefixes = true});
     for (int i = 0; i < 2; ++i) {

@@ -36,7 +36,7 @@ Bits answers(const AnyModel& model, const Checkpoint& checkpoint, bool wrong = f
 template <class B>
 void check_ranks(const std::filesystem::path& folder, std::initializer_list<Ranks> sizes, const auto& device) {
   const Checkpoint checkpoint(folder);
-  const AnyModel alone = load<Registry<>>(folder, B{device()});
+  const AnyModel alone = load(folder, B{device()});
   const Bits expected = answers(alone, checkpoint);
   CHECK(answers(alone, checkpoint, true) != expected);
   for (const Ranks how : sizes) {

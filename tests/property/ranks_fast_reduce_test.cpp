@@ -76,7 +76,7 @@ const auto plainly = [](const AnyModel& model) { return read(model); };
 template <class B = Cpu>
 void check_ranks(const std::filesystem::path& folder, std::initializer_list<Ranks> sizes, double tolerance,
                  const auto& device) {
-  const LogitRows expected = read(load<Registry<>>(folder, B{device()}));
+  const LogitRows expected = read(load(folder, B{device()}));
   for (const Ranks how : sizes) {
     CAPTURE(folder, how.size, how.stages);
     CHECK(distance_over<B>(how, device, folder, expected, plainly) < tolerance);
@@ -131,7 +131,7 @@ TEST_CASE("biases that every rank added would be seen") {
     const TemporaryFolder folder;
     if (!write_with_biases(source, 2, folder.path())) continue;
     ++with_biases;
-    const LogitRows twice = read(load<Registry<>>(folder.path(), Cpu(1)));
+    const LogitRows twice = read(load(folder.path(), Cpu(1)));
     CAPTURE(name);
     CHECK(distance_over<Cpu>(adding(2), one_thread, source.folder(), twice, plainly) > tolerance_of(source.config()));
   }
@@ -160,7 +160,7 @@ TEST_CASE("adapters: what they add to sums over ranks is added once") {
   for (const char* name : adapted_fixtures) {
     const auto folder = fixture(text("models/", name));
     const Checkpoint checkpoint(folder);
-    const AnyModel alone = load<Registry<>>(folder, Cpu(1));
+    const AnyModel alone = load(folder, Cpu(1));
     const LogitRows expected = read(alone, some_adapters(alone, checkpoint));
     const LogitRows bare = read(alone, {nullptr, nullptr, nullptr, nullptr});
     const auto with_adapters = [&](const AnyModel& model) { return read(model, some_adapters(model, checkpoint)); };

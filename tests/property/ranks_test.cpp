@@ -35,8 +35,7 @@ namespace {
 template <class B>
 void check_ranks(const std::filesystem::path& folder, std::initializer_list<Ranks> sizes, const auto& device,
                  LoadOptions draft_options = {.weights = WeightType::bf16}, LoadOptions options = {}) {
-  const Bits expected =
-      answers(load<Registry<>>(folder, B{device()}, draft_options), load<Registry<>>(folder, B{device()}, options));
+  const Bits expected = answers(load(folder, B{device()}, draft_options), load(folder, B{device()}, options));
   for (const Ranks how : sizes) {
     CAPTURE(folder, how.size, how.stages);
     CHECK(over_ranks<B>(how, device, [&](const auto& load_here) {
@@ -112,7 +111,7 @@ TEST_CASE("on every instruction set, where prompts are read in large steps and r
     const backend::CpuOptions options{.threads = 1, .isa = isa};
     for (const auto& path : {demo_pair("target"), demo_pair("target-int4"), fixture("gguf/all-types.gguf"),
                              fixture("models/qwen2-swa-from-layer1")}) {
-      const Bits expected = read(load<Registry<>>(path, Cpu(options)));
+      const Bits expected = read(load(path, Cpu(options)));
       for (const Ranks how : {Ranks{3}, Ranks{2, 2}, Ranks{4, 2}}) {
         CAPTURE(path, std::string(name_of(isa)), how.size, how.stages);
         CHECK(over_ranks<Cpu>(
@@ -149,8 +148,7 @@ TEST_CASE("an engine whose texts share, fork and lose pages gives the same answe
     return bits;
   };
   const LoadOptions options{.cache_format = KvFormat::int8};
-  const Bits expected = serve(load<Registry<>>(demo_pair("draft"), Cpu(1), options),
-                              load<Registry<>>(demo_pair("target"), Cpu(1), options));
+  const Bits expected = serve(load(demo_pair("draft"), Cpu(1), options), load(demo_pair("target"), Cpu(1), options));
   for (const Ranks how : {Ranks{2}, Ranks{3}, Ranks{2, 2}, Ranks{4, 2}, Ranks{3, 2, true}}) {
     CHECK(over_ranks<Cpu>(how, one_thread, [&](const auto& load_here) {
             return serve(load_here(demo_pair("draft"), options), load_here(demo_pair("target"), options));
@@ -184,7 +182,7 @@ TEST_CASE("a text saved over ranks goes on alone, and the other way round") {
   for (const auto& folder : {demo_pair("target"), fixture("models/qwen2-long")}) {
     for (const KvFormat format : {KvFormat::f32, KvFormat::int8}) {
       const LoadOptions options{.cache_format = format};
-      const AnyModel alone = load<Registry<>>(folder, Cpu(1), options);
+      const AnyModel alone = load(folder, Cpu(1), options);
       const std::string saved = saved_by(alone);
       const Bits expected = resumed_by(alone, saved);
       for (const Ranks how :

@@ -44,7 +44,7 @@ TEMPLATE_TEST_CASE("a saved sequence goes on in another model of the same weight
        {std::pair{"llama-mha3h", 40}, {"mistral-long", 700}, {"phi3-longrope", 25}, {"gpt2", 64}}) {
     if (length == 700 && std::string(TestType::name) == "reference") continue;
     const auto folder = fixture(text("models/", name));
-    const AnyModel model = load<Registry<>>(folder, TestType{}), again = load<Registry<>>(folder, TestType{});
+    const AnyModel model = load(folder, TestType{}), again = load(folder, TestType{});
     const auto tokens = some_text(0, length, model.info().vocab);
     Sequence whole = model.sequence();
     append(model, whole, std::span(tokens).first(9));
@@ -64,21 +64,21 @@ TEMPLATE_TEST_CASE("a saved sequence goes on in another model of the same weight
 
 TEST_CASE("a saved sequence of other weights, another backend or another type of weights is refused") {
   const auto folder = fixture("models/llama-mha3h");
-  const AnyModel model = load<Registry<>>(folder, backend::Cpu{1});
+  const AnyModel model = load(folder, backend::Cpu{1});
   Sequence sequence = model.sequence();
   append(model, sequence, std::vector<Token>{1, 2, 3});
   const std::string bytes = saved(sequence);
   const auto refusal = [&](const AnyModel& other) { return error_id([&] { loaded(bytes, other.pool()); }); };
   CHECK(refusal(model) == "no error");
-  CHECK(refusal(load<Registry<>>(folder, backend::Reference{})) == "sequence.other-model");
-  CHECK(refusal(load<Registry<>>(folder, backend::Cpu{1}, {.weights = WeightType::bf16})) == "sequence.other-model");
-  CHECK(refusal(load<Registry<>>(fixture("models/llama-bias"), backend::Cpu{1})) == "sequence.other-model");
-  CHECK(refusal(load<Registry<>>(folder, backend::Cpu{1}, {.context = 2})) == "sequence.bad-file");
+  CHECK(refusal(load(folder, backend::Reference{})) == "sequence.other-model");
+  CHECK(refusal(load(folder, backend::Cpu{1}, {.weights = WeightType::bf16})) == "sequence.other-model");
+  CHECK(refusal(load(fixture("models/llama-bias"), backend::Cpu{1})) == "sequence.other-model");
+  CHECK(refusal(load(folder, backend::Cpu{1}, {.context = 2})) == "sequence.bad-file");
 }
 
 TEST_CASE("a saved sequence goes on in a pool of its format, and every other format is refused") {
   const auto folder = fixture("models/llama-mha3h");
-  const AnyModel model = load<Registry<>>(folder, backend::Cpu{1});
+  const AnyModel model = load(folder, backend::Cpu{1});
   const std::vector<Token> next{7};
   for (const KvFormat format : kv_formats) {
     Sequence sequence(model.pool({.format = format}));
@@ -94,7 +94,7 @@ TEST_CASE("a saved sequence goes on in a pool of its format, and every other for
 }
 
 TEST_CASE("saved bytes that were cut or altered are refused, and every page goes back") {
-  const AnyModel model = load<Registry<>>(fixture("models/llama-mha3h"), backend::Cpu{1});
+  const AnyModel model = load(fixture("models/llama-mha3h"), backend::Cpu{1});
   const KvPool pool = model.pool();
   std::string bytes;
   {

@@ -21,8 +21,8 @@ void check_adapted_fixture(const std::string& name, Device device, std::uint64_t
   const DType types[] = {DType::f32, DType::bf16, DType::f16};
   const TemporaryFolder folder;
   write_random_adapter(folder.path(), checkpoint, {.seed = seed, .size = 0.5f, .type = types[seed % 3]});
-  const AnyModel model = load<Registry<>>(checkpoint.folder(), device);
-  const AnyModel plain = load<Registry<>>(checkpoint.folder(), backend::Reference{});
+  const AnyModel model = load(checkpoint.folder(), device);
+  const AnyModel plain = load(checkpoint.folder(), backend::Reference{});
   const auto text = some_text(seed, std::min(12, model.info().context), model.info().vocab);
   const auto found = logits_alone(model, text, load_adapter(folder.path(), model));
   const auto expected = logits_alone(plain, text, load_adapter(folder.path(), plain));
@@ -36,7 +36,7 @@ void check_adapted_fixture(const std::string& name, Device device, std::uint64_t
 template <class Device>
 void check_adapted_batches(const std::string& name, Device device, int count, int length, std::uint64_t seed) {
   const Checkpoint checkpoint(fixture("models/" + name));
-  const AnyModel model = load<Registry<>>(checkpoint.folder(), device);
+  const AnyModel model = load(checkpoint.folder(), device);
   const auto adapters = some_adapters(model, checkpoint);
   const MixedOutcome outcome = run_mixed(model, adapters, count, std::min(length, model.info().context), seed);
   CAPTURE(name, count, Device::name);
@@ -48,8 +48,8 @@ void check_adapted_batches(const std::string& name, Device device, int count, in
 template <class Device>
 void check_adapted_speculation(const std::string& draft, const std::string& target, Device device) {
   const Checkpoint checkpoint(fixture("models/" + target));
-  check_speculation_of([&] { return load<Registry<>>(fixture("models/" + draft), device); },
-                       [&] { return load<Registry<>>(checkpoint.folder(), device); },
+  check_speculation_of([&] { return load(fixture("models/" + draft), device); },
+                       [&] { return load(checkpoint.folder(), device); },
                        [&](const AnyModel& model) { return some_adapters(model, checkpoint)[1]; });
 }
 
@@ -61,9 +61,9 @@ void check_adapted_four_bits(Device device) {
   const std::filesystem::path original = fixture("models/llama-mha3h");
   quantized(Checkpoint(original), {.layout = Int4Layout::awq_gemm, .group = -1}).write(folder.path());
   const Checkpoint checkpoint(folder.path());
-  const auto make = [&] { return AnyModel(load<Registry<>>(folder.path(), device)); };
+  const auto make = [&] { return AnyModel(load(folder.path(), device)); };
   const auto adapters_of = [&](const AnyModel& model) { return some_adapters(model, checkpoint); };
-  const AnyModel model = make(), plain = load<Registry<>>(folder.path(), backend::Reference{});
+  const AnyModel model = make(), plain = load(folder.path(), backend::Reference{});
   const auto adapters = adapters_of(model);
   const auto text = some_text(6, 12, model.info().vocab);
   const auto found = logits_alone(model, text, adapters[1]), bare = logits_alone(model, text, nullptr);
@@ -73,7 +73,7 @@ void check_adapted_four_bits(Device device) {
   CHECK(adapted < 3 * rounding);
   CHECK(distance(found, bare) > 10 * rounding);
   CHECK(run_mixed(model, adapters, 5, 24, 6).wrong == 0);
-  check_speculation_of([&] { return load<Registry<>>(original, device); }, make,
+  check_speculation_of([&] { return load(original, device); }, make,
                        [&](const AnyModel& target) { return adapters_of(target)[0]; });
 }
 

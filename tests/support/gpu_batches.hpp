@@ -49,7 +49,7 @@ class Companions {
   /// The first device is the one that is tested. Sequences take turns at the formats of their caches.
   Companions(const std::filesystem::path& folder, Device device, Device other, int count,
              const std::vector<KvFormat>& formats)
-      : other_(other), together_(load<Registry<>>(folder, device)), apart_(load<Registry<>>(folder, other)) {
+      : other_(other), together_(load(folder, device)), apart_(load(folder, other)) {
     for (int i = 0; i < count; ++i) {
       const KvPoolOptions pool{.format = formats[static_cast<std::size_t>(i) % formats.size()]};
       in_batch_.emplace_back(together_.pool(pool));

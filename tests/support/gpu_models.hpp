@@ -81,7 +81,7 @@ inline void check_goldens(const AnyModel& model, const std::vector<GoldenCase>& 
 /// Logits of steps of one row and of three.
 template <class Device>
 std::vector<float> steps_of(const std::filesystem::path& folder, Device device, const LoadOptions& options) {
-  Session text(load<Registry<>>(folder, device, options));
+  Session text(load(folder, device, options));
   std::vector<float> all;
   for (int i = 0; i < 12; ++i) {
     const std::vector<Token> tokens{static_cast<Token>(i * 7 % 90), 5, static_cast<Token>(i * 5 % 90)};
@@ -106,7 +106,7 @@ void check_fixture(const std::filesystem::path& folder, Device device) {
   const Checkpoint checkpoint(folder);
   // With LongRoPE the table of frequencies depends on the pieces, as upstream's does.
   const bool longrope = checkpoint.settings().rope_scaling.kind == RopeScaling::Kind::longrope;
-  check_goldens(load<Registry<>>(folder, device), read_golden(folder), logit_tolerance(checkpoint), !longrope);
+  check_goldens(load(folder, device), read_golden(folder), logit_tolerance(checkpoint), !longrope);
 }
 
 /// Speculative text is plain text, token for token, and the text is the same when the host chooses, because the request
@@ -143,14 +143,13 @@ void check_speculation_of(
 template <class Draft, class Target>
 void check_speculation(const std::filesystem::path& draft, Draft draft_device, const std::filesystem::path& target,
                        Target target_device) {
-  check_speculation_of([&] { return load<Registry<>>(draft, draft_device); },
-                       [&] { return load<Registry<>>(target, target_device); });
+  check_speculation_of([&] { return load(draft, draft_device); }, [&] { return load(target, target_device); });
 }
 
 /// On a device and by plain loops.
 template <class Device>
 double worst_difference(const std::filesystem::path& model, Device device) {
-  Session on_device(load<Registry<>>(model, device)), plain(load<Registry<>>(model, backend::Reference{}));
+  Session on_device(load(model, device)), plain(load(model, backend::Reference{}));
   const std::vector<Token> text{5, 90, 0, 31, 31, 7, 96, 64, 2, 18, 42};
   const auto found = copy_of(on_device.forward(text, 11)), expected = copy_of(plain.forward(text, 11));
   double worst = 0;
@@ -169,8 +168,8 @@ void check_four_bits(Device device) {
     const TemporaryFolder folder;
     quantized(Checkpoint(original), {.layout = Int4Layout::awq_gemm, .group = group}).write(folder.path());
     CHECK(worst_difference(folder.path(), device) < 0.15);
-    const auto make = [&] { return load<Registry<>>(folder.path(), device); };
-    check_speculation_of([&] { return load<Registry<>>(original, device); }, make);
+    const auto make = [&] { return load(folder.path(), device); };
+    check_speculation_of([&] { return load(original, device); }, make);
   }
 }
 

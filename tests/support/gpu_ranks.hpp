@@ -38,7 +38,7 @@ template <class B>
 void check_devices(const std::filesystem::path& folder, std::initializer_list<Ranks> sizes, const auto& answer,
                    LoadOptions draft = {.weights = WeightType::bf16}, LoadOptions target = {}) {
   using Alone = backend::Gpu<typename B::Runtime::Base>;
-  const Bits expected = answer(load<Registry<>>(folder, Alone{}, draft), load<Registry<>>(folder, Alone{}, target));
+  const Bits expected = answer(load(folder, Alone{}, draft), load(folder, Alone{}, target));
   REQUIRE(expected.bytes.size() > 1000);
   for (const Ranks how : sizes) {
     CAPTURE(folder, B::name, how.size, how.stages, how.first_stands_apart);

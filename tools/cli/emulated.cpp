@@ -9,8 +9,8 @@ namespace cli {
 
 slm::AnyModel load_emulated(const std::string& folder, const std::string& backend, const slm::LoadOptions& options) {
   const slm::backend::GpuOptions staying{.persistent_steps = persistent_steps()};
-  if (backend == "lanes64") return slm::load<slm::Registry<>>(folder, slm::backend::Lanes64(staying), options);
-  return slm::load<slm::Registry<>>(folder, slm::backend::Lanes32(staying), options);
+  if (backend == "lanes64") return slm::load(folder, slm::backend::Lanes64(staying), options);
+  return slm::load(folder, slm::backend::Lanes32(staying), options);
 }
 
 }  // namespace cli

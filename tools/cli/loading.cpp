@@ -47,7 +47,7 @@ slm::AnyModel Loader::load(const std::string& folder, const std::string& backend
     throw slm::Error("ranks.fast-reduce", "one rank was asked to add up parts of sums",
                      "Start slm by mpirun or srun with several ranks, or leave out --fast-reduce");
   }
-  if (backend == "reference") return slm::load<slm::Registry<>>(folder, slm::backend::Reference{}, options);
+  if (backend == "reference") return slm::load(folder, slm::backend::Reference{}, options);
   if (backend.starts_with("lanes")) return load_emulated(folder, backend, options);
   slm::backend::CpuOptions cpu = options_.cpu;
   const bool has_threads = drafts && options_.draft_threads > 0;
@@ -62,7 +62,7 @@ slm::AnyModel Loader::load(const std::string& folder, const std::string& backend
   if (on_gpu) return load_on_gpu(folder, number_of_gpu(backend), options);
   std::optional<slm::backend::Cpu>& device = has_threads ? draft_cpu_ : cpu_;
   if (!device) device.emplace(cpu);
-  return slm::load<slm::Registry<>>(folder, *device, options);
+  return slm::load(folder, *device, options);
 }
 
 void add_draft_options(CLI::App& command, ModelOptions& options, CLI::Option& draft) {

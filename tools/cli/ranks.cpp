@@ -239,7 +239,7 @@ slm::AnyModel load_on_ranks(const std::string& folder, const RankDevice& device,
                             int stages, bool fast_reduce) {
   if (models == nullptr && team->ranks().size() == 1 && stages == 1 && !fast_reduce) {
     if (device.first_gpu) return load_on_gpu(folder, gpu_of_rank(here, *device.first_gpu), options);
-    return slm::load<slm::Registry<>>(folder, slm::backend::Cpu(device.cpu), options);
+    return slm::load(folder, slm::backend::Cpu(device.cpu), options);
   }
   if (models == nullptr) models = new_models(team, device, device.cpu.threads);
   return models->load(folder, options, {.stages = stages, .fast_reduce = fast_reduce});

@@ -1,11 +1,10 @@
-// load: a model folder or file -> the compile-time config that fits -> a Model behind AnyModel.
+// load: a model folder or file -> a Model behind AnyModel.
 #pragma once
 
 #include <filesystem>
 
 #include "slm/backend/default_device.hpp"
 #include "slm/backend/select.hpp"
-#include "slm/config/known_models.hpp"
 #include "slm/config/registry.hpp"
 #include "slm/core/error.hpp"
 #include "slm/core/macros.hpp"
@@ -15,12 +14,13 @@
 
 namespace slm { inline namespace v0_1 {
 
-/// Loads a Hugging Face folder (config.json, safetensors) or a GGUF file. A shape of the registry runs as its
-/// compile-time config, any other as Dynamic unless options.only_known forbids it. Models that are loaded without a
-/// device share one. Weights may stay in the mapped file: loading, and every step of a model whose weights stay there,
+/// Loads a Hugging Face folder (config.json, safetensors) or a GGUF file. It runs as Dynamic, whose shape is known at
+/// run time. A program that names a Registry of compile-time configs runs a shape of these as its config; then
+/// options.only_known refuses all others. The results have the same bits. Models that are loaded without a device share
+/// one. Weights may stay in the mapped file: loading, and every step of a model whose weights stay there,
 /// throws io.file-changed where the file was shortened or cannot be read, see docs/robustness.md. Throws Error naming
 /// the file, tensor or field at fault.
-template <class Models = KnownModels, Backend B = DefaultBackend>
+template <class Models = Registry<>, Backend B = DefaultBackend>
 AnyModel load(const std::filesystem::path& folder, B device = backend::default_device<B>(),
               const LoadOptions& options = {});
 
@@ -39,7 +39,6 @@ AdapterRef load_adapter(const std::filesystem::path& folder, const M& model) {
 
 #if defined(SLM_COMPILED)
 namespace slm { inline namespace v0_1 {
-SLM_COMPILED_TEMPLATE AnyModel load<KnownModels>(const std::filesystem::path&, DefaultBackend, const LoadOptions&);
 SLM_COMPILED_TEMPLATE AnyModel load<Registry<>>(const std::filesystem::path&, DefaultBackend, const LoadOptions&);
 }}
 #endif

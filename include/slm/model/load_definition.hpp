@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "slm/backend/select.hpp"
-#include "slm/config/known_models.hpp"
 #include "slm/config/registry.hpp"
 #include "slm/io/checkpoint.hpp"
 #include "slm/model/any_model.hpp"

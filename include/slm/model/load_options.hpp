@@ -27,7 +27,7 @@ struct LoadOptions {
   WeightType weights = WeightType::as_stored;  // as_stored uses the mapped file itself, without a copy
   int context = 0;                             // most tokens of a sequence; 0: what the checkpoint was trained for
   std::optional<KvFormat> cache_format = {};   // of keys and values; none: the backend's first
-  bool only_known = false;                     // refuse a shape outside the registry instead of running it as Dynamic
+  bool only_known = false;                     // refuse a shape outside the registry that load() names
   std::function<void(double)> progress = {};   // called with 0..1 while loading
 };
 

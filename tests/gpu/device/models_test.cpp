@@ -44,7 +44,7 @@ TEST_CASE("on the device steps that stay have the bits of launches, and speculat
     CAPTURE(name);
     check_same_steps(fixture("models/" + name), Device{}, staying, bf16);
   }
-  const auto make = [&] { return load<Registry<>>(fixture("models/llama-mha3h"), staying, bf16); };
+  const auto make = [&] { return load(fixture("models/llama-mha3h"), staying, bf16); };
   check_speculation_of(make, make);
 }
 

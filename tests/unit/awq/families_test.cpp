@@ -108,9 +108,9 @@ TEST_CASE("quantized models of every family") {
     for (const auto& fold : report.layers.front().folds) CHECK(fold.best <= fold.rounded);
 
     CHECK(has_int4_layers(Checkpoint(result)));
-    const auto on_reference = logits_of(load<Registry<>>(result, backend::Reference{}));
-    CHECK(relative_difference(logits_of(load<Registry<>>(result, backend::Cpu{1})), on_reference) < 1e-3);
-    const double loss = relative_difference(on_reference, logits_of(load<Registry<>>(model, backend::Reference{})));
+    const auto on_reference = logits_of(load(result, backend::Reference{}));
+    CHECK(relative_difference(logits_of(load(result, backend::Cpu{1})), on_reference) < 1e-3);
+    const double loss = relative_difference(on_reference, logits_of(load(model, backend::Reference{})));
     CHECK(loss > 1e-3);
     CHECK(loss < 0.6);
     if (std::string_view(name).starts_with("mpt-alibi")) {

@@ -30,7 +30,7 @@ constexpr ModelConfig superblock_shape{
 
 std::vector<float> logits_of(const fs::path& model) {
   const std::vector<Token> tokens{3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9};
-  Session session(load<Registry<>>(model, backend::Reference{}));
+  Session session(load(model, backend::Reference{}));
   const auto rows = session.forward(tokens, static_cast<int>(tokens.size()));
   return {rows.data, rows.data + rows.size()};
 }
@@ -203,7 +203,7 @@ TEST_CASE("scales searched on a text lower the perplexity of a GGUF file of Q4_0
   std::ifstream text(examples / "measure.py");
   auto tokens = Tokenizer::from(model).encode(std::string(std::istreambuf_iterator<char>(text), {}));
   const auto perplexity_of = [&](const fs::path& file) {
-    return perplexity(load<Registry<>>(file), tokens, {.window = 256}).value();
+    return perplexity(load(file), tokens, {.window = 256}).value();
   };
   const fs::path without = folder.path() / "without.gguf", with = folder.path() / "with.gguf";
   quantize::GgufOptions options{.type = DType::q4_0, .threads = 2};

@@ -104,8 +104,8 @@ TEST_CASE("a head of 8 bits gives the logits of the same numbers in fp32") {
                 {table, DType::f32, head->shape, reinterpret_cast<const std::byte*>(values.data()),
                  values.size() * sizeof(float)});
   const auto tokens = some_text(20);
-  const auto expected = logits_of(load<Registry<>>(plain, backend::Reference{}), tokens);
-  CHECK(logits_of(load<Registry<>>(int8, backend::Reference{}), tokens) == expected);
+  const auto expected = logits_of(load(plain, backend::Reference{}), tokens);
+  CHECK(logits_of(load(int8, backend::Reference{}), tokens) == expected);
   const auto found = logits_of(load(int8, backend::Cpu{2}), tokens);
   float largest = 0;
   for (const float logit : expected) largest = std::max(largest, std::abs(logit));

@@ -50,7 +50,7 @@ quantize::Options quick() {
 }
 
 double perplexity_of(const fs::path& folder) {
-  const AnyModel model = load<Registry<>>(folder);
+  const AnyModel model = load(folder);
   auto tokens = Tokenizer::from(folder).encode(read_bytes(fs::path(SLM_SOURCE_DIR) / "examples/demo_pair/measure.py"));
   tokens.resize(1000);
   return perplexity(model, tokens, {.window = 256}).value();

@@ -173,13 +173,13 @@ TEST_CASE("ranks hold their own layers and heads of a page, and all of them toge
 }
 
 TEST_CASE("a stage holds the weights of its layers only") {
-  const auto whole = load<Registry<>>(demo_pair("target"), Reference{}).info().step_bytes;
+  const auto whole = load(demo_pair("target"), Reference{}).info().step_bytes;
   const ModelConfig shape = Checkpoint(demo_pair("target")).config();
   const std::int64_t row = 2 * shape.hidden, head = shape.vocab * row;  // bytes, in bf16
   std::vector<std::int64_t> held(3);
   run_threads(3, [&](const Threads& ranks) {
     const Split<Reference, Threads> device(Reference{}, ranks, 3);
-    held[static_cast<std::size_t>(ranks.rank())] = load<Registry<>>(demo_pair("target"), device).info().step_bytes;
+    held[static_cast<std::size_t>(ranks.rank())] = load(demo_pair("target"), device).info().step_bytes;
   });
   // The first stage, whose embedding is the head too, has it as the last has.
   CHECK(held[1] == (whole - head - row) / 3);
@@ -188,7 +188,7 @@ TEST_CASE("a stage holds the weights of its layers only") {
 }
 
 TEST_CASE("rows that are not handed on would be seen") {
-  const auto expected = logits_of(load<Registry<>>(fixture("models/llama-bias"), Reference{}));
+  const auto expected = logits_of(load(fixture("models/llama-bias"), Reference{}));
   const auto same = [&](const std::vector<float>& found) {
     return std::memcmp(found.data(), expected.data(), expected.size() * sizeof(float)) == 0;
   };

@@ -152,12 +152,12 @@ TEST_CASE("shares in a wrong order, and rows that are not a rank's own, would be
 
 TEST_CASE("p ranks hold a p-th of the weights each, and a tile") {
   for (const char* folder : {"target", "target-int4"}) {
-    const auto whole = load<Registry<>>(demo_pair(folder), backend::Cpu{1}).info().step_bytes;
+    const auto whole = load(demo_pair(folder), backend::Cpu{1}).info().step_bytes;
     for (const int size : {2, 4}) {
       std::vector<std::int64_t> held(static_cast<std::size_t>(size));
       run_threads(size, [&](const Threads& ranks) {
         const Split<backend::Cpu, Threads> device(backend::Cpu{1}, ranks);
-        held[static_cast<std::size_t>(ranks.rank())] = load<Registry<>>(demo_pair(folder), device).info().step_bytes;
+        held[static_cast<std::size_t>(ranks.rank())] = load(demo_pair(folder), device).info().step_bytes;
       });
       std::int64_t total = 0;
       for (const std::int64_t bytes : held) {

@@ -54,8 +54,8 @@ void check_decoding(Make make) {
 
 struct Pair {
   TemporaryFolder folder;
-  AnyModel target = load<Registry<>>(write_least_model(folder.path() / "target", 1), backend::Cpu(1));
-  AnyModel draft = load<Registry<>>(write_least_model(folder.path() / "draft", 2), backend::Cpu(1));
+  AnyModel target = load(write_least_model(folder.path() / "target", 1), backend::Cpu(1));
+  AnyModel draft = load(write_least_model(folder.path() / "draft", 2), backend::Cpu(1));
 };
 
 }  // namespace

@@ -176,7 +176,7 @@ TEST_CASE("an adapter that failed for lack of memory reports that to all its lea
 TEST_CASE("load_adapter whose allocations fail ends in an exception, and loads the same adapter afterwards") {
   const TemporaryFolder folder;
   const auto path = write_least_model(folder.path() / "target", 1);
-  const AnyModel model = load<Registry<>>(path, backend::Cpu(1));
+  const AnyModel model = load(path, backend::Cpu(1));
   write_random_adapter(folder.path() / "adapter", Checkpoint(path), {.seed = 1, .rank = 2});
   const auto digest = load_adapter(folder.path() / "adapter", model)->digest;
   int failed = 0, wrong = 0;

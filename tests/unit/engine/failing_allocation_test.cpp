@@ -82,8 +82,8 @@ void check_engine(const Draft& draft, const AnyModel& target, const AdapterRef& 
 TEST_CASE("an engine serves the next requests and gives all pages back, whichever allocation failed") {
   const TemporaryFolder folder;
   const auto path = write_least_model(folder.path() / "target", 1);
-  const AnyModel target = load<Registry<>>(path, backend::Cpu(1));
-  const AnyModel draft = load<Registry<>>(write_least_model(folder.path() / "draft", 2), backend::Cpu(1));
+  const AnyModel target = load(path, backend::Cpu(1));
+  const AnyModel draft = load(write_least_model(folder.path() / "draft", 2), backend::Cpu(1));
   write_random_adapter(folder.path() / "adapter", Checkpoint(path), {.seed = 1, .rank = 2});
   const AdapterRef adapter = load_adapter(folder.path() / "adapter", target);
   check_engine(NoDrafter{}, target, adapter);

@@ -20,7 +20,7 @@ namespace {
 struct Fixture {
   TemporaryFolder folder;
   std::filesystem::path path = write_least_model(folder.path() / "model", 1);
-  AnyModel model = load<Registry<>>(path, backend::Cpu(2));
+  AnyModel model = load(path, backend::Cpu(2));
   AdapterRef adapter = [this] {
     write_random_adapter(folder.path() / "adapter", Checkpoint(path), {.seed = 1, .rank = 2});
     return load_adapter(folder.path() / "adapter", model);

@@ -51,7 +51,7 @@ std::string id_of_step(const Model& model) {
 TEST_CASE("a model whose mapped weights become shorter refuses steps from then on") {
   for (const std::uintmax_t by : {std::uintmax_t{40}, std::uintmax_t{100000}}) {  // within its last page; of many
     const Files files;
-    const AnyModel model = load<Registry<>>(files.folder.path(), backend::Cpu(3));
+    const AnyModel model = load(files.folder.path(), backend::Cpu(3));
     const std::vector<float> before = step(model);
     CHECK(step(model) == before);
     const auto size = fs::file_size(files.weights);
@@ -68,7 +68,7 @@ TEST_CASE("a model whose mapped weights become shorter refuses steps from then o
 
 TEST_CASE("a copy of the weights needs no file") {
   const Files files;
-  const AnyModel model = load<Registry<>>(files.folder.path(), backend::Cpu({.threads = 2, .copy_weights = true}));
+  const AnyModel model = load(files.folder.path(), backend::Cpu({.threads = 2, .copy_weights = true}));
   const std::vector<float> before = step(model);
   files.shorten(100000);
   CHECK(step(model) == before);
@@ -81,15 +81,14 @@ TEST_CASE("files that become shorter while a model is loaded are an error, copie
     options.progress = [&](double done) {
       if (done < 1) files.shorten(100000);
     };
-    CHECK(error_id([&] {
-            load<Registry<>>(files.folder.path(), backend::Cpu({.threads = 2, .copy_weights = copied}), options);
-          }) == "io.file-changed");
+    CHECK(error_id([&] { load(files.folder.path(), backend::Cpu({.threads = 2, .copy_weights = copied}), options); }) ==
+          "io.file-changed");
   }
 }
 
 TEST_CASE("an engine ends its answers with the error of a file that became shorter") {
   const Files files;
-  const AnyModel model = load<Registry<>>(files.folder.path(), backend::Cpu(2));
+  const AnyModel model = load(files.folder.path(), backend::Cpu(2));
   Engine engine{NoDrafter{}, model};
   Answer first = engine.submit({.prompt = {1, 2, 3}, .sampling = {.max_new_tokens = 4}});
   engine.step();

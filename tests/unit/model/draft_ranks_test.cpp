@@ -79,7 +79,7 @@ void over_divided_ranks(Ranks targets, int drafts, const Run& run,
   ranks::run_threads(targets.size + drafts, divided, patience);
 }
 
-AnyModel alone(const std::string& name) { return load<Registry<>>(demo_pair(name), Cpu(1)); }
+AnyModel alone(const std::string& name) { return load(demo_pair(name), Cpu(1)); }
 
 }  // namespace
 

@@ -8,6 +8,7 @@
 
 #include "slm/backend/cpu/cpu.hpp"
 #include "slm/backend/reference/reference.hpp"
+#include "slm/config/known_models.hpp"
 #include "slm/decode/request.hpp"
 #include "slm/io/safetensors.hpp"
 #include "slm/io/safetensors_writer.hpp"
@@ -31,7 +32,7 @@ std::vector<float> logits_of(AnyModel model, int count = 12) {
 }
 
 AnyModel load_dynamic(const std::filesystem::path& folder, const LoadOptions& options = {}) {
-  return load<Registry<>>(folder, backend::Reference{}, options);
+  return load(folder, backend::Reference{}, options);
 }
 
 /// A copy of a fixture whose tensors went through `change`; removed where it returns false.
@@ -84,9 +85,8 @@ TEST_CASE("a compile-time config of any kind and Dynamic are the same model") {
     const auto folder = fixture(text("models/", name));
     CAPTURE(name);
     CHECK(logits_of(load<Tiny>(folder, backend::Cpu{}, {.only_known = true})) ==
-          logits_of(load<Registry<>>(folder, backend::Cpu{})));
-    CHECK_THROWS_WITH(load<Registry<>>(folder, backend::Cpu{}, {.only_known = true}),
-                      Catch::Contains("config.not-registered"));
+          logits_of(load(folder, backend::Cpu{})));
+    CHECK_THROWS_WITH(load(folder, backend::Cpu{}, {.only_known = true}), Catch::Contains("config.not-registered"));
   }
 }
 
@@ -191,7 +191,7 @@ TEST_CASE("GPT-2's turned matrices in any type") {
     const auto rounded = logits_of(load_dynamic(fixture("models/gpt2"), {.weights = type}));
     CHECK(rounded != exact);
     CHECK(furthest(rounded, exact) < (type == WeightType::bf16 ? 0.2 : 0.02));
-    const auto cpu = logits_of(load<Registry<>>(fixture("models/gpt2"), backend::Cpu{}, {.weights = type}));
+    const auto cpu = logits_of(load(fixture("models/gpt2"), backend::Cpu{}, {.weights = type}));
     CHECK(furthest(rounded, cpu) < 1e-4);
   }
 }
@@ -276,7 +276,7 @@ TEST_CASE("activation scales divide the input of the MLP's second matrix, where 
     write_safetensors(folder.path() / "model.safetensors", tensors);
     std::filesystem::copy(fixture("models/mpt-alibi-4h") / "config.json", folder.path() / "config.json");
     const double reference = furthest(plain, logits_of(load_dynamic(folder.path())));
-    const double cpu = furthest(plain, logits_of(load<Registry<>>(folder.path(), backend::Cpu{})));
+    const double cpu = furthest(plain, logits_of(load(folder.path(), backend::Cpu{})));
     CHECK((reference < 1e-4) == divided);
     CHECK((cpu < 1e-4) == divided);
   }

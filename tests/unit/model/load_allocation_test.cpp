@@ -20,7 +20,7 @@ namespace {
 /// Loads with every allocation failing in turn; a load that returns gives the right model.
 void check_loads(const fs::path& path, WeightType weights = WeightType::as_stored) {
   const backend::Cpu device(2);
-  const auto load_it = [&] { return load<Registry<>>(path, device, {.weights = weights}); };
+  const auto load_it = [&] { return load(path, device, {.weights = weights}); };
   const std::vector<float> expected = some_logits(load_it());
   int wrong = 0, failed = 0;
   for (const Failing whose : {Failing::here, Failing::elsewhere}) {

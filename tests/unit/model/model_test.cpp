@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "slm/backend/reference/reference.hpp"
+#include "slm/config/known_models.hpp"
 #include "slm/model/any_model.hpp"
 #include "slm/model/load.hpp"
 #include "slm/model/load_definition.hpp"
@@ -78,7 +79,7 @@ TEST_CASE("a compile-time config and Dynamic are the same model") {
   write_random_checkpoint<float>(folder.path(), tiny_shape, 3);
   const backend::Reference device;
   const auto fixed = logits_of(Model<Tiny, Fp32, backend::Reference>::load(folder.path(), device), 11);
-  CHECK(fixed == logits_of(load<Registry<>>(folder.path(), device), 11));
+  CHECK(fixed == logits_of(load(folder.path(), device), 11));
   CHECK(fixed == logits_of(load<Registry<Tiny>>(folder.path(), device, {.only_known = true}), 11));
   CHECK(Model<Tiny, Fp32, backend::Reference>::static_vocab == 101);
   CHECK(Model<Dynamic, Fp32, backend::Reference>::static_vocab == 0);
@@ -96,7 +97,7 @@ TEST_CASE("a shape outside the registry is refused on request, and so is another
 TEST_CASE("logits do not depend on how tokens are divided among calls, nor on what was truncated away") {
   const TemporaryFolder folder;
   write_random_checkpoint<float>(folder.path(), tiny_shape, 4);
-  Session model(load<Registry<>>(folder.path(), backend::Reference{}));
+  Session model(load(folder.path(), backend::Reference{}));
   const auto whole = copy(model.forward(prompt, 11));
   CHECK(model.length() == 11);
   const std::size_t vocab = 101;
@@ -114,7 +115,7 @@ TEST_CASE("logits do not depend on how tokens are divided among calls, nor on wh
 TEST_CASE("prompts longer than one piece give the same logits at every piece boundary") {
   const TemporaryFolder folder;
   write_random_checkpoint<float>(folder.path(), tiny_shape, 5);
-  Session model(load<Registry<>>(folder.path(), backend::Reference{}));
+  Session model(load(folder.path(), backend::Reference{}));
   std::vector<Token> tokens(backend::Reference::max_rows * 2 + 5);
   for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<Token>(i * 37 % 101);
   const auto all = copy(model.forward(tokens, static_cast<int>(tokens.size())));
@@ -129,27 +130,26 @@ TEST_CASE("weights can be stored in another type than the file's") {
   const TemporaryFolder folder;
   write_random_checkpoint<float>(folder.path(), tiny_shape, 6);
   const backend::Reference device;
-  const auto exact = logits_of(load<Registry<>>(folder.path(), device), 11);
+  const auto exact = logits_of(load(folder.path(), device), 11);
   for (const WeightType type : {WeightType::bf16, WeightType::f16}) {
-    const auto rounded = logits_of(load<Registry<>>(folder.path(), device, {.weights = type}), 11);
+    const auto rounded = logits_of(load(folder.path(), device, {.weights = type}), 11);
     CHECK(rounded != exact);
     for (std::size_t i = 0; i < exact.size(); ++i) REQUIRE(std::abs(rounded[i] - exact[i]) < 0.25f);
   }
   const TemporaryFolder narrow;
   write_random_checkpoint<bfloat16_t>(narrow.path(), tiny_shape, 6);
-  Session as_stored(load<Registry<>>(narrow.path(), device));
-  const auto widened = logits_of(load<Registry<>>(narrow.path(), device, {.weights = WeightType::f32}), 11);
+  Session as_stored(load(narrow.path(), device));
+  const auto widened = logits_of(load(narrow.path(), device, {.weights = WeightType::f32}), 11);
   CHECK(copy(as_stored.forward(prompt, 11)) == widened);  // widening changes nothing
-  CHECK(as_stored.info().step_bytes <
-        load<Registry<>>(narrow.path(), device, {.weights = WeightType::f32}).info().step_bytes);
+  CHECK(as_stored.info().step_bytes < load(narrow.path(), device, {.weights = WeightType::f32}).info().step_bytes);
 }
 
 TEST_CASE("biases are used when config.json asks for them") {
   const TemporaryFolder folder;
   write_random_checkpoint<float>(folder.path(), tiny_shape, 7);
-  const auto without = logits_of(load<Registry<>>(folder.path(), backend::Reference{}), 11);
+  const auto without = logits_of(load(folder.path(), backend::Reference{}), 11);
   change_config(folder.path(), "attention_bias", true);
-  CHECK_THROWS_WITH(load<Registry<>>(folder.path(), backend::Reference{}), Catch::Contains("q_proj.bias' [64]"));
+  CHECK_THROWS_WITH(load(folder.path(), backend::Reference{}), Catch::Contains("q_proj.bias' [64]"));
 
   const Safetensors weights(folder.path() / "model.safetensors");
   std::vector<Tensor> tensors;
@@ -177,14 +177,14 @@ TEST_CASE("biases are used when config.json asks for them") {
     write_safetensors(biased.path() / "model.safetensors", tensors);
     std::filesystem::copy(folder.path() / "config.json", biased.path() / "config.json");
     change_config(biased.path(), "mlp_bias", true);
-    CHECK((logits_of(load<Registry<>>(biased.path(), backend::Reference{}), 11) == without) == (values == &zeros));
+    CHECK((logits_of(load(biased.path(), backend::Reference{}), 11) == without) == (values == &zeros));
   }
 }
 
 TEST_CASE("a tied table may be stored under either name") {
   const TemporaryFolder folder;
   write_random_checkpoint<float>(folder.path(), tiny_shape, 8, true);
-  const auto expected = logits_of(load<Registry<>>(folder.path(), backend::Reference{}), 11);
+  const auto expected = logits_of(load(folder.path(), backend::Reference{}), 11);
   const Safetensors weights(folder.path() / "model.safetensors");
   std::vector<Tensor> tensors;
   for (auto [name, tensor] : weights.tensors) {
@@ -194,13 +194,13 @@ TEST_CASE("a tied table may be stored under either name") {
   const TemporaryFolder renamed;
   write_safetensors(renamed.path() / "model.safetensors", tensors);
   std::filesystem::copy(folder.path() / "config.json", renamed.path() / "config.json");
-  CHECK(logits_of(load<Registry<>>(renamed.path(), backend::Reference{}), 11) == expected);
+  CHECK(logits_of(load(renamed.path(), backend::Reference{}), 11) == expected);
 }
 
 TEST_CASE("requests outside a model's limits are refused and change nothing") {
   const TemporaryFolder folder;
   write_random_checkpoint<float>(folder.path(), tiny_shape, 9);
-  Session model(load<Registry<>>(folder.path(), backend::Reference{}, {.context = 12}));
+  Session model(load(folder.path(), backend::Reference{}, {.context = 12}));
   CHECK(model.info().context == 12);
   model.forward(std::span(prompt).first(8), 1);
   const std::vector<Token> five(5, 1), negative{-1}, beyond{101}, good{1};
@@ -213,20 +213,20 @@ TEST_CASE("requests outside a model's limits are refused and change nothing") {
   CHECK_THROWS_WITH(model.truncate(-1), Catch::Contains("sequence.truncate"));
   CHECK(model.length() == 8);
   CHECK(model.forward(std::span<const Token>{}, 0).size() == 0);
-  CHECK_THROWS_WITH(load<Registry<>>(folder.path(), backend::Reference{}, {.context = 513}),
+  CHECK_THROWS_WITH(load(folder.path(), backend::Reference{}, {.context = 513}),
                     Catch::Contains("config.json allows 512"));
 }
 
 TEST_CASE("a format of the cache that a backend does not hold is refused, on loading and for a pool") {
   const TemporaryFolder folder;
   write_random_checkpoint<float>(folder.path(), tiny_shape, 9);
-  const AnyModel model = load<Registry<>>(folder.path(), OnlyBf16{});
+  const AnyModel model = load(folder.path(), OnlyBf16{});
   CHECK(model.pool().layout().format() == KvFormat::bf16);
-  CHECK_THROWS_WITH(load<Registry<>>(folder.path(), OnlyBf16{}, {.cache_format = KvFormat::int8}),
+  CHECK_THROWS_WITH(load(folder.path(), OnlyBf16{}, {.cache_format = KvFormat::int8}),
                     Catch::Contains("only-bf16 does not hold keys and values as int8. It holds: bf16") &&
                         Catch::Contains("[cache.format]"));
   CHECK_THROWS_WITH(model.pool({.format = KvFormat::f32}), Catch::Contains("[cache.format]"));
-  const AnyModel plain = load<Registry<>>(folder.path(), backend::Reference{}, {.cache_format = KvFormat::int8});
+  const AnyModel plain = load(folder.path(), backend::Reference{}, {.cache_format = KvFormat::int8});
   CHECK(plain.pool().layout().format() == KvFormat::int8);
   CHECK(plain.pool({.format = KvFormat::f32}).layout().format() == KvFormat::f32);
 }
@@ -236,8 +236,8 @@ TEST_CASE("loading reports its progress, and a model tells what a decoder must k
   write_random_checkpoint<bfloat16_t>(folder.path(), tiny_shape, 10);
   change_config(folder.path(), "eos_token_id", 2);
   std::vector<double> progress;
-  const AnyModel model = load<Registry<>>(folder.path(), backend::Reference{},
-                                          {.progress = [&](double part) { progress.push_back(part); }});
+  const AnyModel model =
+      load(folder.path(), backend::Reference{}, {.progress = [&](double part) { progress.push_back(part); }});
   CHECK(progress == std::vector<double>{0.5, 1.0});
   CHECK(model.info().end_tokens == std::vector<Token>{2});
   CHECK(model.info().vocab == 101);
@@ -249,10 +249,10 @@ TEST_CASE("loading reports its progress, and a model tells what a decoder must k
 TEST_CASE("logits do not depend on the rounding mode of the thread that loads and asks") {
   const TemporaryFolder folder;
   write_random_checkpoint<float>(folder.path(), tiny_shape, 9);
-  const auto plain = logits_of(load<Registry<>>(folder.path(), backend::Reference{}), 11);
+  const auto plain = logits_of(load(folder.path(), backend::Reference{}), 11);
   for (const int mode : {FE_UPWARD, FE_DOWNWARD, FE_TOWARDZERO}) {
     REQUIRE(std::fesetround(mode) == 0);
-    const auto other = logits_of(load<Registry<>>(folder.path(), backend::Reference{}), 11);
+    const auto other = logits_of(load(folder.path(), backend::Reference{}), 11);
     const int after = std::fegetround();
     std::fesetround(FE_TONEAREST);
     CHECK(after == mode);

@@ -77,7 +77,7 @@ int differing_texts(ModelsOf models_of) {
 }
 
 Pair load_pair(const std::string& kind, const backend::Cpu& device) {
-  return {load<Registry<>>(demo_pair("draft" + kind), device), load<Registry<>>(demo_pair("target" + kind), device)};
+  return {load(demo_pair("draft" + kind), device), load(demo_pair("target" + kind), device)};
 }
 
 }  // namespace
@@ -96,7 +96,7 @@ TEST_CASE("models on two devices serve threads side by side") {
 }
 
 TEST_CASE("threads that ask a fresh model for sequences at once share one pool") {
-  const AnyModel model = load<Registry<>>(fixture("models/llama-mha3h"), backend::Cpu{1});
+  const AnyModel model = load(fixture("models/llama-mha3h"), backend::Cpu{1});
   std::vector<Sequence> sequences(threads);
   std::vector<std::thread> running;
   for (Sequence& sequence : sequences) {
@@ -115,7 +115,7 @@ TEST_CASE("threads that ask a fresh model for sequences at once share one pool")
 }
 
 TEST_CASE("threads whose texts begin alike share pages of one pool that has no room for all") {
-  const AnyModel model = load<Registry<>>(fixture("models/llama-mha3h"), backend::Cpu{1});
+  const AnyModel model = load(fixture("models/llama-mha3h"), backend::Cpu{1});
   const std::size_t page = model.pool().layout().page_bytes(0);
   const auto text_of = [&](int text) {  // texts 0 and 1 differ from the third page on, 2 and 3 likewise
     std::vector<Token> tokens;

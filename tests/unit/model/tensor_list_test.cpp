@@ -37,7 +37,7 @@ void read_weights(std::shared_ptr<const Checkpoint> checkpoint) {
 }
 
 std::vector<float> logits_of(const fs::path& folder, const std::vector<Token>& ids) {
-  Session session(load<Registry<>>(folder, backend::Reference{}));
+  Session session(load(folder, backend::Reference{}));
   const auto rows = session.forward(ids, static_cast<int>(ids.size()));
   return {rows.data, rows.data + rows.size()};
 }
@@ -150,6 +150,6 @@ TEST_CASE("layers beyond the number that config.json asks for are noted and not 
   const Checkpoint checkpoint(changed);
   REQUIRE(checkpoint.notes().size() == 1);
   CHECK_THAT(checkpoint.notes().front(), Catch::Contains("hold 2 layers") && Catch::Contains("asks for 1"));
-  CHECK(error_id([&] { load<Registry<>>(changed, backend::Reference{}); }) == "no error");
+  CHECK(error_id([&] { load(changed, backend::Reference{}); }) == "no error");
   CHECK(Checkpoint(fixture("models/llama-mha3h")).notes().empty());
 }
