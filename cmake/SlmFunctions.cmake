@@ -121,30 +121,17 @@ function(_slm_optimise_library target)
   endif()
 endfunction()
 
-# The kernels of backend::Cpu, compiled once (backend/cpu/kernels.hpp).
-function(_slm_add_cpu_kernels)
-  if(TARGET slm_cpu_kernels)
-    return()
-  endif()
-  add_library(slm_cpu_kernels STATIC EXCLUDE_FROM_ALL "${CMAKE_CURRENT_FUNCTION_LIST_DIR}/cpu_kernels.cpp")
-  _slm_optimise_library(slm_cpu_kernels)
-  target_link_libraries(slm_cpu_kernels PUBLIC slm::slm)
-  target_compile_definitions(slm_cpu_kernels PUBLIC SLM_EXTERN_CPU_KERNELS)
-  set_target_properties(slm_cpu_kernels PROPERTIES POSITION_INDEPENDENT_CODE ON)
-endfunction()
-
-# The library of COMPILED programs of a backend.
+# The library of COMPILED programs of a backend: the one source with slm's functions.
 function(_slm_add_compiled backend)
   set(library slm_compiled_${backend})
   if(TARGET ${library})
     return()
   endif()
-  _slm_add_cpu_kernels()
   add_library(${library} STATIC EXCLUDE_FROM_ALL)
   _slm_optimise_library(${library})
   _slm_target_sources(${library} ${backend} "${CMAKE_CURRENT_FUNCTION_LIST_DIR}/compiled.cpp")
-  target_link_libraries(${library} PUBLIC slm_cpu_kernels)
-  target_compile_definitions(${library} PUBLIC SLM_COMPILED)
+  target_link_libraries(${library} PUBLIC slm::slm)
+  target_compile_definitions(${library} INTERFACE SLM_IMPLEMENTATION=0)
   set_target_properties(${library} PROPERTIES POSITION_INDEPENDENT_CODE ON)
 endfunction()
 

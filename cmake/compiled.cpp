@@ -1,3 +1,3 @@
-// What slm::compiled holds for its programs, besides the kernels (docs/building.md, "Compiled once").
-#define SLM_COMPILING
+// The source of slm::compiled: it holds the functions that the program's other sources declare (docs/building.md,
+// "Compiled once").
 #include "slm/speculative.hpp"

@@ -2,6 +2,7 @@
 // are in memory once and are read once for each step.
 //   example-adapters <model> <prompt> <adapter-folder>...
 #include <iostream>
+#include <slm/adapters.hpp>
 #include <slm/speculative.hpp>
 #include <vector>
 

@@ -3,6 +3,7 @@
 // for a model of the list in slm/config/known_models.hpp, write slm::configs::CodeLlama_7B and the like.
 //   example-static_pair <draft-folder> <target-folder> <prompt>
 #include <iostream>
+#include <slm/model/model.hpp>
 #include <slm/speculative.hpp>
 
 #include "slm_models/Demo_Draft.hpp"

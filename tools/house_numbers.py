@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
 """Prints the numbers by which the house is kept small: headers and their lines by rooms, kernels, the size of the program
-where it was built, and on request how long the README's program takes to compile, and the functions that lie between it
-and a kernel.
-usage: house_numbers.py [ROOT] [--compile] [--trace] [--compiler c++]"""
+where it was built, and on request the functions that lie between the README's program and a kernel.
+usage: house_numbers.py [ROOT] [--trace] [--compiler c++]"""
 import argparse
 import collections
 import pathlib
@@ -10,8 +9,6 @@ import re
 import resource
 import subprocess
 import tempfile
-
-RUNS = 3  # of the compiler; the least counts
 
 
 def lines_by_room(root):
@@ -57,11 +54,6 @@ def compiled(root, compiler, out, *flags):
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
-def compile_seconds(root, compiler, *flags):
-    with tempfile.TemporaryDirectory() as scratch:
-        return min(compiled(root, compiler, f"{scratch}/main.o", "-O2", "-c", *flags) for _ in range(RUNS))
-
-
 def without_arguments(function):
     """The plain name of a function as gdb shows it; a lambda is called as the function that it stands in."""
     while (shorter := re.sub(r"<[^<>]*>", "", function)) != function:
@@ -86,7 +78,6 @@ def functions_to_a_kernel(root, compiler):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("root", nargs="?", type=pathlib.Path, default=pathlib.Path(__file__).resolve().parents[1])
-    parser.add_argument("--compile", action="store_true", help="compile the README's program, too")
     parser.add_argument("--trace", action="store_true", help="count the functions from the README's program to a kernel, with gdb")
     parser.add_argument("--compiler", default="c++")
     arguments = parser.parse_args()
@@ -101,12 +92,6 @@ def main():
     program = root / "build/cpu/bin/slm"
     if program.exists():
         print(f"the program slm: {program.stat().st_size / 1e6:.1f} MB")
-    if arguments.compile:
-        print(f"processor seconds to compile the README's program, least of {RUNS}:")
-        print(f"  with all of slm in it: {compile_seconds(root, arguments.compiler):.1f}")
-        if "SLM_COMPILED" in (root / "include/slm/core/macros.hpp").read_text():
-            beside = compile_seconds(root, arguments.compiler, "-DSLM_COMPILED", "-DSLM_EXTERN_CPU_KERNELS")
-            print(f"  beside slm::compiled: {beside:.1f}")
     if arguments.trace:
         names = functions_to_a_kernel(root, arguments.compiler)
         print(f"functions from the README's program to the first kernel: {len(names)}\n  " + "\n  ".join(names))

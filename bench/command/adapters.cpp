@@ -19,6 +19,7 @@
 #include "bench/command/tables.hpp"
 #include "bench/device/random_weights.hpp"
 #include "bench/samples.hpp"
+#include "slm/adapters.hpp"
 #include "slm/backend/cpu/cpu.hpp"
 #include "slm/model/any_model.hpp"
 #include "slm/model/load.hpp"

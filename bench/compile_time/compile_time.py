@@ -1,68 +1,97 @@
 #!/usr/bin/env python3
-"""Seconds and bytes of building one program per number of compile-time configs: a Markdown table.
+"""Processor seconds to compile programs with this checkout and with an earlier commit, in turns: a Markdown table.
 
-    python3 bench/compile_time/compile_time.py --compiler g++ --flags=-O2
-"""
+    python3 bench/compile_time/compile_time.py --beside 517d98e
+
+The earlier commit is checked out into a git worktree, which is removed at the end. `--program` also builds the program
+slm from nothing, which takes a quarter of an hour for each side."""
 import argparse
+import contextlib
+import os
 import pathlib
+import re
+import resource
+import statistics
 import subprocess
 import tempfile
-import time
 
-CONFIGS = ["AmdLlama_135M", "SmolLM2_135M", "Llama32_1B", "Llama2_7B", "Llama2_13B", "Llama3_8B", "TinyLlama_1B", "CodeLlama_7B"]
-
-EMPTY = "int main() {}\n"
-KERNELS = """#include "slm/backend/cpu/cpu.hpp"
-int main() {{ slm::backend::Cpu device; {uses} }}
-"""
-PROGRAM = """#include "slm/speculative.hpp"
-template <class Shape> void use(const char* folder) {{
-  slm::Session model(slm::Model<Shape, slm::Bf16, slm::backend::Cpu>::load(folder));
-  const slm::Token token = 1;
-  model.forward({{&token, 1}}, 1);
-}}
-int main(int, char** arguments) {{
-{uses}}}
-"""
-LOAD = """#include "slm/speculative.hpp"
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+TOKENIZER = """#include <slm/text/tokenizer.hpp>
 int main(int, char** arguments) {
-  slm::Session model(slm::load(arguments[1]));
-  const slm::Token token = 1;
-  model.forward({&token, 1}, 1);
+  return static_cast<int>(slm::Tokenizer::from(arguments[1]).encode(arguments[2]).size());
 }
 """
 
 
-def program(count):
-    uses = "".join(f"  use<slm::configs::{name}>(arguments[1]);\n" for name in CONFIGS[:count])
-    return PROGRAM.format(uses=uses)
+def readme_program(root):
+    return re.search(r"```cpp\n(.*?)```", (root / "README.md").read_text(), re.S).group(1)
+
+
+def flags_of_second_source(root):
+    """The source has declarations only; another source of the program, or a library, has the functions."""
+    one_mechanism = "SLM_IMPLEMENTATION" in (root / "include/slm/core/macros.hpp").read_text()
+    return ["-DSLM_IMPLEMENTATION=0"] if one_mechanism else ["-DSLM_COMPILED", "-DSLM_EXTERN_CPU_KERNELS"]
+
+
+def processor_seconds(command, **options):
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run(command, check=True, capture_output=True, **options)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def compile_seconds(arguments, root, source, *flags):
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "main.cpp"
+        path.write_text(source)
+        command = [arguments.compiler, "-std=c++20", *arguments.flags.split(), f"-I{root / 'include'}", *flags]
+        return processor_seconds([*command, "-c", str(path), "-o", str(path.with_suffix(".o"))])
+
+
+def program_seconds(root):
+    with tempfile.TemporaryDirectory() as folder:
+        environment = {**os.environ, "CCACHE_DISABLE": "1"}
+        configure = ["cmake", "-S", str(root), "-B", folder, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release",
+                     "-DCMAKE_CXX_FLAGS_RELEASE=-O2 -DNDEBUG", "-DSLM_BUILD_TESTS=OFF", "-DSLM_BUILD_BENCH=OFF"]
+        subprocess.run(configure, check=True, capture_output=True, env=environment)
+        return processor_seconds(["cmake", "--build", folder, "--target", "slm_program"], env=environment)
+
+
+@contextlib.contextmanager
+def worktree(commit):
+    with tempfile.TemporaryDirectory() as folder:
+        root = pathlib.Path(folder) / "slm"
+        subprocess.run(["git", "-C", str(ROOT), "worktree", "add", "--detach", str(root), commit], check=True, capture_output=True)
+        try:
+            yield root
+        finally:
+            subprocess.run(["git", "-C", str(ROOT), "worktree", "remove", "--force", str(root)], check=True)
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--beside", default="517d98e", metavar="COMMIT", help="default: %(default)s")
     parser.add_argument("--compiler", default="g++")
     parser.add_argument("--flags", default="-O2")
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--program", action="store_true", help="build the program slm, too, once")
     arguments = parser.parse_args()
-    root = pathlib.Path(__file__).resolve().parents[2]
-    cases = [("nothing", EMPTY), ("backend::Cpu, no model", KERNELS.format(uses=""))]
-    cases += [(f"{count} config{'s' if count > 1 else ''}, bf16", program(count)) for count in (1, 2, 4, 8)]
-    cases += [("slm::load: every config, f32 + f16 + bf16", LOAD)]
-    print(f"`{arguments.compiler} -std=c++20 {arguments.flags}`, best of {arguments.repeats}, one job at a time\n")
-    print("| program | seconds | stripped size |")
-    print("|---|---|---|")
-    with tempfile.TemporaryDirectory() as folder:
-        source, binary = pathlib.Path(folder) / "main.cpp", pathlib.Path(folder) / "main"
-        for name, code in cases:
-            source.write_text(code)
-            command = [arguments.compiler, "-std=c++20", *arguments.flags.split(), f"-I{root / 'include'}", str(source), "-o", str(binary), "-pthread"]
-            best = float("inf")
-            for _ in range(arguments.repeats):
-                start = time.monotonic()
-                subprocess.run(command, check=True)
-                best = min(best, time.monotonic() - start)
-            subprocess.run(["strip", str(binary)], check=True)
-            print(f"| {name} | {best:.1f} | {binary.stat().st_size / 1024:.0f} KiB |", flush=True)
+    cases = {
+        "the README's program": lambda root: compile_seconds(arguments, root, readme_program(root)),
+        "a program with a tokenizer only": lambda root: compile_seconds(arguments, root, TOKENIZER),
+        "a second source of the README's program":
+            lambda root: compile_seconds(arguments, root, readme_program(root), *flags_of_second_source(root)),
+    }
+    print(f"`{arguments.compiler} -std=c++20 {arguments.flags} -c`, median of {arguments.repeats}, processor seconds\n")
+    print(f"| | {arguments.beside} | this checkout | ratio |\n|---|---|---|---|", flush=True)
+    with worktree(arguments.beside) as earlier:
+        for name, seconds in cases.items():
+            runs = [(seconds(earlier), seconds(ROOT)) for _ in range(arguments.repeats)]
+            before, now = (statistics.median(side) for side in zip(*runs))
+            print(f"| {name} | {before:.1f} | {now:.1f} | {now / before:.2f} |", flush=True)
+        if arguments.program:
+            before, now = program_seconds(earlier), program_seconds(ROOT)
+            print(f"| the program slm, from nothing | {before:.0f} | {now:.0f} | {now / before:.2f} |")
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 // registry of your own makes slm::load find it. only_known refuses to run any other shape.
 //   example-add_your_model <model-folder> <prompt>
 #include <iostream>
+#include <slm/model/load_definition.hpp>
 #include <slm/speculative.hpp>
 
 #include "slm_models/My_Model.hpp"

@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "cli.hpp"
+#include "slm/adapters.hpp"
 #include "slm/io/write_file.hpp"
 
 namespace cli {

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "cli.hpp"
+#include "slm/adapters.hpp"
 #include "slm/io/json.hpp"
 
 namespace cli {

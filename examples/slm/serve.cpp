@@ -12,6 +12,7 @@
 #include "http/addresses.hpp"
 #include "http/cors.hpp"
 #include "http/server.hpp"
+#include "slm/adapters.hpp"
 
 namespace cli {
 

@@ -7,6 +7,8 @@
 //   linear.multiply_add(x, y);                                       // y [rows, out] += x [rows, in] . weight^T
 #pragma once
 
+#include "slm/core/implementation_order.inc"
+
 #include "slm/awq/int4_pack.hpp"
 #include "slm/backend/awq_linear.hpp"
 #include "slm/backend/select.hpp"

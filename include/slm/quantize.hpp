@@ -1,5 +1,7 @@
 // The door to quantization: a floating-point model becomes a 4-bit AWQ folder or a GGUF file.
 #pragma once
 
+#include "slm/core/implementation_order.inc"
+
 #include "slm/awq/gguf_output.hpp"
 #include "slm/awq/quantize.hpp"

@@ -1,6 +1,8 @@
 // The front door: load models and tokenizers, generate text, plainly or speculatively.
 #pragma once
 
+#include "slm/core/implementation_order.inc"
+
 #include "slm/backend/select.hpp"
 #include "slm/core/macros.hpp"
 #include "slm/decode/autoregressive.hpp"
@@ -12,16 +14,11 @@
 #include "slm/text/text_stream.hpp"
 #include "slm/text/tokenizer.hpp"
 
-// Who names a Model or the Reference in a program of slm::compiled includes what is here.
-#if !defined(SLM_DECLARATIONS_ONLY)
-#include "slm/backend/reference/reference.hpp"
-#include "slm/model/model.hpp"
-#endif
-
-#if defined(SLM_COMPILED)
 namespace slm { inline namespace v0_1 {
-SLM_COMPILED_TEMPLATE class SpeculativeDecoder<AnyModel, AnyModel>;
-SLM_COMPILED_TEMPLATE class SpeculativeDecoder<NgramDrafter, AnyModel>;
-SLM_COMPILED_TEMPLATE class SpeculativeDecoder<NoDrafter, AnyModel>;
+namespace detail {
+SLM_HAS_FUNCTIONS(slm_speculative_hpp)
+}
+SLM_TEMPLATE class SpeculativeDecoder<AnyModel, AnyModel>;
+SLM_TEMPLATE class SpeculativeDecoder<NgramDrafter, AnyModel>;
+SLM_TEMPLATE class SpeculativeDecoder<NoDrafter, AnyModel>;
 }}
-#endif

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <string>
 
+#include "slm/adapters.hpp"
 #include "support/adapted_texts.hpp"
 #include "support/errors.hpp"
 #include "support/gpu_ranks.hpp"

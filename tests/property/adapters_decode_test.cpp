@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "slm/adapters.hpp"
 #include "slm/backend/cpu/cpu.hpp"
 #include "slm/decode/autoregressive.hpp"
 #include "slm/decode/speculative.hpp"

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "slm/adapters.hpp"
 #include "slm/backend/cpu/cpu.hpp"
 #include "slm/backend/reference/reference.hpp"
 #include "slm/model/load.hpp"

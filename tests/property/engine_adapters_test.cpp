@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "slm/adapters.hpp"
 #include "slm/backend/gpu/lanes.hpp"
 #include "slm/decode/autoregressive.hpp"
 #include "slm/engine/adapter_store.hpp"

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "slm/adapters.hpp"
 #include "slm/backend/reference/reference.hpp"
 #include "slm/io/merge.hpp"
 #include "slm/model/load.hpp"

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "slm/adapters.hpp"
 #include "slm/model/load.hpp"
 #include "support/random_adapter.hpp"
 #include "support/temporary.hpp"

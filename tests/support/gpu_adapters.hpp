@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "slm/adapters.hpp"
 #include "support/adapted_texts.hpp"
 #include "support/gpu_models.hpp"
 

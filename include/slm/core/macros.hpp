@@ -37,17 +37,44 @@
 #define SLM_UNROLL _Pragma("GCC unroll 16")
 #endif
 
-/// The CMake target slm::compiled defines SLM_COMPILED and holds what otherwise is compiled into each source; its own
-/// sources define SLM_COMPILING. Headers that only those need are then not read elsewhere. Its functions are weak, as
-/// its templates are anyway: a program may hold the libraries of two backends.
-#if defined(SLM_COMPILED)
-#if defined(SLM_COMPILING)
-#define SLM_INLINE __attribute__((weak))
-#define SLM_COMPILED_TEMPLATE template
-#else
-#define SLM_COMPILED_TEMPLATE extern template
-#define SLM_DECLARATIONS_ONLY
+#if defined(__FAST_MATH__)
+#error "slm promises bit-exact results and NaN checks: compile without -ffast-math"
 #endif
+
+// Where the functions of slm are compiled. The first source of a program needs nothing: a header brings its functions
+// along. Each further source may say, before it includes a header of slm,
+//
+//   #define SLM_IMPLEMENTATION 0
+//
+// and then has declarations only. `#define SLM_IMPLEMENTATION 1` may mark the source that has the functions: two such
+// sources in one program are an error of the linker. The CMake target slm::compiled is such a source.
+#if !defined(SLM_IMPLEMENTATION)
+#define SLM_COMPILES 1
+#elif 0 - SLM_IMPLEMENTATION - 1 != -1  // it is 1, or defined as nothing
+#define SLM_COMPILES 1
+namespace slm { inline namespace v0_1 { namespace detail {
+void two_sources_of_this_program_define_SLM_IMPLEMENTATION_1() {}
+}}}
+#else
+#define SLM_COMPILES 0
+#endif
+
+/// A function that other sources may call though this one does not, and templates that are compiled for them.
+#if SLM_COMPILES
+#define SLM_INLINE inline __attribute__((used))
+#define SLM_TEMPLATE template
 #else
 #define SLM_INLINE inline
+#define SLM_TEMPLATE extern template
+#endif
+
+/// In a header whose functions another source may compile: a program without that source does not link, and the linker
+/// names this function.
+#if SLM_COMPILES
+#define SLM_HAS_FUNCTIONS(header) \
+  SLM_INLINE void one_source_must_include_##header##_without_SLM_IMPLEMENTATION_0() {}
+#else
+#define SLM_HAS_FUNCTIONS(header)                                         \
+  void one_source_must_include_##header##_without_SLM_IMPLEMENTATION_0(); \
+  [[gnu::used]] static void (*const needs_##header)() = one_source_must_include_##header##_without_SLM_IMPLEMENTATION_0;
 #endif

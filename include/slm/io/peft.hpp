@@ -20,6 +20,7 @@
 #include "slm/formats/adapter.hpp"
 #include "slm/formats/convert.hpp"
 #include "slm/formats/int4_check.hpp"
+#include "slm/io/adapted_product.hpp"
 #include "slm/io/checkpoint.hpp"
 #include "slm/io/config_json.hpp"
 #include "slm/io/name_pattern.hpp"
@@ -31,21 +32,6 @@
 namespace slm { inline namespace v0_1 {
 
 namespace detail {
-
-/// Which product a role's weights are; nothing for tables of positions, norms and the like.
-inline std::optional<AdaptedProduct> adapted_product(Role role) {
-  switch (role) {
-    case Role::embedding: return AdaptedProduct::embedding;
-    case Role::project_in: return AdaptedProduct::project_in;
-    case Role::project_out: return AdaptedProduct::project_out;
-    case Role::head: return AdaptedProduct::head;
-    case Role::qkv: return AdaptedProduct::qkv;
-    case Role::attention_out: return AdaptedProduct::attention_out;
-    case Role::gate_up: return AdaptedProduct::gate_up;
-    case Role::down: return AdaptedProduct::down;
-    default: return std::nullopt;
-  }
-}
 
 class PeftFolder {
  public:

@@ -18,6 +18,8 @@
 
 namespace slm { inline namespace v0_1 {
 
+class Checkpoint;
+
 /// What a decoder must know of a model besides its answers.
 struct ModelInfo {
   std::string name = {};                                  // for messages: the folder or the config's name
@@ -38,6 +40,22 @@ struct ModelInfo {
   std::function<AdapterRef(const std::filesystem::path&)> read_adapter = {};
   std::function<AdapterRef(const AdapterRef&)> place_adapter = {};
 };
+
+namespace detail {
+
+/// Reads an adapter's folder for the model of a checkpoint. slm/adapters.hpp sets it: a program without adapters does
+/// not compile a reader of them.
+inline Adapter (*adapter_reader)(const std::filesystem::path& folder, const Checkpoint& checkpoint,
+                                 const HostMemory& allocate) = nullptr;
+
+inline Adapter read_adapter_folder(const std::filesystem::path& folder, const Checkpoint& checkpoint,
+                                   const HostMemory& allocate) {
+  if (adapter_reader != nullptr) return adapter_reader(folder, checkpoint, allocate);
+  throw Error("adapter.no-reader", text("this program has no reader for the adapter '", folder.string(), "'"),
+              "Include slm/adapters.hpp or slm/engine.hpp in one of its sources");
+}
+
+}  // namespace detail
 
 /// See load_adapter() of a model.
 inline AdapterRef load_adapter(const std::filesystem::path& folder, const ModelInfo& model) {

@@ -24,21 +24,12 @@ template <class Models = Registry<>, Backend B = DefaultBackend>
 AnyModel load(const std::filesystem::path& folder, B device = backend::default_device<B>(),
               const LoadOptions& options = {});
 
-/// Loads an adapter for this model from a folder as PEFT saves it (adapter_config.json, adapter_model.safetensors).
-/// Sequences and requests share the handle, from any thread. Throws Error naming the file, field or tensor at fault.
-template <LanguageModel M>
-AdapterRef load_adapter(const std::filesystem::path& folder, const M& model) {
-  return load_adapter(folder, model.info());
-}
-
 }}
 
-#if !defined(SLM_DECLARATIONS_ONLY)
+#if SLM_COMPILES
 #include "slm/model/load_definition.hpp"
 #endif
 
-#if defined(SLM_COMPILED)
 namespace slm { inline namespace v0_1 {
-SLM_COMPILED_TEMPLATE AnyModel load<Registry<>>(const std::filesystem::path&, DefaultBackend, const LoadOptions&);
+SLM_TEMPLATE AnyModel load<Registry<>>(const std::filesystem::path&, DefaultBackend, const LoadOptions&);
 }}
-#endif

@@ -22,7 +22,6 @@
 #include "slm/formats/format.hpp"
 #include "slm/io/checkpoint.hpp"
 #include "slm/io/path_name.hpp"
-#include "slm/io/peft.hpp"
 #include "slm/model/block.hpp"
 #include "slm/model/device_room.hpp"
 #include "slm/model/kv_memory.hpp"
@@ -58,7 +57,7 @@ struct ModelState {
             .identity = layout.identity(),
             .read_adapter =
                 [checkpoint = weights.checkpoint, on = device](const std::filesystem::path& folder) mutable {
-                  Adapter adapter = read_peft(folder, *checkpoint, host_memory_of(on));
+                  Adapter adapter = read_adapter_folder(folder, *checkpoint, host_memory_of(on));
                   adapter.model = checkpoint;
                   return std::make_shared<const Adapter>(std::move(adapter));
                 },

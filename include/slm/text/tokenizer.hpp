@@ -1,6 +1,8 @@
 // Tokenizer: text to token ids and back, exactly as the model's own file says.
 #pragma once
 
+#include "slm/core/implementation_order.inc"
+
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -90,6 +92,10 @@ class Tokenizer {
 
 }}
 
-#if !defined(SLM_DECLARATIONS_ONLY)
+namespace slm { inline namespace v0_1 { namespace detail {
+SLM_HAS_FUNCTIONS(slm_text_tokenizer_hpp)
+}}}
+
+#if SLM_COMPILES
 #include "slm/text/tokenizer_state.hpp"
 #endif

@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "slm/adapters.hpp"
 #include "slm/engine/adapter_store.hpp"
 #include "slm/model/load.hpp"
 #include "support/allocations.hpp"

@@ -3,6 +3,7 @@
 #include <optional>
 #include <vector>
 
+#include "slm/adapters.hpp"
 #include "slm/engine/engine.hpp"
 #include "slm/model/load.hpp"
 #include "support/allocations.hpp"

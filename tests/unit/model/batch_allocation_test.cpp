@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "slm/adapters.hpp"
 #include "slm/model/load.hpp"
 #include "slm/model/session.hpp"
 #include "support/allocations.hpp"

@@ -19,10 +19,6 @@
 #include <arm_neon.h>
 #endif
 
-#if defined(__FAST_MATH__)
-#error "slm promises bit-exact results and NaN checks: compile without -ffast-math"
-#endif
-
 static_assert(std::endian::native == std::endian::little, "the kernels read bfloat16 pairs as little-endian words");
 
 #define SLM_KERNEL inline __attribute__((always_inline))
@@ -273,8 +269,7 @@ using namespace avx512;
 
 #endif  // SLM_CPU_X86
 
-template <int>
-const CommonKernels& common_kernels(Isa isa) {
+SLM_INLINE const CommonKernels& common_kernels(Isa isa) {
 #if SLM_CPU_X86
   if (isa == Isa::avx512 || isa == Isa::amx) return avx512::common_kernels;
   if (isa == Isa::avx2) return avx2::common_kernels;
@@ -302,8 +297,7 @@ const MatmulKernels<Element>& matmul_kernels(Isa isa, int terms) {
   return portable::matmul_kernels<Element>;
 }
 
-template <int>
-const CodeKernels& code_kernels(DotSet set, int terms) {
+SLM_INLINE const CodeKernels& code_kernels(DotSet set, int terms) {
   const auto choose = [terms](const CodeKernels& one, const CodeKernels& two) -> const CodeKernels& {
     return terms == 1 ? one : two;
   };

@@ -1,0 +1,59 @@
+#!/usr/bin/env python3
+"""What each public header brings along, with and without the functions: at most so many headers of slm and so many
+thousand preprocessed lines, and nothing of the modules that it must do without."""
+import argparse
+import re
+import subprocess
+import sys
+
+from compiling import in_parallel
+
+QUANTIZING = r"^(awq/|quantize|awq\.hpp)|_writer\.hpp$|^io/merge|gguf_encode"
+RANKS = r"^ranks/(mpi|nccl|threads|launcher|devices)|^backend/split|rank_group|host_shares"
+CONFIGS = r"^config/known_models"
+ADAPTERS = r"^io/(peft|name_pattern)|^adapters\.hpp"
+ENGINE = r"^engine"
+MODELS = r"^(model|backend|decode|config)/"
+
+# header: (headers, thousand lines) with SLM_IMPLEMENTATION 0, the same with the functions, what is not in either.
+CLOSURES = {
+    "slm/speculative.hpp": ((105, 95), (185, 175), (QUANTIZING, RANKS, CONFIGS, ADAPTERS, ENGINE)),
+    "slm/text/tokenizer.hpp": ((12, 65), (35, 110), (QUANTIZING, RANKS, CONFIGS, ADAPTERS, ENGINE, MODELS)),
+    "slm/adapters.hpp": ((75, 120), (75, 120), (QUANTIZING, RANKS, CONFIGS, ENGINE)),
+    "slm/engine.hpp": ((165, 135), (210, 180), (QUANTIZING, RANKS, CONFIGS)),
+    "slm/fwd.hpp": ((2, 1), (2, 1), (QUANTIZING, RANKS, CONFIGS, ADAPTERS, ENGINE, MODELS)),
+}
+
+
+def closure(compiler, root, header, value):
+    """(headers of slm, thousand preprocessed lines)"""
+    command = [compiler, "-std=c++20", f"-I{root}/include", f"-DSLM_IMPLEMENTATION={value}", "-E", "-x", "c++", "-"]
+    text = subprocess.run(command, input=f"#include <{header}>\n", text=True, capture_output=True, check=True, timeout=300).stdout
+    files = {name for name in re.findall(r'^# \d+ "[^"]*/include/slm/([^"]+)"', text, re.M)}
+    lines = sum(1 for line in text.splitlines() if line and not line.startswith("#"))
+    return files, lines / 1000
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("root")
+    parser.add_argument("--compiler", required=True)
+    arguments = parser.parse_args()
+    cases = [(header, value) for header in CLOSURES for value in (0, 1)]
+    found = in_parallel(lambda case: closure(arguments.compiler, arguments.root, *case), cases)
+    failures = []
+    print(f"{'public header':<24}{'functions':>10}{'headers':>9}{'of':>5}{'lines':>9}{'of':>6}")
+    for (header, value), (files, lines) in zip(cases, found):
+        most_files, most_lines = CLOSURES[header][value]
+        print(f"{header:<24}{('no', 'yes')[value]:>10}{len(files):>9}{most_files:>5}{lines:>8.1f}k{most_lines:>5}k")
+        if len(files) > most_files or lines > most_lines:
+            failures.append(f"{header} brings {len(files)} headers and {lines:.1f} thousand lines: leave something out, or say why in the table")
+        for pattern in CLOSURES[header][2]:
+            failures += [f"{header} must not bring slm/{name}" for name in sorted(files) if re.search(pattern, name)]
+    print("\n".join(failures))
+    print(f"{len(cases)} closures, {len(failures)} wrong")
+    sys.exit(1 if failures else 0)
+
+
+if __name__ == "__main__":
+    main()

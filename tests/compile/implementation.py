@@ -1,0 +1,103 @@
+#!/usr/bin/env python3
+"""Programs of one and of two sources, with each value of SLM_IMPLEMENTATION: those that must link print the same, those
+that must not are refused by a message that names the cure."""
+import argparse
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+from compiling import in_parallel
+
+HEADER = "slm/text/tokenizer.hpp"
+FUNCTION = """#include <{header}>
+#include <cstddef>
+std::size_t {name}(const char* folder) {{ return slm::Tokenizer::from(folder).encode("def f(x):").size(); }}
+"""
+MAIN = """#include <cstddef>
+#include <iostream>
+std::size_t count(const char* folder);
+std::size_t other(const char* folder);
+int main(int, char** arguments) { std::cout << count(arguments[1]) << other(arguments[1]) << '\\n'; }
+"""
+ONE = "#define SLM_IMPLEMENTATION 1\n"
+EMPTY = "#define SLM_IMPLEMENTATION\n"
+NONE = "#define SLM_IMPLEMENTATION 0\n"
+LATE = f"#include <{HEADER}>\n{NONE}#include <slm/speculative.hpp>\n"
+
+# What stands before the includes of the two sources, and what the compiler or the linker must say; None: it links.
+PROGRAMS = [
+    ("", "", None),
+    ("", NONE, None),
+    (ONE, NONE, None),
+    (EMPTY, NONE, None),
+    (NONE, NONE, "one_source_must_include_slm_text_tokenizer_hpp_without_SLM_IMPLEMENTATION_0"),
+    (ONE, ONE, "two_sources_of_this_program_define_SLM_IMPLEMENTATION_1"),
+    ("", LATE, "a header of slm was included before SLM_IMPLEMENTATION was defined: define it first"),
+]
+
+
+def run(command):
+    result = subprocess.run(command, text=True, capture_output=True, timeout=600)
+    return result.returncode, result.stdout, result.stderr
+
+
+class Builder:
+    def __init__(self, compiler, root, scratch):
+        self.compiler, self.root, self.scratch = compiler, root, scratch
+
+    def compile(self, source):
+        """(object, messages) of ("name", text)"""
+        name, text = source
+        path = self.scratch / f"{name}.cpp"
+        path.write_text(text)
+        output = self.scratch / f"{name}.o"
+        status, _, messages = run([self.compiler, "-std=c++20", "-Wall", "-Wextra", f"-I{self.root}/include", "-c", str(path),
+                                   "-o", str(output)])
+        return (output if status == 0 else None), messages
+
+    def link(self, objects):
+        program = self.scratch / "program"
+        program.unlink(missing_ok=True)
+        status, _, messages = run([self.compiler, *map(str, objects), "-o", str(program), "-pthread"])
+        return (program if status == 0 else None), messages
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("root")
+    parser.add_argument("--compiler", required=True)
+    arguments = parser.parse_args()
+    folder = f"{arguments.root}/examples/demo_pair/target"
+    with tempfile.TemporaryDirectory() as scratch:
+        builder = Builder(arguments.compiler, arguments.root, pathlib.Path(scratch))
+        texts = {"main": MAIN}
+        for first, second, _ in PROGRAMS:
+            for name, before in (("count", first), ("other", second)):
+                key = f"{name}_{abs(hash(before))}"
+                texts[key] = before + FUNCTION.format(header=HEADER, name=name)
+        compiled = dict(zip(texts, in_parallel(builder.compile, texts.items())))
+        failures, printed = [], set()
+        for first, second, expected in PROGRAMS:
+            parts = [compiled["main"], compiled[f"count_{abs(hash(first))}"], compiled[f"other_{abs(hash(second))}"]]
+            messages = "".join(part[1] for part in parts)
+            program = None
+            if all(part[0] for part in parts):
+                program, messages = builder.link([part[0] for part in parts])
+            name = re.sub(r"\s+", " ", f"'{first}' and '{second}'")
+            if expected is None and program is None:
+                failures.append(f"{name} must link: {messages[:2000]}")
+            elif expected is None:
+                printed.add(run([str(program), folder])[1])
+            elif program is not None or expected not in messages:
+                failures.append(f"{name} must be refused by '{expected}': {messages[:2000]}")
+    if len(printed) != 1 or "" in printed:
+        failures.append(f"programs print different things: {sorted(printed)}")
+    print("\n".join(failures))
+    print(f"{len(PROGRAMS)} programs of two sources, {len(failures)} wrong")
+    sys.exit(1 if failures else 0)
+
+
+if __name__ == "__main__":
+    main()
