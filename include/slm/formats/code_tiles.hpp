@@ -61,9 +61,9 @@ struct CodeTiles {
   static constexpr int bundle_lines(int bits) { return bits == 5 ? 5 : bits == 6 ? 3 : 1; }
   static constexpr int bundle_inputs(int bits) { return 32 * bundle_lines(bits) / bits; }
 
-  /// Whether products with both take the same packed activations.
+  /// Whether products with both take the same packed activations. The heights of row blocks depend on the width.
   bool packs_like(const CodeTiles& other) const {
-    return block == other.block && offset == other.offset && zero == other.zero;
+    return block == other.block && offset == other.offset && zero == other.zero && bits == other.bits;
   }
 
   // Offsets in a tile: scales [spans, height], minima likewise, then bytes [blocks, height]: signed factors of scales

@@ -215,36 +215,38 @@ TEST_CASE("products with blocks read and write nothing behind any array") {
 }
 
 TEST_CASE("stacked blocks of different types are one matrix of the same products") {
-  Cpu device{2};
+  const auto isa = GENERATE(backend::Isa::portable, backend::Isa::avx2, backend::Isa::automatic);
+  if (!backend::is_available(isa)) return;
+  Cpu device({.threads = 2, .isa = isa});
   const BlockMatrix q(DType::q4_k, 48, 256, 14), k(DType::q4_k, 24, 256, 15), v(DType::q6_k, 24, 256, 16),
-      other(DType::q8_0, 40, 256, 17);
+      other(DType::q8_0, 40, 256, 17), wide(DType::q5_k, 32, 256, 19);  // as q4_k, but for the width of the codes
   const auto pack = [&](const std::vector<LinearSource>& sources) { return device.pack<AwqInt4<>>(sources); };
   const auto product = [&](const auto& matrix, int rows) {
-    const std::vector<float> x = gaussian(5 * 256, 18);
+    const std::vector<float> x = gaussian(12 * 256, 18);
     std::vector<float> y(static_cast<std::size_t>(rows * matrix.out));
     device.begin(StepPlan{})
         .project(View<const float, 2>{x.data(), rows, 256}, Linear{matrix}, View<float, 2>{y.data(), rows, matrix.out});
     return y;
   };
-  const auto stacked = pack({q.tensor, k.tensor, v.tensor, other.tensor});
-  CHECK(stacked.out == 136);
+  const auto stacked = pack({q.tensor, k.tensor, v.tensor, other.tensor, wide.tensor});
+  CHECK(stacked.out == 168);
   stacked.visit([]<class Matrix>(const Matrix& matrix) {
     if constexpr (std::is_same_v<Matrix, CodeMatrix>) {
-      CHECK(matrix.segments.size() == 3);
-      CHECK(matrix.packings.size() == 3);
+      CHECK(matrix.segments.size() == 4);
+      CHECK(matrix.packings.size() == 4);
     } else {
       FAIL("not in tiles");
     }
   });
-  for (const int rows : {1, 5}) {
+  for (const int rows : {1, 2, 3, 4, 5, 6, 8, 12}) {
     const std::vector<float> together = product(stacked, rows);
     std::ptrdiff_t first = 0;
-    for (const BlockMatrix* part : {&q, &k, &v, &other}) {
+    for (const BlockMatrix* part : {&q, &k, &v, &other, &wide}) {
       const auto width = static_cast<std::ptrdiff_t>(part->tensor.shape[0]);
       const std::vector<float> alone = product(pack({part->tensor}), rows);
       for (std::ptrdiff_t r = 0; r < rows; ++r) {
         CHECK(
-            std::equal(alone.begin() + r * width, alone.begin() + (r + 1) * width, together.begin() + r * 136 + first));
+            std::equal(alone.begin() + r * width, alone.begin() + (r + 1) * width, together.begin() + r * 168 + first));
       }
       first += width;
     }
