@@ -23,12 +23,17 @@ const CodeKernels& code_kernels(DotSet set, int terms);
 
 }}}
 
-#if SLM_COMPILES
+// nvcc 13.0 ends in an internal error on these kernels: a program for GPUs gets them from a source of C++.
+#if SLM_COMPILES && !defined(__CUDACC__) && !defined(__HIPCC__)
+#define SLM_KERNEL_TEMPLATE template
 #include "slm/backend/cpu/simd.hpp"
+#else
+#define SLM_KERNEL_TEMPLATE extern template
 #endif
 
 namespace slm { inline namespace v0_1 { namespace backend::cpu {
-SLM_TEMPLATE const MatmulKernels<float>& matmul_kernels<float>(Isa, int);
-SLM_TEMPLATE const MatmulKernels<half_t>& matmul_kernels<half_t>(Isa, int);
-SLM_TEMPLATE const MatmulKernels<bfloat16_t>& matmul_kernels<bfloat16_t>(Isa, int);
+SLM_KERNEL_TEMPLATE const MatmulKernels<float>& matmul_kernels<float>(Isa, int);
+SLM_KERNEL_TEMPLATE const MatmulKernels<half_t>& matmul_kernels<half_t>(Isa, int);
+SLM_KERNEL_TEMPLATE const MatmulKernels<bfloat16_t>& matmul_kernels<bfloat16_t>(Isa, int);
 }}}
+#undef SLM_KERNEL_TEMPLATE
