@@ -9,6 +9,7 @@
 #include <sstream>
 #include <vector>
 
+#include "slm/adapters.hpp"
 #include "slm/backend/gpu/lanes.hpp"
 #include "slm/backend/reference/reference.hpp"
 #include "slm/decode/coin.hpp"
