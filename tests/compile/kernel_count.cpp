@@ -1,5 +1,7 @@
 // Instantiates SLM_MODELS compile-time configs of different shapes over each CPU backend; see kernel_count.py.
+#include "slm/backend/reference/reference.hpp"
 #include "slm/config/known_models.hpp"
+#include "slm/model/model.hpp"
 #include "slm/speculative.hpp"
 
 namespace {

@@ -1,6 +1,8 @@
 // The vocabularies of a static pair are compared at compile time.
 // expect: the vocabularies of draft and target differ by more than 256 ids
+#include "slm/backend/reference/reference.hpp"
 #include "slm/config/known_models.hpp"
+#include "slm/model/model.hpp"
 #include "slm/speculative.hpp"
 
 #ifdef SLM_FIXED

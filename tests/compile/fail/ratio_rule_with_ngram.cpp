@@ -3,7 +3,7 @@
 #include "slm/speculative.hpp"
 
 #ifdef SLM_FIXED
-using Rule = slm::rule::Coupled;
+using Rule = slm::rule::Match;
 #else
 using Rule = slm::rule::Ratio;
 #endif
