@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "message.hpp"
+#include "slm/io/gguf.hpp"
 #include "slm/text/tokenizer.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
