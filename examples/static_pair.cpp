@@ -1,6 +1,6 @@
 // A pair of models fixed at compile time: shapes, weight formats and backends are types, no call is virtual, and a
 // vocabulary that does not fit is a compile error. The configs come from the folders' config.json (CMakeLists.txt);
-// for a model of the list in slm/config/known_models.hpp, write slm::configs::CodeLlama_7B and the like.
+// for a known model, include slm/config/known_models.hpp and write slm::configs::CodeLlama_7B and the like.
 //   example-static_pair <draft-folder> <target-folder> <prompt>
 #include <iostream>
 #include <slm/model/model.hpp>

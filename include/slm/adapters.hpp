@@ -1,5 +1,5 @@
-// The public header for adapters as PEFT saves them: load_adapter() reads one for a model. An AdapterStore, which holds
-// many, reads them by the same code.
+// The public header for adapters as PEFT saves them: load_adapter() loads one for a model. An AdapterStore reads
+// its adapters by the same code.
 #pragma once
 
 #include "slm/core/implementation_order.inc"

@@ -3,7 +3,6 @@
 that must not are refused by a message that names the cure."""
 import argparse
 import pathlib
-import re
 import subprocess
 import sys
 import tempfile
@@ -21,20 +20,24 @@ std::size_t count(const char* folder);
 std::size_t other(const char* folder);
 int main(int, char** arguments) { std::cout << count(arguments[1]) << other(arguments[1]) << '\\n'; }
 """
-ONE = "#define SLM_IMPLEMENTATION 1\n"
-EMPTY = "#define SLM_IMPLEMENTATION\n"
-NONE = "#define SLM_IMPLEMENTATION 0\n"
-LATE = f"#include <{HEADER}>\n{NONE}#include <slm/speculative.hpp>\n"
+# What stands before the includes of a source.
+STARTS = {
+    "default": "",
+    "1": "#define SLM_IMPLEMENTATION 1\n",
+    "empty": "#define SLM_IMPLEMENTATION\n",
+    "0": "#define SLM_IMPLEMENTATION 0\n",
+    "late": f"#include <{HEADER}>\n#define SLM_IMPLEMENTATION 0\n#include <slm/speculative.hpp>\n",
+}
 
-# What stands before the includes of the two sources, and what the compiler or the linker must say; None: it links.
+# The starts of the two sources, and what the compiler or the linker must say; None: the program links.
 PROGRAMS = [
-    ("", "", None),
-    ("", NONE, None),
-    (ONE, NONE, None),
-    (EMPTY, NONE, None),
-    (NONE, NONE, "one_source_must_include_slm_text_tokenizer_hpp_without_SLM_IMPLEMENTATION_0"),
-    (ONE, ONE, "two_sources_of_this_program_define_SLM_IMPLEMENTATION_1"),
-    ("", LATE, "a header of slm was included before SLM_IMPLEMENTATION was defined: define it first"),
+    ("default", "default", None),
+    ("default", "0", None),
+    ("1", "0", None),
+    ("empty", "0", None),
+    ("0", "0", "one_source_must_include_slm_text_tokenizer_hpp_without_SLM_IMPLEMENTATION_0"),
+    ("1", "1", "two_sources_of_this_program_define_SLM_IMPLEMENTATION_1"),
+    ("default", "late", "a header of slm was included before SLM_IMPLEMENTATION was defined: define it first"),
 ]
 
 
@@ -72,26 +75,24 @@ def main():
     folder = f"{arguments.root}/examples/demo_pair/target"
     with tempfile.TemporaryDirectory() as scratch:
         builder = Builder(arguments.compiler, arguments.root, pathlib.Path(scratch))
-        texts = {"main": MAIN}
-        for first, second, _ in PROGRAMS:
-            for name, before in (("count", first), ("other", second)):
-                key = f"{name}_{abs(hash(before))}"
-                texts[key] = before + FUNCTION.format(header=HEADER, name=name)
-        compiled = dict(zip(texts, in_parallel(builder.compile, texts.items())))
+        sources = {"main": MAIN}
+        for starts in PROGRAMS:
+            for function, start in zip(("count", "other"), starts):
+                sources[f"{function}_{start}"] = STARTS[start] + FUNCTION.format(header=HEADER, name=function)
+        compiled = dict(zip(sources, in_parallel(builder.compile, sources.items())))
         failures, printed = [], set()
         for first, second, expected in PROGRAMS:
-            parts = [compiled["main"], compiled[f"count_{abs(hash(first))}"], compiled[f"other_{abs(hash(second))}"]]
+            parts = [compiled["main"], compiled[f"count_{first}"], compiled[f"other_{second}"]]
             messages = "".join(part[1] for part in parts)
             program = None
             if all(part[0] for part in parts):
                 program, messages = builder.link([part[0] for part in parts])
-            name = re.sub(r"\s+", " ", f"'{first}' and '{second}'")
             if expected is None and program is None:
-                failures.append(f"{name} must link: {messages[:2000]}")
+                failures.append(f"'{first}' and '{second}' must link: {messages[:2000]}")
             elif expected is None:
                 printed.add(run([str(program), folder])[1])
             elif program is not None or expected not in messages:
-                failures.append(f"{name} must be refused by '{expected}': {messages[:2000]}")
+                failures.append(f"'{first}' and '{second}' must be refused by '{expected}': {messages[:2000]}")
     if len(printed) != 1 or "" in printed:
         failures.append(f"programs print different things: {sorted(printed)}")
     print("\n".join(failures))

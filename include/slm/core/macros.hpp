@@ -30,6 +30,13 @@
 #define SLM_DEVICE inline
 #endif
 
+/// Whether a GPU's compiler is at work.
+#if defined(__CUDACC__) || defined(__HIPCC__)
+#define SLM_GPU_COMPILER 1
+#else
+#define SLM_GPU_COMPILER 0
+#endif
+
 /// Before a loop whose number of turns is a constant.
 #if defined(__CUDACC__) || defined(__clang__)
 #define SLM_UNROLL _Pragma("unroll")
@@ -41,13 +48,13 @@
 #error "slm promises bit-exact results and NaN checks: compile without -ffast-math"
 #endif
 
-// Where the functions of slm are compiled. The first source of a program needs nothing: a header brings its functions
-// along. Each further source may say, before it includes a header of slm,
+// SLM_IMPLEMENTATION selects the source that compiles the functions of slm. Undefined or 1: this source compiles them.
+// Any other source of the program may define it as 0 before its first header of slm,
 //
 //   #define SLM_IMPLEMENTATION 0
 //
-// and then has declarations only. `#define SLM_IMPLEMENTATION 1` may mark the source that has the functions: two such
-// sources in one program are an error of the linker. The CMake target slm::compiled is such a source.
+// and then has declarations only. Two sources that define it as 1 do not link. The CMake target slm::compiled is a
+// source that compiles the functions.
 #if !defined(SLM_IMPLEMENTATION)
 #define SLM_COMPILES 1
 #elif 0 - SLM_IMPLEMENTATION - 1 != -1  // it is 1, or defined as nothing
@@ -59,7 +66,8 @@ void two_sources_of_this_program_define_SLM_IMPLEMENTATION_1() {}
 #define SLM_COMPILES 0
 #endif
 
-/// A function that other sources may call though this one does not, and templates that are compiled for them.
+/// SLM_INLINE: a function that is emitted even if this source does not call it, as other sources may. SLM_TEMPLATE: the
+/// same for a template.
 #if SLM_COMPILES
 #define SLM_INLINE inline __attribute__((used))
 #define SLM_TEMPLATE template
@@ -68,8 +76,8 @@ void two_sources_of_this_program_define_SLM_IMPLEMENTATION_1() {}
 #define SLM_TEMPLATE extern template
 #endif
 
-/// In a header whose functions another source may compile: a program without that source does not link, and the linker
-/// names this function.
+/// Stands in a header that declares such functions. A program in which no source compiles them does not link, and the
+/// linker names this function.
 #if SLM_COMPILES
 #define SLM_HAS_FUNCTIONS(header) \
   SLM_INLINE void one_source_must_include_##header##_without_SLM_IMPLEMENTATION_0() {}

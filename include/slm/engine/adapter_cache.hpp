@@ -172,7 +172,7 @@ class AdapterCache : public std::enable_shared_from_this<AdapterCache> {
   void press(AdapterEntry& entry) noexcept {
     if (entry.state == State::queued && !std::exchange(entry.pressed, true)) notify_loader();
   }
-  /// The loader: loads what is queued, one after the other, and gives back what nobody can ask for any more.
+  /// The loader thread: loads queued adapters one by one, and frees adapters that no name, lease or text refers to.
   void run(const std::stop_token& stop) noexcept {
     for (Lock lock(mutex_); !stop.stop_requested();) {
       news_.wait(lock, stop, [&] { return has_news_; });

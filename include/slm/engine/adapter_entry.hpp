@@ -58,7 +58,7 @@ struct AdapterEntry {
 
 using EntryRef = std::shared_ptr<AdapterEntry>;
 
-/// 0 where that is unknown: whoever reads the file reports the error.
+/// The size of the folder's weights in bytes; 0 if it is unknown. The reader of the file reports the error.
 inline std::uint64_t weights_bytes(const std::filesystem::path& folder) {
   std::error_code fault;
   const auto bytes = std::filesystem::file_size(folder / "adapter_model.safetensors", fault);
@@ -74,7 +74,7 @@ inline void check_inside(const AdapterEntry& entry) {
     const fs::path place = *file == '\0' ? entry.folder : entry.folder / file;
     if (entry.found && !fs::is_symlink(fs::symlink_status(place, fault))) continue;
     const auto canonical = fs::canonical(place, fault);
-    if (fault && fault != std::errc::not_enough_memory) continue;  // whoever reads it reports the error
+    if (fault && fault != std::errc::not_enough_memory) continue;  // its reader reports the error
     const auto relative = canonical.lexically_relative(fs::canonical(entry.root, fault));
     if (!relative.empty() && *relative.begin() != "..") continue;
     throw Error("adapter.outside",

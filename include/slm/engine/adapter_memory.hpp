@@ -47,7 +47,7 @@ class AdapterMemory {
  public:
   enum class Room { lacking, growing, enough };
 
-  /// places: adapters are copied to a device that has memory of its own.
+  /// places: whether adapters are copied into device memory.
   AdapterMemory(std::size_t host_budget, std::size_t device_budget, bool places) : places_(places) {
     host_.stats.budget = host_budget;
     device_.stats.budget = places ? device_budget : 0;
@@ -73,7 +73,7 @@ class AdapterMemory {
     if (entry.resident) resident_.splice(resident_.end(), resident_, entry.at);
   }
   EntryRef first() const noexcept { return resident_.empty() ? nullptr : resident_.front(); }
-  /// One that no name stands for and that nobody uses or has a lease of; null: none, until they are looked for again.
+  /// An adapter that no name, text or lease refers to. null: there is none until the next look_for_unwanted().
   EntryRef next_unwanted() noexcept {
     if (!has_unwanted_) return nullptr;
     const auto found = std::find_if(resident_.begin(), resident_.end(), [](const EntryRef& entry) {

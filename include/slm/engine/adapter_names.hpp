@@ -88,9 +88,9 @@ class AdapterNames {
     if (entry->served) bytes_ += entry->disk_bytes;
     return replaced;
   }
-  /// Its name stands for nothing from now on.
+  /// Removes the entry's name.
   void remove(const AdapterEntry& entry) noexcept { take(place_of(entry.name)); }
-  /// The same, whatever lies in the folder. Throws adapter.unknown.
+  /// Removes a name, also where a sub-folder has it. Throws adapter.unknown.
   EntryRef hide(std::string_view name) {
     const auto named = place_of(name);
     if (named == all_.end()) throw unknown(name);

@@ -29,10 +29,10 @@ struct AdapterLoading {
   bool pinned = false;
 };
 
-/// Adapters live in three tiers: on disk, as PEFT saves them; on the host, read and checked; on a device that has
-/// memory of its own. One thread, the loader, loads those that are asked for. Where a budget is spent, it evicts those
-/// that were used least recently, but none that is pinned or in use. Any thread may use a store. Leases and adapters
-/// may outlive it.
+/// Adapters live in three tiers: on disk, as PEFT saves them; in host memory, read and checked; in device memory, if
+/// the device has its own. One loader thread loads requested adapters. When a budget is spent, it evicts the least
+/// recently used adapters, except those that are pinned or in use. Any thread may use a store. Leases and adapters may
+/// outlive it.
 class AdapterStore {
  public:
   /// Throws adapter.no-folder, backend.no-thread.

@@ -37,10 +37,10 @@ struct ListedToken {
   bool is_control = false;
 };
 
-/// What a tokenizer says of the ends of texts.
+/// The end tokens that a tokenizer's files name.
 struct TokenizerEnds {
-  std::optional<std::int64_t> eos;  // its own end token
-  std::string eos_file;             // which names it
+  std::optional<std::int64_t> eos;  // the tokenizer's eos_token
+  std::string eos_file;             // the file that names it
   std::vector<ListedToken> tokens;
 };
 
@@ -193,7 +193,7 @@ inline std::vector<ListedToken> read_added_tokens_decoder(const Json& json) {
 
 }  // namespace detail
 
-/// What the tokenizer of a folder says; nothing where it has none.
+/// The end tokens that the tokenizer of a folder names; none without a tokenizer.
 inline TokenizerEnds read_tokenizer_ends(const std::filesystem::path& folder) {
   TokenizerEnds ends;
   const auto json_path = folder / "tokenizer.json", model_path = folder / "tokenizer.model";

@@ -43,8 +43,8 @@ struct ModelInfo {
 
 namespace detail {
 
-/// Reads an adapter's folder for the model of a checkpoint. slm/adapters.hpp sets it: a program without adapters does
-/// not compile a reader of them.
+/// Reads an adapter's folder for the model of a checkpoint. slm/adapters.hpp sets it, so that a program without
+/// adapters does not compile the reader.
 inline Adapter (*adapter_reader)(const std::filesystem::path& folder, const Checkpoint& checkpoint,
                                  const HostMemory& allocate) = nullptr;
 

@@ -236,8 +236,8 @@ class Threads {
 
 static_assert(Communicator<Threads>);
 
-/// Runs body(ranks) on a thread of its own for every rank of a new group. When one throws, or its thread cannot be
-/// started, the others throw too; the first exception is thrown again here.
+/// Runs body(ranks) for every rank of a new group, each on its own thread. When a rank throws or its thread cannot be
+/// started, the others throw too. The first exception is rethrown here.
 template <class Body>
 void run_threads(int size, Body&& body, std::chrono::milliseconds patience = std::chrono::seconds(60)) {
   const std::vector<Threads> group = Threads::group(size, patience);

@@ -24,7 +24,7 @@ const CodeKernels& code_kernels(DotSet set, int terms);
 }}}
 
 // nvcc 13.0 ends in an internal error on these kernels: a program for GPUs gets them from a source of C++.
-#if SLM_COMPILES && !defined(__CUDACC__) && !defined(__HIPCC__)
+#if SLM_COMPILES && !SLM_GPU_COMPILER
 #define SLM_KERNEL_TEMPLATE template
 #include "slm/backend/cpu/simd.hpp"
 #else
