@@ -26,7 +26,7 @@ def kernels(arguments, source, models):
     """The kernels of tests/compile/<source> with this many configs, and the size of the object in bytes."""
     path = pathlib.Path(arguments.root) / "tests" / "compile" / source
     compiled = pathlib.Path(arguments.scratch) / f"{path.stem}_{models}.o"
-    flags = ["-std=c++20", "-O0", f"-I{arguments.root}/include", f"-DSLM_MODELS={models}"]
+    flags = ["-std=c++20", "-O0", "-DSLM_IMPLEMENTATION=0", f"-I{arguments.root}/include", f"-DSLM_MODELS={models}"]
     subprocess.run([arguments.compiler, *flags, "-c", str(path), "-o", str(compiled)], check=True)
     listing = subprocess.run(["nm", "-C", "--defined-only", str(compiled)], check=True, text=True, capture_output=True).stdout
     names = [line.split(" ", 2)[2] for line in listing.splitlines() if re.match(r"[0-9a-f]+ [tTwWuV] ", line)]

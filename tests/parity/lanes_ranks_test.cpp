@@ -15,7 +15,7 @@
 using namespace slm;
 using namespace slm::testing;
 
-TEST_CASE("every family on 32 lanes: any number of devices gives the bits of one") {
+TEST_CASE("every family on 32 lanes: any number of devices gives the bits of one", "[long]") {
   int turn = 0;
   for (const std::string& name : folders)
     check_devices<Queued32>(fixture("models/" + name), {Ranks{2 + turn++ % 3}}, answers);

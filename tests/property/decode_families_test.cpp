@@ -102,7 +102,7 @@ TEST_CASE("every family, as target and as the draft of another: speculative text
   }
 }
 
-TEST_CASE("the same on the reference backend") {
+TEST_CASE("every family on the reference backend: speculative text is plain text") {
   for (std::size_t i = 0; i < folders.size(); ++i) {
     check_target<backend::Reference>(folders[i], folders[(i + 3) % folders.size()]);
   }

@@ -56,7 +56,7 @@ TEST_CASE("adapters of every family on the CPU: any number of ranks and stages g
   check_ranks<Cpu>(demo_pair("target-int4"), {{3}, {6, 3}}, one_thread);
 }
 
-TEST_CASE("the same on the reference backend") {
+TEST_CASE("adapters on the reference backend: any number of ranks gives the bits of one") {
   for (const char* name : adapted_fixtures)
     check_ranks<Reference>(fixture(text("models/", name)), {{3}, {4, 2}}, [] { return Reference{}; });
 }

@@ -69,7 +69,7 @@ TEST_CASE("keys and values in every format: ranks that have some heads each give
   }
 }
 
-TEST_CASE("the same on the reference backend") {
+TEST_CASE("every family on the reference backend: any number of ranks gives the bits of one", "[long]") {
   for (const std::string& name : folders)
     check_ranks<Reference>(fixture("models/" + name), {{3}, {2, 2}}, [] { return Reference{}; });
 }

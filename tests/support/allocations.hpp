@@ -1,5 +1,4 @@
-// Counts the allocations of a program and lets some fail. It defines operator new, so one source of a program includes
-// it.
+// Counts the allocations of a program and lets some fail. allocations.cpp replaces operator new.
 #pragma once
 
 #include <atomic>
@@ -103,12 +102,3 @@ inline void* allocate(std::size_t size, std::size_t alignment) {
 }
 
 }  // namespace slm::testing
-
-[[gnu::noinline]] void* operator new(std::size_t size) { return slm::testing::allocate(size, 1); }
-[[gnu::noinline]] void* operator new(std::size_t size, std::align_val_t alignment) {
-  return slm::testing::allocate(size, static_cast<std::size_t>(alignment));
-}
-[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }

@@ -81,6 +81,8 @@ void two_sources_of_this_program_define_SLM_IMPLEMENTATION_1() {}
 #if SLM_COMPILES
 #define SLM_HAS_FUNCTIONS(header) \
   SLM_INLINE void one_source_must_include_##header##_without_SLM_IMPLEMENTATION_0() {}
+#elif defined(__HIP_DEVICE_COMPILE__)  // the device's code would need the host's function
+#define SLM_HAS_FUNCTIONS(header)
 #else
 #define SLM_HAS_FUNCTIONS(header)                                         \
   void one_source_must_include_##header##_without_SLM_IMPLEMENTATION_0(); \

@@ -10,11 +10,11 @@ TEST_CASE("products with 32 lanes and mma.sync") {
   check_products<backend::Lanes32, Fp16>(1);
 }
 
-TEST_CASE("products with adapters of any rank beside rows without") {
+TEST_CASE("products with 32 lanes and mma.sync, with adapters of any rank beside rows without") {
   check_adapted_products<backend::Lanes32, Fp32>(0);
 }
 
-TEST_CASE("vocabularies of 50304 and 50432 ids") {
+TEST_CASE("vocabularies of 50304 and 50432 ids with 32 lanes and mma.sync") {
   check_vocabulary<backend::Lanes32, Bf16>({}, 50304);
   check_vocabulary<backend::Lanes32, Fp32>({}, 50432);
 }
