@@ -51,7 +51,7 @@ void check_writes(const fs::path& folder, Write write, Failing whose, long strid
       },
       whose, stride);
   CHECK(wrong == 0);
-  CHECK(failed > 5);
+  if (whose == Failing::here) CHECK(failed > 5);  // a busy processor may leave all work to this thread
   fs::remove_all(output);
   fs::remove_all(output.string() + ".partial");
 }
