@@ -1,5 +1,5 @@
-// The public header for adapters as PEFT saves them: load_adapter() loads one for a model. An AdapterStore reads
-// its adapters by the same code.
+// Public header for LoRA adapters saved by PEFT. load_adapter() loads one adapter for a model. AdapterStore uses the
+// same reader.
 #pragma once
 
 #include "slm/core/implementation_order.inc"
@@ -11,8 +11,8 @@
 
 namespace slm { inline namespace v0_1 {
 
-/// Loads an adapter for this model from a folder as PEFT saves it (adapter_config.json, adapter_model.safetensors).
-/// Sequences and requests share the handle, from any thread. Throws Error naming the file, field or tensor at fault.
+/// Loads an adapter for this model from a PEFT folder (adapter_config.json, adapter_model.safetensors). Sequences and
+/// requests on any thread may share the handle. Throws Error naming the invalid file, field or tensor.
 template <LanguageModel M>
 AdapterRef load_adapter(const std::filesystem::path& folder, const M& model) {
   return load_adapter(folder, model.info());

@@ -1,10 +1,10 @@
-// The four-bit product alone: `#include <slm/awq.hpp>`, give AwqLinear a layer's tensors, multiply.
+// Public header for the 4-bit matrix product: construct AwqLinear from a layer's tensors, then call multiply_add().
 //
-//   const slm::Tensor codes = ..., scales = ..., zeros = ...;       // as the checkpoint stores them
-//   slm::Int4Tensor layer{.name = "q_proj", .layout = slm::Int4Layout::awq_gemm, .out = 4096, .in = 4096, .group = 128,
-//                         .codes = &codes, .scales = &scales, .zeros = &zeros};
-//   slm::AwqLinear linear{layer};                                    // repacked once for this machine
-//   linear.multiply_add(x, y);                                       // y [rows, out] += x [rows, in] . weight^T
+//  const slm::Tensor codes = ..., scales = ..., zeros = ...;       // as the checkpoint stores them
+//  slm::Int4Tensor layer{.name = "q_proj", .layout = slm::Int4Layout::awq_gemm, .out = 4096, .in = 4096, .group = 128,
+//                        .codes = &codes, .scales = &scales, .zeros = &zeros};
+//  slm::AwqLinear linear{layer};                                    // repacked once for this machine
+//  linear.multiply_add(x, y);                                       // y [rows, out] += x [rows, in] . weight^T
 #pragma once
 
 #include "slm/core/implementation_order.inc"

@@ -1,4 +1,4 @@
-// The front door for many requests: an engine that answers them as they come, and a store of many adapters.
+// Public header for serving: an engine that answers many concurrent requests, and a store of LoRA adapters.
 #pragma once
 
 #include "slm/core/implementation_order.inc"

@@ -1,4 +1,4 @@
-// Names without definitions, for headers that only mention slm's types.
+// Forward declarations of slm's types.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// The door to quantization: a floating-point model becomes a 4-bit AWQ folder or a GGUF file.
+// Public header for quantization: converts a floating-point model to a 4-bit AWQ folder or a GGUF file.
 #pragma once
 
 #include "slm/core/implementation_order.inc"

@@ -1,4 +1,4 @@
-// The front door: load models and tokenizers, generate text, plainly or speculatively.
+// Public header for generation: load models and tokenizers, generate text with or without speculative decoding.
 #pragma once
 
 #include "slm/core/implementation_order.inc"

@@ -1,5 +1,5 @@
-// The one list of models that slm knows at compile time. Adding one is five lines here and no kernel. `tied` (the head
-// is the embedding table) and `position_rows` (of learned positions) are for counting parameters only.
+// Models whose config is known at compile time. A new model needs five lines here and no kernel. `tied` (the head is
+// the embedding table) and `position_rows` (learned positions) serve to count parameters.
 #pragma once
 
 #include <string_view>
@@ -73,7 +73,7 @@ struct JackFram_160M {
       .layers = 12, .hidden = 768, .ffn = 3072, .heads = 12, .kv_heads = 12, .head_dim = 64, .vocab = 32000};
 };
 
-// What other families have in place of Llama's RMSNorm, gated SiLU and rotary heads.
+// Variants that replace Llama's RMSNorm, gated SiLU and rotary positions.
 
 constexpr ModelConfig with_plain_mlp(ModelConfig config, ActivationKind activation, Positions positions) {
   config.norm = NormKind::layer;
@@ -120,7 +120,7 @@ struct AmdOlmo_1B {  // and -SFT, -SFT-DPO
 };
 
 using Olmo_1B = AmdOlmo_1B;
-using Olmo_1B_0724 = AmdOlmo_1B;  // clips q, k and v, and has a head of its own: settings
+using Olmo_1B_0724 = AmdOlmo_1B;  // clips q, k and v, and has a separate head: settings
 
 struct Mpt_1B_RedPajama {
   static constexpr std::string_view name = "MPT-1B-RedPajama";

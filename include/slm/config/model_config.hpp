@@ -1,5 +1,5 @@
-// ModelConfig: the shape of a model and the kind of its parts, fixed at compile time. ModelSettings: what changes
-// between fine-tunes of one shape.
+// ModelConfig: the shape of a model and its components; may be a compile-time constant. ModelSettings: values that
+// differ between fine-tunes of one shape.
 #pragma once
 
 #include <optional>
@@ -13,15 +13,15 @@
 
 namespace slm { inline namespace v0_1 {
 
-/// What a norm multiplies and adds after dividing.
+/// The affine parameters of a norm.
 enum class NormAffine { none, weight, weight_and_bias };
 
-/// How a model knows where a token stands.
+/// How positions enter the computation.
 enum class Positions {
   rope,     // queries and keys are rotated
-  alibi,    // scores fall with the distance, by a slope per head
-  learned,  // a table of rows added to the embedding
-  none,     // by the causal mask alone
+  alibi,    // scores decrease linearly with distance, with one slope per head
+  learned,  // a table whose rows are added to the embedding
+  none,     // only by the causal mask
 };
 
 enum class BlockOrder {
@@ -69,13 +69,13 @@ constexpr std::string_view name_of(AttentionBias bias) {
   return "?";
 }
 
-/// The shape of a decoder, and the kinds of its parts. The kinds' defaults are the Llama family's.
+/// The shape of a decoder and its components. Defaults are those of the Llama family.
 struct ModelConfig {
   int layers = 0;
   int hidden = 0;    // width of the residual stream
-  int ffn = 0;       // width between up and down
+  int ffn = 0;       // width of the MLP's inner layer
   int heads = 0;     // query heads
-  int kv_heads = 0;  // heads that share one key and value; heads % kv_heads == 0
+  int kv_heads = 0;  // key-value heads; heads % kv_heads == 0
   int head_dim = 0;  // need not be hidden / heads
   int vocab = 0;     // rows of the embedding table
 
@@ -84,14 +84,14 @@ struct ModelConfig {
   ActivationKind activation = ActivationKind::silu;
   bool gated = true;  // activation(gate) * up, or activation(up)
   Positions positions = Positions::rope;
-  int rotary = 0;  // leading dimensions of a head that rotate; 0: all
+  int rotary = 0;  // leading dimensions of a head that are rotated; 0: all
   BlockOrder order = BlockOrder::pre_norm;
   QkNorm qk_norm = QkNorm::none;
   AttentionBias attention_bias = AttentionBias::none;
   bool mlp_bias = false;
   bool head_bias = false;
   bool final_norm = true;  // before the head
-  int embedding = 0;       // width of the embedding table where it is projected to hidden; 0: hidden
+  int embedding = 0;       // width of the embedding table if it differs from hidden; 0: hidden
 
   constexpr bool operator==(const ModelConfig&) const = default;
 
@@ -99,7 +99,8 @@ struct ModelConfig {
   constexpr int embedding_dim() const { return embedding != 0 ? embedding : hidden; }
 };
 
-/// What is wrong with a shape; empty when it is sound. The bounds keep every product of two fields far inside 64 bits.
+/// Returns the fault of a shape, or an empty string if the shape is valid. The bounds keep every product of two fields
+/// well inside 64 bits.
 constexpr std::string_view fault_of(const ModelConfig& config) {
   const auto within = [](int value, int limit) { return value >= 1 && value <= limit; };
   if (!within(config.layers, 1024)) return "layers must be 1..1024";
@@ -124,17 +125,17 @@ constexpr std::string_view fault_of(const ModelConfig& config) {
   return {};
 }
 
-/// How the rotary frequencies of training are stretched to longer texts.
+/// How the trained rotary frequencies are rescaled for longer contexts.
 struct RopeScaling {
   enum class Kind { none, linear, llama3, longrope, divisors } kind = Kind::none;
   float factor = 1;
   float low_frequency_factor = 1;
   float high_frequency_factor = 4;
   float original_context = 8192;
-  // A divisor for every frequency; LongRoPE has two, up to the original context and beyond it   [rotary_dim / 2]
+  // Divisors of the frequencies. LongRoPE has two sets: up to the original context and beyond it   [rotary_dim / 2]
   std::vector<float> short_factors = {};
   std::vector<float> long_factors = {};
-  float attention_factor = 1;  // on cosines and sines
+  float attention_factor = 1;  // factor of cosines and sines
 };
 
 constexpr std::string_view name_of(RopeScaling::Kind kind) {
@@ -148,44 +149,45 @@ constexpr std::string_view name_of(RopeScaling::Kind kind) {
   return "?";
 }
 
-/// How a model's authors suggest to draw tokens, as far as they say.
+/// Sampling defaults recommended by a checkpoint; absent fields are not stated.
 struct SuggestedSampling {
-  std::optional<float> temperature = {};  // 0: the likeliest token always
+  std::optional<float> temperature = {};  // 0: greedy
   std::optional<int> top_k = {};
   std::optional<float> top_p = {};
   std::optional<float> min_p = {};
   std::optional<float> repetition_penalty = {};
 };
 
-/// What a checkpoint says of itself besides its shape.
+/// Properties of a checkpoint besides its shape.
 struct ModelSettings {
   int context = 2048;  // max_position_embeddings
   float norm_epsilon = 1e-6f;
   float rope_theta = 10000;
   RopeScaling rope_scaling = {};
-  bool tied_embeddings = false;            // the head is the embedding table
-  bool headless = false;                   // there is no head: the model gives hidden states only
-  float clip_qkv = 0;                      // queries, keys and values are cut to [-clip, clip]; 0: not
-  float attention_scale = 0;               // of q . k; 0: 1 / sqrt(head_dim)
-  float alibi_bias_max = 8;                // the flattest slope is 2^-alibi_bias_max
-  bool alibi_power_of_two = true;          // slopes are those of the next power of two heads, some left out
-  float logit_scale = 1;                   // factor of all logits
-  int window = 0;                          // positions that a query sees, itself included; 0: all before it
-  std::vector<bool> windowed_layers = {};  // layers that have the window; empty: all
-  int position_offset = 0;                 // row of the table of learned positions where position 0 lies
+  bool tied_embeddings = false;    // the head is the embedding table
+  bool headless = false;           // no head: the model returns hidden states only
+  float clip_qkv = 0;              // queries, keys and values are clamped to [-clip, clip]; 0: off
+  float attention_scale = 0;       // factor of q . k; 0: 1 / sqrt(head_dim)
+  float alibi_bias_max = 8;        // the smallest slope is 2^-alibi_bias_max
+  bool alibi_power_of_two = true;  // slopes are computed for the next power of two of heads; surplus ones are dropped
+  float logit_scale = 1;           // factor of all logits
+  int window = 0;                  // sliding window: positions that a query attends to, itself included; 0: no window
+  std::vector<bool> windowed_layers = {};  // layers with the window; empty: all
+  int position_offset = 0;                 // row of the learned position table for position 0
   std::vector<Token> end_tokens = {};
   SuggestedSampling sampling = {};
 
-  /// The window of one layer; 0: none.
+  /// Window size of one layer; 0: none.
   int window_of(int layer) const {
     return windowed_layers.empty() || windowed_layers[static_cast<std::size_t>(layer)] ? window : 0;
   }
 };
 
-/// For what needs the head of a model that has none.
+/// The Error for an operation that needs the head of a headless model.
 inline Error no_head(const std::string& model) {
-  return Error("checkpoint.no-head", text("'", model, "' was saved without its head, so it gives no logits"),
-               "Load the whole model, or ask for embeddings (slm embed, /v1/embeddings)");
+  return Error("checkpoint.no-head",
+               text("'", model, "' has no head (expected lm_head weights, found none), so it computes no logits"),
+               "Load the whole model, or request embeddings (slm embed, /v1/embeddings)");
 }
 
 }}

@@ -1,4 +1,4 @@
-// Registry: a list of compile-time configs, and the way from a run-time shape to one of them.
+// Registry: a list of compile-time configs, and the lookup of a run-time shape in it.
 #pragma once
 
 #include <concepts>
@@ -12,20 +12,21 @@
 
 namespace slm { inline namespace v0_1 {
 
-/// A config is an empty type with a name and a constexpr value; Dynamic is one that carries its value at run time.
+/// A config has a name and a ModelConfig value. Static configs are empty types with a constexpr value; Dynamic holds
+/// its value at run time.
 template <class C>
 concept Config = requires(const C& config) {
   { C::name } -> std::convertible_to<std::string_view>;
   { config.value } -> std::convertible_to<const ModelConfig&>;
 };
 
-/// The same model text, reading its shape at run time: for checkpoints outside the registry.
+/// A config with a run-time shape, for checkpoints outside the registry.
 struct Dynamic {
   static constexpr std::string_view name = "dynamic";
   ModelConfig value;
 };
 
-/// A config whose shape is a constant.
+/// A config whose shape is a compile-time constant.
 template <class C>
 concept StaticConfig = Config<C> && std::is_empty_v<C>;
 
@@ -34,7 +35,7 @@ struct Registry {
   static_assert((fault_of(Models::value).empty() && ...), "a registered config has an unsound shape");
 };
 
-/// Calls f(Model{}) for the first config of this shape; false when there is none.
+/// Calls f(Model{}) for the first config with this shape. Returns false if there is none.
 template <class... Models, class F>
 bool visit(Registry<Models...>, const ModelConfig& shape, F&& f) {
   return ((Models::value == shape && (f(Models{}), true)) || ...);
@@ -42,7 +43,7 @@ bool visit(Registry<Models...>, const ModelConfig& shape, F&& f) {
 
 namespace detail {
 
-/// Calls f("layers", &ModelConfig::layers) and so on.
+/// Calls f(name, member pointer) for each field: f("layers", &ModelConfig::layers) etc.
 template <class F>
 void for_each_member(F&& f) {
   f("layers", &ModelConfig::layers);
@@ -67,7 +68,7 @@ void for_each_member(F&& f) {
   f("embedding", &ModelConfig::embedding);
 }
 
-/// A value as C++ source, without the namespace: 12, true, NormKind::layer.
+/// A value as C++ source without namespace: 12, true, NormKind::layer.
 inline std::string source_of(int value) { return text(value); }
 inline std::string source_of(bool value) { return value ? "true" : "false"; }
 inline std::string source_of(NormKind value) { return text("NormKind::", name_of(value)); }
@@ -80,7 +81,7 @@ inline std::string source_of(AttentionBias value) { return text("AttentionBias::
 
 }  // namespace detail
 
-/// "layers 32 instead of 12, norm NormKind::layer instead of NormKind::rms"
+/// Lists the differing fields: "layers 32 instead of 12, norm NormKind::layer instead of NormKind::rms".
 inline std::string difference(const ModelConfig& found, const ModelConfig& known) {
   std::string list;
   detail::for_each_member([&](const char* name, auto member) {
@@ -91,7 +92,7 @@ inline std::string difference(const ModelConfig& found, const ModelConfig& known
   return list;
 }
 
-/// The source of a config struct, ready to paste. What has its default is left out.
+/// The C++ source of a config struct. Fields with default values are omitted.
 inline std::string source_of(const ModelConfig& shape, std::string_view name) {
   std::string fields;
   detail::for_each_member([&]<class Value>(const char* field, Value ModelConfig::*member) {
@@ -103,7 +104,7 @@ inline std::string source_of(const ModelConfig& shape, std::string_view name) {
               "\"; static constexpr slm::ModelConfig value{", fields, "}; };");
 }
 
-/// The Error for a shape that no config of the registry has.
+/// The Error for a shape that is not in the registry.
 template <class... Models>
 Error not_registered(Registry<Models...>, const ModelConfig& shape, std::string_view where) {
   int fewest = std::numeric_limits<int>::max();

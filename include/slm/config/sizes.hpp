@@ -1,5 +1,4 @@
-// How large a model is, from its shape alone: numbers, bytes in each format, KV
-// cache.
+// Sizes of a model computed from its shape: parameters, bytes per format, KV cache.
 #pragma once
 
 #include <cstdint>
@@ -9,14 +8,13 @@
 
 namespace slm { inline namespace v0_1 {
 
-/// What the size of a model depends on besides its ModelConfig.
+/// Parameters of the model's size that ModelConfig lacks.
 struct TableSizes {
   bool tied = false;      // the head is the embedding table
-  int position_rows = 0;  // of a table of learned positions
+  int position_rows = 0;  // rows of the learned position table
 };
 
-/// Those of a registered config: its members `tied` and `position_rows`, where
-/// it has them.
+/// Sizes of a registered config, from its optional members `tied` and `position_rows`.
 template <class Model>
 constexpr TableSizes table_sizes_of() {
   TableSizes sizes;
@@ -30,7 +28,7 @@ namespace detail {
 constexpr std::int64_t query_width(const ModelConfig &config) { return std::int64_t{config.heads} * config.head_dim; }
 constexpr std::int64_t key_width(const ModelConfig &config) { return std::int64_t{config.kv_heads} * config.head_dim; }
 
-/// Numbers of one norm over the residual stream.
+/// Parameters of one norm over the residual stream.
 constexpr std::int64_t norm_count(const ModelConfig &config) {
   if (config.norm_affine == NormAffine::none) return 0;
   return (config.norm_affine == NormAffine::weight_and_bias ? 2 : 1) * std::int64_t{config.hidden};
@@ -38,7 +36,7 @@ constexpr std::int64_t norm_count(const ModelConfig &config) {
 
 }  // namespace detail
 
-/// Weights of the linear layers in one block: what 4-bit formats quantize.
+/// Linear weights of one block, which 4-bit formats quantize.
 constexpr std::int64_t block_linear_count(const ModelConfig &config) {
   const std::int64_t hidden = config.hidden;
   const std::int64_t attention = 2 * hidden * (detail::query_width(config) + detail::key_width(config));
@@ -58,7 +56,7 @@ constexpr std::int64_t block_vector_count(const ModelConfig &config) {
   return count;
 }
 
-/// Embedding table, head, and what else lies outside the blocks.
+/// Parameters outside the blocks: embedding table, head, positions, final norm.
 constexpr std::int64_t outer_count(const ModelConfig &config, const TableSizes &tables) {
   const std::int64_t table = std::int64_t{config.vocab} * config.embedding_dim();
   const std::int64_t projections = config.embedding != 0 ? std::int64_t{2} * config.embedding * config.hidden : 0;
@@ -71,9 +69,8 @@ constexpr std::int64_t parameter_count(const ModelConfig &config, const TableSiz
   return config.layers * (block_linear_count(config) + block_vector_count(config)) + outer_count(config, tables);
 }
 
-/// The group that 4-bit weights of this shape are quantized in: 128 where it
-/// divides the input of every linear layer, else 64 or 32; 0 where none of them
-/// does.
+/// Group size for 4-bit weights of this shape: the largest of 128, 64 and 32 that divides the inputs of every linear
+/// layer, or 0.
 constexpr int int4_group(const ModelConfig &config) {
   for (const int group : {128, 64, 32}) {
     const bool divides =
@@ -83,8 +80,7 @@ constexpr int int4_group(const ModelConfig &config) {
   return 0;
 }
 
-/// Bytes with 4-bit linear layers, each group with an fp16 scale and a 4-bit
-/// zero point, and all else in fp16.
+/// Bytes with 4-bit linear layers (one fp16 scale and one 4-bit zero point per group) and fp16 for other parameters.
 constexpr std::int64_t int4_bytes(const ModelConfig &config, const TableSizes &tables) {
   const std::int64_t linear = config.layers * block_linear_count(config);
   const std::int64_t rest = parameter_count(config, tables) - linear;
@@ -92,7 +88,7 @@ constexpr std::int64_t int4_bytes(const ModelConfig &config, const TableSizes &t
   return group == 0 ? 2 * (linear + rest) : linear / 2 + linear / group * 5 / 2 + 2 * rest;
 }
 
-/// Keys and values that one token adds to the KV cache.
+/// Elements that one token adds to the KV cache.
 constexpr std::int64_t kv_count_per_token(const ModelConfig &config) {
   return std::int64_t{2} * config.layers * config.kv_heads * config.head_dim;
 }

@@ -1,4 +1,4 @@
-// The kinds of which architectures are made. A config chooses one of each; backends compute them.
+// Enumerations of an architecture's components. A config selects one of each; backends compute them.
 #pragma once
 
 #include <string_view>
@@ -19,10 +19,10 @@ enum class ActivationKind {
   relu,       // max(z, 0)
 };
 
-/// What is normalised of queries and keys between projection and rotation, by the kind of norm of the model.
+/// How queries and keys are normalised between projection and rotation. The norm kind is the model's.
 enum class QkNorm {
   none,
-  per_head,  // each head; one weight [head_dim] for all of them
+  per_head,  // each head separately; one weight [head_dim] for all heads
   whole,     // all heads together; weights [heads * head_dim] and [kv_heads * head_dim]
 };
 

@@ -1,4 +1,4 @@
-// Numbers of bytes as people read them.
+// Human-readable byte counts.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Checksum: whether bytes are still the same. It finds accidents, not forgeries.
+// Checksum: detects accidental changes of bytes. It is not cryptographic.
 #pragma once
 
 #include <cstddef>
@@ -9,8 +9,8 @@
 
 namespace slm { inline namespace v0_1 {
 
-/// 64 bits over bytes in order, about four bytes a cycle. add() in parts is not add() of the whole: cut the same way to
-/// compare.
+/// 64-bit checksum, about four bytes per cycle. The result depends on how the bytes are divided among add() calls: use
+/// the same division to compare.
 class Checksum {
  public:
   void add(std::span<const std::byte> bytes) {

@@ -1,4 +1,4 @@
-// The control groups of this process, which limit what it may take of the machine.
+// Control groups (cgroups) of this process, which limit its share of processor time and memory.
 #pragma once
 
 #include <cstddef>
@@ -8,9 +8,9 @@
 
 namespace slm { inline namespace v0_1 { namespace detail {
 
-/// use(directory) for each of a process's control groups that a controller ("cpu", "memory") belongs to, and for those
-/// that contain them. groups: the text of /proc/self/cgroup, lines of the form number:controllers:path. root: where
-/// control groups are mounted.
+/// Calls use(directory) for each control group of the process that has the controller ("cpu", "memory"), and for its
+/// ancestors. groups: contents of /proc/self/cgroup, lines of the form number:controllers:path. root: mount point of
+/// the control groups.
 template <class Use>
 void for_each_group(std::istream& groups, const std::string& root, std::string_view controller, Use use) {
   const std::string wanted = std::string(",").append(controller) + ",";
@@ -23,7 +23,7 @@ void for_each_group(std::istream& groups, const std::string& root, std::string_v
     if (!unified && controllers.find(wanted) == std::string::npos) continue;
     const std::string mount = unified ? root : std::string(root).append("/").append(controller);
     std::string path = line.substr(second + 1);
-    if (path.find("/..") != std::string::npos) path.clear();  // outside of what is mounted here
+    if (path.find("/..") != std::string::npos) path.clear();  // outside of the mounted hierarchy
     for (;;) {
       use(mount + path);
       const std::size_t last = path.rfind('/');

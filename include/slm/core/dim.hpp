@@ -1,4 +1,4 @@
-// Small arithmetic on sizes.
+// Integer arithmetic on sizes.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
-// How a token is drawn from a row of logits: arithmetic with the same bits on a processor and on any GPU, so that
-// either chooses the same token. Weights and logarithms are integers, sums of weights are exact in any order, and the
-// few operations on doubles round once each, with nothing in them that a compiler may fuse.
+// Draws a token from a row of logits. The arithmetic gives the same bits on a CPU and on any GPU, so that both choose
+// the same token. Weights and logarithms are integers, and sums of weights are exact in any order. The few operations
+// on doubles round once each and cannot be fused by a compiler.
 #pragma once
 
 #include <array>
@@ -14,23 +14,24 @@ namespace slm { inline namespace v0_1 {
 
 inline constexpr Token no_token = -1;
 
-/// The weight of a row's likeliest token. Others count in whole units: what is less likely by 2^-44 has the weight 0.
+/// The weight of a row's most likely token. Weights are integers: a token less likely by a factor of 2^-44 has weight
+/// 0.
 inline constexpr std::uint64_t whole_weight = std::uint64_t{1} << 44;
 static_assert(most_vocab <= ~std::uint64_t{0} / whole_weight);
 
-/// What a request asks of every draw, as draw_of() makes it of Sampling.
+/// The parameters of every draw of a request; draw_of() computes them from Sampling.
 struct Draw {
   double scale = 0;              // 2^31 log2(e) / temperature; 0: greedy
-  std::uint64_t seed = 0;        // of the draw that is keyed by (seed, position, token)
-  std::uint64_t min_weight = 1;  // lighter tokens are out
+  std::uint64_t seed = 0;        // key of the random bits, with position and token
+  std::uint64_t min_weight = 1;  // tokens of lower weight are excluded
   std::uint32_t top_p = 0;       // times 2^32; 0: all
   int top_k = 0;                 // 0: all
-  int vocab = 0;                 // ids from here on are out
+  int vocab = 0;                 // ids >= vocab are excluded
 
   SLM_DEVICE bool greedy() const { return scale == 0; }
   SLM_DEVICE bool cuts() const { return top_k != 0 || top_p != 0; }
 
-  /// The weight that the likeliest tokens must have together, of all that top_k left.
+  /// The total weight that the most likely tokens must reach (top_p), given the total of the tokens that top_k kept.
   SLM_DEVICE std::uint64_t wanted(std::uint64_t total) const {
     const std::uint64_t share = (total >> 32) * top_p + ((total & 0xffffffffu) * top_p >> 32);
     return share == 0 ? 1 : share;
@@ -39,8 +40,8 @@ struct Draw {
   bool operator==(const Draw&) const = default;
 };
 
-/// Integers in the order of the floats: NaN above +infinity or below -infinity by its sign, and -0 as 0. Integer
-/// comparisons let compilers use vector instructions, and survive -ffast-math.
+/// Maps floats to integers in the same order. NaN is above +infinity or below -infinity, by its sign; -0 is mapped as
+/// 0. Integer comparisons vectorise and remain correct under -ffast-math.
 SLM_DEVICE std::int32_t order_key(float value) {
   const std::int32_t bits = __builtin_bit_cast(std::int32_t, value + 0.0f);
   return bits ^ ((bits >> 31) & 0x7fffffff);
@@ -49,7 +50,7 @@ SLM_DEVICE std::int32_t order_key(float value) {
 inline constexpr std::int32_t infinity_key = 0x7f800000;
 inline constexpr std::int32_t minus_infinity_key = ~0x7f800000;
 
-/// whole_weight * 2^-(distance / 2^31), where distance is (peak - logit) * scale; right to 2^-27 of it.
+/// whole_weight * 2^-(distance / 2^31), where distance is (peak - logit) * scale; relative error at most 2^-27.
 SLM_DEVICE std::uint64_t weight_of(float logit, float peak, double scale) {
   const double distance = (static_cast<double>(peak) - static_cast<double>(logit)) * scale;
   if (!(distance < 45 * 0x1p31)) return 0;
@@ -63,21 +64,21 @@ SLM_DEVICE std::uint64_t weight_of(float logit, float peak, double scale) {
   return (static_cast<std::uint64_t>(sum) << 14) >> (whole >> 31);
 }
 
-/// The words of the generator for a token's draw at a place in the text, shared by two neighbouring tokens.
+/// The random words for the draw of two adjacent tokens (a pair) at one position.
 SLM_DEVICE std::array<std::uint32_t, 4> race_words(std::uint64_t seed, std::uint64_t position, std::uint32_t pair) {
   return philox({static_cast<std::uint32_t>(position), static_cast<std::uint32_t>(position >> 32), pair,
                  static_cast<std::uint32_t>(Stream::gumbel)},
                 seed);
 }
 
-/// A token's number u in (0, 1), in units of 2^-64, from the words of its pair.
+/// A token's uniform number u in (0, 1), in units of 2^-64, from the words of its pair.
 SLM_DEVICE std::uint64_t race_uniform(const std::array<std::uint32_t, 4>& words, std::uint32_t token) {
   const std::uint32_t high = (token & 1u) != 0 ? words[2] : words[0], low = (token & 1u) != 0 ? words[3] : words[1];
   return ((std::uint64_t{high} << 32 | low) >> 12 << 12) | std::uint64_t{1} << 11;
 }
 
-/// The exponential race: a token of weight w arrives at time -log2(u) / w, the first one wins, on ties the lowest id.
-/// Here -log2(u), in units of 2^-57; right to 2^-27 of itself.
+/// The exponential race: a token of weight w arrives at time -log2(u) / w. The first one wins; ties go to the lowest
+/// id. This returns -log2(u) in units of 2^-57; relative error at most 2^-27.
 SLM_DEVICE double race_distance(std::uint64_t u) {
   int zeros = 0;
   if (u >> 32 == 0) zeros += 32, u <<= 32;

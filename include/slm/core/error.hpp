@@ -1,4 +1,4 @@
-// The one exception of the library: an id, what was expected and found, what to do next.
+// Error: the library's only exception type. It holds an id, the expectation and the finding, and a remedy.
 #pragma once
 
 #include <concepts>
@@ -13,7 +13,7 @@ namespace slm { inline namespace v0_1 {
 
 namespace detail {
 
-/// A part of a sentence. One type for all of them, so that a sentence compiles to a list of its parts and one call.
+/// One part of a message. A single type for all parts compiles each message to a list of parts and one call.
 class TextPart {
  public:
   TextPart(std::string_view part) : kind_(Kind::letters), letters_(part) {}
@@ -61,8 +61,8 @@ std::string text(const Parts&... parts) {
   return detail::joined({parts...});
 }
 
-/// What a message shows of a text from outside, which may be long and may try to steer a terminal: printable ASCII, the
-/// rest escaped, cut at about `most` bytes.
+/// An excerpt of untrusted text for a message: printable ASCII, other bytes escaped, cut at about `most` bytes.
+/// Escaping keeps terminal control sequences out of messages.
 inline std::string excerpt(std::string_view source, std::size_t most = 200) {
   constexpr std::string_view digits = "0123456789abcdef";
   std::string shown;
@@ -78,17 +78,17 @@ inline std::string excerpt(std::string_view source, std::size_t most = 200) {
   return shown;
 }
 
-/// The same between quotes.
+/// excerpt() between quotes.
 inline std::string quote(std::string_view source) { return text("'", excerpt(source), "'"); }
 
-/// Everything the library throws. docs/errors.md lists every id.
+/// The type of every exception that the library throws. docs/errors.md lists every id.
 class Error : public std::runtime_error {
  public:
-  /// For host applications that want to end their own main() the same way.
+  /// For host applications that report their own fatal errors with the same type; id() is empty.
   explicit Error(const std::string& sentence) : std::runtime_error(sentence) {}
 
-  /// id: stable, "room.what-happened". sentence: what was expected and what was found.
-  /// next_step: what the reader can do about it.
+  /// id: stable, "topic.what-happened". sentence: what was expected and what was found. next_step: what the reader
+  /// should do.
   Error(std::string_view id, std::string_view sentence, std::string_view next_step)
       : std::runtime_error(text(sentence, ". ", next_step, ". [", id, "]")), id_(id) {}
 

@@ -1,4 +1,4 @@
-// FloatEnvironment: the arithmetic that results are defined by, whatever mode the host program has set.
+// FloatEnvironment: the floating-point mode that results depend on, independent of the host program's mode.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,8 @@
 
 namespace slm { inline namespace v0_1 { namespace detail {
 
-/// While it lives, the calling thread rounds to nearest, keeps subnormal numbers and masks floating-point exceptions.
-/// Its end restores what the thread had. A thread is to end the innermost one first.
+/// While an object lives, its thread rounds to nearest, keeps subnormal numbers and masks floating-point exceptions.
+/// The destructor restores the previous mode. Objects of one thread must be destroyed in reverse order.
 class FloatEnvironment {
  public:
   FloatEnvironment() : before_(control()) {
@@ -24,10 +24,10 @@ class FloatEnvironment {
 #if SLM_ARCH_X86_64
   using Word = unsigned;
   static constexpr Word standard = 0x1f80;
-  static Word mode_of(Word control) { return control & ~Word{0x3f}; }  // the rest says what has happened
+  static Word mode_of(Word control) { return control & ~Word{0x3f}; }  // without the status flags
   static Word control() { return __builtin_ia32_stmxcsr(); }
   static void set(Word control) {
-    asm volatile("" ::: "memory");  // arithmetic stays on its side
+    asm volatile("" ::: "memory");  // keeps arithmetic from moving across the change
     __builtin_ia32_ldmxcsr(control);
     asm volatile("" ::: "memory");
   }

@@ -1,5 +1,5 @@
-// What is in a folder. The iterators of std::filesystem are not used: libstdc++'s end the program where there is no
-// memory for a name.
+// Lists a folder. std::filesystem iterators are not used: those of libstdc++ terminate the program when an allocation
+// fails.
 #pragma once
 
 #include <dirent.h>
@@ -13,7 +13,7 @@
 
 namespace slm { inline namespace v0_1 {
 
-/// The names in a folder, in any order; what was read of them where that fails.
+/// Returns the names in a folder, unordered. On failure, returns the names read so far and sets `failure`.
 inline std::vector<std::string> names_in(const std::string& folder, std::error_code& failure) {
   struct Close {
     void operator()(DIR* open) const { ::closedir(open); }

@@ -1,4 +1,4 @@
-// free_memory: what this process may still take of the host's memory.
+// free_memory: host memory that this process may still allocate.
 #pragma once
 
 #include <unistd.h>
@@ -21,8 +21,8 @@ namespace slm { inline namespace v0_1 {
 
 namespace detail {
 
-/// Bytes that the control group at this directory leaves, in either version of the interface, with what its files take
-/// of the cache; none: it has no limit.
+/// Bytes left below the memory limit of the control group at `directory` (v1 or v2). Page cache of files counts as
+/// free. nullopt: no limit.
 inline std::optional<std::uint64_t> free_of_group(const std::string& directory) {
   const auto number_in = [&](const char* name) -> std::optional<std::uint64_t> {
     std::uint64_t number = 0;
@@ -33,7 +33,7 @@ inline std::optional<std::uint64_t> free_of_group(const std::string& directory) 
   const auto limit = number_in(unified ? "/memory.max" : "/memory.limit_in_bytes");
   const auto used = number_in(unified ? "/memory.current" : "/memory.usage_in_bytes");
   if (!limit || !used) return std::nullopt;
-  // Version 1 has its own numbers, and with total_ those of the groups inside too.
+  // Version 1 has other field names; its total_ fields include the descendant groups.
   std::map<std::string, std::uint64_t> found;
   std::uint64_t bytes = 0;
   std::ifstream statistics(directory + "/memory.stat");
@@ -44,7 +44,7 @@ inline std::optional<std::uint64_t> free_of_group(const std::string& directory) 
   return *limit - std::min(*limit, taken);
 }
 
-/// meminfo and groups: the texts of /proc/meminfo and /proc/self/cgroup. root: where control groups are mounted.
+/// meminfo, groups: contents of /proc/meminfo and /proc/self/cgroup. root: mount point of the control groups.
 inline std::optional<std::uint64_t> free_memory_of(std::istream& meminfo, std::istream& groups,
                                                    const std::string& root) {
   std::optional<std::uint64_t> least;
@@ -64,8 +64,8 @@ inline std::optional<std::uint64_t> free_memory_of(std::istream& meminfo, std::i
 
 }  // namespace detail
 
-/// Bytes: what the system calls available (MemAvailable), within the limits of memory that control groups set. Where a
-/// system tells neither, all of its memory.
+/// Bytes: MemAvailable of the system, limited by the control groups' memory limits. If neither is known: the physical
+/// memory.
 inline std::size_t free_memory() {
   std::optional<std::uint64_t> free;
 #if defined(__linux__)
@@ -79,7 +79,7 @@ inline std::size_t free_memory() {
 
 namespace detail {
 
-/// A budget for those who name none: a part of the free memory, one `part`th, and at least 64 MiB.
+/// Default memory budget in bytes: free memory divided by `part`, at least 64 MiB.
 inline std::size_t usual_budget(std::size_t part) { return std::max(free_memory() / part, std::size_t{64} << 20); }
 
 }  // namespace detail

@@ -1,4 +1,4 @@
-// The one place that knows which compiler is at work, and the library's version.
+// Compiler detection and the library's version. No other header tests for a compiler.
 #pragma once
 
 #define SLM_VERSION_MAJOR 0
@@ -21,7 +21,7 @@
 #define SLM_ARCH_AARCH64 0
 #endif
 
-/// A function that runs on the host and, where a GPU compiler is at work, on the device too.
+/// A function for the host and, under a GPU compiler, for the device too.
 #if defined(__CUDACC__)
 #define SLM_DEVICE __host__ __device__ __forceinline__
 #elif defined(__HIPCC__)  // HIP's __forceinline__ is a macro of its runtime header, which most headers do without
@@ -30,14 +30,14 @@
 #define SLM_DEVICE inline
 #endif
 
-/// Whether a GPU's compiler is at work.
+/// 1 under a GPU compiler.
 #if defined(__CUDACC__) || defined(__HIPCC__)
 #define SLM_GPU_COMPILER 1
 #else
 #define SLM_GPU_COMPILER 0
 #endif
 
-/// Before a loop whose number of turns is a constant.
+/// Precedes a loop with a constant trip count.
 #if defined(__CUDACC__) || defined(__clang__)
 #define SLM_UNROLL _Pragma("unroll")
 #else
@@ -49,15 +49,15 @@
 #endif
 
 // SLM_IMPLEMENTATION selects the source that compiles the functions of slm. Undefined or 1: this source compiles them.
-// Any other source of the program may define it as 0 before its first header of slm,
+// Every other source of the program may define it as 0 before its first header of slm,
 //
-//   #define SLM_IMPLEMENTATION 0
+//  #define SLM_IMPLEMENTATION 0
 //
 // and then has declarations only. Two sources that define it as 1 do not link. The CMake target slm::compiled is a
 // source that compiles the functions.
 #if !defined(SLM_IMPLEMENTATION)
 #define SLM_COMPILES 1
-#elif 0 - SLM_IMPLEMENTATION - 1 != -1  // it is 1, or defined as nothing
+#elif 0 - SLM_IMPLEMENTATION - 1 != -1  // it is 1 or empty
 #define SLM_COMPILES 1
 namespace slm { inline namespace v0_1 { namespace detail {
 void two_sources_of_this_program_define_SLM_IMPLEMENTATION_1() {}
@@ -66,8 +66,8 @@ void two_sources_of_this_program_define_SLM_IMPLEMENTATION_1() {}
 #define SLM_COMPILES 0
 #endif
 
-/// SLM_INLINE: a function that is emitted even if this source does not call it, as other sources may. SLM_TEMPLATE: the
-/// same for a template.
+/// SLM_INLINE: an inline function that is emitted even if this source does not call it, since other sources may.
+/// SLM_TEMPLATE: an explicit instantiation of a template, for the same reason.
 #if SLM_COMPILES
 #define SLM_INLINE inline __attribute__((used))
 #define SLM_TEMPLATE template
@@ -76,8 +76,8 @@ void two_sources_of_this_program_define_SLM_IMPLEMENTATION_1() {}
 #define SLM_TEMPLATE extern template
 #endif
 
-/// Stands in a header that declares such functions. A program in which no source compiles them does not link, and the
-/// linker names this function.
+/// Marks a header that declares such functions. If no source compiles them, linking fails and the linker names this
+/// function.
 #if SLM_COMPILES
 #define SLM_HAS_FUNCTIONS(header) \
   SLM_INLINE void one_source_must_include_##header##_without_SLM_IMPLEMENTATION_0() {}

@@ -1,4 +1,5 @@
-// GuardedMapping: a mapped file of which parts may go away; reading them gives zeros and marks it as damaged.
+// GuardedMapping: a file mapping that survives truncation of the file. Reads of missing pages return zeros and mark the
+// mapping as damaged.
 #pragma once
 
 #include <signal.h>
@@ -18,10 +19,10 @@
 
 namespace slm { inline namespace v0_1 { namespace detail {
 
-/// A place in the table of mappings, for a handler of signals: no lock, no allocation.
+/// An entry in the table of mappings. The signal handler uses it: no lock, no allocation.
 class MappingEntry {
  public:
-  /// Whether the place was free, and now stands for these bytes.
+  /// Returns true if the entry was free and now holds these bytes.
   bool take(const void* begin, std::size_t size) noexcept {
     std::uint32_t free = turn_.load();
     if (free % 4 != 0 || !turn_.compare_exchange_strong(free, free + 1)) return false;
@@ -33,14 +34,14 @@ class MappingEntry {
   }
   void release() noexcept { turn_ += 2; }
 
-  /// Whether a read of it before has found less than the file had.
+  /// Returns true if an earlier read hit a missing page.
   bool damaged() const noexcept {
     std::atomic_signal_fence(std::memory_order_seq_cst);
     return damaged_.load(std::memory_order_acquire);
   }
 
-  /// Where the address lies in the mapping: marks it, and lays zeros over all of it from the address's page on. Whether
-  /// that was done.
+  /// If the address is inside the mapping: marks the mapping as damaged and maps zeros from the address's page to the
+  /// end. Returns true if it did.
   bool replace_from(std::uintptr_t address) noexcept {
     const std::uint32_t turn = turn_;
     if (turn % 4 != 2) return false;
@@ -53,7 +54,7 @@ class MappingEntry {
   }
 
  private:
-  /// Atomic for other threads that read there. The bare system call: sanitizers take mmap() for a write.
+  /// Atomic for other threads that read the pages. Uses the raw system call because sanitizers treat mmap() as a write.
   static bool map_zeros(void* place, std::size_t size) noexcept {
     constexpr int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
 #if defined(__linux__) && defined(SYS_mmap)
@@ -63,7 +64,7 @@ class MappingEntry {
 #endif
   }
 
-  // % 4: 0 is free, 1 is being taken, 2 is in use. Another value than before: it is another mapping's meanwhile.
+  // State (value % 4): 0 free, 1 being taken, 2 in use. A changed value means that the entry now holds another mapping.
   std::atomic<std::uint32_t> turn_{0};
   std::atomic<std::uintptr_t> begin_{0};
   std::atomic<std::uintptr_t> size_{0};
@@ -72,7 +73,7 @@ class MappingEntry {
 
 class MappingTable {
  public:
-  /// Null: all places are taken.
+  /// Returns null if all entries are in use.
   static MappingEntry* enter(const void* begin, std::size_t size) noexcept {
     for (MappingEntry& entry : entries_) {
       if (entry.take(begin, size)) return &entry;
@@ -80,11 +81,11 @@ class MappingTable {
     return nullptr;
   }
 
-  /// Handles SIGBUS from the first call on. Whether it does.
+  /// Installs the SIGBUS handler on the first call. Returns true if it is installed.
   static bool install() noexcept {
     static const bool installed = [] {
       if (::sigaction(SIGBUS, nullptr, &before_) != 0) return false;
-      struct sigaction action = before_;  // whose handler runs under its own mask
+      struct sigaction action = before_;  // keep the mask of the previous handler
       action.sa_sigaction = handle;
       action.sa_flags = SA_SIGINFO | SA_ONSTACK | (before_.sa_flags & (SA_RESTART | SA_NODEFER));
       return ::sigaction(SIGBUS, &action, nullptr) == 0;
@@ -100,7 +101,7 @@ class MappingTable {
   }
 
   static bool replace(const siginfo_t& info) noexcept {
-    if (info.si_code <= 0 || info.si_code == BUS_ADRALN) return false;  // sent by a program; a misaligned address
+    if (info.si_code <= 0 || info.si_code == BUS_ADRALN) return false;  // sent by a program, or a misaligned address
     const auto address = reinterpret_cast<std::uintptr_t>(info.si_addr);
     for (MappingEntry& entry : entries_) {
       if (entry.replace_from(address)) return true;
@@ -108,12 +109,12 @@ class MappingTable {
     return false;
   }
 
-  /// What the system would have done without this handler.
+  /// Applies the previous disposition of the signal.
   static void pass_on(int number, siginfo_t* info, void* context) {
     const bool has_info = (before_.sa_flags & SA_SIGINFO) != 0;
     const bool standard = !has_info && before_.sa_handler == SIG_DFL;
     const bool ignored = !has_info && before_.sa_handler == SIG_IGN;
-    bool sent = info->si_code <= 0;  // else the instruction faults again
+    bool sent = info->si_code <= 0;  // otherwise the instruction faults again
 #if defined(BUS_MCEERR_AO)
     sent = sent || info->si_code == BUS_MCEERR_AO;
 #endif
@@ -133,15 +134,15 @@ class MappingTable {
   }
 
   static inline std::array<MappingEntry, 1024> entries_{};
-  static inline struct sigaction before_ {};  // set before the handler is
+  static inline struct sigaction before_ {};  // set before the handler is installed
 };
 
-/// A file's first `size` bytes as read-only memory.
+/// The first `size` bytes of a file, mapped read-only.
 class GuardedMapping {
  public:
   GuardedMapping() = default;
 
-  /// Not mapped where the system refuses (errno is its reason), or, with errno 0, where no guard is to be had.
+  /// data() is null if mapping fails: errno is the reason, or 0 if the guard is unavailable.
   GuardedMapping(int file, std::size_t size) : size_(size) {
     errno = 0;
     if (!MappingTable::install()) {
@@ -173,7 +174,7 @@ class GuardedMapping {
     ::munmap(const_cast<std::byte*>(data_), size_);
   }
 
-  /// Null: not mapped.
+  /// Null if not mapped.
   const std::byte* data() const { return data_; }
   bool damaged() const { return data_ != nullptr && entry_->damaged(); }
 
@@ -183,7 +184,7 @@ class GuardedMapping {
   MappingEntry* entry_ = nullptr;
 };
 
-/// Reads something of every page: a system call that reads what a mapped file no longer has would fail instead.
+/// Touches every page. Without this, a system call that reads missing pages of the mapping would fail.
 inline void read_pages(std::span<const std::byte> bytes) noexcept {
   constexpr std::size_t smallest_page = 4096;
   for (std::size_t i = 0; i < bytes.size(); i += smallest_page) {
@@ -192,8 +193,8 @@ inline void read_pages(std::span<const std::byte> bytes) noexcept {
   if (!bytes.empty()) static_cast<void>(*static_cast<const volatile std::byte*>(&bytes.back()));
 }
 
-/// While it lives, the calling thread does not block SIGBUS: a thread that does so ends the process where it reads what
-/// a mapped file no longer has.
+/// Unblocks SIGBUS in the calling thread while it lives. A thread that blocks SIGBUS would end the process on reading a
+/// missing page.
 class BusErrorsTaken {
  public:
   BusErrorsTaken() noexcept {

@@ -1,4 +1,4 @@
-// A counter-based generator: the same (seed, stream, position, index) gives the same bits anywhere, in any order.
+// Counter-based random number generator: the same (seed, stream, position, index) gives the same bits, in any order.
 #pragma once
 
 #include <array>
@@ -23,7 +23,7 @@ SLM_DEVICE std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> coun
   return counter;
 }
 
-/// What a draw is for: draws of different streams never share bits.
+/// The purpose of a draw. Draws of different streams never share bits.
 enum class Stream : std::uint32_t { gumbel, draft, accept, residual, bonus, test };
 
 /// Uniform in the open interval (0, 1), from 52 random bits.

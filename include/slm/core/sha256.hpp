@@ -1,4 +1,4 @@
-// SHA-256 (FIPS 180-4), for texts and weights that must be known exactly.
+// SHA-256 (FIPS 180-4), to identify texts and weights exactly.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace slm { inline namespace v0_1 {
 
 namespace detail {
 
-/// The digest of bytes that come in pieces.
+/// Incremental digest.
 class Sha256 {
  public:
   void update(std::span<const std::byte> bytes) {
@@ -36,7 +36,7 @@ class Sha256 {
   }
   void update(std::string_view text) { update(std::as_bytes(std::span{text})); }
 
-  /// In hexadecimal. Nothing may be added afterwards.
+  /// Returns the digest in hexadecimal. update() must not be called afterwards.
   std::string finish() {
     const std::uint64_t bits = length_ * 8;
     update(std::string_view{"\x80"});

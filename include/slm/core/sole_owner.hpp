@@ -1,16 +1,16 @@
-// is_sole_owner: whether nobody else refers to an object, so that it may be written.
+// is_sole_owner: whether an object has no other owners, so that it may be modified.
 #pragma once
 
 #include <memory>
 
 namespace slm { inline namespace v0_1 { namespace detail {
 
-/// Whether `references` shared_ptr refer to the object, all of which the caller knows and keeps others from copying.
-/// What other owners did before they let go of it is then seen here: use_count() alone does not promise that.
+/// Returns true if exactly `references` shared_ptr own the object. The caller must hold all of them and prevent copies.
+/// Writes by former owners are then visible, which use_count() alone does not guarantee.
 template <class T>
 bool is_sole_owner(const std::shared_ptr<T>& object, long references = 1) {
   if (object.use_count() != references) return false;
-  const std::shared_ptr<T> again = object;  // its end takes part in the count as theirs did, and acquires
+  const std::shared_ptr<T> again = object;  // copying and releasing updates the count with acquire order
   return true;
 }
 

@@ -1,4 +1,4 @@
-// start_thread: a thread of one's own, or an Error where the system has no more.
+// start_thread: starts a std::jthread; throws Error if the system has no more threads.
 #pragma once
 
 #include <system_error>
@@ -9,13 +9,14 @@
 
 namespace slm { inline namespace v0_1 { namespace detail {
 
-/// As std::jthread's constructor. Throws backend.no-thread.
+/// Takes the arguments of std::jthread's constructor. Throws backend.no-thread.
 template <class Body>
 std::jthread start_thread(Body&& body) {
   try {
     return std::jthread(std::forward<Body>(body));
   } catch (const std::system_error& error) {
-    throw Error("backend.no-thread", text("the system refused to start another thread: ", error.what()),
+    throw Error("backend.no-thread",
+                text("expected another thread, but the system refused to start one: ", error.what()),
                 "Ask for fewer threads, or raise the limit of the process");
   }
 }

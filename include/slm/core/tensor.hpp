@@ -1,4 +1,4 @@
-// Tensor: one named array of a checkpoint, as it lies in memory-mapped bytes.
+// Tensor: one named array of a checkpoint, usually in memory-mapped bytes.
 #pragma once
 
 #include <cstddef>
@@ -18,9 +18,9 @@ struct Tensor {
   std::string name;
   DType dtype = DType::f32;
   std::vector<std::int64_t> shape;   // row-major; a weight is [out, in]
-  const std::byte* bytes = nullptr;  // may be unaligned: safetensors promises nothing
+  const std::byte* bytes = nullptr;  // may be unaligned: safetensors guarantees no alignment
   std::size_t size_bytes = 0;
-  std::shared_ptr<const std::byte[]> owner = {};  // of bytes that are in no file: a matrix that was turned
+  std::shared_ptr<const std::byte[]> owner = {};  // owns bytes that are not in a file, such as a transposed matrix
 
   std::int64_t elements() const {
     std::int64_t count = 1;
@@ -36,7 +36,8 @@ inline std::string shape_text(const std::vector<std::int64_t>& shape) {
   return joined + "]";
 }
 
-/// Rows [first, first + count) of a matrix: where they lie in a file, else a copy, so that the rest can be freed.
+/// Rows [first, first + count) of a matrix. Returns a view of file bytes, otherwise a copy so that the source can be
+/// freed.
 inline Tensor rows_of(const Tensor& tensor, std::int64_t first, std::int64_t count) {
   Tensor part = tensor;
   const std::size_t row_bytes = tensor.size_bytes / static_cast<std::size_t>(tensor.shape.at(0));

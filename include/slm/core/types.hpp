@@ -12,7 +12,7 @@ namespace slm { inline namespace v0_1 {
 
 using Token = std::int32_t;
 
-/// Ids that a vocabulary may have: the sum of their weights in a draw fits into 64 bits (core/draw.hpp).
+/// Maximum vocabulary size, so that the sum of weights in a draw fits into 64 bits (core/draw.hpp).
 inline constexpr int most_vocab = 1000000;
 
 /// Storage for a bfloat16: the upper half of a float.
@@ -71,8 +71,8 @@ SLM_DEVICE half_t from_float<half_t>(float value) {
   return {static_cast<std::uint16_t>(sign | (rounded >> 13))};
 }
 
-/// Element types a checkpoint may hold. Those from q4_0 on lie in blocks: some bytes stand for 32 or 256 neighbouring
-/// values of a row (formats/gguf_blocks.hpp). These, f32, f16 and bf16 become weights.
+/// Element types of a checkpoint. Types from q4_0 on are block formats: a block encodes 32 or 256 adjacent values of a
+/// row (formats/gguf_blocks.hpp). Block formats, f32, f16 and bf16 can be weights.
 enum class DType {
   f32,
   f16,
@@ -101,8 +101,8 @@ namespace detail {
 
 struct DTypeLayout {
   std::string_view name;
-  int values;  // of a block
-  int bytes;   // of a block
+  int values;  // per block
+  int bytes;   // per block
 };
 
 constexpr DTypeLayout layout_of(DType type) {
@@ -136,14 +136,14 @@ constexpr DTypeLayout layout_of(DType type) {
 
 constexpr std::string_view name_of(DType type) { return detail::layout_of(type).name; }
 
-/// Values that one block holds, along a row; 1: each value stands for itself.
+/// Values per block, along a row; 1 for plain types.
 constexpr int values_of_block(DType type) { return detail::layout_of(type).values; }
 
 constexpr bool is_blocked(DType type) { return values_of_block(type) > 1; }
 
 constexpr bool is_floating_point(DType type) { return type == DType::f32 || type == DType::f16 || type == DType::bf16; }
 
-/// Bytes of one value, or of one block.
+/// Bytes per value, or per block.
 constexpr std::size_t bytes_of(DType type) { return static_cast<std::size_t>(detail::layout_of(type).bytes); }
 
 }}

@@ -1,4 +1,4 @@
-// usable_cores: how many threads of this process can compute at the same time.
+// usable_cores: how many threads of this process can run at the same time.
 #pragma once
 
 #if defined(__linux__)
@@ -19,8 +19,8 @@ namespace slm { inline namespace v0_1 {
 
 namespace detail {
 
-/// Cores that a limit of processor time amounts to, rounded up; none: there is no limit. quota: microseconds in each
-/// period, "max" or a negative number for no limit.
+/// Converts a CPU quota to cores, rounded up. nullopt: no limit. quota: microseconds per period; "max" or a negative
+/// number means no limit.
 inline std::optional<int> cores_of_quota(const std::string& quota, const std::string& period) {
   std::istringstream quota_text(quota), period_text(period);
   double time = 0, each = 0;
@@ -31,7 +31,7 @@ inline std::optional<int> cores_of_quota(const std::string& quota, const std::st
   return whole + (cores > whole ? 1 : 0);
 }
 
-/// The same of the control group at this directory, in either version of the interface.
+/// The limit of the control group at `directory`, v1 or v2.
 inline std::optional<int> cores_of_group(const std::string& directory) {
   std::string quota, period;
   if (std::ifstream(directory + "/cpu.max") >> quota >> period) return cores_of_quota(quota, period);
@@ -40,7 +40,7 @@ inline std::optional<int> cores_of_group(const std::string& directory) {
   return cores_of_quota(quota, period);
 }
 
-/// The least limit among a process's control groups, see for_each_group().
+/// The smallest limit among the process's control groups; see for_each_group().
 inline std::optional<int> cores_of_groups(std::istream& groups, const std::string& root) {
   std::optional<int> least;
   for_each_group(groups, root, "cpu", [&least](const std::string& directory) {
@@ -52,8 +52,8 @@ inline std::optional<int> cores_of_groups(std::istream& groups, const std::strin
 
 }  // namespace detail
 
-/// At least 1. Counts the processors that the calling thread may run on (its affinity) and follows the limits of
-/// processor time that control groups set, as those of containers do.
+/// At least 1. Counts the processors in the calling thread's affinity mask, limited by the CPU quotas of control groups
+/// (containers).
 inline int usable_cores() {
   int cores = static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, 1u << 20));
 #if defined(__linux__)

@@ -1,4 +1,4 @@
-// View: a pointer with extents and strides, on the host or on a device. It owns nothing.
+// View: a non-owning pointer with extents and strides, to host or device memory.
 #pragma once
 
 #include <array>
