@@ -74,7 +74,7 @@ class Mistakes(unittest.TestCase):
                   "--prompt-file", file)
 
     def test_a_context_that_the_model_does_not_have(self):
-        self.generate("its config.json allows 1024", "Give 1..1024", PAIR / "target", "--context", 4096)
+        self.generate("exceeds the limit of config.json, 1024", "Give 1..1024", PAIR / "target", "--context", 4096)
 
     def test_a_draft_with_other_tokens(self):
         folder = SCRATCH / "draft"

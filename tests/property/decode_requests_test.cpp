@@ -200,7 +200,7 @@ TEST_CASE("trouble in a draft is told; trouble of memory and devices is the call
 
     auto out_of_memory = decoder_with(std::bad_alloc(), {});
     CHECK_THROWS_AS(out_of_memory.generate(request, [](Token) {}), std::bad_alloc);
-    auto full = decoder_with(Error("cache.full", "the cache is full", "Give it more"), {});
+    auto full = decoder_with(Error("cache.full", "the cache is full", "Increase the KV cache"), {});
     CHECK_THROWS_WITH(full.generate(request, [](Token) {}), Catch::Contains("cache.full"));
     auto lost = decoder_with(Error("gpu.failed", "the device is gone", "Restart"), {});
     CHECK_THROWS_WITH(lost.generate(request, [](Token) {}), Catch::Contains("gpu.failed"));

@@ -1,4 +1,4 @@
-// activation_scales: what AWQ divides an activation by, where no norm before it could take the scales.
+// activation_scales: AWQ scales of an activation that no preceding norm could absorb.
 #pragma once
 
 #include <cmath>
@@ -13,8 +13,8 @@
 
 namespace slm { inline namespace v0_1 {
 
-/// AWQ's scales of an activation (MPT, Bloom, Falcon, StarCoder2 and others): its output is divided by them,
-/// element by element. `module` is the activation's, "transformer.blocks.0.ffn.act".   [width]
+/// Returns AWQ's scales of an activation (MPT, Bloom, Falcon, StarCoder2 and others); the activation's output is
+/// divided by them element-wise. module: name of the activation, "transformer.blocks.0.ffn.act".   [width]
 inline std::optional<Tensor> activation_scales(const Checkpoint& checkpoint, const std::string& module,
                                                std::int64_t width) {
   const Tensor* scales = checkpoint.find(module + ".scales");

@@ -1,4 +1,4 @@
-// ALiBi: the slope of every head.
+// ALiBi: the slope of each head.
 #pragma once
 
 #include <cmath>
@@ -8,8 +8,8 @@
 
 namespace slm { inline namespace v0_1 {
 
-/// 2^(-bias_max m / n) for m = 1..n, where n is the number of heads rounded up to a power of two; of those, where there
-/// are more than heads, first every second and then the others. -> [heads]
+/// Slopes 2^(-bias_max m / n) for m = 1..n, where n is the head count rounded up to a power of two. If n exceeds the
+/// head count, the even m come first, then the odd ones. -> [heads]
 inline std::vector<float> alibi_slopes(int heads, const ModelSettings& settings) {
   int steps = heads;
   if (settings.alibi_power_of_two) {

@@ -1,4 +1,5 @@
-// AnyModel: any LanguageModel behind one virtual call per step, so that draft x target does not multiply code.
+// AnyModel: type erasure of a LanguageModel, with one virtual call per step. It keeps combinations of draft and target
+// types from multiplying code.
 #pragma once
 
 #include <memory>

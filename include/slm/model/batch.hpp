@@ -1,4 +1,4 @@
-// Batch: what one forward() of a model is asked, rows of any sequences, and what it answered.
+// Batch: the input and output of one forward(): tokens of any number of sequences, and the requested results.
 #pragma once
 
 #include <algorithm>
@@ -18,21 +18,22 @@ namespace slm { inline namespace v0_1 {
 
 struct Ask {
   Want want = Want::nothing;
-  int rows = 1;    // of the last so many tokens
-  Draw draw = {};  // by which a choice is made
-  int steps = 1;   // of choice: so many tokens are chosen one after the other, all but the last of which are appended
+  int rows = 1;    // number of last tokens that get a result
+  Draw draw = {};  // sampling parameters of Want::choice
+  int steps = 1;   // Want::choice only: number of tokens to choose one after another; all but the last are appended
 };
 
-/// Sequences, what is appended to each, and the answers. Used again, it does not allocate. A sequence is refused twice.
+/// Sequences, the tokens to append to each, and the results. Reuse does not allocate. Adding a sequence twice is an
+/// error.
 class Batch {
  public:
-  /// What is asked of one sequence; for models.
+  /// The input for one sequence; used by models.
   struct Item {
     Sequence* sequence;
-    std::size_t first;  // of its tokens in tokens()
+    std::size_t first;  // index of its first token in tokens()
     std::size_t count;
     Ask ask;
-    std::size_t answer;  // of its first row in the answers of its kind
+    std::size_t answer;  // index of its first row among the results of its kind
   };
 
   void clear() {
@@ -42,7 +43,7 @@ class Batch {
     for (int kind = 0; kind < 3; ++kind) answers_[kind] = answered_[kind] = 0;
   }
 
-  /// Room for so many tokens and rows of logits, so that nothing is allocated later.
+  /// Reserves memory for `tokens` tokens and `rows` rows of logits, so that forward() does not allocate.
   void reserve(int tokens, int rows, int vocab) {
     tokens_.reserve(static_cast<std::size_t>(tokens));
     parents_.reserve(static_cast<std::size_t>(tokens));
@@ -51,8 +52,9 @@ class Batch {
     grow(choices_, static_cast<std::size_t>(rows));
   }
 
-  /// Appends tokens to a sequence, which outlives the forward. parents: for each token the index among these of the one
-  /// that it follows, -1 for what the sequence holds; empty: each follows the one before. Returns the item's number.
+  /// Appends tokens to a sequence, which must outlive the forward. parents: for each token the index of its predecessor
+  /// among these tokens, or -1 for the sequence's last token; empty: each token follows the previous one. Returns the
+  /// item's index.
   int add(Sequence& sequence, std::span<const Token> tokens, Ask ask = {}, std::span<const int> parents = {}) {
     Item item{&sequence, tokens_.size(), tokens.size(), ask, 0};
     tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
@@ -69,7 +71,7 @@ class Batch {
 
   int size() const { return static_cast<int>(items_.size()); }
 
-  /// Answers to item i, of the kind that it asked for, after a forward and until the next clear(). Throw batch.answer.
+  /// Results of item i, of the requested kind, valid from a forward to the next clear(). These throw batch.answer.
   View<const float, 2> logits(int i) const {  // [rows, vocab]
     return {answer_of(i, Want::logits, logits_, vocab_), items_[static_cast<std::size_t>(i)].ask.rows, vocab_};
   }
@@ -81,14 +83,14 @@ class Batch {
     return {first, rows_of(items_[static_cast<std::size_t>(i)])};
   }
 
-  // For models.
+  // The following members are for models.
 
-  static constexpr int unsaid = -2;  // a parent that add() was not told
+  static constexpr int unsaid = -2;  // a parent that add() did not receive
   std::span<const Item> items() const { return items_; }
   std::span<const Token> tokens(const Item& item) const { return std::span(tokens_).subspan(item.first, item.count); }
   std::span<const int> parents(const Item& item) const { return std::span(parents_).subspan(item.first, item.count); }
 
-  /// Makes room for the answers: [vocab] of logits, [width] of hidden states.
+  /// Allocates the results: [vocab] per row of logits, [width] per hidden state.
   void make_room(int vocab, std::int64_t width) {
     vocab_ = vocab;
     width_ = width;
@@ -107,12 +109,12 @@ class Batch {
     if (values.size() < size) values.resize(size);
   }
 
-  /// Rows of an item's answer, each for one token.
+  /// Number of result rows of an item, one per token.
   static std::size_t rows_of(const Item& item) {
     return static_cast<std::size_t>(std::max(0, item.ask.rows)) * static_cast<std::size_t>(std::max(1, item.ask.steps));
   }
 
-  /// The first of item i's answers of this kind.
+  /// The first result of item i, which must be of this kind.
   template <class T>
   const T* answer_of(int i, Want want, const std::vector<T>& all, std::int64_t width) const {
     const bool known = i >= 0 && i < size();
@@ -128,20 +130,20 @@ class Batch {
     const char* const asked = names[static_cast<int>(want)];
     if (i < 0 || i >= size()) {
       return {"batch.answer", text("expected an item of 0 to ", size() - 1, ", found ", i, " of ", size(), " items"),
-              "Pass the number that add() has returned since the last clear()"};
+              "Pass the index that add() returned since the last clear()"};
     }
     const char* const found = names[static_cast<int>(items_[static_cast<std::size_t>(i)].ask.want)];
     return {"batch.answer",
-            text("expected the answer of item ", i, " to be ", asked, ", found that it asked for ", found,
-                 found == asked ? " and no forward has answered it" : ""),
-            "Set Ask::want to the kind that is read, and call forward() before"};
+            text("expected the result of item ", i, " to be ", asked, ", found that it requested ", found,
+                 found == asked ? " and no forward has computed it" : ""),
+            "Set Ask::want to the kind that is read, and call forward() first"};
   }
 
   std::vector<Item> items_;
-  std::vector<Token> tokens_;     // of all items
-  std::vector<int> parents_;      // of each token
+  std::vector<Token> tokens_;     // tokens of all items
+  std::vector<int> parents_;      // parent of each token
   std::size_t answers_[3] = {};   // rows of logits, choices, hidden states
-  std::size_t answered_[3] = {};  // those that there is room for
+  std::size_t answered_[3] = {};  // rows that are allocated
   int vocab_ = 0;
   std::int64_t width_ = 0;
   std::vector<float> logits_;   // [rows, vocab]

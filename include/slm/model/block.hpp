@@ -1,5 +1,5 @@
-// One transformer block: operations of the backend, attention and MLP each added to the residual stream. What the block
-// does is chosen by the traits of the config, never by the name of a family.
+// One transformer block: backend operations for attention and MLP, each added to the residual stream. The traits of the
+// config select the operations, never the name of a model family.
 #pragma once
 
 #include "slm/backend/concept.hpp"
@@ -8,7 +8,7 @@
 
 namespace slm { inline namespace v0_1 {
 
-/// Buffers of one step; rows are the tokens of the step.
+/// Buffers of one step. Each row is one token of the step.
 template <Backend B>
 struct Activations {
   using Rows = View<typename B::Activation, 2>;
@@ -18,7 +18,7 @@ struct Activations {
   Rows gated;  // [rows, ffn]
 };
 
-/// What a block must know of the checkpoint besides its weights.
+/// Settings of a checkpoint that a block needs besides its weights.
 struct BlockSettings {
   float norm_epsilon = 0;
   float clip_qkv = 0;  // 0: none
@@ -26,7 +26,7 @@ struct BlockSettings {
   Attention attention = {};
 };
 
-/// Queries, keys and values of input_norm(x), and what attention mixes of them.
+/// Computes q, k, v = projections of input_norm(x), then the attention output `mixed`.
 template <Backend B, class Step, Config Shape, WeightFormat Format>
 void run_attention(Step& step, const Shape& config, const LayerWeights<Format, B>& layer, const BlockSettings& settings,
                    KvLayer kv, const Norm& input_norm, const Activations<B>& rows) {
@@ -42,7 +42,7 @@ void run_attention(Step& step, const Shape& config, const LayerWeights<Format, B
   step.attend(rows.q, heads, kv, rows.mixed, settings.attention);
 }
 
-/// The wide activations of the MLP of input_norm(x).
+/// Computes the MLP's inner activations of input_norm(x).
 template <Backend B, class Step, Config Shape, WeightFormat Format>
 void run_mlp(Step& step, const Shape& config, const LayerWeights<Format, B>& layer, const Norm& input_norm,
              const Activations<B>& rows) {
@@ -69,7 +69,7 @@ void run_block(Step& step, const Shape& config, const LayerWeights<Format, B>& l
   const auto down = linear(layer.down, layer.down_bias, layer.number(AdaptedProduct::down));
 
   run_attention<B>(step, config, layer, settings, kv, before ? attention_norm : as_it_is, rows);
-  if (parallel) run_mlp<B>(step, config, layer, attention_norm, rows);  // x is still without attention
+  if (parallel) run_mlp<B>(step, config, layer, attention_norm, rows);  // x does not contain the attention output yet
   step.project(rows.mixed, attention_out, rows.x);
   if (!before) step.normalize(rows.x, attention_norm);
 

@@ -1,4 +1,4 @@
-// The memory of a device of its own: whether a model fits, asked before anything is loaded; where adapters come from.
+// Memory of a device: checks that a model fits before loading it, and allocates host memory for adapters.
 #pragma once
 
 #include <algorithm>
@@ -22,21 +22,22 @@
 
 namespace slm { inline namespace v0_1 {
 
-/// A backend whose memory is not the process's.
+/// A backend with device memory, separate from the process's.
 template <class B>
 concept HasDeviceMemory = requires(const B& device) {
   { device.runtime().memory_free() } -> std::convertible_to<std::size_t>;
   { device.info().memory_bytes } -> std::convertible_to<std::size_t>;
 };
 
-/// Memory of the host for adapters: where a device is to copy them, its own. The backend outlives what this returns.
+/// Host memory for adapters. If a device copies from it, the device allocates it (pinned). The backend must outlive the
+/// result.
 template <class B>
 HostMemory host_memory_of(B& backend) {
   if constexpr (B::own_memory) return [&](std::size_t bytes) { return backend.host_memory(bytes); };
   return std::make_unique_for_overwrite<std::byte[]>;
 }
 
-/// Bytes of the matrices in blocks on the device: as tiles, or as fp32 where the parts of one have no tiles together.
+/// Bytes of the block-format matrices on the device: as tiles, or as fp32 if a matrix's parts cannot share tiles.
 inline std::size_t device_block_bytes(const Checkpoint& source) {
   std::size_t bytes = 0;
   source.names().for_each([&](Role, int, const auto& weights, const auto&) {
@@ -56,7 +57,7 @@ inline std::size_t device_block_bytes(const Checkpoint& source) {
   return bytes;
 }
 
-/// Bytes of the weights on the device, about, as elements of a type or as stored.
+/// Approximate bytes of the weights on the device, as elements of `type` or as stored.
 inline std::size_t device_weight_bytes(const Checkpoint& source, WeightType type) {
   const bool as_stored = type == WeightType::as_stored;
   std::size_t bytes = as_stored ? device_block_bytes(source) : 0;
@@ -71,13 +72,14 @@ inline std::size_t device_weight_bytes(const Checkpoint& source, WeightType type
   return bytes;
 }
 
-/// The widest activations of a model but for the logits: queries, keys and values, or gates and ups, or its residual.
+/// Width of the widest activations except logits: q, k and v, or gate and up, or the residual stream.
 inline std::int64_t widest_activations(const ModelConfig& shape) {
   return std::max({std::int64_t{shape.heads + 2 * shape.kv_heads} * shape.head_dim, std::int64_t{2} * shape.ffn,
                    std::int64_t{shape.hidden}});
 }
 
-/// Throws gpu.out-of-memory unless weights, keys and values fit into what is free on the device. It says what would.
+/// Throws gpu.out-of-memory unless weights and KV cache fit into the free device memory. The message states a context
+/// or format that fits.
 template <HasDeviceMemory B>
 void check_device_room(const Checkpoint& source, WeightType type, const KvLayout& layout, int context,
                        const B& device) {
@@ -107,14 +109,14 @@ void check_device_room(const Checkpoint& source, WeightType type, const KvLayout
   } else {
     const auto four_bits = static_cast<std::size_t>(int4_bytes(source.config(), {source.settings().tied_embeddings}));
     const bool helps = type != WeightType::as_stored && four_bits + spare_of(64) <= free;
-    advice = helps ? text("In four bits its weights take about ", text_of_bytes(four_bits),
+    advice = helps ? text("In 4-bit format its weights take about ", text_of_bytes(four_bits),
                           " and would fit: use an AWQ checkpoint, or slm quantize")
                    : text("Use a smaller model, a device with more memory, or the backend cpu");
   }
   throw Error("gpu.out-of-memory",
               text("'", detail::name_of_path(source.folder()), "' needs ", text_of_bytes(weights + cache + spare),
                    " on ", device.info().name, ": ", text_of_bytes(weights), " of weights, ", text_of_bytes(cache),
-                   " of keys and values for ", context, " tokens and some for its work; ", text_of_bytes(free), " of ",
+                   " of KV cache for ", context, " tokens and some scratch memory; ", text_of_bytes(free), " of ",
                    text_of_bytes(device.info().memory_bytes), " are free"),
               advice);
 }

@@ -1,4 +1,4 @@
-// KvMemoryOf: memory of a backend for pages of keys and values.
+// KvMemoryOf: a backend's memory for KV cache pages.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// KvPool: the memory of keys and values, in pages of 64 positions that sequences share and give back.
+// KvPool: KV cache memory in pages of 64 positions, shared by sequences and reference-counted.
 #pragma once
 
 #include <algorithm>
@@ -25,20 +25,20 @@
 
 namespace slm { inline namespace v0_1 {
 
-/// Whose keys and values they are.
+/// Identifies the model that owns a KV cache.
 struct KvOwner {
   std::string name = {};
   int vocab = 0;
-  int context = 0;                                // most tokens of a sequence
-  std::shared_future<std::uint64_t> digest = {};  // the same for the same weights on the same kind of backend
+  int context = 0;                                // maximum tokens of a sequence
+  std::shared_future<std::uint64_t> digest = {};  // equal for equal weights on backends of one kind
 };
 
-/// How a model's keys and values fill pages. Layers with the same window are of one kind: a page of a kind holds some
-/// 64 positions of all of its layers.
+/// The layout of a model's keys and values in pages. Layers with the same window form one kind. A page of a kind holds
+/// 64 positions of all layers of that kind.
 class KvLayout {
  public:
   struct Kind {
-    int window = 0;  // 0: the whole text
+    int window = 0;  // 0: full attention
     int layers = 0;
   };
 
@@ -55,14 +55,14 @@ class KvLayout {
     }
   }
 
-  /// The same keys and values stored otherwise.
+  /// Returns the same layout with another storage format.
   KvLayout in(KvFormat format) const {
     KvLayout other = *this;
     other.format_ = format;
     return other;
   }
 
-  /// Whether both are of one model, in whatever format: pages of one never serve another.
+  /// Returns true if both layouts belong to one model, in any format. Pages of one model never serve another.
   bool is(const KvLayout& other) const { return owner_ == other.owner_; }
   KvFormat format() const { return format_; }
   const KvOwner& owner() const { return *owner_; }
@@ -88,7 +88,7 @@ class KvLayout {
     return shape;
   }
 
-  /// What one sequence takes that is `length` positions long.
+  /// Bytes that a sequence of `length` positions needs.
   std::size_t bytes_of(std::int64_t length) const {
     std::size_t bytes = 0;
     for (int kind = 0; kind < static_cast<int>(kinds_.size()); ++kind) {
@@ -100,15 +100,15 @@ class KvLayout {
     return bytes;
   }
 
-  /// Positions that can be taken back without reading a text with a sliding window again: the longest draft, and more.
+  /// Positions that can be truncated from a sliding-window sequence without recomputing it. Covers the longest draft.
   static constexpr int longest_rollback = 257;
 
  private:
   struct Place {
-    int kind, index;  // the layer's number among those of its kind
+    int kind, index;  // the layer's index among the layers of its kind
   };
 
-  /// Of one layer in a page.
+  /// Bytes of one layer in a page.
   std::size_t layer_bytes() const {
     return 2 * static_cast<std::size_t>(heads_.kv) * static_cast<std::size_t>(kv_head_bytes(format_, heads_.dim));
   }
@@ -121,34 +121,35 @@ class KvLayout {
   std::vector<Place> layers_;
 };
 
-/// Device memory for pages, whatever the device.
+/// Device memory for pages.
 class KvMemory {
  public:
   virtual ~KvMemory() = default;
-  /// Pages one behind the other, which live as long as this. Throws where the device has no more.
+  /// Allocates contiguous pages, which live as long as this object. Throws if the device is out of memory.
   virtual std::byte* allocate(const KvPageShape& shape, std::size_t count) = 0;
   virtual void copy(std::byte* to, const std::byte* from, std::size_t bytes) = 0;
   virtual void read(std::byte* host, const std::byte* from, std::size_t bytes) = 0;
   virtual void write(std::byte* to, const std::byte* host, std::size_t bytes) = 0;
 };
 
-/// A page in use. Whoever holds the only reference may write to it.
+/// A page in use. The holder of the only reference may write to it.
 struct KvPage {
-  std::byte* memory = nullptr;  // on the device
+  std::byte* memory = nullptr;  // device address
 };
 
 struct KvPoolOptions {
-  /// Most bytes of all pages; 0: of a model on a processor half of the free memory (free_memory()) when the pool is
-  /// made, and at least 64 MiB; of one on a device with memory of its own what that has.
+  /// Maximum bytes of all pages. 0: half of the free memory (free_memory()) at construction, at least 64 MiB; on a
+  /// device with separate memory: no limit besides that memory.
   std::size_t memory = 0;
-  std::optional<KvFormat> format = std::nullopt;  // of keys and values; none: what the model was loaded with
-  bool share_prefixes = false;  // keeps full pages for texts that begin alike, as long as nobody else needs the memory
+  std::optional<KvFormat> format =
+      std::nullopt;  // storage format of keys and values; none: the model's default (LoadOptions::cache_format)
+  bool share_prefixes = false;  // keeps full pages for sequences with the same prefix, until the memory is needed
 };
 
-/// A handle: copies share the pages. Any number of threads may use it.
+/// A handle: copies share the pages. Thread-safe.
 class KvPool {
  public:
-  /// Of models that keep no keys and values.
+  /// An empty pool, for models without a KV cache.
   KvPool() = default;
 
   KvPool(KvLayout layout, std::unique_ptr<KvMemory> memory, KvPoolOptions options = {}, PrefixHash hash = prefix_hash)
@@ -158,8 +159,8 @@ class KvPool {
   explicit operator bool() const { return state_ != nullptr; }
   const KvLayout& layout() const { return state_->layout; }
 
-  /// A page whose contents are whatever was there. Throws cache.full when the budget is spent on what texts hold, and
-  /// whatever the device throws when its memory is.
+  /// Allocates a page with unspecified contents. Throws cache.full if sequences hold the whole budget, and the device's
+  /// error if the device is out of memory.
   KvPageRef take(int kind) const {
     std::byte* const memory = take_memory(kind);
     std::unique_ptr<KvPage> page;
@@ -169,14 +170,14 @@ class KvPool {
       state_->give(kind, memory);
       throw;
     }
-    // A shared_ptr that finds no memory calls the deleter before it throws.
+    // If shared_ptr fails to allocate, it calls the deleter before it throws.
     return {page.release(), [state = state_, kind](const KvPage* used) {
               state->give(kind, used->memory);
               delete used;
             }};
   }
 
-  /// A page of one's own with the same contents.
+  /// Returns a new page with the same contents.
   KvPageRef copy(int kind, const KvPage& page) const {
     KvPageRef fresh = take(kind);
     state_->memory->copy(fresh->memory, page.memory, layout().page_bytes(kind));
@@ -190,14 +191,14 @@ class KvPool {
     state_->memory->write(page.memory, host, layout().page_bytes(kind));
   }
 
-  /// Bytes of pages that somebody holds.
+  /// Bytes of pages that have references.
   std::size_t used() const {
     const std::lock_guard lock(state_->mutex);
     return state_->used;
   }
   std::size_t budget() const { return state_->options.memory; }
 
-  /// Of those, bytes of pages that no text holds, which are given up as soon as one needs the memory.
+  /// Bytes of those pages that only the prefix index holds. They are freed when a sequence needs memory.
   std::size_t idle() const {
     if (prefixes_ == nullptr) return 0;
     std::size_t bytes = 0;
@@ -208,10 +209,10 @@ class KvPool {
   }
   PrefixStats prefix_stats() const { return prefixes_ == nullptr ? PrefixStats{} : prefixes_->stats(); }
 
-  /// For sequences; null unless options.share_prefixes.
+  /// For sequences; null without options.share_prefixes.
   PrefixIndex* prefixes() const { return prefixes_.get(); }
 
-  /// Whether both are handles of one pool.
+  /// Returns true if both are handles of one pool.
   bool operator==(const KvPool&) const = default;
 
  private:
@@ -224,9 +225,10 @@ class KvPool {
       const std::size_t bytes = layout.page_bytes(kind);
       if (options.memory != 0 && used + bytes > options.memory) {
         throw Error("cache.full",
-                    text("the KV cache may take ", text_of_bytes(options.memory), ", of which ", text_of_bytes(used),
-                         " are in use, and one more page takes ", text_of_bytes(bytes)),
-                    "Give it more memory, end sequences, or shorten them");
+                    text("the KV cache is limited to ", text_of_bytes(options.memory),
+                         "; expected room for one more page, found ", text_of_bytes(used), " in use, and a page takes ",
+                         text_of_bytes(bytes)),
+                    "Increase the KV cache memory, or end or shorten sequences");
       }
       std::vector<std::byte*>& pages = free[static_cast<std::size_t>(kind)];
       if (pages.empty()) grow(kind, pages);
@@ -238,11 +240,11 @@ class KvPool {
 
     void give(int kind, std::byte* page) {
       const std::lock_guard lock(mutex);
-      free[static_cast<std::size_t>(kind)].push_back(page);  // has room: see grow()
+      free[static_cast<std::size_t>(kind)].push_back(page);  // capacity was reserved by grow()
       used -= layout.page_bytes(kind);
     }
 
-    /// Takes memory for some pages at once, ever more of it, so that a device is seldom asked.
+    /// Allocates several pages at once, in increasing amounts, to call the device rarely.
     void grow(int kind, std::vector<std::byte*>& pages) {
       const std::size_t bytes = layout.page_bytes(kind);
       constexpr std::size_t most = std::size_t{64} << 20;
@@ -252,7 +254,8 @@ class KvPool {
       pages.reserve(all + count);
       const auto slab = reinterpret_cast<std::uintptr_t>(memory->allocate(layout.page_shape(kind), count));
       all += count;
-      // Of several ranks' pages this is a name, at which no object lies: integers may be added to it, pointers not.
+      // With several ranks a page address is only a handle, without memory behind it: use integer arithmetic, not
+      // pointers.
       for (std::size_t i = count; i-- > 0;) pages.push_back(reinterpret_cast<std::byte*>(slab + i * bytes));
     }
 
@@ -261,8 +264,8 @@ class KvPool {
     KvPoolOptions options;
     std::mutex mutex;
     std::size_t used = 0;                       // bytes of pages in use
-    std::size_t all = 0;                        // pages ever made
-    std::vector<std::vector<std::byte*>> free;  // of each kind
+    std::size_t all = 0;                        // pages allocated so far
+    std::vector<std::vector<std::byte*>> free;  // per kind
   };
 
   std::byte* take_memory(int kind) const {
@@ -275,8 +278,8 @@ class KvPool {
     }
   }
 
-  std::shared_ptr<State> state_;           // its pages refer to it
-  std::shared_ptr<PrefixIndex> prefixes_;  // which holds pages, and so is no part of that
+  std::shared_ptr<State> state_;           // pages refer to the state
+  std::shared_ptr<PrefixIndex> prefixes_;  // holds pages, so it is not part of the state
 };
 
 }}

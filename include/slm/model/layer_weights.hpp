@@ -1,4 +1,4 @@
-// LayerWeights: what one transformer block owns, in the backend's own order.
+// LayerWeights: the weights of one transformer block, in the backend's layout.
 #pragma once
 
 #include "slm/backend/concept.hpp"
@@ -7,20 +7,20 @@
 
 namespace slm { inline namespace v0_1 {
 
-/// Weight and bias of a norm; empty where the architecture has none.
+/// Weight and bias of a norm; empty if the architecture has none.
 template <Backend B>
 struct NormWeights {
   typename B::template Buffer<float> weight;
   typename B::template Buffer<float> bias;
 };
 
-/// The elements of a buffer in device memory; null where it is empty.
+/// Pointer to the elements of a device buffer; null if the buffer is empty.
 template <class Buffer>
 const float* data_or_null(const Buffer& buffer) {
   return buffer.size() == 0 ? nullptr : buffer.data();
 }
 
-/// A matrix and its bias, which may be empty, as an operation takes them; product: see Linear.
+/// A matrix with its optional bias, as an operand. product: see Linear.
 template <class Matrix, class Buffer>
 Linear<Matrix> linear(const Matrix& weight, const Buffer& bias, int product = -1) {
   return {weight, data_or_null(bias), product};
@@ -42,10 +42,10 @@ struct LayerWeights {
   Matrix attention_out;                     // [hidden, heads * dim]
   Matrix gate_up;                           // [2 * ffn, hidden]; [ffn, hidden] without a gate
   Matrix down;                              // [hidden, ffn]
-  Vector qkv_bias, attention_out_bias;      // empty where the architecture has none
+  Vector qkv_bias, attention_out_bias;      // empty if the architecture has none
   Vector gate_up_bias, down_bias;
   Vector down_divisor;  // [ffn] or empty
-  int index = 0;        // among the model's layers
+  int index = 0;        // layer index
 
   int number(AdaptedProduct product) const { return number_of(product, index); }
 };

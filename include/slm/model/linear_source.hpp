@@ -1,4 +1,4 @@
-// linear_source: a linear layer of a checkpoint, found by its module's name, whatever its tensors are called.
+// linear_source: finds a linear layer of a checkpoint by its module's name, in any supported quantization layout.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@
 
 namespace slm { inline namespace v0_1 {
 
-/// Whether any layer is stored as 4-bit codes: config.json's word is not needed for that.
+/// Returns true if any layer has 4-bit codes; config.json is not consulted.
 inline bool has_int4_layers(const Checkpoint& checkpoint) {
   for (const auto& [name, tensor] : checkpoint.tensors()) {
     if (name.ends_with(".qweight") || name.ends_with(".weight_packed")) return true;
@@ -28,7 +28,7 @@ inline bool has_int4_layers(const Checkpoint& checkpoint) {
 
 namespace detail {
 
-/// Whether a name matches a pattern with * (any run) and ? (any one): linear in time but for the last star.
+/// Matches a name against a pattern with * (any run) and ? (any character). Linear time, except after the last star.
 inline bool matches(std::string_view pattern, std::string_view name) {
   std::size_t p = 0, n = 0, star = std::string_view::npos, resume = 0;
   while (n < name.size()) {
@@ -48,7 +48,7 @@ inline bool matches(std::string_view pattern, std::string_view name) {
   return p == pattern.size();
 }
 
-/// One search for one layer.
+/// The search for one layer.
 class LinearSearch {
  public:
   using Method = QuantizationSettings::Method;
@@ -72,7 +72,7 @@ class LinearSearch {
     if ((weight != nullptr) + (qweight != nullptr) + (packed != nullptr) > 1) {
       throw Error("quant.two-weights",
                   text(where_, " has both '", weight ? weight->name : qweight->name, "' and '",
-                       packed ? packed->name : qweight->name, "': which of them counts is a guess"),
+                       packed ? packed->name : qweight->name, "': expected one of them"),
                   "Export the checkpoint again");
     }
     if (weight && !weight_is_codes) return checkpoint_.tensor(weight->name, {out_, in_});
@@ -110,7 +110,7 @@ class LinearSearch {
     }
   }
 
-  /// A layer without any weight; fused experts are told apart because their names look like a layer's.
+  /// The error for a layer without weights. Fused experts get a separate error because their names resemble a layer's.
   Error missing() const {
     for (const char* suffix : {"", "_packed", ".qweight", ".weight_packed"}) {
       const Tensor* tensor = checkpoint_.find(module_ + suffix);
@@ -118,23 +118,22 @@ class LinearSearch {
     }
     for (const char* part : {".scales", ".qzeros", ".weight_scale", ".weight_zero_point", ".qscales"}) {
       if (const Tensor* rest = find(part)) {
-        return Error("quant.incomplete-layer", text(where_, " has '", rest->name, "' and no codes to go with it"),
-                     "Check that every shard is there, or download the checkpoint again");
+        return Error("quant.incomplete-layer", text(where_, " has '", rest->name, "' but no codes"),
+                     "Check that all shards are present, or download the checkpoint again");
       }
     }
     if (!has_int4_layers(checkpoint_)) return checkpoint_.missing(module_ + ".weight", {out_, in_});
     return Error("checkpoint.missing-tensor",
-                 text("'", checkpoint_.folder().string(), "' has no tensor '", module_, ".weight' [", out_, ", ", in_,
-                      "], and no 4-bit one in its place ('", module_, ".qweight' or '", module_, ".weight_packed')"),
-                 "Check that every shard is there and that config.json belongs to these weights");
+                 text("'", checkpoint_.folder().string(), "': expected a tensor '", module_, ".weight' [", out_, ", ",
+                      in_, "] or 4-bit codes ('", module_, ".qweight' or '", module_, ".weight_packed')"),
+                 "Check that all shards are present and that config.json belongs to these weights");
   }
 
   Error fused_experts(const Tensor& tensor) const {
     return Error("quant.fused-experts",
                  text(where_, ": '", tensor.name, "' ", shape_text(tensor.shape),
-                      " holds the experts of a mixture in "
-                      "one tensor, which slm does not run"),
-                 "Use a dense model, docs/models.md lists them");
+                      " holds all experts of a mixture-of-experts layer, which slm does not support"),
+                 "Use a dense model; docs/models.md lists them");
   }
 
   void check_method(Method method, const Tensor& codes, const char* stated) const {
@@ -149,19 +148,19 @@ class LinearSearch {
   const Tensor& need(const Tensor& codes, std::initializer_list<const char*> suffixes) const {
     if (const Tensor* tensor = find_any(suffixes)) return *tensor;
     throw Error("quant.incomplete-layer",
-                text(where_, " has '", codes.name, "' and lacks '", module_, *suffixes.begin(), "'"),
-                "Check that every shard is there, or download the checkpoint again");
+                text(where_, " has '", codes.name, "' but lacks '", module_, *suffixes.begin(), "'"),
+                "Check that all shards are present, or download the checkpoint again");
   }
 
-  /// The group size that is stated, compared with what the scales imply; else what they imply.
+  /// The stated group size, after comparison with the scales' shape. If none is stated: the size that the scales imply.
   std::int64_t group_size(const Int4Rule* rule, const Tensor& scales, std::size_t axis) const {
     const std::int64_t groups = scales.shape.size() == 2 ? scales.shape[axis] : 0;
     const bool divides = groups > 0 && in_ % groups == 0;
     if (!rule || rule->group == 0) {
       if (divides) return in_ / groups;
       throw Error("quant.wrong-shape",
-                  text(where_, ": '", scales.name, "' is ", shape_text(scales.shape),
-                       ", which makes no whole groups of ", in_, " inputs"),
+                  text(where_, ": '", scales.name, "' is ", shape_text(scales.shape), ", which do not divide the ", in_,
+                       " inputs"),
                   "Check that config.json belongs to these weights");
     }
     const std::int64_t stated = rule->group == -1 ? in_ : rule->group;
@@ -185,7 +184,7 @@ class LinearSearch {
     return layer;
   }
 
-  // AutoAWQ, llm-awq, AutoRound's and GPTQModel's AWQ exports.
+  // AWQ exports of AutoAWQ, llm-awq, AutoRound and GPTQModel.
 
   LinearSource awq(const Tensor& codes) const {
     check_method(Method::awq, codes, "AutoAWQ");
@@ -210,13 +209,13 @@ class LinearSearch {
       if (settings().version == Version::unstated || settings().version == version) return layout;
       throw Error("quant.config-mismatch",
                   text(where_, ": '", codes.name, "' ", shape_text(shape), " is of the AWQ version ", name, ", but '",
-                       settings().file, "' says another"),
+                       settings().file, "' states another version"),
                   "Check that config.json belongs to these weights");
     };
     if (codes.dtype == DType::i16) return stated(Version::gemv_fast, "gemv_fast", Int4Layout::awq_gemv_fast);
     const bool gemm = out_ % 8 == 0 && shape == std::vector{in_, out_ / 8};
     const bool gemv = in_ % 8 == 0 && shape == std::vector{out_, in_ / 8};
-    if (gemm && gemv) {  // a square layer: the scales tell
+    if (gemm && gemv) {  // a square layer: the scales decide
       if (scales_fit_gemm(scales, rule)) return stated(Version::gemm, "gemm", Int4Layout::awq_gemm);
       if (!padded_group_sizes(Int4Layout::awq_gemv, scales, rule).empty()) {
         return stated(Version::gemv, "gemv", Int4Layout::awq_gemv);
@@ -231,7 +230,7 @@ class LinearSearch {
     if (codes.dtype == DType::i32 && in_ % 16 == 0 && shape == std::vector{in_ / 16, 2 * out_}) {
       throw foreign(codes, "packed for the Marlin kernel");
     }
-    switch (settings().version) {  // check_int4 says what was expected
+    switch (settings().version) {  // check_int4 reports the expected shape
       case Version::gemv: return Int4Layout::awq_gemv;
       case Version::gemv_fast: return Int4Layout::awq_gemv_fast;
       default: return Int4Layout::awq_gemm;
@@ -245,7 +244,7 @@ class LinearSearch {
     return rule && rule->group != 0 ? group == (rule->group == -1 ? in_ : rule->group) : group >= 8;
   }
 
-  /// Group sizes whose padded scales have this shape: the stated one, or those in use.
+  /// Group sizes whose padded scales have this shape, among the stated size or the usual sizes.
   std::vector<std::int64_t> padded_group_sizes(Int4Layout layout, const Tensor& scales, const Int4Rule* rule) const {
     std::vector<std::int64_t> candidates{32, 64, 128, in_}, fitting;
     if (rule && rule->group != 0) candidates = {rule->group == -1 ? in_ : rule->group};
@@ -258,7 +257,7 @@ class LinearSearch {
     return fitting;
   }
 
-  /// The gemv layouts pad their groups, so shapes alone tell the group size only where one usual size fits.
+  /// The gemv layouts pad their groups. The shape determines the group size only if exactly one usual size fits.
   std::int64_t padded_group_size(Int4Layout layout, const Tensor& scales, const Int4Rule* rule) const {
     if (rule && rule->group != 0) return rule->group == -1 ? in_ : rule->group;
     const std::vector<std::int64_t> fitting = padded_group_sizes(layout, scales, rule);
@@ -266,12 +265,12 @@ class LinearSearch {
     throw Error("quant.unknown-group-size",
                 text(where_, ": '", scales.name, "' ", shape_text(scales.shape), " is padded and fits ",
                      fitting.empty() ? "no usual group size" : "several group sizes",
-                     ", and neither config.json nor a quant_config.json states one"),
-                "Write quant_config.json beside the weights: {\"w_bit\": 4, \"q_group_size\": 128, \"zero_point\": "
+                     "; expected config.json or quant_config.json to state one, found neither"),
+                "Write quant_config.json next to the weights: {\"w_bit\": 4, \"q_group_size\": 128, \"zero_point\": "
                 "true, \"version\": \"gemv\"}");
   }
 
-  // compressed-tensors. Which config group a layer belongs to is told by its tensors: patterns are not evaluated.
+  // compressed-tensors. The tensors determine a layer's config group; target patterns are not evaluated.
 
   LinearSource compressed(const Tensor& codes) const {
     check_method(Method::compressed_tensors, codes, "compressed-tensors");
@@ -286,7 +285,7 @@ class LinearSearch {
     return checked(layer);
   }
 
-  /// The config group that fits the tensors, else the first, against which the error is then told.
+  /// The config group that fits the tensors; otherwise the first one, for the error message.
   const Int4Rule* config_group(const Int4Tensor& layer) const {
     if (settings().rules.empty()) return nullptr;
     const std::int64_t groups = layer.scales->shape.size() == 2 ? layer.scales->shape[1] : 0;
@@ -313,22 +312,22 @@ class LinearSearch {
     }
     if (stated != std::vector{out_, in_}) {
       throw Error("quant.wrong-shape",
-                  text(where_, ": '", tensor.name, "' says ", shape_text(stated), ", config.json makes the layer [",
-                       out_, ", ", in_, "]"),
+                  text(where_, ": '", tensor.name, "' says ", shape_text(stated),
+                       ", expected the shape in config.json: [", out_, ", ", in_, "]"),
                   "Check that config.json belongs to these weights");
     }
   }
 
-  // Quark.
+  // Quark (AMD).
 
   LinearSource quark(const Tensor& codes) const {
     check_method(Method::quark, codes, "Quark");
     if (settings().method == Method::none) {
-      throw Error("quant.no-config",
-                  text(where_, ": '", codes.name,
-                       "' holds 4-bit codes of Quark, but config.json says neither their "
-                       "order nor their type"),
-                  "Take config.json from the model's original repository");
+      throw Error(
+          "quant.no-config",
+          text(where_, ": '", codes.name,
+               "' holds 4-bit codes of Quark; expected config.json to state their order and type, found neither"),
+          "Copy config.json from the model's original repository");
     }
     const Int4Rule* rule = nullptr;
     for (const Int4Rule& candidate : settings().rules) {
@@ -370,15 +369,15 @@ class LinearSearch {
 
 }  // namespace detail
 
-/// The linear layer [out, in] of a module, "model.layers.0.mlp.up_proj": 4-bit where the checkpoint holds codes for it,
-/// else its floating-point weight. Every tensor is checked against the others, the stated settings and [out, in]. The
-/// result refers to the checkpoint. Throws Error naming folder, layer and tensor.
+/// Finds the linear layer [out, in] of a module such as "model.layers.0.mlp.up_proj". Returns 4-bit codes if the
+/// checkpoint has them, else the floating-point weight. Checks all tensors against each other, the settings and [out,
+/// in]. The result refers to the checkpoint. Throws Error naming folder, layer and tensor.
 inline LinearSource linear_source(const Checkpoint& checkpoint, const std::string& module, std::int64_t out,
                                   std::int64_t in) {
   return detail::LinearSearch(checkpoint, module, out, in).run();
 }
 
-/// The same for a matrix of the model's list. One that is stored transposed has no codes.
+/// Overload for a matrix of the model's tensor list. A transposed matrix has no 4-bit codes.
 inline LinearSource linear_source(const Checkpoint& checkpoint, const TensorName& weight) {
   if (weight.transposed) return checkpoint.tensor(weight.name, weight.shape);
   return linear_source(checkpoint, weight.module(), weight.shape.at(0), weight.shape.at(1));

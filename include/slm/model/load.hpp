@@ -1,4 +1,4 @@
-// load: a model folder or file -> a Model behind AnyModel.
+// load: loads a model folder or file into an AnyModel.
 #pragma once
 
 #include <filesystem>
@@ -14,12 +14,13 @@
 
 namespace slm { inline namespace v0_1 {
 
-/// Loads a Hugging Face folder (config.json, safetensors) or a GGUF file. It runs as Dynamic, whose shape is known at
-/// run time. A program that names a Registry of compile-time configs runs a shape of these as its config; then
-/// options.only_known refuses all others. The results have the same bits. Models that are loaded without a device share
-/// one. Weights may stay in the mapped file: loading, and every step of a model whose weights stay there,
-/// throws io.file-changed where the file was shortened or cannot be read, see docs/robustness.md. Throws Error naming
-/// the file, tensor or field at fault.
+/// Loads a Hugging Face folder (config.json, safetensors) or a GGUF file.
+/// Models: a Registry of compile-time configs. A shape in the registry runs as its config, other shapes as Dynamic;
+/// options.only_known refuses other shapes. Results have the same bits either way.
+/// device: by default, all models that are loaded without a device share one.
+/// Weights may stay in the mapped file. Loading, and every step of a model that reads the mapped file, throws
+/// io.file-changed if the file was truncated or cannot be read; see docs/robustness.md. Throws Error naming the invalid
+/// file, tensor or field.
 template <class Models = Registry<>, Backend B = DefaultBackend>
 AnyModel load(const std::filesystem::path& folder, B device = backend::default_device<B>(),
               const LoadOptions& options = {});

@@ -1,4 +1,4 @@
-// load() itself: for programs of slm::compiled that give it other models or devices than that library has compiled.
+// The definition of load(). Programs that use slm::compiled include it to load with other registries or devices.
 #pragma once
 
 #include <filesystem>
@@ -18,18 +18,19 @@ namespace slm { inline namespace v0_1 {
 
 namespace detail {
 
-/// The type that the weights of a checkpoint will have: as_stored of a quantized one only.
+/// The type of the loaded weights. Quantized checkpoints support as_stored only.
 inline WeightType loaded_type(const Checkpoint& checkpoint, WeightType asked) {
   const bool as_stored = asked == WeightType::as_stored, int4 = has_int4_layers(checkpoint);
   if (int4 && !as_stored) {
-    throw Error("model.quantized", text("'", checkpoint.folder().string(), "' holds 4-bit weights"),
-                "Load it with WeightType::as_stored, or take the floating-point checkpoint of the model");
+    throw Error("model.quantized",
+                text("'", checkpoint.folder().string(), "': expected floating-point weights, found 4-bit weights"),
+                "Load it with WeightType::as_stored, or use the floating-point checkpoint of the model");
   }
   if (!as_stored) return asked;
   return int4 || has_blocks(checkpoint) ? WeightType::as_stored : stored_type(checkpoint);
 }
 
-/// run_blocks of the config of this shape, and of Dynamic where the registry has none.
+/// run_blocks of the registry's config with this shape, else of Dynamic.
 template <class B, class... Models>
 RunBlocks<AnyFormat, B> blocks_of(Registry<Models...> models, const ModelConfig& shape, bool only_known,
                                   const std::filesystem::path& folder) {

@@ -1,4 +1,4 @@
-// How to load a model.
+// Options of load().
 #pragma once
 
 #include <functional>
@@ -10,10 +10,10 @@
 
 namespace slm { inline namespace v0_1 {
 
-/// How to store the weights in memory.
+/// Storage type of the weights in memory.
 enum class WeightType { as_stored, f32, f16, bf16 };
 
-/// How a model of a format stores them: AnyFormat alone does what is asked.
+/// The weight type that a format stores. Only AnyFormat follows the request.
 template <WeightFormat Format>
 constexpr WeightType weight_type(WeightType asked) {
   if constexpr (std::is_same_v<Format, AnyFormat>) return asked;
@@ -24,11 +24,11 @@ constexpr WeightType weight_type(WeightType asked) {
 }
 
 struct LoadOptions {
-  WeightType weights = WeightType::as_stored;  // as_stored uses the mapped file itself, without a copy
-  int context = 0;                             // most tokens of a sequence; 0: what the checkpoint was trained for
-  std::optional<KvFormat> cache_format = {};   // of keys and values; none: the backend's first
-  bool only_known = false;                     // refuse a shape outside the registry that load() names
-  std::function<void(double)> progress = {};   // called with 0..1 while loading
+  WeightType weights = WeightType::as_stored;  // as_stored uses the mapped file without a copy
+  int context = 0;                             // maximum tokens of a sequence; 0: the checkpoint's limit
+  std::optional<KvFormat> cache_format = {};   // storage format of keys and values; none: the backend's first
+  bool only_known = false;                     // refuse a shape outside the registry of load()
+  std::function<void(double)> progress = {};   // called with values 0..1 during loading
 };
 
 }}

@@ -1,4 +1,4 @@
-// Model: a transformer of a compile-time config, a weight format and a backend.
+// Model: a transformer with a config, a weight format and a backend.
 #pragma once
 
 #include <algorithm>
@@ -24,24 +24,24 @@
 
 namespace slm { inline namespace v0_1 {
 
-/// A LanguageModel. A handle: copies share the weights, and any number of threads may use them at once; the steps of
-/// one device follow each other. Its blocks are those of a Model's config; all else is compiled once for every config.
+/// A LanguageModel. A handle: copies share the weights. Thread-safe; steps on one device are serialized. `run_blocks`
+/// is compiled per config, all other code once for all configs.
 template <WeightFormat Format, Backend B>
 class LoadedModel {
  public:
-  /// Of a state that may be shared, and the blocks of its config.
+  /// state: may be shared by several handles. run_blocks: compiled for the config of the model.
   LoadedModel(std::shared_ptr<const detail::ModelState<Format, B>> state, detail::RunBlocks<Format, B> run_blocks)
       : state_(std::move(state)), run_blocks_(run_blocks) {
     if constexpr (FollowsSteps<B>) {
-      // Copies of the device may outlive the state, and the state's own copy must not keep it.
+      // Copies of the device may outlive the state, and the state's own copy must not keep it alive.
       LoadedModel model = *this;
       model.state_ = nullptr;
       state_->device.on_step([model, state = std::weak_ptr(state_)](const StepPlan& plan) {
         LoadedModel living = model;
         living.state_ = state.lock();
         if (living.state_ == nullptr) {
-          throw Error("ranks.out-of-step", "another rank runs a step of a model that is gone on this rank",
-                      "Keep the model as long as the first rank uses it");
+          throw Error("ranks.out-of-step", "expected the model of rank 0's step on this rank, but it was destroyed",
+                      "Keep the model alive as long as rank 0 uses it");
         }
         living.follow(plan);
       });
@@ -58,7 +58,7 @@ class LoadedModel {
     const detail::FloatEnvironment environment;
     const detail::BusErrorsTaken taken;
     for (const Batch::Item& item : batch.items()) check_sequence(*item.sequence);
-    detail::check_batch(batch, info());  // before there is room for as many answers as it asks for
+    detail::check_batch(batch, info());  // before the results are allocated
     batch.make_room(info().vocab, shape().hidden);
     if (!batch.items().empty() && batch.items().front().ask.steps > 1 &&
         !detail::Planner::can_chain(batch, state_->limits)) {
@@ -77,7 +77,14 @@ class LoadedModel {
   using State = detail::ModelState<Format, B>;
   using Step = decltype(std::declval<B&>().begin(std::declval<const StepPlan&>()));
   using Rows = View<typename B::Activation, 2>;
-  enum Room { residual, queries, mixed, gated, narrow, chosen };  // of activations; the last are of the outputs
+  enum Room {
+    residual,
+    queries,
+    mixed,
+    gated,
+    narrow,
+    chosen
+  };  // activation buffers; the last ones are for output rows
   static_assert(chosen + 1 < most_rooms);
 
   const ModelConfig& shape() const { return state_->weights.checkpoint->config(); }
@@ -87,8 +94,8 @@ class LoadedModel {
     const KvPool& pool = detail::SequenceAccess::state(sequence).pool;
     check_adapter(sequence.adapter(), info());
     if (pool && pool.layout().is(state_->layout)) return;
-    throw Error("batch.foreign-sequence", text("a sequence of the batch is not one of '", info().name, "'"),
-                "Make sequences by sequence() of this model, or in one of its pools");
+    throw Error("batch.foreign-sequence", text("expected sequences of '", info().name, "'"),
+                "Create sequences with sequence() of this model, or in one of its pools");
   }
 
   void run(const StepPlan& plan, const detail::Planner& planner, Batch& batch) const {
@@ -108,7 +115,7 @@ class LoadedModel {
       std::copy_n(out.row(static_cast<std::int64_t>(i)), width, place(planner.answers()[i]));
   }
 
-  /// This rank's part in a step of rank 0, which has the answers.
+  /// Executes this rank's part of a step. Rank 0 receives the results.
   void follow(const StepPlan& plan) const {
     const detail::FloatEnvironment environment;
     const detail::BusErrorsTaken taken;
@@ -124,14 +131,14 @@ class LoadedModel {
     return plan.want == Want::logits ? info().vocab : shape().hidden;
   }
 
-  /// What may be recorded of a step: all but what the host reads.
+  /// The recordable part of a step: everything except results that the host reads.
   void record(Step& step, const StepPlan& plan, const KvLayout& layout) const {
     step.record(state_->recorded, [&] {
       for (int i = 0; i < plan.steps; ++i) {
         [[maybe_unused]] const Rows x = run_layers(step, layout);
         if constexpr (B::chooses) {
           if (plan.want != Want::choice || plan.outputs.empty()) continue;
-          // Behind the first step of a chain the rows are the outputs.
+          // After the first step of a chain, the rows are the output rows.
           head(step, selected(step, x, i > 0 || plan.outputs_are_rows()),
                [&](const Rows& input, const Norm& norm, const auto& weight) { step.choose(input, norm, weight); });
           if (i + 1 < plan.steps) step.advance();
@@ -152,7 +159,7 @@ class LoadedModel {
     }
   }
 
-  /// From the embedding to the last block: the residual stream [rows, hidden].
+  /// Runs the embedding and all blocks; returns the residual stream [rows, hidden].
   Rows run_layers(Step& step, const KvLayout& layout) const {
     const std::int64_t width = std::int64_t{shape().heads} * shape().head_dim;
     const Activations<B> rows{.x = step.room(residual, shape().hidden),
@@ -166,7 +173,7 @@ class LoadedModel {
 
   void embed(Step& step, const Rows& x) const {
     const auto& weights = state_->weights;
-    const int offset = settings().position_offset;  // of the table of learned positions
+    const int offset = settings().position_offset;  // of the learned position table
     if (shape().embedding == 0) {
       const float* table = data_or_null(weights.positions);
       View<const float, 2> positions{};
@@ -175,7 +182,7 @@ class LoadedModel {
       }
       return embed_tokens(step, x, positions, offset);
     }
-    // x starts as the positions, and the projection is added to it.
+    // x starts as the position embedding; the projected token embedding is added to it.
     const Rows embedded = step.room(narrow, shape().embedding);
     embed_tokens(step, embedded);
     step.embed_positions(weights.projection->positions, offset, x);
@@ -200,7 +207,7 @@ class LoadedModel {
                               : Norm{.kind = NormKind::none};
   }
 
-  /// Hands on what logits of selected rows are the product of: use(input, norm, linear).
+  /// Calls use(input, norm, linear) with the operands of the logits product.
   template <class Use>
   void head(Step& step, const Rows& x, Use use) const {
     const auto& weights = state_->weights;
@@ -224,13 +231,13 @@ class LoadedModel {
   detail::RunBlocks<Format, B> run_blocks_;
 };
 
-/// Shape is a config of the registry, your own, or Dynamic; the text is the same.
+/// Shape: a config of the registry, a user-defined config, or Dynamic.
 template <Config Shape, WeightFormat Format, Backend B>
 class Model : public LoadedModel<Format, B> {
   using Base = LoadedModel<Format, B>;
 
  public:
-  /// Vocabulary size when it is known at compile time, else 0.
+  /// Vocabulary size if known at compile time, else 0.
   static constexpr int static_vocab = [] {
     if constexpr (StaticConfig<Shape>) {
       return Shape::value.vocab;
@@ -239,7 +246,7 @@ class Model : public LoadedModel<Format, B> {
     }
   }();
 
-  /// Loads a Hugging Face folder whose shape must be this config's.
+  /// Loads a Hugging Face folder whose shape must equal this config.
   static Model load(const std::filesystem::path& folder, B device = backend::default_device<B>(),
                     const LoadOptions& options = {}) requires StaticConfig<Shape> {
     auto checkpoint = std::make_shared<const Checkpoint>(folder);
@@ -248,7 +255,7 @@ class Model : public LoadedModel<Format, B> {
     return Model(Shape{}, std::move(checkpoint), std::move(device), options);
   }
 
-  /// The checkpoint's shape must be `shape`.
+  /// The checkpoint's shape must equal the config.
   Model(Shape, std::shared_ptr<const Checkpoint> checkpoint, B device, const LoadOptions& options = {})
       : Base(detail::make_state<Format>(std::move(checkpoint), std::move(device), options),
              detail::run_blocks<Shape, Format, B>) {}

@@ -1,4 +1,4 @@
-// model_digest: a number that two models share exactly when their keys and values mean the same.
+// model_digest: equal for two models if and only if their keys and values are interchangeable.
 #pragma once
 
 #include <algorithm>
@@ -14,8 +14,8 @@
 
 namespace slm { inline namespace v0_1 {
 
-/// Of every weight and of the settings that decide keys and values. Reads the whole checkpoint, some seconds for 7B, or
-/// of each tensor the first `most` bytes, which tell models apart, but not a damaged one.
+/// Digest of all weights and of the settings that affect keys and values. Reads the whole checkpoint (some seconds for
+/// 7B), or the first `most` bytes of each tensor. The latter distinguishes models but does not detect damage.
 inline std::uint64_t model_digest(const Checkpoint& checkpoint,
                                   std::size_t most = std::numeric_limits<std::size_t>::max()) {
   Checksum sum;

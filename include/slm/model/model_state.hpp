@@ -1,4 +1,4 @@
-// ModelState: what the copies of a model share; run_blocks: the pass through the blocks of a config.
+// ModelState: data shared by the copies of a model. run_blocks: the pass through all blocks of a config.
 #pragma once
 
 #include <cstddef>
@@ -33,7 +33,8 @@
 
 namespace slm { inline namespace v0_1 { namespace detail {
 
-/// What the copies of a model share. Not a template of the shape: building it compiles once per format and backend.
+/// Data shared by the copies of a model. The class does not depend on the shape, so it compiles once per format and
+/// backend.
 template <WeightFormat Format, Backend B>
 struct ModelState {
   ModelState(std::shared_ptr<const Checkpoint> checkpoint, B backend, const LoadOptions& options)
@@ -81,7 +82,7 @@ struct ModelState {
   }
 
   static KvLayout layout_of(const std::shared_ptr<const Checkpoint>& checkpoint, const LoadOptions& options) {
-    // Weights of another type, or another backend, give other keys and values.
+    // Another weight type or backend computes different keys and values.
     const std::string_view type = name_of(weight_type<Format>(options.weights));
     const auto digest = std::async(std::launch::deferred, [checkpoint, type] {
                           Checksum sum;
@@ -104,9 +105,9 @@ struct ModelState {
     const int trained = checkpoint.settings().context;
     if (options.context < 0 || options.context > trained) {
       throw Error("model.context",
-                  text("'", checkpoint.folder().string(), "' was asked for a context of ", options.context,
-                       " tokens, its config.json allows ", trained),
-                  text("Give 1..", trained, " (LoadOptions::context, --context), or 0 for all of it"));
+                  text("'", checkpoint.folder().string(), "': a context of ", options.context,
+                       " tokens exceeds the limit of config.json, ", trained),
+                  text("Give 1..", trained, " (LoadOptions::context, --context), or 0 for the maximum"));
     }
     const int context = options.context == 0 ? trained : options.context;
     if constexpr (HasDeviceMemory<B>)
@@ -114,7 +115,7 @@ struct ModelState {
     return context;
   }
 
-  /// In the digest of a model.
+  /// The type's name in the digest of a model.
   static std::string_view name_of(WeightType type) {
     switch (type) {
       case WeightType::f32: return Fp32::name;
@@ -124,7 +125,7 @@ struct ModelState {
     }
   }
 
-  /// Throws cache.format unless the backend can hold it.
+  /// Throws cache.format unless the backend supports the format.
   static KvFormat held_format(KvFormat format) {
     std::string held;
     for (const KvFormat known : B::kv_formats) {
@@ -132,26 +133,26 @@ struct ModelState {
       held += text(held.empty() ? "" : ", ", slm::name_of(known));
     }
     throw Error("cache.format",
-                text("the backend ", B::name, " does not hold keys and values as ", slm::name_of(format)),
-                text("It holds: ", held, " (LoadOptions::cache_format, KvPoolOptions::format, --cache-format)"));
+                text("the backend ", B::name, " does not support KV cache format ", slm::name_of(format)),
+                text("Use one of: ", held, " (LoadOptions::cache_format, KvPoolOptions::format, --cache-format)"));
   }
 
   KvPool make_pool(KvPoolOptions options) const {
-    if constexpr (!B::own_memory) {  // which would take memory from all programs before it has no more
+    if constexpr (!B::own_memory) {  // where unlimited allocation would exhaust the host's memory
       if (options.memory == 0) options.memory = usual_budget(2);
     }
     return KvPool(layout.in(held_format(options.format.value_or(layout.format()))),
                   std::make_unique<KvMemoryOf<B>>(device), options);
   }
 
-  /// The pool of those who ask for none.
+  /// The model's default pool, created on first use.
   KvPool own_pool() const {
     const std::lock_guard lock(mutex);
     if (!pool) pool = make_pool({});
     return pool;
   }
 
-  /// Throws io.file-changed where a step may have read what a file no longer has.
+  /// Throws io.file-changed if a step may have read missing bytes of the file.
   void check_unchanged() const {
     if (weights.in_file) weights.checkpoint->check_unchanged();
   }
@@ -175,18 +176,18 @@ struct ModelState {
   ModelWeights<Format, B> weights;
   ModelInfo info;
   PlanLimits limits;
-  mutable typename B::Recorded recorded;  // belongs to whoever has begun a step on the device
-  mutable std::mutex mutex;               // of what follows
+  mutable typename B::Recorded recorded;  // owned by the thread that has begun a step on the device
+  mutable std::mutex mutex;               // guards the members below
   mutable KvPool pool;
 };
 
-/// Takes the rows of a step from the first block to the last.
+/// Runs the rows of a step through all blocks.
 template <WeightFormat Format, Backend B>
 using RunBlocks = void (*)(const ModelState<Format, B>&,
                            decltype(std::declval<B&>().begin(std::declval<const StepPlan&>()))&, const KvLayout&,
                            const Activations<B>&);
 
-/// RunBlocks of a config: all that is compiled for it alone.
+/// RunBlocks of a config: the only code compiled per config.
 template <Config Shape, WeightFormat Format, Backend B, class Step>
 void run_blocks(const ModelState<Format, B>& state, Step& step, const KvLayout& layout, const Activations<B>& rows) {
   const Shape config = [&] {
@@ -202,7 +203,7 @@ void run_blocks(const ModelState<Format, B>& state, Step& step, const KvLayout& 
                  rows);
 }
 
-/// Loads the weights, which may convert them: with the same arithmetic as a step.
+/// Loads the weights. Conversions use the same floating-point mode as a step.
 template <WeightFormat Format, Backend B>
 std::shared_ptr<const ModelState<Format, B>> make_state(std::shared_ptr<const Checkpoint> checkpoint, B device,
                                                         const LoadOptions& options) {

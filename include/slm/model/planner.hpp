@@ -1,4 +1,4 @@
-// Planner: a batch cut into steps that a device takes, with the pages that each writes and reads.
+// Planner: divides a batch into steps that fit the device, with the pages that each step reads and writes.
 #pragma once
 
 #include <algorithm>
@@ -17,14 +17,14 @@
 
 namespace slm { inline namespace v0_1 { namespace detail {
 
-/// What a planner must know of model and device.
+/// Limits of model and device for a planner.
 struct PlanLimits {
-  int max_rows = 0;          // of a step
-  int max_chained_rows = 0;  // of the first step of a chain; 0: the device chains none
-  int original_context = 0;  // tokens up to which LongRoPE uses its first table
+  int max_rows = 0;          // per step
+  int max_chained_rows = 0;  // rows of the first step of a chain; 0: the device has no chains
+  int original_context = 0;  // tokens up to which LongRoPE uses its short factors
 };
 
-/// Throws Error unless the model can do what the batch asks.
+/// Throws Error unless the batch is valid for the model.
 inline void check_batch(const Batch& batch, const ModelInfo& info) {
   const std::span<const Batch::Item> items = batch.items();
   for (std::size_t i = 0; i < items.size(); ++i) {
@@ -32,30 +32,30 @@ inline void check_batch(const Batch& batch, const ModelInfo& info) {
     const Ask& ask = item.ask;
     for (std::size_t j = 0; j < i; ++j) {
       if (items[j].sequence != item.sequence) continue;
-      throw Error("batch.same-sequence", text("items ", j, " and ", i, " of the batch are the same sequence"),
-                  "Add each sequence once, with all of its tokens, or fork it");
+      throw Error("batch.same-sequence", text("items ", j, " and ", i, " of the batch have the same sequence"),
+                  "Add each sequence once, with all its tokens, or fork it");
     }
     const int length = item.sequence->length();
     const auto more = static_cast<std::int64_t>(item.count) + std::max(0, ask.steps - 1);
     if (more > info.context - length) {
-      throw Error("batch.context-full",
-                  text("'", info.name, "' cannot take ", more, " tokens more after ", length, ": its context is ",
-                       info.context),
-                  "Shorten the prompt, or load the model with a larger context (LoadOptions::context, --context)");
+      throw Error(
+          "batch.context-full",
+          text("'", info.name, "' cannot append ", more, " tokens to ", length, ": its context is ", info.context),
+          "Shorten the prompt, or load the model with a larger context (LoadOptions::context, --context)");
     }
     if (ask.want != Want::nothing && (ask.rows < 0 || static_cast<std::size_t>(ask.rows) > item.count)) {
-      throw Error("batch.rows", text("item ", i, " asks for answers to ", ask.rows, " of its ", item.count, " tokens"),
-                  "Ask for at most one row per token");
+      throw Error("batch.rows", text("item ", i, " requests results for ", ask.rows, " of its ", item.count, " tokens"),
+                  "Request at most one row per token");
     }
     if (info.headless && (ask.want == Want::logits || ask.want == Want::choice)) throw no_head(info.name);
     if (ask.want == Want::choice && !info.chooses) {
-      throw Error("batch.choice", text("'", info.name, "' does not choose tokens where it computes logits"),
-                  "Ask for logits, or look at ModelInfo::chooses first");
+      throw Error("batch.choice", text("'", info.name, "' cannot choose tokens on its device"),
+                  "Request logits, or check ModelInfo::chooses first");
     }
     const bool chain = ask.want == Want::choice && ask.steps > 1;
     if (ask.steps < 1 || (ask.steps > 1 && (!chain || ask.rows != 1 || ask.steps != items.front().ask.steps))) {
-      throw Error("batch.steps", text("item ", i, " asks for ", ask.steps, " steps"),
-                  "Chains are choices of one row, as many steps for every item of the batch");
+      throw Error("batch.steps", text("item ", i, " requests ", ask.steps, " steps"),
+                  "Request chains (Want::choice, one row) with equal steps in all items of the batch");
     }
     const std::span<const int> parents = batch.parents(item);
     const std::span<const Token> tokens = batch.tokens(item);
@@ -67,26 +67,26 @@ inline void check_batch(const Batch& batch, const ModelInfo& info) {
             "Encode the text with this model's own tokenizer");
       }
       if (parents[t] < -1 || parents[t] >= static_cast<int>(t)) {
-        throw Error("batch.bad-parent", text("token ", t, " of item ", i, " has the parent ", parents[t]),
-                    "A parent is a token before it among those added, or -1; give one for each token");
+        throw Error("batch.bad-parent", text("token ", t, " of item ", i, " has the invalid parent ", parents[t]),
+                    "Give one parent per token: the index of an earlier token of this item, or -1");
       }
       if (parents[t] != static_cast<int>(t) - 1) {
-        throw Error("batch.tree", text("token ", t, " of item ", i, " branches off after token ", parents[t]),
-                    "Trees of tokens are not read yet: fork the sequence for each branch");
+        throw Error("batch.tree", text("token ", t, " of item ", i, " branches after token ", parents[t]),
+                    "Token trees are not supported: fork the sequence for each branch");
       }
     }
   }
 }
 
-/// Gives the steps of a batch one after the other. Sequences keep their tokens until commit(); what a failed forward
-/// leaves in pages is what their tokens say, or not counted as filled.
+/// Produces the steps of a batch in order. Sequences keep their tokens until commit(). After a failed forward, pages
+/// either match the sequence's tokens or are not counted as filled.
 class Planner {
  public:
-  /// The batch is sound: check_batch() has said so.
+  /// The batch must have passed check_batch().
   Planner(Batch& batch, const PlanLimits& limits) : batch_(&batch), limits_(limits) {
     for (const Batch::Item& item : batch.items()) {
       works_.push_back(work_of(item));
-      works_.back().state->make_room(item.count + static_cast<std::size_t>(item.ask.steps));  // for commit()
+      works_.back().state->make_room(item.count + static_cast<std::size_t>(item.ask.steps));  // reserved for commit()
     }
   }
 
@@ -96,7 +96,7 @@ class Planner {
   Planner(const Planner&) = delete;
   Planner& operator=(const Planner&) = delete;
 
-  /// Whether the device can take the batch's chains of steps by itself.
+  /// Returns true if the device can run the batch's chains of steps without the host.
   static bool can_chain(const Batch& batch, const PlanLimits& limits) {
     const auto format_of = [](const Batch::Item& item) {
       return SequenceAccess::state(*item.sequence).pool.layout().format();
@@ -105,10 +105,11 @@ class Planner {
     return items.size() <= static_cast<std::size_t>(limits.max_chained_rows) &&
            std::all_of(items.begin(), items.end(),
                        [&](const auto& item) { return format_of(item) == format_of(items.front()); }) &&
-           limits.original_context == std::numeric_limits<int>::max();  // else the next token may need another table
+           limits.original_context ==
+               std::numeric_limits<int>::max();  // otherwise the next token may need the other factors
   }
 
-  /// The next step, or null. Throws cache.full.
+  /// Returns the next step, or null at the end. Throws cache.full.
   const StepPlan* next() {
     clear();
     want_ = Want::nothing;
@@ -118,12 +119,12 @@ class Planner {
       while (!work.done() && !work.entered) enter(work);
       if (work.done()) continue;
       left += work.segments[work.now].last - work.position;
-      // A step answers one kind of question, about pages of one format.
+      // A step computes one kind of result, for pages of one format.
       const bool asks = want_ == Want::nothing && work.item->ask.want != Want::nothing;
       if (layout_ == nullptr || asks) layout_ = &work.state->pool.layout();
       if (asks) want_ = work.item->ask.want;
     }
-    // A chain is the last step: what is too much for it is read before.
+    // A chain is the last step; rows that exceed its limit run before it.
     const int chain = works_.empty() ? 1 : works_.front().item->ask.steps;
     const bool chained = chain > 1 && left <= limits_.max_chained_rows;
     if (chained) steps_ = chain;
@@ -140,30 +141,30 @@ class Planner {
     return &plan_;
   }
 
-  /// How the pages of the present step are filled.
+  /// The page layout of the current step.
   const KvLayout& layout() const { return *layout_; }
-  /// Where the answers of the present step go.
+  /// Indices of the current step's results in the batch.
   std::span<const std::size_t> answers() const { return answers_; }
-  /// Whether all answers lie one behind the other.
+  /// Returns true if the results are contiguous.
   bool answers_in_order() const {
     for (std::size_t i = 1; i < answers_.size(); ++i) {
       if (answers_[i] != answers_.front() + i) return false;
     }
     return true;
   }
-  /// The present step has been taken.
+  /// Records that the current step was executed.
   void taken() {
     for (const Part& part : parts_) {
       Work& work = works_[part.work];
       SequenceState& state = *work.state;
       state.filled = part.last;
-      // What is answered behind the first row may be a draft that is taken back.
+      // Tokens after the first result row may be a draft that is truncated later.
       state.publish(std::min(part.last, work.answered_from + 1), [&](int i) { return token_at(work, i); });
       state.release_before_window(part.last);
     }
   }
 
-  /// All steps have been taken: the sequences are longer now, by what a chain chose too.
+  /// After all steps: appends the tokens to the sequences, including those that a chain chose.
   void commit() {
     for (Work& work : works_) {
       const std::span<const Token> tokens = batch_->tokens(*work.item);
@@ -172,42 +173,43 @@ class Planner {
       const Ask& ask = work.item->ask;
       for (int step = 0; ask.want == Want::choice && step + 1 < ask.steps; ++step) {
         const Token token = batch_->choice_at(work.item->answer)[step];
-        work.state->tokens.push_back(std::max(token, 0));  // as the device reads no_token
+        work.state->tokens.push_back(std::max(token, 0));  // as the device maps no_token
       }
     }
   }
 
  private:
-  /// A run of positions rotated with one table. It begins where the pages serve it, or at 0.
+  /// A run of positions rotated with one set of factors. It starts at its first position if the cached pages serve it,
+  /// else at 0.
   struct Segment {
     int first = 0, last = 0;
     bool beyond = false;
   };
 
-  /// What is left to do of an item.
+  /// Remaining work of one batch item.
   struct Work {
     const Batch::Item* item = nullptr;
     SequenceState* state = nullptr;
     Segment segments[2] = {};
-    int count = 0;     // of segments
-    int now = 0;       // the present one
-    int position = 0;  // the next to compute in it
+    int count = 0;     // number of segments
+    int now = 0;       // index of the current segment
+    int position = 0;  // next position to compute in it
     bool entered = false;
-    int answered_from = 0;  // the first position that is answered
+    int answered_from = 0;  // first position with a result
     int adopted = 0;        // positions
 
     bool done() const { return now == count; }
   };
 
-  /// A sequence's rows in the present step.
+  /// A sequence's rows in the current step.
   struct Part {
     std::size_t work;
     int last;
   };
 
-  /// With LongRoPE every row is computed as if its own token were the last: with the first table up to the original
-  /// context and with the second beyond it, for the whole text before. A text whose first tokens already reach beyond
-  /// is read with the second table from its beginning, as transformers reads a prompt.
+  /// With LongRoPE, each row is computed as if its token were the last: short factors for all positions up to the
+  /// original context, long factors beyond. A prompt longer than the original context uses the long factors from
+  /// position 0, as in transformers.
   Work work_of(const Batch::Item& item) const {
     Work work{.item = &item, .state = &SequenceAccess::state(*item.sequence)};
     const int length = work.state->length(), count = static_cast<int>(item.count), end = length + count;
@@ -229,8 +231,7 @@ class Planner {
     return i < known.size() ? known[i] : batch_->tokens(*work.item)[i - known.size()];
   }
 
-  /// Goes back to the text's beginning where the pages do not serve the present segment, and forward over what other
-  /// texts have computed.
+  /// Restarts at 0 if the cached pages cannot serve the segment, then skips the prefix cached by other sequences.
   void enter(Work& work) const {
     const Segment& segment = work.segments[work.now];
     SequenceState& state = *work.state;
@@ -264,7 +265,7 @@ class Planner {
     steps_ = 1;
   }
 
-  /// Adds what fits of an item, but for its last `kept` tokens.
+  /// Adds as many rows of an item as fit, except its last `kept` tokens.
   void add(std::size_t index, int kept) {
     Work& work = works_[index];
     const Ask& ask = work.item->ask;
@@ -326,7 +327,7 @@ class Planner {
   std::vector<Part> parts_;
 };
 
-/// A chain of choices on a device that cannot chain them: a forward for each step.
+/// Runs a chain with one forward per step, for devices without chains.
 template <LanguageModel M>
 void forward_one_by_one(const M& model, Batch& batch) {
   std::vector<int> lengths;

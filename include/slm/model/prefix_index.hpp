@@ -1,5 +1,4 @@
-// PrefixIndex: full pages by the text that they end, so that what texts have in common at their beginning is computed
-// once.
+// PrefixIndex: finds full pages by their token prefix, so that a common prefix is computed once.
 #pragma once
 
 #include <algorithm>
@@ -23,7 +22,7 @@ namespace slm { inline namespace v0_1 {
 struct KvPage;
 using KvPageRef = std::shared_ptr<const KvPage>;
 
-/// What keys and values depend on besides the tokens. Only texts with equal keys share pages.
+/// What keys and values depend on besides the tokens. Only sequences with equal keys share pages.
 struct PrefixKey {
   std::uint64_t group = 0;    // see Sequence
   std::uint64_t adapter = 0;  // Adapter::digest; 0: none
@@ -31,16 +30,16 @@ struct PrefixKey {
 };
 
 struct PrefixStats {
-  std::int64_t hits = 0;       // times page_positions positions that a text took over
-  std::int64_t misses = 0;     // times page_positions positions that were looked for and had to be computed
-  std::int64_t evictions = 0;  // pages given up because the pool had no room
-  std::int64_t pages = 0;      // pages that the index holds
+  std::int64_t hits = 0;       // pages reused
+  std::int64_t misses = 0;     // pages looked up and not found
+  std::int64_t evictions = 0;  // pages evicted because the pool was full
+  std::int64_t pages = 0;      // pages in the index
 
   std::int64_t hit_positions() const { return hits * page_positions; }
   std::int64_t queried_positions() const { return (hits + misses) * page_positions; }
 };
 
-/// From the hash of the page before, 0 for the first, to that of the page with these tokens.
+/// Computes the hash of the page with `tokens` from the hash of the previous page; 0 before the first.
 using PrefixHash = std::uint64_t (*)(std::uint64_t before, const PrefixKey& key, std::span<const Token> tokens);
 
 inline std::uint64_t prefix_hash(std::uint64_t before, const PrefixKey& key, std::span<const Token> tokens) {
@@ -52,29 +51,29 @@ inline std::uint64_t prefix_hash(std::uint64_t before, const PrefixKey& key, std
   return sum.value();
 }
 
-/// Belongs to one pool. Any number of threads may use it.
+/// Belongs to one pool. Thread-safe.
 class PrefixIndex {
  public:
   struct Page;
   using Ref = std::shared_ptr<Page>;
   using Order = std::list<Ref>;
 
-  /// A full page of a text, of which there is one for all texts that begin so. It stays in the index as long as anybody
-  /// refers to it, so that two texts are the same up to a page if and only if they refer to the same one.
+  /// A full page with its prefix, unique among all sequences with that prefix. It stays in the index while any
+  /// reference exists. Two sequences are therefore equal up to a page if and only if they refer to the same Page.
   struct Page {
-    Ref before;  // null: this is the first
+    Ref before;  // null for the first page
     PrefixKey key;
     std::vector<Token> tokens;
     std::uint64_t hash = 0;
-    int count = 0;  // pages of the text up to this one and with it
+    int count = 0;  // pages of the prefix, this one included
 
-    ~Page() {  // of a long text, without one call inside the other for each page
+    ~Page() {  // iterative, since recursion could overflow the stack for long prefixes
       while (before != nullptr && detail::is_sole_owner(before)) before = std::exchange(before->before, nullptr);
     }
 
    private:
     friend PrefixIndex;
-    std::vector<KvPageRef> kinds;  // of each kind of layer; null: not there
+    std::vector<KvPageRef> kinds;  // per kind of layer; null: absent
     Order::iterator place;
   };
 
@@ -87,7 +86,7 @@ class PrefixIndex {
 
   static int count(const Ref& page) { return page == nullptr ? 0 : page->count; }
 
-  /// The pages of `tokens` behind those up to `before` that are known, without a gap.
+  /// Returns the known pages of `tokens` that follow `before`, up to the first unknown one.
   std::vector<Found> find(Ref before, const PrefixKey& key, std::span<const Token> tokens) {
     const std::lock_guard lock(mutex_);
     std::vector<Found> found;
@@ -101,15 +100,15 @@ class PrefixIndex {
     return found;
   }
 
-  /// Counts what became of a search.
+  /// Counts the result of a lookup, in pages.
   void count(std::int64_t hits, std::int64_t misses) {
     const std::lock_guard lock(mutex_);
     stats_.hits += hits;
     stats_.misses += misses;
   }
 
-  /// Makes the pages of `tokens`, which follow those up to `before`, known. Of what another text has filled alike, the
-  /// tables get its pages. Returns the last.
+  /// Adds the pages of `tokens`, which follow `before`. Where another sequence has filled an equal page, the tables get
+  /// that page. Returns the last page.
   Ref add(Ref before, const PrefixKey& key, std::span<const Token> tokens,
           std::vector<std::vector<KvPageRef>>& tables) {
     const std::lock_guard lock(mutex_);
@@ -135,7 +134,8 @@ class PrefixIndex {
     return before;
   }
 
-  /// Leaves a page to the only text that holds it, which is about to write to it. False if others hold it too.
+  /// Removes a page's memory from the index before its only sequence writes to it. Returns false if other sequences
+  /// hold it.
   bool leave(Page& page, int kind, const KvPageRef& own) {
     const std::lock_guard lock(mutex_);
     KvPageRef& held = page.kinds[static_cast<std::size_t>(kind)];
@@ -145,7 +145,7 @@ class PrefixIndex {
     return true;
   }
 
-  /// Gives up what has not been used for longest among the pages that no text holds. False if there is none.
+  /// Evicts the least recently used page that no sequence holds. Returns false if there is none.
   bool give_up() {
     const std::lock_guard lock(mutex_);
     for (auto next = order_.end(); next != order_.begin();) {
@@ -172,7 +172,7 @@ class PrefixIndex {
     return false;
   }
 
-  /// Pages of each kind that no text holds.
+  /// Number of pages per kind that no sequence holds.
   std::vector<std::size_t> idle(std::size_t kinds) const {
     const std::lock_guard lock(mutex_);
     std::vector<std::size_t> counts(kinds);
@@ -192,7 +192,7 @@ class PrefixIndex {
     return hash_(before == nullptr ? 0 : before->hash, key, tokens.first(page_positions));
   }
 
-  /// Equal hashes prove nothing: the tokens are compared, and all before them by what is referred to.
+  /// Hashes may collide, so tokens are compared. The reference to the previous page covers all earlier tokens.
   Ref known(const Ref& before, const PrefixKey& key, std::span<const Token> tokens, std::uint64_t hash) const {
     const auto [first, last] = pages_.equal_range(hash);
     const auto found = std::find_if(first, last, [&](const auto& entry) {
@@ -227,7 +227,7 @@ class PrefixIndex {
     order_.erase(place);
   }
 
-  /// A text's beginning is used whenever any of it is, and so outlives what follows it.
+  /// Marks the whole prefix as used, so that the beginning outlives the pages after it.
   void use(const Ref& last) {
     for (Page* page = last.get(); page != nullptr; page = page->before.get())
       order_.splice(order_.begin(), order_, page->place);
@@ -235,7 +235,7 @@ class PrefixIndex {
 
   PrefixHash hash_;
   mutable std::mutex mutex_;
-  Order order_;                                                    // last used first
+  Order order_;                                                    // most recently used first
   std::unordered_multimap<std::uint64_t, Order::iterator> pages_;  // by hash
   PrefixStats stats_;
 };

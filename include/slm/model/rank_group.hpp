@@ -1,4 +1,4 @@
-// RankGroup: models over the ranks of a program, which the first rank runs.
+// RankGroup: models distributed over the ranks of a program and controlled by rank 0.
 #pragma once
 
 #include <cstddef>
@@ -21,24 +21,25 @@
 
 namespace slm { inline namespace v0_1 {
 
-/// How a model lies on the ranks.
+/// How a model is distributed over the ranks.
 struct Sharing {
-  int stages = 1;  // of layers, with as many ranks each: neighbours, which share out the matrices of their layers
-  bool first_stands_apart = false;  // rank 0 holds nothing, and has the others compute
-  /// Half of what a layer gathers is not: sums are cut, and added over the ranks of a stage in their order. What a row
-  /// gives still depends on its own sequence alone, but its last digits on the number of ranks.
+  int stages = 1;  // pipeline stages of equally many adjacent ranks, which split the matrices of their layers
+  bool first_stands_apart = false;  // rank 0 holds no weights and only controls the others
+  /// Splits sums instead of gathering half of each layer's activations, and reduces them over the ranks of a stage in
+  /// rank order. A row's result still depends only on its own sequence, but its last digits depend on the number of
+  /// ranks.
   bool fast_reduce = false;
 };
 
-/// The first rank loads models and uses them as if it were alone: decoders, engines and servers know nothing of ranks.
-/// The others hold their shares of the weights, and take their part in each step of the first:
+/// Rank 0 loads and uses models as in a single process: decoders, engines and servers do not depend on ranks.
+/// The other ranks hold their shares of the weights and take part in each step:
 ///
 ///   const auto team = std::make_shared<slm::ranks::Team<C>>(ranks);
 ///   slm::RankGroup group(slm::backend::Cpu{1}, team);
 ///   if (ranks.rank() > 0) return group.follow();
 ///   const slm::AnyModel model = group.load(folder);
 ///
-/// Models: a Registry; B: where each rank computes. load<Models>() over Device is compiled where it is asked for.
+/// Models: a Registry. B: the backend of each rank. load<Models>() over Device is compiled in the source that calls it.
 template <Backend B, ranks::Communicator C, class Models = Registry<>>
 class RankGroup {
  public:
@@ -46,7 +47,7 @@ class RankGroup {
 
   RankGroup(B device, std::shared_ptr<ranks::Team<C>> team) : device_(std::move(device)), team_(std::move(team)) {}
 
-  /// On rank 0: as slm::load, on every rank. The folder is read by each, by the same name. Throws ranks.pipeline,
+  /// Rank 0 only: like slm::load, on every rank. Each rank reads the folder under the same path. Throws ranks.pipeline,
   /// ranks.fast-reduce.
   AnyModel load(const std::filesystem::path& folder, const LoadOptions& options = {}, const Sharing& sharing = {}) {
     check(folder, sharing);
@@ -66,8 +67,7 @@ class RankGroup {
     return slm::load<Models>(folder, Device(device_, team_, grid, number, sharing.fast_reduce), options);
   }
 
-  /// On the other ranks: does what rank 0 tells, until its team is at its end. Throws ranks.different, and whatever
-  /// loading throws.
+  /// Other ranks: executes rank 0's commands until the team ends. Throws ranks.different and the errors of loading.
   void follow() {
     struct Held {
       Device device;
@@ -91,7 +91,7 @@ class RankGroup {
 
  private:
   static constexpr int load_order = 1;
-  static constexpr std::size_t sample = 4096;  // bytes of each tensor: a rank reads no more than its share
+  static constexpr std::size_t sample = 4096;  // bytes per tensor: a rank reads only its share
 
   static std::uint64_t digest_of(const std::filesystem::path& folder) {
     return model_digest(Checkpoint(folder), sample);
@@ -101,18 +101,18 @@ class RankGroup {
     const int ranks = team_->ranks().size() - sharing.first_stands_apart, layers = Checkpoint(folder).config().layers;
     if (ranks < 1 || sharing.stages < 1 || ranks % sharing.stages != 0 || sharing.stages > layers) {
       throw Error("ranks.pipeline",
-                  text("'", folder.string(), "' with ", layers, " layers was to be ", sharing.stages, " stages of ",
+                  text("'", folder.string(), "' with ", layers, " layers cannot form ", sharing.stages, " stages of ",
                        ranks, " ranks"),
-                  "Give a number of stages that divides the number of ranks, and is at most that of the layers");
+                  "Use a number of stages that divides the number of ranks and is at most the number of layers");
     }
     if (!sharing.fast_reduce || (ranks > sharing.stages && !B::own_memory)) return;
     throw Error("ranks.fast-reduce",
-                text("'", folder.string(), "' was to be added up over ranks, ",
-                     B::own_memory ? "which GPUs do not do" : "but each stage of its layers has one rank only"),
-                "Give each stage several ranks on processors, or leave out fast_reduce (--fast-reduce)");
+                text("'", folder.string(), "' cannot use fast_reduce: ",
+                     B::own_memory ? "GPUs do not support it" : "each stage has only one rank"),
+                "Give each stage several CPU ranks, or omit fast_reduce (--fast-reduce)");
   }
 
-  /// All ranks ask for it at once.
+  /// A collective call: all ranks call it at the same time.
   std::shared_ptr<const ranks::Grid<C>> grid_of(const Sharing& sharing) {
     auto& grid = grids_[{sharing.stages, sharing.first_stands_apart}];
     if (grid == nullptr) {
@@ -131,20 +131,21 @@ class RankGroup {
     const bool has_format = letter.take<bool>();
     const auto format = letter.take<KvFormat>();
     if (has_format) options.cache_format = format;
-    require_same("way to compute", letter.take<std::uint64_t>(), device_.arithmetic());
+    require_same("arithmetic", letter.take<std::uint64_t>(), device_.arithmetic());
     require_same(text("checkpoint ", quote(folder.string())), letter.take<std::uint64_t>(), digest_of(folder));
     return slm::load<Models>(folder, device, options);
   }
 
   void require_same(const std::string& what, std::uint64_t of_first, std::uint64_t own) const {
     if (of_first == own) return;
-    throw Error("ranks.different", text("rank ", team_->ranks().rank(), " has another ", what, " than rank 0"),
-                "Give every rank the same files, the same program and the same kind of processor");
+    throw Error("ranks.different",
+                text("rank ", team_->ranks().rank(), " expected the same ", what, " as rank 0, found another"),
+                "Give every rank the same files, program and kind of processor");
   }
 
   B device_;
   std::shared_ptr<ranks::Team<C>> team_;
-  std::map<std::pair<int, bool>, std::shared_ptr<const ranks::Grid<C>>> grids_;  // by how they share
+  std::map<std::pair<int, bool>, std::shared_ptr<const ranks::Grid<C>>> grids_;  // by layout of the ranks
   int models_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// Rotary frequencies of a checkpoint, with its scaling applied.
+// Rotary frequencies of a checkpoint, with scaling applied.
 #pragma once
 
 #include <cmath>
@@ -9,13 +9,13 @@
 
 namespace slm { inline namespace v0_1 {
 
-/// 1 / theta^(2i / rotary_dim), stretched as the settings say -> [rotary_dim / 2]. LongRoPE has two tables: one up to
-/// the original context, and one for texts `beyond` it.
+/// Returns 1 / theta^(2i / rotary_dim), scaled by the settings -> [rotary_dim / 2]. beyond: selects LongRoPE's long
+/// factors.
 inline std::vector<float> inverse_frequencies(int rotary_dim, const ModelSettings& settings, bool beyond = false) {
   const RopeScaling& scaling = settings.rope_scaling;
   std::vector<float> frequencies(static_cast<std::size_t>(rotary_dim / 2));
   for (int i = 0; i < rotary_dim / 2; ++i) {
-    // Hugging Face computes the table in float32; rounding the exact value is as near to it as can be.
+    // Hugging Face computes the table in float32; the rounded exact value is the closest approximation.
     const double exact = std::pow(double{settings.rope_theta}, -2.0 * i / rotary_dim);
     float& frequency = frequencies[static_cast<std::size_t>(i)] = static_cast<float>(exact);
     if (scaling.kind == RopeScaling::Kind::linear) frequency /= scaling.factor;
@@ -24,7 +24,7 @@ inline std::vector<float> inverse_frequencies(int rotary_dim, const ModelSetting
       frequency = static_cast<float>(exact / double{factors[static_cast<std::size_t>(i)]});
     }
     if (scaling.kind != RopeScaling::Kind::llama3) continue;
-    // Llama 3: short wavelengths stay, long ones are stretched, those between are blended. Applies at every length.
+    // Llama 3: short wavelengths stay, long ones are scaled, those between are interpolated. Applies at every length.
     const float wavelength = 2 * std::numbers::pi_v<float> / frequency;
     if (wavelength > scaling.original_context / scaling.low_frequency_factor) {
       frequency /= scaling.factor;

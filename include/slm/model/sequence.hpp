@@ -1,4 +1,4 @@
-// Sequence: one text of a model, its tokens and the pages that hold their keys and values.
+// Sequence: the tokens of one text, and the pages with their keys and values.
 #pragma once
 
 #include <cstddef>
@@ -21,13 +21,13 @@ struct SequenceAccess;
 
 }  // namespace detail
 
-/// One text of one model. A fork shares pages until one of the two writes to them. One thread at a time uses a
-/// sequence; different sequences are used by different threads freely.
+/// One sequence of one model. A fork shares pages until either of the two writes to them (copy on write). Not
+/// thread-safe; different sequences are independent.
 class Sequence {
  public:
-  /// An empty text whose keys and values lie in this pool; model.sequence() takes the model's own. Where the pool
-  /// shares prefixes, it does so among texts of one adapter and one group: a group for each tenant keeps them from
-  /// telling by the time it takes what others have asked.
+  /// An empty sequence with its KV cache in `pool`; model.sequence() uses the model's default pool. With prefix
+  /// sharing, only sequences with equal adapter and group share pages. A group per tenant prevents tenants from
+  /// inferring each other's prompts by timing.
   explicit Sequence(KvPool pool = {}, std::uint64_t group = 0, AdapterRef adapter = nullptr) {
     state_.bind(group, std::move(adapter));
     if (pool) state_.tables.resize(pool.layout().kinds().size());
@@ -37,12 +37,12 @@ class Sequence {
   Sequence(Sequence&&) = default;
   Sequence& operator=(Sequence&&) = default;
 
-  /// Tokens so far.
+  /// Number of tokens.
   int length() const { return state_.length(); }
   std::span<const Token> tokens() const { return state_.tokens; }
 
-  /// Appends as many of these tokens as pages are known for, of texts that begin alike; a forward would take over those
-  /// of its own tokens only.
+  /// Appends the tokens whose pages are known from other sequences with the same prefix. In contrast, forward() reuses
+  /// pages only for the tokens in its batch.
   void adopt(std::span<const Token> tokens) {
     const int length = state_.length();
     if (state_.filled != length) return;
@@ -54,50 +54,51 @@ class Sequence {
     state_.tokens.insert(state_.tokens.end(), tokens.begin(), tokens.begin() + (filled - length));
     state_.adopted += filled - length;
   }
-  /// Positions that it has ever taken over instead of computing them.
+  /// Total positions reused from other sequences instead of computed.
   std::int64_t adopted() const { return state_.adopted; }
 
-  /// What the text is read with; null: the bare model.
+  /// The LoRA adapter; null: the base model.
   const AdapterRef& adapter() const { return state_.adapter; }
 
-  /// From now on the text is read with this adapter: what was read with another is read again by the next forward.
+  /// Changes the adapter. The next forward recomputes all positions.
   void adapt(AdapterRef adapter) {
     if (adapter != state_.adapter) state_.bind(state_.key.group, std::move(adapter));
   }
 
   std::uint64_t group() const { return state_.key.group; }
 
-  /// Whether it takes over what the other one has computed where both begin alike.
+  /// Returns true if both sequences may share pages of a common prefix.
   bool shares_with(const Sequence& other) const { return state_.key == other.state_.key; }
 
-  /// From now on the text is of this group: what was read is read again by the next forward.
+  /// Changes the group. The next forward recomputes all positions.
   void join(std::uint64_t group) {
     if (group != state_.key.group) state_.bind(group, state_.adapter);
   }
 
-  /// Forgets every token from `length` on, 0 <= length <= length(). Throws sequence.truncate.
+  /// Removes all tokens from position `length` on, 0 <= length <= length(). Throws sequence.truncate.
   void truncate(int length) {
     if (length < 0 || length > state_.length()) {
-      throw Error("sequence.truncate", text("cannot truncate ", state_.length(), " tokens to ", length),
-                  text("Give a length of 0..", state_.length()));
+      throw Error("sequence.truncate",
+                  text("expected a new length of at most ", state_.length(), " tokens, found ", length),
+                  text("Pass a length of 0..", state_.length()));
     }
     state_.tokens.resize(static_cast<std::size_t>(length));
     state_.drop_behind(length);
   }
 
-  /// Writes tokens, keys and values, so that another process goes on where this one is. Throws sequence.unwritable.
+  /// Writes tokens, keys and values, so that another process can continue the sequence. Throws sequence.unwritable.
   void save(std::ostream& out) const { detail::write_sequence(state_, out); }
 
-  /// What save() wrote, in a pool of the same format, of the same model on the same kind of backend, with the same
-  /// adapter. Throws sequence.bad-file, sequence.other-model, sequence.other-adapter, sequence.other-format,
-  /// cache.full.
+  /// Reads a sequence written by save(). The pool must have the same format and model, on a backend of the same kind;
+  /// the adapter must be equal. Throws sequence.bad-file, sequence.other-model, sequence.other-adapter,
+  /// sequence.other-format, cache.full.
   static Sequence load(std::istream& in, KvPool pool, std::uint64_t group = 0, AdapterRef adapter = nullptr) {
     Sequence sequence(std::move(pool), group, std::move(adapter));
     detail::read_sequence(sequence.state_, in);
     return sequence;
   }
 
-  /// The same text once more; both go on by themselves.
+  /// Returns an independent copy, which shares pages until one of the two writes to them.
   Sequence fork() const {
     Sequence copy;
     copy.state_ = state_;
@@ -111,7 +112,7 @@ class Sequence {
 
 namespace detail {
 
-/// For models: the inside of a sequence.
+/// Access to a sequence's state, for models.
 struct SequenceAccess {
   static SequenceState& state(Sequence& sequence) { return sequence.state_; }
 };

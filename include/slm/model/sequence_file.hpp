@@ -1,8 +1,8 @@
-// A sequence as bytes: what save() writes and load() reads.
+// The file format of Sequence::save() and Sequence::load().
 //
-//   magic and version, digests of the model and the adapter, number of tokens, of filled positions, LongRoPE's table,
-//   the format of keys and values; the tokens; for each kind of layer and page of the filled positions a byte that says
-//   whether it is there, and then its contents; a checksum of all of it. Numbers are in the order of the machine.
+//   magic and version; digests of the model and the adapter; number of tokens and of filled positions; LongRoPE's
+//   factors; format of keys and values; the tokens; for each kind of layer and each page of the filled positions one
+//   presence byte, followed by the page's contents if present; a checksum of all bytes. Byte order: the machine's.
 #pragma once
 
 #include <cstddef>
@@ -20,9 +20,9 @@
 namespace slm { inline namespace v0_1 { namespace detail {
 
 struct SequenceHeader {
-  std::uint64_t magic = 0x31716573'6d6c7303;  // the version is its last byte
+  std::uint64_t magic = 0x31716573'6d6c7303;  // its low byte is the version
   std::uint64_t digest = 0;
-  std::uint64_t adapter = 0;  // PrefixKey's
+  std::uint64_t adapter = 0;  // PrefixKey::adapter
   std::uint32_t tokens = 0;
   std::uint32_t filled = 0;
   std::uint16_t beyond = 0;
@@ -64,52 +64,55 @@ inline void write_sequence(const SequenceState& state, std::ostream& out) {
   out.write(reinterpret_cast<const char*>(&checksum), sizeof checksum);
   out.flush();
   if (!out) {
-    throw Error("sequence.unwritable", text("a text of ", state.tokens.size(), " tokens could not be written whole"),
-                "Check the free space, and that the stream is open for writing");
+    throw Error("sequence.unwritable",
+                text("a sequence of ", state.tokens.size(), " tokens could not be written completely"),
+                "Check the free disk space, and that the stream is open for writing");
   }
 }
 
-/// `state` is empty and has the pool.
+/// `state` must be empty and have the pool.
 inline void read_sequence(SequenceState& state, std::istream& in) {
   const auto bad = [](const std::string& found) {
-    return Error("sequence.bad-file", text("this is no saved sequence that can be read: ", found),
-                 "Save the sequence again, with this version of slm");
+    return Error("sequence.bad-file", text("expected a saved sequence, found ", found),
+                 "Save the sequence again with this version of slm");
   };
   Checksum sum;
   const auto get = [&](std::span<std::byte> bytes, const char* what) {
     in.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
-    if (static_cast<std::size_t>(in.gcount()) != bytes.size()) throw bad(text("it ends within ", what));
+    if (static_cast<std::size_t>(in.gcount()) != bytes.size()) throw bad(text("a file that ends within ", what));
     sum.add(bytes);
   };
   SequenceHeader header;
   const std::uint64_t magic = header.magic;
   get(std::as_writable_bytes(std::span(&header, 1)), "its head");
-  if (header.magic != magic) throw bad("it begins otherwise, or is of another version");
+  if (header.magic != magic) throw bad("a bad magic number or an unsupported version");
   const KvLayout& layout = state.pool.layout();
   const KvOwner& owner = layout.owner();
   if (header.digest != owner.digest.get() || header.kinds != state.tables.size()) {
-    throw Error("sequence.other-model", text("the saved sequence is not one of '", owner.name, "' on this backend"),
-                "Load it with the weights and on the kind of backend with which it was saved");
+    throw Error(
+        "sequence.other-model",
+        text("expected a saved sequence of '", owner.name, "' on this backend, found one of another model or backend"),
+        "Load it with the same weights and kind of backend as when it was saved");
   }
   if (header.adapter != state.key.adapter) {
     throw Error("sequence.other-adapter",
-                text("the saved sequence was read with ", header.adapter == 0 ? "no adapter" : "another adapter"),
-                "Load it with the adapter with which it was saved");
+                text("the saved sequence was computed with ", header.adapter == 0 ? "no adapter" : "another adapter"),
+                "Load it with the adapter that it was saved with");
   }
-  if (header.format >= kv_formats.size()) throw bad(text("it tells of the format ", header.format));
+  if (header.format >= kv_formats.size()) throw bad(text("the unknown format ", header.format));
   if (kv_formats[header.format] != layout.format()) {
-    throw Error("sequence.other-format",
-                text("the saved sequence holds keys and values as ", name_of(kv_formats[header.format]),
-                     ", the pool as ", name_of(layout.format())),
-                "Load it into a pool of its format (KvPoolOptions::format, LoadOptions::cache_format)");
+    throw Error(
+        "sequence.other-format",
+        text("expected a pool of format ", name_of(kv_formats[header.format]), ", found ", name_of(layout.format())),
+        "Load it into a pool of that format (KvPoolOptions::format, LoadOptions::cache_format)");
   }
   if (header.tokens > static_cast<std::uint32_t>(owner.context) || header.filled > header.tokens || header.beyond > 1) {
-    throw bad(text("it tells of ", header.tokens, " tokens, ", header.filled, " of them read"));
+    throw bad(text("invalid counts: ", header.tokens, " tokens, ", header.filled, " of them filled"));
   }
   state.tokens.resize(header.tokens);
-  get(std::as_writable_bytes(std::span(state.tokens)), "its tokens");
+  get(std::as_writable_bytes(std::span(state.tokens)), "the tokens");
   for (const Token token : state.tokens) {
-    if (token < 0 || token >= owner.vocab) throw bad(text("it holds the token ", token));
+    if (token < 0 || token >= owner.vocab) throw bad(text("the invalid token ", token));
   }
   const std::size_t pages = (header.filled + page_positions - 1) / page_positions;
   std::vector<std::byte> contents;
@@ -119,7 +122,7 @@ inline void read_sequence(SequenceState& state, std::istream& in) {
     for (KvPageRef& entry : state.tables[kind]) {
       std::byte there{};
       get({&there, 1}, "its pages");
-      if (there > std::byte{1}) throw bad("it tells neither that a page is there nor that it is not");
+      if (there > std::byte{1}) throw bad("an invalid page-presence byte");
       if (there == std::byte{0}) continue;
       get(contents, "its pages");
       entry = state.pool.take(static_cast<int>(kind));
@@ -128,9 +131,9 @@ inline void read_sequence(SequenceState& state, std::istream& in) {
   }
   std::uint64_t checksum = 0;
   in.read(reinterpret_cast<char*>(&checksum), sizeof checksum);
-  if (in.gcount() != sizeof checksum || checksum != sum.value()) throw bad("its checksum is another");
+  if (in.gcount() != sizeof checksum || checksum != sum.value()) throw bad("a checksum mismatch");
   state.filled = static_cast<int>(header.filled);
-  state.computed_from = state.filled;  // other texts never take over what a file says
+  state.computed_from = state.filled;  // other sequences never reuse pages that come from a file
   state.beyond = header.beyond == 1;
 }
 

@@ -1,4 +1,4 @@
-// SequenceState: the inside of a sequence, for models.
+// SequenceState: the internals of a sequence, for models.
 #pragma once
 
 #include <algorithm>
@@ -14,37 +14,36 @@
 
 namespace slm { inline namespace v0_1 { namespace detail {
 
-/// What forward() needs of a sequence. `filled` and the pages are a cache of what `tokens` say: whatever they lack is
-/// read again, which gives the same bits.
+/// State of a sequence that forward() uses. `filled` and the pages cache the keys and values of `tokens`. forward()
+/// recomputes missing ones, with the same bits.
 struct SequenceState {
   KvPool pool;
   std::vector<Token> tokens;
-  int filled = 0;                              // leading positions whose keys and values the pages hold
-  bool beyond = false;                         // rotated by LongRoPE's table for what is beyond the original context
+  int filled = 0;                              // leading positions whose keys and values are in the pages
+  bool beyond = false;                         // rotated with LongRoPE's long factors
   std::vector<std::vector<KvPageRef>> tables;  // [kind][page]; null: released
-  AdapterRef adapter = nullptr;                // that the text is read with; null: none
-  PrefixKey key = {};                          // of the positions
-  int computed_from = 0;                       // from here on; those before come from a file
-  std::int64_t adopted = 0;                    // positions taken over from other texts, ever
-  PrefixIndex::Ref prefix = nullptr;           // the last page that the index knows; maybe behind the last that is left
+  AdapterRef adapter = nullptr;                // null: none
+  PrefixKey key = {};                          // shared by all positions
+  int computed_from = 0;                       // first position computed by this process; earlier ones come from a file
+  std::int64_t adopted = 0;                    // total positions reused from other sequences
+  PrefixIndex::Ref prefix = nullptr;           // the last page in the index; may be after the last filled page
 
   int length() const { return static_cast<int>(tokens.size()); }
 
-  /// So many tokens can be appended without an allocation.
+  /// Reserves memory to append `more` tokens.
   void make_room(std::size_t more) {
     const std::size_t wanted = tokens.size() + more;
     if (wanted > tokens.capacity()) tokens.reserve(std::max(wanted, 2 * tokens.capacity()));
   }
 
-  /// Gives back the pages that hold nothing of the first `positions`.
+  /// Releases pages after the first `positions`.
   void drop_behind(int positions) {
     const auto pages = static_cast<std::size_t>((positions + page_positions - 1) / page_positions);
     for (auto& table : tables) table.resize(std::min(table.size(), pages));
     filled = std::min(filled, positions);
   }
 
-  /// Gives back the pages that a sliding window has left behind, for a text of `length` of which a draft may be taken
-  /// back.
+  /// Releases pages outside the sliding window of a sequence of `length`, except those that a truncated draft may need.
   void release_before_window(int length) {
     for (std::size_t kind = 0; kind < tables.size(); ++kind) {
       for (int page = first_kept(kind, length) - 1; page >= 0; --page) {
@@ -56,7 +55,7 @@ struct SequenceState {
     }
   }
 
-  /// From now on the text is of this group and read with this adapter, from its beginning.
+  /// Sets group and adapter, and discards all pages.
   void bind(std::uint64_t group, AdapterRef with) {
     adapter = std::move(with);
     key = {.group = group, .adapter = adapter == nullptr ? 0 : adapter->digest};
@@ -65,7 +64,7 @@ struct SequenceState {
     computed_from = 0;
   }
 
-  /// Whether a step at `position` finds all it reads.
+  /// Returns true if a step at `position` finds all positions that it reads.
   bool serves(int position, bool with_beyond) const {
     if (position == 0) return true;
     if (filled < position || beyond != with_beyond) return false;
@@ -79,9 +78,9 @@ struct SequenceState {
     return true;
   }
 
-  /// Takes over the full pages behind the first `position` positions that other texts have filled with what is this
-  /// one's up to `last`. Returns how many positions are filled now. The index counts what it misses where that is to be
-  /// computed next.
+  /// Reuses full pages after the first `position` positions that other sequences have filled with the same tokens, up
+  /// to `last`. Returns the number of filled positions. computes_rest: the caller computes the other positions next, so
+  /// the index counts them as misses.
   template <class TokenAt>
   int adopt(int position, int last, TokenAt token_at, bool computes_rest) {
     const int from = position / page_positions, to = last / page_positions;
@@ -100,7 +99,7 @@ struct SequenceState {
     }
     int pages = from + static_cast<int>(found.size());
     longer.filled = pages * page_positions;
-    while (pages > from && !longer.serves(pages * page_positions, false)) --pages;  // its windows are not all there
+    while (pages > from && !longer.serves(pages * page_positions, false)) --pages;  // part of a window is missing
     index.count(pages - from, computes_rest ? to - pages : 0);
     if (pages == from) return position;
 
@@ -116,7 +115,7 @@ struct SequenceState {
     return filled;
   }
 
-  /// Lets other texts take over the full pages of the first `last` positions.
+  /// Adds the full pages of the first `last` positions to the index.
   template <class TokenAt>
   void publish(int last, TokenAt token_at) {
     if (!pool || pool.prefixes() == nullptr || beyond) return;
@@ -125,11 +124,11 @@ struct SequenceState {
     prefix = pool.prefixes()->add(prefix, key, texts_of(from, to, token_at), tables);
   }
 
-  /// Makes the pages of positions first.. last - 1 there and this sequence's own. Throws cache.full.
+  /// Allocates the pages of positions first.. last - 1, and copies shared ones. Throws cache.full.
   void make_writable(int first, int last) {
     if (!pool || first >= last) return;
     computed_from = std::min(computed_from, first);
-    PrefixIndex::Ref written;  // the first page, if the index knows it
+    PrefixIndex::Ref written;  // the first written page, if it is in the index
     while (PrefixIndex::count(prefix) > first / page_positions) written = std::exchange(prefix, prefix->before);
     for (std::size_t kind = 0; kind < tables.size(); ++kind) {
       const auto end = static_cast<std::size_t>((last - 1) / page_positions + 1);
@@ -147,13 +146,13 @@ struct SequenceState {
   }
 
  private:
-  /// The first page of a kind that a text of `length` needs, and any that a draft may take it back to.
+  /// The first page of a kind that a sequence of `length` needs, also after a draft is truncated.
   int first_kept(std::size_t kind, int length) const {
     const int window = pool.layout().kinds()[kind].window;
     return window == 0 ? 0 : std::max(0, length - KvLayout::longest_rollback + 1 - window) / page_positions;
   }
 
-  /// The tokens of pages from.. to - 1.
+  /// Tokens of pages from.. to - 1.
   template <class TokenAt>
   static std::vector<Token> texts_of(int from, int to, TokenAt token_at) {
     std::vector<Token> tokens;

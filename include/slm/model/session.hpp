@@ -1,4 +1,4 @@
-// Session: a model and one text of it.
+// Session: a model and one sequence.
 #pragma once
 
 #include <span>
@@ -11,7 +11,7 @@
 
 namespace slm { inline namespace v0_1 {
 
-/// For who reads one text. What it returns is valid until the next call.
+/// The single-sequence interface. Results are valid until the next call.
 template <LanguageModel M>
 class Session {
  public:
@@ -24,23 +24,25 @@ class Session {
   std::span<const Token> tokens() const { return sequence_.tokens(); }
   void truncate(int length) { sequence_.truncate(length); }
 
-  /// Room for forwards of so many tokens with logits of so many rows.
+  /// Reserves memory for forwards of `tokens` tokens with logits for `rows` rows.
   void reserve(int tokens, int rows) { batch_.reserve(tokens, rows, info().vocab); }
 
-  /// Appends tokens and returns the logits of the last `rows` of them, [rows, vocab]. Throws as LanguageModel::forward.
+  /// Appends tokens and returns the logits of the last `rows` of them, [rows, vocab]. Throws like
+  /// LanguageModel::forward.
   View<const float, 2> forward(std::span<const Token> tokens, int rows) {
     ask(tokens, {.want = rows == 0 ? Want::nothing : Want::logits, .rows = rows});
     return rows == 0 ? View<const float, 2>{nullptr, 0, info().vocab} : batch_.logits(0);
   }
 
-  /// Appends tokens and returns the token that follows each of the last `rows` of them, [rows]; for models that choose.
+  /// Appends tokens and returns the chosen successor of each of the last `rows` tokens, [rows]. Requires
+  /// ModelInfo::chooses.
   std::span<const Token> choose(std::span<const Token> tokens, int rows, const Draw& draw) {
     ask(tokens, {.want = Want::choice, .rows = rows, .draw = draw});
     return batch_.choices(0);
   }
 
-  /// Appends tokens and, one by one, what the model chooses to follow: returns `count` tokens, of which it appended all
-  /// but the last, or no more once a row was not usable.
+  /// Appends tokens, then chooses `count` tokens one after another and appends all but the last. Stops at a row without
+  /// a usable choice (no_token).
   std::span<const Token> propose(std::span<const Token> tokens, int count, const Draw& draw) {
     ask(tokens, {.want = Want::choice, .draw = draw, .steps = count});
     return batch_.choices(0);

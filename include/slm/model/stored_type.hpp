@@ -1,4 +1,4 @@
-// What the weights of a checkpoint are stored as, and held in memory as unless something else is asked for.
+// The storage type of a checkpoint's weights, and their default type in memory.
 #pragma once
 
 #include <algorithm>
@@ -10,13 +10,13 @@
 
 namespace slm { inline namespace v0_1 { namespace detail {
 
-/// Whether any matrix lies in GGUF's blocks.
+/// Returns true if any matrix has a GGUF block format.
 inline bool has_blocks(const Checkpoint& checkpoint) {
   const auto& tensors = checkpoint.tensors();
   return std::any_of(tensors.begin(), tensors.end(), [](const auto& named) { return is_blocked(named.second->dtype); });
 }
 
-/// That of the embedding; fp32, which holds every weight exactly, where a GGUF file has matrices of other types too.
+/// The embedding's type. If other matrices of a GGUF file differ: fp32, which represents every weight exactly.
 inline WeightType stored_type(const Checkpoint& checkpoint) {
   const TensorName table = checkpoint.names().weights(Role::embedding).front();
   const DType type = checkpoint.tensor(table.name, table.shape).dtype;

@@ -1,4 +1,4 @@
-// WeightReader: tensors of a checkpoint, by their roles, into the memory of a backend.
+// WeightReader: reads tensors of a checkpoint by role into a backend's memory.
 #pragma once
 
 #include <cstddef>
@@ -31,10 +31,10 @@ struct WeightReader {
 
   const Checkpoint& checkpoint;
   B& device;
-  WeightType type = WeightType::as_stored;  // of AnyFormat's matrices
+  WeightType type = WeightType::as_stored;  // for AnyFormat's matrices
   const TensorNames& names = checkpoint.names();
-  std::int64_t step_bytes = 0;  // of the matrices that pack_step() has made
-  bool in_file = false;         // whether a matrix refers to the checkpoint's bytes
+  std::int64_t step_bytes = 0;  // bytes of the matrices made by pack_step()
+  bool in_file = false;         // true if a matrix refers to the checkpoint's mapped bytes
 
   Layer layer(int l) {
     Layer layer;
@@ -43,7 +43,7 @@ struct WeightReader {
     layer.mlp_norm = norm(Role::mlp_norm, l);
     layer.q_norm = norm(Role::q_norm, l);
     layer.k_norm = norm(Role::k_norm, l);
-    // Each behind the one that reads what it gives: a backend may leave that as that one wants it.
+    // Each matrix follows the one that reads its output, since a backend may adapt its layout to that reader.
     layer.attention_out = pack_step(Role::attention_out, l);
     layer.qkv = pack_step(Role::qkv, l);
     layer.down = pack_step(Role::down, l);
@@ -73,14 +73,14 @@ struct WeightReader {
     return matrix;
   }
 
-  /// The same for a matrix that every decode step reads.
+  /// Packs a matrix that every decode step reads.
   Matrix pack_step(Role role, int layer = 0) {
     Matrix matrix = pack(role, layer);
     step_bytes += matrix.bytes();
     return matrix;
   }
 
-  /// The tensors one behind the other; empty where there are none.
+  /// Concatenates the tensors; empty if there are none.
   Vector vector(const std::vector<TensorName>& tensors, float factor = 1) const {
     if (tensors.empty()) return {};
     std::vector<float> values;
@@ -89,7 +89,7 @@ struct WeightReader {
       if (const auto index = first_non_finite(tensor)) {
         throw Error(
             "checkpoint.non-finite",
-            text("'", checkpoint.folder().string(), "': '", name.name, "' [", *index, "] is not a finite number"),
+            text("'", checkpoint.folder().string(), "': '", name.name, "' [", *index, "]: expected a finite number"),
             "Download or export the checkpoint again");
       }
       const auto start = values.size();
@@ -108,7 +108,7 @@ struct WeightReader {
   WeightPlace place_of(Role role, int layer) const {
     const ModelConfig& shape = checkpoint.config();
     return {.product =
-                detail::adapted_product(role).value_or(AdaptedProduct::embedding),  // whose step looks up positions too
+                detail::adapted_product(role).value_or(AdaptedProduct::embedding),  // its step also looks up positions
             .layer = layer,
             .layers = shape.layers,
             .at_both_ends = role == Role::embedding && checkpoint.settings().tied_embeddings,
@@ -123,16 +123,17 @@ struct WeightReader {
     if constexpr (DenseFormat<Format>) {
       if (!int4) return std::get<Tensor>(std::move(layer));
       throw Error("model.quantized",
-                  text("'", checkpoint.folder().string(), "', layer '", int4->name, "' holds 4-bit weights"),
-                  "Load it with WeightType::as_stored, or take the floating-point checkpoint of the model");
+                  text("'", checkpoint.folder().string(), "', layer '", int4->name,
+                       "': expected floating-point weights, found 4-bit weights"),
+                  "Load it with WeightType::as_stored, or use the floating-point checkpoint of the model");
     } else {
       if (int4 && Format::group != any_group) {
         const std::int64_t group = Format::group == whole_row ? int4->in : Format::group;
         if (int4->group != group) {
           throw Error("quant.other-group",
                       text("'", checkpoint.folder().string(), "', layer '", int4->name, "' has groups of ", int4->group,
-                           " inputs, the model's type says ", group),
-                      "Name the checkpoint's group in AwqInt4<...>, or AwqInt4<> for any");
+                           " inputs, expected ", group),
+                      "Use the checkpoint's group size in AwqInt4<...>, or AwqInt4<> for any");
         }
       }
       return as_asked(std::move(layer));
@@ -150,7 +151,7 @@ struct WeightReader {
     }
   }
 
-  /// [in, out] -> a copy [out, in], in the format's own type so that pack() need not make a second one.
+  /// [in, out] -> a copy [out, in], in the format's element type, so that pack() needs no second copy.
   Tensor transpose(const Tensor& tensor) {
     const auto copy = [&]<class Element>(Element, DType dtype) {
       const std::int64_t in = tensor.shape[0], out = tensor.shape[1];

@@ -1,4 +1,4 @@
-// The weights of a model, in the backend's own order.
+// The weights of a model, in the backend's layout.
 #pragma once
 
 #include <algorithm>
@@ -31,7 +31,7 @@ struct ModelWeights {
   using Matrix = typename Layer::Matrix;
   using Vector = typename Layer::Vector;
 
-  /// An embedding table that is narrower than the model.
+  /// For an embedding table that is narrower than the model.
   struct Projection {
     Matrix positions;  // [context + offset, hidden]
     Matrix in;         // [hidden, embedding]
@@ -44,13 +44,13 @@ struct ModelWeights {
   Vector positions;             // [context + offset, hidden], or empty
   NormWeights<B> final_norm;    // [hidden]
   Vector head_bias;             // [vocab] or empty
-  Vector inverse_frequency[2];  // [rotary_dim / 2]; the second is LongRoPE's beyond the original context, or empty
+  Vector inverse_frequency[2];  // [rotary_dim / 2]; the second: LongRoPE's long factors, or empty
   Vector alibi;                 // [heads] or empty
   std::vector<Layer> layers;
-  std::int64_t step_bytes = 0;  // weight bytes that one decode step reads
-  bool in_file = false;         // whether a step reads the checkpoint's bytes
+  std::int64_t step_bytes = 0;  // weight bytes read by one decode step
+  bool in_file = false;         // true if steps read the checkpoint's mapped bytes
 
-  /// Of a model that has one. [vocab, hidden]
+  /// [vocab, hidden]; requires a model with a head.
   const Matrix& head() const { return untied_head ? *untied_head : embedding; }
 
   ModelWeights(std::shared_ptr<const Checkpoint> source, B& device, const LoadOptions& options)
@@ -62,7 +62,7 @@ struct ModelWeights {
     embedding = reader.pack(Role::embedding);
     if (!settings.tied_embeddings && !settings.headless) untied_head = reader.pack(Role::head);
     head_bias = reader.vector(reader.names.biases(Role::head));
-    // Scaling the last norm scales the logits, which a head without bias leaves to it.
+    // Scaling the final norm scales the logits if the head has no bias.
     final_norm = reader.norm(Role::final_norm, 0, settings.logit_scale);
     for (int l = 0; l < shape.layers; ++l) {
       layers.push_back(reader.layer(l));

@@ -58,7 +58,7 @@ TEST_CASE("a context that is too long is answered with one that fits") {
   const Checkpoint checkpoint(folder.path());
   const std::string text = said(checkpoint, 1 << 20, 200 * mebibyte);
   INFO(text);
-  CHECK(contains(text, "256.0 MiB of keys and values for 1048576 tokens"));  // 2 layers, 2 x 2 heads of 16 halves
+  CHECK(contains(text, "256.0 MiB of KV cache for 1048576 tokens"));  // 2 layers, 2 x 2 heads of 16 halves
   CHECK(contains(text, "200.0 MiB of 1024.0 GiB are free"));
   const std::string number = text.substr(text.find("--context) to ") + 13);
   const int suggested = std::stoi(number);
@@ -73,7 +73,7 @@ TEST_CASE("weights that are too large are answered with four bits, or with nothi
       folder.path(), {.layers = 4, .hidden = 512, .ffn = 2048, .heads = 8, .kv_heads = 8, .head_dim = 64, .vocab = 100},
       1);
   const Checkpoint checkpoint(folder.path());
-  CHECK(contains(said(checkpoint, 512, 80 * mebibyte), "In four bits its weights take about"));
+  CHECK(contains(said(checkpoint, 512, 80 * mebibyte), "In 4-bit format its weights take about"));
   CHECK(contains(said(checkpoint, 512, 60 * mebibyte), "Use a smaller model"));
   CHECK(device_weight_bytes(checkpoint, WeightType::f32) == 2 * device_weight_bytes(checkpoint, WeightType::bf16));
 }

@@ -204,7 +204,7 @@ TEST_CASE("texts past the learned positions or past the context are refused, and
     const std::vector<Token> many(65, 3), some(60, 3), five(5, 3), four(4, 3);
     CHECK_THROWS_WITH(model.forward(many, 1), Catch::Contains("batch.context-full"));
     model.forward(some, 0);
-    CHECK_THROWS_WITH(model.forward(five, 1), Catch::Contains("cannot take 5 tokens more after 60: its context is 64"));
+    CHECK_THROWS_WITH(model.forward(five, 1), Catch::Contains("cannot append 5 tokens to 60: its context is 64"));
     CHECK(model.length() == 60);
     CHECK(model.forward(four, 4).extent(0) == 4);
     CHECK_THROWS_WITH(load_dynamic(fixture(text("models/", name)), {.context = 65}),

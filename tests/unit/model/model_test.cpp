@@ -209,12 +209,12 @@ TEST_CASE("requests outside a model's limits are refused and change nothing") {
   CHECK_THROWS_WITH(model.forward(beyond, 1), Catch::Contains("batch.token-out-of-range"));
   CHECK_THROWS_WITH(model.forward(good, 2), Catch::Contains("batch.rows"));
   CHECK_THROWS_WITH(model.forward(good, -1), Catch::Contains("batch.rows"));
-  CHECK_THROWS_WITH(model.truncate(9), Catch::Contains("cannot truncate 8 tokens to 9"));
+  CHECK_THROWS_WITH(model.truncate(9), Catch::Contains("expected a new length of at most 8 tokens, found 9"));
   CHECK_THROWS_WITH(model.truncate(-1), Catch::Contains("sequence.truncate"));
   CHECK(model.length() == 8);
   CHECK(model.forward(std::span<const Token>{}, 0).size() == 0);
   CHECK_THROWS_WITH(load(folder.path(), backend::Reference{}, {.context = 513}),
-                    Catch::Contains("config.json allows 512"));
+                    Catch::Contains("exceeds the limit of config.json, 512"));
 }
 
 TEST_CASE("a format of the cache that a backend does not hold is refused, on loading and for a pool") {
@@ -223,7 +223,7 @@ TEST_CASE("a format of the cache that a backend does not hold is refused, on loa
   const AnyModel model = load(folder.path(), OnlyBf16{});
   CHECK(model.pool().layout().format() == KvFormat::bf16);
   CHECK_THROWS_WITH(load(folder.path(), OnlyBf16{}, {.cache_format = KvFormat::int8}),
-                    Catch::Contains("only-bf16 does not hold keys and values as int8. It holds: bf16") &&
+                    Catch::Contains("only-bf16 does not support KV cache format int8. Use one of: bf16") &&
                         Catch::Contains("[cache.format]"));
   CHECK_THROWS_WITH(model.pool({.format = KvFormat::f32}), Catch::Contains("[cache.format]"));
   const AnyModel plain = load(folder.path(), backend::Reference{}, {.cache_format = KvFormat::int8});
