@@ -1,4 +1,4 @@
-// Answer: what both halves of a round, drafting and verification, know of a request while it is answered.
+// Answer: the state of a request that drafting and verification share.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace slm { inline namespace v0_1 { namespace detail {
 struct Answer {
   ModelInfo target;
   Request request = {};
-  Processor processor = {};  // points at the request: an answer stays where it is
+  Processor processor = {};  // points at the request, so an Answer must not be moved
   EndTokens ends = {};
   Stats stats = {};
 
@@ -25,7 +25,7 @@ struct Answer {
   std::size_t vocab() const { return static_cast<std::size_t>(target.vocab); }
 };
 
-/// The first `most` of the text's tokens, but for its last, that are not among the `read` first.
+/// The next at most `most` tokens to read after the first `read` ones; excludes the last token of the text.
 inline std::span<const Token> next_to_read(std::span<const Token> text, std::size_t read, std::size_t most) {
   if (read + 1 >= text.size()) return {};
   return text.subspan(read, std::min(most, text.size() - 1 - read));

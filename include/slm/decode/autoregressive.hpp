@@ -1,4 +1,4 @@
-// Plain decoding: one forward of the model per token.
+// AutoregressiveDecoder: plain decoding, one forward of the model per token.
 #pragma once
 
 #include <cstddef>
@@ -10,14 +10,15 @@
 
 namespace slm { inline namespace v0_1 {
 
-/// The same interface, draws and text as SpeculativeDecoder under the same rule (coupled and match: to the byte).
+/// Has the interface of SpeculativeDecoder. Draws are the same under the same rule; with coupled and match the text is
+/// byte-identical.
 template <LanguageModel M, class Rule = rule::Coupled>
 class AutoregressiveDecoder {
  public:
   explicit AutoregressiveDecoder(M model, Rule rule = {})
       : decoder_(NoDrafter{}, std::move(model), {.draft_tokens = 0}, std::move(rule)) {}
 
-  /// See SpeculativeDecoder::generate, all three.
+  /// See the overloads of SpeculativeDecoder::generate.
   template <class Sink>
   Stats generate(const Request& request, Sink&& sink) {
     return decoder_.generate(request, std::forward<Sink>(sink));

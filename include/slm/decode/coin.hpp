@@ -1,4 +1,5 @@
-// Where chance comes from. Every draw is a pure function of (seed, purpose, position, index): nothing to rewind.
+// Counter-based random draws: each is a pure function of (seed, purpose, position, index), so a rollback needs no
+// state.
 #pragma once
 
 #include <array>
@@ -24,19 +25,20 @@ inline Token draw_at(const Distribution& weights, double u) {
   return weights.ids.back();
 }
 
-/// u < p / q, without dividing by a q of 0. Strict, so that p = 0 never passes; and p >= q > 0 always does, also where
-/// u * q would round up to q.
+/// Tests u < p / q without division by 0. The test is strict, so p = 0 never passes. p >= q > 0 always passes, even if
+/// u * q rounds up to q.
 inline bool passes(double u, double q, double p) { return p > 0 && (q <= p || u * q < p); }
 
-/// Philox draws for one round of decoding. `position` is the number of committed tokens when the round begins, and the
-/// i-th token of the round will stand at position + i. Two families:
-///  - race and keyed belong to a token's place in the text, so they are the same whichever round gets there;
-///  - draft, accept, residual and bonus belong to the round: rounds never share them, since each begins further on.
+/// Philox draws of one round. `position`: number of committed tokens when the round begins; token i of the round has
+/// position + i. There are two families:
+/// - race and keyed depend on the token's position only, so every round draws the same for it;
+/// - draft, accept, residual and bonus depend on the round; rounds never share them, since each begins at a later
+///   position.
 struct PhiloxCoin {
   std::uint64_t seed = 0;
   std::uint64_t position = 0;
 
-  /// The Gumbel-max draw, as an exponential race: see core/draw.hpp. Draft and target share u, so close distributions
+  /// The Gumbel-max draw as an exponential race, see core/draw.hpp. Draft and target share u, so similar distributions
   /// mostly have the same winner.
   Token race(int i, const Distribution& weights) const {
     double best = std::numeric_limits<double>::infinity();
@@ -50,7 +52,7 @@ struct PhiloxCoin {
         words = race_words(seed, position + static_cast<std::uint64_t>(i), pair);
       }
       const std::uint64_t u = race_uniform(words, token);
-      // -log2(u) > 1.4 (1 - u): such a token cannot win, and most tokens need no logarithm.
+      // -log2(u) > 1.4 (1 - u): the token cannot win. This test saves most logarithms.
       if (static_cast<double>((0 - u) >> 7) >= best * weights.weights[j]) continue;
       const double time = race_distance(u) / weights.weights[j];
       if (time >= best) continue;

@@ -1,4 +1,4 @@
-// A probability distribution over the tokens that survived processing, as a sparse list.
+// A sparse probability distribution over the tokens that passed the sampling filters.
 #pragma once
 
 #include <algorithm>
@@ -9,12 +9,12 @@
 
 namespace slm { inline namespace v0_1 {
 
-/// Tokens in ascending order with their weights, each above 0. A token's probability is its share of the total; every
-/// token that is not listed has probability 0.
+/// Tokens in ascending order with positive weights. A token's probability is its weight divided by the total; tokens
+/// that are not listed have probability 0.
 struct Distribution {
   std::vector<Token> ids;
   std::vector<double> weights;  // [ids.size()]
-  double total = 0;             // of weights
+  double total = 0;             // sum of weights
 
   void clear() {
     ids.clear();
@@ -27,7 +27,7 @@ struct Distribution {
     weights.reserve(tokens);
   }
 
-  /// `token` must be above all ids added before.
+  /// `token` must be greater than all ids added before.
   void add(Token token, double weight) {
     ids.push_back(token);
     weights.push_back(weight);
@@ -45,7 +45,7 @@ struct Distribution {
   }
 };
 
-/// Calls visit(token, scale * p(token) - q(token)) for every token of p where that difference is above 0.
+/// Calls visit(token, scale * p(token) - q(token)) for every token of p with a positive difference.
 template <class Visit>
 void for_each_excess(double scale, const Distribution& p, const Distribution& q, Visit&& visit) {
   std::size_t at = 0;

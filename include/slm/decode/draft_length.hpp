@@ -1,5 +1,5 @@
-// Draft length policies: how many tokens to draft before the target looks. Every decision depends on finished rounds
-// and on tokens already drafted only, which keeps all verification rules lossless.
+// Draft length policies: how many tokens to draft per round. Decisions depend only on finished rounds and on tokens
+// already drafted, so every verification rule stays lossless.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@
 
 namespace slm { inline namespace v0_1 { namespace draft_length {
 
-/// Always the same number.
+/// A constant length.
 struct Fixed {
   int tokens = 4;
 
@@ -29,13 +29,14 @@ struct Fixed {
   void observe(const RoundOutcome&, RoundCosts&) {}
 };
 
-/// Hugging Face's schedule of 4.37, which AMD measured with: 5, plus 2 after a fully accepted round, else minus 1.
+/// The schedule of Hugging Face transformers 4.37, used in AMD's measurements: start at 5; plus 2 after a fully
+/// accepted round, else minus 1.
 struct Heuristic {
   int start = 5;
   int up = 2;
   int down = 1;
   int limit = 64;
-  int current = 5;  // where the schedule stands; set anew by each request
+  int current = 5;  // current length; each request resets it
 
   int most() const { return limit; }
   bool reads(RoundCosts&) const { return true; }
@@ -47,8 +48,8 @@ struct Heuristic {
   }
 };
 
-/// Stops drafting after the first token that the draft itself gives less than `threshold`. With `drop` that token is
-/// not even proposed, which only rules that do not use the draft's distribution survive (coupled, match).
+/// Stops drafting after the first token whose draft probability is below `threshold`. drop: also discards that token.
+/// Only rules that ignore the draft's distribution (coupled, match) stay lossless then.
 struct Confidence {
   double threshold = 0.4;
   int limit = 20;
@@ -62,26 +63,27 @@ struct Confidence {
   void observe(const RoundOutcome&, RoundCosts&) {}
 };
 
-/// One of the policies, chosen at run time.
+/// One of the policies, selected at run time.
 class Policy {
  public:
   template <class Choice>
   requires std::is_constructible_v<std::variant<Fixed, Heuristic, Confidence, ThroughputAdaptive>, Choice> Policy(
       Choice choice)
-      : choice_(std::move(choice)) {}  // NOLINT: a policy is one of its choices
+      : choice_(std::move(choice)) {}  // NOLINT: implicit conversion is intended
 
   int most() const {
     return std::visit([](const auto& policy) { return policy.most(); }, choice_);
   }
-  /// Whether the draft is to read what it has not read of the text, beside the target's steps.
+  /// Whether the draft model should read the rest of the text next to the target's steps.
   bool reads(RoundCosts& costs) {
     return std::visit([&](auto& policy) { return policy.reads(costs); }, choice_);
   }
-  /// Tokens to draft in the round that has begun, at most. weighs: the drafter is a WeighingDrafter, which chooses.
+  /// Maximum number of tokens to draft in this round. weighs: the drafter is a WeighingDrafter, which chooses the
+  /// length itself.
   int next(RoundCosts& costs, bool weighs = false) {
     return std::visit([&](auto& policy) { return policy.next(costs, weighs); }, choice_);
   }
-  /// What such a drafter is told in the round that has begun.
+  /// The row cost for a WeighingDrafter in this round.
   std::optional<float> row_cost(const RoundCosts& costs) const {
     const auto* adaptive = std::get_if<ThroughputAdaptive>(&choice_);
     return adaptive != nullptr ? adaptive->row_cost(costs) : std::nullopt;
@@ -110,7 +112,7 @@ class Policy {
   std::variant<Fixed, Heuristic, Confidence, ThroughputAdaptive> choice_;
 };
 
-/// "4", "heuristic", "confidence" or "adaptive", as a command line names them.
+/// Parses a command-line value: "4", "heuristic", "confidence" or "adaptive".
 inline Policy parse(std::string_view name) {
   if (name == "heuristic") return Heuristic{};
   if (name == "confidence") return Confidence{};
@@ -118,8 +120,8 @@ inline Policy parse(std::string_view name) {
   const bool number = !name.empty() && name.size() <= 4 &&
                       std::all_of(name.begin(), name.end(), [](unsigned char c) { return std::isdigit(c) != 0; });
   if (!number) {
-    throw Error("decode.unknown-draft-length", text("there is no draft length '", name, "'"),
-                "Use a number of tokens, or one of heuristic, confidence, adaptive");
+    throw Error("decode.unknown-draft-length", text("expected a draft length, found '", name, "'"),
+                "Use a number of tokens, or heuristic, confidence or adaptive");
   }
   return Fixed{std::stoi(std::string{name})};
 }

@@ -1,5 +1,5 @@
-// Drafters: where guesses at the next tokens come from. A look-up in the text so far, nothing, or what a user writes;
-// models are in model_drafter.hpp.
+// Drafters propose the next tokens. This header has the concepts and NoDrafter; models are in model_drafter.hpp, prompt
+// lookup in ngram_drafter.hpp.
 #pragma once
 
 #include <concepts>
@@ -15,8 +15,8 @@
 
 namespace slm { inline namespace v0_1 {
 
-/// Hands a row of logits to the decoder, which chooses the drafted token under the same sampling as the target and
-/// remembers its distribution. Returns the token to read next, or nothing when the draft is long enough.
+/// A callback that samples the drafted token from a row of logits, with the target's sampling settings, and records its
+/// distribution. Returns the token to read next, or nothing if the draft is long enough.
 class ChooseNext {
  public:
   template <class F>
@@ -31,33 +31,32 @@ class ChooseNext {
   std::optional<Token> (*call_)(void*, std::span<const float>);
 };
 
-/// What every drafter has:
-///   start(prompt)    a request begins
-///   rewind(length)   the text is `length` tokens long but for the last: forget what was read beyond
+/// Operations of every drafter:
+///  start(prompt)    begins a request
+///  rewind(length)   discards state beyond `length` tokens, the text's length without its last token
 template <class D>
 concept DraftText = requires(D& drafter, std::span<const Token> prompt, int length) {
   { drafter.start(prompt) } -> std::same_as<void>;
   { drafter.rewind(length) } -> std::same_as<void>;
 };
 
-/// A drafter that proposes tokens without saying how likely it thought them: propose(context, most, out) appends at
-/// most `most` tokens to `out`, its guess at what follows `context` (all committed tokens, prompt first).
+/// A drafter without probabilities. propose(context, most, out) appends at most `most` proposed successors of `context`
+/// to `out`. context: all committed tokens, prompt first.
 template <class D>
 concept TokenDrafter = DraftText<D> &&
     requires(D& drafter, std::span<const Token> context, int most, std::vector<Token>& out) {
   { drafter.propose(context, most, out) } -> std::same_as<void>;
 };
 
-/// A drafter that knows how likely its tokens are, and weighs that against their cost: before propose(), set_row_cost()
-/// tells what the verification of a token costs at present, in plain steps of its text; nothing where that is not
-/// known.
+/// A drafter that weighs the probability of its tokens against their cost. set_row_cost() is called before propose().
+/// cost: time to verify one token, in plain steps of the text; nothing if unknown.
 template <class D>
 concept WeighingDrafter = TokenDrafter<D> && requires(D& drafter, std::optional<float> cost) {
   { drafter.set_row_cost(cost) } -> std::same_as<void>;
 };
 
-/// A drafter with a distribution: propose(context, choose) gives choose a row of logits for each token it drafts, and
-/// goes on with the token that choose returns, until choose returns nothing.
+/// A drafter with probabilities. propose(context, choose) calls `choose` with a row of logits per drafted token, and
+/// continues with the returned token until `choose` returns nothing.
 template <class D>
 concept DistributionDrafter = DraftText<D> && requires(D& drafter, std::span<const Token> context, ChooseNext choose) {
   { drafter.propose(context, choose) } -> std::same_as<void>;
@@ -66,7 +65,7 @@ concept DistributionDrafter = DraftText<D> && requires(D& drafter, std::span<con
 template <class D>
 concept Drafter = TokenDrafter<D> || DistributionDrafter<D>;
 
-/// Drafts nothing: speculative decoding without a draft is plain decoding.
+/// Drafts nothing, which makes speculative decoding plain decoding.
 struct NoDrafter {
   void start(std::span<const Token>) {}
   void rewind(int) {}

@@ -1,4 +1,4 @@
-// Drafting: the draft's half of a request's rounds.
+// Drafting: the draft's part of a request's rounds.
 #pragma once
 
 #include <algorithm>
@@ -32,7 +32,7 @@ class Drafting {
  public:
   static constexpr bool in_batches = BatchedDrafter<DrafterType>;
 
-  /// The answer outlives this.
+  /// The answer must outlive this.
   Drafting(DrafterType drafter, Answer& answer, const Speculation& speculation)
       : drafter_(std::move(drafter)),
         answer_(answer),
@@ -40,14 +40,14 @@ class Drafting {
         overlaps_(in_batches && speculation.overlap) {}
 
   const DrafterType& drafter() const { return drafter_; }
-  /// Whether the request still has a draft.
+  /// Whether the request still drafts.
   bool on() const { return on_; }
-  /// The tokens of the present round.
+  /// The draft of the current round.
   std::span<const Token> tokens() const { return drafted_; }  // [m]
-  /// What tokens()[i] was drawn from; where the rule needs to know.
+  /// The distribution that tokens()[i] was drawn from; valid if the rule needs distributions.
   const Distribution& distribution(int i) const { return q_[static_cast<std::size_t>(i)]; }
 
-  /// The answer's request begins, with at most so many drafted tokens in a round.
+  /// Starts the answer's request. most: maximum draft length per round.
   void start(int most) {
     on_ = most > 0;
     over_ = true;
@@ -63,12 +63,12 @@ class Drafting {
     });
   }
 
-  /// A model drafts with this adapter. Throws adapter.other-model.
+  /// Sets the draft model's adapter. Throws adapter.other-model.
   void adapt(const AdapterRef& adapter) {
     if constexpr (in_batches) drafter_.adapt(adapter);
   }
 
-  /// Tokens of the text to be read before a draft of it.
+  /// Number of tokens to read before drafting.
   std::size_t left_to_read() const {
     if constexpr (in_batches) {
       const std::size_t size = answer_.history().size(), read = static_cast<std::size_t>(drafter_.length()) + 1;
@@ -77,12 +77,12 @@ class Drafting {
     return 0;
   }
 
-  /// Tokens that the draft can add to a text of n.
+  /// Number of tokens that the draft's context leaves after n tokens.
   int room(int n) const {
     if constexpr (in_batches) return drafter_.info().context - n;
     return most_draft_tokens;
   }
-  /// Whether it can propose after a text of n without a backlog to read first.
+  /// Whether the drafter can propose after n tokens without a backlog to read.
   bool in_step(int n) const {
     if constexpr (in_batches) return n - drafter_.length() <= 2;
     return true;
@@ -91,18 +91,18 @@ class Drafting {
   static constexpr bool weighs = WeighingDrafter<DrafterType>;
   void set_row_cost(std::optional<float> cost) requires weighs { drafter_.set_row_cost(cost); }
 
-  /// Whether the present round only reads.
+  /// Whether the current round only reads.
   bool reads() const { return reading_ > 0; }
 
-  /// A round begins that only reads, at most so many tokens.
+  /// Begins a round that only reads, at most `most` tokens.
   void begin_reading(std::size_t most) {
     begin(0, std::nullopt, nullptr);
     reading_ = left_to_read() > 0 ? most : 0;
     over_ = reading_ == 0;
   }
 
-  /// A round begins with at most so many tokens to draft, on which a model decides by the draw where it can; `policy`
-  /// is asked after each token where it wants to be. A drafter without a model has drafted when this returns.
+  /// Begins a round with a draft of at most `most` tokens. A model chooses them by `draw` if it can. `policy` is
+  /// consulted after each token if it wants confidences. Drafters without a model have finished when this returns.
   void begin(int most, std::optional<Draw> draw, draft_length::Policy* policy) {
     reading_ = 0;
     most_ = most;
@@ -125,11 +125,11 @@ class Drafting {
     }
   }
 
-  /// Whether some of the present round's draft was there when it began.
+  /// Whether part of this round's draft was made ahead, during the previous round.
   bool was_ahead() const { return was_ahead_; }
 
-  /// Goes on behind the complete draft of the present round: with a guess at the token behind it, and
-  /// at most so many tokens of the round after that. Until finish() the draft is that one.
+  /// Drafts ahead after the complete draft of this round: a guess at the bonus token, then at most `most` tokens of the
+  /// next round. Until finish(), the current draft is the one made ahead.
   void begin_ahead(int most) {
     guess_ = no_token;
     if (!overlaps_ || !on_ || reading_ > 0 || most <= 0 || drafted_.empty() || answer_.ends.any(drafted_.back()))
@@ -142,21 +142,21 @@ class Drafting {
     most_ = most;
   }
 
-  /// The round has ended with this token behind a draft that was accepted as a whole: whether that was the guess, so
-  /// that what was drafted behind it is the beginning of the next round's draft. Otherwise rewind() is due.
+  /// Ends the round with bonus token `token` after full acceptance. Returns true if it equals the guess; the tokens
+  /// drafted ahead then begin the next draft. Otherwise the caller must call rewind().
   bool keep_ahead(Token token) {
     has_ahead_ = on_ && guess_ != no_token && std::exchange(guess_, no_token) == token;
     answer_.stats.drafts_ahead_held += has_ahead_;
     return has_ahead_;
   }
 
-  /// Steps that the model can make in a row; 0: the draft is complete.
+  /// Steps that the model can run consecutively; 0: the draft is complete.
   int steps() const {
     if (over_) return 0;
     return chooses() ? most_ - static_cast<int>(drafted_.size()) + guesses() : 1;
   }
 
-  /// Adds rows to a batch of the model, of so many steps; nothing where steps() is 0.
+  /// Adds rows for `steps` steps to a batch of the model; adds nothing if steps() is 0.
   void plan(Batch& batch, int steps) requires in_batches {
     item_ = nothing;
     if (over_) return;
@@ -186,7 +186,7 @@ class Drafting {
     }
   }
 
-  /// The model's forward has thrown the current exception.
+  /// Handles the current exception of the model's forward.
   void failed() {
     if (item_ == nothing) return;
     over_ = true;
@@ -195,12 +195,12 @@ class Drafting {
     try {
       throw;
     } catch (const Error& error) {
-      if (error.id().starts_with("ranks.")) throw;  // who cannot be asked again
+      if (error.id().starts_with("ranks.")) throw;  // ranks cannot repeat the step
     } catch (...) {
     }
   }
 
-  /// The round's drafting is over, or that which went ahead: takes its tokens back from the processor.
+  /// Ends the drafting of the round, or the drafting ahead. Removes drafted tokens from the processor.
   void finish() {
     for (; pushed_ > 0; --pushed_) answer_.processor.pop();
     if (!std::exchange(is_ahead_, false)) return;
@@ -208,13 +208,13 @@ class Drafting {
     over_ = true;
   }
 
-  /// Gives back all memory.
+  /// Releases all memory.
   void forget() {
     has_ahead_ = false;
     drafter_.rewind(0);
   }
 
-  /// Forgets what was read beyond the first `length` tokens.
+  /// Discards state beyond the first `length` tokens.
   void rewind(int length) {
     has_ahead_ = false;
     guess_ = no_token;
@@ -230,7 +230,7 @@ class Drafting {
     if constexpr (in_batches) return draw_ && drafter_.info().chooses && !asks_policy();
     return false;
   }
-  /// Whether the next token is the guess at what the round ends with.
+  /// Whether the next token is the guess at the bonus token.
   bool guesses() const { return is_ahead_ && guess_ == no_token; }
   bool asks_policy() const { return policy_ != nullptr && policy_->wants_confidence(); }
 
@@ -253,12 +253,12 @@ class Drafting {
     pushed_ += static_cast<int>(drafted_.size());
   }
 
-  /// Whatever goes wrong in the drafter, the tokens proposed before stand.
+  /// If the drafter fails, tokens proposed before remain valid.
   void propose() requires(!in_batches) {
     if constexpr (DistributionDrafter<DrafterType>) {
       auto choose_next = [&](std::span<const float> row) -> std::optional<Token> {
         if (over_) {
-          fault("the draft offered more rows than were asked for");
+          fault("the draft proposed more rows than requested");
           return std::nullopt;
         }
         choose(row);
@@ -272,10 +272,10 @@ class Drafting {
     }
   }
 
-  /// Chooses the token that follows the present history by its row of logits.
+  /// Chooses the next token from its row of logits.
   void choose(std::span<const float> row) {
     ++answer_.stats.draft_forwards;
-    // Ids that only the draft has are cut off, ids that only the target has are never drafted: q is 0 there.
+    // Truncates to the common ids. Ids that only the target has are never drafted: q is 0 there.
     row = row.first(std::min(row.size(), answer_.vocab()));
     const int i = static_cast<int>(drafted_.size());
     Distribution& q = q_[Rule::needs_distribution ? drafted_.size() : 0];
@@ -293,7 +293,7 @@ class Drafting {
     append(token);
   }
 
-  /// The draft's own draw of the token that the round ends with if the target accepts all.
+  /// The draft's own draw of the bonus token.
   Token bonus(const Distribution& q) const {
     const int drafted = static_cast<int>(other_.size());
     if constexpr (Rule::needs_distribution) return coin_.bonus(drafted, q);
@@ -309,7 +309,7 @@ class Drafting {
     coin_ = coin_here();
   }
 
-  /// Whatever the trouble is, the draft meets it again in a round of its own, if it gets there.
+  /// A persistent failure recurs in the next round's draft and is handled there.
   void give_up_ahead() {
     over_ = true;
     guess_ = no_token;
@@ -325,7 +325,8 @@ class Drafting {
     if (token == no_token) {
       over_ = true;
       if (is_ahead_) return give_up_ahead();
-      return fault(text("the draft's logits are not finite at token ", answer_.history().size()));
+      return fault(
+          text("expected finite logits of the draft, found NaN or infinity at token ", answer_.history().size()));
     }
     drafted_.push_back(token);
     answer_.processor.push(token);
@@ -334,8 +335,8 @@ class Drafting {
     over_ = over_ || stopped_ || static_cast<int>(drafted_.size()) >= most_;
   }
 
-  /// Runs a step of the drafter; if it throws, the rest of the request goes on without it. Where memory or the device
-  /// is the trouble, the target will soon have it too: that goes to the caller.
+  /// Runs a step of the drafter. If it throws, the request continues without a draft. Errors of memory and device are
+  /// rethrown, since the target would fail too.
   template <class Step>
   void guard(Step&& step) {
     try {
@@ -366,24 +367,24 @@ class Drafting {
   std::function<void(std::string_view)> on_fault_;
   bool overlaps_;
   bool on_ = false;
-  std::size_t reading_ = 0;  // tokens of the text, in this round; 0: it drafts
-  bool over_ = true;         // nothing more to draft in this round
-  bool stopped_ = false;     // because of what was drafted
+  std::size_t reading_ = 0;  // tokens to read in this round; 0: it drafts
+  bool over_ = true;         // this round's drafting has ended
+  bool stopped_ = false;     // ended because of a drafted token
   int most_ = 0;
   std::optional<Draw> draw_;
   draft_length::Policy* policy_ = nullptr;
   PhiloxCoin coin_{};
-  int item_ = nothing;           // in the model's batch
-  int pushed_ = 0;               // drafted tokens that the processor holds
+  int item_ = nothing;           // index in the model's batch
+  int pushed_ = 0;               // drafted tokens in the processor
   std::vector<Token> drafted_;   // [m]
-  std::vector<Distribution> q_;  // [m], or one to work in when the rule needs none
+  std::vector<Distribution> q_;  // [m], or one scratch entry if the rule needs none
   LogprobReport report_;
 
-  // While the target verifies the draft of the present round, that is in other_; afterwards the one for the next is.
+  // While drafting ahead, other_ holds the draft that the target verifies; afterwards it holds the next round's draft.
   bool is_ahead_ = false;
-  bool has_ahead_ = false;  // the next round's draft, or its beginning, is in other_
-  bool was_ahead_ = false;  // the present one's was
-  Token guess_ = no_token;  // at the token that the round ends with
+  bool has_ahead_ = false;  // other_ holds the beginning of the next round's draft
+  bool was_ahead_ = false;  // same, for the current round
+  Token guess_ = no_token;  // guess at the bonus token
   std::vector<Token> other_;
   std::vector<Distribution> other_q_;
 };

@@ -1,5 +1,5 @@
-// Generation: one request while it is answered. Its rounds are planned and taken; the models' steps in between belong
-// to whoever holds the models and gives them the rows of many generations at once (rounds.hpp).
+// Generation: one request during decoding. It plans rounds and takes results; the owner of the models runs their
+// forwards for many generations at once (rounds.hpp).
 #pragma once
 
 #include <algorithm>
@@ -20,17 +20,17 @@
 
 namespace slm { inline namespace v0_1 {
 
-/// Between rounds, with n tokens committed: the target has read n - 1 of them, all but the last one (the anchor); the
-/// draft has read at most as many; penalties and draws depend on exactly those n tokens.
+/// Between rounds, with n tokens committed: the target has read n - 1 of them, all but the last one (the anchor). The
+/// draft has read at most as many. Penalties and draws depend on exactly those n tokens.
 ///
-/// A round: begin_round(); while draft_steps() is not 0, plan_draft() and take_draft() around a forward of the draft's
-/// model; plan() and take() around a forward of the target; next() until it returns null. One thread at a time.
+/// A round: begin_round(); while draft_steps() is not 0, plan_draft() and take_draft() around a forward of the draft
+/// model; plan() and take() around a forward of the target; next() until it returns null. Not thread-safe.
 template <class DrafterType, VerificationRule Rule>
 class Generation {
  public:
   static constexpr bool drafts_in_batches = BatchedDrafter<DrafterType>;
 
-  /// The sequence is the target's, in the pool where its keys and values are to lie.
+  /// sequence: an empty sequence of the target, in the pool for its keys and values.
   Generation(DrafterType drafter, Sequence sequence, const ModelInfo& target, const Speculation& speculation, Rule rule)
       : answer_{.target = target},
         drafting_(std::move(drafter), answer_, speculation),
@@ -41,7 +41,7 @@ class Generation {
   Generation(const Generation&) = delete;
   Generation& operator=(const Generation&) = delete;
 
-  /// What the caches still hold of the last request is not read again. Throws Error on an unusable request.
+  /// Starts a request. Reuses what the caches hold from the previous request. Throws Error if the request is invalid.
   void start(Request request) {
     check_request(request, answer_.target);
     answer_.request = std::move(request);
@@ -74,31 +74,31 @@ class Generation {
     phase_ = Phase::reading;
   }
 
-  /// Whether there are rounds to come.
+  /// Whether more rounds follow.
   bool going() const { return phase_ != Phase::over; }
-  /// There are none, whatever the request says.
+  /// Ends the request immediately.
   void abandon() { phase_ = Phase::over; }
 
-  // For schedulers, between rounds.
+  // The following functions are for schedulers, between rounds.
 
-  /// Takes over what other texts that begin alike have computed of what the target is to read.
+  /// Reuses prefix pages that other sequences have computed.
   void adopt() {
     if (phase_ != Phase::reading) return;
     verification_.adopt();
     count_adopted();
   }
-  /// Tokens of the text that the target must read before the next token can come.
+  /// Tokens that the target must read before the next token can be generated.
   std::size_t left_to_read() const { return phase_ == Phase::reading ? verification_.left_to_read() : 0; }
-  /// Whether their rows are answered, in which case no more should be read in a step than most_scored_rows().
+  /// Whether prompt rows need results. If so, a step should read at most most_scored_rows() of them.
   bool asks_of_prompt() const { return verification_.asks_of_prompt(); }
-  /// And those that the draft reads beside plain steps before it drafts again.
+  /// Tokens that the draft reads next to plain steps before it drafts again.
   std::size_t left_to_catch_up() const {
     return phase_ == Phase::deciding && catches_up_ ? drafting_.left_to_read() : 0;
   }
-  /// How many of them the coming rounds read.
+  /// Sets how many of them each round reads.
   void set_chunk(std::size_t tokens) { chunk_ = tokens; }
-  /// Gives back all memory of keys and values; the coming rounds read the text again, which changes nothing in it. Also
-  /// after a round that has thrown before it was taken.
+  /// Preempts the request: releases its KV cache memory. The next rounds recompute it, with unchanged output. May be
+  /// called after a round that threw before take().
   void preempt() {
     verification_.rewind(0);
     drafting_.finish();
@@ -106,7 +106,7 @@ class Generation {
     preempted_ = going();
     if (preempted_) phase_ = Phase::reading;
   }
-  /// As abandon() and preempt(); releases the request's adapters and callbacks besides.
+  /// abandon() and preempt(); also releases the request's adapters and callbacks.
   void let_go() {
     abandon();
     preempt();
@@ -114,12 +114,12 @@ class Generation {
     verification_.adapt(nullptr);
     drafting_.adapt(nullptr);
   }
-  /// The round has thrown before it was taken: as if it had not begun.
+  /// Reverts a round that threw before take().
   void undo_round() {
     drafting_.finish();
     drafting_.rewind(static_cast<int>(history().size()) - 1);
   }
-  /// Ends the answer.
+  /// Ends the request with this reason.
   void end_with(FinishReason reason) {
     if (!going()) return;
     end(reason);
@@ -127,12 +127,12 @@ class Generation {
   }
   const Stats& stats() const { return answer_.stats; }
   const DrafterType& drafter() const { return drafting_.drafter(); }
-  /// What the target has read: prompt and output but for the last token.
+  /// The sequence that the target has read: prompt and output without the last token.
   const Sequence& sequence() const { return verification_.sequence(); }
   /// Prompt and output.
   std::span<const Token> history() const { return answer_.history(); }
 
-  /// Adds what it will do in the coming round, drafts apart.
+  /// Adds this generation's work in the next round to `load`, without drafting.
   void add_to(draft_length::Load& load) const {
     if (!going()) return;
     const std::size_t to_read = left_to_read();
@@ -140,8 +140,8 @@ class Generation {
     load.rows += to_read == 0 ? 1 : static_cast<int>(std::min(to_read, chunk_));
   }
 
-  /// Looks whether the request was cancelled, and drafts where that takes no model. The costs live until next() has
-  /// given the round's tokens.
+  /// Begins a round: checks for cancellation, and drafts if the drafter needs no model. `costs` must live until the
+  /// last next() of the round.
   void begin_round(draft_length::RoundCosts& costs) {
     costs_ = &costs;
     if (!going()) return;
@@ -167,22 +167,22 @@ class Generation {
     drafting_.begin(most_, verification_.draw_for_models(), &policy_);
   }
 
-  /// Steps of the draft's model that it can make in a row for this generation; 0: the draft is complete.
+  /// Steps that the draft model can run consecutively for this generation; 0: the draft is complete.
   int draft_steps() const { return going() ? drafting_.steps() : 0; }
-  /// Adds rows to a batch of the draft's model, of so many steps; nothing where draft_steps() is 0.
+  /// Adds rows for `steps` steps to a batch of the draft model; adds nothing if draft_steps() is 0.
   void plan_draft(Batch& batch, int steps) {
     if (going()) drafting_.plan(batch, steps);
   }
   void take_draft(const Batch& batch) {
     if (going()) drafting_.take(batch);
   }
-  /// The forward of the draft's model has thrown the current exception: the request goes on without its draft. Throws
-  /// it again where memory or the device is the trouble.
+  /// Handles the current exception of the draft model's forward: the request continues without a draft. Rethrows errors
+  /// of memory and device.
   void draft_failed() {
     if (going()) drafting_.failed();
   }
 
-  /// After plan(), until end_ahead(): it drafts for the round that follows if the target accepts everything.
+  /// Between plan() and end_ahead(): drafts for the next round, assuming that the target accepts everything.
   void begin_ahead() requires drafts_in_batches {
     if (!going() || phase_ != Phase::deciding) return drafting_.begin_ahead(0);
     const int emits = drafted() + 1, n = static_cast<int>(history().size()) + emits;
@@ -190,14 +190,14 @@ class Generation {
   }
   void end_ahead() { drafting_.finish(); }
 
-  /// Whether it had a draft for this round, or some of it, when the round began.
+  /// Whether (part of) this round's draft existed when the round began.
   bool had_draft() const { return drafted() > 0 && drafting_.was_ahead(); }
-  /// Tokens drafted for this round.
+  /// Number of tokens drafted for this round.
   int drafted() const { return going() && phase_ == Phase::deciding ? static_cast<int>(drafting_.tokens().size()) : 0; }
-  /// Whether the draft had anything to read before it could propose.
+  /// Whether the draft had a backlog to read before it could propose.
   bool had_backlog() const { return going() && (drafting_.reads() || (drafted() > 0 && !in_step_)); }
 
-  /// Adds rows to a batch of the target: some of the prompt, or the anchor and what was drafted.
+  /// Adds rows to a batch of the target: part of the prompt, or the anchor and the draft.
   void plan(Batch& batch) {
     if (!going()) return;
     drafting_.finish();
@@ -209,8 +209,8 @@ class Generation {
     }
   }
 
-  /// Takes the answer, given at the moment `verified`; next() then gives the tokens, as long as the batch stays. Throws
-  /// decode.non-finite-logits.
+  /// Takes the target's results. verified: time of the results, in seconds of the clock. next() then returns the tokens
+  /// while the batch is unchanged. Throws decode.non-finite-logits.
   void take(const Batch& batch, double verified) {
     if (!going()) return;
     Stats& stats = answer_.stats;
@@ -234,7 +234,7 @@ class Generation {
     ended_ = false;
   }
 
-  /// Commits the round's next token and returns it, valid until the next call; null when the round is over.
+  /// Commits the round's next token and returns it, valid until the next call. Returns null at the end of the round.
   const GeneratedToken* next() {
     if (phase_ != Phase::deciding) return nullptr;
     if (ended_ || emitted_ > verdict_.accepted) {
@@ -256,20 +256,20 @@ class Generation {
     return &generated_;
   }
 
-  /// After next(): the sink wants no more.
+  /// Ends the request after next(), by the sink's decision.
   void stop() {
     const FinishReason known = answer_.stats.finish_reason;
     if (!ended_ || known == FinishReason::length || known == FinishReason::context) end(FinishReason::sink);
   }
 
  private:
-  enum class Phase { over, reading, deciding };  // the text so far; what to emit
+  enum class Phase { over, reading, deciding };  // reading: the text so far is read; deciding: tokens are emitted
 
-  /// Tokens that a draft reads on the way to its next proposal; where there are more, it first catches up.
+  /// Backlog that a draft reads together with its next proposal. A larger backlog is read first.
   static constexpr std::size_t in_reach = 8;
 
-  /// Tokens that can be drafted after a text of n, of which so many are the answer's: each round emits one token
-  /// besides the accepted ones, and leaves room for the next anchor.
+  /// Tokens that can be drafted after n tokens, `emitted` of them generated. Each round emits one more token than it
+  /// accepts, and must leave a position for the next anchor.
   int room_for_draft(int n, std::int64_t emitted) const {
     return std::min({answer_.sampling().max_new_tokens - static_cast<int>(emitted) - 1, answer_.target.context - n - 1,
                      drafting_.room(n)});
@@ -280,7 +280,7 @@ class Generation {
     if (!preempted_) answer_.stats.reused_tokens += adopted_ - before;
   }
 
-  /// Why nothing follows the prompt, if so.
+  /// The reason if no token follows the prompt.
   std::optional<FinishReason> reason_for_no_token() const {
     if (answer_.request.pooling || answer_.sampling().max_new_tokens == 0) return FinishReason::length;
     if (std::ssize(answer_.request.prompt) == answer_.target.context) return FinishReason::context;
@@ -295,7 +295,7 @@ class Generation {
     return std::nullopt;
   }
 
-  /// Takes back what was drafted and not committed.
+  /// Discards drafted tokens that were not committed.
   void end_round() {
     Stats& stats = answer_.stats;
     stats.trimmed += verdict_.accepted + 1 - emitted_;
@@ -304,7 +304,7 @@ class Generation {
     verification_.rewind(keep);
     const bool whole = !ended_ && verdict_.accepted == std::ssize(drafting_.tokens());
     if (!whole || !drafting_.keep_ahead(verdict_.token)) drafting_.rewind(keep);
-    // A round cut short by the text's end or by a limit says nothing about the draft.
+    // A round truncated by the text's end or a limit carries no information about the draft.
     if (!ended_ && drafting_.on() && !behind_ && most_ == wanted_) {
       policy_.observe({static_cast<int>(drafting_.tokens().size()), verdict_.accepted}, *costs_);
     }
@@ -324,26 +324,26 @@ class Generation {
   detail::Drafting<DrafterType, Rule> drafting_;
   detail::Verification<Rule> verification_;
   draft_length::Policy policy_;
-  draft_length::RoundCosts* costs_ = nullptr;  // of the present round
+  draft_length::RoundCosts* costs_ = nullptr;  // of the current round
   int plain_step_every_;
   std::function<double()> clock_;
   Phase phase_ = Phase::over;
   std::size_t chunk_ = prompt_chunk;
-  std::int64_t adopted_ = 0;  // by the sequence, as far as the request's statistics know
+  std::int64_t adopted_ = 0;  // adopted positions that the statistics include
   bool preempted_ = false;
-  int cooldowns_ = 0;  // of the policy when the request began
+  int cooldowns_ = 0;  // of the policy at the start of the request
   double began_ = 0;
 
-  // The present round.
+  // State of the current round.
   double round_began_ = 0, planned_ = 0, decided_ = 0;
-  int wanted_ = 0;       // tokens that the policy wants drafted
-  int most_ = 0;         // and that there is room for
-  bool in_step_ = true;  // the draft had nothing to read before it could propose
-  bool behind_ = false;  // out of reach
+  int wanted_ = 0;       // draft length requested by the policy
+  int most_ = 0;         // draft length that fits
+  bool in_step_ = true;  // the draft had no backlog to read
+  bool behind_ = false;  // backlog exceeds in_reach
   bool catches_up_ = false;
   Verdict verdict_;
   int emitted_ = 0;
-  bool ended_ = true;  // the text, with one of its tokens
+  bool ended_ = true;  // the request ends with one of this round's tokens
   GeneratedToken generated_;
 };
 

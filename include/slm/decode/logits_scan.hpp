@@ -1,4 +1,4 @@
-// One pass over a row of logits: its maximum, where it is, and whether the row can be sampled from at all.
+// One pass over a row of logits: its maximum, the maximum's index, and whether the row is valid.
 #pragma once
 
 #include <bit>
@@ -13,13 +13,13 @@
 namespace slm { inline namespace v0_1 {
 
 struct Peak {
-  Token token = no_token;  // the lowest id with the highest logit; no_token when the row is not usable
+  Token token = no_token;  // the lowest id with the highest logit; no_token if the row is invalid
   float logit = -std::numeric_limits<float>::infinity();
 };
 
-/// A row is usable when it holds no NaN and no +infinity, and at least one value above -infinity.
+/// A row is valid if it has no NaN, no +infinity and at least one value above -infinity.
 inline Peak find_peak(std::span<const float> row) {
-  constexpr std::size_t block = 256;  // of a fixed size, for vector instructions; only one is searched for its place
+  constexpr std::size_t block = 256;  // a constant, for vectorisation; only one block is searched for the index
   std::int32_t top = minus_infinity_key, bottom = infinity_key;
   std::size_t at = 0;
   const auto scan = [&](const float* values, std::size_t count) {

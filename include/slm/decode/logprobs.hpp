@@ -1,4 +1,4 @@
-// Log-probabilities reported with emitted tokens.
+// Log-probabilities reported with generated tokens.
 #pragma once
 
 #include <cmath>
@@ -13,12 +13,12 @@
 
 namespace slm { inline namespace v0_1 {
 
-/// The log-probability of one chosen token and of the likeliest alternatives. Reused between rounds.
+/// The log-probability of a chosen token and of the most likely alternatives. Reused between rounds.
 class LogprobReport {
  public:
   void reserve(int alternatives) { top_.reserve(static_cast<std::size_t>(alternatives) + 1); }
 
-  /// By the distribution that the token was drawn from.
+  /// Computes from the distribution that the token was drawn from.
   void by_distribution(const Distribution& p, Token token, int alternatives) {
     start(alternatives);
     for (std::size_t i = 0; i < p.size(); ++i) offer(p.ids[i], p.probability(i));
@@ -26,7 +26,7 @@ class LogprobReport {
     logprob_ = std::log(p.of(token));
   }
 
-  /// By the softmax of the row, which holds a finite logit and nothing above it but finite ones.
+  /// Computes from the softmax of the row, which must be valid (see find_peak).
   void by_row(std::span<const float> row, Token token, int alternatives) {
     start(alternatives);
     const double peak = find_peak(row).logit;
@@ -49,7 +49,7 @@ class LogprobReport {
     top_.clear();
   }
 
-  /// Keeps the best by insertion; ids come in ascending order, so that ties stay with the lowest.
+  /// Insertion into a sorted list. Ids arrive in ascending order, so ties keep the lowest id.
   void offer(Token token, double value) {
     if (wanted_ == 0 || (top_.size() == wanted_ && value <= top_.back().logprob)) return;
     std::size_t at = top_.size();

@@ -1,4 +1,4 @@
-// ModelDrafter: a language model that drafts, and the text it has read of one request.
+// ModelDrafter: a draft model and its sequence for one request.
 #pragma once
 
 #include <algorithm>
@@ -15,8 +15,8 @@
 
 namespace slm { inline namespace v0_1 {
 
-/// Its rows are part of batches, which whoever holds the requests gives to model(). The vocabulary may differ in size
-/// from the target's: ids that the model does not have are read as a stand-in and counted.
+/// The owner of the requests runs its rows in batches of model(). The vocabulary size may differ from the target's: ids
+/// that the model lacks are replaced by a stand-in and counted.
 template <LanguageModel M>
 class ModelDrafter {
  public:
@@ -29,7 +29,7 @@ class ModelDrafter {
   int length() const { return sequence_.length(); }
   std::int64_t unmappable_tokens() const { return unmappable_; }
 
-  /// The coming texts are drafted with this adapter, or with none. Throws adapter.other-model.
+  /// Sets the adapter for drafting; null: none. Throws adapter.other-model.
   void adapt(const AdapterRef& adapter) {
     check_adapter(adapter, info());
     if (adapter == sequence_.adapter()) return;
@@ -37,7 +37,7 @@ class ModelDrafter {
     sequence_.adapt(adapter);
   }
 
-  /// Keeps what the prompt has in common with the text before.
+  /// Starts a text; keeps the common prefix with the previous one.
   void start(std::span<const Token> prompt) {
     unmappable_ = 0;
     mapped_.reserve(static_cast<std::size_t>(info().context));
@@ -52,9 +52,9 @@ class ModelDrafter {
     read_.resize(std::min(read_.size(), static_cast<std::size_t>(sequence_.length())));
   }
 
-  /// Adds tokens that follow what it has read to a batch of model(); returns the item's number.
+  /// Adds tokens that follow the read ones to a batch of model(). Returns the item's index.
   int plan(Batch& batch, std::span<const Token> tokens, const Ask& ask) {
-    read_.resize(static_cast<std::size_t>(length()));  // what a refused batch added
+    read_.resize(static_cast<std::size_t>(length()));  // drops tokens of a batch that failed
     read_.insert(read_.end(), tokens.begin(), tokens.end());
     mapped_.assign(tokens.begin(), tokens.end());
     for (Token& token : mapped_) {
@@ -65,7 +65,7 @@ class ModelDrafter {
     return batch.add(sequence_, mapped_, ask);
   }
 
-  /// After the forward: of the tokens that the model chose one after the other it has read all but the last.
+  /// After the forward: records the chosen tokens that the model has appended, all but the last.
   void take(std::span<const Token> chosen) {
     const std::size_t own = static_cast<std::size_t>(length()) - read_.size();
     read_.insert(read_.end(), chosen.begin(), chosen.begin() + static_cast<std::ptrdiff_t>(own));
@@ -76,12 +76,12 @@ class ModelDrafter {
 
   M model_;
   Sequence sequence_;
-  std::vector<Token> read_;    // the sequence's tokens before mapping
+  std::vector<Token> read_;    // the sequence's tokens before mapping to the model's ids
   std::vector<Token> mapped_;  // scratch
   std::int64_t unmappable_ = 0;
 };
 
-/// A drafter whose rows a model computes together with those of other requests.
+/// A drafter whose model computes the rows of several requests in one batch.
 template <class D>
 concept BatchedDrafter = DraftText<D> &&
     requires(D& drafter, Batch& batch, std::span<const Token> tokens, const Ask& ask, const AdapterRef& adapter) {
@@ -94,7 +94,7 @@ concept BatchedDrafter = DraftText<D> &&
   { drafter.take(tokens) } -> std::same_as<void>;
 };
 
-/// What a decoder makes of its first argument: a model becomes a ModelDrafter.
+/// Maps a decoder's first argument to a drafter: a model becomes a ModelDrafter.
 template <class D>
 struct DrafterFor {
   using type = D;

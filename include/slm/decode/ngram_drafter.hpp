@@ -1,4 +1,4 @@
-// Prompt lookup: a drafter that repeats what followed the last tokens where they stood before.
+// NgramDrafter: prompt lookup. It proposes what followed an earlier occurrence of the last tokens.
 #pragma once
 
 #include <algorithm>
@@ -15,20 +15,20 @@
 
 namespace slm { inline namespace v0_1 {
 
-/// How prompt lookup drafts.
+/// Options of prompt lookup.
 struct Lookup {
-  int longest = 16;         // tokens of a match that count
-  int shortest = 1;         // tokens that must match
-  float row_cost = 0.125f;  // of verifying a token, in plain steps, until it was measured; 0: drafts are as long as
-                            // they may be, whatever it costs
+  int longest = 16;  // maximum match length, in tokens
+  int shortest = 1;  // minimum match length, in tokens
+  float row_cost =
+      0.125f;  // initial cost of verifying a token, in plain steps, until measured; 0: always the longest draft
 };
 
-/// Finds the longest ending of the text that it held before, and drafts what followed it the last time: as many tokens
-/// as pay for their verification, by how often the token after a match of that length was right in this text so far. A
-/// token costs the same however long the text is. It reads committed tokens only, so it has no state to roll back.
+/// Finds the longest suffix of the text that occurred before, and proposes what followed its latest occurrence. The
+/// draft length maximises expected throughput, given how often tokens after matches of that length were right in this
+/// text. Cost per token is independent of the text's length. Reads committed tokens only, so a rollback needs no state.
 class NgramDrafter {
  public:
-  /// library: a text to look in besides, whose tokens are likely to come again. Throws decode.long-lookup.
+  /// library: an additional text to search, such as text that answers may repeat. Throws decode.long-lookup.
   explicit NgramDrafter(const Lookup& lookup = {}, std::span<const Token> library = {})
       : lookup_(lookup),
         row_cost_(lookup.row_cost),
@@ -36,8 +36,8 @@ class NgramDrafter {
         record_(static_cast<std::size_t>(std::max(lookup.longest, 0)) + 1) {
     if (library.size() > most_library) {
       throw Error("decode.long-lookup",
-                  text("the text to look up has ", library.size(), " tokens, at most ", most_library, " are expected"),
-                  "Cut it down to what the answers may repeat");
+                  text("the lookup text has ", library.size(), " tokens, expected at most ", most_library, " tokens"),
+                  "Shorten it to the text that answers may repeat");
     }
     if (library.empty()) return;
     const auto made = std::make_shared<SuffixAutomaton>(lookup.longest);
@@ -45,7 +45,7 @@ class NgramDrafter {
     library_ = made;
   }
 
-  /// A text begins. What was read stays where the text goes on from it.
+  /// Starts a text. Keeps what was read if it is a prefix of the new text.
   void start(std::span<const Token> prompt) {
     const std::span<const Token> held = text_.text();
     if (prompt.size() < held.size() || !std::equal(held.begin(), held.end(), prompt.begin())) forget();
@@ -58,7 +58,7 @@ class NgramDrafter {
     if (lookup_.row_cost > 0) row_cost_ = cost.value_or(lookup_.row_cost);
   }
 
-  /// `context` begins with the tokens of the last call, or of start().
+  /// `context` must begin with the tokens of the last call or of start().
   void propose(std::span<const Token> context, int most, std::vector<Token>& out) {
     if (context.size() < text_.text().size()) forget();
     read(context);
@@ -71,7 +71,7 @@ class NgramDrafter {
  private:
   static constexpr std::size_t most_library = std::size_t{1} << 24;
 
-  /// How often the token after a match was right; of late, as old counts fade.
+  /// Accuracy of the token after a match; older counts decay.
   struct Hits {
     float right = 0, all = 0;
   };
@@ -109,23 +109,22 @@ class NgramDrafter {
     if (++hits.all > remembered) hits = {hits.right / 2, hits.all / 2};
   }
 
-  /// The chance that the token after a match of this length is right. Before there is a record it is what was seen in
-  /// greedy texts of SmolLM2-135M-Instruct: chat, code, prose, paragraphs rewritten.
+  /// Probability that the token after a match of this length is right. The prior was measured on greedy texts of
+  /// SmolLM2-135M-Instruct: chat, code, prose, rewriting.
   float chance(int length) const {
     constexpr std::array<float, 13> usual = {0,     0.2f, 0.55f, 0.62f, 0.7f,  0.8f, 0.85f,
                                              0.88f, 0.9f, 0.92f, 0.94f, 0.95f, 0.96f};
-    constexpr float weight = 8;  // as if seen so many times
+    constexpr float weight = 8;  // weight of the prior, in observations
     const Hits& hits = record_[at(std::min(length, lookup_.longest))];
     return (hits.right + weight * usual[std::min(at(length), usual.size() - 1)]) / (hits.all + weight);
   }
 
-  /// A token is drafted while that raises the tokens of a step by more than its cost: the text's speed is the number of
-  /// tokens a step is expected to give over what the step costs.
+  /// Extends the draft while expected tokens per step divided by the step's cost increases.
   int draft_length(int most) const {
     float right = 1, tokens = 1;
     int count = 0;
     for (; count < most; ++count) {
-      right *= chance(match_.length + count);  // an accepted token makes the match longer
+      right *= chance(match_.length + count);  // an accepted token extends the match
       const float cost = 1 + row_cost_ * static_cast<float>(count);
       if (right * cost <= row_cost_ * tokens) break;
       tokens += right;
@@ -134,13 +133,13 @@ class NgramDrafter {
   }
 
   Lookup lookup_;
-  float row_cost_;  // at present
+  float row_cost_;  // current value
   SuffixAutomaton text_;
   std::shared_ptr<const SuffixAutomaton> library_;
   SuffixAutomaton::Cursor cursor_;  // in library_
-  SuffixAutomaton::Match match_;    // of the text's end
-  bool in_library_ = false;         // where the match stands: there, or earlier in the text
-  std::vector<Hits> record_;        // by length of the match   [longest + 1]
+  SuffixAutomaton::Match match_;    // of the end of the text
+  bool in_library_ = false;         // whether the match is in the library or earlier in the text
+  std::vector<Hits> record_;        // indexed by match length   [longest + 1]
 };
 
 }}

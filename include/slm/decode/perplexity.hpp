@@ -1,4 +1,4 @@
-// Perplexity of a model on a text: how many tokens it hesitates between, on average.
+// Perplexity of a model on a text, and the divergence between two models.
 #pragma once
 
 #include <algorithm>
@@ -20,31 +20,31 @@
 namespace slm { inline namespace v0_1 {
 
 struct PerplexityOptions {
-  int window = 2048;                          // tokens seen at once; less where the model's context is shorter
-  int stride = 0;                             // tokens from one window to the next; 0: the window, without overlap
+  int window = 2048;                          // tokens per window; limited by the model's context
+  int stride = 0;                             // tokens between window starts; 0: the window size, without overlap
   std::function<void(double)> progress = {};  // called with 0..1
 };
 
 struct Perplexity {
   double negative_log_likelihood = 0;  // sum over the scored tokens, in nats
-  std::int64_t tokens = 0;             // scored: each with at least one token before it in its window
+  std::int64_t tokens = 0;             // scored tokens: those with at least one preceding token in their window
   int windows = 0;
-  int window = 0;  // as used
+  int window = 0;  // window size used
 
   double mean() const { return tokens > 0 ? negative_log_likelihood / static_cast<double>(tokens) : 0; }
   double value() const { return std::exp(mean()); }
 };
 
-/// A model beside another one on the same text. At each scored token the other one's distribution p is taken for the
-/// true one, and the model's q is away from it by the Kullback-Leibler divergence, sum p log(p / q), in nats.
+/// Compares a model with a base model on the same text. At each scored token: the Kullback-Leibler divergence sum p
+/// log(p / q), in nats, from the base's distribution p to the model's q.
 struct Divergence {
   Perplexity model, base;
-  std::vector<double> nats;         // of each scored token, ascending
-  std::int64_t same_likeliest = 0;  // tokens for which both find the same one likeliest
+  std::vector<double> nats;         // per scored token, ascending
+  std::int64_t same_likeliest = 0;  // tokens for which both models have the same most likely token
 
   double same_share() const { return static_cast<double>(same_likeliest) / static_cast<double>(nats.size()); }
   double mean() const { return std::accumulate(nats.begin(), nats.end(), 0.0) / static_cast<double>(nats.size()); }
-  /// What `share` of the tokens are at or below.
+  /// The divergence that `share` of the tokens do not exceed.
   double quantile(double share) const {
     const double at = std::ceil(share * static_cast<double>(nats.size())) - 1;
     return nats[static_cast<std::size_t>(std::clamp(at, 0.0, static_cast<double>(nats.size() - 1)))];
@@ -53,15 +53,15 @@ struct Divergence {
 
 namespace detail {
 
-/// A part of a window that is read at once.
+/// A part of a window that is read in one forward.
 struct ScoredPart {
-  bool begins = false;            // the window, with the tokens `before` these
-  std::span<const Token> before;  // of which nothing is asked
+  bool begins = false;            // begins a window, after the tokens `before`
+  std::span<const Token> before;  // read without results
   std::span<const Token> tokens;
-  std::span<const Token> behind;  // each of them: what is scored
+  std::span<const Token> behind;  // the successor of each token: the scored tokens
 };
 
-/// What a session's model says behind each of the part's tokens.
+/// Returns the logits after each of the part's tokens.
 template <LanguageModel M>
 View<const float, 2> read_part(Session<M>& session, const ScoredPart& part) {
   if (part.begins) {
@@ -71,7 +71,7 @@ View<const float, 2> read_part(Session<M>& session, const ScoredPart& part) {
   return session.forward(part.tokens, static_cast<int>(part.tokens.size()));
 }
 
-/// use(part) for all parts of a text's windows; the result has no likelihood yet.
+/// Calls use(part) for all parts of a text's windows. The returned Perplexity has no likelihood yet.
 template <class Use>
 Perplexity each_scored_part(const ModelInfo& info, std::span<const Token> tokens, const PerplexityOptions& options,
                             const Use& use) {
@@ -81,11 +81,11 @@ Perplexity each_scored_part(const ModelInfo& info, std::span<const Token> tokens
     throw Error("perplexity.window",
                 text("expected a window of 2 tokens or more and a stride of 1 to the window, found ", window, " and ",
                      stride, " (the context of '", info.name, "' is ", info.context, ")"),
-                "Give a smaller stride, or leave both to the defaults");
+                "Use a smaller stride, or omit both");
   }
   if (tokens.size() < 2) {
-    throw Error("perplexity.short-text", text("the text has ", tokens.size(), " tokens, at least 2 are needed"),
-                "Give a longer text");
+    throw Error("perplexity.short-text", text("expected a text of at least 2 tokens, found ", tokens.size(), " tokens"),
+                "Use a longer text");
   }
   for (const Token token : tokens) {
     if (token >= 0 && token < info.vocab) continue;
@@ -95,11 +95,11 @@ Perplexity each_scored_part(const ModelInfo& info, std::span<const Token> tokens
   }
   constexpr std::size_t rows_at_once = 64;
   Perplexity result{.window = window};
-  std::size_t scored_to = 0;  // tokens before this index are scored, or cannot be
+  std::size_t scored_to = 0;  // tokens before this index are scored or cannot be
   for (std::size_t begin = 0; scored_to < tokens.size(); begin += static_cast<std::size_t>(stride)) {
     const std::size_t end = std::min(begin + static_cast<std::size_t>(window), tokens.size());
     const std::size_t first = std::max(begin + 1, scored_to);  // the first token to score
-    if (first >= end) break;                                   // a last window of one token
+    if (first >= end) break;                                   // the last window has one token only
     for (std::size_t at = first - 1; at + 1 < end; at += rows_at_once) {
       const std::size_t count = std::min(rows_at_once, end - 1 - at);
       use(ScoredPart{.begins = at == first - 1,
@@ -115,7 +115,7 @@ Perplexity each_scored_part(const ModelInfo& info, std::span<const Token> tokens
   return result;
 }
 
-/// The logarithm of the softmax of a row of logits.
+/// Log-softmax of a row of logits.
 class LogSoftmax {
  public:
   LogSoftmax(View<const float, 2> logits, std::size_t row)
@@ -135,7 +135,7 @@ class LogSoftmax {
   double normaliser_;
 };
 
-/// sum p log(p / q); tokens that p rules out add nothing.
+/// sum p log(p / q); tokens with p = 0 contribute nothing.
 inline double divergence_of(const LogSoftmax& p, const LogSoftmax& q) {
   double nats = 0;
   for (std::size_t token = 0; token < p.size(); ++token) {
@@ -147,9 +147,9 @@ inline double divergence_of(const LogSoftmax& p, const LogSoftmax& q) {
 
 }  // namespace detail
 
-/// Strided, as the field reports it: windows start every `stride` tokens; each scores the tokens that no earlier window
-/// has scored, given those before them in the window. A window's first token has nothing before it and is not scored.
-/// Throws Error when there are fewer than two tokens or the options make no sense.
+/// Strided perplexity: windows start every `stride` tokens. Each window scores the tokens that no earlier window
+/// scored, given the preceding tokens in the window. A window's first token is not scored. Throws Error if there are
+/// fewer than two tokens or the options are invalid.
 template <LanguageModel M>
 Perplexity perplexity(const M& model, std::span<const Token> tokens, const PerplexityOptions& options = {}) {
   Session session(model);
@@ -164,8 +164,8 @@ Perplexity perplexity(const M& model, std::span<const Token> tokens, const Perpl
   return result;
 }
 
-/// Windows and errors as perplexity() has them; windows fit both contexts. Throws perplexity.vocabulary besides, where
-/// the models have not as many tokens.
+/// Windows and errors are those of perplexity(); windows must fit both contexts. Also throws perplexity.vocabulary if
+/// the vocabulary sizes differ.
 template <LanguageModel M, LanguageModel Base>
 Divergence divergence(const M& model, const Base& base, std::span<const Token> tokens, PerplexityOptions options = {}) {
   if (model.info().vocab != base.info().vocab) {

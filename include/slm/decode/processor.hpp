@@ -1,5 +1,5 @@
-// From a row of logits to the distribution of the next token: the one pipeline that plain decoding, the draft and
-// verification all use. Losslessness means "the same law as plain decoding with this same pipeline".
+// Processor: converts a row of logits to the distribution of the next token. Plain decoding, drafting and verification
+// use this one pipeline; lossless means equal in distribution to plain decoding with it.
 #pragma once
 
 #include <algorithm>
@@ -19,12 +19,11 @@
 
 namespace slm { inline namespace v0_1 {
 
-/// Holds the text so far (prompt, output, and tentatively drafted tokens) with what penalties need to know of it, and
-/// turns rows of logits into distributions. Tentative tokens are pushed and popped in stack order, so each row of a
-/// verification sees exactly its own prefix.
+/// Holds the text so far (prompt, output, tentative draft tokens) and its token counts for penalties. Tentative tokens
+/// are pushed and popped in stack order, so each row of a verification sees exactly its own prefix.
 class Processor {
  public:
-  /// Starts a request. `expected` tokens will be pushed at most; vocab is the target's.
+  /// Starts a request. vocab: of the target. expected: maximum number of tokens that will be pushed.
   void start(const Sampling& sampling, int vocab, std::span<const Token> prompt, std::size_t expected) {
     sampling_ = &sampling;
     draw_ = draw_of(sampling, vocab);
@@ -65,10 +64,11 @@ class Processor {
     if (!uses.in_prompt && uses.generated == 0) distinct_.pop_back();  // in stack order it is the last one
   }
 
-  /// The greedy choice after the present history; no_token when the row is not usable (see find_peak).
+  /// The greedy choice after the current history; no_token if the row is invalid (see find_peak).
   Token greedy(std::span<const float> row) { return find_peak(edited(row)).token; }
 
-  /// The distribution after the present history; false when the row is not usable. Temperature 0 puts all on one token.
+  /// Computes the distribution after the current history. Returns false if the row is invalid. Temperature 0 gives all
+  /// weight to one token.
   bool distribution(std::span<const float> raw, Distribution& out) {
     out.clear();
     const std::span<const float> row = edited(raw);
@@ -83,7 +83,7 @@ class Processor {
       if (value >= draw_.min_weight) out.add(id, static_cast<double>(value));
     };
     const bool cuts_k = draw_.top_k > 0 && static_cast<std::size_t>(draw_.top_k) < row.size();
-    if (!cuts_k && draw_.top_p == 0) {  // nothing to rank: straight into the result, ids are in order
+    if (!cuts_k && draw_.top_p == 0) {  // no ranking needed, and ids are in order
       for (std::size_t id = 0; id < row.size(); ++id) take(static_cast<Token>(id), weight(row[id]));
       return true;
     }
@@ -102,7 +102,7 @@ class Processor {
     return true;
   }
 
-  /// The row itself, or a copy with penalties and the caller's edits.
+  /// Returns the row itself, or a copy with penalties and the caller's edits applied.
   std::span<const float> edited(std::span<const float> row) {
     if (!edits()) return row;
     edited_.assign(row.begin(), row.end());
@@ -120,10 +120,10 @@ class Processor {
     return edited_;
   }
 
-  /// What the model must know to choose tokens itself; nothing when it cannot, since the logits are edited here.
+  /// The draw parameters if a model may choose tokens itself; nothing if logits are edited here.
   std::optional<Draw> draw() const { return edits() ? std::nullopt : std::optional(draw_); }
 
-  /// Most tokens a distribution can hold.
+  /// Maximum number of tokens in a distribution.
   std::size_t support(std::size_t vocab) const {
     const auto k = static_cast<std::size_t>(sampling_->top_k);
     return sampling_->greedy() ? 1 : k > 0 ? std::min(k, vocab) : vocab;
@@ -152,8 +152,8 @@ class Processor {
     return draw_.top_p != 0 ? vocab : 0;
   }
 
-  /// Fills pool_ with the k highest logits, ties to the lowest id. Linear: candidates gather in a pool of
-  /// 2k, and whenever it is full the worse half goes and the bar for entering rises.
+  /// Fills pool_ with the k highest logits; ties keep the lowest id. Linear time: when the pool of 2k is full, the
+  /// lower half is removed and the entry threshold rises.
   void keep_top_k(std::span<const float> row) {
     const auto k = static_cast<std::size_t>(sampling_->top_k);
     const std::size_t capacity = pool_size(row.size());
@@ -166,19 +166,19 @@ class Processor {
       bar = pool_.back().logit;
     };
     for (std::size_t id = 0; id < row.size(); ++id) {
-      if (!(row[id] > bar)) continue;  // an equal logit has a higher id than all k that are in
+      if (!(row[id] > bar)) continue;  // an equal logit has a higher id than all k kept ones
       pool_.push_back({0, row[id], static_cast<Token>(id)});
       if (pool_.size() == capacity) shrink();
     }
     shrink();
   }
 
-  /// Keeps the smallest set of likeliest candidates whose share of the weight reaches top_p.
+  /// Keeps the smallest set of most likely candidates whose share of the weight reaches top_p.
   void keep_top_p() {
     std::uint64_t total = 0;
     for (const Candidate& candidate : pool_) total += candidate.weight;
     const std::uint64_t wanted = draw_.wanted(total);
-    // Candidates lighter than this weigh less than total - wanted together, so the set is full before it needs them.
+    // Candidates below this weight sum to less than total - wanted, so the set is complete without them.
     const std::uint64_t dust = (total - wanted) / (2 * pool_.size());
     float bar = -std::numeric_limits<float>::infinity();
     for (const Candidate& candidate : pool_) {
@@ -187,8 +187,8 @@ class Processor {
     std::erase_if(pool_, [bar](const Candidate& candidate) { return candidate.logit <= bar; });
     auto first = pool_.begin();
     auto last = pool_.end();
-    std::uint64_t sum = 0;       // weight of [pool_.begin(), first), all of which stay
-    while (last - first > 32) {  // quickselect by weight instead of by rank
+    std::uint64_t sum = 0;       // weight of [pool_.begin(), first), which all stay
+    while (last - first > 32) {  // quickselect by weight
       const auto middle = first + (last - first) / 2;
       std::nth_element(first, middle, last, likelier);
       std::uint64_t half = 0;
@@ -208,8 +208,8 @@ class Processor {
   const Sampling* sampling_ = nullptr;
   Draw draw_;
   std::vector<Token> history_;
-  std::vector<Uses> counts_;     // [vocab], empty when nothing is penalised
-  std::vector<Token> distinct_;  // tokens with any use, in the order of their first use
+  std::vector<Uses> counts_;     // [vocab]; empty without penalties
+  std::vector<Token> distinct_;  // tokens that occur, in order of first occurrence
   std::vector<float> edited_;
   std::vector<Candidate> pool_;
 };

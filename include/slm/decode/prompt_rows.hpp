@@ -1,4 +1,4 @@
-// PromptRows: what a request wants to know of the rows of its prompt, log-probabilities or an embedding.
+// PromptRows: results that a request needs from its prompt's rows: log-probabilities or an embedding.
 #pragma once
 
 #include <algorithm>
@@ -17,10 +17,10 @@
 
 namespace slm { inline namespace v0_1 { namespace detail {
 
-/// Each row is answered once and in order, however the prompt is cut and as often as it is read again.
+/// Takes each row once and in order, independent of how the prompt is divided or re-read.
 class PromptRows {
  public:
-  /// The request outlives its answer.
+  /// The request must outlive its answer.
   void start(const Request& request) {
     request_ = &request;
     const std::size_t size = request.prompt.size();
@@ -32,18 +32,18 @@ class PromptRows {
     report_.reserve(request.logprobs.top);
   }
 
-  /// Whether rows remain to be answered.
+  /// Whether rows remain.
   bool left() const { return next_ < end_; }
-  /// The first of them; the prompt's size if there never were any.
+  /// The next row; the prompt's size if the request needs none.
   std::size_t next() const { return next_; }
 
-  /// What to ask of tokens up to `end`, which begin no later than the first of these rows.
+  /// The Ask for tokens up to `end`. The tokens must begin at or before next().
   Ask ask(std::size_t end) const {
     if (!left() || end <= next_) return {};
     return {.want = request_->pooling ? Want::hidden : Want::logits, .rows = static_cast<int>(end - next_)};
   }
 
-  /// The answers to what ask(end) said. Throws decode.non-finite-logits.
+  /// Takes the results of ask(end). Throws decode.non-finite-logits.
   void take(const Batch& batch, int item, std::size_t end, const ModelInfo& model) {
     if (!left() || end <= next_) return;
     if (request_->pooling) {
@@ -59,14 +59,15 @@ class PromptRows {
     const auto count = static_cast<double>(request_->pooling == Pooling::last ? 1 : end_);
     for (const double sum : sums_) mean.push_back(static_cast<float>(sum / count));
     if (!std::all_of(mean.begin(), mean.end(), [](float value) { return std::isfinite(value); })) {
-      throw Error("decode.non-finite-logits", text("the hidden states of ", model.name, " hold NaN or infinity"),
+      throw Error("decode.non-finite-logits",
+                  text("expected finite hidden states of ", model.name, ", found NaN or infinity"),
                   "Check the target's weights");
     }
     request_->embedded(mean);
   }
 
  private:
-  /// Tells of the token at a place of the prompt, by the row before it.
+  /// Reports the prompt token at index `place`, scored by the row before it.
   void score(std::span<const float> row, std::size_t place, const ModelInfo& model) {
     if (find_peak(row).token == no_token) throw non_finite_logits(model, place);
     GeneratedToken scored{.token = request_->prompt[place], .position = static_cast<std::int64_t>(place)};
@@ -84,7 +85,7 @@ class PromptRows {
 
   const Request* request_ = nullptr;
   std::size_t next_ = 0, end_ = 0;
-  std::vector<double> sums_;  // [hidden]: of the rows so far
+  std::vector<double> sums_;  // [hidden]: sum of the rows so far
   LogprobReport report_;
 };
 

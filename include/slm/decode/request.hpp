@@ -1,4 +1,4 @@
-// What a decoder is asked: a request, how to speculate, and the checks on both.
+// Request and Speculation: the input of a decoder, and their validation.
 #pragma once
 
 #include <algorithm>
@@ -22,56 +22,54 @@
 
 namespace slm { inline namespace v0_1 {
 
-/// Which log-probabilities come with each token; each costs a pass over the vocabulary.
+/// Which log-probabilities to report with each token. Each kind costs a pass over the vocabulary.
 struct Logprobs {
-  bool prompt = false;   // raw ones of the prompt's tokens but for the first, which has nothing before it: see
-                         // Request::scored
-  bool raw = false;      // of the model's own distribution: the softmax of its logits, nothing edited
-  bool sampled = false;  // of the distribution that the token was drawn from; when decoding greedily, of the softmax of
-                         // the logits behind penalties and adjust_logits
-  int top = 0;           // alternatives of each kind that is asked for, likeliest first
+  bool prompt = false;   // raw log-probabilities of prompt tokens except the first; see Request::scored
+  bool raw = false;      // of the model's own distribution: the softmax of unedited logits
+  bool sampled = false;  // of the distribution that the token was drawn from; if greedy: of the softmax after penalties
+                         // and adjust_logits
+  int top = 0;           // number of alternatives per kind, most likely first
 
   bool any() const { return raw || sampled; }
 };
 
-/// How the hidden states of a prompt, as the head reads them, become one vector.
+/// How a prompt's final hidden states are combined into one vector.
 enum class Pooling { mean, last };
 
-/// One text to be continued, or to be told of.
+/// A text to continue, score or embed.
 struct Request {
   std::vector<Token> prompt;
   Sampling sampling = {};
   Logprobs logprobs = {};
-  std::optional<Pooling> pooling{};    // the prompt is embedded, and no token generated
-  AdapterRef adapter = nullptr;        // of the target; see load_adapter()
-  AdapterRef draft_adapter = nullptr;  // of the draft's model
-  std::uint64_t group = 0;             // pages of keys and values are shared inside a group only; see Sequence
-  std::stop_token cancel = {};         // takes effect before the next step, in prompts too: FinishReason::cancelled
-  /// Called after each step over the prompt with the tokens read and those to be read before the first round, which is
-  /// all but the last. Optional.
+  std::optional<Pooling> pooling{};    // set: embed the prompt and generate no token
+  AdapterRef adapter = nullptr;        // target's adapter; see load_adapter()
+  AdapterRef draft_adapter = nullptr;  // draft model's adapter
+  std::uint64_t group = 0;             // KV cache pages are shared inside a group only; see Sequence
+  std::stop_token cancel = {};  // takes effect before the next step, also during the prompt: FinishReason::cancelled
+  /// Optional. Called after each step over the prompt. read: tokens read. of: tokens to read before the first round,
+  /// all but the last.
   std::function<void(std::size_t read, std::size_t of)> progress = {};
-  /// Called once with each token of the prompt that Logprobs::prompt asks for, in order. All of them are read for it,
-  /// whatever is in the cache. An engine's answer holds them where this is empty, and `embedded` likewise.
+  /// Optional. Called once per prompt token that Logprobs::prompt covers, in order. All of these are computed, whatever
+  /// the cache holds. If empty, an engine stores the results in its answer; likewise `embedded`.
   std::function<void(const GeneratedToken&)> scored = {};
-  /// Called with what `pooling` asks for, [hidden].
+  /// Called with the embedding that `pooling` selects, [hidden].
   std::function<void(std::span<const float>)> embedded = {};
 };
 
-/// How to speculate.
+/// Settings of speculative decoding.
 struct Speculation {
-  int draft_tokens = 4;  // tokens drafted per round, when `draft length` says nothing else
+  int draft_tokens = 4;                                // tokens drafted per round if `draft_length` is empty
   std::optional<draft_length::Policy> draft_length{};  // Fixed, Heuristic, Confidence or ThroughputAdaptive
-  /// While the target verifies, a draft's model goes on as if it had guessed everything right: the next round's draft
-  /// is there when it had, and the text is what it is without. Costs time where both compute on one device.
+  /// While the target verifies, the draft model continues, assuming full acceptance. If that holds, the next draft is
+  /// ready. The output is unchanged. Slower if both models compute on one device.
   bool overlap = false;
-  int plain_step_every = 0;         // every so many rounds do not draft, to time plain steps; 0: never
-  std::function<double()> clock{};  // seconds since any moment; empty: the steady clock
-  /// Told why a request goes on without its draft (Stats::disabled_reason). Optional.
+  int plain_step_every = 0;         // every n-th round is a plain step, to measure its time; 0: never
+  std::function<double()> clock{};  // time in seconds from any origin; empty: the steady clock
+  /// Optional. Called with the reason if a request continues without its draft (Stats::disabled_reason).
   std::function<void(std::string_view reason)> on_draft_fault{};
 };
 
-/// Tokens of a prompt that are read in one step, so that a long prompt holds up neither cancellation nor the texts
-/// beside it for long.
+/// Maximum prompt tokens per step, so that a long prompt does not delay cancellation or other sequences.
 inline constexpr std::size_t prompt_chunk = 512;
 
 inline draft_length::Policy policy_of(const Speculation& speculation) {
@@ -88,7 +86,7 @@ inline double steady_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-/// Throws Error unless the model can go on from this prompt.
+/// Throws Error unless the model can continue this prompt.
 inline void check_prompt(std::span<const Token> prompt, const ModelInfo& model) {
   if (prompt.empty()) {
     throw Error("decode.empty-prompt", "the prompt has no tokens, expected at least one",
@@ -109,7 +107,7 @@ inline void check_prompt(std::span<const Token> prompt, const ModelInfo& model) 
   }
 }
 
-/// Throws Error unless the model can answer this.
+/// Throws Error unless the model supports the request.
 inline void check_request(const Request& request, const ModelInfo& model) {
   check_prompt(request.prompt, model);
   check_adapter(request.adapter, model);
@@ -118,28 +116,29 @@ inline void check_request(const Request& request, const ModelInfo& model) {
   if (request.logprobs.top < 0 || request.logprobs.top > model.vocab) {
     throw Error("sampling.out-of-range",
                 text("Logprobs::top is ", request.logprobs.top, ", expected 0 to the vocabulary's ", model.vocab),
-                "Set top inside that range");
+                "Set top to a value in that range");
   }
   if (request.pooling && request.logprobs.prompt) {
     throw Error("decode.embedding-and-logprobs",
-                "one request asks for the embedding and the log-probabilities of its prompt", "Make two requests");
+                "expected a request for the embedding or the log-probabilities of a prompt, found both",
+                "Make two requests");
   }
 }
 
-/// Rows of logits that may be asked of prompts in one step, so that they take no more than some 64 MiB.
+/// Maximum rows of logits for prompts per step; limits their memory to about 64 MiB.
 inline std::size_t most_scored_rows(const ModelInfo& model) {
   return std::max<std::size_t>(16, (std::size_t{16} << 20) / static_cast<std::size_t>(model.vocab));
 }
 
-/// For a row of logits that is not usable, behind so many tokens.
+/// The Error for an invalid row of logits after `tokens` tokens.
 inline Error non_finite_logits(const ModelInfo& model, std::size_t tokens) {
-  return Error(
-      "decode.non-finite-logits",
-      text("the logits of ", model.name, " after ", tokens, " tokens hold NaN or infinity, or leave no token possible"),
-      "Check the target's weights, and that adjust_logits leaves at least one token");
+  return Error("decode.non-finite-logits",
+               text("expected valid logits of ", model.name, " after ", tokens,
+                    " tokens, found NaN, infinity, or no possible token"),
+               "Check the target's weights, and that adjust_logits leaves at least one token");
 }
 
-/// Whether generation, and drafting, ends with this token.
+/// Tests whether a token ends generation and drafting.
 class EndTokens {
  public:
   void start(const ModelInfo& model, bool ignore_model, std::span<const Token> stops) {
@@ -159,12 +158,12 @@ class EndTokens {
   std::span<const Token> stops_;
 };
 
-/// Cuts a draft after the first token that would end the text, and before the first that cannot be used. Says what was
-/// wrong with it, if anything.
+/// Truncates a draft after the first end token and before the first invalid id. Returns a description of the fault, or
+/// an empty string.
 inline std::string cut_draft(std::vector<Token>& draft, int most, int vocab, const EndTokens& ends) {
   std::string wrong;
   if (draft.size() > static_cast<std::size_t>(most)) {
-    wrong = text("the draft proposed ", draft.size(), " tokens, at most ", most, " were asked for");
+    wrong = text("the draft proposed ", draft.size(), " tokens, but at most ", most, " were requested");
     draft.resize(static_cast<std::size_t>(most));
   }
   for (std::size_t i = 0; i < draft.size(); ++i) {

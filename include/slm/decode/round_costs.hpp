@@ -1,4 +1,4 @@
-// RoundCosts: what a decoder or engine learns from its rounds for all texts: how long steps take, and what is accepted.
+// RoundCosts: measured step times and acceptance rates, shared by all requests of a decoder or engine.
 #pragma once
 
 #include <algorithm>
@@ -12,12 +12,12 @@
 
 namespace slm { inline namespace v0_1 {
 
-/// More rows than any kernel or policy makes use of; scratch memory grows with it.
+/// Upper limit of draft lengths; scratch memory grows with it.
 inline constexpr int most_draft_tokens = 256;
 
 namespace draft_length {
 
-/// The plain mean of the first `memory` values, then an exponential one.
+/// The arithmetic mean of the first `memory` values, then an exponential moving average.
 struct Average {
   double mean = 0;
   int count = 0;
@@ -28,29 +28,29 @@ struct Average {
   }
 };
 
-/// Seconds of a step by its rows: averages of what was measured, and straight lines between them.
+/// Step time by number of rows: measured averages with linear interpolation.
 class StepSeconds {
  public:
   void take(int rows, double seconds) {
     Point& point = points_[bucket_of(rows)];
-    // Others on the machine make a step slower, never faster: what is low counts for more, and what is high beyond
-    // measure for no more than that.
+    // Other processes slow steps down but never speed them up. Low values therefore weigh more, and outliers are
+    // clamped.
     Average& mean = point.seconds;
     const bool low = mean.count > 0 && seconds < mean.mean;
     mean.take(mean.count > 2 ? std::min(seconds, 3 * mean.mean) : seconds, low ? memory / 4 : memory);
     point.rows.take(rows, memory);
   }
 
-  /// Whether a step of about so many rows, or of fewer, was ever measured.
+  /// Whether a step of about `rows` rows or fewer was measured.
   bool reaches_down_to(int rows) const {
     return std::any_of(points_.begin(), points_.begin() + static_cast<std::ptrdiff_t>(bucket_of(rows)) + 1,
                        [](const Point& point) { return point.seconds.count > 0; });
   }
 
-  /// Beyond the measurements along their first and last lines; 0 without any. Fewer rows cost no more, and each of them
-  /// no less.
+  /// Extrapolates linearly from the outermost measurements; 0 if there are none. Monotone: fewer rows never cost more
+  /// in total.
   double at(double rows) const {
-    const Point *low = nullptr, *high = nullptr;  // around the rows, or the two nearest
+    const Point *low = nullptr, *high = nullptr;  // the neighbours of `rows`, or the two nearest points
     double most = std::numeric_limits<double>::infinity();
     for (const Point& point : points_) {
       if (point.seconds.count == 0) continue;
@@ -69,7 +69,8 @@ class StepSeconds {
   };
 
   static constexpr int memory = 16;
-  static constexpr int exact = 16;  // so many row counts have a point each; beyond, there are four to each doubling
+  static constexpr int exact =
+      16;  // row counts up to this have one point each; above, there are four points per doubling
 
   static std::size_t bucket_of(int rows) {
     if (rows <= exact) return static_cast<std::size_t>(std::max(rows, 1) - 1);
@@ -86,46 +87,47 @@ class StepSeconds {
   Points points_;
 };
 
-/// What a round has to do besides drafting.
+/// Work of a round besides drafting.
 struct Load {
-  int texts = 0;  // that decode, one row each
-  int rows = 0;   // of the target's step: theirs, and those of prompts
+  int texts = 0;  // sequences that decode, one row each
+  int rows = 0;   // rows of the target's step: decoding sequences and prompts
 };
 
-/// All texts of a decoder or an engine share one. Texts of a round wait for each other's drafts, and pay for each
-/// other's rows: what drafting costs one of them is what the round costs if all draft as many tokens.
+/// Shared by all sequences of a decoder or an engine. Sequences of a round wait for each other's drafts and share each
+/// other's rows. The cost of drafting K tokens is therefore that of a round in which all draft K.
 class RoundCosts {
  public:
-  /// present: texts that decode or will, those that wait for their turn to be read among them.
+  /// present: sequences that decode or will decode, including those waiting to be read.
   void begin_round(const Load& load, int present) {
     load_ = load;
     later_ = {present, present};
     ++rounds_;
   }
-  /// Counts a text; from 0.
+  /// Returns the index of a new text, from 0.
   long begin_text() { return texts_++; }
-  /// So far, with the present one.
+  /// Number of rounds so far, the current one included.
   long rounds() const { return rounds_; }
 
-  /// Of texts that had nothing else to read, the longest of whose drafts took so many steps.
+  /// Records drafting time. texts: sequences without a backlog. steps: the longest draft among them.
   void took_draft(int texts, int steps, double seconds) { draft_.take(texts, seconds / steps); }
-  /// The target's step, and choosing tokens.
+  /// Records the time of the target's step and of choosing tokens.
   void took_verification(int rows, double seconds) { verify_.take(rows, seconds); }
   void saw(int depth, bool accepted) { depths_[index(depth)].take(accepted ? 1.0 : 0.0, acceptance_memory); }
 
-  /// The present round, and one in which all that is present decodes.
+  /// Load of the current round, and of a round in which all present sequences decode.
   const Load& now() const { return load_; }
   const Load& later() const { return later_; }
 
   bool know_plain_steps() const { return verify_.reaches_down_to(load_.rows); }
   bool know_drafts() const { return draft_.reaches_down_to(most_rows); }
-  /// Of a round, if each of its texts drafts so many tokens; without the prompts in it, which are to be read anyway.
+  /// Seconds of a round in which each decoding sequence drafts `drafted` tokens. Excludes prompt rows, which are read
+  /// anyway.
   double seconds(int drafted, const Load& load) const {
     const double verify =
         verify_.at(load.texts) + verify_.at(load.rows + 1.0 * load.texts * drafted) - verify_.at(load.rows);
     return std::max(verify + drafted * draft_.at(load.texts), 1e-12);
   }
-  /// Whether drafting could pay in a round if all that is drafted, at most `limit` tokens of a text, were accepted.
+  /// Whether drafting could increase throughput if up to `limit` drafted tokens per sequence were all accepted.
   bool could_pay(int limit, const Load& load) const {
     const double plain = seconds(0, load);
     for (int drafted = 1; drafted <= limit; ++drafted) {
@@ -133,15 +135,15 @@ class RoundCosts {
     }
     return false;
   }
-  /// Of a token that a text of the present round has verified besides its own, in plain steps of the text; nothing
-  /// where no step of more rows was measured.
+  /// Cost of verifying one more token per sequence in the current round, in plain steps of the sequence; nothing if no
+  /// step with more rows was measured.
   std::optional<float> row_cost() const {
-    constexpr int drafted = 4;  // of each text: few, and more than the noise of a measurement
+    constexpr int drafted = 4;  // per sequence: few, but above measurement noise
     const double more = verify_.at(load_.rows + 1.0 * load_.texts * drafted) - verify_.at(load_.rows);
     if (more <= 0) return std::nullopt;
     return static_cast<float>(more / drafted / verify_.at(load_.texts));
   }
-  /// How often the token at a depth, from 1, was accepted where all before it were.
+  /// Acceptance rate of the token at `depth` (from 1), given that all earlier ones were accepted.
   const Average& accepted_at(int depth) const { return depths_[index(depth)]; }
 
  private:

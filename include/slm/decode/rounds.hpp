@@ -1,4 +1,4 @@
-// A round of many generations at once: their drafts and then their verifications as batches.
+// A round of many generations: drafts and verifications in batches.
 #pragma once
 
 #include <algorithm>
@@ -14,24 +14,24 @@
 
 namespace slm { inline namespace v0_1 {
 
-/// What a round takes from the one before: its batches, so that nothing is allocated, and what rounds have cost.
+/// State that rounds share: batches (to avoid allocation) and measured costs.
 struct RoundState {
   explicit RoundState(const Speculation& speculation) : overlaps(speculation.overlap) {}
 
   bool overlaps;
-  std::unique_ptr<detail::SideThread> side = nullptr;  // where the target verifies while the draft goes on
+  std::unique_ptr<detail::SideThread> side = nullptr;  // runs the target's verification while the draft continues
   Batch draft, target;
   draft_length::RoundCosts costs;
-  std::size_t waiting = 0;  // texts that are read after those of the round; set by whoever chooses these
+  std::size_t waiting = 0;  // texts queued behind the round's; set by the scheduler
 };
 
 namespace detail {
 
-/// Ends before a step for which there is no time.
+/// Stops when has_time() returns false.
 template <class G, class HasTime>
 void draft_round(std::span<G* const> generations, RoundState& state, HasTime has_time) {
   while (has_time()) {
-    int steps = most_draft_tokens;  // that all can make: those of a batch are made by all
+    int steps = most_draft_tokens;  // that all can run: all items of a batch run equally many
     for (const G* generation : generations) {
       if (const int own = generation->draft_steps(); own > 0) steps = std::min(steps, own);
     }
@@ -48,7 +48,7 @@ void draft_round(std::span<G* const> generations, RoundState& state, HasTime has
   }
 }
 
-/// Learns how long drafting took where that was all it did.
+/// Records the time of drafting if the round did nothing else.
 template <class G>
 void learn_from_draft(std::span<G* const> generations, double seconds, draft_length::RoundCosts& costs) {
   int texts = 0, steps = 0;
@@ -60,7 +60,7 @@ void learn_from_draft(std::span<G* const> generations, double seconds, draft_len
   if (steps > 0) costs.took_draft(texts, steps, seconds);
 }
 
-/// Calls verify(), and lets the draft go on meanwhile.
+/// Calls verify() while the draft continues.
 template <class G, class Verify>
 void verify_and_draft(std::span<G* const> generations, RoundState& state, Verify verify) {
   struct Ended {
@@ -81,9 +81,9 @@ void verify_and_draft(std::span<G* const> generations, RoundState& state, Verify
 
 }  // namespace detail
 
-/// Takes each generation to where next() gives its tokens, which must be fetched before the next round. All have the
-/// same draft's model. on_fault(generation) is called with the exception in flight where the target's answer to that
-/// one is not usable. Throws what the target's forward throws, and a draft's when memory or the device is the trouble.
+/// Runs one round for all generations; next() must be called until null before the next round. All generations must
+/// have the same draft model. Calls on_fault(generation), during exception handling, if the target's result for it is
+/// invalid. Throws the errors of the target's forward, and the draft's errors of memory or device.
 template <class G, LanguageModel Target, class OnFault>
 void run_round(std::span<G* const> generations, const Target& target, RoundState& state,
                const std::function<double()>& clock, OnFault on_fault) {

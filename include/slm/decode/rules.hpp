@@ -1,8 +1,8 @@
-// Verification rules: given what was drafted and the target's distributions, which tokens are emitted.
+// Verification rules decide which tokens a round emits, given the draft and the target's distributions.
 //
-// Each rule is a pure function of its arguments and of a coin, so that exact enumeration in the tests, the statistical
-// tests and the decoder all run this same code. Notation: x[0..m) are the drafted tokens, q(i) the distribution that
-// x[i] was drawn from, p(i) the target's distribution given x[0..i); p(m) is the one after the whole draft.
+// Each rule is a pure function of its arguments and a coin, so that exhaustive tests, statistical tests and the decoder
+// run the same code. Notation: x[0..m) are the drafted tokens, q(i) the distribution that x[i] was drawn from, p(i) the
+// target's distribution given x[0..i); p(m) is the distribution after the whole draft.
 #pragma once
 
 #include <algorithm>
@@ -20,15 +20,15 @@
 
 namespace slm { inline namespace v0_1 {
 
-/// The outcome of a round: x[0..accepted) are emitted, then `token`.
+/// The result of a round: x[0..accepted) are emitted, then `token`.
 struct Verdict {
   int accepted = 0;
-  Token token = 0;    // a correction when accepted < m, otherwise the bonus token
-  int evaluated = 0;  // drafted tokens that the rule looked at
+  Token token = 0;    // the correction if accepted < m, otherwise the bonus token
+  int evaluated = 0;  // drafted tokens that the rule examined
 };
 
-/// The verdict where each of the target's tokens is known without regard to the draft: it stands as far as it guessed
-/// them. choice(i) is the target's token given x[0..i).
+/// The verdict if the target's tokens do not depend on the draft: accepts the longest common prefix. choice(i) is the
+/// target's token given x[0..i).
 template <class Choice>
 Verdict agreement(std::span<const Token> x, Choice&& choice) {
   const int m = static_cast<int>(x.size());
@@ -39,9 +39,9 @@ Verdict agreement(std::span<const Token> x, Choice&& choice) {
   return {m, choice(m), m};
 }
 
-/// A rule: draft() draws a token from q, verify() decides about all of them; `needs_distribution` when it uses q,
-/// `may_drop` when it stays lossless where a token is thrown away after it was drafted. reserve(vocab, most): room for
-/// so many ids and drafted tokens, so that no round allocates.
+/// A rule: draft() draws a token from q; verify() decides about the whole draft. needs_distribution: it uses q.
+/// may_drop: it stays lossless if a drafted token is discarded. reserve(vocab, most): allocates for `vocab` ids and
+/// `most` drafted tokens.
 template <class R>
 concept VerificationRule = requires(R& rule, const PhiloxCoin& coin, const Distribution& q, std::size_t vocab,
                                     int most) {
@@ -55,11 +55,11 @@ concept VerificationRule = requires(R& rule, const PhiloxCoin& coin, const Distr
 namespace rule {
 
 /// Gumbel coupling (Daliri et al., 2408.07978): target and draft run the same race, keyed by (seed, position, token).
-/// The text is a function of (target, seed): byte-identical to plain decoding for any drafter and any draft length.
+/// The text is a function of (target, seed): byte-identical to plain decoding for any drafter and draft length.
 struct Coupled {
   static constexpr std::string_view name = "coupled";
   static constexpr bool needs_distribution = false;
-  static constexpr bool may_drop = true;  // lossless even if an already drafted token is thrown away
+  static constexpr bool may_drop = true;  // lossless even if a drafted token is discarded
 
   template <class Coin>
   static Token draft(const Coin& coin, int i, const Distribution& q) {
@@ -74,8 +74,8 @@ struct Coupled {
   void reserve(std::size_t, int) {}
 };
 
-/// Sample-match: the target draws, and the round goes on while the draft has guessed the draw. Lossless for any
-/// drafter. Draws are keyed by position, so the text equals plain decoding under this rule.
+/// Sample-match: the target draws, and tokens are accepted while they equal the draw. Lossless for any drafter. Draws
+/// are keyed by position, so the text equals plain decoding under this rule.
 struct Match {
   static constexpr std::string_view name = "match";
   static constexpr bool needs_distribution = false;
@@ -94,8 +94,8 @@ struct Match {
   void reserve(std::size_t, int) {}
 };
 
-/// The ratio test with residual (Leviathan et al., 2211.17192; Chen et al., 2302.01318): the same law as plain
-/// decoding, with the highest acceptance a token-by-token rule can have, 1 - TV(p, q).
+/// The ratio test with residual (Leviathan et al., 2211.17192; Chen et al., 2302.01318): equal in distribution to plain
+/// decoding. Its acceptance 1 - TV(p, q) is the highest possible token by token.
 struct Ratio {
   static constexpr std::string_view name = "ratio";
   static constexpr bool needs_distribution = true;
@@ -114,7 +114,7 @@ struct Ratio {
       const Distribution& target = p(i);
       const Distribution& draft = q(i);
       const double likelihood = draft.of(token);
-      // A token its own distribution excludes was not drawn from it: then it counts as a guess made with certainty.
+      // A token with q = 0 was not drawn from q: treat it as a deterministic proposal (q = 1).
       const bool guess = !(likelihood > 0);
       if (coin.accept(i, guess ? 1.0 : likelihood, target.of(token))) continue;
       residual_.clear();
@@ -125,7 +125,7 @@ struct Ratio {
       } else {
         for_each_excess(1.0, target, draft, [this](Token id, double weight) { residual_.add(id, weight); });
       }
-      // Nothing left is possible by rounding only (p = q up to the last bit): then p itself is right.
+      // An empty residual results only from rounding (p equals q up to the last bit): use p.
       return {i, coin.residual(i, residual_.size() > 0 ? residual_ : target), i + 1};
     }
     return {m, coin.bonus(m, p(m)), m};
@@ -137,7 +137,8 @@ struct Ratio {
   Distribution residual_;  // unnormalised
 };
 
-/// Block verification (Sun et al., 2403.10444): judges the draft as a whole; never fewer tokens per round than Ratio.
+/// Block verification (Sun et al., 2403.10444): judges the draft as a whole; never emits fewer tokens per round than
+/// Ratio.
 struct Block {
   static constexpr std::string_view name = "block";
   static constexpr bool needs_distribution = true;
@@ -152,7 +153,7 @@ struct Block {
   Verdict verify(std::span<const Token> x, Target&& p, Draft&& q, const Coin& coin) {
     const int m = static_cast<int>(x.size());
     if (m == 0) return {0, coin.bonus(0, p(0)), 0};
-    reach_.assign(1, 1.0);  // reach_[i]: how well x[0..i) is covered by the target, as a running clipped ratio
+    reach_.assign(1, 1.0);  // reach_[i]: clipped running ratio of target to draft probability of x[0..i)
     int accepted = 0;
     for (int i = 1; i <= m; ++i) {
       const Token token = x[static_cast<std::size_t>(i - 1)];
@@ -188,9 +189,9 @@ struct Block {
 
 }  // namespace rule
 
-/// Calls use(rule) with the rule of that name: coupled, ratio, block or match. `with_distribution` says whether the
-/// drafter can state the distribution it draws from; without it, ratio and block are not instantiated, and naming one
-/// throws Error. Every call of `use` must return the same type.
+/// Calls use(rule) with the named rule: coupled, ratio, block or match. with_distribution: whether the drafter provides
+/// its distribution. If false, ratio and block are not instantiated, and naming them throws Error. Every call of `use`
+/// must return the same type.
 template <bool with_distribution = true, class Use>
 decltype(auto) visit_rule(std::string_view name, Use&& use) {
   if (name == rule::Match::name) return std::forward<Use>(use)(rule::Match{});
@@ -200,13 +201,15 @@ decltype(auto) visit_rule(std::string_view name, Use&& use) {
       return std::forward<Use>(use)(rule::Block{});
     } else {
       throw Error("decode.rule-needs-distribution",
-                  text("the rule '", name, "' needs the draft's distribution, and this drafter only proposes tokens"),
+                  text("the rule '", name,
+                       "' needs the draft's distribution; expected a drafter with probabilities, found one that only "
+                       "proposes tokens"),
                   "Use the rule coupled or match, or a draft model");
     }
   }
   if (name != rule::Coupled::name) {
-    throw Error("decode.unknown-rule", text("there is no verification rule '", name, "'"),
-                "Use one of coupled, ratio, block, match");
+    throw Error("decode.unknown-rule", text("expected a verification rule, found '", name, "'"),
+                "Use coupled, ratio, block or match");
   }
   return std::forward<Use>(use)(rule::Coupled{});
 }

@@ -1,4 +1,4 @@
-// What a caller asks of one generation: how long, how random, where to stop.
+// Sampling: the parameters of one generation.
 #pragma once
 
 #include <algorithm>
@@ -16,22 +16,22 @@
 
 namespace slm { inline namespace v0_1 {
 
-/// The settings of one generate() call. The distribution of the next token is made in this fixed order: penalties,
-/// adjust_logits, temperature, top_k, top_p, min_p, renormalisation.
+/// Parameters of one generate() call. Logits are processed in this order: penalties, adjust_logits, temperature, top_k,
+/// top_p, min_p, renormalisation.
 struct Sampling {
   int max_new_tokens = 128;
-  float temperature = 1.0f;         // 0: greedy, the highest logit, on ties the lowest id
-  int top_k = 0;                    // keep the k likeliest tokens; 0: all
-  float top_p = 1.0f;               // keep the smallest set of likeliest tokens with this much probability; 1: all
-  float min_p = 0.0f;               // keep tokens at least this share as likely as the likeliest; 0: all
+  float temperature = 1.0f;  // 0: greedy, the highest logit; ties take the lowest id
+  int top_k = 0;             // keep the k most likely tokens; 0: all
+  float top_p = 1.0f;        // keep the smallest set of most likely tokens with at least this total probability; 1: all
+  float min_p = 0.0f;        // keep tokens whose probability is at least this share of the highest; 0: all
   float repetition_penalty = 1.0f;  // divides positive, multiplies negative logits of tokens in prompt or output
   float presence_penalty = 0.0f;    // subtracted once from the logit of each token in the output
-  float frequency_penalty = 0.0f;   // subtracted as many times as the token occurs in the output
+  float frequency_penalty = 0.0f;   // subtracted once per occurrence of the token in the output
   std::uint64_t seed = 0;
-  std::vector<Token> stop_tokens{};  // generation ends after any of these, besides the model's end tokens
-  bool ignore_end_tokens = false;    // go on after the model's end tokens (for measuring)
-  /// Edits the logits of the token that follows `prefix` (prompt, output, and tokens still being verified). It must
-  /// depend on its arguments only: this is how a grammar masks tokens, with -infinity. Optional.
+  std::vector<Token> stop_tokens{};  // generation ends after any of these, in addition to the model's end tokens
+  bool ignore_end_tokens = false;    // continue after the model's end tokens (for measurements)
+  /// Optional. Edits the logits of the token after `prefix` (prompt, output, and tokens under verification). It must be
+  /// a pure function of its arguments. A grammar masks tokens with -infinity here.
   std::function<void(std::span<const Token> prefix, std::span<float> logits)> adjust_logits{};
 
   bool greedy() const { return temperature == 0.0f; }
@@ -39,7 +39,7 @@ struct Sampling {
   bool penalises() const { return repetition_penalty != 1.0f || presence_penalty != 0.0f || frequency_penalty != 0.0f; }
 };
 
-/// The same as numbers for every draw, on whichever device; `vocab` is the target's.
+/// The parameters in the form that every device uses. vocab: the target's.
 inline Draw draw_of(const Sampling& sampling, int vocab) {
   Draw draw{.seed = sampling.seed, .vocab = vocab};
   if (sampling.greedy()) return draw;
@@ -52,7 +52,7 @@ inline Draw draw_of(const Sampling& sampling, int vocab) {
   return draw;
 }
 
-/// The same with the settings that somebody names, such as a model's authors in ModelInfo::sampling.
+/// Returns `sampling` with the fields that `by` sets, such as ModelInfo::sampling.
 inline Sampling with(Sampling sampling, const SuggestedSampling& by) {
   sampling.temperature = by.temperature.value_or(sampling.temperature);
   sampling.top_k = by.top_k.value_or(sampling.top_k);
@@ -62,12 +62,12 @@ inline Sampling with(Sampling sampling, const SuggestedSampling& by) {
   return sampling;
 }
 
-/// Throws Error when a setting makes no sense for a vocabulary of `vocab` ids.
+/// Throws Error if a parameter is outside its range. vocab: number of ids.
 inline void validate(const Sampling& sampling, int vocab) {
   const auto require = [](bool holds, std::string_view field, double found, std::string_view range) {
     if (holds) return;
     throw Error("sampling.out-of-range", text("Sampling::", field, " is ", found, ", expected ", range),
-                text("Set ", field, " inside that range"));
+                text("Set ", field, " to a value in that range"));
   };
   require(sampling.max_new_tokens >= 0, "max_new_tokens", sampling.max_new_tokens, "0 or more");
   require(std::isfinite(sampling.temperature) && sampling.temperature >= 0, "temperature", sampling.temperature,

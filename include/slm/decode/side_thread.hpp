@@ -1,4 +1,4 @@
-// SideThread: a thread that computes while its owner does something else.
+// SideThread: a thread that runs a job while its owner does other work.
 #pragma once
 
 #include <atomic>
@@ -16,7 +16,7 @@
 
 namespace slm { inline namespace v0_1 { namespace detail {
 
-/// Waits for jobs, and is waited for, without computing. One thread at a time gives it jobs.
+/// Waits without spinning. One thread at a time may call run().
 class SideThread {
  public:
   /// Throws backend.no-thread.
@@ -24,7 +24,8 @@ class SideThread {
   SideThread(const SideThread&) = delete;
   SideThread& operator=(const SideThread&) = delete;
 
-  /// job() there and beside() here; returns when both have ended. Throws what the job has thrown, or else beside().
+  /// Runs job() on the thread and beside() on the caller's. Returns when both have ended. Rethrows the job's exception,
+  /// or else that of beside().
   template <class Job, class Beside>
   void run(Job&& job, Beside&& beside) {
     hand_over(const_cast<void*>(static_cast<const void*>(std::addressof(job))),
@@ -40,7 +41,7 @@ class SideThread {
     if (own) std::rethrow_exception(own);
   }
 
-  /// Whether the job has ended; for beside(), which may as well end then.
+  /// Whether the job has ended, so that beside() can stop early.
   bool done() const { return done_.load(std::memory_order_relaxed); }
 
  private:
@@ -79,10 +80,10 @@ class SideThread {
     }
   }
 
-  std::mutex mutex_;  // of what follows
+  std::mutex mutex_;  // guards the members below
   std::condition_variable_any news_;
   void* object_ = nullptr;
-  void (*call_)(void*) = nullptr;  // null: there is no job to begin
+  void (*call_)(void*) = nullptr;  // null: no job is pending
   std::exception_ptr failure_;
   std::atomic<bool> done_ = true;
   std::jthread thread_;

@@ -1,4 +1,4 @@
-// Where generated tokens go: any callable taking a Token or a GeneratedToken; one that returns false ends generation.
+// Sinks: callables that receive a Token or a GeneratedToken. Returning false ends generation.
 #pragma once
 
 #include <cstdint>
@@ -15,13 +15,13 @@ struct TokenLogprob {
   double logprob = 0;
 };
 
-/// One token of the output with its circumstances.
+/// One generated token with its metadata.
 struct GeneratedToken {
   Token token = 0;
-  std::int64_t position = 0;  // place in the text, counting the prompt
+  std::int64_t position = 0;  // index in the text, prompt included
   bool drafted = false;       // proposed by the draft and accepted
 
-  // What Request::logprobs asks for, else NaN and empty. The lists are valid during the call.
+  // As Request::logprobs requests, else NaN and empty. The lists are valid during the call.
   double logprob = std::numeric_limits<double>::quiet_NaN();          // raw
   double sampled_logprob = std::numeric_limits<double>::quiet_NaN();  // of the distribution it was drawn from
   std::span<const TokenLogprob> top = {};
@@ -36,7 +36,7 @@ concept GeneratedTokenSink = !TokenSink<S> && std::is_invocable_v<S&, const Gene
 
 namespace detail {
 
-/// Hands one token over; false when the sink wants no more.
+/// Passes one token to the sink. Returns false if the sink ends generation.
 template <class S>
 bool deliver(S& sink, const GeneratedToken& emitted) {
   const auto ask = [&sink](const auto& argument) -> bool {
@@ -54,7 +54,7 @@ bool deliver(S& sink, const GeneratedToken& emitted) {
   }
 }
 
-/// Tells a sink that has a finish() that no more tokens come, so that it can flush what it held back.
+/// Calls the sink's finish(), if it has one, after the last token, so that it can flush buffered text.
 template <class S>
 void finish(S& sink) {
   if constexpr (requires { sink.finish(); }) sink.finish();

@@ -1,5 +1,5 @@
-// Speculative decoding: a draft proposes some tokens, the target checks them all in one forward, and the text that
-// comes out follows the target's law exactly. Plain decoding is the same loop with nothing drafted.
+// SpeculativeDecoder: a draft proposes tokens, and the target verifies them in one forward. The output has exactly the
+// target's distribution. Plain decoding is the same loop without a draft.
 #pragma once
 
 #include <algorithm>
@@ -27,14 +27,13 @@
 
 namespace slm { inline namespace v0_1 {
 
-/// Answers requests, one at a time or many at once. Draft is a LanguageModel or a Drafter (NgramDrafter, NoDrafter,
+/// Answers requests, one at a time or in a batch. Draft is a LanguageModel or a Drafter (NgramDrafter, NoDrafter,
 /// ...). Target is a LanguageModel. Rule is one of rule::Coupled, rule::Ratio, rule::Block, rule::Match.
 ///
-/// What an answer says depends on its request alone, not on those beside it; with coupled and match it is the text of
-/// plain decoding, byte for byte. One thread at a time uses a decoder; any number of decoders use one model at once,
-/// each in a thread of its own. When a call throws, the decoder is as good as before for the next. Trouble in a draft
-/// ends its drafting only (Stats::disabled_reason, Speculation::on_draft_fault), except that memory and devices that
-/// fail it (backend.…, cache.…, gpu.…, std::bad_alloc) are the caller's to know.
+/// A request's output does not depend on other requests. With coupled and match it equals plain decoding byte for byte.
+/// A decoder is not thread-safe; several decoders on several threads may share a model. After an exception the decoder
+/// is reusable. A draft failure only disables drafting for that request (Stats::disabled_reason,
+/// Speculation::on_draft_fault). Errors of memory and device (backend.…, cache.…, gpu.…, std::bad_alloc) are thrown.
 template <class Draft, LanguageModel Target, VerificationRule Rule = rule::Coupled>
 class SpeculativeDecoder {
   using DrafterType = typename DrafterFor<Draft>::type;
@@ -43,20 +42,20 @@ class SpeculativeDecoder {
                 "slm: the draft must be a LanguageModel or have start(), rewind() and propose() (see "
                 "slm/decode/drafter.hpp)");
   static_assert(!Rule::needs_distribution || LanguageModel<Draft> || DistributionDrafter<Draft>,
-                "slm: this verification rule needs the draft's distribution, and this drafter only proposes tokens; "
+                "slm: this verification rule needs the draft's distribution, but this drafter only proposes tokens; "
                 "use rule::Coupled or rule::Match");
   static_assert(static_vocab_of<Draft>() == 0 || static_vocab_of<Target>() == 0 ||
                     sizes_may_match(static_vocab_of<Draft>(), static_vocab_of<Target>()),
                 "slm: the vocabularies of draft and target differ by more than 256 ids: different tokenizers");
 
  public:
-  /// Throws Error when draft and target have different tokenizers, or the draft length is out of range or not lossless
+  /// Throws Error if draft and target have different tokenizers, or if the draft length is out of range or not lossless
   /// under this rule.
   SpeculativeDecoder(Draft draft, Target target, Speculation speculation = {}, Rule rule = {});
 
-  /// Answers a request and hands each new token to `sink`, which takes a Token or a GeneratedToken and may return false
-  /// to stop. Tokens that the KV caches still hold from the last call are not read again. Throws Error on an unusable
-  /// request or target.
+  /// Answers a request and passes each new token to `sink`. The sink takes a Token or a GeneratedToken and may return
+  /// false to stop. Reuses tokens in the KV caches from the last call. Throws Error if the request or the target's
+  /// result is invalid.
   template <class Sink>
   Stats generate(const Request& request, Sink&& sink) {
     using SinkType = std::remove_reference_t<Sink>;
@@ -73,22 +72,22 @@ class SpeculativeDecoder {
     return generate(Request{.prompt = {prompt.begin(), prompt.end()}, .sampling = sampling}, sink);
   }
 
-  /// Answers many requests together, at most so many at a time; those behind begin as others end. sink(i, token) takes
-  /// a GeneratedToken of request i and says whether that request goes on. Returns the statistics of each; the seconds
-  /// in them are those of rounds that others shared. Throws as for one request, and then ends them all.
+  /// Answers many requests, at most `at_once` at a time; others start as running ones end. sink(i, token) receives a
+  /// GeneratedToken of request i; returning false ends that request. Returns the statistics of each request; their
+  /// seconds include rounds shared with others. An error ends all requests.
   template <class Sink>
   std::vector<Stats> generate(std::span<const Request> requests, Sink&& sink, std::size_t at_once = 64) {
     for (const Request& request : requests) check_request(request, target_.info());
     return run(requests, std::max<std::size_t>(at_once, 1), sink);
   }
 
-  /// Begins with a text of the target, one that Sequence::load gave or a fork: what the next prompt has in common with
-  /// it is not read again.
+  /// Starts with a sequence of the target, from Sequence::load or a fork. The next prompt's common prefix with it is
+  /// not recomputed.
   void resume(Sequence text) { slots_.front().generation = answering(std::move(text)); }
 
   const Target& target() const { return target_; }
   const DrafterType& drafter() const { return first().drafter(); }
-  /// What the target has read: prompt and output of the last call but for the last token.
+  /// The target's sequence: prompt and output of the last call without the last token.
   const Sequence& sequence() const { return first().sequence(); }
   /// Prompt and output of the last call.
   std::span<const Token> history() const { return first().history(); }
@@ -114,7 +113,7 @@ class SpeculativeDecoder {
   void make_room() {
     const int rows = policy_of(speculation_).most() + 1;
     rounds_.target.reserve(rows, rows, target_.info().vocab);
-    if constexpr (LanguageModel<Draft>) {  // after a pause there may be much to catch up with
+    if constexpr (LanguageModel<Draft>) {  // after a pause the backlog may be as long as the context
       rounds_.draft.reserve(draft_.info().context, 1, draft_.info().vocab);
     }
   }
@@ -127,7 +126,7 @@ class SpeculativeDecoder {
   Speculation speculation_;
   Rule rule_;
   RoundState rounds_{speculation_};
-  std::vector<Slot> slots_;  // the first one's caches are kept from call to call
+  std::vector<Slot> slots_;  // the first slot keeps its caches between calls
 };
 
 template <class Draft, LanguageModel Target, VerificationRule Rule>
@@ -141,7 +140,7 @@ SpeculativeDecoder<Draft, Target, Rule>::SpeculativeDecoder(Draft draft, Target 
   if constexpr (LanguageModel<Draft>) check_same_tokenizer(draft_.info(), target_.info());
   if (policy_of(speculation_).drops() && !Rule::may_drop) {
     throw Error("decode.lossy-drop",
-                text("the rule ", Rule::name, " is not lossless when a drafted token is dropped for low confidence"),
+                text("the rule ", Rule::name, " is not lossless if drafted tokens are dropped for low confidence"),
                 "Keep the token (Confidence::drop = false), or use the rule coupled or match");
   }
   make(1);
@@ -150,7 +149,7 @@ SpeculativeDecoder<Draft, Target, Rule>::SpeculativeDecoder(Draft draft, Target 
 template <class Draft, LanguageModel Target, VerificationRule Rule>
 std::vector<Stats> SpeculativeDecoder<Draft, Target, Rule>::run(std::span<const Request> requests, std::size_t at_once,
                                                                 const Sinks& sink) {
-  struct Cleared {  // of unfinished answers, and of all caches but the first
+  struct Cleared {  // clears unfinished answers, and all caches but the first
     std::vector<Slot>& slots;
     ~Cleared() {
       slots.erase(slots.begin() + 1, slots.end());
@@ -164,7 +163,7 @@ std::vector<Stats> SpeculativeDecoder<Draft, Target, Rule>::run(std::span<const 
   std::vector<Answering*> answering;
   going.reserve(slots_.size());
   answering.reserve(slots_.size());
-  std::size_t waiting = 0;  // the first that has not begun
+  std::size_t waiting = 0;  // the first request that has not started
   for (;;) {
     going.clear();
     answering.clear();

@@ -1,4 +1,4 @@
-// What one generate() call did. Every ratio is defined here once; docs/speculative.md explains them.
+// Statistics of one generate() call. Every ratio is defined here; docs/speculative.md explains them.
 #pragma once
 
 #include <cstddef>
@@ -28,56 +28,56 @@ constexpr std::string_view name_of(FinishReason reason) {
   return "?";
 }
 
-/// Counts and times of one generate() call. A round is one forward of the target that ends in at least one new token;
+/// Counts and times of one generate() call. A round is one forward of the target that emits at least one token;
 /// a plain step is a round without drafted tokens. Identities:
-///   drafted >= evaluated >= accepted            emitted = accepted + corrections + bonuses
-///   rounds = plain_steps + zero_rounds + partial_rounds + full_rounds = sum of emitted_histogram
+///  drafted >= evaluated >= accepted            emitted = accepted + corrections + bonuses
+///  rounds = plain_steps + zero_rounds + partial_rounds + full_rounds = sum of emitted_histogram
 struct Stats {
   std::string rule;
   FinishReason finish_reason = FinishReason::length;
   std::int64_t prompt_tokens = 0;
-  std::int64_t reused_tokens = 0;  // of the prompt, found in the target's KV cache or in pages that texts share
+  std::int64_t reused_tokens = 0;  // prompt tokens found in the target's KV cache or in shared pages
 
   std::int64_t rounds = 0;
   std::int64_t plain_steps = 0;
-  std::int64_t zero_rounds = 0;  // nothing of the draft accepted
+  std::int64_t zero_rounds = 0;  // rounds with no drafted token accepted
   std::int64_t partial_rounds = 0;
-  std::int64_t full_rounds = 0;  // all of the draft accepted
+  std::int64_t full_rounds = 0;  // rounds with all drafted tokens accepted
   std::int64_t drafted = 0;
-  std::int64_t evaluated = 0;    // drafted tokens the rule looked at; it stops at the first rejection
+  std::int64_t evaluated = 0;    // drafted tokens that the rule examined, up to the first rejection
   std::int64_t accepted = 0;     // drafted tokens that were emitted
   std::int64_t corrections = 0;  // emitted after a rejection
   std::int64_t bonuses = 0;      // emitted after a fully accepted draft, or by a plain step
   std::int64_t emitted = 0;
-  std::int64_t trimmed = 0;  // decided, but not emitted because generation ended before them
+  std::int64_t trimmed = 0;  // accepted or chosen, but not emitted because generation ended first
 
-  std::vector<std::int64_t> drafted_at_depth;   // [draft length]: rounds that drafted a token 1, 2, ...
+  std::vector<std::int64_t> drafted_at_depth;   // [draft length]: rounds that drafted a token at depth 1, 2, ...
   std::vector<std::int64_t> accepted_at_depth;  // [draft length]: rounds that emitted it
   std::vector<std::int64_t> emitted_histogram;  // [draft length + 2]: rounds that emitted 0, 1, 2, ... tokens
 
-  std::int64_t drafts_ahead = 0;  // rounds whose bonus token the draft guessed while the target verified, and went on
-  std::int64_t drafts_ahead_held = 0;  // of those, where the guess held: the next round's draft was there, or begun
+  std::int64_t drafts_ahead = 0;  // rounds in which the draft guessed the bonus token during verification and continued
+  std::int64_t drafts_ahead_held = 0;  // of those, rounds whose guess was right, so that the next draft had begun
 
-  std::int64_t draft_forwards = 0;          // without reading the prompt
-  std::int64_t target_forwards = 0;         // without reading the prompt
+  std::int64_t draft_forwards = 0;          // excludes reading the prompt
+  std::int64_t target_forwards = 0;         // excludes reading the prompt
   std::vector<std::int64_t> verify_rounds;  // [draft length + 2]: target forwards over 0, 1, 2, ... tokens
-  std::vector<double> verify_row_seconds;   // [draft length + 2]: seconds in them
+  std::vector<double> verify_row_seconds;   // [draft length + 2]: their total seconds
 
-  double draft_seconds = 0;   // proposing, choosing drafted tokens included
+  double draft_seconds = 0;   // proposing and choosing drafted tokens
   double verify_seconds = 0;  // the target's forwards
   double sample_seconds = 0;  // distributions and the verification rule
   double prefill_draft_seconds = 0;
   double prefill_target_seconds = 0;
   double total_seconds = 0;  // the whole call
 
-  int draft_length = 0;  // asked for in the last round
+  int draft_length = 0;  // requested in the last round
   std::int64_t draft_length_changes = 0;
-  std::int64_t cooldowns = 0;          // pauses of an adaptive draft length that found drafting not worth while
-  std::int64_t unmappable_tokens = 0;  // ids the draft does not have, read as a stand-in
+  std::int64_t cooldowns = 0;          // pauses of the adaptive draft length because drafting did not pay
+  std::int64_t unmappable_tokens = 0;  // ids that the draft lacks, read as a stand-in
   std::int64_t draft_faults = 0;       // unusable logits, exceptions, ids out of range
-  std::string disabled_reason;         // why generation went on without the draft; empty when it did not
+  std::string disabled_reason;         // why generation continued without the draft; empty if it did not
 
-  std::int64_t draft_bytes_per_step = 0;  // weights one step reads; 0: unknown
+  std::int64_t draft_bytes_per_step = 0;  // weight bytes read per step; 0: unknown
   std::int64_t target_bytes_per_step = 0;
 
   /// Sizes the lists for at most `most` drafted tokens per round.
@@ -90,7 +90,7 @@ struct Stats {
     verify_row_seconds.assign(size + 2, 0.0);
   }
 
-  /// Counts a round that drafted m tokens, of which the rule looked at some and accepted some.
+  /// Counts a round of m drafted tokens, of which the rule examined `looked_at` and accepted `taken`.
   void count_round(std::size_t m, int looked_at, int taken) {
     ++rounds;
     ++target_forwards;
@@ -100,7 +100,7 @@ struct Stats {
     ++(m == 0 ? plain_steps : taken == 0 ? zero_rounds : taken < static_cast<int>(m) ? partial_rounds : full_rounds);
   }
 
-  /// Adds the seconds of a round over m drafted tokens.
+  /// Adds the seconds of a round with m drafted tokens.
   void add_seconds(std::size_t m, double draft, double verify, double sample) {
     draft_seconds += draft;
     verify_seconds += verify;
@@ -109,44 +109,44 @@ struct Stats {
     verify_row_seconds[m + 1] += verify;
   }
 
-  /// Accepted / drafted, as AMD and llama.cpp count it.
+  /// accepted / drafted, as AMD and llama.cpp define it.
   double acceptance_rate() const { return ratio(accepted, drafted); }
-  /// Accepted / evaluated, as ONNX Runtime GenAI counts it; estimates the per-token acceptance.
+  /// accepted / evaluated, as ONNX Runtime GenAI defines it; estimates the acceptance per token.
   double evaluated_acceptance_rate() const { return ratio(accepted, evaluated); }
   /// New tokens per forward of the target (vLLM's mean acceptance length); 1 for plain decoding.
   double tokens_per_target_step() const { return ratio(emitted, rounds); }
-  /// How often the draft's guess at what a round ends with held (Speculation::overlap).
+  /// Share of drafts ahead whose guess of the bonus token was right (Speculation::overlap).
   double held_rate() const { return ratio(drafts_ahead_held, drafts_ahead); }
   double mean_draft_length() const { return ratio(drafted, rounds); }
-  /// How often the token at this depth (0: the first) was emitted once it was drafted.
+  /// Share of tokens drafted at this depth (0: the first) that were emitted.
   double acceptance_at_depth(std::size_t depth) const {
     return depth < drafted_at_depth.size() ? ratio(accepted_at_depth[depth], drafted_at_depth[depth]) : 0;
   }
 
   double prefill_seconds() const { return prefill_draft_seconds + prefill_target_seconds; }
   double decode_seconds() const { return total_seconds - prefill_seconds(); }
-  /// New tokens per second of decoding, without reading the prompt.
+  /// New tokens per second of decoding, excluding the prompt.
   double tokens_per_second() const { return per_second(emitted, decode_seconds()); }
   /// New tokens per second of the whole call.
   double tokens_per_second_with_prefill() const { return per_second(emitted, total_seconds); }
 
-  /// Mean seconds of a target forward over `rows` tokens; 0 when none was made.
+  /// Mean seconds of a target forward over `rows` tokens; 0 if there was none.
   double verify_step_seconds(std::size_t rows) const {
     if (rows >= verify_rounds.size() || verify_rounds[rows] == 0) return 0;
     return verify_row_seconds[rows] / static_cast<double>(verify_rounds[rows]);
   }
-  /// Draft seconds per drafted token over the seconds of a plain target step (c); 0 when no plain step was timed.
+  /// Draft seconds per drafted token divided by the seconds of a plain target step (c); 0 if no plain step was timed.
   double draft_cost() const {
     const double plain = verify_step_seconds(1);
     return plain > 0 && drafted > 0 ? draft_seconds / static_cast<double>(drafted) / plain : 0;
   }
-  /// Seconds of a target step over `rows` tokens over those of a plain step, v(rows); 0 when either was not timed.
+  /// v(rows): seconds of a target step over `rows` tokens divided by those of a plain step; 0 if either was not timed.
   double verify_cost(std::size_t rows) const {
     const double plain = verify_step_seconds(1);
     return plain > 0 ? verify_step_seconds(rows) / plain : 0;
   }
-  /// Tokens per second against plain decoding by this call's own plain steps: tokens per round times the seconds of a
-  /// plain step over the seconds of a round. 0 when no plain step was timed (see Speculation::plain_step_every).
+  /// Speedup over plain decoding, estimated from this call's plain steps: tokens per round times seconds of a plain
+  /// step, divided by seconds of a round. 0 if no plain step was timed (see Speculation::plain_step_every).
   double predicted_speedup() const {
     const double plain = verify_step_seconds(1);
     const double spent = draft_seconds + verify_seconds + sample_seconds;
@@ -163,7 +163,7 @@ struct Stats {
   }
 };
 
-/// A compact table; lines about drafting only when something was drafted.
+/// Prints a compact table, with lines about drafting only if something was drafted.
 inline std::ostream& operator<<(std::ostream& out, const Stats& stats) {
   std::ostringstream table;
   table << std::fixed;
@@ -174,8 +174,8 @@ inline std::ostream& operator<<(std::ostream& out, const Stats& stats) {
   line("new tokens") << stats.emitted << " in " << std::setprecision(3) << stats.total_seconds << " s, ended by "
                      << name_of(stats.finish_reason) << "\n";
   line("tokens per second") << std::setprecision(1) << stats.tokens_per_second() << " decoding, "
-                            << stats.tokens_per_second_with_prefill() << " with the prompt's " << stats.prompt_tokens
-                            << " tokens\n";
+                            << stats.tokens_per_second_with_prefill() << " including the prompt's "
+                            << stats.prompt_tokens << " tokens\n";
   line("target steps") << stats.rounds << " for " << stats.emitted << " tokens, " << std::setprecision(2)
                        << stats.tokens_per_target_step() << " tokens per step, " << stats.emitted - stats.rounds
                        << " steps saved\n";
@@ -204,7 +204,7 @@ inline std::ostream& operator<<(std::ostream& out, const Stats& stats) {
                               << stats.draft_cost() << " target steps)\n";
   }
   if (stats.unmappable_tokens > 0) line("ids unknown to draft") << stats.unmappable_tokens << "\n";
-  if (!stats.disabled_reason.empty()) line("went on without draft") << stats.disabled_reason << "\n";
+  if (!stats.disabled_reason.empty()) line("continued without draft") << stats.disabled_reason << "\n";
   return out << table.str();
 }
 

@@ -1,4 +1,4 @@
-// SuffixAutomaton: every substring of a growing text, and where each of them last ended.
+// SuffixAutomaton: all substrings of a growing text, and the latest end of each.
 #pragma once
 
 #include <algorithm>
@@ -12,22 +12,21 @@
 
 namespace slm { inline namespace v0_1 {
 
-/// Blumer's automaton: a token costs amortised constant time, a text of n tokens at most 2n states and 3n edges. A
-/// state stands for the substrings that end at the same places: its longest one and the suffixes of that which are
+/// Blumer's automaton: amortised constant time per token; n tokens need at most 2n states and 3n edges. A state
+/// represents the substrings with the same set of end positions: its longest one, and the suffixes of that which are
 /// longer than the longest one of its link.
 class SuffixAutomaton {
  public:
-  /// longest: tokens of a match that count. Remembering where substrings last ended costs up to that many steps a
-  /// token.
+  /// longest: maximum match length in tokens. Updating the latest ends costs up to that many steps per token.
   explicit SuffixAutomaton(int longest) : longest_(std::max(longest, 0)) { clear(); }
 
-  /// `length` tokens that end before place `end` of the text.
+  /// A match of `length` tokens that ends before index `end` of the text.
   struct Match {
     int length = 0;
     std::size_t end = 0;
   };
 
-  /// Where a reader of any tokens stands: its last `length` tokens are the longest ending that the text holds.
+  /// State of a reader: its last `length` tokens are the longest suffix of its input that occurs in the text.
   struct Cursor {
     std::uint32_t state = root;
     int length = 0;
@@ -46,7 +45,7 @@ class SuffixAutomaton {
     end_ = {};
   }
 
-  /// Appends a token. Returns the latest earlier occurrence of the longest ending of the text that has one.
+  /// Appends a token. Returns the latest earlier occurrence of the longest suffix of the text that occurred before.
   Match append(Token token) {
     if (text_.size() == room_) grow();
     end_ = read(end_, token);
@@ -71,7 +70,7 @@ class SuffixAutomaton {
     return at;
   }
 
-  /// The latest place in the text of what a cursor has read.
+  /// The latest occurrence of a cursor's match in the text.
   Match match(Cursor at) const { return {at.length, states_[at.state].end}; }
 
  private:
@@ -81,16 +80,16 @@ class SuffixAutomaton {
     int length = 0;  // of its longest substring
     std::uint32_t link = none;
     std::uint32_t first_edge = none;
-    std::size_t end = 0;  // where its substrings of at most longest_ tokens last ended
+    std::size_t end = 0;  // latest end of its substrings of at most longest_ tokens
   };
   struct Edge {
     std::uint32_t from;
     Token token;
     std::uint32_t to;
-    std::uint32_t next;  // of the same state
+    std::uint32_t next;  // next edge of the same state
   };
 
-  /// The state, this or one it links to, that holds the ending of `length` tokens of its substrings.
+  /// The state, `state` or one on its link path, that contains the suffix of `length` tokens.
   std::uint32_t holder(std::uint32_t state, int length) const {
     while (state != root && states_[states_[state].link].length >= length) state = states_[state].link;
     return state;
@@ -113,7 +112,7 @@ class SuffixAutomaton {
       states_[made].link = to;
       return;
     }
-    // The shorter substrings of `to` now end at one place more than the others: they become a state of their own.
+    // The shorter substrings of `to` now have one more end position than the others, so they form a new state.
     const auto split = static_cast<std::uint32_t>(states_.size());
     states_.push_back({states_[from].length + 1, states_[to].link, none, states_[to].end});
     for (std::uint32_t e = states_[to].first_edge; e != none; e = edges_[e].next) {
@@ -136,7 +135,7 @@ class SuffixAutomaton {
     return slots_.empty() ? none : slots_[slot_of(from, token)];
   }
 
-  /// Of a hash table with open addresses: where this edge is, or belongs.
+  /// Open-addressing hash table: returns the edge's slot, or the free slot for it.
   std::size_t slot_of(std::uint32_t from, Token token) const {
     const std::uint64_t key = std::uint64_t{from} << 32 | static_cast<std::uint32_t>(token);
     std::size_t slot = static_cast<std::size_t>(key * 0x9e3779b97f4a7c15u >> 32) & (slots_.size() - 1);
@@ -146,8 +145,7 @@ class SuffixAutomaton {
     return slot;
   }
 
-  /// All memory is made here, so that no token costs any until the text has twice its tokens. Where there is none,
-  /// nothing has changed.
+  /// Allocates for twice the tokens, so that append() rarely allocates. On failure, nothing has changed.
   void grow() {
     const std::size_t room = std::max<std::size_t>(2 * room_, 256);
     text_.reserve(room);
@@ -165,9 +163,9 @@ class SuffixAutomaton {
   std::vector<State> states_;
   std::vector<Edge> edges_;
   std::vector<std::uint32_t> slots_;  // edges by state and token
-  std::uint32_t last_ = root;         // the whole text
-  Cursor end_;                        // the longest ending of the text that stands in it before
-  std::size_t room_ = 0;              // tokens that fit without new memory
+  std::uint32_t last_ = root;         // the state of the whole text
+  Cursor end_;                        // the longest suffix of the text that occurred before
+  std::size_t room_ = 0;              // tokens that fit without allocation
 };
 
 }}

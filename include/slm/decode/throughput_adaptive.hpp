@@ -1,4 +1,4 @@
-// The draft length policy that measures: it chooses the number of drafted tokens with the most tokens per second.
+// ThroughputAdaptive: a draft length policy that maximises measured tokens per second.
 #pragma once
 
 #include <algorithm>
@@ -10,32 +10,31 @@
 
 namespace slm { inline namespace v0_1 { namespace draft_length {
 
-/// What a policy learns from one finished round.
+/// The result of one round, for a policy.
 struct RoundOutcome {
   int drafted = 0;
   int accepted = 0;
 };
 
-/// Chooses K to maximise expected tokens per second, (1 + sum of s_1..s_K) / (seconds of a round in which all texts
-/// draft K), from a running average of s_j, how often at least j drafted tokens of this text are accepted. When plain
-/// decoding wins it stops drafting, and looks again after a pause that grows each time in vain, so that a useless draft
-/// costs a bounded share of the time. Pauses end in rounds that texts have in common: a draft's step then serves all
-/// that look.
+/// Chooses K to maximise expected tokens per second: (1 + sum of s_1..s_K) / (seconds of a round in which all sequences
+/// draft K). s_j is a running average of how often at least j drafted tokens are accepted in this text. If plain
+/// decoding is faster, it stops drafting and probes again after a pause. Pauses grow after each failed probe, which
+/// bounds the cost of a useless draft. Pauses of all sequences end in common rounds, so that they share draft steps.
 class ThroughputAdaptive {
  public:
   explicit ThroughputAdaptive(int limit = 12)
       : limit_(limit), depths_(static_cast<std::size_t>(std::max(limit, 0)) + 1) {
-    if (limit > 0) depths_[1] = {0.7, 2};  // a hopeful start, which two dozen rejections outweigh
+    if (limit > 0) depths_[1] = {0.7, 2};  // an optimistic prior, outweighed by about two dozen rejections
   }
 
   int most() const { return limit_; }
   bool go_on(double) const { return true; }
-  /// The next request begins with what all texts have shown.
+  /// The next request begins with the acceptance rates of all texts.
   void restart() { is_new_ = true; }
   int cooldowns() const { return cooldowns_; }
 
-  /// Where drafting does not pay, a draft does not read new texts either. It reads one in sixteen all the same, so that
-  /// what is known of it stays true.
+  /// If drafting does not pay, the draft does not read new texts. It reads one in sixteen to keep the estimates
+  /// current.
   bool reads(RoundCosts& costs) {
     if (is_new_) begin_as_others(costs);
     if (scouts_ || !costs.know_plain_steps() || !costs.know_drafts()) return true;
@@ -43,13 +42,13 @@ class ThroughputAdaptive {
     return (resume_ > 0 && costs.rounds() >= resume_) || best(costs, costs.later()).gain > worth_reading;
   }
 
-  /// What a token more costs in the present round, in plain steps of its text; nothing where that is not known.
+  /// Cost of one more verified token in this round, in plain steps of its sequence; nothing if unknown.
   std::optional<float> row_cost(const RoundCosts& costs) const {
     if (!costs.know_plain_steps() || costs.rounds() % look_again == 0) return std::nullopt;
     return costs.row_cost();
   }
 
-  /// weighs: the drafter weighs by row_cost() what it drafts.
+  /// weighs: the drafter chooses its length by row_cost().
   int next(RoundCosts& costs, bool weighs = false) {
     if (limit_ == 0 || weighs) return limit_;
     if (is_new_) begin_as_others(costs);
@@ -59,7 +58,7 @@ class ThroughputAdaptive {
     if (resume_ > 0) {
       resume_ = 0;
       probing_ = probe_rounds;
-      for (Average& depth : depths_) depth.count = std::min(depth.count, 2);  // let fresh evidence count
+      for (Average& depth : depths_) depth.count = std::min(depth.count, 2);  // gives new observations more weight
     }
     if (!costs.know_drafts()) return std::min(4, limit_);
     if (probing_ > 0) return std::min(2, limit_);
@@ -82,27 +81,27 @@ class ThroughputAdaptive {
     }
     if (probing_ > 0) {
       --probing_;
-      // A probe that is accepted goes on for a few rounds before the verdict; one that fails ends it at once.
+      // A probe continues for a few rounds if tokens are accepted; a failed probe ends at once.
       if (round.accepted == 0 && best(costs, costs.now()).length == 0) start_pause(costs);
     }
   }
 
  private:
-  // A half-life: acceptance follows the text over some 64 rounds.
+  // Gives a half-life of about 64 rounds.
   static constexpr int acceptance_memory = 92;
   static constexpr int recheck_plain = 64;
-  static constexpr int recheck_close = 16;      // where little decides between them
-  static constexpr double least_gain = 1.04;    // less may be noise
+  static constexpr int recheck_close = 16;      // when the gain is small
+  static constexpr double least_gain = 1.04;    // smaller gains may be noise
   static constexpr double close = 1.25;         // as a gain
-  static constexpr double worth_reading = 1.1;  // what the draft's reading of a text costs is to come back, too
-  static constexpr int look_again = 512;        // whether costs are still what they were
+  static constexpr double worth_reading = 1.1;  // the gain must also cover the cost of reading the text
+  static constexpr int look_again = 512;        // rounds after which costs are measured again
   static constexpr int explore_every = 32;
   static constexpr int probe_rounds = 8;
   static constexpr int first_wait = 16;
   static constexpr int last_wait = 512;
   static constexpr int scout_every = 16;  // texts
-  static constexpr int borrowed = 24;     // observations that those of other texts count for
-  static constexpr double lean = 2;       // and the depth above
+  static constexpr int borrowed = 24;     // weight of other texts' acceptance, in observations
+  static constexpr double lean = 2;       // weight of the depth above, in observations
 
   static std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
@@ -116,7 +115,7 @@ class ThroughputAdaptive {
     }
   }
 
-  /// Between the rounds in which texts look again and explore.
+  /// Falls between the rounds in which sequences probe and explore.
   bool is_time_for_plain(const RoundCosts& costs) const {
     const int every = is_close_ ? recheck_close : recheck_plain;
     return costs.rounds() % every == every / 2;
@@ -128,7 +127,7 @@ class ThroughputAdaptive {
 
   struct Best {
     int length = 0;
-    double gain = 1;  // tokens per second, over those of plain steps
+    double gain = 1;  // tokens per second relative to plain steps
   };
 
   Best best(const RoundCosts& costs, const Load& load) const {
@@ -138,7 +137,7 @@ class ThroughputAdaptive {
     double above = depths_[1].mean;
     Best best{0, least_gain};
     for (int k = 1; k <= limit_; ++k) {
-      // A depth with little evidence leans on the one above it.
+      // A depth with few observations is shrunk towards the depth above it.
       const Average& depth = depths_[at(k)];
       above = (depth.mean * depth.count + above * lean) / (depth.count + lean);
       survival *= above;
@@ -157,11 +156,11 @@ class ThroughputAdaptive {
   }
 
   int limit_;
-  std::vector<Average> depths_;  // [limit + 1]: P(token j accepted | j - 1 accepted), from 1
+  std::vector<Average> depths_;  // [limit + 1]: P(token j accepted | j - 1 accepted), index from 1
   bool is_new_ = false;
   bool is_close_ = false;
   bool scouts_ = true;
-  long resume_ = 0;  // the round in which a pause ends; 0: there is none
+  long resume_ = 0;  // the round in which the pause ends; 0: no pause
   int probing_ = 0;
   int wait_ = first_wait;
   int cooldowns_ = 0;

@@ -1,4 +1,4 @@
-// Verification: the target's half of a request's rounds.
+// Verification: the target's part of a request's rounds.
 #pragma once
 
 #include <algorithm>
@@ -23,22 +23,21 @@ namespace slm { inline namespace v0_1 { namespace detail {
 template <VerificationRule Rule>
 class Verification {
  public:
-  /// The sequence is the target's. The answer outlives this.
+  /// sequence: of the target. The answer must outlive this.
   Verification(Sequence sequence, Answer& answer, Rule rule)
       : sequence_(std::move(sequence)), answer_(answer), rule_(std::move(rule)) {}
 
   const Sequence& sequence() const { return sequence_; }
   std::size_t length() const { return static_cast<std::size_t>(sequence_.length()); }
 
-  /// The text is read with this adapter from its beginning.
+  /// Sets the adapter; the text is recomputed from its beginning if it changes.
   void adapt(const AdapterRef& adapter) {
     if (sequence_.adapter() == adapter) return;
     sequence_.truncate(0);
     sequence_.adapt(adapter);
   }
 
-  /// The answer's request begins, with at most so many drafted tokens in a round. What the cache holds of its prompt
-  /// stays.
+  /// Starts the answer's request. most: maximum draft length per round. Keeps the common prefix with the cached text.
   void start(int most) {
     const Request& request = answer_.request;
     adapt(request.adapter);
@@ -64,12 +63,12 @@ class Verification {
     rule_.reserve(support, most);
   }
 
-  /// Tokens of the text to be read before its last, which is read too for an embedding.
+  /// Tokens to read before the last one; an embedding includes the last one.
   std::size_t left_to_read() const {
     const std::size_t to_read = answer_.history().size() - (answer_.request.pooling ? 0 : 1);
     return length() < to_read ? to_read - length() : 0;
   }
-  /// Takes over what other texts have filled of them, but for rows that are to be answered.
+  /// Reuses pages of other sequences for them, except rows with results.
   void adopt() {
     const std::size_t end = length() + left_to_read();
     const std::size_t most = prompt_rows_.left() ? std::min(prompt_rows_.next(), end) : end;
@@ -80,12 +79,12 @@ class Verification {
     const auto tokens = answer_.history().subspan(length(), std::min(most, left_to_read()));
     item_ = batch.add(sequence_, tokens, prompt_rows_.ask(length() + tokens.size()));
   }
-  /// Takes what the rows of the prompt were asked for. Throws decode.non-finite-logits.
+  /// Takes the results of prompt rows. Throws decode.non-finite-logits.
   void take_read(const Batch& batch) { prompt_rows_.take(batch, item_, length(), answer_.target); }
-  /// Whether the prompt is read for what its own rows say.
+  /// Whether prompt rows need results.
   bool asks_of_prompt() const { return prompt_rows_.left(); }
 
-  /// The draw by which models may choose tokens themselves; nothing when logits or distributions are needed here.
+  /// The draw if models may choose tokens themselves; nothing if logits or distributions are needed here.
   std::optional<Draw> draw_for_models() const {
     if constexpr (!std::is_same_v<Rule, rule::Coupled>) {
       if (!answer_.sampling().greedy()) return std::nullopt;
@@ -93,7 +92,7 @@ class Verification {
     return answer_.processor.draw();
   }
 
-  /// Adds the anchor and what was drafted to a batch of the target.
+  /// Adds the anchor and the draft to a batch of the target.
   void plan(Batch& batch, std::span<const Token> drafted) {
     tokens_.assign(1, answer_.history().back());
     tokens_.insert(tokens_.end(), drafted.begin(), drafted.end());
@@ -104,7 +103,8 @@ class Verification {
     item_ = batch.add(sequence_, tokens_, ask);
   }
 
-  /// Decides by the target's answer. q(i) is what drafted token i was drawn from. Throws decode.non-finite-logits.
+  /// Decides from the target's results. q(i): the distribution that drafted token i was drawn from. Throws
+  /// decode.non-finite-logits.
   template <class Draft>
   Verdict take(const Batch& batch, Draft&& q) {
     const auto drafted = std::span<const Token>(tokens_).subspan(1);
@@ -114,7 +114,7 @@ class Verification {
     }
     rows_ = batch.logits(item_);
     Processor& processor = answer_.processor;
-    int pushed = 0;  // rows are processed when the rule asks for them, each with its own prefix
+    int pushed = 0;  // rows are processed on the rule's request, each with its own prefix
     const auto advance = [&](int i) {
       for (; pushed < i; ++pushed) processor.push(drafted[static_cast<std::size_t>(pushed)]);
     };
@@ -140,7 +140,7 @@ class Verification {
     return verdict;
   }
 
-  /// Adds the log-probabilities that the request wants to the token of row i, which is not committed yet.
+  /// Adds the requested log-probabilities to the token of row i, which is not committed yet.
   void report(int i, GeneratedToken& generated) {
     const Logprobs& wanted = answer_.request.logprobs;
     if (wanted.raw) {
@@ -159,7 +159,7 @@ class Verification {
     }
   }
 
-  /// Forgets all but the first `length` tokens.
+  /// Discards all but the first `length` tokens.
   void rewind(int length) {
     if (sequence_.length() > length) sequence_.truncate(length);
   }
@@ -176,9 +176,9 @@ class Verification {
   Answer& answer_;
   Rule rule_;
   bool chosen_by_model_ = false;
-  int item_ = 0;                 // in the target's batch
+  int item_ = 0;                 // index in the target's batch
   View<const float, 2> rows_;    // [m + 1, vocab]
-  std::vector<Token> tokens_;    // [m + 1]: the anchor, then what was drafted
+  std::vector<Token> tokens_;    // [m + 1]: the anchor, then the draft
   std::vector<Distribution> p_;  // [m + 1]
   LogprobReport raw_, sampled_;
   PromptRows prompt_rows_;

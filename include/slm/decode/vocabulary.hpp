@@ -1,4 +1,5 @@
-// Draft and target must mean the same text by the same id. Checked when a decoder is built, as far as models tell.
+// Checks that draft and target have the same token ids, as far as their ModelInfo allows. Decoders run it at
+// construction.
 #pragma once
 
 #include <algorithm>
@@ -13,8 +14,8 @@
 
 namespace slm { inline namespace v0_1 {
 
-/// Without the tokens' texts, two sizes may belong to one tokenizer if they differ by a few added tokens at the end, as
-/// the 32000 of Llama 2 and the 32016 of CodeLlama do.
+/// Without token texts, two sizes may belong to one tokenizer if they differ by a few added tokens at the end, such as
+/// Llama 2 (32000) and CodeLlama (32016).
 inline constexpr int most_added_tokens = 256;
 
 constexpr bool sizes_may_match(int draft_vocab, int target_vocab) {
@@ -22,7 +23,7 @@ constexpr bool sizes_may_match(int draft_vocab, int target_vocab) {
   return difference <= most_added_tokens && -difference <= most_added_tokens;
 }
 
-/// The vocabulary size that the type M fixes at compile time; 0 when it does not.
+/// The vocabulary size that the type M fixes at compile time, or 0.
 template <class M>
 constexpr int static_vocab_of() {
   if constexpr (requires { M::static_vocab; }) {
@@ -32,13 +33,13 @@ constexpr int static_vocab_of() {
   }
 }
 
-/// Throws Error when draft and target have different tokenizers: by the first id that means different texts when both
-/// know their tokens, otherwise by the sizes and end tokens.
+/// Throws Error if draft and target have different tokenizers. Compares token texts if both have them, otherwise sizes
+/// and end tokens.
 inline void check_same_tokenizer(const ModelInfo& draft, const ModelInfo& target) {
   const auto refuse = [&](const std::string& found) {
     throw Error("decode.different-tokenizers",
                 text("the draft ", draft.name, " and the target ", target.name, " have different tokenizers: ", found),
-                "Use a draft model of the target's family, or the n-gram drafter, which needs none");
+                "Use a draft model of the target's family, or the n-gram drafter");
   };
   const auto draft_tokens = draft.tokens ? draft.tokens() : std::vector<std::string>{};
   const auto target_tokens = target.tokens ? target.tokens() : std::vector<std::string>{};

@@ -78,7 +78,7 @@ TEST_CASE("unusable logits of the draft end drafting, not generation") {
       REQUIRE(text == expected);
       REQUIRE(stats.draft_faults == 1);
       REQUIRE(stats.drafted == call - 1);  // what was drafted before the fault was used
-      REQUIRE_THAT(stats.disabled_reason, Catch::Contains("not finite"));
+      REQUIRE_THAT(stats.disabled_reason, Catch::Contains("expected finite logits"));
       REQUIRE(run(decoder).second.draft_faults == 0);  // the next request tries again
     }
   }
@@ -121,7 +121,7 @@ TEST_CASE("impossible proposals are refused at the boundary") {
     REQUIRE(stats.accepted == 1);
   }
   REQUIRE(check([](auto, int most, auto& out) { out.assign(static_cast<std::size_t>(most) + 5, 1); }, 1,
-                "at most 4 were asked for")
+                "at most 4 were requested")
               .drafted == 4);
   const auto silent = check([](auto, int, auto&) {}, 0, "");
   REQUIRE(silent.drafted == 0);
