@@ -15,12 +15,12 @@ ANYWHERE = [(re.compile(pattern), advice) for pattern, advice in (
     (r"\bas ever\b|\bso to say\b|\bas good as\b", "delete it, or state the fact"),
     (r"\bof (?:its|their|his) own\b", "use 'separate', 'private' or 'own' before the noun"),
     (r"\bwish(?:es|ed)?\b|\bwears?\b", "use 'requests' or 'uses'"),
-    (r"\bstands?\b(?! (?:for|in for)\b)|\bstood\b", "use 'is', 'is stored' or 'is listed'"),
+    (r"\bstands?\b(?! (?:for|in for)\b|-in\b)|\bstood\b", "use 'is', 'is stored' or 'is listed'"),
     (r"\b(?:lies|lay)\b|\blie (?:in|on|at|behind|beside|one|there)\b", "use 'is', 'is stored' or 'is located'"),
     (r"\b(?:is|are|was) over\b(?! \d)", "use 'has ended' or 'is complete'"),
     (r"\bis another\b(?! \w)|\bbegins? otherwise\b|\bleads? nowhere\b", "state what differs: 'expected X, found Y'"),
     (r"\b(?:[Tt]rouble|maybe)\b", "use 'error', 'failure' or 'possibly'"),
-    (r"\bThose (?:of|that|which|with)\b|\b(?:are|is) those (?:of|that)\b", "repeat the noun"),
+    (r"\bThose (?:of|that|which|with)\b", "repeat the noun"),
     (r"(?:^|[.:;] )Of (?:an?|the|two|each|every|one|what|those|all) [\w ]{1,30}: ", "give the sentence a subject"),
 )]
 COMMENTS = [(re.compile(pattern), advice) for pattern, advice in (

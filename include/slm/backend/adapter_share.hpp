@@ -1,4 +1,4 @@
-// The share of an adapter that belongs to the outputs which a rank computes.
+// A rank's share of an adapter: the parts for the outputs that the rank computes.
 #pragma once
 
 #include <algorithm>
@@ -29,19 +29,18 @@ inline std::size_t up_bytes(const LowRank& change) {
   return element_bytes(change) * static_cast<std::size_t>(change.rank * change.out);
 }
 
-/// rows_of(product): the rows of its weight that the rank holds, ascending. Their outputs are counted as the rank has
-/// them, one run behind the other, so a change of neighbouring outputs stays one. `down` is whole, as t = down . x is a
-/// sum over all inputs, unless columns_of(product) says which of them the rank has: then t is its part of that sum, and
-/// what `up` makes of it is a part of the outputs.
+/// rows_of(product): the rank's rows of the product's weight, ascending. Outputs are renumbered in the rank's order, so
+/// a change of adjacent outputs stays contiguous. `down` stays whole, since t = down . x sums over all inputs. If
+/// columns_of(product) limits the rank's inputs, t is the partial sum over them, and `up` produces partial outputs.
 template <class RowsOf, class ColumnsOf>
 Adapter share_of(const Adapter& whole, RowsOf rows_of, ColumnsOf columns_of) {
   Adapter share{.name = whole.name, .digest = whole.digest};
   struct Source {
     const LowRank* change;
     std::int64_t first_input;
-    std::vector<RowRange> columns;  // of `up`
+    std::vector<RowRange> columns;  // columns of `up`
   };
-  std::vector<Source> sources;  // of each change that is left
+  std::vector<Source> sources;  // one per remaining change
   for (std::size_t product = 0; product + 1 < whole.begins.size(); ++product) {
     share.begins.push_back(static_cast<int>(share.changes.size()));
     const std::vector<RowRange> rows = rows_of(static_cast<int>(product));
@@ -54,7 +53,7 @@ Adapter share_of(const Adapter& whole, RowsOf rows_of, ColumnsOf columns_of) {
       for (const RowRange& range : rows) {
         const std::int64_t first = std::clamp(change.first, range.first, range.last);
         const std::int64_t last = std::clamp(change.first + change.out, range.first, range.last);
-        own.first += first - range.first;  // what lies before the change: whole runs, and a part of one
+        own.first += first - range.first;  // preceding rows: whole runs, and a part of one
         own.out += last - first;
         if (first < last) columns.push_back({first - change.first, last - change.first});
       }
@@ -95,7 +94,7 @@ Adapter share_of(const Adapter& whole, RowsOf rows_of, ColumnsOf columns_of) {
   return share;
 }
 
-/// An adapter as it is told to another rank.
+/// Serializes an adapter for another rank.
 inline void put_adapter(ranks::Letter& letter, const Adapter& adapter) {
   letter.put_text(adapter.name).put(adapter.digest).put_all(std::span(adapter.begins)).put(adapter.changes.size());
   for (const LowRank& change : adapter.changes) {
@@ -104,7 +103,7 @@ inline void put_adapter(ranks::Letter& letter, const Adapter& adapter) {
   }
 }
 
-/// use(adapter) with what put_adapter() has put; the adapter does not outlive that.
+/// Calls use(adapter) with the adapter that put_adapter() serialized. The adapter is valid during the call only.
 template <class Use>
 void take_adapter(ranks::Letter& letter, Use use) {
   Adapter adapter;

@@ -1,4 +1,4 @@
-// AwqLinear: one linear layer of an AWQ checkpoint, in any published layout, without a model around it.
+// AwqLinear: a single linear layer of an AWQ checkpoint, in any published layout.
 #pragma once
 
 #include <algorithm>
@@ -12,24 +12,24 @@
 
 namespace slm { inline namespace v0_1 {
 
-/// y += x . weight^T. The layer's tensors are needed only by the constructor.
+/// Computes y += x . weight^T. Only the constructor needs the layer's tensors.
 template <class B = DefaultBackend>
 class AwqLinear {
  public:
-  /// Throws what check_int4 throws where the tensors do not fit the layer.
+  /// Throws the errors of check_int4 if the tensors do not fit the layer.
   explicit AwqLinear(const Int4Tensor& layer, B device = {}) : device_(std::move(device)) {
     check_int4(layer, layer.name);
     const LinearSource sources[] = {layer};
     weight_ = device_.template pack<AwqInt4<>>(sources);
   }
 
-  /// x [rows, in], y [rows, out]; in the backend's memory. Any number of rows. Throws backend.wrong-shape.
+  /// x [rows, in], y [rows, out], in the backend's memory; any number of rows. Throws backend.wrong-shape.
   void multiply_add(View<const typename B::Activation, 2> x, View<typename B::Activation, 2> y) {
     if (x.extent(0) != y.extent(0) || x.extent(1) != weight_.in || y.extent(1) != weight_.out) {
       throw Error("backend.wrong-shape",
                   text("expected x [rows, ", weight_.in, "] and y [rows, ", weight_.out, "], found [", x.extent(0),
                        ", ", x.extent(1), "] and [", y.extent(0), ", ", y.extent(1), "]"),
-                  "Give one row of x and of y per token");
+                  "Pass one row of x and of y per token");
     }
     for (std::int64_t first = 0; first < x.extent(0); first += B::max_rows) {
       const std::int64_t count = std::min<std::int64_t>(B::max_rows, x.extent(0) - first);

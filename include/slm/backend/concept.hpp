@@ -1,8 +1,8 @@
-// What hardware must do for a model: storage, and the operations of a step. Nothing else.
+// Backend: the concept of a device, with storage and the operations of a step.
 //
-// The operations are cut where a device wants to fuse: each is one parallel region on a CPU and at most one or two
-// launches on a GPU. Rows are tokens of any sequences; a row's result must depend on its own sequence only, so that a
-// batch gives bit for bit what its sequences give alone, and verifying K+1 tokens what K+1 single steps give.
+// Each operation is one parallel region on a CPU and at most one or two kernel launches on a GPU. Rows are tokens of
+// any sequences. A row's result must depend on its own sequence only: a batch gives the same bits as its sequences
+// alone, and verifying K+1 tokens the same bits as K+1 single steps.
 #pragma once
 
 #include <concepts>
@@ -22,7 +22,7 @@
 
 namespace slm { inline namespace v0_1 {
 
-/// A norm over the width of a row, then * weight + bias where those are.
+/// A norm over the width of a row, followed by * weight + bias if present.
 struct Norm {
   const float* weight = nullptr;  // [width], in device memory; null: none
   float epsilon = 0;
@@ -30,28 +30,28 @@ struct Norm {
   NormKind kind = NormKind::rms;
 };
 
-/// Rotary embedding in the rotate-half layout of Hugging Face checkpoints.
+/// Rotary position embedding in the rotate-half layout of Hugging Face checkpoints.
 struct Rope {
-  const float* inverse_frequency[2] = {};  // [width / 2] each, in device memory; null: nothing rotates. The second is
-                                           // LongRoPE's beyond the original context; PlanSequence::rope tells which
-  int width = 0;                           // leading dimensions of a head that rotate; 0: all
-  float factor = 1;                        // of cosines and sines
+  const float* inverse_frequency[2] = {};  // [width / 2] each, in device memory; null: no rotation. The second:
+                                           // LongRoPE's long factors; PlanSequence::rope selects
+  int width = 0;                           // leading dimensions of a head that are rotated; 0: all
+  float factor = 1;                        // factor of cosines and sines
 
   int rotating(int head_dim) const { return inverse_frequency[0] == nullptr ? 0 : width != 0 ? width : head_dim; }
 };
 
-/// What happens to queries, keys and values between projection and rotation.
+/// Processing of queries, keys and values between projection and rotation.
 struct QkvShaping {
-  float clip = 0;  // cut to [-clip, clip]; 0: not
+  float clip = 0;  // clamp to [-clip, clip]; 0: off
   QkNorm norm = QkNorm::none;
   Norm query = {};  // weights [head_dim] for per_head, [heads * head_dim] or [kv_heads * head_dim] for whole
   Norm key = {};
 };
 
-/// How scores become weights.
+/// Conversion of scores to attention weights.
 struct Attention {
-  float scale = 0;                // of q . k; 0: 1 / sqrt(head_dim)
-  int window = 0;                 // position i sees j with i - window < j <= i; 0: all j <= i
+  float scale = 0;                // factor of q . k; 0: 1 / sqrt(head_dim)
+  int window = 0;                 // position i attends to j with i - window < j <= i; 0: all j <= i
   const float* slopes = nullptr;  // [heads.query], in device memory: ALiBi adds slope * (j - i) to scores; null: none
 };
 
@@ -61,36 +61,36 @@ struct Heads {
   int dim = 0;  // width of one head
 };
 
-/// A product y = x . weight^T + bias, and in it what the adapters of rows add: before whatever the operation does next.
+/// A product y = x . weight^T + bias, plus the contributions of the rows' adapters. They are added before further
+/// processing.
 template <class Matrix>
 struct Linear {
   const Matrix& weight;         // [out, in]
   const float* bias = nullptr;  // [out], in device memory; null: none
-  int product = -1;             // its number for adapters, see number_of(); -1: none changes it
+  int product = -1;             // product number for adapters, see number_of(); -1: no adapter changes it
 };
 
-/// Stated because clang before 17 deduces no arguments of an aggregate by itself.
+/// Needed by clang before 17, which does not deduce template arguments of aggregates.
 template <class Matrix>
 Linear(const Matrix&, const float* = nullptr, int = -1) -> Linear<Matrix>;
 
-/// Room for the activations of a step: most Activations of a model are one of these.
+/// Number of scratch buffers for a step's activations; most of a model's Activations use one each.
 inline constexpr int most_rooms = 8;
 
-/// B::Recorded of a device that records no steps.
+/// B::Recorded of a device that does not record steps.
 struct NothingRecorded {};
 
-/// The operations of one step, in the order of a model. x and the like are [rows(), ...] in device memory.
-///   rows()             rows of activations: those of the plan, or more where a device pads them
-///   room               [rows(), width] of working memory, one for each index; kept while the step lives, not cleared
-///   room_of_outputs    [outputs, width], the same
-///   record             calls body(), the operations of this step that `recorded` may hold already: then a device may
-///                      replay them instead
+/// The operations of one step, in the order of a model. x and similar are [rows(), ...] in device memory.
+///   rows()             number of activation rows: the plan's, or more if a device pads them
+///   room               scratch buffer [rows(), width] per index; lives as long as the step, not cleared
+///   room_of_outputs    scratch buffer [outputs, width], likewise
+///   record             calls body(), the operations of this step, or replays them from `recorded`
 ///   embed              x [rows, hidden]       table[token] + positions[position + offset]; positions may be null
 ///   embed_positions    x [rows, hidden]       table[position + offset]
-///   adapt_embedding    x [rows, out]          x += what the rows' adapters add to the embedding of their tokens
+///   adapt_embedding    x [rows, out]          x += contributions of the rows' adapters to the token embedding
 ///   qkv                q [rows, heads * dim]  rope(shaping(norm(x) . weight^T + bias)): queries to q, keys and values
-///                                             to the pages at the rows' positions; values are clipped only
-///   attend             out [rows, heads*dim]  causal softmax(scale q k^T + ALiBi) v over what the window leaves
+///                                             to the pages at the rows' positions; values are only clipped
+///   attend             out [rows, heads*dim]  causal softmax(scale q k^T + ALiBi) v over the window
 ///   project            x [rows, hidden]       x += input . weight^T + bias
 ///   gated_mlp          out [rows, ffn]        activation(gate) * up, the halves of norm(x) . weight^T + bias
 ///   mlp                out [rows, out]        activation(norm(x) . weight^T + bias) / divisor; divisor may be null
@@ -98,10 +98,10 @@ struct NothingRecorded {};
 ///   select             out [outputs, hidden]  x[outputs[i]]
 ///   logits             out [outputs, vocab]   norm(x) . weight^T + bias of selected rows, in host memory
 ///   read               out [outputs, width]   selected rows, in host memory
-/// Where B::chooses, a step has besides, for use in record():
+/// If B::chooses, a step also has, for use in record():
 ///   choose             chooses a token for each selected row by its logits and the plan's draws
-///   advance            from here on the rows are the outputs, each with the token just chosen, one position on
-///   chosen             out [steps, outputs]   after record(); no_token where a row of logits was not usable
+///   advance            continues with the output rows: each has the token just chosen, at the next position
+///   chosen             out [steps, outputs]   after record(); no_token where a row of logits was invalid
 template <class Step, class B>
 concept StepOf = requires(Step& step, const typename B::template Matrix<Fp32>& matrix, typename B::Recorded& recorded,
                           Linear<typename B::template Matrix<Fp32>> linear, int number, std::int64_t width,
@@ -127,7 +127,7 @@ concept StepOf = requires(Step& step, const typename B::template Matrix<Fp32>& m
   step.read(const_rows, host_rows);
 };
 
-/// A backend that chooses tokens where the logits are.
+/// A step of a backend that samples tokens on the device.
 template <class Step>
 concept ChoosingStep = requires(Step& step, std::span<Token> out) {
   step.advance();
@@ -135,16 +135,15 @@ concept ChoosingStep = requires(Step& step, std::span<Token> out) {
 };
 
 /// Copies of a backend share the device.
-///   Buffer<T>          owns device memory: data(), size(); zero after allocate().
-///   Matrix<Format>     a weight [out, in] in the backend's own order, made by pack(); `out` and `in` are its extents.
-///                      bytes() is what one product reads of it. pack() stacks the rows of its sources: {q, k, v} is
-///                      one matrix. It may refer to the sources' bytes instead of copying them: they outlive it.
-///   kv_formats         how its pages may hold keys and values; the first is taken where none is asked for
-///   Recorded           what a model keeps of the steps that the device recorded for it
-///   own_memory         whether it computes in memory that is not the host's
-///   place(adapter)     an adapter of the host, in device memory: only such a one may be in a plan
-///   begin(plan)        starts a step; the device belongs to it until it is destroyed. More than max_rows rows are
-///                      steps of their own.
+///   Buffer<T>          owns device memory: data(), size(); zeroed by allocate().
+///   Matrix<Format>     a weight [out, in] in the backend's layout, made by pack(); `out` and `in` are its extents.
+///                      bytes(): bytes that one product reads. pack() stacks the rows of its sources: {q, k, v} is
+///                      one matrix. It may refer to the sources' bytes, which must then outlive it.
+///   kv_formats         supported KV cache formats; the first is the default
+///   Recorded           a model's recorded steps on the device
+///   own_memory         whether the device has memory separate from the host's
+///   place(adapter)     copies a host adapter to device memory; plans accept only placed adapters
+///   begin(plan)        starts a step, which owns the device until its destruction. At most max_rows rows per step.
 ///   copy, read, write  bytes of device memory: to other device memory, to the host, from the host
 template <class B>
 concept Backend = std::copyable<B> &&
@@ -171,8 +170,7 @@ concept Backend = std::copyable<B> &&
   requires !B::chooses || ChoosingStep<decltype(device.begin(plan))>;
 };
 
-/// A device whose steps begin elsewhere: take(plan) is this process's part in one, by the model that lies on the
-/// device.
+/// A backend whose steps are driven by a remote rank. take(plan) runs this process's part of a step.
 template <class B>
 concept FollowsSteps = Backend<B> && requires(B device, std::function<void(const StepPlan&)> take) {
   device.on_step(take);

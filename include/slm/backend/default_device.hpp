@@ -1,10 +1,10 @@
-// default_device: what a model runs on whose user names no device.
+// default_device: the device for models that are loaded without one.
 #pragma once
 
 namespace slm { inline namespace v0_1 { namespace backend {
 
-/// A handle of one device for the whole process where the backend has threads of its own, so that several models do not
-/// compete with each other for the cores; else a new device.
+/// Returns a handle of a process-wide device if the backend has threads, so that several models do not compete for
+/// cores. Otherwise returns a new device.
 template <class B>
 B default_device() {
   if constexpr (requires { B::shared(); }) {

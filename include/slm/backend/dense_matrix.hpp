@@ -1,4 +1,4 @@
-// DenseMatrix: the rows of one or more checkpoint tensors as one matrix, without copying where the bytes already fit.
+// DenseMatrix: stacks rows of checkpoint tensors into one matrix, without a copy if their type matches.
 #pragma once
 
 #include <algorithm>
@@ -15,8 +15,8 @@
 
 namespace slm { inline namespace v0_1 {
 
-/// Rows of [q; k; v] or [gate; up] as one matrix [out, in]. A tensor of the format's own type is referred to in place,
-/// any other is converted once.
+/// Rows of [q; k; v] or [gate; up] as one matrix [out, in]. Tensors of the format's type are referenced, others are
+/// converted once.
 template <DenseFormat Format>
 class DenseMatrix {
  public:
@@ -25,7 +25,7 @@ class DenseMatrix {
   struct Segment {
     const Element* data = nullptr;  // [rows, in]
     std::int64_t rows = 0;
-    std::shared_ptr<const void> owner;  // of what lies in no file
+    std::shared_ptr<const void> owner;  // owns memory outside the checkpoint's file
   };
 
   std::int64_t out = 0;
@@ -55,12 +55,12 @@ class DenseMatrix {
   /// Weight bytes that one product reads.
   std::int64_t bytes() const { return out * in * static_cast<std::int64_t>(sizeof(Element)); }
 
-  /// Whether a part of it lies where the checkpoint has it.
+  /// Whether any segment refers to the checkpoint's mapped bytes.
   bool in_file() const {
     return std::any_of(segments.begin(), segments.end(), [](const Segment& segment) { return !segment.owner; });
   }
 
-  /// The same of layers that may be four-bit: those are multiplied out, in fp32, and then rounded to the format.
+  /// Overload for layers that may be 4-bit. Those are dequantized to fp32, then rounded to the format.
   static DenseMatrix stack(std::span<const LinearSource> sources) {
     DenseMatrix matrix;
     matrix.in = in_features(sources.front());
@@ -80,8 +80,7 @@ class DenseMatrix {
     return matrix;
   }
 
-  /// Moves all rows, one segment behind the other, into the memory that take(bytes) gives, a
-  /// std::shared_ptr<std::byte>.
+  /// Copies all segments contiguously into memory from take(bytes), which returns a std::shared_ptr<std::byte>.
   template <class Take>
   void move_to(Take&& take) {
     const std::shared_ptr<std::byte> memory = take(static_cast<std::size_t>(bytes()));

@@ -1,4 +1,4 @@
-// HeadCut: which heads of attention each rank computes, and whose keys and values it holds.
+// HeadCut: the distribution of attention heads and their KV cache over ranks.
 #pragma once
 
 #include <algorithm>
@@ -12,26 +12,26 @@
 
 namespace slm { inline namespace v0_1 {
 
-/// Neighbouring heads.
+/// A range of adjacent heads [first, last).
 struct HeadRange {
   int first = 0;
-  int last = 0;  // behind them
+  int last = 0;  // exclusive
 
   int count() const { return last - first; }
   bool operator==(const HeadRange&) const = default;
 };
 
-/// The one rule by which attention is shared out. Queries lie where their keys and values do:
-///   a rank holds kv heads, and all queries that read them;
-///   more ranks than kv heads: as many ranks hold each of these, and share out its queries; what does not divide holds
-///   none.
-/// Where a norm is one of all heads, and where there are more ranks than heads of queries, every rank has all heads.
+/// The distribution of attention over ranks. Queries are on the ranks of their keys and values:
+///   - a rank holds KV heads and all queries that read them;
+///   - with more ranks than KV heads, equally many ranks hold each KV head and divide its queries; surplus ranks hold
+///     none.
+/// If a norm spans all heads, or there are more ranks than query heads, every rank holds all heads.
 struct HeadCut {
   Heads heads = {};
-  bool whole = true;  // on every rank
-  int sharing = 1;    // ranks that hold the same kv head
-  RowCut query = {};  // of the outputs of attention [heads * dim]
-  RowCut kv = {};     // of keys, or of values, [kv_heads * dim]; its ranks are `sharing` of the grid's
+  bool whole = true;  // every rank holds all heads
+  int sharing = 1;    // ranks that hold the same KV head
+  RowCut query = {};  // rows of the attention output [heads * dim]
+  RowCut kv = {};     // rows of keys or of values [kv_heads * dim]; one rank here is `sharing` ranks of the grid
 
   HeadCut() = default;
   HeadCut(Heads of, QkNorm norm, int ranks) : heads(of), whole(norm == QkNorm::whole || ranks > of.query) {
@@ -46,10 +46,10 @@ struct HeadCut {
   HeadRange queries_of(int rank) const { return whole ? HeadRange{0, heads.query} : heads_in(query, rank); }
   HeadRange kv_of(int rank) const { return whole ? HeadRange{0, heads.kv} : heads_in(kv, rank / sharing); }
 
-  /// As an operation takes them that computes a rank's heads only.
+  /// Head counts for an operation on a rank's heads.
   Heads of(int rank) const { return {.query = queries_of(rank).count(), .kv = kv_of(rank).count(), .dim = heads.dim}; }
 
-  /// Where a layer lies in a page that has a rank's kv heads only.
+  /// Offsets of a layer in a page that holds only a rank's KV heads.
   KvLayer own(int rank, KvLayer layer) const {
     if (whole) return layer;
     const auto held = [&](std::int64_t bytes) { return bytes / heads.kv * kv_of(rank).count(); };

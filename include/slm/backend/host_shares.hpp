@@ -1,5 +1,4 @@
-// HostShares: how the ranks of a stage make whole rows of what each has computed, where activations lie in memory of
-// the host.
+// HostShares: combines the ranks' partial results into whole rows, for activations in host memory.
 #pragma once
 
 #include <algorithm>
@@ -17,31 +16,31 @@
 
 namespace slm { inline namespace v0_1 { namespace backend {
 
-/// Belongs to one step at a time.
+/// Used by one step at a time.
 template <ranks::Communicator C>
 class HostShares {
  public:
   using Rows = View<float, 2>;
   using ConstRows = View<const float, 2>;
 
-  /// While it lives, a step is under way.
+  /// Exists during a step.
   struct Turn {
     explicit Turn(HostShares&) {}
   };
 
   explicit HostShares(C peers) : peers_(std::move(peers)), rank_(peers_.rank()) {}
 
-  /// [rows, width] of working memory, one for each index; not cleared.
+  /// Scratch buffer [rows, width] per index; not cleared.
   Rows room(int index, std::int64_t rows, std::int64_t width) { return grown(rooms_[index], rows, width); }
-  /// The same for what this rank computes.
+  /// Scratch buffer for this rank's outputs.
   Rows mine(std::int64_t rows, std::int64_t width) { return grown(mine_, rows, width); }
-  /// Where answers for the host are gathered; bring() has them there.
+  /// Buffer in which results for the host are gathered; bring() copies them there if necessary.
   Rows answers(Rows host) { return host; }
   void bring(Rows, Rows) {}
-  /// Waits until the ranks have done all that they do together.
+  /// Waits for the ranks' collective operations.
   void finish() {}
 
-  /// Of a step, or of a run of its rows.
+  /// Records a step or a run of its rows.
   template <class Step, class Recorded, class Body>
   void record(Step& step, Recorded& recorded, Body&& body) {
     step.record(recorded, body);
@@ -56,7 +55,7 @@ class HostShares {
     }
   }
 
-  /// These columns of one row, in a room.
+  /// Copies the given columns of one row to scratch buffer `index`.
   const float* take_own(std::span<const RowRange> columns, const float* whole, int index) {
     std::int64_t width = 0;
     for (const RowRange& range : columns) width += range.count();
@@ -66,7 +65,7 @@ class HostShares {
     return own.data;
   }
 
-  /// out [rows, parts * width] = what all ranks have in mine [rows, parts * own].
+  /// out [rows, parts * width] = the ranks' mine [rows, parts * own], combined.
   void gather(const RowCut& cut, int parts, ConstRows mine, Rows out) {
     const std::int64_t rows = out.extent(0);
     sizes_.clear();
@@ -81,8 +80,8 @@ class HostShares {
     }
   }
 
-  /// x += what all ranks have in mine [rows, width], added up in the order of ranks, + bias [width], which may be null.
-  /// Ranks that hold no inputs have nothing there.
+  /// x += sum over ranks, in rank order, of mine [rows, width] + bias [width], which may be null. Ranks without inputs
+  /// contribute nothing.
   void add(const RowCut& inputs, ConstRows mine, const float* bias, Rows x) {
     const std::int64_t size = x.size(), width = x.extent(1);
     sizes_.clear();
@@ -101,8 +100,8 @@ class HostShares {
     }
   }
 
-  /// x = rows of a table, which lie on any rank: take() reads those that `rows` name by `index`, less the offset, among
-  /// this rank's own. The step refers to `rows`, so what they name may be changed while it reads.
+  /// x = table rows that may be on any rank. take() reads the rows that `rows` name by `index`, less the offset, from
+  /// this rank's own. The step refers to `rows`; their values may change during the read.
   template <class Step, class Take>
   void look_up(Step&, const RowCut& cut, bool holds_any, std::span<PlanRow> rows, int PlanRow::*index, int offset,
                Rows x, Take take) {
@@ -134,7 +133,7 @@ class HostShares {
     }
   }
 
-  /// x goes from one rank to another, a pair of two stages, of which the first is the root.
+  /// Sends x from the first to the second rank of a pair of stages; the first is the root.
   void hand_on(const C& pair, Rows x) {
     const std::span<float> numbers(x.data, static_cast<std::size_t>(x.size()));
     pair.broadcast(std::as_writable_bytes(numbers), 0);
@@ -147,7 +146,7 @@ class HostShares {
   }
   static std::size_t bytes_of(std::int64_t floats) { return static_cast<std::size_t>(floats) * sizeof(float); }
 
-  /// `count` floats of this rank, and what the others give by sizes_: `total` floats.
+  /// Gathers `count` floats of this rank and the others' sizes_: `total` floats.
   const float* gather(const float* mine, std::int64_t count, std::int64_t total) {
     grown(all_, 1, total);
     const std::span<const float> share(mine, static_cast<std::size_t>(count));
@@ -158,7 +157,7 @@ class HostShares {
 
   C peers_;
   int rank_;
-  std::vector<float> mine_, all_;  // what this rank gives, and all ranks, one behind the other
+  std::vector<float> mine_, all_;  // this rank's outputs; all ranks' outputs, concatenated
   std::map<int, std::vector<float>> rooms_;
   std::vector<std::size_t> sizes_;
 };

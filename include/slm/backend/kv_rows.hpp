@@ -1,4 +1,4 @@
-// The rows of a KV cache's pages in host memory, in every format.
+// Rows of KV cache pages in host memory, in every format.
 #pragma once
 
 #include <algorithm>
@@ -12,11 +12,11 @@
 
 namespace slm { inline namespace v0_1 { namespace backend {
 
-/// Keys or values of one KV head at one position: [dim] numbers.
+/// Keys or values of one KV head at one position: [dim] elements.
 struct KvRow {
   KvFormat format;
-  std::byte* head;  // of a page: see KvLayer
-  int slot;         // of the position in its page
+  std::byte* head;  // address of the head in a page: see KvLayout
+  int slot;         // index of the position in its page
   int dim;
 
   void put(const float* from) const {
@@ -29,7 +29,7 @@ struct KvRow {
     scale_of_row() = scale.scale;
   }
 
-  /// Some of the numbers, of a format without scales.
+  /// Writes some elements, for formats without scales.
   void put(int first, const float* from, int count) const {
     visit(format, [&]<class Element>(Element) {
       if constexpr (!std::is_same_v<Element, std::int8_t>) {
@@ -60,7 +60,7 @@ struct KvRow {
   float& scale_of_row() const { return reinterpret_cast<float*>(head + std::int64_t{page_positions} * dim)[slot]; }
 };
 
-/// The row of a sequence's position: of keys or values, as `part` of its layer says.
+/// The row at a position of a sequence. part: offset of the layer's keys or values in the page.
 inline KvRow kv_row(const StepPlan& plan, int sequence, int kind, std::int64_t part, int dim, int head, int position) {
   const auto table = plan.table(plan.sequences[static_cast<std::size_t>(sequence)], kind);
   std::byte* const page = table[static_cast<std::size_t>(position / page_positions)];

@@ -1,4 +1,4 @@
-// MixedMatrix: a matrix that knows its type itself, which is in codes or in floating point.
+// MixedMatrix: a matrix whose storage type, codes or floating point, is known at run time.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace slm { inline namespace v0_1 {
 
-/// Codes: the backend's own matrix of codes, or nothing where it multiplies by none.
+/// Codes: the backend's matrix type for quantized codes, or empty if it has none.
 template <class... Codes>
 class MixedMatrix {
  public:
@@ -26,7 +26,7 @@ class MixedMatrix {
   template <class Matrix>
   explicit MixedMatrix(Matrix held) : out(held.out), in(held.in), held_(std::move(held)) {}
 
-  /// Floating-point layers as they are stored; in fp32 if their types differ or layers in codes are among them.
+  /// Floating-point layers as stored; converted to fp32 if their types differ or some layers are quantized.
   static MixedMatrix dense(std::span<const LinearSource> sources) {
     std::vector<Tensor> tensors;
     for (const LinearSource& source : sources) {
@@ -48,7 +48,7 @@ class MixedMatrix {
     return visit([](const auto& held) { return held.bytes(); });
   }
 
-  /// As DenseMatrix; codes are copies.
+  /// See DenseMatrix. Codes are always copies.
   bool in_file() const {
     return visit([](const auto& held) {
       if constexpr (requires { held.in_file(); }) return held.in_file();
@@ -56,7 +56,7 @@ class MixedMatrix {
     });
   }
 
-  /// use(matrix) with the matrix of whichever kind.
+  /// Calls use(matrix) with the held matrix.
   template <class Use>
   decltype(auto) visit(Use&& use) const {
     return std::visit(std::forward<Use>(use), held_);

@@ -1,4 +1,4 @@
-// KvPageShape: what a page of keys and values holds, and which part of it a rank does.
+// KvPageShape: the contents of a KV cache page, and a rank's part of it.
 #pragma once
 
 #include <algorithm>
@@ -12,29 +12,28 @@
 
 namespace slm { inline namespace v0_1 {
 
-/// A page holds some layers of a model, those with the same window, one behind the other: of each the keys of all
-/// heads, then the values.
+/// A page holds the layers with one window, contiguously. Each layer has the keys of all heads, then the values.
 struct KvPageShape {
   std::vector<int> layers = {};  // ascending
-  int of_layers = 0;             // of the model
-  std::size_t head_bytes = 0;    // of the keys, or of the values, of one head
+  int of_layers = 0;             // number of layers in the model
+  std::size_t head_bytes = 0;    // bytes of the keys, or of the values, of one head
   Heads heads = {};
   QkNorm norm = QkNorm::none;
 
   std::size_t layer_bytes() const { return 2 * static_cast<std::size_t>(heads.kv) * head_bytes; }
   std::size_t bytes() const { return layers.size() * layer_bytes(); }
 
-  /// What a rank holds of a page: of neighbouring layers the keys and values of neighbouring heads.
+  /// A rank's part of a page: keys and values of adjacent heads in adjacent layers.
   struct Part {
-    std::size_t first = 0;  // layers before them
+    std::size_t first = 0;  // number of layers before them
     std::size_t layers = 0;
     HeadRange kv = {};
     std::size_t head_bytes = 0;
-    std::size_t layer_bytes = 0;  // of the page
+    std::size_t layer_bytes = 0;  // bytes of a layer in the whole page
 
     std::size_t bytes() const { return 2 * layers * run_bytes(); }
 
-    /// The runs of bytes that lie together: use(bytes before it in the page, in the part, its bytes).
+    /// Calls use(offset in the page, offset in the part, bytes) for each contiguous run.
     template <class Use>
     void for_each_run(Use use) const {
       for (std::size_t half = 0; half < 2 * layers; ++half)
@@ -46,8 +45,8 @@ struct KvPageShape {
     std::size_t run_bytes() const { return static_cast<std::size_t>(kv.count()) * head_bytes; }
   };
 
-  /// Of so many stages of a pipeline, each of so many lanes. The layers of a stage lie together. No stage, -1, has
-  /// none.
+  /// The part of a lane (rank in a stage) in a pipeline of `stages` stages. The layers of a stage are adjacent. stage
+  /// -1: empty.
   Part part_of(int stage, int stages, int lane, int lanes) const {
     if (stage < 0) return {};
     const LayerCut cut{of_layers, stages};
@@ -63,7 +62,7 @@ struct KvPageShape {
   }
 };
 
-/// A backend that wants to know what its pages hold, as it may not hold all of it.
+/// A backend that needs the contents of its pages, because it may hold only a part.
 template <class B>
 concept SharesPages = requires(B device, const KvPageShape& shape, std::size_t count) {
   device.take_pages(shape, count);

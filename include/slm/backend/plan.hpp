@@ -1,4 +1,4 @@
-// StepPlan: the rows of one step, whichever sequences they belong to, and where keys and values of those lie.
+// StepPlan: the rows of one step, of any sequences, and the locations of their keys and values.
 #pragma once
 
 #include <algorithm>
@@ -13,8 +13,8 @@
 
 namespace slm { inline namespace v0_1 {
 
-/// Positions of one page of the KV cache. Attention cuts a sequence at multiples of it on every backend, so that where
-/// a page lies changes an address and no sum.
+/// Positions per KV cache page. Every backend splits attention at multiples of it, so page locations do not affect
+/// sums.
 inline constexpr int page_positions = 64;
 
 /// One token of a step.
@@ -22,41 +22,41 @@ struct PlanRow {
   Token token = 0;
   int position = 0;
   int sequence = 0;  // index into StepPlan::sequences
-  int parent = -1;   // the row of this step whose text it continues; -1: what the cache holds
+  int parent = -1;   // the preceding row of this step; -1: the preceding token is in the cache
 };
 
-/// The rows of one sequence, neighbours in the step and in the text, and its page tables.
+/// The rows of one sequence, adjacent in step and text, and its page tables.
 struct PlanSequence {
   int first_row = 0;
   int rows = 0;
-  int rope = 0;                      // which of Rope's tables
-  int first_page = 0;                // where its tables begin in StepPlan::pages
+  int rope = 0;                      // index into Rope::inverse_frequency
+  int first_page = 0;                // index of its tables in StepPlan::pages
   int pages = 0;                     // entries of the table of each kind of layer
-  const Adapter* adapter = nullptr;  // what changes the products of its rows; null: nothing
+  const Adapter* adapter = nullptr;  // adapter of its rows; null: none
 };
 
-/// What a forward is to answer about a token.
+/// The result requested for a token.
 enum class Want : std::uint8_t {
-  nothing,  // only its keys and values, as of a prompt
-  logits,   // [vocab]: of the token that follows
-  choice,   // the token that follows, chosen where the logits are; for models with ModelInfo::chooses
-  hidden,   // [hidden]: what the head reads, behind the last norm
+  nothing,  // only keys and values, as for most of a prompt
+  logits,   // [vocab]: logits of the next token
+  choice,   // the next token, sampled on the device; requires ModelInfo::chooses
+  hidden,   // [hidden]: the head's input, after the final norm
 };
 
-/// What a backend must know of a step. Everything it refers to outlives the step.
+/// The input of a backend for one step. Everything it refers to must outlive the step.
 struct StepPlan {
   std::span<const PlanRow> rows;
   std::span<const PlanSequence> sequences;
   std::span<std::byte* const> pages;  // per sequence [kinds, pages], in device memory; null: released, never read
-  std::span<const int> outputs;       // rows, ascending, that go on behind the last block
-  std::span<const Draw> draws;        // [outputs] where the device chooses tokens, else empty
-  int steps = 1;                      // more: a chain, each step on the tokens that the one before chose
-  KvFormat format = KvFormat::f32;    // of all pages
-  Want want = Want::nothing;          // what the outputs are asked for
+  std::span<const int> outputs;       // rows with results, ascending; only these continue after the last block
+  std::span<const Draw> draws;        // [outputs] if the device chooses tokens, else empty
+  int steps = 1;                    // above 1: a chain; each step continues with the tokens that the previous one chose
+  KvFormat format = KvFormat::f32;  // format of all pages
+  Want want = Want::nothing;        // result of the output rows
 
   bool outputs_are_rows() const { return outputs.size() == rows.size(); }
 
-  /// The page tables of a sequence for one kind of layer: entry p / page_positions holds position p.
+  /// The page table of a sequence for one kind of layer: entry p / page_positions holds position p.
   std::span<std::byte* const> table(const PlanSequence& sequence, int kind) const {
     return pages.subspan(static_cast<std::size_t>(sequence.first_page + kind * sequence.pages),
                          static_cast<std::size_t>(sequence.pages));
@@ -68,21 +68,22 @@ inline bool has_adapters(const StepPlan& plan) {
                      [](const PlanSequence& sequence) { return sequence.adapter != nullptr; });
 }
 
-/// The adapter of row `index` of `count` activations, which are the rows of a plan or its outputs; null: none.
+/// The adapter of row `index`, null: none. count: number of activation rows, either all rows of the plan or its
+/// outputs.
 inline const Adapter* adapter_of(const StepPlan& plan, std::int64_t index, std::int64_t count) {
   if (static_cast<std::size_t>(count) != plan.rows.size()) index = plan.outputs[static_cast<std::size_t>(index)];
   return plan.sequences[static_cast<std::size_t>(plan.rows[static_cast<std::size_t>(index)].sequence)].adapter;
 }
 
-/// Where the keys and values of a layer lie in a page of its kind, each [kv_heads, page_positions, head_dim]. In int8
-/// the codes of each head, [page_positions, head_dim], are followed by their scales, [page_positions] in float.
+/// Offsets of a layer's keys and values in a page, each [kv_heads, page_positions, head_dim]. In int8, each head's
+/// codes [page_positions, head_dim] are followed by float scales [page_positions].
 struct KvLayer {
   int kind = 0;             // layers with the same window share page tables
-  std::int64_t keys = 0;    // bytes from the beginning of a page
-  std::int64_t values = 0;  // the same
+  std::int64_t keys = 0;    // byte offset in a page
+  std::int64_t values = 0;  // byte offset in a page
 };
 
-/// Bytes of the keys, or of the values, of one head in a page: whole cache lines.
+/// Bytes of the keys, or of the values, of one head in a page: a multiple of a cache line.
 constexpr std::int64_t kv_head_bytes(KvFormat format, int dim) { return page_positions * kv_row_bytes(format, dim); }
 
 }}

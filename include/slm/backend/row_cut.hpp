@@ -1,4 +1,4 @@
-// RowCut: which rows of a weight each rank holds. LayerCut: which layers each stage of a pipeline.
+// RowCut: the distribution of a weight's rows over ranks. LayerCut: the distribution of layers over pipeline stages.
 #pragma once
 
 #include <algorithm>
@@ -9,53 +9,52 @@
 
 namespace slm { inline namespace v0_1 {
 
-/// Neighbouring rows.
+/// A range of adjacent rows [first, last).
 struct RowRange {
   std::int64_t first = 0;
-  std::int64_t last = 0;  // behind them
+  std::int64_t last = 0;  // exclusive
 
   std::int64_t count() const { return last - first; }
 };
 
-/// Rows are cut at multiples of the kernels' tile, and in each half of the weight alike, so that a rank that holds an
-/// output of a gate holds the same one of its up. Ranks beyond the number of tiles hold nothing, as do those beyond the
-/// cut's.
+/// Rows are divided at multiples of the kernels' tile, equally in both halves of a weight. A rank with an output of a
+/// gate therefore has the matching output of its up projection. Surplus ranks hold no rows.
 struct RowCut {
   static constexpr std::int64_t tile_of_kernels = 16;
 
   std::int64_t tile = tile_of_kernels;
   int ranks = 1;
-  int parts = 1;           // 2, or 1 where the number of rows is odd
-  std::int64_t width = 0;  // rows of a part
+  int parts = 1;           // 2, or 1 if the number of rows is odd
+  std::int64_t width = 0;  // rows per part
 
   RowCut() = default;
   RowCut(std::int64_t rows, int of_ranks)
       : ranks(of_ranks), parts(rows % 2 == 0 ? 2 : 1), width(rows / (rows % 2 == 0 ? 2 : 1)) {}
-  /// In one part, at multiples of anything.
+  /// One part, divided at multiples of `multiples` rows.
   RowCut(std::int64_t rows, int of_ranks, std::int64_t multiples) : tile(multiples), ranks(of_ranks), width(rows) {}
 
-  /// The first row of a rank in each part; that of rank + 1 is where it ends.
+  /// A rank's first row in each part; first(rank + 1) is its end.
   SLM_DEVICE std::int64_t first(int rank) const {
     const std::int64_t tiles = (width + tile - 1) / tile, row = tiles * rank / ranks * tile;
     return row < width ? row : width;
   }
-  /// Its rows in each part.
+  /// A rank's number of rows in each part.
   SLM_DEVICE std::int64_t count(int rank) const { return first(rank + 1) - first(rank); }
-  /// That any rank has in each part.
+  /// The maximum of count() over all ranks.
   std::int64_t most() const {
     std::int64_t most = 0;
     for (int rank = 0; rank < ranks; ++rank) most = std::max(most, count(rank));
     return most;
   }
 
-  /// Whether ranks begin and end at multiples of some rows.
+  /// Whether all ranks' boundaries are multiples of `multiples` rows.
   bool lies_at(std::int64_t multiples) const {
     bool lies = true;
     for (int rank = 0; rank < ranks; ++rank) lies = lies && first(rank) % multiples == 0;
     return lies;
   }
 
-  /// All of a rank, ascending.
+  /// All rows of a rank, ascending.
   std::vector<RowRange> of(int rank) const {
     std::vector<RowRange> rows;
     for (int part = 0; count(rank) > 0 && part < parts; ++part)
@@ -65,7 +64,7 @@ struct RowCut {
 
   struct Place {
     int rank = 0;
-    std::int64_t row = 0;  // among those of the rank, part by part
+    std::int64_t row = 0;  // index among the rank's rows, part by part
   };
   SLM_DEVICE Place find(std::int64_t row) const {
     const std::int64_t part = row / width;
@@ -76,7 +75,7 @@ struct RowCut {
   }
 };
 
-/// Neighbouring layers; the first stages have one more where they do not divide.
+/// Adjacent layers per stage; if they do not divide evenly, the first stages have one more.
 struct LayerCut {
   int layers = 0;
   int stages = 1;

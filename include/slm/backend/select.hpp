@@ -1,11 +1,11 @@
-// DefaultBackend: what a program gets that names no backend. The compiler decides: nvcc makes it NVIDIA's GPU, clang
-// for HIP AMD's, any other the CPU. All of them compile the backend cpu too, so that a draft can run there.
+// DefaultBackend: the backend for programs that name none. The compiler selects it: nvcc NVIDIA GPUs, clang for HIP AMD
+// GPUs, others the CPU. Every compiler also compiles the CPU backend, so that a draft can run there.
 #pragma once
 
 #include "slm/backend/cpu/cpu.hpp"
 
 #if defined(__CUDACC__) && defined(__HIP__)
-#error "slm: one source cannot be compiled for CUDA and HIP at once: use a build tree for each"
+#error "slm: one source cannot be compiled for CUDA and HIP at once: use a separate build tree for each"
 #elif defined(__CUDACC__)
 #include "slm/backend/gpu/gpu.hpp"
 #include "slm/backend/gpu/runtime/runtime_cuda.hpp"

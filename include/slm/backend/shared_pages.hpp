@@ -1,5 +1,5 @@
-// SharedPages: the pages of keys and values that ranks hold together, each its layers and heads of every page. All
-// ranks know a page by one name, an address that nothing lies at.
+// SharedPages: KV cache pages distributed over ranks; each rank holds its layers and heads of every page. All ranks
+// know a page by a rank-independent handle, a synthetic address that is never dereferenced.
 #pragma once
 
 #include <algorithm>
@@ -21,14 +21,14 @@
 
 namespace slm { inline namespace v0_1 { namespace backend {
 
-/// Any thread may use it; what all ranks do together, one of each.
+/// Thread-safe, except that collective calls must not overlap.
 template <Backend B, ranks::Communicator C>
 class SharedPages {
  public:
   SharedPages(B device, std::shared_ptr<const ranks::Grid<C>> grid)
       : device_(std::move(device)), grid_(std::move(grid)) {}
 
-  /// A name for so many bytes of pages that no others have.
+  /// Returns an unused handle for pages of `bytes` bytes.
   std::byte* new_name(std::size_t bytes) {
     const std::lock_guard lock(mutex_);
     const std::uintptr_t name = next_name_;
@@ -47,7 +47,8 @@ class SharedPages {
     held_.erase(name);
   }
 
-  /// Where this rank's part of a page lies; null: it has none, or there is no page. Throws ranks.out-of-step.
+  /// Returns the address of this rank's part of a page; null if it has none or the page is null. Throws
+  /// ranks.out-of-step.
   std::byte* own(const std::byte* page) {
     if (page == nullptr) return nullptr;
     const std::lock_guard lock(mutex_);
@@ -60,7 +61,7 @@ class SharedPages {
     return find(page).slab.shape.bytes();
   }
 
-  /// Bytes from the beginning of a page of layers like this one to what this rank has of it.
+  /// Byte offset of this rank's part in a whole page.
   std::size_t part_begins(const std::byte* page) {
     const std::lock_guard lock(mutex_);
     const KvPageShape::Part part = find(page).slab.part;
@@ -87,7 +88,7 @@ class SharedPages {
     device_.write(slab.own_page(i), own.data(), own.size());
   }
 
-  /// On all ranks at once: the contents of the whole page, on each. What several hold, the first of them gives.
+  /// Collective: reads the whole page on every rank. Parts held by several ranks come from the first of them.
   void read(std::byte* contents, const std::byte* page) {
     const std::lock_guard lock(mutex_);
     auto [slab, i] = find(page);
@@ -125,7 +126,7 @@ class SharedPages {
   };
   struct Place {
     Slab& slab;
-    std::size_t index;  // of a page
+    std::size_t index;  // index of a page
   };
 
   Place find(const std::byte* page) {
@@ -136,14 +137,14 @@ class SharedPages {
       const std::size_t index = before / std::max<std::size_t>(slab.shape.bytes(), 1);
       if (index < slab.count) return {slab, index};
     }
-    throw Error("ranks.out-of-step", "rank 0 names a page that this rank does not hold",
+    throw Error("ranks.out-of-step", "expected a page of this rank, found an unknown handle from rank 0",
                 "Start the same program on every rank");
   }
 
   B device_;
   std::shared_ptr<const ranks::Grid<C>> grid_;
-  std::mutex mutex_;                                    // of what follows
-  std::map<const std::byte*, Slab, std::less<>> held_;  // by their names
+  std::mutex mutex_;                                    // guards the members below
+  std::map<const std::byte*, Slab, std::less<>> held_;  // by handle
   std::uintptr_t next_name_ = alignment;
 };
 

@@ -1,7 +1,7 @@
-// backend::Split: a backend whose matrices are shared out over ranks. The ranks of a stage hold some layers, and of
-// each matrix some rows, hence some outputs of every product, and some heads of attention. No sum is cut, so any number
-// of ranks gives the bits of one; unless reduction is to be fast: then the matrices behind attention and behind the
-// hidden layer are cut by their inputs.
+// backend::Split: a backend that distributes matrices over ranks. The ranks of a stage hold some layers, and of each
+// matrix some rows, hence some outputs of every product and some attention heads. No sum is divided, so results have
+// the same bits for any number of ranks. With fast_reduce, the matrices after attention and after the MLP's inner layer
+// are divided by inputs instead.
 #pragma once
 
 #include <algorithm>
@@ -34,8 +34,8 @@ namespace slm { inline namespace v0_1 {
 
 namespace backend {
 
-/// B over the ranks of a grid. All of them load the same models, and take the same steps in one order: because
-/// all make the same calls, or by orders, with which rank 0 tells the others its steps and they obey().
+/// B over the ranks of a grid. All ranks load the same models and run the same steps in the same order. Either all make
+/// the same calls, or rank 0 sends commands and the others execute them with obey().
 template <Backend B, ranks::Communicator C>
 class Split {
   static_assert(std::is_same_v<typename B::Activation, float>, "gathers floats");
@@ -58,7 +58,7 @@ class Split {
         state_(std::make_shared<State>(device_, std::make_shared<const ranks::Grid<C>>(ranks, stages))) {
     state_->fast_reduce = fast_reduce;
   }
-  /// grid: of the team's ranks. number: of this device, among those of the team; the same on every rank.
+  /// grid: of the team's ranks. number: of this device in the team, equal on all ranks.
   Split(B device, std::shared_ptr<ranks::Team<C>> team, std::shared_ptr<const ranks::Grid<C>> grid, int number,
         bool fast_reduce = false)
       : device_(std::move(device)), state_(std::make_shared<State>(device_, std::move(grid))) {
@@ -74,7 +74,7 @@ class Split {
     return device_.template allocate<T>(count);
   }
 
-  /// Pages that the ranks hold together, and give up with this.
+  /// Pages that the ranks hold together; released by the destructor.
   class Pages {
    public:
     Pages(std::shared_ptr<SharedPages<B, C>> pages, std::shared_ptr<SplitOrders<B, C>> orders, const KvPageShape& shape,
@@ -106,8 +106,8 @@ class Split {
   void copy_weights() requires requires(B& device) { device.copy_weights(); }
   { device_.copy_weights(); }
 
-  /// Packs this rank's rows, or columns, of the layers of its stage. How a backend holds a matrix depends on all of its
-  /// sources, so none is left out, be it without rows.
+  /// Packs this rank's rows or columns of the layers of its stage. A matrix's layout depends on all its sources, so
+  /// sources without own rows are kept.
   template <class Format>
   Matrix<Format> pack(std::span<const typename Format::Source> sources, const WeightPlace& place = {}) {
     const ranks::Grid<C>& grid = *state_->grid;
@@ -130,7 +130,7 @@ class Split {
     if (is_head) state_->rows.insert_or_assign(number_of(AdaptedProduct::head), rows);
     std::vector<typename Format::Source> own;
     for (const RowRange& range : rows) {
-      std::int64_t first = range.first, last = range.last;  // in what follows
+      std::int64_t first = range.first, last = range.last;  // relative to the remaining sources
       for (const auto& source : sources) {
         const std::int64_t count = out_features(source);
         const std::int64_t from = std::clamp<std::int64_t>(first, 0, count);
@@ -144,14 +144,14 @@ class Split {
     return matrix;
   }
 
-  /// This rank's share of it, as all of them have theirs then.
+  /// Collective: places each rank's share of an adapter.
   Adapter place(const Adapter& adapter) {
     Adapter placed = device_.place(state_->share_of(adapter));
     if (state_->orders != nullptr) placed.memory = state_->orders->tell_adapter(adapter, std::move(placed.memory));
     return placed;
   }
 
-  // Of whole pages.
+  // These operate on whole pages.
 
   void copy(std::byte* to, const std::byte* from, std::size_t) {
     if (state_->orders != nullptr) state_->orders->tell_copy(to, from);
@@ -167,7 +167,7 @@ class Split {
 
   SplitStep<B, C> begin(const StepPlan& plan) { return {device_, *state_, plan}; }
 
-  /// On ranks behind the first, whose steps are rank 0's: see FollowsSteps.
+  /// For ranks other than 0, whose steps are driven by rank 0: see FollowsSteps.
   void on_step(std::function<void(const StepPlan&)> take) {
     if (state_->orders != nullptr) state_->orders->on_step(std::move(take));
   }
@@ -176,7 +176,8 @@ class Split {
  private:
   using State = SplitState<B, C>;
 
-  /// Whether the matrix is cut by its inputs, or leaves its outputs to one that is. That one is packed first.
+  /// Sets whether the matrix is divided by its inputs, or leaves its outputs to a matrix that is. That matrix is packed
+  /// first.
   template <class Held, class Source>
   void cut_by_inputs(SplitMatrix<Held>& matrix, std::span<const Source> sources, const WeightPlace& place) {
     const int lanes = state_->grid->lanes;
@@ -222,7 +223,7 @@ class Split {
 
 }  // namespace backend
 
-/// The backend of a rank: B itself where there is one only.
+/// The backend of a rank: B itself for a single process.
 template <Backend B, ranks::Communicator C>
 using OnRanks = typename std::conditional_t<std::is_same_v<C, ranks::Alone>, std::type_identity<B>,
                                             std::type_identity<backend::Split<B, C>>>::type;

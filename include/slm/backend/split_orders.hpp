@@ -1,4 +1,4 @@
-// SplitOrders: how rank 0's device tells the others' what happens: to the pages of keys and values, and in each step.
+// SplitOrders: commands from rank 0's device to the other ranks, about KV cache pages, adapters and steps.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,7 @@
 
 namespace slm { inline namespace v0_1 { namespace backend {
 
-/// Of one device; its number is known to all ranks.
+/// Belongs to one device, whose number is equal on all ranks.
 template <Backend B, ranks::Communicator C>
 class SplitOrders : public std::enable_shared_from_this<SplitOrders<B, C>> {
   enum class Order : int { step, take_pages, give_pages, copy, read, write, take_adapter, give_adapter };
@@ -30,15 +30,15 @@ class SplitOrders : public std::enable_shared_from_this<SplitOrders<B, C>> {
   using Place = std::function<Adapter(const Adapter&)>;
 
  public:
-  /// place: a whole adapter, as this rank has it then.
+  /// place: converts a whole adapter to this rank's share.
   SplitOrders(std::shared_ptr<Pages> pages, std::shared_ptr<ranks::Team<C>> team, int number, Place place)
       : pages_(std::move(pages)), team_(std::move(team)), number_(number), place_(std::move(place)) {}
 
   std::unique_lock<std::mutex> lock() { return team_->lock(); }
 
-  // On rank 0. Elsewhere they do nothing: what a model does there, it was told to.
+  // The following functions send on rank 0 and do nothing on other ranks.
 
-  /// With the lock, which the step keeps.
+  /// Requires the lock, which the step keeps.
   void tell_step(const StepPlan& plan) {
     if (!team_->leads()) return;
     Letter letter = of(Order::step);
@@ -54,7 +54,7 @@ class SplitOrders : public std::enable_shared_from_this<SplitOrders<B, C>> {
     team_->tell(letter);
   }
 
-  /// A step has ended in the middle, with the lock held.
+  /// Aborts the team after a step failed, with the lock held.
   void give_up() { team_->give_up(); }
 
   void tell_take_pages(const std::byte* name, const KvPageShape& shape, std::size_t count) {
@@ -69,8 +69,8 @@ class SplitOrders : public std::enable_shared_from_this<SplitOrders<B, C>> {
     tell(of(Order::write).put(page).put_all(contents));
   }
 
-  /// The others have an adapter as long as anybody has what this returns: the memory of rank 0's share, whose address
-  /// is its name.
+  /// Other ranks keep the adapter until the returned pointer is released. It is the memory of rank 0's share, and its
+  /// address is the handle.
   std::shared_ptr<const std::byte[]> tell_adapter(const Adapter& whole, std::shared_ptr<const std::byte[]> own) {
     if (!team_->leads()) return own;
     const std::byte* const name = own.get();
@@ -82,18 +82,18 @@ class SplitOrders : public std::enable_shared_from_this<SplitOrders<B, C>> {
             }};
   }
 
-  /// On rank 0: the contents of a page.
+  /// Rank 0 only: reads the contents of a page.
   void read(std::byte* contents, const std::byte* page) {
     const auto speaks = team_->lock();
     team_->tell(of(Order::read).put(page));
     team_->together([&] { pages_->read(contents, page); });
   }
 
-  // On the others.
+  // Other ranks only.
 
   void on_step(std::function<void(const StepPlan&)> take) { take_step_ = std::move(take); }
 
-  /// Does what rank 0 has told of this device.
+  /// Executes a command from rank 0.
   void obey(Letter& letter) {
     switch (letter.take<Order>()) {
       case Order::step: return step(letter);
@@ -139,7 +139,7 @@ class SplitOrders : public std::enable_shared_from_this<SplitOrders<B, C>> {
     team_->tell(letter);
   }
 
-  /// That what has this name is gone. Where that cannot be told, the team can do nothing more together.
+  /// Announces that a handle is released. If that fails, the team is aborted.
   void tell_end(Order order, const std::byte* name) noexcept {
     try {
       if (team_->failure().empty()) tell(of(order).put(name));
@@ -153,7 +153,7 @@ class SplitOrders : public std::enable_shared_from_this<SplitOrders<B, C>> {
     if (name == nullptr) return nullptr;
     const auto found = adapters_.find(name);
     if (found != adapters_.end()) return &found->second;
-    throw Error("ranks.out-of-step", "rank 0 names an adapter that this rank does not have",
+    throw Error("ranks.out-of-step", "expected an adapter of this rank, found an unknown handle from rank 0",
                 "Start the same program on every rank");
   }
 
@@ -184,13 +184,13 @@ class SplitOrders : public std::enable_shared_from_this<SplitOrders<B, C>> {
   int number_;
   Place place_;
   std::function<void(const StepPlan&)> take_step_;
-  std::map<const std::byte*, Adapter> adapters_;  // on the others, by their names
+  std::map<const std::byte*, Adapter> adapters_;  // other ranks only, by handle
 
-  std::vector<PlanRow> rows_;  // of the present step, as are the following
+  std::vector<PlanRow> rows_;  // of the current step, like the members below
   std::vector<PlanSequence> sequences_;
   std::vector<std::byte*> named_;
   std::vector<int> outputs_;
-  std::vector<std::byte> contents_;  // of a page
+  std::vector<std::byte> contents_;  // contents of a page
 };
 
 }}}

@@ -1,6 +1,5 @@
-// SplitStep: a rank's part in the operations of one step. The ranks of a stage hold some rows of each of its matrices,
-// hence some outputs of every product, and some heads of attention, and gather what the others have computed; between
-// stages goes the residual stream.
+// SplitStep: a rank's part of the operations of one step. The ranks of a stage compute their rows of every product and
+// their attention heads, and gather the others' results. The residual stream passes from stage to stage.
 #pragma once
 
 #include <algorithm>
@@ -27,8 +26,8 @@
 
 namespace slm { inline namespace v0_1 {
 
-/// A step that can end qkv behind a product that is complete already.
-///   finish_qkv   q [rows, heads * dim]   from projected [rows, q | k | v], which it changes: clip, norms, RoPE, pages
+/// A step that can finish qkv after a separate product.
+///   finish_qkv   q [rows, heads * dim]   from projected [rows, q | k | v], modified in place: clip, norms, RoPE, pages
 template <class Step, class B>
 concept FinishesQkv = requires(Step& step, View<typename B::Activation, 2> rows, Rope rope, Heads heads, KvLayer layer,
                                QkvShaping shaping) {
@@ -42,23 +41,23 @@ template <class Held>
 struct SplitMatrix {
   std::int64_t out = 0;
   std::int64_t in = 0;
-  int stage = 0;       // that multiplies by it
-  RowCut cut = {};     // over the ranks of the stage, where it is not cut by heads
+  int stage = 0;       // stage that multiplies by it
+  RowCut cut = {};     // distribution over the ranks of the stage, unless divided by heads
   HeadCut heads = {};  // of queries, keys and values
-  RowCut inputs = {};  // where it is cut by its inputs instead, and sums are added over ranks; else of no width
-  bool kept = false;   // what comes of its outputs is not gathered: the next matrix is cut by these inputs
-  Held held = {};      // without rows on other stages, and where there are more ranks than tiles
+  RowCut inputs = {};  // distribution of inputs if divided by inputs (sums are reduced over ranks); else width 0
+  bool kept = false;   // outputs are not gathered, because the next matrix is divided by these inputs
+  Held held = {};      // empty on other stages, and on surplus ranks
 
-  /// What this rank reads for one product.
+  /// Bytes that this rank reads per product.
   std::int64_t bytes() const { return held.bytes(); }
 
-  /// As DenseMatrix, of this rank's part.
+  /// See DenseMatrix; for this rank's part.
   bool in_file() const requires requires(const Held& matrix) { matrix.in_file(); }
   { return held.in_file(); }
 };
 
-/// How the ranks of a stage make whole rows of their shares: where the device computes in memory of its own, by its
-/// shares(); see HostShares for what that must do.
+/// The object that combines the ranks' results: shares() of a device with separate memory, else HostShares, which
+/// documents the interface.
 template <Backend B, ranks::Communicator C>
 auto shares_of([[maybe_unused]] B& device, const C& peers) {
   if constexpr (B::own_memory) {
@@ -68,7 +67,7 @@ auto shares_of([[maybe_unused]] B& device, const C& peers) {
   }
 }
 
-/// What the copies of one device share.
+/// The state that copies of one device share.
 template <Backend B, ranks::Communicator C>
 struct SplitState {
   SplitState(B device, std::shared_ptr<const ranks::Grid<C>> ranks)
@@ -78,7 +77,7 @@ struct SplitState {
 
   Adapter share_of(const Adapter& adapter) const {
     const auto rows_of = [this](int product) {
-      // The embedding's changes are added to whole rows.
+      // Contributions to the embedding are added to whole rows.
       if (product == number_of(AdaptedProduct::embedding) && grid->stage == 0) return std::vector{all_rows};
       const auto held = rows.find(product);
       return held == rows.end() ? std::vector<RowRange>{} : held->second;
@@ -96,16 +95,16 @@ struct SplitState {
   static constexpr RowRange all_rows{0, std::numeric_limits<std::int64_t>::max()};
 
   bool fast_reduce = false;
-  std::map<int, std::vector<RowRange>> rows;  // that this rank holds of the weight of each product; others it does not
-  std::map<int, RowRange> columns;            // that it holds, where not all
-  std::map<int, RowCut> kept;  // of each product whose outputs are not gathered, how the next one cuts them
+  std::map<int, std::vector<RowRange>> rows;  // this rank's rows of each product's weight; absent: none
+  std::map<int, RowRange> columns;            // this rank's columns, where divided by inputs
+  std::map<int, RowCut> kept;                 // per product without gathering: how the next matrix divides its outputs
   std::shared_ptr<SplitOrders<B, C>> orders;  // null: all ranks make the same calls
-  std::mutex mutex;                           // of a step, from its beginning to its end, where there are no orders
+  std::mutex mutex;                           // locked during a step if there are no orders
   decltype(shares_of(std::declval<B&>(), std::declval<const C&>())) shares;
 };
 
-/// A step of more rows than a run has is taken run after run, so that the stages work at once. Where there is one stage
-/// all rows are one run.
+/// Steps with many rows run in several parts, so that pipeline stages work in parallel. With one stage there is one
+/// part.
 template <Backend B, ranks::Communicator C>
 class SplitStep {
   using Step = decltype(std::declval<B&>().begin(std::declval<const StepPlan&>()));
@@ -123,7 +122,7 @@ class SplitStep {
     take_rows(0, count_of(plan.rows));
     if (state.orders != nullptr) state.orders->tell_step(plan);
   }
-  ~SplitStep() {  // the others wait for the rest of a step that has failed here
+  ~SplitStep() {  // other ranks wait for the rest of a step that failed here
     if (state_.orders != nullptr && std::uncaught_exceptions() > exceptions_) state_.orders->give_up();
   }
   SplitStep(const SplitStep&) = delete;
@@ -227,7 +226,7 @@ class SplitStep {
   void logits(ConstRows x, Norm norm, const Linear<Matrix<Held>>& linear, Rows out) {
     const Rows gathered = shares().answers(out);
     share(linear, linear.weight.cut.parts, gathered, [&](const auto& held, Rows mine) {
-      if constexpr (B::own_memory) {  // where logits() would bring them to the host
+      if constexpr (B::own_memory) {  // logits() would copy them to the host
         const ConstRows answered{x.data, mine.extent(0), x.extent(1)};
         step_->mlp(answered, norm, held, ActivationKind::identity, nullptr, mine);
       } else {
@@ -245,7 +244,7 @@ class SplitStep {
   }
 
  private:
-  /// Of rows: fewer would take as long, as reading the weights does.
+  /// rows per part: fewer take as long, since reading the weights dominates
   static constexpr std::int64_t run_rows = 64;
 
   static std::int64_t count_of(std::span<const PlanRow> rows) { return static_cast<std::int64_t>(rows.size()); }
@@ -254,7 +253,7 @@ class SplitStep {
     return grid_.stages == 1 ? 1 : std::max<std::int64_t>(1, count_of(whole_.rows) / run_rows);
   }
 
-  /// From here on the step is of these rows only. All of it answers.
+  /// Restricts the step to these rows; the whole range restores all rows.
   void take_rows(std::int64_t first, std::int64_t last) {
     const bool all = first == 0 && last == count_of(whole_.rows);
     turn_.reset();
@@ -283,10 +282,10 @@ class SplitStep {
     turn_.emplace(shares());
   }
 
-  /// Whether the rows are on this rank's stage now.
+  /// Whether the rows are on this rank's stage.
   bool is_here() const { return at_ == grid_.stage; }
 
-  /// The residual stream goes on to the stage of the next operation.
+  /// Sends the residual stream to the stage of the next operation.
   void go_to(int stage) {
     for (; at_ < stage; ++at_) {
       if (at_ == grid_.stage) shares().hand_on(*grid_.next, residual_);
@@ -294,16 +293,16 @@ class SplitStep {
     }
   }
 
-  /// What the last stage has computed becomes rank 0's.
+  /// Sends the last stage's results to rank 0.
   void answer(Rows out) {
     const std::span<float> numbers(out.data, static_cast<std::size_t>(out.size()));
     if (grid_.ends) grid_.ends->broadcast(std::as_writable_bytes(numbers), 1);
   }
 
-  /// Behind the rooms of activations.
+  /// Indices after the activation buffers.
   enum Room { projections = most_rooms, biases, divisors };
 
-  /// Where a layer lies in what this rank holds of a page.
+  /// Offsets of a layer in this rank's part of a page.
   KvLayer own(KvLayer layer) const {
     for (const std::byte* page : whole_.table(whole_.sequences.front(), layer.kind)) {
       if (page == nullptr || grid_.stages == 1) continue;
@@ -313,10 +312,10 @@ class SplitStep {
     return heads_.own(grid_.lane, layer);
   }
 
-  /// A rank may be one too many for heads.
+  /// Whether this rank has heads; surplus ranks do not.
   bool computes_heads() const { return heads_.query.count(grid_.lane) > 0; }
 
-  /// The beginning of a room for all heads, as this rank's.
+  /// A buffer for all heads, restricted to this rank's heads.
   template <class Number>
   View<Number, 2> own_heads(View<Number, 2> all) const {
     return {all.data, all.extent(0), heads_.query.count(grid_.lane)};
@@ -327,7 +326,7 @@ class SplitStep {
 
   auto& shares() { return state_.shares; }
 
-  /// This rank's of one number for each row of a weight.
+  /// This rank's elements of a vector with one element per weight row.
   const float* own_of(const RowCut& cut, const float* whole, Room room) {
     if (whole == nullptr) return nullptr;
     const Rows own = shares().room(room, 1, cut.parts * cut.count(grid_.lane));
@@ -335,7 +334,7 @@ class SplitStep {
     return own.data;
   }
 
-  /// out [rows, parts * width]: compute(linear, mine) gives this rank's outputs, mine [rows, parts * its count].
+  /// out [rows, parts * width]: compute(linear, mine) computes this rank's outputs, mine [rows, parts * its count].
   template <class Held, class Compute>
   void share(const Linear<Matrix<Held>>& linear, int parts, Rows out, Compute compute) {
     if (!is_here()) return;
@@ -347,7 +346,7 @@ class SplitStep {
     if (!kept) shares().gather(cut, parts, mine, out);
   }
 
-  /// x += input . weight^T + bias, by the columns of `input` that each rank has, in the beginning of its room.
+  /// x += input . weight^T + bias, from each rank's columns of `input`, which are at the beginning of its buffer.
   template <class Held>
   void add_up(ConstRows input, const Linear<Matrix<Held>>& linear, Rows x) {
     if (!is_here()) return;
@@ -362,8 +361,7 @@ class SplitStep {
     }
   }
 
-  /// x = rows of a table that lie on any rank: take() reads those that the plan's rows name by `index`, less the
-  /// offset.
+  /// x = table rows that may be on any rank. take() reads the rows that the plan names by `index`, less the offset.
   template <class Held, class Take>
   void look_up(const Matrix<Held>& table, Rows x, int PlanRow::*index, int offset, Take take) {
     residual_ = x;
@@ -376,12 +374,12 @@ class SplitStep {
   int exceptions_ = std::uncaught_exceptions();
   std::unique_lock<std::mutex> lock_;
   const StepPlan whole_;
-  std::vector<std::byte*> pages_;  // as this rank holds them
+  std::vector<std::byte*> pages_;  // this rank's addresses
   Rows residual_ = {};
-  HeadCut heads_ = {};        // of the attention under way
-  bool keeps_heads_ = false;  // and whether what they give stays on their ranks
-  int at_ = 0;                // the stage that the rows are on
-  std::int64_t first_ = 0;    // of the rows that are taken now, as are the following
+  HeadCut heads_ = {};        // of the current attention
+  bool keeps_heads_ = false;  // attention outputs are not gathered
+  int at_ = 0;                // stage of the rows
+  std::int64_t first_ = 0;    // of the current part, like the members below
   std::vector<PlanRow> rows_;
   std::vector<PlanSequence> sequences_;
   StepPlan plan_;

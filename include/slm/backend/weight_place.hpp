@@ -1,4 +1,4 @@
-// WeightPlace: where in a model a matrix stands, for backends that hold some of its layers only.
+// WeightPlace: the role of a matrix in a model, for backends that hold only some layers.
 #pragma once
 
 #include <span>
@@ -11,14 +11,14 @@
 namespace slm { inline namespace v0_1 {
 
 struct WeightPlace {
-  AdaptedProduct product = AdaptedProduct::embedding;  // that it is the weight of
+  AdaptedProduct product = AdaptedProduct::embedding;  // the product of the matrix
   int layer = 0;
-  int layers = 1;             // of the model
-  bool at_both_ends = false;  // an embedding that is the head too
-  Heads heads = {};           // of attention
+  int layers = 1;             // number of layers of the model
+  bool at_both_ends = false;  // an embedding that is also the head
+  Heads heads = {};           // attention heads
   QkNorm norm = QkNorm::none;
 
-  /// The stage of a pipeline that multiplies by it, or looks it up.
+  /// The pipeline stage that uses the matrix.
   int stage(int stages) const {
     switch (product) {
       case AdaptedProduct::embedding:
@@ -30,7 +30,7 @@ struct WeightPlace {
   }
 };
 
-/// A backend that packs a matrix by its place.
+/// A backend whose packing depends on the role.
 template <class B, class Format>
 concept PacksByPlace = requires(B device, std::span<const typename Format::Source> sources, const WeightPlace& place) {
   device.template pack<Format>(sources, place);

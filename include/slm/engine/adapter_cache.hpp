@@ -1,4 +1,4 @@
-// AdapterCache: the inside of an AdapterStore, which lives as long as any of its leases and adapters in use.
+// AdapterCache: the implementation of AdapterStore. It lives as long as any lease or adapter in use.
 #pragma once
 
 #include <algorithm>
@@ -33,7 +33,7 @@ namespace slm { inline namespace v0_1 { namespace detail {
 
 class AdapterCache;
 
-/// What all copies of a lease share.
+/// The state that copies of a lease share.
 struct AdapterLeaseState {
   AdapterLeaseState(std::shared_ptr<AdapterCache> of, EntryRef leased)
       : cache(std::move(of)), entry(std::move(leased)) {}
@@ -43,12 +43,12 @@ struct AdapterLeaseState {
 
   const std::shared_ptr<AdapterCache> cache;
   const EntryRef entry;
-  std::shared_ptr<const std::function<void()>> wake = nullptr;  // the cache's mutex guards it
-  std::atomic<std::uint64_t> digest{0};                         // of what was taken; 0: nothing yet
-  std::atomic<bool> failed{false};                              // its error was thrown
+  std::shared_ptr<const std::function<void()>> wake = nullptr;  // guarded by the cache's mutex
+  std::atomic<std::uint64_t> digest{0};                         // digest of the taken adapter; 0: not taken yet
+  std::atomic<bool> failed{false};                              // its error was thrown to a caller
 };
 
-/// What the users of an adapter share.
+/// The state that users of an adapter share.
 struct AdapterUse {
   AdapterUse(std::shared_ptr<AdapterCache> of, EntryRef used)
       : cache(std::move(of)), entry(std::move(used)), copies(entry->copies) {}
@@ -61,8 +61,8 @@ struct AdapterUse {
   AdapterCopies copies;
 };
 
-/// Any thread may use it; one, the loader, is in run(). The mutex is free while files are read, memory is given back
-/// and others are notified. A call that throws has changed nothing.
+/// Thread-safe. One thread, the loader, executes run(). The mutex is unlocked while files are read, memory is released
+/// and leases are notified. A call that throws changes nothing.
 class AdapterCache : public std::enable_shared_from_this<AdapterCache> {
   using State = AdapterEntry::State;
   using Lock = std::unique_lock<std::mutex>;
@@ -70,11 +70,11 @@ class AdapterCache : public std::enable_shared_from_this<AdapterCache> {
  public:
   using Read = std::function<AdapterRef(const std::filesystem::path&)>;
 
-  /// read: a folder into the host's memory; throws Error. Throws adapter.no-folder.
+  /// read: reads a folder into host memory; may throw Error. Throws adapter.no-folder.
   AdapterCache(AdapterStoreOptions its_options, Read read) : options(std::move(its_options)), read_(std::move(read)) {
     std::error_code fault;
     if (!options.folder.empty() && !std::filesystem::is_directory(options.folder, fault)) {
-      throw Error("adapter.no-folder", text("'", options.folder.string(), "' is no folder that can be read"),
+      throw Error("adapter.no-folder", text("'", options.folder.string(), "': expected a readable folder"),
                   "Name a folder whose sub-folders are adapters");
     }
     scan();
@@ -149,7 +149,7 @@ class AdapterCache : public std::enable_shared_from_this<AdapterCache> {
       if (failed) std::rethrow_exception(entry.failure);
       if (closed_) {
         throw Error("adapter.unknown", text("the store of the adapter ", quote(entry.name), " is gone"),
-                    "Keep the store as long as it is asked for adapters");
+                    "Keep the store alive while leases are used");
       }
       enqueue(lease.entry);
       if (!waits) return nullptr;
@@ -168,11 +168,11 @@ class AdapterCache : public std::enable_shared_from_this<AdapterCache> {
     return adapter;
   }
   Lock lock() { return Lock(mutex_); }
-  /// With the lock.
+  /// The caller must hold the lock.
   void press(AdapterEntry& entry) noexcept {
     if (entry.state == State::queued && !std::exchange(entry.pressed, true)) notify_loader();
   }
-  /// The loader thread: loads queued adapters one by one, and frees adapters that no name, lease or text refers to.
+  /// The loader thread: loads queued adapters one at a time, and frees adapters without name, lease and user.
   void run(const std::stop_token& stop) noexcept {
     for (Lock lock(mutex_); !stop.stop_requested();) {
       news_.wait(lock, stop, [&] { return has_news_; });
@@ -198,7 +198,7 @@ class AdapterCache : public std::enable_shared_from_this<AdapterCache> {
       if (queued != nullptr && std::exchange(queued->has_news, false)) wake_leases(*queued, lock);
     }
   }
-  /// After run(): nothing is loaded any more, and adapters in use are kept by their users only.
+  /// After run(): stops loading. From then on, only users keep adapters alive.
   void close() noexcept {
     Lock lock(mutex_);
     closed_ = true;
@@ -234,7 +234,8 @@ class AdapterCache : public std::enable_shared_from_this<AdapterCache> {
     return EntryRef(new AdapterEntry{std::move(name), folder, std::move(root), found, replaces, weights_bytes(folder)});
   }
 
-  /// Without the mutex. Looks into the folder where it has changed. A recent time of change may be that of two changes.
+  /// Without the mutex. Scans the folder if its modification time has changed, or is too recent to exclude a second
+  /// change.
   void scan() {
     namespace fs = std::filesystem;
     if (options.folder.empty()) return;
@@ -247,7 +248,7 @@ class AdapterCache : public std::enable_shared_from_this<AdapterCache> {
     for (std::string& name : names_in(options.folder.string(), fault)) {
       if (names_.may_be_found(name) && fs::is_directory(options.folder / name, ignored)) found.insert(std::move(name));
     }
-    if (fault) return;  // the names stay as they are
+    if (fault) return;  // keeps the known names
     Lock lock(mutex_);
     for (const EntryRef& entry : names_.entries()) {
       if (!entry->found || found.contains(entry->name)) continue;
@@ -264,7 +265,7 @@ class AdapterCache : public std::enable_shared_from_this<AdapterCache> {
     scanned_ = settled ? std::optional(changed) : std::nullopt;
   }
 
-  // With the mutex, all that follows.
+  // The following functions require the mutex.
 
   void notify_loader() noexcept {
     has_news_ = true;
@@ -280,7 +281,7 @@ class AdapterCache : public std::enable_shared_from_this<AdapterCache> {
     if (entry.state == State::queued && entry.leases.empty() && !entry.pinned)
       memory_.leave_queue(entry, State::absent);
   }
-  /// No name stands for it any more: it goes with the last that uses it or has a lease.
+  /// Removes the name from an entry, which is freed with its last user or lease.
   void forget_name(AdapterEntry& entry) noexcept {
     entry.pinned = false;
     leave_unwanted(entry);
@@ -303,7 +304,7 @@ class AdapterCache : public std::enable_shared_from_this<AdapterCache> {
     release(*use.entry);
   }
 
-  /// Calls those who have a lease of it, without the mutex.
+  /// Notifies the leases of an entry, without the mutex.
   static void wake_leases(const AdapterEntry& entry, Lock& lock) noexcept {
     for (auto lease = entry.leases.begin(); lease != entry.leases.end();) {
       AdapterLeaseState* const one = *lease;
@@ -311,18 +312,18 @@ class AdapterCache : public std::enable_shared_from_this<AdapterCache> {
         const Unlocked unlocked(lock);
         try {
           if (*wake) (*wake)();
-        } catch (...) {  // of the caller's, who then has no news
+        } catch (...) {  // thrown by the caller's function, which then gets no notification
         }
         wake = nullptr;
       }
-      lease = entry.leases.upper_bound(one);  // there may be others by now
+      lease = entry.leases.upper_bound(one);  // the set may have changed meanwhile
     }
   }
 
-  /// Loads a queued entry, or evicts one adapter that is in its way, or finds that it has to wait for room. freed: what
-  /// is to be given back then. Throws why the entry cannot be loaded.
+  /// Loads a queued entry, or evicts one adapter to make room, or finds that it must wait. freed: receives the copies
+  /// to release. Throws the error of loading.
   void advance(const EntryRef& entry, AdapterCopies& freed, Lock& lock) {
-    std::uint64_t bytes = 0;  // more than it takes: the file has a header
+    std::uint64_t bytes = 0;  // an upper bound: the file has a header
     {
       const Unlocked unlocked(lock);
       bytes = weights_bytes(entry->folder);
@@ -344,8 +345,8 @@ class AdapterCache : public std::enable_shared_from_this<AdapterCache> {
       if (loaded.on_host == nullptr) loaded.on_host = read_(entry->folder);
       if (loaded.on_host->bytes > room) {
         throw Error("adapter.changed",
-                    text("the files of the adapter ", quote(entry->name), " changed while it was read"),
-                    "Ask for it again when they are complete");
+                    text("the files of the adapter ", quote(entry->name), " changed while they were read"),
+                    "Request it again when the files are complete");
       }
       if (options.place) loaded.on_device = options.place(loaded.on_host);
     }
@@ -375,22 +376,22 @@ class AdapterCache : public std::enable_shared_from_this<AdapterCache> {
 
   const Read read_;
 
-  std::mutex scanning_;  // one thread at a time looks into the folder; locked before mutex_
-  std::optional<std::filesystem::file_time_type> scanned_;  // as of this change of the folder
+  std::mutex scanning_;                                     // serialises folder scans; locked before mutex_
+  std::optional<std::filesystem::file_time_type> scanned_;  // modification time of the folder at the last scan
 
-  mutable std::mutex mutex_;  // of what follows, and of the entries
+  mutable std::mutex mutex_;  // guards the members below and the entries
   std::condition_variable_any news_;
-  std::condition_variable changed_;  // the state of an entry has, or closed_
-  bool has_news_ = false;            // the loader may have something to do
+  std::condition_variable changed_;  // signals a change of an entry's state or of closed_
+  bool has_news_ = false;            // the loader may have work
   bool closed_ = false;
   AdapterNames names_{options.taken, options.disk_memory};
   AdapterMemory memory_{options.host_memory, options.device_memory, options.place != nullptr};
-  AdapterStoreStats stats_;  // the counters that are no tier's
+  AdapterStoreStats stats_;  // the counters that belong to no tier
 };
 
 AdapterLeaseState::~AdapterLeaseState() { cache->end(*this); }
 AdapterUse::~AdapterUse() {
-  copies = {};  // before the cache takes it for one that can go
+  copies = {};  // released before the cache considers the entry unused
   cache->end(*this);
 }
 

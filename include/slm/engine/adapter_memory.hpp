@@ -1,4 +1,4 @@
-// AdapterMemory: which adapters of a store are in memory, and which are to be loaded.
+// AdapterMemory: the adapters of a store in memory, and the queue of those to load.
 #pragma once
 
 #include <algorithm>
@@ -13,22 +13,22 @@
 
 namespace slm { inline namespace v0_1 { namespace detail {
 
-/// One memory, with a budget in bytes; 0: no limit. Entries are given least recently used first.
+/// One memory tier. Budget in bytes; 0: no limit. Entries are passed least recently used first.
 struct AdapterTier {
   std::size_t AdapterEntry::*bytes_of;
-  AdapterTierStats stats = {};  // but for stats.adapters
+  AdapterTierStats stats = {};  // except stats.adapters
 
   void resize(AdapterEntry& entry, std::size_t bytes) noexcept {
     stats.bytes = stats.bytes - entry.*bytes_of + bytes;
     entry.*bytes_of = bytes;
   }
 
-  /// Whether so many bytes fit once all that must not stay are gone: stays(entry).
+  /// Whether `bytes` fit after evicting all entries for which stays(entry) is false.
   bool can_fit(std::size_t bytes, const std::list<EntryRef>& entries, auto stays) const {
     for (const EntryRef& other : entries) bytes += stays(*other) ? (*other).*bytes_of : 0;
     return stats.budget == 0 || bytes <= stats.budget;
   }
-  /// The one to evict first so that so many bytes fit; null where they do. Leased ones come last.
+  /// The next entry to evict so that `bytes` fit; null if they fit. Leased entries are evicted last.
   EntryRef victim(std::size_t bytes, const std::list<EntryRef>& entries, auto stays) const {
     if (stats.budget == 0 || stats.bytes + bytes <= stats.budget) return nullptr;
     for (const bool leased : {false, true}) {
@@ -40,14 +40,14 @@ struct AdapterTier {
   }
 };
 
-/// For one thread at a time. A call that throws has changed nothing.
+/// Not thread-safe. A call that throws changes nothing.
 class AdapterMemory {
   using State = AdapterEntry::State;
 
  public:
   enum class Room { lacking, growing, enough };
 
-  /// places: whether adapters are copied into device memory.
+  /// places: whether adapters are copied to device memory.
   AdapterMemory(std::size_t host_budget, std::size_t device_budget, bool places) : places_(places) {
     host_.stats.budget = host_budget;
     device_.stats.budget = places ? device_budget : 0;
@@ -62,7 +62,7 @@ class AdapterMemory {
     entry.state = to;
     entry.pressed = entry.lacks_room = false;
   }
-  /// The first that is pressed, or the first; null: none.
+  /// The first pressed entry, else the first entry; null: the queue is empty.
   EntryRef next_queued() const noexcept {
     if (queue_.empty()) return nullptr;
     const auto found = std::find_if(queue_.begin(), queue_.end(), [](const EntryRef& entry) { return entry->pressed; });
@@ -73,7 +73,7 @@ class AdapterMemory {
     if (entry.resident) resident_.splice(resident_.end(), resident_, entry.at);
   }
   EntryRef first() const noexcept { return resident_.empty() ? nullptr : resident_.front(); }
-  /// An adapter that no name, text or lease refers to. null: there is none until the next look_for_unwanted().
+  /// An adapter without name, user and lease. Null: none until the next look_for_unwanted().
   EntryRef next_unwanted() noexcept {
     if (!has_unwanted_) return nullptr;
     const auto found = std::find_if(resident_.begin(), resident_.end(), [](const EntryRef& entry) {
@@ -84,8 +84,9 @@ class AdapterMemory {
   }
   void look_for_unwanted() noexcept { has_unwanted_ = true; }
 
-  /// Whether there is room to load an entry of so many bytes. growing: freed has what was evicted for it, one adapter.
-  /// lacking: those that it could evict are in use. Throws adapter.no-room where the pinned ones leave no room.
+  /// Makes room to load an entry of `bytes` bytes. enough: there is room. growing: one adapter was evicted into
+  /// `freed`; call again. lacking: all adapters that it could evict are in use. Throws adapter.no-room if pinned
+  /// adapters leave too little room.
   Room make_room(const AdapterEntry& entry, std::size_t bytes, AdapterCopies& freed) {
     const std::size_t on_host = entry.resident ? 0 : bytes, on_device = places_ ? bytes : 0;
     const auto all_fit = [&](auto stays) {
@@ -93,9 +94,9 @@ class AdapterMemory {
     };
     if (!all_fit([&](const AdapterEntry& other) { return other.pinned && &other != &entry; })) {
       throw Error("adapter.no-room",
-                  text("the adapter ", quote(entry.name), " has ", bytes, " bytes, which the budget (",
-                       host_.stats.budget, " bytes of the host, ", device_.stats.budget,
-                       " of the device; 0 is no limit) never has beside what is pinned"),
+                  text("the adapter ", quote(entry.name), " has ", bytes, " bytes; expected at most the budget (",
+                       host_.stats.budget, " bytes of host memory, ", device_.stats.budget,
+                       " bytes of device memory; 0: no limit) without the pinned adapters"),
                   "Raise the budget, or unpin other adapters");
     }
     const auto stays = [&](const AdapterEntry& other) {
@@ -108,7 +109,7 @@ class AdapterMemory {
     freed = give_up(*other, &AdapterTierStats::evictions, from_host != nullptr);
     return Room::growing;
   }
-  /// The entry is being loaded, and takes so many bytes.
+  /// Marks the entry as loading, with a size of `bytes`.
   void reserve(const EntryRef& entry, std::size_t bytes) {
     if (!entry->resident) {
       entry->at = resident_.insert(resident_.end(), entry);
@@ -126,11 +127,11 @@ class AdapterMemory {
     entry.copies = std::move(loaded);
     mark_used(entry);
   }
-  /// After reserve(), instead of put().
+  /// Reverts reserve() instead of put().
   void cancel(AdapterEntry& entry) noexcept {
     static_cast<void>(give_up(entry, &AdapterTierStats::freed, entry.copies.on_host == nullptr));  // it has no copies
   }
-  /// Takes it out of the device's memory, and of the host's too.
+  /// Removes it from device memory, and from host memory if from_host.
   [[nodiscard]] AdapterCopies give_up(AdapterEntry& entry, std::int64_t AdapterTierStats::*counter,
                                       bool from_host) noexcept {
     AdapterCopies freed{.on_host = nullptr, .on_device = std::exchange(entry.copies.on_device, nullptr)};
@@ -161,9 +162,9 @@ class AdapterMemory {
 
  private:
   bool places_;
-  bool has_unwanted_ = false;     // maybe
-  std::list<EntryRef> queue_;     // in the order in which they were asked for
-  std::list<EntryRef> resident_;  // in the host's memory, or being loaded; least recently used first
+  bool has_unwanted_ = false;     // may be a false positive
+  std::list<EntryRef> queue_;     // in order of requests
+  std::list<EntryRef> resident_;  // in host memory or loading; least recently used first
   AdapterTier host_{&AdapterEntry::host_bytes}, device_{&AdapterEntry::device_bytes};
 };
 

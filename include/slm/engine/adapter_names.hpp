@@ -1,4 +1,4 @@
-// AdapterNames: which adapter of a store a name stands for.
+// AdapterNames: maps names to the adapters of a store.
 #pragma once
 
 #include <algorithm>
@@ -16,8 +16,7 @@
 
 namespace slm { inline namespace v0_1 {
 
-/// Whether an adapter may be called so: 1 to 128 letters, digits, '.', '_' and '-', of which the first is a letter or a
-/// digit.
+/// Returns true for a valid adapter name: 1 to 128 letters, digits, '.', '_' and '-', beginning with a letter or digit.
 inline bool is_adapter_name(std::string_view name) {
   const auto is_plain = [](char byte) {
     return (byte >= '0' && byte <= '9') || (byte >= 'A' && byte <= 'Z') || (byte >= 'a' && byte <= 'z');
@@ -29,15 +28,15 @@ inline bool is_adapter_name(std::string_view name) {
 
 namespace detail {
 
-/// For one thread at a time. A call that throws has changed nothing.
+/// Not thread-safe. A call that throws changes nothing.
 class AdapterNames {
  public:
-  /// taken: what no adapter may be called. budget: bytes of the weights of all names together; 0: no limit.
+  /// taken: reserved names. budget: bytes of the weights of all named adapters; 0: no limit.
   AdapterNames(std::vector<std::string> taken, std::uint64_t budget) : taken_(std::move(taken)), budget_(budget) {}
 
   std::size_t size() const { return all_.size(); }
   std::uint64_t bytes() const { return bytes_; }
-  /// Of every name, ordered by the names.
+  /// The named adapters in order of their names.
   std::vector<EntryRef> entries() const {
     std::vector<EntryRef> entries;
     for (const auto& named : all_) entries.push_back(named.second);
@@ -46,38 +45,39 @@ class AdapterNames {
   }
 
   bool has(std::string_view name) const { return place_of(name) != all_.end(); }
-  /// Whether a sub-folder of this name is an adapter that has no name yet.
+  /// Whether a sub-folder is an adapter without a name.
   bool is_new(const std::string& name) const { return !has(name) && !hidden_.contains(name); }
   bool may_be_found(const std::string& name) const {
     return is_adapter_name(name) && std::find(taken_.begin(), taken_.end(), name) == taken_.end();
   }
 
-  /// Throws adapter.unknown; adapter.name where another name differs by case only; adapter.no-room where the budget has
-  /// no room for it.
+  /// Throws adapter.unknown; adapter.name if another name differs by case only; adapter.no-room if the disk budget is
+  /// exceeded.
   EntryRef find(std::string_view name) const {
     const auto named = place_of(name);
     if (named == all_.end()) throw unknown(name);
     check_case(*named->second);
     if (named->second->served) return named->second;
     throw Error("adapter.no-room",
-                text("the weights of ", quote(name), " have ", named->second->disk_bytes, " bytes, and others take ",
-                     bytes_, " of ", budget_, " that are served from disk"),
+                text("the weights of ", quote(name), " have ", named->second->disk_bytes,
+                     " bytes; expected them to fit into the disk budget, of which ", bytes_, " of ", budget_,
+                     " bytes are used"),
                 "Remove adapters, or raise AdapterStoreOptions::disk_memory");
   }
-  /// Throws adapter.name where the entry's name is none or is taken, by the same name only unless it may replace that.
+  /// Throws adapter.name if the entry's name is invalid, or taken and not replaceable.
   void check_new(const AdapterEntry& entry) const {
     if (!is_adapter_name(entry.name)) {
-      throw Error("adapter.name", text("an adapter cannot be called ", quote(entry.name)),
-                  "Begin with a letter or digit, and use letters, digits, '.', '_' and '-' only, 128 at most");
+      throw Error("adapter.name", text("expected a valid adapter name, found ", quote(entry.name)),
+                  "Use at most 128 letters, digits, '.', '_' and '-', beginning with a letter or digit");
     }
     if (has(entry.name) && !entry.replaces) {
       throw Error("adapter.name", text("the name ", quote(entry.name), " is taken"),
-                  "Unload the adapter first, or say that this one is to replace it");
+                  "Unload the adapter first, or set AdapterLoading::replace");
     }
     check_case(entry);
   }
 
-  /// The entry's name stands for it from now on. Returns what it stood for before, or null.
+  /// Assigns the entry's name to it. Returns the previous entry of that name, or null.
   EntryRef give(const EntryRef& entry) {
     const auto before = place_of(entry->name);
     all_.emplace(entry->name, entry);
@@ -90,7 +90,7 @@ class AdapterNames {
   }
   /// Removes the entry's name.
   void remove(const AdapterEntry& entry) noexcept { take(place_of(entry.name)); }
-  /// Removes a name, also where a sub-folder has it. Throws adapter.unknown.
+  /// Removes a name, and hides a sub-folder of that name. Throws adapter.unknown.
   EntryRef hide(std::string_view name) {
     const auto named = place_of(name);
     if (named == all_.end()) throw unknown(name);
@@ -99,7 +99,7 @@ class AdapterNames {
   }
 
  private:
-  /// Names that differ by case only are equal: some file systems and people do not tell them apart.
+  /// Compares names without case, since some file systems do.
   struct CaseLess {
     using is_transparent = void;
     static char lower(char byte) { return byte >= 'A' && byte <= 'Z' ? static_cast<char>(byte - 'A' + 'a') : byte; }
@@ -111,7 +111,7 @@ class AdapterNames {
   using All = std::multimap<std::string, EntryRef, CaseLess>;
 
   static Error unknown(std::string_view name) {
-    return Error("adapter.unknown", text("there is no adapter ", quote(name)), "Ask for one of those that there are");
+    return Error("adapter.unknown", text("no adapter has the name ", quote(name)), "Use a name returned by names()");
   }
 
   All::const_iterator place_of(std::string_view name) const {
@@ -120,11 +120,12 @@ class AdapterNames {
     return found == last ? all_.end() : found;
   }
 
-  /// An adapter that was loaded keeps its name, whatever is found.
+  /// A loaded adapter keeps its name when the folder is scanned.
   void check_case(const AdapterEntry& entry) const {
     const auto refuse = [&](std::string_view other) {
-      throw Error("adapter.name", text("the name ", quote(entry.name), " is taken by ", quote(other), ", case apart"),
-                  "Give each adapter a name of its own");
+      throw Error("adapter.name",
+                  text("the name ", quote(entry.name), " is taken by ", quote(other), ", which differs by case only"),
+                  "Give each adapter a unique name");
     };
     for (const std::string& other : taken_) {
       if (!CaseLess{}(other, entry.name) && !CaseLess{}(entry.name, other)) refuse(other);

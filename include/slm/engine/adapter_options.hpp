@@ -13,43 +13,43 @@
 
 namespace slm { inline namespace v0_1 {
 
-/// Budgets are bytes; 0: no limit, but for host_memory.
+/// Budgets are in bytes. 0: no limit, except for host_memory.
 struct AdapterStoreOptions {
-  std::filesystem::path folder = {};    // each sub-folder is an adapter by its name; empty: there are none at first
-  std::vector<std::string> taken = {};  // what none may be called
-  std::size_t device_memory = 0;        // where the device has memory of its own
-  /// Of adapters that were read and checked; 0: a quarter of the free memory (free_memory()) when the store is made,
-  /// and at least 64 MiB.
+  std::filesystem::path folder = {};    // each sub-folder is an adapter with its name; empty: no adapters at first
+  std::vector<std::string> taken = {};  // reserved names
+  std::size_t device_memory = 0;        // used if the device has separate memory
+  /// Budget for adapters in host memory; 0: a quarter of the free memory (free_memory()) at construction, at least 64
+  /// MiB.
   std::size_t host_memory = 0;
-  std::uint64_t disk_memory = 0;  // of the weights that all names together may mean
-  double remember_failure = 10;   // seconds in which an adapter that could not be loaded is not tried again
-  /// Brings an adapter from the host to a device that has memory of its own, and returns what texts use there. Empty:
-  /// the model's own way; on a processor texts use it where the host holds it, and the two tiers are one.
+  std::uint64_t disk_memory = 0;  // budget for the weights of all named adapters on disk
+  double remember_failure = 10;   // seconds before a failed adapter is loaded again
+  /// Copies an adapter from host to device memory and returns the device handle. Empty: the model's place_adapter. On a
+  /// CPU, host and device tier are the same.
   std::function<AdapterRef(const AdapterRef&)> place = {};
-  std::function<double()> clock = {};  // seconds since any moment; empty: the steady clock
+  std::function<double()> clock = {};  // time in seconds from any origin; empty: the steady clock
 };
 
-/// Of one tier: a device's memory, the host's, or disk. loads = evictions + freed + adapters.
+/// Statistics of one tier: device memory, host memory, or disk. loads = evictions + freed + adapters.
 struct AdapterTierStats {
-  std::size_t adapters = 0;    // now
-  std::uint64_t bytes = 0;     // now, with those of the adapter that is being loaded
+  std::size_t adapters = 0;    // current number
+  std::uint64_t bytes = 0;     // current bytes, including an adapter that is loading
   std::uint64_t budget = 0;    // 0: no limit
   std::int64_t loads = 0;      // from the tier below
-  std::int64_t evictions = 0;  // to make room
-  std::int64_t freed = 0;      // as no name means them any more
+  std::int64_t evictions = 0;  // adapters removed to make room
+  std::int64_t freed = 0;      // adapters freed because no name refers to them
 };
 
-/// Counts since the store began. hits + misses = how often adapters were asked for.
+/// Counts since construction. hits + misses = number of requests for adapters.
 struct AdapterStoreStats {
   AdapterTierStats device = {}, host = {};
-  AdapterTierStats disk = {};  // all that names mean; it has no loads
-  std::int64_t hits = 0;       // the adapter was in the highest tier
+  AdapterTierStats disk = {};  // all named adapters; loads is not counted
+  std::int64_t hits = 0;       // requests for an adapter in the highest tier
   std::int64_t misses = 0;
-  std::int64_t failures = 0;  // to load one
-  std::size_t pinned = 0;     // now, of those that are there
-  // Names, now.
+  std::int64_t failures = 0;  // failed loads
+  std::size_t pinned = 0;     // current number of pinned adapters in memory
+  // Current names of adapters in use.
   std::vector<std::string> in_use = {};
-  std::vector<std::string> awaited = {};  // asked for, and not there
+  std::vector<std::string> awaited = {};  // requested but not loaded
   Histogram load_seconds{detail::load_bounds};
 };
 

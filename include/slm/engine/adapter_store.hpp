@@ -1,4 +1,4 @@
-// AdapterStore: many adapters of one model, by names, of which those that are asked for are in memory.
+// AdapterStore: named LoRA adapters of one model; requested ones are kept in memory.
 #pragma once
 
 #include <cstdint>
@@ -22,10 +22,10 @@
 
 namespace slm { inline namespace v0_1 {
 
-/// How an adapter comes by a name.
+/// Options of AdapterStore::load().
 struct AdapterLoading {
-  bool replace = false;  // the adapter that has the name so far, once the new one is ready
-  bool inside = false;   // its files must lie in the store's folder
+  bool replace = false;  // replace an adapter of the same name once the new one is ready
+  bool inside = false;   // require its files to be inside the store's folder
   bool pinned = false;
 };
 
@@ -50,30 +50,30 @@ class AdapterStore {
   AdapterStore(const AdapterStore&) = delete;
   AdapterStore& operator=(const AdapterStore&) = delete;
 
-  /// Asks for an adapter, so that it is loaded meanwhile. The lease reports what is wrong with its files. Throws
-  /// adapter.unknown, and adapter.name or adapter.no-room where the name cannot be served.
+  /// Requests an adapter; the loader thread loads it. The lease reports errors of its files. Throws adapter.unknown,
+  /// and adapter.name or adapter.no-room if the name cannot be served.
   AdapterLease ask(std::string_view name) { return AdapterLease(cache_->lease(cache_->find(name))); }
 
-  /// Loads an adapter from any folder; its name stands for it from when it is ready. It is not loaded if the lease is
-  /// gone before, unless it is pinned. Throws adapter.name.
+  /// Loads an adapter from any folder; it takes the name when it is ready. If the lease ends before, it is not loaded
+  /// unless pinned. Throws adapter.name.
   AdapterLease load(std::string name, const std::filesystem::path& folder, const AdapterLoading& how = {}) {
     return AdapterLease(cache_->load(std::move(name), folder, how.replace, how.inside, how.pinned));
   }
 
-  /// From now on the name stands for no adapter, also where a sub-folder has it. Texts and leases keep the adapter; it
-  /// is freed with the last of them. Throws adapter.unknown.
+  /// Removes the name, and hides a sub-folder of that name. Requests and leases keep the adapter; it is freed with the
+  /// last of them. Throws adapter.unknown.
   void unload(std::string_view name) { cache_->unload(name); }
 
-  /// pinned: the adapter is loaded and not evicted; else it may be evicted again. Throws as ask().
+  /// pinned: load the adapter and never evict it; false: allow eviction again. Throws like ask().
   void pin(std::string_view name, bool pinned = true) { cache_->pin(cache_->find(name), pinned); }
 
-  /// What may be asked for, in order, whatever is wrong with their files.
+  /// Names that ask() accepts, sorted. Their files may still be invalid.
   std::vector<std::string> names() {
     std::vector<std::string> names;
     for (const auto& entry : cache_->entries()) names.push_back(entry->name);
     return names;
   }
-  /// The same, and the folder of each.
+  /// Names and folders, sorted by name.
   std::vector<std::pair<std::string, std::filesystem::path>> folders() {
     std::vector<std::pair<std::string, std::filesystem::path>> folders;
     for (const auto& entry : cache_->entries()) folders.emplace_back(entry->name, entry->folder);
@@ -81,7 +81,7 @@ class AdapterStore {
   }
   /// AdapterStoreOptions::folder.
   const std::filesystem::path& folder() const { return cache_->options.folder; }
-  /// Throws as ask().
+  /// Throws like ask().
   std::filesystem::path folder_of(std::string_view name) { return cache_->find(name)->folder; }
 
   AdapterStoreStats stats() const { return cache_->stats(); }
@@ -94,7 +94,7 @@ class AdapterStore {
     return options;
   }
 
-  /// Where host and device share memory, reading an adapter also places it.
+  /// If host and device share memory, reading also places.
   static AdapterRef read(const std::filesystem::path& folder, const ModelInfo& model) {
     return model.own_memory && model.read_adapter ? model.read_adapter(folder) : load_adapter(folder, model);
   }

@@ -1,4 +1,4 @@
-// Answer: what an engine has said to a request so far, for the thread that reads it.
+// Answer: the results of an engine's request, for the thread that reads them.
 #pragma once
 
 #include <atomic>
@@ -63,17 +63,17 @@ enum class RequestState { queued, running, ended };
 struct AnswerState {
   std::mutex mutex;
   std::condition_variable changed;
-  std::deque<AnsweredToken> tokens;  // not fetched yet
+  std::deque<AnsweredToken> tokens;  // not read yet
   std::vector<AnsweredToken> prompt;
   std::vector<float> embedding;
   RequestState state = RequestState::queued;
-  Stats stats;               // once it has ended
-  std::exception_ptr error;  // why it ended before its time
+  Stats stats;               // valid after the end
+  std::exception_ptr error;  // the error that ended the request
   std::atomic<bool> cancelled{false};
   std::atomic<bool> satisfied{false};
-  std::atomic<bool> detached{false};     // the request runs to its end without an Answer
-  std::function<void()> wake = {};       // of the reader; the engine's thread calls and releases it
-  std::shared_ptr<Bell> bell = nullptr;  // of the engine
+  std::atomic<bool> detached{false};     // the request continues without an Answer
+  std::function<void()> wake = {};       // called and released by the engine's thread
+  std::shared_ptr<Bell> bell = nullptr;  // the engine's
 
   void cancel() {
     cancelled = true;
@@ -93,7 +93,7 @@ struct AnswerHandle {
   const std::shared_ptr<AnswerState> state;
 };
 
-/// What the prompt's rows say goes to the answer, unless the request sends it elsewhere. The answer outlives the
+/// Directs results of prompt rows to the answer unless the request has its own callbacks. The answer must outlive the
 /// request.
 inline void give_rows_to(AnswerState& answer, Request& request) {
   if (request.logprobs.prompt && !request.scored) {
@@ -112,14 +112,14 @@ inline void give_rows_to(AnswerState& answer, Request& request) {
 
 }  // namespace detail
 
-/// A handle: copies are the same answer. Any thread may use it. The request is cancelled when the last copy is
-/// destroyed, unless detach() was called.
+/// A handle: copies are the same answer. Thread-safe. The request is cancelled when the last copy is destroyed, unless
+/// detach() was called.
 class Answer {
  public:
   explicit Answer(std::shared_ptr<detail::AnswerState> state)
       : handle_(std::make_shared<detail::AnswerHandle>(std::move(state))) {}
 
-  /// The next token, as soon as there is one; nothing when the answer is over. Throws the error that ended it.
+  /// Waits for the next token and returns it; nothing after the end. Throws the error that ended the request.
   std::optional<AnsweredToken> next() {
     detail::AnswerState& state = *handle_->state;
     std::unique_lock lock(state.mutex);
@@ -127,42 +127,42 @@ class Answer {
     return fetch();
   }
 
-  /// The next token if there is one now. over() tells why there is none. Throws as next().
+  /// Returns the next token if available. Otherwise over() distinguishes the end from a wait. Throws like next().
   std::optional<AnsweredToken> try_next() {
     const std::lock_guard lock(handle_->state->mutex);
     return fetch();
   }
 
-  /// Whether there is nothing more to fetch, now or later.
+  /// Whether the request has ended and all tokens are read.
   bool over() const {
     const std::lock_guard lock(handle_->state->mutex);
     return ended() && handle_->state->tokens.empty();
   }
 
-  /// The prompt's tokens but for the first, with what Logprobs::prompt asks for: all of them once there is a token or
-  /// the end.
+  /// The log-probabilities of the prompt's tokens except the first (Logprobs::prompt); complete from the first token or
+  /// the end on.
   std::vector<AnsweredToken> prompt_logprobs() const {
     const std::lock_guard lock(handle_->state->mutex);
     return handle_->state->prompt;
   }
 
-  /// What Request::pooling asks for, once the answer is over.
+  /// The embedding that Request::pooling requests; valid after the end.
   std::vector<float> embedding() const {
     const std::lock_guard lock(handle_->state->mutex);
     return handle_->state->embedding;
   }
 
-  /// Once it is over.
+  /// Valid after the end.
   Stats stats() const {
     const std::lock_guard lock(handle_->state->mutex);
     return handle_->state->stats;
   }
 
-  /// Ends it before the engine's next step. What it has said can still be fetched.
+  /// Cancels the request before the engine's next step. Tokens generated so far can still be read.
   void cancel() { handle_->state->cancel(); }
-  /// The same for a reader that has what it wanted: FinishReason::sink.
+  /// Ends the request on behalf of the reader: FinishReason::sink.
   void stop() { handle_->state->satisfied = true; }
-  /// Lets the request run to its end when no Answer of it is left.
+  /// Lets the request complete even if no Answer is left.
   void detach() { handle_->state->detached = true; }
 
  private:

@@ -1,4 +1,4 @@
-// Bell: wakes the engine's thread. Whoever may ring it keeps it alive.
+// Bell: an event that wakes the engine's thread. Every notifier holds a shared_ptr to it.
 #pragma once
 
 #include <chrono>
@@ -18,8 +18,7 @@ class Bell {
     changed_.notify_all();
   }
 
-  /// Until it is rung, or was since the last time; not for long, as there are deadlines to be looked after, and
-  /// readers.
+  /// Waits for a ring since the last wait, at most 20 ms so that deadlines are polled.
   void wait(const std::stop_token& stop = {}) {
     std::unique_lock lock(mutex_);
     changed_.wait_for(lock, stop, std::chrono::milliseconds(20), [&] { return rung_; });

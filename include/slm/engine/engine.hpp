@@ -1,4 +1,4 @@
-// Engine: answers requests as they come, many in each step of the model.
+// Engine: continuous batching of requests.
 #pragma once
 
 #include <algorithm>
@@ -34,20 +34,19 @@
 
 namespace slm { inline namespace v0_1 {
 
-/// submit() and stats() may be called by any thread at any time. step() and run() belong to one thread at a time, which
-/// is the only one that computes. What an answer says depends on its request alone: not on the others, on the order in
-/// which they came, nor on what was preempted or shared meanwhile.
+/// submit() and stats() are thread-safe. One thread at a time may call step() and run(); it does all computation. The
+/// output of a request does not depend on other requests, their order, preemption or shared pages.
 template <class Draft, LanguageModel Target, VerificationRule Rule = rule::Coupled>
 class Engine {
   using DrafterType = typename DrafterFor<Draft>::type;
   using Answering = Generation<DrafterType, Rule>;
 
   static_assert(Rule::may_drop,
-                "slm: under this rule a text depends on how far was drafted, and so on the engine's load; use "
+                "slm: under this rule a text depends on the draft length, and so on the engine's load; use "
                 "rule::Coupled or rule::Match");
 
  public:
-  /// Throws Error as SpeculativeDecoder does.
+  /// Throws the errors of SpeculativeDecoder's constructor.
   Engine(Draft draft, Target target, EngineOptions options = {}, Rule rule = {})
       : draft_(std::move(draft)), target_(std::move(target)), options_(std::move(options)), rule_(std::move(rule)) {
     if (!options_.speculation.clock) options_.speculation.clock = steady_seconds;
@@ -61,9 +60,9 @@ class Engine {
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  /// Queues a request. wake: called by the engine's thread when there is something to fetch; it may run once after the
-  /// reader has seen the end. It must not take long; what it throws is ignored. Throws Error where the request is
-  /// unusable, engine.full and engine.stopped. An adapter that cannot be loaded ends the answer.
+  /// Queues a request. wake: called by the engine's thread when results are available; it may run once after the end
+  /// was read. It must be short; its exceptions are ignored. Throws Error if the request is invalid, engine.full and
+  /// engine.stopped. A failure to load the adapter ends the answer.
   Answer submit(Request request, const Scheduling& scheduling = {}, std::function<void()> wake = {}) {
     check_request(request, target_.info());
     auto state = std::make_shared<detail::AnswerState>();
@@ -81,9 +80,8 @@ class Engine {
     return answer;
   }
 
-  /// Takes the running texts through one round. False when there was nothing to do: no request, or all that are left
-  /// wait for their readers or adapters. Throws the error of a device that fails; all requests, queued ones too, then
-  /// end with it.
+  /// Runs one round of all running requests. Returns false if there was nothing to do: no requests, or all wait for
+  /// readers or adapters. Throws the device's error; all requests, also queued ones, then end with it.
   bool step() {
     try {
       return round();
@@ -93,15 +91,15 @@ class Engine {
     }
   }
 
-  /// Steps until there is nothing to do, nor to come from a store of adapters.
+  /// Steps until no work is left and no adapter is awaited.
   void run() {
     while (step() || (deferred_ > 0 && requests_.running.empty())) {
       if (round_.empty()) bell_->wait();
     }
   }
 
-  /// Steps as requests come, until `stop` is requested. Then all requests end with FinishReason::cancelled, and
-  /// submit() throws engine.stopped until run() or step() is called again.
+  /// Steps until `stop` is requested. Then all requests end with FinishReason::cancelled, and submit() throws
+  /// engine.stopped until run() or step() is called again.
   void run(std::stop_token stop) {
     while (!stop.stop_requested()) {
       if (!step()) bell_->wait(stop);
@@ -155,7 +153,7 @@ class Engine {
     return true;
   }
 
-  /// Those that are cancelled, wanted no more, or too late.
+  /// Ends requests that are cancelled, stopped by their reader, or past their deadline.
   void end_those_that_should() {
     const auto now = std::chrono::steady_clock::now();
     for (Works* works : {&requests_.waiting, &requests_.running}) {
@@ -172,8 +170,8 @@ class Engine {
     }
   }
 
-  /// Begins what waits while there are places, and memory for its text. Those whose adapter is not there are passed by;
-  /// the first of them gets the next room that there is for one.
+  /// Starts queued requests while slots and KV memory are available. Requests whose adapter is not loaded are skipped;
+  /// the first of them gets the next free adapter memory.
   void start_waiting() {
     Work* passed = nullptr;
     std::size_t deferred = 0;
@@ -229,8 +227,8 @@ class Engine {
     return one;
   }
 
-  /// Texts that take part in the coming round: those that decode, and as much of prompts as a step has room for. A text
-  /// whose reader has fallen behind pauses, and one that begins like another waits for the pages that the other fills.
+  /// Selects the requests of the next round: decoding ones, and as many prompt rows as fit. A request pauses while its
+  /// reader lags. A request with a common prefix waits for the pages that another one computes.
   void choose_round() {
     round_.clear();
     filling_.clear();
@@ -258,7 +256,7 @@ class Engine {
     }
   }
 
-  /// Gives the round's tokens to their readers.
+  /// Passes the round's tokens to their readers.
   void hand_over(double now, double took) {
     for (Work& work : requests_.running) {
       work.said = false;
@@ -293,8 +291,8 @@ class Engine {
     });
   }
 
-  /// There was no memory for the round: the last of the texts waits until there is, and is then read again. Where it
-  /// runs alone, its memory is all there is.
+  /// Handles lack of memory in a round: requeues the last running request. If it is the only one, it ends with the
+  /// error.
   void make_way() {
     for (Answering* one : round_) one->undo_round();
     const auto last = std::prev(requests_.running.end());
@@ -307,7 +305,7 @@ class Engine {
     requests_.count([](EngineStats& stats) { ++stats.preemptions; });
   }
 
-  /// Those of the round whose answer was not usable.
+  /// Ends requests whose results were invalid.
   void end_faulty() {
     for (auto& fault : faults_) {
       const auto work = std::find_if(requests_.running.begin(), requests_.running.end(),
@@ -329,13 +327,14 @@ class Engine {
   Rule rule_;
   KvPool pool_;
 
-  const std::shared_ptr<detail::Bell> bell_ = std::make_shared<detail::Bell>();  // rung when something has come
+  const std::shared_ptr<detail::Bell> bell_ =
+      std::make_shared<detail::Bell>();  // rung on new requests and notifications
   detail::Requests<Answering> requests_{options_};
 
-  // Of the engine's thread.
-  std::size_t deferred_ = 0;  // queued requests whose adapter is not there
+  // The members below belong to the engine's thread.
+  std::size_t deferred_ = 0;  // queued requests whose adapter is not loaded
   std::vector<Answering*> round_;
-  std::vector<const Answering*> filling_;  // of those, the ones that read and leave pages to others
+  std::vector<const Answering*> filling_;  // those that compute pages for others
   std::vector<std::pair<const Answering*, std::exception_ptr>> faults_;
   RoundState rounds_{options_.speculation};
   detail::PromptBudget prompt_budget_;

@@ -1,4 +1,4 @@
-// What an engine is told.
+// Options of an engine and of a request's scheduling.
 #pragma once
 
 #include <chrono>
@@ -11,24 +11,24 @@
 namespace slm { inline namespace v0_1 {
 
 struct EngineOptions {
-  /// How far to draft follows what it brings under the present load, down to nothing.
+  /// The draft length adapts to the load and may become 0.
   Speculation speculation = {.draft_length = draft_length::ThroughputAdaptive{}};
-  /// Bytes of the target's keys and values; 0: on a processor half of the free memory (free_memory()) when the engine
-  /// is made, and at least 64 MiB; on a device with memory of its own what that has.
+  /// Bytes of the target's KV cache. 0: half of the free memory (free_memory()) at construction, at least 64 MiB; on a
+  /// device with separate memory: no limit besides that memory.
   std::size_t cache_memory = 0;
-  bool share_prefixes = true;        // texts that begin alike compute their common pages once
-  std::size_t max_requests = 12800;  // waiting and running together
-  std::size_t max_running = 64;      // texts in a step
-  double step_seconds = 0.1;      // that a step should take at most: prompts are read in pieces as large as that allows
-  std::size_t max_unread = 4096;  // tokens that a reader may leave; then its text pauses
+  bool share_prefixes = true;        // sequences with a common prefix compute its pages once
+  std::size_t max_requests = 12800;  // maximum number of queued and running requests
+  std::size_t max_running = 64;      // maximum number of running requests
+  double step_seconds = 0.1;         // target for the duration of a step; limits prompt rows per step
+  std::size_t max_unread = 4096;     // maximum number of unread tokens; the request then pauses
 };
 
-/// How a request stands to others, and what it waits for.
+/// Scheduling of one request.
 struct Scheduling {
-  int priority = 0;  // lower begins first; among equals the earlier one
-  /// Ends the answer if it is not over then: FinishReason::deadline.
+  int priority = 0;  // lower values start first; ties in order of arrival
+  /// Ends the request at this time: FinishReason::deadline.
   std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
-  /// Instead of Request::adapter: the request begins when the adapter is there; others go on meanwhile.
+  /// Replaces Request::adapter: the request starts when the adapter is loaded; other requests continue meanwhile.
   AdapterLease adapter = {};
 };
 

@@ -1,4 +1,4 @@
-// PromptBudget: how many rows of prompts a step has, so that it takes about as long as it may.
+// PromptBudget: limits prompt rows per step to meet a target duration.
 #pragma once
 
 #include <algorithm>
@@ -11,14 +11,14 @@ namespace slm { inline namespace v0_1 { namespace detail {
 class PromptBudget {
  public:
   void begin_step() { left_ = rows_; }
-  /// How many of so many rows the step has room for.
+  /// Takes up to `rows` rows from the step's budget. Returns the number granted.
   std::size_t take(std::size_t rows) {
     rows = std::min({rows, left_, prompt_chunk});
     left_ -= rows;
     return rows;
   }
 
-  /// The step took so many seconds, where it should take at most so many.
+  /// Adapts the budget. took, most: actual and maximum seconds of the step.
   void learn(double took, double most) {
     if (took > most) {
       rows_ = std::max(rows_ * 3 / 4, least_rows);
@@ -31,7 +31,7 @@ class PromptBudget {
   static constexpr std::size_t least_rows = 32, most_rows = 2048;
 
   std::size_t rows_ = prompt_chunk;
-  std::size_t left_ = 0;  // of the step's
+  std::size_t left_ = 0;  // of the current step
 };
 
 }}}

@@ -19,26 +19,26 @@
 
 namespace slm { inline namespace v0_1 { namespace detail {
 
-/// Each transition in the table at RequestState is a function here. Any thread may call add() and stats(); the thread
-/// that steps the engine calls the others.
+/// Each transition in the table at RequestState is a function here. add() and stats() are thread-safe; the thread that
+/// steps the engine calls the others.
 template <class Answering>
 class Requests {
  public:
   using Place = typename Works<Answering>::iterator;
 
-  /// The options outlive it.
+  /// The options must outlive it.
   explicit Requests(const EngineOptions& options) : options_(options) {}
 
-  /// Adds the one request of a list as queued. Throws engine.stopped and engine.full, and then nothing has changed.
+  /// Adds a request, the only element of the list, as queued. Throws engine.stopped and engine.full without any change.
   void add(Works<Answering>& one) {
     const std::lock_guard lock(mutex_);
     if (stopped_) {
-      throw Error("engine.stopped", "the engine takes no request: run(stop) has returned",
+      throw Error("engine.stopped", "the engine is stopped: run(stop) has returned",
                   "Call run() or step() before the next submit()");
     }
     if (present_ >= options_.max_requests) {
       ++stats_.refused;
-      throw Error("engine.full", text("the engine holds ", present_, " requests, the most it takes"),
+      throw Error("engine.full", text("the engine holds ", present_, " requests, expected at most that many"),
                   "Try again later, or raise EngineOptions::max_requests");
     }
     one.front().number = next_number_++;
@@ -59,7 +59,7 @@ class Requests {
     change(stats_);
   }
 
-  /// Moves the requests that were added since the last call to `waiting`. add() no longer throws engine.stopped.
+  /// Moves newly added requests to `waiting`. add() no longer throws engine.stopped.
   void take_coming() {
     const std::lock_guard lock(mutex_);
     stopped_ = false;
@@ -78,7 +78,7 @@ class Requests {
     waiting.splice(place_of(waiting, *work), running, work);
   }
 
-  /// queued or running -> ended, before the text is complete
+  /// queued or running -> ended, before completion
   void end(Works<Answering>& works, Place work, FinishReason reason, std::exception_ptr error = nullptr) noexcept {
     {
       const std::lock_guard lock(work->answer->mutex);
@@ -89,7 +89,7 @@ class Requests {
     close(works, work);
   }
 
-  /// queued or running -> ended. Statistics and memory are updated before a reader sees it.
+  /// queued or running -> ended. Statistics and memory are updated before readers observe the end.
   void close(Works<Answering>& works, Place place) noexcept {
     Works<Answering> ended;
     ended.splice(ended.begin(), works, place);
@@ -128,14 +128,14 @@ class Requests {
     answer.changed.notify_all();
     try {
       if (answer.wake) answer.wake();
-    } catch (...) {  // an exception of one request's callback must not end the others
+    } catch (...) {  // a callback's exception must not end other requests
     }
   }
 
   static constexpr std::uint64_t none = std::numeric_limits<std::uint64_t>::max();
 
-  Works<Answering> waiting, running;                // in their order
-  std::vector<std::unique_ptr<Answering>> resting;  // generations without a request, to be used again
+  Works<Answering> waiting, running;                // ordered by (priority, arrival)
+  std::vector<std::unique_ptr<Answering>> resting;  // idle generations, to be reused
   bool crowded = false;                             // a request was requeued, and none has ended since
   std::uint64_t without_room = none;                // number of a request without memory, if none has ended since
 
@@ -150,8 +150,8 @@ class Requests {
     answer.state = state;
   }
 
-  /// Copies the statistics to the answer. The generation releases its memory and callbacks and is kept for another
-  /// request; it is destroyed where that throws.
+  /// Copies the statistics to the answer. The generation releases memory and callbacks and is kept for reuse; if that
+  /// throws, it is destroyed.
   void rest(Work<Answering>& work) noexcept {
     try {
       const std::lock_guard lock(work.answer->mutex);

@@ -1,4 +1,4 @@
-// What an engine weighs before it begins a text or takes it into a round: memory, and pages that others fill.
+// Admission of requests: KV memory, and pages that other requests compute.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,8 @@
 
 namespace slm { inline namespace v0_1 { namespace detail {
 
-/// Whether the pool has memory for a text so far, for what the running ones have yet to read, and for a page of each.
+/// Whether the pool has memory for a request's text so far, for the unread prompts of running requests, and for one
+/// more page each.
 template <class Answering>
 bool fits(const Work<Answering>& work, const Works<Answering>& running, const KvPool& pool) {
   if (!pool || pool.budget() == 0) return true;
@@ -25,11 +26,11 @@ bool fits(const Work<Answering>& work, const Works<Answering>& running, const Kv
     all += bytes_of(one.generation->history().size() + page_positions);
     held += bytes_of(one.generation->sequence().tokens().size());
   }
-  if (all <= pool.budget()) return true;  // even if they share nothing
+  if (all <= pool.budget()) return true;  // fits even without shared pages
   return pool.used() - pool.idle() + all - held <= pool.budget();
 }
 
-/// Whether one of the texts that are `filling` pages is about to fill the one that this text needs next.
+/// Whether a request in `filling` is about to compute the page that this one needs next.
 template <class Answering>
 bool waits_for_pages(const Answering& generation, const std::vector<const Answering*>& filling) {
   const auto read = static_cast<std::size_t>(generation.sequence().length()), end = read + page_positions;

@@ -1,4 +1,4 @@
-// What an engine tells of itself: counters and histograms, as monitoring systems want them.
+// EngineStats: counters and histograms of an engine, for monitoring.
 #pragma once
 
 #include <algorithm>
@@ -13,11 +13,11 @@
 
 namespace slm { inline namespace v0_1 {
 
-/// How values spread over buckets with fixed bounds.
+/// A histogram with fixed bucket bounds.
 struct Histogram {
   static constexpr std::size_t most_bounds = 22;
 
-  /// The bounds ascend and live forever.
+  /// The bounds must ascend and have static lifetime.
   explicit Histogram(std::span<const double> upper_bounds) : bounds(upper_bounds) {}
 
   void add(double value, std::int64_t times = 1) {
@@ -27,7 +27,7 @@ struct Histogram {
   }
 
   std::span<const double> bounds;
-  /// Of values above the bound before and up to bounds[i]; one more for those above all.
+  /// counts[i]: values in (bounds[i - 1], bounds[i]]; the last one: values above all bounds.
   std::array<std::int64_t, most_bounds + 1> counts = {};
   double sum = 0;
   std::int64_t count = 0;
@@ -50,47 +50,47 @@ inline constexpr double few_bounds[] = {0, 1, 2, 5, 10, 20, 50, 100};
 
 }  // namespace detail
 
-/// Since the engine began. Of tokens: sum of step_tokens = prompt_tokens + generation_tokens.
+/// Counts since construction. sum of step_tokens = prompt_tokens + generation_tokens.
 struct EngineStats {
-  // Now.
+  // Current values.
   std::size_t waiting = 0, running = 0;
-  std::size_t deferred = 0;      // of those that wait: whose adapter is not there
-  std::size_t cache_used = 0;    // bytes of pages that are in use ...
-  std::size_t cache_idle = 0;    // ... of which no text holds these; they are kept for texts that begin alike
-  std::size_t cache_memory = 0;  // bytes they may take; 0: what a device with memory of its own has
-  std::size_t page_bytes = 0;    // of keys and values of page_positions tokens
+  std::size_t deferred = 0;      // waiting requests whose adapter is not loaded
+  std::size_t cache_used = 0;    // bytes of pages in use ...
+  std::size_t cache_idle = 0;    // ... of these, bytes that only the prefix index holds
+  std::size_t cache_memory = 0;  // budget in bytes; 0: the device's separate memory
+  std::size_t page_bytes = 0;    // bytes of a page of page_positions tokens
   PrefixStats prefixes = {};
 
   std::int64_t steps = 0;
   std::int64_t preemptions = 0;
   std::int64_t refused = 0;                      // engine.full
-  std::int64_t finished = 0;                     // whatever ended them
+  std::int64_t finished = 0;                     // ended requests, for any reason
   std::array<std::int64_t, 8> finished_by = {};  // by FinishReason
-  std::int64_t prompt_tokens = 0;                // read, or found in the cache
+  std::int64_t prompt_tokens = 0;                // computed or found in the cache
   std::int64_t generation_tokens = 0;
 
   std::int64_t drafts = 0;
   std::int64_t drafted = 0;
   std::int64_t accepted = 0;
-  std::int64_t draft_faults = 0;                     // requests that went on without their draft, which had failed
+  std::int64_t draft_faults = 0;                     // requests that continued without their draft after its failure
   std::vector<std::int64_t> accepted_at_depth = {};  // [most draft length]: drafts whose token 1, 2, ... was emitted
 
-  // Seconds, of requests that began; the last three of those that brought a token.
+  // Seconds per started request; the last three: per request with tokens.
   Histogram request_seconds{detail::request_bounds};    // from submit() to the end
   Histogram queue_seconds{detail::request_bounds};      // from submit() to the first step
-  Histogram inference_seconds{detail::request_bounds};  // from there to the end
-  Histogram prefill_seconds{detail::request_bounds};    // from there to the first token
+  Histogram inference_seconds{detail::request_bounds};  // from the first step to the end
+  Histogram prefill_seconds{detail::request_bounds};    // from the first step to the first token
   Histogram decode_seconds{detail::request_bounds};     // from the first token to the last
-  Histogram seconds_per_token{detail::token_bounds};    // of those behind a request's first
-  // Seconds, of tokens.
-  Histogram first_token_seconds{detail::first_token_bounds};  // from submit()
-  Histogram token_seconds{detail::token_bounds};              // from one to the next; those of a round share its time
-  // Of requests that began.
+  Histogram seconds_per_token{detail::token_bounds};    // average per token after the first
+  // Seconds per token.
+  Histogram first_token_seconds{detail::first_token_bounds};  // from submit() to the first token
+  Histogram token_seconds{detail::token_bounds};              // between tokens; tokens of a round share its time
+  // Per started request.
   Histogram request_prompt_tokens{detail::length_bounds};
   Histogram request_generation_tokens{detail::length_bounds};
   Histogram request_preemptions{detail::few_bounds};
-  // Of steps.
-  Histogram step_tokens{detail::rows_bounds};  // of prompts and generated
+  // Per step.
+  Histogram step_tokens{detail::rows_bounds};  // prompt and generated tokens
   Histogram step_seconds{detail::token_bounds};
 };
 

@@ -1,4 +1,4 @@
-// Timeline: when what happened to a request, and how much of it the engine's statistics hold.
+// Timeline: event times of a request, and its share of the engine's statistics.
 #pragma once
 
 #include <algorithm>
@@ -20,16 +20,16 @@ class Timeline {
   }
   void preempt() { ++preemptions_; }
 
-  /// Adds a round of a generation. Returns how many tokens it has brought, of the prompt and generated.
+  /// Adds a round of a generation. Returns its number of tokens, prompt and generated.
   template <class Answering>
   std::int64_t count_round(EngineStats& all, const Answering& generation, double now) {
     const Stats& stats = generation.stats();
-    // A text of which nothing is generated ends without reading its last token.
+    // A request without generated tokens ends without reading its last token.
     const bool complete = !generation.going() &&
                           (stats.finish_reason == FinishReason::length || stats.finish_reason == FinishReason::context);
     const std::int64_t read =
         complete ? stats.prompt_tokens : std::min<std::int64_t>(generation.sequence().length(), stats.prompt_tokens);
-    const std::int64_t prompt = std::max<std::int64_t>(read - prompt_, 0);  // less once it was preempted
+    const std::int64_t prompt = std::max<std::int64_t>(read - prompt_, 0);  // negative after a preemption
     const std::int64_t emitted = stats.emitted - emitted_, accepted = stats.accepted - accepted_;
     if (emitted > 0) add_tokens(all, emitted, now);
     all.prompt_tokens += prompt;
@@ -82,7 +82,7 @@ class Timeline {
   std::optional<double> begun_, first_token_;
   double last_token_ = 0;
   int preemptions_ = 0;
-  std::int64_t prompt_ = 0, emitted_ = 0, drafted_ = 0, accepted_ = 0;  // that the statistics hold
+  std::int64_t prompt_ = 0, emitted_ = 0, drafted_ = 0, accepted_ = 0;  // amounts included in the statistics
 };
 
 }}}

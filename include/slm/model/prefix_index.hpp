@@ -22,7 +22,7 @@ namespace slm { inline namespace v0_1 {
 struct KvPage;
 using KvPageRef = std::shared_ptr<const KvPage>;
 
-/// What keys and values depend on besides the tokens. Only sequences with equal keys share pages.
+/// The inputs of keys and values besides the tokens. Only sequences with equal keys share pages.
 struct PrefixKey {
   std::uint64_t group = 0;    // see Sequence
   std::uint64_t adapter = 0;  // Adapter::digest; 0: none

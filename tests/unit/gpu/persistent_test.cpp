@@ -103,7 +103,7 @@ void check_waits() {
   for (const gpu::LaneOrder order : orders) {
     CHECK(shifted<gpu::HostLane<Layout>>(order) == expected);
     CHECK(shifted<Hasty<Layout>>(order) != expected);
-    CHECK_THROWS_WITH(shifted<Silent<Layout>>(order), Catch::Contains("wait for each other for ever"));
+    CHECK_THROWS_WITH(shifted<Silent<Layout>>(order), Catch::Contains("wait for each other forever"));
     CHECK_THROWS_WITH((shifted<gpu::HostLane<Layout>>(order, true)), Catch::Contains("gpu.not-waited"));
   }
 }

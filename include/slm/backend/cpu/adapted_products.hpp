@@ -1,4 +1,5 @@
-// AdaptedProducts: products of a step whose rows may have adapters, y += (scale * down . x) . up besides y = W x.
+// AdaptedProducts: products of a step whose rows may have adapters: y += (scale * down . x) . up in addition to y = W
+// x.
 #pragma once
 
 #include <algorithm>
@@ -12,22 +13,22 @@
 
 namespace slm { inline namespace v0_1 { namespace backend::cpu {
 
-/// The first halves are products like any other, over runs of neighbouring rows with one adapter; the second halves are
-/// added to the outputs of a task while these are in the cache, one after the other in the order of ranks. So what a
-/// row gets depends on itself and its adapter. Of a step without adapters nothing is looked at.
+/// The `down` products run over adjacent rows with the same adapter. The `up` products are added to the outputs of a
+/// task while these are in the cache, in rank order. A row's result therefore depends only on itself and its adapter.
+/// Steps without adapters have no overhead.
 class AdaptedProducts : protected Products {
  protected:
   AdaptedProducts(const Products& device, const StepPlan& plan)
       : Products(device), plan_(plan), adapted_(has_adapters(plan)) {}
 
-  /// norm(x), or x, in the order of the weight's kernels; and the first halves of what changes the product.
+  /// Packs norm(x), or x, for the weight's kernels, and computes the `down` products of the product's changes.
   template <class Matrix>
   const float* pack(const Linear<Matrix>& linear, View<const float, 2> x, const Norm* norm) {
     if (adapted_) shrink(linear.product, x, norm);
     return pack_rows(linear.weight, x, norm);
   }
 
-  /// out[r, i] = packed row r . weight row first + i, and what the row's adapter adds.
+  /// out[r, i] = packed row r . weight row first + i, plus the contribution of the row's adapter.
   template <class Matrix>
   void multiply(const Linear<Matrix>& linear, std::int64_t first, int count, const float* packed, int rows, float* out,
                 std::int64_t out_stride, const Thread& thread) const {
@@ -55,9 +56,9 @@ class AdaptedProducts : protected Products {
   StepPlan plan_;
 
  private:
-  static constexpr int most_run = 32;  // rows of one task
+  static constexpr int most_run = 32;  // rows per task
 
-  /// low_rank[r] = scale * down . norm(x[r]) of all changes of the product for the row, one behind the other.
+  /// low_rank[r] = scale * down . norm(x[r]) of all changes of the product for the row, concatenated.
   void shrink(int product, View<const float, 2> x, const Norm* norm) {
     std::vector<AdaptedRun>& runs = state_->runs;
     runs.clear();
@@ -97,7 +98,7 @@ class AdaptedProducts : protected Products {
     });
   }
 
-  /// The run's rows behind the scratch of the kernels.
+  /// Packs the run's rows after the kernels' scratch memory.
   template <class Element>
   void pack_run(const AdaptedRun& one, View<const float, 2> x, const Norm* norm, float* scratch) const {
     const MatmulKernels<Element>& kernels = matmul_kernels<Element>(state_->isa);
@@ -135,7 +136,7 @@ class AdaptedProducts : protected Products {
     }
   }
 
-  /// Outputs first.. first + count - 1 of all rows get the second halves of the last shrink().
+  /// Adds the `up` products of the last shrink() to outputs first.. first + count - 1 of all rows.
   void expand(int product, std::int64_t first, int count, float* out, std::int64_t out_stride) const {
     if (product < 0) return;
     for (const AdaptedRun& one : state_->runs) {
@@ -161,7 +162,7 @@ class AdaptedProducts : protected Products {
 
   float* low_rank(std::int64_t row) const { return state_->low_rank.data() + row * low_rank_width_; }
 
-  /// Floats for a run's rows in the order of any kernels.
+  /// Floats for a run's packed rows, for any kernel.
   std::size_t most_packed(std::int64_t in) const {
     return static_cast<std::size_t>(std::max({matmul_kernels<float>(state_->isa).packed_floats(most_run, in),
                                               matmul_kernels<half_t>(state_->isa).packed_floats(most_run, in),

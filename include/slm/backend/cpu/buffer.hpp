@@ -1,5 +1,5 @@
-// PageBuffer: zeroed memory that the operating system hands out page by page, when it is first touched. HugePages: the
-// same for weights, many of them in one.
+// PageBuffer: zeroed memory that the system allocates page by page on first access. HugePages: one such region for many
+// weights.
 #pragma once
 
 #include <sys/mman.h>
@@ -18,12 +18,11 @@
 
 namespace slm { inline namespace v0_1 { namespace backend {
 
-/// How memory is handed out: 4 KiB at a time, or 2 MiB, where the system has them and they fit. Looking up small pages
-/// costs a stream a seventh of its bandwidth on a virtual machine, and one that leaps, as attention does from a page of
-/// keys and values to the next, a quarter.
+/// Page size: 4 KiB, or 2 MiB if the system supports it. On a virtual machine, address translation of small pages costs
+/// streaming access a seventh of its bandwidth, and attention's scattered access a quarter.
 enum class PageSize { small, huge };
 
-/// Owns `size` elements, zero, page-aligned. What nobody touches costs nothing.
+/// Owns `size` zeroed, page-aligned elements. Untouched pages use no memory.
 template <class T>
 class PageBuffer {
   static_assert(std::is_trivially_copyable_v<T>);
@@ -40,7 +39,7 @@ class PageBuffer {
       address = pages == PageSize::huge && bytes >= huge_page ? map_huge(bytes) : map(bytes);
     }
     if (address == MAP_FAILED) {
-      throw Error("backend.out-of-memory", text("could not reserve ", size, " elements of ", sizeof(T), " bytes"),
+      throw Error("backend.out-of-memory", text("could not allocate ", size, " elements of ", sizeof(T), " bytes"),
                   "Lower the context (LoadOptions::context, --context), or free memory");
     }
     data_ = static_cast<T*>(address);
@@ -67,7 +66,7 @@ class PageBuffer {
   static void* map(std::size_t bytes) {
     return mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   }
-  /// Begins where a huge page can: what is mapped before that, and behind the end, goes back.
+  /// Aligned to a huge page; the mapped memory before and after is unmapped.
   static void* map_huge(std::size_t bytes) {
     void* const mapped = map(bytes + huge_page);
     if (mapped == MAP_FAILED) return mapped;
@@ -87,12 +86,11 @@ class PageBuffer {
   std::size_t size_ = 0;
 };
 
-/// Memory for packed weights, one matrix right behind the other: so that all of it, the ends of large matrices and the
-/// whole of small ones, can lie in huge pages.
+/// Contiguous memory for packed weights, so that small matrices and the ends of large ones also use huge pages.
 class HugePages {
  public:
-  /// `size` zeroed bytes on a cache line of their own. The pages that they share with their neighbours go back when all
-  /// of those are gone. Throws backend.out-of-memory.
+  /// Returns `size` zeroed bytes, aligned to a cache line. Pages are freed when all matrices on them are freed. Throws
+  /// backend.out-of-memory.
   static std::shared_ptr<std::byte> take(std::size_t size) {
     static std::mutex mutex;
     static std::weak_ptr<HugePages> current;
@@ -108,7 +106,7 @@ class HugePages {
 
  private:
   static constexpr std::size_t line = 64;
-  static constexpr std::size_t least = std::size_t{64} << 20;  // of addresses: memory is used when it is written
+  static constexpr std::size_t least = std::size_t{64} << 20;  // bytes of address space; memory is used on write
 
   explicit HugePages(std::size_t size)
       : left_(std::max(size, least)), memory_(left_, PageSize::huge), next_(memory_.data()) {}

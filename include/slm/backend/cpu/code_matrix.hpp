@@ -1,4 +1,4 @@
-// CodeMatrix: layers of four to eight bits as one matrix in the order of the kernels, made from any published layout.
+// CodeMatrix: layers of four to eight bits as one matrix in the kernels' layout, from any published layout.
 #pragma once
 
 #include <algorithm>
@@ -22,25 +22,25 @@ namespace slm { inline namespace v0_1 { namespace backend::cpu {
 
 class CodeMatrix {
  public:
-  /// Rows whose codes are of one kind. A GGUF file may hold queries and values in different ones.
+  /// Rows with one kind of code. A GGUF file may store queries and values in different kinds.
   struct Segment {
     CodeTiles tiles;
     std::int64_t rows = 0;
     std::shared_ptr<std::byte> storage;
-    int packing = 0;  // which of the matrix's it multiplies by
+    int packing = 0;  // index of its packing in the matrix
   };
 
   std::int64_t out = 0;
   std::int64_t in = 0;
   std::vector<Segment> segments;
-  std::vector<std::size_t> packings;  // for each way of packing activations that is needed, a segment that takes it
+  std::vector<std::size_t> packings;  // one segment per required packing of activations
 
-  /// Whether these layers can be one such matrix: all of AWQ, or all in GGUF's blocks.
+  /// Whether these layers can form one such matrix: all AWQ, or all GGUF block formats.
   static bool can_hold(std::span<const LinearSource> sources) {
     return int4_tiles_hold(sources) || std::all_of(sources.begin(), sources.end(), is_blocked_tensor);
   }
 
-  /// The rows of all sources, which can_hold() has accepted, one after the other. Throws gguf.non-finite.
+  /// Stacks the rows of all sources, which can_hold() must accept. Throws gguf.non-finite.
   static CodeMatrix stack(std::span<const LinearSource> sources, ThreadPool& pool) {
     CodeMatrix matrix;
     matrix.in = in_features(sources.front());
@@ -60,7 +60,7 @@ class CodeMatrix {
     return total;
   }
 
-  /// One output as floats   to [in]
+  /// Dequantizes one output row   to [in]
   void dequantize(std::int64_t row, float* to) const {
     auto segment = segments.begin();
     for (; row >= segment->rows; ++segment) row -= segment->rows;
@@ -73,7 +73,7 @@ class CodeMatrix {
     return tensor != nullptr && is_blocked(tensor->dtype);
   }
 
-  /// How many of the first sources are tensors of the first one's type.
+  /// The number of leading sources with the first one's type.
   static std::size_t of_one_type(std::span<const LinearSource> sources) {
     const DType type = std::get<Tensor>(sources.front()).dtype;
     const auto other = std::find_if(sources.begin(), sources.end(), [type](const LinearSource& source) {

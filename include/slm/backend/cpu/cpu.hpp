@@ -1,8 +1,8 @@
-// backend::Cpu: SIMD kernels and a thread pool, for machines without a GPU.
+// backend::Cpu: SIMD kernels and a thread pool.
 //
-// A row's result does not depend, bit for bit, on the rows beside it, on the number of threads or on how a prompt is
-// cut: threads share out the rows of a weight and never its columns, each sum runs over k in one order whatever the
-// blocking, and attention is cut at absolute positions.
+// A row's result has the same bits for any other rows, number of threads and division of a prompt. Threads divide the
+// rows of a weight, never its columns. Each sum runs over k in one order for every blocking. Attention is divided at
+// absolute positions.
 #pragma once
 
 #include <algorithm>
@@ -38,8 +38,8 @@ struct MatrixOf<Format> {
 };
 }  // namespace cpu
 
-/// A handle: copies share the threads. Any number of models may use one handle, from any number of host threads; their
-/// steps then run one after the other.
+/// A handle: copies share the threads. Any number of models and host threads may use one handle; their steps are
+/// serialized.
 class Cpu : private cpu::Products {
  public:
   static constexpr const char* name = "cpu";
@@ -59,7 +59,7 @@ class Cpu : private cpu::Products {
   Cpu(CpuOptions options = {}) : Products(options), copies_weights_(options.copy_weights) {}
   explicit Cpu(int threads) : Cpu(CpuOptions{.threads = checked(threads)}) {}
 
-  /// The device of who names none: handles of one, as long as any of them lives; then a new one. Throws as Cpu().
+  /// The process-wide default device: created on first use, destroyed with its last handle. Throws like Cpu().
   static Cpu shared() {
     static std::mutex mutex;
     static std::weak_ptr<State> current;
@@ -74,10 +74,10 @@ class Cpu : private cpu::Products {
   using Products::isa;
   using Products::threads;
 
-  /// From here on this handle copies weights of floating point, as with CpuOptions::copy_weights.
+  /// From now on this handle copies floating-point weights, see CpuOptions::copy_weights.
   void copy_weights() { copies_weights_ = true; }
 
-  /// Memory for keys and values. Throws backend.out-of-memory.
+  /// Allocates KV cache memory. Throws backend.out-of-memory.
   template <class T>
   Buffer<T> allocate(std::size_t count) {
     return Buffer<T>(count, PageSize::huge);
@@ -89,9 +89,9 @@ class Cpu : private cpu::Products {
     return buffer;
   }
 
-  /// Refers to tensors of the format's own type where they lie, unless weights are to be copied; converts others once.
-  /// Layers of codes are put into the order of the kernels; those that have no such order (odd groups, or beside layers
-  /// in floating point) become fp32. AwqInt4's refer to nothing: what they have in floating point is copied too.
+  /// References tensors of the format's type unless weights are to be copied; converts others once. Quantized layers
+  /// are packed for the kernels. Layers without a packing (odd groups, or stacked with floating-point layers) become
+  /// fp32. With AwqInt4, floating-point layers are copied too.
   template <class Format>
   Matrix<Format> pack(std::span<const typename Format::Source> sources) {
     if constexpr (DenseFormat<Format>) {
@@ -112,7 +112,7 @@ class Cpu : private cpu::Products {
     }
   }
 
-  /// Starts a step; see Backend. Another thread that begins one waits until this one ends.
+  /// Starts a step; see Backend. Another thread's begin() waits until this step ends.
   CpuStep begin(const StepPlan& plan) { return CpuStep(*this, plan); }
 
   Adapter place(const Adapter& adapter) { return adapter; }

@@ -1,4 +1,4 @@
-// The instruction sets that backend::Cpu is compiled for, and which of them this machine has.
+// Instruction sets of backend::Cpu, and their detection at run time.
 #pragma once
 
 #include <initializer_list>
@@ -16,7 +16,7 @@
 #define SLM_CPU_X86 0
 #endif
 
-// Whether one source can hold NEON's kernels for newer processors than it is compiled for.
+// Whether one source can compile NEON kernels for newer processors than its target.
 #if defined(__aarch64__) && defined(__linux__) && !defined(__NVCC__) && (!defined(__clang__) || __clang_major__ >= 16)
 #define SLM_CPU_NEON_SETS 1
 #include <sys/auxv.h>
@@ -26,15 +26,14 @@
 
 namespace slm { inline namespace v0_1 { namespace backend {
 
-/// One binary holds the kernels of every set and chooses when it runs. Results are bit-identical within one set,
-/// whatever the number of threads and rows; between sets they differ in the last bits, because sums run over another
-/// number of lanes.
+/// One binary has the kernels of every set and selects at run time. Within a set, results are bit-identical for any
+/// number of threads and rows. Between sets the last bits differ, since sums use different numbers of lanes.
 enum class Isa {
-  automatic,  // the best one of this machine
+  automatic,  // the best set of this machine
   portable,   // 4 lanes of the compiler's vector extension: SSE2 on x86-64, NEON on AArch64
   avx2,       // 8 lanes: AVX2, FMA, F16C
   avx512,     // 16 lanes: AVX-512 F, BW, DQ, VL
-  amx,        // AVX-512, and the matrix unit of AMX-BF16 for bfloat16 weights
+  amx,        // AVX-512, and AMX-BF16 tiles for bfloat16 weights
 };
 
 constexpr std::string_view name_of(Isa isa) {
@@ -49,13 +48,13 @@ constexpr std::string_view name_of(Isa isa) {
 }
 
 #if SLM_CPU_X86
-/// Half-precision conversions; clang's __builtin_cpu_supports does not know them.
+/// Half-precision conversions; clang's __builtin_cpu_supports lacks them.
 inline bool has_f16c() {
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
   return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & (1u << 29)) != 0;
 }
 
-/// The processor has AMX-BF16, and the system lets this process use its registers: it must be asked once.
+/// The processor has AMX-BF16 and the system grants its registers, which must be requested once.
 inline bool has_amx() {
   static const bool granted = [] {
     unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
@@ -86,8 +85,8 @@ inline bool is_available(Isa isa) {
   return false;
 }
 
-/// Whether this machine, by the set's kernels, multiplies pairs of bfloat16: in the matrix unit, or with AVX-512 by the
-/// dot product of AVX512-BF16. isa: as resolve() returns it.
+/// Whether the set's kernels multiply pairs of bfloat16 on this machine: AMX tiles, or AVX512-BF16 dot products. isa:
+/// as resolve() returns it.
 inline bool has_bf16_products(Isa isa) {
 #if SLM_CPU_X86
   return isa == Isa::amx || (isa == Isa::avx512 && __builtin_cpu_supports("avx512bf16"));
@@ -97,15 +96,16 @@ inline bool has_bf16_products(Isa isa) {
 #endif
 }
 
-/// Kinds of byte dot products, for weights in codes: finer than Isa, because they came to processors on their own.
+/// Kinds of byte dot products, for quantized weights. Separate from Isa, since processors introduced them
+/// independently.
 enum class DotSet {
-  portable,     // sixteen-bit arithmetic
+  portable,     // 16-bit arithmetic
   neon_dot,     // SDOT of ARMv8.2
-  neon_i8mm,    // USDOT, which takes codes of eight bits whole
+  neon_i8mm,    // USDOT, which supports 8-bit codes directly
   avx2,         // VPMADDUBSW
   avx2_vnni,    // VPDPBUSD
-  avx512_vnni,  // the same
-  amx,          // the matrix unit
+  avx512_vnni,  // VPDPBUSD on 512 bits
+  amx,          // AMX tiles
 };
 
 constexpr std::string_view name_of(DotSet set) {
@@ -130,7 +130,7 @@ inline bool is_available(DotSet set) {
     __get_cpuid_count(7, subleaf, &found.eax, &found.ebx, &found.ecx, &found.edx);
     return found;
   };
-  constexpr unsigned avx512_vnni = 1u << 11, avx_vnni = 1u << 4, amx_int8 = 1u << 25;  // of ecx, eax and edx
+  constexpr unsigned avx512_vnni = 1u << 11, avx_vnni = 1u << 4, amx_int8 = 1u << 25;  // bits of ecx, eax and edx
   switch (set) {
     case DotSet::portable: return true;
     case DotSet::avx2: return is_available(Isa::avx2);
@@ -141,14 +141,14 @@ inline bool is_available(DotSet set) {
     default: return false;
   }
 #elif SLM_CPU_NEON_SETS
-  constexpr unsigned long asimd_dot = 1ul << 20, i8mm = 1ul << 13;  // of Linux's two words of features
+  constexpr unsigned long asimd_dot = 1ul << 20, i8mm = 1ul << 13;  // bits of Linux's two feature words
   if (set == DotSet::neon_dot) return (getauxval(AT_HWCAP) & asimd_dot) != 0;
   if (set == DotSet::neon_i8mm) return (getauxval(AT_HWCAP2) & i8mm) != 0;
 #endif
   return set == DotSet::portable;
 }
 
-/// The best kind that a set's machines have and this one has.
+/// The best kind for an instruction set on this machine.
 inline DotSet dot_set(Isa isa) {
   const auto first_of = [](std::initializer_list<DotSet> sets) {
     for (const DotSet set : sets) {
@@ -164,7 +164,7 @@ inline DotSet dot_set(Isa isa) {
   }
 }
 
-/// The sets this machine has, weakest first.
+/// The sets of this machine, weakest first.
 inline std::vector<Isa> available_isas() {
   std::vector<Isa> available;
   for (const Isa isa : {Isa::portable, Isa::avx2, Isa::avx512, Isa::amx}) {
@@ -173,20 +173,19 @@ inline std::vector<Isa> available_isas() {
   return available;
 }
 
-/// The set to use for a request: itself, or the best one for Isa::automatic.
-/// Throws backend.unsupported-instruction-set.
+/// Returns the requested set, or the best one for Isa::automatic. Throws backend.unsupported-instruction-set.
 inline Isa resolve(Isa requested) {
   if (requested == Isa::automatic) return available_isas().back();
   if (!is_available(requested)) {
     throw Error("backend.unsupported-instruction-set",
-                text("instruction set '", name_of(requested), "' was asked for, but this processor's best is '",
+                text("expected an instruction set of this processor, found '", name_of(requested), "'; its best is '",
                      name_of(available_isas().back()), "'"),
-                "Leave the choice to Isa::automatic");
+                "Use Isa::automatic");
   }
   return requested;
 }
 
-/// Tells the processor that a loop waits for another thread.
+/// Hints to the processor that a loop waits for another thread.
 inline void spin_hint() {
 #if SLM_CPU_X86
   __builtin_ia32_pause();

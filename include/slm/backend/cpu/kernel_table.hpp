@@ -1,4 +1,4 @@
-// What the kernels of one instruction set offer to backend::Cpu, as plain function pointers.
+// The interface of one instruction set's kernels to backend::Cpu: plain function pointers.
 #pragma once
 
 #include <bit>
@@ -12,25 +12,25 @@
 
 namespace slm { inline namespace v0_1 { namespace backend::cpu {
 
-constexpr int cache_line = 64;         // bytes; every packed row starts on one
-constexpr int most_lanes = 16;         // floats of the widest vector
-constexpr int kv_block = 64;           // a page; positions whose scores are turned into weights at once
-constexpr int kv_chunk = 512;          // positions summed from zero, a multiple of kv_block; chunks are joined in order
-constexpr int most_queries = 32;       // of one task of attention, a multiple of most_lanes
-constexpr int most_matmul_rows = 128;  // weight rows of one call
+constexpr int cache_line = 64;    // bytes; every packed row is aligned to one
+constexpr int most_lanes = 16;    // floats of the widest vector
+constexpr int kv_block = 64;      // one page; positions whose scores are converted to weights at once
+constexpr int kv_chunk = 512;     // positions summed from zero, a multiple of kv_block; chunks are combined in order
+constexpr int most_queries = 32;  // per attention task, a multiple of most_lanes
+constexpr int most_matmul_rows = 128;  // weight rows per call
 constexpr int most_panel_rows = 64;
-constexpr int most_code_block = 128;   // most values that share a scale in CodeTiles
-constexpr int panel_floats = 1 << 17;  // weights widened at once for many rows: 512 KiB, in the second-level cache
+constexpr int most_code_block = 128;   // maximum values per scale in CodeTiles
+constexpr int panel_floats = 1 << 17;  // weights widened at once for many rows: 512 KiB, in the L2 cache
 
 static_assert(kv_block == page_positions);
 
-/// The heights of row blocks that an instruction set has kernels for.
+/// The set of row block heights with kernels.
 class RowHeights {
  public:
   constexpr RowHeights(std::initializer_list<int> heights) {
     for (const int height : heights) bits_ |= std::uint32_t{1} << (height - 1);
   }
-  /// 1 to widest
+  /// 1 to `widest`
   static constexpr RowHeights up_to(int widest) {
     RowHeights heights{};
     heights.bits_ = (std::uint32_t{1} << widest) - 1;
@@ -38,7 +38,7 @@ class RowHeights {
   }
   constexpr bool has(int height) const { return (bits_ >> (height - 1) & 1u) != 0; }
   constexpr int widest() const { return 32 - std::countl_zero(bits_); }
-  /// Those that `parts` divides, up to `most`, divided by it.
+  /// The heights that are multiples of `parts`, up to `most`, divided by `parts`.
   constexpr RowHeights divided(int parts, int most) const {
     RowHeights heights{};
     for (int height = parts; height <= most; height += parts) {
@@ -46,16 +46,16 @@ class RowHeights {
     }
     return heights;
   }
-  /// The least height of at least `rows`, which is at most widest().
+  /// The smallest height >= rows; rows must be at most widest().
   constexpr int fitting(int rows) const { return rows + std::countr_zero(bits_ >> (rows - 1)); }
 
  private:
   std::uint32_t bits_ = 0;
 };
 
-/// Activation rows are taken in as few blocks as possible. A block is as high as a kernel: it repeats its last row
-/// where it has fewer rows than that, and the results of the copies are dropped. The blocks are even (8 rows are
-/// 4 + 4), or all but the last are of the widest height where that computes fewer rows.
+/// Divides activation rows into as few blocks as possible. Each block has the height of a kernel: missing rows repeat
+/// the last row, and their results are dropped. Blocks are even (8 rows are 4 + 4), or all but the last have the widest
+/// height if that computes fewer rows.
 class RowBlocks {
  public:
   RowBlocks(int rows, RowHeights heights) {
@@ -73,10 +73,10 @@ class RowBlocks {
     }
   }
   int blocks = 0;
-  /// The first row of a block, and its number of rows.
+  /// The first row and the number of rows of a block.
   int first(int block) const { return before(block, first_.size, rest_.size); }
   int size(int block) const { return block < first_.blocks ? first_.size : rest_.size; }
-  /// The same with copies.
+  /// The same, counting repeated rows.
   int place(int block) const { return before(block, first_.height, rest_.height); }
   int height(int block) const { return block < first_.blocks ? first_.height : rest_.height; }
   int places() const { return place(blocks); }
@@ -91,47 +91,46 @@ class RowBlocks {
   Kind first_, rest_;
 };
 
-/// Activations in the order the products read them; with lanes: per row block, per step of `lanes` values, the block's
-/// rows one after the other; zero beyond `in`.
+/// Activations in the products' order. With lanes: per row block, per step of `lanes` values, the block's rows one
+/// after another; zero beyond `in`.
 struct PackTask {
   const float* x = nullptr;  // [rows, x_stride]
   std::int64_t x_stride = 0;
   std::int64_t in = 0;
   Norm norm = {.kind = NormKind::none};
-  int rows = 0;         // of all blocks
-  int first_block = 0;  // what this call packs
+  int rows = 0;         // rows of all blocks
+  int first_block = 0;  // blocks to pack in this call: [first_block, last_block)
   int last_block = 0;
   float* packed = nullptr;            // [packed_floats(rows, in)]
-  const CodeTiles* weight = nullptr;  // of codes: what the rows will be multiplied by
+  const CodeTiles* weight = nullptr;  // for quantized weights: the weight that the rows will be multiplied by
 };
 
-/// out[m, i] = packed row m . weight row i, for `count` <= most_matmul_rows rows of weights that lie `in` elements
-/// apart.
+/// out[m, i] = packed row m . weight row i, for `count` <= most_matmul_rows weight rows with a stride of `in` elements.
 template <class Element>
 struct MatmulTask {
-  const Element* weight = nullptr;  // [count, in]; may be aligned to an element only
+  const Element* weight = nullptr;  // [count, in]; aligned to an element
   std::int64_t in = 0;
   int count = 0;
-  const float* packed = nullptr;  // as PackTask leaves it
+  const float* packed = nullptr;  // output of PackTask
   int rows = 0;
   float* out = nullptr;  // [rows, out_stride]
   std::int64_t out_stride = 0;
   float* scratch = nullptr;  // [matmul_scratch(in)] of this thread, cache-line aligned
 };
 
-/// The queries of one KV head that share a pass over its keys and values; each sees its own number of positions.
+/// Queries of one KV head that share a pass over its keys and values. Each attends to its own number of positions.
 struct AttendTask {
-  const std::byte* const* pages = nullptr;  // the sequence's table
-  std::int64_t keys = 0;                    // bytes from a page's beginning to this head's, see KvLayer
+  const std::byte* const* pages = nullptr;  // the sequence's page table
+  std::int64_t keys = 0;                    // byte offset of the head's keys in a page, see KvLayer
   std::int64_t values = 0;
   int dim = 0;
   int queries = 0;                        // 1..most_queries
   const float* query[most_queries] = {};  // [dim] each
   float* out[most_queries] = {};          // [dim] each
-  int first[most_queries] = {};           // the first position that each sees
-  int visible[most_queries] = {};         // the position behind the last one: its own
+  int first[most_queries] = {};           // first visible position of each
+  int visible[most_queries] = {};         // end of the visible positions: own position + 1
   float slope[most_queries] = {};         // ALiBi; 0: none
-  float scale = 0;                        // of scores
+  float scale = 0;                        // factor of scores
   float* scratch = nullptr;               // attend_scratch(dim) floats of this thread
 };
 
@@ -144,10 +143,11 @@ constexpr int panel_rows(std::int64_t in) {
   return static_cast<int>(rows < 4 ? 4 : rows > most_panel_rows ? most_panel_rows : rows);
 }
 
-/// Floats for unpacked codes, and for the sums of 512 rows of activations and 64 of weights.
+/// Floats for unpacked codes, and for the sums of 512 activation rows and 64 weight rows.
 constexpr std::int64_t code_scratch = 8192 + 512 * 64;
 
-/// Working memory of a matmul call: the panel; or an aligned copy of its weights and the sums of their tiles.
+/// Floats of scratch memory for a matmul call: the panel, or an aligned copy of the weights and the sums of their
+/// tiles.
 constexpr std::size_t matmul_scratch(std::int64_t in) {
   const std::int64_t panel = panel_rows(in) * padded(in);
   const std::int64_t tiles = most_matmul_rows * ((padded(in) + 32) / 2 + 64);
@@ -160,43 +160,43 @@ constexpr std::size_t attend_scratch(int dim) {
 }
 
 struct CommonKernels {
-  int row_block = 0;                          // queries that share a pass of attention while lanes are dimensions
-  int lanes = 0;                              // of more queries: so many fill a vector
-  void (*attend[4])(const AttendTask&) = {};  // of each KvFormat
-  /// the pair (first, second) [count] turned by the angles whose cosine and sine are given
+  int row_block = 0;                          // queries per pass of attention while lanes are dimensions
+  int lanes = 0;                              // for more queries: queries per vector
+  void (*attend[4])(const AttendTask&) = {};  // per KvFormat
+  /// rotates the pairs (first, second) [count] by angles given as cosine and sine
   void (*rotate)(const float* first, const float* second, const float* cosine, const float* sine, int count,
                  float* out_first, float* out_second) = nullptr;
-  /// x [in] normalised; out may be x
+  /// normalises x [in]; out may be x
   void (*normalize)(const Norm& norm, const float* x, std::int64_t in, float* out) = nullptr;
-  /// z [count] to activation(z) * factor / divisor, where those are not null; out may be z
+  /// out = activation(z) * factor / divisor, [count]; factor and divisor may be null; out may be z
   void (*activate)(ActivationKind activation, const float* z, const float* factor, const float* divisor, int count,
                    float* out) = nullptr;
-  /// x [count] cut to [-limit, limit]
+  /// clamps x [count] to [-limit, limit]
   void (*clip)(float* x, int count, float limit) = nullptr;
 };
 
 template <class Element>
 struct MatmulKernels {
-  RowBlocks (*blocks)(int rows) = nullptr;                             // of packed rows
+  RowBlocks (*blocks)(int rows) = nullptr;                             // blocks of packed rows
   std::int64_t (*packed_floats)(int rows, std::int64_t in) = nullptr;  // size of PackTask::packed
   void (*pack)(const PackTask&) = nullptr;
   void (*matmul)(const MatmulTask<Element>&) = nullptr;
-  /// y [count] += t [rows] . matrix, whose rows lie `stride` elements apart; each element row by row
+  /// y [count] += t [rows] . matrix with row stride `stride`; sums each element row by row
   void (*add_rows)(const float* t, const Element* matrix, std::int64_t stride, int rows, std::int64_t count,
                    float* y) = nullptr;
-  /// Around any number of matmul calls of one thread; null: nothing to do.
+  /// Called before and after any number of matmul calls of one thread; may be null.
   void (*begin)() = nullptr;
   void (*end)() = nullptr;
 };
 
-/// The layout of one activation row among `rows` that are multiplied by codes: fixed point, one or two signed bytes for
-/// each value. A row block has, for each 64 values, first the upper bytes of its rows, 64 each, then the lower ones;
-/// behind all of them a scale, and what the sum of its values adds to a product, for each `scale_block` values and row.
+/// The layout of one activation row in fixed point, for quantized weights: one or two signed bytes per value. A row
+/// block has, per 64 values, the upper bytes of its rows (64 each), then the lower bytes. After them, per `scale_block`
+/// values and row: a scale, and the sum's contribution to a product.
 struct FixedPointRows {
   static constexpr int unit = 64;
-  static constexpr int least_block = 16, most_byte_block = 32;  // values that share a scale; of single bytes
-  int terms = 0;                                                // bytes of a value
-  int scale_block = 0;                                          // values that share a scale
+  static constexpr int least_block = 16, most_byte_block = 32;  // values per scale; maximum for single bytes
+  int terms = 0;                                                // bytes per value
+  int scale_block = 0;                                          // values per scale
   std::int64_t units = 0;
 
   FixedPointRows(int bytes_per_value, int values_per_scale, std::int64_t in)
@@ -205,26 +205,26 @@ struct FixedPointRows {
       : FixedPointRows(bytes_per_value,
                        bytes_per_value == 1 && weight.block > most_byte_block ? most_byte_block : weight.block,
                        weight.in) {}
-  std::int64_t scales() const { return ceil_div<std::int64_t>(units * unit, scale_block); }  // of a row
-  std::int64_t code_bytes() const { return units * unit * terms; }                           // of a row
+  std::int64_t scales() const { return ceil_div<std::int64_t>(units * unit, scale_block); }  // per row
+  std::int64_t code_bytes() const { return units * unit * terms; }                           // per row
   std::int64_t row_bytes() const { return code_bytes() + ceil_div<std::int64_t>(scales() * 8, unit) * unit; }
 };
 
-/// out[m, i] = packed row m . weight row first + i, for `count` <= most_matmul_rows rows of weights.
+/// out[m, i] = packed row m . weight row first + i, for `count` <= most_matmul_rows weight rows.
 struct CodeTask {
   const CodeTiles* weight = nullptr;
   std::int64_t first = 0;
   int count = 0;
-  const float* packed = nullptr;  // [rows] as FixedPointRows
+  const float* packed = nullptr;  // [rows] in FixedPointRows layout
   int rows = 0;
   float* out = nullptr;  // [rows, out_stride]
   std::int64_t out_stride = 0;
   float* scratch = nullptr;  // [matmul_scratch(in)] of this thread, cache-line aligned
 };
 
-/// As MatmulKernels.
+/// See MatmulKernels.
 struct CodeKernels {
-  RowBlocks (*blocks)(int rows, int bits) = nullptr;  // of packed rows for codes of so many bits
+  RowBlocks (*blocks)(int rows, int bits) = nullptr;  // blocks of packed rows for codes of `bits` bits
   std::int64_t (*packed_floats)(int rows, std::int64_t in) = nullptr;
   void (*pack)(const PackTask&) = nullptr;
   void (*matmul)(const CodeTask&) = nullptr;

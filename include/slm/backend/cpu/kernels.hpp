@@ -1,4 +1,4 @@
-// The kernels for the machine that the program runs on.
+// Selects the kernels for the machine at run time.
 #pragma once
 
 #include "slm/backend/cpu/isa.hpp"
@@ -13,17 +13,17 @@ const CommonKernels& common_kernels(Isa isa);
 
 constexpr int exact_terms = 3;
 
-/// Element: float, half_t or bfloat16_t. terms: bfloat16 terms of an activation, less than exact_terms where
-/// has_bf16_products(isa) only.
+/// Element: float, half_t or bfloat16_t. terms: bfloat16 terms per activation; less than exact_terms only if
+/// has_bf16_products(isa).
 template <class Element>
 const MatmulKernels<Element>& matmul_kernels(Isa isa, int terms = exact_terms);
 
-/// terms: bytes of an activation, 1 or 2.
+/// terms: bytes per activation, 1 or 2.
 const CodeKernels& code_kernels(DotSet set, int terms);
 
 }}}
 
-// nvcc 13.0 ends in an internal error on these kernels: a program for GPUs gets them from a source of C++.
+// nvcc 13.0 fails on these kernels with an internal error. GPU programs compile them in a C++ source.
 #if SLM_COMPILES && !SLM_GPU_COMPILER
 #define SLM_KERNEL_TEMPLATE template
 #include "slm/backend/cpu/simd.hpp"

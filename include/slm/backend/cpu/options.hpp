@@ -1,26 +1,26 @@
-// What backend::Cpu is asked for when it is made.
+// Options of backend::Cpu.
 #pragma once
 
 #include "slm/backend/cpu/isa.hpp"
 
 namespace slm { inline namespace v0_1 { namespace backend {
 
-/// What activations are rounded to for products with weights of four or eight bits: fixed point with a scale for each
-/// group (at most 128 values), or bytes with a scale for at most 32 values. The error of a product is some 3e-5, or
-/// 6e-3; of a model's logits with fixed point, up to 1e-4 of the largest.
+/// Rounding of activations for products with weights of four to eight bits. bits16: fixed point with one scale per
+/// group (at most 128 values). bits8: bytes with one scale per at most 32 values. Relative error of a product: about
+/// 3e-5 and 6e-3. Error of a model's logits with bits16: up to 1e-4 of the largest.
 enum class Int4Activations {
-  automatic,  // bits16 on every processor: bits8 are faster on some, not as good (docs/activations.md)
+  automatic,  // bits16 on every processor; bits8 is faster on some, but less accurate (docs/activations.md)
   bits16,
-  bits8,  // faster for several rows where there is no matrix unit
+  bits8,  // faster for several rows on processors without AMX
 };
 
-/// What activations are rounded to for products with bfloat16 weights where the processor multiplies pairs of such
-/// (has_bf16_products): in a matrix unit fewer terms read several rows and prompts faster; with AVX512-BF16 one term is
-/// half the operations. Elsewhere nothing is rounded, whatever is asked.
+/// Rounding of activations for products with bfloat16 weights on processors with bfloat16 dot products
+/// (has_bf16_products). Fewer terms are faster: with AMX for several rows and prompts, with AVX512-BF16 one term halves
+/// the operations. Other processors round nothing.
 enum class DenseActivations {
-  exact,   // the sum of three bfloat16 terms is the activation
-  bf16x2,  // of two is within 2^-17 of it
-  bf16,    // one is within 2^-8 of it
+  exact,   // the sum of three bfloat16 terms equals the activation
+  bf16x2,  // two terms: error at most 2^-17
+  bf16,    // one term: error at most 2^-8
 };
 
 constexpr const char* name_of(DenseActivations activations) {
@@ -33,12 +33,12 @@ constexpr const char* name_of(DenseActivations activations) {
 }
 
 struct CpuOptions {
-  int threads = 0;           // 0: one per core that this process may use
-  Isa isa = Isa::automatic;  // for tests; the best set of this machine otherwise
+  int threads = 0;           // 0: one per usable core
+  Isa isa = Isa::automatic;  // for tests; default: the best set of this machine
   Int4Activations activations = Int4Activations::automatic;
   DenseActivations dense_activations = DenseActivations::exact;
-  /// Copies weights of floating point into huge pages when they are loaded, instead of reading them where the file is
-  /// mapped: decoding reads them faster, but they fill memory of their own. Those of a quantized model always are.
+  /// Copies floating-point weights into huge pages at load, instead of reading the mapped file. Decoding is faster, but
+  /// uses additional memory. Quantized models always do this.
   bool copy_weights = false;
 };
 

@@ -1,4 +1,4 @@
-// Placement: keeps the workers of a thread pool off the processor of the thread that gives them work.
+// Placement: keeps the workers of a thread pool off the caller's processor.
 #pragma once
 
 #if defined(__linux__)
@@ -11,18 +11,18 @@
 
 namespace slm { inline namespace v0_1 { namespace backend {
 
-/// Linux wakes a thread on the processor of whoever wakes it when the others seem busy, as idle processors of a virtual
-/// machine do: worker and caller then take turns on one of them for 10 ms and more while another has nothing to do.
-/// Elsewhere, and where a process may not choose, this does nothing.
+/// Linux wakes a thread on the waker's processor if other processors seem busy, as idle ones of a virtual machine do.
+/// Worker and caller then alternate on one processor for 10 ms and more while another is idle. On other systems, or
+/// without permission, this does nothing.
 class Placement {
  public:
 #if defined(__linux__)
-  /// The processors that the calling thread may use.
+  /// Reads the calling thread's affinity mask.
   Placement() {
     if (sched_getaffinity(0, sizeof allowed_, &allowed_) != 0) CPU_ZERO(&allowed_);
   }
 
-  /// Called before each loop, by the thread that shares it out: a few nanoseconds where it has not moved.
+  /// Called by the caller before each loop; takes a few nanoseconds unless the caller's processor changed.
   void keep_off_caller(std::vector<std::thread>& workers) {
     const int caller = sched_getcpu();
     if (caller == caller_) return;

@@ -1,4 +1,5 @@
-// What the operations of backend::Cpu share: threads, kernels, working memory, and products cut into tasks.
+// Products: shared parts of backend::Cpu's operations: threads, kernels, scratch memory, and products divided into
+// tasks.
 #pragma once
 
 #include <algorithm>
@@ -25,14 +26,14 @@
 
 namespace slm { inline namespace v0_1 { namespace backend::cpu {
 
-/// Neighbouring rows with one adapter, and what it changes in the present product.
+/// Adjacent rows with one adapter, and its changes to the current product.
 struct AdaptedRun {
   std::span<const LowRank> changes;
   std::int64_t first;
   int rows;
 };
 
-/// A handle to the state; copies share it.
+/// A handle; copies share the state.
 class Products {
  public:
   /// Throws backend.no-thread, backend.invalid-threads, backend.unsupported-instruction-set.
@@ -41,21 +42,21 @@ class Products {
 
   int threads() const noexcept { return state_->pool.threads(); }
   Isa isa() const noexcept { return state_->isa; }
-  /// The same for devices that compute the same bits.
+  /// Equal for devices that compute the same bits.
   std::uint64_t arithmetic() const noexcept {
     const bool few_bits = state_->code_kernels == &cpu::code_kernels(dot_set(isa()), 1);
     return (static_cast<std::uint64_t>(isa()) * 4 + static_cast<std::uint64_t>(state_->terms)) * 2 + (few_bits ? 1 : 0);
   }
 
  protected:
-  static constexpr int least_slice = 32;  // a task works on two slices of weight rows
+  static constexpr int least_slice = 32;  // a task covers two slices of weight rows
   static constexpr int most_slice = 64;
   static_assert(2 * most_slice <= cpu::most_matmul_rows);
-  // What one thread does in a nanosecond, roughly; decides when a second thread pays, never a result.
+  // Approximate throughput of one thread; decides only whether to share work, never a result.
   static constexpr double multiplies_per_ns = 40;
   static constexpr double bytes_per_ns = 20;
   static constexpr double worth_sharing_ns = 3000;
-  static constexpr double claim_ns = 6000;  // work claimed at once: claiming costs some 0.2 µs
+  static constexpr double claim_ns = 6000;  // work per claim: a claim costs about 0.2 µs
 
   struct State {
     explicit State(CpuOptions options)
@@ -77,32 +78,32 @@ class Products {
     std::mutex mutex;
     Isa isa;
     const cpu::CommonKernels* kernels;
-    int terms;  // of an activation beside bfloat16 weights
+    int terms;  // bfloat16 terms per activation for bfloat16 weights
     const cpu::CodeKernels* code_kernels;
     ThreadPool pool;
     RopeTable rope;
     AttendTasks attention;
-    PageBuffer<float> rooms[most_rooms];  // activations of the present step
+    PageBuffer<float> rooms[most_rooms];  // activations of the current step
     PageBuffer<float> packed;
     PageBuffer<float> projected;
     std::vector<AdaptedRun> runs;
-    PageBuffer<float> low_rank;              // of each row, see AdaptedProducts
+    PageBuffer<float> low_rank;              // per row, see AdaptedProducts
     std::vector<PageBuffer<float>> scratch;  // per thread
   };
 
-  /// The working memory of one thread of a matmul.
+  /// Scratch memory of one thread of a matmul.
   struct Thread {
     float* scratch;
     float* tile;  // [rows, 2 * most_slice]
   };
 
-  /// Weight rows of a task's slice: many, so that they stream through memory and are read again from the cache where
-  /// there are many rows of activations; but every thread shall get several tasks.
+  /// Weight rows per slice. Large slices stream through memory and are reused from the cache for many activation rows;
+  /// every thread should still get several tasks.
   int slice_rows(int out) const {
     return std::clamp(out / (8 * threads()) / least_slice * least_slice, least_slice, most_slice);
   }
 
-  /// Tasks of any type that together read a weight of any type.
+  /// Tasks that together read one weight, with types erased.
   struct MatmulTasks {
     std::int64_t in;
     double elements, bytes;  // of the weight
@@ -140,10 +141,10 @@ class Products {
   }
   const auto& kernels_for(const cpu::CodeMatrix&) const { return *state_->code_kernels; }
 
-  // What knows its type at run time is asked for it at each call of a kernel, which is long: so the operations around
-  // the kernels are compiled for one type of matrix.
+  // Matrices with a run-time type dispatch at each kernel call, which takes long enough. The surrounding operations are
+  // therefore compiled once.
 
-  /// norm(x), or x, in the order of the weight's kernels; once for each of the weight's packings.
+  /// Packs norm(x), or x, for the weight's kernels, once per packing of the weight.
   template <class Weight>
   const float* pack_rows(const Weight& weight, View<const float, 2> x, const Norm* norm) {
     if constexpr (is_mixed<Weight>) {
@@ -188,7 +189,7 @@ class Products {
     return state_->packed.data();
   }
 
-  /// Shares `count` tasks that together read the whole weight.
+  /// Runs `count` tasks that together read the whole weight.
   template <class Weight, class Task>
   void run_matmul(const Weight& weight, int rows, int count, const Task& task) {
     MatmulTasks tasks;
@@ -256,7 +257,7 @@ class Products {
     });
   }
 
-  /// use(segment, first, count) for the segments' parts of the rows first.. of a weight.
+  /// Calls use(segment, first, count) for each segment's part of weight rows first.. .
   template <class Weight, class Use>
   static void each_segment(const Weight& weight, std::int64_t first, int count, Use use) {
     for (const auto& segment : weight.segments) {

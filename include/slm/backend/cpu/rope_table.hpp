@@ -1,4 +1,4 @@
-// RopeTable: the cosines and sines of the positions of a step, computed once and read by every layer.
+// RopeTable: cosines and sines of a step's positions, computed once and read by every layer.
 #pragma once
 
 #include <cmath>
@@ -17,11 +17,11 @@ class RopeTable {
     const float* sine = nullptr;
   };
 
-  /// Another step begins.
+  /// Begins a new step.
   void forget() { frequencies_[0] = nullptr; }
 
-  /// The angles of the plan's rows, of the float product position * inverse_frequency, their cosines and sines times
-  /// the rope's factor. Computed at the first call of a step; valid until the next step.
+  /// The angles of the plan's rows: cosines and sines of the float product position * inverse_frequency, times the
+  /// rope's factor. Computed at the first call of a step; valid until the next step.
   Angles angles(const StepPlan& plan, const Rope& rope, int half) {
     const float* const first = rope.inverse_frequency[0];
     if (frequencies_[0] != first || frequencies_[1] != rope.inverse_frequency[1] || factor_ != rope.factor ||
@@ -46,7 +46,7 @@ class RopeTable {
   }
 
  private:
-  const float* frequencies_[2] = {};  // whose angles these are
+  const float* frequencies_[2] = {};  // parameters of the stored angles
   float factor_ = 1;
   int half_ = 0;
   std::vector<float> cosine_;  // [rows, half]

@@ -1,4 +1,4 @@
-// The kernels of every instruction set that this compiler can make, and what kernels.hpp chooses between them.
+// Includes the kernels for every instruction set of this compiler; kernels.hpp selects among them.
 #pragma once
 
 #include <algorithm>
@@ -24,7 +24,7 @@ static_assert(std::endian::native == std::endian::little, "the kernels read bflo
 #define SLM_KERNEL inline __attribute__((always_inline))
 #define SLM_LAMBDA __attribute__((always_inline))
 #define SLM_NOINLINE __attribute__((noinline))
-#pragma push_macro("SLM_CPU_UNROLL")  // the GPU's kernels have one of their own
+#pragma push_macro("SLM_CPU_UNROLL")  // the GPU kernels define their own
 #undef SLM_CPU_UNROLL
 #if defined(__clang__)
 #define SLM_CPU_UNROLL _Pragma("clang loop unroll(full)")
@@ -35,15 +35,15 @@ static_assert(std::endian::native == std::endian::little, "the kernels read bflo
 #if defined(__NVCC__)
 #define SLM_SHUFFLE(a, b, ...) __builtin_shuffle(a, b, Integers{__VA_ARGS__})
 #pragma nv_diagnostic push
-#pragma nv_diag_suppress 1675  // it hands "GCC unroll" on without knowing it
+#pragma nv_diag_suppress 1675  // it passes "GCC unroll" through without recognising it
 #else
 #define SLM_SHUFFLE(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
 #endif
 
 namespace slm { inline namespace v0_1 { namespace backend::cpu {
 
-// A source that is compiled for newer processors (-mfma, -march=native) has the portable kernels of all others: the
-// linker takes those of any one. Without this the compiler would fuse their multiplications and additions.
+// A source compiled for newer processors (-mfma, -march=native) shares its portable kernels with other sources, since
+// the linker keeps one copy. Without this target attribute the compiler would fuse their multiplications and additions.
 #if SLM_CPU_X86 && defined(__AVX__)
 #define SLM_PORTABLE_TARGET 1
 #if defined(__clang__)

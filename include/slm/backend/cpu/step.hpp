@@ -18,7 +18,7 @@
 
 namespace slm { inline namespace v0_1 { namespace backend {
 
-/// Holds the threads until it is destroyed.
+/// Holds the thread pool's lock until destroyed.
 class CpuStep : private cpu::AdaptedProducts {
  public:
   using Rows = View<float, 2>;
@@ -60,7 +60,7 @@ class CpuStep : private cpu::AdaptedProducts {
   template <class Matrix>
   void qkv(ConstRows x, Norm norm, const Linear<Matrix>& linear, Rope rope, Heads heads, KvLayer layer, Rows q,
            QkvShaping shaping = {}) {
-    // A scale is one of a whole head.
+    // A scale covers a whole head.
     if (rope.rotating(heads.dim) != heads.dim || shaping.norm != QkNorm::none || plan_.format == KvFormat::int8) {
       return qkv_in_two_passes(x, norm, linear, rope, heads, layer, q, shaping);
     }
@@ -69,7 +69,7 @@ class CpuStep : private cpu::AdaptedProducts {
     const RopeTable::Angles angles = state_->rope.angles(plan_, rope, half);
     const float* packed = pack(linear, x, &norm);
 
-    // A task turns one slice of one head: rows i.. and i + half.. of its weight.
+    // A task rotates one slice of one head: rows i.. and i + half.. of its weight.
     const int slice = std::min(half, slice_rows(half * 2 * (heads.query + 2 * heads.kv)));
     const int slices = ceil_div(half, slice);
     const int total_heads = heads.query + 2 * heads.kv;
@@ -78,7 +78,7 @@ class CpuStep : private cpu::AdaptedProducts {
       const std::int64_t first_row = std::int64_t{head} * heads.dim + first;
       float* low = thread.tile;  // [rows, 2 * count]: the first and the second half of each pair
       const std::int64_t width = 2 * count;
-      if (count == half) {  // a whole head: its rows lie together
+      if (count == half) {  // a whole head: its rows are contiguous
         multiply(linear, first_row, 2 * half, packed, rows, low, width, thread);
       } else {
         multiply(linear, first_row, count, packed, rows, low, width, thread);
@@ -107,8 +107,8 @@ class CpuStep : private cpu::AdaptedProducts {
     });
   }
 
-  /// The rest of qkv behind its product, row by row: clip, norms, the rotation of what rotates, and the way to q and to
-  /// the pages. Changes the projections [rows, q | k | v].
+  /// Finishes qkv after its product, row by row: clip, norms, rotation, then the copy to q and to the pages. Modifies
+  /// the projections [rows, q | k | v].
   void finish_qkv(Rows projected, Rope rope, Heads heads, KvLayer layer, Rows q, QkvShaping shaping = {}) {
     const int width = rope.rotating(heads.dim), half = width / 2;
     const RopeTable::Angles angles = half > 0 ? state_->rope.angles(plan_, rope, half) : RopeTable::Angles{};
@@ -226,7 +226,7 @@ class CpuStep : private cpu::AdaptedProducts {
     for (std::int64_t i = 0; i < table.in; ++i) to[i] = to_float(row[i]);
   }
 
-  /// out = norm(x) . weight^T + bias, then finish(out + first, first, count) for every part of a row.
+  /// out = norm(x) . weight^T + bias, then finish(out + first, first, count) for each part of a row.
   template <class Matrix, class Finish>
   void matmul_into(const Linear<Matrix>& linear, ConstRows x, const Norm& norm, Rows out, const Finish& finish) {
     const float* packed = pack(linear, x, &norm);
@@ -243,7 +243,7 @@ class CpuStep : private cpu::AdaptedProducts {
     });
   }
 
-  /// qkv where a head cannot be finished slice by slice.
+  /// qkv for heads that cannot be finished slice by slice.
   template <class Matrix>
   void qkv_in_two_passes(ConstRows x, Norm norm, const Linear<Matrix>& linear, Rope rope, Heads heads, KvLayer layer,
                          Rows q, QkvShaping shaping) {

@@ -1,5 +1,5 @@
-// Parts of the operations of backend::Cpu that need no memory of it: what one task of attention works on, and the end
-// of qkv for one row.
+// Parts of backend::Cpu's operations without its memory: division of attention into tasks, and the end of qkv for one
+// row.
 #pragma once
 
 #include <algorithm>
@@ -17,10 +17,10 @@
 
 namespace slm { inline namespace v0_1 { namespace backend::cpu {
 
-/// Attention of a step as tasks: of each sequence, for each KV head, blocks of the queries that read it.
+/// Divides a step's attention into tasks: per sequence and KV head, blocks of the queries that read it.
 class AttendTasks {
  public:
-  /// group: queries of a row that read the same KV head; kv: their number.
+  /// group: queries of a row per KV head. kv: number of KV heads.
   void share(const StepPlan& plan, int group, int kv, const CommonKernels& kernels) {
     shares_.clear();
     blocks_.clear();
@@ -39,7 +39,7 @@ class AttendTasks {
 
   int count() const { return count_; }
 
-  /// What task `index` is about: use(sequence, kv_head, first query, queries).
+  /// Calls use(sequence, kv_head, first query, queries) for task `index`.
   template <class Use>
   void with(int index, Use use) const {
     const auto after = std::upper_bound(shares_.begin(), shares_.end(), index,
@@ -56,14 +56,14 @@ class AttendTasks {
     int count;
   };
   struct Share {
-    int first;  // of its tasks
+    int first;  // index of its first task
     const PlanSequence* sequence;
     std::size_t first_block;
     int blocks;
   };
 
-  /// Of the queries that are left, how many the next task takes: vectors of them that are more than half full, else
-  /// what shares a pass lane by lane.
+  /// The number of remaining queries for the next task: vectors that are more than half full, else a block that shares
+  /// a pass lane by lane.
   static int block_of(int left, int row_block, int lanes) {
     if (left <= lanes / 2) return RowBlocks(left, RowHeights::up_to(row_block)).size(0);
     if (left >= most_queries || left % lanes > lanes / 2) return std::min(left, most_queries);
@@ -75,7 +75,7 @@ class AttendTasks {
   std::vector<Block> blocks_;
 };
 
-/// The queries first.. first + count - 1 of a sequence that read a KV head, counted row by row and head by head.
+/// The task for queries first.. first + count - 1 of a sequence that read one KV head, numbered by row, then by head.
 inline AttendTask attend_task(const StepPlan& plan, const PlanSequence& sequence, View<const float, 2> q, Heads heads,
                               KvLayer layer, View<float, 2> out, const Attention& attention, int kv_head, int first,
                               int count) {
@@ -92,15 +92,15 @@ inline AttendTask attend_task(const StepPlan& plan, const PlanSequence& sequence
     const int r = sequence.first_row + (first + m) / group, h = kv_head * group + (first + m) % group;
     task.query[m] = q.row(r) + std::int64_t{h} * heads.dim;
     task.out[m] = out.row(r) + std::int64_t{h} * heads.dim;
-    task.visible[m] = plan.rows[static_cast<std::size_t>(r)].position + 1;  // causal: itself and everything before
+    task.visible[m] = plan.rows[static_cast<std::size_t>(r)].position + 1;  // causal: itself and all earlier positions
     task.first[m] = attention.window != 0 ? std::max(0, task.visible[m] - attention.window) : 0;
     if (attention.slopes != nullptr) task.slope[m] = attention.slopes[h];
   }
   return task;
 }
 
-/// Takes row r of the projections [q | k | v] through the clip, the norms and the rotation of the first `width`
-/// dimensions of every head to q and to the cache. Changes the projections.
+/// Applies clip, norms and the rotation of each head's first `width` dimensions to row r of the projections [q | k |
+/// v], then stores it in q and the cache. Modifies the projections.
 inline void finish_qkv_row(const CommonKernels& kernels, float* row, const StepPlan& plan, int r, int width,
                            RopeTable::Angles angles, Heads heads, KvLayer layer, View<float, 2> q,
                            const QkvShaping& shaping) {

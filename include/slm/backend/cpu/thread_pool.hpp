@@ -1,4 +1,4 @@
-// ThreadPool: a few threads that wait for short loops, with a start and an end that cost about a microsecond.
+// ThreadPool: threads for short parallel loops, with a start and end cost of about a microsecond.
 #pragma once
 
 #include <algorithm>
@@ -22,16 +22,15 @@
 
 namespace slm { inline namespace v0_1 { namespace backend {
 
-/// run() gives every thread a share of neighbouring tasks, which it claims one by one and in order: what lies behind
-/// one another in memory is read by one thread, and what it has asked for ahead is what it needs next. A thread at the
-/// end of its share goes on with the shares of the others, so one that the operating system has put aside delays
-/// nobody. One run() at a time; the owner serialises them. std::thread and not OpenMP: an empty loop costs 0.3 µs
-/// against 1.0 µs (libgomp, 2 threads), a busy machine does not stop at a barrier for the slowest thread, and a header
-/// needs no compiler flag.
+/// run() gives every thread a share of adjacent tasks, which it claims one by one in order. One thread thus reads
+/// adjacent memory, and prefetches its own next data. A thread that finishes its share claims tasks of other shares, so
+/// a preempted thread delays no one else. One run() at a time; the owner serialises calls. Not OpenMP: an empty loop
+/// costs 0.3 µs instead of 1.0 µs (libgomp, 2 threads), there is no barrier for the slowest thread, and headers need no
+/// compiler flag.
 class ThreadPool {
  public:
-  /// threads: how many work on a loop, the caller included, 1..1024; 0: one per usable core, or as many as the system
-  /// starts. Throws backend.invalid-threads; where so many were asked for and do not start, backend.no-thread.
+  /// threads: number of threads per loop including the caller, 1..1024; 0: one per usable core, or as many as the
+  /// system starts. Throws backend.invalid-threads; and backend.no-thread if an explicit number cannot be started.
   explicit ThreadPool(int threads) {
     const int wanted = threads == 0 ? std::min(usable_cores(), most_threads) : checked(threads);
     try {
@@ -44,7 +43,7 @@ class ThreadPool {
       if (threads != 0) {
         const std::size_t started = workers_.size();
         stop();
-        throw Error("backend.no-thread", text("could start ", started, " of ", wanted - 1, " threads: ", error.what()),
+        throw Error("backend.no-thread", text("started only ", started, " of ", wanted - 1, " threads: ", error.what()),
                     "Ask for fewer threads, or raise the limit of the process");
       }
     } catch (...) {
@@ -66,9 +65,9 @@ class ThreadPool {
 
   int threads() const noexcept { return static_cast<int>(shares_.size()); }
 
-  /// Calls task(index, worker) once for each index in [0, count), on any thread; worker < threads() names the thread.
-  /// Returns when all have ended, and then rethrows the first exception of a task. shared: whether other threads than
-  /// the caller take part. Where only the caller works, the first exception ends the loop.
+  /// Calls task(index, worker) once for each index in [0, count), on any thread; worker < threads() identifies the
+  /// thread. Returns when all tasks have ended, then rethrows the first exception. shared: false runs all tasks on the
+  /// caller, and the first exception ends the loop.
   template <class Task>
   void run(std::uint32_t count, Task&& task, bool shared = true) {
     using Plain = std::remove_reference_t<Task>;
@@ -81,7 +80,7 @@ class ThreadPool {
  private:
   using Call = void (*)(void* context, std::uint32_t index, int worker);
 
-  /// run() of a task of any type.
+  /// run() with a type-erased task.
   void run_calls(std::uint32_t count, Call call, void* context, bool shared) {
     if (!shared || workers_.empty() || count <= 1) {
       for (std::uint32_t index = 0; index < count; ++index) call(context, index, 0);
@@ -93,7 +92,7 @@ class ThreadPool {
     count_ = count;
     unfinished_.store(count, std::memory_order_relaxed);
     ++round_;
-    for (std::size_t share = shares_.size(); share-- > 0;) {  // the caller's last: it comes to it last
+    for (std::size_t share = shares_.size(); share-- > 0;) {  // the caller's share is last, as the caller claims last
       shares_[share].unclaimed.store(round_ << 32 | (begin_of(share + 1) - begin_of(share)), std::memory_order_seq_cst);
     }
     if (sleepers_.load(std::memory_order_seq_cst) > 0) {
@@ -107,8 +106,8 @@ class ThreadPool {
     if (fault_) std::rethrow_exception(std::exchange(fault_, nullptr));
   }
 
-  /// Calls one task and keeps its exception. An exception in a worker would end the program; one in the caller would
-  /// destroy the task while workers still use it.
+  /// Calls one task and stores its exception. An uncaught exception in a worker would end the program. In the caller,
+  /// it would destroy the task while workers use it.
   void attempt(std::uint32_t index, int worker) {
     try {
       call_(context_, index, worker);
@@ -118,14 +117,15 @@ class ThreadPool {
     }
   }
 
-  // A pause takes 10 to 50 ns. Some 30 µs bridge the gap between two loops of a step; then others may have the core,
-  // if they want it; after roughly a millisecond without work a worker sleeps, and is woken by the next loop.
+  // A pause takes 10 to 50 ns. Workers spin for about 30 µs, which bridges the gap between two loops of a step, then
+  // yield their core. After about a millisecond without work they sleep until the next loop wakes them.
   static constexpr int spins_before_yield = 2000;
   static constexpr int spins_before_sleep = 4000;
 
-  /// What a worker reads at the start of a loop, in one cache line: moving one between cores costs 100 to 200 ns.
+  /// Data that a worker reads at the start of a loop, in one cache line: moving a line between cores costs 100 to 200
+  /// ns.
   struct alignas(64) Share {
-    std::atomic<std::uint64_t> unclaimed{0};  // round << 32 | tasks that nobody has claimed
+    std::atomic<std::uint64_t> unclaimed{0};  // round << 32 | number of unclaimed tasks
   };
 
   static constexpr int most_threads = 1024;
@@ -133,7 +133,7 @@ class ThreadPool {
   static int checked(int threads) {
     if (threads < 1 || threads > most_threads) {
       throw Error("backend.invalid-threads", text("expected 1 to ", most_threads, " threads, found ", threads),
-                  "Pass the number of cores to use, or nothing for all of them");
+                  "Pass the number of cores to use, or 0 for all of them");
     }
     return threads;
   }
@@ -149,8 +149,8 @@ class ThreadPool {
     }
   }
 
-  /// The word holds the round and the number of tasks nobody has claimed. A claim succeeds only against the word it
-  /// read, so one that was overtaken by the next round fails, and the fields of the loop are read only after it.
+  /// The word has the round and the number of unclaimed tasks. A claim succeeds only if the word is unchanged, so a
+  /// claim from an earlier round fails. The loop's fields are read only after a successful claim.
   bool claim(std::size_t share, std::uint32_t& index) {
     std::atomic<std::uint64_t>& unclaimed = shares_[share].unclaimed;
     std::uint64_t word = unclaimed.load(std::memory_order_acquire);
@@ -173,7 +173,7 @@ class ThreadPool {
     return finished > 0;
   }
 
-  /// Lets the workers look for tasks. Their number is not known before.
+  /// Lets the workers start. Their number is unknown before.
   void begin() {
     begun_.store(true, std::memory_order_release);
     begun_.notify_all();

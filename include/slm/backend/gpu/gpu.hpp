@@ -1,5 +1,4 @@
-// backend::Gpu: a device and its memory. Which vendor's it is, or the processor that emulates one, is the runtime's
-// business.
+// backend::Gpu: a GPU and its memory. The runtime hides the vendor, or the emulation on the CPU.
 #pragma once
 
 #include <array>
@@ -26,9 +25,9 @@
 
 namespace slm { inline namespace v0_1 { namespace backend {
 
-/// A handle: copies share the device, its stream and working memory. Steps of all models on one handle run in order.
-/// Activations are fp32 in memory and fp16 or bf16 in the matrix unit, keys and values of whatever format fp16 there:
-/// holding them as f32 would gain nothing.
+/// A handle: copies share the device, its stream and scratch memory. Steps of all models on one handle run in order.
+/// Activations are fp32 in memory and fp16 or bf16 in the matrix unit. Keys and values of any format are fp16 there, so
+/// an f32 cache would gain nothing.
 template <gpu::Runtime R>
 class Gpu {
  public:
@@ -59,8 +58,8 @@ class Gpu {
   R& runtime() const { return state_->runtime; }
   const gpu::DeviceInfo& info() const { return state_->runtime.info(); }
 
-  /// Throws gpu.out-of-memory. Emulated, bytes of pages make NaN instead of zero, so that who reads what no step wrote
-  /// is found out.
+  /// Throws gpu.out-of-memory. In emulation the memory is filled with NaN instead of zero, to detect reads of unwritten
+  /// data.
   template <class T>
   Buffer<T> allocate(std::size_t count) {
     const std::lock_guard lock(state_->mutex);
@@ -83,16 +82,17 @@ class Gpu {
     return Matrix<Format>(state_->runtime, state_->stream, sources);
   }
 
-  /// Memory of the host from which the device copies by itself.
+  /// Pinned host memory, from which the device copies directly.
   std::shared_ptr<std::byte[]> host_memory(std::size_t bytes) {
     const auto buffer = std::make_shared<gpu::HostBuffer<R>>(state_->runtime, bytes);
     return {buffer, buffer->data()};
   }
 
-  /// Copies it to the device while steps go on. Throws adapter.rank, gpu.out-of-memory.
+  /// Copies an adapter to the device concurrently with steps. Throws adapter.rank, gpu.out-of-memory.
   Adapter place(const Adapter& adapter) { return gpu::place_adapter(state_->runtime, adapter); }
 
-  /// Memory for recorded steps of a model, so that none of them allocates; `product` is the widest of its products.
+  /// Reserves memory for recorded steps of a model, so that none of them allocates. product: width of the widest
+  /// product.
   void reserve(Heads heads, std::int64_t product, int vocab, int context) {
     const std::lock_guard lock(state_->mutex);
     state_->reserve(heads, product, vocab, context);
@@ -114,23 +114,23 @@ class Gpu {
     copy_in(to, host, bytes);
   }
 
-  /// Starts a step; see Backend. Another thread that begins one waits until this one ends.
+  /// Starts a step; see Backend. Another thread's begin() waits until this step ends.
   gpu::GpuStep<State> begin(const StepPlan& plan) { return {state_, plan}; }
 
-  /// Of steps that take part in those of other ranks.
+  /// For steps distributed over ranks.
   template <gpu::StreamCommunicator<typename R::Stream> C>
   gpu::DeviceShares<State, C> shares(const C& peers) {
     return {state_, peers};
   }
 
-  /// The same number where results have the same bits: on devices of one architecture.
+  /// Equal for devices whose results have the same bits, that is, of one architecture.
   std::uint64_t arithmetic() const {
     Checksum sum;
     sum.add(std::as_bytes(std::span(info().architecture)));
     return sum.value();
   }
 
-  /// Waits for everything that was asked for.
+  /// Waits for all submitted work.
   void synchronize() { state_->runtime.synchronize(state_->stream); }
 
  private:
@@ -144,7 +144,7 @@ class Gpu {
 
   void copy_in(void* to, const void* from, std::size_t bytes) {
     state_->runtime.copy_in(to, from, bytes, state_->stream);
-    state_->runtime.synchronize(state_->stream);  // `from` may be gone then
+    state_->runtime.synchronize(state_->stream);  // the caller may free `from` afterwards
   }
 
   std::shared_ptr<State> state_;

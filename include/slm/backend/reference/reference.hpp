@@ -1,4 +1,4 @@
-// backend::Reference: the formulas as plain loops with fp32 accumulation. The oracle of all other backends.
+// backend::Reference: plain loops with fp32 accumulation. Tests compare all other backends with it.
 #pragma once
 
 #include <algorithm>
@@ -81,7 +81,7 @@ class ReferenceStep {
     finish_qkv({projected.data(), rows(), linear.weight.out}, rope, heads, layer, q, shaping);
   }
 
-  /// The rest of qkv behind its product. Changes the projections [rows, q | k | v].
+  /// Finishes qkv after its product. Modifies the projections [rows, q | k | v].
   void finish_qkv(Rows projected, Rope rope, Heads heads, KvLayer layer, Rows q, QkvShaping shaping = {}) {
     for (int r = 0; r < rows(); ++r) {
       const PlanRow& row = at(r);
@@ -236,7 +236,7 @@ class ReferenceStep {
     for (int h = 0; over == QkNorm::per_head && h < heads; ++h) normalize_row(x + h * dim, dim, norm, x + h * dim);
   }
 
-  /// use(matrix) with the dense matrix of whichever type.
+  /// Calls use(matrix) with the held dense matrix.
   template <class Matrix, class Use>
   static void held(const Matrix& matrix, Use use) {
     if constexpr (is_mixed<Matrix>) {
@@ -248,7 +248,7 @@ class ReferenceStep {
 
   static std::vector<float> copy_of(ConstRows x) { return {x.data, x.data + x.size()}; }
 
-  /// x [rows, in] . weight^T [in, out] + bias -> [rows, out], with what the rows' adapters add
+  /// x [rows, in] . weight^T [in, out] + bias -> [rows, out], plus the contributions of the rows' adapters
   template <class Matrix>
   std::vector<float> matmul(const std::vector<float>& x, const Linear<Matrix>& linear) const {
     const std::int64_t in = linear.weight.in, width = linear.weight.out;
@@ -283,7 +283,7 @@ class ReferenceStep {
     return out;
   }
 
-  /// The second half of a change: y += t . up
+  /// The `up` product of a change: y += t . up
   static void add_up(const LowRank& change, const std::vector<float>& t, float* y) {
     visit_elements(change, [&]<class Element>(Element) {
       const auto* up = reinterpret_cast<const Element*>(change.up);
@@ -332,9 +332,9 @@ class Reference {
   template <class T>
   using Buffer = std::vector<T>;
   template <class Format>
-  using Matrix = typename reference::MatrixOf<Format>::type;  // codes are multiplied out
+  using Matrix = typename reference::MatrixOf<Format>::type;  // codes are dequantized
 
-  /// See Cpu.
+  /// See Products::arithmetic().
   std::uint64_t arithmetic() const noexcept { return 0; }
 
   template <class T>

@@ -1,4 +1,4 @@
-// One of the epilogues, chosen at run time: a persistent kernel has one product for all of them.
+// AnyEpilogue: selects an epilogue at run time, so that a persistent kernel has one product for all of them.
 #pragma once
 
 #include <type_traits>
@@ -13,7 +13,7 @@ struct AnyEpilogue {
   enum class Kind { add_to_rows, activated, gated, queries_keys_values };
   struct Args {
     Kind kind = {};
-    AddToRows::Args add_to_rows = {};  // those of the kind count
+    AddToRows::Args add_to_rows = {};  // only the arguments of the selected kind are used
     Activated::Args activated = {};
     Gated::Args gated = {};
     QueriesKeysValues::Args queries_keys_values = {};

@@ -1,12 +1,12 @@
-// Causal attention over the KV cache through the matrix unit, for one row and for a prompt, with the same bits.
+// Causal attention over the KV cache on the matrix unit, for one row and for prompts, with the same bits.
 //
-// The sequence is cut into chunks of 64 at absolute positions. A chunk gives a largest score, a sum and a mix of
-// values, and chunks are merged in the order of their positions by merge(): in registers when one block walks over all
-// of them (prompts), or by the block that comes last when each chunk has a block of its own (few rows).
+// The sequence is divided into chunks of 64 at absolute positions. A chunk yields a largest score, a sum and a mix of
+// values. merge() combines chunks in order of position: in registers if one block processes all of them (prompts), or
+// in the last block to finish if each chunk has a block (few rows).
 //
-// Positions are rows of operand A, queries are columns: scores = K q, and then out = V^T p. The queries of a block are
-// those of some rows of one sequence, of the heads that share one key and value head. A chunk is a page, so where a
-// page lies changes an address and nothing else.
+// Positions are rows of operand A, queries are columns: scores = K q, then out = V^T p. The queries of a block belong
+// to rows of one sequence and to heads that share one KV head. A chunk is a page, so page locations affect addresses
+// only.
 #pragma once
 
 #include <cmath>
@@ -22,13 +22,13 @@
 
 namespace slm { inline namespace v0_1 { namespace gpu {
 
-/// Of pages whose numbers are `Element`.
+/// Element: the type in the pages.
 template <int Dim, int Queries, class Element>
 struct Attend {
   using Args = AttentionArgs;
   using Head = KvHead<Element>;
   static constexpr int waves = chunk / 16, row_words = Dim / 2 + 4, score_words = chunk + 4;
-  // What a thread carries of keys and values at once: of wider heads it would be more than there are registers.
+  // Whether a thread prefetches keys and values. Wider heads would exceed the registers.
   static constexpr bool ahead = Dim <= 128;
   struct Shared {
     alignas(16) std::uint32_t q[Queries][row_words];
@@ -60,7 +60,7 @@ struct Attend {
     const PageTable table = args.pages.table(row);
     const int skipped = whole_rows ? 0 : lane.block_x() % tiles.blocks_of_row * Queries;
     const int left = own_rows.rows * group - skipped, count = left < Queries ? left : Queries;
-    const int end = row.position + own_rows.rows - 1;  // the last position that any query of the block sees
+    const int end = row.position + own_rows.rows - 1;  // the last position visible to any query of the block
     const int oldest = args.window == 0 ? 0 : row.position + 1 - args.window;
     const int first_chunk = oldest > 0 ? oldest / chunk : 0, last_chunk = end / chunk;
     const bool split = args.chunks != 0;
@@ -68,8 +68,8 @@ struct Attend {
     if (begin > last_chunk) return;
     const int last = split ? begin : last_chunk;
 
-    // On their way from device memory are the keys of the next chunk while values are weighed, and values while scores
-    // are computed. A block that has one chunk only waits for both together.
+    // Keys of the next chunk are loaded while values are weighted, and values while scores are computed. A block with a
+    // single chunk waits for both together.
     Carried<Lane, Element, Dim, waves> keys, values;
     std::byte* page = table[begin];
     if (ahead) keys.load(lane, args.dim, head_of(args, page, args.pages.layer.keys, kv_head), end - begin * chunk);
@@ -138,14 +138,14 @@ struct Attend {
   }
 
  private:
-  /// Where the numbers of a query go.
+  /// Offset of a query's results.
   template <class Lane>
   static SLM_DEVICE std::int64_t to_of(Lane lane, const Args& args, std::int64_t query) {
     if (args.chunks == 0) return query * args.dim;
     return (query * args.chunks + lane.block_z()) * (args.dim + 2);
   }
 
-  /// What the block works on. Called by all threads.
+  /// The rows of the block. Called by all threads.
   template <class Lane>
   static SLM_DEVICE StepSequence rows_of_tile(Lane lane, const Args& args, Shared& shared, const QueryTiles& tiles,
                                               int tile) {
@@ -174,7 +174,7 @@ struct Attend {
     }
   }
 
-  /// Queries as halves, and zeros where a fragment has more columns than there are queries.
+  /// Stages queries as halves, padded with zero columns.
   template <class Lane>
   static SLM_DEVICE void stage_queries(Lane lane, const Args& args, Shared& shared, int count) {
     using L = typename Lane::Matrix;
@@ -207,7 +207,7 @@ struct Attend {
     return args.pages.template head<Element>(page, part, kv_head);
   }
 
-  /// The scale of a position: its key's by the first threads, its value's by the next.
+  /// Scales of a position: the first threads load the key's, the next ones the value's.
   template <class Lane>
   static SLM_DEVICE float load_scale(Lane lane, const Args& args, std::byte* page, int kv_head, int limit) {
     if constexpr (Head::scaled) {
@@ -258,14 +258,14 @@ struct Attend {
     }
   }
 
-  /// Scores of query j become weights, by eight lanes, and the query's state takes the chunk in. A lane has twice four
-  /// neighbouring positions.
+  /// Converts scores of query j to weights, by eight lanes, and merges the chunk into the query's state. A lane has two
+  /// groups of four adjacent positions.
   template <class Lane>
   static SLM_DEVICE void weigh(Lane lane, const Args& args, Shared& shared, int at, int j) {
     const int part = lane.lane_index() % 8;
     std::uint32_t* const row = shared.score[j];
     const AttentionQuery query = shared.query[j];
-    const int behind = query.position - (at * chunk + 4 * part);  // the query is so many positions behind the first
+    const int behind = query.position - (at * chunk + 4 * part);  // distance of the query from the first position
     const unsigned span = args.window == 0 ? 0x7fffffffu : static_cast<unsigned>(args.window);
     float score[8];
     SLM_UNROLL
@@ -286,7 +286,7 @@ struct Attend {
     for (int k = 1; k < 8; ++k) largest = fmaxf(largest, score[k]);
     SLM_UNROLL
     for (int step = 4; step > 0; step /= 2) largest = fmaxf(largest, lane.shuffle(largest, lane.lane_index() ^ step));
-    lane.wave_barrier();  // weights lie where the scores lay
+    lane.wave_barrier();  // weights overwrite the scores
     const float top = largest == -INFINITY ? 0.0f : largest - 8.0f;
     float sum = 0;
     SLM_UNROLL
@@ -310,7 +310,7 @@ struct Attend {
     if (part == 0) shared.state[j].merge(largest, sum);
   }
 
-  /// mix = mix * keep + V^T p * take, a wave's dimensions.
+  /// mix = mix * keep + V^T p * take, for a wave's dimensions.
   template <class Lane, class ValueFragments, class WeightFragments, class L, int Own, int Columns>
   static SLM_DEVICE void mix_values(Lane lane, Shared& shared, ValueFragments values, WeightFragments weights,
                                     int count, FragmentC<L> (&mix)[Own][Columns]) {
@@ -349,7 +349,7 @@ struct Attend {
     }
   }
 
-  /// The block that writes its chunk last merges all chunks of these queries.
+  /// The last block to finish its chunk merges all chunks of these queries.
   template <class Lane>
   static SLM_DEVICE void combine(Lane lane, const Args& args, Shared& shared, int count, int kv_head, int chunks) {
     const int width = args.dim + 2;
@@ -367,7 +367,7 @@ struct Attend {
     if (shared.last == 0) return;
     lane.fence();
     if (lane.thread() == 0) ticket = 0;
-    // Four numbers of a query to a thread, so that its state is merged once for them.
+    // Each thread takes four elements of a query, so that it merges the state once for them.
     const int fours = (args.dim + 3) / 4;
     for (int item = lane.thread(); item < count * fours; item += lane.threads()) {
       const std::int64_t query = shared.query[item / fours].index;

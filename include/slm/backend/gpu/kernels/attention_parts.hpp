@@ -1,5 +1,5 @@
-// What attention is made of: its arguments, how rows are shared out to blocks, what remains of a query after some
-// chunks, and keys and values on their way from pages to shared memory.
+// Parts of attention: arguments, mapping of rows to blocks, running state of a query, and transfer of keys and values
+// from pages to shared memory.
 #pragma once
 
 #include <cmath>
@@ -20,19 +20,19 @@ struct AttentionArgs {
   KvPages pages;
   Memory<float> out;                     // [count, query * dim]
   Memory<const StepRow> rows;            // [count]
-  Memory<const StepSequence> sequences;  // of the rows; empty: each row is a sequence
+  Memory<const StepSequence> sequences;  // sequences of the rows; empty: each row is a sequence
   Memory<const float> slopes;            // [query], ALiBi; may be empty
-  Memory<float> partial;                 // [count, query, chunks, dim + 2], when split
-  Memory<int> tickets;                   // [kv * blocks of x], zero between launches, when split
+  Memory<float> partial;                 // [count, query, chunks, dim + 2]; used if split
+  Memory<int> tickets;                   // [kv * blocks of x], zero between launches; used if split
   int count, query, kv, dim;
-  int group;    // query heads of a key head
+  int group;    // query heads per KV head
   int window;   // 0: none
-  float scale;  // of q . k, times log2(e)
-  int chunks;   // blocks along the sequence; 0: one block walks over all
+  float scale;  // factor of q . k, times log2(e)
+  int chunks;   // blocks along the sequence; 0: one block processes all chunks
 };
 
-/// How rows are shared out to blocks of so many queries: some rows of one sequence to a block, or, where more query
-/// heads share a key head than that, a row to some blocks.
+/// Maps rows to blocks of `queries` queries. A block takes several rows of one sequence. If a KV head has more query
+/// heads than that, a row takes several blocks.
 struct QueryTiles {
   int rows, blocks_of_row;
 
@@ -42,7 +42,7 @@ struct QueryTiles {
     blocks_of_row = (args.group + queries - 1) / queries;
   }
 
-  /// The first tile of a sequence: behind those of the sequences before it, each of which has one incomplete at most.
+  /// The first tile of a sequence. Each earlier sequence has at most one incomplete tile.
   SLM_DEVICE int begin(int sequence, int first_row) const { return first_row / rows + sequence; }
 
   SLM_DEVICE int blocks(const AttentionArgs& args) const {
@@ -50,11 +50,11 @@ struct QueryTiles {
   }
 };
 
-/// What remains of a query after some chunks: weights are 2^(score - largest) * 2^8, so that those a half can hold go
-/// far below its smallest normal number.
+/// State of a query after some chunks. Weights are 2^(score - largest) * 2^8, so that halves represent weights far
+/// below their smallest normal number.
 struct AttentionState {
   float largest, sum;
-  float keep, take;  // factors of the mix before, and of the chunk's
+  float keep, take;  // factors of the previous mix and of the chunk's
 
   SLM_DEVICE void merge(float chunk_largest, float chunk_sum) {
     const float before = largest;
@@ -69,13 +69,13 @@ struct AttentionState {
 
 /// A query of a block.
 struct AttentionQuery {
-  int index;        // among [rows, query]
+  int index;        // index in [rows, query]
   int position;     // of its row
-  float slope;      // times log2(e), ALiBi
-  std::int64_t to;  // where in `out`, or in `partial`, its numbers go
+  float slope;      // ALiBi slope times log2(e)
+  std::int64_t to;  // offset of its results in `out`, or in `partial`
 };
 
-/// A fragment full of what codes of int8 have too much.
+/// A fragment filled with the negative bias of int8 codes.
 template <class L>
 SLM_DEVICE FragmentA<L> minus_bias() {
   FragmentA<L> a;
@@ -84,19 +84,19 @@ SLM_DEVICE FragmentA<L> minus_bias() {
   return a;
 }
 
-/// The keys or values of a page between device memory and shared memory: of some positions, eight numbers of a thread.
-/// Of positions behind the last one, which nobody has written, that one's stand there: they have the weight zero, and
-/// zero times a stale NaN would be NaN. So do others in place of dimensions that a head does not have: they meet zeros
-/// of the query, or nobody reads what they give.
+/// Transfers keys or values of a page from device memory to shared memory, eight elements per thread and position.
+/// Positions after the last one are unwritten and are replaced by the last one's values: their weight is zero, but zero
+/// times a stale NaN would be NaN. Dimensions that a head lacks are filled with other values: they multiply zeros of
+/// the query, or their results are unused.
 template <class Lane, class Element, int Dim, int Waves>
 struct Carried {
   using Head = KvHead<Element>;
   static constexpr int octets = Dim / 8, at_once = Waves * Lane::width / octets, count = chunk / at_once;
-  static constexpr int row_words = Dim / 2 + 4;  // in shared memory: eight rows lie in banks of their own
+  static constexpr int row_words = Dim / 2 + 4;  // in shared memory: eight rows map to different banks
   typename Head::Eight eight[count];
 
   SLM_DEVICE void load(Lane lane, int dim, const Head& from, int last) {
-    if (dim % 8 != 0) {  // said to hold nothing, or the compiler keeps what it held before
+    if (dim % 8 != 0) {  // initialised, or the compiler keeps the old values alive
       SLM_UNROLL
       for (int k = 0; k < count; ++k) eight[k] = {};
       return;
@@ -126,7 +126,7 @@ struct Carried {
     return static_cast<int>(static_cast<unsigned>(lane.thread()) / octets);
   }
 
-  /// Of heads that no vector fits: number by number, and zeros.
+  /// For heads without vector access: element by element, padded with zeros.
   static SLM_DEVICE void store_numbers(Lane lane, int dim, std::uint32_t (&to)[chunk][row_words], const Head& from,
                                        int last) {
     constexpr int words = Dim / 2;

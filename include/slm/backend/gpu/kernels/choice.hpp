@@ -1,7 +1,7 @@
-// Choosing tokens from rows of logits, by the arithmetic of core/draw.hpp: the same tokens as the host would choose.
+// Chooses tokens from rows of logits with the arithmetic of core/draw.hpp: the same tokens as on the host.
 //
-// Peak finds the largest logit of each row, which is the greedy choice. Cut finds where top_k and top_p end. Race draws
-// among the tokens that are left. Each leaves out the rows whose draw does not ask for it.
+// Peak finds the largest logit of each row, the greedy choice. Cut finds the limit of top_k and top_p. Race draws among
+// the remaining tokens. Each skips rows whose draw does not need it.
 #pragma once
 
 #include <cstdint>
@@ -13,14 +13,14 @@
 
 namespace slm { inline namespace v0_1 { namespace gpu {
 
-/// The outputs of a step: row i of logits belongs to one of them, is drawn as it asks, and may be the next step's row.
+/// The outputs of a step: for each row of logits its step row, its draw, and the next step's row.
 struct StepOutputs {
   Memory<const StepRow> rows;
-  Memory<const int> outputs;  // [count], rows, -1: fills up; empty: output i is row i
+  Memory<const int> outputs;  // [count], row indices; -1: padding; empty: output i is row i
   Memory<const Draw> draws;   // [count]
-  Memory<StepRow> next;       // [count]; empty: no step follows
+  Memory<StepRow> next;       // [count]; empty: no further step
 
-  /// The row of an output; one of no sequence if it fills up.
+  /// The row of an output; sequence -1 for padding.
   SLM_DEVICE StepRow row(int output) const {
     const int row = outputs ? outputs[output] : output;
     return row < 0 ? StepRow{0, 0, -1, 0, 0, 0, nullptr} : rows[row];
@@ -29,13 +29,13 @@ struct StepOutputs {
   SLM_DEVICE void choose(int output, int token) const {
     if (!next) return;
     StepRow follows = row(output);
-    follows.token = token == no_token ? 0 : token;  // nobody will ask what follows an unusable row
+    follows.token = token == no_token ? 0 : token;  // the successor of an invalid row is not used
     ++follows.position;
     next[output] = follows;
   }
 };
 
-/// One of several tokens: the larger rank is better, and of equal ones the lower token. Rank 0 takes no part.
+/// A candidate: the larger rank wins, ties go to the lower token. Rank 0: excluded.
 struct Ranked {
   std::uint64_t rank;
   int token;
@@ -47,23 +47,23 @@ struct Ranked {
 
 struct ChoiceArgs {
   Memory<const float> logits;        // [rows, width]
-  StepOutputs outputs;               // [rows]; Peak chooses for those that are greedy, Race for the others
-  Memory<int> peaks;                 // [rows], the likeliest tokens
-  Memory<const std::uint64_t> cuts;  // [rows] of those whose draw cuts, for Race
-  Memory<int> tokens;                // [rows], what is chosen; no_token for an unusable row
+  StepOutputs outputs;               // [rows]; Peak chooses for greedy ones, Race for the others
+  Memory<int> peaks;                 // [rows], the most likely tokens
+  Memory<const std::uint64_t> cuts;  // [rows], for Race, of draws with top_k or top_p
+  Memory<int> tokens;                // [rows], the chosen tokens; no_token for an invalid row
   Memory<Ranked> partial;            // [rows, blocks]
   Memory<int> tickets;               // [rows], zero between launches
   int width, rows;
 };
 
-/// The place of a token in the order of likelihood: larger is likelier, a lower token before an equal one. Not 0.
+/// A token's place in the order of likelihood: larger is more likely; ties go to the lower token. Never 0.
 SLM_DEVICE std::uint64_t place_of(float logit, int token) {
   const std::uint32_t key = static_cast<std::uint32_t>(order_key(logit)) ^ 0x80000000u;
   return std::uint64_t{key} << 32 | (0xffffffffu - static_cast<std::uint32_t>(token));
 }
 
-/// The best token of every row that Ranking takes: some blocks take a part of the row each, the last one compares their
-/// bests.
+/// Finds the best token of each row that Ranking takes: several blocks scan a part of the row each, and the last one
+/// compares their results.
 template <class Ranking>
 struct BestOfRows {
   using Args = ChoiceArgs;
@@ -73,7 +73,7 @@ struct BestOfRows {
   };
   static constexpr int max_block = 256, most_blocks = 64;
 
-  /// Two thousand tokens or more to a block.
+  /// At least about two thousand tokens per block.
   static SLM_DEVICE int blocks(const Args& args) {
     const int wanted = (args.width + 2047) / 2048;
     return wanted < most_blocks ? wanted : most_blocks;
@@ -131,7 +131,7 @@ struct BestOfRows {
   }
 };
 
-/// The highest logit. NaN and +infinity are better than any, so that they are found; such a row has no choice.
+/// The highest logit. NaN and +infinity rank highest, so that they are detected; such a row has no choice.
 class PeakRanking {
  public:
   static constexpr bool peaks = true;
@@ -175,7 +175,7 @@ class RaceRanking {
     if (weight < draw_.min_weight) return 0;
     const double time =
         race_distance(race_uniform(words_, static_cast<std::uint32_t>(k))) / static_cast<double>(weight);
-    return ~__builtin_bit_cast(std::uint64_t, time);  // positive doubles have the order of their bits
+    return ~__builtin_bit_cast(std::uint64_t, time);  // positive doubles order like their bits
   }
   static SLM_DEVICE int token(const Ranked& best) { return best.rank == 0 ? no_token : best.token; }
 
@@ -184,8 +184,8 @@ class RaceRanking {
   Draw draw_;
   std::int64_t base_;
   std::uint64_t position_;
-  bool there_;         // else the row has no choice, and Cut has left its place unwritten
-  std::uint64_t cut_;  // the place of the last token that takes part
+  bool there_;         // false: the row has no choice, and Cut has not written its place
+  std::uint64_t cut_;  // place of the last candidate
   float peak_;
   std::array<std::uint32_t, 4> words_{};
 };
@@ -193,7 +193,7 @@ class RaceRanking {
 struct Peak : BestOfRows<PeakRanking> {};
 struct Race : BestOfRows<RaceRanking> {};
 
-/// cuts[r]: the place of the last token that top_k and top_p keep. A bisection over places, one block to a row.
+/// cuts[r]: the place of the last token that top_k and top_p keep. Bisection over places, one block per row.
 struct Cut {
   struct Args {
     Memory<const float> logits;  // [rows, width]
@@ -241,7 +241,8 @@ struct Cut {
     float peak;
   };
 
-  /// Number, and weight or number again, of the tokens from a place on: to shared.count[0] and shared.sum[0].
+  /// Counts the tokens from a place on into shared.count[0], and sums their weights, or counts them, into
+  /// shared.sum[0].
   template <class Lane>
   static SLM_DEVICE void add_up(Lane lane, Shared& shared, const Row& row, bool weights, std::uint64_t from,
                                 Where where = Where::here()) {
@@ -267,12 +268,12 @@ struct Cut {
     lane.barrier(where);
   }
 
-  /// The largest place from which on tokens have `wanted` together. All places from `low` on have, none from `high` on.
+  /// The largest place from which on tokens sum to `wanted`. The tokens from `low` on do; those from `high` on do not.
   template <class Lane>
   static SLM_DEVICE std::uint64_t last_place(Lane lane, Shared& shared, const Row& row, bool weights,
                                              std::uint64_t wanted, std::uint64_t low, std::uint64_t high,
                                              Where where = Where::here()) {
-    int from_low = row.width, from_high = 0;  // tokens there
+    int from_low = row.width, from_high = 0;  // tokens from low and from high on
     while (high - low > 1 && from_low - from_high > 1) {
       const std::uint64_t middle = low + (high - low) / 2;
       add_up(lane, shared, row, weights, middle, where);

@@ -1,6 +1,7 @@
-// What becomes of a product: added to the residual stream, activated, gated, or rotated and put into the KV cache.
+// Epilogues of products: add to the residual stream, activate, gate, or rotate and store in the KV cache.
 //
-// apply(args, panel, i, row, a, b): the sums of output i of the panel's tiles a and b. b counts only if panel.has_b.
+// apply(args, panel, i, row, a, b): a and b are the sums of output i of the panel's tiles a and b. b is valid only if
+// panel.has_b.
 #pragma once
 
 #include <cmath>
@@ -85,7 +86,7 @@ struct Gated {
   }
 };
 
-/// Where queries, keys and values go.
+/// Destinations of queries, keys and values.
 struct QkvArgs {
   Memory<float> q;  // [rows, query * dim]
   KvPages pages;
@@ -94,10 +95,10 @@ struct QkvArgs {
   Memory<const float> bias;                  // [(query + 2 * kv) * dim]; may be empty
   int query, kv, dim;
   int rotating;  // leading dimensions of a head
-  float factor;  // of cosines and sines
+  float factor;  // factor of cosines and sines
   float clip;    // 0: none
 
-  /// Output o of the product, for the row, unless it goes to int8.
+  /// Stores output o of the product for a row, except in int8.
   SLM_DEVICE void put(int o, int row, float v) const { put(rows[row], o, row, v); }
   SLM_DEVICE void put(const StepRow& of, int o, int row, float v) const {
     if (o < query * dim) {
@@ -112,7 +113,7 @@ struct QkvArgs {
     }
   }
 
-  /// Where head number `head` of all, a key or a value, goes.
+  /// Location of head `head`, a key or a value, in its page.
   template <class Element>
   SLM_DEVICE KvHead<Element> head_of(const StepRow& of, int head) const {
     const bool key = head < query + kv;
@@ -123,7 +124,7 @@ struct QkvArgs {
   struct Pair {
     float first, second;
   };
-  /// The pair of a head's d < rotating / 2 and d + rotating / 2.
+  /// Rotates the pair of elements d and d + rotating / 2 of a head, d < rotating / 2.
   SLM_DEVICE Pair rotated(const StepRow& of, int d, float a, float b) const {
     const float angle =
         static_cast<float>(of.position) * (of.rope == 0 ? inverse_frequency[0] : inverse_frequency[1])[d];
@@ -137,8 +138,8 @@ struct QkvArgs {
   }
 };
 
-/// Heads that rotate by whole pairs of tiles, or not at all, and have no scale. Panels are pairs exactly where outputs
-/// rotate.
+/// For heads that rotate by whole pairs of tiles, or not at all, and have no scale. Panels are pairs exactly where
+/// outputs rotate.
 struct QueriesKeysValues {
   using Args = QkvArgs;
   static SLM_DEVICE void apply(const Args& args, const Panel& panel, int i, int row, float a, float b) {

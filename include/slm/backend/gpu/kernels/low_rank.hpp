@@ -1,5 +1,5 @@
-// What adapters add to products: t = scale * down . norm(x) by a kernel of its own, and y += t . up where the product
-// has its sums. Each row is computed apart, at its adapter's ranks, and a row without an adapter is left as it is.
+// Contributions of adapters to products: a separate kernel computes t = scale * down . norm(x); the product's epilogue
+// adds t . up. Each row uses its adapter's ranks. Rows without an adapter are unchanged.
 #pragma once
 
 #include <cstdint>
@@ -13,13 +13,13 @@
 
 namespace slm { inline namespace v0_1 { namespace gpu {
 
-/// What the row's adapter changes in a product.
+/// The changes of the row's adapter to a product.
 SLM_DEVICE Changes changes_of(const StepRow& row, int product) {
   if (row.adapter == nullptr || product >= row.adapter->products) return {};
   return Memory<const Changes>{row.adapter->of, row.adapter->products}[product];
 }
 
-/// y + t . up of one output, rank by rank.
+/// Returns y + t . up of one output, summed in rank order.
 SLM_DEVICE float expanded(const LowRank& change, const float* t, std::int64_t output, float y) {
   const std::int64_t o = output - change.first;
   if (o < 0 || o >= change.out) return y;
@@ -30,14 +30,14 @@ SLM_DEVICE float expanded(const LowRank& change, const float* t, std::int64_t ou
   return y;
 }
 
-/// The rows of a product, and what is to be added to them; empty in a step without adapters.
+/// Adapter contributions to a product's rows; empty in a step without adapters.
 struct LowRankRows {
   Memory<const Changes> changes;  // [rows]
-  Memory<const float> t;          // [rows, most_ranks], of change after change
+  Memory<const float> t;          // [rows, most_ranks], change after change
 
   SLM_DEVICE explicit operator bool() const { return static_cast<bool>(changes); }
 
-  /// Outputs i of the panel's tiles, whose sums a and b are.
+  /// Adds to the sums a and b of output i of the panel's tiles.
   SLM_DEVICE void expand(const Panel& panel, int i, int row, float& a, float& b) const {
     const Changes of = changes[row];
     if (of.count == 0) return;
@@ -51,15 +51,15 @@ struct LowRankRows {
   }
 };
 
-/// t of a product's rows, each number by one wave, and where their changes are. Some blocks to a row: who has few ranks
-/// leaves the others at once.
+/// Computes t of a product's rows, one element per wave, and their changes. Several blocks per row: surplus blocks of
+/// rows with few ranks exit at once.
 struct Shrink {
   static constexpr int row_blocks = 8;
   struct Args {
     Rows x;
     NormArgs norm;
     Memory<const StepRow> rows;  // of the step
-    Memory<const int> outputs;   // row i of x is that row of the step, -1: it fills up; empty: it is row i
+    Memory<const int> outputs;   // row i of x is this row of the step; -1: padding; empty: row i
     Memory<Changes> changes;     // [rows of x]
     Memory<float> t;             // [rows of x, most_ranks]
     int product;
@@ -96,7 +96,7 @@ struct Shrink {
   }
 
  private:
-  /// A lane's part of norm(x[row]) . weights; its inputs depend on nothing but their number.
+  /// A lane's part of norm(x[row]) . weights. The assignment of inputs depends on their index only.
   template <class Lane, class Element>
   static SLM_DEVICE float dot(Lane lane, const Args& args, int row, const RowStatistics& statistics,
                               const Memory<const Element>& weights) {
@@ -115,7 +115,7 @@ struct Shrink {
     return sum;
   }
 
-  /// Eight weights from `k` on, zero behind the end.
+  /// Loads eight weights from `k` on, zero after the end.
   template <class Lane, class Element>
   static SLM_DEVICE void load_weights(const Memory<const Element>& weights, int k, float (&w)[8]) {
     if (weights.size % 8 != 0) {
@@ -135,7 +135,7 @@ struct Shrink {
   }
 };
 
-/// x[r] gets what the rows' adapters add to the embedding of their tokens.
+/// x[r] += contributions of the rows' adapters to the token embedding.
 struct AdaptEmbedding {
   struct Args {
     Memory<const StepRow> rows;  // [count]

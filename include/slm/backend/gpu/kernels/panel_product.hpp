@@ -1,5 +1,5 @@
-// The inner part of products of few rows: a wave multiplies its panel by the staged inputs of a chunk of steps, and
-// scales the sums of the blocks of codes.
+// PanelProduct: inner loop of products of few rows. A wave multiplies its panel by the staged inputs of a chunk of
+// steps, and scales the sums per block of codes.
 #pragma once
 
 #include <bit>
@@ -14,7 +14,7 @@
 
 namespace slm { inline namespace v0_1 { namespace gpu {
 
-/// Whether a block ends behind so many halves of steps of a chunk. None is longer than a chunk.
+/// Whether a block ends after `halves` half-steps of a chunk. No block is longer than a chunk.
 template <class Format>
 SLM_DEVICE constexpr bool ends_block(int halves, int block_shift) {
   const int inputs = halves * 16;
@@ -22,8 +22,7 @@ SLM_DEVICE constexpr bool ends_block(int halves, int block_shift) {
   return inputs % Compute<Format>::least_block == 0 && (inputs & -inputs) >> block_shift != 0;
 }
 
-/// What a wave holds of its panel: the weights of the next `Chunks` chunks on their way, and the sums of a fragment of
-/// rows.
+/// A wave's state for its panel: prefetched weights of the next `Chunks` chunks, and the sums of a fragment of rows.
 template <class Format, class Lane, int Chunks>
 struct PanelProduct {
   using L = typename Lane::Matrix;
@@ -32,13 +31,12 @@ struct PanelProduct {
   using Weights = StepWeights<Format, L>;
   static constexpr bool codes = in_codes<Format>;
 
-  /// Whether the matrix unit begins at zero again and again, and its sums are added up outside of it: by block and
-  /// scale for codes, and for the terms of a float because tensor cores cut what they add below the largest, an old sum
-  /// too.
+  /// Whether sums are accumulated outside of the matrix unit, which then restarts at zero. For codes: per block, with
+  /// its scale. For fp32 terms: tensor cores truncate addends below the largest, including an old sum.
   static constexpr bool apart = codes || C::w_terms > 1;
 
-  /// Whether weights are asked for a chunk ahead. A lane of a unit with one group along the depth holds four times as
-  /// much of a step: there are no registers for two chunks beside three terms.
+  /// Whether weights are loaded one chunk ahead. A lane of a unit with one group along the depth holds four times as
+  /// much of a step, which leaves no registers for two chunks and three terms.
   static constexpr bool ahead = L::k_groups != 1 || C::w_terms == 1;
 
   const Tiles& tiles;
@@ -62,7 +60,7 @@ struct PanelProduct {
     }
   }
 
-  /// Asks for the weights of steps at .. last - 1, or as many of them as are a chunk, for the place `c`.
+  /// Loads the weights of steps at .. last - 1, at most one chunk, into slot `c`.
   SLM_DEVICE void load(int c, int at, int last) {
     if constexpr (ahead) {
       if (at >= last) return;
@@ -81,10 +79,10 @@ struct PanelProduct {
     if constexpr (codes) next_scales.load(lane, tiles, at, last);
   }
 
-  /// Multiplies what was loaded for `steps` steps from `at` on, as chunk `c` of those that are under way, by what is
-  /// staged from step `staged` on, and asks for the weights from `behind` on, which take its place, up to `end`.
-  /// first_block: of those whose scales are there; row: where this lane's is staged. Nearly all chunks have all their
-  /// steps: what is known then is not asked at every step. (AMD's compiler has no registers for that.)
+  /// Multiplies the loaded weights of `steps` steps from `at` on, slot `c`, by the staged inputs from step `staged` on.
+  /// Then loads the weights from `behind` on into the slot, up to `end`. first_block: of the available scales. row: of
+  /// this lane's staged inputs. Nearly all chunks are complete, so the complete case avoids tests per step. (AMD's
+  /// compiler has too few registers for that.)
   SLM_DEVICE void chunk(Lane lane, int c, int staged, int at, int steps, int behind, int end, const Inputs& inputs,
                         const WaveScales* scales, int first_block, int row, Where where = Where::here()) {
     if (L::row_slots != 2 || steps < C::chunk_steps) {
@@ -105,13 +103,13 @@ struct PanelProduct {
   }
 
  private:
-  /// Sums of the matrix unit that are added up outside of it, and of the inputs.
+  /// Sums that are accumulated outside of the matrix unit, and sums of inputs.
   struct Parts {
     FragmentC<L> of[2];
     InputSums<L> inputs;
   };
 
-  /// Whole: there are all steps of a chunk. Shift: of blocks, where it is known; then nothing is asked for here.
+  /// Whole: the chunk is complete. Shift: block shift if known at compile time, which avoids tests.
   template <bool Whole, int Shift>
   SLM_DEVICE void multiply(Lane lane, int c, int staged, int at, int steps, int behind, int end, const Inputs& inputs,
                            const WaveScales* scales, int first_block, int row, Where where) {
@@ -136,7 +134,7 @@ struct PanelProduct {
     }
   }
 
-  /// Step s of a chunk, whose inputs are those of the step `staged`.
+  /// Step s of a chunk, with the inputs of step `staged`.
   template <int Shift>
   SLM_DEVICE void step(Lane lane, int staged, int s, const Weights& weights, Parts& part, const Inputs& inputs,
                        const WaveScales* scales, int first_block, int row, Where where) {
@@ -152,7 +150,7 @@ struct PanelProduct {
         FragmentA<L> a[C::w_terms];
         weights.template fragments<Lane>(tiles, m, half, a);
         FragmentC<L>& to = apart ? part.of[m] : sum[m];
-        // Smaller terms first; those below the last bit of fp32 are left out.
+        // Smaller terms first; terms below the last bit of fp32 are omitted.
         SLM_UNROLL
         for (int order = C::w_terms - 1; order >= 0; --order) {
           SLM_UNROLL
@@ -179,9 +177,9 @@ struct PanelProduct {
     }
   }
 
-  /// The sums of a block become parts of the outputs' sums, and begin anew.
+  /// Adds the scaled sums of a block to the outputs' sums, and clears them.
   SLM_DEVICE void scale(int lane_index, Parts& part, const WaveScales& scales, int block) {
-    // Two neighbouring places are two rows of a fragment where a lane has two, else one row of both.
+    // Two adjacent places are two rows of a fragment if a lane has two, else one row of both fragments.
     constexpr bool rows = L::row_slots == 2;
     SLM_UNROLL
     for (int g = 0; g < (rows ? 2 : L::c_floats); ++g) {

@@ -1,9 +1,9 @@
-// norm(x) . weight^T and what follows it, for few rows and for many, with the same bits.
+// norm(x) . weight^T with an epilogue, for few rows and for many, with the same bits.
 //
-// Weights are operand A of the matrix unit and rows its columns, so one row costs no more reading than eight and a
-// row's sum never sees another row. The depth is cut into as many slices as a block has waves. In ProductVectors each
-// wave sums one slice and the slices' sums are added in order; in ProductTiles each wave has outputs of its own, sums
-// slice after slice and adds those sums in the same order.
+// Weights are operand A of the matrix unit and rows its columns: one row reads as much as eight, and a row's sum never
+// involves another row. The depth is divided into as many slices as a block has waves. In ProductVectors each wave sums
+// one slice, and the slices' sums are added in order. In ProductTiles each wave has its own outputs, sums slice after
+// slice and adds those sums in the same order.
 #pragma once
 
 #include <bit>
@@ -20,11 +20,11 @@
 
 namespace slm { inline namespace v0_1 { namespace gpu {
 
-/// Steps of one of as many slices as a block has waves; a slice ends where a scale does.
+/// Steps per slice, for as many slices as a block has waves; slices end at scale boundaries.
 template <class Lane>
 SLM_DEVICE int steps_of_slice(const Tiles& tiles) {
   constexpr int count_shift = std::countr_zero(static_cast<unsigned>(block_threads / Lane::width));
-  const int shift = tiles.block_shift > 5 ? tiles.block_shift - 5 : 0;  // of the steps of a block
+  const int shift = tiles.block_shift > 5 ? tiles.block_shift - 5 : 0;  // log2 of the steps per block
   return (((tiles.steps - 1) >> (shift + count_shift)) + 1) << shift;
 }
 
@@ -34,16 +34,16 @@ struct ProductArgs {
   Panels panels;
   Rows x;
   NormArgs norm;
-  Memory<const std::uint32_t> staged;  // x as StageRows leaves it, for ProductTiles
+  Memory<const std::uint32_t> staged;  // x in StagedStep's layout, for ProductTiles
   LowRankRows low_rank;
   typename Epilogue::Args epilogue;
 };
 
-/// Chunks of weights of a wave that are under way at once. A lane of AMD's units holds more of a step.
+/// Chunks of weights that a wave prefetches. A lane of AMD's units holds more of a step.
 template <class Format, class L>
 inline constexpr int vector_chunks = in_codes<Format>&& L::row_slots == 2 ? 2 : 1;
 
-/// For up to vector_rows rows of a block.
+/// For blocks of up to vector_rows rows.
 template <class Format, class Epilogue>
 struct ProductVectors {
   using Args = ProductArgs<Format, Epilogue>;
@@ -57,7 +57,7 @@ struct ProductVectors {
     static constexpr int waves = block_threads / L::lanes;
     union {
       Wave<L> wave[waves];
-      alignas(16) float slice[waves][vector_rows][32 + 4];  // rows of a lane's neighbours on other banks
+      alignas(16) float slice[waves][vector_rows][32 + 4];  // rows of adjacent lanes map to different banks
     };
     BlockSums sums;
   };
@@ -86,7 +86,7 @@ struct ProductVectors {
     lane.wait_for_previous_kernel();
     if (args.norm.kind != NormKind::none) row_statistics(lane, args.x, args.norm, first_row, count, shared.sums);
 
-    // Columns without a row repeat the last one; their results are left.
+    // Columns without a row repeat the last one; their results are dropped.
     using Staged = StagedVectors<Format, L>;
     const int at_once = Staged::steps_at_once(count), of_lane = L::b_column(i) % vector_rows;
     const int staged = Lane::keep(Staged::row_at(of_lane < count ? of_lane : count - 1, at_once));
@@ -102,7 +102,7 @@ struct ProductVectors {
       for (int c = 0; c < chunks; ++c) {
         const int begin = at + c * chunk_steps, steps = last - begin < chunk_steps ? last - begin : chunk_steps;
         if (c > 0 && begin >= last) continue;
-        // All that is under way may be staged at once.
+        // All prefetched chunks may be staged at once.
         const int within = !Staged::halved && chunks * chunk_steps == Staged::most_steps
                                ? c * chunk_steps
                                : (begin - first) & (at_once - 1);
@@ -124,8 +124,8 @@ struct ProductVectors {
       }
     }
 
-    lane.barrier();                        // the slices' sums lie where the inputs lay
-    constexpr int columns = L::row_slots;  // of a lane
+    lane.barrier();                        // the slices' sums overwrite the inputs
+    constexpr int columns = L::row_slots;  // columns per lane
     SLM_UNROLL
     for (int n = 0; n < columns; ++n) {
       const int row = L::c_column(i, n);
@@ -142,7 +142,8 @@ struct ProductVectors {
     const int output = static_cast<int>(static_cast<unsigned>(lane.thread()) % tile_height);
     const int row = static_cast<int>(static_cast<unsigned>(lane.thread()) / tile_height);
     if (row < count) {
-      const Panel outputs = args.panels(Lane::keep(lane.block_x()));  // found anew: no registers held it meanwhile
+      const Panel outputs =
+          args.panels(Lane::keep(lane.block_x()));  // recomputed, so that no registers hold it meanwhile
       float a = 0, b = 0;
       SLM_UNROLL
       for (int w = 0; w < block_threads / Lane::width; ++w) {
@@ -155,7 +156,7 @@ struct ProductVectors {
   }
 };
 
-/// For many rows, which StageRows has staged.
+/// For many rows, staged by StageRows.
 template <class Format, class Epilogue>
 struct ProductTiles {
   using Args = ProductArgs<Format, Epilogue>;
@@ -198,7 +199,7 @@ struct ProductTiles {
       } else if constexpr (in_codes<Format>) {
         product.template multiply<4 * fewest>(lane, staged, row, slice, shared.inputs);
       }
-      lane.barrier();  // the sums lie where the inputs lay
+      lane.barrier();  // the sums overwrite the inputs
       finish(lane, args, shared, product.total, row);
       row += Product::rows;
     } while (Product::rows < tile_rows && row < count);
@@ -210,13 +211,13 @@ struct ProductTiles {
     return block * lane.waves() + lane.wave();
   }
 
-  /// Of the tile's rows from `row` on.
+  /// Applies the epilogue to the tile's rows from `row` on.
   template <class Lane, int Columns>
   static SLM_DEVICE void finish(Lane lane, const Args& args, Shared& shared,
                                 const FragmentC<typename Lane::Matrix> (&total)[2][Columns], int row) {
     using L = typename Lane::Matrix;
-    constexpr int at_once = 16 / L::columns;  // fragments of 16 rows
-    // Found anew, which takes less than registers that hold it meanwhile.
+    constexpr int at_once = 16 / L::columns;  // fragments per 16 rows
+    // Recomputed, which is cheaper than holding it in registers.
     const int i = Lane::forget(lane.lane_index()), output = i % tile_height,
               wanted = panel_of(lane, Lane::keep(lane.block_x()));
     const int first_row = Lane::keep(lane.block_y()) * tile_rows + row, left = args.x.count - first_row;
@@ -249,7 +250,7 @@ struct ProductTiles {
       }
       lane.wave_barrier();
     }
-    if (Columns * L::columns < tile_rows) lane.barrier();  // inputs lie here again
+    if (Columns * L::columns < tile_rows) lane.barrier();  // inputs reuse this memory
   }
 };
 

@@ -1,4 +1,4 @@
-// Kernels over rows of activations: what is no product and no attention.
+// Kernels over rows of activations, other than products and attention.
 #pragma once
 
 #include <cmath>
@@ -16,21 +16,21 @@
 
 namespace slm { inline namespace v0_1 { namespace gpu {
 
-/// Which row of a table a row of the step takes.
+/// Selects the table row for a row of the step.
 struct TableRows {
-  int offset;        // of positions
-  bool by_position;  // else by token
+  int offset;        // added to positions
+  bool by_position;  // otherwise by token
 
   SLM_DEVICE int of(const StepRow& row) const { return by_position ? row.position + offset : row.token; }
 };
 
-/// The rows of a table that this rank holds, where ranks share it out: neighbours of each part. A RowCut says the same
-/// by divisions of 64 bits, for which a kernel would need a stack.
+/// The table rows of this rank: a contiguous range per part. Equivalent to RowCut, whose 64-bit divisions would need a
+/// stack in a kernel.
 struct OwnRows {
   static constexpr int elsewhere = -1;
 
-  int width = std::numeric_limits<int>::max();  // of a part
-  int first = 0, last = width;                  // in each part
+  int width = std::numeric_limits<int>::max();  // rows per part
+  int first = 0, last = width;                  // range in each part
 
   OwnRows() = default;
   OwnRows(const RowCut& cut, int rank)
@@ -38,14 +38,14 @@ struct OwnRows {
         first(static_cast<int>(cut.first(rank))),
         last(static_cast<int>(cut.first(rank + 1))) {}
 
-  /// Where it lies among them.
+  /// Index among the rank's rows.
   SLM_DEVICE int place(int row) const {
     const int part = row < width ? 0 : 1, in_part = row - part * width;
     return in_part < first || in_part >= last ? elsewhere : part * (last - first) + in_part - first;
   }
 };
 
-/// x[r] = table[token] + positions[position + offset], or table[position + offset]; rows of other ranks are left.
+/// x[r] = table[token] + positions[position + offset], or table[position + offset]; rows of other ranks are skipped.
 template <class Format>
 struct Embed {
   struct Args {
@@ -91,7 +91,7 @@ struct Embed {
 struct SelectRows {
   struct Args {
     Memory<const float> x;      // [rows, width]
-    Memory<const int> outputs;  // [count]; -1: fills up; empty: output i is row i
+    Memory<const int> outputs;  // [count]; -1: padding; empty: output i is row i
     Memory<float> out;          // [count, width]
     int width, count;
   };
@@ -131,7 +131,7 @@ struct NormalizeRows {
   }
 };
 
-/// out = activation(gate) * up for gates and ups that are no whole tiles.
+/// out = activation(gate) * up, for gates that do not fill whole tiles.
 struct GateRows {
   struct Args {
     Memory<const float> gate_up;  // [rows, 2 * width]
@@ -152,13 +152,13 @@ struct GateRows {
   }
 };
 
-/// Queries, keys and values of any shape, with norms of heads, to any format, from a product that was only stored.
+/// Finishes queries, keys and values of any shape, with head norms, in any format, from a stored product.
 struct ShapeQkv {
   struct Args {
     Memory<const float> projected;  // [rows, (query + 2 * kv) * dim], with bias, not clipped
     QkvArgs to;                     // without bias
     NormArgs query_norm, key_norm;  // kind none: no norm
-    bool whole;                     // norms are over all heads together, else over each
+    bool whole;                     // true: norms over all heads together; false: per head
     int rows;
   };
   struct Shared {
@@ -178,7 +178,7 @@ struct ShapeQkv {
     const int half = part == 2 ? 0 : to.rotating / 2;
     const auto value = [&](int o) { return to.shaped(first + o, args.projected[base + o]); };
 
-    // Statistics of an extent of values, by all lanes of a wave.
+    // Statistics of a range of values, computed by all lanes of a wave.
     const auto measure = [&](int from, int width) {
       RowStatistics row_is{0.0f, 1.0f};
       if (norm.kind == NormKind::none) return row_is;

@@ -1,7 +1,7 @@
-// Kernels between what ranks have each and what all of them have: columns of rows, and rows of a table.
+// Kernels that convert between a rank's share and whole rows, for columns of rows and rows of a table.
 //
-// A rank holds the rows of a weight that a RowCut says, hence those columns of a product: `parts` runs of neighbours,
-// one behind the other in its share. What is gathered lies rank by rank.
+// A rank holds the rows of a weight that a RowCut assigns, and thus those columns of a product: `parts` contiguous
+// runs, concatenated in its share. Gathered data is ordered by rank.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace slm { inline namespace v0_1 { namespace gpu {
 
-/// Columns that a block moves.
+/// Columns per block.
 inline constexpr int columns_at_once = 2048;
 
 /// mine = a rank's columns of whole
@@ -42,12 +42,12 @@ struct TakeColumns {
   }
 };
 
-/// out = what all ranks have of its columns
+/// out = the ranks' columns, combined
 struct SpreadColumns {
   struct Args {
-    Memory<const float> all;  // of each rank [rows, parts * own]
+    Memory<const float> all;  // per rank [rows, parts * own]
     Memory<float> out;        // [rows, parts * width]
-    RowCut cut;               // but for its parts
+    RowCut cut;               // except its `parts`
     int parts, rows;
   };
   struct Shared {};
@@ -66,17 +66,17 @@ struct SpreadColumns {
     const std::int64_t row = lane.block_x(), first = cut.first(rank), own = cut.count(rank);
     const std::int64_t columns = args.parts * own, begin = std::int64_t{lane.block_z()} * columns_at_once;
     const std::int64_t end = begin + columns_at_once < columns ? begin + columns_at_once : columns;
-    const std::int64_t share = args.parts * (args.rows * first + row * own);  // where the row of this rank begins
+    const std::int64_t share = args.parts * (args.rows * first + row * own);  // offset of this rank's row
     for (std::int64_t i = begin + lane.thread(); i < end; i += lane.threads()) {
       args.out[(row * args.parts + i / own) * cut.width + first + i % own] = args.all[share + i];
     }
   }
 };
 
-/// x = rows of a table, each of which one rank has read: see Embed.
+/// x = rows of a table; one rank has read each of them: see Embed.
 struct SpreadRows {
   struct Args {
-    Memory<const float> all;     // of each rank [count, width], where only its own rows count
+    Memory<const float> all;     // per rank [count, width]; only its own rows are valid
     Memory<const StepRow> rows;  // [count]
     Memory<float> x;             // [count, width]
     TableRows table;

@@ -1,4 +1,4 @@
-// Activations on their way to the matrix unit: their norms, and the sums of what they are rounded to.
+// Preparation of activations for the matrix unit: norms, and sums of the rounded values.
 #pragma once
 
 #include <cmath>
@@ -11,11 +11,11 @@
 
 namespace slm { inline namespace v0_1 { namespace gpu {
 
-/// Threads of a block of every kernel that works on rows; waves are 8 of 32 or 4 of 64.
+/// Threads per block of every kernel over rows: 8 waves of 32 or 4 waves of 64.
 inline constexpr int block_threads = 256;
 inline constexpr int most_waves = block_threads / 32;
 
-/// Rows of activations, one after the other.
+/// Contiguous rows of activations.
 struct Rows {
   Memory<const float> data;  // [count, width]
   int width = 0;
@@ -29,12 +29,12 @@ struct NormArgs {
   NormKind kind = NormKind::none;
 };
 
-/// x becomes (x - mean) * scale.
+/// A norm maps x to (x - mean) * scale.
 struct RowStatistics {
   float mean, scale;
 };
 
-/// Eight values of a row from `k` on, zero behind its end. at: where they are.
+/// Loads eight values of a row from `k` on, zero after its end. at: their offset.
 SLM_DEVICE void load8_at(const Memory<const float>& data, std::int64_t at, int width, int k, float (&v)[8]) {
   if (width % 4 == 0 && k + 8 <= width) {
     SLM_UNROLL
@@ -52,14 +52,14 @@ SLM_DEVICE void load8(const Memory<const float>& data, std::int64_t row, int wid
   load8_at(data, row * width + k, width, k, v);
 }
 
-/// Sums of up to vector_rows rows over the whole block, in an order that depends on the width alone.
+/// Sums of up to vector_rows rows over the whole block, in an order that depends on the width only.
 struct BlockSums {
   float partial[vector_rows][most_waves];
   RowStatistics row[vector_rows];
 };
 
-/// Fills shared.row for rows first .. first + count of `rows`. Ends with a barrier. Called by whole blocks of
-/// block_threads.
+/// Fills shared.row for rows first .. first + count of `rows`. Ends with a barrier. Called by all block_threads
+/// threads.
 template <class Lane>
 SLM_DEVICE void row_statistics(Lane lane, const Rows& rows, const NormArgs& norm, int first, int count,
                                BlockSums& shared, Where where = Where::here()) {
@@ -108,14 +108,14 @@ SLM_DEVICE void row_statistics(Lane lane, const Rows& rows, const NormArgs& norm
 }
 
 SLM_DEVICE float normalized(float v, const RowStatistics& row, float weight, float bias) {
-  // One fused operation in every kernel: whether a compiler fuses must not depend on where this is inlined.
+  // An explicit fma, since a compiler's choice to fuse must not depend on the inlining context.
   return fmaf((v - row.mean) * row.scale, weight, bias);
 }
 SLM_DEVICE float normalized(float v, int k, const RowStatistics& row, const NormArgs& norm) {
   return normalized(v, row, norm.weight ? norm.weight[k] : 1.0f, norm.bias ? norm.bias[k] : 0.0f);
 }
 
-/// The sums of the rounded inputs of a chunk's blocks, by the matrix unit: a row of ones times the inputs.
+/// Sums of the rounded inputs of a chunk's blocks, by the matrix unit: a row of ones times the inputs.
 template <class L>
 struct InputSums {
   FragmentC<L> sum;
@@ -128,7 +128,7 @@ struct InputSums {
   SLM_DEVICE void add(Lane lane, const FragmentB<L>& b, Where where) {
     FragmentA<L> ones;
     SLM_UNROLL
-    for (int w = 0; w < L::a_words; ++w) ones.word[w] = 0x3f803f80u;  // of bfloat16
+    for (int w = 0; w < L::a_words; ++w) ones.word[w] = 0x3f803f80u;  // 1.0 in bfloat16, twice
     sum = lane.template mma<bfloat16_t>(ones, b, sum, where);
   }
 };

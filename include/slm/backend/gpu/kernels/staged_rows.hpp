@@ -1,5 +1,5 @@
-// Activations of many rows on their way to ProductTiles: normalised, rounded to elements of the matrix unit, and summed
-// by blocks of inputs where weights are codes, once for all blocks of a product.
+// StageRows: prepares activations of many rows for ProductTiles. It normalises and rounds them, and for quantized
+// weights sums them per block of inputs, once for all blocks of a product.
 #pragma once
 
 #include <cstdint>
@@ -13,9 +13,9 @@
 
 namespace slm { inline namespace v0_1 { namespace gpu {
 
-/// What lies in memory of tile_rows rows and the inputs of a step: for each term of a float four pieces of each row,
-/// eight inputs in 16 bytes, then sums of the rows' inputs, from where a block of codes begins to the end of the step
-/// (Int8: of each of its halves). Steps of the same rows lie one behind the other.
+/// Memory layout of tile_rows rows and one step of inputs: for each term of a float, four pieces per row, eight inputs
+/// in 16 bytes each. Then the sums of the rows' inputs from the beginning of a block of codes to the end of the step
+/// (Int8: of each half-step). Steps of the same rows are contiguous.
 template <class Format>
 struct StagedStep {
   static constexpr int rows = Compute<Format>::tile_rows, terms = Compute<Format>::x_terms;
@@ -23,27 +23,27 @@ struct StagedStep {
   static constexpr int row_words = 4 * step_lines, term_words = rows * row_words;
   static constexpr int words = terms * term_words + sums * rows;
 
-  /// Eight rows have the same piece on banks of their own.
+  /// The same piece of eight rows maps to different banks.
   static SLM_DEVICE int word_of(int row, int piece) {
     return row * row_words + (piece ^ (static_cast<int>(static_cast<unsigned>(row) / 2) & 3)) * 4;
   }
-  /// Of the row's inputs up to the end of half a step.
+  /// Offset of the sum of the row's inputs up to the end of a half-step.
   static SLM_DEVICE int sum_of(int row, int half) { return terms * term_words + (sums == 2 ? half : 0) * rows + row; }
 
-  /// Inputs first(piece, 0) .. + 3 and first(piece, 1) .. + 3 of a step are a piece: a line; of Int8, what a group of
-  /// lanes takes of both halves.
+  /// Inputs first(piece, 0) .. + 3 and first(piece, 1) .. + 3 of a step form a piece: a line, or for Int8 a lane
+  /// group's inputs of both half-steps.
   static SLM_DEVICE int first(int piece, int four) {
     return std::is_same_v<Format, Int8> ? 16 * four + 4 * piece : line_depth * piece + 4 * four;
   }
 
-  /// Where a lane reads B of the first rows of `step`, for the column of them; fragments of other rows lie
-  /// `columns * row_words` words further.
+  /// Offset at which a lane reads B of the first rows of a step, for its column. Fragments of other rows follow at
+  /// `columns * row_words` words.
   template <class L>
   static SLM_DEVICE int place(int lane_index, int column) {
     return word_of(column, L::k_groups == 1 ? 0 : L::k_group(lane_index));
   }
 
-  /// B of both halves of a step, from a lane's place on.
+  /// Loads B of both half-steps, from the lane's offset on.
   template <class L>
   static SLM_DEVICE void fragments(const std::uint32_t* from, int place, FragmentB<L> (&b)[2]) {
     SLM_UNROLL
@@ -66,8 +66,8 @@ struct StagedStep {
   static constexpr std::int64_t words_of(int row_count, int steps) { return tiles(row_count) * steps * words; }
 };
 
-/// Rows as StagedStep has them, those that fill up a tile as zeros. A block takes vector_rows of them; with a norm all
-/// their inputs, since it measures them first.
+/// Writes rows in StagedStep's layout; padding rows of a tile are zero. A block takes vector_rows rows; with a norm it
+/// takes all their inputs, since it measures them first.
 template <class Format>
 struct StageRows {
   using Step = StagedStep<Format>;
@@ -76,13 +76,13 @@ struct StageRows {
     NormArgs norm;
     Memory<std::uint32_t> to;  // Step::words_of(x.count, steps)
     int steps;
-    int block_shift;  // of codes
+    int block_shift;  // of the codes
   };
   struct Shared {
     BlockSums sums;
   };
   static constexpr int max_block = block_threads, least_blocks = 1;
-  static constexpr int most_steps = block_threads / step_lines;  // a piece to a thread; whole blocks of codes
+  static constexpr int most_steps = block_threads / step_lines;  // one piece per thread; whole blocks of codes
   static Grid grid(const Args& args, int) {
     return {.x = static_cast<int>(Step::tiles(args.x.count)) * (Step::rows / vector_rows),
             .y = args.norm.kind == NormKind::none ? (args.steps + most_steps - 1) / most_steps : 1,
@@ -111,7 +111,7 @@ struct StageRows {
     return (std::int64_t{first_row / Step::rows} * args.steps + step) * Step::words;
   }
 
-  /// A piece of each row.
+  /// Writes one piece of each row.
   template <class Lane>
   static SLM_DEVICE void put(const Args& args, const RowStatistics* statistics, int first_row, int count, int step,
                              int piece) {
@@ -153,7 +153,7 @@ struct StageRows {
     }
   }
 
-  /// Zero behind the row's end.
+  /// Loads eight values, zero after the row's end.
   static SLM_DEVICE void load(const Memory<const float>& data, std::int64_t row, int width, int step, int piece,
                               float (&v)[8]) {
     SLM_UNROLL
@@ -170,7 +170,7 @@ struct StageRows {
     }
   }
 
-  /// By the matrix unit, as ProductVectors does it: a block of codes, or a step, to a wave.
+  /// Sums by the matrix unit, like ProductVectors: a wave sums one block of codes or one step.
   template <class Lane>
   static SLM_DEVICE void sum_blocks(Lane lane, const Args& args, int first_row, int first, int last,
                                     Where where = Where::here()) {

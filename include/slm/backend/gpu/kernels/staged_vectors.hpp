@@ -1,4 +1,4 @@
-// The inputs of few rows on their way to the matrix unit: one wave normalises, rounds and lays out its slice's.
+// StagedVectors: a wave normalises, rounds and stages its slice's inputs of few rows for the matrix unit.
 #pragma once
 
 #include <cstdint>
@@ -11,16 +11,15 @@
 
 namespace slm { inline namespace v0_1 { namespace gpu {
 
-/// Up to vector_rows rows, in shared memory: for each row one run of lines, 16 bytes each. Each lane of a wave has a
-/// line, for one row as for many. RDNA3's devices have less memory for as many waves: half of the lines at once, of
-/// more rows than half.
+/// Up to vector_rows rows in shared memory, each a run of 16-byte lines. Each lane of a wave has one line, for one row
+/// as for many. RDNA3 has less shared memory per wave, so with more than half of the rows it stages half of the lines
+/// at once.
 template <class Format, class L>
 struct StagedVectors {
   static constexpr int terms = Compute<Format>::x_terms, most_steps = terms == 1 ? 8 : 2;
   static constexpr int most_lines = most_steps * step_lines;
   static constexpr bool halved = L::k_groups == 1;
-  // Lanes that read at once read other banks: of mma.sync those of four lines of two rows, of the others those of eight
-  // rows.
+  // Lanes that read at once use different banks: for mma.sync four lines of two rows, otherwise eight rows.
   static constexpr int gap = L::row_slots == 2 ? 16 : 4;
   alignas(16) std::uint32_t word[terms][vector_rows * (most_lines * 4 / (halved ? 2 : 1) + gap)];
 
@@ -28,10 +27,10 @@ struct StagedVectors {
     return halved && count > vector_rows / 2 ? most_steps / 2 : most_steps;
   }
 
-  /// Where a row begins, in words.
+  /// Offset of a row in words.
   static SLM_DEVICE int row_at(int row, int steps) { return row * (steps * step_lines * 4 + gap); }
 
-  /// `count` rows from first_row on, for the steps from `at` on that are staged at once, up to `end`. By a wave.
+  /// Stages `count` rows from first_row on: the steps from `at` on that fit at once, up to `end`. Called by a wave.
   template <class Lane>
   SLM_DEVICE void put(Lane lane, int at, int end, int count, const Rows& rows, int first_row,
                       const RowStatistics* statistics, const NormArgs& norm) {
@@ -77,8 +76,8 @@ struct StagedVectors {
     }
   }
 
-  /// B of half a step of those that are staged, for the row that begins at `row`; of both halves with the first where a
-  /// lane reads them at once.
+  /// Loads B of half a staged step, for the row at `row`; loads both halves with the first if a lane reads them at
+  /// once.
   SLM_DEVICE void fragments(int term, int step, int half, int lane_index, int row, FragmentB<L> (&b)[2]) const {
     const std::uint32_t* const from = word[term] + row + step * (step_lines * 4);
     if constexpr (L::k_groups == 1) {
@@ -89,7 +88,7 @@ struct StagedVectors {
         for (int p = 0; p < 4; ++p) b[half].word[4 * l + p] = four.word[p];
       }
     } else if constexpr (std::is_same_v<Format, Int8>) {
-      // A group takes half a line of each half of a step, which may be blocks.
+      // A group takes half a line of each half-step, since a half-step may be a block.
       const Word2 two = *reinterpret_cast<const Word2*>(from + 8 * half + L::k_group(lane_index) * 2);
       b[half] = {two.word[0], two.word[1]};
     } else if (half == 0) {

@@ -1,4 +1,4 @@
-// What kernels see of a step's plan: its rows, sequences and page tables, in device memory.
+// A step's plan in device memory for kernels: rows, sequences and page tables.
 #pragma once
 
 #include <cstddef>
@@ -13,25 +13,25 @@
 
 namespace slm { inline namespace v0_1 { namespace gpu {
 
-/// A row of a step. Steps that are recorded are filled up to certain numbers of rows: what fills up is computed along
-/// where it does no harm, but reads and writes no pages.
+/// A row of a step. Recorded steps are padded to certain numbers of rows. Padding rows are computed if harmless, but
+/// access no pages.
 struct StepRow {
   int token, position;
-  int sequence;                  // -1: it fills up
-  int rope;                      // which of Rope's tables
+  int sequence;                  // -1: padding
+  int rope;                      // index into Rope::inverse_frequency
   int first_page, pages;         // of its sequence's page tables, as in PlanSequence
   const DeviceAdapter* adapter;  // null: none
 };
 
-/// The rows of a sequence, neighbours; none: it fills up.
+/// Rows of a sequence, adjacent; no rows: padding.
 struct StepSequence {
   int first_row, rows;
 };
 
 using PageTable = Memory<std::byte* const>;
 
-/// The keys or values of one head in a page. Attention reads them as halves, and the scales of int8 apart from them: a
-/// code is then 1152 + code, of which it takes 1152 off on the matrix unit.
+/// Keys or values of one head in a page. Attention reads elements as halves, and int8 scales separately. An int8 code
+/// is read as 1152 + code; the matrix unit subtracts 1152.
 template <class Element>
 struct KvHead {
   static constexpr bool scaled = std::is_same_v<Element, std::int8_t>;
@@ -40,7 +40,7 @@ struct KvHead {
   Memory<Element> numbers;  // [page_positions, dim]
   Memory<float> scales;     // [page_positions], in int8
 
-  /// A number as attention reads it.
+  /// An element as attention reads it.
   SLM_DEVICE float at(std::int64_t index) const {
     if constexpr (scaled) {
       return static_cast<float>(numbers[index]) + bias;
@@ -69,7 +69,7 @@ struct KvHead {
       return halves;
     } else if constexpr (std::is_same_v<Element, bfloat16_t>) {
       Word4 halves;
-      std::uint32_t large = 0;  // bits 15 and 31: a half does not go so far
+      std::uint32_t large = 0;  // bits 15 and 31: the value exceeds the range of a half
       SLM_UNROLL
       for (int i = 0; i < 4; ++i) {
         const std::uint32_t two = eight.word[i];
@@ -91,21 +91,21 @@ struct KvHead {
   }
 };
 
-/// Where the keys and values of one layer lie.
+/// Location of one layer's keys and values.
 struct KvPages {
   PageTable tables;  // StepPlan::pages
   KvLayer layer;
   KvFormat format;
   int dim;
-  std::int64_t head_bytes;  // of the keys of a head in a page
+  std::int64_t head_bytes;  // bytes of a head's keys in a page
 
-  /// The pages of a row's sequence.
+  /// Page tables of a row's sequence.
   SLM_DEVICE PageTable table(const StepRow& row) const {
     return tables.part(row.first_page + std::int64_t{layer.kind} * row.pages, row.pages);
   }
 
-  /// Of the keys or values, as `part` of the layer says. Empty for a page that was released, so that the host's lanes
-  /// find who reads it.
+  /// Keys or values of a head, at offset `part` of the layer. Empty for a released page, so that host lanes detect an
+  /// access.
   template <class Element>
   SLM_DEVICE KvHead<Element> head(std::byte* page, std::int64_t part, int kv_head) const {
     if (page == nullptr) return {};

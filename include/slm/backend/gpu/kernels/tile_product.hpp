@@ -1,5 +1,5 @@
-// The inner part of products of many rows: a wave multiplies its panel by the rows of a tile, from staged inputs that
-// the waves of its block share. Elements of weights are made once for all rows.
+// TileProduct: inner loop of products of many rows. A wave multiplies its panel by the rows of a tile, with staged
+// inputs that the waves of its block share. Weights are converted once for all rows.
 #pragma once
 
 #include <cstdint>
@@ -12,12 +12,12 @@
 
 namespace slm { inline namespace v0_1 { namespace gpu {
 
-/// What the waves of a block share. Inputs of two steps at most are multiplied while those of the next are on their
-/// way. Lanes keep a part of their sums here, for which there are no registers.
+/// Shared memory of a block: inputs of up to two steps, double-buffered. Lanes keep those of their sums here that do
+/// not fit into registers.
 template <class Format>
 struct TileInputs {
   static constexpr bool codes = in_codes<Format>;
-  static constexpr int kept = codes ? 7 : 0;  // times four sums of each lane
+  static constexpr int kept = codes ? 7 : 0;  // number of groups of four sums per lane
   alignas(16) std::uint32_t step[2][StagedStep<Format>::words];
   alignas(16) std::uint32_t total[codes ? kept : 1][codes ? block_threads : 1][4];
   std::conditional_t<codes, WaveScales[most_waves], Nothing> scales;
@@ -31,15 +31,15 @@ struct TileProduct {
   using Weights = StepWeights<Format, L>;
   static constexpr bool codes = in_codes<Format>;
 
-  /// Rows at once: all of a tile where registers suffice for their sums, which are three with codes.
+  /// Rows at once: the whole tile if registers suffice for the sums, which are three with codes.
   static constexpr int rows = codes && L::k_groups == 1 ? C::tile_rows / 2 : C::tile_rows;
   static constexpr int columns = rows / L::columns;
 
-  /// Whether weights are asked for before they are used. A lane of a unit with one group along the depth holds four
-  /// times as much of a step, for which only codes of four bits leave registers.
+  /// Whether weights are prefetched. A lane of a unit with one group along the depth holds four times as much of a
+  /// step; only 4-bit codes leave enough registers.
   static constexpr bool ahead = L::k_groups != 1 || std::is_same_v<Format, Int4>;
 
-  /// Halves of a step whose elements are made together.
+  /// Half-steps whose weights are converted together.
   static constexpr int halves = L::k_groups == 1 ? 1 : 2;
 
   const Tiles& tiles;
@@ -63,20 +63,20 @@ struct TileProduct {
     }
   }
 
-  /// Halves of steps that are multiplied together: a block of codes, or what is part of any slice.
+  /// Half-steps that are multiplied together: a block of codes, or a divisor of every slice.
   static SLM_DEVICE int halves_at_once(const Tiles& tiles, int slice) {
     if constexpr (codes) return 1 << (tiles.block_shift - 4);
     return C::chunk_steps > 1 && slice % 2 == 0 && tiles.steps % 2 == 0 ? 4 : 2;
   }
 
-  /// Asks for the first weights and scales.
+  /// Loads the first weights and scales.
   SLM_DEVICE void begin(Lane lane, int slice) {
     if constexpr (ahead) next.template load<Lane>(tiles, place, 0, 0);
     if constexpr (codes) next_scales.load(lane, tiles, 0, slice < tiles.steps ? slice : tiles.steps);
   }
 
-  /// All slices, for the rows from `row` of the tile on. staged: the tile's. A block of codes is `Halves` halves of
-  /// steps; of floats so many are multiplied together.
+  /// Multiplies all slices, for the rows from `row` of the tile on. staged: of the tile. Halves: half-steps per block
+  /// of codes; for floats, half-steps multiplied together.
   template <int Halves>
   SLM_DEVICE void multiply(Lane lane, const Memory<const std::uint32_t>& staged, int row, int slice,
                            TileInputs<Format>& shared, Where where = Where::here()) {
@@ -94,7 +94,7 @@ struct TileProduct {
       do {
         int block = 0;
         if constexpr (codes) {
-          constexpr int window = WaveScales::blocks * Halves / 2;  // steps
+          constexpr int window = WaveScales::blocks * Halves / 2;  // in steps
           const int within = (step - first) & (window - 1);
           if (within == 0) turn_scales<window>(lane, step, last, slice, shared.scales[lane.wave()], where);
           block = within * 2 / Halves;
@@ -110,8 +110,8 @@ struct TileProduct {
   }
 
  private:
-  /// Scales from `step` on become those that are used, and the next `window` steps' are asked for, which may belong to
-  /// the next slice.
+  /// Makes the scales from `step` on current, and loads those of the next `window` steps, which may belong to the next
+  /// slice.
   template <int window>
   SLM_DEVICE void turn_scales(Lane lane, int step, int last, int slice, WaveScales& to, Where where) {
     const Again again(lane);
@@ -123,14 +123,14 @@ struct TileProduct {
     lane.wave_barrier(where);
   }
 
-  /// A lane that finds its index anew, so that nothing that depends on it is kept in registers meanwhile.
+  /// A lane that recomputes its index, so that no dependent values occupy registers meanwhile.
   struct Again : Lane {
     int index;
     SLM_DEVICE explicit Again(Lane lane) : Lane(lane), index(Lane::forget(lane.lane_index())) {}
     SLM_DEVICE int lane_index() const { return index; }
   };
 
-  /// A slice's sums, onto those of the slices before it.
+  /// Adds a slice's sums to those of earlier slices.
   SLM_DEVICE void add_slice(Lane lane, TileInputs<Format>& shared) {
     SLM_UNROLL
     for (int f = 0; f < 2 * columns; ++f) {
@@ -142,7 +142,7 @@ struct TileProduct {
     }
   }
 
-  /// Fragments of `total` that are in shared memory.
+  /// Fragments of `total` in shared memory.
   static constexpr int kept = TileInputs<Format>::kept * 4 / L::c_floats;
   static SLM_DEVICE Word4* kept_at(Lane lane, TileInputs<Format>& shared, int fragment, int c) {
     return reinterpret_cast<Word4*>(shared.total[(fragment * L::c_floats + c) / 4][lane.thread()]);
@@ -165,14 +165,14 @@ struct TileProduct {
     }
   }
 
-  /// Inputs of a step on their way, by the threads of a block.
+  /// Asynchronous copies of a step's inputs by the threads of a block.
   struct Copies {
     static constexpr int pieces = Step::words / 4, count = (pieces + block_threads - 1) / block_threads;
     typename Lane::Copy copy[count];
     int buffer = 0;
 
     SLM_DEVICE void begin(Lane lane, const Memory<const std::uint32_t>& staged, int step, TileInputs<Format>& shared) {
-      // Each thread finds where it begins once for all pieces.
+      // Each thread computes its first offset once for all pieces.
       const std::int64_t first = Lane::keep(std::int64_t{step} * Step::words + lane.thread() * 4);
       std::uint32_t* const to = shared.step[buffer] + lane.thread() * 4;
       SLM_UNROLL
@@ -183,7 +183,7 @@ struct TileProduct {
       }
     }
 
-    /// Waits for them, and lets those of the step `behind` begin.
+    /// Waits for the copies, then starts those of step `behind`.
     SLM_DEVICE const std::uint32_t* turn(Lane lane, const Memory<const std::uint32_t>& staged, int behind, int end,
                                          TileInputs<Format>& shared, Where where) {
       const std::uint32_t* const now = shared.step[buffer];
@@ -200,8 +200,8 @@ struct TileProduct {
     }
   };
 
-  /// Steps from `step` on, whose weights were asked for, and asks for those behind them, or, at the end, again for
-  /// them.
+  /// Multiplies the prefetched steps from `step` on, and prefetches the following ones; at the end it reloads the last
+  /// ones.
   template <int Halves>
   SLM_DEVICE void group(Lane lane, int step, const Memory<const std::uint32_t>& staged, Copies& copies, int lane_place,
                         int row, TileInputs<Format>& shared, int block, Where where) {
@@ -255,14 +255,14 @@ struct TileProduct {
     }
   }
 
-  /// Of floats.
+  /// Floating-point weights only.
   static SLM_DEVICE void add(Lane lane, const FragmentA<L> (&a)[C::w_terms], const FragmentB<L> (&b)[C::x_terms][2],
                              int half, FragmentC<L>& to, Where where) {
     if constexpr (C::w_terms == 1) {
       to = lane.template mma<typename C::Element>(a[0], b[0][half], to, where);
     } else {
-      // Tensor cores cut what they add below the largest, an old sum too: they begin at zero, smaller terms first;
-      // those below the last bit of fp32 are left out.
+      // Tensor cores truncate addends below the largest, including an old sum. So they start at zero, smaller terms
+      // first; terms below the last bit of fp32 are omitted.
       FragmentC<L> part{};
       SLM_UNROLL
       for (int order = C::w_terms - 1; order >= 0; --order) {
@@ -276,12 +276,12 @@ struct TileProduct {
     }
   }
 
-  /// The sums of a block become parts of the outputs' sums. inputs: sums of the rows' inputs, from fragment n on.
+  /// Adds the scaled sums of a block to the outputs' sums. inputs: sums of the rows' inputs, from fragment n on.
   SLM_DEVICE void scale(Lane lane, const FragmentC<L> (&part)[2][columns], int n, const std::uint32_t* inputs,
                         const WaveScales& scales, int block) {
-    // Two neighbouring places are two rows of a fragment where a lane has two, else one row of both.
+    // Two adjacent places are two rows of a fragment if a lane has two, else one row of both fragments.
     constexpr bool two_rows = L::row_slots == 2;
-    // Without more registers scales are read again for other rows.
+    // If registers are scarce, scales are reloaded for other rows.
     const int i = L::k_groups == 1 ? Lane::forget(lane.lane_index()) : lane.lane_index();
     SLM_UNROLL
     for (int g = 0; g < (two_rows ? 2 : L::c_floats); ++g) {

@@ -1,4 +1,4 @@
-// BlockEmulator: runs the blocks of a kernel on the processor, their threads as fibers. See lane_host.hpp.
+// BlockEmulator: runs the blocks of a kernel on the CPU, their threads as fibers. See lane_host.hpp.
 #pragma once
 
 #include <cstdint>
@@ -15,20 +15,20 @@
 
 namespace slm { inline namespace v0_1 { namespace gpu {
 
-/// Which of the threads that could run runs first.
+/// The order in which runnable threads run.
 enum class LaneOrder { forward, backward };
 
-/// Runs the blocks of one launch after the other, or all together where they wait for each other: each of them then
-/// goes as far as it can before the next does.
+/// Runs the blocks of one launch one after another, or together if they synchronise: each block then runs as far as it
+/// can before the next.
 class BlockEmulator {
  public:
-  struct Slot {  // what a thread waits for
+  struct Slot {  // state of a waiting thread
     enum class State { ready, wave, spin, block, done } state = State::ready;
     Where where = {};
     const void* in = nullptr;
     void* out = nullptr;
     void (*combine)(Slot* wave, int width) = nullptr;
-    int number = 0;  // of a barrier: the threads of the block that it is for; of a spin: the number waited for
+    int number = 0;  // barrier: number of participating threads; spin: the awaited value
   };
 
   LaneOrder order = LaneOrder::forward;
@@ -87,20 +87,20 @@ class BlockEmulator {
 
   int threads() const { return threads_; }
   int block(int fiber, int axis) const { return places_[static_cast<std::size_t>(fiber / threads_)].at[axis]; }
-  /// An address that stands for the order that fences make.
+  /// An address that represents the ordering of fences.
   void* fences() { return &fences_; }
 
-  /// From a thread that ends, or goes on to another kernel.
+  /// Called when a thread ends or begins another kernel.
   static void require_waited() {
     if (!before_wait.load(std::memory_order_relaxed)) return;
-    throw Error("gpu.not-waited", "a thread has ended without waiting for the previous kernel",
+    throw Error("gpu.not-waited", "expected a wait for the previous kernel, but a thread ended without it",
                 "Report it: a kernel is wrong");
   }
 
-  /// From a thread: waits until the others of its wave, or of its block, are there too, or for what a spin says.
+  /// Called by a thread: waits for the other threads of its wave or block, or for a spin's value.
   void wait(int fiber, Slot::State state, Where where, const void* in = nullptr, void* out = nullptr,
             void (*combine)(Slot*, int) = nullptr, int number = 0) {
-    // A barrier is an order of memory for its block or wave. Other collectives exchange registers and are none.
+    // A barrier orders memory for its block or wave. Other collectives exchange registers and order nothing.
     Slot* const meeting = combine != nullptr || state == Slot::State::spin ? nullptr
                           : state == Slot::State::block ? &slots_[static_cast<std::size_t>(fiber / threads_ * threads_)]
                                                         : first_of(fiber / width_);
@@ -129,12 +129,12 @@ class BlockEmulator {
         if (!ended[own] && (ended[own] = run_block())) --left;
       }
       if (!advanced_) {
-        throw Error("gpu.diverged", text(left, " blocks wait for each other for ever"), "Report it: a kernel is wrong");
+        throw Error("gpu.diverged", text(left, " blocks wait for each other forever"), "Report it: a kernel is wrong");
       }
     }
   }
 
-  /// The current block, until it has ended (true) or waits for another.
+  /// Runs the current block until it ends (true) or waits for another block.
   bool run_block() {
     const int waves = threads_ / width_, first = current_ * waves;
     while (true) {
@@ -157,7 +157,7 @@ class BlockEmulator {
     }
   }
 
-  /// Until all its threads stand at a barrier of the block, wait for another block, or are done.
+  /// Runs a wave until all its threads have reached a block barrier, wait for another block, or are done.
   void run_wave(int wave) {
     Slot* const slots = first_of(wave);
     const auto thread_of = [&](int lane) { return wave * width_ % threads_ + lane; };
@@ -193,7 +193,7 @@ class BlockEmulator {
     }
   }
 
-  /// An address that stands for a barrier: of the block, or of a wave.
+  /// An address that represents a barrier of the block or of a wave.
   static void* meeting_of(Slot* slot, State state) {
     return state == State::block ? static_cast<void*>(&slot->out) : static_cast<void*>(&slot->in);
   }
@@ -235,11 +235,11 @@ class BlockEmulator {
 
   Fibers fibers_;
   std::vector<Slot> slots_;
-  std::vector<bool> before_wait_;  // of each thread
+  std::vector<bool> before_wait_;  // per thread
   std::vector<Place> places_;      // of the blocks that run together
   std::exception_ptr failure_;
   bool advanced_ = false;  // whether any thread has run in this round of blocks
-  int current_ = 0;        // which of the blocks that run together
+  int current_ = 0;        // index among the blocks that run together
   int threads_ = 0, width_ = 0;
   int fences_ = 0;
 };

@@ -1,7 +1,7 @@
-// Fibers: stacks that take turns on one thread. A block's threads run on them when a kernel is emulated.
+// Fibers: stacks that alternate on one thread. They run a block's threads when a kernel is emulated.
 //
-// On x86-64 a switch is eight lines of assembly; elsewhere it is ucontext, ten times slower. AddressSanitizer is told
-// of every switch. A fiber that is not run to its end is abandoned: nothing on its stack is destroyed.
+// A switch is eight lines of assembly on x86-64; elsewhere it uses ucontext, ten times slower. AddressSanitizer is
+// notified of every switch. A fiber that does not end is abandoned: objects on its stack are not destroyed.
 #pragma once
 
 #include <sys/mman.h>
@@ -54,8 +54,8 @@ namespace slm { inline namespace v0_1 { namespace gpu {
 #define SLM_NO_RACE_CHECK
 #endif
 
-/// For ThreadSanitizer, to which every fiber is a thread: what it must take for an order, and what it must not look at.
-/// Nothing without it.
+/// Annotations for ThreadSanitizer, which treats every fiber as a thread: orderings, and accesses to ignore. Empty
+/// without it.
 struct RaceCheck {
   static void release([[maybe_unused]] void* address) {
 #ifdef SLM_FIBER_TSAN
@@ -67,7 +67,7 @@ struct RaceCheck {
     __tsan_acquire(address);
 #endif
   }
-  /// Not looked at while it lives.
+  /// Accesses are ignored while it lives.
   struct Ignored {
     Ignored() {
 #ifdef SLM_FIBER_TSAN
@@ -86,7 +86,7 @@ struct RaceCheck {
 };
 
 #if defined(__x86_64__)
-/// Saves the callee's registers and stack pointer to *from and goes on at `to`.
+/// Saves callee-saved registers and the stack pointer to *from, then continues at `to`.
 __attribute__((naked, noinline)) inline void switch_stack(void** /*from*/, void* /*to*/) {
   asm volatile(
       "push %rbp\n push %rbx\n push %r12\n push %r13\n push %r14\n push %r15\n"
@@ -95,7 +95,7 @@ __attribute__((naked, noinline)) inline void switch_stack(void** /*from*/, void*
 }
 #endif
 
-/// A set of fibers that all run one function, each with its index. Not thread safe.
+/// A set of fibers that run one function, each with its index. Not thread-safe.
 class Fibers {
  public:
   static constexpr std::size_t stack_bytes = 256 * 1024;
@@ -105,26 +105,26 @@ class Fibers {
   Fibers& operator=(const Fibers&) = delete;
   ~Fibers() { drop(); }
 
-  /// Makes `count` fibers stand before body(context, index). A fiber whose body has returned is not resumed again.
+  /// Prepares `count` fibers to run body(context, index). A fiber whose body has returned is not resumed.
   SLM_NO_RACE_CHECK void start(int count, void (*body)(void* context, int index), void* context) {
     reserve(static_cast<std::size_t>(count));
     body_ = body;
     context_ = context;
     for (int i = 0; i < count; ++i) prepare(i);
-    RaceCheck::release(this);  // what was done before is seen by every fiber
+    RaceCheck::release(this);  // makes earlier writes visible to every fiber
   }
 
-  /// From outside, when all bodies have returned: what they did is seen here.
+  /// Call from outside after all bodies have returned: makes their writes visible.
   void joined() { RaceCheck::acquire(this); }
 
-  /// From outside: runs fiber `index` until it calls yield().
+  /// Call from outside: runs fiber `index` until it calls yield().
   SLM_NO_RACE_CHECK void resume(int index) {
     running_ = index;
     Fiber& fiber = array_[index];
     enter(fiber, outside_, stack_of(index), stack_bytes);
   }
 
-  /// From a fiber: back to who resumed it.
+  /// Call from a fiber: switches back to the caller of resume().
   SLM_NO_RACE_CHECK void yield() { enter(outside_, array_[running_], outside_bottom_, outside_size_); }
 
  private:
@@ -135,12 +135,12 @@ class Fibers {
     ucontext_t context;
 #endif
     void* fake_stack = nullptr;
-    void* thread = nullptr;  // ThreadSanitizer's
+    void* thread = nullptr;  // of ThreadSanitizer
   };
 
   std::byte* stack_of(int index) const { return stacks_ + static_cast<std::size_t>(index) * stack_bytes; }
 
-  /// Frames that were abandoned stay poisoned: for the next fiber on the stack, and for who gets the address next.
+  /// Unpoisons abandoned stack frames, for the next fiber on the stack and the next owner of the address.
   static void unpoison([[maybe_unused]] void* memory, [[maybe_unused]] std::size_t bytes) {
 #ifdef SLM_FIBER_ASAN
     __asan_unpoison_memory_region(memory, bytes);
@@ -185,8 +185,8 @@ class Fibers {
     std::byte* const top = stack_of(index) + stack_bytes;
     unpoison(stack_of(index), stack_bytes);
 #if defined(__x86_64__)
-    // What switch_stack pops: six registers and the address to return to. At a function's entry the stack pointer is
-    // 8 off a multiple of 16.
+    // switch_stack pops six registers and a return address. At function entry the stack pointer is 8 bytes off a
+    // multiple of 16.
     auto** const words = reinterpret_cast<void**>(top - 64);
     for (int i = 0; i < 8; ++i) words[i] = nullptr;
     words[6] = reinterpret_cast<void*>(&Fibers::first_entry);
@@ -206,7 +206,7 @@ class Fibers {
     RaceCheck::acquire(&self);
     self.body_(self.context_, self.running_);
     RaceCheck::release(&self);
-    while (true) self.yield();  // body does not return; a stack without a caller must not either
+    while (true) self.yield();  // body does not return, and a stack without a caller must not return either
   }
 
   SLM_NO_RACE_CHECK void enter(Fiber& to, Fiber& from, [[maybe_unused]] const void* bottom,
@@ -217,7 +217,7 @@ class Fibers {
 #endif
 #ifdef SLM_FIBER_TSAN
     if (&from == &outside_) outside_.thread = __tsan_get_current_fiber();
-    __tsan_switch_to_fiber(to.thread, 1);  // 1: a switch is no order of memory
+    __tsan_switch_to_fiber(to.thread, 1);  // 1: a switch does not order memory
 #endif
 #if defined(__x86_64__)
     switch_stack(&from.stack_pointer, to.stack_pointer);
@@ -233,7 +233,7 @@ class Fibers {
     std::size_t size = 0;
     __sanitizer_finish_switch_fiber(fake_stack, &bottom, &size);
     const auto* const address = static_cast<const std::byte*>(bottom);
-    if (address < stacks_ || address >= stacks_ + capacity_ * stack_bytes) {  // we came from outside
+    if (address < stacks_ || address >= stacks_ + capacity_ * stack_bytes) {  // switched from outside
       outside_bottom_ = bottom;
       outside_size_ = size;
     }
@@ -248,7 +248,7 @@ class Fibers {
   std::byte* stacks_ = nullptr;
   std::size_t capacity_ = 0;
   std::vector<Fiber> fibers_;
-  Fiber* array_ = nullptr;  // of fibers_: ThreadSanitizer looks at a call of its operator[]
+  Fiber* array_ = nullptr;  // data of fibers_: ThreadSanitizer would check a call of operator[]
   Fiber outside_;
   int running_ = 0;
   void (*body_)(void*, int) = nullptr;

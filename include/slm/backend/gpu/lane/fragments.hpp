@@ -1,7 +1,7 @@
-// Fragments of 16-bit elements from tiles in shared memory, whose rows lie `row_words` words apart. A lane finds once
-// where it reads in the first tile, and others by their distance in words. The three kinds name the elements along the
-// depth alike, so that products of what they load are right. This is how lanes do it that know nothing better; NVIDIA's
-// has instructions for it, and for copies to shared memory.
+// Loads fragments of 16-bit elements from tiles in shared memory, with rows `row_words` words apart. A lane computes
+// its location in the first tile once, and addresses other tiles by a distance in words. The three kinds label elements
+// along the depth alike, so that products are correct. This is the generic version; NVIDIA's lanes use instructions for
+// it and for copies to shared memory.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace slm { inline namespace v0_1 { namespace gpu {
 
-/// 16 bytes on their way from device to shared memory, in registers until there is time to write them.
+/// Copies 16 bytes from device to shared memory through registers.
 struct CopyByRegisters {
   Word4 four;
 
@@ -23,13 +23,13 @@ struct CopyByRegisters {
   SLM_DEVICE void end(std::uint32_t* to) { *reinterpret_cast<Word4*>(to) = four; }
 };
 
-/// A run of elements along the depth, which begins at a multiple of its length or of 16 bytes.
+/// A run of elements along the depth, aligned to its length or to 16 bytes.
 template <class L>
 SLM_DEVICE const std::uint32_t* run_at(const std::uint32_t* words) {
   return static_cast<const std::uint32_t*>(__builtin_assume_aligned(words, L::run * 2 < 16 ? L::run * 2 : 16));
 }
 
-/// What a lane reads of tiles as operand A: a[row][k] = tile[row][k].
+/// Reads a tile as operand A: a[row][k] = tile[row][k].
 template <class L>
 struct TilesA {
   const std::uint32_t* first;
@@ -50,11 +50,11 @@ struct TilesA {
   }
 };
 
-/// a[row][k] = tile[k][row].
+/// Reads a transposed tile as operand A: a[row][k] = tile[k][row].
 template <class L>
 struct TilesTransposedA {
   const std::uint32_t* first;
-  int row_words, upper;  // the row is the upper half of a word
+  int row_words, upper;  // 1: the row is in the upper half of a word
 
   SLM_DEVICE TilesTransposedA(const std::uint32_t* tile, int words, int lane)
       : first(tile + L::k_group(lane) * L::run * words + L::a_row(lane, 0) / 2),
@@ -79,7 +79,7 @@ struct TilesTransposedA {
   }
 };
 
-/// b[k][column] = tile[column][k].
+/// Reads a tile as operand B: b[k][column] = tile[column][k].
 template <class L>
 struct TilesB {
   const std::uint32_t* first;

@@ -1,42 +1,41 @@
-// Lane: what one thread of a GPU sees. Kernels are written against this and nothing else.
+// Lane: the interface of one GPU thread. Kernels use only this interface.
 //
-//   Lane::width                    threads of a wave (warp, wavefront): a fact of the device, 32 or 64
-//   Lane::Matrix                   layout of the matrix unit's fragments, see mma_layout.hpp
-//   thread() threads()             index in the block, size of the block
-//   wave() waves() lane_index()    wave in the block, waves of the block, index in the wave
-//   block_x() block_y() block_z()
-//   wait_for_previous_kernel()     until the kernels before this one in its stream have ended and what they wrote is
-//                                  seen; from then on the next one may begin. See launch.hpp
-//   begin_kernel() has_waited()    mark in a kernel that plays others where those begin, and have waited (the host's
-//                                  lanes check it)
-//   barrier()                      all threads of the block; shared and global writes before it are seen after it
-//   barrier_of(threads, room)      the same of the first threads, whole waves. room: shared memory, zero at first
-//   wave_barrier()                 the same of a wave
-//   wave_sum(v) wave_max(v)        over all lanes of a wave, the result in each
-//   shuffle(v, lane)               v of another lane of the wave
-//   mma<Element>(a, b, c)          a . b + c on the matrix unit: fragments of Lane::Matrix, c in fp32
-//   tiles_a(tile, row_words)       where a lane reads fragments of operand A in shared memory, see fragments.hpp;
-//   tiles_transposed_a tiles_b     .load(distance) loads one. Tiles and their rows begin at multiples of 16 bytes
-//   atomic_add(p, v)               the old value; device-wide
-//   fence()                        writes before it are seen by the device before writes after it
-//   spin_until(p, v)               a wave waits until another block has raised *p to v. What was written before the
-//                                  fence() that came before that is then seen
-//   constant(p)                    *p, which no kernel writes while this one runs; all lanes have the same p
-//   forget_thread()                from here on the compiler does not know this thread's number from before
-//   Copy{}                         16 bytes from device to shared memory: .begin(to, from), whose `to` nobody may use,
-//                                  and .end(to); they are there after wait_for_copies() and a barrier
-//   keep(v)                        v, an integer, which is held from here on and not found anew where it is used
-//   forget(v)                      v, an integer that lanes have each their own of: what follows from it is found anew
-//   load_stream(p)                 4, 8 or 16 bytes that are read once
-//   pack2<Element>(low, high)      two floats rounded to two 16-bit elements of a word; half saturates
-//   pack2_within(low, high)        two floats that a half can hold, or NaN, rounded to two of a word
-//   bytes<i, j, k, l>(low, high)   a word of four of the eight bytes of two words
-//   put_bits(word, mask, base)     the word's bits under the mask, and those of base
-//   exp2(v) tanh ... see each
+//  Lane::width                    threads per wave (warp, wavefront): 32 or 64, a property of the device
+//  Lane::Matrix                   layout of the matrix unit's fragments, see mma_layout.hpp
+//  thread() threads()             index in the block, size of the block
+//  wave() waves() lane_index()    wave in the block, waves per block, index in the wave
+//  block_x() block_y() block_z()
+//  wait_for_previous_kernel()     waits until earlier kernels in the stream have ended and their writes are visible;
+//                                 the next kernel may start from then on. See launch.hpp
+//  begin_kernel() has_waited()    mark where an emulated kernel begins and has waited (the host's lanes check it)
+//  barrier()                      all threads of the block; earlier shared and global writes are visible after it
+//  barrier_of(threads, room)      the same for the first threads, whole waves. room: shared memory, initially zero
+//  wave_barrier()                 the same for a wave
+//  wave_sum(v) wave_max(v)        over all lanes of a wave, the result in each
+//  shuffle(v, lane)               v of another lane of the wave
+//  mma<Element>(a, b, c)          a . b + c on the matrix unit: fragments of Lane::Matrix, c in fp32
+//  tiles_a(tile, row_words)       location of a lane's fragments of operand A in shared memory, see fragments.hpp;
+//  tiles_transposed_a tiles_b     .load(distance) loads one. Tiles and their rows are aligned to 16 bytes
+//  atomic_add(p, v)               returns the old value; device-wide
+//  fence()                        orders earlier writes before later ones, device-wide
+//  spin_until(p, v)               a wave waits until another block has raised *p to v. Writes before that block's
+//                                 preceding fence() are then visible
+//  constant(p)                    *p, which no kernel writes while this one runs; all lanes have the same p
+//  forget_thread()                keeps the compiler from reusing earlier values of the thread index
+//  Copy{}                         16 bytes from device to shared memory: .begin(to, from) makes `to` inaccessible until
+//                                 .end(to); the data is visible after wait_for_copies() and a barrier
+//  keep(v)                        the integer v, held in a register instead of being recomputed
+//  forget(v)                      the lane-dependent integer v; values derived from it are recomputed
+//  load_stream(p)                 4, 8 or 16 bytes that are read once
+//  pack2<Element>(low, high)      two floats rounded to two 16-bit elements of a word; half saturates
+//  pack2_within(low, high)        the same for floats in the range of a half, or NaN
+//  bytes<i, j, k, l>(low, high)   a word of four of the eight bytes of two words
+//  put_bits(word, mask, base)     the word's bits under the mask, and those of base
+//  exp2(v) tanh ... see each
 //
-// Barriers, spins, sums, shuffles, mma and loads of fragments are collective: every thread of the block or of the wave
-// takes part, in the same line of the program. A helper that holds one and is called from several places passes its
-// caller's Where on.
+// Barriers, spins, sums, shuffles, mma and loads of fragments are collective: every thread of the block or wave must
+// reach them in the same source line. A helper with collectives that is called from several places passes its caller's
+// Where on.
 #pragma once
 
 #include <cstdint>
@@ -44,7 +43,7 @@
 
 #include "slm/core/macros.hpp"
 
-// What runs on the device knows no exceptions and needs no checks; the host's lanes have both.
+// Device code has no exceptions and no checks; the host's lanes have both.
 #if defined(__CUDA_ARCH__) || defined(__HIP_DEVICE_COMPILE__)
 #define SLM_DEVICE_PASS 1
 #else
@@ -54,7 +53,7 @@
 #include "slm/core/error.hpp"
 #endif
 
-/// Before a loop that often has one turn, or whose turns have no registers side by side.
+/// Precedes a loop that often has one iteration, or whose iterations would need too many registers if unrolled.
 #if defined(__CUDACC__) || defined(__HIP__)
 #define SLM_ROLLED _Pragma("unroll 1")
 #else
@@ -63,7 +62,7 @@
 
 namespace slm { inline namespace v0_1 { namespace gpu {
 
-/// A line of a kernel, by which collective operations are told apart.
+/// A source line of a kernel; identifies collective operations.
 struct Where {
   const char* file = nullptr;
   int line = 0;
@@ -74,13 +73,13 @@ struct Where {
 };
 
 #if !SLM_DEVICE_PASS
-/// On the host's lanes: whether the thread that runs is in a kernel and has not waited for the previous one. Atomic,
-/// since to ThreadSanitizer the threads of a block are threads.
+/// Host lanes only: whether the running thread is in a kernel and has not waited for the previous one. Atomic, since
+/// ThreadSanitizer treats the fibers of a block as threads.
 inline constinit thread_local std::atomic<bool> before_wait{false};
 #endif
 
-/// Device memory with its length. On the host's lanes every access is checked. Constant: no kernel ever writes it, so
-/// that a kernel may read it before wait_for_previous_kernel(), and nothing else.
+/// Device memory with its length; host lanes check every access. Constant: no kernel writes it. Only such memory may be
+/// read before wait_for_previous_kernel().
 template <class T, bool Constant = false>
 struct Memory {
   static_assert(!Constant || std::is_const_v<T>);
@@ -113,7 +112,7 @@ struct Memory {
 
   SLM_DEVICE explicit operator bool() const { return data != nullptr; }
 
-  /// Memory that may be written is also memory that is only read.
+  /// Converts writable memory to read-only memory.
   template <class U>
   requires(!std::is_same_v<U, T> && std::is_same_v<U, const T>) SLM_DEVICE operator Memory<U>() const {
     return {data, size};
@@ -123,7 +122,7 @@ struct Memory {
   SLM_DEVICE void check([[maybe_unused]] std::int64_t index, [[maybe_unused]] std::int64_t count) const {
 #if !SLM_DEVICE_PASS
     if (!Constant && before_wait.load(std::memory_order_relaxed)) {
-      throw Error("gpu.not-waited", "a kernel accesses what the one before it may still write or read",
+      throw Error("gpu.not-waited", "a kernel accesses memory that the previous kernel may still use",
                   "Report it: a kernel is wrong");
     }
     if (index < 0 || index > size - count) {
@@ -135,11 +134,11 @@ struct Memory {
   }
 };
 
-/// Weights.
+/// Memory that no kernel writes, such as weights.
 template <class T>
 using ConstantMemory = Memory<const T, true>;
 
-/// 8 and 16 bytes that move as one.
+/// 8 and 16 bytes for vector loads and stores.
 struct alignas(8) Word2 {
   std::uint32_t word[2];
 };

@@ -18,7 +18,7 @@ class DeviceLane {
  public:
   using Matrix = MmaSync16x8x16;
 
-  // Of fragments.hpp: each lane says where a row of 16 bytes lies.
+  // See fragments.hpp; each lane supplies the address of a 16-byte row.
   struct TilesA {
     std::uint32_t address;
     SLM_DEVICE FragmentA<Matrix> load(int distance) const {
@@ -71,7 +71,7 @@ class DeviceLane {
 
   SLM_DEVICE int thread() const { return static_cast<int>(thread_); }
   SLM_DEVICE int threads() const { return static_cast<int>(blockDim.x); }
-  // Unsigned divisions, so that the compiler knows what follows from these numbers not to be negative.
+  // Unsigned division, so that the compiler knows the results to be non-negative.
   SLM_DEVICE int wave() const { return static_cast<int>(thread_ / unsigned{width}); }
   SLM_DEVICE int waves() const { return static_cast<int>(blockDim.x / unsigned{width}); }
   SLM_DEVICE int lane_index() const { return static_cast<int>(thread_ % unsigned{width}); }
@@ -79,11 +79,11 @@ class DeviceLane {
   SLM_DEVICE int block_y() const { return static_cast<int>(blockIdx.y); }
   SLM_DEVICE int block_z() const { return static_cast<int>(blockIdx.z); }
 
-  /// Whether kernels may begin before the one before them has ended: this code waits, where it must.
+  /// Whether this code supports dependent launches: it waits where required.
   static constexpr bool dependent = __CUDA_ARCH__ >= 900;
 
-  /// The next kernel may begin as soon as all blocks of this one are here. No earlier, so that two kernels at most are
-  /// under way, and all that came before them is in memory.
+  /// The next kernel may start once all blocks of this one have reached this point. Not earlier, so that at most two
+  /// kernels run at once and all writes of earlier kernels are visible.
   SLM_DEVICE void wait_for_previous_kernel() const {
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;\n griddepcontrol.launch_dependents;" ::: "memory");
@@ -162,8 +162,8 @@ class DeviceLane {
     return *address;
   }
 
-  /// Past the first cache, which a weight would only pass through. Not as a constant (.nc): ptxas would put such loads
-  /// behind the wait for the previous kernel, and keys are none.
+  /// Bypasses the first-level cache, where weights have no reuse. Not a constant load (.nc): ptxas would move it after
+  /// the wait for the previous kernel, and keys are not constant.
   template <class T>
   static SLM_DEVICE T load_stream(const T* address) {
     static_assert(sizeof(T) == 4 || sizeof(T) == 8 || sizeof(T) == 16);
@@ -205,7 +205,7 @@ class DeviceLane {
     if constexpr (std::is_same_v<Element, bfloat16_t>) {
       asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
     } else {
-      // NaN passes the comparisons, as it must.
+      // NaN passes the comparisons, as intended.
       low = low > 65504.0f ? 65504.0f : low < -65504.0f ? -65504.0f : low;
       high = high > 65504.0f ? 65504.0f : high < -65504.0f ? -65504.0f : high;
       word = pack2_within(low, high);
@@ -235,7 +235,7 @@ class DeviceLane {
  private:
   unsigned thread_;
 
-  /// In shared memory. Opaque, or the compiler finds it anew for every tile instead of keeping it.
+  /// Shared memory address. Opaque, otherwise the compiler recomputes it for every tile.
   static SLM_DEVICE std::uint32_t address_of(const std::uint32_t* word) {
     std::uint32_t address = static_cast<std::uint32_t>(__cvta_generic_to_shared(word));
     asm("mov.u32 %0, %0;" : "+r"(address));

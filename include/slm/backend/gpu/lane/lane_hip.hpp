@@ -14,7 +14,7 @@
 #if SLM_DEVICE_PASS
 
 #if !defined(__GFX9__) && !defined(__GFX11__)
-#error "slm runs on AMD's gfx90a, gfx940 and newer CDNA, and on gfx11 (RDNA3)"
+#error "slm supports AMD gfx90a, gfx940 and newer CDNA, and gfx11 (RDNA3)"
 #endif
 
 namespace slm { inline namespace v0_1 { namespace gpu {
@@ -35,7 +35,7 @@ class DeviceLane {
 
   SLM_DEVICE int thread() const { return static_cast<int>(thread_); }
   SLM_DEVICE int threads() const { return static_cast<int>(blockDim.x); }
-  // Unsigned divisions, so that the compiler knows what follows from these numbers not to be negative.
+  // Unsigned division, so that the compiler knows the results to be non-negative.
   SLM_DEVICE int wave() const { return __builtin_amdgcn_readfirstlane(static_cast<int>(thread_ / unsigned{width})); }
   SLM_DEVICE int waves() const { return static_cast<int>(blockDim.x / unsigned{width}); }
   SLM_DEVICE int lane_index() const { return static_cast<int>(thread_ % unsigned{width}); }
@@ -44,13 +44,13 @@ class DeviceLane {
   SLM_DEVICE int block_z() const { return static_cast<int>(blockIdx.z); }
 
   static constexpr bool dependent = false;
-  SLM_DEVICE void wait_for_previous_kernel() const {}  // a kernel begins when it has ended
+  SLM_DEVICE void wait_for_previous_kernel() const {}  // kernels start after the previous one has ended
 
   static SLM_DEVICE void begin_kernel() {}
   static SLM_DEVICE void has_waited() {}
 
   SLM_DEVICE void barrier(Where = {}) const { __syncthreads(); }
-  /// The unit's barrier is for all waves of a block, so these count themselves.
+  /// The hardware barrier covers all waves of a block, so this one counts waves in memory.
   SLM_DEVICE void barrier_of(int threads, int* room, Where = {}) const {
     __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup");
     __builtin_amdgcn_wave_barrier();
@@ -66,7 +66,8 @@ class DeviceLane {
     __builtin_amdgcn_wave_barrier();
     __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup");
   }
-  /// The lanes of a wave run together and its accesses to shared memory stay in order; the compiler must keep it too.
+  /// The lanes of a wave run in lockstep and its shared memory accesses stay in order; this keeps the compiler from
+  /// reordering.
   SLM_DEVICE void wave_barrier(Where = {}) const {
     __builtin_amdgcn_fence(__ATOMIC_ACQ_REL, "wavefront");
     __builtin_amdgcn_wave_barrier();
@@ -134,8 +135,8 @@ class DeviceLane {
     }
     fence();
   }
-  /// Read by the scalar unit, into registers that all lanes of a wave share. A number in between, as the compiler takes
-  /// a cast there and back for none.
+  /// A scalar load into registers shared by the wave. The cast through an integer is needed, since the compiler drops a
+  /// cast back and forth.
   template <class T>
   static SLM_DEVICE const T& constant(const T* address) {
     using Constant = const __attribute__((address_space(4))) T;
@@ -145,7 +146,7 @@ class DeviceLane {
   template <class T>
   static SLM_DEVICE T load_stream(const T* address) {
     static_assert(sizeof(T) == 4 || sizeof(T) == 8 || sizeof(T) == 16);
-    // Said to be of device memory: an address out of a table could be one of shared memory, for which loads are slower.
+    // Declared as device memory: an address from a table could be shared memory, for which loads are slower.
     using Words = std::uint32_t __attribute__((ext_vector_type(sizeof(T) / 4)));
     using Global = const __attribute__((address_space(1))) Words;
     return __builtin_bit_cast(T, __builtin_nontemporal_load((Global*)address));

@@ -1,11 +1,11 @@
-// HostLane: kernels run on the processor, the threads of a block as fibers, with the wave width and the fragments of a
-// GPU. It finds what a GPU passes over in silence:
-//   a missing barrier      blocks and lanes run forward or backward, a lane as far as it can; both orders must agree
-//   unwritten memory       shared memory and fresh device memory are full of 0xFF: NaN as a float, huge as an index
-//   an assumed width       the same kernel runs with 32 and with 64 lanes
-//   divergence             a collective that not all lanes reach in the same line, a thread that leaves early
-//   out of bounds          Memory checks every access; AddressSanitizer sees the rest
-//   a missing wait         before wait_for_previous_kernel() a thread may read weights only, and not end
+// HostLane: runs kernels on the CPU with a GPU's wave width and fragment layout, the threads of a block as fibers.
+// It detects errors that a GPU ignores silently:
+//  missing barrier        blocks and lanes run forward or backward, each lane as far as it can; both orders must agree
+//  unwritten memory       shared memory and fresh device memory are filled with 0xFF: NaN as a float, huge as an index
+//  assumed wave width     the same kernel runs with 32 and with 64 lanes
+//  divergence             a collective that not all lanes reach in the same line, a thread that ends early
+//  out of bounds          Memory checks every access; AddressSanitizer checks the rest
+//  missing wait           before wait_for_previous_kernel() a thread may only read weights, and must not end
 #pragma once
 
 #include <bit>
@@ -23,7 +23,7 @@
 
 namespace slm { inline namespace v0_1 { namespace gpu {
 
-/// How the emulated matrix unit adds up: c + a . b over the depth of a fragment.
+/// Summation of the emulated matrix unit: c + a . b over the depth of a fragment.
 struct FloatSums {
   static float add(float c, const float* a, const float* b, int depth) {
     float sum = 0;
@@ -32,7 +32,7 @@ struct FloatSums {
   }
 };
 
-/// Layout: of mma_layout.hpp; it also says how wide a wave is.
+/// Layout: of mma_layout.hpp; it also determines the wave width.
 template <class Layout, class Sums = FloatSums>
 class HostLane {
  public:
@@ -68,7 +68,7 @@ class HostLane {
   void wave_barrier(Where where = Where::here()) const { emulator_->wait(fiber_, Slot::State::wave, where); }
 
   float wave_sum(float value, Where where = Where::here()) const {
-    // In the order of a butterfly of shuffles, as the devices do it.
+    // In the order of a butterfly of shuffles, as on devices.
     return collect(value, where, [](Slot* slots, int count) {
       float values[width];
       for (int i = 0; i < count; ++i) values[i] = *static_cast<const float*>(slots[i].in);
@@ -198,7 +198,7 @@ class HostLane {
     return from_float<Element>(value).bits;
   }
 
-  /// What the matrix unit does, with the elements where its layout puts them.
+  /// Emulates the matrix unit on elements placed by the layout.
   template <class Element, class Inputs, class Output>
   static void multiply(Inputs inputs, Output output) {
     constexpr int slots = Layout::run;
@@ -209,7 +209,7 @@ class HostLane {
     };
     const auto put = [](float& to, bool& set, float value) {
       if (set && std::bit_cast<std::uint32_t>(to) != std::bit_cast<std::uint32_t>(value)) {
-        throw Error("gpu.fragment", "two lanes that must hold the same element of a fragment do not",
+        throw Error("gpu.fragment", "expected two lanes to hold the same element of a fragment, found different ones",
                     "Report it: a kernel is wrong");
       }
       to = value;

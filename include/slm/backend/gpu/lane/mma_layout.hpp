@@ -1,9 +1,9 @@
-// Which element of a matrix each lane of a wave holds, for the matrix units of three vendors' families.
+// Fragment layouts: the matrix elements that each lane of a wave holds, for three families of matrix units.
 //
-// An A fragment is 16 x depth, B is depth x columns, C is 16 x columns in fp32. Elements of A and B are 16 bits, two of
-// them a word. A lane holds of A `row_slots` rows, and of each, `run` elements along the depth; of B one column and the
-// same `run` elements. Which k these are is k(lane, slot); a kernel that loads A and B alike need not know, as a sum
-// does not depend on the order of its terms' names: lane group k_group(lane) takes the k_group-th run.
+// An A fragment is 16 x depth, B is depth x columns, C is 16 x columns in fp32. Elements of A and B have 16 bits, two
+// per word. A lane holds `row_slots` rows of A, with `run` elements along the depth each; and one column of B with the
+// same `run` elements. k(lane, slot) is their index along the depth. A kernel that loads A and B alike need not know
+// it, since a sum does not depend on the labels of its terms: lane group k_group(lane) takes the k_group-th run.
 #pragma once
 
 #include <cstdint>
@@ -60,7 +60,7 @@ struct Mfma32x32x8 {
   static SLM_DEVICE constexpr int c_column(int lane, int) { return lane % 32; }
 };
 
-/// AMD RDNA3, v_wmma_f32_16x16x16 in wave32: lanes 16..31 hold of A and B what lanes 0..15 hold.
+/// AMD RDNA3, v_wmma_f32_16x16x16 in wave32: lanes 16..31 hold the same elements of A and B as lanes 0..15.
 struct Wmma16x16x16 {
   static constexpr const char* name = "WMMA 16x16x16";
   static constexpr int lanes = 32, rows = 16, columns = 16, depth = 16;

@@ -1,4 +1,4 @@
-// DeviceBuffer: memory of a device, released with its owner.
+// DeviceBuffer: owns device memory.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 
 namespace slm { inline namespace v0_1 { namespace gpu {
 
-/// As kernels take it; null is empty.
+/// Wraps a pointer for kernels; null becomes an empty Memory.
 template <class T>
 Memory<T> memory(T* data, std::int64_t size) {
   return {data, data == nullptr ? 0 : size};
@@ -31,7 +31,7 @@ class DeviceBuffer {
  public:
   DeviceBuffer() = default;
 
-  /// Not initialised. Throws gpu.out-of-memory.
+  /// The memory is not initialised. Throws gpu.out-of-memory.
   DeviceBuffer(R runtime, std::size_t size) : size_(size) {
     if (size == 0) return;
     if (size > SIZE_MAX / 2 / sizeof(T)) {

@@ -1,4 +1,4 @@
-// HostBuffer: memory of the host that a device reads and writes by itself, released with its owner.
+// HostBuffer: owns pinned host memory that a device reads and writes directly.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@ namespace slm { inline namespace v0_1 { namespace gpu {
 template <Runtime R>
 class HostBuffer {
  public:
-  /// Not initialised.
+  /// The memory is not initialised.
   HostBuffer(R runtime, std::size_t size)
       : memory_(static_cast<std::byte*>(runtime.allocate_host(size)), Release{runtime}), size_(size) {}
 

@@ -1,4 +1,4 @@
-// Landing: where on the host things from a device arrive.
+// Landing: pinned host memory for copies from a device.
 #pragma once
 
 #include <algorithm>
@@ -11,8 +11,8 @@
 
 namespace slm { inline namespace v0_1 { namespace gpu {
 
-/// Host memory that a device writes by itself. A copy to any other goes through the driver's own, piece by piece, and
-/// keeps a thread of the host busy.
+/// Host memory that the device writes directly. A copy to other memory passes through the driver's buffer piece by
+/// piece and occupies a host thread.
 template <Runtime R>
 class Landing {
  public:

@@ -1,24 +1,24 @@
-// A kernel is a function object over a Lane; this is how one is started.
+// A kernel is a function object over a Lane; this header launches kernels.
 //
-//   struct Scale {                                             // x *= factor
-//     struct Args { Memory<float> x; float factor; };
-//     struct Shared {};
-//     static constexpr int max_block = 256;                    // threads, at any wave width
-//     static Grid grid(const Args& args, int wave_width);      // blocks, and threads of a block
-//     template <class Lane> SLM_DEVICE void operator()(Lane lane, const Args& args, Shared& shared) const;
-//   };
+//  struct Scale {                                             // x *= factor
+//    struct Args { Memory<float> x; float factor; };
+//    struct Shared {};
+//    static constexpr int max_block = 256;                    // threads, at any wave width
+//    static Grid grid(const Args& args, int wave_width);      // blocks, and threads per block
+//    template <class Lane> SLM_DEVICE void operator()(Lane lane, const Args& args, Shared& shared) const;
+//  };
 //
-// On NVIDIA's devices of compute capability 9.0 and newer a kernel may begin before the one before it in its stream has
-// ended: a dependent launch. Its threads then have to wait before they touch anything that a kernel writes, and every
-// one of them, also those that have nothing to do, as what comes after the kernel relies on it for all kernels before.
-// Here all of them wait before they begin. A kernel that has something to do before, which is to read weights, waits by
-// itself, once on every way through it, and says so:
+// On NVIDIA devices of compute capability 9.0 and newer, a kernel may start before the previous kernel in its stream
+// has
+// ended (a dependent launch). Every thread, including idle ones, must then wait before it accesses memory that kernels
+// write, since later kernels rely on this for all earlier ones. By default all threads wait first. A kernel that loads
+// weights before the wait calls it itself, exactly once on each path, and declares:
 //
-//     static constexpr bool waits = true;                      // calls lane.wait_for_previous_kernel()
+//    static constexpr bool waits = true;                      // calls lane.wait_for_previous_kernel()
 //
-// A kernel whose blocks wait for each other says so, and is started only where all of them fit on the device at once:
+// A kernel whose blocks synchronise with each other declares this, and is launched only if all blocks are resident:
 //
-//     static constexpr bool cooperative = true;                // no more blocks than resident_blocks() of the runtime
+//    static constexpr bool cooperative = true;                // at most resident_blocks() of the runtime
 #pragma once
 
 #include <concepts>
@@ -36,10 +36,10 @@ namespace slm { inline namespace v0_1 { namespace gpu {
 
 struct Grid {
   int x = 1, y = 1, z = 1;  // blocks; x up to 2^31 - 1, y and z up to 65535
-  int threads = 1;          // of a block, a multiple of the wave width
+  int threads = 1;          // threads per block, a multiple of the wave width
 };
 
-/// Static shared memory that every supported device gives a block.
+/// Static shared memory per block that every supported device has.
 inline constexpr int max_shared_bytes = 48 * 1024;
 
 template <class K>
@@ -56,7 +56,8 @@ inline constexpr bool waits_by_itself = requires {
   requires K::waits;
 };
 
-/// When a kernel begins: with the end of the one before it, when that allows it, or with all of its own blocks at once.
+/// When a kernel starts: after the previous one has ended, earlier if the previous kernel allows it (dependent), or
+/// with all blocks resident (together).
 enum class Start { in_turn, dependent, together };
 
 template <class K>
@@ -64,7 +65,7 @@ inline constexpr bool is_cooperative = requires {
   requires K::cooperative;
 };
 
-/// What the threads of a block share: the same for all lanes, or less for those whose device has less.
+/// Shared memory of a block; smaller for lanes of devices with less.
 template <class K, class Lane>
 struct SharedOf {
   using type = typename K::Shared;
@@ -76,7 +77,7 @@ struct SharedOf<K, Lane> {
   static_assert(sizeof(type) <= sizeof(typename K::Shared));
 };
 
-/// What a thread of a kernel does, on a device and emulated.
+/// Runs one thread of a kernel, on a device and in emulation.
 template <class K, class Lane>
 SLM_DEVICE void run_thread(Lane lane, const typename K::Args& args, typename SharedOf<K, Lane>::type& shared) {
   if constexpr (!waits_by_itself<K>) lane.wait_for_previous_kernel();
@@ -84,16 +85,16 @@ SLM_DEVICE void run_thread(Lane lane, const typename K::Args& args, typename Sha
 }
 
 #if defined(__CUDACC__) || defined(__HIP__)
-/// How many blocks a multiprocessor must have room for. Where a kernel does not say, 0, ptxas may spill registers of
-/// one to make room for a second.
+/// Minimum number of blocks per multiprocessor. If a kernel states none (0), ptxas may spill registers to fit a second
+/// block.
 template <class K>
 inline constexpr int least_blocks = 0;
 template <class K>
 requires requires { K::least_blocks; }
 inline constexpr int least_blocks<K> = K::least_blocks;
 
-/// The one entry. It is a template of the kernel alone: a parameter that differs between the host's and the device's
-/// pass would change its name.
+/// The only __global__ function. It is a template over the kernel only: a parameter that differs between host and
+/// device compilation would change its name.
 template <class K>
 __global__ __launch_bounds__(K::max_block, least_blocks<K>) void entry(const typename K::Args args) {
 #if defined(__CUDA_ARCH__) || defined(__HIP_DEVICE_COMPILE__)

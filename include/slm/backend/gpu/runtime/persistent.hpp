@@ -1,10 +1,10 @@
-// One kernel that stays while a list of others is worked through: a program in device memory says which, with what
-// grids and arguments. The blocks that the device holds at once share out the blocks of each of them, and between two
-// they wait for each other instead of for a launch.
+// A persistent kernel runs a list of other kernels in one launch. A program in device memory lists the kernels, their
+// grids and arguments. The resident blocks divide the blocks of each operation. Between two operations they synchronise
+// instead of launching.
 //
-// The kernels are the function objects that are launched, over a Lane that says which block it plays. Its wait for the
-// previous kernel is the wait for all blocks' end with the one before, so that what asks for weights before it does so
-// here too. Each kernel's threads come to be as many as it is launched with; those of a block that are more skip it.
+// The kernels are the function objects that are also launched, over a Lane that emulates their block index. Its wait
+// for the previous kernel waits until all blocks have finished the previous operation, so weight loads before that wait
+// overlap here too. Each kernel runs with as many threads as in a launch; surplus threads of a block skip it.
 #pragma once
 
 #include <algorithm>
@@ -18,25 +18,25 @@
 
 namespace slm { inline namespace v0_1 { namespace gpu {
 
-/// Of a block: those of the widest kernel in lists.
+/// Threads per block: those of the widest kernel in the lists.
 inline constexpr int persistent_threads = 256;
 
-/// A kernel of a program.
+/// An operation of a program: one kernel with its grid.
 struct Operation {
-  int kernel;         // which of the list
-  int x, y, blocks;   // its grid; all blocks
-  std::int64_t args;  // where its Args lie, bytes from the program's beginning
+  int kernel;         // index in the list of kernels
+  int x, y, blocks;   // grid; total number of blocks
+  std::int64_t args;  // byte offset of its Args in the program
 };
 
-/// What every kernel that works through programs takes.
+/// Arguments of every persistent kernel.
 struct PersistentArgs {
-  ConstantMemory<std::byte> program;  // begins with operations
-  int first, count;                   // of them
-  int blocks;                         // of the grid, all on the device at once
-  int* arrived;                       // blocks times operations that have ended; zero between launches
+  ConstantMemory<std::byte> program;  // begins with the operations
+  int first, count;                   // range of operations
+  int blocks;                         // blocks of the grid, all resident at once
+  int* arrived;                       // count of finished (block, operation) pairs; zero between launches
 };
 
-/// Threads of a block of a kernel that is in lists: as many as it is launched with, or those that it can do with.
+/// Threads per block of a kernel in a list: as in a launch, or the minimum that it supports.
 template <class K>
 constexpr int threads_of(int wave_width) {
   if constexpr (requires { K::waves; }) {
@@ -48,11 +48,11 @@ constexpr int threads_of(int wave_width) {
   }
 }
 
-/// A lane that plays a block of a kernel with `Threads` to a block.
+/// A lane that emulates a block of a kernel with `Threads` threads per block.
 template <class Base, int Threads>
 class PersistentLane : public Base {
  public:
-  /// Until the blocks have `arrived` so often the kernels before have not ended; 0: they have. room: see barrier_of().
+  /// Earlier operations have finished when `arrived` reaches `awaited`; 0: they have finished. room: see barrier_of().
   SLM_DEVICE PersistentLane(Base base, int block, int x, int y, const int* arrived, int awaited, int* room)
       : Base(base),
         x_(static_cast<int>(static_cast<unsigned>(block) % static_cast<unsigned>(x))),
@@ -61,7 +61,7 @@ class PersistentLane : public Base {
         arrived_(arrived),
         awaited_(awaited),
         room_(room) {
-    Base::forget_thread();  // or what kernels make of their thread's number is found ahead, for all of them
+    Base::forget_thread();  // keeps the compiler from precomputing thread-dependent values for all kernels
   }
 
   SLM_DEVICE int threads() const { return Threads; }
@@ -94,7 +94,7 @@ class PersistentLane : public Base {
   int* room_;
 };
 
-/// Works through programs of these kernels.
+/// Runs programs of these kernels.
 template <class... Kernels>
 struct Persistent {
   using Args = PersistentArgs;
@@ -114,7 +114,7 @@ struct Persistent {
   static constexpr bool cooperative = true;
   static Grid grid(const Args& args, int) { return {.x = args.blocks, .threads = persistent_threads}; }
 
-  /// Its place in the list; -1: it is not in it.
+  /// Index in the list; -1: absent.
   template <class K>
   static constexpr int index_of() {
     int found = -1, index = 0;
@@ -134,7 +134,8 @@ struct Persistent {
       if (lane.thread() == 0) {
         lane.fence();
         const int before = Lane::atomic_add(args.arrived, 1);
-        if (before == args.count * args.blocks - 1) *args.arrived = 0;  // nobody waits for the last one's end
+        if (before == args.count * args.blocks - 1)
+          *args.arrived = 0;  // no block waits for the end of the last operation
       }
     }
   }
@@ -148,7 +149,7 @@ struct Persistent {
                        ...));
   }
 
-  /// This block's part of an operation. All its threads leave together.
+  /// Runs this block's part of an operation. All threads leave together.
   template <class K, class Lane, class OwnShared>
   static SLM_DEVICE void perform_as(Lane lane, const Operation& operation, const Args& args, int awaited,
                                     OwnShared& shared) {
@@ -162,7 +163,7 @@ struct Persistent {
       } else {
         lane.has_waited();
       }
-      lane.barrier();  // shared memory is the next block's
+      lane.barrier();  // shared memory is reused by the next block
       awaited = 0;
     }
     if (lane.block_x() >= operation.blocks) {

@@ -1,13 +1,12 @@
-// What a device's code says of itself when a runtime is made for the device.
+// ProbeKernel: queries properties of the device code when a runtime is created.
 #pragma once
 
 #include "slm/backend/gpu/runtime/launch.hpp"
 
 namespace slm { inline namespace v0_1 { namespace gpu::detail {
 
-/// Tells the wave width that the code for this device was compiled for, and whether its kernels wait for the one before
-/// them, so that they may be launched to begin earlier: code for an older architecture, which the driver may have
-/// translated for a newer device, does not.
+/// Reports the wave width of the compiled device code, and whether its kernels support dependent launches. Code for an
+/// older architecture, which the driver may translate for a newer device, does not.
 struct ProbeKernel {
   struct Found {
     int width, dependent;

@@ -1,4 +1,4 @@
-// NVIDIA's runtime. Empty to every compiler but nvcc.
+// CudaApi: NVIDIA's runtime. Empty for compilers other than nvcc.
 #pragma once
 
 #if defined(__CUDACC__)
@@ -17,7 +17,7 @@ struct CudaApi {
   static constexpr const char* prefix = "cuda";
   static constexpr const char* vendor = "NVIDIA";
   static constexpr const char* advice =
-      "Install NVIDIA's driver and see that nvidia-smi lists the device, or use another backend";
+      "Install NVIDIA's driver and check that nvidia-smi lists the device, or use another backend";
   static constexpr const char* architecture_option = "CMAKE_CUDA_ARCHITECTURES (nvcc -arch)";
   static constexpr const char* host_malloc = "HostAlloc";
 
@@ -65,8 +65,8 @@ struct CudaApi {
   static Status GraphInstantiate(GraphHandle* graph, CapturedHandle captured) {
     return cudaGraphInstantiate(graph, captured, 0);
   }
-  /// Dependent: the kernel may begin when all blocks of the one before it are under way, if that says so, as launch.hpp
-  /// has them all do. In a stream that captures this becomes an edge of the graph that means the same.
+  /// Start::dependent: the kernel may start when all blocks of the previous one have started, if that one permits it;
+  /// every kernel of launch.hpp does. A capturing stream records it as a programmatic edge of the graph.
   static Status Launch(const void* kernel, Extents grid, Extents block, void** arguments, StreamHandle stream,
                        Start start) {
     cudaLaunchAttribute attribute{};
@@ -86,7 +86,7 @@ struct CudaApi {
     return cudaLaunchKernelExC(&config, kernel, arguments);
   }
   static constexpr const char* launch(Start) { return "LaunchKernelExC"; }
-  /// Drivers record such edges from 12.3 on.
+  /// Drivers from 12.3 on record such edges.
   static bool dependent_launches() {
     int version = 0;
     return cudaDriverGetVersion(&version) == cudaSuccess && version >= 12030;

@@ -1,4 +1,4 @@
-// AMD's runtime, HIP 5.2 or newer. Empty to every compiler but clang for HIP.
+// HipApi: AMD's runtime, HIP 5.2 or newer. Empty for compilers other than clang for HIP.
 #pragma once
 
 #if defined(__HIP__)
@@ -17,7 +17,8 @@ struct HipApi {
   static constexpr const char* prefix = "hip";
   static constexpr const char* vendor = "AMD";
   static constexpr const char* advice =
-      "Install AMD's driver, see that rocminfo lists the device and that you may open /dev/kfd, or use another backend";
+      "Install AMD's driver, check that rocminfo lists the device and that you may open /dev/kfd, or use another "
+      "backend";
   static constexpr const char* architecture_option = "CMAKE_HIP_ARCHITECTURES (clang++ --offload-arch)";
   static constexpr const char* host_malloc = "HostMalloc";
 

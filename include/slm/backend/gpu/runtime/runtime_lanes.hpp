@@ -1,4 +1,4 @@
-// LanesRuntime: a GPU that is emulated on the processor, for tests and for machines without one.
+// LanesRuntime: a GPU emulated on the CPU, for tests and for machines without a GPU.
 #pragma once
 
 #include <chrono>
@@ -17,7 +17,7 @@
 
 namespace slm { inline namespace v0_1 { namespace backend {
 
-/// Everything happens at once, when it is asked for, so streams order nothing; a stream under capture records.
+/// Calls execute immediately, so streams need no ordering; a stream under capture records.
 template <class Layout, class Sums = gpu::FloatSums>
 class LanesRuntime {
  public:
@@ -41,7 +41,7 @@ class LanesRuntime {
     std::chrono::steady_clock::time_point at_{};
   };
 
-  /// The two orders of threads are two devices.
+  /// Two devices, one per thread order.
   static std::vector<gpu::DeviceInfo> devices() {
     std::vector<gpu::DeviceInfo> all;
     for (const char* order : {"forward", "backward"}) {
@@ -61,7 +61,7 @@ class LanesRuntime {
     const auto all = devices();
     if (device < 0 || static_cast<std::size_t>(device) >= all.size()) {
       throw Error("gpu.no-device", text("device ", device, " of ", all.size(), " emulated ones"),
-                  text("Choose 0 or 1: threads forward or backward"));
+                  text("Choose 0 or 1: threads run forward or backward"));
     }
     state_->device = device;
     state_->info = all[static_cast<std::size_t>(device)];
@@ -71,7 +71,7 @@ class LanesRuntime {
   const gpu::DeviceInfo& info() const { return state_->info; }
   std::size_t memory_free() const { return state_->info.memory_bytes; }
 
-  /// Full of 0xFF: who reads what was never written finds NaN.
+  /// Filled with 0xFF, so that reads of unwritten memory return NaN.
   void* allocate(std::size_t bytes) {
     const std::size_t whole = (bytes + 255) / 256 * 256;
     void* const memory = whole < bytes ? nullptr : std::aligned_alloc(256, whole == 0 ? 256 : whole);
@@ -153,7 +153,7 @@ class LanesRuntime {
     return state_->info.multiprocessors;
   }
 
-  /// Kernels launched so far.
+  /// Number of kernels launched so far.
   long launches() const { return state_->launches; }
 
  private:

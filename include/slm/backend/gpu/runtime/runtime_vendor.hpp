@@ -1,14 +1,14 @@
-// One runtime for both vendors: the CUDA and the HIP interface differ in their prefix and in little else. An Api lists
-// the vendor's calls without the prefix (runtime_cuda.hpp, runtime_hip.hpp); here each of them is made and checked.
+// VendorRuntime: one runtime for both vendors, since the CUDA and HIP interfaces differ mainly in their prefix. An Api
+// lists the vendor's calls without the prefix (runtime_cuda.hpp, runtime_hip.hpp); VendorRuntime calls and checks them.
 //
-//   Api::name, prefix, vendor, advice     "cuda", "cuda", "NVIDIA", what to install where there is no device
-//   Api::Status, success, out_of_memory, not_ready    the vendor's status codes
-//   Api::no_device(status)                no driver, or no device
-//   Api::no_code(status)                  the program holds no code for this device
-//   Api::architecture(properties)         "sm_90", "gfx90a"
-//   Api::driver()                         the driver's version
-//   Api::Launch(kernel, grid, block, arguments, stream, start), launch(start)     and what it calls
-//   Api::dependent_launches()             whether the driver records dependent launches, see launch.hpp
+//  Api::name, prefix, vendor, advice     "cuda", "cuda", "NVIDIA", remedy if there is no device
+//  Api::Status, success, out_of_memory, not_ready    the vendor's status codes
+//  Api::no_device(status)                no driver, or no device
+//  Api::no_code(status)                  the program has no code for this device
+//  Api::architecture(properties)         "sm_90", "gfx90a"
+//  Api::driver()                         the driver's version
+//  Api::Launch(kernel, grid, block, arguments, stream, start), launch(start)     the launch and its function name
+//  Api::dependent_launches()             whether the driver records dependent launches, see launch.hpp
 #pragma once
 
 #include <algorithm>
@@ -24,7 +24,7 @@
 #include "slm/core/byte_size.hpp"
 #include "slm/core/error.hpp"
 
-/// The calls that both vendors spell alike, as static members of an Api.
+/// The calls with equal names in both interfaces, as static members of an Api.
 #define SLM_GPU_FORWARD_CALLS(vendor)                                \
   SLM_GPU_FORWARD(vendor, GetDeviceCount)                            \
   SLM_GPU_FORWARD(vendor, GetDeviceProperties)                       \
@@ -58,17 +58,17 @@
     return vendor##function(arguments...);         \
   }
 
-/// Makes a call of the vendor's and throws gpu.failed, with its name, unless it succeeds.
+/// Calls the vendor's function and throws gpu.failed, with its name, unless it succeeds.
 #define SLM_GPU_CALL(function, ...) VendorRuntime::require(Api::function(__VA_ARGS__), #function)
 
 namespace slm { inline namespace v0_1 { namespace gpu {
 
-/// A handle to one device; copies share it. See runtime.hpp for what the members do.
+/// A handle to one device; copies share it. See runtime.hpp for the members.
 template <class Api>
 class VendorRuntime {
   using Status = typename Api::Status;
 
-  /// Something of the vendor's that belongs to a device and is given back at the end.
+  /// Owns a vendor handle of a device.
   template <class Handle, auto destroy>
   class Owned {
    public:
@@ -82,7 +82,7 @@ class VendorRuntime {
     ~Owned() {
       if (handle_) static_cast<void>(destroy(handle_));
     }
-    /// The vendor's own handle; null once moved from.
+    /// The vendor's handle; null after a move.
     Handle handle() const { return handle_; }
     int device() const { return device_; }
 
@@ -101,7 +101,7 @@ class VendorRuntime {
 
   static constexpr const char* name = Api::name;
 
-  /// What there is, in the vendor's order; empty without a device or a driver.
+  /// The devices in the vendor's order; empty without a device or driver.
   static std::vector<DeviceInfo> devices() {
     int count = 0;
     const Status status = Api::GetDeviceCount(&count);
@@ -115,17 +115,17 @@ class VendorRuntime {
     return all;
   }
 
-  /// index: into devices(). Runs a kernel of one thread block, to see that this program has code for the device.
-  /// dependent_launches: kernels may begin before the one before them has ended, where device and driver can do that.
+  /// index: into devices(). Runs a kernel of one block to check that the program has code for the device.
+  /// dependent_launches: use dependent launches if device and driver support them.
   explicit VendorRuntime(int index = 0, bool dependent_launches = true) {
     const std::vector<DeviceInfo> all = devices();
     if (all.empty()) {
-      throw Error("gpu.no-device", text("there is no ", Api::vendor, " device, or no driver for one"), Api::advice);
+      throw Error("gpu.no-device", text("expected a ", Api::vendor, " device with a driver, found none"), Api::advice);
     }
     if (index < 0 || index >= static_cast<int>(all.size())) {
       std::string names;
       for (std::size_t i = 0; i < all.size(); ++i) names += text(i ? ", " : "", i, " (", all[i].name, ")");
-      throw Error("gpu.no-device", text("device ", index, " was asked for, and this machine has ", names),
+      throw Error("gpu.no-device", text("device ", index, " was requested, but this machine has ", names),
                   "Choose one of these");
     }
     const auto device = std::make_shared<Device>(Device{index, all[static_cast<std::size_t>(index)]});
@@ -136,10 +136,10 @@ class VendorRuntime {
 
   const DeviceInfo& info() const { return device_->info; }
   int index() const { return device_->index; }
-  /// For calls of other libraries: while what it returns lives, this device is the thread's current one.
+  /// For other libraries: makes this device the thread's current one while the returned object lives.
   auto current() const { return Current(index()); }
 
-  /// Bytes that could be allocated now, by one program alone.
+  /// Bytes that one program could allocate now.
   std::size_t memory_free() const {
     const Current current(index());
     std::size_t free = 0, total = 0;
@@ -226,7 +226,7 @@ class VendorRuntime {
     const Current current(own(stream, "stream"));
     const Status status = Api::StreamQuery(stream.handle());
     if (status != Api::not_ready) require(status, "StreamQuery");
-    static_cast<void>(Api::GetLastError());  // that a stream is at work is no error to the next call
+    static_cast<void>(Api::GetLastError());  // a busy stream must not be reported as the next call's error
     return status == Api::success;
   }
 
@@ -235,7 +235,7 @@ class VendorRuntime {
     SLM_GPU_CALL(StreamBeginCapture, stream.handle(), Api::capture_mode);
   }
 
-  /// Ends the capture in any case; throws when something in it could not be recorded.
+  /// Always ends the capture; throws if an operation could not be recorded.
   Graph end_capture(Stream& stream) {
     const Current current(own(stream, "stream"));
     typename Api::CapturedHandle captured{};
@@ -278,31 +278,31 @@ class VendorRuntime {
     if (Api::no_code(status)) throw_wrong_device(text(Api::GetErrorName(status)));
     throw Error("gpu.launch",
                 text("a kernel of ", grid.x, " x ", grid.y, " x ", grid.z, " blocks of ", grid.threads,
-                     " threads was refused: ", Api::prefix, Api::launch(start), " failed with ",
+                     " threads failed to launch: ", Api::prefix, Api::launch(start), " failed with ",
                      Api::GetErrorName(status), " (", static_cast<int>(status), "): ", Api::GetErrorString(status)),
                 "Report it with the name of the device and the model");
   }
 
-  /// Throws gpu.failed unless `status` is success. `function` is the vendor's call without its prefix.
+  /// Throws gpu.failed unless `status` is success. function: the vendor's function without its prefix.
   static void require(Status status, const char* function) {
     if (status == Api::success) [[likely]] {
       return;
     }
-    static_cast<void>(Api::GetLastError());  // the next call is not to find this error again
+    static_cast<void>(Api::GetLastError());  // keeps the next call from reporting this error again
     throw Error("gpu.failed",
                 text(Api::prefix, function, " failed with ", Api::GetErrorName(status), " (", static_cast<int>(status),
                      "): ", Api::GetErrorString(status)),
-                "If it happens again, restart the program; a fault of the device stays until then");
+                "If it happens again, restart the program; device faults persist until then");
   }
 
  private:
   struct Device {
     int index;
     DeviceInfo info;
-    bool dependent = false;  // how kernels are launched
+    bool dependent = false;  // use dependent launches
   };
 
-  /// Makes a device the thread's current one, and the former one again at the end.
+  /// Makes a device the thread's current one, and restores the previous one at the end.
   class Current {
    public:
     explicit Current(int device) {
@@ -336,16 +336,16 @@ class VendorRuntime {
             .cooperative = properties.cooperativeLaunch != 0};
   }
 
-  /// The index of this device, if `object` belongs to it.
+  /// Returns the index of this device if `object` belongs to it; otherwise throws.
   template <class Object>
   int own(const Object& object, const char* what) const {
     if (object.device() != index()) {
       throw Error("gpu.other-device",
-                  text("this ", what, " belongs to device ", object.device(), ", and it is used with device ", index()),
+                  text("this ", what, " belongs to device ", object.device(), ", but is used with device ", index()),
                   "Make streams, events and graphs with the backend that uses them");
     }
     if (!object.handle()) {
-      throw Error("gpu.failed", text("this ", what, " was moved away"), "Use the object that it was moved to");
+      throw Error("gpu.failed", text("this ", what, " was moved from"), "Use the object that it was moved to");
     }
     return index();
   }
@@ -362,7 +362,7 @@ class VendorRuntime {
     SLM_GPU_CALL(MemGetInfo, &free, &total);
     throw Error(
         "gpu.out-of-memory",
-        text(Api::prefix, function, " was asked for ", text_of_bytes(bytes), ", and ", text_of_bytes(free), " of ",
+        text(Api::prefix, function, " requested ", text_of_bytes(bytes), ", and ", text_of_bytes(free), " of ",
              text_of_bytes(total), " are free on ", info().name),
         "Free memory on the device, lower the context (LoadOptions::context, --context), or use int4 weights or a "
         "smaller model");
@@ -375,7 +375,7 @@ class VendorRuntime {
                 text("Compile it with ", Api::architecture_option, " naming ", info().architecture));
   }
 
-  /// Whether the code for this device waits where dependent launches need it to.
+  /// Checks the device code, and whether it supports dependent launches.
   bool probe() {
     using Found = detail::ProbeKernel::Found;
     Stream stream = make_stream();

@@ -1,4 +1,4 @@
-// Chooser: tokens chosen on the device, and the memory that this takes.
+// Chooser: sampling on the device, and its memory.
 #pragma once
 
 #include <cstddef>
@@ -19,8 +19,8 @@ class Chooser {
         cuts_(runtime, static_cast<std::size_t>(most_rows)),
         partial_(runtime, static_cast<std::size_t>(most_rows) * Peak::most_blocks) {}
 
-  /// One token for each row of logits that is an output; `hardest` of all their draws. tokens.size is the rows' number.
-  /// device.launch<K>(args) launches.
+  /// Chooses one token per row of logits. hardest: the most complex of their draws. tokens.size is the number of rows.
+  /// device.launch<K>(args) launches a kernel.
   template <class Device>
   void choose(Device& device, Memory<const float> logits, const StepOutputs& outputs, Choice hardest,
               Memory<int> tokens, Memory<int> tickets) {

@@ -1,5 +1,4 @@
-// DeviceShares: how the ranks of a stage make whole rows of what each has computed, where activations lie in memory of
-// a GPU of each.
+// DeviceShares: combines the ranks' partial results into whole rows, for activations in GPU memory.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +18,7 @@
 
 namespace slm { inline namespace v0_1 { namespace gpu {
 
-/// Ranks whose devices reach each other's memory in the order of a stream, and whose wait() ends when a rank fails.
+/// A communicator whose devices access each other's memory in stream order, and whose wait() ends if a rank fails.
 template <class C, class Stream>
 concept StreamCommunicator = ranks::Communicator<C> &&
     requires(const C& ranks, std::span<std::byte> bytes, std::span<const std::byte> share,
@@ -29,15 +28,15 @@ concept StreamCommunicator = ranks::Communicator<C> &&
   ranks.wait(stream);
 };
 
-/// As HostShares. Everything is put into the device's stream, and nothing waits but bring() and finish(), which a step
-/// ends with: the runtime's own waits would be for ever when another rank fails.
+/// Interface of HostShares. All operations are queued on the device's stream; only bring() and finish(), which end a
+/// step, wait. The runtime's own waits would block forever if another rank fails.
 template <class State, StreamCommunicator<typename State::Device::Stream> C>
 class DeviceShares {
  public:
   using Rows = View<float, 2>;
   using ConstRows = View<const float, 2>;
 
-  /// While it lives, memory that grows in the middle of a step waits for the other ranks first.
+  /// While it lives, memory that grows during a step first waits for the other ranks.
   class Turn {
    public:
     explicit Turn(DeviceShares& shares) : state_(*shares.state_) {
@@ -63,7 +62,7 @@ class DeviceShares {
   }
   void finish() { peers_.wait(state_->stream); }
 
-  /// Steps are not recorded: a record would hold calls that wait for other ranks.
+  /// Steps are not recorded, since a record would contain calls that wait for other ranks.
   template <class Step, class Recorded, class Body>
   void record(Step&, Recorded&, Body&& body) {
     body();
@@ -99,8 +98,8 @@ class DeviceShares {
         {.all = memory(all), .out = memory(out), .cut = cut, .parts = parts, .rows = static_cast<int>(rows)});
   }
 
-  /// Each rank reads the rows that it holds, and gives as many as the step has: whose they are is known on the device
-  /// only.
+  /// Each rank reads its own rows and contributes as many rows as the step has, since the row's owner is known on the
+  /// device only.
   template <class Step, class Take>
   void look_up(Step& step, const RowCut& cut, bool holds_any, std::span<const PlanRow>, int PlanRow::*index, int offset,
                Rows x, Take take) {
@@ -135,7 +134,7 @@ class DeviceShares {
     state_->runtime.template launch<K>(args, state_->stream);
   }
 
-  /// What all ranks give by sizes_.
+  /// Gathers the ranks' contributions of sizes_.
   Rows gathered(ConstRows mine, std::int64_t rows, std::int64_t width) {
     const Rows all = grown(all_, rows, width);
     const std::span<const float> share(mine.data, static_cast<std::size_t>(mine.size()));

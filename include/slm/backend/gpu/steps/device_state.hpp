@@ -1,4 +1,4 @@
-// What the copies of a Gpu share: the device, its stream, and memory for what lies between two kernels.
+// DeviceState: state shared by copies of a Gpu: device, stream, and memory between kernels.
 #pragma once
 
 #include <algorithm>
@@ -22,11 +22,11 @@
 namespace slm { inline namespace v0_1 { namespace backend {
 
 struct GpuOptions {
-  int device = 0;                  // index into R::devices()
-  int most_vector_rows = 16;       // products of more rows take the form for many; a row's bits are the same in both
-  int split_blocks = 0;            // attention is split along the sequence below so many blocks; 0: from the device
-  bool dependent_launches = true;  // where there are any, see runtime/launch.hpp
-  bool persistent_steps = false;   // recorded steps of few rows by kernels that stay, see steps/step_program.hpp
+  int device = 0;             // index into R::devices()
+  int most_vector_rows = 16;  // products of more rows use the form Tiles; a row's bits are equal in both
+  int split_blocks = 0;       // attention is split along the sequence below this number of blocks; 0: from the device
+  bool dependent_launches = true;  // use dependent launches if supported, see runtime/launch.hpp
+  bool persistent_steps = false;   // recorded steps of few rows use persistent kernels, see steps/step_program.hpp
 };
 
 }}}
@@ -40,7 +40,7 @@ struct DeviceState {
   using Buffer = DeviceBuffer<T, R>;
   static constexpr int most_tickets = 1 << 16;
   static constexpr int most_recorded_rows = MostRecordedRows;
-  static constexpr std::int64_t most_partial = std::int64_t{1} << 26;  // numbers of attention's chunks
+  static constexpr std::int64_t most_partial = std::int64_t{1} << 26;  // elements of attention's partial results
 
   DeviceState(R device, const backend::GpuOptions& chosen_options)
       : options(chosen_options),
@@ -58,21 +58,21 @@ struct DeviceState {
   R runtime;
   typename R::Stream stream;
   std::mutex mutex;                    // held by a step while it lives
-  std::function<void()> before_waits;  // of that step; ends what would keep the device from ever being through
+  std::function<void()> before_waits;  // of that step; called before a wait that could otherwise block forever
   PlanUpload<R> upload;
   Buffer<int> tickets;  // zero between launches
   Landing<R> landing;
   Chooser<R> chooser;
   Buffer<int> chosen;            // tokens [steps, outputs]
-  Buffer<float> scratch;         // a product that is shaped afterwards
+  Buffer<float> scratch;         // a product that is finished by a later kernel
   Buffer<std::uint32_t> staged;  // inputs of a product, see StageRows
   Buffer<Changes> changes;       // LowRankRows of a product
   Buffer<float> low_rank;
   Buffer<float> partial;  // attention's chunks
   Buffer<float> logits;
   Buffer<float> rooms[most_rooms];
-  int generation = 0;                 // launches recorded before memory moved name what is gone
-  StepProgram<R>* program = nullptr;  // takes in what is launched
+  int generation = 0;                 // changes when memory moves; older records are then invalid
+  StepProgram<R>* program = nullptr;  // collects launches if set
 
   template <class K>
   void launch(const typename K::Args& args) {
@@ -90,16 +90,16 @@ struct DeviceState {
     return std::int64_t{rows} * heads.query * chunks * (heads.dim + 2);
   }
 
-  /// Elements that no recorded step of a model needs more of.
+  /// Buffer sizes that suffice for every recorded step of a model.
   struct Sizes {
-    std::int64_t product, partial, logits, staged;  // of four bytes
+    std::int64_t product, partial, logits, staged;  // in elements of four bytes
     std::size_t bytes() const {
       return static_cast<std::size_t>((1 + most_rooms) * product + partial + logits + staged) * sizeof(float);
     }
   };
   static Sizes reserved(Heads heads, std::int64_t product, int vocab, int context) {
     const std::int64_t split = partial_size(most_recorded_rows, heads, StepShape::chunks_of(context));
-    // No format takes more than fp32 does. Inputs are filled up to whole blocks of codes, 128 at most.
+    // fp32 needs the most. Inputs are padded to whole blocks of codes, at most 128.
     const int steps = static_cast<int>((product + 127) / 128) * (128 / step_depth);
     return {most_recorded_rows * product, std::min(split, most_partial), std::int64_t{most_recorded_rows} * vocab,
             StagedStep<Fp32>::words_of(most_recorded_rows, steps)};
@@ -114,13 +114,13 @@ struct DeviceState {
     for (int index = 0; index < most_rooms; ++index) room(index, sizes.product);
   }
 
-  /// For steps of any number of rows, when the first one with an adapter begins.
+  /// Allocates for steps of any number of rows, when the first step with an adapter begins.
   void reserve_adapters() {
     grow(changes, MaxRows);
     grow(low_rank, std::int64_t{MaxRows} * most_ranks);
   }
 
-  /// New rooms are full of NaN: rows that fill up read them, and if they ever reached others it would show.
+  /// New buffers are filled with NaN: padding rows read them, and a leak into other rows would be visible.
   float* room(int index, std::int64_t count) {
     const int before = generation;
     float* const data = grow(rooms[index], count);
@@ -128,7 +128,7 @@ struct DeviceState {
     return data;
   }
 
-  /// At least `count` elements; it grows while a model meets its largest shapes for the first time.
+  /// Returns at least `count` elements; the buffer grows when a model meets its largest shapes for the first time.
   template <class T>
   T* grow(Buffer<T>& buffer, std::int64_t count) {
     if (buffer.size() < static_cast<std::size_t>(count)) {

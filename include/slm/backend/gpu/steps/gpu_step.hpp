@@ -1,8 +1,8 @@
-// GpuStep: the operations of one step as launches on a device.
+// GpuStep: the operations of one step as kernel launches.
 //
 // A layer is five launches: queries, keys and values; attention; its projection; gated MLP; its projection. Shapes
-// whose heads or gates are no whole tiles take two launches for an operation, products of many rows one before them. In
-// a step with adapters each product has one launch before it.
+// whose heads or gates do not fill whole tiles need two launches per operation. Products of many rows need one more
+// launch before, and so does each product of a step with adapters.
 #pragma once
 
 #include <algorithm>
@@ -27,7 +27,7 @@
 
 namespace slm { inline namespace v0_1 { namespace gpu {
 
-/// Holds the device until it is destroyed. Rows are filled up to a shape that was, or may be, recorded.
+/// Owns the device until destroyed. Rows are padded to a shape that is, or may be, recorded.
 template <class State>
 class GpuStep {
  public:
@@ -49,7 +49,7 @@ class GpuStep {
   }
 
   int rows() const { return static_cast<int>(rows_.size); }
-  /// As kernels see them.
+  /// As kernels access them.
   Memory<const StepRow> step_rows() const { return rows_; }
   Rows room(int index, std::int64_t width) { return room_of(index, rows(), width); }
   Rows room_of_outputs(int index, std::int64_t width) { return room_of(index, shape_.outputs, width); }
@@ -64,7 +64,7 @@ class GpuStep {
     go_back();
   }
 
-  /// Of a table that ranks share out, `rank` holds the rows that `cut` says: only those are written.
+  /// own: with a table distributed over ranks, only this rank's rows are written.
   template <class Matrix>
   void embed(const Matrix& table, Rows x, ConstRows positions = {}, int offset = 0, const OwnRows& own = {}) {
     take_rows(table, x, positions, {offset, false}, own);
@@ -100,7 +100,7 @@ class GpuStep {
     finish_qkv(stored(x, norm, linear), rope, heads, layer, q, shaping);
   }
 
-  /// qkv behind its product: projected [rows, q | k | v]
+  /// Finishes qkv after its product: projected [rows, q | k | v]
   void finish_qkv(Rows projected, Rope rope, Heads heads, KvLayer layer, Rows q, QkvShaping shaping = {}) {
     const bool whole = shaping.norm == QkNorm::whole;
     const auto of_heads = [&](const Norm& of, int count) {
@@ -134,7 +134,7 @@ class GpuStep {
                        .scale = scale * 1.44269504088896341f,
                        .chunks = 0};
     visit(plan_.format, [&]<class Element>(Element) {
-      if constexpr (!std::is_same_v<Element, float>) {  // which no pool of this backend has
+      if constexpr (!std::is_same_v<Element, float>) {  // no pool of this backend uses it
         if (heads.dim <= 64) {
           attend_with<64, Element>(args);
         } else if (heads.dim <= 128) {
@@ -241,14 +241,14 @@ class GpuStep {
     state_->template launch<K>(args);
   }
 
-  /// To the first step, which is where a replayed record leaves it too.
+  /// Returns to the first step, where a replayed record also ends.
   void go_back() {
     turn_ = 0;
     advanced_ = false;
     rows_ = on_device_.rows;
   }
 
-  /// Behind the first step the outputs are the rows.
+  /// After the first step of a chain, the outputs are the rows.
   Memory<const int> outputs() const { return advanced_ ? Memory<const int>{} : on_device_.outputs; }
 
   Rows room_of(int index, std::int64_t count, std::int64_t width) {
@@ -263,7 +263,7 @@ class GpuStep {
             .head_bytes = kv_head_bytes(plan_.format, heads.dim)};
   }
 
-  /// Without bias.
+  /// Arguments without bias.
   QkvArgs qkv_args(const Rope& rope, const Heads& heads, const KvLayer& layer, Rows q,
                    const QkvShaping& shaping) const {
     const int rotating = rope.rotating(heads.dim);
@@ -325,7 +325,8 @@ class GpuStep {
     });
   }
 
-  /// What adapters add to a product of x, whose rows are those of the step, or its outputs at the end of a model.
+  /// Computes adapter contributions to a product of x, whose rows are those of the step, or its outputs at the end of a
+  /// model.
   LowRankRows shrink(int product, const gpu::Rows& x, const NormArgs& norm) {
     if (!shape_.adapted || product < 0) return {};
     const bool last = product == number_of(AdaptedProduct::head) || product == number_of(AdaptedProduct::project_out);
@@ -347,7 +348,7 @@ class GpuStep {
                         .activation = activation});
   }
 
-  /// A product that is shaped afterwards.
+  /// Stores a product that is finished by a later kernel.
   template <class Matrix>
   Rows stored(ConstRows x, const Norm& norm, const Linear<Matrix>& linear) {
     const std::int64_t rows = x.extent(0), width = linear.weight.out;
@@ -389,8 +390,8 @@ class GpuStep {
   StepPlan plan_;
   StepShape shape_;
   DevicePlan on_device_;
-  Memory<const StepRow> rows_;  // of the present step of a chain
-  int turn_ = 0;                // which one it is
+  Memory<const StepRow> rows_;  // of the current step of a chain
+  int turn_ = 0;                // index of that step
   bool advanced_ = false;
 };
 

@@ -1,4 +1,4 @@
-// PlanUpload: a step's plan on its way to the device, in one copy.
+// PlanUpload: copies a step's plan to the device in one transfer.
 #pragma once
 
 #include <algorithm>
@@ -17,13 +17,13 @@
 
 namespace slm { inline namespace v0_1 { namespace gpu {
 
-/// A plan in device memory: at the same addresses for all steps of a shape.
+/// A plan in device memory; at the same addresses for all steps of a shape.
 struct DevicePlan {
   Memory<const StepRow> rows;
-  Memory<const StepSequence> sequences;  // empty where each has one row
+  Memory<const StepSequence> sequences;  // empty if each sequence has one row
   Memory<const int> outputs;
   Memory<const Draw> draws;
-  Memory<StepRow> next;  // the rows of the steps behind the first
+  Memory<StepRow> next;  // rows of later steps of a chain
   PageTable tables;
 };
 
@@ -32,7 +32,7 @@ class PlanUpload {
  public:
   explicit PlanUpload(R runtime) : runtime_(std::move(runtime)), block_(runtime_, first_size) {}
 
-  /// Makes room for a plan of that shape with so many entries of page tables. Returns whether the block is another now.
+  /// Allocates for a plan of this shape with `entries` page table entries. Returns true if the block has moved.
   bool reserve(const StepShape& shape, std::size_t entries, typename R::Stream& stream) {
     const std::size_t wanted = Layout(shape).tables + entries * sizeof(std::byte*);
     if (wanted <= block_.size()) return false;
@@ -44,7 +44,7 @@ class PlanUpload {
     return true;
   }
 
-  /// Where a plan of that shape lies.
+  /// Device addresses of a plan of this shape.
   DevicePlan place(const StepShape& shape) {
     const Layout at(shape);
     return {.rows = part<const StepRow>(0, shape.rows),
@@ -56,7 +56,7 @@ class PlanUpload {
                 part<std::byte* const>(at.tables, static_cast<int>((block_.size() - at.tables) / sizeof(std::byte*)))};
   }
 
-  /// Sends the plan; reserve() has made room.
+  /// Copies the plan; requires reserve().
   void send(const StepPlan& plan, const StepShape& shape, typename R::Stream& stream) {
     const Layout at(shape);
     const std::size_t size = at.tables + plan.pages.size_bytes();
@@ -92,13 +92,13 @@ class PlanUpload {
  private:
   static constexpr std::size_t first_size = std::size_t{64} << 10;
 
-  /// Memory that is filled while the other half's copy may still be on its way.
+  /// Host memory that is filled while the other half's copy may still run.
   struct Half {
     std::optional<HostBuffer<R>> memory;
     std::optional<typename R::Event> sent;
   };
 
-  /// Bytes from the beginning of the block.
+  /// Byte offsets in the block.
   struct Layout {
     std::size_t sequences, outputs, draws, next, tables;
 

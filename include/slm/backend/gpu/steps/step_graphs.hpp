@@ -1,4 +1,4 @@
-// StepGraphs: the recorded launches of a model's steps, by the step's shape.
+// StepGraphs: recorded launches of a model's steps, by step shape.
 #pragma once
 
 #include <cstddef>
@@ -12,15 +12,15 @@
 
 namespace slm { inline namespace v0_1 { namespace gpu {
 
-/// Owned by a model, whose buffers the launches name.
+/// Owned by a model, whose buffers the launches reference.
 template <Runtime R>
 class StepGraphs {
  public:
-  static constexpr std::size_t most = 256;  // a record takes device memory
+  static constexpr std::size_t most = 256;  // each record uses device memory
 
-  /// Does what body() launches by the state, which must be the same for all steps of a shape. The first step of a shape
-  /// runs as it is, since it may need more memory; the second is recorded; from then on the record is replayed. With
-  /// the option for it, a step of few rows becomes a program if it can be one.
+  /// Runs the launches of body(), which must be equal for all steps of a shape. The first step of a shape runs
+  /// directly, since it may allocate; the second is recorded; later ones replay the record. With persistent_steps, a
+  /// step of few rows becomes a program if possible.
   template <class State, class Body>
   void run(const StepShape& shape, State& state, Body&& body) {
     R& runtime = state.runtime;
@@ -43,7 +43,7 @@ class StepGraphs {
   }
 
  private:
-  struct Record {  // one of them, once it was made
+  struct Record {  // one of them is set after recording
     std::optional<StepProgram<R>> program;
     std::optional<typename R::Graph> graph;
   };

@@ -1,5 +1,5 @@
-// StepProgram: a step as programs of persistent kernels, see runtime/persistent.hpp: one launch in place of one for
-// each operation.
+// StepProgram: a step as programs of persistent kernels, see runtime/persistent.hpp: one launch instead of one per
+// operation.
 #pragma once
 
 #include <algorithm>
@@ -20,18 +20,18 @@
 
 namespace slm { inline namespace v0_1 { namespace gpu {
 
-/// The kernels of a step of few rows without adapters, over pages of fp16, whose weights have one format. Those that
-/// know no weights come first, so that each has the same number in all lists. Not of fp32, whose product alone fills
-/// the registers of RDNA3.
+/// The kernels of a step of few rows without adapters, over fp16 pages, for one weight format. Kernels without weights
+/// come first, so that each has the same index in all lists. Not for fp32, whose product alone fills the registers of
+/// RDNA3.
 template <class Format>
 struct PersistentStep : Persistent<Attend<64, 16, half_t>, Attend<128, 16, half_t>, ShapeQkv, GateRows, NormalizeRows,
                                    SelectRows, Peak, Cut, Race, Embed<Format>, ProductVectors<Format, AnyEpilogue>> {};
 
-/// How a launched kernel is played: by which kernel of which list, and with what arguments.
+/// Maps a launched kernel to its persistent version: kernel, list and arguments.
 template <class K>
 struct Played {
   using Kernel = K;
-  using Format = void;  // of weights; none
+  using Format = void;  // weight format; void: none
   static const typename K::Args& args(const typename K::Args& launched) { return launched; }
 };
 template <class Weights>
@@ -55,8 +55,8 @@ struct Played<ProductVectors<Weights, Epilogue>> {
   }
 };
 
-/// Launches are added, and then played as often as wanted. Neighbours become one launch as long as their weights have
-/// one format.
+/// Collects launches, then runs them any number of times. Adjacent operations become one launch while their weights
+/// have one format.
 template <Runtime R>
 class StepProgram {
  public:
@@ -87,13 +87,13 @@ class StepProgram {
     }
   }
 
-  /// Whether it has all that was added, and the device can play it.
+  /// Whether all added launches are included and the device can run the program.
   bool complete() const {
     return whole_ && !parts_.empty() &&
            std::all_of(parts_.begin(), parts_.end(), [](const Part& p) { return p.launch && p.resident > 0; });
   }
 
-  /// Copies it to the device, and waits for that.
+  /// Copies the program to the device, and waits for the copy.
   void upload(R& runtime, typename R::Stream& stream) {
     const std::size_t before_args = (operations_.size() * sizeof(Operation) + 15) / 16 * 16;
     for (Operation& operation : operations_) operation.args += static_cast<std::int64_t>(before_args);
@@ -109,7 +109,7 @@ class StepProgram {
     args_ = {};
   }
 
-  /// Once it is on the device.
+  /// Requires upload().
   void play(R& runtime, typename R::Stream& stream) {
     for (const Part& part : parts_) {
       part.launch(runtime, stream,
@@ -127,10 +127,10 @@ class StepProgram {
   using Launch = void(R&, typename R::Stream&, const PersistentArgs&);
 
   struct Part {
-    int first, count;  // operations
-    int useful;        // blocks, of the widest of them
-    Launch* launch;    // none while no format is known
-    int resident;      // blocks
+    int first, count;  // range of operations
+    int useful;        // blocks of the widest of them
+    Launch* launch;    // null until a format is known
+    int resident;      // resident blocks
   };
 
   template <class Step>

@@ -1,4 +1,4 @@
-// StepShape: what two steps must share to be the same launches with the same arguments.
+// StepShape: the properties that two steps must share to use the same launches with the same arguments.
 #pragma once
 
 #include <algorithm>
@@ -11,32 +11,32 @@
 
 namespace slm { inline namespace v0_1 { namespace gpu {
 
-/// Which launches a choice is. Each has those of the ones before it.
+/// The kernels of a choice. Each value includes those of the previous ones.
 enum class Choice { none, greedy, race, cut_race };
 
 inline Choice choice_of(const Draw& draw) {
   return draw.greedy() ? Choice::greedy : draw.cuts() ? Choice::cut_race : Choice::race;
 }
 
-/// Tokens, positions, pages and draws are read from device memory. What shows in a grid or in an address is here, and
-/// rounded up where steps may be recorded, so that few records serve many steps.
+/// Tokens, positions, pages and draws are read from device memory. Values that affect a grid or an address are here,
+/// rounded up if steps may be recorded, so that few records serve many steps.
 struct StepShape {
   bool recordable = false;
   int rows = 0;
   int sequences = 0;
-  int longest = 0;  // most rows of a sequence
+  int longest = 0;  // maximum rows per sequence
   int outputs = 0;
   bool all_rows = false;  // every row is an output
-  int steps = 1;          // in one record, each but the first of the outputs
-  Choice choice = {};     // the hardest of all outputs
-  int chunks = 0;         // of the longest text
+  int steps = 1;          // steps in one record; all but the first run on the outputs
+  Choice choice = {};     // the most complex of all outputs
+  int chunks = 0;         // of the longest sequence
   KvFormat format = {};   // of the pages
-  bool adapted = false;   // some row has an adapter
-  int generation = 0;     // of the memory that launches name
+  bool adapted = false;   // any row has an adapter
+  int generation = 0;     // generation of the memory that launches reference
 
   auto operator<=>(const StepShape&) const = default;
 
-  /// Rows that so many are filled up to: a product of up to eight takes as long as one of eight.
+  /// Padded number of rows. A product of up to eight rows takes as long as one of eight.
   static int filled_up(int rows) {
     if (rows <= 8) return rows;
     const int unit = rows <= 16 ? 4 : 16;
@@ -49,10 +49,10 @@ struct StepShape {
     return power;
   }
 
-  /// Chunks of attention's keys for a recorded text of that many positions.
+  /// Attention chunks of a recorded sequence of `positions` positions.
   static int chunks_of(int positions) { return power_of_two((positions + chunk - 1) / chunk); }
 
-  /// Of a plan; steps of more than `most` rows are not recorded.
+  /// The shape of a plan; steps of more than `most` rows are not recorded.
   static StepShape of(const StepPlan& plan, int most, int generation) {
     StepShape shape{.rows = static_cast<int>(plan.rows.size()),
                     .sequences = static_cast<int>(plan.sequences.size()),

@@ -1,4 +1,4 @@
-// DeviceAdapter: an adapter as kernels find it, in device memory.
+// DeviceAdapter: an adapter in device memory, as kernels access it.
 #pragma once
 
 #include <cstddef>
@@ -16,10 +16,10 @@
 
 namespace slm { inline namespace v0_1 { namespace gpu {
 
-/// At most so many ranks has all that an adapter changes in one product: 512 each for queries, keys and values.
+/// Maximum total rank of an adapter's changes to one product: 512 each for queries, keys and values.
 inline constexpr int most_ranks = 3 * 512;
 
-/// What an adapter changes in one product.
+/// The changes of an adapter to one product.
 struct Changes {
   const LowRank* data = nullptr;
   int count = 0;
@@ -27,11 +27,11 @@ struct Changes {
 
 struct DeviceAdapter {
   const Changes* of = nullptr;  // [products]
-  std::int64_t products = 0;    // those behind are not changed
+  std::int64_t products = 0;    // products with larger numbers are unchanged
 };
 
-/// The same adapter in one block of device memory: the matrices, each at a cache line, and what kernels look them up
-/// in, which is at Adapter::table. The block is released when nobody has the adapter any more.
+/// Copies an adapter into one block of device memory: matrices aligned to cache lines, then lookup tables at
+/// Adapter::table. The block is released with the last handle of the adapter.
 template <Runtime R>
 Adapter place_adapter(R runtime, const Adapter& adapter) {
   const auto whole_lines = [](std::size_t bytes) { return (bytes + 63) / 64 * 64; };
@@ -41,10 +41,10 @@ Adapter place_adapter(R runtime, const Adapter& adapter) {
     int ranks = 0;
     for (const LowRank& change : changes) ranks += change.rank;
     if (ranks > most_ranks) {
-      throw Error(
-          "adapter.rank",
-          text(quote(adapter.name), " changes one product by ", ranks, " ranks in all, a GPU takes ", most_ranks),
-          "Load the model for the backend cpu, or merge the adapter into it");
+      throw Error("adapter.rank",
+                  text(quote(adapter.name), " changes one product by ", ranks, " ranks in total, expected at most ",
+                       most_ranks),
+                  "Load the model for the backend cpu, or merge the adapter into it");
     }
     products.push_back({nullptr, static_cast<int>(changes.size())});
   }
@@ -57,7 +57,7 @@ Adapter place_adapter(R runtime, const Adapter& adapter) {
     for (const std::byte** matrix : {&change.down, &change.up}) *matrix = block->data() + (*matrix - matrices);
   }
   std::size_t end = 0;
-  const auto put = [&](const auto* from, std::size_t bytes) {  // returns where it will be on the device
+  const auto put = [&](const auto* from, std::size_t bytes) {  // returns its future device address
     std::memcpy(&tables[end], from, bytes);
     return reinterpret_cast<decltype(from)>(block->data() + adapter.bytes +
                                             std::exchange(end, end + whole_lines(bytes)));
@@ -68,7 +68,7 @@ Adapter place_adapter(R runtime, const Adapter& adapter) {
                             static_cast<std::int64_t>(products.size())};
   placed.table = put(&table, sizeof table);
 
-  // On a stream of its own: steps go on meanwhile.
+  // On a separate stream, so that steps continue meanwhile.
   typename R::Stream stream = runtime.make_stream();
   runtime.copy_in(block->data(), matrices, adapter.bytes, stream);
   runtime.copy_in(block->data() + adapter.bytes, tables.data(), tables.size(), stream);

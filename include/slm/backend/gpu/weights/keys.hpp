@@ -1,23 +1,23 @@
-// The axes on which kernels are templates, all of them. Every other dimension is an argument. A new axis needs a
-// measured reason: each one multiplies compile time and the size of a program.
+// The template axes of all kernels. Every other dimension is an argument. A new axis needs a measured reason, since
+// each multiplies compile time and program size.
 //
-//   weight format     Fp32, Fp16, Bf16, Int4, Int8: what a lane reads, and how it becomes a fragment
+//  weight format     Fp32, Fp16, Bf16, Int4, Int8: how a lane reads weights and converts them to fragments
 //
-//   form              Vectors, Tiles: few rows (waves share out the depth) or many (they share out outputs)
+//  form              Vectors, Tiles: few rows (waves divide the depth) or many (waves divide the outputs)
 //
-//   head dimension    64, 128, 256: registers of attention; a smaller head is padded with zeros
+//  head dimension    64, 128, 256: registers of attention; a smaller head is padded with zeros
 //
-//   query tile        16, 32: attention for few rows and for many
+//  query tile        16, 32: attention for few rows and for many
 //
-//   matrix layout     Lane::Matrix: a fact of the device, with it the wave width
+//  matrix layout     Lane::Matrix: a property of the device, which also determines the wave width
 #pragma once
 
 #include "slm/formats/format.hpp"
 
 namespace slm { inline namespace v0_1 { namespace gpu {
 
-/// Codes of four and of eight bits in the order of formats/code_tiles.hpp: AWQ's layers and GGUF's blocks. How many
-/// inputs share a scale, and whether there are zero points, one zero for all, or minima, is said at run time.
+/// 4-bit and 8-bit codes in the layout of formats/code_tiles.hpp: AWQ layers and GGUF blocks. Run-time properties:
+/// inputs per scale, and zero points, one zero, or minima.
 struct Int4 {
   static constexpr std::string_view name = "int4";
 };
@@ -25,20 +25,20 @@ struct Int8 {
   static constexpr std::string_view name = "int8";
 };
 
-/// Rows of one block of the two forms of a product.
+/// Rows per block for products of few rows.
 inline constexpr int vector_rows = 8;
 
-/// Positions of one step of attention. Every split of a sequence lies at a multiple of it, whoever computes it.
+/// Positions per step of attention. Every split of a sequence is at a multiple of it.
 inline constexpr int chunk = 64;
 
 /// How a format is computed.
-///   Element     of the matrix unit
-///   w_terms, x_terms   a float is the sum of that many elements: three bfloat16 hold all its bits
-///   chunk_steps        steps of 32 inputs that are loaded together
-///   tile_rows          rows of a block in the form Tiles
-///   line_words         of eight inputs of an output, where weights are floats
-///   code_bits          of a weight; 0: it is a float
-///   least_block        inputs that share a scale, at least
+///  Element     of the matrix unit
+///  w_terms, x_terms   number of elements whose sum represents a float: three bfloat16 hold all its bits
+///  chunk_steps        steps of 32 inputs that are loaded together
+///  tile_rows          rows per block in the form Tiles
+///  line_words         words per output and eight inputs, for float weights
+///  code_bits          bits per weight; 0: floating point
+///  least_block        minimum inputs per scale
 template <class Format>
 struct Compute;
 

@@ -1,4 +1,4 @@
-// What codes are multiplied by: scales and offsets of blocks, on their way from device memory to the sums of products.
+// Scales and offsets of blocks of codes, loaded from device memory for the sums of products.
 #pragma once
 
 #include <cmath>
@@ -11,16 +11,16 @@
 
 namespace slm { inline namespace v0_1 { namespace gpu {
 
-/// What there is of scales where weights are no codes.
+/// Placeholder for scales of floating-point weights.
 struct Nothing {};
 
-/// What four neighbouring outputs of a tile have for a block beside their codes, as it lies in memory.
+/// Scales, factors and zero points of four adjacent outputs of a tile for a block, as stored.
 struct BlockScales {
-  Word4 scales;             // floats; or halves, with the minima behind them
-  std::uint32_t factors;    // of the scales, or zero points
-  std::uint32_t of_minima;  // factors
+  Word4 scales;             // floats; or halves followed by minima
+  std::uint32_t factors;    // of the scales; or zero points
+  std::uint32_t of_minima;  // factors of minima
 
-  /// output: of the tile, a multiple of four
+  /// output: in the tile, a multiple of four
   SLM_DEVICE void load(const Tiles& tiles, const ConstantMemory<std::uint32_t>& tile, int block, int output) {
     const unsigned at = static_cast<unsigned>(block * tile_height + output);
     if (tiles.plain_scales) {
@@ -35,12 +35,12 @@ struct BlockScales {
       scales = *tile.vector<const Word4>(of_span);
     }
     if (tiles.minima != 0) halves_at(2, tile, tiles.minima + of_span / 2);
-    const int bytes = tiles.factors + tiles.zeros;  // one of them is not there
+    const int bytes = tiles.factors + tiles.zeros;  // at most one of them is present
     if (bytes != 0) factors = tile[bytes + at / 4];
     if (tiles.minimum_factors != 0) of_minima = tile[tiles.minimum_factors + at / 4];
   }
 
-  /// Of the four outputs: what a code is multiplied by, and the minimum. Products of a half and a factor are exact.
+  /// The scale and minimum of the four outputs. Products of a half and a factor are exact.
   template <class Lane>
   SLM_DEVICE void floats(const Tiles& tiles, float (&scale)[4], float (&minimum)[4]) const {
     SLM_UNROLL
@@ -59,7 +59,7 @@ struct BlockScales {
     if (tiles.minima != 0) halves<Lane>(2, minimum);
     if (tiles.minimum_factors != 0) multiply(of_minima, minimum);
   }
-  /// A byte for each.
+  /// One byte per output.
   SLM_DEVICE std::uint32_t zero_points(const Tiles& tiles) const {
     return tiles.zeros != 0 ? factors : static_cast<std::uint32_t>(tiles.zero) * 0x01010101u;
   }
@@ -84,22 +84,22 @@ struct BlockScales {
   }
 };
 
-/// Of some blocks and the places of a panel, in shared memory: weights are scale * element + offset, so that a block's
-/// sum is scale * (sum of elements * inputs) + offset * (sum of inputs).
+/// Scales of several blocks and the places of a panel, in shared memory. Weights are scale * element + offset, so a
+/// block's sum is scale * (sum of elements * inputs) + offset * (sum of inputs).
 struct WaveScales {
-  static constexpr int blocks = 4;      // at most
+  static constexpr int blocks = 4;      // maximum number
   alignas(16) float of[blocks][32][2];  // scale, offset
 
-  /// Of a place, an even one, and the next.
+  /// Scale and offset of an even place and the next one.
   SLM_DEVICE Word4 two(int block, int place) const { return *reinterpret_cast<const Word4*>(of[block][place]); }
 };
 
-/// The same on its way there: of four places of one block in each of 32 lanes.
+/// Prefetched scales: each of 32 lanes has four places of one block.
 struct ScalesAhead {
   BlockScales four;
-  std::int64_t first;  // where the tile begins
+  std::int64_t first;  // offset of the tile
 
-  /// Steps of as many blocks as there is room for: whole chunks.
+  /// Steps of as many blocks as fit: whole chunks.
   static SLM_DEVICE int steps(const Tiles& tiles) {
     return tiles.block_shift >= 5 ? WaveScales::blocks << (tiles.block_shift - 5) : WaveScales::blocks / 2;
   }
@@ -111,7 +111,7 @@ struct ScalesAhead {
     first = (place < tile_height ? a : b) * tiles.stride;
   }
 
-  /// Of the blocks of steps step .. end - 1, or as many as there is room for; lanes beyond them repeat the last one.
+  /// Loads scales of the blocks of steps step .. end - 1, as many as fit; surplus lanes repeat the last one.
   template <class Lane>
   SLM_DEVICE void load(Lane lane, const Tiles& tiles, int step, int end) {
     if (step >= end) return;
@@ -125,9 +125,9 @@ struct ScalesAhead {
     if (lane.lane_index() >= 32) return;
     float scale[4], offset[4];
     four.floats<Lane>(tiles, scale, offset);
-    // Elements of Int8 have lost their zero, those of Int4 have gained 128.
+    // Int8 elements are relative to their zero; Int4 elements include 128.
     if constexpr (std::is_same_v<Format, Int4>) {
-      const std::uint32_t zeros = four.zero_points(tiles);  // less than 128: the second byte of -(128 + zero)
+      const std::uint32_t zeros = four.zero_points(tiles);  // below 128: the second byte of -(128 + zero)
       const std::uint32_t minus[] = {
           Lane::template bytes<5, 5, 0, 4>(zeros, 0xc3u), Lane::template bytes<5, 5, 1, 4>(zeros, 0xc3u),
           Lane::template bytes<5, 5, 2, 4>(zeros, 0xc3u), Lane::template bytes<5, 5, 3, 4>(zeros, 0xc3u)};
@@ -147,7 +147,7 @@ struct ScalesAhead {
   }
 
  private:
-  // Of a lane: which block, and the first of its outputs in the tile.
+  // A lane's block, and the first of its outputs in the tile.
   template <class Lane>
   static SLM_DEVICE int block(Lane lane) {
     return lane.lane_index() / 4 % WaveScales::blocks;
@@ -158,10 +158,10 @@ struct ScalesAhead {
   }
 };
 
-/// Input k of an output as a float, rounded once where it is a sum.
+/// Input k of an output as a float, rounded once if it is a sum.
 template <class Format, class Lane>
 SLM_DEVICE float dequantized(const Tiles& tiles, int output, int k) {
-  constexpr int bits = Compute<Format>::code_bits, depth = 32 / bits;  // inputs of a line
+  constexpr int bits = Compute<Format>::code_bits, depth = 32 / bits;  // inputs per line
   const int tile = output / tile_height, lane = output % tile_height;
   const std::int64_t word = tile * tiles.stride + tiles.lines + k / depth * tile_height + lane;
   const std::uint32_t byte = tiles.words[word] >> (k % 4 * 8);

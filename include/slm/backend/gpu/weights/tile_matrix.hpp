@@ -1,4 +1,4 @@
-// TileMatrix: a weight in device memory, in the order of tiles.hpp, made from whatever a checkpoint holds.
+// TileMatrix: a weight in device memory in the layout of tiles.hpp, converted from any checkpoint format.
 #pragma once
 
 #include <algorithm>
@@ -28,18 +28,18 @@
 
 namespace slm { inline namespace v0_1 { namespace gpu {
 
-/// use(first, last) for parts of 0..count, a multiple of `unit` each but for the last, on all cores: seven billion
-/// weights take half a minute on one.
+/// Calls use(first, last) for parts of 0..count on all cores; all but the last are multiples of `unit`. Seven billion
+/// weights take half a minute on one core.
 template <class Use>
 void in_parallel(std::int64_t count, std::int64_t unit, Use use) {
   const std::int64_t cores = std::min(usable_cores(), 64);
   const std::int64_t part = std::max<std::int64_t>(ceil_div(ceil_div(count, unit), cores), 64 / unit) * unit;
-  std::vector<std::future<void>> others;  // each waits for its thread, whatever is thrown
+  std::vector<std::future<void>> others;  // destructors wait for the threads, also after an exception
   for (std::int64_t first = part; first < count; first += part) {
     const auto its_part = [=] { use(first, std::min(count, first + part)); };
     try {
       others.push_back(std::async(std::launch::async, its_part));
-    } catch (const std::system_error&) {  // no more threads: this one does it
+    } catch (const std::system_error&) {  // no more threads: run it here
       its_part();
     }
   }
@@ -47,13 +47,13 @@ void in_parallel(std::int64_t count, std::int64_t unit, Use use) {
   for (std::future<void>& other : others) other.get();
 }
 
-/// Words on the host, and how they are to be read.
+/// Packed weights on the host, with their layout.
 struct PackedWords {
   std::vector<std::uint32_t> words;
   Tiles tiles;  // without memory
 };
 
-/// Rows of floats, as many as `out` says, become tiles of a dense format. row(o, to) writes row o   [in]
+/// Packs `out` rows of floats as tiles of a dense format. row(o, to) writes row o   [in]
 template <class Format, class Row>
 PackedWords pack_dense(std::int64_t out, std::int64_t in, Row row) {
   using Element = typename Format::Element;
@@ -63,7 +63,7 @@ PackedWords pack_dense(std::int64_t out, std::int64_t in, Row row) {
   tiles.out = static_cast<int>(out);
   tiles.in = static_cast<int>(in);
   tiles.steps = static_cast<int>(ceil_div<std::int64_t>(in, step_depth));
-  // 128 bytes more than a tile needs: tiles at multiples of 512 bytes would meet on the same channels of the memory.
+  // Plus 128 bytes: tiles at multiples of 512 bytes would map to the same memory channels.
   tiles.stride = std::int64_t{tiles.steps} * step_lines * tile_height * line_words + 32;
   packed.words.assign(static_cast<std::size_t>(tiles.stride * tiles.tiles()), 0);
   in_parallel(out, tile_height, [&](std::int64_t first, std::int64_t last) {
@@ -79,7 +79,7 @@ PackedWords pack_dense(std::int64_t out, std::int64_t in, Row row) {
   return packed;
 }
 
-/// The rows of layers of any kind, one below the other, as floats.
+/// Packs the stacked rows of layers of any kind as floats.
 template <class Format>
 PackedWords pack_dense(std::span<const LinearSource> sources) {
   using Element = typename Format::Element;
@@ -103,7 +103,7 @@ PackedWords pack_dense(std::span<const LinearSource> sources) {
   });
 }
 
-/// The rows of sources that `order` holds, one below the other. Throws gguf.non-finite.
+/// Packs the stacked rows of sources in the layout `order`. Throws gguf.non-finite.
 inline PackedWords pack_codes(const CodeTiles& order, std::span<const LinearSource> sources) {
   PackedWords packed;
   packed.words.resize(static_cast<std::size_t>(order.total_bytes() / 4));
@@ -180,7 +180,7 @@ class TileMatrix {
   std::int64_t bytes() const { return tiles_.words.size * 4; }
   const Tiles& tiles() const { return tiles_; }
 
-  /// use(Fp32{}) or whichever format the words are of.
+  /// Calls use(Fp32{}), or use with the actual format.
   template <class Use>
   void visit(Use use) const {
     if constexpr (DenseFormat<Format>) {
@@ -199,7 +199,7 @@ class TileMatrix {
  private:
   enum class Kind { f32, f16, bf16, int4, int8 };
 
-  /// Of floating-point layers; fp32 if they differ or quantized ones are among them.
+  /// The kind of floating-point layers; fp32 if they differ or some are quantized.
   static Kind common_kind(std::span<const LinearSource> sources) {
     const auto is = [&](DType type) {
       return std::ranges::all_of(sources, [type](const LinearSource& source) {

@@ -1,13 +1,13 @@
-// Weights as kernels read them, and how what a lane has read becomes fragments of the matrix unit.
+// Weight layout for kernels, and its conversion to fragments of the matrix unit.
 //
-// 16 outputs are a tile, one run of memory. It consists of lines, 16 outputs x 8 inputs: 16 runs of 8 inputs, one per
-// output (fp32: 32 bytes, fp16 and bf16: 16, int4: 4, see formats/code_tiles.hpp). A step is four lines, 32 inputs. In
-// a step a lane of a matrix unit with four groups along the depth takes one line, of one with one group all four, so
-// that every lane reads 16 bytes at a time and a wave whole cache lines, on each vendor's unit. Codes of eight bits lie
-// in lines of four inputs, of which a lane takes twice as many.
+// A tile is 16 outputs, contiguous in memory. It consists of lines of 16 outputs x 8 inputs: 16 runs of 8 inputs, one
+// per output (fp32: 32 bytes, fp16 and bf16: 16, int4: 4, see formats/code_tiles.hpp). A step is four lines, 32 inputs.
+// Per step, a lane of a matrix unit with four groups along the depth takes one line; with one group, all four. Thus
+// every lane reads 16 bytes at a time and a wave whole cache lines, on each vendor's unit. 8-bit codes have lines of
+// four inputs, of which a lane takes twice as many.
 //
-// A block multiplies panels: two tiles, `a` and `b`, which are neighbours or belong together (the two halves of a
-// rotated head, gate and up).
+// A block multiplies panels of two tiles, `a` and `b`, which are adjacent or belong together (the halves of a rotated
+// head, gate and up).
 #pragma once
 
 #include <cstdint>
@@ -21,35 +21,35 @@ namespace slm { inline namespace v0_1 { namespace gpu {
 
 inline constexpr int tile_height = 16, line_depth = 8, step_depth = 32, step_lines = 4;
 
-/// A weight [out, in] in device memory. Inputs behind `in` are there up to a whole step, as zeros.
+/// A weight [out, in] in device memory. Inputs after `in` are padded with zeros to a whole step.
 struct Tiles {
   ConstantMemory<std::uint32_t> words;
-  std::int64_t stride = 0;  // words of a tile
+  std::int64_t stride = 0;  // words per tile
   int out = 0;
   int in = 0;
   int steps = 0;
-  // Codes only, see CodeTiles: a tile begins with its scales. Where it has what, in words; 0: it has none.
-  int block_shift = 5;        // 1 << block_shift inputs are a block
-  int span_shift = 0;         // block >> span_shift is the span whose scale, and minimum, it has a factor of
-  bool half_scales = false;   // else fp32
-  bool plain_scales = false;  // halves, of each block, and no minima
+  // Codes only, see CodeTiles: a tile begins with its scales. Offsets in words; 0: absent.
+  int block_shift = 5;  // 1 << block_shift inputs per block
+  int span_shift = 0;   // block >> span_shift is the span that has a scale and minimum; the block has a factor of them
+  bool half_scales = false;   // otherwise fp32
+  bool plain_scales = false;  // halves, one per block, without minima
   int minima = 0, factors = 0, minimum_factors = 0, zeros = 0, lines = 0;
-  int zero = 0;  // of all codes, where there are no zero points
+  int zero = 0;  // zero of all codes if there are no zero points
 
   SLM_DEVICE int tiles() const { return (out + tile_height - 1) / tile_height; }
 };
 
 struct Panel {
   int a = 0, b = 0;    // tiles
-  bool has_b = false;  // else b is a, and its results are left
+  bool has_b = false;  // false: b equals a, and its results are dropped
 };
 
-/// The panels of a weight: `groups` times some pairs and then the tiles that are left of the group, then the rest.
+/// The panels of a weight: for each of `groups` groups its pairs, then its remaining tiles; finally the tail.
 struct Panels {
   int groups = 0;
   int group_tiles = 0;
-  int pairs = 0;  // of a group: tiles t and t + pairs, t < pairs
-  int tail = 0;   // first tile behind the groups
+  int pairs = 0;  // pairs per group: tiles t and t + pairs, t < pairs
+  int tail = 0;   // first tile after the groups
   int tiles = 0;
 
   SLM_DEVICE int of_group() const { return pairs + halved(group_tiles - 2 * pairs); }
@@ -74,8 +74,8 @@ struct Panels {
   static SLM_DEVICE int halved(int tiles) { return static_cast<int>((static_cast<unsigned>(tiles) + 1) / 2); }
 };
 
-/// Place of an output in its panel, 0..31, by fragment `m` and its row. Of codes a lane reads neighbouring outputs at
-/// once, which become different fragments.
+/// Place of an output in its panel, 0..31, from fragment `m` and row. For codes, a lane reads adjacent outputs at once,
+/// which go to different fragments.
 template <class Format, class L>
 SLM_DEVICE constexpr int place_of(int m, int row) {
   if constexpr (in_codes<Format>) {
@@ -86,14 +86,14 @@ SLM_DEVICE constexpr int place_of(int m, int row) {
   }
 }
 
-/// Slot of input i of a line among the eight of the staged activations: int4 codes come out as pairs (0, 2), (4, 6),
-/// (1, 3), (5, 7).
+/// Slot of input i of a line among the eight staged activations: int4 codes unpack as pairs (0, 2), (4, 6), (1, 3), (5,
+/// 7).
 template <class Format>
 SLM_DEVICE constexpr int slot_of(int i) {
   return std::is_same_v<Format, Int4> ? i / 2 + i % 2 * 4 : i;
 }
 
-/// What one lane reads of a panel in one step. `Place` is where the lane's words of the first step lie, found once.
+/// One lane's part of a panel in one step. Place: location of the lane's words of the first step, computed once.
 template <class Format, class L>
 struct StepWeights {
   static constexpr int lines = step_lines / L::k_groups, words = Compute<Format>::line_words;
@@ -114,7 +114,7 @@ struct StepWeights {
     }
   };
 
-  /// Step at + s.
+  /// Loads step at + s.
   template <class Lane>
   SLM_DEVICE void load(const Tiles& tiles, const Place& place, int at, int s) {
     constexpr int step_words = step_lines * tile_height * words;
@@ -135,7 +135,7 @@ struct StepWeights {
     }
   }
 
-  /// Fragment m of inputs 16 * half .. of the step, one for each term of a weight.
+  /// Fragment m of inputs 16 * half .. of the step, one per term of a weight.
   template <class Lane>
   SLM_DEVICE void fragments(const Tiles&, int m, int half, FragmentA<L> (&terms)[Compute<Format>::w_terms]) const {
     SLM_UNROLL
@@ -143,7 +143,7 @@ struct StepWeights {
       SLM_UNROLL
       for (int pair = 0; pair < L::run / 2; ++pair) {
         const int l = L::k_groups == 1 ? 2 * half + pair / 4 : 0;
-        const int p = L::k_groups == 1 ? pair % 4 : 2 * half + pair;  // pair of the line
+        const int p = L::k_groups == 1 ? pair % 4 : 2 * half + pair;  // pair in the line
         if constexpr (vectors == 1) {
           terms[0].word[L::a_word(s, pair)] = line[m][s][l][0].word[p];
         } else {
@@ -162,7 +162,7 @@ struct StepWeights {
   }
 };
 
-/// Neighbouring outputs of a line of 64 bytes: four with two rows of a fragment in a lane, else two.
+/// Adjacent outputs of a 64-byte line: four if a lane has two rows of a fragment, else two.
 template <class L>
 struct LineOfCodes {
   static constexpr int outputs = 2 * L::row_slots;
@@ -182,7 +182,7 @@ struct LineOfCodes {
     }
   };
 
-  /// Line `line` behind `at`, of those that the lane reads of a tile.
+  /// Loads line `line` after `at`, of the lines that the lane reads of a tile.
   template <class Lane>
   SLM_DEVICE void load(const Tiles& tiles, const Place& place, int at, int line) {
     const std::int64_t from = place.word + std::int64_t{at} * tile_height + line * tile_height;
@@ -210,7 +210,7 @@ struct StepWeights<Int4, L> {
     for (int l = 0; l < lines; ++l) line[l].template load<Lane>(tiles, place, at * step_lines, s * step_lines + l);
   }
 
-  /// Elements are 128 + code, exact in bfloat16; the 128 leaves with the sum of the activations.
+  /// Elements are 128 + code, exact in bfloat16; the 128 is subtracted with the sum of the activations.
   template <class Lane>
   SLM_DEVICE void fragments(const Tiles&, int m, int half, FragmentA<L> (&terms)[1]) const {
     SLM_UNROLL
@@ -226,10 +226,10 @@ struct StepWeights<Int4, L> {
   }
 };
 
-/// Half a step is four lines of four inputs: a block may be as short as that.
+/// A half-step is four lines of four inputs, the minimum length of a block.
 template <class L>
 struct StepWeights<Int8, L> {
-  static constexpr int lines = 4 / L::k_groups;  // of half a step
+  static constexpr int lines = 4 / L::k_groups;  // per half-step
   using Place = typename LineOfCodes<L>::Place;
   LineOfCodes<L> line[2][lines];
 
@@ -242,7 +242,7 @@ struct StepWeights<Int8, L> {
     }
   }
 
-  /// Elements are code - zero, exact in bfloat16: the difference of two floats of 2^23 and more.
+  /// Elements are code - zero, exact in bfloat16, from the difference of two floats above 2^23.
   template <class Lane>
   SLM_DEVICE void fragments(const Tiles& tiles, int m, int half, FragmentA<L> (&terms)[1]) const {
     const float base = float_of(0x4b000000u + static_cast<std::uint32_t>(tiles.zero));
