@@ -258,7 +258,7 @@ class Chat(unittest.TestCase):
 
         refused("no chat template.*plain.*chat.unrecognised", 1, "--target", PAIR / "target")
         refused("needs the token.*chat.missing-token", 1, "--target", PAIR / "target", "--template", "chatml")
-        refused("neither a folder nor a GGUF file", 1, "--target", SCRATCH / "absent", "--template", "plain")
+        refused("expected a folder or a GGUF file", 1, "--target", SCRATCH / "absent", "--template", "plain")
         refused("template", 2, "--target", PAIR / "target", "--template", "lama")
         refused(".", 2, "--template", "plain")
 

@@ -240,8 +240,8 @@ class Generate(ProgramTest):
         self.error("needs the draft's distribution", *target, "--prompt", "x", "--drafter", "ngram", "--rule", "ratio", "--temperature", "1")
         self.error("draft.length", *target, "--prompt", "x", "--draft-length", "soon")
         self.error("draft.length", *target, "--prompt", "x", "--draft-length", "9999")
-        self.error("neither a folder nor a GGUF file", "generate", "--target", SCRATCH / "absent", "--prompt", "x")
-        self.error("neither a folder nor a GGUF file", *target, "--draft", SCRATCH / "absent", "--prompt", "x")
+        self.error("expected a folder or a GGUF file", "generate", "--target", SCRATCH / "absent", "--prompt", "x")
+        self.error("expected a folder or a GGUF file", *target, "--draft", SCRATCH / "absent", "--prompt", "x")
         self.error("tokenizer", "generate", "--target", MODELS / "llama-mha3h", "--prompt", "x")
 
     def test_prompt_that_fills_the_context(self):
@@ -291,7 +291,7 @@ class Generate(ProgramTest):
         logits = ["logits", self.target, "--ids", "1,2", "--cache-format"]
         for name in ("", "int4", "F32", "f32,bf16", "x" * 5000, "\x1b[2J"):
             self.error(r"\[cache.unknown-format\]", *logits, name)
-        self.error(r"does not hold.*f32.*It holds: .*f16.*\[cache.format\]", *logits, "f32", "--backend", "lanes32")
+        self.error(r"does not support KV cache format.*f32.*Use one of: .*f16.*\[cache.format\]", *logits, "f32", "--backend", "lanes32")
         per_token = self.as_json("info", self.target)["kv_cache_bytes_per_token"]
         self.assertEqual(per_token["f32"], 2 * per_token["bf16"])
 

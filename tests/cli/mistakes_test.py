@@ -35,10 +35,10 @@ class Mistakes(unittest.TestCase):
         self.says(found, mend, "generate", "--target", folder, "--prompt", "x", *more, before=before)
 
     def test_a_folder_that_is_not_there(self):
-        self.generate("neither a folder nor a GGUF file", "Name a Hugging Face model folder", SCRATCH / "absent")
+        self.generate("expected a folder or a GGUF file", "Name a Hugging Face model folder", SCRATCH / "absent")
 
     def test_a_folder_that_holds_no_model(self):
-        self.generate("holds no config.json", "Name the folder that holds config.json", SOURCE / "docs")
+        self.generate("has no config.json", "Name the folder that holds config.json", SOURCE / "docs")
 
     def test_a_tokenizer_that_is_missing(self):
         folder = self.model()
@@ -65,7 +65,7 @@ class Mistakes(unittest.TestCase):
         folder = self.model()
         config = json.loads((folder / "config.json").read_text())
         (folder / "config.json").write_text(json.dumps(config | {"model_type": "mamba", "architectures": ["Mamba"]}))
-        self.generate("model_type 'mamba'", "docs/models.md lists the families", folder)
+        self.generate("model_type 'mamba'", "See docs/models.md", folder)
 
     def test_a_prompt_that_is_too_long(self):
         file = SCRATCH / "long.txt"

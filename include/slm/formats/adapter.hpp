@@ -1,4 +1,4 @@
-// Adapter: what LoRA has trained on a model, low-rank changes of its products, as numbers on the host.
+// Adapter: a LoRA adapter in memory, as low-rank changes of a model's products.
 #pragma once
 
 #include <cstddef>
@@ -13,16 +13,17 @@
 
 namespace slm { inline namespace v0_1 {
 
-/// The products of a model that an adapter may change. The last four are there in every layer.
+/// The products that an adapter may change. The last four exist in every layer.
 enum class AdaptedProduct { embedding, project_in, project_out, head, qkv, attention_out, gate_up, down };
 
-/// The number of a product among all of a model's.
+/// The index of a product among all products of a model.
 constexpr int number_of(AdaptedProduct product, int layer = 0) { return static_cast<int>(product) + 4 * layer; }
 
-/// Adds to outputs first.. of a product y of x: t = scale * down . x, y += t . up, j by j of t.
+/// A change of outputs [first, first + out) of a product y of x: t = scale * down . x, y += t . up, summed in order of
+/// t's elements.
 struct LowRank {
-  DType type = DType::f32;          // of both matrices: f32, f16 or bf16
-  const std::byte* down = nullptr;  // LoRA's A: [rank, in]; of the embedding a column is a token's
+  DType type = DType::f32;          // element type of both matrices: f32, f16 or bf16
+  const std::byte* down = nullptr;  // LoRA's A: [rank, in]; for the embedding, one column per token
   const std::byte* up = nullptr;    // LoRA's B, transposed: [rank, out]
   float scale = 1;
   int rank = 0;
@@ -31,7 +32,7 @@ struct LowRank {
   std::int64_t out = 0;
 };
 
-/// use(Element{}) with the type of the elements of a matrix.
+/// Calls use(Element{}) with the element type of the matrices.
 template <class Use>
 constexpr void visit_elements(const LowRank& change, Use use) {
   switch (change.type) {
@@ -41,20 +42,20 @@ constexpr void visit_elements(const LowRank& change, Use use) {
   }
 }
 
-/// It does not change once it is made, and any number of texts and threads share one. Its matrices lie in the memory of
-/// the host, or of the device that it was placed on: one behind the other in the order of the changes, from the first's
-/// `down` on, each at a cache line, `bytes` in all.
+/// Immutable after construction; shared by any number of sequences and threads. The matrices are in host memory, or in
+/// device memory after placement. They are contiguous in the order of the changes, starting at the first `down`,
+/// aligned to cache lines; `bytes` is their total size.
 struct Adapter {
-  std::string name = {};                                // for messages
-  std::uint64_t digest = 0;                             // of all its numbers; never 0, which stands for no adapter
-  std::shared_ptr<const void> model = nullptr;          // that it is for; ModelInfo::identity once it was placed
-  std::vector<LowRank> changes = {};                    // of product after product, by their first outputs
-  std::vector<int> begins = {};                         // of each product's changes, and the end of the last
-  std::shared_ptr<const std::byte[]> memory = nullptr;  // of all matrices, and of the table
-  const void* table = nullptr;                          // where kernels of a device look it up; null on the host
+  std::string name = {};                                // name in messages
+  std::uint64_t digest = 0;                             // digest of all elements; never 0, which means no adapter
+  std::shared_ptr<const void> model = nullptr;          // the model it belongs to; ModelInfo::identity after placement
+  std::vector<LowRank> changes = {};                    // sorted by product, then by first output
+  std::vector<int> begins = {};                         // index of each product's first change, and the end of the last
+  std::shared_ptr<const std::byte[]> memory = nullptr;  // owns all matrices and the table
+  const void* table = nullptr;                          // lookup table for device kernels; null on the host
   std::size_t bytes = 0;
 
-  /// What it changes in a product, by the product's number.
+  /// The changes of one product.
   std::span<const LowRank> of(int product) const {
     if (product < 0 || static_cast<std::size_t>(product) + 1 >= begins.size()) return {};
     const auto begin = static_cast<std::size_t>(begins[static_cast<std::size_t>(product)]);
@@ -63,7 +64,8 @@ struct Adapter {
   }
 };
 
-/// Gives memory of the host for so many bytes of matrices, not initialised: a device's own, which it copies faster.
+/// Allocates host memory for matrices, not initialised. A device may allocate pinned memory, from which it copies
+/// faster.
 using HostMemory = std::function<std::shared_ptr<std::byte[]>(std::size_t bytes)>;
 
 /// A handle; null: no adapter.

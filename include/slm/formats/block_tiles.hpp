@@ -1,4 +1,4 @@
-// Matrices in GGUF's blocks as one run of tiles, whose codes have four or eight bits: as GPUs hold them.
+// Matrices in GGUF block formats as tiles with 4-bit or 8-bit codes, the layout of GPUs.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 
 namespace slm { inline namespace v0_1 {
 
-/// Whether all are matrices in GGUF's blocks, of types whose blocks are equally long.
+/// Returns true if all sources are matrices in block formats with equally long blocks.
 inline bool block_tiles_hold(std::span<const LinearSource> sources) {
   const auto values = [](const LinearSource& source) {
     const auto* tensor = std::get_if<Tensor>(&source);
@@ -23,9 +23,8 @@ inline bool block_tiles_hold(std::span<const LinearSource> sources) {
   return first > 1 && std::ranges::all_of(sources, [&](const auto& source) { return values(source) == first; });
 }
 
-/// The tiles of matrices in blocks, one below the other, that block_tiles_hold() accepts; without memory. Different
-/// types share what holds them all: signed codes of eight bits, in the shortest of their blocks, with minima if one
-/// has.
+/// The tile layout of stacked matrices that block_tiles_hold() accepts, without memory. Different types share a common
+/// layout: signed 8-bit codes, the shortest block, and minima if any type has them.
 inline CodeTiles block_tiles_of(std::span<const LinearSource> sources) {
   CodeTiles tiles = code_tiles_of(std::get<Tensor>(sources.front()).dtype);
   std::int64_t out = 0;

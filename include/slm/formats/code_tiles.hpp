@@ -1,14 +1,14 @@
-// CodeTiles: the order in which kernels read weights of four to eight bits, made once when a model is loaded.
+// CodeTiles: the memory layout in which kernels read weights of four to eight bits, made once at load.
 //
-// 16 outputs are a tile, and a tile is one run of memory: its scales, minima and zero points, then its codes. Codes
-// come in lines of 64 bytes; word r of a line belongs to output r. With four bits byte i of it holds input i in its
-// lower and input i + 4 in its upper half: `line & 0x0f..` and `line >> 4 & 0x0f..` are two vectors of bytes with four
-// neighbouring inputs in each 32-bit lane: what a dot product of bytes (VNNI, SDOT, DP4A) and a tile of a matrix unit
-// take, whole, halved or quartered. With eight bits byte i holds input i, and a line is such a vector as it is.
+// A tile is 16 outputs, contiguous in memory: scales, minima and zero points, then codes. Codes are in lines of 64
+// bytes; word r of a line belongs to output r. With four bits, byte i of a word has input i in its lower half and input
+// i + 4 in its upper half. `line & 0x0f..` and `line >> 4 & 0x0f..` are two byte vectors with four adjacent inputs per
+// 32-bit lane. Byte dot products (VNNI, SDOT, DP4A) and matrix units take such vectors whole, halved or quartered. With
+// eight bits, byte i has input i, and a line is such a vector.
 //
-// Five and six bits come in bundles of lines. Five: four lines as of four bits with the lower bits of 32 inputs, and
-// one whose byte i has the upper bits of inputs i, i + 4, i + 8.. from the lowest up. Six: three lines with an input in
-// each byte, which leaves two bits: those of the bundle's last four inputs, the lowest in the first line.
+// Five and six bits are in bundles of lines. Five: four lines in the 4-bit layout have the lower bits of 32 inputs; in
+// the fifth line, byte i has the upper bits of inputs i, i + 4, i + 8.. from the lowest bit up. Six: three lines have
+// one input per byte; their two free bits hold the bundle's last four inputs, the lowest bits in the first line.
 #pragma once
 
 #include <algorithm>
@@ -30,44 +30,44 @@ static_assert(std::endian::native == std::endian::little, "codes are handled eig
 
 namespace slm { inline namespace v0_1 {
 
-/// What a code means: a weight is scale * (code - zero) or scale * code + minimum.
+/// The meaning of codes: a weight is scale * (code - zero) or scale * code + minimum.
 enum class CodeOffset {
-  zero_points,  // the zeros of AWQ: a byte for each block and output
+  zero_points,  // AWQ: one zero byte per block and output
   constant,     // one zero for the whole matrix
-  minimum,      // one for each block and output
+  minimum,      // one minimum per block and output
 };
 
-/// Extents and offsets, and the bytes they describe. It owns nothing.
+/// Extents and offsets of tiles, and a non-owning pointer to their bytes.
 struct CodeTiles {
-  static constexpr int height = 16;  // outputs of a tile
+  static constexpr int height = 16;  // outputs per tile
   static constexpr int line_bytes = 64;
 
   std::int64_t out = 0;
   std::int64_t in = 0;
-  int bits = 4;             // of a code: 4, 5, 6 or 8
-  int block = 0;            // inputs with one scale and zero point or minimum: 16 to 128, a part of the stored group
-  int span = 0;             // inputs of a superblock, whose scale and minimum each block has a factor of; 0: none
-  bool half_scales = true;  // scales are F16, else F32; minima are F16
+  int bits = 4;   // bits per code: 4, 5, 6 or 8
+  int block = 0;  // inputs per scale and zero point or minimum: 16 to 128; divides the stored group
+  int span = 0;  // inputs per superblock, which has a scale and minimum; blocks have factors of them; 0: no superblocks
+  bool half_scales = true;  // true: scales are F16, else F32; minima are F16
   CodeOffset offset = CodeOffset::zero_points;
-  int zero = 0;                      // where it is constant
+  int zero = 0;                      // used if constant
   const std::byte* bytes = nullptr;  // [tiles(), tile_bytes()], aligned to a line
 
   std::int64_t tiles() const { return ceil_div<std::int64_t>(out, height); }
-  std::int64_t blocks() const { return ceil_div<std::int64_t>(in, block); }  // of an output
-  std::int64_t spans() const { return span == 0 ? blocks() : in / span; }    // of an output
+  std::int64_t blocks() const { return ceil_div<std::int64_t>(in, block); }  // per output
+  std::int64_t spans() const { return span == 0 ? blocks() : in / span; }    // per output
   int blocks_of_span() const { return span == 0 ? 1 : span / block; }
   bool has_minima() const { return offset == CodeOffset::minimum; }
-  // Lines that are unpacked together.
+  // Lines per bundle.
   static constexpr int bundle_lines(int bits) { return bits == 5 ? 5 : bits == 6 ? 3 : 1; }
   static constexpr int bundle_inputs(int bits) { return 32 * bundle_lines(bits) / bits; }
 
-  /// Whether products with both take the same packed activations. The heights of row blocks depend on the width.
+  /// Whether products with both use the same packed activations. Row block heights depend on the code width.
   bool packs_like(const CodeTiles& other) const {
     return block == other.block && offset == other.offset && zero == other.zero && bits == other.bits;
   }
 
-  // Offsets in a tile: scales [spans, height], minima likewise, then bytes [blocks, height]: signed factors of scales
-  // and of minima, zero points. What a kind does not have takes no room.
+  // Offsets in a tile: scales [spans, height], minima likewise, then bytes [blocks, height]: signed factors of scales,
+  // factors of minima, zero points. Absent parts use no space.
   std::int64_t minima_offset() const { return spans() * height * (half_scales ? 2 : 4); }
   std::int64_t factors_offset() const { return minima_offset() + (has_minima() ? spans() * height * 2 : 0); }
   std::int64_t minimum_factors_offset() const { return factors_offset() + (span != 0 ? blocks() * height : 0); }
@@ -78,15 +78,15 @@ struct CodeTiles {
     const std::int64_t zeros = offset == CodeOffset::zero_points ? blocks() * height : 0;
     return ceil_div<std::int64_t>(zeros_offset() + zeros, line_bytes) * line_bytes;
   }
-  std::int64_t block_bytes() const { return std::int64_t{block} * height * bits / 8; }  // codes of a tile's block
+  std::int64_t block_bytes() const { return std::int64_t{block} * height * bits / 8; }  // codes of one block of a tile
   std::int64_t tile_bytes() const { return lines_offset() + blocks() * block_bytes(); }
   std::int64_t total_bytes() const { return tiles() * tile_bytes(); }
 
   const std::byte* tile(std::int64_t index) const { return bytes + index * tile_bytes(); }
 };
 
-/// The block for a group of `group` of `in` inputs; 0 if tiles cannot hold such a group. A scale of a larger group is
-/// repeated, and a group that is a whole row may have any length.
+/// The block size for a group of `group` out of `in` inputs; 0 if tiles cannot hold it. The scale of a larger group is
+/// repeated. A group of a whole row may have any length.
 constexpr int int4_block(std::int64_t group, std::int64_t in) {
   for (const int block : {128, 64, 32}) {
     if (group % block == 0) return block;
@@ -94,12 +94,12 @@ constexpr int int4_block(std::int64_t group, std::int64_t in) {
   return group == in ? 32 : 0;
 }
 
-/// Whether the scale, as stored in F16, is the same.
+/// Whether the scale is exactly representable in F16.
 inline bool fits_half(float scale) { return to_float(from_float<half_t>(scale)) == scale; }
 
 namespace detail {
 
-/// The codes of a bundle's inputs, of one output, as the words of its lines.
+/// Writes the codes of one output's bundle as words of its lines.
 inline void write_bundle(int bits, const std::byte* codes, std::byte* word) {
   const auto quad = [codes](int index) { return load_unaligned<std::uint32_t>(codes + 4 * index); };
   const auto put = [word](int line, std::uint32_t value) {
@@ -119,7 +119,7 @@ inline void write_bundle(int bits, const std::byte* codes, std::byte* word) {
   for (int line = 0; line < 3; ++line) put(line, quad(line) | (quad(3) >> 2 * line & 0x03030303u) << 6);
 }
 
-/// The code of input k; word: the output's first one.
+/// Reads the code of input k; word: the output's first word.
 inline int code_of(int bits, const std::byte* word, std::int64_t k) {
   const std::int64_t inputs = CodeTiles::bundle_inputs(bits), bundle = k / inputs;
   const int quad = static_cast<int>(k % inputs / 4);
@@ -136,8 +136,7 @@ inline int code_of(int bits, const std::byte* word, std::int64_t k) {
 
 }  // namespace detail
 
-/// Writes one output of four bits: codes and zero points are bytes, 0..15. Inputs behind `in` get the code that means
-/// zero.
+/// Writes one output of 4-bit codes; codes and zero points are bytes, 0..15. Inputs after `in` get the code for zero.
 inline void write_int4_row(const CodeTiles& tiles, std::byte* bytes, std::int64_t row, const Int4Rows& from,
                            std::int64_t from_row) {
   std::byte* tile = bytes + row / tiles.height * tiles.tile_bytes();
@@ -171,8 +170,8 @@ inline void write_int4_row(const CodeTiles& tiles, std::byte* bytes, std::int64_
   }
 }
 
-/// The tiles that hold one of GGUF's block types in codes of four or eight bits, without extents: what is read without
-/// shifts beyond a half.
+/// The tile layout for a GGUF block type, without extents, with codes of four or eight bits: reading them needs at most
+/// a shift by half a byte.
 constexpr CodeTiles code_tiles_of(DType type) {
   const auto tiles = [](int bits, int block, int span, CodeOffset offset, int zero) {
     return CodeTiles{.bits = bits, .block = block, .span = span, .offset = offset, .zero = zero};
@@ -194,8 +193,8 @@ constexpr CodeTiles code_tiles_of(DType type) {
   }
 }
 
-/// The same in as few bits as kernels of processors unpack: five and six where their types have them, six where a type
-/// has less than four.
+/// The narrowest tile layout that CPU kernels unpack: five and six bits for types that have them, six for types with
+/// fewer than four.
 constexpr CodeTiles narrow_code_tiles_of(DType type) {
   CodeTiles tiles = code_tiles_of(type);
   switch (type) {
@@ -210,7 +209,7 @@ constexpr CodeTiles narrow_code_tiles_of(DType type) {
   return tiles;
 }
 
-/// Writes one output of a matrix of blocks, for tiles of its type, or of shorter blocks. Throws gguf.non-finite.
+/// Writes one output of a block-format matrix, to tiles of its type or with shorter blocks. Throws gguf.non-finite.
 inline void write_block_row(const CodeTiles& tiles, std::byte* bytes, std::int64_t row, const Tensor& from,
                             std::int64_t from_row) {
   std::byte* const tile = bytes + row / tiles.height * tiles.tile_bytes();
@@ -243,7 +242,7 @@ inline void write_block_row(const CodeTiles& tiles, std::byte* bytes, std::int64
   }
 }
 
-/// One output as floats, exact where the product of code and scale is.   out [in]
+/// Dequantizes one output; exact if the product of code and scale is.   out [in]
 inline void dequantize_row(const CodeTiles& tiles, std::int64_t row, float* out) {
   const std::byte* const tile = tiles.tile(row / tiles.height);
   const std::int64_t lane = row % tiles.height;

@@ -1,4 +1,4 @@
-// Columns of a linear layer, which are some of its inputs, as a layer of their own.
+// Extracts columns (a range of inputs) of a linear layer as a layer.
 #pragma once
 
 #include <cstddef>
@@ -17,11 +17,11 @@
 
 namespace slm { inline namespace v0_1 {
 
-/// Inputs at multiples of which a layer can be cut.
+/// A layer can be divided at multiples of this many inputs.
 inline std::int64_t column_unit(const Tensor& tensor) { return values_of_block(tensor.dtype); }
 inline std::int64_t column_unit(const Int4Tensor& layer) {
   switch (layer.layout) {
-    case Int4Layout::awq_gemv: return 8 * layer.group;  // whose zeros share a word
+    case Int4Layout::awq_gemv: return 8 * layer.group;  // zeros that share a word
     case Int4Layout::awq_gemv_fast: return std::lcm<std::int64_t>(layer.group, 64);
     case Int4Layout::packed_rows: return std::lcm<std::int64_t>(layer.group, 8);
     default: return layer.group;
@@ -31,11 +31,11 @@ inline std::int64_t column_unit(const LinearSource& source) {
   return std::visit([](const auto& layer) { return column_unit(layer); }, source);
 }
 
-/// What columns of layers refer to, as long as it lives.
+/// Owns the tensors that extracted layers refer to.
 using ColumnParts = std::deque<Tensor>;
 
-/// A copy of the columns [first, first + count) of a matrix, `first` a multiple of column_unit(), as is the last one's
-/// end unless it is the matrix's. Lines of caches begin where rows do, if the rows' length allows it.
+/// Copies the columns [first, first + count) of a matrix. Both ends must be multiples of column_unit(), or the matrix's
+/// end. Rows are aligned to cache lines if their length allows it.
 inline Tensor columns_of(const Tensor& tensor, std::int64_t first, std::int64_t count) {
   constexpr std::size_t line = 64;
   const auto bytes = [&](std::int64_t values) {
@@ -63,7 +63,7 @@ inline Tensor columns_of(const Tensor& tensor, std::int64_t first, std::int64_t 
   return columns_of(tensor, first, count);
 }
 
-/// The same of a four-bit layer, whose tensors are parts then, of the file where inputs are their rows.
+/// Overload for a 4-bit layer. Its tensors are added to `parts`; they refer to the file if inputs are their rows.
 inline Int4Tensor columns_of(const Int4Tensor& layer, std::int64_t first, std::int64_t count, ColumnParts& parts) {
   Int4Tensor part = layer;
   part.in = count;

@@ -1,4 +1,4 @@
-// convert: elements of a tensor as floats, whatever stands in the file for them.
+// convert: converts elements of a tensor, in any stored format, to floats.
 #pragma once
 
 #include <cmath>
@@ -14,13 +14,13 @@
 
 namespace slm { inline namespace v0_1 {
 
-/// Block `index` of a tensor. Throws Error where its scale or minimum is infinite or undefined.
+/// Decodes block `index` of a tensor. Throws Error if its scale or minimum is not finite.
 inline void decode_block(const Tensor& tensor, std::int64_t index, GgufBlock& out) {
   decode(tensor.dtype, tensor.bytes + index * static_cast<std::int64_t>(bytes_of(tensor.dtype)), out);
   if (std::isfinite(to_float(out.scale)) && std::isfinite(to_float(out.minimum))) return;
   throw Error("gguf.non-finite",
               text("block ", index, " of tensor ", quote(tensor.name), " (", name_of(tensor.dtype),
-                   ") has a scale that is infinite or no number"),
+                   ") has a scale that is not finite"),
               "Quantize the model again, or take its file from another source");
 }
 
@@ -44,8 +44,8 @@ void convert_blocks(const Tensor& tensor, std::int64_t first, std::int64_t count
 
 }  // namespace detail
 
-/// Converts `count` elements of a tensor of floats or blocks, from element `first` on, to any float type. Of blocks
-/// these are whole ones: rows are made of whole blocks.
+/// Converts `count` elements of a float or block-format tensor, from element `first` on, to any float type. For block
+/// formats the range must consist of whole blocks; rows always do.
 template <class T>
 void convert(const Tensor& tensor, std::int64_t first, std::int64_t count, T* out) {
   if (is_blocked(tensor.dtype)) return detail::convert_blocks(tensor, first, count, out);
@@ -66,7 +66,7 @@ void convert(const Tensor& tensor, std::int64_t first, std::int64_t count, T* ou
   }
 }
 
-/// The tensor with elements of a floating-point type: itself where they are of that type, else a copy that owns them.
+/// Returns the tensor if it has type `type`, else a converted copy that owns its elements.
 template <class T>
 Tensor converted(const Tensor& tensor, DType type) {
   if (tensor.dtype == type) return tensor;

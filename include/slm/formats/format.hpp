@@ -1,4 +1,4 @@
-// Weight formats: how the elements of a matrix are stored. Backends keep a Matrix<Format> for each.
+// Weight formats: storage of a matrix's elements. Backends define a Matrix<Format> for each.
 #pragma once
 
 #include <concepts>
@@ -31,10 +31,9 @@ struct Bf16 {
   static constexpr DType dtype = DType::bf16;
 };
 
-/// Four-bit linear layers of an AWQ checkpoint, of whichever published layout, or matrices in GGUF's blocks; what the
-/// checkpoint left in floating point (embedding, head, single layers) stays as it is stored. Group, of AWQ: input
-/// features that share a scale and a zero point; any_group takes what the checkpoint says, whole_row is one group per
-/// output.
+/// 4-bit linear layers of an AWQ checkpoint in any published layout, or matrices in GGUF block formats. Layers in
+/// floating point (embedding, head, single layers) stay as stored. Group: AWQ's input features per scale and zero
+/// point; any_group accepts the checkpoint's value, whole_row is one group per output.
 inline constexpr int any_group = 0;
 inline constexpr int whole_row = -1;
 
@@ -45,22 +44,22 @@ struct AwqInt4 {
   static constexpr int group = Group;
 };
 
-/// Matrices that each know their own type: a quantized checkpoint's as they are stored, all others of the type that
-/// LoadOptions::weights names. So whatever load() gives is one type.
+/// Matrices with individual types: as stored for a quantized checkpoint, otherwise the type in LoadOptions::weights.
+/// All models of load() have this format.
 struct AnyFormat {
   using Source = LinearSource;
   static constexpr std::string_view name = "any";
   static constexpr int group = any_group;
 };
 
-/// Source is what Backend::pack makes a matrix of.
+/// Source is the type that Backend::pack converts to a matrix.
 template <class F>
 concept WeightFormat = requires {
   typename F::Source;
   { F::name } -> std::convertible_to<std::string_view>;
 };
 
-/// One element after the other, row by row.
+/// A format with plain elements in row-major order.
 template <class F>
 concept DenseFormat = WeightFormat<F> && requires {
   typename F::Element;

@@ -1,4 +1,4 @@
-// The blocks of GGUF's quantized types: a few bytes that stand for 32 or 256 neighbouring values of a row.
+// Blocks of GGUF's quantized types: a few bytes encode 32 or 256 adjacent values of a row.
 #pragma once
 
 #include <array>
@@ -10,14 +10,14 @@
 
 namespace slm { inline namespace v0_1 {
 
-/// One block in the terms that all types share: value n, of group g, is scale_of(g) * codes[n] + minimum_of(g). In fp32
-/// all products are exact, so that only the sum is rounded, once, whether or not it is fused.
+/// A decoded block of any type: value n, in group g, is scale_of(g) * codes[n] + minimum_of(g). In fp32 all products
+/// are exact, and only the sum is rounded, once, fused or not.
 struct GgufBlock {
-  int group = 32;  // values that share factors
+  int group = 32;  // values per pair of factors
   half_t scale;
-  half_t minimum;  // zero in types that have none
+  half_t minimum;  // zero in types without minima
   std::array<std::int8_t, 256> codes{};
-  std::array<std::int8_t, 16> scale_factors{};  // one in types without superblocks, as are minimum_factors
+  std::array<std::int8_t, 16> scale_factors{};  // one in types without superblocks; likewise minimum_factors
   std::array<std::int8_t, 16> minimum_factors{};
 
   float scale_of(std::size_t g) const { return to_float(scale) * static_cast<float>(scale_factors[g]); }
@@ -30,7 +30,7 @@ struct GgufBlock {
 
 namespace detail {
 
-/// Reads the block of one type. The members are the types' names.
+/// Decodes a block. Member functions have the names of the types.
 class GgufBlockReader {
  public:
   GgufBlockReader(const std::byte* block, GgufBlock& out)
@@ -130,27 +130,27 @@ class GgufBlockReader {
   half_t negative_half(int place) const { return {static_cast<std::uint16_t>(half(place).bits ^ 0x8000u)}; }
   int signed_byte(int place) const { return static_cast<std::int8_t>(block_[place]); }
 
-  /// Makes the code of each value of its place and the code so far.
+  /// Sets each code from its index and its current value.
   template <class Code>
   void each_code(int values, Code&& code) {
     for (int n = 0; n < values; ++n) at(out_.codes, n) = static_cast<std::int8_t>(code(n, at(out_.codes, n)));
   }
 
-  /// Sixteen bytes: their low halves are the first sixteen values, their high halves the others.
+  /// Sixteen bytes: the low halves are the first sixteen values, the high halves the others.
   void nibbles(int place) {
     each_code(32, [this, place](int n, int) { return block_[place + n % 16] >> (n < 16 ? 0 : 4) & 15; });
   }
 
-  /// Every 32 bytes hold two groups of 32: the even one in their low halves.
+  /// Each 32 bytes hold two groups of 32, the even one in the low halves.
   int superblock_nibble(int place, int n) const {
     const int group = n / 32;
     return block_[place + group / 2 * 32 + n % 32] >> (group % 2 == 0 ? 0 : 4) & 15;
   }
 
-  /// Every 32 bytes hold four groups of 32, two bits each.
+  /// Each 32 bytes hold four groups of 32, two bits each.
   int two_bits(int place, int n) const { return block_[place + n / 128 * 32 + n % 32] >> 2 * (n % 128 / 32) & 3; }
 
-  /// Q4_K and Q5_K: eight scales and eight minima of six bits in twelve bytes.
+  /// Q4_K and Q5_K: eight 6-bit scales and eight 6-bit minima in twelve bytes.
   void scales_and_minima() {
     out_.scale = half(0);
     out_.minimum = negative_half(2);
@@ -169,7 +169,7 @@ class GgufBlockReader {
 
 }  // namespace detail
 
-/// The codes, scales and minima of one block of a type that lies in blocks.
+/// Decodes one block of a block type.
 inline void decode(DType type, const std::byte* block, GgufBlock& out) {
   out.group = 32;
   out.minimum = {};

@@ -1,4 +1,4 @@
-// Values -> the blocks of GGUF's types, by a search for the scales that change them least.
+// Encodes values as GGUF blocks; searches for the scales with the least error.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 
 namespace slm { inline namespace v0_1 {
 
-/// Types that encode() writes.
+/// Types that encode() supports.
 constexpr bool is_encodable(DType type) {
   return type == DType::q4_0 || type == DType::q4_1 || type == DType::q5_0 || type == DType::q8_0 ||
          type == DType::q4_k || type == DType::q6_k;
@@ -21,7 +21,7 @@ constexpr bool is_encodable(DType type) {
 
 namespace detail {
 
-/// A group's values stand for scale * code + minimum.
+/// Represents a group's values as scale * code + minimum.
 struct GgufGrid {
   float scale = 0, minimum = 0;
 };
@@ -29,11 +29,10 @@ struct GgufGrid {
 inline float as_half(float value) { return to_float(from_float<half_t>(value)); }
 inline float as_float(float value) { return value; }
 
-/// Values that share a scale. An error counts more where the value is large: it weighs as much as the value and the
-/// group's root mean square together.
+/// Values that share a scale. The error of a value is weighted by its magnitude plus the group's root mean square.
 class GgufGroup {
  public:
-  /// low, high: the codes there are.
+  /// low, high: range of codes.
   GgufGroup(std::span<const float> values, int low, int high) : values_(values), low_(low), high_(high) {
     double squares = 0;
     for (const float value : values) squares += double{value} * double{value};
@@ -57,7 +56,7 @@ class GgufGroup {
     return sum;
   }
 
-  /// The best scale without a minimum. `stored` makes a number one that the block can hold.
+  /// The best scale without a minimum. stored: rounds a number to one that the block can store.
   GgufGrid symmetric(float (*stored)(float)) {
     float largest = 0;
     for (const float value : values_) largest = std::abs(value) > std::abs(largest) ? value : largest;
@@ -73,7 +72,7 @@ class GgufGroup {
     return best_;
   }
 
-  /// The best scale and minimum; codes begin at 0. below_zero: the block holds no minimum above it.
+  /// The best scale and minimum, with codes from 0. below_zero: the minimum must not be positive.
   GgufGrid with_minimum(float (*stored)(float), bool below_zero) {
     float bottom = *std::min_element(values_.begin(), values_.end());
     const float top = *std::max_element(values_.begin(), values_.end());
@@ -99,7 +98,7 @@ class GgufGroup {
   }
 
  private:
-  /// Of the values' codes on a grid, weighted.
+  /// Weighted sums of the values and their codes on a grid.
   struct Sums {
     double weights = 0, values = 0, codes = 0, codes_squared = 0, both = 0;
   };
@@ -132,7 +131,7 @@ class GgufGroup {
   double least_ = 0;
 };
 
-/// Writes the block of one type. The members are the types' names.
+/// Encodes a block. Member functions have the names of the types.
 class GgufBlockWriter {
  public:
   GgufBlockWriter(const float* values, std::byte* block)
@@ -260,13 +259,13 @@ class GgufBlockWriter {
     std::memcpy(block_ + place, &stored, sizeof stored);
   }
 
-  /// value / unit as a whole number of at most `most`, either way.
+  /// value / unit as an integer in [-most, most].
   static int steps(float value, float unit, int most) {
     if (unit == 0) return 0;
     return static_cast<int>(std::lround(std::clamp(value / unit, -static_cast<float>(most), static_cast<float>(most))));
   }
 
-  /// Sixteen bytes: their low halves are the first sixteen codes, their high halves the others.
+  /// Sixteen bytes: the low halves are the first sixteen codes, the high halves the others.
   void nibbles(int place, const GgufGroup& group, GgufGrid grid, int offset) {
     for (std::size_t i = 0; i < 16; ++i) {
       const int low = group.code(i, grid) + offset, high = group.code(i + 16, grid) + offset;
@@ -280,7 +279,7 @@ class GgufBlockWriter {
 
 }  // namespace detail
 
-/// One block of an encodable type for values_of_block(type) finite values of at most 65504.
+/// Encodes one block of values_of_block(type) finite values of magnitude at most 65504.
 inline void encode(DType type, const float* values, std::byte* block) {
   detail::GgufBlockWriter writer(values, block);
   switch (type) {

@@ -1,4 +1,4 @@
-// The element types of GGUF tensors by their numbers in the file.
+// Element types of GGUF tensors by their numbers.
 #pragma once
 
 #include <algorithm>
@@ -15,9 +15,9 @@ namespace slm { inline namespace v0_1 {
 struct GgufType {
   std::uint32_t id = 0;
   std::string_view name;
-  int values = 0;                // of a block, along a row; 0: a type that the format has given up
-  std::size_t bytes = 0;         // of a block
-  std::optional<DType> dtype{};  // none: slm knows no more of it than its size
+  int values = 0;                // values per block, along a row; 0: a type removed from the format
+  std::size_t bytes = 0;         // bytes per block
+  std::optional<DType> dtype{};  // none: only the size is known
 
   constexpr GgufType(std::uint32_t number, DType type)
       : id(number), name(name_of(type)), values(values_of_block(type)), bytes(bytes_of(type)), dtype(type) {}
@@ -25,7 +25,7 @@ struct GgufType {
       : id(number), name(word), values(count), bytes(size) {}
 };
 
-/// Every type that files have held. Those without a DType are here to be named.
+/// All types that files have contained. Those without a DType serve error messages.
 inline constexpr GgufType gguf_types[] = {{0, DType::f32},
                                           {1, DType::f16},
                                           {2, DType::q4_0},
@@ -69,7 +69,7 @@ inline constexpr GgufType gguf_types[] = {{0, DType::f32},
                                           {40, "NVFP4", 64, 36},
                                           {41, "Q1_0", 128, 18}};
 
-/// Null: no type of this number is known.
+/// Returns null for an unknown number.
 inline const GgufType* gguf_type(std::uint32_t id) {
   const auto found =
       std::find_if(std::begin(gguf_types), std::end(gguf_types), [id](const GgufType& type) { return type.id == id; });

@@ -1,4 +1,4 @@
-// What the tensors of a 4-bit layer must be, layout by layout, and whether they are.
+// Checks the tensors of a 4-bit layer against its layout.
 #pragma once
 
 #include <cmath>
@@ -29,16 +29,16 @@ constexpr std::string_view name_of(Int4Layout layout) {
   return "?";
 }
 
-/// Whether zero points are bit patterns like the codes, or floats -scale * zero.
+/// Whether zero points are packed integers like the codes, or floats -scale * zero.
 constexpr bool has_integer_zeros(Int4Layout layout) { return layout != Int4Layout::awq_gemv_fast; }
 
-/// Words of eight group entries that AutoAWQ's gemv layouts give a row of `groups` groups: kernels wanted padding.
+/// Words of eight group entries per row in AutoAWQ's gemv layouts, with the padding that their kernels need.
 constexpr std::int64_t gemv_zero_words(std::int64_t groups, std::int64_t group) {
   const std::int64_t multiple = group == 64 ? 2 : group == 32 ? 4 : 1;
   return ((groups + 7) / 8 + multiple - 1) / multiple * multiple;
 }
 
-/// The tensors of a layer [out, in]; zeros are there unless the layer is symmetric.
+/// Tensor shapes of a layer [out, in]; a symmetric layer has no zeros.
 struct Int4Shapes {
   DType code_dtype = DType::i32;
   std::vector<std::int64_t> codes;
@@ -61,7 +61,7 @@ inline Int4Shapes shapes_of(Int4Layout layout, std::int64_t out, std::int64_t in
   return {};
 }
 
-/// Why a layout cannot hold a layer of this size; empty when it can.
+/// Why a layout cannot hold a layer of this size; empty if it can.
 inline std::string misfit(Int4Layout layout, std::int64_t out, std::int64_t in) {
   const auto rule = [](const char* name, std::int64_t width, std::int64_t divisor) {
     return width % divisor == 0 ? std::string{} : text(name, " ", width, " is not a multiple of ", divisor);
@@ -77,10 +77,10 @@ inline std::string misfit(Int4Layout layout, std::int64_t out, std::int64_t in) 
   }
 }
 
-/// Index of the first NaN or infinity of a floating-point tensor. Reads eight bytes at a time: cheap enough for every
+/// Index of the first NaN or infinity of a floating-point tensor. Reads eight bytes at a time, fast enough for every
 /// scale of a model.
 inline std::optional<std::int64_t> first_non_finite(const Tensor& tensor) {
-  // Adding one to an exponent field of all ones carries into the sign bit, which the mask has cleared.
+  // Adding one to an exponent of all ones carries into the sign bit, which the mask has cleared.
   std::uint64_t exponent = 0x7f8000007f800000u, one = 0x0080000000800000u, sign = 0x8000000080000000u;
   if (tensor.dtype == DType::f16) exponent = 0x7c007c007c007c00u, one = 0x0400040004000400u;
   if (tensor.dtype == DType::bf16) exponent = 0x7f807f807f807f80u, one = 0x0080008000800080u;
@@ -108,7 +108,7 @@ inline std::optional<std::int64_t> first_non_finite(const Tensor& tensor) {
 
 namespace detail {
 
-/// The checks of one layer; `where` begins every sentence: "'folder', layer 'name'".
+/// The checks of one layer. where: prefix of every message, "'folder', layer 'name'".
 class Int4Check {
  public:
   Int4Check(const Int4Tensor& layer, const std::string& where) : layer_(layer), where_(where) {}
@@ -120,7 +120,8 @@ class Int4Check {
                   "Use a checkpoint of a group size that divides the layer's inputs");
     }
     if (const auto what = misfit(layer_.layout, layer_.out, layer_.in); !what.empty()) {
-      throw Error("quant.wrong-shape", text(where_, ": ", what, ", as the layout ", name_of(layer_.layout), " needs"),
+      throw Error("quant.wrong-shape",
+                  text(where_, ": ", what, ", as the layout ", name_of(layer_.layout), " needs"),
                   "Use the model's checkpoint in AutoAWQ gemm or compressed-tensors");
     }
     const Int4Shapes shapes = shapes_of(layer_.layout, layer_.out, layer_.in, layer_.group);
@@ -178,7 +179,7 @@ class Int4Check {
                 "Quantize the model again: overflow in half precision or empty calibration data cause this");
   }
 
-  /// gemv_fast stores -scale * zero, rounded; what it was made of must come back as an integer of 0..15.
+  /// gemv_fast stores -scale * zero, rounded. Dividing by -scale must give an integer of 0..15.
   void check_float_zeros() const {
     check_finite(*layer_.zeros);
     const std::int64_t groups = layer_.in / layer_.group;
@@ -189,7 +190,7 @@ class Int4Check {
       for (std::int64_t n = 0; n < layer_.out; ++n) {
         const float scale = scales[static_cast<std::size_t>(n)], product = zeros[static_cast<std::size_t>(n)];
         const float zero = scale == 0 ? 0 : std::nearbyint(-product / scale);
-        // One rounding of the product in BF16 moves it by a 256th of itself at most.
+        // Rounding the product to BF16 changes it by at most 1/256 of itself.
         if (zero >= 0 && zero <= 15 && std::abs(product + zero * scale) <= std::abs(product) * 0x1p-7f) continue;
         throw Error("quant.bad-zero",
                     text(where_, ": ", element_text(*layer_.zeros, g * layer_.out + n), " is ", product,
@@ -205,8 +206,8 @@ class Int4Check {
 
 }  // namespace detail
 
-/// Throws Error unless the tensors of `layer` are of the dtypes and shapes of its layout, its scales finite and its
-/// zero points integers. Scales may be negative, zero or subnormal. `where` names folder and layer in the messages.
+/// Throws Error unless the tensors of `layer` have the dtypes and shapes of its layout, finite scales and integer zero
+/// points. Scales may be negative, zero or subnormal. where: folder and layer, for messages.
 inline void check_int4(const Int4Tensor& layer, const std::string& where) { detail::Int4Check(layer, where).run(); }
 
 }}

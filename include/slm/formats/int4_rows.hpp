@@ -1,4 +1,4 @@
-// Int4Rows: the codes of a layer, one byte each, row by row: what every published layout is unpacked to.
+// Int4Rows: unpacked codes of a layer, one byte each, row-major. Every published layout is converted to it.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@
 
 namespace slm { inline namespace v0_1 {
 
-/// Some rows of a layer: w[n][k] = (codes[n][k] - zeros[n][k / group]) * scales[n][k / group].
+/// Rows of a layer: w[n][k] = (codes[n][k] - zeros[n][k / group]) * scales[n][k / group].
 struct Int4Rows {
   std::int64_t rows = 0;
   std::int64_t in = 0;
@@ -32,9 +32,9 @@ struct Int4Rows {
 
 namespace detail {
 
-/// Which of eight neighbouring outputs stands in nibble i of a word.
+/// Maps nibble i of a word to one of eight adjacent outputs.
 using NibbleOrder = std::array<int, 8>;
-inline constexpr NibbleOrder awq_order{0, 2, 4, 6, 1, 3, 5, 7};  // two halves of a register by one mask
+inline constexpr NibbleOrder awq_order{0, 2, 4, 6, 1, 3, 5, 7};  // one mask selects the two halves of a register
 inline constexpr NibbleOrder sequential_order{0, 1, 2, 3, 4, 5, 6, 7};
 
 constexpr NibbleOrder nibble_order(Int4Layout layout) {
@@ -47,7 +47,7 @@ constexpr NibbleOrder inverse(const NibbleOrder& order) {
   return positions;
 }
 
-/// The eight nibbles of a word as bytes, the lowest first.
+/// Expands the eight nibbles of a word to bytes, the lowest first.
 constexpr std::uint64_t spread_nibbles(std::uint32_t word) {
   std::uint64_t bytes = word;
   bytes = (bytes | bytes << 16) & 0x0000ffff0000ffffu;
@@ -55,11 +55,11 @@ constexpr std::uint64_t spread_nibbles(std::uint32_t word) {
   return (bytes | bytes << 4) & 0x0f0f0f0f0f0f0f0fu;
 }
 
-/// Words of some inputs and sixteen neighbouring columns of words.
+/// Words of up to 64 inputs and sixteen adjacent columns of words.
 using WordTile = std::array<std::array<std::uint32_t, 16>, 64>;
 
 /// In each column: nibble i of word j becomes nibble j of word i, among the eight words from `first` on. Three rounds
-/// of exchanges between words, each over all columns at once, which compilers turn into vector operations.
+/// of exchanges between words run over all columns at once, which compilers vectorise.
 inline void transpose_nibbles(WordTile& tile, std::size_t first) {
   const auto exchange = [&](std::size_t a, std::size_t b, int shift, std::uint32_t mask) {
     std::array<std::uint32_t, 16>& low = tile[first + a];
@@ -75,7 +75,7 @@ inline void transpose_nibbles(WordTile& tile, std::size_t first) {
   for (const std::size_t i : {0u, 2u, 4u, 6u}) exchange(i, i + 1, 4, 0x0f0f0f0fu);
 }
 
-/// Rows [first, first + count) of one checked layer, written to `rows`.
+/// Unpacks rows [first, first + count) of one checked layer into `rows`.
 class Int4Unpacking {
  public:
   Int4Unpacking(const Int4Tensor& layer, std::int64_t first, std::int64_t count, Int4Rows& rows)
@@ -121,7 +121,7 @@ class Int4Unpacking {
     }
   }
 
-  /// Eight outputs per word: tiles of 64 inputs and 128 outputs, so that every cache line is touched once.
+  /// Eight outputs per word: tiles of 64 inputs and 128 outputs touch each cache line once.
   void codes_of_columns() {
     WordTile tile{};
     constexpr std::int64_t tile_words = std::tuple_size_v<WordTile::value_type>;
@@ -137,7 +137,7 @@ class Int4Unpacking {
           std::memcpy(tile[static_cast<std::size_t>(i)].data(), layer_.codes->bytes + 4 * ((k + i) * width + c),
                       static_cast<std::size_t>(4 * words));
         }
-        // What the tile holds beyond `inputs` and `words` is turned too, and not stored.
+        // Entries beyond `inputs` and `words` are transposed too, but not stored.
         for (std::int64_t i = 0; i < inputs; i += 8) transpose_nibbles(tile, static_cast<std::size_t>(i));
         for (std::int64_t n = 0; n < 8 * words; ++n) {
           const std::int64_t row = 8 * c + n / 8 * 8 + order[static_cast<std::size_t>(n % 8)] - first_;
@@ -160,7 +160,7 @@ class Int4Unpacking {
     }
   }
 
-  /// Four rows share a line of words: 16 words of each in turn, which hold 64 inputs of it.
+  /// Four rows share a line of words: 16 words of each in turn, which hold 64 inputs.
   void codes_of_gemv_fast() {
     const std::uint16_t flip = static_cast<std::uint16_t>(flip_);
     for (std::int64_t row = 0; row < count_; ++row) {
@@ -183,7 +183,7 @@ class Int4Unpacking {
     return layer_.layout != Int4Layout::awq_gemv && layer_.layout != Int4Layout::packed_rows;
   }
 
-  /// Floats of the layer's rows and groups -> [count, groups].
+  /// Reads floats of the layer's rows and groups -> [count, groups].
   void read_floats(const Tensor& source, float* out) const {
     const std::int64_t stride = source.shape[1];
     if (!groups_first()) {
@@ -223,7 +223,7 @@ class Int4Unpacking {
     }
   }
 
-  /// From -scale * zero; check_int4 has made sure that an integer comes back.
+  /// From -scale * zero; check_int4 guarantees an integer result.
   void read_float_zeros() {
     std::vector<float> products(rows_.zeros.size());
     read_floats(*layer_.zeros, products.data());
@@ -238,19 +238,20 @@ class Int4Unpacking {
   std::int64_t first_;
   std::int64_t count_;
   std::int64_t groups_;
-  std::uint32_t flip_;  // turns -8..7 into 0..15
+  std::uint32_t flip_;  // maps -8..7 to 0..15
   Int4Rows& rows_;
 };
 
 }  // namespace detail
 
-/// Rows [first, first + count) of a checked layer, into memory that is used again. Multiples of 128 rows read each
-/// cache line of the column-wise layouts once.
+/// Unpacks rows [first, first + count) of a checked layer into reused memory. Multiples of 128 rows read each cache
+/// line of the column-wise layouts once.
 inline void unpack(const Int4Tensor& layer, std::int64_t first, std::int64_t count, Int4Rows& rows) {
   if (first < 0 || count < 0 || first > layer.out - count) {
     throw Error("quant.row-range",
-                text("layer '", layer.name, "' has ", layer.out, " rows, asked for ", count, " from ", first, " on"),
-                "Ask for rows inside the layer");
+                text("layer '", layer.name, "' has ", layer.out, " rows, expected a range inside them, found ", count,
+                     " from ", first, " on"),
+                "Request rows inside the layer");
   }
   detail::Int4Unpacking(layer, layer.first + first, count, rows).run();
 }
@@ -261,7 +262,7 @@ inline Int4Rows unpack(const Int4Tensor& layer, std::int64_t first, std::int64_t
   return rows;
 }
 
-/// All weights of a layer, computed in fp32: exact where the scale is F16 or BF16.   out [out, in]
+/// Dequantizes a layer in fp32: exact if scales are F16 or BF16.   out [out, in]
 template <class T>
 void dequantize(const Int4Tensor& layer, T* out) {
   constexpr std::int64_t at_once = 128;

@@ -1,4 +1,4 @@
-// Int4Tensor: one linear layer of 4-bit codes, as a checkpoint's tensors hold it.
+// Int4Tensor: one linear layer of 4-bit codes, as stored in a checkpoint.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace slm { inline namespace v0_1 {
 
-/// How a checkpoint lays out codes, zero points and scales. K = in, N = out, G = group; codes are unsigned, 0..15.
+/// Checkpoint layouts of codes, zero points and scales. K = in, N = out, G = group; codes are unsigned, 0..15.
 enum class Int4Layout {
   awq_gemm,       // codes I32 [K, N/8], zeros I32 [K/G, N/8], both in AutoAWQ's nibble order; scales [K/G, N]
   awq_gemv,       // codes I32 [N, K/8], zeros I32 [N, padded], scales [N, 8 * padded]
@@ -19,21 +19,21 @@ enum class Int4Layout {
   quark_reorder,  // the same in AutoAWQ's nibble order
 };
 
-/// w[n][k] = (code[n][k] - zero[n][k / group]) * scale[n][k / group]. It owns nothing.
+/// w[n][k] = (code[n][k] - zero[n][k / group]) * scale[n][k / group]. Non-owning.
 struct Int4Tensor {
-  std::string name;  // of the layer, for messages
+  std::string name;  // name of the layer, for messages
   Int4Layout layout = Int4Layout::awq_gemm;
   std::int64_t out = 0;
   std::int64_t in = 0;
   std::int64_t group = 0;  // divides `in`
-  std::int64_t first = 0;  // row of the tensors that is row 0: some rows of a layer are a layer too
+  std::int64_t first = 0;  // row of the tensors that is row 0, for a layer that is a range of rows
   const Tensor* codes = nullptr;
   const Tensor* scales = nullptr;
   const Tensor* zeros = nullptr;  // null: symmetric, every zero point is 8
-  bool twos_complement = false;   // codes are -8..7 (Quark's int4): code ^ 8 is the unsigned one
+  bool twos_complement = false;   // codes are -8..7 (Quark's int4): code ^ 8 is unsigned
 };
 
-/// A linear layer [out, in] of a quantized checkpoint: left in floating point, or 4-bit.
+/// A linear layer [out, in] of a quantized checkpoint: floating point or 4-bit.
 using LinearSource = std::variant<Tensor, Int4Tensor>;
 
 inline std::int64_t out_features(const LinearSource& source) {

@@ -1,4 +1,4 @@
-// Layers of AWQ, of any published layout, as tiles: the one packing of the CPU's and of the GPU's matrices.
+// AWQ layers of any published layout as tiles, for CPU and GPU matrices.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@
 
 namespace slm { inline namespace v0_1 {
 
-/// Whether all are four-bit layers in groups that tiles can hold.
+/// Returns true if all sources are 4-bit layers with group sizes that tiles support.
 inline bool int4_tiles_hold(std::span<const LinearSource> sources) {
   return std::all_of(sources.begin(), sources.end(), [](const LinearSource& source) {
     const auto* layer = std::get_if<Int4Tensor>(&source);
@@ -24,7 +24,7 @@ inline bool int4_tiles_hold(std::span<const LinearSource> sources) {
   });
 }
 
-/// Whether every scale of a layer, as stored in F16, is the same.
+/// Whether all scales of a layer are exactly representable in F16.
 inline bool scales_fit_half(const Int4Tensor& layer) {
   const Tensor& scales = *layer.scales;
   if (scales.dtype == DType::f16) return true;
@@ -33,7 +33,7 @@ inline bool scales_fit_half(const Int4Tensor& layer) {
   return std::all_of(values.begin(), values.end(), fits_half);
 }
 
-/// The tiles of the layers, one below the other, that int4_tiles_hold() accepts; without memory.
+/// The tile layout of stacked layers that int4_tiles_hold() accepts, without memory.
 inline CodeTiles int4_tiles_of(std::span<const LinearSource> sources) {
   CodeTiles tiles{.in = in_features(sources.front()), .block = 128};
   for (const LinearSource& source : sources) {  // groups may differ: the smallest block serves all
@@ -45,11 +45,11 @@ inline CodeTiles int4_tiles_of(std::span<const LinearSource> sources) {
   return tiles;
 }
 
-/// Outputs that are best written at once: those of a cache line of words that hold eight each.
+/// Number of outputs to write at once: a cache line of words with eight outputs each.
 inline constexpr std::int64_t int4_rows_at_once = 128;
 
-/// Writes the outputs begin.. end - 1 of a layer, the first of which is output `first` of the tiles. Threads may write
-/// different ones.
+/// Writes outputs begin.. end - 1 of a layer; its output 0 is output `first` of the tiles. Threads may write disjoint
+/// ranges concurrently.
 inline void write_int4_rows(const CodeTiles& tiles, std::byte* bytes, std::int64_t first, const Int4Tensor& layer,
                             std::int64_t begin, std::int64_t end) {
   for (std::int64_t from = begin; from < end; from += int4_rows_at_once) {

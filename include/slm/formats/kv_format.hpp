@@ -1,4 +1,4 @@
-// KvFormat: how a KV cache stores its numbers.
+// KvFormat: storage format of a KV cache.
 #pragma once
 
 #include <array>
@@ -14,8 +14,8 @@
 
 namespace slm { inline namespace v0_1 {
 
-/// int8: the row of a head and position is codes of -127..127 and one scale, in float. Saved sequences hold these
-/// numbers.
+/// int8: each row of a head and position has codes of -127..127 and one float scale. The enumerators' values are part
+/// of the file format of saved sequences.
 enum class KvFormat { f32 = 0, f16 = 1, bf16 = 2, int8 = 3 };
 
 inline constexpr std::array kv_formats = {KvFormat::f32, KvFormat::f16, KvFormat::bf16, KvFormat::int8};
@@ -35,11 +35,11 @@ inline KvFormat kv_format_named(std::string_view name) {
   for (const KvFormat format : kv_formats) {
     if (name == name_of(format)) return format;
   }
-  throw Error("cache.unknown-format", text("no format of a KV cache is called ", quote(name)),
+  throw Error("cache.unknown-format", text("expected a KV cache format, found ", quote(name)),
               "Use f32, f16, bf16 or int8");
 }
 
-/// Calls use(Element{}) with the type that holds one number or code.
+/// Calls use(Element{}) with the type of an element or code.
 template <class Use>
 constexpr decltype(auto) visit(KvFormat format, Use&& use) {
   switch (format) {
@@ -50,13 +50,13 @@ constexpr decltype(auto) visit(KvFormat format, Use&& use) {
   }
 }
 
-/// Bytes of the row of a head and position, its scale included.
+/// Bytes of a row of a head and position, including its scale.
 constexpr std::int64_t kv_row_bytes(KvFormat format, int dim) {
   const std::int64_t scale = format == KvFormat::int8 ? sizeof(float) : 0;
   return dim * visit(format, [](auto element) { return static_cast<std::int64_t>(sizeof element); }) + scale;
 }
 
-/// A number as it is stored. What is too large for a half becomes the largest half.
+/// Converts a value for storage. Values beyond the range of a half become its largest value.
 template <class Element>
 SLM_DEVICE Element kv_element(float value) {
   return from_float<Element>(value);
@@ -66,8 +66,8 @@ SLM_DEVICE half_t kv_element<half_t>(float value) {
   return from_float<half_t>(value > 65504.0f ? 65504.0f : value < -65504.0f ? -65504.0f : value);
 }
 
-/// The scale of an int8 row whose largest magnitude, by magnitude(), is given. A row that holds an infinity or a NaN
-/// has the scale NaN; one of numbers below 2^-100 is zero.
+/// The scale of an int8 row, from its largest magnitude(). A row with an infinity or NaN gets the scale NaN; a row with
+/// values below 2^-100 becomes zero.
 struct Int8Scale {
   float scale = 0;
   float inverse = 0;
@@ -86,7 +86,7 @@ struct Int8Scale {
     }
   }
 
-  /// The nearest code, ties to even: what is added puts it into the lowest bits.
+  /// The nearest code, ties to even: the added constant moves it into the lowest bits.
   SLM_DEVICE std::int8_t code(float value) const {
     if (inverse == 0) return 0;
     return static_cast<std::int8_t>(__builtin_bit_cast(std::int32_t, value * inverse + 0x1.8p23f) - 0x4b400000);

@@ -1,4 +1,4 @@
-// Which product of a model's layer the weights of a role are, and so what an adapter may change.
+// Maps roles of weights to products that adapters may change.
 #pragma once
 
 #include <optional>
@@ -8,7 +8,7 @@
 
 namespace slm { inline namespace v0_1 { namespace detail {
 
-/// Which product a role's weights are; nothing for tables of positions, norms and the like.
+/// The product of a role's weights; nothing for position tables, norms etc.
 inline std::optional<AdaptedProduct> adapted_product(Role role) {
   switch (role) {
     case Role::embedding: return AdaptedProduct::embedding;

@@ -1,4 +1,4 @@
-// Checkpoint: a model's files, a Hugging Face folder or GGUF, as a description and memory-mapped tensors.
+// Checkpoint: a model's files (Hugging Face folder or GGUF) as a description and memory-mapped tensors.
 #pragma once
 
 #include <algorithm>
@@ -36,8 +36,8 @@ namespace slm { inline namespace v0_1 {
 
 class Checkpoint {
  public:
-  /// Opens a GGUF file (of a split one the first shard), a folder that holds one GGUF model, or a Hugging Face folder:
-  /// config.json and either model.safetensors or every shard of model.safetensors.index.json.
+  /// Opens a GGUF file (the first shard of a split one), a folder with one GGUF model, or a Hugging Face folder:
+  /// config.json and model.safetensors, or all shards in model.safetensors.index.json.
   explicit Checkpoint(const std::filesystem::path& model) : folder_(model) {
     const detail::BusErrorsTaken taken;
     if (const auto file = gguf_of(model)) {
@@ -50,7 +50,7 @@ class Checkpoint {
     check_unchanged();
   }
 
-  /// A model that no folder holds. The caller keeps the bytes of its tensors.
+  /// A model in memory. The caller must keep the bytes of its tensors alive.
   Checkpoint(const std::string& name, ModelDescription model, QuantizationSettings quantization,
              std::vector<Tensor> tensors)
       : folder_(name), model_(std::move(model)), quantization_(std::move(quantization)), given_(std::move(tensors)) {
@@ -68,21 +68,21 @@ class Checkpoint {
   /// The tensors that the model reads.
   const TensorNames& names() const { return names_; }
 
-  /// What names each of settings().end_tokens, in words.
+  /// The source of each of settings().end_tokens, in words.
   const std::vector<std::string>& end_sources() const { return model_.end_sources; }
 
-  /// What is taken otherwise than the files say, in sentences; mostly nothing.
+  /// Deviations from the files' statements, as sentences; usually empty.
   const std::vector<std::string>& notes() const { return model_.notes; }
 
   bool has(std::string_view name) const { return find(name) != nullptr; }
 
-  /// The tensor of this name whatever its type and shape; null when there is none.
+  /// The tensor of this name, of any type and shape; null if there is none.
   const Tensor* find(std::string_view name) const {
     const auto found = tensors_.find(name);
     return found == tensors_.end() ? nullptr : found->second;
   }
 
-  /// A tensor of floats, or a matrix of blocks that stand for floats, of exactly this shape.
+  /// A float or block-format tensor of exactly this shape. Throws Error otherwise.
   const Tensor& tensor(std::string_view name, const std::vector<std::int64_t>& shape) const {
     const Tensor* found = find(name);
     if (!found) throw missing(name, shape);
@@ -102,26 +102,26 @@ class Checkpoint {
     return tensor;
   }
 
-  /// That there is no such tensor.
+  /// The Error for a missing tensor.
   Error missing(std::string_view name, const std::vector<std::int64_t>& shape) const {
     if (const Family* other = family_of_names()) {
       return Error("checkpoint.other-family",
                    text("'", folder_.string(), "': config.json says '", family().model_type,
-                        "', but the tensors have the names of '", other->model_type, "' and there is no '", name, "'"),
+                        "', but the tensors have names of '", other->model_type, "' and lack '", name, "'"),
                    "Put the config.json and the weights of one model into the folder");
     }
     return Error(
         "checkpoint.missing-tensor", text("'", folder_.string(), "' has no tensor '", name, "' ", shape_text(shape)),
-        gguf_ ? convert_again : "Check that every shard is there and that config.json belongs to these weights");
+        gguf_ ? convert_again : "Check that all shards are present and that config.json belongs to these weights");
   }
 
-  /// Throws where there is no head.
+  /// Throws Error if there is no head.
   void check_head() const {
     if (settings().headless) throw no_head(folder_.string());
   }
 
-  /// Throws io.file-changed where a file has become shorter since it was opened, or could not be read: to be called
-  /// after tensors were read, before results are used.
+  /// Throws io.file-changed if a file was truncated since it was opened, or could not be read. Call it after reading
+  /// tensors and before using results.
   void check_unchanged() const {
     for (const auto& [name, file] : files_) file.file.check_unchanged();
     if (gguf_) gguf_->check_unchanged();
@@ -135,7 +135,7 @@ class Checkpoint {
 
   std::string_view description() const { return gguf_ ? "the metadata" : "config.json"; }
 
-  /// The family whose names the tensors have, where this model's own has none of them; null: none.
+  /// The family that the tensor names belong to, if they lack those of this model's family; null: none.
   const Family* family_of_names() const {
     const auto fits = [&](const Family* family) {
       const TensorNames names(config(), settings(), family->names, find_prefixes(tensors_, family->names));
@@ -148,8 +148,7 @@ class Checkpoint {
     return other == std::end(known_families) ? nullptr : *other;
   }
 
-  /// What only the tensors tell: the prefixes of their names, which matrix is the head, and whether there are more
-  /// layers.
+  /// Determines from the tensors: name prefixes, the head's matrix, and whether there are extra layers.
   void look_at_tensors() {
     const TensorTable& table = family().names;
     ModelSettings& settings = model_.settings;
@@ -160,12 +159,12 @@ class Checkpoint {
     settings.headless = !settings.tied_embeddings && !has_head && has_embedding;
     if (settings.headless) {
       model_.config.head_bias = false;
-      model_.notes.push_back(text("there is no '", head, "', the head: the model gives hidden states only"));
+      model_.notes.push_back(text("there is no '", head, "' (the head): the model computes hidden states only"));
     }
     if (settings.tied_embeddings && has_head && has_embedding && !is_copy(head, embedding)) {
       settings.tied_embeddings = false;
       model_.notes.push_back(text("config.json ties the head to the embedding, but the weights hold another '", head,
-                                  "': that is the head"));
+                                  "': it is used as the head"));
     }
     names_ = TensorNames(config(), settings, table, prefixes, settings.tied_embeddings && has_head && !has_embedding);
     recognise_blocks();
@@ -178,7 +177,7 @@ class Checkpoint {
            copy->size_bytes == tensor->size_bytes && std::memcmp(copy->bytes, tensor->bytes, copy->size_bytes) == 0;
   }
 
-  /// The head, and the embedding that serves as one, may be blocks of Q8_0, which safetensors hold as rows of bytes.
+  /// The head, and an embedding used as the head, may be Q8_0 blocks, which safetensors stores as rows of bytes.
   void recognise_blocks() {
     constexpr DType type = DType::q8_0;
     for (const Role role : {Role::embedding, Role::head}) {
@@ -206,8 +205,8 @@ class Checkpoint {
       }
     }
     if (stored > config().layers) {
-      model_.notes.push_back(text("the weights hold ", stored, " layers and config.json asks for ", config().layers,
-                                  ": the others are not read"));
+      model_.notes.push_back(text("the weights hold ", stored, " layers and config.json states ", config().layers,
+                                  ": the other layers are not read"));
     }
   }
 
@@ -220,7 +219,7 @@ class Checkpoint {
     for (const Tensor& tensor : given_) tensors_.emplace(tensor.name, &tensor);
   }
 
-  /// What a GGUF model's formula leaves unread would be missed in its results.
+  /// Rejects GGUF tensors that the model does not use, since ignoring them would silently change results.
   void check_all_read() const {
     std::set<std::string, std::less<>> read{"rope_freqs.weight", "rope_factors_long.weight",
                                             "rope_factors_short.weight"};
@@ -232,8 +231,8 @@ class Checkpoint {
     for (const Tensor& tensor : given_) {
       if (read.contains(tensor.name)) continue;
       throw Error("gguf.unknown-tensor",
-                  text("'", folder_.string(), "' has the tensor ", quote(tensor.name), ", for which the architecture '",
-                       family().architecture, "' has no place here"),
+                  text("'", folder_.string(), "' has the tensor ", quote(tensor.name), ", which the architecture '",
+                       family().architecture, "' does not use"),
                   convert_again);
     }
   }
@@ -241,14 +240,15 @@ class Checkpoint {
   void open_folder() {
     if (!file_exists(folder_)) {
       throw Error(
-          "checkpoint.no-folder", text("'", folder_.string(), "' is neither a folder nor a GGUF file"),
+          "checkpoint.no-folder", text("'", folder_.string(), "': expected a folder or a GGUF file"),
           "Name a Hugging Face model folder (config.json, model.safetensors and tokenizer.json), or a GGUF file");
     }
     std::error_code failure;
-    if (!std::filesystem::is_directory(folder_, failure)) return open_gguf(folder_);  // says what the file is instead
+    if (!std::filesystem::is_directory(folder_, failure))
+      return open_gguf(folder_);  // reports what the file is instead
     refuse_foreign_folder(folder_);
     if (!file_exists(folder_ / "config.json")) {
-      throw Error("checkpoint.no-config", text("'", folder_.string(), "' holds no config.json"),
+      throw Error("checkpoint.no-config", text("'", folder_.string(), "' has no config.json"),
                   "Name the folder that holds config.json, model.safetensors and tokenizer.json, or a GGUF file");
     }
     model_ = read_model_description(folder_);
@@ -265,17 +265,17 @@ class Checkpoint {
     if (!file_exists(index)) {
       throw Error(
           "checkpoint.no-weights",
-          text("'", folder_.string(), "' holds neither model.safetensors nor model.safetensors.index.json"),
-          "Convert pytorch_model.bin with python3 examples/convert_bin.py FOLDER, or take a repository that has "
+          text("'", folder_.string(), "': expected model.safetensors or model.safetensors.index.json, found neither"),
+          "Convert pytorch_model.bin with python3 examples/convert_bin.py FOLDER, or use a repository with "
           "safetensors");
     }
     const OwnedJson json = read_json_object(index);
     const JsonFields map = JsonFields(json, index.string()).object("weight_map");
     for (const auto& [name, shard] : json.at("weight_map").items()) {
       const auto* file = shard.get_ptr<const std::string*>();
-      // A shard lies beside its index: a path that leads elsewhere is not followed.
+      // A shard must be in the folder of its index: paths to other folders are refused.
       if (!file || file->empty() || std::filesystem::path(*file).filename() != std::filesystem::path(*file)) {
-        throw map.bad(name.c_str(), "the name of a file in the same folder", shard);
+        throw map.bad(name.c_str(), "a file name in the same folder", shard);
       }
       auto opened = files_.find(*file);
       if (opened == files_.end()) opened = files_.emplace(*file, Safetensors(folder_ / *file)).first;
@@ -296,15 +296,15 @@ class Checkpoint {
   std::map<std::string, Safetensors> files_;
   std::unique_ptr<const GgufFile> gguf_;
   std::vector<Tensor> given_;
-  std::vector<std::unique_ptr<std::byte[]>> copies_;  // tensors may refer to these bytes too
-  std::map<std::string, Tensor> in_blocks_;           // those whose bytes are blocks
+  std::vector<std::unique_ptr<std::byte[]>> copies_;  // tensors may also refer to these bytes
+  std::map<std::string, Tensor> in_blocks_;           // tensors whose bytes are blocks
   TensorMap tensors_;
   TensorNames names_{ModelConfig{}};
 };
 
 namespace detail {
 
-/// Tokens that are never used have no text.
+/// Unused tokens have no text.
 inline std::vector<std::string> gguf_vocabulary(const GgufFields& fields) {
   const char *key = "tokenizer.ggml.tokens", *type_key = "tokenizer.ggml.token_type";
   if (!fields.has(key)) return {};
@@ -321,8 +321,8 @@ inline std::vector<std::string> gguf_vocabulary(const GgufFields& fields) {
 
 }  // namespace detail
 
-/// id -> token text as tokenizer.json or a GGUF file has it; empty when the folder has no such file. Decoders compare
-/// these to see whether two models speak the same vocabulary. vocab: ids that the model has.
+/// The vocabulary, id -> token text, from tokenizer.json or a GGUF file; empty if the folder has neither. Decoders
+/// compare vocabularies to detect different tokenizers. vocab: number of ids of the model.
 inline std::vector<std::string> read_vocabulary(const std::filesystem::path& folder, int vocab = most_vocab) {
   if (const auto file = gguf_of(folder)) return read_gguf_fields(*file, detail::gguf_vocabulary);
   const auto path = folder / "tokenizer.json";
@@ -355,7 +355,7 @@ inline std::vector<std::string> read_vocabulary(const std::filesystem::path& fol
   return pieces;
 }
 
-/// read_vocabulary() that reads when it is first called and keeps the result, for any thread.
+/// A function that calls read_vocabulary() once and caches the result. Thread-safe.
 inline std::function<std::vector<std::string>()> vocabulary_reader(const std::filesystem::path& folder, int vocab) {
   struct Kept {
     std::mutex mutex;

@@ -1,4 +1,4 @@
-// config.json and generation_config.json of a Hugging Face folder -> ModelConfig and ModelSettings.
+// Reads config.json and generation_config.json of a Hugging Face folder -> ModelConfig and ModelSettings.
 #pragma once
 
 #include <algorithm>
@@ -26,7 +26,7 @@
 
 namespace slm { inline namespace v0_1 {
 
-/// The one list of families. Adding one is a file in io/families/ and its name here (docs/add-a-model.md).
+/// All families. A new one needs a file in io/families/ and an entry here (docs/add-a-model.md).
 inline constexpr const Family* known_families[] = {
     &families::llama, &families::mistral, &families::olmo, &families::phi, &families::phi3,      &families::qwen2,
     &families::qwen3, &families::gpt2,    &families::opt,  &families::mpt, &families::mosaic_gpt};
@@ -38,7 +38,7 @@ inline bool same_word(std::string_view a, std::string_view b) {  // MPTForCausal
   return std::equal(a.begin(), a.end(), b.begin(), b.end(), [&](char x, char y) { return lower(x) == lower(y); });
 }
 
-/// By model_type, or by architectures where that is absent; both must mean the same family.
+/// Determines the family by model_type, or by architectures if absent. If both are stated they must agree.
 inline const Family& family_of(const JsonFields& fields) {
   const Family* by_type = nullptr;
   const Family* by_architecture = nullptr;
@@ -62,12 +62,12 @@ inline const Family& family_of(const JsonFields& fields) {
   if (by_type) return *by_type;
   if (type.empty() && by_architecture) return *by_architecture;
   if (type.empty() && architecture.empty()) return families::llama;
-  const char* code = fields.has("auto_map") ? ", whose code comes with the checkpoint" : "";
+  const char* code = fields.has("auto_map") ? ", whose code is part of the checkpoint" : "";
   throw families::unsupported(fields.file(), type.empty() ? text("the architecture ", quote(architecture), code)
                                                           : text("model_type ", quote(type), code));
 }
 
-/// One thing under two names must have one value.
+/// Checks that synonymous fields have equal values.
 inline void check_synonyms(const JsonFields& fields) {
   constexpr const char* synonyms[][3] = {{"hidden_size", "n_embd", "d_model"},
                                          {"num_hidden_layers", "n_layer", "n_layers"},
@@ -85,8 +85,7 @@ inline void check_synonyms(const JsonFields& fields) {
   }
 }
 
-/// Takes the end tokens that a file names, in place of those of another. An id outside the vocabulary, such as -1 for
-/// none, never comes up: it is dropped.
+/// Replaces the end tokens by those of a file. An id outside the vocabulary, such as -1 for none, is dropped.
 inline void read_end_tokens(const JsonFields& fields, const char* name, ModelDescription& model) {
   if (!fields.has("eos_token_id")) return;
   const int vocab = model.config.vocab;
@@ -114,7 +113,8 @@ inline void read_end_tokens(const JsonFields& fields, const char* name, ModelDes
   for (const Token token : tokens) add_end_token(model, token, name);
 }
 
-/// The sampling that generation_config.json suggests. What makes no sense there is dropped: the model runs without it.
+/// Reads the sampling defaults of generation_config.json. Invalid values are dropped, since the model can run without
+/// them.
 inline SuggestedSampling read_sampling(const JsonFields& fields, std::vector<std::string>& notes) {
   const auto take = [&](auto& setting, const char* name, double smallest, double largest) {
     if (!fields.has(name)) return;
@@ -139,7 +139,7 @@ inline SuggestedSampling read_sampling(const JsonFields& fields, std::vector<std
 
 }  // namespace detail
 
-/// Reads the fields that shape a model; everything else in the file is ignored.
+/// Reads the fields that determine a model; other fields are ignored.
 inline ModelDescription read_config_json(const Json& json, const std::string& file) {
   const JsonFields fields(json, file);
   ModelDescription model;
@@ -153,8 +153,8 @@ inline ModelDescription read_config_json(const Json& json, const std::string& fi
   return model;
 }
 
-/// Reads a model folder's config.json; the end tokens of a generation_config.json win over its own, and the sampling
-/// is that one's. The tokenizer's end tokens are added; what is wrong with its files, Tokenizer says.
+/// Reads a model folder's config.json. generation_config.json, if present, overrides the end tokens and supplies
+/// sampling defaults. The tokenizer's end tokens are added. Tokenizer reports errors of its own files.
 inline ModelDescription read_model_description(const std::filesystem::path& folder) {
   const std::filesystem::path path = folder / "config.json";
   const OwnedJson json = read_json_object(path);
@@ -168,7 +168,7 @@ inline ModelDescription read_model_description(const std::filesystem::path& fold
   try {
     add_tokenizer_ends(model, read_tokenizer_ends(folder));
   } catch (const Error& error) {
-    model.notes.push_back(text("the tokenizer's end tokens are not known: ", error.what()));
+    model.notes.push_back(text("the tokenizer's end tokens are unknown: ", error.what()));
   }
   return model;
 }

@@ -1,4 +1,4 @@
-// What a model's files declare of its embeddings: sentence-transformers' modules, or GGUF's pooling_type.
+// The pooling that a model's files declare: sentence-transformers' modules, or GGUF's pooling_type.
 #pragma once
 
 #include <algorithm>
@@ -18,14 +18,14 @@
 namespace slm { inline namespace v0_1 {
 
 struct DeclaredPooling {
-  std::string pooling;     // "mean", "last", or what slm lacks: "cls", "max", "rank", "none", ...
-  std::string more;        // what else the vectors need and slm lacks: a module or a default prompt; empty: nothing
-  bool normalize = false;  // vectors are divided by their length
+  std::string pooling;     // "mean", "last", or an unsupported kind: "cls", "max", "rank", "none", ...
+  std::string more;        // other unsupported requirements, a module or a default prompt; empty: none
+  bool normalize = false;  // vectors are normalised to length 1
 };
 
 namespace detail {
 
-/// The pooling of a 1_Pooling/config.json; several that are joined have a + between them.
+/// The pooling of a 1_Pooling/config.json; several kinds are joined by +.
 inline std::string pooling_in(const std::filesystem::path& path) {
   const OwnedJson json = read_json_object(path);
   const JsonFields fields(json, path.string());
@@ -41,13 +41,13 @@ inline std::string pooling_in(const std::filesystem::path& path) {
       {"pooling_mode_lasttoken", "last"},
   }};
   for (const auto& [flag, name] : flags) {
-    // The mean is what an absent flag means.
+    // An absent flag means mean pooling.
     if (fields.boolean(flag, name == "mean")) named += text(named.empty() ? "" : "+", name);
   }
   return named.empty() ? "none" : named;
 }
 
-/// The name of a module's class: "Pooling" of "sentence_transformers.models.Pooling".
+/// The class name of a module: "Pooling" for "sentence_transformers.models.Pooling".
 inline std::string_view class_of(std::string_view type) { return type.substr(type.rfind('.') + 1); }
 
 inline std::optional<DeclaredPooling> pooling_of_folder(const std::filesystem::path& folder) {
@@ -73,7 +73,7 @@ inline std::optional<DeclaredPooling> pooling_of_folder(const std::filesystem::p
       } else if (name == "Pooling") {
         const std::filesystem::path place = fields.string("path", "1_Pooling");
         const bool outside = std::find(place.begin(), place.end(), "..") != place.end();
-        if (outside || place.is_absolute()) throw bad(fields.at("path"), "a folder inside the model's");
+        if (outside || place.is_absolute()) throw bad(fields.at("path"), "a folder inside the model folder");
         found.pooling = pooling_in(folder / place / "config.json");
         declared = true;
       } else if (name != "Transformer") {
@@ -103,7 +103,7 @@ inline std::optional<DeclaredPooling> pooling_of_gguf(const GgufFields& fields) 
 
 }  // namespace detail
 
-/// What a folder or a GGUF file declares; nothing where it declares nothing. Throws Error on malformed files.
+/// The pooling that a folder or GGUF file declares; nothing if it declares none. Throws Error on malformed files.
 inline std::optional<DeclaredPooling> declared_pooling(const std::filesystem::path& model) {
   if (const auto path = gguf_of(model)) return read_gguf_fields(*path, detail::pooling_of_gguf);
   return detail::pooling_of_folder(model);

@@ -1,4 +1,4 @@
-// The tokens after which a text ends: one rule for folders and GGUF files.
+// End tokens of a model: one rule for folders and GGUF files.
 #pragma once
 
 #include <algorithm>
@@ -23,28 +23,28 @@
 
 namespace slm { inline namespace v0_1 {
 
-/// Whether control tokens of this text are known to end texts.
+/// Whether a control token with this text is known as an end token.
 inline bool ends_texts(std::string_view control_token) {
   constexpr std::string_view known[] = {"<|eot_id|>", "<|im_end|>",      "<|end|>", "<end_of_turn>", "<|endoftext|>",
                                         "</s>",       "<|end_of_text|>", "<EOT>",   "<|eom_id|>"};
   return std::find(std::begin(known), std::end(known), control_token) != std::end(known);
 }
 
-/// A token of a tokenizer's files.
+/// A token in a tokenizer's files.
 struct ListedToken {
   std::int64_t id = -1;
   std::string content;
   bool is_control = false;
 };
 
-/// The end tokens that a tokenizer's files name.
+/// The end tokens that a tokenizer's files declare.
 struct TokenizerEnds {
   std::optional<std::int64_t> eos;  // the tokenizer's eos_token
-  std::string eos_file;             // the file that names it
+  std::string eos_file;             // file that declares it
   std::vector<ListedToken> tokens;
 };
 
-/// source: what names it, in words.
+/// source: where the token is declared, in words.
 inline void add_end_token(ModelDescription& model, Token token, std::string source) {
   std::vector<Token>& ends = model.settings.end_tokens;
   if (std::find(ends.begin(), ends.end(), token) != ends.end()) return;
@@ -52,8 +52,8 @@ inline void add_end_token(ModelDescription& model, Token token, std::string sour
   model.end_sources.push_back(std::move(source));
 }
 
-/// Adds to the ids that the model's files name the tokenizer's own end token, then the control tokens that are known to
-/// end texts: files often name fewer than the model was trained with. An id outside the vocabulary never comes up.
+/// Adds the tokenizer's eos_token and the control tokens that are known as end tokens, since files often declare fewer
+/// than the model was trained with. Ids outside the vocabulary are dropped.
 inline void add_tokenizer_ends(ModelDescription& model, TokenizerEnds ends) {
   const int vocab = model.config.vocab;
   if (ends.eos && (*ends.eos < 0 || *ends.eos >= vocab)) {
@@ -69,8 +69,7 @@ inline void add_tokenizer_ends(ModelDescription& model, TokenizerEnds ends) {
   }
 }
 
-/// The text of a special token, bos_token or eos_token, as a tokenizer's file states it: empty for null, nothing where
-/// it does not state it.
+/// The text of a special token, bos_token or eos_token, in a tokenizer's file: empty for null, nothing if absent.
 inline std::optional<std::string> stated_token(const Json& json, const std::string& file, const char* name) {
   const auto found = json.find(name);
   if (found == json.end()) return std::nullopt;
@@ -81,8 +80,8 @@ inline std::optional<std::string> stated_token(const Json& json, const std::stri
 
 namespace detail {
 
-/// Reads the added tokens of a tokenizer.json, and the id of one token, without the rest: added tokens stand near the
-/// beginning of a file that may hold ten megabytes. For Json::sax_parse.
+/// Reads only the added tokens of a tokenizer.json and the id of one token. Added tokens are near the beginning of a
+/// file of up to ten megabytes. For Json::sax_parse.
 class AddedTokenReader {
  public:
   AddedTokenReader(const std::string& file, std::string_view wanted) : file_(file), wanted_(wanted) {}
@@ -150,7 +149,7 @@ class AddedTokenReader {
   const std::string& file_;
   std::string_view wanted_;
   Place place_ = Place::other;
-  int depth_ = 0;  // of arrays and objects
+  int depth_ = 0;  // nesting depth of arrays and objects
   std::string field_;
   ListedToken token_;
   bool has_added_ = false;
@@ -173,7 +172,7 @@ inline std::vector<ListedToken> read_pieces(std::string_view bytes, const std::s
   return pieces;
 }
 
-/// The added tokens that tokenizer_config.json lists.
+/// The added tokens of tokenizer_config.json.
 inline std::vector<ListedToken> read_added_tokens_decoder(const Json& json) {
   std::vector<ListedToken> tokens;
   const auto added = json.find("added_tokens_decoder");
@@ -182,7 +181,7 @@ inline std::vector<ListedToken> read_added_tokens_decoder(const Json& json) {
     ListedToken token;
     const char* const end = key.data() + key.size();
     const auto read = std::from_chars(key.data(), end, token.id);
-    if (read.ec != std::errc{} || read.ptr != end || !value.is_object()) continue;  // Tokenizer refuses such
+    if (read.ec != std::errc{} || read.ptr != end || !value.is_object()) continue;  // Tokenizer refuses such entries
     const auto content = value.find("content"), special = value.find("special");
     if (content != value.end() && content->is_string()) token.content = content->get<std::string>();
     token.is_control = special != value.end() && *special == true;
@@ -193,7 +192,7 @@ inline std::vector<ListedToken> read_added_tokens_decoder(const Json& json) {
 
 }  // namespace detail
 
-/// The end tokens that the tokenizer of a folder names; none without a tokenizer.
+/// The end tokens that a folder's tokenizer declares; empty without a tokenizer.
 inline TokenizerEnds read_tokenizer_ends(const std::filesystem::path& folder) {
   TokenizerEnds ends;
   const auto json_path = folder / "tokenizer.json", model_path = folder / "tokenizer.model";
@@ -222,7 +221,7 @@ inline TokenizerEnds read_tokenizer_ends(const std::filesystem::path& folder) {
     return true;
   });
   ends.tokens = std::move(reader.tokens);
-  std::set<std::int64_t> ids;  // what the tokenizer's own file says counts first
+  std::set<std::int64_t> ids;  // the tokenizer's own file takes precedence
   std::set<std::string> contents;
   for (const ListedToken& token : ends.tokens) ids.insert(token.id), contents.insert(token.content);
   for (ListedToken& token : configured) {

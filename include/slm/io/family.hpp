@@ -1,4 +1,4 @@
-// Family: how the checkpoints of one architecture are described and named. A family is one file in io/families/.
+// Family: field and tensor names of one architecture's checkpoints. Each family is a file in io/families/.
 #pragma once
 
 #include <array>
@@ -13,28 +13,28 @@ namespace slm { inline namespace v0_1 {
 
 struct Family;
 
-/// What config.json says.
+/// The contents of config.json.
 struct ModelDescription {
   const Family* family = nullptr;
   ModelConfig config;
   ModelSettings settings;
-  bool says_tied = false;                     // whether tied_embeddings is known, by the file or by the family
-  std::vector<std::string> end_sources = {};  // what names each of settings.end_tokens, in words
-  std::vector<std::string> notes = {};        // what slm takes otherwise than the files say, in sentences
+  bool says_tied = false;                     // whether tied_embeddings is stated by the file or the family
+  std::vector<std::string> end_sources = {};  // the source of each of settings.end_tokens, in words
+  std::vector<std::string> notes = {};        // deviations from the files' statements, as sentences
 };
 
-/// The modules of a checkpoint, without ".weight" and ".bias". What a family lacks stays empty. One name where two or
-/// three could stand is a fused matrix whose rows are those of q, k and v, or of gate and up, in this order.
+/// Module names of a checkpoint, without ".weight" and ".bias"; empty if a family lacks the module. A single name
+/// instead of two or three denotes a fused matrix with the rows of q, k and v, or of gate and up, in this order.
 struct TensorTable {
-  /// Before every name but `head`. Files that hold a model without its head leave it out.
+  /// Prefix of every name except `head`. Files without a head omit it.
   std::string_view prefix = "model.";
   std::string_view embedding = "embed_tokens";
-  std::string_view positions = {};    // the table of learned positions
-  std::string_view project_in = {};   // embedding -> hidden, where their widths differ
+  std::string_view positions = {};    // the learned position table
+  std::string_view project_in = {};   // embedding -> hidden, if their widths differ
   std::string_view project_out = {};  // hidden -> embedding
   std::string_view final_norm = "norm";
   std::string_view head = "lm_head";
-  std::string_view layer = "layers.{}.";  // {} is the number of the layer; the names below stand behind it
+  std::string_view layer = "layers.{}.";  // {} is the layer number; the names below follow it
   std::string_view attention_norm = "input_layernorm";
   std::string_view mlp_norm = "post_attention_layernorm";
   std::string_view q_norm = {};
@@ -43,15 +43,15 @@ struct TensorTable {
   std::string_view attention_out = "self_attn.o_proj";
   std::array<std::string_view, 2> up = {"mlp.gate_proj", "mlp.up_proj"};
   std::string_view down = "mlp.down_proj";
-  std::string_view activation_scales = {};  // a whole tensor name: divisors of `down`'s input, where the file has them
-  bool transposed = false;                  // the matrices of the layers are stored [in, out]
+  std::string_view activation_scales = {};  // a whole tensor name: divisors of `down`'s input, if the file has them
+  bool transposed = false;                  // the layers' matrices are stored [in, out]
 };
 
 struct Family {
-  std::string_view model_type;    // as config.json has it
-  std::string_view architecture;  // the same model in "architectures"
+  std::string_view model_type;    // as in config.json
+  std::string_view architecture;  // the class name in "architectures"
   TensorTable names;
-  void (*read)(const JsonFields&, ModelDescription&);  // fills in config, settings and says_tied
+  void (*read)(const JsonFields&, ModelDescription&);  // sets config, settings and says_tied
 };
 
 }}

@@ -1,4 +1,4 @@
-// Model folders of other programs: recognised by their files, so that the message can say what to do.
+// Detects model folders of other programs by their files, for specific error messages.
 #pragma once
 
 #include <algorithm>
@@ -11,13 +11,13 @@
 
 namespace slm { inline namespace v0_1 {
 
-/// Throws Error for a folder whose weights are only there as ONNX or pickle. Other folders pass, empty ones too.
+/// Throws Error for a folder whose only weights are ONNX or pickle files. Accepts other folders, also empty ones.
 inline void refuse_foreign_folder(const std::filesystem::path& folder) {
   namespace fs = std::filesystem;
-  std::string onnx, pickle;  // the first of each kind
+  std::string onnx, pickle;  // first file of each kind
   std::error_code failure;
   std::vector<std::string> files = names_in(folder.string(), failure);
-  std::sort(files.begin(), files.end());  // the same message whatever the order on disk
+  std::sort(files.begin(), files.end());  // keeps the message independent of the order on disk
   for (const std::string& file : files) {
     const std::string ending = fs::path(file).extension().string();
     if (ending == ".safetensors" || file == "model.safetensors.index.json") return;
@@ -28,18 +28,18 @@ inline void refuse_foreign_folder(const std::filesystem::path& folder) {
     if (ending == ".bin" || ending == ".pt" || ending == ".pth") note(pickle);
   }
   if (!onnx.empty()) {
-    throw Error("checkpoint.onnx",
-                text("'", folder.string(), "' is an ONNX export ('", onnx,
-                     "', as for Ryzen AI or onnxruntime-genai), not a safetensors checkpoint"),
-                "Take the model's AWQ or floating-point safetensors repository; slm quantize makes the first of the "
-                "second");
+    throw Error(
+        "checkpoint.onnx",
+        text("'", folder.string(), "' is an ONNX export ('", onnx,
+             "', as for Ryzen AI or onnxruntime-genai); expected a safetensors checkpoint"),
+        "Use the model's AWQ or floating-point safetensors repository; slm quantize converts the latter to AWQ");
   }
   if (!pickle.empty()) {
-    throw Error("checkpoint.pickle",
-                text("'", folder.string(), "' holds pickled weights ('", pickle,
-                     "', as of PyTorch or llm-awq), which run code when read, and no safetensors"),
-                "Convert pytorch_model.bin with python3 examples/convert_bin.py FOLDER, or take a repository that has "
-                "safetensors");
+    throw Error(
+        "checkpoint.pickle",
+        text("'", folder.string(), "' has pickled weights ('", pickle,
+             "', as of PyTorch or llm-awq), which run code when read; expected safetensors"),
+        "Convert pytorch_model.bin with python3 examples/convert_bin.py FOLDER, or use a repository with safetensors");
   }
 }
 

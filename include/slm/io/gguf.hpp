@@ -1,5 +1,5 @@
-// GGUF: a header of metadata and tensor descriptions, then data. All of it is hostile until it has been checked, and
-// reading it costs no more than the file has bytes.
+// Parses GGUF: a header of metadata and tensor descriptions, then data. All input is untrusted until checked; memory
+// use is bounded by the file's size.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +20,7 @@
 
 namespace slm { inline namespace v0_1 {
 
-/// One array of a GGUF file, as it lies in the file's bytes. It owns none of them.
+/// One array of a GGUF file. Refers to the file's bytes.
 struct GgufTensor {
   std::string_view name;
   const GgufType* type = nullptr;
@@ -31,7 +31,7 @@ struct GgufTensor {
 
 struct GgufContents {
   GgufFields fields;
-  std::vector<GgufTensor> tensors;  // in the order of the file; names may repeat
+  std::vector<GgufTensor> tensors;  // in file order; names may repeat
 };
 
 namespace detail {
@@ -53,7 +53,8 @@ class GgufParser {
 
  private:
   static constexpr std::uint64_t longest_key = 65535, longest_tensor_name = 63, most_elements = std::uint64_t{1} << 30;
-  static constexpr std::uint64_t most_bytes = std::uint64_t{1} << 62;  // of all tensors: sums of two cannot wrap
+  static constexpr std::uint64_t most_bytes = std::uint64_t{1}
+                                              << 62;  // limit for all tensors: sums of two cannot overflow
 
   void check_magic() {
     const std::string_view start{reinterpret_cast<const char*>(bytes_.data()),
@@ -61,10 +62,10 @@ class GgufParser {
     if (!start.starts_with("GGUF")) {
       const bool older = start.starts_with("tjgg") || start.starts_with("lmgg") || start.starts_with("fmgg");
       throw Error("gguf.bad-magic",
-                  text("'", file_, "' is ", older ? "a file of GGML, before GGUF" : "no GGUF file", ": it begins with ",
-                       quote(start.substr(0, 4)), ", expected 'GGUF'"),
-                  older ? "Convert the model again with a present convert_hf_to_gguf.py"
-                        : "Name a GGUF file, or the folder that holds a model's config.json and weights");
+                  text("'", file_, "' is ", older ? "a GGML file, older than GGUF" : "no GGUF file",
+                       ": it begins with ", quote(start.substr(0, 4)), ", expected 'GGUF'"),
+                  older ? "Convert the model again with a current convert_hf_to_gguf.py"
+                        : "Name a GGUF file, or the folder with a model's config.json and weights");
     }
     place_ = "its first 24 bytes";
     take(4);
@@ -72,16 +73,16 @@ class GgufParser {
     if (version != 0 && (version & 0xffff) == 0) {
       throw Error("gguf.big-endian",
                   text("'", file_, "' is a big-endian file (version ", __builtin_bswap32(version), ")"),
-                  "Take the little-endian file of the model: convert_hf_to_gguf.py makes it without --bigendian");
+                  "Use the little-endian file of the model: convert_hf_to_gguf.py writes it without --bigendian");
     }
     if (version != 2 && version != 3) {
       throw Error("gguf.version", text("'", file_, "' is of GGUF version ", version, ", expected 2 or 3"),
-                  version < 2 ? "Convert the model again with a present convert_hf_to_gguf.py"
-                              : "Take a newer slm, or a file of version 3");
+                  version < 2 ? "Convert the model again with a current convert_hf_to_gguf.py"
+                              : "Use a newer slm, or a file of version 3");
     }
   }
 
-  /// Before anything is reserved: a count that the bytes behind it cannot hold is a lie.
+  /// Checks a count before reserving memory: the remaining bytes must be able to hold that many elements.
   void check_count(std::uint64_t count, std::uint64_t least_bytes, std::string_view id, const char* what) const {
     if (count > left() / least_bytes) {
       throw fault(id, text("says it has ", count, " ", what, ", but only ", left(), " bytes follow"));
@@ -169,7 +170,7 @@ class GgufParser {
     std::vector<GgufTensor> tensors;
     tensors.reserve(static_cast<std::size_t>(count));
     std::vector<std::uint64_t> offsets;
-    std::uint64_t end = 0;  // of the data so far, padded
+    std::uint64_t end = 0;  // end of the data so far, padded
     for (std::uint64_t i = 0; i < count; ++i) {
       place_ = "the description of a tensor";
       name_ = {};
@@ -203,7 +204,7 @@ class GgufParser {
     }
     GgufTensor tensor{.name = name_, .type = nullptr, .shape = {}, .bytes = nullptr, .size_bytes = 0};
     std::uint64_t elements = 1;
-    std::uint64_t product = 1;  // with 1 for 0: extents can then be multiplied in any order
+    std::uint64_t product = 1;  // with 1 for 0, so that extents can be multiplied in any order
     for (std::uint32_t axis = 0; axis < dimensions; ++axis) {
       const auto extent = number<std::uint64_t>();
       if (extent > most_bytes || product > most_bytes / std::max<std::uint64_t>(extent, 1)) {
@@ -218,13 +219,13 @@ class GgufParser {
     tensor.type = gguf_type(id);
     if (!tensor.type) {
       throw Error("gguf.unknown-type", text("'", file_, "': tensor ", quote(name_), " is of the unknown type ", id),
-                  "Take a file of a common type, such as Q4_K_M, Q4_0 or Q8_0");
+                  "Use a file of a common type, such as Q4_K_M, Q4_0 or Q8_0");
     }
     if (tensor.type->values == 0) {
       throw Error("gguf.removed-type",
                   text("'", file_, "': tensor ", quote(name_), " is of the type ", tensor.type->name,
-                       ", which GGUF has given up"),
-                  id >= 31 ? "It was repacked for one kind of processor: take the model's Q4_0 or IQ4_NL file"
+                       ", which GGUF no longer has"),
+                  id >= 31 ? "It was repacked for one kind of processor: use the model's Q4_0 or IQ4_NL file"
                            : "Convert the model again");
     }
     const std::int64_t row = tensor.shape.empty() ? 1 : tensor.shape.back();
@@ -243,7 +244,7 @@ class GgufParser {
 
   void place_data(std::vector<GgufTensor>& tensors, const std::vector<std::uint64_t>& offsets,
                   std::uint64_t data) const {
-    // What pads the last tensor may be missing.
+    // Padding after the last tensor may be missing.
     const std::uint64_t expected = data + offsets.back() + tensors.back().size_bytes;
     if (expected > bytes_.size()) {
       throw Error(
@@ -295,13 +296,13 @@ class GgufParser {
   std::span<const std::byte> bytes_;
   std::string file_;
   std::size_t position_ = 0;
-  const char* place_ = "";  // what is being read, and of which key or tensor: for messages
+  const char* place_ = "";  // current position for messages: kind, and name of the key or tensor
   std::string_view name_;
 };
 
 }  // namespace detail
 
-/// The contents of one GGUF file that lies in memory. They refer to `bytes`; `file` is for messages.
+/// Parses a GGUF file in memory. The contents refer to `bytes`. file: name for messages.
 inline GgufContents parse_gguf(std::span<const std::byte> bytes, const std::string& file) {
   return detail::GgufParser(bytes, file).read();
 }

@@ -1,4 +1,4 @@
-// The metadata of a GGUF file: values that lie in the file's bytes, read key by key.
+// Metadata of a GGUF file: values in the file's bytes, accessed by key.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@
 
 namespace slm { inline namespace v0_1 {
 
-/// The numbers are the file's.
+/// Value types by their numbers in the file.
 enum class GgufValueType : std::uint32_t {
   u8 = 0,
   i8 = 1,
@@ -41,22 +41,22 @@ constexpr std::string_view name_of(GgufValueType type) {
   return names[static_cast<std::size_t>(type)];
 }
 
-/// Bytes of one value; 0 of those that have no fixed size.
+/// Bytes per value; 0 for types of variable size.
 constexpr std::size_t bytes_of(GgufValueType type) {
   constexpr std::size_t sizes[] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
   return sizes[static_cast<std::size_t>(type)];
 }
 
-/// One value, or an array of values of one type. It refers to the file's bytes, which have been checked to hold it.
+/// One value, or an array of values of one type. Refers to the file's bytes, whose length was checked.
 struct GgufValue {
-  GgufValueType type = GgufValueType::u8;  // of an array: its elements'
+  GgufValueType type = GgufValueType::u8;  // for arrays: the elements' type
   bool is_array = false;
   std::uint64_t count = 1;
   const std::byte* bytes = nullptr;
 
   bool is(GgufValueType other) const { return type == other; }
 
-  /// The integer at a place, of any type that holds it; none where it is none, or beyond 63 bits.
+  /// The integer at an index, of any integer type; none if it is not an integer of at most 63 bits.
   std::optional<std::int64_t> integer(std::uint64_t place = 0) const {
     const std::byte* at = bytes + place * bytes_of(type);
     switch (type) {
@@ -82,7 +82,7 @@ struct GgufValue {
     }
   }
 
-  /// The number at a place, of any type; none where it is none.
+  /// The number at an index, of any numeric type; none if it is not a number.
   std::optional<double> number(std::uint64_t place = 0) const {
     const std::byte* at = bytes + place * bytes_of(type);
     if (is(GgufValueType::f32)) return load_unaligned<float>(at);
@@ -92,14 +92,14 @@ struct GgufValue {
     return whole ? std::optional(static_cast<double>(*whole)) : std::nullopt;
   }
 
-  /// A truth value, which may be a number, 0 or 1; none where it is none.
+  /// A Boolean value, or the number 0 or 1; none otherwise.
   std::optional<bool> boolean() const {
     if (is(GgufValueType::boolean)) return *bytes != std::byte{0};
     const auto value = number();
     return value == 0.0 || value == 1.0 ? std::optional(value == 1.0) : std::nullopt;
   }
 
-  /// The strings, one after the other; the value must be of strings.
+  /// Calls visit(string) for each string; the value must be of strings.
   template <class Visit>
   void each_string(Visit&& visit) const {
     const std::byte* at = bytes;
@@ -116,7 +116,7 @@ struct GgufValue {
     return found;
   }
 
-  /// Its type and, where that is short, its content, for messages.
+  /// Its type, and its content if short, for messages.
   std::string described() const {
     if (is_array) return text("an array of ", count, " ", name_of(type));
     if (is(GgufValueType::string)) return text("the string ", quote(string()));
@@ -127,18 +127,18 @@ struct GgufValue {
   }
 };
 
-/// The metadata by key. It refers to the file's bytes.
+/// Metadata by key. Refers to the file's bytes.
 class GgufFields {
  public:
   using Entry = std::pair<std::string_view, GgufValue>;
 
-  /// The entries are in the order of their keys, which differ.
+  /// Entries must be sorted by key, without duplicates.
   GgufFields(std::vector<Entry> entries, std::string file) : entries_(std::move(entries)), file_(std::move(file)) {}
 
   const std::string& file() const { return file_; }
   const std::vector<Entry>& entries() const { return entries_; }
 
-  /// Null when there is none.
+  /// Returns null if there is none.
   const GgufValue* find(std::string_view key) const {
     const auto before = [](const Entry& entry, std::string_view wanted) { return entry.first < wanted; };
     const auto found = std::lower_bound(entries_.begin(), entries_.end(), key, before);
@@ -150,10 +150,10 @@ class GgufFields {
   const GgufValue& at(std::string_view key) const {
     if (const GgufValue* value = find(key)) return *value;
     throw Error("gguf.missing-key", text("'", file_, "' has no key '", key, "'"),
-                "Convert the model again with a present convert_hf_to_gguf.py");
+                "Convert the model again with a current convert_hf_to_gguf.py");
   }
 
-  /// An integer of any type, in [smallest, largest].
+  /// An integer of any integer type, in [smallest, largest].
   int integer(std::string_view key, int smallest, int largest) const {
     const std::string expected = text("an integer of ", smallest, "..", largest);
     const auto found = single(key, expected).integer();
@@ -165,8 +165,8 @@ class GgufFields {
     return has(key) ? integer(key, smallest, largest) : otherwise;
   }
 
-  /// The id of a token, an integer of any type; none where the key is absent or its id is not below `limit`: -1 and
-  /// 2^32 - 1 stand for no token.
+  /// A token id, an integer of any type; none if the key is absent or the id is not below `limit`: -1 and 2^32 - 1 mean
+  /// no token.
   std::optional<Token> token(std::string_view key, int limit) const {
     if (!has(key)) return std::nullopt;
     const auto found = single(key, "an integer").number();
@@ -174,7 +174,7 @@ class GgufFields {
     return *found >= 0 && *found < limit ? std::optional(static_cast<Token>(*found)) : std::nullopt;
   }
 
-  /// A number of any type, in [smallest, largest].
+  /// A number of any numeric type, in [smallest, largest].
   float number(std::string_view key, double smallest, double largest) const {
     const std::string expected = text("a number of ", smallest, "..", largest);
     const auto found = single(key, expected).number();
@@ -226,7 +226,7 @@ class GgufFields {
   Error bad(std::string_view key, std::string_view expected) const {
     return Error("gguf.bad-value",
                  text("'", file_, "': key '", key, "' is ", at(key).described(), ", expected ", expected),
-                 "Convert the model again, or take its file from another source");
+                 "Convert the model again, or get its file from another source");
   }
 
  private:

@@ -1,4 +1,4 @@
-// GgufFile: a model's GGUF file, memory-mapped; all shards of a split one.
+// GgufFile: a memory-mapped GGUF model, with all shards of a split one.
 #pragma once
 
 #include <algorithm>
@@ -22,14 +22,14 @@ namespace slm { inline namespace v0_1 {
 
 class GgufFile {
  public:
-  /// Opens a file; of a split model the first shard, and the others from the same folder.
+  /// Opens a file. For a split model: the first shard; the others must be in the same folder.
   explicit GgufFile(const std::filesystem::path& path) : path_(path) {
     shards_.emplace_back(path);
     if (const int count = fields().integer("split.count", 0, 65535, 1); count > 1) open_shards(count);
     gather_tensors();
   }
 
-  /// A file that lies in memory, which the caller keeps; `name` is for messages. All of its model is in it.
+  /// A complete model in memory, which the caller must keep alive. name: for messages.
   GgufFile(std::span<const std::byte> bytes, const std::string& name) : path_(name) {
     shards_.emplace_back(bytes, name);
     gather_tensors();
@@ -44,13 +44,13 @@ class GgufFile {
     }
   }
 
-  /// The model's metadata, which stand in the first shard.
+  /// The model's metadata, which are in the first shard.
   const GgufFields& fields() const { return shards_.front().contents.fields; }
 
-  /// Those of all shards, in the order of their names.
+  /// The tensors of all shards, sorted by name.
   const std::vector<const GgufTensor*>& tensors() const { return tensors_; }
 
-  /// Null when there is none.
+  /// Returns null if there is none.
   const GgufTensor* find(std::string_view name) const {
     const auto found =
         std::lower_bound(tensors_.begin(), tensors_.end(), name,
@@ -83,7 +83,7 @@ class GgufFile {
     if (shards_.size() > 1) check_total();
   }
 
-  /// What a shard's name has before its suffix.
+  /// The part of a shard's name before its suffix.
   static std::string mark_of(int shard, int count) {
     const auto five_digits = [](int number) {
       const std::string digits = std::to_string(number);
@@ -104,19 +104,19 @@ class GgufFile {
     if (number != 0) {
       throw Error("gguf.not-first-shard",
                   text("'", path_.string(), "' is shard ", number + 1, " of ", count, " of a split model"),
-                  text("Give the first one, '", base, mark_of(0, count), suffix, "'"));
+                  text("Pass the first one, '", base, mark_of(0, count), suffix, "'"));
     }
     if (!is_named) {
       throw Error("gguf.shard-name",
                   text("'", path_.string(), "' is the first of ", count,
-                       " shards, whose names are made from its own, but its name has no '", mark, "'"),
-                  "Give the shards the names that they were published with");
+                       " shards, whose names are derived from its own, but its name lacks '", mark, "'"),
+                  "Restore the published names of the shards");
     }
     const int total = first.integer("split.tensors.count", 0, 1 << 30);
     for (int shard = 1; shard < count; ++shard) {
       const std::filesystem::path path = path_.parent_path() / (base + mark_of(shard, count) + suffix);
       if (!file_exists(path)) {
-        throw Error("gguf.missing-shard", text("'", path.string(), "' is not there: shard ", shard + 1, " of ", count),
+        throw Error("gguf.missing-shard", text("'", path.string(), "' is missing: shard ", shard + 1, " of ", count),
                     "Download every shard into one folder");
       }
       shards_.emplace_back(path);
@@ -131,7 +131,7 @@ class GgufFile {
     if (const int found = fields.integer(key, 0, 1 << 30); found != expected) {
       throw Error("gguf.other-shard",
                   text("'", fields.file(), "' says ", key, " ", found, ", expected ", expected,
-                       ": it is of another model, or another shard by a wrong name"),
+                       ": it belongs to another model, or is another shard with a wrong name"),
                   "Download every shard of one model again");
     }
   }
@@ -141,22 +141,22 @@ class GgufFile {
     if (tensors_.size() != static_cast<std::size_t>(total)) {
       throw Error(
           "gguf.shard-tensors",
-          text("the shards of '", path_.string(), "' hold ", tensors_.size(), " tensors, the first says ", total),
+          text("the shards of '", path_.string(), "' hold ", tensors_.size(), " tensors, the first one states ", total),
           "Download every shard of one model again");
     }
   }
 
   std::filesystem::path path_;
   std::vector<Shard> shards_;
-  std::vector<const GgufTensor*> tensors_;  // by name
+  std::vector<const GgufTensor*> tensors_;  // sorted by name
 };
 
 namespace detail {
 
-/// A file is GGUF by its first bytes, whatever it is called.
+/// Detects GGUF by the first bytes, independent of the name.
 inline bool is_gguf(const std::filesystem::path& path) { return first_bytes(path, 4) == "GGUF"; }
 
-/// Whether a file is called like a shard of a split model, other than the first.
+/// Whether a file name is that of a shard other than the first.
 inline bool is_later_shard(std::string_view name) {
   const std::size_t of = name.rfind("-of-");
   if (of == name.npos || of < 6 || name[of - 6] != '-') return false;
@@ -169,7 +169,7 @@ inline bool is_later_shard(std::string_view name) {
 
 }  // namespace detail
 
-/// use(fields) of a file's metadata, as long as the file has them. Throws io.file-changed.
+/// Calls use(fields) with a file's metadata, valid during the call. Throws io.file-changed.
 template <class Use>
 auto read_gguf_fields(const std::filesystem::path& path, Use&& use) {
   const detail::BusErrorsTaken taken;
@@ -179,8 +179,8 @@ auto read_gguf_fields(const std::filesystem::path& path, Use&& use) {
   return result;
 }
 
-/// The GGUF file that a path means: itself, or the one model in a folder without safetensors. None: it means no such
-/// file. Throws Error where a folder holds several.
+/// The GGUF file of a path: the file itself, or the only model in a folder without safetensors. None if there is no
+/// such file. Throws Error if a folder has several.
 inline std::optional<std::filesystem::path> gguf_of(const std::filesystem::path& model) {
   namespace fs = std::filesystem;
   std::error_code failure;
@@ -198,8 +198,9 @@ inline std::optional<std::filesystem::path> gguf_of(const std::filesystem::path&
   std::sort(found.begin(), found.end());
   std::string names;
   for (const std::string& name : found) names += text(names.empty() ? "" : ", ", quote(name));
-  throw Error("checkpoint.several-gguf", text("'", model.string(), "' holds several GGUF models: ", names),
-              "Name the one that you want instead of the folder");
+  throw Error("checkpoint.several-gguf",
+              text("'", model.string(), "': expected one GGUF model, found several: ", names),
+              "Name one of the files instead of the folder");
 }
 
 }}

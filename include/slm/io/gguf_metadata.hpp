@@ -1,4 +1,4 @@
-// What GGUF's metadata say of a model: the counterpart of gguf_model.hpp, which reads it.
+// Conversion of a model's properties to GGUF metadata: the counterpart of gguf_model.hpp.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 
 namespace slm { inline namespace v0_1 {
 
-/// What GGUF calls a model. Throws Error where it has no name for its family.
+/// The GGUF architecture of a model. Throws Error if GGUF has none for its family.
 inline const GgufArchitecture& gguf_architecture_for(const Checkpoint& checkpoint) {
   if (const GgufFile* file = checkpoint.gguf()) return architecture_of(*file);
   const std::string_view type = checkpoint.family().model_type;
@@ -21,9 +21,10 @@ inline const GgufArchitecture& gguf_architecture_for(const Checkpoint& checkpoin
   const auto found = std::find_if(std::begin(gguf_architectures), std::end(gguf_architectures),
                                   [&](const auto& known) { return known.apart.model_type == wanted; });
   if (found != std::end(gguf_architectures)) return *found;
-  throw Error("quantize.not-for-gguf",
-              text("'", checkpoint.folder().string(), "' is of the family '", type, "', which GGUF does not have"),
-              "Use the model's folder as it is, or write AWQ");
+  throw Error(
+      "quantize.not-for-gguf",
+      text("'", checkpoint.folder().string(), "' is of the family '", type, "', which has no GGUF architecture"),
+      "Use the model's folder directly, or write AWQ");
 }
 
 inline void write_gguf_metadata(GgufWriter& out, std::string_view architecture, const ModelConfig& config,
@@ -63,8 +64,8 @@ inline void write_gguf_metadata(GgufWriter& out, std::string_view architecture, 
   }
 }
 
-/// Whether what a GGUF file says computes what the model of so many layers does. Llama 3's scaling becomes
-/// divisors.
+/// Whether settings read back from a GGUF file compute the same as the model's, for a model of `layers` layers. Llama
+/// 3's scaling becomes divisors.
 inline bool gguf_keeps(const ModelSettings& model, const ModelSettings& file, int layers) {
   const RopeScaling &one = model.rope_scaling, &other = file.rope_scaling;
   const bool llama3 = one.kind == RopeScaling::Kind::llama3 && other.kind == RopeScaling::Kind::divisors;

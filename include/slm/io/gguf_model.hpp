@@ -1,4 +1,4 @@
-// The metadata and tensors of a GGUF file -> the description of a model, under the file's own tensor names.
+// Reads metadata and tensors of a GGUF file -> a model description with the file's tensor names.
 #pragma once
 
 #include <algorithm>
@@ -24,14 +24,14 @@ namespace slm { inline namespace v0_1 {
 /// One value of general.architecture.
 struct GgufArchitecture {
   std::string_view name;
-  Family apart;        // with queries, keys and values as three matrices
-  Family fused;        // as one
-  bool pairs = false;  // the rows of a head's queries and keys are in the order of neighbours that rotate together
+  Family apart;        // with separate matrices for queries, keys and values
+  Family fused;        // with one fused matrix
+  bool pairs = false;  // rows of queries and keys are ordered so that adjacent ones rotate together
 };
 
 namespace detail {
 
-/// up: the names of gate and up, or of the one matrix that holds both, or of up alone.
+/// up: names of gate and up, or of the fused matrix, or of up alone.
 constexpr GgufArchitecture gguf_architecture(std::string_view name, std::string_view model_type,
                                              std::array<std::string_view, 2> up, bool pairs = false) {
   Family family{.model_type = model_type,
@@ -59,7 +59,7 @@ constexpr GgufArchitecture gguf_architecture(std::string_view name, std::string_
 
 }  // namespace detail
 
-/// What slm runs of llama.cpp's architectures.
+/// The supported architectures of llama.cpp.
 inline constexpr GgufArchitecture gguf_architectures[] = {
     detail::gguf_architecture("llama", "llama", {"ffn_gate", "ffn_up"}, true),
     detail::gguf_architecture("qwen2", "qwen2", {"ffn_gate", "ffn_up"}),
@@ -71,18 +71,18 @@ inline constexpr GgufArchitecture gguf_architectures[] = {
     detail::gguf_architecture("mpt", "mpt", {"ffn_up"}),
 };
 
-/// The architecture of a file. Throws Error naming what the file is instead of a model that slm runs.
+/// The architecture of a file. Throws Error, stating the kind of file, if it is not a supported model.
 inline const GgufArchitecture& architecture_of(const GgufFile& file) {
   const GgufFields& fields = file.fields();
   const std::string_view name = fields.string("general.architecture");
   const std::string_view kind = fields.string("general.type", "model");
   if (kind == "adapter") {
     throw Error("gguf.adapter", text("'", fields.file(), "' is an adapter (LoRA), not a model"),
-                "Name the file of the model that it belongs to");
+                "Name the file of its base model");
   }
   if (name == "clip" || kind == "mmproj") {
-    throw Error("gguf.projector", text("'", fields.file(), "' is the part of a model that looks at pictures"),
-                "Name the file of the language model beside it");
+    throw Error("gguf.projector", text("'", fields.file(), "' is a multimodal projector, not a language model"),
+                "Name the file of the language model");
   }
   const auto known = std::find_if(std::begin(gguf_architectures), std::end(gguf_architectures),
                                   [&](const auto& architecture) { return architecture.name == name; });
@@ -90,11 +90,11 @@ inline const GgufArchitecture& architecture_of(const GgufFile& file) {
     std::string names;
     for (const auto& architecture : gguf_architectures) names += text(names.empty() ? "" : ", ", architecture.name);
     throw Error("gguf.unsupported-architecture",
-                text("'", fields.file(), "' is of the architecture ", quote(name), ", which slm does not run"),
-                text("Take a model of one of these: ", names));
+                text("'", fields.file(), "' is of the architecture ", quote(name), ", which slm does not support"),
+                text("Use a model with one of the architectures ", names));
   }
   if (file.tensors().empty()) {
-    throw Error("gguf.no-tensors", text("'", fields.file(), "' holds a vocabulary and no weights"),
+    throw Error("gguf.no-tensors", text("'", fields.file(), "' has a vocabulary but no weights"),
                 "Name the file of the whole model");
   }
   return *known;
@@ -128,14 +128,14 @@ class GgufModelReader {
   std::string key(std::string_view name) const { return text(architecture_.name, ".", name); }
 
   Error unsupported(const std::string& what) const {
-    return Error("config.unsupported", text("'", fields_.file(), "' asks for ", what),
-                 "docs/models.md lists the families that slm runs, and what of each");
+    return Error("config.unsupported", text("'", fields_.file(), "' requires ", what),
+                 "See docs/models.md for the supported families and their features");
   }
 
   const GgufTensor& tensor(std::string_view name) const {
     if (const GgufTensor* found = file_.find(name)) return *found;
     throw Error("checkpoint.missing-tensor", text("'", fields_.file(), "' has no tensor '", name, "'"),
-                "Convert the model again, or take its file from another source");
+                "Convert the model again, or get its file from another source");
   }
 
   int rows_of(std::string_view name) const {
@@ -145,10 +145,10 @@ class GgufModelReader {
     }
     throw Error("checkpoint.wrong-shape",
                 text("'", fields_.file(), "': tensor '", name, "' is ", shape_text(found.shape), ", expected a matrix"),
-                "Convert the model again, or take its file from another source");
+                "Convert the model again, or get its file from another source");
   }
 
-  /// An integer, or an array of the same integer for every layer.
+  /// An integer, or an array with the same integer for every layer.
   int layer_integer(std::string_view name, int largest) const {
     const std::string full = key(name);
     const GgufValue& value = fields_.at(full);
@@ -163,17 +163,16 @@ class GgufModelReader {
     return static_cast<int>(*first);
   }
 
-  /// Keys of formulas that no family here has.
+  /// Refuses keys of formulas that no supported family has.
   void refuse_other_formulas() const {
     if (fields_.integer(key("expert_count"), 0, 1 << 20, 0) > 0) throw unsupported("a mixture of experts");
     for (const char* name : {"logit_scale", "embedding_scale", "residual_scale", "attention.scale",
                              "attn_logit_softcapping", "final_logit_softcapping"}) {
       const float factor = fields_.number(key(name), -1e30, 1e30, 0);
-      if (factor != 0 && factor != 1)
-        throw unsupported(text("a factor that its family does not have (", key(name), ")"));
+      if (factor != 0 && factor != 1) throw unsupported(text("a factor that its family lacks (", key(name), ")"));
     }
     if (fields_.has(key("attention.sliding_window_pattern"))) {
-      throw unsupported("a sliding window in some of the layers");
+      throw unsupported("a sliding window in only some layers");
     }
     const int version = fields_.integer("general.quantization_version", 0, 1 << 20, 2);
     if (version != 2) throw unsupported(text("version ", version, " of the quantized types, expected 2"));
@@ -196,7 +195,7 @@ class GgufModelReader {
       config_.positions = bias > 0 ? Positions::alibi : learned ? Positions::learned : Positions::none;
       if (bias > 0) model_.settings.alibi_bias_max = bias;
     }
-    // Which biases a model has, only its tensors say.
+    // Only the tensors show which biases a model has.
     if (has("blk.0.attn_q.bias") || has("blk.0.attn_qkv.bias")) {
       config_.attention_bias = has("blk.0.attn_output.bias") ? AttentionBias::all : AttentionBias::qkv;
     }
@@ -212,7 +211,7 @@ class GgufModelReader {
     if (fields_.has(key("attention.key_length"))) {
       config_.head_dim = fields_.integer(key("attention.key_length"), 1, 1024);
       if (fields_.integer(key("attention.value_length"), 1, 1 << 20, config_.head_dim) != config_.head_dim) {
-        throw unsupported("values of another length than keys");
+        throw unsupported("values of a length other than the keys'");
       }
     } else if (config_.hidden % config_.heads != 0) {
       throw Error("config.unsound",
@@ -221,12 +220,12 @@ class GgufModelReader {
     }
     if (fields_.has(key("attention.head_count_kv"))) {
       config_.kv_heads = layer_integer("attention.head_count_kv", config_.heads);
-    } else if (is("mpt")) {  // a file does not say so where queries share one head of keys and values
+    } else if (is("mpt")) {  // the metadata do not state shared KV heads
       config_.kv_heads = std::max(0, (rows_of("blk.0.attn_qkv.weight") - config_.hidden) / 2 / config_.head_dim);
     } else {
       config_.kv_heads = config_.heads;
     }
-    // Converters write 4 * hidden for those that have no gate, whatever the tensors are.
+    // Converters write 4 * hidden for models without a gate, independent of the tensors.
     config_.ffn = config_.gated ? layer_integer("feed_forward_length", 1 << 22) : rows_of("blk.0.ffn_up.weight");
     config_.vocab = rows_of("token_embd.weight");
     if (const GgufValue* tokens = fields_.find("tokenizer.ggml.tokens")) {
@@ -234,7 +233,7 @@ class GgufModelReader {
         throw Error("gguf.vocabulary-size",
                     text("'", fields_.file(), "': token_embd.weight has ", config_.vocab, " rows, and the tokenizer ",
                          tokens->count, " tokens"),
-                    "Convert the model again, or take its file from another source");
+                    "Convert the model again, or get its file from another source");
       }
     }
     if (const GgufTensor* norm = file_.find("blk.0.attn_q_norm.weight")) {
@@ -288,7 +287,7 @@ class GgufModelReader {
     scaling.attention_factor = fields_.number(key("rope.scaling.attn_factor"), 1e-3, 1e3, stretched);
   }
 
-  /// One positive number for each rotary frequency.
+  /// One positive number per rotary frequency.
   std::vector<float> divisors(std::string_view name) const {
     const GgufTensor& found = tensor(name);
     const std::vector<std::int64_t> expected{config_.rotary_dim() / 2};
@@ -296,7 +295,7 @@ class GgufModelReader {
       throw Error("checkpoint.wrong-shape",
                   text("'", fields_.file(), "': tensor '", name, "' is ", found.type->name, " ",
                        shape_text(found.shape), ", expected F32 ", shape_text(expected)),
-                  "Convert the model again, or take its file from another source");
+                  "Convert the model again, or get its file from another source");
     }
     std::vector<float> values(static_cast<std::size_t>(expected[0]));
     for (std::size_t i = 0; i < values.size(); ++i) {
@@ -305,13 +304,13 @@ class GgufModelReader {
         throw Error("gguf.bad-frequencies",
                     text("'", fields_.file(), "': '", name, "' [", i, "] is ", values[i],
                          ", expected a number of 0.001..1000000"),
-                    "Convert the model again, or take its file from another source");
+                    "Convert the model again, or get its file from another source");
       }
     }
     return values;
   }
 
-  /// The ids that the metadata name, then what the vocabulary says.
+  /// The ids in the metadata, then those of the vocabulary.
   void read_end_tokens() {
     for (const char* name : {"eos", "eot", "eom"}) {
       const std::string key = text("tokenizer.ggml.", name, "_token_id");
@@ -329,7 +328,7 @@ class GgufModelReader {
     add_tokenizer_ends(model_, std::move(ends));
   }
 
-  /// Ids outside the vocabulary mean no token, whatever they were to be.
+  /// Reports ids outside the vocabulary, which mean no token.
   void note_dropped_tokens() {
     for (const auto& [id, value] : fields_.entries()) {
       const auto found = value.is_array ? std::nullopt : value.number();
@@ -349,7 +348,7 @@ class GgufModelReader {
 
 }  // namespace detail
 
-/// What the metadata say, and of what they leave out, the tensors.
+/// Reads the model's description from the metadata, and missing properties from the tensors.
 inline ModelDescription read_gguf_model(const GgufFile& file) { return detail::GgufModelReader(file).read(); }
 
 }}

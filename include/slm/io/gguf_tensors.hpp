@@ -1,4 +1,4 @@
-// The tensors of a GGUF model as the library's own, which refer to the mapped file.
+// Tensors of a GGUF model as slm::Tensor, referring to the mapped file.
 #pragma once
 
 #include <array>
@@ -17,8 +17,7 @@
 
 namespace slm { inline namespace v0_1 {
 
-/// The tensors of a model. Queries and keys of some architectures lie in another order than the one that slm rotates:
-/// those are copies.
+/// Tensors of a model. Queries and keys of some architectures have a row order other than slm's; those are copied.
 struct GgufTensors {
   std::vector<Tensor> tensors;
   std::vector<std::unique_ptr<std::byte[]>> copies;
@@ -29,8 +28,8 @@ struct GgufTensors {
       if (!stored->type->dtype) {
         throw Error("gguf.unsupported-type",
                     text("'", file.path().string(), "': tensor ", quote(stored->name), " is of the type ",
-                         stored->type->name, ", which slm does not read"),
-                    "Take a file of a common type, such as Q4_K_M, Q4_0 or Q8_0");
+                         stored->type->name, ", which slm does not support"),
+                    "Use a file of a common type, such as Q4_K_M, Q4_0 or Q8_0");
       }
       Tensor tensor{.name = std::string{stored->name},
                     .dtype = *stored->type->dtype,
@@ -43,8 +42,8 @@ struct GgufTensors {
   }
 
  private:
-  /// Row 2j + s of a head in the file is row s * D / 2 + j of the head as slm rotates it: (i, i + D / 2) instead of
-  /// (2i, 2i + 1). Rows are whole blocks, so that no value changes.
+  /// Row 2j + s of a head in the file is row s * D / 2 + j in slm's rotation order: (i, i + D / 2) instead of (2i, 2i +
+  /// 1). Rows are whole blocks, so values do not change.
   void bring_halves_together(Tensor& tensor, const ModelConfig& config) {
     const std::string_view name = tensor.name;
     const auto is = [name](std::string_view module) {
@@ -52,7 +51,7 @@ struct GgufTensors {
     };
     const std::int64_t q = config.heads, k = config.kv_heads, head = config.head_dim;
     const bool fused = is(".attn_qkv");
-    const std::int64_t turned = fused ? q + k : is(".attn_q") ? q : is(".attn_k") ? k : 0;  // heads
+    const std::int64_t turned = fused ? q + k : is(".attn_q") ? q : is(".attn_k") ? k : 0;  // number of heads
     const std::int64_t rows = (fused ? turned + k : turned) * head;
     if (turned == 0 || head % 2 != 0 || tensor.shape.empty() || tensor.shape[0] != rows) return;
     const auto row_bytes = tensor.size_bytes / static_cast<std::size_t>(rows);

@@ -1,4 +1,4 @@
-// Writes GGUF files, whole or not at all.
+// Writes GGUF files atomically.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +20,8 @@
 
 namespace slm { inline namespace v0_1 {
 
-/// Gathers metadata and the descriptions of tensors, whose bytes come when the file is written. Keys and names differ.
+/// Collects metadata and tensor descriptions; the tensors' bytes are supplied by write(). Keys and names must be
+/// unique.
 class GgufWriter {
  public:
   void string(std::string_view key, std::string_view value) {
@@ -50,7 +51,7 @@ class GgufWriter {
     for (const std::string& value : values) put_string(pairs_, value);
   }
 
-  /// A value of another file.
+  /// Copies a value of another file.
   void copy(std::string_view key, const GgufValue& value) {
     value.is_array ? add_array(key, value.type, value.count) : add_key(key, value.type);
     if (value.is(GgufValueType::string))
@@ -78,7 +79,7 @@ class GgufWriter {
 
   std::size_t tensors() const { return sizes_.size(); }
 
-  /// data(index): the bytes of a tensor, which are gone when the next ones are asked for. Throws io.unwritable.
+  /// data(index): returns the bytes of a tensor, valid until the next call. Throws io.unwritable.
   template <class Data>
   void write(const std::filesystem::path& path, Data&& data) const {
     write_file_whole(path, [&](std::ostream& file) {
@@ -133,8 +134,8 @@ class GgufWriter {
 
   std::string pairs_, tensors_;
   std::uint64_t pair_count_ = 0;
-  std::vector<std::uint64_t> sizes_;  // of the tensors' bytes
-  std::uint64_t end_ = 0;             // of the tensors so far, padded
+  std::vector<std::uint64_t> sizes_;  // bytes of each tensor
+  std::uint64_t end_ = 0;             // end of the tensors so far, padded
 };
 
 }}

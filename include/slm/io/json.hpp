@@ -1,4 +1,4 @@
-// Reading JSON files that may be broken or hostile: every fault is an Error that names the file and the field.
+// Reads untrusted JSON files: every fault is an Error that names the file and the field.
 #pragma once
 
 #include <filesystem>
@@ -17,13 +17,13 @@ namespace slm { inline namespace v0_1 {
 
 using Json = nlohmann::json;
 
-/// Bounds of JSON from outside. What model folders hold stays far below: nested ten deep, in the tens of megabytes.
+/// Limits for untrusted JSON. Model folders stay far below: ten levels, tens of megabytes.
 inline constexpr int deepest_json = 64;
-inline constexpr std::size_t largest_json = 100'000'000;  // bytes; the limit that safetensors sets its headers
+inline constexpr std::size_t largest_json = 100'000'000;  // bytes; the header limit of safetensors
 
 namespace detail {
 
-/// Takes out what is nested, from the leaves on.
+/// Removes nested values from the leaves up.
 inline void clear_nested(Json& json) noexcept {
   if (auto* const array = json.get_ptr<Json::array_t*>()) {
     for (Json& element : *array) clear_nested(element);
@@ -36,8 +36,8 @@ inline void clear_nested(Json& json) noexcept {
 
 }  // namespace detail
 
-/// Holds a value, and destroys it without taking memory. Json's own destructor takes some for what is nested, and ends
-/// the program where there is none: what the library reads or makes, one of these holds.
+/// Owns a JSON value and destroys it without allocating. Json's destructor allocates for nested values and terminates
+/// the program if that fails. Every JSON value that the library reads or creates is held by this class.
 class OwnedJson : public Json {
  public:
   OwnedJson() = default;
@@ -49,16 +49,16 @@ class OwnedJson : public Json {
   Json take() { return std::move(static_cast<Json&>(*this)); }
 };
 
-/// Whether it is this text. Json's own comparison with a text takes memory, and ends the program where there is none.
+/// Compares with a text without allocating. Json's own comparison allocates, and terminates the program if that fails.
 inline bool is_text(const Json& value, std::string_view expected) noexcept {
   const auto* const found = value.get_ptr<const std::string*>();
   return found != nullptr && *found == expected;
 }
 
-/// A new object as a member of another.
+/// Adds a new object as a member of an object.
 inline Json& new_member(Json& object, const std::string& name) { return object[name] = Json::object(); }
 
-/// A list as a member of an object. It is made once there is a place for it: see OwnedJson.
+/// Adds a list as a member of an object. The member is created first: see OwnedJson.
 template <class List>
 void set_list(Json& object, const std::string& name, const List& list) {
   Json& place = object[name];
@@ -67,8 +67,8 @@ void set_list(Json& object, const std::string& name, const List& list) {
 
 namespace detail {
 
-/// Builds the value that is read, for Json::sax_parse: the bounds are checked before a value is built, as copying,
-/// comparing and printing values recurse.
+/// Builds a value for Json::sax_parse. Limits are checked during construction, since copying, comparing and printing
+/// are recursive.
 class JsonBuilder {
  public:
   JsonBuilder(const std::string& file, std::string_view advice) : file_(file), advice_(advice) {}
@@ -122,7 +122,7 @@ class JsonBuilder {
     return true;
   }
 
-  /// Where the next value belongs.
+  /// The location of the next value.
   Json& place() {
     if (open_.empty()) return whole_;
     return open_.back()->is_object() ? *member_ : open_.back()->get_ptr<Json::array_t*>()->emplace_back();
@@ -131,14 +131,13 @@ class JsonBuilder {
   const std::string& file_;
   std::string_view advice_;
   OwnedJson whole_;
-  std::vector<Json*> open_;  // arrays and objects that have not ended; only the last one grows
-  Json* member_ = nullptr;   // the last name's value
+  std::vector<Json*> open_;  // open arrays and objects; only the last one grows
+  Json* member_ = nullptr;   // value of the last name
 };
 
 }  // namespace detail
 
-/// Where all JSON enters. Of two members with the same name either could be meant: an Error. advice: what to do about
-/// it.
+/// Parses all JSON input. Duplicate member names are an Error. advice: remedy in messages.
 inline Json parse_json(std::string_view source, const std::string& file,
                        std::string_view advice = "Download or export the file again") {
   if (source.size() > largest_json) {
@@ -159,13 +158,13 @@ inline Json parse_json_object(std::string_view source, const std::string& file,
   return json.take();
 }
 
-/// A value as a message shows it.
+/// A value for messages.
 inline std::string quote_json(const Json& value) {
   if (value.is_string()) return quote(value.get_ref<const std::string&>());
   return value.is_structured() ? value.type_name() : value.dump();
 }
 
-/// JSON as text. Bytes that are not UTF-8, as in the name of a file, become U+FFFD.
+/// Serializes JSON. Bytes that are not UTF-8, as in file names, become U+FFFD.
 template <class AnyJson>
 std::string json_text(const AnyJson& json, int indent = -1) {
   return json.dump(indent, ' ', false, AnyJson::error_handler_t::replace);
@@ -175,27 +174,27 @@ inline Json read_json_object(const std::filesystem::path& path) {
   return read_mapped(path, [&](std::string_view text) { return parse_json_object(text, path.string()); });
 }
 
-/// Whether a value is an integer of 0..limit-1.
+/// Whether a value is an integer in 0..limit-1.
 inline bool is_index(const Json& value, std::uint64_t limit) {
   if (value.is_number_unsigned()) return value.get<std::uint64_t>() < limit;
   return value.is_number_integer() && value.get<std::int64_t>() >= 0 && value.get<std::uint64_t>() < limit;
 }
 
-/// One object of a JSON file, read field by field. It refers to the object. advice: what to do about a wrong field.
+/// Reads one object of a JSON file field by field. Refers to the object. advice: remedy for an invalid field.
 class JsonFields {
  public:
   explicit JsonFields(const Json& object, std::string file,
-                      std::string advice = "Take the file from the model's original repository")
+                      std::string advice = "Copy the file from the model's original repository")
       : object_(object), file_(std::move(file)), advice_(std::move(advice)) {}
   JsonFields(Json&&, std::string, std::string = {}) = delete;
 
-  /// Present and not null.
+  /// Whether the field is present and not null.
   bool has(const char* name) const {
     const auto field = object_.find(name);
     return field != object_.end() && !field->is_null();
   }
 
-  /// Present, if only as null.
+  /// Whether the field is present, possibly null.
   bool states(const char* name) const { return object_.contains(name); }
 
   const Json& at(const char* name) const {

@@ -1,4 +1,4 @@
-// MappedFile: a whole file as read-only memory, paged in by the operating system as it is touched.
+// MappedFile: a whole file as read-only memory, paged in on access.
 #pragma once
 
 #include <fcntl.h>
@@ -33,7 +33,7 @@ inline Error unreadable(const std::filesystem::path& path, const char* reason, c
   return Error("io.unreadable", text("cannot read '", path.string(), "': ", reason), mend);
 }
 
-/// What some downloads leave in the place of a file.
+/// The Error for a Git LFS pointer or a web page downloaded instead of the file.
 inline std::optional<Error> stand_in(const std::filesystem::path& path, std::string_view content) {
   if (content.starts_with("version https://git-lfs")) {
     return Error("io.lfs-pointer", text("'", path.string(), "' is a Git LFS pointer, not the file itself"),
@@ -41,18 +41,17 @@ inline std::optional<Error> stand_in(const std::filesystem::path& path, std::str
   }
   for (const char* page : {"<!DOCTYPE html", "<!doctype html", "<html"}) {
     if (!content.starts_with(page)) continue;
-    return Error(
-        "io.web-page", text("'", path.string(), "' is a web page, not the file itself"),
-        "Accept the model's terms where it is offered, sign in, and download the file again; a hub's address of "
-        "a file says resolve where its page's says blob");
+    return Error("io.web-page", text("'", path.string(), "' is a web page, not the file itself"),
+                 "Accept the model's terms on its page, sign in, and download the file again; the address of a file "
+                 "contains resolve instead of blob");
   }
   return std::nullopt;
 }
 
 }  // namespace detail
 
-/// Whether there is something of this name. Throws io.unreadable where that cannot be told: a name that is too long, a
-/// folder that may not be searched.
+/// Whether the path exists. Throws io.unreadable if this cannot be determined: the name is too long, or a folder may
+/// not be searched.
 inline bool file_exists(const std::filesystem::path& path) {
   struct stat status {};
   if (::stat(path.c_str(), &status) == 0) return true;
@@ -60,11 +59,12 @@ inline bool file_exists(const std::filesystem::path& path) {
   throw detail::unreadable(path, std::strerror(errno));
 }
 
-/// The first bytes of a regular file, at most `count`; none of what cannot be read.
+/// The first bytes of a regular file, at most `count`; empty if it cannot be read.
 inline std::string first_bytes(const std::filesystem::path& path, std::size_t count) {
   struct stat status {};
   if (::stat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) return {};
-  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // it may have become a pipe meanwhile
+  const int file =
+      ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // the file may have been replaced by a pipe
   if (file < 0) return {};
   std::string bytes(count, '\0');
   const auto read = ::pread(file, bytes.data(), count, 0);  // fails on a pipe
@@ -73,19 +73,20 @@ inline std::string first_bytes(const std::filesystem::path& path, std::size_t co
   return bytes;
 }
 
-/// Whether files are mapped from here on, as they are unless a program says false: for processes that must not have
-/// the handler of SIGBUS that mapped files need (docs/robustness.md). Files that are not mapped are read into memory.
+/// Enables or disables file mapping; enabled by default. Disable it in processes that must not install the SIGBUS
+/// handler that mapped files need (docs/robustness.md). Files are then read into memory.
 inline void set_file_mapping(bool mapped) { detail::maps_files = mapped; }
 
-/// Regular files only: a pipe or a device may have no end, and opening one may wait or do something. A file that cannot
-/// be mapped with a guard is read into memory.
+/// Regular files only: a pipe or device may be endless, and opening it may block or have side effects. A file that
+/// cannot be mapped with a guard is read into memory.
 class MappedFile {
  public:
   explicit MappedFile(const std::filesystem::path& path) : path_(path) {
     struct stat status {};
     if (::stat(path.c_str(), &status) != 0) throw detail::unreadable(path, std::strerror(errno));
     if (!S_ISREG(status.st_mode)) throw detail::unreadable(path, "it is not a regular file");
-    const Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};  // it may have become a pipe
+    const Descriptor file{
+        ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};  // the file may have been replaced by a pipe
     if (file.number < 0) throw detail::unreadable(path, std::strerror(errno));
     const bool is_file = ::fstat(file.number, &status) == 0 && S_ISREG(status.st_mode);
     if (!is_file || status.st_size == 0) {
@@ -99,9 +100,8 @@ class MappedFile {
   std::span<const std::byte> bytes() const { return bytes_; }
   std::string_view text() const { return {reinterpret_cast<const char*>(bytes_.data()), bytes_.size()}; }
 
-  /// Throws io.file-changed where the file has become shorter since it was opened, or a part of it could not be read:
-  /// what was read from bytes() before may be zeros. To be called after reading, before results are used. It costs a
-  /// comparison of the last page.
+  /// Throws io.file-changed if the file was truncated since it was opened, or a part could not be read: bytes read
+  /// before may be zeros. Call it after reading and before using results. It compares the last page.
   void check_unchanged() const {
     const auto end = bytes_.last(last_page_.size());
     if (!std::equal(end.begin(), end.end(), last_page_.begin()) || mapping_.damaged()) throw changed();
@@ -126,7 +126,7 @@ class MappedFile {
     }
     if (mapping_.data() == nullptr) return read(file, size);
     bytes_ = {mapping_.data(), size};
-    // A file may end within a page, of which the rest becomes zeros without a signal.
+    // If a file ends within a page, truncation zeroes the rest of the page without a signal.
     const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
     const std::span<const std::byte> last = bytes_.subspan((size - 1) / page * page);
     last_page_.assign(last.begin(), last.end());
@@ -147,17 +147,17 @@ class MappedFile {
   Error changed() const {
     return Error("io.file-changed",
                  slm::text("'", path_.string(), "' has changed since it was opened, or a part of it cannot be read"),
-                 "Load it again when its download is complete; replace files in use by renaming others to their names");
+                 "Load it again when its download is complete; replace files in use by renaming");
   }
 
   std::filesystem::path path_;
   detail::GuardedMapping mapping_;
-  std::unique_ptr<std::byte[]> copy_;  // where it is not mapped
+  std::unique_ptr<std::byte[]> copy_;  // if not mapped
   std::span<const std::byte> bytes_;
-  std::vector<std::byte> last_page_;  // of a mapped file, as it was
+  std::vector<std::byte> last_page_;  // the original last page of a mapped file
 };
 
-/// use(text) of a file's content, as long as the file has it. Throws io.file-changed.
+/// Calls use(text) with a file's content, valid during the call. Throws io.file-changed.
 template <class Use>
 auto read_mapped(const std::filesystem::path& path, Use&& use) {
   const detail::BusErrorsTaken taken;

@@ -1,4 +1,4 @@
-// merge_adapter: a model in floating point and an adapter of it -> a checkpoint with the sums of their weights.
+// merge_adapter: adds an adapter to a floating-point model and writes the resulting checkpoint.
 #pragma once
 
 #include <algorithm>
@@ -26,9 +26,9 @@
 namespace slm { inline namespace v0_1 {
 
 struct MergeReport {
-  int changed = 0;          // tensors
-  std::uint64_t bytes = 0;  // of all tensors
-  bool untied = false;      // embedding and head were one and are two now
+  int changed = 0;          // number of changed tensors
+  std::uint64_t bytes = 0;  // bytes of all tensors
+  bool untied = false;      // embedding and head were tied and are separate now
 };
 
 namespace detail {
@@ -37,7 +37,7 @@ class Merge {
  public:
   Merge(const std::filesystem::path& model, const std::filesystem::path& adapter) : checkpoint_(model) {
     if (checkpoint_.gguf()) {
-      throw refused("a GGUF file", "Merge into the model's Hugging Face folder, then make the GGUF file of the result");
+      throw refused("a GGUF file", "Merge into the model's Hugging Face folder, then convert the result to GGUF");
     }
     if (checkpoint_.quantization().method != QuantizationSettings::Method::none) throw quantized();
     adapter_ = read_peft(adapter, checkpoint_);
@@ -82,12 +82,14 @@ class Merge {
   };
 
   Error refused(const std::string& what, const std::string& advice) const {
-    return Error("merge.base",
-                 text("'", checkpoint_.folder().string(), "' is ", what, ", into which nothing is merged"), advice);
+    return Error(
+        "merge.base",
+        text("'", checkpoint_.folder().string(), "' is ", what, "; expected a floating-point Hugging Face folder"),
+        advice);
   }
 
   Error quantized() const {
-    return refused("quantized", "Merge into the floating-point model that it was made of, then quantize the result");
+    return refused("quantized", "Merge into the original floating-point model, then quantize the result");
   }
 
   static Error unwritable(const std::filesystem::path& path, const std::error_code& reason) {
@@ -100,8 +102,8 @@ class Merge {
     if (!std::filesystem::copy_file(from, to, failure) || failure) throw unwritable(to, failure);
   }
 
-  /// What is written, and what is added to which tensor. A table that embedding and head share becomes two where one of
-  /// them changes.
+  /// Determines the output tensors and the change of each. A table shared by embedding and head is split if one of them
+  /// changes.
   void name_tensors() {
     const bool tied = checkpoint_.settings().tied_embeddings;
     report_.untied = tied && !(adapter_.of(number_of(AdaptedProduct::embedding)).empty() &&
@@ -156,7 +158,7 @@ class Merge {
     return merged_.data();
   }
 
-  /// W + scale * B A in fp32, row by row as it is stored, rounded once to the stored type.
+  /// W + scale * B A in fp32, row by row, rounded once to the stored type.
   template <class Element>
   void merge(const Tensor& tensor, const Sum& sum) {
     const LowRank& change = *sum.change;
@@ -178,9 +180,9 @@ class Merge {
         const Element value = from_float<Element>(weights[c] + delta[c]);
         if (!std::isfinite(to_float(value))) {
           throw Error("merge.overflow",
-                      text("with the adapter, tensor ", quote(tensor.name), " [", r, ", ", c,
-                           "] is beyond the numbers of ", name_of(tensor.dtype)),
-                      "Merge into the model in another type, or use the adapter unmerged");
+                      text("with the adapter, tensor ", quote(tensor.name), " [", r, ", ", c, "] exceeds the range of ",
+                           name_of(tensor.dtype)),
+                      "Merge into the model in another type, or use the adapter without merging");
         }
         std::memcpy(out + c * sizeof(Element), &value, sizeof value);
       }
@@ -194,7 +196,7 @@ class Merge {
     return values;
   }
 
-  /// The head that was read is the head that is written, whatever the original says.
+  /// Writes the tie that was read from the tensors, even if the original config differs.
   void write_config(const std::filesystem::path& work) const {
     const auto original = checkpoint_.folder() / "config.json";
     OwnedJson config = read_json_object(original);
@@ -208,16 +210,16 @@ class Merge {
   Adapter adapter_;
   std::map<std::string, Sum> sums_;  // by the tensor's name in the output
   std::vector<Tensor> tensors_;
-  std::vector<std::byte> merged_;  // the tensor that is being written
+  std::vector<std::byte> merged_;  // the tensor being written
   std::uint64_t bytes_ = 0;
   MergeReport report_;
 };
 
 }  // namespace detail
 
-/// Writes the folder `output`, whole or not at all: the model with the adapter added to its weights, each in the type
-/// that it has, and the files beside them. Throws merge.base where the model is no floating-point folder,
-/// merge.output-exists, merge.overflow, and what reading throws.
+/// Writes the folder `output` atomically: the model with the adapter added to its weights, in their types, and the
+/// companion files. Throws merge.base unless the model is a floating-point folder, merge.output-exists, merge.overflow,
+/// and errors of reading.
 inline MergeReport merge_adapter(const std::filesystem::path& model, const std::filesystem::path& adapter,
                                  const std::filesystem::path& output,
                                  const std::function<void(double)>& progress = {}) {

@@ -1,4 +1,4 @@
-// NamePattern: which modules of a model a key of PEFT's rank_pattern or alpha_pattern means.
+// NamePattern: matches module names with keys of PEFT's rank_pattern and alpha_pattern.
 #pragma once
 
 #include <bitset>
@@ -11,15 +11,15 @@
 
 namespace slm { inline namespace v0_1 {
 
-/// A name from some dot on, or a regular expression of one, which must match up to the end as in Python. Known are
-/// literals, `.`, `\d`, `\w`, `\s`, escaped punctuation, sets, groups, `|`, `*`, `+`, `?`, `^` at the beginning and `$`
-/// at the end. All ways through the expression are followed at once, so that none takes longer than its length times
-/// the name's.
+/// A name suffix that starts after a dot, or a regular expression of one, which must match to the end as in Python.
+/// Supported: literals, `.`, `\d`, `\w`, `\s`, escaped punctuation, sets, groups, `|`, `*`, `+`, `?`, `^` at the
+/// beginning and `$` at the end. All alternatives are followed in parallel, so matching takes at most the product of
+/// the two lengths.
 class NamePattern {
  public:
   static constexpr std::size_t longest = 2000;
 
-  /// Nothing where the expression has anything else, or is too long.
+  /// Returns nothing if the expression has other elements or is too long.
   static std::optional<NamePattern> parse(std::string_view source) {
     NamePattern pattern;
     if (source.size() > longest) return std::nullopt;
@@ -34,7 +34,7 @@ class NamePattern {
     return pattern;
   }
 
-  /// Takes what it does off `budget`, and gives up, as if it did not match, where nothing is left of it.
+  /// Subtracts its work from `budget`; returns false when the budget is exhausted.
   bool matches(std::string_view name, std::int64_t& budget) const {
     std::vector<int> now, next;
     std::vector<std::size_t> seen(states_.size(), none);
@@ -61,10 +61,10 @@ class NamePattern {
   struct State {
     enum Kind { byte, fork, end } kind = end;
     std::bitset<256> bytes = {};
-    int next = nowhere, other = nowhere;  // other: of forks
+    int next = nowhere, other = nowhere;  // other: second branch of a fork
   };
 
-  /// A part of the expression: where it begins, and the ways out of it, each a state and which of its two.
+  /// A part of the expression: its first state, and its exits, each a state and one of its two branches.
   struct Part {
     int begin = nowhere;
     std::vector<std::pair<int, bool>> ends = {};
@@ -101,7 +101,7 @@ class NamePattern {
     }
 
     std::optional<Part> sequence(int depth) {
-      const int nothing = add({.kind = State::fork});  // whose second way leads nowhere
+      const int nothing = add({.kind = State::fork});  // its second branch is unused
       Part all{nothing, {{nothing, false}}};
       while (more() && source[at] != '|' && source[at] != ')') {
         const std::optional<Part> part = repeated(depth);
@@ -118,7 +118,7 @@ class NamePattern {
       const char how = source[at];
       if (how != '*' && how != '+' && how != '?') return part;
       ++at;
-      if (more() && source[at] == '?') ++at;  // the shortest match first, or the longest: it is the same set of names
+      if (more() && source[at] == '?') ++at;  // the shortest or the longest match first: both accept the same names
       const int fork = add({.kind = State::fork, .next = part->begin});
       if (how != '?') {
         link(*part, fork);
@@ -206,7 +206,7 @@ class NamePattern {
 
   void link(const Part& part, int to) { Parser{{}, states_}.link(part, to); }
 
-  /// Adds a state, or what it leads to without a byte, to those that are reached before byte `at`.
+  /// Adds a state, and all states reachable without a byte, to those reached before byte `at`.
   void reach(int first, std::size_t at, std::vector<int>& reached, std::vector<std::size_t>& seen) const {
     std::vector<int> open{first};
     while (!open.empty()) {

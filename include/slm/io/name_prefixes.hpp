@@ -1,4 +1,4 @@
-// The prefixes of a checkpoint's tensor names, found from the names themselves.
+// Detects the prefixes of a checkpoint's tensor names.
 #pragma once
 
 #include <map>
@@ -12,16 +12,16 @@
 
 namespace slm { inline namespace v0_1 {
 
-/// "model." and nothing as a rule. Both are empty in a file saved from the model without its head, and
-/// "language_model.model." and "language_model." where the model is the text model of a multimodal one.
+/// Usually "model." and empty. Both are empty in a file saved without the head. In multimodal models they are
+/// "language_model.model." and "language_model.".
 struct NamePrefixes {
-  std::string model;  // of every module but the head
+  std::string model;  // prefix of every module except the head
   std::string head;
 };
 
 using TensorMap = std::map<std::string, const Tensor*, std::less<>>;
 
-/// Whether a module's weight is there, as floats or as codes.
+/// Whether a module's weight is present, as floats or codes.
 inline bool stores(const TensorMap& tensors, std::string_view module) {
   return tensors.contains(text(module, ".weight")) || tensors.contains(text(module, ".qweight")) ||
          tensors.contains(text(module, ".weight_packed"));
@@ -29,8 +29,8 @@ inline bool stores(const TensorMap& tensors, std::string_view module) {
 
 namespace detail {
 
-/// The family's own prefix or none, where layers have it. Otherwise the one with which both the first layer and the
-/// embedding are there: towers for images or sound have no such embedding.
+/// The family's own prefix or none, if layers have it. Otherwise the prefix of both the first layer and the embedding:
+/// image or audio towers have no such embedding.
 inline std::string find_model_prefix(const TensorMap& tensors, const TensorTable& table) {
   const std::size_t number = table.layer.find("{}");
   const std::string_view layers = table.layer.substr(0, number);
@@ -53,11 +53,12 @@ inline std::string find_model_prefix(const TensorMap& tensors, const TensorTable
 
 }  // namespace detail
 
-/// The head's prefix is the longest beginning of the model's prefix with which a head is there. Without any head it is
-/// the one that stands before the family's own prefix.
+/// The head's prefix is the longest prefix of the model's prefix with a head. Without a head it is the part before the
+/// family's own prefix.
 inline NamePrefixes find_prefixes(const TensorMap& tensors, const TensorTable& table) {
   NamePrefixes found{detail::find_model_prefix(tensors, table), {}};
-  for (std::string head = found.model;; head.erase(head.rfind('.') + 1)) {  // all of it where there is no other part
+  for (std::string head = found.model;;
+       head.erase(head.rfind('.') + 1)) {  // the whole prefix if there is no other part
     if (stores(tensors, text(head, table.head))) return {found.model, head};
     if (head.empty()) break;
     head.pop_back();

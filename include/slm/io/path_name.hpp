@@ -1,4 +1,4 @@
-// The name of what a path leads to, for messages, for the server's clients and for files that are made of a model.
+// Names of paths, for messages, server clients and derived files.
 #pragma once
 
 #include <filesystem>
@@ -9,7 +9,7 @@
 
 namespace slm { inline namespace v0_1 { namespace detail {
 
-/// A path without what follows its last name: "models/tiny/" and "models/tiny/." are "models/tiny".
+/// A path without a trailing separator or dot: "models/tiny/" and "models/tiny/." become "models/tiny".
 inline std::filesystem::path without_end(std::filesystem::path path) {
   while ((!path.has_filename() || path.filename() == ".") && path.has_parent_path() && path != path.root_path()) {
     path = path.parent_path();
@@ -17,16 +17,16 @@ inline std::filesystem::path without_end(std::filesystem::path path) {
   return path;
 }
 
-/// The name of the file or folder that a path means, as the path is written: a link has its own name, not that of its
-/// target. A folder has its name too where the path ends in "/", "." or "..". A folder of Hugging Face's cache,
-/// models--OWNER--NAME/snapshots/COMMIT, has the NAME of its model.
+/// The name of a file or folder as the path is written: a link has its own name, not its target's. Paths that end in
+/// "/", "." or ".." have the name of the folder. In Hugging Face's cache, models--OWNER--NAME/snapshots/COMMIT, it is
+/// NAME.
 inline std::string name_of_path(const std::filesystem::path& path) {
   namespace fs = std::filesystem;
   std::error_code failure;
   fs::path whole = fs::absolute(path, failure);
   if (failure) whole = path;
   whole = without_end(std::move(whole));
-  if (whole.filename() == "..") {  // only the file system knows what is above the target of a link
+  if (whole.filename() == "..") {  // only the file system can resolve the parent of a link's target
     if (fs::path resolved = fs::canonical(whole, failure); !failure) whole = std::move(resolved);
   }
   whole = without_end(whole.lexically_normal());
@@ -38,7 +38,7 @@ inline std::string name_of_path(const std::filesystem::path& path) {
   return whole.filename().string();
 }
 
-/// The name of the model that a path means: that of the path without ".gguf".
+/// The name of a model: the path's name without ".gguf".
 inline std::string name_of_model(const std::filesystem::path& path) {
   std::string name = name_of_path(path);
   constexpr std::string_view suffix = ".gguf";
@@ -46,7 +46,7 @@ inline std::string name_of_model(const std::filesystem::path& path) {
   return name;
 }
 
-/// Where a file or a folder is made before it appears under its own path.
+/// The temporary path at which a file or folder is written before it is renamed.
 inline std::filesystem::path partial_path(const std::filesystem::path& path) {
   return without_end(path).string() + ".partial";
 }

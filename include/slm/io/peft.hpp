@@ -1,5 +1,5 @@
-// Adapters as PEFT saves them: a folder with adapter_config.json and adapter_model.safetensors. The tensors say what is
-// adapted; the config, by what factor, and what else was trained, most of which is refused.
+// Reads PEFT adapters: a folder with adapter_config.json and adapter_model.safetensors. The tensors determine the
+// adapted modules, the config their scale. Other kinds of training are refused.
 #pragma once
 
 #include <algorithm>
@@ -43,12 +43,12 @@ class PeftFolder {
   Adapter read(const HostMemory& allocate) {
     const Safetensors file(weights_file());
     for (const auto& [name, tensor] : file.tensors) sort_in(name, tensor);
-    if (pairs_.empty()) throw missing("no weights of LoRA");
+    if (pairs_.empty()) throw missing("no LoRA weights");
     Order order;
     for (const auto& named : pairs_) {
       check(named.first, named.second);
       const std::pair place(named.second.place->product, named.second.place->first);
-      if (!order.emplace(place, &named).second) throw unknown(named.first);  // the same module by two names
+      if (!order.emplace(place, &named).second) throw unknown(named.first);  // the same module under two names
     }
     Adapter adapter = copy(order, allocate);
     file.file.check_unchanged();
@@ -71,7 +71,7 @@ class PeftFolder {
 
   std::string name() const { return quote(config_.name()); }
 
-  /// The names of the model's own class, which a GGUF file does not use.
+  /// Tensor names of the model's Hugging Face class, which a GGUF file does not use.
   static const TensorTable& table_of(const Family& family) {
     const auto found = std::find_if(std::begin(known_families), std::end(known_families),
                                     [&](const Family* known) { return known->model_type == family.model_type; });
@@ -100,7 +100,7 @@ class PeftFolder {
     if (file_exists(file)) return file;
     if (file_exists(folder_ / "adapter_model.bin")) {
       throw Error("adapter.pickle",
-                  text(name(), " holds its weights in adapter_model.bin, a pickle, which may run any program"),
+                  text(name(), " has its weights in adapter_model.bin, a pickle, which may run any program"),
                   "Save it again with save_pretrained(..., safe_serialization=True)");
     }
     throw missing("no adapter_model.safetensors");
@@ -110,7 +110,7 @@ class PeftFolder {
     return Error("adapter.missing-tensor", text(name(), " has ", what), "Copy or train the adapter again");
   }
 
-  /// Puts a tensor to its module, or refuses it.
+  /// Assigns a tensor to its module, or refuses it.
   void sort_in(std::string_view full, const Tensor& tensor) {
     constexpr std::string_view prefix = "base_model.model.";
     std::string_view module = full;
@@ -136,8 +136,8 @@ class PeftFolder {
     } else if (!(take(".modules_to_save.weight") || take(".base_layer.weight") || take(".weight")) ||
                find(module) == nullptr) {
       throw unknown(full);
-    } else if (!is_of_base(module, tensor)) {  // PEFT saves the embedding along when it is adapted
-      throw config_.unsupported("weights of its own for a whole module (modules_to_save, or other tokens)",
+    } else if (!is_of_base(module, tensor)) {  // PEFT also saves the embedding if it is adapted
+      throw config_.unsupported("separate weights for a whole module (modules_to_save, or new tokens)",
                                 text("tensor ", quote(full)));
     }
   }
@@ -152,7 +152,7 @@ class PeftFolder {
     return found->second;
   }
 
-  /// With the prefix of the model's own class, those of the checkpoint, or none.
+  /// Accepts the prefix of the model's class, those of the checkpoint, or none.
   const Module* find(std::string_view module) const {
     const NamePrefixes& prefixes = checkpoint_.names().prefixes();
     for (const std::string_view prefix :
@@ -168,10 +168,10 @@ class PeftFolder {
     return Error("adapter.unknown-module",
                  text(name(), " adapts ", quote(what), ", which '", name_of_path(checkpoint_.folder()), "' (",
                       checkpoint_.family().model_type, ") does not have"),
-                 "Give an adapter that was trained on this model");
+                 "Use an adapter that was trained on this model");
   }
 
-  /// Whether a tensor is just the model's embedding, or its head.
+  /// Whether a tensor equals the model's embedding or head.
   bool is_of_base(std::string_view module, const Tensor& tensor) const {
     const Module* place = find(module);
     const int embedding = number_of(AdaptedProduct::embedding), head = number_of(AdaptedProduct::head);
@@ -201,20 +201,20 @@ class PeftFolder {
     const int told = config_.rank(module);
     if (rank < 1 || rank > std::min({std::int64_t{most_rank}, place->in, place->out}) || rank != told) {
       throw Error("adapter.rank",
-                  text(name(), ": ", quote(module), " has the rank ", rank, "; the config says ", told,
-                       ", and it may be 1..", std::min({std::int64_t{most_rank}, place->in, place->out})),
+                  text(name(), ": ", quote(module), " has the rank ", rank, "; the config states ", told,
+                       ", and the limit is 1..", std::min({std::int64_t{most_rank}, place->in, place->out})),
                   "Check that adapter_config.json belongs to these weights");
     }
     for (const Tensor* tensor : {pair.a, pair.b}) {
       if (!is_floating_point(tensor->dtype) || tensor->dtype != pair.a->dtype) {
         throw Error("adapter.wrong-dtype",
                     text(name(), ": tensor ", quote(tensor->name), " is ", name_of(tensor->dtype),
-                         ", expected F32, F16 or BF16, the same in lora_A and lora_B"),
+                         ", expected F32, F16 or BF16, equal in lora_A and lora_B"),
                     "Save the adapter with all weights in one floating-point type");
       }
       if (const auto index = first_non_finite(*tensor)) {
         throw Error("adapter.non-finite",
-                    text(name(), ": tensor ", quote(tensor->name), " [", *index, "] is not a finite number"),
+                    text(name(), ": tensor ", quote(tensor->name), " [", *index, "]: expected a finite number"),
                     "Copy or train the adapter again");
       }
     }
@@ -225,10 +225,10 @@ class PeftFolder {
     throw Error("adapter.wrong-shape",
                 text(name(), ": tensor ", quote(tensor.name), " is ", shape_text(tensor.shape), ", '",
                      name_of_path(checkpoint_.folder()), "' makes it ", shape_text(shape)),
-                "Give an adapter that was trained on this model");
+                "Use an adapter that was trained on this model");
   }
 
-  /// All matrices into one block of memory, each at a cache line.
+  /// Copies all matrices into one block of memory, aligned to cache lines.
   Adapter copy(const Order& order, const HostMemory& allocate) const {
     constexpr std::size_t line = 64;
     const auto whole_lines = [](std::size_t bytes) { return (bytes + line - 1) / line * line; };
@@ -291,8 +291,8 @@ class PeftFolder {
 
 }  // namespace detail
 
-/// Reads an adapter for the model of a checkpoint; Adapter::model is left to the caller. Throws Error naming the file,
-/// field or tensor at fault.
+/// Reads an adapter for the model of a checkpoint; the caller sets Adapter::model. Throws Error naming the invalid
+/// file, field or tensor.
 inline Adapter read_peft(const std::filesystem::path& folder, const Checkpoint& checkpoint,
                          const HostMemory& allocate = std::make_unique_for_overwrite<std::byte[]>) {
   return detail::PeftFolder(folder, checkpoint).read(allocate);

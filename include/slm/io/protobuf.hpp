@@ -1,4 +1,4 @@
-// Reading Protobuf's wire format, in which SentencePiece keeps its models.
+// Reads Protobuf's wire format, the format of SentencePiece models.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace slm { inline namespace v0_1 {
 
-/// One message in protobuf's wire format, field by field. Lengths are checked against the bytes that are there.
+/// Reads one message field by field. Lengths are checked against the available bytes.
 class ProtobufReader {
  public:
   ProtobufReader(std::string_view bytes, const std::string& file) : bytes_(bytes), file_(file) {}
@@ -34,7 +34,9 @@ class ProtobufReader {
       case 1: field.value = fixed<std::uint64_t>(); break;
       case 2: field.bytes = take(varint()); break;
       case 5: field.value = fixed<std::uint32_t>(); break;
-      default: broken(text("wire type ", field.wire_type, " of field ", field.number, " is none of SentencePiece's"));
+      default:
+        broken(
+            text("wire type ", field.wire_type, " of field ", field.number, ": expected one that SentencePiece uses"));
     }
     return field;
   }

@@ -1,4 +1,4 @@
-// What config.json, or an older file beside it, says of a checkpoint's quantization.
+// Reads the quantization settings in config.json or in older side files.
 #pragma once
 
 #include <algorithm>
@@ -16,16 +16,16 @@ namespace slm { inline namespace v0_1 {
 
 namespace detail {
 
-/// A scheme that slm recognises and does not read.
+/// The Error for a recognised but unsupported scheme.
 inline Error foreign_quantization(const std::string& file, const std::string& what) {
   return Error("quant.unsupported-method", text("'", file, "' describes ", what),
-               "slm reads 4-bit AWQ of AutoAWQ, compressed-tensors (pack-quantized) and Quark: use such a repository "
-               "of the model, or quantize the floating-point one with slm quantize");
+               "slm supports 4-bit AWQ of AutoAWQ, compressed-tensors (pack-quantized) and Quark: use such a "
+               "repository of the model, or quantize the floating-point model with slm quantize");
 }
 
 inline Error foreign_setting(const std::string& file, const std::string& what) {
   return Error("quant.unsupported-setting", text("'", file, "': ", what),
-               "Use a 4-bit, weight-only, integer checkpoint of the model, or quantize the floating-point one with "
+               "Use a 4-bit, weight-only, integer checkpoint of the model, or quantize the floating-point model with "
                "slm quantize");
 }
 
@@ -36,7 +36,7 @@ inline std::string lower_case(std::string word) {
   return word;
 }
 
-/// A group size as all writers state it: positive, or -1 for whole rows; 0 where nothing is said.
+/// A group size as all writers state it: positive, or -1 for whole rows; 0 if absent.
 inline int read_group_size(const JsonFields& fields, const char* name) {
   if (!fields.has(name)) return 0;
   const int group = fields.integer(name, -1, 1 << 22);
@@ -48,7 +48,7 @@ inline QuantizationSettings::Version read_awq_version(const JsonFields& fields) 
   using Version = QuantizationSettings::Version;
   std::string word = fields.string("version", fields.string("format", fields.string("checkpoint_format", "")));
   word = lower_case(word);
-  // llm-awq's own converter writes "gemv" beside tensors of either of its layouts.
+  // llm-awq's converter writes "gemv" for both of its layouts.
   if (lower_case(fields.string("backend", "")) == "llm-awq" || word == "llm-awq" || word.empty()) {
     return Version::unstated;
   }
@@ -57,7 +57,7 @@ inline QuantizationSettings::Version read_awq_version(const JsonFields& fields) 
   if (word == "gemv_fast") return Version::gemv_fast;
   throw Error("quant.unknown-version",
               text("'", fields.file(), "' names the AWQ version ", quote(word),
-                   "; known are gemm, gemv, gemv_fast, llm-awq, exllama and exllamav2"),
+                   "; expected gemm, gemv, gemv_fast, llm-awq, exllama or exllamav2"),
               word == "marlin" ? "A marlin file is packed for one kernel: use the model's gemm repository"
                                : "Use the model's gemm repository");
 }
@@ -70,7 +70,7 @@ inline QuantizationSettings read_awq(const JsonFields& fields) {
   if (fields.boolean("desc_act", false)) {
     throw foreign_quantization(fields.file(), "activation order (desc_act), which is GPTQ, not AWQ");
   }
-  if (fields.has("dynamic")) {  // GPTQModel: "-:pattern" leaves layers alone, anything else changes their settings
+  if (fields.has("dynamic")) {  // GPTQModel: "-:pattern" excludes layers, other patterns change their settings
     fields.object("dynamic");
     for (const auto& [pattern, changes] : fields.at("dynamic").items()) {
       if (pattern.starts_with("-:")) continue;
@@ -87,7 +87,8 @@ inline QuantizationSettings read_awq(const JsonFields& fields) {
   return settings;
 }
 
-/// One config group of compressed-tensors. A layer cannot be told to belong to an unreadable group, so any is refused.
+/// One config group of compressed-tensors. Layers cannot be assigned to groups by patterns here, so an unsupported
+/// group is refused.
 inline Int4Rule read_config_group(const JsonFields& group, const std::string& name) {
   const auto refuse = [&](const std::string& what) {
     return foreign_setting(group.file(), text("config_groups.", excerpt(name), " has ", what));
@@ -121,7 +122,7 @@ inline Int4Rule read_config_group(const JsonFields& group, const std::string& na
   return rule;
 }
 
-/// Whether a field says something: empty objects and lists are as good as none.
+/// Whether a field has content; empty objects and lists count as absent.
 inline bool is_stated(const JsonFields& fields, const char* name) {
   return fields.has(name) && !fields.at(name).empty();
 }
@@ -130,7 +131,7 @@ inline QuantizationSettings read_compressed_tensors(const JsonFields& fields) {
   QuantizationSettings settings;
   settings.method = QuantizationSettings::Method::compressed_tensors;
   if (is_stated(fields, "transform_config")) {
-    throw foreign_setting(fields.file(), "transforms of activations (transform_config), which slm does not compute");
+    throw foreign_setting(fields.file(), "activation transforms (transform_config), which slm does not support");
   }
   if (is_stated(fields, "sparsity_config") && fields.object("sparsity_config").string("format", "dense") != "dense") {
     throw foreign_setting(fields.file(), "sparse weights (sparsity_config)");
@@ -150,7 +151,7 @@ inline QuantizationSettings read_compressed_tensors(const JsonFields& fields) {
   return settings;
 }
 
-/// The weight settings of one layer or of all, as Quark writes them.
+/// Weight settings of one layer or of all, in Quark's format.
 inline Int4Rule read_quark_rule(const JsonFields& layer, std::string name, std::string layers) {
   Int4Rule rule{.name = std::move(name),
                 .layers = std::move(layers),
@@ -214,8 +215,8 @@ inline QuantizationSettings read_quark(const JsonFields& fields) {
       settings.rules.push_back(
           read_quark_rule(JsonFields(layer, fields.file()), text("layer_quant_config.", excerpt(pattern)), pattern));
     }
-    // JSON objects have no order that counts: a plain name comes before patterns, a longer pattern before a shorter,
-    // and of equal length that of the smaller letters.
+    // JSON objects are unordered: plain names precede patterns, longer patterns precede shorter ones, then alphabetical
+    // order.
     std::sort(settings.rules.begin(), settings.rules.end(), [](const Int4Rule& a, const Int4Rule& b) {
       const auto is_pattern = [](const Int4Rule& rule) { return rule.layers.find_first_of("*?") != std::string::npos; };
       if (is_pattern(a) != is_pattern(b)) return is_pattern(b);
@@ -237,7 +238,7 @@ inline QuantizationSettings read_auto_round(const JsonFields& fields) {
 
 }  // namespace detail
 
-/// Reads a quantization_config object. Throws Error for a scheme or a setting that slm does not read.
+/// Reads a quantization_config object. Throws Error for an unsupported scheme or setting.
 inline QuantizationSettings read_quantization_json(const Json& json, const std::string& file) {
   const JsonFields fields(json, file);
   const std::string method = detail::lower_case(fields.string("quant_method", ""));
@@ -272,8 +273,8 @@ inline QuantizationSettings read_quantization_json(const Json& json, const std::
   return found;
 }
 
-/// What a model folder says of its quantization: config.json, else the side files of older writers; Method::none where
-/// nothing is said.
+/// The quantization that a model folder declares: in config.json, else in side files of older writers; Method::none if
+/// absent.
 inline QuantizationSettings read_quantization(const std::filesystem::path& folder) {
   const std::string file = (folder / "config.json").string();
   const OwnedJson config = read_json_object(file);

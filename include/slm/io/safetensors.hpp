@@ -1,4 +1,4 @@
-// Safetensors: u64 header length, JSON header, data. The header is hostile until every offset has been checked.
+// Parses safetensors: u64 header length, JSON header, data. The header is untrusted until every offset is checked.
 #pragma once
 
 #include <algorithm>
@@ -104,7 +104,7 @@ class SafetensorsHeader {
                                                   found == entry.end() ? "nothing" : quote_json(*found)));
   }
 
-  /// The tensors must cover the data exactly: no holes, no overlap, nothing after the last.
+  /// The tensors must cover the data exactly: without holes, overlaps and trailing bytes.
   void check_tiling(const Tensors& tensors) const {
     std::vector<const Tensor*> order;
     for (const auto& [name, tensor] : tensors) order.push_back(&tensor);
@@ -136,7 +136,7 @@ class SafetensorsHeader {
 
 }  // namespace detail
 
-/// The tensors of a safetensors file that lies in memory. They refer to `bytes`; `file` is for messages.
+/// Parses a safetensors file in memory. Tensors refer to `bytes`. file: name for messages.
 inline Tensors parse_safetensors(std::span<const std::byte> bytes, const std::string& file) {
   return detail::SafetensorsHeader(bytes, file).read();
 }

@@ -1,4 +1,4 @@
-// Writes a safetensors file, whole or not at all, and a model's weights as one or in shards.
+// Writes a safetensors file atomically, and a model's weights as one file or as shards.
 #pragma once
 
 #include <algorithm>
@@ -17,8 +17,8 @@
 
 namespace slm { inline namespace v0_1 {
 
-/// bytes_of(tensor): what is written of it, tensor.size_bytes bytes that live until the next call. Throws
-/// io.unwritable, and what bytes_of throws.
+/// bytes_of(tensor): returns the tensor.size_bytes bytes to write, valid until the next call. Throws io.unwritable, and
+/// the exceptions of bytes_of.
 template <class BytesOf>
 void write_safetensors(const std::filesystem::path& path, std::span<const Tensor> tensors, BytesOf&& bytes_of) {
   OwnedJson header = Json::object();
@@ -32,7 +32,7 @@ void write_safetensors(const std::filesystem::path& path, std::span<const Tensor
     offset += tensor.size_bytes;
   }
   std::string json = header.dump();
-  json.append((64 - (sizeof offset + json.size()) % 64) % 64, ' ');  // data starts on a cache line
+  json.append((64 - (sizeof offset + json.size()) % 64) % 64, ' ');  // data is aligned to a cache line
   const std::uint64_t length = json.size();
   write_file_whole(path, [&](std::ostream& file) {
     file.write(reinterpret_cast<const char*>(&length), sizeof length);
@@ -54,8 +54,8 @@ inline void write_safetensors(const std::filesystem::path& path, std::span<const
   write_safetensors(path, tensors, [](const Tensor& tensor) { return tensor.bytes; });
 }
 
-/// Writes model.safetensors into a folder, or shards of at most most_bytes with their index. Returns the bytes of all
-/// tensors.
+/// Writes model.safetensors into a folder, or shards of at most most_bytes bytes with an index. Returns the bytes of
+/// all tensors.
 template <class BytesOf>
 std::uint64_t write_weights(const std::filesystem::path& folder, std::span<const Tensor> tensors,
                             std::uint64_t most_bytes, BytesOf&& bytes_of) {
@@ -92,7 +92,7 @@ std::uint64_t write_weights(const std::filesystem::path& folder, std::span<const
   return total;
 }
 
-/// The files beside a model's weights and its config that other programs expect there.
+/// Files besides weights and config.json that other programs expect in a model folder.
 inline std::vector<std::filesystem::path> companions_of(const std::filesystem::path& folder) {
   std::vector<std::filesystem::path> files;
   for (const char* name :

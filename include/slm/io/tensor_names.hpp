@@ -1,4 +1,4 @@
-// TensorNames: the one list of a model's tensors, by role and layer, with the shapes that its config implies.
+// TensorNames: all tensors of a model by role and layer, with the shapes that its config implies.
 #pragma once
 
 #include <algorithm>
@@ -15,31 +15,31 @@
 
 namespace slm { inline namespace v0_1 {
 
-/// What a tensor is to its model. A role has weights, more than one where a file keeps apart what the model reads as
-/// one matrix, and perhaps biases.
+/// The function of a tensor in its model. A role has weights (several if a file stores the parts of one matrix
+/// separately) and optional biases.
 enum class Role {
   embedding,
-  positions,    // the table of learned positions
+  positions,    // the learned position table
   project_in,   // embedding -> hidden
   project_out,  // hidden -> embedding
-  // of every layer:
+  // per layer:
   attention_norm,
   mlp_norm,
   q_norm,
   k_norm,
   qkv,
   attention_out,
-  gate_up,  // up alone where the MLP has no gate
+  gate_up,  // up only, if the MLP has no gate
   down_divisor,
   down,
-  // behind the layers:
+  // after the layers:
   final_norm,
   head,
 };
 
 constexpr bool is_of_layer(Role role) { return Role::attention_norm <= role && role <= Role::down; }
 
-/// Matrices of products, any of which a file may hold as four-bit codes.
+/// Matrices of products, which a file may store as 4-bit codes.
 constexpr bool is_linear(Role role) {
   switch (role) {
     case Role::project_in:
@@ -53,26 +53,26 @@ constexpr bool is_linear(Role role) {
   }
 }
 
-/// Divisors of the input of `down`: some checkpoints of a family have them.
+/// Divisors of the input of `down`, which only some checkpoints of a family have.
 constexpr bool is_optional(Role role) { return role == Role::down_divisor; }
 
 struct TensorName {
   std::string name;
   std::vector<std::int64_t> shape;  // as stored
-  bool transposed = false;          // a matrix stored [in, out]
+  bool transposed = false;          // the matrix is stored [in, out]
 
-  /// Name without its last part: "model.layers.0.mlp.up_proj.weight" -> "model.layers.0.mlp.up_proj".
+  /// The name without its last part: "model.layers.0.mlp.up_proj.weight" -> "model.layers.0.mlp.up_proj".
   std::string module() const { return name.substr(0, name.rfind('.')); }
 };
 
-/// A table of names filled in. A role that the model does not have is empty: readers ask nothing else about it.
+/// A TensorTable applied to a config. Roles that the model lacks are empty; readers need no other test.
 class TensorNames {
  public:
-  /// With the prefix of the table.
+  /// Uses the prefix of the table.
   explicit TensorNames(const ModelConfig& config, const ModelSettings& settings = {}, const TensorTable& table = {})
       : TensorNames(config, settings, table, {std::string{table.prefix}, {}}) {}
 
-  /// one_table_as_head: a tied model's table bears the head's name.
+  /// one_table_as_head: the table of a tied model has the head's name.
   TensorNames(const ModelConfig& config, const ModelSettings& settings, const TensorTable& table, NamePrefixes prefixes,
               bool one_table_as_head = false)
       : shape_(config),
@@ -82,7 +82,7 @@ class TensorNames {
         table_(table),
         prefixes_(std::move(prefixes)) {}
 
-  /// Of the same model with a head of its own.
+  /// The names of the same model with a separate head.
   TensorNames untied() const {
     TensorNames names = *this;
     names.tied_ = names.one_table_as_head_ = false;
@@ -132,14 +132,14 @@ class TensorNames {
   std::vector<TensorName> biases(Role role, int layer = 0) const {
     std::vector<TensorName> biases;
     if (!is_biased(role)) return biases;
-    const bool of_head = role == Role::head;  // its bias is there even where its weight is the embedding's
+    const bool of_head = role == Role::head;  // a head may have a bias even if its weight is the embedding's
     for (const TensorName& weight : of_head ? head(shape_.embedding_dim()) : weights(role, layer)) {
       biases.push_back(bias_of(weight));
     }
     return biases;
   }
 
-  /// Calls visit(role, layer, weights, biases) for every role that is not empty, in one order; layer is 0 outside the
+  /// Calls visit(role, layer, weights, biases) for every non-empty role, in a fixed order; layer is 0 outside the
   /// layers.
   template <class Visit>
   void for_each(Visit&& visit) const {
@@ -155,7 +155,7 @@ class TensorNames {
     visit_roles(Role::final_norm, Role::head, 0);
   }
 
-  /// Every tensor that the model needs.
+  /// All tensors that the model requires.
   std::vector<TensorName> all() const {
     std::vector<TensorName> names;
     for_each([&](Role role, int, const auto& weights, const auto& biases) {
@@ -168,14 +168,14 @@ class TensorNames {
     return names;
   }
 
-  /// The bias beside a weight: "...weight" -> "...bias", one element per output.
+  /// The bias of a weight: "...weight" -> "...bias", one element per output.
   static TensorName bias_of(const TensorName& weight) {
     return {weight.module() + ".bias", {weight.transposed ? weight.shape.back() : weight.shape.front()}};
   }
 
   const NamePrefixes& prefixes() const { return prefixes_; }
 
-  /// What the names of all layers begin with, up to the number: "model.layers.".
+  /// The common prefix of all layer names up to the number: "model.layers.".
   std::string layers() const { return text(prefixes_.model, table_.layer.substr(0, table_.layer.find("{}"))); }
 
  private:
@@ -228,7 +228,7 @@ class TensorNames {
 
   ModelConfig shape_;
   std::int64_t position_rows_;
-  bool tied_;  // or without a head: none is read
+  bool tied_;  // or headless: no separate head is read
   bool one_table_as_head_;
   TensorTable table_;
   NamePrefixes prefixes_;

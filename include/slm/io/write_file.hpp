@@ -1,4 +1,4 @@
-// Writing a file whole or not at all, and removing a folder.
+// Atomic writing of files, and removal of folders.
 #pragma once
 
 #include <cerrno>
@@ -17,9 +17,8 @@
 
 namespace slm { inline namespace v0_1 {
 
-/// Calls fill(stream) on a temporary file beside `path` and renames it when everything has been written, so that
-/// neither a full disk nor an interruption leaves something half-written behind. Throws io.unwritable, and what fill
-/// throws.
+/// Calls fill(stream) on a temporary file next to `path`, then renames it. A full disk or an interruption therefore
+/// leaves no incomplete file. Throws io.unwritable, and the exceptions of fill.
 template <class Fill>
 void write_file_whole(const std::filesystem::path& path, Fill&& fill) {
   const std::filesystem::path temporary = detail::partial_path(path);
@@ -50,7 +49,7 @@ inline void write_text_file(const std::filesystem::path& path, std::string_view 
       path, [&](std::ostream& file) { file.write(content.data(), static_cast<std::streamsize>(content.size())); });
 }
 
-/// Removes a folder and what is in it, but follows no link. What cannot be removed stays.
+/// Removes a folder with its contents without following links. Entries that cannot be removed remain.
 inline void remove_tree(const std::filesystem::path& path) noexcept {
   namespace fs = std::filesystem;
   std::error_code failure;

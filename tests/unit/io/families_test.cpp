@@ -54,7 +54,7 @@ TEST_CASE("a family is known by its model_type, or by its architecture where tha
   CHECK_THAT(fault("gpt2", {{"model_type", "mamba"}}),
              Catch::Contains("model_type 'mamba'") && Catch::Contains("config.unsupported"));
   CHECK_THAT(fault("gpt2", {{"model_type", "hf_olmo"}, {"auto_map", {{"AutoModel", "x.y"}}}}),
-             Catch::Contains("model_type 'hf_olmo', whose code comes with the checkpoint"));
+             Catch::Contains("model_type 'hf_olmo', whose code is part of the checkpoint"));
   CHECK_THAT(fault("gpt2", {{"model_type", nullptr}, {"architectures", {"Mystery"}}}),
              Catch::Contains("architecture 'Mystery'"));
   CHECK_THAT(fault("gpt2", {{"architectures", {"MistralForCausalLM"}}}), Catch::Contains("config.contradictory"));
@@ -263,7 +263,7 @@ TEST_CASE("weights of one family under the config.json of another are recognised
   copy_with_config(fixture("models/gpt2"), folder.path(), config);
   const Checkpoint checkpoint(folder.path());
   CHECK_THROWS_WITH(checkpoint.tensor("model.embed_tokens.weight", {97, 48}),
-                    Catch::Contains("config.json says 'llama', but the tensors have the names of 'gpt2'") &&
+                    Catch::Contains("config.json says 'llama', but the tensors have names of 'gpt2'") &&
                         Catch::Contains("checkpoint.other-family"));
   // One tensor that is missing is no other family.
   const TemporaryFolder own;

@@ -177,7 +177,7 @@ TEST_CASE("what is no GGUF file is told apart") {
   CHECK(fault("") == "gguf.bad-magic");
   CHECK(fault("GGU") == "gguf.bad-magic");
   CHECK(fault("PK\3\4 and more") == "gguf.bad-magic");
-  CHECK(fault("tjgg and more", "before GGUF") == "gguf.bad-magic");
+  CHECK(fault("tjgg and more", "older than GGUF") == "gguf.bad-magic");
   CHECK(fault("GGUF") == "gguf.cut-short");
   for (const std::uint32_t version : {0u, 1u, 4u, 0x00030003u, 0xffffffffu}) {
     GgufBuilder file = small_gguf();
@@ -255,7 +255,7 @@ TEST_CASE("every kind of damaged tensor is refused with its own error that names
                   .tensor_at(std::uint64_t{1} << 61, "w", {std::uint64_t{1} << 62}, 24, "")) == "gguf.tensor-size");
   CHECK(fault(with_tensor({4}, 42, 16), "'w'") == "gguf.unknown-type");
   CHECK(fault(with_tensor({4}, 4, 16), "Q4_2") == "gguf.removed-type");
-  CHECK(fault(with_tensor({32}, 31, 18), "take the model's Q4_0") == "gguf.removed-type");
+  CHECK(fault(with_tensor({32}, 31, 18), "use the model's Q4_0") == "gguf.removed-type");
   CHECK(fault(with_tensor({33}, 2, 18), "'w'") == "gguf.row-length");
   CHECK(fault(with_tensor({128, 2}, 12, 144), "'w'") == "gguf.row-length");  // whole, but not its rows
   CHECK(fault(with_tensor({9}, 0, 16), "take 100 bytes, the file has 96") == "gguf.cut-short");
@@ -341,7 +341,7 @@ TEST_CASE("the shards of a split model end in what the first ends in, if in anyt
     CHECK(GgufFile(folder.path() / ("split-00001-of-00003" + suffix)).tensors().size() == 21);
     CHECK(gguf_of(folder.path()) == folder.path() / ("split-00001-of-00003" + suffix));
     CHECK_THROWS_WITH(GgufFile(folder.path() / ("split-00002-of-00003" + suffix)),
-                      Catch::Contains("Give the first one, 'split-00001-of-00003" + suffix + "'"));
+                      Catch::Contains("Pass the first one, 'split-00001-of-00003" + suffix + "'"));
   }
 }
 

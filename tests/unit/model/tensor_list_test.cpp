@@ -149,7 +149,7 @@ TEST_CASE("layers beyond the number that config.json asks for are noted and not 
   copy_with(fixture("models/llama-mha3h"), changed, "num_hidden_layers", 1);
   const Checkpoint checkpoint(changed);
   REQUIRE(checkpoint.notes().size() == 1);
-  CHECK_THAT(checkpoint.notes().front(), Catch::Contains("hold 2 layers") && Catch::Contains("asks for 1"));
+  CHECK_THAT(checkpoint.notes().front(), Catch::Contains("hold 2 layers") && Catch::Contains("states 1"));
   CHECK(error_id([&] { load(changed, backend::Reference{}); }) == "no error");
   CHECK(Checkpoint(fixture("models/llama-mha3h")).notes().empty());
 }

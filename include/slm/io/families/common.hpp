@@ -1,4 +1,4 @@
-// What the config.json files of several families have in common.
+// Reading of config.json fields that several families share.
 #pragma once
 
 #include <algorithm>
@@ -14,16 +14,16 @@
 namespace slm { inline namespace v0_1 { namespace families {
 
 inline Error unsupported(const std::string& file, const std::string& what) {
-  return Error("config.unsupported", text("'", file, "' asks for ", what),
-               "docs/models.md lists the families that slm runs, and what of each");
+  return Error("config.unsupported", text("'", file, "' requires ", what),
+               "See docs/models.md for the supported families and their features");
 }
 
 inline Error contradictory(const std::string& file, const std::string& what) {
   return Error("config.contradictory", text("'", file, "' contradicts itself: ", what),
-               "Take the file from the model's original repository");
+               "Copy the file from the model's original repository");
 }
 
-/// Layers, widths and heads under the names that most families use.
+/// Layers, widths and heads under their usual names.
 inline void read_shape(const JsonFields& fields, ModelConfig& config) {
   config.layers = fields.integer("num_hidden_layers", 1, 1024);
   config.hidden = fields.integer("hidden_size", 1, 1 << 20);
@@ -33,12 +33,12 @@ inline void read_shape(const JsonFields& fields, ModelConfig& config) {
   config.vocab = fields.integer("vocab_size", 1, most_vocab);
 }
 
-/// head_dim of families that give every head an equal part of hidden.
+/// Sets head_dim for families whose heads divide hidden equally.
 inline void split_evenly(const std::string& file, ModelConfig& config) {
   if (config.hidden % config.heads != 0) {
     throw Error("config.unsound",
                 text("'", file, "': ", config.heads, " heads do not divide a width of ", config.hidden),
-                "Take the file from the model's original repository");
+                "Copy the file from the model's original repository");
   }
   config.head_dim = config.hidden / config.heads;
 }
@@ -59,13 +59,13 @@ inline void read_tied(const JsonFields& fields, ModelDescription& model) {
   model.settings.tied_embeddings = fields.boolean("tie_word_embeddings", false);
 }
 
-/// The same, of families that are tied unless the file says otherwise.
+/// For families whose embeddings are tied by default.
 inline void read_tied_by_default(const JsonFields& fields, ModelDescription& model) {
   model.says_tied = true;
   model.settings.tied_embeddings = fields.boolean("tie_word_embeddings", true);
 }
 
-/// Positive numbers, one for each rotary frequency.
+/// Positive numbers, one per rotary frequency.
 inline std::vector<float> read_factors(const JsonFields& fields, const char* name, int count) {
   const Json& list = fields.at(name);
   if (!list.is_array() || list.size() != static_cast<std::size_t>(count)) {
@@ -80,7 +80,7 @@ inline std::vector<float> read_factors(const JsonFields& fields, const char* nam
   return factors;
 }
 
-/// LongRoPE: `outer` is the file itself, which may hold the original context in place of the scaling.
+/// LongRoPE. outer: the whole file, which may hold the original context instead of the scaling object.
 inline void read_longrope(const JsonFields& outer, const JsonFields& scaling, ModelDescription& model) {
   RopeScaling& rope = model.settings.rope_scaling;
   rope.kind = RopeScaling::Kind::longrope;
@@ -100,7 +100,7 @@ inline void read_longrope(const JsonFields& outer, const JsonFields& scaling, Mo
     stretch = double(context) / first_context;
   } else if (!scaling.has("factor")) {
     throw Error("config.unsound", text("'", outer.file(), "': LongRoPE without ", original),
-                "Take the file from the model's original repository");
+                "Copy the file from the model's original repository");
   }
   if (first_context < 2) throw outer.bad("max_position_embeddings", "at least 2", outer.at("max_position_embeddings"));
   rope.original_context = static_cast<float>(first_context);
@@ -116,11 +116,11 @@ inline void read_rope_scaling(const JsonFields& outer, const JsonFields& fields,
     throw contradictory(fields.file(), text("rope_type ", quote(kind), " and type ", quote(fields.string("type", ""))));
   }
   if (kind == "default") return;
-  // Two older names of LongRoPE; a real "yarn" has no lists.
+  // Two older names of LongRoPE; a genuine "yarn" has no lists.
   if (kind == "longrope" || kind == "su" || (kind == "yarn" && fields.has("short_factor"))) {
     return read_longrope(outer, fields, model);
   }
-  // As in transformers, a scaling of these kinds has no defaults.
+  // As in transformers, these kinds have no default values.
   if (kind == "linear") {
     scaling.kind = RopeScaling::Kind::linear;
     scaling.factor = fields.number("factor", 1e-3, 1e6);
@@ -138,12 +138,12 @@ inline void read_rope_scaling(const JsonFields& outer, const JsonFields& fields,
   }
 }
 
-/// Theta, rotating part and scaling; head_dim and context must be known. transformers 5 writes all of it into
+/// Reads theta, rotary part and scaling; head_dim and context must be known. transformers 5 writes all of them into
 /// rope_parameters.
 inline void read_rope(const JsonFields& fields, ModelDescription& model, float part_otherwise = 1) {
   model.settings.rope_theta = fields.number("rope_theta", 1, 1e12, 10000);
   const auto part_of = [](const JsonFields& from, double otherwise) {
-    from.number("partial_rotary_factor", 0, 1, 1);  // checks it
+    from.number("partial_rotary_factor", 0, 1, 1);  // checks the range
     return from.has("partial_rotary_factor") ? from.at("partial_rotary_factor").get<double>() : otherwise;
   };
   double part = part_of(fields, double{part_otherwise});
@@ -168,13 +168,13 @@ inline void read_rope(const JsonFields& fields, ModelDescription& model, float p
   }
 }
 
-/// sliding_window, where null means none and an absent field `otherwise`.
+/// Reads sliding_window; null means none, an absent field means `otherwise`.
 inline int read_window(const JsonFields& fields, int otherwise) {
   if (!fields.states("sliding_window")) return otherwise;
   return fields.has("sliding_window") ? fields.integer("sliding_window", 1, 1 << 24) : 0;
 }
 
-/// Which layers the window is for: layer_types where transformers 5 wrote it, else from layer `first` on.
+/// The layers with the window: layer_types if present (transformers 5), else layers from `first` on.
 inline std::vector<bool> read_windowed_layers(const JsonFields& fields, int layers, int first) {
   std::vector<bool> windowed(static_cast<std::size_t>(layers));
   if (!fields.has("layer_types")) {
@@ -194,7 +194,7 @@ inline std::vector<bool> read_windowed_layers(const JsonFields& fields, int laye
   return windowed;
 }
 
-/// All that the descriptions of Llama and its nearest relatives share.
+/// Reads the fields shared by Llama and its closest relatives.
 inline void read_llama_like(const JsonFields& fields, ModelDescription& model, float epsilon = 1e-6f) {
   ModelConfig& config = model.config;
   read_shape(fields, config);

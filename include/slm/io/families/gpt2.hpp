@@ -1,4 +1,4 @@
-// GPT-2: learned positions, LayerNorm, biases, and matrices stored the other way round.
+// GPT-2: learned positions, LayerNorm, biases, and transposed matrices.
 #pragma once
 
 #include "slm/io/families/common.hpp"
@@ -24,7 +24,7 @@ inline void read_gpt2(const JsonFields& fields, ModelDescription& model) {
   model.settings.norm_epsilon = fields.number("layer_norm_epsilon", 0, 1, 1e-5f);
   if (!fields.boolean("scale_attn_weights", true)) model.settings.attention_scale = 1;
   if (fields.boolean("scale_attn_by_inverse_layer_idx", false)) {
-    throw unsupported(fields.file(), "attention scaled by the number of the layer");
+    throw unsupported(fields.file(), "attention scaled by the layer number");
   }
   read_tied_by_default(fields, model);
 }

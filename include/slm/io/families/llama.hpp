@@ -1,4 +1,5 @@
-// Llama and what is named like it: CodeLlama, TinyLlama, SmolLM2, AMD-Llama. The defaults of TensorTable are its names.
+// Llama and models with its tensor names: CodeLlama, TinyLlama, SmolLM2, AMD-Llama. The defaults of TensorTable are its
+// names.
 #pragma once
 
 #include "slm/io/families/common.hpp"

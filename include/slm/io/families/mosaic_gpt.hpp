@@ -1,4 +1,4 @@
-// mosaic_gpt: MPT's predecessor of early 2023, with other names (mpt-1b-redpajama-200b).
+// mosaic_gpt: MPT's predecessor of early 2023, with different names (mpt-1b-redpajama-200b).
 #pragma once
 
 #include "slm/io/families/mpt.hpp"

@@ -1,4 +1,4 @@
-// MPT, and the models that LLM Foundry makes.
+// MPT, and models of LLM Foundry.
 #pragma once
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 
 namespace slm { inline namespace v0_1 { namespace families {
 
-/// What MosaicML's files of all years have in common. `attention` holds the keys of attention.
+/// Reads fields that MosaicML's files of all years share. attention: the object with the attention fields.
 inline void read_mosaic(const JsonFields& fields, const JsonFields& attention, double expansion, bool no_bias,
                         bool learned, bool alibi, ModelDescription& model) {
   ModelConfig& config = model.config;
@@ -38,7 +38,8 @@ inline void read_mosaic(const JsonFields& fields, const JsonFields& attention, d
   } else {
     settings.logit_scale = fields.number("logit_scale", 1e-6, 1e6, 1);
   }
-  if (attention.boolean("prefix_lm", false)) throw unsupported(fields.file(), "a prefix that sees itself (prefix_lm)");
+  if (attention.boolean("prefix_lm", false))
+    throw unsupported(fields.file(), "bidirectional attention in a prefix (prefix_lm)");
   read_tied_by_default(fields, model);
 }
 
@@ -50,7 +51,7 @@ inline void read_mpt(const JsonFields& fields, ModelDescription& model) {
   const Json none = Json::object();
   const JsonFields attention =
       fields.has("attn_config") ? fields.object("attn_config") : JsonFields(none, fields.file());
-  // transformers' own class and LLM Foundry give absent fields different meanings.
+  // transformers' class and LLM Foundry interpret absent fields differently.
   const Json* architectures = fields.has("architectures") ? &fields.at("architectures") : nullptr;
   const bool transformers = architectures && architectures->is_array() && !architectures->empty() &&
                             architectures->front() == "MptForCausalLM";
@@ -76,7 +77,7 @@ inline void read_mpt(const JsonFields& fields, ModelDescription& model) {
   }
   if (attention.has("kv_n_heads") && attention.integer("kv_n_heads", 1, 4096) != config.kv_heads) {
     throw contradictory(fields.file(),
-                        text("attn_type '", kind, "' has ", config.kv_heads, " heads of keys, kv_n_heads says ",
+                        text("attn_type '", kind, "' has ", config.kv_heads, " KV heads, but kv_n_heads states ",
                              attention.integer("kv_n_heads", 1, 4096)));
   }
   const bool whole = attention.boolean("qk_ln", false), per_head = attention.boolean("qk_gn", false);

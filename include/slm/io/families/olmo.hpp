@@ -1,4 +1,4 @@
-// OLMo, the first: Llama with LayerNorms that have no weights.
+// OLMo 1: Llama with LayerNorms without weights.
 #pragma once
 
 #include "slm/io/families/common.hpp"
@@ -9,7 +9,7 @@ inline void read_olmo(const JsonFields& fields, ModelDescription& model) {
   read_llama_like(fields, model);
   model.config.norm = NormKind::layer;
   model.config.norm_affine = NormAffine::none;
-  model.settings.norm_epsilon = 1e-5f;  // fixed in the architecture; config.json may hold another, unused one
+  model.settings.norm_epsilon = 1e-5f;  // fixed by the architecture; config.json may have another, unused value
   model.settings.clip_qkv = fields.number("clip_qkv", 1e-6, 1e6, 0);
   if (fields.boolean("attention_bias", false)) model.config.attention_bias = AttentionBias::all;
 }

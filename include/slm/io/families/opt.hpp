@@ -1,4 +1,4 @@
-// OPT: learned positions from row 2 on, ReLU; the 350m variant normalises behind its sums and has a narrow embedding.
+// OPT: learned positions from row 2 on, ReLU; the 350m variant is post-norm and has a narrow embedding.
 #pragma once
 
 #include "slm/io/families/common.hpp"

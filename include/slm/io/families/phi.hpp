@@ -1,4 +1,4 @@
-// Phi-1, 1.5 and 2: one LayerNorm for attention and MLP side by side, part of each head rotates, biases everywhere.
+// Phi-1, 1.5 and 2: one LayerNorm for parallel attention and MLP, partial rotation, biases everywhere.
 #pragma once
 
 #include "slm/io/families/common.hpp"

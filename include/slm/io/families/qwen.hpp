@@ -1,11 +1,11 @@
-// Qwen2 (and 2.5): Llama with biases on q, k and v. Qwen3: without them, and with a norm of every head.
+// Qwen2 (and 2.5): Llama with biases on q, k and v. Qwen3: without them, with a norm per head.
 #pragma once
 
 #include "slm/io/families/common.hpp"
 
 namespace slm { inline namespace v0_1 { namespace families {
 
-/// The window counts only where use_sliding_window says so, and for the layers from max_window_layers on.
+/// The window applies only if use_sliding_window is true, to layers from max_window_layers on.
 inline void read_qwen_window(const JsonFields& fields, ModelDescription& model) {
   if (!fields.boolean("use_sliding_window", false)) return;
   model.settings.window = read_window(fields, 4096);
