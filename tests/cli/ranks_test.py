@@ -257,14 +257,14 @@ class Ranks(RanksTest):
     def test_a_rank_that_stalls_is_named(self):
         status, said, took = self.interrupted(signal.SIGSTOP, SLM_RANK_TIMEOUT="2")
         self.assertNotEqual(status, 0)
-        self.assertIn("rank 1 did not come within 2000 ms", said)
+        self.assertIn("rank 1 did not arrive within 2000 ms", said)
         self.assertIn("[ranks.failed]", said)
         self.assertLess(took, 30)
 
     def test_a_first_rank_that_stalls_is_named(self):
         status, said, took = self.interrupted(signal.SIGSTOP, rank=0, SLM_RANK_TIMEOUT="2")
         self.assertNotEqual(status, 0)
-        self.assertIn("rank 0 did not come within 2000 ms", said)
+        self.assertIn("rank 0 did not arrive within 2000 ms", said)
         self.assertLess(took, 30)
 
     def test_a_rank_of_the_draft_that_is_killed_or_stalls_ends_all(self):
@@ -278,7 +278,7 @@ class Ranks(RanksTest):
         for rank in (0, 1):
             status, said, took = self.interrupted(signal.SIGSTOP, rank=rank, command=apart, SLM_RANK_TIMEOUT="2")
             self.assertNotEqual(status, 0)
-            self.assertIn(f"rank {rank} did not come within 2000 ms", said)
+            self.assertIn(f"rank {rank} did not arrive within 2000 ms", said)
             self.assertIn("[ranks.failed]", said)
             self.assertLess(took, 30)
 
@@ -306,12 +306,12 @@ class Ranks(RanksTest):
         for command in (serve, apart):
             status, said, took = self.interrupted(signal.SIGSTOP, command=command, ask=asked, SLM_RANK_TIMEOUT="2")
             self.assertNotEqual(status, 0)
-            self.assertIn("rank 1 did not come within 2000 ms", said)
+            self.assertIn("rank 1 did not arrive within 2000 ms", said)
             self.assertLess(took, 30)
             status, said, took = self.interrupted(signal.SIGSTOP, command=command, ask=asked, at_its_end=True,
                                                   SLM_RANK_TIMEOUT="4")
             self.assertNotEqual(status, 0)
-            self.assertIn("rank 1 did not come within 4000 ms", said)
+            self.assertIn("rank 1 did not arrive within 4000 ms", said)
             self.assertLess(took, 30)
             status, said, took = self.interrupted(signal.SIGTERM, rank=0, command=command, ask=asked)  # drains
             self.assertEqual(status, 0, said)

@@ -53,7 +53,7 @@ def passages(name, text):
         piece, number = found[0], text.count("\n", 0, found.start()) + 1
         if piece.startswith(("//", "/*", "#")):
             follows = number == last + 1  # a sentence that began on the line before
-            yield number, "follows" if follows else "comment", comment(piece)
+            yield number, "follows" if follows else "comment", re.sub(r"`[^`]*`", "`", comment(piece))
             last = number
         elif " " in piece:
             yield number, "string", piece.strip("\"'")

@@ -9,6 +9,7 @@ from words import faults, judged
 SOUND = [
     ("a.hpp", "/// Returns the rows of a batch.\nint rows();  // 1..1024\n"),
     ("a.hpp", '// Restarts at 0 if the cached pages\n// of two files cannot serve the segment.\nthrow Error("expected 3 rows, found 4");\n'),
+    ("a.hpp", "/// `told`: called with the progress.\n"),
     ("a.hpp", 'const char* id = "goes";\nint stands = 1;\n'),
     ("a.md", "The value 0 stands for all. Run `slm tells` to see it.\n\n```sh\nslm # goes on\n```\n"),
     ("a.py", '"""Checks the pages."""\nname = "house/docs"  # one name\n'),

@@ -1,8 +1,8 @@
-// The arithmetic of activation-aware quantization: which input features to enlarge, and where to cut weights off.
+// Search of activation-aware quantization (AWQ): which input features to scale up, and where to clip weights.
 //
-// A linear layer's columns are multiplied by `s` before rounding and its input is divided by it, so that features with
-// large activations lose less. The grid of candidates is AutoAWQ's; it holds s = 1, so the best is never worse than
-// rounding alone on the calibration text.
+// A linear layer's columns are multiplied by `s` before rounding and its input is divided by `s`, so features with
+// large activations lose less precision. The candidates are AutoAWQ's grid, which includes s = 1. The best candidate is
+// therefore never worse than plain rounding on the calibration text.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +19,7 @@ namespace slm { inline namespace v0_1 { namespace awq {
 inline constexpr int grid_points = 20;  // ratios 0, 1/20 .. 19/20
 inline constexpr int clip_points = 10;  // 1, 19/20 .. 11/20 of a group's largest weight
 
-/// One candidate: s = x_mean^ratio, or x_mean^ratio / w_mean^(1 - ratio) when duo.
+/// A candidate: s = x_mean^ratio, or x_mean^ratio / w_mean^(1 - ratio) if duo.
 struct Candidate {
   bool duo = false;
   int point = 0;  // ratio * grid_points
@@ -27,7 +27,7 @@ struct Candidate {
   bool is_identity() const { return !duo && point == 0; }
 };
 
-/// All candidates, the identity first.
+/// All candidates, starting with the identity.
 inline std::vector<Candidate> candidates() {
   std::vector<Candidate> all;
   for (const bool duo : {false, true}) {
@@ -36,7 +36,7 @@ inline std::vector<Candidate> candidates() {
   return all;
 }
 
-/// Mean over rows of |w| relative to the largest of its group.   weight [out, in] -> adds to sums [in]
+/// Sums over rows of |w| divided by the largest in its group.   weight [out, in] -> adds to sums [in]
 template <class Real>
 void add_relative_weights(std::span<const Real> weight, std::size_t in, std::size_t group, std::vector<Real>& sums) {
   for (std::size_t start = 0; start < weight.size(); start += group) {
@@ -48,8 +48,8 @@ void add_relative_weights(std::span<const Real> weight, std::size_t in, std::siz
   }
 }
 
-/// The scales of a candidate, normalised so that the largest and the smallest are each other's inverse.
-/// x_mean: mean |input| per feature; w_mean: see add_relative_weights, divided by the rows.
+/// The scales of a candidate, normalised so that largest * smallest = 1. x_mean: mean |input| per feature. w_mean:
+/// result of add_relative_weights divided by the number of rows.
 template <class Real>
 std::vector<Real> scales_of(Candidate candidate, std::span<const Real> x_mean, std::span<const Real> w_mean) {
   const Real ratio = Real(candidate.point) / grid_points;
@@ -81,13 +81,13 @@ void round_trip_scaled(const GroupQuantizer& quantizer, std::span<const Real> we
 
 template <class Real>
 struct Clip {
-  int point = 0;   // of clip_points; 0 leaves the weights alone
-  Real limit = 0;  // weights are cut to +-limit
+  int point = 0;   // of clip_points; 0: no clipping
+  Real limit = 0;  // weights are clipped to [-limit, limit]
   Real error = 0;  // mean squared error of the group's contribution to the output
 };
 
-/// The limit for one group of weights whose rounding changes its output least. moments [group, group] is
-/// X^T X / tokens of the group's inputs, so that error = d^T moments d without a pass over the tokens.
+/// The clipping limit of one group of weights with the least output error. moments [group, group]: X^T X / tokens of
+/// the group's inputs, so that error = d^T moments d needs no pass over the tokens.
 template <class Real>
 Clip<Real> best_clip(const GroupQuantizer& quantizer, std::span<const Real> weight, const Real* moments) {
   const std::size_t group = weight.size();
@@ -101,7 +101,7 @@ Clip<Real> best_clip(const GroupQuantizer& quantizer, std::span<const Real> weig
     quantizer.round_trip(std::span<const Real>(rounded), rounded.data());
     for (std::size_t k = 0; k < group; ++k) rounded[k] -= weight[k];
     std::fill(product.begin(), product.end(), Real(0));
-    // Moments are symmetric: a row serves as a column, so that the sums run side by side.
+    // Moments are symmetric: using a row as a column vectorises the sums.
     for (std::size_t k = 0; k < group; ++k) {
       const Real* row = moments + k * group;
       for (std::size_t i = 0; i < group; ++i) product[i] += row[i] * rounded[k];

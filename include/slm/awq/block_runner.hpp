@@ -1,5 +1,5 @@
-// BlockRunner: the two halves of a transformer block on fp32 weights, each up to its last product and without its
-// residual.
+// BlockRunner: runs attention and MLP of a transformer block on fp32 weights, each up to its last product and without
+// the residual.
 #pragma once
 
 #include <algorithm>
@@ -35,7 +35,7 @@ class BlockRunner {
     if (config_.value.positions == Positions::alibi) slopes_ = alibi_slopes(config_.value.heads, settings_);
   }
 
-  /// The block whose halves the next calls run.
+  /// Selects the block for the next calls.
   void enter(int layer) { layer_ = layer; }
 
   Rows normalized(const NormWeights<backend::Cpu>& norm, Rows x) {
@@ -44,7 +44,7 @@ class BlockRunner {
     return x;
   }
 
-  /// What the output projection of attention(norm(x)) reads, with `qkv` for the layer's own weight.
+  /// The input of the output projection of attention(norm(x)), with `qkv` instead of the layer's own weight.
   Rows mixed(FloatLayer& layer, FloatMatrix qkv, const Rows& x) {
     const ModelConfig& shape = config_.value;
     const std::int64_t width = std::int64_t{shape.heads} * shape.head_dim;
@@ -75,7 +75,7 @@ class BlockRunner {
     return projected(layer.weights.attention_out, layer.weights.attention_out_bias, mixed);
   }
 
-  /// What the down projection of mlp(norm(x)) reads, with `gate_up` for the layer's own weight.
+  /// The input of the down projection of mlp(norm(x)), with `gate_up` instead of the layer's own weight.
   Rows gated(FloatLayer& layer, FloatMatrix gate_up, const Rows& x) {
     const ModelConfig& shape = config_.value;
     const std::int64_t tokens = static_cast<std::int64_t>(x.size()) / shape.hidden;
@@ -111,7 +111,7 @@ class BlockRunner {
   }
 
  private:
-  /// Puts a matrix in the place of another for a while.
+  /// Replaces a matrix while it lives.
   class Replaced {
    public:
     Replaced(FloatMatrix& place, FloatMatrix matrix) : place_(place), held_(std::exchange(place, std::move(matrix))) {}
@@ -133,7 +133,7 @@ class BlockRunner {
     return settings;
   }
 
-  /// The step of some positions of the sequence, at most max_rows. Valid until the next call.
+  /// A step of at most max_rows positions of the sequence. Valid until the next call.
   StepPlan plan(int first, int count) {
     while (static_cast<int>(pages_.size()) * page_positions < first + count) {
       pages_.push_back(pool_.take(0));
@@ -164,7 +164,7 @@ class BlockRunner {
   backend::Cpu device_;
   KvLayout layout_;
   KvPool pool_;
-  std::vector<KvPageRef> pages_;  // one layer's keys and values of the present sequence
+  std::vector<KvPageRef> pages_;  // one layer's keys and values of the current sequence
   std::vector<std::byte*> table_;
   std::vector<PlanRow> plan_rows_;
   PlanSequence plan_sequence_;

@@ -18,19 +18,20 @@
 namespace slm { inline namespace v0_1 { namespace quantize {
 
 struct CalibrationOptions {
-  int samples = 0;            // sequences; 0: what the text gives, at most 32
-  int sequence_length = 512;  // tokens of each; less where the model's context is shorter
+  int samples = 0;            // sequences; 0: as many as the text has, at most 32
+  int sequence_length = 512;  // tokens per sequence; limited by the model's context
 };
 
 using Sequences = std::vector<std::vector<Token>>;  // [samples][sequence_length]
 
-/// The documents of a text file: each line's "text" of a .jsonl file, the whole of any other file.
+/// The documents of a text file: each line's "text" for .jsonl, the whole content otherwise.
 inline std::vector<std::string> read_documents(const std::filesystem::path& path) {
   const MappedFile file(path);
   const std::string_view source = file.text();
   if (const std::size_t good = utf8::valid_prefix(source); good != source.size()) {
-    throw Error("quantize.not-utf8", text("'", path.string(), "' is not UTF-8: byte ", good, " fits no character"),
-                "Convert the text to UTF-8, or choose another file");
+    throw Error("quantize.not-utf8",
+                text("'", path.string(), "' is not UTF-8: byte ", good, " is not part of a character"),
+                "Convert the text to UTF-8, or use another file");
   }
   std::vector<std::string> documents;
   if (path.extension() != ".jsonl") {
@@ -53,8 +54,8 @@ inline std::vector<std::string> read_documents(const std::filesystem::path& path
   return documents;
 }
 
-/// Tokens of all documents in order, cut into sequences; of more than wanted, evenly spaced ones. The same text always
-/// gives the same sequences.
+/// Concatenates the tokens of all documents and divides them into sequences. If there are more than requested, takes
+/// evenly spaced ones. Deterministic.
 inline Sequences calibration_sequences(const std::filesystem::path& path, const Tokenizer& tokenizer,
                                        const CalibrationOptions& options) {
   constexpr std::size_t usual_samples = 32;
@@ -63,7 +64,7 @@ inline Sequences calibration_sequences(const std::filesystem::path& path, const 
     throw Error("quantize.bad-options",
                 text("expected samples >= 0 and a sequence length >= 1, found ", options.samples, " and ",
                      options.sequence_length),
-                "Leave both to their defaults");
+                "Use the defaults for both");
   }
   std::vector<Token> tokens;
   for (const std::string& document : read_documents(path)) {
@@ -76,8 +77,8 @@ inline Sequences calibration_sequences(const std::filesystem::path& path, const 
   if (available < wanted) {
     throw Error("quantize.short-text",
                 text("'", path.string(), "' has ", tokens.size(), " tokens, which is ", available, " sequences of ",
-                     length, "; ", wanted, " are needed"),
-                "Give a longer text, or ask for fewer or shorter samples");
+                     length, "; ", wanted, " are required"),
+                "Use a longer text, or fewer or shorter samples");
   }
   Sequences sequences;
   for (std::size_t i = 0; i < wanted; ++i) {

@@ -1,4 +1,4 @@
-// CalibrationPass: a text's activations on their way through the original blocks of a model, one block at a time.
+// CalibrationPass: propagates a text's activations through the original blocks of a model, one block at a time.
 #pragma once
 
 #include <algorithm>
@@ -17,22 +17,23 @@
 
 namespace slm { inline namespace v0_1 { namespace quantize {
 
-/// Throws quantize.unsupported for models whose blocks the folds do not describe.
+/// Throws quantize.unsupported for models whose blocks have no AWQ mapping.
 inline void check_foldable(const Checkpoint& checkpoint) {
   const ModelConfig& shape = checkpoint.config();
   const char* what = checkpoint.names().weights(Role::down).front().transposed ? "stores its matrices transposed"
-                     : shape.order == BlockOrder::post_norm ? "has its norms behind attention and MLP"
-                     : shape.embedding != 0                 ? "projects its embedding"
-                                                            : nullptr;
+                     : shape.order == BlockOrder::post_norm                    ? "has its norms after attention and MLP"
+                     : shape.embedding != 0                                    ? "projects its embedding"
+                                                                               : nullptr;
   if (what == nullptr) return;
   throw Error("quantize.unsupported",
-              text("'", checkpoint.folder().string(), "' ", what, ", for which AWQ has no mapping here"),
-              "docs/models.md lists what can be quantized");
+              text("'", checkpoint.folder().string(), "' ", what, ", for which AWQ has no mapping in slm"),
+              "See docs/models.md for the models that can be quantized");
 }
 
 class CalibrationPass {
  public:
-  /// pool: for the statistics. searched: how many of the sequences searches run on; all serve the statistics.
+  /// pool: for the statistics. searched: number of sequences used by searches; all sequences are used for the
+  /// statistics.
   CalibrationPass(const Checkpoint& checkpoint, backend::Cpu device, std::shared_ptr<backend::ThreadPool> pool,
                   const std::filesystem::path& text, CalibrationOptions options, int searched)
       : checkpoint_(checkpoint), pool_(std::move(pool)), runner_(checkpoint, std::move(device)) {
@@ -47,8 +48,8 @@ class CalibrationPass {
   std::size_t sequence_length() const { return sequence_length_; }
   BlockRunner& runner() { return runner_; }
 
-  /// Runs block `index`, the next one, on every sequence with its original weights, so that later blocks see what they
-  /// will be compared with. inputs: collects what the searches need, unless null; started already.
+  /// Runs the next block, `index`, on every sequence with its original weights, so that later blocks get the reference
+  /// activations. inputs: collects data for the searches, unless null; must be started.
   void advance(FloatLayer& layer, int index, LayerInputs* inputs) {
     runner_.enter(index);
     const bool parallel = checkpoint_.config().order == BlockOrder::parallel;
@@ -96,7 +97,8 @@ class CalibrationPass {
     for (std::size_t i = 0; i < tokens.size(); ++i) {
       if (tokens[i] < 0 || tokens[i] >= shape.vocab) {
         throw Error("quantize.token",
-                    text("the tokenizer gives id ", tokens[i], ", the model's vocabulary is 0..", shape.vocab - 1),
+                    text("expected token ids of the model from its tokenizer, found ", tokens[i],
+                         " outside the vocabulary 0..", shape.vocab - 1),
                     "Check that tokenizer and weights belong together");
       }
       convert(table, std::int64_t{tokens[i]} * shape.hidden, shape.hidden, &x[i * width]);
@@ -113,7 +115,7 @@ class CalibrationPass {
   std::shared_ptr<backend::ThreadPool> pool_;
   BlockRunner runner_;
   std::size_t searched_ = 0, sequence_length_ = 0;
-  std::vector<Rows> hidden_;  // residual stream after the blocks so far   [samples]
+  std::vector<Rows> hidden_;  // residual stream after the processed blocks   [samples]
 };
 
 }}}

@@ -1,4 +1,4 @@
-// CheckpointWriter: rounded blocks and everything else of a model, as the parts of an output folder.
+// CheckpointWriter: writes rounded blocks and all other tensors of a model as parts of an output folder.
 #pragma once
 
 #include <algorithm>
@@ -24,7 +24,7 @@ namespace slm { inline namespace v0_1 { namespace quantize {
 
 class CheckpointWriter {
  public:
-  /// type: of scales and of what stays in floating point, F16 or BF16.
+  /// type: of scales and of floating-point tensors, F16 or BF16.
   CheckpointWriter(const Checkpoint& checkpoint, const OutputFolder& folder, const Rounding& rounding,
                    const Options& options, DType type)
       : checkpoint_(checkpoint), folder_(folder), rounding_(rounding), output_(options.output), type_(type) {
@@ -32,7 +32,7 @@ class CheckpointWriter {
     if (options.int8_head) head_ = head_of(checkpoint);
   }
 
-  /// The weight of the head, which is the embedding's where they are tied.
+  /// The weight of the head, which is the embedding's if they are tied.
   static TensorName head_of(const Checkpoint& checkpoint) {
     const bool tied = checkpoint.settings().tied_embeddings;
     return checkpoint.names().weights(tied ? Role::embedding : Role::head).front();
@@ -52,7 +52,7 @@ class CheckpointWriter {
     write(part_of(index), tensors);
   }
 
-  /// Counts a block, written now or by an earlier run, to the result.
+  /// Adds a block, written now or by an earlier run, to the result.
   void count_layer(const FloatLayer& layer, int index) {
     parts_.push_back(part_of(index));
     for (const auto& [name, tensor] : Safetensors(folder_.path_of(parts_.back())).tensors) replaced_.insert(name);
@@ -61,7 +61,7 @@ class CheckpointWriter {
     }
   }
 
-  /// Embedding, head, last norm and whatever else belongs to no block; a second copy of a tied table is left out.
+  /// Writes embedding, head, last norm and all other tensors outside the blocks; omits a second copy of a tied table.
   /// Returns the bytes of all tensors.
   std::uint64_t finish(const Report& report) {
     for (const auto& [name, tensor] : checkpoint_.tensors()) {
@@ -86,13 +86,13 @@ class CheckpointWriter {
     for (OwnedTensor& tensor : pack_int4(rows, weight.module(), packing)) owned.push_back(std::move(tensor));
   }
 
-  /// Values as a tensor of the output's type.
+  /// Converts values to a tensor of the output's type.
   OwnedTensor stored(const TensorName& name, const float* values) const {
     OwnedTensor tensor(name.name, type_, name.shape);
     for (std::int64_t i = 0; i < tensor.elements(); ++i) {
       if (type_ == DType::f16 && std::abs(values[i]) > 65504) {
         throw Error("quantize.overflow",
-                    text("'", name.name, "' holds ", values[i], ", which F16 cannot: its largest number is 65504"),
+                    text("'", name.name, "' holds ", values[i], ", which exceeds the F16 range of 65504"),
                     "Write compressed-tensors, which keeps BF16");
       }
       tensor.set_float(i, values[i]);
@@ -100,7 +100,7 @@ class CheckpointWriter {
     return tensor;
   }
 
-  /// A part of a file that has changed meanwhile does not stay.
+  /// A part made from a file that has changed is removed.
   void write(const std::string& part, std::span<const Tensor> tensors) const {
     folder_.write(part, tensors);
     try {
@@ -123,7 +123,7 @@ class CheckpointWriter {
     write(part, std::array<Tensor, 1>{stored({tensor.name, tensor.shape}, values.data())});
   }
 
-  /// The head as rows of bytes, which are blocks of Q8_0.
+  /// The head as rows of bytes that hold Q8_0 blocks.
   OwnedTensor in_blocks(const Tensor& tensor) const {
     std::vector<float> values(static_cast<std::size_t>(tensor.elements()));
     convert(tensor, 0, tensor.elements(), values.data());
@@ -137,7 +137,7 @@ class CheckpointWriter {
   Json config(const Report& report) const {
     OwnedJson config = read_json_object(checkpoint_.folder() / "config.json");
     config[config.contains("dtype") ? "dtype" : "torch_dtype"] = type_ == DType::f16 ? "float16" : "bfloat16";
-    // The head that was read is the head that is written, whatever the original file says.
+    // Writes the tie that was read from the tensors, even if the original config differs.
     if (!checkpoint_.settings().tied_embeddings) config["tie_word_embeddings"] = false;
     std::vector<std::string> floating;
     for (const std::string& weight : report.left_in_float) floating.push_back(TensorName{weight, {}}.module());
@@ -185,7 +185,7 @@ class CheckpointWriter {
 
   const TensorNames& names() const { return checkpoint_.names(); }
 
-  /// Of the head, or of what a tied model's head would be called.
+  /// The name of the head, or the name that a tied model's head would have.
   TensorName head_name() const { return names().untied().weights(Role::head).front(); }
 
   const Checkpoint& checkpoint_;
@@ -193,9 +193,9 @@ class CheckpointWriter {
   Rounding rounding_;
   Output output_;
   DType type_;
-  TensorName head_;                 // to be written in 8 bits; no name: none
-  std::vector<std::string> parts_;  // of the output, in order
-  std::set<std::string> replaced_;  // tensors of the checkpoint that the blocks' parts stand for
+  TensorName head_;                 // head to write in 8 bits; empty name: none
+  std::vector<std::string> parts_;  // parts of the output, in order
+  std::set<std::string> replaced_;  // tensors of the checkpoint that the blocks' parts replace
 };
 
 }}}

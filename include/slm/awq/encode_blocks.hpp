@@ -1,4 +1,4 @@
-// encode_blocks: a tensor's values as blocks of one of GGUF's types, on several threads.
+// encode_blocks: encodes a tensor as GGUF blocks, in parallel.
 #pragma once
 
 #include <cmath>
@@ -15,12 +15,13 @@
 
 namespace slm { inline namespace v0_1 { namespace quantize {
 
-/// Throws quantize.overflow where a value is beyond scales of F16. name: of the tensor.
+/// Throws quantize.overflow if a value exceeds the range of F16 scales. name: of the tensor.
 inline std::vector<std::byte> encode_blocks(DType type, std::span<const float> values, std::string_view name,
                                             backend::ThreadPool& pool) {
   for (const float value : values) {
-    if (std::abs(value) <= 65504) continue;  // false for what is no number
-    throw Error("quantize.overflow", text("'", name, "' holds ", value, ", which blocks with scales of F16 cannot"),
+    if (std::abs(value) <= 65504) continue;  // false for NaN
+    throw Error("quantize.overflow",
+                text("'", name, "' holds ", value, ", which exceeds the range of blocks with F16 scales"),
                 "Check the model's weights");
   }
   const auto block = static_cast<std::size_t>(values_of_block(type));

@@ -1,4 +1,4 @@
-// FloatLayer: the weights of one transformer block in fp32, to be searched, folded and rounded.
+// FloatLayer: the weights of one transformer block in fp32, for search, folding and rounding.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace slm { inline namespace v0_1 { namespace quantize {
 using FloatMatrix = DenseMatrix<Fp32>;
 using FloatVector = backend::Cpu::Buffer<float>;
 
-/// A matrix that somebody else owns.   weight [out, in]
+/// A non-owning matrix.   weight [out, in]
 inline FloatMatrix matrix_of(std::span<const float> weight, std::int64_t in) {
   FloatMatrix matrix;
   matrix.in = in;
@@ -26,7 +26,7 @@ inline FloatMatrix matrix_of(std::span<const float> weight, std::int64_t in) {
   return matrix;
 }
 
-/// One linear layer, or several that share their input, stacked. Refers to the block's bias.
+/// One linear layer, or several with the same input, stacked. Refers to the block's bias.
 struct FloatLinear {
   std::vector<TensorName> parts;  // the stacked weights
   std::int64_t in = 0;
@@ -39,7 +39,7 @@ struct FloatLinear {
     return {weight.data() + index * in, static_cast<std::size_t>(in)};
   }
 
-  /// Rows from `first` on of the output divided by `scales`, the bias with them.
+  /// Divides output rows from `first` on by `scales`, including the bias.
   void divide_rows(std::int64_t first, std::span<const float> scales) {
     for (std::size_t i = 0; i < scales.size(); ++i) {
       const std::int64_t n = first + static_cast<std::int64_t>(i);
@@ -53,7 +53,7 @@ struct FloatLinear {
   }
 };
 
-/// The block as its model runs it, and its four linear layers as memory that may be changed. It stays where it is.
+/// The block in the form that the model runs, and its four linear layers as mutable memory. Not movable.
 struct FloatLayer {
   LayerWeights<Fp32, backend::Cpu> weights;
   FloatLinear qkv, attention_out, gate_up, down;

@@ -1,4 +1,4 @@
-// Folds: the places of a block where scales can be moved without changing what it computes.
+// Folds: pairs of places in a block between which scales can be moved without changing its function.
 #pragma once
 
 #include <string>
@@ -9,15 +9,15 @@
 
 namespace slm { inline namespace v0_1 { namespace quantize {
 
-/// What is divided by the scales -> the linear layers whose columns are multiplied. Every reader of what is divided is
-/// among them.
+/// The tensor divided by the scales -> the linear layers whose columns are multiplied. These are all readers of the
+/// divided output.
 enum class Fold {
   norm_to_qkv,         // attention norm -> q, k, v
-  norm_to_qkv_and_up,  // the one norm of a parallel block -> q, k, v and the first of the MLP
+  norm_to_qkv_and_up,  // the norm of a parallel block -> q, k, v and the first matrix of the MLP
   value_to_out,        // rows of v -> output projection
   norm_to_up,          // MLP norm -> gate and up
-  up_to_down,          // rows of up -> down, where what lies between passes factors on
-  activation_to_down,  // a divisor of the activation, stored with the checkpoint -> down
+  up_to_down,          // rows of up -> down, if the operations between are homogeneous
+  activation_to_down,  // a divisor of the activation, stored in the checkpoint -> down
 };
 
 constexpr std::string_view name_of(Fold fold) {
@@ -32,14 +32,14 @@ constexpr std::string_view name_of(Fold fold) {
   return "?";
 }
 
-/// The folds of an architecture, by its traits. divisors: whether the checkpoint format has a place for divisors of the
-/// activation, as AutoAWQ's has for MPT.
+/// The folds of an architecture, from its traits. divisors: whether the checkpoint format stores divisors of the
+/// activation, as AutoAWQ does for MPT.
 inline std::vector<Fold> folds_of(const ModelConfig& shape, const ModelSettings& settings, bool divisors) {
   std::vector<Fold> folds;
   const bool scalable_norm = shape.norm_affine != NormAffine::none;
   if (scalable_norm && shape.order == BlockOrder::pre_norm) folds.push_back(Fold::norm_to_qkv);
   if (scalable_norm && shape.order == BlockOrder::parallel) folds.push_back(Fold::norm_to_qkv_and_up);
-  if (settings.clip_qkv == 0) folds.push_back(Fold::value_to_out);  // a clip does not pass factors on
+  if (settings.clip_qkv == 0) folds.push_back(Fold::value_to_out);  // a clip is not homogeneous
   if (scalable_norm && shape.order == BlockOrder::pre_norm) folds.push_back(Fold::norm_to_up);
   const bool passes_factors = shape.gated || shape.activation == ActivationKind::relu;
   if (passes_factors) {

@@ -1,4 +1,4 @@
-// Folds of a GGUF file: scales are searched against its blocks, and moved into norms and projections before rounding.
+// Folds for GGUF output: scales are searched with its blocks, and moved into norms and projections before rounding.
 #pragma once
 
 #include <functional>
@@ -17,11 +17,11 @@
 
 namespace slm { inline namespace v0_1 { namespace quantize {
 
-/// Scales lower the perplexity of Q4_0. Blocks with a minimum lose by them (docs/quantization.md), and what types of
-/// more bits lose is too little to be moved.
+/// Scales lower the perplexity of Q4_0. They raise it for blocks with a minimum (docs/quantization.md), and types with
+/// more bits lose too little to gain.
 constexpr bool gains_from_folds(DType type) { return type == DType::q4_0; }
 
-/// The folds of every block with the scales found for them. told(share) is called with 0..1.
+/// The folds of every block with the scales found. `told`: called with the progress, 0..1.
 inline std::vector<LayerReport> search_folds(const Checkpoint& checkpoint, const GgufOptions& options,
                                              const std::shared_ptr<backend::ThreadPool>& pool,
                                              const std::function<void(double)>& told) {
@@ -46,13 +46,13 @@ inline std::vector<LayerReport> search_folds(const Checkpoint& checkpoint, const
   return layers;
 }
 
-/// The blocks of a model with their folds applied, one at a time in fp32.
+/// The blocks of a model in fp32 with folds applied, one at a time.
 class FoldedLayers {
  public:
   FoldedLayers(const Checkpoint& checkpoint, std::vector<LayerReport> layers)
       : checkpoint_(checkpoint), layers_(std::move(layers)), runner_(checkpoint, device_) {}
 
-  /// Values of a tensor, valid until another layer is asked for; null: it is none of this layer's.
+  /// The values of a tensor, valid until another layer is accessed; null if the layer lacks the tensor.
   const float* find(int layer, std::string_view name) {
     if (!layer_ || layer_->weights.index != layer) enter(layer);
     const auto found = values_.find(name);

@@ -1,4 +1,4 @@
-// write_gguf: a floating-point model -> a GGUF file whose matrices are rounded to one of its types.
+// write_gguf: converts a floating-point model to a GGUF file with matrices of one quantized type.
 #pragma once
 
 #include <algorithm>
@@ -51,7 +51,7 @@ class GgufOutput {
     add_frequencies();
   }
 
-  /// Scales to be folded in before rounding.
+  /// Folds scales in before rounding.
   void fold(std::vector<LayerReport> layers) {
     report_.layers = std::move(layers);
     folded_ = std::make_unique<FoldedLayers>(checkpoint_, report_.layers);
@@ -63,7 +63,7 @@ class GgufOutput {
                   "Name a new file, or remove this one");
     }
     const bool searches = !options_.calibration_text.empty();
-    const double searching = searches ? 0.9 : 0;  // of the time
+    const double searching = searches ? 0.9 : 0;  // share of the progress
     if (searches) fold(search_folds(checkpoint_, options_, pool_, [&](double share) { tell(searching * share); }));
     std::vector<std::byte> bytes;
     out_.write(output, [&](std::size_t index) {
@@ -87,24 +87,25 @@ class GgufOutput {
 
  private:
   struct Planned {
-    const Tensor* source = nullptr;  // null: `values` are the tensor
+    const Tensor* source = nullptr;  // null: `values` is the tensor
     std::vector<float> values{};
     std::vector<std::int64_t> shape{};  // as written
     DType type = DType::f32;
     bool transposed = false;
-    int layer = 0;                  // that it may belong to
-    std::int64_t turned_heads = 0;  // whose rows GGUF keeps in the order of the pairs that rotate together
+    int layer = 0;                  // layer of the tensor, if any
+    std::int64_t turned_heads = 0;  // heads whose rows GGUF orders by rotating pairs
   };
 
   void check_options() const {
     if (options_.type != DType::f32 && !is_encodable(options_.type)) {
-      throw Error("quantize.bad-options", text("GGUF files are not written in ", name_of(options_.type)),
-                  "Choose q4_0, q4_1, q5_0, q8_0, q4_k or q6_k");
+      throw Error("quantize.bad-options",
+                  text("expected a type that GGUF files can be written in, found ", name_of(options_.type)),
+                  "Use q4_0, q4_1, q5_0, q8_0, q4_k or q6_k");
     }
     if (options_.calibration_text.empty()) return;
     if (!gains_from_folds(options_.type)) {
-      throw Error("quantize.bad-options", text("scales are not searched for ", name_of(options_.type)),
-                  "Leave the calibration text out, or choose q4_0");
+      throw Error("quantize.bad-options", text("scales are searched for q4_0 only, found ", name_of(options_.type)),
+                  "Omit the calibration text, or use q4_0");
     }
     check_foldable(checkpoint_);
   }
@@ -136,7 +137,7 @@ class GgufOutput {
     out_.number("general.quantization_version", std::uint32_t{2});
   }
 
-  /// The number that says which type most matrices have; for display.
+  /// The number for the type of most matrices; informational.
   std::uint32_t file_type() const {
     switch (options_.type) {
       case DType::q4_0: return 2;
@@ -154,8 +155,8 @@ class GgufOutput {
     return (fused ? target_.fused : target_.apart).names;
   }
 
-  /// The head, which is the embedding where they are tied, has eight bits or six; where 256 values do not make up rows,
-  /// blocks of 32 do, with no fewer bits, as in llama.cpp's files; where not even those do, the floats stay.
+  /// The head, or an embedding used as the head, gets eight or six bits. Rows that are not multiples of 256 get blocks
+  /// of 32 with at least as many bits, as in llama.cpp's files. If those do not fit either, floats stay.
   DType type_of(Role role, std::int64_t inputs) const {
     const bool matrix = role == Role::embedding || is_linear(role);
     if (!matrix || options_.type == DType::f32) return DType::f32;
@@ -176,8 +177,8 @@ class GgufOutput {
       Planned planned;
       planned.source = &checkpoint_.tensor(source.name, source.shape);
       if (is_blocked(planned.source->dtype)) {
-        throw Error("quantize.already-quantized", text("'", checkpoint_.folder().string(), "' is quantized already"),
-                    "Start from the floating-point checkpoint of the model");
+        throw Error("quantize.already-quantized", text("'", checkpoint_.folder().string(), "' is already quantized"),
+                    "Use the floating-point checkpoint of the model");
       }
       planned.layer = layer;
       planned.transposed = source.transposed;
@@ -203,7 +204,7 @@ class GgufOutput {
     planned_.push_back(std::move(planned));
   }
 
-  /// Divisors of the rotary frequencies: GGUF keeps them as tensors.
+  /// Adds divisors of the rotary frequencies, which GGUF stores as tensors.
   void add_frequencies() {
     const RopeScaling& scaling = checkpoint_.settings().rope_scaling;
     const auto add_factors = [&](std::string_view name, const std::vector<float>& factors) {
@@ -239,7 +240,7 @@ class GgufOutput {
     return bytes;
   }
 
-  /// [out, in], in the order of rows that GGUF has.
+  /// [out, in], in GGUF's row order.
   std::vector<float> values_of(const Planned& planned) const {
     const Tensor& source = *planned.source;
     std::vector<float> values(static_cast<std::size_t>(source.elements()));
@@ -261,7 +262,7 @@ class GgufOutput {
     std::vector<float> moved = values;
     const auto head = static_cast<std::size_t>(checkpoint_.config().head_dim);
     for (std::size_t row = 0; row < static_cast<std::size_t>(planned.turned_heads) * head; ++row) {
-      const std::size_t i = row % head;  // (i, i + head / 2) rotate together: in the file they are neighbours
+      const std::size_t i = row % head;  // rows (i, i + head / 2) rotate together and are adjacent in the file
       const std::size_t to = row - i + (i < head / 2 ? 2 * i : 2 * (i - head / 2) + 1);
       std::copy_n(values.begin() + static_cast<std::ptrdiff_t>(row * width), width,
                   moved.begin() + static_cast<std::ptrdiff_t>(to * width));
@@ -269,18 +270,18 @@ class GgufOutput {
     return moved;
   }
 
-  /// What GGUF cannot say would be lost silently.
+  /// Rejects properties that GGUF cannot represent, which would be lost silently.
   void check_same(const Checkpoint& written) const {
     check_ends(written);
     const ModelConfig& config = checkpoint_.config();
     if (written.config() == config && gguf_keeps(checkpoint_.settings(), written.settings(), config.layers)) return;
     throw Error("quantize.not-for-gguf",
-                text("'", checkpoint_.folder().string(), "' has something that the architecture '", target_.name,
-                     "' of GGUF does not keep"),
-                "Use the model's folder as it is, or write AWQ");
+                text("'", checkpoint_.folder().string(), "' has a property that the GGUF architecture '", target_.name,
+                     "' cannot represent"),
+                "Use the model's folder directly, or write AWQ");
   }
 
-  /// The same tokens end a text, in whatever order.
+  /// The sets of end tokens must be equal.
   void check_ends(const Checkpoint& written) const {
     const auto ends_of = [](const Checkpoint& checkpoint) {
       const std::vector<Token>& ends = checkpoint.settings().end_tokens;
@@ -295,11 +296,11 @@ class GgufOutput {
     if (found == expected) return;
     throw Error("quantize.not-for-gguf",
                 text("'", checkpoint_.folder().string(), "' has the end tokens ", listed(expected),
-                     ", and a GGUF file of it ", listed(found)),
-                "Use the model's folder as it is, or write AWQ");
+                     ", but its GGUF file has ", listed(found)),
+                "Use the model's folder directly, or write AWQ");
   }
 
-  /// A file that has been a GGUF file before has the metadata of that.
+  /// A model that was read from a GGUF file has the metadata of that file.
   void check_tokenizer(const std::filesystem::path& output) const {
     if (checkpoint_.gguf() || !GgufFile(output).fields().has("tokenizer.ggml.model")) return;
     const Tokenizer expected = Tokenizer::from(checkpoint_.folder());
@@ -310,10 +311,9 @@ class GgufOutput {
       difference = error.what();
     }
     if (!difference) return;
-    throw Error(
-        "tokenizer.not-for-gguf",
-        text("'", checkpoint_.folder().string(), "': the tokenizer is another one in a GGUF file: ", *difference),
-        "Use the model's folder as it is, or write AWQ");
+    throw Error("tokenizer.not-for-gguf",
+                text("'", checkpoint_.folder().string(), "': the tokenizer changes in a GGUF file: ", *difference),
+                "Use the model's folder directly, or write AWQ");
   }
 
   Checkpoint checkpoint_;
@@ -323,16 +323,16 @@ class GgufOutput {
   GgufWriter out_;
   TensorNames names_{ModelConfig{}};
   std::vector<Planned> planned_;
-  std::unique_ptr<FoldedLayers> folded_;  // null: nothing is folded
+  std::unique_ptr<FoldedLayers> folded_;  // null: no folds
   GgufReport report_;
 };
 
 }  // namespace detail
 
-/// Rounds a floating-point folder or GGUF file to a GGUF file that must not exist; norms, biases and tables of
-/// positions stay F32. With a calibration text scales are searched as for AWQ, and those that lower the error of what a
-/// block adds are folded in: other programs read the file as any other. Memory: one tensor in fp32; with a text what
-/// quantize() takes. Throws Error ("quantize.…", "tokenizer.…", "io.…").
+/// Converts a floating-point folder or GGUF file to a GGUF file, which must not exist. Norms, biases and position
+/// tables stay F32. With a calibration text, scales are searched as for AWQ, and those that lower a block's output
+/// error are folded in; the format does not change. Memory: one tensor in fp32; with a text that of quantize(). Throws
+/// Error ("quantize.…", "tokenizer.…", "io.…").
 inline GgufReport write_gguf(const std::filesystem::path& model, const std::filesystem::path& output,
                              const GgufOptions& options) {
   return detail::GgufOutput(model, options).write(output);

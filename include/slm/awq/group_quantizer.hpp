@@ -1,4 +1,4 @@
-// GroupQuantizer: floating-point weights of one group -> 4-bit codes, a scale and a zero point.
+// GroupQuantizer: quantizes one group of weights to 4-bit codes, a scale and a zero point.
 #pragma once
 
 #include <algorithm>
@@ -11,11 +11,11 @@
 
 namespace slm { inline namespace v0_1 {
 
-/// The type in which a checkpoint stores its scales. Codes are chosen for the rounded scale, so that the file holds
-/// what the search saw; `exact` does not round.
+/// The stored type of scales. Codes are chosen for the rounded scale, so the file matches the search; `exact` does not
+/// round.
 enum class ScaleType { exact, f16, bf16 };
 
-/// Round to nearest: q = round(w / scale) + zero, w ~ (q - zero) * scale. Real is float, or double for tests.
+/// Rounds to nearest: q = round(w / scale) + zero, w ~ (q - zero) * scale. Real is float, or double for tests.
 struct GroupQuantizer {
   ScaleType scale_type = ScaleType::f16;
   bool symmetric = false;  // zero point 8 for every group
@@ -26,7 +26,7 @@ struct GroupQuantizer {
     int zero = 8;
   };
 
-  /// The range always holds 0: without it a group of one sign would saturate at one code.
+  /// The range always includes 0: otherwise a group with one sign would saturate at one code.
   template <class Real>
   Grid<Real> grid(std::span<const Real> group) const {
     Real low = 0, high = 0;
@@ -45,7 +45,7 @@ struct GroupQuantizer {
     return static_cast<int>(position(weight, grid));
   }
 
-  /// Weights as they come back from their codes: out may be the group itself.
+  /// Quantizes and dequantizes weights; out may be the group itself.
   template <class Real>
   void round_trip(std::span<const Real> group, Real* out) const {
     const Grid<Real> to = grid(group);
@@ -53,7 +53,7 @@ struct GroupQuantizer {
   }
 
  private:
-  /// Half to even, and without a library call per weight; |value| is far below the constant.
+  /// Ties to even, without a library call per weight; |value| is far below the constant.
   template <class Real>
   static Real round(Real value) {
     constexpr Real shift = sizeof(Real) == 4 ? Real(0x1.8p23) : Real(0x1.8p52);
@@ -66,7 +66,7 @@ struct GroupQuantizer {
     return std::clamp(round(steps) + Real(grid.zero), Real(0), Real(15));
   }
 
-  /// The smallest normal number stands in for a scale that rounds to zero: such weights become zero.
+  /// A scale that rounds to zero is replaced by the smallest normal number; such weights become zero.
   template <class Real>
   Real stored(Real scale) const {
     if (scale_type == ScaleType::f16)

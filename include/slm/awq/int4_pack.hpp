@@ -1,4 +1,4 @@
-// pack_int4: the codes of a layer -> the tensors of a published layout, as a checkpoint stores them.
+// pack_int4: packs the codes of a layer as the tensors of a published layout.
 #pragma once
 
 #include <algorithm>
@@ -20,11 +20,11 @@
 
 namespace slm { inline namespace v0_1 {
 
-/// A tensor and its bytes. Copies share them; as a Tensor it is a view like any other.
+/// A tensor that owns its bytes; copies share them.
 struct OwnedTensor : Tensor {
   std::shared_ptr<std::byte[]> storage;
 
-  /// All bytes zero.
+  /// Zero-initialised.
   OwnedTensor(std::string tensor_name, DType type, std::vector<std::int64_t> extents) {
     name = std::move(tensor_name);
     dtype = type;
@@ -39,7 +39,7 @@ struct OwnedTensor : Tensor {
     std::memcpy(storage.get() + index * std::int64_t{sizeof value}, &value, sizeof value);
   }
 
-  /// Stores a float as the tensor's own floating-point type, rounded to nearest.
+  /// Stores a float in the tensor's floating-point type, rounded to nearest.
   void set_float(std::int64_t index, float value) {
     if (dtype == DType::f16) {
       set(index, from_float<half_t>(value));
@@ -51,11 +51,11 @@ struct OwnedTensor : Tensor {
   }
 };
 
-/// How to write a layer down.
+/// Output layout of a layer.
 struct Int4Packing {
   Int4Layout layout = Int4Layout::awq_gemm;
-  DType scale_dtype = DType::f16;  // scales are rounded to it: round them before choosing codes
-  bool symmetric = false;          // every zero point is 8: leaves the zeros out where the layout allows it
+  DType scale_dtype = DType::f16;  // scales are rounded to this type: round them before choosing codes
+  bool symmetric = false;          // every zero point is 8; omits zeros if the layout allows it
   bool twos_complement = false;    // Quark's int4
 };
 
@@ -85,7 +85,7 @@ class Int4Packer {
   bool is_quark() const {
     return packing_.layout == Int4Layout::quark_order || packing_.layout == Int4Layout::quark_reorder;
   }
-  /// AutoAWQ's readers insist on the tensor; the others know symmetric layers by its absence.
+  /// AutoAWQ's readers require the tensor; others recognise symmetric layers by its absence.
   bool leaves_zeros_out() const {
     return packing_.symmetric && (packing_.layout == Int4Layout::packed_rows || is_quark());
   }
@@ -103,7 +103,7 @@ class Int4Packer {
     return rows_.scales[static_cast<std::size_t>(n * rows_.groups() + g)];
   }
 
-  /// Eight nibbles: nibble i is value(i).
+  /// Packs eight nibbles: nibble i is value(i).
   template <class Value>
   std::uint32_t word(Value&& value) const {
     std::uint32_t bits = 0;
@@ -169,8 +169,8 @@ class Int4Packer {
     }
     if (const auto index = first_non_finite(tensor)) {
       throw Error("quant.scale-overflow",
-                  text("layer '", module_, "': a scale is not finite as ", name_of(packing_.scale_dtype)),
-                  "Write the scales as BF16: compressed-tensors allows it");
+                  text("layer '", module_, "': expected scales that are finite as ", name_of(packing_.scale_dtype)),
+                  "Write the scales as BF16, which compressed-tensors allows");
     }
     return tensor;
   }
@@ -184,7 +184,7 @@ class Int4Packer {
     if (!integers) {
       for (std::int64_t n = 0; n < rows_.rows; ++n) {
         for (std::int64_t g = 0; g < rows_.groups(); ++g) {
-          float rounded = 0;  // the zero point goes with the scale that is stored
+          float rounded = 0;  // the zero point is scaled by the stored scale
           OwnedTensor one({}, packing_.scale_dtype, {1});
           one.set_float(0, scale(n, g));
           convert(one, 0, 1, &rounded);
@@ -214,13 +214,13 @@ class Int4Packer {
 
 }  // namespace detail
 
-/// The tensors of a whole layer, named below `module`: codes, scales, zero points unless left out, and what else the
-/// layout asks for. Throws Error when the layout cannot hold the layer, or the dtype its scales.
+/// The tensors of a whole layer, named below `module`: codes, scales, zero points unless omitted, and others that the
+/// layout requires. Throws Error if the layout cannot hold the layer, or the dtype its scales.
 inline std::vector<OwnedTensor> pack_int4(const Int4Rows& rows, const std::string& module,
                                           const Int4Packing& packing = {}) {
   const auto refuse = [&](const std::string& what) {
     return Error("quant.not-packable", text("layer '", module, "' [", rows.rows, ", ", rows.in, "]: ", what),
-                 "Choose another group size or layout, or leave the layer in floating point");
+                 "Use another group size or layout, or keep the layer in floating point");
   };
   if (rows.rows < 1 || rows.in < 1 || rows.group < 1 || rows.in % rows.group != 0) {
     throw refuse(text("groups of ", rows.group, " do not divide its inputs"));
@@ -228,20 +228,20 @@ inline std::vector<OwnedTensor> pack_int4(const Int4Rows& rows, const std::strin
   const auto size = [&](std::int64_t width) { return static_cast<std::size_t>(rows.rows * width); };
   if (rows.codes.size() != size(rows.in) || rows.zeros.size() != size(rows.groups()) ||
       rows.scales.size() != rows.zeros.size()) {
-    throw refuse("its codes, zeros and scales are not those of this size");
+    throw refuse("expected codes, zeros and scales of this size");
   }
   if (const auto what = misfit(packing.layout, rows.rows, rows.in); !what.empty()) {
     throw refuse(text(what, ", as the layout ", name_of(packing.layout), " needs"));
   }
-  if (!is_floating_point(packing.scale_dtype)) throw refuse("its scales cannot be integers");
+  if (!is_floating_point(packing.scale_dtype)) throw refuse("expected a floating-point type for scales");
   const auto beyond = [](std::uint8_t value) { return value > 15; };
   if (std::any_of(rows.codes.begin(), rows.codes.end(), beyond) ||
       std::any_of(rows.zeros.begin(), rows.zeros.end(), beyond)) {
-    throw refuse("a code or zero point is above 15");
+    throw refuse("expected codes and zero points of at most 15");
   }
   const auto is_not_8 = [](std::uint8_t value) { return value != 8; };
   if (packing.symmetric && std::any_of(rows.zeros.begin(), rows.zeros.end(), is_not_8)) {
-    throw refuse("it is no symmetric layer, a zero point is not 8");
+    throw refuse("expected zero point 8 for every group of a symmetric layer");
   }
   return detail::Int4Packer(rows, module, packing).run();
 }

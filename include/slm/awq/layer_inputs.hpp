@@ -1,4 +1,4 @@
-// What the linear layers of one block read while the calibration text passes: statistics, and some of it whole.
+// Inputs of one block's linear layers during calibration: statistics, and complete activations of some sequences.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,8 @@
 
 namespace slm { inline namespace v0_1 { namespace quantize {
 
-/// Searches compare the outputs of every fourth token: neighbours are alike, and products are what a search costs.
+/// Searches compare outputs at every fourth token: adjacent tokens are similar, and products dominate the cost of a
+/// search.
 inline Rows thinned(const Rows& all, std::int64_t width) {
   constexpr std::int64_t stride = 4;
   Rows kept;
@@ -25,7 +26,7 @@ inline Rows thinned(const Rows& all, std::int64_t width) {
   return kept;
 }
 
-/// Inputs of one linear layer.
+/// Statistics of one linear layer's inputs.
 struct InputStatistics {
   std::int64_t in = 0;
   std::int64_t group = 0;
@@ -59,7 +60,7 @@ struct InputStatistics {
     return means;
   }
 
-  /// The moments of the inputs after their features have been divided by `scales`.
+  /// The moments after the features are divided by `scales`.
   void divide(std::span<const float> scales) {
     if (scales.empty()) return;
     for (std::size_t i = 0; i < moments.size(); ++i) {
@@ -74,7 +75,7 @@ struct InputStatistics {
     float* to = moments.data() + g * group * group;
     for (std::int64_t i = 0; i < group; ++i, to += group) {
       std::int64_t k = 0;
-      for (; k + 8 <= group; k += 8) {  // a loop of eight is vectorized
+      for (; k + 8 <= group; k += 8) {  // a fixed trip count of eight is vectorised
         for (int j = 0; j < 8; ++j) to[k + j] += x[i] * x[k + j];
       }
       for (; k < group; ++k) to[k] += x[i] * x[k];
@@ -82,13 +83,13 @@ struct InputStatistics {
   }
 };
 
-/// One sequence on its way through a block, thinned but for attention_x.
+/// Activations of one sequence in a block, thinned except attention_x.
 struct SequenceActivations {
-  Rows attention_x, mixed, attention_y;  // residual stream, input of the output projection, what attention adds
-  Rows mlp_x, gated, mlp_y;              // the same of the MLP
+  Rows attention_x, mixed, attention_y;  // residual stream, input of the output projection, output of attention
+  Rows mlp_x, gated, mlp_y;              // likewise for the MLP
 };
 
-/// The inputs of the four linear layers of a block, and the sequences that searches run on.
+/// Inputs of a block's four linear layers, and the sequences for searches.
 struct LayerInputs {
   InputStatistics qkv, attention_out, gate_up, down;
   std::vector<SequenceActivations> searched;

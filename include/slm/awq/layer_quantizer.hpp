@@ -1,4 +1,4 @@
-// LayerQuantizer: one block in fp32 made ready for rounding: scales are searched and folded, weights clipped.
+// LayerQuantizer: prepares one fp32 block for rounding: searches and folds scales, clips weights.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +22,7 @@ class LayerQuantizer {
                  const Rounding& rounding)
       : shape_(shape), layer_(layer), inputs_(inputs), runner_(runner), rounding_(rounding) {}
 
-  /// Searches every fold against the original weights. told(share) is called with 0..1.
+  /// Searches every fold against the original weights. `told`: called with the progress, 0..1.
   std::vector<SearchOutcome> search(std::span<const Fold> folds, const std::function<void(double)>& told) {
     std::vector<SearchOutcome> outcomes;
     for (const Fold fold : folds) {
@@ -46,7 +46,7 @@ class LayerQuantizer {
     }
   }
 
-  /// Moves scales through a fold: the block computes what it did before.   scales [features(fold).count]
+  /// Moves scales through a fold, which does not change the block's function.   scales [features(fold).count]
   void apply(Fold fold, std::span<const float> scales) {
     const SharedFeatures shared = features(fold);
     std::vector<float> columns;
@@ -68,7 +68,7 @@ class LayerQuantizer {
     }
   }
 
-  /// Input features of the consumers that share a scale: query heads that read one value head do.
+  /// Input features of the consumers that must share a scale, such as query heads that read one value head.
   SharedFeatures features(Fold fold) const {
     if (fold != Fold::value_to_out) return SharedFeatures::none(static_cast<std::size_t>(consumer_width(fold)));
     SharedFeatures features;
@@ -82,8 +82,8 @@ class LayerQuantizer {
     return features;
   }
 
-  /// Cuts off the weights whose loss harms less than a finer grid helps. Queries and keys are left alone: what they
-  /// lose is multiplied in the scores.
+  /// Clips weights where a finer grid outweighs the clipping error. Queries and keys are not clipped, because their
+  /// errors are multiplied in the scores.
   void clip() {
     clip_rows(layer_.qkv, inputs_.qkv, first_value_row());
     clip_rows(layer_.attention_out, inputs_.attention_out, 0);
@@ -134,7 +134,7 @@ class LayerQuantizer {
     return vector;
   }
 
-  /// Of what the block adds to the residual stream, on the searched sequences.
+  /// The error of the block's contribution to the residual stream, on the searched sequences.
   OutputError error(Fold fold) {
     switch (fold) {
       case Fold::norm_to_qkv:

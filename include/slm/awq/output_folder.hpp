@@ -1,4 +1,4 @@
-// OutputFolder: a model folder that appears whole, made of parts that survive an interruption.
+// OutputFolder: a model folder that is written atomically from parts that survive an interruption.
 #pragma once
 
 #include <cstddef>
@@ -20,10 +20,11 @@
 
 namespace slm { inline namespace v0_1 { namespace quantize {
 
-/// Parts are collected in FOLDER.partial. A later run with the same request goes on where an earlier one was stopped.
+/// Parts are collected in FOLDER.partial. A later run with the same request continues an interrupted one.
 class OutputFolder {
  public:
-  /// request: everything that decides the bytes of the result. Throws quantize.output-exists, quantize.other-request.
+  /// request: everything that determines the bytes of the result. Throws quantize.output-exists,
+  /// quantize.other-request.
   OutputFolder(std::filesystem::path folder, const Json& request)
       : folder_(std::move(folder)), work_(slm::detail::partial_path(folder_)) {
     namespace fs = std::filesystem;
@@ -39,7 +40,7 @@ class OutputFolder {
       write_text_file(mark, request.dump(1) + "\n");
     } else if (OwnedJson(read_json_object(mark)) != request) {
       throw Error("quantize.other-request",
-                  text("'", work_.string(), "' holds parts of another model, text or choice of options"),
+                  text("'", work_.string(), "' has parts of another model, text or set of options"),
                   "Repeat that request to finish it, or remove the folder");
     }
   }
@@ -57,9 +58,8 @@ class OutputFolder {
     std::filesystem::remove(path_of(part), ignored);
   }
 
-  /// Joins the named parts into model.safetensors, or into shards of at most most_bytes with their index; adds
-  /// config.json and copies of `files`; only then does the folder appear under its name. Returns the bytes of all
-  /// tensors.
+  /// Joins the named parts into model.safetensors, or into shards of at most most_bytes bytes with an index. Adds
+  /// config.json and copies of `files`, then renames the folder. Returns the bytes of all tensors.
   std::uint64_t finish(const std::vector<std::string>& parts, const Json& config,
                        const std::vector<std::filesystem::path>& files,
                        std::uint64_t most_bytes = 5'000'000'000) const {

@@ -1,4 +1,4 @@
-// A loop over independent rows on several threads.
+// Parallel loop over independent rows.
 #pragma once
 
 #include <algorithm>
@@ -9,11 +9,11 @@
 
 namespace slm { inline namespace v0_1 { namespace quantize {
 
-/// Calls f(index) for each index in [0, count), in any order. Returns when all calls have ended; then throws the first
-/// exception of one, after which some indices may have been left out. The pool runs one loop at a time.
+/// Calls f(index) for each index in [0, count), in any order. After all calls it rethrows the first exception; in that
+/// case some indices may be skipped. The pool runs one loop at a time.
 template <class F>
 void parallel_for(backend::ThreadPool& pool, std::int64_t count, F&& f) {
-  constexpr std::int64_t at_once = 16;  // rows that a thread claims together
+  constexpr std::int64_t at_once = 16;  // rows per claim of a thread
   const auto claims = static_cast<std::uint32_t>((count + at_once - 1) / at_once);
   const detail::FloatEnvironment environment;
   pool.run(claims, [&](std::uint32_t claim, int) {

@@ -1,4 +1,5 @@
-// quantize: a floating-point model folder and a text -> a 4-bit AWQ model folder, block by block in bounded memory.
+// quantize: converts a floating-point model folder to a 4-bit AWQ folder with a calibration text, block by block in
+// bounded memory.
 #pragma once
 
 #include <algorithm>
@@ -52,7 +53,7 @@ class Quantizer {
       report_.samples = pass_->samples();
       report_.sequence_length = pass_->sequence_length();
     }
-    folder_.emplace(output, OwnedJson(request()));  // the last thing that can be refused
+    folder_.emplace(output, OwnedJson(request()));  // the last check that can fail
     writer_.emplace(checkpoint_, *folder_, rounding_, options_, type);
   }
 
@@ -67,11 +68,11 @@ class Quantizer {
   void check_model() const {
     if (checkpoint_.gguf()) {
       throw Error("quantize.gguf", text("'", checkpoint_.folder().string(), "' is a GGUF file"),
-                  "Start from the Hugging Face folder of the model, in floating point");
+                  "Use the Hugging Face folder of the model, in floating point");
     }
     if (has_int4_layers(checkpoint_) || checkpoint_.quantization().method != QuantizationSettings::Method::none) {
-      throw Error("quantize.already-quantized", text("'", checkpoint_.folder().string(), "' is quantized already"),
-                  "Start from the floating-point checkpoint of the model");
+      throw Error("quantize.already-quantized", text("'", checkpoint_.folder().string(), "' is already quantized"),
+                  "Use the floating-point checkpoint of the model");
     }
     check_foldable(checkpoint_);
   }
@@ -83,7 +84,7 @@ class Quantizer {
     };
     if (options_.group < whole_row || options_.group > 1 << 20) {
       throw Error("quantize.bad-options", text("expected a group of 1 or more inputs, or -1, found ", options_.group),
-                  "128, 64 and 32 are usual");
+                  "Use 128, 64 or 32");
     }
     report_.group = options_.group;
     if (options_.group != 0) return;
@@ -98,8 +99,8 @@ class Quantizer {
     if (options_.int8_head && CheckpointWriter::head_of(checkpoint_).shape.at(1) % values_of_block(DType::q8_0) != 0) {
       throw Error("quantize.unsupported",
                   text("'", checkpoint_.folder().string(), "': a head of ", shape.hidden,
-                       " inputs is not made of blocks of 32"),
-                  "Leave the head in floating point");
+                       " inputs is not divisible into blocks of 32"),
+                  "Keep the head in floating point");
     }
     for (const int in : {shape.hidden, shape.heads * shape.head_dim, shape.ffn}) {
       if (in % 8 == 0 && (report_.group == whole_row || in % report_.group == 0)) return;
@@ -108,10 +109,10 @@ class Quantizer {
         "quantize.unsupported",
         text("'", checkpoint_.folder().string(), "': no layer has a number of inputs that is a multiple of 8 and of ",
              "the group size ", report_.group),
-        "Choose another --group; -1 makes whole rows a group");
+        "Use another --group; -1 makes each row one group");
   }
 
-  /// Size and time of every file of the model, by names that are UTF-8 whatever the files'.
+  /// Adds size and time of every file of the model, with names converted to UTF-8.
   void add_files(Json& files) const {
     namespace fs = std::filesystem;
     std::error_code failure, gone;
@@ -127,7 +128,7 @@ class Quantizer {
                 "Check the folder and its permissions");
   }
 
-  /// Everything that decides the bytes of the result.
+  /// Everything that determines the bytes of the result.
   Json request() const {
     OwnedJson request = Json::object();
     request["version"] = 1;
@@ -203,8 +204,8 @@ class Quantizer {
 }  // namespace detail
 
 /// Writes `output`, a folder that must not exist. Peak memory: one block in fp32, its activations on the calibration
-/// text, and the residual stream of that text. The same request gives the same bytes; an interrupted one goes on where
-/// it stopped. Throws Error ("quantize.…", "io.…").
+/// text, and the residual stream of that text. The result is deterministic; an interrupted run is continued by an equal
+/// request. Throws Error ("quantize.…", "io.…").
 inline Report quantize(const std::filesystem::path& model, const std::filesystem::path& output,
                        const std::filesystem::path& calibration_text, const Options& options = {},
                        backend::Cpu device = {}) {

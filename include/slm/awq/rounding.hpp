@@ -1,4 +1,4 @@
-// Rounding: how the linear layers of a model become codes.
+// Rounding: how linear layers are quantized.
 #pragma once
 
 #include <algorithm>
@@ -22,14 +22,15 @@ namespace slm { inline namespace v0_1 { namespace quantize {
 
 struct Rounding {
   GroupQuantizer quantizer;
-  std::int64_t group = 128;                                                              // or whole_row
-  std::shared_ptr<backend::ThreadPool> pool = std::make_shared<backend::ThreadPool>(1);  // of the whole quantization
-  std::optional<DType> blocks = {};  // of GGUF: what is stored; the quantizer is then a quick likeness of it
+  std::int64_t group = 128;  // group size, or whole_row
+  std::shared_ptr<backend::ThreadPool> pool =
+      std::make_shared<backend::ThreadPool>(1);  // shared by the whole quantization
+  std::optional<DType> blocks = {};  // GGUF block type to store; the quantizer then approximates it for speed
 
   std::int64_t group_of(std::int64_t in) const { return group == whole_row ? in : group; }
 
-  /// Whether whole groups and whole words of eight outputs make up the layer; others stay in floating point. Of GGUF:
-  /// whether whole blocks make up its rows; others become blocks of another type.
+  /// Whether the layer consists of whole groups and whole words of eight outputs; others stay in floating point. For
+  /// GGUF: whether rows consist of whole blocks; others use another block type.
   bool fits(const FloatLinear& linear) const {
     if (blocks) return linear.in % values_of_block(*blocks) == 0;
     return linear.in % 8 == 0 && linear.in % group_of(linear.in) == 0 &&
@@ -37,7 +38,7 @@ struct Rounding {
                        [](const TensorName& part) { return part.shape.at(0) % 8 == 0 && !part.transposed; });
   }
 
-  /// A row as it comes back from its blocks, in place.
+  /// Encodes and decodes a row as blocks, in place.
   void round_trip_blocks(std::span<float> row) const {
     const auto size = static_cast<std::size_t>(values_of_block(*blocks));
     std::vector<std::byte> bytes(bytes_of(*blocks));
@@ -49,7 +50,7 @@ struct Rounding {
     }
   }
 
-  /// Rows [first, first + count) as codes.
+  /// Quantizes rows [first, first + count).
   Int4Rows round(const FloatLinear& linear, std::int64_t first, std::int64_t count) const {
     Int4Rows rows{.rows = count, .in = linear.in, .group = group_of(linear.in), .codes = {}, .zeros = {}, .scales = {}};
     rows.codes.resize(static_cast<std::size_t>(count * rows.in));

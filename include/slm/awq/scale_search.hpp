@@ -20,13 +20,13 @@
 
 namespace slm { inline namespace v0_1 { namespace quantize {
 
-/// What a search found; losses are mean squared errors of an output.
+/// The result of a search; losses are mean squared output errors.
 struct SearchOutcome {
   Fold fold = Fold::norm_to_qkv;
-  double rounded = 0;         // loss of rounding alone
+  double rounded = 0;         // loss of plain rounding
   double best = 0;            // loss with the scales
-  awq::Candidate chosen;      // the identity when nothing was better
-  std::vector<float> scales;  // of the features that share one; none where a layer does not fit
+  awq::Candidate chosen;      // the identity if nothing was better
+  std::vector<float> scales;  // one per group of features that share a scale; empty if a layer does not fit
 };
 
 /// Q(W * s) / s
@@ -41,7 +41,7 @@ inline std::vector<float> round_trip_scaled(const FloatLinear& linear, std::span
   return rounded;
 }
 
-/// The same with the blocks that are stored.
+/// Like round_trip_scaled, with the stored block type.
 inline std::vector<float> round_trip_blocks(const FloatLinear& linear, std::span<const float> scales,
                                             const Rounding& rounding) {
   std::vector<float> rounded = linear.weight;
@@ -54,7 +54,7 @@ inline std::vector<float> round_trip_blocks(const FloatLinear& linear, std::span
   return rounded;
 }
 
-/// Features of the consumers' input that must share a scale have the same number; 0..count-1.
+/// Groups of input features that must share a scale: equal indices, 0..count-1.
 struct SharedFeatures {
   std::vector<std::size_t> of;  // [in]
   std::size_t count = 0;
@@ -66,18 +66,17 @@ struct SharedFeatures {
   }
 };
 
-/// What rounded weights do to an output: the squared error, summed, of each sequence of the calibration text.
+/// The output error of rounded weights: the summed squared error of a calibration sequence.
 struct OutputError {
   std::function<double(std::span<const FloatMatrix> rounded, std::size_t sequence)> of;
   std::size_t sequences = 1;
-  double elements = 1;  // of the outputs of all sequences
+  double elements = 1;  // number of output elements over all sequences
 };
 
-/// Finds the best candidate for consumers, linear layers that read the same input, whose mean magnitude is x_mean [in].
-/// All candidates are tried on the first sequence; a quarter of them, and rounding alone, on four times as many; and so
-/// on to all of them. told(share) is called with 0..1. Blocks of GGUF take long to encode: candidates are compared by
-/// the quantizer, and the best of them must beat rounding alone with the blocks.
-/// -> [features.count]
+/// Finds the best candidate for consumers, linear layers with the same input. x_mean: mean |input| [in]. All candidates
+/// are tried on the first sequence; the best quarter, plus plain rounding, on four times as many, and so on up to all
+/// sequences. `told`: called with the progress, 0..1. GGUF blocks are slow to encode: candidates are compared by the
+/// quantizer, and the best one must beat plain rounding with the blocks. -> [features.count]
 template <class Told>
 std::vector<float> search_scales(std::span<FloatLinear* const> consumers, std::span<const float> x_mean,
                                  const SharedFeatures& features, const Rounding& rounding, const OutputError& error,
@@ -102,7 +101,7 @@ std::vector<float> search_scales(std::span<FloatLinear* const> consumers, std::s
   struct Trial {
     awq::Candidate candidate;
     std::vector<float> scales;
-    double error = 0;  // on the sequences so far
+    double error = 0;  // over the sequences so far
   };
   const auto add_error = [&](Trial& trial, const auto& round_trip, std::size_t begin, std::size_t end) {
     std::vector<float> expanded(in);
@@ -118,7 +117,7 @@ std::vector<float> search_scales(std::span<FloatLinear* const> consumers, std::s
   };
   const auto less = [](const Trial& a, const Trial& b) { return a.error < b.error; };
 
-  std::vector<Trial> trials;  // the first is rounding alone
+  std::vector<Trial> trials;  // the first is plain rounding
   for (const awq::Candidate candidate : awq::candidates()) {
     trials.push_back({candidate, awq::scales_of<float>(candidate, x, w)});
   }
@@ -136,10 +135,10 @@ std::vector<float> search_scales(std::span<FloatLinear* const> consumers, std::s
   }
   Trial best = *std::min_element(trials.begin(), trials.end(), less);
   if (std::isinf(best.error)) {
-    throw Error(
-        "quantize.non-finite",
-        text("the activations of '", consumers.front()->parts.front().name, "' are not finite on the calibration text"),
-        "Check that the checkpoint works in fp32, or choose another text");
+    throw Error("quantize.non-finite",
+                text("expected finite activations of '", consumers.front()->parts.front().name,
+                     "' on the calibration text, found others"),
+                "Check that the checkpoint works in fp32, or use another text");
   }
   Trial alone = trials.front();
   if (rounding.blocks && !best.candidate.is_identity()) {

@@ -120,8 +120,7 @@ class Int4Check {
                   "Use a checkpoint of a group size that divides the layer's inputs");
     }
     if (const auto what = misfit(layer_.layout, layer_.out, layer_.in); !what.empty()) {
-      throw Error("quant.wrong-shape",
-                  text(where_, ": ", what, ", as the layout ", name_of(layer_.layout), " needs"),
+      throw Error("quant.wrong-shape", text(where_, ": ", what, ", as the layout ", name_of(layer_.layout), " needs"),
                   "Use the model's checkpoint in AutoAWQ gemm or compressed-tensors");
     }
     const Int4Shapes shapes = shapes_of(layer_.layout, layer_.out, layer_.in, layer_.group);

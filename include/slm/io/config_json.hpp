@@ -154,7 +154,7 @@ inline ModelDescription read_config_json(const Json& json, const std::string& fi
 }
 
 /// Reads a model folder's config.json. generation_config.json, if present, overrides the end tokens and supplies
-/// sampling defaults. The tokenizer's end tokens are added. Tokenizer reports errors of its own files.
+/// sampling defaults. The tokenizer's end tokens are added. Tokenizer reports errors in the tokenizer files.
 inline ModelDescription read_model_description(const std::filesystem::path& folder) {
   const std::filesystem::path path = folder / "config.json";
   const OwnedJson json = read_json_object(path);

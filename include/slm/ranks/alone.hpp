@@ -1,4 +1,4 @@
-// ranks::Alone: one rank, which waits for nobody.
+// ranks::Alone: the communicator of a single rank.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// Communicator: how the ranks of one model reach each other. A rank is a thread or a process that runs the same program
-// as the others and holds its share of the weights.
+// Communicator: communication between the ranks of one model. A rank is a thread or a process that runs the same
+// program as the others and holds its share of the weights.
 #pragma once
 
 #include <concepts>
@@ -15,19 +15,19 @@
 
 namespace slm { inline namespace v0_1 { namespace ranks {
 
-/// Numbers are reduced, never floats: a sum of floats depends on its order, and ranks must not change a bit.
+/// Only integers are reduced: a float sum depends on its order, and ranks must not change a bit.
 enum class Reduction { max, sum };
 
-/// A handle; copies are the same rank. All ranks make the same calls in the same order, one thread of each.
-///   rank, size   0 <= rank < size
-///   broadcast    everybody's bytes become those of rank `root`
-///   all_gather   everybody's all = the shares of rank 0, 1, ..., one behind the other; sizes[r] bytes are rank r's
-///   all_reduce   everybody's numbers[i] = the largest, or the sum, of all ranks' numbers[i]
-///   barrier      returns when all ranks have called it
-///   split        ranks of one colour become a group of their own, ordered by key, then by rank
-///   fail         this rank has failed: the others wait no more, but throw ranks.failed, or their processes end
-///   poll         throws ranks.failed when a rank is known to have failed; waits for nobody
-/// Every call throws Error when another rank has failed or does not come in time: nobody waits for ever.
+/// A handle; copies are the same rank. All ranks make the same calls in the same order, one thread each.
+///  rank, size   0 <= rank < size
+///  broadcast    copies the bytes of rank `root` to all ranks
+///  all_gather   all = the concatenated shares of rank 0, 1, ...; rank r contributes sizes[r] bytes
+///  all_reduce   numbers[i] = the maximum, or the sum, over all ranks
+///  barrier      returns when all ranks have called it
+///  split        ranks of one colour form a new group, ordered by key, then by rank
+///  fail         marks this rank as failed: the others stop waiting and throw ranks.failed, or their processes end
+///  poll         throws ranks.failed if a rank is known to have failed; does not wait
+/// Every call throws Error if another rank has failed or does not arrive in time. No rank waits forever.
 template <class C>
 concept Communicator = std::copyable<C> &&
     requires(const C& ranks, std::span<std::byte> bytes, std::span<const std::byte> share,
@@ -44,7 +44,7 @@ concept Communicator = std::copyable<C> &&
   ranks.poll();
 };
 
-/// In a handler of an exception: this rank has failed, for the reason that the exception gives.
+/// Call in an exception handler: fails this rank with the exception's message.
 template <Communicator C>
 void fail_with_exception(const C& ranks) noexcept {
   try {
@@ -56,7 +56,8 @@ void fail_with_exception(const C& ranks) noexcept {
   }
 }
 
-/// Throws ranks.different, on every rank, unless all ranks hold the same number. It names the first that does not.
+/// Throws ranks.different on every rank unless all ranks pass the same number. The message names the first rank that
+/// differs.
 template <Communicator C>
 void require_same(const C& ranks, std::string_view what, std::uint64_t number) {
   const auto count = static_cast<std::size_t>(ranks.size());
@@ -65,7 +66,7 @@ void require_same(const C& ranks, std::string_view what, std::uint64_t number) {
   ranks.all_gather(std::as_bytes(std::span(&number, 1)), sizes, std::as_writable_bytes(std::span(numbers)));
   for (std::size_t rank = 1; rank < count; ++rank) {
     if (numbers[rank] == numbers[0]) continue;
-    throw Error("ranks.different", text("rank ", rank, " has another ", what, " than rank 0"),
+    throw Error("ranks.different", text("rank ", rank, " expected the same ", what, " as rank 0, found another"),
                 "Start the same program with the same files and options on every rank");
   }
 }

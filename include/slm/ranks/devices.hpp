@@ -1,4 +1,4 @@
-// Which device each rank computes on, where its host has several.
+// Selects the device of each rank on hosts with several devices.
 #pragma once
 
 #include <algorithm>
@@ -14,27 +14,25 @@
 
 namespace slm { inline namespace v0_1 { namespace ranks {
 
-/// The number of this rank's device, of so many that its process sees: the one there is where a launcher lets each rank
-/// see its own only; else they are dealt out to the ranks of the host in their order, from number `first` on.
-/// Throws ranks.devices, ranks.launcher.
+/// The index of this rank's device among `devices` visible ones. If the launcher exposes one device per rank, it is
+/// that one. Otherwise the host's ranks get devices in order, starting at `first`. Throws ranks.devices,
+/// ranks.launcher.
 inline int device_of(const Launched& here, int devices, int first = 0) {
-  if (devices == 1 && first == 0) return 0;  // whose own it is: require_own_device()
+  if (devices == 1 && first == 0) return 0;  // require_own_device() checks that it is not shared
   if (!here.local) {
-    throw Error("ranks.launcher",
-                text("the environment does not say which of the ranks of its host rank ", here.rank, " is"),
-                "Start the program by the mpirun of Open MPI or by srun, or let each rank see one device only");
+    throw Error("ranks.launcher", text("expected the environment to state the local number of rank ", here.rank, " is"),
+                "Start the program with mpirun of Open MPI or srun, or expose one device to each rank");
   }
   const int device = first + *here.local;
   if (device < devices) return device;
-  throw Error(
-      "ranks.devices",
-      text("rank ", here.rank, ", number ", *here.local, " on its host, was to have device ", device,
-           " (both counted from 0), and sees ", devices, devices == 1 ? " device" : " devices"),
-      "Start no more ranks on a host than it has devices: mpirun --map-by ppr:N:node, srun --ntasks-per-node=N");
+  throw Error("ranks.devices",
+              text("rank ", here.rank, ", number ", *here.local, " on its host, needs device ", device,
+                   " (both counted from 0), but sees ", devices, devices == 1 ? " device" : " devices"),
+              "Start at most one rank per device on each host: mpirun --map-by ppr:N:node, srun --ntasks-per-node=N");
 }
 
-/// All ranks at once. name: what no other device of any host is called; rank: what this rank is called. Throws
-/// ranks.devices, on every rank, where two have the same.
+/// Collective. name: globally unique name of the device. rank: for messages. Throws ranks.devices, on every rank, if
+/// two ranks have the same device.
 template <Communicator C>
 void require_own_device(const C& ranks, int rank, const std::string& name) {
   struct Entry {
@@ -50,8 +48,8 @@ void require_own_device(const C& ranks, int rank, const std::string& name) {
     const auto first = std::find_if(all.begin(), later, [&](const Entry& other) { return other.name == later->name; });
     if (first == later) continue;
     throw Error("ranks.devices",
-                text("rank ", first->rank, " and rank ", later->rank, " have one device: ", later->name.data()),
-                "Start no more ranks on a host than it has devices, and let each see all of them, or one of its own "
+                text("rank ", first->rank, " and rank ", later->rank, " share one device: ", later->name.data()),
+                "Start at most one rank per device on each host, and expose all devices to each rank, or one to each "
                 "(srun --gpus-per-task=1)");
   }
 }

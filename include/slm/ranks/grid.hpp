@@ -1,4 +1,4 @@
-// Grid: the ranks of a model as the stages of a pipeline, of one rank or several each.
+// Grid: the ranks of a model as pipeline stages of one or several ranks each.
 #pragma once
 
 #include <optional>
@@ -7,22 +7,22 @@
 
 namespace slm { inline namespace v0_1 { namespace ranks {
 
-/// Neighbouring ranks make a stage; the first of the first stage is rank 0, or rank 1 where rank 0 stands apart, asks,
-/// and is answered. A lane is one rank of each stage, which hand on to each other what their stages have computed.
+/// Adjacent ranks form a stage. The first stage begins with rank 0, or with rank 1 if rank 0 only controls. A lane is
+/// one rank of each stage; these pass the residual stream from stage to stage.
 template <Communicator C>
 struct Grid {
   C all;
   int apart;  // ranks before the first stage: 0 or 1
   int stages;
-  int lanes;  // ranks of a stage
-  int stage;  // of this rank; -1: it stands apart
+  int lanes;  // ranks per stage
+  int stage;  // stage of this rank; -1: it only controls
   int lane;
-  C peers;                    // the ranks of this stage, by their lanes
-  std::optional<C> previous;  // its root: this lane's rank in the stage before; none in the first stage
-  std::optional<C> next;      // its other rank: this lane's in the stage behind; none in the last stage
-  std::optional<C> ends;      // rank 0, and the first of the last stage; elsewhere, and where they are one, none
+  C peers;                    // the ranks of this stage, ordered by lane
+  std::optional<C> previous;  // pair with this lane's rank in the previous stage, as its root; none in the first stage
+  std::optional<C> next;      // pair with this lane's rank in the next stage; none in the last stage
+  std::optional<C> ends;  // rank 0 and the first rank of the last stage; none on other ranks, or if they are the same
 
-  /// All ranks at once. of_stages divides the number of those that do not stand apart.
+  /// Collective. of_stages must divide the number of computing ranks.
   explicit Grid(const C& ranks, int of_stages = 1, bool first_stands_apart = false)
       : all(ranks),
         apart(first_stands_apart ? 1 : 0),
@@ -41,7 +41,7 @@ struct Grid {
   int lane_of(int rank) const { return rank < apart ? 0 : (rank - apart) % lanes; }
 
  private:
-  /// One step of splitting, which all ranks take part in: pairs of a root and another, one of each colour.
+  /// One collective split into pairs of a root and another rank, one pair per colour.
   void pair(bool root, bool other, int color, std::optional<C>& of_root, std::optional<C>& of_other) {
     C group = all.split(root || other ? color : lanes, all.rank());
     if (root) of_root = group;

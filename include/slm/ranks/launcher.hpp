@@ -1,4 +1,4 @@
-// What a launcher tells the processes that it starts: mpirun and srun, by their environment.
+// Reads the environment that mpirun and srun set for their processes.
 #pragma once
 
 #include <charconv>
@@ -13,17 +13,17 @@ namespace slm { inline namespace v0_1 { namespace ranks {
 struct Launched {
   int rank = 0;
   int size = 1;
-  std::optional<int> local = {};  // number among the ranks of its host, where the launcher says it
+  std::optional<int> local = {};  // number among the ranks of its host, if the launcher states it
 };
 
-/// variable(name) is the environment's value, or null. Without a launcher: one rank. Throws ranks.launcher where the
-/// environment contradicts itself.
+/// variable(name): the environment variable's value, or null. Without a launcher there is one rank. Throws
+/// ranks.launcher if the environment is inconsistent.
 template <class Variable>
 Launched launched(Variable variable) {
   struct Names {
     const char *rank, *size, *local;
   };
-  // Inside an allocation of SLURM mpirun starts the ranks, unless srun has made a step of its own.
+  // Inside a SLURM allocation mpirun starts the ranks, unless srun has created a step.
   for (const Names names : {Names{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"},
                             Names{"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID"}}) {
     const auto number = [&](const char* name) -> std::optional<int> {
@@ -41,8 +41,8 @@ Launched launched(Variable variable) {
     const char* const other = is_rank ? names.local : names.rank;
     const char* const said = variable(other);
     throw Error("ranks.launcher",
-                text("the environment says ", names.size, "=", quote(variable(names.size)), " and ", other, "=",
-                     said == nullptr ? std::string("nothing") : quote(said)),
+                text("expected a consistent environment, found ", names.size, "=", quote(variable(names.size)), " and ",
+                     other, "=", said == nullptr ? std::string("nothing") : quote(said)),
                 "Start the program by mpirun or srun, or remove these variables to run it alone");
   }
   return {};

@@ -1,4 +1,4 @@
-// Letter: what one rank tells the others, plain values one behind the other.
+// Letter: a message between ranks, a sequence of plain values.
 #pragma once
 
 #include <cstddef>
@@ -15,8 +15,8 @@
 
 namespace slm { inline namespace v0_1 { namespace ranks {
 
-/// Read in the order in which it was written, by a rank of the same build of the same program. Throws
-/// ranks.out-of-step where less was written than is read.
+/// Values are read in the order of writing, by a rank of the same build. Throws ranks.out-of-step if fewer bytes were
+/// written than are read.
 class Letter {
  public:
   Letter() = default;
@@ -62,7 +62,7 @@ class Letter {
 
   void require(std::uint64_t count, std::size_t size) const {
     if (count <= (bytes_.size() - next_) / size) return;
-    throw Error("ranks.out-of-step", "another rank wrote less than this one reads",
+    throw Error("ranks.out-of-step", "expected more data in a message of another rank",
                 "Start the same program on every rank");
   }
 
@@ -73,7 +73,7 @@ class Letter {
   }
 
   std::vector<std::byte> bytes_;
-  std::size_t next_ = 0;  // of what is read
+  std::size_t next_ = 0;  // position of the next read
 };
 
 }}}

@@ -1,8 +1,8 @@
-// ranks::Mpi: ranks that are processes, of one machine or of many, as mpirun or srun starts them. The one header that
-// needs those of MPI.
+// ranks::Mpi: ranks as processes on one or several machines, started by mpirun or srun. The only header that includes
+// MPI.
 #pragma once
 
-// MPI's old interface for C++ is not wanted.
+// Disables MPI's obsolete C++ interface.
 #if !defined(OMPI_SKIP_MPICXX)
 #define OMPI_SKIP_MPICXX
 #endif
@@ -32,12 +32,12 @@
 
 namespace slm { inline namespace v0_1 { namespace ranks {
 
-/// Keeps MPI running from its constructor to its destructor, which waits for the other ranks. One in a program.
+/// Initialises MPI and finalises it in the destructor, which waits for the other ranks. One per program.
 class MpiSession {
  public:
   using LastWords = std::function<void(const std::string& why)>;
 
-  /// last_words: called before this rank ends the processes of all.
+  /// last_words: called before this rank aborts all processes.
   explicit MpiSession(LastWords last_words = {}) {
     last_words_ = std::move(last_words);
     int provided = 0;
@@ -45,19 +45,19 @@ class MpiSession {
         provided >= MPI_THREAD_SERIALIZED) {
       return;
     }
-    throw Error("ranks.mpi", "MPI does not start, or not for a program with threads",
+    throw Error("ranks.mpi", "expected MPI to start with support for threads, but it did not",
                 "Start the program with the mpirun of the MPI that it was built with");
   }
   MpiSession(const MpiSession&) = delete;
   MpiSession& operator=(const MpiSession&) = delete;
   ~MpiSession() { MPI_Finalize(); }
 
-  /// Ends the processes of all ranks, this one too.
+  /// Aborts the processes of all ranks, including this one.
   static void fail(int status) { MPI_Abort(MPI_COMM_WORLD, status); }
   static void fail(int status, std::string_view why) noexcept {
     try {
       if (last_words_) last_words_(std::string(why));
-    } catch (...) {  // the processes end all the same
+    } catch (...) {  // the processes end anyway
     }
     fail(status);
   }
@@ -66,7 +66,7 @@ class MpiSession {
   static inline LastWords last_words_;
 };
 
-/// Threads of a rank take turns at MPI, call by call; what is asked of two groups at once goes on at once.
+/// Threads of a rank lock MPI per call, so calls on two groups can progress concurrently.
 class MpiTurn {
  public:
   MpiTurn() {
@@ -82,8 +82,8 @@ class MpiTurn {
   static inline std::atomic_flag busy;
 };
 
-/// Every call is messages from rank to rank that are asked after, not waited for: so a rank that does not come is known
-/// by its number, and no call lasts longer than the patience.
+/// Every call consists of point-to-point messages that are polled. So a missing rank is identified by number, and no
+/// call exceeds the patience.
 class Mpi {
  public:
   /// All ranks of the program, while its MpiSession lives.
@@ -133,7 +133,7 @@ class Mpi {
   }
 
   Mpi split(int color, int key) const {
-    barrier();  // MPI's own call would wait for ever
+    barrier();  // MPI's own call could block forever
     MPI_Comm part = MPI_COMM_NULL;
     {
       const MpiTurn turn;
@@ -142,21 +142,22 @@ class Mpi {
     return Mpi(part, patience_, sleeps_);
   }
 
-  /// The same rank, and what is split from it, for a thread that waits for others beside one that computes: its calls
-  /// sleep soon.
+  /// A handle of the same rank whose calls, and those of its splits, sleep early: for a thread that waits while another
+  /// computes.
   Mpi sleeping() const {
     Mpi other = *this;
     other.sleeps_ = true;
     return other;
   }
 
-  /// Ends the processes of all ranks, after the session's last words.
+  /// Aborts the processes of all ranks, after the session's last_words.
   void fail(std::string_view reason) const { MpiSession::fail(1, reason); }
   void poll() const {}
 
  private:
-  /// The messages of one call, which point into its caller's memory. Where the call fails, its receives are cancelled,
-  /// and its sends have as long as a call lasts; then the processes of all ranks end, as a send cannot be taken back.
+  /// The messages of one call, which refer to the caller's memory. If the call fails, receives are cancelled and sends
+  /// get the time of one call to complete. Then the processes of all ranks are aborted, since a send cannot be
+  /// cancelled.
   class Messages {
    public:
     explicit Messages(const Mpi& ranks) : ranks_(ranks) {}
@@ -168,7 +169,7 @@ class Mpi {
         for (std::size_t i = 0; i < requests_.size(); ++i) {
           if (requests_[i] == MPI_REQUEST_NULL || !receives_[i]) continue;
           MPI_Cancel(&requests_[i]);
-          MPI_Wait(&requests_[i], MPI_STATUS_IGNORE);  // for no other rank
+          MPI_Wait(&requests_[i], MPI_STATUS_IGNORE);  // does not depend on another rank
         }
       }
       for (std::size_t i = 0; i < requests_.size(); ++i) {
@@ -191,13 +192,13 @@ class Mpi {
     }
 
     void wait() {
-      std::size_t first = 0;  // of those that are not through
+      std::size_t first = 0;  // first incomplete message
       for (int tries = 0; first < requests_.size(); ++tries) {
         if (is_through(first)) {
           ++first;
           continue;
         }
-        if (tries % 1000 != 999) continue;  // some 0.1 ms: nearly all calls are through by then
+        if (tries % 1000 != 999) continue;  // about 0.1 ms: nearly all calls have completed by then
         const auto waited = std::chrono::steady_clock::now() - began_;
         if (waited > ranks_.patience_) throw ranks_.late(peers_[first]);
         if (ranks_.sleeps_) {
@@ -213,7 +214,7 @@ class Mpi {
     }
 
    private:
-    static constexpr std::size_t most = std::size_t{1} << 30;  // bytes of a message: MPI counts them in an int
+    static constexpr std::size_t most = std::size_t{1} << 30;  // bytes per message: MPI counts them in an int
 
     bool is_through(std::size_t message) {
       const MpiTurn turn;
@@ -287,16 +288,17 @@ class Mpi {
     char sentence[MPI_MAX_ERROR_STRING] = {};
     int length = 0;
     MPI_Error_string(result, sentence, &length);
-    throw Error("ranks.mpi", text("MPI reports: ", sentence), "Look for what the launcher and the other ranks say");
+    throw Error("ranks.mpi", text("MPI reports: ", sentence),
+                "Check the output of the launcher and of the other ranks");
   }
 
   Error late(int rank) const {
     return Error("ranks.failed",
-                 text("rank ", members_[static_cast<std::size_t>(rank)], " did not come within ", patience_.count(),
+                 text("rank ", members_[static_cast<std::size_t>(rank)], " did not arrive within ", patience_.count(),
                       " ms (rank ", members_[place()], " has waited)"),
-                 "Mend what failed there, and start all ranks again");
+                 "Fix that rank's failure, and start all ranks again");
   }
-  /// Because a message to the rank is not through, though the memory that it is sent from goes away.
+  /// Needed if a message to the rank is incomplete and its memory is about to be freed.
   void end_processes(int rank) const noexcept {
     try {
       fail(late(rank).what());
@@ -305,15 +307,16 @@ class Mpi {
     }
   }
   Error out_of_step() const {
-    return Error("ranks.out-of-step",
-                 text("another rank makes another call than rank ", members_[place()], ", or one of other sizes"),
-                 "Let all ranks run the same program on the same requests");
+    return Error(
+        "ranks.out-of-step",
+        text("expected the same call on all ranks, found another than rank ", members_[place()], "'s, or other sizes"),
+        "Let all ranks run the same program on the same requests");
   }
 
   std::shared_ptr<const MPI_Comm> comm_;
   std::chrono::milliseconds patience_;
   bool sleeps_;
-  std::vector<int> members_;  // ranks of the program
+  std::vector<int> members_;  // ranks in the program
   int rank_ = 0;
 };
 

@@ -1,5 +1,5 @@
-// ranks::Nccl: ranks that have a GPU each. NVIDIA's NCCL and AMD's RCCL spell the same calls alike, so one text serves
-// both. The one header that needs theirs.
+// ranks::Nccl: ranks with one GPU each. NVIDIA's NCCL and AMD's RCCL have the same interface, so one source serves
+// both. The only header that includes theirs.
 #pragma once
 
 #if defined(__HIP__)
@@ -9,7 +9,7 @@
 #endif
 
 #if NCCL_VERSION_CODE < NCCL_VERSION(2, 14, 0)
-#error "slm needs NCCL or RCCL 2.14 or newer, whose calls need not block"
+#error "slm needs NCCL or RCCL 2.14 or newer, which have non-blocking calls"
 #endif
 
 #include <algorithm>
@@ -32,9 +32,9 @@
 
 namespace slm { inline namespace v0_1 { namespace ranks {
 
-/// What a GPU's runtime must give beside its streams.
-///   current   while what it returns lives, this device is the calling thread's current one
-///   idle      whether all is done that was asked of the stream; does not wait
+/// Requirements on a GPU runtime besides streams.
+///  current   makes this device the calling thread's current one while the returned object lives
+///  idle      whether all submitted work of the stream has finished; does not wait
 template <class R>
 concept NcclRuntime = std::copyable<R> && requires(R runtime, const R& constant, typename R::Stream& stream) {
   constant.current();
@@ -42,17 +42,18 @@ concept NcclRuntime = std::copyable<R> && requires(R runtime, const R& constant,
   stream.handle();
 };
 
-/// What is told in memory of the host goes by `Host`, the communicator that the ranks have without their GPUs; by it
-/// they also find each other, and learn who has failed. With a stream, the same calls are for memory of the device.
+/// Messages in host memory use `Host`, the communicator without GPUs; it also connects the ranks and reports failed
+/// ones.
+/// With a stream, the same calls operate on device memory.
 ///
-/// NCCL is never waited for, but asked: so no call, and no wait(), lasts longer than the patience and the host's own.
-/// A rank that gives up ends what its device waits for, and is heard of by the others through the host.
+/// NCCL calls are polled instead of waited for, so no call or wait() exceeds the patience plus the host's. A rank that
+/// gives up aborts its device's pending work; the others learn of it through the host.
 template <NcclRuntime R, Communicator Host>
 class Nccl {
  public:
   using Stream = typename R::Stream;
 
-  /// All ranks of `host` do this, each with another device. Throws ranks.nccl, ranks.failed, ranks.different.
+  /// Collective over `host`; each rank must have another device. Throws ranks.nccl, ranks.failed, ranks.different.
   Nccl(Host host, R runtime, std::chrono::milliseconds patience = std::chrono::seconds(60))
       : Nccl(host, std::move(runtime), patience, host.rank()) {}
 
@@ -72,7 +73,7 @@ class Nccl {
   void fail(const auto& reason) const { host_.fail(reason); }
   void poll() const { host_.poll(); }
 
-  // Of the device: these return when the stream has got the call, behind what it had before.
+  // Device calls return when the call is queued on the stream.
 
   void broadcast(std::span<std::byte> bytes, int root, Stream& stream) const {
     if (bytes.empty()) return;
@@ -81,14 +82,14 @@ class Nccl {
     });
   }
 
-  /// Equal shares are one call of NCCL's. Others are a broadcast each, in one group: padding them to the largest would
-  /// take another buffer, whose address a captured stream keeps, and a copy for each rank.
+  /// Equal shares are one NCCL call. Other shares are one broadcast each, in one group: padding to the largest would
+  /// need another buffer, whose address a captured stream keeps, and a copy per rank.
   void all_gather(std::span<const std::byte> share, std::span<const std::size_t> sizes, std::span<std::byte> all,
                   Stream& stream) const {
     const std::size_t total = std::accumulate(sizes.begin(), sizes.end(), std::size_t{0});
     if (sizes.size() != static_cast<std::size_t>(size()) || sizes[static_cast<std::size_t>(rank())] != share.size() ||
         total != all.size()) {
-      throw Error("ranks.out-of-step", text("rank ", link_->number(), " gathers shares of sizes that do not add up"),
+      throw Error("ranks.out-of-step", text("rank ", link_->number(), ": expected gathered shares of matching sizes"),
                   "Let all ranks run the same program on the same requests");
     }
     if (total == 0) return;
@@ -108,7 +109,8 @@ class Nccl {
         if (bytes > 0) result = ncclBroadcast(from, part, bytes, ncclUint8, root, comm, stream.handle());
         part += bytes;
       }
-      const ncclResult_t ended = ncclGroupEnd();  // also after a failure, or this thread's next calls are of the group
+      const ncclResult_t ended =
+          ncclGroupEnd();  // also after a failure, otherwise this thread's next calls join the group
       return taken(result) ? ended : result;
     });
   }
@@ -121,12 +123,11 @@ class Nccl {
     });
   }
 
-  /// Waits until all is done that was asked of the stream. The runtime's own way would wait for ever for a rank that
-  /// does not come.
+  /// Waits for all submitted work of the stream. The runtime's own wait could block forever if a rank is missing.
   void wait(Stream& stream) const { link_->wait(stream); }
 
  private:
-  /// This rank's end of what connects the devices.
+  /// This rank's connection between the devices.
   class Link {
    public:
     Link(const Host& host, R runtime, std::chrono::milliseconds patience, int number)
@@ -153,7 +154,7 @@ class Nccl {
     std::chrono::milliseconds patience() const { return patience_; }
     int number() const { return number_; }
 
-    /// make(comm) calls NCCL. Returns when NCCL has done its part, and the stream has got it.
+    /// make(comm) calls NCCL. Returns when NCCL has queued the work on the stream.
     template <class Make>
     void call(const char* name, Make make) {
       require_open();
@@ -169,7 +170,7 @@ class Nccl {
       or_give_up([&] {
         ncclResult_t result = ncclSuccess;
         const bool ends = comes([&] {
-          const bool idle = runtime_.idle(stream);  // asked first: what NCCL gives up becomes idle too
+          const bool idle = runtime_.idle(stream);  // tested first: aborted work becomes idle too
           result = state();
           return result != ncclInProgress && (idle || result != ncclSuccess);
         });
@@ -179,7 +180,7 @@ class Nccl {
     }
 
    private:
-    /// Rank 0 tells the others by the host where they find it.
+    /// Rank 0 sends the connection id to the others through the host.
     void open() {
       int version = 0;
       check("ncclGetVersion", ncclGetVersion(&version));
@@ -195,8 +196,8 @@ class Nccl {
 
     void require_open() const {
       if (comm_ != nullptr) return;
-      throw Error("ranks.failed", text("rank ", number_, " has ended its part in NCCL after a failure"),
-                  "Mend what failed there, and start all ranks again");
+      throw Error("ranks.failed", text("rank ", number_, " has closed its NCCL communicator after a failure"),
+                  "Fix that rank's failure, and start all ranks again");
     }
 
     template <class Body>
@@ -209,19 +210,19 @@ class Nccl {
       }
     }
 
-    /// What the device waits for ends; no other rank is needed for that.
+    /// Aborts the device's pending work; needs no other rank.
     void give_up() noexcept {
       if (comm_ != nullptr) static_cast<void>(ncclCommAbort(std::exchange(comm_, nullptr)));
     }
 
-    /// What NCCL says of the last call, and of whatever it does by itself.
+    /// NCCL's status of the last call and of asynchronous work.
     ncclResult_t state() const {
       ncclResult_t state = ncclSuccess;
       const ncclResult_t asked = ncclCommGetAsyncError(comm_, &state);
       return asked == ncclSuccess ? state : asked;
     }
 
-    /// Asks done() again and again, false when the patience is at its end. Throws when a rank is known to have failed.
+    /// Polls done(); returns false after the patience. Throws if a rank is known to have failed.
     template <class Done>
     bool comes(Done done) const {
       const auto began = std::chrono::steady_clock::now();
@@ -261,14 +262,14 @@ class Nccl {
     void late(const char* name) {
       give_up();
       call_the_roll();
-      throw failed(text(name, " was not through within ", patience_.count(), " ms, though all ranks have come to it"));
+      throw failed(text(name, " did not complete within ", patience_.count(), " ms, though all ranks have called it"));
     }
     Error failed(const std::string& sentence) const {
       return Error("ranks.nccl", text("rank ", number_, ": ", sentence),
-                   "Set NCCL_DEBUG=WARN and see what NCCL says of the devices and the network");
+                   "Set NCCL_DEBUG=WARN and check NCCL's output about devices and network");
     }
 
-    /// Who waits in vain comes here, so the host knows who does not; or else who has made other calls.
+    /// Called after a timeout: the host identifies a missing rank, or a rank that has made other calls.
     void call_the_roll() const {
       using Entry = std::array<std::uint64_t, 2>;  // number, calls
       const Entry own{static_cast<std::uint64_t>(number_), calls_};
@@ -283,12 +284,12 @@ class Nccl {
       }
     }
 
-    Host host_;  // of its own, so that the roll is not mixed up with what else the ranks tell each other
+    Host host_;  // a separate group, so that the roll call does not mix with other messages
     R runtime_;
     std::chrono::milliseconds patience_;
-    int number_;  // of this rank, in the group that all others were split from
+    int number_;  // of this rank, in the original group
     int exceptions_ = std::uncaught_exceptions();
-    ncclComm_t comm_ = nullptr;  // null: not open yet, or given up
+    ncclComm_t comm_ = nullptr;  // null: not open, or aborted
     std::uint64_t calls_ = 0;
   };
 

@@ -1,4 +1,4 @@
-// Team: ranks of which the first decides, and tells the others what to do.
+// Team: rank 0 sends commands that the other ranks execute.
 #pragma once
 
 #include <algorithm>
@@ -26,14 +26,12 @@
 
 namespace slm { inline namespace v0_1 { namespace ranks {
 
-/// On rank 0 any thread may tell; the others wait in next(). What ranks do together beside letters, they do with the
-/// lock held. While nothing is told, the team makes sure now and then that all ranks are there: so it is known soon
-/// when one is not, however long there is nothing to do.
+/// On rank 0 any thread may send; the others wait in next(). Collective operations besides letters require the lock.
+/// When idle, the team checks periodically that all ranks are alive, so that a missing rank is detected early.
 template <Communicator C>
 class Team {
  public:
-  /// sign_of_life: less than the communicator's patience. When a rank turns out to be missing while nothing is told,
-  /// this rank fails.
+  /// sign_of_life: interval of the check, less than the communicator's patience. If a rank is missing, this rank fails.
   explicit Team(C ranks, std::chrono::milliseconds sign_of_life = std::chrono::seconds(5)) : ranks_(std::move(ranks)) {
     if (leads() && ranks_.size() > 1)
       watch_ = detail::start_thread([this, sign_of_life](const std::stop_token& stop) { watch(stop, sign_of_life); });
@@ -41,7 +39,7 @@ class Team {
   Team(const Team&) = delete;
   Team& operator=(const Team&) = delete;
 
-  /// On rank 0: the others' next() has nothing more.
+  /// On rank 0: ends the others' next().
   ~Team() {
     watch_ = {};
     if (!leads() || failed_) return;
@@ -55,15 +53,15 @@ class Team {
   const C& ranks() const { return ranks_; }
   bool leads() const { return ranks_.rank() == 0; }
 
-  /// Of what is told and done together.
+  /// Locks commands and collective operations.
   std::unique_lock<std::mutex> lock() { return std::unique_lock(mutex_); }
 
-  /// On rank 0, with the lock.
+  /// Rank 0 only, with the lock.
   void tell(const Letter& letter) {
     together([&] { send(letter.bytes().size(), letter.bytes()); });
   }
 
-  /// On the others: what rank 0 has told; nothing when the team is at its end.
+  /// Other ranks: returns the next command from rank 0; nothing at the end.
   std::optional<Letter> next() {
     for (;;) {
       std::array<std::byte, first_bytes> first;
@@ -83,11 +81,12 @@ class Team {
     }
   }
 
-  /// Keeps it until the others know of the end: what ranks can only end together, as they do a communicator.
+  /// Keeps an object until the other ranks know of the end, for objects that ranks must destroy together, such as
+  /// communicators.
   void keep(std::shared_ptr<const void> thing) { kept_.push_back(std::move(thing)); }
 
-  /// Calls what ranks do together. When it throws, the ranks no longer know of each other what they do: the others are
-  /// not told of an end, but of a failure.
+  /// Runs a collective operation. If it throws, the ranks' states may differ: the others receive a failure instead of
+  /// an end.
   template <class Body>
   void together(Body&& body) {
     try {
@@ -100,17 +99,17 @@ class Team {
       throw;
     }
   }
-  /// The same, of what was begun together and has ended in the middle.
-  void give_up() noexcept { note_failure("a step has ended in the middle"); }
-  /// Why nothing more can be done together; empty while all is well.
+  /// Records that a collective operation was interrupted.
+  void give_up() noexcept { note_failure("a step was interrupted"); }
+  /// The failure after which no collective operation is possible; empty if there is none.
   std::string failure() {
     const auto speaks = lock();
-    return failed_ && failure_.empty() ? "there was no memory to say why" : failure_;
+    return failed_ && failure_.empty() ? "a failure whose message did not fit into memory" : failure_;
   }
 
  private:
-  static constexpr std::size_t first_bytes = 4096;  // of a letter: one message for nearly every step
-  static constexpr std::uint64_t end = ~std::uint64_t{0}, are_you_there = end - 1;  // instead of a size
+  static constexpr std::size_t first_bytes = 4096;  // of a letter: one message suffices for nearly every step
+  static constexpr std::uint64_t end = ~std::uint64_t{0}, are_you_there = end - 1;  // special values of the size
 
   void send(std::uint64_t size, std::span<const std::byte> bytes) {
     told_ = std::chrono::steady_clock::now();
@@ -137,7 +136,7 @@ class Team {
     std::mutex mutex;
     std::unique_lock waiting(mutex);
     while (!never_.wait_for(waiting, stop, sign_of_life / 2, [] { return false; }) && !stop.stop_requested()) {
-      const std::unique_lock speaks(mutex_, std::try_to_lock);  // who holds it finds out by itself
+      const std::unique_lock speaks(mutex_, std::try_to_lock);  // the holder of the lock detects a failure itself
       if (!speaks || failed_ || std::chrono::steady_clock::now() - told_ < sign_of_life / 2) continue;
       try {
         together([&] {
@@ -152,11 +151,11 @@ class Team {
 
   C ranks_;
   std::vector<std::shared_ptr<const void>> kept_;
-  std::mutex mutex_;  // of what follows
+  std::mutex mutex_;  // guards the members below
   std::chrono::steady_clock::time_point told_ = std::chrono::steady_clock::now();
   bool failed_ = false;
-  std::string failure_;                // empty though it has failed: there was no memory for it
-  std::condition_variable_any never_;  // which the watch waits for between its looks; nothing notifies it
+  std::string failure_;                // may be empty after a failure, for lack of memory
+  std::condition_variable_any never_;  // for timed waits of the watch thread; never notified
   std::jthread watch_;
 };
 

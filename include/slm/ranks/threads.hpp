@@ -1,4 +1,4 @@
-// ranks::Threads: ranks that are threads of one process, for tests and for several devices of one host.
+// ranks::Threads: ranks as threads of one process, for tests and for several devices of one host.
 #pragma once
 
 #include <algorithm>
@@ -26,7 +26,7 @@ namespace slm { inline namespace v0_1 { namespace ranks {
 
 class Threads {
  public:
-  /// The ranks of a new group. A rank that the others wait for longer than `patience` has failed.
+  /// The ranks of a new group. A rank that is late by more than `patience` counts as failed.
   static std::vector<Threads> group(int size, std::chrono::milliseconds patience = std::chrono::seconds(60)) {
     std::vector<int> all;
     for (int rank = 0; rank < size; ++rank) all.push_back(rank);
@@ -95,7 +95,7 @@ class Threads {
     }
     std::shared_ptr<Group> own;
     if (place == 0) own = std::make_shared<Group>(group_->world, std::move(members), group_->patience);
-    const int first = order.front().second;  // makes the group, the others take it over
+    const int first = order.front().second;  // creates the group; the others copy it
     exchange({Call::split, 0, reinterpret_cast<const std::byte*>(&own), sizeof mine}, [&](std::span<const Post> posts) {
       if (place == 0) return;
       own = *reinterpret_cast<const std::shared_ptr<Group>*>(posts[static_cast<std::size_t>(first)].data);
@@ -103,12 +103,12 @@ class Threads {
     return {std::move(own), place};
   }
 
-  /// The ranks of all groups that this one was split from, or into, throw ranks.failed.
+  /// Makes all ranks of related groups (split from or into) throw ranks.failed.
   void fail(std::string_view reason) const {
     std::string sentence;
     try {
       sentence = text("rank ", group_->members[static_cast<std::size_t>(rank_)], " has failed: ", reason);
-    } catch (const std::bad_alloc&) {  // the others must hear of it all the same
+    } catch (const std::bad_alloc&) {  // the others must be notified anyway
     }
     const std::lock_guard lock(group_->world->mutex);
     note_failure(std::move(sentence));
@@ -120,9 +120,9 @@ class Threads {
 
  private:
   enum class Call { broadcast, all_gather, all_reduce, barrier, split };
-  static constexpr std::size_t nothing = ~std::size_t{0};  // bytes of a call whose sizes do not add up
+  static constexpr std::size_t nothing = ~std::size_t{0};  // bytes of a call with inconsistent sizes
 
-  /// What a rank comes with.
+  /// The arguments of a rank's call.
   struct Post {
     Call call = Call::barrier;
     int number = 0;
@@ -130,12 +130,12 @@ class Threads {
     std::size_t bytes = 0;
   };
 
-  /// Of all groups that came from one.
+  /// Shared by all groups split from one.
   struct World {
     std::mutex mutex;
     std::condition_variable news;
     bool failed = false;
-    std::string failure;  // empty: there was no memory for it
+    std::string failure;  // empty if there was no memory for it
   };
 
   struct Group {
@@ -147,15 +147,15 @@ class Threads {
           meetings(members.size()) {}
 
     std::shared_ptr<World> world;
-    std::vector<int> members;  // ranks of the first group
+    std::vector<int> members;  // ranks in the first group
     std::chrono::milliseconds patience;
     std::vector<Post> posts;
-    std::vector<std::uint64_t> meetings;  // that each rank has come to
+    std::vector<std::uint64_t> meetings;  // number of meetings per rank
   };
 
   Threads(std::shared_ptr<Group> group, int rank) : group_(std::move(group)), rank_(rank) {}
 
-  /// Takes the posts of all ranks.
+  /// Exchanges the posts of all ranks.
   template <class Take>
   void exchange(const Post& post, Take take) const {
     meet(post);
@@ -169,7 +169,7 @@ class Threads {
     part();
   }
 
-  /// Waits until every rank has come with its post.
+  /// Waits until every rank has arrived with its post.
   void meet(const Post& post) const {
     Group& group = *group_;
     World& world = *group.world;
@@ -180,20 +180,20 @@ class Threads {
     const auto all_there = [&] { return world.failed || late(meeting) == group.meetings.end(); };
     if (!world.news.wait_for(lock, group.patience, all_there)) {
       note_failure(text("rank ", group.members[static_cast<std::size_t>(late(meeting) - group.meetings.begin())],
-                        " did not come within ", group.patience.count(), " ms"));
+                        " did not arrive within ", group.patience.count(), " ms"));
     }
     if (late(meeting) != group.meetings.end()) throw_failure();
   }
 
-  /// Waits until every rank has taken the posts, which point into the memory of them all: whatever has failed since,
-  /// and without patience, as who has met only has bytes to copy.
+  /// Waits until every rank has read the posts, which refer to all ranks' memory. This holds even after a failure, and
+  /// without a timeout, since the ranks only have bytes to copy.
   void part() const {
     std::unique_lock lock(group_->world->mutex);
     const std::uint64_t meeting = count_meeting();
     group_->world->news.wait(lock, [&] { return late(meeting) == group_->meetings.end(); });
   }
 
-  /// Only with the world's mutex.
+  /// Requires the world's mutex.
   std::uint64_t count_meeting() const {
     group_->world->news.notify_all();
     return ++group_->meetings[static_cast<std::size_t>(rank_)];
@@ -210,13 +210,13 @@ class Threads {
       const bool same = post.call == mine.call && post.number == mine.number && post.bytes == mine.bytes;
       if (same && mine.bytes != nothing) continue;
       throw Error("ranks.out-of-step",
-                  text("rank ", group_->members[r], " makes another call than rank ",
-                       group_->members[static_cast<std::size_t>(rank_)], ", or one of other sizes"),
+                  text("rank ", group_->members[r], "'s call differs from that of rank ",
+                       group_->members[static_cast<std::size_t>(rank_)], ", or it has other sizes"),
                   "Let all ranks run the same program on the same requests");
     }
   }
 
-  /// Only with the world's mutex.
+  /// Requires the world's mutex.
   void note_failure(std::string sentence) const {
     World& world = *group_->world;
     if (!world.failed) world.failure = std::move(sentence);
@@ -227,7 +227,7 @@ class Threads {
     const World& world = *group_->world;
     if (!world.failed) return;
     throw Error("ranks.failed", world.failure.empty() ? "a rank has failed for lack of memory" : world.failure,
-                "Mend what failed there, and start all ranks again");
+                "Fix that rank's failure, and start all ranks again");
   }
 
   std::shared_ptr<Group> group_;
@@ -236,7 +236,7 @@ class Threads {
 
 static_assert(Communicator<Threads>);
 
-/// Runs body(ranks) for every rank of a new group, each on its own thread. When a rank throws or its thread cannot be
+/// Runs body(ranks) for every rank of a new group, each on its own thread. If a rank throws or its thread cannot be
 /// started, the others throw too. The first exception is rethrown here.
 template <class Body>
 void run_threads(int size, Body&& body, std::chrono::milliseconds patience = std::chrono::seconds(60)) {
@@ -252,7 +252,7 @@ void run_threads(int size, Body&& body, std::chrono::milliseconds patience = std
         const std::lock_guard lock(mutex);
         if (!first) first = std::current_exception();
       }
-      fail_with_exception(ranks);  // those that run must not wait for this one
+      fail_with_exception(ranks);  // running ranks must not wait for this one
       return false;
     }
   };

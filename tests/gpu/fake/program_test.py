@@ -128,7 +128,7 @@ class Program(RanksTest):
                      "--map-by ppr:N:node")
         self.refused(on_ranks(2, *LOGITS, "gpu:1"), "ranks.devices", "rank 1", "device 2")
         self.refused(on_ranks(2, *LOGITS, "gpu", SLM_FAKE_DEVICES="1"), "ranks.devices",
-                     "rank 0 and rank 1 have one device: Fake One")
+                     "rank 0 and rank 1 share one device: Fake One")
         self.refused(on_ranks(2, *LOGITS, "gpu", SLM_FAKE_DEVICES="0"), "gpu.no-device")
 
 

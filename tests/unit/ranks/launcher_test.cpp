@@ -121,7 +121,7 @@ TEST_CASE("two ranks that have one device are both named, on every rank") {
   };
   for (const std::string& sentence : end_of({"a 0", "a 1", "b 0"})) CHECK(sentence == "");
   for (const std::string& sentence : end_of({"a 0", "b 0", "a 1", "b 0"})) {
-    CHECK(sentence.find("rank 11 and rank 13 have one device: b 0") != std::string::npos);
+    CHECK(sentence.find("rank 11 and rank 13 share one device: b 0") != std::string::npos);
     CHECK(sentence.find("ranks.devices") != std::string::npos);
   }
   const std::string longest(1000, 'x');  // names end with what tells devices apart only where they are short

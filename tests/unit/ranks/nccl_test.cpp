@@ -280,7 +280,7 @@ TEST_CASE("a rank that does not come is named by those that have waited for it")
     for (const End& end : ends) {  // it learns that itself when it comes
       INFO(end.sentence);
       CHECK(end.id == "ranks.failed");
-      CHECK(end.says("rank 2 did not come within 1000 ms"));
+      CHECK(end.says("rank 2 did not arrive within 1000 ms"));
     }
   };
   SECTION("to open the communicator") {
@@ -315,7 +315,7 @@ TEST_CASE("NCCL that does not end, though all ranks are there, is said of NCCL")
   });
   for (const End& end : ends) CHECK(end.id == "ranks.nccl");
   CHECK(std::any_of(ends.begin(), ends.end(), [](const End& end) {  // the other may hear of its end
-    return end.says("a stream was not through within 1000 ms, though all ranks have come to it");
+    return end.says("a stream did not complete within 1000 ms, though all ranks have called it");
   }));
 }
 
@@ -339,7 +339,7 @@ TEST_CASE("another version of NCCL and one device for two ranks are refused") {
     const Fresh fresh;
     library().versions[1] = 22000;
     const auto ends = run(3, [&](const Threads& host) { const Nccl nccl(host, Device{host.rank()}); });
-    for (const End& end : ends) CHECK(end.says("rank 1 has another version of NCCL than rank 0"));
+    for (const End& end : ends) CHECK(end.says("rank 1 expected the same version of NCCL as rank 0, found another"));
   }
   {
     const Fresh fresh;

@@ -76,5 +76,5 @@ TEST_CASE("a team that has failed says so, though there is no memory to say why"
   failure.spares([&] { team.together([] { throw std::bad_alloc{}; }); });
   CHECK(!team.failure().empty());
   team.give_up();
-  CHECK(team.failure() == "a step has ended in the middle");
+  CHECK(team.failure() == "a step was interrupted");
 }

@@ -137,7 +137,7 @@ TEST_CASE("a rank that stalls is named by those that have waited for it") {
   run_threads(3, watch, milliseconds(50));
   CHECK(sentences.size() == 3);  // it learns that itself when it comes
   for (const std::string& sentence : sentences) {
-    CHECK(sentence.find("rank 1 did not come within 50 ms") != std::string::npos);
+    CHECK(sentence.find("rank 1 did not arrive within 50 ms") != std::string::npos);
     CHECK(sentence.find("[ranks.failed]") != std::string::npos);
   }
 }
@@ -179,7 +179,7 @@ TEST_CASE("ranks that hold different things are told which, and who") {
       ranks::require_same(ranks, "checkpoint", ranks.rank() == 2 ? 7 : 8);
     } catch (const Error& error) {
       told += error.id() == "ranks.different" &&
-              std::string(error.what()).starts_with("rank 2 has another checkpoint than rank 0");
+              std::string(error.what()).starts_with("rank 2 expected the same checkpoint as rank 0, found another");
     }
   });
   CHECK(told == 3);
