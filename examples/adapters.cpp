@@ -1,6 +1,6 @@
-// One prompt, answered by a model as it is and with each of some adapters (LoRA), all in one batch: the model's weights
-// are in memory once and are read once for each step.
-//   example-adapters <model> <prompt> <adapter-folder>...
+// Answers one prompt with a model and with each of several LoRA adapters, in one batch: the model's weights are in
+// memory once, and each step reads them once.
+//  example-adapters <model> <prompt> <adapter-folder>...
 #include <iostream>
 #include <slm/adapters.hpp>
 #include <slm/speculative.hpp>
@@ -14,7 +14,7 @@ int main(int argc, char** argv) try {
   slm::AutoregressiveDecoder decoder{model};
 
   const auto prompt = tokenizer.encode(argv[2]);
-  std::vector<slm::AdapterRef> adapters{nullptr};  // the bare model
+  std::vector<slm::AdapterRef> adapters{nullptr};  // the base model
   for (int i = 3; i < argc; ++i) adapters.push_back(slm::load_adapter(argv[i], model));
 
   std::vector<slm::Request> requests;

@@ -1,6 +1,6 @@
-// Continues many prompts at once with one model: every step reads the weights once for all of them. Each text is the
-// one it is alone, whatever stands beside it.
-//   example-batch <model-folder> <prompt>...
+// Continues many prompts in one batch: every step reads the weights once for all of them. Each text equals the one that
+// its prompt produces alone.
+//  example-batch <model-folder> <prompt>...
 #include <iostream>
 #include <slm/speculative.hpp>
 #include <vector>
@@ -21,7 +21,7 @@ int main(int argc, char** argv) try {
 
   decoder.generate(requests, [&](std::size_t i, const slm::GeneratedToken& next) {
     texts[i].push_back(next.token);
-    return true;  // false ends this text; the others go on
+    return true;  // false ends this text only
   });
 
   for (const auto& text : texts) std::cout << tokenizer.decode(text) << "\n---\n";

@@ -1,6 +1,6 @@
-// A conversation on the terminal, one line for each question. Each answer needs only the new question to be read: what
-// came before lies in the KV cache.
-//   example-chat <model> [<template>]
+// A conversation on the terminal, one line per question. Only the new question is processed; earlier turns are in the
+// KV cache.
+//  example-chat <model> [<template>]
 #include <iostream>
 #include <slm/speculative.hpp>
 #include <slm/text/chat.hpp>
@@ -8,7 +8,7 @@
 #include <vector>
 
 int main(int argc, char** argv) try {
-  if (argc < 2 || argc > 3) throw slm::Error("usage: chat <model> [<template>], and questions on standard input");
+  if (argc < 2 || argc > 3) throw slm::Error("usage: chat <model> [<template>], with questions on standard input");
 
   const auto tokenizer = slm::Tokenizer::from(argv[1]);
   const auto form = argc == 3 ? slm::chat::parse_template(argv[2]) : slm::chat::recognise_model(argv[1]);

@@ -1,6 +1,6 @@
-// An engine in a host application: requests come when they like, one thread computes, and each answer is the one that
-// its request has alone.
-//   example-engine <model-folder> <prompt>...
+// An engine in a host application: requests arrive at any time, one thread computes, and each answer equals the one
+// that its request produces alone.
+//  example-engine <model-folder> <prompt>...
 #include <iostream>
 #include <slm/engine.hpp>
 #include <stop_token>
@@ -22,7 +22,7 @@ int main(int argc, char** argv) try {
     answers.push_back(engine.submit({.prompt = prompts.back(), .sampling = {.max_new_tokens = 32, .temperature = 0}}));
   }
 
-  for (std::size_t i = 0; i < answers.size(); ++i) {  // while this one is read, the others go on
+  for (std::size_t i = 0; i < answers.size(); ++i) {  // other requests continue while this one is read
     std::cout << argv[i + 2];
     slm::TextStream stream{tokenizer, prompts[i], std::cout};
     while (const auto token = answers[i].next()) stream(token->token);

@@ -1,6 +1,6 @@
-// An engine inside a program's own event loop, on its only thread: a step of the model is one more thing that the loop
-// does between events. Each line of standard input is a prompt; answers run beside each other and come as they end.
-//   example-event_loop <model>
+// An engine in a program's own event loop, on its only thread: each iteration runs one step of the model. Each line of
+// standard input is a prompt; requests run concurrently, and answers are printed as they end.
+//  example-event_loop <model>
 #include <poll.h>
 #include <unistd.h>
 
@@ -17,7 +17,7 @@ struct Asked {
 };
 
 int main(int argc, char** argv) try {
-  if (argc != 2) throw slm::Error("usage: event_loop <model>, and prompts on standard input");
+  if (argc != 2) throw slm::Error("usage: event_loop <model>, with prompts on standard input");
 
   const auto tokenizer = slm::Tokenizer::from(argv[1]);
   slm::Engine engine{slm::NgramDrafter{}, slm::load(argv[1], slm::DefaultBackend{})};
@@ -26,7 +26,7 @@ int main(int argc, char** argv) try {
 
   for (bool open = true; open || !asked.empty();) {
     pollfd events{.fd = open ? STDIN_FILENO : -1, .events = POLLIN, .revents = 0};
-    poll(&events, 1, asked.empty() ? -1 : 0);  // sleeps only while there is nothing to compute
+    poll(&events, 1, asked.empty() ? -1 : 0);  // blocks only if there is nothing to compute
     if (events.revents != 0) {
       char bytes[4096];
       const auto count = read(STDIN_FILENO, bytes, sizeof bytes);
@@ -42,7 +42,7 @@ int main(int argc, char** argv) try {
            {}});
     }
 
-    engine.step();  // one round of all texts that are open
+    engine.step();  // one round of all running requests
 
     for (auto one = asked.begin(); one != asked.end();) {
       while (const auto token = one->answer.try_next()) one->tokens.push_back(token->token);

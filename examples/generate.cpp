@@ -1,5 +1,5 @@
-// Continues a prompt with any two model folders: a small draft guesses, the target decides.
-//   example-generate <draft-folder> <target-folder> <prompt>
+// Continues a prompt with two model folders: a small draft proposes tokens, the target verifies them.
+//  example-generate <draft-folder> <target-folder> <prompt>
 #include <iostream>
 #include <slm/speculative.hpp>
 
@@ -15,7 +15,7 @@ int main(int argc, char** argv) try {
   slm::SpeculativeDecoder decoder{std::move(draft), std::move(target), {.draft_tokens = 4}};
   const slm::Stats stats =
       decoder.generate(prompt, slm::Sampling{.max_new_tokens = 128, .temperature = 0.0f, .seed = 7},
-                       slm::TextStream{tokenizer, prompt, std::cout});  // whole characters, as they come
+                       slm::TextStream{tokenizer, prompt, std::cout});  // prints whole characters as they are generated
 
   std::cout << "\n\n" << stats;
 } catch (const slm::Error& error) {

@@ -1,6 +1,6 @@
-// An answer that is JSON of a given form, whatever the model would rather say: tokens that leave the form are masked.
-// Drafts are checked under the same mask, so speculation works as ever.
-//   example-json_answer <model> <prompt>
+// Constrains an answer to JSON of a given form by masking all other tokens. Drafts are verified under the same mask, so
+// speculation stays lossless.
+//  example-json_answer <model> <prompt>
 #include <algorithm>
 #include <iostream>
 #include <limits>
@@ -12,7 +12,7 @@
 enum class Fit { no, begun, whole };
 
 struct Field {
-  std::string_view before, characters;  // fixed text, then some of these
+  std::string_view before, characters;  // fixed text, then some of these characters
   std::size_t least, most;
 };
 
@@ -54,7 +54,7 @@ int main(int argc, char** argv) try {
   slm::Sampling sampling{.max_new_tokens = 60, .temperature = 0};
   sampling.adjust_logits = [&](std::span<const slm::Token> prefix, std::span<float> logits) {
     const std::string so_far = text_of(prefix.subspan(prompt.size()));
-    if (fit(so_far) == Fit::whole) return;  // the sink ends it here
+    if (fit(so_far) == Fit::whole) return;  // the sink ends generation here
     for (std::size_t id = 0; id < logits.size(); ++id) {
       const bool may_follow = id < pieces.size() && !pieces[id].empty() && fit(so_far + pieces[id]) != Fit::no;
       if (!may_follow) logits[id] = -std::numeric_limits<float>::infinity();

@@ -1,6 +1,6 @@
-// Which of some texts is nearest to the first one: each becomes a vector, the mean of the model's hidden states, and
-// the angle between two vectors says how alike the texts are to the model.
-//   example-nearest <model> <text> <text>...
+// Sorts texts by similarity to the first one. Each text is embedded as the mean of the model's hidden states, and
+// compared by the cosine of the angle.
+//  example-nearest <model> <text> <text>...
 #include <algorithm>
 #include <cmath>
 #include <iostream>
@@ -24,11 +24,11 @@ int main(int argc, char** argv) try {
   for (int i = 2; i < argc; ++i) {
     answers.push_back(engine.submit({.prompt = tokenizer.encode(argv[i]), .pooling = slm::Pooling::mean}));
   }
-  engine.run();  // all of them in common steps
+  engine.run();  // all texts in common steps
 
   std::vector<std::pair<float, std::string>> others;
   for (std::size_t i = 1; i < answers.size(); ++i) {
-    answers[i].next();  // there is no token, but maybe an error
+    answers[i].next();  // returns no token, but may throw the error
     others.emplace_back(cosine(answers[0].embedding(), answers[i].embedding()), argv[i + 2]);
   }
   std::sort(others.rbegin(), others.rend());

@@ -1,6 +1,5 @@
-// A text that outlives its process: what the model has read is kept in a file, and the next run goes on from there
-// without reading any of it again.
-//   example-session <model> <file> <text to add>
+// Saves a sequence with its KV cache to a file. The next run continues without re-processing it.
+//  example-session <model> <file> <text to add>
 #include <fstream>
 #include <iostream>
 #include <slm/speculative.hpp>
@@ -15,19 +14,19 @@ int main(int argc, char** argv) try {
 
   std::vector<slm::Token> prompt;
   if (std::ifstream in(argv[2], std::ios::binary); in) {
-    slm::Sequence saved = slm::Sequence::load(in, model.pool());  // refuses what another model has read
+    slm::Sequence saved = slm::Sequence::load(in, model.pool());  // refuses a sequence of another model
     prompt.assign(saved.tokens().begin(), saved.tokens().end());
     decoder.resume(std::move(saved));
   }
-  const auto added = tokenizer.encode(argv[3], prompt.empty());  // special tokens stand at the beginning only
+  const auto added = tokenizer.encode(argv[3], prompt.empty());  // special tokens at the beginning only
   prompt.insert(prompt.end(), added.begin(), added.end());
 
   const slm::Stats stats =
       decoder.generate(prompt, {.max_new_tokens = 24, .temperature = 0}, slm::TextStream{tokenizer, prompt, std::cout});
-  std::cout << "\n--- " << stats.reused_tokens << " of " << stats.prompt_tokens << " tokens were there\n";
+  std::cout << "\n--- " << stats.reused_tokens << " of " << stats.prompt_tokens << " tokens reused\n";
 
   slm::Sequence text = decoder.sequence().fork();
-  slm::Batch batch;  // the answer's last token has not been read yet
+  slm::Batch batch;  // the answer's last token is not in the sequence yet
   batch.add(text, decoder.history().subspan(static_cast<std::size_t>(text.length())));
   model.forward(batch);
   std::ofstream out(argv[2], std::ios::binary);

@@ -1,7 +1,7 @@
-// A pair of models fixed at compile time: shapes, weight formats and backends are types, no call is virtual, and a
-// vocabulary that does not fit is a compile error. The configs come from the folders' config.json (CMakeLists.txt);
-// for a known model, include slm/config/known_models.hpp and write slm::configs::CodeLlama_7B and the like.
-//   example-static_pair <draft-folder> <target-folder> <prompt>
+// A pair of models fixed at compile time: shapes, weight formats and backends are types, calls are not virtual, and
+// incompatible vocabularies are a compile error. CMakeLists.txt generates the configs from the folders' config.json;
+// for a known model, include slm/config/known_models.hpp and use configs such as slm::configs::CodeLlama_7B.
+//  example-static_pair <draft-folder> <target-folder> <prompt>
 #include <iostream>
 #include <slm/model/model.hpp>
 #include <slm/speculative.hpp>

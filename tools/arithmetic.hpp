@@ -1,4 +1,4 @@
-// What this machine's processor multiplies and adds right now.
+// ArithmeticProbe: measures the processor's current multiply-add throughput.
 #pragma once
 
 #include <chrono>
@@ -8,7 +8,7 @@
 
 namespace slm::bench {
 
-/// Multiplies and adds floats in registers, in all threads, with the widest vectors that the compiler can choose at run
+/// Multiplies and adds floats in registers, on all threads, with the widest vectors that the compiler can select at run
 /// time.
 class ArithmeticProbe {
  public:
@@ -32,7 +32,7 @@ class ArithmeticProbe {
   multiply_and_add() {
     typedef float Floats __attribute__((vector_size(4 * lanes)));
     const Floats factor = Floats{} + 0.5f, term = Floats{} + 1.0f;
-    Floats a{}, b{}, c{}, d{}, e{}, f{}, g{}, h{};  // not an array, which a build for tests leaves in memory
+    Floats a{}, b{}, c{}, d{}, e{}, f{}, g{}, h{};  // not an array, which an unoptimised build keeps in memory
     for (int step = 0; step < steps; ++step) {
       a = a * factor + term, b = b * factor + term, c = c * factor + term, d = d * factor + term;
       e = e * factor + term, f = f * factor + term, g = g * factor + term, h = h * factor + term;

@@ -1,4 +1,4 @@
-// What this machine's memory gives right now: the figure that a memory-bound kernel's speed is a share of.
+// BandwidthProbe: measures the current memory bandwidth, the reference for memory-bound kernels.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 
 namespace slm::bench {
 
-/// Sums a buffer of its own, far larger than the caches, with wide vectors and four streams per thread.
+/// Sums a private buffer much larger than the caches, with wide vectors and four streams per thread.
 class BandwidthProbe {
  public:
   explicit BandwidthProbe(int threads) : pool_(threads), buffer_(bytes / sizeof(std::uint64_t)) {
@@ -22,7 +22,7 @@ class BandwidthProbe {
 
   /// Bytes per second of one pass over the buffer.
   double operator()() {
-    constexpr std::size_t piece = std::size_t{1} << 17;  // words: 1 MiB a task
+    constexpr std::size_t piece = std::size_t{1} << 17;  // words: 1 MiB per task
     const std::size_t count = buffer_.size() / piece;
     const auto start = std::chrono::steady_clock::now();
     pool_.run(static_cast<std::uint32_t>(count),

@@ -1,6 +1,6 @@
-// A model that slm does not know becomes a compile-time config: CMake writes it from the folder's config.json, and a
-// registry of your own makes slm::load find it. only_known refuses to run any other shape.
-//   example-add_your_model <model-folder> <prompt>
+// Adds a compile-time config for a new model: CMake generates it from the folder's config.json, and slm::load finds it
+// in a user-defined registry. only_known refuses any other shape.
+//  example-add_your_model <model-folder> <prompt>
 #include <iostream>
 #include <slm/model/load_definition.hpp>
 #include <slm/speculative.hpp>

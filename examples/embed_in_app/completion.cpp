@@ -2,7 +2,7 @@
 
 #include <slm/speculative.hpp>
 
-// The folders' shapes are not known here: an empty registry runs any shape as Dynamic and keeps this file small.
+// The shapes are not known at compile time: an empty registry runs any shape as Dynamic and keeps this file small.
 struct Completer::State {
   slm::DefaultBackend device;
   slm::Tokenizer tokenizer;

@@ -1,4 +1,4 @@
-// The application's own word for what it wants of a language model; slm stays behind it, in one source file.
+// The application's interface to a language model; only one source file includes slm.
 #pragma once
 
 #include <memory>
@@ -9,7 +9,7 @@ class Completer {
   Completer(const std::string& draft_folder, const std::string& target_folder);
   ~Completer();
 
-  /// The text that follows `prompt`.
+  /// Returns the continuation of `prompt`.
   std::string complete(const std::string& prompt, int max_new_tokens);
 
  private:

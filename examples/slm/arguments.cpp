@@ -1,4 +1,4 @@
-// What CLI11 leaves open: numbers of 64 bits, lists of ids, and words that name no command.
+// Argument parsing that CLI11 lacks: 64-bit numbers, lists of ids, and suggestions for unknown commands.
 #include <algorithm>
 #include <charconv>
 #include <numeric>
@@ -9,7 +9,7 @@ namespace cli {
 
 namespace {
 
-/// Letters to change, add or leave out until one word is the other.
+/// Edit distance: letters to change, add or remove.
 std::size_t distance(std::string_view from, std::string_view to) {
   std::vector<std::size_t> row(to.size() + 1);
   std::iota(row.begin(), row.end(), std::size_t{0});
@@ -56,7 +56,9 @@ std::optional<slm::Error> unknown_command(const CLI::App& program, std::span<con
   const CLI::App* at = &program;
   std::string path = program.get_name();
   for (const std::string_view word : words) {
-    const auto is_named = [](const CLI::App* command) { return !command->get_name().empty(); };  // groups are not
+    const auto is_named = [](const CLI::App* command) {
+      return !command->get_name().empty();
+    };  // option groups have no name
     const auto commands = at->get_subcommands(is_named);
     if (commands.empty() || word.starts_with('-')) return std::nullopt;
     const auto closeness = [&](const CLI::App* command) { return distance(word, command->get_name()); };
@@ -66,7 +68,7 @@ std::optional<slm::Error> unknown_command(const CLI::App& program, std::span<con
       return slm::Error(
           "cli.unknown-command",
           slm::text(path, " has no command ", slm::quote(word), "; the nearest is '", nearest->get_name(), "'"),
-          slm::text(path, " --help lists them"));
+          slm::text(path, " --help lists the commands"));
     }
     at = nearest;
     path += " " + nearest->get_name();

@@ -1,4 +1,4 @@
-// slm chat: a conversation on the terminal, or with a file of questions, one on each line.
+// slm chat: a conversation on the terminal, or with a file of questions, one per line.
 #include <fcntl.h>
 #include <poll.h>
 #include <unistd.h>
@@ -14,14 +14,14 @@ namespace cli {
 
 namespace {
 
-// What the signal handler touches.
-volatile std::sig_atomic_t interrupts = 0;  // since the last question
-int wake_up = -1;                           // written to for each, so that reading a question ends
+// State that the signal handler accesses.
+volatile std::sig_atomic_t interrupts = 0;  // number since the last question
+int wake_up = -1;                           // the handler writes to it, which ends a blocking read
 
 extern "C" void on_interrupt(int) {
   const int kept = errno;
   interrupts = interrupts + 1;
-  // A program that does not even stop after the second one can be ended by the third.
+  // After two ignored interrupts, the third ends the program.
   if (interrupts >= 3) std::signal(SIGINT, SIG_DFL);
   [[maybe_unused]] const auto written = write(wake_up, "!", 1);
   errno = kept;
@@ -32,8 +32,8 @@ class InterruptGuard {
  public:
   InterruptGuard() {
     if (pipe2(ends_, O_NONBLOCK | O_CLOEXEC) != 0) {
-      throw slm::Error("cli.no-pipe", slm::text("no pipe can be opened: ", std::strerror(errno)),
-                       "Close some files, or raise the limit of open ones");
+      throw slm::Error("cli.no-pipe", slm::text("could not open a pipe: ", std::strerror(errno)),
+                       "Close some files, or raise the limit of open files");
     }
     wake_up = ends_[1];
     interrupts = 0;
@@ -51,7 +51,7 @@ class InterruptGuard {
 
   int descriptor() const { return ends_[0]; }
 
-  /// Forgets what woke the reader up so far.
+  /// Clears pending wake-ups.
   void drain() const {
     char bytes[64];
     while (read(ends_[0], bytes, sizeof bytes) > 0) continue;
@@ -62,7 +62,7 @@ class InterruptGuard {
   struct sigaction before_ = {};
 };
 
-/// Reads standard input line by line, and notices Ctrl-C meanwhile.
+/// Reads standard input line by line, and detects Ctrl-C meanwhile.
 class LineReader {
  public:
   enum class Event { line, end, interrupt };
@@ -86,7 +86,7 @@ class LineReader {
       }
       if (held_.size() > longest) {
         throw slm::Error("cli.long-line", slm::text("a line of the input has more than ", longest, " bytes"),
-                         "Write one message on each line");
+                         "Write one message per line");
       }
       pollfd sources[2] = {{STDIN_FILENO, POLLIN, 0}, {guard.descriptor(), POLLIN, 0}};
       if (poll(sources, 2, -1) < 0 && errno != EINTR) fail();
@@ -105,7 +105,7 @@ class LineReader {
 
  private:
   [[noreturn]] static void fail() {
-    throw slm::Error("cli.input-failed", "standard input could not be read", "Give the text by a pipe or a file");
+    throw slm::Error("cli.input-failed", "standard input could not be read", "Pipe a text or name a file");
   }
 
   std::string held_;
@@ -134,7 +134,7 @@ class Conversation {
     if (!options.system.empty()) messages_.push_back({"system", options.system});
   }
 
-  /// Answers a question. The conversation is as before when it throws.
+  /// Answers a question. If it throws, the conversation is unchanged.
   void ask(const std::string& question) {
     const std::vector<slm::chat::Message> before = messages_;
     messages_.push_back({"user", question});
@@ -176,8 +176,8 @@ class Conversation {
                 {"statistics", statistics_of(stats, sink.stream)}});
   }
 
-  /// Forgets the oldest turns, a question and its answer each, until there is room for an answer: for max-new-tokens,
-  /// or for a quarter of the context if that is less. The system message stays.
+  /// Removes the oldest turns (question and answer) until an answer fits: max-new-tokens, or a quarter of the context
+  /// if that is less. The system message stays.
   std::vector<slm::Token> prompt_that_fits(int& forgotten) {
     const int context = generator_.target.context;
     const int room = std::min(sampling_.max_new_tokens, context / 4);
@@ -190,8 +190,8 @@ class Conversation {
       if (last) {
         throw slm::Error(
             "cli.long-message",
-            slm::text("the message takes ", ids.size(), " tokens, the context of the model holds ", context),
-            "Write less at once");
+            slm::text("the message has ", ids.size(), " tokens, expected at most the model's context of ", context),
+            "Shorten the message");
       }
       const auto first = messages_.begin() + static_cast<std::ptrdiff_t>(oldest);
       messages_.erase(first, first + 2);
@@ -254,22 +254,22 @@ void add_chat_options(CLI::App& command, ChatOptions& options) {
   std::vector<std::string> names;
   for (const slm::chat::NamedTemplate& known : slm::chat::templates) names.emplace_back(known.name);
   command
-      .add_option(
-          "--template", options.template_name,
-          "chat template; default: that of the model's files, if slm knows it, else a guess by the model's name")
+      .add_option("--template", options.template_name,
+                  "chat template; default: the template in the model's files, if slm supports it, else a guess by the "
+                  "model's name")
       ->check(CLI::IsMember(names));
-  command.add_flag("--no-thinking", options.no_thinking, "with Qwen3: answer without a thought");
+  command.add_flag("--no-thinking", options.no_thinking, "with Qwen3: answer without reasoning");
 }
 
 void add_chat(CLI::App& program) {
   auto options = std::make_shared<ConversationOptions>();
   options->decoding.sampling.max_new_tokens = 1024;
-  CLI::App& command = *program.add_subcommand("chat", "Talk with a model: one line is one message; answers to stdout");
+  CLI::App& command = *program.add_subcommand("chat", "Chat with a model: one line per message; answers on stdout");
   add_decoding_options(command, options->decoding);
-  command.add_option("--system", options->system, "what the model is told before the conversation");
+  command.add_option("--system", options->system, "system message of the conversation");
   add_chat_options(command, options->chat);
-  command.add_flag("--json", options->json, "print one JSON object for each answer");
-  command.footer("When the context is full, the oldest turns are forgotten; the system message stays.");
+  command.add_flag("--json", options->json, "print one JSON object per answer");
+  command.footer("When the context is full, the oldest turns are removed; the system message stays.");
   command.callback([options] { chat(*options); });
 }
 

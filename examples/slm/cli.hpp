@@ -1,4 +1,4 @@
-// The subcommands of the program, and what several of them share.
+// The subcommands of the program, and their shared parts.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -18,7 +18,7 @@
 
 namespace cli {
 
-// Each adds its subcommand, one file each.
+// Each adds its subcommand; one file per subcommand.
 void add_generate(CLI::App& program);
 void add_chat(CLI::App& program);
 void add_logits(CLI::App& program);
@@ -31,15 +31,15 @@ void add_quantize(CLI::App& program);
 void add_merge(CLI::App& program);
 void add_serve(CLI::App& program);
 
-/// Adds an option of a whole number of 0 to 2^64 - 1.
+/// Adds an option with an integer value of 0 to 2^64 - 1.
 CLI::Option& add_whole_number(CLI::App& command, const std::string& name, std::uint64_t& value,
                               const std::string& description);
-/// "1,5,7" to ids; false when it is anything else.
+/// Parses "1,5,7"; returns false for anything else.
 bool parse_ids(std::string_view text, std::vector<slm::Token>& ids);
-/// What is wrong with the arguments where a word stands in the place of a command and names none.
+/// The error if a word in the position of a command is not a command.
 std::optional<slm::Error> unknown_command(const CLI::App& program, std::span<const char* const> words);
 
-/// A sink that collects the ids of what it streams, until *interrupted is not zero.
+/// A sink that collects the streamed ids until *interrupted is not zero.
 struct Collector {
   slm::TextStream stream;
   std::vector<slm::Token>& ids;
@@ -56,12 +56,12 @@ struct Collector {
 /// The known models as a table in Markdown.
 std::string known_models_table();
 
-/// What generate and chat share: which models, how they choose tokens and guess ahead, where the text stops.
+/// Options shared by generate and chat: models, sampling, drafting, stop strings.
 struct DecodingOptions {
   std::string target, draft, drafter, lookup_file, adapter;
-  slm::Sampling sampling{.max_new_tokens = 128, .temperature = 0.0f};  // where nobody says otherwise
-  slm::SuggestedSampling named;                                        // by options
-  bool generation_config = false;                                      // the model's authors are heard before
+  slm::Sampling sampling{.max_new_tokens = 128, .temperature = 0.0f};  // defaults
+  slm::SuggestedSampling named;                                        // set by options
+  bool generation_config = false;  // apply generation_config.json before the options
   std::vector<std::string> stops;
   std::string draft_length = "4";
   std::string rule = "coupled";
@@ -72,16 +72,17 @@ void add_decoding_options(CLI::App& command, DecodingOptions& options);
 /// Adds --template, --no-thinking.
 void add_chat_options(CLI::App& command, ChatOptions& options);
 
-/// A decoder of any drafter and rule. From call to call it keeps the KV caches of what its prompts have in common.
+/// A decoder with any drafter and rule. Between calls it keeps the KV cache of the common prefix.
 struct Generator {
   slm::ModelInfo target;
-  slm::Sampling sampling;             // as the options say
-  slm::AdapterRef adapter = nullptr;  // the same
+  slm::Sampling sampling;             // from the options
+  slm::AdapterRef adapter = nullptr;  // from the options
   std::function<slm::Stats(const slm::Request&, Collector&)> generate = {};
-  /// Many at once, see SpeculativeDecoder::generate.
+  /// Many requests in one batch, see SpeculativeDecoder::generate.
   using Sink = std::function<bool(std::size_t request, const slm::GeneratedToken&)>;
   std::function<std::vector<slm::Stats>(std::span<const slm::Request>, const Sink&)> generate_all = {};
-  /// Writes prompt and answer of the last call with their keys and values to a file, or reads one: the next prompt.
+  /// Save: writes the last call's prompt and answer with keys and values to a file. Resume: reads such a file and
+  /// returns the next prompt.
   std::function<void(const std::string& path)> save = {};
   std::function<std::vector<slm::Token>(const std::string& path)> resume = {};
 };
@@ -89,10 +90,10 @@ struct Generator {
 /// Loads the models that the options name.
 Generator make_generator(const DecodingOptions& options);
 
-/// The statistics, with the reason for the end that only the sink knows: a stop string, or an interruption.
+/// The statistics, with the finish reason from the sink: a stop string, or an interruption.
 OrderedJson statistics_of(const slm::Stats& stats, const slm::TextStream& stream);
 
-/// Answers every line of a file of requests, together or one by one, and prints a line for each.
+/// Answers every line of a file of requests, in a batch or one by one, and prints one line each.
 void generate_lines(const DecodingOptions& options, const std::string& path, bool one_by_one);
 
 }  // namespace cli

@@ -1,4 +1,4 @@
-// The decoder that generate and chat run, made of what the command line names.
+// The decoder of generate and chat, constructed from the command line.
 #include <fstream>
 #include <memory>
 
@@ -27,7 +27,7 @@ void add_decoder(Generator& made, const DecodingOptions& options, Draft draft, s
     };
     made.save = [decoder](const std::string& path) {
       slm::Sequence text = decoder->sequence().fork();
-      slm::Batch batch;  // what the answer ends with has not been read yet
+      slm::Batch batch;  // the answer's last token is not in the sequence yet
       batch.add(text, decoder->history().subspan(static_cast<std::size_t>(text.length())));
       decoder->target().forward(batch);
       slm::write_file_whole(path, [&](std::ostream& file) { text.save(file); });
@@ -116,45 +116,46 @@ OrderedJson statistics_of(const slm::Stats& stats, const slm::TextStream& stream
 }
 
 void add_decoding_options(CLI::App& command, DecodingOptions& options) {
-  command.add_option("--target", options.target, "folder or GGUF file of the model whose text it is")->required();
-  command.add_option("--adapter", options.adapter, "folder of an adapter of the target (LoRA, as PEFT saves it)");
-  auto* draft = command.add_option("--draft", options.draft, "folder or GGUF file of a small model that guesses ahead");
-  auto* drafter = command.add_option("--drafter", options.drafter,
-                                     "guess ahead without a model: ngram repeats what followed the last tokens before");
+  command.add_option("--target", options.target, "target model (folder or GGUF file)")->required();
+  command.add_option("--adapter", options.adapter, "LoRA adapter of the target (PEFT folder)");
+  auto* draft = command.add_option("--draft", options.draft, "draft model (folder or GGUF file)");
+  auto* drafter = command.add_option("--drafter", options.drafter, "draft without a model; ngram: prompt lookup");
   drafter->check(CLI::IsMember({"ngram"}))->excludes(draft);
-  command.add_option("--lookup-file", options.lookup_file, "a text in UTF-8 that ngram looks in besides")
-      ->needs(drafter);
+  command.add_option("--lookup-file", options.lookup_file, "additional UTF-8 text for prompt lookup")->needs(drafter);
 
   slm::Sampling& sampling = options.sampling;
-  command.add_option("--max-new-tokens", sampling.max_new_tokens, "stop after this many tokens")
+  command.add_option("--max-new-tokens", sampling.max_new_tokens, "maximum number of new tokens")
       ->check(CLI::Range(0, 1 << 30))
       ->capture_default_str();
-  command.add_option("--stop", options.stops, "stop before this text; may be given several times")
+  command.add_option("--stop", options.stops, "stop string, excluded from the answer; may be repeated")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   slm::SuggestedSampling& named = options.named;
-  command.add_option("--temperature", named.temperature, "0, the default: the likeliest token always")
+  command.add_option("--temperature", named.temperature, "sampling temperature; 0, the default: greedy")
       ->check(CLI::Range(0.0, 1e6));
-  command.add_option("--top-k", named.top_k, "choose among the k likeliest; 0, the default: all")
+  command.add_option("--top-k", named.top_k, "sample from the k most likely tokens; 0, the default: all")
       ->check(CLI::Range(0, 1 << 30));
   command
-      .add_option("--top-p", named.top_p, "choose among the likeliest with this much probability; 1, the default: all")
+      .add_option("--top-p", named.top_p,
+                  "sample from the most likely tokens with this total probability; 1, the default: all")
       ->check(CLI::Range(1e-9, 1.0));
   command
-      .add_option("--min-p", named.min_p, "leave out what is less likely than this share of the likeliest; default 0")
+      .add_option("--min-p", named.min_p,
+                  "exclude tokens less likely than this share of the most likely one; default 0")
       ->check(CLI::Range(0.0, 1.0));
   command
       .add_option("--repetition-penalty", named.repetition_penalty,
-                  "make tokens of the text so far less likely, above 1; 1, the default: not")
+                  "repetition penalty; above 1 makes tokens of the text less likely; 1, the default: off")
       ->check(CLI::Range(1e-3, 1e3));
   command.add_flag("--generation-config", options.generation_config,
-                   "take these five from the model's generation_config.json where no option names them");
-  add_whole_number(command, "--seed", sampling.seed, "of the random choices: 0 to 2^64 - 1");
+                   "take these five from the model's generation_config.json unless an option sets them");
+  add_whole_number(command, "--seed", sampling.seed, "seed of the random draws: 0 to 2^64 - 1");
 
   command
-      .add_option("--draft-length", options.draft_length, "tokens to guess ahead, or: heuristic, confidence, adaptive")
+      .add_option("--draft-length", options.draft_length,
+                  "tokens to draft per round, or: heuristic, confidence, adaptive")
       ->capture_default_str();
-  command.add_option("--rule", options.rule, "how guesses are verified: coupled, ratio, block, match")
+  command.add_option("--rule", options.rule, "verification rule: coupled, ratio, block, match")
       ->check(CLI::IsMember({"coupled", "ratio", "block", "match"}))
       ->capture_default_str();
   add_model_options(command, options.models);

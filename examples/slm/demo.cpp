@@ -1,5 +1,4 @@
-// slm demo: the two models of examples/demo_pair continue Python functions, or a chat model answers, plainly and
-// speculatively, side by side.
+// slm demo: compares plain and speculative decoding on the pair in examples/demo_pair, or on a chat model.
 #include <algorithm>
 #include <filesystem>
 #include <iomanip>
@@ -34,14 +33,14 @@ struct Prompt {
   std::vector<slm::Token> ids;
 };
 
-/// All prompts of one way of decoding: what came out, and how fast.
+/// Results of all prompts for one kind of decoding.
 struct Pass {
   std::vector<std::vector<slm::Token>> outputs;  // [prompts]
   std::int64_t tokens = 0;
   std::int64_t steps = 0;
   std::int64_t drafted = 0;
   std::int64_t accepted = 0;
-  double seconds = 0;  // of decoding, without reading the prompts
+  double seconds = 0;  // decoding seconds, excluding prompts
 
   double tokens_per_second() const { return seconds > 0 ? static_cast<double>(tokens) / seconds : 0; }
   double steps_per_second() const { return seconds > 0 ? static_cast<double>(steps) / seconds : 0; }
@@ -80,8 +79,8 @@ std::vector<std::string> read_prompts(const DemoOptions& options) {
     files.push_back(entry.path());
   }
   if (files.empty()) {
-    throw slm::Error("cli.no-prompts", slm::text("'", options.pair, "/prompts' holds no prompts"),
-                     "Name a file with --prompt-file, or a whole pair with --pair");
+    throw slm::Error("cli.no-prompts", slm::text("'", options.pair, "/prompts' has no prompts"),
+                     "Name a file with --prompt-file, or another pair with --pair");
   }
   std::sort(files.begin(), files.end());
   std::vector<std::string> prompts;
@@ -111,12 +110,12 @@ std::string table_of(const OrderedJson& json, std::size_t prompts, int repeats) 
         << " interleaved repeats, greedy)\n";
   if (json.contains("bandwidth")) {
     table << "  (a step reads " << json["step_bytes"].get<double>() / 1e6 << " MB of weights; the memory gave "
-          << number("bandwidth") / 1e9 << " GB/s in between)\n";
+          << number("bandwidth") / 1e9 << " GB/s\n";
   }
   return table.str();
 }
 
-/// Runs both ways of decoding in turn. With a probe, says which share of the memory's speed they had.
+/// Runs both kinds of decoding alternately. With a probe, reports their share of the memory bandwidth.
 template <class Speculative>
 void compare(const DemoOptions& options, slm::AutoregressiveDecoder<slm::AnyModel>& plain, Speculative& speculative,
              const std::vector<Prompt>& prompts, const slm::Sampling& sampling, slm::bench::BandwidthProbe* probe) {
@@ -154,8 +153,9 @@ void compare(const DemoOptions& options, slm::AutoregressiveDecoder<slm::AnyMode
   }
   options.json ? print_json(json) : print(table_of(json, prompts.size(), options.repeats));
   if (!identical) {
-    throw slm::Error("cli.not-identical", "speculative and plain decoding gave different tokens",
-                     "Report this with your processor's name: it must not happen");
+    throw slm::Error("cli.not-identical",
+                     "expected equal tokens from speculative and plain decoding, found different ones",
+                     "Report this with your processor's name");
   }
 }
 
@@ -188,7 +188,7 @@ void demo_pair(const DemoOptions& options) {
   compare(options, plain, speculative, prompts, sampling, nullptr);
 }
 
-/// A chat model answers a question and rewrites a paragraph; prompt lookup drafts.
+/// A chat model answers a question and rewrites a paragraph with prompt lookup.
 void demo_chat(const DemoOptions& options) {
   constexpr const char* question = "What is the capital of France, and what is it known for?";
   constexpr const char* task =
@@ -228,31 +228,32 @@ void demo_chat(const DemoOptions& options) {
 
 void add_demo(CLI::App& program) {
   auto options = std::make_shared<DemoOptions>();
-  CLI::App& command = *program.add_subcommand(
-      "demo", "Compare plain and speculative decoding, of the embedded pair or of a chat model");
+  CLI::App& command =
+      *program.add_subcommand("demo", "Compare plain and speculative decoding of the embedded pair or of a chat model");
   auto* pair =
       command.add_option("--pair", options->pair,
-                         "folder with draft/, target/, the same in int4 (draft-int4/, target-int4/), and prompts/");
+                         "folder with draft/, target/, their int4 versions (draft-int4/, target-int4/), and prompts/");
   pair->capture_default_str();
   auto* model = command.add_option("--model", options->model,
-                                   "a chat model, folder or GGUF file, that answers instead; prompt lookup drafts");
+                                   "chat model (folder or GGUF file) to run instead, with prompt lookup");
   model->excludes(pair);
-  command.add_option("--prompt-file", options->prompt_file, "continue, or answer, this file instead");
-  command.add_option("--max-new-tokens", options->max_new_tokens, "for each prompt")
+  command.add_option("--prompt-file", options->prompt_file, "file to continue or answer instead");
+  command.add_option("--max-new-tokens", options->max_new_tokens, "maximum new tokens per prompt")
       ->check(CLI::Range(1, 1 << 30))
       ->capture_default_str();
   command
-      .add_option("--draft-length", options->draft_length, "tokens to guess ahead, or: heuristic, confidence, adaptive")
+      .add_option("--draft-length", options->draft_length,
+                  "tokens to draft per round, or: heuristic, confidence, adaptive")
       ->capture_default_str();
-  command.add_option("--repeats", options->repeats, "runs of each kind, taken in turn")
+  command.add_option("--repeats", options->repeats, "alternating runs of each kind")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
-  command.add_option("--threads", options->models.cpu.threads, "0: one per core")
+  command.add_option("--threads", options->models.cpu.threads, "threads; 0: one per core")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();
   add_isa_option(command, options->models.cpu.isa);
   add_cache_options(command, options->models);
-  command.add_flag("--int4", options->int4, "both models of the pair in 4-bit AWQ instead of bfloat16")
+  command.add_flag("--int4", options->int4, "use the 4-bit AWQ versions of both models instead of bfloat16")
       ->excludes(model);
   command.add_flag("--json", options->json, "print one JSON object");
   command.callback([options] { options->model.empty() ? demo_pair(*options) : demo_chat(*options); });

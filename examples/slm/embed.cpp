@@ -1,4 +1,4 @@
-// slm embed: what a model makes of texts before its head turns it into logits, as one vector for each text.
+// slm embed: embeds texts as vectors of hidden states.
 #include <memory>
 #include <optional>
 
@@ -16,11 +16,11 @@ struct EmbedOptions {
   std::vector<std::string> texts, ids;
   std::string text_file, texts_file;
   ModelOptions models;
-  std::optional<slm::Pooling> pooling;  // nothing: as the model declares
+  std::optional<slm::Pooling> pooling;  // empty: as the model declares
   bool normalize = false, json = false;
 };
 
-/// Lines of a file, at least one; the last may lack its line break.
+/// Lines of a file, at least one; the last may lack a line break.
 std::vector<std::string> lines_of(const std::string& file) {
   std::vector<std::string> lines;
   std::size_t first = 0;
@@ -45,7 +45,7 @@ std::vector<std::vector<slm::Token>> tokens_of(const EmbedOptions& options) {
   for (std::size_t i = 0; i < tokens.size(); ++i) {
     if (!tokens[i].empty()) continue;
     throw slm::Error("cli.empty-text", slm::text("text ", i + 1, " of ", tokens.size(), " has no tokens"),
-                     "Leave it out, or write something");
+                     "Remove it, or write a text");
   }
   return tokens;
 }
@@ -62,7 +62,7 @@ void embed(const EmbedOptions& options) {
     answers.push_back(engine.submit({.prompt = tokens, .pooling = choice.pooling}));
   engine.run();
   for (std::size_t i = 0; i < texts.size(); ++i) {
-    answers[i].next();  // there is no token, but maybe an error
+    answers[i].next();  // returns no token, but may throw the error
     std::vector<float> embedding = answers[i].embedding();
     if (options.normalize || choice.normalize) to_unit_length(embedding);
     std::string out = options.json ? "{\"embedding\":" : "";
@@ -76,20 +76,19 @@ void embed(const EmbedOptions& options) {
 
 void add_embed(CLI::App& program) {
   auto options = std::make_shared<EmbedOptions>();
-  CLI::App& command = *program.add_subcommand("embed", "Print a vector for each text, made of its hidden states");
+  CLI::App& command = *program.add_subcommand("embed", "Print an embedding for each text");
   command.add_option("model", options->model, "folder of the model")->required();
   auto& input = *command.add_option_group("input", "one of");
   const auto add_each = [&input](const char* name, std::vector<std::string>& values, const char* help) {
     return input.add_option(name, values, help)->expected(1)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   };
-  add_each("--text", options->texts, "a text; several run as one batch, and are embedded as each would be alone");
-  input.add_option("--text-file", options->text_file, "a file that holds one text");
-  input.add_option("--texts-file", options->texts_file, "a file that holds a text on each line");
-  add_each("--ids", options->ids, "the token ids of a text: 1,5,7; may be repeated")
-      ->check([](const std::string& text) {
-        std::vector<slm::Token> ids;
-        return parse_ids(text, ids) ? "" : "expected token ids like 1,5,7";
-      });
+  add_each("--text", options->texts, "a text; several are embedded in one batch, with unchanged results");
+  input.add_option("--text-file", options->text_file, "a file with one text");
+  input.add_option("--texts-file", options->texts_file, "a file with one text per line");
+  add_each("--ids", options->ids, "token ids of a text: 1,5,7; may be repeated")->check([](const std::string& text) {
+    std::vector<slm::Token> ids;
+    return parse_ids(text, ids) ? "" : "expected token ids like 1,5,7";
+  });
   input.require_option(1);
   command
       .add_option_function<std::string>(
@@ -97,13 +96,12 @@ void add_embed(CLI::App& program) {
           [options](const std::string& pooling) {
             options->pooling = pooling == "last" ? slm::Pooling::last : slm::Pooling::mean;
           },
-          "of a text's hidden states, as the head reads them: their mean, or that of the last token; default: as the "
-          "model declares, else mean")
+          "pooling of a text's final hidden states: mean, or last token; default: as the model declares, else mean")
       ->check(CLI::IsMember({"mean", "last"}));
   command.add_flag("--normalize", options->normalize,
-                   "divide each vector by its length; a model may declare it, which --pooling overrides");
+                   "normalise each vector to length 1; a model may declare it, which --pooling overrides");
   add_model_options(command, options->models);
-  command.add_flag("--json", options->json, "print a JSON object for each text: embedding, tokens");
+  command.add_flag("--json", options->json, "print one JSON object per text: embedding, tokens");
   command.callback([options] { embed(*options); });
 }
 

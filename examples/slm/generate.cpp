@@ -1,4 +1,4 @@
-// slm generate: continues a prompt, plainly or speculatively.
+// slm generate: continues a prompt, with or without speculation.
 #include <iostream>
 #include <memory>
 
@@ -43,20 +43,20 @@ void generate(const GenerateOptions& options) {
 
 void add_generate(CLI::App& program) {
   auto options = std::make_shared<GenerateOptions>();
-  CLI::App& command = *program.add_subcommand("generate", "Continue a prompt; text to stdout, statistics to stderr");
+  CLI::App& command = *program.add_subcommand("generate", "Continue a prompt; text on stdout, statistics on stderr");
   auto& prompt = *command.add_option_group("prompt", "one of");
   prompt.add_option("--prompt", options->prompt, "the text to continue");
-  prompt.add_option("--prompt-file", options->prompt_file, "a file that holds it");
-  auto* prompts = prompt.add_option("--prompts", options->prompts, "a file of JSON, one request on each line");
-  prompt.add_option("--resume", options->resume, "a file that --save wrote: its text goes on as if it had not ended");
+  prompt.add_option("--prompt-file", options->prompt_file, "file with the text to continue");
+  auto* prompts = prompt.add_option("--prompts", options->prompts, "file with one JSON request per line");
+  prompt.add_option("--resume", options->resume, "file written by --save: continue its text");
   prompt.require_option(1);
   add_decoding_options(command, options->decoding);
-  auto* json = command.add_flag("--json", options->json,
-                                "print one JSON object for each answer: ids, text, prompt_ids, statistics");
+  auto* json =
+      command.add_flag("--json", options->json, "print one JSON object per answer: ids, text, prompt_ids, statistics");
   prompts->needs(json);
-  command.add_flag("--sequential", options->sequential, "answer the requests one by one instead of together")
+  command.add_flag("--sequential", options->sequential, "answer requests one by one instead of in a batch")
       ->needs(prompts);
-  command.add_option("--save", options->save, "write prompt and answer to a file, to go on with --resume")
+  command.add_option("--save", options->save, "write prompt, answer and KV cache to a file for --resume")
       ->excludes(prompts);
   command.callback([options] { generate(*options); });
 }

@@ -1,4 +1,4 @@
-// slm info: what a model's files hold. Reads the descriptions and the scales of four-bit layers, not the weights.
+// slm info: describes a model's files. Reads descriptions and the scales of 4-bit layers, not the weights.
 #include <filesystem>
 #include <iomanip>
 #include <limits>
@@ -21,19 +21,19 @@ namespace cli {
 
 namespace {
 
-/// The same decimal digits that the float has, not those of its neighbour in double.
+/// Decimal digits of the float, not of its value as double.
 double exact_digits(float value) {
   std::ostringstream digits;
   digits << std::setprecision(std::numeric_limits<float>::digits10) << value;
   return std::stod(digits.str());
 }
 
-/// What the files of a model hold.
+/// Contents of a model's files.
 struct Contents {
   std::int64_t parameters = 0;
   std::int64_t bytes = 0;
   std::map<std::string, std::int64_t> tensors_by_type;
-  bool blocked = false;  // some matrices lie in GGUF's blocks
+  bool blocked = false;  // some matrices have GGUF block formats
   // of linear layers:
   std::int64_t int4_layers = 0;
   std::set<std::int64_t> groups;
@@ -56,7 +56,7 @@ struct Contents {
   }
 };
 
-/// Looks every tensor up that the model needs, and checks it, as loading does.
+/// Finds and checks every tensor that the model requires, like loading.
 Contents contents_of(const slm::Checkpoint& checkpoint) {
   Contents contents;
   const auto add_float = [&](const slm::Tensor& tensor) {
@@ -83,7 +83,7 @@ Contents contents_of(const slm::Checkpoint& checkpoint) {
   return contents;
 }
 
-/// Null where nothing is quantized.
+/// Null if nothing is quantized.
 OrderedJson quantization_of(const Contents& contents) {
   if (contents.int4_layers == 0) return nullptr;
   return {{"bits", 4},
@@ -93,7 +93,7 @@ OrderedJson quantization_of(const Contents& contents) {
           {"float_layers", contents.float_layers}};
 }
 
-/// How each type of a GGUF file's matrices is held in memory; null for folders, which are used as stored.
+/// The in-memory format of each matrix type of a GGUF file; null for folders, which are used as stored.
 OrderedJson formats_of(const slm::Checkpoint& checkpoint) {
   if (!checkpoint.gguf()) return nullptr;
   const bool blocks = slm::detail::has_blocks(checkpoint);
@@ -166,7 +166,7 @@ OrderedJson describe(const std::string& folder) {
   return json;
 }
 
-/// A value for people: lists as words, what there is not as none.
+/// A value as text: lists as words, null as none.
 std::string words_of(const OrderedJson& value) {
   if (value.is_string()) return value.get<std::string>();
   if (value.is_null()) return "none";
@@ -201,10 +201,10 @@ void add_info(CLI::App& program) {
   auto model = std::make_shared<std::string>();
   auto as_json = std::make_shared<bool>(false);
   auto known = std::make_shared<bool>(false);
-  CLI::App& command = *program.add_subcommand("info", "Say what a model's files hold");
+  CLI::App& command = *program.add_subcommand("info", "Describe a model's files");
   auto& what = *command.add_option_group("what", "one of");
-  what.add_option("model", *model, "folder or GGUF file of the model");
-  auto* list = what.add_flag("--known", *known, "the models known at compile time, as a table in Markdown");
+  what.add_option("model", *model, "model (folder or GGUF file)");
+  auto* list = what.add_flag("--known", *known, "list the models known at compile time, as a Markdown table");
   what.require_option(1);
   command.add_flag("--json", *as_json, "print one JSON object")->excludes(list);
   command.callback([model, as_json, known] {

@@ -1,4 +1,4 @@
-// slm info --known: the list of known models as the table in docs/models.md.
+// slm info --known: the known models as the table in docs/models.md.
 #include <iomanip>
 #include <sstream>
 
@@ -30,7 +30,7 @@ std::string row_of() {
   constexpr slm::ModelConfig shape = Model::value;
   constexpr slm::TableSizes tables = slm::table_sizes_of<Model>();
   const std::int64_t parameters = slm::parameter_count(shape, tables);
-  constexpr const char* formats = "fp32, fp16, bf16";  // what the tests run on each backend
+  constexpr const char* formats = "fp32, fp16, bf16";  // formats that the tests run on each backend
   std::ostringstream row;
   row << "| " << Model::name << (tables.tied ? " (tied)" : "") << " | " << shape.layers << " | " << shape.hidden
       << " | " << shape.ffn << " | " << shape.heads << " / " << shape.kv_heads << " | " << shape.head_dim << " | "

@@ -1,4 +1,4 @@
-// slm logits: what a model says after each of some tokens.
+// slm logits: prints a model's logits after each of some tokens.
 #include <algorithm>
 #include <memory>
 
@@ -25,7 +25,7 @@ void logits(const LogitsOptions& options) {
     out = slm::text("{\"ids\":", OrderedJson(options.ids).dump(), ",\"vocab\":", model.info().vocab, ",\"logits\":");
   }
   out += "[";
-  // Rows do not depend on how many are asked for at once; asking for few keeps memory small.
+  // Rows do not depend on the batch; small batches limit memory.
   constexpr std::size_t most_rows = 64;
   for (std::size_t first = 0; first < options.ids.size(); first += most_rows) {
     const std::size_t count = std::min(most_rows, options.ids.size() - first);
@@ -44,8 +44,8 @@ void logits(const LogitsOptions& options) {
 
 void add_logits(CLI::App& program) {
   auto options = std::make_shared<LogitsOptions>();
-  CLI::App& command = *program.add_subcommand("logits", "Print the logits after each token, a JSON row for each");
-  command.add_option("model", options->model, "folder or GGUF file of the model")->required();
+  CLI::App& command = *program.add_subcommand("logits", "Print the logits after each token, one JSON row each");
+  command.add_option("model", options->model, "model (folder or GGUF file)")->required();
   command.add_option("--ids", "token ids: 1,5,7")->required()->check([options](const std::string& text) {
     return parse_ids(text, options->ids) ? "" : "expected token ids like 1,5,7";
   });

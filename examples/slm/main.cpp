@@ -1,4 +1,4 @@
-// slm: generate text, look at logits, tokens and models, on the command line.
+// slm: the command line program.
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
@@ -21,9 +21,9 @@ int fail(const slm::Error& error) {
 }
 
 int run(int count, char** arguments) try {
-  // A reader that goes away is then a failed write like any other.
+  // Writing to a closed pipe then fails like any other write.
   std::signal(SIGPIPE, SIG_IGN);
-  // And so is a file that grows beyond the process's limit.
+  // So does a write beyond the process's file size limit.
   std::signal(SIGXFSZ, SIG_IGN);
 
   const std::string command = count > 1 ? arguments[1] : "";
@@ -65,8 +65,7 @@ int run(int count, char** arguments) try {
 } catch (const slm::Error& error) {
   return fail(error);
 } catch (const std::bad_alloc&) {
-  return fail(
-      {"cli.out-of-memory", "there is not enough memory", "Lower --context, use a smaller model, or free memory"});
+  return fail({"cli.out-of-memory", "out of memory", "Lower --context, use a smaller model, or free memory"});
 } catch (const std::exception& error) {
   return fail({"cli.unexpected", error.what(), "Report it with the command line"});
 }

@@ -1,4 +1,4 @@
-// slm merge: a model and an adapter of it become one checkpoint.
+// slm merge: merges an adapter into its model.
 #include "slm/io/merge.hpp"
 
 #include <iomanip>
@@ -33,7 +33,7 @@ void merge(const MergeCommand& command) {
   std::ostringstream line;
   line << "changed " << report.changed << " tensors; " << std::fixed << std::setprecision(1)
        << static_cast<double>(report.bytes) / 1e6 << " MB in " << command.output
-       << (report.untied ? "; the head is a tensor of its own now\n" : "\n");
+       << (report.untied ? "; the head is a separate tensor now\n" : "\n");
   print(line.str());
 }
 
@@ -41,11 +41,10 @@ void merge(const MergeCommand& command) {
 
 void add_merge(CLI::App& program) {
   auto command = std::make_shared<MergeCommand>();
-  CLI::App& app =
-      *program.add_subcommand("merge", "Add an adapter to the weights of its model: a checkpoint by itself");
-  app.add_option("model", command->model, "the model's folder, in floating point")->required();
-  app.add_option("adapter", command->adapter, "a folder as PEFT saves it")->required();
-  app.add_option("output", command->output, "folder to make; it must not exist")->required();
+  CLI::App& app = *program.add_subcommand("merge", "Merge an adapter into its model's weights");
+  app.add_option("model", command->model, "model folder, in floating point")->required();
+  app.add_option("adapter", command->adapter, "adapter (PEFT folder)")->required();
+  app.add_option("output", command->output, "folder to create; it must not exist")->required();
   app.add_flag("--json", command->json, "print one JSON object");
   app.callback([command] { merge(*command); });
 }

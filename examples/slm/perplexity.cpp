@@ -1,4 +1,4 @@
-// slm perplexity: how well a model predicts a text.
+// slm perplexity: measures how well a model predicts a text.
 #include "slm/decode/perplexity.hpp"
 
 #include <memory>
@@ -69,18 +69,18 @@ void measure(const PerplexityCommand& command) {
 void add_perplexity(CLI::App& program) {
   auto command = std::make_shared<PerplexityCommand>();
   CLI::App& app = *program.add_subcommand("perplexity", "Measure how well a model predicts a text");
-  app.add_option("model", command->model, "folder or GGUF file of the model")->required();
+  app.add_option("model", command->model, "model (folder or GGUF file)")->required();
   app.add_option("text", command->text, "a UTF-8 file")->required();
-  app.add_option("--against", command->against,
-                 "folder or GGUF file of another model with the same tokens: prints besides how far the distributions "
-                 "of `model` are from its own");
-  app.add_option("--window", command->options.window, "tokens the model sees at once, at most its context")
+  app.add_option(
+      "--against", command->against,
+      "base model with the same vocabulary (folder or GGUF file): also prints the divergence of `model` from it");
+  app.add_option("--window", command->options.window, "tokens per window, at most the model's context")
       ->check(CLI::Range(2, 1 << 30))
       ->capture_default_str();
-  app.add_option("--stride", command->options.stride, "tokens from window to window; 0: no overlap")
+  app.add_option("--stride", command->options.stride, "tokens between window starts; 0: no overlap")
       ->check(CLI::Range(0, 1 << 30))
       ->capture_default_str();
-  add_whole_number(app, "--max-tokens", command->most_tokens, "use the beginning of the text only; 0: all of it");
+  add_whole_number(app, "--max-tokens", command->most_tokens, "use only the beginning of the text; 0: all");
   add_model_options(app, command->models);
   app.add_flag("--json", command->json, "print one JSON object");
   app.callback([command] { measure(*command); });

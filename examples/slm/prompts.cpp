@@ -1,4 +1,4 @@
-// slm generate --prompts: many requests from a file, answered together or one by one. The answers are the same.
+// slm generate --prompts: answers requests from a file, in a batch or one by one, with equal results.
 #include <algorithm>
 #include <deque>
 #include <map>
@@ -20,7 +20,7 @@ struct RequestLine {
   std::vector<std::string> stops;
 };
 
-/// What has been answered of it.
+/// The answer to a line.
 struct Answer {
   std::vector<slm::Token> ids;
   std::string text;
@@ -33,9 +33,9 @@ class RequestReader {
   RequestReader(const DecodingOptions& options, const Generator& generator, const slm::Tokenizer& tokenizer)
       : options_(options), generator_(generator), tokenizer_(tokenizer) {}
 
-  /// where: the file and the line's number.
+  /// where: the file and the line number.
   RequestLine read(std::string_view source, const std::string& where) {
-    constexpr const char* advice = "See docs/batches.md for what a line holds";
+    constexpr const char* advice = "See docs/batches.md for the fields of a line";
     const slm::Json json = slm::parse_json_object(source, where);
     const slm::JsonFields fields(json, where, advice);
     for (const auto& [name, value] : json.items()) {
@@ -67,7 +67,7 @@ class RequestReader {
   }
 
  private:
-  /// Each folder is read once; an empty name is the bare model.
+  /// Reads each folder once; an empty name is the base model.
   slm::AdapterRef adapter_of(const std::string& folder) {
     if (folder.empty()) return nullptr;
     slm::AdapterRef& adapter = adapters_[folder];
@@ -78,7 +78,7 @@ class RequestReader {
   std::vector<slm::Token> prompt_of(const slm::JsonFields& fields, const std::string& where) const {
     if (fields.has("prompt") == fields.has("ids")) {
       throw slm::Error("cli.no-prompt", slm::text("'", where, "' needs either prompt or ids"),
-                       "Give the text as prompt, or its tokens as ids");
+                       "Pass the text as prompt, or its tokens as ids");
     }
     if (fields.has("prompt")) return tokenizer_.encode(fields.string("prompt", ""));
     const slm::Json& ids = fields.at("ids");
@@ -136,7 +136,7 @@ void generate_lines(const DecodingOptions& options, const std::string& path, boo
   const auto tokenizer = slm::Tokenizer::from(options.target);
   const std::vector<RequestLine> lines = read_requests(path, RequestReader(options, generator, tokenizer));
   std::vector<slm::Request> requests;
-  std::deque<Answer> answers(lines.size());  // whose streams write into their texts
+  std::deque<Answer> answers(lines.size());  // a deque, since streams refer to the elements' texts
   for (std::size_t i = 0; i < lines.size(); ++i) {
     requests.push_back(lines[i].request);
     Answer& answer = answers[i];

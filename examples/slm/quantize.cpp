@@ -1,4 +1,5 @@
-// slm quantize: a floating-point model becomes a 4-bit AWQ folder or a GGUF file, measured before and after.
+// slm quantize: converts a floating-point model to a 4-bit AWQ folder or a GGUF file, and measures perplexity before
+// and after.
 #include "slm/quantize.hpp"
 
 #include <algorithm>
@@ -45,8 +46,7 @@ slm::Perplexity measure(Loader& loader, const std::string& folder, const std::ve
   return slm::perplexity(model, tokens, options);
 }
 
-/// Memory of the program's own at this moment, in MiB. Pages of mapped files do not count: the system takes them back
-/// whenever it needs them.
+/// Anonymous memory of the program in MiB. Pages of mapped files do not count, since the system can reclaim them.
 double anonymous_mib() {
   std::ifstream status("/proc/self/status");
   for (std::string word; status >> word;) {
@@ -55,7 +55,7 @@ double anonymous_mib() {
   return 0;
 }
 
-/// The text to evaluate on; empty: none.
+/// The evaluation text; empty: none.
 std::vector<slm::Token> tokens_of(const QuantizeCommand& command) {
   if (command.evaluate.empty()) return {};
   std::vector<slm::Token> tokens = slm::Tokenizer::from(command.model).encode(read_text(command.evaluate));
@@ -71,7 +71,7 @@ void add_perplexity(OrderedJson& json, const QuantizeCommand& command, const std
   json["perplexity"] = {{"before", before.value()}, {"after", after.value()}, {"tokens", before.tokens}};
 }
 
-/// What the searches of scales found.
+/// Results of the scale searches.
 void add_folds(OrderedJson& json, const std::vector<slm::quantize::LayerReport>& layers) {
   std::size_t folds = 0, improved = 0;
   for (const auto& layer : layers) {
@@ -107,12 +107,12 @@ std::string table_of(const OrderedJson& json) {
     table << "  (matrices:";
     for (const auto& [type, count] : json["matrices"].items()) table << ' ' << count << ' ' << type;
     if (json.contains("folds")) {
-      table << "; " << json["folds_improved"] << " of " << json["folds"] << " scale searches beat rounding alone";
+      table << "; " << json["folds_improved"] << " of " << json["folds"] << " scale searches beat plain rounding";
     }
     table << "; " << std::setprecision(1) << json["seconds"].get<double>() << " s)\n";
     return table.str();
   }
-  table << "  (" << json["folds_improved"] << " of " << json["folds"] << " scale searches beat rounding alone; group "
+  table << "  (" << json["folds_improved"] << " of " << json["folds"] << " scale searches beat plain rounding; group "
         << json["group"] << "; " << std::setprecision(1) << json["seconds"].get<double>() << " s; peak memory "
         << std::setprecision(0) << json["peak_mib"].get<double>() << " MiB)\n";
   for (const auto& layer : json["left_in_float"])
@@ -152,9 +152,9 @@ void quantize(QuantizeCommand& command) {
   const bool gguf = command.output.ends_with(".gguf");
   if (gguf != !command.type.empty()) {
     throw slm::Error("cli.gguf-type",
-                     gguf ? "a GGUF file needs to know which type its matrices are to have"
-                          : slm::text("'", command.output, "' is a folder, and --type is for GGUF files"),
-                     "Write quantize MODEL OUT.gguf --type q4_k, or leave --type out for a folder of AWQ");
+                     gguf ? "a GGUF file needs the type of its matrices"
+                          : slm::text("'", command.output, "' is a folder, but --type is for GGUF files"),
+                     "Use quantize MODEL OUT.gguf --type q4_k, or omit --type for an AWQ folder");
   }
   if (gguf) return write_gguf(command);
   slm::quantize::Options& options = command.options;
@@ -162,8 +162,8 @@ void quantize(QuantizeCommand& command) {
   options.int8_head = command.head == "int8";
   options.search = !command.rtn;
   if (options.search && command.calibration.empty()) {
-    throw slm::Error("cli.no-calibration", "quantizing needs a text to calibrate on",
-                     "Give --calibration FILE, or --rtn to round without looking at activations");
+    throw slm::Error("cli.no-calibration", "quantization needs a calibration text",
+                     "Use --calibration FILE, or --rtn for plain rounding");
   }
   const std::vector<slm::Token> tokens = tokens_of(command);
   const auto began = std::chrono::steady_clock::now();
@@ -197,26 +197,27 @@ void add_quantize(CLI::App& program) {
   auto command = std::make_shared<QuantizeCommand>();
   slm::quantize::Options& options = command->options;
   CLI::App& app =
-      *program.add_subcommand("quantize", "Make a 4-bit AWQ folder or a GGUF file of a floating-point model");
-  app.add_option("model", command->model, "the floating-point model: a folder, or a GGUF file where one is made")
+      *program.add_subcommand("quantize", "Convert a floating-point model to a 4-bit AWQ folder or a GGUF file");
+  app.add_option("model", command->model, "floating-point model: a folder, or for GGUF output also a GGUF file")
       ->required();
-  app.add_option("output", command->output, "folder or .gguf to make; it must not exist")->required();
+  app.add_option("output", command->output, "folder or .gguf file to create; it must not exist")->required();
   std::vector<std::string> types;
   for (const slm::DType type : gguf_types) types.push_back(lower_case(slm::name_of(type)));
-  auto* type = app.add_option("--type", command->type, "of the matrices of a .gguf");
+  auto* type = app.add_option("--type", command->type, "type of the matrices of a .gguf file");
   type->check(CLI::IsMember(types));
   app.add_option("--calibration", command->calibration,
-                 "a text like those the model will see: UTF-8, or .jsonl; for a .gguf only of q4_0, if you like");
-  app.add_option("--evaluate", command->evaluate, "a text to measure perplexity on, before and after");
+                 "calibration text similar to the model's use: UTF-8, or .jsonl; for .gguf: optional, with q4_0 only");
+  app.add_option("--evaluate", command->evaluate, "text to measure perplexity on, before and after");
   add_cache_options(app, command->models);
-  add_whole_number(app, "--max-tokens", command->most_tokens, "of the text to evaluate; 0: all");
-  app.add_option("--group", options.group, "inputs that share a scale; -1: whole rows; 0: 128, 64 or 32, what fits")
+  add_whole_number(app, "--max-tokens", command->most_tokens, "tokens of the evaluation text; 0: all");
+  app.add_option("--group", options.group,
+                 "inputs per scale; -1: whole rows; 0: the largest of 128, 64 and 32 that fits")
       ->check(CLI::Range(-1, 1 << 20))
       ->capture_default_str();
   app.add_option("--format", command->format, "awq (AutoAWQ gemm) or compressed-tensors (pack-quantized)")
       ->check(CLI::IsMember({"awq", "compressed-tensors"}))
       ->capture_default_str();
-  app.add_option("--head", command->head, "of a folder: float, or int8, which other programs than slm do not read")
+  app.add_option("--head", command->head, "head of a folder: float, or int8, which only slm reads")
       ->check(CLI::IsMember({"float", "int8"}))
       ->capture_default_str()
       ->excludes(type);
@@ -224,15 +225,15 @@ void add_quantize(CLI::App& program) {
   app.add_option("--samples", options.calibration.samples, "sequences of the calibration text; 0: up to 32")
       ->check(CLI::Range(0, 1 << 20))
       ->capture_default_str();
-  app.add_option("--sequence-length", options.calibration.sequence_length, "tokens of each")
+  app.add_option("--sequence-length", options.calibration.sequence_length, "tokens per sequence")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
-  app.add_option("--search-samples", options.search_samples, "sequences that the searches run on")
+  app.add_option("--search-samples", options.search_samples, "sequences used by the searches")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
-  app.add_flag("!--no-clip", options.clip, "do not search where to cut weights off");
-  app.add_flag("--rtn", command->rtn, "round to nearest only, without a calibration text");
-  app.add_option("--threads", command->models.cpu.threads, "0: one per core")
+  app.add_flag("!--no-clip", options.clip, "do not search clipping limits");
+  app.add_flag("--rtn", command->rtn, "plain rounding to nearest, without a calibration text");
+  app.add_option("--threads", command->models.cpu.threads, "threads; 0: one per core")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();
   app.add_flag("--json", command->json, "print one JSON object, with the losses of every search");

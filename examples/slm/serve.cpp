@@ -1,4 +1,4 @@
-// slm serve: answers many requests at once over HTTP, as OpenAI's clients ask.
+// slm serve: answers many requests concurrently over HTTP, with OpenAI's API.
 #if SLM_HAS_SERVER
 
 #include <chrono>
@@ -33,7 +33,7 @@ struct ServeOptions {
   double drain_delay = 0, drain_timeout = 30;
 };
 
-/// One key on each line.
+/// One key per line.
 std::vector<std::string> read_keys(const std::string& path) {
   std::vector<std::string> keys;
   const std::string file = read_text(path);
@@ -45,7 +45,8 @@ std::vector<std::string> read_keys(const std::string& path) {
     if (!line.empty()) keys.emplace_back(line);
   }
   if (keys.empty()) {
-    throw slm::Error("serve.no-keys", slm::text("'", path, "' holds no key"), "Write one API key on each line");
+    throw slm::Error("serve.no-keys", slm::text("'", path, "': expected at least one key, found none"),
+                     "Write one API key per line");
   }
   return keys;
 }
@@ -56,7 +57,7 @@ serve::Draft load_drafter(Loader& loader, const ServeOptions& options, const slm
   return slm::NoDrafter{};
 }
 
-/// SIGTERM and SIGINT, which no thread receives while this lives: they are asked for.
+/// Blocks SIGTERM and SIGINT in all threads while it lives; they are polled.
 class Signals {
  public:
   Signals() {
@@ -69,7 +70,7 @@ class Signals {
     int received = 0;
     while (sigwait(&set_, &received) != 0) continue;
   }
-  /// Whether one comes within this time.
+  /// Whether a signal arrives within this time.
   bool comes_within(std::chrono::milliseconds time) const {
     const timespec limit{time.count() / 1000, time.count() % 1000 * 1'000'000};
     return sigtimedwait(&set_, nullptr, &limit) > 0;
@@ -91,15 +92,15 @@ std::string fingerprint_of(const ModelOptions& models) {
 }
 
 void add_counters(serve::MetricsPage& page, const serve::HttpCounters& counters) {
-  page.gauge("slm:open_connections", "Connections of clients.", static_cast<double>(counters.connections));
-  page.gauge("slm:open_streams", "Answers that are being streamed.", static_cast<double>(counters.streams));
+  page.gauge("slm:open_connections", "Open client connections.", static_cast<double>(counters.connections));
+  page.gauge("slm:open_streams", "Answers being streamed.", static_cast<double>(counters.streams));
   page.counter("slm:slow_reader_cancels", "Connections closed because their client stopped reading.",
                static_cast<double>(counters.slow_readers));
-  page.counter("slm:http_refused", "Requests and connections refused before they reached a route.",
+  page.counter("slm:http_refused", "Requests and connections refused before routing.",
                static_cast<double>(counters.refused));
 }
 
-/// The settings that the model's authors suggest.
+/// The sampling defaults of generation_config.json.
 OrderedJson json_of(const slm::SuggestedSampling& suggested) {
   OrderedJson json = OrderedJson::object();
   const auto add = [&json](const char* name, const auto& value) {
@@ -113,7 +114,7 @@ OrderedJson json_of(const slm::SuggestedSampling& suggested) {
   return json;
 }
 
-/// What is named one by one is loaded now, and stays.
+/// Adapters named on the command line are loaded now and pinned.
 std::shared_ptr<slm::AdapterStore> make_store(const ServeOptions& options, const std::vector<std::string>& taken,
                                               const slm::AnyModel& target) {
   slm::AdapterStoreOptions store_options = options.store;
@@ -126,7 +127,7 @@ std::shared_ptr<slm::AdapterStore> make_store(const ServeOptions& options, const
   return store;
 }
 
-/// Lets the texts that are being written come to their end, unless another signal says that there is no time for it.
+/// Lets running requests complete, unless a second signal arrives.
 void shut_down(serve::HttpServer& server, serve::Api& api, const ServeOptions& options, const Signals& signals) {
   using std::chrono::milliseconds;
   api.drain();
@@ -138,14 +139,15 @@ void shut_down(serve::HttpServer& server, serve::Api& api, const ServeOptions& o
     if (signals.comes_within(milliseconds(0))) return;
   }
   api.cancel();
-  server.drain(std::chrono::seconds(2));  // until the last ones have read that they were ended
+  server.drain(std::chrono::seconds(2));  // until clients have read the end of their answers
 }
 
 void run_server(ServeOptions options) {
   if (options.key_file.empty() && !options.insecure && !serve::is_loopback(options.http.host)) {
-    throw slm::Error("serve.exposed",
-                     slm::text("the address ", options.http.host, " may be reached by others, and no key is asked for"),
-                     "Name a file of keys with --api-key-file, or say that everybody may ask with --insecure");
+    throw slm::Error(
+        "serve.exposed",
+        slm::text("the address ", options.http.host, " is reachable by other machines, but no API keys are required"),
+        "Name a file of keys with --api-key-file, or allow access without keys with --insecure");
   }
   serve::ApiOptions limits{.reading = options.reading};
   if (!options.key_file.empty()) limits.keys = read_keys(options.key_file);
@@ -157,8 +159,8 @@ void run_server(ServeOptions options) {
   options.http.error_body = [](int status, std::string_view message) {
     return slm::json_text(serve::error_json({status, "serve.bad-http", std::string{message}}));
   };
-  const Signals signals;            // before there are threads
-  std::unique_ptr<serve::Api> api;  // which outlives the server; an address that is taken is told before models load
+  const Signals signals;            // before any thread starts
+  std::unique_ptr<serve::Api> api;  // outlives the server; an address in use is reported before models load
   serve::HttpServer server(options.http, [&api](const serve::HttpRequest& request, std::function<void()> wake) {
     return api->handle(request, wake);
   });
@@ -192,7 +194,7 @@ void run_server(ServeOptions options) {
   } else {
     if (!notice.empty()) std::cerr << notice << '\n';
     print(slm::text("slm serves ", name, " at ", address, "\n"));
-    if (options.generation_config) print(slm::text("Requests are sampled by default with ", sampling.dump(), "\n"));
+    if (options.generation_config) print(slm::text("Default sampling of requests: ", sampling.dump(), "\n"));
   }
   signals.wait();
   shut_down(server, *api, options, signals);
@@ -203,13 +205,10 @@ void run_server(ServeOptions options) {
 void add_serve(CLI::App& program) {
   auto options = std::make_shared<ServeOptions>();
   options->http.port = 8080;
-  CLI::App& command = *program.add_subcommand("serve", "Answer requests over HTTP, as OpenAI's clients ask");
-  command.add_option("--target", options->target, "folder or GGUF file of the model whose text it is")->required();
-  auto* draft =
-      command.add_option("--draft", options->draft, "folder or GGUF file of a small model that guesses ahead");
-  command
-      .add_option("--drafter", options->drafter,
-                  "guess ahead without a model: ngram repeats what followed the last tokens before")
+  CLI::App& command = *program.add_subcommand("serve", "Answer requests over HTTP with OpenAI's API");
+  command.add_option("--target", options->target, "target model (folder or GGUF file)")->required();
+  auto* draft = command.add_option("--draft", options->draft, "draft model (folder or GGUF file)");
+  command.add_option("--drafter", options->drafter, "draft without a model; ngram: prompt lookup")
       ->check(CLI::IsMember({"ngram"}))
       ->excludes(draft);
   add_draft_options(command, options->models, *draft);
@@ -219,37 +218,38 @@ void add_serve(CLI::App& program) {
           [options](const std::string& length) {
             options->engine.speculation.draft_length = slm::draft_length::parse(length);
           },
-          "tokens to guess ahead, or: heuristic, confidence, adaptive")
+          "tokens to draft per round, or: heuristic, confidence, adaptive")
       ->default_str("adaptive");
-  command.add_option("--host", options->http.host, "address to listen at, or a name: at all its addresses")
+  command.add_option("--host", options->http.host, "address to listen on, or a name: all its addresses")
       ->capture_default_str();
-  command.add_option("--port", options->http.port, "port to listen at; 0: any that is free")->capture_default_str();
-  command.add_option("--served-model-name", options->names,
-                     "what clients call the model; further names are aliases; else the name of its folder or file");
+  command.add_option("--port", options->http.port, "port to listen on; 0: any free port")->capture_default_str();
+  command.add_option(
+      "--served-model-name", options->names,
+      "name of the model for clients; further names are aliases; default: the name of its folder or file");
   command
       .add_option("--adapter", options->adapters,
-                  "a model of its own: the target with the adapter in a folder; several times, if you like")
+                  "serve the target with this adapter as another model; may be repeated")
       ->type_name("NAME=DIR")
       ->check([](const std::string& named) { return named.find('=') < named.size() - 1 ? "" : "expected NAME=DIR"; })
       ->take_all();
   auto* folder =
       command.add_option("--adapters", options->store.folder,
-                         "a folder: each of its sub-folders is such a model by its name, once it is asked for");
+                         "folder of adapters: serve each sub-folder as a model with its name, loaded on request");
   command
       .add_option("--adapter-memory", options->store.host_memory,
-                  "memory for adapters; those go that were used least recently; 0: a quarter of the free memory")
+                  "host memory for adapters; the least recently used are evicted; 0: a quarter of the free memory")
       ->transform(CLI::AsSizeValue(false))
       ->default_str("4GiB")
       ->type_name("SIZE");
   command
       .add_option("--adapter-device-memory", options->store.device_memory,
-                  "the same of a device that has memory of its own; 0: no limit")
+                  "device memory for adapters, if the device has its own; 0: no limit")
       ->transform(CLI::AsSizeValue(false))
       ->default_str("0")
       ->type_name("SIZE");
   command
       .add_option("--adapter-disk", options->store.disk_memory,
-                  "weights that are served from disk, of all adapters together; 0: no limit")
+                  "total weights of adapters served from disk; 0: no limit")
       ->transform(CLI::AsSizeValue(false))
       ->default_str("0")
       ->type_name("SIZE");
@@ -257,45 +257,47 @@ void add_serve(CLI::App& program) {
       .add_flag("--allow-adapter-updates", options->update_adapters,
                 "let clients load adapters of that folder under other names, and unload them")
       ->needs(folder);
-  command.add_option("--api-key-file", options->key_file, "a file of keys, one on each line; clients need one of them");
+  command.add_option("--api-key-file", options->key_file, "file of API keys, one per line; clients need one of them");
   command
-      .add_option("--cors-origin", options->origins,
-                  "let web pages of this origin, such as https://example.org, read the answers; several times, if you "
-                  "like; *: of all origins")
+      .add_option(
+          "--cors-origin", options->origins,
+          "let web pages of this origin, such as https://example.org, read answers; may be repeated; *: all origins")
       ->type_name("ORIGIN")
       ->check([](const std::string& origin) {
         return serve::parse_origin(origin).empty() ? "expected SCHEME://HOST, SCHEME://HOST:PORT or *" : "";
       })
       ->take_all();
-  command.add_flag("--insecure", options->insecure, "listen at a public address without keys");
-  command.add_option("--max-requests", options->engine.max_requests, "texts that may wait and be written together")
+  command.add_flag("--insecure", options->insecure, "listen on a public address without keys");
+  command.add_option("--max-requests", options->engine.max_requests, "maximum number of queued and running requests")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  command.add_option("--max-running", options->engine.max_running, "texts that are written in a step")
+  command.add_option("--max-running", options->engine.max_running, "maximum number of running requests")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  command.add_option("--max-connections", options->http.limits.connections, "connections; more are told 503")
+  command
+      .add_option("--max-connections", options->http.limits.connections,
+                  "maximum number of connections; others get 503")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   command
       .add_option("--cache-memory", options->engine.cache_memory,
-                  "memory of the KV cache; 0: half of the free memory, or all that a GPU has")
+                  "KV cache memory; 0: half of the free memory, or all free GPU memory")
       ->transform(CLI::AsSizeValue(false))
       ->default_str("4GiB")
       ->type_name("SIZE");
   command.add_option("--io-threads", options->http.io_threads, "threads for connections")
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
-  command.add_flag("--priorities", options->reading.priorities, "let clients say which of their requests go first");
+  command.add_flag("--priorities", options->reading.priorities, "let clients set the priority of requests");
   command.add_flag("--strict-fields", options->reading.strict_fields,
-                   "refuse fields of requests that are unknown; else the header X-Slm-Ignored-Fields names them");
+                   "refuse unknown request fields; otherwise the header X-Slm-Ignored-Fields lists them");
   command.add_flag("--generation-config", options->generation_config,
                    "take temperature, top_k, top_p, min_p and repetition_penalty from the model's "
-                   "generation_config.json where a request does not name them");
+                   "generation_config.json unless a request sets them");
   command.add_option("--drain-delay", options->drain_delay, "seconds from SIGTERM until new requests are refused")
       ->check(CLI::Range(0.0, 3600.0))
       ->capture_default_str();
-  command.add_option("--drain-timeout", options->drain_timeout, "seconds that running requests then have to end")
+  command.add_option("--drain-timeout", options->drain_timeout, "seconds for running requests to complete after that")
       ->check(CLI::Range(0.0, 86400.0))
       ->capture_default_str();
   add_chat_options(command, options->chat);

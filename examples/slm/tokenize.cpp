@@ -1,4 +1,4 @@
-// slm tokenize: text to token ids and back.
+// slm tokenize: converts text to token ids and back.
 #include <memory>
 
 #include "cli.hpp"
@@ -17,7 +17,8 @@ struct TokenizeOptions {
 
 std::vector<slm::Token> parse_ids(const std::string& text, const slm::Tokenizer& tokenizer) {
   const auto refuse = [](const std::string& found) {
-    return slm::Error("cli.bad-ids", slm::text("standard input is not a JSON list of token ids: ", found),
+    return slm::Error("cli.bad-ids",
+                      slm::text("expected a JSON list of token ids on standard input, found that ", found),
                       "Write it like [1, 5, 7]");
   };
   const slm::Json json = slm::parse_json(text, "standard input");
@@ -54,12 +55,12 @@ void tokenize(const TokenizeOptions& options) {
 
 void add_tokenize(CLI::App& program) {
   auto options = std::make_shared<TokenizeOptions>();
-  CLI::App& command = *program.add_subcommand("tokenize", "Text on stdin to a JSON list of token ids");
-  command.add_option("model", options->model, "folder or GGUF file of the model, or its tokenizer file")->required();
-  command.add_flag("--decode", options->decode, "the other way: a JSON list of ids on stdin to text");
+  CLI::App& command = *program.add_subcommand("tokenize", "Convert text on stdin to a JSON list of token ids");
+  command.add_option("model", options->model, "model (folder or GGUF file), or its tokenizer file")->required();
+  command.add_flag("--decode", options->decode, "convert a JSON list of ids on stdin to text");
   command.add_flag("--no-special-tokens", options->no_special_tokens,
-                   "do not add the tokens that the model wants around a text, such as <s>");
-  command.add_flag("--keep-special-tokens", options->keep_special_tokens, "with --decode: print special tokens, too");
+                   "do not add the model's special tokens around a text, such as <s>");
+  command.add_flag("--keep-special-tokens", options->keep_special_tokens, "with --decode: also print special tokens");
   command.add_flag("--json", options->json, "print one JSON object: ids, and text with --decode");
   command.callback([options] { tokenize(*options); });
 }

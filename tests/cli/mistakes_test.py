@@ -108,10 +108,10 @@ class Mistakes(unittest.TestCase):
     def test_a_port_that_is_taken(self):
         with socket.create_server(("127.0.0.1", 0)) as taken:
             port = taken.getsockname()[1]
-            self.says(f"listens on port {port}", "choose another port", "serve", "--target", PAIR / "target", "--port", port)
+            self.says(f"listens on port {port}", "use another port", "serve", "--target", PAIR / "target", "--port", port)
 
     def test_an_open_address_without_a_key(self):
-        self.says("no key is asked for", "--api-key-file", "serve", "--target", PAIR / "target", "--host", "0.0.0.0",
+        self.says("no API keys are required", "--api-key-file", "serve", "--target", PAIR / "target", "--host", "0.0.0.0",
                   "--port", 0)
 
 

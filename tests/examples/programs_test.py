@@ -41,7 +41,7 @@ class Programs(unittest.TestCase):
         first = example("session", file, "def read_config(path):")
         self.assertEqual(first.rsplit("\n--- ", 1)[0], generate("def read_config(path):", 24)["text"])
         second = example("session", file, "\n\ndef ")
-        there, whole = map(int, re.search(r"--- (\d+) of (\d+) tokens were there", second).groups())
+        there, whole = map(int, re.search(r"--- (\d+) of (\d+) tokens reused", second).groups())
         self.assertGreater(there, 24)
         self.assertLess(whole - there, 8)
         self.assertNotEqual(subprocess.run([EXAMPLES / "example-session", TARGET, SOURCE / "README.md", "x"],

@@ -1,4 +1,4 @@
-// The one subcommand that stands outside examples/slm: bench/ defines it, and the program links it.
+// The only subcommand outside examples/slm: bench/ defines it, and the program links it.
 #pragma once
 
 #include <CLI/CLI.hpp>

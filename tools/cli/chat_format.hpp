@@ -1,4 +1,4 @@
-// How a model wants conversations written, as the commands that hold some choose it.
+// ChatFormat: the format of a model's conversations, as selected by commands.
 #pragma once
 
 #include <ctime>
@@ -13,23 +13,24 @@ namespace cli {
 struct ChatFormat {
   slm::chat::Template form = slm::chat::Template::plain;
   bool thinking = true;
-  slm::chat::Stops stops = {};  // what ends an answer
+  slm::chat::Stops stops = {};  // tokens and texts that end an answer
 
-  /// The prompt that asks for the next answer. Throws Error ("chat.…").
+  /// The prompt for the next answer. Throws Error ("chat.…").
   std::vector<slm::Token> encode(const slm::Tokenizer& tokenizer, const std::vector<slm::chat::Message>& said) const {
     slm::chat::Options options{.thinking = thinking};
     if (form == slm::chat::Template::llama32) options.date = today();
     return slm::chat::encode(tokenizer, form, said, options);
   }
 
-  /// An answer without the space that the template or the tokenizer puts before it. begun: whether some of it was seen.
+  /// The piece without the space that the template or tokenizer puts before an answer. begun: whether the answer has
+  /// begun.
   std::string_view spoken(std::string_view piece, bool& begun) const {
     if (!begun && slm::chat::space_before_answer(form) && piece.starts_with(' ')) piece.remove_prefix(1);
     begun = true;
     return piece;
   }
 
-  /// What ends an answer of a model with so many ids.
+  /// The stop tokens that a model with `vocab` ids has.
   std::vector<slm::Token> stop_tokens(int vocab) const {
     std::vector<slm::Token> tokens = stops.tokens;
     std::erase_if(tokens, [vocab](slm::Token token) { return token >= vocab; });
@@ -52,14 +53,14 @@ struct ChatOptions {
   bool no_thinking = false;
 };
 
-/// The one that the options name, else the one that the model's own files ask for. Throws Error ("chat.…").
+/// The template named by the options, else that of the model's files. Throws Error ("chat.…").
 inline slm::chat::Choice choose_template(const ChatOptions& options, const std::string& model) {
   return options.template_name.empty()
              ? slm::chat::choose(model)
              : slm::chat::Choice{.value = slm::chat::parse_template(options.template_name), .guessed = false};
 }
 
-/// The notice that a program prints at its start when it guessed the template.
+/// The notice at start-up if the template was guessed.
 inline std::string guess_notice(slm::chat::Template form) {
   return slm::text("The model has no chat template; ", slm::chat::name_of(form),
                    " is guessed from its name. Name another with --template.");

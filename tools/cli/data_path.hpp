@@ -1,4 +1,4 @@
-// Files of the checkout that the program reads when it runs: the embedded pair, scripts of the benchmarks.
+// Files of the checkout that the program reads at run time: the embedded pair, scripts of the benchmarks.
 #pragma once
 
 #include <filesystem>
@@ -7,7 +7,7 @@
 
 namespace cli {
 
-/// Where a file or folder of the checkout lies: in share/slm beside an installed program, else in the checkout itself.
+/// The path of a file or folder of the checkout: in share/slm next to an installed program, else in the checkout.
 inline std::string data_path(const std::string& name) {
   std::error_code failure;
   const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", failure);

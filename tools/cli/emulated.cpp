@@ -1,4 +1,4 @@
-// Models on emulated devices: a source file of its own, as it reads every GPU kernel.
+// Models on emulated devices: a separate source file, since it compiles every GPU kernel.
 #include "tools/cli/emulated.hpp"
 
 #include "slm/backend/gpu/lanes.hpp"

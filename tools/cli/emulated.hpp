@@ -1,4 +1,4 @@
-// GPU kernels run by the processor, to see what they compute where no GPU is.
+// GPU kernels emulated on the CPU, to check their results without a GPU.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace cli {
 
-/// backend: "lanes32" (as NVIDIA's GPUs) or "lanes64" (as AMD's MI250).
+/// backend: "lanes32" (like NVIDIA GPUs) or "lanes64" (like AMD MI250).
 slm::AnyModel load_emulated(const std::string& folder, const std::string& backend, const slm::LoadOptions& options);
 
 }  // namespace cli

@@ -1,4 +1,4 @@
-// Models on the GPU: the one file of the program that a GPU's compiler sees, in a build tree for one.
+// Models on the GPU: the only file of the program that a GPU compiler compiles, in a build tree for GPUs.
 #include "tools/cli/gpu.hpp"
 
 #if defined(__CUDACC__) || defined(__HIP__)
@@ -38,13 +38,13 @@ slm::DefaultBackend open_gpu(int device) {
 }
 #else
 slm::Error no_gpu(const std::string& sentence) {
-  return {"cli.no-gpu", sentence + ", and this slm was built for the CPU",
+  return {"cli.no-gpu", sentence + ", but this slm was built for the CPU",
           "Build it with cmake --preset cuda, hip-mi250 or hip-radeon, or use --backend cpu"};
 }
 #endif
 
 #if SLM_HAS_NCCL
-/// What no other device of any host is called.
+/// A name that is unique among the devices of all hosts.
 std::string name_of(const Runtime& runtime) {
 #if defined(__CUDACC__)
   using Api = slm::gpu::CudaApi;
@@ -77,20 +77,19 @@ std::string name_of_gpu(int device) {
 #if defined(__CUDACC__) || defined(__HIP__)
   return open_gpu(device).info().name;
 #else
-  throw no_gpu(slm::text("there is no name of GPU ", device));
+  throw no_gpu(slm::text("expected the name of GPU ", device));
 #endif
 }
 
 int gpu_of_rank([[maybe_unused]] const slm::ranks::Launched& here, [[maybe_unused]] int first) {
 #if SLM_HAS_NCCL
   const auto seen = static_cast<int>(Runtime::devices().size());
-  return Runtime(seen == 0 ? first : slm::ranks::device_of(here, seen, first)).index();  // where none is, it says so
+  return Runtime(seen == 0 ? first : slm::ranks::device_of(here, seen, first)).index();  // throws if there is none
 #elif defined(__CUDACC__) || defined(__HIP__)
-  throw slm::Error("ranks.no-nccl",
-                   slm::text(here.size, " ranks were to compute on a GPU each, and this slm was built without NCCL"),
+  throw slm::Error("ranks.no-nccl", slm::text(here.size, " ranks need a GPU each, but this slm was built without NCCL"),
                    "Install MPI and NCCL (libnccl-dev), or on AMD RCCL (rccl-dev), configure and build again");
 #else
-  throw no_gpu(slm::text(here.size, " ranks were to compute on a GPU each"));
+  throw no_gpu(slm::text(here.size, " ranks need a GPU each"));
 #endif
 }
 
@@ -104,7 +103,7 @@ std::unique_ptr<RankModels> models_on_gpus([[maybe_unused]] const slm::ranks::Mp
   const Nccl devices(ranks, own.runtime(), patience());
   return std::make_unique<RankModelsOn<slm::DefaultBackend, Nccl>>(own, devices);
 #else
-  return nullptr;  // gpu_of_rank() has thrown
+  return nullptr;  // not reached: gpu_of_rank() throws
 #endif
 }
 #endif

@@ -1,4 +1,4 @@
-// Models on the GPU that the program was compiled for, if it was.
+// Models on the GPU, if the program was compiled for one.
 #pragma once
 
 #include <cstdlib>
@@ -15,32 +15,33 @@
 
 namespace cli {
 
-/// Of the backend "gpu" or "gpu:1".
+/// The device index of "gpu" or "gpu:1".
 inline int number_of_gpu(const std::string& backend) { return backend == "gpu" ? 0 : std::stoi(backend.substr(4)); }
 
-/// Of the environment: whether kernels may begin before the one before them has ended, where a device can do that.
+/// SLM_DEPENDENT_LAUNCHES: use dependent launches if the device supports them.
 inline bool dependent_launches() {
   const char* const said = std::getenv("SLM_DEPENDENT_LAUNCHES");
   return said == nullptr || std::string(said) != "0";
 }
 
-/// Of the environment: whether steps of few rows are kernels that stay.
+/// SLM_PERSISTENT_STEPS: use persistent kernels for steps of few rows.
 inline bool persistent_steps() {
   const char* const said = std::getenv("SLM_PERSISTENT_STEPS");
   return said != nullptr && std::string(said) == "1";
 }
 
-/// device: its number. Throws cli.no-gpu where the program was compiled for the CPU.
+/// device: index. Throws cli.no-gpu if the program was compiled for the CPU.
 slm::AnyModel load_on_gpu(const std::string& folder, int device, const slm::LoadOptions& options);
-/// As its driver names it. Throws cli.no-gpu.
+/// The driver's name of the device. Throws cli.no-gpu.
 std::string name_of_gpu(int device);
 
-/// The number of this rank's own, where those of the host's ranks begin with `first`. Throws cli.no-gpu, ranks.no-nccl,
+/// The device index of this rank, if the host's ranks use devices from `first` on. Throws cli.no-gpu, ranks.no-nccl,
 /// ranks.devices, gpu.no-device.
 int gpu_of_rank(const slm::ranks::Launched& here, int first);
 
 #if SLM_HAS_MPI
-/// All of `ranks` at once, each with its own device; here: this rank among all. Throws as gpu_of_rank, and ranks.nccl.
+/// Collective over `ranks`, each with its own device. here: this rank among all. Throws like gpu_of_rank, and
+/// ranks.nccl.
 std::unique_ptr<RankModels> models_on_gpus(const slm::ranks::Mpi& ranks, const slm::ranks::Launched& here, int first);
 #endif
 

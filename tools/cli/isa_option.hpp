@@ -1,4 +1,4 @@
-// --isa: which of the processor's instruction sets computes.
+// --isa: selects the instruction set of the CPU backend.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -8,7 +8,7 @@
 
 namespace cli {
 
-/// A set that this machine does not have is backend.unsupported-instruction-set, when a model is loaded.
+/// Loading a model throws backend.unsupported-instruction-set if the machine lacks the set.
 inline CLI::Option* add_isa_option(CLI::App& command, slm::backend::Isa& isa) {
   using slm::backend::Isa;
   const auto take = [&isa](const std::string& word) {
@@ -17,10 +17,9 @@ inline CLI::Option* add_isa_option(CLI::App& command, slm::backend::Isa& isa) {
     }
   };
   return command
-      .add_option_function<std::string>(
-          "--isa", take,
-          "instruction set of the cpu backend: an older processor's gives the bits, and "
-          "about the speed, that it gives there; automatic is the best one of this machine")
+      .add_option_function<std::string>("--isa", take,
+                                        "instruction set of the cpu backend; automatic: the best one of this machine; "
+                                        "an older set gives the results, and about the speed, of an older processor")
       ->check(CLI::IsMember({"automatic", "portable", "avx2", "avx512", "amx"}))
       ->default_str("automatic");
 }

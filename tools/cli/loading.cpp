@@ -30,22 +30,24 @@ slm::AnyModel Loader::load(const std::string& folder, const std::string& backend
   options.context = context;
   options.cache_format = options_.cache_format;
   options.progress = [&bar](double share) { bar(share); };
-  // Kernels do not depend on a model's shape. The program runs every shape as Dynamic, without a list of known ones,
-  // and compiles in a fraction of the time; example-generate shows slm::load with the list.
+  // Kernels do not depend on a model's shape. The program runs every shape as Dynamic, which compiles faster than a
+  // list of static shapes; example-generate shows slm::load with the list.
   const bool on_gpu = backend.starts_with("gpu"), on_draft_ranks = drafts && options_.draft_ranks > 0;
-  // A draft on another device than the target's is the first rank's alone, unless it has ranks of its own.
+  // A draft on another device than the target's is loaded on rank 0 only, unless it has its own ranks.
   const bool on_ranks = rank_count() > 1 && (!drafts || on_draft_ranks || backend == options_.backend);
   if (on_ranks && !on_gpu && backend != "cpu") {
-    throw slm::Error("ranks.backend", slm::text("the backend ", backend, " was asked for on several ranks"),
-                     "Several ranks compute with --backend cpu or gpu; start slm alone for another");
+    throw slm::Error("ranks.backend", slm::text("expected the backend cpu or gpu on several ranks, found ", backend),
+                     "Use --backend cpu or gpu, or start slm without a launcher");
   }
   if (rank_count() == 1 && pipeline > 1) {
-    throw slm::Error("ranks.pipeline", slm::text("one rank was asked to be ", pipeline, " stages"),
-                     "Start slm by mpirun or srun with at least as many ranks, or leave out --pipeline");
+    throw slm::Error(
+        "ranks.pipeline",
+        slm::text("expected at least one rank per pipeline stage, found one rank for ", pipeline, " stages"),
+        "Start slm with mpirun or srun and at least as many ranks, or omit --pipeline");
   }
   if (rank_count() == 1 && options_.fast_reduce) {
-    throw slm::Error("ranks.fast-reduce", "one rank was asked to add up parts of sums",
-                     "Start slm by mpirun or srun with several ranks, or leave out --fast-reduce");
+    throw slm::Error("ranks.fast-reduce", "--fast-reduce needs several ranks, found one",
+                     "Start slm with mpirun or srun and several ranks, or omit --fast-reduce");
   }
   if (backend == "reference") return slm::load(folder, slm::backend::Reference{}, options);
   if (backend.starts_with("lanes")) return load_emulated(folder, backend, options);
@@ -66,17 +68,18 @@ slm::AnyModel Loader::load(const std::string& folder, const std::string& backend
 }
 
 void add_draft_options(CLI::App& command, ModelOptions& options, CLI::Option& draft) {
-  command.add_option("--draft-backend", options.draft_backend, "where the draft runs; else as --backend")
+  command.add_option("--draft-backend", options.draft_backend, "backend of the draft; default: --backend")
       ->check(backend_name());
   command
       .add_option("--draft-threads", options.draft_threads,
-                  "threads of the draft's own, which drafts on while the target verifies; 0: it uses the target's")
+                  "dedicated draft threads; drafting overlaps verification; 0: use the target's threads")
       ->needs(&draft)
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();
   command
-      .add_option("--draft-ranks", options.draft_ranks,
-                  "the last so many ranks hold the draft, which drafts on while the others verify; 0: all hold both")
+      .add_option(
+          "--draft-ranks", options.draft_ranks,
+          "number of last ranks that hold the draft only; drafting overlaps verification; 0: all ranks hold both")
       ->needs(&draft)
       ->check(CLI::Range(0, 1 << 20))
       ->capture_default_str();
@@ -85,15 +88,13 @@ void add_draft_options(CLI::App& command, ModelOptions& options, CLI::Option& dr
 void add_cache_options(CLI::App& command, ModelOptions& options) {
   command
       .add_option("--context", options.context,
-                  "tokens that a model holds at once, prompt and answer: fewer need less memory; 0: as many as it was "
-                  "trained for")
+                  "maximum tokens of prompt and answer; less needs less memory; 0: the model's limit")
       ->check(CLI::Range(0, 1 << 24))
       ->capture_default_str();
   command
       .add_option_function<std::string>(
           "--cache-format", [&options](const std::string& name) { options.cache_format = slm::kv_format_named(name); },
-          "how the KV cache stores keys and values: f32, f16, bf16, or int8 with a scale for each head and position; "
-          "without it f32, on a GPU f16")
+          "KV cache format: f32, f16, bf16, or int8 with one scale per head and position; default: f32, on a GPU f16")
       ->type_name("FORMAT");
 }
 
@@ -114,8 +115,8 @@ void add_model_options(CLI::App& command, ModelOptions& options) {
   slm::backend::CpuOptions& cpu = options.cpu;
   command
       .add_option("--backend", options.backend,
-                  "where the model runs: cpu, gpu (gpu:1 is the second one), reference (plain loops, slow), or lanes32 "
-                  "and lanes64 (GPU kernels, emulated)")
+                  "backend: cpu, gpu (gpu:1: the second GPU), reference (plain loops, slow), or lanes32 and lanes64 "
+                  "(emulated GPUs)")
       ->check(backend_name())
       ->capture_default_str();
   add_cache_options(command, options);
@@ -125,36 +126,36 @@ void add_model_options(CLI::App& command, ModelOptions& options) {
   add_isa_option(command, cpu.isa);
   command.add_flag(
       "--copy-weights", cpu.copy_weights,
-      "copies weights of floating point into huge pages on the cpu backend: loading takes longer and needs "
-      "memory of its own, decoding is faster");
+      "copy floating-point weights into huge pages on the cpu backend: slower loading, more memory, faster decoding");
   command
       .add_option_function<std::vector<std::string>>(
           "--activations",
           [&cpu](const std::vector<std::string>& words) {
             for (const std::string& word : words) round_activations(cpu, word);
           },
-          "what activations are rounded to on the cpu backend: beside four-bit weights to 16 bits, or 8, which is less "
-          "exact, and faster at verifying where the processor has no AMX; beside bf16 weights not at all, or with AMX "
-          "or AVX512_BF16 to bf16 or the sum of two (bf16x2), which is less exact, and with AMX faster at prompts; may "
-          "be repeated")
+          "rounding of activations on the cpu backend. 16 or 8: bits for products with quantized weights; 8 is less "
+          "exact, but faster at verification without AMX. bf16 or bf16x2 (sum of two): for products with bf16 weights "
+          "on processors with AMX or AVX512_BF16; less exact, but with AMX faster at prompts; default: no rounding. "
+          "May be repeated")
       ->allow_extra_args(false)
       ->check(CLI::IsMember({"8", "16", "bf16", "bf16x2"}))
       ->default_str("16");
   command
       .add_option("--pipeline", options.pipeline,
-                  "stages of layers that several ranks make, of as many ranks each; 1: all ranks share out all layers")
+                  "number of pipeline stages, with equally many ranks each; 1: all ranks share every layer")
       ->check(CLI::Range(1, 4096))
       ->capture_default_str();
   command.add_flag("--fast-reduce", options.fast_reduce,
-                   "several ranks add up parts of sums, which spares half of what they gather in a layer; the last "
-                   "digits of logits then depend on the number of ranks");
+                   "reduce partial sums over ranks instead of gathering half of the activations; the last digits of "
+                   "logits then depend on the number of ranks");
 }
 
 CLI::Validator backend_name() {
   const auto second_gpu = [](const std::string& name) {  // gpu:0 to gpu:99
     const std::string number = name.starts_with("gpu:") ? name.substr(4) : "";
     const bool sound = number.size() == 1 || number.size() == 2;
-    return sound && number.find_first_not_of("0123456789") == std::string::npos ? std::string{} : "no number of a GPU";
+    return sound && number.find_first_not_of("0123456789") == std::string::npos ? std::string{}
+                                                                                : "expected a GPU index of 0 to 99";
   };
   return CLI::IsMember({"cpu", "gpu", "reference", "lanes32", "lanes64"}) | CLI::Validator(second_gpu, "gpu:N", "");
 }

@@ -1,4 +1,4 @@
-// Models on the backends that a command line names.
+// Loads models on the backends that the command line names.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -10,17 +10,18 @@
 
 namespace cli {
 
-/// Where models run, and how long a text they hold, in which format.
+/// Backend, context and cache format of models.
 struct ModelOptions {
   std::string backend = "cpu";
-  int context = 0;  // tokens; 0: what the model was trained for
+  int context = 0;  // tokens; 0: the model's limit
   std::optional<slm::KvFormat> cache_format = {};
   slm::backend::CpuOptions cpu = {};
-  int pipeline = 1;          // stages of layers that several ranks make
-  bool fast_reduce = false;  // sums are added over ranks
-  // A draft that has a device of its own, or ranks: it then drafts on while the target verifies.
-  int draft_threads = 0;  // of its device, or of each of its ranks; 0: it shares the target's device, or has as many
-  int draft_ranks = 0;    // the last of the program's; 0: it lies on all, as the target does
+  int pipeline = 1;          // pipeline stages
+  bool fast_reduce = false;  // reduce partial sums over ranks
+  // A draft with its own device or ranks: drafting overlaps verification.
+  int draft_threads =
+      0;  // threads of its device, or of each of its ranks; 0: shares the target's device, or as many as the target
+  int draft_ranks = 0;             // number of last ranks that hold it; 0: all ranks, like the target
   std::string draft_backend = {};  // empty: the target's
 
   bool draft_is_apart() const {
@@ -28,19 +29,19 @@ struct ModelOptions {
   }
 };
 
-/// Loads models; over the ranks of the program where there are several. Those on the CPU share its threads.
+/// Loads models, over all ranks of the program. CPU models share the threads.
 class Loader {
  public:
   /// Throws ranks.draft.
   explicit Loader(ModelOptions options);
 
-  /// Draws a bar on a terminal when it takes long.
+  /// Draws a progress bar on a terminal if loading is slow.
   slm::AnyModel load(const std::string& folder) {
     return load(folder, options_.backend, options_.context, options_.pipeline, false);
   }
 
-  /// A draft beside its target, whose text it follows: a longer KV cache than the target's is of no use to it. One that
-  /// has fewer layers than the pipeline has stages is one stage, as is one on ranks of its own.
+  /// Loads a draft for a target; its KV cache need not be longer than the target's. A draft with fewer layers than
+  /// pipeline stages, or on its own ranks, is one stage.
   slm::AnyModel load_draft(const std::string& folder, const slm::ModelInfo& target);
 
  private:
@@ -53,11 +54,11 @@ class Loader {
 /// Adds --backend, --context, --cache-format, --threads, --isa, --copy-weights, --activations, --pipeline,
 /// --fast-reduce.
 void add_model_options(CLI::App& command, ModelOptions& options);
-/// Adds --draft-backend, --draft-threads, --draft-ranks, beside the option that names the draft.
+/// Adds --draft-backend, --draft-threads, --draft-ranks; draft: the option that names the draft.
 void add_draft_options(CLI::App& command, ModelOptions& options, CLI::Option& draft);
 /// Adds --context, --cache-format.
 void add_cache_options(CLI::App& command, ModelOptions& options);
-/// Allows --backend's words only.
+/// Validates the values of --backend.
 CLI::Validator backend_name();
 
 }  // namespace cli

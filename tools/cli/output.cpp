@@ -15,7 +15,7 @@ void print(std::string_view text) {
   std::cout << text << std::flush;
   if (!std::cout) {
     throw slm::Error("cli.output-failed", "standard output could not be written",
-                     "Check for a full disk or a reader that went away");
+                     "Check for a full disk or a closed pipe");
   }
 }
 
@@ -36,13 +36,13 @@ namespace {
 
 constexpr std::size_t longest_text = std::size_t{64} << 20;
 
-/// All bytes of an open file; false when reading fails, as it does on a folder.
+/// Reads all bytes of an open file; returns false if reading fails, as it does for a folder.
 bool read_all(std::FILE* file, const std::string& name, std::string& out) {
   char piece[1 << 16];
   while (const std::size_t count = std::fread(piece, 1, sizeof piece, file)) {
     if (out.size() + count > longest_text) {
       throw slm::Error("cli.long-text", slm::text(name, " holds more than ", longest_text >> 20, " MiB"),
-                       "Give a shorter text");
+                       "Use a shorter text");
     }
     out.append(piece, count);
   }
@@ -54,7 +54,7 @@ bool read_all(std::FILE* file, const std::string& name, std::string& out) {
 std::string read_standard_input() {
   std::string text;
   if (!read_all(stdin, "standard input", text)) {
-    throw slm::Error("cli.input-failed", "standard input could not be read", "Give the text by a pipe or a file");
+    throw slm::Error("cli.input-failed", "standard input could not be read", "Pipe a text or name a file");
   }
   return text;
 }
@@ -72,8 +72,8 @@ std::string read_file(const std::string& path) {
 std::string read_text(const std::string& path) {
   std::string text = read_file(path);
   if (const std::size_t good = slm::utf8::valid_prefix(text); good != text.size()) {
-    throw slm::Error("cli.not-utf8", slm::text("'", path, "' is not UTF-8: byte ", good, " fits no character"),
-                     "Convert the text to UTF-8, or choose another file");
+    throw slm::Error("cli.not-utf8", slm::text("'", path, "' is not UTF-8: byte ", good, " is not part of a character"),
+                     "Convert the text to UTF-8, or use another file");
   }
   return text;
 }

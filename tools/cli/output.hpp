@@ -1,4 +1,4 @@
-// Standard output and input, and files, checked.
+// Checked standard input and output, and files.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -10,20 +10,20 @@ namespace cli {
 
 using OrderedJson = nlohmann::ordered_json;
 
-/// Writes to standard output; throws slm::Error when that fails, as on a full disk.
+/// Writes to standard output; throws slm::Error on failure, such as a full disk.
 void print(std::string_view text);
-/// One JSON value on one line. Bytes that are not UTF-8, as in the name of a folder, come out as U+FFFD.
+/// Prints one JSON value on one line. Bytes that are not UTF-8, as in folder names, become U+FFFD.
 void print_json(const OrderedJson& json);
-/// Adds a JSON list. Nine significant digits give back the same float. JSON has no word for NaN and infinity: null.
+/// Appends a JSON list. Nine significant digits represent each float exactly. NaN and infinity become null.
 void append_numbers(std::string& out, std::span<const float> values);
 
-// Texts may come from pipes. Of one that does not end, as /dev/zero, no more is read than any text has.
+// The following functions accept pipes. Endless input such as /dev/zero is rejected at a size limit.
 
-/// The whole of standard input.
+/// Reads all of standard input.
 std::string read_standard_input();
-/// The whole of a file.
+/// Reads a whole file.
 std::string read_file(const std::string& path);
-/// The same; throws slm::Error when it is not UTF-8.
+/// Reads a whole file; throws slm::Error unless it is UTF-8.
 std::string read_text(const std::string& path);
 
 }  // namespace cli

@@ -1,4 +1,4 @@
-// How a program pools hidden states where its user does not say.
+// Chooses the default pooling of hidden states.
 #pragma once
 
 #include <filesystem>
@@ -10,11 +10,11 @@ namespace cli {
 
 struct PoolingChoice {
   slm::Pooling pooling = slm::Pooling::mean;
-  bool normalize = false;  // the model declares that its vectors have the length 1
+  bool normalize = false;  // the model declares vectors of length 1
 };
 
-/// What the model declares, or the mean where it declares nothing. Throws Error ("cli.unsupported-pooling") where slm
-/// lacks what it declares.
+/// The pooling that the model declares, or the mean if it declares none. Throws Error ("cli.unsupported-pooling") if
+/// slm does not support the declared pooling.
 inline PoolingChoice choose_pooling(const std::filesystem::path& model) {
   const auto declared = slm::declared_pooling(model);
   if (!declared) return {};
@@ -24,8 +24,8 @@ inline PoolingChoice choose_pooling(const std::filesystem::path& model) {
   }
   throw slm::Error("cli.unsupported-pooling",
                    slm::text("'", model.string(), "' declares the pooling ", declared->pooling,
-                             declared->more.empty() ? "" : " with ", declared->more, ", expected mean or last alone"),
-                   "Name the pooling: --pooling of slm embed, `pooling` of a request");
+                             declared->more.empty() ? "" : " with ", declared->more, ", expected mean or last only"),
+                   "Set the pooling: --pooling of slm embed, `pooling` of a request");
 }
 
 }  // namespace cli

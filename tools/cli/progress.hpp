@@ -1,4 +1,4 @@
-// A bar for work that takes long, drawn on standard error, and only where someone watches.
+// A progress bar on standard error, drawn on terminals only.
 #pragma once
 
 #include <unistd.h>
@@ -30,7 +30,7 @@ class ProgressBar {
  private:
   static constexpr int width = 32;
 
-  /// Nothing for the last seconds.
+  /// Returns an empty text for the last seconds.
   static std::string time_left(double seconds) {
     if (seconds < 5) return "";
     const long whole = static_cast<long>(seconds);

@@ -1,4 +1,4 @@
-// Models over ranks of the program, on whatever each of them computes. Needs MPI's header.
+// Models distributed over the program's ranks, on any device. Needs MPI.
 #pragma once
 
 #include <chrono>
@@ -15,10 +15,10 @@
 
 namespace cli {
 
-/// Seconds that a rank waits for another. Throws ranks.launcher.
+/// Timeout for other ranks. Throws ranks.launcher.
 std::chrono::seconds patience();
 
-/// All ranks at once.
+/// Collective.
 template <slm::ranks::Communicator C>
 std::shared_ptr<slm::ranks::Team<C>> team_of(const C& ranks) {
   return std::make_shared<slm::ranks::Team<C>>(ranks, std::chrono::milliseconds(patience()) / 4);
@@ -29,19 +29,19 @@ class RankModels {
   RankModels() = default;
   RankModels(const RankModels&) = delete;
   RankModels& operator=(const RankModels&) = delete;
-  /// On the first rank: ends what the others follow, unless it has failed.
+  /// On rank 0: ends the others' follow(), unless the team has failed.
   virtual ~RankModels() = default;
 
-  /// On the first rank; see slm::RankGroup.
+  /// On rank 0; see slm::RankGroup.
   virtual slm::AnyModel load(const std::string& folder, const slm::LoadOptions& options,
                              const slm::Sharing& sharing) = 0;
-  /// On the others.
+  /// On the other ranks.
   virtual void follow() = 0;
   /// See slm::ranks::Team.
   virtual std::string failure() = 0;
 };
 
-/// All ranks make it at once.
+/// Created collectively.
 template <slm::Backend B, slm::ranks::Communicator C>
 class RankModelsOn final : public RankModels {
  public:

@@ -1,4 +1,4 @@
-// What a rank's processor gives while all ranks compute, and what a gather between them takes.
+// Measures each rank's processor while all ranks compute, and the time of a gather.
 #pragma once
 
 #include <unistd.h>
@@ -20,13 +20,13 @@
 
 namespace cli {
 
-/// SI units; medians on each rank, and of them the least.
+/// SI units; the minimum over ranks of each rank's median.
 struct RankSpeed {
-  double memory = 0;      // bytes: the machine's, over its ranks
+  double memory = 0;      // bytes: the machine's memory divided by its ranks
   double bandwidth = 0;   // bytes per second
   double arithmetic = 0;  // operations per second, of float
-  double latency = 0;     // seconds of a gather of next to nothing; 0: there is one rank
-  double link = 0;        // bytes per second from another rank; 0: the same
+  double latency = 0;     // seconds of a gather of almost no data; 0: one rank
+  double link = 0;        // bytes per second from another rank; 0: one rank
 };
 
 namespace detail {
@@ -37,7 +37,7 @@ inline double median(std::vector<double> values) {
   return *middle;
 }
 
-/// Median seconds of a gather to which each rank gives so many bytes.
+/// Median seconds of a gather with `bytes` bytes per rank.
 template <slm::ranks::Communicator C>
 double gather_seconds(const C& ranks, std::size_t bytes) {
   const auto count = static_cast<std::size_t>(ranks.size());
@@ -53,7 +53,7 @@ double gather_seconds(const C& ranks, std::size_t bytes) {
   return median(std::move(times));
 }
 
-/// How many ranks run on this one's machine.
+/// Number of ranks on this rank's machine.
 template <slm::ranks::Communicator C>
 int ranks_here(const C& ranks) {
   std::array<char, 256> name{};
@@ -67,7 +67,7 @@ int ranks_here(const C& ranks) {
 
 }  // namespace detail
 
-/// All ranks call it at once; threads: of each. The same figures on every rank.
+/// Collective. threads: per rank. Returns the same figures on every rank.
 template <slm::ranks::Communicator C>
 RankSpeed rank_speed(const C& ranks, int threads) {
   const auto measure = [&](auto probe) {

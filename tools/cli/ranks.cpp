@@ -39,18 +39,18 @@ slm::ranks::Launched here;
 #if SLM_HAS_MPI
 using Team = slm::ranks::Team<slm::ranks::Mpi>;
 
-/// The session lives longest. A team is there until a model is loaded; what holds that has a team of its own.
+/// The session lives longest. The team exists until a model is loaded; that model's group has its own team.
 std::unique_ptr<slm::ranks::MpiSession> session;
 std::shared_ptr<Team> team;
 std::unique_ptr<RankModels> models;
-/// On the first rank, where drafts have ranks of their own.
+/// On rank 0, if drafts have their own ranks.
 std::shared_ptr<Team> draft_team;
 std::unique_ptr<RankModels> draft_models;
 
-/// What the first rank's own letters begin with, before there is a group.
+/// First value of rank 0's letters, before a group exists.
 enum class Wish { load, measure, divide };
 
-/// On all ranks at once: the first ones, with targets, are one group; with the first rank the last `count` are another.
+/// Collective: the first ranks, with targets, form one group; rank 0 and the last `count` ranks another.
 struct Divided {
   slm::ranks::Mpi targets, drafts;
 
@@ -61,16 +61,16 @@ struct Divided {
   static bool holds_drafts(const slm::ranks::Mpi& all, int count) { return all.rank() >= all.size() - count; }
 };
 
-/// On all of `ranks` at once.
+/// Collective over `ranks`.
 std::unique_ptr<RankModels> models_on(const slm::ranks::Mpi& ranks, const RankDevice& device) {
   if (device.first_gpu) return models_on_gpus(ranks, here, *device.first_gpu);
   return std::make_unique<RankModelsOn<slm::backend::Cpu, slm::ranks::Mpi>>(slm::backend::Cpu(device.cpu), ranks);
 }
 
-/// On the first rank, whose own processor has so many threads. What the team's ranks do together from now on they do as
-/// what is returned.
+/// On rank 0. own_threads: threads of rank 0's own processor. From then on the returned object performs the team's
+/// collective operations.
 std::unique_ptr<RankModels> new_models(std::shared_ptr<Team>& of, RankDevice device, int own_threads) {
-  if (device.first_gpu) gpu_of_rank(here, *device.first_gpu);  // before the others begin
+  if (device.first_gpu) gpu_of_rank(here, *device.first_gpu);  // before the others start
   slm::backend::CpuOptions& cpu = device.cpu;
   cpu.isa = slm::backend::resolve(cpu.isa);
   {
@@ -90,7 +90,7 @@ std::unique_ptr<RankModels> new_models(std::shared_ptr<Team>& of, RankDevice dev
   return models_on(ranks, device);
 }
 
-/// MPI itself would wait for ever for a rank that does not end.
+/// MPI itself could wait forever for a rank that does not end.
 void end_together() {
   const std::chrono::seconds most = patience();
   const slm::ranks::Mpi all(most);
@@ -99,16 +99,18 @@ void end_together() {
   } catch (const slm::Error& why) {
     all.fail(why.what());
   }
-  alarm(static_cast<unsigned>(most.count()));  // for a rank that stops just now
+  alarm(static_cast<unsigned>(most.count()));  // for a rank that stops at this moment
 }
 
-/// What all ranks must have in common before they understand each other.
+/// Must be equal on all ranks before they exchange messages.
 constexpr std::uint64_t version = SLM_VERSION_MAJOR * 1000000 + SLM_VERSION_MINOR * 1000 + SLM_VERSION_PATCH;
 #endif
 
 slm::Error too_many_draft_ranks(int count) {
-  return slm::Error("ranks.draft", slm::text(count, " of ", here.size, " ranks were to hold the draft"),
-                    "Start slm by mpirun or srun with more ranks, the first of which holds the target");
+  return slm::Error(
+      "ranks.draft",
+      slm::text(count, " of ", here.size, " ranks cannot hold the draft: expected fewer draft ranks than ranks"),
+      "Start slm with mpirun or srun and more ranks; the first ones hold the target");
 }
 
 }  // namespace
@@ -125,8 +127,9 @@ std::chrono::seconds patience() {
   const auto [stopped, fault] = std::from_chars(said, end, seconds);
   if (fault == std::errc{} && stopped == end && seconds >= 1 && seconds <= 1 << 20)
     return std::chrono::seconds(seconds);
-  throw slm::Error("ranks.launcher", slm::text("the environment says SLM_RANK_TIMEOUT=", slm::quote(said)),
-                   "Give a number of seconds from 1 to 1048576");
+  throw slm::Error("ranks.launcher",
+                   slm::text("expected a number of seconds in SLM_RANK_TIMEOUT, found ", slm::quote(said)),
+                   "Use a number of seconds from 1 to 1048576");
 }
 #endif
 
@@ -137,8 +140,10 @@ void join_ranks(std::string_view command) {
                                                    "logits",   "perplexity", "bench plan"};
   if (std::find(shared.begin(), shared.end(), command) == shared.end()) {
     throw slm::Error("ranks.command",
-                     slm::text("slm ", slm::excerpt(command), " was started as ", launched.size, " ranks"),
-                     "Start it alone; generate, chat, serve, embed, logits, perplexity and bench plan run on several");
+                     slm::text("slm ", slm::excerpt(command), " does not support several ranks, but was started as ",
+                               launched.size, " ranks"),
+                     "Start it without a launcher; generate, chat, serve, embed, logits, perplexity and bench plan "
+                     "support several ranks");
   }
 #if SLM_HAS_MPI
   const std::chrono::seconds most = patience();
@@ -148,16 +153,16 @@ void join_ranks(std::string_view command) {
   const slm::ranks::Mpi ranks(most);
   if (ranks.size() != launched.size || ranks.rank() != launched.rank) {
     throw slm::Error("ranks.launcher",
-                     slm::text("the environment says rank ", launched.rank, " of ", launched.size, ", MPI says rank ",
-                               ranks.rank(), " of ", ranks.size()),
+                     slm::text("the environment states rank ", launched.rank, " of ", launched.size,
+                               ", but MPI states rank ", ranks.rank(), " of ", ranks.size()),
                      "Start the program with the mpirun of its own MPI, or with srun --mpi=pmix");
   }
   slm::ranks::require_same(ranks, "version of slm", version);
   team = team_of(ranks);
 #else
   throw slm::Error("ranks.no-mpi",
-                   slm::text("this slm was started as one of ", launched.size, " ranks, and was built without MPI"),
-                   "apt-get install libopenmpi-dev openmpi-bin, configure and build again");
+                   slm::text("this slm was started as one of ", launched.size, " ranks, but was built without MPI"),
+                   "Install MPI (apt-get install libopenmpi-dev openmpi-bin), configure and build again");
 #endif
 }
 
@@ -183,7 +188,7 @@ int leave_ranks(int status) {
 
 #if SLM_HAS_MPI
 void help_first_rank() {
-  // A launcher tells every rank to end; the first decides when that is.
+  // A launcher signals every rank; rank 0 decides when to end.
   for (const int number : {SIGINT, SIGTERM, SIGHUP}) std::signal(number, SIG_IGN);
   std::optional<slm::ranks::Letter> letter = team->next();
   for (; letter; letter = team->next()) {
@@ -195,7 +200,7 @@ void help_first_rank() {
       continue;
     }
     const Divided divided(team->ranks(), number);
-    team->next();  // the end of this team
+    team->next();  // end of this team
     team = team_of(Divided::holds_drafts(team->ranks(), number) ? divided.drafts : divided.targets);
   }
   if (!letter) return;
@@ -207,7 +212,7 @@ void help_first_rank() {
   device.cpu.activations = letter->take<slm::backend::Int4Activations>();
   device.cpu.dense_activations = letter->take<slm::backend::DenseActivations>();
   device.cpu.copy_weights = letter->take<bool>();
-  team->next();  // the end of this team
+  team->next();  // end of this team
   const slm::ranks::Mpi ranks = team->ranks();
   team.reset();
   models_on(ranks, device)->follow();
@@ -247,7 +252,7 @@ slm::AnyModel load_on_ranks(const std::string& folder, const RankDevice& device,
 
 slm::AnyModel load_on_draft_ranks(const std::string& folder, const RankDevice& device, const slm::LoadOptions& options,
                                   bool fast_reduce) {
-  if (draft_models == nullptr) draft_models = new_models(draft_team, device, 1);  // it holds nothing of them
+  if (draft_models == nullptr) draft_models = new_models(draft_team, device, 1);  // rank 0 holds no part of the draft
   return draft_models->load(folder, options, {.first_stands_apart = true, .fast_reduce = fast_reduce});
 }
 #else
@@ -256,8 +261,9 @@ void help_first_rank() {}
 RankSpeed measure_ranks(int threads) { return rank_speed(slm::ranks::Alone{}, threads); }
 
 slm::AnyModel load_on_ranks(const std::string& folder, const RankDevice&, const slm::LoadOptions&, int, bool) {
-  throw slm::Error("ranks.no-mpi", slm::text("'", folder, "' was to be split over ranks"),
-                   "apt-get install libopenmpi-dev openmpi-bin, configure and build again");
+  throw slm::Error("ranks.no-mpi",
+                   slm::text("'", folder, "' cannot be distributed over ranks: this slm was built without MPI"),
+                   "Install MPI (apt-get install libopenmpi-dev openmpi-bin), configure and build again");
 }
 
 void set_draft_ranks(int count) { throw too_many_draft_ranks(count); }

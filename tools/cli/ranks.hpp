@@ -1,4 +1,5 @@
-// The program as one of several ranks, as mpirun and srun start it: the first runs the command, the others help.
+// The program as one of several ranks, started by mpirun or srun: rank 0 runs the command, the others take part in its
+// steps.
 #pragma once
 
 #include <optional>
@@ -12,37 +13,36 @@
 
 namespace cli {
 
-/// Joins the ranks that a launcher has started together with this process, if it has. command: the subcommand, of bench
-/// with its own, which must be one that uses all of them. Throws ranks.launcher, ranks.no-mpi, ranks.command.
+/// Joins the ranks that a launcher started. command: the subcommand (for bench with its own subcommand), which must
+/// support several ranks. Throws ranks.launcher, ranks.no-mpi, ranks.command.
 void join_ranks(std::string_view command);
-/// The end of main(): other ranks are waited for, or ended with this one when it has failed. Returns the status.
+/// Call at the end of main(): waits for the other ranks, or ends them if this one has failed. Returns the exit status.
 int leave_ranks(int status);
 
-/// Before join_ranks() and alone: rank 0 of 1.
+/// Before join_ranks(), or without a launcher: rank 0 of 1.
 int rank();
 int rank_count();
 
-/// Behind the first rank: does what that one tells, until it is through.
+/// On ranks other than 0: executes rank 0's commands until the end.
 void help_first_rank();
 
-/// On the first rank: what all ranks give at once, each with so many threads.
+/// On rank 0: measures all ranks at the same time; threads: per rank.
 RankSpeed measure_ranks(int threads);
 
-/// On the first rank, before anything is loaded: the last `count` ranks hold drafts from now on, the others targets.
-/// Throws ranks.draft.
+/// On rank 0, before loading: the last `count` ranks hold drafts from now on, the others targets. Throws ranks.draft.
 void set_draft_ranks(int count);
 
-/// What the ranks of a model compute on.
+/// The devices of a model's ranks.
 struct RankDevice {
-  std::optional<int> first_gpu = {};  // a GPU each: on every host those from this number on; without it processors
-  slm::backend::CpuOptions cpu = {};  // of processors
+  std::optional<int> first_gpu = {};  // index of the first GPU on every host, one GPU per rank; empty: CPUs
+  slm::backend::CpuOptions cpu = {};  // for CPUs
 };
 
-/// On the first rank: a model of which every rank holds a share, in so many stages of layers. After set_draft_ranks():
-/// every rank that holds targets. fast_reduce: see slm::Sharing. Throws what gpu_of_rank() throws.
+/// On rank 0: loads a model distributed over all ranks, in `stages` pipeline stages. After set_draft_ranks(): over the
+/// ranks that hold targets. fast_reduce: see slm::Sharing. Throws the errors of gpu_of_rank().
 slm::AnyModel load_on_ranks(const std::string& folder, const RankDevice& device, const slm::LoadOptions& options,
                             int stages, bool fast_reduce);
-/// The same on the ranks that hold drafts, of which the first rank is none.
+/// The same on the ranks that hold drafts; rank 0 is not one of them.
 slm::AnyModel load_on_draft_ranks(const std::string& folder, const RankDevice& device, const slm::LoadOptions& options,
                                   bool fast_reduce);
 

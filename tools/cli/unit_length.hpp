@@ -1,4 +1,4 @@
-// Vectors of length 1, as embeddings are compared.
+// Normalisation of embeddings to length 1.
 #pragma once
 
 #include <cmath>
@@ -6,7 +6,7 @@
 
 namespace cli {
 
-/// Leaves a vector of zeros as it is.
+/// Leaves a zero vector unchanged.
 inline void to_unit_length(std::vector<float>& values) {
   double squares = 0;
   for (const float value : values) squares += double{value} * double{value};

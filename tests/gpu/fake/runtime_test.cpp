@@ -129,7 +129,7 @@ TEST_CASE("memory that cannot be had: what was asked for and what is free") {
     const auto [id, text] =
         error_of([&] { host ? runtime.allocate_host(std::size_t{8} << 30) : runtime.allocate(std::size_t{8} << 30); });
     CHECK(id == "gpu.out-of-memory");
-    CHECK(contains(text, "asked for 8.0 GiB"));
+    CHECK(contains(text, "requested 8.0 GiB"));
     CHECK(contains(text, "3.5 GiB of 24.0 GiB are free on Fake One"));
   }
 }

@@ -48,9 +48,9 @@ std::unique_ptr<Exchange> load_adapter(const slm::Json& body, const ServedModel&
   const bool replace = fields.boolean("load_inplace", false);
   const auto is_control = [](char byte) { return static_cast<unsigned char>(byte) < 0x20; };
   if (path.size() > 4096 || std::any_of(path.begin(), path.end(), is_control)) {
-    throw bad_field("lora_path", "is no path of a folder");
+    throw bad_field("lora_path", "is not the path of a folder");
   }
-  const std::filesystem::path folder = model.adapters->folder() / path;  // or the path itself where it is absolute
+  const std::filesystem::path folder = model.adapters->folder() / path;  // or the path itself if it is absolute
   return std::make_unique<LoadExchange>(name, model.adapters->load(name, folder, {.replace = replace, .inside = true}),
                                         wake);
 }

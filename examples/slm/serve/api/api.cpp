@@ -18,7 +18,7 @@ namespace serve {
 
 namespace {
 
-/// What is known at once.
+/// An answer that is available immediately.
 class ReadyExchange final : public Exchange {
  public:
   explicit ReadyExchange(Ready answer) : answer_(std::move(answer)) {}
@@ -39,7 +39,7 @@ class RefusedExchange final : public Exchange {
   Refusal refusal_;
 };
 
-/// An answer with more headers.
+/// Adds headers to an answer.
 class WithHeaders final : public Exchange {
  public:
   WithHeaders(std::unique_ptr<Exchange> inner, HttpHeaders more) : inner_(std::move(inner)), more_(std::move(more)) {}
@@ -83,7 +83,7 @@ std::unique_ptr<Exchange> with_headers(std::unique_ptr<Exchange> exchange, HttpH
 
 std::unique_ptr<Exchange> refuse(Refusal refusal) { return std::make_unique<RefusedExchange>(std::move(refusal)); }
 
-/// In a time that depends on the key's length only.
+/// Compares in constant time for a given key length.
 bool same(std::string_view given, std::string_view key) {
   unsigned differences = given.size() == key.size() ? 0 : 1;
   for (std::size_t i = 0; i < key.size(); ++i) {
@@ -93,7 +93,7 @@ bool same(std::string_view given, std::string_view key) {
   return differences == 0;
 }
 
-/// Tokens as llama.cpp's `with_pieces` has them: bytes that are no whole characters are a list of numbers.
+/// Tokens in the form of llama.cpp's `with_pieces`: incomplete characters are lists of bytes.
 OrderedJson pieces_of(const slm::Tokenizer& tokenizer, const std::vector<slm::Token>& tokens) {
   OrderedJson list = OrderedJson::array();
   for (const slm::Token token : tokens) {
@@ -152,7 +152,7 @@ std::unique_ptr<Exchange> Api::handle(const HttpRequest& request, const std::fun
   } catch (const slm::Error& error) {
     return refuse(refused_by(error));
   } catch (const std::bad_alloc&) {
-    return refuse(overloaded("cli.out-of-memory", "overloaded", "There is no memory for this request."));
+    return refuse(overloaded("cli.out-of-memory", "overloaded", "The server is out of memory for this request."));
   }
 }
 
@@ -161,7 +161,7 @@ const Api::Route& Api::find(const HttpRequest& request) const {
     if (serves(route, request.path) && route.method == request.method) return route;
   }
   const std::string allowed = methods_of(request.path);
-  Refusal refusal(405, "serve.wrong-method", slm::text("This path takes ", allowed, " only."));
+  Refusal refusal(405, "serve.wrong-method", slm::text("This path accepts ", allowed, " only."));
   refusal.headers = {{"Allow", allowed}};
   throw refusal;
 }
@@ -194,12 +194,12 @@ void Api::check_key(const HttpRequest& request) const {
   std::string_view given = request.authorization;
   constexpr std::string_view bearer = "bearer ";
   bool known = false;
-  if (begins_with_word(given, bearer)) {  // schemes have no case (RFC 9110, section 11.1)
+  if (begins_with_word(given, bearer)) {  // scheme names are case-insensitive (RFC 9110, section 11.1)
     given.remove_prefix(std::min(given.find_first_not_of(' ', bearer.size()), given.size()));
     for (const std::string& key : options_.keys) known = same(given, key) || known;
   }
   if (known) return;
-  Refusal refusal(401, "serve.unauthorized", "The API key is absent or wrong: send `Authorization: Bearer KEY`.");
+  Refusal refusal(401, "serve.unauthorized", "The API key is missing or wrong: send `Authorization: Bearer KEY`.");
   refusal.code = "invalid_api_key";
   refusal.headers = {{"WWW-Authenticate", "Bearer"}};
   throw refusal;
@@ -335,7 +335,7 @@ Ready Api::tokenize(const HttpRequest& request) const {
   asked_model(fields, model_);
   const std::string prompt = fields.string("prompt", ""), content = fields.string("content", "");
   const bool with_special = fields.boolean("add_special_tokens", true);
-  const bool with_special_by_llama = fields.boolean("add_special", false);  // as llama.cpp calls it
+  const bool with_special_by_llama = fields.boolean("add_special", false);  // llama.cpp's name
   const bool literal = !fields.boolean("parse_special", true);
   const auto encode = [&](const std::string& text, bool special) {
     return model_.tokenizer.encode(std::vector<slm::TextPart>{{text, literal}}, special);

@@ -1,4 +1,4 @@
-// Api: the routes of the server, from a request to the exchange that answers it.
+// Api: the routes of the server; maps requests to exchanges.
 #pragma once
 
 #include <atomic>
@@ -17,13 +17,13 @@
 namespace serve {
 
 struct ApiOptions {
-  std::vector<std::string> keys = {};  // that clients must have one of; none: everybody may ask
+  std::vector<std::string> keys = {};  // accepted API keys; empty: no key required
   ReadingOptions reading = {};
   bool load_adapters = false;                          // whether clients may load and unload adapters
-  std::function<void(MetricsPage&)> add_metrics = {};  // that others count
+  std::function<void(MetricsPage&)> add_metrics = {};  // adds metrics of other components
 };
 
-/// An answer that is known at once.
+/// An answer that is available immediately.
 struct Ready {
   int status = 200;
   std::string type = "application/json";
@@ -31,7 +31,7 @@ struct Ready {
   HttpHeaders headers = {};
 };
 
-/// Its functions may be called by any thread. It outlives its exchanges.
+/// Thread-safe. Must outlive its exchanges.
 class Api {
  public:
   Api(ServedModel model, std::unique_ptr<Service> service, ApiOptions options);
@@ -39,24 +39,24 @@ class Api {
   /// The Handler of an HTTP server.
   std::unique_ptr<Exchange> handle(const HttpRequest& request, const std::function<void()>& wake);
 
-  /// From now on /health says that no more requests should come.
+  /// From now on /health reports that no more requests should be sent.
   void drain() { draining_ = true; }
-  /// Ends the texts that are being written.
+  /// Cancels running requests.
   void cancel() { cancel_.request_stop(); }
 
  private:
   struct Route {
     std::string_view method, path;
-    bool guarded;  // by keys
+    bool guarded;  // requires a key
     std::unique_ptr<Exchange> (Api::*begin)(const HttpRequest&, const std::function<void()>& wake);
-    Ready (Api::*answer)(const HttpRequest&) const;  // where there is nothing to wait for
+    Ready (Api::*answer)(const HttpRequest&) const;  // for immediate answers
     bool loads_adapters = false;
   };
   static const std::vector<Route>& routes();
 
   const Route& find(const HttpRequest& request) const;
   bool serves(const Route& route, std::string_view path) const;
-  std::string methods_of(const std::string& path) const;  // "*": of any
+  std::string methods_of(const std::string& path) const;  // "*": any path
   Ready options(const HttpRequest& request) const;
   void check_key(const HttpRequest& request) const;
 
@@ -78,7 +78,7 @@ class Api {
   Ready detokenize(const HttpRequest& request) const;
   Ready tokenizer_info(const HttpRequest& request) const;
 
-  /// The fields of a body, checked. headers: gets the one that names ignored fields.
+  /// The checked fields of a body. headers: receives the header that lists ignored fields.
   slm::Json read_fields(const HttpRequest& request, FieldRoute route, HttpHeaders& headers) const;
   OrderedJson card(const std::string& name, const std::string& root, bool adapted) const;
 
@@ -87,7 +87,7 @@ class Api {
   ApiOptions options_;
   std::atomic<bool> draining_{false};
   std::stop_source cancel_;
-  mutable std::mutex mutex_;  // of what follows
+  mutable std::mutex mutex_;  // guards the members below
   slm::Histogram asked_n_{asked_n_bounds};
   slm::Histogram asked_tokens_{asked_tokens_bounds};
 };

@@ -8,7 +8,7 @@ namespace serve {
 
 namespace {
 
-/// What the store makes of a name.
+/// Calls use(adapter) with the store's adapter of this name.
 template <class Use>
 auto with_adapter(const std::string& name, const ServedModel& model, Use use) {
   if (model.adapters == nullptr) throw unknown_model(name);
@@ -48,7 +48,7 @@ std::string AskedModel::fingerprint(const ServedModel& model) const {
 Refusal AskedModel::refusal_for(const slm::Error& error) const {
   const bool began = !adapter || adapter.digest() != 0;
   if (began || error.id().starts_with("gpu.") || error.id().starts_with("backend.")) return failed_by(error.id());
-  std::string message = error.what();  // which may name the folder, as the server sees it
+  std::string message = error.what();  // it may contain the folder's server-side path
   const std::string folder = adapter.folder().string();
   for (std::size_t at = message.find(folder); !folder.empty() && at != message.npos; at = message.find(folder, at)) {
     message.replace(at, folder.size(), adapter.name());

@@ -1,4 +1,4 @@
-// AskedModel: which of the served models a request is for, and how it gets the adapter that makes it that model.
+// AskedModel: the served model that a request names, and its adapter.
 #pragma once
 
 #include <cstdint>
@@ -10,25 +10,24 @@
 namespace serve {
 
 struct AskedModel {
-  std::string name;  // as answers say it
+  std::string name;  // name in answers
   bool adapted = false;
-  slm::AdapterLease adapter = {};  // once it is brought
+  slm::AdapterLease adapter = {};  // set after bring()
 
-  /// Whether the adapter may still come.
+  /// Whether the adapter is still loading.
   bool is_coming() const { return adapter && !adapter.settled(); }
-  /// Of what an answer depends on besides its request, once it has begun.
+  /// Fingerprint of everything besides the request that affects an answer; valid once it has begun.
   std::string fingerprint(const ServedModel& model) const;
-  /// Why an answer came to nothing: the adapter could not be brought, which the client is told, or what failed_by()
-  /// says.
+  /// The refusal for a failed answer: the adapter's error, or failed_by().
   Refusal refusal_for(const slm::Error& error) const;
 };
 
-/// The model that the request names, or the first. Throws Refusal, and Error as AdapterStore::ask.
+/// The model that the request names, or the first. Throws Refusal, and Error like AdapterStore::ask.
 AskedModel asked_model(const Fields& fields, const ServedModel& model);
-/// Lets its adapter be loaded. Throws as asked_model().
+/// Starts loading its adapter. Throws like asked_model().
 void bring(AskedModel& asked, const ServedModel& model);
 
-/// There is no such model.
+/// The refusal for an unknown model name.
 Refusal unknown_model(const std::string& name);
 
 }  // namespace serve

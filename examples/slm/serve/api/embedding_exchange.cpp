@@ -15,7 +15,7 @@ namespace {
 struct EmbeddingRequest {
   AskedModel asked;
   std::vector<std::vector<slm::Token>> texts;
-  std::uint64_t group = 0;  // of texts that may share pages
+  std::uint64_t group = 0;  // prefix sharing group
   slm::Pooling pooling = slm::Pooling::mean;
   bool normalize = true;
   bool base64 = false;
@@ -43,7 +43,7 @@ EmbeddingRequest read(const slm::Json& body, const ServedModel& model) {
 }
 
 std::string base64_of(const std::vector<float>& values) {
-  static_assert(std::endian::native == std::endian::little);  // as clients read the bytes
+  static_assert(std::endian::native == std::endian::little);  // clients expect this byte order
   constexpr std::string_view digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
   std::vector<unsigned char> bytes(values.size() * sizeof(float));
   std::memcpy(bytes.data(), values.data(), bytes.size());
@@ -84,7 +84,7 @@ class EmbeddingExchange final : public Exchange {
     try {
       for (slm::Answer& answer : answers_) {
         if (!answer.over()) return;
-        answer.try_next();  // throws what ended it
+        answer.try_next();  // throws the error of the request
         if (answer.embedding().empty()) return answer_refusal(out, shutting_down());
       }
     } catch (const slm::Error& error) {

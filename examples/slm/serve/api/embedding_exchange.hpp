@@ -1,4 +1,4 @@
-// The answer to /v1/embeddings: a vector for each text.
+// Handler of /v1/embeddings.
 #pragma once
 
 #include <functional>
@@ -10,7 +10,7 @@
 
 namespace serve {
 
-/// Reads a body that check_fields() has checked, and submits its texts to the engine. Throws Refusal.
+/// Reads a body that passed check_fields(), and submits its texts to the engine. Throws Refusal.
 std::unique_ptr<Exchange> answer_embeddings(const slm::Json& checked, const ServedModel& model, Service& service,
                                             const std::stop_token& cancel, const std::function<void()>& wake);
 

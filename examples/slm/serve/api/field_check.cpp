@@ -1,4 +1,4 @@
-// The check of a request's fields against the table, and the table in Markdown.
+// Checks a request's fields against the table, and prints the table in Markdown.
 #include <cmath>
 #include <utility>
 
@@ -8,7 +8,7 @@ namespace serve {
 
 namespace {
 
-constexpr std::size_t most_named = 32, longest_name = 64;  // of ignored fields in the header
+constexpr std::size_t most_named = 32, longest_name = 64;  // limits for ignored fields in the header
 
 constexpr std::pair<FieldRoute, std::string_view> route_names[] = {
     {on_completions, "completions"},       {on_chat, "chat"},
@@ -17,7 +17,7 @@ constexpr std::pair<FieldRoute, std::string_view> route_names[] = {
     {on_unload_adapter, "unload adapter"},
 };
 
-/// The value without members of objects that are null: they count as absent.
+/// The value without null members, which count as absent.
 slm::Json without_nulls(const slm::Json& value) {
   if (!value.is_object()) return value;
   slm::Json kept = slm::Json::object();
@@ -75,7 +75,7 @@ bool fits(const FieldRow& row, const slm::Json& value) {
   return false;
 }
 
-/// Letters, digits and "_.-" as they are, other bytes as %XX: a client's name may not end a header.
+/// Keeps letters, digits and "_.-", encodes other bytes as %XX, so that a client's field name cannot end a header.
 std::string safe_name(std::string_view name) {
   constexpr std::string_view digits = "0123456789ABCDEF";
   constexpr std::string_view plain = "_.-";
@@ -92,7 +92,7 @@ std::string safe_name(std::string_view name) {
   return safe;
 }
 
-/// Clients that send their tools, and ask for no call, are answered as if they sent none.
+/// A request with tools but without tool calls is answered as if it had no tools.
 void drop_unused_tools(slm::Json& body) {
   for (const auto& [choice, list] : {std::pair{"tool_choice", "tools"}, std::pair{"function_call", "functions"}}) {
     if (const auto found = body.find(choice); found != body.end() && *found == "none") body.erase(list);
@@ -150,7 +150,7 @@ std::vector<std::string> check_fields(slm::Json& body, FieldRoute route, bool st
       if (strict) {
         throw Refusal(400, "serve.unknown-field",
                       slm::text("The field ", slm::quote(field.key()),
-                                " is unknown here, expected fields that docs/reference/request-fields.md lists."))
+                                " is unknown, expected a field in docs/reference/request-fields.md."))
             .of(slm::excerpt(field.key()));
       }
       if (ignored.size() < most_named) ignored.push_back(safe_name(field.key()));

@@ -45,7 +45,7 @@ constexpr std::string_view books = "for the client's own records";
 constexpr std::string_view runs = "how another server runs a request; the answer is the same";
 
 constexpr FieldRow table[] = {
-    // What is followed.
+    // Fields that affect the answer.
     followed("model", all_texts | on_tokenize | on_detokenize, FieldType::string, "name of a served model"),
     followed("prompt", on_completions, FieldType::any, "text, token ids, or a list of either"),
     followed("prompt", on_tokenize, FieldType::string, "text to tokenize"),
@@ -96,7 +96,7 @@ constexpr FieldRow table[] = {
     followed("lora_path", on_load_adapter, FieldType::string, "the adapter's folder"),
     followed("load_inplace", on_load_adapter, FieldType::boolean, "replace an adapter of this name"),
 
-    // What changes no answer.
+    // Fields that change no answer.
     hint("user", all_texts | on_tokenize, books),
     hint("metadata", all_texts, books),
     hint("store", texts, books),
@@ -124,7 +124,7 @@ constexpr FieldRow table[] = {
     hint("guided_whitespace_pattern", texts, "only with a grammar"),
     hint("spaces_between_special_tokens", texts, "only where special tokens are shown"),
 
-    // What would change an answer.
+    // Fields that would change an answer but are not supported.
     refused("max_completion_tokens", on_completions, "[]", limits),
     refused("max_output_tokens", texts, "[]", limits),
     refused("max_new_tokens", texts, "[]", limits),

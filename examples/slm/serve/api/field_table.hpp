@@ -12,7 +12,7 @@
 
 namespace serve {
 
-/// The routes that take a JSON body. A row of the table has a set of them.
+/// Routes with a JSON body. A row of the table has a set of routes.
 enum FieldRoute : unsigned {
   on_completions = 1,
   on_chat = 2,
@@ -24,9 +24,9 @@ enum FieldRoute : unsigned {
 };
 
 enum class FieldUse {
-  followed,  // the answer depends on it
-  hint,      // any value is taken, and none changes the answer
-  refused,   // every value is refused that is neither null nor neutral
+  followed,  // affects the answer
+  hint,      // any value is accepted and has no effect
+  refused,   // every value except null and neutral ones is refused
 };
 
 enum class FieldType { any, boolean, string, integer, number, object, list };
@@ -35,10 +35,10 @@ struct FieldRow {
   std::string_view name;
   unsigned routes;  // a set of FieldRoute
   FieldUse use;
-  FieldType type;            // of a followed field
-  double least, most;        // of a followed number
+  FieldType type;            // for followed fields
+  double least, most;        // for followed numbers
   std::string_view neutral;  // a JSON list of values that count as absent
-  std::string_view text;     // what a followed field or a hint means, or why a field is refused
+  std::string_view text;     // meaning of a followed field or hint, or the reason of a refusal
 };
 
 /// All rows. Each route has at most one row for a name.
@@ -52,7 +52,7 @@ std::string field_listing();
 /// the route does not know, in a safe form. Throws Refusal; with `strict` also for the first such name.
 std::vector<std::string> check_fields(slm::Json& body, FieldRoute route, bool strict);
 
-/// The header that names ignored fields; no header where there are none.
+/// The header that lists ignored fields; empty if there are none.
 HttpHeaders ignored_header(const std::vector<std::string>& names);
 
 }  // namespace serve

@@ -1,4 +1,4 @@
-// Fields: the JSON object of a request, read field by field. A field that is null counts as absent.
+// Fields: typed access to a request's JSON object. Null fields count as absent.
 #pragma once
 
 #include <cmath>
@@ -11,9 +11,10 @@
 
 namespace serve {
 
-inline constexpr std::int64_t most_exact = std::int64_t{1} << 53;  // of the integers that a double holds exactly
+inline constexpr std::int64_t most_exact = std::int64_t{1}
+                                           << 53;  // largest range of integers that a double represents exactly
 
-/// The integer that a value is. One that is written as 5.0 counts, one in quotes does not.
+/// The integer value; accepts 5.0, but not a string.
 inline std::optional<std::int64_t> integer_of(const slm::Json& value) {
   if (value.is_number_unsigned() && value.get<std::uint64_t>() > std::uint64_t{INT64_MAX}) return std::nullopt;
   if (value.is_number_integer()) return value.get<std::int64_t>();
@@ -23,12 +24,12 @@ inline std::optional<std::int64_t> integer_of(const slm::Json& value) {
   return static_cast<std::int64_t>(number);
 }
 
-/// It refers to the object. check_fields() has checked the types and ranges of a body's own fields before.
+/// Refers to the object. check_fields() has checked the types and ranges of a body's top-level fields.
 class Fields {
  public:
   explicit Fields(const slm::Json& object) : object_(object) {}
 
-  /// Null when it is absent.
+  /// Returns null if absent.
   const slm::Json* find(const char* name) const {
     const auto field = object_.find(name);
     return field == object_.end() || field->is_null() ? nullptr : &*field;

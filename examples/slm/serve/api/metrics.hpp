@@ -1,4 +1,4 @@
-// What the server counts, as Prometheus reads it, under the names of vLLM.
+// The server's metrics in Prometheus format, with vLLM's names.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@
 
 namespace serve {
 
-// Buckets of what clients ask for.
+// Buckets for requested values.
 inline constexpr double asked_n_bounds[] = {1, 2, 5, 10, 20, 50, 100};
 inline constexpr double asked_tokens_bounds[] = {1,   2,    5,    10,   20,    50,    100,  200,
                                                  500, 1000, 2000, 5000, 10000, 20000, 50000};
@@ -21,7 +21,7 @@ class MetricsPage {
  public:
   explicit MetricsPage(std::string_view model);
 
-  /// labels: more of them, as name="value".
+  /// labels: additional ones, as name="value".
   void gauge(std::string_view name, std::string_view help, double value, std::string_view labels = {});
   void gauge(std::string_view name, std::string_view help, std::string_view label,
              const std::vector<std::pair<std::string, double>>& values);

@@ -1,4 +1,4 @@
-// Which paths lead to a route.
+// Matches request paths to routes.
 #pragma once
 
 #include <string>
@@ -10,15 +10,14 @@
 
 namespace serve {
 
-inline constexpr std::string_view models_path = "/v1/models/";  // and the name of a model
+inline constexpr std::string_view models_path = "/v1/models/";  // followed by the name of a model
 
 inline std::string_view without_last_slashes(std::string_view path) {
   while (path.size() > 1 && path.ends_with('/')) path.remove_suffix(1);
   return path;
 }
 
-/// Whether a path, as sent, leads to a route: slashes at its end do not count, and what lies below /v1 is served
-/// without it too.
+/// Whether a path, as sent, matches a route. Trailing slashes are ignored, and routes below /v1 also match without it.
 inline bool leads_to(std::string_view path, std::string_view route) {
   path = without_last_slashes(path);
   const auto is = [&](std::string_view own) { return route == models_path ? path.starts_with(own) : path == own; };
@@ -26,7 +25,7 @@ inline bool leads_to(std::string_view path, std::string_view route) {
   return is(route) || (route.starts_with("/v1/") && is(route.substr(root.size())));
 }
 
-/// The name at the end of a path that leads to models_path. Throws Refusal.
+/// The model name at the end of a path below models_path. Throws Refusal.
 inline std::string name_in(std::string_view path) {
   constexpr std::string_view before = "/models/";
   path = without_last_slashes(path);

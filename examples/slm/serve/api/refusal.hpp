@@ -1,4 +1,4 @@
-// Refusal: why a request is not answered as its client wishes, in the form that OpenAI's clients read.
+// Refusal: an error answer in OpenAI's format.
 #pragma once
 
 #include <stdexcept>
@@ -28,18 +28,18 @@ struct Refusal : std::runtime_error {
   }
 
   int status;
-  std::string slm_id;  // as in docs/errors.md
-  std::string param;   // the field that is wrong; empty: none
-  std::string code;    // what programs may look at; empty: none
+  std::string slm_id;  // see docs/errors.md
+  std::string param;   // the invalid field; empty: none
+  std::string code;    // machine-readable code; empty: none
   HttpHeaders headers = {};
 };
 
-/// A field of the request that has a wrong type or is out of its range.
+/// A field of the request with a wrong type or value.
 inline Refusal bad_field(const std::string& name, const std::string& found_and_expected) {
   return Refusal(400, "serve.bad-field", slm::text("`", name, "` ", found_and_expected, ".")).of(name);
 }
 
-/// A field that asks for what this server does not do.
+/// A field that requests an unsupported feature.
 inline Refusal unsupported(const std::string& name, const std::string& what, std::string_view reason = {}) {
   const std::string because = reason.empty() ? std::string{} : slm::text(": ", reason);
   return Refusal(400, "serve.unsupported", slm::text(what, " is not supported by this server", because, ".")).of(name);
@@ -48,7 +48,7 @@ inline Refusal unsupported(const std::string& name, const std::string& what, std
 inline Refusal overloaded(const std::string& id, const std::string& code, const std::string& message) {
   Refusal refusal(503, id, message);
   refusal.code = code;
-  refusal.headers = {{"Retry-After", "2"}};  // clients that are told more than 120 s do not come again
+  refusal.headers = {{"Retry-After", "2"}};  // clients ignore a Retry-After of more than 120 s
   return refusal;
 }
 
@@ -56,18 +56,19 @@ inline Refusal shutting_down() {
   return overloaded("serve.draining", "draining", "The server ended this request, as it is shutting down.");
 }
 
-/// Why the library would not take a request.
+/// The refusal for an error of the library before the answer begins.
 inline Refusal refused_by(const slm::Error& error) {
   if (error.id() == "engine.stopped") return shutting_down();
   if (error.id() == "engine.full") {
-    return overloaded(error.id(), "overloaded", "The server holds as many requests as it takes. Try again later.");
+    return overloaded(error.id(), "overloaded",
+                      "The server has reached its maximum number of requests. Try again later.");
   }
   return Refusal(400, error.id(), error.what());
 }
 
-/// Why an answer that had begun came to nothing. What the library says may name files, and is not passed on.
+/// The refusal for an error after the answer has begun. Library messages may contain file names and are not sent.
 inline Refusal failed_by(const std::string& id, int status = 500) {
-  return Refusal(status, id, slm::text("The model could not go on with this request (", id, ")."));
+  return Refusal(status, id, slm::text("The model failed during this request (", id, ")."));
 }
 
 inline OrderedJson error_json(const Refusal& refusal) {

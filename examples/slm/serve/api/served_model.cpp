@@ -17,7 +17,7 @@ namespace serve {
 
 namespace {
 
-/// What clients that tokenize for themselves, or look for the end token, ask for.
+/// Information for clients that tokenize themselves or need the end token.
 OrderedJson tokenizer_info_of(const std::string& path, const slm::ModelInfo& info, const slm::Tokenizer& tokenizer) {
   OrderedJson json = OrderedJson::object();
   if (const auto gguf = slm::gguf_of(path)) {
@@ -30,7 +30,7 @@ OrderedJson tokenizer_info_of(const std::string& path, const slm::ModelInfo& inf
     const std::string jinja = slm::chat::detail::jinja_of(path);
     if (!jinja.empty()) json["chat_template"] = jinja;
   }
-  for (const char* name : {"bos_token", "eos_token"}) {  // where it is an object, as for added tokens, its text
+  for (const char* name : {"bos_token", "eos_token"}) {  // added tokens are objects: use their text
     if (json.contains(name) && json[name].is_object()) json[name] = json[name].value("content", "");
   }
   const auto& eos = json["eos_token"];
@@ -59,12 +59,12 @@ ServedModel describe_model(const std::string& path, std::vector<std::string> nam
   try {
     const slm::chat::Choice choice = cli::choose_template(chat, path);
     cli::ChatFormat found = cli::make_chat_format(choice.value, chat, tokenizer);
-    found.encode(tokenizer, {{"user", "Hello"}});  // throws where the tokenizer lacks a token of the template
+    found.encode(tokenizer, {{"user", "Hello"}});  // throws if the tokenizer lacks a token of the template
     if (choice.guessed) notice = cli::guess_notice(choice.value);
     format = std::move(found);
   } catch (const slm::Error& error) {
     if (error.id() != "chat.unrecognised" && error.id() != "chat.missing-token") throw;
-    notice = slm::text("Chat requests are refused: ", error.what());  // completions are not
+    notice = slm::text("Chat requests are refused: ", error.what());  // completions remain available
     no_chat = error;
   }
   slm::Pooling pooling = slm::Pooling::mean;

@@ -55,13 +55,14 @@ class EngineService final : public Service {
     }
   }
 
-  /// A model that has lost a rank never answers again: the server drains, and whatever started the ranks starts others.
+  /// A model that has lost a rank cannot recover: the server drains and exits, so that its supervisor can restart the
+  /// ranks.
   static void end_server(const slm::Error& error) {
     std::cerr << "slm: " << error.what() << '\n';
     std::raise(SIGTERM);
   }
 
-  /// A device that fails may fail again at once: those that wait are not to spin.
+  /// A failed device may fail again at once: delays the next attempt.
   void failed(const std::string& id) {
     {
       const std::lock_guard lock(mutex_);

@@ -1,4 +1,4 @@
-// Service: the engine as the API sees it, whatever drafts for it. And the model that it serves, by its names.
+// Service: the engine without its template arguments, and the description of the served model.
 #pragma once
 
 #include <cstdint>
@@ -24,32 +24,31 @@
 namespace serve {
 
 struct ServedModel {
-  std::vector<std::string> names;  // that clients may use; answers say the first
-  std::string root;                // where it lies
+  std::vector<std::string> names;  // accepted names; answers use the first
+  std::string root;                // its path
   slm::ModelInfo info;
   slm::Tokenizer tokenizer;
-  std::optional<cli::ChatFormat> chat;  // nothing: chats are refused
-  std::optional<slm::Error> no_chat{};  // why they are
-  std::string chat_notice{};            // printed at the start: why chats are refused, or which template was guessed
-  slm::Pooling pooling = slm::Pooling::mean;  // of embeddings, where a request names none
-  std::optional<slm::Error> no_pooling{};     // why a request must name one
-  std::string fingerprint;                    // of what an answer depends on besides its request
+  std::optional<cli::ChatFormat> chat;  // empty: chats are refused
+  std::optional<slm::Error> no_chat{};  // the reason
+  std::string chat_notice{};            // printed at start-up: why chats are refused, or which template was guessed
+  slm::Pooling pooling = slm::Pooling::mean;  // default for embeddings
+  std::optional<slm::Error> no_pooling{};     // why requests must set the pooling
+  std::string fingerprint;                    // fingerprint of everything besides the request that affects an answer
   OrderedJson tokenizer_info;
   std::int64_t created = 0;                               // Unix time
-  std::shared_ptr<slm::AdapterStore> adapters = nullptr;  // which make models of it, by their names; null: none
-  slm::SuggestedSampling suggested = {};                  // of requests that do not name these settings
+  std::shared_ptr<slm::AdapterStore> adapters = nullptr;  // adapters served as models; null: none
+  slm::SuggestedSampling suggested = {};                  // sampling defaults for requests
 };
 
-/// May be called by any thread.
+/// Thread-safe.
 class Service {
  public:
   virtual ~Service() = default;
-  /// As Engine::submit.
+  /// See Engine::submit.
   virtual slm::Answer submit(slm::Request request, const slm::Scheduling& scheduling, std::function<void()> wake) = 0;
   virtual slm::EngineStats stats() const = 0;
-  /// The id of the fault that the engine's thread met; empty: none, or a step has succeeded since. While there is one,
-  /// and no request that would show its end, each call has the model try a token: who looks at /health before he sends
-  /// requests learns that way when the server is well again.
+  /// The id of the engine's last fault; empty: none, or a step has succeeded since. During a fault without other
+  /// requests, each call submits a test token, so that polling /health detects recovery.
   virtual std::string fault() = 0;
 };
 

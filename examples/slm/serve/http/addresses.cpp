@@ -43,8 +43,8 @@ std::vector<std::string> addresses_of(const std::string& host) {
     if (std::find(addresses.begin(), addresses.end(), address) == addresses.end()) addresses.push_back(address);
   }
   if (error || addresses.empty()) {
-    throw slm::Error("serve.bad-host", slm::text("There is no address for the host ", slm::quote(host)),
-                     "Give an address of this machine, such as 127.0.0.1");
+    throw slm::Error("serve.bad-host", slm::text("Expected an address of the host ", slm::quote(host)),
+                     "Use an address of this machine, such as 127.0.0.1");
   }
   return addresses;
 }

@@ -1,4 +1,4 @@
-// The addresses that a host's name stands for.
+// Resolves host names.
 #pragma once
 
 #include <string>
@@ -6,14 +6,14 @@
 
 namespace serve {
 
-/// A host without the brackets in which URIs write an address of IPv6.
+/// A host without the brackets of IPv6 addresses in URIs.
 std::string without_brackets(const std::string& host);
 
-/// All addresses of a host, as text, each once: an address itself, or a name. localhost stands for 127.0.0.1 and ::1,
-/// whatever the system's files say. Throws serve.bad-host.
+/// All distinct addresses of a host (an address or a name), as text. localhost is 127.0.0.1 and ::1, whatever the
+/// system's files contain. Throws serve.bad-host.
 std::vector<std::string> addresses_of(const std::string& host);
 
-/// Whether only this machine reaches each address of the host. Throws serve.bad-host.
+/// Whether all addresses of the host are loopback addresses. Throws serve.bad-host.
 bool is_loopback(const std::string& host);
 
 }  // namespace serve

@@ -1,4 +1,4 @@
-// An answer as bytes of HTTP/1.1 or 1.0.
+// Serializes an answer as HTTP/1.1 or 1.0.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace serve {
 
-/// Writes one answer behind what stands in `out`.
+/// Appends one answer to `out`.
 class AnswerWriter final : public HttpOutput {
  public:
   struct Form {
@@ -17,7 +17,7 @@ class AnswerWriter final : public HttpOutput {
     bool keep_alive = false;
     bool head_only = false;
     std::string id;            // of the request
-    HttpHeaders headers = {};  // of every answer to it
+    HttpHeaders headers = {};  // for every answer to it
   };
 
   AnswerWriter(std::string& out, Form form) : out_(out), form_(std::move(form)) {}

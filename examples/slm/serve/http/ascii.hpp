@@ -1,4 +1,4 @@
-// Letters of ASCII without their case, as HTTP compares its words.
+// Case-insensitive ASCII comparison, as in HTTP.
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@ inline std::string lower(std::string_view text) {
   return result;
 }
 
-/// Whether the text begins with this word, which is in lower case.
+/// Whether the text begins with this word, which must be lower case.
 inline bool begins_with_word(std::string_view text, std::string_view word) {
   return text.size() >= word.size() && lower(text.substr(0, word.size())) == word;
 }

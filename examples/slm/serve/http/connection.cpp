@@ -15,10 +15,10 @@ namespace {
 
 using boost::system::error_code;
 
-// What the system keeps of an answer for a client that does not read; more would be memory without a use.
+// Kernel buffer for an answer whose client does not read; a larger one would waste memory.
 constexpr int send_buffer_bytes = 128 << 10;
 
-// An interim answer that clients of HTTP/1.1 skip, whether they have asked for it or not.
+// An interim answer that HTTP/1.1 clients skip if they did not request it.
 constexpr std::string_view go_on = "HTTP/1.1 100 Continue\r\n\r\n";
 
 }  // namespace
@@ -32,7 +32,7 @@ std::string ServerState::unavailable() const {
   AnswerWriter::Form form;
   form.headers = options.cors.headers({});
   AnswerWriter(bytes, std::move(form))
-      .answer(503, "application/json", error_body(503, "The server has no room for more connections."),
+      .answer(503, "application/json", error_body(503, "The server has reached its maximum number of connections."),
               {{"Retry-After", "1"}});
   return bytes;
 }
@@ -42,7 +42,7 @@ void Mailbox::put(std::shared_ptr<Wakeup> wakeup) {
   const std::lock_guard lock(mutex_);
   if (!context_) return;
   woken_.push_back(std::move(wakeup));
-  if (woken_.size() > 1) return;  // what is posted will find it
+  if (woken_.size() > 1) return;  // the posted handler will process it
   asio::post(*context_, [this] {
     for (const auto& woken : take()) {
       woken->pending = false;
@@ -76,12 +76,12 @@ void Loop::run() {
     try {
       context_.run();
       return;
-    } catch (const std::exception&) {  // memory is out: what was being done is undone, the rest goes on
+    } catch (const std::exception&) {  // out of memory: the operation is undone, others continue
     }
   }
 }
 
-/// Function may close the connection it is called with, and no other.
+/// Function may close the connection that it is called with, and no other.
 template <class Function>
 void Loop::for_each(Function function) {
   for (auto next = connections_.begin(); next != connections_.end();) {
@@ -131,7 +131,7 @@ void Connection::start() {
   });
 }
 
-/// Where memory is out, or the system refuses something, it is this connection that ends.
+/// On lack of memory or a system error, this connection ends.
 template <class Function>
 void Connection::guarded(Function function) {
   if (closed_) return;
@@ -142,7 +142,7 @@ void Connection::guarded(Function function) {
   }
 }
 
-/// Does all that can be done without waiting.
+/// Does all work that needs no waiting.
 void Connection::advance() {
   for (;;) {
     send();
@@ -166,15 +166,15 @@ void Connection::read_input() {
   if (fresh) reader_ = std::make_unique<RequestReader>(limits());
   const auto before = reader_->state();
   input_.erase(0, reader_->feed(input_));
-  if (input_.empty()) input_ = std::string();     // a connection that waits holds no memory
-  if (!reader_->begun()) return reader_.reset();  // empty lines do not lengthen the wait for a request
+  if (input_.empty()) input_ = std::string();     // an idle connection holds no memory
+  if (!reader_->begun()) return reader_.reset();  // empty lines do not extend the idle timeout
   if (fresh && reused_) since_ = Clock::now();
   count_body(reader_->body_bytes());
   switch (reader_->state()) {
     case RequestReader::State::head: break;
     case RequestReader::State::body:
       if (loop_.state.body_bytes > limits().all_body_bytes) {
-        return refuse(503, "The server has no room for more requests.");
+        return refuse(503, "The server has reached its maximum amount of request data.");
       }
       if (before == RequestReader::State::head) {
         since_ = Clock::now();
@@ -192,7 +192,7 @@ void Connection::begin_answer(ReadRequest read) {
   if (read.request.id.empty()) read.request.id = random_hex();
   const CorsPolicy& cors = loop_.state.options.cors;
   open_answer({read.version_1_1, read.keep_alive, read.head_only, read.request.id, cors.headers(read.cross_origin)});
-  if (loop_.state.draining) return refuse(503, "The server is about to end.");
+  if (loop_.state.draining) return refuse(503, "The server is shutting down.");
   if (read.request.method == "OPTIONS" && read.cross_origin.is_preflight() && cors.allows(read.cross_origin.origin)) {
     return answer_->answer(204, "", "", cors.preflight_headers(read.cross_origin));
   }
@@ -249,12 +249,12 @@ void Connection::note_answer() {
   if (answer_->ended()) end_exchange();
 }
 
-/// The handler or its exchange has thrown: the client is told so where its answer has not begun.
+/// Handles an exception of the handler or its exchange; the client gets an error answer unless the answer has begun.
 void Connection::fail() {
   if (answer_->begun()) return close();
   end_exchange();
   answer_->do_not_keep_alive();
-  answer_->answer(500, "application/json", loop_.state.error_body(500, "The server has failed to answer."));
+  answer_->answer(500, "application/json", loop_.state.error_body(500, "The server failed to answer."));
 }
 
 void Connection::end_exchange() {
@@ -277,7 +277,7 @@ void Connection::finish_answer() {
   reused_ = true;
   since_ = Clock::now();
   if (keep_alive) return;
-  // Closed at once, a connection with unread input would be reset, and the client might never see its answer.
+  // Closing a connection with unread input would reset it, and the client might lose the answer.
   lingering_ = true;
   input_ = std::string();
   error_code ignored;
@@ -301,11 +301,11 @@ void Connection::tick(Clock::time_point now) {
     } else if (reader_ && reader_->state() == RequestReader::State::body) {
       const auto earned = std::chrono::milliseconds(reader_->body_bytes() * 1000 / limit.body_bytes_per_second);
       if (now - since_ < limit.body_time + earned) return;
-      refuse(408, "The body of the request has not come in time.");
+      refuse(408, "The body of the request did not arrive in time.");
       advance();
     } else if (reader_) {
       if (now - since_ < limit.head_time) return;
-      refuse(408, "The head of the request has not come in time.");
+      refuse(408, "The head of the request did not arrive in time.");
       advance();
     } else if (!answer_) {
       if (now - since_ >= (reused_ ? limit.idle_time : limit.head_time)) close();
@@ -324,7 +324,7 @@ void Connection::close() {
   loop_.forget(*this);
 }
 
-/// Everything written since the last time goes out in one call, as far as the system takes it.
+/// Sends all pending output in one call, as far as the system accepts it.
 void Connection::send() {
   while (unsent() > 0 && !output_watched_ && !closed_) {
     error_code error;
@@ -347,8 +347,8 @@ void Connection::watch_output() {
   });
 }
 
-/// Also while an answer is made, so that a client that leaves is noticed; what it sends meanwhile is bounded. Behind
-/// the end of its input only a reset can come.
+/// Also watches during an answer, to detect a closed connection; input meanwhile is bounded. After the end of input
+/// only a reset can arrive.
 void Connection::watch_input() {
   if (closed_ || input_watched_ || input_full()) return;
   input_watched_ = true;
@@ -359,9 +359,9 @@ void Connection::watch_input() {
                      });
 }
 
-/// Says something that is no part of the answer: to a client that might take a silent stream for dead; and to one that
-/// has ended its side, whose system answers with a reset where nobody is there to read. Before an answer HTTP/1.0 has
-/// nothing to say, and such a client counts as gone.
+/// Sends data outside the answer's content: keeps clients from closing silent streams, and detects half-closed clients
+/// that are gone, since their system replies with a reset. HTTP/1.0 allows nothing before an answer, so such a client
+/// counts as gone.
 void Connection::show_life() {
   progress_ = Clock::now();
   if (answer_->streaming()) {
@@ -386,7 +386,7 @@ void Connection::receive() {
   const auto bytes = socket_.read_some(asio::buffer(loop_.buffer.data(), most), error);
   if (error == asio::error::would_block) return watch_input();
   if (error == asio::error::eof) {
-    input_ended_ = true;  // the client is gone, or has said all and waits for its answers
+    input_ended_ = true;  // the client is gone, or has sent everything and waits for answers
     if (exchange_ && unsent() == 0) return show_life();
   } else if (error) {
     return close();

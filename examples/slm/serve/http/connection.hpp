@@ -1,4 +1,4 @@
-// One client's connection: requests read, answers written, one after the other, on one thread.
+// One client connection: reads requests and writes answers in order, on one thread.
 #pragma once
 
 #include <array>
@@ -27,7 +27,7 @@ namespace serve {
 namespace asio = boost::asio;
 using Clock = std::chrono::steady_clock;
 
-/// What all threads of a server share.
+/// State shared by all threads of a server.
 struct ServerState {
   HttpOptions options;
   Handler handler;
@@ -35,23 +35,23 @@ struct ServerState {
   std::atomic<std::size_t> connections{0};
   std::atomic<std::size_t> requests{0};
   std::atomic<std::size_t> streams{0};
-  std::atomic<std::size_t> body_bytes{0};  // of requests that are being read
+  std::atomic<std::size_t> body_bytes{0};  // of requests being read
   std::atomic<std::uint64_t> slow_readers{0};
   std::atomic<std::uint64_t> refused{0};
 
   std::string error_body(int status, std::string_view message) const;
-  std::string unavailable() const;  // the whole answer to a connection that there is no room for
+  std::string unavailable() const;  // the complete answer to a connection over the limit
 };
 
 class Connection;
 
-/// What an exchange's `wake` keeps: it may outlive the exchange, the connection and the server.
+/// The target of an exchange's `wake`: it may outlive the exchange, the connection and the server.
 struct Wakeup {
   std::atomic<bool> pending{false};
-  Connection* connection = nullptr;  // its thread's alone; null once the exchange is gone
+  Connection* connection = nullptr;  // accessed by its thread only; null after the exchange's end
 };
 
-/// Brings wakeups from any thread to a loop's, all that have come since the last time at once.
+/// Passes wake-ups from any thread to a loop's thread, batched.
 class Mailbox {
  public:
   explicit Mailbox(asio::io_context& context) : context_(&context) {}
@@ -74,15 +74,15 @@ class Loop {
   void run();
   asio::io_context& context() { return context_; }
 
-  // On its thread:
+  // Called on its thread:
   void adopt(asio::ip::tcp::socket socket);
   void forget(Connection& connection) { connections_.erase(&connection); }
   void close_waiting();  // connections without a request
-  void close();          // all of them, for good
+  void close();          // all, permanently
 
   ServerState& state;
   std::shared_ptr<Mailbox> mailbox;
-  std::array<char, 16 << 10> buffer{};  // what a connection has just read
+  std::array<char, 16 << 10> buffer{};  // receive buffer
 
  private:
   void tick();
@@ -115,7 +115,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void open_answer(AnswerWriter::Form form);
   void refuse(int status, std::string_view message);
   void poll();
-  void note_answer();  // what the exchange has just done with it
+  void note_answer();  // updates after a call of the exchange
   void fail();
   void end_exchange();
   void drop_answer();
@@ -130,22 +130,22 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void guarded(Function function);
 
   bool input_full() const { return input_.size() >= loop_.buffer.size(); }
-  bool left();  // the client has, which shows in its input only once all of that has been read
+  bool left();  // whether the client has closed; detected only after all its input is read
   std::size_t unsent() const { return output_.size() - sent_; }
   const HttpLimits& limits() const { return loop_.state.options.limits; }
 
   Loop& loop_;
   asio::ip::tcp::socket socket_;
-  std::string input_;  // read and not yet looked at
+  std::string input_;  // read but not processed
   std::string output_;
-  std::size_t sent_ = 0;        // of output_
+  std::size_t sent_ = 0;        // bytes of output_ already sent
   std::size_t body_bytes_ = 0;  // counted in ServerState::body_bytes
   std::unique_ptr<RequestReader> reader_;
   std::optional<AnswerWriter> answer_;
   std::unique_ptr<Exchange> exchange_;
   std::shared_ptr<Wakeup> wakeup_;
-  Clock::time_point since_;     // when the head, the body, the wait for a request or the lingering began
-  Clock::time_point progress_;  // when something was last written
+  Clock::time_point since_;     // start of the head, the body, the idle wait or the lingering
+  Clock::time_point progress_;  // time of the last write
   bool poll_due_ = false;
   bool reused_ = false;     // a request has been answered
   bool streaming_ = false;  // counted as a stream

@@ -9,7 +9,7 @@
 namespace serve {
 namespace {
 
-/// Whether each byte may stand in a list of field names.
+/// Whether all bytes are allowed in a list of field names.
 bool is_list_of_names(std::string_view text) {
   return !text.empty() && std::all_of(text.begin(), text.end(), [](char byte) {
     return is_token_byte(byte) || byte == ',' || byte == ' ' || byte == '\t';
@@ -30,7 +30,7 @@ std::string parse_origin(std::string_view text) {
   if (!std::all_of(scheme.begin(), scheme.end(), is_scheme_byte)) return {};
   const std::string authority = origin.substr(colon + 3);
   if (authority.empty() || authority.front() == ':' || authority.back() == ':' || !is_authority(authority)) return {};
-  if (authority.find('*') != authority.npos) return {};  // which would match nothing
+  if (authority.find('*') != authority.npos) return {};  // it would match nothing
   for (const auto& [name, port] : {std::pair("http", ":80"), std::pair("https", ":443")}) {
     if (scheme == name && origin.ends_with(port)) origin.resize(origin.size() - std::string_view(port).size());
   }
@@ -50,7 +50,7 @@ HttpHeaders CorsPolicy::headers(const CrossOrigin& request) const {
   return {{"Access-Control-Allow-Origin", request.origin}, {"Access-Control-Expose-Headers", "*"}, {"Vary", "Origin"}};
 }
 
-/// The names of the fields are those that the page has asked for: `*` would not stand for Authorization.
+/// Lists the field names that the page requested, since `*` does not cover Authorization.
 HttpHeaders CorsPolicy::preflight_headers(const CrossOrigin& request) const {
   HttpHeaders headers{{"Access-Control-Allow-Methods", "GET, HEAD, POST"}, {"Access-Control-Max-Age", "600"}};
   if (is_list_of_names(request.fields)) headers.emplace_back("Access-Control-Allow-Headers", request.fields);

@@ -1,4 +1,4 @@
-// Cross-origin requests (CORS): which web pages of other origins may read the answers of this server.
+// Cross-origin requests (CORS): which origins' web pages may read answers.
 #pragma once
 
 #include <string>
@@ -10,31 +10,31 @@
 
 namespace serve {
 
-/// An origin in the form in which browsers send it, SCHEME://HOST[:PORT] in lower case and without the scheme's own
-/// port; "*" stands for all origins. Empty where the text is neither.
+/// Normalises an origin to the form that browsers send: SCHEME://HOST[:PORT] in lower case without the default port;
+/// "*": all origins. Returns an empty text for anything else.
 std::string parse_origin(std::string_view text);
 
-/// The headers of a request that name the origin of the page which sends it.
+/// The CORS headers of a request.
 struct CrossOrigin {
   std::string origin;  // the field Origin; empty: none
   std::string method;  // Access-Control-Request-Method
   std::string fields;  // Access-Control-Request-Headers
 
-  /// Whether a browser asks with it if the page may send its request.
+  /// Whether this is a browser's preflight request.
   bool is_preflight() const { return !origin.empty() && !method.empty(); }
 };
 
-/// Which origins may read answers; none: answers say nothing about origins.
+/// The origins that may read answers; none: answers have no CORS headers.
 class CorsPolicy {
  public:
   CorsPolicy() = default;
-  /// origins: as parse_origin() returns them.
+  /// origins: results of parse_origin().
   explicit CorsPolicy(std::vector<std::string> origins) : origins_(std::move(origins)) {}
 
   bool allows(std::string_view origin) const;
-  /// What every answer to this request says about origins.
+  /// CORS headers for every answer to this request.
   HttpHeaders headers(const CrossOrigin& request) const;
-  /// And what the answer to a preflight says besides.
+  /// Additional headers for the answer to a preflight.
   HttpHeaders preflight_headers(const CrossOrigin& request) const;
 
  private:

@@ -8,7 +8,7 @@
 
 namespace serve {
 
-/// The value of a hexadecimal digit; -1: the byte is none.
+/// The value of a hexadecimal digit; -1 for other bytes.
 inline int hex_value(char byte) {
   if (byte >= '0' && byte <= '9') return byte - '0';
   if (byte >= 'a' && byte <= 'f') return byte - 'a' + 10;
@@ -16,7 +16,7 @@ inline int hex_value(char byte) {
   return -1;
 }
 
-/// Decodes each %XX once. Nothing where a % is not followed by two hexadecimal digits.
+/// Decodes each %XX once. Returns nothing if a % is not followed by two hexadecimal digits.
 inline std::optional<std::string> unescaped(std::string_view text) {
   std::string decoded;
   for (std::size_t i = 0; i < text.size(); ++i) {

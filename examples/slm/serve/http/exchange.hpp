@@ -1,4 +1,4 @@
-// What the transport and the API tell each other: a request that has come, and its answer in the making.
+// The interface between transport and API: a request and its answer.
 #pragma once
 
 #include <functional>
@@ -10,21 +10,21 @@
 
 namespace serve {
 
-/// A request whose head and body the transport has found sound.
+/// A request whose head and body the transport has validated.
 struct HttpRequest {
-  std::string method;         // "GET", "POST", ...; HEAD comes as GET, and its answer loses its body
-  std::string path;           // as sent, before '?', of a URI too; "*": the whole server, only with OPTIONS
-  std::string query;          // as sent, behind '?'
-  std::string content_type;   // the media type in lower case, without its parameters
+  std::string method;         // "GET", "POST", ...; HEAD is passed as GET, and its answer is sent without body
+  std::string path;           // as sent, before '?', also of a URI; "*": the whole server, only with OPTIONS
+  std::string query;          // as sent, after '?'
+  std::string content_type;   // the media type in lower case, without parameters
   std::string authorization;  // as sent
-  std::string id;             // X-Request-Id, or a new one where the client's was none or is not printable
+  std::string id;             // X-Request-Id, or a generated one if the client's is absent or not printable
   std::string body;
 };
 
 using HttpHeaders = std::vector<std::pair<std::string, std::string>>;
 
-/// Where an answer is written: either answer() once, or begin(), write() as often as needed, end(). The transport
-/// itself adds Date, Connection, the body's length and X-Request-Id.
+/// The destination of an answer: either answer() once, or begin(), write() any number of times, end(). The transport
+/// adds Date, Connection, the body's length and X-Request-Id.
 class HttpOutput {
  public:
   virtual ~HttpOutput() = default;
@@ -34,22 +34,22 @@ class HttpOutput {
   virtual void end() = 0;
 };
 
-/// An answer in the making. Only its connection's thread calls it, and destroys it: when the answer is complete, or
-/// when its client is gone before.
+/// An answer in progress. Only its connection's thread calls and destroys it: when the answer is complete, or when the
+/// client is gone.
 class Exchange {
  public:
   virtual ~Exchange() = default;
 
-  /// Writes what there is to say by now. Called once at first, then after each call of `wake`, but not while the client
-  /// leaves much of what was written unread. Must not wait.
+  /// Writes available output. Called once at first, then after each call of `wake`, except while much output is unread.
+  /// Must not block.
   virtual void poll(HttpOutput& out) = 0;
 
-  /// A stream has said nothing for a while, so that the client may take it for dead.
+  /// Called when a stream was silent for a while, so that it can send a keep-alive.
   virtual void idle(HttpOutput&) {}
 };
 
-/// Begins the answer to a request, on its connection's thread. wake: makes that thread call poll(); any thread may call
-/// it at any time, also when the exchange is gone, and it costs little.
+/// Begins the answer to a request, on its connection's thread. wake: makes that thread call poll(); cheap, callable
+/// from any thread at any time, also after the exchange's end.
 using Handler = std::function<std::unique_ptr<Exchange>(HttpRequest request, std::function<void()> wake)>;
 
 }  // namespace serve

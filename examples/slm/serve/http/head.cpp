@@ -27,7 +27,7 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(first, text.find_last_not_of(" \t") - first + 1);
 }
 
-/// Takes a line off the front of `rest`.
+/// Removes a line from the front of `rest`.
 std::string_view next_line(std::string_view& rest) {
   const auto end = rest.find("\r\n");
   const auto line = rest.substr(0, end);
@@ -43,22 +43,22 @@ std::optional<Refusal> check_request_line(std::string_view line) {
   const auto version = line.substr(last + 1);
   const auto method = line.substr(0, first);
   if (!is_token(method)) return bad("The method is not a word.");
-  if (method == "CONNECT") return bad("This is no proxy.");  // behind it others expect no more requests
+  if (method == "CONNECT") return bad("This server is not a proxy.");  // clients expect no more HTTP after it
   for (const char byte : target) {
     if (byte < '!' || byte > '~') return bad("The path has bytes that must be escaped.");
   }
-  if (!split_target(method, target)) return bad("The target is neither a sound path nor an http URI.");
+  if (!split_target(method, target)) return bad("The target is neither a valid path nor an http URI.");
   if (version != "HTTP/1.1" && version != "HTTP/1.0") return bad("The version is neither HTTP/1.1 nor HTTP/1.0.");
   return std::nullopt;
 }
 
-/// Fields whose repetition would leave open which one counts.
+/// Fields that may not be repeated, because their repetition would be ambiguous.
 constexpr std::array<std::string_view, 7> single_fields{
     "host", "content-length", "transfer-encoding", "expect", "content-type", "authorization", "origin"};
 enum SingleField : unsigned { host = 1, content_length = 2, transfer_encoding = 4, expect = 8 };
 
-/// Methods of requests that carry a body. One that says no length has none, says RFC 9112; yet whoever forgets the
-/// length and sends a body all the same would have it taken for the next request.
+/// Methods with a body. RFC 9112 treats a missing length as no body; but if a client forgot the length, its body would
+/// be read as the next request.
 constexpr std::array<std::string_view, 3> with_body{"POST", "PUT", "PATCH"};
 
 std::optional<Refusal> check_length(std::string_view value) {
@@ -74,7 +74,7 @@ std::optional<Refusal> check_length(std::string_view value) {
 }
 
 std::optional<Refusal> check_field(std::string_view name, std::string_view value) {
-  if (name == "host" && !is_authority(value)) return bad("Host is not the name of a host.");
+  if (name == "host" && !is_authority(value)) return bad("Host is not a valid host name.");
   if (name == "content-length") return check_length(value);
   if (name == "transfer-encoding" && lower(value) != "chunked") return bad("Transfer-Encoding is not chunked.");
   if (name == "expect" && lower(value) != "100-continue") return Refusal{417, "Expect is not 100-continue."};
@@ -112,14 +112,14 @@ std::optional<Refusal> check_head(std::string_view head, const HttpLimits& limit
   std::size_t fields = 0;
   for (auto line = next_line(rest); !line.empty(); line = next_line(rest)) {
     if (++fields > limits.fields) return Refusal{431, "The request has too many header fields."};
-    if (line.front() == ' ' || line.front() == '\t') return bad("A header field goes on in a second line.");
+    if (line.front() == ' ' || line.front() == '\t') return bad("A header field continues in a second line.");
     const auto colon = line.find(':');
     if (colon == std::string_view::npos) return bad("A header field has no colon.");
     if (!is_token(line.substr(0, colon))) return bad("The name of a header field is not a word.");
     const auto name = lower(line.substr(0, colon));
     for (std::size_t i = 0; i < single_fields.size(); ++i) {
       if (name != single_fields[i]) continue;
-      if (seen & (1U << i)) return bad("A header field that may stand once stands twice.");
+      if (seen & (1U << i)) return bad("A header field that must be unique is repeated.");
       seen |= 1U << i;
     }
     if (const auto refusal = check_field(name, trimmed(line.substr(colon + 1)))) return refusal;

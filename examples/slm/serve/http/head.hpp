@@ -1,4 +1,4 @@
-// Which heads of requests are let in: a strict subset of RFC 9112, so that no two programs can read one differently.
+// Validates request heads: accepts a strict, unambiguous subset of RFC 9112.
 #pragma once
 
 #include <cstddef>
@@ -9,27 +9,27 @@
 
 namespace serve {
 
-/// Why a request is not answered by its handler. After it the connection closes: where the next one would begin is
-/// not known.
+/// Why a request is rejected before its handler. The connection closes afterwards, because the start of the next
+/// request is unknown.
 struct Refusal {
   int status = 0;
   std::string_view message;
 };
 
-/// Whether names of methods and fields may have it.
+/// Whether a byte is allowed in names of methods and fields.
 bool is_token_byte(char byte);
 
-/// How far a head has come.
+/// Progress of scanning a head.
 struct HeadScan {
-  std::size_t length = 0;  // of the whole head with its empty line; 0 while that has not come
+  std::size_t length = 0;  // length of the complete head including its empty line; 0 while incomplete
   std::optional<Refusal> refusal;
 };
 
-/// Looks for the end of the head that these bytes begin with. The first `seen` of them were looked at before, and
-/// neither ended nor refused it. Refuses lines that do not end in CRLF, control bytes and what is too long.
+/// Searches the end of the head at the beginning of these bytes. The first `seen` bytes were already scanned. Refuses
+/// lines without CRLF, control bytes and excessive lengths.
 HeadScan scan_head(std::string_view bytes, std::size_t seen, const HttpLimits& limits);
 
-/// What is wrong with a whole head that scan_head has let through, if anything.
+/// The fault of a complete head that scan_head accepted, if any.
 std::optional<Refusal> check_head(std::string_view head, const HttpLimits& limits);
 
 }  // namespace serve

@@ -1,4 +1,4 @@
-// Words that nobody can guess.
+// Unpredictable identifiers.
 #pragma once
 
 #include <random>
@@ -7,7 +7,7 @@
 
 namespace serve {
 
-/// 32 digits, from the system's own source of randomness.
+/// 32 digits from the system's random source.
 inline std::string random_hex() {
   constexpr std::string_view digits = "0123456789abcdef";
   std::random_device source;

@@ -65,10 +65,10 @@ void RequestReader::read_head() {
   if (const auto refusal = check_head(head_, limits_)) return refuse(refusal->status, refusal->message);
   http::request_parser<http::empty_body> parser;
   parser.header_limit(static_cast<std::uint32_t>(limits_.head_bytes));
-  parser.body_limit(std::numeric_limits<std::uint64_t>::max());  // Boost 1.74 takes `none` for 0
+  parser.body_limit(std::numeric_limits<std::uint64_t>::max());  // Boost 1.74 treats `none` as 0
   beast::error_code error;
   parser.put(boost::asio::buffer(head_), error);
-  if (!parser.is_header_done()) return refuse(400, "The head of the request is damaged.");
+  if (!parser.is_header_done()) return refuse(400, "The head of the request is malformed.");
 
   const auto& parsed = parser.get();
   request_.version_1_1 = parsed.version() == 11;
@@ -78,7 +78,7 @@ void RequestReader::read_head() {
   auto& request = request_.request;
   request.method = request_.head_only ? "GET" : string_of(parsed.method_string());
   const auto target = split_target(string_of(parsed.method_string()), {parsed.target().data(), parsed.target().size()});
-  if (!target) return refuse(400, "The head of the request is damaged.");
+  if (!target) return refuse(400, "The head of the request is malformed.");
   request.path = target->path;
   request.query = target->query;
   request.content_type = media_type(parsed[http::field::content_type]);
@@ -105,7 +105,7 @@ std::size_t RequestReader::feed_body(std::string_view bytes) {
   }
   const auto taken = chunks_->feed(bytes, body);
   if (chunks_->state() == ChunkDecoder::State::complete) state_ = State::complete;
-  if (chunks_->state() == ChunkDecoder::State::damaged) refuse(400, "The chunks of the body are damaged.");
+  if (chunks_->state() == ChunkDecoder::State::damaged) refuse(400, "The chunks of the body are malformed.");
   if (chunks_->state() == ChunkDecoder::State::too_large) refuse(413, "The body is too large.");
   return taken;
 }

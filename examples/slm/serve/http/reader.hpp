@@ -1,4 +1,4 @@
-// Bytes of a connection become a request, whatever pieces they come in.
+// Assembles requests from the bytes of a connection, independent of their division.
 #pragma once
 
 #include <cstddef>
@@ -16,32 +16,32 @@
 
 namespace serve {
 
-/// A request, and what its head says about the answer.
+/// A request, and properties of its answer.
 struct ReadRequest {
   HttpRequest request;
   bool version_1_1 = true;
   bool keep_alive = true;
-  bool head_only = false;  // HEAD, which its handler sees as GET
+  bool head_only = false;  // HEAD, which the handler receives as GET
   CrossOrigin cross_origin;
 };
 
-/// Reads one request, and drops empty lines before it (RFC 9112, section 2.2). Boost.Beast's parser sees its head once
-/// that has been checked (http/head.hpp).
+/// Reads one request, and skips empty lines before it (RFC 9112, section 2.2). Boost.Beast parses its head only after
+/// validation (http/head.hpp).
 class RequestReader {
  public:
   enum class State { head, body, complete, refused };
 
   explicit RequestReader(const HttpLimits& limits) : limits_(limits) {}
 
-  /// Takes what belongs to this request off the front of `bytes`, and returns how much that was.
+  /// Consumes this request's bytes from the front of `bytes`, and returns their number.
   std::size_t feed(std::string_view bytes);
 
   State state() const { return state_; }
-  bool begun() const { return state_ != State::head || !head_.empty(); }     // false: only empty lines have come
-  const CrossOrigin& cross_origin() const { return request_.cross_origin; }  // once the head is read
-  const Refusal& refusal() const { return refusal_; }                        // where refused
-  ReadRequest take() { return std::move(request_); }                         // where complete
-  bool expects_continue() const { return expects_continue_; }                // to be told that the body may come
+  bool begun() const { return state_ != State::head || !head_.empty(); }     // false: only empty lines so far
+  const CrossOrigin& cross_origin() const { return request_.cross_origin; }  // valid after the head
+  const Refusal& refusal() const { return refusal_; }                        // valid if refused
+  ReadRequest take() { return std::move(request_); }                         // valid if complete
+  bool expects_continue() const { return expects_continue_; }                // the client waits for 100 Continue
   std::size_t body_bytes() const { return request_.request.body.size(); }
 
  private:
@@ -54,11 +54,11 @@ class RequestReader {
   const HttpLimits& limits_;
   State state_ = State::head;
   Refusal refusal_;
-  std::string head_;  // so far
+  std::string head_;  // partial head
   ReadRequest request_;
   bool expects_continue_ = false;
   std::uint64_t length_ = 0;            // of the body
-  std::optional<ChunkDecoder> chunks_;  // where its length is not told before
+  std::optional<ChunkDecoder> chunks_;  // set for a chunked body
 };
 
 }  // namespace serve

@@ -27,9 +27,9 @@ namespace {
 using asio::ip::tcp;
 using boost::system::error_code;
 
-/// Raises the process's limit of open files to what these connections need, as far as it may.
+/// Raises the process's limit of open files for these connections, as far as allowed.
 void allow_descriptors(std::size_t connections) {
-  constexpr std::size_t others = 64;  // models' files, standard streams, what the system's libraries open
+  constexpr std::size_t others = 64;  // model files, standard streams, library files
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= connections + others) return;
   const rlim_t wanted = connections + others;
@@ -37,21 +37,21 @@ void allow_descriptors(std::size_t connections) {
     throw slm::Error(
         "serve.descriptors",
         slm::text("This process may open ", limit.rlim_max, " files, too few for ", connections, " connections"),
-        "Raise the limit (ulimit -n), or ask for fewer connections");
+        "Raise the limit (ulimit -n), or set fewer connections");
   }
   limit.rlim_cur = wanted;
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-/// An address of the host that is listened at. It lives as its loop does.
+/// A listening address. It lives as long as its loop.
 struct Listener {
   explicit Listener(asio::io_context& context) : acceptor(context), pause(context) {}
 
   tcp::acceptor acceptor;
-  asio::steady_timer pause;  // of accepting
+  asio::steady_timer pause;  // delay after a failed accept
 };
 
-/// Whether this machine lacks the address, or addresses of its kind.
+/// Whether this machine lacks the address or its address family.
 bool is_absent(const error_code& error) {
   return error == boost::system::errc::address_not_available ||
          error == boost::system::errc::address_family_not_supported;
@@ -61,18 +61,17 @@ bool is_absent(const error_code& error) {
   const auto where = slm::text("port ", options.port, " of ", slm::quote(options.host));
   if (error == asio::error::address_in_use) {
     throw slm::Error("serve.port-taken", slm::text("Another program listens on ", where),
-                     "End it, or choose another port; port 0 is any that is free");
+                     "End it, or use another port; port 0 is any free port");
   }
   if (error == asio::error::access_denied) {
-    throw slm::Error("serve.port-forbidden", slm::text("This user may not listen on ", where),
-                     "Choose a port above 1023");
+    throw slm::Error("serve.port-forbidden", slm::text("This user may not listen on ", where), "Use a port above 1023");
   }
   if (error == boost::system::errc::address_not_available) {
     throw slm::Error("serve.bad-host", slm::text("This machine does not have the address ", slm::quote(options.host)),
-                     "Give an address of this machine, such as 127.0.0.1");
+                     "Use an address of this machine, such as 127.0.0.1");
   }
   throw slm::Error("serve.cannot-listen", slm::text("The system refuses to listen on ", where, ": ", error.message()),
-                   "Choose another address or port");
+                   "Use another address or port");
 }
 
 }  // namespace
@@ -113,7 +112,7 @@ class HttpServer::Implementation {
     asio::post(loops.front()->context(), [this] { stop_accepting(); });
     for (const auto& loop : loops) asio::post(loop->context(), [&loop = *loop] { loop.close(); });
     for (auto& thread : threads) thread.join();
-    for (std::size_t i = threads.size(); i < loops.size(); ++i) loops[i]->run();  // that no thread was started for
+    for (std::size_t i = threads.size(); i < loops.size(); ++i) loops[i]->run();  // loops whose thread was not started
     for (const auto& loop : loops) loop->mailbox->close();
   }
 
@@ -121,11 +120,11 @@ class HttpServer::Implementation {
   std::uint16_t port = 0;
 
  private:
-  /// At all addresses of the host that this machine has, on one port.
+  /// Listens on all addresses of the host that this machine has, with one port.
   void listen() {
     const auto addresses = addresses_of(state.options.host);
     const bool any_port = state.options.port == 0;
-    constexpr int most_tries = 16;  // a port that is free at the first address may be taken at the next
+    constexpr int most_tries = 16;  // a port that is free on the first address may be in use on the next
     for (int tries = 1;; ++tries) {
       const error_code error = listen_at(addresses);
       if (!error) return;
@@ -154,7 +153,7 @@ class HttpServer::Implementation {
     return listeners.empty() ? absent : error_code();
   }
 
-  /// several: a socket of IPv6 leaves addresses of IPv4 to others.
+  /// several: an IPv6 socket then excludes IPv4.
   error_code open(tcp::acceptor& acceptor, const tcp::endpoint& endpoint, bool several) const {
     error_code error;
     acceptor.open(endpoint.protocol(), error);
@@ -165,7 +164,7 @@ class HttpServer::Implementation {
     return error;
   }
 
-  /// Connections go to the loops in turn.
+  /// Distributes connections over the loops in turn.
   void accept(Listener& listener) {
     Loop& loop = *loops[accepted++ % loops.size()];
     listener.acceptor.async_accept(loop.context(), [this, &listener, &loop](error_code error, tcp::socket socket) {
@@ -187,7 +186,7 @@ class HttpServer::Implementation {
     });
   }
 
-  /// With the descriptor that was kept for this.
+  /// Uses the spare descriptor.
   void turn_one_away(Listener& listener) {
     ::close(spare);
     const int connection = ::accept4(listener.acceptor.native_handle(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
@@ -202,7 +201,7 @@ class HttpServer::Implementation {
     ++state.refused;
     const auto bytes = state.unavailable();
     std::array<char, 4 << 10> request;
-    ::recv(connection, request.data(), request.size(), MSG_DONTWAIT);  // or closing would reset it
+    ::recv(connection, request.data(), request.size(), MSG_DONTWAIT);  // otherwise closing would reset the connection
     ::send(connection, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     ::shutdown(connection, SHUT_WR);
   }
