@@ -29,7 +29,7 @@ constexpr int new_tokens = 24, cache_tokens = 640;
 
 using Int4Model = Model<Dynamic, AwqInt4<>, backend::Cpu>;
 
-/// A model and the weights that it refers to.
+/// A model and its weights.
 struct RandomModel {
   RandomModel(std::string name, const ModelConfig& shape, const backend::Cpu& device)
       : weights({.model = std::move(name), .format = "w4a16", .shape = shape}, cache_tokens, true),
@@ -39,10 +39,10 @@ struct RandomModel {
   Int4Model model;
 };
 
-/// Runs the draft model for every token it proposes, and proposes what it was told.
+/// Runs the draft model for every token, but proposes the prescribed token.
 struct ForcedDraft {
   Session<Int4Model>* model;
-  const std::vector<Token>* text;  // the target's own, prompt first
+  const std::vector<Token>* text;  // the target's text, with the prompt
   double acceptance;
 
   void start(std::span<const Token>) { model->truncate(0); }
@@ -51,7 +51,8 @@ struct ForcedDraft {
     for (int i = 0; i < most; ++i) {
       const std::size_t at = context.size() + static_cast<std::size_t>(i);
       if (at >= text->size()) return;
-      const Token last = (i == 0 ? context.back() : out.back()) % model->info().vocab;  // the target's is larger
+      const Token last =
+          (i == 0 ? context.back() : out.back()) % model->info().vocab;  // the target's vocabulary is larger
       model->truncate(std::min(model->length(), cache_tokens - 1));
       model->forward(std::span(&last, 1), 1);
       const bool right = static_cast<double>(uniform_at(at)) < acceptance;

@@ -1,4 +1,4 @@
-// How everything here is timed: medians of samples, each beside a probe of the memory's speed at that moment.
+// Timing of all benchmarks: medians of samples, each beside a probe of the memory's bandwidth.
 #pragma once
 
 #include <algorithm>
@@ -19,11 +19,11 @@ inline double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-/// Samples of one measurement, each between two probes. The bandwidth of a virtual or busy machine jumps, so a sample
-/// counts only when the probes around it agree within a tenth.
+/// Samples of one measurement, each between two probes. The bandwidth of a virtual or busy machine varies, so a sample
+/// counts only if its two probes agree within 10 %.
 class ProbedSamples {
  public:
-  /// Seconds of action(), for the caller; keeps the sample if it can be trusted.
+  /// Seconds of action(). Keeps the sample if its probes agree.
   template <class Probe, class Action>
   double measure(Probe& probe, Action&& action) {
     const double before = probe();
@@ -41,12 +41,12 @@ class ProbedSamples {
   }
 
   std::size_t trusted() const { return trusted_.size(); }
-  /// Median seconds: of the trusted samples, of all where none is.
+  /// Median seconds of the trusted samples, or of all if there are none.
   double typical() const { return median(trusted_.empty() ? all_ : trusted_); }
-  /// Median bytes per second of the probes beside them.
+  /// Median bytes per second of their probes.
   double bandwidth() const { return median(trusted_.empty() ? all_probes_ : probes_); }
 
-  /// Median of each sample's bytes per second over those of its own probes.
+  /// Median over the samples of their bytes per second, divided by their own probes' rate.
   double share(double bytes) const {
     const std::vector<double>& times = trusted_.empty() ? all_ : trusted_;
     const std::vector<double>& probes = trusted_.empty() ? all_probes_ : probes_;

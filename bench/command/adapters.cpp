@@ -1,4 +1,4 @@
-// slm bench adapters: many adapters of one model in one process, what a switch, a load and mixed batches cost.
+// slm bench adapters: memory, switch time, load time and mixed batches of many adapters of one model in one process.
 #include <malloc.h>
 #include <time.h>
 #include <unistd.h>
@@ -37,7 +37,7 @@ struct AdaptersCommand {
   bool json = false;
 };
 
-/// A number of kibibytes that the system tells, in bytes.
+/// A field of a /proc file in KiB, converted to bytes.
 double system_bytes(const char* file, const std::string& field) {
   std::ifstream stream(file);
   for (std::string word; stream >> word;) {
@@ -57,14 +57,14 @@ struct TemporaryFolder {
   }
 };
 
-/// Seconds that all threads of this process have computed, which others on a busy machine do not lengthen.
+/// Processor seconds of all threads of this process. Other processes do not lengthen them.
 double processor_seconds() {
   timespec now{};
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
   return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
 }
 
-/// Times of two things that take turns.
+/// Times of two alternating actions.
 class Turns {
  public:
   template <class Adapted, class Bare>
@@ -132,7 +132,7 @@ class AdaptersBench {
     return Model<Dynamic, Bf16, backend::Cpu>(Dynamic{subject.shape}, checkpoint_, device_);
   }
 
-  /// A file that the system has in memory, read, checked and put in order.
+  /// Loads files from the page cache: reading, checking and packing.
   void measure_loads(cli::OrderedJson& json) {
     std::vector<double> times;
     for (int i = 0; i < 4 * command_.samples; ++i) {
@@ -165,7 +165,7 @@ class AdaptersBench {
     json["resident"] = {{"before", before}, {"with_all", resident()}};
   }
 
-  /// A text gets another of all adapters, one after the other; a clock is read before and after each.
+  /// Switches one sequence through all adapters in turn. The clock is read before and after each switch.
   void measure_switch(cli::OrderedJson& json) const {
     Sequence text = model_.sequence();
     std::vector<double> times, clock;
@@ -182,7 +182,7 @@ class AdaptersBench {
     json["switch"] = {{"median", median(times)}, {"p99", times[times.size() * 99 / 100]}, {"clock", median(clock)}};
   }
 
-  /// So many texts decode a token each, with an adapter each and bare, in turns.
+  /// Batches of `count` sequences, each with its own adapter, alternating with batches without adapters.
   void measure_batch(cli::OrderedJson& json, int count) const {
     std::vector<Token> tokens(prompt + 1);
     for (std::size_t i = 0; i < tokens.size(); ++i)
@@ -213,11 +213,11 @@ class AdaptersBench {
     json["batches"].back()["texts"] = count;
   }
 
-  /// The same requests with room for a tenth of the adapters and with room for all, in turns.
+  /// The same requests with a cache of a tenth of the adapters and with a cache of all, alternating.
   void measure_traffic(cli::OrderedJson& json) {
     adapters_.clear();
 #if defined(__GLIBC__)
-    malloc_trim(0);  // the store allocates in a thread of its own, which cannot use what this one has freed
+    malloc_trim(0);  // the store allocates in another thread, which cannot reuse memory that this thread freed
 #endif
     check_memory();
     const ManyFolders folders(folder_.path / "many", *checkpoint_, command_.adapters, command_.rank);
@@ -270,9 +270,9 @@ std::string table_of(const cli::OrderedJson& json) {
   line("%s, %d threads; adapters of rank %d on the attention's products, %.0f KB each\n",
        json["model"].get<std::string>().c_str(), json["threads"].get<int>(), json["rank"].get<int>(),
        number(json["adapter_bytes"]) / 1e3);
-  line("  %d open            resident set %.2f GB, without them %.2f GB\n", json["adapters"].get<int>(),
+  line("  %d open            resident set %.2f GB, without adapters %.2f GB\n", json["adapters"].get<int>(),
        number(json["resident"]["with_all"]) / 1e9, number(json["resident"]["before"]) / 1e9);
-  line("  switch               median %.3f us, 99 of 100 within %.3f us (two readings of the clock: %.3f us)\n",
+  line("  switch               median %.3f us, 99th percentile %.3f us (two readings of the clock: %.3f us)\n",
        number(json["switch"]["median"]) * 1e6, number(json["switch"]["p99"]) * 1e6,
        number(json["switch"]["clock"]) * 1e6);
   line("  load, file in memory median %.3f ms, fastest %.3f ms\n", number(json["load"]["median"]) * 1e3,
@@ -284,10 +284,10 @@ std::string table_of(const cli::OrderedJson& json) {
          number(turns["share_of_processor"]));
   };
   for (const cli::OrderedJson& batch : json["batches"])
-    compared(text(batch["texts"].get<int>(), " texts a step"), batch, "with an adapter each", "bare");
+    compared(text(batch["texts"].get<int>(), " sequences per step"), batch, "each with its own adapter", "bare");
   const cli::OrderedJson& traffic = json["traffic"];
   compared(text(traffic["requests"].get<int>(), " requests, Zipf"), traffic,
-           text("with room for ", traffic["room"].get<int>()).c_str(), "with room for all");
+           text("capacity ", traffic["room"].get<int>()).c_str(), "capacity for all");
   line("                       %.3f of the requests found their adapter loaded\n", number(traffic["hits"]));
   return table;
 }
@@ -302,17 +302,16 @@ void run_adapters(const AdaptersCommand& command) {
 void add_adapters(CLI::App& bench) {
   const auto given = std::make_shared<AdaptersCommand>();
   CLI::App& command = *bench.add_subcommand(
-      "adapters", "Many adapters of one model: memory, switches, loads, mixed batches; on the processor");
-  command.add_option("--target", given->target,
-                     "a model's folder; without it random weights of AMD-Llama-135M's shape");
-  command.add_option("--adapters", given->adapters, "how many are open")
+      "adapters", "Many adapters of one model on the CPU: memory, switches, loads, mixed batches");
+  command.add_option("--target", given->target, "model folder; default: random weights in the shape of AMD-Llama-135M");
+  command.add_option("--adapters", given->adapters, "number of open adapters")
       ->check(CLI::Range(AdaptersBench::texts, 1'000'000))
       ->capture_default_str();
   command.add_option("--rank", given->rank, "of each")->check(CLI::Range(1, 256))->capture_default_str();
-  command.add_option("--samples", given->samples, "of each measurement")
+  command.add_option("--samples", given->samples, "samples per measurement")
       ->check(CLI::Range(1, 10'000))
       ->capture_default_str();
-  command.add_option("--threads", given->threads, "of the processor; 0: one per core")
+  command.add_option("--threads", given->threads, "CPU threads; 0: one per core")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();
   command.add_flag("--json", given->json, "print one JSON object, in seconds and bytes");

@@ -37,7 +37,7 @@ void print_table(const PassAt1& result, std::size_t tasks, const Sandbox& sandbo
   std::snprintf(line, sizeof line, "pass@1 %.2f %% of %d tasks\n", 100 * result.rate, result.attempted);
   table += line;
   if (!result.without_sample.empty()) {
-    table += text(result.without_sample.size(), " of ", tasks, " tasks have no sample and do not count, from ",
+    table += text(result.without_sample.size(), " of ", tasks, " tasks have no sample and are not counted, from ",
                   result.without_sample.front(), " on\n");
   }
   cli::print(table + text("Python ", sandbox.python_version(), "; ", sandbox.layers(), "\n"));
@@ -61,9 +61,9 @@ void print_verdicts(const PassAt1& result, const std::vector<Sample>& samples, c
 
 void check(const CheckCommand& command) {
   if (!command.run_programs) {
-    throw Error("bench.programs-not-allowed", "pass@1 runs programs that a model wrote, and nobody has read them",
-                "Allow it with --run-programs: they run in a sandbox (docs/benchmarks.md), which has no network and no "
-                "files but Python's own");
+    throw Error("bench.programs-not-allowed", "pass@1 runs programs that a model wrote, and they are unreviewed",
+                "Allow it with --run-programs: they run in a sandbox (docs/benchmarks.md) without network and without "
+                "files except Python's own");
   }
   const std::vector<Task> tasks = read_humaneval(command.humaneval);
   const std::vector<Sample> samples = read_samples(command.samples);
@@ -84,21 +84,23 @@ void check(const CheckCommand& command) {
 
 void add_check(CLI::App& bench) {
   auto command = std::make_shared<CheckCommand>();
-  CLI::App& app = *bench.add_subcommand("check", "Judge generated programs: pass@1 of a file of samples");
-  app.add_option("samples", command->samples, "a file of {\"task_id\", \"completion\"}, one object a line")->required();
+  CLI::App& app = *bench.add_subcommand("check", "Compute pass@1 of a file of generated programs");
+  app.add_option("samples", command->samples, "file of {\"task_id\", \"completion\"} objects, one per line")
+      ->required();
   app.add_option("--humaneval", command->humaneval, "HumanEval.jsonl or HumanEval.jsonl.gz, as downloaded")->required();
-  app.add_flag("--run-programs", command->run_programs, "allow running what the model wrote, in a sandbox");
-  app.add_option("--jobs", command->judging.jobs, "programs that run at once")
+  app.add_flag("--run-programs", command->run_programs, "run the generated programs, in a sandbox");
+  app.add_option("--jobs", command->judging.jobs, "programs that run at the same time")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
-  app.add_option("--cut", command->cut, "where a completion ends: published, function, none")
+  app.add_option("--cut", command->cut, "rule that ends a completion: published, function, none")
       ->check(CLI::IsMember({"published", "function", "none"}))
       ->capture_default_str();
-  app.add_option("--python", command->sandbox.python, "the interpreter to use")->capture_default_str();
-  app.add_option("--processor-seconds", command->sandbox.processor_seconds, "what a program may use")
+  app.add_option("--python", command->sandbox.python, "Python interpreter")->capture_default_str();
+  app.add_option("--processor-seconds", command->sandbox.processor_seconds,
+                 "limit of processor time per program, seconds")
       ->check(CLI::Range(1, 3600))
       ->capture_default_str();
-  app.add_option("--seconds", command->sandbox.seconds, "what it may take by the clock")
+  app.add_option("--seconds", command->sandbox.seconds, "limit of elapsed time per program, seconds")
       ->check(CLI::Range(1, 36000))
       ->capture_default_str();
   app.add_flag("--json", command->json, "print one JSON object");

@@ -33,7 +33,7 @@ std::vector<char*> pointers_to(std::vector<std::string>& texts) {
   return pointers;
 }
 
-/// This process's environment with some variables set anew.
+/// This process's environment with some variables replaced.
 std::vector<std::string> environment_with(const std::vector<std::string>& added) {
   std::vector<std::string> all = added;
   for (char** variable = environ; *variable != nullptr; ++variable) {
@@ -46,7 +46,7 @@ std::vector<std::string> environment_with(const std::vector<std::string>& added)
   return all;
 }
 
-/// What a child wrote, without anything that could disturb a terminal.
+/// Output of a child, with control characters replaced by spaces.
 std::string printable(std::string text) {
   for (char& c : text) {
     if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
@@ -79,7 +79,7 @@ Child::Child(const std::vector<std::string>& command, const std::vector<std::str
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGDEF);
   sigset_t defaults;
   sigemptyset(&defaults);
-  sigaddset(&defaults, SIGPIPE);  // programs ignore it here
+  sigaddset(&defaults, SIGPIPE);  // this program ignores it
   posix_spawnattr_setsigdefault(&attributes, &defaults);
 
   std::vector<std::string> words = command, variables = environment_with(environment);
@@ -126,8 +126,8 @@ std::string Child::receive(double deadline) {
       return line;
     }
     if (received_.size() > longest_answer) {
-      throw Error("child.long-line", text("'", name_, "' answers with a line of more than ", longest_answer, " bytes"),
-                  text("See what it wrote to '", log_.string(), "'"));
+      throw Error("child.long-line", text("'", name_, "' answered with a line of more than ", longest_answer, " bytes"),
+                  text("Read its log '", log_.string(), "'"));
     }
     wait_for(POLLIN, deadline);
     char piece[1 << 16];
@@ -144,8 +144,8 @@ void Child::wait_for(short events, double deadline) const {
   for (;;) {
     const double left = deadline - seconds();
     if (left <= 0) {
-      throw Error("child.timeout", text("'", name_, "' gave no answer in time", last_words()),
-                  text("See what it wrote to '", log_.string(), "', or allow it more time"));
+      throw Error("child.timeout", text("'", name_, "' did not answer within the time limit", last_words()),
+                  text("Read its log '", log_.string(), "', or raise the time limit"));
     }
     pollfd state{socket_, events, 0};
     if (::poll(&state, 1, static_cast<int>(std::ceil(std::min(left, 60.0) * 1000))) > 0) return;
@@ -155,8 +155,8 @@ void Child::wait_for(short events, double deadline) const {
 std::string Child::end() {
   if (process_ < 0) return "";
   ::shutdown(socket_, SHUT_RDWR);
-  // One that reads its input ends by itself, in its own order. It is looked at without being collected, because its
-  // number stands for the group until then.
+  // A child that reads its input exits by itself. WNOWAIT keeps the zombie, so that its process number still names the
+  // group.
   siginfo_t state{};
   for (int i = 0; i < 50 && state.si_pid == 0; ++i) {
     if (i > 0) std::this_thread::sleep_for(std::chrono::milliseconds{10});
@@ -174,7 +174,7 @@ std::string Child::end() {
 void Child::ended() {
   const std::string how = process_ < 0 ? "has ended" : end();
   throw Error("child.ended", text("'", name_, "' ", how, " before it answered", last_words()),
-              text("See what it wrote to '", log_.string(), "'"));
+              text("Read its log '", log_.string(), "'"));
 }
 
 std::string Child::last_words() const {

@@ -1,4 +1,4 @@
-// A child process that is asked in lines and answers in lines, and of which nothing is taken for granted.
+// A child process with a line protocol: one line asks, one line answers. Its output is not trusted.
 #pragma once
 
 #include <sys/types.h>
@@ -11,28 +11,27 @@ namespace slm::bench {
 
 class Child {
  public:
-  /// Starts a program, found as a shell finds it, in a process group of its own. Its standard input and output are this
-  /// dialogue, its standard error goes to the file `log`. environment: "NAME=VALUE", besides this process's own.
+  /// Starts a program from PATH in a separate process group. Its standard input and output carry the protocol, its
+  /// standard error goes to the file `log`. environment: "NAME=VALUE" entries, added to this process's environment.
   /// Throws child.cannot-start.
   Child(const std::vector<std::string>& command, const std::vector<std::string>& environment,
         std::filesystem::path log);
   Child(const Child&) = delete;
   Child& operator=(const Child&) = delete;
-  /// Ends the child and whatever it started.
+  /// Ends the child and all processes of its group.
   ~Child();
 
-  /// Sends one line and gives the line that answers it. Throws child.timeout after that many seconds, child.ended,
-  /// child.long-line.
+  /// Sends one line and returns the answer line. Throws child.timeout after `seconds`, child.ended, child.long-line.
   std::string ask(std::string_view line, double seconds);
 
  private:
   void send(std::string_view line, double deadline);
   std::string receive(double deadline);
   void wait_for(short events, double deadline) const;
-  /// Ends the group; how the child itself ended, in words.
+  /// Ends the group. Returns how the child ended, as text.
   std::string end();
   [[noreturn]] void ended();
-  /// The last lines that it wrote to its standard error.
+  /// The last lines of its standard error.
   std::string last_words() const;
 
   std::string name_;

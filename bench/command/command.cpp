@@ -3,8 +3,8 @@
 #include "tools/cli/bench.hpp"
 
 void cli::add_bench(CLI::App& program) {
-  CLI::App& command =
-      *program.add_subcommand("bench", "Measure speculation, kernels and decoding, compare devices, and plan");
+  CLI::App& command = *program.add_subcommand(
+      "bench", "Measure speculation, kernels and decoding, compare devices, and estimate costs");
   command.require_subcommand(1);
   slm::bench::add_speculative(command);
   slm::bench::add_check(command);

@@ -1,4 +1,4 @@
-// `slm bench`: what the program measures, and what it expects. One file for each subcommand.
+// `slm bench`: measurements and estimates. Each subcommand has one file.
 #pragma once
 
 #include <CLI/CLI.hpp>

@@ -1,4 +1,4 @@
-// `slm bench compare`: reports of several devices side by side, as tables and one picture.
+// `slm bench compare`: reports of several devices side by side, as tables and a picture.
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
@@ -18,7 +18,7 @@ namespace slm::bench {
 
 namespace {
 
-/// What was measured on one device, in one or several files.
+/// The results of one device, from one or several files.
 struct Column {
   std::string label;
   Report report;
@@ -34,7 +34,7 @@ bool same_measurement(const Result& a, const Result& b) {
   return a.benchmark == b.benchmark && a.model == b.model && a.format == b.format && a.rows == b.rows;
 }
 
-/// Whether both measured the same thing.
+/// Whether both reports have a result of the same measurement.
 bool overlap(const Report& a, const Report& b) {
   return std::any_of(a.results.begin(), a.results.end(), [&](const Result& one) {
     return std::any_of(b.results.begin(), b.results.end(),
@@ -42,16 +42,16 @@ bool overlap(const Report& a, const Report& b) {
   });
 }
 
-/// Files of one device that measured different things make one column; those that measured the same thing are two runs.
+/// Files of one device with different measurements form one column. Files with the same measurement are two runs.
 std::vector<Column> columns_of(const std::vector<std::string>& files, std::vector<std::string>& notes) {
   std::vector<Column> columns;
   for (const std::string& file : files) {
     Report report = read_report(file);
     if (report.device.emulated()) {
       throw Error("bench.emulated",
-                  text("'", file, "' comes from a GPU emulated by the processor (", report.device.backend,
-                       "): its times mean nothing"),
-                  "Leave it out, or measure on a device");
+                  text("'", file, "' comes from a GPU emulated by the CPU (", report.device.backend,
+                       "): its times have no meaning"),
+                  "Omit it, or measure on a device");
     }
     const auto of_device = [&](const Column& column) { return column.report.device == report.device; };
     const auto rest_of_it = std::find_if(columns.begin(), columns.end(), [&](const Column& column) {
@@ -64,7 +64,7 @@ std::vector<Column> columns_of(const std::vector<std::string>& files, std::vecto
       continue;
     }
     if (const auto twin = std::find_if(columns.begin(), columns.end(), of_device); twin != columns.end()) {
-      notes.push_back(text(twin->file, " and ", file, " come from the same device: their columns are two runs of it."));
+      notes.push_back(text(twin->file, " and ", file, " come from the same device: their columns are two runs."));
     }
     std::string label = short_name(report.device);
     columns.push_back({std::move(label), std::move(report), file});
@@ -78,16 +78,16 @@ std::vector<Column> columns_of(const std::vector<std::string>& files, std::vecto
   return columns;
 }
 
-/// One figure of every device, by what was measured; NaN where a device lacks it.
+/// One figure for every device, by measurement; NaN where a device has none.
 struct Figure {
   struct Group {
     std::string label;
-    std::vector<double> values;  // of each device
+    std::vector<double> values;  // one per device
   };
 
   std::string title, unit, meaning;
   std::function<std::optional<double>(const Result&)> pick;
-  bool best = false;  // of several results the highest; else the first
+  bool best = false;  // take the highest of several results, not the first
   std::function<std::string(double)> written = shown;
   std::vector<Group> groups = {};
 
@@ -108,7 +108,7 @@ struct Figure {
     }
   }
 
-  /// As plots.py takes it.
+  /// The input of plots.py.
   Json chart(const std::vector<Column>& columns) const {
     Json chart = {{"title", title}, {"unit", unit}, {"series", Json::array()}, {"groups", Json::array()}};
     for (const Column& column : columns) chart["series"].push_back(column.label);
@@ -145,32 +145,31 @@ std::vector<Figure> figures() {
     if (result.benchmark != "decode" || result.rows != 1) return std::nullopt;
     return 100 * share_of_bandwidth(result);
   };
-  return {
-      {.title = "Writing text, one token at a time",
-       .unit = "tokens/s",
-       .meaning = "How fast a model answers without speculation. More is better.",
-       .pick = number("decode", 1, "tokens_per_second")},
-      {.title = "The same, as a share of what the device's memory can do",
-       .unit = "% of its measured bandwidth",
-       .meaning = "Each token reads every weight once, so the memory sets the limit: at 100 % no program could be "
-                  "faster on that device with these weights. A copy or a sum of a large buffer, measured in the same "
-                  "run, is what counts as its bandwidth; weights that fit into a cache can give more than 100 %.",
-       .pick = share,
-       .written = [](double value) { return percent(value / 100); }},
-      {.title = text("Checking ", verified, " tokens in one step"),
-       .unit = "times the cost of one",
-       .meaning = "Speculative decoding checks several guessed tokens at once. At 1 they are checked for the price of "
-                  "one. Less is better.",
-       .pick = number("decode", verified, "times_one_row")},
-      {.title = "Reading a prompt",
-       .unit = "tokens/s",
-       .meaning = "How fast the text before the answer is taken in. More is better.",
-       .pick = number("prefill", 0, "tokens_per_second")},
-      {.title = "Speculative decoding, the best setting",
-       .unit = "times plain decoding",
-       .meaning = "The same text, written this many times faster with a draft model than without. More is better.",
-       .pick = number("speculative", 0, "speedup"),
-       .best = true}};
+  return {{.title = "Decoding, one token at a time",
+           .unit = "tokens/s",
+           .meaning = "Decoding speed without speculation. Higher is better.",
+           .pick = number("decode", 1, "tokens_per_second")},
+          {.title = "The same, as a share of the memory bandwidth",
+           .unit = "% of the measured bandwidth",
+           .meaning = "Each token reads every weight once, so memory bandwidth is the limit: 100 % is the fastest "
+                      "possible on that device with these weights. The bandwidth is that of a copy or a sum of a large "
+                      "buffer in the same run. Weights that fit into a cache can exceed 100 %.",
+           .pick = share,
+           .written = [](double value) { return percent(value / 100); }},
+          {.title = text("Checking ", verified, " tokens verified in one step"),
+           .unit = "times the cost of one token",
+           .meaning = "Speculative decoding verifies several draft tokens in one step. At 1, they cost as much as one "
+                      "token. Lower is better.",
+           .pick = number("decode", verified, "times_one_row")},
+          {.title = "Prefill",
+           .unit = "tokens/s",
+           .meaning = "Speed of processing the prompt. Higher is better.",
+           .pick = number("prefill", 0, "tokens_per_second")},
+          {.title = "Speculative decoding, best setting",
+           .unit = "times plain decoding",
+           .meaning = "Speedup of the same text with a draft model over decoding without one. Higher is better.",
+           .pick = number("speculative", 0, "speedup"),
+           .best = true}};
 }
 
 std::string devices_table(const std::vector<Column>& columns) {
@@ -181,7 +180,7 @@ std::string devices_table(const std::vector<Column>& columns) {
                     std::isfinite(bandwidth) ? shown(bandwidth / 1e9) : "not measured", column.report.version,
                     column.report.date});
   }
-  return markdown_table("Devices", {"name", "what it is", "measured bandwidth, GB/s", "slm", "measured on"}, rows);
+  return markdown_table("Devices", {"name", "description", "measured bandwidth, GB/s", "slm", "measured on"}, rows);
 }
 
 void run_compare(const std::vector<std::string>& files, const std::string& svg, const std::string& markdown) {
@@ -189,9 +188,8 @@ void run_compare(const std::vector<std::string>& files, const std::string& svg, 
   const std::vector<Column> columns = columns_of(files, notes);
   std::string out = "# Comparison of devices\n" + devices_table(columns);
   out +=
-      "\nModels are named with the format of their weights: bf16 (16 bits), w4a16 (4 bits), w4a8 (4 bits, and "
-      "activations of "
-      "8).\n";
+      "\nModels are named with their weight format: bf16 (16 bits), w4a16 (4 bits), w4a8 (4 bits, 8-bit "
+      "activations).\n";
   Json charts = Json::array();
   for (Figure& figure : figures()) {
     figure.collect(columns);
@@ -200,7 +198,7 @@ void run_compare(const std::vector<std::string>& files, const std::string& svg, 
     charts.push_back(figure.chart(columns));
   }
   if (charts.empty()) {
-    throw Error("bench.nothing-to-compare", "none of these files holds a result of slm bench decode or speculative",
+    throw Error("bench.nothing-to-compare", "none of these files contains a result of slm bench decode or speculative",
                 "Measure with slm bench decode --json FILE on each device");
   }
   for (const Column& column : columns) {
@@ -226,11 +224,11 @@ void add_compare(CLI::App& bench) {
     std::vector<std::string> files;
     std::string svg, markdown;
   };
-  CLI::App& command = *bench.add_subcommand("compare", "Reports of several devices side by side");
+  CLI::App& command = *bench.add_subcommand("compare", "Compare reports of several devices");
   const auto options = std::make_shared<Options>();
-  command.add_option("FILES", options->files, "what slm bench wrote with --json, one or more of each device")
-      ->required();
-  command.add_option("--svg", options->svg, "draw the comparison into this file (needs python3-matplotlib)");
+  command.add_option("FILES", options->files, "reports of slm bench --json, one or more per device")->required();
+  command.add_option("--svg", options->svg,
+                     "write the comparison as a picture to this file (needs python3-matplotlib)");
   command.add_option("--markdown", options->markdown, "write the tables to this file");
   command.callback([options] { run_compare(options->files, options->svg, options->markdown); });
 }

@@ -12,7 +12,7 @@ namespace slm::bench {
 
 namespace {
 
-/// As /proc/cpuinfo names it, else the kind of machine.
+/// The name in /proc/cpuinfo, else the machine type.
 std::string name_of_processor(const std::string& machine) {
   std::ifstream file("/proc/cpuinfo");
   for (std::string line; std::getline(file, line);) {

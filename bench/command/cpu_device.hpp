@@ -1,4 +1,4 @@
-// This machine's processor, as reports name it.
+// This machine's CPU, as reports name it.
 #pragma once
 
 #include "bench/command/report.hpp"
@@ -6,7 +6,7 @@
 
 namespace slm::bench {
 
-/// threads: that compute, with this set.
+/// threads: compute threads. isa: the instruction set in use.
 Device cpu_device(int threads, backend::Isa isa = backend::Isa::automatic);
 
 }  // namespace slm::bench

@@ -36,7 +36,7 @@ std::vector<Task> read_humaneval(const std::filesystem::path& path) {
     tasks.push_back(std::move(task));
   });
   if (tasks.empty()) {
-    throw Error("bench.no-tasks", text("'", path.string(), "' holds no task"),
+    throw Error("bench.no-tasks", text("'", path.string(), "' contains no tasks"),
                 "Download HumanEval.jsonl.gz from https://github.com/openai/human-eval (folder data)");
   }
   return tasks;

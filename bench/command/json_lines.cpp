@@ -19,7 +19,7 @@ Error unreadable(const std::filesystem::path& path, std::string_view reason) {
                "Check the path, or download the file again");
 }
 
-/// The whole file. zlib reads a file without gzip's header as it is.
+/// The whole file. zlib reads a file without a gzip header unchanged.
 std::string inflate_file(const std::filesystem::path& path) {
   std::error_code ignored;
   if (!std::filesystem::is_regular_file(path, ignored)) throw unreadable(path, "it is not a regular file");
@@ -30,12 +30,12 @@ std::string inflate_file(const std::filesystem::path& path) {
   int count = 0;
   while ((count = gzread(file.get(), piece.data(), static_cast<unsigned>(piece.size()))) > 0) {
     if (content.size() + static_cast<std::size_t>(count) > most_bytes) {
-      throw Error("bench.too-large", text("'", path.string(), "' holds more than ", most_bytes >> 20, " MiB"),
-                  "Check that this is the right file");
+      throw Error("bench.too-large", text("'", path.string(), "' contains more than ", most_bytes >> 20, " MiB"),
+                  "Check that this is the intended file");
     }
     content.append(piece, 0, static_cast<std::size_t>(count));
   }
-  // The last part of a cut file inflates without complaint: only the state of the stream tells.
+  // The last part of a truncated file inflates without an error. Only the stream's state reports it.
   int state = Z_OK;
   const std::string reason = gzerror(file.get(), &state);
   if (count < 0 || state != Z_OK) throw unreadable(path, reason);
@@ -68,7 +68,7 @@ void read_json_lines(const std::filesystem::path& path, const std::function<void
     const std::string place = text(path.string(), ":", number);
     if (line.size() > longest_line) {
       throw Error("bench.too-large", text("'", place, "' has ", line.size(), " bytes, more than 1 MiB"),
-                  "Check that this is the right file");
+                  "Check that this is the intended file");
     }
     visit({parse_json_object(line, place), place});
   }

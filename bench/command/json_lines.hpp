@@ -1,4 +1,4 @@
-// Files of one JSON object a line, as benchmarks exchange them: plain or gzipped, small, and hostile until checked.
+// Files with one JSON object per line, plain or gzipped. Their contents are not trusted.
 #pragma once
 
 #include <filesystem>
@@ -9,17 +9,17 @@
 
 namespace slm::bench {
 
-/// One object, and where it stands: "tasks.jsonl:12".
+/// One object and its position: "tasks.jsonl:12".
 struct JsonLine {
   Json object;
   std::string place;
 
-  /// A field that must be a string.
+  /// A field that must be a string. Throws bench.missing-field for an absent one.
   const std::string& string(const char* name) const;
 };
 
-/// Calls `visit` with each object of the file, in order. Blank lines are skipped.
-/// A file of more than 64 MiB (inflated) is refused, and a line of more than 1 MiB.
+/// Calls `visit` with each object of the file, in order. Skips blank lines. Refuses files above 64 MiB (inflated) and
+/// lines above 1 MiB.
 void read_json_lines(const std::filesystem::path& path, const std::function<void(const JsonLine&)>& visit);
 
 }  // namespace slm::bench

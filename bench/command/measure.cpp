@@ -1,4 +1,4 @@
-// `slm bench decode` and `slm bench kernels`: tables of the backend that the program was built for.
+// `slm bench decode` and `slm bench kernels`: tables for the backend that the program was built for.
 #include "bench/device/measure.hpp"
 
 #include <iostream>
@@ -42,16 +42,16 @@ void run_measurement(const MeasureCommand& command) {
   }
   const Report report = measure_on(command.backend, options);
   if (report.results.empty() && report.failures.empty()) {
-    throw Error("bench.nothing-measured", "no measurement of this backend fits --model and --format",
-                "Leave one of them out; slm bench decode --help lists what there is");
+    throw Error("bench.nothing-measured", "--model and --format select no measurement of this backend",
+                "Omit one of them; slm bench decode --help lists the choices");
   }
   const std::string tables = device_tables(report);
   std::cout << tables << std::flush;
   if (!command.markdown.empty()) write_text_file(command.markdown, tables);
   if (!report.failures.empty()) {
     throw Error("bench.failures",
-                text("not all could be measured, ", report.failures.size(), " failed: ", report.failures.front()),
-                "The report lists them; what was measured is in it");
+                text("some measurements failed, ", report.failures.size(), " failed: ", report.failures.front()),
+                "The report lists the failures and contains the other results");
   }
 }
 
@@ -62,20 +62,22 @@ void add_measurement(CLI::App& bench, const char* name, const char* help, Measur
   given->backend = SLM_BENCH_BACKEND;
   command
       .add_option("--backend", given->backend,
-                  "what the program was built for; lanes32 or lanes64 for a dry run on a GPU that the processor "
-                  "emulates, whose times mean nothing")
+                  "default: the backend of this build; lanes32 or lanes64: a dry run on a GPU emulated by the CPU, "
+                  "whose times have no meaning")
       ->check(CLI::IsMember({SLM_BENCH_BACKEND, "lanes32", "lanes64"}))
       ->capture_default_str();
-  command.add_option("--model", given->options.models, "only these shapes; may be repeated")
+  command.add_option("--model", given->options.models, "measure only this shape; may be repeated")
       ->check(CLI::IsMember(bench_models));
-  command.add_option("--format", given->options.formats, "only these: bf16, int4 or one of its kinds w4a16, w4a8")
+  command
+      .add_option("--format", given->options.formats,
+                  "measure only this format: bf16, int4 or one of its kinds w4a16, w4a8; may be repeated")
       ->check(CLI::IsMember({"bf16", "int4", "w4a16", "w4a8"}));
-  command.add_option("--threads", given->options.threads, "of the processor; 0: one per core")
+  command.add_option("--threads", given->options.threads, "CPU threads; 0: one per core")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();
   cli::add_isa_option(command, given->options.isa);
   command.add_flag("--copy-weights", given->options.copy_weights,
-                   "on the processor, weights of floating point in huge pages, not in small ones as a mapped file's");
+                   "CPU: copy floating-point weights to huge pages instead of reading the mapped file");
   command
       .add_option_function<std::string>(
           "--activations",
@@ -83,35 +85,35 @@ void add_measurement(CLI::App& bench, const char* name, const char* help, Measur
             using backend::DenseActivations;
             given->options.dense_activations = word == "bf16" ? DenseActivations::bf16 : DenseActivations::bf16x2;
           },
-          "on a processor with AMX or AVX512_BF16, what activations beside bf16 weights are rounded to; without both "
-          "not at all")
+          "CPU with AMX or AVX512_BF16: rounding of activations beside bf16 weights; other CPUs do not round")
       ->check(CLI::IsMember({"bf16", "bf16x2"}));
-  command.add_option("--device", given->options.device, "which of several GPUs")
+  command.add_option("--device", given->options.device, "number of the GPU, from 0")
       ->check(CLI::Range(0, 99))
       ->capture_default_str();
-  command.add_flag("--quick", given->options.quick, "fewer rows, fewer samples");
+  command.add_flag("--quick", given->options.quick, "measure fewer row counts, with fewer samples");
   if (table == MeasureOptions::Table::decode) {
     command
         .add_option("--file", given->options.files,
-                    "a model's folder or GGUF file instead, as it is stored; with --format w4a8, activations of 8 bits "
-                    "beside its four-bit weights; may be repeated")
+                    "measure this model folder or GGUF file as stored, instead of a shape; with --format w4a8, 8-bit "
+                    "activations beside 4-bit weights; may be repeated")
         ->excludes("--model");
     command
-        .add_option("--sequences", given->options.sequences,
-                    "only steps in which so many texts decode a token each: 1,8,32; beside n tokens of one text")
+        .add_option(
+            "--sequences", given->options.sequences,
+            "measure only steps of this many sequences, one token each: 1,8,32; beside n tokens of one sequence")
         ->delimiter(',')
         ->check(CLI::Range(1, 1024));
   }
   command
       .add_option("--positions", given->options.positions,
-                  table == MeasureOptions::Table::decode ? "tokens before the measured steps of one text; 0: a few"
-                                                         : "tokens before the rows that attend; 0: 1024")
+                  table == MeasureOptions::Table::decode ? "tokens before the measured steps of one sequence; 0: a few"
+                                                         : "tokens before the rows of attention; 0: 1024")
       ->check(CLI::Range(0, 1 << 20))
       ->capture_default_str();
   command
       .add_option_function<std::string>(
           "--cache-format", [given](const std::string& word) { given->options.cache_format = kv_format_named(word); },
-          "how the KV cache stores keys and values: f32, f16, bf16, int8; without it what the backend takes")
+          "storage of keys and values: f32, f16, bf16, int8; default: the backend's format")
       ->type_name("FORMAT");
   command.add_option("--json", given->json, "write the report to this file, for slm bench compare");
   command.add_option("--markdown", given->markdown, "write the tables to this file");
@@ -121,12 +123,13 @@ void add_measurement(CLI::App& bench, const char* name, const char* help, Measur
 }  // namespace
 
 void add_decode(CLI::App& bench) {
-  add_measurement(bench, "decode", "Steps of whole models: tokens/s, share of the memory bandwidth, cost of verifying",
+  add_measurement(bench, "decode",
+                  "Decode steps of whole models: tokens/s, share of the memory bandwidth, cost of verification",
                   MeasureOptions::Table::decode);
 }
 
 void add_kernels(CLI::App& bench) {
-  add_measurement(bench, "kernels", "The operations of a layer one by one", MeasureOptions::Table::kernels);
+  add_measurement(bench, "kernels", "Operations of a layer, one by one", MeasureOptions::Table::kernels);
 }
 
 }  // namespace slm::bench

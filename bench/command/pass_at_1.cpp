@@ -16,7 +16,7 @@ namespace slm::bench {
 
 namespace {
 
-/// A space more for each line that begins with an odd number of them.
+/// Adds a space to each line whose indentation is odd.
 std::string even_indentation(std::string_view code) {
   std::string out;
   for (std::size_t at = 0; at <= code.size();) {
@@ -30,7 +30,7 @@ std::string even_indentation(std::string_view code) {
   return out;
 }
 
-/// Where a line begins at the margin; a closing bracket there belongs to the line before.
+/// The first line that begins at the left margin. A closing bracket there belongs to the line before.
 std::size_t end_of_function(std::string_view code) {
   for (std::size_t at = code.find('\n'); at != std::string_view::npos; at = code.find('\n', at + 1)) {
     if (at + 1 < code.size() && std::string_view(" \t\r\n)]}").find(code[at + 1]) == std::string_view::npos)
@@ -56,8 +56,8 @@ std::vector<Sample> read_samples(const std::filesystem::path& path) {
     samples.push_back({line.string("task_id"), line.string("completion")});
   });
   if (samples.empty()) {
-    throw Error("bench.no-samples", text("'", path.string(), "' holds no sample"),
-                "Give a file of {\"task_id\": ..., \"completion\": ...}, one object a line");
+    throw Error("bench.no-samples", text("'", path.string(), "' contains no samples"),
+                "Use a file of {\"task_id\": ..., \"completion\": ...} objects, one per line");
   }
   return samples;
 }
@@ -76,7 +76,7 @@ PassAt1 pass_at_1(const Sandbox& sandbox, const std::vector<Task>& tasks, const 
       throw Error(
           "bench.unknown-task",
           text("a sample is for the task '", sample.task_id, "', which is not among the ", tasks.size(), " tasks"),
-          "Give the HumanEval file that the samples were made from");
+          "Use the HumanEval file of these samples");
     }
   }
 
@@ -110,13 +110,13 @@ PassAt1 pass_at_1(const Sandbox& sandbox, const std::vector<Task>& tasks, const 
         threads.push_back(detail::start_thread(work));
       } catch (const Error&) {
         if (threads.empty()) throw;
-        break;  // those that run do all of it
+        break;  // the running threads do all of the work
       }
     }
   }
   if (fault) std::rethrow_exception(fault);
 
-  std::map<std::string_view, std::pair<int, int>> passed_of;  // of how many
+  std::map<std::string_view, std::pair<int, int>> passed_of;  // passed, all
   for (std::size_t i = 0; i < samples.size(); ++i) {
     auto& [passed, all] = passed_of[samples[i].task_id];
     passed += result.verdicts[i].outcome == Outcome::passed;

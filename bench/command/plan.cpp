@@ -1,4 +1,4 @@
-// slm bench plan: what a model should cost on several devices, by docs/planning.md. A model of speed, no measurement.
+// slm bench plan: estimated cost of a model on several devices, by docs/planning.md. An estimate, not a measurement.
 #include <algorithm>
 #include <cstdint>
 #include <memory>
@@ -36,7 +36,7 @@ struct PlanCommand {
   bool json = false;
 };
 
-/// A device's figures, and what they are worth.
+/// A device's figures and their origin.
 struct Figures {
   PlanDevice device;
   std::string name, origin;
@@ -65,8 +65,8 @@ Figures measured(int threads) {
     figures.device.link = speed.link;
   }
   figures.name = cpu_device(threads).name + ", " + counted(threads, "thread");
-  figures.origin = figures.messages_measured ? text("measured, ", cli::rank_count(), " ranks at once")
-                                             : std::string("measured; messages between ranks are not, but assumed");
+  figures.origin = figures.messages_measured ? text("measured, ", cli::rank_count(), " ranks at the same time")
+                                             : std::string("measured; messages between ranks are assumed");
   return figures;
 }
 
@@ -94,7 +94,7 @@ Figures figures_of(const std::string& name, const PlanCommand& command) {
   return figures;
 }
 
-/// Whether slm can do it.
+/// Whether slm supports the device today.
 const char* today(const PlanDevice& device) { return device.processor ? "runs" : "has not run"; }
 
 std::string words_of(const Way& way) {
@@ -178,19 +178,19 @@ std::string tables_of(const Figures& figures, const std::vector<Plan>& plans, bo
                       plan.fits ? shown(plan.replicas_needed * plan.way.tensor * plan.way.stages) : none,
                       plan.fits ? shown(plan.request_seconds) : none, plan.fits ? shown(plan.in_flight) : none});
   }
-  out += markdown_table("What a device holds and moves",
+  out += markdown_table("Memory and traffic per device",
                         {"way", "devices", "slm today", "weights GB", "cache GB", "fits", "sequences that fit",
-                         "GB read a step", "MB from other ranks", "messages"},
+                         "GB read per step", "MB from other ranks", "messages"},
                         memory);
   out += markdown_table("Time of a step",
                         {"way", "memory ms", "arithmetic ms", "launches ms", "messages ms", "bound by",
-                         "tokens/s alone", "ms a token, all sequences", "tokens/s of all"},
+                         "tokens/s alone", "ms per token, all sequences", "tokens/s, all sequences"},
                         time);
   if (!requests) return out;
-  return out +
-         markdown_table("Requests",
-                        {"way", "a day, at most", "replicas for those asked", "devices", "seconds of one", "in flight"},
-                        demand);
+  return out + markdown_table("Requests",
+                              {"way", "requests per day, at most", "replicas needed", "devices", "seconds per request",
+                               "in flight"},
+                              demand);
 }
 
 void run_plan(const PlanCommand& command) {
@@ -212,9 +212,9 @@ void run_plan(const PlanCommand& command) {
   const std::vector<Way> ways = plan::ways_of(model.shape, ranks, command.replicas, command.pipeline);
   if (ways.empty()) {
     throw Error("bench.no-way",
-                text(ranks, " ranks cannot be ", counted(command.replicas, "replica"), " of ",
+                text(ranks, " ranks cannot form ", counted(command.replicas, "replica"), " of ",
                      counted(command.pipeline, "stage"), " each"),
-                text("Give numbers whose product divides --ranks, and at most ", model.shape.layers, " stages"));
+                text("Use numbers whose product divides --ranks, and at most ", model.shape.layers, " stages"));
   }
   const double parameters = static_cast<double>(parameter_count(model.shape, {.tied = model.tied, .position_rows = 0}));
   cli::OrderedJson json{{"model", model.name},           {"format", model.format},         {"parameters", parameters},
@@ -224,7 +224,7 @@ void run_plan(const PlanCommand& command) {
     json["prompt_tokens"] = command.prompt_tokens;
     json["answer_tokens"] = command.answer_tokens;
   }
-  std::string tables = text("A model of speed, no measurement: ", markdown_text(model.name), ", ", model.format, ", ",
+  std::string tables = text("An estimate, not a measurement: ", markdown_text(model.name), ", ", model.format, ", ",
                             shown(parameters / 1e9), "e9 weights, ", counted(command.sequences, "sequence"), " of ",
                             shown(load.context), " tokens in ", command.cache, ".\n");
   for (const std::string& name : command.devices) {
@@ -246,52 +246,53 @@ void run_plan(const PlanCommand& command) {
 
 void add_plan(CLI::App& bench) {
   const auto given = std::make_shared<PlanCommand>();
-  CLI::App& command = *bench.add_subcommand(
-      "plan", "What several devices should give: memory, traffic, tokens/s; a model, no measurement");
-  command.add_option("--model", given->model, "a shape by its name, a folder, a GGUF file or a config.json")
-      ->required();
-  command.add_option("--device", given->devices, "may be repeated; measured: this processor, on all ranks")
+  CLI::App& command =
+      *bench.add_subcommand("plan", "Estimate memory, traffic and tokens/s on several devices, without measuring");
+  command.add_option("--model", given->model, "a named shape, model folder, GGUF file or config.json")->required();
+  command
+      .add_option("--device", given->devices, "device to plan for; may be repeated; measured: this CPU, on all ranks")
       ->required()
       ->check(CLI::IsMember(device_names()));
-  command.add_option("--ranks", given->ranks, "devices in all; 0: as many as mpirun has started")
+  command.add_option("--ranks", given->ranks, "number of devices; 0: the number of ranks that mpirun started")
       ->check(CLI::Range(0, 4096))
       ->capture_default_str();
-  command.add_option("--replicas", given->replicas, "only ways with so many whole models; 0: any number")
+  command.add_option("--replicas", given->replicas, "only layouts with this many replicas; 0: any")
       ->check(CLI::Range(0, 4096))
       ->capture_default_str();
-  command.add_option("--pipeline", given->pipeline, "only ways with so many stages of layers; 0: any number")
+  command.add_option("--pipeline", given->pipeline, "only layouts with this many pipeline stages; 0: any")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();
-  command.add_option("--format", given->format, "of the weights; without it as stored, bf16 for a shape")
+  command.add_option("--format", given->format, "weight format; default: as stored, bf16 for a named shape")
       ->check(CLI::IsMember(plan::formats));
-  command.add_option("--cache-format", given->cache, "of keys and values")
+  command.add_option("--cache-format", given->cache, "storage format of keys and values")
       ->check(CLI::IsMember({"f32", "f16", "bf16", "int8"}))
       ->capture_default_str();
-  command.add_option("--sequences", given->sequences, "that decode together, on all devices")
+  command.add_option("--sequences", given->sequences, "sequences that decode at the same time, on all devices")
       ->check(CLI::Range(1, 1 << 24))
       ->capture_default_str();
-  command.add_option("--context", given->context, "tokens of each; 0: a request's, or 2048")
+  command.add_option("--context", given->context, "tokens per sequence; 0: those of a request, or 2048")
       ->check(CLI::Range(0, 1 << 24))
       ->capture_default_str();
-  command.add_option("--requests-per-day", given->requests_per_day, "to be answered")->check(CLI::Range(0.0, 1e12));
-  command.add_option("--prompt-tokens", given->prompt_tokens, "of a request")
+  command.add_option("--requests-per-day", given->requests_per_day, "requests per day to serve")
+      ->check(CLI::Range(0.0, 1e12));
+  command.add_option("--prompt-tokens", given->prompt_tokens, "prompt tokens per request")
       ->check(CLI::Range(1, 1 << 24))
       ->capture_default_str();
-  command.add_option("--answer-tokens", given->answer_tokens, "of a request")
+  command.add_option("--answer-tokens", given->answer_tokens, "generated tokens per request")
       ->check(CLI::Range(1, 1 << 24))
       ->capture_default_str();
-  command.add_option("--threads", given->threads, "of each rank of the measured processor; 0: one per core")
+  command.add_option("--threads", given->threads, "threads per rank of the measured CPU; 0: one per core")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();
   const auto add_figure = [&](const char* name, std::optional<double>& figure, const char* help, double most) {
     command.add_option(name, figure, help)->check(CLI::Range(1e-6, most));
   };
-  add_figure("--memory", given->memory, "of a device instead of the table's, GB", 1e9);
-  add_figure("--bandwidth", given->bandwidth, "the same, of its memory, GB/s", 1e9);
-  add_figure("--arithmetic", given->arithmetic, "the same, TFLOP/s", 1e9);
-  add_figure("--latency", given->latency, "the same, of a message, us", 1e9);
-  add_figure("--link", given->link, "the same, from another device, GB/s", 1e9);
-  add_figure("--share", given->share, "of bandwidth and arithmetic that is reached", 1);
+  add_figure("--memory", given->memory, "memory per device, GB; replaces the table's value", 1e9);
+  add_figure("--bandwidth", given->bandwidth, "memory bandwidth per device, GB/s; replaces the table's value", 1e9);
+  add_figure("--arithmetic", given->arithmetic, "arithmetic per device, TFLOP/s; replaces the table's value", 1e9);
+  add_figure("--latency", given->latency, "latency of a message, us; replaces the table's value", 1e9);
+  add_figure("--link", given->link, "bandwidth from another device, GB/s; replaces the table's value", 1e9);
+  add_figure("--share", given->share, "reached share of bandwidth and arithmetic, 0 to 1", 1);
   command.add_flag("--json", given->json, "print one JSON object, in seconds and bytes");
   command.callback([given] { run_plan(*given); });
 }

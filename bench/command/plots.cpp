@@ -7,7 +7,7 @@
 namespace slm::bench {
 
 Pictures draw(const Json& request) {
-  constexpr double patience = 120;  // seconds; the first time, matplotlib looks through all fonts
+  constexpr double patience = 120;  // seconds; on its first use, matplotlib scans all fonts
   try {
     Child child({"python3", "-B", cli::data_path("bench/command/plots.py")}, {}, "/dev/null");
     const std::string line = request.dump(-1, ' ', true, Json::error_handler_t::replace);

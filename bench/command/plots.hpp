@@ -1,4 +1,4 @@
-// The pictures of reports and runs: matplotlib draws them, where it is (plots.py).
+// Pictures of reports and runs, drawn by matplotlib if it is installed (plots.py).
 #pragma once
 
 #include <map>
@@ -10,10 +10,10 @@ namespace slm::bench {
 
 struct Pictures {
   std::map<std::string, std::string> files = {};  // name -> SVG
-  std::string trouble = {};                       // why there are none, and what to do; nothing when drawn
+  std::string trouble = {};                       // why drawing failed, with a remedy; empty: drawn
 };
 
-/// request: {"summary": ...} of a run, or {"figures": ...} of a comparison, which is the one file figures.svg.
+/// request: {"summary": ...} of a run, or {"figures": ...} of a comparison, which yields the one file figures.svg.
 Pictures draw(const Json& request);
 
 }  // namespace slm::bench

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """The pictures of slm bench, drawn by matplotlib (Debian: python3-matplotlib).
 
-    plots.py FOLDER     draws those of a folder of `slm bench speculative` anew, from its summary.json
+    plots.py FOLDER     draws the pictures of a folder of `slm bench speculative` again, from its summary.json
 
-Without arguments it is slm's: one JSON object on standard input, {"summary": ...} of such a run or {"figures": [...]} of
-`slm bench compare`, and one on standard output, {"pictures": {file name: SVG}} or {"error": why there are none}.
+Without arguments it serves slm. It reads one JSON object from standard input: {"summary": ...} of such a run, or
+{"figures": [...]} of `slm bench compare`. It writes one to standard output: {"pictures": {file name: SVG}} or {"error": reason}.
 """
 import io
 import json
@@ -14,7 +14,7 @@ import pathlib
 import sys
 import textwrap
 
-DEBIAN = "/usr/bin/python3"  # for which Debian's package is, and which need not be the first on the PATH
+DEBIAN = "/usr/bin/python3"  # the interpreter of Debian's package, which may not be the first on the PATH
 try:
     import matplotlib
     from matplotlib.figure import Figure
@@ -25,7 +25,7 @@ except ImportError:
 
 COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#999999")  # of Okabe and Ito
 MARKS = "osD^vP*X"
-FEW = 30  # positions that fewer rounds reached say little
+FEW = 30  # positions with fewer rounds are not significant
 
 
 def style():
@@ -37,7 +37,7 @@ def style():
 
 
 def text(found, width):
-    """Names come from outside: what no line shows becomes a mark, and long ones wrap."""
+    """Untrusted names: unprintable characters become a mark, and long names wrap."""
     return "\n".join(textwrap.wrap("".join(c if c.isprintable() else "\ufffd" for c in found), width, max_lines=3)) or " "
 
 
@@ -50,7 +50,7 @@ def shown(value):
 
 
 def bars(axes, chart):
-    """Groups below each other, a bar for each series, or one with all of them (stacked)."""
+    """Draws the groups below each other, with one bar per series or one stacked bar."""
     groups, series, stacked = chart["groups"], chart["series"], chart.get("stacked", False)
     count = 1 if stacked else max(len(series), 1)
     ends = [0.0] * len(groups)
@@ -93,7 +93,7 @@ def finish(axes, title, legend):
 
 
 def picture(charts):
-    """One SVG, the charts below each other."""
+    """One SVG with the charts below each other."""
     heights = [3.6 if "x" in chart else 1.1 + 0.25 * len(chart["groups"]) * (1 if chart.get("stacked") else max(len(chart["series"]), 1.5))
                for chart in charts]
     figure = Figure(figsize=(9.5, sum(heights)), layout="constrained")
@@ -105,7 +105,7 @@ def picture(charts):
 
 
 def charts_of(summary):
-    """File name -> what it shows, of a run of slm bench speculative: those that there is something to draw for."""
+    """File name -> chart of a run of slm bench speculative, for the charts that have data."""
     sweep = {"measured": [], "predicted from acceptance per token": [], "predicted from counts": []}
     positions, shares, engines = [], [], []
     for found in summary["configurations"]:

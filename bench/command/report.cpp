@@ -15,7 +15,7 @@ namespace slm::bench {
 
 namespace {
 
-/// One object of a report; every fault names the place.
+/// One object of a report. Every error names the field.
 class ReportFields {
  public:
   ReportFields(const Json& object, std::string place, const std::string& file)
@@ -130,7 +130,7 @@ Report parse_report(std::string_view source, const std::string& file) {
     throw Error("bench.other-schema",
                 text("'", file, "' is ",
                      schema != json.end() && schema->is_string() ? "of schema '" + fields.string("schema") + "'"
-                                                                 : std::string("no report of slm bench"),
+                                                                 : std::string("not a report of slm bench"),
                      ", expected schema '", report_schema, "'"),
                 "Measure again with this version of slm bench");
   }
@@ -148,7 +148,7 @@ Report parse_report(std::string_view source, const std::string& file) {
                   .bandwidth = of.from_zero("bandwidth")};
     const ReportFields numbers(of.at("numbers"), text("results[", report.results.size(), "].numbers."), file);
     if (of.at("numbers").size() > most_numbers) {
-      throw Error("bench.bad-report", text("'", file, "' has a result of more than ", most_numbers, " numbers"),
+      throw Error("bench.bad-report", text("'", file, "' contains a result with more than ", most_numbers, " numbers"),
                   "Name a file that slm bench wrote with --json");
     }
     for (const auto& [name, value] : of.at("numbers").items()) {

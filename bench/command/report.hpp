@@ -1,4 +1,4 @@
-// The file that every measurement ends in, one schema for all devices and vendors (docs/benchmarks.md describes it).
+// The report file of all measurements, in one schema for all devices and vendors (docs/benchmarks.md).
 #pragma once
 
 #include <cstdint>
@@ -14,50 +14,50 @@ inline constexpr const char* report_schema = "slm-bench-2";
 
 struct Device {
   std::string name;          // "AMD EPYC 9B14", "NVIDIA H200"
-  std::string architecture;  // the instruction set of a CPU ("avx512"), what a GPU's code is compiled for ("sm_90")
-  std::string driver;        // the vendor's, with its version; a CPU's is the operating system
-  std::string backend;       // cpu, cuda, hip; lanes32 and lanes64 are GPUs emulated by the processor
+  std::string architecture;  // a CPU's instruction set ("avx512"), or the target of a GPU's code ("sm_90")
+  std::string driver;        // the GPU driver with its version; for a CPU, the operating system
+  std::string backend;       // cpu, cuda, hip; lanes32 and lanes64 are GPUs emulated by the CPU
   std::int64_t memory_bytes = 0;
   int cores = 0;    // multiprocessors, compute units
-  int threads = 0;  // of the processor that computed; 0: the GPU did
+  int threads = 0;  // compute threads of the CPU; 0: a GPU
 
-  /// Whether times mean nothing.
+  /// Whether the times have no meaning.
   bool emulated() const { return backend.starts_with("lanes"); }
   bool operator==(const Device&) const = default;
 };
 
 struct Result {
   std::string benchmark;  // "decode", "prefill", "speculative", "kernel-qkv" ...
-  std::string model;      // "AMD-Llama-135M"; of a pair "target + draft"
-  std::string format;     // "bf16", "w4a16", "w4a8"; of a pair "target + draft"
-  int rows = 1;           // tokens that one call computes together
+  std::string model;      // "AMD-Llama-135M"; for a pair "target + draft"
+  std::string format;     // "bf16", "w4a16", "w4a8"; for a pair "target + draft"
+  int rows = 1;           // tokens per call
   double seconds = 0;     // median time of one call
-  double bytes = 0;       // what it moves, at least
-  double bandwidth = 0;   // bytes per second that a probe of the device's memory moved in the same run; 0: none
-  /// The benchmark's own, in SI units: "tokens_per_second", "times_one_row" ...
+  double bytes = 0;       // bytes moved, at least
+  double bandwidth = 0;   // bytes per second of a probe of the device's memory in the same run; 0: none
+  /// Figures of this benchmark, in SI units: "tokens_per_second", "times_one_row" ...
   std::map<std::string, double> numbers = {};
 
   bool operator==(const Result&) const = default;
 };
 
 struct Report {
-  std::string version, date;  // of slm; ISO 8601
+  std::string version, date;  // slm's version; ISO 8601
   Device device;
   std::vector<Result> results = {};
-  std::vector<std::string> failures = {};  // what did not run, and why
+  std::vector<std::string> failures = {};  // measurements that failed, with the reason
 
   bool operator==(const Report&) const = default;
 };
 
-/// A report of this build of slm and this moment.
+/// A report of this build of slm, dated now.
 Report make_report(Device device);
 
-/// Throws bench.bad-report for whatever keeps it from being a report, bench.other-schema for another version of it,
-/// and json.* for what is no JSON. `file` is for the message.
+/// Throws bench.bad-report for invalid contents, bench.other-schema for another schema version, and json.* for invalid
+/// JSON. file: the name in messages.
 Report parse_report(std::string_view json, const std::string& file);
 Report read_report(const std::filesystem::path& path);
 
-/// Whole or not at all, and nothing that read_report() would refuse.
+/// Writes atomically. The contents pass read_report().
 void write_report(const std::filesystem::path& path, const Report& report);
 
 }  // namespace slm::bench

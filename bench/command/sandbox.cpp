@@ -15,20 +15,20 @@ constexpr std::array outcomes = {Outcome::passed, Outcome::failed, Outcome::time
 
 Error refusal(const std::string& id, const std::string& detail) {
   if (id == "sandbox.no-bubblewrap") {
-    return Error("sandbox.no-bubblewrap", "there is no bwrap, between whose walls programs run",
+    return Error("sandbox.no-bubblewrap", "bwrap is not installed; it builds the sandbox",
                  "Install it (Debian: apt-get install bubblewrap)");
   }
   if (id == "sandbox.unavailable") {
-    return Error("sandbox.unavailable", text("this system lets bubblewrap build no walls: ", detail),
-                 "Allow namespaces (a container must be privileged, or allowed those of users), or judge the samples "
-                 "file on another machine");
+    return Error("sandbox.unavailable", text("bubblewrap cannot build a sandbox on this system: ", detail),
+                 "Allow namespaces (in a container: privileged mode or user namespaces), or judge the samples file on "
+                 "another machine");
   }
   if (id == "sandbox.no-process") {
     return Error("sandbox.no-process", text("a process in the sandbox did not start: ", detail),
-                 "Lower --jobs, or raise the limits of processes and namespaces");
+                 "Lower --jobs, or raise the limits on processes and namespaces");
   }
-  return Error("sandbox.broken", text("a right program does not pass in the sandbox: ", detail),
-               "Name another Python with --python: one whose files lie in folders of their own, for everybody to read");
+  return Error("sandbox.broken", text("a correct program does not pass in the sandbox: ", detail),
+               "Use another Python with --python: one in separate folders that all users can read");
 }
 
 }  // namespace
@@ -41,15 +41,16 @@ Sandbox::Sandbox(const SandboxOptions& options) : options_(options) {
     layers_ = prepared.at("version").get<std::string>() + ", limits";
   } catch (const Error& error) {
     if (!error.id().starts_with("child.")) throw;
-    throw Error("sandbox.no-python", text("'", options_.python, "' is no Python of version 3.8 or later"),
-                "Install python3, or name one with --python");
+    throw Error("sandbox.no-python", text("'", options_.python, "' is not Python 3.8 or later"),
+                "Install python3, or name an interpreter with --python");
   }
   const Verdict verdict =
       run({"def next(x):\n  return x + 1\n", "next", "", "def check(candidate):\n  assert candidate(1) == 2\n"});
   if (verdict.outcome != Outcome::passed) throw refusal("sandbox.broken", verdict.detail);
 }
 
-/// What sandbox.py answers. It keeps the time itself; should it fail to, its end is the end of all inside.
+/// The answer of sandbox.py, which enforces the time limits itself. If it hangs, its end terminates all processes in
+/// the sandbox.
 Json Sandbox::ask(Json request) const {
   constexpr int patience = 30;
   request["limits"] = {{"processor_seconds", options_.processor_seconds},

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Runs a Python function that a model wrote, and asks a test about it, where neither can reach anything else.
+"""Runs a Python function that a model wrote, and its test, each in a sandbox.
 
-`slm bench` gives one JSON object on standard input and gets one back: {"prepare": true} looks for bubblewrap and gives the
-walls that it can build here, any other runs a program between such walls. Program and test are two processes, each between
-walls of its own. The program knows nothing but its own text and the arguments it is called with; the judge runs the test
-and calls the program through a pipe, with plain values only. So nothing a program does to its own interpreter (leaving
-early, printing a verdict, replacing builtins, an object that equals everything) makes it pass.
+`slm bench` writes one JSON object to standard input and reads one from standard output. {"prepare": true} finds bubblewrap
+and returns the layers that this system supports. Any other object runs a program. Program and test are two processes in
+separate sandboxes. The program receives only its source and its arguments. The judge runs the test and calls the program
+through a pipe, with plain values only. A program therefore cannot pass by changing its interpreter: by exiting early,
+printing a verdict, replacing builtins, or returning an object that equals everything.
 """
 import json
 import os
@@ -14,11 +14,11 @@ import sys
 
 OUT_OF_MEMORY = 77  # exit status
 LONGEST_REPLY = 16 << 20
-INSIDE = "/sandbox.py"  # where this file is found between the walls
+INSIDE = "/sandbox.py"  # path of this file inside the sandbox
 NOBODY = 65534
 
 
-# ---- values as JSON that tells their types, and back; what cannot be said becomes an Opaque, which equals nothing else
+# ---- values as JSON with their types, and back; other values become an Opaque, which equals nothing else
 
 
 class Opaque:
@@ -105,15 +105,15 @@ def last_line(error):
     return (type(error).__name__ + (": " + text[-1] if text else ""))[:300]
 
 
-# ---- between the walls
+# ---- inside the sandbox
 
 
 def confine(processor_seconds, memory, file_size):
-    """Limits, and no process or thread besides this one; root becomes nobody, whose processes the kernel counts."""
+    """Sets limits and forbids further processes and threads. Root changes to uid 65534, whose processes the kernel counts."""
     for what, soft, hard in ((resource.RLIMIT_CPU, processor_seconds, processor_seconds + 1),
                              (resource.RLIMIT_AS, memory, memory), (resource.RLIMIT_FSIZE, file_size, file_size),
                              (resource.RLIMIT_NOFILE, 64, 64), (resource.RLIMIT_CORE, 0, 0), (resource.RLIMIT_NPROC, 0, 0)):
-        most = resource.getrlimit(what)[1]  # it may have been lowered outside
+        most = resource.getrlimit(what)[1]  # the parent may have lowered it
         resource.setrlimit(what, tuple(value if most == resource.RLIM_INFINITY else min(value, most) for value in (soft, hard)))
     if os.getuid() == 0:
         os.setgroups([])
@@ -122,7 +122,7 @@ def confine(processor_seconds, memory, file_size):
 
 
 def serve(requests, replies):
-    """The program: answers calls of the function that its text defines."""
+    """Runs the program: answers calls of the function that its source defines."""
     requests, replies = os.fdopen(requests, "rb"), os.fdopen(replies, "wb")
     send(replies, "ready")
     space = {}
@@ -210,11 +210,11 @@ def judgement(job, requests, replies):
         return {"verdict": "failed", "detail": last_line(error)}
 
 
-# ---- outside
+# ---- outside the sandbox
 
 
 def shown_places():
-    """What Python needs: the system's programs and libraries, and its own folders where those show nothing else."""
+    """The folders that Python needs: system programs and libraries, and its own folders if they contain nothing else."""
     places = []
     home = os.path.expanduser("~")
     for place in ("/usr", "/lib", "/lib64", "/etc/ld.so.cache", "/etc/alternatives", sys.prefix, sys.base_prefix, sys.exec_prefix,
@@ -227,12 +227,12 @@ def shown_places():
 
 
 def walls(bwrap, folder):
-    """A command that runs Python where nothing but its files is seen, and nothing but a small /tmp in memory written."""
+    """A command that runs Python with only its files visible, and only a small in-memory /tmp writable."""
     command = [*bwrap, "--die-with-parent", "--new-session", "--clearenv"]
     command += ["--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]
     for place in shown_places():
         for folder_above in list(pathlib.PurePath(place).parents)[-2::-1]:
-            command += ["--dir", str(folder_above)]  # where everybody may pass, as bwrap's own would not
+            command += ["--dir", str(folder_above)]  # searchable by all users, unlike the folders that bwrap creates
         command += ["--ro-bind", place, place]
     command += ["--ro-bind", __file__, INSIDE]
     command += ["--perms", "1777", "--size", str(folder), "--tmpfs", "/tmp", "--chdir", "/tmp", "--remount-ro", "/"]
@@ -240,7 +240,7 @@ def walls(bwrap, folder):
 
 
 def ways_to_bwrap():
-    """Users need a namespace of users. Root needs none where it is privileged; elsewhere it becomes nobody before."""
+    """Users need a user namespace. Privileged root needs none; other root changes to uid 65534 first."""
     as_user = ["bwrap", "--unshare-user", "--disable-userns", "--cap-drop", "ALL"]
     if os.getuid() != 0:
         return [as_user]
@@ -249,7 +249,7 @@ def ways_to_bwrap():
 
 
 def prepare(limits):
-    """The walls that can be built here."""
+    """The layers that this system supports."""
     if shutil.which("bwrap") is None:
         return {"error": "sandbox.no-bubblewrap"}
     failures = []
@@ -260,7 +260,7 @@ def prepare(limits):
         if tried.returncode == 0:
             version = subprocess.run(["bwrap", "--version"], capture_output=True, text=True).stdout.strip()
             return {"walls": built, "version": version, "python": "%d.%d.%d" % sys.version_info[:3]}
-        failures.append((tried.stderr.strip().splitlines() or ["it says nothing"])[-1][:300])
+        failures.append((tried.stderr.strip().splitlines() or ["no message"])[-1][:300])
     no_walls = all(said.startswith(("bwrap: ", "setpriv: ")) and "bwrap: execvp" not in said for said in failures)
     return {"error": "sandbox.unavailable" if no_walls else "sandbox.broken", "detail": "; ".join(failures)}
 
@@ -308,7 +308,7 @@ def run(request):
         return {"error": "sandbox.no-process", "detail": "bwrap ended before it ran anything"}
     seconds = time.monotonic() - began
     verdict = {"detail": "", **verdict_of(found, late, cut, program.returncode, seconds, limits), "seconds": seconds}
-    return {**verdict, "detail": verdict["detail"].encode(errors="replace").decode()}  # half a character is no text
+    return {**verdict, "detail": verdict["detail"].encode(errors="replace").decode()}  # replaces incomplete characters
 
 
 def verdict_of(found, late, cut, status, seconds, limits):
@@ -318,9 +318,9 @@ def verdict_of(found, late, cut, status, seconds, limits):
         return found
     if cut:
         return {"verdict": "failed", "detail": "the test did not end: its connection to the program was cut"}
-    # The program ended before its test did. bwrap tells of a signal as a shell does.
+    # The program ended before its test did. bwrap reports a signal as a shell does.
     number = status - 128
-    killed_early = number == signal.SIGKILL and seconds < limits["processor_seconds"]  # by a system without memory
+    killed_early = number == signal.SIGKILL and seconds < limits["processor_seconds"]  # by a system out of memory
     if status == OUT_OF_MEMORY or killed_early:
         return {"verdict": "out of memory", "detail": f"of {limits['memory'] >> 20} MiB"}
     if number in (signal.SIGXCPU, signal.SIGKILL):
@@ -331,7 +331,7 @@ def verdict_of(found, late, cut, status, seconds, limits):
 
 
 def end_with_slm():
-    """slm ends this process by ending the dialogue, whatever ends slm; bwrap ends with this process, and all inside with it."""
+    """The end of standard input ends this process, even after a crash of slm. bwrap ends with this process, and so do its children."""
     sys.stdin.buffer.read()
     os._exit(1)
 

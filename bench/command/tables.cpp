@@ -21,7 +21,7 @@ std::string table_line(const std::vector<std::string>& cells) {
   return line + "\n";
 }
 
-/// Of decode, what the verification of n rows costs, by n.
+/// The cost of verifying n rows, by n, from the decode results.
 std::string costs_table(const Report& report) {
   std::vector<std::pair<std::string, std::string>> order;
   std::map<std::pair<std::string, std::string>, std::map<int, double>> costs;
@@ -43,7 +43,7 @@ std::string costs_table(const Report& report) {
       rows.back().push_back(cost == costs[key].end() ? "" : shown(cost->second));
     }
   }
-  return markdown_table("Verifying n tokens in one step, in units of one token", head, rows);
+  return markdown_table("Verification of n tokens in one step, in units of one token", head, rows);
 }
 
 }  // namespace
@@ -138,23 +138,23 @@ std::string device_tables(const Report& report) {
   std::string out = text("# ", markdown_text(report.device.name), "\n\nslm ", report.version, " on ",
                          markdown_text(description_of(report.device)), "; ", report.date, ".\n");
   if (const double bandwidth = bandwidth_of(report); std::isfinite(bandwidth)) {
-    out += text("The memory's speed, measured beside every figure: ", shown(bandwidth / 1e9), " GB/s (median).\n");
+    out += text("Memory bandwidth, measured beside every figure: ", shown(bandwidth / 1e9), " GB/s (median).\n");
   }
-  if (report.device.emulated()) out += "\n**Emulated by the processor: the times mean nothing.**\n";
-  out += markdown_table("Decoding, one token a step",
+  if (report.device.emulated()) out += "\n**Emulated by the CPU: the times have no meaning.**\n";
+  out += markdown_table("Decoding, one token per step",
                         {"model", "format", "ms a step", "tokens/s", "GB/s", "share of the bandwidth"}, steps);
   out += costs_table(report);
-  out += markdown_table("Decoding many sequences, one token each a step",
-                        {"model", "format", "sequences n", "ms a step", "tokens/s of all", "GB/s",
+  out += markdown_table("Decoding many sequences, one token each per step",
+                        {"model", "format", "sequences n", "ms a step", "tokens/s, all sequences", "GB/s",
                          "share of the bandwidth", "in units of one sequence", "v(n)", "of n / v(n)"},
                         batches);
-  out += markdown_table("Reading a prompt", {"model", "format", "tokens", "tokens/s", "GFLOP/s"}, prompts);
-  out += markdown_table("Operation by operation",
+  out += markdown_table("Prefill", {"model", "format", "tokens", "tokens/s", "GFLOP/s"}, prompts);
+  out += markdown_table("Single operations",
                         {"operation", "model", "format", "rows", "us", "GB/s", "share of the bandwidth", "GFLOP/s",
                          "in units of one row"},
                         kernels);
   if (!report.failures.empty()) {
-    out += "\n## What did not run\n\n";
+    out += "\n## Failed measurements\n\n";
     for (const std::string& failure : report.failures) out += "- " + markdown_text(failure) + "\n";
   }
   return out;

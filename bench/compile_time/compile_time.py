@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Processor seconds to compile programs with this checkout and with an earlier commit, in turns: a Markdown table.
+"""Processor seconds to compile programs with this checkout and with an earlier commit, alternating: a Markdown table.
 
     python3 bench/compile_time/compile_time.py --beside 517d98e
 
 The earlier commit is checked out into a git worktree, which is removed at the end. `--program` also builds the program
-slm from nothing, which takes a quarter of an hour for each side."""
+slm from scratch, which takes 15 minutes per commit."""
 import argparse
 import contextlib
 import os
@@ -28,7 +28,7 @@ def readme_program(root):
 
 
 def flags_of_second_source(root):
-    """The source has declarations only; another source of the program, or a library, has the functions."""
+    """The source contains declarations only; another source of the program or a library contains the functions."""
     one_mechanism = "SLM_IMPLEMENTATION" in (root / "include/slm/core/macros.hpp").read_text()
     return ["-DSLM_IMPLEMENTATION=0"] if one_mechanism else ["-DSLM_COMPILED", "-DSLM_EXTERN_CPU_KERNELS"]
 
@@ -74,7 +74,7 @@ def main():
     parser.add_argument("--compiler", default="g++")
     parser.add_argument("--flags", default="-O2")
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--program", action="store_true", help="build the program slm, too, once")
+    parser.add_argument("--program", action="store_true", help="also build the program slm, once")
     arguments = parser.parse_args()
     cases = {
         "the README's program": lambda root: compile_seconds(arguments, root, readme_program(root)),
@@ -91,7 +91,7 @@ def main():
             print(f"| {name} | {before:.1f} | {now:.1f} | {now / before:.2f} |", flush=True)
         if arguments.program:
             before, now = program_seconds(earlier), program_seconds(ROOT)
-            print(f"| the program slm, from nothing | {before:.0f} | {now:.0f} | {now / before:.2f} |")
+            print(f"| the program slm, from scratch | {before:.0f} | {now:.0f} | {now / before:.2f} |")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
-// The products of a prefill by the vendor's own library, in bf16 with fp32 sums: what a prefill's FLOP/s are seen
-// beside. For trees where cuBLAS was found.
+// The products of a prefill with cuBLAS, in bf16 with fp32 sums, as a reference for the prefill's FLOP/s. Only for
+// builds with cuBLAS.
 #pragma once
 
 #include <cublas_v2.h>
@@ -38,7 +38,7 @@ class BlasTable {
     if (status != CUBLAS_STATUS_SUCCESS) throw Error(text(call, " failed with ", static_cast<int>(status)));
   }
 
-  /// Memory of the device that holds random numbers.
+  /// Device memory with random numbers.
   struct Numbers {
     Numbers(const Runtime& of, typename Runtime::Stream& stream, std::size_t count)
         : runtime(of), memory(runtime.allocate(count * sizeof(bfloat16_t))) {
@@ -55,7 +55,7 @@ class BlasTable {
     void* memory;
   };
 
-  /// The four products of a layer, rows x in times in x out, as often as the model has layers.
+  /// The four products of a layer, rows x in times in x out, once per layer.
   void prefill(benchmark::State& state, const Subject& subject, Result& result) {
     const ModelConfig& shape = subject.shape;
     const int rows = result.rows;

@@ -1,4 +1,4 @@
-// The processor as a target.
+// The CPU as a target.
 #pragma once
 
 #include <fstream>

@@ -1,5 +1,5 @@
-// Whole models: the time of a decode step and its share of the bandwidth measured beside it, what verifying n tokens
-// costs in units of one, prefill, and steps of many sequences.
+// Whole models: the time of a decode step and its share of the measured bandwidth, the cost of verifying n tokens,
+// prefill, and steps of many sequences.
 #pragma once
 
 #include <algorithm>
@@ -61,7 +61,7 @@ class DecodeTable {
     }
   }
 
-  /// n tokens with all their logits, beside one-token steps in the same run: v(n) = time(n) / time(1).
+  /// n tokens with all their logits, alternating with one-token steps: v(n) = time(n) / time(1).
   void decode(benchmark::State& state, const Subject& subject, Result& result) {
     Session model(this->model(subject));
     const std::vector<Token> tokens = some_tokens(before_ + result.rows, subject.shape.vocab);
@@ -71,7 +71,7 @@ class DecodeTable {
       model.forward(all.subspan(static_cast<std::size_t>(before_), static_cast<std::size_t>(count)), count);
       model.truncate(before_);
     };
-    for (int i = 0; i < 3; ++i) step(result.rows), step(1);  // the second records a graph, the third replays it
+    for (int i = 0; i < 3; ++i) step(result.rows), step(1);  // the second step records a graph, the third replays it
     ProbedSamples samples;
     std::vector<double> ratios;
     for (auto _ : state) {
@@ -100,8 +100,8 @@ class DecodeTable {
     result.numbers["flop_per_second"] = 2 * subject.layer_products() * result.rows / result.seconds;
   }
 
-  /// n sequences that decode a token each in one step, beside n tokens of one sequence, and one, in the same run: the
-  /// products are the same, so what n sequences cost more is attention and the cache.
+  /// n sequences with one token each, alternating with n tokens of one sequence and with one token. The products are
+  /// the same, so the difference is attention and cache access.
   void batch(benchmark::State& state, const Subject& subject, Result& result) {
     const AnyModel& model = this->model(subject);
     const auto count = static_cast<std::size_t>(result.rows);
@@ -146,8 +146,8 @@ class DecodeTable {
     result.numbers["share_of_rows"] = median(of_rows);
   }
 
-  /// Of an action behind itself, as steps of one kind follow each other: a probe, or a step of another kind, leaves
-  /// other things in the caches.
+  /// The time of an action that follows the same action, as decode steps do. A probe or a step of another kind leaves
+  /// other data in the caches.
   template <class Action>
   static double seconds_of_second(Action&& action) {
     action();
@@ -156,26 +156,26 @@ class DecodeTable {
     return seconds() - start;
   }
 
-  /// Keys and values of so many sequences.
+  /// Bytes of keys and values of `sequences` sequences.
   double cache_bytes(const Subject& subject, int sequences, int positions) const {
     const std::int64_t row = kv_row_bytes(cache_format_, subject.shape.head_dim);
     return 2.0 * subject.shape.layers * subject.shape.kv_heads * static_cast<double>(row) * sequences * positions;
   }
 
-  /// One model is in memory at a time, made when the first benchmark of its subject runs.
+  /// Only one model is in memory. It is created when the first benchmark of its subject runs.
   AnyModel& model(const Subject& subject) {
     const std::string wanted = subject.model + " " + subject.format;
     if (model_ && name_ == wanted) return *model_;
     model_.reset();
     files_.reset();
     const int most = sequences_.empty() ? 0 : *std::max_element(sequences_.begin(), sequences_.end());
-    // A sequence takes whole pages, and one more for what it decodes.
+    // A sequence allocates whole pages, and one page for its new tokens.
     const double needed = subject.bytes() * 1.1 + cache_bytes(subject, most, batch_prompt + page_positions);
     const double free = target_.memory_free();
     if (needed > free) {
       throw Error("bench.no-memory",
                   text(wanted, " needs ", shown(needed / 1e9), " GB, and ", shown(free / 1e9), " GB are free"),
-                  "Leave it out with --model and --format, or free memory");
+                  "Exclude it with --model and --format, or free memory");
     }
     const int context = std::max({Target::prefill + 16, batch_prompt + most, before_ + 16});
     const LoadOptions options{.context = context, .cache_format = cache_format_};
@@ -204,7 +204,7 @@ class DecodeTable {
   Target& target_;
   Harness& harness_;
   bool quick_;
-  std::vector<int> sequences_;  // how many decode together; empty: one, with more and more tokens
+  std::vector<int> sequences_;  // sequences per batch; empty: one sequence with increasing tokens per step
   int before_;                  // tokens before a step
   KvFormat cache_format_;
   std::optional<RandomCheckpoint> files_;  // before the model, which refers to its bytes

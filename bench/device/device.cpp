@@ -1,5 +1,4 @@
-// The one file of `slm bench` that a GPU's compiler sees, in a build tree for one; in any other it measures the
-// processor.
+// The only file of `slm bench` that a GPU compiler compiles, in a GPU build. In other builds it measures the CPU.
 #include "bench/device/run.hpp"
 #include "slm/backend/select.hpp"
 

@@ -1,4 +1,4 @@
-// Google Benchmark runs the measurements, one after the other; this collects what they give, and tells how far it is.
+// Google Benchmark runs the measurements in sequence. The harness collects their results and reports progress.
 #pragma once
 
 #include <benchmark/benchmark.h>
@@ -24,8 +24,8 @@ class Harness {
   Harness(Device device, std::function<void(const Report&)> keep)
       : report_(make_report(std::move(device))), keep_(std::move(keep)) {}
 
-  /// body fills in what was measured; what it throws is a failure of this result alone. cost: of all samples together,
-  /// in any unit, for the time that is left.
+  /// body: fills in the result; its exceptions are failures of this result only. cost: of all samples, in any unit, to
+  /// estimate the remaining time.
   void add(std::string benchmark, const Subject& subject, int rows, int samples, double cost, Body body) {
     total_cost_ += cost;
     const Result what{
@@ -52,7 +52,7 @@ class Harness {
   Report run() {
     began_ = seconds();
     if (total_cost_ == 0) return std::move(report_);
-    if (keep_) keep_(report_);  // a file that cannot be written is told before the work
+    if (keep_) keep_(report_);  // reports an unwritable file before the measurements
     Silent reporter;
     benchmark::RunSpecifiedBenchmarks(&reporter);
     benchmark::ClearRegisteredBenchmarks();
@@ -60,7 +60,7 @@ class Harness {
   }
 
  private:
-  /// Google Benchmark's own table stays away: the report is ours.
+  /// Google Benchmark's output is suppressed; slm writes its own report.
   struct Silent : benchmark::BenchmarkReporter {
     bool ReportContext(const Context&) override { return true; }
     void ReportRuns(const std::vector<Run>&) override {}
@@ -86,7 +86,7 @@ class Harness {
   double total_cost_ = 0, done_cost_ = 0, began_ = 0;
 };
 
-/// What every result has, of its samples.
+/// The fields of every result, from its samples.
 inline void conclude(Result& result, const ProbedSamples& samples, double bytes) {
   result.seconds = samples.typical();
   result.bytes = bytes;

@@ -1,6 +1,5 @@
-// The operations of a layer one by one, as a model calls them, and its head. Weights are taken in turn from enough
-// copies that no cache holds them. On a GPU they are launched one after the other without a graph: an operation that is
-// shorter than a launch shows the launch.
+// The operations of a layer one by one, as a model calls them, and its head. The weights cycle through more copies than
+// the caches hold. A GPU launches them in sequence without a graph: the time of a short operation is the launch time.
 #pragma once
 
 #include <algorithm>
@@ -19,14 +18,14 @@
 
 namespace slm::bench {
 
-/// The operations of one subject, with what they work on.
+/// The operations of one subject with their data.
 template <class Target, class Format>
 class Kernels {
  public:
   using Backend = typename Target::Backend;
   using Matrix = typename Backend::template Matrix<Format>;
 
-  /// positions: before the rows that attend.
+  /// positions: cached positions before the rows of attention.
   Kernels(Target& target, const Subject& subject, int positions, KvFormat cache_format)
       : target_(target),
         subject_(subject),
@@ -45,7 +44,8 @@ class Kernels {
     const int pages = (position_ + Backend::max_rows - 1) / page_positions + 1;
     const std::size_t layer = 2 * half * static_cast<std::size_t>(pages);
     layers_ = static_cast<int>(std::clamp(std::ceil(cold_bytes / static_cast<double>(layer)), 1.0, 512.0));
-    // Small numbers in every format, as all bytes are alike. Written, as memory that nobody wrote is one page of zeros.
+    // Small numbers in every format: all bytes are alike. They are written, since unwritten memory is one page of
+    // zeros.
     const std::vector<float> cached(layer * static_cast<std::size_t>(layers_) / sizeof(float),
                                     std::bit_cast<float>(0x3c3c3c3cu));
     cache_ = device_.template allocate<float>(cached.size());
@@ -106,7 +106,7 @@ class Kernels {
   }
   Norm norm() const { return {.weight = ones_.data(), .epsilon = 1e-5f, .bias = nullptr, .kind = NormKind::rms}; }
 
-  /// A step of `rows` tokens of one text, from `position_` on.
+  /// Prepares a step of `rows` tokens of one sequence, from `position_` on.
   auto begin(int rows) {
     sequence_ = {.rows = rows, .pages = static_cast<int>(table_.size())};
     rows_.clear();
@@ -121,7 +121,7 @@ class Kernels {
                           .format = cache_format_});
   }
 
-  /// A product with weights [out, in], one copy after the other.
+  /// A product with weights [out, in], cycling through the copies.
   template <class Action>
   void product(benchmark::State& state, Result& result, int out, int in, Action&& action) {
     if (out != out_of_weights_ || in != in_of_weights_) make_weights(out, in);
@@ -163,7 +163,7 @@ class Kernels {
     return device_.template pack<AwqInt4<>>(std::span<const LinearSource>(&source, 1));
   }
 
-  /// Seconds of one of as many calls as fill a few milliseconds; beside them the same of one row.
+  /// Seconds per call, over enough calls for a few milliseconds, and the same for one row.
   template <class Action>
   void time(benchmark::State& state, Result& result, double bytes, Action&& action) {
     int turn = 0;
@@ -201,7 +201,7 @@ class Kernels {
   typename Backend::template Buffer<float> in_, out_, ones_;
   typename Backend::template Buffer<float> cache_;  // pages
   std::int64_t half_ = 0;                           // bytes of the keys of a layer in a page
-  int layers_ = 1;                                  // enough that no cache holds them
+  int layers_ = 1;                                  // more layers than the caches hold
   std::vector<std::byte*> table_;
   PlanSequence sequence_;
   std::vector<PlanRow> rows_;
@@ -227,7 +227,8 @@ class KernelTable {
                                         : quick_         ? std::vector<int>{1, 5, 64}
                                                          : std::vector<int>{1, 2, 4, 5, 8, 16, 64, 512};
     std::vector<const char*> operations = {"qkv", "project", "gated_mlp", "down"};
-    if (!subject.int4()) operations.insert(operations.end(), {"head", "attend", "norm"});  // the same with any weights
+    if (!subject.int4())
+      operations.insert(operations.end(), {"head", "attend", "norm"});  // the same for all weight formats
     const int samples = Target::emulated ? 1 : quick_ ? 3 : 11;
     for (const char* operation : operations) {
       for (const int rows : row_counts) {
@@ -247,7 +248,7 @@ class KernelTable {
   template <class Format>
   using Kept = std::optional<Kernels<Target, Format>>;
 
-  /// One subject is in memory at a time.
+  /// Only one subject is in memory.
   template <class Format>
   Kernels<Target, Format>& of(Kept<Format>& kept, const Subject& subject) {
     const std::string wanted = subject.model + " " + subject.format;
@@ -263,7 +264,7 @@ class KernelTable {
   Target& target_;
   Harness& harness_;
   bool quick_;
-  int positions_;  // before the rows that attend
+  int positions_;  // cached positions before the rows of attention
   KvFormat cache_format_;
   Kept<Bf16> bf16_;
   Kept<AwqInt4<>> int4_;

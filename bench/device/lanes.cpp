@@ -1,4 +1,4 @@
-// GPUs that the processor emulates: a source file of its own, as it compiles every GPU kernel for the processor.
+// GPUs emulated by the CPU. A separate source file, since it compiles every GPU kernel for the CPU.
 #include "slm/backend/gpu/lanes.hpp"
 
 #include "bench/device/run.hpp"

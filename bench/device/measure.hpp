@@ -1,4 +1,4 @@
-// What `slm bench decode` and `slm bench kernels` ask of the code that touches the device.
+// The interface between `slm bench decode` or `slm bench kernels` and the code that uses the device.
 #pragma once
 
 #include <functional>
@@ -16,33 +16,34 @@ struct MeasureOptions {
   enum class Table { decode, kernels };
 
   Table table = Table::decode;
-  int device = 0;                              // of several GPUs
-  int threads = 0;                             // of the processor; 0: one per core
-  backend::Isa isa = backend::Isa::automatic;  // of the processor
-  bool copy_weights = false;                   // of floating point, into huge pages, on the processor
+  int device = 0;                              // number of the GPU, from 0
+  int threads = 0;                             // CPU threads; 0: one per core
+  backend::Isa isa = backend::Isa::automatic;  // CPU instruction set
+  bool copy_weights = false;                   // CPU: copy floating-point weights to huge pages
   std::vector<std::string> models, formats;    // empty: all
-  std::vector<std::string> files = {};         // of decode: models to be measured instead, as they are stored
-  bool quick = false;                          // fewer rows and samples
-  std::vector<int> sequences = {};             // of decode: so many texts a step; empty: one
-  int positions = 0;                           // tokens before the measured step of a text; 0: as many as its table has
-  std::optional<KvFormat> cache_format = {};   // none: the backend's first
+  std::vector<std::string> files = {};         // decode: models to measure as stored, instead of shapes
+  bool quick = false;                          // fewer row counts and samples
+  std::vector<int> sequences = {};             // decode: sequences per step; empty: one
+  int positions = 0;                           // cached tokens before the measured step; 0: the table's default
+  std::optional<KvFormat> cache_format = {};   // empty: the backend's default
 
-  backend::DenseActivations dense_activations = backend::DenseActivations::exact;  // beside bf16, on the processor
+  backend::DenseActivations dense_activations =
+      backend::DenseActivations::exact;  // CPU: rounding of activations beside bf16 weights
 
-  /// Called with all that is measured so far, after each result.
+  /// Called with all results so far, after each result.
   std::function<void(const Report&)> keep = {};
 };
 
 inline const std::vector<std::string> bench_models = {"AMD-Llama-135M", "AMD-OLMo-1B", "Llama-3.2-1B", "CodeLlama-7B"};
 
-/// bf16; weights of four bits with activations of 16 (w4a16) and of 8 (w4a8, the processor's alone).
+/// bf16; 4-bit weights with 16-bit activations (w4a16) or 8-bit activations (w4a8, CPU only).
 inline const std::vector<std::string> bench_formats = {"bf16", "w4a16", "w4a8"};
 
-/// The device of the backend that this was compiled for.
+/// The device of the backend of this build.
 Device this_device(const MeasureOptions& options);
-/// On that device. Says on standard error how it gets on.
+/// Measures on that device. Reports progress on standard error.
 Report measure(const MeasureOptions& options);
-/// On a GPU that the processor emulates, a tiny model: shows that everything runs, and measures nothing.
+/// Runs a tiny model on a GPU emulated by the CPU. It tests the code and measures nothing.
 Report measure_lanes32(const MeasureOptions& options);
 Report measure_lanes64(const MeasureOptions& options);
 

@@ -1,4 +1,4 @@
-// Weights that no file holds, made in memory: speed does not depend on what they say.
+// Random weights in memory. Speed does not depend on their values.
 #pragma once
 
 #include <algorithm>
@@ -18,14 +18,14 @@
 
 namespace slm::bench {
 
-/// Random tensors of one dense type. With `apart` each has bytes of its own, as a backend needs that uses weights where
-/// they lie; else all of them are the beginning of the same bytes.
+/// Random tensors of one dense type. With `apart`, each has separate bytes, for backends that use weights in place.
+/// Without it, all tensors share the beginning of one buffer.
 class RandomWeights {
  public:
   static constexpr std::int64_t group = 128;
 
-  /// dense: elements of all dense tensors together if they lie apart, else of the largest. int4: of the largest
-  /// four-bit one, whose bytes are always shared, because every backend packs them.
+  /// dense: elements of all dense tensors together if they are apart, else of the largest. int4: elements of the
+  /// largest 4-bit tensor; its bytes are always shared, since every backend packs them.
   RandomWeights(DType type, bool apart, std::size_t dense, std::size_t int4, float scale)
       : type_(type),
         apart_(apart),
@@ -55,7 +55,7 @@ class RandomWeights {
     return tensor;
   }
 
-  /// The weight of a norm.
+  /// The weight of a norm, all ones.
   Tensor ones(std::string name, std::int64_t width) const { return tensor(std::move(name), type_, {width}, ones_); }
 
   Tensor codes(std::string name, std::int64_t out, std::int64_t in) const {
@@ -92,7 +92,7 @@ class RandomWeights {
   std::size_t used_ = 0;
 };
 
-/// A subject as a checkpoint. Embedding and head of a four-bit model are F16, as AutoAWQ leaves them.
+/// A subject as a checkpoint. Embedding and head of a 4-bit model are F16, as in AutoAWQ's files.
 class RandomCheckpoint {
  public:
   RandomCheckpoint(const Subject& subject, int context, bool apart) {

@@ -1,4 +1,4 @@
-// A table of measurements on a target: the one path of every backend.
+// Measures one table on a target: the common path of all backends.
 #pragma once
 
 #include <vector>

@@ -1,4 +1,4 @@
-// The models that are measured: published shapes, random weights, several formats; or files.
+// The measured models: published shapes with random weights in several formats, or files.
 #pragma once
 
 #include <algorithm>
@@ -24,20 +24,20 @@ struct Subject {
 
   bool int4() const { return format != "bf16"; }
 
-  /// Multiplications of the layers' matrices for one token; attention and head not counted.
+  /// Multiplications of the layers' matrices per token, without attention and head.
   double layer_products() const {
     const double q = double(shape.heads) * shape.head_dim, kv = double(shape.kv_heads) * shape.head_dim;
     return double(shape.layers) * shape.hidden * (2 * q + 2 * kv + 3.0 * shape.ffn);
   }
 
-  /// Bytes of the weights, about.
+  /// Approximate bytes of the weights.
   double bytes() const {
     if (std::filesystem::is_regular_file(file)) return static_cast<double>(std::filesystem::file_size(file));
     return layer_products() * (int4() ? 0.53 : 2.0) + (tied ? 2.0 : 4.0) * shape.vocab * shape.hidden;
   }
 };
 
-/// Files and folders as they are stored; as w4a8 where that is the format asked for.
+/// Files and folders as stored, or as w4a8 if that format is selected.
 inline std::vector<Subject> subjects_of_files(const MeasureOptions& options) {
   std::vector<Subject> all;
   for (const std::filesystem::path file : options.files) {
@@ -56,7 +56,7 @@ inline std::vector<Subject> subjects_of_files(const MeasureOptions& options) {
   return all;
 }
 
-/// What the options leave of the models, each in the formats that `offered` names.
+/// The models that the options select, each in the formats of `offered`.
 inline std::vector<Subject> subjects(const MeasureOptions& options, const std::vector<std::string>& offered,
                                      bool tiny) {
   if (!options.files.empty()) return subjects_of_files(options);

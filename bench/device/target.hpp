@@ -1,4 +1,4 @@
-// The backends that can be measured: how each is opened, how its memory is probed, when it has finished.
+// The measurable backends: opening, memory probe, and synchronization.
 #pragma once
 
 #include <algorithm>
@@ -13,8 +13,8 @@
 
 namespace slm::bench {
 
-/// Bytes read and written per second by a copy from device memory to device memory: what every memory-bound figure of a
-/// GPU is a share of.
+/// Bytes read and written per second by a copy within device memory. Every memory-bound figure of a GPU is a share of
+/// it.
 template <class Backend>
 class CopyProbe {
  public:
@@ -67,7 +67,7 @@ Device gpu_device(const Backend& device) {
           .threads = 0};
 }
 
-/// A GPU, real or emulated. A target opens its device anew for each subject only where that has settings of its own.
+/// A GPU, real or emulated. Opens its device again for each subject only if the target has settings per subject.
 template <class Backend_>
 class GpuTarget {
  public:

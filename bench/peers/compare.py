@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""slm beside llama.cpp and its kin on the same GGUF file, in alternating runs: decoding, five tokens at once, prompts of
-512 tokens, batches. A peer is a program llama-bench, with options of its own where it has some:
+"""Compares slm with llama.cpp and its forks on the same GGUF file, in alternating runs: decoding, steps of five tokens,
+prompts of 512 tokens, batches. A peer is a llama-bench program, optionally with additional options:
 
     python3 bench/peers/compare.py --slm build/cpu/bin/slm --threads 1 2 --file build/models/SmolLM2-135M-Instruct.Q4_1.gguf \\
         --peer llama.cpp=llama.cpp/build/bin/llama-bench --peer "ik_llama.cpp=ik_llama.cpp/build/bin/llama-bench -rtr 1" \\
         --batches llama.cpp/build/bin/llama-batched-bench
 
-With --shape and --type instead of --file a model of random weights is written first, which takes the packages gguf and
-numpy; --keep FILE keeps it. Outside of CI, on an idle machine.
+--shape and --type instead of --file write a model with random weights first (packages gguf and numpy); --keep FILE keeps it.
+Run it on an idle machine, outside CI.
 """
 import argparse
 import json
@@ -85,11 +85,11 @@ def main():
     parser.add_argument("--peer", action="append", default=[], metavar="NAME=PROGRAM", help="a llama-bench; may be repeated")
     parser.add_argument("--batches", metavar="PROGRAM", help="llama.cpp's llama-batched-bench")
     parser.add_argument("--file", type=pathlib.Path, help="the GGUF file")
-    parser.add_argument("--shape", choices=random_gguf.SHAPES, help="instead of a file: of this shape, with random weights")
-    parser.add_argument("--type", choices=random_gguf.TYPES, default="q4_0", help="of these weights")
-    parser.add_argument("--keep", type=pathlib.Path, help="where to keep that file")
-    parser.add_argument("--format", choices=["w4a8"], nargs="*", default=[], help="slm with activations of 8 bits too")
-    parser.add_argument("--isa", help="slm's instruction set, as 'slm bench decode --isa' takes it; without it the best")
+    parser.add_argument("--shape", choices=random_gguf.SHAPES, help="instead of --file: a model of this shape with random weights")
+    parser.add_argument("--type", choices=random_gguf.TYPES, default="q4_0", help="type of the random weights")
+    parser.add_argument("--keep", type=pathlib.Path, help="path to keep that file")
+    parser.add_argument("--format", choices=["w4a8"], nargs="*", default=[], help="also measure slm with 8-bit activations")
+    parser.add_argument("--isa", help="slm's instruction set, as in 'slm bench decode --isa'; default: the best one")
     parser.add_argument("--threads", type=int, nargs="+", default=[os.cpu_count()])
     parser.add_argument("--repeats", type=int, default=5)
     arguments = parser.parse_args()

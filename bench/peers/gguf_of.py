@@ -1,4 +1,4 @@
-"""A Llama checkpoint as a GGUF file with the same weights, and the digest of what stands in that file."""
+"""Writes a Llama checkpoint as a GGUF file with the same weights, and computes the digest of the file's tensors."""
 import collections
 import os
 
@@ -22,11 +22,11 @@ def name_in_gguf(name):
     parts = stem.split(".", 3)
     if kind == "weight" and parts[:2] == ["model", "layers"] and parts[3] in LAYER:
         return f"blk.{parts[2]}.{LAYER[parts[3]]}.weight"
-    raise peer.Refused(f"tensor '{name}' is none of a plain Llama model: this conversion does not know it")
+    raise peer.Refused(f"tensor '{name}' is not a tensor of a plain Llama model, which this conversion requires")
 
 
 def rotary_heads(name, config):
-    """GGUF pairs neighbouring elements of a head where safetensors pairs its halves. Heads of such a tensor, else 0."""
+    """Heads of a query or key tensor, else 0. In a head, GGUF pairs neighbouring elements, safetensors pairs the halves."""
     heads = config["num_attention_heads"]
     if name.endswith("q_proj.weight"):
         return heads
@@ -34,7 +34,7 @@ def rotary_heads(name, config):
 
 
 def reorder(rows, heads, back):
-    """The rows of a projection, from halves to neighbouring pairs of each head, or back."""
+    """Permutes the rows of a projection between the two pairings of each head."""
     count, columns = rows.shape
     cut = (heads, count // heads // 2, 2, columns) if back else (heads, 2, count // heads // 2, columns)
     return rows.reshape(cut).swapaxes(1, 2).reshape(count, columns)
@@ -45,9 +45,10 @@ def check(folder, config):
         raise peer.Refused(f"'{folder}' is of the family '{config.get('model_type')}': only llama is converted")
     for setting in ("quantization_config", "rope_scaling", "attention_bias", "mlp_bias"):
         if config.get(setting):
-            raise peer.Refused(f"'{folder}' has the setting '{setting}': this conversion does not know it")
+            raise peer.Refused(f"'{folder}' has the setting '{setting}': this conversion does not support it")
+
     if (config.get("rope_parameters") or {}).get("rope_type", "default") != "default":
-        raise peer.Refused(f"'{folder}' scales its positions: this conversion does not know that")
+        raise peer.Refused(f"'{folder}' scales its positions, which this conversion does not support")
 
 
 def write_settings(writer, config):
@@ -66,7 +67,7 @@ def write_settings(writer, config):
     writer.add_rope_freq_base(float(config.get("rope_theta") or parameters.get("rope_theta", 10000.0)))
     writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
     writer.add_vocab_size(config["vocab_size"])
-    # Only ids cross; llama.cpp wants some vocabulary.
+    # Only ids are exchanged, but llama.cpp requires a vocabulary.
     writer.add_tokenizer_model("llama")
     pieces = [b"<unk>", b"<s>", b"</s>"] + [f"<0x{byte:02X}>".encode() for byte in range(256)]
     pieces += [f"t{i}".encode() for i in range(len(pieces), config["vocab_size"])]
@@ -96,7 +97,7 @@ def write_gguf(folder, path):
     write_settings(writer, config)
     for name, weight in weights.items():
         values = np.frombuffer(weight.bytes, element).reshape(weight.shape)
-        if len(weight.shape) == 1:  # llama.cpp computes with norms in F32 only
+        if len(weight.shape) == 1:  # llama.cpp supports norms only in F32
             exact = (values.astype(np.uint32) << 16).view(np.float32) if precision == "BF16" else values.astype(np.float32)
             writer.add_tensor(name_in_gguf(name), exact)
             continue
@@ -110,7 +111,7 @@ def write_gguf(folder, path):
 
 
 def weights_in(path, config, like):
-    """The tensors of a GGUF file under the names, and in the order and type, that `like` has them."""
+    """The tensors of a GGUF file with the names, order and types of `like`."""
     import gguf
     import numpy as np
 

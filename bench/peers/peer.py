@@ -1,7 +1,7 @@
-"""What the peers of `slm bench speculative` share: the dialogue with it, and the weights of a folder and their digest.
+"""Common code of the peers of `slm bench speculative`: the protocol, the weights of a folder, and their digest.
 
 A peer is a child process that measures another engine. It reads JSON lines from standard input and answers each with one
-on standard output, in this order:
+line on standard output, in this order:
 
     {"target": FOLDER, "draft": FOLDER or null, "threads": N, "context": N, "scratch": FOLDER}
         -> {"engine", "version", "threads", "dtype", "speculation", "notes": [...], "weights": {"target", "draft"}}
@@ -24,7 +24,7 @@ FOLDERS = ("target", "draft")
 
 
 class Refused(Exception):
-    """A request that this engine cannot fulfil; the text tells why."""
+    """A request that this engine does not support; the text states why."""
 
 
 class Weight:
@@ -35,7 +35,7 @@ class Weight:
 
 
 def is_weight(name):
-    """Old checkpoints store a table that every engine computes itself."""
+    """Whether a tensor is the rotary table of old checkpoints, which every engine computes itself."""
     return not name.endswith("rotary_emb.inv_freq")
 
 
@@ -86,7 +86,7 @@ class DraftLength:
     def __init__(self, name):
         self.heuristic = name == "heuristic"
         if not self.heuristic and not name.isdigit():
-            raise Refused(f"draft length '{name}' is this library's own")
+            raise Refused(f"draft length '{name}' is specific to slm")
         self.tokens = 5 if self.heuristic else int(name)
 
     def observe(self, drafted, accepted):
@@ -95,14 +95,14 @@ class DraftLength:
 
 
 def serve(open_engine):
-    """The dialogue. open_engine(request) gives an object with `about`, the answer to the first line, and `run(task)`."""
+    """Runs the protocol. open_engine(request) returns an object with `about`, the answer to the first line, and `run(task)`."""
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what libraries print must not get between the answers
+    os.dup2(2, 1)  # keeps output of libraries out of the answers
 
     def answer(make):
         try:
             line = make()
-        except Exception as problem:  # whatever happened inside an engine, the reader wants to know it
+        except Exception as problem:  # reports every exception of an engine to the reader
             line = {"error": str(problem) if isinstance(problem, Refused) else f"{type(problem).__name__}: {problem}"}
         answers.write(json.dumps(line) + "\n")
         answers.flush()

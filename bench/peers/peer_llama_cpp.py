@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""llama.cpp as a peer of `slm bench speculative`, through the C interface that llama-cpp-python carries.
+"""llama.cpp as a peer of `slm bench speculative`, through the C interface of llama-cpp-python.
 
     pip install llama-cpp-python gguf numpy
 
-The Python package offers speculation without a draft model only (prompt lookup). With a draft model this file does what
-llama.cpp's server does: the draft's likeliest tokens, checked by one llama_decode, go on while the target's sampler
-chooses the same ones.
+The Python package offers speculation without a draft model only (prompt lookup). With a draft model, this file works like
+llama.cpp's server: one llama_decode verifies the draft's likeliest tokens, which are accepted while the target's sampler
+chooses the same tokens.
 """
 import ctypes
 import time
@@ -15,7 +15,7 @@ import peer
 
 
 class Context:
-    """A model with one sequence: what llama_decode has read of it, and how the next token is chosen."""
+    """A model with one sequence: the tokens that llama_decode has processed, and the sampler."""
 
     def __init__(self, path, size, threads):
         import llama_cpp
@@ -31,7 +31,7 @@ class Context:
         options.n_threads = options.n_threads_batch = threads
         self.context = llama_cpp.llama_init_from_model(self.model, options)
         if not self.context:
-            raise peer.Refused(f"llama.cpp has no room for a context of {size} tokens")
+            raise peer.Refused(f"llama.cpp cannot allocate a context of {size} tokens")
         self.memory = llama_cpp.llama_get_memory(self.context)
         self.batch = llama_cpp.llama_batch_init(size, 0, 1)
         self.vocab = llama_cpp.llama_vocab_n_tokens(llama_cpp.llama_model_get_vocab(self.model))
@@ -39,7 +39,7 @@ class Context:
         self.length = 0
 
     def start(self, task):
-        """A new text, whose tokens are chosen as the task says."""
+        """Starts a new sequence with the task's sampling."""
         api = self.api
         self.length = 0
         api.llama_memory_clear(self.memory, True)
@@ -47,14 +47,14 @@ class Context:
             api.llama_sampler_free(self.sampler)
         self.sampler = api.llama_sampler_chain_init(api.llama_sampler_chain_default_params())
         steps = [api.llama_sampler_init_greedy()]
-        if task["temperature"] > 0:  # this library's order
+        if task["temperature"] > 0:  # the order of slm
             steps = [api.llama_sampler_init_temp(task["temperature"]), api.llama_sampler_init_top_k(task["top_k"]),
                      api.llama_sampler_init_top_p(task["top_p"], 1), api.llama_sampler_init_dist(task["seed"])]
         for step in steps:
             api.llama_sampler_chain_add(self.sampler, step)
 
     def read(self, ids, every=False):
-        """Reads these tokens; logits of the last one, or of every one."""
+        """Processes these tokens. Returns the logits of the last one, or of all."""
         if not ids:
             return
         batch = self.batch
@@ -73,7 +73,7 @@ class Context:
         return self.api.llama_sampler_sample(self.sampler, self.context, row)
 
     def forget(self, length):
-        """Only the first `length` tokens were read."""
+        """Removes all but the first `length` tokens from the KV cache."""
         if length < self.length:
             self.api.llama_memory_seq_rm(self.memory, 0, length, -1)
             self.length = length
@@ -115,7 +115,7 @@ class LlamaCpp:
         return row
 
     def decode(self, task):
-        text = list(task["ids"])  # its last token is what the model has not read yet
+        text = list(task["ids"])  # its last token is not processed yet
         for _ in range(task["max_new_tokens"]):
             self.target.read([text[-1]])
             text.append(self.target.choose())
@@ -125,7 +125,7 @@ class LlamaCpp:
 
     def speculate(self, task):
         draft_length = peer.DraftLength(task["draft_length"])
-        text = list(task["ids"])  # its last token is what no model has read yet
+        text = list(task["ids"])  # its last token is not processed by either model
         most, ends = len(text) + task["max_new_tokens"], task["end_tokens"]
         rounds = drafted = accepted = 0
         while len(text) < most and not (rounds > 0 and text[-1] in ends):
@@ -158,7 +158,7 @@ class LlamaCpp:
         return guesses
 
     def known(self, ids):
-        """The draft reads ids that it lacks as id 0."""
+        """Replaces ids outside the draft's vocabulary by id 0."""
         return [token if token < self.draft.vocab else 0 for token in ids]
 
 

@@ -9,7 +9,7 @@ import peer
 
 
 def open_models(request):
-    """target, draft (or None), on which the weights are as the files store them."""
+    """The target and the draft (or None), with the weights as the files store them."""
     import torch
     import transformers
 
@@ -31,7 +31,7 @@ def open_models(request):
 
 
 def loaded_weights(model, folder):
-    """What the model holds in memory, under the names that the files have."""
+    """The model's weights in memory, under the names of the files."""
     import torch
 
     names = {torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"}
@@ -46,7 +46,7 @@ def loaded_weights(model, folder):
 
 
 def extend_vocabulary(draft, target):
-    """A draft that lacks the target's last ids gives them no probability, as in AMD's script, and reads them as id 0."""
+    """A draft without the target's last ids gives them probability 0, as AMD's script does, and reads them as id 0."""
     import torch
 
     missing = target.config.vocab_size - draft.config.vocab_size
@@ -110,7 +110,7 @@ class Transformers:
             config.update(do_sample=True, temperature=task["temperature"], top_k=task["top_k"], top_p=task["top_p"])
         if speculative:
             draft_length = peer.DraftLength(task["draft_length"])
-            # transformers reads these from the assistant; 0 turns off the stop at unlikely tokens, which came later
+            # transformers reads these from the assistant; 0 disables the stop at unlikely tokens of later versions
             self.draft.generation_config.update(
                 num_assistant_tokens=draft_length.tokens, assistant_confidence_threshold=0,
                 num_assistant_tokens_schedule="heuristic_transient" if draft_length.heuristic else "constant")
@@ -124,7 +124,7 @@ class Transformers:
                                           assistant_model=self.draft if speculative else None)
         total = time.perf_counter() - started
         new_ids = output[0, len(task["ids"]):].tolist()
-        # The first forwards read the prompt; the target's checks its first drafted tokens in the same one.
+        # The first forward passes process the prompt; the target's also verifies its first draft tokens.
         row = {"new_ids": new_ids, "seconds": {"total": total, "prompt": self.clock.seconds[0]}}
         if speculative:
             row["seconds"]["prompt"] += self.draft_clock.seconds[0] if self.draft_clock.seconds else 0

@@ -1,4 +1,4 @@
-"""GGUF files of published shapes with random weights: as large and as fast to compute as real ones."""
+"""Writes GGUF files of published shapes with random weights. Size and speed equal those of real models."""
 import typing
 
 import gguf_of
@@ -24,7 +24,7 @@ TYPES = ["bf16", "q4_0", "q4_k_m"]
 
 
 def more_bits(layer, layers):
-    """The layers in which llama.cpp's Q4_K_M gives values and down projections six bits."""
+    """The layers in which llama.cpp's Q4_K_M stores values and down projections in six bits."""
     return layer < layers // 8 or layer >= 7 * layers // 8 or (layer - layers // 8) % 3 == 2
 
 
@@ -50,7 +50,7 @@ def write(path, shape, type_name):
         if type_ == types.BF16:
             values = generator.standard_normal((rows, columns), dtype=np.float32) / np.sqrt(columns)
             return writer.add_tensor(name, gguf.quants.quantize(values, type_), raw_dtype=type_)
-        # Random codes under scales that keep the activations small.
+        # Random codes with scales that keep the activations small.
         values, size = gguf.GGML_QUANT_SIZES[type_]
         blocks = generator.integers(0, 256, (rows, columns // values, size), dtype=np.uint8)
 

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""How fast `slm serve` answers over HTTP, beside llama.cpp's server where one is named: a Markdown table for each question.
+"""Measures `slm serve` over HTTP, optionally beside llama.cpp's server. Prints a Markdown table per measurement.
 
     python3 bench/serving/serving.py --slm build/cpu/bin/slm --target MODEL.gguf [--llama-server PATH] [--threads 2]
 
-Clients are sockets of this process on loopback. A client asks, reads its stream to the end and asks again; the servers take
-turns, `--repeats` times, and figures are medians. `--open 12800` opens so many streams before the first of them ends, and asks the
-server how many it holds; `--prefix 2000` asks twice with a long common beginning; `--first` tells what an idle server adds to the
-model's own step before a client has the first token behind a prompt of one;
+Clients are sockets of this process on loopback. A client sends a request, reads its stream to the end and repeats. The servers
+alternate, `--repeats` times, and figures are medians. `--open 12800` opens this many streams before the first one ends, and reads
+the server's count of them. `--prefix 2000` sends two requests with a long common prefix. `--first` measures the time that an idle
+server adds to the model's own step until the first token after a one-token prompt.
 `--beside` compares the tokens/s of 64 streams with those of `slm generate --prompts`.
 """
 import argparse
@@ -22,7 +22,7 @@ import tempfile
 import time
 import urllib.request
 
-RUNNING = 64  # texts that slm serve writes at once
+RUNNING = 64  # sequences that slm serve decodes at the same time
 WORDS = "river stone morning letter window garden winter paper market silver harbour candle bridge forest mirror".split()
 
 
@@ -74,7 +74,7 @@ class Server:
 
 
 async def stream(port, prompt, tokens, seed=0, opened=lambda: None, to_the_end=True):
-    """Moments of the events that brought text; the first element is that of asking."""
+    """Times of the request (first element) and of the events with text."""
     body = json.dumps({"prompt": prompt, "max_tokens": tokens, "temperature": 0, "seed": seed, "stream": True, "ignore_eos": to_the_end,
                        "cache_prompt": True}).encode()
     reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1 << 16)
@@ -110,7 +110,7 @@ async def load(port, clients, requests, words, tokens, turn):
         answers = []
         for i in range(requests):
             seed = (turn, number, i)
-            length = random.Random(str(seed)).randint(tokens // 2, tokens + tokens // 2)  # of one length, they would end together
+            length = random.Random(str(seed)).randint(tokens // 2, tokens + tokens // 2)  # equal lengths would end at the same time
             total += length
             answers.append(await stream(port, prompt_of(words, seed), length))
         return answers
@@ -151,8 +151,8 @@ def sample(server, name):
 
 
 def many_open(server, count, tokens, first_tokens):
-    """All streams at once: answered, and what each costs while it waits. The texts that the server writes first are so long that none
-    ends before the last stream is open; how many there are then, the server says."""
+    """Opens all streams at the same time and measures the memory of each. The first sequences are so long that none ends before
+    the last stream is open. The server reports the number of open streams."""
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
     idle = server.resident()
@@ -170,12 +170,12 @@ def many_open(server, count, tokens, first_tokens):
         streams = []
         for number in range(count):
             while number == RUNNING and opened < RUNNING and not any(task.done() for task in streams):
-                await asyncio.sleep(0.001)  # until the long texts stand first in the server's queue
+                await asyncio.sleep(0.001)  # until the long sequences are first in the server's queue
             length = first_tokens if number < RUNNING else tokens
             streams.append(asyncio.create_task(stream(server.port, "Once", length, number, open_one)))
             if number % 200 == 199:
                 await asyncio.sleep(0.01)
-        answers = asyncio.gather(*streams)  # which tells a fault that keeps the others from opening
+        answers = asyncio.gather(*streams)  # raises an error that prevents the others from opening
         await asyncio.wait([asyncio.create_task(all_open.wait()), answers], return_when=asyncio.FIRST_COMPLETED)
         found = time.perf_counter() - began, sample(server, "slm:open_streams"), server.resident()
         await answers
@@ -188,7 +188,7 @@ def many_open(server, count, tokens, first_tokens):
 
 
 def first_token(server):
-    """What a client of an idle server waits for the first token behind a prompt of one, and how much of that the model's step takes."""
+    """Time until a client of an idle server has the first token after a one-token prompt, and the model's share of it."""
     waited, steps = [], []
     for i in range(100):
         time.sleep(0.02)
@@ -197,7 +197,7 @@ def first_token(server):
         waited.append(1e3 * (moments[1] - moments[0]))
         steps.append(1e3 * (sample(server, "slm:step_seconds_sum") - before))
     beyond = [wait - step for wait, step in zip(waited, steps)]
-    print(f"\nFirst token of an idle server behind a prompt of one: {statistics.median(waited):.2f} ms, the model's own step "
+    print(f"\nFirst token of an idle server after a one-token prompt: {statistics.median(waited):.2f} ms, the model's own step "
           f"{statistics.median(steps):.2f} ms, beyond it {statistics.median(beyond):.2f} ms (least {min(beyond):.2f})")
 
 
@@ -207,7 +207,7 @@ def prefix(server, words):
     for i in range(6):
         moments = asyncio.run(stream(server.port, common + f" {i}", 1))
         first.append(1e3 * (moments[1] - moments[0]))
-    print(f"\nFirst token behind a prompt of {words} words: {first[0]:.1f} ms, then, its beginning known, {statistics.median(first[1:]):.1f} ms")
+    print(f"\nFirst token after a prompt of {words} words: {first[0]:.1f} ms, then, with a cached prefix, {statistics.median(first[1:]):.1f} ms")
 
 
 def beside_no_server(arguments, server):
@@ -236,18 +236,18 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--slm", default="build/cpu/bin/slm")
     parser.add_argument("--target", required=True)
-    parser.add_argument("--draft", help="a folder or file: the server once more, with this draft")
-    parser.add_argument("--drafter", help="ngram: the server once more, with this drafter")
-    parser.add_argument("--llama-server", help="llama.cpp's llama-server, given the same GGUF file")
+    parser.add_argument("--draft", help="draft model (folder or file): also measure the server with it")
+    parser.add_argument("--drafter", help="ngram: also measure the server with this drafter")
+    parser.add_argument("--llama-server", help="path of llama.cpp's llama-server, for the same GGUF file")
     parser.add_argument("--clients", type=lambda text: [int(count) for count in text.split(",")], default=[1, 8, 32, 64])
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--prompt-words", type=int, default=24)
-    parser.add_argument("--max-tokens", type=int, default=48, help="on average: half of it to one and a half")
-    parser.add_argument("--requests", type=int, default=0, help="of each client; 0: two or more, 16 in all at least")
+    parser.add_argument("--max-tokens", type=int, default=48, help="mean new tokens; each request has half of it to one and a half")
+    parser.add_argument("--requests", type=int, default=0, help="requests per client; 0: at least two, and at least 16 in all")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--open", type=int, default=0)
-    parser.add_argument("--open-tokens", type=int, default=16, help="of each of them but the first ones")
-    parser.add_argument("--open-first-tokens", type=int, default=400, help=f"of the first {RUNNING}: enough that all others open meanwhile")
+    parser.add_argument("--open-tokens", type=int, default=16, help="new tokens of each stream except the first ones")
+    parser.add_argument("--open-first-tokens", type=int, default=400, help=f"new tokens of the first {RUNNING} streams; enough for all others to open")
     parser.add_argument("--prefix", type=int, default=0)
     parser.add_argument("--first", action="store_true")
     parser.add_argument("--beside", action="store_true")

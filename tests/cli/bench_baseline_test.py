@@ -60,7 +60,7 @@ def fake(scratch):
 
     done, rows = measure(scratch / "late", "--baseline", FAKE, tasks=3, FAKE_ENGINE="late")
     check(done.returncode == 1 and "bench.baseline-failed" in done.stderr, "a failure in the middle is an error", done)
-    check("fake was given up at" in done.stdout and "baseline.bad-answer" in done.stdout, "it is in the report", done)
+    check("fake was stopped at" in done.stdout and "baseline.bad-answer" in done.stdout, "it is in the report", done)
     check(sum(key[0] == "slm" for key in rows) == 6 and sum(key[0] == "fake" for key in rows) == 3, "rows are kept", done)
     done, rows = measure(scratch / "late", "--baseline", FAKE, tasks=3)
     check(done.returncode == 0 and len(rows) == 12, "what was missing is measured afterwards", done)

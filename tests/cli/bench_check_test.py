@@ -41,7 +41,7 @@ class Check(unittest.TestCase):
     def test_the_table_names_what_is_missing(self):
         run = check([RIGHT], *JUDGE)
         self.assertEqual(run.returncode, 0, run.stderr)
-        self.assertIn("pass@1 100.00 % of 1 tasks\n2 of 3 tasks have no sample and do not count, from own/1 on\n", run.stdout)
+        self.assertIn("pass@1 100.00 % of 1 tasks\n2 of 3 tasks have no sample and are not counted, from own/1 on\n", run.stdout)
 
     def test_a_sample_of_another_file_is_told(self):
         run = check([{"task_id": "HumanEval/0", "completion": ""}], *JUDGE)

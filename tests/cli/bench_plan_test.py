@@ -50,8 +50,8 @@ class Plan(unittest.TestCase):
 
     def test_tables_say_the_same(self):
         table = self.ok("--model", "Llama-2-7B", "--device", "MI300X", "--ranks", 2, "--requests-per-day", 3500000, "--sequences", 64)
-        self.assertTrue(table.startswith("A model of speed, no measurement: Llama-2-7B, bf16"))
-        for part in ("stated, not measured: data sheet", "## What a device holds and moves", "## Time of a step", "## Requests",
+        self.assertTrue(table.startswith("An estimate, not a measurement: Llama-2-7B, bf16"))
+        for part in ("stated, not measured: data sheet", "## Memory and traffic per device", "## Time of a step", "## Requests",
                      "| 2 replicas | 2 | has not run |", "| tensor 2 | 2 | has not run |", "| pipeline 2 | 2 | has not run |"):
             self.assertIn(part, table)
 
@@ -90,7 +90,7 @@ class Plan(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         plan = json.loads(done.stdout)["plans"][0]  # of one rank only
         self.assertTrue(plan["device"]["messages_measured"])
-        self.assertIn("2 ranks at once", plan["device"]["origin"])
+        self.assertIn("2 ranks at the same time", plan["device"]["origin"])
         self.assertTrue(0 < plan["device"]["latency"] < 1)
         self.assertEqual({(way["replicas"], way["tensor"], way["stages"]): way["today"] for way in plan["ways"]},
                          {(2, 1, 1): "runs", (1, 2, 1): "runs", (1, 1, 2): "runs"})

@@ -158,7 +158,7 @@ class BenchSpeculative(unittest.TestCase):
         second = self.ok(*arguments)
         self.assertEqual(first.out, second.out)
         self.assertEqual(before, (folder / "results.jsonl").read_bytes())
-        self.assertIn("are there", second.err)
+        self.assertIn("measurements exist", second.err)
 
     # ---- stopped
 
@@ -170,7 +170,7 @@ class BenchSpeculative(unittest.TestCase):
         for name, sent in (("ctrl-c", signal.SIGINT), ("batch", signal.SIGTERM)):
             status, out, err = self.interrupted(SCRATCH / name, sent)
             self.assertEqual(status, 1)
-            self.assertRegex(err, r"interrupted\. \d+ of 128 measurements are kept .*same command again.*bench\.stopped")
+            self.assertRegex(err, r"interrupted\. \d+ of 128 measurements are kept .*same command.*bench\.stopped")
             self.assertEqual(out, "")
 
     # ---- folders

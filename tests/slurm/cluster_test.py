@@ -116,7 +116,7 @@ class Cluster(unittest.TestCase):
     @unittest.skipIf(SLM, "done without SLURM")
     def test_bad_tables_and_folders_are_told(self):
         for text, sentence in (("", "names no nodes"), ("# nothing\n", "names no nodes"), ("lonely\n", ":1: expected a name"),
-                               ("a/b slm\n", ":1: expected a name"), ("a slm\na slm\n", ":2: the name 'a' stands twice"),
+                               ("a/b slm\n", ":1: expected a name"), ("a slm\na slm\n", ":2: the name 'a' occurs twice"),
                                ("a 'slm\n", ":1: No closing quotation")):
             run = self.cluster("submit", self.nodes(text), self.results, "decode")
             self.assertEqual(run.returncode, 2)

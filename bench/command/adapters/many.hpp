@@ -1,4 +1,4 @@
-// Adapters for the bench: one that is written as PEFT would save it, and any number of others in memory.
+// Adapters for the benchmark: one written in PEFT's format, the others in memory.
 #pragma once
 
 #include <algorithm>
@@ -17,13 +17,13 @@
 
 namespace slm::bench {
 
-/// Random bits, but of numbers that are small and finite: bf16 of 0.0039 to 0.031, of either sign.
+/// Random bf16 bits whose magnitudes lie between 0.0039 and 0.031, of either sign.
 inline std::uint64_t random_weights(std::uint64_t& state) {
   state = state * 6364136223846793005u + 1442695040888963407u;
   return ((state ^ (state >> 29)) & 0x817f817f817f817fu) | 0x3c003c003c003c00u;
 }
 
-/// An adapter of the attention's products in bf16.
+/// Writes an adapter of the attention projections in bf16.
 inline void write_adapter(const std::filesystem::path& folder, const Checkpoint& checkpoint, int rank,
                           std::uint64_t seed) {
   std::vector<std::vector<std::uint64_t>> data;
@@ -51,7 +51,7 @@ inline void write_adapter(const std::filesystem::path& folder, const Checkpoint&
                   text("{\"peft_type\": \"LORA\", \"r\": ", rank, ", \"lora_alpha\": ", rank, "}\n"));
 }
 
-/// An adapter of the same shape with other weights, in memory of its own.
+/// An adapter of the same shape with other weights in separate memory.
 inline AdapterRef another(const Adapter& one, std::uint64_t seed) {
   constexpr std::size_t line = 64;
   Adapter other = one;

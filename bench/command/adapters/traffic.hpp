@@ -1,4 +1,4 @@
-// Requests for adapters that a store holds in memory or has to load, drawn by Zipf's law.
+// Requests for adapters, drawn by Zipf's law. The store holds an adapter in memory or loads it.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@
 
 namespace slm::bench {
 
-/// The n-th of so many has a share of 1 / n.
+/// Item n of `count` has a probability proportional to 1 / n.
 class Zipf {
  public:
   Zipf(int count, std::uint64_t seed) : state_(seed) {
@@ -37,7 +37,7 @@ class Zipf {
   std::uint64_t state_;
 };
 
-/// Folders with names of their own, which share the files of a few.
+/// Folders with separate names that share the files of a few adapters.
 class ManyFolders {
  public:
   ManyFolders(std::filesystem::path folder, const Checkpoint& checkpoint, int count, int rank)
@@ -65,8 +65,8 @@ class ManyFolders {
   std::vector<std::string> names_;
 };
 
-/// So many texts are generated at a time. A request asks the store for its adapter when it is submitted, one round of
-/// texts ahead, and begins when that is there and a place is free.
+/// At most `places` sequences run at once. A request asks the store for its adapter when it is submitted, one round
+/// ahead. It starts when the adapter is loaded and a place is free.
 class Traffic {
  public:
   static constexpr int places = 32, prompt = 32, new_tokens = 32;

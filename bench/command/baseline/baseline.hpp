@@ -1,5 +1,5 @@
-// Another engine, measured on the same prompts by a child process (bench/peers/): what it is, what it is asked, and
-// what its answers must look like to count.
+// Another engine (bench/peers/), run as a child process on the same prompts. The answers are validated before they
+// count.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace slm::bench {
 
-/// A model that slm measures, and that the other engine must have loaded with the same weights.
+/// A model that slm measures. The other engine must load the same weights.
 struct MeasuredModel {
   std::filesystem::path folder;
   std::string digest;  // weights_digest of its checkpoint
@@ -26,16 +26,16 @@ struct BaselineSetup {
   MeasuredModel target;
   std::optional<MeasuredModel> draft;
   int threads = 1;
-  int context = 0;               // tokens that a prompt and its continuation have together at most
-  std::filesystem::path folder;  // of the run: for the engine's log, and its temporary files
+  int context = 0;               // most tokens of a prompt and its continuation together
+  std::filesystem::path folder;  // of the run: holds the engine's log and temporary files
   std::string python = "python3";
-  double seconds = 600;  // that one answer may take
+  double seconds = 600;  // time limit of one answer
 };
 
-/// What an engine says about itself.
+/// The engine's description of itself.
 struct BaselineEngine {
   std::string name, version, dtype;
-  std::optional<std::string> speculation;  // how it speculates; nothing: it does not
+  std::optional<std::string> speculation;  // method of speculation; empty: none
   std::vector<std::string> notes;
   int threads = 0;
 };
@@ -44,29 +44,29 @@ struct BaselineTask {
   std::vector<Token> prompt;
   std::vector<Token> end_tokens;
   Sampling sampling;
-  std::optional<std::string> draft_length;  // "heuristic" or a number; nothing: plain decoding
+  std::optional<std::string> draft_length;  // "heuristic" or a number; empty: plain decoding
 };
 
 struct BaselineAnswer {
   std::vector<Token> new_ids;
-  double total = 0, prompt = 0;                        // seconds; reading the prompt is part of the total
-  std::int64_t drafted = 0, accepted = 0, rounds = 0;  // 0 when plain
+  double total = 0, prompt = 0;                        // seconds; the total includes the prompt
+  std::int64_t drafted = 0, accepted = 0, rounds = 0;  // 0 for plain decoding
 };
 
 class Baseline {
  public:
-  /// Starts an engine and lets it load the models. name: "transformers", "llama.cpp", or the path of a script that
-  /// speaks as bench/peers/peer.py describes. Throws baseline.unknown, baseline.refused, baseline.bad-answer,
+  /// Starts an engine and waits until it has loaded the models. name: "transformers", "llama.cpp", or the path of a
+  /// script with the protocol of bench/peers/peer.py. Throws baseline.unknown, baseline.refused, baseline.bad-answer,
   /// baseline.other-weights, baseline.other-threads, child.*.
   Baseline(const std::string& name, BaselineSetup setup);
 
   const BaselineEngine& engine() const { return engine_; }
 
-  /// Throws baseline.refused, baseline.bad-answer, child.*; after that the engine is to be given up.
+  /// Throws baseline.refused, baseline.bad-answer, child.*. After an exception the engine must not be used again.
   BaselineAnswer run(const BaselineTask& task);
 
  private:
-  /// A folder for the engine's own files, gone with it.
+  /// A folder for the engine's temporary files, removed by the destructor.
   struct Scratch {
     std::filesystem::path path;
     explicit Scratch(std::filesystem::path at);
@@ -87,7 +87,7 @@ class Baseline {
   BaselineEngine engine_;
 };
 
-/// The position of the first token in which two texts differ; nothing: they are equal.
+/// The position of the first token in which two sequences differ; nothing: they are equal.
 std::optional<std::size_t> first_differing_token(const std::vector<Token>& one, const std::vector<Token>& other);
 
 }  // namespace slm::bench

@@ -1,4 +1,4 @@
-// Which weights a model folder holds: a digest over its tensors, which engines that load them elsewhere can recompute.
+// Identifies the weights of a model folder by a digest over its tensors. Other engines can recompute it.
 #pragma once
 
 #include <algorithm>
@@ -25,8 +25,8 @@ namespace slm::bench {
 
 using slm::detail::Sha256;
 
-/// "sha256:..." of lines of name, type, shape and SHA-256 of every tensor, in the order of the names:
-/// bench/peers/peer.py computes the same of what an engine has loaded.
+/// "sha256:..." over lines of name, type, shape and SHA-256 of every tensor, sorted by name. bench/peers/peer.py
+/// computes the same digest from the weights that an engine has loaded.
 inline std::string weights_digest(const Checkpoint& checkpoint) {
   std::vector<std::pair<std::string, const Tensor*>> lines;
   for (const auto& [name, tensor] : checkpoint.tensors()) {
@@ -47,7 +47,7 @@ inline std::string weights_digest(const Checkpoint& checkpoint) {
     std::vector<std::jthread> helpers;
     try {
       for (int i = 1; i < usable_cores(); ++i) helpers.push_back(detail::start_thread(work));
-    } catch (const Error&) {  // no more threads: those that run do all of it
+    } catch (const Error&) {  // no further threads: the running ones do all of the work
     }
     work();
   }

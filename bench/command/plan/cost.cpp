@@ -22,7 +22,7 @@ std::array<Matrix, 4> layer_matrices(const ModelConfig& shape) {
           {shape.hidden, shape.ffn}};
 }
 
-/// A rank's rows of a matrix.
+/// The bytes of a rank's rows of a matrix.
 double share_bytes(const MatrixFormat& format, Matrix matrix, int ranks, int rank) {
   const RowCut cut(matrix.out, ranks);
   return static_cast<double>(format.bytes(cut.parts * cut.count(rank), matrix.in));
@@ -32,7 +32,7 @@ HeadCut head_cut(const ModelConfig& shape, int ranks) {
   return HeadCut({.query = shape.heads, .kv = shape.kv_heads, .dim = shape.head_dim}, shape.qk_norm, ranks);
 }
 
-/// The heads of the rank that has most.
+/// The heads of the rank with the most heads.
 Heads most_heads(const ModelConfig& shape, int ranks) {
   const HeadCut cut = head_cut(shape, ranks);
   Heads most;
@@ -44,7 +44,7 @@ Heads most_heads(const ModelConfig& shape, int ranks) {
   return most;
 }
 
-/// Of queries, keys and values.
+/// The bytes of the query, key and value weights.
 double qkv_bytes(const PlannedModel& model, const Way& way, int rank) {
   const Matrix qkv = layer_matrices(model.shape)[0];
   const HeadCut cut = head_cut(model.shape, way.tensor);
@@ -66,7 +66,7 @@ double table_bytes(const PlannedModel& model, const Way& way, int rank) {
   return share_bytes(model.table, {model.shape.vocab, model.shape.embedding_dim()}, way.tensor, rank);
 }
 
-/// Between a narrow embedding and the layers, and back; in the format of the table.
+/// The projections between a narrow embedding and the layers, in the embedding's format.
 double project_in_bytes(const PlannedModel& model, const Way& way, int rank) {
   const std::int64_t narrow = model.shape.embedding;
   return narrow == 0 ? 0 : share_bytes(model.table, {model.shape.hidden, narrow}, way.tensor, rank);
@@ -149,15 +149,15 @@ StepCost step_cost(const PlannedModel& model, const PlanDevice& device, const Wa
   const double attention = 2.0 * rows.rows * rows.context * layers * heads * shape.head_dim;
   cost.operations = 2 * (products / tensor + attention);
 
-  if (way.tensor > 1) {  // a gather brings all but the rank's own; rank 0 tells every step
+  if (way.tensor > 1) {  // a gather receives everything except the rank's own part; rank 0 broadcasts every step
     double gathered = layers * rows.rows * gathered_bytes(shape, way.tensor);
-    const int projections = shape.embedding != 0 ? 2 : 1;  // tables' gathers beside the layers' four
+    const int projections = shape.embedding != 0 ? 2 : 1;  // gathers of the tables, beside the layers' four
     if (first(stage)) gathered += sizeof(float) * rows.rows * (shape.embedding + std::int64_t{shape.hidden});
     if (last(way, stage)) gathered += sizeof(float) * rows.outputs * (shape.embedding + std::int64_t{shape.vocab});
     cost.traffic = gathered * (tensor - 1) / tensor;
     cost.messages = 4.0 * layers + projections * (first(stage) + last(way, stage)) + 1;
   }
-  if (way.stages > 1) {  // rows from the stage before, tokens from the last
+  if (way.stages > 1) {  // rows from the previous stage, tokens from the last
     cost.traffic += sizeof(float) * rows.rows * (first(stage) ? 1 : shape.hidden);
     cost.messages += 1;
   }
@@ -171,7 +171,7 @@ StepCost step_cost(const PlannedModel& model, const PlanDevice& device, const Wa
 
 namespace {
 
-/// Of all stages, one behind the other and the slowest.
+/// All stages in sequence, and the slowest stage.
 struct Passage {
   double all = 0, slowest = 0;
   StepCost of_slowest;
@@ -192,7 +192,7 @@ Passage passage(const PlannedModel& model, const PlanDevice& device, const Way& 
 void plan_memory(Plan& plan, const PlannedModel& model, const PlanDevice& device, const Load& load) {
   const Way& way = plan.way;
   const double places = ceiling(load.sequences, way.replicas), usable = usable_memory * device.memory;
-  double most = -1;  // sequences of a replica, by the stage that holds fewest
+  double most = -1;  // sequences per replica, limited by the stage that holds fewest
   for (int stage = 0; stage < way.stages; ++stage) {
     const double sequence = cache_bytes(model, way, stage_layers(model.shape, way.stages, stage)) * load.context;
     for (int rank = 0; rank < way.tensor; ++rank) {
@@ -214,7 +214,7 @@ Plan plan_of(const PlannedModel& model, const PlanDevice& device, const Way& way
   Plan plan;
   plan.way = way;
   plan_memory(plan, model, device, load);
-  // Places of a replica pass its stages in rounds, as many as there are stages to keep busy.
+  // The sequences of a replica pass its stages in rounds, one round per stage.
   const double places = ceiling(load.sequences, way.replicas);
   const double rounds = std::min<double>(way.stages, places);
   const double rows = ceiling(places, rounds);
@@ -227,7 +227,8 @@ Plan plan_of(const PlannedModel& model, const PlanDevice& device, const Way& way
 
   const double piece = std::clamp(load.prompt, 1.0, 512.0);
   const double prompt = passage(model, device, way, {piece, 1, 1, load.prompt / 2}).slowest * load.prompt / piece;
-  const double replica_seconds = prompt + load.answer * plan.step_seconds / places;  // that one request takes up
+  const double replica_seconds =
+      prompt + load.answer * plan.step_seconds / places;  // share of a replica's time that one request uses
   plan.request_seconds = places * replica_seconds;
   plan.requests_per_day = way.replicas * 86400 / replica_seconds;
   plan.replicas_needed = std::ceil(load.requests_per_day / 86400 * replica_seconds);

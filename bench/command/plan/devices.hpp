@@ -1,4 +1,4 @@
-// Devices to plan for: what their makers state. Nothing here was measured, and no GPU has run slm.
+// Devices to plan for, with their makers' figures. None of them is measured here.
 #pragma once
 
 #include <array>
@@ -6,24 +6,25 @@
 
 namespace slm::bench::plan {
 
-/// SI units. Rates are dense, one direction of a link, one device as programs see it: a card of two dies is two.
+/// SI units. Rates are dense, links count one direction. A device is what programs see: a card with two dies is two
+/// devices.
 struct PlanDevice {
   std::string_view name;
   double memory = 0;      // bytes
   double bandwidth = 0;   // bytes per second of the memory
-  double arithmetic = 0;  // operations per second of bf16 products; of a processor, of float
-  double latency = 0;     // seconds until a gather of next to nothing is through
+  double arithmetic = 0;  // operations per second: bf16 products of a GPU, float products of a CPU
+  double latency = 0;     // seconds of a gather of few bytes
   double link = 0;        // bytes per second from one other device
   double launch = 0;      // seconds between two operations of a step
-  double share = 0;       // of memory's and arithmetic's rate that a program reaches
+  double share = 0;       // reached share of the memory's and the arithmetic's rate
   std::string_view origin = {};
   bool processor = false;
 };
 
-/// share: engines that publish tokens/s of 7B models reach 55 to 75 % of the data sheet's bandwidth at one text
+/// share: engines that publish tokens/s of 7B models reach 55 to 75 % of the data sheet's bandwidth for one sequence
 /// (gpt-fast 63 % on a die of MI250X, llama.cpp 57 to 71 % on 7900 XTX, muiLLM 64 % on MI300X, CUDA graphs 65 % on
 /// H200). latency: reports of RCCL and NCCL within a node, 17 to 25 us for small messages. launch: nodes of a replayed
-/// graph, 1.3 to 2.2 us by CUDA's and 3.85 us by HIP's.
+/// graph, 1.3 to 2.2 us with CUDA and 3.85 us with HIP.
 inline constexpr std::array stated_devices = {
     PlanDevice{"MI250", 64e9, 1.638e12, 181e12, 20e-6, 50e9, 4e-6, 0.6,
                "data sheet, one of a card's two dies: 128 GB, 3.2768 TB/s, 362.1 TFLOP/s; an xGMI link of 50 GB/s"},
@@ -37,14 +38,14 @@ inline constexpr std::array stated_devices = {
                "data sheet, SXM: 141 GB, 4.8 TB/s, 989 TFLOP/s; NVLink of 900 GB/s, both directions"},
 };
 
-/// Of the processor, where nothing else is measured or given. share: what bench decode reaches of its probe
-/// (docs/performance.md: 66 to 90 %). latency and link: what is put in for messages that were not measured.
+/// Defaults for the CPU. share: the part of its probe that bench decode reaches (docs/performance.md: 66 to 90 %).
+/// latency and link: assumed values for unmeasured messages.
 inline constexpr PlanDevice processor = {.name = "measured",
                                          .latency = 20e-6,
                                          .link = 5e9,
                                          .launch = 1e-6,
                                          .share = 0.8,
-                                         .origin = "probes of this processor",
+                                         .origin = "probes of this CPU",
                                          .processor = true};
 
 }  // namespace slm::bench::plan

@@ -31,7 +31,7 @@ std::vector<NamedShape> shapes_of(Registry<Models...>) {
 
 std::vector<NamedShape> named_shapes() {
   std::vector<NamedShape> shapes = shapes_of(KnownModels{});
-  // Nobody's: 2.0e11 parameters in the proportions of Llama's large models.
+  // No published model: 2.0e11 parameters in the proportions of the large Llama models.
   shapes.push_back(
       {"200B",
        {.layers = 128, .hidden = 12288, .ffn = 32768, .heads = 96, .kv_heads = 8, .head_dim = 128, .vocab = 128256},
@@ -41,7 +41,7 @@ std::vector<NamedShape> named_shapes() {
 
 MatrixFormat floats(DType type) { return {.element = static_cast<int>(bytes_of(type))}; }
 
-/// Sets how a model is held that no file holds.
+/// Sets the format of a model without a file.
 void set_format(PlannedModel& model, const std::string& format) {
   model.format = format;
   if (format == "q8_0") {
@@ -51,7 +51,7 @@ void set_format(PlannedModel& model, const std::string& format) {
     const int group = int4_group(model.shape);
     if (group == 0) {
       throw Error("bench.no-int4", text("no group of 4-bit weights divides the rows of ", model.name),
-                  "Plan it with another --format");
+                  "Use another --format");
     }
     model.layers.fill({.codes = CodeTiles{.block = group}});
     model.table = floats(DType::f16);
@@ -74,7 +74,7 @@ std::string name_of(const LinearSource& source) {
   return std::string(slm::name_of(std::get<Tensor>(source).dtype));
 }
 
-/// Of each kind of matrix the format that most layers have it in; the model's is that of most weights.
+/// For each kind of matrix, the format of most layers. The model's format is that of most weights.
 void set_stored_format(PlannedModel& model, const Checkpoint& checkpoint, bool on_processor) {
   constexpr std::array kinds = {Role::qkv, Role::attention_out, Role::gate_up, Role::down};
   std::map<std::string, std::int64_t> weights_of;
@@ -118,8 +118,8 @@ PlannedModel planned_model(const std::string& model, const std::string& format, 
   if (!file_exists(path)) {
     std::string names;
     for (const std::string& name : shape_names()) names += (names.empty() ? "" : ", ") + name;
-    throw Error("bench.unknown-shape", text("no shape and no file is called ", quote(model)),
-                text("Name a folder, a GGUF file, a config.json, or one of: ", names));
+    throw Error("bench.unknown-shape", text("expected a named shape or an existing file, found ", quote(model)),
+                text("Use a folder, a GGUF file, a config.json, or one of: ", names));
   }
   if (path.extension() == ".json") {
     const ModelDescription read = read_config_json(read_json_object(path), model);

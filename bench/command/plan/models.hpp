@@ -1,4 +1,4 @@
-// The models that `slm bench plan` plans: shapes by name, a config.json, a folder or GGUF file.
+// Models for `slm bench plan`: a named shape, a config.json, a model folder or a GGUF file.
 #pragma once
 
 #include <string>
@@ -8,15 +8,15 @@
 
 namespace slm::bench::plan {
 
-/// What --format takes: how weights are held. int4 is AWQ's, with embedding and head in 16 bits; q8_0 is GGUF's.
+/// Values of --format: the weights' storage. int4 is AWQ's with embedding and head in 16 bits, q8_0 is GGUF's.
 inline const std::vector<std::string> formats = {"f32", "f16", "bf16", "int4", "q8_0"};
 
-/// Names of shapes that need no file.
+/// Names of shapes without a file.
 std::vector<std::string> shape_names();
 
-/// model: one of shape_names(), else a path. format: one of formats; empty: as the file stores it, bf16 where there is
-/// none. on_processor: which holds codes of GGUF's blocks in fewer bits than a GPU does. Throws bench.unknown-shape,
-/// bench.no-int4, and what reading files throws.
+/// model: one of shape_names(), else a path. format: one of formats; empty: as stored in the file, bf16 for a named
+/// shape. on_processor: the CPU stores the codes of GGUF blocks in fewer bits than a GPU. Throws bench.unknown-shape,
+/// bench.no-int4, and the exceptions of reading files.
 PlannedModel planned_model(const std::string& model, const std::string& format, bool on_processor = true);
 
 }  // namespace slm::bench::plan

@@ -1,4 +1,4 @@
-// Other engines beside this library in one run: each task of the published setup is theirs as soon as it was ours.
+// Other engines in the same run. Each task of the published setup runs there directly after it ran here.
 #pragma once
 
 #include <filesystem>
@@ -15,7 +15,7 @@
 
 namespace slm::bench::speculative {
 
-/// What engines.json says about an engine.
+/// The entry of an engine in engines.json.
 inline Json to_json(const BaselineEngine& engine) {
   return {{"version", engine.version},
           {"threads", engine.threads},
@@ -24,7 +24,7 @@ inline Json to_json(const BaselineEngine& engine) {
           {"notes", engine.notes}};
 }
 
-/// The engines of which a folder holds measurements: name -> what it is.
+/// The engines whose measurements a folder holds: name -> entry.
 inline Json read_engines(const std::filesystem::path& folder) {
   const auto path = folder / "engines.json";
   return std::filesystem::exists(path) ? read_json_object(path) : Json::object();
@@ -32,7 +32,7 @@ inline Json read_engines(const std::filesystem::path& folder) {
 
 class Baselines {
  public:
-  /// Starts the engines and warms them up on a prompt. Throws what they throw, and bench.other-engine when the folder
+  /// Starts the engines and warms them up on a prompt. Throws their exceptions, and bench.other-engine when the folder
   /// has measurements of another version.
   Baselines(const std::vector<std::string>& names, const BaselineSetup& setup, std::vector<Token> end_tokens,
             const Tokenizer& tokenizer, const Prompt& prompt)
@@ -46,7 +46,7 @@ class Baselines {
           difference && !found.is_null()) {
         throw Error("bench.other-engine",
                     text("the folder has measurements of another ", engine.name, ": ", *difference),
-                    "Name another folder with --out");
+                    "Use another folder with --out");
       }
       described[engine.name] = to_json(engine);
       BaselineTask first{prompt.ids, end_tokens_, {.max_new_tokens = 30, .temperature = 0.0f}, {}};
@@ -58,21 +58,21 @@ class Baselines {
     if (!names.empty()) write_text_file(folder_ / "engines.json", json_text(described, 1) + "\n");
   }
 
-  /// Lets every engine do a task of this setting, plainly and speculatively. One that fails is given up.
+  /// Runs a task of this setting on every engine, plainly and speculatively. An engine that fails is not used again.
   void measure(RunFolder& results, const Setting& setting, const Prompt& prompt, const Sampling& sampling, int repeat) {
     if (setting.setup != "published") return;
     for (std::unique_ptr<Baseline>& engine : running_) {
       try {
         measure(*engine, results, setting, prompt, sampling, repeat);
       } catch (const Error& fault) {
-        troubles_.push_back(text(engine->engine().name, " was given up at ", prompt.task, ": ", fault.what()));
+        troubles_.push_back(text(engine->engine().name, " was stopped at ", prompt.task, ": ", fault.what()));
         engine.reset();
       }
     }
     std::erase(running_, nullptr);
   }
 
-  /// Why engines were given up, one sentence each.
+  /// Why engines were stopped, one sentence each.
   const std::vector<std::string>& troubles() const { return troubles_; }
 
  private:

@@ -1,4 +1,4 @@
-// slm bench speculative --sequences: many texts at once, plainly and speculatively.
+// slm bench speculative --sequences: batches of sequences, plainly and speculatively.
 #pragma once
 
 #include <algorithm>
@@ -11,8 +11,8 @@
 
 namespace slm::bench::speculative {
 
-/// For each number of texts, that many tasks are continued together, in turn plainly and by each draft length, greedily
-/// and past their end tokens, so that all are of one length. Tasks begin anew where there are fewer.
+/// For each batch size, continues that many tasks together, alternating plain decoding and each draft length. Decoding
+/// is greedy and ignores end tokens, so that all sequences have one length. Tasks repeat if there are fewer.
 class Batches {
  public:
   explicit Batches(const Options& options)
@@ -43,13 +43,12 @@ class Batches {
       bar(static_cast<double>(i + 1) / static_cast<double>(options_.sequences.size()));
     }
     if (options_.json) return cli::print_json({{"batches", results}});
-    cli::print(markdown_table(
-        "Texts continued together",
-        {"sequences", "plain tokens/s of all", "speculative", "speedup", "acceptance rate", "tokens per target step"},
-        rows));
+    cli::print(markdown_table("Sequences decoded together",
+                              {"sequences", "plain tokens/s, all sequences", "speculative", "speedup",
+                               "acceptance rate", "tokens per target step"},
+                              rows));
     cli::print(text("Greedy, draft length ", options_.draft_length, ", ", requests_.front().sampling.max_new_tokens,
-                    " new tokens each, reading the prompts included; medians of ", options_.repeats,
-                    "; identical texts.\n"));
+                    " new tokens each, including the prompts; medians of ", options_.repeats, "; identical texts.\n"));
   }
 
  private:
@@ -95,8 +94,8 @@ class Batches {
       if (repeat == 0) plain.rates.clear(), speculative.rates.clear();
       if (plain.texts == speculative.texts) continue;
       throw Error("bench.not-identical",
-                  text("speculative and plain decoding of ", sequences, " texts at once gave different texts"),
-                  "Report this with the name of your device: it must not happen");
+                  text("speculative and plain decoding of ", sequences, " sequences gave different texts"),
+                  "Report this defect with your device's name");
     }
     return {{"sequences", sequences},
             {"plain_tokens_per_second", median(plain.rates)},

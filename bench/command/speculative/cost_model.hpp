@@ -1,4 +1,4 @@
-// What speculation should gain, from the costs of single steps: docs/benchmarks.md, "Predicted speedup".
+// Predicted speedup from the costs of single steps: docs/benchmarks.md, "Predicted speedup".
 #pragma once
 
 #include <cstddef>
@@ -12,14 +12,14 @@
 
 namespace slm::bench::speculative {
 
-/// Tokens that a round of m drafted tokens yields when each is accepted with probability a.
+/// Expected tokens of a round with m draft tokens, each accepted with probability a.
 inline double expected_tokens(double a, int m) {
   double tokens = 1, survival = 1;
   for (int i = 0; i < m; ++i) tokens += survival *= a;
   return tokens;
 }
 
-/// Rounds by the number of tokens they drafted, from the rounds that drafted a token at each depth.
+/// Rounds by their number of draft tokens, from the rounds that drafted a token at each depth.
 inline std::vector<std::int64_t> rounds_by_draft(std::int64_t rounds, std::span<const std::int64_t> drafted_at_depth) {
   std::vector<std::int64_t> counts;
   std::int64_t before = rounds;
@@ -33,8 +33,8 @@ inline std::vector<std::int64_t> rounds_by_draft(std::int64_t rounds, std::span<
 
 class Costs {
  public:
-  /// Means over the probes, as throughput is one: on a busy machine a longer step is interrupted more often, which
-  /// medians would hide from the shorter ones only. choose: seconds of choosing one token.
+  /// Uses means over the probes, as throughput is a mean. On a busy machine, longer steps are interrupted more often,
+  /// which medians would hide for shorter steps only. choose: seconds to choose one token.
   Costs(std::span<const Probe> probes, double choose) : choose_(choose) {
     struct Mean {
       double sum = 0;
@@ -56,11 +56,11 @@ class Costs {
 
   bool known() const { return plain_ > 0; }
   double plain_seconds() const { return plain_; }
-  /// c: a draft step in plain target steps.
+  /// c: a draft step in units of a plain target step.
   double c() const { return draft_; }
-  /// v(n) where it was measured.
+  /// The measured v(n).
   const std::map<int, double>& measured() const { return verify_; }
-  /// v(n): linear between measured n, beyond them along the last slope.
+  /// v(n): linear between measured n, extrapolated with the last slope.
   double v(int n) const {
     if (verify_.empty()) return 0;
     auto above = verify_.lower_bound(n);
@@ -72,7 +72,7 @@ class Costs {
     return below->second + slope * (n - below->first);
   }
 
-  /// Speedup over plain decoding of rounds that drafted 0, 1, 2, ... tokens and yield `tokens(m)` each.
+  /// Speedup over plain decoding of rounds with 0, 1, 2, ... draft tokens that yield `tokens(m)` each.
   template <class Tokens>
   double speedup(std::span<const std::int64_t> rounds, Tokens&& tokens) const {
     const double choose = known() ? choose_ / plain_ : 0;
@@ -87,12 +87,12 @@ class Costs {
     return spent > 0 ? yield * (1 + choose) / spent : 0;
   }
 
-  /// When each drafted token is accepted with probability a.
+  /// The speedup when each draft token is accepted with probability a.
   double predicted(std::span<const std::int64_t> rounds, double a) const {
     return speedup(rounds, [a](int m) { return expected_tokens(a, m); });
   }
 
-  /// When all rounds together yield `emitted` tokens.
+  /// The speedup when all rounds together yield `emitted` tokens.
   double predicted_from_counts(std::span<const std::int64_t> rounds, std::int64_t emitted) const {
     std::int64_t all = 0;
     for (const std::int64_t count : rounds) all += count;

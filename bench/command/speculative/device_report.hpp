@@ -1,4 +1,4 @@
-// The speeds of a run in the schema of all benchmarks, for slm bench compare.
+// The speeds of a run in the common report schema, for slm bench compare.
 #pragma once
 
 #include <optional>
@@ -14,7 +14,7 @@
 
 namespace slm::bench::speculative {
 
-/// Nothing for a GPU where the program was built without what describes it.
+/// Empty for a GPU if the program was built without its device description.
 inline std::optional<Device> device_of(const std::string& backend, int threads, backend::Isa isa) {
   if (backend.starts_with("gpu")) {
 #if defined(SLM_BENCH_DEVICE)
@@ -30,7 +30,7 @@ inline std::optional<Device> device_of(const std::string& backend, int threads, 
   return device;
 }
 
-/// One result for each configuration of slm's own. pair: "target + draft". seconds: for a new token.
+/// One result per configuration of slm. pair: "target + draft". seconds: per new token.
 inline Report device_report(const Json& summary, const std::string& pair, const std::string& format, Device device) {
   Report report = make_report(std::move(device));
   for (const Json& found : summary["configurations"]) {

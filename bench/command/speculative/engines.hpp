@@ -1,4 +1,4 @@
-// The engines of a run side by side: speed without the reading of the prompt, and whether their greedy texts are ours.
+// The engines of a run side by side: decode speed without the prompt, and agreement of their greedy texts with slm's.
 #pragma once
 
 #include <map>
@@ -14,8 +14,8 @@
 
 namespace slm::bench::speculative {
 
-/// For each other engine, its greedy plain texts against this library's: how many are the same, and where the others
-/// part: the tokens that are the same before.
+/// For each other engine, compares its greedy plain texts with slm's: the number of equal texts, and for the others the
+/// number of equal tokens before the first difference.
 inline Json agreement_of(std::span<const Row> rows) {
   std::map<Key, const Row*> ours;
   for (const Row& row : rows) {
@@ -42,8 +42,8 @@ inline Json agreement_of(std::span<const Row> rows) {
   return json;
 }
 
-/// One entry for each engine and sampling of the setup `published`, of a run that has other engines; else none.
-/// described: name -> version, dtype, threads, and what an engine says of itself besides.
+/// One entry per engine and sampling of the setup `published`, for a run with other engines; else none. described: name
+/// -> version, dtype, threads, and the engine's other fields.
 inline Json engines_of(std::span<const Row> rows, const Json& described) {
   using Sums = std::pair<Tally, Tally>;  // plain, speculative
   using Name = std::pair<std::string, std::string>;
@@ -101,7 +101,7 @@ inline std::string agreement_text(const Json& agreement) {
 
 }  // namespace detail
 
-/// The table of engines_of, with what must be known to read it; nothing for a run without other engines.
+/// The table of engines_of with notes; empty for a run without other engines.
 inline std::string engines_text(const Json& engines) {
   if (engines.empty()) return "";
   std::vector<Cells> rows = {{"engine", "version", "weights", "sampling", "threads", "decode tokens/s plain",
@@ -122,7 +122,7 @@ inline std::string engines_text(const Json& engines) {
   }
   std::string written = table(rows, 4) + "\n";
   for (const auto& [name, remark] : remarks) written += "- " + name + ": " + remark + "\n";
-  return written + "- the engines took turns within each task; decoding excludes the reading of the prompt\n";
+  return written + "- the engines alternate within each task; decode speed excludes the prompt\n";
 }
 
 }  // namespace slm::bench::speculative

@@ -1,4 +1,4 @@
-// Which models and tasks a run is of, so that no other one goes on with it.
+// Identifies the models and tasks of a run, so that only the same run continues it.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +21,7 @@ inline std::string digest_of(const std::filesystem::path& file) {
   return "sha256:" + hash.finish();
 }
 
-/// The type that most of the weights are stored in, as tables name it: "BF16", "INT4", "Q4_K".
+/// The storage type of most weights, as tables name it: "BF16", "INT4", "Q4_K".
 inline std::string precision_of(const Checkpoint& checkpoint) {
   std::map<std::string, std::uint64_t> bytes;
   for (const auto& [name, tensor] : checkpoint.tensors()) {
@@ -35,7 +35,7 @@ inline std::string precision_of(const Checkpoint& checkpoint) {
   return most == bytes.end() ? "?" : most->first;
 }
 
-/// Digests of what decides a model's logits.
+/// Digests of the files that determine a model's logits.
 inline Json identity_of_model(const std::filesystem::path& folder) {
   const Checkpoint checkpoint(folder);
   return {{"config", digest_of(checkpoint.gguf() ? checkpoint.gguf()->path() : folder / "config.json")},

@@ -1,4 +1,4 @@
-// Ctrl-C, and the signal that ends a batch job: asks the run to end; a second one ends the program.
+// SIGINT and SIGTERM request the run's end. A second signal ends the program.
 #pragma once
 
 #include <csignal>

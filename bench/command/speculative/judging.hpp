@@ -12,7 +12,7 @@
 
 namespace slm::bench::speculative {
 
-/// Adds pass@1 of the first repeat to each configuration of a summary. Equal programs for one task are run once.
+/// Adds pass@1 of the first repeat to each configuration of a summary. Runs equal programs of one task once.
 inline void judge(Json& summary, std::span<const Row> rows, const std::vector<Task>& tasks, const Sandbox& sandbox,
                   const JudgingOptions& options) {
   std::map<std::pair<std::string, std::string>, bool> passed;  // by task and completion

@@ -1,4 +1,5 @@
-// The run: every task plainly and speculatively in turn, one row for each, and timed steps of both models between them.
+// Runs every task plainly and speculatively, alternating, with one row for each. Timed steps of both models run between
+// them.
 #pragma once
 
 #include <array>
@@ -18,15 +19,15 @@
 
 namespace slm::bench::speculative {
 
-/// A task as the models read it.
+/// A task's prompt as tokens.
 struct Prompt {
   std::string task;
   std::vector<Token> ids;
   std::string text;
 };
 
-/// Times steps of both models after the first half of the text, several times where that takes less than a second. The
-/// draft takes four steps in a row, as in a round: in a processor's caches its weights stay from one to the next.
+/// Times steps of both models after the first half of the text, several times if that takes less than a second. The
+/// draft runs four steps in a row, as in a round: its weights stay in the CPU's caches from one step to the next.
 inline Probe take_probe(const AnyModel& target_model, const AnyModel& draft_model, std::span<const Token> history,
                         std::size_t middle) {
   constexpr std::array rows = {1, 2, 3, 4, 5, 1, 6, 7, 8, 9, 11, 1, 13, 17, 25, 33, 65};
@@ -64,7 +65,7 @@ inline Probe take_probe(const AnyModel& target_model, const AnyModel& draft_mode
   return probe;
 }
 
-/// Another engine's turn: a task of a setting, which is sampled so, in this repeat.
+/// Runs a task of a setting on another engine, with this sampling, in this repeat.
 using Beside = std::function<void(const Setting&, const Prompt&, const Sampling&, int)>;
 
 class Measurement {
@@ -89,16 +90,16 @@ class Measurement {
     }
   }
 
-  /// This library's rows of the whole run.
+  /// The number of slm's rows in the whole run.
   std::size_t rows() const {
     std::size_t count = 0;
     for (const Setting& setting : settings_) count += setting.tasks * (1 + setting.draft_lengths.size());
     return count * static_cast<std::size_t>(repeats_);
   }
 
-  /// Measures what the folder lacks. progress: after each row. stopped: whether to end here; a row that it cuts off is
-  /// dropped. beside: after each task of each setting, for other engines. Throws what the models throw, and
-  /// bench.draft-failed.
+  /// Measures the rows that the folder lacks. progress: called after each row. stopped: whether to stop; an unfinished
+  /// row is dropped. beside: called after each task of each setting, for other engines. Throws the models' exceptions
+  /// and bench.draft-failed.
   void run(RunFolder& folder, const std::function<void(std::size_t)>& progress, const std::function<bool()>& stopped,
            const Beside& beside = {}) {
     if (folder.rows_of("slm") < rows()) warm_up(stopped);
@@ -107,7 +108,7 @@ class Measurement {
       for (std::size_t task = 0; task < prompts_.size(); ++task) {
         for (const Setting& setting : settings_) {
           if (task >= setting.tasks) continue;
-          // Each kind goes first in half of the tasks.
+          // Each kind runs first in half of the tasks.
           const std::size_t ways = 1 + setting.draft_lengths.size();
           for (std::size_t i = 0; i < ways && !stopped(); ++i) {
             const std::size_t way = (i + task + static_cast<std::size_t>(repeat)) % ways;
@@ -124,7 +125,7 @@ class Measurement {
   using Plain = AutoregressiveDecoder<AnyModel>;
   using Decoder = SpeculativeDecoder<AnyModel, AnyModel>;
 
-  /// AMD's script does 30 tokens too, but leaves out the draft.
+  /// AMD's script also generates 30 tokens, but without the draft.
   void warm_up(const std::function<bool()>& stopped) {
     const Sampling sampling{.max_new_tokens = 30, .temperature = 0.0f};
     const auto go_on = [&](Token) { return !stopped(); };

@@ -1,4 +1,4 @@
-// What AMD published for AMD-Llama-135m-code as draft of CodeLlama-7b on HumanEval: the table of the model card of
+// AMD's published results of AMD-Llama-135m-code as draft of CodeLlama-7b on HumanEval: the table of the model card of
 // amd/AMD-Llama-135m-code. Its pass@1 is of one run; one task is 0.61 points.
 #pragma once
 
@@ -8,9 +8,9 @@
 namespace slm::bench::speculative {
 
 struct Published {
-  std::string_view device;    // the target's, and the draft's where it differs
+  std::string_view device;    // the target's device, and the draft's where it differs
   std::string_view sampling;  // greedy, sampled
-  double plain_pass_at_1;     // per cent
+  double plain_pass_at_1;     // percent
   double speculative_pass_at_1;
   double acceptance;
   double speedup;

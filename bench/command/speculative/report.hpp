@@ -1,4 +1,4 @@
-// What people read: the table with AMD's rows beside the measured ones.
+// The readable report: AMD's rows beside the measured ones.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@
 
 namespace slm::bench::speculative {
 
-/// device: how the measured rows are named, as "BF16 cpu".
+/// device: name of the measured rows, such as "BF16 cpu".
 inline std::string main_table(const Json& summary, const std::string& device) {
   std::vector<Cells> rows = {{"where", "setup", "sampling", "pass@1, plain / speculative", "acceptance", "per token",
                               "tokens/step", "tokens/s", "speedup", "predicted", "from counts"}};
@@ -71,7 +71,7 @@ inline std::string sweep_table(const Json& summary) {
   return rows.size() > 1 ? table(rows, 0) : "";
 }
 
-/// report.md. notes: how it was measured, one line each; pictures: by file name.
+/// report.md. notes: measurement conditions, one line each. pictures: file names.
 inline std::string report_text(const Json& summary, const std::string& device, const std::vector<std::string>& notes,
                                const std::map<std::string, std::string>& pictures) {
   std::string written = "# Speculative decoding, measured by `slm bench speculative`\n\n";

@@ -18,7 +18,7 @@
 
 namespace slm::bench::speculative {
 
-/// Names a measurement.
+/// Identifies a measurement.
 struct Key {
   std::string engine = "slm";
   std::string setup, sampling, kind, draft_length;
@@ -31,7 +31,7 @@ struct Key {
 /// Timed steps of both models, taken between the tasks.
 struct Probe {
   std::vector<std::pair<int, double>> target;  // tokens of the step, seconds
-  double draft = 0;                            // a step over one token
+  double draft = 0;                            // a step of one token
 };
 
 struct Row {
@@ -100,11 +100,11 @@ inline Json to_json(const Row& row) {
 
 namespace detail {
 
-/// Reads a row, whose numbers may be anything.
+/// Reads a row and validates its values.
 class RowFields {
  public:
   explicit RowFields(const Json& json) : json_(json) {
-    if (!json.is_object()) throw wrong("no JSON object");
+    if (!json.is_object()) throw wrong("that is not a JSON object");
   }
 
   const Json* find(const char* name) const {
@@ -117,21 +117,21 @@ class RowFields {
     return *field;
   }
   std::string string(const char* name) const {
-    if (!at(name).is_string()) throw wrong(text("with a '", name, "' that is no string"));
+    if (!at(name).is_string()) throw wrong(text("with a '", name, "' that is not a string"));
     return at(name).get<std::string>();
   }
   static bool is_count(const Json& value) { return is_index(value, std::uint64_t{1} << 40); }
   std::int64_t count(const char* name) const {
-    if (!is_count(at(name))) throw wrong(text("with a '", name, "' that is no count"));
+    if (!is_count(at(name))) throw wrong(text("with a '", name, "' that is not a count"));
     return at(name).get<std::int64_t>();
   }
   template <class Number>
   std::vector<Number> counts(const char* name) const {
     std::vector<Number> values;
-    if (!at(name).is_array()) throw wrong(text("with a '", name, "' that is no list"));
+    if (!at(name).is_array()) throw wrong(text("with a '", name, "' that is not a list"));
     for (const Json& value : at(name)) {
       if (!is_count(value) || value.get<std::int64_t>() > std::numeric_limits<Number>::max()) {
-        throw wrong(text("with a '", name, "' that holds something else than counts"));
+        throw wrong(text("with a '", name, "' that contains other values than counts"));
       }
       values.push_back(value.get<Number>());
     }
@@ -139,7 +139,7 @@ class RowFields {
   }
   static double seconds(const Json& value) {
     const double found = value.is_number() ? value.get<double>() : -1;
-    if (!std::isfinite(found) || found < 0) throw wrong("with a time that is no number of seconds");
+    if (!std::isfinite(found) || found < 0) throw wrong("with a time that is not a number of seconds");
     return found;
   }
 

@@ -39,7 +39,7 @@ struct Options {
   int max_new_tokens = 512;
   std::size_t tasks = 0, sweep = 8;
   int repeats = 1;
-  std::vector<int> sequences;  // texts at once; empty: one, as published
+  std::vector<int> sequences;  // sequences per batch; empty: one, as published
   cli::ModelOptions models;
   std::vector<std::string> baselines;
   std::string python = "python3";
@@ -51,7 +51,7 @@ struct Options {
   std::string pair() const { return cli::data_path("examples/demo_pair"); }
 };
 
-/// The prompts that the embedded pair brings along, as tasks without a test.
+/// The prompts in the embedded pair's folder, as tasks without a test.
 inline std::vector<Task> embedded_tasks(const Options& options) {
   std::vector<Task> tasks;
   std::error_code failure;
@@ -59,7 +59,7 @@ inline std::vector<Task> embedded_tasks(const Options& options) {
     tasks.push_back({"demo_pair/" + entry.path().stem().string(), cli::read_file(entry.path().string()), "", "", ""});
   }
   if (tasks.empty()) {
-    throw Error("bench.no-prompts", text("'", options.pair(), "/prompts' holds no prompts"),
+    throw Error("bench.no-prompts", text("'", options.pair(), "/prompts' contains no prompts"),
                 "Name models with --target and --draft, and tasks with --humaneval");
   }
   std::sort(tasks.begin(), tasks.end(), [](const Task& a, const Task& b) { return a.id < b.id; });
@@ -73,7 +73,7 @@ inline std::vector<Task> read_tasks(const Options& options) {
   } else if (options.embedded()) {
     tasks = embedded_tasks(options);
   } else {
-    throw Error("bench.no-humaneval", "there is no file of tasks for these models",
+    throw Error("bench.no-humaneval", "these models need a task file",
                 "Download data/HumanEval.jsonl.gz from github.com/openai/human-eval and name it with --humaneval");
   }
   if (options.tasks > 0 && options.tasks < tasks.size()) tasks.resize(options.tasks);
@@ -104,7 +104,7 @@ class Run {
     if (options_.run_programs) sandbox_.emplace(SandboxOptions{});
     write_prompts();
     const std::size_t before = folder_.rows_of("slm"), all = measurement_.rows();
-    if (before > 0) say(text("going on in '", options_.out, "': ", before, " of ", all, " measurements are there"));
+    if (before > 0) say(text("continuing in '", options_.out, "': ", before, " of ", all, " measurements exist"));
     std::string trouble;
     try {
       measure();
@@ -117,13 +117,13 @@ class Run {
       throw Error("bench.stopped",
                   text(trouble, trouble.ends_with(']') ? " " : ". ", folder_.rows_of("slm"), " of ", all,
                        " measurements are kept in '", options_.out, "'"),
-                  "Give the same command again to go on");
+                  "Repeat the same command to continue");
     }
     options_.json ? cli::print_json(summary) : show(summary);
     require_identical(summary);
     if (const auto& troubles = baselines_.troubles(); !troubles.empty()) {
-      throw Error("bench.baseline-failed", text("all of slm's measurements are there, but ", troubles.front()),
-                  "Repair that and give the same command again: only what is missing is measured");
+      throw Error("bench.baseline-failed", text("all of slm's measurements exist, but ", troubles.front()),
+                  "Fix the cause and repeat the same command: only missing rows are measured");
     }
   }
 
@@ -191,8 +191,8 @@ class Run {
     const std::string backend = manifest_["backend"], draft_backend = manifest_["draft_backend"];
     if (!options_.baselines.empty() && (backend != "cpu" || draft_backend != "cpu")) {
       throw Error("baseline.other-device",
-                  text("other engines compute on the processor, slm on ", backend, " and ", draft_backend),
-                  "Leave out --backend and --draft-backend, or --baseline");
+                  text("other engines compute on the CPU, slm on ", backend, " and ", draft_backend),
+                  "Omit --backend and --draft-backend, or --baseline");
     }
     const auto model = [&](const char* which, const std::string& folder, const AnyModel& loaded) {
       return MeasuredModel{folder, manifest_[which]["weights"], loaded.info().vocab};
@@ -241,16 +241,16 @@ class Run {
                   run[which]["weights"].get<std::string>(), ")");
     };
     std::vector<std::string> lines = {
-        text("begun on ", date.is_string() ? date.get<std::string>() : "an unknown day", ", by ",
+        text("begun on ", date.is_string() ? date.get<std::string>() : "an unknown date", ", by ",
              run["engine"].get<std::string>(), " on ", run["device"].get<std::string>(), ", backend ",
              options_.models.backend, ", ", counted(run["threads"].get<int>(), "thread")),
         model("target", target_folder_), model("draft", draft_folder_),
         text(tasks_.size(), " tasks, ", counted(options_.repeats, "repeat"), ", at most ", room_.max_new_tokens,
-             " new tokens; ", cut_, " prompts were cut in the middle to leave room for them"),
-        "every task plainly and speculatively in turn; tokens per second include the reading of the prompt"};
+             " new tokens; ", cut_, " prompts were shortened to fit"),
+        "every task runs plainly and speculatively, alternating; tokens per second include the prompt"};
     if (!summary["complete"].get<bool>()) {
       lines.push_back(text("NOT COMPLETE: ", folder_.rows_of("slm"), " of ", measurement_.rows(),
-                           " measurements are there; the figures are of the tasks that both kinds have done"));
+                           " measurements exist; the figures cover tasks that both kinds have finished"));
     }
     if (const auto judged = summary.find("judged"); judged != summary.end()) {
       lines.push_back(text("programs judged by Python ", (*judged)["python"].get<std::string>(), " in a sandbox of ",
@@ -261,7 +261,7 @@ class Run {
     return lines;
   }
 
-  /// Everything that is made of the rows.
+  /// Writes all files derived from the rows.
   Json write_report(bool whole) {
     Json summary = summary_of(folder_.rows());
     if (sandbox_ && whole) {
@@ -337,7 +337,7 @@ class Run {
           text("speculative and plain decoding gave different texts for ",
                found["identical"]["first_difference"].get<std::string>(), " (", found["setup"].get<std::string>(), ", ",
                found["sampling"].get<std::string>(), ", draft length ", found["draft_length"].get<std::string>(), ")"),
-          "Report this with the name of your device: it must not happen");
+          "Report this defect with your device's name");
     }
   }
 
@@ -349,14 +349,14 @@ class Run {
   cli::Loader loader_;
   AnyModel target_, draft_;
   Room room_;
-  int cut_ = 0;  // prompts
+  int cut_ = 0;  // shortened prompts
   std::vector<Prompt> prompts_;
   Measurement measurement_;
   Json manifest_;
   RunFolder folder_;
   Baselines baselines_;
   std::optional<Sandbox> sandbox_;
-  std::string no_pictures_;  // why
+  std::string no_pictures_;  // reason
   bool interrupted_ = false;
 };
 

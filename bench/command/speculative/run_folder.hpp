@@ -1,5 +1,4 @@
-// The folder of a run: what was asked for, and every measurement as soon as it ended, so that a run that was stopped
-// goes on where it was.
+// The folder of a run: its settings, and every measurement as soon as it ended. A stopped run continues from them.
 #pragma once
 
 #include <fcntl.h>
@@ -27,7 +26,7 @@
 
 namespace slm::bench::speculative {
 
-/// The first place where two descriptions differ, as "target.weights is X, this run has Y"; nothing: they are equal.
+/// The first difference of two descriptions, such as "target.weights is X, this run has Y"; empty: they are equal.
 inline std::optional<std::string> first_difference(const Json& found, const Json& wanted,
                                                    const std::string& name = "") {
   if (found == wanted) return std::nullopt;
@@ -54,8 +53,8 @@ inline std::optional<std::string> first_difference(const Json& found, const Json
 
 class RunFolder {
  public:
-  /// run: everything that decides the results. made: what may differ when the run goes on, such as the date.
-  /// Throws bench.not-a-run, bench.other-run, bench.in-use, bench.broken-results.
+  /// run: all settings that determine the results. made: values that may differ when the run continues, such as the
+  /// date. Throws bench.not-a-run, bench.other-run, bench.in-use, bench.broken-results.
   RunFolder(std::filesystem::path folder, const Json& run, const Json& made) : folder_(std::move(folder)) {
     namespace fs = std::filesystem;
     std::error_code failure;
@@ -66,14 +65,14 @@ class RunFolder {
       const Json found = read_json_object(manifest);
       if (const auto difference = first_difference(found.value("run", Json()), run)) {
         throw Error("bench.other-run", text("'", folder_.string(), "' holds another run: ", *difference),
-                    "Give the same options to go on with it, or name another folder with --out");
+                    "Repeat the same options to continue it, or use another folder with --out");
       }
       made_ = found.value("made", Json());
     } else {
       for (const auto& entry : fs::directory_iterator(folder_, failure)) {
         if (entry.path().filename() == "manifest.json.partial") continue;
-        throw Error("bench.not-a-run", text("'", folder_.string(), "' holds files, but no manifest.json of a run"),
-                    "Name an empty or new folder with --out");
+        throw Error("bench.not-a-run", text("'", folder_.string(), "' contains files, but no manifest.json of a run"),
+                    "Use an empty or new folder with --out");
       }
       made_ = made;
       write_text_file(manifest, json_text(Json{{"run", run}, {"made", made}}, 1) + "\n");
@@ -86,10 +85,10 @@ class RunFolder {
   ~RunFolder() { ::close(file_); }
 
   const std::filesystem::path& path() const { return folder_; }
-  /// `made` as it was when the run began.
+  /// `made` from the start of the run.
   const Json& made() const { return made_; }
   const std::vector<Row>& rows() const { return rows_; }
-  /// How many of them are this engine's.
+  /// The number of rows of one engine.
   std::size_t rows_of(std::string_view engine) const {
     const auto its = [&](const Row& row) { return row.key.engine == engine; };
     return static_cast<std::size_t>(std::count_if(rows_.begin(), rows_.end(), its));
@@ -118,7 +117,7 @@ class RunFolder {
     try {
       if (::flock(file_, LOCK_EX | LOCK_NB) != 0) {
         throw Error("bench.in-use", text("another process writes to '", folder_.string(), "'"),
-                    "Wait for it, or name another folder with --out");
+                    "Wait for it, or use another folder with --out");
       }
       read();
     } catch (...) {
@@ -127,7 +126,7 @@ class RunFolder {
     }
   }
 
-  /// Reads every row. A last line that was cut off goes away: it is measured again.
+  /// Reads every row. A truncated last line is removed and measured again.
   void read() {
     std::ifstream stream(results(), std::ios::binary);
     const std::string content{std::istreambuf_iterator<char>(stream), {}};
@@ -143,7 +142,7 @@ class RunFolder {
       } catch (const Error& fault) {
         if (last) break;
         throw Error("bench.broken-results", text("'", results().string(), "', line ", number, ": ", fault.what()),
-                    "Remove that line to measure it again, or name another folder with --out");
+                    "Remove that line to measure it again, or use another folder with --out");
       }
       sound = end + 1;
     }
@@ -157,8 +156,8 @@ class RunFolder {
       throw Error(
           "bench.repeated-row",
           text("the measurement of ", row.key.task, " (", row.key.setup, ", ", row.key.sampling, ", ", row.key.kind,
-               ", draft length ", row.key.draft_length, ", repeat ", row.key.repeat, ") is there twice"),
-          "Name another folder with --out");
+               ", draft length ", row.key.draft_length, ", repeat ", row.key.repeat, ") exists twice"),
+          "Use another folder with --out");
     }
     rows_.push_back(row);
   }

@@ -1,4 +1,4 @@
-// What is measured: the ways of generating, the prompts, and the programs that are cut out of the texts.
+// The measured settings, their prompts, and the extraction of programs from texts.
 #pragma once
 
 #include <algorithm>
@@ -13,13 +13,13 @@
 
 namespace slm::bench::speculative {
 
-/// One way of generating, measured plainly and with each draft length.
+/// One setting, measured plainly and with each draft length.
 struct Setting {
   std::string setup;     // published, best or sweep
   std::string sampling;  // greedy or sampled
   std::vector<std::string> draft_lengths;
   std::vector<std::string> stops;  // strings that end the text
-  std::size_t tasks = 0;           // the first so many
+  std::size_t tasks = 0;           // number of tasks, from the first
 
   Sampling sampling_of(int max_new_tokens, std::size_t task) const {
     Sampling made{.max_new_tokens = max_new_tokens, .temperature = 0.0f, .seed = 42 + task};
@@ -32,7 +32,7 @@ struct Setting {
   }
 };
 
-/// What ends a function that stands at the left margin.
+/// Strings that end a function at the left margin.
 inline std::vector<std::string> function_ends() { return {"\ndef", "\nclass", "\nif", "\nprint", "\n#", "\n@"}; }
 
 /// "published", "best" or "both" in "greedy", "sampled" or "both"; the sweep over fixed draft lengths is greedy.
@@ -59,7 +59,7 @@ inline Json to_json(const Setting& setting) {
           {"tasks", setting.tasks}};
 }
 
-/// Stands before every task, as a few-shot example does in the published procedure.
+/// Precedes every task, like the few-shot example of the published procedure.
 inline constexpr std::string_view worked_example =
     "# Complete each Python function.\n"
     "\n"
@@ -76,7 +76,7 @@ inline constexpr std::string_view worked_example =
     "\n"
     "\n";
 
-/// How many tokens a prompt and its continuation may have together, and the continuation alone.
+/// The limits of a prompt with its continuation, and of the continuation alone, in tokens.
 struct Room {
   int window = 0;          // at most the published 4096
   int max_new_tokens = 0;  // at most half of it
@@ -87,7 +87,7 @@ struct Room {
   }
 };
 
-/// A prompt that leaves too little room, cut just before its last three tokens.
+/// Shortens a prompt that is too long. It removes tokens just before the last three.
 template <class Token>
 std::vector<Token> fit(std::vector<Token> prompt, Room room) {
   const auto most = static_cast<std::size_t>(room.window - room.max_new_tokens);
@@ -97,7 +97,7 @@ std::vector<Token> fit(std::vector<Token> prompt, Room room) {
   return prompt;
 }
 
-/// The program for pass@1 that a text holds.
+/// The program in a text, for pass@1.
 inline std::string completion_of(std::string_view setup, const std::string& text) {
   return cut_completion(text, setup == "published" ? Cut::published : Cut::function);
 }

@@ -1,4 +1,4 @@
-// What the rows of a run say: one configuration for each way of generating, plain against speculative.
+// The summary of a run: one configuration per setting, plain against speculative.
 #pragma once
 
 #include <algorithm>
@@ -44,7 +44,8 @@ struct Tally {
     }
   }
 
-  /// AMD's script takes one token off each target step: a text that ends with an accepted token has one more accepted.
+  /// AMD's script subtracts one token per target step. A text that ends with an accepted token therefore counts one
+  /// more accepted token.
   double acceptance() const { return ratio(tokens - rounds, drafted); }
   double acceptance_per_token() const { return ratio(accepted, evaluated); }
   double tokens_per_target_step() const { return ratio(tokens, rounds); }
@@ -59,13 +60,13 @@ struct Tally {
   }
 };
 
-/// All rows of one way of generating that have both kinds; those without their counterpart do not count.
+/// All rows of one setting that have both kinds. Rows without a counterpart are not counted.
 struct Configuration {
   std::string engine, setup, sampling, draft_length;
   std::vector<const Row*> plain, speculative;  // pairs
 };
 
-/// In the order of their first row.
+/// In the order of their first rows.
 inline std::vector<Configuration> configurations_of(std::span<const Row> rows) {
   std::map<Key, const Row*> plain;
   for (const Row& row : rows) {
@@ -174,7 +175,7 @@ inline Json summary_of(const Configuration& configuration, std::span<const Probe
   return json;
 }
 
-/// Every configuration, and what single steps cost.
+/// All configurations and the costs of single steps.
 inline Json summary_of(std::span<const Row> rows) {
   std::vector<Probe> probes;
   for (const Row& row : rows) {

@@ -1,4 +1,4 @@
-// Tables in Markdown that read well as plain text too.
+// Markdown tables that are also readable as plain text.
 #pragma once
 
 #include <algorithm>
@@ -13,8 +13,7 @@ namespace slm::bench::speculative {
 
 using Cells = std::vector<std::string>;
 
-/// A Markdown table whose columns stand below each other; the first `left` ones begin at the left, numbers end at the
-/// right.
+/// A Markdown table with aligned columns: the first `left` ones to the left, numbers to the right.
 inline std::string table(const std::vector<Cells>& rows, std::size_t left) {
   std::vector<std::size_t> widths(rows.front().size(), 3);
   for (const Cells& row : rows) {
@@ -43,7 +42,7 @@ inline std::string digits(const Json& number, int decimals) {
   return text;
 }
 
-/// "2.41x", with several repeats "2.41x (2.38 to 2.44)".
+/// "2.41x", for several repeats "2.41x (2.38 to 2.44)".
 inline std::string times(const Json& found) {
   if (!found.is_object()) return "-";
   std::string text = digits(found["median"], 2) + "x";
