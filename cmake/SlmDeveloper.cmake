@@ -1,4 +1,4 @@
-# What only a build of slm itself wants: places for binaries, warnings, sanitizers, a compiler cache.
+# Settings for builds of slm itself: output folders, warnings, sanitizers, a compiler cache.
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/bin")
 set(CMAKE_LIBRARY_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/lib")
 set(CMAKE_CXX_STANDARD 20)
@@ -10,14 +10,14 @@ if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "Build type" FORCE)
 endif()
 
-# nvcc's host code is full of what -Wpedantic and -Wshadow dislike.
+# nvcc's host code has many warnings of -Wpedantic and -Wshadow.
 add_compile_options("$<$<COMPILE_LANGUAGE:CXX,HIP>:-Wall;-Wextra;-Wpedantic;-Wshadow>")
-# clang for HIP takes <algorithm> for a header of ours, and finds a deprecated function in it.
+# clang for HIP treats <algorithm> as a header of slm, and warns of a deprecated function in it.
 add_compile_options("$<$<COMPILE_LANGUAGE:HIP>:-Wno-deprecated-declarations>")
 
 if(SLM_SANITIZE)
   add_compile_options(-fsanitize=${SLM_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
-  # A null access ends the run anyway, and the address sanitizer sees what the last two see. Together they more than
+  # A null access ends the run anyway, and the address sanitizer finds the faults of the last two. Together they more than
   # double the build time.
   add_compile_options(-fno-sanitize=null,vptr,object-size,pointer-overflow)
   add_link_options(-fsanitize=${SLM_SANITIZE})
@@ -43,7 +43,7 @@ if(SLM_CCACHE AND NOT CMAKE_CUDA_COMPILER_LAUNCHER)
   set(CMAKE_CUDA_COMPILER_LAUNCHER "${SLM_CCACHE}")
 endif()
 if(SLM_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  # The precompiled Catch2 header needs these two allowances.
+  # The precompiled Catch2 header needs these two options.
   set(CMAKE_CXX_COMPILER_LAUNCHER
     "${CMAKE_COMMAND}" -E env CCACHE_SLOPPINESS=pch_defines,time_macros "${SLM_CCACHE}")
 endif()

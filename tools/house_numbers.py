@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Prints the numbers by which the house is kept small: headers and their lines by rooms, kernels, the size of the program
-where it was built, and on request the functions that lie between the README's program and a kernel.
+"""Prints size figures of the source tree: headers and lines per module, kernels, and the size of the built program. With
+--trace, also the functions between the README's program and a kernel.
 usage: house_numbers.py [ROOT] [--trace] [--compiler c++]"""
 import argparse
 import collections
@@ -12,7 +12,7 @@ import tempfile
 
 
 def lines_by_room(root):
-    """{room: (files, lines)} of include/slm; the public doors belong to none."""
+    """{module: (files, lines)} of include/slm; the public headers belong to none."""
     rooms = collections.defaultdict(lambda: (0, 0))
     for path in sorted((root / "include" / "slm").rglob("*.*")):
         parts = path.relative_to(root / "include" / "slm").parts
@@ -23,7 +23,7 @@ def lines_by_room(root):
 
 
 def gpu_kernels(root):
-    """Kernels of tests/compile/gpu_kernels.cpp, each with every key that it is compiled for."""
+    """Kernels of tests/compile/gpu_kernels.cpp, each with all keys for which it is compiled."""
     text = (root / "tests/compile/gpu_kernels.cpp").read_text()
     counts = {}
     for name, body in re.findall(r"^int (count_of_\w+)\(\) \{\n  return (.*?);\n\}", text, re.M | re.S):
@@ -36,7 +36,7 @@ def gpu_kernels(root):
 
 
 def cpu_kernels(root):
-    """Functions in the table of the processor's kernels, each of which every instruction set has."""
+    """Functions in the table of the CPU kernels. Every instruction set has all of them."""
     table = (root / "include/slm/backend/cpu/kernel_table.hpp").read_text()
     return sum(int(number or 1) for number in re.findall(r"\(\*\w+(?:\[(\d+)\])?\)\(", table))
 
@@ -46,7 +46,7 @@ def readme_program(root):
 
 
 def compiled(root, compiler, out, *flags):
-    """Compiles the README's first program; gives the processor seconds that it took."""
+    """Compiles the README's first program. Returns its processor seconds."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run([compiler, "-std=c++20", f"-I{root}/include", *flags, "-x", "c++", "-", "-o", out],
                    input=readme_program(root), text=True, check=True)
@@ -55,14 +55,14 @@ def compiled(root, compiler, out, *flags):
 
 
 def without_arguments(function):
-    """The plain name of a function as gdb shows it; a lambda is called as the function that it stands in."""
+    """The plain name of a function from gdb's output; a lambda has the name of its enclosing function."""
     while (shorter := re.sub(r"<[^<>]*>", "", function)) != function:
         function = shorter
     return function.split("(")[0].strip()
 
 
 def functions_to_a_kernel(root, compiler):
-    """What lies on the stack of the README's program, unoptimised, at the first product of a matrix: each name once."""
+    """The functions on the stack of the unoptimised README program at its first matrix product, each name once."""
     with tempfile.TemporaryDirectory() as scratch:
         compiled(root, compiler, f"{scratch}/app", "-O0", "-g1", "-no-pie", "-pthread")
         symbols = subprocess.run(["nm", "-C", f"{scratch}/app"], check=True, capture_output=True, text=True).stdout
@@ -87,8 +87,8 @@ def main():
     print(f"{'room':<16}{'headers':>8}{'lines':>8}")
     for room, (files, lines) in [*sorted(rooms.items()), ("all", tuple(map(sum, zip(*rooms.values()))))]:
         print(f"{room:<16}{files:>8}{lines:>8}")
-    print(f"\nkernels of a GPU, with every key: {gpu_kernels(root)}")
-    print(f"kernels of the processor, of each instruction set: {cpu_kernels(root)}")
+    print(f"\nGPU kernels, with all keys: {gpu_kernels(root)}")
+    print(f"CPU kernels per instruction set: {cpu_kernels(root)}")
     program = root / "build/cpu/bin/slm"
     if program.exists():
         print(f"the program slm: {program.stat().st_size / 1e6:.1f} MB")

@@ -20,10 +20,10 @@ except ImportError:
     import unicodedata as classes
 
 WHITE_SPACE = {*range(0x9, 0xE), 0x20, 0x85, 0xA0, 0x1680, *range(0x2000, 0x200B), 0x2028, 0x2029, 0x202F, 0x205F, 0x3000}
-# Alphabetic symbols and join controls: word characters that no general category tells.
+# Alphabetic symbols and join controls: word characters that general categories do not identify.
 EXTRA_WORD = {0x200C, 0x200D, *range(0x24B6, 0x24EA), *range(0x1F130, 0x1F14A), *range(0x1F150, 0x1F16A), *range(0x1F170, 0x1F18A)}
-OTHER, LETTER, NUMBER_WORD, NUMBER, SPACE, WORD = range(6)  # text/unicode.hpp names them alike
-# Composed characters younger than Unicode 12.1, at which Hugging Face's NFC stands: left as they are, as it does.
+OTHER, LETTER, NUMBER_WORD, NUMBER, SPACE, WORD = range(6)  # the same names as in text/unicode.hpp
+# Composed characters after Unicode 12.1, the version of Hugging Face's NFC: unchanged, as there.
 YOUNG = {0x11938, 0x105C9, 0x105E4, 0x11383, 0x11385, 0x1138E, 0x11391, 0x113C5, 0x113C7, 0x113C8, *range(0x16121, 0x16129), *range(0x16D68, 0x16D6B)}
 HANGUL = range(0xAC00, 0xD7A4)
 ALPHABET = [chr(35 + value) for value in range(64)]  # '#' to 'b', without the backslash and the question mark
@@ -56,7 +56,7 @@ def transitions(value_of, default):
 
 
 def packed(numbers):
-    """Numbers as text: 5 bits a character, the low bits first, 32 added where more follow."""
+    """Numbers as text: 5 bits per character, low bits first, plus 32 if more follow."""
     out = []
     for number in numbers:
         while number >= 32:

@@ -1,5 +1,4 @@
-# Sourced by ./demo and ./test: installs what is missing (Debian packages only) where that is agreed to, and builds
-# quietly.
+# Sourced by ./demo and ./test: installs missing Debian packages after consent, and builds with output to a log.
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 mkdir -p build
@@ -13,7 +12,7 @@ fail() {
   exit 1
 }
 
-# Runs a command; its chatter goes to the log, of which the end is shown when it fails.
+# Runs a command with output to the log. Shows the end of the log if it fails.
 quietly() {
   printf '\n$ %s\n' "$*" >>"$slm_log"
   "$@" >>"$slm_log" 2>&1 && return 0
@@ -29,7 +28,7 @@ has_module() { python3 -c "import $1" || /usr/bin/python3 -c "import $1"; } >/de
 has_fuzzer() { printf 'extern "C" int LLVMFuzzerTestOneInput(const char*, unsigned long) { return 0; }\n' |
   clang++ -fsanitize=fuzzer,address,undefined -x c++ - -o /dev/null >/dev/null 2>&1; }
 
-# need PACKAGE CHECK ARGUMENT: notes the Debian package where the check fails.
+# need PACKAGE CHECK ARGUMENT: records the Debian package if the check fails.
 missing=()
 need() {
   local package=$1
@@ -53,12 +52,12 @@ need_build_tools() {
 
 yes=no  # whether --yes was given
 
-# agree SENTENCE: says what would be done, and whether to do it: by --yes, on a machine of CI, by who sits at the terminal.
+# agree SENTENCE: prints the action and asks for consent, given by --yes, by a CI machine or by the user at the terminal.
 agree() {
   say "$1"
   [ $yes = yes ] || [ -n "${CI-}" ] && return
   if ! [ -t 0 ] || ! [ -t 2 ]; then
-    say "there is no terminal to ask at: $0 --yes does it unasked"
+    say "no terminal to ask for consent. Run $0 --yes"
     return 1
   fi
   local answer

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Prints the tests of the configured build trees, by rooms and by kinds, which are ctest's labels.
+"""Prints the tests of the configured build trees, by module and by kind (ctest's labels).
 usage: test_list.py BUILD_FOLDER"""
 import collections
 import json
@@ -13,14 +13,14 @@ BUILD = pathlib.Path(sys.argv[1])
 
 
 def labels_of(tree):
-    """{test: its labels} of a build tree."""
+    """{test: labels} of a build tree."""
     listing = subprocess.run(["ctest", "--test-dir", tree, "--show-only=json-v1"], check=True, capture_output=True, text=True).stdout
     return {test["name"]: sum((property["value"] for property in test.get("properties", []) if property["name"] == "LABELS"), [])
             for test in json.loads(listing)["tests"]}
 
 
 def seconds_of(report):
-    """{test: seconds} of what ran by ctest's report."""
+    """{test: seconds} from ctest's report."""
     cases = xml.etree.ElementTree.parse(report).getroot().iter("testcase")
     return {case.get("name"): float(case.get("time")) for case in cases if case.get("status") in ("run", "fail")}
 
@@ -30,7 +30,7 @@ def main():
     for tree in sorted(path.parent for path in BUILD.glob("*/CTestTestfile.cmake")):
         labels |= labels_of(tree)
     if not labels:
-        sys.exit("no build tree has tests: ./test --quick makes one")
+        sys.exit("no build tree has tests. Run ./test --quick")
     rooms = collections.defaultdict(list)
     for name in sorted(labels):
         room, _, test = name.rpartition("/")
@@ -40,7 +40,7 @@ def main():
         print(textwrap.fill(", ".join(tests), 118, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False))
 
     reports = {path.parent.name: seconds_of(path) for path in sorted(BUILD.glob("*/junit.xml"))}
-    print("\nBy kinds, with the seconds that they took when ./test ran last, in each build tree:" if reports else "\nBy kinds:")
+    print("\nBy kind, with the seconds of the last ./test in each build tree:" if reports else "\nBy kind:")
     print(f"{'kind':<12}{'tests':>6}" + "".join(f"{tree:>8}" for tree in reports))
     for kind in sorted({label for some in labels.values() for label in some}):
         names = {name for name in labels if kind in labels[name]}

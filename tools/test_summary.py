@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Adds up JUnit reports of ctest: one last line "N passed, N failed, N skipped"; exit status 1 unless none failed.
 
-A Catch2 program counts by its test cases, any other test as one. A test case that found nothing to work on says
-"SKIPPED: why" and counts as skipped, not as passed.
+A Catch2 program counts by its test cases, any other test as one. A test case without its input prints "SKIPPED: reason"
+and counts as skipped, not as passed.
 """
 import argparse
 import pathlib
@@ -13,7 +13,7 @@ import xml.etree.ElementTree
 ALL_PASSED = re.compile(r"All tests passed \(.*? in (\d+) test cases?\)")
 SOME_FAILED = re.compile(r"^test cases:\s*(\d+)\s*\|(?:\s*(\d+) passed\s*\|)?\s*(\d+) failed", re.M)
 SKIP = re.compile(r"^\s*SKIPPED: (.+)$", re.M)
-NO_DEVICE = re.compile(r"^(.*\[gpu\.no-device\].*)$", re.M)  # a program that says so itself
+NO_DEVICE = re.compile(r"^(.*\[gpu\.no-device\].*)$", re.M)  # reported by the program itself
 
 
 def count(case):
@@ -23,7 +23,7 @@ def count(case):
     status = case.get("status")
     if status in ("notrun", "disabled") and case.find("skipped") is not None:
         message = case.find("skipped").get("message", "")
-        # ctest also calls "not run" what it could not start: that is a failure
+        # ctest also reports "not run" for a test that it could not start: a failure
         if "SKIP" in message.upper():
             return 0, 0, reasons or NO_DEVICE.findall(output)[:1] or [message]
         return 0, 1, []
@@ -41,8 +41,8 @@ def count(case):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("reports", nargs="*")
-    parser.add_argument("--failed", action="append", default=[], help="something else that failed, such as a build")
-    parser.add_argument("--skipped", action="append", default=[], help="why a step could not run here")
+    parser.add_argument("--failed", action="append", default=[], help="another failure, such as a build")
+    parser.add_argument("--skipped", action="append", default=[], help="reason why a step did not run")
     arguments = parser.parse_args()
 
     passed, failed = 0, len(arguments.failed)

@@ -1,4 +1,4 @@
-# The packages that `cpack --preset deb` makes: libslm-dev for every machine, and slm, the program, for this one.
+# The packages of `cpack --preset deb`: libslm-dev for all architectures, and the program slm for this one.
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_CONTACT "The maintainers of slm")
 set(CPACK_DEB_COMPONENT_INSTALL ON)

@@ -1,8 +1,8 @@
-# What is installed.
+# The installation.
 include(CMakePackageConfigHelpers)
 include(GNUInstallDirs)
 
-# The library: headers, and what finds them. Nothing in it depends on the machine.
+# The library: headers and CMake files. None of them depends on the machine.
 set(slm_package_dir "${CMAKE_INSTALL_DATADIR}/cmake/slm")
 configure_package_config_file(cmake/packages/slmConfig.cmake.in slmConfig.cmake INSTALL_DESTINATION "${slm_package_dir}")
 write_basic_package_version_file(slmConfigVersion.cmake COMPATIBILITY SameMinorVersion ARCH_INDEPENDENT)
@@ -17,7 +17,7 @@ install(FILES "${CMAKE_CURRENT_BINARY_DIR}/slm.pc" DESTINATION "${CMAKE_INSTALL_
 install(DIRECTORY include/slm DESTINATION include COMPONENT dev FILES_MATCHING PATTERN "*.hpp" PATTERN "*.inc")
 install(FILES LICENSE DESTINATION "${CMAKE_INSTALL_DATADIR}/doc/libslm-dev" RENAME copyright COMPONENT dev)
 
-# The program with the files of the checkout that it reads (tools/cli/data_path.hpp), where it is asked for:
+# On request, the program with its data files (tools/cli/data_path.hpp):
 # cmake --install build/cpu --component program
 if(TARGET slm_program)
   set(asked COMPONENT program EXCLUDE_FROM_ALL)

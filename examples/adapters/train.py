@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Trains the adapters of this folder: `train.py NAME...` of `shout` and `semicolons`, each written to a folder NAME.
 
-An adapter learns to continue heads (signature and docstring) of functions as the standard library of the Python that
-runs this continues them, but with the bodies rewritten: in capitals, or with a semicolon behind every statement. Only
-the low-rank matrices are trained, with PEFT. Seeds are fixed.
+An adapter learns to continue function heads (signature and docstring) from the standard library of the running Python.
+The bodies are rewritten first: in capitals, or with a semicolon after every statement. PEFT trains only the low-rank
+matrices. Seeds are fixed.
 """
 import argparse
 import ast
@@ -35,7 +35,7 @@ def in_capitals(head, body):
 
 
 def with_semicolons(head, body):
-    """A semicolon behind every statement that has no block of its own."""
+    """Adds a semicolon after every statement without a block."""
     first = head.count("\n")
     lines = (head + body).split("\n")
     for node in ast.walk(ast.parse(head + body)):
@@ -46,7 +46,7 @@ def with_semicolons(head, body):
     return "\n".join(lines[first:])
 
 
-# How bodies are rewritten, the steps of the training, and what PEFT is asked for.
+# The rewriting function, the training steps, and the settings of PEFT.
 ADAPTERS = {
     "shout": (in_capitals, 400, dict(r=4, lora_alpha=8, target_modules="all-linear")),
     "semicolons": (with_semicolons, 200, dict(r=4, lora_alpha=4, use_rslora=True,
@@ -55,7 +55,7 @@ ADAPTERS = {
 
 
 def examples(tokenizer, functions, rewrite, longest):
-    """Token ids of a function and how many of them are its head's. Head and body are split where a prompt ends."""
+    """Token ids of a function, and the number of its head's ids. The split is where a prompt would end."""
     for text, head in functions:
         prompt = tokenizer.encode(head).ids
         ids = prompt + tokenizer.encode(rewrite(head, text[len(head):])).ids[1:] + [EOT]
@@ -64,7 +64,7 @@ def examples(tokenizer, functions, rewrite, longest):
 
 
 def batches(texts, rows, seed):
-    """Rows of about one length together, padded behind their ends; targets of -100 do not count."""
+    """Batches of rows of similar length, padded at the end. Targets of -100 are ignored."""
     draw = random.Random(seed)
     while True:
         order = sorted(texts, key=lambda text: len(text[0]) + draw.random() * 16)
@@ -109,7 +109,7 @@ def train(name, a, functions, tokenizer):
         if (step + 1) % 25 == 0:
             print(f"{name}: step {step + 1}, loss {sum(recent) / len(recent):.3f}", flush=True)
             recent = []
-    for parameter in parameters:  # as they are stored
+    for parameter in parameters:  # in storage order
         parameter.data = parameter.data.to(torch.float16).to(torch.float32)
     model.eval()
     write_samples(model, tokenizer)
@@ -117,7 +117,7 @@ def train(name, a, functions, tokenizer):
         parameter.data = parameter.data.to(torch.float16)
     folder = os.path.join(a.out, name)
     model.save_pretrained(folder)
-    os.remove(os.path.join(folder, "README.md"))  # PEFT's form of a model card, not filled in
+    os.remove(os.path.join(folder, "README.md"))  # PEFT's empty template of a model card
     os.chmod(os.path.join(folder, "adapter_model.safetensors"), 0o644)
     config = os.path.join(folder, "adapter_config.json")
     with open(config) as f:
@@ -134,7 +134,7 @@ def main():
     parser.add_argument("names", nargs="+", choices=sorted(ADAPTERS))
     parser.add_argument("--out", default=HERE)
     parser.add_argument("--rows", type=int, default=16)
-    parser.add_argument("--longest", type=int, default=160, help="tokens of a function")
+    parser.add_argument("--longest", type=int, default=160, help="most tokens of a function")
     parser.add_argument("--lr", type=float, default=4e-3)
     parser.add_argument("--seed", type=int, default=1)
     a = parser.parse_args()

@@ -3,7 +3,7 @@
 
 Two token streams come out of the same files, each with a held-out part (2% of the files, chosen by a hash of their
 text): `files` (whole files) and `functions` (every documented function on its own, which is how the demo's prompts
-look). Docstrings are cut to their first paragraph: prose is hard for a tiny model and is not what it is for.
+look). Docstrings are cut to their first paragraph, since prose is hard for a tiny model and not its purpose.
 """
 import argparse
 import ast
@@ -17,7 +17,7 @@ import textwrap
 import numpy as np
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 
-# The split of Llama 3: a punctuation mark may take the line's end with it, a letter run the mark before it.
+# Llama 3's split: a punctuation run includes the following newlines, a letter run the preceding mark.
 SPLIT = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
          r"|\s*[\r\n]+|\s+(?!\S)|\s+")
 EOT = "<|endoftext|>"
@@ -28,7 +28,7 @@ GENERATED = re.compile(r"auto-?generated|automatically generated|do not edit|gen
 
 
 def acceptable(text):
-    """Keeps what a person would write: no tables, no generated or minified files."""
+    """Whether a file looks hand-written: no tables, not generated, not minified."""
     lines = text.split("\n")
     if not 400 < len(text) < 120_000 or len(lines) < 15 or max(map(len, lines)) > 180:
         return False
@@ -65,7 +65,7 @@ def shorten_docstrings(text, tree):
 
 
 def functions_of(text, tree):
-    """Every documented function of a sensible length, on its own and without indentation."""
+    """Every documented function of a suitable length, as separate text without indentation."""
     lines = text.split("\n")
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef) and ast.get_docstring(node) and len(node.body) > 1 \
@@ -111,7 +111,7 @@ def collect(paths, cap, seed):
 
 
 def unique_functions(files):
-    """Functions by held-out or not, every one once, though copies abound."""
+    """Functions by held-out or not, without duplicates."""
     seen, parts = set(), {False: [], True: []}
     for held, _, functions in sorted(files, key=lambda f: f[0]):
         for body, head in functions:
@@ -139,7 +139,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out")
     parser.add_argument("paths", nargs="+")
-    parser.add_argument("--cap-mb", type=float, default=3.0, help="at most this much text from one path")
+    parser.add_argument("--cap-mb", type=float, default=3.0, help="most text from one path, MB")
     parser.add_argument("--vocab", type=int, default=2048)
     parser.add_argument("--seed", type=int, default=7)
     a = parser.parse_args()

@@ -5,7 +5,7 @@ accept: how many drafted tokens the target accepts under greedy speculative deco
 docstring) of held-out functions. A round drafts `--draft-length` tokens; those before the first that differs from the
 target's first choice are accepted, then one token of the target's own follows. A text ends after `--new-tokens` or
 with the separator. Greedy speculative decoding emits exactly the target's greedy text and a draft that has been right
-so far has that text as its context, so one pass of the draft over the finished text tells all of its guesses.
+so far has that text as its context, so one pass of the draft over the finished text yields all of its proposals.
 """
 import argparse
 import csv
@@ -23,8 +23,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def rounds(right, draft_length, limit):
-    """Accepted tokens of each round, and all drafted ones. `right[i]` tells that the draft guesses token i of a text
-    which may have `limit` tokens; where it is shorter it ended by itself, and the last round still drafts in full."""
+    """Accepted tokens of each round, and the number of drafted tokens. `right[i]`: the draft's choice equals token i of a text
+    with at most `limit` tokens. A shorter text ended with the separator; its last round still drafts in full."""
     at, accepted, drafted = 0, [], 0
     while at < len(right):
         span = right[at:at + draft_length]
@@ -83,7 +83,7 @@ def samples(a):
 
 
 def text(a):
-    """Some of the corpus as text, documents between separators: to calibrate on, or to measure perplexity on."""
+    """Part of the corpus as text, with separators between documents, for calibration or perplexity."""
     import numpy
     tokenizer = Tokenizer.from_file(f"{a.pair}/target/tokenizer.json")
     for stream in a.streams:
@@ -123,15 +123,15 @@ def plot(a):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=["accept", "loss", "samples", "text", "plot"])
-    parser.add_argument("--pair", default=HERE, help="the folder that holds draft/ and target/")
+    parser.add_argument("--pair", default=HERE, help="folder with draft/ and target/")
     parser.add_argument("--data", help="what corpus.py wrote")
     parser.add_argument("--run", help="plot: the logs of train.py")
     parser.add_argument("--prompts", type=int, default=128)
     parser.add_argument("--new-tokens", type=int, default=128)
     parser.add_argument("--draft-length", type=int, default=4)
-    parser.add_argument("--streams", nargs="+", default=["functions.held"], help="text: of what corpus.py wrote")
-    parser.add_argument("--tokens", type=int, default=40000, help="text: of each stream")
-    parser.add_argument("--skip", type=int, default=0, help="text: tokens before them")
+    parser.add_argument("--streams", nargs="+", default=["functions.held"], help="text: streams of corpus.py")
+    parser.add_argument("--tokens", type=int, default=40000, help="text: tokens per stream")
+    parser.add_argument("--skip", type=int, default=0, help="text: tokens to skip first")
     parser.add_argument("--threads", type=int, default=1)
     a = parser.parse_args()
     torch.set_num_threads(a.threads)

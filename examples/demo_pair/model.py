@@ -152,7 +152,7 @@ class Cache:
     def positions(self, ids):
         t = ids.shape[1]
         slots, new = torch.arange(self.used + t), torch.arange(self.used, self.used + t)
-        # A slot is seen when it is not padding and not in the future; padding sees itself, to keep softmax finite.
+        # A slot is visible if it is not padding and not in the future. Padding sees itself, to keep softmax finite.
         seen = (slots[None, None] <= new[None, :, None]) & (slots[None, None] >= self.pad[:, None, None])
         self.mask = (seen | (slots[None, None] == new[None, :, None]))[:, None]
         self.span, self.used = slice(self.used, self.used + t), self.used + t
@@ -189,7 +189,7 @@ def continue_texts(model, prompts, new_tokens, temperature=None, generator=None)
         running = torch.tensor([written[row][-1] != EOT for row in rows.tolist()])
         if not running.any():
             break
-        if running.float().mean() < 0.75:  # finished rows are dropped now and then, as moving the cache costs too
+        if running.float().mean() < 0.75:  # drops finished rows occasionally, since moving the cache costs time
             cache.keep(running)
             ids, rows = ids[running], rows[running]
         ids = ids[:, None]
@@ -197,7 +197,7 @@ def continue_texts(model, prompts, new_tokens, temperature=None, generator=None)
 
 
 def write_atomically(path, write):
-    """Writes under another name first, so that a reader never sees half a file."""
+    """Writes atomically: under another name first, then renames."""
     write(path + ".tmp")
     os.replace(path + ".tmp", path)
 

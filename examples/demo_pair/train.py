@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Trains the demo pair: `train.py target` on the corpus, `train.py write` lets the finished target continue function
-heads, and `train.py draft` teaches the draft what the target would say, on those texts and on the corpus.
+"""Trains the demo pair. `train.py target` trains the target on the corpus. `train.py write` generates texts with it from
+function heads. `train.py draft` trains the draft on the target's predictions, on those texts and on the corpus.
 
 Run `corpus.py` first; README.md has the commands. Matrices are trained with Muon, which needs about half the tokens
 that AdamW needs at this size; embeddings and norms with AdamW. The learning rate is constant after a short warm-up
@@ -156,7 +156,7 @@ def train_target(a):
 
 
 def write_texts(a):
-    """Lets the target continue training heads: the texts on which the draft will have to guess its next token."""
+    """Generates the target's continuations of training heads, as training texts of the draft."""
     model = load(f"{a.out}/target").to(torch.bfloat16)
     with open(f"{a.data}/heads.train.json") as f:
         heads = json.load(f)[:a.texts]
@@ -192,8 +192,8 @@ def train_draft(a):
     target = load(f"{a.out}/target").requires_grad_(False)
     model = Llama(make_config(DRAFT))
     with torch.no_grad():
-        # The draft begins with the best 128-dimensional picture of the target's embedding: what took the target most
-        # of its training to learn need not be learnt again. Scaled down, so that it can still move.
+        # The draft's embedding starts as the best rank-128 approximation of the target's embedding, which took most of
+        # the target's training. It is scaled down, so that training can still change it.
         u, s, _ = torch.linalg.svd(target.model.embed_tokens.weight, full_matrices=False)
         width = model.config["hidden_size"]
         model.model.embed_tokens.weight.copy_(u[:, :width] * s[:width] * 0.3)
@@ -210,7 +210,7 @@ def train_draft(a):
                 wanted = target(batch[:, :-1])
             logits = model(batch[:, :-1])
         logits, wanted = logits.float().flatten(0, 1), wanted.float().flatten(0, 1)
-        # The divergence makes the draft sample like the target; the second term asks for the same first choice,
+        # The divergence matches the draft's distribution to the target's; the second term rewards the same first choice,
         # which is what greedy decoding compares.
         return F.kl_div(logits.log_softmax(-1), wanted.log_softmax(-1), log_target=True, reduction="batchmean") \
             + a.first_choice * F.cross_entropy(logits, wanted.argmax(-1))
@@ -240,13 +240,13 @@ def main():
     parser.add_argument("--shares", type=float, nargs=3, default=[0.25, 0.125, 0.625],
                         help="draft: shares of functions, files and the target's own texts")
     parser.add_argument("--first-choice", type=float, default=0.5, help="draft: weight of the target's first choice")
-    parser.add_argument("--resume", help="a checkpoint to go on from")
-    parser.add_argument("--begin", type=float, default=0.0, help="where in the schedule this run begins, of 1")
-    parser.add_argument("--end", type=float, default=1.0, help="and where it ends")
+    parser.add_argument("--resume", help="checkpoint to continue from")
+    parser.add_argument("--begin", type=float, default=0.0, help="start of this run in the schedule, 0 to 1")
+    parser.add_argument("--end", type=float, default=1.0, help="end of this run in the schedule, 0 to 1")
     parser.add_argument("--part", default="", help="a suffix for the log of a resumed run")
     parser.add_argument("--windows", type=int, nargs="+", default=[256, 512, 1024], help="window lengths, see the code")
     parser.add_argument("--every", type=int, default=200, help="steps between evaluations and checkpoints")
-    parser.add_argument("--eager", action="store_true", help="no compilation: slower steps, but they start at once")
+    parser.add_argument("--eager", action="store_true", help="no compilation: immediate start, slower steps")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--seed", type=int, default=7)
     a = parser.parse_args()

@@ -155,7 +155,7 @@ void join_ranks(std::string_view command) {
     throw slm::Error("ranks.launcher",
                      slm::text("the environment states rank ", launched.rank, " of ", launched.size,
                                ", but MPI states rank ", ranks.rank(), " of ", ranks.size()),
-                     "Start the program with the mpirun of its own MPI, or with srun --mpi=pmix");
+                     "Start the program with the mpirun of the same MPI, or with srun --mpi=pmix");
   }
   slm::ranks::require_same(ranks, "version of slm", version);
   team = team_of(ranks);

@@ -50,7 +50,7 @@ class Slm(ConanFile):
         self.info.clear()
 
     def package_info(self):
-        # Its own package for CMake has functions besides the target.
+        # slm's own CMake package has functions besides the target.
         self.cpp_info.set_property("cmake_find_mode", "none")
         self.cpp_info.builddirs = ["share/cmake/slm"]
         self.cpp_info.bindirs = self.cpp_info.libdirs = []

@@ -1,5 +1,5 @@
 # The port of this checkout: vcpkg install slm --overlay-ports=cmake/packages/vcpkg
-set(VCPKG_BUILD_TYPE release)  # there is nothing to compile
+set(VCPKG_BUILD_TYPE release)  # header-only: nothing to compile
 cmake_path(SET SOURCE_PATH NORMALIZE "${CMAKE_CURRENT_LIST_DIR}/../../../..")
 
 vcpkg_cmake_configure(SOURCE_PATH "${SOURCE_PATH}"
