@@ -124,7 +124,7 @@ void add_measurement(CLI::App& bench, const char* name, const char* help, Measur
 
 void add_decode(CLI::App& bench) {
   add_measurement(bench, "decode",
-                  "Decode steps of whole models: tokens/s, share of the memory bandwidth, cost of verification",
+                  "Whole models: tokens/s, share of the memory bandwidth, cost of verification",
                   MeasureOptions::Table::decode);
 }
 

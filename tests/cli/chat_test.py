@@ -191,7 +191,7 @@ class Chat(unittest.TestCase):
     def test_a_message_that_never_fits(self):
         out, err = self.run_chat("x = 1; " * 1000 + "\n", *PLAIN, status=1)
         self.assertEqual(out, "")
-        self.assertRegex(err, r"takes \d+ tokens.*holds 1024.*cli.long-message")
+        self.assertRegex(err, r"has \d+ tokens.*context of 1024.*cli.long-message")
 
     def test_the_text_of_an_answer_begins_where_the_prompt_ends(self):
         def decoded(ids):

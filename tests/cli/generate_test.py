@@ -271,7 +271,7 @@ class Generate(ProgramTest):
                 logits = ["logits", self.target, "--backend", backend, "--context", 4, "--ids"]
                 self.assertEqual(len(json.loads(self.ok(*logits, "1,2,3,4").out)), 4)
                 self.error(r"context.*--context.*\[decode.prompt-too-long\]", *logits, "1,2,3,4,5")
-        self.error(r"allows 256.*--context.*\[model.context\]", "logits", self.target, "--context", 257, "--ids", "1")
+        self.error(r"limit of config.json, 256.*--context.*\[model.context\]", "logits", self.target, "--context", 257, "--ids", "1")
         self.error(".", "logits", self.target, "--context", -1, "--ids", "1", status=2)
         self.assertEqual(self.generate("--context", 14)["statistics"]["finish_reason"], "context")
         text = SCRATCH / "windows.txt"

@@ -71,7 +71,7 @@ class Asking(unittest.TestCase):
         return said
 
     def test_without_a_terminal_it_refuses_and_names_the_option(self):
-        self.assertIn("there is no terminal to ask at: ./demo --yes does it unasked", self.check_refuses(self.demo("--json")))
+        self.assertIn("no terminal to ask for consent. Run ./demo --yes", self.check_refuses(self.demo("--json")))
 
     def test_yes_stands_anywhere_and_is_not_passed_on(self):
         self.check_installs(self.demo("--json", "--yes"))
@@ -124,7 +124,7 @@ set_tests_properties(packaging PROPERTIES LABELS packaging)
 unit/text (2)
   bpe, chat
 
-By kinds:
+By kind:
 kind         tests
 packaging        1
 threads          1
@@ -136,7 +136,7 @@ unit             2
 
     def test_without_a_build_tree_it_says_how_to_get_one(self):
         done = self.list()
-        self.assertEqual((done.returncode, done.stdout, done.stderr), (1, "", "no build tree has tests: ./test --quick makes one\n"))
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (1, "", "no build tree has tests. Run ./test --quick\n"))
 
 
 if __name__ == "__main__":

@@ -46,7 +46,7 @@ slm::AnyModel Loader::load(const std::string& folder, const std::string& backend
         "Start slm with mpirun or srun and at least as many ranks, or omit --pipeline");
   }
   if (rank_count() == 1 && options_.fast_reduce) {
-    throw slm::Error("ranks.fast-reduce", "--fast-reduce needs several ranks, found one",
+    throw slm::Error("ranks.fast-reduce", "expected several ranks for --fast-reduce, found one rank",
                      "Start slm with mpirun or srun and several ranks, or omit --fast-reduce");
   }
   if (backend == "reference") return slm::load(folder, slm::backend::Reference{}, options);
