@@ -123,8 +123,7 @@ void add_measurement(CLI::App& bench, const char* name, const char* help, Measur
 }  // namespace
 
 void add_decode(CLI::App& bench) {
-  add_measurement(bench, "decode",
-                  "Whole models: tokens/s, share of the memory bandwidth, cost of verification",
+  add_measurement(bench, "decode", "Whole models: tokens/s, share of the memory bandwidth, cost of verification",
                   MeasureOptions::Table::decode);
 }
 
