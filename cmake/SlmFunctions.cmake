@@ -121,7 +121,7 @@ function(_slm_optimise_library target)
   endif()
 endfunction()
 
-# The library of a backend's COMPILED programs: the one source with slm's functions.
+# The library of a backend's COMPILED programs: the sources with slm's functions.
 function(_slm_add_compiled backend)
   set(library slm_compiled_${backend})
   if(TARGET ${library})
@@ -131,8 +131,10 @@ function(_slm_add_compiled backend)
   _slm_optimise_library(${library})
   _slm_target_sources(${library} ${backend} "${CMAKE_CURRENT_FUNCTION_LIST_DIR}/compiled.cpp")
   target_link_libraries(${library} PUBLIC slm::slm)
-  if(NOT backend STREQUAL "cpu")
-    target_link_libraries(${library} INTERFACE slm_compiled_cpu)  # the CPU kernels, compiled as C++
+  if(backend STREQUAL "cpu")
+    target_sources(${library} PRIVATE "${CMAKE_CURRENT_FUNCTION_LIST_DIR}/compiled_adapters.cpp")
+  else()
+    target_link_libraries(${library} INTERFACE slm_compiled_cpu)  # the CPU kernels and adapters, compiled as C++
   endif()
   target_compile_definitions(${library} INTERFACE SLM_IMPLEMENTATION=0)
   set_target_properties(${library} PROPERTIES POSITION_INDEPENDENT_CODE ON)

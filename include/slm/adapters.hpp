@@ -6,6 +6,7 @@
 
 #include <filesystem>
 
+#include "slm/core/macros.hpp"
 #include "slm/io/peft.hpp"
 #include "slm/model/language_model.hpp"
 
@@ -19,6 +20,7 @@ AdapterRef load_adapter(const std::filesystem::path& folder, const M& model) {
 }
 
 namespace detail {
+SLM_HAS_FUNCTIONS(slm_adapters_hpp)
 [[gnu::used]] inline const bool has_adapter_reader = (adapter_reader = read_peft, true);
 }
 

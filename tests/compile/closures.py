@@ -19,8 +19,8 @@ MODELS = r"^(model|backend|decode|config)/"
 CLOSURES = {
     "slm/speculative.hpp": ((105, 95), (185, 175), (QUANTIZING, RANKS, CONFIGS, ADAPTERS, ENGINE)),
     "slm/text/tokenizer.hpp": ((12, 65), (35, 110), (QUANTIZING, RANKS, CONFIGS, ADAPTERS, ENGINE, MODELS)),
-    "slm/adapters.hpp": ((75, 120), (75, 120), (QUANTIZING, RANKS, CONFIGS, ENGINE)),
-    "slm/engine.hpp": ((165, 135), (210, 180), (QUANTIZING, RANKS, CONFIGS)),
+    "slm/adapters.hpp": ((35, 85), (75, 120), (QUANTIZING, RANKS, CONFIGS, ENGINE)),
+    "slm/engine.hpp": ((130, 105), (210, 180), (QUANTIZING, RANKS, CONFIGS)),
     "slm/fwd.hpp": ((2, 1), (2, 1), (QUANTIZING, RANKS, CONFIGS, ADAPTERS, ENGINE, MODELS)),
 }
 

@@ -26,6 +26,8 @@ STARTS = {
     "1": "#define SLM_IMPLEMENTATION 1\n",
     "empty": "#define SLM_IMPLEMENTATION\n",
     "0": "#define SLM_IMPLEMENTATION 0\n",
+    "adapters": "#include <slm/adapters.hpp>\n",
+    "adapters_0": "#define SLM_IMPLEMENTATION 0\n#include <slm/adapters.hpp>\n",
     "late": f"#include <{HEADER}>\n#define SLM_IMPLEMENTATION 0\n#include <slm/speculative.hpp>\n",
 }
 
@@ -35,6 +37,8 @@ PROGRAMS = [
     ("default", "0", None),
     ("1", "0", None),
     ("empty", "0", None),
+    ("adapters", "adapters_0", None),
+    ("default", "adapters_0", "one_source_must_include_slm_adapters_hpp_without_SLM_IMPLEMENTATION_0"),
     ("0", "0", "one_source_must_include_slm_text_tokenizer_hpp_without_SLM_IMPLEMENTATION_0"),
     ("1", "1", "two_sources_of_this_program_define_SLM_IMPLEMENTATION_1"),
     ("default", "late", "a header of slm was included before SLM_IMPLEMENTATION was defined: define it first"),
