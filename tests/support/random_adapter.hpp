@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "slm/formats/convert.hpp"
 #include "slm/io/checkpoint.hpp"
 #include "slm/io/json.hpp"
 #include "slm/io/safetensors_writer.hpp"

@@ -17,6 +17,7 @@
 #include "slm/core/error.hpp"
 #include "slm/formats/adapter.hpp"
 #include "slm/formats/convert.hpp"
+#include "slm/io/adapted_product.hpp"
 #include "slm/io/checkpoint.hpp"
 #include "slm/io/path_name.hpp"
 #include "slm/io/peft.hpp"

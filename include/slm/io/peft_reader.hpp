@@ -1,5 +1,5 @@
-// The functions of io/peft.hpp. The tensors of a PEFT folder determine the adapted modules, the config their scale. Other
-// kinds of training are refused.
+// The functions of io/peft.hpp. The tensors of a PEFT folder determine the adapted modules, the config their scale.
+// Other kinds of training are refused.
 #pragma once
 
 #include <algorithm>

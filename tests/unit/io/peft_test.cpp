@@ -7,7 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "slm/io/name_pattern.hpp"
 #include "slm/io/peft.hpp"
+#include "slm/io/peft_config.hpp"
 #include "support/errors.hpp"
 #include "support/paths.hpp"
 #include "support/random_adapter.hpp"
