@@ -13,7 +13,7 @@ ANYWHERE = [(re.compile(pattern), advice) for pattern, advice in (
     (r"\b(?:goes|went|going|go|gone) on\b", "use 'continues'"),
     (r"\bat rest\b", "use 'idle'"),
     (r"\bas ever\b|\bso to say\b|\bas good as\b", "delete it, or state the fact"),
-    (r"\bof (?:its|their|his) own\b", "use 'separate', 'private' or 'own' before the noun"),
+    (r"\bof (?:its|their|his) own(?! [a-z])|\bof (?:its|their) own (?:and|or|that|which|for|in|at|to|by|with|on|is|has|as)\b", "use 'separate', 'private' or 'own' before the noun"),
     (r"\bwish(?:es|ed)?\b|\bwears?\b", "use 'requests' or 'uses'"),
     (r"\bstands?\b(?! (?:for|in for)\b|-in\b)|\bstood\b", "use 'is', 'is stored' or 'is listed'"),
     (r"\b(?:lies|lay)\b|\blie (?:in|on|at|behind|beside|one|there)\b", "use 'is', 'is stored' or 'is located'"),
@@ -83,7 +83,7 @@ def judged(root, left):
             yield from found
         elif not found:
             yield f"{name}: has no fault: remove it from words_left.txt"
-    yield from (f"words_left.txt: there is no '{name}'" for name in sorted(left) if not (root / name).is_file())
+    yield from (f"words_left.txt: '{name}' does not exist" for name in sorted(left) if not (root / name).is_file())
 
 
 def main():
