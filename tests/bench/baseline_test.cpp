@@ -1,4 +1,4 @@
-// The other side of a baseline is a child process: good answers count, all others are errors that say what happened.
+// Baseline's child process: valid answers are accepted; all others are errors with a reason.
 #include "bench/command/baseline/baseline.hpp"
 
 #include <signal.h>
@@ -24,7 +24,7 @@ using slm::testing::error_id;
 
 const std::string source_dir = SLM_SOURCE_DIR;
 
-/// A Python script as the engine; `about` and `answer` are dictionaries that the two snippets of code may change.
+/// A Python script as the engine. The two snippets of code may change the dictionaries `about` and `answer`.
 struct Fake : slm::testing::TemporaryFolder {
   std::string meet, reply;
   double seconds = 20;
@@ -60,7 +60,7 @@ for line in sys.stdin:
                                .seconds = seconds});
   }
 
-  /// What one task ends with, as id and message.
+  /// The id and message of a task's error.
   std::pair<std::string, std::string> fault(const std::string& kind = "speculative") const {
     BaselineTask task{.prompt = {1, 2}, .end_tokens = {}, .sampling = {.max_new_tokens = 4}, .draft_length = {}};
     if (kind == "speculative") task.draft_length = "heuristic";
@@ -73,7 +73,7 @@ for line in sys.stdin:
   }
 };
 
-TEST_CASE("an engine that answers is heard") {
+TEST_CASE("a valid answer of an engine is accepted") {
   Fake fake;
   fake.reply =
       "    assert task['ids'] == [1, 2] and task['max_new_tokens'] == 4 and task['end_tokens'] == [5]\n"
@@ -103,7 +103,7 @@ TEST_CASE("an engine that answers is heard") {
   CHECK(fast.rounds == 2);
 }
 
-TEST_CASE("an engine is refused that has other weights or uses other threads") {
+TEST_CASE("an engine with other weights or another number of threads is rejected") {
   Fake fake;
   fake.meet = "about['weights']['draft'] = 'sha256:other'";
   auto [id, message] = fake.fault();
@@ -118,7 +118,7 @@ TEST_CASE("an engine is refused that has other weights or uses other threads") {
   CHECK(fake.fault("plain").first == "baseline.other-threads");
 }
 
-TEST_CASE("an engine that ends says how, with its last words") {
+TEST_CASE("the error of an engine that ends contains its exit code and last output") {
   Fake fake;
   fake.meet = "print('one', file=sys.stderr); print('out\\x1b[31m of luck', file=sys.stderr); sys.exit(3)";
   auto [id, message] = fake.fault();
@@ -131,7 +131,7 @@ TEST_CASE("an engine that ends says how, with its last words") {
   CHECK(fake.fault().second.find("signal 11") != std::string::npos);
 }
 
-TEST_CASE("an engine that hangs is ended with all it started") {
+TEST_CASE("an engine that hangs is ended with its children") {
   Fake fake;
   fake.seconds = 2;
   fake.reply =
@@ -144,7 +144,7 @@ TEST_CASE("an engine that hangs is ended with all it started") {
   int sleeper = 0;
   std::ifstream(fake.path() / "sleeper") >> sleeper;
   REQUIRE(sleeper > 1);
-  // Whoever adopted it may take a moment to collect it; a dead one has an empty command line.
+  // The new parent may reap it later; a dead process has an empty command line.
   const auto alive = [&] {
     std::string line;
     std::getline(std::ifstream("/proc/" + std::to_string(sleeper) + "/cmdline"), line);
@@ -154,7 +154,7 @@ TEST_CASE("an engine that hangs is ended with all it started") {
   CHECK_FALSE(alive());
 }
 
-TEST_CASE("an engine that does not read is not waited for longer than allowed") {
+TEST_CASE("waiting for an engine that does not read respects the time limit") {
   Fake fake;
   fake.seconds = 2;
   fake.meet = "print(json.dumps(about), flush=True)\ntime.sleep(1000)";
@@ -164,7 +164,7 @@ TEST_CASE("an engine that does not read is not waited for longer than allowed") 
   CHECK(error_id([&] { baseline.run(task); }) == "child.timeout");
 }
 
-TEST_CASE("garbage is no answer") {
+TEST_CASE("invalid output is rejected") {
   Fake fake;
   for (const char* said :
        {"print('Loading weights: 100%')", "print('[1, 2]')", "print('')", "print('{\"engine\": 1}')",
@@ -178,7 +178,7 @@ TEST_CASE("garbage is no answer") {
   CHECK(fake.fault().first == "child.long-line");
 }
 
-TEST_CASE("figures that cannot be are no answer") {
+TEST_CASE("impossible figures are rejected") {
   Fake fake;
   for (const char* changed :
        {"answer['new_ids'] = []", "answer['new_ids'] = [1] * 5", "answer['new_ids'] = [100]",
@@ -192,7 +192,7 @@ TEST_CASE("figures that cannot be are no answer") {
   }
 }
 
-TEST_CASE("an engine that cannot take part says why") {
+TEST_CASE("the error of an engine that cannot run contains its reason") {
   Fake fake;
   fake.meet = "about = {'error': \"ModuleNotFoundError: No module named 'fake'\"}";
   auto [id, message] = fake.fault();
@@ -202,7 +202,7 @@ TEST_CASE("an engine that cannot take part says why") {
   CHECK(fake.fault().first == "baseline.refused");
 }
 
-TEST_CASE("what cannot be started is named") {
+TEST_CASE("an engine that cannot be started is named") {
   Fake fake;
   fake.python = "/nowhere/python3";
   CHECK(fake.fault().first == "child.cannot-start");
@@ -214,7 +214,7 @@ TEST_CASE("what cannot be started is named") {
   }
 }
 
-TEST_CASE("two texts differ where their tokens part") {
+TEST_CASE("two texts differ at their first different token") {
   CHECK_FALSE(first_differing_token({1, 2, 3}, {1, 2, 3}).has_value());
   CHECK(first_differing_token({1, 2, 3}, {1, 4, 3}) == 1u);
   CHECK(first_differing_token({1, 2}, {1, 2, 3}) == 2u);
@@ -227,7 +227,7 @@ std::string sha256(std::string_view text, std::size_t piece = 1 << 20) {
   return hash.finish();
 }
 
-TEST_CASE("SHA-256 of the standard's examples, whatever the pieces") {
+TEST_CASE("SHA-256 gives the standard's examples for any chunks") {
   CHECK(sha256("") == "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
   CHECK(sha256("abc") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
   const std::string million(1'000'000, 'a');
@@ -249,7 +249,7 @@ std::string python_digest(const std::filesystem::path& folder) {
   return found.substr(0, found.find('\n'));
 }
 
-TEST_CASE("a digest stands for the weights, the same here and in Python") {
+TEST_CASE("the digest of weights is the same in C++ and in Python") {
   slm::testing::TemporaryFolder folder;
   const auto digest = [](const std::filesystem::path& model) { return weights_digest(slm::Checkpoint(model)); };
   slm::testing::write_random_checkpoint<float>(folder.path() / "one", slm::testing::tiny_shape, 1);

@@ -1,4 +1,4 @@
-// Engines side by side: speeds from the rows, and where greedy texts part.
+// Comparison of engines: speeds from the rows, and the first difference of greedy texts.
 #include "bench/command/speculative/engines.hpp"
 
 #include <catch2/catch.hpp>
@@ -43,7 +43,7 @@ const std::vector<Row> rows = {row("slm", "greedy", "plain", "a", {1, 2, 3, 4}, 
                                row("slm", "greedy", "speculative", "c", {8, 8, 8}, 1.5),
                                row("plainly", "greedy", "plain", "c", {8, 8, 1}, 2)};
 
-TEST_CASE("each engine's speed leaves the prompt out, and its speedup is the median of the repeats") {
+TEST_CASE("an engine's speed excludes the prompt, and its speedup is the median of the repeats") {
   const Json engines = engines_of(rows, described);
   REQUIRE(engines.size() == 4);
   const Json& ours = engines[0];
@@ -63,7 +63,7 @@ TEST_CASE("each engine's speed leaves the prompt out, and its speedup is the med
   CHECK(engines[3]["agreement"].is_null());
 }
 
-TEST_CASE("an engine that does not speculate has its place") {
+TEST_CASE("an engine without speculation is listed") {
   const Json plainly = engines_of(rows, described)[2];
   CHECK(plainly["decode_tokens_per_second"]["plain"] == 8.0 / 3);
   CHECK(plainly["decode_tokens_per_second"]["speculative"].is_null());
@@ -82,7 +82,7 @@ TEST_CASE("greedy texts are compared token by token") {
   CHECK(shown.find("0 of 3; others part after 2 tokens (1 to 2) |") != std::string::npos);
 }
 
-TEST_CASE("a run without other engines says nothing of them") {
+TEST_CASE("a run without other engines does not mention them") {
   const Json alone = engines_of(rows, {{"slm", Json::object()}});
   CHECK(alone.empty());
   CHECK(engines_text(alone).empty());

@@ -1,4 +1,4 @@
-// The reader of HumanEval: what it gives, and what it says about damaged files.
+// The reader of HumanEval: its results, and its errors for damaged files.
 #include "bench/command/humaneval.hpp"
 
 #include <zlib.h>
@@ -47,7 +47,7 @@ struct Folder : slm::testing::TemporaryFolder {
   }
 };
 
-TEST_CASE("tasks come in the file's order, plain or gzipped") {
+TEST_CASE("tasks have the file's order, plain or gzipped") {
   Folder folder;
   const std::string content = line_of("HumanEval/1") + "\r\n\n" + line_of("HumanEval/0");
   for (const std::string& bytes :
@@ -63,7 +63,7 @@ TEST_CASE("tasks come in the file's order, plain or gzipped") {
   }
 }
 
-TEST_CASE("a broken file is an error that says where") {
+TEST_CASE("the error of a broken file states the position") {
   Folder folder;
   const std::string good = line_of("a/0");
   CHECK(folder.id_of("") == "bench.no-tasks");
@@ -87,7 +87,7 @@ TEST_CASE("a broken file is an error that says where") {
   CHECK_THROWS_WITH(read_humaneval(path), Catch::Contains("tasks:4"));
 }
 
-TEST_CASE("a damaged archive or one that blows up is an error") {
+TEST_CASE("a damaged archive or a decompression bomb is an error") {
   Folder folder;
   const std::string archive = gzipped(line_of("a/0"));
   CHECK(folder.id_of(archive.substr(0, archive.size() - 5)) == "bench.unreadable-lines");
@@ -97,7 +97,7 @@ TEST_CASE("a damaged archive or one that blows up is an error") {
   CHECK(folder.id_of(gzipped(std::string(std::size_t{65} << 20, '\n'))) == "bench.too-large");
 }
 
-TEST_CASE("no damage does more than an error") {
+TEST_CASE("damaged files cause errors only") {
   Folder folder;
   std::mt19937 random(7);
   const std::string plain = line_of("a/0") + line_of("a/1");

@@ -1,4 +1,4 @@
-// pass@1: where a completion ends, what counts, and that the published solutions pass.
+// pass@1: the end of a completion, the counts, and the published solutions.
 #include "bench/command/pass_at_1.hpp"
 
 #include <catch2/catch.hpp>
@@ -23,7 +23,7 @@ std::vector<Sample> solutions(const std::vector<Task>& tasks) {
   return samples;
 }
 
-TEST_CASE("the published cut: even indentation, then the first blank line") {
+TEST_CASE("the published cut evens indentation, then cuts at the first blank line") {
   const auto cut = [](const std::string& text) { return cut_completion(text, Cut::published); };
   CHECK(cut("    return 1\n\nprint(2)\n") == "    return 1");
   CHECK(cut("   return 1\n") == "    return 1\n");
@@ -32,10 +32,10 @@ TEST_CASE("the published cut: even indentation, then the first blank line") {
   CHECK(cut("") == "");
   CHECK(cut("\n\n\n") == "");
   CHECK(cut(" ") == "  ");
-  CHECK(cut("\ta\n\t b") == "\ta\n\t b");  // tabs are left alone
+  CHECK(cut("\ta\n\t b") == "\ta\n\t b");  // tabs are unchanged
 }
 
-TEST_CASE("the function's end: the next statement at the margin") {
+TEST_CASE("the function's end is the next statement at the left margin") {
   const auto cut = [](const std::string& text) { return cut_completion(text, Cut::function); };
   CHECK(cut("    a = 1\n\n    return a\n\n\ndef other():\n    pass\n") == "    a = 1\n\n    return a\n\n\n");
   CHECK(cut("    return [\n]\nprint(1)") == "    return [\n]\n");
@@ -45,7 +45,7 @@ TEST_CASE("the function's end: the next statement at the margin") {
   CHECK(cut_completion("    return 1\n\nprint(2)\n", Cut::none) == "    return 1\n\nprint(2)\n");
 }
 
-TEST_CASE("a file of samples that is broken says so") {
+TEST_CASE("the error of a broken file of samples states the position") {
   const slm::testing::TemporaryFolder folder;
   const auto id_of = [&](const std::string& content) {
     return error_id([&] { read_samples(folder.write("samples", content)); });
@@ -57,7 +57,7 @@ TEST_CASE("a file of samples that is broken says so") {
   CHECK(id_of("{\"task_id\": \"a\", \"compl") == "json.malformed");
 }
 
-/// Several programs at once, null where this system has no sandbox.
+/// Runs several programs at the same time; null if this system has no sandbox.
 const Sandbox* sandbox() {
   static const auto made = []() -> std::unique_ptr<Sandbox> {
     try {
@@ -70,7 +70,7 @@ const Sandbox* sandbox() {
   return made.get();
 }
 
-TEST_CASE("solutions pass, what is wrong or missing does not count as passed") {
+TEST_CASE("correct solutions pass; wrong or missing ones do not") {
   if (sandbox() == nullptr) return;
   const std::vector<Task> tasks = own_tasks();
   REQUIRE(tasks.size() == 3);
@@ -86,7 +86,7 @@ TEST_CASE("solutions pass, what is wrong or missing does not count as passed") {
 
   samples = {{"own/0", "    return low\n"}, {"own/0", tasks[0].canonical_solution}, {"own/2", "    return runs\n"}};
   result = pass_at_1(*sandbox(), tasks, samples, options);
-  CHECK(std::abs(result.rate - 0.25) < 1e-12);  // a half, and nothing
+  CHECK(std::abs(result.rate - 0.25) < 1e-12);  // one half, and zero
   CHECK(result.attempted == 2);
   CHECK(result.without_sample == std::vector<std::string>{"own/1"});
   CHECK(result.verdicts[0].outcome == Outcome::failed);

@@ -1,4 +1,4 @@
-// The cost model: bytes are those that models have, parts sum to the whole, times follow the figures they come from.
+// The cost model: bytes equal those of models, parts sum to the whole, and times follow from the figures.
 #include "bench/command/plan/cost.hpp"
 
 #include <catch2/catch.hpp>
@@ -35,7 +35,7 @@ const PlanDevice device{.name = "test",
 
 PlannedModel seven(const std::string& format = "bf16") { return planned_model("Llama-2-7B", format); }
 
-/// Bytes of a rank's share, by whatever way to count them.
+/// Bytes of a rank's share, by any method of counting.
 template <class Share>
 bool shares_are_the_whole(const PlannedModel& model, int ranks, Share share) {
   double sum = 0;
@@ -51,7 +51,7 @@ double share_of(const PlannedModel& model, int ranks, int rank) {
   return held_weight_bytes(model, {.tensor = ranks}, rank, 0);
 }
 
-/// Forgets what is left over where ranks do not divide the vocabulary's tiles.
+/// Ignores the remainder if ranks do not divide the vocabulary's tiles.
 double share_without_rest(const PlannedModel& model, int ranks, int rank) {
   PlannedModel cut = model;
   const auto part = [&](int width) { return width / ranks / 16 * 16 * ranks; };
@@ -77,7 +77,7 @@ TEST_CASE("one rank reads the bytes that a model of that checkpoint counts") {
   }
 }
 
-TEST_CASE("a processor holds GGUF's blocks in the bits that its model counts, a GPU in more") {
+TEST_CASE("a CPU stores GGUF's blocks in the bits that its model counts, a GPU in more") {
   for (const std::string file : {"gpt2.gguf", "llama-mha3h.gguf", "phi3-swa7.gguf", "qwen2-bias-tied.gguf"}) {
     INFO(file);
     const auto path = fixture("gguf/" + file);
@@ -89,7 +89,7 @@ TEST_CASE("a processor holds GGUF's blocks in the bits that its model counts, a 
         step_weight_bytes(planned_model(path, ""), {}, 0, 0));
 }
 
-TEST_CASE("each of several ranks reads the bytes that its share of the model counts") {
+TEST_CASE("each of several ranks reads the bytes that its part of the model counts") {
   for (const std::string folder : {"target", "target-int4"}) {
     const PlannedModel model = planned_model(demo_pair(folder).string(), "");
     for (const int count : {2, 3, 8}) {
@@ -107,7 +107,7 @@ TEST_CASE("each of several ranks reads the bytes that its share of the model cou
   }
 }
 
-TEST_CASE("the weights of ranks and of stages are together the whole") {
+TEST_CASE("the weights of ranks and of stages sum to the whole") {
   bool wrong_is_seen = false;
   for (const std::string name : {"AMD-Llama-135M", "SmolLM2-135M", "Llama-3-8B", "Phi-2", "GPT-2", "200B"}) {
     for (const int ranks : {1, 2, 3, 4, 5, 8, 64}) {
@@ -125,25 +125,25 @@ TEST_CASE("the weights of ranks and of stages are together the whole") {
     CHECK(held == held_weight_bytes(model, {}, 0, 0));
   }
   PlannedModel tied = model;
-  tied.tied = true;  // the table lies in the first stage and in the last
+  tied.tied = true;  // the table is in the first stage and in the last
   CHECK(held_weight_bytes(tied, {.stages = 2}, 0, 0) + held_weight_bytes(tied, {.stages = 2}, 0, 1) ==
         held_weight_bytes(tied, {}, 0, 0) + 2.0 * 32000 * 4096);
 }
 
-TEST_CASE("a 7B model has the bytes that one counts by hand") {
+TEST_CASE("a 7B model has the bytes of a manual calculation") {
   const PlannedModel model = seven();
   const double matrices = 32.0 * (4 * 4096 * 4096 + 3 * 4096 * 11008);
   CHECK(step_weight_bytes(model, {}, 0, 0) == 2 * (matrices + 32000 * 4096 + 4096));
-  // Codes of half a byte, and for 128 of them a scale of two bytes and a zero point of one; the head in 16 bits.
+  // Codes of half a byte, and per 128 of them a scale of two bytes and a zero point of one; the head in 16 bits.
   // The 86 scales of down's 16 outputs of a tile end in the middle of a cache line.
   CHECK(step_weight_bytes(seven("int4"), {}, 0, 0) ==
         matrices / 2 + matrices / 128 * 3 + 2 * (32000 * 4096 + 4096) + 32 * (4096 / 16) * 32);
-  CHECK(cache_bytes(model, {}, 32) == 524288);                                     // half a MiB a token
+  CHECK(cache_bytes(model, {}, 32) == 524288);                                     // half a MiB per token
   CHECK(gathered_bytes(model.shape, 2) == 4 * (4096 + 4096 + 11008 + 4096));       // attention's outputs
   CHECK(gathered_bytes(model.shape, 64) == 4 * (3 * 4096 + 4096 + 11008 + 4096));  // more ranks than heads
 }
 
-TEST_CASE("ranks exchange four gathers a layer, and each receives what the others have") {
+TEST_CASE("ranks exchange four gathers per layer, and each receives the other ranks' parts") {
   const PlannedModel model = seven();
   const StepCost alone = step_cost(model, device, {}, 0, {});
   CHECK(alone.traffic == 0);
@@ -152,14 +152,14 @@ TEST_CASE("ranks exchange four gathers a layer, and each receives what the other
   const double all = 32 * gathered_bytes(model.shape, 2) + 4 * (4096 + 32000);
   for (const int ranks : {2, 4}) {
     const StepCost cost = step_cost(model, device, {.tensor = ranks}, 0, {});
-    CHECK(cost.messages == 4 * 32 + 3);  // the embedding, the logits, and the letter that tells of the step
+    CHECK(cost.messages == 4 * 32 + 3);  // the embedding, the logits, and the message that announces the step
     CHECK(cost.traffic == all * (ranks - 1) / ranks);
     CHECK(cost.message_seconds == Approx(cost.messages * 1e-5 + cost.traffic / 1e10));
     CHECK(step_cost(model, device, {.tensor = ranks}, 0, {.rows = 8, .outputs = 8}).traffic == 8 * cost.traffic);
   }
 }
 
-TEST_CASE("times follow the device's figures") {
+TEST_CASE("times follow from the device's figures") {
   const PlannedModel model = seven();
   const Load load{.sequences = 16, .context = 1024};
   for (const Way way : {Way{}, Way{.tensor = 4}, Way{.stages = 4}, Way{.tensor = 2, .stages = 2}}) {
@@ -186,7 +186,7 @@ TEST_CASE("times follow the device's figures") {
   CHECK(many.seconds() == many.arithmetic_seconds + many.launch_seconds);
 }
 
-TEST_CASE("replicas multiply tokens, a pipeline needs texts to be faster") {
+TEST_CASE("replicas multiply tokens/s; a pipeline needs several sequences for speed") {
   const PlannedModel model = seven();
   const Plan one = plan_of(model, device, {}, {.sequences = 4}),
              four = plan_of(model, device, {.replicas = 4}, {.sequences = 16});
@@ -200,7 +200,7 @@ TEST_CASE("replicas multiply tokens, a pipeline needs texts to be faster") {
         2 * plan_of(model, device, {.stages = 4}, {.sequences = 1}).tokens_per_second);
 }
 
-TEST_CASE("what does not fit is said") {
+TEST_CASE("a model that does not fit is reported") {
   const Load load{.sequences = 64, .context = 2048};
   const Plan whole = plan_of(planned_model("200B", "bf16"), device, {}, load);
   CHECK_FALSE(whole.fits);
@@ -208,22 +208,22 @@ TEST_CASE("what does not fit is said") {
   const Plan seventh = plan_of(seven(), device, {}, load);
   CHECK(seventh.most_sequences == std::floor((0.9 * 64e9 - seventh.weights) / (2048 * 524288)));
   CHECK(seventh.fits == (seventh.most_sequences >= 64));
-  // By heads; whole where there are more ranks.
+  // Split by heads; complete if there are more ranks than heads.
   CHECK(plan_of(seven(), device, {.tensor = 4}, load).cache == 16.0 * 2048 * 524288);
   CHECK(plan_of(seven(), device, {.tensor = 5}, load).cache == 14.0 * 2048 * 524288);
   CHECK(plan_of(seven(), device, {.tensor = 64}, load).cache == 64.0 * 2048 * 524288);
 }
 
-TEST_CASE("requests obey Little's law") {
+TEST_CASE("requests in flight follow Little's law") {
   const Load load{.sequences = 64, .context = 512, .requests_per_day = 86400, .prompt = 256, .answer = 256};
   const Plan plan = plan_of(seven(), device, {.replicas = 2}, load);
-  CHECK(plan.in_flight == Approx(plan.request_seconds));  // one request a second
+  CHECK(plan.in_flight == Approx(plan.request_seconds));  // one request per second
   CHECK(plan.requests_per_day * plan.request_seconds / 86400 == Approx(64));
   CHECK(plan.replicas_needed == std::ceil(2 * 86400 / plan.requests_per_day));
   CHECK(plan.request_seconds > 256 * plan.step_seconds);
 }
 
-TEST_CASE("ways are every product, and only those that were asked for") {
+TEST_CASE("layouts are all factorizations of the devices, restricted by the options") {
   const ModelConfig shape = seven().shape;
   CHECK(ways_of(shape, 1, 0, 0).size() == 1);
   CHECK(ways_of(shape, 8, 0, 0).size() == 10);
@@ -234,13 +234,13 @@ TEST_CASE("ways are every product, and only those that were asked for") {
   CHECK(ways_of(shape, 64, 1, 64).empty());  // more stages than layers
 }
 
-TEST_CASE("models that cannot be planned are refused") {
+TEST_CASE("models that cannot be planned are rejected") {
   CHECK(error_id([] { planned_model("GPT-5", ""); }) == "bench.unknown-shape");
   CHECK(error_id([] { planned_model(fixture("models/mpt-alibi-3h").string(), "int4"); }) == "bench.no-int4");
   CHECK(int(parameter_count(planned_model("200B", "").shape, {}) / 1'000'000'000) == 199);
 }
 
-TEST_CASE("a rank's speed is measured, and known to all") {
+TEST_CASE("a rank's speed is measured and known to all ranks") {
   std::mutex mutex;
   std::vector<cli::RankSpeed> speeds;
   ranks::run_threads(2, [&](const ranks::Threads& ranks) {

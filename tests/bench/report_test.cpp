@@ -1,4 +1,4 @@
-// Reports: what is written is read again, and no damage gets past.
+// Reports are read as written, and damaged ones are rejected.
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <fstream>
@@ -45,7 +45,7 @@ std::string fault_of(const Json& json) {
 
 }  // namespace
 
-TEST_CASE("a report that was written is read again, and nothing else is left in the folder") {
+TEST_CASE("a report is read as written, and no other file remains in the folder") {
   const TemporaryFolder folder;
   const auto path = folder.path() / "report.json";
   write_report(path, sample());
@@ -53,7 +53,7 @@ TEST_CASE("a report that was written is read again, and nothing else is left in 
   CHECK(std::distance(std::filesystem::directory_iterator(folder.path()), {}) == 1);
 }
 
-TEST_CASE("what would not be read is not written, and what stood there stays") {
+TEST_CASE("an invalid report is not written, and the old file remains") {
   const TemporaryFolder folder;
   const auto path = folder.path() / "report.json";
   write_report(path, sample());
@@ -67,7 +67,7 @@ TEST_CASE("what would not be read is not written, and what stood there stays") {
   CHECK(error_id([&] { write_report(folder.path() / "none" / "report.json", sample()); }) == "io.unwritable");
 }
 
-TEST_CASE("every field that is missing is told by its name") {
+TEST_CASE("the error of a missing field names it") {
   const Json whole = sample_json();
   REQUIRE(fault_of(whole) == "no error");
   for (const char* pointer : {"", "/device", "/results/0"}) {
@@ -85,13 +85,13 @@ TEST_CASE("every field that is missing is told by its name") {
   }
 }
 
-TEST_CASE("every field of another kind is refused") {
+TEST_CASE("every field of another type is rejected") {
   const Json whole = sample_json();
   for (const char* pointer : {"", "/device", "/results/0", "/results/0/numbers"}) {
     for (const auto& [name, value] : whole.at(Json::json_pointer(pointer)).items()) {
       for (const Json& other : {Json(nullptr), Json(true), Json("3\n4"), Json(""), Json(-1.5), Json::array({1}),
                                 Json(std::string(1000, 'x'))}) {
-        if (std::string(pointer).ends_with("numbers") && other.is_number()) continue;  // any number will do
+        if (std::string(pointer).ends_with("numbers") && other.is_number()) continue;  // any number is valid
         Json damaged = whole;
         damaged.at(Json::json_pointer(pointer))[name] = other;
         INFO(pointer << "/" << name << " = " << other);
@@ -101,7 +101,7 @@ TEST_CASE("every field of another kind is refused") {
   }
 }
 
-TEST_CASE("numbers beyond their bounds are refused") {
+TEST_CASE("numbers out of range are rejected") {
   const Json whole = sample_json();
   const auto with = [&](const char* pointer, const Json& value) {
     Json damaged = whole;
@@ -123,7 +123,7 @@ TEST_CASE("numbers beyond their bounds are refused") {
   CHECK(fault_of(many) == "bench.bad-report");
 }
 
-TEST_CASE("files that are no report are told apart") {
+TEST_CASE("files that are not reports have separate errors") {
   const auto fault = [](const std::string& content) { return error_id([&] { parse_report(content, "a.json"); }); };
   CHECK(fault("{\"schema\": \"slm-bench-1\"}") == "bench.other-schema");
   CHECK(fault("{}") == "bench.other-schema");

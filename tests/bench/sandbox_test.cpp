@@ -1,4 +1,4 @@
-// Programs that try to get out, to stay, to take everything, or to pass without being right: none does.
+// Programs that try to escape, to survive, to use all resources, or to pass although they are wrong: all are contained.
 #include "bench/command/sandbox.hpp"
 
 #include <arpa/inet.h>
@@ -28,7 +28,7 @@ using slm::testing::error_id;
 
 SandboxOptions options_of(int seconds = 60) { return {.processor_seconds = 1, .seconds = seconds}; }
 
-/// Null where this system has no bubblewrap, or lets it build no walls.
+/// Null if bubblewrap is not installed or cannot build a sandbox.
 const Sandbox* sandbox() {
   static const auto made = []() -> std::unique_ptr<Sandbox> {
     try {
@@ -51,8 +51,8 @@ Verdict verdict_of(const Sandbox& inside, const std::string& source, const std::
   return inside.run({source, "f", "", test});
 }
 
-/// Of statements that must all fail for want of a permission, a file or a network: those that did not, with what they
-/// did.
+/// Of statements that must all fail for lack of a permission, a file or a network: those that succeeded, with their
+/// results.
 std::string successes(const Sandbox& inside, const std::vector<std::string>& attempts) {
   const std::string source = R"py(
 def f(x):
@@ -75,7 +75,7 @@ def f(x):
   return verdict.detail.size() > prefix.size() ? verdict.detail.substr(prefix.size() + 2) : "";
 }
 
-/// Whether everything that the runs started ends. All orphans become this process's children.
+/// Whether all processes of the runs end. Orphans become this process's children.
 struct NothingLeft {
   NothingLeft() { ::prctl(PR_SET_CHILD_SUBREAPER, 1); }
   ~NothingLeft() {
@@ -89,7 +89,7 @@ struct NothingLeft {
   }
 };
 
-TEST_CASE("a right program passes, a wrong one fails with its last line") {
+TEST_CASE("a correct program passes; a wrong one fails with its last line") {
   NEED_SANDBOX(inside);
   CHECK(verdict_of(inside, "def f(x): return x + 1").outcome == Outcome::passed);
   const Verdict verdict = verdict_of(inside, "def f(x): return x");
@@ -104,7 +104,7 @@ TEST_CASE("a right program passes, a wrong one fails with its last line") {
   CHECK(verdict_of(inside, "def f(x): return x + 1", "no test").outcome == Outcome::failed);
 }
 
-TEST_CASE("values arrive as what they are") {
+TEST_CASE("values keep their types") {
   NEED_SANDBOX(inside);
   const std::string source =
       "import collections, fractions, decimal\n"
@@ -143,7 +143,7 @@ TEST_CASE("values arrive as what they are") {
         "AssertionError: assert candidate('scale', 3) == 4");
 }
 
-TEST_CASE("a program passes by being right only") {
+TEST_CASE("a program passes only if it is correct") {
   NEED_SANDBOX(inside);
   const std::string wrong = "def f(x): return 7\n";
   const std::string write_all = "for file in range(64):\n  try: os.write(file, ";
@@ -176,7 +176,7 @@ TEST_CASE("a program passes by being right only") {
   }
 }
 
-TEST_CASE("what takes all time, memory or output is stopped") {
+TEST_CASE("programs that use all time, memory or output are stopped") {
   NEED_SANDBOX(inside);
   const NothingLeft nothing_left;
   CHECK(verdict_of(inside, "def f(x):\n  while True: pass").outcome == Outcome::timed_out);
@@ -188,7 +188,7 @@ TEST_CASE("what takes all time, memory or output is stopped") {
         Outcome::out_of_memory);
   CHECK(verdict_of(inside, "import ctypes\nctypes.string_at(0)").detail == "SIGSEGV");
   CHECK(verdict_of(inside, "import ctypes\nctypes.string_at(0)").outcome == Outcome::crashed);
-  // output goes nowhere; a result without end is cut off
+  // output is discarded; an endless result is cut off
   CHECK(
       verdict_of(inside,
                  "import sys\ndef f(x):\n  for i in range(2000): print('x' * 10000), sys.stderr.write('y' * 10000)\n  "
@@ -197,7 +197,7 @@ TEST_CASE("what takes all time, memory or output is stopped") {
   CHECK(verdict_of(inside, "def f(x): return 'x' * (20 << 20)").detail == "its result is larger than 16 MiB");
 }
 
-TEST_CASE("no process or thread is made, and none is left") {
+TEST_CASE("no process or thread is created, and none remains") {
   NEED_SANDBOX(inside);
   const NothingLeft nothing_left;
   CHECK(successes(inside, {"os.fork()", "os.posix_spawn(sys.executable, ['python3', '-c', ''], {})",
@@ -208,7 +208,7 @@ TEST_CASE("no process or thread is made, and none is left") {
         Outcome::timed_out);
 }
 
-TEST_CASE("killing slm kills what runs inside") {
+TEST_CASE("killing slm ends the sandboxed processes") {
   NEED_SANDBOX(inside);
   const NothingLeft nothing_left;
   const pid_t child = ::fork();
@@ -221,7 +221,7 @@ TEST_CASE("killing slm kills what runs inside") {
   ::waitpid(child, nullptr, 0);
 }
 
-/// A socket on the loopback that listens, and whether anyone came.
+/// A listening socket on the loopback, and whether a client connected.
 struct Listener {
   Listener() {
     sockaddr_in address{};
@@ -249,7 +249,7 @@ TEST_CASE("there is no network") {
   const std::string port = std::to_string(listener.port);
   const std::string connect = "__import__('socket').create_connection(('127.0.0.1', " + port + "), 1)";
   const std::string refused = successes(inside, {connect});
-  CHECK(refused == connect + " -> Connection refused;");  // by a loopback of its own
+  CHECK(refused == connect + " -> Connection refused;");  // it has only its own loopback
   CHECK(successes(inside, {"__import__('socket').create_connection(('192.0.2.1', 80), 1)"}) == "");
   CHECK_FALSE(listener.was_called());
   // the control: outside, the same line connects
@@ -257,7 +257,7 @@ TEST_CASE("there is no network") {
   CHECK(listener.was_called());
 }
 
-TEST_CASE("files: Python's are read-only, a small folder is there, nothing else") {
+TEST_CASE("Python's files are read-only, a small folder is writable, nothing else is visible") {
   NEED_SANDBOX(inside);
   const slm::testing::TemporaryFolder folder;
   const std::string secret = folder.write("secret", "s").string();
@@ -288,19 +288,19 @@ TEST_CASE("a program inherits nothing") {
       "def f(x): return '%s %s %s' % (sum(not fails(i) for i in range(64)), 'SLM_SECRET' in os.environ, os.read(0, "
       "1))\n";
   const Verdict verdict = verdict_of(inside, source, "def check(candidate):\n    raise ValueError(candidate(1))\n");
-  CHECK(verdict.detail == "ValueError: 5 False b''");  // standard files, and the two ends of the dialogue
+  CHECK(verdict.detail == "ValueError: 5 False b''");  // standard files, and the two ends of the protocol's pipes
   ::unsetenv("SLM_SECRET");
   ::close(held);
 }
 
-TEST_CASE("what is missing is said") {
+TEST_CASE("missing programs are reported") {
   CHECK(error_id([] { Sandbox({.python = "python-that-is-not-here"}); }) == "sandbox.no-python");
   CHECK(error_id([] { Sandbox({.python = "true"}); }) == "sandbox.no-python");
   const slm::testing::TemporaryFolder folder;
   const std::string path = std::getenv("PATH");
   const auto with_bwrap = [&](const std::string& script) {
     const auto file = folder.write("bwrap", "#!/bin/sh\n" + script + "\n");
-    for (const auto& seen : {folder.path(), file}) {  // by nobody too, as whom root may start it
+    for (const auto& seen : {folder.path(), file}) {  // also by nobody, as which root may start it
       std::filesystem::permissions(seen, std::filesystem::perms{0755});
     }
     ::setenv("PATH", (folder.path().string() + ":" + path).c_str(), 1);
@@ -318,8 +318,8 @@ TEST_CASE("what is missing is said") {
   ::setenv("PATH", path.c_str(), 1);
 }
 
-TEST_CASE("it needs no privileges") {
-  if (::geteuid() != 0) return;  // then the other cases have shown it
+TEST_CASE("the sandbox needs no privileges") {
+  if (::geteuid() != 0) return;  // then the other cases have tested it
   if (sandbox() == nullptr) return;
   const pid_t child = ::fork();
   if (child == 0) {

@@ -1,4 +1,4 @@
-// The figures of slm bench speculative on made-up counts whose answers are known.
+// The figures of slm bench speculative for given counts with known results.
 #include <catch2/catch.hpp>
 #include <memory>
 
@@ -17,7 +17,7 @@ struct Round {
   int drafted, accepted;
 };
 
-/// What a decoder would count for these rounds.
+/// The counts of a decoder for these rounds.
 slm::Stats stats_of(const std::vector<Round>& rounds) {
   slm::Stats stats;
   stats.start(64);
@@ -41,12 +41,12 @@ Row row_with(const std::vector<Round>& rounds, double total, double prompt) {
 
 const std::vector<Round> five_rounds = {{5, 5}, {7, 3}, {6, 0}, {5, 5}, {0, 0}};
 
-TEST_CASE("acceptance is AMD's, per token, and by position") {
+TEST_CASE("acceptance has AMD's definition, per token, and by position") {
   Tally tally;
   tally.add(row_with(five_rounds, 3, 1));
   // By the published formula: valid tokens 6 + 4 + 1 + 6 + 1, less five target forwards, over 23 draft forwards.
   CHECK(tally.acceptance() == Approx((18.0 - 5) / 23));
-  CHECK(tally.acceptance_per_token() == Approx(13.0 / 15));  // behind the rejections lie 3 + 5 unseen ones
+  CHECK(tally.acceptance_per_token() == Approx(13.0 / 15));  // after the rejections are 3 + 5 unevaluated ones
   CHECK(tally.tokens_per_target_step() == Approx(18.0 / 5));
   CHECK(tally.mean_draft_length() == Approx(23.0 / 5));
   CHECK(tally.drafted_at_depth == std::vector<std::int64_t>{4, 4, 4, 4, 4, 2, 1});
@@ -55,9 +55,9 @@ TEST_CASE("acceptance is AMD's, per token, and by position") {
   CHECK(tally.decode_throughput() == Approx(9));
 }
 
-TEST_CASE("a text that ends with an accepted token has one accepted token less by AMD's count") {
+TEST_CASE("by AMD's count, a text that ends with an accepted token has one accepted token less") {
   Row row = row_with({{4, 4}, {4, 2}}, 1, 0);
-  --row.new_tokens;  // the second round's own token never came: the drafted one before it ended the text
+  --row.new_tokens;  // the second round's own token was not emitted: the drafted token before it ended the text
   Tally tally;
   tally.add(row);
   CHECK(tally.acceptance() == Approx(5.0 / 8));
@@ -71,7 +71,7 @@ TEST_CASE("figures are sums divided once, not means of the tasks' figures") {
   CHECK(tally.throughput() == Approx(6.0 / 5));
 }
 
-TEST_CASE("nothing measured gives zeros") {
+TEST_CASE("an empty run has zeros") {
   const Tally tally;
   CHECK(tally.acceptance() == 0);
   CHECK(tally.tokens_per_target_step() == 0);
@@ -112,7 +112,7 @@ TEST_CASE("expected tokens of a round") {
   CHECK(expected_tokens(0.9, 0) == Approx(1));
 }
 
-/// A target step of 2 ms whatever its tokens; a draft step of c times that.
+/// A target step of 2 ms for any number of tokens; a draft step of c times that.
 Probe flat_probe(double c) { return {{{1, 2e-3}, {2, 2e-3}, {5, 2e-3}, {8, 2e-3}, {9, 2e-3}}, c * 2e-3}; }
 
 TEST_CASE("the predicted speedup of a memory-bound device") {
@@ -130,18 +130,18 @@ TEST_CASE("the predicted speedup of a memory-bound device") {
         Approx(1.75).margin(0.01));
 }
 
-TEST_CASE("rounds that draft nothing are plain decoding") {
+TEST_CASE("rounds without a draft are plain decoding") {
   const Costs costs(std::vector<Probe>{flat_probe(0.1)}, 1e-4);
   CHECK(costs.predicted(std::vector<std::int64_t>{10}, 0.9) == Approx(1));
 }
 
-TEST_CASE("choosing tokens costs time on both sides") {
+TEST_CASE("choosing tokens costs time in both kinds of decoding") {
   // Plain: 2 + 1 ms a token. A round of 4, all accepted: 2 + 4 * 0.2 + (4 + 5) * 1 ms for 5 tokens.
   const Costs costs(std::vector<Probe>{flat_probe(0.1)}, 1e-3);
   CHECK(costs.predicted(std::vector<std::int64_t>{0, 0, 0, 0, 1}, 1) == Approx(5 * 3 / 11.8));
 }
 
-TEST_CASE("v(n) lies on lines between what was measured") {
+TEST_CASE("v(n) is linear between measured values") {
   const Costs costs(std::vector<Probe>{{{{1, 1}, {1, 3}, {3, 4}, {5, 8}}, 1}}, 0);
   CHECK(costs.plain_seconds() == Approx(2));
   CHECK(costs.c() == Approx(0.5));
@@ -153,7 +153,7 @@ TEST_CASE("v(n) lies on lines between what was measured") {
   CHECK(Costs({}, 0).predicted(std::vector<std::int64_t>{0, 5}, 0.5) == Approx(0));
 }
 
-TEST_CASE("rounds by the tokens they drafted") {
+TEST_CASE("rounds are counted by their number of drafted tokens") {
   CHECK(rounds_by_draft(5, std::vector<std::int64_t>{4, 4, 4, 4, 4, 2, 1}) ==
         std::vector<std::int64_t>{1, 0, 0, 0, 0, 2, 1, 1});
   CHECK(rounds_by_draft(3, {}) == std::vector<std::int64_t>{3});
@@ -181,7 +181,7 @@ std::vector<Row> run_of_four(bool identical) {
   return rows;
 }
 
-TEST_CASE("a summary has medians, spread, and says whether the texts are equal") {
+TEST_CASE("a summary has medians, spreads, and whether the texts are equal") {
   const auto found = summary_of(run_of_four(true))["configurations"];
   REQUIRE(found.size() == 1);
   CHECK(found[0]["speedup"]["least"] == Approx(2));
@@ -196,7 +196,7 @@ TEST_CASE("a summary has medians, spread, and says whether the texts are equal")
   CHECK(other[0]["identical"]["first_difference"] == "b");
 }
 
-TEST_CASE("a task without its counterpart does not count") {
+TEST_CASE("a task without its counterpart is not counted") {
   auto rows = run_of_four(true);
   rows.pop_back();  // the last speculative one: the plain one alone would raise plain throughput
   const auto found = summary_of(rows)["configurations"];
@@ -220,7 +220,7 @@ TEST_CASE("programs are cut as their setup says") {
   CHECK(completion_of("best", "    x = 1\n\n    return x\ndef g():") == "    x = 1\n\n    return x\n");
 }
 
-TEST_CASE("pass@1 of each kind, of the first repeat") {
+TEST_CASE("pass@1 is computed for each kind, from the first repeat") {
   std::unique_ptr<slm::bench::Sandbox> sandbox;
   try {
     sandbox = std::make_unique<slm::bench::Sandbox>(slm::bench::SandboxOptions{.processor_seconds = 20, .seconds = 60});

@@ -1,5 +1,6 @@
-// A run of slm bench speculative with toy models: complete, stopped and resumed, with a device that goes away, and with
-// damaged folders.
+// A run of slm bench speculative with toy models: complete, stopped and resumed, with a failing device, and with
+// damaged
+// folders.
 #include <fcntl.h>
 
 #include <catch2/catch.hpp>
@@ -25,7 +26,7 @@ using slm::testing::TemporaryFolder;
 using slm::testing::ToyModel;
 using slm::testing::ToyOptions;
 
-/// A model whose device goes away after so many steps.
+/// A model whose device fails after a number of steps.
 struct Vanishing : slm::testing::Watched<ToyModel> {
   Vanishing(ToyOptions options, std::int64_t steps)
       : Watched(ToyModel{std::move(options)}, [left = std::make_shared<std::int64_t>(steps)](const slm::Batch&) {
@@ -58,7 +59,7 @@ const Json description = {{"target", {{"weights", "a"}, {"config", "b"}}}, {"rep
 const std::function<bool()> never = [] { return false; };
 const std::function<void(std::size_t)> quietly = [](std::size_t) {};
 
-/// Measures what the folder lacks.
+/// Measures the missing rows.
 template <class Target = ToyModel, class Draft = ToyModel>
 void measure(const fs::path& path, const std::function<bool()>& stopped = never,
              Target target = Target(target_options()), Draft draft = Draft(draft_options())) {
@@ -97,7 +98,7 @@ TEST_CASE("a run measures every task plainly and speculatively, with equal texts
   CHECK(run.row({"slm", "published", "greedy", "plain", "0", 0, "t/1"}).new_tokens == 40);
 }
 
-TEST_CASE("the program of a right answer keeps its indentation, whatever way the tokenizer writes spaces") {
+TEST_CASE("the program of a correct answer keeps its indentation, for any space convention of the tokenizer") {
   const std::string question = "def add(a, b):\n    \"\"\" Adds. \"\"\"\n", answer = "    return a + b\n";
   for (const char* name : {"gpt2", "llama2_legacy", "llama2_metaspace", "phi3"}) {
     CAPTURE(name);
@@ -116,7 +117,7 @@ TEST_CASE("the program of a right answer keeps its indentation, whatever way the
   }
 }
 
-TEST_CASE("a stopped run goes on where it was") {
+TEST_CASE("a stopped run continues") {
   const TemporaryFolder folder;
   measure(folder.path() / "whole");
   std::size_t asked = 0;
@@ -134,7 +135,7 @@ TEST_CASE("a stopped run goes on where it was") {
   CHECK(content(folder.path() / "parts/results.jsonl") == after);
 }
 
-TEST_CASE("a device that goes away leaves what was measured") {
+TEST_CASE("results before a device failure are kept") {
   const TemporaryFolder folder;
   CHECK(error_id([&] { measure(folder.path(), never, Vanishing(target_options(), 500)); }) == "toy.gone");
   const auto kept = texts(folder.path());
@@ -144,7 +145,7 @@ TEST_CASE("a device that goes away leaves what was measured") {
   CHECK(texts(folder.path()).size() == all_rows);
 }
 
-TEST_CASE("a draft that goes away is no measurement") {
+TEST_CASE("a failing draft is not a measurement") {
   const TemporaryFolder folder;
   CHECK(error_id([&] { measure(folder.path(), never, ToyModel(target_options()), Vanishing(draft_options(), 500)); }) ==
         "bench.draft-failed");
@@ -154,7 +155,7 @@ TEST_CASE("a draft that goes away is no measurement") {
   }
 }
 
-TEST_CASE("a row that was cut off is measured again") {
+TEST_CASE("a truncated row is measured again") {
   const TemporaryFolder folder;
   measure(folder.path());
   const std::string whole = content(folder.path() / "results.jsonl");
@@ -181,7 +182,7 @@ TEST_CASE("a broken row before the last is an error with its number") {
   CHECK(content(folder.path() / "results.jsonl") == lines);  // nothing is lost
 }
 
-TEST_CASE("a measurement that stands twice is an error") {
+TEST_CASE("a measurement that occurs twice is an error") {
   const TemporaryFolder folder;
   measure(folder.path());
   const std::string lines = content(folder.path() / "results.jsonl");
@@ -189,7 +190,7 @@ TEST_CASE("a measurement that stands twice is an error") {
   CHECK(error_id([&] { texts(folder.path()); }) == "bench.broken-results");
 }
 
-TEST_CASE("a folder of another run is refused by the first difference") {
+TEST_CASE("a folder of another run is rejected with the first difference") {
   const TemporaryFolder folder;
   measure(folder.path());
   const auto with = [&](const Json& run) { RunFolder(folder.path(), run, Json::object()); };
@@ -209,7 +210,7 @@ TEST_CASE("a folder of another run is refused by the first difference") {
   CHECK(error_id([&] { with(description); }) == "bench.other-run");
 }
 
-TEST_CASE("a folder with other files is refused, an unfinished beginning is not") {
+TEST_CASE("a folder with other files is rejected; an unfinished start is not") {
   const TemporaryFolder folder;
   folder.write("manifest.json.partial", "{");
   CHECK(texts(folder.path()).empty());
@@ -219,13 +220,13 @@ TEST_CASE("a folder with other files is refused, an unfinished beginning is not"
   CHECK(error_id([&] { texts(other.path() / "thesis.tex"); }) == "io.unwritable");
 }
 
-TEST_CASE("two runs do not write to one folder") {
+TEST_CASE("two runs cannot write to one folder") {
   const TemporaryFolder folder;
   const RunFolder first(folder.path(), description, Json::object());
   CHECK(error_id([&] { texts(folder.path()); }) == "bench.in-use");
 }
 
-TEST_CASE("rows come back as they were, and damaged ones are refused") {
+TEST_CASE("rows are read as written, and damaged ones are rejected") {
   const TemporaryFolder folder;
   measure(folder.path());
   const RunFolder run(folder.path(), description, Json::object());
@@ -262,7 +263,7 @@ TEST_CASE("rows come back as they were, and damaged ones are refused") {
   CHECK(error_id([&] { row_of(probed); }) == "bench.bad-row");
 }
 
-TEST_CASE("other engines leave out what they cannot tell") {
+TEST_CASE("other engines omit fields that they cannot determine") {
   const Json json = {{"engine", "llama.cpp"},
                      {"setup", "published"},
                      {"sampling", "greedy"},

@@ -1,4 +1,4 @@
-// Figures as tables show them.
+// Figures in tables.
 #include "bench/command/tables.hpp"
 
 #include <catch2/catch.hpp>
@@ -18,7 +18,7 @@ TEST_CASE("figures have three digits") {
   CHECK(shown(1.5e9) == "1.5e+09");
 }
 
-TEST_CASE("steps of many sequences have a table of their own") {
+TEST_CASE("steps of many sequences have a separate table") {
   Report report{.version = "1.0", .date = "2026-11-22T00:00:00Z"};
   report.results = {{.benchmark = "batch",
                      .model = "AMD-Llama-135M",

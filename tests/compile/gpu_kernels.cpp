@@ -1,5 +1,5 @@
-// Every kernel, once for each key of backend/gpu/weights/keys.hpp: what a program for a GPU may hold. The check of code
-// objects compiles it for all architectures; those whose names begin with Product or Attend must hold matrix
+// Every kernel, once for each key of backend/gpu/weights/keys.hpp: all kernels of a GPU program. The check of code
+// objects compiles it for all architectures. Kernels whose names begin with Product or Attend must contain matrix
 // instructions.
 #include "slm/backend/gpu/kernels/attention.hpp"
 #include "slm/backend/gpu/kernels/choice.hpp"

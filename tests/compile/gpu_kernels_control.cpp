@@ -1,5 +1,5 @@
-// Kernels that the check of machine code must find fault with: one spills, one lacks its matrix instructions, one loads
-// floats one by one that lie side by side (code_bounds_control.txt states that it does not).
+// Kernels that the check of machine code must reject: one spills, one lacks its matrix instructions, one loads adjacent
+// floats one by one, against code_bounds_control.txt.
 #if defined(__CUDACC__)
 #include <cuda_runtime.h>
 #else

@@ -1,4 +1,4 @@
-// What kernel_count.py must notice: a kernel keyed on the whole config, one function for each.
+// A fault that kernel_count.py must detect: a kernel keyed on the whole config, one function per config.
 #include "slm/config/known_models.hpp"
 
 namespace slm::backend {

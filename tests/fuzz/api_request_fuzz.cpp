@@ -1,5 +1,5 @@
-// Any bytes as the body of a request, which the first byte's route reads: a refusal, or requests that an engine takes;
-// and the answers, whole or streamed, are JSON.
+// Any bytes as the body of a request, for the route of the first byte: an error, or requests that an engine accepts.
+// The answers, whole or streamed, are JSON.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

@@ -1,5 +1,5 @@
-// Any bytes as a GGUF file, and a sound file with some of its numbers replaced: an Error, or values and tensors that
-// lie inside the bytes.
+// Any bytes as a GGUF file, and a valid file with some replaced numbers: an Error, or values and tensors inside the
+// bytes.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -49,7 +49,7 @@ void parse(std::string_view file) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   parse({reinterpret_cast<const char*>(data), size});
 
-  // Each nine bytes replace one number: which, and by what.
+  // Each nine bytes replace one number: its index, and the new value.
   static const slm::testing::GgufBytes sound = slm::testing::small_gguf().bytes();
   std::string file = sound.content();
   for (; size >= 9; data += 9, size -= 9) {

@@ -1,5 +1,5 @@
-// Any bytes as requests of one connection: the same whatever pieces they come in, and bodies as a plain decoder has
-// them.
+// Any bytes as requests of one connection: the result does not depend on the chunks, and bodies equal those of a simple
+// decoder.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -38,7 +38,7 @@ Outcome read(std::string_view bytes, std::size_t first, std::size_t piece) {
     const auto taken = reader.feed(given);
     outcome.taken += taken;
     if (reader.state() == RequestReader::State::complete || reader.state() == RequestReader::State::refused) break;
-    if (taken != given.size()) std::abort();  // it wants more and leaves some
+    if (taken != given.size()) std::abort();  // it needs more bytes but leaves some
   }
   outcome.state = reader.state();
   outcome.status = reader.refusal().status;
@@ -50,7 +50,7 @@ Outcome read(std::string_view bytes, std::size_t first, std::size_t piece) {
   return outcome;
 }
 
-/// The body of a chunked message that a strict reader has let in.
+/// The body of a chunked message that a strict parser has accepted.
 std::string decoded(std::string_view chunks) {
   std::string body;
   for (;;) {

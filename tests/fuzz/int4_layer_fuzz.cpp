@@ -13,7 +13,7 @@
 
 namespace {
 
-/// Small numbers from the input, zeros when it has ended.
+/// Small numbers from the input, zeros after its end.
 class Input {
  public:
   Input(const std::uint8_t* data, std::size_t size) : data_(data), size_(size) {}
@@ -39,8 +39,8 @@ struct OneTensor {
   slm::Tensor tensor;
 };
 
-/// The right type and shape unless the input says otherwise; bytes of exactly its size, so that a sanitizer sees every
-/// step beyond them.
+/// The correct type and shape unless the input changes them; bytes of exactly its size, so that a sanitizer detects
+/// every access beyond them.
 void make(Input& input, const char* name, slm::DType dtype, const std::vector<std::int64_t>& shape, OneTensor& out) {
   out.tensor = {.name = name, .dtype = dtype, .shape = shape, .bytes = nullptr, .size_bytes = 0};
   const int change = input.number();

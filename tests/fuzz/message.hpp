@@ -1,4 +1,4 @@
-// What every fuzzer demands of an Error: a message of a few hundred bytes that no terminal obeys.
+// Every fuzzer's condition for an Error: a message of a few hundred bytes without control characters.
 #pragma once
 
 #include <cstdlib>

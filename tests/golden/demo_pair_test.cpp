@@ -1,4 +1,4 @@
-// The embedded pair computes what float64 arithmetic on its weights computes, and speculation with it pays and changes
+// The embedded pair has the results of float64 arithmetic on its weights, and speculation with it is faster and changes
 // nothing.
 #include <catch2/catch.hpp>
 #include <fstream>
@@ -47,7 +47,7 @@ TEST_CASE("the pair agrees with its float64 reference") {
   }
 }
 
-TEST_CASE("acceptance of the pair stays where it was recorded") {
+TEST_CASE("acceptance of the pair equals the recorded one") {
   const Tokenizer tokenizer = Tokenizer::from(demo_pair("target"));
   AutoregressiveDecoder plain{load(demo_pair("target"))};
   SpeculativeDecoder speculative{load(demo_pair("draft")), load(demo_pair("target")), {.draft_tokens = 4}};

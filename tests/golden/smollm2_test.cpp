@@ -1,5 +1,5 @@
-// SmolLM2-135M-Instruct from its GGUF file (Q4_1 and Q8_0) against what transformers computes from the same weights,
-// dequantized; and folders of these weights in F32 and BF16. Skips where the file is not in build/models.
+// SmolLM2-135M-Instruct from its GGUF file (Q4_1 and Q8_0) against the results of transformers for the same weights,
+// dequantized; and folders of these weights in F32 and BF16. Skipped if the file is not in build/models.
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <fstream>
@@ -25,7 +25,7 @@ Json read_golden_cases(const std::string& type = "f32") {
   return Json::parse(std::ifstream(test_data("smollm2/golden_" + type + ".json"))).at("cases");
 }
 
-/// How far logits may be from the golden ones: the largest, their sum, and the sum of squares relatively.
+/// Tolerances of logits against the golden ones: the largest difference, the sum, and the relative sum of squares.
 struct Margins {
   double logit, sum, squares;
 };
@@ -61,7 +61,7 @@ void check_last_logits(const AnyModel& model, const Json& cases, const Margins& 
   }
 }
 
-/// Some cases' greedy texts, plainly and speculatively.
+/// Greedy texts of some cases, plainly and speculatively.
 void check_greedy_texts(const AnyModel& model, const Json& cases) {
   const Sampling sampling{.max_new_tokens = 64, .temperature = 0.0f, .ignore_end_tokens = true};
   AutoregressiveDecoder plain{model};
@@ -82,7 +82,7 @@ void check_greedy_texts(const AnyModel& model, const Json& cases) {
   }
 }
 
-/// The weights of a GGUF file, multiplied out and rounded to Element, as a Hugging Face folder without a tokenizer.
+/// The weights of a GGUF file, dequantized and rounded to Element, as a Hugging Face folder without a tokenizer.
 template <class Element>
 void write_folder(const std::filesystem::path& gguf, const std::filesystem::path& folder) {
   constexpr DType type = sizeof(Element) == 4 ? DType::f32 : DType::bf16;
@@ -112,8 +112,8 @@ TEST_CASE("a real model's GGUF file gives the logits of its dequantized weights"
   const auto golden = test_data("smollm2/golden_f32.json");
   SLM_SKIP_WITHOUT(path, "build/models/SmolLM2-135M-Instruct.Q4_1.gguf");
   SLM_SKIP_WITHOUT(golden, "its golden logits");
-  // The blocks' own kernels round activations to 16 bits, which may move logits, here up to 33, by 2e-4 of the largest,
-  // all of them in one direction; multiplied out to fp32 the blocks give what fp32 gives.
+  // The blocks' kernels round activations to 16 bits, which may change logits (here up to 33) by 2e-4 of the largest,
+  // all in one direction. Blocks dequantized to fp32 have the results of fp32.
   const auto check = [&](WeightType weights, const Margins& margins) {
     check_last_logits(load(path, backend::Cpu{}, {.weights = weights}), read_golden_cases(), margins);
   };

@@ -1,4 +1,4 @@
-// A real trained model (TinyStories-656K) reproduces, to the character, the greedy text published for it.
+// A trained model (TinyStories-656K) reproduces its published greedy text exactly.
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <fstream>

@@ -10,9 +10,9 @@
 
 namespace fake::nccl { namespace {
 
-constexpr int polls = 3;  // for which a call is in progress
+constexpr int polls = 3;  // rank with a call in progress
 
-struct Posted {  // by a rank: the collective, and what its stream had in `from` when it came to it
+struct Posted {  // per rank: the collective, and the contents of `from` when the stream reached it
   std::string function;
   std::size_t count = 0, width = 1;
   int number = 0;  // root, or reduction
@@ -28,7 +28,7 @@ struct Clique {
   std::vector<std::vector<Posted>> collectives;  // [collectives, ranks]
 };
 
-std::recursive_mutex mutex;  // of all that follows; a stream may do its work at once
+std::recursive_mutex mutex;  // of all following work; a stream may run its work immediately
 Library all;
 std::map<int, std::shared_ptr<Clique>> cliques;
 std::set<ncclComm_t> live;
@@ -45,16 +45,16 @@ struct ncclComm {
   enum class Stage { opening, open, finalizing, finalized };
 
   int rank = 0, device = 0;
-  int owner = 0;  // of its thread, rank among all
+  int owner = 0;  // the thread's rank
   std::shared_ptr<fake::nccl::Clique> clique;
   Stage stage = Stage::opening;
-  int in_progress = 0;  // questions until the last call is through
+  int in_progress = 0;  // polls until the last call is complete
   ncclResult_t next = ncclSuccess, state = ncclSuccess;
   std::size_t posted = 0;  // collectives
   bool aborted = false;
-  std::shared_ptr<ncclComm> self;  // until it is given back; work of streams keeps it for longer
+  std::shared_ptr<ncclComm> self;  // until it is freed; work of streams keeps it longer
 
-  /// As NCCL tells it at the next question.
+  /// As NCCL reports it at the next poll.
   ncclResult_t ask() {
     if (state != ncclSuccess) return state;
     if (in_progress > 0 && --in_progress > 0) return ncclInProgress;
@@ -77,7 +77,7 @@ void breach(const std::string& function, const std::string& what) {
   all.breaches.push_back("rank " + std::to_string(rank) + ", " + function + ": " + what);
 }
 
-/// With the lock, which it gives up while it stalls. What the call is to answer at once, if anything.
+/// Called with the lock, which it releases while it stalls. The immediate result of the call, if any.
 ncclResult_t enter(std::unique_lock<std::recursive_mutex>& lock, const Call& call, ncclComm_t comm, bool has_comm) {
   const std::string& function = call.function;
   const bool asks = function == "ncclCommGetAsyncError", aborts = function == "ncclCommAbort";
@@ -104,7 +104,7 @@ ncclResult_t enter(std::unique_lock<std::recursive_mutex>& lock, const Call& cal
   return ncclSuccess;
 }
 
-/// A call that is through after some questions.
+/// A call that completes after some polls.
 ncclResult_t begin(ncclComm_t comm) {
   comm->in_progress = polls;
   return ncclInProgress;
@@ -123,7 +123,7 @@ bool take_part(const std::shared_ptr<ncclComm>& comm, std::size_t index, const c
   for (const Posted& other : ranks) {
     if (!other.arrived || all.hangs) return false;
     const bool same = other.function == own.function && other.count == own.count && other.number == own.number;
-    if (!same) return false;  // what NCCL does then is not said
+    if (!same) return false;  // NCCL does not document this case
   }
   if (own.function == "ncclBroadcast") {
     std::memcpy(to, ranks[static_cast<std::size_t>(own.number)].data.data(), bytes);
@@ -197,7 +197,8 @@ ncclResult_t ncclGetVersion(int* version) {
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
   ENTER("ncclGetUniqueId", nullptr, false);
   ++ids;
-  std::memcpy(id->internal + sizeof id->internal - sizeof ids, &ids, sizeof ids);  // its end: all of it is needed
+  std::memcpy(id->internal + sizeof id->internal - sizeof ids, &ids,
+              sizeof ids);  // its end: the whole buffer is needed
   return ncclSuccess;
 }
 
@@ -277,7 +278,7 @@ ncclResult_t ncclGroupEnd() {
     breach("ncclGroupEnd", "there is no group");
     return ncclInvalidUsage;
   }
-  --depth;  // whatever follows
+  --depth;  // all following calls
   --all.open_groups;
   const ncclComm_t comm = in_group.empty() ? nullptr : *in_group.begin();
   if (in_group.size() > 1) breach("ncclGroupEnd", "several communicators");

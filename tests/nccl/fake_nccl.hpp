@@ -1,5 +1,5 @@
-// A NCCL without devices: its ranks are threads, its streams are the test's. It does what the calls are for, writes
-// them down with every breach of NCCL's rules, and fails when it is told to.
+// A simulated NCCL without devices: its ranks are threads, its streams are the test's. It performs the calls, records
+// them with every violation of NCCL's rules, and fails on request.
 #pragma once
 
 #include "nccl/nccl.h"
@@ -11,16 +11,16 @@
 
 namespace fake::nccl {
 
-/// Of the thread, which is this rank of all.
+/// State of the thread of this rank.
 inline thread_local int rank = 0;
 
 struct Fault {
   std::string function;
   int rank = 0;
   ncclResult_t result = ncclSystemError;
-  bool later = false;                 // the call is in progress first, and then has failed
-  std::function<void()> before = {};  // keeps the call from being made
-  int spared = 0;                     // calls before it
+  bool later = false;                 // the call is first in progress, then it has failed
+  std::function<void()> before = {};  // the call fails immediately
+  int spared = 0;                     // number of calls before it
 };
 
 struct Call {
@@ -33,20 +33,20 @@ struct Call {
 };
 
 struct Library {
-  /// Work of a stream: returns whether it is done, and is asked again until it is.
+  /// Work of a stream: returns whether it is complete, and is polled until then.
   std::function<void(void* stream, std::function<bool()> work)> enqueue;
-  std::function<int()> device;  // the thread's current one
+  std::function<int()> device;  // the thread's current device
   std::vector<Fault> faults;
-  std::map<int, int> versions;  // of ranks that have another
-  bool hangs = false;           // no work is ever done
-  bool peers_notice = true;     // that a rank has aborted, as over a network; else they wait for it
-  std::vector<Call> calls;      // but for questions
+  std::map<int, int> versions;  // for ranks with another version
+  bool hangs = false;           // work never completes
+  bool peers_notice = true;     // other ranks do not see an abort, as over a network
+  std::vector<Call> calls;      // except polls
   std::vector<std::string> breaches;
-  int live = 0;         // communicators not yet given back
+  int live = 0;         // communicators that are not freed yet
   int open_groups = 0;  // of all threads
 };
 
-/// To be looked at and changed only while no rank is at work.
+/// Read and change it only while no rank is running.
 Library& library();
 void reset();
 

@@ -1,8 +1,8 @@
-// A NCCL whose ranks are processes and whose devices' memory is the host's: MPI carries what it gathers, at once. So
-// the program runs as ranks that have a GPU each, over a vendor's library that is made up too.
+// A simulated NCCL whose ranks are processes and whose device memory is host memory: MPI performs its gathers
+// immediately. The program thus runs as ranks with one GPU each, over a simulated vendor library.
 //
-// In the environment SLM_FAKE_DEVICES says how many devices a process sees, SLM_FAKE_BUS which one is the first, and
-// SLM_FAKE_NOTES in which folder each rank notes the communicators that it opens and closes.
+// Environment: SLM_FAKE_DEVICES is the number of visible devices, SLM_FAKE_BUS the number of the first one, and
+// SLM_FAKE_NOTES the folder in which each rank records the communicators that it opens and closes.
 #include <unistd.h>
 
 #include <array>
@@ -15,14 +15,14 @@
 #include <vector>
 
 #include "gpu/fake/fake.hpp"
-#include "nccl/nccl.h"  // also where slm_cli has NCCL's own: calls and numbers are the same, but for the configuration
+#include "nccl/nccl.h"  // also if slm_cli uses NCCL's own header: calls and numbers are equal, except the configuration
 #include "slm/ranks/mpi.hpp"
 
 namespace {
 
-using slm::ranks::MpiTurn;  // of this process's threads, which slm's own calls take too
+using slm::ranks::MpiTurn;  // protects MPI calls of this process's threads, including slm's own
 
-constexpr int first_tag = 1000;  // slm's own messages have others
+constexpr int first_tag = 1000;  // slm's own messages have other tags
 
 /// Before main().
 [[maybe_unused]] const bool has_devices = [] {
@@ -46,7 +46,7 @@ void note(const Words&... words) {
   notes << '\n';
 }
 
-struct Id {  // what an ncclUniqueId holds
+struct Id {  // contents of an ncclUniqueId
   int root;  // in the world
   int tag;
 };
@@ -62,7 +62,7 @@ struct ncclComm {
   int device = 0;
   int calls = 0;
 
-  /// A call of NCCL's, with the device current with which the communicator was opened.
+  /// An NCCL call, with the device of the communicator's creation current.
   bool is_here() {
     ++calls;
     return fake::library().current_device == device;
@@ -83,7 +83,7 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
   return ncclSuccess;
 }
 
-/// Its first rank collects where the others are, and tells them.
+/// Its first rank collects the positions of the others and broadcasts them.
 ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank, ncclConfig_t*) {
   const Id found = *reinterpret_cast<const Id*>(id.internal);
   const MpiTurn turn;
@@ -117,7 +117,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id
 ncclResult_t ncclCommFinalize(ncclComm_t) { return ncclSuccess; }
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {
   note("closed after", comm->calls, "calls");
-  delete comm;  // MPI's ends with the program
+  delete comm;  // MPI ends with the program
   return ncclSuccess;
 }
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
@@ -132,7 +132,7 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t, ncclResult_t* state) {
 const char* ncclGetErrorString(ncclResult_t) { return "an error of the stand-in"; }
 const char* ncclGetLastError(ncclComm_t) { return ""; }
 
-// The calls of a group are made in one order by all ranks, so that none waits for a later one.
+// All ranks make the calls of a group in the same order, so that none waits for a later one.
 ncclResult_t ncclGroupStart() { return ncclSuccess; }
 ncclResult_t ncclGroupEnd() { return ncclSuccess; }
 

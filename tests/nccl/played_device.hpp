@@ -1,5 +1,5 @@
-// Devices and ranks around the NCCL that is made up: memory of the host, streams that work when they are asked, and
-// what each rank throws.
+// Devices and ranks around the simulated NCCL: host memory, streams that work only when polled, and the exceptions of
+// each rank.
 #pragma once
 
 #include <catch2/catch.hpp>
@@ -22,11 +22,11 @@
 
 namespace slm::testing {
 
-inline constexpr std::chrono::milliseconds patience(1000);  // where it is to end
+inline constexpr std::chrono::milliseconds patience(1000);  // where it must end
 
 inline thread_local int current_device = -1;
 
-/// A device whose memory is the host's, and whose streams work only while they are asked whether they are idle.
+/// A device with host memory, whose streams work only while they are polled.
 struct Device {
   using Work = std::function<bool()>;
 
@@ -62,7 +62,7 @@ using Nccl = ranks::Nccl<Device, ranks::Threads>;
 static_assert(ranks::Communicator<Nccl>);
 static_assert(ranks::NcclRuntime<Device>);
 
-/// The calls with memory of the device, each of which is waited for.
+/// The calls with device memory, each followed by a wait.
 struct OnDevice {
   int rank() const { return nccl.rank(); }
   int size() const { return nccl.size(); }
@@ -85,7 +85,7 @@ struct OnDevice {
   Device::Stream& stream;
 };
 
-/// As equal shares, which are another call of NCCL's.
+/// With equal sizes, which are another call of NCCL.
 inline int wrong_equal_shares(const Nccl& nccl, Device::Stream& stream) {
   const auto size = static_cast<std::size_t>(nccl.size());
   const std::vector<std::uint64_t> share(3, static_cast<std::uint64_t>(nccl.rank()) + 5);
@@ -98,18 +98,18 @@ inline int wrong_equal_shares(const Nccl& nccl, Device::Stream& stream) {
   return wrong;
 }
 
-/// All that ranks ask of each other's devices, once.
+/// All operations between the ranks' devices, once.
 inline int everything(const Nccl& nccl, Device::Stream& stream, int round = 0) {
   return wrong_answers(OnDevice{nccl, stream}, round) + wrong_equal_shares(nccl, stream);
 }
 
-/// How a rank has ended: what it threw.
+/// The exception with which a rank has ended.
 struct End {
   std::string id = "no error", sentence = "";
   bool says(const std::string& part) const { return sentence.find(part) != std::string::npos; }
 };
 
-/// Forgets what was before, and checks at the end that NCCL's rules were kept and nothing is left.
+/// Clears the state, and checks at the end that NCCL's rules were followed and everything is freed.
 struct Fresh {
   Fresh() {
     fake::nccl::reset();
@@ -122,12 +122,12 @@ struct Fresh {
     CHECK(fake::nccl::library().breaches == std::vector<std::string>{});
     CHECK(fake::nccl::library().live == 0);
     CHECK(fake::nccl::library().open_groups == 0);
-    CHECK(std::chrono::steady_clock::now() - began < std::chrono::seconds(50));  // where a rank's patience is 60
+    CHECK(std::chrono::steady_clock::now() - began < std::chrono::seconds(50));  // with a rank's timeout of 60
   }
   std::chrono::steady_clock::time_point began = std::chrono::steady_clock::now();
 };
 
-/// body(host) on each of `size` ranks. One that throws says so to the others, as programs do.
+/// Runs body(host) on each of `size` ranks. A rank that throws reports it to the others, as programs do.
 template <class Body>
 std::vector<End> run(int size, Body body, std::chrono::milliseconds of_host = std::chrono::seconds(60)) {
   std::vector<End> ends(static_cast<std::size_t>(size));
@@ -148,7 +148,7 @@ std::vector<End> run(int size, Body body, std::chrono::milliseconds of_host = st
   return ends;
 }
 
-/// Every rank but `failed` has heard of it.
+/// Every rank except `failed` received the failure.
 inline void check_others_know(const std::vector<End>& ends, int failed) {
   for (std::size_t rank = 0; rank < ends.size(); ++rank) {
     if (static_cast<int>(rank) == failed) continue;

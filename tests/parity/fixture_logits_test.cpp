@@ -1,5 +1,5 @@
-// Every fixture on both backends, in one prefill, in pieces and token by token, against logits that upstream's modeling
-// code computed in float64.
+// Every fixture on both backends, in one prefill, in chunks and token by token, against logits of upstream's modeling
+// code in float64.
 #include <catch2/catch.hpp>
 #include <cmath>
 
@@ -16,8 +16,8 @@ using namespace slm::testing;
 
 namespace {
 
-/// The residue is float32 rounding here and float32 RoPE tables and softmax upstream (observed: at most 4e-5 between
-/// two upstream precisions, with |logits| up to 10).
+/// The tolerance covers float32 rounding here, and float32 RoPE tables and softmax upstream (observed: at most 4e-5
+/// between two upstream precisions, with |logits| up to 10).
 constexpr double tolerance = 1e-4;
 
 int argmax(const float* row, std::int64_t width) { return static_cast<int>(std::max_element(row, row + width) - row); }
@@ -39,7 +39,7 @@ void check_rows(const GoldenCase& golden, View<const float, 2> logits, int first
   }
 }
 
-/// Dynamic only: that a compile-time config gives the same bits is tested elsewhere.
+/// Dynamic only: another test compares compile-time configs bit for bit.
 template <class B>
 void compare(const std::filesystem::path& path, const std::vector<GoldenCase>& goldens, B device,
              const LoadOptions& options = {}, double allowed = tolerance) {
@@ -52,8 +52,8 @@ void compare(const std::filesystem::path& path, const std::vector<GoldenCase>& g
     CAPTURE(size);
     model.truncate(0);
     check_rows(golden, model.forward(golden.ids, size), 0, allowed);
-    // In pieces. Upstream computed all rows of a prompt beyond LongRoPE's original context with the second table; when
-    // the text grows towards it, only those beyond are.
+    // In chunks. Upstream computed all rows of a prompt beyond LongRoPE's original context with the second table; if
+    // the text grows beyond it, only the later rows use it.
     const int comparable =
         longrope && size > static_cast<int>(scaling.original_context) ? static_cast<int>(scaling.original_context) : 0;
     for (const int piece : {1, 2, 3, 5, 7, 11, 16, 23}) {
@@ -79,7 +79,7 @@ TEST_CASE("fixture models give the expected logits") {
       GENERATE("llama-mha3h", "llama3-gqa-scaled-tied", "llama-sharded-bf16", "mistral-swa8", "olmo-tied",
                "qwen2-bias-tied", "qwen3-qknorm-headdim", "phi-partial", "phi3-swa7", "phi3-longrope", "gpt2",
                "opt-preln", "mpt-alibi-4h", "mpt-foundry-3b-like", "mosaicgpt-qkln-alibi",
-               // Made here; their logits come from the family sheet's formulas in float64 instead of upstream's code.
+               // Created here; their logits come from the formulas in float64 instead of upstream's code.
                "llama-bias", "olmo-clip-untied", "qwen2-swa-from-layer1", "opt-postln-proj", "mpt-alibi-3h",
                "mpt-foundry-mqa", "mpt-foundry-qkln-alibi6h", "mosaicgpt-wpe-bias-clip", "mistral-long", "qwen2-long",
                "phi-qknorm-gqa", "mpt-foundry-gqa-qkgn-swa");
@@ -89,7 +89,7 @@ TEST_CASE("fixture models give the expected logits") {
   SECTION("cpu") { compare(folder, read_golden(folder), backend::Cpu{}); }
 }
 
-TEST_CASE("GGUF files that llama.cpp's converter made of fixture models give the expected logits") {
+TEST_CASE("GGUF files of llama.cpp's converter from fixture models give the expected logits") {
   const auto [file, model] = GENERATE(table<std::string, std::string>({
       {"llama-mha3h", "llama-mha3h"},
       {"split-00001-of-00003", "llama3-gqa-scaled-tied"},
@@ -115,8 +115,8 @@ TEST_CASE("a GGUF file of every block type gives the logits of its dequantized w
   const auto path = fixture("gguf/all-types.gguf");
   const auto goldens = read_golden_file(fixture("gguf/all-types.golden.json"));
   SECTION("reference") { compare(path, goldens, backend::Reference{}); }
-  SECTION("cpu, multiplied out") { compare(path, goldens, backend::Cpu{}, {.weights = WeightType::f32}); }
-  SECTION("cpu") {  // activations of 16 bits may move logits, here up to 4.2, by 1e-4 of the largest
+  SECTION("cpu, dequantized") { compare(path, goldens, backend::Cpu{}, {.weights = WeightType::f32}); }
+  SECTION("cpu") {  // 16-bit activations may change logits, here up to 4.2, by 1e-4 of the largest
     for (const backend::Isa isa : backend::available_isas()) {
       compare(path, goldens, backend::Cpu{backend::CpuOptions{.isa = isa}}, {}, 4.2e-4);
     }

@@ -1,4 +1,4 @@
-// Real vocabularies as GGUF metadata against the files that they come from. Skips what is not on this machine.
+// Real vocabularies as GGUF metadata against their original files. Skips missing files.
 #include <catch2/catch.hpp>
 #include <cstddef>
 #include <fstream>
@@ -25,7 +25,7 @@ Tokenizer read(const GgufBuilder& builder) {
   return Tokenizer::parse(parse_gguf({reinterpret_cast<const std::byte*>(file.data()), file.size()}, "gguf").fields);
 }
 
-/// The strings that tests of tokenizers have gathered.
+/// The strings collected by the tests of tokenizers.
 std::vector<std::string> hostile_strings() {
   std::vector<std::string> all = read_json(fixture("tokenizers/golden_tokenizers.json")).at("strings");
   const json expected = read_json(fixture("tokenizers/expected.json"));

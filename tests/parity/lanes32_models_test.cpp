@@ -6,7 +6,7 @@ using namespace slm;
 using namespace slm::testing;
 using backend::Lanes32;
 
-TEST_CASE("fixture models on 32 lanes give the expected logits, in whatever pieces") {
+TEST_CASE("fixture models on 32 lanes give the expected logits, for any chunks") {
   const std::string name = GENERATE(from_range(gpu_fixtures));
   CAPTURE(name);
   check_fixture(fixture(text("models/", name)), Lanes32(static_cast<int>(name.size() % 2)));  // either order of threads

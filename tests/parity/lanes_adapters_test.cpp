@@ -7,7 +7,7 @@ using namespace slm::testing;
 using backend::Lanes32;
 using backend::Lanes64;
 
-TEST_CASE("in every family an adapter gives on lanes what it gives on Reference") {
+TEST_CASE("in every family an adapter has the same results on lanes as on Reference") {
   std::uint64_t seed = 0;
   for (const char* name : adapted_fixtures) {
     ++seed;
@@ -19,18 +19,18 @@ TEST_CASE("in every family an adapter gives on lanes what it gives on Reference"
   }
 }
 
-TEST_CASE("on 32 lanes texts with adapters of any rank and without share a batch: each has its own bits") {
+TEST_CASE("on 32 lanes sequences with and without adapters of any rank share a batch with unchanged bits") {
   check_adapted_batches("llama3-gqa-scaled-tied", Lanes32{}, 9, 40, 3);
   check_adapted_batches("gpt2", Lanes32{1}, 5, 30, 4);
   check_adapted_batches("opt-postln-proj", Lanes32{}, 7, 30, 5);
 }
 
-TEST_CASE("on 64 lanes texts with adapters of any rank and without share a batch: each has its own bits") {
+TEST_CASE("on 64 lanes sequences with and without adapters of any rank share a batch with unchanged bits") {
   check_adapted_batches("qwen3-qknorm-headdim", Lanes64{1}, 9, 40, 3);
   check_adapted_batches("phi3-swa7", Lanes64{}, 7, 30, 4);
 }
 
-TEST_CASE("rows that are given each other's adapters would be seen on lanes") {
+TEST_CASE("the test detects exchanged adapters on lanes") {
   const Checkpoint checkpoint(fixture("models/llama-mha3h"));
   for (const AnyModel& model : {load(checkpoint.folder(), Lanes32{1}), load(checkpoint.folder(), Lanes64{})}) {
     const auto adapters = some_adapters(model, checkpoint);

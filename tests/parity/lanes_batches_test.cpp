@@ -1,4 +1,4 @@
-// Rows of many sequences in one step, on emulated lanes of both widths: each has the bits that it has alone.
+// Rows of many sequences in one step, on emulated lanes of both widths: each row has the same bits as alone.
 #include "slm/backend/gpu/lanes.hpp"
 #include "support/gpu_batches.hpp"
 
@@ -7,14 +7,14 @@ using namespace slm::testing;
 using backend::Lanes32;
 using backend::Lanes64;
 
-TEST_CASE("on 32 lanes a row's bits do not depend on the sequences beside it") {
+TEST_CASE("on 32 lanes a row's bits do not depend on other sequences") {
   const std::string name = GENERATE("llama-mha3h", "mistral-swa8", "phi3-longrope", "mpt-alibi-3h", "opt-postln-proj");
   const int count = GENERATE(2, 12);
   CAPTURE(name, count);
   check_batches(fixture("models/" + name), Lanes32{}, Lanes32{1}, count, 7);
 }
 
-TEST_CASE("on 64 lanes a row's bits do not depend on the sequences beside it") {
+TEST_CASE("on 64 lanes a row's bits do not depend on other sequences") {
   const std::string name = GENERATE("llama3-gqa-scaled-tied", "qwen3-qknorm-headdim", "gpt2");
   const int count = GENERATE(5, 9);
   CAPTURE(name, count);

@@ -44,7 +44,7 @@ double difference(const std::filesystem::path& folder, KvFormat format) {
 
 }  // namespace
 
-TEST_CASE("on lanes a row's bits do not depend on the sequences beside it, whatever the formats of their caches") {
+TEST_CASE("on lanes a row's bits do not depend on other sequences, for any formats of their caches") {
   const std::string name = GENERATE("llama-mha3h", "qwen3-qknorm-headdim");
   CAPTURE(name);
   check_batches(fixture("models/" + name), Lanes32{}, Lanes32{1}, 5, 7, formats);
@@ -56,7 +56,7 @@ TEST_CASE("on lanes models give the logits of Reference with a cache of the same
   const KvFormat format = GENERATE(from_range(formats));
   CAPTURE(name, std::string(name_of(format)));
   const auto folder = fixture("models/" + name);
-  // Beside what attention itself rounds, a number that is all but a tie is held as its other neighbour.
+  // In addition to attention's own rounding, a value close to a tie is stored as its other neighbour.
   CHECK(difference<Lanes32>(folder, format) < 2 * logit_tolerance(Checkpoint(folder)));
   CHECK(difference<Lanes64>(folder, format) < 2 * logit_tolerance(Checkpoint(folder)));
 }
@@ -68,7 +68,7 @@ TEST_CASE("on lanes speculative text is plain text in every format of the cache"
                        [&] { return load(fixture("models/llama3-gqa-scaled-tied"), Lanes32{}, options); });
 }
 
-TEST_CASE("a text saved on lanes goes on in the same format, and f32 is not one that they hold") {
+TEST_CASE("a sequence saved on lanes continues in the same format, and lanes reject f32") {
   const auto folder = fixture("models/llama-mha3h");
   const AnyModel model = load(folder, Lanes32{});
   const auto text = some_tokens(20, model.info().vocab);

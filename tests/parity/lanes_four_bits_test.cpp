@@ -25,7 +25,7 @@ TEST_CASE("speculation on a GGUF file of every block type gives plain text on la
                        [&] { return load(path, backend::Lanes32{}); });
 }
 
-TEST_CASE("a row's bits do not depend on the sequences beside it where weights lie in blocks") {
+TEST_CASE("a row's bits do not depend on other sequences with weights in blocks") {
   const auto path = fixture("gguf/all-types.gguf");
   check_batches(path, backend::Lanes32{}, backend::Lanes32{1}, 5, 7);
   check_batches(path, backend::Lanes64{1}, backend::Lanes64{}, 2, 8);

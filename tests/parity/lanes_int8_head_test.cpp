@@ -33,7 +33,7 @@ TEST_CASE("on lanes a head of 8 bits gives the logits of Reference") {
   CHECK(Checkpoint(int8).find(head)->dtype == DType::q8_0);
   CHECK(worst_difference(int8, Lanes32{}) < 0.05);
   CHECK(worst_difference(int8, Lanes64{}) < 0.05);
-  // The head that was rounded is the one that is read.
+  // The rounded head is the head that is read.
   const auto logits = [](const std::filesystem::path& model) {
     Session session(load(model, Lanes32{}));
     return copy_of(session.forward(std::vector<Token>{5, 90, 0, 31}, 4));
@@ -41,7 +41,7 @@ TEST_CASE("on lanes a head of 8 bits gives the logits of Reference") {
   CHECK(logits(int8) != logits(plain));
 }
 
-TEST_CASE("on lanes with a head of 8 bits a row's bits do not depend on the sequences beside it") {
+TEST_CASE("on lanes with a head of 8 bits a row's bits do not depend on other sequences") {
   const TemporaryFolder folder;
   const auto model = write_model(folder.path(), true, true);
   check_batches(model, Lanes32{}, Lanes32{1}, 5, 7);

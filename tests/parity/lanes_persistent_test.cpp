@@ -1,5 +1,4 @@
-// Models whose steps are kernels that stay, on emulated lanes: the same bits as by launches, and speculation that
-// changes nothing.
+// Models with persistent steps, on emulated lanes: the same bits as with launches, and speculation changes nothing.
 #include "slm/backend/gpu/lanes.hpp"
 #include "support/gpu_models.hpp"
 
@@ -31,7 +30,7 @@ void check_same_bits(const std::filesystem::path& folder, const LoadOptions& opt
 
 }  // namespace
 
-TEST_CASE("steps that stay have the bits of launches in every family") {
+TEST_CASE("persistent steps have the bits of launches in every family") {
   for (const std::string& name : gpu_fixtures) {
     CAPTURE(name);
     check_same_bits<Lanes32>(fixture("models/" + name), bf16);
@@ -40,7 +39,7 @@ TEST_CASE("steps that stay have the bits of launches in every family") {
   check_same_bits<Lanes64>(fixture("models/mpt-alibi-3h"), bf16);
 }
 
-TEST_CASE("steps that stay have the bits of launches in every format of weights and of pages") {
+TEST_CASE("persistent steps have the bits of launches in every format of weights and of pages") {
   const auto model = fixture("models/llama-mha3h");
   for (const WeightType weights : {WeightType::f32, WeightType::f16, WeightType::bf16}) {  // f32: by launches
     check_same_bits<Lanes32>(model, {.weights = weights});
@@ -50,7 +49,7 @@ TEST_CASE("steps that stay have the bits of launches in every format of weights 
   check_same_bits<Lanes32>(fixture("gguf/all-types.gguf"));
 }
 
-TEST_CASE("layers of four bits and an embedding of bfloat16 are two launches, with the bits of launches") {
+TEST_CASE("4-bit layers and a bfloat16 embedding are two launches, with the bits of launches") {
   const TemporaryFolder folder;
   write_four_bits(folder.path());
   check_same_bits<Lanes32>(folder.path());
@@ -65,7 +64,7 @@ TEST_CASE("layers of four bits and an embedding of bfloat16 are two launches, wi
   }
 }
 
-TEST_CASE("speculation with steps that stay gives plain text, on one device and by launches beside them") {
+TEST_CASE("speculation with persistent steps gives plain text, alone and beside launches") {
   const auto target = fixture("models/llama-sharded-bf16"), draft = fixture("models/llama-mha3h");
   const auto on = [](const std::filesystem::path& folder, auto device) {
     return [folder, device] { return load(folder, device, bf16); };

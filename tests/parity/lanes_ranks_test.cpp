@@ -1,5 +1,5 @@
-// Models over ranks that have a GPU each, on emulated lanes of both widths: logits, hidden states, tokens and
-// log-probabilities have the bits of one device, and whatever fails on a rank is an error on all.
+// Models over ranks with one GPU each, on emulated lanes of both widths: logits, hidden states, tokens and
+// log-probabilities have the bits of one device, and a failure on a rank is an error on all ranks.
 #include <chrono>
 #include <string>
 
@@ -29,13 +29,13 @@ TEST_CASE("families of every kind on 64 lanes: any number of devices gives the b
     check_devices<Queued64>(fixture(text("models/", name)), {Ranks{2 + turn++ % 3}}, answers);
 }
 
-TEST_CASE("stages of layers on devices give the bits of one device") {
+TEST_CASE("pipeline stages on devices give the bits of one device") {
   for (const char* name : {"llama-bias", "opt-postln-proj"})
     check_devices<Queued32>(fixture(text("models/", name)), {{2, 2}, {4, 2}}, answers);
   check_devices<Queued64>(demo_pair("target"), {{3, 3}, {4, 2}}, answers);
 }
 
-TEST_CASE("a model of which the first rank holds nothing has the bits of one device") {
+TEST_CASE("a model without a part on the first rank has the bits of one device") {
   check_devices<Queued32>(fixture("models/llama-bias"), {{2, 1, true}, {3, 1, true}, {3, 2, true}}, answers);
   check_devices<Queued64>(demo_pair("target"), {{3, 1, true}}, answers);
 }
@@ -52,7 +52,7 @@ TEST_CASE("four-bit layers, GGUF's blocks and caches of every format: any number
   check_devices<Queued64>(folder.path(), {{2}}, answers, as_stored);
 }
 
-TEST_CASE("prompts of more rows than are recorded, whose memory grows in a step, have the bits of one device") {
+TEST_CASE("prompts with more rows than recorded steps, whose memory grows in a step, have the bits of one device") {
   const auto read = [](const AnyModel&, const AnyModel& model) {
     Bits bits;
     Sequence texts[] = {model.sequence(), model.sequence()};
@@ -69,7 +69,7 @@ TEST_CASE("prompts of more rows than are recorded, whose memory grows in a step,
   check_devices<Queued32>(demo_pair("target"), {{2}, {3}, {2, 2}}, read);
 }
 
-TEST_CASE("adapters of every type are shared out over devices, with the bits of one") {
+TEST_CASE("adapters of every type are split over devices, with the bits of one") {
   for (const char* name : {"llama-bias", "gpt2", "opt-postln-proj"}) {
     const Checkpoint checkpoint(fixture(text("models/", name)));
     const auto read = [&](const AnyModel&, const AnyModel& model) {
@@ -89,7 +89,7 @@ TEST_CASE("adapters of every type are shared out over devices, with the bits of 
   }
 }
 
-TEST_CASE("whatever fails in NCCL while a model is loaded and read is an error of its rank, which all hear of") {
+TEST_CASE("any NCCL failure during loading or a step is an error of its rank, reported to all ranks") {
   std::vector<fake::nccl::Fault> faults;
   for (const int rank : {0, 1}) {
     for (const char* function : {"ncclGetVersion", "ncclCommInitRankConfig", "ncclGroupStart", "ncclGroupEnd"})
@@ -117,7 +117,7 @@ TEST_CASE("whatever fails in NCCL while a model is loaded and read is an error o
       const End& end = ends[static_cast<std::size_t>(fault.rank)];
       INFO(end.sentence);
       CHECK(blind_waits == 0);
-      if (end.id == "no error") {  // not so many calls
+      if (end.id == "no error") {  // fewer calls than that
         for (const End& other : ends) CHECK(other.sentence == "");
         continue;
       }
@@ -130,7 +130,7 @@ TEST_CASE("whatever fails in NCCL while a model is loaded and read is an error o
   CHECK(met > 40);
 }
 
-TEST_CASE("a device that is lost in a step, and a NCCL that never ends one, are errors on all ranks") {
+TEST_CASE("a lost device in a step, and an NCCL call that never ends, are errors on all ranks") {
   const auto read = [](const auto& load_here) {
     Bits bits;
     read_texts(load_here(fixture("models/llama-mha3h"), LoadOptions{}), bits);

@@ -1,5 +1,5 @@
-// Adapters that PEFT wrote, on fixture models of every family, against the logits that transformers and PEFT computed
-// with them in float64 (tests/fixtures/adapters/make_peft.py).
+// Adapters written by PEFT, on fixture models of every family, against the logits of transformers and PEFT in float64
+// (tests/fixtures/adapters/make_peft.py).
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -25,10 +25,10 @@ constexpr double tolerance = 1e-4;
 
 struct Found {
   double worst = 0;       // difference of a given logit
-  int wrong_choices = 0;  // rows whose largest logit is another token's
+  int wrong_choices = 0;  // rows with another largest logit
 };
 
-/// When the text is read in pieces.
+/// If the text is processed in chunks.
 Found compare(const AnyModel& model, const AdapterRef& adapter, const GoldenCase& golden, std::size_t piece) {
   Sequence sequence = model.sequence();
   sequence.adapt(adapter);
@@ -59,8 +59,8 @@ Found compare(const AnyModel& model, const AdapterRef& adapter, const GoldenCase
 
 }  // namespace
 
-TEMPLATE_TEST_CASE("with an adapter that PEFT wrote every family gives the logits that PEFT computes", "",
-                   backend::Reference, backend::Cpu) {
+TEMPLATE_TEST_CASE("with an adapter written by PEFT every family gives PEFT's logits", "", backend::Reference,
+                   backend::Cpu) {
   int folders = 0;
   for (const auto& entry : std::filesystem::directory_iterator(fixture("adapters"))) {
     if (!entry.is_directory()) continue;

@@ -1,4 +1,4 @@
-// Real vocabularies against encodings and decodings of Hugging Face's own library. Skips what is not on this machine.
+// Real vocabularies against encodings and decodings of Hugging Face's library. Skips missing files.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstdint>
@@ -27,7 +27,7 @@ const Json& golden() {
   return parsed;
 }
 
-/// All golden strings of one vocabulary; `begin`: the token that comes before a text, if any.
+/// All golden strings of one vocabulary; `begin`: the token before a text, if any.
 void check_golden(const Tokenizer& tokenizer, const std::string& name) {
   const Json& strings = golden().at("strings");
   const Json& expected = golden().at("encodings").at(name);
@@ -60,7 +60,7 @@ std::string from_base64(std::string_view text) {
   return out;
 }
 
-/// The tokenizer.json of Llama-3, made of its tiktoken vocabulary as Hugging Face's converter makes it: every pair of
+/// The tokenizer.json of Llama-3, made from its tiktoken vocabulary as Hugging Face's converter does: every pair of
 /// tokens that forms a token is a merge, in the order of the tokens, then of left and right part.
 std::string llama3_json(const std::filesystem::path& tiktoken) {
   std::ifstream file(tiktoken);
@@ -161,7 +161,7 @@ TEST_CASE("real vocabularies: Llama-3 from its tiktoken vocabulary") {
   CHECK_THROWS_WITH(Tokenizer::from(path), Catch::Matchers::Contains("[tokenizer.tiktoken-model]"));
 }
 
-TEST_CASE("real vocabularies: CodeLlama's tokenizer.model and tokenizer.json are one tokenizer") {
+TEST_CASE("real vocabularies: CodeLlama's tokenizer.model and tokenizer.json are the same tokenizer") {
   const auto folder = slm::testing::test_data("tokenizers/codellama-python");
   SLM_SKIP_WITHOUT(folder, "CodeLlama's tokenizer");
   const Tokenizer from_json = Tokenizer::from(folder / "tokenizer.json");
@@ -188,7 +188,7 @@ TEST_CASE("real vocabularies: Mistral's own test encodings") {
   }
 }
 
-TEST_CASE("real vocabularies: every tokenizer.json here loads, and text survives it") {
+TEST_CASE("real vocabularies: every available tokenizer.json loads, and text survives a round trip") {
   for (const char* file :
        {"codellama-python/tokenizer.json", "gpt-neox-20b/20B_tokenizer.json", "gpt2/tokenizer.json",
         "mistral/tokenizer.json", "olmo/allenai_dolma2.json", "olmo/allenai_eleuther-ai-gpt-neox-20b-pii-special.json",

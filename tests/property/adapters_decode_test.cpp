@@ -1,5 +1,5 @@
-// Requests with adapters: their text is what plain greedy decoding gives with the adapter, drafted by a bare or an
-// adapted model, one at a time, together, or in an engine.
+// Requests with adapters: their text equals plain greedy decoding with the adapter, with a base or an adapted draft
+// model, one at a time, in a batch, or in an engine.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <string>
@@ -36,7 +36,7 @@ struct Pair {
   AdapterRef first = adapter_of(target, target_files, 1), second = adapter_of(target, target_files, 2);
   AdapterRef of_draft = adapter_of(draft, draft_files, 3);
 
-  /// Requests with the first adapter, the second and none, in turn.
+  /// Requests with the first adapter, the second and none, alternating.
   std::vector<Request> requests(int count) const {
     std::vector<Request> all;
     for (int i = 0; i < count; ++i) {
@@ -73,7 +73,7 @@ TEST_CASE("speculation with an adapted target gives the text of plain decoding w
   CHECK(expected[1] != expected[2]);
 
   SpeculativeDecoder decoder{pair.draft, pair.target, {.draft_tokens = 4}};
-  for (std::size_t i = 0; i < requests.size(); ++i) {  // one after the other, in the same sequences
+  for (std::size_t i = 0; i < requests.size(); ++i) {  // one after another, in the same sequences
     std::vector<Token> tokens;
     const Stats stats = decoder.generate(requests[i], [&](Token token) {
       tokens.push_back(token);
@@ -91,12 +91,12 @@ TEST_CASE("speculation with an adapted target gives the text of plain decoding w
   CHECK(together == expected);
 }
 
-TEST_CASE("an engine answers requests with adapters and without as each is answered alone") {
+TEST_CASE("an engine answers requests with and without adapters as if each were alone") {
   const Pair pair;
   const auto requests = pair.requests(12);
   for (const std::size_t memory : {std::size_t{0}, pair.target.pool().layout().bytes_of(400)}) {
     Engine engine{pair.draft, pair.target, {.cache_memory = memory}};
-    for (int again = 0; again < 2; ++again) {  // the second time texts begin in the prefix index
+    for (int again = 0; again < 2; ++again) {  // the second time, texts have cached prefixes
       std::vector<Answer> answers;
       for (const Request& request : requests) answers.push_back(engine.submit(request));
       engine.run();
@@ -107,11 +107,11 @@ TEST_CASE("an engine answers requests with adapters and without as each is answe
         CHECK(tokens == pair.plain(requests[i]));
       }
     }
-    CHECK((engine.stats().prefixes.hits > 0) == (memory == 0));  // in the little memory no page stays
+    CHECK((engine.stats().prefixes.hits > 0) == (memory == 0));  // the small memory keeps no page
   }
 }
 
-TEST_CASE("an adapter of another model refuses the request, and of another draft ends its drafting only") {
+TEST_CASE("an adapter of another target fails the request, and of another draft only disables its drafting") {
   const Pair pair;
   Request request = pair.requests(1).front();
   SpeculativeDecoder decoder{pair.draft, pair.target, {}};

@@ -1,5 +1,5 @@
-// Adapters: rows with one give what the merged weights give, rows without one what the bare model gives, and each the
-// bits that it gives alone, whatever adapters stand beside it.
+// Adapters: rows with an adapter have the results of the merged weights, rows without one those of the base model, each
+// with the same bits as alone, beside any other adapters.
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstring>
@@ -32,7 +32,7 @@ struct TinyConfig {
 
 }  // namespace
 
-TEMPLATE_TEST_CASE("in every family an adapter gives what weights give to which it was added", "", backend::Reference,
+TEMPLATE_TEST_CASE("in every family an adapter has the results of merged weights", "", backend::Reference,
                    backend::Cpu) {
   const DType types[] = {DType::f32, DType::bf16, DType::f16};
   std::uint64_t seed = 0;
@@ -55,7 +55,7 @@ TEMPLATE_TEST_CASE("in every family an adapter gives what weights give to which 
   }
 }
 
-TEST_CASE("an adapter fits the GGUF file of its model as it fits the folder") {
+TEST_CASE("an adapter works with the GGUF file of its model as with the folder") {
   for (const char* name : {"llama-mha3h", "qwen2-bias-tied", "phi3-swa7", "gpt2", "mpt-alibi-4h"}) {
     const Checkpoint checkpoint(fixture(text("models/", name)));
     const TemporaryFolder folder;
@@ -69,8 +69,8 @@ TEST_CASE("an adapter fits the GGUF file of its model as it fits the folder") {
   }
 }
 
-TEMPLATE_TEST_CASE("2 to 40 texts with adapters of any rank and without, in one batch: each has its own bits", "",
-                   backend::Reference, backend::Cpu) {
+TEMPLATE_TEST_CASE("2 to 40 sequences with and without adapters of any rank in one batch have the same bits as alone",
+                   "", backend::Reference, backend::Cpu) {
   const bool slow = std::string(TestType::name) == "reference";
   for (const char* name : {"llama3-gqa-scaled-tied", "qwen3-qknorm-headdim", "phi3-swa7", "gpt2", "opt-postln-proj",
                            "mpt-foundry-gqa-qkgn-swa"}) {
@@ -87,7 +87,7 @@ TEMPLATE_TEST_CASE("2 to 40 texts with adapters of any rank and without, in one 
   }
 }
 
-TEST_CASE("one to three threads, float and four-bit bases: texts with adapters keep their bits") {
+TEST_CASE("with one to three threads, float and four-bit bases, sequences with adapters keep their bits") {
   for (const char* folder : {"target", "target-int4"}) {
     const Checkpoint checkpoint(demo_pair(folder));
     LogitRows first;
@@ -105,7 +105,7 @@ TEST_CASE("one to three threads, float and four-bit bases: texts with adapters k
   }
 }
 
-TEST_CASE("a config of compile time, Dynamic, and every instruction set apply an adapter alike") {
+TEST_CASE("a compile-time config, Dynamic, and every instruction set apply an adapter equally") {
   const TemporaryFolder folder;
   write_random_checkpoint<bfloat16_t>(folder.path() / "model", tiny_shape, 3);
   const Checkpoint checkpoint(folder.path() / "model");
@@ -125,7 +125,7 @@ TEST_CASE("a config of compile time, Dynamic, and every instruction set apply an
   }
 }
 
-TEST_CASE("texts that are given each other's adapters are found out") {
+TEST_CASE("the test detects exchanged adapters") {
   const Checkpoint checkpoint(fixture("models/llama-mha3h"));
   const AnyModel model = load(checkpoint.folder(), backend::Cpu{2});
   const auto adapters = some_adapters(model, checkpoint);
@@ -133,7 +133,7 @@ TEST_CASE("texts that are given each other's adapters are found out") {
   CHECK(run_mixed(model, adapters, 6, 40, 2, true).wrong > 10);
 }
 
-TEMPLATE_TEST_CASE("an adapter that has learnt nothing changes nothing", "", backend::Reference, backend::Cpu) {
+TEMPLATE_TEST_CASE("an untrained adapter changes nothing", "", backend::Reference, backend::Cpu) {
   for (const char* name : {"llama-mha3h", "phi-partial", "mpt-alibi-4h"}) {
     const Checkpoint checkpoint(fixture(text("models/", name)));
     const TemporaryFolder folder;
@@ -144,7 +144,7 @@ TEMPLATE_TEST_CASE("an adapter that has learnt nothing changes nothing", "", bac
   }
 }
 
-TEST_CASE("a text that goes on with another adapter is read again with it") {
+TEST_CASE("a sequence that changes its adapter is recomputed") {
   const Checkpoint checkpoint(fixture("models/mistral-swa8"));
   const AnyModel model = load(checkpoint.folder(), backend::Cpu{2});
   const auto adapters = some_adapters(model, checkpoint);
@@ -176,7 +176,7 @@ TEST_CASE("a text that goes on with another adapter is read again with it") {
   CHECK(same_bits(batch.logits(0).row(0), logits_alone(model, text, adapters[0]).back()));
 }
 
-TEST_CASE("an adapter is refused by another model, before it is placed, and by models that apply none") {
+TEST_CASE("another model rejects an adapter, also before it is placed, and so do models without adapter support") {
   const auto folder = fixture("models/llama-mha3h");
   const Checkpoint checkpoint(folder);
   const TemporaryFolder adapter;

@@ -1,5 +1,5 @@
-// Batches: whatever stands beside a sequence in a step, however its text was cut, forked, taken back or read again, and
-// wherever its pages lie, its logits have the bits they have alone.
+// Batches: the logits of a sequence have the same bits as alone, for any other sequences in a step, any truncation,
+// fork, rollback or recomputation, and any location of its pages.
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstring>
@@ -37,7 +37,7 @@ const char* const names[] = {"llama-mha3h",
                              "olmo-clip-untied",
                              "mosaicgpt-qkln-alibi"};
 
-/// The logits after each token of a text that grows token by token, alone.
+/// The logits after each token of a sequence that grows token by token, alone.
 std::vector<std::vector<float>> logits_alone(const AnyModel& model, const std::vector<Token>& text) {
   Session session(model);
   std::vector<std::vector<float>> rows;
@@ -67,15 +67,15 @@ std::vector<std::vector<float>> logits_in(const AnyModel& model, KvFormat format
   return rows;
 }
 
-/// A text on its way: what it will be, what each of its rows must give, and a sequence that has read some of it.
+/// A growing sequence: its whole text, the expected results of its rows, and a sequence that has processed a part.
 struct Line {
   std::vector<Token> text;
   std::vector<std::vector<float>> expected;
   Sequence sequence;
 };
 
-/// A random schedule of rounds over some texts, half of which begin alike. Returns the rows that were compared;
-/// `wrong` counts those whose bits differ.
+/// A random schedule of rounds over some texts, half of which have a common prefix. Returns the number of compared
+/// rows; `wrong` counts different ones.
 int run_schedule(const AnyModel& model, const KvPool& pool, std::uint64_t seed, int lines_count, int length,
                  int first_most, int& wrong) {
   std::uint64_t salt = 0;
@@ -93,8 +93,9 @@ int run_schedule(const AnyModel& model, const KvPool& pool, std::uint64_t seed, 
   Batch batch;
   for (int round = 0; round < 24; ++round) {
     batch.clear();
-    std::vector<std::pair<Line*, int>> added;         // with the place of its first answer
-    for (std::size_t i = 0; i < lines.size(); ++i) {  // a text is cut, or another that begins alike goes on from it
+    std::vector<std::pair<Line*, int>> added;  // with the position of its first result
+    for (std::size_t i = 0; i < lines.size();
+         ++i) {  // a text is truncated, or another one with the same prefix continues from it
       Line& line = lines[i];
       const int at = line.sequence.length();
       if (pick(8) == 0) line.sequence.truncate(at - pick(std::min(at, 20) + 1));
@@ -132,7 +133,7 @@ int run_schedule(const AnyModel& model, const KvPool& pool, std::uint64_t seed, 
 
 }  // namespace
 
-TEMPLATE_TEST_CASE("a sequence's logits are the same in any batch, cut, fork and page", "", backend::Reference,
+TEMPLATE_TEST_CASE("a sequence's logits are the same in any batch, truncation, fork and page", "", backend::Reference,
                    backend::Cpu) {
   const bool slow = std::string(TestType::name) == "reference";
   int compared = 0;
@@ -143,7 +144,7 @@ TEMPLATE_TEST_CASE("a sequence's logits are the same in any batch, cut, fork and
     for (std::uint64_t seed = 1; seed <= (slow ? 1u : 3u); ++seed) {
       int wrong = 0;
       const int lines = seed == 3 ? 40 : 2 + static_cast<int>(mix(seed) % 7);
-      // A text that begins beyond LongRoPE's original context is another text: see Planner.
+      // A text that begins beyond LongRoPE's original context has different logits: see Planner.
       compared += run_schedule(model, model.pool(), seed, lines, length, longrope ? 9 : 70, wrong);
       CAPTURE(name, seed, lines);
       REQUIRE(wrong == 0);
@@ -168,7 +169,7 @@ TEST_CASE("four-bit and 16-bit models, one to three threads: the same bits in an
   }
 }
 
-TEMPLATE_TEST_CASE("in every format of the cache: the same bits in any batch, cut, fork and page", "",
+TEMPLATE_TEST_CASE("in every format of the cache: the same bits in any batch, truncation, fork and page", "",
                    backend::Reference, backend::Cpu) {
   const bool slow = std::string(TestType::name) == "reference";
   for (const char* name :
@@ -183,7 +184,7 @@ TEMPLATE_TEST_CASE("in every format of the cache: the same bits in any batch, cu
   }
 }
 
-TEST_CASE("sequences of all formats stand in one batch, and each gives what it gives alone") {
+TEST_CASE("sequences of all formats can share a batch, with the same results as alone") {
   const AnyModel model = load(fixture("models/mistral-swa8"), backend::Cpu{2});
   const auto text = some_text(6, std::min(100, model.info().context), model.info().vocab);
   std::vector<Sequence> sequences;
@@ -208,7 +209,7 @@ TEST_CASE("sequences of all formats stand in one batch, and each gives what it g
   CHECK(last[1] != last[2]);
 }
 
-TEST_CASE("a format costs the bytes it says, and what it loses shows in the logits as little as it should") {
+TEST_CASE("a format has the stated bytes, and its error in the logits is within its bound") {
   const AnyModel model = load(demo_pair("target"), backend::Cpu{2});
   const auto text = some_text(7, 100, model.info().vocab);
   const auto exact = logits_in(model, KvFormat::f32, text);
@@ -237,7 +238,7 @@ TEST_CASE("a format costs the bytes it says, and what it loses shows in the logi
   CHECK((int8 > f16 && int8 < 0.01));
 }
 
-TEST_CASE("a fork shares pages, and the first write to one copies it") {
+TEST_CASE("a fork shares pages, and the first write to a page copies it") {
   const AnyModel model = load(fixture("models/llama-mha3h"), backend::Cpu{1});
   const KvPool pool = model.pool();
   const int length = std::min(40, model.info().context);
@@ -253,7 +254,7 @@ TEST_CASE("a fork shares pages, and the first write to one copies it") {
   batch.clear();
   batch.add(second, std::vector<Token>{text[0], text[0]});
   model.forward(batch);
-  CHECK(pool.used() == 2 * page);  // the second has a page of its own now
+  CHECK(pool.used() == 2 * page);  // the second one has a separate page now
   batch.clear();
   batch.add(first, std::span(text).subspan(30), {.want = Want::logits, .rows = length - 30});
   model.forward(batch);
@@ -263,8 +264,8 @@ TEST_CASE("a fork shares pages, and the first write to one copies it") {
   CHECK(pool.used() == page);
 }
 
-TEST_CASE("a shared page that is written without copying would be noticed") {
-  // What a careless pool does: the fork's page is the same memory.
+TEST_CASE("the test detects a shared page that is written without a copy") {
+  // A wrong pool: the fork's page is the same memory.
   const AnyModel model = load(fixture("models/llama-mha3h"), backend::Cpu{1});
   const auto text = some_text(1, 40, model.info().vocab);
   const auto expected = logits_alone(model, text);
@@ -285,7 +286,7 @@ TEST_CASE("a shared page that is written without copying would be noticed") {
   CHECK_FALSE(same_bits(batch.logits(0).row(0), expected[30]));
 }
 
-TEST_CASE("a batch that is unsound is refused, and no sequence changes") {
+TEST_CASE("an invalid batch is rejected, and no sequence changes") {
   const AnyModel model = load(fixture("models/llama-mha3h"), backend::Reference{});
   const AnyModel other = load(fixture("models/llama-mha3h"), backend::Reference{});
   Sequence good = model.sequence(), foreign = other.sequence();
@@ -327,7 +328,7 @@ TEST_CASE("a batch that is unsound is refused, and no sequence changes") {
   CHECK(error_id([&] { model.forward(batch); }) == "no error");
 }
 
-TEST_CASE("a pool without room refuses, and what was there goes on") {
+TEST_CASE("a full pool rejects an allocation, and existing sequences continue") {
   const AnyModel model = load(fixture("models/mistral-long"), backend::Cpu{1});
   const std::size_t page = model.pool().layout().page_bytes(0);
   const KvPool pool = model.pool({.memory = 3 * page});
@@ -356,7 +357,7 @@ TEST_CASE("a pool without room refuses, and what was there goes on") {
   CHECK(same_bits(batch.logits(0).row(0), expected[149]));
 }
 
-TEST_CASE("hidden states are what the head reads") {
+TEST_CASE("hidden states are the inputs of the head") {
   // The head of a model without a bias is a product: logits follow from hidden states, here by plain loops.
   const auto folder = fixture("models/llama-mha3h");
   const AnyModel model = load(folder, backend::Reference{});

@@ -1,5 +1,5 @@
-// A GGUF file of every block type on the CPU: rows read together give the bits of rows read alone, and speculation the
-// tokens of plain decoding.
+// A GGUF file of every block type on the CPU: rows in one step have the bits of separate rows, and speculation gives
+// the tokens of plain decoding.
 #include <catch2/catch.hpp>
 #include <cstring>
 #include <vector>
@@ -29,7 +29,7 @@ std::vector<CpuOptions> devices() {
 
 }  // namespace
 
-TEST_CASE("tokens of a file in blocks have the same logits read one by one and together, on any number of threads") {
+TEST_CASE("tokens of a file in blocks have the same logits one by one and together, on any number of threads") {
   const CpuOptions options = GENERATE(from_range(devices()));
   const auto path = fixture("gguf/all-types.gguf");
   Session together(load(path, Cpu{options}));

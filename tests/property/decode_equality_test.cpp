@@ -1,4 +1,4 @@
-// The coupled rule and sample-match give the text of plain decoding to the token, whatever drafts and however far.
+// The coupled rule and sample-match give the text of plain decoding, token for token, for any drafter and draft length.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstdint>
@@ -29,14 +29,14 @@ struct Setup {
   int draft_length;
 };
 
-/// A random target, draft, prompt and sampling. Vocabularies differ in size now and then, contexts are short now and
-/// then, some ids end the text.
+/// A random target, draft, prompt and sampling. Some vocabularies differ in size, some contexts are short, some ids end
+/// the text.
 Setup random_setup(std::uint64_t number) {
   Case random{number};
   Setup setup;
   setup.target.vocab = static_cast<int>(6 + random.pick(20));
   setup.target.seed = 1 + random.pick(1000);
-  setup.target.memory = random.pick(3) == 0 ? 2 : 1 << 20;  // a short memory makes repetitive text, which n-grams like
+  setup.target.memory = random.pick(3) == 0 ? 2 : 1 << 20;  // a short memory makes repetitive text, which suits n-grams
   setup.target.context = random.pick(4) == 0 ? static_cast<int>(12 + random.pick(20)) : 4096;
   setup.target.spread = 1 + static_cast<double>(random.pick(6));
   setup.draft = setup.target;
@@ -103,7 +103,7 @@ void check_equality(int cases) {
     const auto check = [&](auto draft) {
       SpeculativeDecoder decoder{std::move(draft), ToyModel{setup.target}, speculation, Rule{}};
       REQUIRE(text_of(decoder, setup) == expected);
-      REQUIRE(text_of(decoder, setup) == expected);  // again, with whatever the KV caches hold now
+      REQUIRE(text_of(decoder, setup) == expected);  // again, with the current contents of the KV caches
     };
     switch (number % 5) {
       case 0:
@@ -176,7 +176,7 @@ TEST_CASE("a draft equal to the target is never corrected") {
   }
 }
 
-TEST_CASE("the same seed gives the same text, and interleaved decoders do not disturb each other") {
+TEST_CASE("the same seed gives the same text, and interleaved decoders are independent") {
   const Setup setup = random_setup(4242);
   Sampling sampling{.max_new_tokens = 60, .temperature = 1.0f, .seed = 11};
   const auto run_all = [&](auto rule) {
@@ -204,7 +204,7 @@ TEST_CASE("the same seed gives the same text, and interleaved decoders do not di
 }
 
 TEST_CASE("a mask that depends on the prefix holds under speculation, and equals plain masked decoding") {
-  // After an even token only odd ids may follow and the other way round; every fifth token must be 0 or 1.
+  // After an even token only odd ids may follow, and vice versa; every fifth token must be 0 or 1.
   const auto allowed = [](std::span<const Token> prefix, Token next) {
     if (prefix.size() % 5 == 0) return next <= 1;
     return next % 2 != prefix.back() % 2;

@@ -1,6 +1,6 @@
 // Every family as target and as draft: speculative text equals plain text, and logits do not depend, bit for bit, on
-// how a text was cut into steps or on what was taken back, where the cache forgets old positions (sliding windows) and
-// where it becomes useless (LongRoPE) too.
+// the steps of a text or on rollbacks. This includes sliding windows, where the cache drops old positions, and
+// LongRoPE, where it becomes invalid.
 #include <catch2/catch.hpp>
 #include <cstring>
 #include <string>
@@ -108,7 +108,7 @@ TEST_CASE("every family on the reference backend: speculative text is plain text
   }
 }
 
-TEMPLATE_TEST_CASE("every family: a row's logits are the same bits however the text is cut", "", backend::Reference,
+TEMPLATE_TEST_CASE("every family: a row's logits have the same bits for any split of the text", "", backend::Reference,
                    backend::Cpu) {
   for (const std::string& name : folders) {
     Session model(load_any(name, TestType{}));
@@ -117,7 +117,7 @@ TEMPLATE_TEST_CASE("every family: a row's logits are the same bits however the t
     for (int i = 0; i < 40; ++i) single.push_back(extend(model, text, i, 1, 1));
     for (const int step : {2, 3, 7, 12}) {
       model.truncate(0);
-      // The first step is short: a text that begins beyond LongRoPE's original context is another thing (see extend).
+      // The first step is short: a text that begins beyond LongRoPE's original context has other logits (see extend).
       for (int first = 0; first < 40;) {
         const int count = std::min(step, 40 - first);
         const auto rows = extend(model, text, first, count, count);
@@ -131,9 +131,9 @@ TEMPLATE_TEST_CASE("every family: a row's logits are the same bits however the t
   }
 }
 
-TEMPLATE_TEST_CASE("a sliding window after any truncation is worth a fresh text", "", backend::Reference,
+TEMPLATE_TEST_CASE("a sliding window after any truncation equals a new sequence", "", backend::Reference,
                    backend::Cpu) {
-  // Windows of 24; pages behind the last 300 positions are gone, the text is longer.
+  // Windows of 24; pages before the last 300 positions are freed, the text is longer.
   for (const char* name : {"mistral-long", "qwen2-long"}) {
     Session model(load_any(name, TestType{}));
     const int length = 1000;
@@ -154,7 +154,7 @@ TEMPLATE_TEST_CASE("a sliding window after any truncation is worth a fresh text"
   }
 }
 
-TEST_CASE("a sliding window holds its pages and what may be taken back, not the text") {
+TEST_CASE("a sliding window keeps its own pages and those of a possible rollback, not the whole text") {
   for (const char* name : {"mistral-long", "qwen2-long"}) {
     const AnyModel model = load_any(name, backend::Cpu{});
     const KvPool pool = model.pool();
@@ -164,7 +164,7 @@ TEST_CASE("a sliding window holds its pages and what may be taken back, not the 
     model.forward(batch);
     std::size_t expected = 0;
     for (std::size_t kind = 0; kind < pool.layout().kinds().size(); ++kind) {
-      // Positions from 999 - 257 - 24 on, in pages of 64: those from 704 on are five; a whole text is sixteen.
+      // Positions from 999 - 257 - 24 on, in pages of 64: those from 704 on are five; a whole text has sixteen.
       const std::size_t pages = pool.layout().kinds()[kind].window == 0 ? 16 : 5;
       expected += pages * pool.layout().page_bytes(static_cast<int>(kind));
     }
@@ -189,7 +189,7 @@ TEST_CASE("speculation over thousands of positions of a sliding window") {
   REQUIRE(accepted > 700);
 }
 
-TEMPLATE_TEST_CASE("LongRoPE: a step across the original context gives each row what plain decoding gives it", "",
+TEMPLATE_TEST_CASE("LongRoPE: a step across the original context gives each row the result of plain decoding", "",
                    backend::Reference, backend::Cpu) {
   const int original = 16;
   Session model(load_any("phi3-longrope", TestType{}));
@@ -199,7 +199,7 @@ TEMPLATE_TEST_CASE("LongRoPE: a step across the original context gives each row 
   const auto row = [](const std::vector<float>& rows, int r) {
     return std::vector<float>{rows.begin() + r * vocab, rows.begin() + (r + 1) * vocab};
   };
-  // Rollback from beyond to within, again and again, as a rejected draft makes it.
+  // Repeated rollback from beyond to within, as by rejected drafts.
   for (int length = original - 6; length < original + 3; ++length) {
     for (const int step : {1, 4, 9}) {
       model.truncate(std::min(length, model.length()));
@@ -211,13 +211,13 @@ TEMPLATE_TEST_CASE("LongRoPE: a step across the original context gives each row 
       }
     }
   }
-  // Crossing without wanting logits from within; and a prompt that is beyond from its first step on.
+  // Crosses without logits from within; and a prompt beyond the limit from its first step on.
   model.truncate(10);
   REQUIRE(same_bits(extend(model, text, 10, 12, 1), single[21]));
   model.truncate(0);
   REQUIRE(same_bits(extend(model, text, 0, 22, 1), single[21]));
   REQUIRE(same_bits(extend(model, text, 22, 3, 1), single[24]));
-  // The two tables differ, or this would test nothing: row 10 of a prompt of 22 is no row 10 of a growing text.
+  // The two tables must differ: row 10 of a prompt of 22 differs from row 10 of a growing text.
   model.truncate(0);
   REQUIRE_FALSE(same_bits(row(extend(model, text, 0, 22, 22), 10), single[10]));
 }

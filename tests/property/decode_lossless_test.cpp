@@ -1,5 +1,5 @@
-// Losslessness by chi-square: the joint law of K + 2 generated tokens is the target's, on the real decoder.
-// Some 60 tests of 60000 texts each; about half a minute.
+// Losslessness by chi-square: the joint distribution of K + 2 generated tokens is the target's, with the real decoder.
+// About 60 tests of 60000 texts each; about half a minute.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <functional>
@@ -29,10 +29,10 @@ void check_lossless(const std::function<Speculation(int)>& speculation_of = {}) 
 
 }  // namespace
 
-TEST_CASE("the ratio test follows the target's law") { check_lossless<rule::Ratio>(); }
-TEST_CASE("block verification follows the target's law") { check_lossless<rule::Block>(); }
-TEST_CASE("the coupled rule follows the target's law") { check_lossless<rule::Coupled>(); }
-TEST_CASE("sample-match follows the target's law") { check_lossless<rule::Match>(); }
+TEST_CASE("the ratio test follows the target's distribution") { check_lossless<rule::Ratio>(); }
+TEST_CASE("block verification follows the target's distribution") { check_lossless<rule::Block>(); }
+TEST_CASE("the coupled rule follows the target's distribution") { check_lossless<rule::Coupled>(); }
+TEST_CASE("sample-match follows the target's distribution") { check_lossless<rule::Match>(); }
 
 TEST_CASE("stopping after an unlikely token keeps the ratio test and block verification lossless") {
   for (const Setting& setting : {settings[1], settings[2]}) {
@@ -61,7 +61,7 @@ TEST_CASE("a draft length that depends on discarded tokens is lossless with fres
   REQUIRE_FALSE(fit_toys<rule::Block>(settings[2], sampling_number(1), heuristic).rejects());
 }
 
-TEST_CASE("reusing draws by position is harmless to the ratio test while the draft length is fixed") {
+TEST_CASE("reusing draws by position does not harm the ratio test with a fixed draft length") {
   REQUIRE_FALSE(fit_toys<Reusing<rule::Ratio>>(settings[2], sampling_number(1)).rejects());
 }
 
@@ -84,8 +84,8 @@ TEST_CASE("total variation over a million texts", "[.nightly]") {
   }
 }
 
-TEST_CASE("a target with more ids than the draft keeps its law, those ids included") {
-  // 8 ids against the draft's 6: the last two are never drafted, and must come out as often as the target wants.
+TEST_CASE("a target with more ids than the draft keeps its distribution, including those ids") {
+  // 8 ids against the draft's 6: the last two are never drafted, and must have the target's frequency.
   const Setting setting{2, 8};
   auto draft = draft_options(6);
   const auto check = [&](auto rule) {

@@ -1,5 +1,5 @@
-// Decoding with real transformers of two layers and random weights, on both backends: where rounding could differ
-// between one row and many, the text must not.
+// Decoding with transformers of two layers and random weights, on both backends: text must not depend on the number of
+// rows, although rounding could.
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstring>
@@ -26,7 +26,7 @@ namespace {
 
 constexpr int context = 300;
 
-/// A target in fp32, and the same weights with `noise` as a draft that is mostly right.
+/// A target in fp32, and the same weights with `noise` as a mostly correct draft.
 struct Pair {
   TemporaryFolder target, narrow, stranger;
 
@@ -45,7 +45,7 @@ std::vector<Token> random_tokens(std::uint64_t seed, std::size_t count, int voca
   return tokens;
 }
 
-/// Only Dynamic: the registry's compile-time shapes would be compiled for nothing.
+/// Dynamic only, to save compile time.
 template <Backend B>
 AnyModel load_any(const std::filesystem::path& folder, B device, WeightType weights = WeightType::as_stored,
                   std::optional<KvFormat> cache = {}) {
@@ -65,7 +65,7 @@ std::vector<Token> text_of(Decoder& decoder, const std::vector<Token>& prompt, c
   return text;
 }
 
-/// Fills everything behind the rows just written with NaN, so that any read past the length shows.
+/// Fills everything after the written rows with NaN, to detect reads past the length.
 template <class Base>
 struct Poisoning : Base {
   using Inner = decltype(std::declval<Base&>().begin(StepPlan{}));
@@ -132,7 +132,7 @@ void check_marginals(int texts) {
   check(rule::Ratio{});
   check(rule::Block{});
   check(rule::Match{});
-  // The test can tell: another model's marginals are different.
+  // The test can detect another model: its marginals differ.
   AutoregressiveDecoder other{load_one(pair.stranger)};
   REQUIRE(two_sample_p(sample(other, 1)[0], expected[0]) < 1e-6);
 }
@@ -169,7 +169,7 @@ TEMPLATE_TEST_CASE("real models: greedy and coupled text equals plain text for K
       if (draft_length % 4 == 2) check(NgramDrafter{});
     }
     REQUIRE(accepted > 1000);
-    REQUIRE(corrections > 10);  // drafts were rejected too, or this would test nothing
+    REQUIRE(corrections > 10);  // some drafts must be rejected as well
   }
 }
 
@@ -200,7 +200,7 @@ TEMPLATE_TEST_CASE("real models: speculative text equals plain text in every for
   }
 }
 
-TEMPLATE_TEST_CASE("a row's logits are bit for bit the same in a step of 1 to 17 tokens", "", backend::Reference,
+TEMPLATE_TEST_CASE("a row's logits have the same bits in a step of 1 to 17 tokens", "", backend::Reference,
                    backend::Cpu) {
   const Pair pair;
   for (const WeightType weights : {WeightType::f32, WeightType::bf16, WeightType::f16}) {
@@ -238,7 +238,7 @@ TEMPLATE_TEST_CASE("real models: a draft equal to the target is never corrected"
   }
 }
 
-TEMPLATE_TEST_CASE("real models: after any history the KV cache is worth a fresh one", "", backend::Reference,
+TEMPLATE_TEST_CASE("real models: after any history the KV cache equals a new one", "", backend::Reference,
                    backend::Cpu) {
   const Pair pair;
   auto target = load_any(pair.target.path(), TestType{});
@@ -272,7 +272,7 @@ TEMPLATE_TEST_CASE("real models: after any history the KV cache is worth a fresh
   }
 }
 
-TEMPLATE_TEST_CASE("NaN behind the end of the KV cache changes nothing", "", backend::Reference, backend::Cpu) {
+TEMPLATE_TEST_CASE("NaN after the end of the KV cache changes nothing", "", backend::Reference, backend::Cpu) {
   const Pair pair;
   const auto prompt = random_tokens(8, 20);
   const Sampling sampling{.max_new_tokens = 100, .temperature = 0.7f, .seed = 2};
@@ -286,11 +286,11 @@ TEMPLATE_TEST_CASE("NaN behind the end of the KV cache changes nothing", "", bac
   };
   SpeculativeDecoder decoder{poisoned(pair.stranger.path()), poisoned(pair.target.path()), {.draft_tokens = 6}};
   REQUIRE(text_of(decoder, prompt, sampling) == expected);
-  // Rows that a truncate leaves behind are overwritten by NaN with the next step, so they were really there.
+  // Rows after a truncation are overwritten by NaN in the next step, so they really exist.
   REQUIRE(text_of(decoder, prompt, sampling) == expected);
 }
 
-TEST_CASE("draft and target on different backends and in different precisions: only ids cross") {
+TEST_CASE("draft and target on different backends and in different precisions exchange only ids") {
   const Pair pair;
   const auto prompt = random_tokens(8, 20);
   const Sampling sampling{.max_new_tokens = 100, .temperature = 0.7f, .seed = 2};
@@ -306,13 +306,13 @@ TEST_CASE("draft and target on different backends and in different precisions: o
     std::vector<Token> text = prompt;
     const Stats stats = decoder.generate(prompt, sampling, [&](Token token) { text.push_back(token); });
     REQUIRE(stats.accepted > 20);
-    // What went over to the target: the prompt but its last token, then per round the anchor and the drafted ids.
+    // The target's tokens: the prompt except its last token, then per round the anchor and the drafted ids.
     REQUIRE(target_ids == 19 + stats.rounds + stats.drafted);
     return text;
   };
   REQUIRE(check(backend::Reference{}, backend::Cpu{}) == expected);
   REQUIRE(check(backend::Cpu{}, backend::Cpu{}) == expected);
-  // The other way round the target's rounding differs from the plain Cpu text, but not from its own.
+  // In the other direction the target's rounding differs from the plain Cpu text, but not from its own.
   AutoregressiveDecoder reference{load_any(pair.target.path(), backend::Reference{})};
   REQUIRE(check(backend::Cpu{}, backend::Reference{}) == text_of(reference, prompt, sampling));
 }
@@ -321,11 +321,11 @@ TEST_CASE("plain and speculative sampling from a transformer give the same margi
 
 TEST_CASE("the same with 200000 texts", "[.nightly]") { check_marginals(200000); }
 
-TEST_CASE("the recorded acceptance of a trained model's text under prompt lookup") {
+TEST_CASE("prompt lookup has the recorded acceptance on a trained model's text") {
   const auto target = test_data("models/tinystories-656k-f32");
   SLM_SKIP_WITHOUT(target, "the trained model TinyStories-656K");
-  // On the reference backend: which instructions a processor has would change a draw here and there. Drafts are as long
-  // as they may be, as when this was recorded.
+  // On the reference backend, since the instruction set would change some draws. Drafts have the largest length, as in
+  // the recording.
   const Lookup lookup{.longest = 4, .shortest = 2, .row_cost = 0};
   SpeculativeDecoder decoder{NgramDrafter{lookup}, load_any(target, backend::Reference{}), {.draft_tokens = 4}};
   std::int64_t evaluated = 0, accepted = 0;

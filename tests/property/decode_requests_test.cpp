@@ -1,4 +1,4 @@
-// Many requests at once: each has the answer that it has alone, whatever stands beside it.
+// Concurrent requests: each has the same answer as alone.
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstdint>
@@ -78,7 +78,7 @@ std::vector<Answered> together(Decoder& decoder, const std::vector<Request>& req
 
 }  // namespace
 
-TEST_CASE("a request's answer is the same alone and beside others") {
+TEST_CASE("a request's answer is the same alone and with other requests") {
   std::int64_t shared = 0, separate = 0;
   for (std::uint64_t number = 0; number < 300; ++number) {
     std::uint64_t salt = 0;
@@ -118,7 +118,7 @@ TEST_CASE("a request's answer is the same alone and beside others") {
       }
       shared += batched;
       separate += log->forwards;
-      // And the decoder goes on as one that has answered nothing.
+      // The decoder continues as if it had answered nothing.
       REQUIRE(alone(decoder, requests.back(), patience.back()) == found.back());
     };
     check(rule::Coupled{}, ToyModel{other});
@@ -131,7 +131,7 @@ TEST_CASE("a request's answer is the same alone and beside others") {
   REQUIRE(2 * shared < separate);  // steps of the target
 }
 
-TEST_CASE("a request can be cancelled in its prompt, between tokens, and before it begins") {
+TEST_CASE("a request can be cancelled in its prompt, between tokens, and before its start") {
   const ToyOptions options{.vocab = 12, .context = 4000, .seed = 3};
   const std::vector<Token> prompt(2000, 1);
   for (const bool drafts : {false, true}) {
@@ -167,7 +167,7 @@ TEST_CASE("a request can be cancelled in its prompt, between tokens, and before 
     CHECK(decoder.sequence().length() == 2000 + tokens - 1);
   }
 
-  // One of many.
+  // One of several.
   std::stop_source source;
   source.request_stop();
   std::vector<Request> requests(3, Request{.prompt = {1, 2}, .sampling = {.max_new_tokens = 5}});
@@ -180,7 +180,7 @@ TEST_CASE("a request can be cancelled in its prompt, between tokens, and before 
   CHECK(stats[2].emitted == 5);
 }
 
-TEST_CASE("trouble in a draft is told; trouble of memory and devices is the caller's") {
+TEST_CASE("failures of a draft are reported; failures of memory and devices are thrown") {
   const ToyOptions options{.vocab = 12, .seed = 3};
   const Request request{.prompt = {1, 2, 3}, .sampling = {.max_new_tokens = 9, .temperature = 0}};
   for (const int call : {0, 2}) {  // the prompt, a draft
@@ -204,11 +204,11 @@ TEST_CASE("trouble in a draft is told; trouble of memory and devices is the call
     CHECK_THROWS_WITH(full.generate(request, [](Token) {}), Catch::Contains("cache.full"));
     auto lost = decoder_with(Error("gpu.failed", "the device is gone", "Restart"), {});
     CHECK_THROWS_WITH(lost.generate(request, [](Token) {}), Catch::Contains("gpu.failed"));
-    CHECK(lost.generate(request, [](Token) {}).emitted == 9);  // the decoder is as good as before
+    CHECK(lost.generate(request, [](Token) {}).emitted == 9);  // the decoder works as before
   }
 }
 
-TEST_CASE("an unusable request among many is refused before any begins") {
+TEST_CASE("an invalid request among many is rejected before any starts") {
   const ToyModel target{ToyOptions{.vocab = 12}};
   const auto log = target.log();
   AutoregressiveDecoder decoder{target};

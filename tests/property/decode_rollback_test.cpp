@@ -1,4 +1,4 @@
-// KV caches after rejected drafts: what the models hold is what was committed, whatever happened before.
+// KV caches after rejected drafts: the models contain the committed tokens, after any history.
 #include <catch2/catch.hpp>
 #include <cstdint>
 #include <vector>
@@ -13,7 +13,7 @@ using namespace slm::testing;
 
 namespace {
 
-/// The invariant between rounds, on models that really keep a list.
+/// The invariant between rounds, on models that keep a list of tokens.
 template <class Decoder>
 void check_caches(const Decoder& decoder, const std::vector<Token>& text) {
   REQUIRE(std::vector<Token>(decoder.history().begin(), decoder.history().end()) == text);
@@ -25,7 +25,7 @@ void check_caches(const Decoder& decoder, const std::vector<Token>& text) {
 }  // namespace
 
 TEST_CASE("random sequences of requests, rewinds, cancellations and changes of sampling") {
-  // On failure the number names the sequence, and `step` its first wrong operation.
+  // On failure the number identifies the sequence, and `step` its first wrong operation.
   int operations = 0;
   for (std::uint64_t number = 0; number < 10000; ++number) {
     std::uint64_t salt = 0;
@@ -45,7 +45,7 @@ TEST_CASE("random sequences of requests, rewinds, cancellations and changes of s
       std::vector<Token> prompt = text;
       switch (pick(4)) {
         case 0: prompt.resize(1 + pick(prompt.size())); break;              // rewind
-        case 1: prompt.push_back(static_cast<Token>(pick(9))); break;       // the user says something
+        case 1: prompt.push_back(static_cast<Token>(pick(9))); break;       // a new user message
         case 2: prompt[pick(prompt.size())] = static_cast<Token>(pick(9));  // an edit in the middle
         default: break;                                                     // go on
       }
@@ -70,11 +70,11 @@ TEST_CASE("random sequences of requests, rewinds, cancellations and changes of s
   REQUIRE(operations == 50000);
 }
 
-TEST_CASE("every pattern of right and wrong drafted tokens, and what the draft reads afterwards") {
+TEST_CASE("every pattern of correct and wrong drafted tokens, and the draft's input afterwards") {
   constexpr int vocab = 6;
   for (int draft_length = 1; draft_length <= 6; ++draft_length) {
     for (int pattern = 0; pattern < 1 << draft_length; ++pattern) {
-      // The draft is wrong where the pattern has a 1, in the first round; right from there on.
+      // The draft is wrong where the pattern has a 1, in the first round; correct from then on.
       std::vector<Token> script{1};
       for (int i = 0; i < 40; ++i) script.push_back(static_cast<Token>(i * i % 5));
       auto drafted = script;
@@ -84,14 +84,14 @@ TEST_CASE("every pattern of right and wrong drafted tokens, and what the draft r
         drafted[static_cast<std::size_t>(1 + i)] = 5;
         accepted = i;
       }
-      // After a rejection the round's remaining mistakes lie ahead again: mend them for the second round.
+      // After a rejection the round's remaining mistakes are drafted again: correct them for the second round.
       const ScriptedModel draft{drafted, vocab}, target{script, vocab};
       const auto draft_log = draft.log();
       SpeculativeDecoder decoder{draft, target, {.draft_tokens = draft_length}};
       int tokens = 0;
       const std::vector<Token> prompt{1};
       std::vector<Token> text = prompt;
-      // Stop right after the first round, plus one token to see the second round begin.
+      // Stop directly after the first round, plus one token to see the start of the second round.
       const Stats stats = decoder.generate(prompt, {.max_new_tokens = 30, .temperature = 0}, [&](Token token) {
         text.push_back(token);
         return ++tokens < accepted + 2;
@@ -100,8 +100,8 @@ TEST_CASE("every pattern of right and wrong drafted tokens, and what the draft r
       REQUIRE(text == std::vector<Token>(script.begin(), script.begin() + accepted + 3));
       REQUIRE(stats.rounds == 2);
       REQUIRE(stats.emitted_histogram[static_cast<std::size_t>(accepted) + 1] >= 1);
-      // The first round's draft read the prompt, then its own tokens one by one. The second round begins with the last
-      // emitted token, and only after a fully accepted draft with the last drafted one before it.
+      // The first round's draft processed the prompt, then its own tokens one by one. The second round begins with the
+      // last emitted token, and only after a fully accepted draft with the last drafted token before it.
       const auto& batches = draft_log->batches;
       REQUIRE(static_cast<int>(batches.size()) > draft_length);
       for (int call = 0; call < draft_length; ++call) REQUIRE(batches[static_cast<std::size_t>(call)] == 1);

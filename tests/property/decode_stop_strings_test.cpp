@@ -1,5 +1,5 @@
-// Stop strings and streaming text under speculation: the sink decides on the text, and the decoder commits exactly the
-// tokens it took.
+// Stop strings and streaming text under speculation: the sink decides by the text, and the decoder commits exactly the
+// accepted tokens.
 #include <catch2/catch.hpp>
 #include <string>
 #include <vector>
@@ -17,7 +17,7 @@ using namespace slm::testing;
 namespace {
 
 struct Outcome {
-  std::string text;              // what the user saw
+  std::string text;              // visible text
   std::vector<Token> committed;  // prompt and output, by the decoder
   std::vector<double> logprobs;  // one for each token of the output
   FinishReason reason{};
@@ -48,8 +48,8 @@ Outcome run(Decoder& decoder, const Tokenizer& tokenizer, const std::vector<Toke
   return outcome;
 }
 
-/// Plain and speculative decoding of a text known in advance, for every draft length and with drafts that are right,
-/// wrong and half right. Returns what all of them gave.
+/// Plain and speculative decoding of a known text, for every draft length and with drafts that are correct, wrong and
+/// half correct. Returns their common result.
 Outcome run_all(const Tokenizer& tokenizer, const std::string& prompt_text, const std::string& continuation,
                 const std::vector<std::string>& stops, int max_new_tokens = 200) {
   const auto prompt = tokenizer.encode(prompt_text);
@@ -83,7 +83,7 @@ Tokenizer fixture_tokenizer(const std::string& name) {
   return Tokenizer::from(slm::testing::fixture("tokenizers/" + name + ".json"));
 }
 
-/// What a tokenizer writes between two texts that were encoded by themselves: SentencePiece's begin with a space.
+/// A tokenizer's output between two separately encoded texts: SentencePiece's begin with a space.
 std::string joint(const Tokenizer& tokenizer) {
   auto tokens = tokenizer.encode("a", false);
   tokens.push_back(tokens.front());
@@ -114,17 +114,17 @@ TEST_CASE("a stop string ends the text where plain decoding ends it") {
     REQUIRE(text_of("aaab c", {"aab"}) == space + "a|");
     REQUIRE(text_of("ababac d", {"abac"}) == space + "ab|");
   }
-  SECTION("not in the text: what was held back comes out at the end") {
+  SECTION("not in the text: withheld text is emitted at the end") {
     REQUIRE(text_of("x) EN", {"END"}) == space + "x) EN");
     REQUIRE(text_of("x) aa", {"aab"}) == space + "x) aa");
   }
-  SECTION("its beginning in the prompt does not count") {
-    // The prompt ends with "f(": a stop string "f(x" is not completed by the output "x".
+  SECTION("its beginning in the prompt is not counted") {
+    // The prompt ends with "f(": the output "x" does not complete a stop string "f(x".
     REQUIRE(text_of("x) and f(x)", {"f(x"}) == space + "x) and |");
   }
   SECTION("beginning with a space") {
     REQUIRE(text_of("x) END", {" END"}) == space + "x)|");
-    REQUIRE(text_of(space.empty() ? " x) END" : "x) END", {" x"}) == "|");  // the very first
+    REQUIRE(text_of(space.empty() ? " x) END" : "x) END", {" x"}) == "|");  // the first character
   }
   SECTION("with characters of several bytes") {
     REQUIRE(text_of("caf\u00e9 \u4e16\u754c! \U0001F600 end", {"\u754c"}) == space + "caf\u00e9 \u4e16|");
@@ -132,7 +132,7 @@ TEST_CASE("a stop string ends the text where plain decoding ends it") {
   }
 }
 
-TEST_CASE("of several stop strings the one that ends first counts, not the first in the list") {
+TEST_CASE("of several stop strings the one that ends first is used, not the first in the list") {
   const std::string name = GENERATE(from_range(tokenizers));
   const Tokenizer tokenizer = fixture_tokenizer(name);
   const std::string space = joint(tokenizer);
@@ -141,21 +141,21 @@ TEST_CASE("of several stop strings the one that ends first counts, not the first
     REQUIRE(outcome.text == space + "one ");
     REQUIRE(outcome.reason == FinishReason::sink);
   }
-  // One inside the other, ending earlier though it begins later.
+  // One inside the other, ending earlier although it begins later.
   REQUIRE(run_all(tokenizer, "count: ", "one two three four", {"wo three", "o"}).text == space);
   REQUIRE(run_all(tokenizer, "count: ", "five six seven", {"x seven", "six"}).text == space + "five ");
 }
 
-TEST_CASE("characters split over tokens and rounds come out whole") {
+TEST_CASE("characters split over tokens and rounds are emitted whole") {
   for (const std::string& name : tokenizers) {
     const Tokenizer tokenizer = fixture_tokenizer(name);
     const std::string continuation =
         "na\u00efve \U0001F468\u200D\U0001F469 \u0939\u093f \u4e16\u754c \U0001F600\U0001F680 ok";
     const Outcome whole = run_all(tokenizer, "x", continuation, {});
     REQUIRE(whole.text == joint(tokenizer) + continuation);
-    // Every length: what is cut off in the middle of a character is what plain decoding makes of it.
+    // Every length: a cut inside a character gives the result of plain decoding.
     for (int most = 1; most < 30; ++most) run_all(tokenizer, "x", continuation, {}, most);
-    // Each piece that was written is whole by itself.
+    // Each emitted piece consists of whole characters.
     const auto tokens = tokenizer.encode(continuation, false);
     SpeculativeDecoder decoder{
         ScriptedModel{tokens, tokenizer.vocab()}, ScriptedModel{tokens, tokenizer.vocab()}, {.draft_tokens = 3}};

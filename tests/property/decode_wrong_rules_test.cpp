@@ -1,4 +1,4 @@
-// The controls of decode_lossless_test: deliberately wrong verifiers, each of which its chi-square test must catch.
+// The controls of decode_lossless_test: deliberately wrong verifiers, which its chi-square test must reject.
 #include <catch2/catch.hpp>
 
 #include "support/lossless.hpp"
@@ -20,7 +20,7 @@ bool caught(const Setting& setting, const Speculation& speculation = {}) {
 
 }  // namespace
 
-TEST_CASE("the wrong verifiers are caught") {
+TEST_CASE("the wrong verifiers are rejected") {
   const Setting one = settings[0], two = settings[1], four = settings[2];
   SECTION("1 argmax draft under the ratio test") {
     for (const Setting& setting : settings) REQUIRE(caught<ArgmaxDraft>(setting));
@@ -57,5 +57,5 @@ TEST_CASE("the wrong verifiers are caught") {
   SECTION("9 the bonus token comes from the previous row") {
     for (const Setting& setting : settings) REQUIRE(caught<AlteredRatio<BonusFromPreviousRow>>(setting));
   }
-  SECTION("the parts they are made of are right otherwise") { REQUIRE_FALSE(caught<AlteredRatio<RightParts>>(two)); }
+  SECTION("their other parts are correct") { REQUIRE_FALSE(caught<AlteredRatio<RightParts>>(two)); }
 }

@@ -1,4 +1,4 @@
-// An engine whose requests name adapters of a store: each is answered as it is alone, however few there is room for.
+// An engine whose requests use adapters of a store: each is answered as if alone, with any capacity of the store.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <chrono>
@@ -67,7 +67,7 @@ std::vector<Token> fetch(Answer& answer) {
   return text;
 }
 
-/// Requests over many adapters with few places for them, on a device with memory of its own on fewer still.
+/// Requests over many adapters with capacity for few, on a device with separate memory for fewer still.
 AdapterStoreStats check_few_places(const AnyModel& model, std::uint64_t adapters, std::uint64_t requests) {
   constexpr std::uint64_t places = 6;
   TemporaryFolder folder;
@@ -86,7 +86,7 @@ AdapterStoreStats check_few_places(const AnyModel& model, std::uint64_t adapters
   std::vector<Answer> answers;
   std::int64_t asked = 0;
   for (std::uint64_t i = 0; i < requests; ++i) {
-    // A few are wanted often, many seldom, and one request in eight wants none.
+    // A few are popular, many are rare, and one request in eight uses none.
     const std::uint64_t draw = mix(i) % 64;
     wanted.push_back(draw < 8 ? std::nullopt : std::optional(draw < 32 ? draw % 4 : mix(i * 3) % adapters));
     Scheduling scheduling{.priority = static_cast<int>(mix(i * 5) % 3)};
@@ -101,7 +101,7 @@ AdapterStoreStats check_few_places(const AnyModel& model, std::uint64_t adapters
     REQUIRE(fetch(answers[i]) == alone(model, request_of(i, model.info()), adapter));
   }
   const AdapterStoreStats stats = store.stats();
-  CHECK(stats.in_use.empty());  // an engine at rest holds none
+  CHECK(stats.in_use.empty());  // an idle engine holds none
   CHECK(stats.awaited.empty());
   CHECK(stats.hits + stats.misses == asked);
   CHECK(stats.host.loads == stats.host.evictions + stats.host.freed + static_cast<std::int64_t>(stats.host.adapters));
@@ -113,7 +113,7 @@ AdapterStoreStats check_few_places(const AnyModel& model, std::uint64_t adapters
 
 }  // namespace
 
-TEST_CASE("a thousand requests over many adapters with few places are answered as alone") {
+TEST_CASE("a thousand requests over many adapters with a small capacity are answered as if alone") {
   check_few_places(load(base, backend::Cpu({.threads = 1})), 40, 1000);
 }
 
@@ -123,7 +123,7 @@ TEST_CASE("a store places adapters in the memory of an emulated GPU, and evicts 
   CHECK(stats.device.bytes <= stats.device.budget);
 }
 
-TEST_CASE("requests whose adapter cannot be loaded fail alone, and nobody waits for them") {
+TEST_CASE("requests whose adapter cannot be loaded fail alone and delay no other request") {
   TemporaryFolder folder;
   write_adapters(folder.path(), 3);
   const AnyModel model = load(base, backend::Cpu({.threads = 1}));
@@ -151,7 +151,7 @@ TEST_CASE("requests whose adapter cannot be loaded fail alone, and nobody waits 
   CHECK(error_id([&] { fetch(answer); }) == "adapter.other-model");
 }
 
-TEST_CASE("others go on while an adapter is loaded, and a request may end while it waits") {
+TEST_CASE("other requests run while an adapter is loaded, and a request may end while it waits") {
   TemporaryFolder folder;
   write_adapters(folder.path(), 1);
   const AnyModel model = load(base, backend::Cpu({.threads = 1}));
@@ -159,7 +159,7 @@ TEST_CASE("others go on while an adapter is loaded, and a request may end while 
   const AdapterRef held = store.ask("n0").wait();
   write_adapters(folder.path(), 2);
   AdapterStore full(model, {.folder = folder.path(), .host_memory = held->bytes + held->bytes / 2});
-  const AdapterRef taken = full.ask("n0").wait();  // no room for another beside it
+  const AdapterRef taken = full.ask("n0").wait();  // no memory for another one
   Engine engine{NoDrafter{}, model};
   Answer waits = engine.submit(request_of(1, model.info()), {.adapter = full.ask("n1")});
   Answer late = engine.submit(request_of(1, model.info()),
@@ -179,7 +179,7 @@ TEST_CASE("others go on while an adapter is loaded, and a request may end while 
   CHECK(engine.stats().deferred == 0);
 }
 
-TEST_CASE("an adapter that is replaced under load changes no text that has begun, and no page is another's") {
+TEST_CASE("replacing an adapter under load changes no running text and exchanges no pages") {
   TemporaryFolder folder;
   write_adapters(folder.path(), 2);
   const AnyModel model = load(base, backend::Cpu({.threads = 1}));
@@ -188,7 +188,7 @@ TEST_CASE("an adapter that is replaced under load changes no text that has begun
   AdapterStore store(model, {.folder = folder.path()});
   Engine engine{NoDrafter{}, model};
   Request request = request_of(2, model.info());
-  request.prompt = std::vector<Token>(150, 7);  // whose pages are shared
+  request.prompt = std::vector<Token>(150, 7);  // with shared pages
   request.sampling.max_new_tokens = 40;
   Answer before = engine.submit(request, {.adapter = store.ask("n0")});
   while (engine.stats().running == 0) engine.step();

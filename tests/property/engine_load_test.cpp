@@ -1,4 +1,4 @@
-// An engine under load: mixed requests say what each says alone, memory comes back, and nobody waits for ever.
+// An engine under load: mixed requests have the same answers as alone, memory is freed, and no request starves.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstddef>
@@ -68,7 +68,7 @@ Said fetch(Answer& answer) {
   return said;
 }
 
-/// Greedy and sampled, short and long, with common beginnings, scored and embedded.
+/// Greedy and sampled, short and long, with common prefixes, scored and embedded.
 std::vector<Request> mixed_requests(std::size_t count, int vocab) {
   std::uint64_t salt = 0;
   const auto pick = [&](int n) { return static_cast<int>(mix(++salt) % static_cast<std::uint64_t>(n)); };
@@ -92,7 +92,7 @@ std::vector<Request> mixed_requests(std::size_t count, int vocab) {
 
 }  // namespace
 
-TEST_CASE("two hundred mixed requests are answered under load as each is alone") {
+TEST_CASE("two hundred mixed requests under load have the same answers as alone") {
   const AnyModel target = load(demo_pair("target"), backend::Cpu({.threads = 2}));
   const AnyModel draft = load(demo_pair("draft-int4"), backend::Cpu({.threads = 2}));
   const std::vector<Request> requests = mixed_requests(200, target.info().vocab);
@@ -105,7 +105,7 @@ TEST_CASE("two hundred mixed requests are answered under load as each is alone")
     auto pick = [number, salt = std::uint64_t{0}](std::uint64_t n) mutable { return mix(number * 7919 + ++salt) % n; };
     Engine engine{drafter, target, options};
     std::vector<Answer> answers;
-    std::vector<std::pair<std::size_t, std::uint64_t>> to_cancel;  // which, and at which step
+    std::vector<std::pair<std::size_t, std::uint64_t>> to_cancel;  // index, and step
     std::uint64_t steps = 0;
     const auto step = [&] {
       ++steps;
@@ -126,7 +126,7 @@ TEST_CASE("two hundred mixed requests are answered under load as each is alone")
       REQUIRE(answers[i].over());
       const Stats stats = answers[i].stats();
       REQUIRE(stats.emitted == std::ssize(found.output));
-      if (stats.finish_reason == FinishReason::cancelled) {  // it has said the beginning
+      if (stats.finish_reason == FinishReason::cancelled) {  // after its first tokens
         ++cancelled;
         Said beginning = expected[i];
         REQUIRE(found.output.size() <= beginning.output.size());
@@ -143,7 +143,7 @@ TEST_CASE("two hundred mixed requests are answered under load as each is alone")
     const EngineStats stats = engine.stats();
     CHECK(stats.waiting + stats.running == 0);
     CHECK(stats.finished == 200);
-    CHECK(stats.cache_used == stats.cache_idle);  // every page is back, or kept for whoever begins alike
+    CHECK(stats.cache_used == stats.cache_idle);  // every page is free, or cached for later requests
     if (!options.share_prefixes) CHECK(stats.cache_used == 0);
     CHECK(stats.step_tokens.sum == static_cast<double>(stats.prompt_tokens + stats.generation_tokens));
     preemptions += stats.preemptions;
@@ -163,7 +163,7 @@ TEST_CASE("two hundred mixed requests are answered under load as each is alone")
   CHECK(cancelled > 0);
 }
 
-TEST_CASE("a long prompt is read beside the texts that decode, each of which gets a token at every step") {
+TEST_CASE("a long prompt is processed beside decoding sequences, each of which gets a token in every step") {
   const ToyOptions options{.vocab = 12, .seed = 3};
   double now = 0;
   std::size_t rows = 0;
@@ -172,7 +172,7 @@ TEST_CASE("a long prompt is read beside the texts that decode, each of which get
                         rows = 0;
                         for (const Batch::Item& item : batch.items()) rows += item.count;
                       }};
-  EngineOptions engine_options{.step_seconds = 0.5};  // no step is as fast: prompts get the fewest rows
+  EngineOptions engine_options{.step_seconds = 0.5};  // every step exceeds the limit: prompts get the fewest rows
   engine_options.speculation.clock = [&now] { return now; };
   Engine engine{NoDrafter{}, model, engine_options};
   std::vector<Answer> texts;
@@ -199,7 +199,7 @@ TEST_CASE("a long prompt is read beside the texts that decode, each of which get
   CHECK(steps <= 5005 / 32 + 3);
 }
 
-TEST_CASE("among equals the first that came begins first") {
+TEST_CASE("among equal requests the first one starts first") {
   const ToyOptions options{.vocab = 12, .seed = 3};
   Engine engine{NoDrafter{}, ToyModel{options}, {.max_running = 3}};
   std::vector<Answer> answers;
@@ -221,7 +221,7 @@ TEST_CASE("among equals the first that came begins first") {
   CHECK(std::is_sorted(order.begin(), order.end()));
 }
 
-TEST_CASE("what a draft has to read counts against the rows of prompts, too") {
+TEST_CASE("the draft's prompt tokens count against the rows of prompts, too") {
   const AnyModel model = load(demo_pair("target"), backend::Cpu({.threads = 1}));
   std::size_t rows = 0;
   const Watched draft{model, [&](const Batch& batch) {
@@ -238,13 +238,13 @@ TEST_CASE("what a draft has to read counts against the rows of prompts, too") {
   };
   submit();
   engine.run();
-  for (int i = 0; i < 10; ++i) submit();  // whose pages the target has
+  for (int i = 0; i < 10; ++i) submit();  // with the target's pages cached
   rows = 0;
   engine.run();
   CHECK(rows <= 32 + 2 * 10);
 }
 
-TEST_CASE("a text whose pages are there waits for no draft to read it, and is drafted all the same") {
+TEST_CASE("a text with cached pages does not wait for the draft's prompt, and is drafted nevertheless") {
   const AnyModel model = load(demo_pair("target"), backend::Cpu({.threads = 1}));
   Engine engine{model, model, {.speculation = {.draft_length = draft_length::Fixed{2}}}};
   const auto submit = [&] {
@@ -254,7 +254,7 @@ TEST_CASE("a text whose pages are there waits for no draft to read it, and is dr
   Answer first = submit();
   engine.run();
   Answer second = submit();
-  engine.step();  // reads what follows the last full page
+  engine.step();  // processes the tokens after the last full page
   engine.step();
   const auto soonest = second.try_next();
   REQUIRE(soonest.has_value());
@@ -267,7 +267,7 @@ TEST_CASE("a text whose pages are there waits for no draft to read it, and is dr
   CHECK(fetch(second) == said);
 }
 
-TEST_CASE("texts of a group that come together compute their common pages once") {
+TEST_CASE("concurrent texts of a group compute their common pages once") {
   const AnyModel model = load(demo_pair("target"), backend::Cpu({.threads = 1}));
   std::size_t rows = 0;
   const Watched watched{model, [&](const Batch& batch) {
@@ -281,7 +281,7 @@ TEST_CASE("texts of a group that come together compute their common pages once")
       request.sampling.seed = static_cast<std::uint64_t>(i);
       request.sampling.ignore_end_tokens = true;
       request.group = request.sampling.seed % groups;
-      if (i == 7) request.prompt[200] ^= 1;  // only three pages are those of the others
+      if (i == 7) request.prompt[200] ^= 1;  // only three pages are from the others
       answers.push_back(engine.submit(request));
     }
     rows = 0;

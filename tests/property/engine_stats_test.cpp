@@ -1,4 +1,4 @@
-// What an engine counts: every token, request and draft once, whatever is preempted, shared, cancelled or fails.
+// The engine's counters: every token, request and draft once, with preemption, sharing, cancellation and failures.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstddef>
@@ -52,7 +52,7 @@ TEST_CASE("histograms of an engine ascend and hold their buckets") {
   }
 }
 
-TEST_CASE("the times of a request by a clock that the test moves") {
+TEST_CASE("the times of a request follow the test's clock") {
   const ToyOptions options{.vocab = 12, .seed = 3};
   double now = 0;
   EngineOptions engine_options{.max_running = 1, .step_seconds = 10};
@@ -79,7 +79,7 @@ TEST_CASE("the times of a request by a clock that the test moves") {
   CHECK(stats.step_tokens.sum == 2 * 605);
 }
 
-TEST_CASE("tokens, drafts and ends add up to those of the answers") {
+TEST_CASE("tokens, drafts and finish reasons add up to those of the answers") {
   const AnyModel model = load(fixture("models/llama3-gqa-scaled-tied"), backend::Cpu({.threads = 2}));
   const int vocab = model.info().vocab;
   std::int64_t preemptions = 0, hits = 0, accepted = 0;
@@ -146,7 +146,7 @@ TEST_CASE("tokens, drafts and ends add up to those of the answers") {
   CHECK(accepted > 0);
 }
 
-TEST_CASE("a draft that fails costs its request the speed alone, and is counted") {
+TEST_CASE("a failing draft only slows down its request, and is counted") {
   const ToyOptions options{.vocab = 12, .seed = 3};
   const auto ask = [](auto& engine) {
     Answer answer = engine.submit({.prompt = {1, 2, 3}, .sampling = {.max_new_tokens = 30, .ignore_end_tokens = true}});
@@ -164,12 +164,12 @@ TEST_CASE("a draft that fails costs its request the speed alone, and is counted"
   CHECK(ask(engine) == expected);
   CHECK(engine.stats().draft_faults == 1);
   CHECK(ask(engine) == expected);
-  CHECK(engine.stats().draft_faults == 1);  // the next request has its draft again
+  CHECK(engine.stats().draft_faults == 1);  // the next request has its draft
   CHECK(engine.stats().finished == 2);
   CHECK(by(engine.stats(), FinishReason::error) == 0);
 }
 
-TEST_CASE("an answer's reused tokens are the pages that another text had filled") {
+TEST_CASE("an answer's reused tokens are the cached pages of another text") {
   const AnyModel model = load(fixture("models/llama3-gqa-scaled-tied"), backend::Cpu({.threads = 1}));
   Engine engine{NoDrafter{}, model};
   const auto ask = [&](int length, Logprobs logprobs = {}, std::uint64_t group = 0) {
@@ -182,7 +182,7 @@ TEST_CASE("an answer's reused tokens are the pages that another text had filled"
   };
   CHECK(ask(150) == 0);
   CHECK(ask(150) == 128);
-  CHECK(ask(128) == 64);  // the last token is read for its logits
+  CHECK(ask(128) == 64);  // the last token is processed for its logits
   CHECK(ask(129) == 128);
   CHECK(ask(150, {.prompt = true}) == 0);
   CHECK(ask(60) == 0);

@@ -1,4 +1,4 @@
-// The engine: answers are those of each request alone, whatever comes, goes, waits, shares and is preempted meanwhile.
+// The engine: answers are the same as alone, for any arrival, end, wait, sharing and preemption of other requests.
 #include "slm/engine/engine.hpp"
 
 #include <algorithm>
@@ -49,7 +49,7 @@ Lines fetch(Answer& answer) {
   return lines;
 }
 
-/// Random requests, of which many begin alike.
+/// Random requests, many with common prefixes.
 std::vector<Request> requests_of(std::uint64_t number, int vocab, std::size_t count, int longest) {
   std::uint64_t salt = 0;
   const auto pick = [&](std::uint64_t n) { return mix(number * 7919 + ++salt) % n; };
@@ -73,7 +73,7 @@ std::vector<Request> requests_of(std::uint64_t number, int vocab, std::size_t co
 
 }  // namespace
 
-TEST_CASE("answers do not depend on what else the engine does") {
+TEST_CASE("answers do not depend on other requests of the engine") {
   for (std::uint64_t number = 0; number < 150; ++number) {
     std::uint64_t salt = 100;
     const auto pick = [&](std::uint64_t n) { return mix(number * 104729 + ++salt) % n; };
@@ -120,7 +120,7 @@ TEST_CASE("a real model's answers survive preemption and shared pages") {
   std::vector<Request> requests = requests_of(5, model.info().vocab, 24, 30);
   requests[7].prompt = requests[3].prompt = std::vector<Token>(70, 5);
   for (Request& request : requests) {
-    request.sampling.max_new_tokens += 120;  // pages that nobody set aside
+    request.sampling.max_new_tokens += 120;  // pages without a reservation
     request.sampling.ignore_end_tokens = true;
   }
   std::vector<Lines> expected;
@@ -139,7 +139,7 @@ TEST_CASE("a real model's answers survive preemption and shared pages") {
         CHECK(fetch(answers[i]) == expected[i]);
       }
       const EngineStats stats = engine.stats();
-      if (!share) CHECK(stats.cache_used == 0);  // every page is back
+      if (!share) CHECK(stats.cache_used == 0);  // every page is free
       preemptions += stats.preemptions;
       hits += stats.prefixes.hits;
     }
@@ -148,7 +148,7 @@ TEST_CASE("a real model's answers survive preemption and shared pages") {
   CHECK(hits > 0);
 }
 
-TEST_CASE("a request that memory never suffices for fails, and the others go on") {
+TEST_CASE("a request that never fits into memory fails, and the others continue") {
   const AnyModel model = load(fixture("models/llama3-gqa-scaled-tied"), backend::Cpu({.threads = 1}));
   const std::size_t page = model.pool().layout().bytes_of(64);
   Engine engine{NoDrafter{}, model, {.cache_memory = 2 * page}};
@@ -162,9 +162,9 @@ TEST_CASE("a request that memory never suffices for fails, and the others go on"
   CHECK(fetch(late).size() == 5);
 }
 
-TEST_CASE("a row that is not usable ends its own answer only") {
+TEST_CASE("an invalid row ends only its own answer") {
   const ToyOptions options{.vocab = 12, .seed = 3};
-  // Of the step's rows the first is spoilt, which is the first text's.
+  // The first row of the step is corrupted, which belongs to the first text.
   const SpoiltModel model{options, [](int call, std::span<float> rows) {
                             if (call == 6) rows[0] = std::numeric_limits<float>::quiet_NaN();
                           }};
@@ -197,7 +197,7 @@ TEST_CASE("priorities, limits and deadlines") {
   CHECK_NOTHROW(engine.submit(request));
 }
 
-TEST_CASE("a reader that falls behind pauses its own text only") {
+TEST_CASE("a slow reader pauses only its own text") {
   const ToyOptions options{.vocab = 12, .seed = 3};
   const Request request{.prompt = {1, 2, 3}, .sampling = {.max_new_tokens = 50}};
   Engine engine{NoDrafter{}, ToyModel{options}, {.max_unread = 10}};

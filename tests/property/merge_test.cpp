@@ -1,4 +1,5 @@
-// A merged checkpoint holds the sums of the weights, rounded once, and answers as the model does with the adapter.
+// A merged checkpoint contains the sums of the weights, rounded once, and has the results of the model with the
+// adapter.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -42,8 +43,7 @@ const char* const names[] = {"llama-mha3h",
                              "olmo-clip-untied",
                              "mosaicgpt-qkln-alibi"};
 
-/// Half the distance of neighbouring numbers of 1 to 2, of which a rounded number is never farther from what it stands
-/// for, as a share of it.
+/// Half the distance of adjacent numbers from 1 to 2, the largest relative error of rounding.
 double unit_of(DType type) { return type == DType::f32 ? 0x1p-24 : type == DType::f16 ? 0x1p-11 : 0x1p-8; }
 
 /// A fixture with its matrices in another type.
@@ -91,7 +91,7 @@ double distance(const Row& found, const Row& expected) {
   return most / largest;
 }
 
-/// How far a merged tensor is from W + scale * B A in double, in parts of what rounding allows.
+/// The difference of a merged tensor from W + scale * B A in double, relative to the rounding bound.
 double worst_share(const Tensor& merged, const Tensor& base, const TrainedModule* module) {
   const std::int64_t columns = base.shape.back();
   double worst = 0;
@@ -167,7 +167,7 @@ TEST_CASE("in every family and type a merged model has the sums of the weights a
   }
 }
 
-TEST_CASE("a merged folder keeps what an adapter leaves, its files and its tied table") {
+TEST_CASE("a merged folder keeps unchanged tensors, other files and the tied table") {
   const fs::path model = demo_pair("target");
   const Checkpoint checkpoint(model);
   const TemporaryFolder folder;
@@ -193,7 +193,7 @@ TEST_CASE("a merged folder keeps what an adapter leaves, its files and its tied 
   CHECK(!fs::exists(folder.path() / "out.partial"));
 }
 
-TEST_CASE("what cannot be merged is refused, and nothing half-written stays") {
+TEST_CASE("a model that cannot be merged is rejected, and no partial output remains") {
   const fs::path model = fixture("models/llama-mha3h");
   const TemporaryFolder folder;
   const fs::path adapter = folder.path() / "adapter", out = folder.path() / "out";
@@ -209,7 +209,7 @@ TEST_CASE("what cannot be merged is refused, and nothing half-written stays") {
   CHECK(refused(fixture("models/gpt2"), adapter) == "adapter.unknown-module");
   CHECK(refused(model, folder.path() / "absent") == "io.unreadable");
 
-  // Weights of F16 that the sums leave.
+  // Weights whose sums exceed F16.
   write_model(folder.path() / "half", Checkpoint(model), DType::f16);
   write_random_adapter(folder.path() / "large", Checkpoint(model), {.size = 1e6f});
   CHECK(refused(folder.path() / "half", folder.path() / "large") == "merge.overflow");

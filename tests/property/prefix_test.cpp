@@ -1,5 +1,5 @@
-// Texts that begin alike share pages: what a text takes over has the bits that it would compute itself, whoever else
-// runs, forks, rolls back, is refused, or needs the memory; and nobody is refused because of what the index holds.
+// Texts with a common prefix share pages. A reused page has the bits of a computed one, for any concurrent runs, forks,
+// rollbacks, rejections and memory pressure. The index never causes a rejection.
 #include <catch2/catch.hpp>
 #include <cstring>
 #include <memory>
@@ -41,7 +41,7 @@ struct Text {
   }
 };
 
-/// One model, a text of it and a pool that shares.
+/// One model, one of its texts and a sharing pool.
 template <class B = backend::Cpu>
 struct Sharing {
   explicit Sharing(const char* name, int length = 200, std::size_t pages = 0, PrefixHash hash = prefix_hash)
@@ -51,7 +51,7 @@ struct Sharing {
         pool(model.pool().layout(), std::make_unique<KvMemoryOf<B>>(B{}),
              {.memory = pages * page, .share_prefixes = true}, hash) {}
 
-  /// Appends tokens; returns whether the logits of the last are those of `text`.
+  /// Appends tokens; returns whether the logits of the last one equal those of `text`.
   bool append(Sequence& sequence, const Text& text, int count) {
     Batch batch;
     const int at = sequence.length();
@@ -72,7 +72,7 @@ struct Sharing {
 
 std::uint64_t always_the_same(std::uint64_t, const PrefixKey&, std::span<const Token>) { return 7; }
 
-/// Two pools of the same size, of which one shares, are told the same.
+/// Two pools of the same size, one of them sharing, receive the same operations.
 template <class B>
 struct Schedule {
   struct Line {
@@ -96,7 +96,7 @@ struct Schedule {
   int pick(int n) { return static_cast<int>(mix(seed_ * 104729 + ++salt_) % static_cast<std::uint64_t>(n)); }
   Sequence fresh(bool shared) { return Sequence(shared ? sharing.pool : plain); }
 
-  /// A text ends and another begins, is rolled back, or is forked.
+  /// A text ends and another starts, is rolled back, or is forked.
   void disturb(Line& line) {
     const int at = line.shared.length();
     const int what = pick(10);
@@ -132,7 +132,7 @@ struct Schedule {
     const std::string shared = error_id([&] { sharing.model.forward(batches[0]); });
     const std::string alone = error_id([&] { sharing.model.forward(batches[1]); });
     refused += shared != "no error";
-    if (!windows) {  // with windows, what a text holds depends on how it came to be
+    if (!windows) {  // with windows, the pages of a text depend on its history
       CHECK((shared == alone || shared == "no error"));
       CHECK(sharing.pool.used() - sharing.pool.idle() <= plain.used());
     }
@@ -163,7 +163,7 @@ struct Schedule {
 
 }  // namespace
 
-TEMPLATE_TEST_CASE("shared pages have the bits of computed ones, whatever else happens, and cost nobody his place", "",
+TEMPLATE_TEST_CASE("shared pages have the bits of computed ones in any schedule, and cause no rejection", "",
                    backend::Reference, backend::Cpu, backend::Lanes32) {
   const bool cpu = std::string(TestType::name) == "cpu", lanes = std::string(TestType::name) != "reference" && !cpu;
   PrefixStats sum;
@@ -199,7 +199,7 @@ TEMPLATE_TEST_CASE("shared pages have the bits of computed ones, whatever else h
   }
 }
 
-TEST_CASE("a text takes over the full pages that another began with, but for the rows that are asked") {
+TEST_CASE("a text reuses the full pages of its prefix, except rows with requested results") {
   Sharing<> all("llama-mha3h", 200);
   Sequence first(all.pool);
   CHECK(all.append(first, all.whole, 200));
@@ -207,12 +207,12 @@ TEST_CASE("a text takes over the full pages that another began with, but for the
   CHECK(all.pool.prefix_stats().misses == 3);
   const std::size_t used = all.pool.used();
   Sequence second(all.pool);
-  CHECK(all.append(second, all.whole, 192));  // of the third page the last row is asked
+  CHECK(all.append(second, all.whole, 192));  // of the third page the last row has a requested result
   CHECK(all.pool.prefix_stats().hits == 2);
   CHECK(all.pool.prefix_stats().hit_positions() == 128);
-  CHECK(all.pool.used() == used);  // which is the same page once it is computed
+  CHECK(all.pool.used() == used);  // which is the same page after it is computed
   Sequence third(all.pool);
-  for (const int part : {70, 70, 60}) CHECK(all.append(third, all.whole, part));  // a prompt in parts
+  for (const int part : {70, 70, 60}) CHECK(all.append(third, all.whole, part));  // a prompt in chunks
   CHECK(all.pool.prefix_stats().hits == 5);
   Sequence quiet(all.pool);
   Batch batch;
@@ -239,7 +239,7 @@ TEST_CASE("pages of every format are shared") {
   }
 }
 
-TEST_CASE("a page with other contents would be noticed") {
+TEST_CASE("the test detects a page with other contents") {
   Sharing<> all("llama-mha3h", 200);
   Sequence first(all.pool);
   CHECK(all.append(first, all.whole, 200));
@@ -252,10 +252,10 @@ TEST_CASE("a page with other contents would be noticed") {
   CHECK_FALSE(all.append(second, all.whole, 200));
 }
 
-TEST_CASE("texts whose hashes are the same get no pages of each other") {
+TEST_CASE("texts with equal hashes do not exchange pages") {
   Sharing<> all("llama-mha3h", 200, 0, always_the_same);
   const Text other = all.other(2);
-  std::vector<Token> late = other.tokens;  // the second page is that of the first text, behind another first
+  std::vector<Token> late = other.tokens;  // the second page is that of the first text, after another first page
   std::copy_n(all.whole.tokens.begin() + 64, 64, late.begin() + 64);
   const Text mixed(all.model, late);
   Sequence first(all.pool), second(all.pool), third(all.pool);
@@ -268,7 +268,7 @@ TEST_CASE("texts whose hashes are the same get no pages of each other") {
 
 TEST_CASE("texts of other groups and of other adapters share nothing") {
   Sharing<> all("llama-mha3h", 200, 0, GENERATE(prefix_hash, always_the_same));
-  const auto adapter = [&](std::uint64_t digest) {  // of which nothing is known but that it is another
+  const auto adapter = [&](std::uint64_t digest) {  // only known to be different
     return std::make_shared<const Adapter>(Adapter{.digest = digest, .model = all.model.info().identity});
   };
   Sequence first(all.pool), tenant(all.pool, 1), adapted(all.pool, 0, adapter(1)), changing(all.pool, 0, adapter(2));
@@ -278,7 +278,7 @@ TEST_CASE("texts of other groups and of other adapters share nothing") {
   CHECK(all.pool.prefix_stats().hits == 0);
   CHECK(all.pool.prefix_stats().pages == 9);
   all.append(changing, all.whole, 100);
-  changing.adapt(adapter(3));  // all of it is read again
+  changing.adapt(adapter(3));  // all of it is recomputed
   CHECK(all.append(changing, all.whole, 100));
   CHECK(all.pool.prefix_stats().hits == 0);
   CHECK(all.pool.prefix_stats().pages == 13);
@@ -288,7 +288,7 @@ TEST_CASE("texts of other groups and of other adapters share nothing") {
   changing.adapt(nullptr);
   changing.truncate(100);
   CHECK(all.append(changing, all.whole, 100));
-  CHECK(all.pool.prefix_stats().hits == 6);  // what it has read itself is read again as the bare model's
+  CHECK(all.pool.prefix_stats().hits == 6);  // its own tokens are recomputed for the base model
   changing.join(1);
   changing.truncate(100);
   CHECK(all.append(changing, all.whole, 100));
@@ -297,7 +297,7 @@ TEST_CASE("texts of other groups and of other adapters share nothing") {
   CHECK_FALSE(changing.shares_with(first));
 }
 
-TEST_CASE("what may be taken back, and what a file says, is not shared") {
+TEST_CASE("tokens that may be rolled back, and pages from a file, are not shared") {
   Sharing<> all("llama-mha3h", 200);
   Sequence drafted(all.pool);
   CHECK(all.append(drafted, all.whole, 60));
@@ -329,7 +329,7 @@ TEST_CASE("a text beyond LongRoPE's original context shares nothing") {
   }
 }
 
-TEST_CASE("the pages used longest ago are given up first, and none that a text holds") {
+TEST_CASE("the least recently used pages are freed first, and none that a text holds") {
   Sharing<> all("llama-mha3h", 130, 7);
   const Text other = all.other(2), third = all.other(3);
   const auto run = [&](const Text& text) {
@@ -346,9 +346,9 @@ TEST_CASE("the pages used longest ago are given up first, and none that a text h
   Sequence held(all.pool);
   CHECK(all.append(held, third, 130));
   CHECK(all.pool.used() == 7 * all.page);
-  CHECK(run(all.whole) == 2);  // but for its last page, which is given up for the one that is written
+  CHECK(run(all.whole) == 2);  // except its last page, which is freed for the written one
   CHECK(all.pool.prefix_stats().evictions == 1);
-  CHECK(run(other) == 1);  // its end went first, and what was before it is found
+  CHECK(run(other) == 1);  // its end was freed first, and the rest is found
   Sequence large(all.pool);
   Batch batch;
   batch.add(large, some_text(5, 255, all.model.info().vocab));
@@ -361,7 +361,7 @@ TEST_CASE("the pages used longest ago are given up first, and none that a text h
   CHECK(run(third) == 2);
 }
 
-TEST_CASE("a text that is rolled back into a page of the index needs no room for a second one") {
+TEST_CASE("a text that is rolled back into a page of the index needs no memory for a second one") {
   Sharing<> all("llama-mha3h", 200, 2);
   Sequence sequence(all.pool);
   CHECK(all.append(sequence, all.whole, 128));

@@ -1,5 +1,5 @@
-// What requests want to know of their prompts, log-probabilities and embeddings: the model's own rows, to the last
-// digit, however prompts are cut, shared, batched and read again.
+// Results for prompts, log-probabilities and embeddings: the model's own rows, bit for bit, for any chunks, sharing,
+// batches and recomputation.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -48,7 +48,7 @@ std::vector<Scored> scored_of(const std::vector<AnsweredToken>& tokens) {
   return scored;
 }
 
-/// From one forward over the whole prompt.
+/// From one forward pass over the whole prompt.
 template <class M>
 std::vector<Scored> by_hand(const M& model, const std::vector<Token>& prompt, int top) {
   std::vector<Scored> scored;
@@ -82,7 +82,7 @@ std::vector<float> embedded_by_hand(const M& model, const std::vector<Token>& pr
   return mean;
 }
 
-/// Requests of all kinds, of which many begin alike.
+/// Requests of all kinds, many with common prefixes.
 std::vector<Request> requests_of(std::uint64_t seed, std::size_t count, int longest, int vocab) {
   std::uint64_t salt = 0;
   const auto pick = [&](int n) { return static_cast<int>(mix(seed * 7919 + ++salt) % static_cast<std::uint64_t>(n)); };
@@ -113,7 +113,7 @@ void check_against_hand(const M& model, const Request& request, const Answer& an
 
 }  // namespace
 
-TEST_CASE("log-probabilities of a prompt are those that perplexity sums") {
+TEST_CASE("log-probabilities of a prompt are the summands of perplexity") {
   const AnyModel model = load(fixture("models/llama3-gqa-scaled-tied"), backend::Cpu({.threads = 2}));
   const std::vector<Token> prompt = some_text(3, 150, model.info().vocab);
   double sum = 0;
@@ -126,7 +126,7 @@ TEST_CASE("log-probabilities of a prompt are those that perplexity sums") {
   CHECK(sum == perplexity(model, prompt).negative_log_likelihood);
 }
 
-TEST_CASE("what prompts are asked does not depend on what else the engine does") {
+TEST_CASE("results for prompts do not depend on other requests of the engine") {
   for (std::uint64_t seed = 0; seed < 60; ++seed) {
     CAPTURE(seed);
     const ToyModel model({.vocab = 12, .seed = seed + 1});
@@ -139,7 +139,7 @@ TEST_CASE("what prompts are asked does not depend on what else the engine does")
   }
 }
 
-TEST_CASE("what a real model's prompts are asked survives preemption, and pages that others share") {
+TEST_CASE("a real model's results for prompts survive preemption and shared pages") {
   const AnyModel model = load(fixture("models/llama3-gqa-scaled-tied"), backend::Cpu({.threads = 2}));
   const std::vector<Request> requests = requests_of(1, 24, 100, model.info().vocab);
   const std::size_t little = model.pool().layout().bytes_of(320);  // of pages: one text, and one page
@@ -163,7 +163,7 @@ TEST_CASE("what a real model's prompts are asked survives preemption, and pages 
   CHECK(hits > 0);
 }
 
-TEST_CASE("a decoder tells of its prompts, whatever its cache holds of them") {
+TEST_CASE("a decoder returns results for its prompts with any contents of its cache") {
   const ToyModel model({.vocab = 12, .context = 40, .seed = 3});
   AutoregressiveDecoder decoder{model};
   for (const int length : {1, 2, 30, 39, 40, 40}) {
@@ -190,12 +190,12 @@ TEST_CASE("a decoder tells of its prompts, whatever its cache holds of them") {
   }
 }
 
-TEST_CASE("rows of logits that prompts ask for take bounded memory") {
+TEST_CASE("rows of logits for prompts use bounded memory") {
   const ToyModel model({.vocab = 12, .seed = 3});
   ModelInfo large = model.info();
   large.vocab = 150'000;
   CHECK(most_scored_rows(large) * 150'000 * sizeof(float) <= std::size_t{64} << 20);
-  // A vocabulary for which the bound is that of a few rows.
+  // A vocabulary for which the limit is a few rows.
   const ToyModel wide({.vocab = 400'000, .seed = 3});
   const std::size_t most = most_scored_rows(wide.info());
   std::size_t rows = 0;
@@ -218,7 +218,7 @@ TEST_CASE("rows of logits that prompts ask for take bounded memory") {
   CHECK(rows <= most);
 }
 
-TEST_CASE("a row of a prompt that is not usable ends its own answer only") {
+TEST_CASE("an invalid row of a prompt ends only its own answer") {
   const ToyOptions options{.vocab = 12, .seed = 3};
   const SpoiltModel model{options, [](int call, std::span<float> rows) {
                             if (call == 0) rows[5] = std::numeric_limits<float>::quiet_NaN();

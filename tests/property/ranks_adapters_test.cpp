@@ -1,4 +1,4 @@
-// Texts with adapters on a model over ranks have the bits that they have on one rank.
+// Sequences with adapters on a model over ranks have the bits of one rank.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <string>
@@ -61,7 +61,7 @@ TEST_CASE("adapters on the reference backend: any number of ranks gives the bits
     check_ranks<Reference>(fixture(text("models/", name)), {{3}, {4, 2}}, [] { return Reference{}; });
 }
 
-TEST_CASE("texts with adapters and without, in one batch over ranks: each has its own bits") {
+TEST_CASE("sequences with and without adapters in one batch over ranks have the same bits as alone") {
   for (const Ranks how : {Ranks{2}, Ranks{3, 3}, Ranks{4, 2}}) {
     over_ranks<Cpu>(how, one_thread, [&](const auto& load_here) {
       const AnyModel model = load_here(demo_pair("target"), LoadOptions{});

@@ -1,5 +1,5 @@
-// Ranks that add up parts of sums (Sharing::fast_reduce) give what one rank gives but for the rounding of those sums,
-// and a row's bits still depend on its own sequence alone.
+// Ranks with partial sums (Sharing::fast_reduce) have the results of one rank except for the rounding of those sums,
+// and a row's bits still depend only on its own sequence.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -37,16 +37,16 @@ constexpr Ranks adding(int size, int stages = 1, bool first_stands_apart = false
   return {size, stages, first_stands_apart, true};
 }
 
-/// Of the largest logit. In each order a sum of n products is at most n * 2^-24 of the sum of their magnitudes away
-/// from the exact one, which makes twice that between two orders; there are two such sums in a layer, of as many
-/// products as attention and the hidden layer are wide. Norms keep what is relative to the residual stream as it is.
+/// Relative to the largest logit. In each order a sum of n products differs from the exact one by at most n * 2^-24 of
+/// the sum of the magnitudes, so two orders differ by at most twice that. A layer has two such sums, with as many
+/// products as attention and the hidden layer are wide. Norms preserve errors relative to the residual stream.
 double tolerance_of(const ModelConfig& shape) {
   const int terms = std::max(shape.heads * shape.head_dim, shape.ffn);
   return shape.layers * 2 * 2.0 * terms * 0x1p-24;
 }
 
-/// Four bits: either way logits are 1e-4 of the largest away from those of the dequantized weights, as activations are
-/// rounded to 16 bits there, and a last digit of theirs may decide how.
+/// Four bits: logits differ by 1e-4 of the largest from those of the dequantized weights in both cases, since
+/// activations are rounded to 16 bits, and their last bits may change the rounding.
 constexpr double tolerance_of_codes = 2 * 1e-4;
 
 /// A text read token by token, and each adapter's.
@@ -83,8 +83,8 @@ void check_ranks(const std::filesystem::path& folder, std::initializer_list<Rank
   }
 }
 
-/// A copy of a model whose biases behind attention and behind the hidden layer are `factor` times as large; false: it
-/// has none.
+/// A copy of a model whose biases after attention and after the hidden layer are multiplied by `factor`; false: it has
+/// none.
 bool write_with_biases(const Checkpoint& source, float factor, const std::filesystem::path& to) {
   EditableCheckpoint copy;
   copy.config = read_json_object(source.folder() / "config.json");
@@ -112,7 +112,7 @@ bool write_with_biases(const Checkpoint& source, float factor, const std::filesy
 
 }  // namespace
 
-TEST_CASE("every family: sums that are added over ranks are those of one rank but for their rounding") {
+TEST_CASE("every family: partial sums over ranks equal those of one rank except for rounding") {
   for (const std::string& name : folders) {
     const auto folder = fixture("models/" + name);
     const double tolerance = tolerance_of(Checkpoint(folder).config());
@@ -124,7 +124,7 @@ TEST_CASE("every family: sums that are added over ranks are those of one rank bu
               tolerance_of(Checkpoint(demo_pair("target")).config()), one_thread);
 }
 
-TEST_CASE("biases that every rank added would be seen") {
+TEST_CASE("the test detects biases added by every rank") {
   int with_biases = 0;
   for (const std::string& name : folders) {
     const Checkpoint source(fixture("models/" + name));
@@ -156,7 +156,7 @@ TEST_CASE("four-bit layers in every layout, and GGUF's blocks: the same") {
     check_ranks(fixture(text("gguf/", file)), {adding(2), adding(3)}, tolerance_of_codes, one_thread);
 }
 
-TEST_CASE("adapters: what they add to sums over ranks is added once") {
+TEST_CASE("adapters: their part of sums over ranks is added once") {
   for (const char* name : adapted_fixtures) {
     const auto folder = fixture(text("models/", name));
     const Checkpoint checkpoint(folder);
@@ -173,7 +173,7 @@ TEST_CASE("adapters: what they add to sums over ranks is added once") {
   }
 }
 
-TEST_CASE("in a batch over ranks that add, each text has the bits that it has alone, token by token") {
+TEST_CASE("in a batch over ranks with partial sums each text has the same bits as alone, token by token") {
   for (const auto& folder : {demo_pair("target"), demo_pair("target-int4"), fixture("models/phi-partial"),
                              fixture("models/mistral-swa8"), fixture("models/gpt2")}) {
     const Checkpoint checkpoint(folder);
@@ -193,7 +193,7 @@ TEST_CASE("in a batch over ranks that add, each text has the bits that it has al
   }
 }
 
-TEST_CASE("speculative texts of ranks that add are their plain ones, greedy and sampled, to the last digit") {
+TEST_CASE("with partial sums speculative texts equal the plain ones, greedy and sampled, bit for bit") {
   const auto tokens_of = [](auto decoder, int vocab) {
     std::vector<Request> requests;
     for (const float temperature : {0.0f, 0.9f}) {
@@ -226,7 +226,7 @@ TEST_CASE("speculative texts of ranks that add are their plain ones, greedy and 
   }
 }
 
-TEST_CASE("ranks that have nothing to add are refused before anything is loaded") {
+TEST_CASE("ranks without partial sums are rejected before loading") {
   const auto load_in = [](Ranks how) {
     return error_id([&] {
       over_ranks<Cpu>(how, one_thread, [](const auto& load_here) {

@@ -1,5 +1,5 @@
-// A model over p ranks, which the first of them runs, gives the bits of one, whether they share out its matrices, its
-// layers, or both: logits, hidden states, tokens and log-probabilities.
+// A model over p ranks, run by the first, gives the bits of one rank, split by matrices, by layers, or both: logits,
+// hidden states, tokens and log-probabilities.
 #include <catch2/catch.hpp>
 #include <cstdint>
 #include <cstring>
@@ -31,7 +31,7 @@ using ranks::Threads;
 
 namespace {
 
-/// What one rank of the backend answers, and p.
+/// The results of one rank of the backend, and p.
 template <class B>
 void check_ranks(const std::filesystem::path& folder, std::initializer_list<Ranks> sizes, const auto& device,
                  LoadOptions draft_options = {.weights = WeightType::bf16}, LoadOptions options = {}) {
@@ -51,7 +51,7 @@ TEST_CASE("every family on the CPU: any number of ranks gives the bits of one") 
     check_ranks<Cpu>(fixture("models/" + name), {{1}, {2}, {3}, {4}, {8}}, one_thread);
 }
 
-TEST_CASE("every family on the CPU: stages of layers, of one rank or several each, give the bits of one") {
+TEST_CASE("every family on the CPU: pipeline stages, of one rank or several each, give the bits of one") {
   for (const std::string& name : folders)
     check_ranks<Cpu>(fixture("models/" + name), {{2, 2}, {4, 2}, {2, 1, true}, {3, 2, true}}, one_thread);
   for (const char* target : {"target", "target-int4"}) {
@@ -60,7 +60,7 @@ TEST_CASE("every family on the CPU: stages of layers, of one rank or several eac
   }
 }
 
-TEST_CASE("keys and values in every format: ranks that have some heads each give the bits of one") {
+TEST_CASE("keys and values in every format: ranks with some heads each give the bits of one") {
   for (const KvFormat format : kv_formats) {
     const LoadOptions options{.cache_format = format};
     for (const char* name : {"llama-mha3h", "llama-bias", "llama3-gqa-scaled-tied", "mpt-foundry-gqa-qkgn-swa"})
@@ -92,8 +92,8 @@ TEST_CASE(
   check_ranks<Cpu>(fixture("gguf/phi3-swa7.gguf"), {{3}, {4, 2}}, one_thread);
 }
 
-TEST_CASE("on every instruction set, where prompts are read in large steps and runs: ranks give the bits of one") {
-  // A run of rows ends within the first text and within the second, which goes on in another step.
+TEST_CASE("on every instruction set, with prompts in large steps and chunks, ranks give the bits of one") {
+  // A chunk of rows ends within the first text and within the second, which continues in another step.
   const auto read = [](const AnyModel& model) {
     Bits bits;
     Sequence texts[] = {model.sequence(), model.sequence(), model.sequence()};
@@ -156,7 +156,7 @@ TEST_CASE("an engine whose texts share, fork and lose pages gives the same answe
   }
 }
 
-TEST_CASE("a text saved over ranks goes on alone, and the other way round") {
+TEST_CASE("a text saved over ranks continues on one rank, and vice versa") {
   const auto more = [](const AnyModel& model, Sequence& text) {
     Bits bits;
     Batch batch;
@@ -200,7 +200,7 @@ TEST_CASE("a text saved over ranks goes on alone, and the other way round") {
   }
 }
 
-TEST_CASE("stages that do not fit the ranks or the layers are refused before anything is loaded") {
+TEST_CASE("stages that do not fit the ranks or the layers are rejected before loading") {
   const auto load_in = [](Ranks how) {
     return error_id([&] {
       over_ranks<Cpu>(how, one_thread, [](const auto& load_here) {
@@ -218,7 +218,7 @@ TEST_CASE("stages that do not fit the ranks or the layers are refused before any
   CHECK(load_in({1, 1, true}) == "ranks.pipeline");
 }
 
-TEST_CASE("a rank that computes otherwise is named") {
+TEST_CASE("a rank with other results is named") {
   const auto isas = backend::available_isas();
   const auto run = [&](backend::Isa other) {
     return error_id([&] {

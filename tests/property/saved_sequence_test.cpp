@@ -1,4 +1,4 @@
-// A sequence that is saved and loaded goes on as if nothing had happened; whatever else is in the bytes is refused.
+// A saved and loaded sequence continues with the same bits; any other bytes are rejected.
 #include <catch2/catch.hpp>
 #include <cstring>
 #include <sstream>
@@ -38,7 +38,7 @@ Sequence loaded(const std::string& bytes, const KvPool& pool) {
 
 }  // namespace
 
-TEMPLATE_TEST_CASE("a saved sequence goes on in another model of the same weights, with the same bits", "",
+TEMPLATE_TEST_CASE("a saved sequence continues in another model of the same weights, with the same bits", "",
                    backend::Reference, backend::Cpu) {
   for (const auto& [name, length] :
        {std::pair{"llama-mha3h", 40}, {"mistral-long", 700}, {"phi3-longrope", 25}, {"gpt2", 64}}) {
@@ -62,7 +62,7 @@ TEMPLATE_TEST_CASE("a saved sequence goes on in another model of the same weight
   }
 }
 
-TEST_CASE("a saved sequence of other weights, another backend or another type of weights is refused") {
+TEST_CASE("a saved sequence of other weights, another backend or another type of weights is rejected") {
   const auto folder = fixture("models/llama-mha3h");
   const AnyModel model = load(folder, backend::Cpu{1});
   Sequence sequence = model.sequence();
@@ -76,7 +76,7 @@ TEST_CASE("a saved sequence of other weights, another backend or another type of
   CHECK(refusal(load(folder, backend::Cpu{1}, {.context = 2})) == "sequence.bad-file");
 }
 
-TEST_CASE("a saved sequence goes on in a pool of its format, and every other format is refused") {
+TEST_CASE("a saved sequence continues in a pool of its format, and every other format is rejected") {
   const auto folder = fixture("models/llama-mha3h");
   const AnyModel model = load(folder, backend::Cpu{1});
   const std::vector<Token> next{7};
@@ -93,7 +93,7 @@ TEST_CASE("a saved sequence goes on in a pool of its format, and every other for
   }
 }
 
-TEST_CASE("saved bytes that were cut or altered are refused, and every page goes back") {
+TEST_CASE("truncated or modified bytes are rejected, and every page is freed") {
   const AnyModel model = load(fixture("models/llama-mha3h"), backend::Cpu{1});
   const KvPool pool = model.pool();
   std::string bytes;

@@ -1,4 +1,4 @@
-// The strict check of request heads.
+// The strict check of request headers.
 #include "http/head.hpp"
 
 #include <catch2/catch.hpp>
@@ -11,7 +11,7 @@ using serve::HttpLimits;
 
 namespace {
 
-/// 0 if a request with these lines is let in, its status if not.
+/// 0 if a request with these lines is accepted, else its status.
 int status_of(const std::string& head, const HttpLimits& limits = {}) {
   const auto scan = serve::scan_head(head, 0, limits);
   if (scan.refusal) return scan.refusal->status;
@@ -28,7 +28,7 @@ int status_of_fields(const std::string& fields) {
 
 }  // namespace
 
-TEST_CASE("Heads as clients send them are let in") {
+TEST_CASE("Headers of usual clients are accepted") {
   CHECK(status_of("GET / HTTP/1.1\r\nHost: localhost:8080\r\n\r\n") == 0);
   CHECK(status_of("GET /a%20b?c=d&e HTTP/1.1\r\nhost: [::1]:80\r\n\r\n") == 0);
   CHECK(status_of("GET / HTTP/1.0\r\n\r\n") == 0);
@@ -79,7 +79,7 @@ TEST_CASE("A request line has a method, a path and a version, and one space betw
   }
 }
 
-TEST_CASE("A target is a path, a URI whose host does not matter, or the whole server") {
+TEST_CASE("A target is a path, a URI whose host is ignored, or the whole server") {
   const auto target = [](const char* method, const char* text) {
     const auto found = serve::split_target(method, text);
     return found ? std::string(found->path) + "|" + std::string(found->query) : "refused";
@@ -112,7 +112,7 @@ TEST_CASE("Escapes are decoded once") {
   for (const auto* bad : {"%", "a%", "%4", "%4g", "%g4", "%%41", "% 41"}) CHECK_FALSE(serve::unescaped(bad));
 }
 
-TEST_CASE("Every line of a head ends in CRLF and has no control byte") {
+TEST_CASE("Every line of a header ends in CRLF and has no control byte") {
   for (const std::string head :
        {"GET / HTTP/1.1\nHost: a\r\n\r\n", "GET / HTTP/1.1\r\nHost: a\n\r\n", "GET / HTTP/1.1\r\nHost: a\r\n\n", "\n",
         "GET / HTTP/1.1\r\nHost: a\rX: b\r\n\r\n", "GET / HTTP/1.1\r\r\nHost: a\r\n\r\n",
@@ -132,7 +132,7 @@ TEST_CASE("A field is a word, a colon and a value in one line") {
   }
 }
 
-TEST_CASE("A request of HTTP/1.1 names its host once") {
+TEST_CASE("A request of HTTP/1.1 names its host exactly once") {
   CHECK(status_of("GET / HTTP/1.1\r\n\r\n") == 400);
   CHECK(status_of_fields("Host: a\r\n") == 400);
   CHECK(status_of("GET / HTTP/1.0\r\nHost: a\r\nHost: b\r\n\r\n") == 400);
@@ -140,7 +140,7 @@ TEST_CASE("A request of HTTP/1.1 names its host once") {
   CHECK(status_of("GET / HTTP/1.1\r\nHost: a/b\r\n\r\n") == 400);
 }
 
-TEST_CASE("A body has one length that all programs read alike") {
+TEST_CASE("A body has one unambiguous length") {
   for (const auto* fields :
        {"Content-Length: 1\r\nContent-Length: 1\r\n", "Content-Length: 1\r\ncontent-length: 2\r\n",
         "Content-Length: 1, 1\r\n", "Content-Length: +1\r\n", "Content-Length: -1\r\n", "Content-Length: 0x1\r\n",
@@ -159,7 +159,7 @@ TEST_CASE("A body has one length that all programs read alike") {
   CHECK(status_of_fields("Content-Length: " + std::string(1000, '9') + "\r\n") == 413);
 }
 
-TEST_CASE("A request that has a body by its method says how long it is") {
+TEST_CASE("A request with a body by its method states its length") {
   for (const std::string method : {"POST", "PUT", "PATCH"}) {
     CAPTURE(method);
     for (const std::string version : {" /v1 HTTP/1.1", " /v1 HTTP/1.0"}) {
@@ -174,14 +174,14 @@ TEST_CASE("A request that has a body by its method says how long it is") {
   }
 }
 
-TEST_CASE("What a client expects is 100-continue, and what stands for one value stands once") {
+TEST_CASE("The only expectation is 100-continue, and single values occur once") {
   CHECK(status_of_fields("Expect: a miracle\r\n") == 417);
   CHECK(status_of_fields("Authorization: Bearer a\r\nAuthorization: Bearer b\r\n") == 400);
   CHECK(status_of_fields("Origin: http://a\r\nOrigin: http://b\r\n") == 400);
   CHECK(status_of_fields("Content-Type: a/b\r\nContent-Type: c/d\r\n") == 400);
 }
 
-TEST_CASE("A head has a most of bytes, of a first line and of fields") {
+TEST_CASE("A header has limits of bytes, of its first line and of fields") {
   HttpLimits limits;
   limits.line_bytes = 32;
   limits.head_bytes = 128;
@@ -199,7 +199,7 @@ TEST_CASE("A head has a most of bytes, of a first line and of fields") {
   CHECK(status_of("GET / HTTP/1.1\r\nHost: a\r\nX: b\r\nX: b\r\nX: b\r\n\r\n", limits) == 431);
 }
 
-TEST_CASE("A head that is too long or damaged is refused before its end has come") {
+TEST_CASE("A header that is too long or damaged is rejected before its end") {
   CHECK(serve::scan_head(std::string(9000, 'a'), 0, {}).refusal->status == 414);
   CHECK(serve::scan_head("GET / HTTP/1.1\r\n" + std::string(17000, 'a'), 0, {}).refusal->status == 431);
   CHECK(serve::scan_head("GET / HTTP/1.1\n", 0, {}).refusal->status == 400);

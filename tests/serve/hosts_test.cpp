@@ -1,4 +1,4 @@
-// What hosts and origins mean to the server.
+// Hosts and origins of the server.
 #include <catch2/catch.hpp>
 #include <string>
 #include <vector>
@@ -11,7 +11,7 @@ using serve::addresses_of;
 using serve::HttpHeaders;
 using serve::is_loopback;
 
-TEST_CASE("A host has addresses: localhost those of both families, a bracketed one its own") {
+TEST_CASE("localhost has the addresses of both families, a bracketed one only its own") {
   using Addresses = std::vector<std::string>;
   for (const auto* host : {"localhost", "LocalHost", "localhost."}) {
     CHECK(addresses_of(host) == Addresses{"127.0.0.1", "::1"});
@@ -32,7 +32,7 @@ TEST_CASE("A host has addresses: localhost those of both families, a bracketed o
   }
 }
 
-TEST_CASE("Only this machine reaches a host whose addresses are all of the loopback") {
+TEST_CASE("A host is local if all its addresses are on the loopback") {
   for (const auto* host : {"localhost", "127.0.0.1", "127.1.2.3", "::1", "[::1]", "0:0:0:0:0:0:0:1", "::ffff:127.0.0.1",
                            "[::ffff:7f00:1]"}) {
     CAPTURE(host);
@@ -60,7 +60,7 @@ TEST_CASE("An origin is a scheme and a host, in the form of browsers") {
   }
 }
 
-TEST_CASE("Answers name the origin that may read them") {
+TEST_CASE("Answers contain the allowed origin") {
   const serve::CrossOrigin page{"https://p", "", ""}, other{"https://q", "", ""}, none;
   CHECK(serve::CorsPolicy().headers(page).empty());
   const serve::CorsPolicy two({"https://p", "http://r:1"}), all({"*"});
@@ -75,7 +75,7 @@ TEST_CASE("Answers name the origin that may read them") {
   CHECK_FALSE(all.allows(""));
 }
 
-TEST_CASE("The answer to a preflight names the methods, and the fields that the page asks for") {
+TEST_CASE("The answer to a preflight contains the methods and the requested fields") {
   const serve::CorsPolicy all({"*"});
   CHECK(all.preflight_headers({"https://p", "POST", "authorization, content-type"}).back() ==
         HttpHeaders::value_type{"Access-Control-Allow-Headers", "authorization, content-type"});

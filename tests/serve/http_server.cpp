@@ -1,5 +1,5 @@
-// The HTTP server with a handler that answers as its path says: `http_test_server [NAME=VALUE...]` sets limits, prints
-// its port, and obeys lines of its standard input: counters, drain MILLISECONDS, stop.
+// The HTTP server with a handler that answers by the path. `http_test_server [NAME=VALUE...]` sets limits, prints its
+// port, and executes lines of its standard input: counters, drain MILLISECONDS, stop.
 #include "http/server.hpp"
 
 #include <atomic>
@@ -25,7 +25,7 @@ using std::chrono::milliseconds;
 std::atomic<int> made{0};
 std::atomic<int> alive{0};
 
-/// Wakes, from a thread of its own, every exchange there has been lately, gone or not.
+/// Wakes every recent exchange, ended or not, from another thread.
 class Ticker {
  public:
   Ticker() : thread_([this] { run(); }) {}
@@ -79,17 +79,17 @@ class TestExchange : public serve::Exchange {
     } else if (path == "/bytes") {
       out.answer(200, "application/octet-stream", std::string(static_cast<std::size_t>(number_), 'x'),
                  {{"X-Extra", "a\r\nb"}});
-    } else if (path == "/events") {  // all at once
+    } else if (path == "/events") {  // all at the same time
       out.begin(200, "text/event-stream");
       for (int i = 0; i < number_; ++i) out.write(event(i));
       out.end();
-    } else if (path == "/ticks") {  // one with each tick
+    } else if (path == "/ticks") {  // one per tick
       if (polls_ == 1) return out.begin(200, "text/event-stream");
       out.write(event(polls_ - 2));
       if (polls_ == number_ + 1) out.end();
-    } else if (path == "/later") {  // whole, after some ticks
+    } else if (path == "/later") {  // complete, after some ticks
       if (polls_ > number_) out.answer(200, "text/plain", "late");
-    } else if (path == "/flood") {  // as fast as it goes
+    } else if (path == "/flood") {  // as fast as possible
       if (polls_ == 1) out.begin(200, "text/event-stream");
       out.write(std::string(16 << 10, 'x'));
       wake_();
@@ -158,7 +158,7 @@ serve::HttpOptions options_of(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) try {
-  std::optional<Ticker> ticker;  // of which clients make use once they know the port
+  std::optional<Ticker> ticker;  // which clients use after they know the port
   serve::HttpServer server(options_of(argc, argv), [&ticker](serve::HttpRequest request, std::function<void()> wake) {
     if (request.path == "/unhandled") throw std::runtime_error("secret");
     const bool ticks =

@@ -1,4 +1,4 @@
-// Bytes become requests, in whatever pieces they come.
+// Bytes become requests, for any chunks.
 #include "http/reader.hpp"
 
 #include <catch2/catch.hpp>
@@ -30,7 +30,7 @@ Outcome read(const std::string& bytes, std::size_t piece, const HttpLimits& limi
   return outcome;
 }
 
-/// What becomes of a request, which must not depend on the pieces it comes in.
+/// The result of a request, which must not depend on the chunks.
 Outcome read(const std::string& bytes, const HttpLimits& limits = {}) {
   const auto whole = read(bytes, bytes.size(), limits);
   for (const std::size_t piece : {1, 2, 3, 7, 64}) {
@@ -49,7 +49,7 @@ const std::string chunked = post + "Transfer-Encoding: chunked\r\n\r\n";
 
 }  // namespace
 
-TEST_CASE("A request ends where its length says, and the next begins there") {
+TEST_CASE("A request ends by its length, and the next one begins there") {
   const std::string next = "GET / HTTP/1.1\r\n";
   for (const std::string request : {"GET / HTTP/1.1\r\nHost: a\r\n\r\n", "GET / HTTP/1.0\r\n\r\n"}) {
     CHECK(read(request + next) == Outcome{State::complete, 0, "", request.size()});
@@ -65,7 +65,7 @@ TEST_CASE("A request ends where its length says, and the next begins there") {
   CHECK(read(pieces + next) == Outcome{State::complete, 0, "abc0123456789", pieces.size()});
 }
 
-TEST_CASE("A request says what its head says") {
+TEST_CASE("A request has the contents of its header") {
   HttpLimits limits;
   RequestReader reader(limits);
   const std::string bytes =
@@ -84,7 +84,7 @@ TEST_CASE("A request says what its head says") {
   CHECK_FALSE(read.keep_alive);
 }
 
-TEST_CASE("Trailers add nothing to a request, and an id with bytes that are no plain characters is none") {
+TEST_CASE("Trailers are ignored, and an id with other than plain characters is ignored") {
   HttpLimits limits;
   RequestReader reader(limits);
   reader.feed(
@@ -96,7 +96,7 @@ TEST_CASE("Trailers add nothing to a request, and an id with bytes that are no p
   CHECK(read.request.id.empty());
 }
 
-TEST_CASE("Chunks that two programs could read differently are refused") {
+TEST_CASE("Ambiguous chunks are rejected") {
   for (const auto* body : {"+3\r\nabc\r\n0\r\n\r\n",
                            "0x3\r\nabc\r\n0\r\n\r\n",
                            " 3\r\nabc\r\n0\r\n\r\n",
@@ -132,7 +132,7 @@ TEST_CASE("Chunks that two programs could read differently are refused") {
   }
 }
 
-TEST_CASE("Blanks may stand behind the size of a chunk and in its extensions") {
+TEST_CASE("Spaces are allowed after the size of a chunk and in its extensions") {
   for (const std::string behind : {" ", "\t", " \t ", " ;a", "\t;a=b", "; a", " ; a = b ; c\t=\t\"d\"", ";a= b"}) {
     CHECK(read(chunked + "3" + behind + "\r\nabc\r\n0" + behind + "\r\n\r\n").body == "abc");
   }
@@ -140,7 +140,7 @@ TEST_CASE("Blanks may stand behind the size of a chunk and in its extensions") {
   CHECK(read(chunked + "3" + std::string(65, ' ') + "\r\nabc\r\n0\r\n\r\n").status == 400);
 }
 
-TEST_CASE("Empty lines before a request are dropped, and are no request") {
+TEST_CASE("Empty lines before a request are ignored") {
   const std::string request = "GET /a HTTP/1.1\r\nHost: a\r\n\r\n";
   for (const std::string before : {"\r\n", "\r\n\r\n", "\r\n\r\n\r\n\r\n\r\n"}) {
     CHECK(read(before + request) == Outcome{State::complete, 0, "", before.size() + request.size()});
@@ -159,7 +159,7 @@ TEST_CASE("Empty lines before a request are dropped, and are no request") {
   CHECK(reader.begun());
 }
 
-TEST_CASE("A request has the path and the query of its URI, and says which page sends it") {
+TEST_CASE("A request has the path and the query of its URI, and the page that sends it") {
   HttpLimits limits;
   RequestReader reader(limits);
   reader.feed(
@@ -189,7 +189,7 @@ TEST_CASE("Chunk extensions and trailers are bounded") {
   CHECK(read(trailers).status == 400);
 }
 
-TEST_CASE("A body has a most of bytes, whichever way its length is told") {
+TEST_CASE("A body has a limit of bytes, for both kinds of length") {
   HttpLimits limits;
   limits.body_bytes = 10;
   CHECK(read(post + "Content-Length: 10\r\n\r\n0123456789", limits).state == State::complete);
@@ -199,7 +199,7 @@ TEST_CASE("A body has a most of bytes, whichever way its length is told") {
   CHECK(read(chunked + "FFFFFFFF\r\n", limits).status == 413);
 }
 
-TEST_CASE("A large body comes through whole") {
+TEST_CASE("A large body is read completely") {
   std::string body(1 << 20, 'x');
   for (std::size_t i = 0; i < body.size(); i += 4096) body[i] = static_cast<char>(i >> 12);
   const auto sized = post + "Content-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body;

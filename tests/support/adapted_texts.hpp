@@ -1,4 +1,4 @@
-// Texts with adapters: what each gives alone, and in batches with others.
+// Sequences with adapters: their results alone, and in batches.
 #pragma once
 
 #include <algorithm>
@@ -37,7 +37,7 @@ inline const char* const adapted_fixtures[] = {"llama-mha3h",
 
 using LogitRows = std::vector<std::vector<float>>;
 
-/// The logits after each token of a text that grows token by token, alone, with an adapter or without.
+/// The logits after each token of a sequence that grows token by token, alone, with an adapter or without.
 inline LogitRows logits_alone(const AnyModel& model, const std::vector<Token>& text, const AdapterRef& adapter) {
   Sequence sequence = model.sequence();
   sequence.adapt(adapter);
@@ -87,7 +87,7 @@ inline std::vector<AdapterRef> some_adapters(const AnyModel& model, const Checkp
   return adapters;
 }
 
-/// A text on its way with its adapter.
+/// A growing sequence with its adapter.
 struct AdaptedLine {
   std::vector<Token> text;
   AdapterRef adapter;
@@ -99,8 +99,8 @@ struct MixedOutcome {
   int compared = 0, wrong = 0;
 };
 
-/// Texts with the adapters in turn, and every third bare, in batches of random sizes; counts the rows that do not have
-/// the bits they have alone. swapped: the first two texts get each other's adapter.
+/// Sequences with the adapters in turn, every third without, in batches of random sizes. Counts the rows whose bits
+/// differ from those alone. swapped: exchanges the adapters of the first two.
 inline MixedOutcome run_mixed(const AnyModel& model, const std::vector<AdapterRef>& adapters, int count, int length,
                               std::uint64_t seed, bool swapped = false) {
   std::uint64_t salt = 0;
@@ -109,7 +109,7 @@ inline MixedOutcome run_mixed(const AnyModel& model, const std::vector<AdapterRe
   std::vector<AdaptedLine> lines;
   for (int i = 0; i < count; ++i) {
     const AdapterRef adapter = i % 3 == 2 ? nullptr : adapters[static_cast<std::size_t>(i) % adapters.size()];
-    auto text = some_text(seed + static_cast<std::uint64_t>(i % 5), length, model.info().vocab);  // some alike
+    auto text = some_text(seed + static_cast<std::uint64_t>(i % 5), length, model.info().vocab);  // some equal
     LogitRows expected = logits_alone(model, text, adapter);
     lines.push_back({std::move(text), adapter, std::move(expected), Sequence(pool, 0, adapter)});
   }

@@ -13,13 +13,13 @@ namespace slm::testing {
 
 inline std::atomic<std::int64_t> allocations = 0;  // of all threads
 
-/// Whose allocations fail: those of the thread that asks for it, of all other threads, of all.
+/// The failing allocations: of the current thread, of all other threads, or of all.
 enum class Failing { here, elsewhere, everywhere };
 
-/// Which allocations fail. One object at a time fails any.
+/// Selects failing allocations. Only one object may be active.
 class Failure {
  public:
-  /// The n-th of the action, from 1 on; lasting: and all that follow.
+  /// The n-th allocation of the action, from 1 on; lasting: and all following ones.
   Failure(long n, bool lasting, Failing whose) : n_(n) {
     lasting_ = lasting;
     whose_ = whose;
@@ -27,7 +27,7 @@ class Failure {
   Failure(const Failure&) = delete;
   Failure& operator=(const Failure&) = delete;
 
-  /// Calls action() while allocations fail. Whether it returned; false where it threw Error or std::bad_alloc.
+  /// Calls action() while allocations fail. Returns whether it succeeded; false if it threw Error or std::bad_alloc.
   template <class Action>
   bool spares(Action&& action) {
     const Armed armed(n_, reached_);
@@ -40,10 +40,10 @@ class Failure {
     }
     return true;
   }
-  /// Whether the last action came to the n-th allocation.
+  /// Whether the last action reached the n-th allocation.
   bool reached() const { return reached_; }
 
-  /// Whether the present allocation is one of those.
+  /// Whether the current allocation fails.
   static bool is_now() {
     if (!armed_.load(std::memory_order_acquire)) return false;
     if (whose_ != Failing::everywhere && (whose_ == Failing::here) != asks_) return false;
@@ -76,7 +76,7 @@ class Failure {
 };
 
 /// Calls test(failure) for the first allocation of the test's action, the second and so on, until the action makes
-/// fewer: once with that allocation failing, once with all that follow failing too. Returns how many there are.
+/// fewer: once with only that allocation failing, once with all following ones failing too. Returns their number.
 template <class Test>
 long fail_each_allocation(Test&& test, Failing whose = Failing::here, long stride = 1) {
   long n = 1;

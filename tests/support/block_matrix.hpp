@@ -15,7 +15,7 @@ namespace slm::testing {
 inline constexpr DType block_types[] = {DType::q4_0,   DType::q4_1, DType::q5_0, DType::q5_1, DType::q8_0, DType::q2_k,
                                         DType::iq4_nl, DType::q3_k, DType::q4_k, DType::q5_k, DType::q6_k};
 
-/// Where a block has its F16 scale, and behind that its minimum.
+/// The position of a block's F16 scale, and of its minimum after it.
 inline std::size_t scale_place(DType type) {
   switch (type) {
     case DType::q2_k: return 80;

@@ -1,4 +1,4 @@
-// A quantized checkpoint of one block, to be damaged, and the error that loading it then throws.
+// A quantized checkpoint of one block that a test damages, and the error of loading it.
 #pragma once
 
 #include <algorithm>
@@ -25,7 +25,7 @@ inline constexpr ModelConfig shape{
 inline const std::string down = "model.layers.0.mlp.down_proj";  // [64, 128]
 inline constexpr std::int64_t down_out = 64, down_in = 128;
 
-/// A floating-point model in a folder, for as long as the tests run.
+/// A floating-point model in a folder, for the duration of the tests.
 inline const Checkpoint& original() {
   static const TemporaryFolder folder;
   static const Checkpoint checkpoint = [] {
@@ -51,7 +51,7 @@ inline std::vector<TensorName> matrices() {
 
 inline std::string module_of(const TensorName& weight) { return weight.name.substr(0, weight.name.rfind('.')); }
 
-/// Opens a checkpoint and looks all its layers up, as loading a model does.
+/// Opens a checkpoint and finds all its layers, as the loader does.
 inline void look_up(const EditableCheckpoint& checkpoint) {
   const TemporaryFolder folder;
   checkpoint.write(folder.path());
@@ -74,7 +74,7 @@ inline std::string fault(const EditableCheckpoint& checkpoint) {
   }
 }
 
-/// Damages a checkpoint of this layout; its error has the id and all the words.
+/// Damages a checkpoint of this layout; its error must have the id and all the words.
 inline void check_refused(Int4Layout layout, const std::function<void(EditableCheckpoint&)>& damage,
                           const std::string& id, std::initializer_list<std::string> words) {
   EditableCheckpoint checkpoint = quantized_with(layout);

@@ -1,4 +1,4 @@
-// What an action throws.
+// The exception of an action.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace slm::testing {
 
-/// The id of the Error that the action throws, or "no error".
+/// The id of the action's Error, or "no error".
 template <class Action>
 std::string error_id(Action&& action) {
   try {

@@ -1,5 +1,4 @@
-// The smallest thing that is a Backend: vectors for memory, a log for kernels, and arithmetic a test can do in its
-// head.
+// A minimal Backend: vectors as memory, a log instead of kernels, and simple arithmetic.
 #pragma once
 
 #include <array>
@@ -16,8 +15,7 @@
 namespace slm::testing {
 
 /// One log of calls for all copies: "qkv rows=2 at=5". embed fills row r with its token, attend copies its queries,
-/// project adds 1, gated_mlp gives 2, mlp 3, normalize does nothing, logits point at the token after the one in
-/// x[r][0].
+/// project adds 1, gated_mlp adds 2, mlp 3, normalize does nothing, logits select the token after the one in x[r][0].
 using FakeLog = std::shared_ptr<std::vector<std::string>>;
 
 class FakeStep {

@@ -1,4 +1,4 @@
-// Memory that ends at a page which nobody may touch.
+// Memory that ends at an inaccessible page.
 #pragma once
 
 #include <sys/mman.h>
@@ -9,7 +9,7 @@
 
 namespace slm::testing {
 
-/// `size` bytes that end at a page which faults when read or written.
+/// `size` bytes before a page that faults when read or written.
 class Fenced {
  public:
   explicit Fenced(std::size_t size) {

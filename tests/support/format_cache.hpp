@@ -12,7 +12,7 @@
 
 namespace slm::testing {
 
-/// Pages of one sequence. What nobody wrote is NaN, in int8 by its scales.
+/// Pages of one sequence. Unwritten values are NaN, in int8 through their scales.
 class FormatCache {
  public:
   FormatCache(Heads heads, int context, KvFormat format)
@@ -41,7 +41,7 @@ class FormatCache {
 
   const std::vector<std::vector<std::byte>>& pages() const { return pages_; }
   void set_page(std::size_t page, std::vector<std::byte> bytes) { pages_[page] = std::move(bytes); }
-  /// Gives a page back.
+  /// Frees a page.
   void release(int page) { pages_[static_cast<std::size_t>(page)].clear(); }
 
   std::vector<float> row(bool keys, int head, int position) {
@@ -50,7 +50,7 @@ class FormatCache {
     return numbers;
   }
 
-  /// Writes positions first.. last - 1, each with numbers of its own size.
+  /// Writes positions first.. last - 1, each with numbers of a different magnitude.
   void randomize(Random& random, int first, int last, float scale) {
     for_all(first, last, [&](const backend::KvRow& row) {
       const float own = scale * (0.1f + std::abs(random()));
@@ -58,7 +58,7 @@ class FormatCache {
     });
   }
 
-  /// Positions first.. last - 1 are as nobody had written them.
+  /// Marks positions first.. last - 1 as unwritten.
   void forget(int first, int last) {
     const std::vector<float> nothing(static_cast<std::size_t>(heads_.dim), std::nanf(""));
     for_all(first, last, [&](const backend::KvRow& row) { row.put(nothing.data()); });

@@ -1,4 +1,4 @@
-// Makes GGUF files in memory, sound ones and, where a test says so, damaged ones.
+// Builds GGUF files in memory, valid or deliberately damaged.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace slm::testing {
 
-/// Numbers and strings as GGUF writes them, one after the other.
+/// Numbers and strings in GGUF's encoding, one after another.
 class GgufBytes {
  public:
   template <class T>
@@ -37,7 +37,7 @@ class GgufBytes {
 
   const std::string& content() const { return content_; }
 
-  /// Where numbers stand, lengths and counts among them.
+  /// Positions of numbers, including lengths and counts.
   struct Place {
     std::size_t offset, size;
   };
@@ -48,7 +48,7 @@ class GgufBytes {
   std::vector<Place> places_;
 };
 
-/// The numbers of value types that tests use.
+/// The numbers of value types in tests.
 enum GgufNumber : std::uint32_t {
   gguf_u16 = 2,
   gguf_u32 = 4,
@@ -61,9 +61,9 @@ enum GgufNumber : std::uint32_t {
 class GgufBuilder {
  public:
   std::uint32_t version = 3;
-  std::size_t alignment = 32;  // of the data; a key general.alignment is the caller's
+  std::size_t alignment = 32;  // of the data; the caller adds a key general.alignment
 
-  /// A pair whose type and value are these bytes.
+  /// A pair with these bytes as type and value.
   GgufBuilder& pair(std::string_view key, std::uint32_t type, const GgufBytes& value) {
     pairs_.string(key).put(type).append(value);
     ++pair_count_;
@@ -93,7 +93,7 @@ class GgufBuilder {
     return pair(key, 9, bytes);
   }
 
-  /// dims: innermost first. Its data begin where the tensor before it ends.
+  /// dims: innermost first. Its data begin at the end of the previous tensor.
   GgufBuilder& tensor(std::string_view name, const std::vector<std::uint64_t>& dims, std::uint32_t type,
                       std::string_view data) {
     return tensor_at(data_.size(), name, dims, type, data);
@@ -109,7 +109,7 @@ class GgufBuilder {
     return *this;
   }
 
-  /// The file, its header of these counts.
+  /// The file, with these counts in its header.
   GgufBytes bytes(std::uint64_t tensor_count, std::uint64_t pair_count) const {
     GgufBytes file;
     file.raw("GGUF").put(version).put(tensor_count).put(pair_count).append(pairs_).append(tensors_);
@@ -125,7 +125,7 @@ class GgufBuilder {
   std::uint64_t pair_count_ = 0, tensor_count_ = 0;
 };
 
-/// A small sound file with values of every kind and two tensors.
+/// A small valid file with values of every kind and two tensors.
 inline GgufBuilder small_gguf() {
   GgufBuilder file;
   file.string("general.architecture", "llama").u32("llama.block_count", 2).f32("llama.rope.freq_base", 10000);

@@ -1,4 +1,4 @@
-// A small GGUF model, to be changed by tests.
+// A small GGUF model that tests can change.
 #pragma once
 
 #include <algorithm>
@@ -12,8 +12,8 @@
 
 namespace slm::testing {
 
-/// A small sound model of any architecture whose names and sizes are Llama's, tensors in F32. `change` may leave out
-/// or replace what is added; pairs and tensors that follow come last.
+/// A small valid model of any architecture with Llama's names and sizes, tensors in F32. `change` may remove or replace
+/// items; further pairs and tensors are added last.
 struct SmallModel {
   std::string architecture = "llama";
   int layers = 1, hidden = 8, ffn = 16, heads = 2, kv_heads = 1, vocab = 10;

@@ -1,4 +1,4 @@
-// A tokenizer.json or a SentencePiece model as the metadata that llama.cpp's converter makes of it.
+// A tokenizer.json or a SentencePiece model as metadata of llama.cpp's converter.
 #pragma once
 
 #include <algorithm>
@@ -30,7 +30,7 @@ struct GgufVocabulary {
     scores[id] = score;
   }
 
-  /// What stands in added_tokens of a tokenizer.json, or in added_tokens.json.
+  /// The contents of added_tokens in a tokenizer.json, or of added_tokens.json.
   void place_added(std::size_t id, const std::string& token, bool special) {
     const bool looks_special = token.starts_with("<|") && token.ends_with("|>");
     place(id, token, special || looks_special ? 3 : 4, -1000);
@@ -47,7 +47,7 @@ struct GgufVocabulary {
   }
 };
 
-/// The tokens of a tokenizer.json. A score is that of the best merge that leads to a token.
+/// The tokens of a tokenizer.json. A score is that of the best merge with this result.
 inline GgufVocabulary gguf_vocabulary(const nlohmann::json& tokenizer) {
   GgufVocabulary out;
   const nlohmann::json& model = tokenizer.at("model");
@@ -84,7 +84,7 @@ inline GgufVocabulary gguf_vocabulary(const tokenizer_file::SentencePieceModel& 
   return out;
 }
 
-/// A tokenizer.json of Phi-3 whose own tokens all swallow white space to their right, as those of its GGUF files do.
+/// A tokenizer.json of Phi-3 whose own tokens all strip white space to their right, as in its GGUF files.
 inline nlohmann::json with_swallowing_tokens(nlohmann::json tokenizer) {
   for (auto& token : tokenizer.at("added_tokens")) {
     const std::string content = token.at("content");

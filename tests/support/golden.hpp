@@ -11,7 +11,7 @@ namespace slm::testing {
 
 struct GoldenCase {
   std::vector<Token> ids;
-  std::vector<int> rows;                    // the rows whose logits are given
+  std::vector<int> rows;                    // rows with expected logits
   std::vector<std::vector<double>> logits;  // [rows, vocab], computed in float64
   std::vector<int> argmax;                  // of every row
 };

@@ -1,5 +1,5 @@
-// Adapters on a GPU backend, real or emulated: what Reference gives, the bits that a row has alone, and speculation
-// that changes nothing.
+// Adapters on a GPU backend, real or emulated: the results of Reference, the same bits as alone, and speculation that
+// changes nothing.
 #pragma once
 
 #include <algorithm>
@@ -14,8 +14,8 @@
 
 namespace slm::testing {
 
-/// An adapter of all modules, and text after text with it on both: the fixtures' tolerance, which is for logits up to
-/// ten, grows with logits.
+/// An adapter of all modules, with several texts on both. The fixtures' tolerance, for logits up to ten, scales with
+/// the logits.
 template <class Device>
 void check_adapted_fixture(const std::string& name, Device device, std::uint64_t seed) {
   const Checkpoint checkpoint(fixture("models/" + name));
@@ -32,8 +32,8 @@ void check_adapted_fixture(const std::string& name, Device device, std::uint64_t
   CHECK(distance(found, logits_alone(model, text, nullptr)) > 1e-2);
 }
 
-/// Texts with adapters of all ranks and types and without, in batches that grow over the border between both forms of
-/// products, recorded and not.
+/// Sequences with and without adapters of all ranks and types, in batches that grow across the boundary of both
+/// variants of products, recorded and not.
 template <class Device>
 void check_adapted_batches(const std::string& name, Device device, int count, int length, std::uint64_t seed) {
   const Checkpoint checkpoint(fixture("models/" + name));
@@ -45,7 +45,7 @@ void check_adapted_batches(const std::string& name, Device device, int count, in
   CHECK(outcome.wrong == 0);
 }
 
-/// A bare draft, and a target with an adapter.
+/// A draft without, and a target with an adapter.
 template <class Device>
 void check_adapted_speculation(const std::string& draft, const std::string& target, Device device) {
   const Checkpoint checkpoint(fixture("models/" + target));
@@ -54,8 +54,8 @@ void check_adapted_speculation(const std::string& draft, const std::string& targ
                        [&](const AnyModel& model) { return some_adapters(model, checkpoint)[1]; });
 }
 
-/// A base of four bits: as near to Reference as it is without an adapter, in batches and as a target. Activations are
-/// rounded the same way with an adapter and without, so the errors are of one size, however it falls for one text.
+/// A base of four bits: as close to Reference as without an adapter, in batches and as a target. Activations are
+/// rounded equally with and without an adapter, so the errors have the same size.
 template <class Device>
 void check_adapted_four_bits(Device device) {
   const TemporaryFolder folder;

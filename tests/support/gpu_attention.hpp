@@ -1,5 +1,5 @@
 // Attention of backend::Gpu against Reference, and bit for bit against itself: one row alone, many rows, rows of other
-// sequences beside them, split along the sequence or not. The same bodies run on emulated devices and on real ones.
+// sequences, split along the sequence or not. The same bodies run on emulated and real devices.
 #pragma once
 
 #include <catch2/catch.hpp>
@@ -16,14 +16,14 @@ struct AttentionCase {
   int position, rows, window;
   bool alibi;
 };
-// Chunks of 64: inside one, across several, windows that begin inside a chunk, pages behind a window, more heads to a
+// Chunks of 64: inside one, across several, windows that begin inside a chunk, pages behind a window, more heads per
 // key than a block has queries, every bucket of head dimensions.
 inline const std::vector<AttentionCase> attention_cases{
     {{2, 1, 16}, 0, 1, 0, false},    {{2, 2, 10}, 60, 9, 0, false}, {{4, 1, 64}, 250, 20, 0, true},
     {{3, 3, 80}, 130, 3, 50, false}, {{6, 2, 96}, 190, 1, 0, true}, {{2, 1, 128}, 500, 7, 70, false},
     {{1, 1, 200}, 80, 5, 0, false},  {{40, 2, 16}, 62, 4, 0, false}};
 
-/// Some rows of a text.
+/// Some rows of a sequence.
 struct AttentionInputs {
   std::vector<float> q;
   FormatCache cache;
@@ -32,7 +32,7 @@ struct AttentionInputs {
       : cache(c.heads, c.position + c.rows, format) {
     Random random(seed);
     q = random.vector(static_cast<std::size_t>(c.rows * c.heads.query * c.heads.dim), 2);
-    // Only what has been written by now holds numbers; the rest stays NaN, and what lies behind the window is gone.
+    // Only written positions hold numbers; the others stay NaN, and positions behind the window are freed.
     cache.randomize(random, 0, c.position + c.rows, 0.9f);
     const int oldest = c.window == 0 ? 0 : c.position + 1 - c.window;
     for (int page = 0; page < oldest / page_positions; ++page) cache.release(page);
@@ -44,7 +44,7 @@ struct AttentionInputs {
   }
 };
 
-/// Rows of one or more texts in one step: rows[i] of texts[i] from first[i] on.
+/// Rows of one or more sequences in one step: rows[i] of texts[i] from first[i] on.
 struct AttentionPart {
   AttentionInputs* text;
   int first, rows;
@@ -85,8 +85,8 @@ void check_attention(int device, KvFormat format) {
         .begin(in.cache.plan(c.rows, c.position))
         .attend(view_of(in.q, c.rows), c.heads, in.cache.layer(), view_of(expected, c.rows),
                 {.scale = 0, .window = c.window, .slopes = c.alibi ? slopes.data() : nullptr});
-    // Queries and weights are rounded to 11 bits, and so are products of codes and scales: scores up to 10 are off by
-    // 10 * 2^-11, and so are their exponentials.
+    // Queries and weights are rounded to 11 bits, and so are products of codes and scales: scores up to 10 have an
+    // error of 10 * 2^-11, and so have their exponentials.
     const Device together({.device = device, .split_blocks = -1}), split({.device = device, .split_blocks = 1000});
     const auto whole = attend(together, c, slopes, {{&in, 0, c.rows}});
     CHECK(worst(whole, expected) < 0.02);

@@ -1,4 +1,4 @@
-// Batches on a GPU backend, real or emulated: rows of many sequences in one step give each the bits that it has alone.
+// Batches on a GPU backend, real or emulated: rows of many sequences in one step have the same bits as alone.
 #pragma once
 
 #include <catch2/catch.hpp>
@@ -16,7 +16,7 @@
 
 namespace slm::testing {
 
-/// Random numbers of one test, the same everywhere.
+/// Random numbers of one test, equal on all systems.
 class Dice {
  public:
   explicit Dice(std::uint64_t seed) : state_(seed) {}
@@ -36,17 +36,17 @@ inline Draw random_draw(Dice& dice, int vocab) {
   return draw_of(sampling, vocab);
 }
 
-/// What is appended to a sequence, and what is asked.
+/// Appended tokens of a sequence, and the requested results.
 struct Addition {
   std::vector<Token> tokens;
   Ask ask;
 };
 
-/// Sequences that one model reads together and another one by one.
+/// Sequences that one model processes in batches and another one separately.
 template <class Device>
 class Companions {
  public:
-  /// The first device is the one that is tested. Sequences take turns at the formats of their caches.
+  /// The first device is tested. Sequences alternate between the formats of their caches.
   Companions(const std::filesystem::path& folder, Device device, Device other, int count,
              const std::vector<KvFormat>& formats)
       : other_(other), together_(load(folder, device)), apart_(load(folder, other)) {
@@ -70,7 +70,7 @@ class Companions {
     alone_[to] = alone_[from].fork();
   }
 
-  /// additions[i] to sequence i; those without tokens sit out.
+  /// additions[i] to sequence i; sequences without tokens are skipped.
   void forward(const std::vector<Addition>& additions) {
     Batch all, one;
     for (std::size_t i = 0; i < additions.size(); ++i) {
@@ -81,7 +81,7 @@ class Companions {
     for (std::size_t i = 0; i < additions.size(); ++i) {
       if (additions[i].tokens.empty()) continue;
       CAPTURE(i, alone_[i].length(), additions[i].tokens.size());
-      // Working memory that grows makes the device forget what it recorded, so that this step runs as it is.
+      // Growing working memory drops the device's recordings, so this step runs directly.
       other_.reserve({1, 1, 1}, 1, ++most_of_other_, 1);
       one.clear();
       one.add(alone_[i], additions[i].tokens, additions[i].ask);
@@ -108,8 +108,8 @@ class Companions {
   int most_of_other_ = 2000;  // ids of a vocabulary
 };
 
-/// Rounds of random appends, at first prompts, of `count` sequences of random lengths that are also taken back, forked,
-/// and left out.
+/// Rounds of random appends, at first prompts, of `count` sequences of random lengths, which are also rolled back,
+/// forked and skipped.
 template <class Device>
 void check_batches(const std::filesystem::path& folder, Device device, Device other, int count, std::uint64_t seed,
                    const std::vector<KvFormat>& formats = {KvFormat::f16}) {

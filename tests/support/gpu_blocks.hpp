@@ -1,6 +1,5 @@
-// Products of weights in GGUF's blocks by backend::Gpu against Reference: every type, mixtures, both forms with the
-// same bits; embeddings; and weights that are wrong, which must be found. The same bodies run on emulated devices and
-// on real ones.
+// Products of weights in GGUF's blocks by backend::Gpu against Reference: every type, mixtures, both variants with the
+// same bits; embeddings; and wrong weights, which must be detected. The same bodies run on emulated and real devices.
 #pragma once
 
 #include <catch2/catch.hpp>
@@ -18,7 +17,7 @@
 
 namespace slm::testing {
 
-/// Matrices of these types, one below the other.
+/// Matrices of these types, one below another.
 class StackedBlocks {
  public:
   StackedBlocks(const std::vector<DType>& types, std::int64_t out, std::int64_t in) : out_(out), in_(in) {
@@ -35,8 +34,8 @@ class StackedBlocks {
     return part_of(output).weights[static_cast<std::size_t>(output % out_ * in_ + k)];
   }
 
-  /// How far the product of a weight and of 1 may be from the weight. An element of four bits enters as 128 + code, so
-  /// that sum and difference of up to 144 scales are rounded, each by 2^-24 at most; an element of eight is the code.
+  /// The largest difference of the product of a weight and 1 from the weight. A 4-bit element enters as 128 + code, so
+  /// sum and difference of up to 144 scales are rounded, each by 2^-24 at most; an 8-bit element is the code.
   double tolerance(std::int64_t output, std::int64_t k) const {
     if (block_tiles_of(sources()).bits == 8) return 0;
     const Tensor& tensor = part_of(output).tensor;
@@ -63,7 +62,7 @@ class StackedBlocks {
   std::vector<std::unique_ptr<BlockMatrix>> parts_;
 };
 
-/// The weights as a device's products see them: rows that are 1 at one input and 0 else   [in, rows]
+/// The weights in a device's products: rows that are 1 at one input and 0 elsewhere   [in, rows]
 template <class Device>
 std::vector<float> weights_on_device(const StackedBlocks& blocks, std::int64_t in, int most_vector_rows) {
   std::vector<float> ones(static_cast<std::size_t>(in * in));
@@ -86,8 +85,8 @@ inline bool are_weights(const std::vector<float>& found, const StackedBlocks& bl
   return true;
 }
 
-/// Where bytes of a type's block lie whose change is a wrong one of what tiles hold, and the change: the sign of the
-/// minimum, or else of the scale, and the lowest bit of a factor.
+/// Positions of bytes in a type's block, with a change that makes the tile wrong: the sign of the minimum, or else of
+/// the scale, and the lowest bit of a factor.
 inline std::vector<std::pair<std::size_t, int>> faults_of(DType type) {
   const std::size_t scale = scale_place(type);
   std::vector<std::pair<std::size_t, int>> faults{{code_tiles_of(type).has_minima() ? scale + 3 : scale + 1, 0x80}};
@@ -102,7 +101,7 @@ inline std::vector<std::pair<std::size_t, int>> faults_of(DType type) {
   return faults;
 }
 
-/// The largest difference of a product of the rows of `input`, each output's in units of the root of the sum of the
+/// The largest difference of a product of the rows of `input`, for each output relative to the root of the sum of the
 /// squares of its terms: outputs of random blocks differ in size.
 inline double worst_of_terms(const std::vector<float>& found, const std::vector<float>& expected,
                              const StackedBlocks& blocks, const std::vector<float>& input, std::int64_t in) {
@@ -160,13 +159,13 @@ void check_blocks_of(const std::vector<DType>& types, std::int64_t out, std::int
   }
   for (const auto& [place, change] : faults_of(types.back())) {
     CAPTURE(place, change);
-    blocks.spoil(place, change);  // which leaves the weights that are expected
+    blocks.spoil(place, change);  // leaves the expected weights
     CHECK_FALSE(are_weights(weights_on_device<Device>(blocks, in, 0), blocks, in));
     blocks.spoil(place, change);
   }
 }
 
-/// Of 16 outputs or more and of less, of depths that leave waves without a step and that do not.
+/// Of 16 outputs or more and of less, of depths with and without idle waves.
 template <class Device>
 void check_blocks() {
   for (const DType type : block_types) {
@@ -175,7 +174,7 @@ void check_blocks() {
   for (const DType type : {DType::q4_0, DType::q5_1, DType::q4_k, DType::q6_k}) {
     check_blocks_of<Device>({type}, 36, 768);
   }
-  // Types that one matrix may hold: what llama.cpp makes of values beside queries, and more.
+  // Types that one matrix may contain: llama.cpp's values beside queries, and more.
   check_blocks_of<Device>({DType::q4_k, DType::q4_k, DType::q6_k}, 18, 256);
   check_blocks_of<Device>({DType::q5_0, DType::q8_0}, 16, 96);
   check_blocks_of<Device>({DType::q3_k, DType::q2_k, DType::q5_k}, 18, 256);

@@ -14,7 +14,7 @@
 
 namespace slm::testing {
 
-/// What the decoder chooses on the host for the row that follows `position` tokens; no_token where it throws.
+/// The host decoder's choice for the row after `position` tokens; no_token if it throws.
 inline Token chosen_by_host(const std::vector<float>& row, const Sampling& sampling, std::uint64_t position) {
   Processor processor;
   processor.start(sampling, static_cast<int>(row.size()), std::vector<Token>{0}, 1);
@@ -24,19 +24,19 @@ inline Token chosen_by_host(const std::vector<float>& row, const Sampling& sampl
   return PhiloxCoin{sampling.seed, position}.race(0, p);
 }
 
-/// A row of logits, how it is drawn from, and how many tokens stand before what is drawn.
+/// A row of logits, its sampling, and the number of tokens before the draw.
 struct ChoiceRow {
   std::vector<float> logits;
   Sampling sampling;
   int position;
-  int vocab = 1 << 30;  // ids from here on are out
+  int vocab = 1 << 30;  // ids from here on are excluded
 
   Token by_host(int further = 0) const {
     return chosen_by_host(logits, sampling, static_cast<std::uint64_t>(position + further));
   }
 };
 
-/// The same on a device, for rows of one width that are chosen together.
+/// The same on a device, for rows of one width in one step.
 template <gpu::Runtime R>
 class DeviceChoice {
  public:
@@ -52,7 +52,7 @@ class DeviceChoice {
   std::vector<Token> operator()(const std::vector<ChoiceRow>& rows) {
     const std::size_t width = rows.front().logits.size(), all = rows.size() + 1;
     gpu::DeviceBuffer<float, R> logits(runtime_, all * width);
-    std::vector<gpu::StepRow> step_rows(2, {0, 1 << 20, 0, 0, 0, 0});  // are no outputs
+    std::vector<gpu::StepRow> step_rows(2, {0, 1 << 20, 0, 0, 0, 0});  // without outputs
     std::vector<int> outputs;
     std::vector<Draw> draws(all);
     gpu::Choice hardest = gpu::Choice::none;
@@ -63,7 +63,7 @@ class DeviceChoice {
       outputs.push_back(static_cast<int>(step_rows.size()));
       step_rows.push_back({0, rows[r].position - 1, 0, 0, 0, 0});
     }
-    outputs.push_back(-1);  // fills up
+    outputs.push_back(-1);  // padding
     std::vector<Token> tokens(all, -7);
     put(rows_.data(), step_rows);
     put(outputs_.data(), outputs);
@@ -123,7 +123,7 @@ inline Sampling random_sampling(std::uint64_t seed, int vocab) {
   return sampling;
 }
 
-/// Rows that ask for different draws are chosen together. Emulated lanes take turns in running forward and backward.
+/// Rows with different draws are chosen together. Emulated lanes alternate between running forward and backward.
 template <gpu::Runtime R>
 void check_choices(int trials, int most_devices) {
   std::vector<DeviceChoice<R>> devices;
@@ -148,14 +148,14 @@ void check_choices(int trials, int most_devices) {
     REQUIRE(devices[static_cast<std::size_t>(trial % most_devices)](rows) == expected);
     moved += expected != elsewhere;
   }
-  // As controls: rows without a choice were among them, drawn and greedy ones came together, and a draw keyed by
-  // another position is another token.
+  // Controls: rows without a choice were included, drawn and greedy ones were mixed, and a draw keyed by another
+  // position is another token.
   CHECK(unusable > trials / 20);
   CHECK(mixed > trials / 20);
   CHECK(moved > drawn / 8);
 }
 
-/// A vocabulary of that many ids, whole or without those that only the draft has.
+/// A vocabulary of that many ids, complete or without the draft's extra ids.
 template <gpu::Runtime R>
 void check_choice_of(int vocab, int device_index) {
   DeviceChoice<R> device(device_index);

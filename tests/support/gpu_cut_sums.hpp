@@ -1,4 +1,4 @@
-// Matrix units of which the emulation's sums are too good: tensor cores cut what they add.
+// Matrix units with truncated sums, since tensor cores truncate addends and the emulation's sums are more exact.
 #pragma once
 
 #include <algorithm>
@@ -10,9 +10,9 @@
 
 namespace slm::testing {
 
-/// Some products at a time are added to what came before: all of them cut, toward zero, to the 24 bits of a float and
-/// some more below the largest, and so is their sum, to a float. After Fasi, Higham, Mikaitis and Pranesh, Numerical
-/// behavior of NVIDIA tensor cores (2021).
+/// Some products at a time are added to the previous sum: all are truncated toward zero, to the 24 bits of a float and
+/// some more below the largest, and the result to a float. After Fasi, Higham, Mikaitis and Pranesh, Numerical behavior
+/// of NVIDIA tensor cores (2021).
 template <int AtOnce, int MoreBits>
 struct CutSums {
   static float add(float c, const float* a, const float* b, int depth) {

@@ -1,5 +1,5 @@
-// Four-bit products of backend::Gpu against Reference: every size of block, both forms with the same bits; and an
-// embedding of four bits. The same bodies run on emulated devices and on real ones.
+// Four-bit products of backend::Gpu against Reference: every block size, both variants with the same bits; and a
+// four-bit embedding. The same bodies run on emulated and real devices.
 #pragma once
 
 #include <catch2/catch.hpp>
@@ -25,7 +25,7 @@ void check_int4() {
     PackedLayer layer(rows_of_codes, {.layout = Int4Layout::packed_rows});
     for (const DType scales : {DType::f16, DType::f32}) {
       std::vector<float> exact;
-      if (scales == DType::f32) {  // scales that fp16 cannot hold
+      if (scales == DType::f32) {  // scales outside the range of fp16
         Int4Rows other = rows_of_codes;
         for (float& scale : other.scales) scale *= 1.0001f;
         exact = other.scales;

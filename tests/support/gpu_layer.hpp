@@ -1,4 +1,4 @@
-// One operation on a GPU backend, real or emulated, beside the same on Reference.
+// One operation on a GPU backend, real or emulated, and the same on Reference.
 #pragma once
 
 #include <algorithm>
@@ -25,9 +25,9 @@ inline double worst(const std::vector<float>& found, const std::vector<float>& e
   return rms == 0 ? largest : largest / rms;
 }
 
-/// What `worst` of a product of random data may be. An input rounded to p bits is off by at most 2^-p of itself, of
-/// random sign, so a sum of n such products by 2^-p / sqrt(3) of its own root mean square; five times that is out of
-/// reach of rounding and far below a term left out. fp32 is computed as three bfloat16 terms: 2^-22 remain.
+/// The bound of `worst` for a product of random data. Rounding an input to p bits changes it by at most 2^-p of itself
+/// with random sign, so a sum of n such products by 2^-p / sqrt(3) of its own root mean square. Five times that exceeds
+/// all rounding errors and is far below a missing term. fp32 is computed as three bfloat16 terms: 2^-22 remain.
 template <class Format>
 constexpr double product_tolerance() {
   if (std::is_same_v<Format, Fp32>) return 1e-5;
@@ -42,7 +42,7 @@ class OnDevice {
   OnDevice(Device device, const std::vector<T>& values) : device_(device), size_(values.size()) {
     buffer_ = device_.template allocate<T>(size_);
     auto stream = device_.runtime().make_stream();
-    device_.synchronize();  // what allocate() writes is on the device's own stream
+    device_.synchronize();  // the writes of allocate() are on the device's own stream
     if (size_ > 0) device_.runtime().copy_in(buffer_.data(), values.data(), size_ * sizeof(T), stream);
     device_.runtime().synchronize(stream);
   }
@@ -68,7 +68,7 @@ class OnDevice {
   typename Device::template Buffer<T> buffer_;
 };
 
-/// The pages of a FormatCache, each in device memory of its own.
+/// The pages of a FormatCache, each in separate device memory.
 template <class Device>
 class DeviceCache {
  public:
@@ -94,7 +94,7 @@ class DeviceCache {
   std::vector<OnDevice<Device, std::byte>> pages_;
 };
 
-/// A plan of rows that no operation looks at.
+/// A plan of rows for operations that do not read it.
 inline TestPlan plan_of(int rows) { return TestPlan(std::vector<Token>(static_cast<std::size_t>(rows))); }
 
 inline View<float, 2> view_of(std::vector<float>& values, int rows) {

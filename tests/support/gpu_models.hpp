@@ -1,4 +1,4 @@
-// Whole models on a GPU backend, real or emulated: the fixtures' logits, the same bits in whatever pieces a text comes,
+// Whole models on a GPU backend, real or emulated: the fixtures' logits, the same bits for any chunks of a text, and
 // speculation that changes nothing.
 #pragma once
 
@@ -25,9 +25,9 @@ namespace slm::testing {
 
 inline std::vector<float> copy_of(View<const float, 2> logits) { return {logits.data, logits.data + logits.size()}; }
 
-/// Logits of the fixtures lie within -10..10. Keys, values, queries and weights of attention are rounded to 11 bits and
-/// softmax turns a score's error into a relative one: 2^-11 of scores up to some ten, in each of two layers, then a
-/// norm: 0.05. Weights of bfloat16 make products round activations to 8 bits, too.
+/// Logits of the fixtures are within -10..10. Keys, values, queries and weights of attention are rounded to 11 bits,
+/// and softmax turns a score's error into a relative one: 2^-11 of scores up to about ten, in each of two layers, then
+/// a norm: 0.05. Weights of bfloat16 also make products round activations to 8 bits.
 inline double logit_tolerance(const Checkpoint& checkpoint) {
   const auto& tensors = checkpoint.tensors();
   return std::any_of(tensors.begin(), tensors.end(), [](const auto& t) { return t.second->dtype == DType::bf16; })
@@ -35,7 +35,7 @@ inline double logit_tolerance(const Checkpoint& checkpoint) {
              : 0.05;
 }
 
-/// The expected logits, and the same bits in whatever pieces a text comes.
+/// The expected logits, and the same bits for any chunks of a text.
 inline void check_goldens(const AnyModel& model, const std::vector<GoldenCase>& goldens, double tolerance,
                           bool in_pieces = true) {
   Session text(model);
@@ -92,7 +92,7 @@ std::vector<float> steps_of(const std::filesystem::path& folder, Device device, 
   return all;
 }
 
-/// On two devices, or by two ways of one.
+/// On two devices, or by two methods of one.
 template <class Device, class Other>
 void check_same_steps(const std::filesystem::path& folder, Device device, Other other,
                       const LoadOptions& options = {}) {
@@ -104,14 +104,14 @@ void check_same_steps(const std::filesystem::path& folder, Device device, Other 
 template <class Device>
 void check_fixture(const std::filesystem::path& folder, Device device) {
   const Checkpoint checkpoint(folder);
-  // With LongRoPE the table of frequencies depends on the pieces, as upstream's does.
+  // With LongRoPE the table of frequencies depends on the chunks, as in upstream.
   const bool longrope = checkpoint.settings().rope_scaling.kind == RopeScaling::Kind::longrope;
   check_goldens(load(folder, device), read_golden(folder), logit_tolerance(checkpoint), !longrope);
 }
 
-/// Speculative text is plain text, token for token, and the text is the same when the host chooses, because the request
-/// asks for log-probabilities, as when models choose themselves. The makers give models anew, and adapter_of an adapter
-/// of a target.
+/// Speculative text is plain text, token for token. The text is the same when the host chooses, because the request
+/// asks for log-probabilities, and when models choose themselves. The makers create new models, and adapter_of an
+/// adapter of a target.
 template <class MakeDraft, class MakeTarget>
 void check_speculation_of(
     MakeDraft make_draft, MakeTarget make_target,
@@ -146,7 +146,7 @@ void check_speculation(const std::filesystem::path& draft, Draft draft_device, c
   check_speculation_of([&] { return load(draft, draft_device); }, [&] { return load(target, target_device); });
 }
 
-/// On a device and by plain loops.
+/// On a device and on the reference backend.
 template <class Device>
 double worst_difference(const std::filesystem::path& model, Device device) {
   Session on_device(load(model, device)), plain(load(model, backend::Reference{}));
@@ -164,7 +164,7 @@ double worst_difference(const std::filesystem::path& model, Device device) {
 template <class Device>
 void check_four_bits(Device device) {
   const std::filesystem::path original = fixture("models/llama-mha3h");
-  for (const int group : {16, -1}) {  // tiles cannot hold groups of 16: such layers are multiplied out
+  for (const int group : {16, -1}) {  // tiles do not support groups of 16: such layers are dequantized
     const TemporaryFolder folder;
     quantized(Checkpoint(original), {.layout = Int4Layout::awq_gemm, .group = group}).write(folder.path());
     CHECK(worst_difference(folder.path(), device) < 0.15);

@@ -1,5 +1,5 @@
-// Every product of backend::Gpu against Reference: formats, epilogues, both forms. The same bodies run on emulated
-// devices and on real ones.
+// Every product of backend::Gpu against Reference: formats, epilogues, both variants. The same bodies run on emulated
+// and real devices.
 #pragma once
 
 #include <algorithm>
@@ -23,17 +23,17 @@ struct ProductShape {
   Heads heads;
   int hidden, ffn;
 };
-// Whole tiles; odd everything; heads of 80 and 96; AMD-135M's hidden of 576 with heads that share keys.
+// Whole tiles; odd sizes; heads of 80 and 96; AMD-135M's hidden of 576 with shared keys.
 inline const std::vector<ProductShape> product_shapes{
     {{2, 1, 32}, 64, 48}, {{3, 1, 10}, 37, 21}, {{2, 2, 80}, 160, 96}, {{1, 1, 96}, 96, 64}, {{9, 3, 64}, 576, 64}};
 
-/// Adapters of one product, in turn of all types and of small, odd and the largest ranks, each on the device too.
+/// Adapters of one product, alternating all types and small, odd and the largest ranks, each also on the device.
 template <class Device>
 class ProductAdapters {
  public:
   static constexpr int product = 9;
 
-  /// parts: the outputs of what is fused. Every second adapter leaves the first part as it is.
+  /// parts: the outputs of the fused parts. Every second adapter leaves the first part unchanged.
   ProductAdapters(Device device, std::int64_t in, const std::vector<std::int64_t>& parts) {
     const std::pair<DType, int> kinds[] = {{DType::bf16, 8}, {DType::f32, 1}, {DType::f16, 37}, {DType::bf16, 512}};
     for (const auto& [type, rank] : kinds) {
@@ -54,7 +54,7 @@ class ProductAdapters {
     }
   }
 
-  /// Of row r; every third has none.
+  /// For row r; every third has none.
   const Adapter* on_host(int r) const { return at(on_host_, r); }
   const Adapter* on_device(int r) const { return at(on_device_, r); }
 
@@ -63,7 +63,7 @@ class ProductAdapters {
     return r % 3 == 1 ? nullptr : &all[static_cast<std::size_t>(r) % all.size()];
   }
 
-  /// Each at a cache line, as whole ones.
+  /// Each at a cache line, as complete ones.
   using Line = std::array<std::byte, 64>;
   using Matrices = std::vector<std::vector<Line>>;
 
@@ -80,7 +80,7 @@ class ProductAdapters {
     return lines;
   }
 
-  /// The adapter's memory: the matrices one behind the other, exactly as much as they take.
+  /// The adapter's memory: the matrices one after another, without gaps.
   static void put_together(Adapter& adapter, const Matrices& matrices) {
     for (const std::vector<Line>& matrix : matrices) adapter.bytes += matrix.size() * sizeof(Line);
     const auto memory = std::make_shared<Line[]>(adapter.bytes / sizeof(Line));
@@ -97,7 +97,7 @@ class ProductAdapters {
   std::deque<Adapter> on_host_, on_device_;
 };
 
-/// With adapters, each row is a sequence of its own.
+/// With adapters, each row is a separate sequence.
 template <class Device, class Format>
 class ProductChecks {
  public:
@@ -131,7 +131,7 @@ class ProductChecks {
     CHECK(worst(out.read(), expected) < 3 * tolerance);
   }
 
-  /// Without a gate, with the other norm, a bias of it, and a divisor.
+  /// Without a gate, with the other norm with a bias, and a divisor.
   void mlp() {
     const auto [weight, plain] = packs({layer.up.tensor});
     const Plans plans = plans_of(shape.hidden, {shape.ffn});
@@ -190,12 +190,12 @@ class ProductChecks {
                Linear{packed.second, layer.qkv_bias.data(), product}, rope(layer.inverse_frequency.data()), heads,
                plain_cache.layer(), view_of(expected, rows), shaping(head_norm.host.data()));
       CHECK(worst(q.read(), expected) < 2 * tolerance);
-      // One unit in the last place, where what is all but a tie parts, of numbers of four times the root mean square.
+      // One unit in the last place, for values close to a tie, of numbers of four times the root mean square.
       const double step = format == KvFormat::int8 ? 4.0 / 127 : format == KvFormat::bf16 ? 0x1p-6 : 0x1p-9;
       CHECK(worst(written(cache.read(), position), written(plain_cache, position)) < 2 * tolerance + step);
     };
     check(17, true, 0, 1, 0, QkNorm::none);
-    check(120, true, 0, 1, 0.5f, QkNorm::none);  // the rows run over the end of a page
+    check(120, true, 0, 1, 0.5f, QkNorm::none);  // the rows cross the end of a page
     check(3, false, 0, 1, 0, QkNorm::none);
     check(5, true, heads.dim / 4 * 2, 1.2f, 0, QkNorm::none);
     check(9, true, 0, 1, 0, QkNorm::per_head);
@@ -209,7 +209,7 @@ class ProductChecks {
  private:
   static constexpr double tolerance = product_tolerance<Format>();
 
-  /// Numbers on both sides.
+  /// Numbers for both backends.
   struct Held {
     mutable std::vector<float> host;
     mutable OnDevice<Device> on_device;
@@ -224,7 +224,7 @@ class ProductChecks {
     return std::pair{device.template pack<Format>(tensors), reference.template pack<Format>(tensors)};
   }
 
-  /// The plan of all rows, for both sides.
+  /// The plan of all rows, for both backends.
   struct Plans {
     TestPlan on_device, on_host;
     std::unique_ptr<ProductAdapters<Device>> adapters;
@@ -266,7 +266,7 @@ class ProductChecks {
   Random random{23};
 };
 
-/// The first and the last columns of a vocabulary that is no power of two, and the last rows of its embedding.
+/// The first and the last columns of a vocabulary that is not a power of two, and the last rows of its embedding.
 template <class Device, class Format>
 void check_vocabulary(Device device, int vocab) {
   constexpr int hidden = 32, rows = 2;
@@ -287,8 +287,8 @@ void check_vocabulary(Device device, int vocab) {
   CHECK(on_device.read() == x);
 }
 
-/// Products of fp32 weights of a great depth are as near to the exact ones as sums in fp32 are, of any sign and all
-/// positive. Errors are the largest of 32 outputs, in units of their root mean square.
+/// Products of fp32 weights of a large depth are as close to the exact ones as sums in fp32, of any sign and all
+/// positive. Errors are the largest of 32 outputs, relative to their root mean square.
 template <class Device>
 void check_deep_sums(int depth) {
   constexpr int out = 32;
@@ -320,7 +320,7 @@ void check_deep_sums(int depth) {
                         .shape = {out, depth},
                         .bytes = reinterpret_cast<const std::byte*>(weights.data()),
                         .size_bytes = weights.size() * sizeof(float)};
-    for (const int most : {1000, 0}) {  // rows that take the form for few
+    for (const int most : {1000, 0}) {  // rows of the variant for few rows
       Device device(backend::GpuOptions{.most_vector_rows = most});
       OnDevice<Device> from(device, x), to(device, std::vector<float>(out));
       const auto weight = device.template pack<Fp32>(std::vector<Tensor>{tensor});
@@ -338,7 +338,7 @@ template <class Device, class Format>
 void check_products(int device) {
   for (const ProductShape& shape : product_shapes) {
     for (const int rows : shape.hidden > 100 ? std::vector<int>{3} : std::vector<int>{1, 9, 35}) {
-      for (const int most : {1000, 0}) {  // rows that take the form for few
+      for (const int most : {1000, 0}) {  // rows of the variant for few rows
         CAPTURE(Format::name, shape.heads.dim, shape.hidden, rows, most, Device::name);
         ProductChecks<Device, Format> checks(shape, rows, {.device = device, .most_vector_rows = most});
         checks.project();
@@ -350,7 +350,7 @@ void check_products(int device) {
   }
 }
 
-/// The same products with adapters beside bare rows.
+/// The same products with adapters and with rows without.
 template <class Device, class Format>
 void check_adapted_products(int device) {
   for (const ProductShape& shape : product_shapes) {

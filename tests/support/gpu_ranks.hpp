@@ -1,4 +1,4 @@
-// Models over ranks that have a GPU each, emulated, whose memory a NCCL that is made up gathers.
+// Models over ranks with one emulated GPU each; a simulated NCCL gathers their memory.
 #pragma once
 
 #include <catch2/catch.hpp>
@@ -15,7 +15,7 @@
 
 namespace slm::testing {
 
-/// How each of several ranks has ended, where the first did run(load): load(folder, options) is a model that all hold.
+/// How each rank has ended; the first ran run(load), where load(folder, options) is a model over all ranks.
 template <class B>
 std::vector<End> on_devices(Ranks how, const auto& run_here,
                             std::chrono::milliseconds most = std::chrono::seconds(60)) {
@@ -33,7 +33,7 @@ std::vector<End> on_devices(Ranks how, const auto& run_here,
       most);
 }
 
-/// Any number of ranks with a device each answer with the bits of one device: answer(draft, target).
+/// Any number of ranks with one device each produce the bits of one device: answer(draft, target).
 template <class B>
 void check_devices(const std::filesystem::path& folder, std::initializer_list<Ranks> sizes, const auto& answer,
                    LoadOptions draft = {.weights = WeightType::bf16}, LoadOptions target = {}) {

@@ -1,4 +1,4 @@
-// Random 4-bit layers, and layers written down in any of the published layouts.
+// Random 4-bit layers, stored in any of the published layouts.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ inline constexpr Int4Layout all_layouts[] = {Int4Layout::awq_gemm,      Int4Layo
                                              Int4Layout::awq_gemv_fast, Int4Layout::packed_rows,
                                              Int4Layout::quark_order,   Int4Layout::quark_reorder};
 
-/// Codes and zeros over the whole range, scales as a quantizer would choose them, rounded to F16.
+/// Codes and zeros over the whole range, scales as from a quantizer, rounded to F16.
 inline Int4Rows random_rows(std::int64_t out, std::int64_t in, std::int64_t group, std::uint64_t seed,
                             bool symmetric = false) {
   Random random(seed);
@@ -25,7 +25,7 @@ inline Int4Rows random_rows(std::int64_t out, std::int64_t in, std::int64_t grou
   for (std::int64_t i = 0; i < out * in; ++i) rows.codes.push_back(nibble());
   for (std::int64_t i = 0; i < out * rows.groups(); ++i) {
     rows.zeros.push_back(symmetric ? std::uint8_t{8} : nibble());
-    rows.scales.push_back(to_float(from_float<half_t>(0.02f * random())));  // negative ones are legal
+    rows.scales.push_back(to_float(from_float<half_t>(0.02f * random())));  // negative ones are valid
   }
   return rows;
 }

@@ -1,4 +1,4 @@
-// Products of four-bit weights by the kernels of one kind of dot product alone, and what they should be.
+// Products of four-bit weights by the kernels of a single kind of dot product, and their expected results.
 #pragma once
 
 #include <algorithm>
@@ -78,7 +78,7 @@ inline std::vector<float> int4_product(DotSet set, int terms, const CodeTiles& t
   return out;
 }
 
-/// The same by kernels that see weights, activations, packed rows, scratch and results each end at a page which faults.
+/// The same by kernels whose weights, activations, packed rows, scratch and results each end at a page that faults.
 inline std::vector<float> fenced_int4_product(DotSet set, int terms, CodeTiles tiles, const std::vector<float>& x,
                                               int rows) {
   const auto copied = [](const void* from, std::size_t bytes) {

@@ -1,4 +1,4 @@
-// Emulated lanes that put off all work, as a busy device does.
+// Emulated lanes that delay all work, as a busy device does.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace slm::testing {
 
-/// Nothing is done before somebody waits for it, so that who uses the host's memory too early is found out.
+/// Work runs only when a caller waits for it, which detects too early uses of host memory.
 class LazyLanes : public backend::LanesRuntime<gpu::MmaSync16x8x16> {
   using Base = backend::LanesRuntime<gpu::MmaSync16x8x16>;
 
@@ -21,12 +21,12 @@ class LazyLanes : public backend::LanesRuntime<gpu::MmaSync16x8x16> {
     friend LazyLanes;
     explicit Event(Base::Event base) : base_(std::move(base)) {}
     Base::Event base_;
-    long behind_ = 0;  // so much work
+    long behind_ = 0;  // amount of work
   };
 
   explicit LazyLanes(int device = 0) : Base(device) {}
 
-  /// Times that somebody had to wait for an event whose work was not done.
+  /// Number of waits for events whose work was not complete.
   long waits() const { return work_->waits; }
 
   Event make_event() { return Event(Base::make_event()); }

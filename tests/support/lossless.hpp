@@ -1,4 +1,4 @@
-// Generates many short texts on the real decoder and compares their joint law with the exact one.
+// Generates many short texts with the real decoder and compares their joint distribution with the exact one.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ namespace slm::testing {
 
 struct Setting {
   int draft_length;
-  int vocab;  // small enough that most cells of the joint law are well filled
+  int vocab;  // small enough that most cells of the joint distribution are well filled
 };
 inline const Setting settings[] = {{1, 8}, {2, 6}, {4, 4}};
 
@@ -36,7 +36,7 @@ inline ToyOptions draft_options(int vocab) {
   return {.vocab = vocab, .seed = 5, .spread = 2.2, .other_seed = 77, .other_share = 0.45};
 }
 
-/// The exact law of `length` tokens after the prompt, as cells in base `vocab`.
+/// The exact distribution of `length` tokens after the prompt, as cells in base `vocab`.
 inline std::vector<double> exact_law(const ToyModel& target, const Sampling& sampling, int length) {
   const auto vocab = static_cast<std::size_t>(target.info().vocab);
   std::vector<double> law(1, 1.0);
@@ -62,7 +62,7 @@ inline std::vector<double> exact_law(const ToyModel& target, const Sampling& sam
 }
 
 /// Generates `texts` times K + 2 tokens, with seeds 1, 2, ... The window must be longer than K + 1 tokens: a wrong
-/// bonus token only shows in what follows it.
+/// bonus token shows only in the following tokens.
 template <class Rule, class Draft>
 Fit fit(Draft draft, ToyModel target, const Setting& setting, Sampling sampling, Speculation speculation = {},
         int texts = 60000) {

@@ -1,4 +1,4 @@
-// Models over ranks that have a GPU each, emulated.
+// Models over ranks with one emulated GPU each.
 #include "slm/backend/split.hpp"
 #include "slm/model/load_definition.hpp"
 #include "support/queued_lanes.hpp"

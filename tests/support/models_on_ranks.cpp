@@ -1,4 +1,4 @@
-// Models over ranks that are threads.
+// Models over ranks as threads.
 #include "slm/backend/cpu/cpu.hpp"
 #include "slm/backend/reference/reference.hpp"
 #include "slm/backend/split.hpp"

@@ -1,5 +1,5 @@
-// Plain decoding written as directly as possible, without the library's processor, draws or loop: full sorts, long
-// double, every prefix evaluated from nothing. The decoders are tested against it.
+// Plain decoding implemented as directly as possible, without the library's processor, draws or loop: full sorts, long
+// double, every prefix evaluated from scratch. The decoders are tested against it.
 #pragma once
 
 #include <algorithm>
@@ -57,7 +57,7 @@ inline std::map<Token, long double> naive_distribution(std::vector<float> logits
   return result;
 }
 
-/// Gumbel-max as the documentation states it: argmax of log p(v) + g, g = -log(-log(u(seed, position, v))).
+/// Gumbel-max as documented: argmax of log p(v) + g, g = -log(-log(u(seed, position, v))).
 inline Token naive_gumbel(const std::map<Token, long double>& p, std::uint64_t seed, std::size_t position) {
   Token best = -1;
   long double best_score = -INFINITY;
@@ -77,7 +77,7 @@ inline Token naive_gumbel(const std::map<Token, long double>& p, std::uint64_t s
   return best;
 }
 
-/// Prompt and output of plain decoding under the coupled rule. Ends as the decoders do, except by a sink.
+/// Prompt and output of plain decoding under the coupled rule. Ends like the decoders, except by a sink.
 template <class Model>
 std::vector<Token> naive_text(const Model& model, std::vector<Token> prompt, const Sampling& sampling) {
   std::vector<Token> text = prompt;

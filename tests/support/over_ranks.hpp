@@ -1,4 +1,4 @@
-// What the first of several ranks computes by models that all of them hold.
+// Computations of the first of several ranks with models over all of them.
 #pragma once
 
 #include <cstddef>
@@ -27,7 +27,7 @@ struct Bits {
   bool operator==(const Bits&) const = default;
 };
 
-/// Ranks, and the stages of layers that they make, maybe without the first, and whether they add up parts of sums.
+/// Ranks and their pipeline stages, optionally without the first rank, and whether they use partial sums.
 struct Ranks {
   int size;
   int stages = 1;
@@ -35,7 +35,7 @@ struct Ranks {
   bool fast_reduce = false;
 };
 
-/// What the first of the ranks answers, while the others help it: run(load), where load(folder, options) is a model.
+/// The result of the first rank while the others assist: run(load), where load(folder, options) is a model.
 template <class B>
 Bits over_ranks(Ranks how, const auto& device, const auto& run) {
   Bits found;

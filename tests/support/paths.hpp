@@ -1,4 +1,4 @@
-// Where tests find files: fixtures in the repository, and larger material of others that may be absent.
+// Locations of files: fixtures in the repository, and optional larger files.
 #pragma once
 
 #include <cstdlib>
@@ -25,7 +25,7 @@ inline std::filesystem::path test_data(const std::string& relative) {
   return std::filesystem::exists(path) ? path : std::filesystem::path{};
 }
 
-/// A model that was fetched into build/models; empty when absent.
+/// A model downloaded into build/models; empty when absent.
 inline std::filesystem::path built_model(const std::string& name) {
   const auto path = std::filesystem::path{SLM_SOURCE_DIR} / "build" / "models" / name;
   return std::filesystem::exists(path) ? path : std::filesystem::path{};
@@ -33,7 +33,7 @@ inline std::filesystem::path built_model(const std::string& name) {
 
 }  // namespace slm::testing
 
-/// Ends a test case that has nothing to work on, saying so.
+/// Skips a test case without its input, with a message.
 #define SLM_SKIP_WITHOUT(path, what)                           \
   if ((path).empty()) {                                        \
     WARN("SKIPPED: " what " is not here (set SLM_TEST_DATA)"); \

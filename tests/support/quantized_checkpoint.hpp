@@ -26,13 +26,13 @@ struct QuantizedForm {
   DType scale_dtype = DType::f16;
 };
 
-/// The quantization_config that the layout's own tool writes.
+/// The quantization_config of the layout's own tool.
 inline Json quantization_config(const QuantizedForm& form) {
   switch (form.layout) {
     case Int4Layout::awq_gemm:
     case Int4Layout::awq_gemv:
     case Int4Layout::awq_gemv_fast: {
-      const char* version = form.layout == Int4Layout::awq_gemm   ? "GEMM"  // old repositories write capitals
+      const char* version = form.layout == Int4Layout::awq_gemm   ? "GEMM"  // old repositories use capitals
                             : form.layout == Int4Layout::awq_gemv ? "gemv"
                                                                   : "gemv_fast";
       return {{"quant_method", "awq"},         {"bits", 4},          {"group_size", form.group},
@@ -74,8 +74,8 @@ inline float rounded_to(DType dtype, float value) {
   return value;
 }
 
-/// Nearest codes of a weight [out, in]. The range of a group always holds zero, and the scale is rounded before codes
-/// are chosen by it.
+/// Nearest codes of a weight [out, in]. The range of a group always contains zero, and the scale is rounded before
+/// codes are chosen.
 inline Int4Rows round_to_nearest(const Tensor& weight, const QuantizedForm& form) {
   Int4Rows rows{.rows = weight.shape[0], .in = weight.shape[1], .group = 0, .codes = {}, .zeros = {}, .scales = {}};
   rows.group = form.group == -1 ? rows.in : form.group;
@@ -143,7 +143,7 @@ inline EditableCheckpoint quantized(const Checkpoint& source, const QuantizedFor
   return copy;
 }
 
-/// The same weights multiplied out again: F32 tensors under their own names.
+/// The same weights dequantized: F32 tensors under their own names.
 inline EditableCheckpoint dequantized(const Checkpoint& source, const QuantizedForm& form) {
   EditableCheckpoint copy = quantized(source, form);
   copy.config.erase("quantization_config");

@@ -1,5 +1,5 @@
-// Emulated lanes whose streams work only while somebody waits for them, one thread for each device: as ranks of one
-// process have GPUs of their own, which reach each other by a NCCL that is made up.
+// Emulated lanes whose streams work only while a caller waits for them, with one thread per device: as ranks of one
+// process with one GPU each, over a simulated NCCL.
 #pragma once
 
 #include <atomic>
@@ -17,16 +17,16 @@
 
 namespace slm::testing {
 
-/// Times that a runtime was to wait for the other ranks by itself, where it would never hear of a failure.
+/// Number of waits of a runtime for the other ranks without polling, which would not detect a failure.
 inline std::atomic<int> blind_waits{0};
-/// The device with this number fails when it is asked whether it is idle.
+/// The device with this number fails when it is polled.
 inline std::atomic<int> lost_device{-1};
 
-/// A device has its number beside the order of its lanes: ranks that share one are refused by NCCL. It does not say
-/// that it is emulated, so steps may have as many rows as on a GPU.
+/// A device has its number and its order of lanes: NCCL rejects ranks that share one. It does not report that it is
+/// emulated, so steps may have as many rows as on a GPU.
 template <class Layout>
 class QueuedLanes {
-  using Work = std::function<bool()>;  // returns whether it is done, and is asked again until it is
+  using Work = std::function<bool()>;  // returns whether it is complete, and is polled until it is
   using Queue = std::deque<Work>;
 
  public:
@@ -41,7 +41,7 @@ class QueuedLanes {
    private:
     friend QueuedLanes;
     std::shared_ptr<Queue> queue_ = std::make_shared<Queue>();
-    std::unique_ptr<Queue> recorded_ = {};  // while it captures
+    std::unique_ptr<Queue> recorded_ = {};  // during capture
   };
   class Event {
     friend QueuedLanes;
@@ -60,7 +60,7 @@ class QueuedLanes {
   Device::Current current() const { return Device::Current(number_); }
 
   void* allocate(std::size_t bytes) { return base_.allocate(bytes); }
-  /// As cudaFree() does, it comes behind whatever was asked for before.
+  /// Like cudaFree(), it runs after all earlier work.
   void release(void* memory) noexcept {
     for (const std::weak_ptr<Queue>& one : *queues_) {
       const std::shared_ptr<Queue> queue = one.lock();

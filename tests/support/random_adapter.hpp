@@ -1,4 +1,4 @@
-// Writes an adapter with random weights for any model as PEFT would save it, and the model with its weights added.
+// Writes an adapter with random weights for any model in PEFT's format, and the merged model.
 #pragma once
 
 #include <algorithm>
@@ -21,9 +21,9 @@
 
 namespace slm::testing {
 
-/// What was trained of one module: W + scale * b . a.
+/// The trained matrices of one module: W + scale * b . a.
 struct TrainedModule {
-  std::string name;  // of the model's own class
+  std::string name;  // of the model class
   bool embedding = false, transposed = false;
   std::int64_t out = 0, in = 0, rank = 0;
   double scale = 0;
@@ -32,8 +32,8 @@ struct TrainedModule {
 
 struct RandomAdapter {
   std::uint64_t seed = 1;
-  int rank = 0;    // 0: another for each module, 1..7
-  float size = 1;  // of the outputs of b, about; 0: b is zero
+  int rank = 0;    // 0: a different one per module, 1..7
+  float size = 1;  // approximate magnitude of b; 0: b is zero
   DType type = DType::f32;
   bool by_root = false;  // rank-stabilised scales
   std::function<bool(const std::string&)> only = {};
@@ -60,7 +60,7 @@ inline std::vector<TrainedModule> modules_of(const Checkpoint& checkpoint) {
   return modules;
 }
 
-/// Writes the adapter's folder; its matrices hold what was written, in the type in which it was.
+/// Writes the adapter's folder. Its matrices then contain the written values, in the written type.
 inline std::vector<TrainedModule> write_random_adapter(const std::filesystem::path& folder,
                                                        const Checkpoint& checkpoint, const RandomAdapter& how) {
   constexpr int alpha = 6;
@@ -120,7 +120,7 @@ inline std::vector<TrainedModule> write_random_adapter(const std::filesystem::pa
   return modules;
 }
 
-/// Writes a model in fp32 with what was trained added to its weights, embedding and head apart.
+/// Writes a model in fp32 with the adapter merged into its weights, embedding and head separate.
 inline void write_merged(const std::filesystem::path& folder, const Checkpoint& checkpoint,
                          const std::vector<TrainedModule>& modules) {
   const std::string prefix{checkpoint.family().names.prefix};

@@ -1,4 +1,4 @@
-// Writes a Llama checkpoint of any shape with random weights, as Hugging Face would lay it out.
+// Writes a Llama checkpoint of any shape with random weights, in Hugging Face's format.
 #pragma once
 
 #include <cmath>
@@ -15,7 +15,7 @@
 
 namespace slm::testing {
 
-/// A small shape with grouped queries, for tests that need some model and do not care which.
+/// A small shape with grouped queries, for tests that need any model.
 inline constexpr ModelConfig tiny_shape{
     .layers = 2, .hidden = 64, .ffn = 96, .heads = 4, .kv_heads = 2, .head_dim = 16, .vocab = 101};
 

@@ -16,7 +16,7 @@
 
 namespace slm::testing {
 
-/// Uniform in [-1, 1), the same everywhere.
+/// Uniform in [-1, 1), equal on all systems.
 class Random {
  public:
   explicit Random(std::uint64_t seed) : state_(seed * 2 + 1) {}
@@ -39,7 +39,7 @@ inline std::vector<float> numbers(std::int64_t count, std::uint64_t seed) {
   return Random(seed).vector(static_cast<std::size_t>(count));
 }
 
-/// Owns the bytes of one tensor [out, in], `skew` bytes behind the beginning of a cache line.
+/// Owns the bytes of one tensor [out, in], `skew` bytes after the start of a cache line.
 template <class Format>
 struct RandomTensor {
   using Element = typename Format::Element;
@@ -59,7 +59,7 @@ struct RandomTensor {
   }
 };
 
-/// One layer of a model: what the six operations need, in a given shape.
+/// One layer of a model: the inputs of the six operations, in a given shape.
 template <class Format>
 struct RandomLayer {
   Heads heads;
@@ -94,8 +94,8 @@ struct RandomLayer {
   }
 };
 
-/// Pages of one layer's keys and values for one sequence, filled with a value, by default NaN: whoever reads what was
-/// never written is found out.
+/// Pages of one layer's keys and values for one sequence, filled with a value, by default NaN, which detects reads of
+/// unwritten values.
 class TestCache {
  public:
   TestCache(Heads heads, int context, float fill = std::nanf(""))
@@ -125,7 +125,7 @@ class TestCache {
     return pages;
   }
 
-  /// Gives a page back.
+  /// Frees a page.
   void release(int page) { pages_[static_cast<std::size_t>(page)].clear(); }
 
  private:
@@ -171,7 +171,7 @@ class TestPlan {
 
   KvFormat format = KvFormat::f32;
 
-  operator StepPlan() const {  // NOLINT: a plan is what it is
+  operator StepPlan() const {  // NOLINT: a plan is a plain structure
     return {.rows = rows_, .sequences = sequences_, .pages = pages_, .outputs = {}, .draws = {}, .format = format};
   }
 
@@ -181,12 +181,12 @@ class TestPlan {
   std::vector<std::byte*> pages_;
 };
 
-/// What the layer's operations leave behind.
+/// The results of the layer's operations.
 struct LayerResult {
   std::vector<float> q, mixed, x, gated, logits;
 };
 
-/// Runs one whole layer on rows x [rows, hidden] at `position`: every operation but embed, on the same cache.
+/// Runs one whole layer on rows x [rows, hidden] at `position`: every operation except embed, on the same cache.
 template <class Format, class B>
 LayerResult run_layer(B device, RandomLayer<Format>& layer, const std::vector<float>& input, int position,
                       TestCache& cache, bool bias = true) {

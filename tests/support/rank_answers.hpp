@@ -1,4 +1,4 @@
-// Whether ranks get what they have asked of each other.
+// Checks the results of collective operations.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace slm::testing {
 
-/// Everything that ranks may ask of each other, of sizes that differ by rank; the number of wrong answers.
+/// All collective operations, with sizes that differ by rank; returns the number of wrong results.
 template <class C>
 int wrong_answers(const C& group, int round) {
   int wrong = 0;
@@ -19,7 +19,7 @@ int wrong_answers(const C& group, int round) {
     return of * 1000 + i + static_cast<std::uint64_t>(round);
   };
 
-  std::vector<std::uint64_t> share, expected, all;  // rank r gives r numbers: rank 0 none
+  std::vector<std::uint64_t> share, expected, all;  // rank r sends r numbers: rank 0 none
   std::vector<std::size_t> sizes;
   for (std::uint64_t r = 0; r < size; ++r) {
     for (std::uint64_t i = 0; i < r; ++i) expected.push_back(number(r, i));

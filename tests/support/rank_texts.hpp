@@ -1,4 +1,4 @@
-// What a model answers that may lie on several ranks, by its bits.
+// The results of a model, possibly over several ranks, by their bits.
 #pragma once
 
 #include <cstdint>
@@ -46,7 +46,7 @@ inline std::vector<Token> some_tokens(std::uint64_t seed, int count, int vocab) 
   return tokens;
 }
 
-/// Logits of batches of several texts, one of which forks, and hidden states.
+/// Logits of batches of several sequences, one of which forks, and hidden states.
 inline void read_texts(const AnyModel& model, Bits& bits) {
   const int vocab = model.info().vocab;
   Sequence first = model.sequence(), second = model.sequence();
@@ -65,7 +65,7 @@ inline void read_texts(const AnyModel& model, Bits& bits) {
   bits.add(batch.hidden(2).data, batch.hidden(2).size());
 }
 
-/// Tokens and log-probabilities, greedy and sampled, of several requests at once.
+/// Tokens and log-probabilities, greedy and sampled, of several concurrent requests.
 template <class Decoder>
 void generate(Decoder decoder, Bits& bits, int vocab) {
   std::vector<Request> requests;

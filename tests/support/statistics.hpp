@@ -1,4 +1,4 @@
-// Chi-square tests of generated texts against an exactly known law.
+// Chi-square tests of generated texts against an exactly known distribution.
 #pragma once
 
 #include <cmath>
@@ -35,9 +35,9 @@ inline double chi_square_tail(double x, double degrees) {
 
 struct Fit {
   double p = 1;                     // of the chi-square test, cells with an expectation under 5 pooled
-  std::int64_t out_of_support = 0;  // observations that the law excludes
-  double variation = 0;             // total variation between the observed frequencies and the law
-  double noise = 0;                 // its expectation when the law is right
+  std::int64_t out_of_support = 0;  // observations that the distribution excludes
+  double variation = 0;             // total variation between the observed frequencies and the distribution
+  double noise = 0;                 // its expectation if the distribution is correct
 
   bool rejects() const { return p < 1e-6 || out_of_support > 0; }
 };
@@ -73,7 +73,7 @@ inline Fit compare(const std::vector<std::int64_t>& counts, const std::vector<do
   return fit;
 }
 
-/// Two samples of the same unknown law: chi-square over cells that both filled, rare cells pooled.
+/// Two samples of the same unknown distribution: chi-square over cells that both filled, rare cells pooled.
 inline double two_sample_p(const std::vector<std::int64_t>& a, const std::vector<std::int64_t>& b) {
   double total_a = 0, total_b = 0;
   for (std::size_t i = 0; i < a.size(); ++i) {

@@ -1,4 +1,4 @@
-// A folder that lives as long as the test that made it.
+// A folder that exists as long as the test that created it.
 #pragma once
 
 #include <unistd.h>

@@ -1,4 +1,4 @@
-// Models of one small layer, for tests that run them very often.
+// Models of one small layer, for tests that run them often.
 #pragma once
 
 #include <cstdint>

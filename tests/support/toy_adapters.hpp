@@ -1,4 +1,4 @@
-// Adapters that are any bytes, for tests of what keeps them in memory.
+// Adapters of arbitrary bytes, for tests of their storage.
 #pragma once
 
 #include <atomic>
@@ -16,8 +16,8 @@
 
 namespace slm::testing {
 
-/// Folders whose weights are any bytes, and a model that reads them: an adapter has the size of its file, and its
-/// digest says what is in it. It counts what is in memory.
+/// Folders with arbitrary bytes as weights, and a model that reads them: an adapter has the size of its file, and its
+/// digest identifies its contents. It counts the adapters in memory.
 class ToyAdapters {
  public:
   explicit ToyAdapters(std::size_t header = 0) {
@@ -59,7 +59,7 @@ class ToyAdapters {
   std::size_t bytes() const { return state_->bytes; }  // in memory now
   std::size_t most() const { return state_->most; }
   int reads() const { return state_->reads; }
-  std::mutex& gate() { return state_->gate; }  // who holds it keeps the store from reading
+  std::mutex& gate() { return state_->gate; }  // holding it prevents the store from reading
 
  private:
   struct State {

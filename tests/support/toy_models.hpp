@@ -1,5 +1,5 @@
-// Toy language models and drafters for decoder tests: a hash of the text decides the logits, and whatever breaks the
-// contract of LanguageModel throws.
+// Toy language models and drafters for decoder tests: a hash of the text determines the logits, and violations of
+// LanguageModel's contract throw.
 #pragma once
 
 #include <algorithm>
@@ -31,7 +31,7 @@ inline std::uint64_t mix(std::uint64_t value) {
   return value ^ (value >> 31);
 }
 
-/// Tokens that the seed decides.
+/// Tokens that the seed determines.
 inline std::vector<Token> some_text(std::uint64_t seed, int length, int vocab) {
   std::vector<Token> tokens;
   for (int i = 0; i < length; ++i)
@@ -40,7 +40,7 @@ inline std::vector<Token> some_text(std::uint64_t seed, int length, int vocab) {
   return tokens;
 }
 
-/// What a toy model has been asked to do; outlives its being moved into a decoder.
+/// The calls of a toy model; survives a move of the model into a decoder.
 struct ToyLog {
   std::int64_t forwards = 0;
   std::vector<int> batches;  // tokens of each forward, in order
@@ -51,11 +51,11 @@ struct ToyLog {
 struct ToyOptions {
   int vocab = 8;
   int context = 4096;
-  std::uint64_t seed = 1;        // decides the logits
-  double spread = 3;             // logits lie in [-spread, spread]
-  std::uint64_t other_seed = 2;  // a second opinion ...
-  double other_share = 0;        // ... mixed in with this share: how unlike a target the draft is
-  int memory = 1 << 20;          // tokens of the past that matter
+  std::uint64_t seed = 1;        // determines the logits
+  double spread = 3;             // logits are in [-spread, spread]
+  std::uint64_t other_seed = 2;  // a second source of logits ...
+  double other_share = 0;        // ... mixed in with this share: the draft's difference from the target
+  int memory = 1 << 20;          // number of past tokens with influence
   std::vector<Token> end_tokens{};
   bool log = false;
 };
@@ -137,7 +137,7 @@ class ToyModel {
   std::shared_ptr<ToyLog> log_;
 };
 
-/// A model whose rows or steps go wrong on request: `spoil` sees each forward's number and rows, and may throw.
+/// A model whose rows or steps fail on request: `spoil` sees each forward's number and rows, and may throw.
 template <class M>
 class SpoiltModel {
  public:
@@ -169,7 +169,7 @@ class SpoiltModel {
 template <class Spoil>
 SpoiltModel(ToyOptions, Spoil) -> SpoiltModel<ToyModel>;
 
-/// A model that tells somebody of each batch before it does it. The hook may throw.
+/// A model that calls a hook before each batch. The hook may throw.
 template <class M>
 class Watched {
  public:
@@ -188,7 +188,7 @@ class Watched {
   std::function<void(const Batch&)> hook_;
 };
 
-/// Its greedy text is a given script: after n tokens, whichever they are, it wants script[n].
+/// Its greedy text is a given script: after any n tokens, its choice is script[n].
 class ScriptedModel {
  public:
   ScriptedModel(std::vector<Token> script, int vocab, std::vector<Token> end_tokens = {}, int context = 4096)
@@ -229,7 +229,7 @@ class ScriptedModel {
   std::shared_ptr<ToyLog> log_;
 };
 
-/// Proposes whatever a function says; no distribution.
+/// Proposes the tokens of a function; no distribution.
 struct ScriptedDrafter {
   std::function<void(std::span<const Token> context, int most, std::vector<Token>& out)> script;
   void start(std::span<const Token>) {}
@@ -237,7 +237,7 @@ struct ScriptedDrafter {
   void propose(std::span<const Token> context, int most, std::vector<Token>& out) { script(context, most, out); }
 };
 
-/// Knows the text in advance and proposes it, `offset` ids off: 0 is always right, 1 always wrong.
+/// Proposes the known text, shifted by `offset` ids: 0 is always correct, 1 always wrong.
 inline ScriptedDrafter prophet(std::vector<Token> whole_text, int vocab, Token offset = 0) {
   return {
       [text = std::move(whole_text), vocab, offset](std::span<const Token> context, int most, std::vector<Token>& out) {

@@ -1,5 +1,5 @@
-// Deliberately wrong verification: the traps that shipped decoders fell into. A losslessness test that has never been
-// seen to fail proves nothing, so each of these must be caught.
+// Deliberately wrong verification: known mistakes of released decoders. A losslessness test is meaningful only if it
+// can fail, so it must reject each of these.
 #pragma once
 
 #include <algorithm>
@@ -31,13 +31,14 @@ struct ArgmaxDraft : rule::Ratio {
   }
 };
 
-/// Trap 2: claims that dropping an unlikely token after drawing it does no harm to the ratio test.
+/// Trap 2: claims that the ratio test allows dropping an unlikely token after drawing it.
 struct DroppingRatio : rule::Ratio {
   static constexpr std::string_view name = "wrong-drop";
   static constexpr bool may_drop = true;
 };
 
-/// Draws of a token's place in the text instead of the round's: a later round over the same place meets them again.
+/// Draws keyed by the token's position in the text instead of the round's: a later round at the same position reuses
+/// them.
 struct ReusedCoin {
   PhiloxCoin base;
   double u(Stream stream, int i) const {
@@ -49,8 +50,8 @@ struct ReusedCoin {
   bool accept(int i, double q, double p) const { return passes(u(Stream::accept, i), q, p); }
 };
 
-/// Trap 3 with Block. With Ratio it is harmless as long as the draft length does not depend on discarded draws, and
-/// trap 4 when it does (see FickleDrafter).
+/// Trap 3 with Block. With Ratio it is harmless if the draft length does not depend on discarded draws, and trap 4 if
+/// it does (see FickleDrafter).
 template <class Rule>
 struct Reusing : Rule {
   static constexpr std::string_view name = "reusing";
@@ -64,9 +65,9 @@ struct Reusing : Rule {
   }
 };
 
-/// Drafts nothing after a round whose second drafted token was even, else as many tokens as asked. That token stood
-/// where the next round begins if the first one was rejected: the draft length depends on tokens that were thrown away.
-/// Harmless with fresh draws.
+/// Drafts nothing after a round whose second drafted token was even, else as many tokens as requested. That token is at
+/// the start of the next round if the first one was rejected: the draft length depends on discarded tokens. Harmless
+/// with fresh draws.
 struct FickleDrafter {
   Session<ToyModel> model;
   bool silent = false;
@@ -104,7 +105,7 @@ struct SharpenedDraft : rule::Ratio {
   }
 };
 
-/// The ratio test with one part exchanged.
+/// The ratio test with one part replaced.
 template <class Part>
 struct AlteredRatio : rule::Ratio {
   static constexpr std::string_view name = "wrong-part";

@@ -1,4 +1,4 @@
-// A draft is a language model or proposes tokens; anything else is refused in words.
+// A draft is a language model or proposes tokens; the compiler rejects anything else with a clear message.
 // expect: the draft must be a LanguageModel or have start(), rewind() and propose()
 #include "slm/speculative.hpp"
 

@@ -1,4 +1,4 @@
-// A drafter's hooks are all there: one that is spelt otherwise would never be called.
+// A drafter must have all hooks: a misspelt one would never be called.
 // expect: the draft must be a LanguageModel or have start(), rewind() and propose()
 #include "slm/speculative.hpp"
 

@@ -1,5 +1,5 @@
-// What each part of the linkage test computes with all of slm in it. The parts are compiled with different flags and
-// must agree in every bit.
+// The computation of each part of the linkage test, which includes all of slm. The parts have different compiler flags
+// and must agree in every bit.
 #pragma once
 
 #include <bit>

@@ -1,4 +1,4 @@
-// What the tests on a device share.
+// Common code of the tests on a device.
 #pragma once
 
 #include <iostream>
@@ -10,7 +10,7 @@ namespace slm::testing {
 using Device = DefaultBackend;
 using Runtime = Device::Runtime;
 
-/// Says that a test is skipped, and why, where there is no device.
+/// Skips a test with a reason if there is no device.
 inline bool no_device() {
   if (!Runtime::devices().empty()) return false;
   std::cout << "SKIPPED: no device of the backend " << Runtime::name << ", or no driver for one\n";

@@ -1,4 +1,4 @@
-// The kernels on a device against Reference: the bodies that run on emulated lanes everywhere.
+// The kernels on a device against Reference, with the test bodies of the emulated lanes.
 #include "gpu/device/device.hpp"
 #include "support/gpu_attention.hpp"
 #include "support/gpu_blocks.hpp"

@@ -1,5 +1,5 @@
-// Whole models on a device: the fixtures' logits, the same bits in whatever pieces a text comes, and pairs with one
-// half on the CPU.
+// Whole models on a device: the fixtures' logits, the same bits for any chunks of a text, and pairs with one model on
+// the CPU.
 #include "gpu/device/device.hpp"
 #include "slm/backend/cpu/cpu.hpp"
 #include "support/gpu_adapters.hpp"
@@ -17,7 +17,7 @@ TEST_CASE("the fixtures' logits on the device") {
   }
 }
 
-TEST_CASE("on the device a row's bits do not depend on the sequences beside it") {
+TEST_CASE("on the device a row's bits do not depend on other sequences") {
   if (no_device()) return;
   for (const std::string name : {"llama-mha3h", "mistral-swa8", "phi3-longrope", "opt-postln-proj"}) {
     CAPTURE(name);
@@ -25,7 +25,7 @@ TEST_CASE("on the device a row's bits do not depend on the sequences beside it")
   }
 }
 
-TEST_CASE("on the device an adapter gives what it gives on Reference, and the same bits in a batch with others") {
+TEST_CASE("on the device an adapter has the results of Reference, and the same bits in any batch") {
   if (no_device()) return;
   std::uint64_t seed = 0;
   for (const char* name : adapted_fixtures) check_adapted_fixture(name, Device{}, ++seed);
@@ -36,7 +36,7 @@ TEST_CASE("on the device an adapter gives what it gives on Reference, and the sa
   check_adapted_four_bits(Device{});
 }
 
-TEST_CASE("on the device steps that stay have the bits of launches, and speculation with them gives plain text") {
+TEST_CASE("on the device persistent steps have the bits of launches, and speculation with them gives plain text") {
   if (no_device()) return;
   const Device staying(backend::GpuOptions{.persistent_steps = true});
   const LoadOptions bf16{.weights = WeightType::bf16};
@@ -52,7 +52,7 @@ TEST_CASE("four-bit models on the device") {
   if (!no_device()) check_four_bits(Device{});
 }
 
-TEST_CASE("speculative text is plain text, with either half on the CPU") {
+TEST_CASE("speculative text is plain text, with either model on the CPU") {
   if (no_device()) return;
   const auto model = fixture("models/llama-mha3h");
   check_speculation(model, Device{}, model, Device{});

@@ -1,4 +1,4 @@
-// The vendor's runtime on a device: what the fake library cannot vouch for.
+// The vendor's runtime on a device: behaviour that the fake library cannot verify.
 #include <catch2/catch.hpp>
 #include <cstdint>
 #include <vector>
@@ -60,7 +60,7 @@ std::string id_of(Action&& action) {
 
 }  // namespace
 
-TEST_CASE("a device is what it says") {
+TEST_CASE("a device has the properties that it reports") {
   if (no_device()) return;
   const Runtime runtime;
   CHECK_FALSE(runtime.info().name.empty());
@@ -70,7 +70,7 @@ TEST_CASE("a device is what it says") {
   CHECK(id_of([] { Runtime{static_cast<int>(Runtime::devices().size())}; }) == "gpu.no-device");
 }
 
-TEST_CASE("a captured stream runs when it is replayed, as often as it is") {
+TEST_CASE("a captured stream runs once per replay") {
   if (no_device()) return;
   Runtime runtime;
   auto stream = runtime.make_stream();
@@ -92,7 +92,7 @@ TEST_CASE("a captured stream runs when it is replayed, as often as it is") {
   runtime.release(there);
 }
 
-TEST_CASE("a kernel sees what the kernels before it wrote, whether or not it began before they had ended") {
+TEST_CASE("a kernel sees the writes of earlier kernels, with and without overlap") {
   if (no_device()) return;
   constexpr int count = 1 << 18, length = 40;
   for (const bool dependent : {false, true}) {
@@ -126,7 +126,7 @@ TEST_CASE("a kernel sees what the kernels before it wrote, whether or not it beg
   }
 }
 
-TEST_CASE("events tell time and order streams") {
+TEST_CASE("events measure time and order streams") {
   if (no_device()) return;
   Runtime runtime;
   auto first = runtime.make_stream(), second = runtime.make_stream();
@@ -145,7 +145,7 @@ TEST_CASE("events tell time and order streams") {
   runtime.release(memory);
 }
 
-TEST_CASE("what the device refuses is an error, and the next call works") {
+TEST_CASE("a call that the device rejects is an error, and the next call works") {
   if (no_device()) return;
   Runtime runtime;
   auto stream = runtime.make_stream();

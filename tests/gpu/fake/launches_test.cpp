@@ -1,5 +1,5 @@
-// How the runtimes of NVIDIA and AMD start kernels, against a library that records calls: after each other, before the
-// one before has ended, or with all blocks at once. Compiled as CUDA and as HIP; needs no device.
+// Kernel launches of NVIDIA's and AMD's runtimes, against a library that records calls: one after another, overlapping,
+// or with all blocks resident. Compiled as CUDA and as HIP; needs no device.
 #include <catch2/catch.hpp>
 #include <string>
 
@@ -32,14 +32,14 @@ using fake::Runtime;
 using launches_test::Alone;
 using launches_test::Together;
 
-TEST_CASE("a kernel may begin before the one before it has ended where its code waits and the driver can do that") {
+TEST_CASE("a kernel may overlap the previous one if its code waits and the driver supports it") {
   const Fresh fresh;
   const auto dependent = [](bool asked_for) {
     library().launches.clear();
     Runtime runtime(0, asked_for);
     auto stream = runtime.make_stream();
     runtime.launch<Alone>({1}, stream);
-    CHECK_FALSE(library().launches.front().dependent);  // the probe, by which it is known
+    CHECK_FALSE(library().launches.front().dependent);  // the probe that detects this
     return library().launches.back().dependent;
   };
   CHECK_FALSE(dependent(true));
@@ -50,9 +50,9 @@ TEST_CASE("a kernel may begin before the one before it has ended where its code 
   CHECK_FALSE(dependent(true));
 }
 
-TEST_CASE("a kernel whose blocks wait for each other is started with all of them, as many as the device holds") {
+TEST_CASE("a kernel whose blocks wait for each other is launched with all resident blocks of the device") {
   const Fresh fresh;
-  library().code_waits = true;  // other kernels are dependent launches, where there are any
+  library().code_waits = true;  // other kernels are dependent launches, if supported
   Runtime runtime;
   CHECK(runtime.resident_blocks<Together>() == 7 * (512 / Together::max_block));
   auto stream = runtime.make_stream();

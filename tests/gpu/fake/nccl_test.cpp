@@ -1,5 +1,5 @@
-// ranks::Nccl with the vendors' runtimes, compiled as CUDA for NCCL and as HIP for RCCL: devices and streams that it
-// gives them. Needs no device, and neither library.
+// ranks::Nccl with the vendors' runtimes, compiled as CUDA for NCCL and as HIP for RCCL: the devices and streams passed
+// to the library. Needs no device and neither library.
 #include "slm/ranks/nccl.hpp"
 
 #include <algorithm>
@@ -44,7 +44,7 @@ struct Fresh {
   }
 };
 
-TEST_CASE("NCCL is called with the rank's device current, and gets the runtime's stream") {
+TEST_CASE("NCCL is called with the rank's device current, and with the runtime's stream") {
   const Fresh fresh;
   Runtime runtime{1};
   auto stream = runtime.make_stream();
@@ -64,7 +64,7 @@ TEST_CASE("NCCL is called with the rank's device current, and gets the runtime's
   CHECK(with_stream == 3);
 }
 
-TEST_CASE("a stream that fails, or never ends, ends the communicator") {
+TEST_CASE("a stream that fails or never ends aborts the communicator") {
   const Fresh fresh;
   Runtime runtime;
   auto stream = runtime.make_stream();
@@ -80,7 +80,7 @@ TEST_CASE("a stream that fails, or never ends, ends the communicator") {
   CHECK(id_when(static_cast<int>(Api::not_ready)) == "ranks.nccl");
 }
 
-TEST_CASE("a step over ranks puts its products and NCCL's gathers into one stream, and waits at its end only") {
+TEST_CASE("a step over ranks uses one stream for its products and NCCL's gathers, and waits only at its end") {
   const Fresh fresh;
   constexpr int width = 32;
   {
@@ -115,7 +115,7 @@ TEST_CASE("a step over ranks puts its products and NCCL's gathers into one strea
       step.logits(x, {}, Linear{square}, {logits.data(), 1, width});
       if (!again) continue;
       const auto& calls = fake::library().calls;
-      CHECK(std::count(calls.begin(), calls.end(), "StreamSynchronize@1") == 1);  // when all is done: the logits' copy
+      CHECK(std::count(calls.begin(), calls.end(), "StreamSynchronize@1") == 1);  // at the end: the copy of the logits
       std::set<void*> streams;
       for (const auto& call : fake::nccl::library().calls) {
         CHECK(call.function == "ncclAllGather");

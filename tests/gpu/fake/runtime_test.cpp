@@ -1,5 +1,5 @@
-// The runtimes of NVIDIA and AMD against a library that records calls and fails on demand: what is called, on which
-// device, and what every failure turns into. Compiled as CUDA and as HIP; needs no device.
+// The runtimes of NVIDIA and AMD against a library that records calls and fails on request: calls, devices, and the
+// errors of every failure. Compiled as CUDA and as HIP; needs no device.
 #include <catch2/catch.hpp>
 
 #include <algorithm>
@@ -56,7 +56,7 @@ constexpr const char* driver = "HIP 5.2";
 
 constexpr const char* in_turn = Api::launch(gpu::Start::in_turn);
 
-/// The id and the whole text of what `action` throws.
+/// The id and the whole text of the exception of `action`.
 template <class Action>
 std::pair<std::string, std::string> error_of(Action&& action) {
   try {
@@ -73,7 +73,7 @@ std::size_t calls_of(const std::string& call) {
   return static_cast<std::size_t>(std::count(library().calls.begin(), library().calls.end(), call));
 }
 
-TEST_CASE("devices are listed with what a bench report needs") {
+TEST_CASE("devices are listed with the fields of a bench report") {
   const Fresh fresh;
   const std::vector<gpu::DeviceInfo> all = Runtime::devices();
   REQUIRE(all.size() == 2);
@@ -86,7 +86,7 @@ TEST_CASE("devices are listed with what a bench report needs") {
   CHECK(all[1].memory_bytes == std::size_t{24} << 30);
 }
 
-TEST_CASE("no device, no driver, or an index that no device has") {
+TEST_CASE("a missing device, driver or index is an error") {
   const Fresh fresh;
   SECTION("none") {
     library().failures["GetDeviceCount"] = no_device;
@@ -108,10 +108,10 @@ TEST_CASE("no device, no driver, or an index that no device has") {
   }
 }
 
-TEST_CASE("a program without code for the device says so when the device is opened") {
+TEST_CASE("opening a device reports missing code for it") {
   const Fresh fresh;
   SECTION("at the launch") { library().failures[in_turn] = no_code; }
-  SECTION("when it is waited for") { library().failures["StreamSynchronize"] = no_code; }
+  SECTION("at the wait") { library().failures["StreamSynchronize"] = no_code; }
   SECTION("code for another wave width") { library().compiled_width = 64; }
   const auto [id, text] = error_of([] { Runtime{1}; });
   CHECK(id == "gpu.wrong-device");
@@ -119,7 +119,7 @@ TEST_CASE("a program without code for the device says so when the device is open
   CHECK(contains(text, architecture));
 }
 
-TEST_CASE("memory that cannot be had: what was asked for and what is free") {
+TEST_CASE("an allocation that fails reports the requested and the free memory") {
   const Fresh fresh;
   Runtime runtime;
   library().failures["Malloc"] = static_cast<int>(Api::out_of_memory);
@@ -134,7 +134,7 @@ TEST_CASE("memory that cannot be had: what was asked for and what is free") {
   }
 }
 
-TEST_CASE("every call that fails is an error that names it") {
+TEST_CASE("every failing call is an error that names it") {
   const Fresh fresh;
   Runtime runtime;
   auto stream = runtime.make_stream();
@@ -186,7 +186,7 @@ TEST_CASE("every call that fails is an error that names it") {
   }
 }
 
-TEST_CASE("a launch: its grid, its arguments, its refusal") {
+TEST_CASE("a launch has its grid and its arguments, and reports a rejection") {
   const Fresh fresh;
   Runtime runtime;
   auto stream = runtime.make_stream();
@@ -227,7 +227,7 @@ TEST_CASE("a graph is captured once and replayed with the same pointers") {
   from[3] = 9;
   runtime.replay(graph, stream);
   CHECK(to[3] == 9);
-  CHECK(library().live == 2);  // the stream and the instantiated graph; what was captured is gone
+  CHECK(library().live == 2);  // the stream and the instantiated graph; the captured graph is destroyed
 
   SECTION("a failed capture leaves the stream usable") {
     runtime.begin_capture(stream);
@@ -239,7 +239,7 @@ TEST_CASE("a graph is captured once and replayed with the same pointers") {
   }
 }
 
-TEST_CASE("copies and fills reach memory, empty ones reach nobody") {
+TEST_CASE("copies and fills reach memory; empty ones make no call") {
   const Fresh fresh;
   Runtime runtime;
   auto stream = runtime.make_stream();
@@ -258,7 +258,7 @@ TEST_CASE("copies and fills reach memory, empty ones reach nobody") {
   runtime.release(nothing);
 }
 
-TEST_CASE("work goes to its own device, whatever the thread's current one is") {
+TEST_CASE("work is sent to the object's device, for any current device of the thread") {
   const Fresh fresh;
   Runtime first{0}, second{1};
   library().calls.clear();
@@ -282,7 +282,7 @@ TEST_CASE("work goes to its own device, whatever the thread's current one is") {
   static_cast<void>(first);
 }
 
-TEST_CASE("a stream is idle or at work") {
+TEST_CASE("a stream is idle or busy") {
   const Fresh fresh;
   Runtime runtime{1};
   auto stream = runtime.make_stream();
@@ -292,7 +292,7 @@ TEST_CASE("a stream is idle or at work") {
   CHECK(calls_of("StreamQuery@1") == 2);
 }
 
-TEST_CASE("objects of two devices do not mix") {
+TEST_CASE("objects of two devices cannot be combined") {
   const Fresh fresh;
   Runtime first{0}, second{1};
   auto stream = first.make_stream(), foreign = second.make_stream();
@@ -322,21 +322,21 @@ TEST_CASE("objects of two devices do not mix") {
       },
   };
   for (const auto& action : actions) CHECK(error_of(action).first == "gpu.other-device");
-  CHECK(library().calls.empty());  // nothing reached the vendor
+  CHECK(library().calls.empty());  // no call was made
 }
 
-TEST_CASE("streams move, and one that was moved away is refused") {
+TEST_CASE("streams can be moved, and a moved-from stream is rejected") {
   const Fresh fresh;
   Runtime runtime;
   auto stream = runtime.make_stream();
   auto other = std::move(stream);
   runtime.synchronize(other);
-  CHECK(error_of([&] { runtime.synchronize(stream); }).first == "gpu.failed");  // NOLINT: that is the point
+  CHECK(error_of([&] { runtime.synchronize(stream); }).first == "gpu.failed");  // NOLINT: use after move is tested
   stream = std::move(other);
   runtime.synchronize(stream);
 }
 
-TEST_CASE("a stream that the vendor has lost, with work in flight, is an error; another one goes on") {
+TEST_CASE("a stream that the vendor has lost, with work in flight, is an error; other streams continue") {
   const Fresh fresh;
   Runtime runtime;
   char memory[4] = {};

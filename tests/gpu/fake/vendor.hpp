@@ -1,4 +1,4 @@
-// The vendor's runtime that a test of this folder is compiled for, over the library that writes down calls.
+// The runtime of this test's vendor, over the library that records calls.
 #pragma once
 
 #include <catch2/catch.hpp>
@@ -17,7 +17,7 @@ using Api = slm::gpu::HipApi;
 using Runtime = slm::backend::HipRuntime;
 #endif
 
-/// Forgets what was called before, and checks at the end that nothing was kept.
+/// Clears earlier calls, and checks at the end that all objects are freed.
 struct Fresh {
   Fresh() { reset(); }
   ~Fresh() { CHECK(library().live == 0); }

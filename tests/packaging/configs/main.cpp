@@ -1,4 +1,4 @@
-// Compares what slm_add_model() wrote with what the library reads in the same files.
+// Compares the output of slm_add_model() with the library's reading of the same files.
 #include <iostream>
 #include <slm/config/registry.hpp>
 #include <slm/io/config_json.hpp>

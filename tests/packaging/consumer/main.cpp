@@ -1,4 +1,4 @@
-// A stranger's program: the version of slm, and the ids of a text.
+// An external program: prints the version of slm, and the ids of a text.
 #include <iostream>
 #include <slm/core/macros.hpp>
 #include <slm/text/tokenizer.hpp>

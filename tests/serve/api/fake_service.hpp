@@ -1,4 +1,4 @@
-// A model that answers what a test says, token by token, and the place where an answer is written.
+// A model whose answers the test defines, token by token, and the output of an answer.
 #pragma once
 
 #include <string>
@@ -23,7 +23,7 @@ inline ServedModel demo_model() {
   return model;
 }
 
-/// Keeps what it is asked; the test plays the engine.
+/// Stores requests; the test acts as the engine.
 class FakeService final : public Service {
  public:
   struct Asked {
@@ -74,7 +74,7 @@ struct FakeOutput final : HttpOutput {
   void end() override { ended = true; }
 
   slm::Json json() const { return slm::Json::parse(text); }
-  /// The events of a stream but for [DONE], which must end it.
+  /// The events of a stream except [DONE], which must end it.
   std::vector<slm::Json> events() const {
     std::vector<slm::Json> found;
     std::string_view rest = text;

@@ -1,4 +1,4 @@
-// Which paths there are, who may ask, and what the server says of itself.
+// The routes, their access rules, and the server's reports about itself.
 #include <algorithm>
 #include <catch2/catch.hpp>
 
@@ -7,7 +7,7 @@
 using serve::test::FakeOutput;
 using serve::test::FakeServer;
 
-TEST_CASE("a path that is not there, a method that it has not, and a body of another type") {
+TEST_CASE("an unknown path, an unsupported method, and a body of another type are errors") {
   FakeServer server;
   CHECK(server.ask("/v1/nothing", "{}").status == 404);
   const FakeOutput wrong = server.ask("/v1/completions", "", "GET");
@@ -18,7 +18,7 @@ TEST_CASE("a path that is not there, a method that it has not, and a body of ano
   CHECK(server.ask("/v1/models/../secret", "", "GET").status == 404);
 }
 
-TEST_CASE("a body nested 100,000 deep, names twice, and bytes that are not UTF-8 are refused") {
+TEST_CASE("a body nested 100,000 deep, duplicate names, and bytes that are not UTF-8 are rejected") {
   FakeServer server;
   for (const std::string& body : {std::string(100000, '['), std::string(R"({"a":1,"a":2})"),
                                   std::string("{\"a\":\"\xFF\"}"), std::string("5"), std::string()}) {
@@ -29,7 +29,7 @@ TEST_CASE("a body nested 100,000 deep, names twice, and bytes that are not UTF-8
   }
 }
 
-TEST_CASE("what lies below /v1 is served without it, slashes at the end do not count, and names are decoded once") {
+TEST_CASE("routes below /v1 work without it, trailing slashes are ignored, and names are decoded once") {
   FakeServer server;
   for (const char* root : {"/v1", ""}) {
     for (const char* end : {"", "/", "//"}) {
@@ -55,7 +55,7 @@ TEST_CASE("what lies below /v1 is served without it, slashes at the end do not c
   }
 }
 
-TEST_CASE("OPTIONS says which methods a path takes, and needs no key") {
+TEST_CASE("OPTIONS lists the methods of a path, and needs no key") {
   FakeServer server({.keys = {"first"}, .reading = {}, .load_adapters = true});
   const auto allowed = [&](const std::string& path) {
     const FakeOutput out = server.ask(path, "", "OPTIONS");
@@ -75,7 +75,7 @@ TEST_CASE("OPTIONS says which methods a path takes, and needs no key") {
   CHECK(server.ask("/v1/models", "", "DELETE").headers.at(0).second == "GET, HEAD, OPTIONS");
 }
 
-TEST_CASE("keys: one of them opens what computes, nothing else does, and health needs none") {
+TEST_CASE("any of the keys opens the computing routes, nothing else does, and health needs none") {
   FakeServer server({.keys = {"first", "second"}, .reading = {}});
   for (const std::string given : {"", "Bearer", "Bearer ", "Bearer firs", "Bearer first ", "Basic first", "first",
                                   "Bearerfirst", "Bearer  ", "Bearers first"}) {
@@ -102,7 +102,7 @@ TEST_CASE("health fails while the server drains, and after a fault of the engine
   CHECK(server.ask("/health", "", "GET").status == 503);
 }
 
-TEST_CASE("fields that a route does not know are named in a header of its answer, and refused by a strict server") {
+TEST_CASE("unknown fields of a route are listed in a header, and rejected by a strict server") {
   FakeServer server, strict({.reading = {.strict_fields = true}});
   const std::string tokenize = R"({"prompt": "x", "promt": 1})", detokenize = R"({"tokens": [1], "promt": 1})";
   const serve::HttpHeaders named{{"X-Slm-Ignored-Fields", "promt"}};
@@ -125,7 +125,7 @@ TEST_CASE("fields that a route does not know are named in a header of its answer
         "embd_normalize");
 }
 
-TEST_CASE("texts are tokenized with control tokens or without, and with the pieces of their tokens") {
+TEST_CASE("texts are tokenized with or without control tokens, and with the pieces of their tokens") {
   FakeServer server;
   const auto tokens = [&](const std::string& fields) {
     return server.ask("/tokenize", R"({"content": "a<|endoftext|>", )" + fields + "}").json()["tokens"];

@@ -1,4 +1,4 @@
-// The engine behind the server, as it meets faults of its device.
+// The server's engine during faults of its device.
 #include "api/service.hpp"
 
 #include <atomic>
@@ -23,7 +23,7 @@ void wait_until(Condition condition) {
   }
 }
 
-/// All that a short text says.
+/// The whole answer of a short text.
 int tokens_of(serve::Service& service) {
   slm::Answer answer =
       service.submit({.prompt = {1, 2}, .sampling = {.max_new_tokens = 3, .ignore_end_tokens = true}}, {}, [] {});
@@ -34,7 +34,7 @@ int tokens_of(serve::Service& service) {
 
 }  // namespace
 
-TEST_CASE("a server is not well from a fault of its device until a step succeeds") {
+TEST_CASE("a server is unhealthy from a fault of its device until a step succeeds") {
   std::atomic<bool> broken{false};
   std::atomic<int> steps{0};
   const Watched device{ToyModel{{.vocab = 12}}, [&](const slm::Batch&) {
@@ -49,15 +49,15 @@ TEST_CASE("a server is not well from a fault of its device until a step succeeds
   broken = true;
   CHECK_THROWS_AS(tokens_of(*service), slm::Error);
   wait_until([&] { return service->fault() == "gpu.failed"; });
-  SECTION("a request shows that it is well again") {
+  SECTION("a request shows the recovery") {
     broken = false;
     CHECK(tokens_of(*service) == 3);
     CHECK(service->fault().empty());
   }
-  SECTION("where nobody asks for anything, whoever asks for its health finds out") {
+  SECTION("without requests, a health check shows the recovery") {
     wait_until([&] {
       CHECK(service->fault() == "gpu.failed");
-      return steps > of_a_text + 4;  // each time it has tried
+      return steps > of_a_text + 4;  // after each attempt
     });
     broken = false;
     wait_until([&] { return service->fault().empty(); });
@@ -69,7 +69,7 @@ TEST_CASE("a server is not well from a fault of its device until a step succeeds
   }
 }
 
-TEST_CASE("what is thrown and is no error of the library is a fault of the engine") {
+TEST_CASE("an exception that is not an slm::Error is a fault of the engine") {
   const Watched device{ToyModel{{.vocab = 12}}, [](const slm::Batch&) { throw std::runtime_error("unforeseen"); }};
   const auto service = serve::make_service(slm::NoDrafter{}, device, {});
   CHECK_THROWS_AS(tokens_of(*service), std::runtime_error);

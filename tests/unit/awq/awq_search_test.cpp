@@ -1,4 +1,4 @@
-// The quantizer's arithmetic against worked examples computed in double precision elsewhere.
+// The quantizer's arithmetic against worked examples computed elsewhere in double precision.
 #include "slm/awq/awq_search.hpp"
 
 #include <catch2/catch.hpp>
@@ -92,7 +92,7 @@ TEST_CASE("losses of the worked example, and the best point in float too") {
   CHECK(Layer<float>{}.best(true, exact) == 7);
 }
 
-TEST_CASE("the identity leaves rounding alone") {
+TEST_CASE("the identity does not change rounding") {
   const Layer<double> layer;
   CHECK(awq::candidates().front().is_identity());
   for (const double scale : awq::scales_of<double>({false, 0}, layer.x_mean, layer.w_mean)) CHECK(scale == 1);
@@ -124,7 +124,7 @@ TEST_CASE("clips of the worked example") {
   }
 }
 
-TEST_CASE("dead features and groups give sound scales") {
+TEST_CASE("dead features and groups have valid scales") {
   const std::vector<float> zeros(8, 0.0f), weight(8, 0.0f);
   for (const awq::Candidate candidate : awq::candidates()) {
     for (const float scale : awq::scales_of<float>(candidate, zeros, zeros)) {
@@ -147,7 +147,7 @@ TEST_CASE("rounding of one group") {
     for (std::size_t i = 0; i < weight.size(); ++i) CHECK(quantizer.code(weight[i], grid) == codes[i]);
     if (type == ScaleType::f16) CHECK(grid.scale == Approx(0.0999756).epsilon(1e-6));
   }
-  // A group of one sign: its range must reach to zero, or every weight would come back as the same value.
+  // A group of one sign: its range must reach zero, or every weight would become the same value.
   const std::vector<double> positive{.5, .55, .6, .65, .7, .75, .8, .52};
   std::vector<double> back(8);
   exact.round_trip<double>(positive, back.data());

@@ -1,4 +1,4 @@
-// Every family is quantized whole: searched, folded, written, read again on both backends.
+// Every family is quantized completely: searched, folded, written, read on both backends.
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <fstream>
@@ -15,7 +15,7 @@ using testing::TemporaryFolder;
 
 namespace {
 
-/// 96 characters and no merges: a tokenizer that fits the vocabulary of 97 of the fixtures.
+/// 96 characters and no merges: a tokenizer for the fixtures' vocabulary of 97.
 Json character_tokenizer() {
   Json vocabulary;
   int id = 0;
@@ -31,7 +31,7 @@ Json character_tokenizer() {
           {"model", {{"type", "BPE"}, {"vocab", vocabulary}, {"merges", Json::array()}}}};
 }
 
-/// The fixture of this family is 60 wide, which no words of eight codes fill.
+/// The fixture of this family is 60 wide, not a multiple of words of eight codes.
 void write_phi(const fs::path& folder) {
   fs::create_directories(folder);
   Json json = read_json_object(testing::fixture("models/phi-partial/config.json"));
@@ -119,7 +119,7 @@ TEST_CASE("quantized models of every family") {
   }
 }
 
-TEST_CASE("a model of which no layer fits is refused") {
+TEST_CASE("a model without a quantizable layer is rejected") {
   const TemporaryFolder folder;
   quantize::Options options;
   options.search = false;
@@ -129,7 +129,7 @@ TEST_CASE("a model of which no layer fits is refused") {
   CHECK(fs::is_empty(folder.path()));
 }
 
-TEST_CASE("architectures without a mapping are refused before anything is written") {
+TEST_CASE("architectures without a mapping are rejected before anything is written") {
   for (const char* name : {"gpt2", "opt-postln-proj"}) {
     const TemporaryFolder folder;
     quantize::Options options;

@@ -22,7 +22,7 @@ struct Block {
   const ModelConfig& shape() const { return checkpoint.config(); }
   std::vector<Fold> folds(bool divisors) const { return folds_of(shape(), checkpoint.settings(), divisors); }
 
-  /// What the block adds to the residual stream.
+  /// The block's addition to the residual stream.
   Rows run() {
     Rows between = x;
     Rows y = runner.attention(layer, runner.mixed(layer, layer.weights.qkv, x));
@@ -101,16 +101,16 @@ TEST_CASE("every fold of every family is an identity") {
     for (const Fold fold : folds) all.quantizer.apply(fold, all.random_scales(fold));
     CHECK(relative_difference(all.run(), before) < 1e-5);
   }
-  CHECK(seen.size() == 6);  // each row of the table was met
+  CHECK(seen.size() == 6);  // each row of the table occurred
 }
 
-TEST_CASE("half a fold is seen") {
+TEST_CASE("the test detects half a fold") {
   for (const char* name : models) {
     for (const Fold fold : Block(name).folds(true)) {
       CAPTURE(name, name_of(fold));
       Block block(name);
       const Rows before = block.run();
-      // The consumers' columns change and nothing is divided: the fold done, and what it divided put back.
+      // The consumers' columns change without a division: the fold, with its division undone.
       Block untouched(name);
       block.quantizer.apply(fold, block.random_scales(fold));
       std::swap(block.layer.weights.attention_norm, untouched.layer.weights.attention_norm);
@@ -127,7 +127,7 @@ TEST_CASE("half a fold is seen") {
   }
 }
 
-TEST_CASE("a clip between value and output forbids their fold; a gate without divisors does not pass scales on") {
+TEST_CASE("a clip between value and output forbids their fold; a gate without divisors does not pass scales") {
   const auto has = [](const std::vector<Fold>& folds, Fold fold) {
     return std::find(folds.begin(), folds.end(), fold) != folds.end();
   };

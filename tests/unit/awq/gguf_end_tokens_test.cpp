@@ -1,4 +1,4 @@
-// The end tokens of a folder and of the GGUF file that is made of it.
+// The end tokens of a folder and of the GGUF file made from it.
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <set>
@@ -19,7 +19,7 @@ namespace {
 
 using Ends = std::set<Token>;
 
-/// A folder whose config.json names these end tokens. tokenizer: a file of the fixtures; empty: it has none.
+/// A folder whose config.json has these end tokens. tokenizer: a file of the fixtures; empty: none.
 struct Model {
   Model(const std::string& tokenizer, const Json& ends, const Json& eos_token = nullptr) {
     fs::create_directories(folder());
@@ -36,7 +36,7 @@ struct Model {
   fs::path file() const { return place.path() / "model.gguf"; }
   static std::vector<Token> ends_of(const fs::path& model) { return Checkpoint(model).settings().end_tokens; }
 
-  /// Those of the folder and of the file, which must be the same; the first one is, too.
+  /// The end tokens of the folder and of the file, which must be equal; the first one, too.
   Ends ends() const {
     quantize::write_gguf(folder(), file(), {.type = DType::f32});
     const std::vector<Token> before = ends_of(folder()), after = ends_of(file());
@@ -53,8 +53,8 @@ struct Model {
 
 }  // namespace
 
-TEST_CASE("a GGUF file ends its texts after the tokens of the folder that it was made of") {
-  // In qwen2.json 476 is <|endoftext|>, 478 <|im_end|> and 479 <tool_call>, which is no control token.
+TEST_CASE("a GGUF file ends its texts at the end tokens of its original folder") {
+  // In qwen2.json 476 is <|endoftext|>, 478 <|im_end|> and 479 <tool_call>, which is not a control token.
   CHECK(Model("qwen2.json", 476).ends() == Ends{476, 478});
   CHECK(Model("qwen2.json", 476, "<|im_end|>").ends() == Ends{476, 478});
   CHECK(Model("qwen2.json", 476, "<tool_call>").ends() == Ends{476, 478, 479});
@@ -66,7 +66,7 @@ TEST_CASE("a GGUF file ends its texts after the tokens of the folder that it was
   CHECK(Model("", {9, 8}).ends() == Ends{8, 9});
 }
 
-TEST_CASE("a folder with more end tokens than a GGUF file can name is refused") {
+TEST_CASE("a folder with more end tokens than GGUF supports is rejected") {
   for (const char* tokenizer : {"qwen2.json", ""}) {
     const Model model(tokenizer, {3, 4, 5, 6});
     CHECK(error_id([&] { quantize::write_gguf(model.folder(), model.file(), {.type = DType::f32}); }) ==

@@ -1,4 +1,4 @@
-// GGUF files that slm writes: read again, they are the models and tokenizers that they were made of.
+// GGUF files that slm writes: they contain the original models and tokenizers.
 #include "slm/awq/gguf_output.hpp"
 
 #include <catch2/catch.hpp>
@@ -102,7 +102,7 @@ TEST_CASE("a GGUF file of rounded weights gives the logits of the folder that ho
   }
 }
 
-TEST_CASE("rows that superblocks do not fill become blocks of 32, and those that these do not fill stay floats") {
+TEST_CASE("rows that are not a multiple of superblocks become blocks of 32, and other rows stay floats") {
   const TemporaryFolder folder;
   const fs::path model = folder.path() / "model";
   ModelConfig shape = superblock_shape;
@@ -120,7 +120,7 @@ TEST_CASE("rows that superblocks do not fill become blocks of 32, and those that
   CHECK(logits_of(folder.path() / "k.gguf") == logits_of(folder.path() / "rounded"));
 }
 
-TEST_CASE("models of every family that GGUF has are written without a change of their logits") {
+TEST_CASE("models of every family that GGUF supports are written without a change of their logits") {
   const TemporaryFolder folder;
   int written = 0;
   for (const auto& entry : fs::directory_iterator(fixture("models"))) {
@@ -129,8 +129,8 @@ TEST_CASE("models of every family that GGUF has are written without a change of 
     const fs::path out = folder.path() / (name + ".gguf");
     const std::string id = error_id([&] { quantize::write_gguf(entry.path(), out, {.type = DType::f32}); });
     const bool other_family = name.starts_with("opt-") || name.starts_with("mosaicgpt-");
-    // Windows in some of the layers, a factor of the scores or slopes for a number of heads that is no power of two:
-    // GGUF's architecture of the same name has no key for them.
+    // Windows in some of the layers, a factor of the scores, or slopes for a number of heads that is not a power of
+    // two: GGUF's architecture of the same name has no key for them.
     static const std::set<std::string> beyond{"qwen2-swa-from-layer1", "qwen2-long", "mpt-foundry-mqa",
                                               "mpt-foundry-qkln-alibi6h"};
     if (id != "no error") {
@@ -148,7 +148,7 @@ TEST_CASE("models of every family that GGUF has are written without a change of 
     } else {
       CHECK(found == expected);
     }
-    // And once more, of the GGUF file itself.
+    // And again, for the GGUF file itself.
     const fs::path again = folder.path() / (name + "-again.gguf");
     quantize::write_gguf(out, again, {.type = DType::f32});
     CHECK(logits_of(again) == found);
@@ -156,7 +156,7 @@ TEST_CASE("models of every family that GGUF has are written without a change of 
   CHECK(written == 19);
 }
 
-TEST_CASE("scales folded into the blocks of a GGUF file leave its logits as they were") {
+TEST_CASE("scales folded into the blocks of a GGUF file do not change its logits") {
   const TemporaryFolder folder;
   std::set<quantize::Fold> seen;
   for (const char* name : {"llama-bias", "llama3-gqa-scaled-tied", "mistral-swa8", "olmo-tied", "phi-partial",
@@ -192,12 +192,12 @@ TEST_CASE("scales folded into the blocks of a GGUF file leave its logits as they
       size += double{expected[i]} * double{expected[i]};
     }
     CHECK(std::sqrt(change / size) < 1e-5);
-    CHECK(change > 0);  // the weights are others
+    CHECK(change > 0);  // the weights differ
   }
   CHECK(seen.size() == 5);
 }
 
-TEST_CASE("scales searched on a text lower the perplexity of a GGUF file of Q4_0, and do not make it larger") {
+TEST_CASE("scales searched on a text lower the perplexity of a Q4_0 GGUF file, without making it larger") {
   const TemporaryFolder folder;
   const fs::path model = demo_pair("draft"), examples = fs::path(SLM_SOURCE_DIR) / "examples/demo_pair";
   std::ifstream text(examples / "measure.py");
@@ -226,7 +226,8 @@ TEST_CASE("scales searched on a text lower the perplexity of a GGUF file of Q4_0
   CHECK(perplexity_of(with) < perplexity_of(without));
 }
 
-TEST_CASE("a text is refused for GGUF types that gain nothing by it, and for models whose blocks cannot be folded") {
+TEST_CASE(
+    "a calibration text is rejected for GGUF types without a gain, and for models whose blocks cannot be folded") {
   const TemporaryFolder folder;
   quantize::GgufOptions options{.type = DType::q4_1, .calibration_text = fixture("tokenizers/expected.json")};
   const fs::path out = folder.path() / "out.gguf";
@@ -238,7 +239,7 @@ TEST_CASE("a text is refused for GGUF types that gain nothing by it, and for mod
   CHECK(files_in(folder.path()).empty());
 }
 
-TEST_CASE("a GGUF file keeps the tokenizer, the chat template and the ends of a text") {
+TEST_CASE("a GGUF file keeps the tokenizer, the chat template and the end tokens") {
   const TemporaryFolder folder;
   const fs::path model = folder.path() / "model";
   fs::copy(demo_pair("target"), model);
@@ -259,7 +260,7 @@ TEST_CASE("a GGUF file keeps the tokenizer, the chat template and the ends of a 
   CHECK(GgufFile(again).fields().integer("general.file_type", 0, 100) == 7);
 }
 
-TEST_CASE("real tokenizers are written without a change of their ids") {
+TEST_CASE("real tokenizers are written without changing their ids") {
   const TemporaryFolder folder;
   const fs::path weights = folder.path() / "weights";
   struct Case {
@@ -281,7 +282,8 @@ TEST_CASE("real tokenizers are written without a change of their ids") {
       writer.string("general.architecture", architecture);
       tokenizer_file::write_tokenizer(writer, model, static_cast<std::size_t>(tokens) + 7, architecture, {});
     };
-    if (architecture == "phi3") {  // of a later one some tokens leave the spaces behind them, which readers do not know
+    if (architecture ==
+        "phi3") {  // some tokens of a later one keep the spaces after them, which readers do not support
       GgufWriter refused;
       CHECK(error_id([&] { write_to(refused); }) == "tokenizer.not-for-gguf");
       write_text_file(model / as, with_swallowing_tokens(read_json_object(model / as)).dump());
@@ -295,7 +297,7 @@ TEST_CASE("real tokenizers are written without a change of their ids") {
   }
 }
 
-TEST_CASE("what a GGUF file cannot hold is refused, and nothing is left behind") {
+TEST_CASE("models that GGUF cannot represent are rejected, and no file remains") {
   const TemporaryFolder folder;
   const fs::path model = folder.path() / "model", out = folder.path() / "out.gguf";
   write_random_checkpoint<float>(model, tiny_shape, 5);
@@ -303,7 +305,7 @@ TEST_CASE("what a GGUF file cannot hold is refused, and nothing is left behind")
     return error_id([&] { quantize::write_gguf(model, out, options); });
   };
   CHECK(refused({.type = DType::q5_1}) == "quantize.bad-options");
-  // A tokenizer with more tokens than the embedding has rows, and one whose token swallows spaces.
+  // A tokenizer with more tokens than the embedding has rows, and one with a token that strips spaces.
   Json tokenizer = read_json_object(demo_pair("target") / "tokenizer.json");
   write_text_file(model / "tokenizer.json", tokenizer.dump());
   CHECK(refused() == "tokenizer.bad-id");
@@ -324,7 +326,7 @@ TEST_CASE("what a GGUF file cannot hold is refused, and nothing is left behind")
   CHECK(error_id([&] { quantize::write_gguf(out, twice, {}); }) == "quantize.already-quantized");
   CHECK(error_id([&] { quantize::write_gguf(model, folder.path() / "absent" / "x.gguf", {}); }) == "io.unwritable");
   CHECK(files_in(folder.path()) == std::set<std::string>{"model", "out.gguf"});
-  // A weight that is no number.
+  // A weight that is NaN.
   write_random_checkpoint<float>(model, tiny_shape, 5);
   std::fstream file(model / "model.safetensors", std::ios::in | std::ios::out | std::ios::binary);
   file.seekp(-4, std::ios::end);

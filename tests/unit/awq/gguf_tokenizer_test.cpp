@@ -1,4 +1,4 @@
-// Tokenizers through `quantize`: what is written says the same tokens when it is read, or is refused.
+// Tokenizers through `quantize`: the written tokenizer gives the same tokens, or the model is rejected.
 #include <catch2/catch.hpp>
 #include <fstream>
 #include <set>
@@ -33,7 +33,7 @@ void check_same_ids(const fs::path& expected, const fs::path& found) {
   }
 }
 
-/// A folder with a model, and with a tokenizer whose file is made anew for each trial.
+/// A folder with a model, and with a tokenizer whose file is rewritten for each trial.
 struct Trial {
   explicit Trial(const char* name) : json(read_json_object(fixture(std::string{"tokenizers/"} + name))) {}
 
@@ -43,7 +43,7 @@ struct Trial {
     json["added_tokens"].back().update(about);
   }
 
-  /// The id of the error with which the tokenizer is refused; none where the GGUF file has the same.
+  /// The id of the error that rejects the tokenizer; none if the GGUF file's is equal.
   std::string fault() const {
     const TemporaryFolder folder;
     write_text_file(folder.path() / "tokenizer.json", json.dump());
@@ -67,7 +67,7 @@ std::string fault_with(const char* name, const char* content, const Json& about 
   return trial.fault();
 }
 
-/// llama2_legacy without a space before each stretch of text.
+/// llama2_legacy without a space before each piece of text.
 Json replacing_spaces_alone() {
   Json json = read_json_object(fixture("tokenizers/llama2_legacy.json"));
   json["normalizer"] = {{"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", "▁"}};
@@ -77,7 +77,7 @@ Json replacing_spaces_alone() {
 
 }  // namespace
 
-TEST_CASE("every tokenizer is the same in every format that quantize writes, or is refused by name") {
+TEST_CASE("every tokenizer is the same in every output format of quantize, or is rejected by name") {
   std::vector<fs::path> tokenizers{demo_pair("target") / "tokenizer.json"};
   for (const auto& entry : fs::directory_iterator(fixture("tokenizers"))) {
     const bool is_json = entry.path().extension() == ".json";
@@ -114,8 +114,8 @@ TEST_CASE("every tokenizer is the same in every format that quantize writes, or 
   }
 }
 
-TEST_CASE("an added token that merges make too, or need, stays both in a GGUF file") {
-  // "▁the" is looked for as it is written, while merges make it of " the", and "▁they" of it.
+TEST_CASE("an added token that merges also produce, or need, stays both in a GGUF file") {
+  // Readers search "▁the" literally, while merges form it from " the", and "▁they" from it.
   for (const auto& [name, content] : std::vector<std::pair<const char*, const char*>>{{"gpt2.json", "the"},
                                                                                       {"gpt2.json", "Ġthe"},
                                                                                       {"gpt2.json", "t"},
@@ -132,12 +132,12 @@ TEST_CASE("an added token that merges make too, or need, stays both in a GGUF fi
   }
 }
 
-TEST_CASE("an added token whose merge has the score that stands for none is reached all the same") {
+TEST_CASE("an added token is reached even if its merge has the score of a missing merge") {
   Trial trial("llama2_legacy.json");
   Json& model = trial.json["model"];
   model["vocab"] = {{"<unk>", 0}, {"<s>", 1}, {"</s>", 2}, {"▁", 3}, {"x", 4}, {"y", 5}, {"▁x", 6}};
   model["merges"] = Json::array();
-  for (int i = 0; i < 999; ++i) {  // merges that come first: of pairs beside which no text has anything
+  for (int i = 0; i < 999; ++i) {  // merges with priority: pairs that no text has anything beside
     model["vocab"][text("x", i, "q")] = 2 * i + 7;
     model["vocab"][text("x", i, "qx")] = 2 * i + 8;
     model["merges"].push_back({text("x", i, "q"), "x"});
@@ -152,23 +152,23 @@ TEST_CASE("an added token whose merge has the score that stands for none is reac
   CHECK(Tokenizer::from(folder.path() / "out.gguf").encode("x", false) == std::vector<Token>{6});
 }
 
-TEST_CASE("an added token that is looked for after normalization is written where no text tells the difference") {
+TEST_CASE("an added token matched after normalization is written if no text shows the difference") {
   const Json normalized{{"normalized", true}}, special{{"normalized", true}, {"special", true}};
   const auto refused = "tokenizer.not-for-gguf";
-  // A space goes before each stretch of text: in the folder none follows the token.
+  // A space precedes each piece of text: in the folder none follows the token.
   CHECK(fault_with("llama2_legacy.json", "<TOOL>", normalized) == refused);
   CHECK(fault_with("llama2_legacy.json", "<TOOL>", special) == refused);
   CHECK(fault_with("llama2_legacy.json", "<TOOL>") == "no error");
   // Nothing is normalized.
   CHECK(fault_with("gpt2.json", "<TOOL>", normalized) == "no error");
   CHECK(fault_with("llama3.json", "é", special) == "no error");
-  // But raw tokens are cut out first.
+  // But raw tokens are split off first.
   CHECK(fault_with("gpt2.json", "x<|endoftext|>", normalized) == refused);
   CHECK(fault_with("gpt2.json", "<|endoftext|>x", normalized) == refused);
   CHECK(fault_with("gpt2.json", "x<|endo", normalized) == refused);
   CHECK(fault_with("gpt2.json", "<|endo", normalized) == "no error");
   CHECK(fault_with("gpt2.json", "text|>", normalized) == "no error");
-  // NFC makes ≯ of > and a mark behind it, K of the sign of the kelvin, and é of e and its mark.
+  // NFC composes ≯ from > and a mark, maps the kelvin sign to K, and composes é from e and its mark.
   CHECK(fault_with("qwen2.json", "[[x]]", normalized) == "no error");
   CHECK(fault_with("qwen2.json", "|||EMAIL|||", normalized) == "no error");
   for (const char* content : {"<TOOL>", "tool", "[K]", "[;]", "[`]", "[=", "é!", "[e\u0301]", "\u0301!"}) {
@@ -189,16 +189,16 @@ TEST_CASE("an added token that is looked for after normalization is written wher
   }
 }
 
-TEST_CASE("a tokenizer that reads otherwise from its GGUF file is refused, and no file is left") {
+TEST_CASE("a tokenizer that differs in its GGUF file is rejected, and no file remains") {
   const auto refused = "tokenizer.not-for-gguf";
-  Trial unknown("llama2_legacy.json");  // <unk> is no text of its own, but readers look for it
+  Trial unknown("llama2_legacy.json");  // <unk> is not a text, but readers search for it
   for (auto token = unknown.json["added_tokens"].begin();; ++token) {
     if ((*token)["content"] != "<unk>") continue;
     unknown.json["added_tokens"].erase(token);
     break;
   }
   CHECK(unknown.fault() == refused);
-  Trial unmerged("llama2_legacy.json");  // readers merge what forms a token
+  Trial unmerged("llama2_legacy.json");  // readers merge whatever forms a token
   unmerged.json["model"]["vocab"]["Cb"] = 650;
   CHECK(unmerged.fault() == refused);
   Trial decoded("llama2_legacy.json");  // the first space stays
@@ -206,7 +206,7 @@ TEST_CASE("a tokenizer that reads otherwise from its GGUF file is refused, and n
   CHECK(decoded.fault() == refused);
 }
 
-TEST_CASE("a comparison of tokenizers finds what differs") {
+TEST_CASE("a comparison of tokenizers finds differences") {
   const auto changed = [](const std::function<void(Json&)>& change) {
     Json json = read_json_object(fixture("tokenizers/gpt2.json"));
     const Tokenizer expected = Tokenizer::parse(json.dump());

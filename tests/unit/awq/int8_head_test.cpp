@@ -1,4 +1,4 @@
-// Folders whose head has 8 bits: what is read is what was written, and it costs next to nothing.
+// Folders with an 8-bit head: the values read are those written, at almost no cost.
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <fstream>
@@ -71,7 +71,7 @@ double divergence(const std::vector<float>& p, const std::vector<float>& q, std:
 
 }  // namespace
 
-TEST_CASE("a head of 8 bits is half of one of 16, and changes what a model predicts far less than 4 bits do") {
+TEST_CASE("an 8-bit head has half the size of a 16-bit one, and changes predictions far less than 4 bits do") {
   const TemporaryFolder folder;
   write_draft(folder.path() / "float", false);
   write_draft(folder.path() / "int8", true);
@@ -129,7 +129,7 @@ TEST_CASE("speculation with a head of 8 bits gives the text of plain decoding") 
   CHECK(generate(SpeculativeDecoder{NgramDrafter{}, target, {.draft_tokens = 4}}) == expected);
 }
 
-TEST_CASE("of a model with a head of its own only that has 8 bits") {
+TEST_CASE("of a model with a separate head only the head has 8 bits") {
   const TemporaryFolder folder;
   const fs::path out = folder.path() / "out";
   quantize::Options options;
@@ -137,7 +137,7 @@ TEST_CASE("of a model with a head of its own only that has 8 bits") {
   options.int8_head = true;
   options.group = whole_row;
   CHECK(error_id([&] { quantize::quantize(fixture("models/llama-mha3h"), out, {}, options); }) ==
-        "quantize.unsupported");  // its rows of 48 are no blocks of 32
+        "quantize.unsupported");  // its rows of 48 are not a multiple of 32
   CHECK_FALSE(fs::exists(out));
   quantize::quantize(fixture("models/olmo-clip-untied"), out, {}, options);
   const Checkpoint written(out);
@@ -145,7 +145,7 @@ TEST_CASE("of a model with a head of its own only that has 8 bits") {
   CHECK(written.find(table)->dtype == DType::f16);
 }
 
-TEST_CASE("bytes that are no head of 8 bits are refused") {
+TEST_CASE("bytes that are not an 8-bit head are rejected") {
   const TemporaryFolder folder;
   const fs::path int8 = folder.path() / "int8";
   write_draft(int8, true);

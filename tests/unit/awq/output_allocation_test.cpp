@@ -1,5 +1,5 @@
-// Quantization where an allocation fails, whichever it is, in any thread: it ends in bad_alloc or Error, and what a
-// later run writes is what one without a failure does.
+// Quantization with each allocation failing in turn, in any thread: it ends in bad_alloc or Error, and a later run
+// writes the same as one without a failure.
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>
@@ -29,8 +29,8 @@ std::map<std::string, std::string> contents(const fs::path& path) {
   return files;
 }
 
-/// Runs write(output) with every stride-th allocation failing in turn. Where it returns, the output is whole; a run
-/// after one that failed writes the same, which is looked at after every tenth.
+/// Runs write(output) with every stride-th allocation failing in turn. If it returns, the output is complete. A run
+/// after a failed one writes the same, which is checked after every tenth.
 template <class Write>
 void check_writes(const fs::path& folder, Write write, Failing whose, long stride = 1) {
   const fs::path output = folder / "output.gguf";
@@ -58,7 +58,7 @@ void check_writes(const fs::path& folder, Write write, Failing whose, long strid
 
 }  // namespace
 
-TEST_CASE("AWQ is written whole or not at all, whichever allocation fails") {
+TEST_CASE("AWQ is written atomically, for any failing allocation") {
   const TemporaryFolder folder;
   const fs::path model = write_least_model(folder.path() / "model", 1);
   quantize::Options options;
@@ -69,7 +69,7 @@ TEST_CASE("AWQ is written whole or not at all, whichever allocation fails") {
   check_writes(folder.path(), write, Failing::here);
 }
 
-TEST_CASE("AWQ with a search is written whole or not at all, whichever allocation of whichever thread fails") {
+TEST_CASE("AWQ with a search is written atomically, for any failing allocation in any thread") {
   const TemporaryFolder folder;
   const fs::path model = write_least_model(folder.path() / "model", 1);
   const fs::path text = folder.write("text.txt", "thequickbrownfoxjumpsoverthelazydog");
@@ -81,7 +81,7 @@ TEST_CASE("AWQ with a search is written whole or not at all, whichever allocatio
   check_writes(folder.path(), write, Failing::elsewhere);
 }
 
-TEST_CASE("GGUF is written whole or not at all, whichever allocation of whichever thread fails") {
+TEST_CASE("GGUF is written atomically, for any failing allocation in any thread") {
   const TemporaryFolder folder;
   const fs::path model = write_least_model(folder.path() / "model", 1);
   const fs::path bare = write_least_model(folder.path() / "bare", 1);

@@ -1,5 +1,5 @@
-// The quantizer, whole: what it writes loads and computes what it should; interrupted runs go on; bad input leaves
-// nothing.
+// The whole quantizer: its output loads and has the expected results, interrupted runs continue, and invalid input
+// leaves no files.
 #include "slm/quantize.hpp"
 
 #include <sys/resource.h>
@@ -60,7 +60,7 @@ struct Interrupted {};
 
 }  // namespace
 
-TEST_CASE("every output format loads, keeps the files beside, and costs little") {
+TEST_CASE("every output format loads, keeps the other files, and has a small error") {
   const TemporaryFolder folder;
   const fs::path model = demo_pair("draft");
   const double before = perplexity_of(model);
@@ -76,7 +76,7 @@ TEST_CASE("every output format loads, keeps the files beside, and costs little")
         const fs::path result = folder.path() / "result";
         fs::remove_all(result);
         const quantize::Report report = quantize::quantize(model, result, {}, options);
-        CHECK(report.group == (group == 0 ? 32 : group));  // 352 inputs are no multiple of 64
+        CHECK(report.group == (group == 0 ? 32 : group));  // 352 inputs are not a multiple of 64
         CHECK(report.bytes_after < 0.6 * double(report.bytes_before));
         CHECK(report.left_in_float.empty());
         CHECK(!fs::exists(result.string() + ".partial"));
@@ -91,7 +91,7 @@ TEST_CASE("every output format loads, keeps the files beside, and costs little")
   }
 }
 
-TEST_CASE("searching never loses to rounding on what it looked at, and does not spoil another text") {
+TEST_CASE("a search is never worse than rounding on its own text, and not much worse on another text") {
   const TemporaryFolder folder;
   const fs::path model = demo_pair("draft");
   quantize::Options rounding = quick(), searching = quick();
@@ -107,11 +107,11 @@ TEST_CASE("searching never loses to rounding on what it looked at, and does not 
       CHECK(fold.best > 0);
     }
   }
-  // Some 300 tokens of calibration for a model this small: on another text the search neither wins nor loses for sure.
+  // About 300 tokens of calibration for a small model: on another text the search neither gains nor loses reliably.
   CHECK(perplexity_of(folder.path() / "searched") < 1.02 * perplexity_of(folder.path() / "rounded"));
 }
 
-TEST_CASE("an interrupted run goes on and gives the same bytes") {
+TEST_CASE("an interrupted run continues and gives the same bytes") {
   const TemporaryFolder folder;
   const fs::path model = demo_pair("draft"), whole = folder.path() / "whole", resumed = folder.path() / "resumed";
   quantize::quantize(model, whole, calibration_text(), quick());
@@ -125,7 +125,7 @@ TEST_CASE("an interrupted run goes on and gives the same bytes") {
     CHECK(!fs::exists(resumed));
     CHECK(fs::exists(resumed.string() + ".partial/layer-0.safetensors") == (at > 0.5));
   }
-  // What an interruption in the middle of a write leaves, and a result that was never renamed.
+  // The remains of an interrupted write, and a result that was not renamed.
   std::ofstream(resumed.string() + ".partial/layer-1.safetensors.partial") << "half";
   fs::create_directory(resumed.string() + ".partial/result");
   std::ofstream(resumed.string() + ".partial/result/model.safetensors") << "half";
@@ -155,7 +155,7 @@ TEST_CASE("large models are written in shards") {
   CHECK(Safetensors(folder.path() / "out/model-00002-of-00002.safetensors").tensors.contains("c"));
 }
 
-TEST_CASE("bad requests are refused and leave no folder") {
+TEST_CASE("invalid requests are rejected and leave no folder") {
   const TemporaryFolder folder;
   const fs::path model = demo_pair("draft"), out = folder.path() / "out";
   const auto refused = [&](const fs::path& calibration, const quantize::Options& options) {
@@ -185,7 +185,7 @@ TEST_CASE("bad requests are refused and leave no folder") {
         "quantize.already-quantized");
 }
 
-TEST_CASE("a config.json that is nested too deep is refused, also where only quantize copies it") {
+TEST_CASE("a config.json that is nested too deep is rejected, also if quantize only copies it") {
   const TemporaryFolder folder;
   const fs::path model = folder.path() / "model", out = folder.path() / "out";
   fs::copy(demo_pair("draft"), model);
@@ -203,7 +203,7 @@ TEST_CASE("a config.json that is nested too deep is refused, also where only qua
   CHECK(error_id([&] { Checkpoint{out}; }) == "no error");
 }
 
-TEST_CASE("a head of its own stays one, though the config.json that is copied calls it tied") {
+TEST_CASE("a separate head stays separate, although the copied config.json has tie_word_embeddings") {
   const TemporaryFolder folder;
   const fs::path model = folder.path() / "model", out = folder.path() / "out";
   fs::copy(testing::fixture("models/llama-mha3h"), model);
@@ -219,7 +219,7 @@ TEST_CASE("a head of its own stays one, though the config.json that is copied ca
   CHECK(Checkpoint(out).notes().empty());
 }
 
-TEST_CASE("files of whatever name and kind beside the model do not disturb quantizing") {
+TEST_CASE("other files beside the model do not disturb quantization") {
   const TemporaryFolder folder;
   const fs::path model = folder.path() / "model", out = folder.path() / "out";
   fs::copy(demo_pair("draft"), model);
@@ -232,11 +232,11 @@ TEST_CASE("files of whatever name and kind beside the model do not disturb quant
   CHECK(!fs::exists(out / "LICENSE"));
 }
 
-TEST_CASE("layers that groups do not fit stay as they are") {
+TEST_CASE("layers that are not a multiple of the group stay unchanged") {
   const TemporaryFolder folder;
   quantize::Options options;
   options.search = false;
-  options.group = 64;  // of 352 inputs of `down` it is no divisor
+  options.group = 64;  // not a divisor of the 352 inputs of `down`
   const auto report = quantize::quantize(demo_pair("draft"), folder.path() / "out", {}, options);
   CHECK(report.left_in_float ==
         std::vector<std::string>{"model.layers.0.mlp.down_proj.weight", "model.layers.1.mlp.down_proj.weight"});
@@ -245,19 +245,19 @@ TEST_CASE("layers that groups do not fit stay as they are") {
   CHECK(perplexity_of(folder.path() / "out") < 1.25 * perplexity_of(demo_pair("draft")));
 }
 
-TEST_CASE("groups of fewer inputs than a vector holds, and of no whole number of vectors, are searched and clipped") {
+TEST_CASE("groups smaller than a vector, or not a multiple of vectors, are searched and clipped") {
   for (const int group : {4, 44}) {
     CAPTURE(group);
     const TemporaryFolder folder;
     quantize::Options options = quick();
-    options.group = group;  // 44 divides the 352 inputs of `down` alone
+    options.group = group;  // 44 divides only the 352 inputs of `down`
     const auto report = quantize::quantize(demo_pair("draft"), folder.path() / "out", calibration_text(), options);
     CHECK(report.left_in_float.empty() == (group == 4));
     CHECK(perplexity_of(folder.path() / "out") < 1.25 * perplexity_of(demo_pair("draft")));
   }
 }
 
-TEST_CASE("what F16 cannot hold is refused, and kept by compressed-tensors") {
+TEST_CASE("values outside the range of F16 are rejected, and kept by compressed-tensors") {
   const TemporaryFolder folder;
   const fs::path model = folder.path() / "model";
   fs::copy(testing::fixture("models/llama-mha3h"), model);
@@ -284,7 +284,7 @@ TEST_CASE("what F16 cannot hold is refused, and kept by compressed-tensors") {
   CHECK(kept.tensor("model.norm.weight", {48}).dtype == DType::bf16);
 }
 
-TEST_CASE("a full disk is an error and leaves nothing half-written") {
+TEST_CASE("a full disk is an error without partial output") {
   const TemporaryFolder folder;
   quantize::Options options;
   options.search = false;
@@ -301,6 +301,6 @@ TEST_CASE("a full disk is an error and leaves nothing half-written") {
     CHECK(id == "io.unwritable");
     CHECK(!fs::exists(out));
   }
-  quantize::quantize(demo_pair("draft"), out, {}, options);  // with space again, it goes on
+  quantize::quantize(demo_pair("draft"), out, {}, options);  // with free space again, it continues
   CHECK(perplexity_of(out) > 1);
 }

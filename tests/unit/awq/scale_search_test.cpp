@@ -1,4 +1,4 @@
-// The search of scales on sequences of random inputs, against all candidates on all sequences.
+// The search of scales on random sequences, compared with all candidates on all sequences.
 #include "slm/awq/scale_search.hpp"
 
 #include <catch2/catch.hpp>
@@ -17,7 +17,7 @@ using slm::testing::Random;
 
 namespace {
 
-/// One layer that reads features of very different magnitudes.
+/// One layer with inputs of very different magnitudes.
 struct Problem {
   static constexpr std::int64_t in = 64, out = 16, tokens = 8;
   FloatVector bias;
@@ -25,7 +25,7 @@ struct Problem {
   std::vector<std::vector<float>> texts;  // [sequences][tokens, in]
   std::vector<float> x_mean = std::vector<float>(in);
   Rounding rounding{.quantizer = {}, .group = 32};
-  std::map<std::size_t, int> asked;  // how often of each sequence
+  std::map<std::size_t, int> asked;  // uses of each sequence
 
   Problem(std::size_t sequences, std::uint64_t seed) {
     Random random(seed);
@@ -90,7 +90,7 @@ void ignore(double) {}
 
 }  // namespace
 
-TEST_CASE("a search finds what trying every candidate on every sequence would, or nearly, for a fifth of the work") {
+TEST_CASE("a search is almost as good as trying every candidate on every sequence, for 1/5 of the work") {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     CAPTURE(seed);
     Problem problem(16, seed);
@@ -113,7 +113,7 @@ TEST_CASE("a search finds what trying every candidate on every sequence would, o
   }
 }
 
-TEST_CASE("rounding alone is compared on every sequence, and wins where the first sequence misleads") {
+TEST_CASE("rounding alone is compared on every sequence, and wins if the first sequence is misleading") {
   Problem problem(8, 3);
   const auto honest = problem.error();
   const std::vector<float> alone = round_trip_scaled(problem.linear, std::vector(Problem::in, 1.0f), problem.rounding);
@@ -127,7 +127,7 @@ TEST_CASE("rounding alone is compared on every sequence, and wins where the firs
   CHECK(found.best == found.rounded);
 }
 
-TEST_CASE("a search tells its progress from 0 to 1, with any number of sequences") {
+TEST_CASE("a search reports its progress from 0 to 1, for any number of sequences") {
   for (const std::size_t sequences : {1u, 2u, 4u, 5u, 16u, 17u}) {
     CAPTURE(sequences);
     Problem problem(sequences, 5);
@@ -140,7 +140,7 @@ TEST_CASE("a search tells its progress from 0 to 1, with any number of sequences
   }
 }
 
-TEST_CASE("activations that are not finite are refused") {
+TEST_CASE("activations that are not finite are rejected") {
   Problem problem(4, 7);
   problem.texts[2][5] = std::numeric_limits<float>::quiet_NaN();
   CHECK(error_id([&] { problem.search(problem.error(), ignore); }) == "quantize.non-finite");

@@ -1,4 +1,4 @@
-// Who is a Backend, and how little it takes; the errors of backend::Cpu's constructor and memory.
+// The Backend concept and a minimal model of it; the errors of backend::Cpu's constructor and memory.
 #include <catch2/catch.hpp>
 #include <limits>
 
@@ -20,7 +20,7 @@ static_assert(Backend<Cpu>);
 static_assert(Backend<backend::Reference>);
 static_assert(!Backend<int>);
 
-TEST_CASE("the fake backend records what it is asked") {
+TEST_CASE("the fake backend records its calls") {
   FakeBackend device, copy = device;
   const Tensor tensor{"w", DType::f32, {7, 3}, nullptr, 0};
   const auto weight = copy.pack<Fp32>({{tensor, tensor}});
@@ -47,7 +47,7 @@ TEST_CASE("the number of threads is checked") {
   CHECK(error_id([] { Cpu{{.threads = -5}}; }) == "backend.invalid-threads");
 }
 
-TEST_CASE("the instruction set is the machine's best, or the one asked for") {
+TEST_CASE("the instruction set is the machine's best, or the requested one") {
   CHECK(Cpu{1}.isa() == backend::available_isas().back());
   for (const Isa isa : {Isa::portable, Isa::avx2, Isa::avx512, Isa::amx}) {
     if (backend::is_available(isa)) {
@@ -58,7 +58,7 @@ TEST_CASE("the instruction set is the machine's best, or the one asked for") {
   }
 }
 
-TEST_CASE("memory is zero, lazy, and refused with an error") {
+TEST_CASE("memory is zero and lazy, and a failed allocation is an error") {
   Cpu device{1};
   const auto buffer = device.allocate<float>(1000);
   REQUIRE(buffer.size() == 1000);
@@ -76,7 +76,7 @@ TEST_CASE("memory is zero, lazy, and refused with an error") {
   CHECK(std::vector<float>(copy.data(), copy.data() + copy.size()) == host);
 }
 
-TEST_CASE("weights of the format's own type stay where they are") {
+TEST_CASE("weights of the format's own type are used in place") {
   std::vector<bfloat16_t> stored(12);
   const Tensor tensor{"w", DType::bf16, {3, 4}, reinterpret_cast<const std::byte*>(stored.data()), 24};
   Cpu device{1};

@@ -1,5 +1,5 @@
-// Matrices in GGUF's blocks on the CPU: the tiles hold the blocks' values, products are within what rounding the
-// activations may cost, rows do not disturb each other.
+// Matrices in GGUF's blocks on the CPU: the tiles contain the blocks' values, products are within the rounding error of
+// activations, and rows are independent.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -27,8 +27,8 @@ std::vector<float> dequantized(const CodeMatrix& matrix) {
   return weights;
 }
 
-/// The largest |found - exact| / bound of all products. An activation is off by half a step, the largest of its block
-/// over 32639 or 127; fp32 rounds two sums a block, each by 2^-24 of what it may be at most.
+/// The largest |found - exact| / bound of all products. An activation has an error of half a step, the largest of its
+/// block over 32639 or 127; fp32 rounds two sums per block, each by 2^-24 of its largest possible value.
 double worst_share_of_bound(const std::vector<float>& found, const std::vector<float>& weights,
                             const std::vector<float>& x, int rows, const CodeTiles& tiles, int terms) {
   const auto in = static_cast<std::size_t>(tiles.in), out = weights.size() / in;
@@ -47,7 +47,7 @@ double worst_share_of_bound(const std::vector<float>& found, const std::vector<f
           most_code = std::max(most_code, std::abs(weight));
         }
         bound += sum_of_weights * largest / (terms == 2 ? 32639 : 127) * 0.5001;
-        // Codes without their zero, and minima, may be several times as large as the weights they make.
+        // Codes without their zero, and minima, may be several times as large as the resulting weights.
         sizes += 16 * most_code * largest * static_cast<double>(block);
       }
       bound += sizes * 0x1p-24 * 2 * static_cast<double>(in / block);
@@ -59,7 +59,7 @@ double worst_share_of_bound(const std::vector<float>& found, const std::vector<f
 
 }  // namespace
 
-TEST_CASE("tiles of every block type hold the values of its blocks, bit for bit, whatever the threads") {
+TEST_CASE("tiles of every block type contain the values of its blocks, bit for bit, for any number of threads") {
   for (const DType type : block_types) {
     for (const int out : {1, 16, 17, 300}) {
       const BlockMatrix blocks(type, out, 512, 1);
@@ -70,7 +70,7 @@ TEST_CASE("tiles of every block type hold the values of its blocks, bit for bit,
   }
 }
 
-TEST_CASE("tiles take the bits of the file's blocks, or few more") {
+TEST_CASE("tiles have the bits of the file's blocks, or few more") {
   const auto bits = [](DType type) {
     const BlockMatrix blocks(type, 64, 1024, 1);
     return static_cast<double>(blocks.packed().bytes()) * 8 / (64 * 1024);
@@ -92,7 +92,7 @@ TEST_CASE("products with blocks differ from those of their values by the roundin
     const CodeMatrix matrix = blocks.packed();
     const CodeTiles& tiles = matrix.segments.front().tiles;
     std::vector<float> x = gaussian(17 * 512, 3);
-    for (const std::size_t k : {5u, 300u, 700u}) x[k] *= 50;  // a few large ones disturb only their own blocks
+    for (const std::size_t k : {5u, 300u, 700u}) x[k] *= 50;  // large values affect only their own blocks
     for (const int terms : {1, 2}) {
       for (const int rows : {1, 2, 3, 5, 8, 9, 17}) {
         const std::vector<float> found = int4_product(set, terms, tiles, x.data(), rows);
@@ -103,7 +103,7 @@ TEST_CASE("products with blocks differ from those of their values by the roundin
   }
 }
 
-TEST_CASE("the bound is not blind: minima of the neighbouring block, factors or zeros of another one fail it") {
+TEST_CASE("the bound detects minima of the adjacent block, and factors or zeros of another one") {
   const auto share_after = [](DType type, auto&& spoil) {
     const BlockMatrix blocks(type, 16, 512, 4);
     const CodeMatrix matrix = blocks.packed();
@@ -129,7 +129,7 @@ TEST_CASE("the bound is not blind: minima of the neighbouring block, factors or 
   CHECK(share_after(DType::q8_0, [](std::byte*, CodeTiles& tiles) { tiles.zero = 127; }) > 3);
 }
 
-TEST_CASE("a row's product with blocks does not depend on the rows beside it, nor on how outputs are cut") {
+TEST_CASE("a row's product with blocks does not depend on other rows, nor on the split of outputs") {
   const DotSet set = GENERATE(from_range(available_dot_sets()));
   for (const DType type : block_types) {
     const BlockMatrix blocks(type, 100, 512, 6);
@@ -161,7 +161,7 @@ TEST_CASE("all sets that fuse multiply and add give the same bits for blocks") {
     const CodeMatrix matrix = blocks.packed();
     const CodeTiles& tiles = matrix.segments.front().tiles;
     const std::vector<float> x = gaussian(13 * 512, 9);
-    for (std::size_t i = 2; i < sets.size(); ++i) {  // behind portable and AVX2
+    for (std::size_t i = 2; i < sets.size(); ++i) {  // after portable and AVX2
       for (const int terms : {1, 2}) {
         for (const int rows : {1, 3, 8, 13}) {
           const std::vector<float> first = int4_product(sets[1], terms, tiles, x.data(), rows);
@@ -174,7 +174,7 @@ TEST_CASE("all sets that fuse multiply and add give the same bits for blocks") {
   }
 }
 
-TEST_CASE("NaN and infinity come through products with blocks, in their own row only") {
+TEST_CASE("NaN and infinity pass through products with blocks, in their own row only") {
   const DotSet set = GENERATE(from_range(available_dot_sets()));
   for (const DType type : block_types) {
     const BlockMatrix blocks(type, 20, 256, 10);
@@ -196,7 +196,7 @@ TEST_CASE("NaN and infinity come through products with blocks, in their own row 
   }
 }
 
-TEST_CASE("products with blocks read and write nothing behind any array") {
+TEST_CASE("products with blocks stay inside all arrays") {
   const DotSet set = GENERATE(from_range(available_dot_sets()));
   for (const DType type : block_types) {
     const BlockMatrix blocks(type, 17, 256, 12);
@@ -219,7 +219,7 @@ TEST_CASE("stacked blocks of different types are one matrix of the same products
   if (!backend::is_available(isa)) return;
   Cpu device({.threads = 2, .isa = isa});
   const BlockMatrix q(DType::q4_k, 48, 256, 14), k(DType::q4_k, 24, 256, 15), v(DType::q6_k, 24, 256, 16),
-      other(DType::q8_0, 40, 256, 17), wide(DType::q5_k, 32, 256, 19);  // as q4_k, but for the width of the codes
+      other(DType::q8_0, 40, 256, 17), wide(DType::q5_k, 32, 256, 19);  // as q4_k, except for the width of the codes
   const auto pack = [&](const std::vector<LinearSource>& sources) { return device.pack<AwqInt4<>>(sources); };
   const auto product = [&](const auto& matrix, int rows) {
     const std::vector<float> x = gaussian(12 * 256, 18);
@@ -253,7 +253,7 @@ TEST_CASE("stacked blocks of different types are one matrix of the same products
   }
 }
 
-TEST_CASE("rows of a table in blocks are looked up as the blocks have them") {
+TEST_CASE("rows of a table in blocks are read as stored") {
   Cpu device{1};
   for (const DType type : block_types) {
     const BlockMatrix blocks(type, 24, 256, 19);
@@ -267,7 +267,7 @@ TEST_CASE("rows of a table in blocks are looked up as the blocks have them") {
   }
 }
 
-TEST_CASE("a block without a finite scale is refused when a matrix is packed, on any thread") {
+TEST_CASE("a block without a finite scale is rejected when a matrix is packed, on any thread") {
   for (const int threads : {1, 3}) {
     for (const DType type : block_types) {
       BlockMatrix blocks(type, 300, 256, 20);

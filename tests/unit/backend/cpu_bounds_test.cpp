@@ -1,5 +1,5 @@
-// The kernels read nothing behind a weight row or a KV row: memory is laid against a page that must not be touched.
-// The last row of a mapped checkpoint may end where the mapping ends.
+// The kernels read nothing after a weight row or a KV row: memory ends at an inaccessible page. The last row of a
+// mapped checkpoint may end at the end of the mapping.
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstring>
@@ -45,7 +45,7 @@ void check_matrix(Isa isa, int out, int in, DenseActivations activations = Dense
 
 }  // namespace
 
-TEST_CASE("no kernel reads behind the last weight") {
+TEST_CASE("no kernel reads after the last weight") {
   const Isa isa = GENERATE(from_range(backend::available_isas()));
   for (const int in : {1, 2, 15, 16, 17, 31, 33, 48, 63, 65, 97, 128, 769}) {
     for (const int out : {1, 3, 8, 37}) {
@@ -106,10 +106,10 @@ TEST_CASE("attention and rotation stay inside rows of any width, in every format
   }
 }
 
-TEST_CASE("the fence works: a vector read across the end would fault") {
+TEST_CASE("the test detects a vector read across the end") {
   const Fenced fenced(8);
   CHECK(fenced.data()[7] == std::byte{0});
-  // The page behind is unreadable: asking the kernel to read it fails with EFAULT instead of a crash.
+  // The page after it is unreadable: letting the kernel read it fails with EFAULT instead of a crash.
   int ends[2];
   REQUIRE(pipe(ends) == 0);
   CHECK(write(ends[1], fenced.data(), 16) != 16);

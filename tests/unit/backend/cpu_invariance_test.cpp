@@ -1,5 +1,5 @@
-// Bit equality: a row's result on backend::Cpu does not depend on the rows beside it, on the threads, or on how a
-// prompt is cut into pieces. Speculative decoding is lossless because of this.
+// Bit equality: a row's result on backend::Cpu does not depend on other rows, on the threads, or on the chunks of a
+// prompt. Lossless speculative decoding requires this.
 #include <catch2/catch.hpp>
 #include <cstring>
 #include <vector>
@@ -19,7 +19,7 @@ bool same_bits(const float* a, const float* b, std::size_t count) {
   return std::memcmp(a, b, count * sizeof(float)) == 0;
 }
 
-/// Runs `rows` rows in the given pieces on a fresh cache; the results of all rows, one after the other.
+/// Runs `rows` rows in the given chunks on a new cache; returns the results of all rows in order.
 template <class Format>
 LayerResult in_pieces(Cpu device, RandomLayer<Format>& layer, const std::vector<float>& input, int position,
                       const std::vector<int>& pieces, TestCache cache) {
@@ -58,14 +58,14 @@ struct Shape {
   Heads heads;
   int hidden, ffn, vocab;
 };
-// Grouped queries; one query head more than fits a row block; sizes that are no multiple of any vector; and one that is
-// large enough to be shared out among threads even for a single row.
+// Grouped queries; one query head more than a row block; sizes that are not a multiple of any vector; and one size
+// large enough to be split among threads even for a single row.
 const std::vector<Shape> shapes{
     {{4, 2, 16}, 64, 96, 97}, {{7, 1, 80}, 48, 61, 33}, {{3, 3, 2}, 131, 40, 64}, {{4, 2, 64}, 256, 333, 400}};
 
 template <class Format>
 void check_every_cut(const Shape& shape, Isa isa, DenseActivations activations = DenseActivations::exact) {
-  const int position = 250;  // the rows pass a block boundary
+  const int position = 250;  // the rows cross a block boundary
   RandomLayer<Format> layer(shape.heads, shape.hidden, shape.ffn, shape.vocab, 640, 7);
   Random random(3);
   const int rows = 64;
@@ -92,7 +92,7 @@ void check_every_cut(const Shape& shape, Isa isa, DenseActivations activations =
 
 }  // namespace
 
-TEST_CASE("a row's result does not depend on rows beside it, threads or pieces") {
+TEST_CASE("a row's result does not depend on other rows, threads or chunks") {
   const Isa isa = GENERATE(from_range(backend::available_isas()));
   const Shape shape = GENERATE(from_range(shapes));
   check_every_cut<Fp32>(shape, isa);
@@ -129,9 +129,9 @@ TEST_CASE("attention over several chunks of positions does not depend on rows or
   }
 }
 
-TEST_CASE("attention of any number of rows gives each the bits that it has alone") {
+TEST_CASE("attention of any number of rows gives each row the same bits as alone") {
   const Isa isa = GENERATE(from_range(backend::available_isas()));
-  const int most = 40, position = 40;  // the rows pass a block boundary, and fill tasks of 1 to 32 queries and more
+  const int most = 40, position = 40;  // the rows cross a block boundary, and fill tasks of 1 to 32 queries and more
   const std::vector<float> slopes{0.5f, 0.03f, 0.2f};
   for (const Heads heads : {Heads{1, 1, 24}, Heads{3, 1, 40}}) {
     for (const int window : {0, 50}) {
@@ -158,7 +158,7 @@ TEST_CASE("attention of any number of rows gives each the bits that it has alone
   }
 }
 
-TEST_CASE("what lies beyond a row's position changes nothing") {
+TEST_CASE("positions after a row's own do not change its result") {
   const Isa isa = GENERATE(from_range(backend::available_isas()));
   const Shape shape = GENERATE(from_range(shapes));
   RandomLayer<Bf16> layer(shape.heads, shape.hidden, shape.ffn, shape.vocab, 640, 7);
@@ -180,7 +180,7 @@ TEST_CASE("what lies beyond a row's position changes nothing") {
                in_pieces(device, layer, input, 590, {1, 1, 3, 5}, poisoned));
 }
 
-TEST_CASE("a row that is not a number stays alone with it") {
+TEST_CASE("a row with NaN affects only itself") {
   const Isa isa = GENERATE(from_range(backend::available_isas()));
   const Shape& shape = shapes[0];
   RandomLayer<Bf16> layer(shape.heads, shape.hidden, shape.ffn, shape.vocab, 64, 7);
@@ -194,8 +194,8 @@ TEST_CASE("a row that is not a number stays alone with it") {
   for (int v = 0; v < shape.vocab; ++v) REQUIRE(std::isnan(bad.logits[static_cast<std::size_t>(7 * shape.vocab + v)]));
 }
 
-TEST_CASE("the equality can fail: a sum split over k by the number of rows gives other bits") {
-  // What a careless kernel does: one sum for a single row, two halves of k for many rows.
+TEST_CASE("the test detects a sum that is split over k by the number of rows") {
+  // A wrong kernel: one sum for a single row, two halves of k for many rows.
   Random random(11);
   const std::size_t in = 512;
   int differing = 0;

@@ -1,5 +1,5 @@
-// The kinds of norms, activations, positions and attention on backend::Cpu: against backend::Reference, and bit
-// equality of a row alone and among others, on every instruction set.
+// The kinds of norms, activations, positions and attention on backend::Cpu: compared with backend::Reference, and bit
+// equality of a row alone and in a batch, on every instruction set.
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstring>
@@ -17,8 +17,8 @@ using backend::Reference;
 
 namespace {
 
-// Sums of at most 200 products of values near 1, scaled to be near 1 themselves: far above what float loses, far below
-// what a wrong formula gives.
+// Sums of at most 200 products of values near 1, scaled to be near 1: far above the error of float, far below that of a
+// wrong formula.
 constexpr double tolerance = 2e-5;
 
 void require_near(const std::vector<float>& found, const std::vector<float>& expected, double near = tolerance) {
@@ -211,7 +211,7 @@ TEST_CASE("qkv: clipping, norms of heads and of all, partial and no rotation") {
   }
 }
 
-TEST_CASE("attend: windows, slopes and scale, from all pages and from those that a window leaves") {
+TEST_CASE("attend: windows, slopes and scale, from all pages and from those inside a window") {
   const Isa isa = GENERATE(from_range(backend::available_isas()));
   const Heads heads{6, 2, 20};
   const int context = 1300, rows = 9, width = heads.query * heads.dim;
@@ -239,7 +239,7 @@ TEST_CASE("attend: windows, slopes and scale, from all pages and from those that
         }
         REQUIRE(same_bits(alone.data(), together.data(), alone.size()));
         if (window == 0) continue;
-        // Pages that lie behind the window of all rows are gone, and what else lies outside of it is NaN.
+        // Pages behind the window of all rows are freed, and other values outside it are NaN.
         TestCache cache = full;
         const int oldest = std::max(0, position + 1 - window);
         for (int j = 0; j < context; ++j) {

@@ -1,9 +1,9 @@
 // Every operation of backend::Cpu against backend::Reference, in awkward shapes, on every instruction set.
 //
-// Tolerances. A sum of n products in float, in any order, fused or not, is off by at most n * eps * S with
-// S = sum |x_i w_i| (Higham, Accuracy and Stability, 3.1; eps = 2^-24). Two such sums differ by at most twice that. A
-// normalised input carries a relative error of (hidden + 4) eps of its own. These bounds are worst cases, so a wrong
-// kernel misses them by orders of magnitude and a right one keeps far inside.
+// Tolerances. A sum of n products in float, in any order, fused or not, has an error of at most n * eps * S with S =
+// sum |x_i w_i| (Higham, Accuracy and Stability, 3.1; eps = 2^-24). Two such sums differ by at most twice that. A
+// normalised input has a relative error of (hidden + 4) eps. These bounds are worst cases: a wrong kernel exceeds them
+// by orders of magnitude, and a correct one stays far below.
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <vector>
@@ -192,8 +192,8 @@ void check_qkv_and_attend(const Setup& setup, int position) {
   require_close(found, expected, std::vector<double>(found.size(), per_value));
   require_close(found_cache.all(), expected_cache.all(), std::vector<double>(found_cache.all().size(), per_value));
 
-  // Attention from identical inputs. A score is off by dim * eps * sum |q k| / sqrt(dim), a weight relatively by twice
-  // that, and the result, a mean of values, by that times the largest value, plus the error of its own sum.
+  // Attention from identical inputs. A score has an error of dim * eps * sum |q k| / sqrt(dim), a weight relatively
+  // twice that, and the result, a mean of values, that times the largest value, plus the error of its own sum.
   found_cache = expected_cache;
   std::vector<float> q = expected, found_mix(found.size()), expected_mix(found.size());
   pair.reference.begin(TestPlan(expected_cache, pair.rows, position))
@@ -225,7 +225,7 @@ TEST_CASE("every operation agrees with the reference") {
   const Isa isa = GENERATE(from_range(backend::available_isas()));
   const int rows = GENERATE(1, 2, 5, 8, 19);
   for (const Case& shape : cases) {
-    if (shape.hidden > 500 && rows != 5) continue;  // the large ones once: the reference takes its time
+    if (shape.hidden > 500 && rows != 5) continue;  // the large ones once, since the reference is slow
     check_all<Fp32>({shape, isa, rows});
     check_all<Bf16>({shape, isa, rows});
     check_all<Fp16>({shape, isa, rows});
@@ -271,12 +271,12 @@ TEST_CASE("the exponential of softmax and SiLU is exact at the ends and near one
   CHECK(std::isnan(y[4]));
 }
 
-TEST_CASE("a position whose weight would be no normal number adds nothing to attention") {
+TEST_CASE("a position whose weight would be subnormal adds nothing to attention") {
   const Isa isa = GENERATE(from_range(backend::available_isas()));
   const auto& kernels = backend::cpu::common_kernels(isa);
   const auto attend = kernels.attend[static_cast<int>(KvFormat::f32)];
   constexpr int dim = 16, queries = 20;
-  // The scores of the two positions are as far apart as the first number of the query.
+  // The scores of the two positions differ by the first number of the query.
   std::vector<float> page(2 * page_positions * dim, 0.0f);
   backend::PageBuffer<float> scratch(backend::cpu::attend_scratch(dim));
   page[0] = 1;
@@ -305,7 +305,7 @@ TEST_CASE("a position whose weight would be no normal number adds nothing to att
 }
 
 TEST_CASE("angles are right at large positions") {
-  // The float product position * frequency, then cosine and sine as precise as the C library's.
+  // The float product position * frequency, then cosine and sine with the precision of the C library.
   backend::RopeTable table;
   const float frequency[] = {1.0f, 0.7f, 1e-4f};
   for (const int position : {0, 1, 4095, 131071, 16777215}) {
@@ -319,7 +319,7 @@ TEST_CASE("angles are right at large positions") {
       }
     }
   }
-  // Same address, other frequencies, in another step: nothing stale. Nor where a step has two ropes.
+  // The same address with other frequencies in another step: no stale values. Also for two ropes in one step.
   float reused[] = {1.0f};
   const TestPlan plan({0}, 3);
   const Rope rope{.inverse_frequency = {reused}};

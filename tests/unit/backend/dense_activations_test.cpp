@@ -1,5 +1,5 @@
-// What products with bfloat16 weights make of activations: all of them, or what DenseActivations asks of a matrix unit
-// and of dot products of pairs.
+// Rounding of activations in products with bfloat16 weights: none, or that of DenseActivations for a matrix unit and
+// for dot products of pairs.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -25,7 +25,7 @@ bool rounds(Isa isa, DenseActivations activations) {
   return backend::has_bf16_products(isa) && activations != DenseActivations::exact;
 }
 
-/// What of an activation meets the weights, by the definition.
+/// The rounded part of an activation, by definition.
 float taken(float x, Isa isa, DenseActivations activations) {
   if (!rounds(isa, activations)) return x;
   const float high = nearest(x);
@@ -43,8 +43,8 @@ std::vector<float> product(Cpu device, const Tensor& weight, const std::vector<f
 
 }  // namespace
 
-TEST_CASE("an activation meets the weights as the sum of so many nearest bfloat16") {
-  // Weights of 1 on the diagonal: what comes out are the activations as the kernels took them.
+TEST_CASE("an activation is used as the sum of its nearest bfloat16 terms") {
+  // Weights of 1 on the diagonal: the results are the activations as the kernels used them.
   const Isa isa = GENERATE(from_range(backend::available_isas()));
   if (isa == Isa::avx512 && !backend::has_bf16_products(isa)) {
     WARN("this processor has no AVX512_BF16: dot products of bfloat16 pairs are not tested");
@@ -59,7 +59,7 @@ TEST_CASE("an activation meets the weights as the sum of so many nearest bfloat1
                       identity.size() * sizeof(bfloat16_t)};
   std::vector<float> x = Random(31).vector(rows * width);
   for (std::size_t i = 0; i < x.size(); ++i) x[i] = std::ldexp(x[i], static_cast<int>(i % 180) - 90);
-  // Equally near to two bfloat16, of which the even one is taken.
+  // Equally near to two bfloat16, of which the even one is used.
   x[0] = 1 + 0x1p-8f;
   x[1] = 1 + 0x3p-8f;
   x[2] = -1 - 0x1p-8f;
@@ -74,14 +74,14 @@ TEST_CASE("an activation meets the weights as the sum of so many nearest bfloat1
       const float bound = activations == DenseActivations::bf16 ? 0x1p-8f : 0x1p-17f;
       REQUIRE(std::abs(found[i] - x[i]) <= bound * std::abs(x[i]));
     }
-    // Not everything passes for rounded.
+    // The test detects missing rounding.
     CHECK((rounded > static_cast<int>(x.size()) / 3) == rounds(isa, activations));
   }
 }
 
 TEST_CASE("a product is that of the rounded activations") {
-  // A sum in float is off by at most h * eps * S, S = sum |x_i w_i|, eps = 2^-24, where no product passes more than h
-  // additions (Higham, Accuracy and Stability, 3.1 and 4.2): as many as there are products, and with two terms one that
+  // A sum in float has an error of at most h * eps * S, S = sum |x_i w_i|, eps = 2^-24, if no product passes more than
+  // h additions (Higham, Accuracy and Stability, 3.1 and 4.2): the number of products, and with two terms one that
   // joins two sums. Dot products of pairs add two products for every 32 and term, and then the 16 lanes by a tree of
   // four levels; their terms together are at most 1 + 2^-7 of an activation.
   const Isa isa = GENERATE(from_range(backend::available_isas()));
@@ -99,8 +99,8 @@ TEST_CASE("a product is that of the rounded activations") {
       const int terms = activations == DenseActivations::bf16 ? 1 : 2;
       const bool pairs = isa == Isa::avx512 && rounds(isa, activations);
       const double additions = pairs ? 1.01 * (2 * terms * ((in + 31) / 32) + 4) : in + 2;
-      int unlike_whole = 0;  // outputs that are not those of the activations themselves
-      int unlike_first = 0;  // nor of their first terms
+      int unlike_whole = 0;  // outputs that differ from those of the exact activations
+      int unlike_first = 0;  // and from those of their first terms
       for (int r = 0; r < rows; ++r) {
         for (int o = 0; o < out; ++o) {
           double sum = 0, whole = 0, first = 0, size = 0;
@@ -126,7 +126,7 @@ TEST_CASE("a product is that of the rounded activations") {
   }
 }
 
-TEST_CASE("devices that round activations differently compute different bits, and say so") {
+TEST_CASE("devices that round activations differently have different bits and different names") {
   std::vector<std::uint64_t> found;
   for (const Isa isa : backend::available_isas()) {
     for (const DenseActivations activations : all_kinds) {
@@ -144,7 +144,7 @@ TEST_CASE("devices that round activations differently compute different bits, an
 }
 
 TEST_CASE(
-    "with one term, too, an activation that is not finite stays with its row, and too large ones become infinite") {
+    "with one term, too, an activation that is not finite affects only its row, and too large ones become infinite") {
   const Isa isa = GENERATE(from_range(backend::available_isas()));
   const int width = 40, rows = 17;
   const RandomTensor<Bf16> weight(33, width, 5);

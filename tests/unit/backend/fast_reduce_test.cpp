@@ -1,4 +1,4 @@
-// Matrices that ranks cut by their inputs: which can be, what a rank holds of them, and that sums are added once.
+// Matrices that ranks split by their inputs: conditions, the parts of a rank, and adding sums once.
 #include <algorithm>
 #include <atomic>
 #include <catch2/catch.hpp>
@@ -30,7 +30,7 @@ using Device = Split<Reference, Threads>;
 
 constexpr std::int64_t rows = 3, hidden = 40, ffn = 100;  // six tiles and a part of one
 
-/// The hidden layer of three rows and what it adds to them, without a gate and with one.
+/// The hidden layer of three rows and its addition to them, without a gate and with one.
 struct HiddenLayer {
   bool gated;
   std::int64_t wide = gated ? 2 * ffn : ffn;
@@ -70,7 +70,7 @@ struct HiddenLayer {
     return {"w", DType::f32, {out, in}, reinterpret_cast<const std::byte*>(values.data()), values.size() * 4};
   }
 
-  /// How far sums in two orders may be from each other: twice their terms * 2^-24 of what these can be.
+  /// The largest difference of sums in two orders: twice their terms * 2^-24 of their largest value.
   double tolerance() const {
     double widest = 0;  // of the hidden layer; weights, biases and x are at most 1
     run(Reference{}, 1, &widest);
@@ -78,7 +78,7 @@ struct HiddenLayer {
   }
 };
 
-/// The largest distance between what ranks have computed and this; and no rank's bits are another's.
+/// The largest difference of the ranks' results from this; and all ranks have the same bits.
 double furthest(const HiddenLayer& layer, int size, const std::vector<float>& expected) {
   std::vector<std::vector<float>> found(static_cast<std::size_t>(size));
   run_threads(size, [&](const Threads& ranks) {
@@ -91,7 +91,7 @@ double furthest(const HiddenLayer& layer, int size, const std::vector<float>& ex
   return most;
 }
 
-/// What this device makes of a matrix [32, in] of the type behind a hidden layer, and of one behind `heads`.
+/// This device's form of a matrix [32, in] of the type after a hidden layer, and of one after `heads`.
 bool is_cut(Device device, DType type, std::int64_t in, AdaptedProduct product, Heads heads = {}) {
   const std::size_t bytes = static_cast<std::size_t>(32 * in / values_of_block(type)) * bytes_of(type);
   const std::vector<std::byte> zeros(bytes);
@@ -101,7 +101,7 @@ bool is_cut(Device device, DType type, std::int64_t in, AdaptedProduct product, 
 
 }  // namespace
 
-TEST_CASE("parts of the hidden layer that ranks keep add up to what one rank gives; biases are added once") {
+TEST_CASE("parts of the hidden layer on ranks add up to the result of one rank; biases are added once") {
   for (const bool gated : {false, true}) {
     const HiddenLayer layer{gated};
     const std::vector<float> expected = layer.run(Reference{});
@@ -114,7 +114,7 @@ TEST_CASE("parts of the hidden layer that ranks keep add up to what one rank giv
   }
 }
 
-TEST_CASE("a matrix is cut by its inputs where blocks and heads end, and each rank has some") {
+TEST_CASE("a matrix is split by its inputs at the ends of blocks and heads, and each rank has a part") {
   for (const int size : {2, 3}) {
     run_threads(size, [&](const Threads& ranks) {
       const Device device(Reference{}, ranks, 1, true);
@@ -131,13 +131,13 @@ TEST_CASE("a matrix is cut by its inputs where blocks and heads end, and each ra
                behind(DType::q4_0, {.query = 6, .kv = 6, .dim = 40});
       wrong += behind(DType::q6_k, {.query = 8, .kv = 8, .dim = 64}) != (size == 2);
       wrong += behind(DType::bf16, {.query = 1, .kv = 1, .dim = 64});
-      wrong += is_cut(Device(Reference{}, ranks), DType::bf16, 48, AdaptedProduct::down);  // who does not ask for it
+      wrong += is_cut(Device(Reference{}, ranks), DType::bf16, 48, AdaptedProduct::down);  // without the option
       if (wrong > 0) throw Error(text(wrong, " matrices"));
     });
   }
 }
 
-TEST_CASE("p ranks that add hold a p-th of the weights each, and a tile") {
+TEST_CASE("each of p ranks with partial sums holds 1/p of the weights, and a tile") {
   for (const char* folder : {"target", "target-int4"}) {
     const auto whole = load(demo_pair(folder), backend::Cpu{1}).info().step_bytes;
     for (const int size : {2, 4}) {
@@ -149,16 +149,16 @@ TEST_CASE("p ranks that add hold a p-th of the weights each, and a tile") {
       std::int64_t total = 0;
       for (const std::int64_t bytes : held) {
         CAPTURE(folder, size, bytes, whole);
-        CHECK(bytes < whole / size + whole / 10);  // the hidden layer's ten groups are cut by whole ones
+        CHECK(bytes < whole / size + whole / 10);  // the hidden layer's ten groups are split by whole groups
         total += bytes;
       }
       CHECK(total > whole - 4096);                        // a row of the embedding is counted, rounded down
-      CHECK(total < whole + 4096 + size * 12 * 16 * 64);  // tiles are whole lines: 16 of each matrix that is cut so
+      CHECK(total < whole + 4096 + size * 12 * 16 * 64);  // tiles are whole lines: 16 of each matrix with this split
     }
   }
 }
 
-TEST_CASE("of an adapter behind the hidden layer a rank has its inputs' columns and all outputs") {
+TEST_CASE("of an adapter after the hidden layer a rank has its inputs' columns and all outputs") {
   constexpr int rank = 3;
   const std::vector<float> down = numbers(rank * ffn, 7), up = numbers(rank * hidden, 8);
   Adapter whole{.name = "some", .digest = 9, .begins = {0, 1}};

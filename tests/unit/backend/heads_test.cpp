@@ -1,5 +1,5 @@
-// Attention whose heads are shared out over ranks: who has which, that queries, pages and outputs have the bits of one
-// rank, what a rank holds of the cache, and that other heads than its own would be seen.
+// Attention with heads split over ranks: their assignment, the bits of queries, pages and outputs, a rank's part of the
+// cache, and detection of wrong heads.
 #include <algorithm>
 #include <atomic>
 #include <catch2/catch.hpp>
@@ -31,9 +31,9 @@ using ranks::Threads;
 
 namespace {
 
-constexpr int in = 32, layers = 2, texts = 2, text_rows = 3, first_position = 62;  // of which the second page begins
+constexpr int in = 32, layers = 2, texts = 2, text_rows = 3, first_position = 62;  // at the start of the second page
 
-/// One layer's attention, behind another's, of two texts that go on.
+/// One layer's attention, after another's, for two growing sequences.
 struct Case {
   Heads heads;
   QkNorm norm = QkNorm::none;
@@ -52,7 +52,7 @@ struct Case {
   }
 };
 
-/// A page that somebody has filled.
+/// A filled page.
 std::vector<std::byte> some_page(const Case& of, std::uint64_t seed) {
   std::vector<std::byte> page(of.shape().bytes());
   for (std::size_t head = 0; head < page.size() / of.shape().head_bytes; ++head) {
@@ -64,7 +64,7 @@ std::vector<std::byte> some_page(const Case& of, std::uint64_t seed) {
   return page;
 }
 
-/// Outputs of attention and pages, one behind the other. spoil(weight, slopes) changes what is right.
+/// Outputs of attention and pages, one after another. spoil(weight, slopes) corrupts correct data.
 template <class B, class Spoil>
 std::vector<float> attend(const Case& of, B device, const WeightPlace& place, Spoil spoil) {
   const std::vector<float> weight = numbers(of.out() * in, 1), bias = numbers(of.out(), 2), x = numbers(6 * in, 3);
@@ -90,7 +90,7 @@ std::vector<float> attend(const Case& of, B device, const WeightPlace& place, Sp
   spoil(matrix, slopes);
 
   const KvPageShape shape = of.shape();
-  constexpr int pages = 2;  // of each text
+  constexpr int pages = 2;  // of each sequence
   auto slab = [&] {
     if constexpr (SharesPages<B>) {
       return device.take_pages(shape, texts * pages);
@@ -171,7 +171,7 @@ const std::vector<Case> cases{
     {.heads = {4, 2, 16}, .norm = QkNorm::whole, .rotating = 16},
 };
 
-/// What a rank allocates.
+/// The allocations of a rank.
 class Counting : public Reference {
  public:
   explicit Counting(std::size_t* bytes) : bytes_(bytes) {}
@@ -188,7 +188,7 @@ class Counting : public Reference {
 
 }  // namespace
 
-TEST_CASE("every head has a rank, with the keys and values that it reads, and none has many more than another") {
+TEST_CASE("every head has a rank with its keys and values, and ranks have similar numbers of heads") {
   for (const auto& [query, kv] :
        {std::pair{1, 1}, {3, 3}, {4, 1}, {6, 2}, {8, 2}, {9, 3}, {12, 4}, {32, 8}, {71, 1}, {7, 7}}) {
     for (const int ranks : {1, 2, 3, 4, 5, 7, 8, 16}) {
@@ -229,7 +229,7 @@ TEST_CASE("every head has a rank, with the keys and values that it reads, and no
   CHECK(HeadCut({8, 8, 16}, QkNorm::whole, 2).of(1).query == 8);
 }
 
-TEST_CASE("queries, pages and outputs of attention have the bits of one rank, on any number of them") {
+TEST_CASE("queries, pages and outputs of attention have the bits of one rank, on any number of ranks") {
   for (std::size_t i = 0; i < cases.size(); ++i) {
     for (const int size : {1, 2, 3, 4, 8}) {
       CAPTURE(i, size);
@@ -239,7 +239,7 @@ TEST_CASE("queries, pages and outputs of attention have the bits of one rank, on
   }
 }
 
-TEST_CASE("another rank's keys and values, and another head's slope, would be seen") {
+TEST_CASE("the test detects another rank's keys and values, and another head's slope") {
   const Case of{.heads = {8, 8, 16}, .rotating = 16, .alibi = true};
   const auto others_keys = [](auto& matrix, auto&) { matrix.heads.sharing = 2; };
   const auto others_slopes = [](auto&, std::vector<float>& slopes) { std::swap(slopes[0], slopes[4]); };
@@ -248,7 +248,7 @@ TEST_CASE("another rank's keys and values, and another head's slope, would be se
   CHECK(ranks_that_differ<Reference>(of, 2, reference, others_slopes) == 2);
 }
 
-TEST_CASE("p ranks hold a p-th of the cache each, and what several read is on each of them") {
+TEST_CASE("each of p ranks holds 1/p of the cache, and heads with several readers are on each of them") {
   for (const auto& [heads, ranks, shares] : {std::tuple{Heads{8, 8, 16}, 4, std::vector{2, 2, 2, 2}},
                                              {Heads{8, 2, 16}, 4, std::vector{1, 1, 1, 1}},
                                              {Heads{7, 7, 16}, 3, std::vector{2, 2, 3}},

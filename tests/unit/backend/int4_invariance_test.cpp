@@ -1,5 +1,5 @@
-// Bit equality of products with four-bit weights: among rows, threads, pieces and instruction sets. And bounds: nothing
-// is read or written behind the end of any array.
+// Bit equality of products with four-bit weights: among rows, threads, chunks and instruction sets. And bounds: nothing
+// is read or written after the end of any array.
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstring>
@@ -25,7 +25,7 @@ struct Shape {
 
 }  // namespace
 
-TEST_CASE("a row's product does not depend on the rows beside it, nor on how outputs are cut") {
+TEST_CASE("a row's product does not depend on other rows, nor on the split of outputs") {
   const DotSet set = GENERATE(from_range(available_dot_sets()));
   for (const Shape shape : {Shape{100, 576, 64}, Shape{136, 256, 128}, Shape{40, 96, 32}}) {
     const Int4TestMatrix test(random_rows(shape.out, shape.in, shape.group, 1));
@@ -50,7 +50,7 @@ TEST_CASE("a row's product does not depend on the rows beside it, nor on how out
 TEST_CASE("all sets that fuse multiply and add give the same bits") {
   std::vector<DotSet> sets = available_dot_sets();
   if (sets.size() < 2) SUCCEED("only the portable set is here");
-  for (std::size_t i = 2; i < sets.size(); ++i) {  // behind portable and AVX2
+  for (std::size_t i = 2; i < sets.size(); ++i) {  // after portable and AVX2
     for (const Shape shape : {Shape{100, 576, 64}, Shape{136, 1024, 128}, Shape{40, 96, 32}, Shape{20, 70, 70}}) {
       const Int4TestMatrix test(random_rows(shape.out, shape.in, shape.group, 3));
       const std::vector<float> x = gaussian(static_cast<std::size_t>(13 * shape.in), 4);
@@ -106,7 +106,7 @@ TEST_CASE("operations of backend::Cpu on four-bit weights: rows and threads chan
     result.insert(result.end(), kept.begin(), kept.end());
     return result;
   };
-  const auto sorted_rows = [&](int threads, int at_once) {  // results come per piece: bring them into one order
+  const auto sorted_rows = [&](int threads, int at_once) {  // results are per chunk: reorder them
     std::vector<float> mixed = run(threads, at_once), ordered;
     const int widths[] = {q_width, hidden, 2 * ffn};
     std::vector<std::vector<float>> columns(3);
@@ -132,7 +132,7 @@ TEST_CASE("operations of backend::Cpu on four-bit weights: rows and threads chan
   }
 }
 
-TEST_CASE("activations have 16 bits unless 8 are asked for, on every processor") {
+TEST_CASE("activations have 16 bits by default on every CPU, and 8 on request") {
   for (const Isa isa : backend::available_isas()) {
     const auto arithmetic = [isa](Int4Activations activations) {
       return Cpu{{.threads = 1, .isa = isa, .activations = activations}}.arithmetic();
@@ -142,7 +142,7 @@ TEST_CASE("activations have 16 bits unless 8 are asked for, on every processor")
   }
 }
 
-TEST_CASE("a changed row is noticed: the comparison is not blind") {
+TEST_CASE("the test detects a changed row") {
   const Int4TestMatrix test(random_rows(40, 128, 64, 1));
   std::vector<float> x = gaussian(2 * 128, 2);
   const std::vector<float> right = int4_product(DotSet::portable, 2, test.tiles(), x.data(), 2);
@@ -152,7 +152,7 @@ TEST_CASE("a changed row is noticed: the comparison is not blind") {
   CHECK_FALSE(same_bits(right.data() + 40, wrong.data() + 40, 40));
 }
 
-TEST_CASE("nothing is read or written behind weights, activations, packed rows, scratch and results") {
+TEST_CASE("weights, activations, packed rows, scratch and results are not exceeded") {
   const DotSet set = GENERATE(from_range(available_dot_sets()));
   for (const Shape shape : {Shape{1, 32, 32}, Shape{17, 100, 100}, Shape{40, 96, 32}, Shape{100, 192, 64},
                             Shape{64, 256, 128}, Shape{24, 33, 33}}) {

@@ -1,4 +1,4 @@
-// The public door to the four-bit product.
+// The public interface of the four-bit product.
 #include <catch2/catch.hpp>
 #include <vector>
 

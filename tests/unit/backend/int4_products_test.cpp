@@ -1,4 +1,4 @@
-// Products of four-bit weights against the same in double, for every kind of dot product this machine has.
+// Products of four-bit weights against the same in double, for every kind of dot product of this machine.
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <limits>
@@ -20,7 +20,7 @@ const std::vector<Shape> shapes{{24, 32, 32},   {16, 64, 64},     {8, 96, 32},  
 
 }  // namespace
 
-TEST_CASE("products are what the dequantized weights give") {
+TEST_CASE("products equal those of the dequantized weights") {
   const DotSet set = GENERATE(from_range(available_dot_sets()));
   const Shape shape = GENERATE(from_range(shapes));
   const Int4TestMatrix test(random_rows(shape.out, shape.in, shape.group, 1));
@@ -30,13 +30,13 @@ TEST_CASE("products are what the dequantized weights give") {
     const std::vector<double> expected(exact.begin(), exact.begin() + rows * shape.out);
     CAPTURE(static_cast<int>(set), shape.out, shape.in, shape.group, rows);
     CHECK(relative_error(int4_product(set, 2, test.tiles(), x.data(), rows), expected) < 1e-4);
-    // Single rows of small matrices scatter around the 6e-3 that bytes cost.
+    // Single rows of small matrices vary around 6e-3, the error of 8 bits.
     const double bar = rows * shape.out < 500 ? 1.5e-2 : 8e-3;
     CHECK(relative_error(int4_product(set, 1, test.tiles(), x.data(), rows), expected) < bar);
   }
 }
 
-TEST_CASE("more rows than scratch memory holds sums for") {
+TEST_CASE("more rows than sums in scratch memory") {
   const DotSet set = GENERATE(from_range(available_dot_sets()));
   const Int4TestMatrix test(random_rows(40, 64, 32, 1));
   const std::vector<float> x = gaussian(600 * 64, 2);
@@ -55,7 +55,7 @@ TEST_CASE("scales of 32 bits") {
   CHECK(relative_error(int4_product(set, 2, test.tiles(), x.data(), 5), exact) < 1e-4);
 }
 
-TEST_CASE("a few large activations disturb only their own blocks") {
+TEST_CASE("large activations affect only their own blocks") {
   const DotSet set = GENERATE(from_range(available_dot_sets()));
   const Int4TestMatrix test(random_rows(128, 4096, 128, 5));
   std::vector<float> x = gaussian(4096, 6);
@@ -105,7 +105,7 @@ TEST_CASE("zero activations, zero scales, and activations too small for a scale 
   }
 }
 
-TEST_CASE("NaN and infinity come through, in their own row only") {
+TEST_CASE("NaN and infinity pass through, in their own row only") {
   const DotSet set = GENERATE(from_range(available_dot_sets()));
   const Int4TestMatrix test(random_rows(40, 256, 64, 10));
   const float bad = GENERATE(std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
@@ -132,7 +132,7 @@ TEST_CASE("NaN and infinity come through, in their own row only") {
   }
 }
 
-TEST_CASE("the measure is not blind: products with another layer's zero points fail") {
+TEST_CASE("the test detects another layer's zero points") {
   Int4Rows rows = random_rows(128, 1024, 128, 12);
   const Int4TestMatrix right(rows);
   for (std::uint8_t& zero : rows.zeros) zero ^= 1;

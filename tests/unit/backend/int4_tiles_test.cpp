@@ -1,4 +1,4 @@
-// The packed order of four-bit weights: what stands where, and that nothing is lost on the way from any layout.
+// The packed order of four-bit weights: positions, and lossless conversion from any layout.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -63,7 +63,7 @@ TEST_CASE("a line holds eight inputs of sixteen outputs") {
   }
 }
 
-TEST_CASE("every layout gives the weights it stands for, bit for bit, whatever the threads") {
+TEST_CASE("every layout gives its weights, bit for bit, for any number of threads") {
   for (const Int4Layout layout : all_layouts) {
     for (const auto& [out, in, group] : {std::tuple{128, 128, 32}, {264, 256, 128}, {8, 64, 64}, {16, 192, 192}}) {
       const Int4Rows rows = random_rows(out, in, group, 3);
@@ -86,7 +86,7 @@ TEST_CASE("rows that end inside a tile or a block") {
   }
 }
 
-TEST_CASE("stacked layers are one matrix; the smallest group serves all") {
+TEST_CASE("stacked layers are one matrix with the smallest group") {
   const PackedLayer q(random_rows(24, 256, 128, 5), rows_layout), k(random_rows(8, 256, 64, 6), rows_layout),
       v(random_rows(8, 256, 256, 7), rows_layout);
   const CodeMatrix matrix = matrix_of({q.layer, k.layer, v.layer});
@@ -111,7 +111,7 @@ TEST_CASE("the block of a group") {
   CHECK(int4_block(16, 64) == 0);
 }
 
-TEST_CASE("scales that F16 cannot hold stay F32") {
+TEST_CASE("scales outside the range of F16 stay F32") {
   Int4Rows rows = random_rows(16, 64, 32, 8);
   for (float& scale : rows.scales) scale = to_float(from_float<bfloat16_t>(scale));
   const PackedLayer close(rows, Int4Packing{.layout = Int4Layout::packed_rows, .scale_dtype = DType::bf16});
@@ -127,7 +127,7 @@ TEST_CASE("scales that F16 cannot hold stay F32") {
   }
 }
 
-TEST_CASE("what has no order becomes floating point; what is stored in floating point stays") {
+TEST_CASE("weights without a packed order become floating point; floating-point weights stay") {
   Cpu device{1};
   const PackedLayer odd(random_rows(16, 96, 48, 9), rows_layout), even(random_rows(16, 96, 32, 9), rows_layout);
   RandomTensor<Bf16> dense(16, 96, 10);
@@ -155,7 +155,7 @@ TEST_CASE("what has no order becomes floating point; what is stored in floating 
   CHECK(kind({half.tensor, dense.tensor}) == "f32");
 }
 
-TEST_CASE("weights of floating point are copied when asked, and always in a four-bit model") {
+TEST_CASE("floating-point weights are copied on request, and always in a four-bit model") {
   RandomTensor<Bf16> first(16, 96, 10), second(8, 96, 11);
   const std::vector<Tensor> tensors{first.tensor, second.tensor};
   const std::vector<LinearSource> sources{first.tensor, second.tensor};
@@ -190,7 +190,7 @@ TEST_CASE("weights of floating point are copied when asked, and always in a four
   check_mixed(mapped.pack<AnyFormat>(sources), false);
 }
 
-TEST_CASE("an embedding in four bits is looked up") {
+TEST_CASE("an embedding in four bits can be looked up") {
   const PackedLayer packed(random_rows(24, 64, 32, 12), rows_layout);
   const std::vector<LinearSource> sources{packed.layer};
   Cpu device{1};
@@ -204,7 +204,7 @@ TEST_CASE("an embedding in four bits is looked up") {
   }
 }
 
-TEST_CASE("memory of packed weights is zeroed, on lines of its own, and outlives its neighbours") {
+TEST_CASE("memory of packed weights is zeroed, on separate cache lines, and independent of other matrices") {
   const auto is_zero = [](const std::shared_ptr<std::byte>& bytes, std::size_t size) {
     return std::all_of(bytes.get(), bytes.get() + size, [](std::byte b) { return b == std::byte{0}; });
   };

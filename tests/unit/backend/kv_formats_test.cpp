@@ -1,5 +1,5 @@
-// Formats of the KV cache: what a row loses in each, and that attention on backend::Cpu, with every instruction set,
-// gives what backend::Reference gives from the same pages.
+// Formats of the KV cache: the error of a row in each, and attention on backend::Cpu, with every instruction set,
+// compared with backend::Reference from the same pages.
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstring>
@@ -72,7 +72,7 @@ std::vector<float> attend(const auto& device, FormatCache& cache, std::vector<fl
 
 }  // namespace
 
-TEST_CASE("a row of the cache is read as it was written, within what its format loses, and no other row changes") {
+TEST_CASE("a row of the cache is read as written, within the error of its format, and no other row changes") {
   Random random(3);
   for (const int dim : {1, 2, 10, 64, 80, 128, 200}) {
     for (const float size : {1e-20f, 0.01f, 1.0f, 300.0f}) {
@@ -91,7 +91,7 @@ TEST_CASE("a row of the cache is read as it was written, within what its format 
   }
 }
 
-TEST_CASE("a row that is zero, tiny, huge, infinite or no number has a defined place in every format") {
+TEST_CASE("zero, tiny, huge, infinite and NaN rows have a defined value in every format") {
   for (const KvFormat format : kv_formats) {
     CAPTURE(std::string(name_of(format)));
     CHECK(stored_and_read(format, {0, -0.0f, 0}) == std::vector<float>{0, 0, 0});
@@ -110,7 +110,7 @@ TEST_CASE("a row that is zero, tiny, huge, infinite or no number has a defined p
   }
 }
 
-TEST_CASE("formats of the cache have names, and every other name is refused") {
+TEST_CASE("formats of the cache have names, and every other name is rejected") {
   for (const KvFormat format : kv_formats) CHECK(kv_format_named(name_of(format)) == format);
   for (const std::string& name : std::vector<std::string>{"", "F32", "f32 ", "int4", std::string("f32\0", 4),
                                                           std::string(100000, 'x'), "\x1b[31m"}) {
@@ -118,7 +118,7 @@ TEST_CASE("formats of the cache have names, and every other name is refused") {
   }
 }
 
-TEST_CASE("attention reads every format as the plain loops do, with the same bits alone and among others") {
+TEST_CASE("attention reads every format like the reference, with the same bits alone and in a batch") {
   const Isa isa = GENERATE(from_range(backend::available_isas()));
   const KvFormat format = GENERATE(from_range(kv_formats));
   Random random(5);
@@ -131,7 +131,7 @@ TEST_CASE("attention reads every format as the plain loops do, with the same bit
     for (const int window : {0, 7, 100, 600}) {
       for (const int position : {0, 60, 505, 690}) {
         const Attention attention{.scale = 0, .window = window, .slopes = window == 100 ? slopes.data() : nullptr};
-        FormatCache seen = cache;  // what no row sees is not there
+        FormatCache seen = cache;  // values that no row sees are absent
         seen.forget(0, window == 0 ? 0 : std::max(0, position + 1 - window));
         seen.forget(position + rows, context);
         const Cpu one{{.threads = 1, .isa = isa}}, three{{.threads = 3, .isa = isa}};
@@ -153,7 +153,7 @@ TEST_CASE("attention reads every format as the plain loops do, with the same bit
   }
 }
 
-TEST_CASE("attention that took the scale of the neighbouring position would be noticed") {
+TEST_CASE("the test detects the scale of the adjacent position") {
   const Heads heads{4, 2, 32};
   Random random(6);
   FormatCache cache(heads, 200, KvFormat::int8);
@@ -168,7 +168,7 @@ TEST_CASE("attention that took the scale of the neighbouring position would be n
   CHECK(worst(attend(Cpu{1}, cache, q, 150, {}), attend(Reference{}, cache, q, 150, {})) < 4e-5);
 }
 
-TEST_CASE("qkv writes what the plain loops write, and the same bytes for a row alone and among others") {
+TEST_CASE("qkv writes the reference's values, and the same bytes for a row alone and in a batch") {
   const Isa isa = GENERATE(from_range(backend::available_isas()));
   const KvFormat format = GENERATE(from_range(kv_formats));
   const Heads heads{4, 2, 32};
@@ -200,7 +200,7 @@ TEST_CASE("qkv writes what the plain loops write, and the same bytes for a row a
       for (int h = 0; h < heads.kv; ++h) {
         for (int p = position; p < position + rows; ++p) {
           const auto row = found.row(keys, h, p), plain_row = expected.row(keys, h, p);
-          // What was all but a tie may have been rounded to the other side.
+          // Values close to a tie may be rounded to the other side.
           const double step = format == KvFormat::int8  ? largest_of(plain_row) / 127.0
                               : format == KvFormat::f32 ? 0
                                                         : largest_of(plain_row) * 0x1p-8;

@@ -1,5 +1,4 @@
-// A backend whose layers are shared out over ranks: which stage holds what, pages that are held in parts, and that a
-// stage which does not get the others' rows would be seen.
+// A backend with layers split over ranks: the stages' layers, pages in parts, and detection of missing rows.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstdint>
@@ -32,11 +31,11 @@ using ranks::Threads;
 
 namespace {
 
-/// Ranks which, in some of the groups that are made of them, do not hear what is broadcast.
+/// Ranks that, in some of their groups, do not receive broadcasts.
 struct Deaf {
   Threads ranks;
   bool hears = true;
-  std::shared_ptr<int> left = std::make_shared<int>(0);  // groups to be made; all but the last are deaf
+  std::shared_ptr<int> left = std::make_shared<int>(0);  // groups to create; all except the last do not receive
 
   int rank() const { return ranks.rank(); }
   int size() const { return ranks.size(); }
@@ -64,8 +63,8 @@ std::vector<float> logits_of(const AnyModel& model) {
   return {batch.logits(0).data, batch.logits(0).data + batch.logits(0).size()};
 }
 
-/// What two stages answer. The groups of their ranks are those of each stage, of both, by which the rows go on, and the
-/// one by which the answers return.
+/// The results of two stages. The groups of their ranks are those of each stage, of both, which pass rows on, and the
+/// one that returns results.
 std::vector<float> of_stages(int groups) {
   std::vector<float> found;
   run_threads(2, [&](const Threads& threads) {
@@ -81,7 +80,7 @@ std::vector<float> of_stages(int groups) {
 
 }  // namespace
 
-TEST_CASE("every layer has one stage, and stages have as many layers as each other, or one more") {
+TEST_CASE("every layer has one stage, and the numbers of layers differ by at most one") {
   for (const int layers : {1, 2, 7, 16, 81}) {
     for (int stages = 1; stages <= layers; ++stages) {
       const LayerCut cut{layers, stages};
@@ -96,7 +95,7 @@ TEST_CASE("every layer has one stage, and stages have as many layers as each oth
   }
 }
 
-TEST_CASE("ranks find their neighbours: those of their stage, and their lane's in the stages beside it") {
+TEST_CASE("ranks find their neighbours: those of their stage, and their lane's in the adjacent stages") {
   run_threads(6, [](const Threads& ranks) {
     const Grid<Threads> grid(ranks, 3);
     const auto rank_in = [&](const Threads& group, int place) {
@@ -117,7 +116,7 @@ TEST_CASE("ranks find their neighbours: those of their stage, and their lane's i
   });
 }
 
-TEST_CASE("ranks hold their own layers and heads of a page, and all of them together a whole one") {
+TEST_CASE("ranks hold their own layers and heads of a page, and together a whole page") {
   const KvPageShape shape{.layers = {0, 2, 3, 6}, .of_layers = 7, .head_bytes = 500, .heads = {10, 5, 4}};
   REQUIRE(shape.layer_bytes() == 5000);
   for (const auto& [stages, layers_of_first] : {std::pair{1, 4u}, {2, 3u}, {3, 2u}, {7, 1u}}) {
@@ -172,7 +171,7 @@ TEST_CASE("ranks hold their own layers and heads of a page, and all of them toge
   }
 }
 
-TEST_CASE("a stage holds the weights of its layers only") {
+TEST_CASE("a stage holds only the weights of its layers") {
   const auto whole = load(demo_pair("target"), Reference{}).info().step_bytes;
   const ModelConfig shape = Checkpoint(demo_pair("target")).config();
   const std::int64_t row = 2 * shape.hidden, head = shape.vocab * row;  // bytes, in bf16
@@ -181,13 +180,13 @@ TEST_CASE("a stage holds the weights of its layers only") {
     const Split<Reference, Threads> device(Reference{}, ranks, 3);
     held[static_cast<std::size_t>(ranks.rank())] = load(demo_pair("target"), device).info().step_bytes;
   });
-  // The first stage, whose embedding is the head too, has it as the last has.
+  // The first stage has the tied embedding, as the last stage does.
   CHECK(held[1] == (whole - head - row) / 3);
   CHECK(held[2] == held[1] + head + row);
   CHECK(held[0] == held[2]);
 }
 
-TEST_CASE("rows that are not handed on would be seen") {
+TEST_CASE("the test detects rows that are not passed on") {
   const auto expected = logits_of(load(fixture("models/llama-bias"), Reference{}));
   const auto same = [&](const std::vector<float>& found) {
     return std::memcmp(found.data(), expected.data(), expected.size() * sizeof(float)) == 0;

@@ -1,11 +1,12 @@
-// How rows of activations are cut into blocks of the heights that have kernels.
+// Splitting rows of activations into blocks with the heights of kernels.
 #include <catch2/catch.hpp>
 
 #include "slm/backend/cpu/kernel_table.hpp"
 
 using namespace slm::backend::cpu;
 
-TEST_CASE("row blocks hold each row once, in order, in as few blocks as possible, each as high as a kernel") {
+TEST_CASE(
+    "row blocks contain each row once, in order, in as few blocks as possible, each with the height of a kernel") {
   for (const RowHeights heights :
        {RowHeights{1, 2, 3, 5, 8, 10}, RowHeights{1, 4}, RowHeights{2, 6}, RowHeights{4, 5, 8}, RowHeights::up_to(6)}) {
     for (int rows = 0; rows <= 520; ++rows) {
@@ -28,7 +29,7 @@ TEST_CASE("row blocks hold each row once, in order, in as few blocks as possible
   }
 }
 
-TEST_CASE("row blocks are even, unless the widest ones compute fewer rows") {
+TEST_CASE("row blocks are equal, unless the widest ones compute fewer rows") {
   const RowHeights heights{1, 2, 4, 6};
   CHECK(RowBlocks(8, heights).size(0) == 4);
   CHECK(RowBlocks(8, heights).places() == 8);

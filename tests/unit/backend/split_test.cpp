@@ -1,5 +1,5 @@
-// A backend whose matrices are shared out over ranks: how rows are cut, that every operation gives the bits of the
-// whole matrix, what a rank holds, and that a wrong gather or a wrong cut would be seen.
+// A backend with matrices split over ranks: the split of rows, the bits of every operation, the parts of a rank, and
+// detection of a wrong gather or split.
 #include <algorithm>
 #include <atomic>
 #include <catch2/catch.hpp>
@@ -47,7 +47,7 @@ struct Layer {
   std::vector<float> x = numbers(rows * in, 4);
 };
 
-/// Every operation that a split matrix takes part in but for qkv, one result behind the other.
+/// Every operation with a split matrix except qkv, with the results one after another.
 template <class B, class Matrix>
 std::vector<float> all_operations(const Layer& layer, B device, const Matrix& weight) {
   auto step = device.begin({.rows = layer.places, .sequences = {}, .pages = {}, .outputs = {}, .draws = {}});
@@ -88,7 +88,7 @@ int ranks_that_differ(int size, const auto& spoil) {
 
 const auto as_it_is = [](auto&, const Layer&, int) {};
 
-/// Takes the shares of the others in the order of their arrival, as if nobody had said whose they are.
+/// Uses the other ranks' parts in the order of their arrival, ignoring their rank.
 struct Unordered {
   explicit Unordered(Threads of) : ranks(std::move(of)) {}
   int rank() const { return ranks.rank(); }
@@ -110,7 +110,7 @@ struct Unordered {
 
 }  // namespace
 
-TEST_CASE("rows are cut at tiles, in both halves alike; every row has one holder") {
+TEST_CASE("rows are split at tiles, equally in both halves; every row has one holder") {
   for (const std::int64_t count : {1, 2, 15, 16, 31, 32, 33, 88, 97, 128, 4096, 50257, 151936}) {
     for (const int ranks : {1, 2, 3, 4, 7, 8}) {
       const RowCut cut(count, ranks);
@@ -139,7 +139,7 @@ TEST_CASE("every operation gives the bits of the whole matrix, on any number of 
   for (const int size : {1, 2, 3, 4, 8}) CHECK(ranks_that_differ<Threads>(size, as_it_is) == 0);
 }
 
-TEST_CASE("shares in a wrong order, and rows that are not a rank's own, would be seen") {
+TEST_CASE("the test detects parts in a wrong order, and rows of another rank") {
   CHECK(ranks_that_differ<Unordered>(1, as_it_is) == 0);
   CHECK(ranks_that_differ<Unordered>(3, as_it_is) == 3);
   const auto next_tile = [](auto& weight, const Layer& layer, int rank) {
@@ -150,7 +150,7 @@ TEST_CASE("shares in a wrong order, and rows that are not a rank's own, would be
   CHECK(ranks_that_differ<Threads>(2, next_tile) == 2);
 }
 
-TEST_CASE("p ranks hold a p-th of the weights each, and a tile") {
+TEST_CASE("each of p ranks holds 1/p of the weights, and a tile") {
   for (const char* folder : {"target", "target-int4"}) {
     const auto whole = load(demo_pair(folder), backend::Cpu{1}).info().step_bytes;
     for (const int size : {2, 4}) {
@@ -165,12 +165,12 @@ TEST_CASE("p ranks hold a p-th of the weights each, and a tile") {
         CHECK(bytes < whole / size + whole / 20);
         total += bytes;
       }
-      CHECK(std::abs(total - whole) < 4096);  // a row of the embedding, and what rounds
+      CHECK(std::abs(total - whole) < 4096);  // a row of the embedding, and rounding
     }
   }
 }
 
-TEST_CASE("of a matrix that was turned a rank keeps its own rows only") {
+TEST_CASE("of a transposed matrix a rank keeps only its own rows") {
   const std::vector<float> weight = numbers(64 * in, 1);
   auto turned = std::make_unique_for_overwrite<std::byte[]>(weight.size() * 4);
   std::memcpy(turned.get(), weight.data(), weight.size() * 4);
@@ -187,7 +187,7 @@ TEST_CASE("of a matrix that was turned a rank keeps its own rows only") {
   });
 }
 
-TEST_CASE("ranks share out an adapter by the outputs of their rows, and each has all of its first half") {
+TEST_CASE("ranks split an adapter by the outputs of their rows, and each has all of its first half") {
   constexpr int rank = 3;
   const std::vector<float> down = numbers(rank * in, 6), up = numbers(rank * 50, 7);  // of outputs 20 to 69
   Adapter whole{.name = "some", .digest = 9, .begins = {0, 0, 1}};
@@ -211,7 +211,7 @@ TEST_CASE("ranks share out an adapter by the outputs of their rows, and each has
           },
           [](int) { return std::optional<RowRange>{}; });
       CHECK(share.of(0).empty());
-      std::vector<std::int64_t> outputs;  // that the holder computes, in its order
+      std::vector<std::int64_t> outputs;  // computed by the holder, in its order
       for (const RowRange& range : rows) {
         for (std::int64_t o = range.first; o < range.last; ++o) outputs.push_back(o);
       }

@@ -36,7 +36,7 @@ using namespace slm::testing;
 using backend::Cpu;
 using backend::ThreadPool;
 
-TEST_CASE("every task runs exactly once, on a thread of its own number") {
+TEST_CASE("every task runs exactly once, on a thread with its own number") {
   for (const int threads : {1, 2, 3, 7}) {
     ThreadPool pool(threads);
     CHECK(pool.threads() == threads);
@@ -53,7 +53,7 @@ TEST_CASE("every task runs exactly once, on a thread of its own number") {
   }
 }
 
-TEST_CASE("a thread works through its own share in order") {
+TEST_CASE("a thread processes its own share in order") {
   for (const int threads : {2, 3}) {
     ThreadPool pool(threads);
     for (const std::uint32_t count : {2u, 5u, 100u}) {
@@ -66,7 +66,7 @@ TEST_CASE("a thread works through its own share in order") {
         const std::size_t begin = count * worker / claimed.size(), end = count * (worker + 1) / claimed.size();
         std::size_t next = begin;
         for (const std::uint32_t index : claimed[worker]) {
-          if (index < begin || index >= end) continue;  // another's, done for it
+          if (index < begin || index >= end) continue;  // a task of another thread's share
           CHECK(index >= next);
           next = index + 1;
         }
@@ -75,7 +75,7 @@ TEST_CASE("a thread works through its own share in order") {
   }
 }
 
-TEST_CASE("what a task throws, in any thread, reaches the caller after all tasks have ended") {
+TEST_CASE("an exception of a task, in any thread, reaches the caller after all tasks have ended") {
   for (const int threads : {2, 3}) {
     ThreadPool pool(threads);
     for (const bool in_worker : {false, true}) {
@@ -100,7 +100,7 @@ TEST_CASE("what a task throws, in any thread, reaches the caller after all tasks
   }
 }
 
-TEST_CASE("many tiny loops, one after the other") {
+TEST_CASE("many tiny loops, one after another") {
   for (const int threads : {2, 3}) {
     ThreadPool pool(threads);
     std::atomic<std::int64_t> sum{0};
@@ -114,7 +114,7 @@ TEST_CASE("many tiny loops, one after the other") {
   }
 }
 
-TEST_CASE("workers that fell asleep wake up, and an idle pool ends") {
+TEST_CASE("sleeping workers wake up, and an idle pool ends") {
   ThreadPool pool(3);
   for (int round = 0; round < 5; ++round) {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
@@ -122,10 +122,10 @@ TEST_CASE("workers that fell asleep wake up, and an idle pool ends") {
     pool.run(50, [&](std::uint32_t, int) { ++count; });
     CHECK(count == 50);
   }
-  for (int i = 0; i < 50; ++i) ThreadPool{4};  // started and stopped at once
+  for (int i = 0; i < 50; ++i) ThreadPool{4};  // started and stopped immediately
 }
 
-TEST_CASE("workers stay off their caller's processor") {
+TEST_CASE("workers do not run on their caller's core") {
   cpu_set_t before;
   REQUIRE(sched_getaffinity(0, sizeof before, &before) == 0);
   if (CPU_COUNT(&before) < 2) {
@@ -141,7 +141,7 @@ TEST_CASE("workers stay off their caller's processor") {
     CPU_SET(cpu, &one);
     REQUIRE(sched_setaffinity(0, sizeof one, &one) == 0);
     for (int loop = 0; loop < 5; ++loop) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));  // the worker falls asleep
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));  // the worker sleeps
       std::atomic<int> beside{0};
       pool.run(100, [&](std::uint32_t, int worker) {
         if (worker == 1 && sched_getcpu() == cpu) ++beside;
@@ -153,7 +153,7 @@ TEST_CASE("workers stay off their caller's processor") {
   sched_setaffinity(0, sizeof before, &before);
 }
 
-TEST_CASE("two host threads may use one Cpu: the operations take turns") {
+TEST_CASE("two host threads may use one Cpu: the operations alternate") {
   Cpu shared{2};
   const auto work = [&shared](int seed, std::vector<float>& logits) {
     Cpu device = shared;  // a copy of the handle
@@ -186,12 +186,12 @@ TEST_CASE("an exception of one row leaves a loop over rows") {
                       std::bad_alloc);
       std::atomic<int> rows = 0;
       quantize::parallel_for(pool, 100, [&](std::int64_t) { ++rows; });
-      CHECK(rows == 100);  // the pool serves the next loop
+      CHECK(rows == 100);  // the pool runs the next loop
     }
   }
 }
 
-TEST_CASE("threads that cannot start are an error where so many were asked for, else fewer are used") {
+TEST_CASE("too few threads are an error for an explicit number, and are accepted otherwise") {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   WARN("SKIPPED: a sanitizer needs the address space");
 #else
@@ -228,7 +228,7 @@ TEST_CASE("threads that cannot start are an error where so many were asked for, 
 #endif
 }
 
-TEST_CASE("threads are counted by the processors and the time that the process may use") {
+TEST_CASE("the default number of threads follows from the process's affinity and CPU quota") {
   cpu_set_t before, one;
   REQUIRE(sched_getaffinity(0, sizeof before, &before) == 0);
   CPU_ZERO(&one);
@@ -271,7 +271,7 @@ TEST_CASE("threads are counted by the processors and the time that the process m
   CHECK(cores_of("4:memory:/old\n3:cpu,cpuacct:/old\n") == 4);
 }
 
-TEST_CASE("threads compute with the standard arithmetic, whatever mode their starter had") {
+TEST_CASE("threads compute with the default floating-point mode, for any mode of their creator") {
   const auto third = [] {
     volatile float one = 1, three = 3;
     return one / three;
@@ -314,7 +314,7 @@ TEST_CASE("threads compute with the standard arithmetic, whatever mode their sta
   CHECK(wrong == 0);
 }
 
-TEST_CASE("who names no device shares one, while anybody holds it") {
+TEST_CASE("models without a device share one while one of them exists") {
   const Cpu one = backend::default_device<Cpu>();
   const auto threads_now = [] {
     int count = 0;

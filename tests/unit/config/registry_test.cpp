@@ -15,7 +15,7 @@ struct Mine {
       .layers = 1, .hidden = 8, .ffn = 8, .heads = 2, .kv_heads = 1, .head_dim = 4, .vocab = 16};
 };
 
-/// Of every tensor that the loader would ask for.
+/// Of every tensor that the loader would read.
 template <class Model>
 std::int64_t parameters(const Family& family = families::llama, bool untied = false) {
   ModelSettings settings;
@@ -129,7 +129,7 @@ TEST_CASE("bytes of four-bit weights and of the KV cache follow from the shape")
   CHECK(kv_count_per_token(configs::SmolLM2_135M::value) * 2 == 23'040);
 }
 
-TEST_CASE("the error for an unknown shape names the closest config, the difference and the struct to paste") {
+TEST_CASE("the error for an unknown shape names the closest config, the difference and the struct to add") {
   ModelConfig shape = configs::Llama2_13B::value;
   shape.ffn = 11264;
   shape.kv_heads = 8;
@@ -147,7 +147,7 @@ TEST_CASE("kinds differ like sizes do") {
   shape.mlp_bias = false;
   CHECK(difference(shape, configs::Phi_2::value) ==
         "order BlockOrder::pre_norm instead of BlockOrder::parallel, mlp_bias false instead of true");
-  // What has its default is not in the struct to paste; what has not, is.
+  // Fields with default values are not in the printed struct; other fields are.
   const std::string source = source_of(configs::Phi_2::value, "MyPhi");
   CHECK_THAT(source,
              Catch::Contains(".vocab = 51200, .norm = slm::NormKind::layer, .norm_affine = "
@@ -157,7 +157,7 @@ TEST_CASE("kinds differ like sizes do") {
   CHECK_THAT(source_of(configs::Llama2_7B::value, "Mine"), Catch::Contains(".vocab = 32000}; };"));
 }
 
-TEST_CASE("unsound shapes are named") {
+TEST_CASE("invalid shapes are named") {
   const auto with = [](auto change) {
     ModelConfig shape = Mine::value;
     change(shape);

@@ -7,7 +7,7 @@
 
 using namespace slm;
 
-TEST_CASE("weights are powers of two within 2^-27, whole at the peak, nothing far below it") {
+TEST_CASE("weights are powers of two within 2^-27, exact at the peak, zero far below it") {
   const double scale = 1.4426950408889634 * 0x1p31;
   CHECK(weight_of(3.5f, 3.5f, scale) == whole_weight);
   CHECK(weight_of(-0.0f, 0.0f, scale) == whole_weight);
@@ -21,7 +21,7 @@ TEST_CASE("weights are powers of two within 2^-27, whole at the peak, nothing fa
   }
 }
 
-TEST_CASE("the race's logarithm is right to 2^-27 from the smallest number to the largest") {
+TEST_CASE("the race's logarithm is exact to 2^-27 from the smallest number to the largest") {
   std::uint64_t u = 1;
   const auto check = [](std::uint64_t number) {
     // 1 - u, without cancellation, where u is near 1
@@ -40,13 +40,13 @@ TEST_CASE("the race's logarithm is right to 2^-27 from the smallest number to th
   CHECK(race_distance(0 - std::uint64_t{2048}) > 0);
 }
 
-TEST_CASE("the numbers of a race are the generator's upper 52 bits, a pair of tokens to a call") {
+TEST_CASE("the numbers of a race are the generator's upper 52 bits, for a pair of tokens per call") {
   const std::array<std::uint32_t, 4> words{0x80000000u, 0x00000fffu, 0x12345678u, 0x9abcdef0u};
   CHECK(race_uniform(words, 4) == 0x8000000000000800u);
   CHECK(race_uniform(words, 5) == 0x123456789abcd800u);
 }
 
-TEST_CASE("the order of logits: minus zero is zero, NaN lies outside of the infinities") {
+TEST_CASE("the order of logits: minus zero is zero, NaN is outside the infinities") {
   const float infinity = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
   CHECK(order_key(-0.0f) == order_key(0.0f));
   CHECK(order_key(-1.0f) < order_key(-0.5f));

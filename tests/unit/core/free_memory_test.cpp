@@ -1,4 +1,4 @@
-// Free memory: what the system calls available, within the limits of control groups.
+// Free memory: the system's available memory within the limits of control groups.
 #include "slm/core/free_memory.hpp"
 
 #include <catch2/catch.hpp>
@@ -14,7 +14,7 @@
 using namespace slm;
 using namespace slm::testing;
 
-TEST_CASE("free memory is what is available, within the limits of control groups") {
+TEST_CASE("free memory is the available memory within the limits of control groups") {
   const TemporaryFolder root;
   const auto write = [&](const std::string& name, const std::string& content) {
     const auto path = root.path() / name;
@@ -39,7 +39,7 @@ TEST_CASE("free memory is what is available, within the limits of control groups
   CHECK(free_in("0::/outer/inner\n", "") == 1000);
   write("outer/memory.stat", "anon 3000\nfile 3000\ninactive_file 1500\nactive_file 500\n");
   CHECK(free_in("0::/outer/inner\n") == 3000);
-  write("outer/memory.current", "1000\n");  // less than its files, as numbers that are read one by one may say
+  write("outer/memory.current", "1000\n");  // less than its files, as separately read numbers may state
   CHECK(free_in("0::/outer/inner\n") == 7000);
   write("outer/inner/memory.max", "4000\n");
   CHECK(free_in("0::/outer/inner\n") == 0);
@@ -53,7 +53,7 @@ TEST_CASE("free memory is what is available, within the limits of control groups
   CHECK(free_in("4:memory:/old\n3:cpu,cpuacct:/old\n") == 1500);
 }
 
-TEST_CASE("this process has memory that is free") {
+TEST_CASE("this process has free memory") {
   CHECK(free_memory() > 0);
   CHECK(detail::usual_budget(2) >= (std::size_t{64} << 20));
 }

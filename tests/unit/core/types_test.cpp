@@ -12,14 +12,14 @@ using namespace slm;
 
 namespace {
 
-/// Round to nearest even by search in double precision: slow and obviously right.
+/// Round to nearest even by search in double precision: slow and simple.
 half_t nearest_half(float value) {
   half_t best{};
   double distance = std::numeric_limits<double>::infinity();
   for (std::uint32_t bits = 0; bits <= 0x7c00; ++bits) {
     const half_t candidate{static_cast<std::uint16_t>(bits)};
     const double magnitude =
-        bits == 0x7c00 ? 65536.0 : double{to_float(candidate)};  // infinity stands where 2^16 would
+        bits == 0x7c00 ? 65536.0 : double{to_float(candidate)};  // infinity takes the place of 2^16
     const double gap = std::abs(magnitude - std::abs(double{value}));
     if (gap < distance || (gap == distance && bits % 2 == 0)) {
       distance = gap;
@@ -31,7 +31,7 @@ half_t nearest_half(float value) {
 
 }  // namespace
 
-TEST_CASE("every half survives the way to float and back") {
+TEST_CASE("every half survives the conversion to float and back") {
   for (std::uint32_t bits = 0; bits < 0x10000; ++bits) {
     const half_t half{static_cast<std::uint16_t>(bits)};
     const float value = to_float(half);
@@ -46,7 +46,7 @@ TEST_CASE("every half survives the way to float and back") {
   CHECK(to_float(half_t{0xfbff}) == -65504.0f);
 }
 
-TEST_CASE("every bfloat16 survives the way to float and back") {
+TEST_CASE("every bfloat16 survives the conversion to float and back") {
   for (std::uint32_t bits = 0; bits < 0x10000; ++bits) {
     const bfloat16_t element{static_cast<std::uint16_t>(bits)};
     const float value = to_float(element);

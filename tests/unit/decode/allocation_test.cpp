@@ -18,7 +18,7 @@ template <class Draft, class Rule>
 std::int64_t allocations_in_rounds(Draft draft, Rule rule, const Sampling& sampling, const Speculation& speculation) {
   const ToyOptions options{.vocab = 50, .context = 1000, .seed = 3, .memory = 3};
   SpeculativeDecoder decoder{std::move(draft), ToyModel{options}, speculation, rule};
-  // The toy's own list grows: one request of the same length first lets it reach its size.
+  // The toy's own list grows: one request of the same length first makes it large enough.
   Request request{.prompt = {1, 2, 3}, .sampling = sampling, .logprobs = {.raw = true, .sampled = true, .top = 3}};
   decoder.generate(request, [](Token) {});
   request.prompt.front() = 4;
@@ -61,7 +61,7 @@ TEST_CASE("rounds do not allocate") {
       REQUIRE(allocations_in_rounds(NoDrafter{}, rule::Coupled{}, sampling, policy) == 0);
     }
   }
-  // The counter counts: a drafter that allocates is seen.
+  // The counter works: it detects a drafter that allocates.
   const ScriptedDrafter wasteful{[](auto, int, auto& out) { out = std::vector<Token>(2, 7); }};
   REQUIRE(allocations_in_rounds(wasteful, rule::Coupled{}, samplings[0], policies[0]) > 50);
 }

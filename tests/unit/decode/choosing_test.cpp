@@ -1,4 +1,4 @@
-// Models that choose tokens themselves give the text of models whose logits the decoder reads.
+// Models that choose tokens themselves give the same text as models whose logits the decoder reads.
 #include <catch2/catch.hpp>
 #include <limits>
 #include <memory>
@@ -14,8 +14,8 @@ using namespace slm::testing;
 
 namespace {
 
-/// A toy that chooses as a device does: from its own rows, by the draw alone. `broken` is a length after which its rows
-/// are not usable.
+/// A toy that chooses like a device: from its own rows, by the draw alone. `broken` is the length after which its rows
+/// are invalid.
 class ChoosingToy {
  public:
   explicit ChoosingToy(ToyOptions options, int broken = -1) : toy_(std::move(options)), broken_(broken) {
@@ -82,7 +82,7 @@ std::vector<Token> text_of(Decoder& decoder, const Sampling& sampling, Stats* st
 
 }  // namespace
 
-TEST_CASE("the text is the same whoever chooses, by every model that may") {
+TEST_CASE("the text is the same whether the decoder or the model chooses") {
   const std::vector<Sampling> samplings{
       {.temperature = 0}, {.seed = 4}, {.temperature = 0.5f, .top_k = 9, .top_p = 0.75f}};
   for (Sampling sampling : samplings) {
@@ -143,7 +143,7 @@ TEST_CASE("the decoder chooses where it needs logits or distributions") {
   CHECK(calls_of(some, rule::Coupled{}, tokens, {.draft_length = draft_length::Confidence{}}) == Calls{false, true});
 }
 
-TEST_CASE("a row that a model cannot choose from: an error of the target, the end of drafting") {
+TEST_CASE("a row without a valid choice is an error of the target, and disables the draft") {
   for (const float temperature : {0.0f, 0.8f}) {
     const Sampling sampling{.max_new_tokens = 30, .temperature = temperature, .ignore_end_tokens = true};
     AutoregressiveDecoder broken{ChoosingToy{target_options, 9}};

@@ -1,4 +1,4 @@
-// Decoding where an allocation fails, whichever it is: the decoder serves the next request as a fresh one does.
+// Decoding with each allocation failing in turn: the decoder runs the next request like a new one.
 #include <catch2/catch.hpp>
 #include <optional>
 #include <vector>
@@ -15,7 +15,8 @@ using namespace slm::testing;
 
 namespace {
 
-/// Makes decoders by `make` and lets every allocation fail, of making one and of a request, and of a later request.
+/// Creates decoders by `make` and makes every allocation fail, of creating one and of a request, and of a later
+/// request.
 template <class Make>
 void check_decoding(Make make) {
   std::vector<Request> requests(2);
@@ -60,23 +61,23 @@ struct Pair {
 
 }  // namespace
 
-TEST_CASE("plain decoding serves the next request, whichever allocation of one failed") {
+TEST_CASE("plain decoding runs the next request after any failing allocation") {
   const Pair pair;
   check_decoding([&] { return SpeculativeDecoder(NoDrafter{}, pair.target); });
 }
 
-TEST_CASE("a decoder with a draft model serves the next request, whichever allocation of one failed") {
+TEST_CASE("a decoder with a draft model runs the next request after any failing allocation") {
   const Pair pair;
   check_decoding([&] { return SpeculativeDecoder(pair.draft, pair.target, {.draft_tokens = 3}); });
   check_decoding([&] { return SpeculativeDecoder(pair.draft, pair.target, {.draft_tokens = 3}, rule::Block{}); });
 }
 
-TEST_CASE("a decoder that drafts from the text serves the next request, whichever allocation of one failed") {
+TEST_CASE("a decoder with prompt lookup runs the next request after any failing allocation") {
   const Pair pair;
   check_decoding([&] { return SpeculativeDecoder(NgramDrafter{}, pair.target, {.draft_tokens = 4}); });
 }
 
-TEST_CASE("drafting beside the target serves the next request, whichever allocation of either thread failed") {
+TEST_CASE("overlapped drafting runs the next request after any failing allocation of either thread") {
   const Pair pair;
   const Request request{.prompt = some_text(3, 20, least_shape.vocab), .sampling = {.max_new_tokens = 8}};
   const auto answer = [&](auto& decoder) {

@@ -1,4 +1,4 @@
-// Useless, broken and hostile drafts: the text does not change, and the statistics say what happened.
+// Useless, broken and hostile drafts: the text does not change, and the statistics show the fault.
 #include <catch2/catch.hpp>
 #include <climits>
 #include <limits>
@@ -44,10 +44,10 @@ TEST_CASE("an always wrong draft costs one round per token and changes nothing")
   REQUIRE(stats.accepted == 0);
   REQUIRE(stats.zero_rounds + stats.plain_steps == stats.rounds);
   REQUIRE(stats.corrections == stats.zero_rounds);
-  REQUIRE(log->forwards == 61);  // one more read the prompt
+  REQUIRE(log->forwards == 61);  // one more processed the prompt
 }
 
-TEST_CASE("an always right draft gives K + 1 tokens per round") {
+TEST_CASE("an always correct draft gives K + 1 tokens per round") {
   const auto expected = plain_text();
   SpeculativeDecoder decoder{prophet(expected, vocab), ToyModel{options}, {.draft_tokens = 4}};
   const auto [text, stats] = run(decoder);
@@ -58,12 +58,12 @@ TEST_CASE("an always right draft gives K + 1 tokens per round") {
   REQUIRE(stats.emitted_histogram[5] == 12);
 }
 
-TEST_CASE("unusable logits of the draft end drafting, not generation") {
+TEST_CASE("invalid logits of the draft end drafting, not generation") {
   const auto expected = plain_text();
   constexpr float infinity = std::numeric_limits<float>::infinity();
   const float bad_values[] = {std::numeric_limits<float>::quiet_NaN(), infinity, -infinity};
   for (const float bad : bad_values) {
-    for (int call = 1; call <= 6; ++call) {  // call 0 reads the prompt
+    for (int call = 1; call <= 6; ++call) {  // call 0 processes the prompt
       const auto spoil = [=](int at, std::span<float> rows) {
         if (at != call) return;
         if (bad == -infinity) {
@@ -77,14 +77,14 @@ TEST_CASE("unusable logits of the draft end drafting, not generation") {
       CAPTURE(bad, call);
       REQUIRE(text == expected);
       REQUIRE(stats.draft_faults == 1);
-      REQUIRE(stats.drafted == call - 1);  // what was drafted before the fault was used
+      REQUIRE(stats.drafted == call - 1);  // tokens drafted before the fault were used
       REQUIRE_THAT(stats.disabled_reason, Catch::Contains("expected finite logits"));
       REQUIRE(run(decoder).second.draft_faults == 0);  // the next request tries again
     }
   }
 }
 
-TEST_CASE("unusable logits of the target are an error") {
+TEST_CASE("invalid logits of the target are an error") {
   constexpr float infinity = std::numeric_limits<float>::infinity();
   for (const int kind : {0, 1, 2}) {
     const auto spoil = [=](int call, std::span<float> rows) {
@@ -105,7 +105,7 @@ TEST_CASE("unusable logits of the target are an error") {
   }
 }
 
-TEST_CASE("impossible proposals are refused at the boundary") {
+TEST_CASE("impossible proposals are rejected") {
   const auto expected = plain_text();
   const auto check = [&](auto script, std::int64_t faults, const std::string& reason) {
     SpeculativeDecoder decoder{ScriptedDrafter{script}, ToyModel{options}, {.draft_tokens = 4}};
@@ -128,7 +128,7 @@ TEST_CASE("impossible proposals are refused at the boundary") {
   REQUIRE(silent.plain_steps == 60);
 }
 
-TEST_CASE("a drafter that asks on after the end is stopped") {
+TEST_CASE("a drafter that continues after the end is stopped") {
   struct Pushy {
     std::vector<float> row = std::vector<float>(vocab, 0.0f);
     void start(std::span<const Token>) {}
@@ -144,7 +144,7 @@ TEST_CASE("a drafter that asks on after the end is stopped") {
   REQUIRE_THAT(stats.disabled_reason, Catch::Contains("more rows"));
 }
 
-TEST_CASE("a draft that throws at any call leaves plain decoding") {
+TEST_CASE("a draft that throws in any call leaves plain decoding") {
   const auto expected = plain_text();
   for (int call = 0; call <= 12; ++call) {
     const auto spoil = [=](int at, std::span<float>) {
@@ -162,14 +162,14 @@ TEST_CASE("a draft that throws at any call leaves plain decoding") {
     REQUIRE(next.draft_faults == 0);
     REQUIRE(next.acceptance_rate() == 1.0);
   }
-  // Not only exceptions of the standard library.
+  // Includes exceptions outside the standard library.
   SpeculativeDecoder odd{ScriptedDrafter{[](auto, int, auto&) { throw 42; }}, ToyModel{options}};
   const auto [text, stats] = run(odd);
   REQUIRE(text == expected);
   REQUIRE_THAT(stats.disabled_reason, Catch::Contains("unknown exception"));
 }
 
-TEST_CASE("a target that throws leaves a decoder that still works") {
+TEST_CASE("a decoder works after an exception of the target") {
   const auto spoil = [](int call, std::span<float>) {
     if (call == 3) throw std::runtime_error("lost the target");
   };

@@ -17,8 +17,8 @@ using slm::testing::mix;
 
 namespace {
 
-/// Rounds with independent acceptance: a draft's step costs `draft`, verifying n rows 1 + slope (n - 1), and n times
-/// `row` at least.
+/// Rounds with independent acceptance: a draft step costs `draft`, verifying n rows 1 + slope (n - 1), and at least n
+/// times `row`.
 struct Simulation {
   double draft = 0.05;
   double slope = 0.03;
@@ -37,7 +37,7 @@ struct Simulation {
     double rate() const { return tokens / seconds; }
   };
 
-  /// Of texts that decode together, each with a policy and an acceptance of its own.
+  /// Sequences that decode in one batch, each with its own policy and acceptance.
   template <class AnyPolicy>
   Total run(std::span<AnyPolicy> policies, std::span<const double> acceptance, int rounds) {
     Total total;
@@ -72,7 +72,7 @@ struct Simulation {
   }
 };
 
-/// Of many texts with one policy.
+/// Many sequences with one policy.
 template <class AnyPolicy>
 double rate_of(AnyPolicy policy, Simulation simulation, int texts, double acceptance) {
   std::vector<AnyPolicy> policies(static_cast<std::size_t>(texts), policy);
@@ -101,14 +101,14 @@ TEST_CASE("the adaptive draft length comes within 10 % of the best fixed one") {
   }
 }
 
-TEST_CASE("an always wrong draft is given up at a bounded cost, and found again when it recovers") {
+TEST_CASE("an always wrong draft is abandoned at a bounded cost, and used again when it recovers") {
   for (const double cost : {0.02, 0.3, 1.0}) {
     Simulation simulation{.draft = cost, .noise = 0};
     ThroughputAdaptive adaptive{12};
     const auto early = simulation.run(adaptive, 0.0, 200);
     const auto late = simulation.run(adaptive, 0.0, 4000);
     CAPTURE(cost, early.rate(), late.rate(), late.drafting_rounds);
-    if (cost < 0.5) REQUIRE(adaptive.cooldowns() > 0);  // else it is not even tried
+    if (cost < 0.5) REQUIRE(adaptive.cooldowns() > 0);  // else it is not tried at all
     REQUIRE(early.rate() > 0.75);
     REQUIRE(late.rate() > 0.97);
     REQUIRE(late.drafting_rounds < 60);
@@ -137,7 +137,7 @@ TEST_CASE("the adaptive draft length follows the text") {
   REQUIRE(high > low + 2);
 }
 
-TEST_CASE("many texts draft as long as it pays for all of them, within 10 % of the best fixed length") {
+TEST_CASE("many sequences draft as long as it pays for all of them, within 10 % of the best fixed length") {
   for (const int texts : {2, 8, 64}) {
     for (const double slope : {0.01, 0.1, 0.9}) {
       for (const double acceptance : {0.2, 0.8}) {
@@ -153,7 +153,7 @@ TEST_CASE("many texts draft as long as it pays for all of them, within 10 % of t
   }
 }
 
-TEST_CASE("texts of one round draft by what is accepted of their own, and look again together") {
+TEST_CASE("sequences of one round draft by their own acceptance, and try again together") {
   Simulation simulation{};
   std::vector<ThroughputAdaptive> policies(16, ThroughputAdaptive{12});
   std::vector<double> acceptance(16, 0.0);
@@ -174,7 +174,7 @@ TEST_CASE("texts of one round draft by what is accepted of their own, and look a
   CHECK(useless.run(std::span(others), std::span(none), 2000).drafting_rounds < 40);
 }
 
-TEST_CASE("where so many texts are written that no draft can pay none is looked at, and each is as soon as it may") {
+TEST_CASE("with many sequences and no possible gain no draft runs, and each one runs as soon as it may pay") {
   Simulation simulation{.draft = 0.1, .noise = 0, .row = 0.25};
   std::vector<ThroughputAdaptive> policies(8, ThroughputAdaptive{12});
   const std::vector<double> acceptance(8, 0.9);
@@ -191,7 +191,7 @@ TEST_CASE("where so many texts are written that no draft can pay none is looked 
   CHECK(run(8, 100).drafting_rounds <= 1);
 }
 
-TEST_CASE("what a token more costs is measured, in plain steps of its text") {
+TEST_CASE("the cost of one more token is measured, in plain steps of its sequence") {
   RoundCosts costs;
   costs.begin_round({.texts = 1, .rows = 1}, 1);
   CHECK_FALSE(costs.row_cost());
@@ -202,12 +202,12 @@ TEST_CASE("what a token more costs is measured, in plain steps of its text") {
   costs.took_verification(10, 2.0);
   costs.took_verification(100, 20.0);
   costs.begin_round({.texts = 10, .rows = 10}, 10);
-  CHECK(costs.row_cost().value() == Approx(1));  // a text's own row and each further one are as dear
+  CHECK(costs.row_cost().value() == Approx(1));  // a sequence's own row and each further one cost the same
   costs.begin_round({.texts = 10, .rows = 50}, 10);
-  CHECK(costs.row_cost().value() == Approx(1));  // whatever prompts are in the step
+  CHECK(costs.row_cost().value() == Approx(1));  // with any prompts in the step
 }
 
-TEST_CASE("a draft reads no text where drafting does not pay, but for one in sixteen") {
+TEST_CASE("if drafting does not pay, a draft processes only one text of sixteen") {
   const auto read_of = [](double draft, double acceptance) {
     Simulation simulation{.draft = draft};
     std::vector<ThroughputAdaptive> policies(8, ThroughputAdaptive{12});
@@ -224,7 +224,7 @@ TEST_CASE("a draft reads no text where drafting does not pay, but for one in six
   CHECK(read_of(1, 0.2) == 10);
 }
 
-TEST_CASE("a new request begins with what other texts have shown") {
+TEST_CASE("a new request starts with the experience of other texts") {
   Simulation simulation{.draft = 0.5};
   ThroughputAdaptive first{12}, second{12};
   simulation.run(first, 0.0, 300);
@@ -244,10 +244,10 @@ TEST_CASE("the time of a step between measured row counts is interpolated") {
   REQUIRE(steps.at(1) == 1.0);
   REQUIRE(steps.reaches_down_to(1));
   StepSeconds many;
-  for (const int rows : {72, 64, 64}) many.take(rows, 1.0);  // a point, a little beyond 64
+  for (const int rows : {72, 64, 64}) many.take(rows, 1.0);  // one point, a little beyond 64
   REQUIRE(many.reaches_down_to(64));
   REQUIRE_FALSE(many.reaches_down_to(16));
-  for (const int rows : {100, 104}) steps.take(rows, 0.1 * rows);  // neighbours share a point
+  for (const int rows : {100, 104}) steps.take(rows, 0.1 * rows);  // adjacent numbers share a point
   REQUIRE(steps.at(102) == Approx(10.2));
   REQUIRE(steps.at(5) == Approx(1.4));
   steps.take(1 << 20, 50);
@@ -255,7 +255,8 @@ TEST_CASE("the time of a step between measured row counts is interpolated") {
   REQUIRE(steps.at(1 << 21) > 50);
 }
 
-TEST_CASE("the heuristic is Hugging Face's: 5, plus 2 when all is accepted, else minus 1, afresh for each request") {
+TEST_CASE(
+    "the heuristic is Hugging Face's: 5, plus 2 when all are accepted, else minus 1, restarted for each request") {
   Policy policy = Heuristic{};
   RoundCosts costs;
   policy.restart();
@@ -273,7 +274,7 @@ TEST_CASE("the heuristic is Hugging Face's: 5, plus 2 when all is accepted, else
   REQUIRE(policy.next(costs) == 5);
 }
 
-TEST_CASE("in steady state the heuristic's acceptance is what its arithmetic says") {
+TEST_CASE("in steady state the heuristic has its calculated acceptance") {
   // P(full) = 1/3 in equilibrium; simulated values of the cost model: .432 at .7, .490 at .8, .546 at .9.
   const double expected[][2] = {{0.7, 0.432}, {0.8, 0.490}, {0.9, 0.546}};
   for (const auto& [alpha, rate] : expected) {
@@ -292,9 +293,9 @@ TEST_CASE("in steady state the heuristic's acceptance is what its arithmetic say
   }
 }
 
-TEST_CASE("the confidence policy keeps the unlikely token, or drops it when told to") {
+TEST_CASE("the confidence policy keeps the unlikely token, or drops it on request") {
   using namespace slm::testing;
-  // A draft that is right but never sure: it gives its choice, 1 among 8 ids, a probability of .28.
+  // A draft that is correct but uncertain: its choice, 1 among 8 ids, has a probability of .28.
   const auto flatten = [](int, std::span<float> rows) {
     for (float& logit : rows) logit = logit > 0 ? 1.0f : 0.0f;
   };
@@ -317,7 +318,7 @@ TEST_CASE("the confidence policy keeps the unlikely token, or drops it when told
   REQUIRE(run({.threshold = 0.2, .limit = 10}).rounds == 3);
 }
 
-TEST_CASE("draft lengths are chosen by name") {
+TEST_CASE("draft lengths are selected by name") {
   RoundCosts costs;
   REQUIRE(parse("7").next(costs) == 7);
   REQUIRE(parse("0").most() == 0);
@@ -329,7 +330,7 @@ TEST_CASE("draft lengths are chosen by name") {
   }
 }
 
-TEST_CASE("a drafter that weighs its tokens is told what they cost, and asked in each round") {
+TEST_CASE("a drafter that weighs its tokens receives their cost, and is called in each round") {
   using namespace slm::testing;
   struct Weighing : ScriptedDrafter {
     std::vector<std::optional<float>>* costs;
@@ -357,7 +358,7 @@ TEST_CASE("a drafter that weighs its tokens is told what they cost, and asked in
     const std::vector<Token> prompt{1};
     const Stats stats = decoder.generate(prompt, {.max_new_tokens = 150, .temperature = 0}, [](Token) {});
     CHECK(stats.emitted == 150);
-    CHECK(asked + 1 >= static_cast<std::size_t>(stats.rounds));  // the last token leaves no room for a draft
+    CHECK(asked + 1 >= static_cast<std::size_t>(stats.rounds));  // no draft fits before the last token
     return costs;
   };
   const auto measured = run(ThroughputAdaptive{12});
@@ -366,7 +367,7 @@ TEST_CASE("a drafter that weighs its tokens is told what they cost, and asked in
   CHECK(run(Fixed{4}).back() == std::nullopt);
 }
 
-TEST_CASE("interleaved plain steps do not teach the policy") {
+TEST_CASE("interleaved plain steps do not train the policy") {
   using namespace slm::testing;
   std::vector<Token> script;
   for (int i = 0; i < 300; ++i) script.push_back(static_cast<Token>(1 + i % 7));

@@ -1,4 +1,4 @@
-// The drafters on their own.
+// The drafters alone.
 #include "slm/decode/drafter.hpp"
 
 #include <catch2/catch.hpp>
@@ -19,7 +19,7 @@ using namespace slm::testing;
 
 namespace {
 
-/// Where verifying costs nothing.
+/// If verification is free.
 std::vector<Token> proposed(int longest, int shortest, const std::vector<Token>& context, int most) {
   std::vector<Token> out;
   NgramDrafter({longest, shortest, 0}).propose(context, most, out);
@@ -28,25 +28,25 @@ std::vector<Token> proposed(int longest, int shortest, const std::vector<Token>&
 
 }  // namespace
 
-TEST_CASE("prompt lookup proposes what followed the latest occurrence of the longest match") {
+TEST_CASE("prompt lookup proposes the tokens after the latest occurrence of the longest match") {
   using Tokens = std::vector<Token>;
   REQUIRE(proposed(3, 1, {1, 2, 3, 4, 5, 1, 2, 3}, 2) == Tokens{4, 5});
   REQUIRE(proposed(3, 1, {1, 2, 3, 4, 5, 1, 2, 3}, 9) == Tokens{4, 5, 1, 2, 3});
   // Both occurrences match three tokens: the later one counts.
   REQUIRE(proposed(3, 1, {1, 2, 3, 7, 1, 2, 3, 8, 1, 2, 3}, 1) == Tokens{8});
-  // A longer match further back beats a shorter one nearby.
+  // A longer match further back is preferred to a shorter one nearby.
   REQUIRE(proposed(3, 1, {1, 2, 3, 7, 9, 3, 8, 1, 2, 3}, 1) == Tokens{7});
   REQUIRE(proposed(1, 1, {1, 2, 3, 7, 9, 3, 8, 1, 2, 3}, 1) == Tokens{8});
   REQUIRE(proposed(3, 3, {5, 2, 3, 7, 9, 2, 3}, 4).empty());
   REQUIRE(proposed(3, 2, {5, 2, 3, 7, 9, 2, 3}, 1) == Tokens{7});
-  // Overlapping repetition, and nothing to find.
+  // Overlapping repetition, and no match.
   REQUIRE(proposed(3, 1, {4, 4, 4, 4}, 3) == Tokens{4});
   REQUIRE(proposed(3, 1, {1, 2, 3, 4}, 3).empty());
   REQUIRE(proposed(3, 1, {1}, 3).empty());
   REQUIRE(proposed(0, 0, {1, 1, 1}, 3).empty());
 }
 
-TEST_CASE("the longest match of prompt lookup agrees with a search by hand") {
+TEST_CASE("the longest match of prompt lookup equals that of a direct search") {
   for (std::uint64_t number = 0; number < 2000; ++number) {
     std::vector<Token> context;
     const std::uint64_t size = 1 + mix(number) % 30;
@@ -78,7 +78,7 @@ TEST_CASE("prompt lookup pays on repetitive text") {
   REQUIRE(stats.rounds == 20);
 }
 
-TEST_CASE("prompt lookup costs little on text that does not repeat itself, where rows are not free") {
+TEST_CASE("prompt lookup costs little on text without repetition, if rows are not free") {
   std::ifstream file(std::string{SLM_SOURCE_DIR} + "/LICENSE", std::ios::binary);
   const std::string text{std::istreambuf_iterator<char>(file), {}};
   const Tokenizer tokenizer = Tokenizer::from(demo_pair("target"));
@@ -88,14 +88,14 @@ TEST_CASE("prompt lookup costs little on text that does not repeat itself, where
   const int rest = static_cast<int>(script.size() - prompt.size());
   const Stats stats = decoder.generate(prompt, {.max_new_tokens = rest, .temperature = 0}, [](Token) {});
   REQUIRE(stats.emitted == rest);
-  // Steps of plain decoding that the same text costs, when each drafted row takes a third of a step.
+  // Plain decoding steps for the same text, if each drafted row takes a third of a step.
   const double cost = static_cast<double>(stats.rounds) + 0.35 * static_cast<double>(stats.drafted);
   REQUIRE(static_cast<double>(stats.emitted) / cost > 0.9);
   REQUIRE(stats.drafted_at_depth.size() == 4);
 }
 
-TEST_CASE("drafts are as long as they pay where verifying a row has a price") {
-  // After 5 comes 6, and then each time another token.
+TEST_CASE("drafts are as long as they pay if verifying a row has a cost") {
+  // After 5 comes 6, and then another token each time.
   std::vector<Token> context;
   NgramDrafter drafter;
   const auto drafted_after = [&](const std::vector<Token>& tokens) {
@@ -112,19 +112,19 @@ TEST_CASE("drafts are as long as they pay where verifying a row has a price") {
   }
   CHECK(drafted_after({5}) == 1);
   CHECK(drafted_after({5, 6}) == 0);
-  // A text that is copied is drafted as far as may be.
+  // A copied text is drafted up to the limit.
   std::vector<Token> copied;
   for (Token i = 0; i < 60; ++i) copied.push_back(1000 + i % 30);
   drafter.start(copied);
   std::vector<Token> out;
   drafter.propose(copied, 8, out);
   CHECK(out == std::vector<Token>{1000, 1001, 1002, 1003, 1004, 1005, 1006, 1007});
-  // Rows that cost more than half a step are not worth a guess.
+  // Rows that cost more than half a step do not pay.
   NgramDrafter dear({.row_cost = 0.9f});
   out.clear();
   dear.propose(std::vector<Token>{1, 2, 3, 1}, 8, out);
   CHECK(out.empty());
-  // Nor are those whose cost is measured so, while they are; but for one who wants drafts as long as they may be.
+  // Rows whose measured cost is so high do not pay either, except with unlimited drafts.
   for (const float first : {0.125f, 0.0f}) {
     NgramDrafter told({.row_cost = first});
     const auto drafted_at = [&](std::optional<float> cost) {
@@ -140,7 +140,7 @@ TEST_CASE("drafts are as long as they pay where verifying a row has a price") {
   }
 }
 
-TEST_CASE("prompt lookup finds a longer match in a library before a shorter one in the text") {
+TEST_CASE("prompt lookup prefers a longer match in a library to a shorter one in the text") {
   const std::vector<Token> library{9, 1, 2, 3, 50, 51, 52, 4};
   const auto proposed_with = [&](const std::vector<Token>& context, int most) {
     NgramDrafter drafter({.row_cost = 0}, library);
@@ -152,35 +152,36 @@ TEST_CASE("prompt lookup finds a longer match in a library before a shorter one 
   CHECK(proposed_with({7, 1, 2, 3}, 3) == std::vector<Token>{50, 51, 52});
   CHECK(proposed_with({7, 1, 2, 3}, 9) == std::vector<Token>{50, 51, 52, 4});
   CHECK(proposed_with({3, 8, 1, 2, 3}, 2) == std::vector<Token>{50, 51});
-  CHECK(proposed_with({1, 2, 3, 8, 1, 2, 3}, 2) == std::vector<Token>{8, 1});  // as long a match in the text itself
-  CHECK(proposed_with({4}, 2).empty());                                        // nothing follows in the library
+  CHECK(proposed_with({1, 2, 3, 8, 1, 2, 3}, 2) ==
+        std::vector<Token>{8, 1});       // an equally long match in the text itself
+  CHECK(proposed_with({4}, 2).empty());  // no token follows in the library
   CHECK(proposed_with({4, 8, 4}, 2) == std::vector<Token>{8, 4});
   const std::vector<Token> endless(std::size_t{1 << 24} + 1);
   CHECK(error_id([&] { NgramDrafter{{}, endless}; }) == "decode.long-lookup");
 }
 
-TEST_CASE("prompt lookup learns tokens that were committed and no others") {
+TEST_CASE("prompt lookup learns only committed tokens") {
   const std::vector<Token> prompt{1, 2, 3, 4, 1, 2};
   NgramDrafter drafter({.row_cost = 0}), fresh({.row_cost = 0});
   std::vector<Token> drafted;
   drafter.start(prompt);
   drafter.propose(prompt, 2, drafted);
   REQUIRE(drafted == std::vector<Token>{3, 4});
-  // Both are refused, and 3 4 1 stands nowhere but at the text's begin: no draft of the past is in it.
+  // Both are rejected, and 3 4 1 occurs only at the text's start: it contains no old draft.
   const std::vector<Token> context{1, 2, 3, 4, 1, 2, 8, 3};
   std::vector<Token> one, other;
   drafter.propose(context, 9, one);
   fresh.propose(context, 9, other);
   CHECK(one == other);
   CHECK(one == std::vector<Token>{4, 1, 2, 8, 3});
-  // Another text begins, with the same tokens or with others.
+  // Another text starts, with the same tokens or with others.
   drafter.start(std::vector<Token>{1, 2, 3});
   one.clear();
   drafter.propose(std::vector<Token>{1, 2, 3, 8}, 9, one);
   CHECK(one.empty());
 }
 
-TEST_CASE("which drafters have a distribution") {
+TEST_CASE("some drafters have a distribution") {
   STATIC_REQUIRE(BatchedDrafter<ModelDrafter<ToyModel>>);
   STATIC_REQUIRE_FALSE(Drafter<ModelDrafter<ToyModel>>);
   STATIC_REQUIRE(DistributionDrafter<NoDrafter>);

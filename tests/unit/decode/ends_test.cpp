@@ -1,4 +1,4 @@
-// Where generation ends: end tokens, stop tokens, lengths, contexts, and sinks that have had enough.
+// The end of generation: end tokens, stop tokens, lengths, contexts, and sinks that return false.
 #include <catch2/catch.hpp>
 #include <stdexcept>
 #include <vector>
@@ -15,7 +15,7 @@ namespace {
 constexpr Token end = 9;
 constexpr int vocab = 10;
 
-/// Prompt 1 2, then `before` ordinary tokens, the end token, and more that must never come out.
+/// Prompt 1 2, then `before` ordinary tokens, the end token, and more that must never be emitted.
 std::vector<Token> script_with_end(int before) {
   std::vector<Token> script{1, 2};
   for (int i = 0; i < before; ++i) script.push_back(static_cast<Token>(3 + i % 5));
@@ -54,7 +54,7 @@ TEST_CASE("an end token anywhere in a round ends the text once, and the KV cache
         REQUIRE(stats.emitted == before + 1);
         REQUIRE(stats.emitted == stats.accepted + stats.corrections + stats.bonuses);
         REQUIRE(decoder.sequence().length() == static_cast<int>(text.size()) - 1);
-        // The next turn of a conversation: everything but the last token is still there.
+        // The next turn of a conversation: everything except the last token is cached.
         auto longer = text;
         longer.push_back(4);
         const auto [again, next] = run(decoder, longer, {.max_new_tokens = 3, .temperature = 0});
@@ -66,7 +66,7 @@ TEST_CASE("an end token anywhere in a round ends the text once, and the KV cache
   }
 }
 
-TEST_CASE("after an accepted drafted end token there is no bonus token, and nothing is drafted behind it") {
+TEST_CASE("after an accepted drafted end token there is no bonus token, and no further draft") {
   const auto script = script_with_end(3);
   SpeculativeDecoder decoder{prophet(script, vocab), ScriptedModel{script, vocab, {end}}, {.draft_tokens = 6}};
   const auto [text, stats] = run(decoder, prompt, {.max_new_tokens = 20, .temperature = 0});
@@ -88,7 +88,7 @@ TEST_CASE("an end token in the last allowed place counts as the end") {
     };
     REQUIRE(reason(5) == FinishReason::end_token);
     REQUIRE(reason(4) == FinishReason::length);
-    // Also when the context is full with it, and when the sink has had enough.
+    // Also when the context is full with it, and when the sink returns false.
     SpeculativeDecoder tight{
         prophet(script, vocab), ScriptedModel{script, vocab, {end}, 7}, {.draft_tokens = draft_length}};
     const Sampling greedy{.temperature = 0};
@@ -128,7 +128,7 @@ TEST_CASE("max_new_tokens is met exactly for every draft length") {
   }
 }
 
-TEST_CASE("near the context's end the tokens and the reason are those of plain decoding") {
+TEST_CASE("near the context's end the tokens and the reason equal plain decoding") {
   constexpr int context = 24;
   const ToyOptions options{.vocab = vocab, .context = context, .seed = 3};
   for (int length = context - 6; length <= context; ++length) {
@@ -152,7 +152,7 @@ TEST_CASE("near the context's end the tokens and the reason are those of plain d
   }
 }
 
-TEST_CASE("past the draft's context generation goes on as plain decoding") {
+TEST_CASE("beyond the draft's context generation continues as plain decoding") {
   const ToyOptions options{.vocab = vocab, .context = 200, .seed = 3};
   auto short_options = options;
   short_options.context = 40;
@@ -176,7 +176,7 @@ TEST_CASE("past the draft's context generation goes on as plain decoding") {
   }
 }
 
-TEST_CASE("a sink that says no leaves exactly the delivered tokens, and the text can be resumed") {
+TEST_CASE("a sink that returns false leaves exactly the delivered tokens, and the text can be resumed") {
   const ToyOptions options{.vocab = vocab, .seed = 3};
   auto other = options;
   other.other_share = 0.3;
@@ -197,7 +197,7 @@ TEST_CASE("a sink that says no leaves exactly the delivered tokens, and the text
       REQUIRE(std::vector<Token>(decoder.history().begin(), decoder.history().end()) == text);
       REQUIRE(decoder.sequence().length() == static_cast<int>(text.size()) - 1);
       REQUIRE(decoder.drafter().length() < static_cast<int>(text.size()));
-      // Going on from there with the same seed is as if nothing had happened.
+      // Resuming with the same seed gives the same text.
       Sampling rest = sampling;
       rest.max_new_tokens = 40 - static_cast<int>(stop);
       const auto [resumed, more] = run(decoder, text, rest);
@@ -210,7 +210,7 @@ TEST_CASE("a sink that says no leaves exactly the delivered tokens, and the text
   check(rule::Coupled{}, 0.0f);
 }
 
-TEST_CASE("a sink that throws leaves a decoder that still works") {
+TEST_CASE("a decoder works after an exception of the sink") {
   const ToyOptions options{.vocab = vocab, .seed = 3};
   SpeculativeDecoder decoder{ToyModel{options}, ToyModel{options}, {.draft_tokens = 5}};
   const Sampling sampling{.max_new_tokens = 30, .temperature = 0.9f};
@@ -230,7 +230,7 @@ struct Sink {
   std::vector<Token> tokens;
   void operator()(Token token) { tokens.push_back(token); }
 };
-int called = 0;  // functions of an application whose names are also the library's
+int called = 0;  // functions of an application with names of the library
 [[maybe_unused]] void finish(Sink&) { ++called; }
 [[maybe_unused]] bool deliver(Sink&, const GeneratedToken&) { return ++called > 0; }
 }  // namespace application
@@ -255,7 +255,7 @@ TEST_CASE("a sink's finish() is called once, at the end") {
   REQUIRE(sink.finished == 1);
 }
 
-TEST_CASE("unusable prompts are refused, each with its own id") {
+TEST_CASE("invalid prompts are rejected, each with its own id") {
   AutoregressiveDecoder plain{ToyModel{{.vocab = vocab, .context = 8}}};
   const auto id_of = [&](const std::vector<Token>& from) {
     try {
@@ -273,7 +273,7 @@ TEST_CASE("unusable prompts are refused, each with its own id") {
   REQUIRE(id_of({1}).empty());
 }
 
-TEST_CASE("a prompt that shares its beginning with the last text is not read again") {
+TEST_CASE("the common prefix of a prompt with the last text is not processed again") {
   const ToyOptions options{.vocab = vocab, .seed = 3, .log = true};
   const ToyModel target{options}, draft{options};
   const auto log = target.log(), draft_log = draft.log();
@@ -286,7 +286,7 @@ TEST_CASE("a prompt that shares its beginning with the last text is not read aga
   draft_log->batches.clear();
   const auto [text, stats] = run(decoder, {1, 2, 3, 7, 8, 9}, sampling);
   REQUIRE(stats.reused_tokens == 3);
-  REQUIRE(log->batches.front() == 2);  // 7, 8; the 9 is fed with the first draft
+  REQUIRE(log->batches.front() == 2);  // 7, 8; the 9 is processed with the first draft
   REQUIRE(draft_log->batches.front() == 2);
   // The same prompt again: only its last token, with the draft.
   log->batches.clear();
@@ -296,7 +296,7 @@ TEST_CASE("a prompt that shares its beginning with the last text is not read aga
   REQUIRE(log->batches.front() == 4);
 }
 
-TEST_CASE("one model serves two decoders in turn") {
+TEST_CASE("one model can alternate between two decoders") {
   const ToyOptions options{.vocab = vocab, .seed = 3};
   ToyModel target{options}, draft{options};
   AutoregressiveDecoder plain{target};

@@ -1,5 +1,5 @@
-// A draft that goes on while the target verifies: the tokens, the drafts and what is accepted of them are those
-// without.
+// A draft that runs while the target verifies: the tokens, the drafts and the accepted tokens are those without
+// overlap.
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <chrono>
@@ -29,13 +29,13 @@ namespace {
 constexpr int vocab = 14;
 const std::vector<Token> prompt{1, 2, 3};
 
-/// A target that leaves the draft time.
+/// A slow target.
 Watched<ToyModel> slow(const ToyOptions& options, int microseconds = 150) {
   return {ToyModel{options},
           [microseconds](const Batch&) { std::this_thread::sleep_for(std::chrono::microseconds(microseconds)); }};
 }
 
-/// A draft that remembers rolled back tokens: what it says depends on all that it was ever fed.
+/// A draft that remembers rolled-back tokens: its output depends on its whole input history.
 class Unforgetting {
  public:
   explicit Unforgetting(ToyOptions options) : model_(with_log(std::move(options))) {}
@@ -58,7 +58,7 @@ class Unforgetting {
   ToyModel model_;
 };
 
-/// Everything that must not depend on overlap.
+/// All results that must not depend on overlap.
 struct Outcome {
   std::vector<Token> tokens;
   std::vector<std::int64_t> counts;
@@ -86,7 +86,7 @@ struct Guesses {
   }
 };
 
-/// Two requests with one decoder; the second begins like the first, and its reader stops it.
+/// Two requests with one decoder; the second has the prefix of the first, and its reader stops it.
 template <class Draft, class Target, class Rule>
 std::vector<Outcome> answers(Draft draft, Target target, Speculation speculation, Rule rule, const Sampling& sampling,
                              Guesses* guesses = nullptr) {
@@ -129,7 +129,7 @@ std::vector<Sampling> some_samplings(std::uint64_t seed) {
 
 }  // namespace
 
-TEST_CASE("under every rule, with any draft and draft length, rounds are those without overlap") {
+TEST_CASE("under every rule, with any draft and draft length, rounds equal those without overlap") {
   Guesses guesses;
   std::uint64_t seed = 0;
   for (const double share : {0.0, 0.2, 0.5, 1.0}) {
@@ -165,7 +165,7 @@ TEST_CASE("under every rule, with any draft and draft length, rounds are those w
   CHECK(guesses.held < guesses.made);
 }
 
-TEST_CASE("a target that is sooner ready than the draft ends what is drafted ahead, and changes nothing") {
+TEST_CASE("a target that is ready before the draft ends the early draft, and changes nothing") {
   const ToyOptions options{.vocab = vocab, .seed = 5};
   const Sampling sampling{.max_new_tokens = 60, .temperature = 0.8f, .seed = 3};
   for (const int pause : {0, 20, 80, 200}) {
@@ -176,14 +176,14 @@ TEST_CASE("a target that is sooner ready than the draft ends what is drafted ahe
   }
 }
 
-TEST_CASE("a draft that is the target guesses every token that a round ends with; another one none, or some") {
+TEST_CASE("a draft equal to the target predicts the last token of every round; another one predicts none or some") {
   const ToyOptions target{.vocab = 2000, .seed = 8};
   const auto guesses_of = [&](double share, auto rule) {
     ToyOptions draft = target;
     draft.other_share = share;
     Guesses guesses;
     const Sampling sampling{.max_new_tokens = 61, .temperature = 0.8f, .seed = 7};
-    // The target waits for a step of the draft beside it; where there is none, not for long.
+    // The target waits for a step of the draft; without one, not long.
     const auto steps = std::make_shared<std::atomic<int>>(0);
     const auto count = [steps](const Batch&) { ++*steps; };
     const auto wait = [steps](const Batch&) {
@@ -195,15 +195,15 @@ TEST_CASE("a draft that is the target guesses every token that a round ends with
     return guesses;
   };
   const Guesses own = guesses_of(0, rule::Coupled{});
-  CHECK(own.made == 14);  // 11 rounds before the last two that fit into 61 tokens, and 3 of the text that is cut
-  CHECK(own.held == 13);  // but for the last of these
+  CHECK(own.made == 14);  // 11 rounds before the last two that fit into 61 tokens, and 3 of the truncated text
+  CHECK(own.held == 13);  // except the last of these
   CHECK(guesses_of(0, rule::Ratio{}).held == own.held);
   const Guesses other = guesses_of(1, rule::Coupled{});
   CHECK(other.made > 40);
   CHECK(other.held == 0);
 }
 
-TEST_CASE("a draft that does not forget wrong guesses is noticed") {
+TEST_CASE("the test detects a draft that does not forget wrong predictions") {
   const ToyOptions target{.vocab = vocab, .seed = 2, .memory = 1};
   ToyOptions draft = target;
   draft.other_share = 0.4;
@@ -217,7 +217,7 @@ TEST_CASE("a draft that does not forget wrong guesses is noticed") {
   CHECK(with(true) != with(false));
 }
 
-TEST_CASE("many texts at once, and an engine's, are those without overlap") {
+TEST_CASE("many sequences, and an engine's, equal those without overlap") {
   const ToyOptions target{.vocab = vocab, .seed = 4, .end_tokens = {2}};
   ToyOptions draft = target;
   draft.other_share = 0.2;
@@ -266,14 +266,14 @@ TEST_CASE("many texts at once, and an engine's, are those without overlap") {
   CHECK(served(true) == served(false));
 }
 
-TEST_CASE("a draft that fails at any place of the text fails as it does without overlap") {
+TEST_CASE("a draft that fails at any position of the text fails as without overlap") {
   const ToyOptions options{.vocab = vocab, .seed = 6};
   ToyOptions draft = options;
   draft.other_share = 0.2;
   const Sampling sampling{.max_new_tokens = 40, .temperature = 0.8f, .seed = 9};
   for (const bool throws : {true, false}) {
     for (int length = 4; length < 40; ++length) {
-      // By the text's length, as the number of the draft's steps depends on overlap.
+      // By the text's length, since the number of the draft's steps depends on overlap.
       struct Failing {
         ToyModel model;
         int length;
@@ -301,7 +301,7 @@ TEST_CASE("a draft that fails at any place of the text fails as it does without 
   }
 }
 
-TEST_CASE("what a target throws beside the draft is thrown here, and the next text is as good as before") {
+TEST_CASE("an exception of the target during a draft is rethrown, and the next text works") {
   const ToyOptions options{.vocab = vocab, .seed = 7};
   const Sampling sampling{.max_new_tokens = 30, .temperature = 0.8f, .seed = 2};
   AutoregressiveDecoder plain{ToyModel{options}};
@@ -324,7 +324,7 @@ TEST_CASE("what a target throws beside the draft is thrown here, and the next te
   }
 }
 
-TEST_CASE("a rank that a draft needs and that is lost is an error at once, not the end of drafting") {
+TEST_CASE("the loss of a rank of the draft is an error immediately, not the end of drafting") {
   const ToyOptions options{.vocab = vocab, .seed = 7};
   for (int call = 1; call < 12; ++call) {
     const auto spoil = [call](int at, std::span<float>) {
@@ -335,7 +335,7 @@ TEST_CASE("a rank that a draft needs and that is lost is an error at once, not t
   }
 }
 
-TEST_CASE("a text is cancelled while its draft is ahead") {
+TEST_CASE("a text can be cancelled during an early draft") {
   const ToyOptions options{.vocab = vocab, .seed = 3};
   std::stop_source cancel;
   SpeculativeDecoder decoder{ToyModel{options}, slow(options), {.draft_tokens = 4, .overlap = true}};
@@ -348,7 +348,7 @@ TEST_CASE("a text is cancelled while its draft is ahead") {
   CHECK(stats.emitted == 15);  // the round's
 }
 
-TEST_CASE("a side thread computes beside its owner, and hands over what is thrown") {
+TEST_CASE("a side thread computes beside its owner, and passes exceptions on") {
   detail::SideThread side;
   for (int i = 0; i < 200; ++i) {
     std::thread::id there;

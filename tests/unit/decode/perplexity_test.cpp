@@ -1,4 +1,4 @@
-// Perplexity: which tokens each window scores, against sums made by hand on a model whose law is known.
+// Perplexity: the tokens scored in each window, against manual sums for a model with a known distribution.
 #include "slm/decode/perplexity.hpp"
 
 #include <algorithm>
@@ -22,7 +22,7 @@ double log_likelihood(const ToyModel& model, std::span<const Token> before, Toke
   return double{logits[static_cast<std::size_t>(token)]} - std::log(sum);
 }
 
-/// One token at a time, straight from the definition.
+/// One token at a time, by definition.
 Perplexity by_hand(const ToyModel& model, std::span<const Token> tokens, std::size_t window, std::size_t stride) {
   Perplexity sum;
   std::vector<bool> scored(tokens.size());
@@ -94,7 +94,7 @@ TEST_CASE("a divergence is the mean of sum p log(p / q) over the scored tokens")
     return std::accumulate(of.begin(), of.end(), 0.0) / static_cast<double>(of.size());
   };
   CHECK(found.mean() == Approx(mean(nats)).epsilon(1e-5));
-  CHECK(found.mean() != Approx(mean(exchanged)).epsilon(1e-2));  // the models are not exchanged
+  CHECK(found.mean() != Approx(mean(exchanged)).epsilon(1e-2));  // the models are not swapped
   CHECK(found.same_likeliest == same);
   CHECK(same < static_cast<int>(nats.size()));
   CHECK(found.quantile(0.5) == found.nats[(nats.size() + 1) / 2 - 1]);
@@ -107,7 +107,7 @@ TEST_CASE("a divergence is the mean of sum p log(p / q) over the scored tokens")
   CHECK(none.same_share() == 1);
 }
 
-TEST_CASE("what cannot be scored is refused") {
+TEST_CASE("texts that cannot be scored are rejected") {
   const ToyModel model({.vocab = 11, .seed = 3});
   const std::vector<Token> one{4}, two{4, 5}, foreign{4, 11}, negative{-1, 4};
   const ToyModel larger({.vocab = 12, .seed = 3});

@@ -1,4 +1,4 @@
-// The pipeline from logits to a distribution, against a naive one with full sorts.
+// The pipeline from logits to a distribution, compared with a naive one with full sorts.
 #include "slm/decode/processor.hpp"
 
 #include <catch2/catch.hpp>
@@ -21,7 +21,7 @@ std::vector<float> random_row(std::size_t vocab, std::uint64_t seed, double spre
   std::vector<float> row(vocab);
   for (std::size_t id = 0; id < vocab; ++id) {
     const double value = spread * (static_cast<double>(mix(seed * 1000003 + id) >> 11) * 0x1p-52 - 1);
-    row[id] = static_cast<float>(coarse ? std::round(value) : value);  // coarse rows are full of ties
+    row[id] = static_cast<float>(coarse ? std::round(value) : value);  // coarse rows have many ties
   }
   return row;
 }
@@ -80,7 +80,7 @@ TEST_CASE("tie-break picks the lowest id") {
     row[vocab - 1] = row[vocab / 2] = row[vocab / 2 + 1] = 1.5f;
     REQUIRE(find_peak(row).token == static_cast<Token>(vocab / 2));
     REQUIRE(processed(row, {.temperature = 0}).ids == std::vector<Token>{static_cast<Token>(vocab / 2)});
-    // Top-k of a row of equals keeps the lowest ids, whatever the selection algorithm does.
+    // Top-k of a row of equal logits keeps the lowest ids, for any selection algorithm.
     for (const int k : {1, 3, 4}) {
       const auto kept = processed(std::vector<float>(vocab, -3.0f), {.top_k = k});
       std::vector<Token> lowest(static_cast<std::size_t>(k));
@@ -92,7 +92,7 @@ TEST_CASE("tie-break picks the lowest id") {
   REQUIRE(find_peak(std::vector<float>{-1.0f, -0.0f, 0.0f}).token == 1);
 }
 
-TEST_CASE("a row that cannot be sampled from is found wherever the fault is") {
+TEST_CASE("an invalid row is detected at any position of the fault") {
   for (const std::size_t vocab : {std::size_t{1}, std::size_t{16}, std::size_t{17}, std::size_t{100}}) {
     for (std::size_t at = 0; at < vocab; ++at) {
       for (const float bad : {not_a_number, -not_a_number, infinity}) {
@@ -145,7 +145,7 @@ TEST_CASE("penalties follow pushes and pops exactly") {
   }
 }
 
-TEST_CASE("a draft's shorter row is processed with penalties on ids it does not have") {
+TEST_CASE("a draft's shorter row is processed with penalties on ids that it does not have") {
   const Sampling sampling{.temperature = 0, .repetition_penalty = 2.0f};
   Processor processor;
   const std::vector<Token> prompt{9, 1};
@@ -153,7 +153,7 @@ TEST_CASE("a draft's shorter row is processed with penalties on ids it does not 
   REQUIRE(processor.greedy(std::vector<float>{1.0f, 1.9f, 0.5f}) == 0);
 }
 
-TEST_CASE("sampling settings out of range are refused by name") {
+TEST_CASE("sampling settings out of range are rejected by name") {
   const auto refused = [](const Sampling& sampling, const std::string& field) {
     try {
       validate(sampling, 100);

@@ -1,4 +1,4 @@
-// The verification rules by exact enumeration: instead of drawing, a coin walks every branch with its probability.
+// The verification rules by exact enumeration: instead of drawing, every branch is taken with its probability.
 #include "slm/decode/rules.hpp"
 
 #include <catch2/catch.hpp>
@@ -123,8 +123,8 @@ void enumerate_rounds(const TinyLanguage& target, const TinyLanguage& draft, int
   });
 }
 
-/// Total variation between the law of the first K + 1 tokens (what a round leaves short is drawn from the target) and
-/// the target's own law.
+/// Total variation between the distribution of the first K + 1 tokens (missing ones are drawn from the target) and the
+/// target's own.
 template <class Rule>
 double variation(const TinyLanguage& target, const TinyLanguage& draft, int draft_length) {
   std::map<std::vector<Token>, double> law;
@@ -164,7 +164,7 @@ double expected_length(const TinyLanguage& target, const TinyLanguage& draft, in
   return length;
 }
 
-/// The ratio test with p instead of the residual after a rejection: must be caught.
+/// The ratio test with p instead of the residual after a rejection: must be detected.
 struct WrongResidual : rule::Ratio {
   template <class Target, class Draft, class Coin>
   Verdict verify(std::span<const Token> x, Target&& p, Draft&& q, const Coin& coin) {
@@ -177,7 +177,7 @@ struct WrongResidual : rule::Ratio {
   }
 };
 
-/// A coin that always shows the same uniform number.
+/// A coin that always returns the same uniform number.
 struct ConstantCoin {
   double u = 0;
   Token residual(int, const Distribution& weights) const { return draw_at(weights, u); }
@@ -200,7 +200,7 @@ Verdict judge(Rule rule, const std::vector<Token>& x, const std::vector<Distribu
 
 }  // namespace
 
-TEST_CASE("exact enumeration: every rule emits exactly the target's law") {
+TEST_CASE("exact enumeration: every rule emits exactly the target's distribution") {
   double worst = 0, worst_control = 1;
   for (std::uint64_t model = 0; model < 150; ++model) {
     const TinyLanguage target{2 * model + 1, model % 2 == 1};
@@ -214,7 +214,7 @@ TEST_CASE("exact enumeration: every rule emits exactly the target's law") {
         REQUIRE(distance <= 1e-12);
         worst = std::max(worst, distance);
       }
-      if (model % 6 == 0 && draft_length == 1) {  // no zeros: wrong for sure
+      if (model % 6 == 0 && draft_length == 1) {  // no zeros: certainly wrong
         worst_control = std::min(worst_control, variation<WrongResidual>(target, draft, 1));
       }
     }
@@ -240,7 +240,7 @@ TEST_CASE("block verification never emits fewer tokens than the ratio test") {
   REQUIRE(block_sum > 1.005 * ratio_sum);
 }
 
-TEST_CASE("a token the target excludes is rejected even by u = 0, and q = 0 divides nothing") {
+TEST_CASE("a token that the target excludes is rejected even by u = 0, and q = 0 is not a divisor") {
   const auto p = make({0.5, 0.5, 0});
   const auto q = make({0, 0.1, 0.9});
   for (const double u : {0.0, 1e-300, 0.5}) {
@@ -257,19 +257,19 @@ TEST_CASE("equal, one-hot and denormal distributions") {
   const auto p = make({0.2, 0.3, 0.5});
   const auto one_hot = make({0, 1, 0});
   const double last = 1 - 0x1p-53;
-  SECTION("p == q accepts always") {
+  SECTION("p == q is always accepted") {
     for (const Token x : {0, 1, 2}) {
       REQUIRE(judge(rule::Ratio{}, {x}, {p, p}, {p}, ConstantCoin{last}).accepted == 1);
       REQUIRE(judge(rule::Block{}, {x, x}, {p, p, p}, {p, p}, ConstantCoin{last}).accepted == 2);
     }
   }
-  SECTION("p one-hot accepts its token only") {
+  SECTION("a one-hot p accepts only its token") {
     REQUIRE(judge(rule::Ratio{}, {1}, {one_hot, p}, {p}, ConstantCoin{last}).accepted == 1);
     const auto other = judge(rule::Ratio{}, {2}, {one_hot, p}, {p}, ConstantCoin{0.0});
     REQUIRE(other.accepted == 0);
     REQUIRE(other.token == 1);
   }
-  SECTION("q one-hot is accepted with probability p(x), and the residual leaves x out") {
+  SECTION("a one-hot q is accepted with probability p(x), and the residual excludes x") {
     REQUIRE(judge(rule::Ratio{}, {1}, {p, p}, {one_hot}, ConstantCoin{0.29}).accepted == 1);
     const auto rejected = judge(rule::Ratio{}, {1}, {p, p}, {one_hot}, ConstantCoin{0.31});
     REQUIRE(rejected.accepted == 0);
@@ -285,7 +285,7 @@ TEST_CASE("equal, one-hot and denormal distributions") {
     REQUIRE(rejected.accepted == 0);
     REQUIRE(rejected.token == 0);
   }
-  SECTION("a residual that rounding left empty falls back to p") {
+  SECTION("a residual that is empty because of rounding falls back to p") {
     Distribution low = p;  // p - q is nowhere above 0
     for (double& value : low.weights) value = std::nextafter(value, 1.0);
     struct Refusing : ConstantCoin {
@@ -296,7 +296,7 @@ TEST_CASE("equal, one-hot and denormal distributions") {
   }
 }
 
-TEST_CASE("a drafted token that its own distribution excludes counts as a guess") {
+TEST_CASE("a drafted token that its own distribution excludes counts as a prediction without probability") {
   const auto p = make({0.2, 0.3, 0.5});
   const auto q = make({0, 0.5, 0.5});
   REQUIRE(judge(rule::Ratio{}, {0}, {p, p}, {q}, ConstantCoin{0.19}).accepted == 1);
@@ -306,7 +306,7 @@ TEST_CASE("a drafted token that its own distribution excludes counts as a guess"
   REQUIRE(judge(rule::Block{}, {0}, {p, p}, {q}, ConstantCoin{0.0}).accepted == 0);
 }
 
-TEST_CASE("rules are chosen by name at run time") {
+TEST_CASE("rules are selected by name at run time") {
   for (const std::string name : {"coupled", "ratio", "block", "match"}) {
     REQUIRE(visit_rule(name, [](auto rule) { return std::string{rule.name}; }) == name);
   }
@@ -315,7 +315,7 @@ TEST_CASE("rules are chosen by name at run time") {
   REQUIRE(visit_rule<false>("match", [](auto rule) { return std::string{rule.name}; }) == "match");
 }
 
-TEST_CASE("the race draws with the right probabilities and one call serves two tokens") {
+TEST_CASE("the race draws with the correct probabilities, and one call serves two tokens") {
   const auto p = make({0.05, 0.45, 0, 0.3, 0.2});
   std::vector<int> count(5);
   const int draws = 200000;

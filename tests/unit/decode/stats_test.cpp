@@ -45,7 +45,7 @@ void check_identities(const Stats& stats) {
   REQUIRE(forwards == stats.target_forwards);
 }
 
-/// Advances a common clock by a cost per forward, depending on how many tokens are fed.
+/// Advances a common clock by a cost per forward pass, depending on the number of tokens.
 struct TimedModel : Watched<ToyModel> {
   TimedModel(ToyOptions options, std::shared_ptr<double> clock, double first, double further)
       : Watched(ToyModel{std::move(options)}, [=](const Batch& batch) {
@@ -55,7 +55,7 @@ struct TimedModel : Watched<ToyModel> {
 
 }  // namespace
 
-TEST_CASE("the counts fit together, whatever happens") {
+TEST_CASE("the counts are consistent in every case") {
   int drafted = 0, trimmed = 0;
   for (std::uint64_t number = 0; number < 400; ++number) {
     ToyOptions options{.vocab = 8, .context = number % 3 ? 4096 : 30, .seed = number + 1};
@@ -86,7 +86,7 @@ TEST_CASE("the counts fit together, whatever happens") {
   REQUIRE(trimmed > 50);
 }
 
-TEST_CASE("log-probabilities are those of plain decoding, for accepted, corrected and bonus tokens alike") {
+TEST_CASE("log-probabilities equal those of plain decoding, for accepted, corrected and bonus tokens") {
   const ToyOptions options{.vocab = 30, .seed = 8};
   auto other = options;
   other.other_share = 0.3;
@@ -138,7 +138,7 @@ TEST_CASE("log-probabilities are those of plain decoding, for accepted, correcte
       SpeculativeDecoder decoder{ToyModel{other}, ToyModel{options}, {.draft_tokens = 4}};
       REQUIRE(lines(decoder) == expected);
       REQUIRE(drafted > 10);
-      // And they are right.
+      // And they are correct.
       std::vector<Token> output;
       for (const Line& line : expected) {
         std::vector<Token> whole = prompt;
@@ -154,7 +154,7 @@ TEST_CASE("log-probabilities are those of plain decoding, for accepted, correcte
         right(line.sampled, line.token, naive_distribution(logits, meant, prompt, output));
         output.push_back(line.token);
       }
-      // Each alone, and nothing when nothing is asked.
+      // Each alone, and none without a request.
       request.logprobs = {.raw = true};
       REQUIRE(lines(decoder).front().raw.logprob == expected.front().raw.logprob);
       REQUIRE(std::isnan(lines(decoder).front().sampled.logprob));
@@ -195,7 +195,7 @@ TEST_CASE("on a simulated clock the predicted speedup is the measured one") {
   }
 }
 
-TEST_CASE("statistics of nothing are zero, not NaN") {
+TEST_CASE("statistics of an empty run are zero, not NaN") {
   const Stats stats;
   REQUIRE(stats.acceptance_rate() == 0);
   REQUIRE(stats.tokens_per_target_step() == 0);
@@ -208,7 +208,7 @@ TEST_CASE("statistics of nothing are zero, not NaN") {
   REQUIRE(none.finish_reason == FinishReason::length);
 }
 
-TEST_CASE("statistics print what matters, and leave the caller's stream as it was") {
+TEST_CASE("statistics print the main figures, and do not change the caller's stream settings") {
   const ToyOptions options{.vocab = 20, .seed = 8};
   auto other = options;
   other.other_share = 0.2;

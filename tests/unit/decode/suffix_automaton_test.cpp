@@ -1,4 +1,4 @@
-// The automaton that prompt lookup searches with, against a search by hand.
+// The automaton of prompt lookup, compared with a direct search.
 #include "slm/decode/suffix_automaton.hpp"
 
 #include <catch2/catch.hpp>
@@ -11,7 +11,7 @@ using namespace slm::testing;
 
 namespace {
 
-/// The latest place in `text` where the longest ending of `read`, of at most `longest` tokens, ends.
+/// The latest position in `text` at which the longest suffix of `read`, of at most `longest` tokens, ends.
 SuffixAutomaton::Match by_hand(const std::vector<Token>& text, const std::vector<Token>& read, std::size_t longest) {
   SuffixAutomaton::Match best;
   for (std::size_t end = text.size(); end > 0; --end) {
@@ -29,7 +29,7 @@ bool same(SuffixAutomaton::Match one, SuffixAutomaton::Match other) {
   return one.length == other.length && (one.length == 0 || one.end == other.end);
 }
 
-/// Appends every token, and looks each ending up by hand too.
+/// Appends every token, and also searches each suffix directly.
 void check_text(const std::vector<Token>& text, int longest) {
   SuffixAutomaton automaton(longest);
   std::vector<Token> before, so_far;
@@ -63,7 +63,7 @@ std::vector<Token> random_text(std::uint64_t number, std::size_t length, std::ui
 
 }  // namespace
 
-TEST_CASE("the longest ending that stood in the text before is found where it last stood") {
+TEST_CASE("the longest suffix that occurred before is found at its latest occurrence") {
   for (std::uint64_t number = 0; number < 1500; ++number) {
     const auto length = 1 + static_cast<std::size_t>(mix(number) % 60);
     check_text(random_text(number, length, 1 + number % 5), 1 + static_cast<int>(mix(number + 7) % 80));
@@ -76,7 +76,7 @@ TEST_CASE("the longest ending that stood in the text before is found where it la
   check_text({-1, 2147483647, -1, 2147483647, -1}, 4);
 }
 
-TEST_CASE("a reader of other tokens knows its longest ending in the text") {
+TEST_CASE("a reader of other tokens knows its longest suffix in the text") {
   for (std::uint64_t number = 0; number < 600; ++number) {
     const std::uint64_t alphabet = 1 + number % 4;
     const int longest = static_cast<int>(mix(number) % 20);
@@ -95,7 +95,7 @@ TEST_CASE("a reader of other tokens knows its longest ending in the text") {
   }
 }
 
-TEST_CASE("long texts that repeat themselves cost a token no more than others") {
+TEST_CASE("the cost per token is the same for long texts with repetition") {
   // Quadratic work on any of these would take hours.
   constexpr std::size_t length = 500000;
   std::vector<Token> mirrored(length / 2, 1);
@@ -112,7 +112,7 @@ TEST_CASE("long texts that repeat themselves cost a token no more than others") 
   }
 }
 
-TEST_CASE("a cleared automaton holds nothing of the text before") {
+TEST_CASE("a cleared automaton contains nothing of the previous text") {
   SuffixAutomaton automaton(8);
   for (const Token token : {1, 2, 3, 1, 2, 3}) automaton.append(token);
   automaton.clear();

@@ -1,4 +1,4 @@
-// Draft and target of different vocabulary sizes, and of different tokenizers.
+// Draft and target with different vocabulary sizes, and with different tokenizers.
 #include "slm/decode/vocabulary.hpp"
 
 #include <algorithm>
@@ -39,8 +39,8 @@ std::pair<std::vector<Token>, Stats> run(Decoder& decoder, const std::vector<Tok
 
 }  // namespace
 
-TEST_CASE("ids the draft does not have never reach it, and are counted") {
-  // The sizes of CodeLlama and AMD-Llama in small: 16 more ids in the target, which its text often uses.
+TEST_CASE("ids outside the draft's vocabulary never reach it, and are counted") {
+  // The sizes of CodeLlama and AMD-Llama in small: 16 more ids in the target, which occur often in its text.
   const ToyOptions target{.vocab = 48, .seed = 3};
   const ToyOptions draft{.vocab = 32, .seed = 3, .log = true};
   for (const float temperature : {0.0f, 1.0f}) {
@@ -55,7 +55,7 @@ TEST_CASE("ids the draft does not have never reach it, and are counted") {
     SpeculativeDecoder decoder{small, ToyModel{target}, {.draft_tokens = 4}};
     const auto [out, stats] = run(decoder, prompt, sampling);
     REQUIRE(out == expected);
-    REQUIRE(stats.draft_faults == 0);  // the toy throws on an id it does not have
+    REQUIRE(stats.draft_faults == 0);  // the toy throws for an id it does not have
     REQUIRE(stats.unmappable_tokens >= beyond - 4);
     REQUIRE(stats.unmappable_tokens <= beyond);
     REQUIRE(*std::max_element(log->fed.begin(), log->fed.end()) < 32);
@@ -65,19 +65,19 @@ TEST_CASE("ids the draft does not have never reach it, and are counted") {
 TEST_CASE("a prompt with ids beyond the draft's vocabulary") {
   const ToyOptions target{.vocab = 48, .seed = 3};
   const ToyOptions draft{.vocab = 32, .seed = 3};
-  const std::vector<Token> prompt{32, 5, 47, 40};  // as an infill prompt has
+  const std::vector<Token> prompt{32, 5, 47, 40};  // as in an infill prompt
   const Sampling sampling{.max_new_tokens = 50, .temperature = 0};
   AutoregressiveDecoder plain{ToyModel{target}};
   SpeculativeDecoder decoder{ToyModel{draft}, ToyModel{target}, {.draft_tokens = 4}};
   const auto [out, stats] = run(decoder, prompt, sampling);
   REQUIRE(out == run(plain, prompt, sampling).first);
   REQUIRE(stats.unmappable_tokens >= 3);
-  // What was read as a stand-in is known by its real id: the same prompt is reused, another one is not.
+  // Substituted tokens are known by their real ids: the same prompt is reused, another one is not.
   REQUIRE(run(decoder, prompt, sampling).first == out);
   REQUIRE(run(decoder, {33, 5, 47, 40}, sampling).first == run(plain, {33, 5, 47, 40}, sampling).first);
 }
 
-TEST_CASE("a draft with more ids proposes only those the target has") {
+TEST_CASE("a draft with more ids proposes only those of the target") {
   const ToyOptions target{.vocab = 32, .seed = 3};
   const ToyOptions draft{.vocab = 48, .seed = 3};
   for (const float temperature : {0.0f, 1.0f}) {
@@ -91,7 +91,7 @@ TEST_CASE("a draft with more ids proposes only those the target has") {
   }
 }
 
-TEST_CASE("different tokenizers are refused, with the first id that differs") {
+TEST_CASE("different tokenizers are rejected, with the first id that differs") {
   auto permuted = pieces(100);
   std::swap(permuted[41], permuted[77]);
   const auto refused = [](const ModelInfo& draft, const ModelInfo& target, const std::string& why) {
@@ -101,7 +101,7 @@ TEST_CASE("different tokenizers are refused, with the first id that differs") {
   refused(info_of(100, permuted), info_of(100, pieces(100)), "id 41 is 'piece77' in the draft and 'piece41'");
   refused(info_of(100), info_of(500), "100 and 500 ids");
   REQUIRE_NOTHROW(check_same_tokenizer(info_of(100, pieces(100)), info_of(100, pieces(100))));
-  // Known pieces decide; sizes only where they are unknown.
+  // Known token texts decide; sizes only if they are unknown.
   REQUIRE_NOTHROW(check_same_tokenizer(info_of(1000, pieces(1000)), info_of(2000, pieces(2000))));
   REQUIRE_NOTHROW(check_same_tokenizer(info_of(32000), info_of(32016)));
   REQUIRE_NOTHROW(check_same_tokenizer(info_of(32016), info_of(32000)));
@@ -131,7 +131,7 @@ TEST_CASE("the decoder's constructor checks") {
   REQUIRE_NOTHROW((SpeculativeDecoder{draft, draft, drop}));
 }
 
-TEST_CASE("end tokens that have nothing in common are refused when the pieces are unknown") {
+TEST_CASE("end tokens without a common id are rejected if the token texts are unknown") {
   REQUIRE_THROWS_WITH(check_same_tokenizer(info_of(100, {}, {2}), info_of(100, {}, {7})),
                       Catch::Contains("the draft ends with id 2, the target with id 7"));
   REQUIRE_NOTHROW(check_same_tokenizer(info_of(100, {}, {2, 7}), info_of(100, {}, {7, 8})));
@@ -139,7 +139,7 @@ TEST_CASE("end tokens that have nothing in common are refused when the pieces ar
   REQUIRE_NOTHROW(check_same_tokenizer(info_of(100, pieces(100), {2}), info_of(100, pieces(100), {7})));
 }
 
-TEST_CASE("the target's end tokens govern, not the draft's") {
+TEST_CASE("the target's end tokens apply, not the draft's") {
   std::vector<Token> script{1, 2};
   for (Token token = 3; token < 20; ++token) script.push_back(token);
   SpeculativeDecoder decoder{ScriptedModel{script, 20, {5, 9}}, ScriptedModel{script, 20, {9}}, {.draft_tokens = 5}};

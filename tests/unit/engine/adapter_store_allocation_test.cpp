@@ -1,4 +1,4 @@
-// An AdapterStore and load_adapter() where an allocation fails, whichever it is, in the calling thread or the loader's.
+// An AdapterStore and load_adapter() with each allocation failing in turn, in the calling thread or the loader's.
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <chrono>
@@ -27,7 +27,7 @@ namespace {
 
 constexpr std::size_t size = 100;  // of an adapter
 
-/// Folders a, b, c and a/new, and a model that reads them, on a device with memory of its own.
+/// Folders a, b, c and a/new, and a model that reads them, on a device with separate memory.
 class Place {
  public:
   Place() {
@@ -56,7 +56,7 @@ class Place {
   static AdapterRef counted(std::atomic<std::size_t>& bytes, Adapter adapter) {
     adapter.bytes = size;
     auto made = std::make_unique<const Adapter>(std::move(adapter));
-    bytes += size;  // the deleter runs where there is no memory for the handle
+    bytes += size;  // the deleter runs without memory for the handle
     return AdapterRef(made.release(), [&bytes](const Adapter* one) {
       bytes -= size;
       delete one;
@@ -110,7 +110,7 @@ bool balances(const AdapterStore& store, const Place& place) {
 
 }  // namespace
 
-TEST_CASE("whichever allocation of a store's life fails, its memory is given back and nobody hangs") {
+TEST_CASE("for any failing allocation of a store's life, its memory is freed and no call hangs") {
   Place place;
   for (const Failing whose : {Failing::here, Failing::elsewhere, Failing::everywhere}) {
     int failed = 0, held = 0;
@@ -128,7 +128,7 @@ TEST_CASE("whichever allocation of a store's life fails, its memory is given bac
   }
 }
 
-TEST_CASE("a store in which an allocation failed serves on: names, budgets and counts are sound") {
+TEST_CASE("after a failed allocation a store works: names, budgets and counts are consistent") {
   for (const Failing whose : {Failing::here, Failing::elsewhere, Failing::everywhere}) {
     int failed = 0, wrong = 0;
     fail_each_allocation(
@@ -152,7 +152,7 @@ TEST_CASE("a store in which an allocation failed serves on: names, budgets and c
   }
 }
 
-TEST_CASE("an adapter that failed for lack of memory reports that to all its leases, and others are served") {
+TEST_CASE("an adapter that failed for lack of memory reports that to all its leases, and others are loaded") {
   Place place;
   AdapterStore store(place.model(), place.options());
   const AdapterLease first = store.ask("a");
@@ -174,7 +174,7 @@ TEST_CASE("an adapter that failed for lack of memory reports that to all its lea
   CHECK(lease.wait() != nullptr);
 }
 
-TEST_CASE("load_adapter whose allocations fail ends in an exception, and loads the same adapter afterwards") {
+TEST_CASE("load_adapter with failing allocations throws, and then loads the same adapter") {
   const TemporaryFolder folder;
   const auto path = write_least_model(folder.path() / "target", 1);
   const AnyModel model = load(path, backend::Cpu(1));

@@ -1,4 +1,4 @@
-// AdapterStore: names mean what lies in the folder, tiers keep their budgets, and nobody loses what is in use.
+// AdapterStore: names refer to the folder's contents, tiers keep their budgets, and adapters in use stay.
 #include "slm/engine/adapter_store.hpp"
 
 #include <atomic>
@@ -41,7 +41,7 @@ void check_sums(const AdapterStoreStats& stats) {
 
 }  // namespace
 
-TEST_CASE("sub-folders are adapters by their names, found when they are asked for") {
+TEST_CASE("sub-folders are adapters by their names, found on request") {
   ToyAdapters adapters;
   adapters.write("sql", 100);
   for (const char* name : {".git", "-x", "a b", "new\nline", "\xc3\xa9t\xc3\xa9"}) adapters.write(name, 10);
@@ -65,7 +65,7 @@ TEST_CASE("sub-folders are adapters by their names, found when they are asked fo
   CHECK(error_id([&] { AdapterStore(adapters.model(), {.folder = adapters.path() / "none"}); }) == "adapter.no-folder");
 }
 
-TEST_CASE("two names that differ by case only mean nothing, and one that was loaded stands above one that was found") {
+TEST_CASE("two names that differ only by case are rejected, and a loaded name has priority over a found one") {
   ToyAdapters adapters;
   adapters.write("sql", 10);
   adapters.write("SQL", 10);
@@ -84,7 +84,7 @@ TEST_CASE("two names that differ by case only mean nothing, and one that was loa
   CHECK(store.ask("chat").wait()->bytes == 10);
 }
 
-TEST_CASE("what lies outside of the folder is refused") {
+TEST_CASE("adapters outside the folder are rejected") {
   ToyAdapters adapters, elsewhere;
   elsewhere.write("one", 10);
   adapters.write("two", 10);
@@ -103,7 +103,8 @@ TEST_CASE("what lies outside of the folder is refused") {
   load(adapters.path() / "two");
 }
 
-TEST_CASE("a tier keeps its budget: those go that were used least recently, but none in use, pinned or asked for") {
+TEST_CASE(
+    "a tier keeps its budget: the least recently used adapters are evicted, except those in use, pinned or leased") {
   ToyAdapters adapters;
   adapters.write_some(5);
   AdapterStore store(adapters.model(), adapters.options(200));
@@ -114,7 +115,7 @@ TEST_CASE("a tier keeps its budget: those go that were used least recently, but 
   CHECK(adapters.reads() == 3);
   store.ask("a").wait();
   CHECK(adapters.reads() == 3);
-  store.ask("d").wait();  // in place of a, as c is in use
+  store.ask("d").wait();  // in place of a, since c is in use
   CHECK(c->bytes == 100);
   store.pin("d");
   AdapterLease wanted = store.ask("e");
@@ -139,7 +140,7 @@ TEST_CASE("a tier keeps its budget: those go that were used least recently, but 
   CHECK(stats.load_seconds.count == stats.host.loads);
 }
 
-TEST_CASE("what is only asked for makes way for what is pressed, and for nothing else") {
+TEST_CASE("a leased adapter is evicted only for an urgent one") {
   ToyAdapters adapters;
   adapters.write_some(3);
   AdapterStore store(adapters.model(), adapters.options(200));
@@ -150,14 +151,14 @@ TEST_CASE("what is only asked for makes way for what is pressed, and for nothing
   CHECK(store.stats().host.evictions == 0);
   c.press();
   CHECK(soon([&] { return store.stats().host.loads == 3; }));
-  CHECK(a.take() == nullptr);  // it went, and is asked for again
+  CHECK(a.take() == nullptr);  // it was evicted, and is requested again
   CHECK(b.take() != nullptr);
   CHECK(a.wait() != nullptr);
   CHECK(adapters.most() <= 200);
   check_sums(store.stats());
 }
 
-TEST_CASE("a tier that is too small, or full of what is pinned, is a refusal") {
+TEST_CASE("a tier that is too small, or full of pinned adapters, is an error") {
   ToyAdapters adapters;
   adapters.write_some(3);
   adapters.write("large", 201);
@@ -177,7 +178,7 @@ TEST_CASE("a tier that is too small, or full of what is pinned, is a refusal") {
   CHECK(small.stats().disk.bytes == 200);
 }
 
-TEST_CASE("a failure is one adapter's, is remembered for a while, and mended by then") {
+TEST_CASE("a failure affects one adapter, is remembered for a while, and can then be fixed") {
   ToyAdapters adapters;
   adapters.write("good", 10);
   adapters.write("bad", 0);
@@ -202,7 +203,7 @@ TEST_CASE("a failure is one adapter's, is remembered for a while, and mended by 
   check_sums(store.stats());
 }
 
-TEST_CASE("files that grow while they are read are not taken") {
+TEST_CASE("files that grow while they are read are rejected") {
   ToyAdapters adapters;
   adapters.write("one", 10);
   ToyModel model = adapters.model();
@@ -216,7 +217,7 @@ TEST_CASE("files that grow while they are read are not taken") {
   CHECK(adapters.bytes() == 0);
 }
 
-TEST_CASE("thousands of bad folders beside one good") {
+TEST_CASE("thousands of invalid folders do not disturb a valid one") {
   constexpr int count = 2000;
   ToyAdapters adapters;
   for (int i = 0; i < count; ++i) fs::create_directory(adapters.path() / std::to_string(i));
@@ -232,7 +233,7 @@ TEST_CASE("thousands of bad folders beside one good") {
   CHECK(stats.misses == count + 1);
 }
 
-TEST_CASE("many who want one adapter load it once, and those who want it no more do not") {
+TEST_CASE("many requests for one adapter load it once, and abandoned requests do not load it") {
   ToyAdapters adapters;
   adapters.write_some(3);
   AdapterStore store(adapters.model(), adapters.options());
@@ -244,7 +245,7 @@ TEST_CASE("many who want one adapter load it once, and those who want it no more
     for (int i = 0; i < 50; ++i) tickets.push_back(store.ask("b"));
     std::atomic<int> news = 0;
     for (const AdapterLease& ticket : tickets) ticket.on_news([&] { ++news; });
-    store.ask("c");  // whose ticket is gone at once
+    store.ask("c");  // whose lease ends immediately
     CHECK(store.stats().awaited.size() == 2);
     held.unlock();
     CHECK(soon([&] { return news == 50; }));
@@ -255,7 +256,7 @@ TEST_CASE("many who want one adapter load it once, and those who want it no more
   CHECK(adapters.reads() == 2);
 }
 
-TEST_CASE("what is unloaded or replaced stays with those who use it, and goes with the last of them") {
+TEST_CASE("an unloaded or replaced adapter stays with its users, and is freed with the last one") {
   ToyAdapters adapters;
   adapters.write("a", 100);
   AdapterStore store(adapters.model(), adapters.options(250));
@@ -269,12 +270,12 @@ TEST_CASE("what is unloaded or replaced stays with those who use it, and goes wi
   CHECK(adapters.bytes() == 201);
   CHECK(store.stats().host.bytes == 201);
   used = nullptr;
-  CHECK(adapters.bytes() == 201);  // the ticket may still be used
+  CHECK(adapters.bytes() == 201);  // the lease may still be used
   asked = {};
   CHECK(soon([&] { return adapters.bytes() == 101; }));
 
   store.unload("a");
-  CHECK(store.names().empty());  // though the sub-folder is there
+  CHECK(store.names().empty());  // although the sub-folder exists
   CHECK(error_id([&] { store.ask("a"); }) == "adapter.unknown");
   CHECK(error_id([&] { store.unload("a"); }) == "adapter.unknown");
   CHECK(newer->bytes == 101);
@@ -287,7 +288,7 @@ TEST_CASE("what is unloaded or replaced stays with those who use it, and goes wi
   check_sums(stats);
 }
 
-TEST_CASE("a replacement that cannot be loaded replaces nothing") {
+TEST_CASE("a replacement that cannot be loaded changes nothing") {
   ToyAdapters adapters;
   adapters.write("a", 100);
   AdapterStore store(adapters.model(), adapters.options());
@@ -297,7 +298,7 @@ TEST_CASE("a replacement that cannot be loaded replaces nothing") {
   CHECK(store.ask("a").wait()->bytes == 100);
 }
 
-TEST_CASE("a device with memory of its own is a third tier") {
+TEST_CASE("a device with separate memory is a third tier") {
   ToyAdapters adapters;
   adapters.write_some(5);
   std::atomic<std::size_t> on_device = 0;
@@ -337,7 +338,7 @@ TEST_CASE("a device with memory of its own is a third tier") {
   CHECK(on_device == 0);
 }
 
-TEST_CASE("what was taken outlives its store, and what was asked for ends with it") {
+TEST_CASE("a handle outlives its store, and a lease ends with it") {
   ToyAdapters adapters;
   adapters.write_some(2);
   AdapterRef a;

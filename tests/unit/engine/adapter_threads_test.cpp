@@ -1,4 +1,5 @@
-// An AdapterStore between threads: many ask and use while adapters are replaced, unloaded and evicted.
+// An AdapterStore between threads: many threads request and use adapters while others are replaced, unloaded and
+// evicted.
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <cstddef>
@@ -30,17 +31,17 @@ constexpr int names = 24, versions = 6;
 constexpr std::size_t bytes = 100, room = 8 * bytes;
 
 struct Faults {
-  std::atomic<int> stale = 0;     // an adapter that the name meant no more when it was asked for
+  std::atomic<int> stale = 0;     // an adapter that its name no longer referred to when it was requested
   std::atomic<int> gone = 0;      // an adapter that was not in memory while it was used
   std::atomic<int> too_many = 0;  // more in memory than the tier's budget
   std::atomic<int> used = 0;
 };
 
-/// How a client comes by an adapter, and what it holds while it uses one.
+/// A client's method of requesting an adapter, and the object it holds while it uses one.
 using Ask = std::function<AdapterRef(AdapterStore&, const std::string&)>;
 using Hold = std::function<std::shared_ptr<const void>(AdapterStore&, AdapterRef)>;
 
-/// Version v of an adapter is a folder of its own, and its digest is v + 1.
+/// Version v of an adapter is a separate folder, and its digest is v + 1.
 void run(const Ask& ask, const Hold& hold, Faults& faults) {
   TemporaryFolder folder;
   const auto place = [&](int version, int name) {
@@ -54,7 +55,7 @@ void run(const Ask& ask, const Hold& hold, Faults& faults) {
   }
   struct Memory {
     std::mutex mutex;
-    std::set<std::string> living;  // by names of their own
+    std::set<std::string> living;  // with separate names
     int made = 0;
   };
   const auto memory = std::make_shared<Memory>();
@@ -71,7 +72,7 @@ void run(const Ask& ask, const Hold& hold, Faults& faults) {
               delete adapter;
             }};
   };
-  std::vector<std::atomic<int>> meant(names);  // the version that a name means at least
+  std::vector<std::atomic<int>> meant(names);  // the lowest version that a name may refer to
   AdapterStore store(model, {.folder = folder.path() / "0", .host_memory = room});
   const auto use = [&](std::uint64_t client) {
     for (std::uint64_t i = 0; i < 150; ++i) {
@@ -122,7 +123,7 @@ std::shared_ptr<const void> handle(AdapterStore&, AdapterRef adapter) { return a
 
 }  // namespace
 
-TEST_CASE("no adapter is stale or goes while it is used, and memory keeps its budget") {
+TEST_CASE("no adapter is stale or freed while it is used, and memory keeps its budget") {
   Faults faults;
   run(wait, handle, faults);
   CHECK(faults.used > 300);
@@ -131,7 +132,7 @@ TEST_CASE("no adapter is stale or goes while it is used, and memory keeps its bu
   CHECK(faults.too_many == 0);
 }
 
-TEST_CASE("the test before would see an adapter that is evicted while it is used") {
+TEST_CASE("the previous test detects an adapter that is evicted while it is used") {
   Faults faults;
   const auto let_go = [](AdapterStore& store, AdapterRef adapter) {
     adapter = nullptr;
@@ -144,10 +145,10 @@ TEST_CASE("the test before would see an adapter that is evicted while it is used
   CHECK(faults.gone > 0);
 }
 
-TEST_CASE("and one that a name means no more") {
+TEST_CASE("it also detects an adapter that its name no longer refers to") {
   Faults faults;
   std::mutex mutex;
-  std::map<std::string, AdapterLease> first;  // a cache that nobody invalidates
+  std::map<std::string, AdapterLease> first;  // a cache that is never invalidated
   const auto ask = [&](AdapterStore& store, const std::string& name) {
     AdapterLease ticket;
     {

@@ -32,11 +32,11 @@ std::vector<Request> requests_of(std::uint64_t client) {
 
 }  // namespace
 
-TEST_CASE("requests come from many threads while the engine runs in one") {
+TEST_CASE("requests come from many threads while one thread runs the engine") {
   const ToyOptions options{.vocab = 12, .seed = 3};
   ToyOptions other = options;
   other.other_share = 0.3;
-  std::atomic<int> woken = 0, crowded = 0;  // the engine's thread may still wake somebody who has seen the end
+  std::atomic<int> woken = 0, crowded = 0;  // the engine's thread may still wake a reader that has seen the end
   Engine engine{ToyModel{other}, ToyModel{options}, {.max_running = 5}};
   std::jthread runner([&](std::stop_token stop) { engine.run(stop); });
   std::vector<std::vector<std::vector<Token>>> found(4);

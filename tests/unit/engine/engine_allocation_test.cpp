@@ -1,4 +1,4 @@
-// An engine with drafts, adapters and shared pages where an allocation fails, whichever it is.
+// An engine with drafts, adapters and shared pages, with each allocation failing in turn.
 #include <catch2/catch.hpp>
 #include <optional>
 #include <vector>
@@ -16,7 +16,7 @@ using namespace slm::testing;
 
 namespace {
 
-/// The whole answer, or nothing where it ends with an error.
+/// The whole answer, or none if it ends with an error.
 std::optional<std::vector<Token>> read(Answer answer) {
   std::vector<Token> tokens;
   try {
@@ -63,7 +63,7 @@ void check_engine(const Draft& draft, const AnyModel& target, const AdapterRef& 
       for (Request& request : sent) answers.push_back(engine.submit(std::move(request)));
       engine.run();
     });
-    if (engine.stats().waiting + engine.stats().running > 0) engine.run();  // what was submitted before one failed
+    if (engine.stats().waiting + engine.stats().running > 0) engine.run();  // requests submitted before one failed
     held += engine.stats().waiting + engine.stats().running != 0;
     for (std::size_t i = 0; i < answers.size(); ++i) {
       const auto found = read(answers[i]);
@@ -80,7 +80,7 @@ void check_engine(const Draft& draft, const AnyModel& target, const AdapterRef& 
 
 }  // namespace
 
-TEST_CASE("an engine serves the next requests and gives all pages back, whichever allocation failed") {
+TEST_CASE("an engine runs the next requests and frees all pages, after any failing allocation") {
   const TemporaryFolder folder;
   const auto path = write_least_model(folder.path() / "target", 1);
   const AnyModel target = load(path, backend::Cpu(1));

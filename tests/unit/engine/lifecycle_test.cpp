@@ -1,4 +1,4 @@
-// The states of an engine's requests: each transition, with devices, clients and memory that fail at every step.
+// The states of an engine's requests: each transition, with devices, clients and memory that fail in every step.
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <chrono>
@@ -25,7 +25,7 @@ const ToyOptions toy{.vocab = 12, .seed = 3};
 
 Request request_of(int tokens) { return {.prompt = {1, 2}, .sampling = {.max_new_tokens = tokens}}; }
 
-/// How reading an answer to its end ends, within ten seconds.
+/// How an answer ends when it is read to its end, within ten seconds.
 std::string read(Answer answer) {
   auto reader = std::async(std::launch::async, [answer = std::move(answer)]() mutable -> std::string {
     try {
@@ -57,7 +57,7 @@ TEST_CASE("an engine that is destroyed cancels running and queued requests") {
   }
 }
 
-TEST_CASE("run(stop) cancels all requests, and none is taken until the engine steps again") {
+TEST_CASE("run(stop) cancels all requests, and the engine accepts none until it steps again") {
   Toy engine{NoDrafter{}, ToyModel{toy}};
   Answer queued = engine.submit(request_of(1000));
   {
@@ -74,8 +74,8 @@ TEST_CASE("run(stop) cancels all requests, and none is taken until the engine st
   CHECK(next.stats().finish_reason == FinishReason::length);
 }
 
-TEST_CASE("a device that fails at any step ends every request with its error, and the engine serves the next one") {
-  // Each request takes five forwards: one reads the prompt, four bring a token each.
+TEST_CASE("a device that fails in any step ends every request with its error, and the engine runs the next one") {
+  // Each request takes five forward passes: one for the prompt, four for one token each.
   for (int bad = 0; bad < 15; ++bad) {
     const SpoiltModel model{toy, [bad](int call, std::span<float>) {
                               if (call == bad) throw Error("gpu.fault", "the device has failed", "Look at it");
@@ -117,7 +117,7 @@ TEST_CASE("a request is cancelled when its last answer is destroyed, unless it i
   CHECK(model.log()->forwards == 7);
 }
 
-TEST_CASE("a request that throws while it is submitted is not counted") {
+TEST_CASE("a request that throws during submission is not counted") {
   const long count = fail_each_allocation([](Failure& failure) {
     Toy engine{NoDrafter{}, ToyModel{toy}, {.max_requests = 1}};
     Request request = request_of(2);
@@ -131,7 +131,7 @@ TEST_CASE("a request that throws while it is submitted is not counted") {
   CHECK(count > 1);
 }
 
-TEST_CASE("an allocation that fails in any step ends requests, and the engine serves the next one") {
+TEST_CASE("a failing allocation in any step ends requests, and the engine runs the next one") {
   const long count = fail_each_allocation([](Failure& failure) {
     Toy engine{NoDrafter{}, ToyModel{toy}};
     Answer first = engine.submit(request_of(4)), second = engine.submit(request_of(4));
@@ -165,7 +165,7 @@ TEST_CASE("a request that has ended releases its callbacks") {
   CHECK(read(answer) == "ends");
 }
 
-TEST_CASE("what a reader's wake() throws ends no other request") {
+TEST_CASE("an exception of a reader's wake() ends no other request") {
   Toy engine{NoDrafter{}, ToyModel{toy}};
   Answer answer = engine.submit(request_of(3), {}, [] { throw std::runtime_error("of the application"); });
   Answer other = engine.submit(request_of(3));
@@ -174,7 +174,7 @@ TEST_CASE("what a reader's wake() throws ends no other request") {
   CHECK(read(other) == "ends");
 }
 
-TEST_CASE("clients that leave and an engine that stops meet in any order") {
+TEST_CASE("clients may leave and an engine may stop in any order") {
   for (int round = 0; round < 20; ++round) {
     auto engine = std::make_unique<Toy>(NoDrafter{}, ToyModel{toy}, EngineOptions{.max_running = 3});
     std::vector<std::jthread> clients;

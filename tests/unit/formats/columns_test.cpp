@@ -1,4 +1,4 @@
-// Columns of a layer weigh what they weigh in the whole, in every layout and type.
+// Columns of a layer have the weights of the whole layer, in every layout and type.
 #include <catch2/catch.hpp>
 #include <cstddef>
 #include <cstdint>
@@ -21,7 +21,7 @@ std::vector<float> values_of(const Tensor& tensor) {
   return values;
 }
 
-/// How many rows of the part do not have the bits that their columns have in the whole.
+/// The number of rows of the part whose bits differ from their columns in the whole.
 int different_rows(const std::vector<float>& whole, std::int64_t in, const std::vector<float>& part, std::int64_t first,
                    std::int64_t count) {
   const std::int64_t rows = static_cast<std::int64_t>(whole.size()) / in;
@@ -34,7 +34,7 @@ int different_rows(const std::vector<float>& whole, std::int64_t in, const std::
 
 }  // namespace
 
-TEST_CASE("columns of a four-bit layer are those of its weights, in every layout, with zeros and without") {
+TEST_CASE("columns of a four-bit layer have its weights, in every layout, with and without zeros") {
   for (const Int4Layout layout : all_layouts) {
     for (const bool symmetric : {false, true}) {
       for (const std::int64_t group : {32, 64}) {
@@ -60,14 +60,14 @@ TEST_CASE("columns of a four-bit layer are those of its weights, in every layout
   }
 }
 
-TEST_CASE("columns of a matrix are those of its values, in floating point and in GGUF's blocks") {
+TEST_CASE("columns of a matrix have its values, in floating point and in GGUF's blocks") {
   for (const DType type :
        {DType::f32, DType::f16, DType::bf16, DType::q4_0, DType::q4_1, DType::q5_0, DType::q5_1, DType::q8_0,
         DType::iq4_nl, DType::q2_k, DType::q3_k, DType::q4_k, DType::q5_k, DType::q6_k}) {
     const std::int64_t unit = values_of_block(type), rows = 5, in = unit == 1 ? 37 : 4 * unit;
     std::vector<std::byte> bytes(static_cast<std::size_t>(rows * in / unit) * bytes_of(type));
     std::uint64_t state = 7;
-    for (std::byte& byte : bytes) {  // no exponent of a scale is that of an infinity
+    for (std::byte& byte : bytes) {  // no scale has the exponent of infinity
       state = state * 6364136223846793005u + 1442695040888963407u;
       byte = static_cast<std::byte>(state >> 56 & 0x3f);
     }

@@ -42,13 +42,13 @@ const GgufType& type_named(const std::string& name) {
 
 }  // namespace
 
-TEST_CASE("each block type gives the floats that the gguf package gives, bit for bit") {
+TEST_CASE("each block type has the values of the gguf package, bit for bit") {
   const Json types = read_json_object(slm::testing::fixture("gguf/blocks.json"));
   CHECK(types.size() == 11);
   for (const auto& [name, blocks] : types.items()) {
     const GgufType& type = type_named(name);
     REQUIRE(type.dtype.has_value());
-    std::string together;  // several blocks in a row are read like one
+    std::string together;  // several adjacent blocks are read like one
     std::vector<float> expected;
     for (const Json& block : blocks) {
       together += block.at("bytes").get<std::string>();
@@ -59,7 +59,7 @@ TEST_CASE("each block type gives the floats that the gguf package gives, bit for
     }
     INFO(name);
     REQUIRE(expected.size() == 4 * static_cast<std::size_t>(type.values));
-    CHECK(values_of(*type.dtype, together) == expected);  // but for the sign of zeros
+    CHECK(values_of(*type.dtype, together) == expected);  // except the sign of zeros
 
     // One block of several, in another format.
     const std::vector<std::byte> bytes = bytes_of_hex(together);
@@ -71,13 +71,13 @@ TEST_CASE("each block type gives the floats that the gguf package gives, bit for
   }
 }
 
-TEST_CASE("F32, F16 and BF16 of a GGUF file are read as they are") {
+TEST_CASE("F32, F16 and BF16 of a GGUF file are read unchanged") {
   CHECK(values_of(DType::f16, "0100ff7b01bc") == std::vector<float>{5.9604645e-08f, 65504, -1.0009766f});
   CHECK(values_of(DType::bf16, "c03ff7c20100") == std::vector<float>{1.5f, -123.5f, 9.1835e-41f});
   CHECK(values_of(DType::f32, "0000c03f0000f7c2") == std::vector<float>{1.5f, -123.5f});
 }
 
-TEST_CASE("types of GGUF files are known by their numbers") {
+TEST_CASE("types of GGUF files are identified by their numbers") {
   for (const GgufType& type : gguf_types) {
     CHECK(gguf_type(type.id) == &type);
     CHECK((type.values == 0) == (type.bytes == 0));
@@ -87,7 +87,7 @@ TEST_CASE("types of GGUF files are known by their numbers") {
   CHECK(gguf_type(14)->bytes == 210);
 }
 
-TEST_CASE("a block whose scale or minimum is no finite number is refused, naming tensor and block") {
+TEST_CASE("a block whose scale or minimum is not finite is rejected, naming tensor and block") {
   struct Scale {
     DType type;
     std::size_t place;

@@ -1,4 +1,4 @@
-// Blocks that slm writes, read back.
+// Blocks written by slm, and read again.
 #include "slm/formats/gguf_encode.hpp"
 
 #include <catch2/catch.hpp>
@@ -24,7 +24,7 @@ std::vector<float> decoded(DType type, const std::vector<float>& values) {
   return out;
 }
 
-/// Noise whose groups differ in size and centre, and now and then a value that stands out.
+/// Noise whose groups differ in size and centre, with occasional outliers.
 std::vector<float> noise(std::uint64_t seed, std::size_t count) {
   std::mt19937_64 random(seed);
   const auto uniform = [&random] { return static_cast<double>(random() >> 11) * 0x1p-53; };
@@ -51,8 +51,8 @@ double weighted_error(const float* values, const float* read, std::size_t count)
   return sum;
 }
 
-/// The most that one value of a group is changed by rounding it plainly. The last two are of the superblock: its scales
-/// and minima are whole fractions of the largest.
+/// The largest change of a group's value by plain rounding. The last two belong to the superblock: its scales and
+/// minima are fractions of the largest.
 double worst(DType type, const float* values, std::size_t count, double largest_scale, double largest_minimum) {
   double top = 0, bottom = 0, size = 0;
   bool first = true;
@@ -77,7 +77,7 @@ double worst(DType type, const float* values, std::size_t count, double largest_
 
 }  // namespace
 
-TEST_CASE("a block that is written changes its values by no more than plain rounding may") {
+TEST_CASE("a written block changes its values by at most plain rounding") {
   for (const DType type : types) {
     const auto count = static_cast<std::size_t>(values_of_block(type));
     const std::size_t group = type == DType::q6_k ? 16 : 32;
@@ -124,7 +124,7 @@ TEST_CASE("searching for the scale beats rounding to the largest value") {
   CHECK(searched < 0.95 * plain);
 }
 
-TEST_CASE("values that the codes hold exactly come back exactly") {
+TEST_CASE("values that the codes represent exactly are read exactly") {
   for (const DType type : types) {
     const auto count = static_cast<std::size_t>(values_of_block(type));
     CAPTURE(name_of(type));
@@ -135,13 +135,13 @@ TEST_CASE("values that the codes hold exactly come back exactly") {
       const int code = static_cast<int>(n % 16) - 8;
       steps.push_back(0.25f * static_cast<float>(with_minimum ? code + 40 : code));
     }
-    // A superblock's scales are 63rds or 127ths of the largest, which are no fractions of two.
+    // A superblock's scales are 63rds or 127ths of the largest, not binary fractions.
     if (values_of_block(type) == 32 && type != DType::q8_0) CHECK(decoded(type, steps) == steps);
   }
   CHECK(decoded(DType::q4_1, std::vector<float>(32, 0.75f)) == std::vector<float>(32, 0.75f));
 }
 
-TEST_CASE("tiny, huge and lone values are written without nonsense") {
+TEST_CASE("tiny, huge and single values are written correctly") {
   for (const DType type : types) {
     const auto count = static_cast<std::size_t>(values_of_block(type));
     for (const float size : {1e-42f, 1e-8f, 65504.0f, -65504.0f}) {

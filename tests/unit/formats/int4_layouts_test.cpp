@@ -1,4 +1,4 @@
-// Every published layout, against a worked example, against the formula of its index map and against the others.
+// Every published layout, compared with a worked example, with the formula of its index map and with the others.
 #include <catch2/catch.hpp>
 #include <cstring>
 
@@ -55,7 +55,7 @@ bool same(const Int4Rows& a, const Int4Rows& b) {
          a.scales == b.scales;
 }
 
-/// A layer the size of which every layout can hold, in this one.
+/// A layer in this layout, with a size that every layout supports.
 void check_worked_weights(const Int4Tensor& layer) {
   const std::vector<float> weights = weights_of(layer);
   for (std::size_t n = 0; n < 8; ++n) {
@@ -151,7 +151,7 @@ TEST_CASE("a worked example in gemv_fast") {  // its layout needs 64 inputs
   CHECK(packed.tensors[1].shape == std::vector<std::int64_t>{16, 4});  // groups of 64 are padded to sixteen
   CHECK(floats_of(packed.tensors[2])[0] == -2.5f);
   Int4Rows expected = rows;
-  expected.zeros[3] = 0;  // where the scale is zero, so is every weight, and the zero point is lost
+  expected.zeros[3] = 0;  // if the scale is zero, every weight is zero and the zero point is lost
   CHECK(same(unpack(packed.layer, 0, 4), expected));
   const std::vector<float> weights = weights_of(packed.layer);
   CHECK(weights[1] == (7 - 5) * 0.5f);
@@ -169,7 +169,7 @@ TEST_CASE("AutoAWQ's nibble order: columns 0..7 holding 0..7") {
   CHECK(words_of<std::uint32_t>(order.tensors[0])[0] == 0x76543210);
 }
 
-TEST_CASE("what is packed is unpacked, in every layout, size, group and part") {
+TEST_CASE("packing and unpacking is the identity, in every layout, size, group and part") {
   struct Size {
     std::int64_t out, in, group;
   };
@@ -217,7 +217,7 @@ TEST_CASE("what is packed is unpacked, in every layout, size, group and part") {
   }
 }
 
-TEST_CASE("all layouts hold the same weights, bit for bit") {
+TEST_CASE("all layouts give the same weights, bit for bit") {
   const Int4Rows rows = random_rows(72, 256, 64, 5);
   const std::vector<float> expected = weights_of(PackedLayer(rows, {}).layer);
   for (std::size_t i = 0; i < expected.size(); ++i) {
@@ -257,7 +257,7 @@ TEST_CASE("every code and zero point with scales of every size, subnormals too")
   }
 }
 
-TEST_CASE("symmetric layers leave their zeros out, or hold eights") {
+TEST_CASE("symmetric layers omit their zeros, or store eights") {
   const Int4Rows rows = random_rows(16, 64, 32, 6, true);
   for (const Int4Layout layout : all_layouts) {
     const PackedLayer packed(rows, {.layout = layout, .symmetric = true});
@@ -272,7 +272,7 @@ TEST_CASE("symmetric layers leave their zeros out, or hold eights") {
                     Catch::Contains("expected zero point 8"));
 }
 
-TEST_CASE("what cannot be packed or unpacked is refused") {
+TEST_CASE("layers that cannot be packed or unpacked are rejected") {
   Int4Rows rows = random_rows(16, 64, 32, 7);
   const PackedLayer packed(rows, {});
   for (const auto& [first, count] :
@@ -298,7 +298,7 @@ TEST_CASE("what cannot be packed or unpacked is refused") {
   CHECK_NOTHROW(pack_int4(rows, "layer", {.layout = Int4Layout::packed_rows, .scale_dtype = DType::bf16}));
 }
 
-TEST_CASE("a NaN or an infinity is found wherever it stands") {
+TEST_CASE("NaN and infinity are found at any position") {
   for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
     for (const std::int64_t size : {1, 3, 511, 512, 1024, 5000}) {
       OwnedTensor tensor("t", dtype, {size});

@@ -17,10 +17,10 @@ TEST_CASE("attention with 32 lanes and WMMA") {
   check_attention<backend::LanesRdna>(GENERATE(0, 1), GENERATE(KvFormat::f16, KvFormat::bf16, KvFormat::int8));
 }
 
-TEST_CASE("every number of a page becomes the half that it is meant to be") {
+TEST_CASE("every number of a page becomes the intended half") {
   using Lane = gpu::HostLane<gpu::MmaSync16x8x16>;
   for (std::uint32_t bits = 0; bits < 0x10000; ++bits) {
-    // Each beside a small number and beside one that no half holds, in both halves of a word.
+    // Each beside a small number and beside one outside the range of half, in both halves of a word.
     for (const std::uint32_t other : {0x3f80u, 0x7f00u}) {
       const gpu::Word4 eight{{bits << 16 | other, other << 16 | bits, 0, 0}};
       const gpu::Word4 halves = gpu::KvHead<bfloat16_t>::halves_of<Lane>(eight);
@@ -40,7 +40,7 @@ TEST_CASE("every number of a page becomes the half that it is meant to be") {
   }
 }
 
-TEST_CASE("heads wider than any kernel are refused") {
+TEST_CASE("heads wider than any kernel are rejected") {
   const AttentionCase c{{1, 1, 300}, 0, 1, 0, false};
   AttentionInputs in(c, KvFormat::f16, 1);
   CHECK_THROWS_WITH(attend(backend::Lanes32{}, c, {0}, {{&in, 0, 1}}), Catch::Contains("gpu.head-dim"));

@@ -12,12 +12,12 @@ using Narrow = backend::Lanes32::Runtime;
 TEST_CASE("32 lanes choose the host's tokens") { check_choices<Narrow>(400, 2); }
 TEST_CASE("64 lanes choose the host's tokens") { check_choices<Wide>(200, 2); }
 
-TEST_CASE("vocabularies of 50304 and 50432 ids, ids beyond the target's left out") {
+TEST_CASE("vocabularies of 50304 and 50432 ids, without ids beyond the target's") {
   check_choice_of<Narrow>(50304, 0);
   check_choice_of<Narrow>(50432, 1);
 }
 
-TEST_CASE("a race does not read the cut of a row without a choice, which nobody wrote") {
+TEST_CASE("a race does not read the unwritten cut of a row without a choice") {
   const std::vector<float> logits{1, 2, 3, 4};
   const std::vector<Draw> draws(2, draw_of({.top_p = 0.9f, .seed = 5}, 2));
   const std::vector<gpu::StepRow> rows{{0, 0, 0, 0, 0, 0}, {0, 1, 0, 0, 0, 0}};

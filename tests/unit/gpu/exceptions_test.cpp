@@ -1,5 +1,5 @@
-// What a loop on the GPU's host side, or a thread of an emulated kernel, throws reaches the caller, and what runs next
-// is not harmed.
+// An exception of a loop on the GPU's host side, or of a thread of an emulated kernel, reaches the caller, and the next
+// call works.
 #include <algorithm>
 #include <atomic>
 #include <catch2/catch.hpp>
@@ -24,7 +24,7 @@ namespace {
 
 enum class Thrown { nothing, error, no_memory, number };
 
-/// Two blocks of 128 threads, which meet before and after the place where one of them throws.
+/// Two blocks of 128 threads with barriers before and after the exception of one of them.
 struct Throwing {
   struct Args {
     Memory<float> out;
@@ -92,14 +92,14 @@ void check_kernels(int device) {
 
 }  // namespace
 
-TEST_CASE("what a thread of an emulated kernel throws reaches who launched it, and the next kernel runs") {
+TEST_CASE("an exception of an emulated kernel's thread reaches the launching thread, and the next kernel runs") {
   for (const int device : {0, 1}) {  // forward and backward
     check_kernels<MmaSync16x8x16>(device);
     check_kernels<Mfma16x16x16>(device);
   }
 }
 
-TEST_CASE("what a part of a parallel loop throws reaches its caller, after all parts have ended") {
+TEST_CASE("an exception of a part of a parallel loop reaches its caller, after all parts have ended") {
   for (std::int64_t thrower = 0; thrower < 640; thrower += 63) {
     std::atomic<int> running = 0;
     const std::string what = caught([&] {
@@ -117,7 +117,7 @@ TEST_CASE("what a part of a parallel loop throws reaches its caller, after all p
   CHECK(caught(all) == "7");
 }
 
-TEST_CASE("an allocation that fails in a parallel loop is an exception of its caller") {
+TEST_CASE("a failing allocation in a parallel loop is an exception of its caller") {
   for (const Failing whose : {Failing::here, Failing::everywhere}) {
     int failed = 0, wrong = 0;
     fail_each_allocation(

@@ -1,4 +1,4 @@
-// The host's lanes: collectives, fragments, and kernels with a planted fault each, which must be caught.
+// The host's lanes: collectives, fragments, and kernels with one injected fault each, which must be detected.
 #include <catch2/catch.hpp>
 #include <cstring>
 #include <vector>
@@ -11,7 +11,7 @@ using backend::LanesRuntime;
 
 namespace {
 
-/// Reverses the values of a block through shared memory. Faults are chosen by the arguments.
+/// Reverses the values of a block through shared memory. The arguments select faults.
 struct Reverse {
   enum Fault {
     none,
@@ -55,7 +55,7 @@ struct Reverse {
       }
     }
     float v = shared.value[127 - t];
-    if (args.fault == width_32) {  // a sum over what the author took for the whole wave
+    if (args.fault == width_32) {  // a sum over an assumed wave width
       v = 0;
       for (int i = 0; i < 32; ++i) v += lane.shuffle(1.0f, i % 32);
       v = v == static_cast<float>(Lane::width) ? shared.value[127 - t] : -1;
@@ -75,7 +75,7 @@ struct Reverse {
   }
 };
 
-/// Empty when all went well, the error's id, or "wrong result".
+/// Empty after success, the error's id, or "wrong result".
 template <class Layout>
 std::string outcome(Reverse::Fault fault, int device) {
   LanesRuntime<Layout> runtime(device);
@@ -104,26 +104,26 @@ using Outcomes = std::vector<std::string>;
 
 }  // namespace
 
-TEST_CASE("a sound kernel runs alike with 32 and 64 lanes, forward and backward") {
+TEST_CASE("a correct kernel has the same results with 32 and 64 lanes, forward and backward") {
   CHECK(both_orders<MmaSync16x8x16>(Reverse::none) == Outcomes{"", ""});
   CHECK(both_orders<Mfma16x16x16>(Reverse::none) == Outcomes{"", ""});
   CHECK(both_orders<Wmma16x16x16>(Reverse::none) == Outcomes{"", ""});
 }
 
-TEST_CASE("planted faults are caught") {
+TEST_CASE("injected faults are detected") {
   const auto everywhere = [](Reverse::Fault fault, const std::string& id) {
     CHECK(both_orders<MmaSync16x8x16>(fault) == Outcomes{id, id});
     CHECK(both_orders<Mfma16x16x16>(fault) == Outcomes{id, id});
   };
   SECTION("a missing barrier") { everywhere(Reverse::no_barrier, "wrong result"); }
-  SECTION("shared memory that nobody wrote") { everywhere(Reverse::unwritten, "wrong result"); }
-  SECTION("an index out of a buffer") { everywhere(Reverse::past_the_end, "gpu.out-of-bounds"); }
+  SECTION("unwritten shared memory") { everywhere(Reverse::unwritten, "wrong result"); }
+  SECTION("an index outside a buffer") { everywhere(Reverse::past_the_end, "gpu.out-of-bounds"); }
   SECTION("a sum that half of the lanes reach") { everywhere(Reverse::divergent_sum, "gpu.diverged"); }
   SECTION("a sum in two branches through one helper") { everywhere(Reverse::helper_divergence, "gpu.diverged"); }
   SECTION("threads that leave before a barrier") { everywhere(Reverse::early_exit, "gpu.diverged"); }
-  SECTION("two barriers taken for one") { everywhere(Reverse::other_barrier, "gpu.diverged"); }
-  SECTION("a shuffle from a lane that is not there") { everywhere(Reverse::bad_shuffle, "gpu.bad-lane"); }
-  SECTION("a wave of 32 taken for granted") {
+  SECTION("two barriers mistaken for one") { everywhere(Reverse::other_barrier, "gpu.diverged"); }
+  SECTION("a shuffle from a missing lane") { everywhere(Reverse::bad_shuffle, "gpu.bad-lane"); }
+  SECTION("an assumed wave of 32") {
     CHECK(both_orders<MmaSync16x8x16>(Reverse::width_32) == Outcomes{"", ""});
     CHECK(both_orders<Mfma16x16x16>(Reverse::width_32) == Outcomes{"wrong result", "wrong result"});
   }
@@ -131,7 +131,7 @@ TEST_CASE("planted faults are caught") {
 
 namespace {
 
-/// out[i] = weight[i] * x[i] by a kernel that asks for its weight before it waits.
+/// out[i] = weight[i] * x[i] by a kernel that prefetches its weight before it waits.
 struct Weigh {
   enum Fault { none, x_too_early, out_too_early, some_threads, no_thread };
   struct Args {
@@ -177,7 +177,7 @@ std::string outcome_of(Weigh::Fault fault, int device) {
 
 }  // namespace
 
-TEST_CASE("a kernel that touches more than weights before it waits, or never waits, is caught") {
+TEST_CASE("a kernel that accesses more than weights before it waits, or never waits, is detected") {
   for (const int device : {0, 1}) {
     CHECK(outcome_of(Weigh::none, device) == "");
     for (const Weigh::Fault fault : {Weigh::x_too_early, Weigh::out_too_early, Weigh::some_threads, Weigh::no_thread}) {
@@ -189,7 +189,7 @@ TEST_CASE("a kernel that touches more than weights before it waits, or never wai
 
 namespace {
 
-/// c = a . b^T for one fragment; a [rows, depth], b [columns, depth], read where the layout says.
+/// c = a . b^T for one fragment; a [rows, depth], b [columns, depth], read by the layout.
 template <class Element, bool Duplicate = true>
 struct OneFragment {
   struct Args {
@@ -257,7 +257,7 @@ TEST_CASE("fragments of every layout multiply matrices") {
   check_fragment<Wmma16x16x16, half_t>();
 }
 
-TEST_CASE("a WMMA fragment whose upper half is no copy of its lower half is refused") {
+TEST_CASE("a WMMA fragment whose upper half differs from its lower half is rejected") {
   std::vector<bfloat16_t> a(256, from_float<bfloat16_t>(1)), b = a;
   std::vector<float> c(256);
   LanesRuntime<Wmma16x16x16> runtime;
@@ -267,7 +267,7 @@ TEST_CASE("a WMMA fragment whose upper half is no copy of its lower half is refu
       Catch::Contains("gpu.fragment"));
 }
 
-TEST_CASE("a captured stream runs when it is replayed, and not before") {
+TEST_CASE("a captured stream runs at its replay, and not before") {
   LanesRuntime<MmaSync16x8x16> runtime, other(1);
   auto stream = runtime.make_stream(), foreign = other.make_stream();
   std::vector<float> in(128, 2), out(128, 0);

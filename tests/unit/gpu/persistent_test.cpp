@@ -1,4 +1,4 @@
-// Steps by kernels that stay: fewer launches, the same bits, and what goes wrong without a wait is found.
+// Steps by persistent kernels: fewer launches, the same bits, and detection of missing waits.
 #include <catch2/catch.hpp>
 #include <cstddef>
 #include <cstring>
@@ -28,7 +28,7 @@ struct ShiftArgs {
   bool never_waits;
 };
 
-/// to[i] = 1 + from[(i + shift) % size], a block for each 64 of them, and how it goes wrong.
+/// to[i] = 1 + from[(i + shift) % size], one block per 64 of them, with selectable faults.
 template <int Number>
 struct Shift {
   using Args = ShiftArgs;
@@ -66,7 +66,7 @@ struct Silent : gpu::HostLane<Layout> {
   static int atomic_add(int*, int) { return 0; }
 };
 
-/// What eight operations, each reading what the one before it wrote, make of zeros on three blocks at once.
+/// The result of eight operations, each reading the output of the previous one, on zeros with three concurrent blocks.
 template <class Lane>
 std::vector<float> shifted(gpu::LaneOrder order, bool never_waits = false) {
   constexpr int count = 8, size = 64 * 7;
@@ -110,7 +110,9 @@ void check_waits() {
 
 }  // namespace
 
-TEST_CASE("a kernel that stays goes on when all blocks have ended the one before, and it shows when it does not") {
+TEST_CASE(
+    "a persistent kernel continues only after all blocks have ended the previous operation, and the test detects "
+    "violations") {
   check_waits<gpu::MmaSync16x8x16>();
   check_waits<gpu::Mfma16x16x16>();
   check_waits<gpu::Wmma16x16x16>();
@@ -162,13 +164,13 @@ void check_steps() {
 
 }  // namespace
 
-TEST_CASE("a recorded step is one launch and the one for its logits, with the bits of launches") {
+TEST_CASE("a recorded step is one launch and one for its logits, with the bits of launches") {
   check_steps<backend::Lanes32>();
   check_steps<backend::Lanes64>();
   check_steps<backend::LanesRdna>();
 }
 
-TEST_CASE("a draft's tokens are one launch, and the tokens of launches") {
+TEST_CASE("a draft's tokens are one launch, and equal those of launches") {
   const auto folder =
       fixture(GENERATE("models/llama-mha3h", "models/gpt2", "models/opt-preln", "models/opt-postln-proj"));
   const Sampling sampling = GENERATE(Sampling{.temperature = 0}, Sampling{.temperature = 0.9f, .seed = 8},

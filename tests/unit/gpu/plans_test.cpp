@@ -1,5 +1,5 @@
-// A step's plan on the device: what of it is in a record's key, where it lies, and that no step's plan is overwritten
-// before the device has read it.
+// A step's plan on the device: the parts in a recording's key, its location, and that no plan is overwritten before the
+// device has read it.
 #include <catch2/catch.hpp>
 #include <cstddef>
 #include <functional>
@@ -21,7 +21,7 @@ using gpu::StepShape;
 
 namespace {
 
-/// A plan with what it refers to: so many rows of each sequence, whose last rows are outputs.
+/// A plan with its data: a number of rows of each sequence, whose last rows are outputs.
 struct OwnedPlan {
   std::vector<PlanRow> rows;
   std::vector<PlanSequence> sequences;
@@ -59,7 +59,7 @@ OwnedPlan three_texts() {
 
 }  // namespace
 
-TEST_CASE("steps whose launches or addresses differ are recorded apart") {
+TEST_CASE("steps with different launches or addresses have separate recordings") {
   const OwnedPlan plan = three_texts();
   const Draw race{.scale = 1, .vocab = 9}, cut{.scale = 1, .top_k = 3, .vocab = 9};
   const auto key = [](const StepPlan& of, int generation = 0) { return StepShape::of(of, 64, generation); };
@@ -93,7 +93,7 @@ TEST_CASE("steps whose launches or addresses differ are recorded apart") {
   CHECK(key(plan).recordable);
   CHECK_FALSE(StepShape::of(plan, 8, 0).recordable);
 
-  // Every row an output, of 9 rows and of 10, and a selection of 9 of 10: both fill up to 12.
+  // Every row an output, of 9 rows and of 10, and a selection of 9 of 10: both are padded to 12.
   OwnedPlan ten;
   for (int i = 0; i < 10; ++i) ten.add(1, i);
   const OwnedPlan nine_of_ten = ten.with([](OwnedPlan& p) { p.outputs.pop_back(); });
@@ -101,7 +101,7 @@ TEST_CASE("steps whose launches or addresses differ are recorded apart") {
   CHECK(key(ten) != key(nine_of_ten));
 }
 
-TEST_CASE("steps that differ in tokens, positions of a chunk, pages or draws of a kind share a record") {
+TEST_CASE("steps that differ in tokens, positions of a chunk, pages or draws of one kind share a recording") {
   const OwnedPlan plan = three_texts();
   const auto key = [](const StepPlan& of) { return StepShape::of(of, 64, 0); };
   CHECK(key(plan) == key(plan.with([](OwnedPlan& p) {
@@ -114,7 +114,7 @@ TEST_CASE("steps that differ in tokens, positions of a chunk, pages or draws of 
         })));
 }
 
-TEST_CASE("a plan lies on the device as it was, filled up with rows of no sequence; a larger one moves it") {
+TEST_CASE("a plan is unchanged on the device, padded with rows of no sequence; a larger one moves it") {
   backend::Lanes32::Runtime runtime;
   auto stream = runtime.make_stream();
   gpu::PlanUpload upload(runtime);
@@ -166,7 +166,7 @@ TEST_CASE("a plan lies on the device as it was, filled up with rows of no sequen
   check();
 }
 
-TEST_CASE("plans wait for their turn when the device is busy") {
+TEST_CASE("plans wait if the device is busy") {
   const TemporaryFolder folder;
   write_random_checkpoint<float>(folder.path(), tiny_shape, 3);
   const auto checkpoint = std::make_shared<const Checkpoint>(folder.path());
@@ -181,7 +181,7 @@ TEST_CASE("plans wait for their turn when the device is busy") {
   CHECK(device.runtime().waits() > before + 3);
 }
 
-TEST_CASE("so many shapes that their records would fill the device are forgotten, and recorded again") {
+TEST_CASE("recordings of many shapes that would fill the device are dropped, and recorded again") {
   using Runtime = backend::Lanes32::Runtime;
   struct State {
     Runtime runtime;
@@ -213,7 +213,7 @@ TEST_CASE("so many shapes that their records would fill the device are forgotten
   CHECK(done == 3 * most + 4);
 }
 
-TEST_CASE("a record whose memory has moved is not replayed") {
+TEST_CASE("a recording whose memory has moved is not replayed") {
   const TemporaryFolder folder;
   write_random_checkpoint<float>(folder.path(), tiny_shape, 3);
   const auto checkpoint = std::make_shared<const Checkpoint>(folder.path());
@@ -228,7 +228,7 @@ TEST_CASE("a record whose memory has moved is not replayed") {
   launches_of_step();
   const long replayed = launches_of_step();
   REQUIRE(replayed < run);
-  device.reserve({1, 1, 1}, 100000, 1, 1);  // as another model does when it is loaded
+  device.reserve({1, 1, 1}, 100000, 1, 1);  // as when another model is loaded
   CHECK(launches_of_step() == run);
   CHECK(launches_of_step() == run);
   CHECK(launches_of_step() == replayed);

@@ -1,5 +1,5 @@
-// Kernels between ranks' shares and whole rows, on emulated lanes: every column and every row of a table comes from the
-// rank that holds it, whatever the sizes are.
+// Kernels between ranks' parts and whole rows, on emulated lanes: every column and every row of a table comes from the
+// rank that holds it, for any sizes.
 #include "slm/backend/gpu/kernels/shares.hpp"
 
 #include <catch2/catch.hpp>
@@ -25,7 +25,7 @@ std::vector<float> counted(std::int64_t count, float first) {
   return numbers;
 }
 
-/// Whole rows, cut into the ranks' shares and put together again.
+/// Whole rows, split into the ranks' parts and joined again.
 template <class Runtime>
 int wrong_columns(std::int64_t width, int ranks, int rows) {
   Runtime runtime;
@@ -51,7 +51,7 @@ int wrong_columns(std::int64_t width, int ranks, int rows) {
   return wrong + (again != whole);
 }
 
-/// Halves of a product that became one: gates times ups.
+/// Two halves of a product in one: gates times ups.
 template <class Runtime>
 bool spreads_halves(std::int64_t width, int ranks, int rows) {
   Runtime runtime;
@@ -69,7 +69,7 @@ bool spreads_halves(std::int64_t width, int ranks, int rows) {
   return again == whole;
 }
 
-/// A table of `count` rows that ranks share out, of which the rows of a step are looked up by token and by position.
+/// A table of `count` rows split over ranks; the rows of a step are looked up by token and by position.
 template <class Runtime>
 int wrong_rows(std::int64_t count, int ranks, bool by_position) {
   constexpr int width = 40;

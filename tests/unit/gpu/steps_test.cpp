@@ -1,4 +1,4 @@
-// How a step reaches the device: five launches a layer, recorded once and replayed, tokens chosen there.
+// A step on the device: five launches per layer, recorded once and replayed, with tokens chosen there.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -47,7 +47,7 @@ std::vector<float> step(OnLanes& text, Token token) {
   return {logits.data, logits.data + logits.size()};
 }
 
-/// Has the text's pool take the memory for so many positions, so that only what is not for pages is counted later.
+/// Lets the sequence's pool allocate memory for these positions, so that later counts exclude pages.
 template <class Device>
 void take_pages(const TextOn<Device>& text, int positions) {
   Sequence other = text.model().sequence();
@@ -56,7 +56,7 @@ void take_pages(const TextOn<Device>& text, int positions) {
 
 }  // namespace
 
-TEST_CASE("a step is five launches a layer, and a recorded one is replayed") {
+TEST_CASE("a step is five launches per layer, and a recorded one is replayed") {
   const TemporaryFolder folder;
   write_random_checkpoint<float>(folder.path(), shape, 3);
   Lanes32 device;
@@ -73,7 +73,7 @@ TEST_CASE("a step is five launches a layer, and a recorded one is replayed") {
   CHECK(launches_of(8) == logits);
 }
 
-TEST_CASE("replayed steps have the bits of steps that run, over the border of a chunk and after going back") {
+TEST_CASE("replayed steps have the bits of direct steps, across the boundary of a chunk and after a rollback") {
   const TemporaryFolder folder;
   write_random_checkpoint<float>(folder.path(), shape, 3);
   OnLanes replayed = load_on(folder.path(), Lanes32{});
@@ -98,14 +98,14 @@ TEST_CASE("replayed steps have the bits of steps that run, over the border of a 
 
 namespace {
 
-/// Emulated lanes that count what reaches them.
+/// Emulated lanes that count their calls.
 class CountingLanes : public backend::LanesRuntime<gpu::MmaSync16x8x16> {
   using Base = backend::LanesRuntime<gpu::MmaSync16x8x16>;
 
  public:
   struct Counts {
     int launches = 0, replays = 0, copies_in = 0, copies_out = 0, copied_bytes = 0, waits = 0, allocations = 0;
-    int elsewhere = 0;  // copies to and from memory of the host that the device cannot use by itself
+    int elsewhere = 0;  // copies to and from host memory that the device cannot access
     bool operator==(const Counts&) const = default;
   };
 
@@ -163,7 +163,7 @@ class CountingLanes : public backend::LanesRuntime<gpu::MmaSync16x8x16> {
 using Counting = backend::Gpu<CountingLanes>;
 using Counts = CountingLanes::Counts;
 
-/// One step after another, the token chosen by the host from a row of logits.
+/// One step after another; the host chooses the token from a row of logits.
 template <LanguageModel M>
 std::vector<Token> proposed_by_host(Session<M>& text, std::vector<Token> tokens, int count, const Sampling& sampling) {
   std::vector<Token> proposed;
@@ -184,7 +184,7 @@ std::vector<Token> copied(std::span<const Token> tokens) { return {tokens.begin(
 
 }  // namespace
 
-TEST_CASE("a draft's tokens are one copy, one graph, one copy back, one wait; and the host's tokens") {
+TEST_CASE("a draft's tokens are one copy, one graph, one copy back and one wait, and equal the host's tokens") {
   const auto folder =
       fixture(GENERATE("models/llama-mha3h", "models/gpt2", "models/opt-preln", "models/opt-postln-proj"));
   Counting device;
@@ -198,7 +198,7 @@ TEST_CASE("a draft's tokens are one copy, one graph, one copy back, one wait; an
   const Draw draw = draw_of(sampling, model.info().vocab);
   constexpr int tokens = 5;
   Token anchor = 9;
-  const int rounds = context > 80 ? 16 : 6;  // over the border of a chunk
+  const int rounds = context > 80 ? 16 : 6;  // across the boundary of a chunk
   for (int round = 0; round < rounds; ++round) {
     const Counts before = device.runtime().counts();
     const std::vector<Token> proposed = copied(model.propose(std::vector<Token>{anchor}, tokens, draw));
@@ -217,7 +217,7 @@ TEST_CASE("a draft's tokens are one copy, one graph, one copy back, one wait; an
   CHECK(device.runtime().counts().allocations == at_load.allocations);
 }
 
-TEST_CASE("models that lose cache entries propose the host's tokens, over the border where they do") {
+TEST_CASE("models that drop cache entries propose the host's tokens, also when entries are dropped") {
   const auto folder = fixture(GENERATE("models/phi3-longrope", "models/phi3-swa7"));
   OnLanes model = load_on(folder, Lanes32{}), plain = load_on(folder, Lanes32{1});
   const Sampling sampling{.temperature = 0.9f, .seed = 8};
@@ -232,7 +232,7 @@ TEST_CASE("models that lose cache entries propose the host's tokens, over the bo
   REQUIRE(model.length() > 30);
 }
 
-TEST_CASE("verifying a draft brings back only tokens, by one recorded step") {
+TEST_CASE("verifying a draft copies back only tokens, by one recorded step") {
   const TemporaryFolder folder;
   write_random_checkpoint<float>(folder.path(), shape, 3);
   Counting device;
@@ -258,7 +258,7 @@ TEST_CASE("verifying a draft brings back only tokens, by one recorded step") {
   CHECK(device.runtime().counts().allocations == at_load);
 }
 
-TEST_CASE("with adapters each product is a launch more, and a recorded step serves all adapters") {
+TEST_CASE("with adapters each product is one more launch, and a recorded step serves all adapters") {
   const TemporaryFolder folder;
   write_random_checkpoint<float>(folder.path(), shape, 3);
   const auto checkpoint = std::make_shared<const Checkpoint>(folder.path());
@@ -286,7 +286,7 @@ TEST_CASE("with adapters each product is a launch more, and a recorded step serv
   CHECK(counts_of({adapters[2], adapters[2], adapters[0]}) == std::vector{0, 1, 1});
 }
 
-TEST_CASE("an adapter is copied to the device once, and let go with the last who has it") {
+TEST_CASE("an adapter is copied to the device once, and freed with its last user") {
   const TemporaryFolder folder;
   write_random_checkpoint<float>(folder.path(), shape, 3);
   const auto checkpoint = std::make_shared<const Checkpoint>(folder.path());
@@ -311,15 +311,15 @@ TEST_CASE("an adapter is copied to the device once, and let go with the last who
   CHECK(memory.expired());
 }
 
-TEST_CASE("an adapter with more ranks in one product than kernels have room for is refused") {
+TEST_CASE("an adapter with too many ranks in one product is rejected") {
   Adapter adapter{.name = "wide", .changes = {{.rank = gpu::most_ranks}, {.rank = 1}}, .begins = {0, 2}};
   CHECK_THROWS_WITH(Lanes32{}.place(adapter), Catch::Contains("adapter.rank"));
 }
 
-TEST_CASE("plans go out from, and logits and tokens come back to, memory that the device uses by itself") {
+TEST_CASE("plans, logits and tokens use memory that the device accesses directly") {
   const TemporaryFolder folder;
   ModelConfig wide = shape;
-  wide.vocab = 50000;  // 48 rows of logits are more than one landing
+  wide.vocab = 50000;  // 48 rows of logits exceed one landing buffer
   write_random_checkpoint<float>(folder.path(), wide, 3);
   Counting device;
   TextOn<Counting> model = load_on(folder.path(), device);
@@ -340,7 +340,7 @@ TEST_CASE("plans go out from, and logits and tokens come back to, memory that th
   CHECK(counts.elsewhere == 0);
 }
 
-TEST_CASE("a text that was saved on one device goes on on another, with the same bits") {
+TEST_CASE("a sequence saved on one device continues on another, with the same bits") {
   const auto checkpoint = std::make_shared<const Checkpoint>(
       fixture(GENERATE("models/llama-mha3h", "models/mistral-swa8", "models/phi3-longrope")));
   const Dynamic config{checkpoint->config()};
@@ -361,7 +361,7 @@ TEST_CASE("a text that was saved on one device goes on on another, with the same
   for (Token token = 20; token < 24; ++token) CHECK(append(other, again, {token}) == append(model, text, {token}));
 }
 
-TEST_CASE("tokens that do not fit into the KV memory, and heads that no kernel has, are refused") {
+TEST_CASE("tokens that do not fit into the KV memory, and unsupported heads, are rejected") {
   const TemporaryFolder folder;
   write_random_checkpoint<float>(folder.path(), shape, 3, false, 12);
   OnLanes model = load_on(folder.path(), Lanes32{});

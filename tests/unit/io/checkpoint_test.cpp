@@ -30,7 +30,7 @@ std::string fault(const Json& config) {
 
 }  // namespace
 
-TEST_CASE("absent fields of config.json mean what transformers means") {
+TEST_CASE("absent fields of config.json have transformers' defaults") {
   const ModelDescription model = read({{"num_hidden_layers", 2},
                                        {"hidden_size", 768},
                                        {"intermediate_size", 3072},
@@ -70,7 +70,7 @@ TEST_CASE("fields of config.json are read, of old and new writers") {
   CHECK(read(config).settings.rope_theta == 500000.0f);
 }
 
-TEST_CASE("absurd fields of config.json are refused, each with its own error") {
+TEST_CASE("absurd fields of config.json are rejected, each with a separate error") {
   CHECK(fault(with("hidden_size", -64)) == "json.bad-field");
   CHECK(fault(with("hidden_size", "64")) == "json.bad-field");
   CHECK(fault(with("hidden_size", 64.5)) == "json.bad-field");
@@ -91,7 +91,7 @@ TEST_CASE("absurd fields of config.json are refused, each with its own error") {
   CHECK(fault(with("unknown_field", 1)).empty());
 }
 
-TEST_CASE("a rope scaling that lacks one of its numbers is refused: none of them has a default") {
+TEST_CASE("a rope scaling with a missing number is rejected: none has a default") {
   const Json linear{{"rope_type", "linear"}, {"factor", 2.0}};
   const Json llama3{{"rope_type", "llama3"},
                     {"factor", 32.0},
@@ -115,7 +115,7 @@ TEST_CASE("a rope scaling that lacks one of its numbers is refused: none of them
   CHECK(fault(with("rope_scaling", {{"type", "dynamic"}})) == "config.unsupported");
 }
 
-TEST_CASE("the end tokens of generation_config.json win") {
+TEST_CASE("the end tokens of generation_config.json have priority") {
   const TemporaryFolder folder;
   folder.write("config.json", with("eos_token_id", 7).dump());
   CHECK(read_model_description(folder.path()).settings.end_tokens == std::vector<Token>{7});
@@ -123,7 +123,7 @@ TEST_CASE("the end tokens of generation_config.json win") {
   CHECK(read_model_description(folder.path()).settings.end_tokens == std::vector<Token>{8, 9});
 }
 
-TEST_CASE("the sampling of generation_config.json is suggested, without what makes no sense") {
+TEST_CASE("the sampling of generation_config.json is suggested, without invalid values") {
   const TemporaryFolder folder;
   folder.write("config.json", with("eos_token_id", 7).dump());
   const auto read_with = [&](const char* text) {
@@ -149,7 +149,7 @@ TEST_CASE("the sampling of generation_config.json is suggested, without what mak
   CHECK_FALSE((none.temperature || none.top_k || none.top_p || none.min_p || none.repetition_penalty));
 }
 
-TEST_CASE("an end token that the vocabulary does not have is dropped with a note, wherever it stands") {
+TEST_CASE("an end token outside the vocabulary is ignored with a note, in any file") {
   const TemporaryFolder folder;
   folder.write("config.json", with("eos_token_id", 7).dump());
   const auto read_with = [&](const char* file, const Json& ids) {
@@ -178,13 +178,13 @@ TEST_CASE("an end token that the vocabulary does not have is dropped with a note
   CHECK(read_with("config.json", Json::array()).notes.empty());
 }
 
-TEST_CASE("shards are opened once each and their tensors found") {
+TEST_CASE("each shard is opened once, and its tensors are found") {
   const Checkpoint checkpoint(fixture("models/llama-sharded-bf16"));
   CHECK(checkpoint.tensor("model.norm.weight", {checkpoint.config().hidden}).dtype == DType::bf16);
   CHECK(checkpoint.has("model.layers.1.mlp.down_proj.weight"));
 }
 
-TEST_CASE("what a folder lacks is named") {
+TEST_CASE("missing files of a folder are named") {
   const TemporaryFolder folder;
   const auto open = [&] { Checkpoint{folder.path()}; };
   CHECK_THROWS_WITH(Checkpoint(folder.path() / "absent"), Catch::Contains("checkpoint.no-folder"));
@@ -192,7 +192,7 @@ TEST_CASE("what a folder lacks is named") {
   folder.write("config.json", config_json(tiny_shape, false, 512).dump());
   CHECK_THROWS_WITH(open(), Catch::Contains("checkpoint.no-weights") && Catch::Contains("pytorch_model.bin"));
 
-  SECTION("an index may not lead out of its folder") {
+  SECTION("an index must not leave its folder") {
     for (const char* file : {"../secret", "/etc/passwd", "", "..", "a/b"}) {
       folder.write("model.safetensors.index.json", Json{{"weight_map", {{"w", file}}}}.dump());
       CHECK_THROWS_AS(open(), Error);
@@ -202,7 +202,7 @@ TEST_CASE("what a folder lacks is named") {
     folder.write("model.safetensors.index.json", R"({"metadata": {}})");
     CHECK_THROWS_WITH(open(), Catch::Contains("no field 'weight_map'"));
   }
-  SECTION("a shard that lacks its tensor") {
+  SECTION("a shard without its tensor") {
     write_random_checkpoint<float>(folder.path(), tiny_shape, 1);
     std::filesystem::rename(folder.path() / "model.safetensors", folder.path() / "model-1.safetensors");
     folder.write("model.safetensors.index.json", R"({"weight_map": {"no.such.tensor": "model-1.safetensors"}})");
@@ -230,7 +230,7 @@ TEST_CASE("pieces are token texts by id") {
   CHECK_THROWS_WITH(read_vocabulary(folder.path()), Catch::Contains("json.bad-field"));
 }
 
-TEST_CASE("a token beyond the ids of a model is refused, and no id decides how much memory is taken") {
+TEST_CASE("a token beyond the ids of a model is rejected, and ids do not determine allocations") {
   const TemporaryFolder folder;
   const auto fault = [&](const std::string& json, int vocab) {
     folder.write("tokenizer.json", json);
@@ -254,19 +254,19 @@ TEST_CASE("a token beyond the ids of a model is refused, and no id decides how m
   }
 }
 
-TEST_CASE("a vocabulary is read once, when it is first asked for") {
+TEST_CASE("a vocabulary is read once, on first use") {
   const TemporaryFolder folder;
   const auto vocabulary = vocabulary_reader(folder.path(), 10), other = vocabulary;
   folder.write("tokenizer.json", R"({"model":{"vocab":{"a":10}}})");
   CHECK_THROWS_WITH(vocabulary(), Catch::Contains("tokenizer.bad-id"));
   folder.write("tokenizer.json", R"({"model":{"vocab":{"a":0}}})");
-  CHECK(vocabulary() == std::vector<std::string>{"a"});  // what failed is tried again
+  CHECK(vocabulary() == std::vector<std::string>{"a"});  // a failed attempt is repeated
   folder.write("tokenizer.json", "{}");
   CHECK(vocabulary() == std::vector<std::string>{"a"});
   CHECK(other() == std::vector<std::string>{"a"});
 }
 
-TEST_CASE("a model that no folder holds is its description and the tensors given") {
+TEST_CASE("a model without a folder consists of its description and the given tensors") {
   const std::vector<float> values(6, 0.5f);
   const auto* bytes = reinterpret_cast<const std::byte*>(values.data());
   const ModelDescription model = read(config_json(tiny_shape, true, 512));

@@ -1,4 +1,4 @@
-// What a model's files declare of its embeddings.
+// The files' declarations of a model's embeddings.
 #include "slm/io/declared_pooling.hpp"
 
 #include <catch2/catch.hpp>
@@ -58,7 +58,7 @@ std::string refusal(const std::filesystem::path& model) {
 
 }  // namespace
 
-TEST_CASE("a folder declares its pooling, and what is declared decides") {
+TEST_CASE("a folder declares its pooling, and the declaration decides") {
   const Model model;
   CHECK_FALSE(declared_pooling(model.scratch.path()));
   CHECK(cli::choose_pooling(model.scratch.path()).pooling == slm::Pooling::mean);

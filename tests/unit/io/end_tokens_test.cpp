@@ -1,4 +1,4 @@
-// The tokens after which a text ends, by the files of a folder.
+// The end tokens from the files of a folder.
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <initializer_list>
@@ -60,9 +60,9 @@ TEST_CASE("a text ends after the ids of the files, the tokenizer's own end token
   CHECK(folder.read().end_sources.at(1) == "generation_config.json");
 }
 
-TEST_CASE("the tokenizer's own end token is found wherever the files have it") {
+TEST_CASE("the tokenizer's own end token is found in any of its files") {
   const Folder folder;
-  folder.eos("<|end|>");  // no control token, and named
+  folder.eos("<|end|>");  // not a control token, but named
   CHECK(folder.ends() == Ends{7, 9, 8});
   folder.eos(Json{{"content", "<tool>"}, {"lstrip", false}});
   CHECK(folder.ends() == Ends{7, 10, 8});
@@ -71,7 +71,7 @@ TEST_CASE("the tokenizer's own end token is found wherever the files have it") {
   folder.eos("c");  // no token
   CHECK(folder.ends() == Ends{7, 8});
   folder.write("special_tokens_map.json", R"({"eos_token": {"content": "<tool>"}})");
-  folder.eos(nullptr);  // none, whatever special_tokens_map.json states
+  folder.eos(nullptr);  // none, for any special_tokens_map.json
   CHECK(folder.ends() == Ends{7, 8});
   folder.write("tokenizer_config.json", "{}");
   CHECK(folder.ends() == Ends{7, 10, 8});
@@ -99,7 +99,7 @@ TEST_CASE("added tokens of tokenizer_config.json end texts unless tokenizer.json
   CHECK(folder.ends() == Ends{7, 1, 2});
 }
 
-TEST_CASE("tokenizer.json is read as far as needed, and its faults are Tokenizer's to refuse") {
+TEST_CASE("tokenizer.json is read only as far as necessary, and Tokenizer reports its faults") {
   const Folder folder;
   const auto sources_with = [&](const std::string& tokenizer) {
     folder.write("tokenizer.json", tokenizer);
@@ -126,7 +126,7 @@ TEST_CASE("tokenizer.json is read as far as needed, and its faults are Tokenizer
   }
 }
 
-TEST_CASE("an end token of the tokenizer that the vocabulary does not have is dropped with a note") {
+TEST_CASE("an end token of the tokenizer outside the vocabulary is ignored with a note") {
   const Folder folder;
   folder.tokenizer({added(8, "</s>"), added(101, "<|im_end|>")});
   CHECK(folder.ends() == Ends{7, 8});

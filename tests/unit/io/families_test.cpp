@@ -1,4 +1,4 @@
-// How config.json is read, family by family: what absent fields mean, and what is refused.
+// Reading config.json, family by family: the meaning of absent fields, and rejections.
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <fstream>
@@ -44,7 +44,7 @@ void copy_with_config(const std::filesystem::path& from, const std::filesystem::
 
 }  // namespace
 
-TEST_CASE("a family is known by its model_type, or by its architecture where that is absent") {
+TEST_CASE("a family is identified by its model_type, or without it by its architecture") {
   CHECK(read(config_of("gpt2")).family == &families::gpt2);
   CHECK(read(with("gpt2", {{"model_type", nullptr}})).family == &families::gpt2);
   CHECK(read(with("mpt-alibi-4h", {{"model_type", nullptr}})).family == &families::mpt);
@@ -62,7 +62,7 @@ TEST_CASE("a family is known by its model_type, or by its architecture where tha
   CHECK_THAT(fault("gpt2", {{"model_type", 3}}), Catch::Contains("json.bad-field"));
 }
 
-TEST_CASE("one thing under two names must have one value") {
+TEST_CASE("one size under two names must have one value") {
   CHECK(fault("gpt2", {{"hidden_size", 48}}).empty());
   CHECK_THAT(fault("gpt2", {{"hidden_size", 64}}), Catch::Contains("hidden_size is 64 and n_embd is 48"));
   CHECK_THAT(fault("mpt-alibi-4h", {{"num_attention_heads", 2}}), Catch::Contains("config.contradictory"));
@@ -84,7 +84,7 @@ TEST_CASE("Mistral: an absent window is 4096, null is none") {
   CHECK_THAT(fault("mistral-swa8", {{"sliding_window", "8"}}), Catch::Contains("json.bad-field"));
 }
 
-TEST_CASE("Qwen: the window counts only when it is switched on, for the layers that have it") {
+TEST_CASE("Qwen: the window is used only if it is enabled, for its layers") {
   CHECK(read(config_of("qwen2-bias-tied")).settings.window == 0);
   CHECK(read(config_of("qwen2-bias-tied")).config.attention_bias == AttentionBias::qkv);
   const ModelSettings settings = read(config_of("qwen2-swa-from-layer1")).settings;
@@ -174,7 +174,7 @@ TEST_CASE("LongRoPE: each table is the plain one divided by its factors") {
   }
 }
 
-TEST_CASE("GPT-2: what its fields mean") {
+TEST_CASE("GPT-2: the meaning of its fields") {
   const ModelDescription model = read(config_of("gpt2"));
   CHECK(model.config.ffn == 4 * 48);  // n_inner null
   CHECK(model.settings.tied_embeddings);
@@ -198,7 +198,7 @@ TEST_CASE("OPT: post-norm and a narrow embedding") {
   CHECK(read(config_of("opt-preln")).settings.position_offset == 2);
 }
 
-TEST_CASE("MPT: LLM Foundry's keys, transformers' defaults where its class wrote the file") {
+TEST_CASE("MPT: LLM Foundry's keys, transformers' defaults if its class wrote the file") {
   const ModelDescription model = read(config_of("mpt-alibi-4h"));
   CHECK(model.config.positions == Positions::alibi);
   CHECK(model.config.norm_affine == NormAffine::weight);
@@ -265,7 +265,7 @@ TEST_CASE("weights of one family under the config.json of another are recognised
   CHECK_THROWS_WITH(checkpoint.tensor("model.embed_tokens.weight", {97, 48}),
                     Catch::Contains("config.json says 'llama', but the tensors have names of 'gpt2'") &&
                         Catch::Contains("checkpoint.other-family"));
-  // One tensor that is missing is no other family.
+  // One missing tensor is not another family.
   const TemporaryFolder own;
   copy_with_config(fixture("models/llama-mha3h"), own.path(), config);
   CHECK_THROWS_WITH(Checkpoint(own.path()).tensor("model.layers.7.input_layernorm.weight", {48}),

@@ -1,4 +1,4 @@
-// What GGUF files may differ in and be the same model: their names, the types of their numbers, ids of no token.
+// Allowed differences of GGUF files of one model: names, number types, ids of no token.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <string>
@@ -14,7 +14,7 @@ using namespace slm;
 using namespace slm::testing;
 namespace fs = std::filesystem;
 
-TEST_CASE("ids of a GGUF model that lie outside its vocabulary are dropped with a note, whatever they are for") {
+TEST_CASE("ids of a GGUF model outside its vocabulary are ignored with a note, for any purpose") {
   SmallModel model;
   model.more = [](GgufBuilder& file) {
     for (const char* name : {"bos", "eos", "eot", "eom", "unknown", "padding", "seperator", "mask", "fim_pre"}) {
@@ -41,7 +41,7 @@ TEST_CASE("ids of a GGUF model that lie outside its vocabulary are dropped with 
   CHECK_FALSE(noted("cls"));
 }
 
-TEST_CASE("a GGUF model is the same whatever types of numbers its metadata have") {
+TEST_CASE("a GGUF model does not depend on the number types of its metadata") {
   const TemporaryFolder folder;
   const auto opened = [&]<class Whole, class Real>(std::uint32_t whole, Whole, std::uint32_t real, Real) {
     SmallModel model;
@@ -70,7 +70,7 @@ TEST_CASE("a GGUF model is the same whatever types of numbers its metadata have"
   same(opened(6, float{}, 12, double{}));
 }
 
-TEST_CASE("a folder without safetensors that holds one GGUF model is that model") {
+TEST_CASE("a folder with one GGUF model and no safetensors is that model") {
   const TemporaryFolder folder;
   const std::string file = SmallModel{}.build().strings("x", std::vector<std::string>{}).build();
   folder.write("config.json", "{}");
@@ -90,7 +90,7 @@ TEST_CASE("a folder without safetensors that holds one GGUF model is that model"
   CHECK_FALSE(gguf_of(split.path() / "absent"));
 }
 
-TEST_CASE("a GGUF file is one by its first four bytes, whatever it is called") {
+TEST_CASE("a GGUF file is identified by its first four bytes, with any name") {
   const std::string content = SmallModel{}.build().build();
   for (const char* name :
        {"sha256-0a1b2c", "MODEL.GGUF", "model.gguf.part", "model.bin", "tokenizer.json", ".hidden"}) {

@@ -1,4 +1,4 @@
-// GGUF files as models: what they describe is what the Hugging Face folder describes that they were converted from.
+// GGUF files as models: they describe the same model as their original Hugging Face folder.
 #include <catch2/catch.hpp>
 #include <cstring>
 #include <functional>
@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// [out, in] whichever way it is stored.
+/// [out, in], stored in either order.
 std::vector<float> values_of(const Checkpoint& checkpoint, const TensorName& name) {
   const Tensor& tensor = checkpoint.tensor(name.name, name.shape);
   std::vector<float> values(static_cast<std::size_t>(tensor.elements()));
@@ -32,7 +32,7 @@ std::vector<float> values_of(const Checkpoint& checkpoint, const TensorName& nam
   return turned;
 }
 
-/// All weights and biases of a role, one behind the other.
+/// All weights and biases of a role, one after another.
 std::vector<float> values_of(const Checkpoint& checkpoint, Role role, int layer) {
   std::vector<float> all;
   for (const auto& names : {checkpoint.names().weights(role, layer), checkpoint.names().biases(role, layer)}) {
@@ -63,7 +63,7 @@ std::string fault_with(const std::function<void(GgufBuilder&)>& more) {
 
 }  // namespace
 
-TEST_CASE("a GGUF file describes the model that the folder it was made of describes, weight by weight") {
+TEST_CASE("a GGUF file describes the model of its original folder, weight by weight") {
   const auto [file, model] = GENERATE(table<std::string, std::string>({
       {"llama-mha3h", "llama-mha3h"},
       {"split-00001-of-00003", "llama3-gqa-scaled-tied"},
@@ -110,7 +110,7 @@ TEST_CASE("a GGUF file describes the model that the folder it was made of descri
   }
 }
 
-TEST_CASE("rows of queries and keys that llama.cpp keeps in pairs come apart into halves") {
+TEST_CASE("llama.cpp's pairs of query and key rows are separated into halves") {
   // A head of eight rows: row 2j + s of the file is row 4s + j.
   SmallModel small;
   small.hidden = 16, small.heads = 2, small.kv_heads = 1;
@@ -129,7 +129,7 @@ TEST_CASE("rows of queries and keys that llama.cpp keeps in pairs come apart int
   CHECK(other.find("blk.0.attn_q.weight")->bytes == other.gguf()->find("blk.0.attn_q.weight")->bytes);
 }
 
-TEST_CASE("queries, keys and values in one matrix of a GGUF file are the same model as three matrices") {
+TEST_CASE("queries, keys and values in one matrix of a GGUF file equal three matrices") {
   for (const char* name : {"llama-mha3h", "olmo-tied", "qwen2-bias-tied"}) {
     CAPTURE(name);
     const Checkpoint apart(fixture(text("gguf/", name, ".gguf")));
@@ -181,7 +181,7 @@ TEST_CASE("queries, keys and values in one matrix of a GGUF file are the same mo
   }
 }
 
-TEST_CASE("metadata of a GGUF model may be of any type of number, and one for each layer") {
+TEST_CASE("metadata of a GGUF model may have any number type, and one value per layer") {
   CHECK(fault(SmallModel{}.build()).empty());
   const auto one_per_layer = [](const std::vector<std::int32_t>& heads) {
     SmallModel model;
@@ -198,7 +198,7 @@ TEST_CASE("metadata of a GGUF model may be of any type of number, and one for ea
   CHECK_THAT(one_per_layer({}), Catch::Contains("head_count_kv") && Catch::Contains("gguf.bad-value"));
 }
 
-TEST_CASE("what is no model that slm runs is told by name") {
+TEST_CASE("unsupported models are reported by name") {
   CHECK_THAT(fault(GgufBuilder().string("general.architecture", "gemma2")),
              Catch::Contains("'gemma2'") && Catch::Contains("llama, qwen2") &&
                  Catch::Contains("gguf.unsupported-architecture"));
@@ -224,7 +224,7 @@ TEST_CASE("what is no model that slm runs is told by name") {
              Catch::Contains("config.unsupported"));
 }
 
-TEST_CASE("a GGUF model whose parts do not fit is refused, naming the key or the tensor") {
+TEST_CASE("a GGUF model with inconsistent parts is rejected, naming the key or the tensor") {
   for (const char* key :
        {"context_length", "embedding_length", "block_count", "feed_forward_length", "attention.head_count"}) {
     SmallModel model;
@@ -258,7 +258,7 @@ TEST_CASE("a GGUF model whose parts do not fit is refused, naming the key or the
              Catch::Contains("key_length"));
 }
 
-TEST_CASE("matrices may lie in blocks, vectors may not") {
+TEST_CASE("matrices may be in blocks, vectors may not") {
   SmallModel model;
   model.hidden = 32, model.without = "output_norm.weight";
   const TemporaryFolder folder;
@@ -272,7 +272,7 @@ TEST_CASE("matrices may lie in blocks, vectors may not") {
   CHECK(blocks.tensor(table.name, table.shape).dtype == DType::q6_k);
 }
 
-TEST_CASE("a GGUF model ends its text after the tokens that its metadata name and after known markers") {
+TEST_CASE("a GGUF model ends its text after the tokens in its metadata and after known markers") {
   const auto ends = [](const std::vector<std::int32_t>& types, auto&& more) {
     SmallModel model;
     model.more = [&](GgufBuilder& file) {
@@ -301,7 +301,7 @@ TEST_CASE("a GGUF model ends its text after the tokens that its metadata name an
   }
 }
 
-TEST_CASE("the vocabulary of a GGUF file is its tokens, without those that are never used") {
+TEST_CASE("the vocabulary of a GGUF file consists of its tokens without unused ones") {
   SmallModel model;
   model.vocab = 3;
   model.more = [](GgufBuilder& file) {

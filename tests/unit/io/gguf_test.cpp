@@ -20,7 +20,7 @@ GgufContents parse(const std::string& file) {
   return parse_gguf({reinterpret_cast<const std::byte*>(file.data()), file.size()}, "a.gguf");
 }
 
-/// The id of the Error that parsing throws, whose sentence names the file and `named`; empty when it is accepted.
+/// The id of the parser's Error, whose sentence names the file and `named`; empty if the file is accepted.
 std::string fault(const std::string& file, const std::string& named = "") {
   try {
     parse(file);
@@ -72,7 +72,7 @@ TEST_CASE("keys and tensors of a GGUF file are found with their values, in versi
   }
 }
 
-TEST_CASE("numbers of a GGUF file may be of any type that holds them, and must fit") {
+TEST_CASE("numbers of a GGUF file may have any type that can hold them, and must be in range") {
   GgufBuilder file;
   file.number("u8", 0, std::uint8_t{200}).number("i8", 1, std::int8_t{-3}).number("i16", 3, std::int16_t{-300});
   file.number("i32", 5, std::int32_t{-70000}).number("u64", 10, ~std::uint64_t{0}).number("i64", 11, std::int64_t{-9});
@@ -117,7 +117,7 @@ TEST_CASE("numbers of a GGUF file may be of any type that holds them, and must f
 
 namespace {
 
-/// The numbers one behind the other under the keys and types of GGUF's numbers, and in arrays: KEY.array.
+/// The numbers one after another under the keys and types of GGUF's numbers, and in arrays: KEY.array.
 GgufBuilder in_every_type(std::initializer_list<int> numbers) {
   GgufBuilder file;
   const auto add = [&]<class T>(const char* key, std::uint32_t type, T) {
@@ -136,7 +136,7 @@ constexpr const char* number_types[] = {"u8", "i8", "u16", "i16", "u32", "i32", 
 
 }  // namespace
 
-TEST_CASE("a number, a truth value, an id and an array are the same in every type of GGUF's numbers") {
+TEST_CASE("a number, a boolean, an id and an array are the same in every number type of GGUF") {
   const std::string bytes = in_every_type({0, 1, 2, 100}).build();
   const GgufFields fields = parse(bytes).fields;
   for (const std::string type : number_types) {
@@ -155,7 +155,7 @@ TEST_CASE("a number, a truth value, an id and an array are the same in every typ
   }
 }
 
-TEST_CASE("an id outside the vocabulary means no token, and what is no integer is refused") {
+TEST_CASE("an id outside the vocabulary means no token, and other values are rejected") {
   GgufBuilder file;
   file.number("i8", 1, std::int8_t{-1}).number("i32", 5, -1).u32("u32", ~0u).number("u64", 10, ~std::uint64_t{0});
   file.number("i64", 11, std::numeric_limits<std::int64_t>::min()).f32("f32", -1).number("f64", 12, 1e300);
@@ -173,7 +173,7 @@ TEST_CASE("an id outside the vocabulary means no token, and what is no integer i
   }
 }
 
-TEST_CASE("what is no GGUF file is told apart") {
+TEST_CASE("files that are not GGUF have separate errors") {
   CHECK(fault("") == "gguf.bad-magic");
   CHECK(fault("GGU") == "gguf.bad-magic");
   CHECK(fault("PK\3\4 and more") == "gguf.bad-magic");
@@ -192,7 +192,7 @@ TEST_CASE("what is no GGUF file is told apart") {
                     Catch::Contains("io.lfs-pointer"));
 }
 
-TEST_CASE("counts that the file cannot hold are refused before anything is reserved") {
+TEST_CASE("counts that exceed the file are rejected before any allocation") {
   const auto header = [](std::uint64_t tensors, std::uint64_t pairs) {
     return GgufBuilder().bytes(tensors, pairs).content() + std::string(16, '\0');
   };
@@ -203,7 +203,7 @@ TEST_CASE("counts that the file cannot hold are refused before anything is reser
   }
 }
 
-TEST_CASE("every kind of damaged metadata is refused with its own error that names the key") {
+TEST_CASE("every kind of damaged metadata is rejected with a separate error that names the key") {
   const auto one = [](std::string_view key, std::uint32_t type, const GgufBytes& value) {
     return GgufBuilder().pair(key, type, value).build();
   };
@@ -239,7 +239,7 @@ TEST_CASE("every kind of damaged metadata is refused with its own error that nam
         "gguf.alignment");
 }
 
-TEST_CASE("every kind of damaged tensor is refused with its own error that names the tensor") {
+TEST_CASE("every kind of damaged tensor is rejected with a separate error that names the tensor") {
   CHECK(fault(with_tensor({4}, 0, 16)).empty());
   CHECK(fault(GgufBuilder().tensor("", {4}, 0, std::string(16, '\0'))) == "gguf.tensor-name");
   CHECK(fault(GgufBuilder().tensor(std::string(63, 'n'), {4}, 0, std::string(16, '\0'))).empty());
@@ -266,7 +266,7 @@ TEST_CASE("every kind of damaged tensor is refused with its own error that names
   CHECK(fault(GgufBuilder().tensor_at(32, "w", {4}, 0, std::string(48, '\0'))) == "gguf.offset");
 }
 
-TEST_CASE("data follow the alignment that the file states, and the last tensor's padding may be missing") {
+TEST_CASE("data follow the alignment in the file, and the last tensor's padding may be missing") {
   GgufBuilder builder;
   builder.alignment = 256;
   builder.u32("general.alignment", 256).tensor("a", {1}, 0, "aaaa").tensor("b", {1}, 0, "bbbb");
@@ -279,7 +279,7 @@ TEST_CASE("data follow the alignment that the file states, and the last tensor's
   CHECK(fault(file) == "gguf.cut-short");
 }
 
-TEST_CASE("a GGUF file cut at any byte is refused, and says that it is cut or what its counts do not fit") {
+TEST_CASE("a GGUF file truncated at any byte is rejected as truncated or inconsistent") {
   const std::string file = small_gguf().build();
   const std::size_t unpadded = file.size() - 28;
   for (std::size_t size = 4; size < unpadded; ++size) {
@@ -291,7 +291,7 @@ TEST_CASE("a GGUF file cut at any byte is refused, and says that it is cut or wh
   CHECK(fault(file.substr(0, unpadded)).empty());
 }
 
-TEST_CASE("no number of a header, whatever stands there, leads outside the file") {
+TEST_CASE("no number of a header leads outside the file") {
   const GgufBytes sound = small_gguf().bytes();
   const std::uint64_t values[] = {
       0, 1, 0x7f, 0xff, 0x7fffffff, 0x80000000, 0xffffffff, ~std::uint64_t{0} >> 1, ~std::uint64_t{0}};
@@ -311,14 +311,14 @@ TEST_CASE("no number of a header, whatever stands there, leads outside the file"
   }
 }
 
-TEST_CASE("a million keys are read without comparing each with each") {
+TEST_CASE("a million keys are read in less than quadratic time") {
   GgufBuilder file;
   for (int i = 0; i < 1000000; ++i) file.number(std::to_string(i), 0, std::uint8_t{0});
   const std::string keys = file.build();
   CHECK(parse(keys).fields.integer("999999", 0, 0) == 0);
 }
 
-TEST_CASE("a split GGUF model is opened by its first shard, which may hold no tensor") {
+TEST_CASE("a split GGUF model is opened by its first shard, which may have no tensors") {
   for (const char* name : {"split-00001-of-00003.gguf", "empty-first-00001-of-00004.gguf"}) {
     const GgufFile file(fixture(std::string{"gguf/"} + name));
     CHECK(file.fields().integer("llama.block_count", 1, 10) == 2);
@@ -331,7 +331,7 @@ TEST_CASE("a split GGUF model is opened by its first shard, which may hold no te
   }
 }
 
-TEST_CASE("the shards of a split model end in what the first ends in, if in anything") {
+TEST_CASE("the shards of a split model have the suffix of the first one") {
   for (const std::string suffix : {"", ".GGUF", ".gguf.part"}) {
     CAPTURE(suffix);
     const TemporaryFolder folder;
@@ -345,7 +345,7 @@ TEST_CASE("the shards of a split model end in what the first ends in, if in anyt
   }
 }
 
-TEST_CASE("a split model that is not whole is refused, naming the shard") {
+TEST_CASE("an incomplete split model is rejected, naming the shard") {
   const auto shard = [](int number, int count, int total, const char* tensor) {
     GgufBuilder file;
     file.number("split.no", gguf_u16, static_cast<std::uint16_t>(number));
@@ -383,7 +383,7 @@ TEST_CASE("a split model that is not whole is refused, naming the shard") {
   CHECK_THAT(error(first), Catch::Contains("2 tensors") && Catch::Contains("gguf.shard-tensors"));
 }
 
-TEST_CASE("two tensors of one name in a GGUF file are refused") {
+TEST_CASE("two tensors of one name in a GGUF file are rejected") {
   const TemporaryFolder folder;
   const auto path = folder.write("m.gguf", with_tensor({4}, 0, 16).tensor("w", {4}, 0, std::string(16, '\0')).build());
   CHECK_THROWS_WITH(GgufFile(path), Catch::Contains("'w'") && Catch::Contains("gguf.duplicate-tensor"));

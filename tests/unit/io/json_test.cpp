@@ -1,4 +1,4 @@
-// JSON from outside: how deep and how large it may be, and what messages show of it.
+// Untrusted JSON: the limits of depth and size, and its excerpts in messages.
 #include "slm/io/json.hpp"
 
 #include <catch2/catch.hpp>
@@ -40,7 +40,7 @@ std::string content_of(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-/// The message of what the action throws; empty when it throws nothing.
+/// The exception's message; empty without an exception.
 std::string message_of(const std::function<void()>& action) {
   try {
     action();
@@ -69,7 +69,7 @@ void for_each_change(const Json& whole, const std::string& word, const std::func
 
 }  // namespace
 
-TEST_CASE("JSON is read up to its greatest depth and refused beyond it, before a value is built") {
+TEST_CASE("JSON is read up to the depth limit and rejected beyond it, before a value is built") {
   CHECK(parse_json(nested(deepest_json), "a.json").is_array());
   for (const int levels : {deepest_json + 1, 1'000'000}) {
     CHECK(error_id([&] { parse_json(nested(levels), "a.json"); }) == "json.too-deep");
@@ -82,7 +82,7 @@ TEST_CASE("JSON is read up to its greatest depth and refused beyond it, before a
   CHECK(error_id([&] { parse_json(std::string(largest_json + 1, ' '), "a.json"); }) == "json.too-large");
 }
 
-TEST_CASE("every file of a model folder that holds JSON has the bounds") {
+TEST_CASE("the limits apply to every JSON file of a model folder") {
   const std::string deep = nested(100'000), one_field = "{\"field\": " + deep + "}";
   CHECK(error_id([&] { parse_header("{\"w\":{\"dtype\":" + deep + ",\"shape\":[1],\"data_offsets\":[0,4]}}"); }) ==
         "json.too-deep");
@@ -109,7 +109,7 @@ TEST_CASE("every file of a model folder that holds JSON has the bounds") {
   CHECK(error_id([&] { chat::recognise_model(folder.path()); }) == "json.too-deep");
 }
 
-TEST_CASE("whatever word a file holds, a message shows little of it and nothing that a terminal obeys") {
+TEST_CASE("a message contains only a short excerpt of any word, without control characters") {
   const std::string hostile = "\x1b[2J\nslm: \xc2\x9b" + std::string(100'000, 'x') + "[*]";
   int refused = 0;
   const auto check = [&](const std::function<void()>& action) {
@@ -138,7 +138,7 @@ TEST_CASE("whatever word a file holds, a message shows little of it and nothing 
   }
   const Json header{{"w", {{"dtype", "F32"}, {"shape", {1}}, {"data_offsets", {0, 4}}}}};
   for_each_change(header, hostile, [&](const Json& json) { check([&] { parse_header(json.dump()); }); });
-  Json named{{hostile, header["w"]}};  // a sound name, and one fault after the other
+  Json named{{hostile, header["w"]}};  // a valid name, and several faults
   for_each_change(named, "0", [&](const Json& json) { check([&] { parse_header(json.dump()); }); });
   check([&] { parse_json("{\"" + hostile + "\": 1}", "f"); });
   check(

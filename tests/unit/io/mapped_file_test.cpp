@@ -1,4 +1,4 @@
-// Mapped files that shrink while they are in use: readers get zeros, the file says so, and no signal ends the process.
+// Mapped files that are truncated during use: readers get zeros, the file reports it, and no signal ends the process.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -33,7 +33,7 @@ std::size_t letters_in(const MappedFile& file, std::size_t first = 0) {
   return count;
 }
 
-/// The status with which a child of this process ends that does this.
+/// The exit status of a child of this process that runs the action.
 template <class Action>
 int status_of(Action action) {
   const pid_t child = ::fork();
@@ -50,7 +50,7 @@ int status_of(Action action) {
 
 bool ended_by_bus_error(int status) { return WIFSIGNALED(status) && WTERMSIG(status) == SIGBUS; }
 
-/// Reads what a mapping that is nobody's concern here no longer has.
+/// Reads a missing part of a mapping outside slm.
 void read_beyond_an_own_mapping(const fs::path& path) {
   const int file = ::open(path.c_str(), O_RDWR);
   const void* const data = ::mmap(nullptr, 2 * page, PROT_READ, MAP_SHARED, file, 0);
@@ -63,8 +63,8 @@ int seen = 0;
 
 }  // namespace
 
-// The first: the other tests' mappings would have the handler of this process.
-TEST_CASE("what lies outside of mapped files is left to the handler that was there before") {
+// First, since other tests' mappings would install the handler in this process.
+TEST_CASE("faults outside mapped files are passed to the previous handler") {
   const TemporaryFolder folder;
   const auto mapped = folder.write("mapped", std::string(3 * page, 'x'));
   const auto own = folder.write("own", std::string(2 * page, 'x'));
@@ -84,7 +84,7 @@ TEST_CASE("what lies outside of mapped files is left to the handler that was the
     })));
     CHECK(status_of(damage) == 0);
   }
-  SECTION("one that leaves by a jump") {
+  SECTION("a handler that leaves by a jump") {
     struct sigaction action {};
     action.sa_flags = SA_SIGINFO;
     action.sa_sigaction = [](int, siginfo_t* info, void*) {
@@ -101,7 +101,7 @@ TEST_CASE("what lies outside of mapped files is left to the handler that was the
             if (seen != 1) ::_exit(103);
           }) == 0);
   }
-  SECTION("one for a single signal, after which the standard action ends the process") {
+  SECTION("a handler for a single signal, then the default action ends the process") {
     struct sigaction action {};
     action.sa_flags = static_cast<int>(SA_RESETHAND);
     action.sa_handler = [](int) { ++seen; };
@@ -111,7 +111,7 @@ TEST_CASE("what lies outside of mapped files is left to the handler that was the
       read_beyond_an_own_mapping(own);
     })));
   }
-  SECTION("that ignores signals which are sent") {
+  SECTION("a handler that ignores sent signals") {
     CHECK(status_of([&] {
             ::signal(SIGBUS, SIG_IGN);
             const MappedFile file(mapped);
@@ -123,7 +123,7 @@ TEST_CASE("what lies outside of mapped files is left to the handler that was the
       read_beyond_an_own_mapping(own);
     })));
   }
-  SECTION("and a program that says so has no handler at all") {
+  SECTION("without file mapping no handler is installed") {
     CHECK(status_of([&] {
             set_file_mapping(false);
             const MappedFile file(mapped);
@@ -136,7 +136,7 @@ TEST_CASE("what lies outside of mapped files is left to the handler that was the
   }
 }
 
-TEST_CASE("a mapped file that becomes shorter reads as zeros and is refused, in every thread") {
+TEST_CASE("a truncated mapped file reads as zeros and is rejected, in every thread") {
   const TemporaryFolder folder;
   const auto path = folder.write("file", std::string(64 * page + 10, 'x'));
   const MappedFile file(path), other(folder.write("other", "x"));
@@ -158,7 +158,7 @@ TEST_CASE("a mapped file that becomes shorter reads as zeros and is refused, in 
   CHECK_NOTHROW(MappedFile(path).check_unchanged());
 }
 
-TEST_CASE("a file that becomes shorter is noticed although nothing of what is missing was read") {
+TEST_CASE("truncation is detected even if nothing of the missing part was read") {
   const TemporaryFolder folder;
   const std::size_t size = 2 * page + 100;
   for (const std::size_t rest : {2 * page + 99, 2 * page, page + 1, std::size_t{0}}) {
@@ -172,7 +172,7 @@ TEST_CASE("a file that becomes shorter is noticed although nothing of what is mi
   }
 }
 
-TEST_CASE("a thread that blocks SIGBUS opens files all the same, and blocks it afterwards") {
+TEST_CASE("a thread that blocks SIGBUS can open files, and blocks it afterwards") {
   const TemporaryFolder folder;
   const auto path = folder.write("file", "x");
   std::jthread([&] {
@@ -190,7 +190,7 @@ TEST_CASE("a thread that blocks SIGBUS opens files all the same, and blocks it a
   });
 }
 
-TEST_CASE("more files than the table of mappings has places are read into memory") {
+TEST_CASE("files beyond the size of the mapping table are read into memory") {
   const TemporaryFolder folder;
   const auto path = folder.write("file", std::string(page + 1, 'x'));
   std::vector<std::unique_ptr<MappedFile>> files;
@@ -205,13 +205,13 @@ TEST_CASE("more files than the table of mappings has places are read into memory
   CHECK(changed > 1000);
   CHECK(changed <= 1024);
 
-  files.clear();  // their places are free again
+  files.clear();  // their entries are free again
   const MappedFile file(path);
   fs::resize_file(path, 0);
   CHECK(error_id([&] { file.check_unchanged(); }) == "io.file-changed");
 }
 
-TEST_CASE("what is read of a file that becomes shorter meanwhile is an error") {
+TEST_CASE("truncation during a read is an error") {
   const TemporaryFolder folder;
   const auto path = folder.write("file", std::string(2 * page, 'x'));
   const auto length_then = [&](std::size_t rest) {

@@ -1,4 +1,4 @@
-// Patterns of an adapter's configuration mean what Python's re makes of them, at a bounded cost.
+// Patterns of an adapter's configuration have the meaning of Python's re, at a bounded cost.
 #include "slm/io/name_pattern.hpp"
 
 #include <catch2/catch.hpp>
@@ -19,7 +19,7 @@ bool means(std::string_view pattern, std::string_view name) {
 
 }  // namespace
 
-TEST_CASE("expressions mean what Python's re makes of them") {
+TEST_CASE("expressions have the meaning of Python's re") {
   CHECK(means("q_proj", "model.layers.0.self_attn.q_proj"));
   CHECK(means("q_proj", "q_proj"));
   CHECK_FALSE(means("^q_proj", "layers.q_proj"));

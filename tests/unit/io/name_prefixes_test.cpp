@@ -24,7 +24,7 @@ std::string found(const std::vector<std::string>& names, const Family& family = 
 
 }  // namespace
 
-TEST_CASE("the layers tell the prefix of a model's tensors, and the head may have a beginning of it") {
+TEST_CASE("the layers determine the prefix of a model's tensors, and the head may have a beginning of it") {
   const std::string layer = "layers.0.self_attn.o_proj.weight", embedding = "embed_tokens.weight";
   const auto with = [&](const std::string& prefix, const std::string& head) {
     return found({prefix + layer, prefix + embedding, head + "lm_head.weight"});
@@ -41,7 +41,7 @@ TEST_CASE("the layers tell the prefix of a model's tensors, and the head may hav
         "a.model. a.");
   CHECK(found({"a.transformer.h.0.attn.c_proj.weight", "a.transformer.wte.weight"}, families::gpt2) ==
         "a.transformer. a.");
-  // Towers beside it, and two that could be it.
+  // Image encoders beside it, and two candidates.
   CHECK(found({"tower." + layer, "a." + layer, "a." + embedding}) == "a. ");
   CHECK(found({"tower." + layer, "model." + layer}) == "model. ");
   CHECK(found({"a." + layer, "a." + embedding, "b." + layer, "b." + embedding}) == " ");

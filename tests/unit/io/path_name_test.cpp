@@ -13,7 +13,7 @@ namespace fs = std::filesystem;
 using slm::detail::name_of_model;
 using slm::detail::name_of_path;
 
-TEST_CASE("a path has a name however it ends") {
+TEST_CASE("a path has a name with any ending") {
   for (const char* path : {"models/tiny", "models/tiny/", "models/tiny//", "models/tiny/.", "models/tiny/./", "tiny",
                            "./tiny/", "/tiny", "/tiny/", "models/other/../tiny/"}) {
     CAPTURE(path);
@@ -25,7 +25,7 @@ TEST_CASE("a path has a name however it ends") {
   for (const char* path : {"", "/", "/."}) CHECK_NOTHROW(name_of_path(path));
 }
 
-TEST_CASE("a link has its own name, and what is above it is above its target") {
+TEST_CASE("a link has its own name, and its parent is the parent of its target") {
   const TemporaryFolder scratch;
   const fs::path root = scratch.path();
   fs::create_directories(root / "store" / "v3");
@@ -63,7 +63,7 @@ TEST_CASE("a folder of Hugging Face's cache has the name of its model") {
   CHECK(chat::choose(chat).value == chat::Template::zephyr);
 }
 
-TEST_CASE("a folder is made beside a path that ends in a slash") {
+TEST_CASE("a folder can be created beside a path that ends in a slash") {
   const TemporaryFolder scratch;
   const fs::path folder = scratch.path() / "made/";
   const quantize::OutputFolder output(folder, Json::object());

@@ -1,4 +1,4 @@
-// Adapter folders as PEFT saves them: what is read, by what factor, and what is refused with which error.
+// Adapter folders in PEFT's format: contents, scales, and the errors of rejected ones.
 #include <catch2/catch.hpp>
 #include <fstream>
 #include <functional>
@@ -27,7 +27,7 @@ std::string bytes_of_file(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-/// The folder of a sound adapter of rank 3 on q_proj and down_proj of llama-mha3h, to be spoilt.
+/// The folder of a valid adapter of rank 3 on q_proj and down_proj of llama-mha3h, to be damaged.
 struct Folder {
   Folder() {
     write_random_adapter(folder.path(), checkpoint, {.rank = 3, .only = [](const std::string& module) {
@@ -123,7 +123,7 @@ TEST_CASE("an adapter's matrices are those of the file, in the file's type, at t
   }
 }
 
-TEST_CASE("a product that no module of the adapter belongs to is not changed") {
+TEST_CASE("products without a module of the adapter are unchanged") {
   const Adapter adapter = Folder().read();
   for (int layer = 0; layer < 2; ++layer) {
     CHECK(adapter.of(number_of(AdaptedProduct::qkv, layer)).size() == 1);
@@ -136,7 +136,7 @@ TEST_CASE("a product that no module of the adapter belongs to is not changed") {
   CHECK(adapter.of(-1).empty());
 }
 
-TEST_CASE("the scale is alpha over the rank, or its root, and patterns say it for single modules") {
+TEST_CASE("the scale is alpha over the rank, or its root, and patterns set it for single modules") {
   const auto alphas = [](const Json& patterns) {
     return scale_with([&](Json& json) { json["lora_alpha"] = 6, json["alpha_pattern"] = patterns; });
   };
@@ -153,7 +153,7 @@ TEST_CASE("the scale is alpha over the rank, or its root, and patterns say it fo
   CHECK(alphas({{"a.*", 12}, {"down_proj", 9}, {"mlp.down_proj", 12}}) == 3.0f);  // the first in the file's order
 }
 
-TEST_CASE("an expression that explodes elsewhere is followed in no time, and too many are refused") {
+TEST_CASE("an expression with exponential backtracking elsewhere is fast, and too many are rejected") {
   std::int64_t budget = 100'000;
   const std::string name = std::string(200, 'a') + "!";
   CHECK_FALSE(NamePattern::parse("(a*)*(a|a)*(a+)+b")->matches(name, budget));
@@ -169,7 +169,7 @@ TEST_CASE("an expression that explodes elsewhere is followed in no time, and too
   CHECK(fault_with("alpha_pattern", {{"(?<=a)b", 1}}) == "adapter.pattern");
 }
 
-TEST_CASE("an initialisation is sound only where it is known to keep the base's weights") {
+TEST_CASE("an initialisation is accepted only if it is known to keep the base's weights") {
   for (const Json& way : {Json("gaussian"), Json("Gaussian"), Json("eva"), Json("orthogonal"), Json("mica"),
                           Json("MiCA"), Json(true), Json(false), Json(nullptr)}) {
     INFO(way);
@@ -183,7 +183,7 @@ TEST_CASE("an initialisation is sound only where it is known to keep the base's 
   CHECK(fault_with("init_lora_weights", {"gaussian"}) != "no error");
 }
 
-TEST_CASE("options that change what is computed are refused, others not looked at") {
+TEST_CASE("options that change results are rejected, others are ignored") {
   CHECK(Folder().fault() == "no error");
   CHECK(fault_with("peft_type", "IA3") == "adapter.unsupported");
   CHECK(fault_with("peft_type", nullptr) == "adapter.unsupported");
@@ -215,7 +215,7 @@ TEST_CASE("options that change what is computed are refused, others not looked a
   CHECK(fault_with("rank_pattern", {1, 2}) == "json.bad-field");
 }
 
-TEST_CASE("tensors that do not fit the model are refused by name") {
+TEST_CASE("tensors that do not fit the model are rejected by name") {
   const auto fault_of = [](const std::function<void(Tensor&)>& change, const char* which = "q_proj.lora_A") {
     Folder folder;
     folder.tensors([&](std::vector<Tensor>& all) {
@@ -259,7 +259,7 @@ TEST_CASE("tensors that do not fit the model are refused by name") {
   CHECK(folder.fault() == "adapter.missing-tensor");
 }
 
-TEST_CASE("a rank of zero, or larger than the matrix, is refused") {
+TEST_CASE("a rank of zero, or larger than the matrix, is rejected") {
   for (const std::int64_t rank : {0, 200}) {
     Folder folder;
     const std::vector<float> zeros(100000);
@@ -278,7 +278,7 @@ TEST_CASE("a rank of zero, or larger than the matrix, is refused") {
   }
 }
 
-TEST_CASE("the embedding that PEFT saves along is passed over where it is the model's own") {
+TEST_CASE("an embedding saved by PEFT is skipped if it is the model's own") {
   const Checkpoint checkpoint(fixture("models/llama-mha3h"));
   for (const bool own : {true, false}) {
     Folder folder;
@@ -294,7 +294,7 @@ TEST_CASE("the embedding that PEFT saves along is passed over where it is the mo
   }
 }
 
-TEST_CASE("folders without weights that can be read are refused") {
+TEST_CASE("folders without readable weights are rejected") {
   const Folder folder;
   const auto weights = folder.folder.path() / "adapter_model.safetensors";
   std::filesystem::remove(weights);
@@ -307,7 +307,7 @@ TEST_CASE("folders without weights that can be read are refused") {
   CHECK(folder.fault() == "json.not-an-object");
 }
 
-TEST_CASE("whatever is cut off or altered, there is an Error or an adapter whose numbers are finite") {
+TEST_CASE("truncated or modified files give an Error or an adapter with finite numbers") {
   const Folder folder;
   const std::string weights = bytes_of_file(folder.folder.path() / "adapter_model.safetensors");
   const std::string config = bytes_of_file(folder.folder.path() / "adapter_config.json");
@@ -353,7 +353,7 @@ TEST_CASE("whatever is cut off or altered, there is an Error or an adapter whose
   CHECK(refused > 200);
 }
 
-TEST_CASE("adapters have the same digest if and only if their numbers are the same") {
+TEST_CASE("adapters have the same digest if and only if their numbers are equal") {
   const Checkpoint checkpoint(fixture("models/llama-mha3h"));
   const auto digest = [&](const RandomAdapter& how) {
     const TemporaryFolder folder;
@@ -369,7 +369,7 @@ TEST_CASE("adapters have the same digest if and only if their numbers are the sa
   CHECK(Folder().read().digest != first);
 }
 
-TEST_CASE("a module that an adapter changes under two names is refused") {
+TEST_CASE("a module that an adapter changes under two names is rejected") {
   const Checkpoint checkpoint(fixture("models/gpt2"));
   const TemporaryFolder folder;
   write_random_adapter(folder.path(), checkpoint, {.rank = 8, .only = [](const std::string& module) {

@@ -74,7 +74,7 @@ TEST_CASE("AutoAWQ's settings, of old and new writers") {
   CHECK(read("{}").method == Method::none);
 }
 
-TEST_CASE("AutoRound's exports are AutoAWQ's when they say so") {
+TEST_CASE("AutoRound's exports count as AutoAWQ's if they declare it") {
   const auto settings = read(R"({"quant_method": "auto-round", "packing_format": "auto_round:auto_awq", "bits": 4,
     "group_size": 128, "sym": true, "iters": 200, "data_type": "int"})");
   CHECK(settings.method == Method::awq);
@@ -160,7 +160,7 @@ TEST_CASE("Quark's settings, with exceptions first") {
   CHECK_THAT(fault(R"({"quant_method": "quark"})"), Catch::Contains("global_quant_config"));
 }
 
-TEST_CASE("other schemes are refused by name") {
+TEST_CASE("other schemes are rejected by name") {
   const auto foreign = [](const std::string& json, const std::string& what) {
     check_refused(json, {"quant.unsupported-method", what});
   };
@@ -174,7 +174,7 @@ TEST_CASE("other schemes are refused by name") {
   foreign(R"({"quant_method": "fp8"})", "fp8");
 }
 
-TEST_CASE("settings that slm does not read, and absurd ones") {
+TEST_CASE("unsupported and absurd settings") {
   CHECK_THAT(fault(R"({"quant_method": "awq", "bits": 3})"),
              Catch::Contains("quant.unsupported-setting") && Catch::Contains("3 bits, expected 4"));
   CHECK_THAT(fault(R"({"w_bit": 8})"), Catch::Contains("8 bits"));
@@ -192,7 +192,7 @@ TEST_CASE("settings that slm does not read, and absurd ones") {
   CHECK_THAT(fault(R"({"quant_method": "awq", "dynamic": []})"), Catch::Contains("json.bad-field"));
 }
 
-TEST_CASE("where the settings stand: config.json first, then the side files of older writers") {
+TEST_CASE("the settings are in config.json, else in the side files of older writers") {
   const TemporaryFolder folder;
   const auto config = [&](const char* json) { folder.write("config.json", json); };
   config("{}");
@@ -224,7 +224,7 @@ TEST_CASE("where the settings stand: config.json first, then the side files of o
                     Catch::Contains("ModelOpt") && Catch::Contains("hf_quant_config"));
 }
 
-TEST_CASE("folders of other programs are recognised before anything in them is read") {
+TEST_CASE("folders of other programs are recognised before their contents are read") {
   const TemporaryFolder folder;
   const auto open = [&] { Checkpoint{folder.path()}; };
   folder.write("config.json", "{}");
@@ -246,7 +246,7 @@ TEST_CASE("folders of other programs are recognised before anything in them is r
       std::filesystem::remove(folder.path() / file);
     }
   }
-  SECTION("safetensors beside any of them count") {
+  SECTION("safetensors beside any of them have priority") {
     write_random_checkpoint<float>(folder.path(), tiny_shape, 1);
     for (const char* file : {"model.onnx", "pytorch_model.bin", "a.gguf"}) folder.write(file, "x");
     CHECK_NOTHROW(open());

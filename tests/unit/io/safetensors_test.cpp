@@ -31,7 +31,7 @@ Tensors parse(const std::string& file) {
   return parse_safetensors({reinterpret_cast<const std::byte*>(file.data()), file.size()}, "a.safetensors");
 }
 
-/// The id of the Error that parsing throws; empty when it is accepted.
+/// The id of the parser's Error; empty if the file is accepted.
 std::string fault(const std::string& file) {
   try {
     parse(file);
@@ -44,7 +44,7 @@ std::string fault(const std::string& file) {
 
 }  // namespace
 
-TEST_CASE("tensors are found where the header says, padding and metadata included") {
+TEST_CASE("tensors are found at the header's positions, with padding and metadata") {
   const std::string header =
       R"({"__metadata__":{"format":"pt"},"b":{"dtype":"BF16","shape":[2,3],"data_offsets":[4,16]},)"
       R"("a":{"dtype":"F32","shape":[],"data_offsets":[0,4]},"e":{"dtype":"F16","shape":[0,5],"data_offsets":[4,4]}}   )";
@@ -57,7 +57,7 @@ TEST_CASE("tensors are found where the header says, padding and metadata include
   CHECK(tensors.at("e").elements() == 0);
 }
 
-TEST_CASE("every kind of damaged header is refused with its own error") {
+TEST_CASE("every kind of damaged header is rejected with a separate error") {
   const auto entry = [](const std::string& fields) { return "{\"w\":{" + fields + "}}"; };
   CHECK(fault("") == "safetensors.too-short");
   CHECK(fault("1234567") == "safetensors.too-short");
@@ -96,7 +96,7 @@ TEST_CASE("every kind of damaged header is refused with its own error") {
   CHECK(fault(file_of(entry(R"("dtype":"F32","shape":[1],"data_offsets":[0,4])"), 4)).empty());
 }
 
-TEST_CASE("what is written is read back, and data starts at a multiple of eight") {
+TEST_CASE("written files are read back, and data start at a multiple of eight") {
   const TemporaryFolder folder;
   const float values[] = {1, -2, 3};
   const Tensor tensor{.name = "layer.weight",
@@ -114,12 +114,12 @@ TEST_CASE("what is written is read back, and data starts at a multiple of eight"
   CHECK_FALSE(std::filesystem::exists(path.string() + ".partial"));
 }
 
-TEST_CASE("a write that fails says so and leaves nothing behind") {
+TEST_CASE("a failed write is an error without partial files") {
   const TemporaryFolder folder;
   const Tensor tensor{.name = "w", .dtype = DType::u8, .shape = {0}, .bytes = nullptr, .size_bytes = 0};
   CHECK_THROWS_WITH(write_safetensors(folder.path() / "no" / "such" / "w.safetensors", std::span(&tensor, 1)),
                     Catch::Contains("io.unwritable"));
-  // A full disk: the temporary name leads to /dev/full, where every write fails.
+  // A full disk: the temporary name links to /dev/full, where every write fails.
   const auto path = folder.path() / "full.safetensors";
   std::filesystem::create_symlink("/dev/full", path.string() + ".partial");
   CHECK_THROWS_WITH(write_safetensors(path, std::span(&tensor, 1)), Catch::Contains("free space"));
@@ -134,8 +134,7 @@ TEST_CASE("files that cannot be mapped are named") {
   CHECK_THROWS_WITH(MappedFile(folder.write("empty", "")), Catch::Contains("it is empty"));
 }
 
-TEST_CASE(
-    "only regular files are read: a pipe or a device is refused at once, whichever file of a model it stands for") {
+TEST_CASE("only regular files are read: a pipe or a device is rejected immediately, for every file of a model") {
   const TemporaryFolder folder;
   slm::testing::write_random_checkpoint<float>(folder.path(), slm::testing::tiny_shape, 1);
   folder.write("generation_config.json", "{}");
@@ -170,7 +169,7 @@ TEST_CASE(
   CHECK(error_id(read_all) == "no error");
 }
 
-TEST_CASE("a path that is too long is an Error like any other") {
+TEST_CASE("a path that is too long is an Error") {
   const std::filesystem::path longest(std::string(5000, 'a'));
   CHECK(error_id([&] { Checkpoint{longest}; }) == "io.unreadable");
   CHECK(error_id([&] { MappedFile{longest}; }) == "io.unreadable");

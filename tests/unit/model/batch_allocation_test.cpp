@@ -1,4 +1,4 @@
-// Forwards where an allocation fails, whichever it is: the sequences are as before, and the pool gets its pages back.
+// Forward passes with each allocation failing in turn: the sequences are unchanged, and all pages are freed.
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <optional>
@@ -41,7 +41,7 @@ void append(std::vector<float>& all, const Batch& batch) {
   }
 }
 
-/// Texts that share pages, fork, are cut and adapted, from their beginning.
+/// Texts that share pages, fork, are truncated and adapted, from their start.
 std::vector<float> whole_lives(const Fixture& tiny, const KvPool& pool) {
   std::vector<float> all;
   Batch batch;
@@ -69,7 +69,7 @@ std::vector<float> whole_lives(const Fixture& tiny, const KvPool& pool) {
 
 }  // namespace
 
-TEST_CASE("whichever allocation of a text's life fails, its pages return, and the next one has the same bits") {
+TEST_CASE("for any failing allocation of a text's life, its pages are freed, and the next text has the same bits") {
   const Fixture tiny;
   for (const bool share : {false, true}) {
     const std::size_t memory = std::size_t{1} << 20;
@@ -89,7 +89,7 @@ TEST_CASE("whichever allocation of a text's life fails, its pages return, and th
   }
 }
 
-TEST_CASE("a forward in which an allocation fails leaves every sequence and the batch as they were") {
+TEST_CASE("a forward pass with a failing allocation leaves every sequence and the batch unchanged") {
   const Fixture tiny;
   const auto fill = [&](Batch& batch, Sequence& one, Sequence& other, Sequence& adapted) {
     batch.clear();
@@ -132,7 +132,7 @@ TEST_CASE("a forward in which an allocation fails leaves every sequence and the 
   CHECK(count > 20);
 }
 
-TEST_CASE("a session goes on after an allocation that failed, whichever it was") {
+TEST_CASE("a session continues after any failing allocation") {
   const Fixture tiny;
   const auto row_of = [](const View<const float, 2>& logits) {
     return std::vector<float>(logits.data, logits.data + logits.size());

@@ -1,4 +1,4 @@
-// Models whose files become shorter while they are loaded or used: every call ends in an Error, and no process ends.
+// Models whose files are truncated during loading or use: every call ends in an Error, and no process ends.
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <string>
@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Of some pages, so that most of it lies beyond what is left.
+/// Of some pages, so that most of it is beyond the remaining part.
 constexpr ModelConfig shape{
     .layers = 2, .hidden = 128, .ffn = 256, .heads = 4, .kv_heads = 2, .head_dim = 32, .vocab = 301};
 
@@ -48,7 +48,7 @@ std::string id_of_step(const Model& model) {
 
 }  // namespace
 
-TEST_CASE("a model whose mapped weights become shorter refuses steps from then on") {
+TEST_CASE("a model with truncated mapped weights rejects all further steps") {
   for (const std::uintmax_t by : {std::uintmax_t{40}, std::uintmax_t{100000}}) {  // within its last page; of many
     const Files files;
     const AnyModel model = load(files.folder.path(), backend::Cpu(3));
@@ -66,7 +66,7 @@ TEST_CASE("a model whose mapped weights become shorter refuses steps from then o
   }
 }
 
-TEST_CASE("a copy of the weights needs no file") {
+TEST_CASE("copied weights need no file") {
   const Files files;
   const AnyModel model = load(files.folder.path(), backend::Cpu({.threads = 2, .copy_weights = true}));
   const std::vector<float> before = step(model);
@@ -74,7 +74,7 @@ TEST_CASE("a copy of the weights needs no file") {
   CHECK(step(model) == before);
 }
 
-TEST_CASE("files that become shorter while a model is loaded are an error, copied or not") {
+TEST_CASE("truncation during loading is an error, with copied weights or not") {
   for (const bool copied : {false, true}) {
     const Files files;
     LoadOptions options;
@@ -86,7 +86,7 @@ TEST_CASE("files that become shorter while a model is loaded are an error, copie
   }
 }
 
-TEST_CASE("an engine ends its answers with the error of a file that became shorter") {
+TEST_CASE("an engine ends its answers with the error of a truncated file") {
   const Files files;
   const AnyModel model = load(files.folder.path(), backend::Cpu(2));
   Engine engine{NoDrafter{}, model};

@@ -1,4 +1,4 @@
-// What is said when a model does not fit into a device's memory: before anything is loaded, with what would fit.
+// The error for a model that does not fit into a device's memory: before loading, with a size that fits.
 #include "slm/model/device_room.hpp"
 
 #include <catch2/catch.hpp>
@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::size_t mebibyte = std::size_t{1} << 20;
 
-/// An emulated device that says how much memory it has free.
+/// An emulated device with a given amount of free memory.
 struct SmallDevice : backend::Lanes32 {
   struct Memory {
     std::size_t free;
@@ -44,7 +44,7 @@ bool contains(const std::string& text, const std::string& part) { return text.fi
 
 }  // namespace
 
-TEST_CASE("a model that fits is let through") {
+TEST_CASE("a model that fits is accepted") {
   const TemporaryFolder folder;
   write_random_checkpoint<bfloat16_t>(folder.path(), tiny_shape, 1);
   CHECK(said(Checkpoint(folder.path()), 512, 70 * mebibyte) == "it fits");
@@ -52,7 +52,7 @@ TEST_CASE("a model that fits is let through") {
   CHECK_FALSE(HasDeviceMemory<backend::Cpu>);
 }
 
-TEST_CASE("a context that is too long is answered with one that fits") {
+TEST_CASE("the error for a too long context states one that fits") {
   const TemporaryFolder folder;
   write_random_checkpoint<bfloat16_t>(folder.path(), tiny_shape, 1, false, 1 << 20);
   const Checkpoint checkpoint(folder.path());
@@ -67,7 +67,7 @@ TEST_CASE("a context that is too long is answered with one that fits") {
   CHECK(said(checkpoint, suggested + 128, 200 * mebibyte) != "it fits");
 }
 
-TEST_CASE("weights that are too large are answered with four bits, or with nothing") {
+TEST_CASE("the error for too large weights suggests four bits, or nothing") {
   const TemporaryFolder folder;
   write_random_checkpoint<bfloat16_t>(
       folder.path(), {.layers = 4, .hidden = 512, .ffn = 2048, .heads = 8, .kv_heads = 8, .head_dim = 64, .vocab = 100},
@@ -78,7 +78,7 @@ TEST_CASE("weights that are too large are answered with four bits, or with nothi
   CHECK(device_weight_bytes(checkpoint, WeightType::f32) == 2 * device_weight_bytes(checkpoint, WeightType::bf16));
 }
 
-TEST_CASE("matrices in blocks are counted as what a device holds") {
+TEST_CASE("matrices in blocks are counted as stored on the device") {
   const Checkpoint checkpoint(fixture("gguf/all-types.gguf"));
   std::size_t held = 0, multiplied_out = 0;
   checkpoint.names().for_each([&](Role, int, const auto& weights, const auto&) {

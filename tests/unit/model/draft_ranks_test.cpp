@@ -1,4 +1,4 @@
-// A draft on ranks of its own, which the target's first rank asks, beside a target on several: the texts of one rank.
+// A draft on separate ranks, controlled by the target's first rank, with a target on several: the texts of one rank.
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <chrono>
@@ -29,7 +29,7 @@ using Team = ranks::Team<Threads>;
 
 namespace {
 
-/// Two texts, greedy and sampled, by a rule; how many guesses held is added to `held`.
+/// Two texts, greedy and sampled, by a rule; adds the number of correct predictions to `held`.
 template <class Rule>
 void add_texts(Bits& bits, const AnyModel& draft, const AnyModel& target, Speculation speculation, Rule rule,
                std::int64_t& held) {
@@ -83,7 +83,7 @@ AnyModel alone(const std::string& name) { return load(demo_pair(name), Cpu(1)); 
 
 }  // namespace
 
-TEST_CASE("texts of a target and a draft on different ranks are those of one rank, drafted ahead or not") {
+TEST_CASE("texts of a target and a draft on different ranks equal those of one rank, with and without overlap") {
   for (const auto& [target, draft] : {std::pair{"target-int4", "draft"}, {"target", "target"}}) {
     std::int64_t none = 0;
     const Bits expected = texts(alone(draft), alone(target), false, none);
@@ -102,7 +102,7 @@ TEST_CASE("texts of a target and a draft on different ranks are those of one ran
   }
 }
 
-TEST_CASE("an engine whose draft has a rank of its own answers many texts as it does alone") {
+TEST_CASE("an engine whose draft has a separate rank gives the same answers") {
   const auto serve = [](const AnyModel& draft, const AnyModel& target, bool overlap) {
     EngineOptions options{.speculation = {.draft_tokens = 3, .overlap = overlap}};
     options.cache_memory = 3 * target.pool().layout().bytes_of(250);
@@ -131,12 +131,12 @@ TEST_CASE("an engine whose draft has a rank of its own answers many texts as it 
   });
 }
 
-TEST_CASE("a rank of either model that fails or stalls ends the text with an error within the patience") {
+TEST_CASE("a rank of either model that fails or stalls ends the text with an error within the timeout") {
   for (const bool stalls : {false, true}) {
     for (const int lost : {1, 2}) {  // of two ranks with the target, and one with the draft
       CAPTURE(stalls, lost);
       const auto began = std::chrono::steady_clock::now();
-      std::atomic<bool> writes = false;  // some of the text is there
+      std::atomic<bool> writes = false;  // a part of the text exists
       std::string found;
       const auto on_rank = [&](const Threads& all) {
         const bool holds_drafts = all.rank() == 2;
@@ -145,7 +145,7 @@ TEST_CASE("a rank of either model that fails or stalls ends the text with an err
         const auto team = std::make_shared<Team>(holds_drafts ? of_drafts : of_targets);
         RankGroup group(Cpu(1), team);
         if (all.rank() == lost && stalls) {
-          team->next();  // it does nothing of what it is told
+          team->next();  // it executes no command
           std::this_thread::sleep_for(std::chrono::seconds(3));
           return;
         }

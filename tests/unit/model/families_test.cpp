@@ -1,5 +1,4 @@
-// Loading and running the families: names that files may have or lack, limits, and that a compile-time config is the
-// same model.
+// Loading and running the families: optional names, limits, and equality of a compile-time config.
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstring>
@@ -35,7 +34,7 @@ AnyModel load_dynamic(const std::filesystem::path& folder, const LoadOptions& op
   return load(folder, backend::Reference{}, options);
 }
 
-/// A copy of a fixture whose tensors went through `change`; removed where it returns false.
+/// A copy of a fixture with tensors changed by `change`; removed if it returns false.
 struct Changed : TemporaryFolder {
   Changed(const char* name, const std::function<bool(Tensor&)>& change, const Json& config_changes = Json::object()) {
     const auto from = fixture(text("models/", name));
@@ -90,7 +89,7 @@ TEST_CASE("a compile-time config of any kind and Dynamic are the same model") {
   }
 }
 
-TEST_CASE("prefixes that some writers leave out, and tensors that nobody needs") {
+TEST_CASE("optional prefixes and unused tensors") {
   const auto gpt2 = logits_of(load_dynamic(fixture("models/gpt2")));
   const Changed prefixed("gpt2", [](Tensor& tensor) {
     tensor.name = "transformer." + tensor.name;
@@ -105,7 +104,7 @@ TEST_CASE("prefixes that some writers leave out, and tensors that nobody needs")
     CAPTURE(name);
     CHECK(logits_of(load_dynamic(bare.path())) == logits_of(load_dynamic(fixture(text("models/", name)))));
   }
-  // A copy of the tied table as a head, and the mask that old GPT-2 files hold.
+  // A copy of the tied table as a head, and the mask in old GPT-2 files.
   const Changed surplus("gpt2", [](Tensor& tensor) {
     if (tensor.name == "h.0.attn.c_attn.bias") tensor.name = "h.0.attn.bias", tensor.dtype = DType::i32;
     return true;
@@ -137,7 +136,7 @@ TEST_CASE("a text model keeps its prefix of a multimodal checkpoint") {
       CHECK(logits_of(load_dynamic(renamed.path())) == expected);
     }
   }
-  // Towers beside it whose layers have the same names.
+  // Image encoders beside it whose layers have the same names.
   const auto from = fixture("models/llama-bias");
   const Safetensors weights(from / "model.safetensors");
   std::vector<Tensor> tensors;
@@ -155,7 +154,7 @@ TEST_CASE("a text model keeps its prefix of a multimodal checkpoint") {
   CHECK(logits_of(load_dynamic(folder.path())) == logits_of(load_dynamic(from)));
 }
 
-TEST_CASE("a model that was saved without its head gives hidden states, and nothing else") {
+TEST_CASE("a model that was saved without its head gives only hidden states") {
   const auto hidden_of = [](const AnyModel& model) {
     Sequence sequence = model.sequence();
     Batch batch;
@@ -185,7 +184,7 @@ TEST_CASE("a model that was saved without its head gives hidden states, and noth
   CHECK_FALSE(whole.info().headless);
 }
 
-TEST_CASE("GPT-2's turned matrices in any type") {
+TEST_CASE("GPT-2's transposed matrices in any type") {
   const auto exact = logits_of(load_dynamic(fixture("models/gpt2")));
   for (const WeightType type : {WeightType::bf16, WeightType::f16}) {
     const auto rounded = logits_of(load_dynamic(fixture("models/gpt2"), {.weights = type}));
@@ -196,7 +195,7 @@ TEST_CASE("GPT-2's turned matrices in any type") {
   }
 }
 
-TEST_CASE("texts past the learned positions or past the context are refused, and nothing changes") {
+TEST_CASE("texts beyond the learned positions or the context are rejected, and nothing changes") {
   for (const char* name : {"gpt2", "opt-preln", "mpt-foundry-3b-like", "mpt-alibi-4h", "mosaicgpt-qkln-alibi"}) {
     CAPTURE(name);
     Session model(load_dynamic(fixture(text("models/", name))));
@@ -210,7 +209,7 @@ TEST_CASE("texts past the learned positions or past the context are refused, and
     CHECK_THROWS_WITH(load_dynamic(fixture(text("models/", name)), {.context = 65}),
                       Catch::Contains("model.context") && Catch::Contains("allows 64"));
   }
-  // A config.json that promises more positions than the table has.
+  // A config.json with more positions than the table.
   const Changed longer("gpt2", [](Tensor&) { return true; }, {{"n_positions", 128}});
   CHECK_THROWS_WITH(load_dynamic(longer.path()),
                     Catch::Contains("'wpe.weight' is [64, 48], config.json makes it [128, 48]"));
@@ -218,7 +217,7 @@ TEST_CASE("texts past the learned positions or past the context are refused, and
   CHECK_THROWS_WITH(load_dynamic(opt.path()), Catch::Contains("is [66, 48], config.json makes it [68, 48]"));
 }
 
-TEST_CASE("what config.json implies must be in the weights") {
+TEST_CASE("the tensors implied by config.json must exist") {
   const auto without = [](const char* name, const char* part) {
     return Changed(name, [=](Tensor& tensor) { return tensor.name.find(part) == std::string::npos; });
   };
@@ -245,7 +244,7 @@ TEST_CASE("what config.json implies must be in the weights") {
   CHECK_THROWS_WITH(load_dynamic(other.path()), Catch::Contains("have names of 'mpt'"));
 }
 
-TEST_CASE("activation scales divide the input of the MLP's second matrix, where the checkpoint has them") {
+TEST_CASE("activation scales divide the input of the MLP's second matrix, if the checkpoint has them") {
   const auto plain = logits_of(load_dynamic(fixture("models/mpt-alibi-4h")));
   // down's columns times the scales and its input divided by them: the same model.
   const Safetensors weights(fixture("models/mpt-alibi-4h") / "model.safetensors");
@@ -282,7 +281,7 @@ TEST_CASE("activation scales divide the input of the MLP's second matrix, where 
   }
 }
 
-TEST_CASE("a narrow embedding costs a step its own bytes") {
+TEST_CASE("a narrow embedding adds its own bytes to a step") {
   const std::int64_t block = 4 * 48 * 48 + 2 * 48 * 96, projections = 2 * 48 * 32;
   CHECK(load_dynamic(fixture("models/opt-postln-proj")).info().step_bytes ==
         4 * (2 * block + projections + 97 * 32 + 32));

@@ -1,4 +1,4 @@
-// KvPool and Batch without a model: pages where memory runs out, and answers that were not asked for.
+// KvPool and Batch without a model: pages without memory, and results that were not requested.
 #include <catch2/catch.hpp>
 #include <memory>
 #include <new>
@@ -38,7 +38,7 @@ KvPool small_pool(bool share_prefixes) {
 
 }  // namespace
 
-TEST_CASE("a page is returned once, whichever allocation of take() and copy() fails") {
+TEST_CASE("a page is freed once, for any failing allocation of take() and copy()") {
   for (const bool copies : {false, true}) {
     for (const bool warm : {false, true}) {
       const long count = fail_each_allocation([&](Failure& failure) {
@@ -56,7 +56,7 @@ TEST_CASE("a page is returned once, whichever allocation of take() and copy() fa
   }
 }
 
-TEST_CASE("the budget counts pages that are held, through copies of a reference") {
+TEST_CASE("the budget counts held pages, through copies of a reference") {
   const KvPool pool = small_pool(false);
   std::vector<KvPageRef> pages;
   CHECK(error_id([&] {
@@ -68,7 +68,7 @@ TEST_CASE("the budget counts pages that are held, through copies of a reference"
   CHECK(kept.use_count() == 1);
 }
 
-TEST_CASE("answers are read by the kind that was asked for, after a forward") {
+TEST_CASE("results are read by the requested kind, after a forward pass") {
   const ToyModel model({.vocab = 7, .context = 32});
   Sequence first = model.sequence(), second = model.sequence(), third = model.sequence();
   const std::vector<Token> tokens{1, 2};
@@ -77,7 +77,7 @@ TEST_CASE("answers are read by the kind that was asked for, after a forward") {
   const int logits = batch.add(first, tokens, {.want = Want::logits, .rows = 2});
   const int hidden = batch.add(second, tokens, {.want = Want::hidden});
   const int nothing = batch.add(third, tokens);
-  CHECK(error_id([&] { batch.logits(logits); }) == "batch.answer");  // before the forward
+  CHECK(error_id([&] { batch.logits(logits); }) == "batch.answer");  // before the forward pass
   CHECK(error_id([&] { batch.hidden(hidden); }) == "batch.answer");
   model.forward(batch);
   CHECK(batch.logits(logits).extent(0) == 2);

@@ -1,4 +1,4 @@
-// Layers of quantized checkpoints that are damaged: each damage is an error that names what is wrong and where.
+// Damaged layers of quantized checkpoints: each fault is an error that names the fault and its place.
 #include <catch2/catch.hpp>
 #include <functional>
 #include <limits>
@@ -10,7 +10,7 @@ using namespace slm;
 using namespace slm::testing;
 using namespace slm::testing::damage;
 
-TEST_CASE("incomplete and doubled layers") {
+TEST_CASE("incomplete and duplicate layers") {
   check_refused(gemm, [](auto& c) { c.tensors.erase(down + ".scales"); }, "quant.incomplete-layer",
                 {down, "lacks", "scales"});
   check_refused(gemm, [](auto& c) { c.tensors.erase(down + ".qzeros"); }, "quant.incomplete-layer",
@@ -101,7 +101,7 @@ TEST_CASE("wrong types and shapes") {
                 "checkpoint.wrong-shape", {down + ".weight", "[128, 64]", "[64, 128]"});
 }
 
-TEST_CASE("sizes that a layout cannot hold") {
+TEST_CASE("sizes that a layout does not support") {
   const auto message = [](Int4Layout layout, std::int64_t out, std::int64_t in, int group) {
     EditableCheckpoint checkpoint = quantized_with(layout);
     checkpoint.config["quantization_config"]["group_size"] = group;
@@ -133,7 +133,7 @@ TEST_CASE("sizes that a layout cannot hold") {
                  Catch::Contains("in_features 4304 is not a multiple of the group size 128"));
 }
 
-TEST_CASE("what config.json says is compared with the tensors") {
+TEST_CASE("config.json is compared with the tensors") {
   const auto set = [](const char* name, Json value) {
     return [name, value](EditableCheckpoint& c) { c.config["quantization_config"][name] = value; };
   };
@@ -185,7 +185,7 @@ TEST_CASE("what config.json says is compared with the tensors") {
                     Catch::Contains("quant.unknown-group-size") && Catch::Contains("quant_config.json"));
 }
 
-TEST_CASE("scales and zero points that are no numbers") {
+TEST_CASE("scales and zero points that are not finite") {
   const float infinity = std::numeric_limits<float>::infinity();
   check_refused(gemm, [](auto& c) { c.at(down + ".scales").set_float(3 * 64 + 17, std::nanf("")); }, "quant.non-finite",
                 {down + ".scales' [g=3, n=17] is NaN"});
@@ -247,7 +247,7 @@ TEST_CASE("every tensor damaged in every way is an error that names folder and t
       if (!is_shape) check("is missing", [&](auto& c) { c.tensors.erase(name); });
       for (const DType dtype : all_types) {
         const bool floats = is_floating_point(tensor.dtype) && is_floating_point(dtype);
-        const bool extents = is_shape && dtype == DType::i32;  // legal types, and then wrong values
+        const bool extents = is_shape && dtype == DType::i32;  // valid types, and then wrong values
         if (dtype == tensor.dtype || floats || extents) continue;
         check("is of another type", [&](auto& c) { c.add(reshaped(tensor, tensor.shape, dtype)); });
       }

@@ -1,4 +1,4 @@
-// Layers of quantized checkpoints: what is found in every layout, and what else tools write.
+// Layers of quantized checkpoints in every layout, and variants of other tools.
 #include <catch2/catch.hpp>
 #include <functional>
 #include <limits>
@@ -48,7 +48,7 @@ TEST_CASE("layers of every layout are found, checked and described") {
   CHECK_FALSE(has_int4_layers(original()));
 }
 
-TEST_CASE("what else tools write is read") {
+TEST_CASE("variants of other tools are read") {
   const auto loads = [](EditableCheckpoint checkpoint, const std::function<void(EditableCheckpoint&)>& change) {
     change(checkpoint);
     CHECK(fault(checkpoint) == "");
@@ -60,7 +60,7 @@ TEST_CASE("what else tools write is read") {
       loads(quantized_with(packed_rows, group), without_config);
     }
   }
-  SECTION("no config: the gemv layouts where only one group size fits the padded width") {
+  SECTION("no config: the gemv layouts if only one group size fits the padded width") {
     // 64 inputs are 1, 1 or 2 groups of -1, 64 and 32: padded to 1 (or 2) words, 2 and 4.
     loads(quantized_with(gemv, 64), without_config);
     loads(quantized_with(gemv_fast, 32), without_config);
@@ -203,7 +203,7 @@ TEST_CASE("layers of other schemes are recognised by their tensors") {
   }
 }
 
-TEST_CASE("a square layer is told apart by its scales") {
+TEST_CASE("the layout of a square layer follows from its scales") {
   for (const bool with_config : {true, false}) {
     EditableCheckpoint as_gemm = quantized_with(gemm, 32), as_gemv = quantized_with(gemv, 32);
     for (EditableCheckpoint* checkpoint : {&as_gemm, &as_gemv}) {
@@ -260,5 +260,5 @@ TEST_CASE("patterns of layer names") {
   CHECK(matches("a?c*", "abc"));
   CHECK_FALSE(matches("a?c", "ac"));
   const std::string stars(200, '*'), many(20000, 'a');
-  CHECK_FALSE(matches(stars + "a*a*a*a*a*a*a*a*b", many));  // and in no time
+  CHECK_FALSE(matches(stars + "a*a*a*a*a*a*a*a*b", many));  // and in little time
 }

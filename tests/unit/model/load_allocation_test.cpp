@@ -1,4 +1,4 @@
-// Loading where an allocation fails, whichever it is: it ends in bad_alloc or Error, and the next load is whole.
+// Loading with each allocation failing in turn: it ends in bad_alloc or Error, and the next load succeeds.
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <optional>
@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// Loads with every allocation failing in turn; a load that returns gives the right model.
+/// Loads with every allocation failing in turn; a successful load gives the correct model.
 void check_loads(const fs::path& path, WeightType weights = WeightType::as_stored) {
   const backend::Cpu device(2);
   const auto load_it = [&] { return load(path, device, {.weights = weights}); };
@@ -39,7 +39,7 @@ void check_loads(const fs::path& path, WeightType weights = WeightType::as_store
 
 }  // namespace
 
-TEST_CASE("a folder loads whole or not at all, whichever allocation fails") {
+TEST_CASE("a folder loads completely or fails, for any failing allocation") {
   const TemporaryFolder folder;
   const fs::path model = write_least_model(folder.path() / "model", 1);
   check_loads(model);
@@ -50,7 +50,7 @@ TEST_CASE("a folder loads whole or not at all, whichever allocation fails") {
   check_loads(folder.path() / "awq");
 }
 
-TEST_CASE("a GGUF file loads whole or not at all, whichever allocation fails") {
+TEST_CASE("a GGUF file loads completely or fails, for any failing allocation") {
   const TemporaryFolder folder;
   const fs::path model = write_least_model(folder.path() / "model", 1);
   for (const DType type : {DType::f32, DType::q8_0}) {
@@ -60,7 +60,7 @@ TEST_CASE("a GGUF file loads whole or not at all, whichever allocation fails") {
   }
 }
 
-TEST_CASE("a tokenizer reads and splits a text whole or not at all, whichever allocation fails") {
+TEST_CASE("a tokenizer loads and encodes completely or fails, for any failing allocation") {
   const TemporaryFolder folder;
   const fs::path model = write_least_model(folder.path() / "model", 1), file = folder.path() / "model.gguf";
   quantize::write_gguf(model, file, {.type = DType::f32});

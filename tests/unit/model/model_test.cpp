@@ -43,7 +43,7 @@ void change_config(const std::filesystem::path& folder, const char* field, const
   std::ofstream(folder / "config.json") << config;
 }
 
-/// Holds one format only.
+/// Supports only one format.
 struct OnlyBf16 : backend::Reference {
   static constexpr const char* name = "only-bf16";
   static constexpr std::array kv_formats = {KvFormat::bf16};
@@ -58,7 +58,7 @@ struct Following : backend::Reference {
 
 }  // namespace
 
-TEST_CASE("a copy of a device that outlives its model refuses the model's steps, and does not keep the model") {
+TEST_CASE("a copy of a device that outlives its model rejects the model's steps, and does not keep the model") {
   const TemporaryFolder folder;
   write_random_checkpoint<float>(folder.path(), tiny_shape, 3);
   const Following device;
@@ -85,7 +85,7 @@ TEST_CASE("a compile-time config and Dynamic are the same model") {
   CHECK(Model<Dynamic, Fp32, backend::Reference>::static_vocab == 0);
 }
 
-TEST_CASE("a shape outside the registry is refused on request, and so is another model's folder") {
+TEST_CASE("a shape outside the registry is rejected on request, and so is another model's folder") {
   const TemporaryFolder folder;
   write_random_checkpoint<float>(folder.path(), tiny_shape, 3);
   CHECK_THROWS_WITH(load(folder.path(), backend::Cpu{}, {.only_known = true}),
@@ -94,7 +94,7 @@ TEST_CASE("a shape outside the registry is refused on request, and so is another
   CHECK_THROWS_WITH(Wrong::load(folder.path()), Catch::Contains("AMD-Llama-135M, differs: layers 2 instead of 12"));
 }
 
-TEST_CASE("logits do not depend on how tokens are divided among calls, nor on what was truncated away") {
+TEST_CASE("logits do not depend on the division of tokens among calls, nor on truncated tokens") {
   const TemporaryFolder folder;
   write_random_checkpoint<float>(folder.path(), tiny_shape, 4);
   Session model(load(folder.path(), backend::Reference{}));
@@ -112,14 +112,14 @@ TEST_CASE("logits do not depend on how tokens are divided among calls, nor on wh
   }
 }
 
-TEST_CASE("prompts longer than one piece give the same logits at every piece boundary") {
+TEST_CASE("prompts longer than one chunk give the same logits at every chunk boundary") {
   const TemporaryFolder folder;
   write_random_checkpoint<float>(folder.path(), tiny_shape, 5);
   Session model(load(folder.path(), backend::Reference{}));
   std::vector<Token> tokens(backend::Reference::max_rows * 2 + 5);
   for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<Token>(i * 37 % 101);
   const auto all = copy(model.forward(tokens, static_cast<int>(tokens.size())));
-  for (const int rows : {1, 5, 6, 69, 70}) {  // the wanted rows end inside, at and across a piece
+  for (const int rows : {1, 5, 6, 69, 70}) {  // the requested rows end inside, at and across a chunk
     model.truncate(0);
     const auto last = copy(model.forward(tokens, rows));
     CHECK(std::memcmp(last.data(), all.data() + all.size() - last.size(), last.size() * sizeof(float)) == 0);
@@ -144,7 +144,7 @@ TEST_CASE("weights can be stored in another type than the file's") {
   CHECK(as_stored.info().step_bytes < load(narrow.path(), device, {.weights = WeightType::f32}).info().step_bytes);
 }
 
-TEST_CASE("biases are used when config.json asks for them") {
+TEST_CASE("biases are used if config.json enables them") {
   const TemporaryFolder folder;
   write_random_checkpoint<float>(folder.path(), tiny_shape, 7);
   const auto without = logits_of(load(folder.path(), backend::Reference{}), 11);
@@ -197,7 +197,7 @@ TEST_CASE("a tied table may be stored under either name") {
   CHECK(logits_of(load(renamed.path(), backend::Reference{}), 11) == expected);
 }
 
-TEST_CASE("requests outside a model's limits are refused and change nothing") {
+TEST_CASE("requests outside a model's limits are rejected and change nothing") {
   const TemporaryFolder folder;
   write_random_checkpoint<float>(folder.path(), tiny_shape, 9);
   Session model(load(folder.path(), backend::Reference{}, {.context = 12}));
@@ -217,7 +217,7 @@ TEST_CASE("requests outside a model's limits are refused and change nothing") {
                     Catch::Contains("exceeds the limit of config.json, 512"));
 }
 
-TEST_CASE("a format of the cache that a backend does not hold is refused, on loading and for a pool") {
+TEST_CASE("a cache format that a backend does not support is rejected, on loading and for a pool") {
   const TemporaryFolder folder;
   write_random_checkpoint<float>(folder.path(), tiny_shape, 9);
   const AnyModel model = load(folder.path(), OnlyBf16{});
@@ -231,7 +231,7 @@ TEST_CASE("a format of the cache that a backend does not hold is refused, on loa
   CHECK(plain.pool({.format = KvFormat::f32}).layout().format() == KvFormat::f32);
 }
 
-TEST_CASE("loading reports its progress, and a model tells what a decoder must know") {
+TEST_CASE("loading reports its progress, and a model provides the decoder's information") {
   const TemporaryFolder folder;
   write_random_checkpoint<bfloat16_t>(folder.path(), tiny_shape, 10);
   change_config(folder.path(), "eos_token_id", 2);
@@ -246,7 +246,7 @@ TEST_CASE("loading reports its progress, and a model tells what a decoder must k
   CHECK(model.info().step_bytes == 2 * matrices);
 }
 
-TEST_CASE("logits do not depend on the rounding mode of the thread that loads and asks") {
+TEST_CASE("logits do not depend on the rounding mode of the loading and the calling thread") {
   const TemporaryFolder folder;
   write_random_checkpoint<float>(folder.path(), tiny_shape, 9);
   const auto plain = logits_of(load(folder.path(), backend::Reference{}), 11);

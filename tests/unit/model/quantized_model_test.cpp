@@ -1,4 +1,4 @@
-// Whole models with 4-bit layers: the layout of a checkpoint must not be seen in its logits.
+// Whole models with 4-bit layers: logits must not depend on a checkpoint's layout.
 #include <catch2/catch.hpp>
 
 #include "slm/backend/cpu/cpu.hpp"
@@ -50,7 +50,7 @@ double relative_distance(const std::vector<float>& a, const std::vector<float>& 
 
 }  // namespace
 
-TEST_CASE("the same 4-bit model in every layout gives the same logits, those of its weights multiplied out") {
+TEST_CASE("the same 4-bit model in every layout gives the same logits, those of its dequantized weights") {
   for (const char* name : {"models/llama-mha3h", "models/llama3-gqa-scaled-tied", "models/llama-sharded-bf16"}) {
     const Checkpoint source(fixture(name));
     const std::vector<float> original = logits_of(fixture(name));
@@ -59,7 +59,7 @@ TEST_CASE("the same 4-bit model in every layout gives the same logits, those of 
         const auto expected = logits_of(dequantized(source, {.group = group, .symmetric = symmetric}));
         const double distance = relative_distance(expected, original);
         CHECK(distance > 1e-3);  // 4 bits are not the same model
-        CHECK(distance < 0.6);   // and not another one, whose distance would be about 1.4
+        CHECK(distance < 0.6);   // and not a different model, whose distance would be about 1.4
         for (const Int4Layout layout : all_layouts) {
           if (layout == Int4Layout::awq_gemv_fast) continue;  // needs multiples of 64 inputs: the next test
           INFO(name << " group " << group << " " << name_of(layout));
@@ -92,7 +92,8 @@ TEST_CASE("all six layouts, groups of usual size, and every type of scale") {
   }
 }
 
-TEST_CASE("logits of four bits on the CPU lie within 1e-4 of the largest from those of the dequantized weights") {
+TEST_CASE(
+    "logits of four bits on the CPU differ by at most 1e-4 of the largest from those of the dequantized weights") {
   for (const char* name : {"draft-int4", "target-int4"}) {
     const auto checkpoint = std::make_shared<const Checkpoint>(demo_pair(name));
     const std::vector<float> exact = logits_as<AwqInt4<>>(checkpoint);
@@ -107,7 +108,7 @@ TEST_CASE("logits of four bits on the CPU lie within 1e-4 of the largest from th
   }
 }
 
-TEST_CASE("layers left in floating point stay what they are, whatever the lists of config.json say") {
+TEST_CASE("layers in floating point stay unchanged, for any lists in config.json") {
   const Checkpoint source(fixture("models/llama-mha3h"));
   const QuantizedForm form{};
   const EditableCheckpoint plain = dequantized(source, form);

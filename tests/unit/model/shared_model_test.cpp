@@ -1,4 +1,4 @@
-// One model, many threads: what each decodes is what one thread alone would, on one device and on several.
+// One model, many threads: each decodes the same as one thread alone, on one device and on several.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <string>
@@ -22,7 +22,7 @@ struct Pair {
   AnyModel draft, target;
 };
 
-/// What a thread does: a plain and a speculative decoder with prompts of its own, and a text that forks.
+/// A thread's work: a plain and a speculative decoder with separate prompts, and a text that forks.
 std::vector<Token> texts_of(const Pair& models, int thread) {
   std::vector<Token> all;
   const auto sink = [&all](Token token) { all.push_back(token); };
@@ -58,7 +58,7 @@ std::vector<Token> texts_of(const Pair& models, int thread) {
   return all;
 }
 
-/// Each thread decodes with the models it is given. Returns how many texts differ from those of one thread.
+/// Each thread decodes with the given models. Returns the number of texts that differ from those of one thread.
 template <class ModelsOf>
 int differing_texts(ModelsOf models_of) {
   std::vector<std::vector<Token>> alone, together(threads);
@@ -82,7 +82,7 @@ Pair load_pair(const std::string& kind, const backend::Cpu& device) {
 
 }  // namespace
 
-TEST_CASE("threads with decoders of their own share one model and one device") {
+TEST_CASE("threads with separate decoders share one model and one device") {
   for (const char* kind : {"", "-int4"}) {
     const Pair models = load_pair(kind, backend::Cpu{2});
     CAPTURE(kind);
@@ -90,12 +90,12 @@ TEST_CASE("threads with decoders of their own share one model and one device") {
   }
 }
 
-TEST_CASE("models on two devices serve threads side by side") {
+TEST_CASE("models on two devices serve threads concurrently") {
   const Pair models[] = {load_pair("", backend::Cpu{2}), load_pair("", backend::Cpu{2})};
   CHECK(differing_texts([&](int thread) { return models[thread % 2]; }) == 0);
 }
 
-TEST_CASE("threads that ask a fresh model for sequences at once share one pool") {
+TEST_CASE("threads that request sequences of a new model at the same time share one pool") {
   const AnyModel model = load(fixture("models/llama-mha3h"), backend::Cpu{1});
   std::vector<Sequence> sequences(threads);
   std::vector<std::thread> running;
@@ -114,7 +114,7 @@ TEST_CASE("threads that ask a fresh model for sequences at once share one pool")
   }
 }
 
-TEST_CASE("threads whose texts begin alike share pages of one pool that has no room for all") {
+TEST_CASE("threads whose texts have common prefixes share pages of a pool that is too small for all") {
   const AnyModel model = load(fixture("models/llama-mha3h"), backend::Cpu{1});
   const std::size_t page = model.pool().layout().page_bytes(0);
   const auto text_of = [&](int text) {  // texts 0 and 1 differ from the third page on, 2 and 3 likewise

@@ -1,5 +1,5 @@
-// The one list of a model's tensors: loading reads exactly these, and config.json's word about the head is weighed
-// against the file.
+// The list of a model's tensors: loading reads exactly these, and config.json's tie of the head is compared with the
+// file.
 #include <catch2/catch.hpp>
 #include <set>
 
@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// Every fixture, those of ../shared where they are, and the embedded pair in floating point.
+/// Every fixture, those of ../shared if they exist, and the embedded pair in floating point.
 std::vector<fs::path> folders() {
   std::vector<fs::path> found{demo_pair("draft"), demo_pair("target")};
   for (const fs::path& root : {fixture("models"), fs::path{SLM_SOURCE_DIR} / "../shared/fixtures/models"}) {
@@ -58,7 +58,7 @@ void write_with(const fs::path& folder, const std::vector<Tensor>& tensors) {
 
 }  // namespace
 
-TEST_CASE("a model loads from the tensors of its list alone, and needs every one of them but the head") {
+TEST_CASE("a model loads from the tensors of its list alone, and needs every one of them except the head") {
   for (const fs::path& folder : folders()) {
     CAPTURE(folder);
     const Checkpoint whole(folder);
@@ -73,7 +73,7 @@ TEST_CASE("a model loads from the tensors of its list alone, and needs every one
       return std::make_shared<const Checkpoint>("some", description, QuantizationSettings{}, std::move(tensors));
     };
     CHECK(error_id([&] { read_weights(opened_without("")); }) == "no error");
-    std::set<std::string> kinds;  // one layer of several that are alike is enough
+    std::set<std::string> kinds;  // one layer of several equal ones is enough
     for (const TensorName& name : whole.names().all()) {
       const bool deep =
           name.name.starts_with(whole.names().layers()) && !name.name.starts_with(text(whole.names().layers(), 0, "."));
@@ -87,7 +87,7 @@ TEST_CASE("a model loads from the tensors of its list alone, and needs every one
   }
 }
 
-TEST_CASE("a file's own head counts whatever config.json says of tying, and a copy of the table does not") {
+TEST_CASE("a separate head in the file is used for any tie setting in config.json, and a copy of the table is not") {
   int heads = 0, tables = 0;
   for (const fs::path& folder : folders()) {
     CAPTURE(folder);
@@ -143,7 +143,7 @@ TEST_CASE("a head in four bits is a head") {
   }
 }
 
-TEST_CASE("layers beyond the number that config.json asks for are noted and not read") {
+TEST_CASE("layers beyond the number in config.json are noted and not read") {
   const TemporaryFolder copies;
   const fs::path changed = copies.path() / "changed";
   copy_with(fixture("models/llama-mha3h"), changed, "num_hidden_layers", 1);

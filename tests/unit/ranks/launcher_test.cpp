@@ -1,4 +1,4 @@
-// What a launcher's environment says of ranks, and which device each of them gets.
+// The launcher's environment of ranks, and the device of each rank.
 #include <catch2/catch.hpp>
 #include <map>
 #include <optional>
@@ -38,7 +38,7 @@ std::string sentence_of(const auto& action) {
 
 }  // namespace
 
-TEST_CASE("mpirun and srun say which rank a process is; without them it is one alone") {
+TEST_CASE("mpirun and srun set the rank of a process; without them it is a single rank") {
   const auto is = [](const Environment& environment, int rank, int size) {
     const ranks::Launched found = launched_in(environment);
     return found.rank == rank && found.size == size;
@@ -46,7 +46,7 @@ TEST_CASE("mpirun and srun say which rank a process is; without them it is one a
   CHECK(is({}, 0, 1));
   CHECK(is({{"OMPI_COMM_WORLD_RANK", "3"}, {"OMPI_COMM_WORLD_SIZE", "4"}}, 3, 4));
   CHECK(is({{"SLURM_PROCID", "1"}, {"SLURM_STEP_NUM_TASKS", "2"}}, 1, 2));
-  // A batch file's own process, and what mpirun starts inside an allocation.
+  // A batch script's own process, and processes of mpirun inside an allocation.
   CHECK(is({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "8"}}, 0, 1));
   CHECK(is({{"SLURM_PROCID", "0"},
             {"SLURM_STEP_NUM_TASKS", "1"},
@@ -55,7 +55,7 @@ TEST_CASE("mpirun and srun say which rank a process is; without them it is one a
            5, 8));
 }
 
-TEST_CASE("an environment that contradicts itself is refused") {
+TEST_CASE("a contradictory environment is rejected") {
   for (const auto& [rank, size] : {std::pair{"2", "2"},
                                    {"-1", "2"},
                                    {"0", "0"},
@@ -72,7 +72,7 @@ TEST_CASE("an environment that contradicts itself is refused") {
   CHECK(error_id([] { launched_in({{"SLURM_STEP_NUM_TASKS", "2"}}); }) == "ranks.launcher");
 }
 
-TEST_CASE("mpirun and srun say which of the ranks of its host a process is") {
+TEST_CASE("mpirun and srun set the rank of a process on its host") {
   const auto local = [](const Environment& environment) { return launched_in(environment).local; };
   CHECK(local({}) == std::nullopt);
   Environment environment{{"OMPI_COMM_WORLD_RANK", "3"}, {"OMPI_COMM_WORLD_SIZE", "4"}, {"SLURM_LOCALID", "0"}};
@@ -88,7 +88,7 @@ TEST_CASE("mpirun and srun say which of the ranks of its host a process is") {
   }
 }
 
-TEST_CASE("devices are dealt out to the ranks of a host, and a rank that sees one has that") {
+TEST_CASE("devices are assigned to the ranks of a host, and a rank that sees one device uses it") {
   using ranks::device_of;
   for (const int local : {0, 1, 2, 3}) CHECK(device_of(launched_as(4 + local, local), 4) == local);
   for (const int local : {0, 1, 2}) CHECK(device_of(launched_as(local, local), 4, 1) == 1 + local);
@@ -96,7 +96,7 @@ TEST_CASE("devices are dealt out to the ranks of a host, and a rank that sees on
   CHECK(device_of(launched_as(5, std::nullopt), 1) == 0);
 }
 
-TEST_CASE("more ranks on a host than devices are refused, with the rank, the devices and the mend") {
+TEST_CASE("more ranks on a host than devices are rejected, with the rank, the devices and the remedy") {
   using ranks::device_of;
   const auto refused = [](int local, int devices, int first) {
     return error_id([&] { device_of(launched_as(6, local), devices, first); }) == "ranks.devices";
@@ -110,7 +110,7 @@ TEST_CASE("more ranks on a host than devices are refused, with the rank, the dev
   CHECK(error_id([] { device_of(launched_as(1, std::nullopt), 2); }) == "ranks.launcher");
 }
 
-TEST_CASE("two ranks that have one device are both named, on every rank") {
+TEST_CASE("two ranks with one device are both named, on every rank") {
   const auto end_of = [](const std::vector<std::string>& names) {
     std::vector<std::string> said(names.size());
     ranks::run_threads(static_cast<int>(names.size()), [&](const ranks::Threads& ranks) {
@@ -124,6 +124,6 @@ TEST_CASE("two ranks that have one device are both named, on every rank") {
     CHECK(sentence.find("rank 11 and rank 13 share one device: b 0") != std::string::npos);
     CHECK(sentence.find("ranks.devices") != std::string::npos);
   }
-  const std::string longest(1000, 'x');  // names end with what tells devices apart only where they are short
+  const std::string longest(1000, 'x');  // names end with the identifying part only if they are short
   CHECK(sentence_of([&] { ranks::require_own_device(ranks::Alone{}, 0, longest); }) == "");
 }

@@ -1,5 +1,5 @@
-// ranks::Nccl over a NCCL that is made up: what its calls give, their order, streams, sizes and groups; and that
-// whatever fails, on whichever rank, is known on all of them soon, by its name.
+// ranks::Nccl over a simulated NCCL: results, order, streams, sizes and groups of its calls; and every failure, on any
+// rank, is soon reported on all ranks by its name.
 #include "slm/ranks/nccl.hpp"
 
 #include <algorithm>
@@ -28,7 +28,7 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using std::chrono::steady_clock;
 
-TEST_CASE("devices get what all have given, and so does the host, for 1 to 4 ranks, again and again") {
+TEST_CASE("devices and the host get the values of all ranks, for 1 to 4 ranks, repeatedly") {
   for (const int size : {1, 2, 3, 4}) {
     const Fresh fresh;
     std::atomic<int> wrong{0};
@@ -45,7 +45,7 @@ TEST_CASE("devices get what all have given, and so does the host, for 1 to 4 ran
   }
 }
 
-TEST_CASE("equal shares are one call, others a broadcast each in one group, and nothing is no call") {
+TEST_CASE("equal sizes are one call, others one broadcast each in one group, and empty ones no call") {
   const Fresh fresh;
   std::atomic<int> refused{0};
   run(3, [&](const Threads& host) {
@@ -82,7 +82,7 @@ TEST_CASE("equal shares are one call, others a broadcast each in one group, and 
   }
 }
 
-TEST_CASE("calls take their place in the stream that they name, and return before it works") {
+TEST_CASE("calls use the order of their stream, and return before it runs") {
   const Fresh fresh;
   std::atomic<int> wrong{0};
   const void* handles[2] = {};
@@ -112,7 +112,7 @@ TEST_CASE("calls take their place in the stream that they name, and return befor
   CHECK(wrong == 0);
 }
 
-TEST_CASE("a split group has a communicator of its own, and ranks keep their numbers in what is said of them") {
+TEST_CASE("a split group has a separate communicator, and messages keep the ranks' numbers") {
   const Fresh fresh;
   std::atomic<int> wrong{0};
   library().faults = {{"ncclAllGather", 2, ncclSystemError, false, {}, 4}};
@@ -131,7 +131,7 @@ TEST_CASE("a split group has a communicator of its own, and ranks keep their num
   CHECK(ends[3].says("rank 2 has failed"));
 }
 
-TEST_CASE("every call that fails, at once or later, is an error with its rank, which the others hear of") {
+TEST_CASE("every failing call, immediate or later, is an error with its rank, which the others receive") {
   std::vector<fake::nccl::Fault> faults{{"ncclGetUniqueId", 0}};
   for (const int rank : {0, 2}) {
     for (const char* function : {"ncclGetVersion", "ncclCommInitRankConfig", "ncclCommGetAsyncError", "ncclGroupStart",
@@ -166,7 +166,7 @@ TEST_CASE("every call that fails, at once or later, is an error with its rank, w
   }
 }
 
-TEST_CASE("a fault at any call, however late, is the error of its rank and the end of all") {
+TEST_CASE("a fault at any call is the error of its rank and ends all ranks") {
   const std::vector<std::string> functions{"ncclCommGetAsyncError", "ncclGroupStart", "ncclBroadcast",   "ncclGroupEnd",
                                            "ncclAllGather",         "ncclAllReduce",  "ncclCommFinalize"};
   std::mt19937 random(1);
@@ -185,7 +185,7 @@ TEST_CASE("a fault at any call, however late, is the error of its rank and the e
       const Nccl nccl(host, Device{host.rank()});
       Device::Stream stream;
       for (int turn = 0; turn < 3; ++turn) wrong += everything(nccl, stream, turn);
-      nccl.barrier();  // so that what fails behind it only ends the communicator
+      nccl.barrier();  // so that later failures only end the communicator
     });
     const End& end = ends[static_cast<std::size_t>(rank)];
     CHECK(wrong == 0);
@@ -200,7 +200,7 @@ TEST_CASE("a fault at any call, however late, is the error of its rank and the e
   CHECK(met > 15);
 }
 
-TEST_CASE("a communicator that has failed takes no more calls") {
+TEST_CASE("a failed communicator accepts no calls") {
   const Fresh fresh;
   const auto ends = run(1, [&](const Threads& host) {
     const Nccl nccl(host, Device{});
@@ -217,7 +217,7 @@ TEST_CASE("a communicator that has failed takes no more calls") {
   CHECK(library().calls.empty());
 }
 
-TEST_CASE("an end that fails is silent, and aborts what is left") {
+TEST_CASE("a failing end is silent, and aborts the rest") {
   for (const bool later : {false, true}) {
     const Fresh fresh;
     library().faults = {{"ncclCommFinalize", 1, ncclSystemError, later}};
@@ -230,7 +230,7 @@ TEST_CASE("an end that fails is silent, and aborts what is left") {
   }
 }
 
-TEST_CASE("a rank that throws between calls ends the others' wait at once, whether NCCL tells them or not") {
+TEST_CASE("a rank that throws between calls ends the others' wait immediately, with and without NCCL's report") {
   for (const bool peers_notice : {true, false}) {
     const Fresh fresh;
     library().peers_notice = peers_notice;
@@ -246,7 +246,7 @@ TEST_CASE("a rank that throws between calls ends the others' wait at once, wheth
   }
 }
 
-TEST_CASE("a device that is lost while it is waited for ends the communicator") {
+TEST_CASE("a device that is lost during a wait ends the communicator") {
   const Fresh fresh;
   const auto ends = run(2, [&](const Threads& host) {
     const Nccl nccl(host, Device{host.rank(), host.rank() == 0});
@@ -258,7 +258,7 @@ TEST_CASE("a device that is lost while it is waited for ends the communicator") 
   CHECK(calls_of(0).back() == "ncclCommAbort");
 }
 
-TEST_CASE("a rank that does not come is named by those that have waited for it") {
+TEST_CASE("a missing rank is named by the waiting ones") {
   const Fresh fresh;
   std::atomic<int> ended{0};
   const auto until_others_end = [&] {
@@ -277,23 +277,23 @@ TEST_CASE("a rank that does not come is named by those that have waited for it")
           }
         },
         patience);
-    for (const End& end : ends) {  // it learns that itself when it comes
+    for (const End& end : ends) {  // it receives that itself when it arrives
       INFO(end.sentence);
       CHECK(end.id == "ranks.failed");
       CHECK(end.says("rank 2 did not arrive within 1000 ms"));
     }
   };
-  SECTION("to open the communicator") {
+  SECTION("at the creation of the communicator") {
     check([&](const Threads& host) {
       if (host.rank() == 2) until_others_end();
       const Nccl nccl(host, Device{host.rank()}, patience);
     });
   }
-  SECTION("to NCCL's part of that") {
+  SECTION("at NCCL's part of it") {
     library().faults = {{"ncclCommInitRankConfig", 2, ncclSuccess, false, until_others_end}};
     check([&](const Threads& host) { const Nccl nccl(host, Device{host.rank()}, patience); });
   }
-  SECTION("to a call") {
+  SECTION("at a call") {
     check([&](const Threads& host) {
       const Nccl nccl(host, Device{host.rank()}, patience);
       Device::Stream stream;
@@ -303,7 +303,7 @@ TEST_CASE("a rank that does not come is named by those that have waited for it")
   }
 }
 
-TEST_CASE("NCCL that does not end, though all ranks are there, is said of NCCL") {
+TEST_CASE("if all ranks answer, a call that does not end is an error of NCCL") {
   const Fresh fresh;
   library().hangs = true;
   const auto ends = run(2, [&](const Threads& host) {
@@ -314,12 +314,12 @@ TEST_CASE("NCCL that does not end, though all ranks are there, is said of NCCL")
     nccl.wait(stream);
   });
   for (const End& end : ends) CHECK(end.id == "ranks.nccl");
-  CHECK(std::any_of(ends.begin(), ends.end(), [](const End& end) {  // the other may hear of its end
+  CHECK(std::any_of(ends.begin(), ends.end(), [](const End& end) {  // the other one may receive its end
     return end.says("a stream did not complete within 1000 ms, though all ranks have called it");
   }));
 }
 
-TEST_CASE("ranks that make different calls are told which of them does") {
+TEST_CASE("ranks with different calls are named with their calls") {
   const Fresh fresh;
   const auto ends = run(3, [&](const Threads& host) {
     const Nccl nccl(host, Device{host.rank()}, patience);
@@ -334,7 +334,7 @@ TEST_CASE("ranks that make different calls are told which of them does") {
   CHECK(ends[1].says("rank 0 has made 2 calls of NCCL, and rank 1 1"));
 }
 
-TEST_CASE("another version of NCCL and one device for two ranks are refused") {
+TEST_CASE("another version of NCCL, and one device for two ranks, are rejected") {
   {
     const Fresh fresh;
     library().versions[1] = 22000;
@@ -348,7 +348,7 @@ TEST_CASE("another version of NCCL and one device for two ranks are refused") {
   }
 }
 
-TEST_CASE("the host may be one rank alone") {
+TEST_CASE("the host communicator may be a single rank") {
   const Fresh fresh;
   fake::nccl::rank = 0;
   const ranks::Nccl<Device, ranks::Alone> nccl(ranks::Alone{}, Device{});
@@ -356,7 +356,7 @@ TEST_CASE("the host may be one rank alone") {
   CHECK(wrong_answers(nccl, 1) == 0);
 }
 
-TEST_CASE("what the fake watches over is seen") {
+TEST_CASE("the fake detects violations of its rules") {
   const Fresh fresh;
   fake::nccl::rank = 0;
   current_device = 0;

@@ -1,4 +1,4 @@
-// Ranks of which an allocation fails, whichever it is: the exception reaches the caller, and no rank hangs.
+// Ranks with each allocation failing in turn: the exception reaches the caller, and no rank hangs.
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <chrono>
@@ -22,7 +22,8 @@ using std::chrono::steady_clock;
 
 namespace {
 
-constexpr auto patience = std::chrono::seconds(60);  // longer than a test may take: no failure is found by waiting
+constexpr auto patience =
+    std::chrono::seconds(60);  // longer than the test's time limit: no failure is detected by a timeout
 
 void reduce_over_ranks() {
   run_threads(
@@ -57,7 +58,7 @@ void tell_a_team() {
 
 }  // namespace
 
-TEST_CASE("an allocation that fails in any thread of ranks is an exception of the caller") {
+TEST_CASE("a failing allocation in any thread of ranks is an exception of the caller") {
   for (const Failing whose : {Failing::here, Failing::elsewhere, Failing::everywhere}) {
     for (const auto action : {reduce_over_ranks, tell_a_team}) {
       const auto began = steady_clock::now();
@@ -70,7 +71,7 @@ TEST_CASE("an allocation that fails in any thread of ranks is an exception of th
   }
 }
 
-TEST_CASE("a team that has failed says so, though there is no memory to say why") {
+TEST_CASE("a failed team reports it even without memory for the reason") {
   Team team(Threads::group(1).front());
   Failure failure(1, true, Failing::here);
   failure.spares([&] { team.together([] { throw std::bad_alloc{}; }); });

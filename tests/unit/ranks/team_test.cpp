@@ -1,5 +1,5 @@
-// A team: what rank 0 tells arrives whole and in order, its end is told, and a rank that is missing is found out even
-// while nothing is told.
+// A team: rank 0's messages arrive complete and in order, its end is announced, and a missing rank is detected even
+// without messages.
 #include "slm/ranks/team.hpp"
 
 #include <atomic>
@@ -42,7 +42,7 @@ std::vector<int> numbers_up_to(int count) {
 
 }  // namespace
 
-TEST_CASE("a letter is read as it was written, and not beyond its end") {
+TEST_CASE("a message is read as written, and not beyond its end") {
   Letter letter;
   letter.put(7).put_text("seven").put_all(std::span<const int>(numbers_up_to(3))).put('x');
   CHECK(letter.take<int>() == 7);
@@ -57,9 +57,9 @@ TEST_CASE("a letter is read as it was written, and not beyond its end") {
   CHECK(error_id([&] { lies.take_all(numbers); }) == "ranks.out-of-step");
 }
 
-TEST_CASE("letters of any length arrive whole, in order, from whichever thread; then the end") {
+TEST_CASE("messages of any length arrive complete and in order, from any thread; then the end") {
   run_threads(3, [](const Threads& ranks) {
-    Team team(ranks, milliseconds(4));  // so often that it falls between letters
+    Team team(ranks, milliseconds(4));  // often enough to fall between messages
     if (team.leads()) {
       for (const int size : {0, 1, 1000, 1021, 1022, 1023, 100000}) {
         std::jthread([&] { tell(team, Letter{}.put_all(std::span<const int>(numbers_up_to(size)))); });
@@ -77,21 +77,21 @@ TEST_CASE("letters of any length arrive whole, in order, from whichever thread; 
   });
 }
 
-TEST_CASE("a team of one tells nobody") {
+TEST_CASE("a team of one sends nothing") {
   ranks::Team<ranks::Alone> team{ranks::Alone{}};
   CHECK(team.leads());
   const auto speaks = team.lock();
   team.tell(Letter{}.put(1));
 }
 
-TEST_CASE("a rank that goes away is found out while nothing is told") {
+TEST_CASE("a missing rank is detected without messages") {
   std::atomic<bool> told_first{false};
   CHECK(error_id([&] {
           run_threads(
               2,
               [&](const Threads& ranks) {
                 auto team = std::make_unique<Team>(ranks, milliseconds(20));
-                if (!team->leads()) return;  // its thread ends without a word
+                if (!team->leads()) return;  // its thread ends without a message
                 const auto begin = std::chrono::steady_clock::now();
                 while (team->failure().empty() && std::chrono::steady_clock::now() - begin < std::chrono::seconds(20))
                   std::this_thread::sleep_for(milliseconds(5));
@@ -103,7 +103,7 @@ TEST_CASE("a rank that goes away is found out while nothing is told") {
   CHECK(told_first);
 }
 
-TEST_CASE("when rank 0 goes away the others do not wait for ever") {
+TEST_CASE("the loss of rank 0 ends the others' wait") {
   CHECK(error_id([] {
           run_threads(
               2,

@@ -1,4 +1,4 @@
-// Ranks that are threads: what each call gives, and that a rank which fails, stalls or makes another call ends all.
+// Ranks as threads: the results of each call, and a failing, stalling or mismatched rank ends all.
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <chrono>
@@ -25,7 +25,7 @@ using std::chrono::steady_clock;
 
 namespace {
 
-/// What every rank of three throws when rank 1 does `fault` in the place of a barrier.
+/// The exceptions of three ranks when rank 1 does `fault` instead of a barrier.
 template <class Fault>
 std::vector<std::string> ids_after(Fault fault) {
   std::vector<std::string> ids(3);
@@ -47,7 +47,7 @@ std::vector<std::string> ids_after(Fault fault) {
 
 }  // namespace
 
-TEST_CASE("every rank gets what all have given, for 1 to 8 ranks, again and again") {
+TEST_CASE("every rank gets the values of all, for 1 to 8 ranks, repeatedly") {
   for (const int size : {1, 2, 3, 4, 8}) {
     std::atomic<int> wrong{0};
     run_threads(size, [&](const Threads& ranks) {
@@ -76,7 +76,7 @@ TEST_CASE("a split group has its own ranks, ordered by key, and its own calls") 
   CHECK(wrong == 0);
 }
 
-TEST_CASE("a rank that throws ends the others at once, in groups that were split too, and its own error is told") {
+TEST_CASE("a rank that throws ends the others immediately, in split groups too, and its error is reported") {
   const auto began = steady_clock::now();
   std::atomic<int> ended{0};
   std::string sentence;
@@ -92,10 +92,10 @@ TEST_CASE("a rank that throws ends the others at once, in groups that were split
   }
   CHECK(sentence == "the disk is full");
   CHECK(ended == 3);
-  CHECK(steady_clock::now() - began < std::chrono::seconds(20));  // a rank's patience is 60
+  CHECK(steady_clock::now() - began < std::chrono::seconds(20));  // a rank's timeout is 60
 }
 
-TEST_CASE("whichever rank throws, and whatever, the others end and the caller gets it") {
+TEST_CASE("for any throwing rank and any exception, the others end and the caller receives it") {
   for (int thrower = 0; thrower < 4; ++thrower) {
     const auto began = steady_clock::now();
     std::atomic<int> ended{0};
@@ -103,7 +103,7 @@ TEST_CASE("whichever rank throws, and whatever, the others end and the caller ge
     try {
       run_threads(4, [&](const Threads& ranks) {
         ranks.barrier();
-        if (ranks.rank() == thrower) throw thrower;  // which is no std::exception
+        if (ranks.rank() == thrower) throw thrower;  // not derived from std::exception
         ended += error_id([&] { ranks.barrier(); }) == "ranks.failed";
       });
     } catch (int number) {
@@ -115,14 +115,14 @@ TEST_CASE("whichever rank throws, and whatever, the others end and the caller ge
   }
 }
 
-TEST_CASE("who asks hears that a rank has failed, and waits for none") {
+TEST_CASE("polling reports a failed rank without waiting") {
   const auto members = Threads::group(2);
   members[0].poll();
   members[1].fail("no reason");
   CHECK(error_id([&] { members[0].poll(); }) == "ranks.failed");
 }
 
-TEST_CASE("a rank that stalls is named by those that have waited for it") {
+TEST_CASE("a rank that stalls is named by the waiting ones") {
   std::mutex mutex;
   std::vector<std::string> sentences;
   const auto watch = [&](const Threads& ranks) {
@@ -135,14 +135,14 @@ TEST_CASE("a rank that stalls is named by those that have waited for it") {
     }
   };
   run_threads(3, watch, milliseconds(50));
-  CHECK(sentences.size() == 3);  // it learns that itself when it comes
+  CHECK(sentences.size() == 3);  // it receives that itself when it arrives
   for (const std::string& sentence : sentences) {
     CHECK(sentence.find("rank 1 did not arrive within 50 ms") != std::string::npos);
     CHECK(sentence.find("[ranks.failed]") != std::string::npos);
   }
 }
 
-TEST_CASE("ranks that make different calls learn so, all of them") {
+TEST_CASE("ranks with different calls all report it") {
   const std::vector<std::string> out_of_step(3, "ranks.out-of-step");
   std::uint64_t number = 1;
   std::byte bytes[8] = {};
@@ -154,7 +154,7 @@ TEST_CASE("ranks that make different calls learn so, all of them") {
   CHECK(ids_after([&](const Threads& ranks) { ranks.fail("no reason"); }) ==
         std::vector<std::string>(3, "ranks.failed"));
   CHECK(ids_after([](const Threads& ranks) { ranks.barrier(); }) == std::vector<std::string>(3, "no error"));
-  // Each knows other sizes of all shares, while its own is as all expect.
+  // Each expects other sizes of all parts, while its own is as all expect.
   std::atomic<int> refused{0};
   CHECK_THROWS_AS(run_threads(3,
                               [&](const Threads& ranks) {
@@ -171,7 +171,7 @@ TEST_CASE("ranks that make different calls learn so, all of them") {
   CHECK(refused == 3);
 }
 
-TEST_CASE("ranks that hold different things are told which, and who") {
+TEST_CASE("ranks with different data report the difference and its rank") {
   std::atomic<int> told{0};
   run_threads(3, [&](const Threads& ranks) {
     ranks::require_same(ranks, "version", 5);
