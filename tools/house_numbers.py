@@ -11,15 +11,15 @@ import subprocess
 import tempfile
 
 
-def lines_by_room(root):
+def lines_by_module(root):
     """{module: (files, lines)} of include/slm; the public headers belong to none."""
-    rooms = collections.defaultdict(lambda: (0, 0))
+    modules = collections.defaultdict(lambda: (0, 0))
     for path in sorted((root / "include" / "slm").rglob("*.*")):
         parts = path.relative_to(root / "include" / "slm").parts
-        room = parts[0] if len(parts) > 1 else "public doors"
-        files, lines = rooms[room]
-        rooms[room] = files + 1, lines + path.read_text().count("\n")
-    return rooms
+        module = parts[0] if len(parts) > 1 else "public headers"
+        files, lines = modules[module]
+        modules[module] = files + 1, lines + path.read_text().count("\n")
+    return modules
 
 
 def gpu_kernels(root):
@@ -83,10 +83,10 @@ def main():
     arguments = parser.parse_args()
     root = arguments.root
 
-    rooms = lines_by_room(root)
-    print(f"{'room':<16}{'headers':>8}{'lines':>8}")
-    for room, (files, lines) in [*sorted(rooms.items()), ("all", tuple(map(sum, zip(*rooms.values()))))]:
-        print(f"{room:<16}{files:>8}{lines:>8}")
+    modules = lines_by_module(root)
+    print(f"{'module':<16}{'headers':>8}{'lines':>8}")
+    for module, (files, lines) in [*sorted(modules.items()), ("all", tuple(map(sum, zip(*modules.values()))))]:
+        print(f"{module:<16}{files:>8}{lines:>8}")
     print(f"\nGPU kernels, with all keys: {gpu_kernels(root)}")
     print(f"CPU kernels per instruction set: {cpu_kernels(root)}")
     program = root / "build/cpu/bin/slm"

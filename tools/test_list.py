@@ -31,12 +31,12 @@ def main():
         labels |= labels_of(tree)
     if not labels:
         sys.exit("no build tree has tests. Run ./test --quick")
-    rooms = collections.defaultdict(list)
+    modules = collections.defaultdict(list)
     for name in sorted(labels):
-        room, _, test = name.rpartition("/")
-        rooms[room or name].append(test)
-    for room, tests in sorted(rooms.items()):
-        print(f"{room} ({len(tests)})")
+        module, _, test = name.rpartition("/")
+        modules[module or name].append(test)
+    for module, tests in sorted(modules.items()):
+        print(f"{module} ({len(tests)})")
         print(textwrap.fill(", ".join(tests), 118, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False))
 
     reports = {path.parent.name: seconds_of(path) for path in sorted(BUILD.glob("*/junit.xml"))}

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""bench/command/plots.py: every kind of row becomes a picture, and text from outside stays text.
+"""bench/command/plots.py: every kind of row is drawn, and untrusted text is escaped.
 
 usage: plots_test.py SOURCE_DIR        skips (exit code 77) without matplotlib
 """
@@ -24,7 +24,7 @@ def ask(request, **environment):
 
 
 def texts(svg):
-    """Every text that the picture shows; fails where it is no XML."""
+    """All texts in the picture; fails if it is not XML."""
     return ["".join(node.data for node in element.childNodes if node.nodeType == node.TEXT_NODE)
             for element in xml.dom.minidom.parseString(svg).getElementsByTagName("text")]
 
@@ -39,7 +39,7 @@ def configuration(setup, sampling="greedy", draft_length="adaptive", **changed):
 
 
 def summary():
-    """Made up: each setup, a sweep, and engines of which one does not speculate."""
+    """Example data: each setup, a sweep, and engines, one without speculation."""
     engine = {"engine": "llama.cpp", "sampling": "greedy", "decode_tokens_per_second": {"plain": 12.5, "speculative": 25.0}}
     plainly = {"engine": "other", "sampling": "sampled", "decode_tokens_per_second": {"plain": 7.0, "speculative": None}}
     sweep = [configuration("sweep", draft_length=str(m)) for m in (1, 2, 8)]
@@ -75,7 +75,7 @@ class Plots(unittest.TestCase):
                           found["time-shares.svg"])
         self.assert_shown(["llama.cpp, greedy", "other, sampled", "12.5", "25", "7", "not measured"], found["other-engines.svg"])
 
-    def test_what_was_not_measured_has_no_picture(self):
+    def test_missing_measurements_have_no_picture(self):
         self.assertEqual(self.pictures({"summary": {"configurations": [], "engines": []}}), {})
         bare = configuration("sweep", draft_length="4", decode_speedup=None, predicted_speedup=None, predicted_speedup_from_counts=None)
         self.assertEqual(self.pictures({"summary": {"configurations": [bare]}}), {})
@@ -94,7 +94,7 @@ class Plots(unittest.TestCase):
             self.assertIn("Decoding", shown)
         self.pictures({"figures": [figure(groups=[], series=[])]})
 
-    def test_names_from_outside_stay_text(self):
+    def test_untrusted_names_are_escaped(self):
         hostile = "</text><script>x</script> $\\frac{1}$ & \x01\x1b[31m \U0001f600"
         svg = ask({"figures": [figure(hostile, series=[hostile, "b"], groups=[{"label": hostile, "values": [1, 2]}])]})["pictures"]["figures.svg"]
         self.assertNotIn("<script", svg)
@@ -105,13 +105,13 @@ class Plots(unittest.TestCase):
     def test_the_same_rows_give_the_same_picture(self):
         self.assertEqual(ask({"summary": summary()}), ask({"summary": summary()}))
 
-    def test_by_hand_it_draws_a_folder_anew(self):
+    def test_called_by_hand_it_redraws_a_folder(self):
         with tempfile.TemporaryDirectory() as folder:
             (pathlib.Path(folder) / "summary.json").write_text(json.dumps(summary()))
             subprocess.run([sys.executable, "-B", PLOTS, folder], check=True, stdout=subprocess.DEVNULL, timeout=300)
             self.assertEqual(len(list(pathlib.Path(folder).glob("*.svg"))), 4)
 
-    def test_without_matplotlib_it_says_what_to_install(self):
+    def test_without_matplotlib_it_names_the_package(self):
         with tempfile.TemporaryDirectory() as folder:
             (pathlib.Path(folder) / "matplotlib.py").write_text("raise ImportError")
             answer = ask({"summary": summary()}, PYTHONPATH=folder)

@@ -300,7 +300,7 @@ TEST_CASE("missing programs are reported") {
   const std::string path = std::getenv("PATH");
   const auto with_bwrap = [&](const std::string& script) {
     const auto file = folder.write("bwrap", "#!/bin/sh\n" + script + "\n");
-    for (const auto& seen : {folder.path(), file}) {  // also by nobody, as which root may start it
+    for (const auto& seen : {folder.path(), file}) {  // also by user 65534, as which root may start it
       std::filesystem::permissions(seen, std::filesystem::perms{0755});
     }
     ::setenv("PATH", (folder.path().string() + ":" + path).c_str(), 1);
@@ -333,7 +333,7 @@ TEST_CASE("the sandbox needs no privileges") {
         const bool kept = successes(own, {"open('/etc/passwd')", "open('/planted', 'w')", "os.fork()"}).empty();
         status = right && kept ? 0 : 2;
       } catch (const slm::Error& error) {
-        WARN("SKIPPED: as nobody, " << error.what());
+        WARN("SKIPPED: as user 65534, " << error.what());
         status = 0;
       }
     }

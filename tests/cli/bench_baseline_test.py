@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""slm bench speculative --baseline as its users call it.
+"""slm bench speculative --baseline on the command line.
 
 usage: bench_baseline_test.py PROGRAM SOURCE_DIR ENGINE
 
-fake: an engine that only claims to measure, and misbehaves. transformers, llama.cpp: that engine, on weights in F32,
-where its greedy texts must be slm's; skips (exit code 77) where its packages cannot be imported. The interpreter that
-has them can be named by SLM_PEERS_PYTHON.
+fake: an engine that returns invented measurements and misbehaves. transformers, llama.cpp: that engine, on weights in F32,
+where its greedy texts must equal slm's; skips (exit code 77) if its packages cannot be imported. SLM_PEERS_PYTHON names
+the interpreter that has them.
 """
 import json
 import os
@@ -41,7 +41,7 @@ def check(holds, what, done):
 def fake(scratch):
     done, rows = measure(scratch / "good", "--baseline", FAKE)
     check(done.returncode == 0 and len(rows) == 8, "a good engine has its rows", done)
-    check("fake" in done.stdout and "0 of 2; others part after 0 tokens" in done.stdout, "the table tells", done)
+    check("fake" in done.stdout and "0 of 2; others part after 0 tokens" in done.stdout, "the table states the difference", done)
     check((scratch / "good" / "other-engines.svg").exists() or "no pictures: " in done.stdout, "there is a picture", done)
     before = (scratch / "good" / "results.jsonl").read_bytes()
     done, _ = measure(scratch / "good", "--baseline", FAKE)
@@ -49,7 +49,7 @@ def fake(scratch):
     done, _ = measure(scratch / "good", "--baseline", FAKE, FAKE_VERSION="2")
     check(done.returncode == 1 and "bench.other-engine" in done.stderr, "another version is refused", done)
 
-    # The text of other engines is what it adds to the prompt, too: here the space between.
+    # The text of other engines is also the part added to the prompt: here the space between.
     model = scratch / "sentencepiece"
     shutil.copytree(SOURCE / "tests" / "fixtures" / "models" / "llama-mha3h", model)
     (model / "tokenizer.json").write_text(json.dumps(sentencepiece()))
@@ -67,7 +67,7 @@ def fake(scratch):
 
     for fault, message in {"missing": "No module named 'a_package_that_nobody_has'", "weights": "sha256:0 against sha256:"}.items():
         done, rows = measure(scratch / fault, "--baseline", FAKE, FAKE_ENGINE=fault)
-        check(done.returncode == 1 and message in done.stderr, f"{fault} is told before anything is measured", done)
+        check(done.returncode == 1 and message in done.stderr, f"{fault} is reported before any measurement", done)
     done, _ = measure(scratch / "python", "--baseline", "transformers", "--python", "/nowhere/python3")
     check(done.returncode == 1 and "child.cannot-start" in done.stderr, "no interpreter", done)
     done, _ = measure(scratch / "unknown", "--baseline", "vllm")
@@ -78,7 +78,7 @@ def fake(scratch):
 
 
 def in_float32(folder, source):
-    """A folder of BF16 weights as F32, which is exact: two zero bytes before each element."""
+    """A folder of BF16 weights as exact F32: two zero bytes before each element."""
     shutil.copytree(source, folder)
     content = (source / "model.safetensors").read_bytes()
     length = int.from_bytes(content[:8], "little")
@@ -121,7 +121,7 @@ def real(scratch, engine):
             check(row["accepted"] - other["accepted"] in missing, f"{task}: the same tokens are accepted", done)
     print(f"{engine}: the greedy texts of {len(rows) // 4} tasks, drafts and rounds are slm's")
 
-    # The embedded target in four bits: other weights than any of these engines can load.
+    # The embedded target in four bits: weights that none of these engines can load.
     pair = ["--target", PAIR / "target-int4", "--draft", draft, "--humaneval", tasks]
     done, _ = measure(scratch / "int4", *pair, "--baseline", engine, "--python", python)
     check(done.returncode == 1 and "baseline.refused" in done.stderr and "quantiz" in done.stderr, "int4 is refused", done)

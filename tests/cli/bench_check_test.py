@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""slm bench check as its users call it.  usage: bench_check_test.py PROGRAM SOURCE_DIR SCRATCH_DIR"""
+"""slm bench check on the command line.  usage: bench_check_test.py PROGRAM SOURCE_DIR SCRATCH_DIR"""
 import json
 import pathlib
 import shutil
@@ -23,7 +23,7 @@ def check(samples, *options):
 
 
 class Check(unittest.TestCase):
-    def test_nothing_runs_unasked(self):
+    def test_nothing_runs_without_permission(self):
         run = check([RIGHT])
         self.assertEqual(run.returncode, 1)
         self.assertIn("[bench.programs-not-allowed]", run.stderr)
@@ -38,12 +38,12 @@ class Check(unittest.TestCase):
         self.assertEqual(found["verdicts"][1]["detail"], "AssertionError: assert candidate(['a', 'b', 'a']) == {'a': [0, 2]}")
         self.assertEqual(found["without_sample"], [])
 
-    def test_the_table_names_what_is_missing(self):
+    def test_the_table_names_missing_samples(self):
         run = check([RIGHT], *JUDGE)
         self.assertEqual(run.returncode, 0, run.stderr)
         self.assertIn("pass@1 100.00 % of 1 tasks\n2 of 3 tasks have no sample and are not counted, from own/1 on\n", run.stdout)
 
-    def test_a_sample_of_another_file_is_told(self):
+    def test_a_sample_of_another_file_is_reported(self):
         run = check([{"task_id": "HumanEval/0", "completion": ""}], *JUDGE)
         self.assertEqual(run.returncode, 1)
         self.assertIn("[bench.unknown-task]", run.stderr)

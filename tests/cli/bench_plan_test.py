@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""slm bench plan as its users call it, alone and under mpirun.  usage: bench_plan_test.py PROGRAM SOURCE_DIR SCRATCH_DIR"""
+"""slm bench plan on the command line, alone and under mpirun.  usage: bench_plan_test.py PROGRAM SOURCE_DIR SCRATCH_DIR"""
 import json
 import os
 import pathlib
@@ -32,7 +32,7 @@ class Plan(unittest.TestCase):
         self.assertEqual(done.returncode, status, done.stderr)
         self.assertRegex(done.stderr, expected)
 
-    def test_every_way_has_its_bytes_times_and_what_slm_can_do_today(self):
+    def test_every_layout_has_bytes_times_and_support(self):
         found = self.plans("--model", "Llama-2-7B", "--device", "MI250", "--device", "H200", "--ranks", 4)
         self.assertEqual([plan["device"]["name"] for plan in found["plans"]], ["MI250", "H200"])
         for plan in found["plans"]:
@@ -55,7 +55,7 @@ class Plan(unittest.TestCase):
                      "| 2 replicas | 2 | has not run |", "| tensor 2 | 2 | has not run |", "| pipeline 2 | 2 | has not run |"):
             self.assertIn(part, table)
 
-    def test_figures_may_be_given(self):
+    def test_figures_can_be_replaced(self):
         plan = self.plans("--model", "200B", "--format", "int4", "--device", "H100", "--bandwidth", 1000, "--share", 1, "--latency", 5)
         device, way = plan["plans"][0]["device"], plan["plans"][0]["ways"][0]
         self.assertEqual(device["given"], ["bandwidth", "latency", "share"])

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""slm bench speculative as its users call it: a tiny run, Ctrl-C, kill -9, folders of other runs, wrong inputs.
+"""slm bench speculative on the command line: a tiny run, Ctrl-C, kill -9, folders of other runs, wrong inputs.
 usage: bench_speculative_test.py PROGRAM SOURCE_DIR SCRATCH_DIR"""
 import json
 import os
@@ -16,7 +16,7 @@ from tiny_models import byte_level, sentencepiece
 PROGRAM, SOURCE, SCRATCH = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
 FIXTURES = SOURCE / "tests" / "fixtures" / "models"
 DATA = pathlib.Path(os.environ.get("SLM_TEST_DATA", SOURCE / ".." / "shared" / "data"))
-PATIENCE = 120  # seconds until something that must happen counts as missing
+PATIENCE = 120  # time limit of an event, seconds
 SMALL = ["--tasks", "2", "--sweep", "1", "--max-new-tokens", "24", "--threads", "1"]
 ROWS = 2 * 4 * 2 + 9  # of a SMALL run: tasks, settings, kinds; the sweep
 
@@ -78,7 +78,7 @@ class BenchSpeculative(unittest.TestCase):
         return result
 
     def interrupted(self, folder, sent):
-        """Starts a run that takes long, sends a signal once something is measured, and returns its end."""
+        """Starts a long run, sends a signal after the first measurement, and returns its end."""
         arguments = ["--sweep", "0", "--max-new-tokens", "80", "--threads", "1", "--out", folder]
         process = subprocess.Popen(command(*arguments), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         try:
@@ -102,7 +102,7 @@ class BenchSpeculative(unittest.TestCase):
         self.assertEqual(len({key(row) for row in measured}), len(measured))
         return process.returncode, out.decode(), err.decode()
 
-    # ---- what it says
+    # ---- output
 
     def test_a_run_of_the_embedded_pair(self):
         folder = SCRATCH / "run"
@@ -162,11 +162,11 @@ class BenchSpeculative(unittest.TestCase):
 
     # ---- stopped
 
-    def test_kill_and_go_on(self):
+    def test_a_killed_run_continues(self):
         status, _, _ = self.interrupted(SCRATCH / "killed", signal.SIGKILL)
         self.assertEqual(status, -signal.SIGKILL)
 
-    def test_interrupt_and_go_on(self):
+    def test_an_interrupted_run_continues(self):
         for name, sent in (("ctrl-c", signal.SIGINT), ("batch", signal.SIGTERM)):
             status, out, err = self.interrupted(SCRATCH / name, sent)
             self.assertEqual(status, 1)
@@ -214,7 +214,7 @@ class BenchSpeculative(unittest.TestCase):
 
     # ---- inputs
 
-    def test_texts_at_once(self):
+    def test_batches_of_sequences(self):
         small = ("--sequences", "1,3", "--max-new-tokens", 24, "--draft-length", 4, "--threads", 1)
         self.assertIn("| sequences |", self.ok(*small).out)
         found = json.loads(self.ok(*small, "--json").out)["batches"]
@@ -239,7 +239,7 @@ class BenchSpeculative(unittest.TestCase):
                    "--humaneval", SCRATCH / "one.jsonl", *out)
         for usage in (["--target", other], ["--setup", "fast"], ["--repeats", "0"], ["--tasks", "-1"], ["surplus"]):
             self.error(".", *usage, *out, status=2)
-        self.assertFalse((SCRATCH / "wrong").exists())  # nothing was begun
+        self.assertFalse((SCRATCH / "wrong").exists())  # nothing was created
 
     def test_other_families_and_prompts_that_do_not_fit(self):
         humaneval = self.file_of("three.jsonl", task(1), task(2, "def g(caf\u00e9):\n    '''\u4f60\u597d'''\n"), task(3, "x"))

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""slm bench decode, kernels and compare as their users call them.  usage: bench_test.py PROGRAM SOURCE_DIR SCRATCH_DIR"""
+"""slm bench decode, kernels and compare on the command line.  usage: bench_test.py PROGRAM SOURCE_DIR SCRATCH_DIR"""
 import copy
 import json
 import os
@@ -24,7 +24,7 @@ def result(benchmark, rows, seconds, model="AMD-Llama-135M", form="bf16", **numb
 
 
 def report(name, backend="hip", threads=0, factor=1.0):
-    """Made up."""
+    """Example data."""
     return {
         "schema": "slm-bench-2", "version": "0.1.0", "date": "2026-11-22T00:00:00Z",
         "device": {"name": name, "architecture": "gfx90a", "driver": "HIP 6.2", "backend": backend, "memory_bytes": 2**36, "cores": 104,
@@ -87,7 +87,7 @@ class Bench(unittest.TestCase):
         self.assertEqual((SCRATCH / "none.md").read_text(), done.stdout)
         self.assertFalse((SCRATCH / "none.svg").exists())
 
-    def test_what_one_device_lacks_is_said(self):
+    def test_missing_results_of_a_device_are_reported(self):
         short = report("Card B")
         short["results"] = short["results"][:1]
         short["failures"] = ["decode/CodeLlama-7B: no memory"]
@@ -95,7 +95,7 @@ class Bench(unittest.TestCase):
         self.assertIn("| AMD-Llama-135M, bf16 | 1.2 | not measured |", done.stdout)
         self.assertIn("Card B: 1 measurement failed there, the first: decode/CodeLlama-7B: no memory", done.stdout)
 
-    def test_two_runs_of_one_device_keep_apart(self):
+    def test_two_runs_of_one_device_are_separate(self):
         done = self.ok("compare", self.write("old.json", report("Card A")), self.write("new.json", report("Card A", factor=2)))
         self.assertIn("| model | Card A (old.json) | Card A (new.json) |", done.stdout)
         self.assertIn("come from the same device: their columns are two runs", done.stdout)
@@ -110,7 +110,7 @@ class Bench(unittest.TestCase):
     def test_emulated_devices_are_refused(self):
         self.error(r"times have no meaning.*\[bench.emulated\]", "compare", self.write("a.json", report("host lanes", "lanes32")))
 
-    def test_reports_that_are_none(self):
+    def test_invalid_reports(self):
         whole = report("Card A")
         other = dict(whole, schema="slm-bench-1")
         self.error(r"schema 'slm-bench-1', expected schema 'slm-bench-2'.*\[bench.other-schema\]", "compare", self.write("x.json", other))
@@ -124,14 +124,14 @@ class Bench(unittest.TestCase):
         self.error(r"\[bench.nothing-to-compare\]", "compare", self.write("x.json", kernels))
         self.error("FILES", "compare", status=2)
 
-    def test_nothing_is_written_where_it_fails(self):
+    def test_a_failure_writes_nothing(self):
         self.error(r"\[bench.other-schema\]", "compare", self.write("x.json", "{}"), "--svg", SCRATCH / "no.svg", "--markdown", SCRATCH / "no.md")
         self.assertFalse((SCRATCH / "no.svg").exists() or (SCRATCH / "no.md").exists())
         self.error(r"\[io.unwritable\]", "compare", self.write("a.json", report("Card A")), "--markdown", SCRATCH / "none" / "c.md")
         done = slm("compare", self.write("a.json", report("Card A")), "--svg", SCRATCH / "none" / "c.svg")
         self.assertRegex(done.stderr, r"no pictures: |\[io.unwritable\]")
 
-    def test_names_from_outside_stay_text(self):
+    def test_untrusted_names_are_escaped(self):
         done = self.ok("compare", self.write("a.json", report("A | <b>card</b> & `more`")), "--svg", SCRATCH / "c.svg")
         self.assertIn("A \\| \\<b>card\\</b> & \\`more\\`", done.stdout)
         if "no pictures: " in done.stderr:
@@ -179,10 +179,10 @@ class Bench(unittest.TestCase):
             numbers = entry["numbers"]
             self.assertAlmostEqual(numbers["tokens_per_second"] * entry["seconds"], entry["rows"], places=6)
             self.assertTrue({"share_of_bandwidth", "times_one_sequence", "times_one_row", "share_of_rows"} <= set(numbers))
-        # Two more texts: keys and values of two layers, each of two heads of 64 numbers, at 9 positions.
+        # Two more sequences: keys and values of two layers, each of two heads of 64 numbers, at 9 positions.
         self.assertIn((written[1]["bytes"] - written[0]["bytes"]) / (2 * 2 * 2 * 2 * 64 * 9), (2, 4))
 
-    def test_a_run_that_is_killed_keeps_what_it_measured(self):
+    def test_a_killed_run_keeps_its_results(self):
         path = SCRATCH / "killed.json"
         run = subprocess.Popen([PROGRAM, "bench", "decode", "--backend", "lanes32", "--json", str(path)], stdout=subprocess.DEVNULL,
                                stderr=subprocess.PIPE, text=True)
@@ -195,7 +195,7 @@ class Bench(unittest.TestCase):
         self.assertIn("decode/tiny/bf16/rows:1", first)
         self.assertGreaterEqual(len(json.loads(path.read_text())["results"]), 1)
 
-    def test_a_file_that_cannot_be_written_is_told_before_the_work(self):
+    def test_an_unwritable_file_is_reported_before_the_measurements(self):
         done = slm("decode", "--backend", "lanes32", "--json", SCRATCH / "none" / "x.json")
         if "[bench.no-harness]" not in done.stderr:
             self.assertRegex(done.stderr, r"^slm: cannot write .*\[io.unwritable\]")

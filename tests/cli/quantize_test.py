@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""slm quantize and slm demo, from a model to its four bits and its speed.
+"""slm quantize and slm demo: a model in four bits, and its speed.
 usage: quantize_test.py PROGRAM SOURCE_DIR SCRATCH_DIR"""
 import shutil
 import sys
@@ -31,7 +31,7 @@ class Quantize(ProgramTest):
         done = self.as_json("quantize", PAIR / "draft", out, *options, "--evaluate", PAIR / "train.py", "--max-tokens", 600)
         self.assertEqual((done["folds"], done["group"], done["left_in_float"]), (8, 32, []))
         self.assertLess(done["bytes"]["after"], 0.6 * done["bytes"]["before"])
-        # 600 tokens tell a damaged model from a sound one, not which of two sound ones is better.
+        # 600 tokens distinguish a damaged model from a correct one, not two correct ones.
         self.assertNotEqual(done["perplexity"]["after"], done["perplexity"]["before"])
         self.assertAlmostEqual(done["perplexity"]["after"] / done["perplexity"]["before"], 1, delta=0.25)
         self.assertEqual(len(done["losses"]), 8)
@@ -75,7 +75,7 @@ class Quantize(ProgramTest):
         self.assertTrue(demo["identical"])
         self.assertGreater(demo["acceptance_rate"], 0.4)
 
-    def test_demo_of_a_stand_in_pair(self):
+    def test_demo_of_another_pair(self):
         for kind, (target, _) in self.pairs.items():
             pair = SCRATCH / f"pair-{kind}"
             shutil.copytree(target, pair / "target")

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The program slm as several ranks under mpirun: the answers of one, and no hang when a rank is killed, stopped or
-other than the rest.  usage: ranks_test.py PROGRAM SOURCE_DIR SCRATCH_DIR"""
+"""The program slm as several ranks under mpirun: the answers of one rank, and no hang when a rank is killed, stopped or
+different.  usage: ranks_test.py PROGRAM SOURCE_DIR SCRATCH_DIR"""
 import contextlib
 import http.client
 import json
@@ -20,7 +20,7 @@ LONG = ["generate", "--target", PAIR / "target", "--prompt", "def", "--max-new-t
 
 
 def processes():
-    """rank -> process id, of the ranks of this program that run now."""
+    """rank -> process id of the running ranks of this program."""
     found = {}
     for folder in pathlib.Path("/proc").iterdir():
         try:
@@ -35,7 +35,7 @@ def processes():
 
 
 class Ranks(RanksTest):
-    def test_any_number_of_ranks_answers_what_one_answers(self):
+    def test_any_number_of_ranks_has_the_answers_of_one(self):
         for options in (["--target", PAIR / "target", "--temperature", "0.9", "--seed", "4"],
                         ["--target", PAIR / "target-int4", "--draft", PAIR / "draft-int4"],
                         ["--target", PAIR / "target", "--draft", PAIR / "draft", "--temperature", "0.7"]):
@@ -50,7 +50,7 @@ class Ranks(RanksTest):
                 self.assertEqual(answer["text"], alone["text"])
                 self.assertEqual(answer["statistics"]["accepted"], alone["statistics"]["accepted"])
 
-    def test_stages_of_layers_answer_what_one_rank_answers(self):
+    def test_pipeline_stages_have_the_answers_of_one_rank(self):
         for options in (["--target", PAIR / "target", "--temperature", "0.9", "--seed", "4"],
                         ["--target", PAIR / "target-int4", "--draft", PAIR / "draft-int4"]):
             command = ["generate", *options, "--prompt", "def read" * 60, "--max-new-tokens", "30", "--json"]
@@ -62,10 +62,10 @@ class Ranks(RanksTest):
                 self.assertEqual(answer["ids"], alone["ids"])
                 self.assertEqual(answer["statistics"]["accepted"], alone["statistics"]["accepted"])
 
-    def test_ranks_that_add_up_sums_answer_alike_plainly_and_speculatively(self):
+    def test_ranks_with_partial_sums_agree_plainly_and_speculatively(self):
         ids = ["logits", PAIR / "target", "--ids", "5,90,17,300"]
         alone = json.loads(run([PROGRAM, *ids]).stdout)
-        # Each of two sums in six layers, of at most 640 products, is twice 640 * 2^-24 from itself in another order.
+        # Each of two sums in six layers, of at most 640 products, differs by at most twice 640 * 2^-24 in another order.
         allowed = 6 * 2 * 2 * 640 * 2.0 ** -24 * max(abs(value) for row in alone for value in row)
         for count, options in ((2, []), (3, []), (4, ["--pipeline", 2])):
             result = on_ranks(count, *ids, "--fast-reduce", *options)
@@ -81,7 +81,7 @@ class Ranks(RanksTest):
             self.assertEqual(plain.returncode, 0, plain.stderr)
             self.assertEqual(json.loads(plain.stdout)["ids"], json.loads(speculative.stdout)["ids"], speculative.stderr)
 
-    def test_ranks_that_have_no_sums_to_add_are_refused_by_name(self):
+    def test_ranks_without_partial_sums_are_rejected_by_name(self):
         target = ["generate", "--prompt", "def", "--target", PAIR / "target", "--fast-reduce"]
         self.refused(run([PROGRAM, *target]), "ranks.fast-reduce", "one rank")
         self.refused(on_ranks(2, *target, "--pipeline", 2), "ranks.fast-reduce", "one rank")
@@ -89,7 +89,7 @@ class Ranks(RanksTest):
         self.refused(on_ranks(2, *apart), "ranks.fast-reduce", "one rank")
         self.assertEqual(on_ranks(3, *apart).returncode, 0)
 
-    def test_a_draft_on_ranks_of_its_own_answers_what_one_rank_answers(self):
+    def test_a_draft_on_separate_ranks_has_the_answers_of_one_rank(self):
         pair = ["--target", PAIR / "target", "--draft", PAIR / "draft"]
         for options in ([*pair], [*pair, "--temperature", "0.8", "--rule", "ratio", "--draft-length", "3"],
                         ["--target", PAIR / "target", "--draft", PAIR / "target-int4", "--draft-length", "heuristic"]):
@@ -108,7 +108,7 @@ class Ranks(RanksTest):
             self.assertEqual(answer["statistics"]["accepted"], alone["statistics"]["accepted"])
             self.assertGreater(answer["statistics"]["drafts_ahead"], 0)
 
-    def test_many_requests_and_saved_texts_do_not_depend_on_where_the_draft_lies(self):
+    def test_many_requests_and_saved_texts_do_not_depend_on_the_ranks_of_the_draft(self):
         lines = SCRATCH / "requests"
         lines.write_text("".join(json.dumps({"prompt": "def " + name, "max_new_tokens": 20}) + "\n"
                                  for name in ("read", "write", "open", "close")))
@@ -124,33 +124,33 @@ class Ranks(RanksTest):
         run([PROGRAM, *first, SCRATCH / "alone"])
         self.assertEqual((SCRATCH / "apart").read_bytes(), (SCRATCH / "alone").read_bytes())
 
-    def test_draft_ranks_that_are_not_there_are_refused_by_name(self):
+    def test_too_many_draft_ranks_are_rejected_by_name(self):
         pair = ["generate", "--prompt", "def", "--target", PAIR / "target", "--draft", PAIR / "draft", "--draft-ranks"]
         self.refused(on_ranks(2, *pair, 2), "ranks.draft", "2 of 2 ranks")
         self.refused(run([PROGRAM, *pair, 1]), "ranks.draft", "1 of 1 ranks")
         self.refused(on_ranks(3, *pair, 1, "--pipeline", 3), "ranks.pipeline", "2 ranks")
         self.assertEqual(on_ranks(2, *LONG, "--draft-ranks", 1).returncode, 2)  # without a draft
 
-    def test_stages_that_do_not_fit_are_refused_by_name(self):
+    def test_stages_that_do_not_fit_are_rejected_by_name(self):
         target = ["generate", "--prompt", "def", "--target", PAIR / "target", "--pipeline"]
         self.refused(on_ranks(2, *target, 3), "ranks.pipeline", "2 ranks")
         self.refused(on_ranks(3, *target, 2), "ranks.pipeline", "3 ranks")
         self.refused(run([PROGRAM, *target, 2]), "ranks.pipeline", "one rank")
 
-    def test_a_draft_length_that_goes_by_the_clock_answers_the_same(self):
+    def test_a_draft_length_that_depends_on_time_has_the_same_answers(self):
         command = ["generate", "--target", PAIR / "target", "--draft", PAIR / "draft", "--draft-length", "adaptive",
                    "--prompt", "def read", "--max-new-tokens", "60", "--json"]
         result = on_ranks(2, *command)
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertEqual(json.loads(result.stdout)["ids"], json.loads(run([PROGRAM, *command]).stdout)["ids"])
 
-    def test_logits_have_the_same_digits(self):
+    def test_logits_have_the_same_bits(self):
         command = ["logits", PAIR / "target", "--ids", "5,90,17,300"]
         result = on_ranks(2, *command)
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertEqual(result.stdout, run([PROGRAM, *command]).stdout)
 
-    def test_a_text_that_ranks_save_goes_on_alone_and_the_other_way_round(self):
+    def test_a_text_saved_by_ranks_continues_on_one_rank_and_vice_versa(self):
         command = ["generate", "--target", PAIR / "target", "--json"]
         first = [*command, "--prompt", "def", "--max-new-tokens", "20", "--save"]
         on_ranks(2, *first, SCRATCH / "of_ranks")
@@ -161,8 +161,8 @@ class Ranks(RanksTest):
         more = [*command, "--max-new-tokens", "20", "--resume", SCRATCH / "alone"]
         self.assertEqual(json.loads(on_ranks(2, *more).stdout)["ids"], json.loads(run([PROGRAM, *more]).stdout)["ids"])
 
-    def test_a_rank_that_sees_another_file_is_named(self):
-        # The same path is another folder for each, as on nodes that mount different disks.
+    def test_a_rank_with_another_file_is_named(self):
+        # The same path is a different folder for each rank, as on nodes with different mounts.
         model = SCRATCH / "model"
         shutil.copytree(PAIR / "target", model)
         private = ["unshare", "-m", "sh", "-c", 'mount --bind "$0" "$1" && shift && exec "$@"', PAIR / "draft", model]
@@ -172,7 +172,7 @@ class Ranks(RanksTest):
         self.refused(run([*MPIRUN, "-n", 1, *command, ":", "-n", 1, *private, *command]), "ranks.different", "rank 1",
                      "checkpoint")
 
-    def test_a_draft_on_another_device_is_the_first_ranks_alone(self):
+    def test_a_draft_on_another_device_is_on_the_first_rank(self):
         command = ["generate", "--target", PAIR / "target", "--draft", PAIR / "draft", "--prompt", "def read",
                    "--max-new-tokens", "20", "--json", "--draft-backend", "reference"]
         alone = json.loads(run([PROGRAM, *command]).stdout)
@@ -184,7 +184,7 @@ class Ranks(RanksTest):
             self.assertEqual(answer["statistics"]["accepted"], alone["statistics"]["accepted"])
             self.assertGreater(answer["statistics"]["drafts_ahead"], 0)
 
-    def test_what_ranks_cannot_do_is_refused_by_name(self):
+    def test_unsupported_settings_of_ranks_are_rejected_by_name(self):
         target = ["generate", "--prompt", "def", "--target", PAIR / "target"]
         self.refused(on_ranks(2, "info", PAIR / "target"), "ranks.command", "2 ranks")
         for backend in ("reference", "lanes32"):
@@ -195,7 +195,7 @@ class Ranks(RanksTest):
         self.assertEqual(on_ranks(1, "tokenize", PAIR / "target", "--text", "a").returncode,
                          run([PROGRAM, "tokenize", PAIR / "target", "--text", "a"]).returncode)
 
-    def test_gpus_that_this_program_or_machine_has_not_are_told_once_and_end_all_ranks(self):
+    def test_missing_gpu_support_is_reported_once_and_ends_all_ranks(self):
         target = ["generate", "--prompt", "def", "--target", PAIR / "target", "--threads", "1"]
         draft = ["--draft", PAIR / "draft"]
         for options in (["--backend", "gpu"], ["--backend", "gpu:1", "--pipeline", 2],
@@ -210,21 +210,21 @@ class Ranks(RanksTest):
             if "cli.no-gpu" in said[0]:
                 self.assertIn("cmake --preset cuda", result.stderr)
 
-    def test_an_environment_that_contradicts_itself_is_told(self):
+    def test_a_contradictory_environment_is_reported(self):
         command = [PROGRAM, *LONG]
         self.refused(run(command, OMPI_COMM_WORLD_SIZE="2", OMPI_COMM_WORLD_RANK="2"), "ranks.launcher")
         self.refused(run(command, OMPI_COMM_WORLD_SIZE="two", OMPI_COMM_WORLD_RANK="0"), "ranks.launcher")
         self.refused(run(command, OMPI_COMM_WORLD_SIZE="2", OMPI_COMM_WORLD_RANK="0", OMPI_COMM_WORLD_LOCAL_RANK="2"),
                      "ranks.launcher", "OMPI_COMM_WORLD_LOCAL_RANK='2'")
         self.refused(run(command, SLURM_STEP_NUM_TASKS="2"), "ranks.launcher")
-        # What srun without MPI starts: each process would take itself for the only one.
+        # The environment of srun without MPI: each process would be a single rank.
         self.refused(run(command, SLURM_STEP_NUM_TASKS="4", SLURM_PROCID="1"), "ranks.launcher", "rank 1 of 4",
                      "rank 0 of 1")
 
     def interrupted(self, number, rank=1, command=LONG, ask=lambda process: process.stdout.read(20), at_its_end=False,
                     **environment):
-        """Ends or stops a rank while it works, or as the first one ends by itself: the launcher's status, what was
-        said, the seconds it took. ask(process) is what shows that the ranks are at work."""
+        """Ends or stops a rank while it works, or while the first one ends by itself. Returns the launcher's status, its output
+        and the seconds. ask(process) shows that the ranks are working."""
         shared = set(os.listdir("/dev/shm"))
         process = subprocess.Popen(words([*MPIRUN, "-n", 2, PROGRAM, *command]), stdout=subprocess.PIPE,
                                    stderr=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL,
@@ -249,25 +249,25 @@ class Ranks(RanksTest):
         self.assertEqual(set(os.listdir("/dev/shm")) - shared, set())
         return process.returncode, said, took
 
-    def test_a_rank_that_is_killed_ends_all(self):
+    def test_a_killed_rank_ends_all(self):
         status, _, took = self.interrupted(signal.SIGKILL)
         self.assertNotEqual(status, 0)
         self.assertLess(took, 20)
 
-    def test_a_rank_that_stalls_is_named(self):
+    def test_a_stalled_rank_is_named(self):
         status, said, took = self.interrupted(signal.SIGSTOP, SLM_RANK_TIMEOUT="2")
         self.assertNotEqual(status, 0)
         self.assertIn("rank 1 did not arrive within 2000 ms", said)
         self.assertIn("[ranks.failed]", said)
         self.assertLess(took, 30)
 
-    def test_a_first_rank_that_stalls_is_named(self):
+    def test_a_stalled_first_rank_is_named(self):
         status, said, took = self.interrupted(signal.SIGSTOP, rank=0, SLM_RANK_TIMEOUT="2")
         self.assertNotEqual(status, 0)
         self.assertIn("rank 0 did not arrive within 2000 ms", said)
         self.assertLess(took, 30)
 
-    def test_a_rank_of_the_draft_that_is_killed_or_stalls_ends_all(self):
+    def test_a_killed_or_stalled_rank_of_the_draft_ends_all(self):
         lines = SCRATCH / "requests"
         lines.write_text(100 * (json.dumps({"prompt": "def", "max_new_tokens": 1000}) + "\n"))
         apart = ["generate", "--target", PAIR / "target", "--draft", PAIR / "draft", "--draft-ranks", "1",
@@ -283,7 +283,7 @@ class Ranks(RanksTest):
             self.assertLess(took, 30)
 
     def asked(self, process):
-        """The text that a server says, which runs over ranks."""
+        """The text of a server that runs over ranks."""
         self.port = json.loads(process.stdout.readline())["port"]
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=100)
         with contextlib.closing(connection):
@@ -291,7 +291,7 @@ class Ranks(RanksTest):
             connection.request("POST", "/v1/completions", json.dumps(body), {"Content-Type": "application/json"})
             return json.loads(connection.getresponse().read())["choices"][0]["text"]
 
-    def test_a_server_answers_what_one_rank_answers_and_ends_when_a_rank_does(self):
+    def test_a_server_has_the_answers_of_one_rank_and_ends_with_any_rank(self):
         pair = ["--target", PAIR / "target", "--draft", PAIR / "draft"]
         alone = run([PROGRAM, "generate", *pair, "--prompt", "def read", "--max-new-tokens", "30", "--json"])
         expected = json.loads(alone.stdout)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""What ./demo does where something is missing: it says what it would install, and does so where that is agreed to. Played,
-with an apt-get that writes down what it is asked for. And what ./test --list prints.
+"""./demo with missing packages: it lists the packages, and installs them after consent. Simulated, with an apt-get that records
+its arguments. And the output of ./test --list.
 usage: scripts_test.py SOURCE_DIR SCRATCH_DIR"""
 import os
 import pathlib
@@ -35,7 +35,7 @@ class Asking(unittest.TestCase):
         write_script(SCRATCH / "build/cpu/bin/slm", 'echo "slm $*"')
 
     def demo(self, *arguments, typed=None, **environment):
-        """(exit status, stdout, stderr) of ./demo, at a terminal where something is typed."""
+        """(exit status, stdout, stderr) of ./demo, at a terminal with typed input."""
         command = ["bash", "./demo", *arguments]
         environment = {"PATH": str(SCRATCH / "bin")} | environment
         if typed is None:
@@ -73,16 +73,16 @@ class Asking(unittest.TestCase):
     def test_without_a_terminal_it_refuses_and_names_the_option(self):
         self.assertIn("no terminal to ask for consent. Run ./demo --yes", self.check_refuses(self.demo("--json")))
 
-    def test_yes_stands_anywhere_and_is_not_passed_on(self):
+    def test_yes_is_accepted_anywhere_and_is_not_passed_on(self):
         self.check_installs(self.demo("--json", "--yes"))
 
-    def test_a_machine_of_ci_is_not_asked(self):
+    def test_a_ci_machine_is_not_asked(self):
         self.check_installs(self.demo("--json", CI="true"))
         shutil.rmtree(SCRATCH)
         self.setUp()
         self.check_refuses(self.demo("--json", CI=""))
 
-    def test_at_a_terminal_the_answer_counts(self):
+    def test_at_a_terminal_the_answer_decides(self):
         for typed in (b"\n", b"y\n", b"Yes\n"):
             with self.subTest(typed=typed):
                 self.check_installs(self.demo("--json", typed=typed))
@@ -91,7 +91,7 @@ class Asking(unittest.TestCase):
             with self.subTest(typed=typed):
                 self.check_refuses(self.demo("--json", typed=typed))
 
-    def test_where_nothing_is_missing_nobody_is_asked(self):
+    def test_without_missing_packages_it_does_not_ask(self):
         write_script(SCRATCH / "bin/c++", "")
         self.assertEqual(self.demo("--json"), (0, "slm demo --json\n", ""))
         self.assertIsNone(self.installed())
@@ -107,7 +107,7 @@ class List(unittest.TestCase):
     def list(self):
         return subprocess.run(["./test", "--list"], cwd=SCRATCH, stdin=subprocess.DEVNULL, capture_output=True, text=True)
 
-    def test_rooms_and_what_each_kind_took(self):
+    def test_modules_and_the_time_of_each_kind(self):
         (SCRATCH / "CMakeLists.txt").write_text("""cmake_minimum_required(VERSION 3.25)
 project(rooms NONE)
 enable_testing()
@@ -134,7 +134,7 @@ unit             2
                        cwd=SCRATCH, check=True, capture_output=True)
         self.assertRegex(self.list().stdout, r"\nkind +tests +cpu\npackaging +1 +-\nthreads +1 +1\nunit +2 +[1-9]\d*\n\Z")
 
-    def test_without_a_build_tree_it_says_how_to_get_one(self):
+    def test_without_a_build_tree_it_states_the_command(self):
         done = self.list()
         self.assertEqual((done.returncode, done.stdout, done.stderr), (1, "", "no build tree has tests. Run ./test --quick\n"))
 

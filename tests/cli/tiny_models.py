@@ -1,8 +1,8 @@
-"""Tokenizers of 97 ids for the tiny models of tests/fixtures, one for each way to write the space between two words."""
+"""Tokenizers of 97 ids for the tiny models of tests/fixtures, one for each representation of the space between two words."""
 
 
 def byte_level():
-    """GPT-2's way: a space is a byte like any other. Printable ASCII, space, newline and one merged pair."""
+    """GPT-2's representation: a space is an ordinary byte. Printable ASCII, space, newline and one merged pair."""
     pieces = [chr(code) for code in range(33, 127)] + ["\u0120", "\u010a", "in"]
     style = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
     return {
@@ -17,7 +17,7 @@ def byte_level():
 
 
 def sentencepiece():
-    """Llama-2's way: a text gets a space in front, which goes when it is decoded. Half of the tokens begin with one."""
+    """Llama-2's representation: a text gets a leading space, removed when decoding. Half of the tokens begin with one."""
     letters = [chr(code) for code in range(97, 123)]
     pieces = ["<unk>", "<s>", "</s>", "<0x0A>", "\u2581", *letters, *("\u2581" + letter for letter in letters)]
     pieces += [chr(code) for code in range(33, 65)] + list("_[]{}TOA")

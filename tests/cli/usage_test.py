@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What the program says of itself, of wrong arguments and of models.
+"""The program's output about itself, wrong arguments and models.
 usage: usage_test.py PROGRAM SOURCE_DIR SCRATCH_DIR"""
 import json
 import sys
@@ -51,7 +51,7 @@ class Usage(ProgramTest):
             with self.subTest(arguments=arguments):
                 self.error(".", *arguments, status=2)
 
-    def test_a_word_that_names_no_command(self):
+    def test_an_unknown_command(self):
         for words, expected in (
             (["frobnicate"], r"slm has no command 'frobnicate'; the nearest is '\w+'.*slm --help"),
             (["genrate", "--target", "x"], r"'genrate'; the nearest is 'generate'"),
@@ -65,7 +65,7 @@ class Usage(ProgramTest):
                 result = self.error(expected, *words, status=2)
                 self.assertRegex(result.err, r"\Aslm: [^\n]* \[cli.unknown-command\]\n\Z")
 
-    def test_whole_numbers_of_64_bits(self):
+    def test_64_bit_integers(self):
         target = ["generate", "--target", self.target, "--prompt", "x", "--max-new-tokens", 1]
         numbers = {
             "--seed": target,
@@ -93,7 +93,7 @@ class Usage(ProgramTest):
         self.assertIn("layers", self.ok("info", self.target).out)
         self.assertIsNone(self.as_json("info", MODELS / "llama-sharded-bf16")["tokenizer_vocab"])
 
-    def test_info_of_every_model_folder_here(self):
+    def test_info_of_every_available_model_folder(self):
         shared = SOURCE / ".." / "shared"
         roots = [MODELS, PAIR, SOURCE / "examples", shared / "fixtures" / "models", shared / "data" / "models"]
         folders = [folder.parent for root in roots if root.exists() for folder in root.glob("*/config.json")]
@@ -103,7 +103,7 @@ class Usage(ProgramTest):
                 info = self.as_json("info", folder)
                 stored = tensors_of(folder)
                 held = sum(size for _, size in stored.values())
-                self.assertTrue(0.9 * held < info["weight_bytes"] <= held)  # some hold what nobody reads
+                self.assertTrue(0.9 * held < info["weight_bytes"] <= held)  # some contain unused files
                 self.assertEqual(info["notes"], [])
                 table = self.ok("info", folder).out
                 codes = [name for name in stored if name.endswith(".qweight")]
@@ -119,7 +119,7 @@ class Usage(ProgramTest):
                 self.assertEqual(info["parameters"], self.as_json("info", str(folder).removesuffix("-int4"))["parameters"])
                 self.assertRegex(table, r"quantization +4 bits, AutoAWQ gemm, groups of \d+, \d+ layers")
 
-    def test_info_of_what_quantize_leaves_in_floating_point(self):
+    def test_info_of_layers_that_quantize_keeps_in_floating_point(self):
         out = SCRATCH / "partly"
         self.ok("quantize", PAIR / "draft", out, "--rtn", "--group", "64", "--format", "compressed-tensors")
         found = self.as_json("info", out)["quantization"]
@@ -128,7 +128,7 @@ class Usage(ProgramTest):
         self.assertEqual([layer for layer in found["float_layers"] if layer != "lm_head"], left)
         self.assertRegex(self.ok("info", out).out, r"float_layers +.*model\.layers\.1\.mlp\.down_proj")
 
-    def test_the_table_of_known_models_is_the_documented_one(self):
+    def test_the_table_of_known_models_equals_the_documented_one(self):
         table = self.ok("info", "--known").out
         page = (SOURCE / "docs" / "models.md").read_text()
         documented = page.split("<!-- slm info --known -->\n")[1].split("<!-- end -->")[0]

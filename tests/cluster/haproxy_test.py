@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Four replicas of slm serve behind HAProxy with examples/cluster/haproxy.cfg: which of them answers, and what clients see
-when one is killed, drained or full.  usage: haproxy_test.py PROGRAM SOURCE_DIR"""
+"""Four replicas of slm serve behind HAProxy with examples/cluster/haproxy.cfg: the selection of a replica, and the behaviour
+for clients when one is killed, drained or full.  usage: haproxy_test.py PROGRAM SOURCE_DIR"""
 import collections
 import concurrent.futures
 import contextlib
@@ -53,7 +53,7 @@ class Replica(Server):
 
 
 class Proxy(Server):
-    """HAProxy with the files of examples/cluster, as many of the replicas in them as are given."""
+    """HAProxy with the files of examples/cluster and the given number of replicas."""
 
     def __init__(self, replicas, change=("", ""), **environment):
         self.port, self.stats_port = free_port(), free_port()
@@ -91,12 +91,12 @@ class Proxy(Server):
             return connection.getresponse().read().decode()
 
     def statistics(self):
-        """name -> columns of HAProxy's table, of the replicas and of all together (BACKEND)."""
+        """name -> columns of HAProxy's table, for the replicas and their sum (BACKEND)."""
         rows = csv.DictReader(self.page("/;csv").lstrip("# ").splitlines())
         return {row["svname"]: row for row in rows if row["pxname"] == "slm"}
 
     def requests(self):
-        """Of each replica, so far."""
+        """The count of each replica so far."""
         table = self.statistics()
         return {name: int(table[name]["stot"]) for name in NAMES}
 
@@ -107,11 +107,11 @@ class Proxy(Server):
         return self.statistics()[name]["status"].startswith("UP")
 
 
-Outcome = collections.namedtuple("Outcome", "kind text replica")  # kind: whole, broken, or what went wrong before an answer began
+Outcome = collections.namedtuple("Outcome", "kind text replica")  # kind: whole, broken, or the error before an answer began
 
 
 def prompts():
-    """Of more than a page of the prefix cache, so that what is known of one shows."""
+    """More than a page of the prefix cache, so that cached pages show."""
     texts = [path.read_text() for path in sorted((PAIR / "prompts").iterdir())]
     return [(f"# {index}: functions of a small library, one after the other\n" + "".join(texts[index:] + texts[:index]))[:600]
             for index in range(len(texts))]
@@ -122,7 +122,7 @@ def body_of(prompt, stream=False):
 
 
 def ask(server, prompt, stream):
-    """As a client sees it that does not try again."""
+    """The view of a client without retries."""
     replica = None
     try:
         connection, response = server.open("POST", "/v1/completions", body_of(prompt, stream))
@@ -146,7 +146,7 @@ def ask(server, prompt, stream):
 
 
 class Load:
-    """Clients that ask one thing after the other, streams and whole answers, until they are stopped."""
+    """Clients that send one request after another, streams and whole answers, until they are stopped."""
 
     def __init__(self, proxy, asked):
         self.outcomes, self.stopped = [], threading.Event()
@@ -183,7 +183,7 @@ class Replicas(unittest.TestCase):
         self.addCleanup(proxy.__exit__)
         return proxy
 
-    def test_a_key_leads_to_the_replica_that_knows_the_beginning(self):
+    def test_a_key_selects_the_replica_with_the_cached_prefix(self):
         replicas = dict(zip(NAMES, [self.start("--served-model-name", "adapter") for _ in NAMES]))
         proxy = self.proxy(replicas.values())
 
@@ -202,7 +202,7 @@ class Replicas(unittest.TestCase):
             homes.append(home)
         self.assertEqual(set(homes), set(NAMES))  # which share the prompts
 
-        # A chat stays where it began. The first question tells it from others, which begin with the same instruction.
+        # A chat stays on its replica. The first question distinguishes chats with the same instruction.
         homes = []
         for question in range(12):
             messages = [{"role": "system", "content": "Answer } \"briefly\"."}, {"role": "user", "content": f"{{{question}}} \u00e9?"}]
@@ -214,13 +214,13 @@ class Replicas(unittest.TestCase):
             homes += visited
         self.assertGreater(len(set(homes)), 1)
 
-        # What clients call alike, and what asks for one adapter, has one home whatever the prompts.
+        # Requests with the same client key or adapter have one replica, for any prompts.
         self.assertEqual(len({served_by(prompt=prompt, prompt_cache_key="mine") for prompt in prompts()}), 1)
         self.assertEqual(len({served_by(prompt=prompt, model="adapter") for prompt in prompts()}), 1)
-        # The rest has none.
+        # Other requests have none.
         self.assertGreater(len({proxy.ask("GET", "/v1/models")[0].headers["X-Served-By"] for _ in range(30)}), 1)
 
-        # One key that everybody uses does not crowd one replica.
+        # A popular key does not overload one replica.
         with concurrent.futures.ThreadPoolExecutor(CLIENTS) as clients:
             outcomes = list(clients.map(lambda index: ask(proxy, prompts()[0], index % 2 == 0), range(CLIENTS)))
         self.assertEqual({outcome.kind for outcome in outcomes}, {"whole"})
@@ -229,12 +229,12 @@ class Replicas(unittest.TestCase):
         self.assertGreaterEqual(len(counts), 3, counts)
         self.assertLess(max(counts.values()), CLIENTS / 2, counts)
 
-        # A replica's own pages are not the proxy's.
+        # A replica's own pages are not available through the proxy.
         for path in ("/metrics", "/load"):
             self.assertEqual(proxy.ask("GET", path)[0].status, 404)
         self.assertIn('haproxy_server_status{proxy="slm",server="four",state="UP"} 1', proxy.page("/metrics"))
 
-    def test_only_what_had_begun_is_lost_when_a_replica_is_killed_and_one_drains(self):
+    def test_only_started_answers_are_lost_when_a_replica_is_killed_and_one_drains(self):
         replicas = dict(zip(NAMES, [self.start() for _ in NAMES]))
         proxy = self.proxy(replicas.values())
         asked = prompts()
@@ -259,10 +259,10 @@ class Replicas(unittest.TestCase):
         load.more(CLIENTS)
         self.assertFalse(proxy.is_up(killed))
         after = proxy.requests()
-        self.assertEqual(after[drained], at_drain[drained])  # nothing new came
+        self.assertEqual(after[drained], at_drain[drained])  # no new request arrived
         self.assertGreater(sum(after.values()), sum(at_drain.values()))
 
-        # One that comes back is used again.
+        # A restarted one is used again.
         replicas[killed] = Replica(port=replicas[killed].port)
         self.addCleanup(replicas[killed].__exit__)
         until(lambda: proxy.is_up(killed))
@@ -275,12 +275,12 @@ class Replicas(unittest.TestCase):
         for which, outcome in load.outcomes:
             if outcome.kind == "whole":
                 self.assertEqual(outcome.text, alone[which])
-            else:  # it says so, and what came was right
+            else:  # it reports the error, and the received part was correct
                 self.assertEqual(outcome.replica, killed)
                 self.assertEqual(outcome.text, alone[which][:len(outcome.text)])
         self.assertLessEqual(kinds["broken"], CLIENTS)
 
-    def test_without_a_second_try_requests_would_be_lost(self):
+    def test_without_retries_requests_would_be_lost(self):
         for change, lost in ((("", ""), False), (("retries 2", "retries 0"), True)):
             stays, killed = self.start(), self.start()
             proxy = self.proxy([stays, killed], change=change)
@@ -290,7 +290,7 @@ class Replicas(unittest.TestCase):
                 kinds = {outcome.kind for outcome in clients.map(lambda prompt: ask(proxy, prompt, True), prompts()[:8])}
             self.assertEqual(kinds != {"whole"}, lost, kinds)
 
-    def test_a_full_replica_hands_on_and_full_ones_say_so(self):
+    def test_a_full_replica_passes_requests_on_and_full_ones_report_it(self):
         busy, free = self.start("--max-requests", "1"), self.start("--max-requests", "1")
         proxy = self.proxy([busy, free])
         with contextlib.ExitStack() as streams:
@@ -310,9 +310,9 @@ class Replicas(unittest.TestCase):
             self.assertIn("Retry-After", response.headers)
             self.assertIn("error", json.loads(text))
 
-    def test_tokens_come_one_by_one(self):
+    def test_tokens_are_sent_one_by_one(self):
         replica = self.start()
-        for change, singly in ((("", ""), True), (("option http-no-delay", ""), False)):  # HAProxy's own way is to collect them
+        for change, singly in ((("", ""), True), (("option http-no-delay", ""), False)):  # HAProxy collects them by default
             proxy = self.proxy([replica], change=change)
             body = json.dumps(body_of("def", stream=True)).encode()
             request = b"POST /v1/completions HTTP/1.1\r\nHost: slm\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
@@ -325,7 +325,7 @@ class Replicas(unittest.TestCase):
             events = b"".join(pieces).count(b"data: {")
             self.assertEqual(len(pieces) > events / 4, singly, f"{events} events in {len(pieces)} pieces")
 
-    def test_what_a_client_has_asked_ends_with_it(self):
+    def test_a_request_ends_with_its_client(self):
         replica = self.start()
         proxy = self.proxy([replica])
         for stream in (True, False):
@@ -342,7 +342,7 @@ class Replicas(unittest.TestCase):
         self.assertGreater(over["abort"], 0)
         self.assertEqual(over["length"], 0)
 
-    def test_the_proxy_is_well_while_a_replica_is_and_limits_the_rate(self):
+    def test_the_proxy_is_healthy_with_one_replica_and_limits_the_rate(self):
         replica = self.start()
         proxy = self.proxy([replica], SLM_RATE="20")
         statuses = [proxy.ask("GET", "/v1/models")[0].status for _ in range(40)]

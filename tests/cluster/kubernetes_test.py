@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The manifests of examples/cluster hold together, and say to slm what it understands. No cluster runs them here.
+"""The manifests of examples/cluster are consistent, and slm supports their options. No cluster runs them here.
 usage: kubernetes_test.py PROGRAM SOURCE_DIR"""
 import pathlib
 import re
@@ -13,7 +13,7 @@ PROBES = ("startupProbe", "readinessProbe", "livenessProbe")
 
 
 def options(text):
-    """--name=value or --name value -> value, of the words that follow 'slm serve'."""
+    """--name=value or --name value -> value, from the words after 'slm serve'."""
     return {name: value for name, value in re.findall(r"(--[a-z-]+)[= ]?([^\s-]\S*)?", text)}
 
 
@@ -27,7 +27,7 @@ class Kubernetes(unittest.TestCase):
         cls.help = subprocess.run([PROGRAM, "serve", "--help"], capture_output=True, text=True, check=True).stdout
 
     def check_server(self, template, words):
-        """Of the pod that listens: what slm is told, what Kubernetes is told, and that the two are one."""
+        """For the serving pod: the options of slm and the settings of Kubernetes, which must agree."""
         (container,) = template["spec"]["containers"]
         given = options(words)
         for option in given:
@@ -39,7 +39,7 @@ class Kubernetes(unittest.TestCase):
             self.assertEqual(container[name]["httpGet"], {"path": "/health", "port": "http"})
         self.assertEqual(template["metadata"]["annotations"], {
             "prometheus.io/scrape": "true", "prometheus.io/port": str(port), "prometheus.io/path": "/metrics"})
-        # The drain ends before Kubernetes ends it, by its own patience or because the server is not well.
+        # The drain ends before Kubernetes ends the pod, by its grace period or because the server is unhealthy.
         drain = float(given["--drain-delay"]) + float(given["--drain-timeout"])
         grace = template["spec"]["terminationGracePeriodSeconds"]
         self.assertGreater(grace, drain)

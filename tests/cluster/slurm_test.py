@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The batch files of examples/cluster, submitted to a SLURM of two nodes that are this machine.
+"""The batch files of examples/cluster, submitted to a SLURM of two nodes on this machine.
 usage: slurm_test.py PROGRAM SOURCE_DIR"""
 import http.client
 import json
@@ -35,7 +35,7 @@ def until(ready, what):
 
 
 def processes(job):
-    """rank -> process id, of the program in a job."""
+    """rank -> process id of the program in a job."""
     found = {}
     for folder in pathlib.Path("/proc").iterdir():
         try:
@@ -50,7 +50,7 @@ def processes(job):
 
 
 class Served(Server):
-    """What a job serves at a port."""
+    """The server of a job at a port."""
 
     def __init__(self, port):
         self.port = port
@@ -62,7 +62,7 @@ class Served(Server):
             return False
 
     def begin_long(self):
-        """A stream that has begun."""
+        """A stream that has started."""
         body = {"prompt": PROMPT, "max_tokens": 900, "stream": True, "ignore_eos": True}
         connection, response = self.open("POST", "/v1/completions", body, {"Authorization": f"Bearer {KEY}"})
         assert response.readline().startswith(b"data: {")
@@ -96,7 +96,7 @@ class Jobs(unittest.TestCase):
         until(lambda: self.state(job) not in ("PENDING", "RUNNING", "COMPLETING", "CONFIGURING"), self.logs)
         self.assertEqual(self.state(job), state, self.logs())
 
-    def test_replicas_answer_come_back_and_drain(self):
+    def test_replicas_answer_restart_and_drain(self):
         port, stats, first = free_port(), free_port(), free_port()
         job = self.submit(["--nodes=2"], "replicas.sbatch", "--target", PAIR / "target", "--api-key-file", self.folder / "keys",
                           SLM_BIND=f"127.0.0.1:{port}", SLM_STATS=f"127.0.0.1:{stats}", SLM_PORT=str(first))
@@ -123,13 +123,13 @@ class Jobs(unittest.TestCase):
             served_by.add(response.headers["X-Served-By"])
         self.assertEqual(served_by, set(names))
 
-        # A replica that is killed is started again by its job.
+        # The job restarts a killed replica.
         self.slurm.run("scancel", "--signal=KILL", f"{job}.0")
         until(lambda: len(up()) == 1, self.logs)
         until(lambda: up() == set(names), self.logs)
         self.assertEqual(ask(PROMPT, max_tokens=1)[0].status, 200)
 
-        # The job ends when what has begun is answered.
+        # The job ends when all started answers are complete.
         connection, response = proxy.begin_long()
         self.slurm.run("scancel", "--batch", "--signal=TERM", job)
         self.assertTrue(response.read().endswith(b"data: [DONE]\n\n"))
@@ -138,7 +138,7 @@ class Jobs(unittest.TestCase):
         self.assertFalse(proxy.is_well())
 
     @needs_mpi
-    def test_ranks_print_what_one_rank_prints(self):
+    def test_ranks_print_the_text_of_one_rank(self):
         words = ["--draft", PAIR / "draft", "--prompt", PROMPT, "--max-new-tokens", "40", "--temperature", "0.8", "--seed", "3"]
         alone = generate(*words)
         for options in (["--nodes=1", "--ntasks=2"], ["--nodes=2", "--ntasks=2"], ["--nodes=2", "--ntasks=3"]):
@@ -165,11 +165,11 @@ class Jobs(unittest.TestCase):
         self.ended(job)
 
     @needs_mpi
-    def test_a_rank_that_is_killed_ends_the_job(self):
+    def test_a_killed_rank_ends_the_job(self):
         job, served = self.serve_on_ranks()
         connection, response = served.begin_long()
         os.kill(processes(job)[1], signal.SIGKILL)
-        try:  # an error or nothing: in no case as if it were whole
+        try:  # an error or nothing, but never a complete answer
             self.assertIn(b'"error"', response.read())
         except (OSError, http.client.HTTPException):
             pass

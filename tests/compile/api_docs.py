@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Doxygen writes the library's pages without a warning, and they hold every name that docs/reference/api.md begins with.
+"""Doxygen generates the library's pages without a warning, and they contain every name in docs/reference/api.md.
 usage: api_docs.py ROOT DOXYFILE DOXYGEN"""
 import os
 import pathlib
@@ -11,7 +11,7 @@ import xml.etree.ElementTree as tree
 
 
 def documented(root, doxyfile, doxygen, *more):
-    """(warnings, names) of a run into a folder of its own; `more` are lines for the Doxyfile."""
+    """(warnings, names) of a run into a separate folder; `more`: lines for the Doxyfile."""
     with tempfile.TemporaryDirectory() as scratch:
         settings = doxyfile.read_text() + "".join(line + "\n" for line in (
             f"OUTPUT_DIRECTORY = {scratch}", f"WARN_LOGFILE = {scratch}/warnings", f"GENERATE_TAGFILE = {scratch}/tag", *more))

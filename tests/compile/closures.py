@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""What each public header brings along, with and without the functions: at most so many headers of slm and so many
-thousand preprocessed lines, and nothing of the modules that it must do without."""
+"""The includes of each public header, with and without the functions: limits on the number of slm's headers and of
+thousands of preprocessed lines, and modules that must not be included."""
 import argparse
 import re
 import subprocess
@@ -15,7 +15,7 @@ ADAPTERS = r"^io/(peft|name_pattern)|^adapters\.hpp"
 ENGINE = r"^engine"
 MODELS = r"^(model|backend|decode|config)/"
 
-# header: (headers, thousand lines) with SLM_IMPLEMENTATION 0, the same with the functions, what is not in either.
+# header: (headers, thousand lines) with SLM_IMPLEMENTATION 0, the same with the functions, and excluded modules.
 CLOSURES = {
     "slm/speculative.hpp": ((105, 95), (185, 175), (QUANTIZING, RANKS, CONFIGS, ADAPTERS, ENGINE)),
     "slm/text/tokenizer.hpp": ((12, 65), (35, 110), (QUANTIZING, RANKS, CONFIGS, ADAPTERS, ENGINE, MODELS)),

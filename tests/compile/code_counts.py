@@ -1,6 +1,6 @@
-"""What the machine code of a GPU kernel says by count: its longest loop, the matrix instructions and loads in it, and
-the waves that registers and shared memory leave room for. AMD's code is read as clang's assembly, NVIDIA's as nvdisasm
-prints it. Instructions are counted as they stand, each once, whether a branch passes over it or not.
+"""Counts from the machine code of a GPU kernel: its longest loop, the matrix instructions and loads in it, and the number
+of waves that registers and shared memory allow. AMD's code is clang's assembly, NVIDIA's the output of nvdisasm.
+Instructions are counted statically, each once, even if a branch skips it.
 """
 import re
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ AMD_WIDTHS = {"dwordx4": 16, "b128": 16, "dwordx3": 12, "b96": 12, "dwordx2": 8,
 
 @dataclass
 class Loop:
-    """The smallest loop that holds the most matrix instructions; without any, the longest innermost loop."""
+    """The smallest loop with the most matrix instructions; without any, the longest innermost loop."""
 
     instructions: int = 0
     matrix: int = 0
@@ -31,7 +31,7 @@ class Loop:
 
 
 def width_of(mnemonic):
-    """Bytes that a lane loads from device memory; 0 for anything else."""
+    """Bytes that a lane loads from device memory; 0 for other instructions."""
     amd = AMD_LOAD.match(mnemonic)
     if amd:
         kind = re.sub(r"_(e32|e64|nc)$", "", amd[2])
@@ -46,8 +46,8 @@ def width_of(mnemonic):
 
 
 def fault_of_wait(text, early):
-    """What is wrong with the wait for the previous kernel in NVIDIA's code. Nothing of device memory may stand before it,
-    but in a kernel that begins `early` loads, of which one must be of 16 bytes.
+    """Faults of the wait for the previous kernel in NVIDIA's code. No access to device memory may precede it, except in a
+    kernel with `early` loads, of which one must have 16 bytes.
     """
     mnemonics = [found[1] for found in map(SASS_LINE.match, text.splitlines()) if found]
     if mnemonics.count("ACQBULK") != 1:
@@ -91,13 +91,13 @@ def longest_loop(text, sass):
 
 @dataclass
 class Machine:
-    """What waves and blocks share: registers of a lane in a SIMD (an SM's quarter), shared bytes of a compute unit."""
+    """Resources that waves and blocks share: registers of a lane in a SIMD (an SM's quarter), shared bytes of a compute unit."""
 
     registers: int
     granule: int
     most_waves: int
     shared: int
-    reserved: int = 0  # shared bytes that a block takes besides
+    reserved: int = 0  # additional shared bytes of a block
     lanes: int = 32
 
 
@@ -111,13 +111,13 @@ MACHINES = {
 
 
 def waves(machine, registers):
-    """Of a SIMD, as far as registers go."""
+    """Waves per SIMD, limited by registers."""
     taken = -(-max(registers, 1) // machine.granule) * machine.granule
     return min(machine.most_waves, machine.registers // taken)
 
 
 def blocks(machine, shared):
-    """Of a compute unit, as far as shared memory goes."""
+    """Blocks per compute unit, limited by shared memory."""
     return machine.shared // (shared + machine.reserved) if shared else 0
 
 

@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""Looks into the machine code of every GPU kernel: prints what it says by count (code_counts.py), and fails where a
-kernel spills registers, has none of the matrix instructions that it is written for, does not wait for the previous
-kernel where it must, or exceeds what code_bounds.txt states.
+"""Checks the machine code of every GPU kernel. Prints its counts (code_counts.py), and fails if a kernel spills registers,
+lacks its matrix instructions, does not wait for the previous kernel as required, or exceeds the limits of
+code_bounds.txt.
 
     code_objects.py ROOT --cuda 80 90 --hip gfx90a gfx1100 gfx1103 --rocm build/rocm --scratch build
 
-tests/compile/gpu_kernels.cpp names the kernels. A kernel that multiplies matrices says so by its name (MATRIX below).
+tests/compile/gpu_kernels.cpp names the kernels. The name of a kernel states whether it multiplies matrices (MATRIX below).
 Columns: registers of a lane (on AMD those of both kinds), AGPRs and SGPRs of AMD; bytes of shared memory of a block;
-waves of a SIMD that registers, and blocks of a compute unit that shared memory leave room for; bytes of stack; spilled
-registers; matrix instructions. Of the longest loop: instructions, how many of them are matrix instructions, loads of
-device memory as bytes of a lane x how many, and instructions of a wave for a byte that its loads bring. Loops of
-NVIDIA's code are counted where nvdisasm is there.
+waves per SIMD that registers allow, and blocks per compute unit that shared memory allows; bytes of stack; spilled
+registers; matrix instructions. For the longest loop: instructions, matrix instructions, loads of device memory as bytes of
+a lane x number, and instructions of a wave per loaded byte. Loops of NVIDIA's code are counted if nvdisasm is
+installed.
 """
 import argparse
 import concurrent.futures
@@ -26,14 +26,14 @@ import time
 import code_counts
 
 ENTRY = re.compile(r"_ZN3slm(\d+v\d+_\d+)?3gpuL?5entryI")
-# Kernels that are written for the matrix unit, by the name of their type.
+# Kernels for the matrix unit, by the name of their type.
 MATRIX = re.compile(r"\b(Product|Attend|Persistent|Gemm|Gemv|Matmul|PlantedMatrix)\w*")
-# Kernels that ask for weights before they wait for the previous kernel (backend/gpu/runtime/launch.hpp).
+# Kernels that prefetch weights before they wait for the previous kernel (backend/gpu/runtime/launch.hpp).
 EARLY = re.compile(r"\bProduct\w*")
-# Sine and cosine of large angles keep their reduction in memory (NVIDIA's libdevice).
+# Sine and cosine of large angles use memory for their reduction (NVIDIA's libdevice).
 SINE = re.compile(r"QueriesKeysValues|ShapeQkv|PersistentStep")
 SINE_STACK = 32
-# In kernels that play others, Embed of codes keeps four scales there, of which it takes one.
+# In persistent kernels, Embed of codes stores four scales there and uses one.
 SCALES = re.compile(r"PersistentStep<Int\d>")
 SCALES_STACK = 16
 INSTRUCTIONS = {"sm": re.compile(r"^\s*mma\.sync|^\s*wgmma", re.M), "gfx9": re.compile(r"^\s*v_mfma_", re.M), "gfx11": re.compile(r"^\s*v_wmma_", re.M)}
@@ -45,10 +45,10 @@ class Kernel:
         self.registers = self.accumulators = self.scalars = 0
         self.shared = self.spills = self.stack = self.matrix = 0
         self.loop = None  # unknown
-        self.wait = None  # a fault of its wait for the previous kernel; unknown
+        self.wait = None  # a fault of its wait for the previous kernel; else unknown
 
     def measures(self):
-        """By the names that bounds use."""
+        """Names of the counts in bounds."""
         machine = code_counts.MACHINES.get(self.architecture)
         found = {"registers": self.registers, "shared": self.shared}
         if machine:
@@ -70,7 +70,7 @@ def run(command):
 
 
 def cuda_kernels(arguments, architecture, source):
-    """Through PTX, which shows the instructions, and ptxas, which counts registers."""
+    """Through PTX, which contains the instructions, and ptxas, which counts registers."""
     ptx = pathlib.Path(arguments.scratch) / f"kernels_sm_{architecture}.ptx"
     flags = ["-std=c++20", "--expt-relaxed-constexpr", "-O3", "-w", f"-arch=sm_{architecture}", f"-I{arguments.root}/include"]
     run([arguments.nvcc, *flags, "-x", "cu", "-ptx", str(source), "-o", str(ptx)])
@@ -135,14 +135,14 @@ def readable(symbols):
 
 
 def kernels_of(program):
-    """The readable names of the kernels that a program for a GPU holds."""
+    """The readable names of the kernels of a GPU program."""
     symbols = subprocess.run(["nm", "--defined-only", program], text=True, capture_output=True, check=True).stdout.split()
     stubs = [symbol for symbol in symbols if ENTRY.match(symbol)]
     return set(readable(stubs).values())
 
 
 def find_nvdisasm(arguments):
-    """Beside nvcc, on the PATH, or where pip puts NVIDIA's package of that name."""
+    """Beside nvcc, on the PATH, or in NVIDIA's pip package."""
     nvcc = shutil.which(arguments.nvcc)
     packaged = sorted(pathlib.Path(arguments.root).glob("build/clients/lib/python3*/site-packages/nvidia/cu*/bin/nvdisasm"))
     places = [pathlib.Path(nvcc).resolve().parent / "nvdisasm"] if nvcc else []
@@ -155,7 +155,7 @@ def find_nvdisasm(arguments):
 
 
 def check_bounds(bounds, kernels, names, architectures):
-    """Faults: what exceeds a bound, and bounds that bound nothing."""
+    """Faults: exceeded bounds, and bounds that match no kernel."""
     faults = []
     for pattern, targets, measure, relation, number in bounds:
         for target in fnmatch.filter(sorted(architectures), targets):
@@ -165,7 +165,7 @@ def check_bounds(bounds, kernels, names, architectures):
             for kernel in own:
                 found = kernel.measures()
                 if kernel.loop is None and measure not in found:
-                    continue  # there is no disassembler
+                    continue  # no disassembler is installed
                 value = found.get(measure)
                 if value is None or not (value <= number if relation == "<=" else value >= number):
                     said = "no" if value is None else f"{value:.4g}"

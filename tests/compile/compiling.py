@@ -1,4 +1,4 @@
-"""Runs a compiler over many small sources at once."""
+"""Runs a compiler over many small sources in parallel."""
 import concurrent.futures
 import os
 import subprocess
@@ -13,7 +13,7 @@ def syntax_only(compiler, root, source, *flags):
 
 
 def precompile(compiler, root, header, path):
-    """Compiles `header` into path.gch, which syntax_only(..., "-include", path) takes."""
+    """Compiles `header` into path.gch, for syntax_only(..., "-include", path)."""
     path.write_text(f'#include "{header}"\n')
     command = [compiler, "-std=c++20", "-Wall", "-Wextra", "-Wpedantic", "-Wshadow", f"-I{root}/include",
                f"-DSLM_SOURCE_DIR=\"{root}\"", "-x", "c++-header", str(path), "-o", f"{path}.gch"]

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Pages of documentation: no line of prose over 120 columns, no page too long to read, and everything they point at is there: links and their anchors, files named between backquotes or in commands, headers that code includes, options of the program and of CMake, pages from the index.
+"""Checks pages of documentation: prose has at most 120 columns, pages have a limited length, and every reference exists: links and their anchors, files named between backquotes or in commands, headers that code includes, options of the program and of CMake, pages from the index.
 usage: docs.py ROOT"""
 import pathlib
 import re
@@ -22,7 +22,7 @@ GENERATED = re.compile(r"slm_models/")  # headers that slm_add_model writes
 
 
 def split(text):
-    """(prose, code): the lines of each, blank where the other stands, so that numbers stay."""
+    """(prose, code): the lines of each, blank where the other is, so that line numbers stay."""
     prose, code, fenced, indented_list = [], [], False, False
     for line in text.split("\n"):
         fence = line.lstrip().startswith("```")
@@ -55,7 +55,7 @@ def anchors(path):
 
 
 def linked(page, target):
-    """The file that a relative link means, or None."""
+    """The file of a relative link, or None."""
     path = (page.parent / target.split("#")[0]).resolve() if target.split("#")[0] else page
     return path if path.exists() else None
 
@@ -66,13 +66,13 @@ def exists(root, name):
 
 
 def options_of_commands(root):
-    """The options of each subcommand, as the reference of the command line has them."""
+    """The options of each subcommand in the reference of the command line."""
     sections = re.split(r"^## slm (.*)$", (root / "docs" / "reference" / "command-line.md").read_text(), flags=re.M)[1:]
     return {name: {"--help", *OPTION.findall(text)} for name, text in zip(sections[::2], sections[1::2])}
 
 
 def wrong_commands(commands, text):
-    """What `slm SUBCOMMAND --option` in code names and the program does not have."""
+    """Options of `slm SUBCOMMAND --option` in code that the program does not have."""
     for name, rest in COMMAND.findall(re.sub(r"\\\n", " ", text)):
         if name not in commands:
             name = name.removeprefix("bench ")  # prose such as `slm bench`, or several subcommands
@@ -103,7 +103,7 @@ def faults(root, page, commands):
             continue
         path = linked(page, target)
         if path is None or not path.is_relative_to(root):
-            yield f"{name}: the link '{target}' leads nowhere"
+            yield f"{name}: the link '{target}' has no target"
         elif "#" in target and target.split("#")[1] not in anchors(path):
             yield f"{name}: '{target}' names no heading of that page"
 
@@ -124,7 +124,7 @@ def faults(root, page, commands):
 
 
 def unknown_cmake_options(root):
-    """Options of the build that their reference lacks."""
+    """Build options that are missing in their reference."""
     files = [root / "CMakeLists.txt", *(root / "cmake").rglob("*.cmake"), *(root / "tools").rglob("CMakeLists.txt")]
     page = (root / "docs" / "reference" / "environment.md").read_text()
     for option in sorted({option for file in files for option in CMAKE_OPTION.findall(file.read_text())}):
@@ -133,7 +133,7 @@ def unknown_cmake_options(root):
 
 
 def unknown_words(root):
-    """Names of the code in docs/words.md that no header has."""
+    """Names of the code in docs/words.md that no header contains."""
     headers = "\n".join(path.read_text() for path in (root / "include").rglob("*.hpp"))
     for row in re.findall(r"^\| \*\*.*\| (.*) \|$", (root / "docs" / "words.md").read_text(), re.M):
         for span in CODE_SPAN.findall(row):
@@ -143,7 +143,7 @@ def unknown_words(root):
 
 
 def reachable(root):
-    """Pages that the index leads to, over any number of links."""
+    """Pages reachable from the index over any number of links."""
     found, left = set(), [root / "docs" / "README.md"]
     while left:
         page = left.pop()

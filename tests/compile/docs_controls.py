@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Plants faults into pages, one by one: docs.py must find each, and nothing in a sound page."""
+"""Injects faults into pages, one by one: docs.py must find each, and none in a correct page."""
 import pathlib
 import sys
 import tempfile
@@ -17,7 +17,7 @@ Prose with a [link](other.md#the-end), a file `include/slm/core/a.hpp`, a header
     mpirun -n 2 build/cpu/bin/slm bench decode --quick
 
 ```cpp
-#include <slm/core/a.hpp>   // and so may code, which is not prose: it stands as it is, however long its lines have become
+#include <slm/core/a.hpp>   // and so may code, which is not prose: it is unchanged, with lines of any length so that it is
 ```
 """
 COMMANDS = """# Commands
@@ -34,10 +34,10 @@ FAULTS = [
     ("word " * 25, "columns, at most 120"),
     ("- a point of a list\n\n    " + "word " * 25, "columns, at most 120"),
     ("a line\n\n" * 100, "lines besides code, at most 200"),
-    ("[gone](gone.md)", "leads nowhere"),
-    ("[two\nlines](gone.md)", "leads nowhere"),
-    ('<img src="gone.svg">', "leads nowhere"),
-    ("[outside](../../outside.md)", "leads nowhere"),
+    ("[gone](gone.md)", "has no target"),
+    ("[two\nlines](gone.md)", "has no target"),
+    ('<img src="gone.svg">', "has no target"),
+    ("[outside](../../outside.md)", "has no target"),
     ("[here](#nothing)", "names no heading"),
     ("[there](other.md#nothing)", "names no heading"),
     ("`docs/gone.md`", "there is no 'docs/gone.md'"),

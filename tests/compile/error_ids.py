@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """Every id of slm::Error in include/, tools/cli/, examples/slm/, bench/command/ and bench/device/ is documented in docs/errors.md, and every documented id exists.
-The page has a part for the library, the program and slm bench each; in a part, ids stand in sections by the word before their dot, in order."""
+The page has a part for the library, the program and slm bench each; within a part, ids are in sections by the word before their dot, in order."""
 import pathlib
 import re
 import sys
 
-# Error("room.what-happened", ...) and Error{"...", whatever the line breaks; helpers that take an id first count too.
+# Error("module.what-happened", ...) and Error{"...", with any line breaks; helpers whose first argument is an id count too.
 THROWN = re.compile(r'"([a-z][a-z0-9_]*\.[a-z0-9]+(?:-[a-z0-9]+)*)"')
-# Tables of tensor names ("mlp.fc1") hold strings of the same form: there, only what is thrown on the spot counts.
+# Tables of tensor names ("mlp.fc1") contain strings of the same form: there, only directly thrown ids count.
 NAME_TABLES = re.compile(r"include/slm/io/(famil(y\.hpp|ies/)|gguf_model\.hpp)")
 THROWN_HERE = re.compile(r'Error\(\s*' + THROWN.pattern)
 # Keys of GGUF files have the same form.
@@ -32,7 +32,7 @@ def ids_in(root):
 
 
 def misplaced(page, thrown):
-    """What stands in another part or section than where it belongs, or out of order."""
+    """Ids in a wrong part or section, or out of order."""
     part, section, before = "", "", ""
     for line in page.splitlines():
         if heading := HEADING.match(line):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Every source is as clang-format 14 writes it."""
+"""Every source has the format of clang-format 14."""
 import argparse
 import pathlib
 import re

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Every header compiles alone, twice included, with warnings as errors; or all of them together, which is quicker."""
+"""Every header compiles alone, included twice, with warnings as errors; or all of them together, which is faster."""
 import argparse
 import pathlib
 import re
@@ -9,16 +9,16 @@ import tempfile
 
 from compiling import in_parallel, precompile, syntax_only
 
-# These need the compiler and the headers of a vendor, and the trees built for a GPU compile them; or MPI's or NCCL's headers.
+# These need the compiler and the headers of a vendor, and GPU builds compile them; or they need MPI's or NCCL's headers.
 VENDORS = re.compile(r"(backend/gpu/[a-z]+/(lane|runtime)_(cuda|hip|vendor)|ranks/(mpi|nccl))\.hpp$")
 
-# What many headers include, the largest last. It is compiled once, and then read by those that include it anyway.
+# Headers that many headers include, the largest last. They are precompiled once for those that include them anyway.
 BASES = ["slm/io/json.hpp", "slm/io/checkpoint.hpp", "slm/text/tokenizer.hpp", "slm/backend/cpu/cpu.hpp",
          "slm/awq/float_layer.hpp", "slm/model/load.hpp"]
 
 
 def includes_of(include):
-    """Every header, with all that it includes on whatever way."""
+    """Every header, with its direct and indirect includes."""
     texts = {path.relative_to(include).as_posix(): path.read_text() for path in include.rglob("*.hpp")}
     found = {}
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Programs of one and of two sources, with each value of SLM_IMPLEMENTATION: those that must link print the same, those
-that must not are refused by a message that names the cure."""
+"""Programs of one and of two sources, with each value of SLM_IMPLEMENTATION: those that must link print the same, and the
+others are rejected by a message that names the remedy."""
 import argparse
 import pathlib
 import subprocess
@@ -20,7 +20,7 @@ std::size_t count(const char* folder);
 std::size_t other(const char* folder);
 int main(int, char** arguments) { std::cout << count(arguments[1]) << other(arguments[1]) << '\\n'; }
 """
-# What stands before the includes of a source.
+# The lines before the includes of a source.
 STARTS = {
     "default": "",
     "1": "#define SLM_IMPLEMENTATION 1\n",
@@ -31,7 +31,7 @@ STARTS = {
     "late": f"#include <{HEADER}>\n#define SLM_IMPLEMENTATION 0\n#include <slm/speculative.hpp>\n",
 }
 
-# The starts of the two sources, and what the compiler or the linker must say; None: the program links.
+# The starts of the two sources, and the expected message of the compiler or the linker; None: the program links.
 PROGRAMS = [
     ("default", "default", None),
     ("default", "0", None),

@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""The include law: rooms see each other one way only, and some words stay in the files made for them. Beside the library,
-the benchmarks and the program share tools/cli and do not see each other.
+"""The include law: modules include only modules below them, and some words are limited to certain files. Besides the library,
+the benchmarks and the program share tools/cli and do not include each other.
 
-usage: include_law.py ROOT        ROOT holds include/slm/, bench/, examples/ and tools/
+usage: include_law.py ROOT        ROOT contains include/slm/, bench/, examples/ and tools/
 """
 import pathlib
 import posixpath
 import re
 import sys
 
-# room -> rooms it may include besides itself
-ROOMS = {
+# module -> modules it may include besides itself
+MODULES = {
     "core": set(),
     "config": {"core"},
     "io": {"core", "config", "formats"},
@@ -23,24 +23,24 @@ ROOMS = {
     "engine": {"core", "decode"},
     "awq": {"core", "config", "io", "text", "formats", "backend", "model"},
 }
-# single files a room may see besides that
+# single files that a module may include in addition
 EXTRA_FILES = {
     "decode": {"model/language_model.hpp", "model/session.hpp"},
     "engine": {"model/language_model.hpp"},
 }
 
-# folders beside the library -> folders they may include or name in CMake besides themselves; all see the library
+# folders beside the library -> folders they may include or name in CMake besides themselves; all may include the library
 FOLDERS = {
     "bench": {"tools"},
     "examples": {"tools"},
     "tools": set(),
 }
 
-# rooms that kernels are made of, and what never comes near a kernel
-KERNEL_ROOMS = {"core", "formats", "ranks", "backend"}
+# modules of kernels, and words that must not occur in a kernel
+KERNEL_MODULES = {"core", "formats", "ranks", "backend"}
 NOT_IN_KERNELS = {"iostream", "regex", "filesystem", "random"}
-# everywhere: rooms that read files may parse JSON, decoders may not
-JSON_ROOMS = {"config", "io", "text", "model", "awq"}
+# everywhere: modules that read files may parse JSON, decoders may not
+JSON_MODULES = {"config", "io", "text", "model", "awq"}
 
 # files that may name a compiler or an architecture
 PLATFORM_FILES = re.compile(
@@ -55,7 +55,7 @@ PLATFORM_WORD = re.compile(
     r"#\s*pragma\s+(GCC|clang)\b|\btarget(_clones)?\s*\(\s*\"|#\s*include\s*<(\w*intrin|arm_neon|arm_sve|cuda\w*|hip/\w+)\.h"
 )
 
-# what a library does not do
+# forbidden in a library
 FORBIDDEN_WORDS = [
     (re.compile(r"\bif\s+constexpr\s*\([^)]*\bConfig::"), "chooses by `if constexpr (Config::...)`: make it a trait or an argument"),
     (re.compile(r"\bstd::(cout|cerr|clog)\b|\b(std::)?f?printf\s*\("), "prints: throw slm::Error or take a callback"),
@@ -70,7 +70,7 @@ MAX_LINES = 400
 
 
 def without_comments(line, in_block):
-    """The code of one line; tracks /* */ and drops // comments and string contents of no interest."""
+    """The code of one line; tracks /* */ and removes // comments and irrelevant string contents."""
     code = ""
     while line:
         if in_block:
@@ -88,41 +88,41 @@ def without_comments(line, in_block):
     return code, in_block
 
 
-def check_include(name, room, quote, target):
+def check_include(name, module, quote, target):
     if target.startswith("slm/"):
         if quote != '"':
             return f'includes <{target}>: write "{target}"'
         inner = target[len("slm/") :]
-        if room is None or room not in ROOMS:
+        if module is None or module not in MODULES:
             return None
         other = inner.split("/")[0] if "/" in inner else None
-        if other == room or other in ROOMS[room] or inner in EXTRA_FILES.get(room, ()):
+        if other == module or other in MODULES[module] or inner in EXTRA_FILES.get(module, ()):
             return None
-        return f"includes {target}: room '{room}' sees only {sorted(ROOMS[room] | EXTRA_FILES.get(room, set())) or 'std'}"
+        return f"includes {target}: module '{module}' may include only {sorted(MODULES[module] | EXTRA_FILES.get(module, set())) or 'std'}"
     if quote == '"':
-        return f'includes "{target}": write the whole path, "slm/room/file.hpp"'
-    if room in KERNEL_ROOMS and target in NOT_IN_KERNELS:
-        return f"includes <{target}>: not in headers of kernels (room '{room}')"
-    if target.startswith("nlohmann/") and room not in JSON_ROOMS:
-        return f"includes <{target}>: only the rooms {sorted(JSON_ROOMS)} read JSON"
+        return f'includes "{target}": write the whole path, "slm/module/file.hpp"'
+    if module in KERNEL_MODULES and target in NOT_IN_KERNELS:
+        return f"includes <{target}>: not in headers of kernels (module '{module}')"
+    if target.startswith("nlohmann/") and module not in JSON_MODULES:
+        return f"includes <{target}>: only the modules {sorted(JSON_MODULES)} read JSON"
     return None
 
 
 def abi_of(version_header):
-    """The inline namespace of a version: programs of two versions that may differ do not link with each other."""
+    """The inline namespace of a version: programs of incompatible versions do not link with each other."""
     numbers = dict(re.findall(r"^#define SLM_VERSION_(MAJOR|MINOR) (\d+)$", version_header, re.M))
     return f"v{numbers['MAJOR']}_{numbers['MINOR']}"
 
 
 def check_file(name, source, abi):
-    """Yields (line, sentence) for every breach; name is relative to include/slm/."""
-    room = name.split("/")[0] if "/" in name else None
+    """Yields (line, sentence) for every violation; name is relative to include/slm/."""
+    module = name.split("/")[0] if "/" in name else None
     lines = source.splitlines()
-    if room is not None and room not in ROOMS:
-        yield 1, f"stands in the unknown room '{room}'"
+    if module is not None and module not in MODULES:
+        yield 1, f"is in the unknown module '{module}'"
     if len(lines) > MAX_LINES:
         yield len(lines), f"has {len(lines)} lines, more than {MAX_LINES}"
-    if room is None and len(lines) > 40:
+    if module is None and len(lines) > 40:
         yield len(lines), f"is a public door of {len(lines)} lines, more than 40"
     if name.endswith(".hpp") and not re.search(r"^#pragma once$", source, re.M):
         yield 1, "has no #pragma once"
@@ -132,7 +132,7 @@ def check_file(name, source, abi):
         include = None if in_block else INCLUDE.match(line)
         code, in_block = without_comments(line, in_block)
         if include:
-            sentence = check_include(name, room, *include.groups())
+            sentence = check_include(name, module, *include.groups())
             if sentence:
                 yield number, sentence
         if not platform_file:
@@ -148,7 +148,7 @@ def check_file(name, source, abi):
 
 
 def check_folders(name, source):
-    """Yields (line, sentence) for every folder that a file outside the library may not see; name is relative to ROOT."""
+    """Yields (line, sentence) for every folder that a file outside the library must not include; name is relative to ROOT."""
     folder = pathlib.PurePosixPath(name).parts[0]
     allowed = FOLDERS[folder] | {folder}
     for number, line in enumerate(source.splitlines(), 1):

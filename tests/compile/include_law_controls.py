@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Plants breaches of the include law, one by one: the checker must find each, and nothing in sound files."""
+"""Injects violations of the include law, one by one: the checker must find each, and none in correct files."""
 import sys
 
 from include_law import abi_of, check_file, check_folders
@@ -7,23 +7,23 @@ from include_law import abi_of, check_file, check_folders
 HEAD = "#pragma once\n"
 ABI = abi_of("#define SLM_VERSION_MAJOR 3\n#define SLM_VERSION_MINOR 5\n")
 BREACHES = [
-    ("core/a.hpp", '#include "slm/io/safetensors.hpp"\n', "room 'core'"),
-    ("config/a.hpp", '#include "slm/io/file.hpp"\n', "room 'config'"),
-    ("io/a.hpp", '#include "slm/text/tokenizer.hpp"\n', "room 'io'"),
-    ("text/a.hpp", '#include "slm/config/registry.hpp"\n', "room 'text'"),
-    ("formats/a.hpp", '#include "slm/backend/concept.hpp"\n', "room 'formats'"),
-    ("backend/cpu/a.hpp", '#include "slm/config/model_config.hpp"\n', "room 'backend'"),
-    ("backend/cpu/a.hpp", '#include "slm/model/block.hpp"\n', "room 'backend'"),
-    ("backend/cpu/a.hpp", '#  include "slm/io/file.hpp"\n', "room 'backend'"),
-    ("decode/a.hpp", '#include "slm/backend/concept.hpp"\n', "room 'decode'"),
-    ("decode/a.hpp", '#include "slm/model/model.hpp"\n', "room 'decode'"),
-    ("decode/a.hpp", '#include "slm/text/tokenizer.hpp"\n', "room 'decode'"),
-    ("model/a.hpp", '#include "slm/decode/stats.hpp"\n', "room 'model'"),
-    ("model/a.hpp", '#include "slm/speculative.hpp"\n', "room 'model'"),
+    ("core/a.hpp", '#include "slm/io/safetensors.hpp"\n', "module 'core'"),
+    ("config/a.hpp", '#include "slm/io/file.hpp"\n', "module 'config'"),
+    ("io/a.hpp", '#include "slm/text/tokenizer.hpp"\n', "module 'io'"),
+    ("text/a.hpp", '#include "slm/config/registry.hpp"\n', "module 'text'"),
+    ("formats/a.hpp", '#include "slm/backend/concept.hpp"\n', "module 'formats'"),
+    ("backend/cpu/a.hpp", '#include "slm/config/model_config.hpp"\n', "module 'backend'"),
+    ("backend/cpu/a.hpp", '#include "slm/model/block.hpp"\n', "module 'backend'"),
+    ("backend/cpu/a.hpp", '#  include "slm/io/file.hpp"\n', "module 'backend'"),
+    ("decode/a.hpp", '#include "slm/backend/concept.hpp"\n', "module 'decode'"),
+    ("decode/a.hpp", '#include "slm/model/model.hpp"\n', "module 'decode'"),
+    ("decode/a.hpp", '#include "slm/text/tokenizer.hpp"\n', "module 'decode'"),
+    ("model/a.hpp", '#include "slm/decode/stats.hpp"\n', "module 'model'"),
+    ("model/a.hpp", '#include "slm/speculative.hpp"\n', "module 'model'"),
     ("core/a.hpp", "namespace slm {\n}\n", "another namespace than slm::v3_5"),
     ("io/a.hpp", "namespace slm { inline namespace v3_4 {\n}}\n", "another namespace"),
     ("io/a.hpp", "namespace slm::inline v3_5 {\n}\n", "another namespace"),
-    ("kitchen/a.hpp", "", "unknown room"),
+    ("kitchen/a.hpp", "", "unknown module"),
     ("core/a.hpp", "#include <slm/core/view.hpp>\n", "write \"slm/core/view.hpp\""),
     ("core/a.hpp", '#include "view.hpp"\n', "whole path"),
     ("backend/cpu/a.hpp", "#include <iostream>\n", "headers of kernels"),

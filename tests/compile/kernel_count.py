@@ -11,7 +11,7 @@ import sys
 
 
 def is_kernel(symbol):
-    """Whether a demangled function itself, not one of its arguments, lives in slm::backend."""
+    """Whether a demangled function itself, not one of its arguments, is in slm::backend."""
     depth, own = 0, ""
     for index, letter in enumerate(symbol):
         if letter == "(" and depth == 0:

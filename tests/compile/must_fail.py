@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Every fail/*.cpp must not compile, for the reason it names after `// expect: `; with -DSLM_FIXED it must compile."""
+"""Every fail/*.cpp must not compile, for the reason after `// expect: `; with -DSLM_FIXED it must compile."""
 import argparse
 import pathlib
 import re

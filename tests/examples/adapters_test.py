@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The trained adapters of examples/adapters change the text as their names say, side by side as alone; slm merge makes a
-model of one.
+"""The trained adapters of examples/adapters change the text as their names state, in a batch as alone; slm merge creates a
+model from one.
 usage: adapters_test.py SOURCE_DIR SCRATCH_DIR PROGRAM"""
 import json
 import pathlib
@@ -36,7 +36,7 @@ def capitals(texts):
 
 
 def closed_lines(texts):
-    """The share of lines with a semicolon at their end, among those that a statement may end on."""
+    """The share of lines that end with a semicolon, among those where a statement may end."""
     lines = [line.rstrip() for text in texts for line in text.split("\n")[:-1]]
     lines = [line for line in lines if line and line[-1] not in ":,([{"]
     return sum(line.endswith(";") for line in lines) / len(lines)
@@ -60,7 +60,7 @@ class Adapters(unittest.TestCase):
         for name in ("", "shout"):
             self.assertLess(closed_lines(self.texts[name]), 0.1, self.texts)
 
-    def test_side_by_side_each_writes_what_it_writes_alone(self):
+    def test_in_a_batch_each_has_the_same_text_as_alone(self):
         lines = [(name, prompt) for prompt in PROMPTS for name in ["", *NAMES]]
         file = SCRATCH / "requests.jsonl"
         file.write_text("".join(json.dumps({"prompt": prompt, "adapter": str(ADAPTERS / name) if name else ""}) + "\n"

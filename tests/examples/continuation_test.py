@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The examples that print a text print what it gains over the prompt, with tokenizers of either kind.
+"""Examples that print a text print the part added to the prompt, with tokenizers of either kind.
 usage: continuation_test.py SOURCE_DIR SCRATCH_DIR PROGRAM GENERATE STATIC_PAIR ADD_YOUR_MODEL"""
 import json
 import pathlib
@@ -16,7 +16,7 @@ def output(*arguments):
 
 
 def pair_with(tokenizer):
-    """The embedded pair with another tokenizer; a text is then rubbish, but still a text."""
+    """The embedded pair with another tokenizer; its text has no meaning, but is still a text."""
     folder = SCRATCH / tokenizer.stem
     for name in ("draft", "target"):
         shutil.copytree(SOURCE / "examples" / "demo_pair" / name, folder / name)
@@ -25,7 +25,7 @@ def pair_with(tokenizer):
 
 
 def text_of(target, tokens):
-    """What the whole text has more than the prompt's."""
+    """The part of the whole text after the prompt's."""
     command = [PROGRAM, "generate", "--target", target, "--prompt", PROMPT, "--max-new-tokens", tokens, "--json"]
     answer = json.loads(output(*command))
     known = json.loads(output(PROGRAM, "info", target, "--json"))["tokenizer_vocab"]

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""examples/convert_bin.py: what it writes, and what it refuses. The .bin files are made by hand, as PyTorch makes them.
+"""examples/convert_bin.py: its output, and its rejections. The .bin files are built by hand in PyTorch's format.
 usage: convert_bin_test.py SOURCE_DIR SCRATCH_DIR [PROGRAM]"""
 import collections
 import io
@@ -21,7 +21,7 @@ PROGRAM = sys.argv[3] if len(sys.argv) > 3 else ""
 SCRIPT = SOURCE / "examples" / "convert_bin.py"
 MODELS = SOURCE / "tests" / "fixtures" / "models"
 
-# Stand-ins with PyTorch's names, so that Python's own pickler writes what PyTorch's torch.save writes.
+# Stand-ins with PyTorch's names, so that Python's own pickler has the output of PyTorch's torch.save.
 SIZES = {"Float": 4, "Half": 2, "BFloat16": 2, "Long": 8, "Bool": 1}
 DTYPES = {"F32": "Float", "F16": "Half", "BF16": "BFloat16", "I64": "Long", "BOOL": "Bool"}
 torch, utils = types.ModuleType("torch"), types.ModuleType("torch._utils")
@@ -129,7 +129,7 @@ class ConvertBin(unittest.TestCase):
         self.assertNotIn("Traceback", result.stderr)
         self.assertEqual([path.name for path in self.folder.glob("*.safetensors*")], [])
 
-    # ---- what it writes
+    # ---- output
 
     def test_types_shapes_and_alignment(self):
         kinds = {"a": "Float", "b": "Half", "c": "BFloat16", "d": "Long", "e": "Bool"}
@@ -184,7 +184,7 @@ class ConvertBin(unittest.TestCase):
         self.assertEqual(set(tensors), {"model.embed_tokens.weight", "view"})
         self.assertEqual(metadata["lm_head.weight"], "model.embed_tokens.weight")
         self.assertIn("'lm_head.weight' is 'model.embed_tokens.weight'", said)
-        # A config.json that says untied wants its head.
+        # A config.json with tie_word_embeddings false needs its head.
         (self.folder / "config.json").write_text('{"tie_word_embeddings": false}')
         tensors, *_ = self.convert("--force")
         self.assertEqual(tensors["lm_head.weight"], tensors["model.embed_tokens.weight"])
@@ -201,7 +201,7 @@ class ConvertBin(unittest.TestCase):
     def test_a_model_gives_the_same_logits(self):
         if not PROGRAM:
             self.skipTest("the program slm is not built")
-        for fixture in (MODELS / "llama-mha3h", MODELS / "mosaicgpt-qkln-alibi"):  # the latter is mpt-1b-redpajama in small
+        for fixture in (MODELS / "llama-mha3h", MODELS / "mosaicgpt-qkln-alibi"):  # the latter is a small mpt-1b-redpajama
             with self.subTest(fixture.name):
                 shutil.copy(fixture / "config.json", self.folder)
                 tensors, *_ = read_safetensors(fixture / "model.safetensors")
@@ -211,7 +211,7 @@ class ConvertBin(unittest.TestCase):
                 rows = [subprocess.run([PROGRAM, "logits", folder, "--ids", "1,5,7"], capture_output=True, check=True).stdout for folder in folders]
                 self.assertEqual(rows[0], rows[1])
 
-    def test_files_that_are_there_are_kept(self):
+    def test_existing_files_are_kept(self):
         save(self.bin, {"a": Tensor(numbers("Float", 6), [6])})
         self.convert()
         result = self.run_script()
@@ -237,7 +237,7 @@ class ConvertBin(unittest.TestCase):
         self.assertEqual(tensors["e"], ("BF16", [3, 5], b"\x80\x3f" * 15))
         self.assertNotIn("head", tensors)
 
-    # ---- what it refuses
+    # ---- rejections
 
     def test_pickles_that_are_programs(self):
         marker = self.folder / "executed"

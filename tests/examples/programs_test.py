@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The examples that show more than one text, on the embedded target: what they print is what slm prints.
+"""Examples with several texts, on the embedded target: their output equals slm's.
 usage: programs_test.py SOURCE_DIR SCRATCH_DIR EXAMPLES_DIR PROGRAM"""
 import json
 import pathlib
@@ -30,13 +30,13 @@ def generate(prompt, tokens, *options):
 
 
 class Programs(unittest.TestCase):
-    def test_a_conversation_reads_only_what_is_new(self):
+    def test_a_conversation_processes_only_new_tokens(self):
         counts = re.findall(r"--- (\d+) of (\d+) tokens read", example("chat", "plain", stdin="def add(a, b):\nclass Reader:\n"))
         (first, whole), (second, both) = [tuple(map(int, pair)) for pair in counts]
         self.assertEqual(first, whole)
         self.assertLess(second, both - whole)
 
-    def test_a_session_goes_on_where_the_last_process_stopped(self):
+    def test_a_session_continues_where_the_last_process_stopped(self):
         file = SCRATCH / "session.slm"
         first = example("session", file, "def read_config(path):")
         self.assertEqual(first.rsplit("\n--- ", 1)[0], generate("def read_config(path):", 24)["text"])
@@ -47,7 +47,7 @@ class Programs(unittest.TestCase):
         self.assertNotEqual(subprocess.run([EXAMPLES / "example-session", TARGET, SOURCE / "README.md", "x"],
                                            capture_output=True).returncode, 0, "this is no saved text")
 
-    def test_adapters_answer_beside_the_bare_model_as_alone(self):
+    def test_adapters_and_the_base_model_have_the_same_answers_as_alone(self):
         prompt = 'def read_lines(path):\n    """Return the lines of a file."""\n'
         folders = [ADAPTERS / "shout", ADAPTERS / "semicolons"]
         alone = [generate(prompt, 32)["text"]] + [generate(prompt, 32, "--adapter", path)["text"] for path in folders]
@@ -55,12 +55,12 @@ class Programs(unittest.TestCase):
         self.assertEqual(example("adapters", prompt, *folders),
                          "".join(f"--- {name}\n{text}\n" for name, text in zip(names, alone)))
 
-    def test_the_nearest_text_is_the_one_that_is_alike(self):
+    def test_the_nearest_text_is_the_similar_one(self):
         lines = example("nearest", "def read_lines(path):", "import os", "def read_line(path):").splitlines()
         self.assertEqual([line.split("  ", 1)[1] for line in lines], ["def read_line(path):", "import os"])
         self.assertTrue(all(-1 <= float(line.split()[0]) <= 1 for line in lines))
 
-    def test_a_masked_answer_is_json_of_its_form(self):
+    def test_a_masked_answer_is_json_of_its_schema(self):
         for prompt in ("def read_config(path):", "A ship, as JSON:"):
             answer = json.loads(example("json_answer", prompt))
             self.assertEqual(list(answer), ["name", "count"])

@@ -1,4 +1,4 @@
-# Builds examples/embed_in_app for the GPU as a stranger would, through an installed package.
+# Builds examples/embed_in_app for the GPU through an installed package.
 cmake_minimum_required(VERSION 3.25)
 file(REMOVE_RECURSE "${SCRATCH}")
 
@@ -17,7 +17,7 @@ run("${CMAKE_COMMAND}" -S "${SOURCE}/examples/embed_in_app" -B "${SCRATCH}/app" 
   -D CMAKE_CUDA_FLAGS_DEBUG=-O1 -D CMAKE_HIP_FLAGS_DEBUG=-O1)
 run("${CMAKE_COMMAND}" --build "${SCRATCH}/app" --parallel 2)
 
-# On a device it completes a text; without one it says so and does not fall back to the CPU.
+# On a device it completes a text; without one it reports the error and does not fall back to the CPU.
 execute_process(COMMAND "${SCRATCH}/app/app" "${SOURCE}/examples/demo_pair/draft" "${SOURCE}/examples/demo_pair/target"
   RESULT_VARIABLE status OUTPUT_VARIABLE output ERROR_VARIABLE output)
 message("${output}")

@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
-"""GGUF files that slm writes, read by the package gguf: its values of the same model, as a folder of fp32, give the logits
-that slm computes from the file, and the metadata are those that llama.cpp looks for.
-
+"""GGUF files written by slm and read by the package gguf: its values of the same model, as a folder of fp32, have the logits
+that slm computes from the file, and the metadata are those that llama.cpp needs.
 usage: gguf_test.py SLM_PROGRAM MODEL_FOLDER
 
-Skips (exit code 77) where the package is not installed: ./test fetches it from PyPI, as it does the server's clients.
-Nothing of it is needed to use slm.
+Skips (exit code 77) if the package is not installed: ./test installs it from PyPI, like the server's clients. slm itself
+does not need it.
 """
 import importlib.util
 import json

@@ -1,12 +1,11 @@
 #!/usr/bin/env python3
-"""GGUF files that slm writes, read by llama.cpp: the same token ids and, but for its activations of 8 bits, the same
-log-probabilities as slm's: a tenth of the difference that one matrix of the first layer makes when its halves are
-exchanged, and less than a quarter of it is asked for.
-
+"""GGUF files written by slm and read by llama.cpp: the same token ids and, except for its 8-bit activations, the same
+log-probabilities as slm's. The difference is 1/10 of the difference that exchanging the halves of one matrix of the first
+layer causes; the test requires less than 1/4.
 usage: llama_cpp_test.py SLM_PROGRAM MODEL_FOLDER
 
-Skips (exit code 77) where the package xllamacpp, which carries llama.cpp, is not installed: ./test fetches it from PyPI,
-as it does the server's clients. Nothing of it is needed to use slm.
+Skips (exit code 77) if the package xllamacpp, which contains llama.cpp, is not installed: ./test installs it from PyPI,
+like the server's clients. slm itself does not need it.
 """
 import importlib.util
 import json
@@ -50,7 +49,7 @@ class LlamaCpp:
         self.server = xllamacpp.Server(params)
 
     def read(self, prompt):
-        """How many tokens a prompt has, and the likeliest after it with their log-probabilities. prompt: text or ids"""
+        """The number of tokens of a prompt, and the likeliest after it with their log-probabilities. prompt: text or ids"""
         answer = self.server.handle_completions({"prompt": prompt, "n_predict": 1, "n_probs": LIKELIEST, "cache_prompt": False})
         answer = json.loads(answer) if isinstance(answer, str) else answer
         likeliest = answer["choices"][0]["logprobs"]["content"][0]["top_logprobs"]
@@ -66,7 +65,7 @@ def difference(program, file, ids_of_texts, likeliest_of_texts):
 
 
 def exchange_halves(file, name, wrong):
-    """A copy of the file with the first rows of a matrix behind the last ones."""
+    """A copy of the file with the first rows of a matrix after the last ones."""
     import gguf
 
     tensor = next(tensor for tensor in gguf.GGUFReader(file).tensors if tensor.name == name)

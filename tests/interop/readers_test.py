@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""What slm quantize writes, read by the programs of others: the model they see has the logits of slm.
+"""Output of slm quantize, read by other programs: their model has the logits of slm.
 
 usage: readers_test.py SLM_PROGRAM MODEL_FOLDER
 
-  compressed-tensors   its own decompressor, on both of our formats: AutoAWQ's goes through its AutoAWQConverter
-  transformers         from_pretrained on the folder as it is
+  compressed-tensors   its own decompressor, on both of slm's formats: AutoAWQ's through its AutoAWQConverter
+  transformers         from_pretrained on the unchanged folder
   gptqmodel            the reader of AutoAWQ files in transformers
 
-Skips (exit code 77) what is not installed: pip install torch transformers compressed-tensors gptqmodel. Nothing of it is
-needed to build or to use slm.
+Skips (exit code 77) programs that are not installed: pip install torch transformers compressed-tensors gptqmodel. slm needs
+none of them.
 """
 import importlib.util
 import json
@@ -58,7 +58,7 @@ def scheme_of(config):
 
 
 def decompressed(folder):
-    """The float32 model that compressed-tensors sees in a folder."""
+    """The float32 model of a folder by compressed-tensors."""
     import torch
     import transformers
     from compressed_tensors.compressors.pack_quantized.base import PackedQuantizationCompressor
@@ -119,8 +119,8 @@ def main():
                     compare(f"{label}: decompressor", logits_of(decompressed(output)), expected, 1e-4)
                     compared += 1
                 if form == "compressed-tensors" and has("compressed_tensors") and "symmetric" in name:
-                    # Weights and activations in bfloat16: 8 bits each. Version 0.20 cannot load asymmetric folders so,
-                    # its own included: it expects zero points that are not packed.
+                    # Weights and activations in bfloat16: 8 bits each. Version 0.20 cannot load asymmetric folders this way, not even
+                    # its own: it expects zero points that are not packed.
                     loaded = transformers.AutoModelForCausalLM.from_pretrained(output, dtype=torch.bfloat16)
                     compare(f"{label}: transformers", logits_of(loaded), expected, 5e-2)
                     compared += 1

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The packages for Debian: dpkg installs them into a fresh root, where their dependencies are the machine's, and refuses
-them where there are none; a stranger's program is built with what lies there, by CMake and by pkg-config; the program runs.
+"""The Debian packages: dpkg installs them into an empty root with the machine's dependencies, and rejects them without
+these. An external program is built with the installed files, by CMake and by pkg-config; the program runs.
 usage: debian_test.py SOURCE_DIR BUILD_DIR SCRATCH_DIR COMPILER"""
 import os
 import pathlib
@@ -27,7 +27,7 @@ def run(*command, expected=0, stdin="", **environment):
 
 
 def installed_into(root, packages, status, expected=0):
-    """What dpkg says when it installs into a root whose list of packages is `status`."""
+    """The output of dpkg for an installation into a root whose list of packages is `status`."""
     for folder in ("info", "updates", "triggers"):
         (root / "var/lib/dpkg" / folder).mkdir(parents=True)
     (root / "var/lib/dpkg/status").write_text(status)
@@ -67,14 +67,14 @@ class Packages(unittest.TestCase):
         said = installed_into(SCRATCH / "bare", [self.packages["libslm-dev"]], "", expected=1)
         self.assertIn("Package nlohmann-json3-dev is not installed", said)
 
-    def test_the_library_holds_what_an_install_does(self):
+    def test_the_library_contains_the_files_of_an_installation(self):
         prefix = SCRATCH / "prefix"
         run("cmake", "--install", BUILD, "--prefix", prefix)
         listed = run("dpkg-deb", "--contents", self.packages["libslm-dev"])
         files = set(re.findall(r" \./usr/(.*[^/\n])$", listed, re.M))
         self.assertEqual(files, {str(path.relative_to(prefix)) for path in prefix.rglob("*") if path.is_file()})
 
-    def test_a_stranger_builds_with_cmake(self):
+    def test_an_external_program_builds_with_cmake(self):
         build = SCRATCH / "consumer"
         run("cmake", "-S", CONSUMER, "-B", build, "-G", "Ninja", "-D", f"CMAKE_CXX_COMPILER={COMPILER}", "-D",
             f"CMAKE_PREFIX_PATH={self.root}/usr", "-D", "CMAKE_BUILD_TYPE=Debug")
@@ -82,13 +82,13 @@ class Packages(unittest.TestCase):
         run("cmake", "--build", build)
         self.check_consumer(build / "consumer")
 
-    def test_a_stranger_builds_with_pkg_config(self):
+    def test_an_external_program_builds_with_pkg_config(self):
         self.assertEqual(run("pkg-config", "--modversion", "slm", **self.found).strip(), VERSION)
         flags = run("pkg-config", "--cflags", "--libs", "slm", **self.found).split()
         run(COMPILER, "-std=c++20", CONSUMER / "main.cpp", "-o", SCRATCH / "by_pkg_config", *flags)
         self.check_consumer(SCRATCH / "by_pkg_config")
 
-    def test_the_program_brings_what_it_reads(self):
+    def test_the_program_contains_its_data_files(self):
         pair = self.root / "usr/share/slm/examples/demo_pair"
         self.assertIn(str(pair), run(self.root / "usr/bin/slm", "demo", "--help"))
         self.assertIn('"identical":true', run(self.root / "usr/bin/slm", "demo", "--json", "--repeats", "1", "--max-new-tokens", "8"))

@@ -1,4 +1,4 @@
-# What slm_add_executable and slm_add_model do with right and wrong calls, each in a configure run of its own.
+# slm_add_executable and slm_add_model with correct and wrong calls, each in a separate configure run.
 cmake_minimum_required(VERSION 3.25)
 file(REMOVE_RECURSE "${SCRATCH}")
 
@@ -23,7 +23,7 @@ function(check expected what)
   set(output "${flat}" PARENT_SCOPE)
 endfunction()
 
-# Configures ${project} of these lines, with these arguments besides.
+# Configures ${project} with these lines and additional arguments.
 function(configure_case expected lines)
   math(EXPR cases "${cases} + 1")
   set(project "${SCRATCH}/case${cases}")
@@ -61,7 +61,7 @@ configure_case("write slm_add_model(NAME" "slm_add_model(Mine llama.json)")
 configure_case("write slm_add_model(NAME" "slm_add_model(NAME Mine CONFIG llama.json BACKEND cpu)")
 configure_case("there is no file" "slm_add_model(NAME Mine CONFIG nothing.json)")
 
-# How main.cpp is compiled: where nobody chose, as in Release; else as chosen, and Debug is warned of.
+# The flags of main.cpp: without a build type those of Release; else as chosen, with a warning for Debug.
 function(flags_case expected warns lines)
   configure_case("OK" "${lines}\n${app}" ${ARGN})
   file(READ "${project}/build/compile_commands.json" commands)
@@ -89,7 +89,7 @@ flags_case("-g" YES "" -D CMAKE_BUILD_TYPE=Debug)
 flags_case("-g; -Og" NO "add_compile_options(-Og)" -D CMAKE_BUILD_TYPE=Debug)
 flags_case("" NO "" -D CMAKE_BUILD_TYPE=None)
 
-# A config.json is read when something that includes its header is built.
+# A config.json is read when a target that includes its header is built.
 configure_case("OK" "slm_add_model(NAME Mine CONFIG llama.json)
   slm_add_executable(app BACKEND cpu SOURCES main.cpp MODELS Mine)")
 set(shape [["hidden_size": 64, "intermediate_size": 96, "num_attention_heads": 4, "num_hidden_layers": 2]])
@@ -110,5 +110,5 @@ build_case("OK" silu "{${shape}, \"vocab_size\": 100}")
 
 message("${cases} cases, ${failures} wrong")
 if(failures)
-  message(FATAL_ERROR "slm_add_executable or slm_add_model did wrongly")
+  message(FATAL_ERROR "slm_add_executable or slm_add_model failed")
 endif()

@@ -1,5 +1,4 @@
-# Builds examples/embed_in_app and configs/ as a stranger would: once through an installed package, once through
-# FetchContent.
+# Builds examples/embed_in_app and configs/ as external projects: once with an installed package, once with FetchContent.
 cmake_minimum_required(VERSION 3.25)
 file(REMOVE_RECURSE "${SCRATCH}")
 
@@ -39,10 +38,10 @@ foreach(way package fetch)
   run("${build}/configs")
   message("${way}: ${output}")
   if(NOT output MATCHES "^([0-9]+) configs" OR CMAKE_MATCH_1 LESS 20)
-    message(FATAL_ERROR "few configs were compared: ${output}")
+    message(FATAL_ERROR "too few configs were compared: ${output}")
   endif()
 
-  # Once with all of slm in the application's sources, once with slm::compiled.
+  # Once with slm's functions in the application's sources, once with slm::compiled.
   set(compiled OFF)
   if(way STREQUAL "package")
     set(compiled ON)

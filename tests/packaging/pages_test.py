@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The code of README and tutorial, built as they say and with nothing besides: the README's application writes the
-program slm's text, as fast; the tutorial's commands run in their order, with the real model where it was fetched.
+"""The code of README and tutorial, built as described without further steps. The README's application has the text of the
+program slm, at the same speed; the tutorial's commands run in order, with the real model if it was downloaded.
 usage: pages_test.py SOURCE_DIR BUILD_DIR SCRATCH_DIR COMPILER PROGRAM"""
 import json
 import os
@@ -17,7 +17,7 @@ REAL_MODEL = SOURCE / "build" / "models" / "SmolLM2-135M-Instruct.Q4_1.gguf"
 HOME = SCRATCH / "home"
 PROJECT = HOME / "notes"
 PROMPT = "def read_config(path):\n"
-SHARE = 0.9  # of the program's speed: the best of several runs of each, in turn, as other programs may run beside them
+SHARE = 0.9  # share of the program's speed: the best of several alternating runs of each, as other programs may run too
 FEWEST_RUNS, MOST_RUNS = 5, 30
 BLOCK = re.compile(r"(<!-- not run[^\n]*-->\n)?^```(\w+)\n(.*?)^```$", re.M | re.S)
 
@@ -30,12 +30,12 @@ def run(*command, **environment):
 
 
 def blocks(page):
-    """(language, text) of each block of a page, but for those that say why they are not run."""
+    """(language, text) of each block of a page, except those marked as not run."""
     return [(language, text) for skip, language, text in BLOCK.findall((SOURCE / page).read_text()) if not skip]
 
 
 def write_project():
-    """The files of the tutorial, by the names in their first lines, and the README's application beside them."""
+    """The files of the tutorial, by the names in their first lines, and the README's application."""
     (PROJECT / "path").mkdir(parents=True)
     for language, text in blocks("docs/tutorial.md"):
         if language in ("cpp", "cmake"):
@@ -54,7 +54,7 @@ def free_port():
 
 
 def run_tutorial():
-    """Runs the tutorial's commands as one script; gives what each block printed."""
+    """Runs the tutorial's commands as one script; returns the output of each block."""
     model = REAL_MODEL if REAL_MODEL.exists() else PAIR / "target"
     if model != REAL_MODEL:
         print(f"SKIPPED: the tutorial's chat and the real model: {REAL_MODEL} is not there (tools/fetch_smollm2.py build)")

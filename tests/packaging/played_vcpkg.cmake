@@ -1,4 +1,4 @@
-# Runs a port as vcpkg does, with the functions of vcpkg that the port of slm calls, played:
+# Runs a port like vcpkg, with simulations of the vcpkg functions that slm's port calls:
 #   cmake -D PORT=<folder of the port> -D SCRATCH=<folder> -P played_vcpkg.cmake
 cmake_minimum_required(VERSION 3.25)
 file(REMOVE_RECURSE "${SCRATCH}")

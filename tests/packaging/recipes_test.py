@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The recipes of cmake/packages/: Conan makes a package, with which a stranger's program is built and runs; the port of
-vcpkg, run by functions that play vcpkg's, installs what an install does.
+"""The recipes of cmake/packages/: Conan creates a package, with which an external program is built and runs; the port of
+vcpkg, run by functions that simulate vcpkg's, installs the files of an installation.
 usage: recipes_test.py SOURCE_DIR BUILD_DIR SCRATCH_DIR CONAN"""
 import json
 import os
@@ -14,7 +14,7 @@ import unittest
 SOURCE, BUILD, SCRATCH, CONAN = map(pathlib.Path, sys.argv[1:])
 PACKAGES = SOURCE / "cmake" / "packages"
 VERSION = ".".join(re.findall(r"^#define SLM_VERSION_\w+ (\d+)$", (SOURCE / "include/slm/core/macros.hpp").read_text(), re.M))
-# The JSON library is the machine's, as nothing is downloaded.
+# The JSON library is the machine's, since nothing is downloaded.
 PROFILE = """include(default)
 [settings]
 build_type=Debug
@@ -41,7 +41,7 @@ class Recipes(unittest.TestCase):
         shutil.rmtree(SCRATCH, ignore_errors=True)
         SCRATCH.mkdir(parents=True)
 
-    def test_the_package_of_conan_is_used(self):
+    def test_the_conan_package_is_used(self):
         if not CONAN.exists() or not shutil.which("pkg-config"):
             print("SKIPPED: the recipe of Conan: there is no build/clients/bin/conan (./test fetches it from PyPI) or no pkg-config")
             self.skipTest("no Conan")
@@ -55,10 +55,10 @@ class Recipes(unittest.TestCase):
         self.assertIn(f"slm/{VERSION} (test package): RUN: ", said)
         self.assertRegex(said, rf"\n{re.escape(VERSION)}:( \d+)+\n")
 
-    def test_the_changes_begin_with_this_version(self):
+    def test_the_changelog_begins_with_this_version(self):
         self.assertEqual(re.search(r"^## ([\d.]+)", (SOURCE / "CHANGELOG.md").read_text(), re.M)[1], VERSION)
 
-    def test_the_port_of_vcpkg_installs_what_an_install_does(self):
+    def test_the_vcpkg_port_installs_the_files_of_an_installation(self):
         port = PACKAGES / "vcpkg" / "slm"
         self.assertEqual(json.loads((port / "vcpkg.json").read_text())["version"], VERSION)
         run("cmake", "-D", f"PORT={port}", "-D", f"SCRATCH={SCRATCH}/vcpkg", "-P", SOURCE / "tests/packaging/played_vcpkg.cmake")

@@ -47,7 +47,7 @@ TEST_CASE("random sequences of requests, rewinds, cancellations and changes of s
         case 0: prompt.resize(1 + pick(prompt.size())); break;              // rewind
         case 1: prompt.push_back(static_cast<Token>(pick(9))); break;       // a new user message
         case 2: prompt[pick(prompt.size())] = static_cast<Token>(pick(9));  // an edit in the middle
-        default: break;                                                     // go on
+        default: break;                                                     // continue
       }
       if (prompt.size() > 55) prompt.resize(20);
       Sampling sampling{.max_new_tokens = static_cast<int>(1 + pick(20)), .temperature = pick(2) ? 0.9f : 0.0f};

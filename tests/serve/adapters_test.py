@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Adapters as models of slm serve: named at the start, found in a folder, loaded and unloaded over HTTP.
+"""Adapters as models of slm serve: set at the start, found in a folder, loaded and unloaded over HTTP.
 usage: adapters_test.py PROGRAM SOURCE_DIR"""
 import concurrent.futures
 import json
@@ -18,7 +18,7 @@ from adapter_folder import make_adapter_folder  # noqa: E402
 class Adapters(unittest.TestCase):
     maxDiff = None
 
-    def test_an_adapter_is_a_model_of_its_own(self):
+    def test_an_adapter_is_a_separate_model(self):
         with tempfile.TemporaryDirectory() as scratch:
             shape = json.loads((PAIR / "target" / "config.json").read_text())
             folder = make_adapter_folder(pathlib.Path(scratch) / "lora", 1, layers=shape["num_hidden_layers"],
@@ -71,7 +71,7 @@ class Adapters(unittest.TestCase):
                             for folder in folders[:3]]
                 expected.append(generate("--prompt", PROMPT, "--max-new-tokens", 20)["text"])
                 self.assertEqual(len(set(expected)), 4)
-                with concurrent.futures.ThreadPoolExecutor(12) as pool:  # three adapters, and room for two
+                with concurrent.futures.ThreadPoolExecutor(12) as pool:  # three adapters, and memory for two
                     answers = list(pool.map(lambda model: server.complete(model=model, max_tokens=20), ["a", "b", "c", "target"] * 8))
                 for i, answer in enumerate(answers):
                     self.assertEqual(answer["choices"][0]["text"], expected[i % 4])
@@ -94,7 +94,7 @@ class Adapters(unittest.TestCase):
 
                 self.make_adapters(root, "later")  # its seed is a's
                 self.assertEqual(server.complete(model="later", max_tokens=20)["choices"][0]["text"], expected[0])
-                for path in ("load", "unload"):  # nobody allowed it
+                for path in ("load", "unload"):  # not allowed
                     server.json("POST", f"/v1/{path}_lora_adapter", {"lora_name": "a", "lora_path": "a"}, status=404)
                 page = server.ask("GET", "/metrics")[1].decode()
                 self.assertRegex(page, r'vllm:lora_requests_info{[^}]*max_lora="\d+",running_lora_adapters="",waiting_lora_adapters=""} \d')
@@ -107,7 +107,7 @@ class Adapters(unittest.TestCase):
                                  count(r'slm:adapter_evictions_total{[^}]*tier="host"') + 2)
                 self.assertGreaterEqual(count("slm:adapter_failures_total"), 3)
 
-    def test_adapters_come_and_go_where_that_is_allowed(self):
+    def test_adapters_can_be_added_and_removed_if_allowed(self):
         with tempfile.TemporaryDirectory() as scratch:
             root = pathlib.Path(scratch) / "adapters"
             root.mkdir()
@@ -136,7 +136,7 @@ class Adapters(unittest.TestCase):
                         self.assertEqual((response.status, json.loads(said)["error"]["slm_id"]), (400, slm_id))
                         self.assertNotIn(scratch, said.decode())
 
-                # Who has begun keeps what the name meant then.
+                # A started request keeps the adapter that the name had then.
                 connection, response = server.open("POST", "/v1/completions", {
                     "prompt": PROMPT, "model": "sql", "stream": True, "temperature": 0, "max_tokens": 400, "ignore_eos": True})
                 head = response.read(64)

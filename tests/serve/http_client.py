@@ -1,4 +1,4 @@
-"""What the tests of the HTTP server share: http_test_server, and clients of raw sockets."""
+"""Common code of the tests of the HTTP server: http_test_server, and clients of raw sockets."""
 import json
 import re
 import socket
@@ -8,7 +8,7 @@ import sys
 import time
 
 SERVER = sys.argv[1]
-PATIENCE = 60  # seconds until a test that waits has failed
+PATIENCE = 60  # time limit of a waiting test, seconds
 
 
 class Server:
@@ -59,7 +59,7 @@ class Server:
         return client
 
     def exchange(self, request):
-        """All that comes back until the server closes."""
+        """Everything received until the server closes."""
         with self.send(request) as client:
             return read_all(client)
 
@@ -81,7 +81,7 @@ def read_until(client, end):
 
 
 class Answer:
-    """The first answer in these bytes; `rest` is what follows it."""
+    """The first answer in these bytes; `rest`: the following bytes."""
 
     def __init__(self, received, head_only=False):
         head, _, self.rest = received.partition(b"\r\n\r\n")
@@ -119,7 +119,7 @@ def reset(client):
 
 
 def without_interim(received):
-    """What was received, but for what says that an answer will come."""
+    """The received bytes, without interim responses."""
     while received.startswith(GO_ON):
         received = received[len(GO_ON):]
     return received

@@ -14,7 +14,7 @@ from http_client import CLOSE, GO_ON, PATIENCE, Answer, Server, get, post, read_
 
 
 class Hostile(unittest.TestCase):
-    """Requests that two programs could read differently are refused, and what follows them is not looked at."""
+    """Ambiguous requests are rejected, and the following bytes are ignored."""
 
     def refused(self, server, request, status):
         received = server.exchange(request)
@@ -54,14 +54,14 @@ class Hostile(unittest.TestCase):
             self.refused(server, b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 400)  # TLS
             self.refused(server, b"GET / HTTP/1.1\r\n\r\n" + smuggled, 400)
             self.refused(server, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 400)
-            self.refused(server, b"POST /echo HTTP/1.1\r\nHost: a\r\n\r\n" + smuggled, 411)  # a body whose length was forgotten
+            self.refused(server, b"POST /echo HTTP/1.1\r\nHost: a\r\n\r\n" + smuggled, 411)  # a body without a length
             self.refused(server, get("/echo", "Expect: something"), 417)
             self.refused(server, get("/" + "a" * 10_000), 414)
             self.refused(server, get("/", "X: " + "a" * 20_000), 431)
             self.refused(server, get("/", *["X: a"] * 64), 431)
             self.assertEqual(server.wait_for(requests=0)["made"], 0)
 
-    def test_a_body_that_is_too_large_is_refused_before_it_has_come(self):
+    def test_a_too_large_body_is_rejected_before_it_is_complete(self):
         with Server(body_bytes=1000) as server:
             self.refused(server, b"POST /echo HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 1001\r\n\r\n", 413)
             self.refused(server, post("/echo", b"x" * 1_000_000), 413)
@@ -69,7 +69,7 @@ class Hostile(unittest.TestCase):
                          + b"100\r\n" + b"x" * 256 + b"\r\n" + b"FFFF\r\n" + b"x" * 100, 413)
             self.assertEqual(Answer(server.exchange(post("/echo", b"x" * 1000, CLOSE))).status, 200)
 
-    def test_bodies_that_are_too_large_together_are_refused(self):
+    def test_bodies_that_are_too_large_in_total_are_rejected(self):
         with Server(all_body_bytes=1000, threads=1) as server:
             with server.send(post("/echo", b"x" * 900)[:-1]) as first:
                 self.refused(server, post("/echo", b"x" * 200)[:-1], 503)
@@ -79,11 +79,11 @@ class Hostile(unittest.TestCase):
                 second.sendall(b"x")
                 self.assertEqual(Answer(read_all(second)).status, 200)
 
-    def test_slow_heads_and_bodies_are_given_up(self):
+    def test_slow_headers_and_bodies_time_out(self):
         with Server(head_time=300, body_time=300) as server:
             with server.connect() as silent:
                 self.assertEqual(read_all(silent), b"")
-            with server.connect() as slow:  # each byte comes in time, the head does not
+            with server.connect() as slow:  # each byte is in time, the header is not
                 received = b""
                 slow.settimeout(0.05)
                 for byte in get("/echo", "X: " + "a" * 1000):
@@ -99,7 +99,7 @@ class Hostile(unittest.TestCase):
             self.refused(server, b"POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nabc", 408)
         with Server(body_time=1000, body_speed=100) as server:
             with server.send(b"POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\nConnection: close\r\n\r\n") as steady:
-                for _ in range(10):  # longer than the time of all bodies, but faster than is asked
+                for _ in range(10):  # longer than the time of all bodies, but faster than the minimum rate
                     steady.sendall(b"x" * 100)
                     time.sleep(0.15)
                 self.assertEqual(Answer(read_all(steady)).status, 200)
@@ -109,7 +109,7 @@ class Hostile(unittest.TestCase):
             with server.send(get("/echo")) as client:
                 self.assertEqual(Answer(read_all(client)).status, 200)
 
-    def test_a_client_that_vanishes_takes_its_exchange_with_it(self):
+    def test_a_client_that_disconnects_ends_its_exchange(self):
         requests = {
             "nothing sent": b"",
             "in the head": b"GET /echo HT",
@@ -117,11 +117,11 @@ class Hostile(unittest.TestCase):
             "while the answer is made": get("/never"),
             "in a quiet stream": get("/quiet"),
             "in a stream that comes": get("/ticks?1000000"),
-            "in a stream that nobody reads": get("/flood"),
+            "in a stream without a reader": get("/flood"),
             "with a pipelined request": get("/never") + get("/echo"),
             "with more of them than are read": get("/never") + get("/echo") * 2000,
         }
-        with Server(silence=200) as server:  # so that it looks often
+        with Server(silence=200) as server:  # for frequent checks
             for name, request in requests.items():
                 for leave in (socket.socket.close, reset):
                     with self.subTest(name, leave=leave):
@@ -133,7 +133,7 @@ class Hostile(unittest.TestCase):
                         server.wait_for(connections=0, alive=0, requests=0, streams=0)
                         client.close()
 
-    def test_a_client_that_has_ended_its_side_is_waited_for_until_it_vanishes(self):
+    def test_a_client_that_closed_its_sending_side_is_served_until_it_disconnects(self):
         with Server(silence=100) as server:
             for path, sign in ("/never", GO_ON), ("/quiet", b": keep-alive\n\n"):
                 for leave in (socket.socket.close, reset):
@@ -142,13 +142,13 @@ class Hostile(unittest.TestCase):
                         server.wait_for(alive=1)
                         client.shutdown(socket.SHUT_WR)
                         received = b""
-                        while received.count(sign) < 3:  # it is asked time and again whether it is there
+                        while received.count(sign) < 3:  # the server checks repeatedly whether it still exists
                             received += client.recv(1 << 16)
                         self.assertEqual(server.counters()["alive"], 1)
                         leave(client)
                         server.wait_for(connections=0, alive=0, requests=0, streams=0)
 
-    def test_what_a_client_sends_during_its_answer_is_bounded(self):
+    def test_data_sent_during_an_answer_is_bounded(self):
         with Server() as server:
             with server.send(get("/never")) as client:
                 client.settimeout(0.5)
@@ -160,7 +160,7 @@ class Hostile(unittest.TestCase):
             self.assertLess(sent, 32 << 20)
             self.assertLess(memory, 64 << 20)
 
-    def test_a_reader_that_stops_is_closed_and_counted_and_others_read_on(self):
+    def test_a_stalled_reader_is_closed_and_counted_and_others_continue(self):
         with Server(write_time=2000, unread_bytes=100_000) as server:
             with server.connect(receive_buffer=4096) as stuck, server.connect() as reader:
                 stuck.sendall(get("/flood"))
@@ -176,7 +176,7 @@ class Hostile(unittest.TestCase):
                 counters = server.wait_for(slow_readers=1, connections=1, alive=1, streams=1)
                 self.assertEqual(counters["made"], 2)
 
-    def test_silent_connections_do_not_keep_an_honest_request_waiting(self):
+    def test_silent_connections_do_not_delay_a_correct_request(self):
         wanted = 4000
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         if hard < wanted + 100:
@@ -199,7 +199,7 @@ class Hostile(unittest.TestCase):
                     client.close()
             server.wait_for(connections=0, alive=0)
 
-    def test_whatever_clients_do_nothing_is_left_of_them(self):
+    def test_any_clients_leave_nothing_behind(self):
         chance = random.Random(7)
         requests = [get("/echo"), post("/echo", b"x" * 20_000), get("/never"), get("/quiet"), get("/flood"), get("/ticks?50"), get("/later?3"),
                     get("/breaks"), get("/throws"), get("/events?100"), get("/bytes?2000000"), get("/nowhere"), b"GET\n",
@@ -230,7 +230,7 @@ class Hostile(unittest.TestCase):
             server.wait_for(connections=0, requests=0, streams=0, alive=0)
             self.assertEqual(Answer(server.exchange(post("/echo", b"x" * 20_000, CLOSE))).status, 200)
 
-    def test_a_connection_too_many_is_told_so(self):
+    def test_a_connection_beyond_the_limit_gets_an_error(self):
         with Server(connections=2) as server:
             first, second = server.connect(), server.connect()
             server.wait_for(connections=2)
@@ -241,7 +241,7 @@ class Hostile(unittest.TestCase):
             self.assertEqual(Answer(server.exchange(get("/echo", CLOSE))).status, 200)
             second.close()
 
-    def test_where_files_run_out_a_client_is_told_so_and_later_served(self):
+    def test_without_file_descriptors_a_client_gets_an_error_and_later_an_answer(self):
         with Server() as server:
             clients = [server.connect()]
             server.wait_for(connections=1)

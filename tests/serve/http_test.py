@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The HTTP server as honest clients see it, and how it ends: raw sockets against http_test_server.
+"""The HTTP server for correct clients, and its shutdown: raw sockets against http_test_server.
 usage: http_test.py SERVER [TEST...]"""
 import json
 import resource
@@ -13,7 +13,7 @@ from http_client import CLOSE, GO_ON, PATIENCE, SERVER, Answer, Server, get, pos
 
 
 class Honest(unittest.TestCase):
-    """What clients may expect."""
+    """Guarantees for clients."""
 
     @classmethod
     def setUpClass(cls):
@@ -23,7 +23,7 @@ class Honest(unittest.TestCase):
     def tearDownClass(cls):
         cls.server.__exit__()
 
-    def test_an_answer_is_what_the_handler_says(self):
+    def test_an_answer_is_the_handlers_output(self):
         answer = Answer(self.server.exchange(post("/echo?7", b"{}", "Content-Type: Application/JSON; a=b", "Authorization: Bearer k",
                                                   "X-Request-Id: mine", CLOSE)))
         self.assertEqual((answer.status, answer.body), (200, b"POST|7|application/json|Bearer k|{}"))
@@ -31,7 +31,7 @@ class Honest(unittest.TestCase):
         self.assertEqual(answer.headers["connection"], "close")
         self.assertRegex(answer.headers["date"], r"^\w{3}, \d\d \w{3} \d{4} \d\d:\d\d:\d\d GMT$")
 
-    def test_a_request_without_a_sound_id_gets_one(self):
+    def test_a_request_without_a_valid_id_gets_one(self):
         ids = {Answer(self.server.exchange(get("/echo", CLOSE, *fields))).headers["x-request-id"]
                for fields in ([], [], ["X-Request-Id: a b"], ["X-Request-Id: " + "x" * 129])}
         self.assertEqual(len(ids), 4)
@@ -62,30 +62,30 @@ class Honest(unittest.TestCase):
         received = self.server.exchange(get("/echo") * 5000 + get("/echo", CLOSE))
         self.assertEqual(received.count(b"GET||||"), 5001)
 
-    def test_a_stream_comes_in_chunks_as_it_is_made(self):
+    def test_a_stream_is_sent_in_chunks_immediately(self):
         with self.server.send(get("/ticks?5")) as client:
             received = read_until(client, b"0\r\n\r\n")
         answer = Answer(received)
         self.assertEqual(answer.headers["content-type"], "text/event-stream")
         self.assertEqual(answer.body, b"".join(b"data: %d\n\n" % number for number in range(5)))
 
-    def test_what_is_written_at_once_is_sent_at_once(self):
+    def test_data_written_together_is_sent_together(self):
         with self.server.send(get("/events?50")) as client:
             self.assertIn(b"data: 49\n\n\r\n0\r\n\r\n", client.recv(1 << 16))
 
-    def test_a_quiet_stream_shows_that_it_lives(self):
+    def test_a_quiet_stream_sends_heartbeats(self):
         with self.server.send(get("/quiet")) as client:
             received = read_until(client, b": keep-alive\n\n")
             received += read_until(client, b": keep-alive\n\n")
         self.assertEqual(received.count(b"keep-alive"), 2)
 
-    def test_chunked_and_expected_bodies_are_taken(self):
+    def test_chunked_and_expected_bodies_are_accepted(self):
         with self.server.send(b"POST /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nExpect: 100-continue\r\n\r\n") as client:
             self.assertEqual(read_until(client, b"\r\n\r\n"), b"HTTP/1.1 100 Continue\r\n\r\n")
             client.sendall(b"3\r\nabc\r\n2;x=y\r\nde\r\n0\r\nTrailer: a\r\n\r\n")
             self.assertEqual(Answer(read_until(client, b"|||abcde")).status, 200)
 
-    def test_a_large_body_comes_back(self):
+    def test_a_large_body_is_echoed(self):
         body = bytes(range(256)) * (8 << 12)
         received = self.server.exchange(post("/echo", body, CLOSE))
         self.assertEqual(Answer(received).body, b"POST||||" + body)
@@ -112,7 +112,7 @@ class Honest(unittest.TestCase):
         self.assertNotIn("content-length", answer.headers)
         self.assertEqual(Answer(answer.rest).status, 200)
 
-    def test_a_client_that_only_ends_its_own_side_reads_its_answers(self):
+    def test_a_client_that_closes_its_sending_side_reads_its_answers(self):
         with self.server.send(get("/echo?1") + get("/bytes?3000000")) as client:
             client.shutdown(socket.SHUT_WR)
             received = read_all(client)
@@ -126,7 +126,7 @@ class Honest(unittest.TestCase):
             received = answer.rest
         self.assertEqual(bodies, [b"late", b"".join(b"data: %d\n\n" % number for number in range(50)), b"GET|1|||"])
 
-    def test_one_of_http_1_0_reads_what_has_begun(self):
+    def test_one_of_http_1_0_reads_a_started_answer(self):
         for path, begins in ("/ticks?50", True), ("/later?50", False):
             with self.server.send(get(path, version="1.0")) as client:
                 received = read_until(client, b"\r\n\r\n") if begins else b""
@@ -135,7 +135,7 @@ class Honest(unittest.TestCase):
             self.assertEqual(received.endswith(b"data: 49\n\n"), begins)
             self.assertEqual(received == b"", not begins)
 
-    def test_a_handler_that_throws_is_told_as_500_and_tells_nothing(self):
+    def test_a_throwing_handler_is_a_500_without_details(self):
         for path in ("/throws", "/unhandled"):
             answer = Answer(self.server.exchange(get(path)))
             self.assertEqual(answer.status, 500)
@@ -146,8 +146,8 @@ class Honest(unittest.TestCase):
 
 
 CHUNKED = "POST /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
-# Raw requests, and what the handler has read: METHOD|query|type|authorization|body, or lines of it where it does not
-# know the path.
+# Raw requests, and the handler's reading: METHOD|query|type|authorization|body, or its lines for an unknown
+# path.
 GOOD = {
     "an absolute URI": ("GET http://a/echo?1 HTTP/1.1\r\nHost: a\r\n\r\n", "GET|1|||"),
     "of another host than Host": ("GET http://b:80/echo?1 HTTP/1.1\r\nHost: a\r\n\r\n", "GET|1|||"),
@@ -201,9 +201,9 @@ BAD = {
 
 
 class Forms(unittest.TestCase):
-    """A corpus of requests: the forms of RFC 9110 and 9112 that clients send are answered, others are refused."""
+    """A corpus of requests: the forms of RFC 9110 and 9112 that clients use are answered, others are rejected."""
 
-    def test_good_requests_are_answered_in_turn_and_bad_ones_refused(self):
+    def test_valid_requests_are_answered_in_turn_and_invalid_ones_rejected(self):
         with Server() as server:
             for name, (request, read) in GOOD.items():
                 with self.subTest(name):
@@ -219,9 +219,9 @@ class Forms(unittest.TestCase):
                     self.assertEqual((answer.status, answer.rest, answer.headers["connection"]), (400, b"", "close"))
             self.assertEqual(server.counters()["made"], made)
 
-    def test_empty_lines_behind_a_request_neither_disturb_the_next_nor_keep_the_connection(self):
+    def test_empty_lines_after_a_request_neither_disturb_the_next_nor_keep_the_connection(self):
         with Server(idle_time=600, head_time=100) as server:
-            with server.send(post("/echo", b"x") + b"\r\n") as client:  # as old browsers send it
+            with server.send(post("/echo", b"x") + b"\r\n") as client:  # as old browsers send
                 read_until(client, b"||||x")
                 time.sleep(0.3)
                 client.sendall(get("/echo?1", CLOSE))
@@ -242,7 +242,7 @@ class Forms(unittest.TestCase):
 
 
 class CrossOrigin(unittest.TestCase):
-    """Pages of other origins, which their browsers let read what names them."""
+    """Pages of other origins, whose browsers let them read answers that allow them."""
 
     ORIGIN = "Origin: https://page.example"
     ASKS = ("Access-Control-Request-Method: POST", "Access-Control-Request-Headers: authorization, content-type")
@@ -253,12 +253,12 @@ class CrossOrigin(unittest.TestCase):
     def preflight(self, path, *fields):
         return get(path, CLOSE, *fields).replace(b"GET", b"OPTIONS", 1)
 
-    def test_without_the_option_nothing_is_said(self):
+    def test_without_the_option_no_header_is_sent(self):
         with Server() as server:
             self.assertNotIn(b"Access-Control", server.exchange(get("/echo", CLOSE, self.ORIGIN)))
             self.assertNotIn(b"Access-Control", server.exchange(self.preflight("/echo", self.ORIGIN, *self.ASKS)))
 
-    def test_every_answer_names_the_origin(self):
+    def test_every_answer_contains_the_origin(self):
         requests = {"an answer": get("/echo", CLOSE, self.ORIGIN), "unknown": get("/unknown", CLOSE, self.ORIGIN),
                     "a stream": get("/events?2", CLOSE, self.ORIGIN), "a fault": get("/throws", CLOSE, self.ORIGIN),
                     "a body that is too large": post("/echo", b"x" * 2000, CLOSE, self.ORIGIN),
@@ -288,7 +288,7 @@ class CrossOrigin(unittest.TestCase):
 
 
 class Listening(unittest.TestCase):
-    """Where a server listens."""
+    """The listening addresses of a server."""
 
     def reaches(self, port, address):
         try:
@@ -305,7 +305,7 @@ class Listening(unittest.TestCase):
         except OSError:
             self.skipTest("this machine has no ::1")
 
-    def test_a_name_is_listened_at_by_all_its_addresses(self):
+    def test_a_name_listens_on_all_its_addresses(self):
         for host in ("localhost", "LOCALHOST."):
             with Server(host=host) as server:
                 self.assertTrue(self.reaches(server.port, "127.0.0.1"))
@@ -316,7 +316,7 @@ class Listening(unittest.TestCase):
             with self.subTest(host), Server(host=host) as server:
                 self.assertTrue(self.reaches(server.port, "::1"))
 
-    def test_a_port_that_is_taken_at_one_of_the_addresses_is_said(self):
+    def test_a_port_in_use_at_one_address_is_reported(self):
         with Server(host="::1") as server:
             second = subprocess.run([SERVER, f"port={server.port}", "host=localhost"], capture_output=True, text=True,
                                     timeout=PATIENCE)
@@ -329,9 +329,9 @@ class Listening(unittest.TestCase):
 
 
 class Ending(unittest.TestCase):
-    """How a server ends."""
+    """The shutdown of a server."""
 
-    def test_draining_lets_answers_end_and_refuses_new_requests(self):
+    def test_draining_completes_answers_and_rejects_new_requests(self):
         with Server() as server:
             waiting = server.send(get("/echo"))
             read_until(waiting, b"||||")
@@ -350,7 +350,7 @@ class Ending(unittest.TestCase):
             for client in (waiting, running, half):
                 client.close()
 
-    def test_draining_gives_up_in_time_and_stopping_ends_what_runs(self):
+    def test_draining_has_a_time_limit_and_stopping_ends_running_answers(self):
         with Server() as server:
             with server.send(get("/never")) as never, server.send(get("/quiet")) as quiet:
                 server.wait_for(alive=2, streams=1)
@@ -359,23 +359,23 @@ class Ending(unittest.TestCase):
                 self.assertEqual(read_all(never), b"")
                 self.assertFalse(read_all(quiet).endswith(b"0\r\n\r\n"))
 
-    def test_a_port_that_is_taken_is_said(self):
+    def test_a_port_in_use_is_reported(self):
         with Server() as server:
             second = subprocess.run([SERVER, f"port={server.port}"], capture_output=True, text=True, timeout=PATIENCE)
             self.assertEqual(second.returncode, 1)
             self.assertIn("[serve.port-taken]", second.stderr)
 
-    def test_threads_that_cannot_be_started_are_said(self):
+    def test_threads_that_cannot_be_started_are_reported(self):
         _, hard = resource.getrlimit(resource.RLIMIT_STACK)
         if hard != resource.RLIM_INFINITY:
             self.skipTest("the size of stacks is limited")
-        most = 1 << 46  # no thread gets a stack of this size
+        most = 1 << 46  # a stack of this size cannot be allocated
         second = subprocess.run([SERVER], capture_output=True, text=True, timeout=PATIENCE, stdin=subprocess.DEVNULL,
                                 preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_STACK, (most, hard)))
         self.assertIn("[backend.no-thread]", second.stderr)
         self.assertEqual(second.returncode, 1)
 
-    def test_too_few_files_for_the_connections_are_said(self):
+    def test_too_few_files_for_the_connections_are_reported(self):
         _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         second = subprocess.run([SERVER, f"connections={hard}"], capture_output=True, text=True, timeout=PATIENCE)
         self.assertIn("[serve.descriptors]", second.stderr)

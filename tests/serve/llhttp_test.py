@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Requests in thousands of damaged forms, read by the server and by llhttp, the parser of Node.js: what the server answers, llhttp
-has read as the same requests. The other way round the server may refuse what llhttp takes.
+"""Thousands of damaged requests, read by the server and by llhttp, the parser of Node.js: requests that the server answers,
+llhttp parses identically. The server may reject requests that llhttp accepts.
 usage: llhttp_test.py SERVER, by a Python that has the package httptools, which holds llhttp"""
 import contextlib
 import importlib.util
@@ -44,7 +44,7 @@ LINES = [
 
 
 def damaged(choose):
-    """A sound request, or two, that one to three changes have been made to."""
+    """One or two valid requests with one to three changes."""
     data = bytearray(b"".join(choose.choices(SOUND, k=choose.choice((1, 1, 1, 2)))))
     for _ in range(choose.choice((1, 1, 1, 2, 3))):
         lines = [0] + [found.end() for found in re.finditer(rb"\r\n", data)]
@@ -65,7 +65,7 @@ def damaged(choose):
 
 
 def path_of(target, method):
-    """What a target asks for: llhttp leaves URIs as they are, whose path counts for the server."""
+    """The path of a target: llhttp keeps URIs unchanged, the server uses their path."""
     path = re.sub(rb"^https?://[^/?]*", b"", target, flags=re.I)
     if path != target and not path:
         return b"*" if method == b"OPTIONS" else b"/"
@@ -73,7 +73,7 @@ def path_of(target, method):
 
 
 def read_by_llhttp(data, **leniencies):
-    """The requests that it finds, and why it stops: an exception, or None."""
+    """The parsed requests, and the exception at which it stops, or None."""
     class Requests(list):
         def on_message_begin(self):
             self.target, self.body = b"", b""
@@ -102,7 +102,7 @@ def read_by_llhttp(data, **leniencies):
 
 
 def answered(port, data):
-    """The requests that the server answers, and the status of its refusal, or None. Unknown paths are answered by what was read."""
+    """The requests that the server answers, and the status of its rejection, or None. Unknown paths are answered with the parsed request."""
     with socket.create_connection(("127.0.0.1", port), 60) as client:
         client.sendall(data)
         client.shutdown(socket.SHUT_WR)
@@ -125,29 +125,29 @@ def answered(port, data):
 
 
 def without_what_is_dropped(data):
-    """The server drops extensions of chunks, whatever plain characters they are of, blanks behind sizes, and trailers,
-    whatever they are called. llhttp looks into extensions, refuses blanks there, and takes trailers that would frame a
-    body, or end a connection, for what they say in a head."""
+    """The server ignores chunk extensions of any plain characters, spaces after sizes, and trailers with any name. llhttp checks
+    extensions, rejects spaces there, and interprets trailers that would frame a body or end a connection like header
+    fields."""
     data = re.sub(rb"(?<=\r\n)([0-9A-Fa-f]{1,8})(?:[ \t]{1,64}|[ \t]{0,64};[\t -~\x80-\xff]{0,64})(?=\r\n)", rb"\1", data)
     return re.sub(rb"(?<=\r\n)0+\r\n([^\r\n]+\r\n)+",
                   lambda trailers: re.sub(rb"(?im)^(Content-Length|Transfer-Encoding|Connection|Upgrade):", b"X:", trailers[0]), data)
 
 
 def difference(answers, data):
-    """What the first request is that was answered and that llhttp has read otherwise, or not at all; None: there is none."""
+    """The first answered request that llhttp has parsed differently, or not at all; None: there is none."""
     return compare(answers, data) and compare(answers, without_what_is_dropped(data))
 
 
 def compare(answers, data):
     requests, fault = read_by_llhttp(data)
-    upgrades = isinstance(fault, httptools.HttpParserUpgrade)  # the last request, whose body llhttp leaves to others
+    upgrades = isinstance(fault, httptools.HttpParserUpgrade)  # the last request, whose body llhttp does not read
     for i, answer in enumerate(answers):
         if i < len(requests):
             compared = 3 if upgrades and i == len(requests) - 1 else 4
             if answer[:compared] != requests[i][:compared]:
                 return f"{answer} is {requests[i]} to llhttp"
             continue
-        # RFC 9110 lets a method be any word, and lets a server ignore Upgrade; llhttp has a list, and stops.
+        # RFC 9110 allows any word as a method, and allows a server to ignore Upgrade; llhttp has a fixed list, and stops.
         if isinstance(fault, httptools.HttpParserInvalidMethodError) or "Invalid method" in str(fault):
             return None
         if upgrades and requests[-1][0] != b"CONNECT":
@@ -162,7 +162,7 @@ class LlhttpTest(unittest.TestCase):
         choose = random.Random(1)
         cls.cases = SOUND + [damaged(choose) for _ in range(CASES)]
 
-    def test_what_is_answered_is_what_llhttp_reads(self):
+    def test_answered_requests_are_those_of_llhttp(self):
         with contextlib.ExitStack() as stack:
             server = stack.enter_context(subprocess.Popen([sys.argv[1]], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True))
             stack.callback(server.stdin.close)
@@ -180,7 +180,7 @@ class LlhttpTest(unittest.TestCase):
             self.assertGreater(refused, CASES // 4)
         self.assertEqual(server.returncode, 0)
 
-    def test_a_lenient_reader_would_be_found(self):
+    def test_a_lenient_parser_would_be_detected(self):
         for leniency in ("lenient_headers", "lenient_transfer_encoding", "lenient_optional_lf_after_cr",
                          "lenient_optional_cr_before_lf"):
             with self.subTest(leniency):

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""lm-evaluation-harness over slm serve: log-likelihoods, rolling ones and generated text, as `slm logits` and `slm generate`
-have them, whatever is asked at once.
+"""lm-evaluation-harness over slm serve: log-likelihoods, rolling ones and generated text equal those of `slm logits` and
+`slm generate`, with any number of concurrent requests.
 usage: lm_eval_test.py PROGRAM SOURCE_DIR, by a Python that has the package lm-eval[api]"""
 import importlib.util
 import json
@@ -58,7 +58,7 @@ DOCS = [
 
 
 def logprob(ids, scored):
-    """The log-likelihood of the last `scored` ids, from the rows of logits that the program prints."""
+    """The log-likelihood of the last `scored` ids, from the program's rows of logits."""
     output = subprocess.run([sys.argv[1], "logits", str(PAIR / "target"), "--ids", ",".join(map(str, ids))],
                             capture_output=True, check=True, text=True, timeout=PATIENCE).stdout
     rows = json.loads(output)
@@ -91,7 +91,7 @@ class LmEvalTest(unittest.TestCase):
             samples[name] = [line["resps"] for line in sorted(lines, key=lambda line: line["doc_id"])]
         return samples
 
-    def test_it_reads_what_the_model_says(self):
+    def test_it_has_the_models_values(self):
         with tempfile.TemporaryDirectory() as scratch, Server() as server:
             folder = pathlib.Path(scratch)
             alone = self.evaluate(server, folder, 1)

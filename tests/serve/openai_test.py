@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""slm serve asked by OpenAI's own client: every documented shape, streams, errors, retries.
+"""slm serve with OpenAI's client: every documented shape, streams, errors, retries.
 usage: openai_test.py PROGRAM SOURCE_DIR, by a Python that has the package openai"""
 import asyncio
 import base64
@@ -90,7 +90,7 @@ class OpenaiTest(unittest.TestCase):
                                                              "return_token_ids": True})["choices"][0]["token_ids"][0]
         self.assertNotEqual(self.complete(logit_bias={str(first): -100}).choices[0].text, self.complete().choices[0].text)
 
-    def test_a_stream_adds_up_to_the_whole(self):
+    def test_a_stream_adds_up_to_the_whole_answer(self):
         whole = self.complete(seed=7, temperature=0.8, max_tokens=40)
         chunks = list(self.complete(seed=7, temperature=0.8, max_tokens=40, stream=True, stream_options={"include_usage": True}))
         self.assertEqual("".join(chunk.choices[0].text for chunk in chunks if chunk.choices), whole.choices[0].text)
@@ -110,7 +110,7 @@ class OpenaiTest(unittest.TestCase):
         self.assertEqual(chunks[-1].choices[0].finish_reason, whole.choices[0].finish_reason)
 
     def test_the_clients_own_helper_collects_a_stream(self):
-        fields = {"max_completion_tokens": 200, "stop": ["\n"]}  # it takes an answer that was cut at its length for a fault
+        fields = {"max_completion_tokens": 200, "stop": ["\n"]}  # it treats an answer that ended by its length as an error
         with self.client.chat.completions.stream(model=self.model, messages=CHAT, temperature=0, **fields) as stream:
             final = stream.get_final_completion()
         self.assertEqual(final.choices[0].message.content, self.chat(**fields).choices[0].message.content)
@@ -124,7 +124,7 @@ class OpenaiTest(unittest.TestCase):
             self.assertEqual(list(struct.unpack(f"<{len(raw) // 4}f", raw)), [struct.unpack("f", struct.pack("f", x))[0] for x in numbers])
         self.assertEqual([item.embedding for item in of().data], floats)  # the client asks for base64 and decodes it
 
-    def test_errors_are_those_the_client_knows(self):
+    def test_errors_have_the_clients_classes(self):
         with self.assertRaises(openai.BadRequestError) as caught:
             self.complete(temperature=3)
         self.assertEqual(caught.exception.param, "temperature")
@@ -149,7 +149,7 @@ class OpenaiTest(unittest.TestCase):
                     self.client_of(server, api_key="wrong").models.list()
                 self.client_of(server, api_key="right").models.list()
 
-    def test_a_full_server_is_asked_again(self):
+    def test_a_full_server_is_retried(self):
         with Server("--max-requests", 1, "--max-running", 1) as server:
             patient, hasty = self.client_of(server, max_retries=100), self.client_of(server)
             model = patient.models.list().data[0].id
@@ -162,12 +162,12 @@ class OpenaiTest(unittest.TestCase):
             stream.close()
             self.assertTrue(patient.completions.create(**fields).choices[0].text)
 
-    def test_the_request_id_comes_back(self):
+    def test_the_request_id_is_returned(self):
         raw = self.client.completions.with_raw_response.create(model=self.model, prompt=PROMPT, max_tokens=1,
                                                                extra_headers={"X-Request-Id": "mine-7"})
         self.assertEqual(raw.headers["x-request-id"], "mine-7")
 
-    def test_sixteen_at_once_say_what_each_says_alone(self):
+    def test_sixteen_concurrent_requests_have_the_same_answers_as_alone(self):
         def fields(i):
             return {"model": self.model, "prompt": PROMPT + "\n" * (i % 3), "max_tokens": 8 + i, "seed": i,
                     "temperature": 0 if i % 2 else 0.9, "logprobs": 1}

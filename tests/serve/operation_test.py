@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What who runs slm serve sees: keys, a full server, health, how it ends.
+"""slm serve for its operator: keys, a full server, health, shutdown.
 usage: operation_test.py PROGRAM SOURCE_DIR"""
 import json
 import pathlib
@@ -15,7 +15,7 @@ from server import PAIR, PATIENCE, PROGRAM, PROMPT, Server
 
 
 class Operation(unittest.TestCase):
-    def test_keys_guard_what_computes(self):
+    def test_computing_routes_require_keys(self):
         with tempfile.NamedTemporaryFile("w") as keys:
             keys.write("first-key\nsecond-key\n")
             keys.flush()
@@ -28,7 +28,7 @@ class Operation(unittest.TestCase):
                 for key in ("first-key", "second-key"):
                     server.json("GET", "/v1/models", headers={"Authorization": f"Bearer {key}"})
 
-    def test_the_start_says_when_chats_are_refused(self):
+    def test_the_start_reports_that_chats_are_rejected(self):
         question = {"messages": [{"role": "user", "content": "x"}]}
         for arguments, error in (([], "chat.unrecognised"), (["--template", "chatml"], "chat.missing-token")):
             with self.subTest(error=error), Server(*arguments) as server:
@@ -38,7 +38,7 @@ class Operation(unittest.TestCase):
         with Server("--template", "plain") as server:
             self.assertEqual((server.started["chat_template"], server.started["chat_notice"]), ("plain", None))
 
-    def test_pages_of_other_origins_may_ask_with_keys_and_read_errors_and_streams(self):
+    def test_pages_of_allowed_origins_can_use_keys_and_read_errors_and_streams(self):
         origin = {"Origin": "https://page.example"}
         with tempfile.NamedTemporaryFile("w") as keys:
             keys.write("key\n")
@@ -73,7 +73,7 @@ class Operation(unittest.TestCase):
             error = server.json("GET", "/v1/models/m%C3%B6del%", status=400)["error"]
             self.assertEqual(error["slm_id"], "serve.bad-http")
 
-    def test_a_model_is_named_by_the_path_as_it_is_given(self):
+    def test_a_model_has_the_name_in_its_path(self):
         with tempfile.TemporaryDirectory() as scratch:
             snapshots = pathlib.Path(scratch) / "models--org--tiny" / "snapshots"
             snapshots.mkdir(parents=True)
@@ -100,7 +100,7 @@ class Operation(unittest.TestCase):
             with self.subTest(host), self.assertRaisesRegex(AssertionError, "serve.exposed"):
                 Server("--host", host)
 
-    def test_a_full_server_says_when_to_come_again(self):
+    def test_a_full_server_sends_retry_after(self):
         with Server("--max-requests", "2") as server:
             body = {"prompt": PROMPT, "stream": True, "max_tokens": 900, "ignore_eos": True, "temperature": 0, "n": 2}
             connection, response = server.open("POST", "/v1/completions", body)
@@ -113,7 +113,7 @@ class Operation(unittest.TestCase):
             connection.close()
             server.complete(max_tokens=1)
 
-    def test_sigterm_lets_texts_end_and_a_deadline_ends_them(self):
+    def test_sigterm_completes_texts_until_a_deadline(self):
         body = {"prompt": PROMPT, "stream": True, "max_tokens": 300, "ignore_eos": True, "temperature": 0}
         with Server() as server:
             connection, response = server.open("POST", "/v1/completions", body)
@@ -142,10 +142,10 @@ class Operation(unittest.TestCase):
                 self.assertLess(time.monotonic(), deadline)
             self.assertEqual(server.ask("GET", "/health")[0].status, 503)
             server.complete(max_tokens=1)  # still served
-            server.process.send_signal(signal.SIGTERM)  # the second one ends it at once
+            server.process.send_signal(signal.SIGTERM)  # the second signal ends it immediately
             self.assertEqual(server.process.wait(PATIENCE), 0)
 
-    def test_a_public_address_wants_keys(self):
+    def test_a_public_address_requires_keys(self):
         result = subprocess.run([PROGRAM, "serve", "--target", PAIR / "target", "--host", "0.0.0.0", "--port", "0"],
                                 capture_output=True, timeout=PATIENCE)
         self.assertEqual(result.returncode, 1)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The page that slm serve shows, in a headless Chromium: a chat is streamed and can be stopped, drafted tokens are tinted, the
-server's figures live, dark and light; nothing is loaded from elsewhere.
+"""The page of slm serve in a headless Chromium: a chat is streamed and can be stopped, drafted tokens are tinted, the server's
+figures are live, dark and light; nothing is loaded from other servers.
 usage: page_test.py PROGRAM SOURCE_DIR [SCREENSHOT.png]"""
 import base64
 import json
@@ -25,7 +25,7 @@ if CHROMIUM is None:
 
 
 class Browser:
-    """A headless Chromium, driven over its own protocol."""
+    """A headless Chromium, controlled by its own protocol."""
 
     def __init__(self, scratch):
         self.process = subprocess.Popen(
@@ -114,7 +114,7 @@ class PageTest(unittest.TestCase):
         self.browser.wait("document.readyState === 'complete' && document.getElementById('model').textContent !== ''")
 
     def tearDown(self):
-        """Nothing was refused by the page's own policy, nothing thrown, nothing asked of another server."""
+        """No violation of the page's policy, no exception, no request to another server."""
         for event in self.browser.events:
             self.assertNotIn(event["method"], ("Runtime.exceptionThrown",), event)
             if event["method"] == "Log.entryAdded":
@@ -158,7 +158,7 @@ class PageTest(unittest.TestCase):
         self.browser.wait("!!document.querySelector('.fault')")
         self.assertIn("maximum context length", self.browser.run("document.querySelector('.fault').textContent"))
 
-    def test_what_a_model_says_stays_text(self):
+    def test_a_models_text_is_escaped(self):
         self.ask("<img src=x onerror=\"document.title = 'taken'\">", max_tokens=3)
         self.browser.wait("document.getElementById('send').textContent === 'Send'")
         self.assertEqual(self.browser.run("[document.title, document.querySelectorAll('img').length]"), ["slm", 0])

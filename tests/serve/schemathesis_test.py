@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The server against its own OpenAPI file: schemathesis makes requests of it, sound ones and broken ones. Answers have the shapes
-that the file says, broken requests are refused, and nothing is a fault of the server.
+"""The server against its OpenAPI file: schemathesis generates valid and invalid requests from it. Answers have the documented
+shapes, invalid requests are rejected, and no request is a server error.
 usage: schemathesis_test.py PROGRAM SOURCE_DIR, by a Python that has the package schemathesis"""
 import importlib.util
 import os
@@ -16,7 +16,7 @@ if importlib.util.find_spec("schemathesis") is None:
 
 from server import PATIENCE, Server
 
-# Which options a chat template has is more than a schema can say.
+# A schema cannot express the options of a chat template.
 SETTINGS = """
 [[operations]]
 include-name = ["POST /v1/chat/completions", "POST /tokenize"]
@@ -31,7 +31,7 @@ EXAMPLES = 30  # of each operation and phase
 
 
 class SchemathesisTest(unittest.TestCase):
-    def test_the_file_is_true(self):
+    def test_the_file_is_correct(self):
         with tempfile.TemporaryDirectory() as scratch, Server(
                 "--template", "plain", "--context", 128, "--adapters", scratch, "--allow-adapter-updates") as server:
             (pathlib.Path(scratch) / "schemathesis.toml").write_text(SETTINGS)

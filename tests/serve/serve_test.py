@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""slm serve on the demo pair, asked over real sockets: every route, whole answers and streams, errors.
+"""slm serve on the demo pair over real sockets: every route, whole answers and streams, errors.
 usage: serve_test.py PROGRAM SOURCE_DIR"""
 import base64
 import concurrent.futures
@@ -40,7 +40,7 @@ class Serve(unittest.TestCase):
         self.assertNotIn("demo_pair", error["message"])  # no paths
         return error
 
-    def test_a_completion_is_what_the_command_line_generates(self):
+    def test_a_completion_equals_the_command_line(self):
         answer = self.server.complete(max_tokens=40, return_token_ids=True)
         expected = generate("--prompt", PROMPT, "--max-new-tokens", 40)
         choice = answer["choices"][0]
@@ -66,20 +66,20 @@ class Serve(unittest.TestCase):
         for field in ({"add_generation_prompt": False}, {"continue_final_message": True}):
             self.assertEqual(self.server.ask("POST", "/tokenize", {"messages": messages} | field)[0].status, 400)
 
-    def test_what_was_computed_is_shared_inside_a_salt_only(self):
+    def test_cached_prefixes_are_shared_only_inside_a_salt(self):
         ids = [(7 * i) % 500 + 5 for i in range(100)]  # more than a page
         def cached(**fields):
             return self.server.complete(prompt=ids, max_tokens=1, **fields)["usage"]["prompt_tokens_details"]["cached_tokens"]
         self.assertEqual([cached(cache_salt=salt) for salt in ("a", "a", "b", "b", None, None)], [0, 64, 0, 64, 0, 64])
 
-    def test_a_sampled_completion_is_what_the_command_line_generates(self):
+    def test_a_sampled_completion_equals_the_command_line(self):
         settings = ["--prompt", PROMPT, "--max-new-tokens", 30, "--temperature", 0.9, "--top-p", 0.9, "--top-k", 50]
         answer = self.server.complete(max_tokens=30, temperature=0.9, top_p=0.9, top_k=50, seed=7, n=3, return_token_ids=True)
         for choice in answer["choices"]:
             self.assertEqual(choice["token_ids"], generate(*settings, "--seed", 7 + choice["index"])["ids"])
         self.assertNotEqual(answer["choices"][0]["text"], answer["choices"][1]["text"])
 
-    def test_a_chat_is_what_the_command_line_says(self):
+    def test_a_chat_equals_the_command_line(self):
         answer = self.server.chat()
         line = PROMPT.encode() + b"\n"
         expected = slm("chat", "--target", PAIR / "target", "--template", "plain", "--json", "--max-new-tokens", 20, stdin=line)
@@ -89,7 +89,7 @@ class Serve(unittest.TestCase):
         self.assertEqual(answer["object"], "chat.completion")
         self.assertRegex(answer["id"], "^chatcmpl-[0-9a-f]{32}$")
 
-    def test_a_stream_says_what_a_whole_answer_says(self):
+    def test_a_stream_has_the_text_of_a_whole_answer(self):
         body = {"prompt": [PROMPT, "class Reader:"], "temperature": 0.8, "seed": 3, "max_tokens": 25, "n": 2, "logprobs": 2}
         whole = self.server.json("POST", "/v1/completions", body)
         chunks = self.server.stream("/v1/completions", body | {"stream_options": {"include_usage": True}})
@@ -105,7 +105,7 @@ class Serve(unittest.TestCase):
             for name, values in choice["logprobs"].items():
                 self.assertEqual([value for c in mine for value in c["logprobs"][name]], values)
 
-    def test_a_streamed_chat_begins_with_a_role_and_marks_what_was_drafted(self):
+    def test_a_streamed_chat_begins_with_a_role_and_marks_drafted_text(self):
         chunks = self.server.stream("/v1/chat/completions", {
             "messages": [{"role": "user", "content": [{"type": "text", "text": PROMPT}]}], "temperature": 0, "max_tokens": 20})
         self.assertEqual(chunks[0]["choices"][0]["delta"], {"role": "assistant", "content": ""})
@@ -116,7 +116,7 @@ class Serve(unittest.TestCase):
         self.assertIn(False, marks[1:])
         self.assertGreaterEqual(chunks[-1]["choices"][0]["slm"]["statistics"]["tokens_per_step"], 1)
 
-    def test_answers_do_not_depend_on_what_else_is_asked(self):
+    def test_answers_do_not_depend_on_other_requests(self):
         def body(i):
             return {"prompt": PROMPT + " " * (i % 3), "max_tokens": 20 + i, "temperature": 0.7 * (i % 2), "seed": i, "logprobs": 1,
                     "return_token_ids": True}
@@ -181,7 +181,7 @@ class Serve(unittest.TestCase):
         choice = self.server.complete(logit_bias=bias, ignore_eos=True, max_tokens=6, return_token_ids=True)["choices"][0]
         self.assertEqual(choice["token_ids"], end * 6)
 
-    def test_echo_with_log_probabilities_is_what_evaluation_harnesses_score_by(self):
+    def test_echo_with_log_probabilities_has_the_values_of_evaluation_harnesses(self):
         text = PROMPT + self.server.complete(max_tokens=20)["choices"][0]["text"]
         prompts = [self.server.json("POST", "/tokenize", {"prompt": words})["tokens"] for words in (text, "class Reader:")]
         body = {"prompt": prompts, "temperature": 0, "max_tokens": 1, "logprobs": 1, "seed": 1234, "echo": True}
@@ -192,7 +192,7 @@ class Serve(unittest.TestCase):
             self.assertIsNone(lists["top_logprobs"][0])
             for i in range(1, len(prompt) + 1):
                 self.assertIn(lists["tokens"][i], lists["top_logprobs"][i])
-            if choice["index"] == 0:  # what was chosen greedily was the likeliest
+            if choice["index"] == 0:  # the greedy choice was the likeliest
                 greedy = [logprob == max(top.values()) for logprob, top in zip(lists["token_logprobs"][1:], lists["top_logprobs"][1:])]
                 self.assertTrue(all(greedy[len(self.server.json("POST", "/tokenize", {"prompt": PROMPT})["tokens"]) - 1:-1]))
             streamed = self.server.stream("/v1/completions", body | {"prompt": prompt})
@@ -201,7 +201,7 @@ class Serve(unittest.TestCase):
             alone = self.server.json("POST", "/v1/completions", body | {"prompt": prompt, "max_tokens": 0})["choices"][0]["logprobs"]
             self.assertEqual(alone["token_logprobs"], lists["token_logprobs"][:-1])
 
-    def test_embeddings_are_those_of_the_command_line(self):
+    def test_embeddings_equal_the_command_line(self):
         texts = ["def add(a, b):", "class Reader:"]
         expected = [slm("embed", PAIR / "target", "--text", text, "--normalize", "--json") for text in texts]
         answer = self.server.json("POST", "/v1/embeddings", {"input": texts, "model": "demo"})
@@ -233,7 +233,7 @@ class Serve(unittest.TestCase):
         fields = dict.fromkeys(names) | {"user": "me", "what": [{}], "tool_choice": "none", "response_format": {"type": "text"}}
         self.assertEqual(self.server.complete(**fields)["choices"][0]["text"], plain)
 
-    def test_unknown_fields_are_named_in_a_header_and_refused_with_strict_fields(self):
+    def test_unknown_fields_are_listed_in_a_header_and_rejected_with_strict_fields(self):
         for path, body in (("/v1/completions", {"prompt": "x", "max_tokens": 1}), ("/v1/embeddings", {"input": "x"}),
                            ("/tokenize", {"prompt": "x"})):
             for field, named in (("temprature", "temprature"), ("user", None)):
@@ -268,14 +268,14 @@ class Serve(unittest.TestCase):
         self.refused({"messages": [{"role": "user", "content": "x"}], "top_logprobs": 2}, "top_logprobs", path=chat)
         self.refused({"model": "gpt", "prompt": "x"}, "model", "`gpt` does not exist", status=404, code="model_not_found")
 
-    def test_a_prompt_beyond_the_context_is_told_in_the_words_that_clients_know(self):
+    def test_a_prompt_beyond_the_context_has_openais_message(self):
         error = self.refused({"prompt": [5] * 1024}, "prompt", "This model's maximum context length is 1024 tokens. However, you",
                              code="context_length_exceeded")
         self.assertEqual(error["type"], "invalid_request_error")
         answer = self.server.complete(prompt=[5] * 1020, max_tokens=100, ignore_eos=True)
         self.assertEqual((answer["usage"]["completion_tokens"], answer["choices"][0]["finish_reason"]), (4, "length"))
 
-    def test_bodies_that_are_no_sound_json_are_refused(self):
+    def test_bodies_that_are_not_valid_json_are_rejected(self):
         for body in ("", "{", "[]", '{"prompt":"a","prompt":"b"}', '{"n":1e999}', "[" * 100000, b'{"prompt":"\xff"}',
                      '{"prompt":"\\ud800"}', '{"prompt":"x"} x', '{"a":' * 100 + "1" + "}" * 100):
             with self.subTest(body=body[:30]):
@@ -302,7 +302,7 @@ class Serve(unittest.TestCase):
         response, _ = self.server.ask("GET", "/version", headers={"X-Request-Id": "mine-1"})
         self.assertEqual(response.headers["X-Request-Id"], "mine-1")
 
-    def test_tokens_go_there_and_back(self):
+    def test_texts_are_tokenized_and_detokenized(self):
         text = "def f(x):\n    return 'é€🙂'"
         tokens = self.server.json("POST", "/tokenize", {"prompt": text, "add_special_tokens": False})
         self.assertEqual(tokens["tokens"], slm("tokenize", PAIR / "target", "--no-special-tokens", stdin=text.encode()))
@@ -314,7 +314,7 @@ class Serve(unittest.TestCase):
         self.assertEqual((info["eos_token"], info["tokenizer_class"]), ("<|endoftext|>", "PreTrainedTokenizerFast"))
         self.server.json("POST", "/detokenize", {"tokens": [99999]}, status=400)
 
-    def test_metrics_are_in_prometheus_form(self):
+    def test_metrics_have_the_prometheus_format(self):
         response, text = self.server.ask("GET", "/metrics")
         self.assertEqual(response.headers["Content-Type"], "text/plain; version=0.0.4; charset=utf-8")
         samples = dict(re.findall(r'^([\w:]+)\{[^}]*model_name="demo"[^}]*\} (\S+)$', text.decode(), re.M))
@@ -340,13 +340,13 @@ class Serve(unittest.TestCase):
             self.assertEqual(after[name] - before[name], more, name)
 
     def counts(self):
-        """Values of all samples, by name and the labels that are not the model's."""
+        """Values of all samples, by name and labels without the model's."""
         text = self.server.ask("GET", "/metrics")[1].decode()
         found = re.findall(r'^([\w:]+)\{engine="0",model_name="demo",?([^}]*)\} (\S+)$', text, re.M)
         self.assertEqual(len(found), len([line for line in text.splitlines() if not line.startswith("#")]))
         return {name + ("{" + labels + "}" if labels else ""): float(value) for name, labels, value in found}
 
-    def test_a_client_that_leaves_ends_its_texts(self):
+    def test_a_client_that_disconnects_ends_its_texts(self):
         name = 'vllm:request_success_total{finished_reason="abort"}'
         body = {"prompt": PROMPT, "max_tokens": 900, "ignore_eos": True, "n": 16}
         for stream in (True, False):
@@ -359,7 +359,7 @@ class Serve(unittest.TestCase):
             self.wait_for_load(lambda load: load == 0)
             self.assertGreater(self.counts()[name], before)
 
-    def test_a_client_that_ends_its_own_side_is_answered(self):
+    def test_a_client_that_closes_its_sending_side_is_answered(self):
         text = self.server.complete(max_tokens=100)["choices"][0]["text"]
         body = {"prompt": PROMPT, "max_tokens": 100, "temperature": 0}
         for stream in (True, False):
@@ -387,7 +387,7 @@ class Serve(unittest.TestCase):
             self.assertLess(time.monotonic(), deadline)
             time.sleep(0.02)
 
-    def test_other_drafters_change_nothing_and_no_template_means_no_chat(self):
+    def test_other_drafters_change_nothing_and_without_a_template_there_is_no_chat(self):
         expected = self.server.complete(max_tokens=24)["choices"][0]["text"]
         for arguments in ([], ["--drafter", "ngram"], ["--max-running", "1", "--cache-memory", "64MiB"]):
             with self.subTest(arguments=arguments), Server(*arguments) as server:

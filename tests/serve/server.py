@@ -1,4 +1,4 @@
-"""What the tests of slm serve share: a running server, and the command line beside it."""
+"""Common code of the tests of slm serve: a running server, and the command line for comparison."""
 import contextlib
 import http.client
 import json
@@ -8,12 +8,12 @@ import sys
 
 PROGRAM, SOURCE = sys.argv[1], pathlib.Path(sys.argv[2])
 PAIR = SOURCE / "examples" / "demo_pair"
-PATIENCE = 120  # seconds until something that must happen counts as missing
+PATIENCE = 120  # time limit of an event, seconds
 PROMPT = "def read_config(path):"
 
 
 class Server:
-    """A running `slm serve`, on a free port unless one is named."""
+    """A running `slm serve`, by default on a free port."""
 
     def __init__(self, *arguments, target=PAIR / "target", port=0):
         command = [PROGRAM, "serve", "--target", target, "--port", port, "--json", *arguments]
@@ -63,7 +63,7 @@ class Server:
         return self.json("POST", "/v1/chat/completions", {"messages": messages, "temperature": 0, "max_tokens": 20} | fields)
 
     def stream(self, path, body):
-        """The events of a stream but for the last, which is checked."""
+        """The events of a stream without the last one, which is checked."""
         response, text = self.ask("POST", path, body | {"stream": True})
         assert response.status == 200, text
         assert response.headers["Content-Type"] == "text/event-stream; charset=utf-8", response.headers

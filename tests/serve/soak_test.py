@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""slm serve among clients of every kind at once, with little memory for its cache: honest ones, whose answers are those that they
-get alone; some that leave, stop reading or send rubbish. In the end nothing is left running, and all memory is back.
+"""slm serve with clients of every kind, with little memory for its cache: correct ones, whose answers equal those of single
+requests, and some that disconnect, stop reading or send invalid data. At the end nothing is running, and all memory is free.
 usage: soak_test.py PROGRAM SOURCE_DIR [SECONDS]"""
 import http.client
 import json
@@ -23,7 +23,7 @@ BODIES = [b"{", b"[" * 5000, b'{"prompt": 3}', b'{"prompt": "a", "n": 1000}', b'
 
 
 def request_of(number):
-    """One of fifty requests, with shared beginnings, short and long, greedy and sampled."""
+    """One of fifty requests with shared prefixes, short and long, greedy and sampled."""
     choose = random.Random(number)
     return {"prompt": (PROMPT + "\n") * choose.choice((1, 1, 4, 12)) + "x" * choose.randrange(3), "max_tokens": choose.choice((1, 8, 40, 120)),
             "temperature": choose.choice((0, 0.9)), "seed": number, "logprobs": 1, "ignore_eos": True, "echo": choose.random() < 0.2}
@@ -89,11 +89,11 @@ class SoakTest(unittest.TestCase):
                 try:
                     choose.choice(kinds)(choose)
                 except (ConnectionError, http.client.RemoteDisconnected):
-                    pass  # of those who provoke it
+                    pass  # of clients that cause it
         except BaseException as fault:
             self.faults.append(fault)
 
-    def test_everybody_gets_what_is_theirs_and_nothing_is_left(self):
+    def test_every_client_gets_its_answer_and_nothing_remains(self):
         self.alone = [self.answer(number) for number in range(50)]
         self.end = time.monotonic() + SECONDS
         clients = [threading.Thread(target=self.client, args=(seed,)) for seed in range(CLIENTS)]
@@ -114,7 +114,7 @@ class SoakTest(unittest.TestCase):
         self.assertEqual(value("vllm:iteration_tokens_total_sum"), value("vllm:prompt_tokens_total") + value("vllm:generation_tokens_total"))
         began = value("vllm:request_queue_time_seconds_count")
         self.assertEqual(value("vllm:e2e_request_latency_seconds_count"), began)
-        self.assertGreaterEqual(value("vllm:request_success_total"), began)  # some are gone before they begin
+        self.assertGreaterEqual(value("vllm:request_success_total"), began)  # some disconnect before they start
         self.assertGreater(self.answered, 10)
         print(f"{self.answered} answers as alone, {self.refused} refused, {value('vllm:num_preemptions_total'):.0f} preemptions in {SECONDS:.0f} s")
         self.server.process.terminate()

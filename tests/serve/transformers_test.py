@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Log-probabilities that the server tells of prompts, beside those that transformers computed from the same weights: SmolLM2, asked
-as evaluation harnesses ask. Skipped where the model is not in build/models, or the golden files are not there.
+"""The server's log-probabilities of prompts, compared with those of transformers for the same weights: SmolLM2, with the requests
+of evaluation harnesses. Skipped if the model is not in build/models, or the golden files are missing.
 usage: transformers_test.py PROGRAM SOURCE_DIR"""
 import json
 import os
@@ -19,7 +19,7 @@ for path in (MODEL, GOLDEN, PERPLEXITY, TEXT):
         print(f"SKIPPED: {path} is not here")
         sys.exit(77)
 
-# Products of the file's blocks round activations to 16 bits, which moves logits, here up to 33, by 2e-4 of that at most
+# Products of the file's blocks round activations to 16 bits, which changes logits (here up to 33) by at most 2e-4 of that
 # (tests/golden/smollm2_test.cpp); a log-probability, and the gap between two, is a difference of two such numbers.
 MARGIN = 2 * 2e-4 * 33
 
@@ -34,7 +34,7 @@ class TransformersTest(unittest.TestCase):
         body = {"prompt": prompts, "max_tokens": 0, "echo": True, "logprobs": alternatives, "temperature": 0}
         return [choice["logprobs"] for choice in self.server.json("POST", "/v1/completions", body)["choices"]]
 
-    def test_greedy_texts_are_scored_as_their_logits_say(self):
+    def test_greedy_texts_have_the_scores_of_their_logits(self):
         total = 0
         cases = json.loads(GOLDEN.read_text())["cases"]
         for case, lists in zip(cases, self.scored([case["ids"] + case["greedy"]["ids"] for case in cases], 20)):
@@ -43,7 +43,7 @@ class TransformersTest(unittest.TestCase):
                 expected = [logit - last["logsumexp"] for _, logit in last["top"]]
                 self.assertAlmostEqual(lists["token_logprobs"][begin], expected[0], delta=MARGIN)
                 found = sorted(lists["top_logprobs"][begin].values(), reverse=True)
-                if len(found) == 20:  # else tokens share a text, and stand there as one
+                if len(found) == 20:  # else tokens share a text, and appear as one
                     for one, other in zip(found, expected):
                         self.assertAlmostEqual(one, other, delta=MARGIN)
                 compared = 0
@@ -57,7 +57,7 @@ class TransformersTest(unittest.TestCase):
                 total += compared
         self.assertGreater(total, 200)
 
-    def test_a_text_has_the_perplexity_that_transformers_finds(self):
+    def test_a_text_has_the_perplexity_of_transformers(self):
         golden = json.loads(PERPLEXITY.read_text())
         text = TEXT.read_bytes()[:golden["text"]["bytes"]].decode()
         ids = self.server.json("POST", "/tokenize", {"prompt": text, "add_special_tokens": False})["tokens"]

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """bench/slurm/cluster over the nodes of a cluster, some of which fail.  usage: cluster_test.py SOURCE_DIR [SLM]
-
-With SLM, a real SLURM of one node is set up in a temporary folder and taken down again; without, a few lines stand in for
+With SLM, a real SLURM of one node is created in a temporary folder and removed again; without, a simulation replaces sbatch
+and squeue.
 sbatch and squeue.
 """
 import json
@@ -22,7 +22,7 @@ SKIPPED = 77
 DECODE = "decode --quick --model AMD-Llama-135M --format bf16 --threads 1"
 SPECULATIVE = "speculative --tasks 1 --max-new-tokens 8 --repeats 1 --sweep 0 --setup best --sampling greedy --threads 1"
 
-# What stands in for slm: writes a report where it is told to.
+# A replacement of slm: writes a report to the given path.
 STUB = """#!/bin/sh
 name=$2
 while [ $# -gt 0 ]; do
@@ -42,7 +42,7 @@ for index in range(int(options["--array"].split("-")[1]) + 1):
                          env=os.environ | {"SLURM_ARRAY_TASK_ID": str(index), "SLURMD_NODENAME": "node1"})
 print("7")
 """
-# In the queue is what runs.
+# Running jobs are in the queue.
 SQUEUE = """#!/bin/sh
 pgrep -f "cluster task $RESULTS_OF_TEST" || true
 """
@@ -79,8 +79,8 @@ class Cluster(unittest.TestCase):
         path.write_text(text)
         return path
 
-    def test_reports_come_and_what_is_missing_is_named(self):
-        # A card that fails, and a node that fails once its first report is there: the task dies without a word.
+    def test_reports_are_collected_and_missing_ones_named(self):
+        # A GPU that fails, and a node that fails after its first report: the task dies without a message.
         broken = executable(self.folder / "broken", "#!/bin/sh\necho 'no device here' >&2\nexit 3\n")
         gone = executable(self.folder / "gone", f'#!/bin/sh\n[ "$2" = speculative ] || "{self.program}" "$@"\nkill -9 $PPID\n')
         nodes = self.nodes(f"# a comment\nmi250 {self.program} --partition=amd\nh200 {self.program} --partition=nvidia\n"
@@ -103,7 +103,7 @@ class Cluster(unittest.TestCase):
             self.assertIn("AMD-Llama-135M", table)
             self.assertTrue((self.results / "compare.svg").exists() or "no pictures: " in said)
 
-        # A damaged report is missing, and another run does not mix with this one.
+        # A damaged report counts as missing, and another run does not mix with this one.
         (self.results / "mi250-0-decode.json").write_text('{"schema": ')
         again = self.cluster("collect", self.results)
         self.assertEqual(again.returncode, 1)
@@ -114,7 +114,7 @@ class Cluster(unittest.TestCase):
         self.assertIn("results of another run", other.stderr)
 
     @unittest.skipIf(SLM, "done without SLURM")
-    def test_bad_tables_and_folders_are_told(self):
+    def test_invalid_tables_and_folders_are_reported(self):
         for text, sentence in (("", "names no nodes"), ("# nothing\n", "names no nodes"), ("lonely\n", ":1: expected a name"),
                                ("a/b slm\n", ":1: expected a name"), ("a slm\na slm\n", ":2: the name 'a' occurs twice"),
                                ("a 'slm\n", ":1: No closing quotation")):

@@ -11,7 +11,7 @@ def search_path():
 
 
 def missing(*more):
-    """A sentence where programs are not here, or nothing."""
+    """A sentence if programs are missing, or an empty string."""
     packages = {"munged": "munge", "slurmctld": "slurmctld", "slurmd": "slurmd", "sbatch": "slurm-client"} | {name: name for name in more}
     absent = [name for name in packages if not shutil.which(name, path=search_path())]
     return f"no {', '.join(absent)} here (Debian: apt-get install {' '.join(packages[name] for name in absent)})" if absent else ""
@@ -24,11 +24,11 @@ def free_port():
 
 
 class Slurm:
-    """munged, slurmctld and a slurmd for each node; the partitions hold them all."""
+    """munged, slurmctld and one slurmd per node; the partitions contain all nodes."""
 
     def __init__(self, folder, nodes=1, partitions=("all",)):
         self.folder, self.daemons = folder, []
-        folder.chmod(0o755)  # or munge does not trust its socket
+        folder.chmod(0o755)  # or munge rejects its socket
         for name in ("munge", "state"):
             (folder / name).mkdir(mode=0o755)
         key = folder / "munge" / "key"
@@ -63,15 +63,15 @@ SchedulerParameters=sched_interval=1
 MpiDefault=none
 KillWait=2
 """ + "\n".join(lines) + "\n")
-        # Nodes that share a host name: Open MPI would look for the ranks of the other node in its own shared memory, and
-        # sometimes falls over it.
+        # Nodes with the same host name: Open MPI would search the ranks of the other node in its own shared memory, and sometimes
+        # fails there.
         self.environment = os.environ | {"SLURM_CONF": str(folder / "slurm.conf"), "OMPI_MCA_btl": "self,tcp"}
         munge = folder / "munge"
         self.start("munged", "--foreground", f"--key-file={key}", f"--socket={munge}/socket", f"--pid-file={munge}/pid",
                    f"--seed-file={munge}/seed", f"--log-file={munge}/log")
         self.until(lambda: (munge / "socket").exists())
         self.start("slurmctld", "-D")
-        for name in names:  # each with files of its own, or ranks on several nodes meet in them
+        for name in names:  # each with separate files, or ranks on several nodes would share them
             for inner in ("spool", "mpi"):
                 (folder / name / inner).mkdir(parents=True)
             shutil.copy(folder / "slurm.conf", folder / name)

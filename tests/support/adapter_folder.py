@@ -1,4 +1,4 @@
-"""Adapters as PEFT saves them, for tests of programs."""
+"""Adapters in PEFT's format, for tests of programs."""
 import json
 import random
 import struct

@@ -1,4 +1,4 @@
-"""The program slm as ranks under mpirun: what its tests share. They are called as NAME_test.py PROGRAM SOURCE_DIR SCRATCH_DIR."""
+"""Common code of the tests of slm as ranks under mpirun, called as NAME_test.py PROGRAM SOURCE_DIR SCRATCH_DIR."""
 import os
 import pathlib
 import shutil

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""The program slm as ranks that have a GPU each, where there is none: its own code as far as to the vendor's library and
-to NCCL, in whose place are some that compute nothing. Logits are all zero, so what counts is who calls whom, and how
-it ends.  usage: program_test.py PROGRAM SOURCE_DIR SCRATCH_DIR"""
+"""The program slm as ranks with one GPU each, without GPUs: its own code up to the vendor's library and NCCL, which are replaced
+by libraries that compute nothing. Logits are all zero, so the test checks the calls and the end.
+usage: program_test.py PROGRAM SOURCE_DIR SCRATCH_DIR"""
 import http.client
 import json
 import os
@@ -29,7 +29,7 @@ def on_ranks(count, *arguments, **environment):
 
 
 def notes():
-    """Of each rank: the communicators that it has opened, as (rank, size, device, process), and the calls of each."""
+    """For each rank: the communicators that it has opened, as (rank, size, device, process), and the calls of each."""
     found = {}
     for file in SCRATCH.iterdir():
         lines = file.read_text().splitlines()
@@ -41,7 +41,7 @@ def notes():
 
 class Program(RanksTest):
     def well(self, result, devices):
-        """Each rank with a GPU had that device, and gave back what it had opened."""
+        """Each rank with a GPU used that device, and closed its communicators."""
         self.assertEqual(result.returncode, 0, result.stderr)
         found = notes()
         self.assertEqual(sorted(found), sorted(devices))
@@ -50,31 +50,31 @@ class Program(RanksTest):
             self.assertEqual(len(closed), len(opened))
         return found
 
-    def test_each_rank_has_the_device_of_its_number_on_the_host(self):
+    def test_each_rank_uses_the_device_of_its_number_on_the_host(self):
         alone = run([PROGRAM, *LOGITS, "gpu"]).stdout
         self.assertEqual(len(alone.splitlines()), 3)
         found = self.well(result := on_ranks(2, *LOGITS, "gpu"), {0: 0, 1: 1})
         self.assertEqual(result.stdout, alone)
         for rank, (opened, closed) in found.items():
             self.assertEqual([one[:3] for one in opened], [(rank, 2, rank)])
-            self.assertGreater(closed[0], 4 * LAYERS)  # four gathers a layer
+            self.assertGreater(closed[0], 4 * LAYERS)  # four gathers per layer
         self.assertEqual(found[0][1], found[1][1])
 
-    def test_the_number_of_a_backend_is_that_of_the_first_rank_of_a_host(self):
+    def test_the_number_of_a_backend_is_the_device_of_the_first_rank_of_a_host(self):
         self.well(on_ranks(2, *LOGITS, "gpu:2", SLM_FAKE_DEVICES="4"), {0: 2, 1: 3})
 
-    def test_a_rank_that_sees_one_device_has_that(self):
+    def test_a_rank_that_sees_one_device_uses_it(self):
         own = [word for bus in (7, 9) for word in (":", "-n", 1, "env", f"SLM_FAKE_BUS={bus}", PROGRAM, *LOGITS, "gpu")]
         result = run([*MPIRUN, *own[1:]], SLM_FAKE_NOTES=str(SCRATCH), SLM_FAKE_DEVICES="1")
         self.well(result, {0: 0, 1: 0})
 
-    def test_stages_hand_on_between_devices(self):
+    def test_stages_pass_rows_on_between_devices(self):
         for ranks, devices in ((2, "2"), (4, "4")):
             self.setUp()
             self.well(on_ranks(ranks, *LOGITS, "gpu", "--pipeline", 2, SLM_FAKE_DEVICES=devices),
                       {rank: rank for rank in range(ranks)})
 
-    def test_texts_drafts_and_their_places(self):
+    def test_texts_drafts_and_their_devices(self):
         for options, ranks, devices in (([], 2, {0: 0, 1: 1}),
                                         (DRAFT, 2, {0: 0, 1: 1}),
                                         ([*DRAFT, "--pipeline", 2], 2, {0: 0, 1: 1}),
@@ -87,14 +87,14 @@ class Program(RanksTest):
             with self.subTest(options=options):
                 result = on_ranks(ranks, *GENERATE, "gpu", *options, SLM_FAKE_DEVICES="3")
                 self.well(result, devices)
-                self.assertEqual(json.loads(result.stdout)["ids"], [0])  # the likeliest of equals, which ends the text
+                self.assertEqual(json.loads(result.stdout)["ids"], [0])  # the first of equal logits, which ends the text
         self.setUp()
         draft = [*GENERATE, "cpu", *DRAFT, "--draft-ranks", 1, "--draft-backend", "gpu"]
         result = on_ranks(2, *draft)
         self.well(result, {0: 0, 1: 1})
         self.assertEqual(json.loads(result.stdout)["ids"], json.loads(run([PROGRAM, *GENERATE, "cpu"]).stdout)["ids"])
 
-    def test_a_file_has_the_perplexity_that_one_device_gives_it(self):
+    def test_a_file_has_the_perplexity_of_one_device(self):
         text = SCRATCH.with_suffix(".txt")
         text.write_text("def read(path):\n" * 20)
         command = ["perplexity", PAIR / "target", text, "--backend", "gpu"]
@@ -123,7 +123,7 @@ class Program(RanksTest):
         self.assertEqual(process.returncode, 0, said)
         self.assertEqual(sorted(notes()), [0, 1])
 
-    def test_more_ranks_than_devices_are_refused_with_both_and_the_mend(self):
+    def test_more_ranks_than_devices_are_rejected_with_both_and_the_remedy(self):
         self.refused(on_ranks(3, *LOGITS, "gpu"), "ranks.devices", "rank 2, number 2 on its host", "sees 2 devices",
                      "--map-by ppr:N:node")
         self.refused(on_ranks(2, *LOGITS, "gpu:1"), "ranks.devices", "rank 1", "device 2")

@@ -1,4 +1,4 @@
-"""Builds this project with the package that `conan create` has just made, and runs it."""
+"""Builds this project with the package of the last `conan create`, and runs it."""
 import os
 
 from conan import ConanFile

@@ -155,7 +155,7 @@ TEST_CASE("ranks hold their own layers and heads of a page, and together a whole
       pages.read(read.data(), other);
       if (read != contents) throw Error("other contents");
       pages.read(read.data(), first);
-      if (read == contents) throw Error("a page that nobody has written has these contents");
+      if (read == contents) throw Error("an unwritten page has these contents");
       const KvPageShape::Part part = shape.part_of(grid->stage, stages, grid->lane, grid->lanes);
       if (pages.part_begins(first) != part.first * shape.layer_bytes()) throw Error("another part");
       const std::byte* const own = pages.own(first + bytes);
