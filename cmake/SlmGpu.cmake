@@ -21,13 +21,13 @@ endfunction()
 function(_slm_find_nvcc)
   if(CMAKE_CUDA_COMPILER)
     if(IS_ABSOLUTE "${CMAKE_CUDA_COMPILER}" AND NOT EXISTS "${CMAKE_CUDA_COMPILER}")
-      message(FATAL_ERROR "slm: there is no CUDA compiler ${CMAKE_CUDA_COMPILER}. Set CMAKE_CUDA_COMPILER to nvcc, "
+      message(FATAL_ERROR "slm: the CUDA compiler ${CMAKE_CUDA_COMPILER} does not exist. Set CMAKE_CUDA_COMPILER to nvcc, "
         "12.0 or newer")
     endif()
   elseif(NOT DEFINED ENV{CUDACXX})
     find_program(SLM_NVCC nvcc HINTS ENV CUDA_PATH /usr/local/cuda PATH_SUFFIXES bin)
     if(NOT SLM_NVCC)
-      message(FATAL_ERROR "slm: BACKEND cuda needs NVIDIA's compiler, and there is no nvcc on the PATH or in "
+      message(FATAL_ERROR "slm: BACKEND cuda needs NVIDIA's compiler, but nvcc is neither on the PATH nor in "
         "/usr/local/cuda. Install the CUDA toolkit, 12.0 or newer, or set CMAKE_CUDA_COMPILER")
     endif()
     set(CMAKE_CUDA_COMPILER "${SLM_NVCC}" CACHE FILEPATH "CUDA compiler")
@@ -38,7 +38,7 @@ endfunction()
 function(_slm_find_hip)
   if(CMAKE_HIP_COMPILER)
     if(IS_ABSOLUTE "${CMAKE_HIP_COMPILER}" AND NOT EXISTS "${CMAKE_HIP_COMPILER}")
-      message(FATAL_ERROR "slm: there is no HIP compiler ${CMAKE_HIP_COMPILER}. Set CMAKE_HIP_COMPILER to ROCm's clang++")
+      message(FATAL_ERROR "slm: the HIP compiler ${CMAKE_HIP_COMPILER} does not exist. Set CMAKE_HIP_COMPILER to ROCm's clang++")
     endif()
   elseif(NOT DEFINED ENV{HIPCXX})
     find_program(SLM_HIPCONFIG hipconfig HINTS ENV ROCM_PATH /opt/rocm PATH_SUFFIXES bin)
@@ -47,8 +47,8 @@ function(_slm_find_hip)
       slm_find_hip_clang(clang)
       slm_make_rocm_root("${CMAKE_BINARY_DIR}/slm-rocm" "${clang}" problem)
       if(problem)
-        message(FATAL_ERROR "slm: BACKEND hip needs ROCm. There is none in /opt/rocm or ROCM_PATH, and Debian's own is "
-          "not whole, ${problem}. Install ROCm, or on Debian 12: "
+        message(FATAL_ERROR "slm: BACKEND hip needs ROCm. None is in /opt/rocm or ROCM_PATH, and Debian's is "
+          "incomplete: ${problem}. Install ROCm, or on Debian 12: "
           "apt-get install clang-19 lld-19 clang-tools-19 rocm-device-libs libamdhip64-dev")
       endif()
       set(CMAKE_HIP_COMPILER "${clang}" CACHE FILEPATH "HIP compiler")

@@ -124,15 +124,15 @@ class Unpickler:
         def put_pairs(items):
             table = stack[-1]
             if type(table) is not dict or len(items) % 2:
-                self.refuse("its pickle puts entries into something that is no table")
+                self.refuse("its pickle adds entries to an object that is not a dict")
             for key, value in zip(items[::2], items[1::2]):
                 if type(key) not in (str, int, float, bool, type(None)):
-                    self.refuse("its pickle has a table whose keys are not names")
+                    self.refuse("its pickle has a dict whose keys are not strings")
                 table[key] = value
 
         def put_items(items):
             if type(stack[-1]) is not list:
-                self.refuse("its pickle puts items into something that is no list")
+                self.refuse("its pickle adds items to an object that is not a list")
             stack[-1].extend(items)
 
         def take(count):
@@ -188,9 +188,9 @@ class Unpickler:
                 elif name == "BUILD":  # attributes of the dict, such as PyTorch's _metadata: not needed
                     take(1)
                     if type(stack[-1]) is not dict:
-                        self.refuse("its pickle changes something that is no table")
+                        self.refuse("its pickle changes an object that is not a dict")
                 else:
-                    self.refuse(f"its pickle uses the instruction {name}, which a checkpoint has no use for")
+                    self.refuse(f"its pickle uses the instruction {name}, which a checkpoint does not need")
         except (IndexError, KeyError, ValueError, struct.error, UnicodeDecodeError, RecursionError) as fault:
             raise Refused(f"{self.file}: its pickle is broken ({type(fault).__name__}). Download the file again") from fault
         self.refuse("its pickle has no end")
@@ -237,7 +237,7 @@ class Archive:
             raise Refused(f"{self.path}: it holds no table of tensors. Save a model's state_dict()")
         for name, tensor in table.items():
             if type(name) is not str or name == "__metadata__" or not isinstance(tensor, Tensor):
-                raise Refused(f"{self.path}: the entry '{name}' is no tensor. Save a model's state_dict() and nothing else")
+                raise Refused(f"{self.path}: the entry '{name}' is not a tensor. Save a model's state_dict() and nothing else")
             tensor.archive = self
             self.check(name, tensor)
         return table

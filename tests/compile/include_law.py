@@ -123,7 +123,7 @@ def check_file(name, source, abi):
     if len(lines) > MAX_LINES:
         yield len(lines), f"has {len(lines)} lines, more than {MAX_LINES}"
     if module is None and len(lines) > 40:
-        yield len(lines), f"is a public door of {len(lines)} lines, more than 40"
+        yield len(lines), f"is a public header of {len(lines)} lines, more than 40"
     if name.endswith(".hpp") and not re.search(r"^#pragma once$", source, re.M):
         yield 1, "has no #pragma once"
     platform_file = PLATFORM_FILES.fullmatch(name)

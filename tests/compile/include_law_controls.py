@@ -44,7 +44,7 @@ BREACHES = [
     ("io/a.hpp", "// TODO later\n", "leaves something open"),
     ("io/a.hpp", "using namespace std;\n", "opens a namespace"),
     ("io/a.hpp", "\n" * 400, "more than 400"),
-    ("door.hpp", "\n" * 41, "public door"),
+    ("door.hpp", "\n" * 41, "public header"),
     ("backend/cpu/kernels.inc", "#if defined(__AVX2__)\n#endif\n", "names a compiler"),
     ("io/a.hpp", "/* one\n two */ #include <vector>\ninline void f() { std::exit(1); }\n", "ends the process"),
 ]

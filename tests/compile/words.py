@@ -12,6 +12,8 @@ ANYWHERE = [(re.compile(pattern), advice) for pattern, advice in (
     (r"\bg(?:ive|ives|ave|iven|iving) back\b", "use 'returns', 'releases' or 'frees'"),
     (r"\b(?:goes|went|going|go|gone) on\b", "use 'continues'"),
     (r"\bat rest\b", "use 'idle'"),
+    (r"\banew\b|\bbut for\b|\bso many\b", "use 'again', 'except' or the number"),
+    (r"\bmend(?:s|ed)?\b|\bspoil(?:s|t|ed)?\b(?!\()", "use 'fix', 'remedy' or 'damage'"),
     (r"\bas ever\b|\bso to say\b|\bas good as\b", "delete it, or state the fact"),
     (r"\bof (?:its|their|his) own(?! [a-z])|\bof (?:its|their) own (?:and|or|that|which|for|in|at|to|by|with|on|is|has|as)\b", "use 'separate', 'private' or 'own' before the noun"),
     (r"\bwish(?:es|ed)?\b|\bwears?\b", "use 'requests' or 'uses'"),

@@ -21,6 +21,8 @@ FAULTS = [
     ("a.hpp", "/// The pages are given back.\n", "given back"),
     ("a.hpp", 'f("the text goes on after it");\n', "goes on"),
     ("a.hpp", 'f("a folder of its own");\n', "of its own"),
+    ("a.md", "All are measured anew, but for one.\n", "anew"),
+    ("a.md", "The message states what to mend.\n", "mend"),
     ("a.hpp", "/* Adapters lie on three tiers. */\n", "lie on"),
     ("a.hpp", "/// What is left to do of an item.\n", "What"),
     ("a.hpp", "/// Rows. Whose pages they are.\n", ". Whose"),

@@ -261,11 +261,11 @@ class ConvertBin(unittest.TestCase):
             (b"\x80\x02ctorch._utils\n_rebuild_tensor_v2\n)\x81.", "instruction NEWOBJ"),
             (b"\x80\x02\x82\x01.", "instruction EXT1"),
             (b"\x80\x02ctorch\nFloatStorage\n)R.", "calls 'torch.FloatStorage'"),
-            (b"\x80\x02ctorch._utils\n_rebuild_tensor_v2\n}b.", "changes something"),
+            (b"\x80\x02ctorch._utils\n_rebuild_tensor_v2\n}b.", "changes an object"),
             (b"\x80\x02ctorch\nload\n.", "torch.load"),
             (b"\x80\x02]q\x00h\x00a.", "no table"),
-            (b"\x80\x02}q\x00X\x01\x00\x00\x00aK\x01s.", "'a' is no tensor"),
-            (b"\x80\x02}q\x00]K\x01s.", "keys are not names"),
+            (b"\x80\x02}q\x00X\x01\x00\x00\x00aK\x01s.", "'a' is not a tensor"),
+            (b"\x80\x02}q\x00]K\x01s.", "keys are not strings"),
         ):
             with self.subTest(expected):
                 save(self.bin, {}, pickled=code)
@@ -276,7 +276,7 @@ class ConvertBin(unittest.TestCase):
         for code in (b"", b".", b"R.", b"\x80\x02h\x00.", b"\x80\x02}u.", b"\x80\x02(", b"\xff", b"\x80\x02X\xff\xff\xff\x7fa.", b"\x80\x020.", b"\x80\x02}"):
             with self.subTest(code):
                 save(self.bin, {}, pickled=code)
-                self.refused("pickle is broken|pickle has no end|no table|instruction")
+                self.refused("pickle is broken|pickle has no end|no table|not a dict|not a list|instruction")
 
     def test_tensors_outside_their_storage(self):
         storage = numbers("Float", 10)

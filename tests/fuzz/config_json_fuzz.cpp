@@ -1,4 +1,4 @@
-// Any bytes as a config.json: an Error or a sound shape.
+// Any bytes as a config.json: an Error or a valid shape.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

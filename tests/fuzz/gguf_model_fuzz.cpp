@@ -1,4 +1,4 @@
-// Any bytes as a GGUF model: an Error, or a sound shape and tensors inside the bytes.
+// Any bytes as a GGUF model: an Error, or a valid shape and tensors inside the bytes.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

@@ -1,4 +1,4 @@
-/* What slm uses of NCCL's and RCCL's interface, declared anew for tests without either; fake_nccl.cpp defines it. */
+/* The part of NCCL's and RCCL's interface that slm uses, declared for tests without either; fake_nccl.cpp defines it. */
 #ifndef SLM_TESTS_FAKE_NCCL_H
 #define SLM_TESTS_FAKE_NCCL_H
 

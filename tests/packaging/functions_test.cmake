@@ -43,9 +43,9 @@ set(app "slm_add_executable(app BACKEND cpu SOURCES main.cpp)")
 configure_case("OK" "${app}")
 configure_case("backend 'vulkan' is not supported by this version of slm. Supported: cpu, cuda, hip"
   "slm_add_executable(app BACKEND vulkan SOURCES main.cpp)")
-configure_case("there is no CUDA compiler /nowhere/nvcc"
+configure_case("the CUDA compiler /nowhere/nvcc does not exist"
   "set(CMAKE_CUDA_COMPILER /nowhere/nvcc)\nslm_add_executable(app BACKEND cuda SOURCES main.cpp)")
-configure_case("there is no HIP compiler /nowhere/clang++"
+configure_case("the HIP compiler /nowhere/clang++ does not exist"
   "set(CMAKE_HIP_COMPILER /nowhere/clang++)\nslm_add_executable(app BACKEND hip SOURCES main.cpp)")
 configure_case("this build tree already compiles for hip, and now something asks for cuda"
   "_slm_claim_vendor(hip)\nslm_add_executable(app BACKEND cuda SOURCES main.cpp)")
@@ -53,13 +53,13 @@ configure_case("no sources. Name at least one file" "slm_add_executable(app BACK
 configure_case("backend '' is not supported" "slm_add_executable(app SOURCES main.cpp)")
 configure_case("no sources" "slm_add_executable(app BACKEND cpu)")
 configure_case("unknown arguments 'main.cpp'" "slm_add_executable(app main.cpp BACKEND cpu SOURCES main.cpp)")
-configure_case("there is no model 'Mine'" "slm_add_executable(app BACKEND cpu SOURCES main.cpp MODELS Mine)")
+configure_case("no model 'Mine' is defined" "slm_add_executable(app BACKEND cpu SOURCES main.cpp MODELS Mine)")
 configure_case("OK" "slm_add_model(NAME Mine CONFIG llama.json OUTPUT \${CMAKE_BINARY_DIR}/mine.hpp)")
 configure_case("is not a C++ name" "slm_add_model(NAME 7B CONFIG llama.json)")
 configure_case("OK" "slm_add_model(Mine CONFIG llama.json)")
 configure_case("write slm_add_model(NAME" "slm_add_model(Mine llama.json)")
 configure_case("write slm_add_model(NAME" "slm_add_model(NAME Mine CONFIG llama.json BACKEND cpu)")
-configure_case("there is no file" "slm_add_model(NAME Mine CONFIG nothing.json)")
+configure_case("nothing.json does not exist" "slm_add_model(NAME Mine CONFIG nothing.json)")
 
 # The flags of main.cpp: without a build type those of Release; else as chosen, with a warning for Debug.
 function(flags_case expected warns lines)

@@ -47,7 +47,7 @@ std::unique_ptr<RankModels> models;
 std::shared_ptr<Team> draft_team;
 std::unique_ptr<RankModels> draft_models;
 
-/// First value of rank 0's letters, before a group exists.
+/// First value of rank 0's messages, before a group exists.
 enum class Wish { load, measure, divide };
 
 /// Collective: the first ranks, with targets, form one group; rank 0 and the last `count` ranks another.

@@ -159,7 +159,7 @@ class Checkpoint {
     settings.headless = !settings.tied_embeddings && !has_head && has_embedding;
     if (settings.headless) {
       model_.config.head_bias = false;
-      model_.notes.push_back(text("there is no '", head, "' (the head): the model computes hidden states only"));
+      model_.notes.push_back(text("the head '", head, "' is missing: the model computes only hidden states"));
     }
     if (settings.tied_embeddings && has_head && has_embedding && !is_copy(head, embedding)) {
       settings.tied_embeddings = false;

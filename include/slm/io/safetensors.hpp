@@ -56,12 +56,14 @@ class SafetensorsHeader {
 
     const auto shape = entry.find("shape");
     if (shape == entry.end() || !shape->is_array() || shape->size() > 8) {
-      throw fault("safetensors.bad-shape", text("gives tensor ", quote(name), " no shape of at most 8 extents"));
+      throw fault("safetensors.bad-shape",
+                  text("gives tensor ", quote(name), " a shape that is not a list of at most 8 sizes"));
     }
     std::uint64_t size = bytes_of(tensor.dtype);
     for (const Json& extent : *shape) {
       if (!extent.is_number_unsigned())
-        throw fault("safetensors.bad-shape", text("gives tensor ", quote(name), " a shape that is no list of sizes"));
+        throw fault("safetensors.bad-shape",
+                    text("gives tensor ", quote(name), " a shape that is not a list of sizes"));
       const auto value = extent.get<std::uint64_t>();
       if (value != 0 && size > data_.size() / value) {
         throw fault("safetensors.bad-shape", text("gives tensor ", quote(name), " a shape larger than the file"));

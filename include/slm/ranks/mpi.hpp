@@ -83,7 +83,7 @@ class MpiTurn {
 };
 
 /// Every call consists of point-to-point messages that are polled. So a missing rank is identified by number, and no
-/// call exceeds the patience.
+/// call exceeds the timeout `patience`.
 class Mpi {
  public:
   /// All ranks of the program, while its MpiSession lives.

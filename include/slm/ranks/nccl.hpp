@@ -46,7 +46,7 @@ concept NcclRuntime = std::copyable<R> && requires(R runtime, const R& constant,
 /// ones.
 /// With a stream, the same calls operate on device memory.
 ///
-/// NCCL calls are polled instead of waited for, so no call or wait() exceeds the patience plus the host's. A rank that
+/// NCCL calls are polled instead of waited for, so no call or wait() exceeds the timeout plus the host's. A rank that
 /// gives up aborts its device's pending work; the others learn of it through the host.
 template <NcclRuntime R, Communicator Host>
 class Nccl {
@@ -222,7 +222,7 @@ class Nccl {
       return asked == ncclSuccess ? state : asked;
     }
 
-    /// Polls done(); returns false after the patience. Throws if a rank is known to have failed.
+    /// Polls done(); returns false after the timeout. Throws if a rank is known to have failed.
     template <class Done>
     bool comes(Done done) const {
       const auto began = std::chrono::steady_clock::now();

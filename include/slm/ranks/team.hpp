@@ -26,12 +26,12 @@
 
 namespace slm { inline namespace v0_1 { namespace ranks {
 
-/// On rank 0 any thread may send; the others wait in next(). Collective operations besides letters require the lock.
-/// When idle, the team checks periodically that all ranks are alive, so that a missing rank is detected early.
+/// On rank 0 any thread may send; the others wait in next(). Collective operations other than messages require the
+/// lock. When idle, the team checks periodically that all ranks are alive, so that a missing rank is detected early.
 template <Communicator C>
 class Team {
  public:
-  /// sign_of_life: interval of the check, less than the communicator's patience. If a rank is missing, this rank fails.
+  /// sign_of_life: interval of the check, less than the communicator's timeout. If a rank is missing, this rank fails.
   explicit Team(C ranks, std::chrono::milliseconds sign_of_life = std::chrono::seconds(5)) : ranks_(std::move(ranks)) {
     if (leads() && ranks_.size() > 1)
       watch_ = detail::start_thread([this, sign_of_life](const std::stop_token& stop) { watch(stop, sign_of_life); });
@@ -108,7 +108,7 @@ class Team {
   }
 
  private:
-  static constexpr std::size_t first_bytes = 4096;  // of a letter: one message suffices for nearly every step
+  static constexpr std::size_t first_bytes = 4096;  // of a message: one transfer suffices for nearly every step
   static constexpr std::uint64_t end = ~std::uint64_t{0}, are_you_there = end - 1;  // special values of the size
 
   void send(std::uint64_t size, std::span<const std::byte> bytes) {

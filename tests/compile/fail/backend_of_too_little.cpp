@@ -1,4 +1,4 @@
-// A type that lacks the operations is no backend.
+// A type without the operations is not a backend.
 // expect: Backend
 #include "slm/backend/reference/reference.hpp"
 #include "slm/config/known_models.hpp"
