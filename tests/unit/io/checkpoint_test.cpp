@@ -198,7 +198,7 @@ TEST_CASE("missing files of a folder are named") {
       CHECK_THROWS_AS(open(), Error);
     }
     folder.write("model.safetensors.index.json", R"({"weight_map": {"w": 3}})");
-    CHECK_THROWS_WITH(open(), Catch::Contains("field 'w' is 3, expected the name of a file"));
+    CHECK_THROWS_WITH(open(), Catch::Contains("field 'w' is 3, expected a file name in the same folder"));
     folder.write("model.safetensors.index.json", R"({"metadata": {}})");
     CHECK_THROWS_WITH(open(), Catch::Contains("no field 'weight_map'"));
   }
