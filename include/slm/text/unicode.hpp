@@ -16,7 +16,7 @@
 
 namespace slm { inline namespace v0_1 { namespace unicode {
 
-/// The classes a splitter can tell apart; the numbers are those of the generated table.
+/// The classes of characters; the numbers are those of the generated table.
 enum class Class : std::uint8_t {
   other,
   letter,       // L
@@ -53,6 +53,17 @@ inline bool is_number(char32_t code) {
 inline bool is_word(char32_t code) {
   const Class kind = class_of(code);
   return kind == Class::letter || kind == Class::number_word || kind == Class::word;
+}
+
+/// One number of a packed table: 5 bits a character, the low bits first, 32 added where more follow.
+inline char32_t unpack(std::string_view table, std::size_t& position) {
+  char32_t number = 0;
+  for (int shift = 0;; shift += 5) {
+    const char symbol = table[position++];
+    const auto digit = static_cast<char32_t>((symbol == '~' ? '\\' : symbol == '}' ? '?' : symbol) - '#');
+    number |= (digit & 31) << shift;
+    if (digit < 32) return number;
+  }
 }
 
 /// The tables of NFC, unpacked once.
@@ -133,17 +144,6 @@ class Normalization {
     }
   }
 
-  /// One number of the packed text: 5 bits a character, the low bits first, 32 added where more follow.
-  static char32_t unpack(std::string_view text, std::size_t& position) {
-    char32_t number = 0;
-    for (int shift = 0;; shift += 5) {
-      const char symbol = text[position++];
-      const auto digit = static_cast<char32_t>((symbol == '~' ? '\\' : symbol == '}' ? '?' : symbol) - '#');
-      number |= (digit & 31) << shift;
-      if (digit < 32) return number;
-    }
-  }
-
   std::vector<Decomposition> decompositions_;        // by code
   std::vector<Decomposition> compositions_;          // by first, second
   std::vector<std::pair<char32_t, unsigned>> runs_;  // first code point, value
@@ -154,6 +154,11 @@ inline bool is_nfc_at_a_glance(std::string_view text) {
   const Normalization& tables = Normalization::tables();
   unsigned last_class = 0;
   for (std::size_t position = 0; position < text.size();) {
+    if (utf8::are_ascii(text, position)) {
+      position += 8;
+      last_class = 0;
+      continue;
+    }
     if (static_cast<unsigned char>(text[position]) < 0xCC) {  // below U+0300: never changed, class 0
       position += static_cast<unsigned char>(text[position]) < 0x80 ? 1 : 2;
       last_class = 0;

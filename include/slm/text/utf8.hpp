@@ -90,17 +90,21 @@ inline Sequence examine(std::string_view bytes) {
   return {Sequence::whole, length};
 }
 
+/// Whether the eight bytes from `position` on are there and are ASCII.
+inline bool are_ascii(std::string_view bytes, std::size_t position) {
+  std::uint64_t word;
+  if (position + sizeof word > bytes.size()) return false;
+  std::memcpy(&word, bytes.data() + position, sizeof word);
+  return (word & 0x8080808080808080u) == 0;
+}
+
 /// Length of the longest prefix that is valid UTF-8 (whole characters only).
 inline std::size_t valid_prefix(std::string_view bytes) {
   std::size_t position = 0;
   while (position < bytes.size()) {
-    std::uint64_t word;  // eight ASCII bytes at a time
-    if (position + sizeof word <= bytes.size()) {
-      std::memcpy(&word, bytes.data() + position, sizeof word);
-      if ((word & 0x8080808080808080u) == 0) {
-        position += sizeof word;
-        continue;
-      }
+    if (are_ascii(bytes, position)) {
+      position += 8;
+      continue;
     }
     const Sequence sequence = examine(bytes.substr(position));
     if (sequence.kind != Sequence::whole) return position;
