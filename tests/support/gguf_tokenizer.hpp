@@ -42,7 +42,7 @@ struct GgufVocabulary {
     if (!pre.empty()) file.string("tokenizer.ggml.pre", pre);
     file.strings("tokenizer.ggml.tokens", tokens).numbers("tokenizer.ggml.token_type", gguf_i32, types);
     if (model == "llama") file.numbers("tokenizer.ggml.scores", gguf_f32, scores);
-    if (model == "gpt2") file.strings("tokenizer.ggml.merges", merges);
+    if (model != "llama") file.strings("tokenizer.ggml.merges", merges);
     return file;
   }
 };

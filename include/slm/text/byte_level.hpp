@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -29,9 +30,21 @@ inline constexpr Alphabet alphabet = [] {
   return made;
 }();
 
-/// Appends the bytes as characters of the alphabet.
+/// Appends the bytes as characters of the alphabet, which take one or two bytes.
 inline void append_characters(std::string& out, std::string_view bytes) {
-  for (const char byte : bytes) utf8::append(out, alphabet.character[static_cast<unsigned char>(byte)]);
+  const std::size_t begin = out.size();
+  out.resize(begin + 2 * bytes.size());
+  char* to = out.data() + begin;
+  for (const char byte : bytes) {
+    const char32_t character = alphabet.character[static_cast<unsigned char>(byte)];
+    if (character < 0x80) {
+      *to++ = static_cast<char>(character);
+    } else {
+      *to++ = static_cast<char>(static_cast<unsigned char>(0xC0 | character >> 6));
+      *to++ = static_cast<char>(static_cast<unsigned char>(0x80 | (character & 0x3F)));
+    }
+  }
+  out.resize(static_cast<std::size_t>(to - out.data()));
 }
 
 /// Appends the bytes that a token's characters stand for, or the token itself if any is not of the alphabet.

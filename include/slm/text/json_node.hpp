@@ -76,9 +76,9 @@ class JsonNode {
   /// This part of a pipeline is none of those this library knows.
   [[noreturn]] void unsupported(std::string_view what) const {
     fail("tokenizer.unsupported", *file_, text(described(), ": ", what, " is not supported"),
-         "Use a model of a supported tokenizer family (Llama, GPT-2, GPT-NeoX, Llama-3, Qwen2, SmolLM, Phi-3), or "
-         "encode "
-         "the text elsewhere and pass token ids");
+         "Use a model whose tokenizer has the supported steps (docs/models.md, Tokenizers), or encode the text "
+         "elsewhere "
+         "and pass token ids");
   }
 
   [[noreturn]] void wrong(std::string_view expected) const {

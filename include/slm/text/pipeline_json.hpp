@@ -8,7 +8,8 @@
 #include <vector>
 
 #include "slm/text/json_node.hpp"
-#include "slm/text/splitter.hpp"
+#include "slm/text/split/patterns.hpp"
+#include "slm/text/split/pieces.hpp"
 #include "slm/text/tokenizer_parts.hpp"
 
 namespace slm { inline namespace v0_1 { namespace tokenizer_file {
@@ -55,20 +56,41 @@ inline void read_normalizer(Normalizer& normalizer, const JsonNode& node) {
   });
 }
 
-inline PreTokenizer::Step read_split(const JsonNode& step) {
-  const auto regex = step.at("pattern").find("Regex");
-  if (!regex) step.unsupported("a Split whose pattern is not a Regex");
-  // The known patterns match every character, so keeping the matches (Removed, inverted) is the same as Isolated.
-  const std::string behavior = step.at("behavior").string();
-  const bool invert = step.flag("invert", false);
-  if (!(behavior == "Isolated" || (behavior == "Removed" && invert))) {
-    step.unsupported(text("Split behavior ", shown(behavior), invert ? " inverted" : ""));
+inline split::Behavior read_behavior(const JsonNode& step, const char* otherwise = nullptr) {
+  using enum split::Behavior;
+  static constexpr std::pair<std::string_view, split::Behavior> behaviors[] = {
+      {"Isolated", isolated},
+      {"Removed", removed},
+      {"Contiguous", contiguous},
+      {"MergedWithPrevious", merged_with_previous},
+      {"MergedWithNext", merged_with_next}};
+  const std::string name = otherwise ? step.word("behavior", otherwise) : step.at("behavior").string();
+  for (const auto& [known, behavior] : behaviors) {
+    if (name == known) return behavior;
   }
-  const std::string_view pattern = regex->string();
-  if (pattern == split_pattern::gpt2) return PreTokenizer::Gpt2Split{};
-  if (pattern == split_pattern::llama3) return PreTokenizer::Llama3Split{3};
-  if (pattern == split_pattern::qwen2) return PreTokenizer::Llama3Split{1};
-  regex->unsupported(text("the regular expression ", shown(pattern), " (known: those of GPT-2, Llama-3 and Qwen2)"));
+  step.unsupported(text("the behavior ", shown(name)));
+}
+
+inline split::Splitter compiled(const JsonNode& node, std::string_view pattern, split::Behavior behavior,
+                                bool invert = false) {
+  split::Splitter splitter{split::Matcher::compile(pattern, text(node.file(), ": ", node.described())), behavior,
+                           invert};
+  // Where the matches are the whole text, to keep them and to remove the rest is to isolate them.
+  if (behavior == split::Behavior::removed && invert && splitter.matcher->covers()) {
+    splitter.behavior = split::Behavior::isolated;
+    splitter.invert = false;
+  }
+  return splitter;
+}
+
+inline split::Splitter read_split(const JsonNode& step) {
+  const JsonNode pattern = step.at("pattern");
+  const split::Behavior behavior = read_behavior(step);
+  const bool invert = step.flag("invert", false);
+  if (const auto regex = pattern.find("Regex")) return compiled(*regex, regex->string(), behavior, invert);
+  const JsonNode string = pattern.at("String");
+  if (string.string().empty()) string.unsupported("an empty pattern");
+  return compiled(string, split::escaped(string.string()), behavior, invert);
 }
 
 inline PreTokenizer::Metaspace read_metaspace(const JsonNode& step) {
@@ -87,20 +109,31 @@ inline PreTokenizer::Metaspace read_metaspace(const JsonNode& step) {
 }
 
 inline void read_pre_tokenizer(PreTokenizer& pre_tokenizer, const JsonNode& node) {
-  bool is_bytes = false;
+  using enum split::Behavior;
+  bool is_bytes = false, has_metaspace = false;
   each_step(node, "pretokenizers", [&](const JsonNode& step) {
     const std::string type = step.type();
-    if (is_bytes) step.unsupported(text("pre-tokenizer ", shown(type), " after ByteLevel"));
     if (type == "ByteLevel") {
+      if (std::exchange(is_bytes, true)) step.unsupported("a second ByteLevel");
       if (step.flag("add_prefix_space", true)) pre_tokenizer.add(PreTokenizer::PrefixSpace{});
-      if (step.flag("use_regex", true)) pre_tokenizer.add(PreTokenizer::Gpt2Split{});
+      if (step.flag("use_regex", true)) pre_tokenizer.add(compiled(step, split::pattern::gpt2, isolated));
       pre_tokenizer.add(PreTokenizer::ByteLevel{});
-      is_bytes = true;
     } else if (type == "Split") {
       pre_tokenizer.add(read_split(step));
     } else if (type == "Digits") {
-      pre_tokenizer.add(PreTokenizer::Digits{step.flag("individual_digits", false)});
+      const bool individual = step.flag("individual_digits", false);
+      pre_tokenizer.add(compiled(step, split::pattern::number, individual ? isolated : contiguous));
+    } else if (type == "Punctuation") {
+      pre_tokenizer.add(compiled(step, split::pattern::punctuation, read_behavior(step, "Isolated")));
+    } else if (type == "Whitespace") {
+      pre_tokenizer.add(compiled(step, split::pattern::words, removed, true));
+    } else if (type == "WhitespaceSplit") {
+      pre_tokenizer.add(compiled(step, split::pattern::space, removed));
+    } else if (type == "BertPreTokenizer") {
+      pre_tokenizer.add(compiled(step, split::pattern::space, removed));
+      pre_tokenizer.add(compiled(step, split::pattern::punctuation, isolated));
     } else if (type == "Metaspace") {
+      if (std::exchange(has_metaspace, true)) step.unsupported("a second Metaspace");
       pre_tokenizer.add(read_metaspace(step));
     } else {
       step.unsupported(text("pre-tokenizer ", shown(type)));

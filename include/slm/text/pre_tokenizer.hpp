@@ -2,71 +2,80 @@
 #pragma once
 
 #include <cstddef>
-#include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
 #include "slm/text/byte_level.hpp"
 #include "slm/text/normalizer.hpp"
-#include "slm/text/splitter.hpp"
+#include "slm/text/split/pieces.hpp"
 
 namespace slm { inline namespace v0_1 {
 
 class PreTokenizer {
  public:
-  struct Gpt2Split {};
-  struct Llama3Split {
-    std::size_t most_digits;
+  struct PrefixSpace {  // unless there is one
+    bool operator==(const PrefixSpace&) const = default;
   };
-  struct Digits {
-    bool individual;
+  struct ByteLevel {  // bytes to characters of the byte-level alphabet
+    bool operator==(const ByteLevel&) const = default;
   };
-  struct PrefixSpace {};  // unless there is one
-  struct ByteLevel {};    // bytes to characters of the byte-level alphabet
   struct Metaspace {
     enum class Prepend { always, first, never };
     std::string replacement;  // one character
     Prepend prepend;
     bool split;
+    bool operator==(const Metaspace&) const = default;
   };
-  using Step = std::variant<Gpt2Split, Llama3Split, Digits, PrefixSpace, ByteLevel, Metaspace>;
+  using Step = std::variant<split::Splitter, PrefixSpace, ByteLevel, Metaspace>;
 
-  void add(Step step) { steps_.push_back(std::move(step)); }
+  /// Memory of the steps that is kept from text to text.
+  class Scratch {
+    friend class PreTokenizer;
+    struct OfStep {
+      split::Matcher::Places places;
+      std::string text;
+    };
+    std::vector<OfStep> steps;
+  };
+
+  template <class Added>
+  void add(Added&& step) {
+    steps_.emplace_back(std::forward<Added>(step));
+  }
   bool empty() const { return steps_.empty(); }
   const std::vector<Step>& steps() const { return steps_; }
+  bool operator==(const PreTokenizer&) const = default;
 
-  /// Calls sink(word) for each word of a valid text; `at_start`: the text begins where the user's text began.
+  /// Calls sink(word) for each word of a valid text; `at_start`: the text begins where the user's text begins.
   template <class Sink>
-  void operator()(std::string_view text, bool at_start, Sink&& sink) const {
-    std::string buffer;
-    apply(steps_, text, at_start, buffer, sink);
+  void operator()(std::string_view text, bool at_start, Scratch& scratch, Sink&& sink) const {
+    scratch.steps.resize(steps_.size());
+    apply(0, text, at_start, scratch, sink);
   }
 
  private:
-  /// Runs the first step on the text, and the rest on every piece of it. `buffer` serves ByteLevel, which runs for
-  /// every word but only once in a pipeline.
+  /// Runs one step on the text, and those behind it on every piece of it.
   template <class Sink>
-  static void apply(std::span<const Step> steps, std::string_view text, bool at_start, std::string& buffer,
-                    Sink& sink) {
+  void apply(std::size_t index, std::string_view text, bool at_start, Scratch& scratch, Sink& sink) const {
     if (text.empty()) return;
-    if (steps.empty()) return sink(text);
-    const auto rest = [&, remaining = steps.subspan(1)](std::string_view piece) {
-      apply(remaining, piece, at_start, buffer, sink);
+    if (index == steps_.size()) return sink(text);
+    const auto rest = [&](std::string_view piece) {
+      apply(index + 1, piece, at_start, scratch, sink);
       at_start = false;
     };
-    const Step& step = steps[0];
-    if (std::holds_alternative<Gpt2Split>(step)) {
-      split_gpt2(text, rest);
-    } else if (const auto* split = std::get_if<Llama3Split>(&step)) {
-      split_llama3(text, split->most_digits, rest);
-    } else if (const auto* digits = std::get_if<Digits>(&step)) {
-      split_digits(text, digits->individual, rest);
+    auto& [places, buffer] = scratch.steps[index];
+    const Step& step = steps_[index];
+    if (const auto* splitter = std::get_if<split::Splitter>(&step)) {
+      (*splitter)(text, places, [&](std::string_view piece) {
+        apply(index + 1, piece, at_start && piece.data() == text.data(), scratch, sink);
+      });
     } else if (std::holds_alternative<PrefixSpace>(step)) {
       if (text[0] == ' ') return rest(text);
-      std::string prefixed{' '};
-      rest(prefixed += text);
+      buffer = ' ';
+      rest(buffer += text);
     } else if (std::holds_alternative<ByteLevel>(step)) {
       buffer.clear();
       byte_level::append_characters(buffer, text);

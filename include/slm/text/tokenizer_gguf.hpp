@@ -1,4 +1,4 @@
-// Reads the tokenizer of a GGUF file's metadata: byte-level BPE ("gpt2") and SentencePiece BPE ("llama").
+// Reads the tokenizer of a GGUF file's metadata: BPE with merges ("gpt2", "gemma4") and SentencePiece BPE ("llama").
 #pragma once
 
 #include <algorithm>
@@ -15,44 +15,11 @@
 #include <vector>
 
 #include "slm/io/gguf_fields.hpp"
+#include "slm/text/gguf_pre_tokenizers.hpp"
 #include "slm/text/sentencepiece_model.hpp"
 #include "slm/text/tokenizer_parts.hpp"
 
 namespace slm { inline namespace v0_1 { namespace tokenizer_file {
-
-/// What tokenizer.ggml.pre stands for. A file says only this name: normalization, splitting, and whether a word that is
-/// a token stays one whatever the merges say, follow from it.
-struct GgufPreTokenizer {
-  enum class Split { gpt2, digits_then_gpt2, llama3, qwen2 };
-  std::string_view name;
-  Split split;
-  bool nfc = false;
-  bool llama3_words = false;  // ignores merges in words that are tokens; a text begins with the bos token by default
-};
-
-inline constexpr GgufPreTokenizer gguf_pre_tokenizers[] = {
-    {"gpt-2", GgufPreTokenizer::Split::gpt2},
-    {"phi-2", GgufPreTokenizer::Split::gpt2},
-    {"mpt", GgufPreTokenizer::Split::gpt2, true},
-    {"olmo", GgufPreTokenizer::Split::gpt2, true},
-    {"smollm", GgufPreTokenizer::Split::digits_then_gpt2},
-    {"starcoder", GgufPreTokenizer::Split::digits_then_gpt2},
-    {"refact", GgufPreTokenizer::Split::digits_then_gpt2},
-    {"command-r", GgufPreTokenizer::Split::digits_then_gpt2},
-    {"codeshell", GgufPreTokenizer::Split::digits_then_gpt2},
-    {"llama-bpe", GgufPreTokenizer::Split::llama3, false, true},
-    {"llama3", GgufPreTokenizer::Split::llama3, false, true},
-    {"llama-v3", GgufPreTokenizer::Split::llama3, false, true},
-    {"falcon3", GgufPreTokenizer::Split::llama3, false, true},
-    {"lfm2", GgufPreTokenizer::Split::llama3, false, true},
-    {"pixtral", GgufPreTokenizer::Split::llama3, false, true},
-    {"dbrx", GgufPreTokenizer::Split::llama3},
-    {"smaug-bpe", GgufPreTokenizer::Split::llama3},
-    {"qwen2", GgufPreTokenizer::Split::qwen2, true},
-    {"deepseek-r1-qwen", GgufPreTokenizer::Split::qwen2},
-    {"megrez", GgufPreTokenizer::Split::qwen2},
-    {"stablelm2", GgufPreTokenizer::Split::qwen2},
-};
 
 /// The score that converters give added tokens to which no merge leads.
 inline constexpr float unreachable_score = -1000;
@@ -67,13 +34,13 @@ class GgufTokenizerReader {
       fail("tokenizer.not-found", file_, "the file has no tokenizer (tokenizer.ggml.model is none)",
            "Take a file that was converted with its vocabulary");
     }
-    if (model != "gpt2" && model != "llama") {
+    if (model != "gpt2" && model != "llama" && model != "gemma4") {
       fail("tokenizer.unsupported", file_,
-           text("tokenizer.ggml.model ", shown(model), " is not supported, expected gpt2 or llama"),
+           text("tokenizer.ggml.model ", shown(model), " is not supported, expected gpt2, gemma4 or llama"),
            "Encode the text elsewhere and pass token ids");
     }
     read_tokens();
-    const bool begins = model == "gpt2" ? read_gpt2() : read_llama();
+    const bool begins = model == "llama" ? read_llama() : read_merged(model == "gpt2" ? "default" : model);
     add_around(begins);
     return std::move(parts_);
   }
@@ -151,9 +118,10 @@ class GgufTokenizerReader {
            token != "<|endoftext|>";
   }
 
-  /// Whether a text begins with the bos token unless the file says otherwise.
-  bool read_gpt2() {
-    const GgufPreTokenizer& pre = pre_tokenizer();
+  /// Vocabularies with merges. `otherwise`: the pre-tokenizer where the file names none. Returns whether a text begins
+  /// with the bos token unless the file says otherwise.
+  bool read_merged(std::string_view otherwise) {
+    const GgufPreTokenizer& pre = pre_tokenizer(otherwise);
     const std::string_view key = "tokenizer.ggml.merges";
     const auto merges = fields_.strings(key);
     const std::vector<bool> reached = reached_by(merges);
@@ -165,20 +133,27 @@ class GgufTokenizerReader {
       reader.add(merge.substr(0, space), merge.substr(space + 1));
     }
     Bpe::Options options;
-    options.ignore_merges = pre.llama3_words;
-    parts_.bpe = Bpe(parts_.vocabulary, reader.take(), options);
-    if (pre.nfc) parts_.normalizer.add(Normalizer::Nfc{});
-    switch (pre.split) {
-      case GgufPreTokenizer::Split::digits_then_gpt2:
-        parts_.pre_tokenizer.add(PreTokenizer::Digits{true});
-        [[fallthrough]];
-      case GgufPreTokenizer::Split::gpt2: parts_.pre_tokenizer.add(PreTokenizer::Gpt2Split{}); break;
-      case GgufPreTokenizer::Split::llama3: parts_.pre_tokenizer.add(PreTokenizer::Llama3Split{3}); break;
-      case GgufPreTokenizer::Split::qwen2: parts_.pre_tokenizer.add(PreTokenizer::Llama3Split{1}); break;
+    options.ignore_merges = pre.ignores_merges;
+    if (pre.normal == GgufPreTokenizer::Normal::marked) {
+      add_byte_fallback(options);
+      add_llama_pipeline(parts_, {LeadingSpace::never});
     }
-    parts_.pre_tokenizer.add(PreTokenizer::ByteLevel{});
-    parts_.decoder.kind = TokenDecoder::Kind::byte_level;
-    return pre.llama3_words;
+    parts_.bpe = Bpe(parts_.vocabulary, reader.take(), options);
+    if (pre.normal == GgufPreTokenizer::Normal::nfc) parts_.normalizer.add(Normalizer::Nfc{});
+    add_splits(parts_.pre_tokenizer, pre.splits, file_);
+    for (const GgufSplit& split : pre.splits) {
+      if (split.pattern.empty()) parts_.decoder.kind = TokenDecoder::Kind::byte_level;
+    }
+    return pre.begins;
+  }
+
+  /// Characters that are no token become byte tokens, or else the unknown one.
+  void add_byte_fallback(Bpe::Options& options) const {
+    options.fuse_unknown = true;
+    options.byte_fallback = true;
+    for (std::size_t id = 0; id < tokens_.size() && !options.unknown; ++id) {
+      if (tokens_[id].type == SentencePiece::unknown) options.unknown = static_cast<Token>(id);
+    }
   }
 
   /// Between the two tokens of a merge; a space inside a token is written otherwise.
@@ -210,11 +185,9 @@ class GgufTokenizerReader {
     return reached;
   }
 
-  const GgufPreTokenizer& pre_tokenizer() const {
-    const std::string_view name = fields_.string("tokenizer.ggml.pre", "default");
-    const auto known = std::find_if(std::begin(gguf_pre_tokenizers), std::end(gguf_pre_tokenizers),
-                                    [&](const auto& candidate) { return candidate.name == name; });
-    if (known != std::end(gguf_pre_tokenizers)) return *known;
+  const GgufPreTokenizer& pre_tokenizer(std::string_view otherwise) const {
+    const std::string_view name = fields_.string("tokenizer.ggml.pre", otherwise);
+    if (const auto* known = find_gguf_pre_tokenizer(name)) return *known;
     std::string names;
     for (const auto& candidate : gguf_pre_tokenizers) names += text(names.empty() ? "" : ", ", candidate.name);
     if (name == "default") {
@@ -244,11 +217,7 @@ class GgufTokenizerReader {
     }
     place_tokens([&](std::size_t index) { return tokens_[index].type != SentencePiece::unused; });
     Bpe::Options options;
-    options.fuse_unknown = true;
-    options.byte_fallback = true;
-    for (std::size_t id = 0; id < tokens_.size() && !options.unknown; ++id) {
-      if (tokens_[id].type == SentencePiece::unknown) options.unknown = static_cast<Token>(id);
-    }
+    add_byte_fallback(options);
     parts_.bpe = Bpe(parts_.vocabulary, merges_of(merged_pieces(), parts_.vocabulary), options);
     const bool prefix = fields_.boolean("tokenizer.ggml.add_space_prefix", true);
     add_llama_pipeline(parts_, {prefix ? LeadingSpace::every_piece : LeadingSpace::never});

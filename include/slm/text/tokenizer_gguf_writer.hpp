@@ -217,37 +217,27 @@ class GgufTokenizerWriter {
 
   /// The name that stands for how this tokenizer normalizes and cuts words.
   std::string_view pre_tokenizer_of(const TokenizerParts& parts) const {
-    using Split = GgufPreTokenizer::Split;
-    const auto& normal = parts.normalizer.steps();
-    const bool nfc = normal.size() == 1 && std::holds_alternative<Normalizer::Nfc>(normal[0]);
-    if (!normal.empty() && !nfc) refuse("a normalizer other than NFC");
-    std::optional<Split> split;
-    bool digits = false;
-    const auto& steps = parts.pre_tokenizer.steps();
-    for (const PreTokenizer::Step& step : steps) {
-      const auto* words = std::get_if<PreTokenizer::Llama3Split>(&step);
-      const auto* numbers = std::get_if<PreTokenizer::Digits>(&step);
-      if (words && !split && !digits) {
-        split = words->most_digits == 1 ? Split::qwen2 : Split::llama3;
-      } else if (numbers && numbers->individual && !split && !digits) {
-        digits = true;
-      } else if (std::holds_alternative<PreTokenizer::Gpt2Split>(step) && !split) {
-        split = digits ? Split::digits_then_gpt2 : Split::gpt2;
-      } else if (!std::holds_alternative<PreTokenizer::ByteLevel>(step)) {
-        refuse("a way to cut words");
-      }
-    }
-    const auto known = std::find_if(
-        std::begin(gguf_pre_tokenizers), std::end(gguf_pre_tokenizers), [&](const GgufPreTokenizer& candidate) {
-          return candidate.split == split && candidate.nfc == nfc && candidate.llama3_words == ignores_merges_;
-        });
+    using Normal = GgufPreTokenizer::Normal;
+    const auto& steps = parts.normalizer.steps();
+    const bool nfc = steps.size() == 1 && std::holds_alternative<Normalizer::Nfc>(steps[0]);
+    if (!steps.empty() && !nfc) refuse("a normalizer other than NFC");
+    const auto known = std::find_if(std::begin(gguf_pre_tokenizers), std::end(gguf_pre_tokenizers),
+                                    [&](const GgufPreTokenizer& candidate) {
+                                      return candidate.normal == (nfc ? Normal::nfc : Normal::none) &&
+                                             candidate.ignores_merges == ignores_merges_ &&
+                                             are_splits(parts.pre_tokenizer.steps(), candidate.splits);
+                                    });
     if (known == std::end(gguf_pre_tokenizers)) refuse("a way to cut words");
     return known->name;
   }
 
   /// Whether a space is put before each stretch of text.
   bool adds_space(const TokenizerParts& parts) const {
-    if (!parts.pre_tokenizer.empty()) refuse("a space before the text's first word alone");
+    // No space is left to Gemma's split at spaces.
+    const GgufSplit at_spaces[] = {{"\\ ", split::Behavior::merged_with_previous}};
+    if (!parts.pre_tokenizer.empty() && !are_splits(parts.pre_tokenizer.steps(), at_spaces)) {
+      refuse("a space before the text's first word alone");
+    }
     bool prepends = false, replaces = false;
     for (const Normalizer::Step& step : parts.normalizer.steps()) {
       const auto* prepend = std::get_if<Normalizer::Prepend>(&step);

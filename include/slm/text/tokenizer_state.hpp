@@ -81,6 +81,7 @@ struct Tokenizer::State {
 
   void encode_text(std::string_view whole, const Literals* literals, std::vector<Token>& out) const {
     Bpe::Scratch scratch;
+    PreTokenizer::Scratch words;
     const auto put = [&out](Token token) { out.push_back(token); };
     const auto word = [&](std::string_view piece) {
       const std::size_t before = out.size();
@@ -100,7 +101,7 @@ struct Tokenizer::State {
       if (!parts.normalizer.empty()) normal = buffer = parts.normalizer(piece);
       const auto normal_piece = [&](std::string_view part) {
         const bool at_start = piece.data() == whole.data() && part.data() == normal.data();
-        parts.pre_tokenizer(part, at_start, word);
+        parts.pre_tokenizer(part, at_start, words, word);
       };
       // In a text of parts the markers were found before: what normalization makes of literal text stays text.
       const auto no_control = [&](Token token, std::size_t, std::size_t) {

@@ -122,9 +122,20 @@ TEST_CASE("bad tokenizer.json: unknown parts of the pipeline are named, not igno
   CHECK(id_of(with(R"("normalizer": {"type": "Replace", "pattern": {"String": ""}, "content": "x"})")) ==
         "tokenizer.unsupported");
   CHECK(id_of(with(R"("normalizer": "NFC")")) == "tokenizer.wrong-type");
-  CHECK(id_of(with(R"("pre_tokenizer": {"type": "Whitespace"})")) == "tokenizer.unsupported");
-  CHECK(id_of(with(R"("pre_tokenizer": {"type": "Split", "pattern": {"Regex": "\\w+"}, "behavior": "Isolated"})")) ==
-        "tokenizer.unsupported");
+  CHECK(id_of(with(R"("pre_tokenizer": {"type": "UnicodeScripts"})")) == "tokenizer.unsupported");
+  const auto split = [](const std::string& pattern, const std::string& behavior) {
+    return id_of(with("\"pre_tokenizer\": {\"type\": \"Split\", \"pattern\": " + pattern + ", \"behavior\": \"" +
+                      behavior + "\"}"));
+  };
+  CHECK(split(R"({"Regex": "\\w+"})", "Isolated") == "accepted");
+  CHECK(split(R"({"Regex": "a("})", "Isolated") == "tokenizer.split-pattern");
+  CHECK(split(R"({"Regex": "a"})", "Kept") == "tokenizer.unsupported");
+  CHECK(split(R"({"Glob": "a"})", "Isolated") == "tokenizer.missing-field");
+  CHECK(split(R"({"String": ""})", "Isolated") == "tokenizer.unsupported");
+  CHECK(
+      id_of(with(
+          R"("pre_tokenizer": {"type": "Sequence", "pretokenizers": [{"type": "Metaspace"}, {"type": "Metaspace"}]})")) ==
+      "tokenizer.unsupported");
   CHECK(id_of(with(R"("pre_tokenizer": {"type": "Metaspace", "replacement": ""})")) == "tokenizer.unsupported");
   CHECK(id_of(with(R"("pre_tokenizer": {"type": "Metaspace", "prepend_scheme": "last"})")) == "tokenizer.unsupported");
   CHECK(
