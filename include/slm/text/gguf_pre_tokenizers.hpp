@@ -195,6 +195,11 @@ inline const GgufPreTokenizer* find_gguf_pre_tokenizer(std::string_view name) {
   return known == std::end(gguf_pre_tokenizers) ? nullptr : known;
 }
 
+/// Whether tokens are spelled in characters of the byte-level alphabet.
+inline bool maps_bytes(std::span<const GgufSplit> splits) {
+  return std::any_of(splits.begin(), splits.end(), [](const GgufSplit& split) { return split.pattern.empty(); });
+}
+
 /// Whether the steps of a tokenizer are those splits.
 inline bool are_splits(const std::vector<PreTokenizer::Step>& steps, std::span<const GgufSplit> splits) {
   return std::equal(steps.begin(), steps.end(), splits.begin(), splits.end(),

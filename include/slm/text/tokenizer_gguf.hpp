@@ -141,9 +141,7 @@ class GgufTokenizerReader {
     parts_.bpe = Bpe(parts_.vocabulary, reader.take(), options);
     if (pre.normal == GgufPreTokenizer::Normal::nfc) parts_.normalizer.add(Normalizer::Nfc{});
     add_splits(parts_.pre_tokenizer, pre.splits, file_);
-    for (const GgufSplit& split : pre.splits) {
-      if (split.pattern.empty()) parts_.decoder.kind = TokenDecoder::Kind::byte_level;
-    }
+    if (maps_bytes(pre.splits)) parts_.decoder.kind = TokenDecoder::Kind::byte_level;
     return pre.begins;
   }
 

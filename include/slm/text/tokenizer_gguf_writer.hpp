@@ -111,6 +111,7 @@ class GgufTokenizerWriter {
     const Json& model = json.at("model");
     const bool falls_back = model.value("byte_fallback", false);
     if (!bytes && !falls_back) refuse("a vocabulary neither of bytes nor of SentencePiece");
+    if (!bytes && model.value("ignore_merges", false)) refuse("words that stay whole beside SentencePiece's scores");
     if (bytes && model.contains("unk_token") && model.at("unk_token").is_string()) {
       refuse("an unknown token in a vocabulary of bytes");
     }
@@ -221,12 +222,12 @@ class GgufTokenizerWriter {
     const auto& steps = parts.normalizer.steps();
     const bool nfc = steps.size() == 1 && std::holds_alternative<Normalizer::Nfc>(steps[0]);
     if (!steps.empty() && !nfc) refuse("a normalizer other than NFC");
-    const auto known = std::find_if(std::begin(gguf_pre_tokenizers), std::end(gguf_pre_tokenizers),
-                                    [&](const GgufPreTokenizer& candidate) {
-                                      return candidate.normal == (nfc ? Normal::nfc : Normal::none) &&
-                                             candidate.ignores_merges == ignores_merges_ &&
-                                             are_splits(parts.pre_tokenizer.steps(), candidate.splits);
-                                    });
+    const auto known = std::find_if(
+        std::begin(gguf_pre_tokenizers), std::end(gguf_pre_tokenizers), [&](const GgufPreTokenizer& candidate) {
+          return candidate.normal == (nfc ? Normal::nfc : Normal::none) &&
+                 candidate.ignores_merges == ignores_merges_ && maps_bytes(candidate.splits) &&
+                 are_splits(parts.pre_tokenizer.steps(), candidate.splits);
+        });
     if (known == std::end(gguf_pre_tokenizers)) refuse("a way to cut words");
     return known->name;
   }
