@@ -1,5 +1,6 @@
 // UTF-8, character classes and NFC. The hashes were computed by Python's unicodedata on the same inputs.
 #include "slm/text/unicode.hpp"
+#include "slm/text/split/char_set.hpp"
 
 #include <algorithm>
 #include <catch2/catch.hpp>
@@ -8,7 +9,10 @@
 #include <string>
 #include <vector>
 
+#include "slm/text/split/char_set.hpp"
+
 namespace utf8 = slm::utf8;
+namespace split = slm::split;
 namespace unicode = slm::unicode;
 
 namespace {
@@ -165,4 +169,54 @@ TEST_CASE("NFC: a long run of marks in the worst order takes no quadratic time")
   const std::string normal = unicode::nfc(text);
   CHECK(utf8::count(normal) == 200000);
   CHECK(normal.starts_with("\u00E1\u0327\u0327"));
+}
+
+TEST_CASE("sets of properties are those of Oniguruma in Hugging Face's tokenizers, and agree with the classes") {
+  const auto size = [](const split::CharSet& set) {
+    std::size_t codes = 0;
+    for (const auto& range : set.ranges()) codes += range.last - range.first + 1;
+    return codes;
+  };
+  const auto property = [](const char* name) { return split::property_set(name).value(); };
+  // How many characters each of these expressions matched there.
+  CHECK(size(property("L")) == 141028);
+  CHECK(size(property("Lu")) == 1858);
+  CHECK(size(property("Ll")) == 2258);
+  CHECK(size(property("Lt")) == 31);
+  CHECK(size(property("M")) == 2501);
+  CHECK(size(property("N")) == 1911);
+  CHECK(size(property("Nd")) == 760);
+  CHECK(size(property("P")) == 855);
+  CHECK(size(property("S")) == 8514);
+  CHECK(size(property("Han")) == 99030);
+  CHECK(size(split::space_set()) == 25);
+  CHECK(size(split::plain_word_set()) == 144671);
+  CHECK(size(split::word_set()) == 144665);
+  CHECK(property("uppercase letter") == property("LU"));
+  CHECK(property("Any").complement().ranges().empty());
+  CHECK(!split::property_set("Foo"));
+  CHECK(unicode::property_version == unicode::class_version);
+  const split::CharSet letters = property("L"), numbers = property("N"), spaces = split::space_set(),
+                       words = split::word_set();
+  for (char32_t code = 0; code <= split::CharSet::last_code; ++code) {
+    const bool joiner = code == 0x200C || code == 0x200D;
+    const bool same =
+        letters.contains(code) == unicode::is_letter(code) && numbers.contains(code) == unicode::is_number(code) &&
+        spaces.contains(code) == unicode::is_space(code) && (words.contains(code) || joiner) == unicode::is_word(code);
+    if (!same) FAIL("U+" << std::hex << static_cast<unsigned>(code));
+  }
+}
+
+TEST_CASE("sets of characters are united, cut and turned round") {
+  using split::CharSet;
+  const CharSet low({{'a', 'f'}, {'x', 'x'}, {'d', 'k'}, {'l', 'l'}});
+  CHECK(low == CharSet({{'a', 'l'}, {'x', 'x'}}));
+  CHECK(low.contains('l'));
+  CHECK(!low.contains('m'));
+  CHECK(low.complement().complement() == low);
+  CHECK(low.intersected(CharSet({{'k', 'z'}})) == CharSet({{'k', 'l'}, {'x', 'x'}}));
+  CHECK(CharSet().complement() == CharSet({{0, CharSet::last_code}}));
+  CHECK(split::folded_set(CharSet({{'k', 'k'}})) == CharSet({{'K', 'K'}, {'k', 'k'}, {0x212A, 0x212A}}));
+  CHECK(split::folded_set(CharSet({{0x17F, 0x17F}})) == CharSet({{'S', 'S'}, {'s', 's'}, {0x17F, 0x17F}}));
+  CHECK(split::folded_set(CharSet({{'1', '1'}})) == CharSet({{'1', '1'}}));
 }
