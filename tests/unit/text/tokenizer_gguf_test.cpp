@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "slm/io/gguf.hpp"
+#include "slm/text/gguf_pre_tokenizers.hpp"
 #include "slm/text/tokenizer.hpp"
 #include "support/errors.hpp"
 #include "support/gguf_tokenizer.hpp"

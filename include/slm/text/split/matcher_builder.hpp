@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <limits>
 #include <map>
 #include <memory>
 #include <string>
@@ -60,9 +59,9 @@ class MatcherBuilder {
 
   std::uint32_t set_index(const CharSet& wanted) {
     const auto known = std::find(program_.sets.begin(), program_.sets.end(), wanted);
+    const auto index = static_cast<std::uint32_t>(known - program_.sets.begin());
     if (known == program_.sets.end()) program_.sets.push_back(wanted);
-    return static_cast<std::uint32_t>(std::find(program_.sets.begin(), program_.sets.end(), wanted) -
-                                      program_.sets.begin());
+    return index;
   }
 
   bool uses(Syntax::Kind edge) const {
