@@ -6,12 +6,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
-#include <unordered_map>
-#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -57,6 +54,14 @@ class MatcherBuilder {
     if (work_ > most_work) errors_.fail("needs more work than a pattern may");
   }
 
+  /// Where the bits are in the list; they are added where they are not.
+  static std::size_t number_in(std::vector<Bits>& list, const Bits& bits) {
+    const auto known = std::find(list.begin(), list.end(), bits);
+    const auto number = static_cast<std::size_t>(known - list.begin());
+    if (known == list.end()) list.push_back(bits);
+    return number;
+  }
+
   std::uint32_t set_index(const CharSet& wanted) {
     const auto known = std::find(program_.sets.begin(), program_.sets.end(), wanted);
     const auto index = static_cast<std::uint32_t>(known - program_.sets.begin());
@@ -74,37 +79,38 @@ class MatcherBuilder {
     if (uses(Syntax::Kind::word_edge)) words_ = set_index(plain_word_set());
     if (uses(Syntax::Kind::line_start) || uses(Syntax::Kind::line_end)) lines_ = set_index(CharSet({{'\n', '\n'}}));
     const std::size_t sets = program_.sets.size();
-    struct Border {
-      char32_t code;
-      std::size_t set;
-    };
-    std::vector<Border> borders{{0, sets}, {CharSet::last_code + 1, sets}};
+    std::vector<std::uint64_t> borders{sets, std::uint64_t{CharSet::last_code + 1} << 32 | sets};  // code, then set
     for (std::size_t index = 0; index < sets; ++index) {
       for (const auto& range : program_.sets[index].ranges()) {
-        borders.push_back({range.first, index});
-        borders.push_back({range.last + 1, index});
+        borders.push_back(std::uint64_t{range.first} << 32 | index);
+        borders.push_back(std::uint64_t{range.last + 1} << 32 | index);
       }
     }
-    std::sort(borders.begin(), borders.end(), [](const Border& a, const Border& b) { return a.code < b.code; });
-    std::map<std::vector<bool>, std::uint8_t> numbers;
-    std::vector<bool> member(sets + 1);
+    std::sort(borders.begin(), borders.end());
+    const auto code_of = [&](std::size_t border) { return static_cast<std::size_t>(borders[border] >> 32); };
+    Bits member(sets / 64 + 1);
     std::vector<std::uint8_t> classes(CharSet::last_code + 1);
-    for (std::size_t i = 0; borders[i].code <= CharSet::last_code;) {
-      const char32_t begin = borders[i].code;
-      for (; borders[i].code == begin; ++i) member[borders[i].set] = !member[borders[i].set];
-      member[sets] = false;
-      const auto number = numbers.emplace(member, static_cast<std::uint8_t>(numbers.size())).first->second;
-      if (numbers.size() > most_classes) errors_.fail("distinguishes too many classes of characters");
-      if (number == members_.size()) members_.push_back(member);
-      std::fill(classes.data() + begin, classes.data() + borders[i].code, number);
+    for (std::size_t i = 0; code_of(i) <= CharSet::last_code;) {
+      const std::size_t begin = code_of(i);
+      for (; code_of(i) == begin; ++i) {
+        const auto index = static_cast<std::uint32_t>(borders[i]);
+        if (index != sets) member[index / 64] ^= std::uint64_t{1} << (index % 64);
+      }
+      const std::size_t number = number_in(members_, member);
+      if (number == most_classes) errors_.fail("distinguishes too many classes of characters");
+      std::fill(classes.data() + begin, classes.data() + code_of(i), static_cast<std::uint8_t>(number));
     }
     std::copy_n(classes.begin(), matcher_->ascii_.size(), matcher_->ascii_.begin());
-    std::map<std::vector<std::uint8_t>, std::uint16_t> pages;
-    for (auto page = classes.begin(); page != classes.end(); page += 256) {
-      const auto [found, added] =
-          pages.emplace(std::vector(page, page + 256), static_cast<std::uint16_t>(pages.size()));
-      if (added) matcher_->pages_.insert(matcher_->pages_.end(), page, page + 256);
-      matcher_->page_of_.push_back(found->second);
+    std::vector<std::uint8_t>& pages = matcher_->pages_;
+    for (std::size_t begin = 0; begin < classes.size(); begin += 256) {
+      std::size_t known = pages.size();  // the newest one first: neighbours are alike
+      while (known > 0 && std::memcmp(pages.data() + known - 256, classes.data() + begin, 256) != 0) known -= 256;
+      if (known == 0) {
+        pages.resize(pages.size() + 256);
+        std::memcpy(pages.data() + pages.size() - 256, classes.data() + begin, 256);
+        known = pages.size();
+      }
+      matcher_->page_of_.push_back(static_cast<std::uint16_t>(known / 256 - 1));
     }
     matcher_->class_bits_ = static_cast<int>(std::bit_width(members_.size() - 1));
   }
@@ -125,13 +131,14 @@ class MatcherBuilder {
       before_ = {start};
       return;
     }
-    std::map<std::vector<bool>, std::uint8_t> numbers;
+    std::vector<Bits> kinds;
     for (std::size_t number = 0; number < start; ++number) {
-      std::vector<bool> signature;
-      for (const std::uint32_t index : asked) signature.push_back(members_[number][index]);
-      const auto [found, added] = numbers.emplace(signature, static_cast<std::uint8_t>(numbers.size()));
-      if (added) before_.push_back(number);
-      matcher_->kinds_.push_back(found->second);
+      Bits kind(program_.sets.size() / 64 + 1);
+      for (const std::uint32_t index : asked) {
+        if (has(members_[number], index)) set(kind, index);
+      }
+      matcher_->kinds_.push_back(static_cast<std::uint8_t>(number_in(kinds, kind)));
+      if (kinds.size() > before_.size()) before_.push_back(number);
     }
     matcher_->kinds_.push_back(static_cast<std::uint8_t>(before_.size()));
     before_.push_back(start);
@@ -154,7 +161,7 @@ class MatcherBuilder {
   bool is_edge(const State& state, std::size_t before, std::size_t behind) const {
     const std::size_t outside = members_.size();
     const auto in = [&](std::size_t number, std::uint32_t index) {
-      return number != outside && members_[number][index];
+      return number != outside && has(members_[number], index);
     };
     switch (state.edge) {
       case Syntax::Kind::word_edge: return (in(before, words_) != in(behind, words_)) != state.negative;
@@ -188,15 +195,18 @@ class MatcherBuilder {
     }
   }
 
+  /// The automaton's state of these bits, added where there is none yet.
   std::uint16_t number_of(const Bits& bits) {
-    std::string key(bits.size() * sizeof(std::uint64_t), '\0');
-    std::memcpy(key.data(), bits.data(), key.size());
-    const auto [found, added] = numbers_.emplace(std::move(key), static_cast<std::uint16_t>(automaton_.size()));
-    if (added) {
+    std::uint64_t hash = 0;
+    for (const std::uint64_t word : bits) hash = (hash ^ word ^ hash >> 31) * 0x9E3779B97F4A7C15u;
+    std::size_t slot = static_cast<std::size_t>(hash >> 32) % numbers_.size();
+    while (numbers_[slot] != 0 && automaton_[numbers_[slot] - 1u] != bits) slot = (slot + 1) % numbers_.size();
+    if (numbers_[slot] == 0) {
       if (automaton_.size() == most_automaton_states) errors_.fail("needs too many states");
       automaton_.push_back(bits);
+      numbers_[slot] = static_cast<std::uint16_t>(automaton_.size());
     }
-    return found->second;
+    return static_cast<std::uint16_t>(numbers_[slot] - 1);
   }
 
   void make_backward() {
@@ -221,7 +231,7 @@ class MatcherBuilder {
           Bits bits(words);
           spend(leading.size() + words);
           for (const std::uint32_t index : leading) {
-            if (members_[behind][program_.states[index].set]) set(bits, index);
+            if (has(members_[behind], program_.states[index].set)) set(bits, index);
           }
           close(bits, before_[kind], behind);
           const std::uint16_t next = number_of(bits);
@@ -236,12 +246,13 @@ class MatcherBuilder {
   /// Points are the starts of the pattern's remainders: of all of it (0), and behind each character.
   void make_forward() {
     std::vector<std::uint32_t> points{program_.start};
-    std::unordered_map<std::uint32_t, std::uint16_t> point_of{{program_.start, std::uint16_t{0}}};
+    std::vector<std::uint16_t> point_of(program_.states.size(), Matcher::none);
+    point_of[program_.start] = 0;
     for (const std::uint32_t index : reading_) {
       const State& state = program_.states[index];
-      if (state.look == 0 && point_of.emplace(state.next, static_cast<std::uint16_t>(points.size())).second) {
-        points.push_back(state.next);
-      }
+      if (state.look != 0 || point_of[state.next] != Matcher::none) continue;
+      point_of[state.next] = static_cast<std::uint16_t>(points.size());
+      points.push_back(state.next);
     }
     const std::size_t row = matcher_->points_ = points.size();
     if (automaton_.size() * row > most_table_entries) errors_.fail("needs too large a table");
@@ -252,7 +263,7 @@ class MatcherBuilder {
         std::uint16_t& entry = matcher_->forward_[number * row + point];
         if (has(automaton_[number], points[point])) {
           const State& reached = program_.states[first_match(points[point], automaton_[number])];
-          entry = reached.kind == Kind::accept ? Matcher::accepted : point_of.at(reached.next);
+          entry = reached.kind == Kind::accept ? Matcher::accepted : point_of[reached.next];
         }
         if (before_text_[number] && point == 0 && entry >= Matcher::accepted) matcher_->covers_ = false;
       }
@@ -276,7 +287,12 @@ class MatcherBuilder {
         waiting_.push_back({state.next, inside});
         continue;
       }
-      if (inside != 0 && !tried_.insert(std::uint64_t{index} << 32 | inside).second) continue;
+      if (inside != 0) {
+        const std::uint64_t way = std::uint64_t{index} << 32 | inside;
+        spend(tried_.size() / 8);
+        if (std::find(tried_.begin(), tried_.end(), way) != tried_.end()) continue;
+        tried_.push_back(way);
+      }
       if (!state.loops) {
         waiting_.push_back({state.other, inside});
         waiting_.push_back({state.next, inside});
@@ -319,17 +335,17 @@ class MatcherBuilder {
   Program program_;
   std::size_t work_ = 0;
   std::uint32_t words_ = 0, lines_ = 0;             // the sets that \b, and ^ and $, ask for
-  std::vector<std::vector<bool>> members_;          // by class: the sets that it belongs to
+  std::vector<Bits> members_;                       // by class: the sets that it belongs to
   std::vector<std::size_t> before_;                 // by kind: a class of it, or members_.size() for the start
   std::vector<std::uint32_t> reading_;              // the states that read a character
   std::vector<std::vector<std::uint32_t>> unread_;  // the others, by look-ahead
   std::vector<Bits> automaton_;                     // by number: the states that match
-  std::unordered_map<std::string, std::uint16_t> numbers_;
+  std::vector<std::uint16_t> numbers_ = std::vector<std::uint16_t>(2 * most_automaton_states);  // 1 + number, by hash
   std::vector<bool> before_text_;  // by number: whether it occurs before a character
   // What first_match() works with.
   std::vector<Way> waiting_;
   std::vector<Loop> loops_;
-  std::unordered_set<std::uint64_t> tried_;
+  std::vector<std::uint64_t> tried_;
 };
 
 SLM_INLINE std::shared_ptr<const Matcher> Matcher::compile(std::string_view pattern, std::string_view place) {
