@@ -13,4 +13,5 @@ void cli::add_bench(CLI::App& program) {
   slm::bench::add_compare(command);
   slm::bench::add_adapters(command);
   slm::bench::add_plan(command);
+  slm::bench::add_tokenize(command);
 }

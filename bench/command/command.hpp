@@ -13,5 +13,6 @@ void add_kernels(CLI::App& bench);
 void add_compare(CLI::App& bench);
 void add_adapters(CLI::App& bench);
 void add_plan(CLI::App& bench);
+void add_tokenize(CLI::App& bench);
 
 }  // namespace slm::bench
