@@ -42,27 +42,16 @@ class Matcher {
   template <class Match>
   void each(std::string_view text, Places& places, Match&& match) const {
     read_backwards(text, places);
-    const std::uint16_t* states = places.states.get();
-    std::size_t last_end = text.size() + 1;
+    std::size_t last_end = nowhere;
     for (std::size_t position = 0; position <= text.size();) {
-      std::uint16_t point = step(states[position], 0);
-      if (point == none) {
+      const std::size_t end = match_end(text, places.states.get(), position);
+      if (end == nowhere || (end == position && end == last_end)) {
         if (position == text.size()) return;
         position += length_at(text, position);
-        continue;
+      } else {
+        match(position, end);
+        position = last_end = end;
       }
-      std::size_t end = position;
-      while (point != accepted) {
-        end += length_at(text, end);
-        point = step(states[end], point);
-      }
-      if (end == position && end == last_end) {
-        if (position == text.size()) return;
-        position += length_at(text, position);
-        continue;
-      }
-      match(position, end);
-      position = last_end = end;
     }
   }
 
@@ -72,8 +61,7 @@ class Matcher {
   // Values of forward_ that are no points of the pattern.
   static constexpr std::uint16_t none = 0xFFFF, accepted = 0xFFFE;
 
-  /// From a point of the pattern, at a place of a state, to the point behind the next character.
-  std::uint16_t step(std::uint16_t state, std::uint16_t point) const { return forward_[state * points_ + point]; }
+  static constexpr std::size_t nowhere = ~std::size_t{0};
 
   /// Bytes of the character at `position`.
   static std::size_t length_at(std::string_view text, std::size_t position) {
@@ -86,6 +74,7 @@ class Matcher {
   }
 
   void read_backwards(std::string_view text, Places& places) const;
+  std::size_t match_end(std::string_view text, const std::uint16_t* states, std::size_t position) const;
   std::uint8_t class_before(std::string_view text, std::size_t& position) const;
 
   std::string pattern_;
@@ -98,7 +87,7 @@ class Matcher {
   std::vector<std::uint16_t> backward_;
   std::vector<std::uint16_t> ends_;     // its state at the end of a text, by kind of the last character
   std::vector<std::uint8_t> kinds_;     // by class, and of the start of the text; empty: all are of one kind
-  std::vector<std::uint16_t> forward_;  // see step()
+  std::vector<std::uint16_t> forward_;  // by state and point of the pattern: the point behind the next character
   std::size_t points_ = 0;
   int class_bits_ = 0, kind_bits_ = 0;
 };
@@ -107,4 +96,5 @@ class Matcher {
 
 #if SLM_COMPILES
 #include "slm/text/split/matcher_builder.hpp"
+#include "slm/text/split/matching.hpp"
 #endif
