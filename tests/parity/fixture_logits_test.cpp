@@ -122,3 +122,15 @@ TEST_CASE("a GGUF file of every block type gives the logits of its dequantized w
     }
   }
 }
+
+TEST_CASE("a GGUF file of every block type with a table of values gives the logits of its dequantized weights") {
+  const auto path = fixture("gguf/table-types.gguf");
+  const auto goldens = read_golden_file(fixture("gguf/table-types.golden.json"));
+  SECTION("reference") { compare(path, goldens, backend::Reference{}); }
+  SECTION("cpu, multiplied out") { compare(path, goldens, backend::Cpu{}, {.weights = WeightType::f32}); }
+  SECTION("cpu") {  // see above; the largest logit is 5.3
+    for (const backend::Isa isa : backend::available_isas()) {
+      compare(path, goldens, backend::Cpu{backend::CpuOptions{.isa = isa}}, {}, 5.3e-4);
+    }
+  }
+}

@@ -12,8 +12,9 @@
 
 namespace slm::testing {
 
-inline constexpr DType block_types[] = {DType::q4_0,   DType::q4_1, DType::q5_0, DType::q5_1, DType::q8_0, DType::q2_k,
-                                        DType::iq4_nl, DType::q3_k, DType::q4_k, DType::q5_k, DType::q6_k};
+inline constexpr DType block_types[] = {DType::q4_0, DType::q4_1,   DType::q5_0,  DType::q5_1,  DType::q8_0,
+                                        DType::q2_k, DType::iq4_nl, DType::q3_k,  DType::q4_k,  DType::q5_k,
+                                        DType::q6_k, DType::iq4_xs, DType::iq3_s, DType::tq1_0, DType::tq2_0};
 
 /// The position of a block's F16 scale, and of its minimum after it.
 inline std::size_t scale_place(DType type) {
@@ -21,6 +22,8 @@ inline std::size_t scale_place(DType type) {
     case DType::q2_k: return 80;
     case DType::q3_k: return 108;
     case DType::q6_k: return 208;
+    case DType::tq1_0: return 52;
+    case DType::tq2_0: return 64;
     default: return 0;
   }
 }

@@ -65,7 +65,7 @@ MatrixFormat format_of(const LinearSource& source, bool on_processor) {
   if (const auto* int4 = std::get_if<Int4Tensor>(&source))
     return {.codes = CodeTiles{.block = int4_block(int4->group, int4->in)}};
   const DType type = std::get<Tensor>(source).dtype;
-  if (!is_blocked(type)) return floats(type);
+  if (!has_code_tiles(type)) return floats(is_blocked(type) ? DType::f32 : type);
   return {.codes = on_processor ? narrow_code_tiles_of(type) : code_tiles_of(type)};
 }
 

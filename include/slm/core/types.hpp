@@ -95,6 +95,17 @@ enum class DType {
   q4_k,
   q5_k,
   q6_k,
+  iq4_xs,
+  iq3_xxs,
+  iq3_s,
+  iq2_xxs,
+  iq2_xs,
+  iq2_s,
+  iq1_s,
+  iq1_m,
+  tq1_0,
+  tq2_0,
+  mxfp4,
 };
 
 namespace detail {
@@ -128,6 +139,17 @@ constexpr DTypeLayout layout_of(DType type) {
     case DType::q4_k: return {"Q4_K", 256, 144};
     case DType::q5_k: return {"Q5_K", 256, 176};
     case DType::q6_k: return {"Q6_K", 256, 210};
+    case DType::iq4_xs: return {"IQ4_XS", 256, 136};
+    case DType::iq3_xxs: return {"IQ3_XXS", 256, 98};
+    case DType::iq3_s: return {"IQ3_S", 256, 110};
+    case DType::iq2_xxs: return {"IQ2_XXS", 256, 66};
+    case DType::iq2_xs: return {"IQ2_XS", 256, 74};
+    case DType::iq2_s: return {"IQ2_S", 256, 82};
+    case DType::iq1_s: return {"IQ1_S", 256, 50};
+    case DType::iq1_m: return {"IQ1_M", 256, 56};
+    case DType::tq1_0: return {"TQ1_0", 256, 54};
+    case DType::tq2_0: return {"TQ2_0", 256, 66};
+    case DType::mxfp4: return {"MXFP4", 32, 17};
   }
   return {"?", 1, 0};
 }

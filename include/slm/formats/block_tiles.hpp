@@ -13,11 +13,11 @@
 
 namespace slm { inline namespace v0_1 {
 
-/// Returns true if all sources are matrices in block formats with equally long blocks.
+/// Returns true if all sources are matrices in block formats that have tiles, with equally long blocks.
 inline bool block_tiles_hold(std::span<const LinearSource> sources) {
   const auto values = [](const LinearSource& source) {
     const auto* tensor = std::get_if<Tensor>(&source);
-    return tensor == nullptr ? 1 : values_of_block(tensor->dtype);
+    return tensor != nullptr && has_code_tiles(tensor->dtype) ? values_of_block(tensor->dtype) : 1;
   };
   const int first = values(sources.front());
   return first > 1 && std::ranges::all_of(sources, [&](const auto& source) { return values(source) == first; });

@@ -171,7 +171,7 @@ inline void write_int4_row(const CodeTiles& tiles, std::byte* bytes, std::int64_
 }
 
 /// The tile layout for a GGUF block type, without extents, with codes of four or eight bits: reading them needs at most
-/// a shift by half a byte.
+/// a shift by half a byte. Without blocks for types whose scales are not always exact in F16.
 constexpr CodeTiles code_tiles_of(DType type) {
   const auto tiles = [](int bits, int block, int span, CodeOffset offset, int zero) {
     return CodeTiles{.bits = bits, .block = block, .span = span, .offset = offset, .zero = zero};
@@ -189,9 +189,16 @@ constexpr CodeTiles code_tiles_of(DType type) {
     case DType::q4_k: return tiles(4, 32, 256, minimum, 0);
     case DType::q5_k: return tiles(8, 32, 256, minimum, 0);
     case DType::q6_k: return tiles(8, 16, 256, constant, 32);
+    case DType::iq4_xs: return tiles(8, 32, 256, constant, 128);
+    case DType::iq3_s: return tiles(8, 32, 256, constant, 16);
+    case DType::tq1_0:
+    case DType::tq2_0: return tiles(4, 32, 256, constant, 8);
     default: return {};
   }
 }
+
+/// Whether tiles can hold a block type exactly. Other block types are dequantized to fp32 at load.
+constexpr bool has_code_tiles(DType type) { return code_tiles_of(type).block != 0; }
 
 /// The narrowest tile layout that CPU kernels unpack: five and six bits for types that have them, six for types with
 /// fewer than four.
@@ -200,7 +207,8 @@ constexpr CodeTiles narrow_code_tiles_of(DType type) {
   switch (type) {
     case DType::q5_0:
     case DType::q5_1:
-    case DType::q5_k: tiles.bits = 5; break;
+    case DType::q5_k:
+    case DType::iq3_s: tiles.bits = 5; break;
     case DType::q2_k:
     case DType::q3_k:
     case DType::q6_k: tiles.bits = 6; break;
@@ -221,7 +229,8 @@ inline void write_block_row(const CodeTiles& tiles, std::byte* bytes, std::int64
   for (std::int64_t s = 0; s < count; ++s) {
     decode_block(from, from_row * count + s, block);
     const std::int64_t at = s * tiles.height + lane;
-    std::memcpy(tile + at * 2, &block.scale, sizeof block.scale);
+    const half_t scale = from_float<half_t>(block.scale);
+    std::memcpy(tile + at * 2, &scale, sizeof scale);
     if (tiles.has_minima()) {
       std::memcpy(tile + tiles.minima_offset() + at * 2, &block.minimum, sizeof block.minimum);
     }

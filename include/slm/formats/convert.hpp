@@ -17,7 +17,7 @@ namespace slm { inline namespace v0_1 {
 /// Decodes block `index` of a tensor. Throws Error if its scale or minimum is not finite.
 inline void decode_block(const Tensor& tensor, std::int64_t index, GgufBlock& out) {
   decode(tensor.dtype, tensor.bytes + index * static_cast<std::int64_t>(bytes_of(tensor.dtype)), out);
-  if (std::isfinite(to_float(out.scale)) && std::isfinite(to_float(out.minimum))) return;
+  if (std::isfinite(out.scale) && std::isfinite(to_float(out.minimum))) return;
   throw Error("gguf.non-finite",
               text("block ", index, " of tensor ", quote(tensor.name), " (", name_of(tensor.dtype),
                    ") has a scale that is not finite"),

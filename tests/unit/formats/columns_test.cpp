@@ -61,9 +61,9 @@ TEST_CASE("columns of a four-bit layer have its weights, in every layout, with a
 }
 
 TEST_CASE("columns of a matrix have its values, in floating point and in GGUF's blocks") {
-  for (const DType type :
-       {DType::f32, DType::f16, DType::bf16, DType::q4_0, DType::q4_1, DType::q5_0, DType::q5_1, DType::q8_0,
-        DType::iq4_nl, DType::q2_k, DType::q3_k, DType::q4_k, DType::q5_k, DType::q6_k}) {
+  for (const DType type : {DType::f32, DType::f16, DType::bf16, DType::q4_0, DType::q4_1, DType::q5_0, DType::q5_1,
+                           DType::q8_0, DType::iq4_nl, DType::q2_k, DType::q3_k, DType::q4_k, DType::q5_k, DType::q6_k,
+                           DType::iq4_xs, DType::iq2_xs, DType::mxfp4}) {
     const std::int64_t unit = values_of_block(type), rows = 5, in = unit == 1 ? 37 : 4 * unit;
     std::vector<std::byte> bytes(static_cast<std::size_t>(rows * in / unit) * bytes_of(type));
     std::uint64_t state = 7;

@@ -1,10 +1,12 @@
 #include <bit>
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <cstring>
 #include <limits>
 #include <string>
 #include <vector>
 
+#include "slm/core/sha256.hpp"
 #include "slm/formats/convert.hpp"
 #include "slm/formats/gguf_types.hpp"
 #include "slm/io/json.hpp"
@@ -40,6 +42,37 @@ const GgufType& type_named(const std::string& name) {
                        [&](const auto& info) { return info.name == name; });
 }
 
+float float_of_hex(const Json& bits) {
+  return std::bit_cast<float>(static_cast<std::uint32_t>(std::stoul(bits.get<std::string>(), nullptr, 16)));
+}
+
+/// Random blocks with scales of all sizes, as the fixture's expected digests assume.
+std::vector<std::byte> generated_blocks(DType type, int count) {
+  const std::size_t size = bytes_of(type);
+  std::vector<std::byte> bytes(static_cast<std::size_t>(count) * size);
+  std::uint64_t state = 7;
+  for (int i = 0; i < count; ++i) {
+    std::byte* const block = bytes.data() + static_cast<std::size_t>(i) * size;
+    for (std::size_t k = 0; k < size; ++k) {
+      state = state * 6364136223846793005u + 1442695040888963407u;
+      block[k] = static_cast<std::byte>(state >> 56);
+    }
+    const float scales[] = {1, -0.75f, 6e-8f, 65504};
+    const half_t scale = from_float<half_t>(scales[i % 4]);
+    if (type == DType::mxfp4) {
+      block[0] = static_cast<std::byte>(std::to_integer<int>(block[0]) % 253);
+    } else if (type == DType::iq1_m) {
+      for (std::size_t part = 0; part < 4; ++part) {
+        block[49 + 2 * part] =
+            (block[49 + 2 * part] & std::byte{15}) | static_cast<std::byte>((scale.bits >> 4 * part & 15) << 4);
+      }
+    } else {
+      std::memcpy(block + (type == DType::tq1_0 ? 52 : type == DType::tq2_0 ? 64 : 0), &scale, sizeof scale);
+    }
+  }
+  return bytes;
+}
+
 }  // namespace
 
 TEST_CASE("each block type has the values of the gguf package, bit for bit") {
@@ -53,8 +86,7 @@ TEST_CASE("each block type has the values of the gguf package, bit for bit") {
     for (const Json& block : blocks) {
       together += block.at("bytes").get<std::string>();
       for (const Json& bits : block.at("floats")) {
-        expected.push_back(
-            std::bit_cast<float>(static_cast<std::uint32_t>(std::stoul(bits.get<std::string>(), nullptr, 16))));
+        expected.push_back(float_of_hex(bits));
       }
     }
     INFO(name);
@@ -68,6 +100,27 @@ TEST_CASE("each block type has the values of the gguf package, bit for bit") {
     for (std::size_t n = 0; n < second.size(); ++n) {
       CHECK(to_float(second[n]) == to_float(from_float<bfloat16_t>(expected[second.size() + n])));
     }
+  }
+}
+
+TEST_CASE("each block type with a table of values gives the floats of the gguf package, for every entry") {
+  const Json types = read_json_object(slm::testing::fixture("gguf/table-blocks.json"));
+  CHECK(types.size() == 11);
+  for (const auto& [name, expected] : types.items()) {
+    INFO(name);
+    const DType type = type_named(name).dtype.value();
+    for (const Json& block : expected.at("blocks")) {
+      std::vector<float> floats;
+      for (const Json& bits : block.at("floats")) floats.push_back(float_of_hex(bits));
+      CHECK(values_of(type, block.at("bytes").get<std::string>()) == floats);
+    }
+    const std::vector<std::byte> bytes = generated_blocks(type, 512);
+    const Tensor tensor = tensor_of(type, bytes);
+    std::vector<float> values(static_cast<std::size_t>(tensor.elements()));
+    convert(tensor, 0, tensor.elements(), values.data());
+    for (float& value : values) value += 0.0f;  // zeros are positive
+    CHECK(sha256({reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)}) ==
+          expected.at("sha256").get<std::string>());
   }
 }
 
@@ -92,22 +145,12 @@ TEST_CASE("a block whose scale or minimum is not finite is rejected, naming tens
     DType type;
     std::size_t place;
   };
-  for (const auto [type, place] : {Scale{DType::q4_0, 0},
-                                   {DType::q4_1, 0},
-                                   {DType::q4_1, 2},
-                                   {DType::q5_0, 0},
-                                   {DType::q5_1, 0},
-                                   {DType::q5_1, 2},
-                                   {DType::q8_0, 0},
-                                   {DType::iq4_nl, 0},
-                                   {DType::q2_k, 80},
-                                   {DType::q2_k, 82},
-                                   {DType::q3_k, 108},
-                                   {DType::q4_k, 0},
-                                   {DType::q4_k, 2},
-                                   {DType::q5_k, 0},
-                                   {DType::q5_k, 2},
-                                   {DType::q6_k, 208}}) {
+  for (const auto [type, place] :
+       {Scale{DType::q4_0, 0}, {DType::q4_1, 0},   {DType::q4_1, 2},    {DType::q5_0, 0},   {DType::q5_1, 0},
+        {DType::q5_1, 2},      {DType::q8_0, 0},   {DType::iq4_nl, 0},  {DType::q2_k, 80},  {DType::q2_k, 82},
+        {DType::q3_k, 108},    {DType::q4_k, 0},   {DType::q4_k, 2},    {DType::q5_k, 0},   {DType::q5_k, 2},
+        {DType::q6_k, 208},    {DType::iq4_xs, 0}, {DType::iq3_xxs, 0}, {DType::iq3_s, 0},  {DType::iq2_xxs, 0},
+        {DType::iq2_xs, 0},    {DType::iq2_s, 0},  {DType::iq1_s, 0},   {DType::tq1_0, 52}, {DType::tq2_0, 64}}) {
     INFO(name_of(type) << " " << place);
     const auto read = [type = type, place = place](std::uint16_t bits) {
       std::vector<std::byte> bytes(2 * bytes_of(type), std::byte{0x11});
@@ -121,5 +164,25 @@ TEST_CASE("a block whose scale or minimum is not finite is rejected, naming tens
                         Catch::Contains("block 1 of tensor 'blk.0.w'") && Catch::Contains("gguf.non-finite"));
     }
     CHECK_NOTHROW(read(0x7bff));
+  }
+}
+
+TEST_CASE("scales that are stored otherwise are checked too: in parts, or as an exponent") {
+  const auto read = [](DType type, const std::vector<std::byte>& bytes) {
+    const Tensor tensor = tensor_of(type, bytes);
+    std::vector<float> values(static_cast<std::size_t>(tensor.elements()));
+    convert(tensor, 0, tensor.elements(), values.data());
+    for (const float value : values) CHECK(std::isfinite(value));
+  };
+  std::vector<std::byte> parts(56, std::byte{0x11});
+  CHECK_NOTHROW(read(DType::iq1_m, parts));
+  parts[53] = std::byte{0xc0}, parts[55] = std::byte{0x70};  // 0x7c.., in quarters
+  CHECK_THROWS_WITH(read(DType::iq1_m, parts), Catch::Contains("gguf.non-finite"));
+  std::vector<std::byte> exponent(17, std::byte{0x77});
+  exponent[0] = std::byte{252};
+  CHECK_NOTHROW(read(DType::mxfp4, exponent));
+  for (const int large : {253, 254, 255}) {
+    exponent[0] = static_cast<std::byte>(large);
+    CHECK_THROWS_WITH(read(DType::mxfp4, exponent), Catch::Contains("gguf.non-finite"));
   }
 }
