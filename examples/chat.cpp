@@ -11,14 +11,14 @@ int main(int argc, char** argv) try {
   if (argc < 2 || argc > 3) throw slm::Error("usage: chat <model> [<template>], with questions on standard input");
 
   const auto tokenizer = slm::Tokenizer::from(argv[1]);
-  const auto form = argc == 3 ? slm::chat::parse_template(argv[2]) : slm::chat::recognise_model(argv[1]);
-  const auto stops = slm::chat::stops(tokenizer, form);
+  const auto form = slm::ChatTemplate::from(argv[1], argc == 3 ? argv[2] : "");
+  const auto stops = form.stops(tokenizer);
   slm::SpeculativeDecoder decoder{slm::NgramDrafter{}, slm::load(argv[1], slm::DefaultBackend{})};
 
-  std::vector<slm::chat::Message> messages;
+  std::vector<slm::ChatMessage> messages;
   for (std::string question; std::getline(std::cin, question);) {
     messages.push_back({"user", question});
-    const auto prompt = slm::chat::encode(tokenizer, form, messages);
+    const auto prompt = form.encode(tokenizer, messages);
     std::string answer;
     const auto write = [&](std::string_view more) { std::cout << more << std::flush, answer += more; };
     const slm::Stats stats =

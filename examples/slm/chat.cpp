@@ -122,7 +122,7 @@ struct ConversationOptions {
 
 class Conversation {
  public:
-  Conversation(const ConversationOptions& options, slm::chat::Template form)
+  Conversation(const ConversationOptions& options, const slm::ChatTemplate& form)
       : options_(options),
         generator_(make_generator(options.decoding)),
         tokenizer_(slm::Tokenizer::from(options.decoding.target)),
@@ -136,7 +136,7 @@ class Conversation {
 
   /// Answers a question. If it throws, the conversation is unchanged.
   void ask(const std::string& question) {
-    const std::vector<slm::chat::Message> before = messages_;
+    const std::vector<slm::ChatMessage> before = messages_;
     messages_.push_back({"user", question});
     try {
       answer();
@@ -204,15 +204,15 @@ class Conversation {
   ChatFormat format_;
   slm::Sampling sampling_;
   std::vector<std::string> stops_;
-  std::vector<slm::chat::Message> messages_;
+  std::vector<slm::ChatMessage> messages_;
 };
 
 void chat(const ConversationOptions& options) {
   const bool interactive = isatty(STDIN_FILENO) == 1;
   const bool prompts = interactive && isatty(STDOUT_FILENO) == 1 && !options.json;
-  const slm::chat::Choice choice = choose_template(options.chat, options.decoding.target);
-  if (choice.guessed) std::cerr << guess_notice(choice.value) << '\n';
-  Conversation conversation(options, choice.value);
+  const slm::ChatTemplate form = choose_template(options.chat, options.decoding.target);
+  if (form.is_guessed()) std::cerr << guess_notice(form) << '\n';
+  Conversation conversation(options, form);
   const InterruptGuard guard;
   LineReader reader;
   if (interactive) {
@@ -251,14 +251,13 @@ void chat(const ConversationOptions& options) {
 }  // namespace
 
 void add_chat_options(CLI::App& command, ChatOptions& options) {
-  std::vector<std::string> names;
-  for (const slm::chat::NamedTemplate& known : slm::chat::templates) names.emplace_back(known.name);
-  command
-      .add_option("--template", options.template_name,
-                  "chat template; default: the template in the model's files, if slm supports it, else a guess by the "
-                  "model's name")
-      ->check(CLI::IsMember(names));
-  command.add_flag("--no-thinking", options.no_thinking, "with Qwen3: answer without reasoning");
+  std::string names;
+  for (const std::string& name : slm::ChatTemplate::names()) names += (names.empty() ? "" : ", ") + name;
+  command.add_option("--chat-template,--template", options.template_choice,
+                     "chat template: a file, a name of one of the model's, or one of " + names +
+                         "; default: the model's own, else a guess by its name");
+  command.add_option("--chat-template-kwargs", options.kwargs, "variables for the chat template, a JSON object");
+  command.add_flag("--no-thinking", options.no_thinking, "set the template's variable enable_thinking to false");
 }
 
 void add_chat(CLI::App& program) {

@@ -24,6 +24,7 @@ void add_chat(CLI::App& program);
 void add_logits(CLI::App& program);
 void add_embed(CLI::App& program);
 void add_tokenize(CLI::App& program);
+void add_template(CLI::App& program);
 void add_info(CLI::App& program);
 void add_demo(CLI::App& program);
 void add_perplexity(CLI::App& program);
@@ -69,7 +70,7 @@ struct DecodingOptions {
 };
 
 void add_decoding_options(CLI::App& command, DecodingOptions& options);
-/// Adds --template, --no-thinking.
+/// Adds --chat-template, --chat-template-kwargs, --no-thinking.
 void add_chat_options(CLI::App& command, ChatOptions& options);
 
 /// A decoder with any drafter and rule. Between calls it keeps the KV cache of the common prefix.

@@ -199,17 +199,17 @@ void demo_chat(const DemoOptions& options) {
   Loader loader(options.models);
   slm::AnyModel target = loader.load(options.model);
   const auto tokenizer = slm::Tokenizer::from(options.model);
-  const auto form = slm::chat::recognise_model(options.model);
+  const auto form = slm::ChatTemplate::from(options.model);
   slm::Sampling sampling{.max_new_tokens = options.max_new_tokens, .temperature = 0.0f};
-  for (const slm::Token token : slm::chat::stops(tokenizer, form).tokens) {
+  for (const slm::Token token : form.stops(tokenizer).tokens) {
     if (token < target.info().vocab) sampling.stop_tokens.push_back(token);
   }
   std::vector<std::string> texts{question, task};
   if (!options.prompt_file.empty()) texts = {read_text(options.prompt_file)};
   std::vector<Prompt> prompts;
   for (const std::string& text : texts) {
-    const std::vector<slm::chat::Message> messages{{"user", text}};
-    prompts.push_back({"> " + text + "\n", slm::chat::encode(tokenizer, form, messages)});
+    const std::vector<slm::ChatMessage> messages{{"user", text}};
+    prompts.push_back({"> " + text + "\n", form.encode(tokenizer, messages)});
   }
 
   slm::Speculation speculation;

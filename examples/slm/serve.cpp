@@ -176,7 +176,7 @@ void run_server(ServeOptions options) {
   if (options.generation_config) model.suggested = target.info().sampling;
   const OrderedJson sampling = json_of(model.suggested);
   const std::string name = model.names.front(), notice = model.chat_notice;
-  const OrderedJson form = model.chat ? OrderedJson(slm::chat::name_of(model.chat->form)) : OrderedJson();
+  const OrderedJson form = model.chat ? OrderedJson(model.chat->form.name()) : OrderedJson();
   api = std::make_unique<serve::Api>(std::move(model), serve::make_service(std::move(draft), target, options.engine),
                                      std::move(limits));
   server.start();

@@ -230,15 +230,15 @@ class Chat(unittest.TestCase):
         expected = [start, *ids("system\ns<|im_start|>"), end, *ids("\n"), start, *ids("user\nhi<|im_end|>"), end, *ids("\n"), start, *ids("assistant\n")]
         self.assertEqual(answer["prompt_ids"], expected)
 
-    def test_a_similar_template_is_rejected_and_a_guess_is_reported(self):
+    def test_the_template_of_the_folder_is_rendered_and_a_guess_is_reported(self):
         changed = SCRATCH / "changed"
         shutil.copytree(self.chatml, changed)
         config = json.loads((changed / "tokenizer_config.json").read_text())
         source = config["chat_template"]
-        config["chat_template"] = source.replace("message['content']", "message['content'] | trim")
+        config["chat_template"] = source.replace("message['content']", "message['content'] | nope")
         (changed / "tokenizer_config.json").write_text(json.dumps(config))
         _, err = self.run_chat("hi\n", "--target", changed, status=1)
-        self.assertRegex(err, r"does not know.*--template.*chat\.unrecognised")
+        self.assertRegex(err, r"line 1, column.*no filter named 'nope'.*chat\.template-syntax")
         (changed / "chat_template.jinja").write_bytes(source.replace("\n", "\r\n").encode() + b"\r\n")
         prompts = [self.answers("hi\n", "--target", folder, "--max-new-tokens", 2)[0]["prompt_ids"] for folder in (changed, self.chatml)]
         self.assertEqual(prompts[0], prompts[1])
@@ -259,7 +259,7 @@ class Chat(unittest.TestCase):
         refused("no chat template.*plain.*chat.unrecognised", 1, "--target", PAIR / "target")
         refused("needs the token.*chat.missing-token", 1, "--target", PAIR / "target", "--template", "chatml")
         refused("expected a folder or a GGUF file", 1, "--target", SCRATCH / "absent", "--template", "plain")
-        refused("template", 2, "--target", PAIR / "target", "--template", "lama")
+        refused("no file 'lama'.*qwen-3.*chat.unknown-template", 1, "--target", PAIR / "target", "--template", "lama")
         refused(".", 2, "--template", "plain")
 
     # ---- Ctrl-C

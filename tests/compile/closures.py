@@ -20,6 +20,7 @@ MODELS = r"^(model|backend|decode|config)/"
 CLOSURES = {
     "slm/speculative.hpp": ((105, 95), (191, 175), (QUANTIZING, RANKS, CONFIGS, ADAPTERS, ENGINE)),
     "slm/text/tokenizer.hpp": ((12, 65), (45, 110), (QUANTIZING, RANKS, CONFIGS, ADAPTERS, ENGINE, MODELS)),
+    "slm/text/chat.hpp": ((10, 60), (95, 120), (QUANTIZING, RANKS, CONFIGS, ADAPTERS, ENGINE)),
     "slm/adapters.hpp": ((35, 85), (75, 120), (QUANTIZING, RANKS, CONFIGS, ENGINE)),
     "slm/engine.hpp": ((130, 105), (215, 180), (QUANTIZING, RANKS, CONFIGS)),
     "slm/fwd.hpp": ((2, 1), (2, 1), (QUANTIZING, RANKS, CONFIGS, ADAPTERS, ENGINE, MODELS)),

@@ -161,7 +161,7 @@ TEST_CASE("a real model's GGUF file renders conversations as its chat template d
   SLM_SKIP_WITHOUT(path, "build/models/SmolLM2-135M-Instruct.Q4_1.gguf");
   SLM_SKIP_WITHOUT(golden, "its golden conversations");
   const Tokenizer tokenizer = Tokenizer::from(path);
-  CHECK(chat::recognise_model(path) == chat::Template::smollm2);
+  const ChatTemplate form = ChatTemplate::from(path);
   int conversations = 0;
   for (const Json& entry : read_golden_cases()) {
     if (!entry.contains("messages")) {
@@ -169,10 +169,10 @@ TEST_CASE("a real model's GGUF file renders conversations as its chat template d
              tokenizer.encode(entry.at("text").get<std::string>()) == entry.at("ids").get<std::vector<Token>>()));
       continue;
     }
-    std::vector<chat::Message> messages;
+    std::vector<ChatMessage> messages;
     for (const Json& message : entry.at("messages")) messages.push_back({message.at("role"), message.at("content")});
-    CHECK(chat::render(chat::Template::smollm2, messages) == entry.at("rendered").get<std::string>());
-    CHECK(chat::encode(tokenizer, chat::Template::smollm2, messages) == entry.at("ids").get<std::vector<Token>>());
+    CHECK(form.render(messages).text == entry.at("rendered").get<std::string>());
+    CHECK(form.encode(tokenizer, messages) == entry.at("ids").get<std::vector<Token>>());
     ++conversations;
   }
   CHECK(conversations == 2);

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "slm/text/chat_template.hpp"
+#include "slm/io/gguf.hpp"
 #include "slm/text/tokenizer.hpp"
 #include "support/gguf_tokenizer.hpp"
 #include "support/paths.hpp"

@@ -63,8 +63,8 @@ class Serve(unittest.TestCase):
     def test_an_echo_of_ids_shows_special_tokens_and_a_chat_is_tokenized_as_it_is_answered(self):
         self.assertEqual(self.server.complete(prompt=[0, 5], max_tokens=0, echo=True)["choices"][0]["text"][:13], "<|endoftext|>")
         messages = [{"role": "user", "content": "x"}]
-        for field in ({"add_generation_prompt": False}, {"continue_final_message": True}):
-            self.assertEqual(self.server.ask("POST", "/tokenize", {"messages": messages} | field)[0].status, 400)
+        both = {"add_generation_prompt": True, "continue_final_message": True}
+        self.assertEqual(self.server.ask("POST", "/tokenize", {"messages": messages} | both)[0].status, 400)
 
     def test_cached_prefixes_are_shared_only_inside_a_salt(self):
         ids = [(7 * i) % 500 + 5 for i in range(100)]  # more than a page
@@ -261,8 +261,8 @@ class Serve(unittest.TestCase):
         chat = "/v1/chat/completions"
         self.refused({}, "messages", path=chat)
         self.refused({"messages": []}, "messages", path=chat)
-        self.refused({"messages": [{"role": "tool", "content": "x"}]}, "messages", path=chat)
-        self.refused({"messages": [{"role": "user", "content": "x"}], "chat_template_kwargs": {"enable_thinking": False}},
+        self.refused({"messages": [{"role": "narrator", "content": "x"}]}, "messages", "narrator", path=chat)
+        self.refused({"messages": [{"role": "user", "content": "x"}], "chat_template_kwargs": {"enable_thinking": "no"}},
                      "chat_template_kwargs", "enable_thinking", path=chat)
         self.refused({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "messages", "text", path=chat)
         self.refused({"messages": [{"role": "user", "content": "x"}], "top_logprobs": 2}, "top_logprobs", path=chat)

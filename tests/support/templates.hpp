@@ -36,30 +36,4 @@ inline bool not_offered(std::string_view name) {
 /// A published template, which is not in the repository; empty when absent.
 inline std::filesystem::path published_template(const std::string& file) { return test_data("chat_templates/" + file); }
 
-/// The variables that transformers gives a template for a case.
-inline std::string variables_of(const OrderedJson& example) {
-  OrderedJson messages = OrderedJson::array();
-  for (const OrderedJson& given : example["messages"]) {
-    OrderedJson message = OrderedJson::object();
-    for (const auto& [key, value] : given.items()) {
-      if (!value.is_null()) message[key] = value;
-    }
-    for (const char* name : {"reasoning_content", "thinking", "reasoning"}) {
-      if (!message.contains(name)) continue;
-      const OrderedJson reasoning = message[name];
-      message["reasoning_content"] = reasoning;
-      if (!message.contains("thinking")) message["thinking"] = reasoning;
-      break;
-    }
-    messages.push_back(message);
-  }
-  OrderedJson variables{{"messages", messages}, {"tools", nullptr}, {"documents", nullptr}};
-  if (example.contains("tools")) variables["tools"] = example["tools"];
-  for (const char* name : {"add_generation_prompt", "bos_token", "eos_token"}) variables[name] = example[name];
-  if (example.contains("kwargs")) {
-    for (const auto& [key, value] : example["kwargs"].items()) variables[key] = value;
-  }
-  return variables.dump();
-}
-
 }  // namespace slm::testing

@@ -1,31 +1,40 @@
 // ChatFormat: the format of a model's conversations, as selected by commands.
 #pragma once
 
-#include <ctime>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "slm/core/error.hpp"
 #include "slm/text/chat.hpp"
+#include "slm/text/tokenizer.hpp"
 
 namespace cli {
 
-struct ChatFormat {
-  slm::chat::Template form = slm::chat::Template::plain;
-  bool thinking = true;
-  slm::chat::Stops stops = {};  // tokens and texts that end an answer
+struct ChatOptions {
+  std::string template_choice;  // a file or a name
+  std::string kwargs;           // a JSON object of variables
+  bool no_thinking = false;
+};
 
-  /// The prompt for the next answer. Throws Error ("chat.…").
-  std::vector<slm::Token> encode(const slm::Tokenizer& tokenizer, const std::vector<slm::chat::Message>& said) const {
-    slm::chat::Options options{.thinking = thinking};
-    if (form == slm::chat::Template::llama32) options.date = today();
-    return slm::chat::encode(tokenizer, form, said, options);
+struct ChatFormat {
+  slm::ChatTemplate form;
+  std::string kwargs = {};    // variables of the template
+  slm::ChatStops stops = {};  // what ends an answer
+  bool space = false;         // an answer begins with a space that is no part of it
+
+  /// The prompt that asks for the next answer. Throws Error ("chat.…").
+  std::vector<slm::Token> encode(const slm::Tokenizer& tokenizer, const std::vector<slm::ChatMessage>& said) const {
+    slm::ChatOptions options;
+    options.kwargs = kwargs;
+    return form.encode(tokenizer, said, options);
   }
 
   /// The piece without the space that the template or tokenizer puts before an answer. begun: whether the answer has
   /// begun.
   std::string_view spoken(std::string_view piece, bool& begun) const {
-    if (!begun && slm::chat::space_before_answer(form) && piece.starts_with(' ')) piece.remove_prefix(1);
+    if (!begun && space && piece.starts_with(' ')) piece.remove_prefix(1);
     begun = true;
     return piece;
   }
@@ -36,39 +45,26 @@ struct ChatFormat {
     std::erase_if(tokens, [vocab](slm::Token token) { return token >= vocab; });
     return tokens;
   }
-
- private:
-  static std::string today() {
-    const std::time_t now = std::time(nullptr);
-    std::tm local = {};
-    localtime_r(&now, &local);
-    char date[32];
-    std::strftime(date, sizeof date, "%d %b %Y", &local);
-    return date;
-  }
 };
 
-struct ChatOptions {
-  std::string template_name;
-  bool no_thinking = false;
-};
-
-/// The template named by the options, else that of the model's files. Throws Error ("chat.…").
-inline slm::chat::Choice choose_template(const ChatOptions& options, const std::string& model) {
-  return options.template_name.empty()
-             ? slm::chat::choose(model)
-             : slm::chat::Choice{.value = slm::chat::parse_template(options.template_name), .guessed = false};
+/// The template that the options name, else the model's own. Throws Error ("chat.…").
+inline slm::ChatTemplate choose_template(const ChatOptions& options, const std::string& model) {
+  return slm::ChatTemplate::from(model, options.template_choice);
 }
 
-/// The notice at start-up if the template was guessed.
-inline std::string guess_notice(slm::chat::Template form) {
-  return slm::text("The model has no chat template; ", slm::chat::name_of(form),
-                   " is guessed from its name. Name another with --template.");
+/// The notice that a program prints at its start when it guessed the template.
+inline std::string guess_notice(const slm::ChatTemplate& form) {
+  return slm::text("The model has no chat template; ", form.name(),
+                   " is guessed from its name. Name another with --chat-template.");
 }
 
-inline ChatFormat make_chat_format(slm::chat::Template form, const ChatOptions& options,
+inline ChatFormat make_chat_format(slm::ChatTemplate form, const ChatOptions& options,
                                    const slm::Tokenizer& tokenizer) {
-  return {.form = form, .thinking = !options.no_thinking, .stops = slm::chat::stops(tokenizer, form)};
+  ChatFormat format{.form = std::move(form), .kwargs = options.kwargs};
+  if (options.no_thinking) format.kwargs = slm::with_kwarg(options.kwargs, "enable_thinking", "false");
+  format.stops = format.form.stops(tokenizer);
+  format.space = format.form.space_before_answer(tokenizer);
+  return format;
 }
 
 }  // namespace cli

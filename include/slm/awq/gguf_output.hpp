@@ -27,7 +27,7 @@
 #include "slm/io/gguf_writer.hpp"
 #include "slm/io/path_name.hpp"
 #include "slm/model/rope.hpp"
-#include "slm/text/chat_template.hpp"
+#include "slm/text/chat_sources.hpp"
 #include "slm/text/tokenizer.hpp"
 #include "slm/text/tokenizer_difference.hpp"
 #include "slm/text/tokenizer_gguf_writer.hpp"
@@ -129,12 +129,19 @@ class GgufOutput {
       write_gguf_metadata(out_, target_.name, checkpoint_.config(), checkpoint_.settings());
       tokenizer_file::write_tokenizer(out_, folder, static_cast<std::size_t>(checkpoint_.config().vocab), target_.name,
                                       checkpoint_.settings().end_tokens);
-      if (const std::string jinja = chat::detail::jinja_of(folder); !jinja.empty()) {
-        out_.string("tokenizer.chat_template", jinja);
-      }
+      write_chat_templates(folder);
     }
     out_.number("general.file_type", file_type());
     out_.number("general.quantization_version", std::uint32_t{2});
+  }
+
+  void write_chat_templates(const std::filesystem::path& folder) {
+    std::vector<std::string> names;
+    for (const chat::Source& source : chat::templates_of_folder(folder)) {
+      out_.string(chat::template_key(source.name), source.text);
+      if (source.name != "default") names.push_back(source.name);
+    }
+    if (!names.empty()) out_.strings("tokenizer.chat_templates", names);
   }
 
   /// The number for the type of most matrices; informational.

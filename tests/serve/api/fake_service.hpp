@@ -17,7 +17,7 @@ inline ServedModel demo_model() {
                     .root = "somewhere",
                     .info = {.name = "demo", .vocab = 2048, .context = 64, .end_tokens = {0}},
                     .tokenizer = slm::Tokenizer::from(SLM_SOURCE_DIR "/examples/demo_pair/target"),
-                    .chat = cli::ChatFormat{},
+                    .chat = cli::ChatFormat{.form = slm::ChatTemplate::from({}, "plain")},
                     .fingerprint = "slm-test",
                     .tokenizer_info = {}};
   return model;

@@ -298,8 +298,8 @@ TEST_CASE("a chat's messages are texts or parts of text, and max_completion_toke
   const TextRequest request = chat({{"max_tokens", 3}, {"max_completion_tokens", 5}, {"logprobs", true}}, parts);
   CHECK(request.max_tokens == 5);
   CHECK(request.logprobs == 0);
-  CHECK(request.prompts == chat({}, {{"role", "user"}, {"content", "def"}}).prompts);
-  CHECK_THROWS_AS(chat({}, {{"role", "tool"}, {"content", "x"}}), serve::Refusal);
+  CHECK(request.prompts == chat({}, {{"role", "user"}, {"content", "de\nf"}}).prompts);
+  CHECK_THROWS_AS(chat({}, {{"role", "function"}, {"content", "x"}}), serve::Refusal);
   CHECK_THROWS_AS(chat({}, {{"role", "user"}, {"content", Json::array()}}), serve::Refusal);
   CHECK_THROWS_AS(chat({}, {{"role", "user"}, {"content", nullptr}}), serve::Refusal);
   CHECK_THROWS_AS(chat({}, {{"role", "user"}, {"content", {{{"type", "text"}, {"text", nullptr}}}}}), serve::Refusal);
@@ -308,7 +308,7 @@ TEST_CASE("a chat's messages are texts or parts of text, and max_completion_toke
       serve::read_chat({{"messages", {{{"role", "developer"}, {"content", "be brief"}}, parts}}}, model(), {}));
 }
 
-TEST_CASE("options of the chat template are followed where the template has them, and refused by name elsewhere") {
+TEST_CASE("options of a request are variables of the chat template") {
   serve::ServedModel qwen = serve::test::demo_model();
   Json file = slm::read_json_object(SLM_SOURCE_DIR "/tests/fixtures/tokenizers/qwen2.json");
   for (const char* marker : {"<|im_start|>", "<|im_end|>", "<think>", "</think>"}) {
@@ -324,7 +324,7 @@ TEST_CASE("options of the chat template are followed where the template has them
   }
   qwen.tokenizer = slm::Tokenizer::parse(file.dump());
   qwen.info.vocab = qwen.tokenizer.vocab();
-  qwen.chat = cli::ChatFormat{.form = slm::chat::Template::qwen3};
+  qwen.chat = cli::ChatFormat{.form = slm::ChatTemplate::from({}, "qwen-3")};
   const auto prompt = [&](const serve::ServedModel& model, const Json& options, const Json& more = {}) {
     Json body{{"messages", {{{"role", "user"}, {"content", "x"}}}}, {"chat_template_kwargs", options}};
     if (!more.is_null()) body.update(more);
@@ -335,12 +335,25 @@ TEST_CASE("options of the chat template are followed where the template has them
   CHECK(prompt(qwen, Json::object()) == thinking);
   CHECK(prompt(qwen, {{"enable_thinking", false}}).size() > thinking.size());
   CHECK_THROWS_AS(prompt(qwen, {{"enable_thinking", 0}}), serve::Refusal);
-  CHECK_THROWS_AS(prompt(qwen, {{"date_string", "1 May 2025"}}), serve::Refusal);
-  CHECK_THROWS_AS(prompt(model(), {{"enable_thinking", false}}), serve::Refusal);
+  CHECK(prompt(qwen, {{"date_string", "1 May 2025"}}) == thinking);
+  CHECK(prompt(model(), {{"enable_thinking", false}}) == prompt(model(), nullptr));
   CHECK(prompt(model(), {{"enable_thinking", nullptr}}) == prompt(model(), nullptr));
-  for (const Json& more : {Json{{"chat_template", "{{ x }}"}}, Json{{"add_generation_prompt", false}},
-                           Json{{"continue_final_message", true}}, Json{{"enable_thinking", false}}}) {
+  CHECK(prompt(qwen, nullptr, {{"enable_thinking", false}}) == prompt(qwen, {{"enable_thinking", false}}));
+  CHECK(prompt(qwen, nullptr, {{"reasoning_effort", "none"}}) == prompt(qwen, {{"enable_thinking", false}}));
+  CHECK(prompt(qwen, nullptr, {{"reasoning_effort", "high"}}) == thinking);
+  CHECK(prompt(qwen, nullptr, {{"add_generation_prompt", false}}).size() < thinking.size());
+  CHECK(prompt(qwen, nullptr, {{"continue_final_message", true}}).size() < thinking.size());
+  for (const Json& more : {Json{{"chat_template", "{{ x }}"}}, Json{{"enable_thinking", "no"}},
+                           Json{{"add_generation_prompt", true}, {"continue_final_message", true}}}) {
     CHECK_THROWS_AS(prompt(qwen, nullptr, more), serve::Refusal);
+  }
+  qwen.chat->form = slm::ChatTemplate::parse("line one\n{{ raise_exception('no ' + messages[0].role) }}");
+  try {
+    prompt(qwen, nullptr);
+    FAIL("no error");
+  } catch (const serve::Refusal& refusal) {
+    CHECK(refusal.status == 400);
+    CHECK_THAT(refusal.what(), Catch::Matchers::Contains("line 2, column 4: it refuses: no user"));
   }
 }
 
@@ -354,10 +367,13 @@ TEST_CASE("a chat may begin and end with any message, and lists of tool calls ma
   CHECK(chat(Json::array({user, system})) == model().tokenizer.encode("def\nbe brief\n"));
   CHECK(chat(Json::array({user, assistant})) == model().tokenizer.encode("def\nx\n"));
   Json calling = assistant;
-  calling["tool_calls"] = {{{"id", "1"}}};
+  calling["content"] = nullptr;
+  calling["tool_calls"] = {{{"id", "1"}, {"function", {{"name", "f"}, {"arguments", "{}"}}}}};
+  CHECK(chat(Json::array({user, calling, user})) == model().tokenizer.encode("def\n\ndef\n"));
+  calling["tool_calls"][0]["function"]["arguments"] = "{";
   CHECK_THROWS_AS(chat(Json::array({user, calling, user})), serve::Refusal);
   Json thinking = assistant;
   thinking["reasoning_content"] = "so";
   CHECK(chat(Json::array({user, thinking, user})) == chat(Json::array({user, assistant, user})));
-  CHECK_THROWS_AS(chat(Json::array({user, thinking})), serve::Refusal);
+  CHECK(chat(Json::array({user, thinking})) == model().tokenizer.encode("def\nx\n"));
 }

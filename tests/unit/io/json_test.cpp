@@ -7,7 +7,7 @@
 #include <iterator>
 
 #include "slm/io/checkpoint.hpp"
-#include "slm/text/chat_template.hpp"
+#include "slm/text/chat.hpp"
 #include "slm/text/tokenizer.hpp"
 #include "support/errors.hpp"
 #include "support/paths.hpp"
@@ -106,7 +106,7 @@ TEST_CASE("the limits apply to every JSON file of a model folder") {
   folder.write("tokenizer.json", one_field);
   CHECK(error_id([&] { read_vocabulary(folder.path()); }) == "json.too-deep");
   folder.write("tokenizer_config.json", one_field);
-  CHECK(error_id([&] { chat::recognise_model(folder.path()); }) == "json.too-deep");
+  CHECK(error_id([&] { ChatTemplate::from(folder.path()); }) == "json.too-deep");
 }
 
 TEST_CASE("a message contains only a short excerpt of any word, without control characters") {

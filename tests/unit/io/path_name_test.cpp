@@ -4,7 +4,7 @@
 
 #include "slm/awq/output_folder.hpp"
 #include "slm/io/path_name.hpp"
-#include "slm/text/chat_template.hpp"
+#include "slm/text/chat.hpp"
 #include "support/temporary.hpp"
 
 using namespace slm;
@@ -60,7 +60,7 @@ TEST_CASE("a folder of Hugging Face's cache has the name of its model") {
 
   const fs::path chat = cached("models--TinyLlama--TinyLlama-1.1B-Chat-v1.0");
   std::ofstream(chat / "config.json") << R"({"model_type": "llama"})";
-  CHECK(chat::choose(chat).value == chat::Template::zephyr);
+  CHECK(ChatTemplate::from(chat).name() == "zephyr");
 }
 
 TEST_CASE("a folder can be created beside a path that ends in a slash") {

@@ -1,42 +1,34 @@
-// Chat templates: prompts equal to those of the published Jinja templates (tests/fixtures/chat/expected.json was
-// written by Jinja itself), ids equal to those of the prompt, and no message that steers the model by spelling a
-// control token.
+// Prompts as ids: equal to those of the prompt's text, and no message that steers the model by spelling a control
+// token. What servers change in messages, and what ends an answer.
 #include "slm/text/chat.hpp"
 
 #include <algorithm>
 #include <catch2/catch.hpp>
-#include <fstream>
+#include <filesystem>
 #include <random>
 #include <string>
 #include <vector>
 
+#include "slm/io/json.hpp"
 #include "slm/text/text_stream.hpp"
-#include "tests/support/gguf_builder.hpp"
-#include "tests/support/paths.hpp"
-#include "tests/support/temporary.hpp"
+#include "support/errors.hpp"
+#include "support/paths.hpp"
 
-namespace chat = slm::chat;
-using chat::Message;
-using chat::Template;
+using slm::ChatMessage;
+using slm::ChatOptions;
+using slm::ChatTemplate;
 using slm::Json;
 using slm::Token;
 using slm::Tokenizer;
 
 namespace {
 
-const std::vector<Message> three_turns{{"user", "Hello"}, {"assistant", "Hi there"}, {"user", "Who are you?"}};
-const std::vector<Message> with_system{{"system", "Be brief."}, {"user", "Hello"}};
+const std::vector<ChatMessage> three_turns{{"user", "Hello"}, {"assistant", "Hi there"}, {"user", "Who are you?"}};
 
-bool has_no_system(Template value) { return value == Template::amd_olmo; }
+/// A template that slm has.
+ChatTemplate named(const std::string& name) { return ChatTemplate::from({}, name); }
 
-std::string id_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const slm::Error& error) {
-    return std::string{error.id()};
-  }
-  return "no error";
-}
+bool has_no_system(const std::string& name) { return name == "amd-olmo"; }
 
 /// The markers of all templates.
 const std::vector<std::string> markers{"<s>",
@@ -88,135 +80,25 @@ std::size_t control_tokens(const Tokenizer& tokenizer, const std::vector<Token>&
 
 }  // namespace
 
-TEST_CASE("prompts are those of the published templates") {
-  const Json cases = Json::parse(std::ifstream(slm::testing::fixture("chat/expected.json")));
-  REQUIRE(cases.size() > 150);
-  for (const Json& item : cases) {
-    const Template value = chat::parse_template(item["template"].get<std::string>());
-    std::vector<Message> messages;
-    for (const Json& message : item["messages"]) messages.push_back({message["role"], message["content"]});
-    chat::Options options;
-    options.thinking = item.value("thinking", true);
-    options.date = item.value("date", options.date);
-    INFO(item.dump());
-    if (item.value("refused", false)) {
-      CHECK(id_of([&] { chat::render(value, messages, options); }) == "chat.bad-order");
-    } else if (value == Template::llama2 && messages.size() == 3 && messages[1].role == "system") {
-      // The published template drops this message without a word.
-      CHECK(id_of([&] { chat::render(value, messages, options); }) == "chat.bad-order");
-    } else {
-      CHECK(chat::render(value, messages, options) == item["prompt"].get<std::string>());
-    }
-  }
-}
-
-TEST_CASE("the three Mistral forms differ in their spaces, and in where the system message stands") {
-  const auto render = [](Template value) { return chat::render(value, three_turns); };
-  CHECK(render(Template::mistral_v01) == "<s>[INST] Hello [/INST] Hi there</s> [INST] Who are you? [/INST]");
-  CHECK(render(Template::mistral_v02) == "<s>[INST] Hello [/INST] Hi there</s>[INST] Who are you? [/INST]");
-  CHECK(render(Template::mistral_v03) == "<s>[INST] Hello[/INST] Hi there</s>[INST] Who are you?[/INST]");
-  std::vector<Message> messages = three_turns;
-  messages.insert(messages.begin(), {"system", "S"});
-  CHECK(chat::render(Template::mistral_v01, messages) ==
-        "<s>[INST] S\n\nHello [/INST] Hi there</s> [INST] Who are you? [/INST]");
-  CHECK(chat::render(Template::mistral_v03, messages) ==
-        "<s>[INST] Hello[/INST] Hi there</s>[INST] S\n\nWho are you?[/INST]");
-}
-
-TEST_CASE("Llama-3.2's date is set by the caller, and Phi-3.5 leaves an empty system message out") {
-  const std::vector<Message> question{{"user", "Hi"}};
-  const std::string fixed = chat::render(Template::llama31, question);
-  CHECK(fixed.find("\nToday Date: 26 Jul 2024\n\n<|eot_id|>") != fixed.npos);
-  CHECK(chat::render(Template::llama32, question) == fixed);
-  const std::string dated = chat::render(Template::llama32, question, {.date = "05 Mar 2031"});
-  CHECK(dated.find("\nToday Date: 05 Mar 2031\n\n<|eot_id|>") != dated.npos);
-  const std::vector<Message> empty{{"system", ""}, {"user", "Hi"}};
-  CHECK(chat::render(Template::phi35, empty) == "<|user|>\nHi<|end|>\n<|assistant|>\n");
-  CHECK(chat::render(Template::phi3, empty) == "<|system|>\n<|end|>\n<|user|>\nHi<|end|>\n<|assistant|>\n");
-  CHECK(chat::render(Template::phi35, with_system) == chat::render(Template::phi3, with_system));
-  CHECK(chat::render(Template::phi3_vision, with_system) == chat::render(Template::phi3, with_system));
-  const std::vector<Message> answered{{"user", "Hi"}, {"assistant", "Yes"}};
-  CHECK(chat::render(Template::phi3_vision, answered) == "<|user|>\nHi<|end|>\n<|assistant|>\nYes<|end|>\n");
-}
-
-TEST_CASE("Qwen3 keeps the thoughts that follow the last question where a tool's response ends the conversation") {
-  const std::string response = "<tool_response>4</tool_response>";
-  const std::vector<Message> messages{
-      {"user", "2+2?"}, {"assistant", "a<think>\nadd\n</think>\n\nI ask."}, {"user", response}};
-  CHECK(chat::render(Template::qwen3, messages) ==
-        "<|im_start|>user\n2+2?<|im_end|>\n<|im_start|>assistant\n<think>\nadd\n</think>\n\nI ask.<|im_end|>\n"
-        "<|im_start|>user\n" +
-            response + "<|im_end|>\n<|im_start|>assistant\n");
-}
-
-TEST_CASE("plain puts one message on a line") {
-  CHECK(chat::render(Template::plain, three_turns) == "Hello\nHi there\nWho are you?\n");
-  CHECK(chat::render(Template::plain, std::vector<Message>{{"user", "def f():\n"}}) == "def f():\n");
-}
-
-TEST_CASE("roles that a template does not allow are refused") {
-  using Messages = std::vector<Message>;
-  const auto refusal = [](Template value, const Messages& messages) {
-    return id_of([&] { chat::render(value, messages); });
-  };
-  for (const chat::NamedTemplate& known : chat::templates) {
-    INFO(known.name);
-    CHECK(refusal(known.value, {}) == "chat.no-question");
-    CHECK(refusal(known.value, {{"tool", "a"}, {"user", "b"}}) == "chat.unknown-role");
-    CHECK(refusal(known.value, {{"", "a"}, {"user", "b"}}) == "chat.unknown-role");
-    CHECK(refusal(known.value, {{"user\n", "a"}}) == "chat.unknown-role");
-    CHECK(refusal(known.value, with_system) == (has_no_system(known.value) ? "chat.no-system" : "no error"));
-  }
-  for (const Template value : {Template::llama2, Template::mistral_v01, Template::mistral_v02, Template::mistral_v03}) {
-    CHECK(refusal(value, {{"user", "a"}, {"user", "b"}}) == "chat.bad-order");
-    CHECK(refusal(value, {{"assistant", "a"}, {"user", "b"}}) == "chat.bad-order");
-    CHECK(refusal(value, {{"user", "a"}, {"system", "s"}, {"user", "b"}}) == "chat.bad-order");
-    CHECK(refusal(value, {{"system", "a"}, {"system", "s"}, {"user", "b"}}) == "chat.bad-order");
-  }
-}
-
-TEST_CASE("a conversation may end with any message, which is written as Jinja writes it") {
-  using Messages = std::vector<Message>;
-  const auto qwen3 = [](const Messages& messages) { return chat::render(Template::qwen3, messages); };
-  CHECK(qwen3({{"system", "S"}}) == "<|im_start|>system\nS<|im_end|>\n<|im_start|>assistant\n");
-  CHECK(chat::render(Template::chatml, Messages{{"user", "a"}, {"system", "S"}}) ==
-        "<|im_start|>user\na<|im_end|>\n<|im_start|>system\nS<|im_end|>\n<|im_start|>assistant\n");
-  // Qwen3 writes the thoughts of answers that follow the user's last message, and an empty one into the last answer.
-  const std::string begin = "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\n";
-  CHECK(qwen3({{"user", "a"}, {"assistant", "b"}}) ==
-        begin + "<think>\n\n</think>\n\nb<|im_end|>\n<|im_start|>assistant\n");
-  CHECK(qwen3({{"user", "a"}, {"assistant", "<think>\nt\n</think>\n\nb"}, {"assistant", "c"}}) ==
-        begin + "<think>\nt\n</think>\n\nb<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\nc<|im_end|>\n" +
-            "<|im_start|>assistant\n");
-  CHECK(qwen3({{"user", "a"}, {"assistant", "b"}, {"system", "S"}}) ==
-        begin + "b<|im_end|>\n<|im_start|>system\nS<|im_end|>\n<|im_start|>assistant\n");
-  CHECK(chat::render(Template::llama2, Messages{{"user", "a"}, {"assistant", "b"}}) == "<s>[INST] a [/INST] b </s>");
-  const Messages begun{{"user", "a"}, {"assistant", "b"}}, alone{{"system", "a"}};
-  CHECK(id_of([&] { chat::render(Template::amd_olmo, begun); }) == "chat.no-question");
-  for (const Template value : {Template::llama2, Template::mistral_v01, Template::mistral_v03}) {
-    CHECK(id_of([&] { chat::render(value, alone); }) == "chat.no-question");
-  }
-}
-
 TEST_CASE("ids are those of the prompt's text, for every tokenizer") {
   const std::vector<std::string> said{
       "Hello  world,\n\n  it's 2024!", " leading",       "trailing \n", "", "世界 🙂 é\u0301",
       "[INST text <|user <s",          "\xFF\xFE broken"};
   for (const std::string& fixture : fixtures) {
     const Tokenizer tokenizer = tokenizer_for(fixture);
-    for (const chat::NamedTemplate& known : chat::templates) {
-      if (known.value == Template::plain) continue;
+    for (const std::string& known : ChatTemplate::names()) {
+      if (known == "plain") continue;
       for (std::size_t i = 0; i < said.size(); ++i) {
-        const std::vector<Message> messages{
+        const std::vector<ChatMessage> messages{
             {"user", said[i]}, {"assistant", said[(i + 1) % said.size()]}, {"user", said[(i + 2) % said.size()]}};
-        INFO(fixture << ' ' << known.name << ' ' << i);
-        const std::vector<Token> ids = chat::encode(tokenizer, known.value, messages);
-        CHECK(ids == tokenizer.encode(chat::render(known.value, messages), false));
+        INFO(fixture << ' ' << known << ' ' << i);
+        const std::vector<Token> ids = named(known).encode(tokenizer, messages);
+        CHECK(ids == tokenizer.encode(named(known).render(messages).text, false));
         CHECK(control_tokens(tokenizer, ids) > 0);
       }
     }
-    const std::vector<Message> messages{{"user", "x = 1"}};
-    CHECK(chat::encode(tokenizer, Template::plain, messages) == tokenizer.encode("x = 1\n"));
+    const std::vector<ChatMessage> messages{{"user", "x = 1"}};
+    CHECK(named("plain").encode(tokenizer, messages) == tokenizer.encode("x = 1\n"));
   }
 }
 
@@ -227,30 +109,40 @@ TEST_CASE("what a model adds to the prompt is the message that the next prompt w
   const auto legacy = own("llama2_legacy"), metaspace = own("llama2_metaspace"),
              v03 = tokenizer_for("llama2_metaspace");
   const auto phi3 = own("phi3"), llama3 = tokenizer_for("llama3"), qwen2 = tokenizer_for("qwen2");
-  const std::vector<std::pair<Template, const Tokenizer*>> pairs{
-      {Template::plain, &legacy},          {Template::plain, &metaspace},
-      {Template::plain, &qwen2},           {Template::llama2, &legacy},
-      {Template::llama2, &metaspace},      {Template::mistral_v01, &legacy},
-      {Template::mistral_v01, &metaspace}, {Template::mistral_v02, &legacy},
-      {Template::mistral_v02, &metaspace}, {Template::mistral_spaced, &legacy},
-      {Template::mistral_v03, &v03},       {Template::zephyr, &legacy},
-      {Template::zephyr, &metaspace},      {Template::phi3, &phi3},
-      {Template::amd_olmo, &qwen2},        {Template::llama3, &llama3},
-      {Template::llama31, &llama3},        {Template::chatml, &qwen2},
-      {Template::smollm2, &qwen2},         {Template::qwen2, &qwen2},
-      {Template::qwen25, &qwen2},          {Template::qwen3, &qwen2}};
+  const std::vector<std::pair<std::string, const Tokenizer*>> pairs{{"plain", &legacy},
+                                                                    {"plain", &metaspace},
+                                                                    {"plain", &qwen2},
+                                                                    {"llama-2", &legacy},
+                                                                    {"llama-2", &metaspace},
+                                                                    {"mistral-v0.1", &legacy},
+                                                                    {"mistral-v0.1", &metaspace},
+                                                                    {"mistral-v0.2", &legacy},
+                                                                    {"mistral-v0.2", &metaspace},
+                                                                    {"mistral-spaced", &legacy},
+                                                                    {"mistral-v0.3", &v03},
+                                                                    {"zephyr", &legacy},
+                                                                    {"zephyr", &metaspace},
+                                                                    {"phi-3", &phi3},
+                                                                    {"amd-olmo", &qwen2},
+                                                                    {"llama-3", &llama3},
+                                                                    {"llama-3.1", &llama3},
+                                                                    {"chatml", &qwen2},
+                                                                    {"smollm-2", &qwen2},
+                                                                    {"qwen-2", &qwen2},
+                                                                    {"qwen-2.5", &qwen2},
+                                                                    {"qwen-3", &qwen2}};
   const std::string said = "Hello  there";
   for (const auto& [form, tokenizer] : pairs) {
-    INFO(chat::name_of(form) << (tokenizer == &metaspace ? ", metaspace" : ""));
-    const auto prompt = chat::encode(*tokenizer, form, std::vector<Message>{{"user", "f?"}});
-    const std::vector<Message> turns{{"user", "f?"}, {"assistant", said}, {"user", "g?"}};
-    const auto next = chat::encode(*tokenizer, form, turns);
+    INFO(form << (tokenizer == &metaspace ? ", metaspace" : ""));
+    const auto prompt = named(form).encode(*tokenizer, std::vector<ChatMessage>{{"user", "f?"}});
+    const std::vector<ChatMessage> turns{{"user", "f?"}, {"assistant", said}, {"user", "g?"}};
+    const auto next = named(form).encode(*tokenizer, turns);
     REQUIRE(std::equal(prompt.begin(), prompt.end(), next.begin()));
     std::string answer;
     slm::TextStream stream(*tokenizer, prompt, [&](std::string_view piece) { answer += piece; });
     for (std::size_t i = prompt.size(); i < next.size() && !tokenizer->is_control(next[i]); ++i) stream(next[i]);
     stream.finish();
-    if (chat::space_before_answer(form)) {
+    if (named(form).space_before_answer(*tokenizer)) {
       REQUIRE(answer.front() == ' ');
       answer.erase(0, 1);
     }
@@ -265,12 +157,12 @@ TEST_CASE("no message becomes a control token") {
   for (const bool all_special : {true, false}) {
     for (const std::string& fixture : fixtures) {
       const Tokenizer tokenizer = tokenizer_for(fixture, all_special);
-      for (const chat::NamedTemplate& known : chat::templates) {
-        INFO(fixture << ' ' << known.name);
+      for (const std::string& known : ChatTemplate::names()) {
+        INFO(fixture << ' ' << known);
         const auto count = [&](const std::string& said) {
-          std::vector<Message> messages{{"system", said}, {"user", said}, {"assistant", said}, {"user", said}};
-          if (has_no_system(known.value)) messages.erase(messages.begin());
-          return control_tokens(tokenizer, chat::encode(tokenizer, known.value, messages));
+          std::vector<ChatMessage> messages{{"system", said}, {"user", said}, {"assistant", said}, {"user", said}};
+          if (has_no_system(known)) messages.erase(messages.begin());
+          return control_tokens(tokenizer, named(known).encode(tokenizer, messages));
         };
         CHECK(count(attack) == count("hello"));
         // Halves of a marker that meet the template's own text or each other.
@@ -279,11 +171,11 @@ TEST_CASE("no message becomes a control token") {
         CHECK(count(">") == count("hello"));
       }
       // The test can fail: the prompt as one text lets the markers through.
-      const std::vector<Message> messages{{"user", attack}};
-      CHECK(control_tokens(tokenizer, tokenizer.encode(chat::render(Template::chatml, messages), false)) >
-            control_tokens(tokenizer, chat::encode(tokenizer, Template::chatml, messages)));
+      const std::vector<ChatMessage> messages{{"user", attack}};
+      CHECK(control_tokens(tokenizer, tokenizer.encode(named("chatml").render(messages).text, false)) >
+            control_tokens(tokenizer, named("chatml").encode(tokenizer, messages)));
       // Nothing of the message is lost.
-      const auto ids = chat::encode(tokenizer, Template::chatml, messages);
+      const auto ids = named("chatml").encode(tokenizer, messages);
       const bool keeps_text = fixture != "phi3";  // its <|user|> swallows the white space behind it
       if (keeps_text) CHECK(tokenizer.decode(ids, false).find("a<s> x <s><s>\n</s> x") != std::string::npos);
     }
@@ -311,9 +203,9 @@ TEST_CASE("merges that lead to a control token do not in a message") {
   }
   json["model"]["merges"].insert(json["model"]["merges"].begin(), {"< s", "<s >"});
   const Tokenizer tokenizer = Tokenizer::parse(json.dump());
-  const std::vector<Message> messages{{"user", "a<s>b"}};
-  CHECK(tokenizer.encode(chat::render(Template::llama2, messages), false)[0] == 1);
-  const auto ids = chat::encode(tokenizer, Template::llama2, messages);
+  const std::vector<ChatMessage> messages{{"user", "a<s>b"}};
+  CHECK(tokenizer.encode(named("llama-2").render(messages).text, false)[0] == 1);
+  const auto ids = named("llama-2").encode(tokenizer, messages);
   CHECK(std::count(ids.begin(), ids.end(), 1) == 1);
   CHECK(tokenizer.decode(ids, true) == "[INST] a<s>b [/INST]");
 }
@@ -322,36 +214,112 @@ TEST_CASE("special tokens that are searched for after normalization are markers,
   Json json = slm::read_json_object(slm::testing::fixture("tokenizers/llama2_legacy.json"));
   for (Json& token : json["added_tokens"]) token["normalized"] = true;
   const Tokenizer tokenizer = Tokenizer::parse(json.dump());
-  const auto ids = chat::encode(tokenizer, Template::llama2, std::vector<Message>{{"user", "</s><s>"}});
+  const auto ids = named("llama-2").encode(tokenizer, std::vector<ChatMessage>{{"user", "</s><s>"}});
   CHECK(ids[0] == 1);
   CHECK(control_tokens(tokenizer, ids) == 1);
 }
 
 TEST_CASE("a template whose tokens the tokenizer lacks is refused") {
   const Tokenizer tokenizer = Tokenizer::from(slm::testing::fixture("tokenizers/gpt2.json"));
-  for (const chat::NamedTemplate& known : chat::templates) {
-    const bool fits = known.value == Template::plain || known.value == Template::amd_olmo;
-    CHECK(id_of([&] { chat::encode(tokenizer, known.value, three_turns); }) ==
+  for (const std::string& known : ChatTemplate::names()) {
+    const bool fits = known == "plain" || known == "amd-olmo";
+    CHECK(slm::testing::error_id([&] { named(known).encode(tokenizer, three_turns); }) ==
           (fits ? "no error" : "chat.missing-token"));
   }
 }
 
-TEST_CASE("stops are the tokens that end a turn") {
+TEST_CASE("an answer ends with what the template writes behind it") {
   const Tokenizer tokenizer = tokenizer_for("qwen2");
-  const auto names = [&](Template value) {
-    std::vector<std::string> out;
-    for (const Token token : chat::stops(tokenizer, value).tokens) out.push_back(tokenizer.piece(token));
-    return out;
+  const auto stops = [&](const ChatTemplate& form) {
+    std::vector<std::string> found;
+    const slm::ChatStops stops = form.stops(tokenizer);
+    for (const Token token : stops.tokens) found.push_back(tokenizer.piece(token));
+    for (const std::string& string : stops.strings) found.push_back("text " + string);
+    return found;
   };
   using Names = std::vector<std::string>;
-  CHECK(names(Template::plain).empty());
-  CHECK(names(Template::llama2) == Names{"</s>"});
-  CHECK(names(Template::phi3) == Names{"<|endoftext|>", "<|assistant|>", "<|end|>"});
-  CHECK(names(Template::llama3) == Names{"<|eot_id|>", "<|end_of_text|>", "<|eom_id|>"});
-  CHECK(names(Template::qwen3) == Names{"<|im_end|>", "<|endoftext|>", "<|im_start|>"});
-  CHECK(chat::stops(tokenizer, Template::amd_olmo).strings == Names{"<|user|>"});
-  const Tokenizer bare = Tokenizer::from(slm::testing::fixture("tokenizers/gpt2.json"));
-  CHECK(chat::stops(bare, Template::qwen3).tokens.size() == 1);
+  CHECK(stops(named("plain")).empty());
+  CHECK(stops(named("llama-2")) == Names{"</s>"});
+  CHECK(stops(named("phi-3")) == Names{"<|end|>"});
+  CHECK(stops(named("llama-3.1")) == Names{"<|eot_id|>"});
+  CHECK(stops(named("qwen-3")) == Names{"<|im_end|>"});
+  const auto own = [](const std::string& turn) {
+    return ChatTemplate::parse("{% for m in messages %}" + turn +
+                               "{% endfor %}{% if add_generation_prompt %}[assistant]{% endif %}");
+  };
+  CHECK(stops(own("[{{ m.role }}]{{ m.content }}\n")) == Names{"text [user]"});
+  // An answer with parts of its own ends where the model's files say.
+  CHECK(stops(own("[{{ m.role }}]<|system|>final<|end|>{{ m.content }}<|end|>")).empty());
+}
+
+TEST_CASE("roles and contents are adapted to the template") {
+  const auto rendered = [](const std::string& source, const std::string& messages, const ChatOptions& options = {}) {
+    try {
+      return ChatTemplate::parse(source).render(messages, options).text;
+    } catch (const slm::Error& error) {
+      return error.id();
+    }
+  };
+  const std::string strict =
+      "{% for m in messages %}{% if m.role not in ['system', 'user', 'assistant', 'tool'] %}"
+      "{{ raise_exception('no ' + m.role) }}{% endif %}<{{ m.role }}>{{ m.content + '' }}{% for c in m.tool_calls %}"
+      "{% for k, v in c.function.arguments.items() %}({{ k }}={{ v }}){% endfor %}{% endfor %}{% endfor %}";
+  CHECK(rendered(strict, R"([{"role": "developer", "content": "d"}, {"role": "user", "content": "u"}])") ==
+        "<system>d<user>u");
+  CHECK(rendered(strict, R"([{"role": "user", "content": [{"type": "text", "text": "a"}, {"text": "b"}]}])") ==
+        "<user>a\nb");
+  CHECK(rendered("{% for p in messages[0].content %}{{ p.text if p is mapping else p }}{% endfor %}",
+                 R"([{"role": "user", "content": [{"type": "text", "text": "ab"}, {"text": "c"}]}])") == "abc");
+  const auto calling = [](const std::string& arguments) {
+    return R"([{"role": "assistant", "content": null, "tool_calls": [{"type": "function", "function": {"name": "f",)"
+           R"( "arguments": )" +
+           arguments + "}}]}]";
+  };
+  CHECK(rendered(strict, calling(R"("{\"b\": 1, \"a\": [2]}")")) == "<assistant>(b=1)(a=[2])");
+  CHECK(rendered(strict, calling(R"({"b": 1, "a": [2]})")) == "<assistant>(b=1)(a=[2])");
+  CHECK(rendered(strict, calling(R"("")")) == "<assistant>");
+  CHECK(rendered(strict, calling(R"("{")")) == "chat.bad-arguments");
+  CHECK(rendered(strict, calling(R"("[1]")")) == "chat.bad-arguments");
+  const std::string text_only =
+      "{% for m in messages %}{{ m.content }}{% for c in m.tool_calls %}"
+      "{{ '(' + c.function.arguments + ')' }}{% endfor %}{% endfor %}";
+  CHECK(rendered(text_only, calling(R"({"b": 1})")) == "({\"b\": 1})");
+  CHECK(rendered(strict, "[]") == "chat.no-question");
+  CHECK(rendered(strict, "{}") == "chat.bad-message");
+  CHECK(rendered(strict, "[1]") == "chat.bad-message");
+  CHECK(rendered(strict, R"([{"content": "x"}])") == "chat.unknown-role");
+  CHECK(rendered(strict, R"([{"role": "narrator", "content": "x"}])") == "chat.unknown-role");
+  CHECK(rendered(strict, R"([{"role": "user", "content": "x"}])", {.tools = R"([{"name": "f"}])"}) == "chat.no-tools");
+  CHECK(rendered(strict, R"([{"role": "user", "content": "x"}])", {.tools = "{}"}) == "chat.no-tools");
+  CHECK(rendered(strict, R"([{"role": "user", "content": "x"}])", {.kwargs = "[]"}) == "chat.bad-options");
+  CHECK(rendered(strict, R"([{"role": "user", "content": 5}])", {.continue_final_message = true}) ==
+        "chat.not-continued");
+  CHECK(rendered(strict, R"([{"role": "user", "content": "x "}])", {.continue_final_message = true}) == "<user>x ");
+  CHECK(rendered("{{ a }}{{ messages[0].content }}", R"([{"role": "user", "content": "x"}])",
+                 {.kwargs = R"({"a": "A", "messages": [{"content": "B"}]})"}) == "AB");
+}
+
+TEST_CASE("variables of a chat are merged") {
+  CHECK(slm::with_kwarg("", "a", "1") == R"({"a": 1})");
+  CHECK(slm::with_kwarg(R"({"b": [1], "a": null})", "a", "\"x\"") == R"({"b": [1], "a": "x"})");
+  CHECK(slm::testing::error_id([] { slm::with_kwarg("[]", "a", "1"); }) == "chat.bad-options");
+  CHECK(slm::testing::error_id([] { slm::with_kwarg("{", "a", "1"); }) == "json.malformed");
+}
+
+TEST_CASE("each special token of each tokenizer is a message's text and comes back") {
+  for (const std::string& fixture : fixtures) {
+    const Tokenizer tokenizer = tokenizer_for(fixture);
+    const ChatTemplate form = named("chatml");
+    const std::size_t own = control_tokens(tokenizer, form.encode(tokenizer, std::vector<ChatMessage>{{"user", "x"}}));
+    for (Token id = 0; id < tokenizer.vocab(); ++id) {
+      if (!tokenizer.is_control(id)) continue;
+      const std::string said = "a" + tokenizer.piece(id) + "b";
+      const auto ids = form.encode(tokenizer, std::vector<ChatMessage>{{"user", said}});
+      INFO(fixture << ' ' << said);
+      CHECK(control_tokens(tokenizer, ids) == own);
+      if (fixture != "phi3") CHECK(tokenizer.decode(ids, false).find(said) != std::string::npos);
+    }
+  }
 }
 
 TEST_CASE("random conversations: ids decode to what was said") {
@@ -364,7 +332,7 @@ TEST_CASE("random conversations: ids decode to what was said") {
       said +=
           random() % 5 == 0 ? markers[random() % markers.size()] : std::string(1, alphabet[random() % alphabet.size()]);
     }
-    const auto ids = chat::encode(tokenizer, Template::chatml, std::vector<Message>{{"user", said}});
+    const auto ids = named("chatml").encode(tokenizer, std::vector<ChatMessage>{{"user", said}});
     CHECK(tokenizer.decode(ids, true) == "user\n" + said + "\nassistant\n");
     CHECK(control_tokens(tokenizer, ids) == 3);
   }

@@ -50,25 +50,3 @@ TEST_CASE("small templates give what jinja2 gives", "[jinja]") {
     }
   }
 }
-
-TEST_CASE("published templates give what jinja2 gives", "[jinja]") {
-  SLM_SKIP_WITHOUT(testing::published_template("SOURCE.txt"), "the folder chat_templates");
-  for (const OrderedJson& example : template_cases("templates.json")) {
-    if (example.value("continue_final_message", false)) continue;
-    const std::string name = example["name"];
-    CAPTURE(name);
-    const std::string source = testing::file_text(testing::published_template(example["template"]));
-    const std::string found =
-        result_of(source, testing::variables_of(example), example.value("date", "2025-03-09T14:05:07"));
-    if (!example.contains("error")) {
-      CHECK(found == example["expected"].get<std::string>());
-      continue;
-    }
-    CHECK_THAT(found, Catch::Matchers::StartsWith("error "));
-    const std::string kind = example["error_kind"], reason = example["error_text"];  // cut at 200 bytes
-    if (kind == "raised") CHECK_THAT(found, Catch::Matchers::StartsWith("error raised: " + reason));
-    const int line = example["error_line"];
-    const auto told = Catch::Matchers::EndsWith("(line " + std::to_string(line) + ")");
-    CHECK_THAT(found, told || Catch::Matchers::EndsWith("(line " + std::to_string(line - 1) + ")"));  // it spans both
-  }
-}

@@ -11,6 +11,7 @@
 #include "slm/io/mapped_file.hpp"
 #include "slm/io/path_name.hpp"
 #include "slm/model/kv_pool.hpp"
+#include "slm/text/chat_sources.hpp"
 #include "tools/cli/pooling.hpp"
 
 namespace serve {
@@ -27,8 +28,9 @@ OrderedJson tokenizer_info_of(const std::string& path, const slm::ModelInfo& inf
   } else {
     const auto file = std::filesystem::path(path) / "tokenizer_config.json";
     if (slm::file_exists(file)) json = OrderedJson::parse(slm::read_json_object(file).dump());
-    const std::string jinja = slm::chat::detail::jinja_of(path);
-    if (!jinja.empty()) json["chat_template"] = jinja;
+    for (const slm::chat::Source& source : slm::chat::templates_of_folder(path)) {
+      if (source.name == "default") json["chat_template"] = source.text;
+    }
   }
   for (const char* name : {"bos_token", "eos_token"}) {  // added tokens are objects: use their text
     if (json.contains(name) && json[name].is_object()) json[name] = json[name].value("content", "");
@@ -37,6 +39,12 @@ OrderedJson tokenizer_info_of(const std::string& path, const slm::ModelInfo& inf
   if (!eos.is_string() && !info.end_tokens.empty()) json["eos_token"] = tokenizer.piece(info.end_tokens.front());
   if (!json.contains("tokenizer_class")) json["tokenizer_class"] = "PreTrainedTokenizerFast";
   return json;
+}
+
+/// The model has no template, or one that does not compile.
+bool is_of_template(const slm::Error& error) {
+  return error.id() == "chat.unrecognised" || error.id() == "chat.no-default" || error.id() == "chat.template-syntax" ||
+         error.id() == "chat.template-limit";
 }
 
 }  // namespace
@@ -57,14 +65,17 @@ ServedModel describe_model(const std::string& path, std::vector<std::string> nam
   std::optional<slm::Error> no_chat;
   std::string notice;
   try {
-    const slm::chat::Choice choice = cli::choose_template(chat, path);
-    cli::ChatFormat found = cli::make_chat_format(choice.value, chat, tokenizer);
-    found.encode(tokenizer, {{"user", "Hello"}});  // throws if the tokenizer lacks a token of the template
-    if (choice.guessed) notice = cli::guess_notice(choice.value);
+    const slm::ChatTemplate form = cli::choose_template(chat, path);
+    cli::ChatFormat found = cli::make_chat_format(form, chat, tokenizer);
+    try {
+      found.encode(tokenizer, {{"user", "Hello"}});  // throws where the tokenizer lacks a token of the template
+    } catch (const slm::TemplateError&) {            // it may want other messages
+    }
+    if (form.is_guessed()) notice = cli::guess_notice(form);
     format = std::move(found);
   } catch (const slm::Error& error) {
-    if (error.id() != "chat.unrecognised" && error.id() != "chat.missing-token") throw;
-    notice = slm::text("Chat requests are refused: ", error.what());  // completions remain available
+    if (!(chat.template_choice.empty() && is_of_template(error)) && error.id() != "chat.missing-token") throw;
+    notice = slm::text("Chat requests are refused: ", error.what());  // completions are not
     no_chat = error;
   }
   slm::Pooling pooling = slm::Pooling::mean;

@@ -128,41 +128,44 @@ void check_size(const TextRequest& request, const ServedModel& model, const Read
   for (const auto& prompt : request.prompts) check_prompt(field, prompt, request.max_tokens.value_or(1), model);
 }
 
-/// How a request's chat_template_kwargs want the conversation written.
-cli::ChatFormat read_template_options(const Fields& fields, const cli::ChatFormat& format) {
-  cli::ChatFormat wanted = format;
-  const slm::Json* options = fields.find("chat_template_kwargs");
-  if (options == nullptr) return wanted;
-  for (const auto& [name, value] : options->items()) {
-    if (value.is_null()) continue;
-    if (name != "enable_thinking" || format.form != slm::chat::Template::qwen3) {
-      throw unsupported("chat_template_kwargs", slm::text("The template's option ", slm::quote(name)),
-                        "the template of the model does not have it");
+/// The template's variables of a request, in JSON: the program's, then those of the request.
+std::string read_kwargs(const Fields& fields, const cli::ChatFormat& format) {
+  std::string kwargs = format.kwargs;
+  const auto set = [&kwargs](const char* field, const std::string& name, const slm::Json& value) {
+    if (value.is_null()) return;
+    if (name == "enable_thinking" && !value.is_boolean()) {
+      throw Fields::bad(field, value, "true or false as enable_thinking");
     }
-    if (!value.is_boolean()) throw Fields::bad("chat_template_kwargs", value, "true or false as enable_thinking");
-    wanted.thinking = value.get<bool>();
+    kwargs = slm::with_kwarg(kwargs, name, slm::json_text(value));
+  };
+  if (const std::string effort = fields.string("reasoning_effort", ""); !effort.empty()) {
+    const bool off = effort == "none";
+    set("reasoning_effort", off ? "enable_thinking" : "reasoning_effort", off ? slm::Json(false) : slm::Json(effort));
   }
-  return wanted;
+  if (const slm::Json* thinking = fields.find("enable_thinking")) set("enable_thinking", "enable_thinking", *thinking);
+  if (const slm::Json* options = fields.find("chat_template_kwargs")) {
+    for (const auto& [name, value] : options->items()) set("chat_template_kwargs", name, value);
+  }
+  return kwargs;
 }
 
 bool is_list_of_ids(const slm::Json& value) { return value.is_array() && !value.empty() && value.front().is_number(); }
 
-/// What a message says: a text, or a list of parts that are texts.
-std::string content_of(const slm::Json& message) {
-  const slm::Json* const content = Fields(message).find("content");
-  if (content != nullptr && content->is_string()) return content->get<std::string>();
+/// Throws where a message says no text: a string, a list of parts that are texts, or nothing beside calls.
+void check_content(const slm::Json& message) {
+  const Fields said(message);
+  const slm::Json* const content = said.find("content");
+  if (content == nullptr && said.string("role", "") == "assistant") return;
+  if (content != nullptr && content->is_string()) return;
   if (content == nullptr || !content->is_array() || content->empty()) {
     throw Fields::bad("messages", message, "a string or a list of parts, at least one, as `content`");
   }
-  std::string text;
   for (const slm::Json& part : *content) {
     if (!part.is_object()) throw Fields::bad("messages", part, "an object as a part of `content`");
     if (Fields(part).string("type", "") != "text") throw unsupported("messages", "Content other than text");
     const slm::Json* const words = Fields(part).find("text");
     if (words == nullptr || !words->is_string()) throw Fields::bad("messages", part, "a string as `text` of a part");
-    text += words->get<std::string>();
   }
-  return text;
 }
 
 }  // namespace
@@ -240,27 +243,29 @@ std::vector<slm::Token> read_messages(const Fields& fields, const ServedModel& m
   const slm::Json* list = fields.find("messages");
   if (list == nullptr) throw bad_field("messages", "is absent, expected a list of messages");
   if (!model.chat) throw refused_by(*model.no_chat);
-  const cli::ChatFormat format = read_template_options(fields, *model.chat);
-  std::vector<slm::chat::Message> messages;
-  bool thought = false;  // of an answer that no message of the user follows
   for (const slm::Json& message : *list) {
     if (!message.is_object()) throw Fields::bad("messages", message, "objects with role and content");
     const Fields said(message);
-    std::string role = said.string("role", "");
-    const slm::Json* calls = said.find("tool_calls");
-    const bool calls_tools = (calls != nullptr && !calls->empty()) || said.has("function_call");
-    if (role == "tool" || role == "function" || calls_tools) throw unsupported("messages", "Calling tools");
+    if (said.has("function_call")) throw unsupported("messages", "`function_call`, which `tool_calls` replaced,");
     for (const char* name : {"prefix", "partial"}) {
       if (said.boolean(name, false)) throw unsupported("messages", slm::text("A message with `", name, "`"));
     }
-    if (role == "developer") role = "system";
-    if (role == "user") thought = false;
-    if (role == "assistant" && !said.string("reasoning_content", "").empty()) thought = true;
-    messages.push_back({std::move(role), content_of(message)});
+    check_content(message);
   }
-  if (thought) throw unsupported("messages", "`reasoning_content` behind the last message of the user");
+  const std::string kwargs = read_kwargs(fields, *model.chat);
+  const slm::Json* documents = fields.find("documents");
+  const std::string documents_text = documents != nullptr ? slm::json_text(*documents) : "";
+  slm::ChatOptions options;
+  options.kwargs = kwargs;
+  options.documents = documents_text;
+  options.continue_final_message = fields.boolean("continue_final_message", false);
+  options.add_generation_prompt = fields.boolean("add_generation_prompt", !options.continue_final_message);
+  if (options.continue_final_message && options.add_generation_prompt) {
+    throw bad_field("continue_final_message", "excludes `add_generation_prompt`");
+  }
   try {
-    return format.encode(model.tokenizer, messages);
+    const slm::ChatTemplate& form = model.chat->form;
+    return form.encode(model.tokenizer, form.render(slm::json_text(*list), options));
   } catch (const slm::Error& error) {
     throw refused_by(error).of("messages");
   }

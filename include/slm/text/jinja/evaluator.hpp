@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <string>
@@ -33,6 +34,7 @@ struct LoopCell : Cell {
   Value current, previous, changed;
   bool has_changed = false;
   std::int64_t index0 = -1, depth0 = 0;
+  std::size_t base = 0, locals = 0;                       // the names that its test sees, in the evaluator's list
   std::vector<std::pair<std::uint32_t, Value>> captured;  // names around it, where it may be called
 };
 
@@ -126,6 +128,30 @@ class Evaluator final : public Runtime {
    private:
     Evaluator& evaluator_;
     Scope scope_;
+    std::size_t base_;
+  };
+
+  /// Hides the names of a loop's body from the loop's test.
+  class Outside {
+   public:
+    Outside(Evaluator& evaluator, const LoopCell& cell)
+        : evaluator_(evaluator),
+          hidden_(evaluator.locals_.begin() + static_cast<std::ptrdiff_t>(cell.locals), evaluator.locals_.end()),
+          base_(std::exchange(evaluator.base_, cell.base)) {
+      evaluator.heap.spend(hidden_.size());
+      evaluator.locals_.resize(cell.locals);
+    }
+    ~Outside() {
+      evaluator_.base_ = base_;
+      evaluator_.locals_.insert(evaluator_.locals_.end(), std::make_move_iterator(hidden_.begin()),
+                                std::make_move_iterator(hidden_.end()));
+    }
+    Outside(const Outside&) = delete;
+    Outside& operator=(const Outside&) = delete;
+
+   private:
+    Evaluator& evaluator_;
+    std::vector<std::pair<std::uint32_t, Value>> hidden_;
     std::size_t base_;
   };
 

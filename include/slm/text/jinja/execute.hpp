@@ -151,6 +151,8 @@ inline Evaluator::Flow Evaluator::iterate(LoopCell& cell) {
     }
   };
   const End end{cell};
+  cell.base = base_;
+  cell.locals = locals_.size();
   bool completed = false;  // `else` is for loops of which no turn came to its end, as in jinja2
   while (auto found = next_item(cell)) {
     cell.previous = std::exchange(cell.current, *found);
@@ -182,6 +184,7 @@ inline std::optional<Value> Evaluator::fetch(LoopCell& cell) {
     Value item = cell.source.items()[cell.next++];
     heap.spend(1);
     if (!node.kids[2]) return item;
+    const Outside outside(*this, cell);
     const Scope scope(*this);
     assign(*node.kids[0], item);
     if (is_true(evaluate(*node.kids[2]))) return item;

@@ -159,6 +159,11 @@ inline Value groupby(Runtime& run, const Value& value, const Call& call) {
   return run.heap.list(std::move(groups));
 }
 
+/// What map and select go through: nothing for none, 0 and the like.
+inline Value filtered_sequence(Runtime& run, const Value& value) {
+  return is_true(value) ? sequence_of(run.heap, value) : run.heap.list({});
+}
+
 inline Value map(Runtime& run, const Value& value, const Call& call) {
   Call rest = call;
   std::vector<Value> items;
@@ -166,7 +171,7 @@ inline Value map(Runtime& run, const Value& value, const Call& call) {
     const Given given("map", call, {"attribute", "default"});
     if (!given.has(0)) fail("'map' needs a filter or an attribute");
     const Part part(run, given.at(0));
-    const Value source = sequence_of(run.heap, value);
+    const Value source = filtered_sequence(run, value);
     for (const Value& item : source.items()) {
       const Value found = part.of(item);
       items.push_back(found.is_undefined() && given.has(1) ? given.at(1) : found);
@@ -177,7 +182,7 @@ inline Value map(Runtime& run, const Value& value, const Call& call) {
   const Entry entry = filter_named(call.positional[0].bytes());
   if (entry == 0) fail(text("there is no filter named ", quote(call.positional[0].bytes())));
   rest.positional.erase(rest.positional.begin());
-  const Value source = sequence_of(run.heap, value);
+  const Value source = filtered_sequence(run, value);
   run.heap.spend(source.items().size());
   for (const Value& item : source.items()) items.push_back(filter_function(entry)(run, item, rest));
   return run.heap.iterator(std::move(items));
@@ -204,7 +209,7 @@ Value select(Runtime& run, const Value& value, const Call& call) {
     if (entry == 0) fail(text("there is no test named ", name.is_string() ? quote(name.bytes()) : "so"));
     test = test_function(entry);
   }
-  const Value source = sequence_of(run.heap, value);
+  const Value source = filtered_sequence(run, value);
   std::vector<Value> items;
   for (const Value& item : source.items()) {
     run.heap.spend(1);

@@ -56,13 +56,14 @@ inline bool sameas(Runtime& run, const Value& value, const Call& call) {
 
 inline bool divisible(const Value& value, std::int64_t by) {
   need(value);
-  if (!value.is_whole()) fail(text("the test needs an integer, got the type ", type_name(value)));
+  if (!value.is_number()) fail(text("the test needs a number, got the type ", type_name(value)));
   if (by == 0) fail("division by zero");
+  if (value.is(Kind::real)) return real_modulo(value.number(), static_cast<double>(by)) == 0;
   return floor_modulo(value.whole(), by) == 0;
 }
 inline bool odd(Runtime&, const Value& value, const Call& call) {
   Given("odd", call, {});
-  return !divisible(value, 2);
+  return !divisible(value, 2) && (!value.is(Kind::real) || std::floor(value.number()) == value.number());
 }
 inline bool even(Runtime&, const Value& value, const Call& call) {
   Given("even", call, {});

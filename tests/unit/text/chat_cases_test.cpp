@@ -1,0 +1,170 @@
+// Chat templates beside transformers: published templates where they are present, what they write and what they can,
+// and ids of chats whose messages spell control tokens.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cstddef>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "slm/core/error.hpp"
+#include "slm/text/chat.hpp"
+#include "slm/text/tokenizer.hpp"
+#include "slm/text/utf8.hpp"
+#include "support/errors.hpp"
+#include "support/paths.hpp"
+#include "support/templates.hpp"
+
+using namespace slm;
+using testing::OrderedJson;
+using testing::template_cases;
+
+namespace {
+
+/// The texts that a case's options refer to.
+struct Given {
+  explicit Given(const OrderedJson& example)
+      : messages(example["messages"].dump()),
+        tools(example.contains("tools") ? example["tools"].dump() : ""),
+        kwargs(example.contains("kwargs") ? example["kwargs"].dump() : "") {
+    options.tools = tools;
+    options.kwargs = kwargs;
+    options.add_generation_prompt = example.value("add_generation_prompt", true);
+    options.continue_final_message = example.value("continue_final_message", false);
+    options.as_given = true;
+    options.date = jinja::Date::parse(example.value("date", "2025-03-09T14:05:07"));
+  }
+  Given(const Given&) = delete;
+  Given& operator=(const Given&) = delete;
+
+  std::string messages, tools, kwargs;
+  ChatOptions options;
+};
+
+const ChatTemplate& published(const std::string& file) {
+  static std::map<std::string, ChatTemplate> compiled;
+  const auto found = compiled.find(file);
+  if (found != compiled.end()) return found->second;
+  const std::string source = testing::file_text(testing::published_template(file));
+  return compiled.emplace(file, ChatTemplate::parse(source)).first->second;
+}
+
+ChatTemplate with_tokens(const OrderedJson& example) {
+  return published(example["template"])
+      .with_token("bos_token", example["bos_token"])
+      .with_token("eos_token", example["eos_token"]);
+}
+
+}  // namespace
+
+TEST_CASE("published templates give what transformers gives", "[chat]") {
+  SLM_SKIP_WITHOUT(testing::published_template("SOURCE.txt"), "the folder chat_templates");
+  for (const OrderedJson& example : template_cases("templates.json")) {
+    const std::string name = example["name"];
+    CAPTURE(name);
+    const ChatTemplate form = with_tokens(example);
+    const Given given(example);
+    try {
+      const jinja::Rendered found = form.render(given.messages, given.options);
+      REQUIRE_FALSE(example.contains("error"));
+      CHECK(found.text == example["expected"].get<std::string>());
+    } catch (const TemplateError& error) {
+      INFO(error.what());
+      REQUIRE(example.contains("error"));
+      const int line = example["error_line"];
+      CHECK((error.line() == line || error.line() == line - 1));  // an expression may span two
+      if (example["error_kind"] != "raised") continue;
+      CHECK(error.kind() == TemplateError::Kind::raised);
+      CHECK(error.line() == line);
+      CHECK_THAT(error.reason(), Catch::Matchers::StartsWith(example["error_text"].get<std::string>()));
+    }
+  }
+}
+
+TEST_CASE("texts of messages and texts of templates are told apart", "[chat]") {
+  SLM_SKIP_WITHOUT(testing::published_template("SOURCE.txt"), "the folder chat_templates");
+  for (const OrderedJson& example : template_cases("marks.json")) {
+    const std::string name = example["name"];
+    CAPTURE(name);
+    const Given given(example);
+    const jinja::Rendered found = with_tokens(example).render(given.messages, given.options);
+    REQUIRE(found.text == example["expected"].get<std::string>());
+    std::vector<std::size_t> places;  // of characters, in bytes
+    for (std::size_t at = 0; at < found.text.size();) {
+      places.push_back(at);
+      utf8::next(found.text, at);
+    }
+    places.push_back(found.text.size());
+    const auto written = [&](std::size_t begin, std::size_t end) {
+      std::size_t from = 0;
+      bool all = true;
+      for (const auto& span : found.spans) {
+        if (from < end && begin < span.end) all = all && span.written;
+        from = span.end;
+      }
+      return all;
+    };
+    for (const char* owner : {"user", "template_owned"}) {
+      for (const OrderedJson& span : example[owner]) {
+        CAPTURE(span.dump());
+        CHECK(written(places[span[0]], places[span[1]]) == (std::string_view(owner) == "template_owned"));
+      }
+    }
+  }
+}
+
+TEST_CASE("what a template can do is found by rendering", "[chat]") {
+  SLM_SKIP_WITHOUT(testing::published_template("SOURCE.txt"), "the folder chat_templates");
+  for (const OrderedJson& example : template_cases("features.json")) {
+    const std::string name = example["template"];
+    const ChatTemplate form = published(name).with_token("bos_token", "<s>").with_token("eos_token", "</s>");
+    const ChatFeatures& found = form.features();
+    const auto check = [&](const char* field, ChatSupport support) {
+      constexpr const char* words[]{"no", "yes", "error"};
+      INFO(name << " " << field);
+      const std::string expected = example[field];
+      CHECK(words[static_cast<int>(support)] == (expected == "quoted-twice" ? "yes" : expected));
+    };
+    check("system_role", found.system);
+    check("system_later", found.later_system);
+    check("developer_role", found.developer);
+    check("parts_content", found.parts);
+    check("tools", found.tools);
+    check("tool_call_in_history", found.tool_calls);
+    check("arguments_as_object", found.arguments_as_object);
+    check("arguments_as_text", found.arguments_as_text);
+    check("two_calls_in_one_message", found.parallel_calls);
+    check("text_beside_call", found.text_beside_call);
+    check("call_without_content_key", found.call_without_content);
+    check("tool_result", found.tool_results);
+    check("documents", found.documents);
+    check("reasoning_of_earlier_turns", found.earlier_reasoning);
+    check("reasoning_after_last_user", found.last_reasoning);
+    INFO(name);
+    CHECK(found.quotes_arguments == (example["arguments_as_text"] == "quoted-twice"));
+    CHECK(found.generation_prompt == example["generation_prompt"]["default"].get<std::string>());
+    CHECK(found.opens_thinking == example["generation_prompt_opens_thinking"]["default"].get<bool>());
+    const auto& effects = example["variables_with_effect"];
+    CHECK(found.thinking_switch == (std::find(effects.begin(), effects.end(), "enable_thinking") != effects.end()));
+    if (example["call_text"].is_string()) CHECK(found.call_text == example["call_text"].get<std::string>());
+  }
+}
+
+TEST_CASE("ids of chats are those of text that cannot become control tokens", "[chat]") {
+  for (const OrderedJson& example : template_cases("ids/ids.json")) {
+    const std::string name = example["name"];
+    CAPTURE(name);
+    const auto folder = testing::fixture("templates/ids/" + example["tokenizer"].get<std::string>());
+    if (testing::error_id([&] { Tokenizer::from(folder); }) == "tokenizer.unsupported") continue;
+    const Tokenizer tokenizer = Tokenizer::from(folder);
+    const Given given(example);
+    const ChatTemplate form = ChatTemplate::from(folder);
+    const jinja::Rendered rendered = form.render(given.messages, given.options);
+    CHECK(rendered.text == example["text"].get<std::string>());
+    const std::vector<Token> ids = form.encode(tokenizer, rendered);
+    CHECK(ids == example["ids"].get<std::vector<Token>>());
+    CHECK(tokenizer.decode(ids, false) == rendered.text);
+  }
+}
