@@ -244,8 +244,10 @@ TEST_CASE("a GGUF file keeps the tokenizer, the chat template and the end tokens
   const fs::path model = folder.path() / "model";
   fs::copy(demo_pair("target"), model);
   Json config = read_json_object(model / "tokenizer_config.json");
-  config["chat_template"] =
+  const std::string jinja =
       "{% for m in messages %}{{'<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>'}}{% endfor %}";
+  config["chat_template"] =
+      Json::array({{{"name", "default"}, {"template", jinja}}, {{"name", "tool-use"}, {"template", "tools"}}});
   write_text_file(model / "tokenizer_config.json", config.dump());
   const fs::path out = folder.path() / "model.gguf", again = folder.path() / "again.gguf";
   quantize::write_gguf(model, out, {.type = DType::f32});
@@ -253,7 +255,9 @@ TEST_CASE("a GGUF file keeps the tokenizer, the chat template and the end tokens
   for (const fs::path& file : {out, again}) {
     check_same_ids(model, file);
     const GgufFile gguf(file);
-    CHECK(gguf.fields().string("tokenizer.chat_template") == config["chat_template"].get<std::string>());
+    CHECK(gguf.fields().string("tokenizer.chat_template") == jinja);
+    CHECK(gguf.fields().string("tokenizer.chat_template.tool_use") == "tools");
+    CHECK(gguf.fields().strings("tokenizer.chat_templates") == std::vector<std::string_view>{"tool-use"});
     CHECK(Checkpoint(file).settings().end_tokens == Checkpoint(model).settings().end_tokens);
     CHECK(read_vocabulary(file) == read_vocabulary(model));
   }
