@@ -71,11 +71,7 @@ class OutputFolder {
     if (failure) throw unwritable(result, failure);
     const std::uint64_t total = join(parts, result, most_bytes);
     write_text_file(result / "config.json", config.dump(2) + "\n");
-    for (const fs::path& file : files) {
-      if (!fs::copy_file(file, result / file.filename(), failure) || failure) {
-        throw unwritable(result / file.filename(), failure);
-      }
-    }
+    for (const fs::path& file : files) copy_companion(file, result);
     fs::rename(result, folder_, failure);
     if (failure) throw unwritable(folder_, failure);
     remove_tree(work_);  // the result is complete even if this fails
@@ -93,11 +89,6 @@ class OutputFolder {
     const auto total = write_weights(result, tensors, most_bytes, [](const Tensor& tensor) { return tensor.bytes; });
     for (const Safetensors& part : opened) part.file.check_unchanged();
     return total;
-  }
-
-  static Error unwritable(const std::filesystem::path& path, const std::error_code& reason) {
-    return Error("io.unwritable", text("cannot write '", path.string(), "': ", reason.message()),
-                 "Check the folder, its permissions and the free space");
   }
 
   std::filesystem::path folder_;

@@ -66,7 +66,7 @@ class Merge {
       });
       checkpoint_.check_unchanged();
       write_config(work);
-      for (const fs::path& file : companions_of(checkpoint_.folder())) copy(file, work / file.filename());
+      for (const fs::path& file : companions_of(checkpoint_.folder())) copy_companion(file, work);
       fs::rename(work, output, failure);
       if (failure) throw unwritable(output, failure);
     } catch (...) {
@@ -91,16 +91,6 @@ class Merge {
 
   Error quantized() const {
     return refused("quantized", "Merge into the original floating-point model, then quantize the result");
-  }
-
-  static Error unwritable(const std::filesystem::path& path, const std::error_code& reason) {
-    return Error("io.unwritable", text("cannot write '", path.string(), "': ", reason.message()),
-                 "Check the folder, its permissions and the free space");
-  }
-
-  static void copy(const std::filesystem::path& from, const std::filesystem::path& to) {
-    std::error_code failure;
-    if (!std::filesystem::copy_file(from, to, failure) || failure) throw unwritable(to, failure);
   }
 
   /// Determines the output tensors and the change of each. A table shared by embedding and head is split if one of them
@@ -202,7 +192,7 @@ class Merge {
     const auto original = checkpoint_.folder() / "config.json";
     OwnedJson config = read_json_object(original);
     const bool tied = checkpoint_.settings().tied_embeddings && !report_.untied;
-    if (tied || config.value("tie_word_embeddings", Json()) == false) return copy(original, work / "config.json");
+    if (tied || config.value("tie_word_embeddings", Json()) == false) return copy_companion(original, work);
     config["tie_word_embeddings"] = false;
     write_text_file(work / "config.json", config.dump(2) + "\n");
   }

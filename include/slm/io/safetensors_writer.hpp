@@ -92,6 +92,9 @@ std::uint64_t write_weights(const std::filesystem::path& folder, std::span<const
   return total;
 }
 
+/// The folder of named chat templates.
+inline constexpr std::string_view more_templates = "additional_chat_templates";
+
 /// Files besides weights and config.json that other programs expect in a model folder.
 inline std::vector<std::filesystem::path> companions_of(const std::filesystem::path& folder) {
   std::vector<std::filesystem::path> files;
@@ -101,7 +104,25 @@ inline std::vector<std::filesystem::path> companions_of(const std::filesystem::p
     std::error_code failure;
     if (std::filesystem::is_regular_file(folder / name, failure)) files.push_back(folder / name);
   }
+  std::error_code failure;
+  const std::filesystem::path templates = folder / more_templates;
+  if (!std::filesystem::is_directory(templates, failure)) return files;
+  for (const std::filesystem::path name : names_in(templates.string(), failure)) {
+    const bool wanted = name.extension() == ".jinja" && std::filesystem::is_regular_file(templates / name, failure);
+    if (wanted) files.push_back(templates / name);
+  }
   return files;
+}
+
+/// Copies one of these files into another folder.
+inline void copy_companion(const std::filesystem::path& file, std::filesystem::path folder) {
+  std::error_code failure;
+  if (file.parent_path().filename() == more_templates) {
+    folder /= more_templates;
+    std::filesystem::create_directories(folder, failure);
+  }
+  const std::filesystem::path to = folder / file.filename();
+  if (failure || !std::filesystem::copy_file(file, to, failure) || failure) throw unwritable(to, failure);
 }
 
 }}

@@ -17,6 +17,11 @@
 
 namespace slm { inline namespace v0_1 {
 
+inline Error unwritable(const std::filesystem::path& path, const std::error_code& reason) {
+  return Error("io.unwritable", text("cannot write '", path.string(), "': ", reason.message()),
+               "Check the folder, its permissions and the free space");
+}
+
 /// Calls fill(stream) on a temporary file next to `path`, then renames it. A full disk or an interruption therefore
 /// leaves no incomplete file. Throws io.unwritable, and the exceptions of fill.
 template <class Fill>

@@ -197,7 +197,8 @@ inline Text percent_formatted(Heap& heap, const Text& format, const Value& value
       default: fail("unsupported format character " + quote({&letter, 1}));
     }
   }
-  if (named == nullptr && !value.is(Kind::dict) && (several ? used < value.items().size() : used == 0)) {
+  const bool checked = named == nullptr && !value.is(Kind::dict) && !value.is(Kind::list) && !value.is_undefined();
+  if (checked && (several ? used < value.items().size() : used == 0)) {
     fail("there are more values than the format needs");
   }
   return out;
