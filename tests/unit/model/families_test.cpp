@@ -207,7 +207,7 @@ TEST_CASE("texts beyond the learned positions or the context are rejected, and n
     CHECK(model.length() == 60);
     CHECK(model.forward(four, 4).extent(0) == 4);
     CHECK_THROWS_WITH(load_dynamic(fixture(text("models/", name)), {.context = 65}),
-                      Catch::Contains("model.context") && Catch::Contains("allows 64"));
+                      Catch::Contains("model.context") && Catch::Contains("limit of config.json, 64"));
   }
   // A config.json with more positions than the table.
   const Changed longer("gpt2", [](Tensor&) { return true; }, {{"n_positions", 128}});
