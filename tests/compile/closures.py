@@ -17,12 +17,13 @@ MODELS = r"^(model|backend|decode|config)/"
 
 # header: (headers, thousand lines) with SLM_IMPLEMENTATION 0, the same with the functions, and excluded modules. A
 # tokenizer with the functions includes the matcher of split patterns: ten headers of text/split/, two of its tables.
+# The readers of config.json include a header of each group of families (io/families).
 CLOSURES = {
-    "slm/speculative.hpp": ((105, 95), (191, 175), (QUANTIZING, RANKS, CONFIGS, ADAPTERS, ENGINE)),
+    "slm/speculative.hpp": ((105, 95), (212, 180), (QUANTIZING, RANKS, CONFIGS, ADAPTERS, ENGINE)),
     "slm/text/tokenizer.hpp": ((12, 65), (45, 110), (QUANTIZING, RANKS, CONFIGS, ADAPTERS, ENGINE, MODELS)),
-    "slm/text/chat.hpp": ((10, 60), (95, 120), (QUANTIZING, RANKS, CONFIGS, ADAPTERS, ENGINE)),
-    "slm/adapters.hpp": ((35, 85), (75, 120), (QUANTIZING, RANKS, CONFIGS, ENGINE)),
-    "slm/engine.hpp": ((130, 105), (215, 180), (QUANTIZING, RANKS, CONFIGS)),
+    "slm/text/chat.hpp": ((10, 60), (110, 125), (QUANTIZING, RANKS, CONFIGS, ADAPTERS, ENGINE)),
+    "slm/adapters.hpp": ((35, 85), (90, 125), (QUANTIZING, RANKS, CONFIGS, ENGINE)),
+    "slm/engine.hpp": ((130, 105), (236, 190), (QUANTIZING, RANKS, CONFIGS)),
     "slm/fwd.hpp": ((2, 1), (2, 1), (QUANTIZING, RANKS, CONFIGS, ADAPTERS, ENGINE, MODELS)),
 }
 

@@ -40,9 +40,9 @@ int count_of_kernels() {
   return count_of_format<Fp32>() + count_of_format<Fp16>() + count_of_format<Bf16>() + count_of_format<Int4>() +
          count_of_format<Int8>() + count_of_attention<half_t>() + count_of_attention<bfloat16_t>() +
          count_of_attention<std::int8_t>() +
-         count_of<Shrink, AdaptEmbedding, SelectRows, NormalizeRows, GateRows, ShapeQkv, TakeColumns, SpreadColumns,
-                  SpreadRows, Peak, Cut, Race, PersistentStep<Fp16>, PersistentStep<Bf16>, PersistentStep<Int4>,
-                  PersistentStep<Int8>, detail::ProbeKernel>();
+         count_of<Shrink, AdaptEmbedding, SelectRows, ScaleRows, AddNormedRows, NormalizeRows, GateRows, ShapeQkv,
+                  TakeColumns, SpreadColumns, SpreadRows, Peak, Cut, Race, PersistentStep<Fp16>, PersistentStep<Bf16>,
+                  PersistentStep<Int4>, PersistentStep<Int8>, detail::ProbeKernel>();
 }
 
 }  // namespace slm::gpu

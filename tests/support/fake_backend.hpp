@@ -55,20 +55,22 @@ class FakeStep {
     for (std::int64_t r = 0; r < q.extent(0); ++r) fill(out, r, q(r, 0));
   }
   template <class Matrix>
-  void project(ConstRows input, const Linear<Matrix>&, Rows x) {
+  void project(ConstRows input, const Linear<Matrix>&, Rows x, float = 1) {
     log("project", input);
     for (std::int64_t r = 0; r < x.extent(0); ++r) fill(x, r, x(r, 0) + 1);
   }
   template <class Matrix>
-  void gated_mlp(ConstRows x, Norm, const Linear<Matrix>&, Rows out, ActivationKind = ActivationKind::silu) {
+  void gated_mlp(ConstRows x, Norm, const Linear<Matrix>&, Rows out, Activation = ActivationKind::silu) {
     log("gated_mlp", x);
     for (std::int64_t r = 0; r < out.extent(0); ++r) fill(out, r, 2);
   }
   template <class Matrix>
-  void mlp(ConstRows x, Norm, const Linear<Matrix>&, ActivationKind, const float*, Rows out) {
+  void mlp(ConstRows x, Norm, const Linear<Matrix>&, Activation, const float*, Rows out) {
     log("mlp", x);
     for (std::int64_t r = 0; r < out.extent(0); ++r) fill(out, r, 3);
   }
+  void scale(Rows x, float) { log("scale", x); }
+  void add(Rows branch, Norm, Rows) { log("add", branch); }
   void normalize(Rows x, Norm) { log("normalize", x); }
   void select(ConstRows x, Rows out) {
     log("select", out);
@@ -76,7 +78,7 @@ class FakeStep {
       fill(out, static_cast<std::int64_t>(i), x(plan_.outputs[i], 0));
   }
   template <class Matrix>
-  void logits(ConstRows x, Norm, const Linear<Matrix>&, Rows out) {
+  void logits(ConstRows x, Norm, const Linear<Matrix>&, Rows out, Activation = {}) {
     log("logits", x);
     for (std::int64_t r = 0; r < out.extent(0); ++r) {
       fill(out, r, 0);

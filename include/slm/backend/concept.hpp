@@ -5,6 +5,7 @@
 // alone, and verifying K+1 tokens the same bits as K+1 single steps.
 #pragma once
 
+#include <cmath>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -30,12 +31,13 @@ struct Norm {
   NormKind kind = NormKind::rms;
 };
 
-/// Rotary position embedding in the rotate-half layout of Hugging Face checkpoints.
+/// Rotary position embedding. Dimension i of a head rotates with i + width / 2, or 2i with 2i + 1 if `pairs`.
 struct Rope {
   const float* inverse_frequency[2] = {};  // [width / 2] each, in device memory; null: no rotation. The second:
                                            // LongRoPE's long factors; PlanSequence::rope selects
   int width = 0;                           // leading dimensions of a head that are rotated; 0: all
   float factor = 1;                        // factor of cosines and sines
+  bool pairs = false;
 
   int rotating(int head_dim) const { return inverse_frequency[0] == nullptr ? 0 : width != 0 ? width : head_dim; }
 };
@@ -44,8 +46,15 @@ struct Rope {
 struct QkvShaping {
   float clip = 0;  // clamp to [-clip, clip]; 0: off
   QkNorm norm = QkNorm::none;
-  Norm query = {};  // weights [head_dim] for per_head, [heads * head_dim] or [kv_heads * head_dim] for whole
+  Norm query = {};  // weights [head_dim] for per_head and rotated, else [heads * head_dim] or [kv_heads * head_dim]
   Norm key = {};
+
+  bool per_head() const { return norm != QkNorm::none && norm != QkNorm::whole; }
+  /// The norm of one head, if heads are normalised separately.
+  Norm of_head(Norm all, int head, int dim) const {
+    if (norm == QkNorm::own_weights && all.weight != nullptr) all.weight += std::int64_t{head} * dim;
+    return all;
+  }
 };
 
 /// Conversion of scores to attention weights.
@@ -53,6 +62,16 @@ struct Attention {
   float scale = 0;                // factor of q . k; 0: 1 / sqrt(head_dim)
   int window = 0;                 // position i attends to j with i - window < j <= i; 0: all j <= i
   const float* slopes = nullptr;  // [heads.query], in device memory: ALiBi adds slope * (j - i) to scores; null: none
+  float cap = 0;                  // scaled scores become cap * tanh(score / cap), before ALiBi; 0: off
+  float temperature = 0;          // see ModelSettings
+  int temperature_context = 1;
+
+  /// Factor of q . k for the query at a position.
+  float scale_at(int position, int dim) const {
+    const float all = scale != 0 ? scale : 1.0f / std::sqrt(static_cast<float>(dim));
+    if (temperature == 0) return all;
+    return all * (1 + temperature * std::log(1 + static_cast<float>(position / temperature_context)));
+  }
 };
 
 struct Heads {
@@ -90,13 +109,15 @@ struct NothingRecorded {};
 ///   adapt_embedding    x [rows, out]          x += contributions of the rows' adapters to the token embedding
 ///   qkv                q [rows, heads * dim]  rope(shaping(norm(x) . weight^T + bias)): queries to q, keys and values
 ///                                             to the pages at the rows' positions; values are only clipped
-///   attend             out [rows, heads*dim]  causal softmax(scale q k^T + ALiBi) v over the window
-///   project            x [rows, hidden]       x += input . weight^T + bias
+///   scale              x [rows, hidden]       x *= factor
+///   attend             out [rows, heads*dim]  causal softmax(cap(scale q k^T) + ALiBi) v over the window
+///   project            x [rows, hidden]       x += factor * (input . weight^T + bias)
+///   add                x [rows, hidden]       x += norm(branch); the branch may be modified
 ///   gated_mlp          out [rows, ffn]        activation(gate) * up, the halves of norm(x) . weight^T + bias
 ///   mlp                out [rows, out]        activation(norm(x) . weight^T + bias) / divisor; divisor may be null
 ///   normalize          x [rows, hidden]       x = norm(x)
 ///   select             out [outputs, hidden]  x[outputs[i]]
-///   logits             out [outputs, vocab]   norm(x) . weight^T + bias of selected rows, in host memory
+///   logits             out [outputs, vocab]   activation(norm(x) . weight^T + bias) of selected rows, in host memory
 ///   read               out [outputs, width]   selected rows, in host memory
 /// If B::chooses, a step also has, for use in record():
 ///   choose             chooses a token for each selected row by its logits and the plan's draws
@@ -106,7 +127,7 @@ template <class Step, class B>
 concept StepOf = requires(Step& step, const typename B::template Matrix<Fp32>& matrix, typename B::Recorded& recorded,
                           Linear<typename B::template Matrix<Fp32>> linear, int number, std::int64_t width,
                           const float* divisor, Norm norm, Rope rope, Heads heads, QkvShaping shaping, KvLayer layer,
-                          Attention attention, ActivationKind activation, View<float, 2> host_rows,
+                          Attention attention, Activation activation, float factor, View<float, 2> host_rows,
                           View<const float, 2> table, View<typename B::Activation, 2> rows,
                           View<const typename B::Activation, 2> const_rows, void (*body)()) {
   { step.rows() } -> std::same_as<int>;
@@ -118,12 +139,14 @@ concept StepOf = requires(Step& step, const typename B::template Matrix<Fp32>& m
   step.adapt_embedding(rows);
   step.qkv(const_rows, norm, linear, rope, heads, layer, rows, shaping);
   step.attend(const_rows, heads, layer, rows, attention);
-  step.project(const_rows, linear, rows);
+  step.scale(rows, factor);
+  step.project(const_rows, linear, rows, factor);
+  step.add(rows, norm, rows);
   step.gated_mlp(const_rows, norm, linear, rows, activation);
   step.mlp(const_rows, norm, linear, activation, divisor, rows);
   step.normalize(rows, norm);
   step.select(const_rows, rows);
-  step.logits(const_rows, norm, linear, host_rows);
+  step.logits(const_rows, norm, linear, host_rows, activation);
   step.read(const_rows, host_rows);
 };
 

@@ -80,9 +80,9 @@ class HostShares {
     }
   }
 
-  /// x += sum over ranks, in rank order, of mine [rows, width] + bias [width], which may be null. Ranks without inputs
-  /// contribute nothing.
-  void add(const RowCut& inputs, ConstRows mine, const float* bias, Rows x) {
+  /// x += factor * (sum over ranks, in rank order, of mine [rows, width] + bias [width], which may be null). Ranks
+  /// without inputs contribute nothing.
+  void add(const RowCut& inputs, ConstRows mine, const float* bias, Rows x, float factor = 1) {
     const std::int64_t size = x.size(), width = x.extent(1);
     sizes_.clear();
     for (int r = 0; r < peers_.size(); ++r) sizes_.push_back(inputs.count(r) > 0 ? bytes_of(size) : 0);
@@ -96,7 +96,7 @@ class HostShares {
       }
       float* const to = x.row(row);
       for (std::int64_t i = 0; bias != nullptr && i < width; ++i) sum[i] += bias[i];
-      for (std::int64_t i = 0; i < width; ++i) to[i] += sum[i];
+      for (std::int64_t i = 0; i < width; ++i) to[i] += factor * sum[i];
     }
   }
 

@@ -177,6 +177,8 @@ class SplitStep {
       step_->finish_qkv(projected, rope, heads, own(layer), q, shaping);
     } else if (computes_heads()) {
       const Linear mine{linear.weight.held, own_heads(linear.bias), linear.product};
+      shaping.query = shaping.of_head(shaping.query, heads_.queries_of(grid_.lane).first, heads.dim);
+      shaping.key = shaping.of_head(shaping.key, heads_.kv_of(grid_.lane).first, heads.dim);
       step_->qkv(x, norm, mine, rope, heads_.of(grid_.lane), own(layer), own_heads(q), shaping);
     }
   }
@@ -191,30 +193,36 @@ class SplitStep {
   }
 
   template <class Held>
-  void project(ConstRows input, const Linear<Matrix<Held>>& linear, Rows x) {
+  void project(ConstRows input, const Linear<Matrix<Held>>& linear, Rows x, float factor = 1) {
     residual_ = x;
-    if (linear.weight.inputs.width > 0) return add_up(input, linear, x);
+    if (linear.weight.inputs.width > 0) return add_up(input, linear, x, factor);
     const RowCut& cut = linear.weight.cut;
     share(linear, cut.parts, x, [&](const auto& held, Rows mine) {
       shares().take_own(cut, x, mine);
-      step_->project(input, held, mine);
+      step_->project(input, held, mine, factor);
     });
   }
 
   template <class Held>
   void gated_mlp(ConstRows x, Norm norm, const Linear<Matrix<Held>>& linear, Rows out,
-                 ActivationKind activation = ActivationKind::silu) {
+                 Activation activation = ActivationKind::silu) {
     share(linear, 1, out, [&](const auto& held, Rows mine) { step_->gated_mlp(x, norm, held, mine, activation); });
   }
 
   template <class Held>
-  void mlp(ConstRows x, Norm norm, const Linear<Matrix<Held>>& linear, ActivationKind activation, const float* divisor,
+  void mlp(ConstRows x, Norm norm, const Linear<Matrix<Held>>& linear, Activation activation, const float* divisor,
            Rows out) {
     share(linear, linear.weight.cut.parts, out, [&](const auto& held, Rows mine) {
       step_->mlp(x, norm, held, activation, own_of(linear.weight.cut, divisor, divisors), mine);
     });
   }
 
+  void scale(Rows x, float factor) {
+    if (is_here()) step_->scale(x, factor);
+  }
+  void add(Rows branch, Norm norm, Rows x) {
+    if (is_here()) step_->add(branch, norm, x);
+  }
   void normalize(Rows x, Norm norm) {
     if (is_here()) step_->normalize(x, norm);
   }
@@ -223,14 +231,14 @@ class SplitStep {
   }
 
   template <class Held>
-  void logits(ConstRows x, Norm norm, const Linear<Matrix<Held>>& linear, Rows out) {
+  void logits(ConstRows x, Norm norm, const Linear<Matrix<Held>>& linear, Rows out, Activation activation = {}) {
     const Rows gathered = shares().answers(out);
     share(linear, linear.weight.cut.parts, gathered, [&](const auto& held, Rows mine) {
       if constexpr (B::own_memory) {  // logits() would copy them to the host
         const ConstRows answered{x.data, mine.extent(0), x.extent(1)};
-        step_->mlp(answered, norm, held, ActivationKind::identity, nullptr, mine);
+        step_->mlp(answered, norm, held, activation, nullptr, mine);
       } else {
-        step_->logits(x, norm, held, mine);
+        step_->logits(x, norm, held, mine, activation);
       }
     });
     if (is_here()) shares().bring(gathered, out);
@@ -346,9 +354,10 @@ class SplitStep {
     if (!kept) shares().gather(cut, parts, mine, out);
   }
 
-  /// x += input . weight^T + bias, from each rank's columns of `input`, which are at the beginning of its buffer.
+  /// x += factor * (input . weight^T + bias), from each rank's columns of `input`, which are at the beginning of its
+  /// buffer.
   template <class Held>
-  void add_up(ConstRows input, const Linear<Matrix<Held>>& linear, Rows x) {
+  void add_up(ConstRows input, const Linear<Matrix<Held>>& linear, Rows x, float factor) {
     if (!is_here()) return;
     if constexpr (!B::own_memory) {
       const RowCut& inputs = linear.weight.inputs;
@@ -357,7 +366,7 @@ class SplitStep {
       const Linear<Held> held{linear.weight.held, nullptr, linear.product};
       const Norm none{.kind = NormKind::none};
       if (mine.size() > 0) step_->mlp(own, none, held, ActivationKind::identity, nullptr, mine);
-      shares().add(inputs, mine, linear.bias, x);
+      shares().add(inputs, mine, linear.bias, x, factor);
     }
   }
 

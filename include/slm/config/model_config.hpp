@@ -2,6 +2,7 @@
 // differ between fine-tunes of one shape.
 #pragma once
 
+#include <cmath>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -25,10 +26,25 @@ enum class Positions {
 };
 
 enum class BlockOrder {
-  pre_norm,   // x += attention(norm(x)); x += mlp(norm(x))
-  parallel,   // x += attention(n) + mlp(n), n = norm(x)
-  post_norm,  // x = norm(x + attention(x)); x = norm(x + mlp(x))
+  pre_norm,        // x += attention(norm(x)); x += mlp(norm(x))
+  parallel,        // x += attention(n) + mlp(n), n = norm(x)
+  parallel_norms,  // x += attention(norm(x)) + mlp(norm(x)), with two norms
+  post_norm,       // x = norm(x + attention(x)); x = norm(x + mlp(x))
+  output_norm,     // x += norm(attention(x)); x += norm(mlp(x))
+  sandwich,        // x += norm(attention(norm(x))); x += norm(mlp(norm(x)))
 };
+
+constexpr bool is_parallel(BlockOrder order) {
+  return order == BlockOrder::parallel || order == BlockOrder::parallel_norms;
+}
+/// Whether attention and MLP normalise their inputs.
+constexpr bool norms_inputs(BlockOrder order) {
+  return order != BlockOrder::post_norm && order != BlockOrder::output_norm;
+}
+/// Whether the outputs of attention and MLP are normalised before they are added.
+constexpr bool norms_outputs(BlockOrder order) {
+  return order == BlockOrder::output_norm || order == BlockOrder::sandwich;
+}
 
 enum class AttentionBias { none, qkv, all };  // all: q, k, v and the output projection
 
@@ -55,7 +71,10 @@ constexpr std::string_view name_of(BlockOrder order) {
   switch (order) {
     case BlockOrder::pre_norm: return "pre_norm";
     case BlockOrder::parallel: return "parallel";
+    case BlockOrder::parallel_norms: return "parallel_norms";
     case BlockOrder::post_norm: return "post_norm";
+    case BlockOrder::output_norm: return "output_norm";
+    case BlockOrder::sandwich: return "sandwich";
   }
   return "?";
 }
@@ -84,14 +103,16 @@ struct ModelConfig {
   ActivationKind activation = ActivationKind::silu;
   bool gated = true;  // activation(gate) * up, or activation(up)
   Positions positions = Positions::rope;
-  int rotary = 0;  // leading dimensions of a head that are rotated; 0: all
+  int rotary = 0;              // leading dimensions of a head that are rotated; 0: all
+  bool rotates_pairs = false;  // dimensions 2i and 2i + 1 rotate together, instead of i and i + rotary_dim / 2
   BlockOrder order = BlockOrder::pre_norm;
   QkNorm qk_norm = QkNorm::none;
   AttentionBias attention_bias = AttentionBias::none;
   bool mlp_bias = false;
   bool head_bias = false;
-  bool final_norm = true;  // before the head
-  int embedding = 0;       // width of the embedding table if it differs from hidden; 0: hidden
+  bool inner_norms = false;  // of the inputs of the output projection and of the MLP's second matrix
+  bool final_norm = true;    // before the head
+  int embedding = 0;         // width of the embedding table if it differs from hidden; 0: hidden
 
   constexpr bool operator==(const ModelConfig&) const = default;
 
@@ -117,6 +138,8 @@ constexpr std::string_view fault_of(const ModelConfig& config) {
     return "rotary must be even and at most head_dim";
   }
   if (config.rotary != 0 && config.positions != Positions::rope) return "rotary needs rotary positions";
+  if (config.rotates_pairs && config.positions != Positions::rope) return "rotates_pairs needs rotary positions";
+  if (config.activation == ActivationKind::soft_cap) return "soft_cap is an activation of logits only";
   if (!within(config.vocab, most_vocab)) return "vocab must be 1..1000000";
   if (config.embedding < 0 || config.embedding > 1 << 20) return "embedding must be 0..1048576";
   if (config.embedding != 0 && config.positions != Positions::learned)
@@ -127,7 +150,7 @@ constexpr std::string_view fault_of(const ModelConfig& config) {
 
 /// How the trained rotary frequencies are rescaled for longer contexts.
 struct RopeScaling {
-  enum class Kind { none, linear, llama3, longrope, divisors } kind = Kind::none;
+  enum class Kind { none, linear, llama3, longrope, divisors, yarn } kind = Kind::none;
   float factor = 1;
   float low_frequency_factor = 1;
   float high_frequency_factor = 4;
@@ -136,6 +159,13 @@ struct RopeScaling {
   std::vector<float> short_factors = {};
   std::vector<float> long_factors = {};
   float attention_factor = 1;  // factor of cosines and sines
+  // YaRN: rotations within the original context above which frequencies stay, and below which they are divided by the
+  // factor. truncate: the bounds between are whole dimensions.
+  float beta_fast = 32;
+  float beta_slow = 1;
+  bool truncate = true;
+
+  bool operator==(const RopeScaling&) const = default;
 };
 
 constexpr std::string_view name_of(RopeScaling::Kind kind) {
@@ -145,6 +175,7 @@ constexpr std::string_view name_of(RopeScaling::Kind kind) {
     case RopeScaling::Kind::llama3: return "llama3";
     case RopeScaling::Kind::longrope: return "longrope";
     case RopeScaling::Kind::divisors: return "divisors";
+    case RopeScaling::Kind::yarn: return "yarn";
   }
   return "?";
 }
@@ -156,6 +187,8 @@ struct SuggestedSampling {
   std::optional<float> top_p = {};
   std::optional<float> min_p = {};
   std::optional<float> repetition_penalty = {};
+
+  bool operator==(const SuggestedSampling&) const = default;
 };
 
 /// Properties of a checkpoint besides its shape.
@@ -164,24 +197,49 @@ struct ModelSettings {
   float norm_epsilon = 1e-6f;
   float rope_theta = 10000;
   RopeScaling rope_scaling = {};
-  bool tied_embeddings = false;    // the head is the embedding table
-  bool headless = false;           // no head: the model returns hidden states only
-  float clip_qkv = 0;              // queries, keys and values are clamped to [-clip, clip]; 0: off
-  float attention_scale = 0;       // factor of q . k; 0: 1 / sqrt(head_dim)
+  bool tied_embeddings = false;  // the head is the embedding table
+  bool headless = false;         // no head: the model returns hidden states only
+  float clip_qkv = 0;            // queries, keys and values are clamped to [-clip, clip]; 0: off
+  float attention_scale = 0;     // factor of q . k; 0: 1 / sqrt(head_dim)
+  float attention_cap = 0;       // scores are cap * tanh(score / cap); 0: off
+  float temperature = 0;  // queries are multiplied by 1 + temperature * ln(1 + floor(position / temperature_context))
+  int temperature_context = 1;
   float alibi_bias_max = 8;        // the smallest slope is 2^-alibi_bias_max
   bool alibi_power_of_two = true;  // slopes are computed for the next power of two of heads; surplus ones are dropped
   float logit_scale = 1;           // factor of all logits
+  float logit_cap = 0;             // logits are cap * tanh(logit / cap); 0: off
+  float embedding_scale = 1;       // factor of the embedding
+  float residual_scale = 1;        // factor of what attention and MLP add
   int window = 0;                  // sliding window: positions that a query attends to, itself included; 0: no window
-  std::vector<bool> windowed_layers = {};  // layers with the window; empty: all
-  int position_offset = 0;                 // row of the learned position table for position 0
+  std::vector<bool> windowed_layers = {};    // layers with the window; empty: all
+  float windowed_rope_theta = 0;             // layers with the window rotate by this base, unscaled; 0: like the others
+  std::vector<bool> unrotated_layers = {};   // layers without rotation; empty: none
+  std::vector<Activation> activations = {};  // xIELU of each layer, if the weights do not state it
+  int position_offset = 0;                   // row of the learned position table for position 0
   std::vector<Token> end_tokens = {};
   SuggestedSampling sampling = {};
+
+  bool operator==(const ModelSettings&) const = default;
 
   /// Window size of one layer; 0: none.
   int window_of(int layer) const {
     return windowed_layers.empty() || windowed_layers[static_cast<std::size_t>(layer)] ? window : 0;
   }
+  bool rotates(int layer) const {
+    return unrotated_layers.empty() || !unrotated_layers[static_cast<std::size_t>(layer)];
+  }
 };
+
+/// xIELU from stored parameters: the slopes are softplus of the alphas, that of negative inputs plus beta.
+inline Activation stored_xielu(float alpha_p, float alpha_n, float beta, float epsilon) {
+  const auto softplus = [](float x) { return x > 20 ? x : std::log1p(std::exp(x)); };
+  Activation activation = ActivationKind::xielu;
+  activation.alpha_p = softplus(alpha_p);
+  activation.alpha_n = beta + softplus(alpha_n);
+  activation.beta = beta;
+  activation.epsilon = epsilon;
+  return activation;
+}
 
 /// The Error for an operation that needs the head of a headless model.
 inline Error no_head(const std::string& model) {

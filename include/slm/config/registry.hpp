@@ -59,11 +59,13 @@ void for_each_member(F&& f) {
   f("gated", &ModelConfig::gated);
   f("positions", &ModelConfig::positions);
   f("rotary", &ModelConfig::rotary);
+  f("rotates_pairs", &ModelConfig::rotates_pairs);
   f("order", &ModelConfig::order);
   f("qk_norm", &ModelConfig::qk_norm);
   f("attention_bias", &ModelConfig::attention_bias);
   f("mlp_bias", &ModelConfig::mlp_bias);
   f("head_bias", &ModelConfig::head_bias);
+  f("inner_norms", &ModelConfig::inner_norms);
   f("final_norm", &ModelConfig::final_norm);
   f("embedding", &ModelConfig::embedding);
 }

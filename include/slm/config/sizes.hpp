@@ -47,9 +47,12 @@ constexpr std::int64_t block_linear_count(const ModelConfig &config) {
 constexpr std::int64_t block_vector_count(const ModelConfig &config) {
   const std::int64_t queries = detail::query_width(config);
   const std::int64_t keys = detail::key_width(config);
-  std::int64_t count = (config.order == BlockOrder::parallel ? 1 : 2) * detail::norm_count(config);
-  if (config.qk_norm == QkNorm::whole) count += queries + keys;
-  if (config.qk_norm != QkNorm::whole && config.qk_norm != QkNorm::none) count += std::int64_t{2} * config.head_dim;
+  const int norms = config.order == BlockOrder::parallel ? 1 : config.order == BlockOrder::sandwich ? 4 : 2;
+  const bool all_heads = config.qk_norm == QkNorm::whole || config.qk_norm == QkNorm::own_weights;
+  std::int64_t count = norms * detail::norm_count(config);
+  if (all_heads) count += queries + keys;
+  if (!all_heads && config.qk_norm != QkNorm::none) count += std::int64_t{2} * config.head_dim;
+  if (config.inner_norms) count += queries + config.ffn;
   if (config.attention_bias != AttentionBias::none) count += queries + 2 * keys;
   if (config.attention_bias == AttentionBias::all) count += config.hidden;
   if (config.mlp_bias) count += (config.gated ? 2 : 1) * std::int64_t{config.ffn} + config.hidden;

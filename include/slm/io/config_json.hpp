@@ -12,24 +12,42 @@
 
 #include "slm/config/model_config.hpp"
 #include "slm/io/end_tokens.hpp"
+#include "slm/io/families/cohere.hpp"
+#include "slm/io/families/gemma.hpp"
+#include "slm/io/families/glm.hpp"
 #include "slm/io/families/gpt2.hpp"
+#include "slm/io/families/gpt_neox.hpp"
+#include "slm/io/families/granite.hpp"
+#include "slm/io/families/internlm.hpp"
 #include "slm/io/families/llama.hpp"
+#include "slm/io/families/llama_relatives.hpp"
 #include "slm/io/families/mistral.hpp"
 #include "slm/io/families/mosaic_gpt.hpp"
 #include "slm/io/families/mpt.hpp"
+#include "slm/io/families/nemotron.hpp"
 #include "slm/io/families/olmo.hpp"
+#include "slm/io/families/olmo2.hpp"
 #include "slm/io/families/opt.hpp"
 #include "slm/io/families/phi.hpp"
 #include "slm/io/families/phi3.hpp"
 #include "slm/io/families/qwen.hpp"
+#include "slm/io/families/smollm3.hpp"
+#include "slm/io/families/stablelm.hpp"
+#include "slm/io/families/starcoder2.hpp"
 #include "slm/io/json.hpp"
 
 namespace slm { inline namespace v0_1 {
 
 /// All families. A new one needs a file in io/families/ and an entry here (docs/add-a-model.md).
 inline constexpr const Family* known_families[] = {
-    &families::llama, &families::mistral, &families::olmo, &families::phi, &families::phi3,      &families::qwen2,
-    &families::qwen3, &families::gpt2,    &families::opt,  &families::mpt, &families::mosaic_gpt};
+    &families::llama,     &families::mistral,   &families::ministral, &families::ministral3, &families::olmo,
+    &families::olmo2,     &families::olmo3,     &families::phi,       &families::phi3,       &families::qwen2,
+    &families::qwen3,     &families::gpt2,      &families::opt,       &families::mpt,        &families::mosaic_gpt,
+    &families::granite,   &families::minicpm,   &families::smollm3,   &families::starcoder2, &families::stablelm,
+    &families::ernie4_5,  &families::helium,    &families::seed_oss,  &families::hunyuan,    &families::bitnet,
+    &families::internlm2, &families::internlm3, &families::arcee,     &families::nemotron,   &families::apertus,
+    &families::gemma,     &families::gemma2,    &families::gemma3,    &families::exaone4,    &families::glm,
+    &families::glm4,      &families::cohere,    &families::cohere2,   &families::gpt_neox,   &families::falcon};
 
 namespace detail {
 
@@ -65,6 +83,12 @@ inline const Family& family_of(const JsonFields& fields) {
   const char* code = fields.has("auto_map") ? ", whose code is part of the checkpoint" : "";
   throw families::unsupported(fields.file(), type.empty() ? text("the architecture ", quote(architecture), code)
                                                           : text("model_type ", quote(type), code));
+}
+
+/// Whether text_config describes the text model, in the multimodal models whose text part is a family of slm.
+inline bool wraps_text(const JsonFields& fields) {
+  const std::string type = fields.string("model_type", "");
+  return (type == "gemma3" || type == "mistral3") && fields.has("text_config");
 }
 
 /// Checks that synonymous fields have equal values.
@@ -141,15 +165,18 @@ inline SuggestedSampling read_sampling(const JsonFields& fields, std::vector<std
 
 /// Reads the fields that determine a model; other fields are ignored.
 inline ModelDescription read_config_json(const Json& json, const std::string& file) {
-  const JsonFields fields(json, file);
+  const JsonFields whole(json, file);
   ModelDescription model;
+  const bool wrapped = detail::wraps_text(whole);
+  const JsonFields fields = wrapped ? whole.object("text_config") : whole;
   model.family = &detail::family_of(fields);
   detail::check_synonyms(fields);
   model.family->read(fields, model);
+  if (wrapped && whole.has("tie_word_embeddings")) families::read_tied(whole, model);  // as in transformers
   if (const auto what = fault_of(model.config); !what.empty()) {
     throw Error("config.unsound", text("'", file, "': ", what), "Take the file from the model's original repository");
   }
-  detail::read_end_tokens(fields, "config.json", model);
+  detail::read_end_tokens(fields.has("eos_token_id") ? fields : whole, "config.json", model);
   return model;
 }
 

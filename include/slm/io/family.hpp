@@ -37,6 +37,10 @@ struct TensorTable {
   std::string_view layer = "layers.{}.";  // {} is the layer number; the names below follow it
   std::string_view attention_norm = "input_layernorm";
   std::string_view mlp_norm = "post_attention_layernorm";
+  std::string_view attention_output_norm = {};
+  std::string_view mlp_output_norm = {};
+  std::string_view mixed_norm = {};  // of the input of attention_out
+  std::string_view gated_norm = {};  // of the input of down
   std::string_view q_norm = {};
   std::string_view k_norm = {};
   std::array<std::string_view, 3> qkv = {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"};
@@ -44,7 +48,11 @@ struct TensorTable {
   std::array<std::string_view, 2> up = {"mlp.gate_proj", "mlp.up_proj"};
   std::string_view down = "mlp.down_proj";
   std::string_view activation_scales = {};  // a whole tensor name: divisors of `down`'s input, if the file has them
-  bool transposed = false;                  // the layers' matrices are stored [in, out]
+  std::array<std::string_view, 4> activation = {};  // whole tensor names: xIELU's alpha_p, alpha_n, beta, epsilon
+  bool transposed = false;                          // the layers' matrices are stored [in, out]
+  bool grouped_qkv = false;     // rows of a fused qkv: for each KV head its queries, its key and its value
+  bool norm_per_head = false;   // q_norm and k_norm are modules of each head: NAME.0, NAME.1, ...
+  bool norms_less_one = false;  // norms are stored as weight - 1
 };
 
 struct Family {

@@ -93,9 +93,9 @@ struct GgufValue {
   }
 
   /// A Boolean value, or the number 0 or 1; none otherwise.
-  std::optional<bool> boolean() const {
-    if (is(GgufValueType::boolean)) return *bytes != std::byte{0};
-    const auto value = number();
+  std::optional<bool> boolean(std::uint64_t place = 0) const {
+    if (is(GgufValueType::boolean)) return bytes[place] != std::byte{0};
+    const auto value = number(place);
     return value == 0.0 || value == 1.0 ? std::optional(value == 1.0) : std::nullopt;
   }
 
@@ -221,6 +221,11 @@ class GgufFields {
   /// An array of exactly `count` numbers of any type.
   std::vector<double> numbers(std::string_view key, std::size_t count) const {
     return array(key, count, "numbers", &GgufValue::number);
+  }
+
+  /// An array of exactly `count` Boolean values, or numbers 0 and 1.
+  std::vector<bool> booleans(std::string_view key, std::size_t count) const {
+    return array(key, count, "Boolean values", &GgufValue::boolean);
   }
 
   Error bad(std::string_view key, std::string_view expected) const {

@@ -16,89 +16,11 @@
 #include "slm/core/error.hpp"
 #include "slm/core/tensor.hpp"
 #include "slm/io/end_tokens.hpp"
-#include "slm/io/family.hpp"
+#include "slm/io/gguf_architectures.hpp"
+#include "slm/io/gguf_families.hpp"
 #include "slm/io/gguf_file.hpp"
 
 namespace slm { inline namespace v0_1 {
-
-/// One value of general.architecture.
-struct GgufArchitecture {
-  std::string_view name;
-  Family apart;        // with separate matrices for queries, keys and values
-  Family fused;        // with one fused matrix
-  bool pairs = false;  // rows of queries and keys are ordered so that adjacent ones rotate together
-};
-
-namespace detail {
-
-/// up: names of gate and up, or of the fused matrix, or of up alone.
-constexpr GgufArchitecture gguf_architecture(std::string_view name, std::string_view model_type,
-                                             std::array<std::string_view, 2> up, bool pairs = false) {
-  Family family{.model_type = model_type,
-                .architecture = name,
-                .names = {.prefix = {},
-                          .embedding = "token_embd",
-                          .positions = "position_embd",
-                          .final_norm = "output_norm",
-                          .head = "output",
-                          .layer = "blk.{}.",
-                          .attention_norm = "attn_norm",
-                          .mlp_norm = "ffn_norm",
-                          .q_norm = "attn_q_norm",
-                          .k_norm = "attn_k_norm",
-                          .qkv = {"attn_q", "attn_k", "attn_v"},
-                          .attention_out = "attn_output",
-                          .up = up,
-                          .down = "ffn_down",
-                          .activation_scales = name == "mpt" ? std::string_view{"ffn_act.scales"} : std::string_view{}},
-                .read = nullptr};
-  GgufArchitecture made{name, family, family, pairs};
-  made.fused.names.qkv = {"attn_qkv"};
-  return made;
-}
-
-}  // namespace detail
-
-/// The supported architectures of llama.cpp.
-inline constexpr GgufArchitecture gguf_architectures[] = {
-    detail::gguf_architecture("llama", "llama", {"ffn_gate", "ffn_up"}, true),
-    detail::gguf_architecture("qwen2", "qwen2", {"ffn_gate", "ffn_up"}),
-    detail::gguf_architecture("qwen3", "qwen3", {"ffn_gate", "ffn_up"}),
-    detail::gguf_architecture("phi2", "phi", {"ffn_up"}),
-    detail::gguf_architecture("phi3", "phi3", {"ffn_up"}),
-    detail::gguf_architecture("gpt2", "gpt2", {"ffn_up"}),
-    detail::gguf_architecture("olmo", "olmo", {"ffn_gate", "ffn_up"}, true),
-    detail::gguf_architecture("mpt", "mpt", {"ffn_up"}),
-};
-
-/// The architecture of a file. Throws Error, stating the kind of file, if it is not a supported model.
-inline const GgufArchitecture& architecture_of(const GgufFile& file) {
-  const GgufFields& fields = file.fields();
-  const std::string_view name = fields.string("general.architecture");
-  const std::string_view kind = fields.string("general.type", "model");
-  if (kind == "adapter") {
-    throw Error("gguf.adapter", text("'", fields.file(), "' is an adapter (LoRA), not a model"),
-                "Name the file of its base model");
-  }
-  if (name == "clip" || kind == "mmproj") {
-    throw Error("gguf.projector", text("'", fields.file(), "' is a multimodal projector, not a language model"),
-                "Name the file of the language model");
-  }
-  const auto known = std::find_if(std::begin(gguf_architectures), std::end(gguf_architectures),
-                                  [&](const auto& architecture) { return architecture.name == name; });
-  if (known == std::end(gguf_architectures)) {
-    std::string names;
-    for (const auto& architecture : gguf_architectures) names += text(names.empty() ? "" : ", ", architecture.name);
-    throw Error("gguf.unsupported-architecture",
-                text("'", fields.file(), "' is of the architecture ", quote(name), ", which slm does not support"),
-                text("Use a model with one of the architectures ", names));
-  }
-  if (file.tensors().empty()) {
-    throw Error("gguf.no-tensors", text("'", fields.file(), "' has a vocabulary but no weights"),
-                "Name the file of the whole model");
-  }
-  return *known;
-}
 
 namespace detail {
 
@@ -114,6 +36,7 @@ class GgufModelReader {
     read_sizes();
     read_settings();
     if (config_.positions == Positions::rope) read_rope();
+    GgufFamilyReader(file_, architecture_.name, model_).read();
     if (const auto what = fault_of(config_); !what.empty()) {
       throw Error("config.unsound", text("'", fields_.file(), "': ", what), "Convert the model again");
     }
@@ -163,15 +86,18 @@ class GgufModelReader {
     return static_cast<int>(*first);
   }
 
-  /// Refuses keys of formulas that no supported family has.
+  /// Refuses keys of formulas that the architecture lacks.
   void refuse_other_formulas() const {
     if (fields_.integer(key("expert_count"), 0, 1 << 20, 0) > 0) throw unsupported("a mixture of experts");
     for (const char* name : {"logit_scale", "embedding_scale", "residual_scale", "attention.scale",
                              "attn_logit_softcapping", "final_logit_softcapping"}) {
       const float factor = fields_.number(key(name), -1e30, 1e30, 0);
-      if (factor != 0 && factor != 1) throw unsupported(text("a factor that its family lacks (", key(name), ")"));
+      if (factor != 0 && factor != 1 && !gguf_family_reads(architecture_.name, name)) {
+        throw unsupported(text("a factor that its family lacks (", key(name), ")"));
+      }
     }
-    if (fields_.has(key("attention.sliding_window_pattern"))) {
+    const char* pattern = "attention.sliding_window_pattern";
+    if (fields_.has(key(pattern)) && !gguf_family_reads(architecture_.name, pattern)) {
       throw unsupported("a sliding window in only some layers");
     }
     const int version = fields_.integer("general.quantization_version", 0, 1 << 20, 2);
@@ -179,16 +105,15 @@ class GgufModelReader {
   }
 
   void read_kinds() {
-    const bool layer_norm = is("phi2") || is("gpt2") || is("olmo") || is("mpt");
-    if (layer_norm) {
-      config_.norm = NormKind::layer;
+    config_ = architecture_.traits;
+    if (config_.norm == NormKind::layer && config_.norm_affine != NormAffine::none) {
       const bool biased = has("blk.0.attn_norm.bias");
-      config_.norm_affine = is("olmo") ? NormAffine::none : biased ? NormAffine::weight_and_bias : NormAffine::weight;
+      config_.norm_affine = biased ? NormAffine::weight_and_bias : NormAffine::weight;
     }
-    config_.gated = !(is("phi2") || is("gpt2") || is("mpt"));
-    if (!config_.gated) config_.activation = is("mpt") ? ActivationKind::gelu_erf : ActivationKind::gelu_tanh;
-    if (is("phi2")) config_.order = BlockOrder::parallel;
-    if (is("gpt2")) config_.positions = Positions::learned;
+    const bool parallel_norms = config_.order == BlockOrder::parallel_norms;
+    const char* parallel = "use_parallel_residual";
+    if (parallel_norms && !fields_.boolean(key(parallel), true)) config_.order = BlockOrder::pre_norm;
+    if (is("stablelm") && fields_.boolean(key(parallel), false)) config_.order = BlockOrder::parallel;
     if (is("mpt")) {
       const float bias = fields_.number(key("attention.max_alibi_bias"), 0, 1e3, 0);
       const bool learned = has("position_embd.weight");
@@ -238,7 +163,13 @@ class GgufModelReader {
     }
     if (const GgufTensor* norm = file_.find("blk.0.attn_q_norm.weight")) {
       const bool per_head = norm->shape == std::vector<std::int64_t>{config_.head_dim};
-      config_.qk_norm = per_head ? QkNorm::per_head : QkNorm::whole;
+      const bool rotated = architecture_.traits.qk_norm == QkNorm::rotated;
+      config_.qk_norm = norm->shape.size() == 2 ? QkNorm::own_weights
+                        : !per_head             ? QkNorm::whole
+                        : rotated               ? QkNorm::rotated
+                                                : QkNorm::per_head;
+    } else {
+      config_.qk_norm = QkNorm::none;
     }
   }
 
@@ -261,6 +192,7 @@ class GgufModelReader {
     const std::string_view kind = fields_.string(key("rope.scaling.type"), "linear");
     const float factor =
         fields_.number(key("rope.scaling.factor"), 0, 1e6, fields_.number(key("rope.scale_linear"), 0, 1e6, 1));
+    if (kind == "yarn") return read_yarn(factor);
     if (kind != "none" && kind != "linear" && kind != "longrope") {
       throw unsupported(text("rope scaling of type ", quote(kind)));
     }
@@ -272,6 +204,25 @@ class GgufModelReader {
       scaling.kind = RopeScaling::Kind::linear;
       scaling.factor = factor;
     }
+  }
+
+  /// Absent betas are the usual ones.
+  void read_yarn(float factor) {
+    ModelSettings& settings = model_.settings;
+    RopeScaling& scaling = settings.rope_scaling;
+    if (factor < 1) throw fields_.bad(key("rope.scaling.factor"), "a number of at least 1");
+    scaling.kind = RopeScaling::Kind::yarn;
+    scaling.factor = factor;
+    const int original = fields_.integer(key("rope.scaling.original_context_length"), 1, 1 << 24, settings.context);
+    scaling.original_context = static_cast<float>(original);
+    scaling.beta_fast = fields_.number(key("rope.scaling.yarn_beta_fast"), 1e-3, 1e6, 32);
+    scaling.beta_slow = fields_.number(key("rope.scaling.yarn_beta_slow"), 1e-3, 1e6, 1);
+    const double stretch = std::log(double{factor});
+    const auto all = double{fields_.number(key("rope.scaling.yarn_log_multiplier"), 0, 1e3, 0)};
+    const auto usual = static_cast<float>((0.1 * stretch + 1) / (0.1 * all * stretch + 1));
+    scaling.attention_factor = fields_.number(key("rope.scaling.yarn_attn_factor"), 1e-3, 1e3, usual);
+    const double whole = std::min(static_cast<double>(original) * double{factor}, double{1 << 24});
+    settings.context = std::max(settings.context, static_cast<int>(whole));
   }
 
   void read_longrope() {

@@ -25,12 +25,17 @@ enum class Role {
   // per layer:
   attention_norm,
   mlp_norm,
+  attention_output_norm,
+  mlp_output_norm,
+  mixed_norm,  // of the input of attention_out
+  gated_norm,  // of the input of down
   q_norm,
   k_norm,
   qkv,
   attention_out,
   gate_up,  // up only, if the MLP has no gate
   down_divisor,
+  activation,  // the parameters of xIELU
   down,
   // after the layers:
   final_norm,
@@ -104,12 +109,24 @@ class TensorNames {
         return narrow ? one(outside(table_.project_in), {hidden, embedding}) : std::vector<TensorName>{};
       case Role::project_out:
         return narrow ? one(outside(table_.project_out), {embedding, hidden}) : std::vector<TensorName>{};
-      case Role::attention_norm: return norm(in(layer, table_.attention_norm), hidden);
+      case Role::attention_norm:
+        if (shape_.order == BlockOrder::output_norm) return {};
+        return norm(in(layer, table_.attention_norm), hidden);
       case Role::mlp_norm:
-        if (shape_.order == BlockOrder::parallel) return {};
+        if (shape_.order == BlockOrder::parallel || shape_.order == BlockOrder::output_norm) return {};
         return norm(in(layer, table_.mlp_norm), hidden);
-      case Role::q_norm: return qk_norm(layer, table_.q_norm, q);
-      case Role::k_norm: return qk_norm(layer, table_.k_norm, kv);
+      case Role::attention_output_norm:
+        if (!norms_outputs(shape_.order)) return {};
+        return norm(in(layer, table_.attention_output_norm), hidden);
+      case Role::mlp_output_norm:
+        if (!norms_outputs(shape_.order)) return {};
+        return norm(in(layer, table_.mlp_output_norm), hidden);
+      case Role::mixed_norm:
+        return shape_.inner_norms ? norm(in(layer, table_.mixed_norm), q) : std::vector<TensorName>{};
+      case Role::gated_norm:
+        return shape_.inner_norms ? norm(in(layer, table_.gated_norm), ffn) : std::vector<TensorName>{};
+      case Role::q_norm: return qk_norm(layer, table_.q_norm, shape_.heads);
+      case Role::k_norm: return qk_norm(layer, table_.k_norm, shape_.kv_heads);
       case Role::qkv:
         if (table_.qkv[1].empty()) return {matrix(layer, table_.qkv[0], q + 2 * kv, hidden)};
         return {matrix(layer, table_.qkv[0], q, hidden), matrix(layer, table_.qkv[1], kv, hidden),
@@ -121,6 +138,7 @@ class TensorNames {
       case Role::down_divisor:
         if (table_.activation_scales.empty()) return {};
         return one(text(numbered(layer), table_.activation_scales), {ffn});
+      case Role::activation: return activation(layer);
       case Role::down: return {matrix(layer, table_.down, hidden, ffn)};
       case Role::final_norm:
         return shape_.final_norm ? norm(outside(table_.final_norm), hidden) : std::vector<TensorName>{};
@@ -173,6 +191,23 @@ class TensorNames {
     return {weight.module() + ".bias", {weight.transposed ? weight.shape.back() : weight.shape.front()}};
   }
 
+  bool norms_less_one() const { return table_.norms_less_one; }
+
+  /// Whether a tensor is a fused qkv whose rows are stored group by group, or its bias.
+  bool is_grouped(const TensorName& name) const {
+    return table_.grouped_qkv &&
+           (name.name.ends_with(text(table_.qkv[0], ".weight")) || name.name.ends_with(text(table_.qkv[0], ".bias")));
+  }
+  /// The stored row of such a tensor for row `row` of q | k | v.
+  std::int64_t stored_row(std::int64_t row) const {
+    const std::int64_t dim = shape_.head_dim, group = shape_.heads / shape_.kv_heads, head = row / dim;
+    const bool query = head < shape_.heads;
+    const std::int64_t part = query ? 0 : (head - shape_.heads) / shape_.kv_heads;  // 0: key, 1: value
+    const std::int64_t kv_head = query ? head / group : (head - shape_.heads) % shape_.kv_heads;
+    const std::int64_t place = query ? head % group : group + part;
+    return (kv_head * (group + 2) + place) * dim + row % dim;
+  }
+
   const NamePrefixes& prefixes() const { return prefixes_; }
 
   /// The common prefix of all layer names up to the number: "model.layers.".
@@ -183,9 +218,14 @@ class TensorNames {
     switch (role) {
       case Role::attention_norm:
       case Role::mlp_norm:
+      case Role::attention_output_norm:
+      case Role::mlp_output_norm:
+      case Role::mixed_norm:
+      case Role::gated_norm:
+      case Role::final_norm: return shape_.norm_affine == NormAffine::weight_and_bias;
       case Role::q_norm:
       case Role::k_norm:
-      case Role::final_norm: return shape_.norm_affine == NormAffine::weight_and_bias;
+        return shape_.norm_affine == NormAffine::weight_and_bias && shape_.qk_norm != QkNorm::own_weights;
       case Role::qkv: return shape_.attention_bias != AttentionBias::none;
       case Role::attention_out: return shape_.attention_bias == AttentionBias::all;
       case Role::gate_up:
@@ -216,9 +256,26 @@ class TensorNames {
     return one(std::move(name), {width});
   }
 
-  std::vector<TensorName> qk_norm(int layer, std::string_view module, std::int64_t whole) const {
+  std::vector<TensorName> qk_norm(int layer, std::string_view module, std::int64_t heads) const {
+    const std::int64_t dim = shape_.head_dim;
     if (shape_.qk_norm == QkNorm::none) return {};
-    return norm(in(layer, module), shape_.qk_norm == QkNorm::whole ? whole : shape_.head_dim);
+    if (shape_.qk_norm != QkNorm::own_weights)
+      return norm(in(layer, module), shape_.qk_norm == QkNorm::whole ? heads * dim : dim);
+    std::vector<TensorName> names;
+    if (!table_.norm_per_head) return one(in(layer, module), {heads, dim});
+    for (std::int64_t head = 0; head < heads; ++head) names.push_back({in(layer, text(module, ".", head)), {dim}});
+    return names;
+  }
+
+  std::vector<TensorName> activation(int layer) const {
+    std::vector<TensorName> names;
+    if (shape_.activation != ActivationKind::xielu || table_.activation[0].empty()) return names;
+    for (const std::string_view name : table_.activation) {
+      const bool vector = name != table_.activation[2] && name != table_.activation[3];
+      names.push_back(
+          {text(numbered(layer), name), vector ? std::vector<std::int64_t>{1} : std::vector<std::int64_t>{}});
+    }
+    return names;
   }
 
   TensorName matrix(int layer, std::string_view module, std::int64_t out, std::int64_t inputs) const {

@@ -12,16 +12,18 @@ namespace slm { inline namespace v0_1 {
 template <Backend B>
 struct Activations {
   using Rows = View<typename B::Activation, 2>;
-  Rows x;      // [rows, hidden]      residual stream
-  Rows q;      // [rows, heads * dim] queries
-  Rows mixed;  // [rows, heads * dim] attention output
-  Rows gated;  // [rows, ffn]
+  Rows x;            // [rows, hidden]      residual stream
+  Rows q;            // [rows, heads * dim] queries
+  Rows mixed;        // [rows, heads * dim] attention output
+  Rows gated;        // [rows, ffn]
+  Rows branch = {};  // [rows, hidden]  an output that is normalised before it is added; empty in other orders
 };
 
 /// Settings of a checkpoint that a block needs besides its weights.
 struct BlockSettings {
   float norm_epsilon = 0;
   float clip_qkv = 0;  // 0: none
+  float residual_scale = 1;
   Rope rope = {};
   Attention attention = {};
 };
@@ -40,18 +42,38 @@ void run_attention(Step& step, const Shape& config, const LayerWeights<Format, B
   const auto projections = linear(layer.qkv, layer.qkv_bias, layer.number(AdaptedProduct::qkv));
   step.qkv(rows.x, input_norm, projections, settings.rope, heads, kv, rows.q, shaping);
   step.attend(rows.q, heads, kv, rows.mixed, settings.attention);
+  if (shape.inner_norms) {
+    step.normalize(rows.mixed, norm_of<B>(layer.mixed_norm, shape.norm, settings.norm_epsilon));
+  }
 }
 
 /// Computes the MLP's inner activations of input_norm(x).
 template <Backend B, class Step, Config Shape, WeightFormat Format>
-void run_mlp(Step& step, const Shape& config, const LayerWeights<Format, B>& layer, const Norm& input_norm,
-             const Activations<B>& rows) {
+void run_mlp(Step& step, const Shape& config, const LayerWeights<Format, B>& layer, const BlockSettings& settings,
+             const Norm& input_norm, const Activations<B>& rows) {
   const ModelConfig& shape = config.value;
+  Activation activation = shape.activation;
+  if (shape.activation == ActivationKind::xielu) activation = layer.activation;
   const auto up = linear(layer.gate_up, layer.gate_up_bias, layer.number(AdaptedProduct::gate_up));
   if (shape.gated) {
-    step.gated_mlp(rows.x, input_norm, up, rows.gated, shape.activation);
+    step.gated_mlp(rows.x, input_norm, up, rows.gated, activation);
   } else {
-    step.mlp(rows.x, input_norm, up, shape.activation, data_or_null(layer.down_divisor), rows.gated);
+    step.mlp(rows.x, input_norm, up, activation, data_or_null(layer.down_divisor), rows.gated);
+  }
+  if (shape.inner_norms) {
+    step.normalize(rows.gated, norm_of<B>(layer.gated_norm, shape.norm, settings.norm_epsilon));
+  }
+}
+
+/// x += output, or x += norm(output), where output is the product of `input`.
+template <Backend B, class Step, Config Shape, class Matrix>
+void add_output(Step& step, const Shape& config, const BlockSettings& settings, const NormWeights<B>& norm,
+                View<const typename B::Activation, 2> input, const Linear<Matrix>& output, const Activations<B>& rows) {
+  if (norms_outputs(config.value.order)) {
+    step.mlp(input, Norm{.kind = NormKind::none}, output, ActivationKind::identity, nullptr, rows.branch);
+    step.add(rows.branch, norm_of<B>(norm, config.value.norm, settings.norm_epsilon), rows.x);
+  } else {
+    step.project(input, output, rows.x, settings.residual_scale);
   }
 }
 
@@ -62,20 +84,22 @@ void run_block(Step& step, const Shape& config, const LayerWeights<Format, B>& l
   const Norm attention_norm = norm_of<B>(layer.attention_norm, shape.norm, settings.norm_epsilon);
   const Norm mlp_norm = norm_of<B>(layer.mlp_norm, shape.norm, settings.norm_epsilon);
   const Norm as_it_is{.kind = NormKind::none};
-  const bool before = shape.order != BlockOrder::post_norm;
-  const bool parallel = shape.order == BlockOrder::parallel;
+  const bool before = norms_inputs(shape.order), parallel = is_parallel(shape.order);
   const auto attention_out =
       linear(layer.attention_out, layer.attention_out_bias, layer.number(AdaptedProduct::attention_out));
   const auto down = linear(layer.down, layer.down_bias, layer.number(AdaptedProduct::down));
 
   run_attention<B>(step, config, layer, settings, kv, before ? attention_norm : as_it_is, rows);
-  if (parallel) run_mlp<B>(step, config, layer, attention_norm, rows);  // x does not contain the attention output yet
-  step.project(rows.mixed, attention_out, rows.x);
-  if (!before) step.normalize(rows.x, attention_norm);
+  if (parallel) {  // x does not contain the attention output yet
+    const bool one_norm = shape.order == BlockOrder::parallel;
+    run_mlp<B>(step, config, layer, settings, one_norm ? attention_norm : mlp_norm, rows);
+  }
+  add_output<B>(step, config, settings, layer.attention_output_norm, rows.mixed, attention_out, rows);
+  if (shape.order == BlockOrder::post_norm) step.normalize(rows.x, attention_norm);
 
-  if (!parallel) run_mlp<B>(step, config, layer, before ? mlp_norm : as_it_is, rows);
-  step.project(rows.gated, down, rows.x);
-  if (!before) step.normalize(rows.x, mlp_norm);
+  if (!parallel) run_mlp<B>(step, config, layer, settings, before ? mlp_norm : as_it_is, rows);
+  add_output<B>(step, config, settings, layer.mlp_output_norm, rows.gated, down, rows);
+  if (shape.order == BlockOrder::post_norm) step.normalize(rows.x, mlp_norm);
 }
 
 }}

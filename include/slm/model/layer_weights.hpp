@@ -36,16 +36,19 @@ struct LayerWeights {
   using Matrix = typename B::template Matrix<Format>;
   using Vector = typename B::template Buffer<float>;
 
-  NormWeights<B> attention_norm, mlp_norm;  // [hidden]
-  NormWeights<B> q_norm, k_norm;            // [head_dim], or [heads * dim] and [kv_heads * dim]
-  Matrix qkv;                               // [heads * dim + 2 * kv_heads * dim, hidden]
-  Matrix attention_out;                     // [hidden, heads * dim]
-  Matrix gate_up;                           // [2 * ffn, hidden]; [ffn, hidden] without a gate
-  Matrix down;                              // [hidden, ffn]
-  Vector qkv_bias, attention_out_bias;      // empty if the architecture has none
+  NormWeights<B> attention_norm, mlp_norm;                // [hidden]
+  NormWeights<B> attention_output_norm, mlp_output_norm;  // [hidden]
+  NormWeights<B> mixed_norm, gated_norm;  // [heads * dim] and [ffn]: of the inputs of attention_out and down
+  NormWeights<B> q_norm, k_norm;          // [head_dim], or [heads * dim] and [kv_heads * dim]
+  Matrix qkv;                             // [heads * dim + 2 * kv_heads * dim, hidden]
+  Matrix attention_out;                   // [hidden, heads * dim]
+  Matrix gate_up;                         // [2 * ffn, hidden]; [ffn, hidden] without a gate
+  Matrix down;                            // [hidden, ffn]
+  Vector qkv_bias, attention_out_bias;    // empty if the architecture has none
   Vector gate_up_bias, down_bias;
-  Vector down_divisor;  // [ffn] or empty
-  int index = 0;        // layer index
+  Vector down_divisor;         // [ffn] or empty
+  Activation activation = {};  // with the parameters of xIELU
+  int index = 0;               // layer index
 
   int number(AdaptedProduct product) const { return number_of(product, index); }
 };

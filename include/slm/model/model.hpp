@@ -82,6 +82,7 @@ class LoadedModel {
     queries,
     mixed,
     gated,
+    branch,
     narrow,
     chosen
   };  // activation buffers; the last ones are for output rows
@@ -140,7 +141,9 @@ class LoadedModel {
           if (plan.want != Want::choice || plan.outputs.empty()) continue;
           // After the first step of a chain, the rows are the output rows.
           head(step, selected(step, x, i > 0 || plan.outputs_are_rows()),
-               [&](const Rows& input, const Norm& norm, const auto& weight) { step.choose(input, norm, weight); });
+               [&](const Rows& input, const Norm& norm, const auto& weight) {
+                 step.choose(input, norm, weight, of_logits());
+               });
           if (i + 1 < plan.steps) step.advance();
         }
       }
@@ -151,8 +154,9 @@ class LoadedModel {
   void answer(Step& step, const StepPlan& plan, View<float, 2> out) const {
     const Rows x = selected(step, step.room(residual, shape().hidden), plan.outputs_are_rows());
     if (plan.want == Want::logits) {
-      head(step, x,
-           [&](const Rows& input, const Norm& norm, const auto& weight) { step.logits(input, norm, weight, out); });
+      head(step, x, [&](const Rows& input, const Norm& norm, const auto& weight) {
+        step.logits(input, norm, weight, out, of_logits());
+      });
     } else {
       step.normalize(x, last_norm());
       step.read(x, out);
@@ -165,8 +169,10 @@ class LoadedModel {
     const Activations<B> rows{.x = step.room(residual, shape().hidden),
                               .q = step.room(queries, width),
                               .mixed = step.room(mixed, width),
-                              .gated = step.room(gated, shape().ffn)};
+                              .gated = step.room(gated, shape().ffn),
+                              .branch = norms_outputs(shape().order) ? step.room(branch, shape().hidden) : Rows{}};
     embed(step, rows.x);
+    if (settings().embedding_scale != 1) step.scale(rows.x, settings().embedding_scale);
     run_blocks_(*state_, step, layout, rows);
     return rows.x;
   }
@@ -205,6 +211,15 @@ class LoadedModel {
   Norm last_norm() const {
     return shape().final_norm ? norm_of<B>(state_->weights.final_norm, shape().norm, settings().norm_epsilon)
                               : Norm{.kind = NormKind::none};
+  }
+
+  /// The soft cap of logits, or none.
+  Activation of_logits() const {
+    Activation activation;
+    if (settings().logit_cap == 0) return activation;
+    activation.kind = ActivationKind::soft_cap;
+    activation.cap = settings().logit_cap;
+    return activation;
   }
 
   /// Calls use(input, norm, linear) with the operands of the logits product.

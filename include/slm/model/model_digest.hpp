@@ -38,6 +38,22 @@ inline std::uint64_t model_digest(const Checkpoint& checkpoint,
   sum.add(std::as_bytes(std::span(scaling.short_factors)));
   sum.add(std::as_bytes(std::span(scaling.long_factors)));
   for (int layer = 0; layer < checkpoint.config().layers; ++layer) sum.add(settings.window_of(layer));
+  // Settings of newer families count where they have an effect, so that older models keep their digests.
+  const ModelSettings usual;
+  const auto add_unusual = [&](float number, float of_others) {
+    if (number != of_others) sum.add(number);
+  };
+  add_unusual(scaling.beta_fast, usual.rope_scaling.beta_fast);
+  add_unusual(scaling.beta_slow, usual.rope_scaling.beta_slow);
+  add_unusual(scaling.truncate ? 1.0f : 0.0f, 1);
+  add_unusual(settings.attention_cap, 0);
+  add_unusual(settings.temperature, 0);
+  add_unusual(static_cast<float>(settings.temperature_context), 1);
+  add_unusual(settings.embedding_scale, 1);
+  add_unusual(settings.residual_scale, 1);
+  add_unusual(settings.windowed_rope_theta, 0);
+  for (int layer = 0; layer < checkpoint.config().layers; ++layer)
+    add_unusual(settings.rotates(layer) ? 0 : layer + 1, 0);
   return sum.value();
 }
 

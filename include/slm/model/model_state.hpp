@@ -161,13 +161,30 @@ struct ModelState {
     const ModelSettings& settings = weights.checkpoint->settings();
     return {.norm_epsilon = settings.norm_epsilon,
             .clip_qkv = settings.clip_qkv,
-            .rope = {.inverse_frequency = {data_or_null(weights.inverse_frequency[0]),
-                                           data_or_null(weights.inverse_frequency[1])},
-                     .width = weights.checkpoint->config().rotary_dim(),
-                     .factor = settings.rope_scaling.attention_factor},
+            .residual_scale = settings.residual_scale,
+            .rope = rope(layer),
             .attention = {.scale = settings.attention_scale,
                           .window = settings.window_of(layer),
-                          .slopes = data_or_null(weights.alibi)}};
+                          .slopes = data_or_null(weights.alibi),
+                          .cap = settings.attention_cap,
+                          .temperature = settings.temperature,
+                          .temperature_context = settings.temperature_context}};
+  }
+
+  Rope rope(int layer) const {
+    const ModelSettings& settings = weights.checkpoint->settings();
+    const ModelConfig& shape = weights.checkpoint->config();
+    if (!settings.rotates(layer)) return {};
+    Rope rope{
+        .inverse_frequency = {data_or_null(weights.inverse_frequency[0]), data_or_null(weights.inverse_frequency[1])},
+        .width = shape.rotary_dim(),
+        .factor = settings.rope_scaling.attention_factor,
+        .pairs = shape.rotates_pairs};
+    if (has_two_ropes(settings) && settings.window_of(layer) != 0) {
+      rope.inverse_frequency[0] = rope.inverse_frequency[1] = data_or_null(weights.windowed_frequency);
+      rope.factor = 1;
+    }
+    return rope;
   }
 
   mutable B device;

@@ -1,6 +1,7 @@
 // Rotary frequencies of a checkpoint, with scaling applied.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 #include <vector>
@@ -8,6 +9,30 @@
 #include "slm/config/model_config.hpp"
 
 namespace slm { inline namespace v0_1 {
+
+namespace detail {
+
+/// YaRN: the dimensions between which frequencies change from the trained ones to the divided ones.
+struct YarnRamp {
+  double low, high;
+
+  YarnRamp(int rotary_dim, double theta, const RopeScaling& scaling) {
+    const auto dimension_of = [&](double rotations) {
+      const double wavelengths = double{scaling.original_context} / (rotations * 2 * std::numbers::pi);
+      return rotary_dim * std::log(wavelengths) / (2 * std::log(theta));
+    };
+    low = dimension_of(double{scaling.beta_fast});
+    high = dimension_of(double{scaling.beta_slow});
+    if (scaling.truncate) low = std::floor(low), high = std::ceil(high);
+    low = std::max(low, 0.0);
+    high = std::min(high, rotary_dim - 1.0);
+    if (low == high) high += 0.001;
+  }
+  /// Share of the divided frequency at dimension i.
+  double operator()(int i) const { return std::clamp((i - low) / (high - low), 0.0, 1.0); }
+};
+
+}  // namespace detail
 
 /// Returns 1 / theta^(2i / rotary_dim), scaled by the settings -> [rotary_dim / 2]. beyond: selects LongRoPE's long
 /// factors.
@@ -23,6 +48,10 @@ inline std::vector<float> inverse_frequencies(int rotary_dim, const ModelSetting
       const auto& factors = beyond ? scaling.long_factors : scaling.short_factors;
       frequency = static_cast<float>(exact / double{factors[static_cast<std::size_t>(i)]});
     }
+    if (scaling.kind == RopeScaling::Kind::yarn) {
+      const double divided = detail::YarnRamp(rotary_dim, double{settings.rope_theta}, scaling)(i);
+      frequency = static_cast<float>(exact * (1 - divided) + exact / double{scaling.factor} * divided);
+    }
     if (scaling.kind != RopeScaling::Kind::llama3) continue;
     // Llama 3: short wavelengths stay, long ones are scaled, those between are interpolated. Applies at every length.
     const float wavelength = 2 * std::numbers::pi_v<float> / frequency;
@@ -35,6 +64,16 @@ inline std::vector<float> inverse_frequencies(int rotary_dim, const ModelSetting
     }
   }
   return frequencies;
+}
+
+/// Whether layers with and without the window rotate by different frequencies.
+inline bool has_two_ropes(const ModelSettings& settings) { return settings.windowed_rope_theta != 0; }
+
+/// The frequencies of layers with the window.
+inline std::vector<float> windowed_frequencies(int rotary_dim, const ModelSettings& settings) {
+  ModelSettings windowed;
+  windowed.rope_theta = settings.windowed_rope_theta;
+  return inverse_frequencies(rotary_dim, windowed);
 }
 
 }}

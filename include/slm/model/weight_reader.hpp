@@ -42,6 +42,11 @@ struct WeightReader {
     layer.index = l;
     layer.attention_norm = norm(Role::attention_norm, l);
     layer.mlp_norm = norm(Role::mlp_norm, l);
+    // A factor of a norm's weights is one of its output.
+    layer.attention_output_norm = norm(Role::attention_output_norm, l, checkpoint.settings().residual_scale);
+    layer.mlp_output_norm = norm(Role::mlp_output_norm, l, checkpoint.settings().residual_scale);
+    layer.mixed_norm = norm(Role::mixed_norm, l);
+    layer.gated_norm = norm(Role::gated_norm, l);
     layer.q_norm = norm(Role::q_norm, l);
     layer.k_norm = norm(Role::k_norm, l);
     // Each matrix follows the one that reads its output, since a backend may adapt its layout to that reader.
@@ -57,6 +62,7 @@ struct WeightReader {
       const bool there = activation_scales(checkpoint, scales.module(), checkpoint.config().ffn).has_value();
       if (there) layer.down_divisor = vector({scales});
     }
+    layer.activation = activation(l);
     return layer;
   }
 
@@ -82,8 +88,21 @@ struct WeightReader {
   }
 
   /// Concatenates the tensors; empty if there are none.
-  Vector vector(const std::vector<TensorName>& tensors, float factor = 1) const {
+  Vector vector(const std::vector<TensorName>& tensors, float factor = 1, float offset = 0) const {
     if (tensors.empty()) return {};
+    std::vector<float> values = floats(tensors);
+    for (float& value : values) value = (value + offset) * factor;
+    return device.upload(values.data(), values.size());
+  }
+
+  NormWeights<B> norm(Role role, int layer = 0, float factor = 1) const {
+    const float offset = names.norms_less_one() ? 1.0f : 0.0f;
+    return {.weight = vector(names.weights(role, layer), factor, offset),
+            .bias = vector(names.biases(role, layer), factor)};
+  }
+
+ private:
+  std::vector<float> floats(const std::vector<TensorName>& tensors) const {
     std::vector<float> values;
     for (const TensorName& name : tensors) {
       const Tensor& tensor = checkpoint.tensor(name.name, name.shape);
@@ -96,16 +115,25 @@ struct WeightReader {
       const auto start = values.size();
       values.resize(start + static_cast<std::size_t>(tensor.elements()));
       convert(tensor, 0, tensor.elements(), values.data() + start);
+      if (names.is_grouped(name)) {
+        const std::vector<float> stored(values.begin() + static_cast<std::ptrdiff_t>(start), values.end());
+        for (std::size_t row = 0; row < stored.size(); ++row)
+          values[start + row] = stored[static_cast<std::size_t>(names.stored_row(static_cast<std::int64_t>(row)))];
+      }
     }
-    for (float& value : values) value *= factor;
-    return device.upload(values.data(), values.size());
+    return values;
   }
 
-  NormWeights<B> norm(Role role, int layer = 0, float factor = 1) const {
-    return {.weight = vector(names.weights(role, layer), factor), .bias = vector(names.biases(role, layer), factor)};
+  /// The activation of a layer, with xIELU's parameters.
+  Activation activation(int layer) const {
+    const ModelSettings& settings = checkpoint.settings();
+    const Activation activation = checkpoint.config().activation;
+    if (activation.kind != ActivationKind::xielu) return activation;
+    if (!settings.activations.empty()) return settings.activations[static_cast<std::size_t>(layer)];
+    const std::vector<float> stored = floats(names.weights(Role::activation, layer));
+    return stored_xielu(stored.at(0), stored.at(1), stored.at(2), stored.at(3));
   }
 
- private:
   WeightPlace place_of(Role role, int layer) const {
     const ModelConfig& shape = checkpoint.config();
     return {.product =
@@ -118,6 +146,7 @@ struct WeightReader {
   }
 
   typename Format::Source source(const TensorName& weight) {
+    if (names.is_grouped(weight)) return as_asked_or_dense(regrouped(weight));
     LinearSource layer =
         weight.transposed ? transpose(checkpoint.tensor(weight.name, weight.shape)) : linear_source(checkpoint, weight);
     const auto* int4 = std::get_if<Int4Tensor>(&layer);
@@ -139,6 +168,35 @@ struct WeightReader {
       }
       return as_asked(std::move(layer));
     }
+  }
+
+  typename Format::Source as_asked_or_dense(Tensor tensor) const {
+    if constexpr (DenseFormat<Format>) {
+      return tensor;
+    } else {
+      return as_asked(std::move(tensor));
+    }
+  }
+
+  /// A copy of a fused matrix whose rows are in the order q, k, v.
+  Tensor regrouped(const TensorName& weight) const {
+    if (!checkpoint.has(weight.name)) (void)linear_source(checkpoint, weight);  // an Error, or a matrix of codes
+    if (!checkpoint.has(weight.name)) {
+      throw Error("model.grouped-codes",
+                  text("'", checkpoint.folder().string(), "': '", weight.module(),
+                       "' has the queries, keys and values of each group in turn, and 4-bit weights"),
+                  "Use the floating-point checkpoint of the model");
+    }
+    Tensor copy = checkpoint.tensor(weight.name, weight.shape);
+    const auto rows = static_cast<std::size_t>(weight.shape[0]), row_bytes = copy.size_bytes / rows;
+    auto bytes = std::make_unique_for_overwrite<std::byte[]>(copy.size_bytes);
+    for (std::size_t row = 0; row < rows; ++row) {
+      const auto from = static_cast<std::size_t>(names.stored_row(static_cast<std::int64_t>(row)));
+      std::memcpy(bytes.get() + row * row_bytes, copy.bytes + from * row_bytes, row_bytes);
+    }
+    copy.bytes = bytes.get();
+    copy.owner = std::move(bytes);
+    return copy;
   }
 
   LinearSource as_asked(LinearSource layer) const {

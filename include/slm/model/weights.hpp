@@ -45,6 +45,7 @@ struct ModelWeights {
   NormWeights<B> final_norm;    // [hidden]
   Vector head_bias;             // [vocab] or empty
   Vector inverse_frequency[2];  // [rotary_dim / 2]; the second: LongRoPE's long factors, or empty
+  Vector windowed_frequency;    // of layers with the window, if theirs differ; else empty
   Vector alibi;                 // [heads] or empty
   std::vector<Layer> layers;
   std::int64_t step_bytes = 0;  // weight bytes read by one decode step
@@ -83,6 +84,10 @@ struct ModelWeights {
         if (beyond && settings.rope_scaling.kind != RopeScaling::Kind::longrope) break;
         const auto frequencies = inverse_frequencies(shape.rotary_dim(), settings, beyond);
         inverse_frequency[beyond] = device.upload(frequencies.data(), frequencies.size());
+      }
+      if (has_two_ropes(settings)) {
+        const auto frequencies = windowed_frequencies(shape.rotary_dim(), settings);
+        windowed_frequency = device.upload(frequencies.data(), frequencies.size());
       }
     }
     if (shape.positions == Positions::alibi) {

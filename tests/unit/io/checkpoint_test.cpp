@@ -83,7 +83,10 @@ TEST_CASE("absurd fields of config.json are rejected, each with a separate error
   CHECK(fault(with("rms_norm_eps", -1)) == "json.bad-field");
   CHECK(fault(with("rope_theta", 0)) == "json.bad-field");
   CHECK(fault(with("rope_scaling", "llama3")) == "json.bad-field");
-  CHECK(fault(with("rope_scaling", {{"type", "yarn"}, {"factor", 2}})) == "config.unsupported");
+  CHECK(fault(with("rope_scaling", {{"type", "yarn"}})) == "json.missing-field");
+  CHECK(fault(with("rope_scaling", {{"type", "yarn"}, {"factor", 0.5}})) == "json.bad-field");
+  CHECK(fault(with("rope_scaling", {{"type", "yarn"}, {"factor", 2}, {"beta_fast", -1}})) == "json.bad-field");
+  CHECK(fault(with("rope_scaling", {{"type", "spiral"}})) == "config.unsupported");
   CHECK(fault(with("eos_token_id", "2")) == "json.bad-field");
   CHECK(fault(with("eos_token_id", {1, 2.5})) == "json.bad-field");
   CHECK(fault(with("hidden_act", "tanh")) == "config.unsupported");
@@ -112,7 +115,7 @@ TEST_CASE("a rope scaling with a missing number is rejected: none has a default"
       }
     }
   }
-  CHECK(fault(with("rope_scaling", {{"type", "dynamic"}})) == "config.unsupported");
+  CHECK(fault(with("rope_scaling", {{"type", "dynamic"}})) == "json.missing-field");
 }
 
 TEST_CASE("the end tokens of generation_config.json have priority") {

@@ -130,7 +130,8 @@ struct AttendTask {
   int first[most_queries] = {};           // first visible position of each
   int visible[most_queries] = {};         // end of the visible positions: own position + 1
   float slope[most_queries] = {};         // ALiBi; 0: none
-  float scale = 0;                        // factor of scores
+  float scale[most_queries] = {};         // factor of scores
+  float cap = 0;                          // see Attention
   float* scratch = nullptr;               // attend_scratch(dim) floats of this thread
 };
 
@@ -169,7 +170,7 @@ struct CommonKernels {
   /// normalises x [in]; out may be x
   void (*normalize)(const Norm& norm, const float* x, std::int64_t in, float* out) = nullptr;
   /// out = activation(z) * factor / divisor, [count]; factor and divisor may be null; out may be z
-  void (*activate)(ActivationKind activation, const float* z, const float* factor, const float* divisor, int count,
+  void (*activate)(const Activation& activation, const float* z, const float* factor, const float* divisor, int count,
                    float* out) = nullptr;
   /// clamps x [count] to [-limit, limit]
   void (*clip)(float* x, int count, float limit) = nullptr;

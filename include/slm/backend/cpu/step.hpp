@@ -61,7 +61,8 @@ class CpuStep : private cpu::AdaptedProducts {
   void qkv(ConstRows x, Norm norm, const Linear<Matrix>& linear, Rope rope, Heads heads, KvLayer layer, Rows q,
            QkvShaping shaping = {}) {
     // A scale covers a whole head.
-    if (rope.rotating(heads.dim) != heads.dim || shaping.norm != QkNorm::none || plan_.format == KvFormat::int8) {
+    if (rope.rotating(heads.dim) != heads.dim || rope.pairs || shaping.norm != QkNorm::none ||
+        plan_.format == KvFormat::int8) {
       return qkv_in_two_passes(x, norm, linear, rope, heads, layer, q, shaping);
     }
     const int rows = static_cast<int>(x.extent(0));
@@ -110,12 +111,12 @@ class CpuStep : private cpu::AdaptedProducts {
   /// Finishes qkv after its product, row by row: clip, norms, rotation, then the copy to q and to the pages. Modifies
   /// the projections [rows, q | k | v].
   void finish_qkv(Rows projected, Rope rope, Heads heads, KvLayer layer, Rows q, QkvShaping shaping = {}) {
-    const int width = rope.rotating(heads.dim), half = width / 2;
+    const int half = rope.rotating(heads.dim) / 2;
     const RopeTable::Angles angles = half > 0 ? state_->rope.angles(plan_, rope, half) : RopeTable::Angles{};
     const double nanoseconds = 8.0 * static_cast<double>(projected.size()) / bytes_per_ns;
     run(static_cast<int>(projected.extent(0)), nanoseconds, [&](std::uint32_t r, int) {
-      cpu::finish_qkv_row(*state_->kernels, projected.row(r), plan_, static_cast<int>(r), width, angles, heads, layer,
-                          q, shaping);
+      cpu::finish_qkv_row(*state_->kernels, projected.row(r), plan_, static_cast<int>(r), rope, angles, heads, layer, q,
+                          shaping);
     });
   }
 
@@ -142,7 +143,7 @@ class CpuStep : private cpu::AdaptedProducts {
   }
 
   template <class Matrix>
-  void project(ConstRows input, const Linear<Matrix>& linear, Rows x) {
+  void project(ConstRows input, const Linear<Matrix>& linear, Rows x, float factor = 1) {
     const int rows = static_cast<int>(input.extent(0));
     const float* packed = pack(linear, input, nullptr);
     const int out = static_cast<int>(linear.weight.out), slice = 2 * slice_rows(out);
@@ -153,9 +154,9 @@ class CpuStep : private cpu::AdaptedProducts {
         float* to = x.row(r) + first;
         const float* from = thread.tile + std::int64_t{r} * count;
         if (linear.bias != nullptr) {
-          for (int i = 0; i < count; ++i) to[i] += from[i] + linear.bias[first + i];
+          for (int i = 0; i < count; ++i) to[i] += factor * (from[i] + linear.bias[first + i]);
         } else {
-          for (int i = 0; i < count; ++i) to[i] += from[i];
+          for (int i = 0; i < count; ++i) to[i] += factor * from[i];
         }
       }
     });
@@ -163,7 +164,7 @@ class CpuStep : private cpu::AdaptedProducts {
 
   template <class Matrix>
   void gated_mlp(ConstRows x, Norm norm, const Linear<Matrix>& linear, Rows out,
-                 ActivationKind activation = ActivationKind::silu) {
+                 Activation activation = ActivationKind::silu) {
     const int rows = static_cast<int>(x.extent(0));
     const int ffn = static_cast<int>(linear.weight.out / 2);
     const float* packed = pack(linear, x, &norm);
@@ -185,11 +186,20 @@ class CpuStep : private cpu::AdaptedProducts {
   }
 
   template <class Matrix>
-  void mlp(ConstRows x, Norm norm, const Linear<Matrix>& linear, ActivationKind activation, const float* divisor,
+  void mlp(ConstRows x, Norm norm, const Linear<Matrix>& linear, Activation activation, const float* divisor,
            Rows out) {
     matmul_into(linear, x, norm, out, [=, this](float* z, int first, int count) {
       state_->kernels->activate(activation, z, nullptr, divisor != nullptr ? divisor + first : nullptr, count, z);
     });
+  }
+
+  void scale(Rows x, float factor) {
+    for (std::int64_t i = 0; i < x.size(); ++i) x.data[i] *= factor;
+  }
+
+  void add(Rows branch, Norm norm, Rows x) {
+    normalize(branch, norm);
+    for (std::int64_t i = 0; i < x.size(); ++i) x.data[i] += branch.data[i];
   }
 
   void normalize(Rows x, Norm norm) {
@@ -202,8 +212,11 @@ class CpuStep : private cpu::AdaptedProducts {
   }
 
   template <class Matrix>
-  void logits(ConstRows x, Norm norm, const Linear<Matrix>& linear, Rows out) {
-    matmul_into(linear, x, norm, out, [](float*, int, int) {});
+  void logits(ConstRows x, Norm norm, const Linear<Matrix>& linear, Rows out, Activation activation = {}) {
+    matmul_into(linear, x, norm, out, [=, this](float* z, int, int count) {
+      if (activation.kind == ActivationKind::identity) return;
+      state_->kernels->activate(activation, z, nullptr, nullptr, count, z);
+    });
   }
 
   void read(ConstRows x, Rows out) { std::copy_n(x.data, out.size(), out.data); }

@@ -87,24 +87,33 @@ inline AttendTask attend_task(const StepPlan& plan, const PlanSequence& sequence
   task.values = layer.values + before;
   task.dim = heads.dim;
   task.queries = count;
-  task.scale = attention.scale != 0 ? attention.scale : 1.0f / std::sqrt(static_cast<float>(heads.dim));
+  task.cap = attention.cap;
   for (int m = 0; m < count; ++m) {
     const int r = sequence.first_row + (first + m) / group, h = kv_head * group + (first + m) % group;
     task.query[m] = q.row(r) + std::int64_t{h} * heads.dim;
     task.out[m] = out.row(r) + std::int64_t{h} * heads.dim;
     task.visible[m] = plan.rows[static_cast<std::size_t>(r)].position + 1;  // causal: itself and all earlier positions
     task.first[m] = attention.window != 0 ? std::max(0, task.visible[m] - attention.window) : 0;
+    task.scale[m] = attention.scale_at(task.visible[m] - 1, heads.dim);
     if (attention.slopes != nullptr) task.slope[m] = attention.slopes[h];
   }
   return task;
 }
 
-/// Applies clip, norms and the rotation of each head's first `width` dimensions to row r of the projections [q | k |
-/// v], then stores it in q and the cache. Modifies the projections.
-inline void finish_qkv_row(const CommonKernels& kernels, float* row, const StepPlan& plan, int r, int width,
+/// Rotates the pairs (x[0], x[1]), (x[2], x[3]), ... as (i, i + half) of a copy.
+inline void rotate_pairs(const CommonKernels& kernels, const float* cosine, const float* sine, int half, float* x) {
+  float first[512], second[512];  // head_dim is at most 1024
+  for (int i = 0; i < half; ++i) first[i] = x[2 * i], second[i] = x[2 * i + 1];
+  kernels.rotate(first, second, cosine, sine, half, first, second);
+  for (int i = 0; i < half; ++i) x[2 * i] = first[i], x[2 * i + 1] = second[i];
+}
+
+/// Applies clip, norms and the rotation of each head to row r of the projections [q | k | v], then stores it in q and
+/// the cache. Modifies the projections.
+inline void finish_qkv_row(const CommonKernels& kernels, float* row, const StepPlan& plan, int r, const Rope& rope,
                            RopeTable::Angles angles, Heads heads, KvLayer layer, View<float, 2> q,
                            const QkvShaping& shaping) {
-  const int half = width / 2;
+  const int half = rope.rotating(heads.dim) / 2;
   const float* cosine = angles.cosine + std::int64_t{r} * half;
   const float* sine = angles.sine + std::int64_t{r} * half;
   const PlanRow& place = plan.rows[static_cast<std::size_t>(r)];
@@ -113,9 +122,13 @@ inline void finish_qkv_row(const CommonKernels& kernels, float* row, const StepP
     if (shaping.norm == QkNorm::whole) {
       kernels.normalize(norm, heads_of_row, std::int64_t{count} * heads.dim, heads_of_row);
     }
-    for (float* x = heads_of_row; x < heads_of_row + std::int64_t{count} * heads.dim; x += heads.dim) {
-      if (shaping.norm == QkNorm::per_head) kernels.normalize(norm, x, heads.dim, x);
-      if (half > 0) kernels.rotate(x, x + half, cosine, sine, half, x, x + half);
+    for (int h = 0; h < count; ++h) {
+      float* const x = heads_of_row + std::int64_t{h} * heads.dim;
+      const Norm own = shaping.of_head(norm, h, heads.dim);
+      if (shaping.per_head() && shaping.norm != QkNorm::rotated) kernels.normalize(own, x, heads.dim, x);
+      if (half > 0 && rope.pairs) rotate_pairs(kernels, cosine, sine, half, x);
+      if (half > 0 && !rope.pairs) kernels.rotate(x, x + half, cosine, sine, half, x, x + half);
+      if (shaping.norm == QkNorm::rotated) kernels.normalize(own, x, heads.dim, x);
     }
   };
   const auto put = [&](const float* from, std::int64_t part) {

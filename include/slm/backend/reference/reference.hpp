@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
-#include <numbers>
 #include <type_traits>
 #include <vector>
 
@@ -15,6 +14,7 @@
 #include "slm/backend/dense_matrix.hpp"
 #include "slm/backend/kv_rows.hpp"
 #include "slm/backend/mixed_matrix.hpp"
+#include "slm/backend/reference/row_functions.hpp"
 
 namespace slm { inline namespace v0_1 { namespace backend {
 
@@ -89,25 +89,22 @@ class ReferenceStep {
       float* source = projected.row(r);
       for (std::int64_t i = 0; shaping.clip != 0 && i < projected.extent(1); ++i)
         source[i] = std::clamp(source[i], -shaping.clip, shaping.clip);
-      normalize_heads(source, heads.query, heads.dim, shaping.norm, shaping.query);
-      for (int h = 0; h < heads.query; ++h, source += heads.dim)
-        rotate(source, rope, frequencies, heads.dim, row.position, &q(r, h * heads.dim));
-      normalize_heads(source, heads.kv, heads.dim, shaping.norm, shaping.key);
-      std::vector<float> key(static_cast<std::size_t>(heads.dim));
-      for (int h = 0; h < heads.kv; ++h, source += heads.dim) {
-        rotate(source, rope, frequencies, heads.dim, row.position, key.data());
-        kv_row(plan_, row.sequence, layer.kind, layer.keys, heads.dim, h, row.position).put(key.data());
-      }
+      reference::shape_heads(source, heads.query, heads.dim, shaping, shaping.query, rope, frequencies, row.position);
+      std::copy_n(source, heads.query * heads.dim, q.row(r));
+      source += heads.query * heads.dim;
+      reference::shape_heads(source, heads.kv, heads.dim, shaping, shaping.key, rope, frequencies, row.position);
+      for (int h = 0; h < heads.kv; ++h, source += heads.dim)
+        kv_row(plan_, row.sequence, layer.kind, layer.keys, heads.dim, h, row.position).put(source);
       for (int h = 0; h < heads.kv; ++h, source += heads.dim)
         kv_row(plan_, row.sequence, layer.kind, layer.values, heads.dim, h, row.position).put(source);
     }
   }
 
   void attend(ConstRows q, Heads heads, KvLayer layer, Rows out, Attention attention = {}) {
-    const float scale = attention.scale != 0 ? attention.scale : 1.0f / std::sqrt(static_cast<float>(heads.dim));
     for (int r = 0; r < rows(); ++r) {
       const PlanRow& row = at(r);
       const int last = row.position;
+      const float scale = attention.scale_at(last, heads.dim);
       const int first = attention.window != 0 ? std::max(0, last + 1 - attention.window) : 0;
       std::vector<float> weights(last + 1 - first), entry(static_cast<std::size_t>(heads.dim));
       for (int h = 0; h < heads.query; ++h) {
@@ -118,6 +115,7 @@ class ReferenceStep {
           float score = 0;
           for (int i = 0; i < heads.dim; ++i) score += q(r, h * heads.dim + i) * entry[i];
           score *= scale;
+          if (attention.cap != 0) score = attention.cap * std::tanh(score / attention.cap);
           if (attention.slopes) score += attention.slopes[h] * static_cast<float>(j - last);
           weights[j - first] = score;
           largest = std::max(largest, score);
@@ -136,31 +134,40 @@ class ReferenceStep {
   }
 
   template <class Matrix>
-  void project(ConstRows input, const Linear<Matrix>& linear, Rows x) {
+  void project(ConstRows input, const Linear<Matrix>& linear, Rows x, float factor = 1) {
     const std::vector<float> projected = matmul(copy_of(input), linear);
-    for (std::size_t i = 0; i < projected.size(); ++i) x.data[i] += projected[i];
+    for (std::size_t i = 0; i < projected.size(); ++i) x.data[i] += factor * projected[i];
+  }
+
+  void scale(Rows x, float factor) {
+    for (std::int64_t i = 0; i < x.size(); ++i) x.data[i] *= factor;
+  }
+
+  void add(Rows branch, Norm norm, Rows x) {
+    const std::vector<float> rows = normalized(branch, norm);
+    for (std::size_t i = 0; i < rows.size(); ++i) x.data[i] += rows[i];
   }
 
   template <class Matrix>
   void gated_mlp(ConstRows x, Norm norm, const Linear<Matrix>& linear, Rows out,
-                 ActivationKind activation = ActivationKind::silu) {
+                 Activation activation = ActivationKind::silu) {
     const std::int64_t ffn = out.extent(1);
     const std::vector<float> projected = matmul(normalized(x, norm), linear);
     for (int r = 0; r < x.extent(0); ++r) {
       const float* gate = &projected[r * 2 * ffn];
       const float* up = gate + ffn;
-      for (std::int64_t i = 0; i < ffn; ++i) out(r, i) = activate(activation, gate[i]) * up[i];
+      for (std::int64_t i = 0; i < ffn; ++i) out(r, i) = reference::activate(activation, gate[i]) * up[i];
     }
   }
 
   template <class Matrix>
-  void mlp(ConstRows x, Norm norm, const Linear<Matrix>& linear, ActivationKind activation, const float* divisor,
+  void mlp(ConstRows x, Norm norm, const Linear<Matrix>& linear, Activation activation, const float* divisor,
            Rows out) {
     const std::int64_t width = linear.weight.out;
     const std::vector<float> projected = matmul(normalized(x, norm), linear);
     for (int r = 0; r < x.extent(0); ++r) {
       for (std::int64_t i = 0; i < width; ++i) {
-        const float y = activate(activation, projected[r * width + i]);
+        const float y = reference::activate(activation, projected[r * width + i]);
         out(r, i) = divisor ? y / divisor[i] : y;
       }
     }
@@ -177,9 +184,9 @@ class ReferenceStep {
   }
 
   template <class Matrix>
-  void logits(ConstRows x, Norm norm, const Linear<Matrix>& linear, Rows out) {
+  void logits(ConstRows x, Norm norm, const Linear<Matrix>& linear, Rows out, Activation activation = {}) {
     const std::vector<float> rows = matmul(normalized(x, norm), linear);
-    std::copy(rows.begin(), rows.end(), out.data);
+    for (std::size_t i = 0; i < rows.size(); ++i) out.data[i] = reference::activate(activation, rows[i]);
   }
 
   void read(ConstRows x, Rows out) { std::copy_n(x.data, x.size(), out.data); }
@@ -196,44 +203,11 @@ class ReferenceStep {
     return {room.data(), count, width};
   }
 
-  static float activate(ActivationKind activation, float z) {
-    switch (activation) {
-      case ActivationKind::identity: return z;
-      case ActivationKind::silu: return z / (1.0f + std::exp(-z));
-      case ActivationKind::gelu_erf: return 0.5f * z * (1.0f + std::erf(z / std::numbers::sqrt2_v<float>));
-      case ActivationKind::gelu_tanh:
-        return 0.5f * z * (1.0f + std::tanh(std::sqrt(2 / std::numbers::pi_v<float>) * (z + 0.044715f * z * z * z)));
-      case ActivationKind::relu: return z < 0 ? 0 : z;
-    }
-    return z;
-  }
-
   static std::vector<float> normalized(View<const float, 2> x, Norm norm) {
     const std::int64_t width = x.extent(1);
     std::vector<float> out(static_cast<std::size_t>(x.size()));
-    for (int r = 0; r < x.extent(0); ++r) normalize_row(x.row(r), width, norm, &out[r * width]);
+    for (int r = 0; r < x.extent(0); ++r) reference::normalize_row(x.row(r), width, norm, &out[r * width]);
     return out;
-  }
-
-  static void normalize_row(const float* x, std::int64_t width, Norm norm, float* out) {
-    float mean = 0, squares = 0;
-    if (norm.kind == NormKind::layer) {
-      for (std::int64_t i = 0; i < width; ++i) mean += x[i];
-      mean /= static_cast<float>(width);
-    }
-    for (std::int64_t i = 0; i < width; ++i) squares += (x[i] - mean) * (x[i] - mean);
-    const float scale =
-        norm.kind == NormKind::none ? 1 : 1.0f / std::sqrt(squares / static_cast<float>(width) + norm.epsilon);
-    for (std::int64_t i = 0; i < width; ++i) {
-      out[i] = (x[i] - mean) * scale;
-      if (norm.weight) out[i] *= norm.weight[i];
-      if (norm.bias) out[i] += norm.bias[i];
-    }
-  }
-
-  static void normalize_heads(float* x, int heads, int dim, QkNorm over, Norm norm) {
-    if (over == QkNorm::whole) normalize_row(x, std::int64_t{heads} * dim, norm, x);
-    for (int h = 0; over == QkNorm::per_head && h < heads; ++h) normalize_row(x + h * dim, dim, norm, x + h * dim);
   }
 
   /// Calls use(matrix) with the held dense matrix.
@@ -291,18 +265,6 @@ class ReferenceStep {
         for (int j = 0; j < change.rank; ++j) y[change.first + o] += t[j] * to_float(up[j * change.out + o]);
       }
     });
-  }
-
-  static void rotate(const float* in, Rope rope, const float* frequencies, int dim, int position, float* out) {
-    const int width = rope.rotating(dim), half = width / 2;
-    for (int i = width; i < dim; ++i) out[i] = in[i];
-    for (int i = 0; i < half; ++i) {
-      const float angle = static_cast<float>(position) * frequencies[i];
-      const float cosine = std::cos(angle) * rope.factor;
-      const float sine = std::sin(angle) * rope.factor;
-      out[i] = in[i] * cosine - in[i + half] * sine;
-      out[i + half] = in[i + half] * cosine + in[i] * sine;
-    }
   }
 
   StepPlan plan_;

@@ -78,7 +78,8 @@ struct Attend {
       const int own = (skipped + j) / group, head = kv_head * group + (skipped + j) % group;
       const float slope = args.slopes && j < count ? args.slopes[head] * 1.44269504088896341f : 0.0f;
       const int index = (own_rows.first_row + own) * args.query + head;
-      shared.query[j] = {index, row.position + own, slope, to_of(lane, args, index)};
+      shared.query[j] = {index, row.position + own, slope, scale_at(args, row.position + own),
+                         to_of(lane, args, index)};
       shared.state[j] = {-INFINITY, 0.0f, 0.0f, 0.0f};
     }
     lane.barrier();
@@ -143,6 +144,11 @@ struct Attend {
   static SLM_DEVICE std::int64_t to_of(Lane lane, const Args& args, std::int64_t query) {
     if (args.chunks == 0) return query * args.dim;
     return (query * args.chunks + lane.block_z()) * (args.dim + 2);
+  }
+
+  static SLM_DEVICE float scale_at(const Args& args, int position) {
+    const int contexts = 1 + position / args.temperature_context;
+    return args.scale * fmaf(args.temperature, logf(static_cast<float>(contexts)), 1.0f);
   }
 
   /// The rows of the block. Called by all threads.
@@ -276,7 +282,8 @@ struct Attend {
         const int distance = behind - (32 * half + k);
         float dot = float_of(dots.word[k]);
         if constexpr (Head::scaled) dot *= shared.scale[0][32 * half + 4 * part + k];
-        dot *= args.scale;
+        dot *= query.scale;
+        if (args.cap != 0) dot = args.cap * tanhf(dot / args.cap);
         if (args.slopes) dot = fmaf(query.slope, static_cast<float>(-distance), dot);
         score[4 * half + k] = static_cast<unsigned>(distance) < span ? dot : -INFINITY;
       }

@@ -25,10 +25,13 @@ struct AttentionArgs {
   Memory<float> partial;                 // [count, query, chunks, dim + 2]; used if split
   Memory<int> tickets;                   // [kv * blocks of x], zero between launches; used if split
   int count, query, kv, dim;
-  int group;    // query heads per KV head
-  int window;   // 0: none
-  float scale;  // factor of q . k, times log2(e)
-  int chunks;   // blocks along the sequence; 0: one block processes all chunks
+  int group;                // query heads per KV head
+  int window;               // 0: none
+  float scale;              // factor of q . k, times log2(e)
+  float cap;                // of scaled scores, times log2(e); 0: none
+  float temperature;        // see ModelSettings; 0: none
+  int temperature_context;  // at least 1
+  int chunks;               // blocks along the sequence; 0: one block processes all chunks
 };
 
 /// Maps rows to blocks of `queries` queries. A block takes several rows of one sequence. If a KV head has more query
@@ -72,6 +75,7 @@ struct AttentionQuery {
   int index;        // index in [rows, query]
   int position;     // of its row
   float slope;      // ALiBi slope times log2(e)
+  float scale;      // factor of q . k, times log2(e)
   std::int64_t to;  // offset of its results in `out`, or in `partial`
 };
 

@@ -15,8 +15,8 @@
 
 namespace slm { inline namespace v0_1 { namespace gpu {
 
-SLM_DEVICE float activate(ActivationKind activation, float z) {
-  switch (activation) {
+SLM_DEVICE float activate(const Activation& activation, float z) {
+  switch (activation.kind) {
     case ActivationKind::identity: return z;
     case ActivationKind::silu: return z / (1.0f + expf(-z));
     case ActivationKind::gelu_erf: return 0.5f * z * (1.0f + erff(z * 0.70710678118654752f));
@@ -25,21 +25,30 @@ SLM_DEVICE float activate(ActivationKind activation, float z) {
       return 0.5f * z * (1.0f + tanhf(inner));
     }
     case ActivationKind::relu: return z < 0 ? 0.0f : z;
+    case ActivationKind::relu_squared: return z < 0 ? 0.0f : z * z;
+    case ActivationKind::xielu: {
+      if (z > 0) return fmaf(activation.alpha_p * z, z, activation.beta * z);
+      const float less_one = expm1f(z < activation.epsilon ? z : activation.epsilon);
+      return fmaf(activation.alpha_n, less_one - z, activation.beta * z);
+    }
+    case ActivationKind::soft_cap: return activation.cap * tanhf(z / activation.cap);
   }
   return z;
 }
 
-/// x += sum + bias
+/// x += factor * (sum + bias)
 struct AddToRows {
   struct Args {
     Memory<float> x;           // [rows, width]
     Memory<const float> bias;  // [width]; may be empty
     int width;
+    float factor = 1;
   };
   static SLM_DEVICE void one(const Args& args, int output, int row, float v) {
     if (output >= args.width) return;
     if (args.bias) v += args.bias[output];
-    args.x[std::int64_t{row} * args.width + output] += v;
+    float& x = args.x[std::int64_t{row} * args.width + output];
+    x = fmaf(args.factor, v, x);
   }
   static SLM_DEVICE void apply(const Args& args, const Panel& panel, int i, int row, float a, float b) {
     one(args, panel.a * tile_height + i, row, a);
@@ -54,7 +63,7 @@ struct Activated {
     Memory<const float> bias;     // [width]; may be empty
     Memory<const float> divisor;  // [width]; may be empty
     int width;
-    ActivationKind activation;
+    Activation activation;
   };
   static SLM_DEVICE void one(const Args& args, int output, int row, float v) {
     if (output >= args.width) return;
@@ -74,7 +83,7 @@ struct Gated {
     Memory<float> out;         // [rows, width]
     Memory<const float> bias;  // [2 * width]; may be empty
     int width;                 // a multiple of tile_height
-    ActivationKind activation;
+    Activation activation;
   };
   static SLM_DEVICE void apply(const Args& args, const Panel& panel, int i, int row, float a, float b) {
     const int output = panel.a * tile_height + i;
@@ -97,6 +106,7 @@ struct QkvArgs {
   int rotating;  // leading dimensions of a head
   float factor;  // factor of cosines and sines
   float clip;    // 0: none
+  bool pairs;    // dimensions 2i and 2i + 1 rotate together
 
   /// Stores output o of the product for a row, except in int8.
   SLM_DEVICE void put(int o, int row, float v) const { put(rows[row], o, row, v); }
@@ -124,7 +134,10 @@ struct QkvArgs {
   struct Pair {
     float first, second;
   };
-  /// Rotates the pair of elements d and d + rotating / 2 of a head, d < rotating / 2.
+  /// The elements of pair d of a head, d < rotating / 2.
+  SLM_DEVICE int first_of(int d) const { return pairs ? 2 * d : d; }
+  SLM_DEVICE int second_of(int d) const { return pairs ? 2 * d + 1 : d + rotating / 2; }
+  /// Rotates pair d of a head.
   SLM_DEVICE Pair rotated(const StepRow& of, int d, float a, float b) const {
     const float angle =
         static_cast<float>(of.position) * (of.rope == 0 ? inverse_frequency[0] : inverse_frequency[1])[d];

@@ -131,13 +131,54 @@ struct NormalizeRows {
   }
 };
 
+/// x *= factor
+struct ScaleRows {
+  struct Args {
+    Memory<float> x;  // [rows, width]
+    int width, rows;
+    float factor;
+  };
+  struct Shared {};
+  static constexpr int max_block = 256;
+  static Grid grid(const Args& args, int) { return {.x = args.rows, .threads = 256}; }
+  template <class Lane>
+  SLM_DEVICE void operator()(Lane lane, const Args& args, Shared&) const {
+    const std::int64_t row = lane.block_x();
+    for (int k = lane.thread(); k < args.width; k += lane.threads()) args.x[row * args.width + k] *= args.factor;
+  }
+};
+
+/// x += norm(branch)
+struct AddNormedRows {
+  struct Args {
+    Memory<const float> branch;  // [rows, width]
+    Memory<float> x;             // [rows, width]
+    int width, rows;
+    NormArgs norm;
+  };
+  struct Shared {
+    BlockSums sums;
+  };
+  static constexpr int max_block = block_threads;
+  static Grid grid(const Args& args, int) { return {.x = args.rows, .threads = block_threads}; }
+  template <class Lane>
+  SLM_DEVICE void operator()(Lane lane, const Args& args, Shared& shared) const {
+    const int row = lane.block_x();
+    row_statistics(lane, Rows{args.branch, args.width, args.rows}, args.norm, row, 1, shared.sums);
+    for (int k = lane.thread(); k < args.width; k += lane.threads()) {
+      const std::int64_t at = std::int64_t{row} * args.width + k;
+      args.x[at] += normalized(args.branch[at], k, shared.sums.row[0], args.norm);
+    }
+  }
+};
+
 /// out = activation(gate) * up, for gates that do not fill whole tiles.
 struct GateRows {
   struct Args {
     Memory<const float> gate_up;  // [rows, 2 * width]
     Memory<float> out;            // [rows, width]
     int width, rows;
-    ActivationKind activation;
+    Activation activation;
   };
   struct Shared {};
   static constexpr int max_block = 256;
@@ -158,7 +199,7 @@ struct ShapeQkv {
     Memory<const float> projected;  // [rows, (query + 2 * kv) * dim], with bias, not clipped
     QkvArgs to;                     // without bias
     NormArgs query_norm, key_norm;  // kind none: no norm
-    bool whole;                     // true: norms over all heads together; false: per head
+    QkNorm over;
     int rows;
   };
   struct Shared {
@@ -178,6 +219,21 @@ struct ShapeQkv {
     const int half = part == 2 ? 0 : to.rotating / 2;
     const auto value = [&](int o) { return to.shaped(first + o, args.projected[base + o]); };
 
+    const StepRow of = to.rows[row];
+    const bool all_heads = args.over == QkNorm::whole, rotated = args.over == QkNorm::rotated;
+    // Passes the elements of a head to use(d, v), each to one lane of the wave, after the rotation of change(d).
+    const auto each_rotated = [&](const auto& change, const auto& use) {
+      for (int d = lane.lane_index(); d < dim; d += Lane::width) {
+        if (d < half) {
+          const int i = to.first_of(d), j = to.second_of(d);
+          const QkvArgs::Pair pair = to.rotated(of, d, change(i), change(j));
+          use(i, pair.first);
+          use(j, pair.second);
+        } else if (d >= 2 * half) {
+          use(d, change(d));
+        }
+      }
+    };
     // Statistics of a range of values, computed by all lanes of a wave.
     const auto measure = [&](int from, int width) {
       RowStatistics row_is{0.0f, 1.0f};
@@ -195,7 +251,14 @@ struct ShapeQkv {
       row_is.scale = 1.0f / sqrtf(lane.wave_sum(squares) / static_cast<float>(width) + norm.epsilon);
       return row_is;
     };
-    if (args.whole) {
+    // Statistics of a head after the rotation, of an RMS norm.
+    const auto measure_rotated = [&](int from) {
+      float squares = 0;
+      each_rotated([&](int d) { return value(from + d); }, [&](int, float v) { squares = fmaf(v, v, squares); });
+      const float mean = lane.wave_sum(squares) / static_cast<float>(dim);
+      return RowStatistics{0.0f, norm.kind == NormKind::none ? 1.0f : 1.0f / sqrtf(mean + norm.epsilon)};
+    };
+    if (all_heads) {
       if (lane.wave() == 0) {
         const RowStatistics all = measure(0, heads * dim);
         if (lane.lane_index() == 0) shared.sums.row[0] = all;
@@ -203,21 +266,18 @@ struct ShapeQkv {
       lane.barrier();
     }
     for (int head = lane.wave(); head < heads; head += lane.waves()) {
-      const RowStatistics own = args.whole ? shared.sums.row[0] : measure(head * dim, dim);
-      const auto normed = [&](int d) {
-        const float v = value(head * dim + d);
-        return norm.kind == NormKind::none ? v : normalized(v, args.whole ? head * dim + d : d, own, norm);
+      const RowStatistics own = all_heads ? shared.sums.row[0]
+                                : rotated ? measure_rotated(head * dim)
+                                          : measure(head * dim, dim);
+      const int weights = all_heads || args.over == QkNorm::own_weights ? head * dim : 0;
+      const auto normed = [&](int d, float v) {
+        return norm.kind == NormKind::none ? v : normalized(v, weights + d, own, norm);
       };
-      const StepRow of = to.rows[row];
       const auto each = [&](const auto& use) {
-        for (int d = lane.lane_index(); d < dim; d += Lane::width) {
-          if (d < half) {
-            const QkvArgs::Pair pair = to.rotated(of, d, normed(d), normed(d + half));
-            use(d, pair.first);
-            use(d + half, pair.second);
-          } else if (d >= 2 * half) {
-            use(d, normed(d));
-          }
+        if (rotated) {
+          each_rotated([&](int d) { return value(head * dim + d); }, [&](int d, float v) { use(d, normed(d, v)); });
+        } else {
+          each_rotated([&](int d) { return normed(d, value(head * dim + d)); }, use);
         }
       };
       const int o = first + head * dim;

@@ -6,7 +6,6 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -23,6 +22,7 @@
 #include "slm/backend/gpu/kernels/product.hpp"
 #include "slm/backend/gpu/kernels/rows.hpp"
 #include "slm/backend/gpu/steps/device_state.hpp"
+#include "slm/backend/gpu/steps/step_arguments.hpp"
 #include "slm/backend/gpu/steps/step_graphs.hpp"
 
 namespace slm { inline namespace v0_1 { namespace gpu {
@@ -84,7 +84,7 @@ class GpuStep {
   void qkv(ConstRows x, Norm norm, const Linear<Matrix>& linear, Rope rope, Heads heads, KvLayer layer, Rows q,
            QkvShaping shaping = {}) {
     const int rotating = rope.rotating(heads.dim);
-    const bool whole_tiles = rotating == 0 || (rotating % 32 == 0 && heads.dim % tile_height == 0);
+    const bool whole_tiles = rotating == 0 || (rotating % 32 == 0 && heads.dim % tile_height == 0 && !rope.pairs);
     if (shaping.norm == QkNorm::none && whole_tiles && plan_.format != KvFormat::int8) {
       Panels panels{.tiles = linear.weight.tiles().tiles()};
       if (rotating != 0) {
@@ -102,21 +102,21 @@ class GpuStep {
 
   /// Finishes qkv after its product: projected [rows, q | k | v]
   void finish_qkv(Rows projected, Rope rope, Heads heads, KvLayer layer, Rows q, QkvShaping shaping = {}) {
-    const bool whole = shaping.norm == QkNorm::whole;
     const auto of_heads = [&](const Norm& of, int count) {
-      return shaping.norm == QkNorm::none ? NormArgs{} : norm_args(of, whole ? count * heads.dim : heads.dim);
+      const bool all = shaping.norm == QkNorm::whole || shaping.norm == QkNorm::own_weights;
+      return shaping.norm == QkNorm::none ? NormArgs{} : norm_args(of, all ? count * heads.dim : heads.dim);
     };
     launch<ShapeQkv>({.projected = memory(ConstRows(projected)),
                       .to = qkv_args(rope, heads, layer, q, shaping),
                       .query_norm = of_heads(shaping.query, heads.query),
                       .key_norm = of_heads(shaping.key, heads.kv),
-                      .whole = whole,
+                      .over = shaping.norm,
                       .rows = static_cast<int>(projected.extent(0))});
   }
 
   void attend(ConstRows q, Heads heads, KvLayer layer, Rows out, Attention attention = {}) {
     State::check(heads);
-    const float scale = attention.scale != 0 ? attention.scale : 1.0f / std::sqrt(static_cast<float>(heads.dim));
+    constexpr float log2e = 1.44269504088896341f;
     AttentionArgs args{.q = memory(q),
                        .pages = pages(heads, layer),
                        .out = memory(out),
@@ -131,7 +131,10 @@ class GpuStep {
                        .dim = heads.dim,
                        .group = heads.query / heads.kv,
                        .window = attention.window,
-                       .scale = scale * 1.44269504088896341f,
+                       .scale = attention.scale_at(0, heads.dim) * log2e,
+                       .cap = attention.cap * log2e,
+                       .temperature = attention.temperature,
+                       .temperature_context = attention.temperature_context,
                        .chunks = 0};
     visit(plan_.format, [&]<class Element>(Element) {
       if constexpr (!std::is_same_v<Element, float>) {  // no pool of this backend uses it
@@ -147,15 +150,26 @@ class GpuStep {
   }
 
   template <class Matrix>
-  void project(ConstRows input, const Linear<Matrix>& linear, Rows x) {
-    product<AddToRows>(
-        linear, input, Norm{.kind = NormKind::none}, neighbours(linear),
-        {.x = memory(x), .bias = memory(linear.bias, linear.weight.out), .width = static_cast<int>(linear.weight.out)});
+  void project(ConstRows input, const Linear<Matrix>& linear, Rows x, float factor = 1) {
+    product<AddToRows>(linear, input, Norm{.kind = NormKind::none}, neighbours(linear),
+                       {.x = memory(x),
+                        .bias = memory(linear.bias, linear.weight.out),
+                        .width = static_cast<int>(linear.weight.out),
+                        .factor = factor});
+  }
+
+  void scale(Rows x, float factor) {
+    launch<ScaleRows>({memory(x), static_cast<int>(x.extent(1)), static_cast<int>(x.extent(0)), factor});
+  }
+
+  void add(ConstRows branch, Norm norm, Rows x) {
+    const int width = static_cast<int>(x.extent(1));
+    launch<AddNormedRows>({memory(branch), memory(x), width, static_cast<int>(x.extent(0)), norm_args(norm, width)});
   }
 
   template <class Matrix>
   void gated_mlp(ConstRows x, Norm norm, const Linear<Matrix>& linear, Rows out,
-                 ActivationKind activation = ActivationKind::silu) {
+                 Activation activation = ActivationKind::silu) {
     const int width = static_cast<int>(linear.weight.out / 2);
     if (width % tile_height == 0) {
       const int pairs = width / tile_height;
@@ -176,7 +190,7 @@ class GpuStep {
   }
 
   template <class Matrix>
-  void mlp(ConstRows x, Norm norm, const Linear<Matrix>& linear, ActivationKind activation, const float* divisor,
+  void mlp(ConstRows x, Norm norm, const Linear<Matrix>& linear, Activation activation, const float* divisor,
            Rows out) {
     store(x, norm, linear, out, activation, divisor);
   }
@@ -195,8 +209,8 @@ class GpuStep {
 
   /// Waits for the device.
   template <class Matrix>
-  void logits(ConstRows x, Norm norm, const Linear<Matrix>& linear, Rows out) {
-    const Rows on_device = device_logits(ConstRows{x.data, out.extent(0), x.extent(1)}, norm, linear);
+  void logits(ConstRows x, Norm norm, const Linear<Matrix>& linear, Rows out, Activation activation = {}) {
+    const Rows on_device = device_logits(ConstRows{x.data, out.extent(0), x.extent(1)}, norm, linear, activation);
     read(on_device, out);
   }
 
@@ -206,9 +220,9 @@ class GpuStep {
   }
 
   template <class Matrix>
-  void choose(ConstRows x, Norm norm, const Linear<Matrix>& linear) {
+  void choose(ConstRows x, Norm norm, const Linear<Matrix>& linear, Activation activation = {}) {
     const int count = shape_.outputs;
-    const Rows on_device = device_logits(ConstRows{x.data, count, x.extent(1)}, norm, linear);
+    const Rows on_device = device_logits(ConstRows{x.data, count, x.extent(1)}, norm, linear, activation);
     const bool goes_on = turn_ + 1 < shape_.steps;
     state_->chooser.choose(*state_, memory(ConstRows(on_device)),
                            {.rows = rows_,
@@ -278,19 +292,8 @@ class GpuStep {
             .dim = heads.dim,
             .rotating = rotating,
             .factor = rope.factor,
-            .clip = shaping.clip};
-  }
-
-  static NormArgs norm_args(const Norm& norm, std::int64_t width) {
-    return {.weight = memory(norm.weight, width),
-            .bias = memory(norm.bias, width),
-            .epsilon = norm.epsilon,
-            .kind = norm.kind};
-  }
-
-  template <class Matrix>
-  static Panels neighbours(const Linear<Matrix>& linear) {
-    return {.tiles = linear.weight.tiles().tiles()};
+            .clip = shaping.clip,
+            .pairs = rope.pairs};
   }
 
   template <class Matrix>
@@ -338,8 +341,8 @@ class GpuStep {
 
   /// out = activation(norm(x) . weight^T + bias) / divisor
   template <class Matrix>
-  void store(ConstRows x, const Norm& norm, const Linear<Matrix>& linear, Rows out,
-             ActivationKind activation = ActivationKind::identity, const float* divisor = nullptr) {
+  void store(ConstRows x, const Norm& norm, const Linear<Matrix>& linear, Rows out, const Activation& activation = {},
+             const float* divisor = nullptr) {
     product<Activated>(linear, x, norm, neighbours(linear),
                        {.out = memory(out),
                         .bias = memory(linear.bias, linear.weight.out),
@@ -358,10 +361,10 @@ class GpuStep {
   }
 
   template <class Matrix>
-  Rows device_logits(ConstRows x, const Norm& norm, const Linear<Matrix>& linear) {
+  Rows device_logits(ConstRows x, const Norm& norm, const Linear<Matrix>& linear, const Activation& activation) {
     const std::int64_t rows = x.extent(0), width = linear.weight.out;
     const Rows on_device{state_->grow(state_->logits, rows * width), rows, width};
-    store(x, norm, linear, on_device);
+    store(x, norm, linear, on_device, activation);
     return on_device;
   }
 

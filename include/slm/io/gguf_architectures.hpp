@@ -1,0 +1,148 @@
+// The architectures of GGUF files: traits and tensor names.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <iterator>
+#include <string>
+#include <string_view>
+
+#include "slm/config/model_config.hpp"
+#include "slm/core/error.hpp"
+#include "slm/io/family.hpp"
+#include "slm/io/gguf_file.hpp"
+
+namespace slm { inline namespace v0_1 {
+
+/// One value of general.architecture.
+struct GgufArchitecture {
+  std::string_view name;
+  Family apart;             // with separate matrices for queries, keys and values
+  Family fused;             // with one fused matrix
+  ModelConfig traits = {};  // those that do not depend on the file; qk_norm: of a norm whose weights are [head_dim]
+  bool pairs = false;       // rows of queries and keys are ordered so that adjacent ones rotate together
+  bool written = false;     // slm writes files of this architecture
+};
+
+namespace detail {
+
+/// up: names of gate and up, or of the fused matrix, or of up alone.
+constexpr GgufArchitecture gguf_architecture(std::string_view name, std::string_view model_type,
+                                             std::array<std::string_view, 2> up, const ModelConfig& traits = {},
+                                             bool pairs = false, bool written = false) {
+  Family family{.model_type = model_type,
+                .architecture = name,
+                .names = {.prefix = {},
+                          .embedding = "token_embd",
+                          .positions = "position_embd",
+                          .final_norm = "output_norm",
+                          .head = "output",
+                          .layer = "blk.{}.",
+                          .attention_norm = "attn_norm",
+                          .mlp_norm = name == "seed_oss" ? "post_attention_norm" : "ffn_norm",
+                          .attention_output_norm = "post_attention_norm",
+                          .mlp_output_norm = "post_ffw_norm",
+                          .q_norm = "attn_q_norm",
+                          .k_norm = "attn_k_norm",
+                          .qkv = {"attn_q", "attn_k", "attn_v"},
+                          .attention_out = "attn_output",
+                          .up = up,
+                          .down = "ffn_down",
+                          .activation_scales = name == "mpt" ? std::string_view{"ffn_act.scales"} : std::string_view{}},
+                .read = nullptr};
+  GgufArchitecture made{name, family, family, traits, pairs, written};
+  made.fused.names.qkv = {"attn_qkv"};
+  return made;
+}
+
+inline constexpr std::array<std::string_view, 2> gate_and_up{"ffn_gate", "ffn_up"}, up_alone{"ffn_up"};
+
+constexpr ModelConfig plain_mlp(ActivationKind activation, NormKind norm = NormKind::layer,
+                                BlockOrder order = BlockOrder::pre_norm) {
+  return {.norm = norm, .activation = activation, .gated = false, .order = order};
+}
+
+}  // namespace detail
+
+/// The supported architectures of llama.cpp. What a file cannot tell follows the model, not llama.cpp: the erf GELU of
+/// GPT-NeoX and Falcon, for example, whose place a tanh takes there.
+inline constexpr GgufArchitecture gguf_architectures[] = {
+    detail::gguf_architecture("llama", "llama", detail::gate_and_up, {}, true, true),
+    detail::gguf_architecture("qwen2", "qwen2", detail::gate_and_up, {}, false, true),
+    detail::gguf_architecture("qwen3", "qwen3", detail::gate_and_up, {.qk_norm = QkNorm::per_head}, false, true),
+    detail::gguf_architecture("phi2", "phi", detail::up_alone,
+                              detail::plain_mlp(ActivationKind::gelu_tanh, NormKind::layer, BlockOrder::parallel),
+                              false, true),
+    detail::gguf_architecture("phi3", "phi3", detail::up_alone, {}, false, true),
+    detail::gguf_architecture("gpt2", "gpt2", detail::up_alone,
+                              {.norm = NormKind::layer,
+                               .activation = ActivationKind::gelu_tanh,
+                               .gated = false,
+                               .positions = Positions::learned},
+                              false, true),
+    detail::gguf_architecture("olmo", "olmo", detail::gate_and_up,
+                              {.norm = NormKind::layer, .norm_affine = NormAffine::none}, true, true),
+    detail::gguf_architecture("mpt", "mpt", detail::up_alone, detail::plain_mlp(ActivationKind::gelu_erf), false, true),
+    detail::gguf_architecture("gemma", "gemma", detail::gate_and_up, {.activation = ActivationKind::gelu_tanh}),
+    detail::gguf_architecture("gemma2", "gemma2", detail::gate_and_up,
+                              {.activation = ActivationKind::gelu_tanh, .order = BlockOrder::sandwich}),
+    detail::gguf_architecture("gemma3", "gemma3_text", detail::gate_and_up,
+                              {.activation = ActivationKind::gelu_tanh, .order = BlockOrder::sandwich}),
+    detail::gguf_architecture("smollm3", "smollm3", detail::gate_and_up, {}, true),
+    detail::gguf_architecture("granite", "granite", detail::gate_and_up, {}, true),
+    detail::gguf_architecture("minicpm", "minicpm", detail::gate_and_up, {}, true),
+    detail::gguf_architecture("olmo2", "olmo2", detail::gate_and_up, {.order = BlockOrder::output_norm}),
+    detail::gguf_architecture("exaone4", "exaone4", detail::gate_and_up, {.order = BlockOrder::output_norm}),
+    detail::gguf_architecture("mistral3", "ministral3", detail::gate_and_up, {}, true),
+    detail::gguf_architecture("starcoder2", "starcoder2", detail::up_alone,
+                              detail::plain_mlp(ActivationKind::gelu_tanh)),
+    detail::gguf_architecture("stablelm", "stablelm", detail::gate_and_up, {.norm = NormKind::layer}),
+    detail::gguf_architecture("hunyuan-dense", "hunyuan_v1_dense", detail::gate_and_up, {.qk_norm = QkNorm::rotated}),
+    detail::gguf_architecture("cohere2", "cohere2", detail::gate_and_up,
+                              {.norm = NormKind::layer, .rotates_pairs = true, .order = BlockOrder::parallel}),
+    detail::gguf_architecture("gptneox", "gpt_neox", detail::up_alone,
+                              detail::plain_mlp(ActivationKind::gelu_erf, NormKind::layer, BlockOrder::parallel_norms)),
+    detail::gguf_architecture("falcon", "falcon", detail::up_alone,
+                              detail::plain_mlp(ActivationKind::gelu_erf, NormKind::layer, BlockOrder::parallel)),
+    detail::gguf_architecture("glm4", "glm4", detail::up_alone, {.rotates_pairs = true, .order = BlockOrder::sandwich}),
+    detail::gguf_architecture("ernie4_5", "ernie4_5", detail::gate_and_up, {.rotates_pairs = true}),
+    detail::gguf_architecture("internlm2", "internlm2", detail::gate_and_up, {}, true),
+    detail::gguf_architecture("nemotron", "nemotron", detail::up_alone,
+                              detail::plain_mlp(ActivationKind::relu_squared)),
+    detail::gguf_architecture("arcee", "arcee", detail::up_alone,
+                              detail::plain_mlp(ActivationKind::relu_squared, NormKind::rms), true),
+    detail::gguf_architecture("apertus", "apertus", detail::up_alone,
+                              detail::plain_mlp(ActivationKind::xielu, NormKind::rms)),
+    detail::gguf_architecture("seed_oss", "seed_oss", detail::gate_and_up),
+};
+
+/// The architecture of a file. Throws Error, stating the kind of file, if it is not a supported model.
+inline const GgufArchitecture& architecture_of(const GgufFile& file) {
+  const GgufFields& fields = file.fields();
+  const std::string_view name = fields.string("general.architecture");
+  const std::string_view kind = fields.string("general.type", "model");
+  if (kind == "adapter") {
+    throw Error("gguf.adapter", text("'", fields.file(), "' is an adapter (LoRA), not a model"),
+                "Name the file of its base model");
+  }
+  if (name == "clip" || kind == "mmproj") {
+    throw Error("gguf.projector", text("'", fields.file(), "' is a multimodal projector, not a language model"),
+                "Name the file of the language model");
+  }
+  const auto known = std::find_if(std::begin(gguf_architectures), std::end(gguf_architectures),
+                                  [&](const auto& architecture) { return architecture.name == name; });
+  if (known == std::end(gguf_architectures)) {
+    std::string names;
+    for (const auto& architecture : gguf_architectures) names += text(names.empty() ? "" : ", ", architecture.name);
+    throw Error("gguf.unsupported-architecture",
+                text("'", fields.file(), "' is of the architecture ", quote(name), ", which slm does not support"),
+                text("Use a model with one of the architectures ", names));
+  }
+  if (file.tensors().empty()) {
+    throw Error("gguf.no-tensors", text("'", fields.file(), "' has a vocabulary but no weights"),
+                "Name the file of the whole model");
+  }
+  return *known;
+}
+
+}}

@@ -1,0 +1,96 @@
+// config.json of the newer dense families: both published forms describe one model, and what is refused.
+#include <catch2/catch.hpp>
+#include <string>
+
+#include "slm/io/checkpoint.hpp"
+#include "support/newer_fixtures.hpp"
+#include "support/paths.hpp"
+
+using namespace slm;
+using namespace slm::testing;
+
+namespace {
+
+ModelDescription read(const Json& config) { return read_config_json(config, "config.json"); }
+
+Json config_of(const std::string& name) { return read_json_object(fixture(text("models/", name, "/config.json"))); }
+
+/// The Error of the fixture's config.json with some fields replaced, or nothing.
+std::string fault(const std::string& name, const Json& changes) {
+  Json config = config_of(name);
+  config.merge_patch(changes);  // null removes a field
+  try {
+    read(config);
+    return {};
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+/// Settings in which equal layers have equal values, however the file says so.
+ModelSettings by_layer(const ModelDescription& model) {
+  ModelSettings settings = model.settings;
+  settings.windowed_layers.clear();
+  settings.unrotated_layers.clear();
+  for (int l = 0; l < model.config.layers; ++l) {
+    settings.windowed_layers.push_back(model.settings.window_of(l) != 0);
+    settings.unrotated_layers.push_back(!model.settings.rotates(l));
+  }
+  return settings;
+}
+
+}  // namespace
+
+TEST_CASE("the config.json of transformers 4 describes the same model as that of transformers 5") {
+  int compared = 0;
+  for (const std::string& name : newer_fixtures) {
+    const auto path = fixture(text("models/", name, "/config-v4.json"));
+    if (!file_exists(path)) continue;
+    CAPTURE(name);
+    const ModelDescription older = read(read_json_object(path)), newer = read(config_of(name));
+    CHECK(older.family == newer.family);
+    CHECK(older.config == newer.config);
+    CHECK(by_layer(older) == by_layer(newer));
+    ++compared;
+  }
+  CHECK(compared == 30);
+}
+
+TEST_CASE("what a newer family cannot be is refused by name") {
+  const auto unsupported = Catch::Contains("config.unsupported");
+  CHECK_THAT(fault("gemma3-270m", {{"use_bidirectional_attention", true}}),
+             unsupported && Catch::Contains("bidirectional attention"));
+  CHECK_THAT(fault("gemma2", {{"hidden_activation", "silu"}}), unsupported && Catch::Contains("'silu'"));
+  CHECK_THAT(fault("gemma3-4b", {{"rope_parameters", {{"sliding_attention", {{"rope_type", "yarn"}}}}}}),
+             unsupported && Catch::Contains("layers with a window"));
+  CHECK_THAT(fault("gemma3-270m", {{"layer_types", {"full_attention"}}}), Catch::Contains("layer_types"));
+  CHECK_THAT(fault("falcon-7b", {{"alibi", true}}), unsupported && Catch::Contains("ALiBi"));
+  CHECK_THAT(fault("cohere2", {{"use_parallel_block", false}}), unsupported);
+  CHECK_THAT(fault("apertus", {{"hidden_act", "relu"}}), unsupported && Catch::Contains("xielu"));
+  CHECK_THAT(fault("hunyuan-dense", {{"use_cla", true}}), unsupported);
+  CHECK_THAT(fault("hunyuan-dense", {{"rope_parameters", {{"alpha", -1}}}}), Catch::Contains("alpha"));
+  CHECK_THAT(fault("seed_oss", {{"attention_bias", false}, {"attention_out_bias", true}}), unsupported);
+  CHECK_THAT(fault("smollm3", {{"no_rope_layers", {1, 0}}}), Catch::Contains("no_rope_layers"));
+  CHECK_THAT(fault("smollm3", {{"no_rope_layers", {1, 0, 2, 1}}}), Catch::Contains("a list of 0 and 1"));
+  CHECK_THAT(fault("exaone4-32b", {{"layer_types", nullptr}, {"sliding_window_pattern", "GLL"}}),
+             Catch::Contains("sliding_window_pattern"));
+  CHECK_THAT(fault("granite", {{"logits_scaling", 0}}), Catch::Contains("logits_scaling"));
+  CHECK_THAT(fault("gemma2", {{"attn_logit_softcapping", -5}}), Catch::Contains("attn_logit_softcapping"));
+  CHECK_THAT(fault("ministral3", {{"rope_parameters", {{"llama_4_scaling_beta", -1}}}}),
+             Catch::Contains("llama_4_scaling_beta"));
+}
+
+TEST_CASE("null is no soft cap, an absent one is the family's own") {
+  Json config = config_of("gemma2");
+  config.erase("attn_logit_softcapping");
+  config["final_logit_softcapping"] = nullptr;
+  CHECK(read(config).settings.attention_cap == 50);
+  CHECK(read(config).settings.logit_cap == 0);
+}
+
+TEST_CASE("dynamic rope scaling begins where a text of slm ends, which a note says") {
+  const ModelDescription model = read(config_of("llama-dynamic"));
+  CHECK(model.settings.rope_scaling.kind == RopeScaling::Kind::none);
+  REQUIRE(model.notes.size() == 1);
+  CHECK_THAT(model.notes[0], Catch::Contains("after 16 positions"));
+}
