@@ -321,17 +321,17 @@ Value all(Runtime& run, const Value& self, const Call& call, Is&& is) {
   }
   return Value::boolean(!bytes.empty());
 }
-inline Value isalpha(Runtime& run, const Value& self, const Call& call) {
+inline Value all_alpha(Runtime& run, const Value& self, const Call& call) {
   return all(run, self, call, unicode::is_letter);
 }
-inline Value isdigit(Runtime& run, const Value& self, const Call& call) {
+inline Value all_digit(Runtime& run, const Value& self, const Call& call) {
   return all(run, self, call, unicode::is_number);
 }
-inline Value isspace(Runtime& run, const Value& self, const Call& call) { return all(run, self, call, is_blank); }
-inline Value isalnum(Runtime& run, const Value& self, const Call& call) {
+inline Value all_space(Runtime& run, const Value& self, const Call& call) { return all(run, self, call, is_blank); }
+inline Value all_alnum(Runtime& run, const Value& self, const Call& call) {
   return all(run, self, call, [](char32_t code) { return unicode::is_letter(code) || unicode::is_number(code); });
 }
-inline Value isascii(Runtime& run, const Value& self, const Call& call) {
+inline Value all_ascii(Runtime& run, const Value& self, const Call& call) {
   return all(run, self, call, [](char32_t code) { return code < 0x80; });
 }
 
