@@ -244,19 +244,19 @@ TEST_CASE("split patterns: hostile ones are refused soon") {
   CHECK_THAT(fault("a{99999999999999999999}"), Contains("a count above 1000"));
   CHECK_THAT(fault("((a{1000}){1000}){1000}"), Contains("repeats more than 5000 states"));
   CHECK_THAT(fault("((?:){1000}){1000}" + std::string{"{1000}"}), Contains("repeats more than 5000 states"));
-  CHECK_THAT(fault(repeated("(", 5000)), Contains("character 102: nested more than 100 deep"));
-  CHECK_THAT(fault(repeated("[", 5000)), Contains("nested more than 100 deep"));
-  CHECK_THAT(fault(repeated("(?i)", 2000)), Contains("nested more than 100 deep"));
-  CHECK_THAT(fault("a" + repeated("?", 5000)), Contains("nested more than 100 deep"));
-  CHECK_THAT(fault(repeated("a", 9000)), Contains("it has 9000 bytes, at most 8192 are supported"));
+  CHECK_THAT(fault(repeated("(", 4000)), Contains("character 102: nested more than 100 deep"));
+  CHECK_THAT(fault(repeated("[", 4000)), Contains("nested more than 100 deep"));
+  CHECK_THAT(fault(repeated("(?i)", 1000)), Contains("nested more than 100 deep"));
+  CHECK_THAT(fault("a" + repeated("?", 4000)), Contains("nested more than 100 deep"));
+  CHECK_THAT(fault(repeated("a", 9000)), Contains("it has 9000 bytes, at most 4096 are supported"));
   CHECK_THAT(fault("[ab]*a[ab]{40}(?=[ab]{13}a)"), Contains("needs t"));
   std::string many;
   for (char32_t code = 0x4E00; code < 0x4E00 + 300; ++code) slm::utf8::append(many, code);
   CHECK_THAT(fault(many), Contains("more than 200 different characters and classes"));
   for (const std::string& pattern :
-       {repeated("(?:a*", 90) + repeated(")*", 90), repeated("(?=a*", 90) + repeated(")", 90), repeated("\\w|", 2000),
-        "[" + repeated("\\w", 4000) + "]", repeated("(?i:a)", 1300), repeated("a?", 2000) + repeated("a", 2000)}) {
+       {repeated("(?:a*", 90) + repeated(")*", 90), repeated("(?=a*", 90) + repeated(")", 90), repeated("\\w|", 1300),
+        "[" + repeated("\\w", 2000) + "]", repeated("(?i:a)", 680), repeated("a?", 1000) + repeated("a", 2000)}) {
     fault(pattern);
   }
-  CHECK(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() < 20);
+  CHECK(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() < 30);
 }

@@ -100,9 +100,11 @@ inline CharSet space_set() { return CharSet({{0x09, 0x0D}, {0x85, 0x85}}).united
 
 /// `[\w]`: letters, marks, Nd, Nl, Pc and alphabetic symbols.
 inline CharSet word_set() {
-  CharSet set({{0x24B6, 0x24E9}, {0x1F130, 0x1F149}, {0x1F150, 0x1F169}, {0x1F170, 0x1F189}});
-  for (const char* category : {"L", "M", "Nd", "Nl", "Pc"}) set = set.united(category_set(category));
-  return set;
+  const CharSet symbols({{0x24B6, 0x24E9}, {0x1F130, 0x1F149}, {0x1F150, 0x1F169}, {0x1F170, 0x1F189}});
+  return symbols.united(runs_where(unicode::category_runs, [](char32_t value) {
+    const std::string_view name = unicode::category_names[value];
+    return name[0] == 'L' || name[0] == 'M' || name == "Nd" || name == "Nl" || name == "Pc";
+  }));
 }
 
 /// `\w` outside of a class, and what `\b` looks for: Oniguruma adds the fractions and superscripts of Latin-1.

@@ -15,7 +15,7 @@
 namespace slm { inline namespace v0_1 { namespace split {
 
 // Limits of a pattern. The published ones stay far below all of them.
-inline constexpr std::size_t longest_pattern = 8192;  // bytes
+inline constexpr std::size_t longest_pattern = 4096;  // bytes
 inline constexpr int deepest_nesting = 100;           // groups, classes and stacked quantifiers
 inline constexpr std::uint32_t most_repeats = 1000;   // of one counted quantifier
 inline constexpr std::size_t most_sets = 200;         // different character classes
