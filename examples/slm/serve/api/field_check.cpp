@@ -182,9 +182,9 @@ HttpHeaders ignored_header(const std::vector<std::string>& names) {
 }
 
 std::string field_listing() {
-  std::string followed = "| field | routes | type | as if absent | meaning |\n|---|---|---|---|---|\n";
-  std::string hints = "| field | routes | what it is |\n|---|---|---|\n";
-  std::string refused = "| field | routes | as if absent | refused because |\n|---|---|---|---|\n";
+  std::string followed = "| field | routes | type | neutral values | meaning |\n|---|---|---|---|---|\n";
+  std::string hints = "| field | routes | reason |\n|---|---|---|\n";
+  std::string refused = "| field | routes | neutral values | reason |\n|---|---|---|---|\n";
   for (const FieldRow& row : field_table()) {
     const std::string begin = slm::text("| `", row.name, "` | ", routes_of(row.routes), " | ");
     if (row.use == FieldUse::followed) {
@@ -195,9 +195,8 @@ std::string field_listing() {
       refused += slm::text(begin, neutral_of(row), " | ", row.text, " |\n");
     }
   }
-  return slm::text("Followed:\n\n", followed, "\nTaken, without effect on the answer:\n\n", hints,
-                   "\nThe server refuses these fields unless the value is null or one of the third column:\n\n",
-                   refused);
+  return slm::text("Supported fields:\n\n", followed, "\nFields without effect on the answer:\n\n", hints,
+                   "\nThe server rejects these fields unless the value is null or in the third column:\n\n", refused);
 }
 
 }  // namespace serve
