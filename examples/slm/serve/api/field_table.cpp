@@ -79,7 +79,7 @@ constexpr FieldRow table[] = {
     followed("stop", texts, FieldType::any, "a string or up to 32, each of up to 256 characters", "[\"\", [], [\"\"]]"),
     followed("stop_token_ids", texts, FieldType::list, "tokens that end the text", "[[]]"),
     followed("ignore_eos", texts, FieldType::boolean, "end tokens do not end the text"),
-    followed("include_stop_str_in_output", texts, FieldType::boolean, "the text includes the stop string"),
+    followed("include_stop_str_in_output", texts, FieldType::boolean, "the text includes the stop string or token"),
     followed("echo", on_completions, FieldType::boolean, "the prompt precedes the text, also in `logprobs`"),
     integer("logprobs", on_completions, 0, 20, "alternatives per token"),
     followed("logprobs", on_chat, FieldType::boolean, "log-probabilities of the answer"),
