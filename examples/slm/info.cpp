@@ -35,7 +35,8 @@ struct Contents {
   std::map<std::string, std::int64_t> tensors_by_type;
   bool blocked = false;  // some matrices have GGUF block formats
   // of linear layers:
-  std::int64_t int4_layers = 0;
+  std::int64_t quantized_layers = 0;
+  std::set<int> bits;
   std::set<std::int64_t> groups;
   std::set<std::string_view> layouts;
   std::vector<std::string> float_layers;
@@ -48,10 +49,21 @@ struct Contents {
   }
 
   void add(const slm::Int4Tensor& layer) {
-    parameters += layer.out * layer.in;
     for (const slm::Tensor* part : {layer.codes, layer.scales, layer.zeros}) add(part);
-    ++int4_layers;
-    groups.insert(layer.group);
+    add_quantized(layer, 4, layer.group);
+  }
+
+  void add(const slm::ScaledTensor& layer) {
+    for (const slm::Tensor* part : {layer.codes, layer.scales, layer.zeros, layer.order}) add(part);
+    add_quantized(layer, layer.bits, layer.inputs);
+  }
+
+  template <class Layer>
+  void add_quantized(const Layer& layer, int width, std::int64_t group) {
+    parameters += layer.out * layer.in;
+    ++quantized_layers;
+    bits.insert(width);
+    groups.insert(group);
     layouts.insert(slm::name_of(layer.layout));
   }
 };
@@ -70,9 +82,11 @@ Contents contents_of(const slm::Checkpoint& checkpoint) {
         add_float(checkpoint.tensor(weight.name, weight.shape));
         continue;
       }
-      const slm::LinearSource source = slm::linear_source(checkpoint, weight);
+      const slm::StoredLinear source = slm::linear_source(checkpoint, weight);
       if (const auto* int4 = std::get_if<slm::Int4Tensor>(&source)) {
         contents.add(*int4);
+      } else if (const auto* scaled = std::get_if<slm::ScaledTensor>(&source)) {
+        contents.add(*scaled);
       } else {
         add_float(std::get<slm::Tensor>(source));
         if (slm::is_linear(role)) contents.float_layers.push_back(weight.module());
@@ -85,11 +99,12 @@ Contents contents_of(const slm::Checkpoint& checkpoint) {
 
 /// Null if nothing is quantized.
 OrderedJson quantization_of(const Contents& contents) {
-  if (contents.int4_layers == 0) return nullptr;
-  return {{"bits", 4},
+  if (contents.quantized_layers == 0) return nullptr;
+  const OrderedJson bits = contents.bits.size() == 1 ? OrderedJson(*contents.bits.begin()) : OrderedJson(contents.bits);
+  return {{"bits", bits},
           {"groups", contents.groups},
           {"layouts", contents.layouts},
-          {"layers", contents.int4_layers},
+          {"layers", contents.quantized_layers},
           {"float_layers", contents.float_layers}};
 }
 

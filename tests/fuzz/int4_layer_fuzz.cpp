@@ -61,11 +61,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   Input input(data, size);
   slm::Int4Tensor layer;
   layer.name = "fuzz";
-  layer.layout = static_cast<slm::Int4Layout>(input.number() % 6);
+  layer.layout = static_cast<slm::Int4Layout>(input.number() % 7);
   layer.out = input.number() % 40 + 1;
   layer.in = (input.number() % 40 + 1) * (input.number() % 2 == 0 ? 1 : 8);
   layer.group = input.number();
-  layer.twos_complement = input.number() % 2 != 0;
+  const int form = input.number();
+  layer.twos_complement = form % 2 != 0;
+  layer.zeros_less_one = form / 2 % 2 != 0;
   const auto shapes = slm::shapes_of(layer.layout, layer.out, layer.in, std::max<std::int64_t>(layer.group, 1));
   OneTensor codes, scales, zeros;
   make(input, "codes", shapes.code_dtype, shapes.codes, codes);

@@ -57,10 +57,14 @@ inline void look_up(const EditableCheckpoint& checkpoint) {
   checkpoint.write(folder.path());
   const Checkpoint opened(folder.path());
   for (const TensorName& weight : matrices()) {
-    const LinearSource source = linear_source(opened, module_of(weight), weight.shape[0], weight.shape[1]);
-    REQUIRE(out_features(source) == weight.shape[0]);
-    REQUIRE(in_features(source) == weight.shape[1]);
-    if (const auto* int4 = std::get_if<Int4Tensor>(&source)) unpack(*int4, 0, int4->out);
+    const StoredLinear source = linear_source(opened, module_of(weight), weight.shape[0], weight.shape[1]);
+    if (const auto* int4 = std::get_if<Int4Tensor>(&source)) {
+      unpack(*int4, 0, int4->out);
+    } else if (const auto* scaled = std::get_if<ScaledTensor>(&source)) {
+      dequantized(*scaled);
+    } else {
+      REQUIRE(std::get<Tensor>(source).shape == weight.shape);
+    }
   }
 }
 
@@ -97,5 +101,6 @@ inline constexpr auto gemv = Int4Layout::awq_gemv;
 inline constexpr auto gemv_fast = Int4Layout::awq_gemv_fast;
 inline constexpr auto packed_rows = Int4Layout::packed_rows;
 inline constexpr auto quark = Int4Layout::quark_reorder;
+inline constexpr auto gptq = Int4Layout::gptq;
 
 }  // namespace slm::testing::damage

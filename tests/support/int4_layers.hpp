@@ -12,9 +12,9 @@
 
 namespace slm::testing {
 
-inline constexpr Int4Layout all_layouts[] = {Int4Layout::awq_gemm,      Int4Layout::awq_gemv,
-                                             Int4Layout::awq_gemv_fast, Int4Layout::packed_rows,
-                                             Int4Layout::quark_order,   Int4Layout::quark_reorder};
+inline constexpr Int4Layout all_layouts[] = {
+    Int4Layout::awq_gemm,    Int4Layout::awq_gemv,      Int4Layout::awq_gemv_fast, Int4Layout::packed_rows,
+    Int4Layout::quark_order, Int4Layout::quark_reorder, Int4Layout::gptq};
 
 /// Codes and zeros over the whole range, scales as from a quantizer, rounded to F16.
 inline Int4Rows random_rows(std::int64_t out, std::int64_t in, std::int64_t group, std::uint64_t seed,
@@ -45,6 +45,7 @@ struct PackedLayer {
     layer.scales = &tensors[1];
     if (tensors.size() > 2 && !tensors[2].name.ends_with("weight_shape")) layer.zeros = &tensors[2];
     layer.twos_complement = packing.twos_complement;
+    layer.zeros_less_one = packing.zeros_less_one;
   }
   PackedLayer(const PackedLayer&) = delete;
   PackedLayer& operator=(const PackedLayer&) = delete;

@@ -54,6 +54,10 @@ inline Json quantization_config(const QuantizedForm& form) {
               {"config_groups", {{"group_0", group}}},
               {"ignore", {"lm_head", "re:.*embed.*"}}};
     }
+    case Int4Layout::gptq:
+      return {{"quant_method", "gptq"},   {"bits", 4},
+              {"group_size", form.group}, {"desc_act", false},
+              {"sym", form.symmetric},    {"checkpoint_format", "gptq_v2"}};
     default:
       return {{"quant_method", "quark"},
               {"export", {{"pack_method", form.layout == Int4Layout::quark_order ? "order" : "reorder"}}},

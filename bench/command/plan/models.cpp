@@ -61,7 +61,8 @@ void set_format(PlannedModel& model, const std::string& format) {
   }
 }
 
-MatrixFormat format_of(const LinearSource& source, bool on_processor) {
+MatrixFormat format_of(const StoredLinear& source, bool on_processor) {
+  if (std::holds_alternative<ScaledTensor>(source)) return floats(DType::f32);
   if (const auto* int4 = std::get_if<Int4Tensor>(&source))
     return {.codes = CodeTiles{.block = int4_block(int4->group, int4->in)}};
   const DType type = std::get<Tensor>(source).dtype;
@@ -69,8 +70,9 @@ MatrixFormat format_of(const LinearSource& source, bool on_processor) {
   return {.codes = on_processor ? narrow_code_tiles_of(type) : code_tiles_of(type)};
 }
 
-std::string name_of(const LinearSource& source) {
+std::string name_of(const StoredLinear& source) {
   if (std::holds_alternative<Int4Tensor>(source)) return "int4";
+  if (const auto* scaled = std::get_if<ScaledTensor>(&source)) return std::string(slm::name_of(scaled->layout));
   return std::string(slm::name_of(std::get<Tensor>(source).dtype));
 }
 
@@ -82,7 +84,7 @@ void set_stored_format(PlannedModel& model, const Checkpoint& checkpoint, bool o
     std::map<std::string, std::int64_t> count_of;
     for (int layer = 0; layer < model.shape.layers; ++layer) {
       for (const TensorName& weight : checkpoint.names().weights(kinds[kind], layer)) {
-        const LinearSource source = linear_source(checkpoint, weight);
+        const StoredLinear source = linear_source(checkpoint, weight);
         const std::int64_t count = weight.shape[0] * weight.shape[1];
         std::int64_t& with_this = count_of[name_of(source)] += count;
         weights_of[name_of(source)] += count;

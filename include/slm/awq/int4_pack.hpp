@@ -57,6 +57,7 @@ struct Int4Packing {
   DType scale_dtype = DType::f16;  // scales are rounded to this type: round them before choosing codes
   bool symmetric = false;          // every zero point is 8; omits zeros if the layout allows it
   bool twos_complement = false;    // Quark's int4
+  bool zeros_less_one = false;     // GPTQ's first version
 };
 
 namespace detail {
@@ -138,6 +139,13 @@ class Int4Packer {
           }
         }
         break;
+      case Int4Layout::gptq:
+        for (std::int64_t r = 0; r < shapes_.codes[0]; ++r) {
+          for (std::int64_t n = 0; n < width; ++n) {
+            tensor.set(r * width + n, word([&](int i) { return code(n, 8 * r + i); }));
+          }
+        }
+        break;
       case Int4Layout::awq_gemv_fast:
         for (std::int64_t n = 0; n < rows_.rows; ++n) {
           for (std::int64_t k = 0; k < rows_.in; k += 32) {
@@ -196,10 +204,10 @@ class Int4Packer {
     for (std::int64_t row = 0; row < shapes_.zeros[0]; ++row) {
       for (std::int64_t c = 0; c < width; ++c) {
         tensor.set(row * width + c, word([&](int i) {
-                     if (packing_.layout == Int4Layout::awq_gemv) return zero(row, 8 * c + i);
-                     if (packing_.layout == Int4Layout::packed_rows) return zero(8 * row + i, c);
-                     return zero(8 * c + order(i), row);
-                   }));
+                                      if (packing_.layout == Int4Layout::awq_gemv) return zero(row, 8 * c + i);
+                                      if (packing_.layout == Int4Layout::packed_rows) return zero(8 * row + i, c);
+                                      return zero(8 * c + order(i), row);
+                                    }) - (packing_.zeros_less_one ? 0x11111111u : 0));
       }
     }
     return tensor;

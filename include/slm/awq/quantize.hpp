@@ -70,7 +70,7 @@ class Quantizer {
       throw Error("quantize.gguf", text("'", checkpoint_.folder().string(), "' is a GGUF file"),
                   "Use the Hugging Face folder of the model, in floating point");
     }
-    if (has_int4_layers(checkpoint_) || checkpoint_.quantization().method != QuantizationSettings::Method::none) {
+    if (has_int4_layers(checkpoint_) || checkpoint_.quantization().is_stated()) {
       throw Error("quantize.already-quantized", text("'", checkpoint_.folder().string(), "' is already quantized"),
                   "Use the floating-point checkpoint of the model");
     }

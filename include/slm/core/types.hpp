@@ -84,6 +84,7 @@ enum class DType {
   i8,
   u8,
   boolean,
+  f8_e4m3,  // see formats/float8.hpp
   q4_0,
   q4_1,
   q5_0,
@@ -128,6 +129,7 @@ constexpr DTypeLayout layout_of(DType type) {
     case DType::i8: return {"I8", 1, 1};
     case DType::u8: return {"U8", 1, 1};
     case DType::boolean: return {"BOOL", 1, 1};
+    case DType::f8_e4m3: return {"F8_E4M3", 1, 1};
     case DType::q4_0: return {"Q4_0", 32, 18};
     case DType::q4_1: return {"Q4_1", 32, 20};
     case DType::q5_0: return {"Q5_0", 32, 22};

@@ -23,7 +23,8 @@ inline std::int64_t column_unit(const Int4Tensor& layer) {
   switch (layer.layout) {
     case Int4Layout::awq_gemv: return 8 * layer.group;  // zeros that share a word
     case Int4Layout::awq_gemv_fast: return std::lcm<std::int64_t>(layer.group, 64);
-    case Int4Layout::packed_rows: return std::lcm<std::int64_t>(layer.group, 8);
+    case Int4Layout::packed_rows:
+    case Int4Layout::gptq: return std::lcm<std::int64_t>(layer.group, 8);
     default: return layer.group;
   }
 }
@@ -93,7 +94,9 @@ inline Int4Tensor columns_of(const Int4Tensor& layer, std::int64_t first, std::i
       part.zeros = take(layer.zeros, rows, first_group, groups);
       break;
     default:
-      part.codes = take(layer.codes, rows, first, count);
+      part.codes = layer.layout == Int4Layout::gptq
+                       ? take(layer.codes, rows, first / 8, ceil_div<std::int64_t>(count, 8))
+                       : take(layer.codes, rows, first, count);
       part.scales = take(layer.scales, rows, first_group, groups);
       part.zeros = take(layer.zeros, rows, first_group, groups);
   }

@@ -25,6 +25,7 @@ constexpr std::string_view name_of(Int4Layout layout) {
     case Int4Layout::packed_rows: return "compressed-tensors pack-quantized";
     case Int4Layout::quark_order: return "Quark (order)";
     case Int4Layout::quark_reorder: return "Quark (reorder)";
+    case Int4Layout::gptq: return "GPTQ";
   }
   return "?";
 }
@@ -57,6 +58,7 @@ inline Int4Shapes shapes_of(Int4Layout layout, std::int64_t out, std::int64_t in
     case Int4Layout::awq_gemv: return {DType::i32, {out, words(in)}, {out, 8 * padded}, {out, padded}};
     case Int4Layout::awq_gemv_fast: return {DType::i16, {out / 4, in}, {8 * padded, out}, {8 * padded, out}};
     case Int4Layout::packed_rows: return {DType::i32, {out, words(in)}, {out, groups}, {words(out), groups}};
+    case Int4Layout::gptq: return {DType::i32, {words(in), out}, {groups, out}, {groups, words(out)}};
   }
   return {};
 }
@@ -72,6 +74,10 @@ inline std::string misfit(Int4Layout layout, std::int64_t out, std::int64_t in) 
     case Int4Layout::awq_gemv_fast: {
       const std::string rows = rule("out_features", out, 4);
       return rows.empty() ? rule("in_features", in, 64) : rows;
+    }
+    case Int4Layout::gptq: {
+      const std::string rows = rule("out_features", out, 8);
+      return rows.empty() ? rule("in_features", in, 8) : rows;
     }
     default: return {};
   }

@@ -100,6 +100,7 @@ class Int4Unpacking {
       case Int4Layout::awq_gemv:
       case Int4Layout::packed_rows: codes_of_rows(); break;
       case Int4Layout::awq_gemv_fast: codes_of_gemv_fast(); break;
+      case Int4Layout::gptq: codes_of_words(); break;
     }
     read_scales();
     read_zeros();
@@ -160,6 +161,16 @@ class Int4Unpacking {
     }
   }
 
+  /// Eight inputs per word, adjacent words of adjacent outputs.
+  void codes_of_words() {
+    const std::int64_t width = layer_.codes->shape[1];
+    for (std::int64_t k = 0; k < layer_.in; k += 8) {
+      for (std::int64_t row = 0; row < count_; ++row) {
+        store(word_of(*layer_.codes, k / 8 * width + first_ + row), row, k);
+      }
+    }
+  }
+
   /// Four rows share a line of words: 16 words of each in turn, which hold 64 inputs.
   void codes_of_gemv_fast() {
     const std::uint16_t flip = static_cast<std::uint16_t>(flip_);
@@ -210,6 +221,7 @@ class Int4Unpacking {
     const Tensor& source = *layer_.zeros;
     const NibbleOrder position = inverse(nibble_order(layer_.layout));
     const std::int64_t width = source.shape[1];
+    const std::uint32_t add = layer_.zeros_less_one ? 0x11111111u : 0;
     std::uint8_t* out = rows_.zeros.data();
     for (std::int64_t n = first_; n < first_ + count_; ++n) {
       for (std::int64_t g = 0; g < groups_; ++g) {
@@ -218,7 +230,7 @@ class Int4Unpacking {
                                                                              : g * width + n / 8;
         const int nibble =
             layer_.layout == Int4Layout::awq_gemv ? static_cast<int>(g % 8) : position[static_cast<std::size_t>(n % 8)];
-        *out++ = static_cast<std::uint8_t>((word_of(source, word) ^ flip_) >> (4 * nibble) & 15);
+        *out++ = static_cast<std::uint8_t>(((word_of(source, word) + add) ^ flip_) >> (4 * nibble) & 15);
       }
     }
   }

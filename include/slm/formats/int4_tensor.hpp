@@ -17,6 +17,7 @@ enum class Int4Layout {
   packed_rows,    // compressed-tensors: codes I32 [N, K/8], zeros I32 [N/8, K/G] or none, scales [N, K/G]
   quark_order,    // codes I32 [K, N/8] in sequence, zeros I32 [K/G, N/8] or none, scales [K/G, N]
   quark_reorder,  // the same in AutoAWQ's nibble order
+  gptq,           // codes I32 [K/8, N], eight inputs per word, zeros I32 [K/G, N/8], scales [K/G, N]
 };
 
 /// w[n][k] = (code[n][k] - zero[n][k / group]) * scale[n][k / group]. Non-owning.
@@ -31,6 +32,7 @@ struct Int4Tensor {
   const Tensor* scales = nullptr;
   const Tensor* zeros = nullptr;  // null: symmetric, every zero point is 8
   bool twos_complement = false;   // codes are -8..7 (Quark's int4): code ^ 8 is unsigned
+  bool zeros_less_one = false;    // words of zeros are stored less 0x11111111 (GPTQ's first version)
 };
 
 /// A linear layer [out, in] of a quantized checkpoint: floating point or 4-bit.

@@ -62,7 +62,7 @@ class Checkpoint {
   const Family& family() const { return *model_.family; }
   const ModelConfig& config() const { return model_.config; }
   const ModelSettings& settings() const { return model_.settings; }
-  const QuantizationSettings& quantization() const { return quantization_; }
+  const StatedQuantization& quantization() const { return quantization_; }
   const TensorMap& tensors() const { return tensors_; }
 
   /// The tensors that the model reads.
@@ -253,6 +253,10 @@ class Checkpoint {
     }
     model_ = read_model_description(folder_);
     quantization_ = read_quantization(folder_);
+    if (quantization_.quantized_activations) {
+      model_.notes.push_back(
+          text("'", quantization_.file, "' states 8-bit activations: only the weights are quantized"));
+    }
     if (const auto single = folder_ / "model.safetensors"; file_exists(single)) {
       files_.emplace("model.safetensors", Safetensors(single));
       for (const auto& [name, tensor] : files_.begin()->second.tensors) tensors_.emplace(name, &tensor);
@@ -292,7 +296,7 @@ class Checkpoint {
 
   std::filesystem::path folder_;
   ModelDescription model_;
-  QuantizationSettings quantization_;
+  StatedQuantization quantization_;
   std::map<std::string, Safetensors> files_;
   std::unique_ptr<const GgufFile> gguf_;
   std::vector<Tensor> given_;

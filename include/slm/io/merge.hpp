@@ -40,7 +40,7 @@ class Merge {
     if (checkpoint_.gguf()) {
       throw refused("a GGUF file", "Merge into the model's Hugging Face folder, then convert the result to GGUF");
     }
-    if (checkpoint_.quantization().method != QuantizationSettings::Method::none) throw quantized();
+    if (checkpoint_.quantization().is_stated()) throw quantized();
     adapter_ = read_peft(adapter, checkpoint_);
     name_tensors();
   }

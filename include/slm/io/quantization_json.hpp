@@ -11,38 +11,13 @@
 
 #include "slm/config/quantization.hpp"
 #include "slm/io/json.hpp"
+#include "slm/io/quantization_fields.hpp"
+#include "slm/io/scaled_json.hpp"
+#include "slm/io/stated_quantization.hpp"
 
 namespace slm { inline namespace v0_1 {
 
 namespace detail {
-
-/// The Error for a recognised but unsupported scheme.
-inline Error foreign_quantization(const std::string& file, const std::string& what) {
-  return Error("quant.unsupported-method", text("'", file, "' describes ", what),
-               "slm supports 4-bit AWQ of AutoAWQ, compressed-tensors (pack-quantized) and Quark: use such a "
-               "repository of the model, or quantize the floating-point model with slm quantize");
-}
-
-inline Error foreign_setting(const std::string& file, const std::string& what) {
-  return Error("quant.unsupported-setting", text("'", file, "': ", what),
-               "Use a 4-bit, weight-only, integer checkpoint of the model, or quantize the floating-point model with "
-               "slm quantize");
-}
-
-inline std::string lower_case(std::string word) {
-  for (char& letter : word) {
-    if (letter >= 'A' && letter <= 'Z') letter = static_cast<char>(letter - 'A' + 'a');
-  }
-  return word;
-}
-
-/// A group size as all writers state it: positive, or -1 for whole rows; 0 if absent.
-inline int read_group_size(const JsonFields& fields, const char* name) {
-  if (!fields.has(name)) return 0;
-  const int group = fields.integer(name, -1, 1 << 22);
-  if (group == 0) throw fields.bad(name, "a positive number, or -1 for whole rows", fields.at(name));
-  return group;
-}
 
 inline QuantizationSettings::Version read_awq_version(const JsonFields& fields) {
   using Version = QuantizationSettings::Version;
@@ -70,13 +45,7 @@ inline QuantizationSettings read_awq(const JsonFields& fields) {
   if (fields.boolean("desc_act", false)) {
     throw foreign_quantization(fields.file(), "activation order (desc_act), which is GPTQ, not AWQ");
   }
-  if (fields.has("dynamic")) {  // GPTQModel: "-:pattern" excludes layers, other patterns change their settings
-    fields.object("dynamic");
-    for (const auto& [pattern, changes] : fields.at("dynamic").items()) {
-      if (pattern.starts_with("-:")) continue;
-      throw foreign_setting(fields.file(), text("other settings for the layers ", quote(pattern), " (dynamic)"));
-    }
-  }
+  refuse_changes_of_layers(fields);
   Int4Rule rule{.name = "group_size", .layers = {}, .group = 0, .symmetric = {}, .twos_complement = false, .fault = {}};
   rule.group = read_group_size(fields, fields.has("group_size") ? "group_size" : "q_group_size");
   rule.symmetric = !fields.boolean("zero_point", !fields.boolean("sym", false));
@@ -100,7 +69,8 @@ inline Int4Rule read_config_group(const JsonFields& group, const std::string& na
                 .symmetric = {},
                 .twos_complement = false,
                 .fault = {}};
-  if (const int bits = weights.integer("num_bits", 1, 64); bits != 4) throw refuse(text(bits, " bits, expected 4"));
+  if (const int bits = weights.integer("num_bits", 1, 64); bits != 4)
+    throw refuse(text(bits, " bits, expected 4 or 8"));
   if (const auto type = weights.string("type", "int"); type != "int")
     throw refuse(text("weights of type ", quote(type)));
   for (const char* quantized : {"input_activations", "output_activations"}) {
@@ -122,13 +92,8 @@ inline Int4Rule read_config_group(const JsonFields& group, const std::string& na
   return rule;
 }
 
-/// Whether a field has content; empty objects and lists count as absent.
-inline bool is_stated(const JsonFields& fields, const char* name) {
-  return fields.has(name) && !fields.at(name).empty();
-}
-
-inline QuantizationSettings read_compressed_tensors(const JsonFields& fields) {
-  QuantizationSettings settings;
+inline StatedQuantization read_compressed_tensors(const JsonFields& fields) {
+  StatedQuantization settings;
   settings.method = QuantizationSettings::Method::compressed_tensors;
   if (is_stated(fields, "transform_config")) {
     throw foreign_setting(fields.file(), "activation transforms (transform_config), which slm does not support");
@@ -141,13 +106,20 @@ inline QuantizationSettings read_compressed_tensors(const JsonFields& fields) {
     if (!group.is_object()) throw groups.bad(name.c_str(), "an object", group);
     const JsonFields group_fields(group, fields.file());
     const auto format = group_fields.string("format", fields.string("format", "pack-quantized"));
+    if (const auto rule = read_eight_bit_group(group_fields, name, format)) {
+      settings.eight_bits.push_back(*rule);
+      settings.quantized_activations = settings.quantized_activations || group_fields.has("input_activations");
+      continue;
+    }
     if (format != "pack-quantized") {
       throw foreign_setting(fields.file(), text("config_groups.", excerpt(name), " is stored as ", quote(format),
                                                 ", expected pack-quantized"));
     }
     settings.rules.push_back(read_config_group(group_fields, name));
   }
-  if (settings.rules.empty()) throw fields.bad("config_groups", "at least one group", fields.at("config_groups"));
+  if (settings.rules.empty() && settings.eight_bits.empty()) {
+    throw fields.bad("config_groups", "at least one group", fields.at("config_groups"));
+  }
   return settings;
 }
 
@@ -239,10 +211,10 @@ inline QuantizationSettings read_auto_round(const JsonFields& fields) {
 }  // namespace detail
 
 /// Reads a quantization_config object. Throws Error for an unsupported scheme or setting.
-inline QuantizationSettings read_quantization_json(const Json& json, const std::string& file) {
+inline StatedQuantization read_quantization_json(const Json& json, const std::string& file) {
   const JsonFields fields(json, file);
   const std::string method = detail::lower_case(fields.string("quant_method", ""));
-  const auto settings = [&]() -> QuantizationSettings {
+  const auto settings = [&]() -> StatedQuantization {
     if (fields.has("producer") && fields.at("producer").is_object() &&
         fields.at("producer").value("name", Json()) == "modelopt") {
       throw detail::foreign_quantization(file, "ModelOpt weights (NVIDIA), whose pre_quant_scale AWQ layers lack");
@@ -251,7 +223,8 @@ inline QuantizationSettings read_quantization_json(const Json& json, const std::
     if (method == "compressed-tensors") return detail::read_compressed_tensors(fields);
     if (method == "quark") return detail::read_quark(fields);
     if (method == "auto-round" || method == "intel/auto-round") return detail::read_auto_round(fields);
-    if (method == "gptq") throw detail::foreign_quantization(file, "GPTQ weights, not AWQ");
+    if (method == "gptq") return detail::read_gptq(fields);
+    if (method == "fp8" || method == "fbgemm_fp8") return detail::read_fp8(fields);
     if (method == "modelopt") {
       throw detail::foreign_quantization(file, "ModelOpt weights (NVIDIA), whose pre_quant_scale AWQ layers lack");
     }
@@ -259,7 +232,7 @@ inline QuantizationSettings read_quantization_json(const Json& json, const std::
     if (fields.has("config_groups")) return detail::read_compressed_tensors(fields);
     if (fields.has("global_quant_config")) return detail::read_quark(fields);
     if (fields.has("packing_format")) return detail::read_auto_round(fields);
-    if (fields.has("damp_percent")) throw detail::foreign_quantization(file, "GPTQ weights, not AWQ");
+    if (fields.has("damp_percent") || fields.has("desc_act")) return detail::read_gptq(fields);
     if (fields.has("load_in_4bit") || fields.has("load_in_8bit")) {
       throw detail::foreign_quantization(file, "weights quantized by bitsandbytes");
     }
@@ -268,14 +241,14 @@ inline QuantizationSettings read_quantization_json(const Json& json, const std::
     }
     return {};
   };
-  QuantizationSettings found = settings();
+  StatedQuantization found = settings();
   found.file = file;
   return found;
 }
 
-/// The quantization that a model folder declares: in config.json, else in side files of older writers; Method::none if
+/// The quantization that a model folder declares: in config.json, else in side files of older writers; not stated if
 /// absent.
-inline QuantizationSettings read_quantization(const std::filesystem::path& folder) {
+inline StatedQuantization read_quantization(const std::filesystem::path& folder) {
   const std::string file = (folder / "config.json").string();
   const OwnedJson config = read_json_object(file);
   const auto block = [&](const Json& holder) -> const Json* {

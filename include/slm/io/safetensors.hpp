@@ -98,7 +98,7 @@ class SafetensorsHeader {
     const auto found = entry.find("dtype");
     if (found != entry.end() && found->is_string()) {
       for (const DType type : {DType::f32, DType::f16, DType::bf16, DType::f64, DType::i64, DType::i32, DType::i16,
-                               DType::i8, DType::u8, DType::boolean}) {
+                               DType::i8, DType::u8, DType::boolean, DType::f8_e4m3}) {
         if (found->get_ref<const std::string&>() == name_of(type)) return type;
       }
     }

@@ -65,8 +65,8 @@ inline std::size_t device_weight_bytes(const Checkpoint& source, WeightType type
     if (!as_stored) {
       bytes +=
           static_cast<std::size_t>(tensor->elements()) * (type == WeightType::f32 ? sizeof(float) : sizeof(half_t));
-    } else if (!is_blocked(tensor->dtype)) {
-      bytes += tensor->size_bytes;
+    } else if (!is_blocked(tensor->dtype)) {  // FP8 is dequantized to fp32
+      bytes += tensor->size_bytes * (tensor->dtype == DType::f8_e4m3 ? sizeof(float) : 1);
     }
   }
   return bytes;

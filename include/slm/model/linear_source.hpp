@@ -14,17 +14,10 @@
 #include "slm/formats/int4_check.hpp"
 #include "slm/formats/int4_tensor.hpp"
 #include "slm/io/checkpoint.hpp"
+#include "slm/model/layer_search.hpp"
+#include "slm/model/scaled_search.hpp"
 
 namespace slm { inline namespace v0_1 {
-
-/// Returns true if any layer has 4-bit codes; config.json is not consulted.
-inline bool has_int4_layers(const Checkpoint& checkpoint) {
-  for (const auto& [name, tensor] : checkpoint.tensors()) {
-    if (name.ends_with(".qweight") || name.ends_with(".weight_packed")) return true;
-    if (name.ends_with(".weight") && tensor->dtype == DType::i32) return true;
-  }
-  return false;
-}
 
 namespace detail {
 
@@ -49,19 +42,12 @@ inline bool matches(std::string_view pattern, std::string_view name) {
 }
 
 /// The search for one layer.
-class LinearSearch {
+class LinearSearch : public LayerSearch {
  public:
-  using Method = QuantizationSettings::Method;
   using Version = QuantizationSettings::Version;
+  using LayerSearch::LayerSearch;
 
-  LinearSearch(const Checkpoint& checkpoint, const std::string& module, std::int64_t out, std::int64_t in)
-      : checkpoint_(checkpoint),
-        module_(module),
-        where_(text("'", checkpoint.folder().string(), "', layer '", module, "'")),
-        out_(out),
-        in_(in) {}
-
-  LinearSource run() const {
+  StoredLinear run() const {
     refuse_foreign();
     const Tensor* weight = find(".weight");
     const Tensor* qweight = find(".qweight");
@@ -69,30 +55,25 @@ class LinearSearch {
     const bool weight_is_codes =
         weight && (weight->dtype == DType::i32 || (settings().method == Method::quark &&
                                                    !is_floating_point(weight->dtype) && !is_blocked(weight->dtype)));
+    const ScaledSearch scaled(*this);
     if ((weight != nullptr) + (qweight != nullptr) + (packed != nullptr) > 1) {
       throw Error("quant.two-weights",
                   text(where_, " has both '", weight ? weight->name : qweight->name, "' and '",
                        packed ? packed->name : qweight->name, "': expected one of them"),
                   "Export the checkpoint again");
     }
+    if (weight && weight->dtype == DType::f8_e4m3) return scaled.float8(*weight);
+    if (weight && weight->dtype == DType::i8 && !weight_is_codes) return scaled.int8(*weight);
     if (weight && !weight_is_codes) return checkpoint_.tensor(weight->name, {out_, in_});
-    if (qweight) return awq(*qweight);
-    if (packed) return compressed(*packed);
+    if (qweight) return settings().form == StatedQuantization::Form::gptq ? scaled.gptq(*qweight) : awq(*qweight);
+    if (packed) return scaled.has_eight_bits(*packed) ? scaled.packed(*packed) : compressed(*packed);
     if (weight) return quark(*weight);
     throw missing();
   }
 
  private:
-  const Tensor* find(const char* suffix) const { return checkpoint_.find(module_ + suffix); }
-
-  const Tensor* find_any(std::initializer_list<const char*> suffixes) const {
-    for (const char* suffix : suffixes) {
-      if (const Tensor* tensor = find(suffix)) return tensor;
-    }
-    return nullptr;
-  }
-
-  const QuantizationSettings& settings() const { return checkpoint_.quantization(); }
+  static constexpr const char* gptq_without_settings =
+      "a GPTQ checkpoint, but no config.json or quantize_config.json states that and its version";
 
   Error foreign(const Tensor& sign, const char* what) const {
     return Error("quant.unsupported-method", text(where_, " has '", sign.name, "': ", what),
@@ -100,12 +81,13 @@ class LinearSearch {
   }
 
   void refuse_foreign() const {
-    if (const Tensor* sign = find(".g_idx")) throw foreign(*sign, "a GPTQ checkpoint, not AWQ");
+    const bool gptq = settings().form == StatedQuantization::Form::gptq;
+    if (const Tensor* sign = find(".g_idx"); sign && !gptq) throw foreign(*sign, gptq_without_settings);
     if (const Tensor* sign = find(".weight_g_idx")) throw foreign(*sign, "activation order, which AWQ does not have");
     if (const Tensor* sign = find_any({".pre_quant_scale", ".weights_scaling_factor", ".weight_scale_2"})) {
       throw foreign(*sign, "ModelOpt (NVIDIA) weights, which are not those of AutoAWQ");
     }
-    if (const Tensor* sign = find_any({".weight.absmax", ".weight.quant_state.bitsandbytes__nf4"})) {
+    if (const Tensor* sign = find_any({".weight.absmax", ".weight.quant_state.bitsandbytes__nf4", ".SCB"})) {
       throw foreign(*sign, "weights quantized by bitsandbytes");
     }
   }
@@ -129,64 +111,9 @@ class LinearSearch {
                  "Check that all shards are present and that config.json belongs to these weights");
   }
 
-  Error fused_experts(const Tensor& tensor) const {
-    return Error("quant.fused-experts",
-                 text(where_, ": '", tensor.name, "' ", shape_text(tensor.shape),
-                      " holds all experts of a mixture-of-experts layer, which slm does not support"),
-                 "Use a dense model; docs/models.md lists them");
-  }
-
-  void check_method(Method method, const Tensor& codes, const char* stated) const {
-    if (codes.shape.size() == 3) throw fused_experts(codes);
-    if (settings().method == Method::none || settings().method == method) return;
-    throw Error("quant.config-mismatch",
-                text(where_, ": '", codes.name, "' is a tensor of ", stated, ", but '", settings().file,
-                     "' describes another method"),
-                "Check that config.json belongs to these weights");
-  }
-
-  const Tensor& need(const Tensor& codes, std::initializer_list<const char*> suffixes) const {
-    if (const Tensor* tensor = find_any(suffixes)) return *tensor;
-    throw Error("quant.incomplete-layer",
-                text(where_, " has '", codes.name, "' but lacks '", module_, *suffixes.begin(), "'"),
-                "Check that all shards are present, or download the checkpoint again");
-  }
-
-  /// The stated group size, after comparison with the scales' shape. If none is stated: the size that the scales imply.
-  std::int64_t group_size(const Int4Rule* rule, const Tensor& scales, std::size_t axis) const {
-    const std::int64_t groups = scales.shape.size() == 2 ? scales.shape[axis] : 0;
-    const bool divides = groups > 0 && in_ % groups == 0;
-    if (!rule || rule->group == 0) {
-      if (divides) return in_ / groups;
-      throw Error("quant.wrong-shape",
-                  text(where_, ": '", scales.name, "' is ", shape_text(scales.shape), ", which do not divide the ", in_,
-                       " inputs"),
-                  "Check that config.json belongs to these weights");
-    }
-    const std::int64_t stated = rule->group == -1 ? in_ : rule->group;
-    if (in_ % stated != 0) {
-      throw Error("quant.group-size",
-                  text(where_, ": in_features ", in_, " is not a multiple of the group size ", stated, " of '",
-                       settings().file, "'"),
-                  "Use a checkpoint of a group size that divides the layer's inputs");
-    }
-    if (divides && groups != in_ / stated) {
-      throw Error("quant.group-mismatch",
-                  text(where_, ": '", settings().file, "' says ", rule->name, " ", rule->group, ", but '", scales.name,
-                       "' has ", groups, " groups for ", in_, " inputs, which implies ", in_ / groups),
-                  "Check that config.json belongs to these weights");
-    }
-    return stated;
-  }
-
-  LinearSource checked(Int4Tensor layer) const {
-    check_int4(layer, where_);
-    return layer;
-  }
-
   // AWQ exports of AutoAWQ, llm-awq, AutoRound and GPTQModel.
 
-  LinearSource awq(const Tensor& codes) const {
+  StoredLinear awq(const Tensor& codes) const {
     check_method(Method::awq, codes, "AutoAWQ");
     const Int4Rule* rule = settings().rules.empty() ? nullptr : &settings().rules.front();
     Int4Tensor layer = layer_of(codes);
@@ -225,7 +152,7 @@ class LinearSearch {
     if (gemm) return stated(Version::gemm, "gemm", Int4Layout::awq_gemm);
     if (gemv) return stated(Version::gemv, "gemv", Int4Layout::awq_gemv);
     if (codes.dtype == DType::i32 && in_ % 8 == 0 && shape == std::vector{in_ / 8, out_}) {
-      throw foreign(codes, "packed along the inputs as GPTQ does, not AWQ");
+      throw foreign(codes, gptq_without_settings);
     }
     if (codes.dtype == DType::i32 && in_ % 16 == 0 && shape == std::vector{in_ / 16, 2 * out_}) {
       throw foreign(codes, "packed for the Marlin kernel");
@@ -272,7 +199,7 @@ class LinearSearch {
 
   // compressed-tensors. The tensors determine a layer's config group; target patterns are not evaluated.
 
-  LinearSource compressed(const Tensor& codes) const {
+  StoredLinear compressed(const Tensor& codes) const {
     check_method(Method::compressed_tensors, codes, "compressed-tensors");
     Int4Tensor layer = layer_of(codes);
     layer.layout = Int4Layout::packed_rows;
@@ -297,30 +224,9 @@ class LinearSearch {
     return &settings().rules.front();
   }
 
-  void check_stated_shape(const Tensor& tensor) const {
-    const bool wide = tensor.dtype == DType::i64;
-    if ((!wide && tensor.dtype != DType::i32) || tensor.shape != std::vector<std::int64_t>{2}) {
-      throw Error("quant.wrong-dtype",
-                  text(where_, ": '", tensor.name, "' is ", name_of(tensor.dtype), " ", shape_text(tensor.shape),
-                       ", expected I64 or I32 [2]"),
-                  "Download or export the checkpoint again");
-    }
-    std::vector<std::int64_t> stated;
-    for (std::size_t i = 0; i < 2; ++i) {
-      stated.push_back(wide ? load_unaligned<std::int64_t>(tensor.bytes + 8 * i)
-                            : load_unaligned<std::int32_t>(tensor.bytes + 4 * i));
-    }
-    if (stated != std::vector{out_, in_}) {
-      throw Error("quant.wrong-shape",
-                  text(where_, ": '", tensor.name, "' says ", shape_text(stated),
-                       ", expected the shape in config.json: [", out_, ", ", in_, "]"),
-                  "Check that config.json belongs to these weights");
-    }
-  }
-
   // Quark (AMD).
 
-  LinearSource quark(const Tensor& codes) const {
+  StoredLinear quark(const Tensor& codes) const {
     check_method(Method::quark, codes, "Quark");
     if (settings().method == Method::none) {
       throw Error(
@@ -350,35 +256,20 @@ class LinearSearch {
     layer.group = group_size(rule, *layer.scales, 0);
     return checked(layer);
   }
-
-  Int4Tensor layer_of(const Tensor& codes) const {
-    Int4Tensor layer;
-    layer.name = module_;
-    layer.out = out_;
-    layer.in = in_;
-    layer.codes = &codes;
-    return layer;
-  }
-
-  const Checkpoint& checkpoint_;
-  const std::string& module_;
-  std::string where_;
-  std::int64_t out_;
-  std::int64_t in_;
 };
 
 }  // namespace detail
 
-/// Finds the linear layer [out, in] of a module such as "model.layers.0.mlp.up_proj". Returns 4-bit codes if the
-/// checkpoint has them, else the floating-point weight. Checks all tensors against each other, the settings and [out,
+/// Finds the linear layer [out, in] of a module such as "model.layers.0.mlp.up_proj". Returns codes if the checkpoint
+/// has them, else the floating-point weight. Checks all tensors against each other, the settings and [out,
 /// in]. The result refers to the checkpoint. Throws Error naming folder, layer and tensor.
-inline LinearSource linear_source(const Checkpoint& checkpoint, const std::string& module, std::int64_t out,
+inline StoredLinear linear_source(const Checkpoint& checkpoint, const std::string& module, std::int64_t out,
                                   std::int64_t in) {
   return detail::LinearSearch(checkpoint, module, out, in).run();
 }
 
 /// Overload for a matrix of the model's tensor list. A transposed matrix has no 4-bit codes.
-inline LinearSource linear_source(const Checkpoint& checkpoint, const TensorName& weight) {
+inline StoredLinear linear_source(const Checkpoint& checkpoint, const TensorName& weight) {
   if (weight.transposed) return checkpoint.tensor(weight.name, weight.shape);
   return linear_source(checkpoint, weight.module(), weight.shape.at(0), weight.shape.at(1));
 }

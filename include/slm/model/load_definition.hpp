@@ -27,7 +27,8 @@ inline WeightType loaded_type(const Checkpoint& checkpoint, WeightType asked) {
                 "Load it with WeightType::as_stored, or use the floating-point checkpoint of the model");
   }
   if (!as_stored) return asked;
-  return int4 || has_blocks(checkpoint) ? WeightType::as_stored : stored_type(checkpoint);
+  return int4 || has_scaled_layers(checkpoint) || has_blocks(checkpoint) ? WeightType::as_stored
+                                                                         : stored_type(checkpoint);
 }
 
 /// run_blocks of the registry's config with this shape, else of Dynamic.

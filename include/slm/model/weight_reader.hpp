@@ -6,6 +6,7 @@
 #include <cstring>
 #include <memory>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -23,6 +24,23 @@
 #include "slm/model/load_options.hpp"
 
 namespace slm { inline namespace v0_1 {
+
+namespace detail {
+
+/// A layer in a form that backends pack.
+inline LinearSource packable(StoredLinear stored) {
+  return std::visit(
+      []<class Layer>(Layer& layer) -> LinearSource {
+        if constexpr (std::is_same_v<Layer, ScaledTensor>) {
+          return dequantized(layer);
+        } else {
+          return std::move(layer);
+        }
+      },
+      stored);
+}
+
+}  // namespace detail
 
 template <WeightFormat Format, Backend B>
 struct WeightReader {
@@ -147,8 +165,8 @@ struct WeightReader {
 
   typename Format::Source source(const TensorName& weight) {
     if (names.is_grouped(weight)) return as_asked_or_dense(regrouped(weight));
-    LinearSource layer =
-        weight.transposed ? transpose(checkpoint.tensor(weight.name, weight.shape)) : linear_source(checkpoint, weight);
+    LinearSource layer = weight.transposed ? transpose(checkpoint.tensor(weight.name, weight.shape))
+                                           : detail::packable(linear_source(checkpoint, weight));
     const auto* int4 = std::get_if<Int4Tensor>(&layer);
     if constexpr (DenseFormat<Format>) {
       if (!int4) return std::get<Tensor>(std::move(layer));

@@ -131,6 +131,20 @@ TEST_CASE("the worked example in both orders of Quark, and as two's complement")
   check_worked_weights(complement.layer);
 }
 
+TEST_CASE("the worked example in GPTQ, with both forms of zero points") {
+  const PackedLayer second(worked_example(), {.layout = Int4Layout::gptq});
+  CHECK(second.tensors[0].name == "layer.qweight");
+  CHECK(second.tensors[0].shape == std::vector<std::int64_t>{1, 8});
+  CHECK(words_of<std::uint32_t>(second.tensors[0]) == row_words);
+  CHECK(second.tensors[2].name == "layer.qzeros");
+  CHECK(words_of<std::uint32_t>(second.tensors[2]) == std::vector<std::uint32_t>{0xba987654});
+  check_worked_weights(second.layer);
+
+  const PackedLayer first(worked_example(), {.layout = Int4Layout::gptq, .zeros_less_one = true});
+  CHECK(words_of<std::uint32_t>(first.tensors[2]) == std::vector<std::uint32_t>{0xa9876543});
+  check_worked_weights(first.layer);
+}
+
 TEST_CASE("a worked example in gemv_fast") {  // its layout needs 64 inputs
   Int4Rows rows{
       .rows = 4, .in = 64, .group = 64, .codes = {}, .zeros = {5, 0, 15, 8}, .scales = {0.5f, 0.25f, 0.1f, 0}};

@@ -12,7 +12,7 @@ using Version = QuantizationSettings::Version;
 
 namespace {
 
-QuantizationSettings read(const std::string& json) {
+StatedQuantization read(const std::string& json) {
   return read_quantization_json(parse_json_object(json, "config.json"), "config.json");
 }
 
@@ -103,7 +103,7 @@ TEST_CASE("config groups of compressed-tensors") {
   const auto refused = [](const std::string& json, const std::string& what) {
     check_refused(json, {"quant.unsupported-setting", "group_0", what});
   };
-  refused(group_config(R"("num_bits": 8)"), "8 bits");
+  refused(group_config(R"("num_bits": 3)"), "3 bits, expected 4 or 8");
   refused(group_config(R"("num_bits": 4, "type": "float")"), "type 'float'");
   refused(group_config(R"("num_bits": 4, "strategy": "block")"), "'block'");
   refused(group_config(R"("num_bits": 4, "group_size": 128, "actorder": "group")"), "actorder");
@@ -160,18 +160,104 @@ TEST_CASE("Quark's settings, with exceptions first") {
   CHECK_THAT(fault(R"({"quant_method": "quark"})"), Catch::Contains("global_quant_config"));
 }
 
+TEST_CASE("GPTQ's settings, of both versions") {
+  using Form = StatedQuantization::Form;
+  StatedQuantization settings = read(R"({"quant_method": "gptq", "bits": 4, "group_size": 128, "desc_act": true,
+    "sym": false, "damp_percent": 0.01, "static_groups": false, "dynamic": {"-:.*gate.*": {}}})");
+  CHECK(settings.form == Form::gptq);
+  CHECK(settings.method == Method::none);
+  CHECK(settings.is_stated());
+  CHECK(settings.bits == 4);
+  CHECK(settings.zeros_less_one);
+  CHECK(settings.rules.at(0).group == 128);
+  settings = read(R"({"quant_method": "gptq", "bits": 8, "group_size": -1, "checkpoint_format": "GPTQ_V2",
+    "pack_dtype": "int32"})");
+  CHECK(settings.bits == 8);
+  CHECK_FALSE(settings.zeros_less_one);
+  CHECK(settings.rules.at(0).group == -1);
+  CHECK(read(R"({"bits": 4, "group_size": 128, "damp_percent": 0.01})").form == Form::gptq);
+
+  const auto refused = [](const std::string& rest, const std::string& what) {
+    check_refused(R"({"quant_method": "gptq", )" + rest + "}", {"quant.unsupported-setting", what});
+  };
+  refused(R"("bits": 3)", "3 bits, expected 4 or 8");
+  refused(R"("bits": 4, "checkpoint_format": "marlin")", "'marlin'");
+  refused(R"("bits": 4, "is_marlin_format": true)", "'marlin'");
+  refused(R"("bits": 4, "pack_dtype": "int8")", "'int8'");
+  refused(R"("bits": 4, "dynamic": {"+:.*mlp.*": {"bits": 8}})", "mlp");
+  for (const char* group : {"0", "-2", "1e9", "\"128\"", "4294967424"}) {
+    CHECK_THAT(fault(text(R"({"quant_method": "gptq", "group_size": )", group, "}")),
+               Catch::Contains("json.bad-field"));
+  }
+}
+
+TEST_CASE("FP8's settings") {
+  const StatedQuantization settings = read(R"({"quant_method": "fp8", "activation_scheme": "dynamic", "fmt": "e4m3",
+    "weight_block_size": [64, 128], "modules_to_not_convert": ["lm_head"]})");
+  CHECK(settings.form == StatedQuantization::Form::fp8);
+  CHECK(settings.quantized_activations);
+  CHECK(settings.block == std::array<std::int64_t, 2>{64, 128});
+  CHECK(read(R"({"quant_method": "fp8", "weight_block_size": null})").block[0] == 0);
+  CHECK(read(R"({"quant_method": "fbgemm_fp8"})").form == StatedQuantization::Form::fp8);
+  check_refused(R"({"quant_method": "fp8", "fmt": "e5m2"})", {"quant.unsupported-setting", "'e5m2'"});
+  for (const char* block : {"128", "[128]", "[0, 128]", "[128, -1]", "[128, 1e3]", "[128, 128, 1]", "[1e30, 128]",
+                            "[9223372036854775808, 1]", "{}"}) {
+    CHECK_THAT(fault(text(R"({"quant_method": "fp8", "weight_block_size": )", block, "}")),
+               Catch::Contains("json.bad-field") && Catch::Contains("weight_block_size"));
+  }
+}
+
+TEST_CASE("config groups of compressed-tensors with eight bits") {
+  const auto group = [](const std::string& format, const std::string& weights, const std::string& rest = "") {
+    return R"({"quant_method": "compressed-tensors", "format": ")" + format +
+           R"(", "config_groups": {"group_0": {"weights": {"num_bits": 8, )" + weights + "}" + rest + "}}}";
+  };
+  StatedQuantization settings = read(group("float-quantized", R"("type": "float", "strategy": "channel")",
+                                           R"(, "input_activations": {"num_bits": 8, "dynamic": true})"));
+  CHECK(settings.method == Method::compressed_tensors);
+  CHECK(settings.rules.empty());
+  CHECK(settings.quantized_activations);
+  REQUIRE(settings.eight_bits.size() == 1);
+  CHECK(settings.eight_bits[0].floating);
+  CHECK(settings.eight_bits[0].group == -1);
+  settings = read(group("float-quantized", R"("type": "float", "strategy": "block", "block_structure": [128, 64])"));
+  CHECK(settings.eight_bits.at(0).block == std::array<std::int64_t, 2>{128, 64});
+  CHECK_FALSE(settings.quantized_activations);
+  for (const char* format : {"pack-quantized", "int-quantized", "naive-quantized"}) {
+    settings = read(group(format, R"("type": "int", "strategy": "group", "group_size": 32)"));
+    CHECK(settings.eight_bits.at(0).group == 32);
+    CHECK_FALSE(settings.eight_bits[0].floating);
+  }
+  settings = read(R"({"format": "mixed-precision", "config_groups": {
+    "group_0": {"format": "pack-quantized", "weights": {"num_bits": 4, "strategy": "group", "group_size": 128}},
+    "group_1": {"format": "float-quantized", "weights": {"num_bits": 8, "type": "float", "strategy": "tensor"}}}})");
+  CHECK(settings.rules.size() == 1);
+  CHECK(settings.eight_bits.at(0).group == 0);
+
+  const auto refused = [](const std::string& json, const std::string& what) {
+    check_refused(json, {"quant.unsupported-setting", "group_0", what});
+  };
+  refused(group("float-quantized", R"("type": "int")"), "'float-quantized'");
+  refused(group("pack-quantized", R"("type": "float")"), "'pack-quantized'");
+  refused(group("int-quantized", R"("type": "complex")"), "'complex'");
+  refused(group("int-quantized", R"("type": "int", "strategy": "tensor_group")"), "'tensor_group'");
+  refused(group("pack-quantized", R"("type": "int", "actorder": "group")"), "actorder");
+  refused(group("int-quantized", R"("type": "int")", R"(, "output_activations": {"num_bits": 8})"),
+          "output_activations");
+  CHECK_THAT(fault(group("float-quantized", R"("type": "float", "strategy": "block", "block_structure": [0, 1])")),
+             Catch::Contains("json.bad-field"));
+}
+
 TEST_CASE("other schemes are rejected by name") {
   const auto foreign = [](const std::string& json, const std::string& what) {
     check_refused(json, {"quant.unsupported-method", what});
   };
-  foreign(R"({"quant_method": "gptq", "bits": 4, "group_size": 128})", "GPTQ");
-  foreign(R"({"bits": 4, "group_size": 128, "damp_percent": 0.01})", "GPTQ");
   foreign(R"({"quant_method": "awq", "desc_act": true})", "GPTQ");
   foreign(R"({"quant_method": "modelopt"})", "ModelOpt");
   foreign(R"({"producer": {"name": "modelopt"}, "quantization": {}})", "ModelOpt");
   foreign(R"({"quant_method": "bitsandbytes", "load_in_4bit": true})", "bitsandbytes");
   foreign(R"({"load_in_4bit": true})", "bitsandbytes");
-  foreign(R"({"quant_method": "fp8"})", "fp8");
+  foreign(R"({"quant_method": "mxfp4"})", "mxfp4");
 }
 
 TEST_CASE("unsupported and absurd settings") {
