@@ -75,7 +75,7 @@ TEST_CASE("the same 4-bit model in every layout gives the same logits, those of 
   }
 }
 
-TEST_CASE("all six layouts, groups of usual size, and every type of scale") {
+TEST_CASE("all seven layouts, groups of usual size, and every type of scale") {
   const ModelConfig shape{
       .layers = 2, .hidden = 128, .ffn = 192, .heads = 4, .kv_heads = 2, .head_dim = 32, .vocab = 101};
   const TemporaryFolder folder;
