@@ -8,7 +8,7 @@ import sys
 # Error("module.what-happened", ...) and Error{"...", with any line breaks; helpers whose first argument is an id count too.
 THROWN = re.compile(r'"([a-z][a-z0-9_]*\.[a-z0-9]+(?:-[a-z0-9]+)*)"')
 # Tables of tensor names ("mlp.fc1") contain strings of the same form: there, only directly thrown ids count.
-NAME_TABLES = re.compile(r"include/slm/io/(famil(y\.hpp|ies/)|gguf_(model|families|architectures)\.hpp)")
+NAME_TABLES = re.compile(r"include/slm/io/(famil(y\.hpp|ies/)|gguf_(model|families|architectures|metadata)\.hpp)")
 THROWN_HERE = re.compile(r'Error\(\s*' + THROWN.pattern)
 # Keys of GGUF files have the same form.
 GGUF_KEY = re.compile(r"^(general|split)\.")

@@ -1,6 +1,8 @@
 // The expected logits of a fixture model: golden.json beside its weights.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <vector>
 
@@ -26,6 +28,17 @@ inline std::vector<GoldenCase> read_golden_file(const std::filesystem::path& pat
     cases.push_back({entry.at("ids"), entry.at("rows"), entry.at("logits"), entry.at("argmax")});
   }
   return cases;
+}
+
+/// A tolerance may be a part of it.
+inline double largest_logit(const std::vector<GoldenCase>& goldens) {
+  double largest = 0;
+  for (const GoldenCase& golden : goldens) {
+    for (const auto& row : golden.logits) {
+      for (const double logit : row) largest = std::max(largest, std::abs(logit));
+    }
+  }
+  return largest;
 }
 
 inline std::vector<GoldenCase> read_golden(const std::filesystem::path& folder) {

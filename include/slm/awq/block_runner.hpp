@@ -31,6 +31,9 @@ class BlockRunner {
         pool_(layout_, std::make_unique<KvMemoryOf<backend::Cpu>>(device_)) {
     if (config_.value.positions == Positions::rope) {
       frequencies_ = inverse_frequencies(config_.value.rotary_dim(), settings_);
+      if (settings_.has_two_ropes()) {
+        windowed_frequencies_ = windowed_frequencies(config_.value.rotary_dim(), settings_);
+      }
     }
     if (config_.value.positions == Positions::alibi) slopes_ = alibi_slopes(config_.value.heads, settings_);
   }
@@ -49,17 +52,9 @@ class BlockRunner {
     const ModelConfig& shape = config_.value;
     const std::int64_t width = std::int64_t{shape.heads} * shape.head_dim;
     const std::int64_t tokens = static_cast<std::int64_t>(x.size()) / shape.hidden;
-    const BlockSettings settings{
-        .norm_epsilon = epsilon(),
-        .clip_qkv = settings_.clip_qkv,
-        .rope = {.inverse_frequency = {frequencies_.empty() ? nullptr : frequencies_.data(), nullptr},
-                 .width = shape.rotary_dim(),
-                 .factor = settings_.rope_scaling.attention_factor},
-        .attention = {.scale = settings_.attention_scale,
-                      .window = settings_.window_of(layer_),
-                      .slopes = slopes_.empty() ? nullptr : slopes_.data()}};
+    const BlockSettings settings = block();
     Rows input = x, q(static_cast<std::size_t>(tokens * width)), mixed(q.size());
-    const Norm norm = norm_of<backend::Cpu>(layer.weights.attention_norm, shape.norm, epsilon());
+    const Norm norm = input_norm(layer.weights.attention_norm);
     const Replaced replaced(layer.weights.qkv, std::move(qkv));
     in_pieces(tokens, [&](int first, int count) {
       const Activations<backend::Cpu> rows{.x = view(input, shape.hidden).slice(first, count),
@@ -80,9 +75,8 @@ class BlockRunner {
     const ModelConfig& shape = config_.value;
     const std::int64_t tokens = static_cast<std::int64_t>(x.size()) / shape.hidden;
     Rows input = x, gated(static_cast<std::size_t>(tokens * shape.ffn));
-    const bool parallel = shape.order == BlockOrder::parallel;
-    const Norm norm =
-        norm_of<backend::Cpu>(parallel ? layer.weights.attention_norm : layer.weights.mlp_norm, shape.norm, epsilon());
+    const bool shared = shape.order == BlockOrder::parallel;
+    const Norm norm = input_norm(shared ? layer.weights.attention_norm : layer.weights.mlp_norm);
     const Replaced replaced(layer.weights.gate_up, std::move(gate_up));
     in_pieces(tokens, [&](int first, int count) {
       const Activations<backend::Cpu> rows{.x = view(input, shape.hidden).slice(first, count),
@@ -90,12 +84,20 @@ class BlockRunner {
                                            .mixed = {},
                                            .gated = view(gated, shape.ffn).slice(first, count)};
       auto step = device_.begin(StepPlan{});
-      run_mlp<backend::Cpu>(step, config_, layer.weights, norm, rows);
+      run_mlp<backend::Cpu>(step, config_, layer.weights, block(), norm, rows);
     });
     return gated;
   }
   Rows mlp(FloatLayer& layer, const Rows& gated) {
     return projected(layer.weights.down, layer.weights.down_bias, gated);
+  }
+
+  /// x += output, as at the end of attention or MLP.   norm: of outputs, if the block has it
+  void add(Rows& x, const NormWeights<backend::Cpu>& norm, const Rows& output) {
+    const bool normed = norms_outputs(config_.value.order);
+    const Rows added = normed ? normalized(norm, output) : output;
+    const float factor = normed ? 1 : settings_.residual_scale;
+    for (std::size_t i = 0; i < x.size(); ++i) x[i] += factor * added[i];
   }
 
   /// input . weight^T + bias
@@ -157,6 +159,20 @@ class BlockRunner {
     }
   }
 
+  BlockSettings block() const {
+    const auto data = [](const std::vector<float>& values) { return values.empty() ? nullptr : values.data(); };
+    return block_settings(config_.value, settings_, layer_,
+                          {.inverse_frequency = {data(frequencies_), nullptr},
+                           .windowed_frequency = data(windowed_frequencies_),
+                           .slopes = data(slopes_)});
+  }
+
+  Norm input_norm(const NormWeights<backend::Cpu>& weights) const {
+    const ModelConfig& shape = config_.value;
+    if (!norms_inputs(shape.order)) return {.kind = NormKind::none};
+    return norm_of<backend::Cpu>(weights, shape.norm, epsilon());
+  }
+
   float epsilon() const { return settings_.norm_epsilon; }
 
   Dynamic config_;
@@ -168,7 +184,7 @@ class BlockRunner {
   std::vector<std::byte*> table_;
   std::vector<PlanRow> plan_rows_;
   PlanSequence plan_sequence_;
-  std::vector<float> frequencies_, slopes_;
+  std::vector<float> frequencies_, windowed_frequencies_, slopes_;
   int layer_ = 0;
 };
 

@@ -22,8 +22,10 @@ inline void check_foldable(const Checkpoint& checkpoint) {
   const ModelConfig& shape = checkpoint.config();
   const char* what = checkpoint.names().weights(Role::down).front().transposed ? "stores its matrices transposed"
                      : shape.order == BlockOrder::post_norm                    ? "has its norms after attention and MLP"
-                     : shape.embedding != 0                                    ? "projects its embedding"
-                                                                               : nullptr;
+                     : shape.inner_norms               ? "has norms before the second matrices of attention and MLP"
+                     : checkpoint.names().groups_qkv() ? "has its queries, keys and values in groups of rows"
+                     : shape.embedding != 0            ? "projects its embedding"
+                                                       : nullptr;
   if (what == nullptr) return;
   throw Error("quantize.unsupported",
               text("'", checkpoint.folder().string(), "' ", what, ", for which AWQ has no mapping in slm"),
@@ -52,26 +54,31 @@ class CalibrationPass {
   /// activations. inputs: collects data for the searches, unless null; must be started.
   void advance(FloatLayer& layer, int index, LayerInputs* inputs) {
     runner_.enter(index);
-    const bool parallel = checkpoint_.config().order == BlockOrder::parallel;
-    const auto& mlp_norm = parallel ? layer.weights.attention_norm : layer.weights.mlp_norm;
+    const BlockOrder order = checkpoint_.config().order;
+    const bool parallel = is_parallel(order), before = norms_inputs(order);
+    const auto& mlp_norm = order == BlockOrder::parallel ? layer.weights.attention_norm : layer.weights.mlp_norm;
+    const auto add_attention = [&](Rows& x, const Rows& y) { runner_.add(x, layer.weights.attention_output_norm, y); };
+    const auto inputs_of = [&](const NormWeights<backend::Cpu>& norm, const Rows& x) {
+      return before ? runner_.normalized(norm, x) : x;
+    };
     for (std::size_t s = 0; s < hidden_.size(); ++s) {
       Rows& x = hidden_[s];
       SequenceActivations seen{.attention_x = x, .mixed = {}, .attention_y = {}, .mlp_x = {}, .gated = {}, .mlp_y = {}};
       seen.mixed = runner_.mixed(layer, layer.weights.qkv, x);
       seen.attention_y = runner_.attention(layer, seen.mixed);
-      if (!parallel) add(x, seen.attention_y);
+      if (!parallel) add_attention(x, seen.attention_y);
       seen.mlp_x = x;
       seen.gated = runner_.gated(layer, layer.weights.gate_up, x);
       seen.mlp_y = runner_.mlp(layer, seen.gated);
-      if (parallel) add(x, seen.attention_y);
-      add(x, seen.mlp_y);
+      if (parallel) add_attention(x, seen.attention_y);
+      runner_.add(x, layer.weights.mlp_output_norm, seen.mlp_y);
       if (inputs == nullptr) continue;
       const std::size_t kept = inputs->searched.size();
       const bool search = kept < searched_ && s == kept * hidden_.size() / searched_;
       const auto count = [&](InputStatistics& input, const Rows& rows) { input.add(rows, search, *pool_); };
-      count(inputs->qkv, runner_.normalized(layer.weights.attention_norm, seen.attention_x));
+      count(inputs->qkv, inputs_of(layer.weights.attention_norm, seen.attention_x));
       count(inputs->attention_out, seen.mixed);
-      count(inputs->gate_up, runner_.normalized(mlp_norm, seen.mlp_x));
+      count(inputs->gate_up, inputs_of(mlp_norm, seen.mlp_x));
       count(inputs->down, seen.gated);
       if (!search) continue;
       const ModelConfig& shape = checkpoint_.config();
@@ -83,10 +90,6 @@ class CalibrationPass {
   }
 
  private:
-  static void add(Rows& x, const Rows& y) {
-    for (std::size_t i = 0; i < x.size(); ++i) x[i] += y[i];
-  }
-
   Rows embedded(std::span<const Token> tokens) const {
     const ModelConfig& shape = checkpoint_.config();
     const ModelSettings& settings = checkpoint_.settings();
@@ -108,6 +111,7 @@ class CalibrationPass {
         for (std::size_t k = 0; k < width; ++k) x[i * width + k] += position[k];
       }
     }
+    for (float& value : x) value *= settings.embedding_scale;
     return x;
   }
 

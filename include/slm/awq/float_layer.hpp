@@ -83,7 +83,11 @@ struct FloatLayer {
       }
     }
     const auto visit_norm = [&](Role role, const NormWeights<backend::Cpu>& norm) {
-      for (const TensorName& name : names.weights(role, weights.index)) vector(name, norm.weight.data());
+      for (const TensorName& name : names.weights(role, weights.index)) {
+        std::vector<float> stored(norm.weight.data(), norm.weight.data() + norm.weight.size());
+        for (float& value : stored) value -= names.norms_less_one() ? 1.0f : 0.0f;
+        vector(name, stored.data());
+      }
       for (const TensorName& name : names.biases(role, weights.index)) vector(name, norm.bias.data());
     };
     visit_norm(Role::attention_norm, weights.attention_norm);

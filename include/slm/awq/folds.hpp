@@ -37,10 +37,11 @@ constexpr std::string_view name_of(Fold fold) {
 inline std::vector<Fold> folds_of(const ModelConfig& shape, const ModelSettings& settings, bool divisors) {
   std::vector<Fold> folds;
   const bool scalable_norm = shape.norm_affine != NormAffine::none;
-  if (scalable_norm && shape.order == BlockOrder::pre_norm) folds.push_back(Fold::norm_to_qkv);
+  const bool own_norms = norms_inputs(shape.order) && shape.order != BlockOrder::parallel;
+  if (scalable_norm && own_norms) folds.push_back(Fold::norm_to_qkv);
   if (scalable_norm && shape.order == BlockOrder::parallel) folds.push_back(Fold::norm_to_qkv_and_up);
   if (settings.clip_qkv == 0) folds.push_back(Fold::value_to_out);  // a clip is not homogeneous
-  if (scalable_norm && shape.order == BlockOrder::pre_norm) folds.push_back(Fold::norm_to_up);
+  if (scalable_norm && own_norms) folds.push_back(Fold::norm_to_up);
   const bool passes_factors = shape.gated || shape.activation == ActivationKind::relu;
   if (passes_factors) {
     folds.push_back(Fold::up_to_down);

@@ -92,6 +92,8 @@ class GgufOutput {
     std::vector<std::int64_t> shape{};  // as written
     DType type = DType::f32;
     bool transposed = false;
+    bool grouped = false;           // rows are stored group by group
+    float offset = 0;               // of the stored values
     int layer = 0;                  // layer of the tensor, if any
     std::int64_t turned_heads = 0;  // heads whose rows GGUF orders by rotating pairs
   };
@@ -178,6 +180,10 @@ class GgufOutput {
   void add(Role role, int layer, const std::vector<TensorName>& sources, const std::vector<TensorName>& targets) {
     const bool pairs = target_.pairs && role == Role::qkv;
     const ModelConfig& shape = checkpoint_.config();
+    if (sources.size() > 1 && targets.size() == 1 && (role == Role::q_norm || role == Role::k_norm)) {
+      return add_stacked(sources, targets.front());
+    }
+    if (sources.size() != targets.size()) throw not_for_gguf();
     for (std::size_t i = 0; i < sources.size(); ++i) {
       const TensorName& source = sources[i];
       if (is_optional(role) && !checkpoint_.has(source.name)) continue;
@@ -189,6 +195,9 @@ class GgufOutput {
       }
       planned.layer = layer;
       planned.transposed = source.transposed;
+      planned.grouped = checkpoint_.names().is_grouped(source);
+      const bool norm = role == Role::final_norm || (is_of_layer(role) && role <= Role::k_norm);
+      if (norm && source.name.ends_with(".weight") && checkpoint_.names().norms_less_one()) planned.offset = 1;
       planned.shape = source.shape;
       if (source.transposed) std::reverse(planned.shape.begin(), planned.shape.end());
       planned.type = planned.shape.size() == 2 ? type_of(role, planned.shape.back()) : DType::f32;
@@ -204,6 +213,19 @@ class GgufOutput {
       }
       plan(targets.at(i).name, std::move(planned));
     }
+  }
+
+  /// Norms of single heads become one tensor.
+  void add_stacked(const std::vector<TensorName>& sources, const TensorName& target) {
+    Planned planned;
+    planned.shape = target.shape;
+    for (const TensorName& source : sources) {
+      const Tensor& tensor = checkpoint_.tensor(source.name, source.shape);
+      const std::size_t before = planned.values.size();
+      planned.values.resize(before + static_cast<std::size_t>(tensor.elements()));
+      convert(tensor, 0, tensor.elements(), planned.values.data() + before);
+    }
+    plan(target.name, std::move(planned));
   }
 
   void plan(std::string_view name, Planned planned) {
@@ -235,7 +257,8 @@ class GgufOutput {
         return add_factors("rope_freqs.weight", factors);
       }
       case RopeScaling::Kind::none:
-      case RopeScaling::Kind::linear: return;
+      case RopeScaling::Kind::linear:
+      case RopeScaling::Kind::yarn: return;
     }
   }
 
@@ -265,6 +288,15 @@ class GgufOutput {
       }
       values = std::move(turned);
     }
+    for (float& value : values) value += planned.offset;
+    if (planned.grouped) {
+      const std::vector<float> stored = values;
+      for (std::size_t row = 0; row < rows; ++row) {
+        const auto from = static_cast<std::size_t>(checkpoint_.names().stored_row(static_cast<std::int64_t>(row)));
+        std::copy_n(stored.begin() + static_cast<std::ptrdiff_t>(from * width), width,
+                    values.begin() + static_cast<std::ptrdiff_t>(row * width));
+      }
+    }
     if (planned.turned_heads == 0) return values;
     std::vector<float> moved = values;
     const auto head = static_cast<std::size_t>(checkpoint_.config().head_dim);
@@ -281,11 +313,15 @@ class GgufOutput {
   void check_same(const Checkpoint& written) const {
     check_ends(written);
     const ModelConfig& config = checkpoint_.config();
-    if (written.config() == config && gguf_keeps(checkpoint_.settings(), written.settings(), config.layers)) return;
-    throw Error("quantize.not-for-gguf",
-                text("'", checkpoint_.folder().string(), "' has a property that the GGUF architecture '", target_.name,
-                     "' cannot represent"),
-                "Use the model's folder directly, or write AWQ");
+    if (written.config() == config && gguf_keeps(config, checkpoint_.settings(), written.settings())) return;
+    throw not_for_gguf();
+  }
+
+  Error not_for_gguf() const {
+    return Error("quantize.not-for-gguf",
+                 text("'", checkpoint_.folder().string(), "' has a property that the GGUF architecture '", target_.name,
+                      "' cannot represent"),
+                 "Use the model's folder directly, or write AWQ");
   }
 
   /// The sets of end tokens must be equal.

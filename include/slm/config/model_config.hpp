@@ -225,6 +225,8 @@ struct ModelSettings {
   int window_of(int layer) const {
     return windowed_layers.empty() || windowed_layers[static_cast<std::size_t>(layer)] ? window : 0;
   }
+  /// Whether layers with and without the window rotate by different frequencies.
+  bool has_two_ropes() const { return windowed_rope_theta != 0; }
   bool rotates(int layer) const {
     return unrotated_layers.empty() || !unrotated_layers[static_cast<std::size_t>(layer)];
   }

@@ -21,7 +21,6 @@ struct GgufArchitecture {
   Family fused;             // with one fused matrix
   ModelConfig traits = {};  // those that do not depend on the file; qk_norm: of a norm whose weights are [head_dim]
   bool pairs = false;       // rows of queries and keys are ordered so that adjacent ones rotate together
-  bool written = false;     // slm writes files of this architecture
 };
 
 namespace detail {
@@ -29,7 +28,7 @@ namespace detail {
 /// up: names of gate and up, or of the fused matrix, or of up alone.
 constexpr GgufArchitecture gguf_architecture(std::string_view name, std::string_view model_type,
                                              std::array<std::string_view, 2> up, const ModelConfig& traits = {},
-                                             bool pairs = false, bool written = false) {
+                                             bool pairs = false) {
   Family family{.model_type = model_type,
                 .architecture = name,
                 .names = {.prefix = {},
@@ -50,7 +49,7 @@ constexpr GgufArchitecture gguf_architecture(std::string_view name, std::string_
                           .down = "ffn_down",
                           .activation_scales = name == "mpt" ? std::string_view{"ffn_act.scales"} : std::string_view{}},
                 .read = nullptr};
-  GgufArchitecture made{name, family, family, traits, pairs, written};
+  GgufArchitecture made{name, family, family, traits, pairs};
   made.fused.names.qkv = {"attn_qkv"};
   return made;
 }
@@ -64,25 +63,23 @@ constexpr ModelConfig plain_mlp(ActivationKind activation, NormKind norm = NormK
 
 }  // namespace detail
 
-/// The supported architectures of llama.cpp. What a file cannot tell follows the model, not llama.cpp: the erf GELU of
-/// GPT-NeoX and Falcon, for example, whose place a tanh takes there.
+/// The supported architectures of llama.cpp. Where files cannot tell, slm follows the model: GPT-NeoX and Falcon have
+/// the erf GELU, which llama.cpp replaces by the tanh GELU.
 inline constexpr GgufArchitecture gguf_architectures[] = {
-    detail::gguf_architecture("llama", "llama", detail::gate_and_up, {}, true, true),
-    detail::gguf_architecture("qwen2", "qwen2", detail::gate_and_up, {}, false, true),
-    detail::gguf_architecture("qwen3", "qwen3", detail::gate_and_up, {.qk_norm = QkNorm::per_head}, false, true),
+    detail::gguf_architecture("llama", "llama", detail::gate_and_up, {}, true),
+    detail::gguf_architecture("qwen2", "qwen2", detail::gate_and_up, {}),
+    detail::gguf_architecture("qwen3", "qwen3", detail::gate_and_up, {.qk_norm = QkNorm::per_head}),
     detail::gguf_architecture("phi2", "phi", detail::up_alone,
-                              detail::plain_mlp(ActivationKind::gelu_tanh, NormKind::layer, BlockOrder::parallel),
-                              false, true),
-    detail::gguf_architecture("phi3", "phi3", detail::up_alone, {}, false, true),
+                              detail::plain_mlp(ActivationKind::gelu_tanh, NormKind::layer, BlockOrder::parallel)),
+    detail::gguf_architecture("phi3", "phi3", detail::up_alone, {}),
     detail::gguf_architecture("gpt2", "gpt2", detail::up_alone,
                               {.norm = NormKind::layer,
                                .activation = ActivationKind::gelu_tanh,
                                .gated = false,
-                               .positions = Positions::learned},
-                              false, true),
+                               .positions = Positions::learned}),
     detail::gguf_architecture("olmo", "olmo", detail::gate_and_up,
-                              {.norm = NormKind::layer, .norm_affine = NormAffine::none}, true, true),
-    detail::gguf_architecture("mpt", "mpt", detail::up_alone, detail::plain_mlp(ActivationKind::gelu_erf), false, true),
+                              {.norm = NormKind::layer, .norm_affine = NormAffine::none}, true),
+    detail::gguf_architecture("mpt", "mpt", detail::up_alone, detail::plain_mlp(ActivationKind::gelu_erf)),
     detail::gguf_architecture("gemma", "gemma", detail::gate_and_up, {.activation = ActivationKind::gelu_tanh}),
     detail::gguf_architecture("gemma2", "gemma2", detail::gate_and_up,
                               {.activation = ActivationKind::gelu_tanh, .order = BlockOrder::sandwich}),

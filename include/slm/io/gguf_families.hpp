@@ -1,4 +1,4 @@
-// What the metadata of single architectures say besides the common keys, and what they leave out.
+// Metadata of single architectures besides the common keys, and properties that their files leave out.
 #pragma once
 
 #include <cmath>

@@ -46,6 +46,11 @@ class GgufWriter {
     for (const T value : values) put(pairs_, value);
   }
 
+  void booleans(std::string_view key, const std::vector<bool>& values) {
+    add_array(key, GgufValueType::boolean, values.size());
+    for (const bool value : values) put(pairs_, std::uint8_t{value});
+  }
+
   void strings(std::string_view key, std::span<const std::string> values) {
     add_array(key, GgufValueType::string, values.size());
     for (const std::string& value : values) put_string(pairs_, value);

@@ -107,6 +107,9 @@ class Merge {
       std::int64_t first = 0;
       for (const TensorName& weight : weights) {
         const bool turned = weight.transposed || *product == AdaptedProduct::embedding;
+        if (names.is_grouped(weight) && !changes.empty()) {
+          throw refused(text("'", weight.module(), "' has its rows in groups"), "Run the model with the adapter");
+        }
         for (const LowRank& change : changes) {
           if (change.first == first) sums_.emplace(weight.name, Sum{&change, turned});
         }

@@ -61,6 +61,7 @@ class PeftFolder {
   struct Module {
     int product;
     std::int64_t first, out, in;
+    bool grouped;  // see TensorTable::grouped_qkv
   };
   struct Pair {
     const Module* place = nullptr;
@@ -91,7 +92,7 @@ class PeftFolder {
       for (const TensorName& weight : weights) {
         const bool turned = weight.transposed || *product == AdaptedProduct::embedding;
         const std::int64_t out = weight.shape[turned ? 1 : 0], in = weight.shape[turned ? 0 : 1];
-        modules_.emplace(weight.module(), Module{number_of(*product, layer), first, out, in});
+        modules_.emplace(weight.module(), Module{number_of(*product, layer), first, out, in, names.is_grouped(weight)});
         first += out;
       }
     });
@@ -240,6 +241,7 @@ class PeftFolder {
     const std::shared_ptr<std::byte[]> memory = allocate(adapter.bytes + line);
     std::byte* next = memory.get();
     next += (line - reinterpret_cast<std::uintptr_t>(next) % line) % line;
+    const TensorNames names(checkpoint_.config(), checkpoint_.settings(), table_);
     Checksum sum;
     for (const auto& [place, named] : order) {
       const Pair& pair = named->second;
@@ -252,7 +254,8 @@ class PeftFolder {
                      .out = module.out};
       std::memcpy(next, pair.a->bytes, pair.a->size_bytes);
       change.down = std::exchange(next, next + whole_lines(pair.a->size_bytes));
-      visit_elements(change, [&]<class Element>(Element) { transpose<Element>(*pair.b, next); });
+      const auto row_of = [&](std::int64_t row) { return module.grouped ? names.stored_row(row) : row; };
+      visit_elements(change, [&]<class Element>(Element) { transpose<Element>(*pair.b, next, row_of); });
       change.up = std::exchange(next, next + whole_lines(pair.b->size_bytes));
       for (const std::int64_t number : {std::int64_t{place.first}, place.second, std::int64_t{change.rank}})
         sum.add(number);
@@ -270,14 +273,14 @@ class PeftFolder {
     return adapter;
   }
 
-  /// [rows, columns] -> [columns, rows]
-  template <class Element>
-  static void transpose(const Tensor& tensor, std::byte* to) {
+  /// [rows, columns] -> [columns, rows], with row_of(r) as row r
+  template <class Element, class RowOf>
+  static void transpose(const Tensor& tensor, std::byte* to, const RowOf& row_of) {
     const std::int64_t rows = tensor.shape[0], columns = tensor.shape[1];
     constexpr std::int64_t size = sizeof(Element);
     for (std::int64_t r = 0; r < rows; ++r) {
       for (std::int64_t c = 0; c < columns; ++c)
-        std::memcpy(to + (c * rows + r) * size, tensor.bytes + (r * columns + c) * size, sizeof(Element));
+        std::memcpy(to + (c * rows + r) * size, tensor.bytes + (row_of(r) * columns + c) * size, sizeof(Element));
     }
   }
 

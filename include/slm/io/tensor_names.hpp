@@ -192,6 +192,7 @@ class TensorNames {
   }
 
   bool norms_less_one() const { return table_.norms_less_one; }
+  bool groups_qkv() const { return table_.grouped_qkv; }
 
   /// Whether a tensor is a fused qkv whose rows are stored group by group, or its bias.
   bool is_grouped(const TensorName& name) const {

@@ -4,6 +4,7 @@
 
 #include "slm/backend/concept.hpp"
 #include "slm/config/registry.hpp"
+#include "slm/model/rope.hpp"
 #include "slm/model/weights.hpp"
 
 namespace slm { inline namespace v0_1 {
@@ -27,6 +28,37 @@ struct BlockSettings {
   Rope rope = {};
   Attention attention = {};
 };
+
+/// Tables that layers of a model share, in device memory; null: none.
+struct PositionTables {
+  const float* inverse_frequency[2] = {};  // see Rope
+  const float* windowed_frequency = nullptr;
+  const float* slopes = nullptr;
+};
+
+inline BlockSettings block_settings(const ModelConfig& shape, const ModelSettings& settings, int layer,
+                                    const PositionTables& tables) {
+  Rope rope;
+  if (settings.rotates(layer)) {
+    const bool windowed = settings.has_two_ropes() && settings.window_of(layer) != 0;
+    const float* const own = windowed ? tables.windowed_frequency : nullptr;
+    rope = {.inverse_frequency = {windowed ? own : tables.inverse_frequency[0],
+                                  windowed ? own : tables.inverse_frequency[1]},
+            .width = shape.rotary_dim(),
+            .factor = windowed ? 1 : settings.rope_scaling.attention_factor,
+            .pairs = shape.rotates_pairs};
+  }
+  return {.norm_epsilon = settings.norm_epsilon,
+          .clip_qkv = settings.clip_qkv,
+          .residual_scale = settings.residual_scale,
+          .rope = rope,
+          .attention = {.scale = settings.attention_scale,
+                        .window = settings.window_of(layer),
+                        .slopes = tables.slopes,
+                        .cap = settings.attention_cap,
+                        .temperature = settings.temperature,
+                        .temperature_context = settings.temperature_context}};
+}
 
 /// Computes q, k, v = projections of input_norm(x), then the attention output `mixed`.
 template <Backend B, class Step, Config Shape, WeightFormat Format>

@@ -158,33 +158,11 @@ struct ModelState {
   }
 
   BlockSettings block(int layer) const {
-    const ModelSettings& settings = weights.checkpoint->settings();
-    return {.norm_epsilon = settings.norm_epsilon,
-            .clip_qkv = settings.clip_qkv,
-            .residual_scale = settings.residual_scale,
-            .rope = rope(layer),
-            .attention = {.scale = settings.attention_scale,
-                          .window = settings.window_of(layer),
-                          .slopes = data_or_null(weights.alibi),
-                          .cap = settings.attention_cap,
-                          .temperature = settings.temperature,
-                          .temperature_context = settings.temperature_context}};
-  }
-
-  Rope rope(int layer) const {
-    const ModelSettings& settings = weights.checkpoint->settings();
-    const ModelConfig& shape = weights.checkpoint->config();
-    if (!settings.rotates(layer)) return {};
-    Rope rope{
+    const PositionTables tables{
         .inverse_frequency = {data_or_null(weights.inverse_frequency[0]), data_or_null(weights.inverse_frequency[1])},
-        .width = shape.rotary_dim(),
-        .factor = settings.rope_scaling.attention_factor,
-        .pairs = shape.rotates_pairs};
-    if (has_two_ropes(settings) && settings.window_of(layer) != 0) {
-      rope.inverse_frequency[0] = rope.inverse_frequency[1] = data_or_null(weights.windowed_frequency);
-      rope.factor = 1;
-    }
-    return rope;
+        .windowed_frequency = data_or_null(weights.windowed_frequency),
+        .slopes = data_or_null(weights.alibi)};
+    return block_settings(weights.checkpoint->config(), weights.checkpoint->settings(), layer, tables);
   }
 
   mutable B device;

@@ -66,9 +66,6 @@ inline std::vector<float> inverse_frequencies(int rotary_dim, const ModelSetting
   return frequencies;
 }
 
-/// Whether layers with and without the window rotate by different frequencies.
-inline bool has_two_ropes(const ModelSettings& settings) { return settings.windowed_rope_theta != 0; }
-
 /// The frequencies of layers with the window.
 inline std::vector<float> windowed_frequencies(int rotary_dim, const ModelSettings& settings) {
   ModelSettings windowed;

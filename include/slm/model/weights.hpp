@@ -85,7 +85,7 @@ struct ModelWeights {
         const auto frequencies = inverse_frequencies(shape.rotary_dim(), settings, beyond);
         inverse_frequency[beyond] = device.upload(frequencies.data(), frequencies.size());
       }
-      if (has_two_ropes(settings)) {
+      if (settings.has_two_ropes()) {
         const auto frequencies = windowed_frequencies(shape.rotary_dim(), settings);
         windowed_frequency = device.upload(frequencies.data(), frequencies.size());
       }

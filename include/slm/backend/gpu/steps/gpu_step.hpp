@@ -102,14 +102,10 @@ class GpuStep {
 
   /// Finishes qkv after its product: projected [rows, q | k | v]
   void finish_qkv(Rows projected, Rope rope, Heads heads, KvLayer layer, Rows q, QkvShaping shaping = {}) {
-    const auto of_heads = [&](const Norm& of, int count) {
-      const bool all = shaping.norm == QkNorm::whole || shaping.norm == QkNorm::own_weights;
-      return shaping.norm == QkNorm::none ? NormArgs{} : norm_args(of, all ? count * heads.dim : heads.dim);
-    };
     launch<ShapeQkv>({.projected = memory(ConstRows(projected)),
                       .to = qkv_args(rope, heads, layer, q, shaping),
-                      .query_norm = of_heads(shaping.query, heads.query),
-                      .key_norm = of_heads(shaping.key, heads.kv),
+                      .query_norm = norm_args(shaping, shaping.query, heads.query, heads.dim),
+                      .key_norm = norm_args(shaping, shaping.key, heads.kv, heads.dim),
                       .over = shaping.norm,
                       .rows = static_cast<int>(projected.extent(0))});
   }

@@ -16,6 +16,12 @@ inline NormArgs norm_args(const Norm& norm, std::int64_t width) {
           .kind = norm.kind};
 }
 
+/// The norm of queries or of keys, `heads` heads of `dim` dimensions.
+inline NormArgs norm_args(const QkvShaping& shaping, const Norm& norm, int heads, int dim) {
+  const bool of_all = shaping.norm == QkNorm::whole || shaping.norm == QkNorm::own_weights;
+  return shaping.norm == QkNorm::none ? NormArgs{} : norm_args(norm, of_all ? heads * dim : dim);
+}
+
 /// Panels of tiles whose outputs are finished one by one.
 template <class Matrix>
 Panels neighbours(const Linear<Matrix>& linear) {
