@@ -17,6 +17,7 @@
 #include "slm/model/load.hpp"
 #include "slm/ranks/threads.hpp"
 #include "support/errors.hpp"
+#include "support/newer_fixtures.hpp"
 #include "support/over_ranks.hpp"
 #include "support/paths.hpp"
 #include "support/quantized_checkpoint.hpp"
@@ -49,6 +50,17 @@ void check_ranks(const std::filesystem::path& folder, std::initializer_list<Rank
 TEST_CASE("every family on the CPU: any number of ranks gives the bits of one") {
   for (const std::string& name : folders)
     check_ranks<Cpu>(fixture("models/" + name), {{1}, {2}, {3}, {4}, {8}}, one_thread);
+}
+
+TEST_CASE("newer families on the CPU: any number of ranks and stages gives the bits of one") {
+  for (const std::string& name : newer_traits) {
+    const auto folder = fixture("models/" + name);
+    if (Checkpoint(folder).config().layers < 3) {
+      check_ranks<Cpu>(folder, {{2}, {4}, {2, 2}}, one_thread);
+    } else {
+      check_ranks<Cpu>(folder, {{3}, {8}, {4, 2}, {3, 3}}, one_thread);
+    }
+  }
 }
 
 TEST_CASE("every family on the CPU: pipeline stages, of one rank or several each, give the bits of one") {

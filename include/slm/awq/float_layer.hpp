@@ -71,7 +71,7 @@ struct FloatLayer {
   std::array<const FloatLinear*, 4> linears() const { return {&qkv, &attention_out, &gate_up, &down}; }
 
   /// Calls matrix(linear, name, first row) for each stored weight of a linear layer, and vector(name, values) for each
-  /// bias, norm and divisor.
+  /// bias, norm and divisor. The values are valid until the next call.
   template <class OnMatrix, class OnVector>
   void for_each(const TensorNames& names, OnMatrix&& matrix, OnVector&& vector) const {
     for (const FloatLinear* linear : linears()) {
@@ -82,16 +82,17 @@ struct FloatLayer {
         first += weight.shape.at(0);
       }
     }
-    const auto visit_norm = [&](Role role, const NormWeights<backend::Cpu>& norm) {
+    const auto visit_norm = [&](Role role, const NormWeights<backend::Cpu>& norm, std::vector<float>& less_one) {
       for (const TensorName& name : names.weights(role, weights.index)) {
-        std::vector<float> stored(norm.weight.data(), norm.weight.data() + norm.weight.size());
-        for (float& value : stored) value -= names.norms_less_one() ? 1.0f : 0.0f;
-        vector(name, stored.data());
+        const float* const values = norm.weight.data();
+        less_one.assign(values, values + (names.norms_less_one() ? norm.weight.size() : 0));
+        for (float& value : less_one) value -= 1;
+        vector(name, names.norms_less_one() ? less_one.data() : values);
       }
       for (const TensorName& name : names.biases(role, weights.index)) vector(name, norm.bias.data());
     };
-    visit_norm(Role::attention_norm, weights.attention_norm);
-    visit_norm(Role::mlp_norm, weights.mlp_norm);
+    visit_norm(Role::attention_norm, weights.attention_norm, less_one_[0]);
+    visit_norm(Role::mlp_norm, weights.mlp_norm, less_one_[1]);
     if (weights.down_divisor.size() > 0) {
       vector(names.weights(Role::down_divisor, weights.index).front(), weights.down_divisor.data());
     }
@@ -108,6 +109,8 @@ struct FloatLayer {
     linear.bias = &bias;
     matrix = matrix_of(linear.weight, linear.in);
   }
+
+  mutable std::vector<float> less_one_[2];  // norms as stored, valid until the next for_each()
 };
 
 }}}

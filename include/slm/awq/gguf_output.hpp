@@ -42,6 +42,8 @@ class GgufOutput {
       : checkpoint_(model), options_(options), target_(gguf_architecture_for(checkpoint_)) {
     checkpoint_.check_head();
     check_options();
+    const bool two_norms = checkpoint_.config().order == BlockOrder::parallel_norms;
+    if (two_norms && target_.traits.order != BlockOrder::parallel_norms) throw not_for_gguf();
     write_metadata();
     names_ = TensorNames(checkpoint_.config(), checkpoint_.settings(), tensor_table());
     checkpoint_.names().for_each([&](Role role, int layer, const auto& weights, const auto& biases) {

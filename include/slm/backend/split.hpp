@@ -118,7 +118,7 @@ class Split {
     matrix.cut = RowCut(matrix.out, grid.lanes);
     const bool is_head = place.at_both_ends && grid.is_last();
     if (place.product == AdaptedProduct::qkv) matrix.heads = HeadCut(place.heads, place.norm, grid.lanes);
-    if (state_->fast_reduce) cut_by_inputs(matrix, sources, place);
+    if (state_->fast_reduce && place.summed) cut_by_inputs(matrix, sources, place);
     if (grid.stage != matrix.stage && !is_head) return matrix;
     if (matrix.inputs.width > 0) {
       pack_columns<Format>(matrix, sources, number_of(place.product, place.layer));

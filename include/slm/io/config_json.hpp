@@ -46,8 +46,9 @@ inline constexpr const Family* known_families[] = {
     &families::granite,   &families::minicpm,   &families::smollm3,   &families::starcoder2, &families::stablelm,
     &families::ernie4_5,  &families::helium,    &families::seed_oss,  &families::hunyuan,    &families::bitnet,
     &families::internlm2, &families::internlm3, &families::arcee,     &families::nemotron,   &families::apertus,
-    &families::gemma,     &families::gemma2,    &families::gemma3,    &families::exaone4,    &families::glm,
-    &families::glm4,      &families::cohere,    &families::cohere2,   &families::gpt_neox,   &families::falcon};
+    &families::gemma,     &families::gemma2,    &families::gemma3,    &families::exaone,     &families::exaone4,
+    &families::glm,       &families::glm4,      &families::cohere,    &families::cohere2,    &families::gpt_neox,
+    &families::falcon};
 
 namespace detail {
 

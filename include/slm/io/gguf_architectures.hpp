@@ -89,6 +89,7 @@ inline constexpr GgufArchitecture gguf_architectures[] = {
     detail::gguf_architecture("granite", "granite", detail::gate_and_up, {}, true),
     detail::gguf_architecture("minicpm", "minicpm", detail::gate_and_up, {}, true),
     detail::gguf_architecture("olmo2", "olmo2", detail::gate_and_up, {.order = BlockOrder::output_norm}),
+    detail::gguf_architecture("exaone", "exaone", detail::gate_and_up),
     detail::gguf_architecture("exaone4", "exaone4", detail::gate_and_up, {.order = BlockOrder::output_norm}),
     detail::gguf_architecture("mistral3", "ministral3", detail::gate_and_up, {}, true),
     detail::gguf_architecture("starcoder2", "starcoder2", detail::up_alone,

@@ -160,7 +160,8 @@ struct WeightReader {
             .layers = shape.layers,
             .at_both_ends = role == Role::embedding && checkpoint.settings().tied_embeddings,
             .heads = {.query = shape.heads, .kv = shape.kv_heads, .dim = shape.head_dim},
-            .norm = shape.qk_norm};
+            .norm = shape.qk_norm,
+            .summed = !norms_outputs(shape.order) && !shape.inner_norms};
   }
 
   typename Format::Source source(const TensorName& weight) {

@@ -54,8 +54,21 @@ Norm norm_of(const Kind& kind, const std::vector<float>& weight, const std::vect
           .kind = kind.norm};
 }
 
-constexpr ActivationKind activations[] = {ActivationKind::identity, ActivationKind::silu, ActivationKind::gelu_erf,
-                                          ActivationKind::gelu_tanh, ActivationKind::relu};
+constexpr ActivationKind activation_kinds[] = {
+    ActivationKind::identity, ActivationKind::silu,         ActivationKind::gelu_erf, ActivationKind::gelu_tanh,
+    ActivationKind::relu,     ActivationKind::relu_squared, ActivationKind::xielu,    ActivationKind::soft_cap};
+
+/// The kinds, with parameters.
+std::vector<Activation> all_activations() {
+  std::vector<Activation> all;
+  for (Activation activation : activation_kinds) {
+    activation.cap = 2.5f;
+    activation.alpha_p = 0.7f, activation.alpha_n = 1.1f, activation.beta = 0.5f, activation.epsilon = -1e-6f;
+    all.push_back(activation);
+  }
+  return all;
+}
+const std::vector<Activation> activations = all_activations();
 
 }  // namespace
 
@@ -96,7 +109,7 @@ TEST_CASE("mlp: every norm and activation, with bias and divisor") {
     for (const int rows : {1, 4, 9}) {
       std::vector<float> x = random.vector(static_cast<std::size_t>(rows * in), 3);
       for (const Kind& kind : norms) {
-        for (const ActivationKind activation : activations) {
+        for (const Activation& activation : activations) {
           for (const float* by : {static_cast<const float*>(nullptr), static_cast<const float*>(divisor.data())}) {
             std::vector<float> found(static_cast<std::size_t>(rows * out)), expected = found, alone = found;
             const Norm norm = norm_of(kind, scale, shift);
@@ -104,8 +117,8 @@ TEST_CASE("mlp: every norm and activation, with bias and divisor") {
                               rows_of(found, rows));
             Reference{}.begin({}).mlp(rows_of(x, rows), norm, Linear{reference_weight, bias.data()}, activation, by,
                                       rows_of(expected, rows));
-            CAPTURE(in, rows, name_of(activation), name_of(kind.norm), name_of(isa));
-            require_near(found, expected);
+            CAPTURE(in, rows, name_of(activation.kind), name_of(kind.norm), name_of(isa));
+            require_near(found, expected, activation.kind == ActivationKind::relu_squared ? 20 * tolerance : tolerance);
             for (int r = 0; r < rows; ++r) {
               cpu.begin({}).mlp(View<const float, 2>{x.data() + r * in, 1, in}, norm, Linear{weight, bias.data()},
                                 activation, by, View<float, 2>{alone.data() + r * out, 1, out});
@@ -121,31 +134,42 @@ TEST_CASE("mlp: every norm and activation, with bias and divisor") {
 TEST_CASE("activations are within a few ulp over their whole range, and NaN stays NaN") {
   const Isa isa = GENERATE(from_range(backend::available_isas()));
   const auto activate = backend::cpu::common_kernels(isa).activate;
-  const auto exact = [](ActivationKind kind, double z) {
-    switch (kind) {
+  const auto exact = [](const Activation& activation, double z) {
+    const double alpha_p = double{activation.alpha_p}, alpha_n = double{activation.alpha_n};
+    const double beta = double{activation.beta}, epsilon = double{activation.epsilon}, cap = double{activation.cap};
+    switch (activation.kind) {
       case ActivationKind::silu: return z / (1 + std::exp(-z));
       case ActivationKind::gelu_erf: return 0.5 * z * (1 + std::erf(z / std::sqrt(2.0)));
       case ActivationKind::gelu_tanh:
         return 0.5 * z * (1 + std::tanh(std::sqrt(2 / M_PI) * (z + 0.044715 * z * z * z)));
       case ActivationKind::relu: return z < 0 ? 0 : z;
+      case ActivationKind::relu_squared: return z < 0 ? 0 : z * z;
+      case ActivationKind::soft_cap: return cap * std::tanh(z / cap);
+      case ActivationKind::xielu:
+        return z > 0 ? alpha_p * z * z + beta * z : alpha_n * (std::expm1(std::min(z, epsilon)) - z) + beta * z;
       default: return z;
     }
   };
-  for (const ActivationKind kind : activations) {
+  for (const Activation& activation : activations) {
+    const ActivationKind kind = activation.kind;
     double worst = 0;
     for (int i = -4000; i <= 4000; ++i) {
       const float z = static_cast<float>(i) * 0.005f;
       float y = 0;
-      activate(kind, &z, nullptr, nullptr, 1, &y);
-      worst = std::max(worst, std::abs(double{y} - exact(kind, double{z})) / std::max(1.0, std::abs(double{z})));
+      activate(activation, &z, nullptr, nullptr, 1, &y);
+      const double right = exact(activation, double{z});
+      const double size = std::max({1.0, std::abs(double{z}), std::abs(right)});
+      worst = std::max(worst, std::abs(double{y} - right) / size);
     }
     CAPTURE(name_of(kind), name_of(isa), worst);
     CHECK(worst < 2.5e-7);
     const float ends[] = {-200, 200, NAN};
     float y[3];
-    activate(kind, ends, nullptr, nullptr, 3, y);
-    if (kind != ActivationKind::identity) CHECK(y[0] == 0);
-    CHECK(y[1] == 200);
+    activate(activation, ends, nullptr, nullptr, 3, y);
+    const bool linear = kind <= ActivationKind::relu;
+    if (linear && kind != ActivationKind::identity) CHECK(y[0] == 0);
+    if (linear) CHECK(y[1] == 200);
+    if (kind == ActivationKind::soft_cap) CHECK((y[0] == -2.5f && y[1] == 2.5f));
     CHECK(std::isnan(y[2]));
   }
 }
@@ -168,17 +192,19 @@ TEST_CASE("qkv: clipping, norms of heads and of all, partial and no rotation") {
                q_shift = random.vector(q_scale.size());
     const auto k_scale = random.vector(static_cast<std::size_t>(heads.kv * heads.dim)),
                k_shift = random.vector(k_scale.size());
-    for (const QkNorm over : {QkNorm::none, QkNorm::per_head, QkNorm::whole}) {
+    for (const QkNorm over : {QkNorm::none, QkNorm::per_head, QkNorm::whole, QkNorm::own_weights, QkNorm::rotated}) {
       for (const NormKind kind : {NormKind::rms, NormKind::layer}) {
         for (const float clip : {0.0f, 0.7f}) {
           for (const int width : {-1, 0, 8}) {  // none, all, some dimensions rotate
             const Rope rope{.inverse_frequency = {width < 0 ? nullptr : layer.inverse_frequency.data()},
                             .width = std::max(width, 0),
-                            .factor = 1.25f};
+                            .factor = 1.25f,
+                            .pairs = clip != 0};
             const Norm norm{.weight = layer.norm.data(), .epsilon = 1e-5f};
             QkvShaping shaping{.clip = clip, .norm = over, .query = {}, .key = {}};
             shaping.query = {q_scale.data(), 1e-5f, q_shift.data(), kind};
             shaping.key = {k_scale.data(), 1e-5f, k_shift.data(), kind};
+            if (over == QkNorm::own_weights) shaping.query.bias = shaping.key.bias = nullptr;
             const int rows = 7, position = 30, context = 48;
             TestCache found_cache(heads, context, 0), expected_cache(heads, context, 0), alone_cache(heads, context, 0);
             std::vector<float> x = random.vector(static_cast<std::size_t>(rows * shape.hidden));
@@ -223,7 +249,12 @@ TEST_CASE("attend: windows, slopes and scale, from all pages and from those insi
   for (const int window : {0, 1, 7, 64, 100, 512, 600}) {
     for (const int position : {0, 3, 60, 505, 700, 1290}) {
       for (const float* slope : {static_cast<const float*>(nullptr), slopes.data()}) {
-        const Attention attention{.scale = slope == nullptr ? 0.0f : 0.3f, .window = window, .slopes = slope};
+        const Attention attention{.scale = slope == nullptr ? 0.0f : 0.3f,
+                                  .window = window,
+                                  .slopes = slope,
+                                  .cap = window % 2 == 1 ? 1.5f : 0.0f,
+                                  .temperature = window < 64 ? 0.4f : 0.0f,
+                                  .temperature_context = 16};
         Cpu one{{.threads = 1, .isa = isa}}, three{{.threads = 3, .isa = isa}};
         std::vector<float> together(q.size()), alone(q.size()), expected(q.size()), windowed(q.size());
         const TestPlan plan(full, rows, position);
@@ -267,13 +298,13 @@ TEST_CASE("gated_mlp with other activations, logits with a bias, positions besid
   std::vector<float> x = random.vector(5 * 60);
   const Norm norm{.weight = layer.norm.data(), .epsilon = 1e-5f, .bias = layer.o_bias.data(), .kind = NormKind::layer};
   const std::vector<Tensor> gate_up{layer.gate.tensor, layer.up.tensor}, table{layer.table.tensor};
-  for (const ActivationKind activation : activations) {
+  for (const Activation& activation : activations) {
     std::vector<float> found(5 * 70), expected(found);
     const auto both = cpu.pack<Fp32>(gate_up);  // the same type as the reference's
     cpu.begin({}).gated_mlp(rows_of(x, 5), norm, Linear{both, layer.mlp_bias.data()}, rows_of(found, 5), activation);
     Reference{}.begin({}).gated_mlp(rows_of(x, 5), norm, Linear{both, layer.mlp_bias.data()}, rows_of(expected, 5),
                                     activation);
-    require_near(found, expected);
+    require_near(found, expected, activation.kind == ActivationKind::relu_squared ? 20 * tolerance : tolerance);
   }
   const auto bias = random.vector(50);
   std::vector<float> found(5 * 50), expected(found), biased(found);

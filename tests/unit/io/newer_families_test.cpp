@@ -1,4 +1,5 @@
 // config.json of the newer dense families: both published forms describe one model, and what is refused.
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <string>
 
@@ -78,6 +79,35 @@ TEST_CASE("what a newer family cannot be is refused by name") {
   CHECK_THAT(fault("gemma2", {{"attn_logit_softcapping", -5}}), Catch::Contains("attn_logit_softcapping"));
   CHECK_THAT(fault("ministral3", {{"rope_parameters", {{"llama_4_scaling_beta", -1}}}}),
              Catch::Contains("llama_4_scaling_beta"));
+}
+
+TEST_CASE("EXAONE 3 is Llama under other names") {
+  const Checkpoint llama(fixture("models/llama-mha3h"));
+  const ModelConfig& shape = llama.config();
+  const Json config{{"model_type", "exaone"},
+                    {"architectures", {"ExaoneForCausalLM"}},
+                    {"num_layers", shape.layers},
+                    {"hidden_size", shape.hidden},
+                    {"intermediate_size", shape.ffn},
+                    {"num_attention_heads", shape.heads},
+                    {"num_key_value_heads", shape.kv_heads},
+                    {"vocab_size", shape.vocab},
+                    {"activation_function", "silu"},
+                    {"layer_norm_epsilon", 1e-6}};
+  const ModelDescription model = read(config);
+  CHECK(model.config == shape);
+  const auto names = TensorNames(model.config, model.settings, model.family->names).all();
+  const auto has = [&](const char* name) {
+    return std::any_of(names.begin(), names.end(), [&](const TensorName& one) { return one.name == name; });
+  };
+  for (const char* name :
+       {"transformer.wte.weight", "transformer.h.1.ln_1.weight", "transformer.h.0.ln_2.weight",
+        "transformer.h.0.attn.attention.q_proj.weight", "transformer.h.0.attn.attention.out_proj.weight",
+        "transformer.h.0.mlp.c_fc_0.weight", "transformer.h.0.mlp.c_fc_1.weight", "transformer.h.1.mlp.c_proj.weight",
+        "transformer.ln_f.weight", "lm_head.weight"}) {
+    CAPTURE(name);
+    CHECK(has(name));
+  }
 }
 
 TEST_CASE("null is no soft cap, an absent one is the family's own") {

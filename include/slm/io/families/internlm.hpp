@@ -7,7 +7,7 @@ namespace slm { inline namespace v0_1 { namespace families {
 
 inline void read_internlm2(const JsonFields& fields, ModelDescription& model) {
   read_llama_like(fields, model);
-  if (fields.boolean("bias", false)) model.config.attention_bias = AttentionBias::all;
+  if (fields.boolean("bias", true)) model.config.attention_bias = AttentionBias::all;
 }
 
 inline void read_internlm3(const JsonFields& fields, ModelDescription& model) {

@@ -41,6 +41,23 @@ inline void read_hunyuan(const JsonFields& fields, ModelDescription& model) {
   if (fields.boolean("use_cla", false)) throw unsupported(fields.file(), "keys and values shared between layers");
 }
 
+/// EXAONE 3 and 3.5: other names of fields and tensors.
+inline void read_exaone(const JsonFields& fields, ModelDescription& model) {
+  ModelConfig& config = model.config;
+  config.layers = fields.integer("num_layers", 1, 1024);
+  config.hidden = fields.integer("hidden_size", 1, 1 << 20);
+  config.ffn = fields.integer("intermediate_size", 1, 1 << 22);
+  config.heads = fields.integer("num_attention_heads", 1, 4096);
+  config.kv_heads = fields.integer("num_key_value_heads", 1, 4096, config.heads);
+  config.vocab = fields.integer("vocab_size", 1, most_vocab);
+  split_evenly(fields.file(), config);
+  config.activation = read_activation(fields, "activation_function", "silu");
+  model.settings.context = fields.integer("max_position_embeddings", 1, 1 << 24, 2048);
+  model.settings.norm_epsilon = fields.number("layer_norm_epsilon", 0, 1, 1e-5f);
+  read_rope(fields, model);
+  read_tied(fields, model);
+}
+
 /// BitNet's graph with ordinary weights: norms before the output projection and before the MLP's second matrix.
 inline void read_bitnet(const JsonFields& fields, ModelDescription& model) {
   read_llama_like(fields, model, 1e-5f, 500000);
@@ -62,6 +79,21 @@ inline constexpr Family hunyuan{.model_type = "hunyuan_v1_dense",
                                 .architecture = "HunYuanDenseV1ForCausalLM",
                                 .names = {.q_norm = "self_attn.query_layernorm", .k_norm = "self_attn.key_layernorm"},
                                 .read = read_hunyuan};
+
+inline constexpr Family exaone{
+    .model_type = "exaone",
+    .architecture = "ExaoneForCausalLM",
+    .names = {.prefix = "transformer.",
+              .embedding = "wte",
+              .final_norm = "ln_f",
+              .layer = "h.{}.",
+              .attention_norm = "ln_1",
+              .mlp_norm = "ln_2",
+              .qkv = {"attn.attention.q_proj", "attn.attention.k_proj", "attn.attention.v_proj"},
+              .attention_out = "attn.attention.out_proj",
+              .up = {"mlp.c_fc_0", "mlp.c_fc_1"},
+              .down = "mlp.c_proj"},
+    .read = read_exaone};
 
 inline constexpr Family bitnet{.model_type = "bitnet",
                                .architecture = "BitNetForCausalLM",
