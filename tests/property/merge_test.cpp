@@ -41,7 +41,9 @@ const char* const names[] = {"llama-mha3h",
                              "mpt-alibi-4h",
                              "mpt-foundry-gqa-qkgn-swa",
                              "olmo-clip-untied",
-                             "mosaicgpt-qkln-alibi"};
+                             "mosaicgpt-qkln-alibi",
+                             "gemma2",
+                             "glm4"};
 
 /// Half the distance of adjacent numbers from 1 to 2, the largest relative error of rounding.
 double unit_of(DType type) { return type == DType::f32 ? 0x1p-24 : type == DType::f16 ? 0x1p-11 : 0x1p-8; }

@@ -33,7 +33,10 @@ inline const char* const adapted_fixtures[] = {"llama-mha3h",
                                                "mpt-alibi-4h",
                                                "mpt-foundry-gqa-qkgn-swa",
                                                "olmo-clip-untied",
-                                               "mosaicgpt-qkln-alibi"};
+                                               "mosaicgpt-qkln-alibi",
+                                               "gemma2",
+                                               "granite-untied-bias",
+                                               "gptneox-parallel"};
 
 using LogitRows = std::vector<std::vector<float>>;
 

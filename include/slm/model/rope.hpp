@@ -19,7 +19,7 @@ struct YarnRamp {
   YarnRamp(int rotary_dim, double theta, const RopeScaling& scaling) {
     const auto dimension_of = [&](double rotations) {
       const double wavelengths = double{scaling.original_context} / (rotations * 2 * std::numbers::pi);
-      return rotary_dim * std::log(wavelengths) / (2 * std::log(theta));
+      return rotary_dim * std::log(wavelengths) / (2 * std::max(std::log(theta), 1e-9));  // theta may be 1
     };
     low = dimension_of(double{scaling.beta_fast});
     high = dimension_of(double{scaling.beta_slow});

@@ -295,8 +295,8 @@ TEST_CASE("a position whose weight would be subnormal adds nothing to attention"
         task.query[m] = query.data();
         task.out[m] = out.data() + m * dim;
         task.visible[m] = 2;
+        task.scale[m] = 1;
       }
-      task.scale = 1;
       task.scratch = scratch.data();
       attend(task);
       for (int m = 0; m < count; ++m) CHECK((out[static_cast<std::size_t>(m * dim)] == 0) == (apart > 87.4f));

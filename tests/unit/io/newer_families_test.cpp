@@ -67,6 +67,8 @@ TEST_CASE("what a newer family cannot be is refused by name") {
   CHECK_THAT(fault("gemma3-270m", {{"layer_types", {"full_attention"}}}), Catch::Contains("layer_types"));
   CHECK_THAT(fault("falcon-7b", {{"alibi", true}}), unsupported && Catch::Contains("ALiBi"));
   CHECK_THAT(fault("cohere2", {{"use_parallel_block", false}}), unsupported);
+  CHECK_THAT(fault("cohere2", {{"position_embedding_type", "alibi"}}), unsupported && Catch::Contains("'alibi'"));
+  CHECK_THAT(fault("starcoder2", {{"norm_type", "rmsnorm"}}), unsupported && Catch::Contains("norm_type"));
   CHECK_THAT(fault("apertus", {{"hidden_act", "relu"}}), unsupported && Catch::Contains("xielu"));
   CHECK_THAT(fault("hunyuan-dense", {{"use_cla", true}}), unsupported);
   CHECK_THAT(fault("hunyuan-dense", {{"rope_parameters", {{"alpha", -1}}}}), Catch::Contains("alpha"));

@@ -1,8 +1,29 @@
 #include <catch2/catch.hpp>
+#include <cmath>
 
 #include "slm/model/rope.hpp"
 
 using namespace slm;
+
+TEST_CASE("YaRN keeps fast frequencies, divides slow ones, and is finite for every base and bound") {
+  ModelSettings settings;
+  settings.rope_scaling = {.kind = RopeScaling::Kind::yarn, .factor = 4, .original_context = 16};
+  settings.rope_scaling.beta_fast = 2;
+  settings.rope_scaling.beta_slow = 0.2f;
+  // The bounds are 12 ln(16 / (2 pi beta)) / ln(10000) for beta 2 and 0.2: 0.3 and 3.3, in whole dimensions 0 and 4.
+  const std::vector<float> plain = inverse_frequencies(24, {}), scaled = inverse_frequencies(24, settings);
+  CHECK(scaled[0] == plain[0]);
+  CHECK(scaled[1] == Approx(plain[1] * (0.75 + 0.25 / 4)));
+  CHECK(scaled[2] == Approx(plain[2] * (0.5 + 0.5 / 4)));
+  for (std::size_t i = 4; i < 12; ++i) CHECK(scaled[i] == Approx(plain[i] / 4));
+  for (const float theta : {1.0f, 2.0f, 1e12f}) {
+    for (const float slow : {1e-3f, 1.0f, 2.0f, 1e6f}) {
+      settings.rope_theta = theta;
+      settings.rope_scaling.beta_slow = slow;
+      for (const float frequency : inverse_frequencies(24, settings)) CHECK(std::isfinite(frequency));
+    }
+  }
+}
 
 TEST_CASE("Llama-3.2's frequencies are stretched as published") {
   ModelSettings settings;

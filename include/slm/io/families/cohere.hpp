@@ -31,6 +31,8 @@ inline void read_cohere2(const JsonFields& fields, ModelDescription& model) {
   if (!fields.boolean("use_parallel_block", true) || !fields.boolean("use_gated_activation", true)) {
     throw unsupported(fields.file(), "a block without parallel branches or without a gate");
   }
+  expect_value(fields, "position_embedding_type", "rope_gptj");
+  expect_value(fields, "order_of_interleaved_layers", "local_attn_first");
   ModelSettings& settings = model.settings;
   settings.window = read_window(fields, 4096);
   read_window_pattern(fields, fields.integer("sliding_window_pattern", 1, 1 << 20, 4), model);

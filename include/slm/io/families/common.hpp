@@ -47,6 +47,13 @@ inline ActivationKind read_activation(const JsonFields& fields, const char* name
   throw unsupported(fields.file(), text("the activation ", quote(activation)));
 }
 
+/// Refuses a field with another value than the only one that slm computes.
+inline void expect_value(const JsonFields& fields, const char* name, const std::string& only) {
+  if (const std::string value = fields.string(name, only); value != only) {
+    throw unsupported(fields.file(), text(name, " ", quote(value), " (slm has ", only, ")"));
+  }
+}
+
 inline void read_tied(const JsonFields& fields, ModelDescription& model) {
   model.says_tied = fields.has("tie_word_embeddings");
   model.settings.tied_embeddings = fields.boolean("tie_word_embeddings", false);

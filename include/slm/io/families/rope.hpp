@@ -80,7 +80,7 @@ inline void read_yarn(const JsonFields& fields, ModelDescription& model) {
 /// Dynamic scaling changes the base beyond max_position_embeddings, slm's limit of a text; with alpha, at every length.
 inline void read_dynamic(const JsonFields& fields, ModelDescription& model) {
   ModelSettings& settings = model.settings;
-  if (const float alpha = fields.number("alpha", 0, 1e9, 0); alpha != 0) {
+  if (const float alpha = fields.number("alpha", 1e-3, 1e9, 0); alpha != 0) {
     const double dim = model.config.rotary_dim();
     if (dim <= 2) throw unsupported(fields.file(), "dynamic rope scaling with alpha of two dimensions");
     settings.rope_theta = static_cast<float>(double{settings.rope_theta} * std::pow(double{alpha}, dim / (dim - 2)));

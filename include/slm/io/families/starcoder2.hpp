@@ -6,6 +6,8 @@
 namespace slm { inline namespace v0_1 { namespace families {
 
 inline void read_starcoder2(const JsonFields& fields, ModelDescription& model) {
+  expect_value(fields, "norm_type", "layer_norm");
+  expect_value(fields, "mlp_type", "default");
   ModelConfig& config = model.config;
   read_shape(fields, config);
   split_evenly(fields.file(), config);
