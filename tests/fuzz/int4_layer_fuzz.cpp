@@ -4,61 +4,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
-#include <cstring>
 #include <vector>
 
+#include "layer_input.hpp"
 #include "message.hpp"
 #include "slm/formats/int4_check.hpp"
 #include "slm/formats/int4_rows.hpp"
 
-namespace {
-
-/// Small numbers from the input, zeros after its end.
-class Input {
- public:
-  Input(const std::uint8_t* data, std::size_t size) : data_(data), size_(size) {}
-  int number() {
-    if (size_ == 0) return 0;
-    --size_;
-    return *data_++;
-  }
-  void fill(std::vector<std::byte>& bytes) {
-    const std::size_t count = std::min(size_, bytes.size());
-    if (count > 0) std::memcpy(bytes.data(), data_, count);
-    data_ += count;
-    size_ -= count;
-  }
-
- private:
-  const std::uint8_t* data_;
-  std::size_t size_;
-};
-
-struct OneTensor {
-  std::vector<std::byte> bytes;
-  slm::Tensor tensor;
-};
-
-/// The correct type and shape unless the input changes them; bytes of exactly its size, so that a sanitizer detects
-/// every access beyond them.
-void make(Input& input, const char* name, slm::DType dtype, const std::vector<std::int64_t>& shape, OneTensor& out) {
-  out.tensor = {.name = name, .dtype = dtype, .shape = shape, .bytes = nullptr, .size_bytes = 0};
-  const int change = input.number();
-  if (change & 1) out.tensor.dtype = static_cast<slm::DType>(input.number() % 10);
-  if (change & 2) {
-    out.tensor.shape.clear();
-    for (int axis = input.number() % 4; axis > 0; --axis) out.tensor.shape.push_back(input.number() % 40);
-  }
-  out.tensor.size_bytes = static_cast<std::size_t>(out.tensor.elements()) * slm::bytes_of(out.tensor.dtype);
-  out.bytes.resize(out.tensor.size_bytes);
-  input.fill(out.bytes);
-  out.tensor.bytes = out.bytes.data();
-}
-
-}  // namespace
-
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  Input input(data, size);
+  LayerInput input(data, size);
   slm::Int4Tensor layer;
   layer.name = "fuzz";
   layer.layout = static_cast<slm::Int4Layout>(input.number() % 7);
@@ -69,13 +23,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   layer.twos_complement = form % 2 != 0;
   layer.zeros_less_one = form / 2 % 2 != 0;
   const auto shapes = slm::shapes_of(layer.layout, layer.out, layer.in, std::max<std::int64_t>(layer.group, 1));
-  OneTensor codes, scales, zeros;
-  make(input, "codes", shapes.code_dtype, shapes.codes, codes);
-  make(input, "scales", slm::DType::f16, shapes.scales, scales);
+  LayerTensor codes, scales, zeros;
+  codes.make(input, "codes", shapes.code_dtype, shapes.codes);
+  scales.make(input, "scales", slm::DType::f16, shapes.scales);
   layer.codes = &codes.tensor;
   layer.scales = &scales.tensor;
   if (input.number() % 2 != 0) {
-    make(input, "zeros", slm::has_integer_zeros(layer.layout) ? slm::DType::i32 : slm::DType::f16, shapes.zeros, zeros);
+    zeros.make(input, "zeros", slm::has_integer_zeros(layer.layout) ? slm::DType::i32 : slm::DType::f16, shapes.zeros);
     layer.zeros = &zeros.tensor;
   }
   try {

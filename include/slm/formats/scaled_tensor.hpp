@@ -25,7 +25,7 @@ namespace slm { inline namespace v0_1 {
 /// Checkpoint layouts. K = in, N = out, G = inputs per scale; P = codes per word.
 enum class ScaledLayout {
   f8_rows,      // codes F8_E4M3 [N, K]
-  i8_rows,      // codes I8 [N, K], zeros I8 [N, K/G] or none
+  i8_rows,      // codes I8 [N, K], zeros I8 like the scales or none
   packed_rows,  // codes I32 [N, K/P], zeros I32 [N/P, K/G] or none, then 128; unsigned
   gptq,         // codes I32 [K/P, N], zeros I32 [K/G, N/P], scales [K/G, N]; unsigned
 };
@@ -102,7 +102,7 @@ class ScaledReader {
         return field(*layer_.zeros, group * layer_.zeros->shape[1] + n / per_word_, n % per_word_, add);
       case ScaledLayout::packed_rows:
         return layer_.zeros ? field(*layer_.zeros, n / per_word_ * layer_.groups() + group, n % per_word_, 0) : 128;
-      default: return layer_.zeros ? signed_byte(*layer_.zeros, n * layer_.groups() + group) : 0;
+      default: return layer_.zeros ? signed_byte(*layer_.zeros, n / layer_.outputs * layer_.groups() + group) : 0;
     }
   }
 

@@ -87,7 +87,17 @@ TEST_CASE("8-bit integers are kept as Q8_0 where that is exact, else as fp32") {
   for (std::int64_t n = 0; n < 4; ++n) test.zeros.set(n, std::int8_t{-3});
   CHECK(dequantized(test.layer).dtype == DType::f32);
   test.check(-3);
+  OwnedTensor one_scale("s", DType::f32, {1}), one_zero("z", DType::i8, {1});
+  one_scale.set_float(0, 1);
+  one_zero.set(0, std::int8_t{5});
+  test.layer.scales = &one_scale;
+  test.layer.zeros = &one_zero;
+  test.layer.outputs = 4;
+  CHECK_NOTHROW(check_scaled(test.layer, "here"));
+  CHECK(values_of(dequantized(test.layer))[200] == static_cast<float>(static_cast<std::int8_t>(7 * 200 - 128) - 5));
+  test.layer.scales = &test.scales;
   test.layer.zeros = nullptr;
+  test.layer.outputs = 1;
   test.scales.set_float(3, 0x1.001p0f);  // not a number of F16
   const Tensor exact = dequantized(test.layer);
   CHECK(exact.dtype == DType::f32);
