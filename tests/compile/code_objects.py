@@ -31,7 +31,7 @@ MATRIX = re.compile(r"\b(Product|Attend|Persistent|Gemm|Gemv|Matmul|PlantedMatri
 # Kernels that prefetch weights before they wait for the previous kernel (backend/gpu/runtime/launch.hpp).
 EARLY = re.compile(r"\bProduct\w*")
 # Sine and cosine of large angles use memory for their reduction (NVIDIA's libdevice).
-SINE = re.compile(r"QueriesKeysValues|ShapeQkv|PersistentStep")
+SINE = re.compile(r"QueriesKeysValues|Shape(Rotated)?Qkv|PersistentStep")
 SINE_STACK = 32
 # In persistent kernels, Embed of codes stores four scales there and uses one.
 SCALES = re.compile(r"PersistentStep<Int\d>")

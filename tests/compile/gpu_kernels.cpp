@@ -1,7 +1,7 @@
 // Every kernel, once for each key of backend/gpu/weights/keys.hpp: all kernels of a GPU program. The check of code
 // objects compiles it for all architectures. Kernels whose names begin with Product or Attend must contain matrix
 // instructions.
-#include "slm/backend/gpu/kernels/attention.hpp"
+#include "slm/backend/gpu/kernels/attend.hpp"
 #include "slm/backend/gpu/kernels/choice.hpp"
 #include "slm/backend/gpu/kernels/epilogues.hpp"
 #include "slm/backend/gpu/kernels/low_rank.hpp"
@@ -33,7 +33,8 @@ int count_of_format() {
 template <class Element>
 int count_of_attention() {
   return count_of<Attend<64, 16, Element>, Attend<64, 32, Element>, Attend<128, 16, Element>, Attend<128, 32, Element>,
-                  Attend<256, 16, Element>>();
+                  Attend<256, 16, Element>, AttendAdjusted<64, Element>, AttendAdjusted<128, Element>,
+                  AttendAdjusted<256, Element>>();
 }
 
 int count_of_kernels() {
@@ -41,8 +42,8 @@ int count_of_kernels() {
          count_of_format<Int8>() + count_of_attention<half_t>() + count_of_attention<bfloat16_t>() +
          count_of_attention<std::int8_t>() +
          count_of<Shrink, AdaptEmbedding, SelectRows, ScaleRows, AddNormedRows, NormalizeRows, GateRows, ShapeQkv,
-                  TakeColumns, SpreadColumns, SpreadRows, Peak, Cut, Race, PersistentStep<Fp16>, PersistentStep<Bf16>,
-                  PersistentStep<Int4>, PersistentStep<Int8>, detail::ProbeKernel>();
+                  ShapeRotatedQkv, TakeColumns, SpreadColumns, SpreadRows, Peak, Cut, Race, PersistentStep<Fp16>,
+                  PersistentStep<Bf16>, PersistentStep<Int4>, PersistentStep<Int8>, detail::ProbeKernel>();
 }
 
 }  // namespace slm::gpu

@@ -22,9 +22,9 @@
 
 namespace slm { inline namespace v0_1 { namespace gpu {
 
-/// Element: the type in the pages.
-template <int Dim, int Queries, class Element>
-struct Attend {
+/// Element: the type in the pages. Adjusted: scores have a soft cap, or a factor by position.
+template <bool Adjusted, int Dim, int Queries, class Element>
+struct AttendRows {
   using Args = AttentionArgs;
   using Head = KvHead<Element>;
   static constexpr int waves = chunk / 16, row_words = Dim / 2 + 4, score_words = chunk + 4;
@@ -78,8 +78,7 @@ struct Attend {
       const int own = (skipped + j) / group, head = kv_head * group + (skipped + j) % group;
       const float slope = args.slopes && j < count ? args.slopes[head] * 1.44269504088896341f : 0.0f;
       const int index = (own_rows.first_row + own) * args.query + head;
-      shared.query[j] = {index, row.position + own, slope, scale_at(args, row.position + own),
-                         to_of(lane, args, index)};
+      shared.query[j] = {index, row.position + own, slope, to_of(lane, args, index)};
       shared.state[j] = {-INFINITY, 0.0f, 0.0f, 0.0f};
     }
     lane.barrier();
@@ -272,6 +271,7 @@ struct Attend {
     std::uint32_t* const row = shared.score[j];
     const AttentionQuery query = shared.query[j];
     const int behind = query.position - (at * chunk + 4 * part);  // distance of the query from the first position
+    const float scale = Adjusted ? scale_at(args, query.position) : args.scale;
     const unsigned span = args.window == 0 ? 0x7fffffffu : static_cast<unsigned>(args.window);
     float score[8];
     SLM_UNROLL
@@ -282,8 +282,8 @@ struct Attend {
         const int distance = behind - (32 * half + k);
         float dot = float_of(dots.word[k]);
         if constexpr (Head::scaled) dot *= shared.scale[0][32 * half + 4 * part + k];
-        dot *= query.scale;
-        if (args.cap != 0) dot = args.cap * tanhf(dot / args.cap);
+        dot *= scale;
+        if constexpr (Adjusted) dot = args.cap == 0 ? dot : args.cap * tanhf(dot / args.cap);
         if (args.slopes) dot = fmaf(query.slope, static_cast<float>(-distance), dot);
         score[4 * half + k] = static_cast<unsigned>(distance) < span ? dot : -INFINITY;
       }

@@ -75,7 +75,6 @@ struct AttentionQuery {
   int index;        // index in [rows, query]
   int position;     // of its row
   float slope;      // ALiBi slope times log2(e)
-  float scale;      // factor of q . k, times log2(e)
   std::int64_t to;  // offset of its results in `out`, or in `partial`
 };
 

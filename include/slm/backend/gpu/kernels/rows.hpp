@@ -193,15 +193,19 @@ struct GateRows {
   }
 };
 
-/// Finishes queries, keys and values of any shape, with head norms, in any format, from a stored product.
-struct ShapeQkv {
-  struct Args {
-    Memory<const float> projected;  // [rows, (query + 2 * kv) * dim], with bias, not clipped
-    QkvArgs to;                     // without bias
-    NormArgs query_norm, key_norm;  // kind none: no norm
-    QkNorm over;
-    int rows;
-  };
+struct ShapeQkvArgs {
+  Memory<const float> projected;  // [rows, (query + 2 * kv) * dim], with bias, not clipped
+  QkvArgs to;                     // without bias
+  NormArgs query_norm, key_norm;  // kind none: no norm
+  QkNorm over;
+  int rows;
+};
+
+/// Finishes queries, keys and values of any shape, with head norms, in any format, from a stored product. NormRotated:
+/// heads are normalized after their rotation.
+template <bool NormRotated>
+struct ShapeQkvRows {
+  using Args = ShapeQkvArgs;
   struct Shared {
     BlockSums sums;
   };
@@ -220,7 +224,7 @@ struct ShapeQkv {
     const auto value = [&](int o) { return to.shaped(first + o, args.projected[base + o]); };
 
     const StepRow of = to.rows[row];
-    const bool all_heads = args.over == QkNorm::whole, rotated = args.over == QkNorm::rotated;
+    const bool all_heads = !NormRotated && args.over == QkNorm::whole;
     // Passes the elements of a head to use(d, v), each to one lane of the wave, after the rotation of change(d).
     const auto each_rotated = [&](const auto& change, const auto& use) {
       for (int d = lane.lane_index(); d < dim; d += Lane::width) {
@@ -266,15 +270,18 @@ struct ShapeQkv {
       lane.barrier();
     }
     for (int head = lane.wave(); head < heads; head += lane.waves()) {
-      const RowStatistics own = all_heads ? shared.sums.row[0]
-                                : rotated ? measure_rotated(head * dim)
-                                          : measure(head * dim, dim);
+      RowStatistics own;
+      if constexpr (NormRotated) {
+        own = measure_rotated(head * dim);
+      } else {
+        own = all_heads ? shared.sums.row[0] : measure(head * dim, dim);
+      }
       const int weights = all_heads || args.over == QkNorm::own_weights ? head * dim : 0;
       const auto normed = [&](int d, float v) {
         return norm.kind == NormKind::none ? v : normalized(v, weights + d, own, norm);
       };
       const auto each = [&](const auto& use) {
-        if (rotated) {
+        if constexpr (NormRotated) {
           each_rotated([&](int d) { return value(head * dim + d); }, [&](int d, float v) { use(d, normed(d, v)); });
         } else {
           each_rotated([&](int d) { return normed(d, value(head * dim + d)); }, use);
@@ -296,5 +303,8 @@ struct ShapeQkv {
     }
   }
 };
+
+struct ShapeQkv : ShapeQkvRows<false> {};
+struct ShapeRotatedQkv : ShapeQkvRows<true> {};
 
 }}}

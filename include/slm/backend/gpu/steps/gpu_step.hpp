@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "slm/backend/concept.hpp"
-#include "slm/backend/gpu/kernels/attention.hpp"
+#include "slm/backend/gpu/kernels/attend.hpp"
 #include "slm/backend/gpu/kernels/epilogues.hpp"
 #include "slm/backend/gpu/kernels/low_rank.hpp"
 #include "slm/backend/gpu/kernels/product.hpp"
@@ -102,12 +102,14 @@ class GpuStep {
 
   /// Finishes qkv after its product: projected [rows, q | k | v]
   void finish_qkv(Rows projected, Rope rope, Heads heads, KvLayer layer, Rows q, QkvShaping shaping = {}) {
-    launch<ShapeQkv>({.projected = memory(ConstRows(projected)),
-                      .to = qkv_args(rope, heads, layer, q, shaping),
-                      .query_norm = norm_args(shaping, shaping.query, heads.query, heads.dim),
-                      .key_norm = norm_args(shaping, shaping.key, heads.kv, heads.dim),
-                      .over = shaping.norm,
-                      .rows = static_cast<int>(projected.extent(0))});
+    const ShapeQkvArgs args{.projected = memory(ConstRows(projected)),
+                            .to = qkv_args(rope, heads, layer, q, shaping),
+                            .query_norm = norm_args(shaping, shaping.query, heads.query, heads.dim),
+                            .key_norm = norm_args(shaping, shaping.key, heads.kv, heads.dim),
+                            .over = shaping.norm,
+                            .rows = static_cast<int>(projected.extent(0))};
+    if (shaping.norm != QkNorm::rotated) return launch<ShapeQkv>(args);
+    launch<ShapeRotatedQkv>(args);
   }
 
   void attend(ConstRows q, Heads heads, KvLayer layer, Rows out, Attention attention = {}) {
@@ -177,12 +179,8 @@ class GpuStep {
            .width = width,
            .activation = activation});
     }
-    const Rows projected = stored(x, norm, linear);
-    launch<GateRows>({.gate_up = memory(ConstRows(projected)),
-                      .out = memory(out),
-                      .width = width,
-                      .rows = static_cast<int>(x.extent(0)),
-                      .activation = activation});
+    const ConstRows projected = stored(x, norm, linear);
+    launch<GateRows>({memory(projected), memory(out), width, static_cast<int>(x.extent(0)), activation});
   }
 
   template <class Matrix>
@@ -192,10 +190,8 @@ class GpuStep {
   }
 
   void normalize(Rows x, Norm norm) {
-    launch<NormalizeRows>({.x = memory(x),
-                           .width = static_cast<int>(x.extent(1)),
-                           .rows = static_cast<int>(x.extent(0)),
-                           .norm = norm_args(norm, x.extent(1))});
+    const int width = static_cast<int>(x.extent(1));
+    launch<NormalizeRows>({memory(x), width, static_cast<int>(x.extent(0)), norm_args(norm, width)});
   }
 
   void select(ConstRows x, Rows out) {
@@ -366,22 +362,29 @@ class GpuStep {
 
   template <int Dim, class Element>
   void attend_with(AttentionArgs& args) {
-    constexpr int few = 16, many = Dim <= 128 ? 32 : 16;
+    if (args.cap != 0 || args.temperature != 0)
+      return attend_by<AttendAdjusted<Dim, Element>, AttendAdjusted<Dim, Element>>(args);
+    attend_by<Attend<Dim, 16, Element>, Attend<Dim, Dim <= 128 ? 32 : 16, Element>>(args);
+  }
+
+  template <class Few, class Many>
+  void attend_by(AttentionArgs& args) {
+    constexpr int few = 16;
     int chunks = shape_.chunks;
     if (args.window != 0) chunks = std::min(chunks, (args.window + QueryTiles(args, few).rows - 2) / chunk + 2);
     const std::int64_t partial = State::partial_size(args.count, {args.query, args.kv, args.dim}, chunks);
-    const int blocks = Attend<Dim, few, Element>::blocks(args) * args.kv;
+    const int blocks = Few::blocks(args) * args.kv;
     const int wanted =
         state_->options.split_blocks != 0 ? state_->options.split_blocks : 4 * state_->runtime.info().multiprocessors;
     if (chunks > 1 && blocks < wanted && blocks <= State::most_tickets && partial <= State::most_partial) {
       args.chunks = chunks;
       args.partial = {state_->grow(state_->partial, partial), partial};
       args.tickets = state_->tickets.memory();
-      return launch<Attend<Dim, few, Element>>(args);
+      return launch<Few>(args);
     }
     const int longest = advanced_ ? 1 : shape_.longest;
-    if (longest * args.group <= few) return launch<Attend<Dim, few, Element>>(args);
-    launch<Attend<Dim, many, Element>>(args);
+    if (longest * args.group <= few) return launch<Few>(args);
+    launch<Many>(args);
   }
 
   std::shared_ptr<State> state_;

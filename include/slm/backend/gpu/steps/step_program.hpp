@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "slm/backend/gpu/kernels/any_epilogue.hpp"
-#include "slm/backend/gpu/kernels/attention.hpp"
+#include "slm/backend/gpu/kernels/attend.hpp"
 #include "slm/backend/gpu/kernels/choice.hpp"
 #include "slm/backend/gpu/kernels/product.hpp"
 #include "slm/backend/gpu/kernels/rows.hpp"
