@@ -85,7 +85,7 @@ inline std::vector<AdapterRef> some_adapters(const AnyModel& model, const Checkp
   add({.seed = 2, .rank = 16, .type = DType::f16});
   add({.seed = 3, .rank = 1, .type = DType::f32});
   add({.seed = 4, .rank = 40, .type = DType::bf16, .only = [](const std::string& module) {
-         return module.find("attn") != std::string::npos;
+         return module.find("attn") != std::string::npos || module.find("attention") != std::string::npos;
        }});
   return adapters;
 }
