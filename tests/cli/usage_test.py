@@ -103,7 +103,10 @@ class Usage(ProgramTest):
                 info = self.as_json("info", folder)
                 stored = tensors_of(folder)
                 held = sum(size for _, size in stored.values())
-                self.assertTrue(0.9 * held < info["weight_bytes"] <= held)  # some contain unused files
+                least = 0.5 if "nested" in folder.name else 0.9  # some contain unused files or tensors of vision
+                self.assertTrue(least * held < info["weight_bytes"] <= held)
+                if folder.name == "llama-dynamic":
+                    self.assertRegex(info["notes"].pop(), "dynamic rope scaling begins after 16 positions")
                 self.assertEqual(info["notes"], [])
                 table = self.ok("info", folder).out
                 codes = [name for name in stored if name.endswith(".qweight")]

@@ -162,7 +162,8 @@ TEST_CASE("activations are within a few ulp over their whole range, and NaN stay
       worst = std::max(worst, std::abs(double{y} - right) / size);
     }
     CAPTURE(name_of(kind), name_of(isa), worst);
-    CHECK(worst < 2.5e-7);
+    // A soft cap rounds twice more than the others: the quotient and the product.
+    CHECK(worst < 2.5e-7 + (kind == ActivationKind::soft_cap ? 2 * 0x1p-24 : 0));
     const float ends[] = {-200, 200, NAN};
     float y[3];
     activate(activation, ends, nullptr, nullptr, 3, y);
