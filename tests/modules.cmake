@@ -1,12 +1,12 @@
 # Tests by module. The files of one folder are one executable, and each file is one CTest entry. A new file needs no
-# CMake. Test cases with the tag [long] are an entry of their own, FILE_long, which only `./test --all` runs.
+# CMake. Test cases with the tag [long] are a separate entry, FILE_long, which only `./test --all` runs.
 
 # With this option a test costs 0.4 of the processor time to compile, as templates that several files use are compiled
 # once. Without it one edited file is compiled alone.
 option(SLM_GROUP_TESTS "Compile the test files of a module in groups of eight" OFF)
 
-# Sets out to sources that compile the given files in groups, each file in a namespace of its own. All headers are
-# included before the first namespace. A file with macros or explicit instantiations stays alone.
+# Sets out to sources that compile the given files in groups, each file in its namespace. All headers are
+# included before the first namespace. A file with macros or explicit instantiations is compiled alone.
 function(_slm_group_sources out target)
   set(sources "")
   set(files "")
@@ -85,8 +85,8 @@ function(slm_add_test_program label name)
   endif()
 endfunction()
 
-# slm_add_tests(LABEL FOLDER [LIBRARY...]): the folder's files as one program. Those that replace operator new are put
-# aside for slm_add_allocation_tests().
+# slm_add_tests(LABEL FOLDER [LIBRARY...]): the folder's files as one program. Files that replace operator new are
+# left to slm_add_allocation_tests().
 function(slm_add_tests label folder)
   file(GLOB files CONFIGURE_DEPENDS ${folder}/*_test.cpp)
   set(program_files "")
