@@ -137,14 +137,28 @@ class Checkpoint {
 
   /// The family that the tensor names belong to, if they lack those of this model's family; null: none.
   const Family* family_of_names() const {
-    const auto fits = [&](const Family* family) {
-      const TensorNames names(config(), settings(), family->names, find_prefixes(tensors_, family->names));
-      constexpr Role roles[] = {Role::embedding, Role::attention_out, Role::qkv, Role::gate_up};
+    constexpr Role roles[] = {Role::embedding, Role::attention_out, Role::qkv, Role::gate_up};
+    const auto names_of = [&](const Family* family) {
+      return TensorNames(config(), settings(), family->names, find_prefixes(tensors_, family->names));
+    };
+    const auto fits = [&](const TensorNames& names) {
       return std::all_of(std::begin(roles), std::end(roles),
                          [&](Role role) { return stores(tensors_, names.weights(role).front().module()); });
     };
-    if (fits(model_.family)) return nullptr;
-    const auto other = std::find_if(std::begin(known_families), std::end(known_families), fits);
+    const TensorNames own = names_of(model_.family);
+    if (fits(own)) return nullptr;
+    // Families whose names are among those of the stated one do not count as others.
+    const auto adds_names = [&](const TensorNames& names) {
+      return std::any_of(std::begin(roles), std::end(roles), [&](Role role) {
+        const auto stated = own.weights(role);
+        const std::string module = names.weights(role).front().module();
+        return std::none_of(stated.begin(), stated.end(), [&](const auto& name) { return name.module() == module; });
+      });
+    };
+    const auto other = std::find_if(std::begin(known_families), std::end(known_families), [&](const Family* family) {
+      const TensorNames names = names_of(family);
+      return adds_names(names) && fits(names);
+    });
     return other == std::end(known_families) ? nullptr : *other;
   }
 
