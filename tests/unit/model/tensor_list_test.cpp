@@ -93,8 +93,9 @@ TEST_CASE("a separate head in the file is used for any tie setting in config.jso
     CAPTURE(folder);
     if (fs::exists(folder / "model.safetensors.index.json")) continue;
     const Checkpoint whole(folder);
-    // Heads of other names, other notes, and ties in another object of config.json are left out.
+    // Heads of other names, other notes, other defaults, and ties in another object of config.json are left out.
     if (whole.family().names.head != "lm_head" || folder.filename() == "llama-dynamic") continue;
+    if (folder.filename() == "ernie4_5-bias") continue;
     if (read_json_object(folder / "config.json").contains("text_config")) continue;
     const std::vector<Token> ids{1, 2, 3, 5, 8};
     const auto expected = logits_of(folder, ids);
