@@ -136,7 +136,7 @@ def properties():
         if difference != 0:
             runs.append((code, difference * 2 if difference > 0 else -difference * 2 + 1))
     literal("case_folds", "For each character that simple case folding changes: code point minus the one before, then"
-            " the distance to the folded one times 2, plus 1 if that lies before it.", deltas(runs))
+            " the distance to the folded one times 2, plus 1 if that is before it.", deltas(runs))
     print("// clang-format on\n\n}}}")
 
 

@@ -36,7 +36,7 @@ def main():
                 answer = peer.send(json.loads(line))
             else:
                 answer = next(peer)
-        except Exception as failure:  # of whatever kind: the reader is told
+        except Exception as failure:  # any kind; the answer reports it
             answer = {"error": f"{type(failure).__name__}: {failure}"[:500]}
         print(json.dumps(answer), flush=True)
 

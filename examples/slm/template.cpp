@@ -75,7 +75,7 @@ void add_template(CLI::App& program) {
   command.add_option("--eos-token", options->eos, "the variable eos_token; default: the model's");
   command.add_flag("--no-generation-prompt", options->no_generation_prompt, "do not ask for an answer");
   command.add_flag("--continue-final-message", options->continue_final_message, "end with the last message's text");
-  command.add_option("--date", options->date, "what strftime_now tells, YYYY-MM-DD[THH:MM:SS]; default: now");
+  command.add_option("--date", options->date, "date of strftime_now, YYYY-MM-DD[THH:MM:SS]; default: now");
   command.add_flag("--ids", options->ids, "print a JSON list of token ids; needs --model");
   command.callback([options] { render(*options); });
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Finds wording that the style rule forbids: subject first, active verb, the standard term, one claim a sentence.
-Reads comments and string literals of the sources, and the prose of every page. words_left.txt lists the files still to rewrite.
-usage: words.py ROOT [--list]"""
+Reads comments and string literals of the sources, and the prose of every page.
+usage: words.py ROOT"""
 import pathlib
 import re
 import sys
@@ -77,26 +77,16 @@ def files(root):
             yield path, name
 
 
-def judged(root, left):
-    """Faults of the files that are not listed as left, and listed files that have none."""
+def judged(root):
+    """The faults of all files, with their file and line."""
     for path, name in files(root):
-        found = list(faults(name, path.read_text()))
-        if name not in left:
-            yield from found
-        elif not found:
-            yield f"{name}: has no fault: remove it from words_left.txt"
-    yield from (f"words_left.txt: '{name}' does not exist" for name in sorted(left) if not (root / name).is_file())
+        yield from faults(name, path.read_text())
 
 
 def main():
-    root = pathlib.Path(sys.argv[1]).resolve()
-    if "--list" in sys.argv:
-        print("\n".join(name for path, name in files(root) if any(faults(name, path.read_text()))))
-        return
-    left = set((root / "tests/compile/words_left.txt").read_text().split())
-    wrong = list(judged(root, left))
+    wrong = list(judged(pathlib.Path(sys.argv[1]).resolve()))
     print("\n".join(wrong))
-    print(f"{len(left)} files left to rewrite, {len(wrong)} faults")
+    print(f"{len(wrong)} faults of wording")
     sys.exit(1 if wrong else 0)
 
 

@@ -230,7 +230,7 @@ class GgufBlockReader {
     each_code(256, [this](int n, int) { return two_bits(0, n) - 1; });
   }
 
-  /// A power of two as scale. Those that make values overflow, and the NaN of the format, become infinite.
+  /// A power of two as scale. Scales that make values overflow, and the format's NaN, become infinite.
   void mxfp4() {
     static constexpr int values[] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
     constexpr std::uint32_t largest = 252;

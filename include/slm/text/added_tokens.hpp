@@ -1,4 +1,4 @@
-// AddedTokens: finds the tokens that stand outside the model (<s>, <|user|>, runs of spaces, ...) in a text.
+// AddedTokens: finds the tokens outside the model (<s>, <|user|>, runs of spaces, ...) in a text.
 #pragma once
 
 #include <algorithm>

@@ -101,7 +101,7 @@ class Bpe {
     };
     std::vector<Symbol> symbols;
     // Merges to do, each as rank and position in one number; the smallest is next. `sorted` is read from its front;
-    // what lies behind all of it waits in `later`, to be sorted when its turn comes, and only the rest needs a heap
+    // positions after all of it wait in `later` and are sorted afterwards; only the other merges need a heap
     // (a heap alone is three times slower on a long run of one character).
     std::vector<std::uint64_t> sorted, later, heap;
   };
@@ -145,7 +145,7 @@ class Bpe {
       const Token id = code < direct_.size() ? direct_[code] : vocabulary.find(character).value_or(-1);
       if (id >= 0) {
         if (std::exchange(unknown_waits, false)) put(*options_.unknown, scratch), previous = none;
-        // Between two characters that no merge has side by side nothing ever joins: what lies before is done. This
+        // No merge joins two characters that are adjacent in no merge, so the text before them is complete. This
         // keeps the queue short where the whole text is one word.
         if ((previous != none && !joinable_[join_bit(previous, code)]) || scratch.symbols.size() == most_symbols) {
           finish(out, scratch);

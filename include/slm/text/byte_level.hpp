@@ -1,4 +1,4 @@
-// GPT-2's alphabet: every byte stands as one printable character.
+// GPT-2's alphabet: one printable character per byte.
 #pragma once
 
 #include <array>

@@ -95,7 +95,8 @@ inline std::string llama2() {
          "{% else %}{{ '<s>[INST] ' + m.content|trim + ' [/INST]' }}{% endif %}{% endfor %}";
 }
 
-/// before, end: of a question; behind: an answer; answer: the expression of its text; system_last: where that stands.
+/// before, end: texts around a question. behind: text after an answer. answer: expression of an answer's text.
+/// system_last: the system message is written before the last question, else before the first.
 inline std::string mistral(std::string_view before, std::string_view end, std::string_view behind,
                            std::string_view answer, bool system_last) {
   return turns() + text("{{ '<s>' }}{% for m in messages %}{% if m.role == 'assistant' %}{{ ' ' + ", answer, " + '</s>",

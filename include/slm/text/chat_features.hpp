@@ -100,7 +100,7 @@ class Probes {
     return first == second ? ChatSupport::yes : ChatSupport::no;
   }
 
-  /// What `longer` adds behind `shorter`; nothing where it does not begin with that.
+  /// The text that `longer` adds after `shorter`; empty if it does not begin with `shorter`.
   static std::string added(const std::optional<std::string>& shorter, const std::optional<std::string>& longer) {
     return shorter && longer && longer->starts_with(*shorter) ? longer->substr(shorter->size()) : std::string{};
   }

@@ -1,4 +1,4 @@
-// What ChatTemplate does.
+// The functions of ChatTemplate.
 #pragma once
 
 #include <algorithm>
@@ -192,7 +192,7 @@ SLM_INLINE jinja::Text ChatTemplate::State::render(jinja::Heap& heap, const jinj
 
 SLM_INLINE const ChatFeatures& ChatTemplate::State::found() const {
   std::call_once(probed, [this] {
-    // A template of its own without a count of copies, as the state is not shared by what it owns.
+    // A separate template that does not count references: the state must not own itself.
     const std::shared_ptr<const State> self(std::shared_ptr<const State>(), this);
     features = chat::Probes(ChatTemplate(self)).run();
   });
@@ -262,7 +262,7 @@ SLM_INLINE ChatStops ChatTemplate::stops(const Tokenizer& tokenizer) const {
     std::string_view between = std::string_view(all).substr(answer + 4, next - answer - 4);
     const std::string_view prompt = features().generation_prompt;
     const std::string_view header = std::string_view(all).substr(asked + 4, answer - asked - 4);
-    // An answer that has parts of its own ends with its last one, which only the model's files name.
+    // The end of an answer with several parts is the end of the last part, which only the model's files name.
     const std::size_t begun = prompt.empty() ? header.npos : header.find(prompt);
     const auto control = [&](std::string_view where) {
       for (const Token token : tokenizer.encode(where, false)) {

@@ -58,7 +58,7 @@ class Members {
   std::vector<std::pair<Value, Value>> members_;
 };
 
-/// What a template needs changed in messages.
+/// Changes to messages that a template needs.
 struct Adaptation {
   bool joins_parts = false;        // it takes no lists of parts
   bool no_developer = false;       // it does not know the role

@@ -149,7 +149,7 @@ inline Sources sources_of_gguf(const std::filesystem::path& model, const GgufFie
   return found;
 }
 
-/// What a model says of its chats, a folder or a GGUF file.
+/// The chat templates and special tokens of a model: a folder or a GGUF file.
 inline Sources sources_of(const std::filesystem::path& model) {
   if (const auto path = gguf_of(model)) {
     return read_gguf_fields(*path, [&](const GgufFields& fields) { return sources_of_gguf(model, fields); });

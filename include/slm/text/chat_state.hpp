@@ -1,4 +1,4 @@
-// What a ChatTemplate shares with its copies: compiled templates by name, and what they were found to do.
+// The state that copies of a ChatTemplate share: compiled templates by name, and their features.
 #pragma once
 
 #include <memory>

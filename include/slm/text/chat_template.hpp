@@ -21,7 +21,7 @@ struct ChatMessage {
   std::string content;
 };
 
-/// What a template gets besides messages.
+/// The inputs of a template besides messages.
 struct ChatOptions {
   std::string_view tools{};      // a JSON list of tools; empty: none
   std::string_view documents{};  // a JSON list; empty: none
@@ -32,7 +32,7 @@ struct ChatOptions {
   std::optional<jinja::Date> date{};    // of strftime_now; default: now
 };
 
-/// What a template does with a message or a variable, found by rendering conversations that probe it.
+/// The effect of a message or a variable in a template, found by rendering test conversations.
 enum class ChatSupport { no, yes, error };  // it leaves the probe out, writes it, fails
 
 struct ChatFeatures {
@@ -51,7 +51,7 @@ struct ChatFeatures {
   std::string call_text;  // how one call of the function fq7z with {"kq7z": "vq7z"} is written; empty: it is not
 };
 
-/// What ends an answer, besides the model's own end tokens.
+/// Tokens and texts that end an answer, besides the model's end tokens.
 struct ChatStops {
   std::vector<Token> tokens;
   std::vector<std::string> strings;  // the next turn's beginning, where that is plain text

@@ -31,7 +31,7 @@ struct TokenDecoder {
   std::size_t strip_count = 0;
 };
 
-/// Decodes token by token. What push() and finish() appended, joined, is the decoded text of all tokens; push() appends
+/// Decodes token by token. push() and finish() together append the decoded text of all tokens; push() appends
 /// only what later tokens cannot change:
 ///   - bytes wait until their character is whole;
 ///   - a run of <0x..> tokens waits for its end: it is text if all of it is UTF-8, else one U+FFFD for each byte.
@@ -67,7 +67,7 @@ class DecodeState {
     *this = DecodeState{*decoder_};
   }
 
-  /// Where one text ends and another goes on, as a prompt and what follows it: appends the whole characters of a run of
+  /// Call it between two texts, such as a prompt and its answer: appends the whole characters of a run of
   /// byte tokens, which are then text whatever bytes follow.
   void settle(std::string& out) {
     if (decoder_->kind != TokenDecoder::Kind::joined || !valid_run_) return;
@@ -87,7 +87,7 @@ class DecodeState {
     return text;
   }
 
-  /// What a token stands for inside a text: bytes, of which some may be part of a character only.
+  /// The bytes of a token inside a text; some may be part of a character only.
   std::string bytes_of(std::string_view piece) const {
     std::string bytes;
     switch (decoder_->kind) {

@@ -1,4 +1,4 @@
-// What the names of tokenizer.ggml.pre stand for.
+// The pre-tokenizer for each name of tokenizer.ggml.pre.
 #pragma once
 
 #include <algorithm>

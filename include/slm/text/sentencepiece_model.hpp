@@ -117,7 +117,7 @@ enum class LeadingSpace {
   never,
 };
 
-/// What such a model does with spaces, in each stretch of text between special tokens.
+/// The treatment of spaces in each stretch of text between special tokens.
 struct SpaceRules {
   LeadingSpace leading = LeadingSpace::every_piece;
   bool remove_extra = false;  // see without_extra_spaces()

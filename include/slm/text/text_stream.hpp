@@ -29,7 +29,7 @@ class TextStream {
  public:
   using Write = std::function<void(std::string_view)>;
 
-  /// prompt: the tokens that are continued, none for a text of its own. Calls write(text) with valid UTF-8. Empty stop
+  /// prompt: the tokens before the text; may be empty. Calls write(text) with valid UTF-8. Empty stop
   /// strings are ignored, and so are those that end with one of the first `least` tokens.
   TextStream(Tokenizer tokenizer, std::span<const Token> prompt, Write write,
              const std::vector<std::string>& stops = {}, std::size_t least = 0)
@@ -80,7 +80,7 @@ class TextStream {
   const std::string& stop_string() const { return ahead_ ? ahead_->matcher.found() : matcher_.found(); }
 
  private:
-  /// What the matcher would do with the waiting run of byte tokens.
+  /// The matcher's result for the waiting run of byte tokens.
   struct Ahead {
     StopMatcher matcher;
     std::size_t seen = 0;  // bytes of the run that the matcher has read

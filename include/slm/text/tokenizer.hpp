@@ -20,7 +20,7 @@ namespace slm { inline namespace v0_1 {
 class GgufFields;
 struct TokenizerParts;
 
-/// A stretch of a text that is put together from several. What is written in a literal one stands for itself: it never
+/// One of several parts of a text. A literal part is encoded as plain text: it never
 /// becomes a control token, whatever it spells.
 struct TextPart {
   std::string_view text;
@@ -51,8 +51,8 @@ class Tokenizer {
   /// Token ids of the parts' concatenation, as encode() gives them where no literal part spells a control token.
   std::vector<Token> encode(std::span<const TextPart> parts, bool add_special_tokens) const;
 
-  /// Text of token ids; ids that are no token contribute nothing. Always valid UTF-8. What tokens add to a prompt's
-  /// text may be more than their own text, by a space: see TextStream.
+  /// Text of token ids; ids that are no token contribute nothing. Always valid UTF-8. The text that tokens add to a
+  /// prompt's text may begin with one more space: see TextStream.
   std::string decode(std::span<const Token> tokens, bool skip_special_tokens = true) const;
 
   /// Highest id + 1. The model's logits may be wider.
@@ -63,14 +63,14 @@ class Tokenizer {
   /// True for tokens that decode() leaves out with skip_special_tokens.
   bool is_special(Token token) const;
 
-  /// True for tokens that steer the model and stand for no text of their own: special ones, and those that are looked
-  /// for in the raw text and are more than white space (such as Qwen's marker of a tool call).
+  /// True for tokens that control the model instead of text: special ones, and added tokens that are searched
+  /// in the raw text and are more than white space (such as Qwen's marker of a tool call).
   bool is_control(Token token) const;
 
   /// The token's own text (such as "▁the" or "Ġthe"); empty when the id is no token.
   std::string piece(Token token) const;
 
-  /// What the token stands for inside a text: bytes, of which some may be part of a character only.
+  /// The bytes of the token inside a text; some may be part of a character only.
   std::string bytes(Token token) const;
 
   /// The pieces of all ids from 0 to vocab() - 1.

@@ -17,13 +17,13 @@
 
 namespace slm { inline namespace v0_1 { namespace tokenizer_file {
 
-/// Compares every token's text and kind, the ids of texts in which each token stands alone, beside letters, digits,
+/// Compares every token's text and kind, the ids of texts with each token alone, next to letters, digits,
 /// white space, itself and other tokens, and the text of those ids.
 class TokenizerComparison {
  public:
   TokenizerComparison(const Tokenizer& expected, const Tokenizer& found) : expected_(expected), found_(found) {}
 
-  /// What differs first, as a part of a sentence; none where nothing does.
+  /// The first difference, as a part of a sentence; none if the tokenizers are equal.
   std::optional<std::string> difference() const {
     const Token end = std::max(expected_.vocab(), found_.vocab());
     std::vector<std::string> texts;

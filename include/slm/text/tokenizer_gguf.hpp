@@ -235,7 +235,7 @@ class GgufTokenizerReader {
       differ = differ || piece.score != *first;
     }
     if (!differ && pieces.size() > 1) {
-      fail("tokenizer.bad-score", file_, "all tokens have the same score, which tells nothing of their merges",
+      fail("tokenizer.bad-score", file_, "all tokens have the same score, which does not determine their merges",
            "Take a file that was converted with the model's tokenizer.model");
     }
     return pieces;

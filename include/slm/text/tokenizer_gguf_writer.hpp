@@ -179,8 +179,8 @@ class GgufTokenizerWriter {
           score);
   }
 
-  /// Whether no text tells if an added token is looked for in the raw text, as readers of GGUF look for all, or in the
-  /// normalized one, which is after those of the raw text were cut out.
+  /// Returns true if an added token is found in the same places of the raw text, which readers of GGUF search, and of
+  /// the normalized text, which is searched after the raw text.
   static bool is_found_alike(std::string_view content, const TokenizerParts& parts) {
     for (const AddedToken& other : parts.added) {
       if (!other.normalized && cuts_into(other.content, content)) return false;

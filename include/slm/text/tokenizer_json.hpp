@@ -113,7 +113,7 @@ inline TokenizerParts read_tokenizer_json(std::string_view source, const std::st
   return parts;
 }
 
-/// What tokenizer_config.json says beyond tokenizer.json.
+/// The fields of tokenizer_config.json that tokenizer.json lacks.
 struct TokenizerConfig {
   std::vector<AddedToken> added;
   std::optional<bool> add_bos, add_eos, legacy;

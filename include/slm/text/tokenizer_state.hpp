@@ -1,4 +1,4 @@
-// What a Tokenizer shares with its copies, and what it does.
+// The state that copies of a Tokenizer share, and its functions.
 #pragma once
 
 #include <algorithm>

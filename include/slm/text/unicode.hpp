@@ -49,7 +49,7 @@ inline bool is_number(char32_t code) {
   const Class kind = class_of(code);
   return kind == Class::number_word || kind == Class::number;
 }
-/// What `\w` matches.
+/// The characters that `\w` matches.
 inline bool is_word(char32_t code) {
   const Class kind = class_of(code);
   return kind == Class::letter || kind == Class::number_word || kind == Class::word;
@@ -179,8 +179,8 @@ inline std::string nfc(std::string_view text) {
   characters.reserve(text.size());
   for (std::size_t position = 0; position < text.size();) tables.decompose(utf8::next(text, position), characters);
 
-  // Canonical order: by combining class, and those of one class as they stand. A mark's class, place and code point are
-  // one number, which sorts like that.
+  // Canonical order: by combining class, with marks of one class in their order. A mark's class, position and code
+  // point are one number, which sorts like that.
   constexpr int place_bits = 35, code_bits = 21;
   std::vector<std::uint64_t> marks;
   for (std::size_t begin = 0; begin < characters.size(); ++begin) {
@@ -199,7 +199,7 @@ inline std::string nfc(std::string_view text) {
     begin = end - 1;
   }
 
-  // Composition: each character joins the last starter unless one of the same or a higher class stands between.
+  // Composition: each character joins the last starter unless one of the same or a higher class is between them.
   std::size_t kept = 0;
   std::size_t starter = characters.size();  // none yet
   unsigned last_class = 0;

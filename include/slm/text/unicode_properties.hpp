@@ -153,7 +153,7 @@ inline constexpr std::string_view script_runs =
     "%#CH$''#$'>#$'%#$'$#%'$#$'-#$''#$'$#$'$#)'$#''$#$'$#$'$#$'&#$'%#$'$#%'$#$'$#$'$#$'$#$'$#$'%#$'$#%''#$'*#$''#$''#$'"
     "$#$'-#$'4#('&#$'(#$'4#W$'%#Q;Y$$#bR&U$CZL$#C$U$]D'#)U$a)#%U$EW(#1U$TL*#2U$Q6#EP%U$a3#ER$U$N]'#(U$CF'#";
 
-// For each character that simple case folding changes: code point minus the one before, then the distance to the folded one times 2, plus 1 if that lies before it.
+// For each character that simple case folding changes: code point minus the one before, then the distance to the folded one times 2, plus 1 if that is before it.
 inline constexpr std::string_view case_folds =
     "D%C%$C%$C%$C%$C%$C%$C%$C%$C%$C%$C%$C%$C%$C%$C%$C%$C%$C%$C%$C%$C%$C%$C%$C%$C%$C%^%QS$.C%$C%$C%$C%$C%$C%$C%$C%$C%$C%"
     "$C%$C%$C%$C%$C%$C%$C%$C%$C%$C%$C%$C%$C%%C%$C%$C%$C%$C%$C%$C%E$%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%'%%%%"

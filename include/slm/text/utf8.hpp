@@ -63,7 +63,7 @@ inline void append(std::string& text, char32_t code) {
   }
 }
 
-/// What outside bytes start with.
+/// The beginning of untrusted bytes.
 struct Sequence {
   enum Kind { whole, partial, invalid } kind;
   std::size_t length;  // bytes of the character, of its beginning (partial), or to be replaced by one U+FFFD (invalid)

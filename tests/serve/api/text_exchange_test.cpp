@@ -18,7 +18,7 @@ std::vector<slm::Token> ids(const std::string& text) {
 
 }  // namespace
 
-TEST_CASE("a whole answer is written once, when all of its choices are over") {
+TEST_CASE("a whole answer is written once, after the end of all its choices") {
   FakeServer server;
   const auto exchange = server.begin("/v1/completions", R"({"prompt": "def", "n": 2, "temperature": 0})");
   auto& asked = server.service->asked;
@@ -101,7 +101,7 @@ TEST_CASE("a chat's stream begins with the role when the first token is there, t
   CHECK(events[2]["usage"]["completion_tokens"] == 1);
 }
 
-TEST_CASE("a chat's prompt is told once, beside its choices") {
+TEST_CASE("a chat reports its prompt once, next to its choices") {
   FakeServer server;
   const std::string body = R"({"messages": [{"role": "user", "content": "x"}], "return_token_ids": true, "stream": )";
   const auto whole = server.begin("/v1/chat/completions", body + "false}");
@@ -215,7 +215,7 @@ TEST_CASE("a client that goes ends its texts") {
   for (const auto& asked : server.service->asked) CHECK(asked.answer->cancelled);
 }
 
-TEST_CASE("log-probabilities: bytes that are no character have names of their own, and minus infinity is a number") {
+TEST_CASE("log-probabilities: bytes that are no character have own names, and minus infinity is a number") {
   FakeServer server;
   const auto exchange = server.begin("/v1/completions", R"({"prompt": "def", "logprobs": 2})");
   auto& asked = server.service->asked[0];

@@ -1,4 +1,4 @@
-// What the fields of a request become.
+// The effects of the fields of a request.
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <fstream>
@@ -218,7 +218,7 @@ TEST_CASE("fields that would change the answer in other servers are refused, in 
   CHECK(refused({{"tools", {{{"type", "function"}}}}, {"tool_choice", "auto"}}) == "tools");
 }
 
-TEST_CASE("fields that nobody knows are named, and refused where the server is strict") {
+TEST_CASE("unknown fields are named, and rejected by a strict server") {
   const TextRequest request = read({{"temprature", 0}, {"a\r\nb", 1}, {"user", "me"}});
   CHECK(request.ignored == std::vector<std::string>{"a%0D%0Ab", "temprature"});
   CHECK(serve::ignored_header(request.ignored) == serve::HttpHeaders{{"X-Slm-Ignored-Fields", "a%0D%0Ab, temprature"}});

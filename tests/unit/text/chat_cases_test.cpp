@@ -83,7 +83,7 @@ TEST_CASE("published templates give what transformers gives", "[chat]") {
   }
 }
 
-TEST_CASE("texts of messages and texts of templates are told apart", "[chat]") {
+TEST_CASE("texts of messages differ from texts of templates", "[chat]") {
   SLM_SKIP_WITHOUT(testing::published_template("SOURCE.txt"), "the folder chat_templates");
   for (const OrderedJson& example : template_cases("marks.json")) {
     const std::string name = example["name"];

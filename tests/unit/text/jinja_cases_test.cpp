@@ -15,7 +15,7 @@ using testing::template_cases;
 
 namespace {
 
-/// What a case gives: its text, or "kind: reason (line)".
+/// The result of a case: its text, or "kind: reason (line)".
 std::string result_of(const std::string& source, const std::string& variables, const std::string& date) {
   try {
     const jinja::Template compiled(source);
@@ -45,7 +45,7 @@ TEST_CASE("small templates give what jinja2 gives", "[jinja]") {
       CHECK_THAT(found, Catch::Matchers::StartsWith("error raised: " + example["error_text"].get<std::string>()));
     }
     if (example["error_kind"] == "syntax") CHECK_THAT(found, Catch::Matchers::StartsWith("error syntax"));
-    if (name.starts_with("line-") && name != "line-unclosed-if") {  // of which the block's beginning is told
+    if (name.starts_with("line-") && name != "line-unclosed-if") {  // its error has the line of the block's beginning
       CHECK_THAT(found, Catch::Matchers::EndsWith("(line " + std::to_string(example["error_line"].get<int>()) + ")"));
     }
   }

@@ -101,7 +101,7 @@ TEST_CASE("tokenizer.model: white space is treated as the model's normalizer say
     const auto flag = [&](std::uint64_t place, const char* name) {
       return number(place, expected.at(name).get<bool>());
     };
-    // Of fields that stand twice the last one counts.
+    // The last one of repeated fields counts.
     const std::string flags =
         flag(3, "add_dummy_prefix") + flag(4, "remove_extra_whitespaces") + flag(5, "escape_whitespaces");
     const Tokenizer tokenizer = Tokenizer::parse_model(trained + field(3, flags));
@@ -114,7 +114,7 @@ TEST_CASE("tokenizer.model: white space is treated as the model's normalizer say
       CHECK(tokenizer.decode(ids) == expected.at("texts")[i].get<std::string>());
     }
   }
-  // What a model does not say is true.
+  // Absent fields are true.
   const Tokenizer silent = Tokenizer::parse_model(trained);
   const slm::Json& all_true = golden.at("models").back();
   for (std::size_t i = 0; i < strings.size(); ++i) {

@@ -119,7 +119,7 @@ TEST_CASE("every name of tokenizer.ggml.pre stands for the published pre-tokeniz
 }
 
 TEST_CASE("a megabyte of hostile text takes less than a second with every published pre-tokenizer") {
-  // Stretches that a matcher would read again and again if it began anew at every place, or tried every branch.
+  // Texts that a matcher reads many times if it starts again at every position, or tries every branch.
   std::string text;
   for (const char* unit :
        {" ",  "\n ",    " \n",    "1",        "a",           "A",       "aA", "'",      "'s",     ".",

@@ -160,7 +160,7 @@ TEST_CASE("split patterns: what Oniguruma's dialect means") {
   CHECK(pieces("a|ab", "ab") == Words{"a", "b"});  // the first branch, not the longest
   CHECK(pieces("a+?", "aaa") == Words{"a", "a", "a"});
   CHECK(pieces("a+?b", "aaab") == Words{"aaab"});
-  CHECK(pieces("a++a", "aaa") == Words{"aaa"});  // matches nowhere: a piece of its own
+  CHECK(pieces("a++a", "aaa") == Words{"aaa"});  // matches nowhere: one piece
   CHECK(pieces("\\d{1,2}+", "12345") == Words{"12345"});
   CHECK(pieces("\\d{2}?", "12345") == Words{"12", "34", "5"});
   CHECK(pieces("\\d{,2}", "12345") == Words{"12", "34", "5"});

@@ -11,7 +11,7 @@ using slm::StopMatcher;
 
 namespace {
 
-/// What is shown of a text: all before the stop string that ends first (of those, the longest).
+/// The visible part of a text: all before the stop string that ends first (of those, the longest).
 std::string cut(const std::string& text, const std::vector<std::string>& stops, bool& stopped) {
   std::size_t end = std::string::npos, begin = text.size();
   for (const std::string& stop : stops) {

@@ -24,7 +24,7 @@ namespace {
 
 Json read_fixture(const std::string& name) { return Json::parse(std::ifstream(fixture(name))); }
 
-/// What differs between a tokenizer.json and the GGUF file made of it; the id of the Error where it is refused.
+/// The difference between a tokenizer.json and the GGUF file made of it; the id of the Error if it is rejected.
 std::string difference(const Json& tokenizer) {
   const TemporaryFolder folder;
   write_text_file(folder.path() / "tokenizer.json", tokenizer.dump());

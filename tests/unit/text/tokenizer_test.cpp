@@ -94,7 +94,7 @@ TEST_CASE("tokenizer: byte tokens decode as a whole run or one U+FFFD for each b
   CHECK(tokenizer.decode(Ids{byte("<0x20>"), byte("<0x20>")}) == " ");  // one leading space goes
 }
 
-TEST_CASE("tokenizer: a token's bytes are what it adds to a text that it stands inside of") {
+TEST_CASE("tokenizer: a token's bytes are those that it adds inside a text") {
   for (const char* name : {"gpt2", "llama2_legacy", "llama2_metaspace", "llama3", "neox", "phi3", "qwen2", "smollm"}) {
     const Tokenizer tokenizer = tiny(name);
     const std::string text = "a caf\u00E9 \U0001F642 b";

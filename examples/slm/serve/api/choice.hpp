@@ -11,15 +11,15 @@
 
 namespace serve {
 
-/// What has come of a choice.
+/// New text and tokens of a choice.
 struct Delta {
   std::string text;
   std::vector<slm::AnsweredToken> tokens;
   bool drafted = false;  // the tokens were proposed by the draft
-  bool last = false;     // nothing comes behind it
+  bool last = false;     // no delta follows
 };
 
-/// It stays where it is, and the request and the model outlive it.
+/// One choice of an answer. It is not movable. The request and the model must outlive it.
 class Choice {
  public:
   Choice(const ServedModel& model, const TextRequest& request, std::size_t index, slm::Answer answer);
@@ -27,16 +27,16 @@ class Choice {
   Choice(const Choice&) = delete;
   Choice& operator=(const Choice&) = delete;
 
-  /// What has come since the last call, up to where drafted tokens begin or end. Throws Refusal where the answer
+  /// Text and tokens since the last call, up to where drafted tokens begin or end. Throws Refusal if the answer
   /// failed.
   std::optional<Delta> next();
 
   bool over() const { return over_; }
   std::size_t prompt() const { return prompt_; }
-  /// Of the prompt's tokens but for the first, once a delta has come.
+  /// Log-probabilities of the prompt's tokens except the first; known after the first delta.
   std::vector<slm::AnsweredToken> prompt_logprobs() const { return answer_.prompt_logprobs(); }
 
-  // Once it is over.
+  // The following are known after the end.
   const char* finish_reason() const;
   /// The stop string or token of the request that ended it, else null.
   const OrderedJson& stop_reason() const { return stop_reason_; }

@@ -69,7 +69,7 @@ class CompletionLogprobs {
     }
   }
 
-  /// What was added since the last call.
+  /// The tokens since the last call.
   OrderedJson take() { return std::exchange(json_, empty()); }
 
  private:

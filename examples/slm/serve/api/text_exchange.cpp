@@ -40,7 +40,7 @@ OrderedJson statistics(const slm::Stats& stats) {
           {"steps", stats.rounds}};
 }
 
-/// What whole answers and streams have in common.
+/// The common parts of whole answers and streams.
 class TextExchange : public Exchange {
  public:
   TextExchange(TextRequest request, const ServedModel& model, Service& service, const std::stop_token& cancel,
@@ -93,7 +93,7 @@ class TextExchange : public Exchange {
     return ids;
   }
 
-  /// What stands before a choice's text.
+  /// The text before a choice's own text.
   std::string echo(const Choice& choice) const {
     return request_.echoes.empty() ? std::string{} : request_.echoes[choice.prompt()];
   }

@@ -91,7 +91,7 @@ slm::Sampling read_sampling(const Fields& fields, const ServedModel& model) {
   return sampling;
 }
 
-/// What both routes read alike.
+/// The fields that both routes read in the same way.
 TextRequest read_common(const Fields& fields, const ServedModel& model, const ReadingOptions& options) {
   TextRequest request;
   request.asked = asked_model(fields, model);

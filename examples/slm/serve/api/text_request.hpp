@@ -19,9 +19,9 @@ struct TextRequest {
   bool chat = false;
   std::vector<std::vector<slm::Token>> prompts;
   int n = 1;                            // choices of each prompt
-  std::vector<std::string> echoes;      // what stands before each prompt's choices; empty: nothing
+  std::vector<std::string> echoes;      // text before the choices of each prompt; empty: none
   std::optional<int> max_tokens;        // of a choice; nothing: as many as the context has room for
-  slm::Sampling sampling;               // the first choice's, but for how long it may be and min_tokens
+  slm::Sampling sampling;               // of the first choice, except its length and min_tokens
   int min_tokens = 0;                   // before the text may end by a token or a stop string
   std::uint64_t group = 0;              // of texts that may share pages
   std::vector<slm::Token> stop_tokens;  // that the client named
@@ -34,7 +34,7 @@ struct TextRequest {
   std::vector<std::string> ignored;  // fields that the route does not know
 
   std::size_t choices() const { return prompts.size() * static_cast<std::size_t>(n); }
-  /// What choice i asks of the engine.
+  /// The engine's request for choice i.
   slm::Request choice(std::size_t i, const ServedModel& model) const;
 };
 

@@ -108,7 +108,7 @@ inline Text lower(const Text& text) {
   });
 }
 
-/// Where character number `index` begins; the text has at least so many.
+/// The byte offset of character `index`, 0 <= index <= number of characters.
 inline std::size_t place_of(const Text& text, std::size_t characters, std::size_t index) {
   if (characters == text.size()) return index;
   std::size_t at = 0;

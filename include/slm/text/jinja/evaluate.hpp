@@ -19,7 +19,7 @@ inline Value Evaluator::evaluate(const Node& node) {
     case Op::list:
     case Op::tuple: return list(node);
     case Op::dict: return dict(node);
-    case Op::slice: fail("a slice stands alone");
+    case Op::slice: fail("a slice is outside a subscript");
     case Op::attribute: {
       const Value value = evaluate(*node.kids[0]);
       at_ = node.at;
@@ -58,7 +58,7 @@ inline Value Evaluator::evaluate(const Node& node) {
       const NodePtr& chosen = node.kids[holds ? 1 : 2];
       return chosen ? evaluate(*chosen) : heap.undefined("the condition has no `else`");
     }
-    default: fail("a tag stands in an expression");
+    default: fail("a tag is inside an expression");
   }
 }
 

@@ -28,7 +28,7 @@ inline Evaluator::Flow Evaluator::run(const Node& node) {
     case Op::scope: return scoped(node);
     case Op::macro: set(node.symbol, macro(node)); return Flow::on;
     case Op::call_block: call_block(node); return Flow::on;
-    default: fail("an expression stands as a tag");
+    default: fail("an expression is used as a tag");
   }
 }
 

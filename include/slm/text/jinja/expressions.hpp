@@ -79,7 +79,8 @@ class ExpressionParser : public TokenParser {
     return {};
   }
 
-  /// Operators that bind at least as tight as `loosest`. Neighbours of one level become one node, but for powers.
+  /// Operators that bind at least as tight as `loosest`. Adjacent operators of one level become one node, except
+  /// powers.
   NodePtr operation(Level loosest) {
     NodePtr left;
     if (loosest <= inversion && at_name("not")) {
@@ -189,7 +190,7 @@ class ExpressionParser : public TokenParser {
   }
 
   /// One expression, or several with commas between. in_parentheses: there may be none. conditions: whether `a if b`
-  /// may stand in it. end: a word that ends it.
+  /// is allowed in it. end: a word that ends it.
   NodePtr tuple(bool in_parentheses, bool conditions = true, std::string_view end = {}) {
     const std::uint32_t at = token().at;
     NodePtr node;

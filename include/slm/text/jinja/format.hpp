@@ -30,7 +30,7 @@ inline Text escaped(const Text& text) {
   });
 }
 
-/// A number with so many digits behind the point, in the form of %f, %e or %g.
+/// A number with a given count of digits after the point, in the form of %f, %e or %g.
 inline std::string real_formatted(double value, char form, int precision) {
   std::string buffer(static_cast<std::size_t>(precision) + 400, '\0');
   const auto chars = form == 'e'   ? std::chars_format::scientific
@@ -41,7 +41,7 @@ inline std::string real_formatted(double value, char form, int precision) {
   return buffer;
 }
 
-/// What stands between the percent sign or the colon and the letter of a format.
+/// The options between the percent sign or the colon and the letter of a format.
 struct Form {
   bool left = false, zeros = false, plus = false, blank = false, other = false;
   std::int64_t width = 0, precision = -1;

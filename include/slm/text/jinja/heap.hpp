@@ -28,7 +28,7 @@ class Heap {
   /// For a program's constants and the variables that it is given: values that outlive a rendering.
   Heap() : metered_(false), steps_(~std::uint64_t{0} >> 1) {}
 
-  /// For a rendering with so many bytes of variables.
+  /// For a rendering whose variables have this size in bytes.
   Heap(const Limits& limits, std::size_t given)
       : limits_(limits),
         metered_(true),
@@ -50,7 +50,7 @@ class Heap {
     if (std::chrono::steady_clock::now() > end_) fail_limit("the template takes more time than is allowed");
   }
 
-  /// Counts the work on so many bytes.
+  /// Counts the work on a number of bytes.
   void spend_bytes(std::size_t bytes) { spend(bytes / 16); }
 
   /// Refuses a text before it is built.

@@ -24,7 +24,7 @@ class TemplateError : public Error {
   int line() const { return line_; }      // of the template, from 1
   int column() const { return column_; }  // in characters, from 1
 
-  /// What is wrong; for Kind::raised the message that the template passed to raise_exception.
+  /// The fault; for Kind::raised the message that the template passed to raise_exception.
   const std::string& reason() const { return reason_; }
 
  private:
@@ -43,7 +43,7 @@ struct Limits {
   std::size_t memory = std::size_t{256} << 20;  // bytes of all values that a rendering holds
   std::uint64_t steps = 2'000'000;              // of evaluation,
   std::uint64_t steps_per_byte = 64;            // more for each byte of the variables,
-  std::uint64_t most_steps = 10'000'000;        // but at most so many
+  std::uint64_t most_steps = 10'000'000;        // upper bound of both together
   int nesting = 200;                            // of expressions and blocks in the source, and of values
   int calls = 200;                              // of macros and recursive loops inside each other
   int frames = 1000;                            // of expressions and blocks under evaluation, over all calls

@@ -43,7 +43,7 @@ class Part {
   std::vector<Value> steps_;
 };
 
-/// What two values are compared by: strings without case, unless it counts.
+/// The key for comparing two values: strings without case, unless case counts.
 inline Value key_of(Runtime& run, const Value& value, bool case_counts) {
   if (case_counts || !value.is_string()) return value;
   run.heap.spend_bytes(2 * value.bytes().size());
@@ -159,7 +159,7 @@ inline Value groupby(Runtime& run, const Value& value, const Call& call) {
   return run.heap.list(std::move(groups));
 }
 
-/// What map and select go through: nothing for none, 0 and the like.
+/// The sequence that map and select iterate over: empty for none, 0 and other false values.
 inline Value filtered_sequence(Runtime& run, const Value& value) {
   return is_true(value) ? sequence_of(run.heap, value) : run.heap.list({});
 }

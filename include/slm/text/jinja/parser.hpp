@@ -27,7 +27,7 @@ class Parser : public ExpressionParser {
   using Body = std::vector<NodePtr>;
   using Words = std::initializer_list<std::string_view>;
 
-  /// The words of tags that may not stand here.
+  /// Tags that are rejected.
   static constexpr std::string_view unsupported[]{"include", "import", "from", "extends"};
 
   /// Statements up to a tag that begins with one of `ends`, of which the word is the next token.
@@ -75,7 +75,7 @@ class Parser : public ExpressionParser {
     return inside;
   }
 
-  /// The body of a tag with names of its own: a filter that does not exist is a fault in it.
+  /// The body of a tag with its own scope. An unknown filter in it is a fault.
   Body scope(std::string_view end) {
     const std::size_t before = unknown_.size();
     Body inside = body(end);
@@ -130,7 +130,7 @@ class Parser : public ExpressionParser {
       return out.push_back(std::move(node));
     }
     if (word.text == "break" || word.text == "continue") {
-      if (loops_ == 0) throw SyntaxFault{word.at, text("'", word.text, "' stands outside a loop")};
+      if (loops_ == 0) throw SyntaxFault{word.at, text("'", word.text, "' is outside a loop")};
       return out.push_back(make(word.text == "break" ? Op::leave : Op::next, at));
     }
     if (word.text == "print") return out.push_back(make(Op::print, at, tuple(false)));
@@ -192,7 +192,7 @@ class Parser : public ExpressionParser {
     return node;
   }
 
-  /// What a value is assigned to. several: names with commas between. end: the word behind it.
+  /// The target of an assignment. several: names separated by commas. end: the word after it.
   NodePtr target(bool several, std::string_view end = {}, bool members = false) {
     const std::uint32_t at = token().at;
     std::vector<NodePtr> kids;

@@ -1,4 +1,4 @@
-// What filters, tests and methods see of a rendering: its values, its date, the arguments of their call.
+// The interface of filters, tests and methods to a rendering: its values, its date, the arguments of their call.
 #pragma once
 
 #include <cstddef>
@@ -86,7 +86,7 @@ class Runtime {
   /// value[key]: the item, else the attribute, else undefined.
   Value item(const Value& value, const Value& key);
 
-  /// An attribute of a loop or a macro, which may stand in `made`; null where it has none of that name.
+  /// An attribute of a loop or a macro, which may be stored in `made`; null if there is none of that name.
   virtual const Value* own(const Value& value, std::string_view name, Value& made) = 0;
 
  protected:

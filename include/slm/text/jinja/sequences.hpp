@@ -19,7 +19,7 @@ inline Value view_item(Heap& heap, const ViewObject& view, std::size_t index) {
   return view.part == ViewObject::Part::values ? value : heap.tuple({key, value});
 }
 
-/// What iterating over a value gives, as a list or a tuple. Fails for what cannot be iterated.
+/// The items of a value, as a list or a tuple. Fails if the value is not iterable.
 inline Value sequence_of(Heap& heap, const Value& value) {
   std::vector<Value> items;
   switch (value.kind()) {

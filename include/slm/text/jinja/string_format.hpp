@@ -11,7 +11,7 @@
 
 namespace slm { inline namespace v0_1 { namespace jinja::string_methods {
 
-/// One value in the form that stands behind the colon.
+/// One value in the format after the colon.
 inline void append_formatted(Runtime& run, Text& out, const Value& value, std::string_view spec) {
   Form form;
   std::size_t at = 0;

@@ -54,7 +54,7 @@ enum class Op : std::uint8_t {
   missing,
 };
 
-/// What stands between the parts of a chain or a comparison.
+/// The operators between the parts of a chain or a comparison.
 enum class Sign : std::uint8_t {
   add,
   subtract,
@@ -88,7 +88,7 @@ struct Arguments {
   NodePtr list, dict;  // of *list and **dict
 };
 
-/// What few nodes have.
+/// Data that only few nodes have.
 struct Parts {
   std::vector<NodePtr> body, otherwise;
   Arguments arguments;

@@ -20,7 +20,7 @@ struct Program;
 class Text;
 class Value;
 
-/// A text, and which of it the template wrote: control tokens may stand there only.
+/// A text, and the spans that the template wrote. Control tokens are allowed only in these.
 struct Rendered {
   struct Span {
     std::size_t end;  // in bytes; it begins where the one before ends

@@ -1,4 +1,4 @@
-// What Template does.
+// The functions of Template.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// What parses a template: its tokens, the nodes that are made of them, and how deep they nest.
+// The base of the parsers: the tokens of a template, its nodes, and the depth of nesting.
 #pragma once
 
 #include <algorithm>

@@ -50,7 +50,7 @@ struct Meter {
   std::size_t live = 0;
 };
 
-/// What a value shares with its copies. It never changes, but for an iterator's place.
+/// The data that copies of a value share. It is immutable, except for the position of an iterator.
 struct Object {
   Object() = default;
   Object(const Object&) = delete;

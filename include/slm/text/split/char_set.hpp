@@ -37,7 +37,7 @@ class CharSet {
     ranges_.resize(kept);
   }
 
-  /// Sorted; between two of them lies at least one code point.
+  /// Sorted, with at least one code point between two ranges.
   const std::vector<Range>& ranges() const { return ranges_; }
 
   bool contains(char32_t code) const {

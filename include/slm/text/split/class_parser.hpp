@@ -43,7 +43,7 @@ class Cursor {
   std::size_t position_ = 0;
 };
 
-/// What an escape or an element of a class stands for: one character, or a set.
+/// The meaning of an escape or of an element of a class: one character, or a set.
 struct ClassItem {
   std::optional<char32_t> code;
   CharSet set;

@@ -115,7 +115,7 @@ class MatcherBuilder {
     matcher_->class_bits_ = static_cast<int>(std::bit_width(members_.size() - 1));
   }
 
-  /// Numbers the kinds of what may stand before a place, as far as an edge of the pattern asks for it.
+  /// Numbers the kinds of characters before a position that the edges of the pattern distinguish.
   void divide_kinds() {
     std::vector<std::uint32_t> asked;
     bool asks = false;

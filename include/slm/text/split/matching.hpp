@@ -1,4 +1,4 @@
-// What a Matcher does with a text.
+// The functions of Matcher that read a text.
 #pragma once
 
 #include <algorithm>

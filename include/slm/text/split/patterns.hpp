@@ -6,7 +6,7 @@
 namespace slm { inline namespace v0_1 { namespace split::pattern {
 
 // clang-format off
-// What stands behind Digits, Punctuation, WhitespaceSplit, and Whitespace, whose words are those of Rust's \w.
+// The patterns of Digits, Punctuation, WhitespaceSplit and Whitespace; the last one uses the words of Rust's \w.
 inline constexpr std::string_view number = R"(\p{N})";
 inline constexpr std::string_view punctuation = R"([\p{P}$+<=>^`|~])";
 inline constexpr std::string_view space = R"(\s)";

@@ -12,7 +12,7 @@
 
 namespace slm { inline namespace v0_1 { namespace split {
 
-/// What becomes of the matches; the text between two of them, or beside one, is called a gap.
+/// The treatment of matches. A gap is the text between two matches, or before the first, or after the last.
 enum class Behavior : std::uint8_t {
   isolated,              // each match is a piece, and so is each gap
   removed,               // the gaps are the pieces

@@ -27,7 +27,7 @@ struct Program {
     bool negative = false;
     bool loops = false;  // branch: one of its ways leads back here
     bool lazy = false;   // branch that loops: `other` is that way, else `next` is
-    int look = 0;        // in so many look-aheads, one inside the other
+    int look = 0;        // number of enclosing look-aheads
     std::uint32_t set = 0;
     std::uint32_t next = 0, other = 0;
   };
@@ -67,7 +67,7 @@ class ProgramWriter {
     return add(state);
   }
 
-  /// The state that matches the node and goes on to `next`.
+  /// The state that matches the node and continues with `next`.
   std::uint32_t emit(std::uint32_t index, std::uint32_t next) {
     const Syntax::Node& node = syntax_.nodes[index];
     if (++emitted_ > 20 * most_states || program_.states.size() > most_states) {
