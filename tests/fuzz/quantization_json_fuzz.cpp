@@ -10,8 +10,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   try {
     const auto json = slm::parse_json_object({reinterpret_cast<const char*>(data), size}, "fuzz");
     const auto settings = slm::read_quantization_json(json, "fuzz");
-    const bool none = settings.method == slm::QuantizationSettings::Method::none;
-    if (none != settings.rules.empty()) std::abort();
+    using Form = slm::StatedQuantization::Form;
+    const bool rules = !settings.rules.empty() || !settings.eight_bits.empty();
+    if (rules != (settings.is_stated() && settings.form != Form::fp8)) std::abort();
+    if (settings.form == Form::gptq && settings.rules.size() != 1) std::abort();
     for (const slm::Int4Rule& rule : settings.rules) {
       if (rule.group < -1 || rule.group > 1 << 22) std::abort();
     }
