@@ -11,6 +11,8 @@ struct Attend : AttendRows<false, Dim, Queries, Element> {};
 /// Scores have a soft cap, or a factor by position. A separate kernel, since these take half as many instructions
 /// again.
 template <int Dim, class Element>
-struct AttendAdjusted : AttendRows<true, Dim, 16, Element> {};
+struct AttendAdjusted : AttendRows<true, Dim, 16, Element> {
+  static constexpr int least_blocks = 1;
+};
 
 }}}

@@ -209,7 +209,7 @@ struct ShapeQkvRows {
   struct Shared {
     BlockSums sums;
   };
-  static constexpr int max_block = block_threads;
+  static constexpr int max_block = block_threads, least_blocks = 4;
   static Grid grid(const Args& args, int) { return {.x = args.rows, .y = 3, .threads = block_threads}; }
 
   template <class Lane>
