@@ -18,8 +18,8 @@
 #include "slm/core/usable_cores.hpp"
 #include "slm/decode/autoregressive.hpp"
 #include "slm/decode/speculative.hpp"
+#include "slm/lm/session.hpp"
 #include "slm/model/model.hpp"
-#include "slm/model/session.hpp"
 
 namespace {
 

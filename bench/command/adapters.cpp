@@ -21,7 +21,7 @@
 #include "bench/samples.hpp"
 #include "slm/adapters.hpp"
 #include "slm/backend/cpu/cpu.hpp"
-#include "slm/model/any_model.hpp"
+#include "slm/lm/any_model.hpp"
 #include "slm/model/load.hpp"
 #include "slm/model/model.hpp"
 #include "tools/cli/output.hpp"

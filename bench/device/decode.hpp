@@ -11,10 +11,10 @@
 
 #include "bench/device/harness.hpp"
 #include "bench/device/random_weights.hpp"
-#include "slm/model/any_model.hpp"
+#include "slm/lm/any_model.hpp"
+#include "slm/lm/session.hpp"
 #include "slm/model/load.hpp"
 #include "slm/model/model.hpp"
-#include "slm/model/session.hpp"
 
 namespace slm::bench {
 

@@ -8,7 +8,8 @@
 
 #include "slm/core/macros.hpp"
 #include "slm/io/peft.hpp"
-#include "slm/model/language_model.hpp"
+#include "slm/lm/language_model.hpp"
+#include "slm/model/adapter_reader.hpp"
 
 namespace slm { inline namespace v0_1 {
 

@@ -9,8 +9,8 @@
 #include "slm/decode/sampling.hpp"
 #include "slm/decode/speculative.hpp"
 #include "slm/decode/stats.hpp"
+#include "slm/lm/session.hpp"
 #include "slm/model/load.hpp"
-#include "slm/model/session.hpp"
 #include "slm/text/text_stream.hpp"
 #include "slm/text/tokenizer.hpp"
 

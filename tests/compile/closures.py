@@ -19,11 +19,11 @@ MODELS = r"^(model|backend|decode|config)/"
 # tokenizer with the functions includes the matcher of split patterns: ten headers of text/split/, two of its tables.
 # The readers of config.json include a header of each group of families (io/families).
 CLOSURES = {
-    "slm/speculative.hpp": ((105, 95), (217, 180), (QUANTIZING, RANKS, CONFIGS, ADAPTERS, ENGINE)),
+    "slm/speculative.hpp": ((112, 95), (224, 180), (QUANTIZING, RANKS, CONFIGS, ADAPTERS, ENGINE)),
     "slm/text/tokenizer.hpp": ((12, 65), (45, 110), (QUANTIZING, RANKS, CONFIGS, ADAPTERS, ENGINE, MODELS)),
     "slm/text/chat.hpp": ((10, 60), (110, 125), (QUANTIZING, RANKS, CONFIGS, ADAPTERS, ENGINE)),
     "slm/adapters.hpp": ((35, 85), (95, 125), (QUANTIZING, RANKS, CONFIGS, ENGINE)),
-    "slm/engine.hpp": ((130, 105), (241, 190), (QUANTIZING, RANKS, CONFIGS)),
+    "slm/engine.hpp": ((130, 105), (248, 190), (QUANTIZING, RANKS, CONFIGS)),
     "slm/fwd.hpp": ((2, 1), (2, 1), (QUANTIZING, RANKS, CONFIGS, ADAPTERS, ENGINE, MODELS)),
 }
 

@@ -94,7 +94,7 @@ TEST_CASE("speculation with an adapted target gives the text of plain decoding w
 TEST_CASE("an engine answers requests with and without adapters as if each were alone") {
   const Pair pair;
   const auto requests = pair.requests(12);
-  for (const std::size_t memory : {std::size_t{0}, pair.target.pool().layout().bytes_of(400)}) {
+  for (const std::size_t memory : {std::size_t{0}, pair.target.pool().bytes_of(400)}) {
     Engine engine{pair.draft, pair.target, {.cache_memory = memory}};
     for (int again = 0; again < 2; ++again) {  // the second time, texts have cached prefixes
       std::vector<Answer> answers;

@@ -10,8 +10,9 @@
 #include "slm/backend/cpu/cpu.hpp"
 #include "slm/backend/reference/reference.hpp"
 #include "slm/io/checkpoint.hpp"
+#include "slm/lm/session.hpp"
 #include "slm/model/load.hpp"
-#include "slm/model/session.hpp"
+#include "slm/model/paged_sequence.hpp"
 #include "support/errors.hpp"
 #include "support/paths.hpp"
 #include "support/toy_models.hpp"
@@ -213,10 +214,10 @@ TEST_CASE("a format has the stated bytes, and its error in the logits is within 
   const AnyModel model = load(demo_pair("target"), backend::Cpu{2});
   const auto text = some_text(7, 100, model.info().vocab);
   const auto exact = logits_in(model, KvFormat::f32, text);
-  const std::size_t bytes = model.pool().layout().page_bytes(0);
-  CHECK(model.pool({.format = KvFormat::bf16}).layout().page_bytes(0) == bytes / 2);
-  CHECK(model.pool({.format = KvFormat::f16}).layout().page_bytes(0) == bytes / 2);
-  const std::size_t codes = model.pool({.format = KvFormat::int8}).layout().page_bytes(0);
+  const std::size_t bytes = model.pool().bytes_of(1);
+  CHECK(model.pool({.format = KvFormat::bf16}).bytes_of(1) == bytes / 2);
+  CHECK(model.pool({.format = KvFormat::f16}).bytes_of(1) == bytes / 2);
+  const std::size_t codes = model.pool({.format = KvFormat::int8}).bytes_of(1);
   CHECK((codes > bytes / 4 && codes < bytes / 3));
   const auto loss = [&](KvFormat format) {  // against the spread of all logits
     const auto found = logits_in(model, format, text);
@@ -274,7 +275,7 @@ TEST_CASE("the test detects a shared page that is written without a copy") {
   batch.add(first, std::span(text).first(30));
   model.forward(batch);
   Sequence second = first.fork();
-  auto& entry = detail::SequenceAccess::state(second).tables[0][0];
+  auto& entry = detail::paged(second).tables[0][0];
   entry = KvPageRef(new KvPage{entry->memory});  // not counted as shared
   second.truncate(10);
   batch.clear();
@@ -330,7 +331,7 @@ TEST_CASE("an invalid batch is rejected, and no sequence changes") {
 
 TEST_CASE("a full pool rejects an allocation, and existing sequences continue") {
   const AnyModel model = load(fixture("models/mistral-long"), backend::Cpu{1});
-  const std::size_t page = model.pool().layout().page_bytes(0);
+  const std::size_t page = model.pool().bytes_of(1);
   const KvPool pool = model.pool({.memory = 3 * page});
   const auto text = some_text(2, 300, model.info().vocab);
   const auto expected = logits_alone(model, text);

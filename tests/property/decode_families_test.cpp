@@ -10,8 +10,9 @@
 #include "slm/backend/reference/reference.hpp"
 #include "slm/decode/autoregressive.hpp"
 #include "slm/decode/speculative.hpp"
+#include "slm/lm/session.hpp"
 #include "slm/model/load.hpp"
-#include "slm/model/session.hpp"
+#include "slm/model/paged_sequence.hpp"
 #include "support/newer_fixtures.hpp"
 #include "support/paths.hpp"
 #include "support/toy_models.hpp"
@@ -171,15 +172,16 @@ TEST_CASE("a sliding window keeps its own pages and those of a possible rollback
   for (const char* name : {"mistral-long", "qwen2-long"}) {
     const AnyModel model = load_any(name, backend::Cpu{});
     const KvPool pool = model.pool();
+    const KvLayout& layout = detail::paged(pool).layout();
     Sequence text(pool);
     Batch batch;
     batch.add(text, random_tokens(9, 1000));
     model.forward(batch);
     std::size_t expected = 0;
-    for (std::size_t kind = 0; kind < pool.layout().kinds().size(); ++kind) {
+    for (std::size_t kind = 0; kind < layout.kinds().size(); ++kind) {
       // Positions from 999 - 257 - 24 on, in pages of 64: those from 704 on are five; a whole text has sixteen.
-      const std::size_t pages = pool.layout().kinds()[kind].window == 0 ? 16 : 5;
-      expected += pages * pool.layout().page_bytes(static_cast<int>(kind));
+      const std::size_t pages = layout.kinds()[kind].window == 0 ? 16 : 5;
+      expected += pages * layout.page_bytes(static_cast<int>(kind));
     }
     CAPTURE(name);
     CHECK(pool.used() == expected);

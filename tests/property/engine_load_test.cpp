@@ -150,7 +150,7 @@ TEST_CASE("two hundred mixed requests under load have the same answers as alone"
     hits += stats.prefixes.hits;
     accepted += stats.accepted;
   };
-  const std::size_t little = target.pool().layout().bytes_of(768);
+  const std::size_t little = target.pool().bytes_of(768);
   EngineOptions fixed{.cache_memory = little, .step_seconds = 1e-9};
   fixed.speculation.draft_length = draft_length::Fixed{4};
   check(draft, 1, {});

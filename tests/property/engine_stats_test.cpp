@@ -83,7 +83,7 @@ TEST_CASE("tokens, drafts and finish reasons add up to those of the answers") {
   const AnyModel model = load(fixture("models/llama3-gqa-scaled-tied"), backend::Cpu({.threads = 2}));
   const int vocab = model.info().vocab;
   std::int64_t preemptions = 0, hits = 0, accepted = 0;
-  for (const std::size_t memory : {std::size_t{0}, model.pool().layout().bytes_of(448)}) {
+  for (const std::size_t memory : {std::size_t{0}, model.pool().bytes_of(448)}) {
     EngineOptions options{.cache_memory = memory, .max_requests = 30, .max_running = 8};
     options.speculation.draft_length = draft_length::Fixed{3};
     Engine engine{model, model, options};

@@ -125,7 +125,7 @@ TEST_CASE("a real model's answers survive preemption and shared pages") {
   }
   std::vector<Lines> expected;
   for (const Request& request : requests) expected.push_back(alone(model, request));
-  const std::size_t one_text = model.pool().layout().bytes_of(210);
+  const std::size_t one_text = model.pool().bytes_of(210);
   std::int64_t preemptions = 0, hits = 0;
   for (const std::size_t memory : {std::size_t{0}, 8 * one_text, 3 * one_text}) {
     for (const bool share : {false, true}) {
@@ -150,7 +150,7 @@ TEST_CASE("a real model's answers survive preemption and shared pages") {
 
 TEST_CASE("a request that never fits into memory fails, and the others continue") {
   const AnyModel model = load(fixture("models/llama3-gqa-scaled-tied"), backend::Cpu({.threads = 1}));
-  const std::size_t page = model.pool().layout().bytes_of(64);
+  const std::size_t page = model.pool().bytes_of(64);
   Engine engine{NoDrafter{}, model, {.cache_memory = 2 * page}};
   Answer small = engine.submit({.prompt = {1, 2}, .sampling = {.max_new_tokens = 5, .ignore_end_tokens = true}});
   Answer large = engine.submit({.prompt = std::vector<Token>(200, 3), .sampling = {.max_new_tokens = 5}});

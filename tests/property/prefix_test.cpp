@@ -12,6 +12,7 @@
 #include "slm/backend/reference/reference.hpp"
 #include "slm/model/kv_memory.hpp"
 #include "slm/model/load.hpp"
+#include "slm/model/paged_sequence.hpp"
 #include "support/errors.hpp"
 #include "support/paths.hpp"
 #include "support/toy_models.hpp"
@@ -47,9 +48,10 @@ struct Sharing {
   explicit Sharing(const char* name, int length = 200, std::size_t pages = 0, PrefixHash hash = prefix_hash)
       : model(load(fixture(text("models/", name)), B{})),
         whole(model, some_text(1, length, model.info().vocab)),
-        page(model.pool().layout().bytes_of(1)),
-        pool(model.pool().layout(), std::make_unique<KvMemoryOf<B>>(B{}),
-             {.memory = pages * page, .share_prefixes = true}, hash) {}
+        page(model.pool().bytes_of(1)),
+        pool(std::make_shared<const detail::PagedCache>(
+            PagePool(detail::paged(model.pool()).layout(), std::make_unique<KvMemoryOf<B>>(B{}),
+                     {.memory = pages * page, .share_prefixes = true}, hash))) {}
 
   /// Appends tokens; returns whether the logits of the last one equal those of `text`.
   bool append(Sequence& sequence, const Text& text, int count) {
@@ -154,7 +156,8 @@ struct Schedule {
   KvPool plain;
   std::vector<Text> all;
   std::vector<Line> lines;
-  bool windows = sharing.pool.layout().kinds().size() > 1 || sharing.pool.layout().kinds()[0].window != 0;
+  bool windows = detail::paged(sharing.pool).layout().kinds().size() > 1 ||
+                 detail::paged(sharing.pool).layout().kinds()[0].window != 0;
   int compared = 0, wrong = 0, refused = 0;
 
  private:
@@ -243,11 +246,12 @@ TEST_CASE("the test detects a page with other contents") {
   Sharing<> all("llama-mha3h", 200);
   Sequence first(all.pool);
   CHECK(all.append(first, all.whole, 200));
-  const KvPageRef page = detail::SequenceAccess::state(first).tables[0][1];
+  const KvPageRef page = detail::paged(first).tables[0][1];
   std::vector<std::byte> contents(all.page);
-  all.pool.read(0, *page, contents.data());
+  const PagePool& pages = detail::paged(all.pool);
+  pages.read(0, *page, contents.data());
   std::reverse(contents.begin(), contents.begin() + 4096);
-  all.pool.write(0, *page, contents.data());
+  pages.write(0, *page, contents.data());
   Sequence second(all.pool);
   CHECK_FALSE(all.append(second, all.whole, 200));
 }

@@ -142,7 +142,7 @@ TEST_CASE("results for prompts do not depend on other requests of the engine") {
 TEST_CASE("a real model's results for prompts survive preemption and shared pages") {
   const AnyModel model = load(fixture("models/llama3-gqa-scaled-tied"), backend::Cpu({.threads = 2}));
   const std::vector<Request> requests = requests_of(1, 24, 100, model.info().vocab);
-  const std::size_t little = model.pool().layout().bytes_of(320);  // of pages: one text, and one page
+  const std::size_t little = model.pool().bytes_of(320);  // of pages: one text, and one page
   std::int64_t preemptions = 0, hits = 0;
   for (const std::size_t memory : {std::size_t{0}, little}) {
     for (const bool share : {false, true}) {

@@ -137,7 +137,7 @@ TEST_CASE("on every instruction set, with prompts in large steps and chunks, ran
 TEST_CASE("an engine whose texts share, fork and lose pages gives the same answers over ranks") {
   const auto serve = [](const AnyModel& draft, const AnyModel& target) {
     EngineOptions options;
-    options.cache_memory = 3 * target.pool().layout().bytes_of(250);
+    options.cache_memory = 3 * target.pool().bytes_of(250);
     Engine engine(draft, target, options);
     std::vector<Answer> answers;
     for (std::uint64_t i = 0; i < 12; ++i) {

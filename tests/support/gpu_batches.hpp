@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "slm/decode/processor.hpp"
-#include "slm/model/any_model.hpp"
-#include "slm/model/batch.hpp"
+#include "slm/lm/any_model.hpp"
+#include "slm/lm/batch.hpp"
 #include "support/gpu_models.hpp"
 #include "support/toy_models.hpp"
 

@@ -7,8 +7,8 @@
 
 #include "slm/decode/autoregressive.hpp"
 #include "slm/decode/speculative.hpp"
-#include "slm/model/any_model.hpp"
-#include "slm/model/batch.hpp"
+#include "slm/lm/any_model.hpp"
+#include "slm/lm/batch.hpp"
 #include "support/over_ranks.hpp"
 
 namespace slm::testing {

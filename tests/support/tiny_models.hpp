@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "slm/model/batch.hpp"
+#include "slm/lm/batch.hpp"
 #include "slm/model/load.hpp"
 #include "support/random_checkpoint.hpp"
 #include "support/toy_models.hpp"

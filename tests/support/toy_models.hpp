@@ -19,7 +19,7 @@
 #include "slm/core/error.hpp"
 #include "slm/core/types.hpp"
 #include "slm/core/view.hpp"
-#include "slm/model/language_model.hpp"
+#include "slm/lm/language_model.hpp"
 #include "slm/model/planner.hpp"
 
 namespace slm::testing {

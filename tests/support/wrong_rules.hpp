@@ -16,7 +16,7 @@
 #include "slm/decode/coin.hpp"
 #include "slm/decode/drafter.hpp"
 #include "slm/decode/rules.hpp"
-#include "slm/model/session.hpp"
+#include "slm/lm/session.hpp"
 #include "support/toy_models.hpp"
 
 namespace slm::testing {

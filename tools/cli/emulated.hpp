@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "slm/model/any_model.hpp"
+#include "slm/lm/any_model.hpp"
 #include "slm/model/load_options.hpp"
 
 namespace cli {

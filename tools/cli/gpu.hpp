@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "slm/model/any_model.hpp"
+#include "slm/lm/any_model.hpp"
 #include "slm/model/load_options.hpp"
 #include "slm/ranks/launcher.hpp"
 

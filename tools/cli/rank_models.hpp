@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "slm/core/error.hpp"
-#include "slm/model/any_model.hpp"
+#include "slm/lm/any_model.hpp"
 #include "slm/model/load_options.hpp"
 #include "slm/model/rank_group.hpp"
 #include "slm/ranks/mpi.hpp"

@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "slm/backend/cpu/cpu.hpp"
-#include "slm/model/any_model.hpp"
+#include "slm/lm/any_model.hpp"
 #include "slm/model/load_options.hpp"
 #include "tools/cli/rank_speed.hpp"
 

@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "slm/core/types.hpp"
-#include "slm/formats/adapter.hpp"
 #include "slm/io/checkpoint.hpp"
 #include "slm/io/safetensors_writer.hpp"
+#include "slm/lm/adapter.hpp"
 
 namespace slm::bench {
 

@@ -13,7 +13,7 @@
 
 #include "bench/command/adapters/many.hpp"
 #include "slm/engine/adapter_store.hpp"
-#include "slm/model/any_model.hpp"
+#include "slm/lm/any_model.hpp"
 
 namespace slm::bench {
 

@@ -14,6 +14,7 @@
 #include "slm/model/alibi.hpp"
 #include "slm/model/block.hpp"
 #include "slm/model/kv_memory.hpp"
+#include "slm/model/page_pool.hpp"
 #include "slm/model/rope.hpp"
 
 namespace slm { inline namespace v0_1 { namespace quantize {
@@ -179,7 +180,7 @@ class BlockRunner {
   ModelSettings settings_;
   backend::Cpu device_;
   KvLayout layout_;
-  KvPool pool_;
+  PagePool pool_;
   std::vector<KvPageRef> pages_;  // one layer's keys and values of the current sequence
   std::vector<std::byte*> table_;
   std::vector<PlanRow> plan_rows_;

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "slm/backend/row_cut.hpp"
-#include "slm/formats/adapter.hpp"
+#include "slm/lm/adapter.hpp"
 #include "slm/ranks/letter.hpp"
 
 namespace slm { inline namespace v0_1 { namespace backend {

@@ -8,14 +8,11 @@
 
 #include "slm/core/draw.hpp"
 #include "slm/core/types.hpp"
-#include "slm/formats/adapter.hpp"
 #include "slm/formats/kv_format.hpp"
+#include "slm/lm/adapter.hpp"
+#include "slm/lm/want.hpp"
 
 namespace slm { inline namespace v0_1 {
-
-/// Positions per KV cache page. Every backend splits attention at multiples of it, so page locations do not affect
-/// sums.
-inline constexpr int page_positions = 64;
 
 /// One token of a step.
 struct PlanRow {
@@ -33,14 +30,6 @@ struct PlanSequence {
   int first_page = 0;                // index of its tables in StepPlan::pages
   int pages = 0;                     // entries of the table of each kind of layer
   const Adapter* adapter = nullptr;  // adapter of its rows; null: none
-};
-
-/// The result requested for a token.
-enum class Want : std::uint8_t {
-  nothing,  // only keys and values, as for most of a prompt
-  logits,   // [vocab]: logits of the next token
-  choice,   // the next token, sampled on the device; requires ModelInfo::chooses
-  hidden,   // [hidden]: the head's input, after the final norm
 };
 
 /// The input of a backend for one step. Everything it refers to must outlive the step.

@@ -6,7 +6,7 @@
 #include "slm/backend/concept.hpp"
 #include "slm/backend/row_cut.hpp"
 #include "slm/core/architecture.hpp"
-#include "slm/formats/adapter.hpp"
+#include "slm/lm/adapter.hpp"
 
 namespace slm { inline namespace v0_1 {
 

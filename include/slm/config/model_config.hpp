@@ -11,6 +11,7 @@
 #include "slm/core/architecture.hpp"
 #include "slm/core/error.hpp"
 #include "slm/core/types.hpp"
+#include "slm/lm/suggested_sampling.hpp"
 
 namespace slm { inline namespace v0_1 {
 
@@ -180,17 +181,6 @@ constexpr std::string_view name_of(RopeScaling::Kind kind) {
   return "?";
 }
 
-/// Sampling defaults recommended by a checkpoint; absent fields are not stated.
-struct SuggestedSampling {
-  std::optional<float> temperature = {};  // 0: greedy
-  std::optional<int> top_k = {};
-  std::optional<float> top_p = {};
-  std::optional<float> min_p = {};
-  std::optional<float> repetition_penalty = {};
-
-  bool operator==(const SuggestedSampling&) const = default;
-};
-
 /// Properties of a checkpoint besides its shape.
 struct ModelSettings {
   int context = 2048;  // max_position_embeddings
@@ -241,13 +231,6 @@ inline Activation stored_xielu(float alpha_p, float alpha_n, float beta, float e
   activation.beta = beta;
   activation.epsilon = epsilon;
   return activation;
-}
-
-/// The Error for an operation that needs the head of a headless model.
-inline Error no_head(const std::string& model) {
-  return Error("checkpoint.no-head",
-               text("'", model, "' has no head (expected lm_head weights, found none), so it computes no logits"),
-               "Load the whole model, or request embeddings (slm embed, /v1/embeddings)");
 }
 
 }}

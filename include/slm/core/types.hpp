@@ -15,6 +15,10 @@ using Token = std::int32_t;
 /// Maximum vocabulary size, so that the sum of weights in a draw fits into 64 bits (core/draw.hpp).
 inline constexpr int most_vocab = 1000000;
 
+/// Positions per KV cache page. Every backend splits attention at multiples of it, so page locations do not affect
+/// sums.
+inline constexpr int page_positions = 64;
+
 /// Storage for a bfloat16: the upper half of a float.
 struct bfloat16_t {
   std::uint16_t bits = 0;

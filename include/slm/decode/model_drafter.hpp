@@ -11,7 +11,7 @@
 
 #include "slm/core/types.hpp"
 #include "slm/decode/drafter.hpp"
-#include "slm/model/language_model.hpp"
+#include "slm/lm/language_model.hpp"
 
 namespace slm { inline namespace v0_1 {
 

@@ -14,8 +14,8 @@
 #include "slm/core/types.hpp"
 #include "slm/core/view.hpp"
 #include "slm/decode/logits_scan.hpp"
-#include "slm/model/language_model.hpp"
-#include "slm/model/session.hpp"
+#include "slm/lm/language_model.hpp"
+#include "slm/lm/session.hpp"
 
 namespace slm { inline namespace v0_1 {
 

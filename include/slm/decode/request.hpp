@@ -18,7 +18,7 @@
 #include "slm/decode/draft_length.hpp"
 #include "slm/decode/sampling.hpp"
 #include "slm/decode/sink.hpp"
-#include "slm/model/language_model.hpp"
+#include "slm/lm/language_model.hpp"
 
 namespace slm { inline namespace v0_1 {
 

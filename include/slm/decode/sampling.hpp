@@ -12,7 +12,7 @@
 #include "slm/core/draw.hpp"
 #include "slm/core/error.hpp"
 #include "slm/core/types.hpp"
-#include "slm/model/language_model.hpp"
+#include "slm/lm/language_model.hpp"
 
 namespace slm { inline namespace v0_1 {
 

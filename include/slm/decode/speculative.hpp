@@ -23,7 +23,7 @@
 #include "slm/decode/sink.hpp"
 #include "slm/decode/stats.hpp"
 #include "slm/decode/vocabulary.hpp"
-#include "slm/model/language_model.hpp"
+#include "slm/lm/language_model.hpp"
 
 namespace slm { inline namespace v0_1 {
 

@@ -27,7 +27,7 @@
 #include "slm/engine/adapter_memory.hpp"
 #include "slm/engine/adapter_names.hpp"
 #include "slm/engine/adapter_options.hpp"
-#include "slm/model/language_model.hpp"
+#include "slm/lm/language_model.hpp"
 
 namespace slm { inline namespace v0_1 { namespace detail {
 

@@ -12,7 +12,7 @@
 #include <system_error>
 
 #include "slm/core/error.hpp"
-#include "slm/model/language_model.hpp"
+#include "slm/lm/language_model.hpp"
 
 namespace slm { inline namespace v0_1 { namespace detail {
 

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "slm/engine/adapter_cache.hpp"
-#include "slm/model/language_model.hpp"
+#include "slm/lm/language_model.hpp"
 
 namespace slm { inline namespace v0_1 {
 

@@ -18,7 +18,7 @@
 #include "slm/engine/adapter_cache.hpp"
 #include "slm/engine/adapter_lease.hpp"
 #include "slm/engine/adapter_options.hpp"
-#include "slm/model/language_model.hpp"
+#include "slm/lm/language_model.hpp"
 
 namespace slm { inline namespace v0_1 {
 

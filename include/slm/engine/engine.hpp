@@ -30,7 +30,7 @@
 #include "slm/engine/stats.hpp"
 #include "slm/engine/timeline.hpp"
 #include "slm/engine/work.hpp"
-#include "slm/model/language_model.hpp"
+#include "slm/lm/language_model.hpp"
 
 namespace slm { inline namespace v0_1 {
 
@@ -113,7 +113,7 @@ class Engine {
       stats.cache_used = pool_.used();
       stats.cache_idle = pool_.idle();
       stats.cache_memory = pool_.budget();
-      stats.page_bytes = pool_.layout().bytes_of(page_positions);
+      stats.page_bytes = pool_.bytes_of(page_positions);
       stats.prefixes = pool_.prefix_stats();
     }
     return stats;
@@ -241,7 +241,7 @@ class Engine {
       generation.adopt();
       const std::size_t to_read = generation.left_to_read();
       if (to_read > 0) {
-        const bool answers = generation.asks_of_prompt(), shares = pool_.prefixes() != nullptr && !answers;
+        const bool answers = generation.asks_of_prompt(), shares = pool_.shares_prefixes() && !answers;
         if (shares && detail::waits_for_pages(generation, filling_)) continue;
         const std::size_t chunk = prompt_budget_.take(answers ? std::min(to_read, left_answered) : to_read);
         if (answers) left_answered -= chunk;

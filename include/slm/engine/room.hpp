@@ -9,7 +9,7 @@
 
 #include "slm/core/types.hpp"
 #include "slm/engine/work.hpp"
-#include "slm/model/language_model.hpp"
+#include "slm/lm/language_model.hpp"
 
 namespace slm { inline namespace v0_1 { namespace detail {
 
@@ -18,7 +18,7 @@ namespace slm { inline namespace v0_1 { namespace detail {
 template <class Answering>
 bool fits(const Work<Answering>& work, const Works<Answering>& running, const KvPool& pool) {
   if (!pool || pool.budget() == 0) return true;
-  const auto bytes_of = [&](std::size_t length) { return pool.layout().bytes_of(static_cast<std::int64_t>(length)); };
+  const auto bytes_of = [&](std::size_t length) { return pool.bytes_of(static_cast<std::int64_t>(length)); };
   const std::size_t length =
       work.generation == nullptr ? work.request.prompt.size() : work.generation->history().size();
   std::size_t all = bytes_of(length + page_positions), held = 0;

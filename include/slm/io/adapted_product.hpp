@@ -3,8 +3,8 @@
 
 #include <optional>
 
-#include "slm/formats/adapter.hpp"
 #include "slm/io/tensor_names.hpp"
+#include "slm/lm/adapter.hpp"
 
 namespace slm { inline namespace v0_1 { namespace detail {
 

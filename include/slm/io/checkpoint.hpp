@@ -31,6 +31,7 @@
 #include "slm/io/quantization_json.hpp"
 #include "slm/io/safetensors.hpp"
 #include "slm/io/tensor_names.hpp"
+#include "slm/lm/model_info.hpp"
 
 namespace slm { inline namespace v0_1 {
 

@@ -15,7 +15,6 @@
 #include <vector>
 
 #include "slm/core/error.hpp"
-#include "slm/formats/adapter.hpp"
 #include "slm/formats/convert.hpp"
 #include "slm/io/adapted_product.hpp"
 #include "slm/io/checkpoint.hpp"
@@ -23,6 +22,7 @@
 #include "slm/io/peft.hpp"
 #include "slm/io/safetensors_writer.hpp"
 #include "slm/io/write_file.hpp"
+#include "slm/lm/adapter.hpp"
 
 namespace slm { inline namespace v0_1 {
 

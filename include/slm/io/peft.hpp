@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "slm/core/macros.hpp"
-#include "slm/formats/adapter.hpp"
+#include "slm/lm/adapter.hpp"
 
 namespace slm { inline namespace v0_1 {
 

@@ -18,7 +18,6 @@
 #include "slm/core/checksum.hpp"
 #include "slm/core/error.hpp"
 #include "slm/core/macros.hpp"
-#include "slm/formats/adapter.hpp"
 #include "slm/formats/convert.hpp"
 #include "slm/formats/int4_check.hpp"
 #include "slm/io/adapted_product.hpp"
@@ -30,6 +29,7 @@
 #include "slm/io/peft_config.hpp"
 #include "slm/io/safetensors.hpp"
 #include "slm/io/tensor_names.hpp"
+#include "slm/lm/adapter.hpp"
 
 namespace slm { inline namespace v0_1 {
 

@@ -12,13 +12,13 @@
 #include "slm/config/sizes.hpp"
 #include "slm/core/byte_size.hpp"
 #include "slm/core/error.hpp"
-#include "slm/formats/adapter.hpp"
 #include "slm/formats/block_tiles.hpp"
 #include "slm/io/checkpoint.hpp"
 #include "slm/io/path_name.hpp"
 #include "slm/io/tensor_names.hpp"
-#include "slm/model/kv_pool.hpp"
+#include "slm/lm/adapter.hpp"
 #include "slm/model/load_options.hpp"
+#include "slm/model/page_pool.hpp"
 
 namespace slm { inline namespace v0_1 {
 

@@ -7,7 +7,7 @@
 
 #include "slm/backend/concept.hpp"
 #include "slm/backend/page_shape.hpp"
-#include "slm/model/kv_pool.hpp"
+#include "slm/model/page_pool.hpp"
 
 namespace slm { inline namespace v0_1 {
 

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "slm/backend/concept.hpp"
-#include "slm/formats/adapter.hpp"
 #include "slm/formats/format.hpp"
+#include "slm/lm/adapter.hpp"
 
 namespace slm { inline namespace v0_1 {
 

@@ -8,8 +8,8 @@
 #include "slm/config/registry.hpp"
 #include "slm/core/error.hpp"
 #include "slm/core/macros.hpp"
-#include "slm/model/any_model.hpp"
-#include "slm/model/language_model.hpp"
+#include "slm/lm/any_model.hpp"
+#include "slm/lm/language_model.hpp"
 #include "slm/model/load_options.hpp"
 
 namespace slm { inline namespace v0_1 {

@@ -8,7 +8,7 @@
 #include "slm/backend/select.hpp"
 #include "slm/config/registry.hpp"
 #include "slm/io/checkpoint.hpp"
-#include "slm/model/any_model.hpp"
+#include "slm/lm/any_model.hpp"
 #include "slm/model/linear_source.hpp"
 #include "slm/model/load.hpp"
 #include "slm/model/model.hpp"

@@ -16,10 +16,11 @@
 #include "slm/core/mapping_guard.hpp"
 #include "slm/formats/format.hpp"
 #include "slm/io/checkpoint.hpp"
+#include "slm/lm/language_model.hpp"
 #include "slm/model/block.hpp"
-#include "slm/model/language_model.hpp"
 #include "slm/model/load_options.hpp"
 #include "slm/model/model_state.hpp"
+#include "slm/model/paged_sequence.hpp"
 #include "slm/model/planner.hpp"
 
 namespace slm { inline namespace v0_1 {
@@ -92,9 +93,9 @@ class LoadedModel {
   const ModelSettings& settings() const { return state_->weights.checkpoint->settings(); }
 
   void check_sequence(Sequence& sequence) const {
-    const KvPool& pool = detail::SequenceAccess::state(sequence).pool;
     check_adapter(sequence.adapter(), info());
-    if (pool && pool.layout().is(state_->layout)) return;
+    const auto* const state = dynamic_cast<detail::PagedSequence*>(&detail::SequenceAccess::state(sequence));
+    if (state != nullptr && state->pool.layout().is(state_->layout)) return;
     throw Error("batch.foreign-sequence", text("expected sequences of '", info().name, "'"),
                 "Create sequences with sequence() of this model, or in one of its pools");
   }

@@ -22,12 +22,14 @@
 #include "slm/formats/format.hpp"
 #include "slm/io/checkpoint.hpp"
 #include "slm/io/path_name.hpp"
+#include "slm/lm/language_model.hpp"
+#include "slm/model/adapter_reader.hpp"
 #include "slm/model/block.hpp"
 #include "slm/model/device_room.hpp"
 #include "slm/model/kv_memory.hpp"
-#include "slm/model/language_model.hpp"
 #include "slm/model/load_options.hpp"
 #include "slm/model/model_digest.hpp"
+#include "slm/model/paged_sequence.hpp"
 #include "slm/model/planner.hpp"
 #include "slm/model/weights.hpp"
 
@@ -141,8 +143,9 @@ struct ModelState {
     if constexpr (!B::own_memory) {  // where unlimited allocation would exhaust the host's memory
       if (options.memory == 0) options.memory = usual_budget(2);
     }
-    return KvPool(layout.in(held_format(options.format.value_or(layout.format()))),
-                  std::make_unique<KvMemoryOf<B>>(device), options);
+    return KvPool(
+        std::make_shared<const PagedCache>(PagePool(layout.in(held_format(options.format.value_or(layout.format()))),
+                                                    std::make_unique<KvMemoryOf<B>>(device), options)));
   }
 
   /// The model's default pool, created on first use.

@@ -11,9 +11,10 @@
 #include "slm/backend/plan.hpp"
 #include "slm/core/draw.hpp"
 #include "slm/core/error.hpp"
-#include "slm/model/batch.hpp"
-#include "slm/model/language_model.hpp"
-#include "slm/model/sequence.hpp"
+#include "slm/lm/batch.hpp"
+#include "slm/lm/language_model.hpp"
+#include "slm/lm/sequence.hpp"
+#include "slm/model/paged_sequence.hpp"
 
 namespace slm { inline namespace v0_1 { namespace detail {
 
@@ -98,9 +99,7 @@ class Planner {
 
   /// Returns true if the device can run the batch's chains of steps without the host.
   static bool can_chain(const Batch& batch, const PlanLimits& limits) {
-    const auto format_of = [](const Batch::Item& item) {
-      return SequenceAccess::state(*item.sequence).pool.layout().format();
-    };
+    const auto format_of = [](const Batch::Item& item) { return paged(*item.sequence).pool.layout().format(); };
     const std::span<const Batch::Item> items = batch.items();
     return items.size() <= static_cast<std::size_t>(limits.max_chained_rows) &&
            std::all_of(items.begin(), items.end(),
@@ -156,7 +155,7 @@ class Planner {
   void taken() {
     for (const Part& part : parts_) {
       Work& work = works_[part.work];
-      SequenceState& state = *work.state;
+      PagedSequence& state = *work.state;
       state.filled = part.last;
       // Tokens after the first result row may be a draft that is truncated later.
       state.publish(std::min(part.last, work.answered_from + 1), [&](int i) { return token_at(work, i); });
@@ -189,7 +188,7 @@ class Planner {
   /// Remaining work of one batch item.
   struct Work {
     const Batch::Item* item = nullptr;
-    SequenceState* state = nullptr;
+    PagedSequence* state = nullptr;
     Segment segments[2] = {};
     int count = 0;     // number of segments
     int now = 0;       // index of the current segment
@@ -211,7 +210,7 @@ class Planner {
   /// original context, long factors beyond. A prompt longer than the original context uses the long factors from
   /// position 0, as in transformers.
   Work work_of(const Batch::Item& item) const {
-    Work work{.item = &item, .state = &SequenceAccess::state(*item.sequence)};
+    Work work{.item = &item, .state = &paged(*item.sequence)};
     const int length = work.state->length(), count = static_cast<int>(item.count), end = length + count;
     const int unanswered = item.ask.want == Want::nothing ? count : count - item.ask.rows;
     work.answered_from = length + unanswered;
@@ -234,7 +233,7 @@ class Planner {
   /// Restarts at 0 if the cached pages cannot serve the segment, then skips the prefix cached by other sequences.
   void enter(Work& work) const {
     const Segment& segment = work.segments[work.now];
-    SequenceState& state = *work.state;
+    PagedSequence& state = *work.state;
     const bool serves = work.now == 0 && state.serves(segment.first, segment.beyond);
     work.position = serves ? segment.first : 0;
     work.entered = true;
@@ -276,7 +275,7 @@ class Planner {
     const int first = work.position, last = std::min(segment.last - kept, first + room);
     if (last <= first) return;
 
-    SequenceState& state = *work.state;
+    PagedSequence& state = *work.state;
     state.make_writable(first, last + steps_ - 1);
     const PlanSequence sequence{.first_row = static_cast<int>(rows_.size()),
                                 .rows = last - first,
@@ -301,7 +300,7 @@ class Planner {
     if (last == segment.last) leave(work);
   }
 
-  int add_pages(const SequenceState& state) {
+  int add_pages(const PagedSequence& state) {
     std::size_t most = 0;
     for (const auto& table : state.tables) most = std::max(most, table.size());
     for (const auto& table : state.tables) {

@@ -12,32 +12,16 @@
 #include <utility>
 #include <vector>
 
-#include "slm/backend/plan.hpp"
 #include "slm/core/checksum.hpp"
 #include "slm/core/sole_owner.hpp"
 #include "slm/core/types.hpp"
+#include "slm/lm/kv_pool.hpp"
+#include "slm/lm/sequence.hpp"
 
 namespace slm { inline namespace v0_1 {
 
 struct KvPage;
 using KvPageRef = std::shared_ptr<const KvPage>;
-
-/// The inputs of keys and values besides the tokens. Only sequences with equal keys share pages.
-struct PrefixKey {
-  std::uint64_t group = 0;    // see Sequence
-  std::uint64_t adapter = 0;  // Adapter::digest; 0: none
-  bool operator==(const PrefixKey&) const = default;
-};
-
-struct PrefixStats {
-  std::int64_t hits = 0;       // pages reused
-  std::int64_t misses = 0;     // pages looked up and not found
-  std::int64_t evictions = 0;  // pages evicted because the pool was full
-  std::int64_t pages = 0;      // pages in the index
-
-  std::int64_t hit_positions() const { return hits * page_positions; }
-  std::int64_t queried_positions() const { return (hits + misses) * page_positions; }
-};
 
 /// Computes the hash of the page with `tokens` from the hash of the previous page; 0 before the first.
 using PrefixHash = std::uint64_t (*)(std::uint64_t before, const PrefixKey& key, std::span<const Token> tokens);

@@ -15,7 +15,7 @@
 #include "slm/core/checksum.hpp"
 #include "slm/core/error.hpp"
 #include "slm/core/types.hpp"
-#include "slm/model/sequence_state.hpp"
+#include "slm/model/paged_sequence.hpp"
 
 namespace slm { inline namespace v0_1 { namespace detail {
 
@@ -30,33 +30,32 @@ struct SequenceHeader {
   std::uint32_t kinds = 0;
 };
 
-inline void write_sequence(const SequenceState& state, std::ostream& out) {
+inline void PagedSequence::save(std::ostream& out) const {
   Checksum sum;
   const auto put = [&](std::span<const std::byte> bytes) {
     sum.add(bytes);
     out.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
   };
-  const auto kinds = static_cast<std::uint32_t>(state.tables.size());
-  const auto format = state.pool ? static_cast<std::uint16_t>(state.pool.layout().format()) : std::uint16_t{0};
-  const SequenceHeader header{.digest = state.pool ? state.pool.layout().owner().digest.get() : 0,
-                              .adapter = state.key.adapter,
-                              .tokens = static_cast<std::uint32_t>(state.tokens.size()),
-                              .filled = static_cast<std::uint32_t>(state.filled),
-                              .beyond = state.beyond,
-                              .format = format,
+  const auto kinds = static_cast<std::uint32_t>(tables.size());
+  const SequenceHeader header{.digest = pool.layout().owner().digest.get(),
+                              .adapter = key.adapter,
+                              .tokens = static_cast<std::uint32_t>(tokens.size()),
+                              .filled = static_cast<std::uint32_t>(filled),
+                              .beyond = beyond,
+                              .format = static_cast<std::uint16_t>(pool.layout().format()),
                               .kinds = kinds};
   put(std::as_bytes(std::span(&header, 1)));
-  put(std::as_bytes(std::span(state.tokens)));
-  const int pages = (state.filled + page_positions - 1) / page_positions;
+  put(std::as_bytes(std::span(tokens)));
+  const int pages = (filled + page_positions - 1) / page_positions;
   std::vector<std::byte> contents;
   for (std::uint32_t kind = 0; kind < kinds; ++kind) {
-    contents.resize(state.pool.layout().page_bytes(static_cast<int>(kind)));
+    contents.resize(pool.layout().page_bytes(static_cast<int>(kind)));
     for (int page = 0; page < pages; ++page) {
-      const KvPageRef& entry = state.tables[kind][static_cast<std::size_t>(page)];
+      const KvPageRef& entry = tables[kind][static_cast<std::size_t>(page)];
       const std::byte there{entry != nullptr};
       put({&there, 1});
       if (entry == nullptr) continue;
-      state.pool.read(static_cast<int>(kind), *entry, contents.data());
+      pool.read(static_cast<int>(kind), *entry, contents.data());
       put(contents);
     }
   }
@@ -64,14 +63,12 @@ inline void write_sequence(const SequenceState& state, std::ostream& out) {
   out.write(reinterpret_cast<const char*>(&checksum), sizeof checksum);
   out.flush();
   if (!out) {
-    throw Error("sequence.unwritable",
-                text("a sequence of ", state.tokens.size(), " tokens could not be written completely"),
+    throw Error("sequence.unwritable", text("a sequence of ", tokens.size(), " tokens could not be written completely"),
                 "Check the free disk space, and that the stream is open for writing");
   }
 }
 
-/// `state` must be empty and have the pool.
-inline void read_sequence(SequenceState& state, std::istream& in) {
+inline void PagedSequence::load(std::istream& in) {
   const auto bad = [](const std::string& found) {
     return Error("sequence.bad-file", text("expected a saved sequence, found ", found),
                  "Save the sequence again with this version of slm");
@@ -86,15 +83,15 @@ inline void read_sequence(SequenceState& state, std::istream& in) {
   const std::uint64_t magic = header.magic;
   get(std::as_writable_bytes(std::span(&header, 1)), "its head");
   if (header.magic != magic) throw bad("a bad magic number or an unsupported version");
-  const KvLayout& layout = state.pool.layout();
+  const KvLayout& layout = pool.layout();
   const KvOwner& owner = layout.owner();
-  if (header.digest != owner.digest.get() || header.kinds != state.tables.size()) {
+  if (header.digest != owner.digest.get() || header.kinds != tables.size()) {
     throw Error(
         "sequence.other-model",
         text("expected a saved sequence of '", owner.name, "' on this backend, found one of another model or backend"),
         "Load it with the same weights and kind of backend as when it was saved");
   }
-  if (header.adapter != state.key.adapter) {
+  if (header.adapter != key.adapter) {
     throw Error("sequence.other-adapter",
                 text("the saved sequence was computed with ", header.adapter == 0 ? "no adapter" : "another adapter"),
                 "Load it with the adapter that it was saved with");
@@ -109,32 +106,32 @@ inline void read_sequence(SequenceState& state, std::istream& in) {
   if (header.tokens > static_cast<std::uint32_t>(owner.context) || header.filled > header.tokens || header.beyond > 1) {
     throw bad(text("invalid counts: ", header.tokens, " tokens, ", header.filled, " of them filled"));
   }
-  state.tokens.resize(header.tokens);
-  get(std::as_writable_bytes(std::span(state.tokens)), "the tokens");
-  for (const Token token : state.tokens) {
+  tokens.resize(header.tokens);
+  get(std::as_writable_bytes(std::span(tokens)), "the tokens");
+  for (const Token token : tokens) {
     if (token < 0 || token >= owner.vocab) throw bad(text("the invalid token ", token));
   }
   const std::size_t pages = (header.filled + page_positions - 1) / page_positions;
   std::vector<std::byte> contents;
-  for (std::size_t kind = 0; kind < state.tables.size(); ++kind) {
+  for (std::size_t kind = 0; kind < tables.size(); ++kind) {
     contents.resize(layout.page_bytes(static_cast<int>(kind)));
-    state.tables[kind].resize(pages);
-    for (KvPageRef& entry : state.tables[kind]) {
+    tables[kind].resize(pages);
+    for (KvPageRef& entry : tables[kind]) {
       std::byte there{};
       get({&there, 1}, "its pages");
       if (there > std::byte{1}) throw bad("an invalid page-presence byte");
       if (there == std::byte{0}) continue;
       get(contents, "its pages");
-      entry = state.pool.take(static_cast<int>(kind));
-      state.pool.write(static_cast<int>(kind), *entry, contents.data());
+      entry = pool.take(static_cast<int>(kind));
+      pool.write(static_cast<int>(kind), *entry, contents.data());
     }
   }
   std::uint64_t checksum = 0;
   in.read(reinterpret_cast<char*>(&checksum), sizeof checksum);
   if (in.gcount() != sizeof checksum || checksum != sum.value()) throw bad("a checksum mismatch");
-  state.filled = static_cast<int>(header.filled);
-  state.computed_from = state.filled;  // other sequences never reuse pages that come from a file
-  state.beyond = header.beyond == 1;
+  filled = static_cast<int>(header.filled);
+  computed_from = filled;  // other sequences never reuse pages that come from a file
+  beyond = header.beyond == 1;
 }
 
 }}}

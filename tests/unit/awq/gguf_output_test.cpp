@@ -10,8 +10,8 @@
 
 #include "slm/backend/reference/reference.hpp"
 #include "slm/decode/perplexity.hpp"
+#include "slm/lm/session.hpp"
 #include "slm/model/load.hpp"
-#include "slm/model/session.hpp"
 #include "slm/text/tokenizer.hpp"
 #include "support/errors.hpp"
 #include "support/gguf_tokenizer.hpp"

@@ -6,7 +6,7 @@
 
 #include "slm/decode/autoregressive.hpp"
 #include "slm/decode/speculative.hpp"
-#include "slm/model/any_model.hpp"
+#include "slm/lm/any_model.hpp"
 #include "support/toy_models.hpp"
 
 using namespace slm;

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "slm/backend/gpu/lanes.hpp"
+#include "slm/lm/session.hpp"
 #include "slm/model/model.hpp"
-#include "slm/model/session.hpp"
 #include "support/lazy_lanes.hpp"
 #include "support/random_checkpoint.hpp"
 #include "support/temporary.hpp"

@@ -14,8 +14,9 @@
 #include "slm/backend/reference/reference.hpp"
 #include "slm/decode/coin.hpp"
 #include "slm/decode/processor.hpp"
+#include "slm/lm/session.hpp"
 #include "slm/model/model.hpp"
-#include "slm/model/session.hpp"
+#include "slm/model/paged_sequence.hpp"
 #include "support/adapted_texts.hpp"
 #include "support/paths.hpp"
 #include "support/random_checkpoint.hpp"
@@ -51,7 +52,7 @@ std::vector<float> step(OnLanes& text, Token token) {
 template <class Device>
 void take_pages(const TextOn<Device>& text, int positions) {
   Sequence other = text.model().sequence();
-  detail::SequenceAccess::state(other).make_writable(0, positions);
+  detail::paged(other).make_writable(0, positions);
 }
 
 }  // namespace

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "slm/adapters.hpp"
+#include "slm/lm/session.hpp"
 #include "slm/model/load.hpp"
-#include "slm/model/session.hpp"
 #include "support/allocations.hpp"
 #include "support/random_adapter.hpp"
 #include "support/temporary.hpp"

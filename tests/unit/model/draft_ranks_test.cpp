@@ -105,7 +105,7 @@ TEST_CASE("texts of a target and a draft on different ranks equal those of one r
 TEST_CASE("an engine whose draft has a separate rank gives the same answers") {
   const auto serve = [](const AnyModel& draft, const AnyModel& target, bool overlap) {
     EngineOptions options{.speculation = {.draft_tokens = 3, .overlap = overlap}};
-    options.cache_memory = 3 * target.pool().layout().bytes_of(250);
+    options.cache_memory = 3 * target.pool().bytes_of(250);
     Engine engine(draft, target, options);
     std::vector<Answer> answers;
     for (std::uint64_t i = 0; i < 12; ++i) {

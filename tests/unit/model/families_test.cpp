@@ -11,9 +11,9 @@
 #include "slm/decode/request.hpp"
 #include "slm/io/safetensors.hpp"
 #include "slm/io/safetensors_writer.hpp"
+#include "slm/lm/session.hpp"
 #include "slm/model/load.hpp"
 #include "slm/model/load_definition.hpp"
-#include "slm/model/session.hpp"
 #include "support/paths.hpp"
 #include "support/temporary.hpp"
 

@@ -1,10 +1,10 @@
-// KvPool and Batch without a model: pages without memory, and results that were not requested.
+// PagePool and Batch without a model: pages without memory, and results that were not requested.
 #include <catch2/catch.hpp>
 #include <memory>
 #include <new>
 #include <vector>
 
-#include "slm/model/kv_pool.hpp"
+#include "slm/model/page_pool.hpp"
 #include "support/allocations.hpp"
 #include "support/errors.hpp"
 #include "support/toy_models.hpp"
@@ -26,7 +26,7 @@ struct HostMemory final : KvMemory {
   void write(std::byte*, const std::byte*, std::size_t) override {}
 };
 
-KvPool small_pool(bool share_prefixes) {
+PagePool small_pool(bool share_prefixes) {
   ModelConfig shape;
   shape.layers = 2;
   shape.heads = shape.kv_heads = 1;
@@ -42,7 +42,7 @@ TEST_CASE("a page is freed once, for any failing allocation of take() and copy()
   for (const bool copies : {false, true}) {
     for (const bool warm : {false, true}) {
       const long count = fail_each_allocation([&](Failure& failure) {
-        const KvPool pool = small_pool(copies);
+        const PagePool pool = small_pool(copies);
         if (warm) pool.take(0);
         const KvPageRef source = copies ? pool.take(0) : nullptr;
         const std::size_t before = pool.used();
@@ -57,7 +57,7 @@ TEST_CASE("a page is freed once, for any failing allocation of take() and copy()
 }
 
 TEST_CASE("the budget counts held pages, through copies of a reference") {
-  const KvPool pool = small_pool(false);
+  const PagePool pool = small_pool(false);
   std::vector<KvPageRef> pages;
   CHECK(error_id([&] {
           for (;;) pages.push_back(pool.take(0));

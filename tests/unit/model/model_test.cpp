@@ -8,11 +8,11 @@
 
 #include "slm/backend/reference/reference.hpp"
 #include "slm/config/known_models.hpp"
-#include "slm/model/any_model.hpp"
+#include "slm/lm/any_model.hpp"
+#include "slm/lm/session.hpp"
 #include "slm/model/load.hpp"
 #include "slm/model/load_definition.hpp"
 #include "slm/model/model.hpp"
-#include "slm/model/session.hpp"
 #include "support/errors.hpp"
 #include "support/paths.hpp"
 #include "support/random_checkpoint.hpp"
@@ -221,14 +221,14 @@ TEST_CASE("a cache format that a backend does not support is rejected, on loadin
   const TemporaryFolder folder;
   write_random_checkpoint<float>(folder.path(), tiny_shape, 9);
   const AnyModel model = load(folder.path(), OnlyBf16{});
-  CHECK(model.pool().layout().format() == KvFormat::bf16);
+  CHECK(model.pool().format() == KvFormat::bf16);
   CHECK_THROWS_WITH(load(folder.path(), OnlyBf16{}, {.cache_format = KvFormat::int8}),
                     Catch::Contains("only-bf16 does not support KV cache format int8. Use one of: bf16") &&
                         Catch::Contains("[cache.format]"));
   CHECK_THROWS_WITH(model.pool({.format = KvFormat::f32}), Catch::Contains("[cache.format]"));
   const AnyModel plain = load(folder.path(), backend::Reference{}, {.cache_format = KvFormat::int8});
-  CHECK(plain.pool().layout().format() == KvFormat::int8);
-  CHECK(plain.pool({.format = KvFormat::f32}).layout().format() == KvFormat::f32);
+  CHECK(plain.pool().format() == KvFormat::int8);
+  CHECK(plain.pool({.format = KvFormat::f32}).format() == KvFormat::f32);
 }
 
 TEST_CASE("loading reports its progress, and a model provides the decoder's information") {

@@ -3,9 +3,9 @@
 
 #include "slm/backend/cpu/cpu.hpp"
 #include "slm/backend/reference/reference.hpp"
+#include "slm/lm/session.hpp"
 #include "slm/model/linear_source.hpp"
 #include "slm/model/model.hpp"
-#include "slm/model/session.hpp"
 #include "support/golden.hpp"
 #include "support/int4_layers.hpp"
 #include "support/paths.hpp"

@@ -9,6 +9,7 @@
 #include "slm/decode/autoregressive.hpp"
 #include "slm/decode/speculative.hpp"
 #include "slm/model/load.hpp"
+#include "slm/model/paged_sequence.hpp"
 #include "support/paths.hpp"
 
 using namespace slm;
@@ -110,13 +111,13 @@ TEST_CASE("threads that request sequences of a new model at the same time share 
   for (std::thread& thread : running) thread.join();
   for (Sequence& sequence : sequences) {
     CHECK(sequence.length() == 3);
-    CHECK(detail::SequenceAccess::state(sequence).pool == detail::SequenceAccess::state(sequences[0]).pool);
+    CHECK(detail::paged(sequence).pool == detail::paged(sequences[0]).pool);
   }
 }
 
 TEST_CASE("threads whose texts have common prefixes share pages of a pool that is too small for all") {
   const AnyModel model = load(fixture("models/llama-mha3h"), backend::Cpu{1});
-  const std::size_t page = model.pool().layout().page_bytes(0);
+  const std::size_t page = model.pool().bytes_of(1);
   const auto text_of = [&](int text) {  // texts 0 and 1 differ from the third page on, 2 and 3 likewise
     std::vector<Token> tokens;
     for (int i = 0; i < 200; ++i)

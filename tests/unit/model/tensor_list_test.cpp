@@ -4,9 +4,9 @@
 #include <set>
 
 #include "slm/backend/reference/reference.hpp"
+#include "slm/lm/session.hpp"
 #include "slm/model/load.hpp"
 #include "slm/model/model.hpp"
-#include "slm/model/session.hpp"
 #include "support/errors.hpp"
 #include "support/paths.hpp"
 #include "support/random_checkpoint.hpp"

@@ -10,7 +10,7 @@
 #include "slm/io/json.hpp"
 #include "slm/io/mapped_file.hpp"
 #include "slm/io/path_name.hpp"
-#include "slm/model/kv_pool.hpp"
+#include "slm/model/page_pool.hpp"
 #include "slm/text/chat_sources.hpp"
 #include "tools/cli/pooling.hpp"
 
@@ -87,7 +87,7 @@ ServedModel describe_model(const std::string& path, std::vector<std::string> nam
     no_pooling = error;
   }
   const slm::KvPool pool = model.pool();
-  const std::uint64_t digest = pool ? pool.layout().owner().digest.get() : 0;
+  const std::uint64_t digest = pool ? pool.model_digest() : 0;
   return {.names = std::move(names),
           .root = path,
           .info = model.info(),

@@ -17,7 +17,7 @@
 #include "slm/engine/answer.hpp"
 #include "slm/engine/options.hpp"
 #include "slm/engine/stats.hpp"
-#include "slm/model/any_model.hpp"
+#include "slm/lm/any_model.hpp"
 #include "slm/text/tokenizer.hpp"
 #include "tools/cli/chat_format.hpp"
 

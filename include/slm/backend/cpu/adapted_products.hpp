@@ -9,7 +9,7 @@
 
 #include "slm/backend/concept.hpp"
 #include "slm/backend/cpu/products.hpp"
-#include "slm/formats/adapter.hpp"
+#include "slm/lm/adapter.hpp"
 
 namespace slm { inline namespace v0_1 { namespace backend::cpu {
 

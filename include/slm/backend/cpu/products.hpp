@@ -22,7 +22,7 @@
 #include "slm/backend/cpu/thread_pool.hpp"
 #include "slm/backend/dense_matrix.hpp"
 #include "slm/backend/mixed_matrix.hpp"
-#include "slm/formats/adapter.hpp"
+#include "slm/lm/adapter.hpp"
 
 namespace slm { inline namespace v0_1 { namespace backend::cpu {
 

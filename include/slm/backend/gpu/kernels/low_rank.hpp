@@ -9,7 +9,7 @@
 #include "slm/backend/gpu/runtime/launch.hpp"
 #include "slm/backend/gpu/weights/device_adapter.hpp"
 #include "slm/backend/gpu/weights/tiles.hpp"
-#include "slm/formats/adapter.hpp"
+#include "slm/lm/adapter.hpp"
 
 namespace slm { inline namespace v0_1 { namespace gpu {
 

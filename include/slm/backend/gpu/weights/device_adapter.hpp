@@ -12,7 +12,7 @@
 #include "slm/backend/gpu/runtime/device_buffer.hpp"
 #include "slm/backend/gpu/runtime/runtime.hpp"
 #include "slm/core/error.hpp"
-#include "slm/formats/adapter.hpp"
+#include "slm/lm/adapter.hpp"
 
 namespace slm { inline namespace v0_1 { namespace gpu {
 

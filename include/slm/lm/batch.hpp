@@ -7,21 +7,13 @@
 #include <span>
 #include <vector>
 
-#include "slm/backend/plan.hpp"
-#include "slm/core/draw.hpp"
 #include "slm/core/error.hpp"
 #include "slm/core/types.hpp"
 #include "slm/core/view.hpp"
-#include "slm/model/sequence.hpp"
+#include "slm/lm/sequence.hpp"
+#include "slm/lm/want.hpp"
 
 namespace slm { inline namespace v0_1 {
-
-struct Ask {
-  Want want = Want::nothing;
-  int rows = 1;    // number of last tokens that get a result
-  Draw draw = {};  // sampling parameters of Want::choice
-  int steps = 1;   // Want::choice only: number of tokens to choose one after another; all but the last are appended
-};
 
 /// Sequences, the tokens to append to each, and the results. Reuse does not allocate. Adding a sequence twice is an
 /// error.

@@ -1,4 +1,4 @@
-// KvPool: KV cache memory in pages of 64 positions, shared by sequences and reference-counted.
+// PagePool: KV cache memory in pages of 64 positions, shared by sequences and reference-counted; the KvCache of models.
 #pragma once
 
 #include <algorithm>
@@ -7,7 +7,6 @@
 #include <future>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -15,12 +14,12 @@
 
 #include "slm/backend/concept.hpp"
 #include "slm/backend/page_shape.hpp"
-#include "slm/backend/plan.hpp"
 #include "slm/config/model_config.hpp"
 #include "slm/core/architecture.hpp"
 #include "slm/core/byte_size.hpp"
 #include "slm/core/error.hpp"
 #include "slm/formats/kv_format.hpp"
+#include "slm/lm/kv_pool.hpp"
 #include "slm/model/prefix_index.hpp"
 
 namespace slm { inline namespace v0_1 {
@@ -137,26 +136,13 @@ struct KvPage {
   std::byte* memory = nullptr;  // device address
 };
 
-struct KvPoolOptions {
-  /// Maximum bytes of all pages. 0: half of the free memory (free_memory()) at construction, at least 64 MiB; on a
-  /// device with separate memory: no limit besides that memory.
-  std::size_t memory = 0;
-  std::optional<KvFormat> format =
-      std::nullopt;  // storage format of keys and values; none: the model's default (LoadOptions::cache_format)
-  bool share_prefixes = false;  // keeps full pages for sequences with the same prefix, until the memory is needed
-};
-
 /// A handle: copies share the pages. Thread-safe.
-class KvPool {
+class PagePool {
  public:
-  /// An empty pool, for models without a KV cache.
-  KvPool() = default;
-
-  KvPool(KvLayout layout, std::unique_ptr<KvMemory> memory, KvPoolOptions options = {}, PrefixHash hash = prefix_hash)
+  PagePool(KvLayout layout, std::unique_ptr<KvMemory> memory, KvPoolOptions options = {}, PrefixHash hash = prefix_hash)
       : state_(std::make_shared<State>(std::move(layout), std::move(memory), options)),
         prefixes_(options.share_prefixes ? std::make_shared<PrefixIndex>(hash) : nullptr) {}
 
-  explicit operator bool() const { return state_ != nullptr; }
   const KvLayout& layout() const { return state_->layout; }
 
   /// Allocates a page with unspecified contents. Throws cache.full if sequences hold the whole budget, and the device's
@@ -213,7 +199,7 @@ class KvPool {
   PrefixIndex* prefixes() const { return prefixes_.get(); }
 
   /// Returns true if both are handles of one pool.
-  bool operator==(const KvPool&) const = default;
+  bool operator==(const PagePool&) const = default;
 
  private:
   struct State {

@@ -7,7 +7,7 @@
 #include "slm/core/draw.hpp"
 #include "slm/core/types.hpp"
 #include "slm/core/view.hpp"
-#include "slm/model/language_model.hpp"
+#include "slm/lm/language_model.hpp"
 
 namespace slm { inline namespace v0_1 {
 

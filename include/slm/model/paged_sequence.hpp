@@ -1,43 +1,40 @@
-// SequenceState: the internals of a sequence, for models.
+// PagedSequence: the state of a sequence whose keys and values are in pages.
 #pragma once
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <iosfwd>
+#include <memory>
+#include <span>
 #include <utility>
 #include <vector>
 
 #include "slm/core/sole_owner.hpp"
 #include "slm/core/types.hpp"
-#include "slm/formats/adapter.hpp"
-#include "slm/model/kv_pool.hpp"
+#include "slm/lm/sequence.hpp"
+#include "slm/model/page_pool.hpp"
+#include "slm/model/prefix_index.hpp"
 
 namespace slm { inline namespace v0_1 { namespace detail {
 
-/// State of a sequence that forward() uses. `filled` and the pages cache the keys and values of `tokens`. forward()
-/// recomputes missing ones, with the same bits.
-struct SequenceState {
-  KvPool pool;
-  std::vector<Token> tokens;
+/// `filled` and the pages cache the keys and values of `tokens`. forward() recomputes missing ones, with the same bits.
+struct PagedSequence final : SequenceState {
+  PagePool pool;
   int filled = 0;                              // leading positions whose keys and values are in the pages
   bool beyond = false;                         // rotated with LongRoPE's long factors
   std::vector<std::vector<KvPageRef>> tables;  // [kind][page]; null: released
-  AdapterRef adapter = nullptr;                // null: none
-  PrefixKey key = {};                          // shared by all positions
   int computed_from = 0;                       // first position computed by this process; earlier ones come from a file
-  std::int64_t adopted = 0;                    // total positions reused from other sequences
   PrefixIndex::Ref prefix = nullptr;           // the last page in the index; may be after the last filled page
 
-  int length() const { return static_cast<int>(tokens.size()); }
+  explicit PagedSequence(PagePool in) : pool(std::move(in)), tables(pool.layout().kinds().size()) {}
 
-  /// Reserves memory to append `more` tokens.
-  void make_room(std::size_t more) {
-    const std::size_t wanted = tokens.size() + more;
-    if (wanted > tokens.capacity()) tokens.reserve(std::max(wanted, 2 * tokens.capacity()));
-  }
+  std::unique_ptr<SequenceState> fork() const override { return std::make_unique<PagedSequence>(*this); }
+  void save(std::ostream& out) const override;
+  void load(std::istream& in) override;
 
   /// Releases pages after the first `positions`.
-  void drop_behind(int positions) {
+  void drop_behind(int positions) override {
     const auto pages = static_cast<std::size_t>((positions + page_positions - 1) / page_positions);
     for (auto& table : tables) table.resize(std::min(table.size(), pages));
     filled = std::min(filled, positions);
@@ -55,13 +52,22 @@ struct SequenceState {
     }
   }
 
-  /// Sets group and adapter, and discards all pages.
-  void bind(std::uint64_t group, AdapterRef with) {
-    adapter = std::move(with);
-    key = {.group = group, .adapter = adapter == nullptr ? 0 : adapter->digest};
+  void discard() override {
     drop_behind(0);
     prefix = nullptr;
     computed_from = 0;
+  }
+
+  void adopt_tokens(std::span<const Token> more) override {
+    const int before = length();
+    if (filled != before) return;
+    make_room(more.size());
+    const auto token_at = [&](int i) {
+      return i < before ? tokens[static_cast<std::size_t>(i)] : more[static_cast<std::size_t>(i - before)];
+    };
+    const int last = adopt(before, before + static_cast<int>(more.size()), token_at, false);
+    tokens.insert(tokens.end(), more.begin(), more.begin() + (last - before));
+    adopted += last - before;
   }
 
   /// Returns true if a step at `position` finds all positions that it reads.
@@ -84,7 +90,7 @@ struct SequenceState {
   template <class TokenAt>
   int adopt(int position, int last, TokenAt token_at, bool computes_rest) {
     const int from = position / page_positions, to = last / page_positions;
-    if (!pool || pool.prefixes() == nullptr || beyond || from >= to) return position;
+    if (pool.prefixes() == nullptr || beyond || from >= to) return position;
     if (position % page_positions != 0 && computed_from > from * page_positions) return position;
     PrefixIndex::Ref before = prefix;
     while (PrefixIndex::count(before) > from) before = before->before;
@@ -92,7 +98,7 @@ struct SequenceState {
 
     PrefixIndex& index = *pool.prefixes();
     const auto found = index.find(before, key, texts_of(from, to, token_at));
-    SequenceState longer = *this;
+    PagedSequence longer = *this;
     for (std::size_t kind = 0; kind < tables.size(); ++kind) {
       longer.tables[kind].resize(static_cast<std::size_t>(from));
       for (const PrefixIndex::Found& page : found) longer.tables[kind].push_back(page.kinds[kind]);
@@ -118,7 +124,7 @@ struct SequenceState {
   /// Adds the full pages of the first `last` positions to the index.
   template <class TokenAt>
   void publish(int last, TokenAt token_at) {
-    if (!pool || pool.prefixes() == nullptr || beyond) return;
+    if (pool.prefixes() == nullptr || beyond) return;
     const int from = PrefixIndex::count(prefix), to = last / page_positions;
     if (from >= to || computed_from > from * page_positions) return;
     prefix = pool.prefixes()->add(prefix, key, texts_of(from, to, token_at), tables);
@@ -126,7 +132,7 @@ struct SequenceState {
 
   /// Allocates the pages of positions first.. last - 1, and copies shared ones. Throws cache.full.
   void make_writable(int first, int last) {
-    if (!pool || first >= last) return;
+    if (first >= last) return;
     computed_from = std::min(computed_from, first);
     PrefixIndex::Ref written;  // the first written page, if it is in the index
     while (PrefixIndex::count(prefix) > first / page_positions) written = std::exchange(prefix, prefix->before);
@@ -162,4 +168,31 @@ struct SequenceState {
   }
 };
 
+/// The KvCache of models: a PagePool.
+class PagedCache final : public KvCache {
+ public:
+  explicit PagedCache(PagePool pool) : pool_(std::move(pool)) {}
+
+  const PagePool& pool() const { return pool_; }
+
+  std::unique_ptr<SequenceState> sequence() const override { return std::make_unique<PagedSequence>(pool_); }
+  KvFormat format() const override { return pool_.layout().format(); }
+  std::size_t bytes_of(std::int64_t length) const override { return pool_.layout().bytes_of(length); }
+  std::size_t used() const override { return pool_.used(); }
+  std::size_t budget() const override { return pool_.budget(); }
+  std::size_t idle() const override { return pool_.idle(); }
+  bool shares_prefixes() const override { return pool_.prefixes() != nullptr; }
+  PrefixStats prefix_stats() const override { return pool_.prefix_stats(); }
+  std::uint64_t model_digest() const override { return pool_.layout().owner().digest.get(); }
+
+ private:
+  PagePool pool_;
+};
+
+/// The pages of a model's sequence or pool.
+inline PagedSequence& paged(Sequence& sequence) { return static_cast<PagedSequence&>(SequenceAccess::state(sequence)); }
+inline const PagePool& paged(const KvPool& pool) { return static_cast<const PagedCache&>(*pool.cache()).pool(); }
+
 }}}
+
+#include "slm/model/sequence_file.hpp"

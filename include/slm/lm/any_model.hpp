@@ -6,7 +6,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "slm/model/language_model.hpp"
+#include "slm/lm/language_model.hpp"
 
 namespace slm { inline namespace v0_1 {
 

@@ -1,7 +1,6 @@
-// LanguageModel: the concept that decoders use. A model maps a batch to logits, hidden states or sampled tokens.
+// ModelInfo: properties of a model that a decoder needs.
 #pragma once
 
-#include <concepts>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -9,18 +8,13 @@
 #include <string>
 #include <vector>
 
-#include "slm/config/model_config.hpp"
 #include "slm/core/error.hpp"
 #include "slm/core/types.hpp"
-#include "slm/formats/adapter.hpp"
-#include "slm/model/batch.hpp"
-#include "slm/model/sequence.hpp"
+#include "slm/lm/adapter.hpp"
+#include "slm/lm/suggested_sampling.hpp"
 
 namespace slm { inline namespace v0_1 {
 
-class Checkpoint;
-
-/// Properties of a model that a decoder needs.
 struct ModelInfo {
   std::string name = {};               // name in messages: the folder or the config's name
   int vocab = 0;                       // width of a logits row
@@ -40,24 +34,6 @@ struct ModelInfo {
   std::function<AdapterRef(const std::filesystem::path&)> read_adapter = {};
   std::function<AdapterRef(const AdapterRef&)> place_adapter = {};
 };
-
-namespace detail {
-
-/// Reads an adapter folder for the model of a checkpoint. slm/adapters.hpp sets the pointer, so that programs without
-/// adapters do not compile the reader.
-inline Adapter (*adapter_reader)(const std::filesystem::path& folder, const Checkpoint& checkpoint,
-                                 const HostMemory& allocate) = nullptr;
-
-inline Adapter read_adapter_folder(const std::filesystem::path& folder, const Checkpoint& checkpoint,
-                                   const HostMemory& allocate) {
-  if (adapter_reader != nullptr) return adapter_reader(folder, checkpoint, allocate);
-  throw Error("adapter.no-reader",
-              text("expected a reader of adapters in this program, found none; it cannot read the adapter '",
-                   folder.string(), "'"),
-              "Include slm/adapters.hpp or slm/engine.hpp in one source of the program");
-}
-
-}  // namespace detail
 
 /// See load_adapter() in slm/adapters.hpp.
 inline AdapterRef load_adapter(const std::filesystem::path& folder, const ModelInfo& model) {
@@ -79,18 +55,11 @@ inline void check_adapter(const AdapterRef& adapter, const ModelInfo& model) {
   throw other_model(*adapter, model.name);
 }
 
-/// A causal language model: immutable weights, used by any number of sequences and threads.
-///   pool(options)   creates a KV cache pool; construct sequences in it with Sequence{pool}
-///   sequence()      returns an empty sequence in the model's default pool
-///   forward(batch)  appends the batch's tokens to their sequences and computes the requested results. Throws Error
-///                   before any change if the batch is invalid (batch.…), or the context or KV cache is full.
-/// A row's result depends on its own sequence only: not on other rows of the batch, nor on how the prompt was divided.
-template <class M>
-concept LanguageModel = requires(const M& model, Batch& batch) {
-  { model.info() } -> std::same_as<const ModelInfo&>;
-  { model.pool(KvPoolOptions{}) } -> std::same_as<KvPool>;
-  { model.sequence() } -> std::same_as<Sequence>;
-  { model.forward(batch) } -> std::same_as<void>;
-};
+/// The Error for an operation that needs the head of a headless model.
+inline Error no_head(const std::string& model) {
+  return Error("checkpoint.no-head",
+               text("'", model, "' has no head (expected lm_head weights, found none), so it computes no logits"),
+               "Load the whole model, or request embeddings (slm embed, /v1/embeddings)");
+}
 
 }}
