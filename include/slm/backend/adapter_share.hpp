@@ -13,7 +13,7 @@
 
 #include "slm/backend/row_cut.hpp"
 #include "slm/lm/adapter.hpp"
-#include "slm/ranks/letter.hpp"
+#include "slm/ranks/message.hpp"
 
 namespace slm { inline namespace v0_1 { namespace backend {
 
@@ -95,28 +95,28 @@ Adapter share_of(const Adapter& whole, RowsOf rows_of, ColumnsOf columns_of) {
 }
 
 /// Serializes an adapter for another rank.
-inline void put_adapter(ranks::Letter& letter, const Adapter& adapter) {
-  letter.put_text(adapter.name).put(adapter.digest).put_all(std::span(adapter.begins)).put(adapter.changes.size());
+inline void put_adapter(ranks::Message& message, const Adapter& adapter) {
+  message.put_text(adapter.name).put(adapter.digest).put_all(std::span(adapter.begins)).put(adapter.changes.size());
   for (const LowRank& change : adapter.changes) {
-    letter.put(change).put_all(std::span(change.down, down_bytes(change)));
-    letter.put_all(std::span(change.up, up_bytes(change)));
+    message.put(change).put_all(std::span(change.down, down_bytes(change)));
+    message.put_all(std::span(change.up, up_bytes(change)));
   }
 }
 
 /// Calls use(adapter) with the adapter that put_adapter() serialized. The adapter is valid during the call only.
 template <class Use>
-void take_adapter(ranks::Letter& letter, Use use) {
+void take_adapter(ranks::Message& message, Use use) {
   Adapter adapter;
-  adapter.name = letter.take_text();
-  adapter.digest = letter.take<std::uint64_t>();
-  letter.take_all(adapter.begins);
-  adapter.changes.resize(letter.take<std::size_t>());
+  adapter.name = message.take_text();
+  adapter.digest = message.take<std::uint64_t>();
+  message.take_all(adapter.begins);
+  adapter.changes.resize(message.take<std::size_t>());
   std::vector<std::vector<std::byte>> matrices;
   matrices.reserve(2 * adapter.changes.size());
   for (LowRank& change : adapter.changes) {
-    change = letter.take<LowRank>();
+    change = message.take<LowRank>();
     for (const std::byte** matrix : {&change.down, &change.up}) {
-      letter.take_all(matrices.emplace_back());
+      message.take_all(matrices.emplace_back());
       *matrix = matrices.back().data();
     }
   }

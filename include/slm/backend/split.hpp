@@ -19,7 +19,7 @@
 #include "slm/backend/head_cut.hpp"
 #include "slm/backend/page_shape.hpp"
 #include "slm/backend/row_cut.hpp"
-#include "slm/backend/split_orders.hpp"
+#include "slm/backend/split_commands.hpp"
 #include "slm/backend/split_step.hpp"
 #include "slm/backend/weight_place.hpp"
 #include "slm/core/error.hpp"
@@ -27,7 +27,7 @@
 #include "slm/ranks/alone.hpp"
 #include "slm/ranks/communicator.hpp"
 #include "slm/ranks/grid.hpp"
-#include "slm/ranks/letter.hpp"
+#include "slm/ranks/message.hpp"
 #include "slm/ranks/team.hpp"
 
 namespace slm { inline namespace v0_1 {
@@ -35,7 +35,7 @@ namespace slm { inline namespace v0_1 {
 namespace backend {
 
 /// B over the ranks of a grid. All ranks load the same models and run the same steps in the same order. Either all make
-/// the same calls, or rank 0 sends commands and the others execute them with obey().
+/// the same calls, or rank 0 sends commands and the others execute them (execute()).
 template <Backend B, ranks::Communicator C>
 class Split {
   static_assert(std::is_same_v<typename B::Activation, float>, "gathers floats");
@@ -66,7 +66,7 @@ class Split {
     const auto take_adapter = [device = device_, state = state_.get()](const Adapter& adapter) mutable {
       return device.place(state->share_of(adapter));
     };
-    state_->orders = std::make_shared<SplitOrders<B, C>>(state_->pages, std::move(team), number, take_adapter);
+    state_->commands = std::make_shared<SplitCommands<B, C>>(state_->pages, std::move(team), number, take_adapter);
   }
 
   template <class T>
@@ -77,14 +77,14 @@ class Split {
   /// Pages that the ranks hold together; released by the destructor.
   class Pages {
    public:
-    Pages(std::shared_ptr<SharedPages<B, C>> pages, std::shared_ptr<SplitOrders<B, C>> orders, const KvPageShape& shape,
-          std::size_t count)
-        : name_(pages->new_name(shape.bytes() * count)), holder_(name_, [pages, orders](const std::byte* name) {
+    Pages(std::shared_ptr<SharedPages<B, C>> pages, std::shared_ptr<SplitCommands<B, C>> commands,
+          const KvPageShape& shape, std::size_t count)
+        : name_(pages->new_name(shape.bytes() * count)), holder_(name_, [pages, commands](const std::byte* name) {
             pages->give_up(name);
-            if (orders != nullptr) orders->tell_give_pages(name);
+            if (commands != nullptr) commands->send_give_pages(name);
           }) {
       pages->hold(name_, shape, count);
-      if (orders != nullptr) orders->tell_take_pages(name_, shape, count);
+      if (commands != nullptr) commands->send_take_pages(name_, shape, count);
     }
 
     std::byte* data() { return name_; }
@@ -94,7 +94,7 @@ class Split {
     std::shared_ptr<const std::byte> holder_;
   };
   Pages take_pages(const KvPageShape& shape, std::size_t count) {
-    return {state_->pages, state_->orders, shape, count};
+    return {state_->pages, state_->commands, shape, count};
   }
 
   std::shared_ptr<std::byte[]> host_memory(std::size_t bytes) requires B::own_memory {
@@ -147,21 +147,21 @@ class Split {
   /// Collective: places each rank's share of an adapter.
   Adapter place(const Adapter& adapter) {
     Adapter placed = device_.place(state_->share_of(adapter));
-    if (state_->orders != nullptr) placed.memory = state_->orders->tell_adapter(adapter, std::move(placed.memory));
+    if (state_->commands != nullptr) placed.memory = state_->commands->send_adapter(adapter, std::move(placed.memory));
     return placed;
   }
 
   // These operate on whole pages.
 
   void copy(std::byte* to, const std::byte* from, std::size_t) {
-    if (state_->orders != nullptr) state_->orders->tell_copy(to, from);
+    if (state_->commands != nullptr) state_->commands->send_copy(to, from);
     state_->pages->copy(to, from);
   }
   void read(std::byte* host, const std::byte* from, std::size_t) {
-    state_->orders == nullptr ? state_->pages->read(host, from) : state_->orders->read(host, from);
+    state_->commands == nullptr ? state_->pages->read(host, from) : state_->commands->read(host, from);
   }
   void write(std::byte* to, const std::byte* host, std::size_t bytes) {
-    if (state_->orders != nullptr) state_->orders->tell_write(to, {host, bytes});
+    if (state_->commands != nullptr) state_->commands->send_write(to, {host, bytes});
     state_->pages->write(to, host);
   }
 
@@ -169,9 +169,9 @@ class Split {
 
   /// For ranks other than 0, whose steps are driven by rank 0: see FollowsSteps.
   void on_step(std::function<void(const StepPlan&)> take) {
-    if (state_->orders != nullptr) state_->orders->on_step(std::move(take));
+    if (state_->commands != nullptr) state_->commands->on_step(std::move(take));
   }
-  void obey(ranks::Letter& letter) { state_->orders->obey(letter); }
+  void execute(ranks::Message& message) { state_->commands->execute(message); }
 
  private:
   using State = SplitState<B, C>;

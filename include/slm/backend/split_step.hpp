@@ -21,7 +21,7 @@
 #include "slm/backend/host_shares.hpp"
 #include "slm/backend/row_cut.hpp"
 #include "slm/backend/shared_pages.hpp"
-#include "slm/backend/split_orders.hpp"
+#include "slm/backend/split_commands.hpp"
 #include "slm/ranks/grid.hpp"
 
 namespace slm { inline namespace v0_1 {
@@ -88,7 +88,7 @@ struct SplitState {
     });
   }
 
-  std::unique_lock<std::mutex> lock() { return orders == nullptr ? std::unique_lock(mutex) : orders->lock(); }
+  std::unique_lock<std::mutex> lock() { return commands == nullptr ? std::unique_lock(mutex) : commands->lock(); }
 
   std::shared_ptr<const ranks::Grid<C>> grid;
   std::shared_ptr<SharedPages<B, C>> pages;
@@ -98,8 +98,8 @@ struct SplitState {
   std::map<int, std::vector<RowRange>> rows;  // this rank's rows of each product's weight; absent: none
   std::map<int, RowRange> columns;            // this rank's columns, where divided by inputs
   std::map<int, RowCut> kept;                 // per product without gathering: how the next matrix divides its outputs
-  std::shared_ptr<SplitOrders<B, C>> orders;  // null: all ranks make the same calls
-  std::mutex mutex;                           // locked during a step if there are no orders
+  std::shared_ptr<SplitCommands<B, C>> commands;  // null: all ranks make the same calls
+  std::mutex mutex;                               // locked during a step if there are no commands
   decltype(shares_of(std::declval<B&>(), std::declval<const C&>())) shares;
 };
 
@@ -120,10 +120,10 @@ class SplitStep {
       : device_(device), state_(state), grid_(*state.grid), lock_(state.lock()), whole_(plan) {
     for (const std::byte* page : plan.pages) pages_.push_back(state.pages->own(page));
     take_rows(0, count_of(plan.rows));
-    if (state.orders != nullptr) state.orders->tell_step(plan);
+    if (state.commands != nullptr) state.commands->send_step(plan);
   }
   ~SplitStep() {  // other ranks wait for the rest of a step that failed here
-    if (state_.orders != nullptr && std::uncaught_exceptions() > exceptions_) state_.orders->give_up();
+    if (state_.commands != nullptr && std::uncaught_exceptions() > exceptions_) state_.commands->give_up();
   }
   SplitStep(const SplitStep&) = delete;
   SplitStep& operator=(const SplitStep&) = delete;

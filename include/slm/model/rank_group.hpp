@@ -16,7 +16,7 @@
 #include "slm/model/load.hpp"
 #include "slm/model/model_digest.hpp"
 #include "slm/ranks/grid.hpp"
-#include "slm/ranks/letter.hpp"
+#include "slm/ranks/message.hpp"
 #include "slm/ranks/team.hpp"
 
 namespace slm { inline namespace v0_1 {
@@ -52,16 +52,16 @@ class RankGroup {
   AnyModel load(const std::filesystem::path& folder, const LoadOptions& options = {}, const Sharing& sharing = {}) {
     check(folder, sharing);
     const int number = models_++;
-    ranks::Letter letter;
-    letter.put(number).put(load_order).put(sharing.stages).put(sharing.first_stands_apart).put(sharing.fast_reduce);
-    letter.put_text(std::filesystem::absolute(folder).string());
-    letter.put(options.weights).put(options.context).put(options.only_known);
-    letter.put(options.cache_format.has_value()).put(options.cache_format.value_or(KvFormat::f32));
-    letter.put(device_.arithmetic()).put(digest_of(folder));
+    ranks::Message message;
+    message.put(number).put(load_order).put(sharing.stages).put(sharing.first_stands_apart).put(sharing.fast_reduce);
+    message.put_text(std::filesystem::absolute(folder).string());
+    message.put(options.weights).put(options.context).put(options.only_known);
+    message.put(options.cache_format.has_value()).put(options.cache_format.value_or(KvFormat::f32));
+    message.put(device_.arithmetic()).put(digest_of(folder));
     std::shared_ptr<const ranks::Grid<C>> grid;
     {
       const auto speaks = team_->lock();
-      team_->tell(letter);
+      team_->send_all(message);
       team_->together([&] { grid = grid_of(sharing); });
     }
     return slm::load<Models>(folder, Device(device_, team_, grid, number, sharing.fast_reduce), options);
@@ -74,17 +74,17 @@ class RankGroup {
       AnyModel model;
     };
     std::map<int, Held> models;
-    while (std::optional<ranks::Letter> letter = team_->next()) {
-      const int number = letter->take<int>();
+    while (std::optional<ranks::Message> message = team_->next()) {
+      const int number = message->take<int>();
       const auto known = models.find(number);
       if (known != models.end()) {
-        known->second.device.obey(*letter);
-      } else if (letter->take<int>() == load_order) {
-        Sharing sharing{.stages = letter->take<int>()};
-        sharing.first_stands_apart = letter->take<bool>();
-        sharing.fast_reduce = letter->take<bool>();
+        known->second.device.execute(*message);
+      } else if (message->take<int>() == load_order) {
+        Sharing sharing{.stages = message->take<int>()};
+        sharing.first_stands_apart = message->take<bool>();
+        sharing.fast_reduce = message->take<bool>();
         Device device(device_, team_, grid_of(sharing), number, sharing.fast_reduce);
-        models.emplace(number, Held{device, load_as_told(*letter, device)});
+        models.emplace(number, Held{device, load_as_told(*message, device)});
       }
     }
   }
@@ -122,17 +122,17 @@ class RankGroup {
     return grid;
   }
 
-  AnyModel load_as_told(ranks::Letter& letter, const Device& device) {
-    const std::filesystem::path folder = letter.take_text();
-    LoadOptions options{.weights = letter.take<WeightType>(),
-                        .context = letter.take<int>(),
+  AnyModel load_as_told(ranks::Message& message, const Device& device) {
+    const std::filesystem::path folder = message.take_text();
+    LoadOptions options{.weights = message.take<WeightType>(),
+                        .context = message.take<int>(),
                         .cache_format = {},
-                        .only_known = letter.take<bool>()};
-    const bool has_format = letter.take<bool>();
-    const auto format = letter.take<KvFormat>();
+                        .only_known = message.take<bool>()};
+    const bool has_format = message.take<bool>();
+    const auto format = message.take<KvFormat>();
     if (has_format) options.cache_format = format;
-    require_same("arithmetic", letter.take<std::uint64_t>(), device_.arithmetic());
-    require_same(text("checkpoint ", quote(folder.string())), letter.take<std::uint64_t>(), digest_of(folder));
+    require_same("arithmetic", message.take<std::uint64_t>(), device_.arithmetic());
+    require_same(text("checkpoint ", quote(folder.string())), message.take<std::uint64_t>(), digest_of(folder));
     return slm::load<Models>(folder, device, options);
   }
 

@@ -22,7 +22,7 @@
 #include "slm/core/error.hpp"
 #include "slm/core/start_thread.hpp"
 #include "slm/ranks/communicator.hpp"
-#include "slm/ranks/letter.hpp"
+#include "slm/ranks/message.hpp"
 
 namespace slm { inline namespace v0_1 { namespace ranks {
 
@@ -57,12 +57,12 @@ class Team {
   std::unique_lock<std::mutex> lock() { return std::unique_lock(mutex_); }
 
   /// Rank 0 only, with the lock.
-  void tell(const Letter& letter) {
-    together([&] { send(letter.bytes().size(), letter.bytes()); });
+  void send_all(const Message& message) {
+    together([&] { send(message.bytes().size(), message.bytes()); });
   }
 
   /// Other ranks: returns the next command from rank 0; nothing at the end.
-  std::optional<Letter> next() {
+  std::optional<Message> next() {
     for (;;) {
       std::array<std::byte, first_bytes> first;
       ranks_.broadcast(first, 0);
@@ -77,7 +77,7 @@ class Team {
       const std::size_t in_first = std::min(bytes.size(), first_bytes - sizeof size);
       std::copy_n(first.begin() + sizeof size, in_first, bytes.begin());
       if (in_first < bytes.size()) ranks_.broadcast(std::span(bytes).subspan(in_first), 0);
-      return Letter(std::move(bytes));
+      return Message(std::move(bytes));
     }
   }
 

@@ -2,6 +2,7 @@
 #include <catch2/catch.hpp>
 #include <memory>
 #include <new>
+#include <sstream>
 #include <vector>
 
 #include "slm/model/page_pool.hpp"
@@ -90,4 +91,11 @@ TEST_CASE("results are read by the requested kind, after a forward pass") {
   }
   batch.clear();
   CHECK(error_id([&] { batch.logits(logits); }) == "batch.answer");
+}
+
+TEST_CASE("a sequence without a KV cache is neither saved nor loaded") {
+  const ToyModel model({.vocab = 7, .context = 32});
+  std::stringstream file;
+  CHECK(error_id([&] { model.sequence().save(file); }) == "sequence.no-cache");
+  CHECK(error_id([&] { Sequence::load(file, model.pool()); }) == "sequence.no-cache");
 }

@@ -47,10 +47,10 @@ void tell_a_team() {
           return;
         }
         for (const std::size_t size : {10u, 10000u}) {
-          ranks::Letter letter;
-          letter.put_all(std::span<const char>(std::vector<char>(size)));
+          ranks::Message message;
+          message.put_all(std::span<const char>(std::vector<char>(size)));
           const auto speaks = team.lock();
-          team.tell(letter);
+          team.send_all(message);
         }
       },
       patience);

@@ -21,7 +21,7 @@
 
 using namespace slm;
 using namespace slm::testing;
-using ranks::Letter;
+using ranks::Message;
 using ranks::run_threads;
 using ranks::Threads;
 using std::chrono::milliseconds;
@@ -29,9 +29,9 @@ using Team = ranks::Team<Threads>;
 
 namespace {
 
-void tell(Team& team, const Letter& letter) {
+void send_all(Team& team, const Message& message) {
   const auto speaks = team.lock();
-  team.tell(letter);
+  team.send_all(message);
 }
 
 std::vector<int> numbers_up_to(int count) {
@@ -43,16 +43,16 @@ std::vector<int> numbers_up_to(int count) {
 }  // namespace
 
 TEST_CASE("a message is read as written, and not beyond its end") {
-  Letter letter;
-  letter.put(7).put_text("seven").put_all(std::span<const int>(numbers_up_to(3))).put('x');
-  CHECK(letter.take<int>() == 7);
-  CHECK(letter.take_text() == "seven");
+  Message message;
+  message.put(7).put_text("seven").put_all(std::span<const int>(numbers_up_to(3))).put('x');
+  CHECK(message.take<int>() == 7);
+  CHECK(message.take_text() == "seven");
   std::vector<int> numbers;
-  letter.take_all(numbers);
+  message.take_all(numbers);
   CHECK(numbers == numbers_up_to(3));
-  CHECK(error_id([&] { letter.take<int>(); }) == "ranks.out-of-step");
-  CHECK(letter.take<char>() == 'x');
-  Letter lies;
+  CHECK(error_id([&] { message.take<int>(); }) == "ranks.out-of-step");
+  CHECK(message.take<char>() == 'x');
+  Message lies;
   lies.put<std::uint64_t>(~std::uint64_t{0} / 4);
   CHECK(error_id([&] { lies.take_all(numbers); }) == "ranks.out-of-step");
 }
@@ -62,18 +62,18 @@ TEST_CASE("messages of any length arrive complete and in order, from any thread;
     Team team(ranks, milliseconds(4));  // often enough to fall between messages
     if (team.leads()) {
       for (const int size : {0, 1, 1000, 1021, 1022, 1023, 100000}) {
-        std::jthread([&] { tell(team, Letter{}.put_all(std::span<const int>(numbers_up_to(size)))); });
+        std::jthread([&] { send_all(team, Message{}.put_all(std::span<const int>(numbers_up_to(size)))); });
         if (size == 1000) std::this_thread::sleep_for(milliseconds(30));
       }
       return;
     }
     for (const int size : {0, 1, 1000, 1021, 1022, 1023, 100000}) {
-      std::optional<Letter> letter = team.next();
+      std::optional<Message> message = team.next();
       std::vector<int> numbers;
-      if (letter) letter->take_all(numbers);
-      if (numbers != numbers_up_to(size)) throw std::runtime_error("another letter");
+      if (message) message->take_all(numbers);
+      if (numbers != numbers_up_to(size)) throw std::runtime_error("another message");
     }
-    if (team.next()) throw std::runtime_error("a letter too many");
+    if (team.next()) throw std::runtime_error("a message too many");
   });
 }
 
@@ -81,7 +81,7 @@ TEST_CASE("a team of one sends nothing") {
   ranks::Team<ranks::Alone> team{ranks::Alone{}};
   CHECK(team.leads());
   const auto speaks = team.lock();
-  team.tell(Letter{}.put(1));
+  team.send_all(Message{}.put(1));
 }
 
 TEST_CASE("a missing rank is detected without messages") {
@@ -96,7 +96,7 @@ TEST_CASE("a missing rank is detected without messages") {
                 while (team->failure().empty() && std::chrono::steady_clock::now() - begin < std::chrono::seconds(20))
                   std::this_thread::sleep_for(milliseconds(5));
                 told_first = !team->failure().empty();
-                tell(*team, Letter{});
+                send_all(*team, Message{});
               },
               milliseconds(200));
         }) == "ranks.failed");

@@ -102,7 +102,7 @@ inline AttendTask attend_task(const StepPlan& plan, const PlanSequence& sequence
 
 /// Rotates the pairs (x[0], x[1]), (x[2], x[3]), ... as (i, i + half) of a copy.
 inline void rotate_pairs(const CommonKernels& kernels, const float* cosine, const float* sine, int half, float* x) {
-  float first[512], second[512];  // head_dim is at most 1024
+  float first[512] = {}, second[512] = {};  // head_dim is at most 1024
   for (int i = 0; i < half; ++i) first[i] = x[2 * i], second[i] = x[2 * i + 1];
   kernels.rotate(first, second, cosine, sine, half, first, second);
   for (int i = 0; i < half; ++i) x[2 * i] = first[i], x[2 * i + 1] = second[i];

@@ -1,4 +1,4 @@
-// Letter: a message between ranks, a sequence of plain values.
+// Message: a message between ranks, a sequence of plain values.
 #pragma once
 
 #include <cstddef>
@@ -17,21 +17,21 @@ namespace slm { inline namespace v0_1 { namespace ranks {
 
 /// Values are read in the order of writing, by a rank of the same build. Throws ranks.out-of-step if fewer bytes were
 /// written than are read.
-class Letter {
+class Message {
  public:
-  Letter() = default;
-  explicit Letter(std::vector<std::byte> bytes) : bytes_(std::move(bytes)) {}
+  Message() = default;
+  explicit Message(std::vector<std::byte> bytes) : bytes_(std::move(bytes)) {}
 
   std::span<const std::byte> bytes() const { return bytes_; }
 
   template <class T>
-  requires std::is_trivially_copyable_v<T> Letter& put(const T& value) { return append(&value, sizeof value); }
+  requires std::is_trivially_copyable_v<T> Message& put(const T& value) { return append(&value, sizeof value); }
   template <class T>
-  Letter& put_all(std::span<const T> values) {
+  Message& put_all(std::span<const T> values) {
     static_assert(std::is_trivially_copyable_v<T>);
     return put<std::uint64_t>(values.size()).append(values.data(), values.size_bytes());
   }
-  Letter& put_text(std::string_view text) { return put_all(std::span(text)); }
+  Message& put_text(std::string_view text) { return put_all(std::span(text)); }
 
   template <class T>
   T take() {
@@ -54,7 +54,7 @@ class Letter {
   }
 
  private:
-  Letter& append(const void* from, std::size_t bytes) {
+  Message& append(const void* from, std::size_t bytes) {
     const auto* first = static_cast<const std::byte*>(from);
     bytes_.insert(bytes_.end(), first, first + bytes);
     return *this;
