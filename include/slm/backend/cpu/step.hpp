@@ -198,12 +198,15 @@ class CpuStep : private cpu::AdaptedProducts {
   }
 
   void add(Rows branch, Norm norm, Rows x) {
-    normalize(branch, norm);
-    for (std::int64_t i = 0; i < x.size(); ++i) x.data[i] += branch.data[i];
+    each_row(x, [&](std::int64_t r) {
+      float *const from = branch.row(r), *const to = x.row(r);
+      state_->kernels->normalize(norm, from, x.extent(1), from);
+      for (std::int64_t i = 0; i < x.extent(1); ++i) to[i] += from[i];
+    });
   }
 
   void normalize(Rows x, Norm norm) {
-    for (std::int64_t r = 0; r < x.extent(0); ++r) state_->kernels->normalize(norm, x.row(r), x.extent(1), x.row(r));
+    each_row(x, [&](std::int64_t r) { state_->kernels->normalize(norm, x.row(r), x.extent(1), x.row(r)); });
   }
 
   void select(ConstRows x, Rows out) {
@@ -223,6 +226,13 @@ class CpuStep : private cpu::AdaptedProducts {
 
  private:
   const PlanRow& at(int row) const { return plan_.rows[static_cast<std::size_t>(row)]; }
+
+  /// Calls use(row) for every row, on all threads if there are enough rows.
+  template <class Use>
+  void each_row(Rows x, const Use& use) {
+    const double nanoseconds = 8.0 * static_cast<double>(x.size()) / bytes_per_ns;
+    run(static_cast<int>(x.extent(0)), nanoseconds, [&](std::uint32_t r, int) { use(std::int64_t{r}); });
+  }
 
   Rows room_of(int index, std::int64_t count, std::int64_t width) {
     State::grow(state_->rooms[index], static_cast<std::size_t>(count * width));
