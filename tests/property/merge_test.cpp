@@ -43,7 +43,9 @@ const char* const names[] = {"llama-mha3h",
                              "olmo-clip-untied",
                              "mosaicgpt-qkln-alibi",
                              "gemma2",
-                             "glm4"};
+                             "glm4",
+                             "falcon-7b",
+                             "internlm2"};
 
 /// Half the distance of adjacent numbers from 1 to 2, the largest relative error of rounding.
 double unit_of(DType type) { return type == DType::f32 ? 0x1p-24 : type == DType::f16 ? 0x1p-11 : 0x1p-8; }

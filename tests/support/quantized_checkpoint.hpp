@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <map>
 #include <string>
 #include <vector>
@@ -123,9 +124,11 @@ struct EditableCheckpoint {
   }
 };
 
-/// Whether a tensor is the weight of a linear layer inside a block of a Llama checkpoint.
+/// Whether a tensor is the weight of a linear layer inside a block of a Llama checkpoint, or a fused qkv whose rows are
+/// stored in groups.
 inline bool is_linear_weight(const std::string& name) {
-  return name.starts_with("model.layers.") && name.ends_with("_proj.weight");
+  return (name.starts_with("model.layers.") && name.ends_with("_proj.weight")) ||
+         name.ends_with(".query_key_value.weight") || name.ends_with(".wqkv.weight");
 }
 
 /// A copy of a floating-point checkpoint with its blocks' linear layers in 4 bits.
@@ -155,7 +158,8 @@ inline EditableCheckpoint dequantized(const Checkpoint& source, const QuantizedF
     if (!is_linear_weight(name)) continue;
     const std::string module = name.substr(0, name.size() - std::string(".weight").size());
     for (auto part = copy.tensors.lower_bound(module + "."); part != copy.tensors.end();) {
-      part = part->first.starts_with(module + ".") ? copy.tensors.erase(part) : copy.tensors.end();
+      if (!part->first.starts_with(module + ".")) break;
+      part = part->first == module + ".bias" ? std::next(part) : copy.tensors.erase(part);
     }
     const Int4Rows rows = round_to_nearest(*tensor, form);
     OwnedTensor plain(name, DType::f32, tensor->shape);

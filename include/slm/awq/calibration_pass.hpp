@@ -22,10 +22,9 @@ inline void check_foldable(const Checkpoint& checkpoint) {
   const ModelConfig& shape = checkpoint.config();
   const char* what = checkpoint.names().weights(Role::down).front().transposed ? "stores its matrices transposed"
                      : shape.order == BlockOrder::post_norm                    ? "has its norms after attention and MLP"
-                     : shape.inner_norms               ? "has norms before the second matrices of attention and MLP"
-                     : checkpoint.names().groups_qkv() ? "has its queries, keys and values in groups of rows"
-                     : shape.embedding != 0            ? "projects its embedding"
-                                                       : nullptr;
+                     : shape.inner_norms    ? "has norms before the second matrices of attention and MLP"
+                     : shape.embedding != 0 ? "projects its embedding"
+                                            : nullptr;
   if (what == nullptr) return;
   throw Error("quantize.unsupported",
               text("'", checkpoint.folder().string(), "' ", what, ", for which AWQ has no mapping in slm"),

@@ -76,9 +76,10 @@ struct FloatLayer {
   void for_each(const TensorNames& names, OnMatrix&& matrix, OnVector&& vector) const {
     for (const FloatLinear* linear : linears()) {
       std::int64_t first = 0;
-      for (const TensorName& weight : linear->parts) {
-        matrix(*linear, weight, first);
-        if (linear->bias->size() > 0) vector(TensorNames::bias_of(weight), linear->bias->data() + first);
+      const FloatLinear& stored = as_stored(names, *linear);
+      for (const TensorName& weight : stored.parts) {
+        matrix(stored, weight, first);
+        if (stored.bias->size() > 0) vector(TensorNames::bias_of(weight), stored.bias->data() + first);
         first += weight.shape.at(0);
       }
     }
@@ -99,6 +100,20 @@ struct FloatLayer {
   }
 
  private:
+  /// The linear layer with its rows in the order of the file.
+  const FloatLinear& as_stored(const TensorNames& names, const FloatLinear& linear) const {
+    if (!names.is_grouped(linear.parts.front())) return linear;
+    grouped_ = linear;
+    grouped_bias_ = FloatVector(linear.bias->size());
+    grouped_.bias = &grouped_bias_;
+    for (std::int64_t row = 0; row < linear.out(); ++row) {
+      const std::int64_t to = names.stored_row(row);
+      std::copy_n(linear.row(row).data(), linear.in, grouped_.row(to).data());
+      if (linear.bias->size() > 0) grouped_bias_.data()[to] = linear.bias->data()[row];
+    }
+    return grouped_;
+  }
+
   static void adopt(FloatLinear& linear, FloatMatrix& matrix, FloatVector& bias, std::vector<TensorName> parts) {
     linear.parts = std::move(parts);
     linear.in = matrix.in;
@@ -110,7 +125,10 @@ struct FloatLayer {
     matrix = matrix_of(linear.weight, linear.in);
   }
 
-  mutable std::vector<float> less_one_[2];  // norms as stored, valid until the next for_each()
+  // As stored, valid until the next for_each():
+  mutable std::vector<float> less_one_[2];  // norms
+  mutable FloatLinear grouped_;             // qkv in groups of rows
+  mutable FloatVector grouped_bias_;
 };
 
 }}}

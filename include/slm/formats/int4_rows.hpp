@@ -265,7 +265,19 @@ inline void unpack(const Int4Tensor& layer, std::int64_t first, std::int64_t cou
                      " from ", first, " on"),
                 "Request rows inside the layer");
   }
-  detail::Int4Unpacking(layer, layer.first + first, count, rows).run();
+  first += layer.first;
+  if (layer.order == nullptr) return detail::Int4Unpacking(layer, first, count, rows).run();
+  rows = {.rows = count, .in = layer.in, .group = layer.group, .codes = {}, .zeros = {}, .scales = {}};
+  const auto append = [](auto& to, const auto& from) { to.insert(to.end(), from.begin(), from.end()); };
+  Int4Rows run;
+  for (std::int64_t row = 0, length = 0; row < count; row += length) {  // runs of adjacent stored rows
+    const std::int64_t* stored = layer.order->data() + first + row;
+    for (length = 1; row + length < count && stored[length] == stored[0] + length;) ++length;
+    detail::Int4Unpacking(layer, stored[0], length, run).run();
+    append(rows.codes, run.codes);
+    append(rows.zeros, run.zeros);
+    append(rows.scales, run.scales);
+  }
 }
 
 inline Int4Rows unpack(const Int4Tensor& layer, std::int64_t first, std::int64_t count) {

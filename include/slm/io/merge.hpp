@@ -79,7 +79,8 @@ class Merge {
  private:
   struct Sum {
     const LowRank* change;
-    bool turned;  // stored [in, out]
+    bool turned;   // stored [in, out]
+    bool grouped;  // see TensorTable::grouped_qkv
   };
 
   Error refused(const std::string& what, const std::string& advice) const {
@@ -107,11 +108,8 @@ class Merge {
       std::int64_t first = 0;
       for (const TensorName& weight : weights) {
         const bool turned = weight.transposed || *product == AdaptedProduct::embedding;
-        if (names.is_grouped(weight) && !changes.empty()) {
-          throw refused(text("'", weight.module(), "' has its rows in groups"), "Run the model with the adapter");
-        }
         for (const LowRank& change : changes) {
-          if (change.first == first) sums_.emplace(weight.name, Sum{&change, turned});
+          if (change.first == first) sums_.emplace(weight.name, Sum{&change, turned, names.is_grouped(weight)});
         }
         first += weight.shape[turned ? 1 : 0];
       }
@@ -168,14 +166,15 @@ class Merge {
         const float* column = of_columns.data() + j * columns;
         for (std::size_t c = 0; c < delta.size(); ++c) delta[c] += factor * column[c];
       }
-      convert(tensor, r * columns, columns, weights.data());
-      std::byte* out = merged_.data() + r * columns * std::int64_t{sizeof(Element)};
+      const std::int64_t stored = sum.grouped ? checkpoint_.names().stored_row(r) : r;
+      convert(tensor, stored * columns, columns, weights.data());
+      std::byte* out = merged_.data() + stored * columns * std::int64_t{sizeof(Element)};
       for (std::size_t c = 0; c < delta.size(); ++c) {
         const Element value = from_float<Element>(weights[c] + delta[c]);
         if (!std::isfinite(to_float(value))) {
           throw Error("merge.overflow",
-                      text("with the adapter, tensor ", quote(tensor.name), " [", r, ", ", c, "] exceeds the range of ",
-                           name_of(tensor.dtype)),
+                      text("with the adapter, tensor ", quote(tensor.name), " [", stored, ", ", c,
+                           "] exceeds the range of ", name_of(tensor.dtype)),
                       "Merge into the model in another type, or use the adapter without merging");
         }
         std::memcpy(out + c * sizeof(Element), &value, sizeof value);

@@ -165,9 +165,9 @@ struct WeightReader {
   }
 
   typename Format::Source source(const TensorName& weight) {
-    if (names.is_grouped(weight)) return as_asked_or_dense(regrouped(weight));
     LinearSource layer = weight.transposed ? transpose(checkpoint.tensor(weight.name, weight.shape))
                                            : detail::packable(linear_source(checkpoint, weight));
+    if (names.is_grouped(weight)) regroup(layer);
     const auto* int4 = std::get_if<Int4Tensor>(&layer);
     if constexpr (DenseFormat<Format>) {
       if (!int4) return std::get<Tensor>(std::move(layer));
@@ -189,33 +189,25 @@ struct WeightReader {
     }
   }
 
-  typename Format::Source as_asked_or_dense(Tensor tensor) const {
-    if constexpr (DenseFormat<Format>) {
-      return tensor;
-    } else {
-      return as_asked(std::move(tensor));
+  /// Orders the rows of a fused matrix as q, k, v.
+  void regroup(LinearSource& layer) const {
+    std::vector<std::int64_t> order(static_cast<std::size_t>(out_features(layer)));
+    for (std::size_t row = 0; row < order.size(); ++row) {
+      order[row] = names.stored_row(static_cast<std::int64_t>(row));
     }
-  }
-
-  /// A copy of a fused matrix whose rows are in the order q, k, v.
-  Tensor regrouped(const TensorName& weight) const {
-    if (!checkpoint.has(weight.name)) (void)linear_source(checkpoint, weight);  // an Error, or a matrix of codes
-    if (!checkpoint.has(weight.name)) {
-      throw Error("model.grouped-codes",
-                  text("'", checkpoint.folder().string(), "': '", weight.module(),
-                       "' has the queries, keys and values of each group in turn, and 4-bit weights"),
-                  "Use the floating-point checkpoint of the model");
+    if (auto* const int4 = std::get_if<Int4Tensor>(&layer)) {
+      int4->order = std::make_shared<const std::vector<std::int64_t>>(std::move(order));
+      return;
     }
-    Tensor copy = checkpoint.tensor(weight.name, weight.shape);
-    const auto rows = static_cast<std::size_t>(weight.shape[0]), row_bytes = copy.size_bytes / rows;
-    auto bytes = std::make_unique_for_overwrite<std::byte[]>(copy.size_bytes);
-    for (std::size_t row = 0; row < rows; ++row) {
-      const auto from = static_cast<std::size_t>(names.stored_row(static_cast<std::int64_t>(row)));
-      std::memcpy(bytes.get() + row * row_bytes, copy.bytes + from * row_bytes, row_bytes);
+    Tensor& tensor = std::get<Tensor>(layer);
+    const std::size_t row_bytes = tensor.size_bytes / order.size();
+    auto bytes = std::make_unique_for_overwrite<std::byte[]>(tensor.size_bytes);
+    for (std::size_t row = 0; row < order.size(); ++row) {
+      std::memcpy(bytes.get() + row * row_bytes, tensor.bytes + static_cast<std::size_t>(order[row]) * row_bytes,
+                  row_bytes);
     }
-    copy.bytes = bytes.get();
-    copy.owner = std::move(bytes);
-    return copy;
+    tensor.bytes = bytes.get();
+    tensor.owner = std::move(bytes);
   }
 
   LinearSource as_asked(LinearSource layer) const {

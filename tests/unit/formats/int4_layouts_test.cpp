@@ -231,6 +231,32 @@ TEST_CASE("packing and unpacking is the identity, in every layout, size, group a
   }
 }
 
+TEST_CASE("rows in another order than the stored one, in whole and in part") {
+  const Int4Rows rows = random_rows(72, 256, 64, 8);
+  const auto order = std::make_shared<std::vector<std::int64_t>>();
+  for (std::int64_t n = 0; n < 72; ++n) order->push_back(n / 12 % 3 * 24 + n / 36 * 12 + n % 12);
+  for (const Int4Layout layout : all_layouts) {
+    INFO(name_of(layout));
+    const PackedLayer packed(rows, {.layout = layout});
+    const Int4Rows stored = unpack(packed.layer, 0, 72);
+    Int4Tensor layer = packed.layer;
+    layer.order = order;
+    for (const auto& [first, count] : {std::pair<std::int64_t, std::int64_t>{0, 72}, {5, 40}, {71, 1}, {30, 0}}) {
+      const Int4Rows part = unpack(std::get<Int4Tensor>(rows_of(LinearSource(layer), first, count)), 0, count);
+      REQUIRE(part.rows == count);
+      for (std::int64_t n = 0; n < count; ++n) {
+        const std::int64_t from = (*order)[static_cast<std::size_t>(first + n)];
+        CHECK(std::equal(part.codes.begin() + n * 256, part.codes.begin() + (n + 1) * 256,
+                         stored.codes.begin() + from * 256));
+        CHECK(
+            std::equal(part.zeros.begin() + n * 4, part.zeros.begin() + (n + 1) * 4, stored.zeros.begin() + from * 4));
+        CHECK(std::equal(part.scales.begin() + n * 4, part.scales.begin() + (n + 1) * 4,
+                         stored.scales.begin() + from * 4));
+      }
+    }
+  }
+}
+
 TEST_CASE("all layouts give the same weights, bit for bit") {
   const Int4Rows rows = random_rows(72, 256, 64, 5);
   const std::vector<float> expected = weights_of(PackedLayer(rows, {}).layer);

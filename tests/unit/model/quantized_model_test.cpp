@@ -75,6 +75,22 @@ TEST_CASE("the same 4-bit model in every layout gives the same logits, those of 
   }
 }
 
+TEST_CASE("4-bit matrices of grouped rows in every layout, as from their dequantized weights") {
+  for (const char* name : {"models/internlm2", "models/gptneox-parallel", "models/falcon-7b"}) {
+    const Checkpoint source(fixture(name));
+    const std::vector<float> original = logits_of(fixture(name));
+    const auto expected = logits_of(dequantized(source, {.group = 8}));
+    const double distance = relative_distance(expected, original);
+    CHECK(distance > 1e-3);
+    CHECK(distance < 0.6);
+    for (const Int4Layout layout : all_layouts) {
+      if (layout == Int4Layout::awq_gemv_fast) continue;  // needs multiples of 64 inputs
+      INFO(name << " " << name_of(layout));
+      CHECK(logits_of(quantized(source, {.layout = layout, .group = 8})) == expected);
+    }
+  }
+}
+
 TEST_CASE("all seven layouts, groups of usual size, and every type of scale") {
   const ModelConfig shape{
       .layers = 2, .hidden = 128, .ffn = 192, .heads = 4, .kv_heads = 2, .head_dim = 32, .vocab = 101};
