@@ -98,6 +98,8 @@ inline constexpr GgufArchitecture gguf_architectures[] = {
     detail::gguf_architecture("hunyuan-dense", "hunyuan_v1_dense", detail::gate_and_up, {.qk_norm = QkNorm::rotated}),
     detail::gguf_architecture("cohere2", "cohere2", detail::gate_and_up,
                               {.norm = NormKind::layer, .rotates_pairs = true, .order = BlockOrder::parallel}),
+    detail::gguf_architecture("command-r", "cohere", detail::gate_and_up,
+                              {.norm = NormKind::layer, .rotates_pairs = true, .order = BlockOrder::parallel}),
     detail::gguf_architecture("gptneox", "gpt_neox", detail::up_alone,
                               detail::plain_mlp(ActivationKind::gelu_erf, NormKind::layer, BlockOrder::parallel_norms)),
     detail::gguf_architecture("falcon", "falcon", detail::up_alone,
@@ -113,6 +115,26 @@ inline constexpr GgufArchitecture gguf_architectures[] = {
                               detail::plain_mlp(ActivationKind::xielu, NormKind::rms)),
     detail::gguf_architecture("seed_oss", "seed_oss", detail::gate_and_up),
 };
+
+namespace detail {
+
+constexpr GgufArchitecture falcon_with_two_norms() {
+  GgufArchitecture made = gguf_architecture(
+      "falcon", "falcon", up_alone, plain_mlp(ActivationKind::gelu_erf, NormKind::layer, BlockOrder::parallel_norms));
+  for (Family* family : {&made.apart, &made.fused}) {
+    family->names.attention_norm = "attn_norm_2";
+    family->names.mlp_norm = "attn_norm";
+  }
+  return made;
+}
+inline constexpr GgufArchitecture falcon_two_norms = falcon_with_two_norms();
+
+/// Falcon 40B and 180B have a norm more than 7B, and other names of norms.
+inline const GgufArchitecture& variant_of(const GgufArchitecture& known, bool two_norms) {
+  return known.name == "falcon" && two_norms ? falcon_two_norms : known;
+}
+
+}  // namespace detail
 
 /// The architecture of a file. Throws Error, stating the kind of file, if it is not a supported model.
 inline const GgufArchitecture& architecture_of(const GgufFile& file) {
@@ -140,7 +162,7 @@ inline const GgufArchitecture& architecture_of(const GgufFile& file) {
     throw Error("gguf.no-tensors", text("'", fields.file(), "' has a vocabulary but no weights"),
                 "Name the file of the whole model");
   }
-  return *known;
+  return detail::variant_of(*known, file.find("blk.0.attn_norm_2.weight") != nullptr);
 }
 
 }}

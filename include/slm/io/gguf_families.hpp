@@ -19,7 +19,7 @@ constexpr bool gguf_family_reads(std::string_view architecture, std::string_view
   const bool scaled = architecture == "granite" || architecture == "minicpm";
   const bool windowed = architecture == "gemma2" || architecture == "gemma3" || architecture == "olmo2" ||
                         architecture == "exaone4" || architecture == "cohere2";
-  if (key == "logit_scale") return scaled || architecture == "cohere2";
+  if (key == "logit_scale") return scaled || architecture == "cohere2" || architecture == "command-r";
   if (key == "embedding_scale" || key == "residual_scale") return scaled;
   if (key == "attention.scale") return architecture == "granite";
   if (key == "attn_logit_softcapping") return architecture == "gemma2";
@@ -66,7 +66,7 @@ class GgufFamilyReader {
       for (int l = 0; settings.window != 0 && l < config.layers; ++l)
         settings.unrotated_layers.push_back(settings.window_of(l) == 0);
     }
-    if (is("cohere2")) settings.logit_scale = fields_.number(key("logit_scale"), 1e-6, 1e6, 1);
+    if (is("cohere2") || is("command-r")) settings.logit_scale = fields_.number(key("logit_scale"), 1e-6, 1e6, 1);
     if (is("mistral3")) {
       settings.temperature = fields_.number(key("attention.temperature_scale"), 0, 1e3, 0);
       const char* original = "rope.scaling.original_context_length";

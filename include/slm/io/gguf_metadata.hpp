@@ -23,7 +23,9 @@ inline const GgufArchitecture& gguf_architecture_for(const Checkpoint& checkpoin
   const std::string_view wanted = llama ? "llama" : type == "olmo3" ? "olmo2" : type;
   const auto found = std::find_if(std::begin(gguf_architectures), std::end(gguf_architectures),
                                   [&](const auto& known) { return known.apart.model_type == wanted; });
-  if (found != std::end(gguf_architectures)) return *found;
+  if (found != std::end(gguf_architectures)) {
+    return detail::variant_of(*found, checkpoint.config().order == BlockOrder::parallel_norms);
+  }
   throw Error(
       "quantize.not-for-gguf",
       text("'", checkpoint.folder().string(), "' is of the family '", type, "', which has no GGUF architecture"),
@@ -41,7 +43,7 @@ inline void write_gguf_family(GgufWriter& out, std::string_view architecture, co
     out.number(key("logit_scale"), 1 / settings.logit_scale);
     if (granite) out.number(key("attention.scale"), settings.attention_scale);
   }
-  if (architecture == "cohere2") out.number(key("logit_scale"), settings.logit_scale);
+  if (architecture == "cohere2" || architecture == "command-r") out.number(key("logit_scale"), settings.logit_scale);
   if (architecture == "gemma2") out.number(key("attn_logit_softcapping"), settings.attention_cap);
   if (settings.logit_cap != 0) out.number(key("final_logit_softcapping"), settings.logit_cap);
   if (settings.has_two_ropes()) out.number(key("rope.freq_base_swa"), settings.windowed_rope_theta);
