@@ -121,10 +121,8 @@ OrderedJson formats_of(const slm::Checkpoint& checkpoint) {
   for (const auto& [unused, tensor] : checkpoint.tensors()) {
     if (tensor->shape.size() != 2) continue;
     const slm::DType type = tensor->dtype;
-    formats[std::string{slm::name_of(type)}] = !slm::is_blocked(type) ? name_of_floats(type)
-                                               : slm::has_code_tiles(type)
-                                                   ? slm::text(slm::narrow_code_tiles_of(type).bits, "-bit codes")
-                                                   : std::string{slm::name_of(slm::DType::f32)};
+    formats[std::string{slm::name_of(type)}] =
+        slm::is_blocked(type) ? slm::text(slm::narrow_code_tiles_of(type).bits, "-bit codes") : name_of_floats(type);
   }
   return formats;
 }

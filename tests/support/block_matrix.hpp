@@ -12,9 +12,11 @@
 
 namespace slm::testing {
 
-inline constexpr DType block_types[] = {DType::q4_0, DType::q4_1,   DType::q5_0,  DType::q5_1,  DType::q8_0,
-                                        DType::q2_k, DType::iq4_nl, DType::q3_k,  DType::q4_k,  DType::q5_k,
-                                        DType::q6_k, DType::iq4_xs, DType::iq3_s, DType::tq1_0, DType::tq2_0};
+inline constexpr DType block_types[] = {DType::q4_0,    DType::q4_1,    DType::q5_0,   DType::q5_1,  DType::q8_0,
+                                        DType::q2_k,    DType::iq4_nl,  DType::q3_k,   DType::q4_k,  DType::q5_k,
+                                        DType::q6_k,    DType::iq4_xs,  DType::iq3_s,  DType::tq1_0, DType::tq2_0,
+                                        DType::iq3_xxs, DType::iq2_xxs, DType::iq2_xs, DType::iq2_s, DType::iq1_s,
+                                        DType::iq1_m,   DType::mxfp4};
 
 /// The position of a block's F16 scale, and of its minimum after it.
 inline std::size_t scale_place(DType type) {
@@ -44,7 +46,18 @@ struct BlockMatrix {
     };
     const CodeTiles tiles = code_tiles_of(type);
     for (std::size_t block = 0; block < blocks; ++block) {
-      set(block * size + scale_place(type), 0.02f * random());
+      if (type == DType::mxfp4) {
+        bytes[block * size] = static_cast<std::byte>(117 + block % 8);
+      } else if (type == DType::iq1_m) {  // its scale is in the upper halves of four numbers: 0x24..
+        for (const std::size_t part : {49u, 51u, 53u, 55u}) {
+          const std::byte upper{static_cast<unsigned char>(part == 55   ? 0x20
+                                                           : part == 53 ? 0x40
+                                                                        : 0x10 * (block % 16))};
+          bytes[block * size + part] = (bytes[block * size + part] & std::byte{15}) | upper;
+        }
+      } else {
+        set(block * size + scale_place(type), 0.02f * random());
+      }
       if (tiles.has_minima()) set(block * size + scale_place(type) + 2, 0.2f * random());
     }
     tensor = {.name = "blocks", .dtype = type, .shape = {out, in}, .bytes = bytes.data(), .size_bytes = bytes.size()};

@@ -66,7 +66,7 @@ MatrixFormat format_of(const StoredLinear& source, bool on_processor) {
   if (const auto* int4 = std::get_if<Int4Tensor>(&source))
     return {.codes = CodeTiles{.block = int4_block(int4->group, int4->in)}};
   const DType type = std::get<Tensor>(source).dtype;
-  if (!has_code_tiles(type)) return floats(is_blocked(type) ? DType::f32 : type);
+  if (!is_blocked(type)) return floats(type);
   return {.codes = on_processor ? narrow_code_tiles_of(type) : code_tiles_of(type)};
 }
 

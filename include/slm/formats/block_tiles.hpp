@@ -13,14 +13,23 @@
 
 namespace slm { inline namespace v0_1 {
 
-/// Returns true if all sources are matrices in block formats that have tiles, with equally long blocks.
+/// Returns true if all sources are matrices in block formats with equally long blocks. Scales in
+/// fp32 and minima exclude each other.
 inline bool block_tiles_hold(std::span<const LinearSource> sources) {
   const auto values = [](const LinearSource& source) {
     const auto* tensor = std::get_if<Tensor>(&source);
-    return tensor != nullptr && has_code_tiles(tensor->dtype) ? values_of_block(tensor->dtype) : 1;
+    return tensor == nullptr ? 1 : values_of_block(tensor->dtype);
   };
   const int first = values(sources.front());
-  return first > 1 && std::ranges::all_of(sources, [&](const auto& source) { return values(source) == first; });
+  if (first == 1) return false;
+  bool floats = false, minima = false;
+  for (const LinearSource& source : sources) {
+    if (values(source) != first) return false;
+    const CodeTiles tiles = code_tiles_of(std::get<Tensor>(source).dtype);
+    floats = floats || !tiles.half_scales;
+    minima = minima || tiles.has_minima();
+  }
+  return !(floats && minima);
 }
 
 /// The tile layout of stacked matrices that block_tiles_hold() accepts, without memory. Different types share a common
@@ -36,6 +45,7 @@ inline CodeTiles block_tiles_of(std::span<const LinearSource> sources) {
     tiles.block = std::min(tiles.block, own.block);
     tiles.bits = 8;
     tiles.zero = 128;
+    tiles.half_scales = tiles.half_scales && own.half_scales;
     if (own.has_minima()) tiles.offset = CodeOffset::minimum;
   }
   tiles.in = in_features(sources.front());

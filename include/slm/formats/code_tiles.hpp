@@ -171,10 +171,14 @@ inline void write_int4_row(const CodeTiles& tiles, std::byte* bytes, std::int64_
 }
 
 /// The tile layout for a GGUF block type, without extents, with codes of four or eight bits: reading them needs at most
-/// a shift by half a byte. Without blocks for types whose scales are not always exact in F16.
+/// a shift by half a byte.
 constexpr CodeTiles code_tiles_of(DType type) {
   const auto tiles = [](int bits, int block, int span, CodeOffset offset, int zero) {
     return CodeTiles{.bits = bits, .block = block, .span = span, .offset = offset, .zero = zero};
+  };
+  const auto with_floats = [](CodeTiles layout) {  // scales that are not always exact in F16
+    layout.half_scales = false;
+    return layout;
   };
   using enum CodeOffset;
   switch (type) {
@@ -193,12 +197,16 @@ constexpr CodeTiles code_tiles_of(DType type) {
     case DType::iq3_s: return tiles(8, 32, 256, constant, 16);
     case DType::tq1_0:
     case DType::tq2_0: return tiles(4, 32, 256, constant, 8);
+    case DType::iq3_xxs: return with_floats(tiles(8, 32, 256, constant, 32));
+    case DType::iq2_xxs: return with_floats(tiles(8, 32, 256, constant, 128));
+    case DType::iq2_xs:
+    case DType::iq2_s: return with_floats(tiles(8, 16, 256, constant, 128));
+    case DType::iq1_s: return with_floats(tiles(8, 32, 256, constant, 16));
+    case DType::iq1_m: return with_floats(tiles(8, 16, 256, constant, 16));
+    case DType::mxfp4: return with_floats(tiles(8, 32, 0, constant, 16));
     default: return {};
   }
 }
-
-/// Whether tiles can hold a block type exactly. Other block types are dequantized to fp32 at load.
-constexpr bool has_code_tiles(DType type) { return code_tiles_of(type).block != 0; }
 
 /// The narrowest tile layout that CPU kernels unpack: five and six bits for types that have them, six for types with
 /// fewer than four.
@@ -208,10 +216,13 @@ constexpr CodeTiles narrow_code_tiles_of(DType type) {
     case DType::q5_0:
     case DType::q5_1:
     case DType::q5_k:
-    case DType::iq3_s: tiles.bits = 5; break;
+    case DType::iq3_s:
+    case DType::iq1_s:
+    case DType::mxfp4: tiles.bits = 5; break;
     case DType::q2_k:
     case DType::q3_k:
-    case DType::q6_k: tiles.bits = 6; break;
+    case DType::q6_k:
+    case DType::iq1_m: tiles.bits = 6; break;
     default: break;
   }
   return tiles;
@@ -229,8 +240,12 @@ inline void write_block_row(const CodeTiles& tiles, std::byte* bytes, std::int64
   for (std::int64_t s = 0; s < count; ++s) {
     decode_block(from, from_row * count + s, block);
     const std::int64_t at = s * tiles.height + lane;
-    const half_t scale = from_float<half_t>(block.scale);
-    std::memcpy(tile + at * 2, &scale, sizeof scale);
+    if (tiles.half_scales) {
+      const half_t scale = from_float<half_t>(block.scale);
+      std::memcpy(tile + at * 2, &scale, sizeof scale);
+    } else {
+      std::memcpy(tile + at * 4, &block.scale, sizeof block.scale);
+    }
     if (tiles.has_minima()) {
       std::memcpy(tile + tiles.minima_offset() + at * 2, &block.minimum, sizeof block.minimum);
     }

@@ -13,7 +13,6 @@
 
 #include "slm/backend/weight_place.hpp"
 #include "slm/config/model_config.hpp"
-#include "slm/formats/code_tiles.hpp"
 #include "slm/formats/convert.hpp"
 #include "slm/io/adapted_product.hpp"
 #include "slm/io/checkpoint.hpp"
@@ -217,10 +216,8 @@ struct WeightReader {
       case WeightType::f32: return converted<float>(*tensor, DType::f32);
       case WeightType::f16: return converted<half_t>(*tensor, DType::f16);
       case WeightType::bf16: return converted<bfloat16_t>(*tensor, DType::bf16);
-      default: break;
+      default: return layer;
     }
-    if (!is_blocked(tensor->dtype) || has_code_tiles(tensor->dtype)) return layer;
-    return converted<float>(*tensor, DType::f32);
   }
 
   /// [in, out] -> a copy [out, in], in the format's element type, so that pack() needs no second copy.

@@ -271,9 +271,15 @@ TEST_CASE("a block without a finite scale is rejected when a matrix is packed, o
   for (const int threads : {1, 3}) {
     for (const DType type : block_types) {
       BlockMatrix blocks(type, 300, 256, 20);
-      const std::size_t infinite = blocks.bytes.size() - bytes_of(type) + scale_place(type);
-      blocks.bytes[infinite] = std::byte{0};
-      blocks.bytes[infinite + 1] = std::byte{0x7c};
+      const std::size_t last = blocks.bytes.size() - bytes_of(type), infinite = last + scale_place(type);
+      if (type == DType::mxfp4) {
+        blocks.bytes[last] = std::byte{255};
+      } else if (type == DType::iq1_m) {  // in parts
+        for (const std::size_t part : {49u, 51u, 53u, 55u}) blocks.bytes[last + part] = std::byte{0xf0};
+      } else {
+        blocks.bytes[infinite] = std::byte{0};
+        blocks.bytes[infinite + 1] = std::byte{0x7c};
+      }
       CAPTURE(name_of(type), threads);
       CHECK(error_id([&] { blocks.packed(threads); }) == "gguf.non-finite");
     }
