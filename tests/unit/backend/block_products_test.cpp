@@ -70,6 +70,14 @@ TEST_CASE("tiles of every block type contain the values of its blocks, bit for b
   }
 }
 
+TEST_CASE("blocks of types with equally wide codes are equally long") {
+  for (const DType type : block_types) {
+    const CodeTiles tiles = narrow_code_tiles_of(type);
+    CAPTURE(name_of(type));
+    CHECK(tiles.block == backend::cpu::gguf_code_block(tiles.bits));
+  }
+}
+
 TEST_CASE("tiles have the bits of the file's blocks, or few more") {
   const auto bits = [](DType type) {
     const BlockMatrix blocks(type, 64, 1024, 1);

@@ -36,6 +36,18 @@ TEST_CASE("products equal those of the dequantized weights") {
   }
 }
 
+TEST_CASE("four drafted tokens and the one before them unpack each weight once") {
+  for (const DotSet set : available_dot_sets()) {
+    if (set == DotSet::portable || set == DotSet::neon_dot || set == DotSet::neon_i8mm) continue;
+    for (const int terms : {1, 2}) {
+      for (const int bits : {4, 6}) {
+        CAPTURE(name_of(set), terms, bits);
+        CHECK(backend::cpu::code_kernels(set, terms).blocks(5, bits).blocks == 1);
+      }
+    }
+  }
+}
+
 TEST_CASE("more rows than sums in scratch memory") {
   const DotSet set = GENERATE(from_range(available_dot_sets()));
   const Int4TestMatrix test(random_rows(40, 64, 32, 1));

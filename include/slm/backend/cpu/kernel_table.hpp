@@ -19,7 +19,9 @@ constexpr int kv_chunk = 512;     // positions summed from zero, a multiple of k
 constexpr int most_queries = 32;  // per attention task, a multiple of most_lanes
 constexpr int most_matmul_rows = 128;  // weight rows per call
 constexpr int most_panel_rows = 64;
-constexpr int most_code_block = 128;   // maximum values per scale in CodeTiles
+constexpr int most_code_block = 128;  // maximum values per scale in CodeTiles
+/// Values per scale of a GGUF type whose CodeTiles have this many bits.
+constexpr int gguf_code_block(int bits) { return bits == 6 ? 16 : 32; }
 constexpr int panel_floats = 1 << 17;  // weights widened at once for many rows: 512 KiB, in the L2 cache
 
 static_assert(kv_block == page_positions);

@@ -75,6 +75,8 @@ namespace portable {
 #define SLM_DOT 0
 #include "slm/backend/cpu/code_scales.inc"
 
+#include "slm/backend/cpu/code_dots.inc"
+
 #include "slm/backend/cpu/code_kernels.inc"
 #undef SLM_DOT
 #undef SLM_REGISTERS
@@ -101,6 +103,8 @@ using namespace portable;
 #define SLM_DOT 3
 #include "slm/backend/cpu/code_scales.inc"
 
+#include "slm/backend/cpu/code_dots.inc"
+
 #include "slm/backend/cpu/code_kernels.inc"
 #undef SLM_DOT
 }  // namespace neon_dot
@@ -116,6 +120,8 @@ namespace neon_i8mm {
 using namespace portable;
 #define SLM_DOT 4
 #include "slm/backend/cpu/code_scales.inc"
+
+#include "slm/backend/cpu/code_dots.inc"
 
 #include "slm/backend/cpu/code_kernels.inc"
 #undef SLM_DOT
@@ -156,6 +162,8 @@ namespace avx2 {
 #define SLM_DOT 1
 #include "slm/backend/cpu/code_scales.inc"
 
+#include "slm/backend/cpu/code_dots.inc"
+
 #include "slm/backend/cpu/code_kernels.inc"
 #undef SLM_DOT
 #undef SLM_SET
@@ -176,6 +184,8 @@ using namespace avx2;
 #define SLM_LANES 8
 #define SLM_DOT 2
 #include "slm/backend/cpu/code_scales.inc"
+
+#include "slm/backend/cpu/code_dots.inc"
 
 #include "slm/backend/cpu/code_kernels.inc"
 #undef SLM_DOT
@@ -227,6 +237,8 @@ using namespace avx512;
 #define SLM_LANES 16
 #define SLM_DOT 2
 #include "slm/backend/cpu/code_scales.inc"
+
+#include "slm/backend/cpu/code_dots.inc"
 
 #include "slm/backend/cpu/code_kernels.inc"
 #undef SLM_DOT
