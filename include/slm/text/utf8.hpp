@@ -135,7 +135,14 @@ inline std::size_t append_lossy(std::string& out, std::string_view bytes, bool k
 /// Number of characters of a valid text.
 inline std::size_t count(std::string_view text) {
   std::size_t characters = 0;
-  for (const char byte : text) characters += !is_continuation(byte);
+  for (std::size_t position = 0; position < text.size();) {
+    if (are_ascii(text, position)) {
+      characters += 8;
+      position += 8;
+    } else {
+      characters += !is_continuation(text[position++]);
+    }
+  }
   return characters;
 }
 

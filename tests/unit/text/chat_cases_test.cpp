@@ -115,6 +115,53 @@ TEST_CASE("texts of messages differ from texts of templates", "[chat]") {
   }
 }
 
+TEST_CASE("long conversations stay within the limits of published templates", "[chat]") {
+  SLM_SKIP_WITHOUT(testing::published_template("SOURCE.txt"), "the folder chat_templates");
+  std::string tools, texts, calls;
+  const std::string words(1000, 'w');
+  for (int i = 0; i < 100; ++i) {
+    tools += slm::text(i > 0 ? "," : "", R"({"type": "function", "function": {"name": "f)", i, R"(", "description": ")",
+                       words.substr(500),
+                       R"(", "parameters": {"type": "object", "required": ["a"], "properties": {"a": {"type": "string",
+                       "description": "b", "enum": ["x", "y"]}, "c": {"type": "integer", "description": "d"}}}}})");
+  }
+  for (int i = 0; i < 1001; ++i) {
+    const auto said = [&](const char* role) {
+      return slm::text(i > 0 ? "," : "", R"({"role": ")", role, R"(", "content": ")", i, " ", words, "\"}");
+    };
+    texts += said(i % 2 == 0 ? "user" : "assistant");
+    if (i % 4 == 1) {
+      calls += R"(,{"role": "assistant", "content": "", "tool_calls": [{"id": "abcdefgh1", "type": "function",
+                  "function": {"name": "f1", "arguments": {"a": "x", "c": 2}}}]})";
+    } else if (i % 4 == 2) {
+      calls += slm::text(R"(,{"role": "tool", "tool_call_id": "abcdefgh1", "name": "f1", "content": ")", i, "\"}");
+    } else {
+      calls += said(i % 4 == 0 ? "user" : "assistant");
+    }
+  }
+  std::size_t rendered = 0;
+  for (const OrderedJson& example : template_cases("features.json")) {
+    const std::string name = example["template"];
+    const ChatTemplate form = published(name).with_token("bos_token", "<s>").with_token("eos_token", "</s>");
+    for (const std::string& messages : {texts, calls}) {
+      const std::string all_tools = "[" + tools + "]", all = "[" + messages + "]";
+      ChatOptions options;
+      options.tools = all_tools;
+      options.as_given = true;  // also where the template leaves tools out
+      INFO(name);
+      try {
+        const std::size_t size = form.render(all, options).text.size();
+        CHECK(size > 100'000);
+        ++rendered;
+      } catch (const TemplateError& error) {
+        INFO(error.what());
+        CHECK(error.kind() != TemplateError::Kind::limit);  // some refuse the role of a tool
+      }
+    }
+  }
+  CHECK(rendered > 50);
+}
+
 TEST_CASE("what a template can do is found by rendering", "[chat]") {
   SLM_SKIP_WITHOUT(testing::published_template("SOURCE.txt"), "the folder chat_templates");
   for (const OrderedJson& example : template_cases("features.json")) {

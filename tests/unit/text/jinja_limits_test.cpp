@@ -1,7 +1,6 @@
-// Templates that would take all memory, time or stack.
+// Templates that nest too deep, and large conversations; jinja_hostile_test.cpp has those that take much time.
 #include <pthread.h>
 #include <catch2/catch.hpp>
-#include <chrono>
 #include <cstddef>
 #include <functional>
 #include <string>
@@ -10,8 +9,6 @@
 #include "slm/core/error.hpp"
 #include "slm/text/jinja/template.hpp"
 #include "support/errors.hpp"
-#include "support/paths.hpp"
-#include "support/templates.hpp"
 
 using namespace slm;
 using testing::error_id;
@@ -62,17 +59,6 @@ constexpr bool large_frames = false;
 #endif
 
 }  // namespace
-
-TEST_CASE("hostile templates end soon", "[jinja]") {
-  for (const auto& example : testing::template_cases("limits.json")) {
-    CAPTURE(example["name"].get<std::string>());
-    const auto begin = std::chrono::steady_clock::now();
-    const std::string found = outcome(example["template"], example["context"].dump());
-    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
-    CHECK_THAT(found, Catch::Matchers::StartsWith("chat.template-"));
-    CHECK(took.count() < 5);
-  }
-}
 
 TEST_CASE("templates nest as deep as their limits on a small stack", "[jinja]") {
   const auto nested = [](int depth) {
@@ -143,43 +129,6 @@ TEST_CASE("values cannot nest without end", "[jinja]") {
   CHECK(outcome(shared + "{% set y = ns.x %}" + shared + "{{ y == ns.x }}") == limit);
 }
 
-TEST_CASE("steps, memory and time are bounded", "[jinja]") {
-  const std::vector<std::string> hostile{
-      "{% set ns = namespace(x=[]) %}{% for i in range(90000) %}{% set ns.x = ns.x + [i] %}{% endfor %}",
-      "{% for i in range(90000) %}{% for j in range(90000) %}{{ 'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa' }}{% endfor %}{% "
-      "endfor %}",
-      "{{ [1] * 99999999999 }}",
-      "{{ [[1] * 5000000] * 5000000 }}",
-      "{{ ('a' * 60000000)|list }}",
-      "{{ ('a' * 60000000).split('a') }}",
-      "{{ ('a' * 60000000)|replace('a', 'aaaaaaaa') }}",
-      "{{ ('a' * 6000000)|replace('', 'aaaaaaaa' * 1000) }}",
-      "{% set s = 'a' * 1000000 %}{% for i in range(90000) %}{{ s[i] }}{% endfor %}",
-      "{% set s = 'ab' * 30000000 %}{% for i in range(90000) %}{{ s.find('bb') }}{% endfor %}",
-      "{% set s = ['a' * 1000000] * 1000 %}{{ s|join }}",
-      "{{ ['a' * 1000000] * 1000 }}",
-      "{% set d = range(90000)|list %}{% for i in d %}{% if -1 in d %}{% endif %}{% endfor %}",
-      "{{ ['a']|map('center', 100000)|list }}",
-      "{{ '%.99999f' % 1 }}",
-      "{{ '{:99999}'.format(1) }}",
-      "{{ [1, 2]|tojson(indent=99999) }}",
-      "{{ 'a\\n'|indent(99999) }}",
-      "{% macro f(x) %}{{ x }}{{ x }}{% endmacro %}{% set ns = namespace(x='aaaa') %}{% for i in range(90) %}"
-      "{% set ns.x = f(ns.x) %}{% endfor %}",
-      "{% set ns = namespace() %}{% for i in range(90000) %}{% set x = namespace(a=1) %}{% endfor %}"
-      "{% for i in range(90000) %}{% for j in range(90000) %}{% set x = namespace(a=1) %}{% endfor %}{% endfor %}",
-      "{{ range(99999)|map('string')|list|sort|unique|list|groupby(0)|list|tojson|from_json|length }}"
-      "{% for i in range(99999) %}{{ range(99999)|sum }}{% endfor %}",
-  };
-  for (const std::string& source : hostile) {
-    CAPTURE(source);
-    const auto begin = std::chrono::steady_clock::now();
-    CHECK(outcome(source) == limit);
-    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
-    CHECK(took.count() < 2.5);
-  }
-}
-
 TEST_CASE("a large conversation stays within the limits", "[jinja]") {
   std::string messages;
   for (int i = 0; i < 2000; ++i) {
@@ -191,6 +140,13 @@ TEST_CASE("a large conversation stays within the limits", "[jinja]") {
       "{% set ns.last = loop.index %}{% endif %}{% endfor %}{% for m in messages %}"
       "{{ '<|im_start|>' + m.role + '\\n' + m.content|trim + '<|im_end|>' }}{% endfor %}";
   CHECK(rendered(source, R"({"messages": [)" + messages + "]}").size() > 1'800'000);
+  // A loop over the messages before each message, as one published template has it.
+  messages.clear();
+  for (int i = 0; i < 1000; ++i) messages += std::string(i > 0 ? "," : "") + R"({"role": "user", "content": "hi"})";
+  const std::string squared =
+      "{% for m in messages %}{% set ns = namespace(found=false) %}{% for i in range(loop.index0 - 1, -1, -1) %}"
+      "{% if not ns.found %}{% set ns.found = true %}{% endif %}{% endfor %}{{ m.content }}{% endfor %}";
+  CHECK(rendered(squared, R"({"messages": [)" + messages + "]}").size() == 2000);
 }
 
 TEST_CASE("errors name the place and the construct", "[jinja]") {

@@ -24,11 +24,11 @@ inline bool is_printable(char32_t code) {
 
 template <std::size_t Runs, std::size_t Texts>
 void append_case(std::string& out, char32_t code, const CaseRun (&runs)[Runs], const CaseText (&texts)[Texts]) {
-  for (const CaseText& special : texts) {
-    if (special.code == code) {
-      out += special.text;
-      return;
-    }
+  const auto* special = std::lower_bound(std::begin(texts), std::end(texts), static_cast<std::uint32_t>(code),
+                                         [](const CaseText& entry, std::uint32_t value) { return entry.code < value; });
+  if (special != std::end(texts) && special->code == code) {
+    out += special->text;
+    return;
   }
   const auto* run = std::upper_bound(std::begin(runs), std::end(runs), static_cast<std::uint32_t>(code),
                                      [](std::uint32_t value, const CaseRun& entry) { return value < entry.first; });
@@ -106,14 +106,6 @@ inline Text lower(const Text& text) {
       append_lower(out, code);
     }
   });
-}
-
-/// The byte offset of character `index`, 0 <= index <= number of characters.
-inline std::size_t place_of(const Text& text, std::size_t characters, std::size_t index) {
-  if (characters == text.size()) return index;
-  std::size_t at = 0;
-  for (; index > 0; --index) utf8::next(text.bytes(), at);
-  return at;
 }
 
 }}}

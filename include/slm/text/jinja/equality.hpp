@@ -52,11 +52,11 @@ inline bool equal(Heap& heap, const Value& a, const Value& b) {
 inline const Value* find(Heap& heap, const Value& dict, const Value& key) {
   const DictObject& object = dict.dict();
   if (key.is_string() && !object.places.empty()) {
-    heap.spend(1);
+    heap.spend(4);
     const auto place = object.places.find(key.bytes());
     return place == object.places.end() ? nullptr : &object.items[place->second].second;
   }
-  heap.spend(object.items.size() / 8);
+  heap.spend(1 + object.items.size() / 4);
   for (const auto& [name, value] : object.items) {
     if (key.is_string() ? name.is_string() && name.bytes() == key.bytes() : equal(heap, name, key)) return &value;
   }

@@ -23,6 +23,7 @@ inline Value Evaluator::evaluate(const Node& node) {
     case Op::attribute: {
       const Value value = evaluate(*node.kids[0]);
       at_ = node.at;
+      heap.spend(2);
       return attribute(value, node.value);
     }
     case Op::item:
@@ -148,16 +149,20 @@ inline Value Evaluator::test(const Node& node) {
 inline Call Evaluator::arguments(const Arguments& given) {
   Call call;
   for (const NodePtr& value : given.positional) call.positional.push_back(evaluate(*value));
+  heap.spend(2 + given.named.size());
   for (const auto& [name, value] : given.named) call.named.emplace_back(name, evaluate(*value));
   if (given.list) {
     const Value more = sequence_of(heap, evaluate(*given.list));
+    heap.spend(more.items().size() / 2);
     call.positional.insert(call.positional.end(), more.items().begin(), more.items().end());
   }
   if (given.dict) {
     const Value more = evaluate(*given.dict);
     if (!more.is(Kind::dict)) fail("the value behind `**` is no dict");
+    heap.spend(2 * more.dict().items.size());
     for (const auto& [name, value] : more.dict().items) {
       if (!name.is_string()) fail("the name of an argument is no string");
+      heap.spend_bytes(name.bytes().size());
       call.named.emplace_back(name.bytes(), value);
     }
   }
@@ -190,9 +195,11 @@ inline Value Evaluator::call(const Value& callee, const Call& given) {
 inline void Evaluator::bind(const CallableObject& macro, const Call& call) {
   const Node& node = *macro.macro;
   const Parts& parts = *node.parts;
+  heap.spend(macro.captured.size());
   for (const auto& [symbol, value] : macro.captured) locals_.emplace_back(symbol, value);
   scope_begin_ = locals_.size();
   const std::size_t count = parts.names.size();
+  heap.spend(2 * count + call.named.size() * (1 + count / 4));
   if (call.positional.size() > count && !parts.takes_list) {
     fail(text("the macro ", quote(node.value.bytes()), " takes at most ", count, " arguments, got ",
               call.positional.size()));
@@ -233,6 +240,7 @@ inline void Evaluator::bind(const CallableObject& macro, const Call& call) {
   if (parts.takes_dict) set(program_.kwargs, more.take());
   if (!parts.takes_list) return;
   std::vector<Value> rest;
+  if (call.positional.size() > count) heap.spend((call.positional.size() - count) / 2);
   for (std::size_t i = count; i < call.positional.size(); ++i) rest.push_back(call.positional[i]);
   set(program_.varargs, heap.tuple(std::move(rest)));
 }
@@ -258,6 +266,7 @@ inline Value Evaluator::call_loop(const Value& loop, const Call& given) {
   cell.source = source;
   cell.depth0 = outer.depth0 + 1;
   cell.captured = outer.captured;
+  heap.spend(cell.captured.size());
   for (const auto& [symbol, value] : cell.captured) locals_.emplace_back(symbol, value);
   scope_begin_ = locals_.size();
   iterate(cell);

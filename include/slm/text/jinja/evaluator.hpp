@@ -230,11 +230,7 @@ class Evaluator final : public Runtime {
 
   // --- statements ---
 
-  void put(const Text& text) {
-    heap.check_size(out_->size() + text.size());
-    heap.spend_bytes(text.size());
-    out_->append(text);
-  }
+  void put(const Text& text) { heap.append(*out_, text); }
 
   Flow run(const std::vector<NodePtr>& body) {
     for (const NodePtr& node : body) {

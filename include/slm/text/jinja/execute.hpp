@@ -71,6 +71,7 @@ inline void Evaluator::assign(const Node& target, Value value) {
       fail(text("a namespace cannot hold the name ", quote(target.value.bytes()), ", which begins with `_`"));
     }
     auto& members = static_cast<SpaceCell*>(space.cell())->members;
+    heap.spend(8);
     const auto [place, is_new] = members.try_emplace(std::string{target.value.bytes()});
     if (is_new) heap.charge(128 + target.value.bytes().size());
     place->second = std::move(value);

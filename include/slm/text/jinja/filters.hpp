@@ -77,7 +77,7 @@ inline Value to_int(Runtime& run, const Value& value, const Call& call) {
   if (value.is(Kind::real))
     return std::isfinite(value.number()) ? truncated(value.number()) : given.at(0, Value::integer(0));
   if (value.is_string()) {
-    run.heap.spend_bytes(2 * value.bytes().size());
+    run.heap.spend(value.bytes().size() / 2);
     const std::int64_t base = given.whole(1, 10);
     if (base < 2 || base > 36) fail("the base of a number is out of range");
     if (const auto whole = whole_in(value.bytes(), static_cast<int>(base))) return Value::integer(*whole);
@@ -91,7 +91,7 @@ inline Value to_float(Runtime& run, const Value& value, const Call& call) {
   need(value);
   if (value.is_number()) return Value::real(value.number());
   if (value.is_string()) {
-    run.heap.spend_bytes(2 * value.bytes().size());
+    run.heap.spend(value.bytes().size() / 4);
     if (const auto real = real_in(value.bytes())) return Value::real(*real);
   }
   return given.at(0, Value::real(0));

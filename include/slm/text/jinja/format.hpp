@@ -88,22 +88,31 @@ inline std::string number_formatted(const Value& value, char letter, const Form&
   return out;
 }
 
+/// Puts `text` between repetitions of one character.
+inline void append_filled(Heap& heap, Text& out, const Text& text, const Text& fill, std::int64_t left,
+                          std::int64_t right) {
+  Text side;
+  for (std::int64_t i = 0; i < std::max(left, right); ++i) side.append(fill);
+  heap.spend_bytes(8 * side.size());
+  heap.append(out, side, std::size_t{0}, static_cast<std::size_t>(left) * fill.size());
+  heap.append(out, text);
+  heap.append(out, side, std::size_t{0}, static_cast<std::size_t>(right) * fill.size());
+}
+
 /// Puts `text` into a field.
 inline void append_padded(Heap& heap, Text& out, const Text& text, const Form& form, bool is_number) {
   const auto length = static_cast<std::int64_t>(utf8::count(text.bytes()));
   const auto missing = static_cast<std::size_t>(std::max<std::int64_t>(0, form.width - length));
-  heap.check_size(out.size() + text.size() + missing);
-  heap.spend_bytes(text.size() + missing);
   if (missing > 0 && is_number && form.zeros && !form.left) {
     const bool has_sign = text.bytes()[0] == '-' || text.bytes()[0] == '+' || text.bytes()[0] == ' ';
-    out.append(text, 0, has_sign ? 1 : 0);
-    out.append(std::string(missing, '0'), Origin::written);
-    out.append(text, has_sign ? 1 : 0, text.size());
+    heap.append(out, text, std::size_t{0}, std::size_t{has_sign ? 1u : 0u});
+    heap.append(out, std::string(missing, '0'), Origin::written);
+    heap.append(out, text, std::size_t{has_sign ? 1u : 0u}, text.size());
     return;
   }
-  if (!form.left) out.append(std::string(missing, ' '), Origin::written);
-  out.append(text);
-  if (form.left) out.append(std::string(missing, ' '), Origin::written);
+  if (!form.left) heap.append(out, std::string(missing, ' '), Origin::written);
+  heap.append(out, text);
+  if (form.left) heap.append(out, std::string(missing, ' '), Origin::written);
 }
 
 /// format % value; named: the arguments by name, where there are some.
@@ -119,9 +128,8 @@ inline Text percent_formatted(Heap& heap, const Text& format, const Value& value
   Text out;
   for (std::size_t at = 0; at < source.size();) {
     const std::size_t percent = std::min(source.find('%', at), source.size());
-    out.append(format, at, percent);
-    heap.spend(1);
-    heap.check_size(out.size());
+    heap.spend(8);
+    heap.append(out, format, at, percent);
     if (percent == source.size()) break;
     at = percent + 1;
     const Value* chosen = nullptr;
@@ -156,7 +164,7 @@ inline Text percent_formatted(Heap& heap, const Text& format, const Value& value
     if (at >= source.size()) fail("a format is incomplete");
     const char letter = source[at++];
     if (letter == '%') {
-      out.append("%", format.origin_at(at - 1));
+      heap.append(out, "%", format.origin_at(at - 1));
       continue;
     }
     const Value& shown = chosen != nullptr ? *chosen : take();

@@ -22,6 +22,7 @@ inline Value strftime_now(Runtime& run, const Call& call) {
   const Value& format = Given("strftime_now", call, {"format"}).string(0);
   if (format.bytes().size() > static_cast<std::size_t>(run.heap.limits().width))
     fail_limit("the format of a date is too long");
+  run.heap.spend(16 * format.bytes().size());
   return run.heap.string(formatted(run.now, format.bytes()),
                          format.text().is_written(0, format.bytes().size()) ? Origin::written : Origin::given);
 }
@@ -44,6 +45,7 @@ void members(Runtime& run, const Call& call, Put&& put) {
       }
     }
   }
+  run.heap.spend(call.named.size());
   for (const auto& [name, value] : call.named) put(run.heap.string(name), value);
 }
 
@@ -55,6 +57,7 @@ inline Value make_namespace(Runtime& run, const Call& call) {
       fail(text("a namespace cannot hold the name ", quote(key.bytes()), ", which begins with `_`"));
     }
     run.heap.charge(128 + key.bytes().size());
+    run.heap.spend(8);
     cell.members.insert_or_assign(std::string{key.bytes()}, value);
   });
   return Value::of(Kind::space, &cell);

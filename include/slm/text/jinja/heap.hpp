@@ -50,21 +50,36 @@ class Heap {
     if (std::chrono::steady_clock::now() > end_) fail_limit("the template takes more time than is allowed");
   }
 
-  /// Counts the work on a number of bytes.
+  /// Counts the copy of a number of bytes, or a comparison of them.
   void spend_bytes(std::size_t bytes) { spend(bytes / 16); }
 
-  /// Refuses a text before it is built.
+  /// Counts a visit of all characters of a string: those outside ASCII are looked up in tables.
+  void spend_characters(const Value& string) {
+    const std::size_t size = string.bytes().size();
+    spend(string.characters() == size ? size / 4 : size);
+  }
+
+  /// Refuses a text before it is built. bytes: with those that its runs take.
   void check_size(std::size_t bytes) const {
     if (bytes > limits_.text) fail_limit("a text grows beyond " + std::to_string(limits_.text) + " bytes");
   }
 
+  /// Appends to a text that is being built. part: the arguments of Text::append.
+  template <class... Part>
+  void append(Text& out, const Part&... part) {
+    const std::size_t before = out.memory();
+    out.append(part...);
+    check_size(out.memory());
+    spend(1 + (out.memory() - before) / 16);
+  }
+
   Value string(Text text) {
-    check_size(text.size());
-    spend_bytes(text.size());
+    check_size(text.memory());
+    spend(2 + text.memory() / 16);
     auto made = std::make_shared<StringObject>();
     made->characters = utf8::count(text.bytes());
     made->text = std::move(text);
-    charge(*made, sizeof(StringObject) + made->text.size() + 16 * made->text.runs().size());
+    charge(*made, sizeof(StringObject) + made->text.memory());
     return Value::of(Kind::string, std::move(made));
   }
   Value string(std::string_view bytes, Origin origin = Origin::written) { return string(Text(bytes, origin)); }
@@ -72,6 +87,7 @@ class Heap {
   /// message: what its use in an operation is answered with.
   Value undefined(std::string_view message) {
     auto made = std::make_shared<StringObject>();
+    spend(4 + message.size() / 16);
     made->text = Text(message, Origin::written);
     charge(*made, sizeof(StringObject) + message.size());
     return Value::of(Kind::undefined, std::move(made));
@@ -94,7 +110,7 @@ class Heap {
   /// The keys must differ.
   Value dict(std::unique_ptr<DictObject> made) {
     for (const auto& [key, value] : made->items) deepen(*made, std::max(key.depth(), value.depth()));
-    spend(made->items.size() / 16);
+    spend(made->items.size());
     charge(*made, sizeof(DictObject) + made->items.size() * (2 * sizeof(Value) + (made->places.empty() ? 0 : 64)));
     return Value::of(Kind::dict, std::shared_ptr<const Object>(std::move(made)));
   }
@@ -160,7 +176,7 @@ class Heap {
   template <class Made>
   void hold(Made& made, std::vector<Value> items) {
     for (const Value& item : items) deepen(made, item.depth());
-    spend(items.size() / 16);
+    spend(items.size() / 2);
     made.items = std::move(items);
     charge(made, sizeof(Made) + made.items.size() * sizeof(Value));
   }

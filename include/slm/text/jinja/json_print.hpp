@@ -30,7 +30,7 @@ class JsonPrinter {
       case Kind::none: return mark("null");
       case Kind::boolean: return mark(value.whole() != 0 ? "true" : "false");
       case Kind::integer: return mark(std::to_string(value.whole()));
-      case Kind::real: return mark(number(value.number()));
+      case Kind::real: heap_.spend(8); return mark(number(value.number()));
       case Kind::string: return quoted(value.text());
       case Kind::list:
       case Kind::tuple: return list(value.items());
@@ -51,20 +51,13 @@ class JsonPrinter {
     return shown == "-inf" ? "-Infinity" : shown;
   }
 
-  void mark(std::string_view text) {
-    out_.append(text, Origin::given);
-    heap_.check_size(out_.size());
-  }
-  void put_text(const Text& text) {
-    heap_.check_size(out_.size() + text.size());
-    out_.append(text);
-  }
+  void mark(std::string_view text) { heap_.append(out_, text, Origin::given); }
+  void put_text(const Text& text) { heap_.append(out_, text); }
 
   void line() {
     if (!form_.indent) return;
     mark("\n");
-    heap_.check_size(out_.size() + form_.indent->size() * static_cast<std::size_t>(level_));
-    for (int i = 0; i < level_; ++i) out_.append(*form_.indent);
+    for (int i = 0; i < level_; ++i) put_text(*form_.indent);
   }
 
   void list(const std::vector<Value>& items) {
@@ -87,12 +80,11 @@ class JsonPrinter {
     std::vector<const std::pair<Value, Value>*> members;
     for (const auto& member : dict.items) members.push_back(&member);
     if (form_.sorted) {
-      heap_.spend(members.size() * 4);
       for (const auto* member : members) {
         if (!member->first.is_string()) fail("keys that are no strings cannot be sorted");
       }
       std::stable_sort(members.begin(), members.end(),
-                       [](const auto* a, const auto* b) { return a->first.bytes() < b->first.bytes(); });
+                       [&](const auto* a, const auto* b) { return order(heap_, a->first, b->first) < 0; });
     }
     mark("{");
     ++level_;
@@ -120,7 +112,7 @@ class JsonPrinter {
   }
 
   void quoted(const Text& text) {
-    heap_.spend_bytes(2 * text.size());
+    heap_.spend(text.size() / 4);
     mark("\"");
     put_text(changed(text, [this](std::string& out, char32_t code, std::size_t) { escape(out, code); }));
     mark("\"");

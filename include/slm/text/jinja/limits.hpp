@@ -35,15 +35,17 @@ class TemplateError : public Error {
 
 namespace jinja {
 
-/// Bounds of one template and of one rendering.
+/// Bounds of one template and of one rendering. A step is the evaluation of one part of the template. Work that grows
+/// with the size of values takes more steps: about one for 16 copied bytes, two list items, or a quarter of a new
+/// string. The defaults end a template that is given little data within 50 ms.
 struct Limits {
-  std::size_t source = std::size_t{1} << 20;    // bytes of the template
+  std::size_t source = std::size_t{128} << 10;  // bytes of the template
   std::size_t nodes = 200'000;                  // parts of its syntax tree
   std::size_t text = std::size_t{64} << 20;     // bytes of the output and of each string
   std::size_t memory = std::size_t{256} << 20;  // bytes of all values that a rendering holds
-  std::uint64_t steps = 2'000'000;              // of evaluation,
-  std::uint64_t steps_per_byte = 64;            // more for each byte of the variables,
-  std::uint64_t most_steps = 10'000'000;        // upper bound of both together
+  std::uint64_t steps = 1'000'000;              // of evaluation, about 20 ns each,
+  std::uint64_t steps_per_byte = 128;           // more for each byte of the variables, as conversations may be long,
+  std::uint64_t most_steps = 20'000'000;        // upper bound of both together
   int nesting = 200;                            // of expressions and blocks in the source, and of values
   int calls = 200;                              // of macros and recursive loops inside each other
   int frames = 1000;                            // of expressions and blocks under evaluation, over all calls

@@ -24,7 +24,7 @@ class Part {
       steps_.push_back(path);
       return;
     }
-    for (const Text& step : string_methods::split_at(path.text(), ".", -1, false)) {
+    for (const Text& step : string_methods::split_at(run.heap, path.text(), ".", -1, false)) {
       std::int64_t index = 0;
       const std::string_view digits = step.bytes();
       const auto [end, fault] = std::from_chars(digits.data(), digits.data() + digits.size(), index);
@@ -34,7 +34,10 @@ class Part {
   }
 
   Value of(Value item) const {
-    for (const Value& step : steps_) item = run_.item(item, step);
+    for (const Value& step : steps_) {
+      run_.heap.spend(2);
+      item = run_.item(item, step);
+    }
     return item;
   }
 
@@ -46,7 +49,7 @@ class Part {
 /// The key for comparing two values: strings without case, unless case counts.
 inline Value key_of(Runtime& run, const Value& value, bool case_counts) {
   if (case_counts || !value.is_string()) return value;
-  run.heap.spend_bytes(2 * value.bytes().size());
+  run.heap.spend_characters(value);
   return run.heap.string(lower(value.text()));
 }
 
@@ -60,7 +63,7 @@ inline std::vector<Keyed> keyed(Runtime& run, const Value& value, const Value* a
   std::vector<Keyed> all;
   std::vector<Part> parts;
   if (attribute != nullptr && attribute->is_string()) {
-    for (const Text& path : string_methods::split_at(attribute->text(), ",", -1, false)) {
+    for (const Text& path : string_methods::split_at(run.heap, attribute->text(), ",", -1, false)) {
       parts.emplace_back(run, run.heap.string(path));
     }
   } else if (attribute != nullptr && !attribute->is_none()) {
@@ -264,10 +267,9 @@ inline Value join(Runtime& run, const Value& value, const Call& call) {
   if (given.given(1)) part.emplace(run, given.at(1));
   Text out;
   for (std::size_t i = 0; i < all.items().size(); ++i) {
-    run.heap.spend_bytes(16 + between.bytes().size());
-    if (i > 0) out.append(between.text());
+    run.heap.spend(1);
+    if (i > 0) run.heap.append(out, between.text());
     Printer(run.heap, out).str(part ? part->of(all.items()[i]) : all.items()[i]);
-    run.heap.check_size(out.size());
   }
   return run.heap.string(std::move(out));
 }
@@ -290,7 +292,10 @@ inline Value batch(Runtime& run, const Value& value, const Call& call) {
     if (static_cast<std::int64_t>(one.size()) == size) batches.push_back(run.heap.list(std::exchange(one, {})));
   }
   if (!one.empty()) {
-    if (given.given(1)) one.resize(static_cast<std::size_t>(size), given.at(1));
+    if (given.given(1)) {
+      run.heap.spend(static_cast<std::uint64_t>(size) / 2);
+      one.resize(static_cast<std::size_t>(size), given.at(1));
+    }
     batches.push_back(run.heap.list(std::move(one)));
   }
   return run.heap.iterator(std::move(batches));
@@ -307,6 +312,7 @@ inline Value slice(Runtime& run, const Value& value, const Call& call) {
   std::size_t at = 0;
   for (std::size_t i = 0; i < slices; ++i) {
     const std::size_t size = each + (i < longer ? 1 : 0);
+    run.heap.spend(4 + size / 2);
     const auto begin = all.items().begin() + static_cast<std::ptrdiff_t>(at);
     std::vector<Value> one(begin, begin + static_cast<std::ptrdiff_t>(size));
     if (given.given(1) && i >= longer) one.push_back(given.at(1));

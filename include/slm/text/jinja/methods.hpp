@@ -32,9 +32,7 @@ Value pad(Runtime& run, const Value& self, const Call& call) {
                             : side == 'r' ? missing
                                           : missing / 2 + (missing % 2 != 0 && width % 2 != 0 ? 1 : 0);
   Text out;
-  for (std::int64_t i = 0; i < left; ++i) out.append(fill.text());
-  out.append(self.text());
-  for (std::int64_t i = left; i < missing; ++i) out.append(fill.text());
+  append_filled(run.heap, out, self.text(), fill.text(), left, missing - left);
   return run.heap.string(std::move(out));
 }
 

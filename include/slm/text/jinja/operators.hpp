@@ -17,6 +17,7 @@
 #include "slm/text/jinja/format.hpp"
 #include "slm/text/jinja/heap.hpp"
 #include "slm/text/jinja/print.hpp"
+#include "slm/text/jinja/search.hpp"
 #include "slm/text/jinja/syntax.hpp"
 
 namespace slm { inline namespace v0_1 { namespace jinja {
@@ -45,6 +46,7 @@ class DictBuilder {
 
   void set(Value key, Value value) {
     if (key.is(Kind::list) || key.is(Kind::dict)) fail(text("a key cannot be of type ", type_name(key)));
+    heap_->spend(2);
     if (Value* place = find_place(key)) {
       *place = std::move(value);
       return;
@@ -63,10 +65,11 @@ class DictBuilder {
  private:
   Value* find_place(const Value& key) {
     if (key.is_string() && !made_->places.empty()) {
+      heap_->spend(4);
       const auto place = made_->places.find(key.bytes());
       return place == made_->places.end() ? nullptr : &made_->items[place->second].second;
     }
-    heap_->spend(made_->items.size() / 8);
+    heap_->spend(made_->items.size() / 4);
     for (auto& [name, value] : made_->items) {
       if (equal(*heap_, name, key)) return &value;
     }
@@ -113,8 +116,7 @@ inline bool contains(Heap& heap, const Value& a, const Value& b) {
     case Kind::undefined: return false;
     case Kind::string:
       if (!a.is_string()) fail(text("expected a string before `in`, found type ", type_name(a)));
-      heap.spend_bytes(2 * b.bytes().size());
-      return b.bytes().find(a.bytes()) != std::string_view::npos;
+      return Search(heap, a.bytes()).in(b.bytes()) != Search::none;
     case Kind::list:
     case Kind::tuple: return among(b.items()) < b.items().size();
     case Kind::dict: return find(heap, b, a) != nullptr;
@@ -153,9 +155,9 @@ inline bool contains(Heap& heap, const Value& a, const Value& b) {
 inline Value repeated(Heap& heap, const Value& value, std::int64_t times) {
   const auto count = static_cast<std::size_t>(std::max<std::int64_t>(times, 0));
   if (value.is_string()) {
-    const std::size_t size = value.bytes().size();
-    if (size > 0 && count > heap.limits().text / size) heap.check_size(heap.limits().text + 1);
-    heap.spend_bytes(size * (size > 0 ? count : 0));
+    const std::size_t size = value.bytes().size(), memory = value.text().memory();
+    if (size > 0 && count > heap.limits().text / memory) heap.check_size(heap.limits().text + 1);
+    heap.spend_bytes(memory * (size > 0 ? count : 0));
     Text out;
     if (size > 0 && count > 0) out = value.text();
     while (out.size() < size * count) out.append(Text(out), 0, std::min(out.size(), size * count - out.size()));
@@ -165,6 +167,7 @@ inline Value repeated(Heap& heap, const Value& value, std::int64_t times) {
   if (size > 0 && count > heap.limits().memory / sizeof(Value) / size) fail_limit("a list grows beyond all memory");
   heap.spend(size * (size > 0 ? count : 0));
   std::vector<Value> items;
+  items.reserve(size * (size > 0 ? count : 0));
   for (std::size_t i = 0; size > 0 && i < count; ++i) {
     items.insert(items.end(), value.items().begin(), value.items().end());
   }
@@ -173,17 +176,26 @@ inline Value repeated(Heap& heap, const Value& value, std::int64_t times) {
 
 inline Value joined(Heap& heap, const Value& a, const Value& b) {
   if (a.is_string()) {
-    heap.check_size(a.bytes().size() + b.bytes().size());
     Text out;
+    out.reserve(a.bytes().size() + b.bytes().size());
     const bool safe = a.is_safe() || b.is_safe();
-    out.append(safe && !a.is_safe() ? escaped(a.text()) : a.text());
-    out.append(safe && !b.is_safe() ? escaped(b.text()) : b.text());
+    for (const Value* part : {&a, &b}) {
+      if (safe && !part->is_safe()) {
+        heap.spend_characters(*part);
+        heap.append(out, escaped(part->text()));
+      } else {
+        heap.append(out, part->text());
+      }
+    }
     const Value made = heap.string(std::move(out));
     return safe ? made.safe() : made;
   }
-  std::vector<Value> items = a.items();
+  const std::size_t size = a.items().size() + b.items().size();
+  heap.spend(size / 2);
+  std::vector<Value> items;
+  items.reserve(size);
+  items.insert(items.end(), a.items().begin(), a.items().end());
   items.insert(items.end(), b.items().begin(), b.items().end());
-  heap.spend(items.size() / 4);
   return heap.list(std::move(items), a.kind());
 }
 
@@ -259,6 +271,7 @@ inline Value arithmetic(Heap& heap, Sign sign, const Value& a, const Value& b) {
         return Value::real(std::floor(a.number() / b.number()));
       }
       if (whole) return Value::integer(floor_modulo(a.whole(), b.whole()));
+      heap.spend(50);  // where the exponents are far apart
       return Value::real(real_modulo(a.number(), b.number()));
     default: break;
   }

@@ -111,7 +111,7 @@ class Printer {
       case Kind::none: return put("None");
       case Kind::boolean: return put(value.whole() != 0 ? "True" : "False");
       case Kind::integer: return put(std::to_string(value.whole()));
-      case Kind::real: return put(real_text(value.number()));
+      case Kind::real: heap_.spend(8); return put(real_text(value.number()));
       case Kind::string: return quoted(value.text());
       case Kind::list: return sequence(value, '[', ']');
       case Kind::tuple: return sequence(value, '(', ')');
@@ -126,16 +126,8 @@ class Printer {
   }
 
  private:
-  void check() { heap_.check_size(out_.size()); }
-  void put(std::string_view text, Origin origin = Origin::written) {
-    out_.append(text, origin);
-    check();
-  }
-  void put(const Text& text) {
-    heap_.check_size(out_.size() + text.size());
-    heap_.spend_bytes(text.size());
-    out_.append(text);
-  }
+  void put(std::string_view text, Origin origin = Origin::written) { heap_.append(out_, text, origin); }
+  void put(const Text& text) { heap_.append(out_, text); }
   void mark(std::string_view text) { put(text, Origin::given); }
 
   void sequence(const Value& value, char open, char close) {
@@ -187,7 +179,7 @@ class Printer {
   }
 
   void quoted(const Text& text) {
-    heap_.spend_bytes(2 * text.size());
+    heap_.spend(text.size() / 2);
     const std::string_view bytes = text.bytes();
     const bool doubled = bytes.find('\'') != bytes.npos && bytes.find('"') == bytes.npos;
     const char quote = doubled ? '"' : '\'';

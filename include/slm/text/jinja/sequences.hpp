@@ -28,7 +28,7 @@ inline Value sequence_of(Heap& heap, const Value& value) {
     case Kind::tuple: return value;
     case Kind::string: {
       const Text& text = value.text();
-      heap.spend(value.characters() / 2);
+      heap.spend(value.characters());
       if (value.characters() > heap.limits().memory / 160) fail_limit("a text has too many characters for a list");
       for (std::size_t at = 0; at < text.size();) {
         const std::size_t begin = at;
@@ -38,6 +38,7 @@ inline Value sequence_of(Heap& heap, const Value& value) {
       break;
     }
     case Kind::dict:
+      heap.spend(value.dict().items.size() / 2);
       for (const auto& [key, member] : value.dict().items) items.push_back(key);
       break;
     case Kind::range: {
@@ -48,11 +49,13 @@ inline Value sequence_of(Heap& heap, const Value& value) {
     }
     case Kind::iterator: {
       const IteratorObject& iterator = value.iterator();
+      heap.spend((iterator.items.size() - iterator.next) / 2);
       items.assign(iterator.items.begin() + static_cast<std::ptrdiff_t>(iterator.next), iterator.items.end());
       iterator.next = iterator.items.size();
       break;
     }
     case Kind::view:
+      heap.spend(value.view().dict.dict().items.size());
       for (std::size_t i = 0; i < value.view().dict.dict().items.size(); ++i) {
         items.push_back(view_item(heap, value.view(), i));
       }
@@ -89,13 +92,19 @@ inline std::int64_t length_of(const Value& value) {
   }
 }
 
+/// The byte offset of a string's character `index`, 0 <= index <= number of characters.
+inline std::size_t place_of(Heap& heap, const Value& value, std::size_t index) {
+  if (value.characters() == value.bytes().size()) return index;
+  heap.spend(index / 4);
+  std::size_t at = 0;
+  for (; index > 0; --index) utf8::next(value.bytes(), at);
+  return at;
+}
+
 /// Characters [begin, end) of a string.
 inline Value characters_of(Heap& heap, const Value& value, std::size_t begin, std::size_t end) {
-  const Text& text = value.text();
-  heap.spend_bytes(text.size());
-  const std::size_t first = place_of(text, value.characters(), begin);
-  const std::size_t last = place_of(text, value.characters(), end);
-  return heap.string(text.part(first, last));
+  const std::size_t first = place_of(heap, value, begin), last = place_of(heap, value, end);
+  return heap.string(value.text().part(first, last));
 }
 
 /// Item number `index` of what can be indexed, from the end where it is negative.
@@ -139,13 +148,13 @@ inline Value sliced(Heap& heap, const Value& value, const Value& start, const Va
   std::vector<Value> items;
   for (std::int64_t at = from; by > 0 ? at < to : at > to;) {
     items.push_back(all.items()[static_cast<std::size_t>(at)]);
+    heap.spend(1);
     if (by > 0 ? by > to - at : by < to - at) break;
     at += by;
   }
-  heap.spend(items.size() / 4);
   if (!value.is_string()) return heap.list(std::move(items), value.is(Kind::tuple) ? Kind::tuple : Kind::list);
   Text out;
-  for (const Value& item : items) out.append(item.text());
+  for (const Value& item : items) heap.append(out, item.text());
   return heap.string(std::move(out));
 }
 

@@ -50,9 +50,7 @@ inline void append_formatted(Runtime& run, Text& out, const Value& value, std::s
   const std::int64_t missing = std::max<std::int64_t>(0, form.width - length);
   if (form.zeros && value.is_number()) return append_padded(run.heap, out, shown, form, true);
   const std::int64_t left = align == '<' ? 0 : align == '>' ? missing : missing / 2;
-  for (std::int64_t i = 0; i < left; ++i) out.append(fill, Origin::written);
-  out.append(shown);
-  for (std::int64_t i = left; i < missing; ++i) out.append(fill, Origin::written);
+  append_filled(run.heap, out, shown, Text(fill, Origin::written), left, missing - left);
 }
 
 inline Value format(Runtime& run, const Value& self, const Call& call) {
@@ -60,17 +58,17 @@ inline Value format(Runtime& run, const Value& self, const Call& call) {
   Text out;
   std::size_t next = 0;
   for (std::size_t at = 0; at < source.size();) {
-    run.heap.spend(1);
-    run.heap.check_size(out.size());
     const std::size_t brace = std::min(source.find_first_of("{}", at), source.size());
-    out.append(self.text(), at, brace);
+    run.heap.spend(8 + (brace - at) / 4);
+    run.heap.append(out, self.text(), at, brace);
     if (brace == source.size()) break;
     if (brace + 1 < source.size() && source[brace + 1] == source[brace]) {
-      out.append(self.text(), brace, brace + 1);
+      run.heap.append(out, self.text(), brace, brace + 1);
       at = brace + 2;
       continue;
     }
     const std::size_t close = source.find('}', brace);
+    if (close != source.npos) run.heap.spend((close - brace) / 4);
     if (source[brace] == '}' || close == source.npos) fail("a format has a single brace");
     const std::string_view field = source.substr(brace + 1, close - brace - 1);
     const std::size_t colon = std::min(field.find(':'), field.size());
@@ -82,6 +80,7 @@ inline Value format(Runtime& run, const Value& self, const Call& call) {
       const auto index = name.empty() ? next++ : static_cast<std::size_t>(read_number(run.heap, name, digits));
       if (index < call.positional.size()) value = &call.positional[index];
     } else {
+      run.heap.spend(call.named.size() / 4);
       for (const auto& [key, given] : call.named) {
         if (key == name) value = &given;
       }

@@ -42,18 +42,18 @@ template <bool left, bool right>
 Value strip(Runtime& run, const Value& self, const Call& call) {
   const Given given("strip", call, {"chars"});
   const Value* set = given.given(0) ? &given.string(0) : nullptr;
-  if (set != nullptr) run.heap.spend(self.characters() * (set->characters() + 8) / 8);
+  run.heap.spend(set == nullptr ? self.bytes().size() / 8 : self.characters() * (set->characters() + 8) / 8);
   return made(run, self, stripped(self.text(), set, left, right));
 }
 
 inline Value upper(Runtime& run, const Value& self, const Call& call) {
   Given("upper", call, {});
-  run.heap.spend_bytes(2 * self.bytes().size());
+  run.heap.spend_characters(self);
   return made(run, self, jinja::upper(self.text()));
 }
 inline Value lower(Runtime& run, const Value& self, const Call& call) {
   Given("lower", call, {});
-  run.heap.spend_bytes(2 * self.bytes().size());
+  run.heap.spend_characters(self);
   return made(run, self, jinja::lower(self.text()));
 }
 
@@ -66,13 +66,13 @@ inline Text capitalized(const Text& text) {
 }
 inline Value capitalize(Runtime& run, const Value& self, const Call& call) {
   Given("capitalize", call, {});
-  run.heap.spend_bytes(2 * self.bytes().size());
+  run.heap.spend_characters(self);
   return made(run, self, capitalized(self.text()));
 }
 
 inline Value title(Runtime& run, const Value& self, const Call& call) {
   Given("title", call, {});
-  run.heap.spend_bytes(2 * self.bytes().size());
+  run.heap.spend_characters(self);
   bool inside = false;
   return made(run, self, changed(self.text(), [&inside](std::string& out, char32_t code, std::size_t) {
                 inside ? append_lower(out, code) : append_upper(out, code);
@@ -82,14 +82,14 @@ inline Value title(Runtime& run, const Value& self, const Call& call) {
 
 inline Value swapcase(Runtime& run, const Value& self, const Call& call) {
   Given("swapcase", call, {});
-  run.heap.spend_bytes(2 * self.bytes().size());
+  run.heap.spend_characters(self);
   return made(run, self, changed(self.text(), [](std::string& out, char32_t code, std::size_t) {
                 has_upper(code) ? append_upper(out, code) : append_lower(out, code);
               }));
 }
 
 /// The pieces between white space, at most `most` cuts.
-inline std::vector<Text> split_at_blanks(const Text& text, std::int64_t most, bool from_right) {
+inline std::vector<Text> split_at_blanks(Heap& heap, const Text& text, std::int64_t most, bool from_right) {
   std::vector<Text> pieces;
   const std::string_view bytes = text.bytes();
   std::size_t begin = skip_blanks(bytes, 0), end = strip_blanks(bytes, begin, bytes.size());
@@ -98,6 +98,7 @@ inline std::vector<Text> split_at_blanks(const Text& text, std::int64_t most, bo
     for (; end > first && most != 0; --most) {
       std::size_t word = end;
       while (word > first && !is_blank(utf8::at(bytes, utf8::before(bytes, word)))) word = utf8::before(bytes, word);
+      heap.spend(4 + (end - word) / 4);
       pieces.push_back(text.part(word, end));
       end = strip_blanks(bytes, first, word);
     }
@@ -109,6 +110,7 @@ inline std::vector<Text> split_at_blanks(const Text& text, std::int64_t most, bo
     std::size_t word = begin;
     for (std::size_t next = word; word < end && !is_blank(utf8::next(bytes, next)); word = next) {
     }
+    heap.spend(4 + (word - begin) / 4);
     pieces.push_back(text.part(begin, word));
     begin = skip_blanks(bytes, word);
   }
@@ -116,15 +118,18 @@ inline std::vector<Text> split_at_blanks(const Text& text, std::int64_t most, bo
   return pieces;
 }
 
-inline std::vector<Text> split_at(const Text& text, std::string_view separator, std::int64_t most, bool from_right) {
+inline std::vector<Text> split_at(Heap& heap, const Text& text, std::string_view separator, std::int64_t most,
+                                  bool from_right) {
   if (separator.empty()) fail("the separator is empty");
   std::vector<Text> pieces;
   const std::string_view bytes = text.bytes();
+  const Search search(heap, separator, from_right);
   if (from_right) {
     std::size_t end = bytes.size();
     for (; most != 0; --most) {
-      const std::size_t at = end < separator.size() ? bytes.npos : bytes.rfind(separator, end - separator.size());
+      const std::size_t at = search.in(bytes, 0, end);
       if (at == bytes.npos) break;
+      heap.spend(4);
       pieces.push_back(text.part(at + separator.size(), end));
       end = at;
     }
@@ -134,8 +139,9 @@ inline std::vector<Text> split_at(const Text& text, std::string_view separator, 
   }
   std::size_t begin = 0;
   for (; most != 0; --most) {
-    const std::size_t at = bytes.find(separator, begin);
+    const std::size_t at = search.in(bytes, begin, bytes.size());
     if (at == bytes.npos) break;
+    heap.spend(4);
     pieces.push_back(text.part(begin, at));
     begin = at + separator.size();
   }
@@ -145,6 +151,7 @@ inline std::vector<Text> split_at(const Text& text, std::string_view separator, 
 
 inline Value as_list(Runtime& run, std::vector<Text> pieces) {
   std::vector<Value> items;
+  items.reserve(pieces.size());
   for (Text& piece : pieces) items.push_back(run.heap.string(std::move(piece)));
   return run.heap.list(std::move(items));
 }
@@ -160,8 +167,8 @@ Value split(Runtime& run, const Value& self, const Call& call) {
   const Given given("split", call, {"sep", "maxsplit"});
   check_pieces(run, self);
   const std::int64_t most = given.whole(1, -1);
-  if (!given.given(0)) return as_list(run, split_at_blanks(self.text(), most, from_right));
-  return as_list(run, split_at(self.text(), given.string(0).bytes(), most, from_right));
+  if (!given.given(0)) return as_list(run, split_at_blanks(run.heap, self.text(), most, from_right));
+  return as_list(run, split_at(run.heap, self.text(), given.string(0).bytes(), most, from_right));
 }
 
 inline Value splitlines(Runtime& run, const Value& self, const Call& call) {
@@ -179,6 +186,7 @@ inline Value splitlines(Runtime& run, const Value& self, const Call& call) {
       continue;
     }
     if (code == '\r' && at < bytes.size() && bytes[at] == '\n') ++at;
+    run.heap.spend(4);
     lines.push_back(self.text().part(begin, keeps ? at : end));
     begin = at;
   }
@@ -191,8 +199,7 @@ Value partition(Runtime& run, const Value& self, const Call& call) {
   const Given given("partition", call, {"sep"});
   const std::string_view separator = given.string(0).bytes(), bytes = self.bytes();
   if (separator.empty()) fail("the separator is empty");
-  run.heap.spend_bytes(2 * bytes.size());
-  const std::size_t at = from_right ? bytes.rfind(separator) : bytes.find(separator);
+  const std::size_t at = Search(run.heap, separator, from_right).in(bytes);
   Heap& heap = run.heap;
   if (at == bytes.npos) {
     const Value empty = heap.string("");
@@ -204,12 +211,13 @@ Value partition(Runtime& run, const Value& self, const Call& call) {
 }
 
 /// The bytes of the characters [start, end) that the arguments `first` and `first + 1` name.
-inline std::pair<std::size_t, std::size_t> bounds(const Value& self, const Given& given, std::size_t first) {
+inline std::pair<std::size_t, std::size_t> bounds(Heap& heap, const Value& self, const Given& given,
+                                                  std::size_t first) {
   const auto length = static_cast<std::int64_t>(self.characters());
   const auto place = [&](std::size_t index, std::int64_t otherwise) {
     std::int64_t at = given.given(index) ? given.whole(index) : otherwise;
     if (at < 0) at = std::max<std::int64_t>(0, at + length);
-    return place_of(self.text(), self.characters(), static_cast<std::size_t>(std::min(at, length)));
+    return place_of(heap, self, static_cast<std::size_t>(std::min(at, length)));
   };
   const std::size_t begin = place(first, 0);
   return {begin, std::max(begin, place(first + 1, length))};
@@ -218,11 +226,11 @@ inline std::pair<std::size_t, std::size_t> bounds(const Value& self, const Given
 template <bool ends>
 Value starts_or_ends(Runtime& run, const Value& self, const Call& call) {
   const Given given(ends ? "endswith" : "startswith", call, {"prefix", "start", "end"});
-  const auto [begin, end] = bounds(self, given, 1);
-  run.heap.spend_bytes(given.has(1) ? 2 * self.bytes().size() : 0);
+  const auto [begin, end] = bounds(run.heap, self, given, 1);
   const std::string_view bytes = self.bytes().substr(begin, end - begin);
   const auto fits = [&](const Value& value) {
     if (!value.is_string()) fail(text("expected a string or a tuple of them, found type ", type_name(value)));
+    run.heap.spend(1 + std::min(bytes.size(), value.bytes().size()) / 16);
     return ends ? bytes.ends_with(value.bytes()) : bytes.starts_with(value.bytes());
   };
   const Value& wanted = given.at(0);
@@ -234,57 +242,56 @@ Value starts_or_ends(Runtime& run, const Value& self, const Call& call) {
 template <bool from_right, bool must>
 Value find(Runtime& run, const Value& self, const Call& call) {
   const Given given("find", call, {"sub", "start", "end"});
-  const auto [begin, end] = bounds(self, given, 1);
-  const std::string_view bytes = self.bytes().substr(begin, end - begin), wanted = given.string(0).bytes();
-  run.heap.spend_bytes(2 * self.bytes().size());
-  const std::size_t at = from_right ? bytes.rfind(wanted) : bytes.find(wanted);
-  if (at != bytes.npos)
-    return Value::integer(static_cast<std::int64_t>(utf8::count(self.bytes().substr(0, begin + at))));
+  const auto [begin, end] = bounds(run.heap, self, given, 1);
+  const std::size_t at = Search(run.heap, given.string(0).bytes(), from_right).in(self.bytes(), begin, end);
+  if (at != Search::none) {
+    run.heap.spend(at / 16);
+    return Value::integer(static_cast<std::int64_t>(utf8::count(self.bytes().substr(0, at))));
+  }
   if (must) fail("the text does not contain what is looked for");
   return Value::integer(-1);
 }
 
 inline Value count(Runtime& run, const Value& self, const Call& call) {
   const Given given("count", call, {"sub", "start", "end"});
-  const auto [begin, end] = bounds(self, given, 1);
+  const auto [begin, end] = bounds(run.heap, self, given, 1);
   const std::string_view bytes = self.bytes().substr(begin, end - begin), wanted = given.string(0).bytes();
-  run.heap.spend_bytes(2 * self.bytes().size());
+  run.heap.spend_bytes(bytes.size());
   if (wanted.empty()) return Value::integer(static_cast<std::int64_t>(utf8::count(bytes)) + 1);
   std::int64_t found = 0;
-  for (std::size_t at = bytes.find(wanted); at != bytes.npos; at = bytes.find(wanted, at + wanted.size())) ++found;
+  const Search search(run.heap, wanted);
+  for (std::size_t at = 0; (at = search.in(bytes, at, bytes.size())) != Search::none; at += wanted.size()) ++found;
   return Value::integer(found);
 }
 
-inline Text replaced(Runtime& run, const Text& text, std::string_view old, const Text& by, std::int64_t most) {
+inline Text replaced(Heap& heap, const Text& text, std::string_view old, const Text& by, std::int64_t most) {
   Text out;
   const std::string_view bytes = text.bytes();
-  run.heap.spend(bytes.size() / 8);
+  const Search search(heap, old);
   std::size_t begin = 0;
   for (; most != 0; --most) {
-    std::size_t at = bytes.find(old, begin), end = at + old.size();
+    std::size_t at = search.in(bytes, begin, bytes.size()), end = at + old.size();
     if (old.empty()) {
       at = end = begin;
       if (begin < bytes.size()) utf8::next(bytes, end);
     }
     if (at == bytes.npos) break;
-    out.append(text, begin, at);
-    out.append(by);
-    run.heap.check_size(out.size());
-    run.heap.spend_bytes(16 + by.size());
+    heap.append(out, text, begin, at);
+    heap.append(out, by);
     if (old.empty()) {
-      out.append(text, at, end);
+      heap.append(out, text, at, end);
       if (begin == bytes.size()) return out;
     }
     begin = end;
   }
-  out.append(text, begin, bytes.size());
+  heap.append(out, text, begin, bytes.size());
   return out;
 }
 
 inline Value replace(Runtime& run, const Value& self, const Call& call) {
   const Given given("replace", call, {"old", "new", "count"});
   return made(run, self,
-              replaced(run, self.text(), given.string(0).bytes(), given.string(1).text(), given.whole(2, -1)));
+              replaced(run.heap, self.text(), given.string(0).bytes(), given.string(1).text(), given.whole(2, -1)));
 }
 
 inline Value join(Runtime& run, const Value& self, const Call& call) {
@@ -293,10 +300,8 @@ inline Value join(Runtime& run, const Value& self, const Call& call) {
   for (std::size_t i = 0; i < parts.items().size(); ++i) {
     const Value& part = parts.items()[i];
     if (!part.is_string()) fail(text("expected strings to join, found type ", type_name(part), " at ", i));
-    run.heap.check_size(out.size() + part.bytes().size() + self.bytes().size());
-    run.heap.spend_bytes(16 + part.bytes().size() + self.bytes().size());
-    if (i > 0) out.append(self.text());
-    out.append(part.text());
+    if (i > 0) run.heap.append(out, self.text());
+    run.heap.append(out, part.text());
   }
   return made(run, self, std::move(out));
 }
@@ -304,6 +309,7 @@ inline Value join(Runtime& run, const Value& self, const Call& call) {
 template <bool suffix>
 Value remove(Runtime& run, const Value& self, const Call& call) {
   const std::string_view part = Given("removeprefix", call, {"prefix"}).string(0).bytes(), bytes = self.bytes();
+  run.heap.spend_bytes(std::min(part.size(), bytes.size()));
   const bool fits = !part.empty() && (suffix ? bytes.ends_with(part) : bytes.starts_with(part));
   if (!fits) return self;
   return made(run, self,
@@ -314,7 +320,7 @@ Value remove(Runtime& run, const Value& self, const Call& call) {
 template <class Is>
 Value all(Runtime& run, const Value& self, const Call& call, Is&& is) {
   Given("is...", call, {});
-  run.heap.spend_bytes(2 * self.bytes().size());
+  run.heap.spend_characters(self);
   const std::string_view bytes = self.bytes();
   for (std::size_t at = 0; at < bytes.size();) {
     if (!is(utf8::next(bytes, at))) return Value::boolean(false);
@@ -336,7 +342,8 @@ inline Value all_ascii(Runtime& run, const Value& self, const Call& call) {
 }
 
 /// Whether there is a character that has a case, and none of the other case.
-inline bool is_cased(const Value& self, bool upper) {
+inline bool is_cased(Heap& heap, const Value& self, bool upper) {
+  for (int i = 0; i < 4; ++i) heap.spend_characters(self);
   bool found = false;
   const std::string_view bytes = self.bytes();
   for (std::size_t at = 0; at < bytes.size();) {
@@ -349,8 +356,7 @@ inline bool is_cased(const Value& self, bool upper) {
 template <bool upper>
 Value is_case(Runtime& run, const Value& self, const Call& call) {
   Given("isupper", call, {});
-  run.heap.spend(self.bytes().size());
-  return Value::boolean(is_cased(self, upper));
+  return Value::boolean(is_cased(run.heap, self, upper));
 }
 
 }}}

@@ -86,9 +86,9 @@ SLM_INLINE Template::Template(std::string_view source, std::string name, const L
 
 SLM_INLINE const std::string& Template::source() const { return program_->source; }
 
-/// How many bytes of text a value holds, about.
+/// How many bytes a value holds, about.
 inline std::size_t weight(const Value& value) {
-  std::size_t sum = 1;
+  std::size_t sum = 16;
   if (value.is_string()) sum += value.bytes().size();
   if (value.is_sequence()) {
     for (const Value& item : value.items()) sum += weight(item);
@@ -100,7 +100,7 @@ inline std::size_t weight(const Value& value) {
 }
 
 SLM_INLINE Text Template::render_value(const Value& variables, const std::optional<Date>& date) const {
-  Evaluator evaluator(*program_, limits_, weight(variables) + program_->source.size(), date ? *date : Date::now());
+  Evaluator evaluator(*program_, limits_, weight(variables), date ? *date : Date::now());
   for (const auto& [name, value] : variables.dict().items) {
     if (name.is_string()) evaluator.set_variable(name.bytes(), value);
   }

@@ -77,8 +77,7 @@ template <bool upper>
 bool is_case(Runtime& run, const Value& value, const Call& call) {
   Given("upper", call, {});
   const Value shown = as_string(run.heap, value);
-  run.heap.spend(shown.bytes().size());
-  return string_methods::is_cased(shown, upper);
+  return string_methods::is_cased(run.heap, shown, upper);
 }
 
 template <Entry (*named)(std::string_view)>

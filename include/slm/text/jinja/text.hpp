@@ -27,6 +27,9 @@ class Text {
   std::size_t size() const { return bytes_.size(); }
   bool empty() const { return bytes_.empty(); }
 
+  /// Bytes of memory, about.
+  std::size_t memory() const { return bytes_.size() + runs_.size() * sizeof(Run); }
+
   /// Neighbours differ in origin.
   const std::vector<Run>& runs() const { return runs_; }
 

@@ -58,7 +58,9 @@ inline Value safe(Runtime& run, const Value& value, const Call& call) {
 inline Value escape(Runtime& run, const Value& value, const Call& call) {
   Given("escape", call, {});
   const Value shown = as_string(run.heap, value);
-  return shown.is_safe() ? shown : run.heap.string(escaped(shown.text())).safe();
+  if (shown.is_safe()) return shown;
+  run.heap.spend_characters(shown);
+  return run.heap.string(escaped(shown.text())).safe();
 }
 
 /// A filter that is a method of strings.
@@ -70,7 +72,7 @@ Value by_method(Runtime& run, const Value& value, const Call& call) {
 inline Value title(Runtime& run, const Value& value, const Call& call) {
   Given("title", call, {});
   const Value shown = as_string(run.heap, value);
-  run.heap.spend_bytes(2 * shown.bytes().size());
+  run.heap.spend_characters(shown);
   bool inside = false;
   return run.heap.string(changed(shown.text(), [&inside](std::string& out, char32_t code, std::size_t) {
     inside ? append_lower(out, code) : append_upper(out, code);
@@ -83,7 +85,7 @@ inline Value replace(Runtime& run, const Value& value, const Call& call) {
   const Value shown = as_string(run.heap, value), old = as_string(run.heap, given.at(0));
   const Value by = as_string(run.heap, given.at(1));
   const std::int64_t most = given.given(2) ? given.whole(2) : -1;
-  return run.heap.string(string_methods::replaced(run, shown.text(), old.bytes(), by.text(), most));
+  return run.heap.string(string_methods::replaced(run.heap, shown.text(), old.bytes(), by.text(), most));
 }
 
 inline Value indent(Runtime& run, const Value& value, const Call& call) {
@@ -99,16 +101,14 @@ inline Value indent(Runtime& run, const Value& value, const Call& call) {
   }
   Text out;
   const std::string_view bytes = shown.bytes();
-  if (given.flag(1)) out.append(by);
+  if (given.flag(1)) run.heap.append(out, by);
   for (std::size_t begin = 0; begin < bytes.size();) {
     const std::size_t newline = bytes.find('\n', begin), end = newline == bytes.npos ? bytes.size() : newline + 1;
     const bool is_empty = newline == begin;
-    if (begin > 0 && (given.flag(2) || !is_empty)) out.append(by);
-    out.append(shown.text(), begin, end);
-    run.heap.check_size(out.size());
-    run.heap.spend_bytes(16 + by.size());
+    if (begin > 0 && (given.flag(2) || !is_empty)) run.heap.append(out, by);
+    run.heap.append(out, shown.text(), begin, end);
     begin = end;
-    if (given.flag(2) && newline != bytes.npos && end == bytes.size()) out.append(by);
+    if (given.flag(2) && newline != bytes.npos && end == bytes.size()) run.heap.append(out, by);
   }
   return run.heap.string(std::move(out));
 }
@@ -141,7 +141,7 @@ inline Value truncate(Runtime& run, const Value& value, const Call& call) {
 inline Value wordcount(Runtime& run, const Value& value, const Call& call) {
   Given("wordcount", call, {});
   const Value shown = as_string(run.heap, value);
-  run.heap.spend(shown.bytes().size() / 4);
+  run.heap.spend_characters(shown);
   std::int64_t words = 0;
   bool inside = false;
   for (std::size_t at = 0; at < shown.bytes().size();) {
