@@ -17,6 +17,7 @@ MODULES = {
     "formats": {"core", "lm"},
     "io": {"core", "lm", "config", "formats"},
     "text": {"core", "lm", "config", "formats", "io"},
+    "grammar": {"core", "lm", "config", "formats", "io", "text"},
     "ranks": {"core"},
     "backend": {"core", "lm", "formats", "ranks"},
     "model": {"core", "lm", "config", "formats", "io", "ranks", "backend"},
