@@ -25,6 +25,7 @@ void add_logits(CLI::App& program);
 void add_embed(CLI::App& program);
 void add_tokenize(CLI::App& program);
 void add_template(CLI::App& program);
+void add_grammar(CLI::App& program);
 void add_info(CLI::App& program);
 void add_demo(CLI::App& program);
 void add_perplexity(CLI::App& program);

@@ -41,6 +41,7 @@ int run(int count, char** arguments) try {
   cli::add_embed(program);
   cli::add_tokenize(program);
   cli::add_template(program);
+  cli::add_grammar(program);
   cli::add_info(program);
 #if SLM_HAS_SERVER
   cli::add_serve(program);

@@ -13,7 +13,10 @@
 #include "slm/grammar/engine.hpp"
 #include "slm/grammar/gbnf_parser.hpp"
 #include "slm/grammar/grammar.hpp"
+#include "slm/grammar/json_terminals.hpp"
+#include "slm/grammar/json_text.hpp"
 #include "slm/grammar/regex_parser.hpp"
+#include "slm/grammar/schema_compiler.hpp"
 #include "slm/grammar/text_list.hpp"
 #include "slm/text/utf8.hpp"
 
@@ -27,7 +30,8 @@ Compiled compile(const GrammarLimits& limits, Make&& make) {
   Compiled compiled{Expressions(limits)};
   Expressions& expressions = compiled.expressions;
   expressions.set_deadline(Deadline(limits.compile_seconds));
-  compiled.root = Finisher(expressions).finish(make(compiled));
+  const Expression root = make(compiled);
+  compiled.root = Finisher(expressions).finish(root);
   expressions.set_deadline({});
   return compiled;
 }
@@ -43,6 +47,20 @@ SLM_INLINE Grammar Grammar::regex(std::string_view pattern, const GrammarLimits&
     return compiled.expressions.leaf(
         grammar::RegexParser(compiled.expressions, characters, pattern, "regular expression").whole());
   }));
+}
+
+SLM_INLINE Grammar Grammar::json_schema(std::string_view schema, const JsonOptions& options,
+                                        const GrammarLimits& limits) {
+  grammar::JsonText parsed = grammar::JsonReader(schema, limits).read();
+  return Grammar(grammar::compile(limits, [&](grammar::Compiled& compiled) {
+    grammar::JsonTerminals terminals(compiled.expressions, options);
+    compiled.json_character = terminals.characters().any();
+    return grammar::SchemaCompiler(terminals, parsed).compile();
+  }));
+}
+
+SLM_INLINE Grammar Grammar::json(const JsonOptions& options, const GrammarLimits& limits) {
+  return json_schema(R"({"type": "object"})", options, limits);
 }
 
 SLM_INLINE Grammar Grammar::gbnf(std::string_view source, const GrammarLimits& limits) {
