@@ -39,10 +39,10 @@ class GbnfParser {
   enum class State { unread, open, read };
 
   struct Rule {
-    std::size_t position;  // of its body
-    std::string_view name;
+    std::size_t position = 0;  // of its body
+    std::string_view name{};
     State state = State::unread;
-    std::optional<std::uint32_t> index;  // of rules that are referred to while they are read
+    std::optional<std::uint32_t> index{};  // of rules that are referred to while they are read
     Expression body = nothing;
   };
 

@@ -1,6 +1,7 @@
 // JsonText: JSON values with the order of members and the digits of numbers as written, which a schema's meaning needs.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -20,7 +21,7 @@ struct JsonText {
 
   Type type = Type::null;
   bool truth = false;             // boolean
-  bool foreign = false;           // inside of another schema resource: a nested $id
+  std::uint32_t resource = 0;     // of a schema: the number of its base URI
   std::string text;               // string, or number as written
   std::vector<JsonText> items;    // of arrays; values of objects
   std::vector<std::string> names;  // of objects

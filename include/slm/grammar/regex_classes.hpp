@@ -138,7 +138,8 @@ class RegexClasses {
       }
     }
     const bool negative = !name.empty() && name[0] == '^';
-    const auto found = split::property_set(negative ? name.substr(1) : name);
+    if (negative) name.erase(0, 1);
+    const auto found = split::property_set(name == "digit" ? "Nd" : name);
     if (!found) cursor_.fail_at(begin, "this property is neither a general category nor a script");
     return negative ? found->complement() : *found;
   }

@@ -14,6 +14,8 @@
 #include "slm/core/error.hpp"
 #include "slm/grammar/cursor.hpp"
 #include "slm/grammar/json_text.hpp"
+#include "slm/grammar/schema_paths.hpp"
+#include "slm/grammar/schema_references.hpp"
 
 namespace slm { inline namespace v0_1 { namespace grammar {
 
@@ -27,35 +29,9 @@ struct Atom {
 };
 using Atoms = std::vector<Atom>;
 
-inline std::string child_path(const std::string& path, std::string_view name) {
-  std::string whole = path + "/";
-  for (const char byte : name) {
-    if (byte == '~') {
-      whole += "~0";
-    } else if (byte == '/') {
-      whole += "~1";
-    } else {
-      whole += byte;
-    }
-  }
-  return whole;
-}
-
-[[noreturn]] inline void fail_schema(const std::string& path, std::string_view sentence,
-                                     std::string_view id = "grammar.schema") {
-  throw Error(id, text("json_schema", excerpt(path), ": ", sentence),
-              "Correct the schema; docs/structured.md lists the keywords");
-}
-
-[[noreturn]] inline void fail_keyword(const std::string& path, std::string_view keyword) {
-  fail_schema(child_path(path, keyword), text(quote(keyword), " is not supported"), "grammar.unsupported");
-}
-
 class SchemaAtoms {
  public:
-  SchemaAtoms(JsonText& root, const GrammarLimits& limits) : root_(root), limits_(limits) {
-    for (JsonText& item : root.items) mark_foreign(item, false);
-  }
+  SchemaAtoms(JsonText& root, const GrammarLimits& limits) : references_(root), limits_(limits) {}
 
   /// Adds the atoms of a schema in the order of its keywords. Atoms that are there already count once.
   void expand(const JsonText& schema, const std::string& path, Atoms& atoms) {
@@ -134,69 +110,14 @@ class SchemaAtoms {
     return std::find(names.begin(), names.end(), name) != names.end();
   }
 
-  void mark_foreign(JsonText& value, bool inside) {
-    if (value.is_object()) {
-      const JsonText* id = value.find("$id");
-      inside = inside || (id != nullptr && id->is(JsonText::Type::string));
-    }
-    value.foreign = inside;
-    for (JsonText& item : value.items) mark_foreign(item, inside);
-  }
-
   void refer(const JsonText& schema, const JsonText& value, const std::string& path, Atoms& atoms) {
     const std::string place = child_path(path, "$ref");
     if (!value.is(JsonText::Type::string)) fail_schema(place, "expected a text");
-    const std::string& target = value.text;
-    if (schema.foreign || (!target.empty() && target != "#" && !target.starts_with("#/"))) {
-      fail_schema(place, text("the reference ", quote(target), " is not supported: only #/... of the same schema is"),
-                  "grammar.unsupported");
-    }
-    const JsonText* found = &root_;
-    std::string found_path, pointer = unescaped(target);
-    for (std::size_t begin = 1; begin < pointer.size();) {
-      const std::size_t end = std::min(pointer.find('/', begin + 1), pointer.size());
-      const std::string name = plain(pointer.substr(begin + 1, end - begin - 1));
-      if (found->is(JsonText::Type::array)) {
-        const bool number = !name.empty() && name.size() < 10 && name.find_first_not_of("0123456789") == name.npos;
-        const std::size_t index = number ? std::stoul(name) : found->items.size();
-        found = index < found->items.size() ? &found->items[index] : nullptr;
-      } else {
-        found = found->find(name);
-      }
-      if (found == nullptr) fail_schema(place, text("the reference ", quote(target), " has no target"));
-      found_path = child_path(found_path, name);
-      begin = end;
-    }
-    expand(*found, found_path, atoms);
+    const SchemaReferences::Target target = references_.find(schema, value.text, place);
+    expand(*target.schema, target.path, atoms);
   }
 
-  /// Without percent escapes.
-  static std::string unescaped(const std::string& target) {
-    const auto digit = [](char c) { return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10
-                                         : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1; };
-    std::string made;
-    for (std::size_t i = 0; i < target.size(); ++i) {
-      if (target[i] == '%' && i + 2 < target.size() && digit(target[i + 1]) >= 0 && digit(target[i + 2]) >= 0) {
-        made += static_cast<char>(digit(target[i + 1]) * 16 + digit(target[i + 2]));
-        i += 2;
-      } else {
-        made += target[i];
-      }
-    }
-    return made;
-  }
-
-  /// Without the escapes of JSON pointers.
-  static std::string plain(const std::string& name) {
-    std::string made;
-    for (std::size_t i = 0; i < name.size(); ++i) {
-      const bool escape = name[i] == '~' && i + 1 < name.size() && (name[i + 1] == '0' || name[i + 1] == '1');
-      made += !escape ? name[i] : name[++i] == '0' ? '~' : '/';
-    }
-    return made;
-  }
-
-  const JsonText& root_;
+  const SchemaReferences references_;
   const GrammarLimits& limits_;
   std::vector<const JsonText*> open_;  // schemas that are being expanded
 };

@@ -45,6 +45,7 @@ class SchemaScalars {
       if (const JsonText* format = atom.node->find("format")) {
         const std::string path = child_path(atom.path, "format");
         const auto pattern = format_pattern(text_of(atom, "format", *format));
+        if (!pattern && atom.node->find("type") == nullptr) continue;  // a comment, as in the standard
         if (!pattern) {
           fail_schema(path, text("the format ", quote(format->text), " is not supported"), "grammar.unsupported");
         }
