@@ -14,7 +14,7 @@
 #include "cli.hpp"
 #include "slm/config/known_models.hpp"
 #include "slm/io/declared_pooling.hpp"
-#include "slm/model/linear_source.hpp"
+#include "slm/io/linear_source.hpp"
 #include "slm/model/stored_type.hpp"
 
 namespace cli {

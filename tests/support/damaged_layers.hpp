@@ -12,7 +12,7 @@
 #include <variant>
 #include <vector>
 
-#include "slm/model/linear_source.hpp"
+#include "slm/io/linear_source.hpp"
 #include "support/int4_layers.hpp"
 #include "support/quantized_checkpoint.hpp"
 #include "support/random_checkpoint.hpp"

@@ -11,8 +11,8 @@
 #include "slm/config/known_models.hpp"
 #include "slm/io/checkpoint.hpp"
 #include "slm/io/config_json.hpp"
+#include "slm/io/linear_source.hpp"
 #include "slm/io/mapped_file.hpp"
-#include "slm/model/linear_source.hpp"
 
 namespace slm::bench::plan {
 

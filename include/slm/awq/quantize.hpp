@@ -21,7 +21,7 @@
 #include "slm/backend/cpu/thread_pool.hpp"
 #include "slm/core/folder.hpp"
 #include "slm/formats/convert.hpp"
-#include "slm/model/linear_source.hpp"
+#include "slm/io/linear_source.hpp"
 
 namespace slm { inline namespace v0_1 { namespace quantize {
 

@@ -14,12 +14,12 @@
 #include "slm/backend/weight_place.hpp"
 #include "slm/config/model_config.hpp"
 #include "slm/formats/convert.hpp"
+#include "slm/io/activation_scales.hpp"
 #include "slm/io/adapted_product.hpp"
 #include "slm/io/checkpoint.hpp"
+#include "slm/io/linear_source.hpp"
 #include "slm/io/tensor_names.hpp"
-#include "slm/model/activation_scales.hpp"
 #include "slm/model/layer_weights.hpp"
-#include "slm/model/linear_source.hpp"
 #include "slm/model/load_options.hpp"
 
 namespace slm { inline namespace v0_1 {

@@ -3,8 +3,8 @@
 
 #include "slm/backend/cpu/cpu.hpp"
 #include "slm/backend/reference/reference.hpp"
+#include "slm/io/linear_source.hpp"
 #include "slm/lm/session.hpp"
-#include "slm/model/linear_source.hpp"
 #include "slm/model/model.hpp"
 #include "support/golden.hpp"
 #include "support/int4_layers.hpp"

@@ -3,7 +3,7 @@
 #include <functional>
 #include <limits>
 
-#include "slm/model/linear_source.hpp"
+#include "slm/io/linear_source.hpp"
 #include "support/damaged_layers.hpp"
 
 using namespace slm;

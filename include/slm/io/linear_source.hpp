@@ -14,8 +14,8 @@
 #include "slm/formats/int4_check.hpp"
 #include "slm/formats/int4_tensor.hpp"
 #include "slm/io/checkpoint.hpp"
-#include "slm/model/layer_search.hpp"
-#include "slm/model/scaled_search.hpp"
+#include "slm/io/layer_search.hpp"
+#include "slm/io/scaled_search.hpp"
 
 namespace slm { inline namespace v0_1 {
 

@@ -3,8 +3,8 @@
 #include <functional>
 #include <limits>
 
-#include "slm/model/activation_scales.hpp"
-#include "slm/model/linear_source.hpp"
+#include "slm/io/activation_scales.hpp"
+#include "slm/io/linear_source.hpp"
 #include "support/damaged_layers.hpp"
 
 using namespace slm;

@@ -9,7 +9,7 @@
 #include "slm/core/dim.hpp"
 #include "slm/core/error.hpp"
 #include "slm/formats/scaled_check.hpp"
-#include "slm/model/layer_search.hpp"
+#include "slm/io/layer_search.hpp"
 
 namespace slm { inline namespace v0_1 { namespace detail {
 
