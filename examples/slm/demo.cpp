@@ -1,9 +1,8 @@
 // slm demo: compares plain and speculative decoding on the pair in examples/demo_pair, or on a chat model.
 #include <algorithm>
 #include <filesystem>
-#include <iomanip>
+#include <functional>
 #include <memory>
-#include <sstream>
 
 #include "cli.hpp"
 #include "slm/core/usable_cores.hpp"
@@ -11,6 +10,7 @@
 #include "tools/bandwidth.hpp"
 #include "tools/cli/data_path.hpp"
 #include "tools/cli/isa_option.hpp"
+#include "tools/demo/comparison.hpp"
 
 namespace cli {
 
@@ -27,49 +27,6 @@ struct DemoOptions {
   bool int4 = false;
   bool json = false;
 };
-
-struct Prompt {
-  std::string shown;
-  std::vector<slm::Token> ids;
-};
-
-/// Results of all prompts for one kind of decoding.
-struct Pass {
-  std::vector<std::vector<slm::Token>> outputs;  // [prompts]
-  std::int64_t tokens = 0;
-  std::int64_t steps = 0;
-  std::int64_t drafted = 0;
-  std::int64_t accepted = 0;
-  double seconds = 0;  // decoding seconds, excluding prompts
-
-  double tokens_per_second() const { return seconds > 0 ? static_cast<double>(tokens) / seconds : 0; }
-  double steps_per_second() const { return seconds > 0 ? static_cast<double>(steps) / seconds : 0; }
-  double tokens_per_step() const { return steps > 0 ? static_cast<double>(tokens) / static_cast<double>(steps) : 0; }
-  double acceptance_rate() const {
-    return drafted > 0 ? static_cast<double>(accepted) / static_cast<double>(drafted) : 0;
-  }
-};
-
-template <class Decoder>
-Pass run(Decoder& decoder, const std::vector<Prompt>& prompts, const slm::Sampling& sampling) {
-  Pass pass;
-  for (const Prompt& prompt : prompts) {
-    auto& output = pass.outputs.emplace_back();
-    const slm::Stats stats = decoder.generate(prompt.ids, sampling, [&](slm::Token token) { output.push_back(token); });
-    pass.tokens += stats.emitted;
-    pass.steps += stats.rounds;
-    pass.drafted += stats.drafted;
-    pass.accepted += stats.accepted;
-    pass.seconds += stats.decode_seconds();
-  }
-  return pass;
-}
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const std::size_t half = values.size() / 2;
-  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
-}
 
 std::vector<std::string> read_prompts(const DemoOptions& options) {
   if (!options.prompt_file.empty()) return {read_file(options.prompt_file)};
@@ -88,83 +45,33 @@ std::vector<std::string> read_prompts(const DemoOptions& options) {
   return prompts;
 }
 
-std::string table_of(const OrderedJson& json, std::size_t prompts, int repeats) {
-  std::ostringstream table;
-  table << std::fixed << std::setprecision(2);
-  const auto row = [&table](const char* label) -> std::ostream& {
-    return table << "  " << std::left << std::setw(26) << label << std::right << std::setw(10);
-  };
-  const auto number = [&json](const char* key) { return json[key].get<double>(); };
-  row("") << "plain" << std::setw(14) << "speculative" << '\n';
-  row("tokens per second") << std::setprecision(0) << number("plain_tokens_per_second") << std::setw(14)
-                           << number("speculative_tokens_per_second") << std::setprecision(2) << '\n';
-  row("tokens per target step") << 1.0 << std::setw(14) << number("tokens_per_target_step") << '\n';
-  row("acceptance") << "" << std::setw(14) << number("acceptance_rate") << '\n';
-  row("speedup") << "" << std::setw(13) << number("speedup") << "x\n";
-  if (json.contains("bandwidth")) {
-    row("share of the bandwidth") << 100 * number("plain_share_of_bandwidth") << " %" << std::setw(12)
-                                  << 100 * number("speculative_share_of_bandwidth") << " %\n";
-  }
-  row("identical output") << "" << std::setw(14) << (json["identical"].get<bool>() ? "yes" : "NO") << '\n';
-  table << "  (" << prompts << " prompts, " << json["new_tokens"] << " new tokens; medians of " << repeats
-        << " interleaved repeats, greedy)\n";
-  if (json.contains("bandwidth")) {
-    table << "  (a step reads " << json["step_bytes"].get<double>() / 1e6 << " MB of weights; the memory gave "
-          << number("bandwidth") / 1e9 << " GB/s\n";
-  }
-  return table.str();
-}
-
-/// Runs both kinds of decoding alternately. With a probe, reports their share of the memory bandwidth.
+/// Compares both kinds of decoding, and prints the result.
 template <class Speculative>
 void compare(const DemoOptions& options, slm::AutoregressiveDecoder<slm::AnyModel>& plain, Speculative& speculative,
-             const std::vector<Prompt>& prompts, const slm::Sampling& sampling, slm::bench::BandwidthProbe* probe) {
-  std::vector<double> plain_speeds, speculative_speeds, plain_steps, speculative_steps, bandwidths;
-  Pass first_speculative;
-  bool identical = true;
-  for (int repeat = 0; repeat < options.repeats; ++repeat) {
-    Pass one = run(plain, prompts, sampling);
-    if (probe != nullptr) bandwidths.push_back((*probe)());
-    Pass other = run(speculative, prompts, sampling);
-    identical = identical && one.outputs == other.outputs;
-    plain_speeds.push_back(one.tokens_per_second());
-    speculative_speeds.push_back(other.tokens_per_second());
-    plain_steps.push_back(one.steps_per_second());
-    speculative_steps.push_back(other.steps_per_second());
-    if (repeat == 0) first_speculative = std::move(other);
+             const std::vector<demo::Prompt>& prompts, const slm::Sampling& sampling,
+             const std::function<double()>& probe = {}) {
+  const demo::Comparison result = demo::compare(plain, speculative, prompts, sampling, options.repeats, probe);
+  if (options.json) {
+    OrderedJson json;
+    json["identical"] = result.identical;
+    json["acceptance_rate"] = result.speculative.acceptance_rate();
+    json["tokens_per_target_step"] = result.speculative.tokens_per_step();
+    json["plain_tokens_per_second"] = result.plain_speed;
+    json["speculative_tokens_per_second"] = result.speculative_speed;
+    json["speedup"] = result.speedup();
+    json["prompts"] = result.prompts;
+    json["new_tokens"] = result.speculative.tokens;
+    if (result.bandwidth > 0) {
+      json["step_bytes"] = result.step_bytes;
+      json["bandwidth"] = result.bandwidth;
+      json["plain_share_of_bandwidth"] = result.share_of_bandwidth(result.plain_steps);
+      json["speculative_share_of_bandwidth"] = result.share_of_bandwidth(result.speculative_steps);
+    }
+    print_json(json);
+  } else {
+    print(demo::table_of(result));
   }
-
-  OrderedJson json;
-  json["identical"] = identical;
-  json["acceptance_rate"] = first_speculative.acceptance_rate();
-  json["tokens_per_target_step"] = first_speculative.tokens_per_step();
-  json["plain_tokens_per_second"] = median(plain_speeds);
-  json["speculative_tokens_per_second"] = median(speculative_speeds);
-  json["speedup"] = median(speculative_speeds) / median(plain_speeds);
-  json["prompts"] = prompts.size();
-  json["new_tokens"] = first_speculative.tokens;
-  if (probe != nullptr) {
-    const double bandwidth = median(bandwidths);
-    const auto bytes = static_cast<double>(plain.model().info().step_bytes);
-    json["step_bytes"] = bytes;
-    json["bandwidth"] = bandwidth;
-    json["plain_share_of_bandwidth"] = median(plain_steps) * bytes / bandwidth;
-    json["speculative_share_of_bandwidth"] = median(speculative_steps) * bytes / bandwidth;
-  }
-  options.json ? print_json(json) : print(table_of(json, prompts.size(), options.repeats));
-  if (!identical) {
-    throw slm::Error("cli.not-identical",
-                     "expected equal tokens from speculative and plain decoding, found different ones",
-                     "Report this with your processor's name");
-  }
-}
-
-template <class Decoder>
-void show(Decoder& decoder, const slm::Tokenizer& tokenizer, const Prompt& prompt, const slm::Sampling& sampling) {
-  print(prompt.shown);
-  slm::TextStream stream(tokenizer, prompt.ids, [](std::string_view piece) { print(piece); });
-  decoder.generate(prompt.ids, sampling, stream);
-  print("\n\n");
+  demo::check_identical(result);
 }
 
 void demo_pair(const DemoOptions& options) {
@@ -181,11 +88,11 @@ void demo_pair(const DemoOptions& options) {
   slm::AutoregressiveDecoder plain(target);
   slm::SpeculativeDecoder speculative(draft, target, speculation);
 
-  std::vector<Prompt> prompts;
+  std::vector<demo::Prompt> prompts;
   for (const std::string& text : texts) prompts.push_back({text, tokenizer.encode(text)});
   const slm::Sampling sampling{.max_new_tokens = options.max_new_tokens, .temperature = 0.0f};
-  if (!options.json) show(speculative, tokenizer, prompts.front(), sampling);
-  compare(options, plain, speculative, prompts, sampling, nullptr);
+  if (!options.json) demo::show(speculative, tokenizer, prompts.front(), sampling, print);
+  compare(options, plain, speculative, prompts, sampling);
 }
 
 /// A chat model answers a question and rewrites a paragraph with prompt lookup.
@@ -206,7 +113,7 @@ void demo_chat(const DemoOptions& options) {
   }
   std::vector<std::string> texts{question, task};
   if (!options.prompt_file.empty()) texts = {read_text(options.prompt_file)};
-  std::vector<Prompt> prompts;
+  std::vector<demo::Prompt> prompts;
   for (const std::string& text : texts) {
     const std::vector<slm::ChatMessage> messages{{"user", text}};
     prompts.push_back({"> " + text + "\n", form.encode(tokenizer, messages)});
@@ -217,11 +124,11 @@ void demo_chat(const DemoOptions& options) {
   slm::AutoregressiveDecoder plain(target);
   slm::SpeculativeDecoder speculative(slm::NgramDrafter{}, target, speculation);
   if (!options.json) {
-    for (const Prompt& prompt : prompts) show(speculative, tokenizer, prompt, sampling);
+    for (const demo::Prompt& prompt : prompts) demo::show(speculative, tokenizer, prompt, sampling, print);
   }
   const int cores = slm::usable_cores();
   slm::bench::BandwidthProbe probe(options.models.cpu.threads > 0 ? options.models.cpu.threads : cores);
-  compare(options, plain, speculative, prompts, sampling, &probe);
+  compare(options, plain, speculative, prompts, sampling, std::ref(probe));
 }
 
 }  // namespace

@@ -97,6 +97,12 @@ class Asking(unittest.TestCase):
         self.assertIsNone(self.installed())
 
 
+    def test_without_options_the_small_program_runs(self):
+        write_script(SCRATCH / "bin/c++", "")
+        write_script(SCRATCH / "build/cpu/bin/example-demo", 'echo "example-demo $*"')
+        self.assertEqual(self.demo(), (0, "example-demo examples/demo_pair\n", ""))
+
+
 class List(unittest.TestCase):
     def setUp(self):
         shutil.rmtree(SCRATCH, ignore_errors=True)
