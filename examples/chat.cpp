@@ -13,7 +13,7 @@ int main(int argc, char** argv) try {
   const auto tokenizer = slm::Tokenizer::from(argv[1]);
   const auto form = slm::ChatTemplate::from(argv[1], argc == 3 ? argv[2] : "");
   const auto stops = form.stops(tokenizer);
-  slm::SpeculativeDecoder decoder{slm::NgramDrafter{}, slm::load(argv[1], slm::DefaultBackend{})};
+  slm::SpeculativeDecoder decoder{slm::Lookup{}, slm::load(argv[1], slm::DefaultBackend{})};
 
   std::vector<slm::ChatMessage> messages;
   for (std::string question; std::getline(std::cin, question);) {

@@ -12,7 +12,7 @@ int main(int argc, char** argv) try {
 
   slm::DefaultBackend device;
   const auto tokenizer = slm::Tokenizer::from(argv[1]);
-  slm::Engine engine{slm::NgramDrafter{}, slm::load(argv[1], device)};
+  slm::Engine engine{slm::Lookup{}, slm::load(argv[1], device)};
   std::jthread computing([&](std::stop_token stop) { engine.run(stop); });
 
   std::vector<slm::Answer> answers;

@@ -20,7 +20,7 @@ int main(int argc, char** argv) try {
   if (argc != 2) throw slm::Error("usage: event_loop <model>, with prompts on standard input");
 
   const auto tokenizer = slm::Tokenizer::from(argv[1]);
-  slm::Engine engine{slm::NgramDrafter{}, slm::load(argv[1], slm::DefaultBackend{})};
+  slm::Engine engine{slm::Lookup{}, slm::load(argv[1], slm::DefaultBackend{})};
   std::list<Asked> asked;
   std::string input;
 

@@ -41,7 +41,7 @@ int main(int argc, char** argv) try {
 
   const auto tokenizer = slm::Tokenizer::from(argv[1]);
   const auto prompt = tokenizer.encode(argv[2]);
-  slm::SpeculativeDecoder decoder{slm::NgramDrafter{}, slm::load(argv[1], slm::DefaultBackend{})};
+  slm::SpeculativeDecoder decoder{slm::Lookup{}, slm::load(argv[1], slm::DefaultBackend{})};
 
   std::vector<std::string> pieces;
   for (slm::Token id = 0; id < tokenizer.vocab(); ++id) pieces.push_back(tokenizer.bytes(id));

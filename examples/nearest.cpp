@@ -19,7 +19,7 @@ int main(int argc, char** argv) try {
   if (argc < 3) throw slm::Error("usage: nearest <model> <text> <text>...");
 
   const auto tokenizer = slm::Tokenizer::from(argv[1]);
-  slm::Engine engine{slm::NoDrafter{}, slm::load(argv[1], slm::DefaultBackend{})};
+  slm::Engine engine{slm::Drafter{}, slm::load(argv[1], slm::DefaultBackend{})};
   std::vector<slm::Answer> answers;
   for (int i = 2; i < argc; ++i) {
     answers.push_back(engine.submit({.prompt = tokenizer.encode(argv[i]), .pooling = slm::Pooling::mean}));

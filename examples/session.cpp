@@ -10,7 +10,7 @@ int main(int argc, char** argv) try {
 
   const auto tokenizer = slm::Tokenizer::from(argv[1]);
   const slm::AnyModel model = slm::load(argv[1], slm::DefaultBackend{});
-  slm::SpeculativeDecoder decoder{slm::NgramDrafter{}, model};
+  slm::SpeculativeDecoder decoder{slm::Lookup{}, model};
 
   std::vector<slm::Token> prompt;
   if (std::ifstream in(argv[2], std::ios::binary); in) {

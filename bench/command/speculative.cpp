@@ -3,6 +3,7 @@
 
 #include "bench/command/command.hpp"
 #include "bench/command/speculative/batches.hpp"
+#include "bench/command/speculative/mixed.hpp"
 #include "bench/command/speculative/run.hpp"
 
 namespace slm::bench {
@@ -13,7 +14,6 @@ void add_speculative(CLI::App& bench) {
       *bench.add_subcommand("speculative", "Compare plain and speculative decoding, beside AMD's published table");
   auto* target = command.add_option("--target", options->target, "target model (folder or GGUF file)");
   auto* draft = command.add_option("--draft", options->draft, "draft model (folder or GGUF file)");
-  target->needs(draft);
   draft->needs(target);
   auto* humaneval = command.add_option("--humaneval", options->humaneval,
                                        "HumanEval.jsonl or HumanEval.jsonl.gz of github.com/openai/human-eval");
@@ -29,9 +29,9 @@ void add_speculative(CLI::App& bench) {
       .add_option("--draft-length", options->draft_length,
                   "setup best: tokens to draft per round, or heuristic, confidence, adaptive")
       ->capture_default_str();
-  command.add_option("--max-new-tokens", options->max_new_tokens, "limit of new tokens per task; 512 as published")
-      ->check(CLI::Range(1, 4096))
-      ->capture_default_str();
+  auto* length = command.add_option("--max-new-tokens", options->max_new_tokens,
+                                    "limit of new tokens per task; 512 as published, 128 with --mixed");
+  length->check(CLI::Range(1, 4096))->capture_default_str();
   command.add_option("--tasks", options->tasks, "number of tasks, from the first; 0: all")
       ->check(CLI::Range(0, 1 << 20));
   command.add_option("--sweep", options->sweep, "tasks of the sweep over draft lengths 1 to 8; 0: no sweep")
@@ -63,8 +63,18 @@ void add_speculative(CLI::App& bench) {
                   "--tasks, --repeats")
       ->delimiter(',')
       ->check(CLI::Range(1, 1024));
+  command.add_flag("--mixed", options->mixed,
+                   "measure only 24 prompts (code, prose, chat, rewriting, random text, other languages) with all "
+                   "drafts; --draft is optional; with --sequences, --draft-length, --max-new-tokens, --repeats");
   command.add_flag("--json", options->json, "print the summary as one JSON object");
-  command.callback([options] {
+  command.callback([options, length] {
+    if (options->mixed) {
+      if (length->count() == 0) options->max_new_tokens = 128;
+      return speculative::Mixed(*options).go();
+    }
+    if (options->draft.empty() && !options->target.empty()) {
+      throw Error("bench.no-draft", "expected a draft model beside the target, found none", "Name it with --draft");
+    }
     options->sequences.empty() ? speculative::Run(*options).go() : speculative::Batches(*options).go();
   });
 }

@@ -237,7 +237,7 @@ def main():
     parser.add_argument("--slm", default="build/cpu/bin/slm")
     parser.add_argument("--target", required=True)
     parser.add_argument("--draft", help="draft model (folder or file): also measure the server with it")
-    parser.add_argument("--drafter", help="ngram: also measure the server with this drafter")
+    parser.add_argument("--drafter", help="lookup, model, none: also measure the server with this drafter")
     parser.add_argument("--llama-server", help="path of llama.cpp's llama-server, for the same GGUF file")
     parser.add_argument("--clients", type=lambda text: [int(count) for count in text.split(",")], default=[1, 8, 32, 64])
     parser.add_argument("--threads", type=int, default=2)

@@ -6,14 +6,14 @@
 struct Completer::State {
   slm::DefaultBackend device;
   slm::Tokenizer tokenizer;
-  slm::SpeculativeDecoder<slm::AnyModel, slm::AnyModel> decoder;
+  slm::SpeculativeDecoder<> decoder;
 };
 
 Completer::Completer(const std::string& draft_folder, const std::string& target_folder) {
   slm::DefaultBackend device;
-  state_ = std::make_unique<State>(State{device, slm::Tokenizer::from(target_folder),
-                                         slm::SpeculativeDecoder<slm::AnyModel, slm::AnyModel>(
-                                             slm::load(draft_folder, device), slm::load(target_folder, device))});
+  state_ = std::make_unique<State>(
+      State{device, slm::Tokenizer::from(target_folder),
+            slm::SpeculativeDecoder<>(slm::load(draft_folder, device), slm::load(target_folder, device))});
 }
 
 Completer::~Completer() = default;

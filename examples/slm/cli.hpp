@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "drafting.hpp"
 #include "slm/speculative.hpp"
 #include "tools/cli/chat_format.hpp"
 #include "tools/cli/loading.hpp"
@@ -60,12 +61,13 @@ std::string known_models_table();
 
 /// Options shared by generate and chat: models, sampling, drafting, stop strings.
 struct DecodingOptions {
-  std::string target, draft, drafter, lookup_file, adapter;
+  std::string target, adapter;
+  DraftingOptions drafting;
   slm::Sampling sampling{.max_new_tokens = 128, .temperature = 0.0f};  // defaults
   slm::SuggestedSampling named;                                        // set by options
   bool generation_config = false;  // apply generation_config.json before the options
   std::vector<std::string> stops;
-  std::string draft_length = "4";
+  std::string draft_length;  // empty: the rule's default
   std::string rule = "coupled";
   ModelOptions models;
 };

@@ -3,21 +3,21 @@
 #include <memory>
 
 #include "cli.hpp"
+#include "drafting.hpp"
 #include "slm/adapters.hpp"
+#include "slm/decode/speculative_definition.hpp"
 #include "slm/io/write_file.hpp"
 
 namespace cli {
 
 namespace {
 
-template <class Draft>
-void add_decoder(Generator& made, const DecodingOptions& options, Draft draft, slm::AnyModel target) {
+void add_decoder(Generator& made, const DecodingOptions& options, slm::Drafter draft, slm::AnyModel target) {
   slm::Speculation speculation;
-  speculation.draft_length = slm::draft_length::parse(options.draft_length);
+  if (!options.draft_length.empty()) speculation.draft_length = slm::draft_length::parse(options.draft_length);
   speculation.overlap = options.models.draft_is_apart();
-  constexpr bool with_distribution = slm::LanguageModel<Draft> || slm::DistributionDrafter<Draft>;
-  slm::visit_rule<with_distribution>(options.rule, [&](auto rule) {
-    using Decoder = slm::SpeculativeDecoder<Draft, slm::AnyModel, decltype(rule)>;
+  slm::visit_rule(options.rule, [&](auto rule) {
+    using Decoder = slm::SpeculativeDecoder<decltype(rule)>;
     auto decoder = std::make_shared<Decoder>(std::move(draft), std::move(target), std::move(speculation), rule);
     made.generate = [decoder](const slm::Request& request, Collector& sink) {
       return decoder->generate(request, sink);
@@ -64,6 +64,7 @@ OrderedJson to_json(const slm::Stats& stats) {
   json["partly_accepted_rounds"] = stats.partial_rounds;
   json["rejected_rounds"] = stats.zero_rounds;
   json["drafted"] = stats.drafted;
+  json["drafted_by_model"] = stats.drafted_by_model;
   json["evaluated"] = stats.evaluated;
   json["accepted"] = stats.accepted;
   json["drafted_at_depth"] = stats.drafted_at_depth;
@@ -93,18 +94,8 @@ Generator make_generator(const DecodingOptions& options) {
   if (options.generation_config) sampling = with(sampling, target.info().sampling);
   Generator made{.target = target.info(), .sampling = with(sampling, options.named)};
   if (!options.adapter.empty()) made.adapter = slm::load_adapter(options.adapter, target);
-  if (!options.draft.empty()) {
-    slm::AnyModel draft = loader.load_draft(options.draft, target.info());
-    add_decoder(made, options, std::move(draft), std::move(target));
-  } else if (options.drafter == "ngram") {
-    std::vector<slm::Token> library;
-    if (!options.lookup_file.empty()) {
-      library = slm::Tokenizer::from(options.target).encode(read_text(options.lookup_file), false);
-    }
-    add_decoder(made, options, slm::NgramDrafter({}, library), std::move(target));
-  } else {
-    add_decoder(made, options, slm::NoDrafter{}, std::move(target));
-  }
+  slm::Drafter drafter = make_drafter(options.drafting, loader, target.info(), options.target);
+  add_decoder(made, options, std::move(drafter), std::move(target));
   return made;
 }
 
@@ -118,10 +109,7 @@ OrderedJson statistics_of(const slm::Stats& stats, const slm::TextStream& stream
 void add_decoding_options(CLI::App& command, DecodingOptions& options) {
   command.add_option("--target", options.target, "target model (folder or GGUF file)")->required();
   command.add_option("--adapter", options.adapter, "LoRA adapter of the target (PEFT folder)");
-  auto* draft = command.add_option("--draft", options.draft, "draft model (folder or GGUF file)");
-  auto* drafter = command.add_option("--drafter", options.drafter, "draft without a model; ngram: prompt lookup");
-  drafter->check(CLI::IsMember({"ngram"}))->excludes(draft);
-  command.add_option("--lookup-file", options.lookup_file, "additional UTF-8 text for prompt lookup")->needs(drafter);
+  auto* draft = add_drafter_options(command, options.drafting);
 
   slm::Sampling& sampling = options.sampling;
   command.add_option("--max-new-tokens", sampling.max_new_tokens, "maximum number of new tokens")
@@ -153,8 +141,8 @@ void add_decoding_options(CLI::App& command, DecodingOptions& options) {
 
   command
       .add_option("--draft-length", options.draft_length,
-                  "tokens to draft per round, or: heuristic, confidence, adaptive")
-      ->capture_default_str();
+                  "tokens to draft per round, or: adaptive, heuristic, confidence")
+      ->default_str("adaptive, or 4 with the rules ratio and block");
   command.add_option("--rule", options.rule, "verification rule: coupled, ratio, block, match")
       ->check(CLI::IsMember({"coupled", "ratio", "block", "match"}))
       ->capture_default_str();

@@ -21,7 +21,7 @@ struct DemoOptions {
   std::string model;
   std::string prompt_file;
   int max_new_tokens = 128;
-  std::string draft_length = "4";
+  std::string draft_length = "adaptive";
   int repeats = 5;
   ModelOptions models;
   bool int4 = false;
@@ -47,7 +47,7 @@ std::vector<std::string> read_prompts(const DemoOptions& options) {
 
 /// Compares both kinds of decoding, and prints the result.
 template <class Speculative>
-void compare(const DemoOptions& options, slm::AutoregressiveDecoder<slm::AnyModel>& plain, Speculative& speculative,
+void compare(const DemoOptions& options, slm::AutoregressiveDecoder<>& plain, Speculative& speculative,
              const std::vector<demo::Prompt>& prompts, const slm::Sampling& sampling,
              const std::function<double()>& probe = {}) {
   const demo::Comparison result = demo::compare(plain, speculative, prompts, sampling, options.repeats, probe);
@@ -122,7 +122,7 @@ void demo_chat(const DemoOptions& options) {
   slm::Speculation speculation;
   speculation.draft_length = slm::draft_length::parse(options.draft_length);
   slm::AutoregressiveDecoder plain(target);
-  slm::SpeculativeDecoder speculative(slm::NgramDrafter{}, target, speculation);
+  slm::SpeculativeDecoder speculative(slm::Lookup{}, target, speculation);
   if (!options.json) {
     for (const demo::Prompt& prompt : prompts) demo::show(speculative, tokenizer, prompt, sampling, print);
   }
@@ -150,7 +150,7 @@ void add_demo(CLI::App& program) {
       ->capture_default_str();
   command
       .add_option("--draft-length", options->draft_length,
-                  "tokens to draft per round, or: heuristic, confidence, adaptive")
+                  "tokens to draft per round, or: adaptive, heuristic, confidence")
       ->capture_default_str();
   command.add_option("--repeats", options->repeats, "alternating runs of each kind")
       ->check(CLI::Range(1, 1000))

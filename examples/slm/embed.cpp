@@ -56,7 +56,7 @@ void embed(const EmbedOptions& options) {
   const std::vector<std::vector<slm::Token>> texts = tokens_of(options);
   Loader loader(options.models);
   const slm::AnyModel model = loader.load(options.model);
-  slm::Engine engine{slm::NoDrafter{}, model, {.max_requests = texts.size()}};
+  slm::Engine engine{slm::Drafter{}, model, {.max_requests = texts.size()}};
   std::vector<slm::Answer> answers;
   for (const std::vector<slm::Token>& tokens : texts)
     answers.push_back(engine.submit({.prompt = tokens, .pooling = choice.pooling}));

@@ -19,7 +19,8 @@ namespace cli {
 namespace {
 
 struct ServeOptions {
-  std::string target, draft, drafter;
+  std::string target;
+  DraftingOptions drafting;
   ModelOptions models;
   ChatOptions chat;
   slm::EngineOptions engine{.cache_memory = std::size_t{4} << 30};
@@ -49,12 +50,6 @@ std::vector<std::string> read_keys(const std::string& path) {
                      "Write one API key per line");
   }
   return keys;
-}
-
-serve::Draft load_drafter(Loader& loader, const ServeOptions& options, const slm::ModelInfo& target) {
-  if (!options.draft.empty()) return loader.load_draft(options.draft, target);
-  if (options.drafter == "ngram") return slm::NgramDrafter{};
-  return slm::NoDrafter{};
 }
 
 /// Blocks SIGTERM and SIGINT in all threads while it lives; they are polled.
@@ -169,7 +164,7 @@ void run_server(ServeOptions options) {
   options.engine.speculation.overlap = options.models.draft_is_apart();
   Loader loader(options.models);
   const slm::AnyModel target = loader.load(options.target);
-  serve::Draft draft = load_drafter(loader, options, target.info());
+  slm::Drafter draft = make_drafter(options.drafting, loader, target.info(), options.target);
   serve::ServedModel model =
       serve::describe_model(options.target, options.names, target, options.chat, fingerprint_of(options.models));
   model.adapters = make_store(options, model.names, target);
@@ -207,10 +202,7 @@ void add_serve(CLI::App& program) {
   options->http.port = 8080;
   CLI::App& command = *program.add_subcommand("serve", "Answer requests over HTTP with OpenAI's API");
   command.add_option("--target", options->target, "target model (folder or GGUF file)")->required();
-  auto* draft = command.add_option("--draft", options->draft, "draft model (folder or GGUF file)");
-  command.add_option("--drafter", options->drafter, "draft without a model; ngram: prompt lookup")
-      ->check(CLI::IsMember({"ngram"}))
-      ->excludes(draft);
+  auto* draft = add_drafter_options(command, options->drafting);
   add_draft_options(command, options->models, *draft);
   command
       .add_option_function<std::string>(
@@ -218,7 +210,7 @@ void add_serve(CLI::App& program) {
           [options](const std::string& length) {
             options->engine.speculation.draft_length = slm::draft_length::parse(length);
           },
-          "tokens to draft per round, or: heuristic, confidence, adaptive")
+          "tokens to draft per round, or: adaptive, heuristic, confidence")
       ->default_str("adaptive");
   command.add_option("--host", options->http.host, "address to listen on, or a name: all its addresses")
       ->capture_default_str();

@@ -14,11 +14,6 @@
 #include "slm/text/text_stream.hpp"
 #include "slm/text/tokenizer.hpp"
 
-namespace slm { inline namespace v0_1 {
-namespace detail {
+namespace slm { inline namespace v0_1 { namespace detail {
 SLM_HAS_FUNCTIONS(slm_speculative_hpp)
-}
-SLM_TEMPLATE class SpeculativeDecoder<AnyModel, AnyModel>;
-SLM_TEMPLATE class SpeculativeDecoder<NgramDrafter, AnyModel>;
-SLM_TEMPLATE class SpeculativeDecoder<NoDrafter, AnyModel>;
-}}
+}}}

@@ -82,7 +82,6 @@ TEST_CASE("the published schedule has the known steady state") {
   // Independent acceptance of 0.7: 3.65 drafted tokens a round, 2.58 tokens, acceptance 0.432.
   slm::draft_length::Heuristic policy;
   policy.restart();
-  slm::draft_length::RoundCosts costs;
   std::vector<Round> rounds;
   std::uint64_t state = 1;
   const auto accepts = [&state] {
@@ -90,11 +89,11 @@ TEST_CASE("the published schedule has the known steady state") {
     return static_cast<double>(state >> 11) * 0x1p-53 < 0.7;
   };
   for (int i = 0; i < 200000; ++i) {
-    const int drafted = policy.next(costs);
+    const int drafted = policy.next();
     int accepted = 0;
     while (accepted < drafted && accepts()) ++accepted;
     rounds.push_back({drafted, accepted});
-    policy.observe({drafted, accepted}, costs);
+    policy.observe({drafted, accepted});
   }
   Tally tally;
   tally.add(row_with(rounds, 1, 0));

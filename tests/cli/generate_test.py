@@ -13,7 +13,7 @@ from tiny_models import KINDS, byte_level
 
 class Generate(ProgramTest):
     def test_generate_plain(self):
-        result = self.generate()
+        result = self.generate("--drafter", "none")
         self.assertEqual(set(result), {"ids", "text", "prompt_ids", "statistics"})
         statistics = result["statistics"]
         self.assertEqual(len(result["ids"]), statistics["new_tokens"])
@@ -42,12 +42,16 @@ class Generate(ProgramTest):
 
     def test_speculation_changes_no_token(self):
         for sampling in ([], ["--temperature", "0.8", "--seed", "3"], ["--temperature", "1.2", "--top-k", "9", "--top-p", "0.9"]):
-            plain = self.generate(*sampling)
+            plain = self.generate(*sampling, "--drafter", "none")
+            self.assertEqual(plain["statistics"]["drafted"], 0)
             for drafting in (
+                [],
                 ["--draft", self.draft],
                 ["--draft", self.target],
-                ["--drafter", "ngram"],
-                ["--drafter", "ngram", "--lookup-file", PAIR / "measure.py", "--draft-length", "10"],
+                ["--draft", self.draft, "--drafter", "model"],
+                ["--draft", self.draft, "--drafter", "model,lookup", "--draft-length", "6"],
+                ["--drafter", "lookup"],
+                ["--drafter", "lookup", "--lookup-file", PAIR / "measure.py", "--draft-length", "10"],
                 ["--draft", self.draft, "--draft-length", "1"],
                 ["--draft", self.draft, "--draft-length", "heuristic"],
                 ["--draft", self.draft, "--draft-length", "adaptive"],
@@ -78,7 +82,7 @@ class Generate(ProgramTest):
         common = ["generate", "--target", self.target]
         for options in ([], ["--draft", self.draft], ["--temperature", 0.9, "--seed", 8],
                         ["--draft", self.draft, "--temperature", 0.9, "--seed", 8, "--repetition-penalty", 1.2],
-                        ["--drafter", "ngram"]):
+                        ["--drafter", "lookup"]):
             whole = self.as_json(*common, "--prompt", "ab", "--max-new-tokens", 60, *options)
             first = self.as_json(*common, "--prompt", "ab", "--max-new-tokens", 23, "--save", saved, *options)
             self.assertEqual(first["ids"], whole["ids"][:23])
@@ -157,7 +161,7 @@ class Generate(ProgramTest):
         for kind in KINDS:
             target, draft = self.pairs[kind]
             alone = None
-            for drafting in ([], ["--drafter", "ngram"], ["--draft", draft]):
+            for drafting in ([], ["--drafter", "lookup"], ["--draft", draft]):
                 for threads in (1, 2):
                     for order in ([], ["--sequential"]):
                         found = self.lines(requests, *drafting, "--threads", threads, *order, target=target)
@@ -237,7 +241,8 @@ class Generate(ProgramTest):
         target = ["generate", "--target", self.target]
         self.error("no tokens", *target, "--prompt", "")
         self.error(f"{context + 1} tokens.*{context}", *target, "--prompt", "!" * (context + 1))
-        self.error("needs the draft's distribution", *target, "--prompt", "x", "--drafter", "ngram", "--rule", "ratio", "--temperature", "1")
+        self.error("cli.no-draft", *target, "--prompt", "x", "--drafter", "lookup,model")
+        self.error("cli.drafter-none", *target, "--prompt", "x", "--drafter", "none,lookup")
         self.error("draft.length", *target, "--prompt", "x", "--draft-length", "soon")
         self.error("draft.length", *target, "--prompt", "x", "--draft-length", "9999")
         self.error("expected a folder or a GGUF file", "generate", "--target", SCRATCH / "absent", "--prompt", "x")

@@ -74,7 +74,7 @@ class Gguf(unittest.TestCase):
         generate = ("generate", "--target", EVERY_TYPE, "--prompt", "The pump", "--max-new-tokens", 16, "--json")
         plain = json.loads(self.ok(*generate))
         self.assertEqual(len(plain["ids"]), 16)
-        for how in (("--drafter", "ngram"), ("--draft", EVERY_TYPE)):
+        for how in (("--drafter", "lookup"), ("--draft", EVERY_TYPE)):
             self.assertEqual(json.loads(self.ok(*generate, *how))["ids"], plain["ids"])
         text = SCRATCH / "text"
         text.write_text("The record of the pump, two thousand words long. " * 4)

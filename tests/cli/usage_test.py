@@ -44,8 +44,6 @@ class Usage(ProgramTest):
             ["generate", "--target", self.target, "--prompt", "x", "--prompts", "y", "--json"],
             ["generate", "--target", self.target, "--prompt", "x", "--max-new-tokens", "-1"],
             ["generate", "--target", self.target, "--prompt", "x", "--draft", self.draft, "--drafter", "ngram"],
-            ["generate", "--target", self.target, "--prompt", "x", "--drafter", "model"],
-            ["generate", "--target", self.target, "--prompt", "x", "--lookup-file", PAIR / "measure.py"],
             ["generate", "--target", self.target, "--prompt", "x", "--stop"],
         ):
             with self.subTest(arguments=arguments):

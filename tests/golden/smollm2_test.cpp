@@ -65,7 +65,7 @@ void check_last_logits(const AnyModel& model, const Json& cases, const Margins& 
 void check_greedy_texts(const AnyModel& model, const Json& cases) {
   const Sampling sampling{.max_new_tokens = 64, .temperature = 0.0f, .ignore_end_tokens = true};
   AutoregressiveDecoder plain{model};
-  SpeculativeDecoder speculative{NgramDrafter{}, model, {.draft_tokens = 4}};
+  SpeculativeDecoder speculative{Lookup{}, model, {.draft_tokens = 4}};
   for (const Json& entry : cases) {
     const std::string name = entry.at("name");
     if (name != "cpp" && name != "chat-default" && name != "unicode") continue;

@@ -56,7 +56,7 @@ TEST_CASE("the published greedy text, plainly and speculatively, on both backend
     CHECK(generate(decoder, tokenizer, prompt, 200) == expected);
   }
   SECTION("speculative without a draft model") {
-    SpeculativeDecoder decoder{NgramDrafter{}, load(folder, backend::Cpu{}), {.draft_tokens = 3}};
+    SpeculativeDecoder decoder{Lookup{}, load(folder, backend::Cpu{}), {.draft_tokens = 3}};
     CHECK(generate(decoder, tokenizer, prompt, 200) == expected);
   }
 }

@@ -60,7 +60,7 @@ TEST_CASE("speculation on a file in blocks gives the tokens of plain decoding, g
     CHECK(expected.size() == 80);
     for (const int length : {1, 4, 7}) {
       CHECK(generate(SpeculativeDecoder{draft, model, {.draft_tokens = length}}) == expected);
-      CHECK(generate(SpeculativeDecoder{NgramDrafter{}, model, {.draft_tokens = length}}) == expected);
+      CHECK(generate(SpeculativeDecoder{Lookup{}, model, {.draft_tokens = length}}) == expected);
     }
   }
 }

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "slm/decode/autoregressive.hpp"
-#include "slm/decode/speculative.hpp"
+#include "slm/decode/speculative_definition.hpp"
 #include "support/naive_decoding.hpp"
 #include "support/toy_models.hpp"
 
@@ -108,7 +108,7 @@ void check_equality(int cases) {
     switch (number % 5) {
       case 0:
       case 1: check(ToyModel{setup.draft}); break;
-      case 2: check(NgramDrafter{{1 + number % 4, 1, 0.1f * static_cast<float>(number % 3)}}); break;
+      case 2: check(Lookup({.longest = 1 + number % 4, .pool_bits = number % 3 == 0 ? 0 : 8})); break;
       case 3:
         check(SpoiltModel{setup.draft, spoil(static_cast<std::uint64_t>(number / 5 % 4), number / 20 % 6)});
         break;
@@ -149,7 +149,7 @@ TEST_CASE("greedy text equals plain greedy text for K = 1..16 under every rule")
     check(ToyModel{setup.draft}, rule::Match{});
     check(ToyModel{setup.draft}, rule::Ratio{});
     check(ToyModel{setup.draft}, rule::Block{});
-    check(NgramDrafter{}, rule::Coupled{});
+    check(Lookup{}, rule::Coupled{});
   }
   REQUIRE(texts == 1000);
 }

@@ -61,6 +61,26 @@ TEST_CASE("a draft length that depends on discarded tokens is lossless with fres
   REQUIRE_FALSE(fit_toys<rule::Block>(settings[2], sampling_number(1), heuristic).rejects());
 }
 
+TEST_CASE("tokens without a distribution, alone or beside a draft model, keep every rule lossless") {
+  const auto guess = [](std::span<const Token> context, int most, std::vector<Token>& out) {
+    for (int i = 0; i < most - static_cast<int>(context.size() % 2); ++i) out.push_back((context.back() + i) % 3);
+  };
+  for (const Setting& setting : {settings[1], settings[2]}) {
+    const auto check = [&](auto rule) {
+      using Rule = decltype(rule);
+      const ToyModel model{draft_options(setting.vocab)}, target{target_options(setting.vocab)};
+      CAPTURE(Rule::name, setting.draft_length);
+      CHECK_FALSE(fit<Rule>(ScriptedDrafter{guess}, target, setting, sampling_number(1)).rejects());
+      CHECK_FALSE(fit<Rule>(Drafter{ScriptedDrafter{guess}, model}, target, setting, sampling_number(1)).rejects());
+      CHECK_FALSE(fit<Rule>(Drafter{Lookup{}, model}, target, setting, sampling_number(1)).rejects());
+    };
+    check(rule::Ratio{});
+    check(rule::Block{});
+    check(rule::Coupled{});
+    check(rule::Match{});
+  }
+}
+
 TEST_CASE("reusing draws by position does not harm the ratio test with a fixed draft length") {
   REQUIRE_FALSE(fit_toys<Reusing<rule::Ratio>>(settings[2], sampling_number(1)).rejects());
 }

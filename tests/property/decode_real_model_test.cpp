@@ -9,7 +9,7 @@
 #include "slm/backend/reference/reference.hpp"
 #include "slm/backend/select.hpp"
 #include "slm/decode/autoregressive.hpp"
-#include "slm/decode/speculative.hpp"
+#include "slm/decode/speculative_definition.hpp"
 #include "slm/lm/session.hpp"
 #include "slm/model/load.hpp"
 #include "slm/model/model.hpp"
@@ -166,7 +166,7 @@ TEMPLATE_TEST_CASE("real models: greedy and coupled text equals plain text for K
       };
       check(load_any(pair.narrow.path(), TestType{}, WeightType::bf16));
       if (draft_length % 4 == 1) check(load_any(pair.stranger.path(), TestType{}));
-      if (draft_length % 4 == 2) check(NgramDrafter{});
+      if (draft_length % 4 == 2) check(Lookup{});
     }
     REQUIRE(accepted > 1000);
     REQUIRE(corrections > 10);  // some drafts must be rejected as well
@@ -326,8 +326,8 @@ TEST_CASE("prompt lookup has the recorded acceptance on a trained model's text")
   SLM_SKIP_WITHOUT(target, "the trained model TinyStories-656K");
   // On the reference backend, since the instruction set would change some draws. Drafts have the largest length, as in
   // the recording.
-  const Lookup lookup{.longest = 4, .shortest = 2, .row_cost = 0};
-  SpeculativeDecoder decoder{NgramDrafter{lookup}, load_any(target, backend::Reference{}), {.draft_tokens = 4}};
+  const Lookup lookup({.longest = 4, .shortest = 2});
+  SpeculativeDecoder decoder{lookup, load_any(target, backend::Reference{}), {.draft_tokens = 4}};
   std::int64_t evaluated = 0, accepted = 0;
   for (std::uint64_t seed = 0; seed < 6; ++seed) {
     const Sampling sampling{.max_new_tokens = 400, .temperature = 0.4f, .seed = seed, .ignore_end_tokens = true};

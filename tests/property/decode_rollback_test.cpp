@@ -19,7 +19,7 @@ void check_caches(const Decoder& decoder, const std::vector<Token>& text) {
   REQUIRE(std::vector<Token>(decoder.history().begin(), decoder.history().end()) == text);
   const std::span<const Token> held = decoder.sequence().tokens();
   REQUIRE(std::vector<Token>(held.begin(), held.end()) == std::vector<Token>(text.begin(), text.end() - 1));
-  REQUIRE(decoder.drafter().length() <= static_cast<int>(text.size()) - 1);
+  REQUIRE(decoder.draft_read() <= static_cast<int>(text.size()) - 1);
 }
 
 }  // namespace
@@ -38,7 +38,7 @@ TEST_CASE("random sequences of requests, rewinds, cancellations and changes of s
     Speculation speculation{.draft_tokens = static_cast<int>(pick(8))};
     if (pick(3) == 0) speculation.draft_length = draft_length::Heuristic{};
     if (pick(4) == 0) speculation.draft_length = draft_length::Confidence{0.3, 6, pick(2) == 0};
-    if (pick(4) == 0) speculation.draft_length = draft_length::ThroughputAdaptive{};
+    if (pick(4) == 0) speculation.draft_length = draft_length::Adaptive{};
     SpeculativeDecoder decoder{ToyModel{other}, ToyModel{options}, speculation};
     std::vector<Token> text{static_cast<Token>(pick(9))};
     for (int step = 0; step < 5; ++step) {

@@ -81,7 +81,7 @@ AdapterStoreStats check_few_places(const AnyModel& model, std::uint64_t adapters
   AdapterStore store(model, {.folder = folder.path(),
                              .device_memory = model.info().own_memory ? (places - 2) * largest : 0,
                              .host_memory = places * largest});
-  Engine engine{NoDrafter{}, model, {.max_running = 16}};
+  Engine engine{Drafter{}, model, {.max_running = 16}};
   std::vector<std::optional<std::uint64_t>> wanted;
   std::vector<Answer> answers;
   std::int64_t asked = 0;
@@ -129,7 +129,7 @@ TEST_CASE("requests whose adapter cannot be loaded fail alone and delay no other
   const AnyModel model = load(base, backend::Cpu({.threads = 1}));
   AdapterStore store(model, {.folder = folder.path()});
   fs::remove(folder.path() / "n1" / "adapter_model.safetensors");  // between scan and load
-  Engine engine{NoDrafter{}, model};
+  Engine engine{Drafter{}, model};
   std::vector<Answer> answers;
   for (std::uint64_t i = 0; i < 12; ++i) {
     Scheduling scheduling;
@@ -160,7 +160,7 @@ TEST_CASE("other requests run while an adapter is loaded, and a request may end 
   write_adapters(folder.path(), 2);
   AdapterStore full(model, {.folder = folder.path(), .host_memory = held->bytes + held->bytes / 2});
   const AdapterRef taken = full.ask("n0").wait();  // no memory for another one
-  Engine engine{NoDrafter{}, model};
+  Engine engine{Drafter{}, model};
   Answer waits = engine.submit(request_of(1, model.info()), {.adapter = full.ask("n1")});
   Answer late = engine.submit(request_of(1, model.info()),
                               {.deadline = std::chrono::steady_clock::now(), .adapter = full.ask("n1")});
@@ -186,7 +186,7 @@ TEST_CASE("replacing an adapter under load changes no running text and exchanges
   const AdapterRef first = load_adapter(folder.path() / "n0", model),
                    second = load_adapter(folder.path() / "n1", model);
   AdapterStore store(model, {.folder = folder.path()});
-  Engine engine{NoDrafter{}, model};
+  Engine engine{Drafter{}, model};
   Request request = request_of(2, model.info());
   request.prompt = std::vector<Token>(150, 7);  // with shared pages
   request.sampling.max_new_tokens = 40;

@@ -155,8 +155,8 @@ TEST_CASE("two hundred mixed requests under load have the same answers as alone"
   fixed.speculation.draft_length = draft_length::Fixed{4};
   check(draft, 1, {});
   check(draft, 2, fixed);
-  check(NgramDrafter{}, 3, {.cache_memory = 2 * little, .share_prefixes = false, .max_running = 12});
-  check(NoDrafter{}, 4, {.cache_memory = little});
+  check(Lookup{}, 3, {.cache_memory = 2 * little, .share_prefixes = false, .max_running = 12});
+  check(Drafter{}, 4, {.cache_memory = little});
   CHECK(preemptions > 0);
   CHECK(hits > 0);
   CHECK(accepted > 0);
@@ -174,7 +174,7 @@ TEST_CASE("a long prompt is processed beside decoding sequences, each of which g
                       }};
   EngineOptions engine_options{.step_seconds = 0.5};  // every step exceeds the limit: prompts get the fewest rows
   engine_options.speculation.clock = [&now] { return now; };
-  Engine engine{NoDrafter{}, model, engine_options};
+  Engine engine{Drafter{}, model, engine_options};
   std::vector<Answer> texts;
   for (int i = 0; i < 4; ++i)
     texts.push_back(engine.submit({.prompt = {1, i}, .sampling = {.max_new_tokens = 400, .ignore_end_tokens = true}}));
@@ -201,7 +201,7 @@ TEST_CASE("a long prompt is processed beside decoding sequences, each of which g
 
 TEST_CASE("among equal requests the first one starts first") {
   const ToyOptions options{.vocab = 12, .seed = 3};
-  Engine engine{NoDrafter{}, ToyModel{options}, {.max_running = 3}};
+  Engine engine{Drafter{}, ToyModel{options}, {.max_running = 3}};
   std::vector<Answer> answers;
   std::vector<std::size_t> order;
   for (int i = 0; i < 30; ++i) {
@@ -274,7 +274,7 @@ TEST_CASE("concurrent texts of a group compute their common pages once") {
                           for (const Batch::Item& item : batch.items()) rows += item.count;
                         }};
   const auto rows_of = [&](bool share, double step_seconds, std::uint64_t groups = 1) {
-    Engine engine{NoDrafter{}, watched, {.share_prefixes = share, .step_seconds = step_seconds}};
+    Engine engine{Drafter{}, watched, {.share_prefixes = share, .step_seconds = step_seconds}};
     std::vector<Answer> answers;
     for (int i = 0; i < 8; ++i) {
       Request request{.prompt = some_text(1, 300, model.info().vocab), .sampling = {.max_new_tokens = 4}};

@@ -59,7 +59,7 @@ TEST_CASE("the times of a request follow the test's clock") {
   engine_options.speculation.clock = [&now] { return now; };
   // Each step takes a second.
   const Watched model{ToyModel{options}, [&now](const Batch&) { now += 1; }};
-  Engine engine{NoDrafter{}, model, engine_options};
+  Engine engine{Drafter{}, model, engine_options};
   const Request request{.prompt = some_text(1, 600, 12), .sampling = {.max_new_tokens = 5}};
   Answer first = engine.submit(request), second = engine.submit(request);
   engine.run();
@@ -155,7 +155,7 @@ TEST_CASE("a failing draft only slows down its request, and is counted") {
     while (const auto token = answer.next()) said.push_back(token->token);
     return said;
   };
-  Engine plain{NoDrafter{}, ToyModel{options}};
+  Engine plain{Drafter{}, ToyModel{options}};
   const std::vector<Token> expected = ask(plain);
   const SpoiltModel failing{options, [](int call, std::span<float>) {
                               if (call == 5) throw std::runtime_error("the draft has lost its way");
@@ -171,7 +171,7 @@ TEST_CASE("a failing draft only slows down its request, and is counted") {
 
 TEST_CASE("an answer's reused tokens are the cached pages of another text") {
   const AnyModel model = load(fixture("models/llama3-gqa-scaled-tied"), backend::Cpu({.threads = 1}));
-  Engine engine{NoDrafter{}, model};
+  Engine engine{Drafter{}, model};
   const auto ask = [&](int length, Logprobs logprobs = {}, std::uint64_t group = 0) {
     Answer answer = engine.submit({.prompt = some_text(1, length, model.info().vocab),
                                    .sampling = {.max_new_tokens = 3, .ignore_end_tokens = true},

@@ -110,8 +110,8 @@ TEST_CASE("answers do not depend on other requests of the engine") {
       REQUIRE(stats.finished == static_cast<std::int64_t>(requests.size()));
     };
     check(ToyModel{other});
-    check(NgramDrafter{});
-    check(NoDrafter{});
+    check(Lookup{});
+    check(Drafter{});
   }
 }
 
@@ -151,7 +151,7 @@ TEST_CASE("a real model's answers survive preemption and shared pages") {
 TEST_CASE("a request that never fits into memory fails, and the others continue") {
   const AnyModel model = load(fixture("models/llama3-gqa-scaled-tied"), backend::Cpu({.threads = 1}));
   const std::size_t page = model.pool().bytes_of(64);
-  Engine engine{NoDrafter{}, model, {.cache_memory = 2 * page}};
+  Engine engine{Drafter{}, model, {.cache_memory = 2 * page}};
   Answer small = engine.submit({.prompt = {1, 2}, .sampling = {.max_new_tokens = 5, .ignore_end_tokens = true}});
   Answer large = engine.submit({.prompt = std::vector<Token>(200, 3), .sampling = {.max_new_tokens = 5}});
   Answer late = engine.submit({.prompt = {1, 2}, .sampling = {.max_new_tokens = 5, .ignore_end_tokens = true}});
@@ -168,7 +168,7 @@ TEST_CASE("an invalid row ends only its own answer") {
   const SpoiltModel model{options, [](int call, std::span<float> rows) {
                             if (call == 6) rows[0] = std::numeric_limits<float>::quiet_NaN();
                           }};
-  Engine engine{NoDrafter{}, model};
+  Engine engine{Drafter{}, model};
   const Request request{.prompt = {1, 2, 3}, .sampling = {.max_new_tokens = 20, .temperature = 0}};
   Answer first = engine.submit(request), second = engine.submit(request);
   engine.run();
@@ -179,7 +179,7 @@ TEST_CASE("an invalid row ends only its own answer") {
 TEST_CASE("priorities, limits and deadlines") {
   const ToyOptions options{.vocab = 12, .seed = 3};
   const Request request{.prompt = {1, 2, 3}, .sampling = {.max_new_tokens = 20}};
-  Engine engine{NoDrafter{}, ToyModel{options}, {.max_requests = 4, .max_running = 1}};
+  Engine engine{Drafter{}, ToyModel{options}, {.max_requests = 4, .max_running = 1}};
   std::vector<int> order;
   const auto noting = [&](int which) { return [&order, which] { order.push_back(which); }; };
   Answer low = engine.submit(request, {.priority = 1}, noting(1));
@@ -200,7 +200,7 @@ TEST_CASE("priorities, limits and deadlines") {
 TEST_CASE("a slow reader pauses only its own text") {
   const ToyOptions options{.vocab = 12, .seed = 3};
   const Request request{.prompt = {1, 2, 3}, .sampling = {.max_new_tokens = 50}};
-  Engine engine{NoDrafter{}, ToyModel{options}, {.max_unread = 10}};
+  Engine engine{Drafter{}, ToyModel{options}, {.max_unread = 10}};
   Answer idle = engine.submit(request), busy = engine.submit(request);
   std::size_t read = 0;
   for (int i = 0; i < 200; ++i) {

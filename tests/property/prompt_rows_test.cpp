@@ -117,7 +117,7 @@ TEST_CASE("log-probabilities of a prompt are the summands of perplexity") {
   const AnyModel model = load(fixture("models/llama3-gqa-scaled-tied"), backend::Cpu({.threads = 2}));
   const std::vector<Token> prompt = some_text(3, 150, model.info().vocab);
   double sum = 0;
-  Engine engine{NoDrafter{}, model};
+  Engine engine{Drafter{}, model};
   const Answer answer =
       engine.submit({.prompt = prompt, .sampling = {.max_new_tokens = 0}, .logprobs = {.prompt = true}});
   engine.run();
@@ -131,7 +131,7 @@ TEST_CASE("results for prompts do not depend on other requests of the engine") {
     CAPTURE(seed);
     const ToyModel model({.vocab = 12, .seed = seed + 1});
     const std::vector<Request> requests = requests_of(seed, 12, 700, 12);
-    Engine engine{NgramDrafter{}, model, {.max_running = 1 + seed % 7, .step_seconds = seed % 2 ? 1e-9 : 1.0}};
+    Engine engine{Lookup{}, model, {.max_running = 1 + seed % 7, .step_seconds = seed % 2 ? 1e-9 : 1.0}};
     std::vector<Answer> answers;
     for (const Request& request : requests) answers.push_back(engine.submit(request));
     engine.run();
@@ -207,7 +207,7 @@ TEST_CASE("rows of logits for prompts use bounded memory") {
                         }};
   const Request request{
       .prompt = some_text(1, 30, 400'000), .sampling = {.max_new_tokens = 0}, .logprobs = {.prompt = true}};
-  Engine engine{NoDrafter{}, watched};
+  Engine engine{Drafter{}, watched};
   for (int i = 0; i < 4; ++i) engine.submit(request).detach();
   engine.run();
   CHECK(rows == most);
@@ -223,7 +223,7 @@ TEST_CASE("an invalid row of a prompt ends only its own answer") {
   const SpoiltModel model{options, [](int call, std::span<float> rows) {
                             if (call == 0) rows[5] = std::numeric_limits<float>::quiet_NaN();
                           }};
-  Engine engine{NoDrafter{}, model};
+  Engine engine{Drafter{}, model};
   const Request request{
       .prompt = some_text(1, 10, 12), .sampling = {.max_new_tokens = 0}, .logprobs = {.prompt = true}};
   Answer first = engine.submit(request), second = engine.submit(request);

@@ -389,7 +389,7 @@ class Serve(unittest.TestCase):
 
     def test_other_drafters_change_nothing_and_without_a_template_there_is_no_chat(self):
         expected = self.server.complete(max_tokens=24)["choices"][0]["text"]
-        for arguments in ([], ["--drafter", "ngram"], ["--max-running", "1", "--cache-memory", "64MiB"]):
+        for arguments in ([], ["--drafter", "lookup"], ["--max-running", "1", "--cache-memory", "64MiB"]):
             with self.subTest(arguments=arguments), Server(*arguments) as server:
                 self.assertEqual(server.complete(max_tokens=24)["choices"][0]["text"], expected)
                 self.assertEqual(server.started["model"], "target")

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "slm/decode/speculative.hpp"
+#include "slm/decode/speculative_definition.hpp"
 #include "support/naive_decoding.hpp"
 #include "support/statistics.hpp"
 #include "support/toy_models.hpp"

@@ -122,8 +122,8 @@ class Measurement {
   }
 
  private:
-  using Plain = AutoregressiveDecoder<AnyModel>;
-  using Decoder = SpeculativeDecoder<AnyModel, AnyModel>;
+  using Plain = AutoregressiveDecoder<>;
+  using Decoder = SpeculativeDecoder<>;
 
   /// AMD's script also generates 30 tokens, but without the draft.
   void warm_up(const std::function<bool()>& stopped) {

@@ -45,6 +45,7 @@ struct Options {
   std::string python = "python3";
   double baseline_seconds = 600;
   bool run_programs = false;
+  bool mixed = false;
   bool json = false;
 
   bool embedded() const { return target.empty(); }

@@ -12,11 +12,11 @@ namespace slm { inline namespace v0_1 {
 
 /// Has the interface of SpeculativeDecoder. Draws are the same under the same rule; with coupled and match the text is
 /// byte-identical.
-template <LanguageModel M, class Rule = rule::Coupled>
+template <VerificationRule Rule = rule::Coupled>
 class AutoregressiveDecoder {
  public:
-  explicit AutoregressiveDecoder(M model, Rule rule = {})
-      : decoder_(NoDrafter{}, std::move(model), {.draft_tokens = 0}, std::move(rule)) {}
+  explicit AutoregressiveDecoder(AnyModel model, Rule rule = {})
+      : decoder_(Drafter{}, std::move(model), {.draft_tokens = 0}, std::move(rule)) {}
 
   /// See the overloads of SpeculativeDecoder::generate.
   template <class Sink>
@@ -32,12 +32,12 @@ class AutoregressiveDecoder {
     return decoder_.generate(prompt, sampling, std::forward<Sink>(sink));
   }
 
-  const M& model() const { return decoder_.target(); }
+  const AnyModel& model() const { return decoder_.target(); }
   /// Prompt and output of the last call.
   std::span<const Token> history() const { return decoder_.history(); }
 
  private:
-  SpeculativeDecoder<NoDrafter, M, Rule> decoder_;
+  SpeculativeDecoder<Rule> decoder_;
 };
 
 }}

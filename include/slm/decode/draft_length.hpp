@@ -12,8 +12,7 @@
 #include <variant>
 
 #include "slm/core/error.hpp"
-#include "slm/decode/round_costs.hpp"
-#include "slm/decode/throughput_adaptive.hpp"
+#include "slm/decode/acceptance.hpp"
 
 namespace slm { inline namespace v0_1 { namespace draft_length {
 
@@ -22,11 +21,10 @@ struct Fixed {
   int tokens = 4;
 
   int most() const { return tokens; }
-  bool reads(RoundCosts&) const { return true; }
-  int next(RoundCosts&, bool = false) const { return tokens; }
+  int next() const { return tokens; }
   bool go_on(double) const { return true; }
   void restart() {}
-  void observe(const RoundOutcome&, RoundCosts&) {}
+  void observe(const RoundOutcome&) {}
 };
 
 /// The schedule of Hugging Face transformers 4.37, used in AMD's measurements: start at 5; plus 2 after a fully
@@ -39,11 +37,10 @@ struct Heuristic {
   int current = 5;  // current length; each request resets it
 
   int most() const { return limit; }
-  bool reads(RoundCosts&) const { return true; }
-  int next(RoundCosts&, bool = false) const { return current; }
+  int next() const { return current; }
   bool go_on(double) const { return true; }
   void restart() { current = std::min(start, limit); }
-  void observe(const RoundOutcome& round, RoundCosts&) {
+  void observe(const RoundOutcome& round) {
     current = round.accepted == current ? std::min(current + up, limit) : std::max(1, current - down);
   }
 };
@@ -56,37 +53,37 @@ struct Confidence {
   bool drop = false;
 
   int most() const { return limit; }
-  bool reads(RoundCosts&) const { return true; }
-  int next(RoundCosts&, bool = false) const { return limit; }
+  int next() const { return limit; }
   bool go_on(double confidence) const { return confidence >= threshold; }
   void restart() {}
-  void observe(const RoundOutcome&, RoundCosts&) {}
+  void observe(const RoundOutcome&) {}
+};
+
+/// The default: each round's length maximises measured tokens per second over all requests, and is 0 where plain steps
+/// are faster (draft_control.hpp). A text then depends on measured times under rules with !may_drop.
+struct Adaptive {
+  int limit = 12;
+
+  int most() const { return limit; }
+  int next() const { return limit; }
+  bool go_on(double) const { return true; }
+  void restart() {}
+  void observe(const RoundOutcome&) {}
 };
 
 /// One of the policies, selected at run time.
 class Policy {
  public:
   template <class Choice>
-  requires std::is_constructible_v<std::variant<Fixed, Heuristic, Confidence, ThroughputAdaptive>, Choice> Policy(
-      Choice choice)
+  requires std::is_constructible_v<std::variant<Fixed, Heuristic, Confidence, Adaptive>, Choice> Policy(Choice choice)
       : choice_(std::move(choice)) {}  // NOLINT: implicit conversion is intended
 
   int most() const {
     return std::visit([](const auto& policy) { return policy.most(); }, choice_);
   }
-  /// Whether the draft model should read the rest of the text next to the target's steps.
-  bool reads(RoundCosts& costs) {
-    return std::visit([&](auto& policy) { return policy.reads(costs); }, choice_);
-  }
-  /// Maximum number of tokens to draft in this round. weighs: the drafter is a WeighingDrafter, which chooses the
-  /// length itself.
-  int next(RoundCosts& costs, bool weighs = false) {
-    return std::visit([&](auto& policy) { return policy.next(costs, weighs); }, choice_);
-  }
-  /// The row cost for a WeighingDrafter in this round.
-  std::optional<float> row_cost(const RoundCosts& costs) const {
-    const auto* adaptive = std::get_if<ThroughputAdaptive>(&choice_);
-    return adaptive != nullptr ? adaptive->row_cost(costs) : std::nullopt;
+  /// Maximum number of tokens to draft in this round; unused if adaptive.
+  int next() const {
+    return std::visit([](const auto& policy) { return policy.next(); }, choice_);
   }
   bool go_on(double confidence) const {
     return std::visit([confidence](const auto& policy) { return policy.go_on(confidence); }, choice_);
@@ -94,29 +91,27 @@ class Policy {
   void restart() {
     std::visit([](auto& policy) { policy.restart(); }, choice_);
   }
-  void observe(const RoundOutcome& round, RoundCosts& costs) {
-    std::visit([&](auto& policy) { policy.observe(round, costs); }, choice_);
+  void observe(const RoundOutcome& round) {
+    std::visit([&](auto& policy) { policy.observe(round); }, choice_);
   }
+
+  bool adaptive() const { return std::holds_alternative<Adaptive>(choice_); }
 
   bool wants_confidence() const { return std::holds_alternative<Confidence>(choice_); }
   bool drops() const {
     const auto* confidence = std::get_if<Confidence>(&choice_);
     return confidence != nullptr && confidence->drop;
   }
-  int cooldowns() const {
-    const auto* adaptive = std::get_if<ThroughputAdaptive>(&choice_);
-    return adaptive != nullptr ? adaptive->cooldowns() : 0;
-  }
 
  private:
-  std::variant<Fixed, Heuristic, Confidence, ThroughputAdaptive> choice_;
+  std::variant<Fixed, Heuristic, Confidence, Adaptive> choice_;
 };
 
 /// Parses a command-line value: "4", "heuristic", "confidence" or "adaptive".
 inline Policy parse(std::string_view name) {
   if (name == "heuristic") return Heuristic{};
   if (name == "confidence") return Confidence{};
-  if (name == "adaptive") return ThroughputAdaptive{};
+  if (name == "adaptive") return Adaptive{};
   const bool number = !name.empty() && name.size() <= 4 &&
                       std::all_of(name.begin(), name.end(), [](unsigned char c) { return std::isdigit(c) != 0; });
   if (!number) {

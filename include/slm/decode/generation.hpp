@@ -11,6 +11,7 @@
 
 #include "slm/core/types.hpp"
 #include "slm/decode/answer.hpp"
+#include "slm/decode/draft_control.hpp"
 #include "slm/decode/drafting.hpp"
 #include "slm/decode/request.hpp"
 #include "slm/decode/rules.hpp"
@@ -23,19 +24,19 @@ namespace slm { inline namespace v0_1 {
 /// Between rounds, with n tokens committed: the target has read n - 1 of them, all but the last one (the anchor). The
 /// draft has read at most as many. Penalties and draws depend on exactly those n tokens.
 ///
-/// A round: begin_round(); while draft_steps() is not 0, plan_draft() and take_draft() around a forward of the draft
-/// model; plan() and take() around a forward of the target; next() until it returns null. Not thread-safe.
-template <class DrafterType, VerificationRule Rule>
+/// A round: prepare(); decide(); begin_round(); while draft_steps() is not 0, plan_draft() and take_draft() around a
+/// forward of the draft model; plan() and take() around a forward of the target; next() until it returns null. Not
+/// thread-safe.
+template <VerificationRule Rule>
 class Generation {
  public:
-  static constexpr bool drafts_in_batches = BatchedDrafter<DrafterType>;
-
   /// sequence: an empty sequence of the target, in the pool for its keys and values.
-  Generation(DrafterType drafter, Sequence sequence, const ModelInfo& target, const Speculation& speculation, Rule rule)
+  Generation(const Drafter& drafter, Sequence sequence, const ModelInfo& target, const Speculation& speculation,
+             Rule rule)
       : answer_{.target = target},
-        drafting_(std::move(drafter), answer_, speculation),
+        policy_(policy_of(speculation, Rule::may_drop)),
+        drafting_(drafter, answer_, speculation, policy_.most()),
         verification_(std::move(sequence), answer_, std::move(rule)),
-        policy_(policy_of(speculation)),
         plain_step_every_(speculation.plain_step_every),
         clock_(speculation.clock ? speculation.clock : steady_seconds) {}
   Generation(const Generation&) = delete;
@@ -54,7 +55,9 @@ class Generation {
                             static_cast<std::size_t>(longest) + 2 * static_cast<std::size_t>(most) + 2);
     answer_.ends.start(answer_.target, sampling.ignore_end_tokens, sampling.stop_tokens);
     policy_.restart();
-    cooldowns_ = policy_.cooldowns();
+    attempts_ = {};
+    is_new_ = true;
+    reads_ = false;
     verification_.start(most);
     Stats& stats = answer_.stats;
     stats = {};
@@ -126,7 +129,9 @@ class Generation {
     phase_ = Phase::over;
   }
   const Stats& stats() const { return answer_.stats; }
-  const DrafterType& drafter() const { return drafting_.drafter(); }
+  /// The draft model, or null, and the number of tokens that it has read.
+  const AnyModel* draft_model() const { return drafting_.model() != nullptr ? &drafting_.model()->model() : nullptr; }
+  int draft_read() const { return drafting_.model() != nullptr ? drafting_.model()->length() : 0; }
   /// The sequence that the target has read: prompt and output without the last token.
   const Sequence& sequence() const { return verification_.sequence(); }
   /// Prompt and output.
@@ -140,31 +145,51 @@ class Generation {
     load.rows += to_read == 0 ? 1 : static_cast<int>(std::min(to_read, chunk_));
   }
 
-  /// Begins a round: checks for cancellation, and drafts if the drafter needs no model. `costs` must live until the
-  /// last next() of the round.
-  void begin_round(draft_length::RoundCosts& costs) {
-    costs_ = &costs;
-    if (!going()) return;
-    if (answer_.request.cancel.stop_requested()) return end_with(FinishReason::cancelled);
+  /// Prepares a round: checks for cancellation, and collects offers of drafts. `control` must live until the last
+  /// next() of the round. Returns whether decision() needs control.choose().
+  bool prepare(draft_length::DraftControl& control) {
+    control_ = &control;
+    decision_ = {.attempts = &attempts_, .tokens = {}, .model = {}};
+    if (!going()) return false;
+    if (answer_.request.cancel.stop_requested()) return end_with(FinishReason::cancelled), false;
     round_began_ = clock_();
+    if (std::exchange(is_new_, false) && policy_.adaptive()) {
+      control.begin_text();
+      drafting_.record().begin(control.others());
+    }
     if (phase_ == Phase::reading) {
-      if (left_to_read() > 0) return drafting_.begin_reading(policy_.reads(costs) ? chunk_ : 0);
+      if (left_to_read() > 0) return false;
       phase_ = Phase::deciding;
     }
     const int n = static_cast<int>(history().size());
-    Stats& stats = answer_.stats;
     behind_ = drafting_.left_to_read() > in_reach;
-    const bool has_chunk = std::exchange(catches_up_, behind_ && policy_.reads(costs));
-    wanted_ = drafting_.on() && !behind_ ? policy_.next(costs, drafting_.weighs) : 0;
-    if constexpr (decltype(drafting_)::weighs) drafting_.set_row_cost(policy_.row_cost(costs));
-    const bool plain = plain_step_every_ > 0 && (stats.rounds + 1) % plain_step_every_ == 0;
-    const int asked = plain ? 0 : wanted_;
-    most_ = std::min(asked, room_for_draft(n, stats.emitted));
+    const bool plain = plain_step_every_ > 0 && (answer_.stats.rounds + 1) % plain_step_every_ == 0;
+    wanted_ = drafting_.on() && !plain ? policy_.next() : 0;
+    most_ = std::min(wanted_, room_for_draft(n, answer_.stats.emitted));
     in_step_ = drafting_.in_step(n);
+    decision_ = drafting_.offer(attempts_, most_, behind_ ? 0 : std::min(most_, drafting_.room(n)));
+    if (policy_.adaptive()) return true;
+    detail::decide_alone(decision_, most_);
+    return false;
+  }
+  draft_length::Decision& decision() { return decision_; }
+
+  /// Begins the round. Drafts if the source needs no model.
+  void begin_round() {
+    if (!going()) return;
+    if (phase_ == Phase::reading) return drafting_.begin_reading(reads_on() ? chunk_ : 0);
+    Stats& stats = answer_.stats;
+    const int asked = policy_.adaptive() ? decision_.length : wanted_;
     if (stats.rounds > 0 && asked != stats.draft_length) ++stats.draft_length_changes;
     stats.draft_length = asked;
+    if (decision_.length > 0 && !decision_.by_model) {
+      catches_up_ = false;
+      return drafting_.begin_tokens(decision_.length);
+    }
+    const bool has_chunk = std::exchange(catches_up_, behind_ && reads_on());
     if (behind_) return drafting_.begin_reading(has_chunk && catches_up_ ? chunk_ : 0);
-    drafting_.begin(most_, verification_.draw_for_models(), &policy_);
+    reads_ = false;
+    drafting_.begin(decision_.length, verification_.draw_for_models(), &policy_);
   }
 
   /// Steps that the draft model can run consecutively for this generation; 0: the draft is complete.
@@ -183,10 +208,11 @@ class Generation {
   }
 
   /// Between plan() and end_ahead(): drafts for the next round, assuming that the target accepts everything.
-  void begin_ahead() requires drafts_in_batches {
+  void begin_ahead() {
     if (!going() || phase_ != Phase::deciding) return drafting_.begin_ahead(0);
     const int emits = drafted() + 1, n = static_cast<int>(history().size()) + emits;
-    drafting_.begin_ahead(std::min(wanted_, room_for_draft(n, answer_.stats.emitted + emits)));
+    drafting_.begin_ahead(
+        std::min({decision_.length, room_for_draft(n, answer_.stats.emitted + emits), drafting_.room(n)}));
   }
   void end_ahead() { drafting_.finish(); }
 
@@ -194,8 +220,14 @@ class Generation {
   bool had_draft() const { return drafted() > 0 && drafting_.was_ahead(); }
   /// Number of tokens drafted for this round.
   int drafted() const { return going() && phase_ == Phase::deciding ? static_cast<int>(drafting_.tokens().size()) : 0; }
-  /// Whether the draft had a backlog to read before it could propose.
-  bool had_backlog() const { return going() && (drafting_.reads() || (drafted() > 0 && !in_step_)); }
+  int drafted_by_model() const { return drafting_.by_model() ? drafted() : 0; }
+  /// Number of tokens that the round emits.
+  int emits() const { return going() && phase_ == Phase::deciding ? verdict_.accepted + 1 : 0; }
+  /// Whether the model only read in this round, and how many tokens.
+  bool only_read() const { return going() && drafting_.reads(); }
+  int draft_rows() const { return drafting_.read_now(); }
+  /// Whether the model had a backlog to read before it could propose.
+  bool had_backlog() const { return only_read() || (drafted_by_model() > 0 && !in_step_); }
 
   /// Adds rows to a batch of the target: part of the prompt, or the anchor and the draft.
   void plan(Batch& batch) {
@@ -229,6 +261,7 @@ class Generation {
     decided_ = clock_();
     const std::size_t drafted = drafting_.tokens().size();
     stats.count_round(drafted, verdict_.evaluated, verdict_.accepted);
+    if (drafting_.by_model()) stats.drafted_by_model += static_cast<std::int64_t>(drafted);
     stats.add_seconds(drafted, planned_ - round_began_, verified - planned_, decided_ - verified);
     emitted_ = 0;
     ended_ = false;
@@ -266,13 +299,21 @@ class Generation {
   enum class Phase { over, reading, deciding };  // reading: the text so far is read; deciding: tokens are emitted
 
   /// Backlog that a draft reads together with its next proposal. A larger backlog is read first.
-  static constexpr std::size_t in_reach = 8;
+  static constexpr std::size_t in_reach = 16;
 
   /// Tokens that can be drafted after n tokens, `emitted` of them generated. Each round emits one more token than it
   /// accepts, and must leave a position for the next anchor.
   int room_for_draft(int n, std::int64_t emitted) const {
-    return std::min({answer_.sampling().max_new_tokens - static_cast<int>(emitted) - 1, answer_.target.context - n - 1,
-                     drafting_.room(n)});
+    return std::min(answer_.sampling().max_new_tokens - static_cast<int>(emitted) - 1, answer_.target.context - n - 1);
+  }
+
+  /// Whether the draft model reads the text so far. Decided once for each backlog, or again after 16 rounds.
+  bool reads_on() {
+    if (reads_ || !policy_.adaptive()) return true;
+    if (drafting_.left_to_read() == 0 || control_->rounds() < reads_again_) return false;
+    reads_again_ = control_->rounds() + 16;
+    const int left = answer_.sampling().max_new_tokens - static_cast<int>(answer_.stats.emitted);
+    return reads_ = control_->reads(drafting_.record(), policy_.most(), drafting_.left_to_read(), left);
   }
 
   void count_adopted() {
@@ -305,37 +346,46 @@ class Generation {
     const bool whole = !ended_ && verdict_.accepted == std::ssize(drafting_.tokens());
     if (!whole || !drafting_.keep_ahead(verdict_.token)) drafting_.rewind(keep);
     // A round truncated by the text's end or a limit carries no information about the draft.
-    if (!ended_ && drafting_.on() && !behind_ && most_ == wanted_) {
-      policy_.observe({static_cast<int>(drafting_.tokens().size()), verdict_.accepted}, *costs_);
+    const draft_length::RoundOutcome outcome{static_cast<int>(drafting_.tokens().size()), verdict_.accepted};
+    if (!ended_ && outcome.drafted > 0) {
+      drafting_.observe(outcome, attempts_.probing > 0);
+      if (policy_.adaptive()) control_->observe(attempts_, outcome, drafting_.by_model());
     }
-    if (ended_) phase_ = Phase::over;
+    if (!ended_ && drafting_.on() && !behind_ && wanted_ > 0 && most_ == wanted_) policy_.observe(outcome);
+    if (!ended_) return;
+    phase_ = Phase::over;
+    drafting_.end();
   }
 
   void end(FinishReason reason) {
     ended_ = true;
     Stats& stats = answer_.stats;
     stats.finish_reason = reason;
-    stats.cooldowns = policy_.cooldowns() - cooldowns_;
-    if constexpr (drafts_in_batches) stats.unmappable_tokens = drafter().unmappable_tokens();
+    stats.cooldowns = attempts_.pauses;
+    if (drafting_.model() != nullptr) stats.unmappable_tokens = drafting_.model()->unmappable_tokens();
     stats.total_seconds = clock_() - began_;
   }
 
   detail::Answer answer_;
-  detail::Drafting<DrafterType, Rule> drafting_;
-  detail::Verification<Rule> verification_;
   draft_length::Policy policy_;
-  draft_length::RoundCosts* costs_ = nullptr;  // of the current round
+  detail::Drafting<Rule> drafting_;
+  detail::Verification<Rule> verification_;
+  draft_length::DraftControl* control_ = nullptr;  // of the current round
   int plain_step_every_;
   std::function<double()> clock_;
   Phase phase_ = Phase::over;
   std::size_t chunk_ = prompt_chunk;
   std::int64_t adopted_ = 0;  // adopted positions that the statistics include
   bool preempted_ = false;
-  int cooldowns_ = 0;  // of the policy at the start of the request
+  draft_length::Attempts attempts_;
+  bool is_new_ = false;   // no round has begun
+  bool reads_ = false;    // the draft model reads its backlog
+  long reads_again_ = 0;  // the round of the next decision about that
   double began_ = 0;
 
   // State of the current round.
   double round_began_ = 0, planned_ = 0, decided_ = 0;
+  draft_length::Decision decision_{};
   int wanted_ = 0;       // draft length requested by the policy
   int most_ = 0;         // draft length that fits
   bool in_step_ = true;  // the draft had no backlog to read

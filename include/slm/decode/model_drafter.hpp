@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -10,21 +9,19 @@
 #include <vector>
 
 #include "slm/core/types.hpp"
-#include "slm/decode/drafter.hpp"
-#include "slm/lm/language_model.hpp"
+#include "slm/lm/any_model.hpp"
 
-namespace slm { inline namespace v0_1 {
+namespace slm { inline namespace v0_1 { namespace detail {
 
 /// The owner of the requests runs its rows in batches of model(). The vocabulary size may differ from the target's: ids
 /// that the model lacks are replaced by a stand-in and counted.
-template <LanguageModel M>
 class ModelDrafter {
  public:
-  explicit ModelDrafter(M model) : model_(std::move(model)), sequence_(model_.sequence()) {
+  explicit ModelDrafter(AnyModel model) : model_(std::move(model)), sequence_(model_.sequence()) {
     read_.reserve(static_cast<std::size_t>(info().context));
   }
 
-  const M& model() const { return model_; }
+  const AnyModel& model() const { return model_; }
   const ModelInfo& info() const { return model_.info(); }
   int length() const { return sequence_.length(); }
   std::int64_t unmappable_tokens() const { return unmappable_; }
@@ -74,34 +71,11 @@ class ModelDrafter {
  private:
   static constexpr Token stand_in = 0;
 
-  M model_;
+  AnyModel model_;
   Sequence sequence_;
   std::vector<Token> read_;    // the sequence's tokens before mapping to the model's ids
   std::vector<Token> mapped_;  // scratch
   std::int64_t unmappable_ = 0;
 };
 
-/// A drafter whose model computes the rows of several requests in one batch.
-template <class D>
-concept BatchedDrafter = DraftText<D> &&
-    requires(D& drafter, Batch& batch, std::span<const Token> tokens, const Ask& ask, const AdapterRef& adapter) {
-  { drafter.model().forward(batch) } -> std::same_as<void>;
-  { drafter.info() } -> std::same_as<const ModelInfo&>;
-  { drafter.length() } -> std::same_as<int>;
-  { drafter.unmappable_tokens() } -> std::same_as<std::int64_t>;
-  drafter.adapt(adapter);
-  { drafter.plan(batch, tokens, ask) } -> std::same_as<int>;
-  { drafter.take(tokens) } -> std::same_as<void>;
-};
-
-/// Maps a decoder's first argument to a drafter: a model becomes a ModelDrafter.
-template <class D>
-struct DrafterFor {
-  using type = D;
-};
-template <LanguageModel M>
-struct DrafterFor<M> {
-  using type = ModelDrafter<M>;
-};
-
-}}
+}}}

@@ -58,8 +58,8 @@ struct Request {
 
 /// Settings of speculative decoding.
 struct Speculation {
-  int draft_tokens = 4;                                // tokens drafted per round if `draft_length` is empty
-  std::optional<draft_length::Policy> draft_length{};  // Fixed, Heuristic, Confidence or ThroughputAdaptive
+  std::optional<int> draft_tokens{};                   // the same as the draft length Fixed{draft_tokens}
+  std::optional<draft_length::Policy> draft_length{};  // Adaptive, Fixed, Heuristic or Confidence
   /// While the target verifies, the draft model continues, assuming full acceptance. If that holds, the next draft is
   /// ready. The output is unchanged. Slower if both models compute on one device.
   bool overlap = false;
@@ -72,8 +72,12 @@ struct Speculation {
 /// Maximum prompt tokens per step, so that a long prompt does not delay cancellation or other sequences.
 inline constexpr std::size_t prompt_chunk = 512;
 
-inline draft_length::Policy policy_of(const Speculation& speculation) {
-  draft_length::Policy policy = speculation.draft_length.value_or(draft_length::Fixed{speculation.draft_tokens});
+/// The draft length. Without one: adaptive, or 4 tokens under rules whose text depends on the length (!may_drop).
+inline draft_length::Policy policy_of(const Speculation& speculation, bool may_drop = true) {
+  draft_length::Policy policy = draft_length::Fixed{4};
+  if (may_drop) policy = draft_length::Adaptive{};
+  if (speculation.draft_tokens) policy = draft_length::Fixed{*speculation.draft_tokens};
+  if (speculation.draft_length) policy = *speculation.draft_length;
   if (policy.most() < 0 || policy.most() > most_draft_tokens) {
     throw Error("decode.bad-draft-length",
                 text("the draft length is ", policy.most(), " tokens, expected 0 to ", most_draft_tokens),

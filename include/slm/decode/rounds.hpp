@@ -6,22 +6,24 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <vector>
 
+#include "slm/decode/draft_control.hpp"
 #include "slm/decode/generation.hpp"
 #include "slm/decode/request.hpp"
-#include "slm/decode/round_costs.hpp"
 #include "slm/decode/side_thread.hpp"
 
 namespace slm { inline namespace v0_1 {
 
-/// State that rounds share: batches (to avoid allocation) and measured costs.
+/// State that rounds share: batches and lists (to avoid allocation), and what the adaptive draft length has learnt.
 struct RoundState {
   explicit RoundState(const Speculation& speculation) : overlaps(speculation.overlap) {}
 
   bool overlaps;
   std::unique_ptr<detail::SideThread> side = nullptr;  // runs the target's verification while the draft continues
   Batch draft, target;
-  draft_length::RoundCosts costs;
+  std::vector<draft_length::Decision> decisions;
+  draft_length::DraftControl control;
   std::size_t waiting = 0;  // texts queued behind the round's; set by the scheduler
 };
 
@@ -39,7 +41,7 @@ void draft_round(std::span<G* const> generations, RoundState& state, HasTime has
     for (G* generation : generations) generation->plan_draft(state.draft, steps);
     if (state.draft.size() == 0) return;
     try {
-      generations.front()->drafter().model().forward(state.draft);
+      generations.front()->draft_model()->forward(state.draft);
     } catch (...) {
       for (G* generation : generations) generation->draft_failed();
       continue;
@@ -48,16 +50,39 @@ void draft_round(std::span<G* const> generations, RoundState& state, HasTime has
   }
 }
 
-/// Records the time of drafting if the round did nothing else.
+/// Records the time of drafting if all texts did the same.
 template <class G>
-void learn_from_draft(std::span<G* const> generations, double seconds, draft_length::RoundCosts& costs) {
-  int texts = 0, steps = 0;
+void learn_from_draft(std::span<G* const> generations, double seconds, draft_length::DraftControl& control) {
+  int texts = 0, steps = 0, reading = 0, backlogs = 0;
   for (const G* generation : generations) {
-    if (generation->had_backlog() || generation->had_draft()) return;
-    texts += generation->drafted() > 0;
-    steps = std::max(steps, generation->drafted());
+    if (generation->had_draft()) return;
+    reading += generation->only_read();
+    backlogs += generation->had_backlog();
+    texts += generation->drafted_by_model() > 0;
+    steps = std::max(steps, generation->drafted_by_model());
   }
-  if (steps > 0) costs.took_draft(texts, steps, seconds);
+  if (steps > 0 && backlogs == 0) control.took_draft(texts, steps, seconds);
+  if (steps == 0 && reading == 1) {
+    for (const G* generation : generations) {
+      if (generation->only_read() && generation->draft_rows() > 0)
+        control.took_reading(generation->draft_rows(), seconds);
+    }
+  }
+}
+
+/// Decides the drafts of the round.
+template <class G>
+void decide_drafts(std::span<G* const> generations, RoundState& state) {
+  state.decisions.clear();
+  bool any = false;
+  for (G* generation : generations) {
+    const bool asks = generation->prepare(state.control);
+    any = any || asks;
+    state.decisions.push_back(generation->decision());
+  }
+  if (!any) return;
+  state.control.choose(state.decisions);
+  for (std::size_t i = 0; i < generations.size(); ++i) generations[i]->decision() = state.decisions[i];
 }
 
 /// Calls verify() while the draft continues.
@@ -84,28 +109,26 @@ void verify_and_draft(std::span<G* const> generations, RoundState& state, Verify
 /// Runs one round for all generations; next() must be called until null before the next round. All generations must
 /// have the same draft model. Calls on_fault(generation), during exception handling, if the target's result for it is
 /// invalid. Throws the errors of the target's forward, and the draft's errors of memory or device.
-template <class G, LanguageModel Target, class OnFault>
-void run_round(std::span<G* const> generations, const Target& target, RoundState& state,
+template <class G, class OnFault>
+void run_round(std::span<G* const> generations, const AnyModel& target, RoundState& state,
                const std::function<double()>& clock, OnFault on_fault) {
   draft_length::Load load;
   for (const G* generation : generations) generation->add_to(load);
-  state.costs.begin_round(load, static_cast<int>(generations.size() + state.waiting));
+  state.control.begin_round(load, static_cast<int>(generations.size() + state.waiting));
+  detail::decide_drafts(generations, state);
   const double began = clock();
-  for (G* generation : generations) generation->begin_round(state.costs);
-  if constexpr (G::drafts_in_batches) detail::draft_round(generations, state, [] { return true; });
+  for (G* generation : generations) generation->begin_round();
+  const bool has_model = !generations.empty() && generations.front()->draft_model() != nullptr;
+  if (has_model) detail::draft_round(generations, state, [] { return true; });
   const double drafted = clock();
-  detail::learn_from_draft(generations, drafted - began, state.costs);
+  detail::learn_from_draft(generations, drafted - began, state.control);
 
   state.target.clear();
   for (G* generation : generations) generation->plan(state.target);
   const auto verify = [&] {
     if (state.target.size() > 0) target.forward(state.target);
   };
-  if constexpr (G::drafts_in_batches) {
-    state.overlaps ? detail::verify_and_draft(generations, state, verify) : verify();
-  } else {
-    verify();
-  }
+  has_model&& state.overlaps ? detail::verify_and_draft(generations, state, verify) : verify();
   const double verified = clock();
   for (G* generation : generations) {
     try {
@@ -116,7 +139,14 @@ void run_round(std::span<G* const> generations, const Target& target, RoundState
   }
   int rows = 0;
   for (const Batch::Item& item : state.target.items()) rows += static_cast<int>(item.count);
-  if (rows > 0) state.costs.took_verification(rows, clock() - drafted);
+  if (rows == 0) return;
+  int emitted = 0;
+  bool drafts = false;
+  for (const G* generation : generations) {
+    emitted += generation->emits();
+    drafts = drafts || generation->drafted_by_model() > 0;
+  }
+  state.control.took_verification(rows, clock() - drafted, emitted, drafts ? drafted - began : 0);
 }
 
 }}

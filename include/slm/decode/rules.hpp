@@ -40,8 +40,8 @@ Verdict agreement(std::span<const Token> x, Choice&& choice) {
 }
 
 /// A rule: draft() draws a token from q; verify() decides about the whole draft. needs_distribution: it uses q.
-/// may_drop: it stays lossless if a drafted token is discarded. reserve(vocab, most): allocates for `vocab` ids and
-/// `most` drafted tokens.
+/// may_drop: it stays lossless if a drafted token is discarded, and the text does not depend on the draft.
+/// reserve(vocab, most): allocates for `vocab` ids and `most` drafted tokens.
 template <class R>
 concept VerificationRule = requires(R& rule, const PhiloxCoin& coin, const Distribution& q, std::size_t vocab,
                                     int most) {
@@ -189,24 +189,13 @@ struct Block {
 
 }  // namespace rule
 
-/// Calls use(rule) with the named rule: coupled, ratio, block or match. with_distribution: whether the drafter provides
-/// its distribution. If false, ratio and block are not instantiated, and naming them throws Error. Every call of `use`
+/// Calls use(rule) with the named rule: coupled, ratio, block or match. Throws decode.unknown-rule. Every call of `use`
 /// must return the same type.
-template <bool with_distribution = true, class Use>
+template <class Use>
 decltype(auto) visit_rule(std::string_view name, Use&& use) {
   if (name == rule::Match::name) return std::forward<Use>(use)(rule::Match{});
-  if (name == rule::Ratio::name || name == rule::Block::name) {
-    if constexpr (with_distribution) {
-      if (name == rule::Ratio::name) return std::forward<Use>(use)(rule::Ratio{});
-      return std::forward<Use>(use)(rule::Block{});
-    } else {
-      throw Error("decode.rule-needs-distribution",
-                  text("the rule '", name,
-                       "' needs the draft's distribution; expected a drafter with probabilities, found one that only "
-                       "proposes tokens"),
-                  "Use the rule coupled or match, or a draft model");
-    }
-  }
+  if (name == rule::Ratio::name) return std::forward<Use>(use)(rule::Ratio{});
+  if (name == rule::Block::name) return std::forward<Use>(use)(rule::Block{});
   if (name != rule::Coupled::name) {
     throw Error("decode.unknown-rule", text("expected a verification rule, found '", name, "'"),
                 "Use coupled, ratio, block or match");

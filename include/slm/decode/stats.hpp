@@ -44,10 +44,11 @@ struct Stats {
   std::int64_t partial_rounds = 0;
   std::int64_t full_rounds = 0;  // rounds with all drafted tokens accepted
   std::int64_t drafted = 0;
-  std::int64_t evaluated = 0;    // drafted tokens that the rule examined, up to the first rejection
-  std::int64_t accepted = 0;     // drafted tokens that were emitted
-  std::int64_t corrections = 0;  // emitted after a rejection
-  std::int64_t bonuses = 0;      // emitted after a fully accepted draft, or by a plain step
+  std::int64_t drafted_by_model = 0;  // the rest was proposed by other sources
+  std::int64_t evaluated = 0;         // drafted tokens that the rule examined, up to the first rejection
+  std::int64_t accepted = 0;          // drafted tokens that were emitted
+  std::int64_t corrections = 0;       // emitted after a rejection
+  std::int64_t bonuses = 0;           // emitted after a fully accepted draft, or by a plain step
   std::int64_t emitted = 0;
   std::int64_t trimmed = 0;  // accepted or chosen, but not emitted because generation ended first
 

@@ -39,7 +39,7 @@ inline void check_same_tokenizer(const ModelInfo& draft, const ModelInfo& target
   const auto refuse = [&](const std::string& found) {
     throw Error("decode.different-tokenizers",
                 text("the draft ", draft.name, " and the target ", target.name, " have different tokenizers: ", found),
-                "Use a draft model of the target's family, or the n-gram drafter");
+                "Use a draft model of the target's family, or lookup");
   };
   const auto draft_tokens = draft.tokens ? draft.tokens() : std::vector<std::string>{};
   const auto target_tokens = target.tokens ? target.tokens() : std::vector<std::string>{};

@@ -1,343 +1,77 @@
-// Engine: continuous batching of requests.
+// Engine: continuous batching of requests. Its functions are in engine_definition.hpp.
 #pragma once
 
-#include <algorithm>
-#include <chrono>
-#include <cstddef>
-#include <cstdint>
-#include <exception>
 #include <functional>
 #include <memory>
-#include <new>
-#include <optional>
-#include <span>
 #include <stop_token>
-#include <string>
 #include <utility>
-#include <vector>
 
-#include "slm/core/error.hpp"
-#include "slm/decode/generation.hpp"
-#include "slm/decode/rounds.hpp"
+#include "slm/core/macros.hpp"
+#include "slm/decode/drafter.hpp"
+#include "slm/decode/lookup.hpp"
 #include "slm/decode/rules.hpp"
-#include "slm/decode/vocabulary.hpp"
 #include "slm/engine/answer.hpp"
-#include "slm/engine/bell.hpp"
 #include "slm/engine/options.hpp"
-#include "slm/engine/prompt_budget.hpp"
-#include "slm/engine/requests.hpp"
-#include "slm/engine/room.hpp"
 #include "slm/engine/stats.hpp"
-#include "slm/engine/timeline.hpp"
-#include "slm/engine/work.hpp"
-#include "slm/lm/language_model.hpp"
+#include "slm/lm/any_model.hpp"
 
 namespace slm { inline namespace v0_1 {
 
 /// submit() and stats() are thread-safe. One thread at a time may call step() and run(); it does all computation. The
 /// output of a request does not depend on other requests, their order, preemption or shared pages.
-template <class Draft, LanguageModel Target, VerificationRule Rule = rule::Coupled>
+template <VerificationRule Rule = rule::Coupled>
 class Engine {
-  using DrafterType = typename DrafterFor<Draft>::type;
-  using Answering = Generation<DrafterType, Rule>;
-
   static_assert(Rule::may_drop,
                 "slm: under this rule a text depends on the draft length, and so on the engine's load; use "
                 "rule::Coupled or rule::Match");
 
  public:
   /// Throws the errors of SpeculativeDecoder's constructor.
+  Engine(Drafter draft, AnyModel target, EngineOptions options = {}, Rule rule = {});
+
+  template <class Draft, class Target>
   Engine(Draft draft, Target target, EngineOptions options = {}, Rule rule = {})
-      : draft_(std::move(draft)), target_(std::move(target)), options_(std::move(options)), rule_(std::move(rule)) {
-    if (!options_.speculation.clock) options_.speculation.clock = steady_seconds;
-    if constexpr (LanguageModel<Draft>) check_same_tokenizer(draft_.info(), target_.info());
-    policy_of(options_.speculation);
-    pool_ = target_.pool({.memory = options_.cache_memory, .share_prefixes = options_.share_prefixes});
-  }
+      : Engine(detail::drafter_for<Draft, Target>(std::move(draft)), AnyModel(std::move(target)), std::move(options),
+               std::move(rule)) {}
 
   /// Ends all requests with FinishReason::cancelled. No thread may be in step() or run().
-  ~Engine() { end_all(FinishReason::cancelled, nullptr); }
+  ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
   /// Queues a request. wake: called by the engine's thread when results are available; it may run once after the end
   /// was read. It must be short; its exceptions are ignored. Throws Error if the request is invalid, engine.full and
   /// engine.stopped. A failure to load the adapter ends the answer.
-  Answer submit(Request request, const Scheduling& scheduling = {}, std::function<void()> wake = {}) {
-    check_request(request, target_.info());
-    auto state = std::make_shared<detail::AnswerState>();
-    state->wake = std::move(wake);
-    state->bell = bell_;
-    Answer answer(state);
-    const std::stop_token cancel = request.cancel;
-    detail::give_rows_to(*state, request);
-    if (scheduling.adapter) scheduling.adapter.on_news([bell = bell_] { bell->ring(); });
-    Works one;
-    one.push_back(
-        {std::move(request), cancel, scheduling, 0, std::move(state), detail::Timeline(options_.speculation.clock())});
-    requests_.add(one);
-    bell_->ring();
-    return answer;
-  }
+  Answer submit(Request request, const Scheduling& scheduling = {}, std::function<void()> wake = {});
 
   /// Runs one round of all running requests. Returns false if there was nothing to do: no requests, or all wait for
   /// readers or adapters. Throws the device's error; all requests, also queued ones, then end with it.
-  bool step() {
-    try {
-      return round();
-    } catch (...) {
-      end_all(FinishReason::error, std::current_exception());
-      throw;
-    }
-  }
+  bool step();
 
   /// Steps until no work is left and no adapter is awaited.
-  void run() {
-    while (step() || (deferred_ > 0 && requests_.running.empty())) {
-      if (round_.empty()) bell_->wait();
-    }
-  }
+  void run();
 
   /// Steps until `stop` is requested. Then all requests end with FinishReason::cancelled, and submit() throws
   /// engine.stopped until run() or step() is called again.
-  void run(std::stop_token stop) {
-    while (!stop.stop_requested()) {
-      if (!step()) bell_->wait(stop);
-    }
-    end_all(FinishReason::cancelled, nullptr, true);
-  }
+  void run(std::stop_token stop);
 
-  EngineStats stats() const {
-    EngineStats stats = requests_.stats();
-    if (pool_) {
-      stats.cache_used = pool_.used();
-      stats.cache_idle = pool_.idle();
-      stats.cache_memory = pool_.budget();
-      stats.page_bytes = pool_.bytes_of(page_positions);
-      stats.prefixes = pool_.prefix_stats();
-    }
-    return stats;
-  }
+  EngineStats stats() const;
 
-  const Target& target() const { return target_; }
+  const AnyModel& target() const;
 
  private:
-  using Work = detail::Work<Answering>;
-  using Works = detail::Works<Answering>;
-
-  bool round() {
-    requests_.take_coming();
-    end_those_that_should();
-    start_waiting();
-    choose_round();
-    if (round_.empty()) return false;
-    rounds_.waiting = requests_.running.size() - round_.size();
-    const double began = options_.speculation.clock();
-    try {
-      run_round(std::span<Answering* const>(round_), target_, rounds_, options_.speculation.clock,
-                [&](const Answering& one) { faults_.emplace_back(&one, std::current_exception()); });
-    } catch (const Error& error) {
-      if (error.id() != "cache.full" && error.id() != "backend.out-of-memory" && error.id() != "gpu.out-of-memory") {
-        throw;
-      }
-      make_way();
-      return true;
-    } catch (const std::bad_alloc&) {
-      make_way();
-      return true;
-    }
-    end_faulty();
-    const double now = options_.speculation.clock();
-    hand_over(now, now - began);
-    prompt_budget_.learn(now - began, options_.step_seconds);
-    return true;
-  }
-
-  /// Ends requests that are cancelled, stopped by their reader, or past their deadline.
-  void end_those_that_should() {
-    const auto now = std::chrono::steady_clock::now();
-    for (Works* works : {&requests_.waiting, &requests_.running}) {
-      for (auto work = works->begin(); work != works->end();) {
-        const auto one = work++;
-        if (one->answer->cancelled || one->cancel.stop_requested()) {
-          requests_.end(*works, one, FinishReason::cancelled);
-        } else if (one->answer->satisfied) {
-          requests_.end(*works, one, FinishReason::sink);
-        } else if (now >= one->scheduling.deadline) {
-          requests_.end(*works, one, FinishReason::deadline);
-        }
-      }
-    }
-  }
-
-  /// Starts queued requests while slots and KV memory are available. Requests whose adapter is not loaded are skipped;
-  /// the first of them gets the next free adapter memory.
-  void start_waiting() {
-    Work* passed = nullptr;
-    std::size_t deferred = 0;
-    for (auto next = requests_.waiting.begin();
-         next != requests_.waiting.end() && requests_.running.size() < options_.max_running;) {
-      const auto work = next++;
-      if (!requests_.running.empty() && (requests_.crowded || work->number == requests_.without_room)) break;
-      const bool wants = work->wants_adapter();
-      try {
-        if (wants && (detail::bars(passed, options_.max_running) || !work->take_adapter(target_.info()))) {
-          if (deferred++ == 0) passed = &*work, work->scheduling.adapter.press();
-          continue;
-        }
-      } catch (...) {
-        requests_.end(requests_.waiting, work, FinishReason::error, std::current_exception());
-        continue;
-      }
-      if (!requests_.running.empty() && !detail::fits(*work, requests_.running, pool_)) {
-        requests_.without_room = work->number;
-        if (wants) work->request.adapter = nullptr;
-        break;
-      }
-      if (wants && passed != nullptr) ++passed->overtaken;
-      try {
-        if (work->generation == nullptr) begin(*work);
-      } catch (...) {
-        requests_.end(requests_.waiting, work, FinishReason::error, std::current_exception());
-        continue;
-      }
-      requests_.start(work);
-      if (!work->generation->going()) requests_.close(requests_.running, work);
-    }
-    deferred_ = deferred;
-    requests_.count([&](EngineStats& stats) { stats.deferred = deferred; });
-  }
-
-  void begin(Work& work) {
-    work.scheduling.adapter = {};
-    std::unique_ptr<Answering> one = generation();
-    one->start(std::move(work.request));
-    work.timeline.begin(options_.speculation.clock());
-    work.generation = std::move(one);
-  }
-
-  /// Reuses an idle generation, whose adaptive draft length is kept.
-  std::unique_ptr<Answering> generation() {
-    if (requests_.resting.empty()) {
-      return std::make_unique<Answering>(DrafterType(draft_), Sequence(pool_), target_.info(), options_.speculation,
-                                         rule_);
-    }
-    auto one = std::move(requests_.resting.back());
-    requests_.resting.pop_back();
-    return one;
-  }
-
-  /// Selects the requests of the next round: decoding ones, and as many prompt rows as fit. A request pauses while its
-  /// reader lags. A request with a common prefix waits for the pages that another one computes.
-  void choose_round() {
-    round_.clear();
-    filling_.clear();
-    prompt_budget_.begin_step();
-    std::size_t left_answered = most_scored_rows(target_.info());
-    for (Work& work : requests_.running) {
-      work.in_round = false;
-      if (work.unread() >= options_.max_unread) continue;
-      Answering& generation = *work.generation;
-      generation.adopt();
-      const std::size_t to_read = generation.left_to_read();
-      if (to_read > 0) {
-        const bool answers = generation.asks_of_prompt(), shares = pool_.shares_prefixes() && !answers;
-        if (shares && detail::waits_for_pages(generation, filling_)) continue;
-        const std::size_t chunk = prompt_budget_.take(answers ? std::min(to_read, left_answered) : to_read);
-        if (answers) left_answered -= chunk;
-        if (chunk == 0) continue;
-        generation.set_chunk(chunk);
-        if (shares) filling_.push_back(&generation);
-      } else {
-        generation.set_chunk(prompt_budget_.take(generation.left_to_catch_up()));
-      }
-      work.in_round = true;
-      round_.push_back(&generation);
-    }
-  }
-
-  /// Passes the round's tokens to their readers.
-  void hand_over(double now, double took) {
-    for (Work& work : requests_.running) {
-      work.said = false;
-      if (!work.in_round) continue;
-      while (const GeneratedToken* token = work.generation->next()) {
-        const std::lock_guard lock(work.answer->mutex);
-        work.answer->tokens.emplace_back(*token);
-        work.said = true;
-      }
-    }
-    count_step(now, took);
-    for (auto work = requests_.running.begin(); work != requests_.running.end();) {
-      const auto one = work++;
-      if (one->in_round && !one->generation->going()) {
-        requests_.close(requests_.running, one);
-      } else if (one->said) {
-        requests_.notify(*one->answer);
-      }
-    }
-  }
-
-  void count_step(double now, double took) {
-    requests_.count([&](EngineStats& stats) {
-      std::int64_t tokens = 0;
-      for (Work& work : requests_.running) {
-        if (work.in_round) tokens += work.timeline.count_round(stats, *work.generation, now);
-      }
-      stats.running = requests_.running.size();
-      ++stats.steps;
-      stats.step_tokens.add(static_cast<double>(tokens));
-      stats.step_seconds.add(took);
-    });
-  }
-
-  /// Handles lack of memory in a round: requeues the last running request. If it is the only one, it ends with the
-  /// error.
-  void make_way() {
-    for (Answering* one : round_) one->undo_round();
-    const auto last = std::prev(requests_.running.end());
-    if (requests_.running.size() == 1)
-      return requests_.end(requests_.running, last, FinishReason::error, std::current_exception());
-    last->generation->preempt();
-    last->timeline.preempt();
-    requests_.requeue(last);
-    requests_.crowded = true;
-    requests_.count([](EngineStats& stats) { ++stats.preemptions; });
-  }
-
-  /// Ends requests whose results were invalid.
-  void end_faulty() {
-    for (auto& fault : faults_) {
-      const auto work = std::find_if(requests_.running.begin(), requests_.running.end(),
-                                     [&](const Work& one) { return one.generation.get() == fault.first; });
-      requests_.end(requests_.running, work, FinishReason::error, fault.second);
-    }
-    faults_.clear();
-  }
-
-  void end_all(FinishReason reason, const std::exception_ptr& error, bool stop = false) noexcept {
-    requests_.end_all(reason, error, stop);
-    round_.clear();
-    faults_.clear();
-  }
-
-  Draft draft_;
-  Target target_;
-  EngineOptions options_;
-  Rule rule_;
-  KvPool pool_;
-
-  const std::shared_ptr<detail::Bell> bell_ =
-      std::make_shared<detail::Bell>();  // rung on new requests and notifications
-  detail::Requests<Answering> requests_{options_};
-
-  // The members below belong to the engine's thread.
-  std::size_t deferred_ = 0;  // queued requests whose adapter is not loaded
-  std::vector<Answering*> round_;
-  std::vector<const Answering*> filling_;  // those that compute pages for others
-  std::vector<std::pair<const Answering*, std::exception_ptr>> faults_;
-  RoundState rounds_{options_.speculation};
-  detail::PromptBudget prompt_budget_;
+  struct State;
+  std::unique_ptr<State> state_;
 };
 
+}}
+
+#if SLM_COMPILES
+#include "slm/engine/engine_definition.hpp"
+#endif
+namespace slm { inline namespace v0_1 {
+namespace detail {
+SLM_HAS_FUNCTIONS(slm_engine_engine_hpp)
+}
+SLM_TEMPLATE class Engine<rule::Coupled>;
 }}

@@ -11,8 +11,7 @@
 namespace slm { inline namespace v0_1 {
 
 struct EngineOptions {
-  /// The draft length adapts to the load and may become 0.
-  Speculation speculation = {.draft_length = draft_length::ThroughputAdaptive{}};
+  Speculation speculation = {};
   /// Bytes of the target's KV cache. 0: half of the free memory (free_memory()) at construction, at least 64 MiB; on a
   /// device with separate memory: no limit besides that memory.
   std::size_t cache_memory = 0;

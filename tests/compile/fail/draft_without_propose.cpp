@@ -2,7 +2,7 @@
 // expect: the draft must be a LanguageModel or have start(), rewind() and propose()
 #include "slm/speculative.hpp"
 
-struct Drafter {
+struct Source {
   void start(std::span<const slm::Token>) {}
   void rewind(int) {}
 #ifdef SLM_FIXED
@@ -10,4 +10,4 @@ struct Drafter {
 #endif
 };
 
-template class slm::SpeculativeDecoder<Drafter, slm::AnyModel>;
+void decode(const slm::AnyModel& target) { slm::SpeculativeDecoder decoder{Source{}, target}; }

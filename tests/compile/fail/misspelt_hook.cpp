@@ -2,7 +2,7 @@
 // expect: the draft must be a LanguageModel or have start(), rewind() and propose()
 #include "slm/speculative.hpp"
 
-struct Drafter {
+struct Source {
   void start(std::span<const slm::Token>) {}
 #ifdef SLM_FIXED
   void rewind(int) {}
@@ -12,4 +12,4 @@ struct Drafter {
   void propose(std::span<const slm::Token>, int, std::vector<slm::Token>&) {}
 };
 
-template class slm::SpeculativeDecoder<Drafter, slm::AnyModel>;
+void decode(const slm::AnyModel& target) { slm::SpeculativeDecoder decoder{Source{}, target}; }

@@ -14,4 +14,4 @@ using DraftConfig = slm::configs::SmolLM2_135M;
 using Draft = slm::Model<DraftConfig, slm::Bf16, slm::backend::Reference>;
 using Target = slm::Model<slm::configs::CodeLlama_7B, slm::Bf16, slm::backend::Reference>;
 
-template class slm::SpeculativeDecoder<Draft, Target>;
+void decode(const Draft& draft, const Target& target) { slm::SpeculativeDecoder decoder{draft, target}; }

@@ -2,7 +2,7 @@
 // expect: the sink must be callable with a slm::Token or a const slm::GeneratedToken&
 #include "slm/speculative.hpp"
 
-slm::Stats run(slm::AutoregressiveDecoder<slm::AnyModel>& decoder, std::span<const slm::Token> prompt) {
+slm::Stats run(slm::AutoregressiveDecoder<>& decoder, std::span<const slm::Token> prompt) {
 #ifdef SLM_FIXED
   return decoder.generate(prompt, {}, [](slm::Token) {});
 #else

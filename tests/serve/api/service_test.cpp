@@ -41,7 +41,7 @@ TEST_CASE("a server is unhealthy from a fault of its device until a step succeed
                          ++steps;
                          if (broken) throw slm::Error("gpu.failed", "the device does not answer", "Look at it");
                        }};
-  const auto service = serve::make_service(slm::NoDrafter{}, device, {});
+  const auto service = serve::make_service(slm::Drafter{}, device, {});
   CHECK(tokens_of(*service) == 3);
   CHECK(service->fault().empty());
   const int of_a_text = steps;
@@ -71,7 +71,7 @@ TEST_CASE("a server is unhealthy from a fault of its device until a step succeed
 
 TEST_CASE("an exception that is not an slm::Error is a fault of the engine") {
   const Watched device{ToyModel{{.vocab = 12}}, [](const slm::Batch&) { throw std::runtime_error("unforeseen"); }};
-  const auto service = serve::make_service(slm::NoDrafter{}, device, {});
+  const auto service = serve::make_service(slm::Drafter{}, device, {});
   CHECK_THROWS_AS(tokens_of(*service), std::runtime_error);
   wait_until([&] { return service->fault() == "serve.engine-fault"; });
 }

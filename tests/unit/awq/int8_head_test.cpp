@@ -126,7 +126,7 @@ TEST_CASE("speculation with a head of 8 bits gives the text of plain decoding") 
   CHECK(expected.size() == 48);
   const AnyModel draft = load(demo_pair("draft"), backend::Cpu{2});
   CHECK(generate(SpeculativeDecoder{draft, target, {.draft_tokens = 4}}) == expected);
-  CHECK(generate(SpeculativeDecoder{NgramDrafter{}, target, {.draft_tokens = 4}}) == expected);
+  CHECK(generate(SpeculativeDecoder{Lookup{}, target, {.draft_tokens = 4}}) == expected);
 }
 
 TEST_CASE("of a model with a separate head only the head has 8 bits") {

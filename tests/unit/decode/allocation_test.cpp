@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "slm/decode/autoregressive.hpp"
-#include "slm/decode/speculative.hpp"
+#include "slm/decode/speculative_definition.hpp"
 #include "support/allocations.hpp"
 #include "support/toy_models.hpp"
 
@@ -48,7 +48,7 @@ TEST_CASE("rounds do not allocate") {
       {.draft_tokens = 4},
       {.draft_length = draft_length::Heuristic{}},
       {.draft_length = draft_length::Confidence{}},
-      {.draft_length = draft_length::ThroughputAdaptive{}},
+      {.draft_length = draft_length::Adaptive{}},
   };
   for (Sampling& sampling : samplings) {
     sampling.max_new_tokens = 400;
@@ -57,8 +57,8 @@ TEST_CASE("rounds do not allocate") {
       REQUIRE(allocations_in_rounds(ToyModel{draft}, rule::Ratio{}, sampling, policy) == 0);
       REQUIRE(allocations_in_rounds(ToyModel{draft}, rule::Block{}, sampling, policy) == 0);
       REQUIRE(allocations_in_rounds(ToyModel{draft}, rule::Match{}, sampling, policy) == 0);
-      REQUIRE(allocations_in_rounds(NgramDrafter{}, rule::Coupled{}, sampling, policy) == 0);
-      REQUIRE(allocations_in_rounds(NoDrafter{}, rule::Coupled{}, sampling, policy) == 0);
+      REQUIRE(allocations_in_rounds(Lookup{}, rule::Coupled{}, sampling, policy) == 0);
+      REQUIRE(allocations_in_rounds(Drafter{}, rule::Coupled{}, sampling, policy) == 0);
     }
   }
   // The counter works: it detects a drafter that allocates.

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "slm/decode/autoregressive.hpp"
-#include "slm/decode/speculative.hpp"
+#include "slm/decode/speculative_definition.hpp"
 #include "slm/lm/any_model.hpp"
 #include "support/toy_models.hpp"
 

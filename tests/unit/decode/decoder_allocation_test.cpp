@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "slm/decode/autoregressive.hpp"
-#include "slm/decode/speculative.hpp"
+#include "slm/decode/speculative_definition.hpp"
 #include "slm/model/load.hpp"
 #include "support/allocations.hpp"
 #include "support/temporary.hpp"
@@ -63,7 +63,7 @@ struct Pair {
 
 TEST_CASE("plain decoding runs the next request after any failing allocation") {
   const Pair pair;
-  check_decoding([&] { return SpeculativeDecoder(NoDrafter{}, pair.target); });
+  check_decoding([&] { return SpeculativeDecoder(Drafter{}, pair.target); });
 }
 
 TEST_CASE("a decoder with a draft model runs the next request after any failing allocation") {
@@ -74,7 +74,7 @@ TEST_CASE("a decoder with a draft model runs the next request after any failing 
 
 TEST_CASE("a decoder with prompt lookup runs the next request after any failing allocation") {
   const Pair pair;
-  check_decoding([&] { return SpeculativeDecoder(NgramDrafter{}, pair.target, {.draft_tokens = 4}); });
+  check_decoding([&] { return SpeculativeDecoder(Lookup{}, pair.target, {.draft_tokens = 4}); });
 }
 
 TEST_CASE("overlapped drafting runs the next request after any failing allocation of either thread") {

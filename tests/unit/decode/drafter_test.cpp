@@ -1,14 +1,14 @@
 // The drafters alone.
-#include "slm/decode/drafter.hpp"
+#include "slm/decode/lookup.hpp"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <fstream>
 #include <iterator>
-#include <optional>
 #include <string>
 #include <vector>
 
-#include "slm/decode/speculative.hpp"
+#include "slm/decode/speculative_definition.hpp"
 #include "slm/text/tokenizer.hpp"
 #include "support/errors.hpp"
 #include "support/paths.hpp"
@@ -19,11 +19,17 @@ using namespace slm::testing;
 
 namespace {
 
-/// If verification is free.
-std::vector<Token> proposed(int longest, int shortest, const std::vector<Token>& context, int most) {
+std::vector<Token> ask(Lookup& lookup, const std::vector<Token>& context, int most) {
   std::vector<Token> out;
-  NgramDrafter({longest, shortest, 0}).propose(context, most, out);
+  std::vector<float> chances;
+  lookup.propose(context, most, out, chances);
+  CHECK(out.size() == chances.size());
   return out;
+}
+
+std::vector<Token> proposed(int longest, int shortest, const std::vector<Token>& context, int most) {
+  Lookup lookup({.longest = longest, .shortest = shortest});
+  return ask(lookup, context, most);
 }
 
 }  // namespace
@@ -71,7 +77,7 @@ TEST_CASE("the longest match of prompt lookup equals that of a direct search") {
 TEST_CASE("prompt lookup pays on repetitive text") {
   std::vector<Token> script;
   for (int i = 0; i < 200; ++i) script.push_back(static_cast<Token>(i % 7));
-  SpeculativeDecoder decoder{NgramDrafter{}, ScriptedModel{script, 8}, {.draft_tokens = 6}};
+  SpeculativeDecoder decoder{Lookup{}, ScriptedModel{script, 8}, {.draft_tokens = 6}};
   const std::vector<Token> prompt(script.begin(), script.begin() + 10);
   const Stats stats = decoder.generate(prompt, {.max_new_tokens = 140, .temperature = 0}, [](Token) {});
   REQUIRE(stats.acceptance_rate() == 1.0);
@@ -83,7 +89,7 @@ TEST_CASE("prompt lookup costs little on text without repetition, if rows are no
   const std::string text{std::istreambuf_iterator<char>(file), {}};
   const Tokenizer tokenizer = Tokenizer::from(demo_pair("target"));
   const std::vector<Token> script = tokenizer.encode(text);
-  SpeculativeDecoder decoder{NgramDrafter{}, ScriptedModel{script, tokenizer.vocab(), {}, 8192}};
+  SpeculativeDecoder decoder{Lookup{}, ScriptedModel{script, tokenizer.vocab(), {}, 8192}, {.draft_tokens = 4}};
   const std::vector<Token> prompt(script.begin(), script.begin() + 64);
   const int rest = static_cast<int>(script.size() - prompt.size());
   const Stats stats = decoder.generate(prompt, {.max_new_tokens = rest, .temperature = 0}, [](Token) {});
@@ -94,60 +100,40 @@ TEST_CASE("prompt lookup costs little on text without repetition, if rows are no
   REQUIRE(stats.drafted_at_depth.size() == 4);
 }
 
-TEST_CASE("drafts are as long as they pay if verifying a row has a cost") {
+TEST_CASE("lookup estimates its tokens from earlier matches, and a round drafts as many as pay") {
   // After 5 comes 6, and then another token each time.
   std::vector<Token> context;
-  NgramDrafter drafter;
+  Lookup lookup;
+  for (Token i = 0; i < 40; ++i) context.insert(context.end(), {5, 6, 100 + i, 200 + i});
+  lookup.start({.prompt = context});
   const auto drafted_after = [&](const std::vector<Token>& tokens) {
     std::vector<Token> with = context, out;
     with.insert(with.end(), tokens.begin(), tokens.end());
-    NgramDrafter here = drafter;
-    here.propose(with, 8, out);
-    return out.size();
+    Lookup here = lookup;
+    std::vector<float> survival;
+    here.propose(with, 8, out, survival);
+    float product = 1;
+    for (float& chance : survival) chance = product *= chance;
+    draft_length::Decision decision{.attempts = nullptr, .tokens = survival, .estimated = true, .model = {}};
+    detail::decide_alone(decision, 8);
+    CHECK_FALSE(decision.by_model);
+    return decision.length;
   };
-  for (Token i = 0; i < 40; ++i) {
-    context.insert(context.end(), {5, 6, 100 + i, 200 + i});
-    drafter.start(context);
-    if (i == 0) CHECK(drafted_after({5, 6}) > 0);
-  }
   CHECK(drafted_after({5}) == 1);
   CHECK(drafted_after({5, 6}) == 0);
-  // A copied text is drafted up to the limit.
   std::vector<Token> copied;
   for (Token i = 0; i < 60; ++i) copied.push_back(1000 + i % 30);
-  drafter.start(copied);
-  std::vector<Token> out;
-  drafter.propose(copied, 8, out);
-  CHECK(out == std::vector<Token>{1000, 1001, 1002, 1003, 1004, 1005, 1006, 1007});
-  // Rows that cost more than half a step do not pay.
-  NgramDrafter dear({.row_cost = 0.9f});
-  out.clear();
-  dear.propose(std::vector<Token>{1, 2, 3, 1}, 8, out);
-  CHECK(out.empty());
-  // Rows whose measured cost is so high do not pay either, except with unlimited drafts.
-  for (const float first : {0.125f, 0.0f}) {
-    NgramDrafter told({.row_cost = first});
-    const auto drafted_at = [&](std::optional<float> cost) {
-      out.clear();
-      told.set_row_cost(cost);
-      told.propose(copied, 8, out);
-      return out.size();
-    };
-    CHECK(drafted_at(std::nullopt) == 8);
-    CHECK(drafted_at(0.99f) == (first > 0 ? 0 : 8));
-    CHECK(drafted_at(0.7f) > (first > 0 ? 0 : 7));
-    CHECK(drafted_at(0.01f) == 8);
-  }
+  lookup.start({.prompt = copied});
+  context = copied;
+  CHECK(drafted_after({}) == 8);
 }
 
 TEST_CASE("prompt lookup prefers a longer match in a library to a shorter one in the text") {
   const std::vector<Token> library{9, 1, 2, 3, 50, 51, 52, 4};
   const auto proposed_with = [&](const std::vector<Token>& context, int most) {
-    NgramDrafter drafter({.row_cost = 0}, library);
-    std::vector<Token> out;
-    drafter.start(context);
-    drafter.propose(context, most, out);
-    return out;
+    Lookup lookup({}, library);
+    lookup.start({.prompt = context});
+    return ask(lookup, context, most);
   };
   CHECK(proposed_with({7, 1, 2, 3}, 3) == std::vector<Token>{50, 51, 52});
   CHECK(proposed_with({7, 1, 2, 3}, 9) == std::vector<Token>{50, 51, 52, 4});
@@ -157,35 +143,108 @@ TEST_CASE("prompt lookup prefers a longer match in a library to a shorter one in
   CHECK(proposed_with({4}, 2).empty());  // no token follows in the library
   CHECK(proposed_with({4, 8, 4}, 2) == std::vector<Token>{8, 4});
   const std::vector<Token> endless(std::size_t{1 << 24} + 1);
-  CHECK(error_id([&] { NgramDrafter{{}, endless}; }) == "decode.long-lookup");
+  CHECK(error_id([&] { Lookup({}, endless); }) == "decode.long-lookup");
 }
 
 TEST_CASE("prompt lookup learns only committed tokens") {
   const std::vector<Token> prompt{1, 2, 3, 4, 1, 2};
-  NgramDrafter drafter({.row_cost = 0}), fresh({.row_cost = 0});
-  std::vector<Token> drafted;
-  drafter.start(prompt);
-  drafter.propose(prompt, 2, drafted);
-  REQUIRE(drafted == std::vector<Token>{3, 4});
+  Lookup lookup, fresh;
+  lookup.start({.prompt = prompt});
+  REQUIRE(ask(lookup, prompt, 2) == std::vector<Token>{3, 4});
   // Both are rejected, and 3 4 1 occurs only at the text's start: it contains no old draft.
   const std::vector<Token> context{1, 2, 3, 4, 1, 2, 8, 3};
-  std::vector<Token> one, other;
-  drafter.propose(context, 9, one);
-  fresh.propose(context, 9, other);
-  CHECK(one == other);
+  const std::vector<Token> one = ask(lookup, context, 9);
+  CHECK(one == ask(fresh, context, 9));
   CHECK(one == std::vector<Token>{4, 1, 2, 8, 3});
   // Another text starts, with the same tokens or with others.
-  drafter.start(std::vector<Token>{1, 2, 3});
-  one.clear();
-  drafter.propose(std::vector<Token>{1, 2, 3, 8}, 9, one);
-  CHECK(one.empty());
+  lookup.start({.prompt = {1, 2, 3}});
+  CHECK(ask(lookup, {1, 2, 3, 8}, 9).empty());
 }
 
-TEST_CASE("some drafters have a distribution") {
-  STATIC_REQUIRE(BatchedDrafter<ModelDrafter<ToyModel>>);
-  STATIC_REQUIRE_FALSE(Drafter<ModelDrafter<ToyModel>>);
-  STATIC_REQUIRE(DistributionDrafter<NoDrafter>);
-  STATIC_REQUIRE(TokenDrafter<NgramDrafter>);
-  STATIC_REQUIRE_FALSE(DistributionDrafter<NgramDrafter>);
-  STATIC_REQUIRE_FALSE(Drafter<ToyModel>);
+TEST_CASE("finished answers are found again by requests of the same group, by count") {
+  const std::vector<Token> answer{1, 2, 3, 4, 5, 6, 7, 8, 9}, other{9, 2, 3, 4, 5, 60};
+  Lookup first, second = first;  // copies share the pool
+  first.start({.prompt = {1}, .group = 7});
+  first.finish(answer, 1);
+  second.start({.prompt = {2, 3, 4, 5}, .group = 7});
+  CHECK(ask(second, {2, 3, 4, 5}, 9) == std::vector<Token>{6, 7, 8, 9});
+  CHECK(ask(second, {2, 3, 4, 5}, 2) == std::vector<Token>{6, 7});
+  CHECK(ask(second, {3, 4, 5}, 2).empty());
+  second.start({.prompt = {2, 3, 4, 5}, .group = 8});
+  CHECK(ask(second, {2, 3, 4, 5}, 9).empty());
+  // Two answers that differ: the more frequent token is proposed.
+  first.start({.prompt = {1}, .group = 7});
+  first.finish(other, 1);
+  second.start({.prompt = {2, 3, 4, 5}, .group = 7});
+  CHECK(ask(second, {2, 3, 4, 5}, 9).empty());
+  first.finish(other, 1);
+  CHECK(ask(second, {2, 3, 4, 5}, 9) == std::vector<Token>{60});
+  second.isolate();
+  CHECK(ask(second, {2, 3, 4, 5}, 9).empty());
+  CHECK(ask(first, {2, 3, 4, 5}, 9) == std::vector<Token>{60});
+  // The pool is bounded: old answers fade.
+  Lookup small({.pool_bits = 4});
+  small.start({.prompt = {1}});
+  for (Token i = 0; i < 400; ++i) small.finish(std::vector<Token>{i, i + 1, i + 2, i + 3, i + 4}, 1);
+  CHECK(ask(small, {399, 400, 401, 402}, 1).size() <= 1);
+  Lookup none({.pool_bits = 0});
+  none.finish(answer, 1);
+  CHECK(ask(none, {2, 3, 4, 5}, 9).empty());
+}
+
+TEST_CASE("a drafter holds several sources, and at most one model") {
+  const ToyModel model{{.vocab = 8}};
+  CHECK(Drafter{}.empty());
+  const Drafter both{Lookup{}, model};
+  CHECK(both.model() != nullptr);
+  CHECK(both.sources().size() == 1);
+  CHECK(error_id([&] { Drafter{model, model}; }) == "decode.two-draft-models");
+  STATIC_REQUIRE(EstimatingSource<Lookup>);
+  STATIC_REQUIRE(TokenSource<ScriptedDrafter>);
+  STATIC_REQUIRE_FALSE(DistributionSource<ScriptedDrafter>);
+  STATIC_REQUIRE_FALSE(DraftSource<ToyModel>);
+}
+
+TEST_CASE("in each round the best source drafts, by its record") {
+  std::vector<Token> script;
+  for (int i = 0; i < 400; ++i) script.push_back(static_cast<Token>(1 + mix(static_cast<std::uint64_t>(i)) % 30));
+  const std::vector<Token> prompt(script.begin(), script.begin() + 4);
+  const ScriptedModel target{script, 32};
+  const ScriptedDrafter right = prophet(script, 32), wrong = prophet(script, 32, 1);
+  for (const bool adaptive : {false, true}) {
+    Speculation speculation;
+    if (!adaptive) speculation.draft_tokens = 4;
+    double now = 0;  // each row and each step of the draft takes a tenth of a plain step
+    const auto step = [&](const Batch& batch) {
+      for (const Batch::Item& item : batch.items()) now += 0.9 + 0.1 * static_cast<double>(item.count);
+    };
+    const auto draft_step = [&](const Batch&) { now += 0.1; };
+    speculation.clock = [&] { return now; };
+    const Watched timed{target, step};
+    std::vector<Token> text;
+    const auto run = [&](Drafter drafter) {
+      text = prompt;
+      now = 0;
+      SpeculativeDecoder decoder{std::move(drafter), timed, speculation};
+      return decoder.generate(prompt, {.max_new_tokens = 300, .temperature = 0},
+                              [&](Token token) { text.push_back(token); });
+    };
+    const auto expected = std::vector<Token>(script.begin(), script.begin() + 304);
+    const Stats plain = run({});
+    CHECK(text == expected);
+    const Stats sources = run({wrong, right, wrong});
+    CHECK(text == expected);
+    CHECK(sources.acceptance_rate() > 0.9);
+    CHECK(sources.drafted_by_model == 0);
+    const Stats model = run({wrong, Watched{target, draft_step}});
+    CHECK(text == expected);
+    CHECK(model.drafted_by_model > model.drafted * 9 / 10);
+    CHECK(model.total_seconds < 0.7 * plain.total_seconds);
+    const Stats all = run({Watched{target, draft_step}, right, Lookup{}});
+    CHECK(text == expected);
+    CHECK(all.total_seconds < 0.7 * plain.total_seconds);
+    const Stats useless = run({wrong, Watched{ScriptedModel{{}, 32}, draft_step}});
+    CHECK(text == expected);
+    if (adaptive) CHECK(useless.total_seconds <= 1.025 * plain.total_seconds);
+  }
 }

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "slm/decode/autoregressive.hpp"
-#include "slm/decode/speculative.hpp"
+#include "slm/decode/speculative_definition.hpp"
 #include "support/toy_models.hpp"
 
 using namespace slm;
@@ -59,7 +59,7 @@ TEST_CASE("an end token anywhere in a round ends the text once, and the KV cache
         longer.push_back(4);
         const auto [again, next] = run(decoder, longer, {.max_new_tokens = 3, .temperature = 0});
         REQUIRE(next.reused_tokens == static_cast<std::int64_t>(text.size()) - 1);
-        SpeculativeDecoder fresh{NoDrafter{}, ScriptedModel{script, vocab, {end}}};
+        SpeculativeDecoder fresh{Drafter{}, ScriptedModel{script, vocab, {end}}};
         REQUIRE(run(fresh, longer, {.max_new_tokens = 3, .temperature = 0}).first == again);
       }
     }
@@ -196,7 +196,7 @@ TEST_CASE("a sink that returns false leaves exactly the delivered tokens, and th
       REQUIRE(stats.emitted == static_cast<std::int64_t>(stop));
       REQUIRE(std::vector<Token>(decoder.history().begin(), decoder.history().end()) == text);
       REQUIRE(decoder.sequence().length() == static_cast<int>(text.size()) - 1);
-      REQUIRE(decoder.drafter().length() < static_cast<int>(text.size()));
+      REQUIRE(decoder.draft_read() < static_cast<int>(text.size()));
       // Resuming with the same seed gives the same text.
       Sampling rest = sampling;
       rest.max_new_tokens = 40 - static_cast<int>(stop);
@@ -236,7 +236,7 @@ int called = 0;  // functions of an application with names of the library
 }  // namespace application
 
 TEST_CASE("an application's own finish() and deliver() beside its sink are not called") {
-  SpeculativeDecoder decoder{NoDrafter{}, ToyModel{ToyOptions{.vocab = 12}}};
+  SpeculativeDecoder decoder{Drafter{}, ToyModel{ToyOptions{.vocab = 12}}};
   application::Sink sink;
   decoder.generate(std::vector<Token>{1, 2}, {.max_new_tokens = 3}, sink);
   CHECK(application::called == 0);

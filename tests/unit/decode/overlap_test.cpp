@@ -16,7 +16,7 @@
 
 #include "slm/decode/autoregressive.hpp"
 #include "slm/decode/side_thread.hpp"
-#include "slm/decode/speculative.hpp"
+#include "slm/decode/speculative_definition.hpp"
 #include "slm/engine/engine.hpp"
 #include "support/errors.hpp"
 #include "support/toy_models.hpp"

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "slm/decode/autoregressive.hpp"
-#include "slm/decode/speculative.hpp"
+#include "slm/decode/speculative_definition.hpp"
 #include "support/naive_decoding.hpp"
 #include "support/toy_models.hpp"
 
@@ -79,8 +79,8 @@ TEST_CASE("the counts are consistent in every case") {
     check(ToyModel{other}, rule::Coupled{});
     check(ToyModel{other}, rule::Ratio{});
     check(ToyModel{other}, rule::Block{});
-    check(NgramDrafter{}, rule::Match{});
-    check(NoDrafter{}, rule::Ratio{});
+    check(Lookup{}, rule::Match{});
+    check(Drafter{}, rule::Ratio{});
   }
   REQUIRE(drafted > 500);
   REQUIRE(trimmed > 50);
@@ -179,7 +179,7 @@ TEST_CASE("on a simulated clock the predicted speedup is the measured one") {
                                {.draft_tokens = 4, .plain_step_every = 16, .clock = read_clock}};
     const Stats stats = decoder.generate(prompt, sampling, [](Token) {});
     SpeculativeDecoder plain{
-        NoDrafter{}, TimedModel{options, clock, step, further}, {.draft_tokens = 0, .clock = read_clock}};
+        Drafter{}, TimedModel{options, clock, step, further}, {.draft_tokens = 0, .clock = read_clock}};
     const Stats baseline = plain.generate(prompt, sampling, [](Token) {});
     const double measured = stats.tokens_per_second() / baseline.tokens_per_second();
     CAPTURE(share, measured, stats.predicted_speedup());

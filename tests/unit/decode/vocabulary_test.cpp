@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "slm/decode/autoregressive.hpp"
-#include "slm/decode/speculative.hpp"
+#include "slm/decode/speculative_definition.hpp"
 #include "support/toy_models.hpp"
 
 using namespace slm;
@@ -120,7 +120,7 @@ TEST_CASE("the decoder's constructor checks") {
   REQUIRE_THROWS_WITH((SpeculativeDecoder{draft, target}), Catch::Contains("id 3 is 'piece3'"));
   REQUIRE_THROWS_WITH((SpeculativeDecoder{ToyModel{{.vocab = 10}}, ToyModel{{.vocab = 900}}}),
                       Catch::Contains("decode.different-tokenizers"));
-  REQUIRE_NOTHROW((SpeculativeDecoder{NgramDrafter{}, ToyModel{{.vocab = 900}}}));
+  REQUIRE_NOTHROW((SpeculativeDecoder{Lookup{}, ToyModel{{.vocab = 900}}}));
   REQUIRE_THROWS_WITH((SpeculativeDecoder{draft, draft, {.draft_tokens = -1}}),
                       Catch::Contains("decode.bad-draft-length"));
   REQUIRE_THROWS_WITH((SpeculativeDecoder{draft, draft, {.draft_tokens = 257}}),

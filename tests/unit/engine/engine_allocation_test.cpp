@@ -87,6 +87,6 @@ TEST_CASE("an engine runs the next requests and frees all pages, after any faili
   const AnyModel draft = load(write_least_model(folder.path() / "draft", 2), backend::Cpu(1));
   write_random_adapter(folder.path() / "adapter", Checkpoint(path), {.seed = 1, .rank = 2});
   const AdapterRef adapter = load_adapter(folder.path() / "adapter", target);
-  check_engine(NoDrafter{}, target, adapter);
+  check_engine(Drafter{}, target, adapter);
   check_engine(draft, target, adapter);
 }

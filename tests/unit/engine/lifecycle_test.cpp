@@ -39,12 +39,12 @@ std::string read(Answer answer) {
   return reader.get();
 }
 
-using Toy = Engine<NoDrafter, ToyModel>;
+using Toy = Engine<>;
 
 }  // namespace
 
 TEST_CASE("an engine that is destroyed cancels running and queued requests") {
-  auto engine = std::make_unique<Toy>(NoDrafter{}, ToyModel{toy}, EngineOptions{.max_running = 1});
+  auto engine = std::make_unique<Toy>(Drafter{}, ToyModel{toy}, EngineOptions{.max_running = 1});
   Answer running = engine->submit(request_of(1000)), queued = engine->submit(request_of(1000));
   for (int i = 0; i < 3; ++i) engine->step();
   Answer coming = engine->submit(request_of(1000));
@@ -58,7 +58,7 @@ TEST_CASE("an engine that is destroyed cancels running and queued requests") {
 }
 
 TEST_CASE("run(stop) cancels all requests, and the engine accepts none until it steps again") {
-  Toy engine{NoDrafter{}, ToyModel{toy}};
+  Toy engine{Drafter{}, ToyModel{toy}};
   Answer queued = engine.submit(request_of(1000));
   {
     std::jthread runner([&](std::stop_token stop) { engine.run(stop); });
@@ -80,7 +80,7 @@ TEST_CASE("a device that fails in any step ends every request with its error, an
     const SpoiltModel model{toy, [bad](int call, std::span<float>) {
                               if (call == bad) throw Error("gpu.fault", "the device has failed", "Look at it");
                             }};
-    Engine engine{NoDrafter{}, model, {.max_running = 1}};
+    Engine engine{Drafter{}, model, {.max_running = 1}};
     std::vector<Answer> answers;
     for (int i = 0; i < 3; ++i) answers.push_back(engine.submit(request_of(4)));
     const auto run = [&] { engine.run(); };
@@ -98,7 +98,7 @@ TEST_CASE("a device that fails in any step ends every request with its error, an
 
 TEST_CASE("a request is cancelled when its last answer is destroyed, unless it is detached") {
   const ToyModel model{toy};
-  Toy engine{NoDrafter{}, model};
+  Toy engine{Drafter{}, model};
   {
     const Answer answer = engine.submit(request_of(2000));
     const Answer copy = answer;
@@ -119,7 +119,7 @@ TEST_CASE("a request is cancelled when its last answer is destroyed, unless it i
 
 TEST_CASE("a request that throws during submission is not counted") {
   const long count = fail_each_allocation([](Failure& failure) {
-    Toy engine{NoDrafter{}, ToyModel{toy}, {.max_requests = 1}};
+    Toy engine{Drafter{}, ToyModel{toy}, {.max_requests = 1}};
     Request request = request_of(2);
     std::optional<Answer> answer;
     if (failure.spares([&] { answer = engine.submit(std::move(request)); })) return;
@@ -133,7 +133,7 @@ TEST_CASE("a request that throws during submission is not counted") {
 
 TEST_CASE("a failing allocation in any step ends requests, and the engine runs the next one") {
   const long count = fail_each_allocation([](Failure& failure) {
-    Toy engine{NoDrafter{}, ToyModel{toy}};
+    Toy engine{Drafter{}, ToyModel{toy}};
     Answer first = engine.submit(request_of(4)), second = engine.submit(request_of(4));
     failure.spares([&] { engine.run(); });
     for (Answer& answer : {std::ref(first), std::ref(second)}) {
@@ -149,7 +149,7 @@ TEST_CASE("a failing allocation in any step ends requests, and the engine runs t
 }
 
 TEST_CASE("a request that has ended releases its callbacks") {
-  Toy engine{NoDrafter{}, ToyModel{toy}};
+  Toy engine{Drafter{}, ToyModel{toy}};
   auto mine = std::make_shared<int>(1);
   const std::weak_ptr<int> seen = mine;
   Request request = request_of(3);
@@ -166,7 +166,7 @@ TEST_CASE("a request that has ended releases its callbacks") {
 }
 
 TEST_CASE("an exception of a reader's wake() ends no other request") {
-  Toy engine{NoDrafter{}, ToyModel{toy}};
+  Toy engine{Drafter{}, ToyModel{toy}};
   Answer answer = engine.submit(request_of(3), {}, [] { throw std::runtime_error("of the application"); });
   Answer other = engine.submit(request_of(3));
   engine.run();
@@ -176,7 +176,7 @@ TEST_CASE("an exception of a reader's wake() ends no other request") {
 
 TEST_CASE("clients may leave and an engine may stop in any order") {
   for (int round = 0; round < 20; ++round) {
-    auto engine = std::make_unique<Toy>(NoDrafter{}, ToyModel{toy}, EngineOptions{.max_running = 3});
+    auto engine = std::make_unique<Toy>(Drafter{}, ToyModel{toy}, EngineOptions{.max_running = 3});
     std::vector<std::jthread> clients;
     {
       std::jthread runner([&](std::stop_token stop) { engine->run(stop); });

@@ -89,7 +89,7 @@ TEST_CASE("truncation during loading is an error, with copied weights or not") {
 TEST_CASE("an engine ends its answers with the error of a truncated file") {
   const Files files;
   const AnyModel model = load(files.folder.path(), backend::Cpu(2));
-  Engine engine{NoDrafter{}, model};
+  Engine engine{Drafter{}, model};
   Answer first = engine.submit({.prompt = {1, 2, 3}, .sampling = {.max_new_tokens = 4}});
   engine.step();
   Answer second = engine.submit({.prompt = {1, 2, 4}, .sampling = {.max_new_tokens = 4}});

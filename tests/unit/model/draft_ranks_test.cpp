@@ -13,7 +13,7 @@
 
 #include "slm/backend/cpu/cpu.hpp"
 #include "slm/decode/autoregressive.hpp"
-#include "slm/decode/speculative.hpp"
+#include "slm/decode/speculative_definition.hpp"
 #include "slm/engine/engine.hpp"
 #include "slm/model/load.hpp"
 #include "slm/ranks/threads.hpp"

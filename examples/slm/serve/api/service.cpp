@@ -1,4 +1,4 @@
-// The only file of the server that compiles the engine.
+// The thread of the engine.
 #include "api/service.hpp"
 
 #include <chrono>
@@ -18,10 +18,9 @@ namespace serve {
 
 namespace {
 
-template <class Drafting>
 class EngineService final : public Service {
  public:
-  EngineService(Drafting draft, slm::AnyModel target, const slm::EngineOptions& options)
+  EngineService(slm::Drafter draft, slm::AnyModel target, const slm::EngineOptions& options)
       : engine_(std::move(draft), std::move(target), options),
         thread_(slm::detail::start_thread([this](std::stop_token stop) { run(stop); })) {}
 
@@ -72,7 +71,7 @@ class EngineService final : public Service {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
 
-  slm::Engine<Drafting, slm::AnyModel> engine_;
+  slm::Engine<> engine_;
   mutable std::mutex mutex_;
   std::string fault_;
   std::int64_t steps_before_fault_ = 0;
@@ -81,13 +80,8 @@ class EngineService final : public Service {
 
 }  // namespace
 
-std::unique_ptr<Service> make_service(Draft draft, slm::AnyModel target, const slm::EngineOptions& options) {
-  return std::visit(
-      [&](auto& drafting) -> std::unique_ptr<Service> {
-        using Drafting = std::remove_reference_t<decltype(drafting)>;
-        return std::make_unique<EngineService<Drafting>>(std::move(drafting), std::move(target), options);
-      },
-      draft);
+std::unique_ptr<Service> make_service(slm::Drafter draft, slm::AnyModel target, const slm::EngineOptions& options) {
+  return std::make_unique<EngineService>(std::move(draft), std::move(target), options);
 }
 
 }  // namespace serve

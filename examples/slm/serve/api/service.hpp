@@ -1,4 +1,4 @@
-// Service: the engine without its template arguments, and the description of the served model.
+// Service: the engine and its thread, and the description of the served model.
 #pragma once
 
 #include <cstdint>
@@ -6,12 +6,10 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <variant>
 #include <vector>
 
 #include "api/refusal.hpp"
 #include "slm/decode/drafter.hpp"
-#include "slm/decode/ngram_drafter.hpp"
 #include "slm/decode/request.hpp"
 #include "slm/engine/adapter_store.hpp"
 #include "slm/engine/answer.hpp"
@@ -52,10 +50,8 @@ class Service {
   virtual std::string fault() = 0;
 };
 
-using Draft = std::variant<slm::NoDrafter, slm::NgramDrafter, slm::AnyModel>;
-
 /// Makes an engine and the thread that steps it. A device error ends running and queued requests; later requests are
 /// attempted.
-std::unique_ptr<Service> make_service(Draft draft, slm::AnyModel target, const slm::EngineOptions& options);
+std::unique_ptr<Service> make_service(slm::Drafter draft, slm::AnyModel target, const slm::EngineOptions& options);
 
 }  // namespace serve
