@@ -132,7 +132,8 @@ function(_slm_add_compiled backend)
   _slm_target_sources(${library} ${backend} "${CMAKE_CURRENT_FUNCTION_LIST_DIR}/compiled.cpp")
   target_link_libraries(${library} PUBLIC slm::slm)
   if(backend STREQUAL "cpu")
-    target_sources(${library} PRIVATE "${CMAKE_CURRENT_FUNCTION_LIST_DIR}/compiled_adapters.cpp")
+    target_sources(${library} PRIVATE "${CMAKE_CURRENT_FUNCTION_LIST_DIR}/compiled_adapters.cpp"
+      "${CMAKE_CURRENT_FUNCTION_LIST_DIR}/compiled_engine.cpp")
   else()
     target_link_libraries(${library} INTERFACE slm_compiled_cpu)  # the CPU kernels and adapters, compiled as C++
   endif()

@@ -12,7 +12,7 @@ install(EXPORT slm-targets NAMESPACE slm:: FILE slmTargets.cmake DESTINATION "${
 install(FILES
   "${CMAKE_CURRENT_BINARY_DIR}/slmConfig.cmake" "${CMAKE_CURRENT_BINARY_DIR}/slmConfigVersion.cmake"
   cmake/SlmFunctions.cmake cmake/SlmGpu.cmake cmake/SlmRocmRoot.cmake cmake/model_header.cpp
-  cmake/compiled.cpp cmake/compiled_adapters.cpp DESTINATION "${slm_package_dir}" COMPONENT dev)
+  cmake/compiled.cpp cmake/compiled_adapters.cpp cmake/compiled_engine.cpp DESTINATION "${slm_package_dir}" COMPONENT dev)
 install(FILES "${CMAKE_CURRENT_BINARY_DIR}/slm.pc" DESTINATION "${CMAKE_INSTALL_DATADIR}/pkgconfig" COMPONENT dev)
 install(DIRECTORY include/slm DESTINATION include COMPONENT dev FILES_MATCHING PATTERN "*.hpp" PATTERN "*.inc")
 install(FILES LICENSE DESTINATION "${CMAKE_INSTALL_DATADIR}/doc/libslm-dev" RENAME copyright COMPONENT dev)

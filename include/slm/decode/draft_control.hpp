@@ -59,6 +59,7 @@ class DraftControl {
   void begin_text() {
     saving_ *= 1 - 1.0 / std::max(load_.texts, 1);
     balance_ = std::min(balance_, most_balance());
+    if (later_.texts <= 1) scout_ = 0;
   }
 
   /// Decides about the decoding texts of the round.
