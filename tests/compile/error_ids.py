@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Every id of slm::Error in include/, tools/cli/, examples/slm/, bench/command/ and bench/device/ is documented in docs/errors.md, and every documented id exists.
+"""Every id of slm::Error in include/, tools/cli/, tools/demo/, examples/slm/, bench/command/ and bench/device/ is documented in docs/errors.md, and every documented id exists.
 The page has a part for the library, the program and slm bench each; within a part, ids are in sections by the word before their dot, in order."""
 import pathlib
 import re
@@ -21,7 +21,7 @@ FILE_ENDING = re.compile(r"\.(jsonl?|model|safetensors|txt|cpp|hpp|md|py|weight|
 
 def ids_in(root):
     ids = {}
-    for folder in ("include", "tools/cli", "examples/slm", "bench/command", "bench/device"):
+    for folder in ("include", "tools/cli", "tools/demo", "examples/slm", "bench/command", "bench/device"):
         for path in sorted((pathlib.Path(root) / folder).rglob("*.[ch]pp")):
             code = re.sub(r"//.*", "", path.read_text())
             pattern = THROWN_HERE if NAME_TABLES.search(path.as_posix()) else THROWN

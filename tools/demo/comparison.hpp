@@ -76,9 +76,8 @@ struct Comparison {
 
 /// Runs both kinds of decoding alternately. probe: measures the memory bandwidth between them; may be empty.
 template <class Speculative>
-Comparison compare(slm::AutoregressiveDecoder<>& plain, Speculative& speculative,
-                   const std::vector<Prompt>& prompts, const slm::Sampling& sampling, int repeats,
-                   const std::function<double()>& probe = {}) {
+Comparison compare(slm::AutoregressiveDecoder<>& plain, Speculative& speculative, const std::vector<Prompt>& prompts,
+                   const slm::Sampling& sampling, int repeats, const std::function<double()>& probe = {}) {
   std::vector<double> plain_speeds, speculative_speeds, plain_steps, speculative_steps, bandwidths;
   Comparison result;
   result.prompts = prompts.size();
