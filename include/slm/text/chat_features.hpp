@@ -34,8 +34,8 @@ class Probes {
     found.arguments_as_object = has("vq7z", list(user, calls(one), result));
     const std::string texts = list(user, calls(call(text_of_object)), result);
     found.arguments_as_text = has("vq7z", texts);
-    found.quotes_arguments =
-        found.arguments_as_text == ChatSupport::yes && output(texts)->find(R"(\"vq7z)") != std::string::npos;
+    found.quotes_arguments = found.arguments_as_text == ChatSupport::yes &&
+                             output(texts).value_or("").find(R"(\"vq7z)") != std::string::npos;
     const std::string second = R"({"role": "tool", "tool_call_id": "abcdefgh2", "name": "gq7z", "content": "rq8z"})";
     found.parallel_calls =
         has("gq7z", list(user, calls(one + ", " + call(object, "gq7z", "abcdefgh2")), result, second));
@@ -77,12 +77,16 @@ class Probes {
     return text(R"({"role": "assistant", "content": ")", content, R"(", "tool_calls": [)", all, "]}");
   }
 
-  /// The rendering, or nothing where the template fails.
+  /// The rendering, or nothing where the template fails. A template that exceeds its limits is not rendered again.
   std::optional<std::string> output(std::string_view messages, ChatOptions options = {}) const {
+    if (is_endless_) return std::nullopt;
     options.as_given = true;
     options.date = jinja::Date{2024, 1, 2, 3, 4, 5};
     try {
       return template_.render(messages, options).text;
+    } catch (const TemplateError& error) {
+      is_endless_ = error.kind() == TemplateError::Kind::limit;
+      return std::nullopt;
     } catch (const Error&) {
       return std::nullopt;
     }
@@ -143,6 +147,7 @@ class Probes {
   }();
 
   const ChatTemplate& template_;
+  mutable bool is_endless_ = false;
 };
 
 }}}

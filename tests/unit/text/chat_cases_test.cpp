@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstddef>
+#include <ctime>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -196,6 +197,19 @@ TEST_CASE("what a template can do is found by rendering", "[chat]") {
     CHECK(found.thinking_switch == (std::find(effects.begin(), effects.end(), "enable_thinking") != effects.end()));
     if (example["call_text"].is_string()) CHECK(found.call_text == example["call_text"].get<std::string>());
   }
+}
+
+TEST_CASE("a template that exceeds its limits is probed once", "[chat]") {
+  const ChatTemplate form = ChatTemplate::parse(
+      "{% for i in range(90000) %}{% for j in range(90000) %}{% endfor %}{% endfor %}{{ messages[0].content }}");
+  const std::clock_t begin = std::clock();
+  CHECK(form.features().system == ChatSupport::error);
+  CHECK(form.features().tools == ChatSupport::error);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) && defined(__OPTIMIZE__)
+  CHECK(static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC < 0.3);
+#else
+  CHECK(static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC < 5);
+#endif
 }
 
 TEST_CASE("ids of chats are those of text that cannot become control tokens", "[chat]") {

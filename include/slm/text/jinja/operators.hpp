@@ -155,7 +155,8 @@ inline bool contains(Heap& heap, const Value& a, const Value& b) {
 inline Value repeated(Heap& heap, const Value& value, std::int64_t times) {
   const auto count = static_cast<std::size_t>(std::max<std::int64_t>(times, 0));
   if (value.is_string()) {
-    const std::size_t size = value.bytes().size(), memory = value.text().memory();
+    const Text& text = value.text();
+    const std::size_t size = text.size(), memory = text.runs().size() > 1 ? text.memory() : size;  // one run stays one
     if (size > 0 && count > heap.limits().text / memory) heap.check_size(heap.limits().text + 1);
     heap.spend_bytes(memory * (size > 0 ? count : 0));
     Text out;
