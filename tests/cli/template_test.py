@@ -83,6 +83,17 @@ class Template(ProgramTest):
                 self.assertEqual(self.prompt(*arguments), case["text"])
                 self.assertEqual(json.loads(self.prompt(*arguments, "--ids")), case["ids"])
 
+    def test_names_keep_their_order(self):
+        arguments = {"z": [1, {"b": 1, "a": "x"}], "a": 2.0}
+        call = {"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": arguments}}]}
+        tool = {"type": "function", "function": {"name": "f", "description": "d", "parameters": {"b": 1, "a": {"d": 1, "c": 2}}}}
+        x = {"z": {"c": 1, "b": {}}, "a": []}
+        own = ["--template", written("own.jinja", "{{ [messages, tools, x]|tojson }}")]
+        given = ["--messages", written("calls.json", [call]), "--tools", written("tools.json", [tool])]
+        self.assertEqual(self.prompt(*own, *given, "--kwargs", json.dumps({"x": x})), json.dumps([[call], [tool], x]))
+        context = {"messages": [call], "tools": [tool], "x": x}
+        self.assertEqual(self.prompt(*own, "--context", written("c.json", context)), json.dumps([[call], [tool], x]))
+
     def test_templates_by_name_and_wrong_usage(self):
         messages = ["--messages", written("hi.json", HI)]
         self.assertEqual(self.prompt("--model", PAIR / "target", "--template", "plain", *messages), "Hi\n")

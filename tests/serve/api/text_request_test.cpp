@@ -377,3 +377,20 @@ TEST_CASE("a chat may begin and end with any message, and lists of tool calls ma
   CHECK(chat(Json::array({user, thinking, user})) == chat(Json::array({user, assistant, user})));
   CHECK(chat(Json::array({user, thinking})) == model().tokenizer.encode("def\nx\n"));
 }
+
+TEST_CASE("templates see the names of objects in the order of the request") {
+  serve::ServedModel shown = model();
+  shown.info.context = 4096;
+  shown.chat->form = slm::ChatTemplate::parse("{{ [messages, x, documents]|tojson }}");
+  const std::string message =
+      R"({"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "f", "arguments": {"z": [1, {"b": 1,)"
+      R"( "a": "},\\\""}], "a": 2.0}}}]})";
+  const std::string documents = R"([{"title": "t", "body": "b"}])", x = R"({"z": {"c": 1, "b": {}}, "a": []})";
+  serve::HttpRequest request;
+  request.body = R"({"documents": )" + documents + R"(,"mess\u0061ges":[)" + message +
+                 R"( ] , "chat_template_kwargs" : {"x":)" + x + R"(}, "add_generation_prompt": false})";
+  const auto prompt = serve::read_chat(serve::parse_body(request), shown, {}, request.body).prompts[0];
+  CHECK(shown.tokenizer.decode(prompt, false) == "[[" + message + "], " + x + ", " + documents + "]");
+  request.body.insert(0, "\xEF\xBB\xBF");
+  CHECK(serve::read_chat(serve::parse_body(request), shown, {}, request.body).prompts[0] == prompt);
+}

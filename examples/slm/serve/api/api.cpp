@@ -210,7 +210,7 @@ std::unique_ptr<Exchange> Api::completions(const HttpRequest& request, const std
 }
 
 std::unique_ptr<Exchange> Api::chat_completions(const HttpRequest& request, const std::function<void()>& wake) {
-  return begin(read_chat(parse_body(request), model_, options_.reading), wake);
+  return begin(read_chat(parse_body(request), model_, options_.reading, request.body), wake);
 }
 
 std::unique_ptr<Exchange> Api::begin(TextRequest request, const std::function<void()>& wake) {
@@ -331,7 +331,7 @@ Ready Api::metrics(const HttpRequest&) const {
 Ready Api::tokenize(const HttpRequest& request) const {
   Ready answer;
   const slm::Json body = read_fields(request, on_tokenize, answer.headers);
-  const Fields fields(body);
+  const Fields fields(body, request.body);
   asked_model(fields, model_);
   const std::string prompt = fields.string("prompt", ""), content = fields.string("content", "");
   const bool with_special = fields.boolean("add_special_tokens", true);

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "api/json_source.hpp"
 #include "api/refusal.hpp"
 
 namespace serve {
@@ -27,7 +28,15 @@ inline std::optional<std::int64_t> integer_of(const slm::Json& value) {
 /// Refers to the object. check_fields() has checked the types and ranges of a body's top-level fields.
 class Fields {
  public:
-  explicit Fields(const slm::Json& object) : object_(object) {}
+  /// source: the JSON text that the object was read from, if it is known.
+  explicit Fields(const slm::Json& object, std::string_view source = {}) : object_(object), source_(source) {}
+
+  /// A field as JSON text, with the order of names of the source; empty if absent.
+  std::string text(const char* name) const {
+    const slm::Json* field = find(name);
+    if (field == nullptr) return {};
+    return source_.empty() ? slm::json_text(*field) : std::string{JsonSource(source_).member(name)};
+  }
 
   /// Returns null if absent.
   const slm::Json* find(const char* name) const {
@@ -71,6 +80,7 @@ class Fields {
 
  private:
   const slm::Json& object_;
+  std::string_view source_;
 };
 
 }  // namespace serve

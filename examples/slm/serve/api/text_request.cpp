@@ -131,20 +131,27 @@ void check_size(const TextRequest& request, const ServedModel& model, const Read
 /// The template's variables of a request, in JSON: the program's, then those of the request.
 std::string read_kwargs(const Fields& fields, const cli::ChatFormat& format) {
   std::string kwargs = format.kwargs;
-  const auto set = [&kwargs](const char* field, const std::string& name, const slm::Json& value) {
+  const auto set = [&kwargs](const char* field, const std::string& name, const slm::Json& value,
+                             std::string_view source) {
     if (value.is_null()) return;
     if (name == "enable_thinking" && !value.is_boolean()) {
       throw Fields::bad(field, value, "true or false as enable_thinking");
     }
-    kwargs = slm::with_kwarg(kwargs, name, slm::json_text(value));
+    kwargs = slm::with_kwarg(kwargs, name, source);
   };
   if (const std::string effort = fields.string("reasoning_effort", ""); !effort.empty()) {
     const bool off = effort == "none";
-    set("reasoning_effort", off ? "enable_thinking" : "reasoning_effort", off ? slm::Json(false) : slm::Json(effort));
+    const slm::Json value = off ? slm::Json(false) : slm::Json(effort);
+    set("reasoning_effort", off ? "enable_thinking" : "reasoning_effort", value, slm::json_text(value));
   }
-  if (const slm::Json* thinking = fields.find("enable_thinking")) set("enable_thinking", "enable_thinking", *thinking);
+  if (const slm::Json* thinking = fields.find("enable_thinking")) {
+    set("enable_thinking", "enable_thinking", *thinking, slm::json_text(*thinking));
+  }
   if (const slm::Json* options = fields.find("chat_template_kwargs")) {
-    for (const auto& [name, value] : options->items()) set("chat_template_kwargs", name, value);
+    const std::string sent = fields.text("chat_template_kwargs");
+    JsonSource(sent).each([&](const std::string& name, std::string_view source) {
+      set("chat_template_kwargs", name, options->at(name), source);
+    });
   }
   return kwargs;
 }
@@ -253,11 +260,10 @@ std::vector<slm::Token> read_messages(const Fields& fields, const ServedModel& m
     check_content(message);
   }
   const std::string kwargs = read_kwargs(fields, *model.chat);
-  const slm::Json* documents = fields.find("documents");
-  const std::string documents_text = documents != nullptr ? slm::json_text(*documents) : "";
+  const std::string messages = fields.text("messages"), documents = fields.text("documents");
   slm::ChatOptions options;
   options.kwargs = kwargs;
-  options.documents = documents_text;
+  options.documents = documents;
   options.continue_final_message = fields.boolean("continue_final_message", false);
   options.add_generation_prompt = fields.boolean("add_generation_prompt", !options.continue_final_message);
   if (options.continue_final_message && options.add_generation_prompt) {
@@ -265,7 +271,7 @@ std::vector<slm::Token> read_messages(const Fields& fields, const ServedModel& m
   }
   try {
     const slm::ChatTemplate& form = model.chat->form;
-    return form.encode(model.tokenizer, form.render(slm::json_text(*list), options));
+    return form.encode(model.tokenizer, form.render(messages, options));
   } catch (const slm::Error& error) {
     throw refused_by(error).of("messages");
   }
@@ -285,9 +291,10 @@ TextRequest read_completion(slm::Json body, const ServedModel& model, const Read
   return request;
 }
 
-TextRequest read_chat(slm::Json body, const ServedModel& model, const ReadingOptions& options) {
+TextRequest read_chat(slm::Json body, const ServedModel& model, const ReadingOptions& options,
+                      std::string_view source) {
   std::vector<std::string> ignored = check_fields(body, on_chat, options.strict_fields);
-  const Fields fields(body);
+  const Fields fields(body, source);
   TextRequest request = read_common(fields, model, options);
   request.ignored = std::move(ignored);
   request.chat = true;

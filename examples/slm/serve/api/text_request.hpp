@@ -60,6 +60,8 @@ std::vector<slm::Token> read_messages(const Fields& fields, const ServedModel& m
 
 /// Throws Refusal.
 TextRequest read_completion(slm::Json body, const ServedModel& model, const ReadingOptions& options);
-TextRequest read_chat(slm::Json body, const ServedModel& model, const ReadingOptions& options);
+/// source: the text of `body`, for the order of names in what templates show.
+TextRequest read_chat(slm::Json body, const ServedModel& model, const ReadingOptions& options,
+                      std::string_view source = {});
 
 }  // namespace serve
