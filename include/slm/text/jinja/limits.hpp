@@ -36,8 +36,8 @@ class TemplateError : public Error {
 namespace jinja {
 
 /// Bounds of one template and of one rendering. A step is the evaluation of one part of the template. Work that grows
-/// with the size of values takes more steps: about one for 16 copied bytes, two list items, or a quarter of a new
-/// string. The defaults end a template that is given little data within 50 ms.
+/// with the size of values takes more: one step for 16 copied bytes or two list items, four for a new string. The
+/// defaults end a template that has little data within 50 ms, and the largest budget of steps within 0.5 s.
 struct Limits {
   std::size_t source = std::size_t{128} << 10;  // bytes of the template
   std::size_t nodes = 200'000;                  // parts of its syntax tree

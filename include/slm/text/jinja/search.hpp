@@ -10,9 +10,8 @@
 
 namespace slm { inline namespace v0_1 { namespace jinja {
 
-/// Looks for `wanted` in texts. std::string_view::find compares every place with all of a long text, so that alike
-/// texts take the product of their lengths. This one follows Knuth, Morris and Pratt where `wanted` is longer than
-/// `direct`.
+/// Looks for `wanted` in texts. std::string_view::find may compare all of `wanted` at every place, which takes the
+/// product of both lengths. For more than `direct` bytes this is the algorithm of Knuth, Morris and Pratt.
 class Search {
  public:
   static constexpr std::size_t direct = 16;
