@@ -1,10 +1,12 @@
 // Templates that would take all time or memory: each ends in an error soon.
 #include <catch2/catch.hpp>
 #include <ctime>
+#include <random>
 #include <string>
 #include <vector>
 
 #include "slm/core/error.hpp"
+#include "slm/text/jinja/search.hpp"
 #include "slm/text/jinja/template.hpp"
 #include "support/templates.hpp"
 
@@ -172,4 +174,25 @@ TEST_CASE("hostile templates end soon, whatever they do", "[jinja]") {
     CHECK(seconds < most_seconds);
     CHECK((found == limit || found == "chat.template-syntax" || found == "chat.template-failed"));
   }
+}
+
+TEST_CASE("a search finds what std::string finds, from both sides", "[jinja]") {
+  std::mt19937 random(3);
+  jinja::Heap heap;
+  std::size_t found = 0;
+  for (int round = 0; round < 20'000; ++round) {
+    std::string text, wanted;
+    for (std::size_t i = random() % 120; i > 0; --i) text += random() % 8 == 0 ? 'b' : 'a';
+    if (random() % 2 == 0) wanted = text.substr(random() % (text.size() + 1), random() % 40);
+    for (std::size_t i = random() % 4; i > 0; --i) wanted += random() % 8 == 0 ? 'b' : 'a';
+    const std::size_t begin = random() % (text.size() + 1), end = begin + random() % (text.size() - begin + 1);
+    const auto expected = [&](std::size_t at) { return at == std::string::npos ? at : at + begin; };
+    const std::string part = text.substr(begin, end - begin);
+    CAPTURE(text, wanted, begin, end);
+    const std::size_t at = jinja::Search(heap, wanted).in(text, begin, end);
+    REQUIRE(at == expected(part.find(wanted)));
+    REQUIRE(jinja::Search(heap, wanted, true).in(text, begin, end) == expected(part.rfind(wanted)));
+    found += at != jinja::Search::none && wanted.size() > jinja::Search::direct ? 1 : 0;
+  }
+  CHECK(found > 100);  // long ones
 }
