@@ -29,6 +29,7 @@ slm::AnyModel Loader::load(const std::string& folder, const std::string& backend
   slm::LoadOptions options;
   options.context = context;
   options.cache_format = options_.cache_format;
+  if (drafts) options.head_tokens = options_.draft_head;
   options.progress = [&bar](double share) { bar(share); };
   // Kernels do not depend on a model's shape. The program runs every shape as Dynamic, which compiles faster than a
   // list of static shapes; example-generate shows slm::load with the list.
@@ -82,6 +83,12 @@ void add_draft_options(CLI::App& command, ModelOptions& options, CLI::Option& dr
           "number of last ranks that hold the draft only; drafting overlaps verification; 0: all ranks hold both")
       ->needs(&draft)
       ->check(CLI::Range(0, 1 << 20))
+      ->capture_default_str();
+  command
+      .add_option("--draft-head", options.draft_head,
+                  "the draft proposes only the tokens with ids below N, which costs less of its head; 0: all")
+      ->needs(&draft)
+      ->check(CLI::Range(0, 1 << 24))
       ->capture_default_str();
 }
 

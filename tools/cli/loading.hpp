@@ -23,6 +23,7 @@ struct ModelOptions {
       0;  // threads of its device, or of each of its ranks; 0: shares the target's device, or as many as the target
   int draft_ranks = 0;             // number of last ranks that hold it; 0: all ranks, like the target
   std::string draft_backend = {};  // empty: the target's
+  int draft_head = 0;              // tokens with logits, see slm::LoadOptions::head_tokens; 0: all
 
   bool draft_is_apart() const {
     return draft_ranks > 0 || draft_threads > 0 || (!draft_backend.empty() && draft_backend != backend);
@@ -54,7 +55,7 @@ class Loader {
 /// Adds --backend, --context, --cache-format, --threads, --isa, --copy-weights, --activations, --pipeline,
 /// --fast-reduce.
 void add_model_options(CLI::App& command, ModelOptions& options);
-/// Adds --draft-backend, --draft-threads, --draft-ranks; draft: the option that names the draft.
+/// Adds --draft-backend, --draft-threads, --draft-ranks, --draft-head; draft: the option that names the draft.
 void add_draft_options(CLI::App& command, ModelOptions& options, CLI::Option& draft);
 /// Adds --context, --cache-format.
 void add_cache_options(CLI::App& command, ModelOptions& options);

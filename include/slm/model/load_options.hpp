@@ -23,11 +23,15 @@ constexpr WeightType weight_type(WeightType asked) {
   return WeightType::as_stored;
 }
 
+/// head_tokens: only the logits of the tokens with the lowest ids are computed, which byte-level BPE merged first. The
+/// other logits are minus infinity, so the model never chooses those tokens; as a draft it reads fewer weights. On the
+/// CPU, for a head in floating point or GGUF blocks. Such a model has no adapters.
 struct LoadOptions {
   WeightType weights = WeightType::as_stored;  // as_stored uses the mapped file without a copy
   int context = 0;                             // maximum tokens of a sequence; 0: the checkpoint's limit
   std::optional<KvFormat> cache_format = {};   // storage format of keys and values; none: the backend's first
   bool only_known = false;                     // refuse a shape outside the registry of load()
+  int head_tokens = 0;                         // for drafts: see above; 0: all
   std::function<void(double)> progress = {};   // called with values 0..1 during loading
 };
 

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <limits>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -155,9 +156,15 @@ class LoadedModel {
   void answer(Step& step, const StepPlan& plan, View<float, 2> out) const {
     const Rows x = selected(step, step.room(residual, shape().hidden), plan.outputs_are_rows());
     if (plan.want == Want::logits) {
+      View<float, 2> computed = out;
+      if (state_->weights.head_tokens != 0) computed.extents[1] = state_->weights.head_tokens;
       head(step, x, [&](const Rows& input, const Norm& norm, const auto& weight) {
-        step.logits(input, norm, weight, out, of_logits());
+        step.logits(input, norm, weight, computed, of_logits());
       });
+      for (std::int64_t row = 0; row < out.extent(0); ++row) {
+        std::fill(out.row(row) + computed.extent(1), out.row(row) + out.extent(1),
+                  -std::numeric_limits<float>::infinity());
+      }
     } else {
       step.normalize(x, last_norm());
       step.read(x, out);

@@ -51,6 +51,10 @@ class RankGroup {
   /// ranks.fast-reduce.
   AnyModel load(const std::filesystem::path& folder, const LoadOptions& options = {}, const Sharing& sharing = {}) {
     check(folder, sharing);
+    if (options.head_tokens != 0) {
+      throw Error("model.head-tokens", text("'", folder.string(), "': ranks support whole heads only"),
+                  "Set LoadOptions::head_tokens to 0");
+    }
     const int number = models_++;
     ranks::Message message;
     message.put(number).put(load_order).put(sharing.stages).put(sharing.first_stands_apart).put(sharing.fast_reduce);

@@ -97,6 +97,38 @@ struct WeightReader {
     return matrix;
   }
 
+  /// Packs the first rows of the head, or of the embedding if that is the head. Throws model.head-tokens.
+  Matrix pack_head(std::int64_t rows) {
+    const auto error = [this](const std::string& fault) {
+      return Error("model.head-tokens", text("'", checkpoint.folder().string(), "': ", fault),
+                   "Set LoadOptions::head_tokens only for a model with a head on the CPU, up to the vocabulary's size");
+    };
+    if (rows < 0 || rows > checkpoint.config().vocab) {
+      throw error(text("expected head_tokens of 0 to ", checkpoint.config().vocab, ", found ", rows));
+    }
+    if constexpr (B::chooses || PacksByPlace<B, Format>) {
+      throw error("this backend supports whole heads only");
+    } else {
+      if (checkpoint.settings().headless) throw error("expected a model with a head");
+      const bool tied = checkpoint.settings().tied_embeddings;
+      const TensorName name = names.weights(tied ? Role::embedding : Role::head).front();
+      std::vector<typename Format::Source> sources{source(name)};
+      Tensor* tensor = nullptr;
+      if constexpr (DenseFormat<Format>) {
+        tensor = &sources.front();
+      } else {
+        tensor = std::get_if<Tensor>(&sources.front());
+      }
+      if (tensor == nullptr) throw error("expected a head in floating point or GGUF blocks");
+      tensor->size_bytes =
+          tensor->size_bytes / static_cast<std::size_t>(tensor->shape[0]) * static_cast<std::size_t>(rows);
+      tensor->shape[0] = rows;
+      Matrix matrix = device.template pack<Format>(sources);
+      if constexpr (requires { matrix.in_file(); }) in_file = in_file || matrix.in_file();
+      return matrix;
+    }
+  }
+
   /// Packs a matrix that every decode step reads.
   Matrix pack_step(Role role, int layer = 0) {
     Matrix matrix = pack(role, layer);

@@ -49,9 +49,10 @@ struct ModelWeights {
   Vector alibi;                 // [heads] or empty
   std::vector<Layer> layers;
   std::int64_t step_bytes = 0;  // weight bytes read by one decode step
+  int head_tokens = 0;          // rows of head(); 0: vocab
   bool in_file = false;         // true if steps read the checkpoint's mapped bytes
 
-  /// [vocab, hidden]; requires a model with a head.
+  /// [vocab, hidden] or [head_tokens, hidden]; requires a model with a head.
   const Matrix& head() const { return untied_head ? *untied_head : embedding; }
 
   ModelWeights(std::shared_ptr<const Checkpoint> source, B& device, const LoadOptions& options)
@@ -61,7 +62,12 @@ struct ModelWeights {
     WeightReader<Format, B> reader{*checkpoint, device, weight_type<Format>(options.weights)};
     read_positions(reader);
     embedding = reader.pack(Role::embedding);
-    if (!settings.tied_embeddings && !settings.headless) untied_head = reader.pack(Role::head);
+    if (options.head_tokens != 0 && options.head_tokens != shape.vocab) {
+      head_tokens = options.head_tokens;
+      untied_head = reader.pack_head(head_tokens);
+    } else if (!settings.tied_embeddings && !settings.headless) {
+      untied_head = reader.pack(Role::head);
+    }
     head_bias = reader.vector(reader.names.biases(Role::head));
     // Scaling the final norm scales the logits if the head has no bias.
     final_norm = reader.norm(Role::final_norm, 0, settings.logit_scale);

@@ -186,7 +186,12 @@ class ReferenceStep {
   template <class Matrix>
   void logits(ConstRows x, Norm norm, const Linear<Matrix>& linear, Rows out, Activation activation = {}) {
     const std::vector<float> rows = matmul(normalized(x, norm), linear);
-    for (std::size_t i = 0; i < rows.size(); ++i) out.data[i] = reference::activate(activation, rows[i]);
+    const std::int64_t width = out.extent(1);
+    for (std::int64_t r = 0; r < out.extent(0); ++r) {
+      for (std::int64_t i = 0; i < width; ++i) {
+        out.row(r)[i] = reference::activate(activation, rows[static_cast<std::size_t>(r * width + i)]);
+      }
+    }
   }
 
   void read(ConstRows x, Rows out) { std::copy_n(x.data, x.size(), out.data); }
