@@ -228,17 +228,27 @@ constexpr CodeTiles narrow_code_tiles_of(DType type) {
   return tiles;
 }
 
-/// Writes one output of a block-format matrix, to tiles of its type or with shorter blocks. Throws gguf.non-finite.
-inline void write_block_row(const CodeTiles& tiles, std::byte* bytes, std::int64_t row, const Tensor& from,
-                            std::int64_t from_row) {
+namespace detail {
+
+/// Writes the codes of adjacent outputs, line by line.   codes [count][256], word: the first output's first word
+template <int Bits>
+void write_bundles(const std::byte* codes, std::int64_t count, std::int64_t values, std::byte* word) {
+  constexpr int inputs = CodeTiles::bundle_inputs(Bits), lines = CodeTiles::bundle_lines(Bits);
+  for (std::int64_t k = 0; k < values; k += inputs, word += lines * CodeTiles::line_bytes) {
+    for (std::int64_t n = 0; n < count; ++n) write_bundle(Bits, codes + 256 * n + k, word + 4 * n);
+  }
+}
+
+/// Writes outputs of a block-format matrix that are in one tile.
+inline void write_block_lanes(const CodeTiles& tiles, std::byte* bytes, std::int64_t row, const Tensor& from,
+                              std::int64_t from_row, std::int64_t rows) {
   std::byte* const tile = bytes + row / tiles.height * tiles.tile_bytes();
-  const std::int64_t lane = row % tiles.height, values = values_of_block(from.dtype), count = tiles.in / values;
+  const std::int64_t first_lane = row % tiles.height, values = values_of_block(from.dtype), count = tiles.in / values;
   const std::int64_t groups = values / tiles.block;
-  const int inputs = tiles.bundle_inputs(tiles.bits), lines = tiles.bundle_lines(tiles.bits);
-  std::byte* line = tile + tiles.lines_offset() + lane * 4;
+  std::byte* const lines = tile + tiles.lines_offset() + first_lane * 4;
+  std::byte codes[CodeTiles::height][256];
   GgufBlock block;
-  for (std::int64_t s = 0; s < count; ++s) {
-    decode_block(from, from_row * count + s, block);
+  const auto write_scales = [&](std::int64_t s, std::int64_t lane) {
     const std::int64_t at = s * tiles.height + lane;
     if (tiles.half_scales) {
       const half_t scale = from_float<half_t>(block.scale);
@@ -256,13 +266,34 @@ inline void write_block_row(const CodeTiles& tiles, std::byte* bytes, std::int64
       if (!tiles.has_minima()) continue;
       tile[tiles.minimum_factors_offset() + of_block] = static_cast<std::byte>(block.minimum_factors[index]);
     }
-    for (std::int64_t k = 0; k < values; k += inputs, line += lines * tiles.line_bytes) {
-      std::byte codes[32];
-      for (std::int64_t i = 0; i < inputs; ++i) {
-        codes[i] = static_cast<std::byte>(block.codes[static_cast<std::size_t>(k + i)] + tiles.zero);
+  };
+  for (std::int64_t s = 0; s < count; ++s) {
+    for (std::int64_t n = 0; n < rows; ++n) {
+      decode_block(from, (from_row + n) * count + s, block);
+      write_scales(s, first_lane + n);
+      for (std::size_t i = 0; i < static_cast<std::size_t>(values); ++i) {
+        codes[n][i] = static_cast<std::byte>(block.codes[i] + tiles.zero);
       }
-      detail::write_bundle(tiles.bits, codes, line);
     }
+    std::byte* const to = lines + s * groups * tiles.block_bytes();
+    switch (tiles.bits) {
+      case 4: write_bundles<4>(codes[0], rows, values, to); break;
+      case 5: write_bundles<5>(codes[0], rows, values, to); break;
+      case 6: write_bundles<6>(codes[0], rows, values, to); break;
+      default: write_bundles<8>(codes[0], rows, values, to); break;
+    }
+  }
+}
+
+}  // namespace detail
+
+/// Writes `rows` outputs of a block-format matrix, from `from_row` on, to tiles of its type or with shorter blocks: its
+/// first one to output `row`. Throws gguf.non-finite.
+inline void write_block_rows(const CodeTiles& tiles, std::byte* bytes, std::int64_t row, const Tensor& from,
+                             std::int64_t from_row, std::int64_t rows) {
+  for (std::int64_t done = 0, count = 0; done < rows; done += count) {
+    count = std::min(rows - done, tiles.height - (row + done) % tiles.height);
+    detail::write_block_lanes(tiles, bytes, row + done, from, from_row + done, count);
   }
 }
 

@@ -40,34 +40,35 @@ class GgufBlockReader {
       : block_(reinterpret_cast<const std::uint8_t*>(block)), out_(out) {}
 
   void q4_0() {
-    nibbles(2);
-    each_code(32, [](int, int code) { return code - 8; });
+    runs<16>(2, [](const std::uint8_t* b, int run, int i) { return nibble(b[2 + i], run) - 8; });
     out_.scale = float_at(0);
   }
 
   void q4_1() {
-    nibbles(4);
+    runs<16>(2, [](const std::uint8_t* b, int run, int i) { return nibble(b[4 + i], run); });
     out_.scale = float_at(0);
     out_.minimum = half(2);
   }
 
   void q5_0() {
-    nibbles(6);
-    const auto high = load_unaligned<std::uint32_t>(bytes(2));
-    each_code(32, [high](int n, int code) { return (code | bit(high, n) << 4) - 16; });
+    const std::array<std::uint8_t, 32> high = upper_bits(2);
+    runs<16>(2, [&high](const std::uint8_t* b, int run, int i) {
+      return (nibble(b[6 + i], run) | high[static_cast<std::size_t>(16 * run + i)]) - 16;
+    });
     out_.scale = float_at(0);
   }
 
   void q5_1() {
-    nibbles(8);
-    const auto high = load_unaligned<std::uint32_t>(bytes(4));
-    each_code(32, [high](int n, int code) { return code | bit(high, n) << 4; });
+    const std::array<std::uint8_t, 32> high = upper_bits(4);
+    runs<16>(2, [&high](const std::uint8_t* b, int run, int i) {
+      return nibble(b[8 + i], run) | high[static_cast<std::size_t>(16 * run + i)];
+    });
     out_.scale = float_at(0);
     out_.minimum = half(2);
   }
 
   void q8_0() {
-    each_code(32, [this](int n, int) { return signed_byte(2 + n); });
+    runs<32>(1, [](const std::uint8_t* b, int, int i) { return static_cast<std::int8_t>(b[2 + i]); });
     out_.scale = float_at(0);
   }
 
@@ -79,22 +80,24 @@ class GgufBlockReader {
 
   void q4_k() {
     scales_and_minima();
-    each_code(256, [this](int n, int) { return superblock_nibble(16, n); });
+    runs<32>(8, [](const std::uint8_t* b, int run, int i) { return superblock_nibble(b + 16, run, i); });
   }
 
   void q5_k() {
     scales_and_minima();
-    each_code(256, [this](int n, int) { return superblock_nibble(48, n) | bit(block_[16 + n % 32], n / 32) << 4; });
+    runs<32>(8, [](const std::uint8_t* b, int run, int i) {
+      return superblock_nibble(b + 48, run, i) | (b[16 + i] >> run & 1) << 4;
+    });
   }
 
   void q6_k() {
     out_.group = 16;
     out_.scale = float_at(208);
     for (int g = 0; g < 16; ++g) at(out_.scale_factors, g) = static_cast<std::int8_t>(block_[192 + g]);
-    each_code(256, [this](int n, int) {
-      const int half = n / 128, quarter = n % 128 / 32, i = n % 32;
-      const int low = block_[64 * half + quarter % 2 * 32 + i] >> (quarter < 2 ? 0 : 4) & 15;
-      return (low | (block_[128 + 32 * half + i] >> 2 * quarter & 3) << 4) - 32;
+    runs<32>(8, [](const std::uint8_t* b, int run, int i) {
+      const int half = run / 4, quarter = run % 4;
+      const int low = nibble(b[64 * half + quarter % 2 * 32 + i], quarter / 2);
+      return (low | (b[128 + 32 * half + i] >> 2 * quarter & 3) << 4) - 32;
     });
   }
 
@@ -106,7 +109,7 @@ class GgufBlockReader {
       at(out_.scale_factors, g) = static_cast<std::int8_t>(block_[g] & 15);
       at(out_.minimum_factors, g) = static_cast<std::int8_t>(block_[g] >> 4);
     }
-    each_code(256, [this](int n, int) { return two_bits(16, n); });
+    runs<32>(8, [](const std::uint8_t* b, int run, int i) { return two_bits(b + 16, run, i); });
   }
 
   void q3_k() {
@@ -117,7 +120,8 @@ class GgufBlockReader {
       const int low = g < 8 ? s[g] & 15 : s[g - 8] >> 4;
       at(out_.scale_factors, g) = static_cast<std::int8_t>((low | (s[8 + g % 4] >> 2 * (g / 4) & 3) << 4) - 32);
     }
-    each_code(256, [this](int n, int) { return two_bits(32, n) - (bit(block_[n % 32], n / 32) ? 0 : 4); });
+    runs<32>(
+        8, [](const std::uint8_t* b, int run, int i) { return two_bits(b + 32, run, i) + 4 * (b[i] >> run & 1) - 4; });
   }
 
   void iq4_xs() {
@@ -227,7 +231,7 @@ class GgufBlockReader {
 
   void tq2_0() {
     out_.scale = float_at(64);
-    each_code(256, [this](int n, int) { return two_bits(0, n) - 1; });
+    runs<32>(8, [](const std::uint8_t* b, int run, int i) { return two_bits(b, run, i) - 1; });
   }
 
   /// A power of two as scale. Scales that make values overflow, and the format's NaN, become infinite.
@@ -265,7 +269,17 @@ class GgufBlockReader {
   float float_at(int place) const { return to_float(half(place)); }
   half_t half(int place) const { return load_unaligned<half_t>(bytes(place)); }
   half_t negative_half(int place) const { return {static_cast<std::uint16_t>(half(place).bits ^ 0x8000u)}; }
-  int signed_byte(int place) const { return static_cast<std::int8_t>(block_[place]); }
+
+  /// Sets the codes of runs of Length values: code(block, run, index in the run). Compilers vectorise the inner loop,
+  /// as the codes are made outside of memory that other pointers reach.
+  template <int Length, class Code>
+  void runs(int count, Code&& code) {
+    std::array<std::int8_t, 256> codes;
+    for (int run = 0; run < count; ++run) {
+      for (int i = 0; i < Length; ++i) at(codes, run * Length + i) = static_cast<std::int8_t>(code(block_, run, i));
+    }
+    std::memcpy(out_.codes.data(), codes.data(), static_cast<std::size_t>(count * Length));
+  }
 
   /// Sets each code from its index and its current value.
   template <class Code>
@@ -307,14 +321,26 @@ class GgufBlockReader {
     each_code(32, [this, place](int n, int) { return block_[place + n % 16] >> (n < 16 ? 0 : 4) & 15; });
   }
 
-  /// Each 32 bytes hold two groups of 32, the even one in the low halves.
-  int superblock_nibble(int place, int n) const {
-    const int group = n / 32;
-    return block_[place + group / 2 * 32 + n % 32] >> (group % 2 == 0 ? 0 : 4) & 15;
+  static int nibble(std::uint8_t byte, int upper) { return byte >> 4 * upper & 15; }
+
+  /// Each 32 bytes hold two runs of 32, the even one in the low halves.
+  static int superblock_nibble(const std::uint8_t* from, int run, int i) {
+    return nibble(from[run / 2 * 32 + i], run % 2);
   }
 
-  /// Each 32 bytes hold four groups of 32, two bits each.
-  int two_bits(int place, int n) const { return block_[place + n / 128 * 32 + n % 32] >> 2 * (n % 128 / 32) & 3; }
+  /// Each 32 bytes hold four runs of 32, two bits each.
+  static int two_bits(const std::uint8_t* from, int run, int i) { return from[run / 4 * 32 + i] >> 2 * (run % 4) & 3; }
+
+  /// The fifth bits of 32 codes, in four bytes, as 16 or 0 each.
+  std::array<std::uint8_t, 32> upper_bits(int place) const {
+    std::array<std::uint8_t, 32> upper;
+    for (int i = 0; i < 4; ++i) {  // bit b of a byte is moved to byte b of a word
+      const std::uint64_t found = block_[place + i] * 0x0101010101010101u & 0x8040201008040201u;
+      const std::uint64_t bits = (found + 0x7f7f7f7f7f7f7f7fu) >> 3 & 0x1010101010101010u;
+      std::memcpy(upper.data() + 8 * i, &bits, sizeof bits);
+    }
+    return upper;
+  }
 
   /// Q4_K and Q5_K: eight 6-bit scales and eight 6-bit minima in twelve bytes.
   void scales_and_minima() {

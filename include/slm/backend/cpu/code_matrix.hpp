@@ -122,9 +122,7 @@ class CodeMatrix {
         return write_int4_rows(tiles, to, first + begin, *layer, begin, end);
       }
       try {
-        for (std::int64_t r = begin; r < end; ++r) {
-          write_block_row(tiles, to, first + r, std::get<Tensor>(source), r);
-        }
+        write_block_rows(tiles, to, first + begin, std::get<Tensor>(source), begin, end - begin);
       } catch (...) {
         const std::lock_guard lock(mutex);
         fault = std::current_exception();

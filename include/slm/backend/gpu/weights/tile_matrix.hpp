@@ -114,9 +114,7 @@ inline PackedWords pack_codes(const CodeTiles& order, std::span<const LinearSour
       if (const auto* layer = std::get_if<Int4Tensor>(&source)) {
         return write_int4_rows(order, bytes, first + begin, *layer, begin, end);
       }
-      for (std::int64_t r = begin; r < end; ++r) {
-        write_block_row(order, bytes, first + r, std::get<Tensor>(source), r);
-      }
+      write_block_rows(order, bytes, first + begin, std::get<Tensor>(source), begin, end - begin);
     });
     first += out_features(source);
   }
