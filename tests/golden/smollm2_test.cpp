@@ -3,6 +3,8 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <fstream>
+#include <set>
+#include <string>
 #include <vector>
 
 #include "slm/decode/perplexity.hpp"
@@ -12,6 +14,7 @@
 #include "slm/text/chat.hpp"
 #include "support/paths.hpp"
 #include "support/random_checkpoint.hpp"
+#include "support/real_model.hpp"
 #include "support/temporary.hpp"
 
 using namespace slm;
@@ -21,66 +24,7 @@ namespace {
 
 constexpr const char* file_name = "SmolLM2-135M-Instruct.Q4_1.gguf";
 
-Json read_golden_cases(const std::string& type = "f32") {
-  return Json::parse(std::ifstream(test_data("smollm2/golden_" + type + ".json"))).at("cases");
-}
-
-/// Tolerances of logits against the golden ones: the largest difference, the sum, and the relative sum of squares.
-struct Margins {
-  double logit, sum, squares;
-};
-
-/// The logits of each case's last token.
-void check_last_logits(const AnyModel& model, const Json& cases, const Margins& margins) {
-  Session session(model);
-  for (const Json& entry : cases) {
-    CAPTURE(entry.at("name").get<std::string>(), margins.logit);
-    const auto ids = entry.at("ids").get<std::vector<Token>>();
-    session.truncate(0);
-    const View<const float, 2> logits = session.forward(ids, 1);
-    const float* row = logits.row(0);
-    const Json& last = entry.at("last");
-    for (const Json& top : last.at("top")) {
-      CHECK(row[top[0].get<int>()] == Approx(top[1].get<double>()).margin(margins.logit).epsilon(0));
-    }
-    double sum = 0, squares = 0;
-    std::vector<double> with_signs(last.at("signed").size());
-    for (std::uint64_t token = 0; token < 49152; ++token) {
-      const double logit = double{row[token]};
-      sum += logit;
-      squares += logit * logit;
-      for (std::size_t k = 0; k < with_signs.size(); ++k) {
-        with_signs[k] += (token * 2654435761u) >> (20 + k) & 1 ? -logit : logit;
-      }
-    }
-    CHECK(sum == Approx(last.at("sum").get<double>()).margin(margins.sum).epsilon(0));
-    CHECK(squares == Approx(last.at("sum_squares").get<double>()).epsilon(margins.squares));
-    for (std::size_t k = 0; k < with_signs.size(); ++k) {
-      CHECK(with_signs[k] == Approx(last.at("signed")[k].get<double>()).margin(250 * margins.logit).epsilon(0));
-    }
-  }
-}
-
-/// Greedy texts of some cases, plainly and speculatively.
-void check_greedy_texts(const AnyModel& model, const Json& cases) {
-  const Sampling sampling{.max_new_tokens = 64, .temperature = 0.0f, .ignore_end_tokens = true};
-  AutoregressiveDecoder plain{model};
-  SpeculativeDecoder speculative{Lookup{}, model, {.draft_tokens = 4}};
-  for (const Json& entry : cases) {
-    const std::string name = entry.at("name");
-    if (name != "cpp" && name != "chat-default" && name != "unicode") continue;
-    CAPTURE(name);
-    const auto ids = entry.at("ids").get<std::vector<Token>>();
-    const auto generate = [&](auto& decoder) {
-      std::vector<Token> made;
-      decoder.generate(std::vector<Token>(ids), sampling, [&](Token token) { made.push_back(token); });
-      return made;
-    };
-    const auto expected = entry.at("greedy").at("ids").get<std::vector<Token>>();
-    CHECK(generate(plain) == expected);
-    CHECK(generate(speculative) == expected);
-  }
-}
+const std::set<std::string> greedy_cases{"cpp", "chat-default", "unicode"};
 
 /// The weights of a GGUF file, dequantized and rounded to Element, as a Hugging Face folder without a tokenizer.
 template <class Element>
@@ -115,7 +59,7 @@ TEST_CASE("a real model's GGUF file gives the logits of its dequantized weights"
   // The blocks' kernels round activations to 16 bits, which may change logits (here up to 33) by 2e-4 of the largest,
   // all in one direction. Blocks dequantized to fp32 have the results of fp32.
   const auto check = [&](WeightType weights, const Margins& margins) {
-    check_last_logits(load(path, backend::Cpu{}, {.weights = weights}), read_golden_cases(), margins);
+    check_last_logits(load(path, backend::Cpu{}, {.weights = weights}), read_golden_cases("smollm2"), margins);
   };
   check(WeightType::as_stored, {6.6e-3, 6.6e-3 * 49152, 1e-3});
   check(WeightType::f32, {2e-4, 2.5, 1e-4});
@@ -129,8 +73,8 @@ TEST_CASE("a real model's folder in F32 gives the golden logits and greedy texts
   const TemporaryFolder folder;
   write_folder<float>(path, folder.path());
   const AnyModel model = load(folder.path(), backend::Cpu{});
-  check_last_logits(model, read_golden_cases(), {1e-4, 2.5, 1e-4});
-  check_greedy_texts(model, read_golden_cases());
+  check_last_logits(model, read_golden_cases("smollm2"), {1e-4, 2.5, 1e-4});
+  check_greedy_texts(model, read_golden_cases("smollm2"), greedy_cases);
 }
 
 TEST_CASE("a real model's folder in BF16 gives the golden logits and greedy texts") {
@@ -141,8 +85,8 @@ TEST_CASE("a real model's folder in BF16 gives the golden logits and greedy text
   const TemporaryFolder folder;
   write_folder<bfloat16_t>(path, folder.path());
   const AnyModel model = load(folder.path(), backend::Cpu{});
-  check_last_logits(model, read_golden_cases("bf16"), {1e-4, 2.5, 1e-4});
-  check_greedy_texts(model, read_golden_cases("bf16"));
+  check_last_logits(model, read_golden_cases("smollm2", "bf16"), {1e-4, 2.5, 1e-4});
+  check_greedy_texts(model, read_golden_cases("smollm2", "bf16"), greedy_cases);
 }
 
 TEST_CASE("a real model's GGUF file gives the greedy texts of its dequantized weights, plainly and speculatively") {
@@ -152,7 +96,7 @@ TEST_CASE("a real model's GGUF file gives the greedy texts of its dequantized we
   SLM_SKIP_WITHOUT(golden, "its golden texts");
   AnyModel model = load(path, backend::Cpu{});
   CHECK(model.info().end_tokens == std::vector<Token>{2, 0});
-  check_greedy_texts(model, read_golden_cases());
+  check_greedy_texts(model, read_golden_cases("smollm2"), greedy_cases);
 }
 
 TEST_CASE("a real model's GGUF file renders conversations as its chat template does") {
@@ -163,7 +107,7 @@ TEST_CASE("a real model's GGUF file renders conversations as its chat template d
   const Tokenizer tokenizer = Tokenizer::from(path);
   const ChatTemplate form = ChatTemplate::from(path);
   int conversations = 0;
-  for (const Json& entry : read_golden_cases()) {
+  for (const Json& entry : read_golden_cases("smollm2")) {
     if (!entry.contains("messages")) {
       CHECK((!entry.contains("text") ||
              tokenizer.encode(entry.at("text").get<std::string>()) == entry.at("ids").get<std::vector<Token>>()));

@@ -11,7 +11,7 @@
 #include "slm/decode/speculative.hpp"
 #include "slm/model/load.hpp"
 #include "slm/model/model.hpp"
-#include "slm/model/session.hpp"
+#include "slm/lm/session.hpp"
 #include "support/random_checkpoint.hpp"
 #include "support/temporary.hpp"
 
