@@ -225,6 +225,20 @@ class BenchSpeculative(unittest.TestCase):
             self.assertGreater(entry["acceptance_rate"], 0)
             self.assertGreater(entry["tokens_per_target_step"], 1)
 
+    def test_mixed_prompts(self):
+        small = ("--mixed", "--max-new-tokens", 12, "--threads", 1)
+        shown = self.ok(*small).out
+        self.assertIn("| python-intervals |", shown)
+        self.assertIn("Lowest ratio to plain decoding", shown)
+        target = SOURCE / "examples/demo_pair/target"
+        for options in (["--sequences", "1,16"], ["--target", target]):
+            found = json.loads(self.ok(*small, *options, "--json").out)
+            self.assertEqual([entry["sequences"] for entry in found["batches"]], [1, 16] if options[0] == "--sequences" else [1])
+            self.assertEqual(len(found["batches"][0]["prompts"]), 24)
+            ratios = [row["ratio"] for entry in found["batches"] for row in entry["prompts"]]
+            self.assertEqual(found["lowest_ratio"], min(ratios))
+            self.assertGreater(min(ratios), 0)
+
     def test_wrong_inputs(self):
         pair = ["--target", SOURCE / "examples/demo_pair/target", "--draft", SOURCE / "examples/demo_pair/draft"]
         out = ["--out", SCRATCH / "wrong"]
@@ -237,7 +251,8 @@ class BenchSpeculative(unittest.TestCase):
         other = fixture_with_tokenizer("llama-mha3h")
         self.error("decode.different-tokenizers", "--target", SOURCE / "examples/demo_pair/target", "--draft", other,
                    "--humaneval", SCRATCH / "one.jsonl", *out)
-        for usage in (["--target", other], ["--setup", "fast"], ["--repeats", "0"], ["--tasks", "-1"], ["surplus"]):
+        self.error("bench.no-draft", "--target", other, *out)
+        for usage in (["--draft", other], ["--setup", "fast"], ["--repeats", "0"], ["--tasks", "-1"], ["surplus"]):
             self.error(".", *usage, *out, status=2)
         self.assertFalse((SCRATCH / "wrong").exists())  # nothing was created
 

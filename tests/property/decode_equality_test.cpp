@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <stdexcept>
 #include <vector>
@@ -89,6 +90,14 @@ SpoiltModel<ToyModel>::Spoil spoil(std::uint64_t kind, int from) {
   };
 }
 
+/// Steps of random length: the adaptive draft length then makes random decisions.
+std::function<double()> random_clock(std::uint64_t seed) {
+  return [seed, now = 0.0]() mutable {
+    const std::uint64_t random = mix(++seed * 7919);
+    return now += static_cast<double>(random % 100) * (random % 7 == 0 ? 1 : 0.01);
+  };
+}
+
 template <class Rule>
 void check_equality(int cases) {
   for (int number = 0; number < cases; ++number) {
@@ -99,15 +108,19 @@ void check_equality(int cases) {
     if (std::is_same_v<Rule, rule::Coupled> && setup.draft_length % 4 == 0) {
       REQUIRE(expected == naive_text(ToyModel{setup.target}, setup.prompt, setup.sampling));
     }
-    const Speculation speculation{.draft_tokens = setup.draft_length};
+    Speculation speculation{.draft_tokens = setup.draft_length};
+    if (number / 5 % 2 == 1) speculation = {.clock = random_clock(static_cast<std::uint64_t>(number))};
     const auto check = [&](auto draft) {
       SpeculativeDecoder decoder{std::move(draft), ToyModel{setup.target}, speculation, Rule{}};
       REQUIRE(text_of(decoder, setup) == expected);
       REQUIRE(text_of(decoder, setup) == expected);  // again, with the current contents of the KV caches
     };
     switch (number % 5) {
-      case 0:
-      case 1: check(ToyModel{setup.draft}); break;
+      case 0: check(ToyModel{setup.draft}); break;
+      case 1:
+        check(Drafter{Lookup({.pool_bits = 6}), prophet(expected, setup.target.vocab, number / 5 % 3),
+                      ToyModel{setup.draft}});
+        break;
       case 2: check(Lookup({.longest = 1 + number % 4, .pool_bits = number % 3 == 0 ? 0 : 8})); break;
       case 3:
         check(SpoiltModel{setup.draft, spoil(static_cast<std::uint64_t>(number / 5 % 4), number / 20 % 6)});

@@ -112,7 +112,8 @@ class DraftControl {
     }
     if (!could_pay(most, later_, 1)) return false;
     const double plain = verify_.at(1);
-    const double cost = plain > 0 ? read_.mean * static_cast<double>(backlog) / plain : 0;
+    const double token = read_.count > 0 ? read_.mean : draft(1) / 4;
+    const double cost = plain > 0 ? token * static_cast<double>(backlog) / plain : 0;
     const double gain = gain_of(model, most);
     if (gain > worth_reading && std::min(left, 256) * (1 - 1 / gain) > 2 * cost) return true;
     if (reading_balance_ < cost) return false;

@@ -47,7 +47,7 @@ class TokenSources {
     best_ = nullptr;
     float best = 0;
     for (One& one : sources_) {
-      if (!faults.on()) return;
+      if (!faults.on() || most <= 0) return;
       const float sum = ask(one, answer, most, faults);
       if (sum > best) best = sum, best_ = &one;
     }

@@ -188,6 +188,31 @@ TEST_CASE("a useless draft of a batch beside good ones is paused alone") {
   CHECK(simulation.run(1000).speedup() > 1.15);
 }
 
+TEST_CASE("the draft model reads texts while that pays, and seldom otherwise") {
+  const auto reads_of = [](double acceptance) {
+    World world;
+    world.draft = [](int, int) { return 0.3; };
+    world.acceptance = [=](int, int) { return acceptance; };
+    Simulation simulation(world);
+    AcceptanceRecord record(12);
+    record.begin();
+    CHECK(simulation.control.reads(record, 12, 100, 128));  // the first text
+    simulation.run(400);
+    simulation.control.took_reading(100, 5.0);
+    record.begin(simulation.control.others());
+    int reads = 0;
+    for (int text = 0; text < 40; ++text) {
+      reads += simulation.control.reads(record, 12, 100, 128);
+      simulation.run(100);
+    }
+    return reads;
+  };
+  CHECK(reads_of(0.9) == 40);
+  const int useless = reads_of(0.0);
+  CHECK(useless >= 1);
+  CHECK(useless <= 5);  // 5 plain steps each: 0.5 % of 4400
+}
+
 TEST_CASE("without a plain step nothing is drafted, and an empty account stops drafting") {
   DraftControl control;
   Attempts attempts;
