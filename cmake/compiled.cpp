@@ -1,5 +1,5 @@
 // The source of slm::compiled: it holds the functions that the program's other sources declare (docs/building.md,
 // "Compiled once").
-#include "slm/speculative.hpp"
 #include "slm/grammar.hpp"
+#include "slm/speculative.hpp"
 #include "slm/text/chat.hpp"

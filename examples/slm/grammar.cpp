@@ -97,7 +97,7 @@ void print_mask(const GrammarOptions& options) {
   }
   std::vector<std::uint64_t> bits((tokens.size() + 63) / 64);
   constraint.mask(tokens, bits);
-  slm::Sha256 digest;
+  slm::detail::Sha256 digest;
   std::size_t count = 0;
   for (std::size_t id = 0; id < tokens.size(); ++id) {
     if ((bits[id / 64] >> id % 64 & 1) == 0) continue;

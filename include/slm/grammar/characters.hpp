@@ -29,10 +29,35 @@ class Characters {
 
   static CharSet all() { return CharSet({{0, CharSet::last_code}}); }
 
-  Expression any() { return any_ != nothing ? any_ : any_ = one_of(all()); }
+  Expression any() {
+    if (any_ == nothing) {
+      any_ = spelled(all());
+      expressions_.set_characters(any_);
+    }
+    return any_;
+  }
   Expression any_text() { return expressions_.repeat(any(), 0, unlimited); }
 
   Expression one_of(const CharSet& set) {
+    const Expression made = spelled(set);
+    if (any_ != nothing) expressions_.set_text(made);
+    return made;
+  }
+
+  Expression one(char32_t code) { return one_of(CharSet({{code, code}})); }
+
+  /// A valid text, character by character.
+  Expression literal(std::string_view text) {
+    Expression whole = empty;
+    for (std::size_t end = text.size(); end > 0;) {
+      end = utf8::before(text, end);
+      whole = expressions_.sequence(one(utf8::at(text, end)), whole);
+    }
+    return whole;
+  }
+
+ private:
+  Expression spelled(const CharSet& set) {
     if (spelling_ == Spelling::utf8) return plain(set);
     static const CharSet special({{0, 0x1F}, {'"', '"'}, {'\\', '\\'}, {0x7F, 0x7F}});
     std::vector<Expression> forms{plain(set.intersected(special.complement()))};
@@ -62,19 +87,6 @@ class Characters {
     return expressions_.either(std::move(forms));
   }
 
-  Expression one(char32_t code) { return one_of(CharSet({{code, code}})); }
-
-  /// A valid text, character by character.
-  Expression literal(std::string_view text) {
-    Expression whole = empty;
-    for (std::size_t end = text.size(); end > 0;) {
-      end = utf8::before(text, end);
-      whole = expressions_.sequence(one(utf8::at(text, end)), whole);
-    }
-    return whole;
-  }
-
- private:
   Expression plain(const CharSet& set) {
     std::vector<Expression> forms;
     static constexpr std::array<CharSet::Range, 5> lengths{

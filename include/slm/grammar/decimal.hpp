@@ -92,8 +92,8 @@ class NumberTexts {
   Expression at_most(const Decimal& high, bool strict) {
     const Expression minus = expressions_.byte('-');
     if (high.negative) return expressions_.sequence(minus, above(high, strict));
-    const Expression negatives = expressions_.sequence(
-        minus, high.is_zero() && strict ? above(high, true) : any_natural());
+    const Expression negatives =
+        expressions_.sequence(minus, high.is_zero() && strict ? above(high, true) : any_natural());
     return expressions_.either({negatives, below(high, strict)});
   }
 
@@ -131,8 +131,8 @@ class NumberTexts {
   /// Absolute values from the bound's absolute value.
   Expression above(const Decimal& bound, bool strict) {
     const std::string& whole = bound.whole;
-    std::vector<Expression> forms{expressions_.sequence(
-        {digit('1', '9'), count(whole.size(), unlimited), optional_fraction()})};  // more digits
+    std::vector<Expression> forms{
+        expressions_.sequence({digit('1', '9'), count(whole.size(), unlimited), optional_fraction()})};  // more digits
     for (std::size_t i = 0; i < whole.size(); ++i) {
       forms.push_back(expressions_.sequence(
           {expressions_.literal(whole.substr(0, i)), digit(static_cast<char>(whole[i] + 1), '9'),

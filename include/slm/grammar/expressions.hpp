@@ -8,9 +8,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
+#include <iterator>
 #include <span>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -43,6 +45,7 @@ struct Node {
   Kind kind = Kind::no_text;
   bool nullable = false;  // contains the empty text
   bool regular = true;    // contains no rule
+  bool text = false;      // every text in it consists of characters: see set_characters()
   std::uint32_t a = 0, b = 0;
   std::uint32_t least = 0, most = 0;
 };
@@ -51,7 +54,7 @@ class Expressions {
  public:
   explicit Expressions(const GrammarLimits& limits) : limits_(limits), slots_(1024, none) {
     nodes_.push_back({});
-    nodes_.push_back({.kind = Kind::empty_text, .nullable = true});
+    nodes_.push_back({.kind = Kind::empty_text, .nullable = true, .text = true});
   }
 
   const GrammarLimits& limits() const { return limits_; }
@@ -118,6 +121,7 @@ class Expressions {
     return intern({.kind = Kind::repeat,
                    .nullable = least == 0 || node.nullable,
                    .regular = node.regular,
+                   .text = node.text,
                    .a = e,
                    .least = least,
                    .most = most});
@@ -131,10 +135,18 @@ class Expressions {
   Expression leaf(Expression e) {
     const Node& node = nodes_[e];
     if (node.kind <= Kind::empty_text || node.kind == Kind::leaf || !node.regular) return e;
-    return intern({.kind = Kind::leaf, .nullable = node.nullable, .a = e});
+    return intern({.kind = Kind::leaf, .nullable = node.nullable, .text = node.text, .a = e});
   }
 
   Expression rule(std::uint32_t index) { return intern({.kind = Kind::rule, .regular = false, .a = index}); }
+
+  /// Notes the expression of any character. Then alternatives that are part of another one can be found.
+  void set_characters(Expression any) {
+    set_text(any);
+    any_text_ = repeat(any, 0, unlimited);
+  }
+  /// Notes that all texts of an expression consist of such characters.
+  void set_text(Expression e) { nodes_[e].text = true; }
 
   /// `name` stands for the rule in errors.
   std::uint32_t add_rule(std::string name) {
@@ -155,11 +167,14 @@ class Expressions {
     return intern({.kind = Kind::sequence,
                    .nullable = nodes_[a].nullable && nodes_[b].nullable,
                    .regular = nodes_[a].regular && nodes_[b].regular,
+                   .text = nodes_[a].text && nodes_[b].text,
                    .a = a,
                    .b = b});
   }
 
   Expression intern(const Node& node, std::span<const Expression> parts = {});
+  void remove_contained(std::vector<Expression>& parts);
+  void join_repeats(std::vector<Expression>& parts);
   void flatten(Kind kind, std::vector<Expression>& parts) const;
 
   bool equals(const Node& x, const Node& y, std::span<const Expression> parts) const {
@@ -189,6 +204,7 @@ class Expressions {
   std::vector<std::string> rule_names_;
   std::vector<std::uint32_t> slots_;  // open addressing, at most half full
   std::vector<Expression> spine_;     // scratch of sequence()
+  Expression any_text_ = nothing;
 };
 
 inline Expression Expressions::intern(const Node& made, std::span<const Expression> parts) {
@@ -237,6 +253,51 @@ inline void Expressions::flatten(Kind kind, std::vector<Expression>& parts) cons
   parts.erase(std::unique(parts.begin(), parts.end()), parts.end());
 }
 
+/// Of `x{0,m} y` and `x{0,n} y`, the longer one contains the other.
+inline void Expressions::join_repeats(std::vector<Expression>& parts) {
+  struct Repeat {
+    Expression repeated, behind;
+    std::uint32_t most;
+    Expression part;
+  };
+  std::vector<Repeat> repeats;
+  for (const Expression part : parts) {
+    const Node& node = nodes_[part];
+    const Node& head = node.kind == Kind::sequence ? nodes_[node.a] : node;
+    if (head.kind != Kind::repeat || head.least != 0) continue;
+    repeats.push_back({head.a, node.kind == Kind::sequence ? node.b : empty, head.most, part});
+  }
+  if (repeats.size() < 2) return;
+  std::sort(repeats.begin(), repeats.end(), [](const Repeat& x, const Repeat& y) {
+    return std::tie(x.repeated, x.behind, x.most) < std::tie(y.repeated, y.behind, y.most);
+  });
+  for (std::size_t i = 0; i + 1 < repeats.size(); ++i) {
+    if (repeats[i].repeated == repeats[i + 1].repeated && repeats[i].behind == repeats[i + 1].behind) {
+      std::erase(parts, repeats[i].part);
+    }
+  }
+}
+
+/// Beside any text before y, other texts before any text before y add nothing.
+inline void Expressions::remove_contained(std::vector<Expression>& parts) {
+  const auto is_any = [this](Expression part) {
+    const Node& node = nodes_[part];
+    return part == any_text_ || (node.kind == Kind::sequence && node.a == any_text_);
+  };
+  std::vector<Expression> wide;
+  std::copy_if(parts.begin(), parts.end(), std::back_inserter(wide), is_any);
+  if (wide.empty()) return;
+  const auto contained = [&](Expression part) {
+    if (nodes_[part].text && std::find(wide.begin(), wide.end(), any_text_) != wide.end()) return part != any_text_;
+    for (Expression rest = part; nodes_[rest].kind == Kind::sequence && nodes_[nodes_[rest].a].text;) {
+      rest = nodes_[rest].b;
+      if (std::find(wide.begin(), wide.end(), rest) != wide.end()) return true;
+    }
+    return false;
+  };
+  std::erase_if(parts, contained);
+}
+
 inline Expression Expressions::either(std::vector<Expression> parts) {
   flatten(Kind::either, parts);
   if (!parts.empty() && parts.front() == nothing) parts.erase(parts.begin());
@@ -262,14 +323,17 @@ inline Expression Expressions::either(std::vector<Expression> parts) {
   if (sets > 0) parts.push_back(sets == 1 ? only : bytes(joined));
   // An empty alternative stays beside rules, which may turn out not to be nullable.
   if (has_empty && !nullable_part) parts.push_back(empty);
+  if (parts.size() > 1) join_repeats(parts);
+  if (parts.size() > 1 && any_text_ != nothing) remove_contained(parts);
   if (parts.empty()) return nothing;
   if (parts.size() == 1) return parts.front();
   if (parts.size() > limits_.alternatives) fail_limit(text("more than ", limits_.alternatives, " alternatives"));
   std::sort(parts.begin(), parts.end());
-  Node made{.kind = Kind::either};
+  Node made{.kind = Kind::either, .text = true};
   for (const Expression part : parts) {
     made.nullable = made.nullable || nodes_[part].nullable;
     made.regular = made.regular && nodes_[part].regular;
+    made.text = made.text && nodes_[part].text;
   }
   return intern(made, parts);
 }
@@ -285,6 +349,7 @@ inline Expression Expressions::both(std::vector<Expression> parts) {
   for (const Expression part : parts) {
     const Node& node = nodes_[part];
     made.nullable = made.nullable && node.nullable;
+    made.text = made.text || node.text;
     if (node.kind == Kind::complement && std::binary_search(parts.begin(), parts.end(), node.a)) return nothing;
   }
   if (parts.front() == empty) return made.nullable ? empty : nothing;

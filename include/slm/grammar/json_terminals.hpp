@@ -45,9 +45,7 @@ class JsonTerminals {
   Expression word(std::string_view text) { return expressions_.leaf(expressions_.literal(text)); }
 
   /// A string with this content.
-  Expression string(Expression content) {
-    return expressions_.leaf(expressions_.sequence({quote_, content, quote_}));
-  }
+  Expression string(Expression content) { return expressions_.leaf(expressions_.sequence({quote_, content, quote_})); }
 
   /// One of several values, with white space and all spellings of characters.
   Expression one_of(const std::vector<const JsonText*>& values) {

@@ -20,10 +20,10 @@ struct JsonText {
   enum class Type : std::uint8_t { null, boolean, number, string, array, object };
 
   Type type = Type::null;
-  bool truth = false;             // boolean
-  std::uint32_t resource = 0;     // of a schema: the number of its base URI
-  std::string text;               // string, or number as written
-  std::vector<JsonText> items;    // of arrays; values of objects
+  bool truth = false;              // boolean
+  std::uint32_t resource = 0;      // of a schema: the number of its base URI
+  std::string text;                // string, or number as written
+  std::vector<JsonText> items;     // of arrays; values of objects
   std::vector<std::string> names;  // of objects
 
   bool is(Type wanted) const { return type == wanted; }

@@ -43,7 +43,8 @@ class SchemaAtoms {
     if (std::find(open_.begin(), open_.end(), &schema) != open_.end()) {
       fail_schema(path, "the schema refers to itself without end");
     }
-    if (open_.size() >= static_cast<std::size_t>(limits_.nesting)) fail_limit("references and allOf are nested too deep");
+    if (open_.size() >= static_cast<std::size_t>(limits_.nesting))
+      fail_limit("references and allOf are nested too deep");
     open_.push_back(&schema);
     bool added = false;
     for (std::size_t i = 0; i < schema.names.size(); ++i) {
@@ -101,12 +102,37 @@ class SchemaAtoms {
   }
 
   static bool is_constraint(const std::string& name) {
-    static constexpr std::array<std::string_view, 31> names{
-        "type", "properties", "required", "additionalProperties", "patternProperties", "minProperties",
-        "maxProperties", "propertyNames", "dependentRequired", "dependentSchemas", "dependencies",
-        "unevaluatedProperties", "items", "prefixItems", "additionalItems", "minItems", "maxItems", "uniqueItems",
-        "contains", "minContains", "maxContains", "unevaluatedItems", "minLength", "maxLength", "pattern", "format",
-        "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"};
+    static constexpr std::array<std::string_view, 31> names{"type",
+                                                            "properties",
+                                                            "required",
+                                                            "additionalProperties",
+                                                            "patternProperties",
+                                                            "minProperties",
+                                                            "maxProperties",
+                                                            "propertyNames",
+                                                            "dependentRequired",
+                                                            "dependentSchemas",
+                                                            "dependencies",
+                                                            "unevaluatedProperties",
+                                                            "items",
+                                                            "prefixItems",
+                                                            "additionalItems",
+                                                            "minItems",
+                                                            "maxItems",
+                                                            "uniqueItems",
+                                                            "contains",
+                                                            "minContains",
+                                                            "maxContains",
+                                                            "unevaluatedItems",
+                                                            "minLength",
+                                                            "maxLength",
+                                                            "pattern",
+                                                            "format",
+                                                            "minimum",
+                                                            "maximum",
+                                                            "exclusiveMinimum",
+                                                            "exclusiveMaximum",
+                                                            "multipleOf"};
     return std::find(names.begin(), names.end(), name) != names.end();
   }
 

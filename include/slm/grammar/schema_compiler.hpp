@@ -134,8 +134,8 @@ class SchemaCompiler {
   /// Properties by which alternatives exclude each other.
   struct Features {
     unsigned kinds = kinds::all;
-    std::optional<std::set<std::string>> values;                 // of the whole value
-    std::map<std::string, std::set<std::string>> constants;      // of required members
+    std::optional<std::set<std::string>> values;             // of the whole value
+    std::map<std::string, std::set<std::string>> constants;  // of required members
   };
 
   static bool disjoint(const std::set<std::string>& a, const std::set<std::string>& b) {
@@ -262,8 +262,9 @@ inline Expression SchemaCompiler::array(const Atoms& atoms) {
       const JsonText* value = atom.node->find(word);
       if (value == nullptr) continue;
       const bool off = value->is(JsonText::Type::boolean) && !value->truth;
-      if (std::string_view(word) == "uniqueItems" ? off : std::string_view(word) == "unevaluatedItems" &&
-                                                              is_trivial(*value)) {
+      if (std::string_view(word) == "uniqueItems"
+              ? off
+              : std::string_view(word) == "unevaluatedItems" && is_trivial(*value)) {
         continue;
       }
       if (counts.most <= 1 && std::string_view(word) == "uniqueItems") continue;
@@ -288,8 +289,8 @@ inline Expression SchemaCompiler::array(const Atoms& atoms) {
     Atoms all;
     for (const Source& source : sources) {
       if (source.first != nullptr && position < source.first->items.size()) {
-        for (Atom& atom : atoms_.expanded(source.first->items[position],
-                                          child_path(source.first_path, std::to_string(position)))) {
+        for (Atom& atom :
+             atoms_.expanded(source.first->items[position], child_path(source.first_path, std::to_string(position)))) {
           SchemaAtoms::add(all, std::move(atom));
         }
       } else if (source.rest != nullptr) {
@@ -307,10 +308,10 @@ inline Expression SchemaCompiler::array(const Atoms& atoms) {
   const bool more = counts.most > positions;
   const Expression other = more ? item(positions) : nothing;
   const std::size_t before = std::max<std::size_t>(positions, 1);  // items that the loop below writes
-  Expression tail = expressions_.sequence(
-      expressions_.repeat(expressions_.sequence(comma, other), rest_of(counts.least, before),
-                          rest_of(counts.most, before)),
-      close);
+  Expression tail =
+      expressions_.sequence(expressions_.repeat(expressions_.sequence(comma, other), rest_of(counts.least, before),
+                                                rest_of(counts.most, before)),
+                            close);
   if (counts.most == 0) tail = nothing;
   for (std::size_t i = before; i-- > 1;) {
     const Expression longer = expressions_.sequence({comma, item(i), tail});

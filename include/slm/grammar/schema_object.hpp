@@ -198,8 +198,7 @@ class SchemaObject {
         }
       }
       const Expression content =
-          names == nothing ? pattern.content
-                           : expressions_.both({pattern.content, expressions_.complement(names)});
+          names == nothing ? pattern.content : expressions_.both({pattern.content, expressions_.complement(names)});
       forms.push_back(sequence_of(terminals_.string(content), compiler_.compile(all)));
       taken.push_back(pattern.content);
     }
@@ -227,7 +226,8 @@ class SchemaObject {
     const bool not_empty = least == 1 && most == unlimited;
     if (not_empty) least = 0;
     // Counts above `cap` are equal.
-    const std::size_t cap = most != unlimited ? std::min<std::size_t>(most, members_.size()) : std::min<std::size_t>(least, members_.size());
+    const std::size_t cap = most != unlimited ? std::min<std::size_t>(most, members_.size())
+                                              : std::min<std::size_t>(least, members_.size());
     if ((members_.size() + 1) * (cap + 1) > most_counted) fail_limit("minProperties or maxProperties");
     const Expression close = terminals_.close('}'), comma = terminals_.comma();
     const auto rest_of = [](std::uint32_t count, std::size_t taken) {
@@ -244,8 +244,8 @@ class SchemaObject {
     };
     for (std::size_t c = 0; c <= cap; ++c) {
       if (c >= most || further_ == nothing) continue;
-      const Expression more = expressions_.repeat(expressions_.sequence(comma, further_), rest_of(least, c + 1),
-                                                  rest_of(most, c + 1));
+      const Expression more =
+          expressions_.repeat(expressions_.sequence(comma, further_), rest_of(least, c + 1), rest_of(most, c + 1));
       next[c] = expressions_.sequence({further_, more, close});
     }
     bool complete = true;

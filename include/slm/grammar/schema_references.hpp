@@ -76,10 +76,9 @@ class SchemaReferences {
         places_.try_emplace(uri, Target{&value, path});
         bases_.push_back(std::move(uri));
       }
-      for (const char* word : {"$anchor", "$dynamicAnchor"}) {
-        const JsonText* name = value.find(word);
-        if (name != nullptr && name->is(JsonText::Type::string)) anchor = name->text;
-      }
+      const JsonText* name = value.find("$anchor");
+      if (name != nullptr && name->is(JsonText::Type::string)) anchor = name->text;
+      if (value.find("$dynamicAnchor") != nullptr) fail_keyword(path, "$dynamicAnchor");
       if (!anchor.empty()) places_.try_emplace(bases_[base] + "#" + anchor, Target{&value, path});
     } else if (root) {
       bases_.emplace_back();
@@ -131,8 +130,8 @@ class SchemaReferences {
   static std::string unescaped(const std::string& target) {
     std::string made;
     for (std::size_t i = 0; i < target.size(); ++i) {
-      const bool escape = target[i] == '%' && i + 2 < target.size() && hex_digit(target[i + 1]) >= 0 &&
-                          hex_digit(target[i + 2]) >= 0;
+      const bool escape =
+          target[i] == '%' && i + 2 < target.size() && hex_digit(target[i + 1]) >= 0 && hex_digit(target[i + 2]) >= 0;
       made += escape ? static_cast<char>(hex_digit(target[i + 1]) * 16 + hex_digit(target[i + 2])) : target[i];
       if (escape) i += 2;
     }
@@ -149,8 +148,8 @@ class SchemaReferences {
     return made;
   }
 
-  std::vector<std::string> bases_;          // by resource
-  std::map<std::string, Target> places_;    // by URI, with or without an anchor
+  std::vector<std::string> bases_;        // by resource
+  std::map<std::string, Target> places_;  // by URI, with or without an anchor
 };
 
 }}}
