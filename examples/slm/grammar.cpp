@@ -7,6 +7,7 @@
 #include "cli.hpp"
 #include "slm/core/sha256.hpp"
 #include "slm/grammar.hpp"
+#include "slm/io/json.hpp"
 
 namespace cli {
 

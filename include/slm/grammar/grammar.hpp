@@ -21,8 +21,9 @@ class EnginePool;
 
 /// Where JSON permits white space.
 struct JsonOptions {
-  bool compact = false;                           // no white space at all
-  std::optional<std::string> whitespace_pattern;  // default: "(| |\n{1,2}[ \t]{0,20})"
+  bool compact = false;  // no white space at all
+  /// A regular expression; default: "(| |\n{1,2}[ \t]{0,20})".
+  std::optional<std::string> whitespace_pattern = std::nullopt;
 };
 
 /// Immutable and cheap to copy: copies share one state. All functions may be called from several threads.

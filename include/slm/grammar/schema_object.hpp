@@ -151,7 +151,7 @@ class SchemaObject {
     for (Atom& atom : compiler_.atoms_.expanded(schema, path)) SchemaAtoms::add(all, std::move(atom));
   }
 
-  /// The schemas of a name: those of its own, of patterns, or of additional members.
+  /// The schemas of a name: its own ones, those of patterns, or of additional members.
   Atoms value_of(const std::string& name) {
     Atoms all;
     for (const Atom& atom : atoms_) {

@@ -49,7 +49,7 @@ class SchemaScalars {
         if (!pattern) {
           fail_schema(path, text("the format ", quote(format->text), " is not supported"), "grammar.unsupported");
         }
-        all.push_back(RegexParser(expressions_, characters, *pattern, path).whole());
+        all.push_back(RegexParser(expressions_, characters, *pattern, text("json_schema", excerpt(path))).whole());
         if (format->text == "hostname") all.push_back(expressions_.repeat(characters.any(), 1, 253));
       }
     }
