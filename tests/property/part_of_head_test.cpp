@@ -9,9 +9,9 @@
 #include "slm/backend/reference/reference.hpp"
 #include "slm/decode/autoregressive.hpp"
 #include "slm/decode/speculative.hpp"
+#include "slm/lm/session.hpp"
 #include "slm/model/load.hpp"
 #include "slm/model/model.hpp"
-#include "slm/lm/session.hpp"
 #include "support/random_checkpoint.hpp"
 #include "support/temporary.hpp"
 
