@@ -2,6 +2,7 @@
 #include <memory>
 
 #include "cli.hpp"
+#include "slm/io/json.hpp"
 
 namespace cli {
 

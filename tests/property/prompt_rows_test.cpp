@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "slm/decode/autoregressive.hpp"
+#include "slm/decode/logprobs.hpp"
 #include "slm/decode/perplexity.hpp"
 #include "slm/engine/engine.hpp"
 #include "slm/model/load.hpp"

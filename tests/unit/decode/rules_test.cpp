@@ -311,8 +311,6 @@ TEST_CASE("rules are selected by name at run time") {
     REQUIRE(visit_rule(name, [](auto rule) { return std::string{rule.name}; }) == name);
   }
   REQUIRE_THROWS_WITH(visit_rule("typical", [](auto) {}), Catch::Contains("decode.unknown-rule"));
-  REQUIRE_THROWS_WITH(visit_rule<false>("ratio", [](auto) {}), Catch::Contains("decode.rule-needs-distribution"));
-  REQUIRE(visit_rule<false>("match", [](auto rule) { return std::string{rule.name}; }) == "match");
 }
 
 TEST_CASE("the race draws with the correct probabilities, and one call serves two tokens") {
