@@ -59,6 +59,11 @@ struct Collector {
 /// The known models as a table in Markdown.
 std::string known_models_table();
 
+/// Decimal digits of the float, not of its value as double.
+double exact_digits(float value);
+/// The traits of the model in words.
+std::vector<std::string> traits_of(const slm::Checkpoint& checkpoint);
+
 /// Options shared by generate and chat: models, sampling, drafting, stop strings.
 struct DecodingOptions {
   std::string target, adapter;

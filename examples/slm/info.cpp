@@ -15,18 +15,12 @@
 #include "slm/config/known_models.hpp"
 #include "slm/io/declared_pooling.hpp"
 #include "slm/io/linear_source.hpp"
+#include "slm/model/page_pool.hpp"
 #include "slm/model/stored_type.hpp"
 
 namespace cli {
 
 namespace {
-
-/// Decimal digits of the float, not of its value as double.
-double exact_digits(float value) {
-  std::ostringstream digits;
-  digits << std::setprecision(std::numeric_limits<float>::digits10) << value;
-  return std::stod(digits.str());
-}
 
 /// Contents of a model's files.
 struct Contents {
@@ -127,7 +121,19 @@ OrderedJson formats_of(const slm::Checkpoint& checkpoint) {
   return formats;
 }
 
-OrderedJson describe(const std::string& folder) {
+/// Bytes of weights, and of the KV cache of sequences that fill the context.
+OrderedJson memory_of(const slm::Checkpoint& checkpoint, std::int64_t weights, int sequences) {
+  const slm::KvLayout layout(checkpoint.config(), checkpoint.settings(), slm::KvFormat::f32);
+  const int context = checkpoint.settings().context;
+  OrderedJson memory{{"weights", weights}, {"sequences", sequences}, {"positions", context}};
+  for (const slm::KvFormat format : slm::kv_formats) {
+    memory["kv_cache"][std::string{slm::name_of(format)}] =
+        static_cast<std::uint64_t>(sequences) * layout.in(format).bytes_of(context);
+  }
+  return memory;
+}
+
+OrderedJson describe(const std::string& folder, int sequences) {
   const slm::Checkpoint checkpoint(folder);
   const slm::ModelConfig& config = checkpoint.config();
   const slm::ModelSettings& settings = checkpoint.settings();
@@ -145,6 +151,7 @@ OrderedJson describe(const std::string& folder) {
       json[field] = config.*member;
     }
   });
+  json["traits"] = traits_of(checkpoint);
   json["context"] = settings.context;
   json["rope_theta"] = exact_digits(settings.rope_theta);
   json["rope_scaling"] = slm::name_of(settings.rope_scaling.kind);
@@ -166,6 +173,7 @@ OrderedJson describe(const std::string& folder) {
     json["kv_cache_bytes_per_token"][std::string{slm::name_of(format)}] =
         std::int64_t{2} * config.layers * config.kv_heads * slm::kv_row_bytes(format, config.head_dim);
   }
+  json["memory"] = memory_of(checkpoint, contents.bytes, sequences);
   json["tokenizer_vocab"] = nullptr;
   const std::filesystem::path path = folder;
   if (checkpoint.gguf() ? checkpoint.gguf()->fields().has("tokenizer.ggml.tokens")
@@ -216,15 +224,20 @@ void add_info(CLI::App& program) {
   auto model = std::make_shared<std::string>();
   auto as_json = std::make_shared<bool>(false);
   auto known = std::make_shared<bool>(false);
+  auto sequences = std::make_shared<int>(1);
   CLI::App& command = *program.add_subcommand("info", "Describe a model's files");
   auto& what = *command.add_option_group("what", "one of");
   what.add_option("model", *model, "model (folder or GGUF file)");
   auto* list = what.add_flag("--known", *known, "list the models known at compile time, as a Markdown table");
   what.require_option(1);
+  command.add_option("--sequences", *sequences, "sequences of the whole context whose KV cache \"memory\" includes")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str()
+      ->excludes(list);
   command.add_flag("--json", *as_json, "print one JSON object")->excludes(list);
-  command.callback([model, as_json, known] {
+  command.callback([model, as_json, known, sequences] {
     if (*known) return print(known_models_table());
-    const OrderedJson json = describe(*model);
+    const OrderedJson json = describe(*model, *sequences);
     if (*as_json) return print_json(json);
     print(info_table(json));
   });

@@ -5,7 +5,7 @@ import json
 import sys
 import unittest
 
-from program import MODELS, PAIR, SCRATCH, SOURCE, ProgramTest, tensors_of
+from program import MODELS, PAIR, SCRATCH, SOURCE, ProgramTest, make_model, tensors_of
 
 
 class Usage(ProgramTest):
@@ -90,6 +90,42 @@ class Usage(ProgramTest):
         self.assertTrue(0.9 * size < info["weight_bytes"] < size)
         self.assertIn("layers", self.ok("info", self.target).out)
         self.assertIsNone(self.as_json("info", MODELS / "llama-sharded-bf16")["tokenizer_vocab"])
+
+    def test_info_names_traits_and_memory(self):
+        info = self.as_json("info", MODELS / "gemma3-4b", "--sequences", 3)
+        for trait in ("RMS norms, stored as weight - 1", "norms of inputs and outputs", "gelu_tanh with a gate",
+                      "a norm of every query and key head", "rotary, base 1000000.0, linear scaling by 8.0",
+                      "window of 7 in 6 of 7 layers", "rotary base of layers with the window 10000.0"):
+            self.assertIn(trait, info["traits"])
+        memory = info["memory"]
+        self.assertEqual((memory["sequences"], memory["positions"]), (3, info["context"]))
+        self.assertEqual(memory["weights"], info["weight_bytes"])
+        one = self.as_json("info", MODELS / "gemma3-4b")["memory"]["kv_cache"]
+        self.assertEqual({name: 3 * size for name, size in one.items()}, memory["kv_cache"])
+        plain = self.as_json("info", self.target)
+        self.assertEqual(plain["memory"]["kv_cache"]["f16"],  # pages of 64 positions
+                         -(-plain["context"] // 64) * 64 * plain["kv_cache_bytes_per_token"]["f16"])
+        for model, trait in (("smollm3", "no rotation in 1 of 4 layers"), ("cohere2", "neighbouring dimensions"),
+                             ("granite", "factor of attention's and MLP's outputs 0.37"), ("gemma2", "soft cap of scores 2"),
+                             ("gptneox-parallel", "in parallel, with two norms"),
+                             ("falcon-7b", "one matrix with the queries, key and value of each group"),
+                             ("nemotron", "relu_squared without a gate"), ("ministral3", "yarn scaling by 4")):
+            with self.subTest(model=model):
+                self.assertRegex("; ".join(self.as_json("info", MODELS / model)["traits"]), trait)
+                self.assertRegex(self.ok("info", MODELS / model).out, rf"\ntraits +[^\n]*{trait}")
+        self.error("--sequences", "info", self.target, "--sequences", 0, status=2)
+
+    def test_info_of_a_refused_model_names_the_unknown_trait_or_tensor(self):
+        for expected, fields in (("model_type 'mixtral'", {"model_type": "mixtral", "architectures": ["MixtralForCausalLM"]}),
+                                 ("activation 'gelu_x'", {"hidden_act": "gelu_x"}),
+                                 ("rope.*'spiral'", {"rope_scaling": {"rope_type": "spiral", "factor": 2}})):
+            with self.subTest(expected=expected):
+                folder = make_model("refused-" + next(iter(fields)), "llama-mha3h", **fields)
+                result = self.error(expected, "info", folder)
+                self.assertRegex(result.err, r"\Aslm: [^\n]*\n\Z")
+        folder = make_model("other-tensors", "llama-mha3h", num_hidden_layers=99)
+        result = self.error(r"'model\.layers\.\d+\.[a-z_.]+'", "info", folder)
+        self.assertRegex(result.err, r"\Aslm: [^\n]*\n\Z")
 
     def test_info_of_every_available_model_folder(self):
         shared = SOURCE / ".." / "shared"
