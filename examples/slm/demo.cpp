@@ -25,6 +25,7 @@ struct DemoOptions {
   int repeats = 5;
   ModelOptions models;
   bool int4 = false;
+  bool plain_text = false;
   bool json = false;
 };
 
@@ -95,28 +96,36 @@ void demo_pair(const DemoOptions& options) {
   compare(options, plain, speculative, prompts, sampling);
 }
 
-/// A chat model answers a question and rewrites a paragraph with prompt lookup.
-void demo_chat(const DemoOptions& options) {
+/// With prompt lookup, a chat model answers a question and rewrites a paragraph, or a base model continues two texts.
+void demo_model(const DemoOptions& options) {
   constexpr const char* question = "What is the capital of France, and what is it known for?";
   constexpr const char* task =
       "Correct the spelling of this paragraph, and change nothing else: The committee met on Tuesday to discuss the "
       "buget for the new library. Several members argued that the building should have more space for children, while "
       "others wanted a larger reading room. In the end they agreed to ask the architcet for two plans, one with each "
       "arrangement, and to decide at the meeting in March.";
+  constexpr const char* text_beginning = "Question: What is the capital of France?\nAnswer: The capital of France is";
+  constexpr const char* program_beginning = "def fibonacci(n):\n    \"\"\"Return the n-th Fibonacci number.\"\"\"\n";
   Loader loader(options.models);
   slm::AnyModel target = loader.load(options.model);
   const auto tokenizer = slm::Tokenizer::from(options.model);
-  const auto form = slm::ChatTemplate::from(options.model);
   slm::Sampling sampling{.max_new_tokens = options.max_new_tokens, .temperature = 0.0f};
-  for (const slm::Token token : form.stops(tokenizer).tokens) {
-    if (token < target.info().vocab) sampling.stop_tokens.push_back(token);
-  }
   std::vector<std::string> texts{question, task};
+  if (options.plain_text) texts = {text_beginning, program_beginning};
   if (!options.prompt_file.empty()) texts = {read_text(options.prompt_file)};
   std::vector<demo::Prompt> prompts;
-  for (const std::string& text : texts) {
-    const std::vector<slm::ChatMessage> messages{{"user", text}};
-    prompts.push_back({"> " + text + "\n", form.encode(tokenizer, messages)});
+  if (options.plain_text) {
+    sampling.ignore_end_tokens = true;
+    for (const std::string& text : texts) prompts.push_back({text, tokenizer.encode(text)});
+  } else {
+    const auto form = slm::ChatTemplate::from(options.model);
+    for (const slm::Token token : form.stops(tokenizer).tokens) {
+      if (token < target.info().vocab) sampling.stop_tokens.push_back(token);
+    }
+    for (const std::string& text : texts) {
+      const std::vector<slm::ChatMessage> messages{{"user", text}};
+      prompts.push_back({"> " + text + "\n", form.encode(tokenizer, messages)});
+    }
   }
 
   slm::Speculation speculation;
@@ -144,6 +153,10 @@ void add_demo(CLI::App& program) {
   auto* model = command.add_option("--model", options->model,
                                    "chat model (folder or GGUF file) to run instead, with prompt lookup");
   model->excludes(pair);
+  command
+      .add_flag("--plain-text", options->plain_text,
+                "continue texts, past end tokens, instead of answering: for --model without a chat template")
+      ->needs(model);
   command.add_option("--prompt-file", options->prompt_file, "file to continue or answer instead");
   command.add_option("--max-new-tokens", options->max_new_tokens, "maximum new tokens per prompt")
       ->check(CLI::Range(1, 1 << 30))
@@ -163,7 +176,7 @@ void add_demo(CLI::App& program) {
   command.add_flag("--int4", options->int4, "use the 4-bit AWQ versions of both models instead of bfloat16")
       ->excludes(model);
   command.add_flag("--json", options->json, "print one JSON object");
-  command.callback([options] { options->model.empty() ? demo_pair(*options) : demo_chat(*options); });
+  command.callback([options] { options->model.empty() ? demo_pair(*options) : demo_model(*options); });
 }
 
 }  // namespace cli

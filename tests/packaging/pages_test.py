@@ -57,7 +57,7 @@ def run_tutorial():
     """Runs the tutorial's commands as one script; returns the output of each block."""
     model = REAL_MODEL if REAL_MODEL.exists() else PAIR / "target"
     if model != REAL_MODEL:
-        print(f"SKIPPED: the tutorial's chat and the real model: {REAL_MODEL} is not there (tools/fetch_smollm2.py build)")
+        print(f"SKIPPED: the tutorial's chat and the real model: {REAL_MODEL} is not there (tools/fetch_model.py smollm2 build)")
     commands = [text for language, text in blocks("docs/tutorial.md") if language == "sh"]
     if not shutil.which("curl"):
         print("SKIPPED: the tutorial's request to the server: there is no curl")
