@@ -120,19 +120,18 @@ class GbnfParser {
   /// The expression of a rule. Rules that contain themselves become references.
   Expression body(Rule& rule) {
     if (rule.state == State::read && !rule.index) return rule.body;
-    if (rule.state != State::unread || rule_depth_ >= deepest_rules) {
+    const bool deep = rule_depth_ >= deepest_rules || depth_ > expressions_.limits().nesting / 2;
+    if (rule.state != State::unread || deep) {
       if (!rule.index) rule.index = expressions_.add_rule(text("rule ", quote(rule.name)));
       return expressions_.rule(*rule.index);
     }
     rule.state = State::open;
     ++rule_depth_;
     const std::size_t before = cursor_.position();
-    const int depth = std::exchange(depth_, 0);
     cursor_.move_to(rule.position);
     rule.body = alternatives(false);
     if (!cursor_.at_end() && cursor_.peek() != '\n' && cursor_.peek() != '\r') cursor_.fail("expected an item");
     cursor_.move_to(before);
-    depth_ = depth;
     --rule_depth_;
     rule.state = State::read;
     if (!rule.index) return rule.body;

@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -48,6 +49,7 @@ class Masks {
   }
 
  private:
+  static constexpr int deepest = 2000;
   static constexpr unsigned heavy_bytes = 64;  // bytes that a heavy expression accepts
 
   struct Leaf {
@@ -57,8 +59,13 @@ class Masks {
 
   /// Splits the alternatives of a state: heavy leaves at once, others into light_.
   void add(Expression e, std::span<std::uint64_t> bits) {
-    if (std::find(seen_.begin(), seen_.end(), e) != seen_.end()) return;
-    seen_.push_back(e);
+    if (!seen_.insert(e).second) return;
+    if (depth_ > deepest) fail_limit("depth of an expression");
+    struct Level {
+      int& depth;
+      explicit Level(int& of) : depth(of) { ++depth; }
+      ~Level() { --depth; }
+    } level(depth_);
     const Node node = expressions_.node(e);
     const bool sequence = node.kind == Kind::sequence;
     const Expression behind = sequence ? node.b : empty;
@@ -231,7 +238,9 @@ class Masks {
   std::vector<Expression> path_;  // states by depth
   std::unordered_map<Expression, Bits> masks_;
   std::unordered_map<Expression, Leaf> leaves_;
-  std::vector<Expression> seen_, light_;
+  std::unordered_set<Expression> seen_;
+  std::vector<Expression> light_;
+  int depth_ = 0;
   std::vector<std::pair<std::uint32_t, std::uint32_t>> removed_;
 };
 

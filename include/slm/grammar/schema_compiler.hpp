@@ -162,6 +162,7 @@ class SchemaCompiler {
   }
 
   Features features_of(const Atoms& atoms, int depth) {
+    expressions_.check_time();
     Features found;
     std::set<std::string> required;
     for (const Atom& atom : atoms) {
