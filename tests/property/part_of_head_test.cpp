@@ -58,7 +58,7 @@ TEMPLATE_TEST_CASE("a part of the head gives the bits of the whole head's first 
   }
 }
 
-TEST_CASE("speculation with a part of the draft's head gives the plain text under every lossless rule") {
+TEST_CASE("speculation with a part of the draft's head gives the plain text, greedy and sampled") {
   const TemporaryFolder target, draft;
   write_random_checkpoint<float>(target.path(), tiny_shape, 11, false, context);
   write_random_checkpoint<bfloat16_t>(draft.path(), tiny_shape, 11, false, context);
