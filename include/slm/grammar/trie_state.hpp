@@ -155,7 +155,8 @@ struct TrieState {
     most = std::min(most, most_counted);
     strings.inside.assign(most + std::size_t{1}, Bits(words()));
     for (const auto& [needed, index] : counted) {
-      each_token(nodes[index], [&](Token token) { set_bit(strings.inside[std::min(needed, most)], token); });
+      Bits& bits = strings.inside[std::min(needed, most)];
+      each_token(nodes[index], [&bits](Token token) { set_bit(bits, token); });
     }
     for (std::size_t n = 1; n < strings.inside.size(); ++n) unite(strings.inside[n], strings.inside[n - 1]);
     longest_counted = counted.empty() ? 0 : std::max_element(counted.begin(), counted.end())->first;
