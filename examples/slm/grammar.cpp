@@ -114,7 +114,7 @@ void print_mask(const GrammarOptions& options) {
 }
 
 void add_grammars(CLI::App& command, GrammarOptions& options) {
-  auto& kinds = *command.add_option_group("grammar", "the texts that are allowed");
+  auto& kinds = *command.add_option_group("grammar");
   kinds.add_option("--json-schema", options.schema_file, "JSON values that fit the schema of this file");
   kinds.add_flag("--json", options.json, "any JSON object");
   kinds.add_option("--regex", options.regex, "texts that match this regular expression as a whole");
@@ -132,7 +132,7 @@ void add_grammar(CLI::App& program) {
   CLI::App& command = *program.add_subcommand("grammar", "Check texts against a grammar, or print a mask");
   command.require_subcommand(1);
   CLI::App& check = *command.add_subcommand(
-      "check", "Compile a grammar and check texts: status 0 accepted, 1 rejected, 2 the grammar does not compile");
+      "check", "Check texts: exit status 0 accepted, 1 rejected, 2 the grammar does not compile");
   add_grammars(check, *options);
   auto& text = *check.add_option("--text", options->text_file, "file with one text");
   check.add_option("--lines", options->lines_file, "JSON list of texts; prints a JSON list of results")
