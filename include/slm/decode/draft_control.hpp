@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "slm/decode/acceptance.hpp"
@@ -66,8 +67,10 @@ class DraftControl {
   void choose(std::span<Decision> decisions) {
     for (Decision& one : decisions) one.by_model = false, one.length = 0;
     if (decisions.empty() || balance_ < 0 || !verify_.reaches_down_to(load_.rows) || is_time_for_plain()) return;
-    const double ease = rounds_ % look_again == 0 ? 0.5 : 1;  // tests whether costs have fallen
-    for (Decision& one : decisions) end_pause(one);
+    const bool looks = rounds_ >= next_look_;  // tests whether costs have fallen
+    if (looks) next_look_ = rounds_ + std::exchange(look_wait_, std::min(2 * look_wait_, last_wait));
+    const double ease = looks ? 0.5 : 1;
+    for (Decision& one : decisions) end_pause(one, looks);
     optimise(decisions, ease);
     for (Decision& one : decisions) finish(one, ease);
   }
@@ -106,11 +109,11 @@ class DraftControl {
   /// Whether the draft model should read `backlog` tokens of a text. left: most tokens that may follow.
   bool reads(const AcceptanceRecord& model, int most, std::size_t backlog, int left) {
     if (!know_drafts()) {  // one text at first
-      const bool first = scout_ == 0 || rounds_ > scout_ + look_again;
+      const bool first = scout_ == 0 || rounds_ > scout_ + scout_again;
       if (first) scout_ = rounds_;
       return first;
     }
-    if (!could_pay(most, later_, 1)) return false;
+    if (!could_pay(most, later_, 0.5)) return false;
     const double plain = verify_.at(1);
     const double token = read_.count > 0 ? read_.mean : draft(1) / 4;
     const double cost = plain > 0 ? token * static_cast<double>(backlog) / plain : 0;
@@ -137,7 +140,7 @@ class DraftControl {
   static constexpr double close = 1.25;       // as a gain
   static constexpr double worth_reading = 1.1;
   static constexpr int recheck_plain = 64, recheck_close = 16;
-  static constexpr int look_again = 256;  // rounds
+  static constexpr int scout_again = 256;  // rounds
   static constexpr int explore_every = 32;
   static constexpr int probe_rounds = 8;
   static constexpr int first_wait = 16, last_wait = 1024;
@@ -157,12 +160,18 @@ class DraftControl {
   /// In plain steps: grows with the recent savings per round, so that one bad round does not end a good stretch.
   double most_balance() const { return 3 + 6 * std::max(0.0, saving_); }
 
+  /// Whether a step with a few drafted tokens per text was measured.
+  bool knows_drafted_rows(const Load& load) const {
+    return verify_.reaches_above(load.rows, load.rows + 12 * std::max(load.texts, 1));
+  }
+
   double draft(int texts) const { return know_drafts() ? draft_.at(texts) : 0.2 * verify_.at(1); }
   /// Additional seconds of a step for `rows` drafted tokens.
   double more(int rows, const Load& load) const {
-    const double base = verify_.at(load.rows);
-    if (!verify_.reaches_above(load.rows)) return rows * base * std::min(0.1, 0.5 / std::max(load.rows, 1));
-    return std::max(verify_.at(load.rows + rows) - base, 0.0);
+    const double base = verify_.at(load.rows), measured = std::max(verify_.at(load.rows + rows) - base, 0.0);
+    if (knows_drafted_rows(load)) return measured;
+    const double usual = rows * base * std::min(0.1, 0.5 / std::max(load.rows, 1));
+    return measured > 0 ? std::min(measured, usual) : usual;  // long prompts say little, the first step nothing
   }
 
   /// Whether drafting could pay if up to `limit` drafted tokens per sequence were all accepted.
@@ -188,9 +197,10 @@ class DraftControl {
   }
 
   /// Withdraws the offers that depend on a record while the text pauses.
-  void end_pause(Decision& one) {
+  void end_pause(Decision& one, bool looks) {
     Attempts& attempts = *one.attempts;
     if (rounds_ < attempts.resume) {
+      if (looks) return;
       one.model = {};
       if (!one.estimated) one.tokens = {};
     } else if (attempts.resume > 0) {
@@ -203,7 +213,7 @@ class DraftControl {
   void optimise(std::span<Decision> decisions, double ease) {
     std::size_t longest = 0, all = 0;
     for (Decision& one : decisions) {
-      if (!verify_.reaches_above(load_.rows)) shorten(one.tokens), shorten(one.model);
+      if (!knows_drafted_rows(load_)) shorten(one.tokens), shorten(one.model);
       if (!know_drafts()) shorten(one.model);
       longest = std::max(longest, one.model.size());
       all += std::max(one.tokens.size(), one.model.size());
@@ -273,7 +283,7 @@ class DraftControl {
       return;
     }
     one.by_model = false;
-    if (recorded.empty()) return;
+    if (recorded.empty() || rounds_ < attempts.resume) return;
     if (attempts.probing == 0) return pause(attempts);
     if (!could_pay(static_cast<int>(recorded.size()), load_, ease)) return;
     one.by_model = !one.model.empty();
@@ -290,6 +300,8 @@ class DraftControl {
 
   Load load_, later_;
   long rounds_ = 0;
+  long next_look_ = 32;  // the round in which costs are tried again
+  int look_wait_ = 32;
   long scout_ = 0;  // the round in which the first text was chosen to be read
   StepSeconds verify_, draft_;
   AcceptanceRecord others_{most_draft_tokens, 512};

@@ -43,9 +43,10 @@ class StepSeconds {
                        [](const Point& point) { return point.seconds.count > 0; });
   }
 
-  /// Whether a step of more rows was measured.
-  bool reaches_above(int rows) const {
-    return std::any_of(points_.begin() + static_cast<std::ptrdiff_t>(bucket_of(rows)) + 1, points_.end(),
+  /// Whether a step of more than `rows` rows, and about `most` or fewer, was measured.
+  bool reaches_above(int rows, int most) const {
+    return std::any_of(points_.begin() + static_cast<std::ptrdiff_t>(bucket_of(rows)) + 1,
+                       points_.begin() + static_cast<std::ptrdiff_t>(bucket_of(most)) + 1,
                        [](const Point& point) { return point.seconds.count > 0; });
   }
 

@@ -213,6 +213,13 @@ TEST_CASE("the draft model reads texts while that pays, and seldom otherwise") {
   CHECK(useless <= 5);  // 5 plain steps each: 0.5 % of 4400
 }
 
+TEST_CASE("a slow first step over a prompt does not prevent drafting") {
+  Simulation simulation({});
+  simulation.control.begin_round({.texts = 0, .rows = 20}, 1);
+  simulation.control.took_verification(20, 60.0, 0, 0);
+  CHECK(simulation.run(300).speedup() > 1.5);
+}
+
 TEST_CASE("without a plain step nothing is drafted, and an empty account stops drafting") {
   DraftControl control;
   Attempts attempts;

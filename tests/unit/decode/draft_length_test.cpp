@@ -20,10 +20,12 @@ TEST_CASE("the time of a step between measured row counts is interpolated") {
   REQUIRE_FALSE(steps.reaches_down_to(3));
   steps.take(1, 1.0);
   REQUIRE(steps.at(5) == 1.0);
-  REQUIRE_FALSE(steps.reaches_above(1));
+  REQUIRE_FALSE(steps.reaches_above(1, 9));
   steps.take(5, 1.4);
-  REQUIRE(steps.reaches_above(1));
-  REQUIRE_FALSE(steps.reaches_above(5));
+  REQUIRE(steps.reaches_above(1, 9));
+  REQUIRE_FALSE(steps.reaches_above(1, 4));
+  REQUIRE_FALSE(steps.reaches_above(5, 5));
+  REQUIRE_FALSE(steps.reaches_above(5, 9));
   REQUIRE(steps.at(3) == Approx(1.2));
   REQUIRE(steps.at(7) == Approx(1.6));
   REQUIRE(steps.at(1) == 1.0);
