@@ -40,8 +40,12 @@ Sequence loaded(const std::string& bytes, const KvPool& pool) {
 
 TEMPLATE_TEST_CASE("a saved sequence continues in another model of the same weights, with the same bits", "",
                    backend::Reference, backend::Cpu) {
-  for (const auto& [name, length] :
-       {std::pair{"llama-mha3h", 40}, {"mistral-long", 700}, {"phi3-longrope", 25}, {"gpt2", 64}}) {
+  for (const auto& [name, length] : {std::pair{"llama-mha3h", 40},
+                                     {"mistral-long", 700},
+                                     {"phi3-longrope", 25},
+                                     {"gpt2", 64},
+                                     {"gemma3-4b", 90},
+                                     {"ministral3", 60}}) {
     if (length == 700 && std::string(TestType::name) == "reference") continue;
     const auto folder = fixture(text("models/", name));
     const AnyModel model = load(folder, TestType{}), again = load(folder, TestType{});
