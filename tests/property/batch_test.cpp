@@ -22,7 +22,8 @@ using namespace slm::testing;
 
 namespace {
 
-/// Every family, windows, ALiBi, LongRoPE, partial rotation, learned positions, projected embeddings.
+/// Every family of docs/models.md and six newer ones: windows, ALiBi, LongRoPE, YaRN, partial rotation, learned
+/// positions, projected embeddings.
 const char* const names[] = {"llama-mha3h",
                              "llama3-gqa-scaled-tied",
                              "mistral-swa8",
@@ -36,7 +37,13 @@ const char* const names[] = {"llama-mha3h",
                              "mpt-alibi-4h",
                              "mpt-foundry-gqa-qkgn-swa",
                              "olmo-clip-untied",
-                             "mosaicgpt-qkln-alibi"};
+                             "mosaicgpt-qkln-alibi",
+                             "gemma3-4b",
+                             "olmo3",
+                             "smollm3-window",
+                             "gptneox-parallel",
+                             "ministral3",
+                             "stablelm-12b"};
 
 /// The logits after each token of a sequence that grows token by token, alone.
 std::vector<std::vector<float>> logits_alone(const AnyModel& model, const std::vector<Token>& text) {
