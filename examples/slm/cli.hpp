@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "drafting.hpp"
+#include "slm/fwd.hpp"
 #include "slm/speculative.hpp"
 #include "tools/cli/chat_format.hpp"
 #include "tools/cli/loading.hpp"

@@ -8,6 +8,7 @@ namespace slm { inline namespace v0_1 {
 using Token = std::int32_t;
 
 class AnyModel;
+class Checkpoint;
 class Error;
 class TextStream;
 class Tokenizer;

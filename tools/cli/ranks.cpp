@@ -75,7 +75,7 @@ std::unique_ptr<RankModels> new_models(std::shared_ptr<Team>& of, RankDevice dev
   cpu.isa = slm::backend::resolve(cpu.isa);
   {
     const auto speaks = of->lock();
-    of->tell(slm::ranks::Letter{}
+    of->send_all(slm::ranks::Message{}
                  .put(Wish::load)
                  .put(device.first_gpu.value_or(-1))
                  .put(cpu.threads)
@@ -190,11 +190,11 @@ int leave_ranks(int status) {
 void help_first_rank() {
   // A launcher signals every rank; rank 0 decides when to end.
   for (const int number : {SIGINT, SIGTERM, SIGHUP}) std::signal(number, SIG_IGN);
-  std::optional<slm::ranks::Letter> letter = team->next();
-  for (; letter; letter = team->next()) {
-    const auto wish = letter->take<Wish>();
+  std::optional<slm::ranks::Message> message = team->next();
+  for (; message; message = team->next()) {
+    const auto wish = message->take<Wish>();
     if (wish == Wish::load) break;
-    const int number = letter->take<int>();
+    const int number = message->take<int>();
     if (wish == Wish::measure) {
       rank_speed(team->ranks(), number);
       continue;
@@ -203,15 +203,15 @@ void help_first_rank() {
     team->next();  // end of this team
     team = team_of(Divided::holds_drafts(team->ranks(), number) ? divided.drafts : divided.targets);
   }
-  if (!letter) return;
+  if (!message) return;
   RankDevice device;
-  const int first_gpu = letter->take<int>();
+  const int first_gpu = message->take<int>();
   if (first_gpu >= 0) device.first_gpu = first_gpu;
-  device.cpu.threads = letter->take<int>();
-  device.cpu.isa = letter->take<slm::backend::Isa>();
-  device.cpu.activations = letter->take<slm::backend::Int4Activations>();
-  device.cpu.dense_activations = letter->take<slm::backend::DenseActivations>();
-  device.cpu.copy_weights = letter->take<bool>();
+  device.cpu.threads = message->take<int>();
+  device.cpu.isa = message->take<slm::backend::Isa>();
+  device.cpu.activations = message->take<slm::backend::Int4Activations>();
+  device.cpu.dense_activations = message->take<slm::backend::DenseActivations>();
+  device.cpu.copy_weights = message->take<bool>();
   team->next();  // end of this team
   const slm::ranks::Mpi ranks = team->ranks();
   team.reset();
@@ -221,7 +221,7 @@ void help_first_rank() {
 RankSpeed measure_ranks(int threads) {
   if (team == nullptr) return rank_speed(slm::ranks::Alone{}, threads);
   const auto speaks = team->lock();
-  team->tell(slm::ranks::Letter{}.put(Wish::measure).put(threads));
+  team->send_all(slm::ranks::Message{}.put(Wish::measure).put(threads));
   RankSpeed speed;
   team->together([&] { speed = rank_speed(team->ranks(), threads); });
   return speed;
@@ -232,7 +232,7 @@ void set_draft_ranks(int count) {
   std::optional<Divided> divided;
   {
     const auto speaks = team->lock();
-    team->tell(slm::ranks::Letter{}.put(Wish::divide).put(count));
+    team->send_all(slm::ranks::Message{}.put(Wish::divide).put(count));
     team->together([&] { divided.emplace(team->ranks(), count); });
   }
   team.reset();
