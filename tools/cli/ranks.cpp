@@ -76,13 +76,13 @@ std::unique_ptr<RankModels> new_models(std::shared_ptr<Team>& of, RankDevice dev
   {
     const auto speaks = of->lock();
     of->send_all(slm::ranks::Message{}
-                 .put(Wish::load)
-                 .put(device.first_gpu.value_or(-1))
-                 .put(cpu.threads)
-                 .put(cpu.isa)
-                 .put(cpu.activations)
-                 .put(cpu.dense_activations)
-                 .put(cpu.copy_weights));
+                     .put(Wish::load)
+                     .put(device.first_gpu.value_or(-1))
+                     .put(cpu.threads)
+                     .put(cpu.isa)
+                     .put(cpu.activations)
+                     .put(cpu.dense_activations)
+                     .put(cpu.copy_weights));
   }
   const slm::ranks::Mpi ranks = of->ranks();
   of.reset();
