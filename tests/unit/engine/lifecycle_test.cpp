@@ -58,7 +58,8 @@ TEST_CASE("an engine that is destroyed cancels running and queued requests") {
 }
 
 TEST_CASE("run(stop) cancels all requests, and the engine accepts none until it steps again") {
-  Toy engine{Drafter{}, ToyModel{toy}};
+  Toy engine{Drafter{}, ToyModel{toy},
+             EngineOptions{.max_unread = 4}};  // so that no answer is complete before the stop
   Answer queued = engine.submit(request_of(1000));
   {
     std::jthread runner([&](std::stop_token stop) { engine.run(stop); });
