@@ -13,8 +13,8 @@
 
 namespace slm { inline namespace v0_1 {
 
-/// Returns true if all sources are matrices in block formats with equally long blocks. Scales in fp32 and minima exclude
-/// each other.
+/// Returns true if all sources are matrices in block formats with equally long blocks. Scales in fp32 and minima
+/// exclude each other.
 inline bool block_tiles_hold(std::span<const LinearSource> sources) {
   const auto values = [](const LinearSource& source) {
     const auto* tensor = std::get_if<Tensor>(&source);
