@@ -171,7 +171,8 @@ TEMPLATE_TEST_CASE("shared pages have the bits of computed ones in any schedule,
   const bool cpu = std::string(TestType::name) == "cpu", lanes = std::string(TestType::name) != "reference" && !cpu;
   PrefixStats sum;
   int compared = 0, refused = 0;
-  for (const auto& [name, length] : {std::pair{"llama-mha3h", 200}, {"mistral-long", 700}, {"qwen2-long", 500}}) {
+  for (const auto& [name, length] :
+       {std::pair{"llama-mha3h", 200}, {"mistral-long", 700}, {"qwen2-long", 500}, {"gemma3-4b", 240}}) {
     if (!cpu && length > 200) continue;
     for (const std::size_t pages : {0, 13, 20}) {
       if (lanes && pages != 13) continue;
