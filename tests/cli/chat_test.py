@@ -171,7 +171,7 @@ class Chat(unittest.TestCase):
         lines = "def add(a, b):\nclass Stack:\nimport os\n"
         for sampling in ([], ["--temperature", "0.8", "--seed", "5"]):
             plain = self.answers(lines, *PLAIN, "--max-new-tokens", 40, *sampling)
-            for drafting in (["--draft", PAIR / "draft"], ["--drafter", "lookup"]):
+            for drafting in (["--draft", PAIR / "draft", "--draft-length", 4], ["--drafter", "lookup", "--draft-length", 4]):
                 with self.subTest(sampling=sampling, drafting=drafting):
                     drafted = self.answers(lines, *PLAIN, "--max-new-tokens", 40, *sampling, *drafting)
                     self.assertEqual([a["ids"] for a in drafted], [a["ids"] for a in plain])

@@ -63,15 +63,16 @@ class Generate(ProgramTest):
                     result = self.generate(*sampling, *drafting)
                     self.assertEqual(result["ids"], plain["ids"])
                     self.assertEqual(result["text"], plain["text"])
-        own = self.generate("--draft", self.target)["statistics"]
+        own = self.generate("--draft", self.target, "--drafter", "model", "--draft-length", "4")["statistics"]
         self.assertGreater(own["acceptance_rate"], 0.9)
 
     def test_every_rule_runs(self):
         for rule in ("coupled", "ratio", "block", "match"):
-            result = self.generate("--draft", self.draft, "--rule", rule, "--temperature", "0.7")
+            options = ["--draft", self.draft, "--draft-length", "4", "--rule", rule, "--temperature", "0.7"]
+            result = self.generate(*options)
             self.assertEqual(result["statistics"]["rule"], rule)
             self.assertGreater(result["statistics"]["drafted"], 0)
-            self.assertEqual(result, result | {"ids": self.generate("--draft", self.draft, "--rule", rule, "--temperature", "0.7")["ids"]})
+            self.assertEqual(result, result | {"ids": self.generate(*options)["ids"]})
 
     def test_seeds_differ(self):
         one, two = (self.generate("--temperature", "1.5", "--seed", seed)["ids"] for seed in (1, 2))

@@ -34,12 +34,17 @@ def processes():
     return found
 
 
+# Adaptive lengths, and the choice between sources, depend on the time of steps.
+SAME_DRAFTS = ["--draft-length", "4"]
+MODEL_DRAFTS = ["--drafter", "model"]
+
+
 class Ranks(RanksTest):
     def test_any_number_of_ranks_has_the_answers_of_one(self):
         for options in (["--target", PAIR / "target", "--temperature", "0.9", "--seed", "4"],
-                        ["--target", PAIR / "target-int4", "--draft", PAIR / "draft-int4"],
-                        ["--target", PAIR / "target", "--draft", PAIR / "draft", "--temperature", "0.7"]):
-            command = ["generate", *options, "--prompt", "def read", "--max-new-tokens", "40", "--json"]
+                        ["--target", PAIR / "target-int4", "--draft", PAIR / "draft-int4", *MODEL_DRAFTS],
+                        ["--target", PAIR / "target", "--draft", PAIR / "draft", "--temperature", "0.7", *MODEL_DRAFTS]):
+            command = ["generate", *options, "--prompt", "def read", "--max-new-tokens", "40", "--json", *SAME_DRAFTS]
             alone = json.loads(run([PROGRAM, *command]).stdout)
             self.assertEqual(len(alone["ids"]), 40)
             for count in (2, 3):
@@ -52,8 +57,8 @@ class Ranks(RanksTest):
 
     def test_pipeline_stages_have_the_answers_of_one_rank(self):
         for options in (["--target", PAIR / "target", "--temperature", "0.9", "--seed", "4"],
-                        ["--target", PAIR / "target-int4", "--draft", PAIR / "draft-int4"]):
-            command = ["generate", *options, "--prompt", "def read" * 60, "--max-new-tokens", "30", "--json"]
+                        ["--target", PAIR / "target-int4", "--draft", PAIR / "draft-int4", *MODEL_DRAFTS]):
+            command = ["generate", *options, "--prompt", "def read" * 60, "--max-new-tokens", "30", "--json", *SAME_DRAFTS]
             alone = json.loads(run([PROGRAM, *command]).stdout)
             for count, stages in ((2, 2), (3, 3), (4, 2)):
                 result = on_ranks(count, *command, "--pipeline", stages)
@@ -90,9 +95,10 @@ class Ranks(RanksTest):
         self.assertEqual(on_ranks(3, *apart).returncode, 0)
 
     def test_a_draft_on_separate_ranks_has_the_answers_of_one_rank(self):
-        pair = ["--target", PAIR / "target", "--draft", PAIR / "draft"]
-        for options in ([*pair], [*pair, "--temperature", "0.8", "--rule", "ratio", "--draft-length", "3"],
-                        ["--target", PAIR / "target", "--draft", PAIR / "target-int4", "--draft-length", "heuristic"]):
+        pair = ["--target", PAIR / "target", "--draft", PAIR / "draft", *MODEL_DRAFTS]
+        for options in ([*pair, *SAME_DRAFTS], [*pair, "--temperature", "0.8", "--rule", "ratio", "--draft-length", "3"],
+                        ["--target", PAIR / "target", "--draft", PAIR / "target-int4", "--draft-length", "heuristic",
+                         *MODEL_DRAFTS]):
             command = ["generate", *options, "--prompt", "def read", "--max-new-tokens", "60", "--json"]
             alone = json.loads(run([PROGRAM, *command]).stdout)
             for count, drafts, more in ((2, 1, []), (3, 1, []), (3, 2, ["--draft-threads", 1]),
@@ -174,7 +180,7 @@ class Ranks(RanksTest):
 
     def test_a_draft_on_another_device_is_on_the_first_rank(self):
         command = ["generate", "--target", PAIR / "target", "--draft", PAIR / "draft", "--prompt", "def read",
-                   "--max-new-tokens", "20", "--json", "--draft-backend", "reference"]
+                   "--max-new-tokens", "20", "--json", "--draft-backend", "reference", *SAME_DRAFTS, *MODEL_DRAFTS]
         alone = json.loads(run([PROGRAM, *command]).stdout)
         for more in ([], ["--pipeline", 2]):
             result = on_ranks(2, *command, "--threads", 1, *more)
