@@ -21,7 +21,7 @@ struct DemoOptions {
   std::string model;
   std::string prompt_file;
   int max_new_tokens = 128;
-  std::string draft_length = "adaptive";
+  std::string draft_length = "4";
   int repeats = 5;
   ModelOptions models;
   bool int4 = false;

@@ -90,8 +90,8 @@ class Mistakes(unittest.TestCase):
     @unittest.skipIf(b"__asan_init" in pathlib.Path(PROGRAM).read_bytes(), "a sanitizer needs all address space")
     def test_insufficient_memory(self):
         mends = set()
-        for megabytes in range(24, 64):
-            limit = (megabytes << 20, megabytes << 20)
+        for kibibytes in range(24 << 10, 64 << 10, 256):
+            limit = (kibibytes << 10, kibibytes << 10)
             done = subprocess.run([PROGRAM, "generate", "--target", PAIR / "target", "--prompt", "x", "--max-new-tokens", "70",
                                    "--threads", "1"],
                                   stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120,

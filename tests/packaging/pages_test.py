@@ -89,7 +89,7 @@ def compare_speed(app):
 
     def of_program():
         answer = json.loads(run(PROGRAM, "generate", "--draft", PAIR / "draft", "--target", PAIR / "target", "--prompt", PROMPT,
-                                "--max-new-tokens", 128, "--draft-length", 4, "--json"))
+                                "--max-new-tokens", 128, "--drafter", "model", "--draft-length", 4, "--json"))
         return answer["text"], answer["statistics"]["tokens_per_second"]
 
     best_app = best_program = 0

@@ -160,7 +160,7 @@ TEST_CASE("a failing draft only slows down its request, and is counted") {
   const SpoiltModel failing{options, [](int call, std::span<float>) {
                               if (call == 5) throw std::runtime_error("the draft has lost its way");
                             }};
-  Engine engine{failing, ToyModel{options}};
+  Engine engine{failing, ToyModel{options}, {.speculation = {.draft_tokens = 4}}};
   CHECK(ask(engine) == expected);
   CHECK(engine.stats().draft_faults == 1);
   CHECK(ask(engine) == expected);

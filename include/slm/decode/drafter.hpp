@@ -91,6 +91,12 @@ concept IsolatingSource = requires(S& source) {
 template <class S>
 concept DraftSource = TokenSource<S> || EstimatingSource<S> || DistributionSource<S>;
 
+class Drafter;
+
+/// A model or a source that a Drafter holds.
+template <class S>
+concept DrafterPart = !std::same_as<S, Drafter> && (LanguageModel<S> || DraftSource<S>);
+
 namespace detail {
 
 /// A source of any type, for one text.
@@ -157,14 +163,12 @@ class Drafter {
  public:
   Drafter() = default;
 
-  template <class... S>
-  requires(sizeof...(S) > 0 && ((LanguageModel<S> || DraftSource<S>)&&...)) Drafter(S... sources) {
-    (add(std::move(sources)), ...);
-  }
+  template <DrafterPart... S>
+  requires(sizeof...(S) > 0) Drafter(S... sources) { (add(std::move(sources)), ...); }
 
   /// Throws decode.two-draft-models.
-  template <class S>
-  requires(LanguageModel<S> || DraftSource<S>) void add(S source) {
+  template <DrafterPart S>
+  void add(S source) {
     if constexpr (LanguageModel<S>) {
       check_one_model();
       model_.emplace(std::move(source));

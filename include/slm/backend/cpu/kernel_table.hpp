@@ -20,8 +20,8 @@ constexpr int most_queries = 32;  // per attention task, a multiple of most_lane
 constexpr int most_matmul_rows = 128;  // weight rows per call
 constexpr int most_panel_rows = 64;
 constexpr int most_code_block = 128;  // maximum values per scale in CodeTiles
-/// Values per scale of a GGUF type whose CodeTiles have this many bits.
-constexpr int gguf_code_block(int bits) { return bits == 6 ? 16 : 32; }
+/// Values per scale of the GGUF types whose CodeTiles have this many bits; 0: they differ.
+constexpr int gguf_code_block(int bits) { return bits == 8 ? 0 : bits == 6 ? 16 : 32; }
 constexpr int panel_floats = 1 << 17;  // weights widened at once for many rows: 512 KiB, in the L2 cache
 
 static_assert(kv_block == page_positions);
