@@ -103,7 +103,7 @@ TEST_CASE("correct solutions pass; wrong or missing ones do not") {
   CHECK(error_id([&] { pass_at_1(*sandbox(), tasks, samples, options); }) == "bench.unknown-task");
 }
 
-TEST_CASE("all canonical solutions of HumanEval pass, and bare prompts do not") {
+TEST_CASE("all canonical solutions of HumanEval pass, and bare prompts do not", "[long]") {
   const auto path = slm::testing::test_data("humaneval/HumanEval.jsonl.gz");
   SLM_SKIP_WITHOUT(path, "HumanEval");
   if (sandbox() == nullptr) return;
