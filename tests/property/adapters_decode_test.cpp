@@ -114,7 +114,7 @@ TEST_CASE("an engine answers requests with and without adapters as if each were 
 TEST_CASE("an adapter of another target fails the request, and of another draft only disables its drafting") {
   const Pair pair;
   Request request = pair.requests(1).front();
-  SpeculativeDecoder decoder{pair.draft, pair.target, {}};
+  SpeculativeDecoder decoder{pair.draft, pair.target, {.draft_tokens = 4}};
   const auto generate = [&] { return decoder.generate(request, [](Token) { return true; }); };
   request.draft_adapter = pair.first;
   const Stats stats = generate();

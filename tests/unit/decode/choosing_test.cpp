@@ -124,6 +124,7 @@ TEST_CASE("the decoder chooses where it needs logits or distributions") {
     both.generate(Request{.prompt = {1, 2, 3}, .sampling = sampling, .logprobs = logprobs}, sink);
     return std::pair{*drafted > 0, *verified > 0};
   };
+  const Speculation four{.draft_tokens = 4};  // adaptive lengths depend on the time of steps
   const auto tokens = [](Token) {};
   const auto emitted = [](const GeneratedToken&) {};
   const Sampling some{.max_new_tokens = 9, .ignore_end_tokens = true}, greedy{.max_new_tokens = 9, .temperature = 0};
@@ -131,15 +132,15 @@ TEST_CASE("the decoder chooses where it needs logits or distributions") {
   penalised.presence_penalty = 0.5f;
   masked.adjust_logits = [](std::span<const Token>, std::span<float>) {};
   using Calls = std::pair<bool, bool>;  // of the draft, of the target
-  CHECK(calls_of(some, rule::Coupled{}, tokens, {}) == Calls{true, true});
-  CHECK(calls_of(some, rule::Coupled{}, emitted, {}) == Calls{true, true});
-  CHECK(calls_of(some, rule::Coupled{}, emitted, {}, {.raw = true}) == Calls{true, false});
-  CHECK(calls_of(some, rule::Coupled{}, tokens, {}, {.sampled = true}) == Calls{true, false});
-  CHECK(calls_of(penalised, rule::Coupled{}, tokens, {}) == Calls{false, false});
-  CHECK(calls_of(masked, rule::Coupled{}, tokens, {}) == Calls{false, false});
-  CHECK(calls_of(some, rule::Ratio{}, tokens, {}) == Calls{false, false});
-  CHECK(calls_of(some, rule::Match{}, tokens, {}) == Calls{false, false});
-  CHECK(calls_of(greedy, rule::Ratio{}, tokens, {}) == Calls{true, true});
+  CHECK(calls_of(some, rule::Coupled{}, tokens, four) == Calls{true, true});
+  CHECK(calls_of(some, rule::Coupled{}, emitted, four) == Calls{true, true});
+  CHECK(calls_of(some, rule::Coupled{}, emitted, four, {.raw = true}) == Calls{true, false});
+  CHECK(calls_of(some, rule::Coupled{}, tokens, four, {.sampled = true}) == Calls{true, false});
+  CHECK(calls_of(penalised, rule::Coupled{}, tokens, four) == Calls{false, false});
+  CHECK(calls_of(masked, rule::Coupled{}, tokens, four) == Calls{false, false});
+  CHECK(calls_of(some, rule::Ratio{}, tokens, four) == Calls{false, false});
+  CHECK(calls_of(some, rule::Match{}, tokens, four) == Calls{false, false});
+  CHECK(calls_of(greedy, rule::Ratio{}, tokens, four) == Calls{true, true});
   CHECK(calls_of(some, rule::Coupled{}, tokens, {.draft_length = draft_length::Confidence{}}) == Calls{false, true});
 }
 
