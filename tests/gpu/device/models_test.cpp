@@ -2,6 +2,7 @@
 // the CPU.
 #include "gpu/device/device.hpp"
 #include "slm/backend/cpu/cpu.hpp"
+#include "slm/model/load_definition.hpp"
 #include "support/gpu_adapters.hpp"
 #include "support/gpu_batches.hpp"
 #include "support/gpu_models.hpp"
