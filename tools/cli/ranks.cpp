@@ -48,7 +48,7 @@ std::shared_ptr<Team> draft_team;
 std::unique_ptr<RankModels> draft_models;
 
 /// First value of rank 0's messages, before a group exists.
-enum class Wish { load, measure, divide };
+enum class Command { load, measure, divide };
 
 /// Collective: the first ranks, with targets, form one group; rank 0 and the last `count` ranks another.
 struct Divided {
@@ -76,7 +76,7 @@ std::unique_ptr<RankModels> new_models(std::shared_ptr<Team>& of, RankDevice dev
   {
     const auto speaks = of->lock();
     of->send_all(slm::ranks::Message{}
-                     .put(Wish::load)
+                     .put(Command::load)
                      .put(device.first_gpu.value_or(-1))
                      .put(cpu.threads)
                      .put(cpu.isa)
@@ -192,10 +192,10 @@ void help_first_rank() {
   for (const int number : {SIGINT, SIGTERM, SIGHUP}) std::signal(number, SIG_IGN);
   std::optional<slm::ranks::Message> message = team->next();
   for (; message; message = team->next()) {
-    const auto wish = message->take<Wish>();
-    if (wish == Wish::load) break;
+    const auto command = message->take<Command>();
+    if (command == Command::load) break;
     const int number = message->take<int>();
-    if (wish == Wish::measure) {
+    if (command == Command::measure) {
       rank_speed(team->ranks(), number);
       continue;
     }
@@ -221,7 +221,7 @@ void help_first_rank() {
 RankSpeed measure_ranks(int threads) {
   if (team == nullptr) return rank_speed(slm::ranks::Alone{}, threads);
   const auto speaks = team->lock();
-  team->send_all(slm::ranks::Message{}.put(Wish::measure).put(threads));
+  team->send_all(slm::ranks::Message{}.put(Command::measure).put(threads));
   RankSpeed speed;
   team->together([&] { speed = rank_speed(team->ranks(), threads); });
   return speed;
@@ -232,7 +232,7 @@ void set_draft_ranks(int count) {
   std::optional<Divided> divided;
   {
     const auto speaks = team->lock();
-    team->send_all(slm::ranks::Message{}.put(Wish::divide).put(count));
+    team->send_all(slm::ranks::Message{}.put(Command::divide).put(count));
     team->together([&] { divided.emplace(team->ranks(), count); });
   }
   team.reset();

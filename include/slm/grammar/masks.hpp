@@ -120,19 +120,11 @@ class Masks {
     const auto known = leaves_.find(leaf);
     if (known != leaves_.end()) return known->second;
     Leaf made{Bits(trie_.words()), {}};
-    path_[0] = leaf;
-    for (std::uint32_t i = 0; i < trie_.nodes.size();) {
-      const TrieNode& node = trie_.nodes[i];
-      const Expression next = automaton_.step(path_[node.depth - 1], node.byte);
-      if (next == nothing) {
-        i = node.end;
-        continue;
-      }
-      path_[node.depth] = next;
+    const auto nodes = static_cast<std::uint32_t>(trie_.nodes.size());
+    each_reached(leaf, 0, nodes, 0, [&](std::uint32_t i, const TrieNode& node, Expression next) {
       trie_.each_token(node, [&](Token token) { set_bit(made.bits, token); });
       if (node.end > i + 1 && expressions_.nullable(next)) made.exits.push_back(i);
-      ++i;
-    }
+    });
     return leaves_.emplace(leaf, std::move(made)).first->second;
   }
 
@@ -213,10 +205,10 @@ class Masks {
     }
   }
 
-  /// Adds the tokens of nodes [begin, end), which are below a node of the given depth where `state` begins.
-  void walk(Expression state, std::uint32_t begin, std::uint32_t end, std::uint32_t depth,
-            std::span<std::uint64_t> bits) {
-    expressions_.check_time();
+  /// Calls use(i, node, expression after it) for the nodes of [begin, end) that the automaton reaches. They are below a
+  /// node of the given depth, where `state` begins.
+  template <class Use>
+  void each_reached(Expression state, std::uint32_t begin, std::uint32_t end, std::uint32_t depth, Use use) {
     path_[depth] = state;
     for (std::uint32_t i = begin; i < end;) {
       const TrieNode& node = trie_.nodes[i];
@@ -226,9 +218,18 @@ class Masks {
         continue;
       }
       path_[node.depth] = next;
-      trie_.each_token(node, [&](Token token) { set_bit(bits, token); });
+      use(i, node, next);
       ++i;
     }
+  }
+
+  /// Adds the tokens of those nodes.
+  void walk(Expression state, std::uint32_t begin, std::uint32_t end, std::uint32_t depth,
+            std::span<std::uint64_t> bits) {
+    expressions_.check_time();
+    each_reached(state, begin, end, depth, [&](std::uint32_t, const TrieNode& node, Expression) {
+      trie_.each_token(node, [&](Token token) { set_bit(bits, token); });
+    });
   }
 
   Expressions& expressions_;
