@@ -26,6 +26,7 @@ namespace {
 struct Contents {
   std::int64_t parameters = 0;
   std::int64_t bytes = 0;
+  std::int64_t expert_parameters = 0;  // of experts that a router chooses
   std::map<std::string, std::int64_t> tensors_by_type;
   bool blocked = false;  // some matrices have GGUF block formats
   // of linear layers:
@@ -70,6 +71,7 @@ Contents contents_of(const slm::Checkpoint& checkpoint) {
     contents.add(&tensor);
   };
   checkpoint.names().for_each([&](slm::Role role, int, const auto& weights, const auto& biases) {
+    const std::int64_t before = contents.parameters;
     for (const slm::TensorName& weight : weights) {
       if (slm::is_optional(role) && !checkpoint.has(weight.name)) continue;
       if (weight.shape.size() != 2) {
@@ -87,8 +89,22 @@ Contents contents_of(const slm::Checkpoint& checkpoint) {
       }
     }
     for (const slm::TensorName& bias : biases) add_float(checkpoint.tensor(bias.name, bias.shape));
+    const bool chosen = role == slm::Role::experts_up || role == slm::Role::experts_down;
+    if (chosen) contents.expert_parameters += contents.parameters - before;
   });
   return contents;
+}
+
+/// Null without a mixture. active_parameters: those that one token reads, with the whole embedding table.
+OrderedJson experts_of(const slm::Checkpoint& checkpoint, const Contents& contents) {
+  const slm::MixtureConfig& mixture = checkpoint.config().mixture;
+  if (mixture.experts == 0) return nullptr;
+  const std::int64_t unused = contents.expert_parameters / mixture.experts * (mixture.experts - mixture.chosen);
+  return {{"experts", mixture.experts},
+          {"chosen", mixture.chosen},
+          {"ffn", mixture.ffn},
+          {"shared_ffn", mixture.shared_ffn},
+          {"active_parameters", contents.parameters - unused}};
 }
 
 /// Null if nothing is quantized.
@@ -145,8 +161,11 @@ OrderedJson describe(const std::string& folder, int sequences) {
   slm::visit(slm::KnownModels{}, config, [&](auto known) { json["config"] = decltype(known)::name; });
   json["family"] = checkpoint.family().model_type;
   slm::detail::for_each_member([&](const char* field, auto member) {
-    if constexpr (std::is_enum_v<std::remove_cvref_t<decltype(config.*member)>>) {
+    using Field = std::remove_cvref_t<decltype(config.*member)>;
+    if constexpr (std::is_enum_v<Field>) {
       json[field] = slm::name_of(config.*member);
+    } else if constexpr (std::is_same_v<Field, slm::MixtureConfig>) {
+      json[field] = experts_of(checkpoint, contents);
     } else {
       json[field] = config.*member;
     }

@@ -94,6 +94,13 @@ std::vector<std::string> traits_of(const slm::Checkpoint& checkpoint) {
   add(config.inner_norms, "norms before the second matrices of attention and MLP");
   add(config.qk_norm != slm::QkNorm::none, qk_norm_of(config.qk_norm));
   traits.push_back(slm::text(slm::name_of(config.activation), config.gated ? " with a gate" : " without a gate"));
+  if (const slm::MixtureConfig& mixture = config.mixture; mixture.experts != 0) {
+    const auto dense = std::count(settings.dense_layers.begin(), settings.dense_layers.end(), true);
+    traits.push_back(slm::text(mixture.chosen, " of ", mixture.experts, " experts", layers(config.layers - dense)));
+    add(mixture.shared_ffn != 0, "a shared expert");
+    add(mixture.scores == slm::RouterScores::sigmoid, "sigmoid router");
+    number("factor of experts' weights", settings.router.scale, 1);
+  }
   traits.push_back(positions_of(config, settings));
   const std::vector<bool>& unrotated = settings.unrotated_layers;
   const auto still = std::count(unrotated.begin(), unrotated.end(), true);

@@ -20,11 +20,11 @@ MODELS = r"^(model|backend|decode|config)/"
 # The readers of config.json include a header of each group of families (io/families). A decoder with the functions includes
 # the sources of drafts, the control of the draft length and the rounds (decode/), one header each.
 CLOSURES = {
-    "slm/speculative.hpp": ((112, 95), (231, 180), (QUANTIZING, RANKS, CONFIGS, ADAPTERS, ENGINE)),
+    "slm/speculative.hpp": ((112, 95), (250, 182), (QUANTIZING, RANKS, CONFIGS, ADAPTERS, ENGINE)),
     "slm/text/tokenizer.hpp": ((12, 65), (45, 110), (QUANTIZING, RANKS, CONFIGS, ADAPTERS, ENGINE, MODELS)),
     "slm/text/chat.hpp": ((10, 60), (110, 125), (QUANTIZING, RANKS, CONFIGS, ADAPTERS, ENGINE)),
     "slm/adapters.hpp": ((35, 85), (95, 125), (QUANTIZING, RANKS, CONFIGS, ENGINE)),
-    "slm/engine.hpp": ((122, 105), (255, 190), (QUANTIZING, RANKS, CONFIGS)),
+    "slm/engine.hpp": ((122, 105), (274, 190), (QUANTIZING, RANKS, CONFIGS)),
     "slm/fwd.hpp": ((2, 1), (2, 1), (QUANTIZING, RANKS, CONFIGS, ADAPTERS, ENGINE, MODELS)),
 }
 

@@ -1,4 +1,4 @@
-// The fixture models of the dense families of 2024 to 2026.
+// The fixture models of the families of 2024 to 2026.
 #pragma once
 
 #include <string>
@@ -65,7 +65,11 @@ inline const std::vector<std::string> newer_fixtures = {"apertus",
                                                         "stablelm-12b",
                                                         "starcoder2",
                                                         "starcoder2-full",
-                                                        "gptneox-parallel-v4"};
+                                                        "gptneox-parallel-v4",
+                                                        "qwen3moe",
+                                                        "qwen3moe-dense-layers",
+                                                        "qwen3moe-nonorm",
+                                                        "qwen3moe-one-of-all"};
 
 /// Of them, one or two with each trait.
 inline const std::vector<std::string> newer_traits = {"apertus",
@@ -84,6 +88,8 @@ inline const std::vector<std::string> newer_traits = {"apertus",
                                                       "ministral3",
                                                       "nemotron",
                                                       "olmo3",
+                                                      "qwen3moe",
+                                                      "qwen3moe-dense-layers",
                                                       "smollm3-window",
                                                       "stablelm-12b"};
 

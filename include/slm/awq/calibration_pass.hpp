@@ -20,8 +20,9 @@ namespace slm { inline namespace v0_1 { namespace quantize {
 /// Throws quantize.unsupported for models whose blocks have no AWQ mapping.
 inline void check_foldable(const Checkpoint& checkpoint) {
   const ModelConfig& shape = checkpoint.config();
-  const char* what = checkpoint.names().weights(Role::down).front().transposed ? "stores its matrices transposed"
-                     : shape.order == BlockOrder::post_norm                    ? "has its norms after attention and MLP"
+  const char* what = shape.mixture.experts != 0                                  ? "has a mixture of experts"
+                     : checkpoint.names().weights(Role::down).front().transposed ? "stores its matrices transposed"
+                     : shape.order == BlockOrder::post_norm ? "has its norms after attention and MLP"
                      : shape.inner_norms    ? "has norms before the second matrices of attention and MLP"
                      : shape.embedding != 0 ? "projects its embedding"
                                             : nullptr;

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "slm/config/mixture.hpp"
 #include "slm/core/architecture.hpp"
 #include "slm/core/error.hpp"
 #include "slm/core/types.hpp"
@@ -111,9 +112,10 @@ struct ModelConfig {
   AttentionBias attention_bias = AttentionBias::none;
   bool mlp_bias = false;
   bool head_bias = false;
-  bool inner_norms = false;  // of the inputs of the output projection and of the MLP's second matrix
-  bool final_norm = true;    // before the head
-  int embedding = 0;         // width of the embedding table if it differs from hidden; 0: hidden
+  bool inner_norms = false;    // of the inputs of the output projection and of the MLP's second matrix
+  bool final_norm = true;      // before the head
+  int embedding = 0;           // width of the embedding table if it differs from hidden; 0: hidden
+  MixtureConfig mixture = {};  // in place of the MLPs of all layers but ModelSettings::dense_layers
 
   constexpr bool operator==(const ModelConfig&) const = default;
 
@@ -146,7 +148,9 @@ constexpr std::string_view fault_of(const ModelConfig& config) {
   if (config.embedding != 0 && config.positions != Positions::learned)
     return "a narrow embedding needs learned positions";
   if (config.norm == NormKind::none) return "norm must be rms or layer";
-  return {};
+  if (config.mixture.experts != 0 && (config.order != BlockOrder::pre_norm || !config.gated || config.inner_norms))
+    return "a mixture of experts needs blocks in pre_norm order without inner norms, and gated experts";
+  return fault_of(config.mixture, config.layers);
 }
 
 /// How the trained rotary frequencies are rescaled for longer contexts.
@@ -204,6 +208,8 @@ struct ModelSettings {
   std::vector<bool> windowed_layers = {};    // layers with the window; empty: all
   float windowed_rope_theta = 0;             // layers with the window rotate by this base, unscaled; 0: like the others
   std::vector<bool> unrotated_layers = {};   // layers without rotation; empty: none
+  std::vector<bool> dense_layers = {};       // layers with an MLP in a model with experts; empty: none
+  RouterSettings router = {};                // of a model with experts
   std::vector<Activation> activations = {};  // xIELU of each layer, if the weights do not state it
   int position_offset = 0;                   // row of the learned position table for position 0
   std::vector<Token> end_tokens = {};
@@ -217,6 +223,8 @@ struct ModelSettings {
   }
   /// Whether layers with and without the window rotate by different frequencies.
   bool has_two_ropes() const { return windowed_rope_theta != 0; }
+  /// Whether a layer of a model with experts has an MLP instead.
+  bool is_dense(int layer) const { return !dense_layers.empty() && dense_layers[static_cast<std::size_t>(layer)]; }
   bool rotates(int layer) const {
     return unrotated_layers.empty() || !unrotated_layers[static_cast<std::size_t>(layer)];
   }

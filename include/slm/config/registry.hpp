@@ -68,6 +68,7 @@ void for_each_member(F&& f) {
   f("inner_norms", &ModelConfig::inner_norms);
   f("final_norm", &ModelConfig::final_norm);
   f("embedding", &ModelConfig::embedding);
+  f("mixture", &ModelConfig::mixture);
 }
 
 /// A value as C++ source without namespace: 12, true, NormKind::layer.
@@ -80,6 +81,24 @@ inline std::string source_of(Positions value) { return text("Positions::", name_
 inline std::string source_of(BlockOrder value) { return text("BlockOrder::", name_of(value)); }
 inline std::string source_of(QkNorm value) { return text("QkNorm::", name_of(value)); }
 inline std::string source_of(AttentionBias value) { return text("AttentionBias::", name_of(value)); }
+inline std::string source_of(const MixtureConfig& value) {
+  const MixtureConfig none;
+  std::string fields;
+  const auto add = [&](const char* name, const auto& field, const auto& otherwise) {
+    if (field != otherwise) fields += text(fields.empty() ? "" : ", ", ".", name, " = ", source_of(field));
+  };
+  add("experts", value.experts, none.experts);
+  add("chosen", value.chosen, none.chosen);
+  add("ffn", value.ffn, none.ffn);
+  add("shared_ffn", value.shared_ffn, none.shared_ffn);
+  add("shared_gate", value.shared_gate, none.shared_gate);
+  if (value.scores != none.scores)
+    fields += text(fields.empty() ? "" : ", ", ".scores = slm::RouterScores::", name_of(value.scores));
+  add("router_bias", value.router_bias, none.router_bias);
+  add("choice_bias", value.choice_bias, none.choice_bias);
+  add("expert_bias", value.expert_bias, none.expert_bias);
+  return text("{", fields, "}");
+}
 
 }  // namespace detail
 

@@ -24,6 +24,7 @@
 #include "slm/core/mapping_guard.hpp"
 #include "slm/core/tensor.hpp"
 #include "slm/io/config_json.hpp"
+#include "slm/io/expert_tensors.hpp"
 #include "slm/io/foreign_folder.hpp"
 #include "slm/io/gguf_file.hpp"
 #include "slm/io/gguf_model.hpp"
@@ -139,6 +140,7 @@ class Checkpoint {
   /// The family that the tensor names belong to, if they lack those of this model's family; null: none.
   const Family* family_of_names() const {
     constexpr Role roles[] = {Role::embedding, Role::attention_out, Role::qkv, Role::gate_up};
+    if (config().mixture.experts != 0) return nullptr;
     const auto names_of = [&](const Family* family) {
       return TensorNames(config(), settings(), family->names, find_prefixes(tensors_, family->names));
     };
@@ -182,6 +184,7 @@ class Checkpoint {
                                   "': it is used as the head"));
     }
     names_ = TensorNames(config(), settings, table, prefixes, settings.tied_embeddings && has_head && !has_embedding);
+    experts_.split(tensors_, config(), names_, folder_.string());
     recognise_blocks();
     note_surplus_layers();
   }
@@ -243,10 +246,10 @@ class Checkpoint {
         for (const TensorName& name : *names) read.insert(name.name);
       }
     });
-    for (const Tensor& tensor : given_) {
-      if (read.contains(tensor.name)) continue;
+    for (const auto& [name, tensor] : tensors_) {
+      if (read.contains(name)) continue;
       throw Error("gguf.unknown-tensor",
-                  text("'", folder_.string(), "' has the tensor ", quote(tensor.name), ", which the architecture '",
+                  text("'", folder_.string(), "' has the tensor ", quote(name), ", which the architecture '",
                        family().architecture, "' does not use"),
                   convert_again);
     }
@@ -317,6 +320,7 @@ class Checkpoint {
   std::vector<Tensor> given_;
   std::vector<std::unique_ptr<std::byte[]>> copies_;  // tensors may also refer to these bytes
   std::map<std::string, Tensor> in_blocks_;           // tensors whose bytes are blocks
+  detail::ExpertTensors experts_;
   TensorMap tensors_;
   TensorNames names_{ModelConfig{}};
 };

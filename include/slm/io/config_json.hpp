@@ -31,6 +31,7 @@
 #include "slm/io/families/phi.hpp"
 #include "slm/io/families/phi3.hpp"
 #include "slm/io/families/qwen.hpp"
+#include "slm/io/families/qwen_moe.hpp"
 #include "slm/io/families/smollm3.hpp"
 #include "slm/io/families/stablelm.hpp"
 #include "slm/io/families/starcoder2.hpp"
@@ -48,7 +49,7 @@ inline constexpr const Family* known_families[] = {
     &families::internlm2, &families::internlm3, &families::arcee,     &families::nemotron,   &families::apertus,
     &families::gemma,     &families::gemma2,    &families::gemma3,    &families::exaone,     &families::exaone4,
     &families::glm,       &families::glm4,      &families::cohere,    &families::cohere2,    &families::gpt_neox,
-    &families::falcon};
+    &families::falcon,    &families::qwen3_moe};
 
 namespace detail {
 

@@ -23,6 +23,22 @@ struct ModelDescription {
   std::vector<std::string> notes = {};        // deviations from the files' statements, as sentences
 };
 
+/// Module names of a layer with experts, below the layer's prefix; {} is the number of an expert. A file may also store
+/// the matrices of all experts in one tensor [experts, rows, columns]: its name is a whole tensor name. A single name
+/// of `all_up` denotes a tensor with the rows of gate and up.
+struct ExpertTable {
+  std::string_view router = "mlp.gate";
+  std::string_view choice_bias = {};  // a whole tensor name
+  bool wide_choice_bias = false;      // stored as [1, experts]
+  std::array<std::string_view, 2> up = {"mlp.experts.{}.gate_proj", "mlp.experts.{}.up_proj"};
+  std::string_view down = "mlp.experts.{}.down_proj";
+  std::array<std::string_view, 2> all_up = {"mlp.experts.gate_up_proj"};
+  std::string_view all_down = "mlp.experts.down_proj";
+  std::array<std::string_view, 2> shared_up = {};
+  std::string_view shared_down = {};
+  std::string_view shared_gate = {};
+};
+
 /// Module names of a checkpoint, without ".weight" and ".bias"; empty if a family lacks the module. A single name
 /// instead of two or three denotes a fused matrix with the rows of q, k and v, or of gate and up, in this order.
 struct TensorTable {
@@ -49,6 +65,7 @@ struct TensorTable {
   std::string_view down = "mlp.down_proj";
   std::string_view activation_scales = {};  // a whole tensor name: divisors of `down`'s input, if the file has them
   std::array<std::string_view, 4> activation = {};  // whole tensor names: xIELU's alpha_p, alpha_n, beta, epsilon
+  ExpertTable experts = {};                         // of the layers with experts
   bool transposed = false;                          // the layers' matrices are stored [in, out]
   bool grouped_qkv = false;     // rows of a fused qkv: for each KV head its queries, its key and its value
   bool norm_per_head = false;   // q_norm and k_norm are modules of each head: NAME.0, NAME.1, ...

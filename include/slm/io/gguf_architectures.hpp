@@ -25,6 +25,16 @@ struct GgufArchitecture {
 
 namespace detail {
 
+inline constexpr ExpertTable gguf_experts{.router = "ffn_gate_inp",
+                                          .choice_bias = "exp_probs_b.bias",
+                                          .up = {"ffn_gate_exps.{}", "ffn_up_exps.{}"},
+                                          .down = "ffn_down_exps.{}",
+                                          .all_up = {"ffn_gate_exps.weight", "ffn_up_exps.weight"},
+                                          .all_down = "ffn_down_exps.weight",
+                                          .shared_up = {"ffn_gate_shexp", "ffn_up_shexp"},
+                                          .shared_down = "ffn_down_shexp",
+                                          .shared_gate = "ffn_gate_inp_shexp"};
+
 /// up: names of gate and up, or of the fused matrix, or of up alone.
 constexpr GgufArchitecture gguf_architecture(std::string_view name, std::string_view model_type,
                                              std::array<std::string_view, 2> up, const ModelConfig& traits = {},
@@ -47,7 +57,8 @@ constexpr GgufArchitecture gguf_architecture(std::string_view name, std::string_
                           .attention_out = "attn_output",
                           .up = up,
                           .down = "ffn_down",
-                          .activation_scales = name == "mpt" ? std::string_view{"ffn_act.scales"} : std::string_view{}},
+                          .activation_scales = name == "mpt" ? std::string_view{"ffn_act.scales"} : std::string_view{},
+                          .experts = gguf_experts},
                 .read = nullptr};
   GgufArchitecture made{name, family, family, traits, pairs};
   made.fused.names.qkv = {"attn_qkv"};
@@ -114,6 +125,7 @@ inline constexpr GgufArchitecture gguf_architectures[] = {
     detail::gguf_architecture("apertus", "apertus", detail::up_alone,
                               detail::plain_mlp(ActivationKind::xielu, NormKind::rms)),
     detail::gguf_architecture("seed_oss", "seed_oss", detail::gate_and_up),
+    detail::gguf_architecture("qwen3moe", "qwen3_moe", detail::gate_and_up, {.qk_norm = QkNorm::per_head}),
 };
 
 namespace detail {

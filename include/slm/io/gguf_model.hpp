@@ -19,6 +19,7 @@
 #include "slm/io/gguf_architectures.hpp"
 #include "slm/io/gguf_families.hpp"
 #include "slm/io/gguf_file.hpp"
+#include "slm/io/gguf_mixture.hpp"
 
 namespace slm { inline namespace v0_1 {
 
@@ -34,6 +35,7 @@ class GgufModelReader {
     refuse_other_formulas();
     read_kinds();
     read_sizes();
+    GgufMixtureReader(file_, architecture_.name, model_).read();
     read_settings();
     if (config_.positions == Positions::rope) read_rope();
     GgufFamilyReader(file_, architecture_.name, model_).read();
@@ -88,7 +90,9 @@ class GgufModelReader {
 
   /// Refuses keys of formulas that the architecture lacks.
   void refuse_other_formulas() const {
-    if (fields_.integer(key("expert_count"), 0, 1 << 20, 0) > 0) throw unsupported("a mixture of experts");
+    if (fields_.integer(key("expert_count"), 0, 1 << 20, 0) > 0 && !gguf_has_experts(architecture_.name)) {
+      throw unsupported("a mixture of experts");
+    }
     for (const char* name : {"logit_scale", "embedding_scale", "residual_scale", "attention.scale",
                              "attn_logit_softcapping", "final_logit_softcapping"}) {
       const float factor = fields_.number(key(name), -1e30, 1e30, 0);

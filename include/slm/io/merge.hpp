@@ -41,6 +41,7 @@ class Merge {
       throw refused("a GGUF file", "Merge into the model's Hugging Face folder, then convert the result to GGUF");
     }
     if (checkpoint_.quantization().is_stated()) throw quantized();
+    if (checkpoint_.config().mixture.experts != 0) throw refused("a mixture of experts", "Load the adapter beside it");
     adapter_ = read_peft(adapter, checkpoint_);
     name_tensors();
   }

@@ -36,6 +36,13 @@ enum class Role {
   gate_up,  // up only, if the MLP has no gate
   down_divisor,
   activation,  // the parameters of xIELU
+  router,      // of a layer with experts
+  choice_bias,
+  experts_up,    // gate and up of each expert
+  experts_down,  // of each expert
+  shared_up,     // gate and up of the shared expert
+  shared_down,
+  shared_gate,
   down,
   // after the layers:
   final_norm,
@@ -53,6 +60,10 @@ constexpr bool is_linear(Role role) {
     case Role::attention_out:
     case Role::gate_up:
     case Role::down:
+    case Role::experts_up:
+    case Role::experts_down:
+    case Role::shared_up:
+    case Role::shared_down:
     case Role::head: return true;
     default: return false;
   }
@@ -70,6 +81,12 @@ struct TensorName {
   std::string module() const { return name.substr(0, name.rfind('.')); }
 };
 
+/// "mlp.experts.{}.up_proj" -> "mlp.experts.3.up_proj"
+inline std::string of_expert(std::string_view pattern, int expert) {
+  const std::size_t number = pattern.find("{}");
+  return text(pattern.substr(0, number), expert, pattern.substr(number + 2));
+}
+
 /// A TensorTable applied to a config. Roles that the model lacks are empty; readers need no other test.
 class TensorNames {
  public:
@@ -84,6 +101,7 @@ class TensorNames {
         position_rows_(std::int64_t{settings.context} + settings.position_offset),
         tied_(settings.tied_embeddings || settings.headless),
         one_table_as_head_(one_table_as_head),
+        dense_layers_(settings.dense_layers),
         table_(table),
         prefixes_(std::move(prefixes)) {}
 
@@ -133,13 +151,22 @@ class TensorNames {
                 matrix(layer, table_.qkv[2], kv, hidden)};
       case Role::attention_out: return {matrix(layer, table_.attention_out, hidden, q)};
       case Role::gate_up:
+        if (has_experts(layer)) return {};
         if (table_.up[1].empty()) return {matrix(layer, table_.up[0], (shape_.gated ? 2 : 1) * ffn, hidden)};
         return {matrix(layer, table_.up[0], ffn, hidden), matrix(layer, table_.up[1], ffn, hidden)};
       case Role::down_divisor:
         if (table_.activation_scales.empty()) return {};
         return one(text(numbered(layer), table_.activation_scales), {ffn});
       case Role::activation: return activation(layer);
-      case Role::down: return {matrix(layer, table_.down, hidden, ffn)};
+      case Role::down:
+        return has_experts(layer) ? std::vector<TensorName>{} : std::vector{matrix(layer, table_.down, hidden, ffn)};
+      case Role::router:
+      case Role::choice_bias:
+      case Role::experts_up:
+      case Role::experts_down:
+      case Role::shared_up:
+      case Role::shared_down:
+      case Role::shared_gate: return has_experts(layer) ? of_experts(role, layer) : std::vector<TensorName>{};
       case Role::final_norm:
         return shape_.final_norm ? norm(outside(table_.final_norm), hidden) : std::vector<TensorName>{};
       case Role::head: return tied_ ? std::vector<TensorName>{} : head(embedding);
@@ -191,6 +218,12 @@ class TensorNames {
     return {weight.module() + ".bias", {weight.transposed ? weight.shape.back() : weight.shape.front()}};
   }
 
+  /// Whether a layer has experts instead of an MLP.
+  bool has_experts(int layer) const {
+    const auto index = static_cast<std::size_t>(layer);
+    return shape_.mixture.experts != 0 && !(index < dense_layers_.size() && dense_layers_[index]);
+  }
+
   bool norms_less_one() const { return table_.norms_less_one; }
   bool groups_qkv() const { return table_.grouped_qkv; }
 
@@ -211,6 +244,10 @@ class TensorNames {
 
   const NamePrefixes& prefixes() const { return prefixes_; }
 
+  /// The name of a tensor below the prefix of a layer.
+  std::string in_layer(int layer, std::string_view tensor) const { return text(numbered(layer), tensor); }
+  const ExpertTable& experts() const { return table_.experts; }
+
   /// The common prefix of all layer names up to the number: "model.layers.".
   std::string layers() const { return text(prefixes_.model, table_.layer.substr(0, table_.layer.find("{}"))); }
 
@@ -230,7 +267,12 @@ class TensorNames {
       case Role::qkv: return shape_.attention_bias != AttentionBias::none;
       case Role::attention_out: return shape_.attention_bias == AttentionBias::all;
       case Role::gate_up:
-      case Role::down: return shape_.mlp_bias;
+      case Role::down:
+      case Role::shared_up:
+      case Role::shared_down: return shape_.mlp_bias;
+      case Role::router: return shape_.mixture.router_bias;
+      case Role::experts_up:
+      case Role::experts_down: return shape_.mixture.expert_bias;
       case Role::head: return shape_.head_bias;
       default: return false;
     }
@@ -279,6 +321,46 @@ class TensorNames {
     return names;
   }
 
+  std::vector<TensorName> of_experts(Role role, int layer) const {
+    const MixtureConfig& mixture = shape_.mixture;
+    const ExpertTable& table = table_.experts;
+    const std::int64_t hidden = shape_.hidden, ffn = mixture.ffn, shared = mixture.shared_ffn, count = mixture.experts;
+    std::vector<TensorName> names;
+    const auto add = [&](std::string_view module, std::int64_t out, std::int64_t in_features) {
+      names.push_back({in(layer, module), {out, in_features}});
+    };
+    switch (role) {
+      case Role::router: add(table.router, count, hidden); break;
+      case Role::choice_bias:
+        if (!mixture.choice_bias) break;
+        names.push_back({text(numbered(layer), table.choice_bias), {count}});
+        if (table.wide_choice_bias) names.back().shape = {1, count};
+        break;
+      case Role::experts_up:
+        for (int e = 0; e < count; ++e) {
+          for (const std::string_view module : table.up) add(of_expert(module, e), ffn, hidden);
+        }
+        break;
+      case Role::experts_down:
+        for (int e = 0; e < count; ++e) add(of_expert(table.down, e), hidden, ffn);
+        break;
+      case Role::shared_up:
+        if (shared != 0 && table.shared_up[1].empty()) add(table.shared_up[0], 2 * shared, hidden);
+        for (const std::string_view module : table.shared_up) {
+          if (shared != 0 && !table.shared_up[1].empty()) add(module, shared, hidden);
+        }
+        break;
+      case Role::shared_down:
+        if (shared != 0) add(table.shared_down, hidden, shared);
+        break;
+      case Role::shared_gate:
+        if (mixture.shared_gate) add(table.shared_gate, 1, hidden);
+        break;
+      default: break;
+    }
+    return names;
+  }
+
   TensorName matrix(int layer, std::string_view module, std::int64_t out, std::int64_t inputs) const {
     if (table_.transposed) return {in(layer, module), {inputs, out}, true};
     return {in(layer, module), {out, inputs}};
@@ -288,6 +370,7 @@ class TensorNames {
   std::int64_t position_rows_;
   bool tied_;  // or headless: no separate head is read
   bool one_table_as_head_;
+  std::vector<bool> dense_layers_;
   TensorTable table_;
   NamePrefixes prefixes_;
 };

@@ -25,6 +25,7 @@ struct BlockSettings {
   float norm_epsilon = 0;
   float clip_qkv = 0;  // 0: none
   float residual_scale = 1;
+  RouterSettings router = {};  // of a layer with experts
   Rope rope = {};
   Attention attention = {};
 };
@@ -51,6 +52,7 @@ inline BlockSettings block_settings(const ModelConfig& shape, const ModelSetting
   return {.norm_epsilon = settings.norm_epsilon,
           .clip_qkv = settings.clip_qkv,
           .residual_scale = settings.residual_scale,
+          .router = settings.router,
           .rope = rope,
           .attention = {.scale = settings.attention_scale,
                         .window = settings.window_of(layer),
@@ -129,6 +131,12 @@ void run_block(Step& step, const Shape& config, const LayerWeights<Format, B>& l
   add_output<B>(step, config, settings, layer.attention_output_norm, rows.mixed, attention_out, rows);
   if (shape.order == BlockOrder::post_norm) step.normalize(rows.x, attention_norm);
 
+  if constexpr (MixesExperts<B>) {
+    if (layer.experts) {
+      const auto mixture = layer.experts->mixture(shape.mixture, settings.router, shape.activation);
+      return step.add_mixture(rows.x, mlp_norm, mixture, settings.residual_scale);
+    }
+  }
   if (!parallel) run_mlp<B>(step, config, layer, settings, before ? mlp_norm : as_it_is, rows);
   add_output<B>(step, config, settings, layer.mlp_output_norm, rows.gated, down, rows);
   if (shape.order == BlockOrder::post_norm) step.normalize(rows.x, mlp_norm);

@@ -1,9 +1,12 @@
 // LayerWeights: the weights of one transformer block, in the backend's layout.
 #pragma once
 
+#include <optional>
+
 #include "slm/backend/concept.hpp"
 #include "slm/formats/format.hpp"
 #include "slm/lm/adapter.hpp"
+#include "slm/model/experts.hpp"
 
 namespace slm { inline namespace v0_1 {
 
@@ -46,9 +49,10 @@ struct LayerWeights {
   Matrix down;                            // [hidden, ffn]
   Vector qkv_bias, attention_out_bias;    // empty if the architecture has none
   Vector gate_up_bias, down_bias;
-  Vector down_divisor;         // [ffn] or empty
-  Activation activation = {};  // with the parameters of xIELU
-  int index = 0;               // layer index
+  Vector down_divisor;                              // [ffn] or empty
+  std::optional<ExpertWeights<Format, B>> experts;  // in place of gate_up and down, which are then empty
+  Activation activation = {};                       // with the parameters of xIELU
+  int index = 0;                                    // layer index
 
   int number(AdaptedProduct product) const { return number_of(product, index); }
 };

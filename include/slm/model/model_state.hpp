@@ -208,6 +208,7 @@ std::shared_ptr<const ModelState<Format, B>> make_state(std::shared_ptr<const Ch
                                                         const LoadOptions& options) {
   const FloatEnvironment environment;
   const BusErrorsTaken taken;
+  check_mixture<B>(*checkpoint);
   return std::make_shared<const ModelState<Format, B>>(std::move(checkpoint), std::move(device), options);
 }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <span>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -19,6 +20,7 @@
 #include "slm/io/checkpoint.hpp"
 #include "slm/io/linear_source.hpp"
 #include "slm/io/tensor_names.hpp"
+#include "slm/model/expert_reader.hpp"
 #include "slm/model/layer_weights.hpp"
 #include "slm/model/load_options.hpp"
 
@@ -69,8 +71,12 @@ struct WeightReader {
     // Each matrix follows the one that reads its output, since a backend may adapt its layout to that reader.
     layer.attention_out = pack_step(Role::attention_out, l);
     layer.qkv = pack_step(Role::qkv, l);
-    layer.down = pack_step(Role::down, l);
-    layer.gate_up = pack_step(Role::gate_up, l);
+    if (names.has_experts(l)) {
+      if constexpr (MixesExperts<B>) layer.experts = detail::read_experts<Format, B>(*this, l);
+    } else {
+      layer.down = pack_step(Role::down, l);
+      layer.gate_up = pack_step(Role::gate_up, l);
+    }
     layer.qkv_bias = vector(names.biases(Role::qkv, l));
     layer.attention_out_bias = vector(names.biases(Role::attention_out, l));
     layer.gate_up_bias = vector(names.biases(Role::gate_up, l));
@@ -83,9 +89,12 @@ struct WeightReader {
     return layer;
   }
 
-  Matrix pack(Role role, int layer = 0) {
+  Matrix pack(Role role, int layer = 0) { return pack(names.weights(role, layer), role, layer); }
+
+  /// Packs these tensors as one matrix, where the matrix of `role` would be.
+  Matrix pack(std::span<const TensorName> weights, Role role, int layer) {
     std::vector<typename Format::Source> sources;
-    for (const TensorName& weight : names.weights(role, layer)) sources.push_back(source(weight));
+    for (const TensorName& weight : weights) sources.push_back(source(weight));
     Matrix matrix = [&] {
       if constexpr (PacksByPlace<B, Format>) {
         return device.template pack<Format>(sources, place_of(role, layer));
@@ -93,6 +102,14 @@ struct WeightReader {
         return device.template pack<Format>(sources);
       }
     }();
+    if constexpr (requires { matrix.in_file(); }) in_file = in_file || matrix.in_file();
+    return matrix;
+  }
+
+  /// Packs a floating-point matrix in fp32.
+  auto in_floats(const TensorName& weight) {
+    const Tensor tensors[] = {checkpoint.tensor(weight.name, weight.shape)};
+    auto matrix = device.template pack<Fp32>(tensors);
     if constexpr (requires { matrix.in_file(); }) in_file = in_file || matrix.in_file();
     return matrix;
   }

@@ -8,8 +8,8 @@
 #include <mutex>
 
 #include "slm/backend/concept.hpp"
-#include "slm/backend/cpu/adapted_products.hpp"
 #include "slm/backend/cpu/code_matrix.hpp"
+#include "slm/backend/cpu/experts.hpp"
 #include "slm/backend/cpu/products.hpp"
 #include "slm/backend/cpu/rope_table.hpp"
 #include "slm/backend/cpu/tasks.hpp"
@@ -19,12 +19,12 @@
 namespace slm { inline namespace v0_1 { namespace backend {
 
 /// Holds the thread pool's lock until destroyed.
-class CpuStep : private cpu::AdaptedProducts {
+class CpuStep : private cpu::ExpertProducts {
  public:
   using Rows = View<float, 2>;
   using ConstRows = View<const float, 2>;
 
-  CpuStep(const cpu::Products& device, const StepPlan& plan) : AdaptedProducts(device, plan), lock_(state_->mutex) {
+  CpuStep(const cpu::Products& device, const StepPlan& plan) : ExpertProducts(device, plan), lock_(state_->mutex) {
     state_->rope.forget();
   }
 
@@ -192,6 +192,8 @@ class CpuStep : private cpu::AdaptedProducts {
       state_->kernels->activate(activation, z, nullptr, divisor != nullptr ? divisor + first : nullptr, count, z);
     });
   }
+
+  using ExpertProducts::add_mixture;
 
   void scale(Rows x, float factor) {
     for (std::int64_t i = 0; i < x.size(); ++i) x.data[i] *= factor;

@@ -14,6 +14,8 @@
 #include "slm/backend/dense_matrix.hpp"
 #include "slm/backend/kv_rows.hpp"
 #include "slm/backend/mixed_matrix.hpp"
+#include "slm/backend/mixture.hpp"
+#include "slm/backend/reference/experts.hpp"
 #include "slm/backend/reference/row_functions.hpp"
 
 namespace slm { inline namespace v0_1 { namespace backend {
@@ -173,6 +175,18 @@ class ReferenceStep {
     }
   }
 
+  template <class Matrix, class Router>
+  void add_mixture(Rows x, Norm norm, const Mixture<Matrix, Router>& mixture, float factor = 1) {
+    const auto product = [this](const auto& weight, const float* bias, const std::vector<float>& row) {
+      return matmul(row, Linear{weight, bias});
+    };
+    std::vector<float> row(static_cast<std::size_t>(x.extent(1)));
+    for (int r = 0; r < x.extent(0); ++r) {
+      reference::normalize_row(x.row(r), x.extent(1), norm, row.data());
+      reference::add_experts(mixture, row, factor, x.row(r), product);
+    }
+  }
+
   void normalize(Rows x, Norm norm) {
     const std::vector<float> rows = normalized(x, norm);
     std::copy(rows.begin(), rows.end(), x.data);
@@ -243,7 +257,7 @@ class ReferenceStep {
         }
       }
     });
-    for (std::int64_t r = 0; has_adapters(plan_) && r < rows; ++r) {
+    for (std::int64_t r = 0; linear.product >= 0 && has_adapters(plan_) && r < rows; ++r) {
       const Adapter* adapter = adapter_of(plan_, r, rows);
       if (adapter == nullptr) continue;
       for (const LowRank& change : adapter->of(linear.product)) {

@@ -1,0 +1,106 @@
+// Mixture: a mixture of experts as an operand, and the choice of a row's experts.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "slm/backend/concept.hpp"
+#include "slm/core/routing.hpp"
+
+namespace slm { inline namespace v0_1 {
+
+/// An expert: down . (activation(gate) * up), with the halves gate and up of x . gate_up^T.
+template <class Matrix>
+struct Expert {
+  Matrix gate_up;                       // [2 * ffn, hidden]
+  Matrix down;                          // [hidden, ffn]
+  const float* gate_up_bias = nullptr;  // [2 * ffn]; null: none
+  const float* down_bias = nullptr;     // [hidden]; null: none
+
+  std::int64_t ffn() const { return down.in; }
+  std::int64_t bytes() const { return gate_up.bytes() + down.bytes(); }
+};
+
+/// How a router chooses.
+struct Routing {
+  int experts = 0;
+  int chosen = 0;  // of a row
+  RouterScores scores = RouterScores::softmax;
+  RouterSettings settings = {};
+  const float* choice_bias = nullptr;  // [experts]; null: none
+};
+
+/// The result of a row is the sum over its experts, by ascending index, of weight * expert(x). The shared expert, which
+/// all rows take, is the last of the experts, after those of the router.
+template <class Matrix, class Router>
+struct Mixture {
+  const Router& router;                 // [experts, hidden] in fp32
+  const float* router_bias = nullptr;   // [experts]; null: none
+  const Router* shared_gate = nullptr;  // [1, hidden] in fp32: the shared expert's weight is its sigmoid; null: 1
+  Routing routing = {};
+  std::span<const Expert<Matrix>> experts = {};
+  Activation activation = {};
+
+  bool has_shared() const { return static_cast<int>(experts.size()) > routing.experts; }
+  int experts_of_row() const { return routing.chosen + (has_shared() ? 1 : 0); }
+};
+
+/// One expert of a row.
+struct Choice {
+  int expert = 0;
+  float weight = 0;
+};
+
+/// Chooses the experts of a row from the router's logits, which become scores. choices [chosen]: by ascending index. Of
+/// equal scores the one with the lower index is chosen first.
+inline void choose_experts(const Routing& routing, std::span<float> logits, std::span<Choice> choices) {
+  if (routing.scores == RouterScores::softmax) {
+    const float largest = *std::max_element(logits.begin(), logits.end());
+    float sum = 0;
+    for (float& logit : logits) sum += logit = std::exp(logit - largest);
+    for (float& logit : logits) logit /= sum;
+  } else {
+    for (float& logit : logits) logit = 1 / (1 + std::exp(-logit));
+  }
+  // A better expert moves the worse ones back; the last one drops out. Scores that are not numbers are never better.
+  const auto mark_of = [&](int e) {
+    return logits[static_cast<std::size_t>(e)] + (routing.choice_bias != nullptr ? routing.choice_bias[e] : 0);
+  };
+  std::size_t held = 0;
+  for (int e = 0; e < static_cast<int>(logits.size()); ++e) {
+    const float mark = mark_of(e);
+    std::size_t place = held;
+    while (place > 0 && mark > choices[place - 1].weight) --place;
+    if (place == choices.size()) continue;
+    if (held < choices.size()) ++held;
+    std::move_backward(choices.begin() + static_cast<std::ptrdiff_t>(place),
+                       choices.begin() + static_cast<std::ptrdiff_t>(held) - 1,
+                       choices.begin() + static_cast<std::ptrdiff_t>(held));
+    choices[place] = {e, mark};
+  }
+  std::sort(choices.begin(), choices.end(), [](const Choice& a, const Choice& b) { return a.expert < b.expert; });
+  float sum = 0;
+  for (Choice& choice : choices) sum += choice.weight = logits[static_cast<std::size_t>(choice.expert)];
+  sum = std::max(sum + routing.settings.added_to_sum, routing.settings.least_sum);
+  for (Choice& choice : choices) {
+    if (routing.settings.normalizes) choice.weight /= sum;
+    choice.weight *= routing.settings.scale;
+  }
+}
+
+/// A step that computes mixtures of experts.
+///   add_mixture        x [rows, hidden]       x += factor * mixture(norm(x))
+template <class B>
+concept MixesExperts = Backend<B> &&
+    requires(B device, const StepPlan& plan,
+             Mixture<typename B::template Matrix<Fp32>, typename B::template Matrix<Fp32>> mixture,
+             View<typename B::Activation, 2> rows, Norm norm, float factor) {
+  device.begin(plan).add_mixture(rows, norm, mixture, factor);
+};
+
+}}

@@ -1,0 +1,30 @@
+// How the router of a mixture of experts weighs them. A config selects it; backends compute it.
+#pragma once
+
+#include <string_view>
+
+namespace slm { inline namespace v0_1 {
+
+/// How the router's logits become scores.
+enum class RouterScores { softmax, sigmoid };
+
+constexpr std::string_view name_of(RouterScores scores) {
+  switch (scores) {
+    case RouterScores::softmax: return "softmax";
+    case RouterScores::sigmoid: return "sigmoid";
+  }
+  return "?";
+}
+
+/// Settings of a router besides its shape. A weight is the expert's score, divided by the sum of the chosen ones'
+/// scores if `normalizes`, times `scale`.
+struct RouterSettings {
+  bool normalizes = false;
+  float added_to_sum = 0;
+  float least_sum = 0;
+  float scale = 1;
+
+  bool operator==(const RouterSettings&) const = default;
+};
+
+}}

@@ -1,0 +1,91 @@
+// The mixture of experts that the metadata and the tensors of a GGUF file describe.
+#pragma once
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "slm/config/model_config.hpp"
+#include "slm/core/error.hpp"
+#include "slm/io/family.hpp"
+#include "slm/io/gguf_file.hpp"
+
+namespace slm { inline namespace v0_1 { namespace detail {
+
+/// Architectures whose layers may have experts.
+constexpr bool gguf_has_experts(std::string_view architecture) { return architecture == "qwen3moe"; }
+
+/// Reads config.mixture, whose widths the file may leave to the tensors. config has the sizes of the layers.
+class GgufMixtureReader {
+ public:
+  GgufMixtureReader(const GgufFile& file, std::string_view architecture, ModelDescription& model)
+      : file_(file), fields_(file.fields()), architecture_(architecture), model_(model) {}
+
+  void read() {
+    MixtureConfig& mixture = model_.config.mixture;
+    mixture.experts = fields_.integer(key("expert_count"), 0, 1024, 0);
+    if (mixture.experts == 0) return;
+    read_layers();
+    mixture.chosen = fields_.integer(key("expert_used_count"), 1, mixture.experts);
+    mixture.ffn = fields_.integer(key("expert_feed_forward_length"), 1, 1 << 22, model_.config.ffn);
+    mixture.shared_ffn = has("ffn_up_shexp.weight") ? rows_of("ffn_up_shexp.weight") : 0;
+    mixture.shared_gate = has("ffn_gate_inp_shexp.weight");
+    mixture.router_bias = has("ffn_gate_inp.bias");
+    mixture.choice_bias = has("exp_probs_b.bias");
+    mixture.expert_bias = has("ffn_down_exps.bias");
+    if (model_.settings.dense_layers.empty()) model_.config.ffn = mixture.ffn;
+    read_router();
+  }
+
+ private:
+  std::string key(std::string_view name) const { return text(architecture_, ".", name); }
+
+  /// A tensor of the first layer with experts.
+  const GgufTensor* find(std::string_view name) const { return file_.find(text("blk.", first_, ".", name)); }
+  bool has(std::string_view name) const { return find(name) != nullptr; }
+  int rows_of(std::string_view name) const {
+    const GgufTensor& tensor = *find(name);
+    const std::int64_t rows = tensor.shape.empty() ? 0 : tensor.shape[0];
+    return static_cast<int>(std::clamp<std::int64_t>(rows, 0, 1 << 24));  // the loader compares the shapes
+  }
+
+  /// Only the tensors show which layers have experts.
+  void read_layers() {
+    std::vector<bool> dense;
+    for (int l = 0; l < model_.config.layers; ++l)
+      dense.push_back(file_.find(text("blk.", l, ".ffn_gate_inp.weight")) == nullptr);
+    const auto sparse = std::find(dense.begin(), dense.end(), false);
+    if (sparse == dense.end()) {
+      throw Error("checkpoint.missing-tensor",
+                  text("'", fields_.file(), "' has ", model_.config.mixture.experts,
+                       " experts and no tensor 'blk.0.ffn_gate_inp.weight'"),
+                  "Convert the model again, or get its file from another source");
+    }
+    first_ = static_cast<int>(sparse - dense.begin());
+    if (std::count(dense.begin(), dense.end(), true) > 0) model_.settings.dense_layers = std::move(dense);
+  }
+
+  void read_router() {
+    RouterSettings& router = model_.settings.router;
+    const int function = fields_.integer(key("expert_gating_func"), 0, 1 << 20, 1);
+    if (function != 1) {
+      throw Error("config.unsupported",
+                  text("'", fields_.file(), "' requires the function ", function, " of a router (",
+                       key("expert_gating_func"), ")"),
+                  "See docs/models.md for the supported families and their features");
+    }
+    router.normalizes = fields_.boolean(key("expert_weights_norm"), true);
+    router.scale = fields_.number(key("expert_weights_scale"), 0, 1e6, 1);
+    if (router.scale == 0) router.scale = 1;
+  }
+
+  const GgufFile& file_;
+  const GgufFields& fields_;
+  std::string_view architecture_;
+  ModelDescription& model_;
+  int first_ = 0;
+};
+
+}}}

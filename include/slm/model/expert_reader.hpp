@@ -1,0 +1,68 @@
+// Reads the experts of a layer into a backend's memory.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "slm/core/error.hpp"
+#include "slm/io/checkpoint.hpp"
+#include "slm/io/tensor_names.hpp"
+#include "slm/model/experts.hpp"
+#include "slm/model/layer_weights.hpp"
+
+namespace slm { inline namespace v0_1 { namespace detail {
+
+/// Throws model.no-mixtures if a backend does not compute mixtures of experts and the model has them.
+template <Backend B>
+void check_mixture(const Checkpoint& checkpoint) {
+  if (MixesExperts<B> || checkpoint.config().mixture.experts == 0) return;
+  throw Error("model.no-mixtures",
+              text("'", checkpoint.folder().string(), "' has a mixture of experts, which the backend ", B::name,
+                   " does not compute"),
+              "Use the backend cpu without ranks");
+}
+
+/// Reader: a WeightReader.
+template <WeightFormat Format, Backend B, class Reader>
+ExpertWeights<Format, B> read_experts(Reader& reader, int layer) {
+  const TensorNames& names = reader.names;
+  const MixtureConfig& shape = reader.checkpoint.config().mixture;
+  ExpertWeights<Format, B> weights;
+  weights.router = reader.in_floats(names.weights(Role::router, layer).front());
+  weights.router_bias = reader.vector(names.biases(Role::router, layer));
+  weights.choice_bias = reader.vector(names.weights(Role::choice_bias, layer));
+  weights.gate_up_bias = reader.vector(names.biases(Role::experts_up, layer));
+  weights.down_bias = reader.vector(names.biases(Role::experts_down, layer));
+  const std::vector<TensorName> up = names.weights(Role::experts_up, layer);
+  const std::vector<TensorName> down = names.weights(Role::experts_down, layer);
+  const std::size_t count = down.size(), parts = up.size() / count;
+  const auto bias = [](const auto& all, std::size_t e, std::int64_t rows) {
+    return all.size() == 0 ? nullptr : all.data() + static_cast<std::int64_t>(e) * rows;
+  };
+  for (std::size_t e = 0; e < count; ++e) {
+    Expert<typename Reader::Matrix> expert;
+    expert.down = reader.pack(std::span(down).subspan(e, 1), Role::down, layer);
+    expert.gate_up = reader.pack(std::span(up).subspan(e * parts, parts), Role::gate_up, layer);
+    expert.gate_up_bias = bias(weights.gate_up_bias, e, std::int64_t{2} * shape.ffn);
+    expert.down_bias = bias(weights.down_bias, e, reader.checkpoint.config().hidden);
+    weights.experts.push_back(std::move(expert));
+  }
+  if (shape.shared_ffn != 0) {
+    Expert<typename Reader::Matrix> shared;
+    shared.down = reader.pack(names.weights(Role::shared_down, layer), Role::down, layer);
+    shared.gate_up = reader.pack(names.weights(Role::shared_up, layer), Role::gate_up, layer);
+    weights.shared_up_bias = reader.vector(names.biases(Role::shared_up, layer));
+    weights.shared_down_bias = reader.vector(names.biases(Role::shared_down, layer));
+    shared.gate_up_bias = data_or_null(weights.shared_up_bias);
+    shared.down_bias = data_or_null(weights.shared_down_bias);
+    weights.experts.push_back(std::move(shared));
+  }
+  if (shape.shared_gate) weights.shared_gate = reader.in_floats(names.weights(Role::shared_gate, layer).front());
+  reader.step_bytes += weights.active_bytes(shape);
+  return weights;
+}
+
+}}}
