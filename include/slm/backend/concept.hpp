@@ -44,7 +44,8 @@ struct Rope {
 
 /// Processing of queries, keys and values between projection and rotation.
 struct QkvShaping {
-  float clip = 0;  // clamp to [-clip, clip]; 0: off
+  float clip = 0;             // clamp to [-clip, clip]; 0: off
+  bool clips_normed = false;  // queries and keys are clamped after a norm of kind `whole`; only where mixtures run
   QkNorm norm = QkNorm::none;
   Norm query = {};  // weights [head_dim] for per_head and rotated, else [heads * head_dim] or [kv_heads * head_dim]
   Norm key = {};

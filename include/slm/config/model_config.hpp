@@ -194,6 +194,7 @@ struct ModelSettings {
   bool tied_embeddings = false;  // the head is the embedding table
   bool headless = false;         // no head: the model returns hidden states only
   float clip_qkv = 0;            // queries, keys and values are clamped to [-clip, clip]; 0: off
+  bool clips_normed = false;     // queries and keys are clamped after their norm instead of before
   float attention_scale = 0;     // factor of q . k; 0: 1 / sqrt(head_dim)
   float attention_cap = 0;       // scores are cap * tanh(score / cap); 0: off
   float temperature = 0;  // queries are multiplied by 1 + temperature * ln(1 + floor(position / temperature_context))

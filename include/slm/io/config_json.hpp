@@ -22,6 +22,7 @@
 #include "slm/io/families/llama.hpp"
 #include "slm/io/families/llama_relatives.hpp"
 #include "slm/io/families/mistral.hpp"
+#include "slm/io/families/mixtures.hpp"
 #include "slm/io/families/mosaic_gpt.hpp"
 #include "slm/io/families/mpt.hpp"
 #include "slm/io/families/nemotron.hpp"
@@ -40,16 +41,54 @@
 namespace slm { inline namespace v0_1 {
 
 /// All families. A new one needs a file in io/families/ and an entry here (docs/add-a-model.md).
-inline constexpr const Family* known_families[] = {
-    &families::llama,     &families::mistral,   &families::ministral, &families::ministral3, &families::olmo,
-    &families::olmo2,     &families::olmo3,     &families::phi,       &families::phi3,       &families::qwen2,
-    &families::qwen3,     &families::gpt2,      &families::opt,       &families::mpt,        &families::mosaic_gpt,
-    &families::granite,   &families::minicpm,   &families::smollm3,   &families::starcoder2, &families::stablelm,
-    &families::ernie4_5,  &families::helium,    &families::seed_oss,  &families::hunyuan,    &families::bitnet,
-    &families::internlm2, &families::internlm3, &families::arcee,     &families::nemotron,   &families::apertus,
-    &families::gemma,     &families::gemma2,    &families::gemma3,    &families::exaone,     &families::exaone4,
-    &families::glm,       &families::glm4,      &families::cohere,    &families::cohere2,    &families::gpt_neox,
-    &families::falcon,    &families::qwen3_moe};
+inline constexpr const Family* known_families[] = {&families::llama,
+                                                   &families::mistral,
+                                                   &families::ministral,
+                                                   &families::ministral3,
+                                                   &families::olmo,
+                                                   &families::olmo2,
+                                                   &families::olmo3,
+                                                   &families::phi,
+                                                   &families::phi3,
+                                                   &families::qwen2,
+                                                   &families::qwen3,
+                                                   &families::gpt2,
+                                                   &families::opt,
+                                                   &families::mpt,
+                                                   &families::mosaic_gpt,
+                                                   &families::granite,
+                                                   &families::minicpm,
+                                                   &families::smollm3,
+                                                   &families::starcoder2,
+                                                   &families::stablelm,
+                                                   &families::ernie4_5,
+                                                   &families::helium,
+                                                   &families::seed_oss,
+                                                   &families::hunyuan,
+                                                   &families::bitnet,
+                                                   &families::internlm2,
+                                                   &families::internlm3,
+                                                   &families::arcee,
+                                                   &families::nemotron,
+                                                   &families::apertus,
+                                                   &families::gemma,
+                                                   &families::gemma2,
+                                                   &families::gemma3,
+                                                   &families::exaone,
+                                                   &families::exaone4,
+                                                   &families::glm,
+                                                   &families::glm4,
+                                                   &families::cohere,
+                                                   &families::cohere2,
+                                                   &families::gpt_neox,
+                                                   &families::falcon,
+                                                   &families::qwen3_moe,
+                                                   &families::qwen2_moe,
+                                                   &families::mixtral,
+                                                   &families::olmoe,
+                                                   &families::granitemoe,
+                                                   &families::granitemoeshared,
+                                                   &families::ernie4_5_moe};
 
 namespace detail {
 

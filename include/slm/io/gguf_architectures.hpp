@@ -25,15 +25,18 @@ struct GgufArchitecture {
 
 namespace detail {
 
-inline constexpr ExpertTable gguf_experts{.router = "ffn_gate_inp",
-                                          .choice_bias = "exp_probs_b.bias",
-                                          .up = {"ffn_gate_exps.{}", "ffn_up_exps.{}"},
-                                          .down = "ffn_down_exps.{}",
-                                          .all_up = {"ffn_gate_exps.weight", "ffn_up_exps.weight"},
-                                          .all_down = "ffn_down_exps.weight",
-                                          .shared_up = {"ffn_gate_shexp", "ffn_up_shexp"},
-                                          .shared_down = "ffn_down_shexp",
-                                          .shared_gate = "ffn_gate_inp_shexp"};
+constexpr ExpertTable gguf_experts(bool wide_choice_bias) {
+  return {.router = "ffn_gate_inp",
+          .choice_bias = "exp_probs_b.bias",
+          .wide_choice_bias = wide_choice_bias,
+          .up = {"ffn_gate_exps.{}", "ffn_up_exps.{}"},
+          .down = "ffn_down_exps.{}",
+          .all_up = {"ffn_gate_exps.weight", "ffn_up_exps.weight"},
+          .all_down = "ffn_down_exps.weight",
+          .shared_up = {"ffn_gate_shexp", "ffn_up_shexp"},
+          .shared_down = "ffn_down_shexp",
+          .shared_gate = "ffn_gate_inp_shexp"};
+}
 
 /// up: names of gate and up, or of the fused matrix, or of up alone.
 constexpr GgufArchitecture gguf_architecture(std::string_view name, std::string_view model_type,
@@ -58,7 +61,7 @@ constexpr GgufArchitecture gguf_architecture(std::string_view name, std::string_
                           .up = up,
                           .down = "ffn_down",
                           .activation_scales = name == "mpt" ? std::string_view{"ffn_act.scales"} : std::string_view{},
-                          .experts = gguf_experts},
+                          .experts = gguf_experts(name == "ernie4_5-moe")},
                 .read = nullptr};
   GgufArchitecture made{name, family, family, traits, pairs};
   made.fused.names.qkv = {"attn_qkv"};
@@ -126,6 +129,10 @@ inline constexpr GgufArchitecture gguf_architectures[] = {
                               detail::plain_mlp(ActivationKind::xielu, NormKind::rms)),
     detail::gguf_architecture("seed_oss", "seed_oss", detail::gate_and_up),
     detail::gguf_architecture("qwen3moe", "qwen3_moe", detail::gate_and_up, {.qk_norm = QkNorm::per_head}),
+    detail::gguf_architecture("qwen2moe", "qwen2_moe", detail::gate_and_up),
+    detail::gguf_architecture("olmoe", "olmoe", detail::gate_and_up),
+    detail::gguf_architecture("granitemoe", "granitemoe", detail::gate_and_up, {}, true),
+    detail::gguf_architecture("ernie4_5-moe", "ernie4_5_moe", detail::gate_and_up, {.rotates_pairs = true}),
 };
 
 namespace detail {

@@ -16,12 +16,12 @@ namespace slm { inline namespace v0_1 { namespace detail {
 
 /// Whether an architecture's formulas have the factor or pattern of a key.
 constexpr bool gguf_family_reads(std::string_view architecture, std::string_view key) {
-  const bool scaled = architecture == "granite" || architecture == "minicpm";
+  const bool scaled = architecture == "granite" || architecture == "minicpm" || architecture == "granitemoe";
   const bool windowed = architecture == "gemma2" || architecture == "gemma3" || architecture == "olmo2" ||
                         architecture == "exaone4" || architecture == "cohere2";
   if (key == "logit_scale") return scaled || architecture == "cohere2" || architecture == "command-r";
   if (key == "embedding_scale" || key == "residual_scale") return scaled;
-  if (key == "attention.scale") return architecture == "granite";
+  if (key == "attention.scale") return architecture == "granite" || architecture == "granitemoe";
   if (key == "attn_logit_softcapping") return architecture == "gemma2";
   if (key == "final_logit_softcapping") return architecture == "gemma2" || architecture == "gemma3";
   return key == "attention.sliding_window_pattern" && windowed;
@@ -51,7 +51,7 @@ class GgufFamilyReader {
       read_window(6);
       settings.windowed_rope_theta = fields_.number(key("rope.freq_base_swa"), 1, 1e12, 10000);
     }
-    if (is("granite") || is("minicpm")) read_scales();
+    if (is("granite") || is("minicpm") || is("granitemoe")) read_scales();
     if (is("smollm3")) {
       for (int l = 0; l < config.layers; ++l) settings.unrotated_layers.push_back(l % 4 == 3);
     }
@@ -92,7 +92,7 @@ class GgufFamilyReader {
     settings.embedding_scale = take("embedding_scale", minicpm ? 12.0f : 1.0f);
     settings.residual_scale = take("residual_scale", minicpm ? 1.4f / root : 1.0f);
     settings.logit_scale = 1 / take("logit_scale", minicpm ? static_cast<float>(config.hidden) / 256 : 1.0f);
-    if (is("granite")) settings.attention_scale = fields_.number(key("attention.scale"), 0, 1e6, 0);
+    if (!minicpm) settings.attention_scale = fields_.number(key("attention.scale"), 0, 1e6, 0);
   }
 
   /// The layers with the window: those that the pattern names, or all but every `period`-th.

@@ -15,7 +15,10 @@
 namespace slm { inline namespace v0_1 { namespace detail {
 
 /// Architectures whose layers may have experts.
-constexpr bool gguf_has_experts(std::string_view architecture) { return architecture == "qwen3moe"; }
+constexpr bool gguf_has_experts(std::string_view architecture) {
+  return architecture == "qwen3moe" || architecture == "qwen2moe" || architecture == "llama" ||
+         architecture == "olmoe" || architecture == "granitemoe" || architecture == "ernie4_5-moe";
+}
 
 /// Reads config.mixture, whose widths the file may leave to the tensors. config has the sizes of the layers.
 class GgufMixtureReader {
@@ -76,7 +79,9 @@ class GgufMixtureReader {
                        key("expert_gating_func"), ")"),
                   "See docs/models.md for the supported families and their features");
     }
-    router.normalizes = fields_.boolean(key("expert_weights_norm"), true);
+    const bool normalizes = architecture_ != "qwen2moe" && architecture_ != "olmoe";
+    router.normalizes = fields_.boolean(key("expert_weights_norm"), normalizes);
+    if (architecture_ == "ernie4_5-moe") router.least_sum = 1e-12f;
     router.scale = fields_.number(key("expert_weights_scale"), 0, 1e6, 1);
     if (router.scale == 0) router.scale = 1;
   }

@@ -184,6 +184,7 @@ class GgufModelReader {
         config_.norm == NormKind::rms ? "attention.layer_norm_rms_epsilon" : "attention.layer_norm_epsilon";
     settings.norm_epsilon = fields_.number(key(epsilon), 0, 1);
     settings.clip_qkv = fields_.number(key("attention.clamp_kqv"), 0, 1e6, 0);
+    settings.clips_normed = is("olmoe") && settings.clip_qkv != 0;
     settings.window = fields_.integer(key("attention.sliding_window"), 0, 1 << 24, 0);
   }
 

@@ -24,6 +24,7 @@ struct Activations {
 struct BlockSettings {
   float norm_epsilon = 0;
   float clip_qkv = 0;  // 0: none
+  bool clips_normed = false;
   float residual_scale = 1;
   RouterSettings router = {};  // of a layer with experts
   Rope rope = {};
@@ -51,6 +52,7 @@ inline BlockSettings block_settings(const ModelConfig& shape, const ModelSetting
   }
   return {.norm_epsilon = settings.norm_epsilon,
           .clip_qkv = settings.clip_qkv,
+          .clips_normed = settings.clips_normed,
           .residual_scale = settings.residual_scale,
           .router = settings.router,
           .rope = rope,
@@ -68,7 +70,8 @@ void run_attention(Step& step, const Shape& config, const LayerWeights<Format, B
                    KvLayer kv, const Norm& input_norm, const Activations<B>& rows) {
   const ModelConfig& shape = config.value;  // a constant unless Shape is Dynamic
   const Heads heads{.query = shape.heads, .kv = shape.kv_heads, .dim = shape.head_dim};
-  QkvShaping shaping{.clip = settings.clip_qkv, .norm = shape.qk_norm, .query = {}, .key = {}};
+  QkvShaping shaping{
+      .clip = settings.clip_qkv, .clips_normed = settings.clips_normed, .norm = shape.qk_norm, .query = {}, .key = {}};
   if (shape.qk_norm != QkNorm::none) {
     shaping.query = norm_of<B>(layer.q_norm, shape.norm, settings.norm_epsilon);
     shaping.key = norm_of<B>(layer.k_norm, shape.norm, settings.norm_epsilon);

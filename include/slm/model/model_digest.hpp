@@ -52,6 +52,7 @@ inline std::uint64_t model_digest(const Checkpoint& checkpoint,
   add_unusual(settings.embedding_scale, 1);
   add_unusual(settings.residual_scale, 1);
   add_unusual(settings.windowed_rope_theta, 0);
+  add_unusual(settings.clips_normed ? 1 : 0, 0);
   add_unusual(settings.router.normalizes ? 1 : 0, 0);
   add_unusual(settings.router.added_to_sum, 0);
   add_unusual(settings.router.least_sum, 0);

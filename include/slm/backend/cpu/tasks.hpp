@@ -117,11 +117,13 @@ inline void finish_qkv_row(const CommonKernels& kernels, float* row, const StepP
   const float* cosine = angles.cosine + std::int64_t{r} * half;
   const float* sine = angles.sine + std::int64_t{r} * half;
   const PlanRow& place = plan.rows[static_cast<std::size_t>(r)];
-  if (shaping.clip != 0) kernels.clip(row, (heads.query + 2 * heads.kv) * heads.dim, shaping.clip);
+  const int clipped = shaping.clips_normed ? (heads.query + heads.kv) * heads.dim : 0;
+  if (shaping.clip != 0) kernels.clip(row + clipped, (heads.query + 2 * heads.kv) * heads.dim - clipped, shaping.clip);
   const auto finish = [&](float* heads_of_row, int count, const Norm& norm) {
     if (shaping.norm == QkNorm::whole) {
       kernels.normalize(norm, heads_of_row, std::int64_t{count} * heads.dim, heads_of_row);
     }
+    if (shaping.clips_normed) kernels.clip(heads_of_row, count * heads.dim, shaping.clip);
     for (int h = 0; h < count; ++h) {
       float* const x = heads_of_row + std::int64_t{h} * heads.dim;
       const Norm own = shaping.of_head(norm, h, heads.dim);

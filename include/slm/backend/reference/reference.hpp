@@ -89,7 +89,8 @@ class ReferenceStep {
       const PlanRow& row = at(r);
       const float* frequencies = rope.inverse_frequency[sequence_of(row).rope];
       float* source = projected.row(r);
-      for (std::int64_t i = 0; shaping.clip != 0 && i < projected.extent(1); ++i)
+      const std::int64_t first = shaping.clips_normed ? std::int64_t{heads.query + heads.kv} * heads.dim : 0;
+      for (std::int64_t i = first; shaping.clip != 0 && i < projected.extent(1); ++i)
         source[i] = std::clamp(source[i], -shaping.clip, shaping.clip);
       reference::shape_heads(source, heads.query, heads.dim, shaping, shaping.query, rope, frequencies, row.position);
       std::copy_n(source, heads.query * heads.dim, q.row(r));

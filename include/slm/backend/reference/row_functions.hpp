@@ -62,6 +62,8 @@ inline void rotate(const Rope& rope, const float* frequencies, int dim, int posi
 inline void shape_heads(float* x, int heads, int dim, const QkvShaping& shaping, const Norm& norm, const Rope& rope,
                         const float* frequencies, int position) {
   if (shaping.norm == QkNorm::whole) normalize_row(x, std::int64_t{heads} * dim, norm, x);
+  for (std::int64_t i = 0; shaping.clips_normed && i < std::int64_t{heads} * dim; ++i)
+    x[i] = std::clamp(x[i], -shaping.clip, shaping.clip);
   for (int h = 0; h < heads; ++h, x += dim) {
     const Norm own = shaping.of_head(norm, h, dim);
     if (shaping.per_head() && shaping.norm != QkNorm::rotated) normalize_row(x, dim, own, x);

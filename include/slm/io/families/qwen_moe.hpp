@@ -1,4 +1,4 @@
-// Qwen3 MoE (30B-A3B): Qwen3 with experts in place of the MLPs of all or some layers.
+// Qwen2 MoE and Qwen3 MoE (30B-A3B): Qwen2 and Qwen3 with experts in place of the MLPs of all or some layers.
 #pragma once
 
 #include "slm/io/families/common.hpp"
@@ -29,6 +29,25 @@ inline void read_qwen3_moe(const JsonFields& fields, ModelDescription& model) {
   model.settings.router.normalizes = fields.boolean("norm_topk_prob", false);
   read_qwen_dense_layers(fields, model);
 }
+
+/// Qwen2 MoE has a shared expert with a gate.
+inline void read_qwen2_moe(const JsonFields& fields, ModelDescription& model) {
+  read_qwen2(fields, model);
+  if (!fields.boolean("qkv_bias", true)) model.config.attention_bias = AttentionBias::none;
+  read_experts(fields, {"num_experts", "num_local_experts"}, "moe_intermediate_size", model);
+  model.config.mixture.shared_ffn = fields.integer("shared_expert_intermediate_size", 1, 1 << 22);
+  model.config.mixture.shared_gate = true;
+  model.settings.router.normalizes = fields.boolean("norm_topk_prob", false);
+  read_qwen_dense_layers(fields, model);
+}
+
+inline constexpr Family qwen2_moe{
+    .model_type = "qwen2_moe",
+    .architecture = "Qwen2MoeForCausalLM",
+    .names = {.experts = {.shared_up = {"mlp.shared_expert.gate_proj", "mlp.shared_expert.up_proj"},
+                          .shared_down = "mlp.shared_expert.down_proj",
+                          .shared_gate = "mlp.shared_expert_gate"}},
+    .read = read_qwen2_moe};
 
 inline constexpr Family qwen3_moe{
     .model_type = "qwen3_moe", .architecture = "Qwen3MoeForCausalLM", .names = qwen3.names, .read = read_qwen3_moe};
