@@ -43,7 +43,9 @@ const char* const names[] = {"llama-mha3h",
                              "smollm3-window",
                              "gptneox-parallel",
                              "ministral3",
-                             "stablelm-12b"};
+                             "stablelm-12b",
+                             "qwen3moe-dense-layers",
+                             "qwen2moe"};
 
 /// The logits after each token of a sequence that grows token by token, alone.
 std::vector<std::vector<float>> logits_alone(const AnyModel& model, const std::vector<Token>& text) {

@@ -45,7 +45,8 @@ TEMPLATE_TEST_CASE("a saved sequence continues in another model of the same weig
                                      {"phi3-longrope", 25},
                                      {"gpt2", 64},
                                      {"gemma3-4b", 90},
-                                     {"ministral3", 60}}) {
+                                     {"ministral3", 60},
+                                     {"qwen3moe", 90}}) {
     if (length == 700 && std::string(TestType::name) == "reference") continue;
     const auto folder = fixture(text("models/", name));
     const AnyModel model = load(folder, TestType{}), again = load(folder, TestType{});

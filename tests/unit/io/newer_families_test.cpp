@@ -83,6 +83,24 @@ TEST_CASE("what a newer family cannot be is refused by name") {
              Catch::Contains("llama_4_scaling_beta"));
 }
 
+TEST_CASE("a mixture of experts that cannot be is refused by name") {
+  const auto contradictory = Catch::Contains("config.contradictory");
+  CHECK_THAT(fault("qwen3moe", {{"num_local_experts", 0}}), Catch::Contains("'num_local_experts' is 0"));
+  CHECK_THAT(fault("qwen3moe", {{"num_local_experts", 1025}}), Catch::Contains("1..1024"));
+  CHECK_THAT(fault("qwen3moe", {{"num_local_experts", nullptr}}), Catch::Contains("'num_experts'"));
+  CHECK_THAT(fault("qwen3moe", {{"num_experts", 4}}), contradictory && Catch::Contains("num_experts"));
+  CHECK_THAT(fault("qwen3moe", {{"num_experts_per_tok", 9}}),
+             contradictory && Catch::Contains("num_experts_per_tok 9 and num_local_experts 8"));
+  CHECK_THAT(fault("qwen3moe", {{"num_experts_per_tok", 0}}), Catch::Contains("'num_experts_per_tok' is 0"));
+  CHECK_THAT(fault("qwen3moe", {{"moe_intermediate_size", 0}}), Catch::Contains("'moe_intermediate_size' is 0"));
+  CHECK_THAT(fault("qwen3moe", {{"mlp_only_layers", {0, 1}}}), Catch::Contains("without a layer that has experts"));
+  CHECK_THAT(fault("qwen3moe", {{"mlp_only_layers", {-1}}}), Catch::Contains("'mlp_only_layers'"));
+  CHECK_THAT(fault("qwen3moe", {{"num_hidden_layers", 1024}, {"num_local_experts", 1024}}),
+             Catch::Contains("131072 experts"));
+  CHECK_THAT(fault("ernie4.5-moe", {{"moe_num_shared_experts", 1024}, {"moe_intermediate_size", 1 << 20}}),
+             Catch::Contains("'moe_num_shared_experts'"));
+}
+
 TEST_CASE("EXAONE 3 is Llama under other names") {
   const Checkpoint llama(fixture("models/llama-mha3h"));
   const ModelConfig& shape = llama.config();

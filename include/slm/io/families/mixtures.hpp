@@ -27,7 +27,7 @@ inline void read_olmoe(const JsonFields& fields, ModelDescription& model) {
   model.settings.router.normalizes = fields.boolean("norm_topk_prob", false);
 }
 
-/// The chosen experts' logits have a softmax of their own: the same weights as those of all, divided by their sum.
+/// The softmax of the chosen experts' logits: the same weights as those of a softmax over all, divided by their sum.
 inline void read_granite_moe(const JsonFields& fields, ModelDescription& model) {
   read_granite(fields, model);
   model.config.mlp_bias = false;
