@@ -133,7 +133,7 @@ TEST_CASE("GGUF files of newer families give the expected logits") {
                "gemma3-270m", "gemma3-linear", "glm4", "gptneox-parallel", "gptneox-serial", "granite", "hunyuan-dense",
                "internlm2", "llama-linear", "llama-yarn", "minicpm", "ministral3", "nemotron", "olmo2", "olmo3",
                "phi4-mini", "qwen2-yarn", "smollm3", "stablelm-1.6b", "stablelm-12b", "starcoder2-full", "seed_oss",
-               "qwen3moe", "mixtral", "olmoe", "qwen2moe", "granitemoe", "granitemoeshared", "ernie4.5-moe");
+               "qwen3moe", "mixtral", "olmoe", "qwen2moe", "granitemoe", "granitemoeshared", "ernie4.5-moe", "gpt-oss");
   CAPTURE(name);
   const auto path = fixture(text("gguf/", name, ".gguf"));
   const auto goldens = read_golden(fixture(text("models/", name)));
@@ -141,6 +141,20 @@ TEST_CASE("GGUF files of newer families give the expected logits") {
     compare(path, goldens, backend::Reference{}, {}, reference_tolerance * largest_logit(goldens));
   }
   SECTION("cpu") { compare(path, goldens, backend::Cpu{}, {}, tolerance * largest_logit(goldens)); }
+}
+
+TEST_CASE("a GGUF file with experts in MXFP4 gives the expected logits") {
+  const auto path = fixture("gguf/gpt-oss-mxfp4.gguf");
+  const auto goldens = read_golden(fixture("models/gpt-oss"));
+  const double largest = largest_logit(goldens);
+  SECTION("reference") { compare(path, goldens, backend::Reference{}, {}, reference_tolerance * largest); }
+  SECTION("cpu, dequantized") {
+    compare(path, goldens, backend::Cpu{}, {.weights = WeightType::f32}, tolerance * largest);
+  }
+  SECTION("cpu") {  // activations in 16 bits
+    for (const backend::Isa isa : backend::available_isas())
+      compare(path, goldens, backend::Cpu{backend::CpuOptions{.isa = isa}}, {}, 4e-4 * largest);
+  }
 }
 
 TEST_CASE("a GGUF file of every block type gives the logits of its dequantized weights") {

@@ -63,8 +63,10 @@ struct Attention {
   float scale = 0;                // factor of q . k; 0: 1 / sqrt(head_dim)
   int window = 0;                 // position i attends to j with i - window < j <= i; 0: all j <= i
   const float* slopes = nullptr;  // [heads.query], in device memory: ALiBi adds slope * (j - i) to scores; null: none
-  float cap = 0;                  // scaled scores become cap * tanh(score / cap), before ALiBi; 0: off
-  float temperature = 0;          // see ModelSettings
+  const float* sinks =
+      nullptr;            // [heads.query], in device memory: a score of a head whose weight is dropped; null: none
+  float cap = 0;          // scaled scores become cap * tanh(score / cap), before ALiBi; 0: off
+  float temperature = 0;  // see ModelSettings
   int temperature_context = 1;
 
   /// Factor of q . k for the query at a position.

@@ -50,6 +50,15 @@ struct Mixture {
   int experts_of_row() const { return routing.chosen + (has_shared() ? 1 : 0); }
 };
 
+/// Changes gate and up [count] so that silu(gate) * up is the limited inner activation of RouterSettings.
+inline void limit_gates(const RouterSettings& settings, float* gate, float* up, std::int64_t count) {
+  const float limit = settings.gate_limit, alpha = settings.gate_alpha;
+  for (std::int64_t i = 0; limit != 0 && i < count; ++i) {
+    gate[i] = alpha * std::min(gate[i], limit);
+    up[i] = (std::clamp(up[i], -limit, limit) + 1) / alpha;
+  }
+}
+
 /// One expert of a row.
 struct Choice {
   int expert = 0;

@@ -113,6 +113,7 @@ struct ModelConfig {
   bool mlp_bias = false;
   bool head_bias = false;
   bool inner_norms = false;    // of the inputs of the output projection and of the MLP's second matrix
+  bool sinks = false;          // each head has a score whose weight is dropped
   bool final_norm = true;      // before the head
   int embedding = 0;           // width of the embedding table if it differs from hidden; 0: hidden
   MixtureConfig mixture = {};  // in place of the MLPs of all layers but ModelSettings::dense_layers

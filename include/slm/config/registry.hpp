@@ -66,6 +66,7 @@ void for_each_member(F&& f) {
   f("mlp_bias", &ModelConfig::mlp_bias);
   f("head_bias", &ModelConfig::head_bias);
   f("inner_norms", &ModelConfig::inner_norms);
+  f("sinks", &ModelConfig::sinks);
   f("final_norm", &ModelConfig::final_norm);
   f("embedding", &ModelConfig::embedding);
   f("mixture", &ModelConfig::mixture);

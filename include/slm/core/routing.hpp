@@ -23,6 +23,10 @@ struct RouterSettings {
   float added_to_sum = 0;
   float least_sum = 0;
   float scale = 1;
+  // If the limit is not 0, an expert's inner activation is g * sigmoid(alpha * g) * (u + 1), where g is the gate, at
+  // most the limit, and u is up, clamped to [-limit, limit].
+  float gate_limit = 0;
+  float gate_alpha = 1;
 
   bool operator==(const RouterSettings&) const = default;
 };

@@ -16,8 +16,8 @@
 
 namespace slm { inline namespace v0_1 { namespace detail {
 
-/// Replaces such tensors [experts, rows, columns] in a map by their parts, under the names of single experts' matrices.
-/// Parts refer to the bytes of the whole. Throws checkpoint.wrong-shape.
+/// Replaces such tensors [experts, rows, columns], and biases [experts, rows], in a map by their parts, under the names
+/// of single experts' matrices. Parts refer to the bytes of the whole. Throws checkpoint.wrong-shape.
 class ExpertTensors {
  public:
   /// folder: for messages.
@@ -30,9 +30,10 @@ class ExpertTensors {
                             std::int64_t columns) {
         const std::string name = names.in_layer(layer, whole);
         const auto found = whole.empty() ? tensors.end() : tensors.find(name);
-        if (found == tensors.end() || found->second->shape.size() != 3) return;
+        if (found == tensors.end() || found->second->shape.size() != (columns == 0 ? 2 : 3)) return;
         const Tensor& all = *found->second;
-        const std::vector<std::int64_t> shape{config.mixture.experts, rows, columns};
+        std::vector<std::int64_t> shape{config.mixture.experts, rows};
+        if (columns != 0) shape.push_back(columns);
         if (all.shape != shape) {
           throw Error("checkpoint.wrong-shape",
                       text("'", folder, "': tensor '", name, "' is ", shape_text(all.shape), ", the config makes it ",
@@ -41,7 +42,7 @@ class ExpertTensors {
         }
         tensors.erase(found);
         add_parts(tensors, all, parts, [&](std::string_view part, int expert) {
-          return names.in_layer(layer, text(of_expert(part, expert), ".weight"));
+          return names.in_layer(layer, text(of_expert(part, expert), columns == 0 ? ".bias" : ".weight"));
         });
       };
       if (table.all_up[1].empty()) {
@@ -51,6 +52,9 @@ class ExpertTensors {
         take(table.all_up[1], {table.up[1]}, ffn, hidden);
       }
       take(table.all_down, {table.down}, hidden, ffn);
+      take(table.all_up_bias[0], {table.up[0]}, ffn, 0);
+      take(table.all_up_bias[1], {table.up[1]}, ffn, 0);
+      take(table.all_down_bias, {table.down}, hidden, 0);
     }
   }
 
@@ -63,7 +67,8 @@ class ExpertTensors {
     for (std::size_t i = 0; i < count; ++i) {
       Tensor part = all;
       part.name = name_of(parts[i % parts.size()], static_cast<int>(i / parts.size()));
-      part.shape = {all.shape[1] / static_cast<std::int64_t>(parts.size()), all.shape[2]};
+      part.shape.erase(part.shape.begin());
+      part.shape[0] /= static_cast<std::int64_t>(parts.size());
       part.bytes += i * bytes;
       part.size_bytes = bytes;
       const Tensor& kept = parts_.emplace_back(std::move(part));

@@ -34,6 +34,8 @@ struct ExpertTable {
   std::string_view down = "mlp.experts.{}.down_proj";
   std::array<std::string_view, 2> all_up = {"mlp.experts.gate_up_proj"};
   std::string_view all_down = "mlp.experts.down_proj";
+  std::array<std::string_view, 2> all_up_bias = {};
+  std::string_view all_down_bias = {};
   std::array<std::string_view, 2> shared_up = {};
   std::string_view shared_down = {};
   std::string_view shared_gate = {};
@@ -59,6 +61,7 @@ struct TensorTable {
   std::string_view gated_norm = {};  // of the input of down
   std::string_view q_norm = {};
   std::string_view k_norm = {};
+  std::string_view sinks = {};  // a whole tensor name
   std::array<std::string_view, 3> qkv = {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"};
   std::string_view attention_out = "self_attn.o_proj";
   std::array<std::string_view, 2> up = {"mlp.gate_proj", "mlp.up_proj"};

@@ -33,6 +33,8 @@ constexpr ExpertTable gguf_experts(bool wide_choice_bias) {
           .down = "ffn_down_exps.{}",
           .all_up = {"ffn_gate_exps.weight", "ffn_up_exps.weight"},
           .all_down = "ffn_down_exps.weight",
+          .all_up_bias = {"ffn_gate_exps.bias", "ffn_up_exps.bias"},
+          .all_down_bias = "ffn_down_exps.bias",
           .shared_up = {"ffn_gate_shexp", "ffn_up_shexp"},
           .shared_down = "ffn_down_shexp",
           .shared_gate = "ffn_gate_inp_shexp"};
@@ -51,11 +53,12 @@ constexpr GgufArchitecture gguf_architecture(std::string_view name, std::string_
                           .head = "output",
                           .layer = "blk.{}.",
                           .attention_norm = "attn_norm",
-                          .mlp_norm = name == "seed_oss" ? "post_attention_norm" : "ffn_norm",
+                          .mlp_norm = name == "seed_oss" || name == "gpt-oss" ? "post_attention_norm" : "ffn_norm",
                           .attention_output_norm = "post_attention_norm",
                           .mlp_output_norm = "post_ffw_norm",
                           .q_norm = "attn_q_norm",
                           .k_norm = "attn_k_norm",
+                          .sinks = "attn_sinks.weight",
                           .qkv = {"attn_q", "attn_k", "attn_v"},
                           .attention_out = "attn_output",
                           .up = up,
@@ -133,6 +136,7 @@ inline constexpr GgufArchitecture gguf_architectures[] = {
     detail::gguf_architecture("olmoe", "olmoe", detail::gate_and_up),
     detail::gguf_architecture("granitemoe", "granitemoe", detail::gate_and_up, {}, true),
     detail::gguf_architecture("ernie4_5-moe", "ernie4_5_moe", detail::gate_and_up, {.rotates_pairs = true}),
+    detail::gguf_architecture("gpt-oss", "gpt_oss", detail::gate_and_up, {.sinks = true}),
 };
 
 namespace detail {

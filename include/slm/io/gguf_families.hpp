@@ -18,7 +18,7 @@ namespace slm { inline namespace v0_1 { namespace detail {
 constexpr bool gguf_family_reads(std::string_view architecture, std::string_view key) {
   const bool scaled = architecture == "granite" || architecture == "minicpm" || architecture == "granitemoe";
   const bool windowed = architecture == "gemma2" || architecture == "gemma3" || architecture == "olmo2" ||
-                        architecture == "exaone4" || architecture == "cohere2";
+                        architecture == "exaone4" || architecture == "cohere2" || architecture == "gpt-oss";
   if (key == "logit_scale") return scaled || architecture == "cohere2" || architecture == "command-r";
   if (key == "embedding_scale" || key == "residual_scale") return scaled;
   if (key == "attention.scale") return architecture == "granite" || architecture == "granitemoe";
@@ -73,6 +73,10 @@ class GgufFamilyReader {
       if (settings.temperature != 0) settings.temperature_context = fields_.integer(key(original), 1, 1 << 24);
     }
     if (is("apertus")) read_xielu();
+    if (is("gpt-oss")) {
+      read_window(2);
+      settings.rope_scaling.truncate = false;
+    }
   }
 
  private:

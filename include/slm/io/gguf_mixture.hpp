@@ -17,7 +17,8 @@ namespace slm { inline namespace v0_1 { namespace detail {
 /// Architectures whose layers may have experts.
 constexpr bool gguf_has_experts(std::string_view architecture) {
   return architecture == "qwen3moe" || architecture == "qwen2moe" || architecture == "llama" ||
-         architecture == "olmoe" || architecture == "granitemoe" || architecture == "ernie4_5-moe";
+         architecture == "olmoe" || architecture == "granitemoe" || architecture == "ernie4_5-moe" ||
+         architecture == "gpt-oss";
 }
 
 /// Reads config.mixture, whose widths the file may leave to the tensors. config has the sizes of the layers.
@@ -81,6 +82,10 @@ class GgufMixtureReader {
     }
     const bool normalizes = architecture_ != "qwen2moe" && architecture_ != "olmoe";
     router.normalizes = fields_.boolean(key("expert_weights_norm"), normalizes);
+    if (architecture_ == "gpt-oss") {  // the files lack both
+      router.gate_limit = 7;
+      router.gate_alpha = 1.702f;
+    }
     if (architecture_ == "ernie4_5-moe") router.least_sum = 1e-12f;
     router.scale = fields_.number(key("expert_weights_scale"), 0, 1e6, 1);
     if (router.scale == 0) router.scale = 1;

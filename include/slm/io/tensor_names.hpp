@@ -31,6 +31,7 @@ enum class Role {
   gated_norm,  // of the input of down
   q_norm,
   k_norm,
+  sinks,
   qkv,
   attention_out,
   gate_up,  // up only, if the MLP has no gate
@@ -145,6 +146,9 @@ class TensorNames {
         return shape_.inner_norms ? norm(in(layer, table_.gated_norm), ffn) : std::vector<TensorName>{};
       case Role::q_norm: return qk_norm(layer, table_.q_norm, shape_.heads);
       case Role::k_norm: return qk_norm(layer, table_.k_norm, shape_.kv_heads);
+      case Role::sinks:
+        if (!shape_.sinks) return {};
+        return one(in_layer(layer, table_.sinks), {shape_.heads});
       case Role::qkv:
         if (table_.qkv[1].empty()) return {matrix(layer, table_.qkv[0], q + 2 * kv, hidden)};
         return {matrix(layer, table_.qkv[0], q, hidden), matrix(layer, table_.qkv[1], kv, hidden),

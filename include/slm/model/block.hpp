@@ -78,7 +78,9 @@ void run_attention(Step& step, const Shape& config, const LayerWeights<Format, B
   }
   const auto projections = linear(layer.qkv, layer.qkv_bias, layer.number(AdaptedProduct::qkv));
   step.qkv(rows.x, input_norm, projections, settings.rope, heads, kv, rows.q, shaping);
-  step.attend(rows.q, heads, kv, rows.mixed, settings.attention);
+  Attention attention = settings.attention;
+  attention.sinks = data_or_null(layer.sinks);
+  step.attend(rows.q, heads, kv, rows.mixed, attention);
   if (shape.inner_norms) {
     step.normalize(rows.mixed, norm_of<B>(layer.mixed_norm, shape.norm, settings.norm_epsilon));
   }

@@ -49,6 +49,7 @@ struct LayerWeights {
   Matrix down;                            // [hidden, ffn]
   Vector qkv_bias, attention_out_bias;    // empty if the architecture has none
   Vector gate_up_bias, down_bias;
+  Vector sinks;                                     // [heads] or empty
   Vector down_divisor;                              // [ffn] or empty
   std::optional<ExpertWeights<Format, B>> experts;  // in place of gate_up and down, which are then empty
   Activation activation = {};                       // with the parameters of xIELU

@@ -57,6 +57,8 @@ inline std::uint64_t model_digest(const Checkpoint& checkpoint,
   add_unusual(settings.router.added_to_sum, 0);
   add_unusual(settings.router.least_sum, 0);
   add_unusual(settings.router.scale, 1);
+  add_unusual(settings.router.gate_limit, 0);
+  add_unusual(settings.router.gate_alpha, 1);
   for (int layer = 0; layer < checkpoint.config().layers; ++layer)
     add_unusual(settings.rotates(layer) ? 0 : layer + 1, 0);
   return sum.value();

@@ -68,6 +68,7 @@ struct WeightReader {
     layer.gated_norm = norm(Role::gated_norm, l);
     layer.q_norm = norm(Role::q_norm, l);
     layer.k_norm = norm(Role::k_norm, l);
+    layer.sinks = vector(names.weights(Role::sinks, l));
     // Each matrix follows the one that reads its output, since a backend may adapt its layout to that reader.
     layer.attention_out = pack_step(Role::attention_out, l);
     layer.qkv = pack_step(Role::qkv, l);

@@ -128,6 +128,7 @@ class ExpertProducts : protected AdaptedProducts {
           for (int i = 0; i < count; ++i) gate[i] += expert.gate_up_bias[first + i];
           for (int i = 0; i < count; ++i) up[i] += expert.gate_up_bias[ffn + first + i];
         }
+        limit_gates(mixture.routing.settings, gate, up, count);
         kernels().activate(mixture.activation, gate, up, nullptr, count, out);
       }
     });

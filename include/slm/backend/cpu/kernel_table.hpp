@@ -133,6 +133,8 @@ struct AttendTask {
   int visible[most_queries] = {};         // end of the visible positions: own position + 1
   float slope[most_queries] = {};         // ALiBi; 0: none
   float scale[most_queries] = {};         // factor of scores
+  bool sinks = false;                     // whether `sink` is set
+  float sink[most_queries] = {};          // see Attention
   float cap = 0;                          // see Attention
   float* scratch = nullptr;               // attend_scratch(dim) floats of this thread
 };

@@ -88,6 +88,7 @@ inline AttendTask attend_task(const StepPlan& plan, const PlanSequence& sequence
   task.dim = heads.dim;
   task.queries = count;
   task.cap = attention.cap;
+  task.sinks = attention.sinks != nullptr;
   for (int m = 0; m < count; ++m) {
     const int r = sequence.first_row + (first + m) / group, h = kv_head * group + (first + m) % group;
     task.query[m] = q.row(r) + std::int64_t{h} * heads.dim;
@@ -96,6 +97,7 @@ inline AttendTask attend_task(const StepPlan& plan, const PlanSequence& sequence
     task.first[m] = attention.window != 0 ? std::max(0, task.visible[m] - attention.window) : 0;
     task.scale[m] = attention.scale_at(task.visible[m] - 1, heads.dim);
     if (attention.slopes != nullptr) task.slope[m] = attention.slopes[h];
+    if (attention.sinks != nullptr) task.sink[m] = attention.sinks[h];
   }
   return task;
 }

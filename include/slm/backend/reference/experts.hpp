@@ -25,8 +25,9 @@ void add_experts(const Mixture<Matrix, Router>& mixture, const std::vector<float
   std::vector<float> sum(row.size());
   for (const Choice& choice : choices) {
     const Expert<Matrix>& expert = mixture.experts[static_cast<std::size_t>(choice.expert)];
-    const std::vector<float> inner = product(expert.gate_up, expert.gate_up_bias, row);
+    std::vector<float> inner = product(expert.gate_up, expert.gate_up_bias, row);
     std::vector<float> gated(static_cast<std::size_t>(expert.ffn()));
+    limit_gates(mixture.routing.settings, inner.data(), inner.data() + gated.size(), expert.ffn());
     for (std::size_t i = 0; i < gated.size(); ++i)
       gated[i] = activate(mixture.activation, inner[i]) * inner[gated.size() + i];
     const std::vector<float> result = product(expert.down, expert.down_bias, gated);

@@ -125,6 +125,7 @@ class ReferenceStep {
         }
         float sum = 0;
         for (float& weight : weights) sum += weight = std::exp(weight - largest);
+        if (attention.sinks) sum += std::exp(attention.sinks[h] - largest);
         float* const mixed = &out(r, h * heads.dim);
         std::fill_n(mixed, heads.dim, 0.0f);
         for (int j = first; j <= last; ++j) {
