@@ -210,7 +210,9 @@ TEST_CASE("unsupported models are reported by name") {
   CHECK_THAT(fault(GgufBuilder().string("general.architecture", "llama")), Catch::Contains("gguf.no-tensors"));
   CHECK_THAT(fault(GgufBuilder()), Catch::Contains("general.architecture") && Catch::Contains("gguf.missing-key"));
   CHECK_THAT(fault_with([](GgufBuilder& file) { file.u32("llama.expert_count", 8); }),
-             Catch::Contains("a mixture of experts") && Catch::Contains("config.unsupported"));
+             Catch::Contains("8 experts") && Catch::Contains("'blk.0.ffn_gate_inp.weight'"));
+  CHECK_THAT(fault_with([](GgufBuilder& file) { file.u32("llama.expert_count", 1025); }),
+             Catch::Contains("llama.expert_count") && Catch::Contains("gguf.bad-value"));
   CHECK(fault_with([](GgufBuilder& file) { file.u32("llama.expert_count", 0); }).empty());
   CHECK_THAT(fault_with([](GgufBuilder& file) { file.f32("llama.logit_scale", 0.0625f); }),
              Catch::Contains("llama.logit_scale") && Catch::Contains("config.unsupported"));
