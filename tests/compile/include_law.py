@@ -17,7 +17,7 @@ MODULES = {
     "formats": {"core", "lm"},
     "io": {"core", "lm", "config", "formats"},
     "text": {"core", "lm", "config", "formats", "io"},
-    "grammar": {"core", "lm", "config", "formats", "io", "text"},
+    "grammar": {"core", "lm", "config", "formats", "io", "text", "decode"},
     "ranks": {"core"},
     "backend": {"core", "lm", "formats", "ranks"},
     "model": {"core", "lm", "config", "formats", "io", "ranks", "backend"},

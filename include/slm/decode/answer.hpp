@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <span>
+#include <utility>
 
 #include "slm/core/types.hpp"
 #include "slm/decode/processor.hpp"
@@ -19,6 +20,16 @@ struct Answer {
   Processor processor = {};  // points at the request, so an Answer must not be moved
   EndTokens ends = {};
   Stats stats = {};
+
+  /// tentative: maximum number of tokens that are pushed before they are part of the text.
+  void start(Request of, std::size_t tentative) {
+    request = std::move(of);
+    const int longest = std::min(sampling().max_new_tokens, target.context - static_cast<int>(request.prompt.size()));
+    processor.start(sampling(), target.vocab, request.prompt, static_cast<std::size_t>(longest) + tentative);
+    ends.start(target, sampling().ignore_end_tokens, sampling().stop_tokens);
+    if (request.constraint == nullptr) return;
+    processor.constrain(request.constraint, ends.ends_of(*request.constraint), tentative);
+  }
 
   const Sampling& sampling() const { return request.sampling; }
   std::span<const Token> history() const { return processor.history(); }

@@ -320,6 +320,7 @@ class Drafting {
       token = guesses() ? bonus(q) : Rule::draft(coin_, i, q);
     }
     if (guesses()) return guess(token);
+    if (token == no_token && answer_.processor.forbids_all(row.size())) return void(over_ = true);
     if (token != no_token && asks_policy()) {
       if (sampling().greedy()) report_.by_row(answer_.processor.edited(row), token, 0);
       over_ = stopped_ = !policy_->go_on(sampling().greedy() ? std::exp(report_.logprob()) : q.of(token));
@@ -360,7 +361,7 @@ class Drafting {
     draft_.tokens.push_back(token);
     answer_.processor.push(token);
     ++pushed_;
-    stopped_ = stopped_ || answer_.ends.any(token);
+    stopped_ = stopped_ || answer_.ends.any(token) || answer_.processor.is_complete();
     over_ = over_ || stopped_ || static_cast<int>(draft_.tokens.size()) >= most_;
   }
 

@@ -45,15 +45,9 @@ class Generation {
   /// Starts a request. Reuses what the caches hold from the previous request. Throws Error if the request is invalid.
   void start(Request request) {
     check_request(request, answer_.target);
-    answer_.request = std::move(request);
     began_ = clock_();
-    const Sampling& sampling = answer_.sampling();
-    const std::size_t prompt = answer_.request.prompt.size();
     const int most = policy_.most();
-    const int longest = std::min(sampling.max_new_tokens, answer_.target.context - static_cast<int>(prompt));
-    answer_.processor.start(sampling, answer_.target.vocab, answer_.request.prompt,
-                            static_cast<std::size_t>(longest) + 2 * static_cast<std::size_t>(most) + 2);
-    answer_.ends.start(answer_.target, sampling.ignore_end_tokens, sampling.stop_tokens);
+    answer_.start(std::move(request), 2 * static_cast<std::size_t>(most) + 2);
     policy_.restart();
     attempts_ = {};
     is_new_ = true;
@@ -63,7 +57,7 @@ class Generation {
     stats = {};
     stats.start(most);
     stats.rule = Rule::name;
-    stats.prompt_tokens = static_cast<std::int64_t>(prompt);
+    stats.prompt_tokens = std::ssize(answer_.request.prompt);
     stats.reused_tokens = static_cast<std::int64_t>(verification_.length());
     adopted_ = sequence().adopted();
     preempted_ = false;
@@ -322,15 +316,17 @@ class Generation {
   }
 
   /// The reason if no token follows the prompt.
-  std::optional<FinishReason> reason_for_no_token() const {
+  std::optional<FinishReason> reason_for_no_token() {
     if (answer_.request.pooling || answer_.sampling().max_new_tokens == 0) return FinishReason::length;
+    if (answer_.processor.is_complete()) return FinishReason::complete;
     if (std::ssize(answer_.request.prompt) == answer_.target.context) return FinishReason::context;
     return std::nullopt;
   }
 
-  std::optional<FinishReason> reason_to_end(Token token) const {
+  std::optional<FinishReason> reason_to_end(Token token) {
     if (answer_.ends.is_end(token)) return FinishReason::end_token;
     if (answer_.ends.is_stop(token)) return FinishReason::stop_token;
+    if (answer_.processor.is_complete()) return FinishReason::complete;
     if (answer_.stats.emitted >= answer_.sampling().max_new_tokens) return FinishReason::length;
     if (std::ssize(history()) >= answer_.target.context) return FinishReason::context;
     return std::nullopt;

@@ -13,6 +13,7 @@
 
 #include "slm/core/draw.hpp"
 #include "slm/core/types.hpp"
+#include "slm/decode/constraint_track.hpp"
 #include "slm/decode/distribution.hpp"
 #include "slm/decode/logits_scan.hpp"
 #include "slm/decode/sampling.hpp"
@@ -41,14 +42,28 @@ class Processor {
         uses.in_prompt = true;
       }
     }
+    constraint_.start(nullptr, vocab, {}, 0);
     if (edits()) edited_.reserve(static_cast<std::size_t>(vocab));
     if (!sampling.greedy()) pool_.reserve(pool_size(static_cast<std::size_t>(vocab)));
   }
+
+  /// Constrains the text after start(); see ConstraintTrack::start.
+  void constrain(const ConstraintRef& constraint, std::span<const Token> ends, std::size_t tentative) {
+    constraint_.start(constraint, draw_.vocab, ends, tentative);
+    if (edits()) edited_.reserve(static_cast<std::size_t>(draw_.vocab));
+  }
+  /// The constraint of the text; its functions require on().
+  detail::ConstraintTrack& constraint() { return constraint_; }
+  /// Whether the constraint permits nothing more, because the text is complete.
+  bool is_complete() { return constraint_.on() && constraint_.is_complete(); }
+  /// Whether it permits no id below `vocab`.
+  bool forbids_all(std::size_t vocab) { return constraint_.on() && constraint_.forbids_all(vocab); }
 
   std::span<const Token> history() const { return history_; }
 
   void push(Token token) {
     history_.push_back(token);
+    if (constraint_.on()) constraint_.push(token);
     if (counts_.empty()) return;
     Uses& uses = counts_[static_cast<std::size_t>(token)];
     if (!uses.in_prompt && uses.generated == 0) distinct_.push_back(token);
@@ -58,6 +73,7 @@ class Processor {
   void pop() {
     const Token token = history_.back();
     history_.pop_back();
+    if (constraint_.on()) constraint_.pop();
     if (counts_.empty()) return;
     Uses& uses = counts_[static_cast<std::size_t>(token)];
     --uses.generated;
@@ -102,7 +118,7 @@ class Processor {
     return true;
   }
 
-  /// Returns the row itself, or a copy with penalties and the caller's edits applied.
+  /// Returns the row itself, or a copy with penalties, the caller's edits and the constraint applied.
   std::span<const float> edited(std::span<const float> row) {
     if (!edits()) return row;
     edited_.assign(row.begin(), row.end());
@@ -117,6 +133,7 @@ class Processor {
       }
     }
     if (sampling_->adjust_logits) sampling_->adjust_logits(history_, edited_);
+    if (constraint_.on()) constraint_.apply(edited_);
     return edited_;
   }
 
@@ -144,7 +161,7 @@ class Processor {
     return a.logit > b.logit || (a.logit == b.logit && a.token < b.token);
   }
 
-  bool edits() const { return sampling_->penalises() || sampling_->adjust_logits; }
+  bool edits() const { return sampling_->penalises() || sampling_->adjust_logits || constraint_.on(); }
 
   std::size_t pool_size(std::size_t vocab) const {
     const auto k = static_cast<std::size_t>(sampling_->top_k);
@@ -207,6 +224,7 @@ class Processor {
 
   const Sampling* sampling_ = nullptr;
   Draw draw_;
+  detail::ConstraintTrack constraint_;
   std::vector<Token> history_;
   std::vector<Uses> counts_;     // [vocab]; empty without penalties
   std::vector<Token> distinct_;  // tokens that occur, in order of first occurrence

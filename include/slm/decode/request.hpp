@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <iterator>
 #include <optional>
 #include <span>
 #include <stop_token>
@@ -16,6 +17,7 @@
 #include "slm/core/error.hpp"
 #include "slm/core/types.hpp"
 #include "slm/decode/draft_length.hpp"
+#include "slm/decode/output_constraint.hpp"
 #include "slm/decode/sampling.hpp"
 #include "slm/decode/sink.hpp"
 #include "slm/lm/language_model.hpp"
@@ -41,6 +43,7 @@ struct Request {
   std::vector<Token> prompt;
   Sampling sampling = {};
   Logprobs logprobs = {};
+  ConstraintRef constraint = nullptr;  // what the answer may be; see constrain() in slm/grammar.hpp
   std::optional<Pooling> pooling{};    // set: embed the prompt and generate no token
   AdapterRef adapter = nullptr;        // target's adapter; see load_adapter()
   AdapterRef draft_adapter = nullptr;  // draft model's adapter
@@ -134,6 +137,13 @@ inline std::size_t most_scored_rows(const ModelInfo& model) {
   return std::max<std::size_t>(16, (std::size_t{16} << 20) / static_cast<std::size_t>(model.vocab));
 }
 
+/// The Error if a constraint permits no token after `tokens` tokens.
+inline Error no_permitted_token(const ModelInfo& model, std::size_t tokens) {
+  return Error("structured.no-token",
+               text("the constraint permits no token of ", model.name, " after ", tokens, " tokens"),
+               "Use a grammar whose bytes all have tokens");
+}
+
 /// The Error for an invalid row of logits after `tokens` tokens.
 inline Error non_finite_logits(const ModelInfo& model, std::size_t tokens) {
   return Error("decode.non-finite-logits",
@@ -152,6 +162,13 @@ class EndTokens {
   bool is_end(Token token) const { return contains(ends_, token); }
   bool is_stop(Token token) const { return contains(stops_, token); }
   bool any(Token token) const { return is_end(token) || is_stop(token); }
+  /// The tokens that a constraint permits only behind a whole answer: model's end tokens, stop tokens without a text.
+  std::vector<Token> ends_of(const OutputConstraint& constraint) const {
+    std::vector<Token> tokens(ends_.begin(), ends_.end());
+    std::copy_if(stops_.begin(), stops_.end(), std::back_inserter(tokens),
+                 [&](Token stop) { return !constraint.has_text(stop); });
+    return tokens;
+  }
 
  private:
   static bool contains(std::span<const Token> tokens, Token token) {

@@ -12,7 +12,7 @@
 
 namespace slm { inline namespace v0_1 {
 
-enum class FinishReason { end_token, stop_token, sink, length, context, cancelled, deadline, error };
+enum class FinishReason { end_token, stop_token, sink, length, context, cancelled, deadline, error, complete };
 
 constexpr std::string_view name_of(FinishReason reason) {
   switch (reason) {
@@ -24,6 +24,7 @@ constexpr std::string_view name_of(FinishReason reason) {
     case FinishReason::cancelled: return "cancelled";
     case FinishReason::deadline: return "deadline";
     case FinishReason::error: return "error";
+    case FinishReason::complete: return "complete";  // the constraint permits nothing more
   }
   return "?";
 }

@@ -43,7 +43,7 @@ class TokenSources {
   }
 
   /// Asks all sources for at most `most` tokens, and selects the proposal with the most expected tokens.
-  void ask(const Answer& answer, int most, DraftFaults& faults) {
+  void ask(Answer& answer, int most, DraftFaults& faults) {
     best_ = nullptr;
     float best = 0;
     for (One& one : sources_) {
@@ -74,12 +74,14 @@ class TokenSources {
   };
 
   /// Returns the expected number of accepted tokens. If the source fails, tokens proposed before remain valid.
-  static float ask(One& one, const Answer& answer, int most, DraftFaults& faults) {
+  static float ask(One& one, Answer& answer, int most, DraftFaults& faults) {
     one.proposed.clear();
     one.survival.clear();
     faults.guard([&] { one.source->propose(answer.history(), most, one.proposed, one.survival); });
     const std::string wrong = cut_draft(one.proposed, most, answer.target.vocab, answer.ends);
     if (!wrong.empty()) faults.report(wrong);
+    ConstraintTrack& constraint = answer.processor.constraint();
+    if (constraint.on()) one.proposed.resize(constraint.permitted(one.proposed));
     if (one.source->kind == Source::Kind::estimates) {
       one.survival.resize(one.proposed.size(), 0.5f);
       float survival = 1;

@@ -117,6 +117,7 @@ class Verification {
     int pushed = 0;  // rows are processed on the rule's request, each with its own prefix
     const auto advance = [&](int i) {
       for (; pushed < i; ++pushed) processor.push(drafted[static_cast<std::size_t>(pushed)]);
+      if (processor.constraint().on()) processor.constraint().check();
     };
     Verdict verdict;
     if (answer_.sampling().greedy()) {
@@ -167,8 +168,11 @@ class Verification {
  private:
   std::span<const float> row(int i) const { return {rows_.row(i), answer_.vocab()}; }
 
-  Token usable(Token token) const {
+  Token usable(Token token) {
     if (token != no_token) return token;
+    if (answer_.processor.forbids_all(answer_.vocab())) {
+      throw no_permitted_token(answer_.target, answer_.processor.history().size());
+    }
     throw non_finite_logits(answer_.target, answer_.history().size());
   }
 

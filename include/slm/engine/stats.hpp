@@ -65,7 +65,7 @@ struct EngineStats {
   std::int64_t preemptions = 0;
   std::int64_t refused = 0;                      // engine.full
   std::int64_t finished = 0;                     // ended requests, for any reason
-  std::array<std::int64_t, 8> finished_by = {};  // by FinishReason
+  std::array<std::int64_t, 9> finished_by = {};  // by FinishReason
   std::int64_t prompt_tokens = 0;                // computed or found in the cache
   std::int64_t generation_tokens = 0;
 

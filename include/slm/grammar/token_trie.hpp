@@ -24,16 +24,18 @@ struct TrieState;
 class TokenTrie {
  public:
   /// The ordinary tokens of a tokenizer. Special tokens have no bytes; `ends` end a text.
-  TokenTrie(const Tokenizer& tokenizer, std::span<const Token> ends);
+  TokenTrie(const Tokenizer& tokenizer, std::span<const Token> ends = {});
 
   /// Tokens by their bytes. Tokens with no bytes are never allowed, except `ends`.
-  TokenTrie(const std::vector<std::string>& tokens, std::span<const Token> ends);
+  TokenTrie(const std::vector<std::string>& tokens, std::span<const Token> ends = {});
 
   /// Highest id + 1.
   std::size_t size() const;
 
   /// The bytes of an ordinary token; empty for others.
   const std::string& bytes(Token token) const;
+
+  std::span<const Token> ends() const;
 
   bool is_end(Token token) const;
 

@@ -193,6 +193,8 @@ SLM_INLINE const std::string& TokenTrie::bytes(Token token) const {
   return state_->tokens[static_cast<std::size_t>(token)];
 }
 
+SLM_INLINE std::span<const Token> TokenTrie::ends() const { return state_->ends; }
+
 SLM_INLINE bool TokenTrie::is_end(Token token) const {
   return std::find(state_->ends.begin(), state_->ends.end(), token) != state_->ends.end();
 }

@@ -115,7 +115,8 @@ void MetricsPage::add(const slm::EngineStats& stats) {
           real(stats.prefixes.queried_positions()));
   counter("vllm:prefix_cache_hits", "Tokens found in the prefix cache.", real(stats.prefixes.hit_positions()));
   counter("vllm:request_success", "Completed requests.", "finished_reason",
-          {{"stop", ended(FinishReason::end_token) + ended(FinishReason::stop_token) + ended(FinishReason::sink)},
+          {{"stop", ended(FinishReason::end_token) + ended(FinishReason::stop_token) + ended(FinishReason::sink) +
+                        ended(FinishReason::complete)},
            {"length", ended(FinishReason::length) + ended(FinishReason::context)},
            {"abort", ended(FinishReason::cancelled) + ended(FinishReason::deadline)},
            {"error", ended(FinishReason::error)}});
