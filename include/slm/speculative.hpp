@@ -6,6 +6,7 @@
 #include "slm/backend/select.hpp"
 #include "slm/core/macros.hpp"
 #include "slm/decode/autoregressive.hpp"
+#include "slm/decode/forced_text.hpp"
 #include "slm/decode/sampling.hpp"
 #include "slm/decode/speculative.hpp"
 #include "slm/decode/stats.hpp"

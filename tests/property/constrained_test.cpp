@@ -10,6 +10,7 @@
 
 #include "slm/core/error.hpp"
 #include "slm/decode/autoregressive.hpp"
+#include "slm/decode/forced_text.hpp"
 #include "slm/decode/speculative_definition.hpp"
 #include "slm/grammar.hpp"
 #include "support/naive_decoding.hpp"
@@ -88,7 +89,9 @@ std::vector<Token> text_of(Decoder& decoder, const Setup& setup) {
 template <class Check>
 void with_drafter(const Setup& setup, std::uint64_t number, const std::vector<Token>& expected, Check check) {
   const auto offset = static_cast<Token>(number / 5 % 3);
-  switch (number % 5) {
+  switch (number % 7) {
+    case 5: return check(ForcedText{});
+    case 6: return check(Drafter{ForcedText{}, Lookup{}, ToyModel{setup.draft}});
     case 0: return check(ToyModel{setup.draft});
     case 1:
       return check(
@@ -118,7 +121,7 @@ void check_equality(std::uint64_t cases) {
     }
     Speculation speculation{.draft_tokens = setup.draft_length};
     if (number / 5 % 3 == 1) speculation = {};
-    speculation.overlap = number % 7 == 0;
+    speculation.overlap = number % 3 == 0;
     with_drafter(setup, number, expected, [&](auto draft) {
       SpeculativeDecoder decoder{std::move(draft), ToyModel{setup.target}, speculation, Rule{}};
       REQUIRE(text_of(decoder, setup) == expected);
@@ -314,4 +317,18 @@ TEST_CASE("constrained: an error of the constraint is thrown at its place, with 
     CHECK(decoder.generate(request, [](Token) {}).emitted == 3);
     request.sampling.max_new_tokens = 20;
   }
+}
+
+TEST_CASE("constrained: forced text is drafted and counted") {
+  const Request request = request_for(Grammar::regex("(abba){4}[ab]b{9}"), 60);
+  const Answered plain = answer(request);
+  SpeculativeDecoder decoder{ForcedText{}, ToyModel{toy}, {.draft_tokens = 6}};
+  std::string text;
+  const Stats stats = decoder.generate(request, [&](Token token) { text += letters[static_cast<std::size_t>(token)]; });
+  CHECK(text == plain.text);
+  CHECK(plain.stats.forced == 0);
+  CHECK(stats.forced > 0);
+  CHECK(stats.forced == stats.accepted);
+  CHECK(stats.forced_share() > 0.2);
+  CHECK(stats.draft_faults == 0);
 }

@@ -88,6 +88,12 @@ concept IsolatingSource = requires(S& source) {
   { source.isolate() } -> std::same_as<void>;
 };
 
+/// forces_text, optional: the source drafts what a constraint forces; the statistics count its tokens.
+template <class S>
+concept ForcingSource = requires {
+  requires S::forces_text;
+};
+
 template <class S>
 concept DraftSource = TokenSource<S> || EstimatingSource<S> || DistributionSource<S>;
 
@@ -103,7 +109,7 @@ namespace detail {
 struct Source {
   enum class Kind { tokens, estimates, distributions };
 
-  explicit Source(Kind of) : kind(of) {}
+  explicit Source(Kind of, bool forced = false) : kind(of), forces(forced) {}
   virtual ~Source() = default;
   virtual std::unique_ptr<Source> copy() const = 0;
   virtual void start(const Request& request) = 0;
@@ -115,6 +121,7 @@ struct Source {
   virtual void isolate() = 0;
 
   const Kind kind;
+  const bool forces;  // see ForcingSource
 };
 
 template <DraftSource S>
@@ -122,7 +129,8 @@ struct SourceHolder final : Source {
   explicit SourceHolder(S of)
       : Source(DistributionSource<S> ? Kind::distributions
                : EstimatingSource<S> ? Kind::estimates
-                                     : Kind::tokens),
+                                     : Kind::tokens,
+               ForcingSource<S>),
         source(std::move(of)) {}
 
   std::unique_ptr<Source> copy() const override { return std::make_unique<SourceHolder>(source); }

@@ -123,6 +123,8 @@ class Drafting {
   }
   /// Whether the model, or the source with distributions, has drafted in this round.
   bool by_model() const { return !by_tokens_ && !draft_.tokens.empty(); }
+  bool forces() const { return by_tokens_ && sources_.forces(); }
+  bool is_ahead() const { return is_ahead_; }
 
   /// Whether the current round only reads.
   bool reads() const { return reading_ > 0; }
@@ -179,8 +181,7 @@ class Drafting {
   /// next round. Until finish(), the current draft is the one made ahead.
   void begin_ahead(int most) {
     guess_ = no_token;
-    if (!overlaps_ || !on() || reading_ > 0 || most <= 0 || !by_model() || answer_.ends.any(draft_.tokens.back()))
-      return;
+    if (!overlaps_ || !on() || reading_ > 0 || most <= 0 || !by_model() || stopped_) return;
     push_drafted();
     std::swap(draft_, other_);
     draft_.tokens.clear();
@@ -320,7 +321,7 @@ class Drafting {
       token = guesses() ? bonus(q) : Rule::draft(coin_, i, q);
     }
     if (guesses()) return guess(token);
-    if (token == no_token && answer_.processor.forbids_all(row.size())) return void(over_ = true);
+    if (token == no_token && answer_.processor.forbids_all(row.size())) return void(over_ = stopped_ = true);
     if (token != no_token && asks_policy()) {
       if (sampling().greedy()) report_.by_row(answer_.processor.edited(row), token, 0);
       over_ = stopped_ = !policy_->go_on(sampling().greedy() ? std::exp(report_.logprob()) : q.of(token));

@@ -59,15 +59,14 @@ class Generation {
     stats.rule = Rule::name;
     stats.prompt_tokens = std::ssize(answer_.request.prompt);
     stats.reused_tokens = static_cast<std::int64_t>(verification_.length());
-    adopted_ = sequence().adopted();
-    preempted_ = false;
+    adopted_ = sequence().adopted(), preempted_ = false;
     stats.target_bytes_per_step = answer_.target.step_bytes;
     phase_ = Phase::over;
     const auto none = reason_for_no_token();
     if (none && !asks_of_prompt()) return end(*none);
-    const double drafts = clock_();
+    stats.prefill_draft_seconds = -clock_();
     drafting_.start(none ? 0 : most);
-    stats.prefill_draft_seconds = clock_() - drafts;
+    stats.prefill_draft_seconds += clock_();
     phase_ = Phase::reading;
   }
 
@@ -235,6 +234,11 @@ class Generation {
     }
   }
 
+  /// Computes the masks of the round's rows. May run beside the target's forward, on another thread. Throws nothing.
+  void prepare_masks() {
+    if (has_masks() && !drafting_.is_ahead()) verification_.prepare_masks();
+  }
+  bool has_masks() const { return going() && phase_ == Phase::deciding && answer_.request.constraint != nullptr; }
   /// Takes the target's results. verified: time of the results, in seconds of the clock. next() then returns the tokens
   /// while the batch is unchanged. Throws decode.non-finite-logits.
   void take(const Batch& batch, double verified) {
@@ -278,7 +282,7 @@ class Generation {
     Stats& stats = answer_.stats;
     ++stats.emitted;
     ++(accepted ? stats.accepted : verdict_.accepted < std::ssize(drafted) ? stats.corrections : stats.bonuses);
-    if (accepted) ++stats.accepted_at_depth[static_cast<std::size_t>(i)];
+    if (accepted) ++stats.accepted_at_depth[static_cast<std::size_t>(i)], stats.forced += drafting_.forces();
     if (const auto reason = reason_to_end(token)) end(*reason);
     return &generated_;
   }

@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "slm/core/error.hpp"
 #include "slm/decode/draft_control.hpp"
 #include "slm/decode/generation.hpp"
 #include "slm/decode/request.hpp"
@@ -20,7 +21,7 @@ struct RoundState {
   explicit RoundState(const Speculation& speculation) : overlaps(speculation.overlap) {}
 
   bool overlaps;
-  std::unique_ptr<detail::SideThread> side = nullptr;  // runs the target's verification while the draft continues
+  std::unique_ptr<detail::SideThread> side = nullptr;  // works beside the target's verification
   Batch draft, target;
   std::vector<draft_length::Decision> decisions;
   draft_length::DraftControl control;
@@ -85,6 +86,29 @@ void decide_drafts(std::span<G* const> generations, RoundState& state) {
   for (std::size_t i = 0; i < generations.size(); ++i) generations[i]->decision() = state.decisions[i];
 }
 
+/// The thread beside the caller's, or null if the system cannot start one.
+inline SideThread* side_thread(RoundState& state) {
+  try {
+    if (state.side == nullptr) state.side = std::make_unique<SideThread>();
+  } catch (const Error&) {
+  }
+  return state.side.get();
+}
+
+template <class G>
+void prepare_masks(std::span<G* const> generations) {
+  for (G* generation : generations) generation->prepare_masks();
+}
+
+/// Calls verify() while another thread computes the masks of constrained answers.
+template <class G, class Verify>
+void verify_and_mask(std::span<G* const> generations, RoundState& state, Verify verify) {
+  const bool masks = std::any_of(generations.begin(), generations.end(), [](const G* one) { return one->has_masks(); });
+  SideThread* const side = masks ? side_thread(state) : nullptr;
+  if (side == nullptr) return verify();
+  side->run([&] { prepare_masks(generations); }, verify);
+}
+
 /// Calls verify() while the draft continues.
 template <class G, class Verify>
 void verify_and_draft(std::span<G* const> generations, RoundState& state, Verify verify) {
@@ -99,9 +123,12 @@ void verify_and_draft(std::span<G* const> generations, RoundState& state, Verify
     generation->begin_ahead();
     drafts = drafts || generation->draft_steps() > 0;
   }
-  if (!drafts) return verify();
+  if (!drafts) return verify_and_mask(generations, state, verify);
   if (state.side == nullptr) state.side = std::make_unique<SideThread>();
-  state.side->run(verify, [&] { draft_round(generations, state, [&] { return !state.side->done(); }); });
+  state.side->run(verify, [&] {
+    prepare_masks(generations);
+    draft_round(generations, state, [&] { return !state.side->done(); });
+  });
 }
 
 }  // namespace detail
@@ -128,7 +155,8 @@ void run_round(std::span<G* const> generations, const AnyModel& target, RoundSta
   const auto verify = [&] {
     if (state.target.size() > 0) target.forward(state.target);
   };
-  has_model&& state.overlaps ? detail::verify_and_draft(generations, state, verify) : verify();
+  has_model&& state.overlaps ? detail::verify_and_draft(generations, state, verify)
+                             : detail::verify_and_mask(generations, state, verify);
   const double verified = clock();
   for (G* generation : generations) {
     try {

@@ -46,6 +46,7 @@ struct Stats {
   std::int64_t full_rounds = 0;  // rounds with all drafted tokens accepted
   std::int64_t drafted = 0;
   std::int64_t drafted_by_model = 0;  // the rest was proposed by other sources
+  std::int64_t forced = 0;            // emitted tokens that were drafted because a constraint forces their text
   std::int64_t evaluated = 0;         // drafted tokens that the rule examined, up to the first rejection
   std::int64_t accepted = 0;          // drafted tokens that were emitted
   std::int64_t corrections = 0;       // emitted after a rejection
@@ -119,6 +120,8 @@ struct Stats {
   double tokens_per_target_step() const { return ratio(emitted, rounds); }
   /// Share of drafts ahead whose guess of the bonus token was right (Speculation::overlap).
   double held_rate() const { return ratio(drafts_ahead_held, drafts_ahead); }
+  /// Share of new tokens that were drafted as forced text.
+  double forced_share() const { return ratio(forced, emitted); }
   double mean_draft_length() const { return ratio(drafted, rounds); }
   /// Share of tokens drafted at this depth (0: the first) that were emitted.
   double acceptance_at_depth(std::size_t depth) const {
@@ -193,6 +196,10 @@ inline std::ostream& operator<<(std::ostream& out, const Stats& stats) {
     line("rounds") << stats.full_rounds << " fully, " << stats.partial_rounds << " partly, " << stats.zero_rounds
                    << " not accepted, " << stats.plain_steps << " plain; mean draft length " << std::setprecision(2)
                    << stats.mean_draft_length() << "\n";
+  }
+  if (stats.forced > 0) {
+    line("forced by the grammar") << stats.forced << " tokens (" << std::setprecision(3) << stats.forced_share()
+                                  << ")\n";
   }
   if (stats.drafts_ahead > 0) {
     line("drafted ahead") << stats.drafts_ahead << " rounds, of which " << stats.drafts_ahead_held << " held ("

@@ -62,6 +62,8 @@ class TokenSources {
   }
   /// Whether its source estimates the probabilities itself.
   bool estimated() const { return best_ != nullptr && best_->source->kind == Source::Kind::estimates; }
+  /// Whether it is text that a constraint forces.
+  bool forces() const { return best_ != nullptr && best_->source->forces; }
   /// The record of its source.
   draft_length::AcceptanceRecord& record() { return best_->record; }
 

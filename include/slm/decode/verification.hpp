@@ -103,6 +103,17 @@ class Verification {
     item_ = batch.add(sequence_, tokens_, ask);
   }
 
+  /// Computes the masks of the rows.
+  void prepare_masks() {
+    Processor& processor = answer_.processor;
+    processor.constraint().prepare();
+    for (std::size_t i = 1; i < tokens_.size(); ++i) {
+      processor.push(tokens_[i]);
+      processor.constraint().prepare();
+    }
+    for (std::size_t i = 1; i < tokens_.size(); ++i) processor.pop();
+  }
+
   /// Decides from the target's results. q(i): the distribution that drafted token i was drawn from. Throws
   /// decode.non-finite-logits.
   template <class Draft>

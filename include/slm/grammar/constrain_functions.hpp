@@ -7,6 +7,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -16,6 +17,7 @@
 #include "slm/grammar/constrain.hpp"
 #include "slm/grammar/constraint.hpp"
 #include "slm/grammar/trie_state.hpp"
+#include "slm/text/utf8.hpp"
 
 namespace slm { inline namespace v0_1 {
 
@@ -32,6 +34,7 @@ class GrammarState final : public ConstraintState {
     try {
       if (constraint_.advance(bytes) == bytes.size()) {
         ends_.push_back(constraint_.length());
+        text_ += bytes;
         return true;
       }
     } catch (...) {
@@ -45,6 +48,7 @@ class GrammarState final : public ConstraintState {
   void truncate(std::size_t tokens) override {
     ends_.resize(tokens);
     constraint_.truncate(tokens == 0 ? 0 : ends_.back());
+    text_.resize(constraint_.length());
   }
 
   bool may_end() const override { return constraint_.may_end(); }
@@ -57,11 +61,48 @@ class GrammarState final : public ConstraintState {
     }
   }
 
-  void forced(std::size_t, std::vector<Token>&) const override {}
+  void forced(std::size_t most, std::vector<Token>& out) const override {
+    constexpr std::size_t usual = 16;  // bytes of a token, at most
+    const std::string bytes = constraint_.forced(usual * most);
+    if (bytes.empty()) return;
+    std::string_view rest = bytes;
+    Constraint along = constraint_;
+    for (const Token token : tokens_.state_->cut(last_text(), rest)) {
+      // Before a token that reaches beyond the forced text, tokens depend on the text behind it.
+      if (most-- == 0 || reaches_beyond(along, rest)) return;
+      out.push_back(token);
+      const std::string& taken = tokens_.bytes(token);
+      along.advance(taken);
+      rest.remove_prefix(taken.size());
+    }
+  }
 
  private:
+  /// The bytes of the last few tokens.
+  std::string_view last_text() const {
+    constexpr std::size_t few = 4;
+    std::size_t begin = ends_.size() > few ? ends_[ends_.size() - few - 1] : 0;
+    while (begin < text_.size() && utf8::is_continuation(text_[begin])) ++begin;
+    return std::string_view(text_).substr(begin);
+  }
+
+  /// Whether a token may follow that begins with `rest` and is longer.
+  bool reaches_beyond(const Constraint& constraint, std::string_view rest) const {
+    const TrieState& trie = *tokens_.state_;
+    const auto [begin, end] = trie.below(rest);
+    if (begin == end) return false;
+    Bits bits(trie.words());
+    constraint.mask(tokens_, bits);
+    for (std::uint32_t i = begin; i < end; ++i) {
+      const auto token = static_cast<std::size_t>(trie.nodes[i].token);
+      if (trie.nodes[i].token >= 0 && (bits[token / 64] >> token % 64 & 1) != 0) return true;
+    }
+    return false;
+  }
+
   Constraint constraint_;
   TokenTrie tokens_;
+  std::string text_;
   std::vector<std::size_t> ends_;  // bytes up to the end of each token
 };
 

@@ -18,6 +18,7 @@ class Tokenizer;
 
 namespace grammar {
 struct TrieState;
+class GrammarState;
 }
 
 /// Immutable and cheap to copy: copies share one state.
@@ -41,6 +42,7 @@ class TokenTrie {
 
  private:
   friend class Constraint;
+  friend class grammar::GrammarState;
 
   std::shared_ptr<const grammar::TrieState> state_;
 };

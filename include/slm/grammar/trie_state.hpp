@@ -6,8 +6,10 @@
 #include <cstdint>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -56,6 +58,7 @@ struct TrieState {
   std::vector<TrieNode> nodes;
   std::vector<Token> next_same;  // by token: another one with the same bytes, or -1
   std::vector<Token> ends;
+  std::optional<Tokenizer> tokenizer;  // none: only the bytes of tokens are known
   std::uint32_t deepest = 0;
   StringTokens strings;
 
@@ -66,8 +69,60 @@ struct TrieState {
     for (Token token = node.token; token >= 0; token = next_same[static_cast<std::size_t>(token)]) each(token);
   }
 
-  TrieState(std::vector<std::string> bytes, std::span<const Token> end_tokens)
-      : tokens(std::move(bytes)), ends(end_tokens.begin(), end_tokens.end()) {
+  /// The nodes below the node of these bytes, as [begin, end).
+  std::pair<std::uint32_t, std::uint32_t> below(std::string_view bytes) const {
+    std::uint32_t begin = 0, end = static_cast<std::uint32_t>(nodes.size());
+    for (const char letter : bytes) {
+      const auto byte = static_cast<std::uint8_t>(letter);
+      while (begin < end && nodes[begin].byte != byte) begin = nodes[begin].end;
+      if (begin >= end) return {0, 0};
+      end = nodes[begin].end;
+      ++begin;
+    }
+    return {begin, end};
+  }
+
+  /// Cuts a text behind another into tokens: as the tokenizer does, or else by longest tokens. May end early.
+  std::vector<Token> cut(std::string_view before, std::string_view text) const {
+    if (tokenizer) {
+      for (const std::string_view beginning : {before, std::string_view()}) {
+        const std::string whole = std::string(beginning).append(text);
+        const TextPart part{whole, true};
+        std::vector<Token> made = tokenizer->encode(std::span(&part, 1), false);
+        std::size_t first = made.size(), rest = text.size();
+        const auto fits = [&](Token token) {
+          const std::string& bytes = tokens[static_cast<std::size_t>(token)];
+          return !bytes.empty() && bytes.size() <= rest && text.substr(rest - bytes.size(), bytes.size()) == bytes;
+        };
+        for (; rest > 0 && first > 0 && fits(made[first - 1]); --first) {
+          rest -= tokens[static_cast<std::size_t>(made[first - 1])].size();
+        }
+        if (rest > 0) continue;
+        made.erase(made.begin(), made.begin() + static_cast<std::ptrdiff_t>(first));
+        return made;
+      }
+    }
+    std::vector<Token> made;
+    for (Token longest = 0; !text.empty() && longest >= 0;) {
+      longest = -1;
+      std::uint32_t begin = 0, end = static_cast<std::uint32_t>(nodes.size());
+      for (const char letter : text) {
+        while (begin < end && nodes[begin].byte != static_cast<std::uint8_t>(letter)) begin = nodes[begin].end;
+        if (begin >= end) break;
+        if (nodes[begin].token >= 0) longest = nodes[begin].token;
+        end = nodes[begin].end;
+        ++begin;
+      }
+      if (longest < 0) break;
+      made.push_back(longest);
+      text.remove_prefix(tokens[static_cast<std::size_t>(longest)].size());
+    }
+    return made;
+  }
+
+  TrieState(std::vector<std::string> bytes, std::span<const Token> end_tokens,
+            std::optional<Tokenizer> of = std::nullopt)
+      : tokens(std::move(bytes)), ends(end_tokens.begin(), end_tokens.end()), tokenizer(std::move(of)) {
     for (const Token end : ends) {
       if (end >= 0 && static_cast<std::size_t>(end) >= tokens.size()) tokens.resize(static_cast<std::size_t>(end) + 1);
     }
@@ -180,7 +235,7 @@ inline std::vector<std::string> ordinary_tokens(const Tokenizer& tokenizer) {
 namespace slm { inline namespace v0_1 {
 
 SLM_INLINE TokenTrie::TokenTrie(const Tokenizer& tokenizer, std::span<const Token> ends)
-    : state_(std::make_shared<const grammar::TrieState>(grammar::ordinary_tokens(tokenizer), ends)) {}
+    : state_(std::make_shared<const grammar::TrieState>(grammar::ordinary_tokens(tokenizer), ends, tokenizer)) {}
 
 SLM_INLINE TokenTrie::TokenTrie(const std::vector<std::string>& tokens, std::span<const Token> ends)
     : state_(std::make_shared<const grammar::TrieState>(tokens, ends)) {}
