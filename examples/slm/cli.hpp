@@ -65,10 +65,21 @@ double exact_digits(float value);
 /// The traits of the model in words.
 std::vector<std::string> traits_of(const slm::Checkpoint& checkpoint);
 
+/// At most one constraint of an answer.
+struct ConstraintOptions {
+  std::optional<std::string> schema_file, regex, choice, grammar_file;
+  bool json_object = false;
+};
+
+void add_constraint_options(CLI::App& command, ConstraintOptions& options);
+/// Throws cli.two-constraints and the errors of grammars. tokenizer: the folder or file of the target.
+slm::ConstraintRef make_constraint(const ConstraintOptions& options, const std::string& tokenizer);
+
 /// Options shared by generate and chat: models, sampling, drafting, stop strings.
 struct DecodingOptions {
   std::string target, adapter;
   DraftingOptions drafting;
+  ConstraintOptions constraint;                                        // of generate
   slm::Sampling sampling{.max_new_tokens = 128, .temperature = 0.0f};  // defaults
   slm::SuggestedSampling named;                                        // set by options
   bool generation_config = false;  // apply generation_config.json before the options
@@ -85,8 +96,9 @@ void add_chat_options(CLI::App& command, ChatOptions& options);
 /// A decoder with any drafter and rule. Between calls it keeps the KV cache of the common prefix.
 struct Generator {
   slm::ModelInfo target;
-  slm::Sampling sampling;             // from the options
-  slm::AdapterRef adapter = nullptr;  // from the options
+  slm::Sampling sampling;                   // from the options
+  slm::AdapterRef adapter = nullptr;        // from the options
+  slm::ConstraintRef constraint = nullptr;  // from the options
   std::function<slm::Stats(const slm::Request&, Collector&)> generate = {};
   /// Many requests in one batch, see SpeculativeDecoder::generate.
   using Sink = std::function<bool(std::size_t request, const slm::GeneratedToken&)>;

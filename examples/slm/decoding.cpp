@@ -65,6 +65,8 @@ OrderedJson to_json(const slm::Stats& stats) {
   json["rejected_rounds"] = stats.zero_rounds;
   json["drafted"] = stats.drafted;
   json["drafted_by_model"] = stats.drafted_by_model;
+  json["forced"] = stats.forced;
+  json["forced_share"] = stats.forced_share();
   json["evaluated"] = stats.evaluated;
   json["accepted"] = stats.accepted;
   json["drafted_at_depth"] = stats.drafted_at_depth;
@@ -88,12 +90,14 @@ OrderedJson to_json(const slm::Stats& stats) {
 }  // namespace
 
 Generator make_generator(const DecodingOptions& options) {
+  slm::ConstraintRef constraint = make_constraint(options.constraint, options.target);
   Loader loader(options.models);
   slm::AnyModel target = loader.load(options.target);
   slm::Sampling sampling = options.sampling;
   if (options.generation_config) sampling = with(sampling, target.info().sampling);
   Generator made{.target = target.info(), .sampling = with(sampling, options.named)};
   if (!options.adapter.empty()) made.adapter = slm::load_adapter(options.adapter, target);
+  made.constraint = std::move(constraint);
   slm::Drafter drafter = make_drafter(options.drafting, loader, target.info(), options.target);
   add_decoder(made, options, std::move(drafter), std::move(target));
   return made;

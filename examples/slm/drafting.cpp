@@ -6,6 +6,7 @@
 
 #include "cli.hpp"
 #include "slm/core/error.hpp"
+#include "slm/decode/forced_text.hpp"
 #include "slm/decode/lookup.hpp"
 
 namespace cli {
@@ -39,6 +40,7 @@ slm::Drafter make_drafter(const DraftingOptions& options, Loader& loader, const 
                      "Name it with --draft");
   }
   slm::Drafter drafter;
+  if (!named("none")) drafter.add(slm::ForcedText{});
   if (all || named("lookup")) {
     std::vector<slm::Token> library;
     if (!options.lookup_file.empty())

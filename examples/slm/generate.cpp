@@ -26,8 +26,11 @@ void generate(const GenerateOptions& options) {
   std::vector<slm::Token> ids;
   const auto write = [&](std::string_view piece) { options.json ? void(collected += piece) : print(piece); };
   Collector sink{slm::TextStream(tokenizer, prompt, write, options.decoding.stops), ids};
-  const slm::Stats stats =
-      generator.generate({.prompt = prompt, .sampling = generator.sampling, .adapter = generator.adapter}, sink);
+  const slm::Stats stats = generator.generate({.prompt = prompt,
+                                               .sampling = generator.sampling,
+                                               .constraint = generator.constraint,
+                                               .adapter = generator.adapter},
+                                              sink);
   if (!options.save.empty()) generator.save(options.save);
 
   if (options.json) {
@@ -51,6 +54,7 @@ void add_generate(CLI::App& program) {
   prompt.add_option("--resume", options->resume, "file written by --save: continue its text");
   prompt.require_option(1);
   add_decoding_options(command, options->decoding);
+  add_constraint_options(command, options->decoding.constraint);
   auto* json =
       command.add_flag("--json", options->json, "print one JSON object per answer: ids, text, prompt_ids, statistics");
   prompts->needs(json);

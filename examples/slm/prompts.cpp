@@ -46,6 +46,7 @@ class RequestReader {
     }
     RequestLine line{.id = json.value("id", slm::Json()), .request = {}, .stops = stops_of(fields)};
     line.request.prompt = prompt_of(fields, where);
+    line.request.constraint = generator_.constraint;
     line.request.adapter = fields.has("adapter") ? adapter_of(fields.string("adapter", "")) : generator_.adapter;
     slm::Sampling& sampling = line.request.sampling;
     sampling = generator_.sampling;
