@@ -27,6 +27,10 @@ class Probes {
     found.parts = same(list(user), list(R"({"role": "user", "content": [{"type": "text", "text": "uq7z"}]})"));
 
     found.tools = has("fq7z", list(user), tools);
+    if (found.tools == ChatSupport::no) {
+      const std::string with_tools = R"({"role": "system", "content": "", "tools": "fq7z"})";
+      found.tools_in_system_message = has("fq7z", list(with_tools, user)) == ChatSupport::yes;
+    }
     const std::string object = R"({"kq7z": "vq7z"})", text_of_object = R"("{\"kq7z\": \"vq7z\"}")";
     const std::string one = call(object),
                       result = R"({"role": "tool", "tool_call_id": "abcdefgh1", "name": "fq7z", "content": "rq7z"})";

@@ -42,6 +42,23 @@ inline jinja::Rendered with_spans(const jinja::Text& text) {
   return made;
 }
 
+inline jinja::Value message_of(jinja::Heap& heap, std::string_view role, std::string_view content) {
+  jinja::DictBuilder made(heap);
+  const auto sound = [&heap](std::string_view bytes) {
+    std::string repaired;
+    utf8::append_lossy(repaired, bytes);
+    return heap.string(repaired, jinja::Origin::given);
+  };
+  made.set(heap.string("role"), sound(role));
+  made.set(heap.string("content"), sound(content));
+  return made.take();
+}
+
+inline bool has_role(jinja::Heap& heap, const jinja::Value& message, std::string_view role) {
+  const jinja::Value* const found = jinja::find(heap, message, heap.string("role"));
+  return found != nullptr && found->is_string() && found->bytes() == role;
+}
+
 inline Error unrecognised(const std::filesystem::path& model) {
   return Error("chat.unrecognised",
                text("'", model.string(), "' has no chat template, and none can be inferred from its name"),
@@ -170,16 +187,30 @@ SLM_INLINE void ChatTemplate::State::adapt(jinja::Heap& heap, std::vector<jinja:
   for (std::size_t i = 0; i < messages.size(); ++i) messages[i] = made.adapted(messages[i], i, adaptation);
 }
 
+/// Passes tools to a template that takes them as a member of the system message.
+SLM_INLINE void ChatTemplate::State::adapt_tools(jinja::Heap& heap, std::vector<jinja::Value>& messages,
+                                                 const ChatOptions& options) const {
+  if (options.tools.empty() || options.tools == "[]" || options.tools == "null") return;
+  if (found().tools != ChatSupport::no) return;
+  if (found().tools_in_system_message) {
+    if (!chat::has_role(heap, messages.front(), "system")) {
+      messages.insert(messages.begin(), chat::message_of(heap, "system", ""));
+    }
+    chat::Members system(heap, messages.front());
+    system.set("tools", heap.string(options.tools, jinja::Origin::given));
+    messages.front() = system.take();
+  } else {
+    throw Error("chat.no-tools", "the chat template does not show tools to the model",
+                "Send the request without tools");
+  }
+}
+
 SLM_INLINE jinja::Text ChatTemplate::State::render(jinja::Heap& heap, const jinja::Value& given,
                                                    const ChatOptions& options) const {
   std::vector<jinja::Value> messages = plain(heap, given);
   if (!options.as_given) {
     adapt(heap, messages);
-    if (!options.tools.empty() && options.tools != "[]" && options.tools != "null" &&
-        found().tools == ChatSupport::no) {
-      throw Error("chat.no-tools", "the chat template does not show tools to the model",
-                  "Send the request without tools");
-    }
+    adapt_tools(heap, messages, options);
   }
   if (options.continue_final_message) {
     if (messages.empty()) throw Error("chat.not-continued", "there is no message to continue", "Add one");
@@ -209,15 +240,7 @@ SLM_INLINE jinja::Rendered ChatTemplate::render(std::span<const ChatMessage> mes
   jinja::Heap heap;
   std::vector<jinja::Value> list;
   for (const ChatMessage& message : messages) {
-    jinja::DictBuilder made(heap);
-    const auto sound = [&heap](std::string_view bytes) {
-      std::string repaired;
-      utf8::append_lossy(repaired, bytes);
-      return heap.string(repaired, jinja::Origin::given);
-    };
-    made.set(heap.string("role"), sound(message.role));
-    made.set(heap.string("content"), sound(message.content));
-    list.push_back(made.take());
+    list.push_back(chat::message_of(heap, message.role, message.content));
   }
   return chat::with_spans(state_->render(heap, heap.list(std::move(list)), options));
 }

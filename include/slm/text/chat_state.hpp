@@ -108,6 +108,7 @@ struct ChatTemplate::State {
   }
 
   void adapt(jinja::Heap& heap, std::vector<jinja::Value>& messages) const;
+  void adapt_tools(jinja::Heap& heap, std::vector<jinja::Value>& messages, const ChatOptions& options) const;
   jinja::Text render(jinja::Heap& heap, const jinja::Value& given, const ChatOptions& options) const;
   const ChatFeatures& found() const;
 };

@@ -42,7 +42,8 @@ struct ChatFeatures {
   ChatSupport parallel_calls = ChatSupport::no, text_beside_call = ChatSupport::no;
   ChatSupport call_without_content = ChatSupport::no;
   ChatSupport arguments_as_object = ChatSupport::no, arguments_as_text = ChatSupport::no;
-  bool quotes_arguments = false;  // a text of arguments is quoted again
+  bool tools_in_system_message = false;  // only as its member `tools`, a text
+  bool quotes_arguments = false;         // a text of arguments is quoted again
   ChatSupport documents = ChatSupport::no;
   ChatSupport earlier_reasoning = ChatSupport::no, last_reasoning = ChatSupport::no;  // before, after the last user
   bool thinking_switch = false;                                                       // enable_thinking has an effect
