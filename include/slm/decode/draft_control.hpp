@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <limits>
 #include <span>
 #include <utility>
 #include <vector>
@@ -51,15 +52,19 @@ class DraftControl {
   void begin_round(const Load& load, int present) {
     load_ = load;
     later_ = {present, present};
+    usual_drafting_ = std::numeric_limits<double>::infinity();
     ++rounds_;
   }
   /// Number of rounds so far, the current one included.
   long rounds() const { return rounds_; }
 
-  /// A new text must first save what it may lose.
+  /// A new text must first save what it may lose, except a little that earlier texts have saved.
   void begin_text() {
     saving_ *= 1 - 1.0 / std::max(load_.texts, 1);
-    balance_ = std::min(balance_, most_balance());
+    settle(0);
+    const double lent = std::clamp(first_balance - balance_, 0.0, reserve_);
+    balance_ += lent;
+    reserve_ -= lent;
     if (later_.texts <= 1) scout_ = 0;
   }
 
@@ -87,22 +92,33 @@ class DraftControl {
   const AcceptanceRecord& others() const { return others_; }
 
   /// Records drafting time. texts: sequences without a backlog. steps: the longest draft among them.
-  void took_draft(int texts, int steps, double seconds) { draft_.take(texts, seconds / steps); }
+  void took_draft(int texts, int steps, double seconds) {
+    draft_.take(texts, seconds / steps);
+    usual_drafting_ = steps * draft_.at(texts);
+  }
   /// Records the time in which the draft model only read texts.
   void took_reading(int rows, double seconds) { read_.take(seconds / rows, 16); }
   /// Records the target's step and the choice of tokens, and settles the account. emitted: tokens of all texts.
   /// drafting: seconds of drafting.
   void took_verification(int rows, double seconds, int emitted, double drafting) {
+    const double usual = verify_.at(load_.rows) + more(rows - load_.rows, load_);
     verify_.take(rows, seconds);
     if (load_.texts == 0) return;
+    longest_ = std::max(longest_, (rows - load_.rows) / load_.texts);
     const double plain = verify_.at(load_.texts), tokens = std::max(1.0, 1.0 * emitted / load_.texts);
+    // One delay alone would have delayed a plain step as well, and does not count.
+    const bool delayed = rows > load_.rows && (seconds > most_delay * usual || drafting > most_delay * usual_drafting_);
+    if (!std::exchange(was_delayed_, delayed) && delayed) {
+      seconds = std::min(seconds, most_delay * usual);
+      drafting = std::min(drafting, most_delay * usual_drafting_);
+    }
     // A step with prompts or without drafts costs what it did before; others cost what they took.
     const double step = rows == load_.rows         ? plain
                         : load_.rows > load_.texts ? plain + verify_.at(rows) - verify_.at(load_.rows)
                                                    : seconds;
     const double saved = tokens - std::min(step + drafting, most_loss * plain) / plain;
     saving_ += (saved - saving_) / 16;
-    balance_ = std::min(balance_ + earned * tokens + saved, most_balance());
+    settle(earned * tokens + saved);
     reading_balance_ = std::min(reading_balance_ + earned / 2 * tokens + std::max(0.0, saved / 4), most_reading);
   }
 
@@ -134,16 +150,20 @@ class DraftControl {
 
  private:
   static constexpr double earned = 0.01;
-  static constexpr double most_reading = 64;  // in plain steps
-  static constexpr double most_loss = 16;     // of a round, in plain steps: more is an outlier
-  static constexpr double least_gain = 1.03;  // smaller gains may be noise
-  static constexpr double close = 1.25;       // as a gain
+  static constexpr double first_balance = 2, most_reserve = 16;  // in plain steps
+  static constexpr double most_reading = 64;                     // in plain steps
+  static constexpr double most_loss = 16;                        // of a round, in plain steps: more is an outlier
+  static constexpr double overdraft = 1;                         // of the account, in plain steps
+  static constexpr double most_delay = 1.25;                     // of a step, relative to its usual time
+  static constexpr double least_gain = 1.03;                     // smaller gains may be noise
+  static constexpr double close = 1.25;                          // as a gain
   static constexpr double worth_reading = 1.1;
   static constexpr int recheck_plain = 64, recheck_close = 16;
   static constexpr int scout_again = 256;  // rounds
   static constexpr int explore_every = 32;
   static constexpr int probe_rounds = 8;
   static constexpr int first_wait = 16, last_wait = 1024;
+  static constexpr int first_steps = 3;
   static constexpr int most_rows = 1 << 30;
 
   struct Row {
@@ -157,19 +177,35 @@ class DraftControl {
     return rounds_ % every == every / 2;
   }
 
+  /// Changes the account. The reserve holds what exceeds its limit.
+  void settle(double change) {
+    const double sum = balance_ + change;
+    balance_ = std::min(sum, most_balance());
+    reserve_ = std::min(reserve_ + sum - balance_, most_reserve);
+  }
+
   /// In plain steps: grows with the recent savings per round, so that one bad round does not end a good stretch.
   double most_balance() const { return 3 + 6 * std::max(0.0, saving_); }
 
-  /// Whether a step with a few drafted tokens per text was measured.
-  bool knows_drafted_rows(const Load& load) const {
-    return verify_.reaches_above(load.rows, load.rows + 12 * std::max(load.texts, 1));
+  /// Number of measured steps with a few drafted tokens per text.
+  int drafted_steps(const Load& load) const {
+    return verify_.count_above(load.rows, load.rows + 12 * std::max(load.texts, 1));
   }
 
-  double draft(int texts) const { return know_drafts() ? draft_.at(texts) : 0.2 * verify_.at(1); }
+  /// Whether a cost that was measured `steps` times may be lower, and the account allows to find out.
+  bool doubts(int steps) const { return steps < first_steps && balance_ >= first_balance / 2; }
+
+  /// Seconds of a step of the draft model. The first steps may be slow: they count no more than the usual cost.
+  double draft(int texts) const {
+    const double usual = 0.2 * verify_.at(1);
+    if (!know_drafts()) return usual;
+    return doubts(draft_.count_above(0, most_rows)) ? std::min(draft_.at(texts), usual) : draft_.at(texts);
+  }
   /// Additional seconds of a step for `rows` drafted tokens.
   double more(int rows, const Load& load) const {
     const double base = verify_.at(load.rows), measured = std::max(verify_.at(load.rows + rows) - base, 0.0);
-    if (knows_drafted_rows(load)) return measured;
+    const int steps = drafted_steps(load);
+    if (steps > 0 && !doubts(steps)) return measured;
     const double usual = rows * base * std::min(0.1, 0.5 / std::max(load.rows, 1));
     return measured > 0 ? std::min(measured, usual) : usual;  // long prompts say little, the first step nothing
   }
@@ -213,8 +249,7 @@ class DraftControl {
   void optimise(std::span<Decision> decisions, double ease) {
     std::size_t longest = 0, all = 0;
     for (Decision& one : decisions) {
-      if (!knows_drafted_rows(load_)) shorten(one.tokens), shorten(one.model);
-      if (!know_drafts()) shorten(one.model);
+      shorten(one.tokens), shorten(one.model);
       longest = std::max(longest, one.model.size());
       all += std::max(one.tokens.size(), one.model.size());
     }
@@ -223,6 +258,7 @@ class DraftControl {
     more_.clear();
     for (std::size_t rows = 0; rows <= all; ++rows) more_.push_back(ease * more(static_cast<int>(rows), load_));
     const double plain = std::max(verify_.at(load_.texts), 1e-12), texts = load_.texts;
+    const double most_lost = (balance_ + overdraft) * plain;  // if all drafts are rejected
     double best = least_gain * texts / plain;
     gain_ = 1;
     std::size_t best_rows = 0, best_steps = 0;
@@ -233,7 +269,9 @@ class DraftControl {
       const double base = plain + (steps > 0 ? ease * static_cast<double>(steps) * draft(models) : 0);
       for (std::size_t i = 0; i < rows_.size(); ++i) {
         tokens += static_cast<double>(rows_[i].survival);
-        const double rate = tokens / (base + more_[i + 1]);
+        const double seconds = base + more_[i + 1];
+        if (seconds - plain > most_lost) break;
+        const double rate = tokens / seconds;
         if (rate > best) best = rate, best_rows = i + 1, best_steps = steps;
       }
     }
@@ -243,8 +281,10 @@ class DraftControl {
     for (std::size_t i = 0; i < best_rows; ++i) ++decisions[rows_[i].text].length;
   }
 
-  /// Limits a draft whose cost has not been measured.
-  static void shorten(std::span<const float>& list) { list = list.first(std::min<std::size_t>(2, list.size())); }
+  /// Limits a draft to lengths near those whose cost has been measured.
+  void shorten(std::span<const float>& list) const {
+    list = list.first(std::min(static_cast<std::size_t>(2 * longest_ + 2), list.size()));
+  }
 
   /// Lists the tokens that could be drafted if the model ran `steps` steps, the most probable ones first. Returns the
   /// number of texts that use the model.
@@ -304,9 +344,12 @@ class DraftControl {
   int look_wait_ = 32;
   long scout_ = 0;  // the round in which the first text was chosen to be read
   StepSeconds verify_, draft_;
+  double usual_drafting_ = 0;  // of the round
+  bool was_delayed_ = false;   // the last step with drafts
+  int longest_ = 0;            // drafted tokens per text of the steps so far
   AcceptanceRecord others_{most_draft_tokens, 512};
   Average read_;  // seconds per token
-  double balance_ = 2, reading_balance_ = 0;
+  double balance_ = first_balance, reserve_ = 0, reading_balance_ = 0;
   double saving_ = 0;         // of recent rounds, in plain steps per round
   double gain_ = 1;           // expected in the last round that could draft
   std::vector<Row> rows_;     // scratch

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstddef>
 #include <limits>
+#include <numeric>
 #include <tuple>
 #include <utility>
 
@@ -27,27 +28,48 @@ struct Average {
   }
 };
 
-/// Step time by number of rows: measured averages with linear interpolation.
+/// The median of the last values, the lower one of two: unlike the mean it ignores a few slow steps, such as the first.
+class Median {
+ public:
+  void take(double value) {
+    values_[static_cast<std::size_t>(next_)] = value;
+    next_ = (next_ + 1) % most;
+    count_ = std::min(count_ + 1, most);
+    std::array<double, most> sorted = values_;
+    const auto middle = sorted.begin() + (count_ - 1) / 2;
+    std::nth_element(sorted.begin(), middle, sorted.begin() + count_);
+    value_ = *middle;
+  }
+  double value() const { return value_; }
+  int count() const { return count_; }
+
+ private:
+  static constexpr int most = 15;
+  std::array<double, most> values_{};
+  int next_ = 0, count_ = 0;
+  double value_ = 0;
+};
+
+/// Step time by number of rows: measured medians with linear interpolation.
 class StepSeconds {
  public:
   void take(int rows, double seconds) {
     Point& point = points_[bucket_of(rows)];
-    Average& mean = point.seconds;
-    mean.take(mean.count > 2 ? std::min(seconds, 2 * mean.mean) : seconds, memory);  // outliers are clamped
+    point.seconds.take(seconds);
     point.rows.take(rows, memory);
   }
 
   /// Whether a step of about `rows` rows or fewer was measured.
   bool reaches_down_to(int rows) const {
     return std::any_of(points_.begin(), points_.begin() + static_cast<std::ptrdiff_t>(bucket_of(rows)) + 1,
-                       [](const Point& point) { return point.seconds.count > 0; });
+                       [](const Point& point) { return point.seconds.count() > 0; });
   }
 
-  /// Whether a step of more than `rows` rows, and about `most` or fewer, was measured.
-  bool reaches_above(int rows, int most) const {
-    return std::any_of(points_.begin() + static_cast<std::ptrdiff_t>(bucket_of(rows)) + 1,
-                       points_.begin() + static_cast<std::ptrdiff_t>(bucket_of(most)) + 1,
-                       [](const Point& point) { return point.seconds.count > 0; });
+  /// Number of measured steps of more than `rows` rows, and about `most` or fewer; old steps do not count.
+  int count_above(int rows, int most) const {
+    return std::accumulate(points_.begin() + static_cast<std::ptrdiff_t>(bucket_of(rows)) + 1,
+                           points_.begin() + static_cast<std::ptrdiff_t>(bucket_of(most)) + 1, 0,
+                           [](int sum, const Point& point) { return sum + point.seconds.count(); });
   }
 
   /// Extrapolates linearly from the outermost measurements; 0 if there are none. Monotone: fewer rows never cost more
@@ -56,19 +78,20 @@ class StepSeconds {
     const Point *low = nullptr, *high = nullptr;  // the neighbours of `rows`, or the two nearest points
     double most = std::numeric_limits<double>::infinity();
     for (const Point& point : points_) {
-      if (point.seconds.count == 0) continue;
+      if (point.seconds.count() == 0) continue;
       if (high == nullptr || low == nullptr || high->rows.mean < rows) low = std::exchange(high, &point);
-      if (point.rows.mean >= rows) most = std::min(most, point.seconds.mean);
+      if (point.rows.mean >= rows) most = std::min(most, point.seconds.value());
     }
     if (high == nullptr) return 0;
-    if (low == nullptr) return high->seconds.mean;
-    const double least = rows < low->rows.mean ? low->seconds.mean * rows / low->rows.mean : 0;
+    if (low == nullptr) return high->seconds.value();
+    const double least = rows < low->rows.mean ? low->seconds.value() * rows / low->rows.mean : 0;
     return std::clamp(line(*low, *high, rows), least, std::max(most, least));
   }
 
  private:
   struct Point {
-    Average rows, seconds;
+    Average rows;
+    Median seconds;
   };
 
   static constexpr int memory = 24;
@@ -82,8 +105,8 @@ class StepSeconds {
   }
 
   static double line(const Point& low, const Point& high, double rows) {
-    const double slope = (high.seconds.mean - low.seconds.mean) / (high.rows.mean - low.rows.mean);
-    return low.seconds.mean + std::max(slope, 0.0) * (rows - low.rows.mean);
+    const double slope = (high.seconds.value() - low.seconds.value()) / (high.rows.mean - low.rows.mean);
+    return low.seconds.value() + std::max(slope, 0.0) * (rows - low.rows.mean);
   }
 
   using Points = std::array<Point, 64>;
