@@ -36,6 +36,7 @@ namespace backend {
 
 /// B over the ranks of a grid. All ranks load the same models and run the same steps in the same order. Either all make
 /// the same calls, or rank 0 sends commands and the others execute them (execute()).
+/// Public members: the operations of the concept Backend.
 template <Backend B, ranks::Communicator C>
 class Split {
   static_assert(std::is_same_v<typename B::Activation, float>, "gathers floats");

@@ -104,7 +104,7 @@ struct SplitState {
 };
 
 /// Steps with many rows run in several parts, so that pipeline stages work in parallel. With one stage there is one
-/// part.
+/// part. Public members: the operations of the concept StepOf.
 template <Backend B, ranks::Communicator C>
 class SplitStep {
   using Step = decltype(std::declval<B&>().begin(std::declval<const StepPlan&>()));

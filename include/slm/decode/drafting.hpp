@@ -28,6 +28,7 @@
 namespace slm { inline namespace v0_1 { namespace detail {
 
 /// The sources of drafts of one request.
+/// Public members: one for each step of a round, see Generation.
 template <VerificationRule Rule>
 class Drafting {
  public:

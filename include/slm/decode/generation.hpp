@@ -26,7 +26,7 @@ namespace slm { inline namespace v0_1 {
 ///
 /// A round: prepare(); decide(); begin_round(); while draft_steps() is not 0, plan_draft() and take_draft() around a
 /// forward of the draft model; plan() and take() around a forward of the target; next() until it returns null. Not
-/// thread-safe.
+/// thread-safe. Public members: one for each step of a round, called by the drivers of decoders and engines.
 template <VerificationRule Rule>
 class Generation {
  public:

@@ -33,7 +33,7 @@ struct GgufBlock {
 
 namespace detail {
 
-/// Decodes a block. Member functions have the names of the types.
+/// Decodes a block. Public members: one function for each type, with its name.
 class GgufBlockReader {
  public:
   GgufBlockReader(const std::byte* block, GgufBlock& out)

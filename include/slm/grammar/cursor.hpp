@@ -17,6 +17,7 @@ namespace slm { inline namespace v0_1 { namespace grammar {
 
 using split::CharSet;
 
+/// A position in a text. Public members: the elementary tests and moves of three parsers.
 class Cursor {
  public:
   Cursor(std::string_view source, std::string place) : source_(source), place_(std::move(place)) {}

@@ -50,6 +50,7 @@ struct Node {
   std::uint32_t least = 0, most = 0;
 };
 
+/// Expressions of a grammar. Public members: one constructor for each kind of node.
 class Expressions {
  public:
   explicit Expressions(const GrammarLimits& limits) : limits_(limits), slots_(1024, none) {

@@ -36,6 +36,7 @@
 
 namespace slm { inline namespace v0_1 {
 
+/// The files of a model. Public members: one for each kind of content that loaders read.
 class Checkpoint {
  public:
   /// Opens a GGUF file (the first shard of a split one), a folder with one GGUF model, or a Hugging Face folder:

@@ -17,6 +17,7 @@ namespace slm { inline namespace v0_1 {
 
 /// Sequences, the tokens to append to each, and the results. Reuse does not allocate. Adding a sequence twice is an
 /// error.
+/// Public members: models write the results by one half of them, callers read them by the other.
 class Batch {
  public:
   /// The input for one sequence; used by models.

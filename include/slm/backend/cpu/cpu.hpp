@@ -40,6 +40,7 @@ struct MatrixOf<Format> {
 
 /// A handle: copies share the threads. Any number of models and host threads may use one handle; their steps are
 /// serialized.
+/// Public members: the operations of the concept Backend.
 class Cpu : private cpu::Products {
  public:
   static constexpr const char* name = "cpu";

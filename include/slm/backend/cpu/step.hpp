@@ -19,6 +19,7 @@
 namespace slm { inline namespace v0_1 { namespace backend {
 
 /// Holds the thread pool's lock until destroyed.
+/// Public members: the operations of the concept StepOf.
 class CpuStep : private cpu::ExpertProducts {
  public:
   using Rows = View<float, 2>;

@@ -28,6 +28,7 @@ namespace slm { inline namespace v0_1 { namespace backend {
 /// A handle: copies share the device, its stream and scratch memory. Steps of all models on one handle run in order.
 /// Activations are fp32 in memory and fp16 or bf16 in the matrix unit. Keys and values of any format are fp16 there, so
 /// an f32 cache would gain nothing.
+/// Public members: the operations of the concept Backend.
 template <gpu::Runtime R>
 class Gpu {
  public:

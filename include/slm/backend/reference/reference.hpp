@@ -20,7 +20,7 @@
 
 namespace slm { inline namespace v0_1 { namespace backend {
 
-/// The operations of one step.
+/// The operations of one step. Public members: those of the concept StepOf.
 class ReferenceStep {
  public:
   using Rows = View<float, 2>;

@@ -23,6 +23,7 @@ inline void build_places(DictObject& dict) {
   }
 }
 
+/// Memory of a rendering. Public members: one allocation for each type of value, and the charges against the limits.
 class Heap {
  public:
   /// For a program's constants and the variables that it is given: values that outlive a rendering.

@@ -64,6 +64,7 @@ struct Object {
   int depth = 1;  // how deep values nest in it
 };
 
+/// Public members: one constructor, test and accessor for each type of Jinja.
 class Value {
  public:
   Value() = default;  // undefined

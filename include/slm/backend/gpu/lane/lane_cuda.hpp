@@ -14,6 +14,7 @@
 
 namespace slm { inline namespace v0_1 { namespace gpu {
 
+/// Public members: the operations of a lane, see lane.hpp.
 class DeviceLane {
  public:
   using Matrix = MmaSync16x8x16;

@@ -19,6 +19,7 @@
 
 namespace slm { inline namespace v0_1 { namespace gpu {
 
+/// Public members: the operations of a lane, see lane.hpp.
 class DeviceLane {
  public:
 #if defined(__GFX9__)

@@ -33,6 +33,7 @@ struct FloatSums {
 };
 
 /// Layout: of mma_layout.hpp; it also determines the wave width.
+/// Public members: the operations of a lane, see lane.hpp.
 template <class Layout, class Sums = FloatSums>
 class HostLane {
  public:

@@ -18,6 +18,7 @@
 namespace slm { inline namespace v0_1 { namespace backend {
 
 /// Calls execute immediately, so streams need no ordering; a stream under capture records.
+/// Public members: the operations of the concept Runtime.
 template <class Layout, class Sums = gpu::FloatSums>
 class LanesRuntime {
  public:

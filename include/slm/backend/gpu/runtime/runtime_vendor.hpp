@@ -63,7 +63,7 @@
 
 namespace slm { inline namespace v0_1 { namespace gpu {
 
-/// A handle to one device; copies share it. See runtime.hpp for the members.
+/// A handle to one device; copies share it. Public members: the operations of the concept Runtime (runtime.hpp).
 template <class Api>
 class VendorRuntime {
   using Status = typename Api::Status;

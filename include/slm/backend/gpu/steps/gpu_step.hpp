@@ -27,7 +27,7 @@
 
 namespace slm { inline namespace v0_1 { namespace gpu {
 
-/// Owns the device until destroyed. Rows are padded to a shape that is, or may be, recorded.
+/// Owns the device until destroyed. Rows are padded to a shape that may be recorded. Members: the concept StepOf.
 template <class State>
 class GpuStep {
  public:
