@@ -1,8 +1,6 @@
 // free_memory: host memory that this process may still allocate.
 #pragma once
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -16,6 +14,8 @@
 #include <string_view>
 
 #include "slm/core/control_groups.hpp"
+#include "slm/core/os/memory.hpp"
+#include "slm/core/os/processors.hpp"
 
 namespace slm { inline namespace v0_1 {
 
@@ -68,12 +68,11 @@ inline std::optional<std::uint64_t> free_memory_of(std::istream& meminfo, std::i
 /// memory.
 inline std::size_t free_memory() {
   std::optional<std::uint64_t> free;
-#if defined(__linux__)
-  std::ifstream meminfo("/proc/meminfo"), groups("/proc/self/cgroup");
-  free = detail::free_memory_of(meminfo, groups, "/sys/fs/cgroup");
-#endif
-  const auto all = static_cast<std::uint64_t>(std::max(0L, ::sysconf(_SC_PHYS_PAGES))) *
-                   static_cast<std::uint64_t>(std::max(0L, ::sysconf(_SC_PAGESIZE)));
+  if constexpr (detail::has_control_groups) {
+    std::ifstream meminfo("/proc/meminfo"), groups("/proc/self/cgroup");
+    free = detail::free_memory_of(meminfo, groups, "/sys/fs/cgroup");
+  }
+  const std::uint64_t all = detail::physical_memory();
   return static_cast<std::size_t>(std::min<std::uint64_t>(free.value_or(all), std::numeric_limits<std::size_t>::max()));
 }
 

@@ -1,10 +1,6 @@
 // usable_cores: how many threads of this process can run at the same time.
 #pragma once
 
-#if defined(__linux__)
-#include <sched.h>
-#endif
-
 #include <algorithm>
 #include <fstream>
 #include <istream>
@@ -14,6 +10,7 @@
 #include <thread>
 
 #include "slm/core/control_groups.hpp"
+#include "slm/core/os/processors.hpp"
 
 namespace slm { inline namespace v0_1 {
 
@@ -56,13 +53,11 @@ inline std::optional<int> cores_of_groups(std::istream& groups, const std::strin
 /// (containers).
 inline int usable_cores() {
   int cores = static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, 1u << 20));
-#if defined(__linux__)
-  cpu_set_t allowed;
-  CPU_ZERO(&allowed);
-  if (sched_getaffinity(0, sizeof allowed, &allowed) == 0 && CPU_COUNT(&allowed) > 0) cores = CPU_COUNT(&allowed);
-  std::ifstream groups("/proc/self/cgroup");
-  cores = std::min(cores, detail::cores_of_groups(groups, "/sys/fs/cgroup").value_or(cores));
-#endif
+  if (const int allowed = detail::allowed_processors(); allowed > 0) cores = allowed;
+  if constexpr (detail::has_control_groups) {
+    std::ifstream groups("/proc/self/cgroup");
+    cores = std::min(cores, detail::cores_of_groups(groups, "/sys/fs/cgroup").value_or(cores));
+  }
   return std::max(cores, 1);
 }
 

@@ -21,6 +21,7 @@
 
 #include "slm/core/error.hpp"
 #include "slm/core/mapping_guard.hpp"
+#include "slm/core/os/memory.hpp"
 
 namespace slm { inline namespace v0_1 {
 
@@ -127,7 +128,7 @@ class MappedFile {
     if (mapping_.data() == nullptr) return read(file, size);
     bytes_ = {mapping_.data(), size};
     // If a file ends within a page, truncation zeroes the rest of the page without a signal.
-    const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+    const auto page = detail::page_size();
     const std::span<const std::byte> last = bytes_.subspan((size - 1) / page * page);
     last_page_.assign(last.begin(), last.end());
   }

@@ -2,12 +2,8 @@
 // weights.
 #pragma once
 
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstddef>
-#include <cstdint>
 #include <limits>
 #include <memory>
 #include <mutex>
@@ -15,6 +11,7 @@
 #include <utility>
 
 #include "slm/core/error.hpp"
+#include "slm/core/os/memory.hpp"
 
 namespace slm { inline namespace v0_1 { namespace backend {
 
@@ -33,12 +30,11 @@ class PageBuffer {
   /// Throws backend.out-of-memory.
   explicit PageBuffer(std::size_t size, PageSize pages = PageSize::small) : size_(size) {
     if (size == 0) return;
-    void* address = MAP_FAILED;
+    void* address = nullptr;
     if (size <= std::numeric_limits<std::size_t>::max() / 2 / sizeof(T)) {
-      const std::size_t bytes = size * sizeof(T);
-      address = pages == PageSize::huge && bytes >= huge_page ? map_huge(bytes) : map(bytes);
+      address = slm::detail::allocate_pages(size * sizeof(T), pages == PageSize::huge);
     }
-    if (address == MAP_FAILED) {
+    if (address == nullptr) {
       throw Error("backend.out-of-memory", text("could not allocate ", size, " elements of ", sizeof(T), " bytes"),
                   "Lower the context (LoadOptions::context, --context), or free memory");
     }
@@ -53,7 +49,7 @@ class PageBuffer {
     return *this;
   }
   ~PageBuffer() {
-    if (data_ != nullptr) munmap(data_, size_ * sizeof(T));
+    if (data_ != nullptr) slm::detail::free_pages(data_, size_ * sizeof(T));
   }
 
   T* data() noexcept { return data_; }
@@ -61,27 +57,6 @@ class PageBuffer {
   std::size_t size() const noexcept { return size_; }
 
  private:
-  static constexpr std::size_t huge_page = std::size_t{2} << 20;
-
-  static void* map(std::size_t bytes) {
-    return mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  }
-  /// Aligned to a huge page; the mapped memory before and after is unmapped.
-  static void* map_huge(std::size_t bytes) {
-    void* const mapped = map(bytes + huge_page);
-    if (mapped == MAP_FAILED) return mapped;
-    const std::size_t before = (huge_page - reinterpret_cast<std::uintptr_t>(mapped) % huge_page) % huge_page;
-    std::byte* const begin = static_cast<std::byte*>(mapped) + before;
-    const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
-    const std::size_t whole = (bytes + page - 1) / page * page;
-    if (before > 0) munmap(mapped, before);
-    if (before + whole < bytes + huge_page) munmap(begin + whole, bytes + huge_page - before - whole);
-#if defined(MADV_HUGEPAGE)
-    madvise(begin, bytes, MADV_HUGEPAGE);
-#endif
-    return begin;
-  }
-
   T* data_ = nullptr;
   std::size_t size_ = 0;
 };

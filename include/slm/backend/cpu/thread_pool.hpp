@@ -14,10 +14,10 @@
 #include <vector>
 
 #include "slm/backend/cpu/isa.hpp"
-#include "slm/backend/cpu/placement.hpp"
 #include "slm/core/error.hpp"
 #include "slm/core/float_environment.hpp"
 #include "slm/core/mapping_guard.hpp"
+#include "slm/core/os/processors.hpp"
 #include "slm/core/usable_cores.hpp"
 
 namespace slm { inline namespace v0_1 { namespace backend {
@@ -86,7 +86,7 @@ class ThreadPool {
       for (std::uint32_t index = 0; index < count; ++index) call(context, index, 0);
       return;
     }
-    placement_.keep_off_caller(workers_);
+    affinity_.keep_off_caller(workers_);
     call_ = call;
     context_ = context;
     count_ = count;
@@ -227,7 +227,7 @@ class ThreadPool {
   std::mutex fault_mutex_;
   std::exception_ptr fault_ = nullptr;  // the first exception of the current loop
   std::vector<std::thread> workers_;
-  Placement placement_;
+  slm::detail::Affinity affinity_;
 };
 
 }}}
