@@ -2,4 +2,5 @@
 // "Compiled once").
 #include "slm/grammar.hpp"
 #include "slm/speculative.hpp"
+#include "slm/text/answer_parser.hpp"
 #include "slm/text/chat.hpp"
