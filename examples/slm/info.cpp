@@ -74,7 +74,7 @@ Contents contents_of(const slm::Checkpoint& checkpoint) {
     const std::int64_t before = contents.parameters;
     for (const slm::TensorName& weight : weights) {
       if (slm::is_optional(role) && !checkpoint.has(weight.name)) continue;
-      if (weight.shape.size() != 2) {
+      if (weight.shape.size() != 2 || role == slm::Role::choice_bias) {
         add_float(checkpoint.tensor(weight.name, weight.shape));
         continue;
       }

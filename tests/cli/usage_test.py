@@ -116,7 +116,7 @@ class Usage(ProgramTest):
         self.error("--sequences", "info", self.target, "--sequences", 0, status=2)
 
     def test_info_of_a_refused_model_names_the_unknown_trait_or_tensor(self):
-        for expected, fields in (("model_type 'mixtral'", {"model_type": "mixtral", "architectures": ["MixtralForCausalLM"]}),
+        for expected, fields in (("model_type 'spiral'", {"model_type": "spiral", "architectures": ["SpiralForCausalLM"]}),
                                  ("activation 'gelu_x'", {"hidden_act": "gelu_x"}),
                                  ("rope.*'spiral'", {"rope_scaling": {"rope_type": "spiral", "factor": 2}})):
             with self.subTest(expected=expected):

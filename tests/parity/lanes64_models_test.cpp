@@ -1,5 +1,6 @@
 // Every family's tiny model on 64 emulated lanes.
 #include "slm/backend/gpu/lanes.hpp"
+#include "support/errors.hpp"
 #include "support/gpu_models.hpp"
 #include "support/newer_fixtures.hpp"
 
@@ -17,4 +18,9 @@ TEST_CASE("newer families on 64 lanes give the expected logits, in whatever piec
   const std::string name = GENERATE(from_range(newer_traits));
   CAPTURE(name);
   check_fixture(fixture(text("models/", name)), Lanes64(static_cast<int>(name.size() % 2)));
+}
+
+TEST_CASE("a mixture of experts on 64 lanes is refused") {
+  const auto folder = fixture("models/" + mixture_traits.front());
+  CHECK(error_id([&] { return load(folder, Lanes64(0)); }) == "model.no-mixtures");
 }

@@ -113,7 +113,9 @@ TEST_CASE("every family on the reference backend: speculative text is plain text
 }
 
 TEST_CASE("newer families, as targets and as drafts: speculative text equals plain text") {
-  for (const std::string& name : newer_traits) {
+  std::vector<std::string> all = newer_traits;
+  all.insert(all.end(), mixture_traits.begin(), mixture_traits.end());
+  for (const std::string& name : all) {
     const int words = load_any(name, backend::Cpu{}).info().vocab;
     check_target<backend::Cpu>(name, words == 101 ? name == "glm4" ? "cohere2" : "glm4" : "");
   }
@@ -123,6 +125,7 @@ TEMPLATE_TEST_CASE("every family: a row's logits have the same bits for any spli
                    backend::Cpu) {
   std::vector<std::string> all = folders;
   all.insert(all.end(), newer_traits.begin(), newer_traits.end());
+  all.insert(all.end(), mixture_traits.begin(), mixture_traits.end());
   for (const std::string& name : all) {
     Session model(load_any(name, TestType{}));
     const int vocab = model.info().vocab;

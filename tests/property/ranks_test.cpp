@@ -63,6 +63,16 @@ TEST_CASE("newer families on the CPU: any number of ranks and stages gives the b
   }
 }
 
+TEST_CASE("a mixture of experts over ranks is refused") {
+  const auto folder = fixture("models/" + mixture_traits.front());
+  CHECK(error_id([&] {
+          return over_ranks<Cpu>(Ranks{2}, one_thread, [&](const auto& load_here) {
+            load_here(folder, LoadOptions{});
+            return Bits{};
+          });
+        }) == "model.no-mixtures");
+}
+
 TEST_CASE("every family on the CPU: pipeline stages, of one rank or several each, give the bits of one") {
   for (const std::string& name : folders)
     check_ranks<Cpu>(fixture("models/" + name), {{2, 2}, {4, 2}, {2, 1, true}, {3, 2, true}}, one_thread);

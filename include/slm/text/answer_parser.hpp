@@ -18,13 +18,13 @@ class ChatTemplate;
 
 namespace detail {
 struct AnswerSyntax;
-class AnswerState;
+class AnswerParserState;
 }
 
 /// The form in which a model writes its answers. Cheap to copy.
 class AnswerFormat {
  public:
-  /// Text without calls; reasoning between <think> tags.
+  /// Text without calls; reasoning between `<think>` tags.
   AnswerFormat();
 
   /// Found by rendering test conversations.
@@ -73,7 +73,7 @@ class AnswerParser {
   std::vector<AnswerPart> finish();
 
  private:
-  std::unique_ptr<detail::AnswerState> state_;
+  std::unique_ptr<detail::AnswerParserState> state_;
 };
 
 /// A whole answer.

@@ -22,12 +22,12 @@ namespace slm { inline namespace v0_1 {
 
 namespace detail {
 
-class AnswerState {
+class AnswerParserState {
  public:
-  AnswerState(const AnswerSyntax& syntax, const ReasoningTags& reasoning, const AnswerOptions& options)
+  AnswerParserState(const AnswerSyntax& syntax, const ReasoningTags& reasoning, const AnswerOptions& options)
       : tools_(options.tools), reader_(make(syntax, reasoning, tools_, options)) {}
-  AnswerState(const AnswerState&) = delete;
-  AnswerState& operator=(const AnswerState&) = delete;
+  AnswerParserState(const AnswerParserState&) = delete;
+  AnswerParserState& operator=(const AnswerParserState&) = delete;
 
   std::vector<AnswerPart> push(std::string_view piece) {
     std::visit([&](auto& reader) { reader.push(piece, out_); }, reader_);
@@ -129,12 +129,16 @@ SLM_INLINE bool AnswerFormat::begins_in_reasoning(const jinja::Rendered& prompt)
   return false;
 }
 
-SLM_INLINE AnswerParser::AnswerParser(const AnswerFormat& format, const AnswerOptions& options)
-    : state_(std::make_unique<detail::AnswerState>(
-          *format.syntax_, detail::ReasoningTags{format.reasoning_open_, format.reasoning_close_}, options)) {}
-SLM_INLINE AnswerParser::AnswerParser(AnswerParser&&) noexcept = default;
-SLM_INLINE AnswerParser& AnswerParser::operator=(AnswerParser&&) noexcept = default;
-SLM_INLINE AnswerParser::~AnswerParser() = default;
+SLM_INLINE AnswerParser::AnswerParser(const AnswerFormat& format, const AnswerOptions& options) {
+  const detail::ReasoningTags tags{format.reasoning_open_, format.reasoning_close_};
+  state_ = std::make_unique<detail::AnswerParserState>(*format.syntax_, tags, options);
+}
+SLM_INLINE AnswerParser::AnswerParser(AnswerParser&& other) noexcept : state_(std::move(other.state_)) {}
+SLM_INLINE AnswerParser& AnswerParser::operator=(AnswerParser&& other) noexcept {
+  state_ = std::move(other.state_);
+  return *this;
+}
+SLM_INLINE AnswerParser::~AnswerParser() {}
 
 SLM_INLINE std::vector<AnswerPart> AnswerParser::push(std::string_view piece) { return state_->push(piece); }
 SLM_INLINE std::vector<AnswerPart> AnswerParser::finish() { return state_->finish(); }
