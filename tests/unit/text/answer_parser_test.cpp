@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "slm/core/error.hpp"
@@ -202,5 +203,22 @@ TEST_CASE("the form of a published template is found", "[chat]") {
     }
     jinja::Rendered prompt = form.render(R"([{"role": "user", "content": "x"}])");
     CHECK(format.begins_in_reasoning(prompt) == (form.features().opens_thinking || format.name() == "apriel"));
+  }
+}
+
+TEST_CASE("gpt-oss: the first bytes decide whether a message has a header, whole and in pieces") {
+  const AnswerFormat format = AnswerFormat::named("gpt-oss");
+  const std::pair<std::string_view, std::string_view> cases[] = {
+      {"text f<|message|>more", "text f<|message|>more"},
+      {"<|channel|>final<|message|>one<|start|>assistant<|channel|>final<|message|>two", "one\ntwo"}};
+  for (const auto& [text, content] : cases) {
+    CHECK(parse_answer(text, format).content == content);
+    AnswerParser parser(format);
+    ParsedAnswer joined;
+    for (const char byte : text) {
+      for (AnswerPart& part : parser.push({&byte, 1})) joined.add(std::move(part));
+    }
+    for (AnswerPart& part : parser.finish()) joined.add(std::move(part));
+    CHECK(joined.content == content);
   }
 }

@@ -52,18 +52,19 @@ class HarmonyReader {
     return false;
   }
 
-  /// A header, or a text without one.
+  /// A header, or a text without one. The first bytes decide, so that pieces have the result of the whole text.
   bool read_header(bool is_final) {
-    const std::size_t end = rest().find(message_tag);
-    if (end != std::string_view::npos && end <= longest_header) {
+    Scanner scan(text_, at_, is_final);
+    scan.skip_blanks();
+    const bool is_header =
+        started_ || scan.at_end() || scan.byte() == '<' || scan.follows("to=") || scan.may_follow("to=");
+    const std::size_t end = is_header ? rest().find(message_tag) : std::string_view::npos;
+    if (end <= longest_header) {
       enter(rest().substr(0, end));
       at_ += end + message_tag.size();
       return true;
     }
-    Scanner scan(text_, at_, is_final);
-    scan.skip_blanks();
-    const bool is_header = scan.at_end() || scan.byte() == '<' || scan.follows("to=") || scan.may_follow("to=");
-    if (is_header && rest().size() <= longest_header) return false;
+    if (is_header && rest().size() <= longest_header + message_tag.size()) return false;
     state_ = State::content;
     return true;
   }
@@ -109,6 +110,7 @@ class HarmonyReader {
   void end_message(PartsWriter& out) {
     state_ == State::reasoning ? out.cut_reasoning() : out.cut_content();
     state_ = State::header;
+    started_ = std::string_view(text_).substr(0, at_).ends_with("<|start|>");
   }
 
   bool read_call(PartsWriter& out, bool is_final) {
@@ -151,6 +153,7 @@ class HarmonyReader {
   State state_ = State::header;
   std::string text_;  // not read yet
   std::size_t at_ = 0;
+  bool started_ = false;  // the previous message ended with the start of the next one
   std::string recipient_;
   std::size_t next_try_ = 0;
 };
