@@ -9,6 +9,7 @@
 #include "slm/lm/session.hpp"
 #include "slm/model/load.hpp"
 #include "support/golden.hpp"
+#include "support/hybrid_fixtures.hpp"
 #include "support/newer_fixtures.hpp"
 #include "support/paths.hpp"
 
@@ -102,6 +103,15 @@ TEST_CASE("fixture models of newer families give the expected logits") {
   SECTION("reference") {
     compare(folder, goldens, backend::Reference{}, {}, reference_tolerance * largest_logit(goldens));
   }
+  SECTION("cpu") { compare(folder, goldens, backend::Cpu{}, {}, tolerance * largest_logit(goldens)); }
+}
+
+TEST_CASE("fixture models with recurrent layers give the expected logits") {
+  const std::string name = GENERATE(from_range(hybrid_fixtures));
+  CAPTURE(name);
+  const auto folder = fixture(text("models/", name));
+  const auto goldens = read_golden(folder);
+  SECTION("reference") { compare(folder, goldens, backend::Reference{}, {}, tolerance * largest_logit(goldens)); }
   SECTION("cpu") { compare(folder, goldens, backend::Cpu{}, {}, tolerance * largest_logit(goldens)); }
 }
 

@@ -45,7 +45,9 @@ const char* const names[] = {"llama-mha3h",
                              "ministral3",
                              "stablelm-12b",
                              "qwen3moe-dense-layers",
-                             "qwen2moe"};
+                             "qwen2moe",
+                             "lfm2",
+                             "lfm2-conv4-bias"};
 
 /// The logits after each token of a sequence that grows token by token, alone.
 std::vector<std::vector<float>> logits_alone(const AnyModel& model, const std::vector<Token>& text) {

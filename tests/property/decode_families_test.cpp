@@ -13,6 +13,7 @@
 #include "slm/lm/session.hpp"
 #include "slm/model/load.hpp"
 #include "slm/model/paged_sequence.hpp"
+#include "support/hybrid_fixtures.hpp"
 #include "support/newer_fixtures.hpp"
 #include "support/paths.hpp"
 #include "support/toy_models.hpp"
@@ -104,6 +105,11 @@ TEST_CASE("every family, as target and as the draft of another: speculative text
   for (std::size_t i = 0; i < folders.size(); ++i) {
     check_target<backend::Cpu>(folders[i], folders[(i + 5) % folders.size()]);
   }
+}
+
+TEST_CASE("families with recurrent layers: speculative text equals plain text") {
+  for (const std::string& name : hybrid_fixtures) check_target<backend::Cpu>(name, {});
+  check_target<backend::Reference>(hybrid_fixtures.front(), {});
 }
 
 TEST_CASE("every family on the reference backend: speculative text is plain text") {

@@ -46,7 +46,9 @@ TEMPLATE_TEST_CASE("a saved sequence continues in another model of the same weig
                                      {"gpt2", 64},
                                      {"gemma3-4b", 90},
                                      {"ministral3", 60},
-                                     {"qwen3moe", 90}}) {
+                                     {"qwen3moe", 90},
+                                     {"lfm2", 90},
+                                     {"lfm2-conv4-bias", 67}}) {
     if (length == 700 && std::string(TestType::name) == "reference") continue;
     const auto folder = fixture(text("models/", name));
     const AnyModel model = load(folder, TestType{}), again = load(folder, TestType{});

@@ -19,9 +19,10 @@ struct KvPageShape {
   std::size_t head_bytes = 0;    // bytes of the keys, or of the values, of one head
   Heads heads = {};
   QkNorm norm = QkNorm::none;
+  std::size_t state_bytes = 0;  // of a page of recurrent states; such a page has no keys and values
 
   std::size_t layer_bytes() const { return 2 * static_cast<std::size_t>(heads.kv) * head_bytes; }
-  std::size_t bytes() const { return layers.size() * layer_bytes(); }
+  std::size_t bytes() const { return state_bytes + layers.size() * layer_bytes(); }
 
   /// A rank's part of a page: keys and values of adjacent heads in adjacent layers.
   struct Part {

@@ -29,6 +29,7 @@ struct PlanSequence {
   int rope = 0;                      // index into Rope::inverse_frequency
   int first_page = 0;                // index of its tables in StepPlan::pages
   int pages = 0;                     // entries of the table of each kind of layer
+  int first_state = 0;               // index of its states in StepPlan::states
   const Adapter* adapter = nullptr;  // adapter of its rows; null: none
 };
 
@@ -36,9 +37,12 @@ struct PlanSequence {
 struct StepPlan {
   std::span<const PlanRow> rows;
   std::span<const PlanSequence> sequences;
-  std::span<std::byte* const> pages;  // per sequence [kinds, pages], in device memory; null: released, never read
-  std::span<const int> outputs;       // rows with results, ascending; only these continue after the last block
-  std::span<const Draw> draws;        // [outputs] if the device chooses tokens, else empty
+  std::span<std::byte* const> pages;   // per sequence [kinds, pages], in device memory; null: released, never read
+  std::span<std::byte* const> states;  // of recurrent layers, per sequence [1 + rows]: the page with the state before
+                                       // its first row (null: zero), and the pages to write after each row. A row
+                                       // whose state is not kept has the page of the next one
+  std::span<const int> outputs;        // rows with results, ascending; only these continue after the last block
+  std::span<const Draw> draws;         // [outputs] if the device chooses tokens, else empty
   int steps = 1;                    // above 1: a chain; each step continues with the tokens that the previous one chose
   KvFormat format = KvFormat::f32;  // format of all pages
   Want want = Want::nothing;        // result of the output rows
@@ -70,6 +74,7 @@ struct KvLayer {
   int kind = 0;             // layers with the same window share page tables
   std::int64_t keys = 0;    // byte offset in a page
   std::int64_t values = 0;  // byte offset in a page
+  std::int64_t state = 0;   // byte offset of a recurrent layer's state in a state page
 };
 
 /// Bytes of the keys, or of the values, of one head in a page: a multiple of a cache line.

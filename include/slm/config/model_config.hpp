@@ -11,6 +11,7 @@
 #include "slm/config/mixture.hpp"
 #include "slm/core/architecture.hpp"
 #include "slm/core/error.hpp"
+#include "slm/core/mixer.hpp"
 #include "slm/core/types.hpp"
 #include "slm/lm/suggested_sampling.hpp"
 
@@ -118,11 +119,39 @@ struct ModelConfig {
   int embedding = 0;           // width of the embedding table if it differs from hidden; 0: hidden
   MixtureConfig mixture = {};  // in place of the MLPs of all layers but ModelSettings::dense_layers
 
+  Mixer mixer = {};             // the recurrence of the layers that have one
+  LayerSet mixer_layers = {};   // layers with the mixer
+  LayerSet no_attention = {};   // layers without attention
+  LayerSet no_mlp = {};         // layers without an MLP
+  bool attention_gate = false;  // the attention output is multiplied by sigmoid(gate); q has the gate's rows too
+
   constexpr bool operator==(const ModelConfig&) const = default;
 
   constexpr int rotary_dim() const { return positions != Positions::rope ? 0 : rotary != 0 ? rotary : head_dim; }
   constexpr int embedding_dim() const { return embedding != 0 ? embedding : hidden; }
+  constexpr bool has_mixer(int layer) const { return mixer_layers.has(layer); }
+  constexpr bool has_attention(int layer) const { return !no_attention.has(layer); }
+  constexpr bool has_mlp(int layer) const { return !no_mlp.has(layer); }
+  /// Whether every layer is attention and MLP.
+  constexpr bool is_plain() const {
+    return mixer.kind == MixerKind::none && !attention_gate && no_attention.empty() && no_mlp.empty();
+  }
 };
+
+/// Returns the fault of the sets of layers, or an empty string.
+constexpr std::string_view fault_of_layers(const ModelConfig& config) {
+  if (config.is_plain() && config.mixer_layers.empty()) return {};
+  if (const std::string_view fault = fault_of(config.mixer); !fault.empty()) return fault;
+  if (config.order != BlockOrder::pre_norm || config.inner_norms) return "recurrent layers need order pre_norm";
+  if ((config.mixer.kind == MixerKind::none) != config.mixer_layers.empty()) return "mixer and mixer_layers disagree";
+  for (const LayerSet* set : {&config.mixer_layers, &config.no_attention, &config.no_mlp}) {
+    if (!set->within(config.layers)) return "a set of layers has a layer that the model lacks";
+  }
+  for (int l = 0; l < config.layers; ++l) {
+    if (!config.has_mixer(l) && !config.has_attention(l) && !config.has_mlp(l)) return "a layer computes nothing";
+  }
+  return {};
+}
 
 /// Returns the fault of a shape, or an empty string if the shape is valid. The bounds keep every product of two fields
 /// well inside 64 bits.
@@ -151,7 +180,8 @@ constexpr std::string_view fault_of(const ModelConfig& config) {
   if (config.norm == NormKind::none) return "norm must be rms or layer";
   if (config.mixture.experts != 0 && (config.order != BlockOrder::pre_norm || !config.gated || config.inner_norms))
     return "a mixture of experts needs blocks in pre_norm order without inner norms, and gated experts";
-  return fault_of(config.mixture, config.layers);
+  if (const std::string_view fault = fault_of(config.mixture, config.layers); !fault.empty()) return fault;
+  return fault_of_layers(config);
 }
 
 /// How the trained rotary frequencies are rescaled for longer contexts.

@@ -70,6 +70,11 @@ void for_each_member(F&& f) {
   f("final_norm", &ModelConfig::final_norm);
   f("embedding", &ModelConfig::embedding);
   f("mixture", &ModelConfig::mixture);
+  f("mixer", &ModelConfig::mixer);
+  f("mixer_layers", &ModelConfig::mixer_layers);
+  f("no_attention", &ModelConfig::no_attention);
+  f("no_mlp", &ModelConfig::no_mlp);
+  f("attention_gate", &ModelConfig::attention_gate);
 }
 
 /// A value as C++ source without namespace: 12, true, NormKind::layer.
@@ -99,6 +104,19 @@ inline std::string source_of(const MixtureConfig& value) {
   add("choice_bias", value.choice_bias, none.choice_bias);
   add("expert_bias", value.expert_bias, none.expert_bias);
   return text("{", fields, "}");
+}
+inline std::string source_of(const LayerSet& layers) {
+  std::string list;
+  for (int layer = 0; layer < LayerSet::most_layers; ++layer) {
+    if (layers.has(layer)) list += text(list.empty() ? "" : ", ", layer);
+  }
+  return text("{", list, "}");
+}
+inline std::string source_of(const Mixer& mixer) {
+  return text("{.kind = slm::MixerKind::", name_of(mixer.kind), ", .taps = ", mixer.taps, ", .heads = ", mixer.heads,
+              ", .head_dim = ", mixer.head_dim, ", .groups = ", mixer.groups, ", .state = ", mixer.state,
+              ", .bias = ", mixer.bias, ", .conv_bias = ", mixer.conv_bias, ", .tiled = ", mixer.tiled,
+              ", .norm = slm::MixerNorm::", name_of(mixer.norm), "}");
 }
 
 }  // namespace detail

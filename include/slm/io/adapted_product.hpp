@@ -19,6 +19,8 @@ inline std::optional<AdaptedProduct> adapted_product(Role role) {
     case Role::attention_out: return AdaptedProduct::attention_out;
     case Role::gate_up: return AdaptedProduct::gate_up;
     case Role::down: return AdaptedProduct::down;
+    case Role::mixer_in: return AdaptedProduct::mixer_in;
+    case Role::mixer_out: return AdaptedProduct::mixer_out;
     default: return std::nullopt;
   }
 }

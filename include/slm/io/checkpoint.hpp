@@ -146,16 +146,19 @@ class Checkpoint {
       return TensorNames(config(), settings(), family->names, find_prefixes(tensors_, family->names));
     };
     const auto fits = [&](const TensorNames& names) {
-      return std::all_of(std::begin(roles), std::end(roles),
-                         [&](Role role) { return stores(tensors_, names.weights(role).front().module()); });
+      return std::all_of(std::begin(roles), std::end(roles), [&](Role role) {
+        const auto weights = names.weights(role);
+        return weights.empty() || stores(tensors_, weights.front().module());
+      });
     };
     const TensorNames own = names_of(model_.family);
     if (fits(own)) return nullptr;
     // Families whose names are among those of the stated one do not count as others.
     const auto adds_names = [&](const TensorNames& names) {
       return std::any_of(std::begin(roles), std::end(roles), [&](Role role) {
-        const auto stated = own.weights(role);
-        const std::string module = names.weights(role).front().module();
+        const auto stated = own.weights(role), others = names.weights(role);
+        if (others.empty()) return false;
+        const std::string module = others.front().module();
         return std::none_of(stated.begin(), stated.end(), [&](const auto& name) { return name.module() == module; });
       });
     };

@@ -19,6 +19,7 @@
 #include "slm/io/families/gpt_neox.hpp"
 #include "slm/io/families/granite.hpp"
 #include "slm/io/families/internlm.hpp"
+#include "slm/io/families/lfm2.hpp"
 #include "slm/io/families/llama.hpp"
 #include "slm/io/families/llama_relatives.hpp"
 #include "slm/io/families/mistral.hpp"
@@ -88,7 +89,8 @@ inline constexpr const Family* known_families[] = {&families::llama,
                                                    &families::olmoe,
                                                    &families::granitemoe,
                                                    &families::granitemoeshared,
-                                                   &families::ernie4_5_moe};
+                                                   &families::ernie4_5_moe,
+                                                   &families::lfm2};
 
 namespace detail {
 

@@ -66,6 +66,12 @@ struct TensorTable {
   std::string_view attention_out = "self_attn.o_proj";
   std::array<std::string_view, 2> up = {"mlp.gate_proj", "mlp.up_proj"};
   std::string_view down = "mlp.down_proj";
+  // Of recurrent layers. One name of mixer_in: a matrix with all outputs; else delta_net's q | k | v, z, b, a.
+  std::array<std::string_view, 4> mixer_in = {};
+  std::string_view mixer_conv = {};
+  std::string_view mixer_out = {};
+  std::string_view mixer_norm = {};
+  std::array<std::string_view, 3> mixer_vectors = {};  // whole tensor names: of decay, dt_bias, and mamba2's skip
   std::string_view activation_scales = {};  // a whole tensor name: divisors of `down`'s input, if the file has them
   std::array<std::string_view, 4> activation = {};  // whole tensor names: xIELU's alpha_p, alpha_n, beta, epsilon
   ExpertTable experts = {};                         // of the layers with experts
@@ -73,6 +79,7 @@ struct TensorTable {
   bool grouped_qkv = false;     // rows of a fused qkv: for each KV head its queries, its key and its value
   bool norm_per_head = false;   // q_norm and k_norm are modules of each head: NAME.0, NAME.1, ...
   bool norms_less_one = false;  // norms are stored as weight - 1
+  bool of_gguf = false;         // recurrent layers: decay is -e^A_log, and tensors have GGUF's shapes
 };
 
 struct Family {

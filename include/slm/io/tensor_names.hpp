@@ -12,81 +12,9 @@
 #include "slm/core/error.hpp"
 #include "slm/io/family.hpp"
 #include "slm/io/name_prefixes.hpp"
+#include "slm/io/tensor_roles.hpp"
 
 namespace slm { inline namespace v0_1 {
-
-/// The function of a tensor in its model. A role has weights (several if a file stores the parts of one matrix
-/// separately) and optional biases.
-enum class Role {
-  embedding,
-  positions,    // the learned position table
-  project_in,   // embedding -> hidden
-  project_out,  // hidden -> embedding
-  // per layer:
-  attention_norm,
-  mlp_norm,
-  attention_output_norm,
-  mlp_output_norm,
-  mixed_norm,  // of the input of attention_out
-  gated_norm,  // of the input of down
-  q_norm,
-  k_norm,
-  sinks,
-  qkv,
-  attention_out,
-  gate_up,  // up only, if the MLP has no gate
-  down_divisor,
-  activation,  // the parameters of xIELU
-  router,      // of a layer with experts
-  choice_bias,
-  experts_up,    // gate and up of each expert
-  experts_down,  // of each expert
-  shared_up,     // gate and up of the shared expert
-  shared_down,
-  shared_gate,
-  down,
-  // after the layers:
-  final_norm,
-  head,
-};
-
-constexpr bool is_of_layer(Role role) { return Role::attention_norm <= role && role <= Role::down; }
-
-/// Matrices of products, which a file may store as 4-bit codes.
-constexpr bool is_linear(Role role) {
-  switch (role) {
-    case Role::project_in:
-    case Role::project_out:
-    case Role::qkv:
-    case Role::attention_out:
-    case Role::gate_up:
-    case Role::down:
-    case Role::experts_up:
-    case Role::experts_down:
-    case Role::shared_up:
-    case Role::shared_down:
-    case Role::head: return true;
-    default: return false;
-  }
-}
-
-/// Divisors of the input of `down`, which only some checkpoints of a family have.
-constexpr bool is_optional(Role role) { return role == Role::down_divisor; }
-
-struct TensorName {
-  std::string name;
-  std::vector<std::int64_t> shape;  // as stored
-  bool transposed = false;          // the matrix is stored [in, out]
-
-  /// The name without its last part: "model.layers.0.mlp.up_proj.weight" -> "model.layers.0.mlp.up_proj".
-  std::string module() const { return name.substr(0, name.rfind('.')); }
-};
-
-/// "mlp.experts.{}.up_proj" -> "mlp.experts.3.up_proj"
-inline std::string of_expert(std::string_view pattern, int expert) {
-  const std::size_t number = pattern.find("{}");
-  return text(pattern.substr(0, number), expert, pattern.substr(number + 2));
-}
 
 /// A TensorTable applied to a config. Roles that the model lacks are empty; readers need no other test.
 class TensorNames {
@@ -118,6 +46,7 @@ class TensorNames {
     const std::int64_t q = std::int64_t{shape_.heads} * shape_.head_dim;
     const std::int64_t kv = std::int64_t{shape_.kv_heads} * shape_.head_dim;
     const bool narrow = shape_.embedding != 0;
+    if (is_of_layer(role) && !is_in(role, layer)) return {};
     switch (role) {
       case Role::embedding:
         return one_table_as_head_ ? head(embedding) : one(outside(table_.embedding), {shape_.vocab, embedding});
@@ -149,10 +78,17 @@ class TensorNames {
       case Role::sinks:
         if (!shape_.sinks) return {};
         return one(in_layer(layer, table_.sinks), {shape_.heads});
+      case Role::mixer_in:
+      case Role::mixer_conv:
+      case Role::mixer_decay:
+      case Role::mixer_dt_bias:
+      case Role::mixer_skip:
+      case Role::mixer_norm:
+      case Role::mixer_out: return mixer(role, layer);
       case Role::qkv:
         if (table_.qkv[1].empty()) return {matrix(layer, table_.qkv[0], q + 2 * kv, hidden)};
-        return {matrix(layer, table_.qkv[0], q, hidden), matrix(layer, table_.qkv[1], kv, hidden),
-                matrix(layer, table_.qkv[2], kv, hidden)};
+        return {matrix(layer, table_.qkv[0], shape_.attention_gate ? 2 * q : q, hidden),
+                matrix(layer, table_.qkv[1], kv, hidden), matrix(layer, table_.qkv[2], kv, hidden)};
       case Role::attention_out: return {matrix(layer, table_.attention_out, hidden, q)};
       case Role::gate_up:
         if (has_experts(layer)) return {};
@@ -225,10 +161,13 @@ class TensorNames {
   /// Whether a layer has experts instead of an MLP.
   bool has_experts(int layer) const {
     const auto index = static_cast<std::size_t>(layer);
-    return shape_.mixture.experts != 0 && !(index < dense_layers_.size() && dense_layers_[index]);
+    return shape_.mixture.experts != 0 && shape_.has_mlp(layer) &&
+           !(index < dense_layers_.size() && dense_layers_[index]);
   }
 
   bool norms_less_one() const { return table_.norms_less_one; }
+  /// Whether the decay of recurrent layers is stored as A_log.
+  bool logs_decay() const { return !table_.of_gguf; }
   bool groups_qkv() const { return table_.grouped_qkv; }
 
   /// Whether a tensor is a fused qkv whose rows are stored group by group, or its bias.
@@ -277,6 +216,9 @@ class TensorNames {
       case Role::router: return shape_.mixture.router_bias;
       case Role::experts_up:
       case Role::experts_down: return shape_.mixture.expert_bias;
+      case Role::mixer_in:
+      case Role::mixer_out: return shape_.mixer.bias;
+      case Role::mixer_conv: return shape_.mixer.conv_bias;
       case Role::head: return shape_.head_bias;
       default: return false;
     }
@@ -363,6 +305,64 @@ class TensorNames {
       default: break;
     }
     return names;
+  }
+
+  /// Whether a layer has the part of the model that a role belongs to.
+  bool is_in(Role role, int layer) const {
+    switch (role) {
+      case Role::attention_norm: return shape_.has_attention(layer) || shape_.has_mixer(layer);
+      case Role::attention_output_norm:
+      case Role::mixed_norm:
+      case Role::q_norm:
+      case Role::k_norm:
+      case Role::sinks:
+      case Role::qkv:
+      case Role::attention_out: return shape_.has_attention(layer);
+      case Role::mixer_in:
+      case Role::mixer_conv:
+      case Role::mixer_decay:
+      case Role::mixer_dt_bias:
+      case Role::mixer_skip:
+      case Role::mixer_norm:
+      case Role::mixer_out: return shape_.has_mixer(layer);
+      default: return shape_.has_mlp(layer);
+    }
+  }
+
+  std::vector<TensorName> mixer(Role role, int layer) const {
+    const Mixer& mixer = shape_.mixer;
+    const std::int64_t heads = mixer.heads, inner = mixer.inner();
+    const auto vector = [&](std::size_t index) -> std::vector<TensorName> {
+      const std::string_view name = table_.mixer_vectors[index];
+      if (mixer.kind == MixerKind::short_conv || name.empty()) return {};
+      const bool column = table_.of_gguf && mixer.kind == MixerKind::mamba2 && index != 1;
+      return one(text(numbered(layer), name), column ? std::vector{heads, std::int64_t{1}} : std::vector{heads});
+    };
+    switch (role) {
+      case Role::mixer_in: {
+        if (table_.mixer_in[1].empty()) return {matrix(layer, table_.mixer_in[0], mixer.projected(), shape_.hidden)};
+        const std::int64_t outputs[] = {mixer.channels(), inner, heads, heads};
+        std::vector<TensorName> parts;
+        for (std::size_t i = 0; i < 4; ++i)
+          parts.push_back(matrix(layer, table_.mixer_in[i], outputs[i], shape_.hidden));
+        return parts;
+      }
+      case Role::mixer_conv: {
+        const std::int64_t taps = mixer.taps, channels = mixer.channels();
+        return one(in(layer, table_.mixer_conv),
+                   table_.of_gguf ? std::vector{channels, taps} : std::vector{channels, std::int64_t{1}, taps});
+      }
+      case Role::mixer_decay: return vector(0);
+      case Role::mixer_dt_bias: return vector(1);
+      case Role::mixer_skip: return vector(2);
+      case Role::mixer_norm: {
+        if (mixer.kind == MixerKind::delta_net) return one(in(layer, table_.mixer_norm), {mixer.head_dim});
+        if (mixer.kind == MixerKind::short_conv || mixer.norm == MixerNorm::none) return {};
+        if (!table_.of_gguf) return one(in(layer, table_.mixer_norm), {inner});
+        return one(in(layer, table_.mixer_norm), {mixer.groups, inner / mixer.groups});
+      }
+      default: return {matrix(layer, table_.mixer_out, shape_.hidden, inner)};
+    }
   }
 
   TensorName matrix(int layer, std::string_view module, std::int64_t out, std::int64_t inputs) const {

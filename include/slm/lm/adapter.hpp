@@ -13,11 +13,25 @@
 
 namespace slm { inline namespace v0_1 {
 
-/// The products that an adapter may change. The last four exist in every layer.
-enum class AdaptedProduct { embedding, project_in, project_out, head, qkv, attention_out, gate_up, down };
+/// The products that an adapter may change. Those from qkv on are products of a layer.
+enum class AdaptedProduct {
+  embedding,
+  project_in,
+  project_out,
+  head,
+  qkv,
+  attention_out,
+  gate_up,
+  down,
+  mixer_in,
+  mixer_out
+};
 
 /// The index of a product among all products of a model.
-constexpr int number_of(AdaptedProduct product, int layer = 0) { return static_cast<int>(product) + 4 * layer; }
+constexpr int number_of(AdaptedProduct product, int layer = 0) {
+  constexpr int of_layer = static_cast<int>(AdaptedProduct::mixer_out) - static_cast<int>(AdaptedProduct::head);
+  return static_cast<int>(product) + of_layer * layer;
+}
 
 /// A change of outputs [first, first + out) of a product y of x: t = scale * down . x, y += t . up, summed in order of
 /// t's elements.

@@ -13,11 +13,13 @@ namespace slm { inline namespace v0_1 {
 template <Backend B>
 struct Activations {
   using Rows = View<typename B::Activation, 2>;
-  Rows x;            // [rows, hidden]      residual stream
-  Rows q;            // [rows, heads * dim] queries
-  Rows mixed;        // [rows, heads * dim] attention output
-  Rows gated;        // [rows, ffn]
-  Rows branch = {};  // [rows, hidden]  an output that is normalised before it is added; empty in other orders
+  Rows x;               // [rows, hidden]      residual stream
+  Rows q;               // [rows, heads * dim] queries
+  Rows mixed;           // [rows, heads * dim] attention output
+  Rows gated;           // [rows, ffn]
+  Rows branch = {};     // [rows, hidden]  an output that is normalised before it is added; empty in other orders
+  Rows projected = {};  // [rows, projected] inputs of a recurrence, in the memory of q; empty without mixers
+  Rows inner = {};      // [rows, inner]     outputs of a recurrence
 };
 
 /// Settings of a checkpoint that a block needs besides its weights.
@@ -86,6 +88,17 @@ void run_attention(Step& step, const Shape& config, const LayerWeights<Format, B
   }
 }
 
+/// Computes the outputs of the layer's recurrence, `inner`.
+template <Backend B, class Step, Config Shape, WeightFormat Format>
+void run_mixer(Step& step, const Shape& config, const LayerWeights<Format, B>& layer, const BlockSettings& settings,
+               KvLayer kv, const Norm& input_norm, const Activations<B>& rows) {
+  if constexpr (RecurrentStep<Step>) {
+    const auto in = linear(layer.mixer_in, layer.mixer_in_bias, layer.number(AdaptedProduct::mixer_in));
+    step.mlp(rows.x, input_norm, in, ActivationKind::identity, nullptr, rows.projected);
+    step.recur(rows.projected, layer.recurrence(config.value.mixer, settings.norm_epsilon), kv.state, rows.inner);
+  }
+}
+
 /// Computes the MLP's inner activations of input_norm(x).
 template <Backend B, class Step, Config Shape, WeightFormat Format>
 void run_mlp(Step& step, const Shape& config, const LayerWeights<Format, B>& layer, const BlockSettings& settings,
@@ -128,14 +141,23 @@ void run_block(Step& step, const Shape& config, const LayerWeights<Format, B>& l
       linear(layer.attention_out, layer.attention_out_bias, layer.number(AdaptedProduct::attention_out));
   const auto down = linear(layer.down, layer.down_bias, layer.number(AdaptedProduct::down));
 
-  run_attention<B>(step, config, layer, settings, kv, before ? attention_norm : as_it_is, rows);
+  // The recurrence is first, since q overwrites its inputs.
+  if (shape.has_mixer(layer.index)) run_mixer<B>(step, config, layer, settings, kv, attention_norm, rows);
+  if (shape.has_attention(layer.index))
+    run_attention<B>(step, config, layer, settings, kv, before ? attention_norm : as_it_is, rows);
+  if (shape.has_mixer(layer.index)) {
+    const auto out = linear(layer.mixer_out, layer.mixer_out_bias, layer.number(AdaptedProduct::mixer_out));
+    step.project(rows.inner, out, rows.x, settings.residual_scale);
+  }
   if (parallel) {  // x does not contain the attention output yet
     const bool one_norm = shape.order == BlockOrder::parallel;
     run_mlp<B>(step, config, layer, settings, one_norm ? attention_norm : mlp_norm, rows);
   }
-  add_output<B>(step, config, settings, layer.attention_output_norm, rows.mixed, attention_out, rows);
+  if (shape.has_attention(layer.index))
+    add_output<B>(step, config, settings, layer.attention_output_norm, rows.mixed, attention_out, rows);
   if (shape.order == BlockOrder::post_norm) step.normalize(rows.x, attention_norm);
 
+  if (!shape.has_mlp(layer.index)) return;
   if constexpr (MixesExperts<B>) {
     if (layer.experts) {
       const auto mixture = layer.experts->mixture(shape.mixture, settings.router, shape.activation);

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "slm/backend/concept.hpp"
+#include "slm/backend/recurrence.hpp"
 #include "slm/formats/format.hpp"
 #include "slm/lm/adapter.hpp"
 #include "slm/model/experts.hpp"
@@ -52,10 +53,26 @@ struct LayerWeights {
   Vector sinks;                                     // [heads] or empty
   Vector down_divisor;                              // [ffn] or empty
   std::optional<ExpertWeights<Format, B>> experts;  // in place of gate_up and down, which are then empty
-  Activation activation = {};                       // with the parameters of xIELU
-  int index = 0;                                    // layer index
+  Matrix attention_gate;                            // [heads * dim, hidden], or empty
+  Matrix mixer_in, mixer_out;  // [projected, hidden] and [hidden, inner]; empty in layers without a mixer
+  Vector mixer_in_bias, mixer_out_bias;
+  Vector conv, conv_bias;       // see Recurrence
+  Vector decay, dt_bias, skip;  // see Recurrence
+  Vector mixer_norm;            // see Recurrence
+  Activation activation = {};   // with the parameters of xIELU
+  int index = 0;                // layer index
 
   int number(AdaptedProduct product) const { return number_of(product, index); }
+
+  Recurrence recurrence(const Mixer& shape, float epsilon) const {
+    return {.shape = shape,
+            .conv = data_or_null(conv),
+            .conv_bias = data_or_null(conv_bias),
+            .decay = data_or_null(decay),
+            .dt_bias = data_or_null(dt_bias),
+            .skip = data_or_null(skip),
+            .norm = {.weight = data_or_null(mixer_norm), .epsilon = epsilon}};
+  }
 };
 
 }}

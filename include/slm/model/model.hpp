@@ -174,11 +174,17 @@ class LoadedModel {
   /// Runs the embedding and all blocks; returns the residual stream [rows, hidden].
   Rows run_layers(Step& step, const KvLayout& layout) const {
     const std::int64_t width = std::int64_t{shape().heads} * shape().head_dim;
+    const Mixer& mixer = shape().mixer;
+    const bool recurs = mixer.kind != MixerKind::none;
+    const Rows q = step.room(queries, recurs ? std::max(width, mixer.projected()) : width);
+    const auto narrowed = [&](std::int64_t columns) { return Rows{q.data, q.extent(0), columns}; };
     const Activations<B> rows{.x = step.room(residual, shape().hidden),
-                              .q = step.room(queries, width),
+                              .q = recurs ? narrowed(width) : q,
                               .mixed = step.room(mixed, width),
                               .gated = step.room(gated, shape().ffn),
-                              .branch = norms_outputs(shape().order) ? step.room(branch, shape().hidden) : Rows{}};
+                              .branch = norms_outputs(shape().order) ? step.room(branch, shape().hidden) : Rows{},
+                              .projected = recurs ? narrowed(mixer.projected()) : Rows{},
+                              .inner = recurs ? step.room(branch, mixer.inner()) : Rows{}};
     embed(step, rows.x);
     if (settings().embedding_scale != 1) step.scale(rows.x, settings().embedding_scale);
     run_blocks_(*state_, step, layout, rows);

@@ -85,6 +85,14 @@ struct ModelState {
   }
 
   static KvLayout layout_of(const std::shared_ptr<const Checkpoint>& checkpoint, const LoadOptions& options) {
+    if constexpr (!RecurrentStep<decltype(std::declval<B&>().begin(std::declval<const StepPlan&>()))>) {
+      if (!checkpoint->config().is_plain()) {
+        throw Error("model.recurrent-layers",
+                    text("'", checkpoint->folder().string(), "' has recurrent layers, which the backend ", B::name,
+                         " does not compute"),
+                    "Load it on the backend cpu");
+      }
+    }
     // Another weight type or backend computes different keys and values.
     const std::string_view type = name_of(weight_type<Format>(options.weights));
     const auto digest = std::async(std::launch::deferred, [checkpoint, type] {
@@ -141,6 +149,16 @@ struct ModelState {
   }
 
   KvPool make_pool(KvPoolOptions options) const {
+    if (const int kind = layout.state_kind(); kind >= 0 && options.memory != 0) {
+      const std::size_t states = 2 * layout.page_bytes(kind);  // a step reads one and writes another
+      if (options.memory < states) {
+        throw Error(
+            "cache.states",
+            text("a sequence of '", info.name, "' needs ", text_of_bytes(states),
+                 " for the states of its recurrent layers, found a KV cache of ", text_of_bytes(options.memory)),
+            "Increase the KV cache memory (KvPoolOptions::memory, --cache-memory)");
+      }
+    }
     if constexpr (!B::own_memory) {  // where unlimited allocation would exhaust the host's memory
       if (options.memory == 0) options.memory = usual_budget(2);
     }

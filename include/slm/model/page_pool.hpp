@@ -33,7 +33,8 @@ struct KvOwner {
 };
 
 /// The layout of a model's keys and values in pages. Layers with the same window form one kind. A page of a kind holds
-/// 64 positions of all layers of that kind.
+/// 64 positions of all layers of that kind. The last kind of a model with recurrent layers is that of state pages: one
+/// holds the states of all recurrent layers after one position.
 class KvLayout {
  public:
   struct Kind {
@@ -47,11 +48,24 @@ class KvLayout {
         norm_(shape.qk_norm),
         format_(format) {
     for (int l = 0; l < shape.layers; ++l) {
-      const int window = settings.window_of(l);
-      auto kind = std::find_if(kinds_.begin(), kinds_.end(), [&](const Kind& known) { return known.window == window; });
-      if (kind == kinds_.end()) kind = kinds_.insert(kinds_.end(), Kind{window, 0});
-      layers_.push_back({.kind = static_cast<int>(kind - kinds_.begin()), .index = kind->layers++});
+      Place place{.kind = -1, .index = 0, .state = static_cast<std::int64_t>(state_bytes_)};
+      if (shape.has_mixer(l)) {
+        const auto bytes = static_cast<std::size_t>(shape.mixer.state_floats()) * sizeof(float);
+        state_bytes_ += (bytes + 63) / 64 * 64;  // a multiple of a cache line
+      }
+      if (shape.has_attention(l)) {
+        const int window = settings.window_of(l);
+        auto kind =
+            std::find_if(kinds_.begin(), kinds_.end(), [&](const Kind& known) { return known.window == window; });
+        if (kind == kinds_.end()) kind = kinds_.insert(kinds_.end(), Kind{window, 0});
+        place.kind = static_cast<int>(kind - kinds_.begin());
+        place.index = kind->layers++;
+      }
+      layers_.push_back(place);
     }
+    if (state_bytes_ == 0) return;
+    state_kind_ = static_cast<int>(kinds_.size());
+    kinds_.push_back({});
   }
 
   /// Returns the same layout with another storage format.
@@ -68,19 +82,23 @@ class KvLayout {
   std::shared_ptr<const void> identity() const { return owner_; }
 
   std::span<const Kind> kinds() const { return kinds_; }
+  /// The kind of state pages; -1: none.
+  int state_kind() const { return state_kind_; }
   KvLayer layer(int index) const {
     const Place& place = layers_[static_cast<std::size_t>(index)];
     const auto half = static_cast<std::int64_t>(layer_bytes() / 2), first = 2 * half * place.index;
-    return {.kind = place.kind, .keys = first, .values = first + half};
+    return {.kind = place.kind, .keys = first, .values = first + half, .state = place.state};
   }
   std::size_t page_bytes(int kind) const {
+    if (kind == state_kind_) return state_bytes_;
     return layer_bytes() * static_cast<std::size_t>(kinds_[static_cast<std::size_t>(kind)].layers);
   }
   KvPageShape page_shape(int kind) const {
     KvPageShape shape{.of_layers = static_cast<int>(layers_.size()),
                       .head_bytes = static_cast<std::size_t>(kv_head_bytes(format_, heads_.dim)),
                       .heads = heads_,
-                      .norm = norm_};
+                      .norm = norm_,
+                      .state_bytes = kind == state_kind_ ? state_bytes_ : 0};
     for (int l = 0; l < shape.of_layers; ++l) {
       if (layers_[static_cast<std::size_t>(l)].kind == kind) shape.layers.push_back(l);
     }
@@ -89,8 +107,11 @@ class KvLayout {
 
   /// Bytes that a sequence of `length` positions needs.
   std::size_t bytes_of(std::int64_t length) const {
-    std::size_t bytes = 0;
+    // A step reads one state and writes another.
+    const std::int64_t snapshots = std::min<std::int64_t>(length, snapshot_range) / snapshot_distance();
+    std::size_t bytes = state_bytes_ * static_cast<std::size_t>(2 + snapshots);
     for (int kind = 0; kind < static_cast<int>(kinds_.size()); ++kind) {
+      if (kind == state_kind_) continue;
       const int window = kinds_[static_cast<std::size_t>(kind)].window;
       const auto pages = [](std::int64_t positions) { return (positions + page_positions - 1) / page_positions; };
       const std::int64_t kept = pages(length), most = pages(window + longest_rollback) + 1;
@@ -102,9 +123,20 @@ class KvLayout {
   /// Positions that can be truncated from a sliding-window sequence without recomputing it. Covers the longest draft.
   static constexpr int longest_rollback = 257;
 
+  /// A sequence keeps the states after multiples of this number of positions, a multiple of a page. States that are
+  /// smaller than the keys and values of a page are kept after every page.
+  int snapshot_distance() const {
+    std::size_t page = 0;
+    for (int kind = 0; kind < state_kind_; ++kind) page += page_bytes(kind);
+    return state_bytes_ <= page ? page_positions : 4 * page_positions;
+  }
+  /// Positions before the end of a sequence whose snapshots it keeps.
+  static constexpr int snapshot_range = 16 * page_positions;
+
  private:
   struct Place {
-    int kind, index;  // the layer's index among the layers of its kind
+    int kind, index;     // the layer's index among the layers of its kind; kind -1: no attention
+    std::int64_t state;  // offset of its state
   };
 
   /// Bytes of one layer in a page.
@@ -118,6 +150,8 @@ class KvLayout {
   KvFormat format_;
   std::vector<Kind> kinds_;
   std::vector<Place> layers_;
+  std::size_t state_bytes_ = 0;  // of all recurrent layers
+  int state_kind_ = -1;
 };
 
 /// Device memory for pages.

@@ -15,6 +15,7 @@
 #include "slm/lm/sequence.hpp"
 #include "slm/model/page_pool.hpp"
 #include "slm/model/prefix_index.hpp"
+#include "slm/model/recurrent_states.hpp"
 
 namespace slm { inline namespace v0_1 { namespace detail {
 
@@ -23,7 +24,8 @@ struct PagedSequence final : SequenceState {
   PagePool pool;
   int filled = 0;                              // leading positions whose keys and values are in the pages
   bool beyond = false;                         // rotated with LongRoPE's long factors
-  std::vector<std::vector<KvPageRef>> tables;  // [kind][page]; null: released
+  std::vector<std::vector<KvPageRef>> tables;  // [kind][page]; null: released. States after full pages: snapshots
+  RecurrentStates states;                      // further states; empty without recurrent layers
   int computed_from = 0;                       // first position computed by this process; earlier ones come from a file
   PrefixIndex::Ref prefix = nullptr;           // the last page in the index; may be after the last filled page
 
@@ -37,11 +39,65 @@ struct PagedSequence final : SequenceState {
   void drop_behind(int positions) override {
     const auto pages = static_cast<std::size_t>((positions + page_positions - 1) / page_positions);
     for (auto& table : tables) table.resize(std::min(table.size(), pages));
+    if (recurs()) {
+      const bool missing = positions < filled && positions > 0 && state_at(positions) == nullptr;
+      states.drop_behind(positions, missing ? filled - positions : 0);
+      const auto full = static_cast<std::size_t>(positions / page_positions);
+      if (snapshots().size() > full) snapshots()[full].reset();
+    }
     filled = std::min(filled, positions);
+  }
+
+  /// Whether the model has recurrent layers.
+  bool recurs() const { return pool.layout().state_kind() >= 0; }
+
+  /// The state of the recurrent layers after the first `position` positions; null: not kept.
+  KvPageRef state_at(int position) const {
+    if (KvPageRef page = states.at(position)) return page;
+    const auto page = static_cast<std::size_t>(position / page_positions);
+    const bool full = position > 0 && position % page_positions == 0 && page <= snapshots().size();
+    return full ? snapshots()[page - 1] : nullptr;
+  }
+
+  /// See RecurrentStates::plan.
+  void plan_states(int first, int last, int results, std::vector<std::byte*>& pages) {
+    const KvPageRef before = state_at(first);
+    const std::size_t size = pages.size();
+    try {
+      return states.plan(pool, before, first, last, results, pages);
+    } catch (const Error&) {
+      pages.resize(size);
+      for (KvPageRef& snapshot : snapshots()) {
+        if (snapshot != before) snapshot.reset();
+      }
+    }
+    states.plan(pool, before, first, last, results, pages);
+  }
+
+  /// Records that the rows of the last plan_states() were computed.
+  void states_computed(int last, int results) {
+    if (recurs()) states.computed(last, results, pool.layout().snapshot_distance(), snapshots());
+  }
+
+  /// The last position up to `position` from which a step can continue.
+  int resumable(int position, bool with_beyond) const {
+    while (!serves(position, with_beyond)) {
+      if (!recurs()) return 0;
+      int before = states.before(position);
+      for (int page = (position - 1) / page_positions; page * page_positions > before; --page) {
+        if (state_at(page * page_positions) != nullptr) before = page * page_positions;
+      }
+      position = before;
+    }
+    return position;
   }
 
   /// Releases pages outside the sliding window of a sequence of `length`, except those that a truncated draft may need.
   void release_before_window(int length) {
+    if (recurs()) {
+      for (int page = (length - KvLayout::snapshot_range) / page_positions - 1; page >= 0; --page)
+        snapshots()[static_cast<std::size_t>(page)].reset();
+    }
     for (std::size_t kind = 0; kind < tables.size(); ++kind) {
       for (int page = first_kept(kind, length) - 1; page >= 0; --page) {
         if (page >= static_cast<int>(tables[kind].size())) continue;
@@ -54,6 +110,7 @@ struct PagedSequence final : SequenceState {
 
   void discard() override {
     drop_behind(0);
+    states = {};
     prefix = nullptr;
     computed_from = 0;
   }
@@ -74,7 +131,9 @@ struct PagedSequence final : SequenceState {
   bool serves(int position, bool with_beyond) const {
     if (position == 0) return true;
     if (filled < position || beyond != with_beyond) return false;
+    if (recurs() && state_at(position) == nullptr) return false;
     for (std::size_t kind = 0; kind < tables.size(); ++kind) {
+      if (is_state(kind)) continue;
       const int window = pool.layout().kinds()[kind].window;
       const int oldest = window == 0 ? 0 : std::max(0, position + 1 - window);
       for (int page = oldest / page_positions; page <= (position - 1) / page_positions; ++page) {
@@ -139,6 +198,7 @@ struct PagedSequence final : SequenceState {
     for (std::size_t kind = 0; kind < tables.size(); ++kind) {
       const auto end = static_cast<std::size_t>((last - 1) / page_positions + 1);
       if (tables[kind].size() < end) tables[kind].resize(end);
+      if (is_state(kind)) continue;
       for (auto page = static_cast<std::size_t>(first / page_positions); page < end; ++page) {
         KvPageRef& entry = tables[kind][page];
         if (entry == nullptr) {
@@ -152,6 +212,10 @@ struct PagedSequence final : SequenceState {
   }
 
  private:
+  bool is_state(std::size_t kind) const { return static_cast<int>(kind) == pool.layout().state_kind(); }
+  std::vector<KvPageRef>& snapshots() { return tables.back(); }
+  const std::vector<KvPageRef>& snapshots() const { return tables.back(); }
+
   /// The first page of a kind that a sequence of `length` needs, also after a draft is truncated.
   int first_kept(std::size_t kind, int length) const {
     const int window = pool.layout().kinds()[kind].window;

@@ -132,6 +132,7 @@ class Planner {
     plan_ = {.rows = rows_,
              .sequences = sequences_,
              .pages = pages_,
+             .states = states_,
              .outputs = outputs_,
              .draws = draws_,
              .steps = steps_,
@@ -157,6 +158,7 @@ class Planner {
       Work& work = works_[part.work];
       PagedSequence& state = *work.state;
       state.filled = part.last;
+      state.states_computed(part.last, work.answered_from);
       // Tokens after the first result row may be a draft that is truncated later.
       state.publish(std::min(part.last, work.answered_from + 1), [&](int i) { return token_at(work, i); });
       state.release_before_window(part.last);
@@ -230,17 +232,15 @@ class Planner {
     return i < known.size() ? known[i] : batch_->tokens(*work.item)[i - known.size()];
   }
 
-  /// Restarts at 0 if the cached pages cannot serve the segment, then skips the prefix cached by other sequences.
+  /// Restarts at 0, or at a kept state, if the cached pages cannot serve the segment, then skips the prefix cached by
+  /// other sequences.
   void enter(Work& work) const {
     const Segment& segment = work.segments[work.now];
     PagedSequence& state = *work.state;
-    const bool serves = work.now == 0 && state.serves(segment.first, segment.beyond);
-    work.position = serves ? segment.first : 0;
+    work.position = work.now == 0 ? state.resumable(segment.first, segment.beyond) : 0;
     work.entered = true;
-    if (work.position == 0) {
-      state.drop_behind(0);
-      state.beyond = segment.beyond;
-    }
+    if (work.position < segment.first || work.position == 0) state.drop_behind(work.position);
+    if (work.position == 0) state.beyond = segment.beyond;
     const int unanswered = std::min(segment.last, std::max(segment.first, work.answered_from)), from = work.position;
     work.position = state.adopt(
         from, unanswered, [&](int i) { return token_at(work, i); }, true);
@@ -257,6 +257,7 @@ class Planner {
     rows_.clear();
     sequences_.clear();
     pages_.clear();
+    states_.clear();
     outputs_.clear();
     draws_.clear();
     answers_.clear();
@@ -277,11 +278,14 @@ class Planner {
 
     PagedSequence& state = *work.state;
     state.make_writable(first, last + steps_ - 1);
+    const auto first_state = static_cast<int>(states_.size());
+    if (state.recurs()) state.plan_states(first, last, work.answered_from, states_);
     const PlanSequence sequence{.first_row = static_cast<int>(rows_.size()),
                                 .rows = last - first,
                                 .rope = segment.beyond ? 1 : 0,
                                 .first_page = static_cast<int>(pages_.size()),
                                 .pages = add_pages(state),
+                                .first_state = first_state,
                                 .adapter = state.adapter.get()};
     for (int position = first; position < last; ++position) {
       const auto row = static_cast<int>(rows_.size());
@@ -302,8 +306,9 @@ class Planner {
 
   int add_pages(const PagedSequence& state) {
     std::size_t most = 0;
-    for (const auto& table : state.tables) most = std::max(most, table.size());
-    for (const auto& table : state.tables) {
+    const std::span tables(state.tables.data(), state.tables.size() - (state.recurs() ? 1 : 0));
+    for (const auto& table : tables) most = std::max(most, table.size());
+    for (const auto& table : tables) {
       for (const KvPageRef& page : table) pages_.push_back(page == nullptr ? nullptr : page->memory);
       pages_.resize(pages_.size() + most - table.size(), nullptr);
     }
@@ -320,6 +325,7 @@ class Planner {
   std::vector<PlanRow> rows_;
   std::vector<PlanSequence> sequences_;
   std::vector<std::byte*> pages_;
+  std::vector<std::byte*> states_;
   std::vector<int> outputs_;
   std::vector<Draw> draws_;
   std::vector<std::size_t> answers_;  // [outputs]

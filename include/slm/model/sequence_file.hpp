@@ -2,7 +2,8 @@
 //
 //   magic and version; digests of the model and the adapter; number of tokens and of filled positions; LongRoPE's
 //   factors; format of keys and values; the tokens; for each kind of layer and each page of the filled positions one
-//   presence byte, followed by the page's contents if present; a checksum of all bytes. Byte order: the machine's.
+//   presence byte, followed by the page's contents if present; with recurrent layers the state after the filled
+//   positions likewise; a checksum of all bytes. Byte order: the machine's.
 #pragma once
 
 #include <cstddef>
@@ -59,6 +60,15 @@ inline void PagedSequence::save(std::ostream& out) const {
       put(contents);
     }
   }
+  if (recurs()) {
+    const KvPageRef state = state_at(filled);
+    const std::byte there{state != nullptr};
+    put({&there, 1});
+    if (state != nullptr) {
+      pool.read(pool.layout().state_kind(), *state, contents.data());  // of the last kind
+      put(contents);
+    }
+  }
   const std::uint64_t checksum = sum.value();
   out.write(reinterpret_cast<const char*>(&checksum), sizeof checksum);
   out.flush();
@@ -111,20 +121,26 @@ inline void PagedSequence::load(std::istream& in) {
   for (const Token token : tokens) {
     if (token < 0 || token >= owner.vocab) throw bad(text("the invalid token ", token));
   }
+  const auto get_page = [&](int kind, std::vector<std::byte>& contents) -> KvPageRef {
+    std::byte there{};
+    get({&there, 1}, "its pages");
+    if (there > std::byte{1}) throw bad("an invalid page-presence byte");
+    if (there == std::byte{0}) return nullptr;
+    get(contents, "its pages");
+    KvPageRef page = pool.take(kind);
+    pool.write(kind, *page, contents.data());
+    return page;
+  };
   const std::size_t pages = (header.filled + page_positions - 1) / page_positions;
   std::vector<std::byte> contents;
   for (std::size_t kind = 0; kind < tables.size(); ++kind) {
     contents.resize(layout.page_bytes(static_cast<int>(kind)));
     tables[kind].resize(pages);
-    for (KvPageRef& entry : tables[kind]) {
-      std::byte there{};
-      get({&there, 1}, "its pages");
-      if (there > std::byte{1}) throw bad("an invalid page-presence byte");
-      if (there == std::byte{0}) continue;
-      get(contents, "its pages");
-      entry = pool.take(static_cast<int>(kind));
-      pool.write(static_cast<int>(kind), *entry, contents.data());
-    }
+    for (KvPageRef& entry : tables[kind]) entry = get_page(static_cast<int>(kind), contents);
+  }
+  if (recurs()) {
+    const KvPageRef state = get_page(layout.state_kind(), contents);
+    if (state != nullptr && header.filled > 0) states.add(static_cast<int>(header.filled), state);
   }
   std::uint64_t checksum = 0;
   in.read(reinterpret_cast<char*>(&checksum), sizeof checksum);

@@ -1,6 +1,7 @@
 // WeightReader: reads tensors of a checkpoint by role into a backend's memory.
 #pragma once
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -70,14 +71,18 @@ struct WeightReader {
     layer.k_norm = norm(Role::k_norm, l);
     layer.sinks = vector(names.weights(Role::sinks, l));
     // Each matrix follows the one that reads its output, since a backend may adapt its layout to that reader.
-    layer.attention_out = pack_step(Role::attention_out, l);
-    layer.qkv = pack_step(Role::qkv, l);
+    const ModelConfig& shape = checkpoint.config();
+    if (shape.has_attention(l)) {
+      layer.attention_out = pack_step(Role::attention_out, l);
+      layer.qkv = pack_step(Role::qkv, l);
+    }
     if (names.has_experts(l)) {
       if constexpr (MixesExperts<B>) layer.experts = detail::read_experts<Format, B>(*this, l);
-    } else {
+    } else if (shape.has_mlp(l)) {
       layer.down = pack_step(Role::down, l);
       layer.gate_up = pack_step(Role::gate_up, l);
     }
+    if (shape.has_mixer(l)) read_mixer(layer);
     layer.qkv_bias = vector(names.biases(Role::qkv, l));
     layer.attention_out_bias = vector(names.biases(Role::attention_out, l));
     layer.gate_up_bias = vector(names.biases(Role::gate_up, l));
@@ -88,6 +93,29 @@ struct WeightReader {
     }
     layer.activation = activation(l);
     return layer;
+  }
+
+  void read_mixer(Layer& layer) {
+    const int l = layer.index;
+    layer.mixer_out = pack_step(Role::mixer_out, l);
+    layer.mixer_in = pack_step(Role::mixer_in, l);
+    layer.mixer_in_bias = vector(names.biases(Role::mixer_in, l));
+    layer.mixer_out_bias = vector(names.biases(Role::mixer_out, l));
+    // [channels, taps] -> [taps, channels]
+    const std::vector<float> stored = floats(names.weights(Role::mixer_conv, l));
+    const auto taps = static_cast<std::size_t>(checkpoint.config().mixer.taps), channels = stored.size() / taps;
+    std::vector<float> conv(stored.size());
+    for (std::size_t i = 0; i < stored.size(); ++i) conv[i % taps * channels + i / taps] = stored[i];
+    layer.conv = device.upload(conv.data(), conv.size());
+    layer.conv_bias = vector(names.biases(Role::mixer_conv, l));
+    std::vector<float> decay = floats(names.weights(Role::mixer_decay, l));
+    if (names.logs_decay()) {
+      for (float& value : decay) value = -std::exp(value);
+    }
+    layer.decay = device.upload(decay.data(), decay.size());
+    layer.dt_bias = vector(names.weights(Role::mixer_dt_bias, l));
+    layer.skip = vector(names.weights(Role::mixer_skip, l));
+    layer.mixer_norm = vector(names.weights(Role::mixer_norm, l));
   }
 
   Matrix pack(Role role, int layer = 0) { return pack(names.weights(role, layer), role, layer); }

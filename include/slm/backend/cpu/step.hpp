@@ -14,6 +14,7 @@
 #include "slm/backend/cpu/rope_table.hpp"
 #include "slm/backend/cpu/tasks.hpp"
 #include "slm/backend/dense_matrix.hpp"
+#include "slm/backend/host_recurrence.hpp"
 #include "slm/backend/mixed_matrix.hpp"
 
 namespace slm { inline namespace v0_1 { namespace backend {
@@ -210,6 +211,21 @@ class CpuStep : private cpu::ExpertProducts {
 
   void normalize(Rows x, Norm norm) {
     each_row(x, [&](std::int64_t r) { state_->kernels->normalize(norm, x.row(r), x.extent(1), x.row(r)); });
+  }
+
+  void recur(Rows projected, const Recurrence& recurrence, std::int64_t state, Rows out) {
+    recurrent::recur(plan_, projected, recurrence, state, out, [this](int count, double floats, const auto& task) {
+      run(count, sizeof(float) * floats / bytes_per_ns,
+          [&](std::uint32_t index, int) { task(static_cast<int>(index)); });
+    });
+  }
+
+  void gate(Rows x, ConstRows gate) {
+    each_row(x, [&](std::int64_t r) {
+      float* const to = x.row(r);
+      const float* const from = gate.row(r);
+      for (std::int64_t i = 0; i < x.extent(1); ++i) to[i] *= recurrent::sigmoid(from[i]);
+    });
   }
 
   void select(ConstRows x, Rows out) {

@@ -12,6 +12,7 @@
 
 #include "slm/backend/concept.hpp"
 #include "slm/backend/dense_matrix.hpp"
+#include "slm/backend/host_recurrence.hpp"
 #include "slm/backend/kv_rows.hpp"
 #include "slm/backend/mixed_matrix.hpp"
 #include "slm/backend/mixture.hpp"
@@ -194,6 +195,16 @@ class ReferenceStep {
     std::copy(rows.begin(), rows.end(), x.data);
   }
 
+  void recur(Rows projected, const Recurrence& recurrence, std::int64_t state, Rows out) {
+    recurrent::recur(plan_, projected, recurrence, state, out, [](int count, double, const auto& task) {
+      for (int index = 0; index < count; ++index) task(index);
+    });
+  }
+
+  void gate(Rows x, ConstRows gate) {
+    for (std::int64_t i = 0; i < x.size(); ++i) x.data[i] *= recurrent::sigmoid(gate.data[i]);
+  }
+
   void select(ConstRows x, Rows out) {
     for (std::size_t i = 0; i < plan_.outputs.size(); ++i)
       std::copy_n(x.row(plan_.outputs[i]), x.extent(1), out.row(static_cast<std::int64_t>(i)));
@@ -345,6 +356,6 @@ class Reference {
   ReferenceStep begin(const StepPlan& plan) { return ReferenceStep(plan); }
 };
 
-static_assert(Backend<Reference>);
+static_assert(Backend<Reference> && RecurrentStep<ReferenceStep>);
 
 }}}

@@ -1,0 +1,95 @@
+// Role: the function of a tensor in its model, and TensorName: its name and shape in a file.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "slm/core/error.hpp"
+
+namespace slm { inline namespace v0_1 {
+
+/// The function of a tensor in its model. A role has weights (several if a file stores the parts of one matrix
+/// separately) and optional biases.
+enum class Role {
+  embedding,
+  positions,    // the learned position table
+  project_in,   // embedding -> hidden
+  project_out,  // hidden -> embedding
+  // per layer:
+  attention_norm,
+  mlp_norm,
+  attention_output_norm,
+  mlp_output_norm,
+  mixed_norm,  // of the input of attention_out
+  gated_norm,  // of the input of down
+  q_norm,
+  k_norm,
+  sinks,
+  mixer_in,
+  mixer_conv,
+  mixer_decay,
+  mixer_dt_bias,
+  mixer_skip,
+  mixer_norm,
+  mixer_out,
+  qkv,
+  attention_out,
+  gate_up,  // up only, if the MLP has no gate
+  down_divisor,
+  activation,  // the parameters of xIELU
+  router,      // of a layer with experts
+  choice_bias,
+  experts_up,    // gate and up of each expert
+  experts_down,  // of each expert
+  shared_up,     // gate and up of the shared expert
+  shared_down,
+  shared_gate,
+  down,
+  // after the layers:
+  final_norm,
+  head,
+};
+
+constexpr bool is_of_layer(Role role) { return Role::attention_norm <= role && role <= Role::down; }
+
+/// Matrices of products, which a file may store as 4-bit codes.
+constexpr bool is_linear(Role role) {
+  switch (role) {
+    case Role::project_in:
+    case Role::project_out:
+    case Role::mixer_in:
+    case Role::mixer_out:
+    case Role::qkv:
+    case Role::attention_out:
+    case Role::gate_up:
+    case Role::down:
+    case Role::experts_up:
+    case Role::experts_down:
+    case Role::shared_up:
+    case Role::shared_down:
+    case Role::head: return true;
+    default: return false;
+  }
+}
+
+/// Divisors of the input of `down`, which only some checkpoints of a family have.
+constexpr bool is_optional(Role role) { return role == Role::down_divisor; }
+
+struct TensorName {
+  std::string name;
+  std::vector<std::int64_t> shape;  // as stored
+  bool transposed = false;          // the matrix is stored [in, out]
+
+  /// The name without its last part: "model.layers.0.mlp.up_proj.weight" -> "model.layers.0.mlp.up_proj".
+  std::string module() const { return name.substr(0, name.rfind('.')); }
+};
+
+/// "mlp.experts.{}.up_proj" -> "mlp.experts.3.up_proj"
+inline std::string of_expert(std::string_view pattern, int expert) {
+  const std::size_t number = pattern.find("{}");
+  return text(pattern.substr(0, number), expert, pattern.substr(number + 2));
+}
+
+}}

@@ -1,0 +1,152 @@
+// Recurrent layers: a rollback of a speculative round recomputes nothing, a longer one continues from a snapshot, and
+// layers, tensors or budgets that contradict each other are rejected.
+#include <catch2/catch.hpp>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "slm/backend/cpu/cpu.hpp"
+#include "slm/backend/gpu/lanes.hpp"
+#include "slm/backend/reference/reference.hpp"
+#include "slm/io/checkpoint.hpp"
+#include "slm/lm/session.hpp"
+#include "slm/model/load.hpp"
+#include "slm/model/paged_sequence.hpp"
+#include "support/errors.hpp"
+#include "support/hybrid_fixtures.hpp"
+#include "support/paths.hpp"
+#include "support/toy_models.hpp"
+
+using namespace slm;
+using namespace slm::testing;
+
+namespace {
+
+/// Appends a part of a text; returns the logits of its last `rows` tokens.
+std::vector<float> append(const AnyModel& model, Sequence& sequence, const std::vector<Token>& text, int count,
+                          int rows) {
+  Batch batch;
+  const auto at = static_cast<std::size_t>(sequence.length());
+  batch.add(sequence, std::span(text).subspan(at, static_cast<std::size_t>(count)),
+            {.want = rows == 0 ? Want::nothing : Want::logits, .rows = rows});
+  model.forward(batch);
+  if (rows == 0) return {};
+  const auto logits = batch.logits(0);
+  return {logits.data, logits.data + logits.size()};
+}
+
+/// The last position with a computed state at or before the end of a sequence.
+int resumed_from(Sequence& sequence) {
+  const detail::PagedSequence& state = detail::paged(sequence);
+  return state.resumable(sequence.length(), false);
+}
+
+std::string fault(const std::string& name, const Json& changes) {
+  Json config = read_json_object(fixture(text("models/", name, "/config.json")));
+  config.merge_patch(changes);
+  return error_id([&] { read_config_json(config, "config.json"); });
+}
+
+}  // namespace
+
+TEST_CASE("every row of a verified draft has its state, and so have the steps of a draft that was rejected before") {
+  for (const std::string& name : hybrid_fixtures) {
+    CAPTURE(name);
+    const AnyModel model = load(fixture(text("models/", name)), backend::Cpu{1});
+    const auto tokens = some_text(3, 120, model.info().vocab);
+    Sequence sequence = model.sequence();
+    append(model, sequence, tokens, 20, 1);
+    append(model, sequence, tokens, 9, 9);
+    const Sequence after = sequence.fork();
+    for (int kept = 21; kept <= 29; ++kept) {
+      sequence = after.fork();
+      sequence.truncate(kept);
+      CHECK(resumed_from(sequence) == kept);
+    }
+    // A draft model processes its tokens in single steps. Its first rejection recomputes, later ones do not.
+    for (int round = 0; round < 4; ++round) {
+      const int length = sequence.length();
+      for (int i = 0; i < 5; ++i) append(model, sequence, tokens, 1, 1);
+      sequence.truncate(length + 1);
+      CAPTURE(round);
+      CHECK((resumed_from(sequence) == length + 1) == (round > 0));
+      append(model, sequence, tokens, 1, 1);
+    }
+  }
+}
+
+TEST_CASE("a long rollback continues from a snapshot, with the same bits and a bounded number of states") {
+  for (const std::string& name : hybrid_fixtures) {
+    CAPTURE(name);
+    const AnyModel model = load(fixture(text("models/", name)), backend::Cpu{1});
+    const int length = 400;
+    const auto tokens = some_text(4, length, model.info().vocab);
+    const std::vector<float> expected = [&] {
+      Sequence sequence = model.sequence();
+      return append(model, sequence, tokens, length, 1);
+    }();
+    Sequence sequence = model.sequence();
+    const int distance = detail::paged(model.pool()).layout().snapshot_distance();
+    for (const int kept : {399, 390, 300, 257, 70, 3}) {
+      append(model, sequence, tokens, length - sequence.length(), 0);
+      sequence.truncate(kept);
+      CAPTURE(kept);
+      CHECK(resumed_from(sequence) >= kept / distance * distance);
+      CHECK(append(model, sequence, tokens, length - kept, 1) == expected);
+    }
+    const KvPool pool = model.pool();
+    Sequence plain(pool);
+    append(model, plain, tokens, 350, 0);
+    for (int i = 0; i < 50; ++i) append(model, plain, tokens, 1, 1);
+    CHECK(pool.used() <= pool.bytes_of(length));
+  }
+}
+
+TEST_CASE("a budget bounds the states, and one that cannot hold a sequence is rejected") {
+  const AnyModel model = load(fixture("models/lfm2"), backend::Cpu{1});
+  const auto& layout = detail::paged(model.pool()).layout();
+  const std::size_t state = layout.page_bytes(layout.state_kind()), page = layout.page_bytes(0);
+  CHECK(error_id([&] { model.pool({.memory = 2 * state - 1}); }) == "cache.states");
+  const auto tokens = some_text(5, 200, model.info().vocab);
+  Sequence free_sequence = model.sequence();
+  const auto expected = append(model, free_sequence, tokens, 200, 200);
+  const KvPool pool = model.pool({.memory = 4 * page + 2 * state});
+  Sequence sequence(pool);
+  const auto width = static_cast<std::size_t>(model.info().vocab);
+  for (const int kept : {190, 150, 64, 1}) {  // no memory for snapshots: recomputed
+    append(model, sequence, tokens, 198 - sequence.length(), 8);
+    const auto found = append(model, sequence, tokens, 2, 2);
+    CHECK(std::memcmp(found.data(), expected.data() + 198 * width, 2 * width * sizeof(float)) == 0);
+    CHECK(pool.used() <= pool.budget());
+    sequence.truncate(kept);
+  }
+  CHECK(error_id([&] {
+          Sequence other(pool);
+          append(model, sequence, tokens, 200 - sequence.length(), 1);
+          append(model, other, tokens, 100, 1);
+        }) == "cache.full");
+}
+
+TEST_CASE("backends without recurrences reject such models by name") {
+  CHECK(error_id([] { load(fixture("models/lfm2"), backend::Lanes32{}); }) == "model.recurrent-layers");
+}
+
+TEST_CASE("contradictory layers are rejected by name") {
+  CHECK(fault("lfm2", Json::object()) == "no error");
+  CHECK(fault("lfm2", {{"layer_types", {"conv"}}}) == "json.bad-field");
+  CHECK(fault("lfm2", {{"layer_types", {"conv", "conv", "mamba", "conv", "full_attention", "conv"}}}) ==
+        "json.bad-field");
+  CHECK(fault("lfm2", {{"layer_types", nullptr}, {"full_attn_idxs", {6}}}) == "json.bad-field");
+  CHECK(fault("lfm2", {{"conv_L_cache", 0}}) == "json.bad-field");
+  CHECK(fault("lfm2", {{"intermediate_size", 1 << 22}, {"block_ffn_dim_multiplier", 999}}) == "config.unsound");
+  // Layers whose kind contradicts the tensors.
+  Json config = read_json_object(fixture("models/lfm2/config.json"));
+  config["layer_types"][0] = "full_attention";
+  const Checkpoint sound(fixture("models/lfm2"));
+  std::vector<Tensor> tensors;
+  for (const auto& [name, tensor] : sound.tensors()) tensors.push_back(*tensor);
+  const Checkpoint wrong("wrong", read_config_json(config, "config.json"), {}, tensors);
+  CHECK(error_id([&] {
+          for (const TensorName& name : wrong.names().all()) wrong.tensor(name.name, name.shape);
+        }) == "checkpoint.missing-tensor");
+}

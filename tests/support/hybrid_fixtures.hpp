@@ -1,0 +1,11 @@
+// The fixture models with recurrent layers.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace slm::testing {
+
+inline const std::vector<std::string> hybrid_fixtures = {"lfm2", "lfm2-conv4-bias", "lfm2-plain-width"};
+
+}  // namespace slm::testing
