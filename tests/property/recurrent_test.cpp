@@ -104,7 +104,7 @@ TEST_CASE("a long rollback continues from a snapshot, with the same bits and a b
 
 TEST_CASE("a budget bounds the states, and one that cannot hold a sequence is rejected") {
   const AnyModel model = load(fixture("models/lfm2"), backend::Cpu{1});
-  const auto& layout = detail::paged(model.pool()).layout();
+  const KvLayout layout = detail::paged(model.pool()).layout();
   const std::size_t state = layout.page_bytes(layout.state_kind()), page = layout.page_bytes(0);
   CHECK(error_id([&] { model.pool({.memory = 2 * state - 1}); }) == "cache.states");
   const auto tokens = some_text(5, 200, model.info().vocab);
