@@ -6,6 +6,7 @@
 
 namespace slm::testing {
 
-inline const std::vector<std::string> hybrid_fixtures = {"lfm2", "lfm2-conv4-bias", "lfm2-plain-width"};
+inline const std::vector<std::string> hybrid_fixtures = {"lfm2",   "lfm2-conv4-bias", "lfm2-plain-width",
+                                                         "qwen35", "qwen35-text",     "qwen35-mha"};
 
 }  // namespace slm::testing

@@ -33,6 +33,7 @@
 #include "slm/io/families/phi.hpp"
 #include "slm/io/families/phi3.hpp"
 #include "slm/io/families/qwen.hpp"
+#include "slm/io/families/qwen3_5.hpp"
 #include "slm/io/families/qwen_moe.hpp"
 #include "slm/io/families/smollm3.hpp"
 #include "slm/io/families/stablelm.hpp"
@@ -90,7 +91,8 @@ inline constexpr const Family* known_families[] = {&families::llama,
                                                    &families::granitemoe,
                                                    &families::granitemoeshared,
                                                    &families::ernie4_5_moe,
-                                                   &families::lfm2};
+                                                   &families::lfm2,
+                                                   &families::qwen3_5};
 
 namespace detail {
 
@@ -131,7 +133,7 @@ inline const Family& family_of(const JsonFields& fields) {
 /// Whether text_config describes the text model, in the multimodal models whose text part is a family of slm.
 inline bool wraps_text(const JsonFields& fields) {
   const std::string type = fields.string("model_type", "");
-  return (type == "gemma3" || type == "mistral3") && fields.has("text_config");
+  return (type == "gemma3" || type == "mistral3" || type == "qwen3_5") && fields.has("text_config");
 }
 
 /// Checks that synonymous fields have equal values.

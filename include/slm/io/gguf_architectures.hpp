@@ -71,6 +71,25 @@ constexpr GgufArchitecture gguf_architecture(std::string_view name, std::string_
   return made;
 }
 
+constexpr GgufArchitecture recurrent_architecture(GgufArchitecture made) {
+  TensorTable& names = made.apart.names;
+  names.of_gguf = true;
+  if (made.name == "lfm2") {
+    names.final_norm = "token_embd_norm";
+    names.mixer_in = {"shortconv.in_proj"};
+    names.mixer_conv = "shortconv.conv";
+    names.mixer_out = "shortconv.out_proj";
+  } else {
+    names.mlp_norm = "post_attention_norm";
+    names.mixer_in = {"attn_qkv", "attn_gate", "ssm_beta", "ssm_alpha"};
+    names.mixer_conv = "ssm_conv1d";
+    names.mixer_out = "ssm_out";
+    names.mixer_norm = "ssm_norm";
+    names.mixer_vectors = {"ssm_a", "ssm_dt.bias"};
+  }
+  return made;
+}
+
 inline constexpr std::array<std::string_view, 2> gate_and_up{"ffn_gate", "ffn_up"}, up_alone{"ffn_up"};
 
 constexpr ModelConfig plain_mlp(ActivationKind activation, NormKind norm = NormKind::layer,
@@ -137,6 +156,10 @@ inline constexpr GgufArchitecture gguf_architectures[] = {
     detail::gguf_architecture("granitemoe", "granitemoe", detail::gate_and_up, {}, true),
     detail::gguf_architecture("ernie4_5-moe", "ernie4_5_moe", detail::gate_and_up, {.rotates_pairs = true}),
     detail::gguf_architecture("gpt-oss", "gpt_oss", detail::gate_and_up, {.sinks = true}),
+    detail::recurrent_architecture(
+        detail::gguf_architecture("lfm2", "lfm2", detail::gate_and_up, {.qk_norm = QkNorm::per_head})),
+    detail::recurrent_architecture(detail::gguf_architecture("qwen35", "qwen3_5_text", detail::gate_and_up,
+                                                             {.qk_norm = QkNorm::per_head, .attention_gate = true})),
 };
 
 namespace detail {

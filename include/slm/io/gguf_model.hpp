@@ -19,6 +19,7 @@
 #include "slm/io/gguf_architectures.hpp"
 #include "slm/io/gguf_families.hpp"
 #include "slm/io/gguf_file.hpp"
+#include "slm/io/gguf_mixers.hpp"
 #include "slm/io/gguf_mixture.hpp"
 
 namespace slm { inline namespace v0_1 {
@@ -31,7 +32,8 @@ class GgufModelReader {
       : file_(file), fields_(file.fields()), architecture_(architecture_of(file)) {}
 
   ModelDescription read() {
-    model_.family = has("blk.0.attn_qkv.weight") ? &architecture_.fused : &architecture_.apart;
+    model_.family =
+        has("blk.0.attn_qkv.weight") && !gguf_recurs(architecture_.name) ? &architecture_.fused : &architecture_.apart;
     refuse_other_formulas();
     read_kinds();
     read_sizes();
@@ -133,7 +135,10 @@ class GgufModelReader {
   }
 
   void read_sizes() {
-    config_.layers = fields_.integer(key("block_count"), 1, 1024);
+    const int blocks = fields_.integer(key("block_count"), 1, 1024);
+    config_.layers = blocks;
+    // Blocks behind the last layer predict further tokens.
+    if (is("qwen35")) config_.layers -= fields_.integer(key("nextn_predict_layers"), 0, blocks - 1, 0);
     config_.hidden = fields_.integer(key("embedding_length"), 1, 1 << 20);
     config_.heads = layer_integer("attention.head_count", 4096);
     config_.head_dim = config_.hidden / config_.heads;
@@ -147,7 +152,9 @@ class GgufModelReader {
                   text("'", fields_.file(), "': ", config_.heads, " heads do not divide a width of ", config_.hidden),
                   "Convert the model again");
     }
-    if (fields_.has(key("attention.head_count_kv"))) {
+    if (gguf_recurs(architecture_.name)) {
+      read_gguf_mixer(fields_, architecture_.name, blocks, config_);
+    } else if (fields_.has(key("attention.head_count_kv"))) {
       config_.kv_heads = layer_integer("attention.head_count_kv", config_.heads);
     } else if (is("mpt")) {  // the metadata do not state shared KV heads
       config_.kv_heads = std::max(0, (rows_of("blk.0.attn_qkv.weight") - config_.hidden) / 2 / config_.head_dim);
@@ -165,7 +172,9 @@ class GgufModelReader {
                     "Convert the model again, or get its file from another source");
       }
     }
-    if (const GgufTensor* norm = file_.find("blk.0.attn_q_norm.weight")) {
+    int first = 0;  // layer with attention
+    while (first + 1 < config_.layers && !config_.has_attention(first)) ++first;
+    if (const GgufTensor* norm = file_.find(text("blk.", first, ".attn_q_norm.weight"))) {
       const bool per_head = norm->shape == std::vector<std::int64_t>{config_.head_dim};
       const bool rotated = architecture_.traits.qk_norm == QkNorm::rotated;
       config_.qk_norm = norm->shape.size() == 2 ? QkNorm::own_weights

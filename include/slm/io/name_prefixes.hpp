@@ -39,13 +39,15 @@ inline std::string find_model_prefix(const TensorMap& tensors, const TensorTable
     const auto first = tensors.lower_bound(stem);
     if (first != tensors.end() && first->first.starts_with(stem)) return std::string{prefix};
   }
-  const std::string module = text(".", layers, 0, table.layer.substr(number + 2), table.attention_out, ".");
   std::set<std::string> with_layers, whole;
-  for (const auto& [name, tensor] : tensors) {
-    const std::size_t at = name.find(module);
-    if (at == std::string::npos) continue;
-    const std::string& prefix = *with_layers.insert(name.substr(0, at + 1)).first;
-    if (stores(tensors, text(prefix, table.embedding))) whole.insert(prefix);
+  for (const std::string_view part : {table.attention_out, table.down}) {  // the first layer may lack attention
+    const std::string module = text(".", layers, 0, table.layer.substr(number + 2), part, ".");
+    for (const auto& [name, tensor] : tensors) {
+      const std::size_t at = name.find(module);
+      if (at == std::string::npos) continue;
+      const std::string& prefix = *with_layers.insert(name.substr(0, at + 1)).first;
+      if (stores(tensors, text(prefix, table.embedding))) whole.insert(prefix);
+    }
   }
   const std::set<std::string>& found = whole.empty() ? with_layers : whole;
   return found.size() == 1 ? *found.begin() : std::string{};

@@ -83,6 +83,13 @@ void run_attention(Step& step, const Shape& config, const LayerWeights<Format, B
   Attention attention = settings.attention;
   attention.sinks = data_or_null(layer.sinks);
   step.attend(rows.q, heads, kv, rows.mixed, attention);
+  if constexpr (RecurrentStep<Step>) {
+    if (shape.attention_gate) {  // overwrites q
+      const auto gate = linear(layer.attention_gate, layer.attention_gate_bias);
+      step.mlp(rows.x, input_norm, gate, ActivationKind::identity, nullptr, rows.q);
+      step.gate(rows.mixed, rows.q);
+    }
+  }
   if (shape.inner_norms) {
     step.normalize(rows.mixed, norm_of<B>(layer.mixed_norm, shape.norm, settings.norm_epsilon));
   }

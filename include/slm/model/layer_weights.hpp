@@ -54,6 +54,7 @@ struct LayerWeights {
   Vector down_divisor;                              // [ffn] or empty
   std::optional<ExpertWeights<Format, B>> experts;  // in place of gate_up and down, which are then empty
   Matrix attention_gate;                            // [heads * dim, hidden], or empty
+  Vector attention_gate_bias;
   Matrix mixer_in, mixer_out;  // [projected, hidden] and [hidden, inner]; empty in layers without a mixer
   Vector mixer_in_bias, mixer_out_bias;
   Vector conv, conv_bias;       // see Recurrence

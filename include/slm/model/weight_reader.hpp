@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -75,6 +76,7 @@ struct WeightReader {
     if (shape.has_attention(l)) {
       layer.attention_out = pack_step(Role::attention_out, l);
       layer.qkv = pack_step(Role::qkv, l);
+      if (shape.attention_gate) read_gate(layer);
     }
     if (names.has_experts(l)) {
       if constexpr (MixesExperts<B>) layer.experts = detail::read_experts<Format, B>(*this, l);
@@ -83,7 +85,7 @@ struct WeightReader {
       layer.gate_up = pack_step(Role::gate_up, l);
     }
     if (shape.has_mixer(l)) read_mixer(layer);
-    layer.qkv_bias = vector(names.biases(Role::qkv, l));
+    if (!shape.attention_gate) layer.qkv_bias = vector(names.biases(Role::qkv, l));
     layer.attention_out_bias = vector(names.biases(Role::attention_out, l));
     layer.gate_up_bias = vector(names.biases(Role::gate_up, l));
     layer.down_bias = vector(names.biases(Role::down, l));
@@ -93,6 +95,30 @@ struct WeightReader {
     }
     layer.activation = activation(l);
     return layer;
+  }
+
+  /// The stored matrix of queries has for each head its rows, then those of its gate.
+  std::vector<std::int64_t> rows_of_gated(bool gate) const {
+    const ModelConfig& shape = checkpoint.config();
+    std::vector<std::int64_t> rows;
+    for (std::int64_t row = 0; row < std::int64_t{shape.heads} * shape.head_dim; ++row)
+      rows.push_back((2 * (row / shape.head_dim) + (gate ? 1 : 0)) * shape.head_dim + row % shape.head_dim);
+    return rows;
+  }
+
+  void read_gate(Layer& layer) {
+    std::vector<typename Format::Source> gate{source(names.weights(Role::qkv, layer.index).front(), true)};
+    layer.attention_gate = device.template pack<Format>(gate);
+    step_bytes += layer.attention_gate.bytes();
+    const auto biases = names.biases(Role::qkv, layer.index);
+    if (biases.empty()) return;
+    const std::vector<float> stored = floats(biases);
+    std::vector<float> query, gates;
+    for (const std::int64_t row : rows_of_gated(false)) query.push_back(stored[static_cast<std::size_t>(row)]);
+    for (const std::int64_t row : rows_of_gated(true)) gates.push_back(stored[static_cast<std::size_t>(row)]);
+    query.insert(query.end(), stored.begin() + static_cast<std::ptrdiff_t>(2 * query.size()), stored.end());
+    layer.qkv_bias = device.upload(query.data(), query.size());
+    layer.attention_gate_bias = device.upload(gates.data(), gates.size());
   }
 
   void read_mixer(Layer& layer) {
@@ -123,7 +149,10 @@ struct WeightReader {
   /// Packs these tensors as one matrix, where the matrix of `role` would be.
   Matrix pack(std::span<const TensorName> weights, Role role, int layer) {
     std::vector<typename Format::Source> sources;
-    for (const TensorName& weight : weights) sources.push_back(source(weight));
+    for (const TensorName& weight : weights) {
+      const bool gated = role == Role::qkv && checkpoint.config().attention_gate && sources.empty();
+      sources.push_back(gated ? source(weight, false) : source(weight));
+    }
     Matrix matrix = [&] {
       if constexpr (PacksByPlace<B, Format>) {
         return device.template pack<Format>(sources, place_of(role, layer));
@@ -241,10 +270,19 @@ struct WeightReader {
             .summed = !norms_outputs(shape.order) && !shape.inner_norms};
   }
 
-  typename Format::Source source(const TensorName& weight) {
+  /// gate: of a gated matrix of queries, the rows of the gate or those of the queries.
+  typename Format::Source source(const TensorName& weight, std::optional<bool> gate = {}) {
     LinearSource layer = weight.transposed ? transpose(checkpoint.tensor(weight.name, weight.shape))
                                            : detail::packable(linear_source(checkpoint, weight));
     if (names.is_grouped(weight)) regroup(layer);
+    if (gate.has_value()) {
+      if (std::get_if<Int4Tensor>(&layer) != nullptr) {
+        throw Error("config.unsupported",
+                    text("'", checkpoint.folder().string(), "' requires 4-bit codes of gated attention"),
+                    "See docs/models.md for the supported families and their features");
+      }
+      take_rows(std::get<Tensor>(layer), rows_of_gated(*gate));
+    }
     const auto* int4 = std::get_if<Int4Tensor>(&layer);
     if constexpr (DenseFormat<Format>) {
       if (!int4) return std::get<Tensor>(std::move(layer));
@@ -276,11 +314,17 @@ struct WeightReader {
       int4->order = std::make_shared<const std::vector<std::int64_t>>(std::move(order));
       return;
     }
-    Tensor& tensor = std::get<Tensor>(layer);
-    const std::size_t row_bytes = tensor.size_bytes / order.size();
+    take_rows(std::get<Tensor>(layer), order);
+  }
+
+  /// Replaces a matrix by a copy of some of its rows.
+  static void take_rows(Tensor& tensor, const std::vector<std::int64_t>& rows) {
+    const std::size_t row_bytes = tensor.size_bytes / static_cast<std::size_t>(tensor.shape[0]);
+    tensor.shape[0] = static_cast<std::int64_t>(rows.size());
+    tensor.size_bytes = rows.size() * row_bytes;
     auto bytes = std::make_unique_for_overwrite<std::byte[]>(tensor.size_bytes);
-    for (std::size_t row = 0; row < order.size(); ++row) {
-      std::memcpy(bytes.get() + row * row_bytes, tensor.bytes + static_cast<std::size_t>(order[row]) * row_bytes,
+    for (std::size_t row = 0; row < rows.size(); ++row) {
+      std::memcpy(bytes.get() + row * row_bytes, tensor.bytes + static_cast<std::size_t>(rows[row]) * row_bytes,
                   row_bytes);
     }
     tensor.bytes = bytes.get();
