@@ -60,6 +60,16 @@ std::string rotation_of(const slm::ModelConfig& config, const slm::ModelSettings
   return words;
 }
 
+std::string mixer_of(slm::MixerKind kind) {
+  switch (kind) {
+    case slm::MixerKind::none: return "no recurrence";
+    case slm::MixerKind::short_conv: return "a short convolution";
+    case slm::MixerKind::delta_net: return "a gated delta net";
+    case slm::MixerKind::mamba2: return "Mamba-2";
+  }
+  return "?";
+}
+
 std::string positions_of(const slm::ModelConfig& config, const slm::ModelSettings& settings) {
   switch (config.positions) {
     case slm::Positions::rope: return rotation_of(config, settings);
@@ -101,6 +111,16 @@ std::vector<std::string> traits_of(const slm::Checkpoint& checkpoint) {
     add(mixture.scores == slm::RouterScores::sigmoid, "sigmoid router");
     number("factor of experts' weights", settings.router.scale, 1);
   }
+  const auto of_layers = [&](const auto& belongs) {
+    std::ptrdiff_t count = 0;
+    for (int layer = 0; layer < config.layers; ++layer) count += belongs(layer) ? 1 : 0;
+    return layers(count);
+  };
+  if (config.mixer.kind != slm::MixerKind::none) {
+    traits.push_back(mixer_of(config.mixer.kind) + of_layers([&](int layer) { return config.has_mixer(layer); }));
+    traits.push_back("attention" + of_layers([&](int layer) { return config.has_attention(layer); }));
+  }
+  add(config.attention_gate, "a gate of attention's outputs");
   traits.push_back(positions_of(config, settings));
   const std::vector<bool>& unrotated = settings.unrotated_layers;
   const auto still = std::count(unrotated.begin(), unrotated.end(), true);

@@ -24,3 +24,8 @@ TEST_CASE("a mixture of experts on 64 lanes is refused") {
   const auto folder = fixture("models/" + mixture_traits.front());
   CHECK(error_id([&] { return load(folder, Lanes64(0)); }) == "model.no-mixtures");
 }
+
+TEST_CASE("a model with recurrent layers on 64 lanes is refused") {
+  const auto folder = fixture("models/lfm2");
+  CHECK(error_id([&] { return load(folder, Lanes64(0)); }) == "model.recurrent-layers");
+}

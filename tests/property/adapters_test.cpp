@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstring>
+#include <iterator>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -36,7 +37,9 @@ TEMPLATE_TEST_CASE("in every family an adapter has the results of merged weights
                    backend::Cpu) {
   const DType types[] = {DType::f32, DType::bf16, DType::f16};
   std::uint64_t seed = 0;
-  for (const char* name : adapted_fixtures) {
+  std::vector<const char*> names(std::begin(adapted_fixtures), std::end(adapted_fixtures));
+  names.insert(names.end(), {"lfm2", "lfm2-conv4-bias"});  // which only these backends run
+  for (const char* name : names) {
     const Checkpoint checkpoint(fixture(text("models/", name)));
     const TemporaryFolder folder;
     const auto trained =
@@ -56,7 +59,7 @@ TEMPLATE_TEST_CASE("in every family an adapter has the results of merged weights
 }
 
 TEST_CASE("an adapter works with the GGUF file of its model as with the folder") {
-  for (const char* name : {"llama-mha3h", "qwen2-bias-tied", "phi3-swa7", "gpt2", "mpt-alibi-4h"}) {
+  for (const char* name : {"llama-mha3h", "qwen2-bias-tied", "phi3-swa7", "gpt2", "mpt-alibi-4h", "lfm2"}) {
     const Checkpoint checkpoint(fixture(text("models/", name)));
     const TemporaryFolder folder;
     write_random_adapter(folder.path(), checkpoint, {.size = 0.5f});
@@ -73,7 +76,7 @@ TEMPLATE_TEST_CASE("2 to 40 sequences with and without adapters of any rank in o
                    "", backend::Reference, backend::Cpu) {
   const bool slow = std::string(TestType::name) == "reference";
   for (const char* name : {"llama3-gqa-scaled-tied", "qwen3-qknorm-headdim", "phi3-swa7", "gpt2", "opt-postln-proj",
-                           "mpt-foundry-gqa-qkgn-swa"}) {
+                           "mpt-foundry-gqa-qkgn-swa", "lfm2"}) {
     const Checkpoint checkpoint(fixture(text("models/", name)));
     const AnyModel model = load(checkpoint.folder(), TestType{});
     const auto adapters = some_adapters(model, checkpoint);

@@ -73,6 +73,15 @@ TEST_CASE("a mixture of experts over ranks is refused") {
         }) == "model.no-mixtures");
 }
 
+TEST_CASE("a model with recurrent layers over ranks is refused") {
+  CHECK(error_id([&] {
+          return over_ranks<Cpu>(Ranks{2}, one_thread, [&](const auto& load_here) {
+            load_here(fixture("models/lfm2"), LoadOptions{});
+            return Bits{};
+          });
+        }) == "model.recurrent-layers");
+}
+
 TEST_CASE("every family on the CPU: pipeline stages, of one rank or several each, give the bits of one") {
   for (const std::string& name : folders)
     check_ranks<Cpu>(fixture("models/" + name), {{2, 2}, {4, 2}, {2, 1, true}, {3, 2, true}}, one_thread);

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "slm/backend/cpu/cpu.hpp"
-#include "slm/backend/gpu/lanes.hpp"
 #include "slm/backend/reference/reference.hpp"
 #include "slm/io/checkpoint.hpp"
 #include "slm/lm/session.hpp"
@@ -125,10 +124,6 @@ TEST_CASE("a budget bounds the states, and one that cannot hold a sequence is re
           append(model, sequence, tokens, 200 - sequence.length(), 1);
           append(model, other, tokens, 100, 1);
         }) == "cache.full");
-}
-
-TEST_CASE("backends without recurrences reject such models by name") {
-  CHECK(error_id([] { load(fixture("models/lfm2"), backend::Lanes32{}); }) == "model.recurrent-layers");
 }
 
 TEST_CASE("contradictory layers are rejected by name") {

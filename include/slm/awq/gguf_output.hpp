@@ -44,7 +44,7 @@ class GgufOutput {
     check_options();
     const bool two_norms = checkpoint_.config().order == BlockOrder::parallel_norms;
     if (two_norms && target_.traits.order != BlockOrder::parallel_norms) throw not_for_gguf();
-    if (checkpoint_.config().mixture.experts != 0) throw not_for_gguf();
+    if (checkpoint_.config().mixture.experts != 0 || !checkpoint_.config().is_plain()) throw not_for_gguf();
     write_metadata();
     names_ = TensorNames(checkpoint_.config(), checkpoint_.settings(), tensor_table());
     checkpoint_.names().for_each([&](Role role, int layer, const auto& weights, const auto& biases) {

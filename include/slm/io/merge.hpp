@@ -42,6 +42,9 @@ class Merge {
     }
     if (checkpoint_.quantization().is_stated()) throw quantized();
     if (checkpoint_.config().mixture.experts != 0) throw refused("a mixture of experts", "Load the adapter beside it");
+    if (checkpoint_.config().attention_gate) {
+      throw refused("a model with gated attention, which supports no adapters", "Name another model");
+    }
     adapter_ = read_peft(adapter, checkpoint_);
     name_tensors();
   }
