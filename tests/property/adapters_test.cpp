@@ -199,4 +199,6 @@ TEST_CASE("another model rejects an adapter, also before it is placed, and so do
   other.forward(batch);
   CHECK(other.info().place_adapter(sequence.adapter()) == sequence.adapter());
   CHECK(error_id([&] { load_adapter(adapter.path(), ToyModel({})); }) == "adapter.backend");
+  const AnyModel gated = load(fixture("models/qwen35"), backend::Cpu{1});
+  CHECK(error_id([&] { load_adapter(adapter.path(), gated); }) == "adapter.backend");
 }

@@ -1,7 +1,10 @@
 // Recurrent layers: a rollback of a speculative round recomputes nothing, a longer one continues from a snapshot, and
 // layers, tensors or budgets that contradict each other are rejected.
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -14,6 +17,8 @@
 #include "support/errors.hpp"
 #include "support/hybrid_fixtures.hpp"
 #include "support/paths.hpp"
+#include "support/quantized_checkpoint.hpp"
+#include "support/temporary.hpp"
 #include "support/toy_models.hpp"
 
 using namespace slm;
@@ -124,6 +129,43 @@ TEST_CASE("a budget bounds the states, and one that cannot hold a sequence is re
           append(model, sequence, tokens, 200 - sequence.length(), 1);
           append(model, other, tokens, 100, 1);
         }) == "cache.full");
+}
+
+TEST_CASE("a model without attention has states alone") {
+  const TemporaryFolder folder;
+  Json config = read_json_object(fixture("models/lfm2/config.json"));
+  config.merge_patch({{"num_hidden_layers", 2}, {"layer_types", {"conv", "conv"}}});
+  std::ofstream(folder.path() / "config.json") << config;
+  std::filesystem::copy_file(fixture("models/lfm2/model.safetensors"), folder.path() / "model.safetensors");
+  const AnyModel model = load(folder.path(), backend::Cpu{1});
+  const auto tokens = some_text(6, 300, model.info().vocab);
+  Sequence whole = model.sequence(), parts = model.sequence();
+  const auto expected = append(model, whole, tokens, 300, 1);
+  append(model, parts, tokens, 130, 1);
+  append(model, parts, tokens, 90, 90);
+  Sequence fork = parts.fork();
+  for (Sequence* const sequence : {&parts, &fork}) {
+    sequence->truncate(sequence == &fork ? 70 : 200);
+    CHECK(append(model, *sequence, tokens, 300 - sequence->length(), 1) == expected);
+  }
+}
+
+TEST_CASE(
+    "4-bit projections of convolutions have the logits of their values, and those of gated attention are rejected") {
+  const TemporaryFolder folder;
+  const QuantizedForm form{.layout = Int4Layout::packed_rows, .group = 8, .symmetric = true};
+  const Checkpoint source(fixture("models/lfm2"));
+  quantized(source, form).write(folder.path() / "codes");
+  dequantized(source, form).write(folder.path() / "values");
+  const auto logits_of = [&](const char* name) {
+    const AnyModel model = load(folder.path() / name, backend::Reference{});
+    Sequence sequence = model.sequence();
+    return append(model, sequence, some_text(7, 30, model.info().vocab), 30, 30);
+  };
+  const auto found = logits_of("codes"), expected = logits_of("values");
+  for (std::size_t i = 0; i < expected.size(); ++i) CHECK(std::abs(found[i] - expected[i]) < 1e-3f);
+  quantized(Checkpoint(fixture("models/qwen35-mha")), form).write(folder.path() / "gated");
+  CHECK(error_id([&] { load(folder.path() / "gated", backend::Cpu{1}); }) == "config.unsupported");
 }
 
 TEST_CASE("contradictory layers are rejected by name") {

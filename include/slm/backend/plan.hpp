@@ -37,12 +37,12 @@ struct PlanSequence {
 struct StepPlan {
   std::span<const PlanRow> rows;
   std::span<const PlanSequence> sequences;
-  std::span<std::byte* const> pages;   // per sequence [kinds, pages], in device memory; null: released, never read
-  std::span<std::byte* const> states;  // of recurrent layers, per sequence [1 + rows]: the page with the state before
-                                       // its first row (null: zero), and the pages to write after each row. A row
-                                       // whose state is not kept has the page of the next one
-  std::span<const int> outputs;        // rows with results, ascending; only these continue after the last block
-  std::span<const Draw> draws;         // [outputs] if the device chooses tokens, else empty
+  std::span<std::byte* const> pages;  // per sequence [kinds, pages], in device memory; null: released, never read
+  /// Of recurrent layers, per sequence [1 + rows]: the page with the state before its first row (null: zero), and the
+  /// pages to write after each row. A row whose state is not kept has the page of the next one.
+  std::span<std::byte* const> states = {};
+  std::span<const int> outputs;     // rows with results, ascending; only these continue after the last block
+  std::span<const Draw> draws;      // [outputs] if the device chooses tokens, else empty
   int steps = 1;                    // above 1: a chain; each step continues with the tokens that the previous one chose
   KvFormat format = KvFormat::f32;  // format of all pages
   Want want = Want::nothing;        // result of the output rows

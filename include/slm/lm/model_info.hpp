@@ -38,7 +38,8 @@ struct ModelInfo {
 /// See load_adapter() in slm/adapters.hpp.
 inline AdapterRef load_adapter(const std::filesystem::path& folder, const ModelInfo& model) {
   if (!model.read_adapter) {
-    throw Error("adapter.backend", text("'", model.name, "' supports no adapters"), "Load the model with slm::load");
+    throw Error("adapter.backend", text("'", model.name, "' supports no adapters"),
+                "Load the model with slm::load, with its whole head. Models with gated attention have no adapters");
   }
   AdapterRef adapter = model.read_adapter(folder);
   return model.place_adapter ? model.place_adapter(adapter) : adapter;

@@ -127,6 +127,7 @@ TEST_CASE("models of every family that GGUF supports are written without a chang
   for (const auto& entry : fs::directory_iterator(fixture("models"))) {
     const std::string name = entry.path().filename().string();
     CAPTURE(name);
+    if (!fs::exists(entry.path() / "config.json")) continue;  // the logits of a GGUF file alone
     const fs::path out = folder.path() / (name + ".gguf");
     const std::string id = error_id([&] { quantize::write_gguf(entry.path(), out, {.type = DType::f32}); });
     static const std::set<std::string> others{"bitnet-plain", "glm", "helium", "ministral-layer-types"};
@@ -140,7 +141,9 @@ TEST_CASE("models of every family that GGUF supports are written without a chang
         "llama-yarn-factor", "qwen2-layer-types", "qwen3-layer-types", "apertus"};
     if (id != "no error") {
       CHECK(id == "quantize.not-for-gguf");
-      CHECK((other_family || beyond.contains(name)));
+      const ModelConfig config = Checkpoint(entry.path()).config();
+      const bool other_layers = config.mixture.experts != 0 || !config.is_plain();
+      CHECK((other_family || other_layers || beyond.contains(name)));
       CHECK_FALSE(fs::exists(out));
       continue;
     }
