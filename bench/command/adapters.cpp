@@ -201,7 +201,7 @@ class AdaptersBench {
     }
     const auto step = [&](std::vector<Sequence>& all) {
       batch.clear();
-      for (Sequence& text : all) batch.add(text, std::span(tokens).last(1), {.want = Want::logits});
+      for (Sequence& text : all) batch.add(text, std::span(tokens).last(1), {.result = RowResult::logits});
       model_.forward(batch);
       for (Sequence& text : all) text.truncate(prompt);
     };
@@ -222,14 +222,14 @@ class AdaptersBench {
     check_memory();
     const ManyFolders folders(folder_.path / "many", *checkpoint_, command_.adapters, command_.rank);
     const std::vector<std::string>& names = folders.names();
-    const std::size_t room = names.size() / 10;
-    AdapterStore some(model_, {.folder = folders.folder(), .host_memory = room * first_->bytes});
+    const std::size_t capacity = names.size() / 10;
+    AdapterStore some(model_, {.folder = folders.folder(), .host_memory = capacity * first_->bytes});
     AdapterStore all(model_, {.folder = folders.folder()});
     Zipf draw(command_.adapters, 1);
     cli::ProgressBar bar("loading adapters");
     for (std::size_t i = 0; i < names.size(); ++i) {
-      all.ask(names[i]).wait();
-      if (i < 4 * room) some.ask(names[draw()]).wait();
+      all.lease(names[i]).wait();
+      if (i < 4 * capacity) some.lease(names[draw()]).wait();
       bar(static_cast<double>(i + 1) / static_cast<double>(names.size()));
     }
     const AdapterStoreStats before = some.stats();
@@ -245,7 +245,7 @@ class AdaptersBench {
     const auto hits = static_cast<double>(after.hits - before.hits);
     json["traffic"] = turns.json();
     json["traffic"]["requests"] = requests;
-    json["traffic"]["room"] = room;
+    json["traffic"]["capacity"] = capacity;
     json["traffic"]["hits"] = hits / (hits + static_cast<double>(after.misses - before.misses));
   }
 
@@ -287,7 +287,7 @@ std::string table_of(const cli::OrderedJson& json) {
     compared(text(batch["texts"].get<int>(), " sequences per step"), batch, "each with its own adapter", "bare");
   const cli::OrderedJson& traffic = json["traffic"];
   compared(text(traffic["requests"].get<int>(), " requests, Zipf"), traffic,
-           text("capacity ", traffic["room"].get<int>()).c_str(), "capacity for all");
+           text("capacity ", traffic["capacity"].get<int>()).c_str(), "capacity for all");
   line("                       %.3f of the requests found their adapter loaded\n", number(traffic["hits"]));
   return table;
 }

@@ -20,11 +20,11 @@ namespace slm::bench {
 
 namespace {
 
+using plan::Layout;
 using plan::Load;
 using plan::Plan;
 using plan::PlanDevice;
 using plan::PlannedModel;
-using plan::Way;
 
 struct PlanCommand {
   std::string model, format, cache = "f16";
@@ -97,23 +97,23 @@ Figures figures_of(const std::string& name, const PlanCommand& command) {
 /// Whether slm supports the device today.
 const char* today(const PlanDevice& device) { return device.processor ? "runs" : "has not run"; }
 
-std::string words_of(const Way& way) {
+std::string words_of(const Layout& layout) {
   std::string words;
   const auto add = [&](int count, const std::string& what) {
     if (count > 1) words += (words.empty() ? "" : ", ") + what;
   };
-  add(way.replicas, counted(way.replicas, "replica"));
-  add(way.tensor, text("tensor ", way.tensor));
-  add(way.stages, text("pipeline ", way.stages));
+  add(layout.replicas, counted(layout.replicas, "replica"));
+  add(layout.tensor, text("tensor ", layout.tensor));
+  add(layout.stages, text("pipeline ", layout.stages));
   return words.empty() ? "one device" : words;
 }
 
 cli::OrderedJson json_of(const Plan& plan, const PlanDevice& device, bool requests) {
   const plan::StepCost& step = plan.step;
-  cli::OrderedJson json{{"replicas", plan.way.replicas},
-                        {"tensor", plan.way.tensor},
-                        {"stages", plan.way.stages},
-                        {"devices", plan.way.devices()},
+  cli::OrderedJson json{{"replicas", plan.layout.replicas},
+                        {"tensor", plan.layout.tensor},
+                        {"stages", plan.layout.stages},
+                        {"devices", plan.layout.devices()},
                         {"today", today(device)},
                         {"weight_bytes", plan.weights},
                         {"cache_bytes", plan.cache},
@@ -163,19 +163,20 @@ std::string tables_of(const Figures& figures, const std::vector<Plan>& plans, bo
   std::vector<std::vector<std::string>> memory, time, demand;
   for (const Plan& plan : plans) {
     const plan::StepCost& step = plan.step;
-    const std::string way = words_of(plan.way), none = "-";
-    const bool one_fits = plan.most_sequences >= plan.way.replicas;
-    memory.push_back({way, text(plan.way.devices()), today(device), shown(plan.weights / 1e9), shown(plan.cache / 1e9),
-                      plan.fits ? "yes" : "no", text(static_cast<std::int64_t>(plan.most_sequences)),
-                      shown((step.weight_bytes + step.cache_bytes) / 1e9), shown(step.traffic / 1e6),
-                      shown(step.messages)});
-    time.push_back(
-        {way, shown(step.memory_seconds * 1e3), shown(step.arithmetic_seconds * 1e3), shown(step.launch_seconds * 1e3),
-         shown(step.message_seconds * 1e3), step.bound(), one_fits ? shown(1 / plan.step_seconds_alone) : none,
-         plan.fits ? shown(plan.step_seconds * 1e3) : none, plan.fits ? shown(plan.tokens_per_second) : none});
-    demand.push_back({way, plan.fits ? shown(plan.requests_per_day) : none,
+    const std::string layout = words_of(plan.layout), none = "-";
+    const bool one_fits = plan.most_sequences >= plan.layout.replicas;
+    memory.push_back(
+        {layout, text(plan.layout.devices()), today(device), shown(plan.weights / 1e9), shown(plan.cache / 1e9),
+         plan.fits ? "yes" : "no", text(static_cast<std::int64_t>(plan.most_sequences)),
+         shown((step.weight_bytes + step.cache_bytes) / 1e9), shown(step.traffic / 1e6), shown(step.messages)});
+    time.push_back({layout, shown(step.memory_seconds * 1e3), shown(step.arithmetic_seconds * 1e3),
+                    shown(step.launch_seconds * 1e3), shown(step.message_seconds * 1e3), step.bound(),
+                    one_fits ? shown(1 / plan.step_seconds_alone) : none,
+                    plan.fits ? shown(plan.step_seconds * 1e3) : none,
+                    plan.fits ? shown(plan.tokens_per_second) : none});
+    demand.push_back({layout, plan.fits ? shown(plan.requests_per_day) : none,
                       plan.fits ? shown(plan.replicas_needed) : none,
-                      plan.fits ? shown(plan.replicas_needed * plan.way.tensor * plan.way.stages) : none,
+                      plan.fits ? shown(plan.replicas_needed * plan.layout.tensor * plan.layout.stages) : none,
                       plan.fits ? shown(plan.request_seconds) : none, plan.fits ? shown(plan.in_flight) : none});
   }
   out += markdown_table("Memory and traffic per device",
@@ -209,8 +210,8 @@ void run_plan(const PlanCommand& command) {
                   .prompt = static_cast<double>(command.prompt_tokens),
                   .answer = static_cast<double>(command.answer_tokens)};
   const int ranks = command.ranks != 0 ? command.ranks : cli::rank_count();
-  const std::vector<Way> ways = plan::ways_of(model.shape, ranks, command.replicas, command.pipeline);
-  if (ways.empty()) {
+  const std::vector<Layout> layouts = plan::layouts_of(model.shape, ranks, command.replicas, command.pipeline);
+  if (layouts.empty()) {
     throw Error("bench.no-way",
                 text(ranks, " ranks cannot form ", counted(command.replicas, "replica"), " of ",
                      counted(command.pipeline, "stage"), " each"),
@@ -232,8 +233,8 @@ void run_plan(const PlanCommand& command) {
     const PlannedModel held = figures.device.processor ? model : model_on(false);
     std::vector<Plan> plans;
     cli::OrderedJson entry{{"device", json_of(figures)}};
-    for (const Way& way : ways) {
-      plans.push_back(plan::plan_of(held, figures.device, way, load));
+    for (const Layout& layout : layouts) {
+      plans.push_back(plan::plan_of(held, figures.device, layout, load));
       entry["ways"].push_back(json_of(plans.back(), figures.device, requests));
     }
     json["plans"].push_back(std::move(entry));

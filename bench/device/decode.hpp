@@ -120,7 +120,7 @@ class DecodeTable {
       asked.clear();
       for (std::size_t i = 0; i < texts; ++i) {
         asked.add(sequences[i], more.subspan(rows == 1 ? i : 0, static_cast<std::size_t>(rows)),
-                  {.want = Want::logits, .rows = rows});
+                  {.result = RowResult::logits, .rows = rows});
       }
       model.forward(asked);
       for (std::size_t i = 0; i < texts; ++i) sequences[i].truncate(batch_prompt);

@@ -180,12 +180,12 @@ class Conversation {
   /// if that is less. The system message stays.
   std::vector<slm::Token> prompt_that_fits(int& forgotten) {
     const int context = generator_.target.context;
-    const int room = std::min(sampling_.max_new_tokens, context / 4);
+    const int answer_tokens = std::min(sampling_.max_new_tokens, context / 4);
     const std::size_t oldest = messages_.front().role == "system" ? 1 : 0;
     for (;; ++forgotten) {
       std::vector<slm::Token> ids = format_.encode(tokenizer_, messages_);
       const bool last = messages_.size() == oldest + 1;
-      if (ids.size() + static_cast<std::size_t>(room) <= static_cast<std::size_t>(context)) return ids;
+      if (ids.size() + static_cast<std::size_t>(answer_tokens) <= static_cast<std::size_t>(context)) return ids;
       if (last && ids.size() < static_cast<std::size_t>(context)) return ids;
       if (last) {
         throw slm::Error(

@@ -162,21 +162,22 @@ TEST_CASE("ranks exchange four gathers per layer, and each receives the other ra
 TEST_CASE("times follow from the device's figures") {
   const PlannedModel model = seven();
   const Load load{.sequences = 16, .context = 1024};
-  for (const Way way : {Way{}, Way{.tensor = 4}, Way{.stages = 4}, Way{.tensor = 2, .stages = 2}}) {
-    const double before = plan_of(model, device, way, load).step_seconds;
+  for (const Layout layout : {Layout{}, Layout{.tensor = 4}, Layout{.stages = 4}, Layout{.tensor = 2, .stages = 2}}) {
+    const double before = plan_of(model, device, layout, load).step_seconds;
     for (double PlanDevice::*figure : {&PlanDevice::bandwidth, &PlanDevice::arithmetic, &PlanDevice::link}) {
       PlanDevice faster = device;
       faster.*figure *= 2;
-      CHECK(plan_of(model, faster, way, load).step_seconds <= before);
+      CHECK(plan_of(model, faster, layout, load).step_seconds <= before);
     }
     for (double PlanDevice::*figure : {&PlanDevice::latency, &PlanDevice::launch}) {
       PlanDevice slower = device;
       slower.*figure *= 2;
-      CHECK(plan_of(model, slower, way, load).step_seconds >= before);
+      CHECK(plan_of(model, slower, layout, load).step_seconds >= before);
     }
     PlanDevice faster = device;
     faster.bandwidth *= 2;
-    CHECK(plan_of(model, faster, way, {.sequences = 1}).step_seconds < plan_of(model, device, way, {}).step_seconds);
+    CHECK(plan_of(model, faster, layout, {.sequences = 1}).step_seconds <
+          plan_of(model, device, layout, {}).step_seconds);
   }
   const StepCost few = step_cost(model, device, {}, 0, {}), many = step_cost(model, device, {}, 0, {4096, 4096, 1, 0});
   CHECK(few.memory_seconds == few.weight_bytes / 0.5e12);
@@ -225,13 +226,13 @@ TEST_CASE("requests in flight follow Little's law") {
 
 TEST_CASE("layouts are all factorizations of the devices, restricted by the options") {
   const ModelConfig shape = seven().shape;
-  CHECK(ways_of(shape, 1, 0, 0).size() == 1);
-  CHECK(ways_of(shape, 8, 0, 0).size() == 10);
-  for (const Way& way : ways_of(shape, 24, 0, 0)) CHECK(way.devices() == 24);
-  CHECK(ways_of(shape, 8, 3, 0).empty());
-  REQUIRE(ways_of(shape, 8, 2, 2).size() == 1);
-  CHECK(ways_of(shape, 8, 2, 2)[0].tensor == 2);
-  CHECK(ways_of(shape, 64, 1, 64).empty());  // more stages than layers
+  CHECK(layouts_of(shape, 1, 0, 0).size() == 1);
+  CHECK(layouts_of(shape, 8, 0, 0).size() == 10);
+  for (const Layout& layout : layouts_of(shape, 24, 0, 0)) CHECK(layout.devices() == 24);
+  CHECK(layouts_of(shape, 8, 3, 0).empty());
+  REQUIRE(layouts_of(shape, 8, 2, 2).size() == 1);
+  CHECK(layouts_of(shape, 8, 2, 2)[0].tensor == 2);
+  CHECK(layouts_of(shape, 64, 1, 64).empty());  // more stages than layers
 }
 
 TEST_CASE("models that cannot be planned are rejected") {

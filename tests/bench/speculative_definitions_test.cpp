@@ -204,14 +204,14 @@ TEST_CASE("a task without its counterpart is not counted") {
 }
 
 TEST_CASE("prompts are cut just before their last three tokens") {
-  const Room room = Room::in(16, 512);
-  CHECK(room.window == 16);
-  CHECK(room.max_new_tokens == 8);
-  CHECK(Room::in(16384, 512).window == 4096);
-  CHECK(Room::in(16384, 512).max_new_tokens == 512);
-  CHECK(fit(std::vector<int>{1, 2, 3, 4, 5, 6, 7, 8}, room) == std::vector<int>{1, 2, 3, 4, 5, 6, 7, 8});
-  CHECK(fit(std::vector<int>{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, room) == std::vector<int>{1, 2, 3, 4, 5, 8, 9, 10});
-  CHECK(fit(std::vector<int>{1, 2, 3, 4}, Room{3, 1}) == std::vector<int>{3, 4});
+  const TokenLimits limits = TokenLimits::in(16, 512);
+  CHECK(limits.window == 16);
+  CHECK(limits.max_new_tokens == 8);
+  CHECK(TokenLimits::in(16384, 512).window == 4096);
+  CHECK(TokenLimits::in(16384, 512).max_new_tokens == 512);
+  CHECK(fit(std::vector<int>{1, 2, 3, 4, 5, 6, 7, 8}, limits) == std::vector<int>{1, 2, 3, 4, 5, 6, 7, 8});
+  CHECK(fit(std::vector<int>{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, limits) == std::vector<int>{1, 2, 3, 4, 5, 8, 9, 10});
+  CHECK(fit(std::vector<int>{1, 2, 3, 4}, TokenLimits{3, 1}) == std::vector<int>{3, 4});
 }
 
 TEST_CASE("programs are cut as their setup says") {

@@ -215,7 +215,7 @@ class Bench(unittest.TestCase):
         self.assertGreater(found["resident"]["with_all"] - found["resident"]["before"], 0.9 * 40 * found["adapter_bytes"])
         self.assertLessEqual(found["switch"]["median"], found["switch"]["p99"])
         self.assertEqual([batch["texts"] for batch in found["batches"]], [1, 32])
-        self.assertEqual(found["traffic"]["room"], 4)
+        self.assertEqual(found["traffic"]["capacity"], 4)
         self.assertTrue(0 < found["traffic"]["hits"] <= 1)
         for turns in (*found["batches"], found["traffic"]):
             self.assertGreater(min(turns["share"], turns["share_of_processor"]), 0)

@@ -62,7 +62,7 @@ def sentencepiece_model():
     return folder
 
 
-class Talk:
+class Conversation:
     """A running conversation whose output is read continuously."""
 
     def __init__(self, *arguments):
@@ -269,42 +269,42 @@ class Chat(unittest.TestCase):
 
     def test_interrupt_stops_the_answer_and_not_the_program(self):
         for drafting in ([], ["--draft", PAIR / "draft"]):
-            with self.subTest(drafting=drafting), Talk(*self.SLOW, *drafting) as talk:
-                talk.say("def add(a, b):")
-                talk.wait_for(lambda: len(talk.output()) > 8, "answer")
-                talk.interrupt()
-                talk.wait_for_error(b"(stopped)")
-                talk.wait_for(lambda: talk.output().endswith(b"\n"), "end of the line")
-                answered = len(talk.output())
+            with self.subTest(drafting=drafting), Conversation(*self.SLOW, *drafting) as conversation:
+                conversation.say("def add(a, b):")
+                conversation.wait_for(lambda: len(conversation.output()) > 8, "answer")
+                conversation.interrupt()
+                conversation.wait_for_error(b"(stopped)")
+                conversation.wait_for(lambda: conversation.output().endswith(b"\n"), "end of the line")
+                answered = len(conversation.output())
                 self.assertLess(answered, 2000)
-                talk.say("class Stack:")
-                talk.wait_for(lambda: len(talk.output()) > answered + 8, "second answer")
-                talk.interrupt()
-                talk.wait_for_error(b"(stopped)", times=2)
-                talk.say("/exit")
-                self.assertEqual(talk.process.wait(PATIENCE), 0)
+                conversation.say("class Stack:")
+                conversation.wait_for(lambda: len(conversation.output()) > answered + 8, "second answer")
+                conversation.interrupt()
+                conversation.wait_for_error(b"(stopped)", times=2)
+                conversation.say("/exit")
+                self.assertEqual(conversation.process.wait(PATIENCE), 0)
 
     def test_interrupted_answers_in_json(self):
-        with Talk(*self.SLOW, "--json") as talk:
-            talk.say("def add(a, b):")
-            talk.wait_until_listening()
-            talk.interrupt()
-            talk.wait_for_output(b"}\n")
-            answer = json.loads(talk.output())
+        with Conversation(*self.SLOW, "--json") as conversation:
+            conversation.say("def add(a, b):")
+            conversation.wait_until_listening()
+            conversation.interrupt()
+            conversation.wait_for_output(b"}\n")
+            answer = json.loads(conversation.output())
             self.assertTrue(answer["interrupted"])
             self.assertEqual(answer["statistics"]["finish_reason"], "interrupted")
             self.assertLess(len(answer["ids"]), 900)
 
     def test_a_second_interrupt_at_the_prompt_ends_the_program(self):
-        with Talk(*PLAIN, "--max-new-tokens", 4) as talk:
-            talk.say("def f():")
-            talk.wait_for_output(b"\n")
+        with Conversation(*PLAIN, "--max-new-tokens", 4) as conversation:
+            conversation.say("def f():")
+            conversation.wait_for_output(b"\n")
             time.sleep(0.2)  # the prompt comes just after the answer's newline
-            talk.interrupt()
-            talk.wait_for_error(b"once more")
-            self.assertIsNone(talk.process.poll())
-            talk.interrupt()
-            self.assertEqual(talk.process.wait(PATIENCE), 0)
+            conversation.interrupt()
+            conversation.wait_for_error(b"once more")
+            self.assertIsNone(conversation.process.poll())
+            conversation.interrupt()
+            self.assertEqual(conversation.process.wait(PATIENCE), 0)
 
     def test_on_a_terminal(self):
         pid, terminal = pty.fork()

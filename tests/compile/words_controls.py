@@ -12,7 +12,7 @@ SOUND = [
     ("a.hpp", "/// `told`: called with the progress.\n"),
     ("a.hpp", 'const char* id = "goes";\nint stands = 1;\n'),
     ("a.md", "The value 0 stands for all. Run `slm tells` to see it.\n\n```sh\nslm # goes on\n```\n"),
-    ("a.py", '"""Checks the pages."""\nname = "house/docs"  # one name\n'),
+    ("a.py", '"""Checks the pages."""\nname = "source/docs"  # one name\n'),
 ]
 FAULTS = [
     ("a.hpp", "// Whoever calls it keeps it.\n", "Whoever"),

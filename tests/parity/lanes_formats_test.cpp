@@ -82,7 +82,7 @@ TEST_CASE("a sequence saved on lanes continues in the same format, and lanes rej
     Sequence second = Sequence::load(file, model.pool({.format = format}));
     const auto next = [&](Sequence& sequence) {
       batch.clear();
-      batch.add(sequence, std::span(text).first(1), {.want = Want::logits});
+      batch.add(sequence, std::span(text).first(1), {.result = RowResult::logits});
       model.forward(batch);
       return copy_of(batch.logits(0));
     };

@@ -60,7 +60,7 @@ TEST_CASE("prompts with more rows than recorded steps, whose memory grows in a s
     for (const int more : {9, 150}) {
       batch.clear();
       for (std::uint64_t i = 0; i < 2; ++i)
-        batch.add(texts[i], some_tokens(6 + i, more, model.info().vocab), {.want = Want::logits, .rows = 5});
+        batch.add(texts[i], some_tokens(6 + i, more, model.info().vocab), {.result = RowResult::logits, .rows = 5});
       model.forward(batch);
       for (int i = 0; i < 2; ++i) bits.add(batch.logits(i).data, batch.logits(i).size());
     }

@@ -38,7 +38,7 @@ Found compare(const AnyModel& model, const AdapterRef& adapter, const GoldenCase
   for (std::size_t first = 0; first < golden.ids.size(); first += piece) {
     const auto tokens = std::span(golden.ids).subspan(first, std::min(piece, golden.ids.size() - first));
     batch.clear();
-    batch.add(sequence, tokens, {.want = Want::logits, .rows = static_cast<int>(tokens.size())});
+    batch.add(sequence, tokens, {.result = RowResult::logits, .rows = static_cast<int>(tokens.size())});
     model.forward(batch);
     const View<const float, 2> logits = batch.logits(0);
     for (std::size_t r = 0; r < tokens.size(); ++r) {

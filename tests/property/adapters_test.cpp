@@ -162,7 +162,7 @@ TEST_CASE("a sequence that changes its adapter is recomputed") {
     Sequence other = sequence.fork();
     other.adapt(adapter);
     batch.clear();
-    batch.add(other, std::span(text).subspan(49), {.want = Want::logits});
+    batch.add(other, std::span(text).subspan(49), {.result = RowResult::logits});
     model.forward(batch);
     CHECK(same_bits(batch.logits(0).row(0), logits_alone(model, text, adapter).back()));
   }
@@ -174,7 +174,7 @@ TEST_CASE("a sequence that changes its adapter is recomputed") {
   CHECK(error_id([&] { load_with(adapters[1]); }) == "sequence.other-adapter");
   Sequence loaded = load_with(adapters[0]);
   batch.clear();
-  batch.add(loaded, std::span(text).subspan(49), {.want = Want::logits});
+  batch.add(loaded, std::span(text).subspan(49), {.result = RowResult::logits});
   model.forward(batch);
   CHECK(same_bits(batch.logits(0).row(0), logits_alone(model, text, adapters[0]).back()));
 }

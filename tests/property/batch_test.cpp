@@ -71,7 +71,7 @@ std::vector<std::vector<float>> logits_in(const AnyModel& model, KvFormat format
   Batch batch;
   for (const Token token : text) {
     batch.clear();
-    batch.add(sequence, {&token, 1}, {.want = Want::logits});
+    batch.add(sequence, {&token, 1}, {.result = RowResult::logits});
     model.forward(batch);
     const auto logits = batch.logits(0);
     rows.emplace_back(logits.data, logits.data + logits.size());
@@ -127,16 +127,16 @@ int run_schedule(const AnyModel& model, const KvPool& pool, std::uint64_t seed, 
       const int rows = pick(3) == 0 ? 0 : 1 + pick(count);
       batch.add(line.sequence,
                 std::span(line.text).subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(count)),
-                {.want = rows == 0 ? Want::nothing : Want::logits, .rows = rows});
+                {.result = rows == 0 ? RowResult::nothing : RowResult::logits, .rows = rows});
       added.emplace_back(&line, at + count - rows);
     }
     if (batch.size() == 0) continue;
     model.forward(batch);
     for (int i = 0; i < batch.size(); ++i) {
       const Batch::Item& item = batch.items()[static_cast<std::size_t>(i)];
-      if (item.ask.want != Want::logits) continue;
+      if (item.spec.result != RowResult::logits) continue;
       const auto& [line, first] = added[static_cast<std::size_t>(i)];
-      for (int r = 0; r < item.ask.rows; ++r, ++compared)
+      for (int r = 0; r < item.spec.rows; ++r, ++compared)
         wrong += !same_bits(batch.logits(i).row(r), line->expected[static_cast<std::size_t>(first + r)]);
     }
   }
@@ -204,7 +204,7 @@ TEST_CASE("sequences of all formats can share a batch, with the same results as 
   Batch batch;
   for (std::size_t i = 0; i < sequences.size(); ++i) {
     const bool asks = i != 1;
-    batch.add(sequences[i], text, {.want = asks ? Want::logits : Want::nothing, .rows = asks ? 9 : 0});
+    batch.add(sequences[i], text, {.result = asks ? RowResult::logits : RowResult::nothing, .rows = asks ? 9 : 0});
   }
   model.forward(batch);
   std::vector<std::vector<float>> last;
@@ -268,7 +268,7 @@ TEST_CASE("a fork shares pages, and the first write to a page copies it") {
   model.forward(batch);
   CHECK(pool.used() == 2 * page);  // the second one has a separate page now
   batch.clear();
-  batch.add(first, std::span(text).subspan(30), {.want = Want::logits, .rows = length - 30});
+  batch.add(first, std::span(text).subspan(30), {.result = RowResult::logits, .rows = length - 30});
   model.forward(batch);
   for (int r = 30; r < length; ++r)
     CHECK(same_bits(batch.logits(0).row(r - 30), expected[static_cast<std::size_t>(r)]));
@@ -293,7 +293,7 @@ TEST_CASE("the test detects a shared page that is written without a copy") {
   batch.add(second, std::vector<Token>(15, text[0]));
   model.forward(batch);
   batch.clear();
-  batch.add(first, std::span(text).subspan(30, 1), {.want = Want::logits});
+  batch.add(first, std::span(text).subspan(30, 1), {.result = RowResult::logits});
   model.forward(batch);
   CHECK_FALSE(same_bits(batch.logits(0).row(0), expected[30]));
 }
@@ -309,7 +309,7 @@ TEST_CASE("an invalid batch is rejected, and no sequence changes") {
   const auto refused = [&](auto&& add) {
     batch.clear();
     Sequence innocent = good.fork();
-    batch.add(innocent, tokens, {.want = Want::logits});
+    batch.add(innocent, tokens, {.result = RowResult::logits});
     add();
     std::string id = error_id([&] { model.forward(batch); });
     CHECK(good.length() == 3);
@@ -327,11 +327,11 @@ TEST_CASE("an invalid batch is rejected, and no sequence changes") {
           batch.add(good, tokens);
           batch.add(good, tokens);
         }) == "batch.same-sequence");
-  CHECK(refused([&] { batch.add(good, tokens, {.want = Want::logits, .rows = 4}); }) == "batch.rows");
-  CHECK(refused([&] { batch.add(good, tokens, {.want = Want::hidden, .rows = -1}); }) == "batch.rows");
-  CHECK(refused([&] { batch.add(good, tokens, {.want = Want::hidden, .rows = 1 << 30}); }) == "batch.rows");
-  CHECK(refused([&] { batch.add(good, tokens, {.want = Want::choice}); }) == "batch.choice");
-  CHECK(refused([&] { batch.add(good, tokens, {.want = Want::logits, .steps = 2}); }) == "batch.steps");
+  CHECK(refused([&] { batch.add(good, tokens, {.result = RowResult::logits, .rows = 4}); }) == "batch.rows");
+  CHECK(refused([&] { batch.add(good, tokens, {.result = RowResult::hidden, .rows = -1}); }) == "batch.rows");
+  CHECK(refused([&] { batch.add(good, tokens, {.result = RowResult::hidden, .rows = 1 << 30}); }) == "batch.rows");
+  CHECK(refused([&] { batch.add(good, tokens, {.result = RowResult::choice}); }) == "batch.choice");
+  CHECK(refused([&] { batch.add(good, tokens, {.result = RowResult::logits, .chain = 2}); }) == "batch.steps");
   CHECK(refused([&] { batch.add(good, tokens, {}, std::vector<int>{-1, 1, 1}); }) == "batch.bad-parent");
   CHECK(refused([&] { batch.add(good, tokens, {}, std::vector<int>{-1, 0}); }) == "batch.bad-parent");
   CHECK(refused([&] { batch.add(good, tokens, {}, std::vector<int>{-1, 0, 0}); }) == "batch.tree");
@@ -351,20 +351,20 @@ TEST_CASE("a full pool rejects an allocation, and existing sequences continue") 
   batch.add(first, std::span(text).first(100));
   model.forward(batch);
   batch.clear();
-  batch.add(first, std::span(text).subspan(100, 1), {.want = Want::logits});
+  batch.add(first, std::span(text).subspan(100, 1), {.result = RowResult::logits});
   batch.add(second, std::span(text).first(80));
   CHECK(error_id([&] { model.forward(batch); }) == "cache.full");
   CHECK(first.length() == 100);
   CHECK(second.length() == 0);
   CHECK(pool.used() <= 3 * page);
   batch.clear();
-  batch.add(first, std::span(text).subspan(100, 1), {.want = Want::logits});
+  batch.add(first, std::span(text).subspan(100, 1), {.result = RowResult::logits});
   model.forward(batch);
   CHECK(same_bits(batch.logits(0).row(0), expected[100]));
   first.truncate(0);
   CHECK(pool.used() == 0);
   batch.clear();
-  batch.add(second, std::span(text).first(150), {.want = Want::logits});
+  batch.add(second, std::span(text).first(150), {.result = RowResult::logits});
   model.forward(batch);
   CHECK(same_bits(batch.logits(0).row(0), expected[149]));
 }
@@ -376,8 +376,8 @@ TEST_CASE("hidden states are the inputs of the head") {
   const auto text = some_text(4, 12, model.info().vocab);
   Sequence one = model.sequence(), two = model.sequence();
   Batch batch;
-  batch.add(one, text, {.want = Want::hidden, .rows = 12});
-  batch.add(two, text, {.want = Want::logits, .rows = 12});
+  batch.add(one, text, {.result = RowResult::hidden, .rows = 12});
+  batch.add(two, text, {.result = RowResult::logits, .rows = 12});
   model.forward(batch);
   const Checkpoint checkpoint(folder);
   const auto hidden = batch.hidden(0);

@@ -264,7 +264,7 @@ TEMPLATE_TEST_CASE("real models: after any history the KV cache equals a new one
     REQUIRE(decoder.sequence().length() == static_cast<int>(text.size()) - 1);
     Sequence held = decoder.sequence().fork();
     Batch batch;
-    batch.add(held, std::span(text).last(1), {.want = Want::logits});
+    batch.add(held, std::span(text).last(1), {.result = RowResult::logits});
     target.forward(batch);
     Session fresh(target);
     CAPTURE(step);

@@ -90,7 +90,7 @@ AdapterStoreStats check_few_places(const AnyModel& model, std::uint64_t adapters
     const std::uint64_t draw = mix(i) % 64;
     wanted.push_back(draw < 8 ? std::nullopt : std::optional(draw < 32 ? draw % 4 : mix(i * 3) % adapters));
     Scheduling scheduling{.priority = static_cast<int>(mix(i * 5) % 3)};
-    if (wanted.back()) scheduling.adapter = store.ask(name_of(*wanted.back())), ++asked;
+    if (wanted.back()) scheduling.adapter = store.lease(name_of(*wanted.back())), ++asked;
     answers.push_back(engine.submit(request_of(i, model.info()), scheduling));
     if (i % 3 == 0) engine.step();
   }
@@ -133,7 +133,7 @@ TEST_CASE("requests whose adapter cannot be loaded fail alone and delay no other
   std::vector<Answer> answers;
   for (std::uint64_t i = 0; i < 12; ++i) {
     Scheduling scheduling;
-    if (i % 4 != 3) scheduling.adapter = store.ask(name_of(i % 4));
+    if (i % 4 != 3) scheduling.adapter = store.lease(name_of(i % 4));
     answers.push_back(engine.submit(request_of(i, model.info()), scheduling));
   }
   engine.run();
@@ -146,7 +146,7 @@ TEST_CASE("requests whose adapter cannot be loaded fail alone and delay no other
 
   const AnyModel other = load(base, backend::Cpu({.threads = 1}));
   AdapterStore foreign(other, {.folder = folder.path()});
-  Answer answer = engine.submit(request_of(1, model.info()), {.adapter = foreign.ask("n0")});
+  Answer answer = engine.submit(request_of(1, model.info()), {.adapter = foreign.lease("n0")});
   engine.run();
   CHECK(error_id([&] { fetch(answer); }) == "adapter.other-model");
 }
@@ -156,15 +156,15 @@ TEST_CASE("other requests run while an adapter is loaded, and a request may end 
   write_adapters(folder.path(), 1);
   const AnyModel model = load(base, backend::Cpu({.threads = 1}));
   AdapterStore store(model, {.folder = folder.path(), .host_memory = 1 << 20});
-  const AdapterRef held = store.ask("n0").wait();
+  const AdapterRef held = store.lease("n0").wait();
   write_adapters(folder.path(), 2);
   AdapterStore full(model, {.folder = folder.path(), .host_memory = held->bytes + held->bytes / 2});
-  const AdapterRef taken = full.ask("n0").wait();  // no memory for another one
+  const AdapterRef taken = full.lease("n0").wait();  // no memory for another one
   Engine engine{Drafter{}, model};
-  Answer waits = engine.submit(request_of(1, model.info()), {.adapter = full.ask("n1")});
+  Answer waits = engine.submit(request_of(1, model.info()), {.adapter = full.lease("n1")});
   Answer late = engine.submit(request_of(1, model.info()),
-                              {.deadline = std::chrono::steady_clock::now(), .adapter = full.ask("n1")});
-  Answer goes = engine.submit(request_of(2, model.info()), {.adapter = full.ask("n0")});
+                              {.deadline = std::chrono::steady_clock::now(), .adapter = full.lease("n1")});
+  Answer goes = engine.submit(request_of(2, model.info()), {.adapter = full.lease("n0")});
   Answer bare = engine.submit(request_of(3, model.info()));
   while (engine.step()) continue;
   CHECK(!waits.over());
@@ -190,11 +190,11 @@ TEST_CASE("replacing an adapter under load changes no running text and exchanges
   Request request = request_of(2, model.info());
   request.prompt = std::vector<Token>(150, 7);  // with shared pages
   request.sampling.max_new_tokens = 40;
-  Answer before = engine.submit(request, {.adapter = store.ask("n0")});
+  Answer before = engine.submit(request, {.adapter = store.lease("n0")});
   while (engine.stats().running == 0) engine.step();
   for (int i = 0; i < 10; ++i) engine.step();
   store.load("n0", folder.path() / "n1", {.replace = true}).wait();
-  Answer after = engine.submit(request, {.adapter = store.ask("n0")});
+  Answer after = engine.submit(request, {.adapter = store.lease("n0")});
   engine.run();
   CHECK(fetch(before) == alone(model, request, first));
   CHECK(fetch(after) == alone(model, request, second));

@@ -267,20 +267,20 @@ TEST_CASE("a text with cached pages does not wait for the draft's prompt, and is
   CHECK(fetch(second) == said);
 }
 
-TEST_CASE("concurrent texts of a group compute their common pages once") {
+TEST_CASE("concurrent texts of a tenant compute their common pages once") {
   const AnyModel model = load(demo_pair("target"), backend::Cpu({.threads = 1}));
   std::size_t rows = 0;
   const Watched watched{model, [&](const Batch& batch) {
                           for (const Batch::Item& item : batch.items()) rows += item.count;
                         }};
-  const auto rows_of = [&](bool share, double step_seconds, std::uint64_t groups = 1) {
+  const auto rows_of = [&](bool share, double step_seconds, std::uint64_t tenants = 1) {
     Engine engine{Drafter{}, watched, {.share_prefixes = share, .step_seconds = step_seconds}};
     std::vector<Answer> answers;
     for (int i = 0; i < 8; ++i) {
       Request request{.prompt = some_text(1, 300, model.info().vocab), .sampling = {.max_new_tokens = 4}};
       request.sampling.seed = static_cast<std::uint64_t>(i);
       request.sampling.ignore_end_tokens = true;
-      request.group = request.sampling.seed % groups;
+      request.tenant = request.sampling.seed % tenants;
       if (i == 7) request.prompt[200] ^= 1;  // only three pages are from the others
       answers.push_back(engine.submit(request));
     }

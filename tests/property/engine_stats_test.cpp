@@ -172,11 +172,11 @@ TEST_CASE("a failing draft only slows down its request, and is counted") {
 TEST_CASE("an answer's reused tokens are the cached pages of another text") {
   const AnyModel model = load(fixture("models/llama3-gqa-scaled-tied"), backend::Cpu({.threads = 1}));
   Engine engine{Drafter{}, model};
-  const auto ask = [&](int length, Logprobs logprobs = {}, std::uint64_t group = 0) {
+  const auto ask = [&](int length, Logprobs logprobs = {}, std::uint64_t tenant = 0) {
     Answer answer = engine.submit({.prompt = some_text(1, length, model.info().vocab),
                                    .sampling = {.max_new_tokens = 3, .ignore_end_tokens = true},
                                    .logprobs = logprobs,
-                                   .group = group});
+                                   .tenant = tenant});
     engine.run();
     return answer.stats().reused_tokens;
   };
@@ -186,7 +186,7 @@ TEST_CASE("an answer's reused tokens are the cached pages of another text") {
   CHECK(ask(129) == 128);
   CHECK(ask(150, {.prompt = true}) == 0);
   CHECK(ask(60) == 0);
-  CHECK(ask(150, {}, 7) == 0);  // another group's pages are not found
+  CHECK(ask(150, {}, 7) == 0);  // another tenant's pages are not found
   CHECK(ask(150, {}, 7) == 128);
   CHECK(ask(150) == 128);
 }

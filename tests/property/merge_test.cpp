@@ -81,7 +81,8 @@ Row logits(const AnyModel& model, const AdapterRef& adapter) {
   Sequence sequence = model.sequence();
   sequence.adapt(adapter);
   Batch batch;
-  batch.add(sequence, some_text(3, std::min(20, model.info().context), model.info().vocab), {.want = Want::logits});
+  batch.add(sequence, some_text(3, std::min(20, model.info().context), model.info().vocab),
+            {.result = RowResult::logits});
   model.forward(batch);
   return Row(batch.logits(0).data, batch.logits(0).data + batch.logits(0).size());
 }

@@ -30,7 +30,7 @@ struct Text {
   Text(const AnyModel& model, std::vector<Token> all) : tokens(std::move(all)) {
     Sequence sequence = model.sequence();
     Batch batch;
-    batch.add(sequence, tokens, {.want = Want::logits, .rows = static_cast<int>(tokens.size())});
+    batch.add(sequence, tokens, {.result = RowResult::logits, .rows = static_cast<int>(tokens.size())});
     model.forward(batch);
     const auto rows = batch.logits(0);
     expected.assign(rows.data, rows.data + rows.size());
@@ -58,7 +58,7 @@ struct Sharing {
     Batch batch;
     const int at = sequence.length();
     batch.add(sequence, std::span(text.tokens).subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(count)),
-              {.want = Want::logits});
+              {.result = RowResult::logits});
     model.forward(batch);
     return text.gives(at + count - 1, batch.logits(0).data);
   }
@@ -125,7 +125,7 @@ struct Schedule {
                                  static_cast<int>(tokens.size()) - at);
       if (pick(5) == 0 || count == 0) continue;
       const int rows = pick(3) == 0 ? 0 : 1 + pick(pick(2) == 0 ? std::min(count, 2) : count);
-      const Ask ask{.want = rows == 0 ? Want::nothing : Want::logits, .rows = rows};
+      const ResultSpec ask{.result = rows == 0 ? RowResult::nothing : RowResult::logits, .rows = rows};
       const auto more = std::span(tokens).subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(count));
       batches[0].add(line.shared, more, ask);
       batches[1].add(line.plain, more, ask);
@@ -141,9 +141,9 @@ struct Schedule {
     for (std::size_t i = 0; i < added.size(); ++i) {
       const auto& [line, at] = added[i];
       const Batch::Item& item = batches[0].items()[i];
-      if (shared == "no error" && item.ask.want == Want::logits) {
-        const int first = at + static_cast<int>(item.count) - item.ask.rows;
-        for (int row = 0; row < item.ask.rows; ++row, ++compared)
+      if (shared == "no error" && item.spec.result == RowResult::logits) {
+        const int first = at + static_cast<int>(item.count) - item.spec.rows;
+        for (int row = 0; row < item.spec.rows; ++row, ++compared)
           wrong += !all[line->text].gives(first + row, batches[0].logits(static_cast<int>(i)).row(row));
       }
       if (shared != alone) (shared == "no error" ? line->shared : line->plain).truncate(at);
@@ -236,7 +236,7 @@ TEST_CASE("pages of every format are shared") {
     for (int i = 0; i < 2; ++i) {
       Sequence sequence(pool);
       Batch batch;
-      batch.add(sequence, whole.tokens, {.want = Want::logits});
+      batch.add(sequence, whole.tokens, {.result = RowResult::logits});
       model.forward(batch);
       CHECK(whole.gives(199, batch.logits(0).data));
       CHECK(pool.prefix_stats().hits == 3 * i);
@@ -272,7 +272,7 @@ TEST_CASE("texts with equal hashes do not exchange pages") {
   CHECK(all.pool.prefix_stats().hits == 1);
 }
 
-TEST_CASE("texts of other groups and of other adapters share nothing") {
+TEST_CASE("texts of other tenants and of other adapters share nothing") {
   Sharing<> all("llama-mha3h", 200, 0, GENERATE(prefix_hash, always_the_same));
   const auto adapter = [&](std::uint64_t digest) {  // only known to be different
     return std::make_shared<const Adapter>(Adapter{.digest = digest, .model = all.model.info().identity});
@@ -308,7 +308,7 @@ TEST_CASE("tokens that may be rolled back, and pages from a file, are not shared
   Sequence drafted(all.pool);
   CHECK(all.append(drafted, all.whole, 60));
   Batch batch;
-  batch.add(drafted, some_text(9, 8, all.model.info().vocab), {.want = Want::logits, .rows = 8});
+  batch.add(drafted, some_text(9, 8, all.model.info().vocab), {.result = RowResult::logits, .rows = 8});
   all.model.forward(batch);
   CHECK(all.pool.prefix_stats().pages == 0);
   drafted.truncate(60);

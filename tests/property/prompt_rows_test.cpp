@@ -70,7 +70,7 @@ template <class M>
 std::vector<float> embedded_by_hand(const M& model, const std::vector<Token>& prompt, Pooling pooling) {
   Sequence sequence = model.sequence();
   Batch batch;
-  batch.add(sequence, prompt, {.want = Want::hidden, .rows = static_cast<int>(prompt.size())});
+  batch.add(sequence, prompt, {.result = RowResult::hidden, .rows = static_cast<int>(prompt.size())});
   model.forward(batch);
   const auto rows = batch.hidden(0);
   const std::int64_t first = pooling == Pooling::last ? rows.extent(0) - 1 : 0;
@@ -203,7 +203,8 @@ TEST_CASE("rows of logits for prompts use bounded memory") {
   const Watched watched{wide, [&](const Batch& batch) {
                           std::size_t asked = 0;
                           for (const Batch::Item& item : batch.items())
-                            asked += item.ask.want == Want::logits ? static_cast<std::size_t>(item.ask.rows) : 0;
+                            asked +=
+                                item.spec.result == RowResult::logits ? static_cast<std::size_t>(item.spec.rows) : 0;
                           rows = std::max(rows, asked);
                         }};
   const Request request{

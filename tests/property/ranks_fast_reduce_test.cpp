@@ -33,8 +33,8 @@ using backend::Reference;
 
 namespace {
 
-constexpr Ranks adding(int size, int stages = 1, bool first_stands_apart = false) {
-  return {size, stages, first_stands_apart, true};
+constexpr Ranks adding(int size, int stages = 1, bool first_only_controls = false) {
+  return {size, stages, first_only_controls, true};
 }
 
 /// Relative to the largest logit. In each order a sum of n products differs from the exact one by at most n * 2^-24 of

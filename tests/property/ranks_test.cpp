@@ -132,7 +132,7 @@ TEST_CASE("on every instruction set, with prompts in large steps and chunks, ran
     for (const int more : {150, 9}) {
       batch.clear();
       for (std::uint64_t i = 0; i < 3; ++i)
-        batch.add(texts[i], some_tokens(6 + i, more, model.info().vocab), {.want = Want::logits, .rows = 5});
+        batch.add(texts[i], some_tokens(6 + i, more, model.info().vocab), {.result = RowResult::logits, .rows = 5});
       model.forward(batch);
       for (int i = 0; i < 3; ++i) bits.add(batch.logits(i).data, batch.logits(i).size());
     }
@@ -191,7 +191,7 @@ TEST_CASE("a text saved over ranks continues on one rank, and vice versa") {
   const auto more = [](const AnyModel& model, Sequence& text) {
     Bits bits;
     Batch batch;
-    batch.add(text, some_tokens(2, 9, model.info().vocab), {.want = Want::logits, .rows = 9});
+    batch.add(text, some_tokens(2, 9, model.info().vocab), {.result = RowResult::logits, .rows = 9});
     model.forward(batch);
     bits.add(batch.logits(0).data, batch.logits(0).size());
     return bits;
@@ -218,7 +218,7 @@ TEST_CASE("a text saved over ranks continues on one rank, and vice versa") {
       const Bits expected = resumed_by(alone, saved);
       for (const Ranks how :
            {Ranks{2}, Ranks{3}, Ranks{4}, Ranks{5}, Ranks{2, 2}, Ranks{4, 2}, Ranks{2, 1, true}, Ranks{5, 2, true}}) {
-        CAPTURE(folder, how.size, how.stages, how.first_stands_apart);
+        CAPTURE(folder, how.size, how.stages, how.first_only_controls);
         std::string saved_over_ranks;
         CHECK(over_ranks<Cpu>(how, one_thread, [&](const auto& load_here) {
                 const AnyModel model = load_here(folder, options);

@@ -32,7 +32,7 @@ std::vector<float> append(const AnyModel& model, Sequence& sequence, const std::
   Batch batch;
   const auto at = static_cast<std::size_t>(sequence.length());
   batch.add(sequence, std::span(text).subspan(at, static_cast<std::size_t>(count)),
-            {.want = rows == 0 ? Want::nothing : Want::logits, .rows = rows});
+            {.result = rows == 0 ? RowResult::nothing : RowResult::logits, .rows = rows});
   model.forward(batch);
   if (rows == 0) return {};
   const auto logits = batch.logits(0);

@@ -19,7 +19,7 @@ namespace {
 
 std::vector<float> append(const AnyModel& model, Sequence& sequence, std::span<const Token> tokens) {
   Batch batch;
-  batch.add(sequence, tokens, {.want = Want::logits});
+  batch.add(sequence, tokens, {.result = RowResult::logits});
   model.forward(batch);
   const auto row = batch.logits(0);
   return {row.data, row.data + row.size()};

@@ -60,8 +60,8 @@ class Adapters(unittest.TestCase):
             (root / "a b").mkdir()
             weights = root / "cut" / "adapter_model.safetensors"
             weights.write_bytes(weights.read_bytes()[:-1])
-            room = 2 * (root / "a" / "adapter_model.safetensors").stat().st_size
-            with Server("--draft", PAIR / "draft", "--adapters", root, "--adapter-memory", room) as server:
+            memory = 2 * (root / "a" / "adapter_model.safetensors").stat().st_size
+            with Server("--draft", PAIR / "draft", "--adapters", root, "--adapter-memory", memory) as server:
                 (root / "gone" / "adapter_model.safetensors").unlink()
                 models = server.json("GET", "/v1/models")["data"]
                 self.assertEqual([(model["id"], model["parent"]) for model in models], [("target", None)] + [
@@ -102,7 +102,7 @@ class Adapters(unittest.TestCase):
                 self.assertEqual(count(r'vllm:num_requests_waiting_by_reason{[^}]*reason="deferred"'), 0)
                 self.assertEqual(count(r'slm:adapters_resident{[^}]*tier="disk"'), 9)
                 self.assertEqual(count(r'slm:adapters_resident{[^}]*tier="host"'), 2)
-                self.assertLessEqual(count(r'slm:adapter_bytes{[^}]*tier="host"'), room)
+                self.assertLessEqual(count(r'slm:adapter_bytes{[^}]*tier="host"'), memory)
                 self.assertEqual(count(r'slm:adapter_loads_total{[^}]*from="disk"'),
                                  count(r'slm:adapter_evictions_total{[^}]*tier="host"') + 2)
                 self.assertGreaterEqual(count("slm:adapter_failures_total"), 3)

@@ -48,7 +48,7 @@ inline LogitRows logits_alone(const AnyModel& model, const std::vector<Token>& t
   Batch batch;
   for (const Token token : text) {
     batch.clear();
-    batch.add(sequence, {&token, 1}, {.want = Want::logits});
+    batch.add(sequence, {&token, 1}, {.result = RowResult::logits});
     model.forward(batch);
     const auto logits = batch.logits(0);
     rows.emplace_back(logits.data, logits.data + logits.size());
@@ -132,14 +132,14 @@ inline MixedOutcome run_mixed(const AnyModel& model, const std::vector<AdapterRe
       const int rows = pick(4) == 0 ? 0 : 1 + pick(more);
       batch.add(line.sequence,
                 std::span(line.text).subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(more)),
-                {.want = rows == 0 ? Want::nothing : Want::logits, .rows = rows});
+                {.result = rows == 0 ? RowResult::nothing : RowResult::logits, .rows = rows});
       added.emplace_back(&line, at + more - rows);
     }
     if (batch.size() == 0) continue;
     model.forward(batch);
     for (int i = 0; i < batch.size(); ++i) {
       const Batch::Item& item = batch.items()[static_cast<std::size_t>(i)];
-      for (int r = 0; item.ask.want == Want::logits && r < item.ask.rows; ++r, ++outcome.compared) {
+      for (int r = 0; item.spec.result == RowResult::logits && r < item.spec.rows; ++r, ++outcome.compared) {
         const auto& expected = added[static_cast<std::size_t>(i)].first->expected;
         outcome.wrong += !same_bits(batch.logits(i).row(r),
                                     expected[static_cast<std::size_t>(added[static_cast<std::size_t>(i)].second + r)]);

@@ -26,9 +26,9 @@ class FakeStep {
   FakeStep(FakeLog log, const StepPlan& plan) : log_(std::move(log)), plan_(plan) {}
 
   int rows() const { return static_cast<int>(plan_.rows.size()); }
-  Rows room(int index, std::int64_t width) { return room_of(index, rows(), width); }
-  Rows room_of_outputs(int index, std::int64_t width) {
-    return room_of(index, static_cast<std::int64_t>(plan_.outputs.size()), width);
+  Rows scratch(int index, std::int64_t width) { return scratch_of(index, rows(), width); }
+  Rows scratch_of_outputs(int index, std::int64_t width) {
+    return scratch_of(index, static_cast<std::int64_t>(plan_.outputs.size()), width);
   }
   template <class Body>
   void record(NothingRecorded&, Body&& body) {
@@ -91,9 +91,9 @@ class FakeStep {
   static void fill(Rows rows, std::int64_t row, float value) {
     for (std::int64_t i = 0; i < rows.extent(1); ++i) rows(row, i) = value;
   }
-  Rows room_of(int index, std::int64_t count, std::int64_t width) {
-    rooms_[index].resize(static_cast<std::size_t>(count * width));
-    return {rooms_[index].data(), count, width};
+  Rows scratch_of(int index, std::int64_t count, std::int64_t width) {
+    scratch_[index].resize(static_cast<std::size_t>(count * width));
+    return {scratch_[index].data(), count, width};
   }
   void log(const char* what, ConstRows rows, bool with_position = false) {
     log_->push_back(text(what, " rows=", rows.extent(0)) +
@@ -102,7 +102,7 @@ class FakeStep {
 
   FakeLog log_;
   StepPlan plan_;
-  std::vector<float> rooms_[most_rooms];
+  std::vector<float> scratch_[scratch_buffers];
 };
 
 class FakeBackend {

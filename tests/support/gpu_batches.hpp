@@ -39,7 +39,7 @@ inline Draw random_draw(Dice& dice, int vocab) {
 /// Appended tokens of a sequence, and the requested results.
 struct Addition {
   std::vector<Token> tokens;
-  Ask ask;
+  ResultSpec spec;
 };
 
 /// Sequences that one model processes in batches and another one separately.
@@ -74,7 +74,7 @@ class Companions {
   void forward(const std::vector<Addition>& additions) {
     Batch all, one;
     for (std::size_t i = 0; i < additions.size(); ++i) {
-      if (!additions[i].tokens.empty()) all.add(in_batch_[i], additions[i].tokens, additions[i].ask);
+      if (!additions[i].tokens.empty()) all.add(in_batch_[i], additions[i].tokens, additions[i].spec);
     }
     together_.forward(all);
     int item = 0;
@@ -84,13 +84,13 @@ class Companions {
       // Growing working memory drops the device's recordings, so this step runs directly.
       other_.reserve({1, 1, 1}, 1, ++most_of_other_, 1);
       one.clear();
-      one.add(alone_[i], additions[i].tokens, additions[i].ask);
+      one.add(alone_[i], additions[i].tokens, additions[i].spec);
       apart_.forward(one);
       REQUIRE(in_batch_[i].length() == alone_[i].length());
-      const Want want = additions[i].ask.want;
-      if (want == Want::logits) check_same(all.logits(item), one.logits(0));
-      if (want == Want::hidden) check_same(all.hidden(item), one.hidden(0));
-      if (want == Want::choice) REQUIRE(copied(all.choices(item)) == copied(one.choices(0)));
+      const RowResult result = additions[i].spec.result;
+      if (result == RowResult::logits) check_same(all.logits(item), one.logits(0));
+      if (result == RowResult::hidden) check_same(all.hidden(item), one.hidden(0));
+      if (result == RowResult::choice) REQUIRE(copied(all.choices(item)) == copied(one.choices(0)));
       ++item;
     }
   }
@@ -116,35 +116,36 @@ void check_batches(const std::filesystem::path& folder, Device device, Device ot
   Dice dice(seed);
   Companions<Device> texts(folder, device, other, count, formats);
   const int context = texts.info().context, vocab = texts.info().vocab;
-  const auto append = [&](std::size_t i, int most, const Ask& ask) {
-    const int room = context - texts.length(i) - ask.steps;
-    Addition addition{{}, ask};
-    for (int left = room < 1 ? 0 : dice(1, std::min(most, room)); left > 0; --left)
+  const auto append = [&](std::size_t i, int most, const ResultSpec& spec) {
+    const int left_positions = context - texts.length(i) - spec.chain;
+    Addition addition{{}, spec};
+    for (int left = left_positions < 1 ? 0 : dice(1, std::min(most, left_positions)); left > 0; --left)
       addition.tokens.push_back(dice(0, vocab - 1));
-    addition.ask.rows = ask.steps > 1 ? 1 : dice(1, std::max<int>(1, static_cast<int>(addition.tokens.size())));
+    addition.spec.rows = spec.chain > 1 ? 1 : dice(1, std::max<int>(1, static_cast<int>(addition.tokens.size())));
     return addition;
   };
-  const auto everybody = [&](int most, Want want, int steps) {
+  const auto everybody = [&](int most, RowResult result, int steps) {
     std::vector<Addition> additions;
     for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i)
-      additions.push_back(append(i, most, {.want = want, .draw = random_draw(dice, vocab), .steps = steps}));
+      additions.push_back(append(i, most, {.result = result, .draw = random_draw(dice, vocab), .chain = steps}));
     return additions;
   };
-  texts.forward(everybody(std::min(70, context / 2), Want::logits, 1));
-  for (int round = 0; round < 4; ++round) texts.forward(everybody(1, Want::logits, 1));  // runs, is recorded, replayed
-  for (int round = 0; round < 4; ++round) texts.forward(everybody(1, Want::choice, 1));
+  texts.forward(everybody(std::min(70, context / 2), RowResult::logits, 1));
+  for (int round = 0; round < 4; ++round)
+    texts.forward(everybody(1, RowResult::logits, 1));  // runs, is recorded, replayed
+  for (int round = 0; round < 4; ++round) texts.forward(everybody(1, RowResult::choice, 1));
   for (int round = 0; round < 6; ++round) {
     const auto i = static_cast<std::size_t>(dice(0, count - 1)), j = static_cast<std::size_t>(dice(0, count - 1));
     texts.truncate(i, dice(0, texts.length(i)));
     if (i != j) texts.fork(j, i);
-    std::vector<Addition> additions = everybody(5, round % 3 == 0 ? Want::hidden : Want::choice, 1);
+    std::vector<Addition> additions = everybody(5, round % 3 == 0 ? RowResult::hidden : RowResult::choice, 1);
     if (round % 2 == 1) additions[j].tokens.clear();
     texts.forward(additions);
   }
   for (int round = 0; round < 3; ++round) {
     for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i)
       texts.truncate(i, std::min(texts.length(i), context / 2));
-    texts.forward(everybody(2, Want::choice, 3));
+    texts.forward(everybody(2, RowResult::choice, 3));
   }
 }
 

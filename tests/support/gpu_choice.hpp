@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "slm/backend/gpu/steps/chooser.hpp"
-#include "slm/decode/coin.hpp"
 #include "slm/decode/processor.hpp"
+#include "slm/decode/random.hpp"
 #include "support/toy_models.hpp"
 
 namespace slm::testing {
@@ -21,7 +21,7 @@ inline Token chosen_by_host(const std::vector<float>& row, const Sampling& sampl
   if (sampling.greedy()) return processor.greedy(row);
   Distribution p;
   if (!processor.distribution(row, p)) return no_token;
-  return PhiloxCoin{sampling.seed, position}.race(0, p);
+  return PhiloxRandom{sampling.seed, position}.race(0, p);
 }
 
 /// A row of logits, its sampling, and the number of tokens before the draw.

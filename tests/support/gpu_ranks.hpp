@@ -27,7 +27,7 @@ std::vector<End> on_devices(Ranks how, const auto& run_here,
         RankGroup group(device, team);
         if (host.rank() > 0) return group.follow();
         run_here([&](const std::filesystem::path& folder, const LoadOptions& options) {
-          return group.load(folder, options, {.stages = how.stages, .first_stands_apart = how.first_stands_apart});
+          return group.load(folder, options, {.stages = how.stages, .first_only_controls = how.first_only_controls});
         });
       },
       most);
@@ -41,7 +41,7 @@ void check_devices(const std::filesystem::path& folder, std::initializer_list<Ra
   const Bits expected = answer(load(folder, Alone{}, draft), load(folder, Alone{}, target));
   REQUIRE(expected.bytes.size() > 1000);
   for (const Ranks how : sizes) {
-    CAPTURE(folder, B::name, how.size, how.stages, how.first_stands_apart);
+    CAPTURE(folder, B::name, how.size, how.stages, how.first_only_controls);
     const Fresh fresh;
     blind_waits = 0;
     Bits found;

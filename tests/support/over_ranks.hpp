@@ -31,7 +31,7 @@ struct Bits {
 struct Ranks {
   int size;
   int stages = 1;
-  bool first_stands_apart = false;
+  bool first_only_controls = false;
   bool fast_reduce = false;
 };
 
@@ -46,7 +46,7 @@ Bits over_ranks(Ranks how, const auto& device, const auto& run) {
     found = run([&](const std::filesystem::path& folder, const LoadOptions& options) {
       return group.load(
           folder, options,
-          {.stages = how.stages, .first_stands_apart = how.first_stands_apart, .fast_reduce = how.fast_reduce});
+          {.stages = how.stages, .first_only_controls = how.first_only_controls, .fast_reduce = how.fast_reduce});
     });
   });
   return found;

@@ -34,7 +34,7 @@ template <class Model>
 std::vector<float> some_logits(const Model& model) {
   Sequence sequence = model.sequence();
   Batch batch;
-  batch.add(sequence, some_text(1, 5, model.info().vocab), {.want = Want::logits});
+  batch.add(sequence, some_text(1, 5, model.info().vocab), {.result = RowResult::logits});
   model.forward(batch);
   const auto logits = batch.logits(0);
   return {logits.data, logits.data + logits.size()};

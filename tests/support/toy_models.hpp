@@ -80,7 +80,7 @@ class ToyModel {
 
   void forward(Batch& batch) const {
     detail::check_batch(batch, info_);
-    batch.make_room(options_.vocab, hidden);
+    batch.reserve(options_.vocab, hidden);
     ++log_->forwards;
     for (const Batch::Item& item : batch.items()) {
       const std::span<const Token> tokens = batch.tokens(item);
@@ -93,11 +93,11 @@ class ToyModel {
       if (text.empty()) text.reserve(static_cast<std::size_t>(std::min(options_.context, 4096)));
       text.insert(text.end(), tokens.begin(), tokens.end());
       log_->longest = std::max(log_->longest, static_cast<int>(text.size()));
-      if (item.ask.want == Want::nothing) continue;
-      const auto rows = static_cast<std::size_t>(item.ask.rows);
+      if (item.spec.result == RowResult::nothing) continue;
+      const auto rows = static_cast<std::size_t>(item.spec.rows);
       for (std::size_t row = 0; row < rows; ++row) {
         const auto before = std::span<const Token>(text).first(text.size() - rows + row + 1);
-        if (item.ask.want == Want::logits) {
+        if (item.spec.result == RowResult::logits) {
           fill(before, batch.logits_at(item.answer + row));
         } else {
           std::copy_n(logits_after(before).begin(), hidden, batch.hidden_at(item.answer + row));
@@ -152,7 +152,7 @@ class SpoiltModel {
   void forward(Batch& batch) const {
     model_.forward(batch);
     const Batch::Item& item = batch.items().front();
-    const auto rows = static_cast<std::size_t>(item.ask.want == Want::logits ? item.ask.rows : 0);
+    const auto rows = static_cast<std::size_t>(item.spec.result == RowResult::logits ? item.spec.rows : 0);
     try {
       spoil_((*calls_)++, {batch.logits_at(item.answer), rows * static_cast<std::size_t>(info().vocab)});
     } catch (...) {
@@ -205,7 +205,7 @@ class ScriptedModel {
   KvPool pool(KvPoolOptions = {}) const { return {}; }
   void forward(Batch& batch) const {
     detail::check_batch(batch, info_);
-    batch.make_room(info_.vocab, 0);
+    batch.reserve(info_.vocab, 0);
     ++log_->forwards;
     for (const Batch::Item& item : batch.items()) {
       std::vector<Token>& text = detail::SequenceAccess::state(*item.sequence).tokens;
@@ -213,7 +213,7 @@ class ScriptedModel {
       log_->batches.push_back(static_cast<int>(tokens.size()));
       text.insert(text.end(), tokens.begin(), tokens.end());
       log_->longest = std::max(log_->longest, static_cast<int>(text.size()));
-      const auto rows = static_cast<std::size_t>(item.ask.want == Want::logits ? item.ask.rows : 0);
+      const auto rows = static_cast<std::size_t>(item.spec.result == RowResult::logits ? item.spec.rows : 0);
       for (std::size_t row = 0; row < rows; ++row) {
         const std::size_t place = text.size() - rows + row + 1;
         float* const logits = batch.logits_at(item.answer + row);

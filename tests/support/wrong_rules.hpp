@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "slm/core/rng.hpp"
-#include "slm/decode/coin.hpp"
 #include "slm/decode/drafter.hpp"
+#include "slm/decode/random.hpp"
 #include "slm/decode/rules.hpp"
 #include "slm/lm/session.hpp"
 #include "support/toy_models.hpp"
@@ -24,8 +24,8 @@ namespace slm::testing {
 /// Trap 1: the draft takes its likeliest token, but is tested as if it had been drawn from q.
 struct ArgmaxDraft : rule::Ratio {
   static constexpr std::string_view name = "wrong-argmax";
-  template <class Coin>
-  static Token draft(const Coin&, int, const Distribution& q) {
+  template <class Random>
+  static Token draft(const Random&, int, const Distribution& q) {
     const auto best = std::max_element(q.weights.begin(), q.weights.end());
     return q.ids[static_cast<std::size_t>(best - q.weights.begin())];
   }
@@ -39,8 +39,8 @@ struct DroppingRatio : rule::Ratio {
 
 /// Draws keyed by the token's position in the text instead of the round's: a later round at the same position reuses
 /// them.
-struct ReusedCoin {
-  PhiloxCoin base;
+struct ReusedRandom {
+  PhiloxRandom base;
   double u(Stream stream, int i) const {
     return uniform(base.seed, stream, base.position + static_cast<std::uint64_t>(i), 0);
   }
@@ -55,13 +55,13 @@ struct ReusedCoin {
 template <class Rule>
 struct Reusing : Rule {
   static constexpr std::string_view name = "reusing";
-  template <class Coin>
-  static Token draft(const Coin& coin, int i, const Distribution& q) {
-    return Rule::draft(ReusedCoin{coin}, i, q);
+  template <class Random>
+  static Token draft(const Random& random, int i, const Distribution& q) {
+    return Rule::draft(ReusedRandom{random}, i, q);
   }
-  template <class Target, class Draft, class Coin>
-  Verdict verify(std::span<const Token> x, Target&& p, Draft&& q, const Coin& coin) {
-    return Rule::verify(x, p, q, ReusedCoin{coin});
+  template <class Target, class Draft, class Random>
+  Verdict verify(std::span<const Token> x, Target&& p, Draft&& q, const Random& random) {
+    return Rule::verify(x, p, q, ReusedRandom{random});
   }
 };
 
@@ -97,11 +97,11 @@ struct FickleDrafter {
 /// Trap 5: drawn from a sharpened q, tested with the plain one.
 struct SharpenedDraft : rule::Ratio {
   static constexpr std::string_view name = "wrong-sharpened";
-  template <class Coin>
-  static Token draft(const Coin& coin, int i, const Distribution& q) {
+  template <class Random>
+  static Token draft(const Random& random, int i, const Distribution& q) {
     Distribution sharp;
     for (std::size_t j = 0; j < q.size(); ++j) sharp.add(q.ids[j], q.probability(j) * q.probability(j));
-    return coin.draft(i, sharp);
+    return random.draft(i, sharp);
   }
 };
 
@@ -109,20 +109,20 @@ struct SharpenedDraft : rule::Ratio {
 template <class Part>
 struct AlteredRatio : rule::Ratio {
   static constexpr std::string_view name = "wrong-part";
-  template <class Target, class Draft, class Coin>
-  Verdict verify(std::span<const Token> x, Target&& p, Draft&& q, const Coin& coin) {
+  template <class Target, class Draft, class Random>
+  Verdict verify(std::span<const Token> x, Target&& p, Draft&& q, const Random& random) {
     const int m = static_cast<int>(x.size());
     for (int i = 0; i < m; ++i) {
       const Token token = x[static_cast<std::size_t>(i)];
-      if (Part::accept(coin, i, q(i).of(token), p(i).of(token))) continue;
-      return {i, coin.residual(i, Part::residual(p(i), q(i))), i + 1};
+      if (Part::accept(random, i, q(i).of(token), p(i).of(token))) continue;
+      return {i, random.residual(i, Part::residual(p(i), q(i))), i + 1};
     }
-    return {m, coin.bonus(m, Part::bonus(p, m)), m};
+    return {m, random.bonus(m, Part::bonus(p, m)), m};
   }
 };
 
 struct RightParts {
-  static bool accept(const PhiloxCoin& coin, int i, double q, double p) { return coin.accept(i, q, p); }
+  static bool accept(const PhiloxRandom& random, int i, double q, double p) { return random.accept(i, q, p); }
   static Distribution residual(const Distribution& p, const Distribution& q) {
     Distribution rest;
     for_each_excess(1.0, p, q, [&rest](Token id, double weight) { rest.add(id, weight); });
@@ -161,8 +161,8 @@ struct ResidualByRank : RightParts {
 
 /// Trap 8: a uniform of 101 steps, and a comparison that lets equality pass.
 struct CoarseUniform : RightParts {
-  static bool accept(const PhiloxCoin& coin, int i, double q, double p) {
-    const double u = uniform(coin.seed, Stream::accept, coin.position, static_cast<std::uint32_t>(i));
+  static bool accept(const PhiloxRandom& random, int i, double q, double p) {
+    const double u = uniform(random.seed, Stream::accept, random.position, static_cast<std::uint32_t>(i));
     return std::floor(u * 101) / 100 * q <= p;
   }
 };

@@ -253,7 +253,7 @@ slm::AnyModel load_on_ranks(const std::string& folder, const RankDevice& device,
 slm::AnyModel load_on_draft_ranks(const std::string& folder, const RankDevice& device, const slm::LoadOptions& options,
                                   bool fast_reduce) {
   if (draft_models == nullptr) draft_models = new_models(draft_team, device, 1);  // rank 0 holds no part of the draft
-  return draft_models->load(folder, options, {.first_stands_apart = true, .fast_reduce = fast_reduce});
+  return draft_models->load(folder, options, {.first_only_controls = true, .fast_reduce = fast_reduce});
 }
 #else
 void help_first_rank() {}

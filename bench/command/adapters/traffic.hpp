@@ -80,12 +80,12 @@ class Traffic {
     std::vector<Text> running;
     Batch batch;
     for (std::size_t asked = 0; asked < names.size() || !waiting.empty() || !running.empty();) {
-      while (asked < names.size() && waiting.size() < places) waiting.push_back(store_.ask(names[asked++]));
+      while (asked < names.size() && waiting.size() < places) waiting.push_back(store_.lease(names[asked++]));
       begin(waiting, running);
       batch.clear();
       for (Text& text : running) {
         batch.add(text.sequence, text.left == new_tokens ? std::span(tokens_) : std::span(tokens_).last(1),
-                  {.want = Want::logits});
+                  {.result = RowResult::logits});
         --text.left;
       }
       model_.forward(batch);

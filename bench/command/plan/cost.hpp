@@ -33,7 +33,7 @@ struct PlannedModel {
 };
 
 /// A layout of replicas * tensor * stages devices.
-struct Way {
+struct Layout {
   int replicas = 1;  // copies of the whole model
   int tensor = 1;    // ranks that split every matrix by its outputs, and attention by its heads
   int stages = 1;    // pipeline stages
@@ -63,18 +63,19 @@ struct StepCost {
 };
 
 /// Bytes of the matrices that one step of a rank reads, as ModelInfo::step_bytes. Of the embedding, one row.
-double step_weight_bytes(const PlannedModel& model, const Way& way, int rank, int stage);
+double step_weight_bytes(const PlannedModel& model, const Layout& layout, int rank, int stage);
 /// Bytes of all weights that a rank holds.
-double held_weight_bytes(const PlannedModel& model, const Way& way, int rank, int stage);
+double held_weight_bytes(const PlannedModel& model, const Layout& layout, int rank, int stage);
 /// Bytes that all ranks of a stage gather for one row in one layer.
 double gathered_bytes(const ModelConfig& shape, int tensor);
 /// Bytes of keys and values of one token in `layers` layers, on the rank with the most.
-double cache_bytes(const PlannedModel& model, const Way& way, int layers);
+double cache_bytes(const PlannedModel& model, const Layout& layout, int layers);
 /// Layers of a stage. The first stages have one more if the number does not divide.
 int stage_layers(const ModelConfig& shape, int stages, int stage);
 
 /// The cost on the slowest rank of a stage.
-StepCost step_cost(const PlannedModel& model, const PlanDevice& device, const Way& way, int stage, const Rows& rows);
+StepCost step_cost(const PlannedModel& model, const PlanDevice& device, const Layout& layout, int stage,
+                   const Rows& rows);
 
 /// The requested load.
 struct Load {
@@ -89,7 +90,7 @@ inline constexpr double usable_memory = 0.9;
 
 /// Figures of the fullest device, and of all devices together.
 struct Plan {
-  Way way;
+  Layout layout;
   double weights = 0, cache = 0;  // bytes per device
   bool fits = false;
   double most_sequences = 0;      // sequences that fit, on all devices
@@ -104,9 +105,9 @@ struct Plan {
   double in_flight = 0;         // requests in flight at that load, by Little's law
 };
 
-Plan plan_of(const PlannedModel& model, const PlanDevice& device, const Way& way, const Load& load);
+Plan plan_of(const PlannedModel& model, const PlanDevice& device, const Layout& layout, const Load& load);
 
 /// All layouts of `devices` devices. replicas, stages: fixed numbers; 0: any.
-std::vector<Way> ways_of(const ModelConfig& shape, int devices, int replicas, int stages);
+std::vector<Layout> layouts_of(const ModelConfig& shape, int devices, int replicas, int stages);
 
 }  // namespace slm::bench::plan

@@ -22,11 +22,11 @@ class Batches {
         loader_(options.models),
         target_(loader_.load(target_folder_)),
         draft_(loader_.load_draft(options.embedded() ? options.pair() + "/draft" : options.draft, target_.info())) {
-    const Room room = Room::in(target_.info().context, options.max_new_tokens);
+    const TokenLimits limits = TokenLimits::in(target_.info().context, options.max_new_tokens);
     for (const Task& task : read_tasks(options)) {
       requests_.push_back(
-          {.prompt = fit(tokenizer_.encode(std::string{worked_example} + task.prompt), room),
-           .sampling = {.max_new_tokens = room.max_new_tokens, .temperature = 0.0f, .ignore_end_tokens = true}});
+          {.prompt = fit(tokenizer_.encode(std::string{worked_example} + task.prompt), limits),
+           .sampling = {.max_new_tokens = limits.max_new_tokens, .temperature = 0.0f, .ignore_end_tokens = true}});
     }
   }
 
@@ -52,32 +52,32 @@ class Batches {
   }
 
  private:
-  struct Way {
+  struct Outcome {
     std::vector<double> rates;  // tokens per second
     std::vector<std::vector<Token>> texts;
     Stats sum;
   };
 
   template <class Decoder>
-  static void measure(Decoder&& decoder, const std::vector<Request>& requests, Way& way) {
-    way.texts.assign(requests.size(), {});
+  static void measure(Decoder&& decoder, const std::vector<Request>& requests, Outcome& outcome) {
+    outcome.texts.assign(requests.size(), {});
     const double began = seconds();
     const std::vector<Stats> stats = decoder.generate(
         requests,
         [&](std::size_t i, const GeneratedToken& token) {
-          way.texts[i].push_back(token.token);
+          outcome.texts[i].push_back(token.token);
           return true;
         },
         requests.size());
     const double took = seconds() - began;
-    way.sum = {};
+    outcome.sum = {};
     for (const Stats& one : stats) {
-      way.sum.emitted += one.emitted;
-      way.sum.drafted += one.drafted;
-      way.sum.accepted += one.accepted;
-      way.sum.rounds += one.rounds;
+      outcome.sum.emitted += one.emitted;
+      outcome.sum.drafted += one.drafted;
+      outcome.sum.accepted += one.accepted;
+      outcome.sum.rounds += one.rounds;
     }
-    way.rates.push_back(static_cast<double>(way.sum.emitted) / took);
+    outcome.rates.push_back(static_cast<double>(outcome.sum.emitted) / took);
   }
 
   Json measure(int sequences) {
@@ -87,7 +87,7 @@ class Batches {
     }
     Speculation speculation;
     speculation.draft_length = draft_length::parse(options_.draft_length);
-    Way plain, speculative;
+    Outcome plain, speculative;
     for (int repeat = 0; repeat <= options_.repeats; ++repeat) {  // the first one warms up
       measure(AutoregressiveDecoder{target_}, requests, plain);
       measure(SpeculativeDecoder{draft_, target_, speculation}, requests, speculative);

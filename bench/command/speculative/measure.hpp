@@ -32,9 +32,9 @@ inline Probe take_probe(const AnyModel& target_model, const AnyModel& draft_mode
                         std::size_t middle) {
   constexpr std::array rows = {1, 2, 3, 4, 5, 1, 6, 7, 8, 9, 11, 1, 13, 17, 25, 33, 65};
   using Text = Session<AnyModel>;
-  const auto start = [&](Text& model, int room) {
+  const auto start = [&](Text& model, int left) {
     std::vector<Token> read(history.begin(), history.begin() + static_cast<std::ptrdiff_t>(middle));
-    read.resize(std::min(read.size(), static_cast<std::size_t>(std::max(model.info().context - room, 0))));
+    read.resize(std::min(read.size(), static_cast<std::size_t>(std::max(model.info().context - left, 0))));
     for (Token& token : read) token = token < model.info().vocab ? token : 0;
     if (!read.empty()) model.forward(read, 0);
   };

@@ -29,7 +29,7 @@ class Mixed {
     if (options.embedded() || !options.draft.empty()) {
       drafter_.add(loader_.load_draft(options.embedded() ? options.pair() + "/draft" : options.draft, target_.info()));
     }
-    const Room room = Room::in(target_.info().context, options.max_new_tokens);
+    const TokenLimits limits = TokenLimits::in(target_.info().context, options.max_new_tokens);
     std::optional<ChatTemplate> form;
     try {
       form = ChatTemplate::from(target_folder_);
@@ -40,7 +40,7 @@ class Mixed {
       const std::vector<Token> ids =
           form ? form->encode(tokenizer_, messages) : tokenizer_.encode(std::string{prompt.text});
       requests_.push_back(
-          {.prompt = fit(ids, room), .sampling = {.max_new_tokens = room.max_new_tokens, .temperature = 0.0f}});
+          {.prompt = fit(ids, limits), .sampling = {.max_new_tokens = limits.max_new_tokens, .temperature = 0.0f}});
     }
   }
 
@@ -65,7 +65,7 @@ class Mixed {
   }
 
  private:
-  struct Way {
+  struct Outcome {
     std::vector<double> seconds;
     std::vector<std::vector<Token>> texts;
     std::int64_t emitted = 0, drafted = 0, accepted = 0, rounds = 0;
@@ -74,23 +74,23 @@ class Mixed {
   };
 
   template <class Decoder>
-  static void answer(Decoder& decoder, const std::vector<Request>& requests, Way& way) {
-    way.texts.assign(requests.size(), {});
-    way.emitted = way.drafted = way.accepted = way.rounds = 0;
+  static void answer(Decoder& decoder, const std::vector<Request>& requests, Outcome& outcome) {
+    outcome.texts.assign(requests.size(), {});
+    outcome.emitted = outcome.drafted = outcome.accepted = outcome.rounds = 0;
     const double began = seconds();
     const std::vector<Stats> stats = decoder.generate(
         requests,
         [&](std::size_t i, const GeneratedToken& token) {
-          way.texts[i].push_back(token.token);
+          outcome.texts[i].push_back(token.token);
           return true;
         },
         requests.size());
-    way.seconds.push_back(seconds() - began);
+    outcome.seconds.push_back(seconds() - began);
     for (const Stats& one : stats) {
-      way.emitted += one.emitted;
-      way.drafted += one.drafted;
-      way.accepted += one.accepted;
-      way.rounds += one.rounds;
+      outcome.emitted += one.emitted;
+      outcome.drafted += one.drafted;
+      outcome.accepted += one.accepted;
+      outcome.rounds += one.rounds;
     }
   }
 
@@ -104,7 +104,7 @@ class Mixed {
     for (std::size_t first = 0; first < requests_.size(); first += size) {
       std::vector<Request> requests;
       for (std::size_t i = 0; i < size; ++i) requests.push_back(requests_[(first + i) % requests_.size()]);
-      Way one, other;
+      Outcome one, other;
       for (int repeat = first == 0 ? -1 : 0; repeat < options_.repeats; ++repeat) {  // the first batch warms up
         const auto run_plain = [&] { answer(plain, requests, one); };
         const auto run_other = [&] { answer(speculative, requests, other); };

@@ -94,9 +94,9 @@ class Run {
         loader_(options.models),
         target_(loader_.load(target_folder_)),
         draft_(loader_.load_draft(draft_folder_, target_.info())),
-        room_(Room::in(target_.info().context, options.max_new_tokens)),
+        limits_(TokenLimits::in(target_.info().context, options.max_new_tokens)),
         prompts_(prompts()),
-        measurement_(target_, draft_, tokenizer_, prompts_, settings_, options.repeats, room_.max_new_tokens),
+        measurement_(target_, draft_, tokenizer_, prompts_, settings_, options.repeats, limits_.max_new_tokens),
         manifest_(manifest()),
         folder_(options.out, manifest_, made()),
         baselines_(options.baselines, baseline_setup(), target_.info().end_tokens, tokenizer_, prompts_.front()) {}
@@ -154,7 +154,7 @@ class Run {
     for (const Task& task : tasks_) {
       const std::string text = std::string{worked_example} + task.prompt;
       const std::vector<Token> whole = tokenizer_.encode(text);
-      std::vector<Token> ids = fit(whole, room_);
+      std::vector<Token> ids = fit(whole, limits_);
       if (ids.size() < whole.size()) ++cut_;
       made.push_back({task.id, ids, ids.size() < whole.size() ? tokenizer_.decode(ids) : text});
     }
@@ -175,8 +175,8 @@ class Run {
             {"tasks", {{"count", tasks_.size()}, {"digest", "sha256:" + hash.finish()}}},
             {"settings", settings},
             {"sampled", sampled},
-            {"max_new_tokens", room_.max_new_tokens},
-            {"window", room_.window},
+            {"max_new_tokens", limits_.max_new_tokens},
+            {"window", limits_.window},
             {"repeats", options_.repeats},
             {"device", device_name(options_.models.backend)},
             {"draft_device", device_name(draft_backend())},
@@ -201,7 +201,7 @@ class Run {
     return {model("target", target_folder_, target_),
             model("draft", draft_folder_, draft_),
             manifest_["threads"],
-            room_.window,
+            limits_.window,
             folder_.path(),
             options_.python,
             options_.baseline_seconds};
@@ -246,7 +246,7 @@ class Run {
              run["engine"].get<std::string>(), " on ", run["device"].get<std::string>(), ", backend ",
              options_.models.backend, ", ", counted(run["threads"].get<int>(), "thread")),
         model("target", target_folder_), model("draft", draft_folder_),
-        text(tasks_.size(), " tasks, ", counted(options_.repeats, "repeat"), ", at most ", room_.max_new_tokens,
+        text(tasks_.size(), " tasks, ", counted(options_.repeats, "repeat"), ", at most ", limits_.max_new_tokens,
              " new tokens; ", cut_, " prompts were shortened to fit"),
         "every task runs plainly and speculatively, alternating; tokens per second include the prompt"};
     if (!summary["complete"].get<bool>()) {
@@ -349,7 +349,7 @@ class Run {
   Tokenizer tokenizer_;
   cli::Loader loader_;
   AnyModel target_, draft_;
-  Room room_;
+  TokenLimits limits_;
   int cut_ = 0;  // shortened prompts
   std::vector<Prompt> prompts_;
   Measurement measurement_;

@@ -77,11 +77,11 @@ inline constexpr std::string_view worked_example =
     "\n";
 
 /// The limits of a prompt with its continuation, and of the continuation alone, in tokens.
-struct Room {
+struct TokenLimits {
   int window = 0;          // at most the published 4096
   int max_new_tokens = 0;  // at most half of it
 
-  static Room in(int context, int wanted_new_tokens) {
+  static TokenLimits in(int context, int wanted_new_tokens) {
     const int window = std::min(4096, context);
     return {window, std::min(wanted_new_tokens, window / 2)};
   }
@@ -89,8 +89,8 @@ struct Room {
 
 /// Shortens a prompt that is too long. It removes tokens just before the last three.
 template <class Token>
-std::vector<Token> fit(std::vector<Token> prompt, Room room) {
-  const auto most = static_cast<std::size_t>(room.window - room.max_new_tokens);
+std::vector<Token> fit(std::vector<Token> prompt, TokenLimits limits) {
+  const auto most = static_cast<std::size_t>(limits.window - limits.max_new_tokens);
   if (prompt.size() <= most) return prompt;
   const auto kept_end = static_cast<std::ptrdiff_t>(std::min<std::size_t>(3, most));
   prompt.erase(prompt.begin() + static_cast<std::ptrdiff_t>(most) - kept_end, prompt.end() - kept_end);

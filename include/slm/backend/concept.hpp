@@ -97,15 +97,15 @@ template <class Matrix>
 Linear(const Matrix&, const float* = nullptr, int = -1) -> Linear<Matrix>;
 
 /// Number of scratch buffers for a step's activations; most of a model's Activations use one each.
-inline constexpr int most_rooms = 8;
+inline constexpr int scratch_buffers = 8;
 
 /// B::Recorded of a device that does not record steps.
 struct NothingRecorded {};
 
 /// The operations of one step, in the order of a model. x and similar are [rows(), ...] in device memory.
 ///   rows()             number of activation rows: the plan's, or more if a device pads them
-///   room               scratch buffer [rows(), width] per index; lives as long as the step, not cleared
-///   room_of_outputs    scratch buffer [outputs, width], likewise
+///   scratch            scratch buffer [rows(), width] per index; lives as long as the step, not cleared
+///   scratch_of_outputs    scratch buffer [outputs, width], likewise
 ///   record             calls body(), the operations of this step, or replays them from `recorded`
 ///   embed              x [rows, hidden]       table[token] + positions[position + offset]; positions may be null
 ///   embed_positions    x [rows, hidden]       table[position + offset]
@@ -134,8 +134,8 @@ concept StepOf = requires(Step& step, const typename B::template Matrix<Fp32>& m
                           View<const float, 2> table, View<typename B::Activation, 2> rows,
                           View<const typename B::Activation, 2> const_rows, void (*body)()) {
   { step.rows() } -> std::same_as<int>;
-  { step.room(number, width) } -> std::same_as<View<typename B::Activation, 2>>;
-  { step.room_of_outputs(number, width) } -> std::same_as<View<typename B::Activation, 2>>;
+  { step.scratch(number, width) } -> std::same_as<View<typename B::Activation, 2>>;
+  { step.scratch_of_outputs(number, width) } -> std::same_as<View<typename B::Activation, 2>>;
   step.record(recorded, body);
   step.embed(matrix, rows, table, number);
   step.embed_positions(matrix, number, rows);

@@ -31,7 +31,7 @@ class HostShares {
   explicit HostShares(C peers) : peers_(std::move(peers)), rank_(peers_.rank()) {}
 
   /// Scratch buffer [rows, width] per index; not cleared.
-  Rows room(int index, std::int64_t rows, std::int64_t width) { return grown(rooms_[index], rows, width); }
+  Rows scratch(int index, std::int64_t rows, std::int64_t width) { return grown(scratch_[index], rows, width); }
   /// Scratch buffer for this rank's outputs.
   Rows mine(std::int64_t rows, std::int64_t width) { return grown(mine_, rows, width); }
   /// Buffer in which results for the host are gathered; bring() copies them there if necessary.
@@ -59,7 +59,7 @@ class HostShares {
   const float* take_own(std::span<const RowRange> columns, const float* whole, int index) {
     std::int64_t width = 0;
     for (const RowRange& range : columns) width += range.count();
-    const Rows own = room(index, 1, width);
+    const Rows own = scratch(index, 1, width);
     float* to = own.data;
     for (const RowRange& range : columns) to = std::copy(whole + range.first, whole + range.last, to);
     return own.data;
@@ -140,9 +140,9 @@ class HostShares {
   }
 
  private:
-  static Rows grown(std::vector<float>& room, std::int64_t rows, std::int64_t width) {
-    room.resize(std::max(room.size(), static_cast<std::size_t>(rows * width)));
-    return {room.data(), rows, width};
+  static Rows grown(std::vector<float>& buffer, std::int64_t rows, std::int64_t width) {
+    buffer.resize(std::max(buffer.size(), static_cast<std::size_t>(rows * width)));
+    return {buffer.data(), rows, width};
   }
   static std::size_t bytes_of(std::int64_t floats) { return static_cast<std::size_t>(floats) * sizeof(float); }
 
@@ -158,7 +158,7 @@ class HostShares {
   C peers_;
   int rank_;
   std::vector<float> mine_, all_;  // this rank's outputs; all ranks' outputs, concatenated
-  std::map<int, std::vector<float>> rooms_;
+  std::map<int, std::vector<float>> scratch_;
   std::vector<std::size_t> sizes_;
 };
 

@@ -10,7 +10,7 @@
 #include "slm/core/types.hpp"
 #include "slm/formats/kv_format.hpp"
 #include "slm/lm/adapter.hpp"
-#include "slm/lm/want.hpp"
+#include "slm/lm/row_result.hpp"
 
 namespace slm { inline namespace v0_1 {
 
@@ -45,7 +45,7 @@ struct StepPlan {
   std::span<const Draw> draws;      // [outputs] if the device chooses tokens, else empty
   int steps = 1;                    // above 1: a chain; each step continues with the tokens that the previous one chose
   KvFormat format = KvFormat::f32;  // format of all pages
-  Want want = Want::nothing;        // result of the output rows
+  RowResult result = RowResult::nothing;  // result of the output rows
 
   bool outputs_are_rows() const { return outputs.size() == rows.size(); }
 

@@ -50,7 +50,7 @@ class SplitCommands : public std::enable_shared_from_this<SplitCommands<B, C>> {
           .put(sequence.first_page)
           .put(sequence.pages)
           .put(sequence.adapter == nullptr ? nullptr : sequence.adapter->memory.get());
-    message.put_all(plan.pages).put_all(plan.outputs).put(plan.format).put(plan.want);
+    message.put_all(plan.pages).put_all(plan.outputs).put(plan.format).put(plan.result);
     team_->send_all(message);
   }
 
@@ -176,7 +176,7 @@ class SplitCommands : public std::enable_shared_from_this<SplitCommands<B, C>> {
                 .outputs = outputs_,
                 .draws = {},
                 .format = format,
-                .want = message.take<Want>()});
+                .result = message.take<RowResult>()});
   }
 
   std::shared_ptr<Pages> pages_;

@@ -129,11 +129,11 @@ class SplitStep {
   SplitStep& operator=(const SplitStep&) = delete;
 
   int rows() const { return step_->rows(); }
-  Rows room(int index, std::int64_t width) {
-    if (runs() == 1) return step_->room(index, width);
-    return shares().room(index, count_of(whole_.rows), width).slice(first_, rows());
+  Rows scratch(int index, std::int64_t width) {
+    if (runs() == 1) return step_->scratch(index, width);
+    return shares().scratch(index, count_of(whole_.rows), width).slice(first_, rows());
   }
-  Rows room_of_outputs(int index, std::int64_t width) { return step_->room_of_outputs(index, width); }
+  Rows scratch_of_outputs(int index, std::int64_t width) { return step_->scratch_of_outputs(index, width); }
 
   template <class Body>
   void record(typename B::Recorded& recorded, Body&& body) {
@@ -172,7 +172,7 @@ class SplitStep {
     heads_ = linear.weight.heads;
     keeps_heads_ = linear.weight.kept;
     if (heads_.whole) {
-      const Rows projected = shares().room(projections, x.extent(0), linear.weight.out);
+      const Rows projected = shares().scratch(projections, x.extent(0), linear.weight.out);
       mlp(x, norm, linear, ActivationKind::identity, nullptr, projected);
       step_->finish_qkv(projected, rope, heads, own(layer), q, shaping);
     } else if (computes_heads()) {
@@ -308,7 +308,7 @@ class SplitStep {
   }
 
   /// Indices after the activation buffers.
-  enum Room { projections = most_rooms, biases, divisors };
+  enum Scratch { projections = scratch_buffers, biases, divisors };
 
   /// Offsets of a layer in this rank's part of a page.
   KvLayer own(KvLayer layer) const {
@@ -335,9 +335,9 @@ class SplitStep {
   auto& shares() { return state_.shares; }
 
   /// This rank's elements of a vector with one element per weight row.
-  const float* own_of(const RowCut& cut, const float* whole, Room room) {
+  const float* own_of(const RowCut& cut, const float* whole, Scratch index) {
     if (whole == nullptr) return nullptr;
-    const Rows own = shares().room(room, 1, cut.parts * cut.count(grid_.lane));
+    const Rows own = shares().scratch(index, 1, cut.parts * cut.count(grid_.lane));
     shares().take_own(cut, ConstRows{whole, 1, cut.parts * cut.width}, own);
     return own.data;
   }

@@ -14,16 +14,16 @@ namespace slm { inline namespace v0_1 {
 namespace detail {
 
 /// One part of a message. A single type for all parts compiles each message to a list of parts and one call.
-class TextPart {
+class MessagePart {
  public:
-  TextPart(std::string_view part) : kind_(Kind::letters), letters_(part) {}
-  TextPart(const char* part) : TextPart(std::string_view(part)) {}
-  TextPart(const std::string& part) : TextPart(std::string_view(part)) {}
-  TextPart(bool part) : TextPart(part ? "true" : "false") {}
-  TextPart(char part) : kind_(Kind::letter), letter_(part) {}
-  TextPart(std::signed_integral auto part) : kind_(Kind::whole), whole_(part) {}
-  TextPart(std::unsigned_integral auto part) : kind_(Kind::natural), natural_(part) {}
-  TextPart(std::floating_point auto part) : kind_(Kind::real), real_(part) {}
+  MessagePart(std::string_view part) : kind_(Kind::letters), letters_(part) {}
+  MessagePart(const char* part) : MessagePart(std::string_view(part)) {}
+  MessagePart(const std::string& part) : MessagePart(std::string_view(part)) {}
+  MessagePart(bool part) : MessagePart(part ? "true" : "false") {}
+  MessagePart(char part) : kind_(Kind::letter), letter_(part) {}
+  MessagePart(std::signed_integral auto part) : kind_(Kind::whole), whole_(part) {}
+  MessagePart(std::unsigned_integral auto part) : kind_(Kind::natural), natural_(part) {}
+  MessagePart(std::floating_point auto part) : kind_(Kind::real), real_(part) {}
 
   void append_to(std::string& joined) const {
     switch (kind_) {
@@ -47,9 +47,9 @@ class TextPart {
   };
 };
 
-inline std::string joined(std::initializer_list<TextPart> parts) {
+inline std::string joined(std::initializer_list<MessagePart> parts) {
   std::string all;
-  for (const TextPart& part : parts) part.append_to(all);
+  for (const MessagePart& part : parts) part.append_to(all);
   return all;
 }
 

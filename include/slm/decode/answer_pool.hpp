@@ -14,7 +14,7 @@
 namespace slm { inline namespace v0_1 { namespace detail {
 
 /// A table of 2^bits entries (last tokens -> next token, count). Entries with the lowest counts are replaced first, and
-/// each failed replacement lowers the counts, so that old answers fade. Requests find answers of their group only.
+/// each failed replacement lowers the counts, so that old answers fade. Requests find answers of their tenant only.
 class AnswerPool {
  public:
   static constexpr std::size_t most_found = 16;
@@ -29,14 +29,14 @@ class AnswerPool {
   explicit AnswerPool(int bits) : mask_((std::size_t{1} << std::clamp(bits, 4, 24)) - 1) {}
 
   /// Adds the tokens from index `begin` on.
-  void add(std::span<const Token> text, std::size_t begin, std::uint64_t group) {
+  void add(std::span<const Token> text, std::size_t begin, std::uint64_t tenant) {
     const std::lock_guard lock(mutex_);
     if (entries_.empty()) entries_.resize(mask_ + 1);
-    for (std::size_t i = std::max(begin, order); i < text.size(); ++i) count(key(text.first(i), group), text[i]);
+    for (std::size_t i = std::max(begin, order); i < text.size(); ++i) count(key(text.first(i), tenant), text[i]);
   }
 
   /// Proposes the tokens that followed the end of `text`, as long as one token is more frequent than all others.
-  Found find(std::span<const Token> text, int most, std::uint64_t group) const {
+  Found find(std::span<const Token> text, int most, std::uint64_t tenant) const {
     Found found;
     found.length = text.size();
     if (text.size() < order) return found;
@@ -45,7 +45,7 @@ class AnswerPool {
     const std::lock_guard lock(mutex_);
     if (entries_.empty()) return found;
     while (found.size < std::min(most_found, static_cast<std::size_t>(std::max(most, 0)))) {
-      const std::uint64_t here = key({window.data(), order + found.size}, group);
+      const std::uint64_t here = key({window.data(), order + found.size}, tenant);
       const Entry* best = nullptr;
       std::uint32_t all = 0;
       for (std::size_t i = 0; i < ways; ++i) {
@@ -77,9 +77,9 @@ class AnswerPool {
     value = (value ^ (value >> 27)) * 0x94d049bb133111ebu;
     return value ^ (value >> 31);
   }
-  /// A hash of the last tokens and the group.
-  static std::uint64_t key(std::span<const Token> text, std::uint64_t group) {
-    std::uint64_t hash = mixed(group + 0x9e3779b97f4a7c15u);
+  /// A hash of the last tokens and the tenant.
+  static std::uint64_t key(std::span<const Token> text, std::uint64_t tenant) {
+    std::uint64_t hash = mixed(tenant + 0x9e3779b97f4a7c15u);
     for (const Token token : text.last(order)) hash = mixed(hash + static_cast<std::uint32_t>(token) + 1);
     return hash;
   }

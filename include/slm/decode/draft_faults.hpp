@@ -9,16 +9,16 @@
 #include <utility>
 
 #include "slm/core/error.hpp"
-#include "slm/decode/answer.hpp"
+#include "slm/decode/active_request.hpp"
 
 namespace slm { inline namespace v0_1 { namespace detail {
 
 /// After the first fault the request continues without a draft.
 class DraftFaults {
  public:
-  /// The answer must outlive this.
-  DraftFaults(Answer& answer, std::function<void(std::string_view)> on_fault)
-      : answer_(answer), on_fault_(std::move(on_fault)) {}
+  /// The active request must outlive this.
+  DraftFaults(ActiveRequest& active, std::function<void(std::string_view)> on_fault)
+      : active_(active), on_fault_(std::move(on_fault)) {}
 
   void start(bool on) { on_ = on; }
   /// Whether the request still drafts.
@@ -43,15 +43,15 @@ class DraftFaults {
   }
 
   void report(const std::string& reason) {
-    ++answer_.stats.draft_faults;
+    ++active_.stats.draft_faults;
     on_ = false;
-    if (!answer_.stats.disabled_reason.empty()) return;
-    answer_.stats.disabled_reason = reason;
+    if (!active_.stats.disabled_reason.empty()) return;
+    active_.stats.disabled_reason = reason;
     if (on_fault_) on_fault_(reason);
   }
 
  private:
-  Answer& answer_;
+  ActiveRequest& active_;
   std::function<void(std::string_view)> on_fault_;
   bool on_ = false;
 };

@@ -14,14 +14,14 @@
 #include "slm/core/error.hpp"
 #include "slm/core/types.hpp"
 #include "slm/decode/acceptance.hpp"
-#include "slm/decode/answer.hpp"
-#include "slm/decode/coin.hpp"
+#include "slm/decode/active_request.hpp"
 #include "slm/decode/draft.hpp"
 #include "slm/decode/draft_control.hpp"
 #include "slm/decode/draft_faults.hpp"
 #include "slm/decode/drafter.hpp"
 #include "slm/decode/logprobs.hpp"
 #include "slm/decode/model_drafter.hpp"
+#include "slm/decode/random.hpp"
 #include "slm/decode/rules.hpp"
 #include "slm/decode/token_sources.hpp"
 
@@ -32,10 +32,10 @@ namespace slm { inline namespace v0_1 { namespace detail {
 template <VerificationRule Rule>
 class Drafting {
  public:
-  /// The answer must outlive this. most: maximum draft length per round.
-  Drafting(const Drafter& drafter, Answer& answer, const Speculation& speculation, int most)
-      : answer_(answer),
-        faults_(answer, speculation.on_draft_fault),
+  /// The active request must outlive this. most: maximum draft length per round.
+  Drafting(const Drafter& drafter, ActiveRequest& active, const Speculation& speculation, int most)
+      : active_(active),
+        faults_(active, speculation.on_draft_fault),
         overlaps_(drafter.model() != nullptr && speculation.overlap),
         recorded_(most) {
     if (drafter.model() != nullptr) model_.emplace(*drafter.model());
@@ -59,30 +59,30 @@ class Drafting {
   /// The distribution that tokens()[i] was drawn from; valid if the rule needs distributions.
   const Distribution& distribution(int i) const { return draft_.q[static_cast<std::size_t>(i)]; }
 
-  /// Starts the answer's request. most: maximum draft length per round.
+  /// Starts the active request. most: maximum draft length per round.
   void start(int most) {
     faults_.start(most > 0 && (model_ || distributions_ || !sources_.empty()));
     over_ = true;
     pushed_ = 0;
     is_ahead_ = has_ahead_ = false;
-    const std::size_t support = sampling().greedy() ? 0 : answer_.processor.support(answer_.vocab());
+    const std::size_t support = sampling().greedy() ? 0 : active_.processor.support(active_.vocab());
     draft_.reserve(static_cast<std::size_t>(most), Rule::needs_distribution, support);
     if (overlaps_) other_.reserve(static_cast<std::size_t>(most), Rule::needs_distribution, support);
     recorded_.begin();
     recorded_survival_.reserve(static_cast<std::size_t>(most));
-    if (model_) answer_.stats.draft_bytes_per_step = model_->info().step_bytes;
+    if (model_) active_.stats.draft_bytes_per_step = model_->info().step_bytes;
     if (!on()) return;
     faults_.guard([&] {
-      adapt(answer_.request.draft_adapter);
-      if (model_) model_->start(answer_.request.prompt);
-      if (distributions_) distributions_->start(answer_.request);
-      sources_.start(answer_.request, most);
+      adapt(active_.request.draft_adapter);
+      if (model_) model_->start(active_.request.prompt);
+      if (distributions_) distributions_->start(active_.request);
+      sources_.start(active_.request, most);
     });
   }
 
   /// The request has ended with an answer.
   void end() {
-    if (on()) faults_.guard([&] { sources_.finish(answer_.history(), answer_.request.prompt.size()); });
+    if (on()) faults_.guard([&] { sources_.finish(active_.history(), active_.request.prompt.size()); });
   }
 
   /// Sets the draft model's adapter. Throws adapter.other-model.
@@ -93,12 +93,12 @@ class Drafting {
   /// Number of tokens to read before drafting.
   std::size_t left_to_read() const {
     if (!model_) return 0;
-    const std::size_t size = answer_.history().size(), read = static_cast<std::size_t>(model_->length()) + 1;
+    const std::size_t size = active_.history().size(), read = static_cast<std::size_t>(model_->length()) + 1;
     return on() && size <= static_cast<std::size_t>(model_->info().context) && read < size ? size - read : 0;
   }
 
   /// Number of tokens that the draft model's context leaves after n tokens.
-  int room(int n) const { return model_ ? model_->info().context - n : most_draft_tokens; }
+  int positions_left(int n) const { return model_ ? model_->info().context - n : most_draft_tokens; }
   /// Whether the model can propose after n tokens without a backlog to read.
   bool in_step(int n) const { return !model_ || n - model_->length() <= 2; }
 
@@ -108,7 +108,7 @@ class Drafting {
   /// Collects what the sources offer: at most `most` tokens, and `by_model` tokens by the model.
   draft_length::Decision offer(draft_length::Attempts& attempts, int most, int by_model) {
     recorded_survival_.clear();
-    sources_.ask(answer_, std::max(most, 0), faults_);
+    sources_.ask(active_, std::max(most, 0), faults_);
     if (on() && by_model > 0 && (model_ || distributions_)) recorded_.append_survival(recorded_survival_, by_model);
     return {.attempts = &attempts,
             .tokens = sources_.survival(),
@@ -142,7 +142,7 @@ class Drafting {
 
   /// Begins a round with the first `length` tokens of the best offer that is not the model's.
   void begin_tokens(int length) {
-    if (has_ahead_) rewind(static_cast<int>(answer_.history().size()) - 1);
+    if (has_ahead_) rewind(static_cast<int>(active_.history().size()) - 1);
     reading_ = 0;
     by_tokens_ = true;
     was_ahead_ = false;
@@ -158,7 +158,7 @@ class Drafting {
     most_ = most;
     draw_ = draw;
     policy_ = policy;
-    coin_ = coin_here();
+    random_ = random_here();
     was_ahead_ = std::exchange(has_ahead_, false);
     if (was_ahead_) {
       std::swap(draft_, other_);
@@ -195,7 +195,7 @@ class Drafting {
   /// drafted ahead then begin the next draft. Otherwise the caller must call rewind().
   bool keep_ahead(Token token) {
     has_ahead_ = on() && guess_ != no_token && std::exchange(guess_, no_token) == token;
-    answer_.stats.drafts_ahead_held += has_ahead_;
+    active_.stats.drafts_ahead_held += has_ahead_;
     return has_ahead_;
   }
 
@@ -211,13 +211,13 @@ class Drafting {
     if (over_) return;
     const auto read = static_cast<std::size_t>(model_->length());
     if (reading_ > 0) {
-      const std::span<const Token> tokens = next_to_read(answer_.history(), read, reading_);
+      const std::span<const Token> tokens = next_to_read(active_.history(), read, reading_);
       read_now_ = static_cast<int>(tokens.size());
       item_ = model_->plan(batch, tokens, {});
     } else {
-      item_ = model_->plan(
-          batch, answer_.history().subspan(read),
-          chooses() ? Ask{.want = Want::choice, .draw = *draw_, .steps = steps} : Ask{.want = Want::logits});
+      item_ = model_->plan(batch, active_.history().subspan(read),
+                           chooses() ? ResultSpec{.result = RowResult::choice, .draw = *draw_, .chain = steps}
+                                     : ResultSpec{.result = RowResult::logits});
     }
   }
 
@@ -229,7 +229,7 @@ class Drafting {
       const std::span<const Token> chosen = batch.choices(item_);
       model_->take(chosen);
       for (std::size_t i = 0; i < chosen.size() && !over_; ++i) {
-        if (chosen[i] != no_token) ++answer_.stats.draft_forwards;
+        if (chosen[i] != no_token) ++active_.stats.draft_forwards;
         guesses() ? guess(chosen[i]) : append(chosen[i]);
       }
     } else {
@@ -253,7 +253,7 @@ class Drafting {
 
   /// Ends the drafting of the round, or the drafting ahead. Removes drafted tokens from the processor.
   void finish() {
-    for (; pushed_ > 0; --pushed_) answer_.processor.pop();
+    for (; pushed_ > 0; --pushed_) active_.processor.pop();
     if (!std::exchange(is_ahead_, false)) return;
     std::swap(draft_, other_);
     over_ = true;
@@ -280,17 +280,17 @@ class Drafting {
  private:
   static constexpr int nothing = -1;
 
-  const Sampling& sampling() const { return answer_.sampling(); }
+  const Sampling& sampling() const { return active_.sampling(); }
 
   bool chooses() const { return model_ && draw_ && model_->info().chooses && !asks_policy(); }
   /// Whether the next token is the guess at the bonus token.
   bool guesses() const { return is_ahead_ && guess_ == no_token; }
   bool asks_policy() const { return policy_ != nullptr && policy_->wants_confidence(); }
 
-  PhiloxCoin coin_here() const { return {sampling().seed, static_cast<std::uint64_t>(answer_.history().size())}; }
+  PhiloxRandom random_here() const { return {sampling().seed, static_cast<std::uint64_t>(active_.history().size())}; }
 
   void push_drafted() {
-    for (const Token token : draft_.tokens) answer_.processor.push(token);
+    for (const Token token : draft_.tokens) active_.processor.push(token);
     pushed_ += static_cast<int>(draft_.tokens.size());
   }
 
@@ -305,26 +305,26 @@ class Drafting {
       choose(row);
       return over_ ? std::nullopt : std::optional(draft_.tokens.back());
     };
-    faults_.guard([&] { distributions_->propose(answer_.history(), ChooseNext{choose_next}); });
+    faults_.guard([&] { distributions_->propose(active_.history(), ChooseNext{choose_next}); });
   }
 
   /// Chooses the next token from its row of logits.
   void choose(std::span<const float> row) {
-    ++answer_.stats.draft_forwards;
+    ++active_.stats.draft_forwards;
     // Truncates to the common ids. Ids that only the target has are never drafted: q is 0 there.
-    row = row.first(std::min(row.size(), answer_.vocab()));
+    row = row.first(std::min(row.size(), active_.vocab()));
     const int i = static_cast<int>(draft_.tokens.size());
     Distribution& q = draft_.q[Rule::needs_distribution ? draft_.tokens.size() : 0];
     Token token = no_token;
     if (sampling().greedy()) {
-      token = answer_.processor.greedy(row);
-    } else if (answer_.processor.distribution(row, q)) {
-      token = guesses() ? bonus(q) : Rule::draft(coin_, i, q);
+      token = active_.processor.greedy(row);
+    } else if (active_.processor.distribution(row, q)) {
+      token = guesses() ? bonus(q) : Rule::draft(random_, i, q);
     }
     if (guesses()) return guess(token);
-    if (token == no_token && answer_.processor.forbids_all(row.size())) return void(over_ = stopped_ = true);
+    if (token == no_token && active_.processor.forbids_all(row.size())) return void(over_ = stopped_ = true);
     if (token != no_token && asks_policy()) {
-      if (sampling().greedy()) report_.by_row(answer_.processor.edited(row), token, 0);
+      if (sampling().greedy()) report_.by_row(active_.processor.edited(row), token, 0);
       over_ = stopped_ = !policy_->go_on(sampling().greedy() ? std::exp(report_.logprob()) : q.of(token));
       if (over_ && policy_->drops()) return;
     }
@@ -334,17 +334,17 @@ class Drafting {
   /// The draft's own draw of the bonus token.
   Token bonus(const Distribution& q) const {
     const int drafted = static_cast<int>(other_.tokens.size());
-    if constexpr (Rule::needs_distribution) return coin_.bonus(drafted, q);
-    return Rule::draft(coin_, drafted, q);
+    if constexpr (Rule::needs_distribution) return random_.bonus(drafted, q);
+    return Rule::draft(random_, drafted, q);
   }
 
   void guess(Token token) {
-    if (token == no_token || answer_.ends.any(token)) return give_up_ahead();
+    if (token == no_token || active_.ends.any(token)) return give_up_ahead();
     guess_ = token;
-    ++answer_.stats.drafts_ahead;
-    answer_.processor.push(token);
+    ++active_.stats.drafts_ahead;
+    active_.processor.push(token);
     ++pushed_;
-    coin_ = coin_here();
+    random_ = random_here();
   }
 
   /// A persistent failure recurs in the next round's draft and is handled there.
@@ -358,16 +358,16 @@ class Drafting {
       over_ = true;
       if (is_ahead_) return give_up_ahead();
       return faults_.report(
-          text("expected finite logits of the draft, found NaN or infinity at token ", answer_.history().size()));
+          text("expected finite logits of the draft, found NaN or infinity at token ", active_.history().size()));
     }
     draft_.tokens.push_back(token);
-    answer_.processor.push(token);
+    active_.processor.push(token);
     ++pushed_;
-    stopped_ = stopped_ || answer_.ends.any(token) || answer_.processor.is_complete();
+    stopped_ = stopped_ || active_.ends.any(token) || active_.processor.is_complete();
     over_ = over_ || stopped_ || static_cast<int>(draft_.tokens.size()) >= most_;
   }
 
-  Answer& answer_;
+  ActiveRequest& active_;
   DraftFaults faults_;
   bool overlaps_;
   std::optional<ModelDrafter> model_;
@@ -383,7 +383,7 @@ class Drafting {
   int most_ = 0;
   std::optional<Draw> draw_;
   draft_length::Policy* policy_ = nullptr;
-  PhiloxCoin coin_{};
+  PhiloxRandom random_{};
   int item_ = nothing;  // index in the model's batch
   int pushed_ = 0;      // drafted tokens in the processor
   Draft draft_;

@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "slm/core/types.hpp"
-#include "slm/decode/answer.hpp"
+#include "slm/decode/active_request.hpp"
 #include "slm/decode/draft_control.hpp"
 #include "slm/decode/drafting.hpp"
 #include "slm/decode/request.hpp"
@@ -33,10 +33,10 @@ class Generation {
   /// sequence: an empty sequence of the target, in the pool for its keys and values.
   Generation(const Drafter& drafter, Sequence sequence, const ModelInfo& target, const Speculation& speculation,
              Rule rule)
-      : answer_{.target = target},
+      : active_{.target = target},
         policy_(policy_of(speculation, Rule::may_drop)),
-        drafting_(drafter, answer_, speculation, policy_.most()),
-        verification_(std::move(sequence), answer_, std::move(rule)),
+        drafting_(drafter, active_, speculation, policy_.most()),
+        verification_(std::move(sequence), active_, std::move(rule)),
         plain_step_every_(speculation.plain_step_every),
         clock_(speculation.clock ? speculation.clock : steady_seconds) {}
   Generation(const Generation&) = delete;
@@ -44,23 +44,23 @@ class Generation {
 
   /// Starts a request. Reuses what the caches hold from the previous request. Throws Error if the request is invalid.
   void start(Request request) {
-    check_request(request, answer_.target);
+    check_request(request, active_.target);
     began_ = clock_();
     const int most = policy_.most();
-    answer_.start(std::move(request), 2 * static_cast<std::size_t>(most) + 2);
+    active_.start(std::move(request), 2 * static_cast<std::size_t>(most) + 2);
     policy_.restart();
     attempts_ = {};
     is_new_ = true;
     reads_ = false;
     verification_.start(most);
-    Stats& stats = answer_.stats;
+    Stats& stats = active_.stats;
     stats = {};
     stats.start(most);
     stats.rule = Rule::name;
-    stats.prompt_tokens = std::ssize(answer_.request.prompt);
+    stats.prompt_tokens = std::ssize(active_.request.prompt);
     stats.reused_tokens = static_cast<std::int64_t>(verification_.length());
     adopted_ = sequence().adopted(), preempted_ = false;
-    stats.target_bytes_per_step = answer_.target.step_bytes;
+    stats.target_bytes_per_step = active_.target.step_bytes;
     phase_ = Phase::over;
     const auto none = reason_for_no_token();
     if (none && !asks_of_prompt()) return end(*none);
@@ -106,7 +106,7 @@ class Generation {
   void let_go() {
     abandon();
     preempt();
-    answer_.request = {};
+    active_.request = {};
     verification_.adapt(nullptr);
     drafting_.adapt(nullptr);
   }
@@ -121,14 +121,14 @@ class Generation {
     end(reason);
     phase_ = Phase::over;
   }
-  const Stats& stats() const { return answer_.stats; }
+  const Stats& stats() const { return active_.stats; }
   /// The draft model, or null, and the number of tokens that it has read.
   const AnyModel* draft_model() const { return drafting_.model() != nullptr ? &drafting_.model()->model() : nullptr; }
   int draft_read() const { return drafting_.model() != nullptr ? drafting_.model()->length() : 0; }
   /// The sequence that the target has read: prompt and output without the last token.
   const Sequence& sequence() const { return verification_.sequence(); }
   /// Prompt and output.
-  std::span<const Token> history() const { return answer_.history(); }
+  std::span<const Token> history() const { return active_.history(); }
 
   /// Adds this generation's work in the next round to `load`, without drafting.
   void add_to(draft_length::Load& load) const {
@@ -144,7 +144,7 @@ class Generation {
     control_ = &control;
     decision_ = {.attempts = &attempts_, .tokens = {}, .model = {}};
     if (!going()) return false;
-    if (answer_.request.cancel.stop_requested()) return end_with(FinishReason::cancelled), false;
+    if (active_.request.cancel.stop_requested()) return end_with(FinishReason::cancelled), false;
     round_began_ = clock_();
     if (std::exchange(is_new_, false) && policy_.adaptive()) {
       control.begin_text();
@@ -156,11 +156,11 @@ class Generation {
     }
     const int n = static_cast<int>(history().size());
     behind_ = drafting_.left_to_read() > in_reach;
-    const bool plain = plain_step_every_ > 0 && (answer_.stats.rounds + 1) % plain_step_every_ == 0;
+    const bool plain = plain_step_every_ > 0 && (active_.stats.rounds + 1) % plain_step_every_ == 0;
     wanted_ = drafting_.on() && !plain ? policy_.next() : 0;
-    most_ = std::min(wanted_, room_for_draft(n, answer_.stats.emitted));
+    most_ = std::min(wanted_, draft_limit(n, active_.stats.emitted));
     in_step_ = drafting_.in_step(n);
-    decision_ = drafting_.offer(attempts_, most_, behind_ ? 0 : std::min(most_, drafting_.room(n)));
+    decision_ = drafting_.offer(attempts_, most_, behind_ ? 0 : std::min(most_, drafting_.positions_left(n)));
     if (policy_.adaptive()) return true;
     detail::decide_alone(decision_, most_);
     return false;
@@ -171,7 +171,7 @@ class Generation {
   void begin_round() {
     if (!going()) return;
     if (phase_ == Phase::reading) return drafting_.begin_reading(reads_on() ? chunk_ : 0);
-    Stats& stats = answer_.stats;
+    Stats& stats = active_.stats;
     const int asked = policy_.adaptive() ? decision_.length : wanted_;
     if (stats.rounds > 0 && asked != stats.draft_length) ++stats.draft_length_changes;
     stats.draft_length = asked;
@@ -205,7 +205,7 @@ class Generation {
     if (!going() || phase_ != Phase::deciding) return drafting_.begin_ahead(0);
     const int emits = drafted() + 1, n = static_cast<int>(history().size()) + emits;
     drafting_.begin_ahead(
-        std::min({decision_.length, room_for_draft(n, answer_.stats.emitted + emits), drafting_.room(n)}));
+        std::min({decision_.length, draft_limit(n, active_.stats.emitted + emits), drafting_.positions_left(n)}));
   }
   void end_ahead() { drafting_.finish(); }
 
@@ -238,18 +238,18 @@ class Generation {
   void prepare_masks() {
     if (has_masks() && !drafting_.is_ahead()) verification_.prepare_masks();
   }
-  bool has_masks() const { return going() && phase_ == Phase::deciding && answer_.request.constraint != nullptr; }
+  bool has_masks() const { return going() && phase_ == Phase::deciding && active_.request.constraint != nullptr; }
   /// Takes the target's results. verified: time of the results, in seconds of the clock. next() then returns the tokens
   /// while the batch is unchanged. Throws decode.non-finite-logits.
   void take(const Batch& batch, double verified) {
     if (!going()) return;
-    Stats& stats = answer_.stats;
+    Stats& stats = active_.stats;
     if (phase_ == Phase::reading) {
       stats.prefill_draft_seconds += planned_ - round_began_;
       stats.prefill_target_seconds += verified - planned_;
       count_adopted();
       verification_.take_read(batch);
-      const Request& request = answer_.request;
+      const Request& request = active_.request;
       const std::size_t to_read = request.prompt.size() - 1;
       if (request.progress) request.progress(std::min(verification_.length(), to_read), to_read);
       if (const auto none = reason_for_no_token(); none && left_to_read() == 0) end_with(*none);
@@ -277,9 +277,9 @@ class Generation {
     const bool accepted = i < verdict_.accepted;
     const Token token = accepted ? drafted[static_cast<std::size_t>(i)] : verdict_.token;
     generated_ = {.token = token, .position = static_cast<std::int64_t>(history().size()), .drafted = accepted};
-    if (answer_.request.logprobs.any()) verification_.report(i, generated_);
-    answer_.processor.push(token);
-    Stats& stats = answer_.stats;
+    if (active_.request.logprobs.any()) verification_.report(i, generated_);
+    active_.processor.push(token);
+    Stats& stats = active_.stats;
     ++stats.emitted;
     ++(accepted ? stats.accepted : verdict_.accepted < std::ssize(drafted) ? stats.corrections : stats.bonuses);
     if (accepted) ++stats.accepted_at_depth[static_cast<std::size_t>(i)], stats.forced += drafting_.forces();
@@ -289,7 +289,7 @@ class Generation {
 
   /// Ends the request after next(), by the sink's decision.
   void stop() {
-    const FinishReason known = answer_.stats.finish_reason;
+    const FinishReason known = active_.stats.finish_reason;
     if (!ended_ || known == FinishReason::length || known == FinishReason::context) end(FinishReason::sink);
   }
 
@@ -301,8 +301,8 @@ class Generation {
 
   /// Tokens that can be drafted after n tokens, `emitted` of them generated. Each round emits one more token than it
   /// accepts, and must leave a position for the next anchor.
-  int room_for_draft(int n, std::int64_t emitted) const {
-    return std::min(answer_.sampling().max_new_tokens - static_cast<int>(emitted) - 1, answer_.target.context - n - 1);
+  int draft_limit(int n, std::int64_t emitted) const {
+    return std::min(active_.sampling().max_new_tokens - static_cast<int>(emitted) - 1, active_.target.context - n - 1);
   }
 
   /// Whether the draft model reads the text so far. Decided once for each backlog, or again after 16 rounds.
@@ -310,35 +310,35 @@ class Generation {
     if (reads_ || !policy_.adaptive()) return true;
     if (drafting_.left_to_read() == 0 || control_->rounds() < reads_again_) return false;
     reads_again_ = control_->rounds() + 16;
-    const int left = answer_.sampling().max_new_tokens - static_cast<int>(answer_.stats.emitted);
+    const int left = active_.sampling().max_new_tokens - static_cast<int>(active_.stats.emitted);
     return reads_ = control_->reads(drafting_.record(), policy_.most(), drafting_.left_to_read(), left);
   }
 
   void count_adopted() {
     const std::int64_t before = std::exchange(adopted_, sequence().adopted());
-    if (!preempted_) answer_.stats.reused_tokens += adopted_ - before;
+    if (!preempted_) active_.stats.reused_tokens += adopted_ - before;
   }
 
   /// The reason if no token follows the prompt.
   std::optional<FinishReason> reason_for_no_token() {
-    if (answer_.request.pooling || answer_.sampling().max_new_tokens == 0) return FinishReason::length;
-    if (answer_.processor.is_complete()) return FinishReason::complete;
-    if (std::ssize(answer_.request.prompt) == answer_.target.context) return FinishReason::context;
+    if (active_.request.pooling || active_.sampling().max_new_tokens == 0) return FinishReason::length;
+    if (active_.processor.is_complete()) return FinishReason::complete;
+    if (std::ssize(active_.request.prompt) == active_.target.context) return FinishReason::context;
     return std::nullopt;
   }
 
   std::optional<FinishReason> reason_to_end(Token token) {
-    if (answer_.ends.is_end(token)) return FinishReason::end_token;
-    if (answer_.ends.is_stop(token)) return FinishReason::stop_token;
-    if (answer_.processor.is_complete()) return FinishReason::complete;
-    if (answer_.stats.emitted >= answer_.sampling().max_new_tokens) return FinishReason::length;
-    if (std::ssize(history()) >= answer_.target.context) return FinishReason::context;
+    if (active_.ends.is_end(token)) return FinishReason::end_token;
+    if (active_.ends.is_stop(token)) return FinishReason::stop_token;
+    if (active_.processor.is_complete()) return FinishReason::complete;
+    if (active_.stats.emitted >= active_.sampling().max_new_tokens) return FinishReason::length;
+    if (std::ssize(history()) >= active_.target.context) return FinishReason::context;
     return std::nullopt;
   }
 
   /// Discards drafted tokens that were not committed.
   void end_round() {
-    Stats& stats = answer_.stats;
+    Stats& stats = active_.stats;
     stats.trimmed += verdict_.accepted + 1 - emitted_;
     ++stats.emitted_histogram[static_cast<std::size_t>(emitted_)];
     const int keep = static_cast<int>(history().size()) - 1;
@@ -359,14 +359,14 @@ class Generation {
 
   void end(FinishReason reason) {
     ended_ = true;
-    Stats& stats = answer_.stats;
+    Stats& stats = active_.stats;
     stats.finish_reason = reason;
     stats.cooldowns = attempts_.pauses;
     if (drafting_.model() != nullptr) stats.unmappable_tokens = drafting_.model()->unmappable_tokens();
     stats.total_seconds = clock_() - began_;
   }
 
-  detail::Answer answer_;
+  detail::ActiveRequest active_;
   draft_length::Policy policy_;
   detail::Drafting<Rule> drafting_;
   detail::Verification<Rule> verification_;

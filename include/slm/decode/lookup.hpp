@@ -48,7 +48,7 @@ class Lookup {
   void start(const Request& request) {
     const std::span<const Token> held = text_.text(), prompt = request.prompt;
     if (prompt.size() < held.size() || !std::equal(held.begin(), held.end(), prompt.begin())) forget();
-    group_ = request.group;
+    tenant_ = request.tenant;
     pooled_ = {};
     read(prompt);
   }
@@ -74,7 +74,7 @@ class Lookup {
 
   /// Adds an answer to the pool.
   void finish(std::span<const Token> text, std::size_t prompt) {
-    if (pool_) pool_->add(text, prompt, group_);
+    if (pool_) pool_->add(text, prompt, tenant_);
   }
 
  private:
@@ -128,7 +128,7 @@ class Lookup {
     if (pooled_.size > 0 && context.size() > pooled_.length) {
       pooled_hits_.note(context[pooled_.length] == pooled_.tokens[0]);
     }
-    pooled_ = pool_->find(context, most, group_);
+    pooled_ = pool_->find(context, most, tenant_);
     if (pooled_.size == 0) return;
     const float trust = pooled_hits_.chance(0.6f);  // in how often the pool was right in this text
     if (!chances.empty() && chances.front() >= pooled_.chances[0] * trust) return;
@@ -153,7 +153,7 @@ class Lookup {
   bool in_library_ = false;                   // whether the match is in the library or earlier in the text
   std::vector<Hits> record_;                  // indexed by match length   [longest + 1]
   std::shared_ptr<detail::AnswerPool> pool_;  // shared by all copies; null: none
-  std::uint64_t group_ = 0;
+  std::uint64_t tenant_ = 0;
   detail::AnswerPool::Found pooled_;  // the last proposal of the pool
   Hits pooled_hits_;
 };

@@ -50,7 +50,7 @@ class ModelDrafter {
   }
 
   /// Adds tokens that follow the read ones to a batch of model(). Returns the item's index.
-  int plan(Batch& batch, std::span<const Token> tokens, const Ask& ask) {
+  int plan(Batch& batch, std::span<const Token> tokens, const ResultSpec& ask) {
     read_.resize(static_cast<std::size_t>(length()));  // drops tokens of a batch that failed
     read_.insert(read_.end(), tokens.begin(), tokens.end());
     mapped_.assign(tokens.begin(), tokens.end());

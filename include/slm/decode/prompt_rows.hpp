@@ -37,13 +37,13 @@ class PromptRows {
   /// The next row; the prompt's size if the request needs none.
   std::size_t next() const { return next_; }
 
-  /// The Ask for tokens up to `end`. The tokens must begin at or before next().
-  Ask ask(std::size_t end) const {
+  /// The ResultSpec for tokens up to `end`. The tokens must begin at or before next().
+  ResultSpec spec(std::size_t end) const {
     if (!left() || end <= next_) return {};
-    return {.want = request_->pooling ? Want::hidden : Want::logits, .rows = static_cast<int>(end - next_)};
+    return {.result = request_->pooling ? RowResult::hidden : RowResult::logits, .rows = static_cast<int>(end - next_)};
   }
 
-  /// Takes the results of ask(end). Throws decode.non-finite-logits.
+  /// Takes the results of spec(end). Throws decode.non-finite-logits.
   void take(const Batch& batch, int item, std::size_t end, const ModelInfo& model) {
     if (!left() || end <= next_) return;
     if (request_->pooling) {

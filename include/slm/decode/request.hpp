@@ -47,7 +47,7 @@ struct Request {
   std::optional<Pooling> pooling{};    // set: embed the prompt and generate no token
   AdapterRef adapter = nullptr;        // target's adapter; see load_adapter()
   AdapterRef draft_adapter = nullptr;  // draft model's adapter
-  std::uint64_t group = 0;             // KV cache pages are shared inside a group only; see Sequence
+  std::uint64_t tenant = 0;            // KV cache pages are shared inside a tenant only; see Sequence
   std::stop_token cancel = {};  // takes effect before the next step, also during the prompt: FinishReason::cancelled
   /// Optional. Called after each step over the prompt. read: tokens read. of: tokens to read before the first round,
   /// all but the last.

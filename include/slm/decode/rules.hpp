@@ -1,8 +1,8 @@
 // Verification rules decide which tokens a round emits, given the draft and the target's distributions.
 //
-// Each rule is a pure function of its arguments and a coin, so that exhaustive tests, statistical tests and the decoder
-// run the same code. Notation: x[0..m) are the drafted tokens, q(i) the distribution that x[i] was drawn from, p(i) the
-// target's distribution given x[0..i); p(m) is the distribution after the whole draft.
+// Each rule is a pure function of its arguments and random draws, so that exhaustive tests, statistical tests and the
+// decoder run the same code. Notation: x[0..m) are the drafted tokens, q(i) the distribution that x[i] was drawn from,
+// p(i) the target's distribution given x[0..i); p(m) is the distribution after the whole draft.
 #pragma once
 
 #include <algorithm>
@@ -15,8 +15,8 @@
 
 #include "slm/core/error.hpp"
 #include "slm/core/types.hpp"
-#include "slm/decode/coin.hpp"
 #include "slm/decode/distribution.hpp"
+#include "slm/decode/random.hpp"
 
 namespace slm { inline namespace v0_1 {
 
@@ -43,12 +43,12 @@ Verdict agreement(std::span<const Token> x, Choice&& choice) {
 /// may_drop: it stays lossless if a drafted token is discarded, and the text does not depend on the draft.
 /// reserve(vocab, most): allocates for `vocab` ids and `most` drafted tokens.
 template <class R>
-concept VerificationRule = requires(R& rule, const PhiloxCoin& coin, const Distribution& q, std::size_t vocab,
+concept VerificationRule = requires(R& rule, const PhiloxRandom& random, const Distribution& q, std::size_t vocab,
                                     int most) {
   { R::name } -> std::convertible_to<std::string_view>;
   { R::needs_distribution } -> std::convertible_to<bool>;
   { R::may_drop } -> std::convertible_to<bool>;
-  { R::draft(coin, most, q) } -> std::same_as<Token>;
+  { R::draft(random, most, q) } -> std::same_as<Token>;
   { rule.reserve(vocab, most) } -> std::same_as<void>;
 };
 
@@ -61,14 +61,14 @@ struct Coupled {
   static constexpr bool needs_distribution = false;
   static constexpr bool may_drop = true;  // lossless even if a drafted token is discarded
 
-  template <class Coin>
-  static Token draft(const Coin& coin, int i, const Distribution& q) {
-    return coin.race(i, q);
+  template <class Random>
+  static Token draft(const Random& random, int i, const Distribution& q) {
+    return random.race(i, q);
   }
 
-  template <class Target, class Draft, class Coin>
-  Verdict verify(std::span<const Token> x, Target&& p, Draft&&, const Coin& coin) {
-    return agreement(x, [&](int i) { return coin.race(i, p(i)); });
+  template <class Target, class Draft, class Random>
+  Verdict verify(std::span<const Token> x, Target&& p, Draft&&, const Random& random) {
+    return agreement(x, [&](int i) { return random.race(i, p(i)); });
   }
 
   void reserve(std::size_t, int) {}
@@ -81,14 +81,14 @@ struct Match {
   static constexpr bool needs_distribution = false;
   static constexpr bool may_drop = true;
 
-  template <class Coin>
-  static Token draft(const Coin& coin, int i, const Distribution& q) {
-    return coin.keyed(i, q);
+  template <class Random>
+  static Token draft(const Random& random, int i, const Distribution& q) {
+    return random.keyed(i, q);
   }
 
-  template <class Target, class Draft, class Coin>
-  Verdict verify(std::span<const Token> x, Target&& p, Draft&&, const Coin& coin) {
-    return agreement(x, [&](int i) { return coin.keyed(i, p(i)); });
+  template <class Target, class Draft, class Random>
+  Verdict verify(std::span<const Token> x, Target&& p, Draft&&, const Random& random) {
+    return agreement(x, [&](int i) { return random.keyed(i, p(i)); });
   }
 
   void reserve(std::size_t, int) {}
@@ -101,13 +101,13 @@ struct Ratio {
   static constexpr bool needs_distribution = true;
   static constexpr bool may_drop = false;
 
-  template <class Coin>
-  static Token draft(const Coin& coin, int i, const Distribution& q) {
-    return coin.draft(i, q);
+  template <class Random>
+  static Token draft(const Random& random, int i, const Distribution& q) {
+    return random.draft(i, q);
   }
 
-  template <class Target, class Draft, class Coin>
-  Verdict verify(std::span<const Token> x, Target&& p, Draft&& q, const Coin& coin) {
+  template <class Target, class Draft, class Random>
+  Verdict verify(std::span<const Token> x, Target&& p, Draft&& q, const Random& random) {
     const int m = static_cast<int>(x.size());
     for (int i = 0; i < m; ++i) {
       const Token token = x[static_cast<std::size_t>(i)];
@@ -116,7 +116,7 @@ struct Ratio {
       const double likelihood = draft.of(token);
       // A token with q = 0 was not drawn from q: treat it as a deterministic proposal (q = 1).
       const bool guess = !(likelihood > 0);
-      if (coin.accept(i, guess ? 1.0 : likelihood, target.of(token))) continue;
+      if (random.accept(i, guess ? 1.0 : likelihood, target.of(token))) continue;
       residual_.clear();
       if (guess) {
         for (std::size_t j = 0; j < target.size(); ++j) {
@@ -126,9 +126,9 @@ struct Ratio {
         for_each_excess(1.0, target, draft, [this](Token id, double weight) { residual_.add(id, weight); });
       }
       // An empty residual results only from rounding (p equals q up to the last bit): use p.
-      return {i, coin.residual(i, residual_.size() > 0 ? residual_ : target), i + 1};
+      return {i, random.residual(i, residual_.size() > 0 ? residual_ : target), i + 1};
     }
-    return {m, coin.bonus(m, p(m)), m};
+    return {m, random.bonus(m, p(m)), m};
   }
 
   void reserve(std::size_t vocab, int) { residual_.reserve(vocab); }
@@ -144,15 +144,15 @@ struct Block {
   static constexpr bool needs_distribution = true;
   static constexpr bool may_drop = false;
 
-  template <class Coin>
-  static Token draft(const Coin& coin, int i, const Distribution& q) {
-    return coin.draft(i, q);
+  template <class Random>
+  static Token draft(const Random& random, int i, const Distribution& q) {
+    return random.draft(i, q);
   }
 
-  template <class Target, class Draft, class Coin>
-  Verdict verify(std::span<const Token> x, Target&& p, Draft&& q, const Coin& coin) {
+  template <class Target, class Draft, class Random>
+  Verdict verify(std::span<const Token> x, Target&& p, Draft&& q, const Random& random) {
     const int m = static_cast<int>(x.size());
-    if (m == 0) return {0, coin.bonus(0, p(0)), 0};
+    if (m == 0) return {0, random.bonus(0, p(0)), 0};
     reach_.assign(1, 1.0);  // reach_[i]: clipped running ratio of target to draft probability of x[0..i)
     int accepted = 0;
     for (int i = 1; i <= m; ++i) {
@@ -168,13 +168,13 @@ struct Block {
         const double rest = excess + 1.0 - reach;
         hold = rest > 0 ? excess / rest : 1.0;
       }
-      if (coin.accept(i, 1.0, hold)) accepted = i;
+      if (random.accept(i, 1.0, hold)) accepted = i;
     }
-    if (accepted == m) return {m, coin.bonus(m, p(m)), m};
+    if (accepted == m) return {m, random.bonus(m, p(m)), m};
     residual_.clear();
     for_each_excess(reach_[static_cast<std::size_t>(accepted)], p(accepted), q(accepted),
                     [this](Token id, double weight) { residual_.add(id, weight); });
-    return {accepted, coin.residual(accepted, residual_.size() > 0 ? residual_ : p(accepted)), m};
+    return {accepted, random.residual(accepted, residual_.size() > 0 ? residual_ : p(accepted)), m};
   }
 
   void reserve(std::size_t vocab, int most) {

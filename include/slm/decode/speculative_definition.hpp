@@ -19,10 +19,10 @@ namespace slm { inline namespace v0_1 {
 
 template <VerificationRule Rule>
 struct SpeculativeDecoder<Rule>::State {
-  using Answering = Generation<Rule>;
+  using GenerationType = Generation<Rule>;
 
   struct Slot {
-    std::unique_ptr<Answering> generation;
+    std::unique_ptr<GenerationType> generation;
     std::size_t request = 0;
   };
 
@@ -38,17 +38,17 @@ struct SpeculativeDecoder<Rule>::State {
     make(1);
   }
 
-  const Answering& first() const { return *slots.front().generation; }
+  const GenerationType& first() const { return *slots.front().generation; }
 
   void make(std::size_t count) {
     while (slots.size() < count) slots.push_back({answering(target.sequence())});
   }
 
-  std::unique_ptr<Answering> answering(Sequence text) const {
-    return std::make_unique<Answering>(draft, std::move(text), target.info(), speculation, rule);
+  std::unique_ptr<GenerationType> answering(Sequence text) const {
+    return std::make_unique<GenerationType>(draft, std::move(text), target.info(), speculation, rule);
   }
 
-  void make_room() {
+  void reserve() {
     const int rows = policy_of(speculation, Rule::may_drop).most() + 1;
     rounds.target.reserve(rows, rows, target.info().vocab);
     if (draft.model() == nullptr) return;
@@ -100,7 +100,7 @@ int SpeculativeDecoder<Rule>::draft_read() const {
 template <VerificationRule Rule>
 std::vector<Stats> SpeculativeDecoder<Rule>::run(std::span<const Request> requests, std::size_t at_once,
                                                  const Sinks& sink) {
-  using Answering = Generation<Rule>;
+  using GenerationType = Generation<Rule>;
   using Slot = typename State::Slot;
   State& state = *state_;
   const ModelInfo& model = state.target.info();
@@ -114,10 +114,10 @@ std::vector<Stats> SpeculativeDecoder<Rule>::run(std::span<const Request> reques
     }
   } cleared{state.slots};
   state.make(std::min(at_once, requests.size()));
-  state.make_room();
+  state.reserve();
   std::vector<Stats> stats(requests.size());
   std::vector<Slot*> going;
-  std::vector<Answering*> answering;
+  std::vector<GenerationType*> answering;
   going.reserve(state.slots.size());
   answering.reserve(state.slots.size());
   std::size_t waiting = 0;  // the first request that has not started
@@ -138,8 +138,8 @@ std::vector<Stats> SpeculativeDecoder<Rule>::run(std::span<const Request> reques
       answering.push_back(slot.generation.get());
     }
     if (going.empty()) return stats;
-    run_round(std::span<Answering* const>(answering), state.target, state.rounds, state.speculation.clock,
-              [](const Answering&) { throw; });
+    run_round(std::span<GenerationType* const>(answering), state.target, state.rounds, state.speculation.clock,
+              [](const GenerationType&) { throw; });
     for (const Slot* slot : going) {
       while (const GeneratedToken* token = slot->generation->next()) {
         if (!sink(slot->request, *token)) slot->generation->stop();

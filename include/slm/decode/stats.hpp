@@ -119,7 +119,7 @@ struct Stats {
   /// New tokens per forward of the target (vLLM's mean acceptance length); 1 for plain decoding.
   double tokens_per_target_step() const { return ratio(emitted, rounds); }
   /// Share of drafts ahead whose guess of the bonus token was right (Speculation::overlap).
-  double held_rate() const { return ratio(drafts_ahead_held, drafts_ahead); }
+  double early_draft_rate() const { return ratio(drafts_ahead_held, drafts_ahead); }
   /// Share of new tokens that were drafted as forced text.
   double forced_share() const { return ratio(forced, emitted); }
   double mean_draft_length() const { return ratio(drafted, rounds); }
@@ -203,7 +203,7 @@ inline std::ostream& operator<<(std::ostream& out, const Stats& stats) {
   }
   if (stats.drafts_ahead > 0) {
     line("drafted ahead") << stats.drafts_ahead << " rounds, of which " << stats.drafts_ahead_held << " held ("
-                          << std::setprecision(3) << stats.held_rate() << ")\n";
+                          << std::setprecision(3) << stats.early_draft_rate() << ")\n";
   }
   line("milliseconds") << std::setprecision(1) << milliseconds(stats.verify_seconds) << " target, "
                        << milliseconds(stats.draft_seconds) << " draft, " << milliseconds(stats.sample_seconds)

@@ -47,7 +47,7 @@ class SuffixAutomaton {
 
   /// Appends a token. Returns the latest earlier occurrence of the longest suffix of the text that occurred before.
   Match append(Token token) {
-    if (text_.size() == room_) grow();
+    if (text_.size() == capacity_) grow();
     end_ = read(end_, token);
     const Match earlier = match(end_);
     extend(token);
@@ -147,12 +147,12 @@ class SuffixAutomaton {
 
   /// Allocates for twice the tokens, so that append() rarely allocates. On failure, nothing has changed.
   void grow() {
-    const std::size_t room = std::max<std::size_t>(2 * room_, 256);
-    text_.reserve(room);
-    states_.reserve(2 * room);
-    edges_.reserve(3 * room);
-    slots_ = std::vector<std::uint32_t>(std::bit_ceil(4 * room), none);
-    room_ = room;
+    const std::size_t capacity = std::max<std::size_t>(2 * capacity_, 256);
+    text_.reserve(capacity);
+    states_.reserve(2 * capacity);
+    edges_.reserve(3 * capacity);
+    slots_ = std::vector<std::uint32_t>(std::bit_ceil(4 * capacity), none);
+    capacity_ = capacity;
     for (std::uint32_t edge = 0; edge < edges_.size(); ++edge) {
       slots_[slot_of(edges_[edge].from, edges_[edge].token)] = edge;
     }
@@ -165,7 +165,7 @@ class SuffixAutomaton {
   std::vector<std::uint32_t> slots_;  // edges by state and token
   std::uint32_t last_ = root;         // the state of the whole text
   Cursor end_;                        // the longest suffix of the text that occurred before
-  std::size_t room_ = 0;              // tokens that fit without allocation
+  std::size_t capacity_ = 0;          // tokens that fit without allocation
 };
 
 }}

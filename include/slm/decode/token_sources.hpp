@@ -11,7 +11,7 @@
 
 #include "slm/core/types.hpp"
 #include "slm/decode/acceptance.hpp"
-#include "slm/decode/answer.hpp"
+#include "slm/decode/active_request.hpp"
 #include "slm/decode/draft_control.hpp"
 #include "slm/decode/draft_faults.hpp"
 #include "slm/decode/drafter.hpp"
@@ -43,12 +43,12 @@ class TokenSources {
   }
 
   /// Asks all sources for at most `most` tokens, and selects the proposal with the most expected tokens.
-  void ask(Answer& answer, int most, DraftFaults& faults) {
+  void ask(ActiveRequest& active, int most, DraftFaults& faults) {
     best_ = nullptr;
     float best = 0;
     for (One& one : sources_) {
       if (!faults.on() || most <= 0) return;
-      const float sum = ask(one, answer, most, faults);
+      const float sum = ask(one, active, most, faults);
       if (sum > best) best = sum, best_ = &one;
     }
   }
@@ -76,11 +76,11 @@ class TokenSources {
   };
 
   /// Returns the expected number of accepted tokens. If the source fails, tokens proposed before remain valid.
-  static float ask(One& one, Answer& answer, int most, DraftFaults& faults) {
+  static float ask(One& one, ActiveRequest& active, int most, DraftFaults& faults) {
     one.proposed.clear();
     one.survival.clear();
-    faults.guard([&] { one.source->propose(answer.history(), most, one.proposed, one.survival); });
-    const std::string wrong = cut_draft(one.proposed, most, answer.target.vocab, answer.ends);
+    faults.guard([&] { one.source->propose(active.history(), most, one.proposed, one.survival); });
+    const std::string wrong = cut_draft(one.proposed, most, active.target.vocab, active.ends);
     if (!wrong.empty()) faults.report(wrong);
     ConstraintTrack& constraint = answer.processor.constraint();
     if (constraint.on()) one.proposed.resize(constraint.permitted(one.proposed));

@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "slm/core/types.hpp"
-#include "slm/decode/answer.hpp"
-#include "slm/decode/coin.hpp"
+#include "slm/decode/active_request.hpp"
 #include "slm/decode/logprobs.hpp"
 #include "slm/decode/prompt_rows.hpp"
+#include "slm/decode/random.hpp"
 #include "slm/decode/rules.hpp"
 #include "slm/decode/sink.hpp"
 
@@ -23,9 +23,9 @@ namespace slm { inline namespace v0_1 { namespace detail {
 template <VerificationRule Rule>
 class Verification {
  public:
-  /// sequence: of the target. The answer must outlive this.
-  Verification(Sequence sequence, Answer& answer, Rule rule)
-      : sequence_(std::move(sequence)), answer_(answer), rule_(std::move(rule)) {}
+  /// sequence: of the target. The active request must outlive this.
+  Verification(Sequence sequence, ActiveRequest& active, Rule rule)
+      : sequence_(std::move(sequence)), active_(active), rule_(std::move(rule)) {}
 
   const Sequence& sequence() const { return sequence_; }
   std::size_t length() const { return static_cast<std::size_t>(sequence_.length()); }
@@ -37,16 +37,16 @@ class Verification {
     sequence_.adapt(adapter);
   }
 
-  /// Starts the answer's request. most: maximum draft length per round. Keeps the common prefix with the cached text.
+  /// Starts the active request. most: maximum draft length per round. Keeps the common prefix with the cached text.
   void start(int most) {
-    const Request& request = answer_.request;
+    const Request& request = active_.request;
     adapt(request.adapter);
-    if (sequence_.group() != request.group) {
+    if (sequence_.tenant() != request.tenant) {
       sequence_.truncate(0);
-      sequence_.join(request.group);
+      sequence_.join(request.tenant);
     }
-    const std::span<const Token> held = sequence_.tokens(), prompt = answer_.request.prompt;
-    prompt_rows_.start(answer_.request);
+    const std::span<const Token> held = sequence_.tokens(), prompt = active_.request.prompt;
+    prompt_rows_.start(active_.request);
     const std::size_t most_common = std::min({held.size(), prompt.size() - 1, prompt_rows_.next()});
     std::size_t common = 0;
     while (common < most_common && held[common] == prompt[common]) ++common;
@@ -54,58 +54,58 @@ class Verification {
     const auto rows = static_cast<std::size_t>(most) + 1;
     tokens_.reserve(rows);
     p_.resize(rows);
-    const int alternatives = answer_.request.logprobs.top;
+    const int alternatives = active_.request.logprobs.top;
     raw_.reserve(alternatives);
     sampled_.reserve(alternatives);
-    if (answer_.sampling().greedy()) return;
-    const std::size_t support = answer_.processor.support(answer_.vocab());
+    if (active_.sampling().greedy()) return;
+    const std::size_t support = active_.processor.support(active_.vocab());
     for (Distribution& row : p_) row.reserve(support);
     rule_.reserve(support, most);
   }
 
   /// Tokens to read before the last one; an embedding includes the last one.
   std::size_t left_to_read() const {
-    const std::size_t to_read = answer_.history().size() - (answer_.request.pooling ? 0 : 1);
+    const std::size_t to_read = active_.history().size() - (active_.request.pooling ? 0 : 1);
     return length() < to_read ? to_read - length() : 0;
   }
   /// Reuses pages of other sequences for them, except rows with results.
   void adopt() {
     const std::size_t end = length() + left_to_read();
     const std::size_t most = prompt_rows_.left() ? std::min(prompt_rows_.next(), end) : end;
-    if (most > length()) sequence_.adopt(answer_.history().subspan(length(), most - length()));
+    if (most > length()) sequence_.adopt(active_.history().subspan(length(), most - length()));
   }
   /// Adds the first `most` of them to a batch of the target.
   void read(Batch& batch, std::size_t most) {
-    const auto tokens = answer_.history().subspan(length(), std::min(most, left_to_read()));
-    item_ = batch.add(sequence_, tokens, prompt_rows_.ask(length() + tokens.size()));
+    const auto tokens = active_.history().subspan(length(), std::min(most, left_to_read()));
+    item_ = batch.add(sequence_, tokens, prompt_rows_.spec(length() + tokens.size()));
   }
   /// Takes the results of prompt rows. Throws decode.non-finite-logits.
-  void take_read(const Batch& batch) { prompt_rows_.take(batch, item_, length(), answer_.target); }
+  void take_read(const Batch& batch) { prompt_rows_.take(batch, item_, length(), active_.target); }
   /// Whether prompt rows need results.
   bool asks_of_prompt() const { return prompt_rows_.left(); }
 
   /// The draw if models may choose tokens themselves; nothing if logits or distributions are needed here.
   std::optional<Draw> draw_for_models() const {
     if constexpr (!std::is_same_v<Rule, rule::Coupled>) {
-      if (!answer_.sampling().greedy()) return std::nullopt;
+      if (!active_.sampling().greedy()) return std::nullopt;
     }
-    return answer_.processor.draw();
+    return active_.processor.draw();
   }
 
   /// Adds the anchor and the draft to a batch of the target.
   void plan(Batch& batch, std::span<const Token> drafted) {
-    tokens_.assign(1, answer_.history().back());
+    tokens_.assign(1, active_.history().back());
     tokens_.insert(tokens_.end(), drafted.begin(), drafted.end());
     const std::optional<Draw> draw = draw_for_models();
-    chosen_by_model_ = draw && answer_.target.chooses && !answer_.request.logprobs.any();
-    Ask ask{.want = Want::logits, .rows = static_cast<int>(tokens_.size())};
-    if (chosen_by_model_) ask.want = Want::choice, ask.draw = *draw;
-    item_ = batch.add(sequence_, tokens_, ask);
+    chosen_by_model_ = draw && active_.target.chooses && !active_.request.logprobs.any();
+    ResultSpec spec{.result = RowResult::logits, .rows = static_cast<int>(tokens_.size())};
+    if (chosen_by_model_) spec.result = RowResult::choice, spec.draw = *draw;
+    item_ = batch.add(sequence_, tokens_, spec);
   }
 
   /// Computes the masks of the rows.
   void prepare_masks() {
-    Processor& processor = answer_.processor;
+    Processor& processor = active_.processor;
     processor.constraint().prepare();
     for (std::size_t i = 1; i < tokens_.size(); ++i) {
       processor.push(tokens_[i]);
@@ -124,20 +124,20 @@ class Verification {
       return agreement(drafted, [&](int i) { return usable(choices[static_cast<std::size_t>(i)]); });
     }
     rows_ = batch.logits(item_);
-    Processor& processor = answer_.processor;
+    Processor& processor = active_.processor;
     int pushed = 0;  // rows are processed on the rule's request, each with its own prefix
     const auto advance = [&](int i) {
       for (; pushed < i; ++pushed) processor.push(drafted[static_cast<std::size_t>(pushed)]);
       if (processor.constraint().on()) processor.constraint().check();
     };
     Verdict verdict;
-    if (answer_.sampling().greedy()) {
+    if (active_.sampling().greedy()) {
       verdict = agreement(drafted, [&](int i) {
         advance(i);
         return usable(processor.greedy(row(i)));
       });
     } else {
-      const PhiloxCoin coin{answer_.sampling().seed, static_cast<std::uint64_t>(processor.history().size())};
+      const PhiloxRandom random{active_.sampling().seed, static_cast<std::uint64_t>(processor.history().size())};
       int ready = 0;
       const auto p = [&](int i) -> const Distribution& {
         for (; ready <= i; ++ready) {
@@ -146,7 +146,7 @@ class Verification {
         }
         return p_[static_cast<std::size_t>(i)];
       };
-      verdict = rule_.verify(drafted, p, q, coin);
+      verdict = rule_.verify(drafted, p, q, random);
     }
     for (; pushed > 0; --pushed) processor.pop();
     return verdict;
@@ -154,15 +154,15 @@ class Verification {
 
   /// Adds the requested log-probabilities to the token of row i, which is not committed yet.
   void report(int i, GeneratedToken& generated) {
-    const Logprobs& wanted = answer_.request.logprobs;
+    const Logprobs& wanted = active_.request.logprobs;
     if (wanted.raw) {
       raw_.by_row(row(i), generated.token, wanted.top);
       generated.logprob = raw_.logprob();
       generated.top = raw_.top();
     }
     if (wanted.sampled) {
-      if (answer_.sampling().greedy()) {
-        sampled_.by_row(answer_.processor.edited(row(i)), generated.token, wanted.top);
+      if (active_.sampling().greedy()) {
+        sampled_.by_row(active_.processor.edited(row(i)), generated.token, wanted.top);
       } else {
         sampled_.by_distribution(p_[static_cast<std::size_t>(i)], generated.token, wanted.top);
       }
@@ -177,18 +177,18 @@ class Verification {
   }
 
  private:
-  std::span<const float> row(int i) const { return {rows_.row(i), answer_.vocab()}; }
+  std::span<const float> row(int i) const { return {rows_.row(i), active_.vocab()}; }
 
   Token usable(Token token) {
     if (token != no_token) return token;
-    if (answer_.processor.forbids_all(answer_.vocab())) {
-      throw no_permitted_token(answer_.target, answer_.processor.history().size());
+    if (active_.processor.forbids_all(active_.vocab())) {
+      throw no_permitted_token(active_.target, active_.processor.history().size());
     }
-    throw non_finite_logits(answer_.target, answer_.history().size());
+    throw non_finite_logits(active_.target, active_.history().size());
   }
 
   Sequence sequence_;
-  Answer& answer_;
+  ActiveRequest& active_;
   Rule rule_;
   bool chosen_by_model_ = false;
   int item_ = 0;                 // index in the target's batch

@@ -329,21 +329,21 @@ class AdapterCache : public std::enable_shared_from_this<AdapterCache> {
       bytes = weights_bytes(entry->folder);
     }
     if (entry->state != State::queued) return;
-    switch (memory_.make_room(*entry, bytes, freed)) {
-      case AdapterMemory::Room::lacking: entry->has_news = !std::exchange(entry->lacks_room, true); return;
-      case AdapterMemory::Room::growing: return notify_loader();
-      case AdapterMemory::Room::enough: memory_.reserve(entry, bytes); return load(entry, freed, lock);
+    switch (memory_.make_space(*entry, bytes, freed)) {
+      case AdapterMemory::Space::lacking: entry->has_news = !std::exchange(entry->lacks_memory, true); return;
+      case AdapterMemory::Space::growing: return notify_loader();
+      case AdapterMemory::Space::enough: memory_.reserve(entry, bytes); return load(entry, freed, lock);
     }
   }
   void load(const EntryRef& entry, AdapterCopies& loaded, Lock& lock) {
     const double began = options.clock();
     loaded.on_host = entry->copies.on_host;
     {
-      const std::size_t room = entry->host_bytes;
+      const std::size_t reserved = entry->host_bytes;
       const Unlocked unlocked(lock);
       check_inside(*entry);
       if (loaded.on_host == nullptr) loaded.on_host = read_(entry->folder);
-      if (loaded.on_host->bytes > room) {
+      if (loaded.on_host->bytes > reserved) {
         throw Error("adapter.changed",
                     text("the files of the adapter ", quote(entry->name), " changed while they were read"),
                     "Request it again when the files are complete");

@@ -36,13 +36,13 @@ struct AdapterEntry {
   const std::uint64_t disk_bytes;    // bytes of its weights when the entry was created
 
   State state = State::absent;
-  bool named = false;       // a name refers to it
-  bool publishes = false;   // takes its name when ready
-  bool served = true;       // within the disk budget
-  bool pinned = false;      // is not evicted
-  bool pressed = false;     // is loaded before others, and may evict adapters that are leased but not in use
-  bool lacks_room = false;  // queued, and all adapters that it could evict are in use
-  bool has_news = false;    // its leases must be notified
+  bool named = false;         // a name refers to it
+  bool publishes = false;     // takes its name when ready
+  bool served = true;         // within the disk budget
+  bool pinned = false;        // is not evicted
+  bool pressed = false;       // is loaded before others, and may evict adapters that are leased but not in use
+  bool lacks_memory = false;  // queued, and all adapters that it could evict are in use
+  bool has_news = false;      // its leases must be notified
 
   AdapterCopies copies = {};
   std::size_t host_bytes = 0, device_bytes = 0;  // bytes counted in the budgets, from the beginning of loading

@@ -31,9 +31,9 @@ class AdapterLease {
   AdapterRef wait() const { return state_->cache->take(*state_, true); }
 
   /// Whether it waits for memory that adapters in use occupy.
-  bool lacks_room() const {
+  bool lacks_memory() const {
     const auto lock = state_->cache->lock();
-    return state_->entry->lacks_room;
+    return state_->entry->lacks_memory;
   }
   /// Raises its priority: it is loaded before all others, and may evict adapters that are leased but not in use.
   void press() const {

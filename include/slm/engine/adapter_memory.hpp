@@ -45,7 +45,7 @@ class AdapterMemory {
   using State = AdapterEntry::State;
 
  public:
-  enum class Room { lacking, growing, enough };
+  enum class Space { lacking, growing, enough };
 
   /// places: whether adapters are copied to device memory.
   AdapterMemory(std::size_t host_budget, std::size_t device_budget, bool places) : places_(places) {
@@ -60,7 +60,7 @@ class AdapterMemory {
   void leave_queue(AdapterEntry& entry, State to) noexcept {
     queue_.remove_if([&](const EntryRef& queued) { return queued.get() == &entry; });
     entry.state = to;
-    entry.pressed = entry.lacks_room = false;
+    entry.pressed = entry.lacks_memory = false;
   }
   /// The first pressed entry, else the first entry; null: the queue is empty.
   EntryRef next_queued() const noexcept {
@@ -87,7 +87,7 @@ class AdapterMemory {
   /// Makes room to load an entry of `bytes` bytes. enough: there is room. growing: one adapter was evicted into
   /// `freed`; call again. lacking: all adapters that it could evict are in use. Throws adapter.no-room if pinned
   /// adapters leave too little room.
-  Room make_room(const AdapterEntry& entry, std::size_t bytes, AdapterCopies& freed) {
+  Space make_space(const AdapterEntry& entry, std::size_t bytes, AdapterCopies& freed) {
     const std::size_t on_host = entry.resident ? 0 : bytes, on_device = places_ ? bytes : 0;
     const auto all_fit = [&](auto stays) {
       return host_.can_fit(on_host, resident_, stays) && device_.can_fit(on_device, resident_, stays);
@@ -102,12 +102,12 @@ class AdapterMemory {
     const auto stays = [&](const AdapterEntry& other) {
       return other.uses > 0 || other.pinned || (!other.leases.empty() && !entry.pressed);
     };
-    if (!all_fit(stays)) return Room::lacking;
+    if (!all_fit(stays)) return Space::lacking;
     const EntryRef from_host = host_.victim(on_host, resident_, stays);
     const EntryRef other = from_host ? from_host : device_.victim(on_device, resident_, stays);
-    if (other == nullptr) return Room::enough;
+    if (other == nullptr) return Space::enough;
     freed = give_up(*other, &AdapterTierStats::evictions, from_host != nullptr);
-    return Room::growing;
+    return Space::growing;
   }
   /// Marks the entry as loading, with a size of `bytes`.
   void reserve(const EntryRef& entry, std::size_t bytes) {

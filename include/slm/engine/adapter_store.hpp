@@ -52,7 +52,7 @@ class AdapterStore {
 
   /// Requests an adapter; the loader thread loads it. The lease reports errors of its files. Throws adapter.unknown,
   /// and adapter.name or adapter.no-room if the name cannot be served.
-  AdapterLease ask(std::string_view name) { return AdapterLease(cache_->lease(cache_->find(name))); }
+  AdapterLease lease(std::string_view name) { return AdapterLease(cache_->lease(cache_->find(name))); }
 
   /// Loads an adapter from any folder; it takes the name when it is ready. If the lease ends before, it is not loaded
   /// unless pinned. Throws adapter.name.
@@ -64,10 +64,10 @@ class AdapterStore {
   /// last of them. Throws adapter.unknown.
   void unload(std::string_view name) { cache_->unload(name); }
 
-  /// pinned: load the adapter and never evict it; false: allow eviction again. Throws like ask().
+  /// pinned: load the adapter and never evict it; false: allow eviction again. Throws like lease().
   void pin(std::string_view name, bool pinned = true) { cache_->pin(cache_->find(name), pinned); }
 
-  /// Names that ask() accepts, sorted. Their files may still be invalid.
+  /// Names that lease() accepts, sorted. Their files may still be invalid.
   std::vector<std::string> names() {
     std::vector<std::string> names;
     for (const auto& entry : cache_->entries()) names.push_back(entry->name);
@@ -81,7 +81,7 @@ class AdapterStore {
   }
   /// AdapterStoreOptions::folder.
   const std::filesystem::path& folder() const { return cache_->options.folder; }
-  /// Throws like ask().
+  /// Throws like lease().
   std::filesystem::path folder_of(std::string_view name) { return cache_->find(name)->folder; }
 
   AdapterStoreStats stats() const { return cache_->stats(); }

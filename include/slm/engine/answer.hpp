@@ -20,7 +20,7 @@
 #include "slm/decode/request.hpp"
 #include "slm/decode/sink.hpp"
 #include "slm/decode/stats.hpp"
-#include "slm/engine/bell.hpp"
+#include "slm/engine/wake_event.hpp"
 
 namespace slm { inline namespace v0_1 {
 
@@ -71,13 +71,13 @@ struct AnswerState {
   std::exception_ptr error;  // the error that ended the request
   std::atomic<bool> cancelled{false};
   std::atomic<bool> satisfied{false};
-  std::atomic<bool> detached{false};     // the request continues without an Answer
-  std::function<void()> wake = {};       // called and released by the engine's thread
-  std::shared_ptr<Bell> bell = nullptr;  // the engine's
+  std::atomic<bool> detached{false};                // the request continues without an Answer
+  std::function<void()> wake = {};                  // called and released by the engine's thread
+  std::shared_ptr<WakeEvent> wake_event = nullptr;  // the engine's
 
   void cancel() {
     cancelled = true;
-    if (bell) bell->ring();
+    if (wake_event) wake_event->notify();
   }
 };
 

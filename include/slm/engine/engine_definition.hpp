@@ -21,25 +21,25 @@
 #include "slm/decode/rounds.hpp"
 #include "slm/decode/rules.hpp"
 #include "slm/decode/vocabulary.hpp"
+#include "slm/engine/admission.hpp"
 #include "slm/engine/answer.hpp"
-#include "slm/engine/bell.hpp"
 #include "slm/engine/engine.hpp"
+#include "slm/engine/job.hpp"
 #include "slm/engine/options.hpp"
 #include "slm/engine/prompt_budget.hpp"
 #include "slm/engine/requests.hpp"
-#include "slm/engine/room.hpp"
 #include "slm/engine/stats.hpp"
 #include "slm/engine/timeline.hpp"
-#include "slm/engine/work.hpp"
+#include "slm/engine/wake_event.hpp"
 #include "slm/lm/any_model.hpp"
 
 namespace slm { inline namespace v0_1 {
 
 template <VerificationRule Rule>
 struct Engine<Rule>::State {
-  using Answering = Generation<Rule>;
-  using Work = detail::Work<Answering>;
-  using Works = detail::Works<Answering>;
+  using GenerationType = Generation<Rule>;
+  using Job = detail::Job<GenerationType>;
+  using Jobs = detail::Jobs<GenerationType>;
 
   State(Drafter draft, AnyModel target, EngineOptions options, Rule rule)
       : draft_(std::move(draft)), target_(std::move(target)), options_(std::move(options)), rule_(std::move(rule)) {
@@ -53,16 +53,16 @@ struct Engine<Rule>::State {
     check_request(request, target_.info());
     auto state = std::make_shared<detail::AnswerState>();
     state->wake = std::move(wake);
-    state->bell = bell_;
+    state->wake_event = wake_event_;
     Answer answer(state);
     const std::stop_token cancel = request.cancel;
     detail::give_rows_to(*state, request);
-    if (scheduling.adapter) scheduling.adapter.on_news([bell = bell_] { bell->ring(); });
-    Works one;
+    if (scheduling.adapter) scheduling.adapter.on_news([wake_event = wake_event_] { wake_event->notify(); });
+    Jobs one;
     one.push_back(
         {std::move(request), cancel, scheduling, 0, std::move(state), detail::Timeline(options_.speculation.clock())});
     requests_.add(one);
-    bell_->ring();
+    wake_event_->notify();
     return answer;
   }
 
@@ -77,13 +77,13 @@ struct Engine<Rule>::State {
 
   void run() {
     while (step() || (deferred_ > 0 && requests_.running.empty())) {
-      if (round_.empty()) bell_->wait();
+      if (round_.empty()) wake_event_->wait();
     }
   }
 
   void run(std::stop_token stop) {
     while (!stop.stop_requested()) {
-      if (!step()) bell_->wait(stop);
+      if (!step()) wake_event_->wait(stop);
     }
     end_all(FinishReason::cancelled, nullptr, true);
   }
@@ -109,8 +109,8 @@ struct Engine<Rule>::State {
     rounds_.waiting = requests_.running.size() - round_.size();
     const double began = options_.speculation.clock();
     try {
-      run_round(std::span<Answering* const>(round_), target_, rounds_, options_.speculation.clock,
-                [&](const Answering& one) { faults_.emplace_back(&one, std::current_exception()); });
+      run_round(std::span<GenerationType* const>(round_), target_, rounds_, options_.speculation.clock,
+                [&](const GenerationType& one) { faults_.emplace_back(&one, std::current_exception()); });
     } catch (const Error& error) {
       if (error.id() != "cache.full" && error.id() != "backend.out-of-memory" && error.id() != "gpu.out-of-memory") {
         throw;
@@ -131,15 +131,15 @@ struct Engine<Rule>::State {
   /// Ends requests that are cancelled, stopped by their reader, or past their deadline.
   void end_those_that_should() {
     const auto now = std::chrono::steady_clock::now();
-    for (Works* works : {&requests_.waiting, &requests_.running}) {
-      for (auto work = works->begin(); work != works->end();) {
-        const auto one = work++;
+    for (Jobs* jobs : {&requests_.waiting, &requests_.running}) {
+      for (auto job = jobs->begin(); job != jobs->end();) {
+        const auto one = job++;
         if (one->answer->cancelled || one->cancel.stop_requested()) {
-          requests_.end(*works, one, FinishReason::cancelled);
+          requests_.end(*jobs, one, FinishReason::cancelled);
         } else if (one->answer->satisfied) {
-          requests_.end(*works, one, FinishReason::sink);
+          requests_.end(*jobs, one, FinishReason::sink);
         } else if (now >= one->scheduling.deadline) {
-          requests_.end(*works, one, FinishReason::deadline);
+          requests_.end(*jobs, one, FinishReason::deadline);
         }
       }
     }
@@ -148,53 +148,53 @@ struct Engine<Rule>::State {
   /// Starts queued requests while slots and KV memory are available. Requests whose adapter is not loaded are skipped;
   /// the first of them gets the next free adapter memory.
   void start_waiting() {
-    Work* passed = nullptr;
+    Job* passed = nullptr;
     std::size_t deferred = 0;
     for (auto next = requests_.waiting.begin();
          next != requests_.waiting.end() && requests_.running.size() < options_.max_running;) {
-      const auto work = next++;
-      if (!requests_.running.empty() && (requests_.crowded || work->number == requests_.without_room)) break;
-      const bool wants = work->wants_adapter();
+      const auto job = next++;
+      if (!requests_.running.empty() && (requests_.crowded || job->number == requests_.without_memory)) break;
+      const bool wants = job->wants_adapter();
       try {
-        if (wants && (detail::bars(passed, options_.max_running) || !work->take_adapter(target_.info()))) {
-          if (deferred++ == 0) passed = &*work, work->scheduling.adapter.press();
+        if (wants && (detail::bars(passed, options_.max_running) || !job->take_adapter(target_.info()))) {
+          if (deferred++ == 0) passed = &*job, job->scheduling.adapter.press();
           continue;
         }
       } catch (...) {
-        requests_.end(requests_.waiting, work, FinishReason::error, std::current_exception());
+        requests_.end(requests_.waiting, job, FinishReason::error, std::current_exception());
         continue;
       }
-      if (!requests_.running.empty() && !detail::fits(*work, requests_.running, pool_)) {
-        requests_.without_room = work->number;
-        if (wants) work->request.adapter = nullptr;
+      if (!requests_.running.empty() && !detail::fits(*job, requests_.running, pool_)) {
+        requests_.without_memory = job->number;
+        if (wants) job->request.adapter = nullptr;
         break;
       }
       if (wants && passed != nullptr) ++passed->overtaken;
       try {
-        if (work->generation == nullptr) begin(*work);
+        if (job->generation == nullptr) begin(*job);
       } catch (...) {
-        requests_.end(requests_.waiting, work, FinishReason::error, std::current_exception());
+        requests_.end(requests_.waiting, job, FinishReason::error, std::current_exception());
         continue;
       }
-      requests_.start(work);
-      if (!work->generation->going()) requests_.close(requests_.running, work);
+      requests_.start(job);
+      if (!job->generation->going()) requests_.close(requests_.running, job);
     }
     deferred_ = deferred;
     requests_.count([&](EngineStats& stats) { stats.deferred = deferred; });
   }
 
-  void begin(Work& work) {
-    work.scheduling.adapter = {};
-    std::unique_ptr<Answering> one = generation();
-    one->start(std::move(work.request));
-    work.timeline.begin(options_.speculation.clock());
-    work.generation = std::move(one);
+  void begin(Job& job) {
+    job.scheduling.adapter = {};
+    std::unique_ptr<GenerationType> one = generation();
+    one->start(std::move(job.request));
+    job.timeline.begin(options_.speculation.clock());
+    job.generation = std::move(one);
   }
 
   /// Reuses an idle generation.
-  std::unique_ptr<Answering> generation() {
+  std::unique_ptr<GenerationType> generation() {
     if (requests_.resting.empty()) {
-      return std::make_unique<Answering>(draft_, Sequence(pool_), target_.info(), options_.speculation, rule_);
+      return std::make_unique<GenerationType>(draft_, Sequence(pool_), target_.info(), options_.speculation, rule_);
     }
     auto one = std::move(requests_.resting.back());
     requests_.resting.pop_back();
@@ -208,10 +208,10 @@ struct Engine<Rule>::State {
     filling_.clear();
     prompt_budget_.begin_step();
     std::size_t left_answered = most_scored_rows(target_.info());
-    for (Work& work : requests_.running) {
-      work.in_round = false;
-      if (work.unread() >= options_.max_unread) continue;
-      Answering& generation = *work.generation;
+    for (Job& job : requests_.running) {
+      job.in_round = false;
+      if (job.unread() >= options_.max_unread) continue;
+      GenerationType& generation = *job.generation;
       generation.adopt();
       const std::size_t to_read = generation.left_to_read();
       if (to_read > 0) {
@@ -225,25 +225,25 @@ struct Engine<Rule>::State {
       } else {
         generation.set_chunk(prompt_budget_.take(generation.left_to_catch_up()));
       }
-      work.in_round = true;
+      job.in_round = true;
       round_.push_back(&generation);
     }
   }
 
   /// Passes the round's tokens to their readers.
   void hand_over(double now, double took) {
-    for (Work& work : requests_.running) {
-      work.said = false;
-      if (!work.in_round) continue;
-      while (const GeneratedToken* token = work.generation->next()) {
-        const std::lock_guard lock(work.answer->mutex);
-        work.answer->tokens.emplace_back(*token);
-        work.said = true;
+    for (Job& job : requests_.running) {
+      job.said = false;
+      if (!job.in_round) continue;
+      while (const GeneratedToken* token = job.generation->next()) {
+        const std::lock_guard lock(job.answer->mutex);
+        job.answer->tokens.emplace_back(*token);
+        job.said = true;
       }
     }
     count_step(now, took);
-    for (auto work = requests_.running.begin(); work != requests_.running.end();) {
-      const auto one = work++;
+    for (auto job = requests_.running.begin(); job != requests_.running.end();) {
+      const auto one = job++;
       if (one->in_round && !one->generation->going()) {
         requests_.close(requests_.running, one);
       } else if (one->said) {
@@ -255,8 +255,8 @@ struct Engine<Rule>::State {
   void count_step(double now, double took) {
     requests_.count([&](EngineStats& stats) {
       std::int64_t tokens = 0;
-      for (Work& work : requests_.running) {
-        if (work.in_round) tokens += work.timeline.count_round(stats, *work.generation, now);
+      for (Job& job : requests_.running) {
+        if (job.in_round) tokens += job.timeline.count_round(stats, *job.generation, now);
       }
       stats.running = requests_.running.size();
       ++stats.steps;
@@ -268,7 +268,7 @@ struct Engine<Rule>::State {
   /// Handles lack of memory in a round: requeues the last running request. If it is the only one, it ends with the
   /// error.
   void make_way() {
-    for (Answering* one : round_) one->undo_round();
+    for (GenerationType* one : round_) one->undo_round();
     const auto last = std::prev(requests_.running.end());
     if (requests_.running.size() == 1)
       return requests_.end(requests_.running, last, FinishReason::error, std::current_exception());
@@ -282,9 +282,9 @@ struct Engine<Rule>::State {
   /// Ends requests whose results were invalid.
   void end_faulty() {
     for (auto& fault : faults_) {
-      const auto work = std::find_if(requests_.running.begin(), requests_.running.end(),
-                                     [&](const Work& one) { return one.generation.get() == fault.first; });
-      requests_.end(requests_.running, work, FinishReason::error, fault.second);
+      const auto job = std::find_if(requests_.running.begin(), requests_.running.end(),
+                                    [&](const Job& one) { return one.generation.get() == fault.first; });
+      requests_.end(requests_.running, job, FinishReason::error, fault.second);
     }
     faults_.clear();
   }
@@ -301,15 +301,15 @@ struct Engine<Rule>::State {
   Rule rule_;
   KvPool pool_;
 
-  const std::shared_ptr<detail::Bell> bell_ =
-      std::make_shared<detail::Bell>();  // rung on new requests and notifications
-  detail::Requests<Answering> requests_{options_};
+  const std::shared_ptr<detail::WakeEvent> wake_event_ =
+      std::make_shared<detail::WakeEvent>();  // notified of new requests and notifications
+  detail::Requests<GenerationType> requests_{options_};
 
   // The members below belong to the engine's thread.
   std::size_t deferred_ = 0;  // queued requests whose adapter is not loaded
-  std::vector<Answering*> round_;
-  std::vector<const Answering*> filling_;  // those that compute pages for others
-  std::vector<std::pair<const Answering*, std::exception_ptr>> faults_;
+  std::vector<GenerationType*> round_;
+  std::vector<const GenerationType*> filling_;  // those that compute pages for others
+  std::vector<std::pair<const GenerationType*, std::exception_ptr>> faults_;
   RoundState rounds_{options_.speculation};
   detail::PromptBudget prompt_budget_;
 };

@@ -13,24 +13,24 @@
 #include "slm/core/error.hpp"
 #include "slm/decode/stats.hpp"
 #include "slm/engine/answer.hpp"
+#include "slm/engine/job.hpp"
 #include "slm/engine/options.hpp"
 #include "slm/engine/stats.hpp"
-#include "slm/engine/work.hpp"
 
 namespace slm { inline namespace v0_1 { namespace detail {
 
 /// Each transition in the table at RequestState is a function here. add() and stats() are thread-safe; the thread that
 /// steps the engine calls the others.
-template <class Answering>
+template <class GenerationType>
 class Requests {
  public:
-  using Place = typename Works<Answering>::iterator;
+  using Place = typename Jobs<GenerationType>::iterator;
 
   /// The options must outlive it.
   explicit Requests(const EngineOptions& options) : options_(options) {}
 
   /// Adds a request, the only element of the list, as queued. Throws engine.stopped and engine.full without any change.
-  void add(Works<Answering>& one) {
+  void add(Jobs<GenerationType>& one) {
     const std::lock_guard lock(mutex_);
     if (stopped_) {
       throw Error("engine.stopped", "the engine is stopped: run(stop) has returned",
@@ -67,44 +67,44 @@ class Requests {
   }
 
   /// queued -> running
-  void start(Place work) {
-    running.splice(place_of(running, *work), waiting, work);
-    set_state(*work->answer, RequestState::running);
+  void start(Place job) {
+    running.splice(place_of(running, *job), waiting, job);
+    set_state(*job->answer, RequestState::running);
   }
 
   /// running -> queued
-  void requeue(Place work) {
-    set_state(*work->answer, RequestState::queued);
-    waiting.splice(place_of(waiting, *work), running, work);
+  void requeue(Place job) {
+    set_state(*job->answer, RequestState::queued);
+    waiting.splice(place_of(waiting, *job), running, job);
   }
 
   /// queued or running -> ended, before completion
-  void end(Works<Answering>& works, Place work, FinishReason reason, std::exception_ptr error = nullptr) noexcept {
+  void end(Jobs<GenerationType>& jobs, Place job, FinishReason reason, std::exception_ptr error = nullptr) noexcept {
     {
-      const std::lock_guard lock(work->answer->mutex);
-      work->answer->error = std::move(error);
-      work->answer->stats.finish_reason = reason;
+      const std::lock_guard lock(job->answer->mutex);
+      job->answer->error = std::move(error);
+      job->answer->stats.finish_reason = reason;
     }
-    if (work->generation != nullptr) work->generation->end_with(reason);
-    close(works, work);
+    if (job->generation != nullptr) job->generation->end_with(reason);
+    close(jobs, job);
   }
 
   /// queued or running -> ended. Statistics and memory are updated before readers observe the end.
-  void close(Works<Answering>& works, Place place) noexcept {
-    Works<Answering> ended;
-    ended.splice(ended.begin(), works, place);
-    Work<Answering>& work = ended.front();
+  void close(Jobs<GenerationType>& jobs, Place place) noexcept {
+    Jobs<GenerationType> ended;
+    ended.splice(ended.begin(), jobs, place);
+    Job<GenerationType>& job = ended.front();
     crowded = false;
-    without_room = none;
-    AnswerState& answer = *work.answer;
-    if (work.generation != nullptr) rest(work);
-    work.request = {};
-    work.scheduling.adapter = {};
+    without_memory = none;
+    AnswerState& answer = *job.answer;
+    if (job.generation != nullptr) rest(job);
+    job.request = {};
+    job.scheduling.adapter = {};
     {
       const std::lock_guard lock(mutex_);
       --present_;
       stats_.running = running.size();
-      work.timeline.count_end(stats_, answer.stats, options_.speculation.clock());
+      job.timeline.count_end(stats_, answer.stats, options_.speculation.clock());
     }
     set_state(answer, RequestState::ended);
     notify(answer);
@@ -118,8 +118,8 @@ class Requests {
       stopped_ = stop;
       sort_coming();
     }
-    for (Works<Answering>* works : {&waiting, &running}) {
-      while (!works->empty()) end(*works, works->begin(), reason, error);
+    for (Jobs<GenerationType>* jobs : {&waiting, &running}) {
+      while (!jobs->empty()) end(*jobs, jobs->begin(), reason, error);
     }
     if (error) resting.clear();
   }
@@ -134,10 +134,10 @@ class Requests {
 
   static constexpr std::uint64_t none = std::numeric_limits<std::uint64_t>::max();
 
-  Works<Answering> waiting, running;                // ordered by (priority, arrival)
-  std::vector<std::unique_ptr<Answering>> resting;  // idle generations, to be reused
-  bool crowded = false;                             // a request was requeued, and none has ended since
-  std::uint64_t without_room = none;                // number of a request without memory, if none has ended since
+  Jobs<GenerationType> waiting, running;                 // ordered by (priority, arrival)
+  std::vector<std::unique_ptr<GenerationType>> resting;  // idle generations, to be reused
+  bool crowded = false;                                  // a request was requeued, and none has ended since
+  std::uint64_t without_memory = none;                   // number of a request without memory, if none has ended since
 
  private:
   void sort_coming() {
@@ -152,26 +152,26 @@ class Requests {
 
   /// Copies the statistics to the answer. The generation releases memory and callbacks and is kept for reuse; if that
   /// throws, it is destroyed.
-  void rest(Work<Answering>& work) noexcept {
+  void rest(Job<GenerationType>& job) noexcept {
     try {
-      const std::lock_guard lock(work.answer->mutex);
-      work.answer->stats = work.generation->stats();
+      const std::lock_guard lock(job.answer->mutex);
+      job.answer->stats = job.generation->stats();
     } catch (...) {
-      work.answer->error = std::current_exception();
+      job.answer->error = std::current_exception();
     }
     try {
-      work.generation->let_go();
-      resting.push_back(std::move(work.generation));
+      job.generation->let_go();
+      resting.push_back(std::move(job.generation));
     } catch (...) {
-      work.generation.reset();
+      job.generation.reset();
     }
   }
 
   const EngineOptions& options_;
   mutable std::mutex mutex_;
-  Works<Answering> coming_;  // added since the last step
-  bool stopped_ = false;     // run(stop) has returned, and no step has begun since
-  std::size_t present_ = 0;  // requests that have not ended
+  Jobs<GenerationType> coming_;  // added since the last step
+  bool stopped_ = false;         // run(stop) has returned, and no step has begun since
+  std::size_t present_ = 0;      // requests that have not ended
   std::uint64_t next_number_ = 0;
   EngineStats stats_;
 };

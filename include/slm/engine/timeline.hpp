@@ -21,8 +21,8 @@ class Timeline {
   void preempt() { ++preemptions_; }
 
   /// Adds a round of a generation. Returns its number of tokens, prompt and generated.
-  template <class Answering>
-  std::int64_t count_round(EngineStats& all, const Answering& generation, double now) {
+  template <class GenerationType>
+  std::int64_t count_round(EngineStats& all, const GenerationType& generation, double now) {
     const Stats& stats = generation.stats();
     // A request without generated tokens ends without reading its last token.
     const bool complete = !generation.going() &&

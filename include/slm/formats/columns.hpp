@@ -49,8 +49,8 @@ inline Tensor columns_of(const Tensor& tensor, std::int64_t first, std::int64_t 
   part.size_bytes = static_cast<std::size_t>(rows) * row;
   const std::shared_ptr<std::byte[]> memory = std::make_unique_for_overwrite<std::byte[]>(part.size_bytes + line);
   void* aligned = memory.get();
-  std::size_t room = part.size_bytes + line;
-  std::align(line, part.size_bytes, aligned, room);
+  std::size_t space = part.size_bytes + line;
+  std::align(line, part.size_bytes, aligned, space);
   auto* const to = static_cast<std::byte*>(aligned);
   for (std::int64_t r = 0; r < rows; ++r) {
     const auto index = static_cast<std::size_t>(r);

@@ -10,8 +10,8 @@
 #include "slm/core/error.hpp"
 #include "slm/core/types.hpp"
 #include "slm/core/view.hpp"
+#include "slm/lm/row_result.hpp"
 #include "slm/lm/sequence.hpp"
-#include "slm/lm/want.hpp"
 
 namespace slm { inline namespace v0_1 {
 
@@ -25,7 +25,7 @@ class Batch {
     Sequence* sequence;
     std::size_t first;  // index of its first token in tokens()
     std::size_t count;
-    Ask ask;
+    ResultSpec spec;
     std::size_t answer;  // index of its first row among the results of its kind
   };
 
@@ -48,14 +48,15 @@ class Batch {
   /// Appends tokens to a sequence, which must outlive the forward. parents: for each token the index of its predecessor
   /// among these tokens, or -1 for the sequence's last token; empty: each token follows the previous one. Returns the
   /// item's index.
-  int add(Sequence& sequence, std::span<const Token> tokens, Ask ask = {}, std::span<const int> parents = {}) {
-    Item item{&sequence, tokens_.size(), tokens.size(), ask, 0};
+  int add(Sequence& sequence, std::span<const Token> tokens, ResultSpec spec = {}, std::span<const int> parents = {}) {
+    Item item{&sequence, tokens_.size(), tokens.size(), spec, 0};
     tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
     parents_.resize(tokens_.size());
     for (std::size_t i = 0; i < tokens.size(); ++i) {
       parents_[item.first + i] = parents.empty() ? static_cast<int>(i) - 1 : i < parents.size() ? parents[i] : unsaid;
     }
-    std::size_t* const answers = ask.want == Want::nothing ? nullptr : &answers_[static_cast<int>(ask.want) - 1];
+    std::size_t* const answers =
+        spec.result == RowResult::nothing ? nullptr : &answers_[static_cast<int>(spec.result) - 1];
     if (answers != nullptr) item.answer = *answers;
     items_.push_back(item);
     if (answers != nullptr) *answers += rows_of(item);
@@ -66,13 +67,13 @@ class Batch {
 
   /// Results of item i, of the requested kind, valid from a forward to the next clear(). These throw batch.answer.
   View<const float, 2> logits(int i) const {  // [rows, vocab]
-    return {answer_of(i, Want::logits, logits_, vocab_), items_[static_cast<std::size_t>(i)].ask.rows, vocab_};
+    return {answer_of(i, RowResult::logits, logits_, vocab_), items_[static_cast<std::size_t>(i)].spec.rows, vocab_};
   }
   View<const float, 2> hidden(int i) const {  // [rows, hidden]
-    return {answer_of(i, Want::hidden, hidden_, width_), items_[static_cast<std::size_t>(i)].ask.rows, width_};
+    return {answer_of(i, RowResult::hidden, hidden_, width_), items_[static_cast<std::size_t>(i)].spec.rows, width_};
   }
   std::span<const Token> choices(int i) const {  // [rows], or [steps]
-    const Token* const first = answer_of(i, Want::choice, choices_, 1);
+    const Token* const first = answer_of(i, RowResult::choice, choices_, 1);
     return {first, rows_of(items_[static_cast<std::size_t>(i)])};
   }
 
@@ -84,7 +85,7 @@ class Batch {
   std::span<const int> parents(const Item& item) const { return std::span(parents_).subspan(item.first, item.count); }
 
   /// Allocates the results: [vocab] per row of logits, [width] per hidden state.
-  void make_room(int vocab, std::int64_t width) {
+  void reserve(int vocab, std::int64_t width) {
     vocab_ = vocab;
     width_ = width;
     std::copy_n(answers_, 3, answered_);
@@ -104,32 +105,34 @@ class Batch {
 
   /// Number of result rows of an item, one per token.
   static std::size_t rows_of(const Item& item) {
-    return static_cast<std::size_t>(std::max(0, item.ask.rows)) * static_cast<std::size_t>(std::max(1, item.ask.steps));
+    return static_cast<std::size_t>(std::max(0, item.spec.rows)) *
+           static_cast<std::size_t>(std::max(1, item.spec.chain));
   }
 
   /// The first result of item i, which must be of this kind.
   template <class T>
-  const T* answer_of(int i, Want want, const std::vector<T>& all, std::int64_t width) const {
+  const T* answer_of(int i, RowResult result, const std::vector<T>& all, std::int64_t width) const {
     const bool known = i >= 0 && i < size();
-    if (!known || items_[static_cast<std::size_t>(i)].ask.want != want) throw no_answer(i, want);
+    if (!known || items_[static_cast<std::size_t>(i)].spec.result != result) throw no_answer(i, result);
     const Item& item = items_[static_cast<std::size_t>(i)];
     const std::size_t each = static_cast<std::size_t>(width), rows = rows_of(item);
-    if (rows > 0 && (item.answer + rows > answered_[static_cast<int>(want) - 1] || each == 0)) throw no_answer(i, want);
+    if (rows > 0 && (item.answer + rows > answered_[static_cast<int>(result) - 1] || each == 0))
+      throw no_answer(i, result);
     return all.data() + item.answer * each;
   }
 
-  Error no_answer(int i, Want want) const {
+  Error no_answer(int i, RowResult result) const {
     constexpr const char* names[] = {"nothing", "logits", "a choice", "hidden states"};
-    const char* const asked = names[static_cast<int>(want)];
+    const char* const asked = names[static_cast<int>(result)];
     if (i < 0 || i >= size()) {
       return {"batch.answer", text("expected an item of 0 to ", size() - 1, ", found ", i, " of ", size(), " items"),
               "Pass the index that add() returned since the last clear()"};
     }
-    const char* const found = names[static_cast<int>(items_[static_cast<std::size_t>(i)].ask.want)];
+    const char* const found = names[static_cast<int>(items_[static_cast<std::size_t>(i)].spec.result)];
     return {"batch.answer",
             text("expected the result of item ", i, " to be ", asked, ", found that it requested ", found,
                  found == asked ? " and no forward has computed it" : ""),
-            "Set Ask::want to the kind that is read, and call forward() first"};
+            "Set ResultSpec::result to the kind that is read, and call forward() first"};
   }
 
   std::vector<Item> items_;

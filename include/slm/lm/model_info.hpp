@@ -23,8 +23,8 @@ struct ModelInfo {
   SuggestedSampling sampling = {};     // defaults from generation_config.json; not applied automatically
   std::function<std::vector<std::string>()> tokens = {};  // id -> token text, to compare tokenizers; may be empty
   std::int64_t step_bytes = 0;                            // weight bytes read by one decode step; 0: unknown
-  bool chooses = false;                                   // supports Want::choice
-  bool headless = false;                                  // supports Want::hidden only
+  bool chooses = false;                                   // supports RowResult::choice
+  bool headless = false;                                  // supports RowResult::hidden only
   bool own_memory = false;                                // the device has its own memory
   std::shared_ptr<const void> identity = nullptr;         // equal for all handles of the model and for its adapters
 

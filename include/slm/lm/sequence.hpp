@@ -19,7 +19,7 @@ namespace slm { inline namespace v0_1 {
 
 /// The inputs of keys and values besides the tokens. Only sequences with equal keys share pages.
 struct PrefixKey {
-  std::uint64_t group = 0;    // see Sequence
+  std::uint64_t tenant = 0;   // see Sequence
   std::uint64_t adapter = 0;  // Adapter::digest; 0: none
   bool operator==(const PrefixKey&) const = default;
 };
@@ -40,15 +40,15 @@ struct SequenceState {
   int length() const { return static_cast<int>(tokens.size()); }
 
   /// Reserves memory to append `more` tokens.
-  void make_room(std::size_t more) {
+  void reserve(std::size_t more) {
     const std::size_t wanted = tokens.size() + more;
     if (wanted > tokens.capacity()) tokens.reserve(std::max(wanted, 2 * tokens.capacity()));
   }
 
-  /// Sets group and adapter, and discards everything computed.
-  void bind(std::uint64_t group, AdapterRef with) {
+  /// Sets tenant and adapter, and discards everything computed.
+  void bind(std::uint64_t tenant, AdapterRef with) {
     adapter = std::move(with);
-    key = {.group = group, .adapter = adapter == nullptr ? 0 : adapter->digest};
+    key = {.tenant = tenant, .adapter = adapter == nullptr ? 0 : adapter->digest};
     discard();
   }
 
@@ -83,11 +83,11 @@ struct SequenceAccess;
 class Sequence {
  public:
   /// An empty sequence with its KV cache in `pool`; model.sequence() uses the model's default pool. With prefix
-  /// sharing, only sequences with equal adapter and group share pages. A group per tenant prevents tenants from
+  /// sharing, only sequences with equal adapter and tenant share pages. A number per tenant prevents tenants from
   /// inferring each other's prompts by timing.
-  explicit Sequence(const KvPool& pool = {}, std::uint64_t group = 0, AdapterRef adapter = nullptr)
+  explicit Sequence(const KvPool& pool = {}, std::uint64_t tenant = 0, AdapterRef adapter = nullptr)
       : state_(pool ? pool.cache()->sequence() : std::make_unique<detail::SequenceState>()) {
-    state_->bind(group, std::move(adapter));
+    state_->bind(tenant, std::move(adapter));
   }
 
   Sequence(Sequence&&) = default;
@@ -108,17 +108,17 @@ class Sequence {
 
   /// Changes the adapter. The next forward recomputes all positions.
   void adapt(AdapterRef adapter) {
-    if (adapter != state_->adapter) state_->bind(state_->key.group, std::move(adapter));
+    if (adapter != state_->adapter) state_->bind(state_->key.tenant, std::move(adapter));
   }
 
-  std::uint64_t group() const { return state_->key.group; }
+  std::uint64_t tenant() const { return state_->key.tenant; }
 
   /// Returns true if both sequences may share pages of a common prefix.
   bool shares_with(const Sequence& other) const { return state_->key == other.state_->key; }
 
-  /// Changes the group. The next forward recomputes all positions.
-  void join(std::uint64_t group) {
-    if (group != state_->key.group) state_->bind(group, state_->adapter);
+  /// Changes the tenant. The next forward recomputes all positions.
+  void join(std::uint64_t tenant) {
+    if (tenant != state_->key.tenant) state_->bind(tenant, state_->adapter);
   }
 
   /// Removes all tokens from position `length` on, 0 <= length <= length(). Throws sequence.truncate.
@@ -139,8 +139,8 @@ class Sequence {
   /// Reads a sequence written by save(). The pool must have the same format and model, on a backend of the same kind;
   /// the adapter must be equal. Throws sequence.no-cache, sequence.bad-file, sequence.other-model,
   /// sequence.other-adapter, sequence.other-format, cache.full.
-  static Sequence load(std::istream& in, const KvPool& pool, std::uint64_t group = 0, AdapterRef adapter = nullptr) {
-    Sequence sequence(pool, group, std::move(adapter));
+  static Sequence load(std::istream& in, const KvPool& pool, std::uint64_t tenant = 0, AdapterRef adapter = nullptr) {
+    Sequence sequence(pool, tenant, std::move(adapter));
     sequence.state_->load(in);
     return sequence;
   }

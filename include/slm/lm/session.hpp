@@ -30,26 +30,26 @@ class Session {
   /// Appends tokens and returns the logits of the last `rows` of them, [rows, vocab]. Throws like
   /// LanguageModel::forward.
   View<const float, 2> forward(std::span<const Token> tokens, int rows) {
-    ask(tokens, {.want = rows == 0 ? Want::nothing : Want::logits, .rows = rows});
+    ask(tokens, {.result = rows == 0 ? RowResult::nothing : RowResult::logits, .rows = rows});
     return rows == 0 ? View<const float, 2>{nullptr, 0, info().vocab} : batch_.logits(0);
   }
 
   /// Appends tokens and returns the chosen successor of each of the last `rows` tokens, [rows]. Requires
   /// ModelInfo::chooses.
   std::span<const Token> choose(std::span<const Token> tokens, int rows, const Draw& draw) {
-    ask(tokens, {.want = Want::choice, .rows = rows, .draw = draw});
+    ask(tokens, {.result = RowResult::choice, .rows = rows, .draw = draw});
     return batch_.choices(0);
   }
 
   /// Appends tokens, then chooses `count` tokens one after another and appends all but the last. Stops at a row without
   /// a usable choice (no_token).
   std::span<const Token> propose(std::span<const Token> tokens, int count, const Draw& draw) {
-    ask(tokens, {.want = Want::choice, .draw = draw, .steps = count});
+    ask(tokens, {.result = RowResult::choice, .draw = draw, .chain = count});
     return batch_.choices(0);
   }
 
  private:
-  void ask(std::span<const Token> tokens, const Ask& what) {
+  void ask(std::span<const Token> tokens, const ResultSpec& what) {
     batch_.clear();
     batch_.add(sequence_, tokens, what);
     model_.forward(batch_);

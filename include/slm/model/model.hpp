@@ -61,8 +61,8 @@ class LoadedModel {
     const detail::BusErrorsTaken taken;
     for (const Batch::Item& item : batch.items()) check_sequence(*item.sequence);
     detail::check_batch(batch, info());  // before the results are allocated
-    batch.make_room(info().vocab, shape().hidden);
-    if (!batch.items().empty() && batch.items().front().ask.steps > 1 &&
+    batch.reserve(info().vocab, shape().hidden);
+    if (!batch.items().empty() && batch.items().front().spec.chain > 1 &&
         !detail::Planner::can_chain(batch, state_->limits)) {
       return detail::forward_one_by_one(*this, batch);
     }
@@ -79,7 +79,7 @@ class LoadedModel {
   using State = detail::ModelState<Format, B>;
   using Step = decltype(std::declval<B&>().begin(std::declval<const StepPlan&>()));
   using Rows = View<typename B::Activation, 2>;
-  enum Room {
+  enum Scratch {
     residual,
     queries,
     mixed,
@@ -88,7 +88,7 @@ class LoadedModel {
     narrow,
     chosen
   };  // activation buffers; the last ones are for output rows
-  static_assert(chosen + 1 < most_rooms);
+  static_assert(chosen + 1 < scratch_buffers);
 
   const ModelConfig& shape() const { return state_->weights.checkpoint->config(); }
   const ModelSettings& settings() const { return state_->weights.checkpoint->settings(); }
@@ -106,10 +106,10 @@ class LoadedModel {
     record(step, plan, planner.layout());
     if (plan.outputs.empty()) return;
     if constexpr (B::chooses) {
-      if (plan.want == Want::choice) return read_choices(step, plan, planner, batch);
+      if (plan.result == RowResult::choice) return read_choices(step, plan, planner, batch);
     }
     const auto count = static_cast<std::int64_t>(plan.outputs.size()), width = answer_width(plan);
-    const bool logits = plan.want == Want::logits;
+    const bool logits = plan.result == RowResult::logits;
     const auto place = [&](std::size_t answer) { return logits ? batch.logits_at(answer) : batch.hidden_at(answer); };
     std::vector<float> aside(planner.answers_in_order() ? 0 : static_cast<std::size_t>(count * width));
     const View<float, 2> out{aside.empty() ? place(planner.answers().front()) : aside.data(), count, width};
@@ -131,7 +131,7 @@ class LoadedModel {
   }
 
   std::int64_t answer_width(const StepPlan& plan) const {
-    return plan.want == Want::logits ? info().vocab : shape().hidden;
+    return plan.result == RowResult::logits ? info().vocab : shape().hidden;
   }
 
   /// The recordable part of a step: everything except results that the host reads.
@@ -140,7 +140,7 @@ class LoadedModel {
       for (int i = 0; i < plan.steps; ++i) {
         [[maybe_unused]] const Rows x = run_layers(step, layout);
         if constexpr (B::chooses) {
-          if (plan.want != Want::choice || plan.outputs.empty()) continue;
+          if (plan.result != RowResult::choice || plan.outputs.empty()) continue;
           // After the first step of a chain, the rows are the output rows.
           head(step, selected(step, x, i > 0 || plan.outputs_are_rows()),
                [&](const Rows& input, const Norm& norm, const auto& weight) {
@@ -154,8 +154,8 @@ class LoadedModel {
 
   /// out [outputs, vocab] or [outputs, hidden]
   void answer(Step& step, const StepPlan& plan, View<float, 2> out) const {
-    const Rows x = selected(step, step.room(residual, shape().hidden), plan.outputs_are_rows());
-    if (plan.want == Want::logits) {
+    const Rows x = selected(step, step.scratch(residual, shape().hidden), plan.outputs_are_rows());
+    if (plan.result == RowResult::logits) {
       View<float, 2> computed = out;
       if (state_->weights.head_tokens != 0) computed.extents[1] = state_->weights.head_tokens;
       head(step, x, [&](const Rows& input, const Norm& norm, const auto& weight) {
@@ -176,15 +176,15 @@ class LoadedModel {
     const std::int64_t width = std::int64_t{shape().heads} * shape().head_dim;
     const Mixer& mixer = shape().mixer;
     const bool recurs = mixer.kind != MixerKind::none;
-    const Rows q = step.room(queries, recurs ? std::max(width, mixer.projected()) : width);
+    const Rows q = step.scratch(queries, recurs ? std::max(width, mixer.projected()) : width);
     const auto narrowed = [&](std::int64_t columns) { return Rows{q.data, q.extent(0), columns}; };
-    const Activations<B> rows{.x = step.room(residual, shape().hidden),
+    const Activations<B> rows{.x = step.scratch(residual, shape().hidden),
                               .q = recurs ? narrowed(width) : q,
-                              .mixed = step.room(mixed, width),
-                              .gated = step.room(gated, shape().ffn),
-                              .branch = norms_outputs(shape().order) ? step.room(branch, shape().hidden) : Rows{},
+                              .mixed = step.scratch(mixed, width),
+                              .gated = step.scratch(gated, shape().ffn),
+                              .branch = norms_outputs(shape().order) ? step.scratch(branch, shape().hidden) : Rows{},
                               .projected = recurs ? narrowed(mixer.projected()) : Rows{},
-                              .inner = recurs ? step.room(branch, mixer.inner()) : Rows{}};
+                              .inner = recurs ? step.scratch(branch, mixer.inner()) : Rows{}};
     embed(step, rows.x);
     if (settings().embedding_scale != 1) step.scale(rows.x, settings().embedding_scale);
     run_blocks_(*state_, step, layout, rows);
@@ -203,7 +203,7 @@ class LoadedModel {
       return embed_tokens(step, x, positions, offset);
     }
     // x starts as the position embedding; the projected token embedding is added to it.
-    const Rows embedded = step.room(narrow, shape().embedding);
+    const Rows embedded = step.scratch(narrow, shape().embedding);
     embed_tokens(step, embedded);
     step.embed_positions(weights.projection->positions, offset, x);
     step.project(embedded, Linear{weights.projection->in, nullptr, number_of(AdaptedProduct::project_in)}, x);
@@ -217,7 +217,7 @@ class LoadedModel {
 
   Rows selected(Step& step, const Rows& x, bool all) const {
     if (all) return x;
-    const Rows out = step.room_of_outputs(chosen, shape().hidden);
+    const Rows out = step.scratch_of_outputs(chosen, shape().hidden);
     step.select(x, out);
     return out;
   }
@@ -242,7 +242,7 @@ class LoadedModel {
     const auto& weights = state_->weights;
     const auto last = linear(weights.head(), weights.head_bias, number_of(AdaptedProduct::head));
     if (shape().embedding == 0) return use(x, last_norm(), last);
-    const Rows narrowed = step.room_of_outputs(narrow, shape().embedding);
+    const Rows narrowed = step.scratch_of_outputs(narrow, shape().embedding);
     const Linear narrow_to{weights.projection->out, nullptr, number_of(AdaptedProduct::project_out)};
     step.mlp(x, last_norm(), narrow_to, ActivationKind::identity, nullptr, narrowed);
     use(narrowed, Norm{.kind = NormKind::none}, last);

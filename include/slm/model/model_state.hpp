@@ -25,7 +25,7 @@
 #include "slm/lm/language_model.hpp"
 #include "slm/model/adapter_reader.hpp"
 #include "slm/model/block.hpp"
-#include "slm/model/device_room.hpp"
+#include "slm/model/device_memory.hpp"
 #include "slm/model/kv_memory.hpp"
 #include "slm/model/load_options.hpp"
 #include "slm/model/model_digest.hpp"
@@ -123,7 +123,7 @@ struct ModelState {
     }
     const int context = options.context == 0 ? trained : options.context;
     if constexpr (HasDeviceMemory<B>)
-      check_device_room(checkpoint, weight_type<Format>(options.weights), layout, context, device);
+      check_device_memory(checkpoint, weight_type<Format>(options.weights), layout, context, device);
     return context;
   }
 

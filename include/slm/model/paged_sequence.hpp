@@ -118,7 +118,7 @@ struct PagedSequence final : SequenceState {
   void adopt_tokens(std::span<const Token> more) override {
     const int before = length();
     if (filled != before) return;
-    make_room(more.size());
+    reserve(more.size());
     const auto token_at = [&](int i) {
       return i < before ? tokens[static_cast<std::size_t>(i)] : more[static_cast<std::size_t>(i - before)];
     };

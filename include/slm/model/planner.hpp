@@ -30,33 +30,35 @@ inline void check_batch(const Batch& batch, const ModelInfo& info) {
   const std::span<const Batch::Item> items = batch.items();
   for (std::size_t i = 0; i < items.size(); ++i) {
     const Batch::Item& item = items[i];
-    const Ask& ask = item.ask;
+    const ResultSpec& spec = item.spec;
     for (std::size_t j = 0; j < i; ++j) {
       if (items[j].sequence != item.sequence) continue;
       throw Error("batch.same-sequence", text("items ", j, " and ", i, " of the batch have the same sequence"),
                   "Add each sequence once, with all its tokens, or fork it");
     }
     const int length = item.sequence->length();
-    const auto more = static_cast<std::int64_t>(item.count) + std::max(0, ask.steps - 1);
+    const auto more = static_cast<std::int64_t>(item.count) + std::max(0, spec.chain - 1);
     if (more > info.context - length) {
       throw Error(
           "batch.context-full",
           text("'", info.name, "' cannot append ", more, " tokens to ", length, ": its context is ", info.context),
           "Shorten the prompt, or load the model with a larger context (LoadOptions::context, --context)");
     }
-    if (ask.want != Want::nothing && (ask.rows < 0 || static_cast<std::size_t>(ask.rows) > item.count)) {
-      throw Error("batch.rows", text("item ", i, " requests results for ", ask.rows, " of its ", item.count, " tokens"),
+    if (spec.result != RowResult::nothing && (spec.rows < 0 || static_cast<std::size_t>(spec.rows) > item.count)) {
+      throw Error("batch.rows",
+                  text("item ", i, " requests results for ", spec.rows, " of its ", item.count, " tokens"),
                   "Request at most one row per token");
     }
-    if (info.headless && (ask.want == Want::logits || ask.want == Want::choice)) throw no_head(info.name);
-    if (ask.want == Want::choice && !info.chooses) {
+    if (info.headless && (spec.result == RowResult::logits || spec.result == RowResult::choice))
+      throw no_head(info.name);
+    if (spec.result == RowResult::choice && !info.chooses) {
       throw Error("batch.choice", text("'", info.name, "' cannot choose tokens on its device"),
                   "Request logits, or check ModelInfo::chooses first");
     }
-    const bool chain = ask.want == Want::choice && ask.steps > 1;
-    if (ask.steps < 1 || (ask.steps > 1 && (!chain || ask.rows != 1 || ask.steps != items.front().ask.steps))) {
-      throw Error("batch.steps", text("item ", i, " requests ", ask.steps, " steps"),
-                  "Request chains (Want::choice, one row) with equal steps in all items of the batch");
+    const bool chain = spec.result == RowResult::choice && spec.chain > 1;
+    if (spec.chain < 1 || (spec.chain > 1 && (!chain || spec.rows != 1 || spec.chain != items.front().spec.chain))) {
+      throw Error("batch.steps", text("item ", i, " requests ", spec.chain, " steps"),
+                  "Request chains (RowResult::choice, one row) with equal steps in all items of the batch");
     }
     const std::span<const int> parents = batch.parents(item);
     const std::span<const Token> tokens = batch.tokens(item);
@@ -87,7 +89,7 @@ class Planner {
   Planner(Batch& batch, const PlanLimits& limits) : batch_(&batch), limits_(limits) {
     for (const Batch::Item& item : batch.items()) {
       works_.push_back(work_of(item));
-      works_.back().state->make_room(item.count + static_cast<std::size_t>(item.ask.steps));  // reserved for commit()
+      works_.back().state->reserve(item.count + static_cast<std::size_t>(item.spec.chain));  // reserved for commit()
     }
   }
 
@@ -111,7 +113,7 @@ class Planner {
   /// Returns the next step, or null at the end. Throws cache.full.
   const StepPlan* next() {
     clear();
-    want_ = Want::nothing;
+    want_ = RowResult::nothing;
     layout_ = nullptr;
     int left = 0;
     for (Work& work : works_) {
@@ -119,12 +121,12 @@ class Planner {
       if (work.done()) continue;
       left += work.segments[work.now].last - work.position;
       // A step computes one kind of result, for pages of one format.
-      const bool asks = want_ == Want::nothing && work.item->ask.want != Want::nothing;
+      const bool asks = want_ == RowResult::nothing && work.item->spec.result != RowResult::nothing;
       if (layout_ == nullptr || asks) layout_ = &work.state->pool.layout();
-      if (asks) want_ = work.item->ask.want;
+      if (asks) want_ = work.item->spec.result;
     }
     // A chain is the last step; rows that exceed its limit run before it.
-    const int chain = works_.empty() ? 1 : works_.front().item->ask.steps;
+    const int chain = works_.empty() ? 1 : works_.front().item->spec.chain;
     const bool chained = chain > 1 && left <= limits_.max_chained_rows;
     if (chained) steps_ = chain;
     for (std::size_t i = 0; i < works_.size(); ++i) add(i, chain > 1 && !chained ? 1 : 0);
@@ -137,7 +139,7 @@ class Planner {
              .draws = draws_,
              .steps = steps_,
              .format = layout_->format(),
-             .want = want_};
+             .result = want_};
     return &plan_;
   }
 
@@ -171,8 +173,8 @@ class Planner {
       const std::span<const Token> tokens = batch_->tokens(*work.item);
       work.state->tokens.insert(work.state->tokens.end(), tokens.begin(), tokens.end());
       work.state->adopted += work.adopted;
-      const Ask& ask = work.item->ask;
-      for (int step = 0; ask.want == Want::choice && step + 1 < ask.steps; ++step) {
+      const ResultSpec& spec = work.item->spec;
+      for (int step = 0; spec.result == RowResult::choice && step + 1 < spec.chain; ++step) {
         const Token token = batch_->choice_at(work.item->answer)[step];
         work.state->tokens.push_back(std::max(token, 0));  // as the device maps no_token
       }
@@ -214,7 +216,7 @@ class Planner {
   Work work_of(const Batch::Item& item) const {
     Work work{.item = &item, .state = &paged(*item.sequence)};
     const int length = work.state->length(), count = static_cast<int>(item.count), end = length + count;
-    const int unanswered = item.ask.want == Want::nothing ? count : count - item.ask.rows;
+    const int unanswered = item.spec.result == RowResult::nothing ? count : count - item.spec.rows;
     work.answered_from = length + unanswered;
     const bool all_beyond = length == 0 && count > limits_.original_context;
     const int within = all_beyond ? 0 : std::clamp(limits_.original_context - length, 0, count);
@@ -268,12 +270,12 @@ class Planner {
   /// Adds as many rows of an item as fit, except its last `kept` tokens.
   void add(std::size_t index, int kept) {
     Work& work = works_[index];
-    const Ask& ask = work.item->ask;
-    if (work.done() || (ask.want != Want::nothing && ask.want != want_)) return;
+    const ResultSpec& spec = work.item->spec;
+    if (work.done() || (spec.result != RowResult::nothing && spec.result != want_)) return;
     if (work.state->pool.layout().format() != layout_->format()) return;
     const Segment& segment = work.segments[work.now];
-    const int room = limits_.max_rows - static_cast<int>(rows_.size());
-    const int first = work.position, last = std::min(segment.last - kept, first + room);
+    const int rows_left = limits_.max_rows - static_cast<int>(rows_.size());
+    const int first = work.position, last = std::min(segment.last - kept, first + rows_left);
     if (last <= first) return;
 
     PagedSequence& state = *work.state;
@@ -296,7 +298,7 @@ class Planner {
       if (position < std::max(segment.first, work.answered_from)) continue;
       outputs_.push_back(row);
       answers_.push_back(work.item->answer + static_cast<std::size_t>(position - work.answered_from));
-      if (want_ == Want::choice) draws_.push_back(ask.draw);
+      if (want_ == RowResult::choice) draws_.push_back(spec.draw);
     }
     sequences_.push_back(sequence);
     parts_.push_back({index, last + steps_ - 1});
@@ -319,7 +321,7 @@ class Planner {
   PlanLimits limits_;
   std::vector<Work> works_;
   StepPlan plan_;
-  Want want_ = Want::nothing;
+  RowResult want_ = RowResult::nothing;
   const KvLayout* layout_ = nullptr;
   int steps_ = 1;
   std::vector<PlanRow> rows_;
@@ -338,20 +340,20 @@ void forward_one_by_one(const M& model, Batch& batch) {
   std::vector<int> lengths;
   for (const Batch::Item& item : batch.items()) {
     lengths.push_back(item.sequence->length());
-    std::fill_n(batch.choice_at(item.answer), item.ask.steps, no_token);
+    std::fill_n(batch.choice_at(item.answer), item.spec.chain, no_token);
   }
   try {
     Batch one;
     std::vector<const Batch::Item*> going;
-    for (int step = 0; step < batch.items().front().ask.steps; ++step) {
+    for (int step = 0; step < batch.items().front().spec.chain; ++step) {
       one.clear();
       going.clear();
       for (const Batch::Item& item : batch.items()) {
         const Token* const last = batch.choice_at(item.answer) + step - 1;
         if (step > 0 && *last == no_token) continue;
-        Ask ask = item.ask;
-        ask.steps = 1;
-        one.add(*item.sequence, step == 0 ? batch.tokens(item) : std::span(last, 1), ask);
+        ResultSpec spec = item.spec;
+        spec.chain = 1;
+        one.add(*item.sequence, step == 0 ? batch.tokens(item) : std::span(last, 1), spec);
         going.push_back(&item);
       }
       model.forward(one);

@@ -29,7 +29,7 @@ using PrefixHash = std::uint64_t (*)(std::uint64_t before, const PrefixKey& key,
 inline std::uint64_t prefix_hash(std::uint64_t before, const PrefixKey& key, std::span<const Token> tokens) {
   Checksum sum;
   sum.add(before);
-  sum.add(key.group);
+  sum.add(key.tenant);
   sum.add(key.adapter);
   sum.add(std::as_bytes(tokens));
   return sum.value();

@@ -24,7 +24,7 @@ namespace slm { inline namespace v0_1 {
 /// How a model is distributed over the ranks.
 struct Sharing {
   int stages = 1;  // pipeline stages of equally many adjacent ranks, which split the matrices of their layers
-  bool first_stands_apart = false;  // rank 0 holds no weights and only controls the others
+  bool first_only_controls = false;  // rank 0 holds no weights and only controls the others
   /// Splits sums instead of gathering half of each layer's activations, and reduces them over the ranks of a stage in
   /// rank order. A row's result still depends only on its own sequence, but its last digits depend on the number of
   /// ranks.
@@ -57,7 +57,7 @@ class RankGroup {
     }
     const int number = models_++;
     ranks::Message message;
-    message.put(number).put(load_order).put(sharing.stages).put(sharing.first_stands_apart).put(sharing.fast_reduce);
+    message.put(number).put(load_order).put(sharing.stages).put(sharing.first_only_controls).put(sharing.fast_reduce);
     message.put_text(std::filesystem::absolute(folder).string());
     message.put(options.weights).put(options.context).put(options.only_known);
     message.put(options.cache_format.has_value()).put(options.cache_format.value_or(KvFormat::f32));
@@ -85,7 +85,7 @@ class RankGroup {
         known->second.device.execute(*message);
       } else if (message->take<int>() == load_order) {
         Sharing sharing{.stages = message->take<int>()};
-        sharing.first_stands_apart = message->take<bool>();
+        sharing.first_only_controls = message->take<bool>();
         sharing.fast_reduce = message->take<bool>();
         Device device(device_, team_, grid_of(sharing), number, sharing.fast_reduce);
         models.emplace(number, Held{device, load_as_told(*message, device)});
@@ -102,7 +102,7 @@ class RankGroup {
   }
 
   void check(const std::filesystem::path& folder, const Sharing& sharing) const {
-    const int ranks = team_->ranks().size() - sharing.first_stands_apart, layers = Checkpoint(folder).config().layers;
+    const int ranks = team_->ranks().size() - sharing.first_only_controls, layers = Checkpoint(folder).config().layers;
     if (ranks < 1 || sharing.stages < 1 || ranks % sharing.stages != 0 || sharing.stages > layers) {
       throw Error("ranks.pipeline",
                   text("'", folder.string(), "' with ", layers, " layers cannot form ", sharing.stages, " stages of ",
@@ -118,9 +118,9 @@ class RankGroup {
 
   /// A collective call: all ranks call it at the same time.
   std::shared_ptr<const ranks::Grid<C>> grid_of(const Sharing& sharing) {
-    auto& grid = grids_[{sharing.stages, sharing.first_stands_apart}];
+    auto& grid = grids_[{sharing.stages, sharing.first_only_controls}];
     if (grid == nullptr) {
-      grid = std::make_shared<const ranks::Grid<C>>(team_->ranks(), sharing.stages, sharing.first_stands_apart);
+      grid = std::make_shared<const ranks::Grid<C>>(team_->ranks(), sharing.stages, sharing.first_only_controls);
       team_->keep(grid);
     }
     return grid;

@@ -23,9 +23,9 @@ struct Grid {
   std::optional<C> ends;  // rank 0 and the first rank of the last stage; none on other ranks, or if they are the same
 
   /// Collective. of_stages must divide the number of computing ranks.
-  explicit Grid(const C& ranks, int of_stages = 1, bool first_stands_apart = false)
+  explicit Grid(const C& ranks, int of_stages = 1, bool first_only_controls = false)
       : all(ranks),
-        apart(first_stands_apart ? 1 : 0),
+        apart(first_only_controls ? 1 : 0),
         stages(of_stages),
         lanes((ranks.size() - apart) / of_stages),
         stage(stage_of(ranks.rank())),

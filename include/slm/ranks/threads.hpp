@@ -75,15 +75,15 @@ class Threads {
   }
 
   Threads split(int color, int key) const {
-    struct Wish {
+    struct SplitKey {
       int color, key;
     } const mine{color, key};
     std::vector<std::pair<int, int>> order;  // key, rank
     exchange({Call::split, 0, reinterpret_cast<const std::byte*>(&mine), sizeof mine},
              [&](std::span<const Post> posts) {
                for (std::size_t r = 0; r < posts.size(); ++r) {
-                 const auto& wish = *reinterpret_cast<const Wish*>(posts[r].data);
-                 if (wish.color == color) order.emplace_back(wish.key, static_cast<int>(r));
+                 const auto& split_key = *reinterpret_cast<const SplitKey*>(posts[r].data);
+                 if (split_key.color == color) order.emplace_back(split_key.key, static_cast<int>(r));
                }
              });
     std::sort(order.begin(), order.end());

@@ -106,7 +106,7 @@ TEST_CASE("a step over ranks uses one stream for its products and NCCL's gathers
       fake::library().calls.clear();
       fake::nccl::library().calls.clear();
       auto step = device.begin({.rows = {&row, 1}, .sequences = {&sequence, 1}, .outputs = {&output, 1}, .draws = {}});
-      const auto x = step.room(0, width), q = step.room(1, width), narrow = step.room(2, width / 2);
+      const auto x = step.scratch(0, width), q = step.scratch(1, width), narrow = step.scratch(2, width / 2);
       step.embed(square, x);
       step.qkv(x, {}, Linear{fused, bias.data()}, {}, {.query = 1, .kv = 1, .dim = width}, {}, q);
       step.project(q, Linear{square, bias.data()}, x);

@@ -160,10 +160,10 @@ TEST_CASE("texts to be embedded share pages inside their salt, as those to be co
       server.begin(path, slm::text("{\"", field, R"(": "def", "cache_salt": )", salt, "}"));
     }
   }
-  const auto group = [&](std::size_t i) { return server.service->asked.at(i).request.group; };
-  CHECK(group(0) == 0);
-  CHECK(group(1) != group(2));
-  for (std::size_t i = 0; i < 3; ++i) CHECK(group(i) == group(i + 3));
+  const auto tenant = [&](std::size_t i) { return server.service->asked.at(i).request.tenant; };
+  CHECK(tenant(0) == 0);
+  CHECK(tenant(1) != tenant(2));
+  for (std::size_t i = 0; i < 3; ++i) CHECK(tenant(i) == tenant(i + 3));
 }
 
 TEST_CASE("a fault is a status before the answer, and an event inside a stream") {

@@ -274,16 +274,16 @@ TEST_CASE("biases are added to the logits, and end tokens are out of question be
 }
 
 TEST_CASE("requests with one salt share pages with each other only") {
-  const auto group = [](const char* salt) { return read({{"cache_salt", salt}}).choice(0, model()).group; };
-  CHECK(read(Json::object()).choice(0, model()).group == 0);
-  CHECK(group("") == 0);
-  CHECK(group("tenant-1") != 0);
-  CHECK(group("tenant-1") == group("tenant-1"));
-  CHECK(group("tenant-1") != group("tenant-2"));
+  const auto tenant = [](const char* salt) { return read({{"cache_salt", salt}}).choice(0, model()).tenant; };
+  CHECK(read(Json::object()).choice(0, model()).tenant == 0);
+  CHECK(tenant("") == 0);
+  CHECK(tenant("tenant-1") != 0);
+  CHECK(tenant("tenant-1") == tenant("tenant-1"));
+  CHECK(tenant("tenant-1") != tenant("tenant-2"));
   CHECK(refused({{"cache_salt", 3}}) == "cache_salt");
   std::string longest;
   for (int i = 0; i < 256; ++i) longest += "\xc3\xa4";
-  CHECK(group(longest.c_str()) != 0);
+  CHECK(tenant(longest.c_str()) != 0);
   CHECK(refused({{"cache_salt", longest + "a"}}) == "cache_salt");
 }
 

@@ -54,7 +54,7 @@ struct HiddenLayer {
     for (float& value : scaled) value *= biases;
     auto step = device.begin({.rows = places, .sequences = {}, .pages = {}, .outputs = {}, .draws = {}});
     std::vector<float> found = x;
-    const View<float, 2> out{found.data(), rows, hidden}, between = step.room(3, ffn);
+    const View<float, 2> out{found.data(), rows, hidden}, between = step.scratch(3, ffn);
     if (gated) {
       step.gated_mlp(out, {}, Linear{up_weight, up_bias.data()}, between);
     } else {

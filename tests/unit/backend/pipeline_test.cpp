@@ -58,7 +58,7 @@ std::vector<float> logits_of(const AnyModel& model) {
   Sequence text = model.sequence();
   Batch batch;
   const std::vector<Token> tokens{1, 7, 3, 9};
-  batch.add(text, tokens, {.want = Want::logits, .rows = 4});
+  batch.add(text, tokens, {.result = RowResult::logits, .rows = 4});
   model.forward(batch);
   return {batch.logits(0).data, batch.logits(0).data + batch.logits(0).size()};
 }

@@ -197,12 +197,12 @@ TEST_CASE("too few threads are an error for an explicit number, and are accepted
 #else
   const ToyModel model{ToyOptions{}};
   pthread_attr_t before, large;
-  rlimit room;
+  rlimit limit;
   REQUIRE(pthread_getattr_default_np(&before) == 0);
   REQUIRE(pthread_attr_init(&large) == 0);
   REQUIRE(pthread_attr_setstacksize(&large, std::size_t{1} << 32) == 0);
-  REQUIRE(getrlimit(RLIMIT_AS, &room) == 0);
-  rlimit less = room;
+  REQUIRE(getrlimit(RLIMIT_AS, &limit) == 0);
+  rlimit less = limit;
   std::size_t pages = 0;
   std::ifstream("/proc/self/statm") >> pages;
   less.rlim_cur = pages * static_cast<std::size_t>(sysconf(_SC_PAGESIZE)) + (std::size_t{1} << 31);
@@ -217,7 +217,7 @@ TEST_CASE("too few threads are an error for an explicit number, and are accepted
     threads = pool.threads();
     pool.run(10, [&](std::uint32_t, int) { ++ended; });
   });
-  REQUIRE(setrlimit(RLIMIT_AS, &room) == 0);
+  REQUIRE(setrlimit(RLIMIT_AS, &limit) == 0);
   REQUIRE(pthread_setattr_default_np(&before) == 0);
   CHECK(asked == "backend.no-thread");
   CHECK(side == "backend.no-thread");

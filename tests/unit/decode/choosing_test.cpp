@@ -28,16 +28,16 @@ class ChoosingToy {
 
   void forward(Batch& batch) const {
     const Batch::Item& item = batch.items().front();
-    if (item.ask.want != Want::choice) return toy_.forward(batch);
-    if (item.ask.steps > 1) {
-      batch.make_room(info().vocab, 0);
+    if (item.spec.result != RowResult::choice) return toy_.forward(batch);
+    if (item.spec.chain > 1) {
+      batch.reserve(info().vocab, 0);
       return detail::forward_one_by_one(*this, batch);
     }
     ++*calls;
     Batch logits;
-    logits.add(*item.sequence, batch.tokens(item), {.want = Want::logits, .rows = item.ask.rows});
+    logits.add(*item.sequence, batch.tokens(item), {.result = RowResult::logits, .rows = item.spec.rows});
     toy_.forward(logits);
-    batch.make_room(info().vocab, 0);
+    batch.reserve(info().vocab, 0);
     choose(item, logits.logits(0), batch.choice_at(item.answer));
   }
 
@@ -45,8 +45,8 @@ class ChoosingToy {
 
  private:
   void choose(const Batch::Item& item, View<const float, 2> logits, Token* out) const {
-    const Draw& draw = item.ask.draw;
-    const int rows = item.ask.rows, length = item.sequence->length();
+    const Draw& draw = item.spec.draw;
+    const int rows = item.spec.rows, length = item.sequence->length();
     const auto width = static_cast<std::size_t>(std::min(info().vocab, draw.vocab));
     Sampling sampling{.temperature = 0, .seed = draw.seed};
     if (!draw.greedy()) sampling.temperature = static_cast<float>(1.4426950408889634 * 0x1p31 / draw.scale);
@@ -58,7 +58,7 @@ class ChoosingToy {
       const auto position = static_cast<std::uint64_t>(length - rows + r + 1);
       Distribution p;
       const bool usable = processor.distribution({logits.row(r), width}, p) && static_cast<int>(position) != broken_;
-      out[r] = usable ? PhiloxCoin{draw.seed, position}.race(0, p) : no_token;
+      out[r] = usable ? PhiloxRandom{draw.seed, position}.race(0, p) : no_token;
     }
   }
 

@@ -161,21 +161,21 @@ TEST_CASE("prompt lookup learns only committed tokens") {
   CHECK(ask(lookup, {1, 2, 3, 8}, 9).empty());
 }
 
-TEST_CASE("finished answers are found again by requests of the same group, by count") {
+TEST_CASE("finished answers are found again by requests of the same tenant, by count") {
   const std::vector<Token> answer{1, 2, 3, 4, 5, 6, 7, 8, 9}, other{9, 2, 3, 4, 5, 60};
   Lookup first, second = first;  // copies share the pool
-  first.start({.prompt = {1}, .group = 7});
+  first.start({.prompt = {1}, .tenant = 7});
   first.finish(answer, 1);
-  second.start({.prompt = {2, 3, 4, 5}, .group = 7});
+  second.start({.prompt = {2, 3, 4, 5}, .tenant = 7});
   CHECK(ask(second, {2, 3, 4, 5}, 9) == std::vector<Token>{6, 7, 8, 9});
   CHECK(ask(second, {2, 3, 4, 5}, 2) == std::vector<Token>{6, 7});
   CHECK(ask(second, {3, 4, 5}, 2).empty());
-  second.start({.prompt = {2, 3, 4, 5}, .group = 8});
+  second.start({.prompt = {2, 3, 4, 5}, .tenant = 8});
   CHECK(ask(second, {2, 3, 4, 5}, 9).empty());
   // Two answers that differ: the more frequent token is proposed.
-  first.start({.prompt = {1}, .group = 7});
+  first.start({.prompt = {1}, .tenant = 7});
   first.finish(other, 1);
-  second.start({.prompt = {2, 3, 4, 5}, .group = 7});
+  second.start({.prompt = {2, 3, 4, 5}, .tenant = 7});
   CHECK(ask(second, {2, 3, 4, 5}, 9).empty());
   first.finish(other, 1);
   CHECK(ask(second, {2, 3, 4, 5}, 9) == std::vector<Token>{60});

@@ -45,7 +45,7 @@ class Unforgetting {
   void forward(Batch& batch) const {
     model_.forward(batch);
     const Batch::Item& item = batch.items().front();
-    if (item.ask.want != Want::logits) return;
+    if (item.spec.result != RowResult::logits) return;
     const std::vector<float> row = model_.logits_after(model_.log()->fed);
     std::copy(row.begin(), row.end(), batch.logits_at(item.answer));
   }
@@ -284,7 +284,7 @@ TEST_CASE("a draft that fails at any position of the text fails as without overl
         void forward(Batch& batch) const {
           model.forward(batch);
           const Batch::Item& item = batch.items().front();
-          if (item.sequence->length() != length || item.ask.want != Want::logits) return;
+          if (item.sequence->length() != length || item.spec.result != RowResult::logits) return;
           if (!throws) {
             batch.logits_at(item.answer)[3] = std::numeric_limits<float>::quiet_NaN();
             return;

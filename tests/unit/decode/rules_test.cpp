@@ -8,7 +8,7 @@
 #include <map>
 #include <vector>
 
-#include "slm/decode/coin.hpp"
+#include "slm/decode/random.hpp"
 #include "support/toy_models.hpp"
 
 using namespace slm;
@@ -17,7 +17,7 @@ using namespace slm::testing;
 namespace {
 
 /// Replays a path of choices and extends it; `weight` is the probability of the whole path.
-class EnumeratingCoin {
+class EnumeratingRandom {
  public:
   double weight = 1;
 
@@ -32,13 +32,13 @@ class EnumeratingCoin {
   }
 
   /// Runs `once` for every path.
-  static void all_paths(const std::function<void(EnumeratingCoin&)>& once) {
-    EnumeratingCoin coin;
+  static void all_paths(const std::function<void(EnumeratingRandom&)>& once) {
+    EnumeratingRandom random;
     do {
-      coin.weight = 1;
-      coin.depth_ = 0;
-      once(coin);
-    } while (coin.next_path());
+      random.weight = 1;
+      random.depth_ = 0;
+      once(random);
+    } while (random.next_path());
   }
 
  private:
@@ -48,7 +48,7 @@ class EnumeratingCoin {
   };
 
   std::size_t branch(const std::vector<double>& probabilities) const {
-    auto& self = const_cast<EnumeratingCoin&>(*this);
+    auto& self = const_cast<EnumeratingRandom&>(*this);
     if (depth_ == path_.size()) {
       Choice choice;
       for (std::size_t i = 0; i < probabilities.size(); ++i) {
@@ -103,23 +103,23 @@ struct TinyLanguage {
   }
 };
 
-/// Every outcome of one round of `draft length` drafted tokens: visit(verdict, drafted tokens, coin).
+/// Every outcome of one round of `draft length` drafted tokens: visit(verdict, drafted tokens, random).
 template <class Rule, class Visit>
 void enumerate_rounds(const TinyLanguage& target, const TinyLanguage& draft, int draft_length, Visit&& visit) {
-  EnumeratingCoin::all_paths([&](EnumeratingCoin& coin) {
+  EnumeratingRandom::all_paths([&](EnumeratingRandom& random) {
     Rule rule;
     std::vector<Token> x;
     std::vector<Distribution> q, p;
     for (int i = 0; i < draft_length; ++i) {
       q.push_back(draft.after(x));
       p.push_back(target.after(x));
-      x.push_back(Rule::draft(coin, i, q.back()));
+      x.push_back(Rule::draft(random, i, q.back()));
     }
     p.push_back(target.after(x));
     const Verdict verdict = rule.verify(
         std::span<const Token>{x}, [&](int i) -> const Distribution& { return p.at(static_cast<std::size_t>(i)); },
-        [&](int i) -> const Distribution& { return q.at(static_cast<std::size_t>(i)); }, coin);
-    visit(verdict, x, coin);
+        [&](int i) -> const Distribution& { return q.at(static_cast<std::size_t>(i)); }, random);
+    visit(verdict, x, random);
   });
 }
 
@@ -129,12 +129,12 @@ template <class Rule>
 double variation(const TinyLanguage& target, const TinyLanguage& draft, int draft_length) {
   std::map<std::vector<Token>, double> law;
   enumerate_rounds<Rule>(target, draft, draft_length,
-                         [&](const Verdict& verdict, const auto& x, EnumeratingCoin& coin) {
+                         [&](const Verdict& verdict, const auto& x, EnumeratingRandom& random) {
                            std::vector<Token> text(x.begin(), x.begin() + verdict.accepted);
                            text.push_back(verdict.token);
                            while (static_cast<int>(text.size()) <= draft_length)
-                             text.push_back(coin.bonus(0, target.after(text)));
-                           law[text] += coin.weight;
+                             text.push_back(random.bonus(0, target.after(text)));
+                           law[text] += random.weight;
                          });
   double distance = 0;
   std::function<void(std::vector<Token>&, double)> compare = [&](std::vector<Token>& text, double probability) {
@@ -158,27 +158,28 @@ double variation(const TinyLanguage& target, const TinyLanguage& draft, int draf
 template <class Rule>
 double expected_length(const TinyLanguage& target, const TinyLanguage& draft, int draft_length) {
   double length = 0;
-  enumerate_rounds<Rule>(target, draft, draft_length, [&](const Verdict& verdict, const auto&, EnumeratingCoin& coin) {
-    length += coin.weight * (verdict.accepted + 1);
-  });
+  enumerate_rounds<Rule>(target, draft, draft_length,
+                         [&](const Verdict& verdict, const auto&, EnumeratingRandom& random) {
+                           length += random.weight * (verdict.accepted + 1);
+                         });
   return length;
 }
 
 /// The ratio test with p instead of the residual after a rejection: must be detected.
 struct WrongResidual : rule::Ratio {
-  template <class Target, class Draft, class Coin>
-  Verdict verify(std::span<const Token> x, Target&& p, Draft&& q, const Coin& coin) {
+  template <class Target, class Draft, class Random>
+  Verdict verify(std::span<const Token> x, Target&& p, Draft&& q, const Random& random) {
     for (int i = 0; i < static_cast<int>(x.size()); ++i) {
       const Token token = x[static_cast<std::size_t>(i)];
-      if (!coin.accept(i, q(i).of(token), p(i).of(token))) return {i, coin.residual(i, p(i)), i + 1};
+      if (!random.accept(i, q(i).of(token), p(i).of(token))) return {i, random.residual(i, p(i)), i + 1};
     }
     const int m = static_cast<int>(x.size());
-    return {m, coin.bonus(m, p(m)), m};
+    return {m, random.bonus(m, p(m)), m};
   }
 };
 
-/// A coin that always returns the same uniform number.
-struct ConstantCoin {
+/// A random that always returns the same uniform number.
+struct ConstantRandom {
   double u = 0;
   Token residual(int, const Distribution& weights) const { return draw_at(weights, u); }
   Token bonus(int, const Distribution& weights) const { return draw_at(weights, u); }
@@ -186,16 +187,16 @@ struct ConstantCoin {
 };
 
 /// Trap 10: accepts when u <= p / q, so also when u and p are both 0.
-struct LenientCoin : ConstantCoin {
+struct LenientRandom : ConstantRandom {
   bool accept(int, double q, double p) const { return u <= p / q; }
 };
 
-template <class Rule, class Coin>
+template <class Rule, class Random>
 Verdict judge(Rule rule, const std::vector<Token>& x, const std::vector<Distribution>& p,
-              const std::vector<Distribution>& q, const Coin& coin) {
+              const std::vector<Distribution>& q, const Random& random) {
   return rule.verify(
       std::span<const Token>{x}, [&](int i) -> const Distribution& { return p.at(static_cast<std::size_t>(i)); },
-      [&](int i) -> const Distribution& { return q.at(static_cast<std::size_t>(i)); }, coin);
+      [&](int i) -> const Distribution& { return q.at(static_cast<std::size_t>(i)); }, random);
 }
 
 }  // namespace
@@ -244,13 +245,13 @@ TEST_CASE("a token that the target excludes is rejected even by u = 0, and q = 0
   const auto p = make({0.5, 0.5, 0});
   const auto q = make({0, 0.1, 0.9});
   for (const double u : {0.0, 1e-300, 0.5}) {
-    const auto ratio = judge(rule::Ratio{}, {2}, {p, p}, {q}, ConstantCoin{u});
+    const auto ratio = judge(rule::Ratio{}, {2}, {p, p}, {q}, ConstantRandom{u});
     REQUIRE(ratio.accepted == 0);
     REQUIRE(ratio.token == 0);  // the residual is max(0, p - q): token 0 first, then 1
-    REQUIRE(judge(rule::Block{}, {2}, {p, p}, {q}, ConstantCoin{u}).accepted == 0);
+    REQUIRE(judge(rule::Block{}, {2}, {p, p}, {q}, ConstantRandom{u}).accepted == 0);
   }
   // Control, trap 10: a lenient comparison accepts the impossible token at u = 0.
-  REQUIRE(judge(rule::Ratio{}, {2}, {p, p}, {q}, LenientCoin{{0.0}}).accepted == 1);
+  REQUIRE(judge(rule::Ratio{}, {2}, {p, p}, {q}, LenientRandom{{0.0}}).accepted == 1);
 }
 
 TEST_CASE("equal, one-hot and denormal distributions") {
@@ -259,19 +260,19 @@ TEST_CASE("equal, one-hot and denormal distributions") {
   const double last = 1 - 0x1p-53;
   SECTION("p == q is always accepted") {
     for (const Token x : {0, 1, 2}) {
-      REQUIRE(judge(rule::Ratio{}, {x}, {p, p}, {p}, ConstantCoin{last}).accepted == 1);
-      REQUIRE(judge(rule::Block{}, {x, x}, {p, p, p}, {p, p}, ConstantCoin{last}).accepted == 2);
+      REQUIRE(judge(rule::Ratio{}, {x}, {p, p}, {p}, ConstantRandom{last}).accepted == 1);
+      REQUIRE(judge(rule::Block{}, {x, x}, {p, p, p}, {p, p}, ConstantRandom{last}).accepted == 2);
     }
   }
   SECTION("a one-hot p accepts only its token") {
-    REQUIRE(judge(rule::Ratio{}, {1}, {one_hot, p}, {p}, ConstantCoin{last}).accepted == 1);
-    const auto other = judge(rule::Ratio{}, {2}, {one_hot, p}, {p}, ConstantCoin{0.0});
+    REQUIRE(judge(rule::Ratio{}, {1}, {one_hot, p}, {p}, ConstantRandom{last}).accepted == 1);
+    const auto other = judge(rule::Ratio{}, {2}, {one_hot, p}, {p}, ConstantRandom{0.0});
     REQUIRE(other.accepted == 0);
     REQUIRE(other.token == 1);
   }
   SECTION("a one-hot q is accepted with probability p(x), and the residual excludes x") {
-    REQUIRE(judge(rule::Ratio{}, {1}, {p, p}, {one_hot}, ConstantCoin{0.29}).accepted == 1);
-    const auto rejected = judge(rule::Ratio{}, {1}, {p, p}, {one_hot}, ConstantCoin{0.31});
+    REQUIRE(judge(rule::Ratio{}, {1}, {p, p}, {one_hot}, ConstantRandom{0.29}).accepted == 1);
+    const auto rejected = judge(rule::Ratio{}, {1}, {p, p}, {one_hot}, ConstantRandom{0.31});
     REQUIRE(rejected.accepted == 0);
     REQUIRE(rejected.token == 2);  // 0.31 of a total of 0.7 is beyond the 0.2 of token 0
   }
@@ -279,16 +280,16 @@ TEST_CASE("equal, one-hot and denormal distributions") {
     Distribution tiny;
     tiny.add(0, 1.0);
     tiny.add(1, 5e-324);
-    REQUIRE(judge(rule::Ratio{}, {1}, {tiny, p}, {tiny}, ConstantCoin{last}).accepted == 1);
-    REQUIRE(judge(rule::Block{}, {1}, {tiny, p}, {tiny}, ConstantCoin{last}).accepted == 1);
-    const auto rejected = judge(rule::Ratio{}, {1}, {tiny, p}, {p}, ConstantCoin{0.5});
+    REQUIRE(judge(rule::Ratio{}, {1}, {tiny, p}, {tiny}, ConstantRandom{last}).accepted == 1);
+    REQUIRE(judge(rule::Block{}, {1}, {tiny, p}, {tiny}, ConstantRandom{last}).accepted == 1);
+    const auto rejected = judge(rule::Ratio{}, {1}, {tiny, p}, {p}, ConstantRandom{0.5});
     REQUIRE(rejected.accepted == 0);
     REQUIRE(rejected.token == 0);
   }
   SECTION("a residual that is empty because of rounding falls back to p") {
     Distribution low = p;  // p - q is nowhere above 0
     for (double& value : low.weights) value = std::nextafter(value, 1.0);
-    struct Refusing : ConstantCoin {
+    struct Refusing : ConstantRandom {
       bool accept(int, double, double) const { return false; }
     };
     REQUIRE(judge(rule::Ratio{}, {0}, {p, p}, {low}, Refusing{{0.6}}).token == 2);
@@ -299,11 +300,11 @@ TEST_CASE("equal, one-hot and denormal distributions") {
 TEST_CASE("a drafted token that its own distribution excludes counts as a prediction without probability") {
   const auto p = make({0.2, 0.3, 0.5});
   const auto q = make({0, 0.5, 0.5});
-  REQUIRE(judge(rule::Ratio{}, {0}, {p, p}, {q}, ConstantCoin{0.19}).accepted == 1);
-  const auto rejected = judge(rule::Ratio{}, {0}, {p, p}, {q}, ConstantCoin{0.21});
+  REQUIRE(judge(rule::Ratio{}, {0}, {p, p}, {q}, ConstantRandom{0.19}).accepted == 1);
+  const auto rejected = judge(rule::Ratio{}, {0}, {p, p}, {q}, ConstantRandom{0.21});
   REQUIRE(rejected.accepted == 0);
   REQUIRE(rejected.token == 1);  // p without token 0
-  REQUIRE(judge(rule::Block{}, {0}, {p, p}, {q}, ConstantCoin{0.0}).accepted == 0);
+  REQUIRE(judge(rule::Block{}, {0}, {p, p}, {q}, ConstantRandom{0.0}).accepted == 0);
 }
 
 TEST_CASE("rules are selected by name at run time") {
@@ -317,7 +318,7 @@ TEST_CASE("the race draws with the correct probabilities, and one call serves tw
   const auto p = make({0.05, 0.45, 0, 0.3, 0.2});
   std::vector<int> count(5);
   const int draws = 200000;
-  for (int i = 0; i < draws; ++i) ++count[static_cast<std::size_t>(PhiloxCoin{11, 0}.race(i, p))];
+  for (int i = 0; i < draws; ++i) ++count[static_cast<std::size_t>(PhiloxRandom{11, 0}.race(i, p))];
   for (Token v = 0; v < 5; ++v) {
     const double expected = p.of(v) * draws;
     REQUIRE(std::abs(count[static_cast<std::size_t>(v)] - expected) <= 5 * std::sqrt(expected + 1));

@@ -81,13 +81,13 @@ bool soon(Condition&& condition) {
 /// Loads, evicts from both tiers, replaces and unloads.
 void use(AdapterStore& store, const Place& place) {
   for (const char* name : {"a", "b", "c", "a"}) {
-    const AdapterLease lease = store.ask(name);
+    const AdapterLease lease = store.lease(name);
     lease.on_news([news = std::make_shared<std::atomic<int>>()] { ++*news; });
     const AdapterRef adapter = lease.wait();
     if (lease.take() != adapter) throw Error("test", "another adapter", "");
   }
   store.pin("b");
-  store.ask("b").wait();
+  store.lease("b").wait();
   store.pin("b", false);
   store.load("a", place.newer(), {.replace = true, .inside = true}).wait();
   store.unload("c");
@@ -141,7 +141,7 @@ TEST_CASE("after a failed allocation a store works: names, budgets and counts ar
             return balances(store, place);
           });
           place.forget_failures();
-          for (const std::string& name : store.names()) wrong += store.ask(name).wait() == nullptr;
+          for (const std::string& name : store.names()) wrong += store.lease(name).wait() == nullptr;
           wrong += !soon([&] { return balances(store, place); });
           const std::vector<std::string> names = store.names();
           wrong += names.size() < 2 || names.front() != "a" || names[1] != "b";
@@ -155,19 +155,19 @@ TEST_CASE("after a failed allocation a store works: names, budgets and counts ar
 TEST_CASE("an adapter that failed for lack of memory reports that to all its leases, and others are loaded") {
   Place place;
   AdapterStore store(place.model(), place.options());
-  const AdapterLease first = store.ask("a");
+  const AdapterLease first = store.lease("a");
   CHECK(first.wait() != nullptr);
   const AdapterLease lease = [&] {
     std::vector<AdapterLease> made;
     Failure failure(1, true, Failing::elsewhere);
     CHECK(!failure.spares([&] {
-      made.push_back(store.ask("b"));
+      made.push_back(store.lease("b"));
       made.front().wait();
     }));
     return made.front();
   }();
   CHECK_THROWS_AS(lease.take(), std::bad_alloc);
-  CHECK_THROWS_AS(store.ask("b").wait(), std::bad_alloc);
+  CHECK_THROWS_AS(store.lease("b").wait(), std::bad_alloc);
   CHECK(lease.settled());
   CHECK(first.take() != nullptr);
   place.forget_failures();

@@ -49,18 +49,18 @@ TEST_CASE("sub-folders are adapters by their names, found on request") {
   AdapterStore store(adapters.model(), {.folder = adapters.path(), .taken = {"base"}});
   CHECK(store.names() == std::vector<std::string>{"sql"});
   CHECK(adapters.reads() == 0);
-  CHECK(store.ask("sql").wait()->bytes == 100);
+  CHECK(store.lease("sql").wait()->bytes == 100);
   for (const char* name : {"", "..", ".git", "a b", "sql/", "sql/../sql", "/etc", "none", "new\nline", "SQL"}) {
-    CHECK(error_id([&] { store.ask(name); }) == "adapter.unknown");
+    CHECK(error_id([&] { store.lease(name); }) == "adapter.unknown");
   }
   adapters.write("later", 10);
   adapters.write("base", 10);
-  CHECK(store.ask("later").wait()->bytes == 10);
+  CHECK(store.lease("later").wait()->bytes == 10);
   CHECK(store.names() == std::vector<std::string>{"later", "sql"});
-  const AdapterRef used = store.ask("sql").wait();
+  const AdapterRef used = store.lease("sql").wait();
   fs::remove_all(adapters.path() / "sql");
   CHECK(store.names() == std::vector<std::string>{"later"});
-  CHECK(error_id([&] { store.ask("sql"); }) == "adapter.unknown");
+  CHECK(error_id([&] { store.lease("sql"); }) == "adapter.unknown");
   CHECK(used->bytes == 100);
   CHECK(error_id([&] { AdapterStore(adapters.model(), {.folder = adapters.path() / "none"}); }) == "adapter.no-folder");
 }
@@ -71,7 +71,7 @@ TEST_CASE("two names that differ only by case are rejected, and a loaded name ha
   adapters.write("SQL", 10);
   adapters.write("Base", 10);
   AdapterStore store(adapters.model(), {.folder = adapters.path(), .taken = {"base"}});
-  for (const char* name : {"sql", "SQL", "Base"}) CHECK(error_id([&] { store.ask(name); }) == "adapter.name");
+  for (const char* name : {"sql", "SQL", "Base"}) CHECK(error_id([&] { store.lease(name); }) == "adapter.name");
   const fs::path chat = adapters.write("other/chat", 10);
   for (const char* name : {"BASE", "a/b", "", "..", "x\n"}) {
     CHECK(error_id([&] { store.load(name, chat); }) == "adapter.name");
@@ -80,8 +80,8 @@ TEST_CASE("two names that differ only by case are rejected, and a loaded name ha
   CHECK(error_id([&] { store.load("chat", chat); }) == "adapter.name");
   CHECK(error_id([&] { store.load("CHAT", chat, {.replace = true}); }) == "adapter.name");
   adapters.write("Chat", 10);
-  CHECK(error_id([&] { store.ask("Chat"); }) == "adapter.name");
-  CHECK(store.ask("chat").wait()->bytes == 10);
+  CHECK(error_id([&] { store.lease("Chat"); }) == "adapter.name");
+  CHECK(store.lease("chat").wait()->bytes == 10);
 }
 
 TEST_CASE("adapters outside the folder are rejected") {
@@ -94,9 +94,9 @@ TEST_CASE("adapters outside the folder are rejected") {
   fs::create_symlink(elsewhere.path() / "one" / "adapter_model.safetensors",
                      adapters.path() / "file" / "adapter_model.safetensors");
   AdapterStore store(adapters.model(), adapters.options());
-  CHECK(error_id([&] { store.ask("one").wait(); }) == "adapter.outside");
-  CHECK(error_id([&] { store.ask("file").wait(); }) == "adapter.outside");
-  CHECK(store.ask("alias").wait()->bytes == 10);
+  CHECK(error_id([&] { store.lease("one").wait(); }) == "adapter.outside");
+  CHECK(error_id([&] { store.lease("file").wait(); }) == "adapter.outside");
+  CHECK(store.lease("alias").wait()->bytes == 10);
   const auto load = [&](const fs::path& folder) { store.load("three", folder, {.inside = true}).wait(); };
   CHECK(error_id([&] { load(elsewhere.path() / "one"); }) == "adapter.outside");
   CHECK(error_id([&] { load(adapters.path() / ".." / elsewhere.path().filename() / "one"); }) == "adapter.outside");
@@ -108,24 +108,24 @@ TEST_CASE(
   ToyAdapters adapters;
   adapters.write_some(5);
   AdapterStore store(adapters.model(), adapters.options(200));
-  store.ask("a").wait();
-  store.ask("b").wait();
-  store.ask("a").wait();
-  const AdapterRef c = store.ask("c").wait();  // in place of b
+  store.lease("a").wait();
+  store.lease("b").wait();
+  store.lease("a").wait();
+  const AdapterRef c = store.lease("c").wait();  // in place of b
   CHECK(adapters.reads() == 3);
-  store.ask("a").wait();
+  store.lease("a").wait();
   CHECK(adapters.reads() == 3);
-  store.ask("d").wait();  // in place of a, since c is in use
+  store.lease("d").wait();  // in place of a, since c is in use
   CHECK(c->bytes == 100);
   store.pin("d");
-  AdapterLease wanted = store.ask("e");
-  CHECK(soon([&] { return wanted.lacks_room(); }));
+  AdapterLease wanted = store.lease("e");
+  CHECK(soon([&] { return wanted.lacks_memory(); }));
   CHECK(wanted.take() == nullptr);
   wanted.press();
   CHECK(adapters.reads() == 4);
   store.pin("d", false);
   CHECK(soon([&] { return wanted.take() != nullptr; }));
-  CHECK(error_id([&] { store.ask("d").wait(); }) == "no error");
+  CHECK(error_id([&] { store.lease("d").wait(); }) == "no error");
   check_sums(store.stats());
   CHECK(adapters.most() <= 200);
 
@@ -144,10 +144,10 @@ TEST_CASE("a leased adapter is evicted only for an urgent one") {
   ToyAdapters adapters;
   adapters.write_some(3);
   AdapterStore store(adapters.model(), adapters.options(200));
-  const AdapterLease a = store.ask("a"), b = store.ask("b");
+  const AdapterLease a = store.lease("a"), b = store.lease("b");
   CHECK(soon([&] { return store.stats().host.adapters == 2; }));
-  const AdapterLease c = store.ask("c");
-  CHECK(soon([&] { return c.lacks_room(); }));
+  const AdapterLease c = store.lease("c");
+  CHECK(soon([&] { return c.lacks_memory(); }));
   CHECK(store.stats().host.evictions == 0);
   c.press();
   CHECK(soon([&] { return store.stats().host.loads == 3; }));
@@ -163,18 +163,18 @@ TEST_CASE("a tier that is too small, or full of pinned adapters, is an error") {
   adapters.write_some(3);
   adapters.write("large", 201);
   AdapterStore store(adapters.model(), adapters.options(200));
-  CHECK(error_id([&] { store.ask("large").wait(); }) == "adapter.no-room");
+  CHECK(error_id([&] { store.lease("large").wait(); }) == "adapter.no-room");
   CHECK(adapters.reads() == 0);
   store.pin("a");
   store.pin("b");
   CHECK(soon([&] { return store.stats().pinned == 2; }));
-  CHECK(error_id([&] { store.ask("c").wait(); }) == "adapter.no-room");
-  CHECK(store.ask("a").wait() != nullptr);
+  CHECK(error_id([&] { store.lease("c").wait(); }) == "adapter.no-room");
+  CHECK(store.lease("a").wait() != nullptr);
   check_sums(store.stats());
 
   AdapterStore small(adapters.model(), {.folder = adapters.path(), .disk_memory = 250});
-  CHECK(small.ask("b").wait() != nullptr);
-  CHECK(error_id([&] { small.ask("c"); }) == "adapter.no-room");
+  CHECK(small.lease("b").wait() != nullptr);
+  CHECK(error_id([&] { small.lease("c"); }) == "adapter.no-room");
   CHECK(small.stats().disk.bytes == 200);
 }
 
@@ -189,16 +189,16 @@ TEST_CASE("a failure affects one adapter, is remembered for a while, and can the
   AdapterStore store(adapters.model(), options);
   fs::remove(adapters.path() / "vanished" / "adapter_model.safetensors");
   for (int i = 0; i < 3; ++i) {
-    CHECK(error_id([&] { store.ask("bad").wait(); }) == "adapter.missing-tensor");
-    CHECK(error_id([&] { store.ask("vanished").wait(); }) == "adapter.missing-tensor");
+    CHECK(error_id([&] { store.lease("bad").wait(); }) == "adapter.missing-tensor");
+    CHECK(error_id([&] { store.lease("vanished").wait(); }) == "adapter.missing-tensor");
   }
   CHECK(adapters.reads() == 2);
-  CHECK(store.ask("good").wait() != nullptr);
+  CHECK(store.lease("good").wait() != nullptr);
   adapters.write("bad", 10);
   now = 9;
-  CHECK(error_id([&] { store.ask("bad").wait(); }) == "adapter.missing-tensor");
+  CHECK(error_id([&] { store.lease("bad").wait(); }) == "adapter.missing-tensor");
   now = 10;
-  CHECK(store.ask("bad").wait() != nullptr);
+  CHECK(store.lease("bad").wait() != nullptr);
   CHECK(store.stats().failures == 2);
   check_sums(store.stats());
 }
@@ -212,7 +212,7 @@ TEST_CASE("files that grow while they are read are rejected") {
     return read(folder);
   };
   AdapterStore store(model, adapters.options(15));
-  CHECK(error_id([&] { store.ask("one").wait(); }) == "adapter.changed");
+  CHECK(error_id([&] { store.lease("one").wait(); }) == "adapter.changed");
   CHECK(store.stats().host.bytes == 0);
   CHECK(adapters.bytes() == 0);
 }
@@ -225,8 +225,8 @@ TEST_CASE("thousands of invalid folders do not disturb a valid one") {
   AdapterStore store(adapters.model(), adapters.options());
   CHECK(store.names().size() == count + 1);
   std::vector<AdapterLease> bad;
-  for (int i = 0; i < count; ++i) bad.push_back(store.ask(std::to_string(i)));
-  CHECK(store.ask("good").wait()->bytes == 10);
+  for (int i = 0; i < count; ++i) bad.push_back(store.lease(std::to_string(i)));
+  CHECK(store.lease("good").wait()->bytes == 10);
   for (const AdapterLease& ticket : bad) REQUIRE(error_id([&] { ticket.wait(); }) == "adapter.missing-tensor");
   const AdapterStoreStats stats = store.stats();
   CHECK(stats.failures == count);
@@ -239,13 +239,13 @@ TEST_CASE("many requests for one adapter load it once, and abandoned requests do
   AdapterStore store(adapters.model(), adapters.options());
   {
     std::unique_lock held(adapters.gate());
-    const AdapterLease a = store.ask("a");
+    const AdapterLease a = store.lease("a");
     CHECK(soon([&] { return store.stats().awaited.size() == 1; }));
     std::vector<AdapterLease> tickets;
-    for (int i = 0; i < 50; ++i) tickets.push_back(store.ask("b"));
+    for (int i = 0; i < 50; ++i) tickets.push_back(store.lease("b"));
     std::atomic<int> news = 0;
     for (const AdapterLease& ticket : tickets) ticket.on_news([&] { ++news; });
-    store.ask("c");  // whose lease ends immediately
+    store.lease("c");  // whose lease ends immediately
     CHECK(store.stats().awaited.size() == 2);
     held.unlock();
     CHECK(soon([&] { return news == 50; }));
@@ -260,10 +260,10 @@ TEST_CASE("an unloaded or replaced adapter stays with its users, and is freed wi
   ToyAdapters adapters;
   adapters.write("a", 100);
   AdapterStore store(adapters.model(), adapters.options(250));
-  AdapterRef used = store.ask("a").wait();
-  AdapterLease asked = store.ask("a");
+  AdapterRef used = store.lease("a").wait();
+  AdapterLease asked = store.lease("a");
   store.load("a", adapters.write("a", 101), {.replace = true}).wait();
-  const AdapterRef newer = store.ask("a").wait();
+  const AdapterRef newer = store.lease("a").wait();
   CHECK(newer->bytes == 101);
   CHECK(used->bytes == 100);
   CHECK(asked.take() == used);
@@ -276,13 +276,13 @@ TEST_CASE("an unloaded or replaced adapter stays with its users, and is freed wi
 
   store.unload("a");
   CHECK(store.names().empty());  // although the sub-folder exists
-  CHECK(error_id([&] { store.ask("a"); }) == "adapter.unknown");
+  CHECK(error_id([&] { store.lease("a"); }) == "adapter.unknown");
   CHECK(error_id([&] { store.unload("a"); }) == "adapter.unknown");
   CHECK(newer->bytes == 101);
   CHECK(error_id([&] { store.load("a", adapters.write("b", 0)).wait(); }) == "adapter.missing-tensor");
-  CHECK(error_id([&] { store.ask("a"); }) == "adapter.unknown");
+  CHECK(error_id([&] { store.lease("a"); }) == "adapter.unknown");
   store.load("a", adapters.path() / "a").wait();
-  CHECK(store.ask("a").wait() != newer);
+  CHECK(store.lease("a").wait() != newer);
   const AdapterStoreStats stats = store.stats();
   CHECK(stats.host.freed == 1);
   check_sums(stats);
@@ -292,10 +292,10 @@ TEST_CASE("a replacement that cannot be loaded changes nothing") {
   ToyAdapters adapters;
   adapters.write("a", 100);
   AdapterStore store(adapters.model(), adapters.options());
-  store.ask("a").wait();
+  store.lease("a").wait();
   const fs::path empty = adapters.write("b", 0);
   CHECK(error_id([&] { store.load("a", empty, {.replace = true}).wait(); }) == "adapter.missing-tensor");
-  CHECK(store.ask("a").wait()->bytes == 100);
+  CHECK(store.lease("a").wait()->bytes == 100);
 }
 
 TEST_CASE("a device with separate memory is a third tier") {
@@ -315,12 +315,12 @@ TEST_CASE("a device with separate memory is a third tier") {
   };
   {
     AdapterStore store(adapters.model(), options);
-    for (const char* name : {"a", "b", "c", "d"}) store.ask(name).wait();
+    for (const char* name : {"a", "b", "c", "d"}) store.lease(name).wait();
     CHECK(adapters.bytes() == 400);
     CHECK(on_device == 200);
-    const AdapterRef a = store.ask("a").wait();
+    const AdapterRef a = store.lease("a").wait();
     CHECK(adapters.reads() == 4);  // it was on the host
-    store.ask("e").wait();         // in place of b on the host
+    store.lease("e").wait();       // in place of b on the host
     CHECK(adapters.bytes() == 400);
     CHECK(on_device == 200);
     AdapterStoreStats stats = store.stats();
@@ -329,9 +329,9 @@ TEST_CASE("a device with separate memory is a third tier") {
     CHECK(stats.host.evictions == 1);
     check_sums(stats);
     broken = true;
-    CHECK(error_id([&] { store.ask("b").wait(); }) == "gpu.out-of-memory");
-    CHECK(error_id([&] { store.ask("c").wait(); }) == "gpu.out-of-memory");
-    CHECK(store.ask("a").wait() == a);
+    CHECK(error_id([&] { store.lease("b").wait(); }) == "gpu.out-of-memory");
+    CHECK(error_id([&] { store.lease("c").wait(); }) == "gpu.out-of-memory");
+    CHECK(store.lease("a").wait() == a);
     check_sums(store.stats());
   }
   CHECK(adapters.bytes() == 0);
@@ -345,9 +345,9 @@ TEST_CASE("a handle outlives its store, and a lease ends with it") {
   AdapterLease b;
   {
     AdapterStore store(adapters.model(), adapters.options(100));
-    a = store.ask("a").wait();
-    b = store.ask("b");
-    CHECK(soon([&] { return b.lacks_room(); }));
+    a = store.lease("a").wait();
+    b = store.lease("b");
+    CHECK(soon([&] { return b.lacks_memory(); }));
   }
   CHECK(a->bytes == 100);
   CHECK(error_id([&] { b.wait(); }) == "adapter.unknown");

@@ -28,7 +28,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr int names = 24, versions = 6;
-constexpr std::size_t bytes = 100, room = 8 * bytes;
+constexpr std::size_t bytes = 100, budget = 8 * bytes;
 
 struct Faults {
   std::atomic<int> stale = 0;     // an adapter that its name no longer referred to when it was requested
@@ -38,11 +38,11 @@ struct Faults {
 };
 
 /// A client's method of requesting an adapter, and the object it holds while it uses one.
-using Ask = std::function<AdapterRef(AdapterStore&, const std::string&)>;
+using ResultSpec = std::function<AdapterRef(AdapterStore&, const std::string&)>;
 using Hold = std::function<std::shared_ptr<const void>(AdapterStore&, AdapterRef)>;
 
 /// Version v of an adapter is a separate folder, and its digest is v + 1.
-void run(const Ask& ask, const Hold& hold, Faults& faults) {
+void run(const ResultSpec& ask, const Hold& hold, Faults& faults) {
   TemporaryFolder folder;
   const auto place = [&](int version, int name) {
     return folder.path() / std::to_string(version) / ("n" + std::to_string(name));
@@ -65,7 +65,7 @@ void run(const Ask& ask, const Hold& hold, Faults& faults) {
     const std::lock_guard lock(memory->mutex);
     const std::string own = std::to_string(++memory->made);
     memory->living.insert(own);
-    if (memory->living.size() * bytes > room) ++faults.too_many;
+    if (memory->living.size() * bytes > budget) ++faults.too_many;
     return {new Adapter{.name = own, .digest = version + 1, .bytes = bytes}, [memory](const Adapter* adapter) {
               const std::lock_guard freed(memory->mutex);
               memory->living.erase(adapter->name);
@@ -73,7 +73,7 @@ void run(const Ask& ask, const Hold& hold, Faults& faults) {
             }};
   };
   std::vector<std::atomic<int>> meant(names);  // the lowest version that a name may refer to
-  AdapterStore store(model, {.folder = folder.path() / "0", .host_memory = room});
+  AdapterStore store(model, {.folder = folder.path() / "0", .host_memory = budget});
   const auto use = [&](std::uint64_t client) {
     for (std::uint64_t i = 0; i < 150; ++i) {
       const auto name = static_cast<std::size_t>(mix(client * 7919 + i) % names);
@@ -114,11 +114,11 @@ void run(const Ask& ask, const Hold& hold, Faults& faults) {
   const AdapterStoreStats stats = store.stats();
   CHECK(stats.in_use.empty());
   CHECK(stats.awaited.empty());
-  CHECK(stats.host.bytes <= room);
+  CHECK(stats.host.bytes <= budget);
   CHECK(stats.host.loads == stats.host.evictions + stats.host.freed + static_cast<std::int64_t>(stats.host.adapters));
 }
 
-AdapterRef wait(AdapterStore& store, const std::string& name) { return store.ask(name).wait(); }
+AdapterRef wait(AdapterStore& store, const std::string& name) { return store.lease(name).wait(); }
 std::shared_ptr<const void> handle(AdapterStore&, AdapterRef adapter) { return adapter; }
 
 }  // namespace
@@ -154,7 +154,7 @@ TEST_CASE("it also detects an adapter that its name no longer refers to") {
     {
       const std::lock_guard lock(mutex);
       ticket = first[name];
-      if (!ticket) ticket = first[name] = store.ask(name);
+      if (!ticket) ticket = first[name] = store.lease(name);
     }
     return ticket.wait();
   };

@@ -7,8 +7,8 @@
 
 #include "slm/backend/gpu/lanes.hpp"
 #include "slm/backend/gpu/runtime/persistent.hpp"
-#include "slm/decode/coin.hpp"
 #include "slm/decode/processor.hpp"
+#include "slm/decode/random.hpp"
 #include "slm/lm/session.hpp"
 #include "slm/model/model.hpp"
 #include "support/paths.hpp"

@@ -12,8 +12,8 @@
 #include "slm/adapters.hpp"
 #include "slm/backend/gpu/lanes.hpp"
 #include "slm/backend/reference/reference.hpp"
-#include "slm/decode/coin.hpp"
 #include "slm/decode/processor.hpp"
+#include "slm/decode/random.hpp"
 #include "slm/lm/session.hpp"
 #include "slm/model/model.hpp"
 #include "slm/model/paged_sequence.hpp"
@@ -175,7 +175,7 @@ std::vector<Token> proposed_by_host(Session<M>& text, std::vector<Token> tokens,
     const std::span<const float> row{logits.row(0), static_cast<std::size_t>(logits.extent(1))};
     Distribution p;
     REQUIRE(processor.distribution(row, p));
-    tokens = {PhiloxCoin{sampling.seed, static_cast<std::uint64_t>(text.length())}.race(0, p)};
+    tokens = {PhiloxRandom{sampling.seed, static_cast<std::uint64_t>(text.length())}.race(0, p)};
     proposed.push_back(tokens.front());
   }
   return proposed;
@@ -271,7 +271,7 @@ TEST_CASE("with adapters each product is one more launch, and a recorded step se
     for (const AdapterRef& adapter : of_texts) (texts.emplace_back(model.sequence())).adapt(adapter);
     Batch batch;
     const Token token = 7;
-    for (Sequence& text : texts) batch.add(text, {&token, 1}, {.want = Want::choice});
+    for (Sequence& text : texts) batch.add(text, {&token, 1}, {.result = RowResult::choice});
     const Counts before = device.runtime().counts();
     model.forward(batch);
     const Counts& now = device.runtime().counts();
@@ -350,7 +350,7 @@ TEST_CASE("a sequence saved on one device continues on another, with the same bi
   Batch batch;
   const auto append = [&](const auto& to, Sequence& sequence, const std::vector<Token>& tokens) {
     batch.clear();
-    batch.add(sequence, tokens, {.want = Want::logits});
+    batch.add(sequence, tokens, {.result = RowResult::logits});
     to.forward(batch);
     const auto logits = batch.logits(0);
     return std::vector<float>(logits.data, logits.data + logits.size());

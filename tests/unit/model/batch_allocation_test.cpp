@@ -35,7 +35,7 @@ struct Fixture {
 
 void append(std::vector<float>& all, const Batch& batch) {
   for (int i = 0; i < batch.size(); ++i) {
-    if (batch.items()[static_cast<std::size_t>(i)].ask.want != Want::logits) continue;
+    if (batch.items()[static_cast<std::size_t>(i)].spec.result != RowResult::logits) continue;
     const auto logits = batch.logits(i);
     all.insert(all.end(), logits.data, logits.data + logits.size());
   }
@@ -46,22 +46,22 @@ std::vector<float> whole_lives(const Fixture& tiny, const KvPool& pool) {
   std::vector<float> all;
   Batch batch;
   Sequence first(pool), adapted(pool, 0, tiny.adapter);
-  batch.add(first, tiny.part(0, 70), {.want = Want::logits});
-  batch.add(adapted, tiny.part(0, 20), {.want = Want::logits, .rows = 2});
+  batch.add(first, tiny.part(0, 70), {.result = RowResult::logits});
+  batch.add(adapted, tiny.part(0, 20), {.result = RowResult::logits, .rows = 2});
   tiny.model.forward(batch);
   append(all, batch);
   Sequence fork = first.fork(), alike(pool);
   alike.adopt(tiny.part(0, 70));
   batch.clear();
-  batch.add(first, tiny.part(70, 73), {.want = Want::logits, .rows = 2});
-  batch.add(fork, tiny.part(80, 82), {.want = Want::logits});
-  batch.add(alike, tiny.part(static_cast<std::size_t>(alike.length()), 70), {.want = Want::logits});
+  batch.add(first, tiny.part(70, 73), {.result = RowResult::logits, .rows = 2});
+  batch.add(fork, tiny.part(80, 82), {.result = RowResult::logits});
+  batch.add(alike, tiny.part(static_cast<std::size_t>(alike.length()), 70), {.result = RowResult::logits});
   batch.add(adapted, tiny.part(20, 21));
   tiny.model.forward(batch);
   append(all, batch);
   first.truncate(60);
   batch.clear();
-  batch.add(first, tiny.part(60, 64), {.want = Want::logits});
+  batch.add(first, tiny.part(60, 64), {.result = RowResult::logits});
   tiny.model.forward(batch);
   append(all, batch);
   return all;
@@ -93,9 +93,9 @@ TEST_CASE("a forward pass with a failing allocation leaves every sequence and th
   const Fixture tiny;
   const auto fill = [&](Batch& batch, Sequence& one, Sequence& other, Sequence& adapted) {
     batch.clear();
-    batch.add(one, tiny.part(70, 135), {.want = Want::logits, .rows = 3});
-    batch.add(other, tiny.part(100, 101), {.want = Want::logits});
-    batch.add(adapted, tiny.part(20, 90), {.want = Want::logits});
+    batch.add(one, tiny.part(70, 135), {.result = RowResult::logits, .rows = 3});
+    batch.add(other, tiny.part(100, 101), {.result = RowResult::logits});
+    batch.add(adapted, tiny.part(20, 90), {.result = RowResult::logits});
   };
   const auto next = [&](Failure* failure) {
     const KvPool pool = tiny.model.pool({.memory = std::size_t{1} << 20, .share_prefixes = true});

@@ -35,7 +35,7 @@ template <class Model>
 std::vector<float> step(const Model& model) {
   Sequence sequence = model.sequence();
   Batch batch;
-  batch.add(sequence, std::vector<Token>{1, 2, 3, 4, 5, 6, 7, 8}, {.want = Want::logits});
+  batch.add(sequence, std::vector<Token>{1, 2, 3, 4, 5, 6, 7, 8}, {.result = RowResult::logits});
   model.forward(batch);
   const auto row = batch.logits(0).row(0);
   return {row, row + model.info().vocab};

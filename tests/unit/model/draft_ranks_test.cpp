@@ -74,7 +74,7 @@ void over_divided_ranks(Ranks targets, int drafts, const Run& run,
     RankGroup target_group(Cpu(1), std::make_shared<Team>(of_targets, patience / 4));
     RankGroup draft_group(Cpu(1), std::make_shared<Team>(of_drafts, patience / 4));
     run([&](const std::string& name) { return target_group.load(demo_pair(name), {}, {.stages = targets.stages}); },
-        [&](const std::string& name) { return draft_group.load(demo_pair(name), {}, {.first_stands_apart = true}); });
+        [&](const std::string& name) { return draft_group.load(demo_pair(name), {}, {.first_only_controls = true}); });
   };
   ranks::run_threads(targets.size + drafts, divided, patience);
 }
@@ -160,7 +160,7 @@ TEST_CASE("a rank of either model that fails or stalls ends the text with an err
         RankGroup draft_group(Cpu(1), std::make_shared<Team>(of_drafts));
         found = error_id([&] {
           const AnyModel target = group.load(demo_pair("target"));
-          const AnyModel draft = draft_group.load(demo_pair("draft"), {}, {.first_stands_apart = true});
+          const AnyModel draft = draft_group.load(demo_pair("draft"), {}, {.first_only_controls = true});
           SpeculativeDecoder decoder{draft, target, {.draft_tokens = 3, .overlap = true}};
           decoder.generate(Request{.prompt = {5, 9}, .sampling = {.max_new_tokens = 400, .ignore_end_tokens = true}},
                            [&](Token) { writes = true; });

@@ -159,7 +159,7 @@ TEST_CASE("a model that was saved without its head gives only hidden states") {
     Sequence sequence = model.sequence();
     Batch batch;
     const std::vector<Token> tokens{5, 42, 79};
-    batch.add(sequence, tokens, {.want = Want::hidden, .rows = 3});
+    batch.add(sequence, tokens, {.result = RowResult::hidden, .rows = 3});
     model.forward(batch);
     const auto hidden = batch.hidden(0);
     return std::vector<float>(hidden.data, hidden.data + hidden.size());

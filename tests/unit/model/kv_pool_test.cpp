@@ -75,8 +75,8 @@ TEST_CASE("results are read by the requested kind, after a forward pass") {
   const std::vector<Token> tokens{1, 2};
   Batch batch;
   CHECK(error_id([&] { batch.logits(0); }) == "batch.answer");
-  const int logits = batch.add(first, tokens, {.want = Want::logits, .rows = 2});
-  const int hidden = batch.add(second, tokens, {.want = Want::hidden});
+  const int logits = batch.add(first, tokens, {.result = RowResult::logits, .rows = 2});
+  const int hidden = batch.add(second, tokens, {.result = RowResult::hidden});
   const int nothing = batch.add(third, tokens);
   CHECK(error_id([&] { batch.logits(logits); }) == "batch.answer");  // before the forward pass
   CHECK(error_id([&] { batch.hidden(hidden); }) == "batch.answer");

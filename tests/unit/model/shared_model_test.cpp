@@ -49,8 +49,8 @@ std::vector<Token> texts_of(const Pair& models, int thread) {
   models.target.forward(batch);
   Sequence second = first.fork();
   batch.clear();
-  batch.add(first, prompt(1), {.want = Want::logits});
-  batch.add(second, prompt(2), {.want = Want::logits});
+  batch.add(first, prompt(1), {.result = RowResult::logits});
+  batch.add(second, prompt(2), {.result = RowResult::logits});
   models.target.forward(batch);
   for (int i = 0; i < 2; ++i) {
     const float* const row = batch.logits(i).row(0);
@@ -131,7 +131,8 @@ TEST_CASE("threads whose texts have common prefixes share pages of a pool that i
     model.forward(batch);
     sequence.truncate(rolled_back);
     batch.clear();
-    batch.add(sequence, std::span(tokens).subspan(static_cast<std::size_t>(rolled_back)), {.want = Want::logits});
+    batch.add(sequence, std::span(tokens).subspan(static_cast<std::size_t>(rolled_back)),
+              {.result = RowResult::logits});
     model.forward(batch);
     const auto row = batch.logits(0);
     return std::vector<float>(row.data, row.data + row.size());

@@ -38,7 +38,7 @@ AskedModel asked_model(const Fields& fields, const ServedModel& model) {
 void bring(AskedModel& asked, const ServedModel& model) {
   if (!asked.adapted) return;
   asked.adapter =
-      with_adapter(asked.name, model, [&](slm::AdapterStore& adapters) { return adapters.ask(asked.name); });
+      with_adapter(asked.name, model, [&](slm::AdapterStore& adapters) { return adapters.lease(asked.name); });
 }
 
 std::string AskedModel::fingerprint(const ServedModel& model) const {

@@ -15,7 +15,7 @@ namespace {
 struct EmbeddingRequest {
   AskedModel asked;
   std::vector<std::vector<slm::Token>> texts;
-  std::uint64_t group = 0;  // prefix sharing group
+  std::uint64_t tenant = 0;  // requests of one tenant share pages
   slm::Pooling pooling = slm::Pooling::mean;
   bool normalize = true;
   bool base64 = false;
@@ -25,7 +25,7 @@ EmbeddingRequest read(const slm::Json& body, const ServedModel& model) {
   const Fields fields(body);
   AskedModel asked = asked_model(fields, model);
   EmbeddingRequest request{
-      .asked = std::move(asked), .texts = read_prompts("input", fields, model), .group = read_group(fields)};
+      .asked = std::move(asked), .texts = read_prompts("input", fields, model), .tenant = read_tenant(fields)};
   for (const auto& text : request.texts) check_prompt("input", text, 0, model);
   if (fields.has("pooling")) {
     const std::string pooling = fields.string("pooling", "");
@@ -67,7 +67,7 @@ class EmbeddingExchange final : public Exchange {
         answers_.push_back(service.submit({.prompt = text,
                                            .sampling = {.max_new_tokens = 0},
                                            .pooling = request_.pooling,
-                                           .group = request_.group,
+                                           .tenant = request_.tenant,
                                            .cancel = cancel},
                                           {.adapter = request_.asked.adapter}, wake));
       } catch (const slm::Error& error) {

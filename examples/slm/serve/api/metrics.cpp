@@ -22,7 +22,7 @@ std::string list_of(const std::vector<std::string>& names) {
 }
 
 /// How many adapters of the present average size the highest tier can hold.
-std::size_t room_for(const slm::AdapterStoreStats& stats) {
+std::size_t adapter_limit(const slm::AdapterStoreStats& stats) {
   const slm::AdapterTierStats& tier = stats.device.adapters > 0 ? stats.device : stats.host;
   if (tier.budget == 0 || tier.bytes == 0 || tier.adapters == 0) return stats.disk.adapters;
   return std::min(stats.disk.adapters, static_cast<std::size_t>(tier.budget / (tier.bytes / tier.adapters)));
@@ -151,7 +151,7 @@ void MetricsPage::add(const slm::EngineStats& stats) {
 void MetricsPage::add(const slm::AdapterStoreStats& stats) {
   const auto real = [](auto count) { return static_cast<double>(count); };
   gauge("vllm:lora_requests_info", "Adapters in use and loading; the value is the Unix time.", real(std::time(nullptr)),
-        slm::text("max_lora=\"", room_for(stats), "\",running_lora_adapters=\"", list_of(stats.in_use),
+        slm::text("max_lora=\"", adapter_limit(stats), "\",running_lora_adapters=\"", list_of(stats.in_use),
                   "\",waiting_lora_adapters=\"", list_of(stats.awaited), "\""));
   gauge("slm:adapters_resident", "Adapters in a tier.", "tier",
         {{"device", real(stats.device.adapters)},

@@ -112,7 +112,7 @@ TextRequest read_common(const Fields& fields, const ServedModel& model, const Re
     request.include_usage = asked.boolean("include_usage", false);
     request.usage_in_each = asked.boolean("continuous_usage_stats", false) && request.include_usage;
   }
-  request.group = read_group(fields);
+  request.tenant = read_tenant(fields);
   request.priority = static_cast<int>(fields.integer("priority").value_or(0));
   if (request.priority != 0 && !options.priorities) throw unsupported("priority", "A `priority` other than 0");
   return request;
@@ -235,7 +235,7 @@ std::vector<slm::Token> read_ids(const std::string& name, const slm::Json& list,
   return ids;
 }
 
-std::uint64_t read_group(const Fields& fields) {
+std::uint64_t read_tenant(const Fields& fields) {
   const std::string salt = fields.string("cache_salt", "");
   if (salt.empty()) return 0;
   if (const std::size_t length = slm::utf8::count(salt); length > longest_salt) {
@@ -318,11 +318,11 @@ TextRequest read_chat(slm::Json body, const ServedModel& model, const ReadingOpt
 
 slm::Request TextRequest::choice(std::size_t i, const ServedModel& model) const {
   const auto choices_of_prompt = static_cast<std::size_t>(n);
-  slm::Request request{.prompt = prompts[i / choices_of_prompt], .sampling = sampling, .group = group};
+  slm::Request request{.prompt = prompts[i / choices_of_prompt], .sampling = sampling, .tenant = tenant};
   slm::Sampling& own = request.sampling;
   own.seed += i % choices_of_prompt;
-  const int room = model.info.context - static_cast<int>(request.prompt.size());
-  own.max_new_tokens = std::min(max_tokens.value_or(room), room);
+  const int left = model.info.context - static_cast<int>(request.prompt.size());
+  own.max_new_tokens = std::min(max_tokens.value_or(left), left);
   if (logprobs) {
     request.logprobs = {.prompt = !echoes.empty(), .raw = true, .top = std::min(*logprobs, model.info.vocab)};
   }

@@ -23,7 +23,7 @@ struct TextRequest {
   std::optional<int> max_tokens;        // of a choice; nothing: as many as the context has room for
   slm::Sampling sampling;               // of the first choice, except its length and min_tokens
   int min_tokens = 0;                   // before the text may end by a token or a stop string
-  std::uint64_t group = 0;              // of texts that may share pages
+  std::uint64_t tenant = 0;             // of texts that may share pages
   std::vector<slm::Token> stop_tokens;  // that the client named
   std::vector<std::string> stops;       // that the client named
   bool include_stop = false;            // in the text
@@ -53,8 +53,8 @@ std::vector<std::vector<slm::Token>> read_prompts(const char* name, const Fields
 /// Throws Refusal where a prompt has no tokens, or the context no room for it and one of the wanted tokens.
 void check_prompt(const std::string& field, const std::vector<slm::Token>& prompt, int wanted,
                   const ServedModel& model);
-/// The group of texts that may share pages: those of one `cache_salt`. Throws Refusal.
-std::uint64_t read_group(const Fields& fields);
+/// The tenant, whose texts may share pages: those with one `cache_salt`. Throws Refusal.
+std::uint64_t read_tenant(const Fields& fields);
 /// The prompt of a list of messages. Throws Refusal.
 std::vector<slm::Token> read_messages(const Fields& fields, const ServedModel& model);
 

@@ -47,7 +47,7 @@ class ExpertProducts : protected AdaptedProducts {
   using AdaptedProducts::AdaptedProducts;
 
  private:
-  ExpertRoom& room() const { return state_->experts; }
+  ExpertRoom& buffer() const { return state_->experts; }
   const CommonKernels& kernels() const { return *state_->kernels; }
   int place_of(std::int64_t row, int choice, int of_row) const {
     return room().places[static_cast<std::size_t>(row * of_row + choice)];

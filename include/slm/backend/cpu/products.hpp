@@ -85,7 +85,7 @@ class Products {
     RopeTable rope;
     AttendTasks attention;
     ExpertRoom experts;
-    PageBuffer<float> rooms[most_rooms];  // activations of the current step
+    PageBuffer<float> step_scratch[scratch_buffers];  // activations of the current step
     PageBuffer<float> packed;
     PageBuffer<float> projected;
     std::vector<AdaptedRun> runs;

@@ -31,9 +31,9 @@ class CpuStep : private cpu::ExpertProducts {
   }
 
   int rows() const { return static_cast<int>(plan_.rows.size()); }
-  Rows room(int index, std::int64_t width) { return room_of(index, rows(), width); }
-  Rows room_of_outputs(int index, std::int64_t width) {
-    return room_of(index, static_cast<std::int64_t>(plan_.outputs.size()), width);
+  Rows scratch(int index, std::int64_t width) { return scratch_of(index, rows(), width); }
+  Rows scratch_of_outputs(int index, std::int64_t width) {
+    return scratch_of(index, static_cast<std::int64_t>(plan_.outputs.size()), width);
   }
 
   template <class Body>
@@ -253,9 +253,9 @@ class CpuStep : private cpu::ExpertProducts {
     run(static_cast<int>(x.extent(0)), nanoseconds, [&](std::uint32_t r, int) { use(std::int64_t{r}); });
   }
 
-  Rows room_of(int index, std::int64_t count, std::int64_t width) {
-    State::grow(state_->rooms[index], static_cast<std::size_t>(count * width));
-    return {state_->rooms[index].data(), count, width};
+  Rows scratch_of(int index, std::int64_t count, std::int64_t width) {
+    State::grow(state_->step_scratch[index], static_cast<std::size_t>(count * width));
+    return {state_->step_scratch[index].data(), count, width};
   }
 
   static void take_row(const MixedMatrix<cpu::CodeMatrix>& table, int index, float* to) {

@@ -30,9 +30,9 @@ class ReferenceStep {
   explicit ReferenceStep(const StepPlan& plan) : plan_(plan) {}
 
   int rows() const { return static_cast<int>(plan_.rows.size()); }
-  Rows room(int index, std::int64_t width) { return room_of(index, rows(), width); }
-  Rows room_of_outputs(int index, std::int64_t width) {
-    return room_of(index, static_cast<std::int64_t>(plan_.outputs.size()), width);
+  Rows scratch(int index, std::int64_t width) { return scratch_of(index, rows(), width); }
+  Rows scratch_of_outputs(int index, std::int64_t width) {
+    return scratch_of(index, static_cast<std::int64_t>(plan_.outputs.size()), width);
   }
 
   template <class Body>
@@ -229,10 +229,10 @@ class ReferenceStep {
     return plan_.sequences[static_cast<std::size_t>(row.sequence)];
   }
 
-  Rows room_of(int index, std::int64_t count, std::int64_t width) {
-    std::vector<float>& room = rooms_[index];
-    room.resize(static_cast<std::size_t>(count * width));
-    return {room.data(), count, width};
+  Rows scratch_of(int index, std::int64_t count, std::int64_t width) {
+    std::vector<float>& buffer = scratch_[index];
+    buffer.resize(static_cast<std::size_t>(count * width));
+    return {buffer.data(), count, width};
   }
 
   static std::vector<float> normalized(View<const float, 2> x, Norm norm) {
@@ -300,7 +300,7 @@ class ReferenceStep {
   }
 
   StepPlan plan_;
-  std::vector<float> rooms_[most_rooms];
+  std::vector<float> scratch_[scratch_buffers];
 };
 
 namespace reference {

@@ -300,12 +300,12 @@ class MatcherBuilder {
       }
       std::uint32_t begun = inside;  // the same loop, if the way here has begun it
       while (begun != 0 && loops_[begun].state != index) begun = loops_[begun].outer;
-      const Way exit{state.lazy ? state.next : state.other, begun != 0 ? loops_[begun].outer : inside};
+      const Branch exit{state.lazy ? state.next : state.other, begun != 0 ? loops_[begun].outer : inside};
       if (begun != 0) {
         waiting_.push_back(exit);
         continue;
       }
-      const Way body{state.lazy ? state.other : state.next, begun_loop(index, inside)};
+      const Branch body{state.lazy ? state.other : state.next, begun_loop(index, inside)};
       waiting_.push_back(state.lazy ? body : exit);
       waiting_.push_back(state.lazy ? exit : body);
     }
@@ -322,7 +322,7 @@ class MatcherBuilder {
     return static_cast<std::uint32_t>(loops_.size() - 1);
   }
 
-  struct Way {
+  struct Branch {
     std::uint32_t state;
     std::uint32_t inside;  // the innermost loop that was begun at this place of the text; 0: none
   };
@@ -343,7 +343,7 @@ class MatcherBuilder {
   std::vector<std::uint16_t> numbers_ = std::vector<std::uint16_t>(2 * most_automaton_states);  // 1 + number, by hash
   std::vector<bool> before_text_;  // by number: whether it occurs before a character
   // What first_match() works with.
-  std::vector<Way> waiting_;
+  std::vector<Branch> waiting_;
   std::vector<Loop> loops_;
   std::vector<std::uint64_t> tried_;
 };

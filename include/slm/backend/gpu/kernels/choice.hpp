@@ -154,7 +154,7 @@ class PeakRanking {
   std::int64_t base_;
 };
 
-/// The earliest arrival, see PhiloxCoin::race.
+/// The earliest arrival, see PhiloxRandom::race.
 class RaceRanking {
  public:
   static constexpr bool peaks = false;

@@ -18,7 +18,7 @@ namespace slm { inline namespace v0_1 { namespace gpu {
 template <class Format>
 SLM_DEVICE constexpr bool ends_block(int halves, int block_shift) {
   const int inputs = halves * 16;
-  if (inputs == Compute<Format>::chunk_steps * step_depth) return true;
+  if (inputs == Compute<Format>::chunk_steps * slice_depth) return true;
   return inputs % Compute<Format>::least_block == 0 && (inputs & -inputs) >> block_shift != 0;
 }
 

@@ -34,7 +34,7 @@ struct ProductArgs {
   Panels panels;
   Rows x;
   NormArgs norm;
-  Memory<const std::uint32_t> staged;  // x in StagedStep's layout, for ProductTiles
+  Memory<const std::uint32_t> staged;  // x in StagedSlice's layout, for ProductTiles
   LowRankRows low_rank;
   typename Epilogue::Args epilogue;
 };
@@ -118,7 +118,7 @@ struct ProductVectors {
           }
           lane.wave_barrier();
         }
-        const int first_block = of_blocks * step_depth >> args.weight.block_shift;
+        const int first_block = of_blocks * slice_depth >> args.weight.block_shift;
         product.chunk(lane, c, within, begin, steps, begin + chunks * chunk_steps, last, own.x, scales, first_block,
                       staged);
       }
@@ -160,8 +160,8 @@ struct ProductVectors {
 template <class Format, class Epilogue>
 struct ProductTiles {
   using Args = ProductArgs<Format, Epilogue>;
-  using Step = StagedStep<Format>;
-  static constexpr int tile_rows = Step::rows;
+  using Slice = StagedSlice<Format>;
+  static constexpr int tile_rows = Slice::rows;
   struct Shared {
     union {
       TileInputs<Format> inputs;
@@ -188,7 +188,7 @@ struct ProductTiles {
       Product product(lane, args.weight, args.panels(wanted < panels ? wanted : panels - 1));
       product.begin(lane, slice);
       if (row == 0) lane.wait_for_previous_kernel();
-      const std::int64_t words = std::int64_t{args.weight.steps} * Step::words;
+      const std::int64_t words = std::int64_t{args.weight.steps} * Slice::words;
       const Memory<const std::uint32_t> staged = args.staged.part(lane.block_y() * words, words);
       constexpr int fewest = std::is_same_v<Format, Int8> ? 1 : 2;
       const int halves = Product::halves_at_once(args.weight, slice);

@@ -17,7 +17,7 @@ namespace slm { inline namespace v0_1 { namespace gpu {
 /// in 16 bytes each. Then the sums of the rows' inputs from the beginning of a block of codes to the end of the step
 /// (Int8: of each half-step). Steps of the same rows are contiguous.
 template <class Format>
-struct StagedStep {
+struct StagedSlice {
   static constexpr int rows = Compute<Format>::tile_rows, terms = Compute<Format>::x_terms;
   static constexpr int sums = !in_codes<Format> ? 0 : std::is_same_v<Format, Int8> ? 2 : 1;
   static constexpr int row_words = 4 * step_lines, term_words = rows * row_words;
@@ -66,15 +66,15 @@ struct StagedStep {
   static constexpr std::int64_t words_of(int row_count, int steps) { return tiles(row_count) * steps * words; }
 };
 
-/// Writes rows in StagedStep's layout; padding rows of a tile are zero. A block takes vector_rows rows; with a norm it
+/// Writes rows in StagedSlice's layout; padding rows of a tile are zero. A block takes vector_rows rows; with a norm it
 /// takes all their inputs, since it measures them first.
 template <class Format>
 struct StageRows {
-  using Step = StagedStep<Format>;
+  using Slice = StagedSlice<Format>;
   struct Args {
     Rows x;
     NormArgs norm;
-    Memory<std::uint32_t> to;  // Step::words_of(x.count, steps)
+    Memory<std::uint32_t> to;  // Slice::words_of(x.count, steps)
     int steps;
     int block_shift;  // of the codes
   };
@@ -84,7 +84,7 @@ struct StageRows {
   static constexpr int max_block = block_threads, least_blocks = 1;
   static constexpr int most_steps = block_threads / step_lines;  // one piece per thread; whole blocks of codes
   static Grid grid(const Args& args, int) {
-    return {.x = static_cast<int>(Step::tiles(args.x.count)) * (Step::rows / vector_rows),
+    return {.x = static_cast<int>(Slice::tiles(args.x.count)) * (Slice::rows / vector_rows),
             .y = args.norm.kind == NormKind::none ? (args.steps + most_steps - 1) / most_steps : 1,
             .threads = block_threads};
   }
@@ -108,7 +108,7 @@ struct StageRows {
 
  private:
   static SLM_DEVICE std::int64_t begin_of(const Args& args, int first_row, int step) {
-    return (std::int64_t{first_row / Step::rows} * args.steps + step) * Step::words;
+    return (std::int64_t{first_row / Slice::rows} * args.steps + step) * Slice::words;
   }
 
   /// Writes one piece of each row.
@@ -117,7 +117,7 @@ struct StageRows {
                              int piece) {
     using Element = typename Compute<Format>::Element;
     const std::int64_t to = begin_of(args, first_row, step);
-    const int width = args.x.width, row_of_tile = first_row % Step::rows;
+    const int width = args.x.width, row_of_tile = first_row % Slice::rows;
     float x[vector_rows][8] = {}, weight[8] = {1, 1, 1, 1, 1, 1, 1, 1}, bias[8] = {};
     SLM_UNROLL
     for (int r = 0; r < vector_rows; ++r) {
@@ -133,22 +133,22 @@ struct StageRows {
       for (int i = 0; i < 8; ++i) {
         float v = x[r][i];
         if (args.norm.kind != NormKind::none) {
-          const int k = step * step_depth + Step::first(piece, i / 4) + i % 4;
+          const int k = step * slice_depth + Slice::first(piece, i / 4) + i % 4;
           v = r < count && k < width ? normalized(v, row, weight[i], bias[i]) : 0.0f;
         }
         slot[slot_of<Format>(i)] = v;
       }
       SLM_UNROLL
-      for (int term = 0; term < Step::terms; ++term) {
+      for (int term = 0; term < Slice::terms; ++term) {
         Word4 four;
         SLM_UNROLL
         for (int p = 0; p < 4; ++p) {
           four.word[p] = Lane::template pack2<Element>(slot[2 * p], slot[2 * p + 1]);
-          if (term + 1 == Step::terms) continue;
+          if (term + 1 == Slice::terms) continue;
           slot[2 * p] -= Lane::template unpack_low<Element>(four.word[p]);
           slot[2 * p + 1] -= Lane::template unpack_high<Element>(four.word[p]);
         }
-        *args.to.template vector<Word4>(to + term * Step::term_words + Step::word_of(row_of_tile + r, piece)) = four;
+        *args.to.template vector<Word4>(to + term * Slice::term_words + Slice::word_of(row_of_tile + r, piece)) = four;
       }
     }
   }
@@ -158,7 +158,7 @@ struct StageRows {
                               float (&v)[8]) {
     SLM_UNROLL
     for (int four = 0; four < 2; ++four) {
-      const int k = step * step_depth + Step::first(piece, four);
+      const int k = step * slice_depth + Slice::first(piece, four);
       if (width % 4 != 0) {
         SLM_UNROLL
         for (int i = 0; i < 4; ++i) v[4 * four + i] = k + i < width ? data[row * width + k + i] : 0.0f;
@@ -176,15 +176,15 @@ struct StageRows {
                                     Where where = Where::here()) {
     using L = typename Lane::Matrix;
     const int i = lane.lane_index(), steps = args.block_shift > 5 ? 1 << (args.block_shift - 5) : 1;
-    const int row_of_tile = first_row % Step::rows;
-    const int place = Step::template place<L>(i, row_of_tile + L::b_column(i) % vector_rows);
+    const int row_of_tile = first_row % Slice::rows;
+    const int place = Slice::template place<L>(i, row_of_tile + L::b_column(i) % vector_rows);
     for (int begin = first + lane.wave() * steps; begin < last; begin += lane.waves() * steps) {
       InputSums<L> of;
       of.clear();
       for (int step = begin; step < begin + steps; ++step) {
-        const Memory<std::uint32_t> words = args.to.part(begin_of(args, first_row, step), Step::words);
+        const Memory<std::uint32_t> words = args.to.part(begin_of(args, first_row, step), Slice::words);
         FragmentB<L> b[2];
-        Step::template fragments<L>(words.data, place, b);
+        Slice::template fragments<L>(words.data, place, b);
         SLM_UNROLL
         for (int half = 0; half < 2; ++half) {
           if (half == 1 && args.block_shift == 4) of.clear();
@@ -192,8 +192,8 @@ struct StageRows {
           SLM_UNROLL
           for (int c = 0; c < L::c_floats; ++c) {
             const int column = L::c_column(i, c);
-            if (L::c_row(i, c) == 0 && column < vector_rows && (half == 1 || Step::sums == 2)) {
-              words[Step::sum_of(row_of_tile + column, half)] = bits_of(of.sum.value[c]);
+            if (L::c_row(i, c) == 0 && column < vector_rows && (half == 1 || Slice::sums == 2)) {
+              words[Slice::sum_of(row_of_tile + column, half)] = bits_of(of.sum.value[c]);
             }
           }
         }

@@ -41,7 +41,7 @@ struct StagedVectors {
     const int line = static_cast<int>(all ? i % most_lines : i % half);
     if (at + line / step_lines >= end) return;
     const int first = static_cast<int>(all ? i / most_lines : i / half), step = Lane::width / (all ? most_lines : half);
-    const int k = at * step_depth + line * line_depth;
+    const int k = at * slice_depth + line * line_depth;
     std::uint32_t to = row_at(first, steps) + line * 4;
     const std::uint32_t further = row_at(step, steps);
     std::int64_t from = std::int64_t{first_row + first} * width + k;

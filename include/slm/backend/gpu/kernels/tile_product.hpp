@@ -18,7 +18,7 @@ template <class Format>
 struct TileInputs {
   static constexpr bool codes = in_codes<Format>;
   static constexpr int kept = codes ? 7 : 0;  // number of groups of four sums per lane
-  alignas(16) std::uint32_t step[2][StagedStep<Format>::words];
+  alignas(16) std::uint32_t step[2][StagedSlice<Format>::words];
   alignas(16) std::uint32_t total[codes ? kept : 1][codes ? block_threads : 1][4];
   std::conditional_t<codes, WaveScales[most_waves], Nothing> scales;
 };
@@ -27,7 +27,7 @@ template <class Format, class Lane>
 struct TileProduct {
   using L = typename Lane::Matrix;
   using C = Compute<Format>;
-  using Step = StagedStep<Format>;
+  using Slice = StagedSlice<Format>;
   using Weights = StepWeights<Format, L>;
   static constexpr bool codes = in_codes<Format>;
 
@@ -82,7 +82,8 @@ struct TileProduct {
                            TileInputs<Format>& shared, Where where = Where::here()) {
     constexpr int at_once = Halves < 2 ? 1 : Halves / 2;
     const int end = tiles.steps;
-    const int lane_place = Lane::keep(Step::template place<L>(lane.lane_index(), row + L::b_column(lane.lane_index())));
+    const int lane_place =
+        Lane::keep(Slice::template place<L>(lane.lane_index(), row + L::b_column(lane.lane_index())));
     Copies copies;
     copies.begin(lane, staged, 0, shared);
     SLM_UNROLL
@@ -167,13 +168,13 @@ struct TileProduct {
 
   /// Asynchronous copies of a step's inputs by the threads of a block.
   struct Copies {
-    static constexpr int pieces = Step::words / 4, count = (pieces + block_threads - 1) / block_threads;
+    static constexpr int pieces = Slice::words / 4, count = (pieces + block_threads - 1) / block_threads;
     typename Lane::Copy copy[count];
     int buffer = 0;
 
     SLM_DEVICE void begin(Lane lane, const Memory<const std::uint32_t>& staged, int step, TileInputs<Format>& shared) {
       // Each thread computes its first offset once for all pieces.
-      const std::int64_t first = Lane::keep(std::int64_t{step} * Step::words + lane.thread() * 4);
+      const std::int64_t first = Lane::keep(std::int64_t{step} * Slice::words + lane.thread() * 4);
       std::uint32_t* const to = shared.step[buffer] + lane.thread() * 4;
       SLM_UNROLL
       for (int i = 0; i < count; ++i) {
@@ -228,8 +229,8 @@ struct TileProduct {
           FragmentB<L> b[C::x_terms][2];
           SLM_UNROLL
           for (int t = 0; t < C::x_terms; ++t) {
-            Step::template fragments<L>(inputs + t * Step::term_words + n * (L::columns * Step::row_words), lane_place,
-                                        b[t]);
+            Slice::template fragments<L>(inputs + t * Slice::term_words + n * (L::columns * Slice::row_words),
+                                         lane_place, b[t]);
           }
           SLM_UNROLL
           for (int half = from; half < from + halves; ++half) {
@@ -245,7 +246,7 @@ struct TileProduct {
             }
             if constexpr (codes) {
               if ((2 * s + half + 1) % Halves == 0) {
-                scale(lane, part, n, inputs + Step::sum_of(row + n * L::columns, half), shared.scales[lane.wave()],
+                scale(lane, part, n, inputs + Slice::sum_of(row + n * L::columns, half), shared.scales[lane.wave()],
                       block + (2 * s + half) / Halves);
               }
             }

@@ -9,7 +9,7 @@
 //                                 the next kernel may start from then on. See launch.hpp
 //  begin_kernel() has_waited()    mark where an emulated kernel begins and has waited (the host's lanes check it)
 //  barrier()                      all threads of the block; earlier shared and global writes are visible after it
-//  barrier_of(threads, room)      the same for the first threads, whole waves. room: shared memory, initially zero
+//  barrier_of(threads, word)      the same for the first threads, whole waves. word: shared memory, initially zero
 //  wave_barrier()                 the same for a wave
 //  wave_sum(v) wave_max(v)        over all lanes of a wave, the result in each
 //  shuffle(v, lane)               v of another lane of the wave

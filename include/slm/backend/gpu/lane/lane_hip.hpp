@@ -52,12 +52,12 @@ class DeviceLane {
 
   SLM_DEVICE void barrier(Where = {}) const { __syncthreads(); }
   /// The hardware barrier covers all waves of a block, so this one counts waves in memory.
-  SLM_DEVICE void barrier_of(int threads, int* room, Where = {}) const {
+  SLM_DEVICE void barrier_of(int threads, int* word, Where = {}) const {
     __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup");
     __builtin_amdgcn_wave_barrier();
     if (lane_index() == 0) {
       const unsigned waves = static_cast<unsigned>(threads / width);
-      unsigned* const count = reinterpret_cast<unsigned*>(room);
+      unsigned* const count = reinterpret_cast<unsigned*>(word);
       const unsigned before = __hip_atomic_fetch_add(count, 1u, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_WORKGROUP);
       const unsigned wanted = before - before % waves + waves;
       while (__hip_atomic_load(count, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_WORKGROUP) < wanted) {

@@ -52,15 +52,15 @@ constexpr int threads_of(int wave_width) {
 template <class Base, int Threads>
 class PersistentLane : public Base {
  public:
-  /// Earlier operations have finished when `arrived` reaches `awaited`; 0: they have finished. room: see barrier_of().
-  SLM_DEVICE PersistentLane(Base base, int block, int x, int y, const int* arrived, int awaited, int* room)
+  /// Earlier operations have finished when `arrived` reaches `awaited`; 0: they have finished. word: see barrier_of().
+  SLM_DEVICE PersistentLane(Base base, int block, int x, int y, const int* arrived, int awaited, int* word)
       : Base(base),
         x_(static_cast<int>(static_cast<unsigned>(block) % static_cast<unsigned>(x))),
         y_(static_cast<int>(static_cast<unsigned>(block) / static_cast<unsigned>(x) % static_cast<unsigned>(y))),
         z_(static_cast<int>(static_cast<unsigned>(block) / static_cast<unsigned>(x) / static_cast<unsigned>(y))),
         arrived_(arrived),
         awaited_(awaited),
-        room_(room) {
+        word_(word) {
     Base::forget_thread();  // keeps the compiler from precomputing thread-dependent values for all kernels
   }
 
@@ -73,7 +73,7 @@ class PersistentLane : public Base {
 
   SLM_DEVICE void barrier(Where where = Where::here()) const {
     if constexpr (Threads < persistent_threads) {
-      Base::barrier_of(Threads, room_, where);
+      Base::barrier_of(Threads, word_, where);
     } else {
       Base::barrier(where);
     }
@@ -91,7 +91,7 @@ class PersistentLane : public Base {
   int x_, y_, z_;
   const int* arrived_;
   int awaited_;
-  int* room_;
+  int* word_;
 };
 
 /// Runs programs of these kernels.
@@ -99,17 +99,17 @@ template <class... Kernels>
 struct Persistent {
   using Args = PersistentArgs;
   template <std::size_t Bytes>
-  struct Room {
+  struct SharedMemory {
     alignas(16) std::byte of_kernel[Bytes];
-    int room;
+    int word;
   };
-  using Shared = Room<std::max({sizeof(typename Kernels::Shared)...})>;
+  using Shared = SharedMemory<std::max({sizeof(typename Kernels::Shared)...})>;
   template <class L>
   struct OnLane {
     using Matrix = L;
   };
   template <class L>
-  using SharedFor = Room<std::max({sizeof(typename SharedOf<Kernels, OnLane<L>>::type)...})>;
+  using SharedFor = SharedMemory<std::max({sizeof(typename SharedOf<Kernels, OnLane<L>>::type)...})>;
   static constexpr int max_block = persistent_threads, least_blocks = 1;
   static constexpr bool cooperative = true;
   static Grid grid(const Args& args, int) { return {.x = args.blocks, .threads = persistent_threads}; }
@@ -124,7 +124,7 @@ struct Persistent {
 
   template <class Lane, class OwnShared>
   SLM_DEVICE void operator()(Lane lane, const Args& args, OwnShared& shared) const {
-    if (lane.thread() == 0) shared.room = 0;
+    if (lane.thread() == 0) shared.word = 0;
     lane.barrier();
     for (int i = 0; i < args.count; ++i) {
       const std::int64_t at = (args.first + i) * static_cast<std::int64_t>(sizeof(Operation));
@@ -158,7 +158,7 @@ struct Persistent {
     for (int block = lane.block_x(); block < operation.blocks; block += args.blocks) {
       if (lane.wave() < Own::own_waves) {
         const auto& of_kernel = Lane::constant(args.program.template vector<const typename K::Args>(operation.args));
-        run_thread<K>(Own(lane, block, operation.x, operation.y, args.arrived, awaited, &shared.room), of_kernel,
+        run_thread<K>(Own(lane, block, operation.x, operation.y, args.arrived, awaited, &shared.word), of_kernel,
                       reinterpret_cast<typename SharedOf<K, Own>::type&>(shared.of_kernel));
       } else {
         lane.has_waited();

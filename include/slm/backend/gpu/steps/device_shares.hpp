@@ -53,7 +53,7 @@ class DeviceShares {
   DeviceShares(std::shared_ptr<State> state, C peers)
       : state_(std::move(state)), peers_(std::move(peers)), rank_(peers_.rank()) {}
 
-  Rows room(int index, std::int64_t rows, std::int64_t width) { return grown(rooms_[index], rows, width); }
+  Rows scratch(int index, std::int64_t rows, std::int64_t width) { return grown(scratch_[index], rows, width); }
   Rows mine(std::int64_t rows, std::int64_t width) { return grown(mine_, rows, width); }
   Rows answers(Rows host) { return grown(answers_, host.extent(0), host.extent(1)); }
   void bring(ConstRows device, Rows host) {
@@ -80,7 +80,7 @@ class DeviceShares {
   const float* take_own(std::span<const RowRange> columns, const float* whole, int index) {
     std::int64_t width = 0;
     for (const RowRange& range : columns) width += range.count();
-    const Rows own = room(index, 1, width);
+    const Rows own = scratch(index, 1, width);
     float* to = own.data;
     for (const RowRange& range : columns) {
       state_->runtime.copy(to, whole + range.first, bytes_of(range.count()), state_->stream);
@@ -124,8 +124,8 @@ class DeviceShares {
  private:
   using Buffer = DeviceBuffer<float, typename State::Device>;
 
-  Rows grown(Buffer& room, std::int64_t rows, std::int64_t width) {
-    return {state_->grow(room, rows * width), rows, width};
+  Rows grown(Buffer& buffer, std::int64_t rows, std::int64_t width) {
+    return {state_->grow(buffer, rows * width), rows, width};
   }
   static std::size_t bytes_of(std::int64_t floats) { return static_cast<std::size_t>(floats) * sizeof(float); }
 
@@ -147,7 +147,7 @@ class DeviceShares {
   C peers_;
   int rank_;
   Buffer mine_, all_, answers_;
-  std::map<int, Buffer> rooms_;
+  std::map<int, Buffer> scratch_;
   std::vector<std::size_t> sizes_;
 };
 

@@ -70,7 +70,7 @@ struct DeviceState {
   Buffer<float> low_rank;
   Buffer<float> partial;  // attention's chunks
   Buffer<float> logits;
-  Buffer<float> rooms[most_rooms];
+  Buffer<float> step_scratch[scratch_buffers];
   int generation = 0;                 // changes when memory moves; older records are then invalid
   StepProgram<R>* program = nullptr;  // collects launches if set
 
@@ -94,15 +94,15 @@ struct DeviceState {
   struct Sizes {
     std::int64_t product, partial, logits, staged;  // in elements of four bytes
     std::size_t bytes() const {
-      return static_cast<std::size_t>((1 + most_rooms) * product + partial + logits + staged) * sizeof(float);
+      return static_cast<std::size_t>((1 + scratch_buffers) * product + partial + logits + staged) * sizeof(float);
     }
   };
   static Sizes reserved(Heads heads, std::int64_t product, int vocab, int context) {
     const std::int64_t split = partial_size(most_recorded_rows, heads, StepShape::chunks_of(context));
     // fp32 needs the most. Inputs are padded to whole blocks of codes, at most 128.
-    const int steps = static_cast<int>((product + 127) / 128) * (128 / step_depth);
+    const int steps = static_cast<int>((product + 127) / 128) * (128 / slice_depth);
     return {most_recorded_rows * product, std::min(split, most_partial), std::int64_t{most_recorded_rows} * vocab,
-            StagedStep<Fp32>::words_of(most_recorded_rows, steps)};
+            StagedSlice<Fp32>::words_of(most_recorded_rows, steps)};
   }
   void reserve(Heads heads, std::int64_t product, int vocab, int context) {
     check(heads);
@@ -111,7 +111,7 @@ struct DeviceState {
     grow(partial, sizes.partial);
     grow(logits, sizes.logits);
     grow(staged, sizes.staged);
-    for (int index = 0; index < most_rooms; ++index) room(index, sizes.product);
+    for (int index = 0; index < scratch_buffers; ++index) step_rows(index, sizes.product);
   }
 
   /// Allocates for steps of any number of rows, when the first step with an adapter begins.
@@ -121,9 +121,9 @@ struct DeviceState {
   }
 
   /// New buffers are filled with NaN: padding rows read them, and a leak into other rows would be visible.
-  float* room(int index, std::int64_t count) {
+  float* step_rows(int index, std::int64_t count) {
     const int before = generation;
-    float* const data = grow(rooms[index], count);
+    float* const data = grow(step_scratch[index], count);
     if (generation != before) runtime.fill(data, 0xff, static_cast<std::size_t>(count) * sizeof(float), stream);
     return data;
   }

@@ -51,8 +51,8 @@ class GpuStep {
   int rows() const { return static_cast<int>(rows_.size); }
   /// As kernels access them.
   Memory<const StepRow> step_rows() const { return rows_; }
-  Rows room(int index, std::int64_t width) { return room_of(index, rows(), width); }
-  Rows room_of_outputs(int index, std::int64_t width) { return room_of(index, shape_.outputs, width); }
+  Rows scratch(int index, std::int64_t width) { return scratch_of(index, rows(), width); }
+  Rows scratch_of_outputs(int index, std::int64_t width) { return scratch_of(index, shape_.outputs, width); }
 
   template <class Body>
   void record(Graphs& recorded, Body&& body) {
@@ -257,8 +257,8 @@ class GpuStep {
   /// After the first step of a chain, the outputs are the rows.
   Memory<const int> outputs() const { return advanced_ ? Memory<const int>{} : on_device_.outputs; }
 
-  Rows room_of(int index, std::int64_t count, std::int64_t width) {
-    return {state_->room(index, count * width), count, width};
+  Rows scratch_of(int index, std::int64_t count, std::int64_t width) {
+    return {state_->step_rows(index, count * width), count, width};
   }
 
   KvPages pages(const Heads& heads, const KvLayer& layer) const {
@@ -312,7 +312,7 @@ class GpuStep {
                                          .low_rank = low_rank,
                                          .epilogue = epilogue};
       if (rows <= state_->options.most_vector_rows) return launch<ProductVectors<Format, Epilogue>>(args);
-      const std::int64_t words = StagedStep<Format>::words_of(rows, args.weight.steps);
+      const std::int64_t words = StagedSlice<Format>::words_of(rows, args.weight.steps);
       const Memory<std::uint32_t> staged{state_->grow(state_->staged, words), words};
       launch<StageRows<Format>>({input, how, staged, args.weight.steps, args.weight.block_shift});
       args.staged = staged;

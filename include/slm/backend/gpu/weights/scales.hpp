@@ -115,9 +115,9 @@ struct ScalesAhead {
   template <class Lane>
   SLM_DEVICE void load(Lane lane, const Tiles& tiles, int step, int end) {
     if (step >= end) return;
-    const int last = ((end - step) * step_depth - 1) >> tiles.block_shift, wanted = block(lane);
+    const int last = ((end - step) * slice_depth - 1) >> tiles.block_shift, wanted = block(lane);
     four.load(tiles, tiles.words.part(first, tiles.stride),
-              (step * step_depth >> tiles.block_shift) + (wanted < last ? wanted : last), output(lane));
+              (step * slice_depth >> tiles.block_shift) + (wanted < last ? wanted : last), output(lane));
   }
 
   template <class Format, class Lane>

@@ -62,12 +62,12 @@ PackedWords pack_dense(std::int64_t out, std::int64_t in, Row row) {
   Tiles& tiles = packed.tiles;
   tiles.out = static_cast<int>(out);
   tiles.in = static_cast<int>(in);
-  tiles.steps = static_cast<int>(ceil_div<std::int64_t>(in, step_depth));
+  tiles.steps = static_cast<int>(ceil_div<std::int64_t>(in, slice_depth));
   // Plus 128 bytes: tiles at multiples of 512 bytes would map to the same memory channels.
   tiles.stride = std::int64_t{tiles.steps} * step_lines * tile_height * line_words + 32;
   packed.words.assign(static_cast<std::size_t>(tiles.stride * tiles.tiles()), 0);
   in_parallel(out, tile_height, [&](std::int64_t first, std::int64_t last) {
-    std::vector<Element> values(static_cast<std::size_t>(tiles.steps * step_depth));
+    std::vector<Element> values(static_cast<std::size_t>(tiles.steps * slice_depth));
     for (std::int64_t o = first; o < last; ++o) {
       row(o, values.data());
       std::uint32_t* to = packed.words.data() + o / tile_height * tiles.stride + o % tile_height * line_words;
@@ -124,7 +124,7 @@ inline PackedWords pack_codes(const CodeTiles& order, std::span<const LinearSour
   Tiles& tiles = packed.tiles;
   tiles.out = static_cast<int>(order.out);
   tiles.in = static_cast<int>(order.in);
-  tiles.steps = static_cast<int>(order.blocks() * order.block / step_depth);
+  tiles.steps = static_cast<int>(order.blocks() * order.block / slice_depth);
   tiles.stride = order.tile_bytes() / 4;
   tiles.block_shift = shift(order.block);
   tiles.span_shift = shift(order.blocks_of_span());

@@ -19,7 +19,7 @@
 
 namespace slm { inline namespace v0_1 { namespace gpu {
 
-inline constexpr int tile_height = 16, line_depth = 8, step_depth = 32, step_lines = 4;
+inline constexpr int tile_height = 16, line_depth = 8, slice_depth = 32, step_lines = 4;
 
 /// A weight [out, in] in device memory. Inputs after `in` are padded with zeros to a whole step.
 struct Tiles {

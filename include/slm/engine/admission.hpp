@@ -8,21 +8,20 @@
 #include <vector>
 
 #include "slm/core/types.hpp"
-#include "slm/engine/work.hpp"
+#include "slm/engine/job.hpp"
 #include "slm/lm/language_model.hpp"
 
 namespace slm { inline namespace v0_1 { namespace detail {
 
 /// Whether the pool has memory for a request's text so far, for the unread prompts of running requests, and for one
 /// more page each.
-template <class Answering>
-bool fits(const Work<Answering>& work, const Works<Answering>& running, const KvPool& pool) {
+template <class GenerationType>
+bool fits(const Job<GenerationType>& job, const Jobs<GenerationType>& running, const KvPool& pool) {
   if (!pool || pool.budget() == 0) return true;
   const auto bytes_of = [&](std::size_t length) { return pool.bytes_of(static_cast<std::int64_t>(length)); };
-  const std::size_t length =
-      work.generation == nullptr ? work.request.prompt.size() : work.generation->history().size();
+  const std::size_t length = job.generation == nullptr ? job.request.prompt.size() : job.generation->history().size();
   std::size_t all = bytes_of(length + page_positions), held = 0;
-  for (const Work<Answering>& one : running) {
+  for (const Job<GenerationType>& one : running) {
     all += bytes_of(one.generation->history().size() + page_positions);
     held += bytes_of(one.generation->sequence().tokens().size());
   }
@@ -31,12 +30,12 @@ bool fits(const Work<Answering>& work, const Works<Answering>& running, const Kv
 }
 
 /// Whether a request in `filling` is about to compute the page that this one needs next.
-template <class Answering>
-bool waits_for_pages(const Answering& generation, const std::vector<const Answering*>& filling) {
+template <class GenerationType>
+bool waits_for_pages(const GenerationType& generation, const std::vector<const GenerationType*>& filling) {
   const auto read = static_cast<std::size_t>(generation.sequence().length()), end = read + page_positions;
   const std::span<const Token> text = generation.history();
   if (read % page_positions != 0 || end >= text.size()) return false;
-  return std::any_of(filling.begin(), filling.end(), [&](const Answering* other) {
+  return std::any_of(filling.begin(), filling.end(), [&](const GenerationType* other) {
     const std::span<const Token> its = other->history();
     return other->sequence().shares_with(generation.sequence()) && end < its.size() &&
            static_cast<std::size_t>(other->sequence().length()) < end &&

@@ -1,4 +1,4 @@
-// Answer: the state of a request that drafting and verification share.
+// ActiveRequest: the state of a request that drafting and verification share.
 #pragma once
 
 #include <algorithm>
@@ -14,10 +14,10 @@
 
 namespace slm { inline namespace v0_1 { namespace detail {
 
-struct Answer {
+struct ActiveRequest {
   ModelInfo target;
   Request request = {};
-  Processor processor = {};  // points at the request, so an Answer must not be moved
+  Processor processor = {};  // points at the request, so an ActiveRequest must not be moved
   EndTokens ends = {};
   Stats stats = {};
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Prints size figures of the source tree: headers and lines per module, kernels, and the size of the built program. With
 --trace, also the functions between the README's program and a kernel.
-usage: house_numbers.py [ROOT] [--trace] [--compiler c++]"""
+usage: source_numbers.py [ROOT] [--trace] [--compiler c++]"""
 import argparse
 import collections
 import pathlib

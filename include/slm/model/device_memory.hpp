@@ -81,8 +81,8 @@ inline std::int64_t widest_activations(const ModelConfig& shape) {
 /// Throws gpu.out-of-memory unless weights and KV cache fit into the free device memory. The message states a context
 /// or format that fits.
 template <HasDeviceMemory B>
-void check_device_room(const Checkpoint& source, WeightType type, const KvLayout& layout, int context,
-                       const B& device) {
+void check_device_memory(const Checkpoint& source, WeightType type, const KvLayout& layout, int context,
+                         const B& device) {
   const std::size_t weights = device_weight_bytes(source, type);
   const std::size_t cache = layout.bytes_of(context);
   const std::size_t free = device.runtime().memory_free();

@@ -1,4 +1,4 @@
-// Ask: the results that a batch requests for the tokens of a sequence.
+// ResultSpec: the results that a batch requests for the tokens of a sequence.
 #pragma once
 
 #include <cstdint>
@@ -8,18 +8,18 @@
 namespace slm { inline namespace v0_1 {
 
 /// The result requested for a token.
-enum class Want : std::uint8_t {
+enum class RowResult : std::uint8_t {
   nothing,  // only keys and values, as for most of a prompt
   logits,   // [vocab]: logits of the next token
   choice,   // the next token, sampled on the device; requires ModelInfo::chooses
   hidden,   // [hidden]: the head's input, after the final norm
 };
 
-struct Ask {
-  Want want = Want::nothing;
+struct ResultSpec {
+  RowResult result = RowResult::nothing;
   int rows = 1;    // number of last tokens that get a result
-  Draw draw = {};  // sampling parameters of Want::choice
-  int steps = 1;   // Want::choice only: number of tokens to choose one after another; all but the last are appended
+  Draw draw = {};  // sampling parameters of RowResult::choice
+  int chain = 1;  // RowResult::choice only: number of tokens to choose one after another; all but the last are appended
 };
 
 }}

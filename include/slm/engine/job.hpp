@@ -1,4 +1,4 @@
-// Work: a request of an engine and its state.
+// Job: a request of an engine and its state.
 #pragma once
 
 #include <cstddef>
@@ -17,20 +17,20 @@
 
 namespace slm { inline namespace v0_1 { namespace detail {
 
-template <class Answering>
-struct Work {
+template <class GenerationType>
+struct Job {
   Request request;  // valid until it starts
   std::stop_token cancel;
   Scheduling scheduling;
   std::uint64_t number;  // arrival number
   std::shared_ptr<AnswerState> answer;
   Timeline timeline;
-  std::unique_ptr<Answering> generation = nullptr;  // set when it starts
+  std::unique_ptr<GenerationType> generation = nullptr;  // set when it starts
   bool in_round = false;
   bool said = false;          // has emitted tokens in this round
   std::size_t overtaken = 0;  // number of requests that started while this one waited for its adapter
 
-  bool before(const Work& other) const {
+  bool before(const Job& other) const {
     return std::pair(scheduling.priority, number) < std::pair(other.scheduling.priority, other.number);
   }
 
@@ -51,22 +51,22 @@ struct Work {
 };
 
 /// Ordered by (priority, arrival).
-template <class Answering>
-using Works = std::list<Work<Answering>>;
+template <class GenerationType>
+using Jobs = std::list<Job<GenerationType>>;
 
 /// Insertion point by (priority, arrival); searched from the end, where most belong.
-template <class Answering>
-typename Works<Answering>::iterator place_of(Works<Answering>& works, const Work<Answering>& work) {
-  auto place = works.end();
-  while (place != works.begin() && work.before(*std::prev(place))) --place;
+template <class GenerationType>
+typename Jobs<GenerationType>::iterator place_of(Jobs<GenerationType>& jobs, const Job<GenerationType>& job) {
+  auto place = jobs.end();
+  while (place != jobs.begin() && job.before(*std::prev(place))) --place;
   return place;
 }
 
 /// Whether later requests with adapters must wait for this one: `most` of them have overtaken it while it lacked
 /// adapter memory.
-template <class Answering>
-bool bars(const Work<Answering>* passed, std::size_t most) {
-  return passed != nullptr && passed->overtaken >= most && passed->scheduling.adapter.lacks_room();
+template <class GenerationType>
+bool bars(const Job<GenerationType>* passed, std::size_t most) {
+  return passed != nullptr && passed->overtaken >= most && passed->scheduling.adapter.lacks_memory();
 }
 
 }}}

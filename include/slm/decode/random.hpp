@@ -34,7 +34,7 @@ inline bool passes(double u, double q, double p) { return p > 0 && (q <= p || u 
 /// - race and keyed depend on the token's position only, so every round draws the same for it;
 /// - draft, accept, residual and bonus depend on the round; rounds never share them, since each begins at a later
 ///   position.
-struct PhiloxCoin {
+struct PhiloxRandom {
   std::uint64_t seed = 0;
   std::uint64_t position = 0;
 

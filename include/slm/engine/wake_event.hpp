@@ -1,4 +1,4 @@
-// Bell: an event that wakes the engine's thread. Every notifier holds a shared_ptr to it.
+// WakeEvent: an event that wakes the engine's thread. Every notifier holds a shared_ptr to it.
 #pragma once
 
 #include <chrono>
@@ -8,27 +8,27 @@
 
 namespace slm { inline namespace v0_1 { namespace detail {
 
-class Bell {
+class WakeEvent {
  public:
-  void ring() {
+  void notify() {
     {
       const std::lock_guard lock(mutex_);
-      rung_ = true;
+      notified_ = true;
     }
     changed_.notify_all();
   }
 
-  /// Waits for a ring since the last wait, at most 20 ms so that deadlines are polled.
+  /// Waits for a notification since the last wait, at most 20 ms so that deadlines are polled.
   void wait(const std::stop_token& stop = {}) {
     std::unique_lock lock(mutex_);
-    changed_.wait_for(lock, stop, std::chrono::milliseconds(20), [&] { return rung_; });
-    rung_ = false;
+    changed_.wait_for(lock, stop, std::chrono::milliseconds(20), [&] { return notified_; });
+    notified_ = false;
   }
 
  private:
   std::mutex mutex_;
   std::condition_variable_any changed_;
-  bool rung_ = false;
+  bool notified_ = false;
 };
 
 }}}

@@ -1,5 +1,5 @@
 // The error for a model that does not fit into a device's memory: before loading, with a size that fits.
-#include "slm/model/device_room.hpp"
+#include "slm/model/device_memory.hpp"
 
 #include <catch2/catch.hpp>
 #include <string>
@@ -32,7 +32,7 @@ struct SmallDevice : backend::Lanes32 {
 std::string said(const Checkpoint& checkpoint, int context, std::size_t free) {
   try {
     const KvLayout layout(checkpoint.config(), checkpoint.settings(), KvFormat::f16);
-    check_device_room(checkpoint, WeightType::bf16, layout, context, SmallDevice(free));
+    check_device_memory(checkpoint, WeightType::bf16, layout, context, SmallDevice(free));
   } catch (const Error& error) {
     CHECK(error.id() == "gpu.out-of-memory");
     return error.what();
