@@ -106,7 +106,7 @@ inline void delta_head(const StepPlan& plan, const PlanSequence& sequence, View<
   const int dk = shape.state, dv = shape.head_dim;
   const int key_head = shape.tiled ? head % shape.groups : head / (shape.heads / shape.groups);
   const std::int64_t size = std::int64_t{dk} * dv, part = shape.conv_floats() + head * size;
-  std::vector<float> scratch(static_cast<std::size_t>(2 * dk + dv));
+  std::vector<float> buffer(static_cast<std::size_t>(2 * dk + dv));
   float *const q = buffer.data(), *const k = q + dk, *const delta = k + dk;
   for (int r = 0; r < sequence.rows; ++r) {
     const float* const row = projected.row(sequence.first_row + r);

@@ -82,7 +82,7 @@ class TokenSources {
     faults.guard([&] { one.source->propose(active.history(), most, one.proposed, one.survival); });
     const std::string wrong = cut_draft(one.proposed, most, active.target.vocab, active.ends);
     if (!wrong.empty()) faults.report(wrong);
-    ConstraintTrack& constraint = answer.processor.constraint();
+    ConstraintTrack& constraint = active.processor.constraint();
     if (constraint.on()) one.proposed.resize(constraint.permitted(one.proposed));
     if (one.source->kind == Source::Kind::estimates) {
       one.survival.resize(one.proposed.size(), 0.5f);

@@ -20,11 +20,12 @@ class ExpertProducts : protected AdaptedProducts {
   template <class Matrix, class Router>
   void add_mixture(View<float, 2> x, Norm norm, const Mixture<Matrix, Router>& mixture, float factor = 1) {
     const std::int64_t rows = x.extent(0), hidden = x.extent(1);
-    const View<float, 2> normed = room_for(room().normed, rows, hidden);
+    const View<float, 2> normed = view_of(scratch().normed, rows, hidden);
     each_row(rows, hidden, [&](std::int64_t r) { kernels().normalize(norm, x.row(r), hidden, normed.row(r)); });
     route(mixture, normed);
-    room().group(static_cast<int>(mixture.experts.size()));
-    const View<float, 2> gathered = room_for(room().gathered, static_cast<std::int64_t>(room().places.size()), hidden);
+    scratch().group(static_cast<int>(mixture.experts.size()));
+    const View<float, 2> gathered =
+        view_of(scratch().gathered, static_cast<std::int64_t>(scratch().places.size()), hidden);
     const int of_row = mixture.experts_of_row();
     each_row(rows, hidden * of_row, [&](std::int64_t r) {
       for (int j = 0; j < of_row; ++j) std::copy_n(normed.row(r), hidden, gathered.row(place_of(r, j, of_row)));
@@ -36,7 +37,7 @@ class ExpertProducts : protected AdaptedProducts {
       std::fill_n(sum, hidden, 0.0f);
       for (int j = 0; j < of_row; ++j) {
         const float* const result = gathered.row(place_of(r, j, of_row));
-        const float weight = room().choices[static_cast<std::size_t>(r * of_row + j)].weight;
+        const float weight = scratch().choices[static_cast<std::size_t>(r * of_row + j)].weight;
         for (std::int64_t i = 0; i < hidden; ++i) sum[i] += weight * result[i];
       }
       for (std::int64_t i = 0; i < hidden; ++i) to[i] += factor * sum[i];
@@ -47,13 +48,13 @@ class ExpertProducts : protected AdaptedProducts {
   using AdaptedProducts::AdaptedProducts;
 
  private:
-  ExpertRoom& buffer() const { return state_->experts; }
+  ExpertScratch& scratch() const { return state_->experts; }
   const CommonKernels& kernels() const { return *state_->kernels; }
   int place_of(std::int64_t row, int choice, int of_row) const {
-    return room().places[static_cast<std::size_t>(row * of_row + choice)];
+    return scratch().places[static_cast<std::size_t>(row * of_row + choice)];
   }
 
-  static View<float, 2> room_for(PageBuffer<float>& buffer, std::int64_t rows, std::int64_t width) {
+  static View<float, 2> view_of(PageBuffer<float>& buffer, std::int64_t rows, std::int64_t width) {
     State::grow(buffer, static_cast<std::size_t>(rows * width));
     return {buffer.data(), rows, width};
   }
@@ -65,16 +66,16 @@ class ExpertProducts : protected AdaptedProducts {
     run(static_cast<int>(rows), nanoseconds, [&](std::uint32_t r, int) { use(std::int64_t{r}); });
   }
 
-  /// Fills the room's choices.
+  /// Fills choices of the mixture's scratch.
   template <class Matrix, class Router>
   void route(const Mixture<Matrix, Router>& mixture, View<const float, 2> normed) {
     const Routing& routing = mixture.routing;
     const std::int64_t rows = normed.extent(0);
-    const View<float, 2> logits = room_for(room().logits, rows, routing.experts);
+    const View<float, 2> logits = view_of(scratch().logits, rows, routing.experts);
     multiply_small(mixture.router, mixture.router_bias, normed, logits);
     const auto of_row = static_cast<std::size_t>(mixture.experts_of_row());
-    room().choices.resize(static_cast<std::size_t>(rows) * of_row);
-    const std::span<Choice> choices(room().choices);
+    scratch().choices.resize(static_cast<std::size_t>(rows) * of_row);
+    const std::span<Choice> choices(scratch().choices);
     each_row(rows, std::int64_t{8} * routing.experts, [&](std::int64_t r) {
       const auto own = choices.subspan(static_cast<std::size_t>(r) * of_row, of_row);
       choose_experts(routing, {logits.row(r), static_cast<std::size_t>(routing.experts)},
@@ -105,11 +106,11 @@ class ExpertProducts : protected AdaptedProducts {
   template <class Matrix, class Router>
   void run_gates(const Mixture<Matrix, Router>& mixture, View<const float, 2> gathered, bool same_row) {
     std::int64_t inner = 0;
-    for (ExpertGroup& group : room().groups) {
+    for (ExpertGroup& group : scratch().groups) {
       group.inner = inner;
       inner += group.rows * mixture.experts[static_cast<std::size_t>(group.expert)].ffn();
     }
-    State::grow(room().inner, static_cast<std::size_t>(inner));
+    State::grow(scratch().inner, static_cast<std::size_t>(inner));
     const auto weight_of = [&](const ExpertGroup& group) -> const Matrix& {
       return mixture.experts[static_cast<std::size_t>(group.expert)].gate_up;
     };
@@ -117,12 +118,12 @@ class ExpertProducts : protected AdaptedProducts {
     run_groups(weight_of, 2, most_slice, [&](const ExpertGroup& group, int first, int count, const Thread& thread) {
       const Expert<Matrix>& expert = mixture.experts[static_cast<std::size_t>(group.expert)];
       const std::int64_t ffn = expert.ffn();
-      const float* const packed = room().packed.data() + group.packed;
+      const float* const packed = scratch().packed.data() + group.packed;
       float* gate = thread.tile;
       float* up = gate + std::int64_t{group.rows} * count;
       Products::multiply(expert.gate_up, first, count, packed, group.rows, gate, count, thread);
       Products::multiply(expert.gate_up, ffn + first, count, packed, group.rows, up, count, thread);
-      float* out = room().inner.data() + group.inner + first;
+      float* out = scratch().inner.data() + group.inner + first;
       for (int r = 0; r < group.rows; ++r, gate += count, up += count, out += ffn) {
         if (expert.gate_up_bias != nullptr) {
           for (int i = 0; i < count; ++i) gate[i] += expert.gate_up_bias[first + i];
@@ -140,11 +141,11 @@ class ExpertProducts : protected AdaptedProducts {
     const auto weight_of = [&](const ExpertGroup& group) -> const Matrix& {
       return mixture.experts[static_cast<std::size_t>(group.expert)].down;
     };
-    pack_groups(weight_of, false, [&](const ExpertGroup& group) { return room().inner.data() + group.inner; });
+    pack_groups(weight_of, false, [&](const ExpertGroup& group) { return scratch().inner.data() + group.inner; });
     run_groups(weight_of, 1, 2 * most_slice, [&](const ExpertGroup& group, int first, int count, const Thread& thread) {
       const Expert<Matrix>& expert = mixture.experts[static_cast<std::size_t>(group.expert)];
       float* out = results.row(group.first) + first;
-      Products::multiply(expert.down, first, count, room().packed.data() + group.packed, group.rows, out,
+      Products::multiply(expert.down, first, count, scratch().packed.data() + group.packed, group.rows, out,
                          results.stride(0), thread);
       for (int r = 0; expert.down_bias != nullptr && r < group.rows; ++r, out += results.stride(0)) {
         for (int i = 0; i < count; ++i) out[i] += expert.down_bias[first + i];
@@ -157,8 +158,8 @@ class ExpertProducts : protected AdaptedProducts {
   template <class WeightOf, class RowsOf>
   void pack_groups(const WeightOf& weight_of, bool same_row, const RowsOf& rows_of) {
     std::int64_t floats = 0, moved = 0;
-    for (ExpertGroup& group : room().groups) {
-      const ExpertGroup& first = room().groups.front();
+    for (ExpertGroup& group : scratch().groups) {
+      const ExpertGroup& first = scratch().groups.front();
       group.packed = floats;
       if (&group != &first && same_row && packs_alike(weight_of(first), weight_of(group))) {
         group.packed = first.packed;
@@ -167,13 +168,13 @@ class ExpertProducts : protected AdaptedProducts {
       floats += packed_floats(weight_of(group), group.rows);
       moved += group.rows * weight_of(group).in;
     }
-    State::grow(room().packed, static_cast<std::size_t>(floats));
-    run(static_cast<int>(room().groups.size()), 8.0 * static_cast<double>(moved) / bytes_per_ns,
+    State::grow(scratch().packed, static_cast<std::size_t>(floats));
+    run(static_cast<int>(scratch().groups.size()), 8.0 * static_cast<double>(moved) / bytes_per_ns,
         [&](std::uint32_t index, int) {
-          const ExpertGroup& group = room().groups[index];
-          if (index > 0 && group.packed == room().groups.front().packed) return;
+          const ExpertGroup& group = scratch().groups[index];
+          if (index > 0 && group.packed == scratch().groups.front().packed) return;
           const auto& weight = weight_of(group);
-          pack_to(weight, {rows_of(group), group.rows, weight.in}, room().packed.data() + group.packed);
+          pack_to(weight, {rows_of(group), group.rows, weight.in}, scratch().packed.data() + group.packed);
         });
   }
 
@@ -183,8 +184,8 @@ class ExpertProducts : protected AdaptedProducts {
   void run_groups(const WeightOf& weight_of, int parts, int slice, const Task& task) {
     MatmulTasks tasks{};
     int count = 0;
-    const int rows = room().most_rows();
-    for (ExpertGroup& group : room().groups) {
+    const int rows = scratch().most_rows();
+    for (ExpertGroup& group : scratch().groups) {
       const auto& weight = weight_of(group);
       group.first_task = count;
       count += ceil_div(static_cast<int>(weight.out) / parts, slice);
@@ -193,7 +194,7 @@ class ExpertProducts : protected AdaptedProducts {
       tasks.bytes += static_cast<double>(weight.bytes());
     }
     const auto one = [&](int index, const Thread& thread) {
-      const ExpertGroup& group = room().group_of(index);
+      const ExpertGroup& group = scratch().group_of(index);
       const auto& weight = weight_of(group);
       const int first = (index - group.first_task) * slice;
       MatmulTasks around{};

@@ -15,7 +15,7 @@
 #include "slm/backend/concept.hpp"
 #include "slm/backend/cpu/buffer.hpp"
 #include "slm/backend/cpu/code_matrix.hpp"
-#include "slm/backend/cpu/expert_room.hpp"
+#include "slm/backend/cpu/expert_scratch.hpp"
 #include "slm/backend/cpu/kernels.hpp"
 #include "slm/backend/cpu/options.hpp"
 #include "slm/backend/cpu/rope_table.hpp"
@@ -84,7 +84,7 @@ class Products {
     ThreadPool pool;
     RopeTable rope;
     AttendTasks attention;
-    ExpertRoom experts;
+    ExpertScratch experts;
     PageBuffer<float> step_scratch[scratch_buffers];  // activations of the current step
     PageBuffer<float> packed;
     PageBuffer<float> projected;

@@ -1,4 +1,4 @@
-// ExpertRoom: the rows of a step's mixture of experts, grouped by expert, and scratch memory.
+// ExpertScratch: the rows of a step's mixture of experts, grouped by expert, and scratch memory.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +22,7 @@ struct ExpertGroup {
   int first_task = 0;
 };
 
-struct ExpertRoom {
+struct ExpertScratch {
   PageBuffer<float> normed;    // [rows, hidden]
   PageBuffer<float> logits;    // [rows, experts]
   PageBuffer<float> gathered;  // [places, hidden]: the inputs of the experts, then their results
