@@ -107,6 +107,26 @@ OrderedJson experts_of(const slm::Checkpoint& checkpoint, const Contents& conten
           {"active_parameters", contents.parameters - unused}};
 }
 
+/// Null without a recurrence. state_bytes: of one layer's state.
+OrderedJson mixer_of(const slm::Mixer& mixer) {
+  if (mixer.kind == slm::MixerKind::none) return nullptr;
+  return {{"kind", slm::name_of(mixer.kind)},
+          {"taps", mixer.taps},
+          {"heads", mixer.heads},
+          {"head_dim", mixer.head_dim},
+          {"groups", mixer.groups},
+          {"state", mixer.state},
+          {"state_bytes", mixer.state_floats() * static_cast<std::int64_t>(sizeof(float))}};
+}
+
+OrderedJson layers_of(const slm::LayerSet& set, int layers) {
+  OrderedJson list = OrderedJson::array();
+  for (int layer = 0; layer < layers; ++layer) {
+    if (set.has(layer)) list.push_back(layer);
+  }
+  return list;
+}
+
 /// Null if nothing is quantized.
 OrderedJson quantization_of(const Contents& contents) {
   if (contents.quantized_layers == 0) return nullptr;
@@ -166,6 +186,10 @@ OrderedJson describe(const std::string& folder, int sequences) {
       json[field] = slm::name_of(config.*member);
     } else if constexpr (std::is_same_v<Field, slm::MixtureConfig>) {
       json[field] = experts_of(checkpoint, contents);
+    } else if constexpr (std::is_same_v<Field, slm::Mixer>) {
+      json[field] = mixer_of(config.*member);
+    } else if constexpr (std::is_same_v<Field, slm::LayerSet>) {
+      json[field] = layers_of(config.*member, config.layers);
     } else {
       json[field] = config.*member;
     }
