@@ -212,9 +212,11 @@ OrderedJson describe(const std::string& folder, int sequences) {
   json["held_as"] = formats_of(checkpoint);
   json["quantization"] = quantization_of(contents);
   if (contents.blocked) json["quantization"] = "GGUF blocks";
+  std::int64_t attentions = 0;
+  for (int layer = 0; layer < config.layers; ++layer) attentions += config.has_attention(layer) ? 1 : 0;
   for (const slm::KvFormat format : slm::kv_formats) {
     json["kv_cache_bytes_per_token"][std::string{slm::name_of(format)}] =
-        std::int64_t{2} * config.layers * config.kv_heads * slm::kv_row_bytes(format, config.head_dim);
+        2 * attentions * config.kv_heads * slm::kv_row_bytes(format, config.head_dim);
   }
   json["memory"] = memory_of(checkpoint, contents.bytes, sequences);
   json["tokenizer_vocab"] = nullptr;

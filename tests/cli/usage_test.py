@@ -115,6 +115,9 @@ class Usage(ProgramTest):
             with self.subTest(model=model):
                 self.assertRegex("; ".join(self.as_json("info", MODELS / model)["traits"]), trait)
                 self.assertRegex(self.ok("info", MODELS / model).out, rf"\ntraits +[^\n]*{trait}")
+        hybrid = self.as_json("info", MODELS / "lfm2")  # 2 of 6 layers attend, with 2 heads of 10 numbers
+        self.assertEqual(hybrid["mixer_layers"], [0, 1, 3, 5])
+        self.assertEqual(hybrid["kv_cache_bytes_per_token"]["f32"], 2 * 2 * 2 * 10 * 4)
         self.error("--sequences", "info", self.target, "--sequences", 0, status=2)
 
     def test_info_of_a_refused_model_names_the_unknown_trait_or_tensor(self):
