@@ -33,7 +33,11 @@ slm::ConstraintRef make_constraint(const ConstraintOptions& options, const std::
     if (options.json_object) return slm::Grammar::json();
     std::vector<std::string> texts(1);
     for (const char letter : *options.choice) {
-      letter == ',' ? void(texts.emplace_back()) : texts.back().push_back(letter);
+      if (letter == ',') {
+        texts.emplace_back();
+      } else {
+        texts.back().push_back(letter);
+      }
     }
     return slm::Grammar::choice(texts);
   };

@@ -78,6 +78,13 @@ void compare(const std::filesystem::path& path, const std::vector<GoldenCase>& g
   CHECK(cases > 0);
 }
 
+/// Compares on both backends, with tolerances relative to the largest logit.
+void compare_scaled(const std::filesystem::path& model, const std::vector<GoldenCase>& goldens) {
+  const double largest = largest_logit(goldens);
+  SECTION("reference") { compare(model, goldens, backend::Reference{}, {}, reference_tolerance * largest); }
+  SECTION("cpu") { compare(model, goldens, backend::Cpu{}, {}, tolerance * largest); }
+}
+
 }  // namespace
 
 TEST_CASE("fixture models give the expected logits") {
@@ -99,22 +106,14 @@ TEST_CASE("fixture models of newer families give the expected logits") {
   const std::string name = GENERATE(from_range(newer_fixtures));
   CAPTURE(name);
   const auto folder = fixture(text("models/", name));
-  const auto goldens = read_golden(folder);
-  SECTION("reference") {
-    compare(folder, goldens, backend::Reference{}, {}, reference_tolerance * largest_logit(goldens));
-  }
-  SECTION("cpu") { compare(folder, goldens, backend::Cpu{}, {}, tolerance * largest_logit(goldens)); }
+  compare_scaled(folder, read_golden(folder));
 }
 
 TEST_CASE("fixture models with recurrent layers give the expected logits") {
   const std::string name = GENERATE(from_range(hybrid_fixtures));
   CAPTURE(name);
   const auto folder = fixture(text("models/", name));
-  const auto goldens = read_golden(folder);
-  SECTION("reference") {
-    compare(folder, goldens, backend::Reference{}, {}, reference_tolerance * largest_logit(goldens));
-  }
-  SECTION("cpu") { compare(folder, goldens, backend::Cpu{}, {}, tolerance * largest_logit(goldens)); }
+  compare_scaled(folder, read_golden(folder));
 }
 
 TEST_CASE("GGUF files of llama.cpp's converter from fixture models give the expected logits") {
@@ -149,11 +148,7 @@ TEST_CASE("GGUF files of newer families give the expected logits") {
                "granitemoeshared", "ernie4.5-moe", "gpt-oss");
   CAPTURE(name);
   const auto path = fixture(text("gguf/", name, ".gguf"));
-  const auto goldens = read_golden(fixture(text("models/", name)));
-  SECTION("reference") {
-    compare(path, goldens, backend::Reference{}, {}, reference_tolerance * largest_logit(goldens));
-  }
-  SECTION("cpu") { compare(path, goldens, backend::Cpu{}, {}, tolerance * largest_logit(goldens)); }
+  compare_scaled(path, read_golden(fixture(text("models/", name))));
 }
 
 TEST_CASE("a GGUF file with experts in MXFP4 gives the expected logits") {

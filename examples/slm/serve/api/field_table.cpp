@@ -29,7 +29,7 @@ constexpr FieldRow refused(std::string_view name, unsigned routes, std::string_v
 }
 
 constexpr std::string_view constrains = "answers are not constrained to a grammar or schema";
-constexpr std::string_view samples = "this way of sampling is not implemented";
+constexpr std::string_view samples = "the server has no such sampling method";
 constexpr std::string_view tools = "the server does not call tools";
 constexpr std::string_view cuts = "the server does not cut texts";
 constexpr std::string_view thinks = "the server does not separate thoughts from answers";
