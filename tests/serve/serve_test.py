@@ -254,7 +254,7 @@ class Serve(unittest.TestCase):
             with self.subTest(field=field, value=value):
                 self.refused({"prompt": "x", field: value}, field)
         for field, value in (
-                ("tools", [{"type": "function"}]), ("tool_choice", "required"), ("response_format", {"type": "json_object"}),
+                ("tools", [{"type": "function"}]), ("tool_choice", "required"),
                 ("suffix", "x"), ("best_of", 3), ("prompt_logprobs", 1), ("priority", 1)):
             with self.subTest(field=field):
                 self.refused({"prompt": "x", field: value}, field, "not supported")

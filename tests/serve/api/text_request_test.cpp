@@ -78,8 +78,6 @@ TEST_CASE("an integer may be written with a point; other types and values beyond
 TEST_CASE("what would change the answer and is not there is refused by name, and what would not is taken") {
   CHECK(refused({{"tools", {1}}}) == "tools");
   CHECK_NOTHROW(read({{"tools", Json::array()}, {"tool_choice", "auto"}}));
-  CHECK(refused({{"response_format", {{"type", "json_schema"}}}}) == "response_format");
-  CHECK(refused({{"response_format", {{"type", 5}}}}) == "response_format");
   CHECK(refused({{"skip_special_tokens", false}}) == "skip_special_tokens");
   CHECK(refused({{"best_of", 2}}) == "best_of");
   const Json usage_in_each{{"continuous_usage_stats", true}};  // which means nothing by itself
@@ -143,9 +141,7 @@ TEST_CASE("the reference lists the table of fields") {
 }
 
 TEST_CASE("fields that would change the answer in other servers are refused, in their harmless forms they are taken") {
-  for (const char* name : {"grammar",
-                           "json_schema",
-                           "regex",
+  for (const char* name : {"regex",
                            "ebnf",
                            "repeat_penalty",
                            "repeat_last_n",
@@ -185,7 +181,6 @@ TEST_CASE("fields that would change the answer in other servers are refused, in 
                            "no_repeat_ngram_size",
                            "suffix",
                            "prompt_logprobs",
-                           "guided_json",
                            "bad_words",
                            "max_completion_tokens"}) {
     INFO(name);

@@ -206,7 +206,7 @@ void Api::check_key(const HttpRequest& request) const {
 }
 
 std::unique_ptr<Exchange> Api::completions(const HttpRequest& request, const std::function<void()>& wake) {
-  return begin(read_completion(parse_body(request), model_, options_.reading), wake);
+  return begin(read_completion(parse_body(request), model_, options_.reading, request.body), wake);
 }
 
 std::unique_ptr<Exchange> Api::chat_completions(const HttpRequest& request, const std::function<void()>& wake) {

@@ -28,7 +28,7 @@ constexpr FieldRow refused(std::string_view name, unsigned routes, std::string_v
   return {name, routes, FieldUse::refused, FieldType::any, 0, 0, neutral, text};
 }
 
-constexpr std::string_view constrains = "answers are not constrained to a grammar or schema";
+constexpr std::string_view constrains = "`structured_outputs` is the field for a constraint of the answer";
 constexpr std::string_view samples = "the server has no such sampling method";
 constexpr std::string_view tools = "the server does not call tools";
 constexpr std::string_view cuts = "the server does not cut texts";
@@ -80,6 +80,21 @@ constexpr FieldRow table[] = {
     followed("stop_token_ids", texts, FieldType::list, "tokens that end the text", "[[]]"),
     followed("ignore_eos", texts, FieldType::boolean, "end tokens do not end the text"),
     followed("include_stop_str_in_output", texts, FieldType::boolean, "the text includes the stop string or token"),
+    followed("response_format", texts, FieldType::object,
+             "`type`: `text`, `json_object` or `json_schema` with `json_schema.schema`; `strict` changes nothing",
+             "[{}, {\"type\": \"text\"}]"),
+    followed("structured_outputs", texts, FieldType::object,
+             "one of `json`, `regex`, `choice`, `grammar`, `json_object`, with `whitespace_pattern` or "
+             "`disable_any_whitespace`",
+             "[{}]"),
+    followed("json_schema", texts, FieldType::object, "the answer is JSON of this schema"),
+    followed("grammar", texts, FieldType::string, "the answer is a text of this grammar in llama.cpp's syntax",
+             "[\"\"]"),
+    followed("guided_json", texts, FieldType::any, "the answer is JSON of this schema, an object or its text"),
+    followed("guided_regex", texts, FieldType::string, "the answer matches as a whole", "[\"\"]"),
+    followed("guided_choice", texts, FieldType::list, "the answer is one of these texts", "[[]]"),
+    followed("guided_grammar", texts, FieldType::string, "the same as `grammar`", "[\"\"]"),
+    followed("guided_whitespace_pattern", texts, FieldType::string, "white space in `guided_json` and other schemas"),
     followed("echo", on_completions, FieldType::boolean, "the prompt precedes the text, also in `logprobs`"),
     integer("logprobs", on_completions, 0, 20, "alternatives per token"),
     followed("logprobs", on_chat, FieldType::boolean, "log-probabilities of the answer"),
@@ -127,8 +142,7 @@ constexpr FieldRow table[] = {
     hint("n_keep", texts, "only for context shifting"),
     hint("length_penalty", texts, "only with beams"),
     hint("early_stopping", texts, "only with beams"),
-    hint("guided_decoding_backend", texts, "only with a grammar"),
-    hint("guided_whitespace_pattern", texts, "only with a grammar"),
+    hint("guided_decoding_backend", texts, runs),
     hint("spaces_between_special_tokens", texts, "only for visible special tokens"),
 
     // Fields that would change an answer but are not supported.
@@ -173,18 +187,10 @@ constexpr FieldRow table[] = {
     refused("web_search_options", texts, "[]", tools),
     refused("moderation", texts, "[]", "moderation is not supported"),
 
-    refused("response_format", texts, "[{}, {\"type\": \"text\"}]", constrains),
-    refused("structured_outputs", texts, "[{}]", constrains),
     refused("structural_tag", texts, "[\"\", {}]", constrains),
-    refused("guided_json", texts, "[]", constrains),
-    refused("guided_regex", texts, "[\"\"]", constrains),
-    refused("guided_choice", texts, "[[]]", constrains),
-    refused("guided_grammar", texts, "[\"\"]", constrains),
-    refused("grammar", texts, "[\"\"]", constrains),
     refused("grammar_lazy", texts, "[false]", constrains),
     refused("grammar_triggers", texts, "[[]]", constrains),
     refused("preserved_tokens", texts, "[[]]", constrains),
-    refused("json_schema", texts, "[]", constrains),
     refused("regex", texts, "[\"\"]", constrains),
     refused("ebnf", texts, "[\"\"]", constrains),
     refused("format", texts, "[\"\"]", constrains),

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "api/constraint_cache.hpp"
 #include "api/refusal.hpp"
 #include "slm/decode/drafter.hpp"
 #include "slm/decode/request.hpp"
@@ -36,6 +37,7 @@ struct ServedModel {
   std::int64_t created = 0;                               // Unix time
   std::shared_ptr<slm::AdapterStore> adapters = nullptr;  // adapters served as models; null: none
   slm::SuggestedSampling suggested = {};                  // sampling defaults for requests
+  std::shared_ptr<ConstraintCache> constraints = std::make_shared<ConstraintCache>();
 };
 
 /// Thread-safe.

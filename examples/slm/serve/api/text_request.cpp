@@ -8,6 +8,7 @@
 #include <random>
 #include <span>
 
+#include "api/constraint_fields.hpp"
 #include "slm/core/checksum.hpp"
 #include "slm/text/utf8.hpp"
 
@@ -98,6 +99,7 @@ TextRequest read_common(const Fields& fields, const ServedModel& model, const Re
   request.sampling = read_sampling(fields, model);
   request.stop_tokens = request.sampling.stop_tokens;
   request.stops = read_stops(fields);
+  request.constraint = read_constraint(fields, model);
   request.include_stop = fields.boolean("include_stop_str_in_output", false);
   request.n = static_cast<int>(fields.integer("n").value_or(1));
   if (const auto best_of = fields.integer("best_of"); best_of && *best_of != request.n) {
@@ -277,9 +279,10 @@ std::vector<slm::Token> read_messages(const Fields& fields, const ServedModel& m
   }
 }
 
-TextRequest read_completion(slm::Json body, const ServedModel& model, const ReadingOptions& options) {
+TextRequest read_completion(slm::Json body, const ServedModel& model, const ReadingOptions& options,
+                            std::string_view source) {
   std::vector<std::string> ignored = check_fields(body, on_completions, options.strict_fields);
-  const Fields fields(body);
+  const Fields fields(body, source);
   TextRequest request = read_common(fields, model, options);
   request.ignored = std::move(ignored);
   const bool echo = fields.boolean("echo", false);
@@ -318,7 +321,8 @@ TextRequest read_chat(slm::Json body, const ServedModel& model, const ReadingOpt
 
 slm::Request TextRequest::choice(std::size_t i, const ServedModel& model) const {
   const auto choices_of_prompt = static_cast<std::size_t>(n);
-  slm::Request request{.prompt = prompts[i / choices_of_prompt], .sampling = sampling, .tenant = tenant};
+  slm::Request request{
+      .prompt = prompts[i / choices_of_prompt], .sampling = sampling, .constraint = constraint, .tenant = tenant};
   slm::Sampling& own = request.sampling;
   own.seed += i % choices_of_prompt;
   const int left = model.info.context - static_cast<int>(request.prompt.size());

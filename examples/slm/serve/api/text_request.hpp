@@ -22,6 +22,7 @@ struct TextRequest {
   std::vector<std::string> echoes;      // text before the choices of each prompt; empty: none
   std::optional<int> max_tokens;        // of a choice; nothing: as many as the context has room for
   slm::Sampling sampling;               // of the first choice, except its length and min_tokens
+  slm::ConstraintRef constraint;        // what an answer may be; null: anything
   int min_tokens = 0;                   // before the text may end by a token or a stop string
   std::uint64_t tenant = 0;             // of texts that may share pages
   std::vector<slm::Token> stop_tokens;  // that the client named
@@ -58,9 +59,9 @@ std::uint64_t read_tenant(const Fields& fields);
 /// The prompt of a list of messages. Throws Refusal.
 std::vector<slm::Token> read_messages(const Fields& fields, const ServedModel& model);
 
-/// Throws Refusal.
-TextRequest read_completion(slm::Json body, const ServedModel& model, const ReadingOptions& options);
-/// source: the text of `body`, for the order of names in what templates show.
+/// source: the text of `body`, for the order of names in schemas and in what templates show. Throws Refusal.
+TextRequest read_completion(slm::Json body, const ServedModel& model, const ReadingOptions& options,
+                            std::string_view source = {});
 TextRequest read_chat(slm::Json body, const ServedModel& model, const ReadingOptions& options,
                       std::string_view source = {});
 
