@@ -1,12 +1,14 @@
 // ChatFormat: the format of a model's conversations, as selected by commands.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "slm/core/error.hpp"
+#include "slm/text/answer_parser.hpp"
 #include "slm/text/chat.hpp"
 #include "slm/text/tokenizer.hpp"
 
@@ -20,9 +22,11 @@ struct ChatOptions {
 
 struct ChatFormat {
   slm::ChatTemplate form;
-  std::string kwargs = {};    // variables of the template
-  slm::ChatStops stops = {};  // what ends an answer
-  bool space = false;         // an answer begins with a space that is no part of it
+  std::string kwargs = {};            // variables of the template
+  slm::ChatStops stops = {};          // what ends an answer
+  bool space = false;                 // an answer begins with a space that is no part of it
+  slm::AnswerFormat answer = {};      // how the model writes reasoning and calls
+  std::vector<slm::Token> tags = {};  // special tokens of that format
 
   /// The prompt that asks for the next answer. Throws Error ("chat.…").
   std::vector<slm::Token> encode(const slm::Tokenizer& tokenizer, const std::vector<slm::ChatMessage>& said) const {
@@ -64,6 +68,11 @@ inline ChatFormat make_chat_format(slm::ChatTemplate form, const ChatOptions& op
   if (options.no_thinking) format.kwargs = slm::with_kwarg(options.kwargs, "enable_thinking", "false");
   format.stops = format.form.stops(tokenizer);
   format.space = format.form.space_before_answer(tokenizer);
+  format.answer = slm::AnswerFormat::of(format.form);
+  for (const std::string& tag : format.answer.tags()) {
+    const std::optional<slm::Token> token = tokenizer.token(tag);
+    if (token && tokenizer.is_special(*token)) format.tags.push_back(*token);
+  }
   return format;
 }
 

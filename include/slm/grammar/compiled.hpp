@@ -21,6 +21,41 @@ struct Compiled {
   Expression json_character = nothing;  // any character inside of a JSON string
 };
 
+/// Adds the expressions of another grammar, and returns its root among them.
+inline Expression add(Compiled& to, const Compiled& other) {
+  Expressions& expressions = to.expressions;
+  const Expressions& source = other.expressions;
+  const auto first_rule = static_cast<std::uint32_t>(expressions.rules().size());
+  for (std::uint32_t r = 0; r < source.rules().size(); ++r) expressions.add_rule(source.rule_name(r));
+  std::vector<Expression> made(source.size(), nothing);
+  made[empty] = empty;
+  for (Expression e = 2; e < source.size(); ++e) {  // expressions are numbered after their parts
+    const Node& node = source.node(e);
+    std::vector<Expression> parts;
+    switch (node.kind) {
+      case Kind::no_text:
+      case Kind::empty_text: break;
+      case Kind::bytes: made[e] = expressions.bytes(source.set(node)); break;
+      case Kind::sequence: made[e] = expressions.sequence(made[node.a], made[node.b]); break;
+      case Kind::either:
+      case Kind::both:
+        for (const Expression part : source.list(node)) parts.push_back(made[part]);
+        made[e] = node.kind == Kind::either ? expressions.either(std::move(parts)) : expressions.both(std::move(parts));
+        break;
+      case Kind::complement: made[e] = expressions.complement(made[node.a]); break;
+      case Kind::repeat: made[e] = expressions.repeat(made[node.a], node.least, node.most); break;
+      case Kind::multiple: made[e] = expressions.multiple(node.a, node.b); break;
+      case Kind::leaf: made[e] = expressions.leaf(made[node.a]); break;
+      case Kind::rule: made[e] = expressions.rule(first_rule + node.a); break;
+    }
+  }
+  for (std::uint32_t r = 0; r < source.rules().size(); ++r) {
+    expressions.rules()[first_rule + r] = made[source.rules()[r]];
+  }
+  if (other.json_character != nothing) to.json_character = made[other.json_character];
+  return made[other.root];
+}
+
 /// Removes what has no text, and checks the rules.
 class Finisher {
  public:

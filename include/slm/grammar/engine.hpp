@@ -47,6 +47,8 @@ class EnginePool {
  public:
   explicit EnginePool(Compiled compiled) : compiled_(std::move(compiled)) {}
 
+  const Compiled& compiled() const { return compiled_; }
+
   /// The engine of a new constraint. One that has grown far is replaced; its constraints keep it.
   std::shared_ptr<Engine> take() {
     const std::lock_guard lock(mutex_);

@@ -46,6 +46,15 @@ class Grammar {
   /// A text of the rule `root` of a grammar in llama.cpp's syntax.
   static Grammar gbnf(std::string_view grammar, const GrammarLimits& limits = {});
 
+  /// Any text up to its first `end`.
+  static Grammar through(std::string_view end, const GrammarLimits& limits = {});
+
+  /// A text of each grammar, one behind the other.
+  static Grammar sequence(std::span<const Grammar> parts, const GrammarLimits& limits = {});
+
+  /// A text of one of the grammars.
+  static Grammar any_of(std::span<const Grammar> parts, const GrammarLimits& limits = {});
+
  private:
   friend class Constraint;
 

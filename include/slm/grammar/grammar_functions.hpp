@@ -68,6 +68,37 @@ SLM_INLINE Grammar Grammar::gbnf(std::string_view source, const GrammarLimits& l
       limits, [&](grammar::Compiled& compiled) { return grammar::GbnfParser(compiled.expressions, source).parse(); }));
 }
 
+SLM_INLINE Grammar Grammar::through(std::string_view end, const GrammarLimits& limits) {
+  if (end.empty() || !utf8::is_valid(end)) {
+    throw Error("grammar.choice", text(quote(end), " is empty or not UTF-8"), "Correct the text");
+  }
+  return Grammar(grammar::compile(limits, [&](grammar::Compiled& compiled) {
+    grammar::Expressions& expressions = compiled.expressions;
+    grammar::Characters characters(expressions);
+    const grammar::Expression any = characters.any_text(), last = expressions.literal(end);
+    const grammar::Expression before = expressions.sequence({any, last, characters.any(), any});
+    return expressions.leaf(expressions.both({expressions.sequence(any, last), expressions.complement(before)}));
+  }));
+}
+
+SLM_INLINE Grammar Grammar::sequence(std::span<const Grammar> parts, const GrammarLimits& limits) {
+  return Grammar(grammar::compile(limits, [&](grammar::Compiled& compiled) {
+    grammar::Expression whole = grammar::empty;
+    for (std::size_t i = parts.size(); i-- > 0;) {
+      whole = compiled.expressions.sequence(grammar::add(compiled, parts[i].pool_->compiled()), whole);
+    }
+    return whole;
+  }));
+}
+
+SLM_INLINE Grammar Grammar::any_of(std::span<const Grammar> parts, const GrammarLimits& limits) {
+  return Grammar(grammar::compile(limits, [&](grammar::Compiled& compiled) {
+    std::vector<grammar::Expression> forms;
+    for (const Grammar& part : parts) forms.push_back(grammar::add(compiled, part.pool_->compiled()));
+    return compiled.expressions.either(std::move(forms));
+  }));
+}
+
 SLM_INLINE Grammar Grammar::choice(std::span<const std::string> texts, const GrammarLimits& limits) {
   if (texts.empty()) throw Error("grammar.choice", "the list of texts is empty", "Add at least one text");
   std::size_t bytes = 0;

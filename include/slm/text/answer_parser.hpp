@@ -37,6 +37,10 @@ class AnswerFormat {
   std::string_view name() const;
   bool has_calls() const;
 
+  /// The tags around reasoning; empty: the form has none.
+  std::string_view reasoning_begin() const { return reasoning_open_; }
+  std::string_view reasoning_end() const { return reasoning_close_; }
+
   /// The tags of the form. Where they are special tokens, the text for the parser must contain them.
   std::vector<std::string> tags() const;
 

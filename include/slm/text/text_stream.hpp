@@ -1,6 +1,7 @@
 // TextStream: prints tokens as text while they are generated, in whole characters, up to a stop string.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <functional>
 #include <optional>
@@ -30,12 +31,14 @@ class TextStream {
   using Write = std::function<void(std::string_view)>;
 
   /// prompt: the tokens before the text; may be empty. Calls write(text) with valid UTF-8. Empty stop
-  /// strings are ignored, and so are those that end with one of the first `least` tokens.
+  /// strings are ignored, and so are those that end with one of the first `least` tokens. kept: special tokens that
+  /// are text, such as tags of an AnswerFormat.
   TextStream(Tokenizer tokenizer, std::span<const Token> prompt, Write write,
-             const std::vector<std::string>& stops = {}, std::size_t least = 0)
+             const std::vector<std::string>& stops = {}, std::size_t least = 0, std::vector<Token> kept = {})
       : tokenizer_(std::move(tokenizer)),
         write_(std::move(write)),
         least_(least),
+        kept_(std::move(kept)),
         decoder_(tokenizer_.decode_state()),
         matcher_(stops) {
     for (const std::string& stop : stops) {
@@ -88,7 +91,9 @@ class TextStream {
   };
 
   void decode(Token token, std::string& out) {
-    if (tokenizer_.is_token(token) && !tokenizer_.is_special(token)) decoder_.push(tokenizer_.piece(token), out);
+    if (!tokenizer_.is_token(token)) return;
+    const bool is_text = !tokenizer_.is_special(token) || std::find(kept_.begin(), kept_.end(), token) != kept_.end();
+    if (is_text) decoder_.push(tokenizer_.piece(token), out);
   }
 
   /// Text that no token changes any more.
@@ -131,6 +136,7 @@ class TextStream {
   Tokenizer tokenizer_;
   Write write_;
   std::size_t least_, tokens_ = 0;
+  std::vector<Token> kept_;
   DecodeState decoder_;
   std::string prompt_end_;  // what the prompt's unfinished character is if it stays so; until the first text
   StopMatcher matcher_;

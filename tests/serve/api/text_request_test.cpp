@@ -202,8 +202,6 @@ TEST_CASE("fields that would change the answer in other servers are refused, in 
       {{"allowed_token_ids", Json::array()}},
       {{"structured_outputs", {{"json", nullptr}}}},
       {{"response_format", {{"type", "text"}, {"json_schema", nullptr}}}},
-      {{"tools", {{{"type", "function"}}}}, {"tool_choice", "none"}},
-      {{"functions", {{{"name", "look"}}}}, {"function_call", "none"}},
   };
   for (const Json& fields : harmless) {
     INFO(fields.dump());

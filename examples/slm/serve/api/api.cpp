@@ -342,7 +342,7 @@ Ready Api::tokenize(const HttpRequest& request) const {
   };
   std::vector<slm::Token> tokens;
   if (fields.has("messages")) {
-    tokens = read_messages(fields, model_);
+    tokens = read_messages(fields, model_, read_tools(fields)).tokens;
   } else if (fields.has("prompt")) {
     tokens = encode(prompt, with_special);
   } else if (fields.has("content")) {

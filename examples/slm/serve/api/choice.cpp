@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <new>
+#include <utility>
+
+#include "http/random_hex.hpp"
 
 namespace serve {
 
@@ -12,6 +15,9 @@ std::vector<std::string> all_stops(const ServedModel& model, const TextRequest& 
   if (request.chat) stops.insert(stops.end(), model.chat->stops.strings.begin(), model.chat->stops.strings.end());
   return stops;
 }
+
+/// A call id that every template accepts: some want nine letters or digits.
+std::string new_call_id() { return random_hex().substr(0, 9); }
 
 template <class List, class Value>
 bool contains(const List& list, const Value& value) {
@@ -30,19 +36,26 @@ Choice::Choice(const ServedModel& model, const TextRequest& request, std::size_t
             if (request_.chat) piece = model.chat->spoken(piece, begun_);
             text_ += piece;
           },
-          all_stops(model, request), static_cast<std::size_t>(request.min_tokens)) {}
+          all_stops(model, request), static_cast<std::size_t>(request.min_tokens),
+          request.chat && request.separates_reasoning ? model.chat->tags : std::vector<slm::Token>{}),
+      reasons_(request.reasoning == Reasoning::begun) {
+  if (!request.chat || !request.separates_reasoning) return;
+  parser_.emplace(model.chat->answer, slm::AnswerOptions{.tools = request.tools.list,
+                                                         .reads_calls = request.tools.choice != ToolChoice::none,
+                                                         .begins_in_reasoning = reasons_});
+}
 
 std::optional<slm::AnsweredToken> Choice::fetch() {
   try {
     for (;;) {
       auto token = answer_.try_next();
-      if (!token || !stream_.stopped()) return token;  // what comes behind a stop string is dropped
+      if (!token || !ended()) return token;  // what comes behind the end is dropped
     }
   } catch (const slm::Error& error) {
-    if (stream_.stopped()) return std::nullopt;
+    if (ended()) return std::nullopt;
     throw request_.asked.refusal_for(error);
   } catch (const std::exception&) {
-    if (stream_.stopped()) return std::nullopt;
+    if (ended()) return std::nullopt;
     throw failed_by("serve.engine-fault");
   }
 }
@@ -69,6 +82,8 @@ std::optional<Delta> Choice::next() {
     if (delta.tokens.empty()) delta.drafted = held_->drafted;
     if (held_->drafted != delta.drafted) break;
     take(*held_);
+    if (parser_) parse(parser_->push(std::exchange(text_, {})));
+    if (reasons_) ++reasoning_tokens_;
     delta.tokens.push_back(std::move(*held_));
     held_.reset();
   }
@@ -77,25 +92,50 @@ std::optional<Delta> Choice::next() {
     finish();
     delta.last = true;
   }
+  if (request_.chat && !parser_ && !text_.empty()) parts_ = {{.text = std::exchange(text_, {})}};
   delta.text = std::exchange(text_, {});
+  delta.parts = std::exchange(parts_, {});
   if (delta.tokens.empty() && !delta.last) return std::nullopt;
   return delta;
 }
 
+void Choice::parse(std::vector<slm::AnswerPart> parts) {
+  for (slm::AnswerPart& part : parts) {
+    if (ended_) return;
+    reasons_ = part.kind == slm::AnswerPart::Kind::reasoning;
+    if (part.kind == slm::AnswerPart::Kind::call) {
+      ++calls_;
+      part.call.id = new_call_id();
+      ended_ = !request_.tools.parallel;
+    }
+    if (!parts_.empty() && part.kind != slm::AnswerPart::Kind::call && parts_.back().kind == part.kind) {
+      parts_.back().text += part.text;
+    } else {
+      parts_.push_back(std::move(part));
+    }
+  }
+  if (ended_) answer_.stop();
+}
+
 void Choice::finish() {
   stats_ = answer_.stats();
-  if (!stream_.stopped() &&
+  if (!ended() &&
       (stats_.finish_reason == slm::FinishReason::cancelled || stats_.finish_reason == slm::FinishReason::deadline)) {
     throw shutting_down();
   }
   stream_.finish();
+  if (parser_ && !ended_) {
+    parse(parser_->push(std::exchange(text_, {})));
+    if (!ended_) parse(parser_->finish());
+  }
   over_ = true;
 }
 
 const char* Choice::finish_reason() const {
   const bool cut =
       stats_.finish_reason == slm::FinishReason::length || stats_.finish_reason == slm::FinishReason::context;
-  return cut && !stream_.stopped() ? "length" : "stop";
+  if (cut && !ended()) return "length";
+  return calls_ > 0 ? "tool_calls" : "stop";
 }
 
 }  // namespace serve

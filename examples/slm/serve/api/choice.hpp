@@ -7,13 +7,15 @@
 #include <vector>
 
 #include "api/text_request.hpp"
+#include "slm/text/answer_parser.hpp"
 #include "slm/text/text_stream.hpp"
 
 namespace serve {
 
 /// New text and tokens of a choice.
 struct Delta {
-  std::string text;
+  std::string text;                    // of a completion
+  std::vector<slm::AnswerPart> parts;  // of a chat's answer; ids of calls are unique
   std::vector<slm::AnsweredToken> tokens;
   bool drafted = false;  // the tokens were proposed by the draft
   bool last = false;     // no delta follows
@@ -41,21 +43,32 @@ class Choice {
   /// The stop string or token of the request that ended it, else null.
   const OrderedJson& stop_reason() const { return stop_reason_; }
   std::int64_t tokens() const { return tokens_; }
+  /// The number of tokens up to the end of the reasoning.
+  std::int64_t reasoning_tokens() const { return reasoning_tokens_; }
   const slm::Stats& stats() const { return stats_; }
 
  private:
   void take(const slm::AnsweredToken& token);
   std::optional<slm::AnsweredToken> fetch();
+  /// The text so far as parts of the answer.
+  void parse(std::vector<slm::AnswerPart> parts);
+  /// Whether the answer has ended, whatever tokens follow.
+  bool ended() const { return ended_ || stream_.stopped(); }
   void finish();
 
   const TextRequest& request_;
   std::size_t prompt_;  // its number
   slm::Answer answer_;
-  std::string text_;                        // not handed out yet
-  bool begun_ = false;                      // some text has been seen
-  slm::TextStream stream_;                  // writes into text_
-  std::optional<slm::AnsweredToken> held_;  // fetched, and for the next delta
-  std::int64_t tokens_ = 0;
+  std::string text_;                         // not handed out yet
+  std::vector<slm::AnswerPart> parts_;       // not handed out yet
+  bool begun_ = false;                       // some text has been seen
+  slm::TextStream stream_;                   // writes into text_
+  std::optional<slm::AnswerParser> parser_;  // of a chat
+  std::optional<slm::AnsweredToken> held_;   // fetched, and for the next delta
+  std::int64_t tokens_ = 0, reasoning_tokens_ = 0;
+  std::size_t calls_ = 0;
+  bool reasons_ = false;  // the answer is in its reasoning
+  bool ended_ = false;    // no text is wanted any more
   bool over_ = false;
   OrderedJson stop_reason_;
   slm::Stats stats_;

@@ -1,15 +1,18 @@
 // ConstraintCache: the constraints of recent answers, so that a grammar that returns is compiled once.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <functional>
 #include <list>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "slm/decode/output_constraint.hpp"
 #include "slm/grammar.hpp"
@@ -23,18 +26,19 @@ class ConstraintCache {
   explicit ConstraintCache(std::size_t most = 32) : most_(most) {}
 
   /// The constraint with this key: everything that its grammar depends on. compile() makes the grammar of a new key,
-  /// and may throw. Every call has the same tokenizer.
-  slm::ConstraintRef get(std::string_view key, const slm::Tokenizer& tokenizer,
+  /// and may throw. tags: special tokens that are text. Every call has the same tokenizer, and the same tags or none.
+  slm::ConstraintRef get(std::string_view key, const slm::Tokenizer& tokenizer, std::span<const slm::Token> tags,
                          const std::function<slm::Grammar()>& compile) {
+    std::optional<slm::TokenTrie>& tokens = tags.empty() ? tokens_ : tagged_tokens_;
     {
       const std::lock_guard lock(mutex_);
       if (const auto found = by_key_.find(key); found != by_key_.end()) {
         recent_.splice(recent_.begin(), recent_, found->second);
         return recent_.front().constraint;
       }
-      if (!tokens_) tokens_.emplace(tokenizer);
+      if (!tokens) tokens = tags.empty() ? slm::TokenTrie(tokenizer) : tagged(tokenizer, tags);
     }
-    slm::ConstraintRef made = slm::constrain(compile(), *tokens_);  // other requests need not wait
+    slm::ConstraintRef made = slm::constrain(compile(), *tokens);  // other requests need not wait
     const std::lock_guard lock(mutex_);
     if (const auto found = by_key_.find(key); found != by_key_.end()) return found->second->constraint;
     recent_.push_front({std::string{key}, std::move(made)});
@@ -57,9 +61,19 @@ class ConstraintCache {
     slm::ConstraintRef constraint;
   };
 
+  static slm::TokenTrie tagged(const slm::Tokenizer& tokenizer, std::span<const slm::Token> tags) {
+    std::vector<std::string> bytes(static_cast<std::size_t>(tokenizer.vocab()));
+    for (std::size_t id = 0; id < bytes.size(); ++id) {
+      const auto token = static_cast<slm::Token>(id);
+      const bool is_text = !tokenizer.is_special(token) || std::find(tags.begin(), tags.end(), token) != tags.end();
+      if (tokenizer.is_token(token) && is_text) bytes[id] = tokenizer.bytes(token);
+    }
+    return slm::TokenTrie(bytes);
+  }
+
   const std::size_t most_;
   mutable std::mutex mutex_;
-  std::optional<slm::TokenTrie> tokens_;                                     // made for the first constraint
+  std::optional<slm::TokenTrie> tokens_, tagged_tokens_;                     // made for the first constraint
   std::list<Entry> recent_;                                                  // the one used last is the first
   std::unordered_map<std::string_view, std::list<Entry>::iterator> by_key_;  // views of the entries' keys
 };

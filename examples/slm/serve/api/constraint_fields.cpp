@@ -2,11 +2,15 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
+
+#include "api/call_grammar.hpp"
 
 namespace serve {
 
@@ -163,23 +167,86 @@ slm::Grammar compile(const AskedGrammar& asked, const slm::JsonOptions& options)
   return slm::Grammar::json_schema(asked.source, options);
 }
 
-}  // namespace
+/// The key of the cache, and the function that compiles the grammar.
+struct KeyedGrammar {
+  std::string key, field;
+  std::function<slm::Grammar()> compile;
+};
 
-slm::ConstraintRef read_constraint(const Fields& fields, const ServedModel& model) {
+std::optional<KeyedGrammar> asked_grammar(const Fields& fields) {
   ConstraintReader reader(fields);
   const std::optional<AskedGrammar> asked = reader.read();
-  if (!asked) return nullptr;
+  if (!asked) return std::nullopt;
   const slm::JsonOptions& options = reader.options();
   std::string key{static_cast<char>(asked->kind)};
   if (asked->kind == GrammarKind::schema) {
     key += options.compact ? 'c' : 'w';
     if (options.whitespace_pattern) key += slm::text(options.whitespace_pattern->size(), *options.whitespace_pattern);
   }
+  return KeyedGrammar{key + ':' + asked->source, asked->field,
+                      [asked = *asked, options] { return compile(asked, options); }};
+}
+
+slm::ConstraintRef constraint_of(const KeyedGrammar& grammar, const ServedModel& model,
+                                 std::span<const slm::Token> tags) {
   try {
-    return model.constraints->get(key + ':' + asked->source, model.tokenizer, [&] { return compile(*asked, options); });
+    return model.constraints->get(grammar.key, model.tokenizer, tags, grammar.compile);
   } catch (const slm::Error& error) {
-    throw Refusal(400, error.id(), slm::text("`", asked->field, "`: ", error.what())).of(asked->field);
+    throw Refusal(400, error.id(), slm::text("`", grammar.field, "`: ", error.what())).of(grammar.field);
   }
+}
+
+/// The answer must be a call, or may be one beside the texts of a grammar.
+std::optional<KeyedGrammar> with_calls(std::optional<KeyedGrammar> texts, const ServedModel& model,
+                                       const ToolFields& tools) {
+  const bool required = tools.choice == ToolChoice::required;
+  if (tools.list.empty() || (!required && !texts)) return texts;
+  const std::optional<CallForm> form = CallForm::of(*model.chat);
+  if (!form && required) {
+    throw unsupported("tool_choice", "A required call", "this model does not write the arguments of calls in JSON");
+  }
+  if (!form) return texts;
+  const auto call = [form = *form, list = tools.list, named = tools.named] { return form.call(list, named); };
+  std::string key = slm::text("call ", tools.named, ' ', tools.list);
+  if (required) return KeyedGrammar{std::move(key), "tools", call};
+  return KeyedGrammar{slm::text(key, " or ", texts->key), texts->field, [compile = texts->compile, call] {
+                        const slm::Grammar forms[]{compile(), call()};
+                        return slm::Grammar::any_of(forms);
+                      }};
+}
+
+/// The grammar behind the reasoning of the answer.
+KeyedGrammar behind_reasoning(const KeyedGrammar& grammar, const slm::AnswerFormat& format, bool begun) {
+  return {slm::text(begun ? "begun " : "possible ", grammar.key), grammar.field,
+          [compile = grammar.compile, begin = std::string(format.reasoning_begin()),
+           end = std::string(format.reasoning_end()), begun] {
+            const slm::Grammar content = compile();
+            std::vector<slm::Grammar> parts{slm::Grammar::through(end), slm::Grammar::regex("\\n{0,2}"), content};
+            if (begun) return slm::Grammar::sequence(parts);
+            const std::vector<std::string> opening{begin};
+            parts.insert(parts.begin(), slm::Grammar::choice(opening));
+            const slm::Grammar forms[]{slm::Grammar::sequence(parts), content};
+            return slm::Grammar::any_of(forms);
+          }};
+}
+
+}  // namespace
+
+slm::ConstraintRef read_constraint(const Fields& fields, const ServedModel& model) {
+  const auto grammar = asked_grammar(fields);
+  return grammar ? constraint_of(*grammar, model, {}) : nullptr;
+}
+
+slm::ConstraintRef read_chat_constraint(const Fields& fields, const ServedModel& model, const ToolFields& tools,
+                                        Reasoning reasoning) {
+  auto grammar = with_calls(asked_grammar(fields), model, tools);
+  if (!grammar) return nullptr;
+  const bool has_tags = reasoning != Reasoning::none || !tools.list.empty();
+  if (reasoning != Reasoning::none) {
+    grammar = behind_reasoning(*grammar, model.chat->answer, reasoning == Reasoning::begun);
+  }
+  const std::vector<slm::Token> none;
+  return constraint_of(*grammar, model, has_tags ? model.chat->tags : none);
 }
 
 }  // namespace serve

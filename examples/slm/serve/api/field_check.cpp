@@ -92,13 +92,6 @@ std::string safe_name(std::string_view name) {
   return safe;
 }
 
-/// A request with tools but without tool calls is answered as if it had no tools.
-void drop_unused_tools(slm::Json& body) {
-  for (const auto& [choice, list] : {std::pair{"tool_choice", "tools"}, std::pair{"function_call", "functions"}}) {
-    if (const auto found = body.find(choice); found != body.end() && *found == "none") body.erase(list);
-  }
-}
-
 std::string routes_of(unsigned routes) {
   std::string names;
   for (const auto& [route, name] : route_names) {
@@ -142,7 +135,6 @@ const FieldRow* find_field(std::string_view name, FieldRoute route) {
 }
 
 std::vector<std::string> check_fields(slm::Json& body, FieldRoute route, bool strict) {
-  drop_unused_tools(body);
   std::vector<std::string> ignored;
   for (auto field = body.begin(); field != body.end();) {
     const FieldRow* const row = find_field(field.key(), route);

@@ -30,9 +30,9 @@ constexpr FieldRow refused(std::string_view name, unsigned routes, std::string_v
 
 constexpr std::string_view constrains = "`structured_outputs` is the field for a constraint of the answer";
 constexpr std::string_view samples = "the server has no such sampling method";
-constexpr std::string_view tools = "the server does not call tools";
 constexpr std::string_view cuts = "the server does not cut texts";
-constexpr std::string_view thinks = "the server does not separate thoughts from answers";
+constexpr std::string_view thinks = "only the whole answer is limited";
+constexpr std::string_view separates = "`reasoning_format` is the field";
 constexpr std::string_view sees = "the server takes texts only";
 constexpr std::string_view adapts = "`model` names the adapter";
 constexpr std::string_view beams = "the server does not search by beams";
@@ -60,6 +60,15 @@ constexpr FieldRow table[] = {
     followed("add_generation_prompt", prompts, FieldType::boolean,
              "true by default: the prompt ends where the answer begins"),
     followed("continue_final_message", prompts, FieldType::boolean, "the answer continues the last message's text"),
+    followed("tools", prompts, FieldType::list, "functions that the answer may call: `name`, `parameters` and more",
+             "[[]]"),
+    followed("tool_choice", prompts, FieldType::any,
+             "`auto` by default; `none`: no tool is offered; `required` or `{\"function\": {\"name\"}}`: the answer is "
+             "a call",
+             "[\"\"]"),
+    followed("parallel_tool_calls", on_chat, FieldType::boolean, "false: the answer ends after its first call"),
+    followed("reasoning_format", on_chat, FieldType::string,
+             "`auto` and `deepseek`: the answer's reasoning is in `reasoning_content`; `none`: in `content`", "[\"\"]"),
     followed("input", on_embeddings, FieldType::any, "text, token ids, or a list of either"),
     integer("max_tokens", on_completions, 0, most_tokens, "tokens of an answer, 16 by default; 0 only with `echo`"),
     integer("max_tokens", on_chat, 1, most_tokens, "most tokens of an answer; default: the rest of the context"),
@@ -134,7 +143,7 @@ constexpr FieldRow table[] = {
     hint("keep_alive", all_texts, runs),
     hint("timings_per_token", texts, "the answer has the times of another server's steps"),
     hint("return_progress", texts, "the stream reports how far the prompt is read"),
-    hint("parallel_tool_calls", texts, "only with tools"),
+    hint("parallel_tool_calls", on_completions | on_tokenize, "only with tools"),
     hint("reasoning_effort", on_completions, "only with a chat template"),
     hint("verbosity", texts, "no known template has it"),
     hint("documents", on_completions, "only with a chat template"),
@@ -180,11 +189,11 @@ constexpr FieldRow table[] = {
     refused("stop_strings", texts, "[\"\", []]", "`stop` is the field"),
     refused("stop_sequences", texts, "[[]]", "`stop` is the field"),
 
-    refused("tools", texts | on_tokenize, "[[]]", tools),
-    refused("functions", texts | on_tokenize, "[[]]", tools),
-    refused("tool_choice", texts | on_tokenize, "[\"none\", \"auto\", \"\"]", tools),
-    refused("function_call", texts | on_tokenize, "[\"none\", \"auto\", \"\"]", tools),
-    refused("web_search_options", texts, "[]", tools),
+    refused("tools", on_completions, "[[]]", wants_chat),
+    refused("tool_choice", on_completions, "[\"none\", \"auto\", \"\"]", wants_chat),
+    refused("functions", texts | on_tokenize, "[[]]", "`tools` is the field"),
+    refused("function_call", texts | on_tokenize, "[\"none\", \"auto\", \"\"]", "`tool_choice` is the field"),
+    refused("web_search_options", texts, "[]", "the server does not search"),
     refused("moderation", texts, "[]", "moderation is not supported"),
 
     refused("structural_tag", texts, "[\"\", {}]", constrains),
@@ -282,13 +291,17 @@ constexpr FieldRow table[] = {
     refused("thinking", texts, "[]", "`chat_template_kwargs` has `enable_thinking`"),
     refused("thinking_budget", texts, "[]", thinks),
     refused("thinking_token_budget", texts, "[]", thinks),
-    refused("thinking_forced_open", texts, "[false]", thinks),
-    refused("reasoning", texts, "[{}]", thinks),
-    refused("reasoning_format", texts, "[\"none\"]", thinks),
-    refused("reasoning_in_content", texts, "[false]", thinks),
-    refused("separate_reasoning", texts, "[false]", thinks),
-    refused("stream_reasoning", texts, "[false]", thinks),
-    refused("include_reasoning", texts, "[true]", thinks),
+    refused("thinking_budget_tokens", texts, "[-1]", thinks),
+    refused("reasoning_budget_tokens", texts, "[-1]", thinks),
+    refused("thinking_forced_open", texts, "[false]", templates),
+    refused("reasoning", texts, "[{}]", "`reasoning_effort` is the field"),
+    refused("reasoning_format", on_completions, "[\"none\"]", wants_chat),
+    refused("reasoning_in_content", texts, "[false]", separates),
+    refused("separate_reasoning", on_chat, "[true]", separates),
+    refused("separate_reasoning", on_completions, "[false]", wants_chat),
+    refused("stream_reasoning", on_chat, "[true]", "streams contain the reasoning"),
+    refused("stream_reasoning", on_completions, "[false]", wants_chat),
+    refused("include_reasoning", texts, "[true]", separates),
 
     refused("dimensions", on_embeddings, "[]", "vectors have the model's width"),
     refused("embd_normalize", on_embeddings, "[2]", "`normalize` is the field"),

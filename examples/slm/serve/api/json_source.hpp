@@ -10,10 +10,10 @@
 
 namespace serve {
 
-/// Walks over the members of an object in a JSON text that parse_json has accepted.
+/// Walks over an object or a list in a JSON text that parse_json has accepted.
 class JsonSource {
  public:
-  explicit JsonSource(std::string_view object) : text_(object) {}
+  explicit JsonSource(std::string_view text) : text_(text) {}
 
   /// Calls visit(name, value), the value as JSON text.
   template <class Visit>
@@ -23,6 +23,16 @@ class JsonSource {
       const std::string_view name = value();
       skip_past(':');
       visit(slm::Json::parse(name).get<std::string>(), value());
+      if (next() == ',') ++at_;
+    }
+  }
+
+  /// Calls visit(value) for the values of a list.
+  template <class Visit>
+  void each_item(Visit&& visit) {
+    skip_past('[');
+    while (next() != ']' && at_ < text_.size()) {
+      visit(value());
       if (next() == ',') ++at_;
     }
   }

@@ -40,6 +40,23 @@ OrderedJson statistics(const slm::Stats& stats) {
           {"steps", stats.rounds}};
 }
 
+OrderedJson call_json(const slm::ToolCall& call) {
+  return {{"id", call.id}, {"type", "function"}, {"function", {{"name", call.name}, {"arguments", call.arguments}}}};
+}
+
+/// The message of a whole answer.
+OrderedJson message_of(std::vector<slm::AnswerPart> parts) {
+  slm::ParsedAnswer answer;
+  for (slm::AnswerPart& part : parts) answer.add(std::move(part));
+  const bool has_content = !answer.content.empty() || (answer.calls.empty() && answer.reasoning.empty());
+  OrderedJson message{{"role", "assistant"},
+                      {"content", has_content ? OrderedJson(answer.content) : OrderedJson()},
+                      {"refusal", nullptr}};
+  if (!answer.reasoning.empty()) message["reasoning_content"] = answer.reasoning;
+  for (const slm::ToolCall& call : answer.calls) message["tool_calls"].push_back(call_json(call));
+  return message;
+}
+
 /// The common parts of whole answers and streams.
 class TextExchange : public Exchange {
  public:
@@ -75,16 +92,19 @@ class TextExchange : public Exchange {
   }
 
   OrderedJson usage() const {
-    std::int64_t prompt = 0, answered = 0, cached = 0;
+    std::int64_t prompt = 0, answered = 0, cached = 0, reasoning = 0;
     for (const auto& tokens : request_.prompts) prompt += std::ssize(tokens);
     for (std::size_t i = 0; i < choices_.size(); ++i) {
       answered += choices_[i]->tokens();
+      reasoning += choices_[i]->reasoning_tokens();
       if (i % static_cast<std::size_t>(request_.n) == 0) cached += choices_[i]->stats().reused_tokens;
     }
-    return {{"prompt_tokens", prompt},
-            {"completion_tokens", answered},
-            {"total_tokens", prompt + answered},
-            {"prompt_tokens_details", {{"cached_tokens", cached}}}};
+    OrderedJson usage{{"prompt_tokens", prompt},
+                      {"completion_tokens", answered},
+                      {"total_tokens", prompt + answered},
+                      {"prompt_tokens_details", {{"cached_tokens", cached}}}};
+    if (request_.chat) usage["completion_tokens_details"]["reasoning_tokens"] = reasoning;
+    return usage;
   }
 
   OrderedJson ids_of(const std::vector<slm::AnsweredToken>& tokens) const {
@@ -140,6 +160,7 @@ class WholeExchange final : public TextExchange {
   void collect(Choice& choice, Delta& said) const {
     while (auto delta = choice.next()) {
       said.text += delta->text;
+      for (slm::AnswerPart& part : delta->parts) said.parts.push_back(std::move(part));
       if (!request_.logprobs && !request_.return_token_ids) continue;
       for (slm::AnsweredToken& token : delta->tokens) said.tokens.push_back(std::move(token));
     }
@@ -160,7 +181,7 @@ class WholeExchange final : public TextExchange {
     const Delta& said = said_[i];
     OrderedJson json{{"index", i}};
     if (request_.chat) {
-      json["message"] = {{"role", "assistant"}, {"content", said.text}, {"refusal", nullptr}};
+      json["message"] = message_of(said.parts);
     } else {
       json["text"] = echo(choice) + said.text;
     }
@@ -185,6 +206,7 @@ class StreamExchange final : public TextExchange {
   explicit StreamExchange(Arguments&&... arguments)
       : TextExchange(std::forward<Arguments>(arguments)...),
         begun_(choices_.size()),
+        calls_(choices_.size()),
         logprobs_(choices_.size(), CompletionLogprobs(model_.tokenizer)) {}
 
   void poll(HttpOutput& out) override {
@@ -245,29 +267,63 @@ class StreamExchange final : public TextExchange {
                   {"logprobs", nullptr},
                   {"finish_reason", nullptr}});
     }
+    std::vector<OrderedJson> said = request_.chat ? chat_deltas(i, delta) : texts(choice, delta, first);
+    if (said.empty() && (request_.logprobs || request_.return_token_ids)) said = {empty_delta()};
+    if (delta.last && (said.empty() || calls_[i] > 0)) said.push_back(empty_delta());
+    for (std::size_t k = 0; k < said.size(); ++k) {
+      OrderedJson json{{"index", i}};
+      json.update(said[k]);
+      const bool ends = delta.last && k + 1 == said.size();
+      json["logprobs"] = nullptr;
+      if (k == 0) json["logprobs"] = logprobs_of(choice, delta.tokens, first, logprobs_[i]);
+      json["finish_reason"] = ends ? OrderedJson(choice.finish_reason()) : OrderedJson();
+      if (ends) json["stop_reason"] = choice.stop_reason();
+      if (request_.return_token_ids) {
+        if (k == 0 && first && !request_.chat) json["prompt_token_ids"] = request_.prompts[choice.prompt()];
+        json["token_ids"] = k == 0 ? ids_of(delta.tokens) : OrderedJson::array();
+      }
+      if (ends) json["slm"]["statistics"] = statistics(choice.stats());
+      if (delta.drafted) json["slm"]["drafted"] = true;
+      add_choice(std::move(json));
+    }
+  }
+
+  OrderedJson empty_delta() const {
+    if (request_.chat) return {{"delta", OrderedJson::object()}};
+    return {{"text", ""}};
+  }
+
+  std::vector<OrderedJson> texts(const Choice& choice, const Delta& delta, bool first) const {
     const std::string text = (first ? echo(choice) : std::string{}) + delta.text;
-    if (text.empty() && !delta.last && !request_.logprobs && !request_.return_token_ids) return;
-    OrderedJson json{{"index", i}};
-    if (request_.chat) {
-      json["delta"] = OrderedJson::object();
-      if (!text.empty()) json["delta"]["content"] = text;
-    } else {
-      json["text"] = text;
+    if (text.empty()) return {};
+    return {{{"text", text}}};
+  }
+
+  /// The deltas of a chat: a call's name precedes its arguments.
+  std::vector<OrderedJson> chat_deltas(std::size_t i, const Delta& delta) {
+    std::vector<OrderedJson> deltas;
+    const auto add_delta = [&deltas](const char* name, OrderedJson value) {
+      deltas.push_back({{"delta", {{name, std::move(value)}}}});
+    };
+    for (const slm::AnswerPart& part : delta.parts) {
+      if (part.kind != slm::AnswerPart::Kind::call) {
+        add_delta(part.kind == slm::AnswerPart::Kind::content ? "content" : "reasoning_content", part.text);
+        continue;
+      }
+      const std::size_t index = calls_[i]++;
+      OrderedJson begin{{"index", index}}, arguments{{"index", index}};
+      begin.update(call_json(part.call));
+      begin["function"]["arguments"] = "";
+      arguments["function"]["arguments"] = part.call.arguments;
+      add_delta("tool_calls", OrderedJson::array({std::move(begin)}));
+      add_delta("tool_calls", OrderedJson::array({std::move(arguments)}));
     }
-    json["logprobs"] = logprobs_of(choice, delta.tokens, first, logprobs_[i]);
-    json["finish_reason"] = delta.last ? OrderedJson(choice.finish_reason()) : OrderedJson();
-    if (delta.last) json["stop_reason"] = choice.stop_reason();
-    if (request_.return_token_ids) {
-      if (first && !request_.chat) json["prompt_token_ids"] = request_.prompts[choice.prompt()];
-      json["token_ids"] = ids_of(delta.tokens);
-    }
-    if (delta.last) json["slm"]["statistics"] = statistics(choice.stats());
-    if (delta.drafted) json["slm"]["drafted"] = true;
-    add_choice(std::move(json));
+    return deltas;
   }
 
   bool open_ = false, prompt_told_ = false;
-  std::vector<bool> begun_;  // choices that have said something
+  std::vector<bool> begun_;         // choices that have said something
+  std::vector<std::size_t> calls_;  // of each choice so far
   std::vector<CompletionLogprobs> logprobs_;
   std::string events_;  // to be written
 };

@@ -99,7 +99,6 @@ TextRequest read_common(const Fields& fields, const ServedModel& model, const Re
   request.sampling = read_sampling(fields, model);
   request.stop_tokens = request.sampling.stop_tokens;
   request.stops = read_stops(fields);
-  request.constraint = read_constraint(fields, model);
   request.include_stop = fields.boolean("include_stop_str_in_output", false);
   request.n = static_cast<int>(fields.integer("n").value_or(1));
   if (const auto best_of = fields.integer("best_of"); best_of && *best_of != request.n) {
@@ -156,6 +155,26 @@ std::string read_kwargs(const Fields& fields, const cli::ChatFormat& format) {
     });
   }
   return kwargs;
+}
+
+/// How an answer to the prompt begins.
+Reasoning reasoning_behind(const slm::jinja::Rendered& prompt, const cli::ChatFormat& format) {
+  const std::string_view end = format.answer.reasoning_end();
+  if (end.empty()) return Reasoning::none;
+  if (format.answer.begins_in_reasoning(prompt)) return Reasoning::begun;
+  if (!format.form.features().thinking_switch) return Reasoning::none;
+  std::string_view text = prompt.text;
+  while (!text.empty() && (text.back() == ' ' || text.back() == '\n')) text.remove_suffix(1);
+  return text.ends_with(end) ? Reasoning::none : Reasoning::possible;
+}
+
+/// Whether the answer's reasoning is separated from its content.
+bool read_reasoning_format(const Fields& fields, const ToolFields& tools) {
+  const std::string format = fields.string("reasoning_format", "auto");
+  if (format == "auto" || format == "deepseek") return true;
+  if (format != "none") throw Fields::bad("reasoning_format", format, "none, auto or deepseek");
+  if (!tools.list.empty()) throw unsupported("reasoning_format", "`none` with tools");
+  return false;
 }
 
 bool is_list_of_ids(const slm::Json& value) { return value.is_array() && !value.empty() && value.front().is_number(); }
@@ -248,7 +267,7 @@ std::uint64_t read_tenant(const Fields& fields) {
   return sum.value();
 }
 
-std::vector<slm::Token> read_messages(const Fields& fields, const ServedModel& model) {
+ChatPrompt read_messages(const Fields& fields, const ServedModel& model, const ToolFields& tools) {
   const slm::Json* list = fields.find("messages");
   if (list == nullptr) throw bad_field("messages", "is absent, expected a list of messages");
   if (!model.chat) throw refused_by(*model.no_chat);
@@ -266,6 +285,7 @@ std::vector<slm::Token> read_messages(const Fields& fields, const ServedModel& m
   slm::ChatOptions options;
   options.kwargs = kwargs;
   options.documents = documents;
+  options.tools = tools.list;
   options.continue_final_message = fields.boolean("continue_final_message", false);
   options.add_generation_prompt = fields.boolean("add_generation_prompt", !options.continue_final_message);
   if (options.continue_final_message && options.add_generation_prompt) {
@@ -273,9 +293,10 @@ std::vector<slm::Token> read_messages(const Fields& fields, const ServedModel& m
   }
   try {
     const slm::ChatTemplate& form = model.chat->form;
-    return form.encode(model.tokenizer, form.render(messages, options));
+    const slm::jinja::Rendered prompt = form.render(messages, options);
+    return {form.encode(model.tokenizer, prompt), reasoning_behind(prompt, *model.chat)};
   } catch (const slm::Error& error) {
-    throw refused_by(error).of("messages");
+    throw refused_by(error).of(error.id() == "chat.no-tools" ? "tools" : "messages");
   }
 }
 
@@ -289,6 +310,7 @@ TextRequest read_completion(slm::Json body, const ServedModel& model, const Read
   request.max_tokens = static_cast<int>(fields.integer("max_tokens").value_or(16));
   if (*request.max_tokens == 0 && !echo) throw bad_field("max_tokens", "is 0, expected 1 or more without `echo`");
   if (const auto count = fields.integer("logprobs")) request.logprobs = static_cast<int>(*count);
+  request.constraint = read_constraint(fields, model);
   request.prompts = read_prompts("prompt", fields, model, echo ? &request.echoes : nullptr);
   check_size(request, model, options);
   return request;
@@ -310,7 +332,12 @@ TextRequest read_chat(slm::Json body, const ServedModel& model, const ReadingOpt
   } else if (alternatives.value_or(0) > 0) {
     throw bad_field("top_logprobs", "is only allowed where `logprobs` is true");
   }
-  request.prompts = {read_messages(fields, model)};
+  request.tools = read_tools(fields);
+  request.separates_reasoning = read_reasoning_format(fields, request.tools);
+  ChatPrompt prompt = read_messages(fields, model, request.tools);
+  request.prompts = {std::move(prompt.tokens)};
+  request.reasoning = prompt.reasoning;
+  request.constraint = read_chat_constraint(fields, model, request.tools, request.reasoning);
   if (!request.sampling.ignore_end_tokens) {
     const std::vector<slm::Token> ends = model.chat->stop_tokens(model.info.vocab);
     request.sampling.stop_tokens.insert(request.sampling.stop_tokens.end(), ends.begin(), ends.end());

@@ -11,6 +11,7 @@
 #include "api/asked_model.hpp"
 #include "api/field_table.hpp"
 #include "api/service.hpp"
+#include "api/tool_fields.hpp"
 
 namespace serve {
 
@@ -32,6 +33,9 @@ struct TextRequest {
   bool return_token_ids = false;
   bool stream = false, include_usage = false, usage_in_each = false;
   int priority = 0;
+  ToolFields tools;                 // of a chat
+  bool separates_reasoning = true;  // from the content of a chat's answer
+  Reasoning reasoning = Reasoning::none;
   std::vector<std::string> ignored;  // fields that the route does not know
 
   std::size_t choices() const { return prompts.size() * static_cast<std::size_t>(n); }
@@ -56,8 +60,13 @@ void check_prompt(const std::string& field, const std::vector<slm::Token>& promp
                   const ServedModel& model);
 /// The tenant, whose texts may share pages: those with one `cache_salt`. Throws Refusal.
 std::uint64_t read_tenant(const Fields& fields);
-/// The prompt of a list of messages. Throws Refusal.
-std::vector<slm::Token> read_messages(const Fields& fields, const ServedModel& model);
+
+struct ChatPrompt {
+  std::vector<slm::Token> tokens;
+  Reasoning reasoning = Reasoning::none;
+};
+/// The prompt of a list of messages, with the tools that it offers. Throws Refusal.
+ChatPrompt read_messages(const Fields& fields, const ServedModel& model, const ToolFields& tools);
 
 /// source: the text of `body`, for the order of names in schemas and in what templates show. Throws Refusal.
 TextRequest read_completion(slm::Json body, const ServedModel& model, const ReadingOptions& options,
