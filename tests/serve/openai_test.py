@@ -6,10 +6,12 @@ import base64
 import struct
 import sys
 import tempfile
+import typing
 import unittest
 
 try:
     import openai
+    import pydantic
 except ImportError:
     print("SKIPPED: this Python has no package openai")
     sys.exit(77)
@@ -138,7 +140,16 @@ class OpenaiTest(unittest.TestCase):
         with self.assertRaises(openai.BadRequestError):
             self.chat(tools=[{"type": "function", "function": {"name": "f", "parameters": {}}}])
         with self.assertRaises(openai.BadRequestError):
-            self.chat(response_format={"type": "json_object"})
+            self.chat(response_format={"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "what"}}})
+
+    def test_a_structured_answer_is_parsed(self):
+        class Access(pydantic.BaseModel):
+            kind: typing.Literal["read", "write"]
+            granted: bool
+
+        answer = self.client.chat.completions.parse(model=self.model, messages=CHAT, temperature=0, max_completion_tokens=80,
+                                                    response_format=Access)
+        self.assertIsInstance(answer.choices[0].message.parsed, Access)
 
     def test_keys(self):
         with tempfile.NamedTemporaryFile("w") as keys:

@@ -15,11 +15,6 @@ using slm::Json;
 
 namespace {
 
-bool accepts(const slm::Grammar& grammar, std::string_view text) {
-  slm::Constraint constraint(grammar);
-  return constraint.advance(text) == text.size() && constraint.may_end();
-}
-
 /// Whether the answer to a request may be the text.
 bool accepts(CallingServer& server, const std::string& members, std::string_view text) {
   server.service->asked.clear();
