@@ -25,6 +25,7 @@ struct ChatFormat {
   std::string kwargs = {};            // variables of the template
   slm::ChatStops stops = {};          // what ends an answer
   bool space = false;                 // an answer begins with a space that is no part of it
+  bool opens_reasoning = false;       // the model may write the tag that begins reasoning
   slm::AnswerFormat answer = {};      // how the model writes reasoning and calls
   std::vector<slm::Token> tags = {};  // special tokens of that format
 
@@ -62,6 +63,19 @@ inline std::string guess_notice(const slm::ChatTemplate& form) {
                    " is guessed from its name. Name another with --chat-template.");
 }
 
+/// Whether reasoning can be switched on and the model, not the template, begins it.
+inline bool model_opens_reasoning(const ChatFormat& format) {
+  if (!format.form.features().thinking_switch) return false;
+  slm::ChatOptions options;
+  options.kwargs = R"({"enable_thinking": true})";
+  const std::vector<slm::ChatMessage> question{{"user", "x"}};
+  try {
+    return !format.answer.begins_in_reasoning(format.form.render(question, options));
+  } catch (const slm::Error&) {  // it wants other messages
+    return false;
+  }
+}
+
 inline ChatFormat make_chat_format(slm::ChatTemplate form, const ChatOptions& options,
                                    const slm::Tokenizer& tokenizer) {
   ChatFormat format{.form = std::move(form), .kwargs = options.kwargs};
@@ -69,6 +83,7 @@ inline ChatFormat make_chat_format(slm::ChatTemplate form, const ChatOptions& op
   format.stops = format.form.stops(tokenizer);
   format.space = format.form.space_before_answer(tokenizer);
   format.answer = slm::AnswerFormat::of(format.form);
+  format.opens_reasoning = model_opens_reasoning(format);
   for (const std::string& tag : format.answer.tags()) {
     const std::optional<slm::Token> token = tokenizer.token(tag);
     if (token && tokenizer.is_special(*token)) format.tags.push_back(*token);

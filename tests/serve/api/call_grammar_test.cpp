@@ -87,6 +87,12 @@ TEST_CASE("constraints begin behind the reasoning") {
   CHECK(accepts(optional, off, "yes"));
   CHECK_FALSE(accepts(optional, off, "<think>\nso\n</think>\n\nyes"));
 
+  CallingServer asked("{% if enable_thinking %}<think>\n{% endif %}");  // the template begins it, if at all
+  CHECK(accepts(asked, members, "yes"));
+  CHECK_FALSE(accepts(asked, members, "<think>\nso\n</think>\n\nyes"));
+  CHECK_FALSE(accepts(asked, members + R"(, "enable_thinking": true)", "yes"));
+  CHECK(accepts(asked, members + R"(, "enable_thinking": true)", "so\n</think>\n\nyes"));
+
   CallingServer plain;
   CHECK_FALSE(accepts(plain, members, "<think>\nso\n</think>\n\nyes"));
 }

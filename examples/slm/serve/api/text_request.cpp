@@ -162,7 +162,7 @@ Reasoning reasoning_behind(const slm::jinja::Rendered& prompt, const cli::ChatFo
   const std::string_view end = format.answer.reasoning_end();
   if (end.empty()) return Reasoning::none;
   if (format.answer.begins_in_reasoning(prompt)) return Reasoning::begun;
-  if (!format.form.features().thinking_switch) return Reasoning::none;
+  if (!format.opens_reasoning) return Reasoning::none;
   std::string_view text = prompt.text;
   while (!text.empty() && (text.back() == ' ' || text.back() == '\n')) text.remove_suffix(1);
   return text.ends_with(end) ? Reasoning::none : Reasoning::possible;
