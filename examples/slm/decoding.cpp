@@ -82,6 +82,7 @@ OrderedJson to_json(const slm::Stats& stats) {
   json["draft_bytes_per_step"] = stats.draft_bytes_per_step;
   json["target_bytes_per_step"] = stats.target_bytes_per_step;
   json["draft_faults"] = stats.draft_faults;
+  json["common_tokens"] = stats.common_tokens;
   json["unmappable_tokens"] = stats.unmappable_tokens;
   json["disabled_reason"] = stats.disabled_reason;
   return json;

@@ -249,8 +249,6 @@ class BenchSpeculative(unittest.TestCase):
         self.error("broken.jsonl.*2", *pair, "--humaneval", broken, *out)
         self.error("decode.unknown-draft-length", "--draft-length", "far", *SMALL, *out)
         other = fixture_with_tokenizer("llama-mha3h")
-        self.error("decode.different-tokenizers", "--target", SOURCE / "examples/demo_pair/target", "--draft", other,
-                   "--humaneval", SCRATCH / "one.jsonl", *out)
         self.error("bench.no-draft", "--target", other, *out)
         for usage in (["--draft", other], ["--setup", "fast"], ["--repeats", "0"], ["--tasks", "-1"], ["surplus"]):
             self.error(".", *usage, *out, status=2)

@@ -262,7 +262,13 @@ class Generate(ProgramTest):
         vocab = tokenizer["model"]["vocab"]
         vocab["!"], vocab["?"] = vocab["?"], vocab["!"]
         (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
-        self.error("different tokenizers", "generate", "--target", self.target, "--draft", folder, "--prompt", "x")
+        result = self.generate("--drafter", "model", "--draft", folder, "--draft-length", "3")
+        self.assertEqual(result["ids"], self.generate("--drafter", "none")["ids"])
+        self.assertEqual(result["statistics"]["common_tokens"], len(vocab))
+        self.assertGreater(result["statistics"]["drafted"], 0)
+        tokenizer["model"]["vocab"] = {"\u20ac" + piece: number for piece, number in vocab.items()}
+        (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
+        self.error("no token is in common", "generate", "--target", self.target, "--draft", folder, "--prompt", "x")
 
     def test_every_command_that_loads_a_model_takes_a_context(self):
         for command in (["generate"], ["chat"], ["logits"], ["perplexity"], ["demo"], ["quantize"], ["bench", "speculative"]):

@@ -18,14 +18,14 @@ MODELS = r"^(model|backend|decode|config)/"
 # header: (headers, thousand lines) with SLM_IMPLEMENTATION 0, the same with the functions, and excluded modules. A
 # tokenizer with the functions includes the matcher of split patterns: ten headers of text/split/, two of its tables.
 # The readers of config.json include a header of each group of families (io/families). A decoder with the functions includes
-# the sources of drafts, the control of the draft length and the rounds (decode/), one header each, and eight headers of
+# the sources of drafts, the map of tokens, the control of the draft length and the rounds (decode/), and eight headers of
 # recurrent layers.
 CLOSURES = {
-    "slm/speculative.hpp": ((112, 95), (253, 182), (QUANTIZING, RANKS, CONFIGS, ADAPTERS, ENGINE)),
-    "slm/text/tokenizer.hpp": ((12, 65), (45, 110), (QUANTIZING, RANKS, CONFIGS, ADAPTERS, ENGINE, MODELS)),
+    "slm/speculative.hpp": ((112, 95), (256, 182), (QUANTIZING, RANKS, CONFIGS, ADAPTERS, ENGINE)),
+    "slm/text/tokenizer.hpp": ((12, 65), (46, 110), (QUANTIZING, RANKS, CONFIGS, ADAPTERS, ENGINE, MODELS)),
     "slm/text/chat.hpp": ((10, 60), (110, 125), (QUANTIZING, RANKS, CONFIGS, ADAPTERS, ENGINE)),
     "slm/adapters.hpp": ((35, 85), (98, 125), (QUANTIZING, RANKS, CONFIGS, ENGINE)),
-    "slm/engine.hpp": ((122, 105), (277, 190), (QUANTIZING, RANKS, CONFIGS)),
+    "slm/engine.hpp": ((122, 105), (280, 190), (QUANTIZING, RANKS, CONFIGS)),
     "slm/fwd.hpp": ((2, 1), (2, 1), (QUANTIZING, RANKS, CONFIGS, ADAPTERS, ENGINE, MODELS)),
 }
 

@@ -14,7 +14,6 @@
 #include "slm/core/error.hpp"
 #include "slm/core/types.hpp"
 #include "slm/decode/request.hpp"
-#include "slm/decode/vocabulary.hpp"
 #include "slm/lm/any_model.hpp"
 
 namespace slm { inline namespace v0_1 {
@@ -105,6 +104,8 @@ concept DrafterPart = !std::same_as<S, Drafter> && (LanguageModel<S> || DraftSou
 
 namespace detail {
 
+class TokenMap;
+
 /// A source of any type, for one text.
 struct Source {
   enum class Kind { tokens, estimates, distributions };
@@ -193,6 +194,10 @@ class Drafter {
   std::span<const std::shared_ptr<const detail::Source>> sources() const { return sources_; }
   bool empty() const { return !model_ && sources_.empty(); }
 
+  /// The map to the target's tokens if the draft model has another tokenizer, else null. Decoders and engines set it.
+  const std::shared_ptr<const detail::TokenMap>& token_map() const { return token_map_; }
+  void set(std::shared_ptr<const detail::TokenMap> map) { token_map_ = std::move(map); }
+
  private:
   void check_one_model() const {
     if (!model_ && !has_distributions_) return;
@@ -203,6 +208,7 @@ class Drafter {
   std::optional<AnyModel> model_;
   std::vector<std::shared_ptr<const detail::Source>> sources_;
   bool has_distributions_ = false;
+  std::shared_ptr<const detail::TokenMap> token_map_;
 };
 
 namespace detail {
@@ -214,9 +220,6 @@ Drafter drafter_for(Draft draft) {
                 "slm: the draft must be a LanguageModel or have start(), rewind() and propose() (see "
                 "slm/decode/drafter.hpp)");
   static_assert(LanguageModel<Target>, "slm: the target must be a LanguageModel");
-  static_assert(static_vocab_of<Draft>() == 0 || static_vocab_of<Target>() == 0 ||
-                    sizes_may_match(static_vocab_of<Draft>(), static_vocab_of<Target>()),
-                "slm: the vocabularies of draft and target differ by more than 256 ids: different tokenizers");
   if constexpr (std::is_constructible_v<Drafter, Draft>) {
     return Drafter(std::move(draft));
   } else {

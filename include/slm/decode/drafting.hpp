@@ -38,7 +38,7 @@ class Drafting {
         faults_(active, speculation.on_draft_fault),
         overlaps_(drafter.model() != nullptr && speculation.overlap),
         recorded_(most) {
-    if (drafter.model() != nullptr) model_.emplace(*drafter.model());
+    if (drafter.model() != nullptr) model_.emplace(*drafter.model(), drafter.token_map());
     for (const auto& source : drafter.sources()) {
       std::unique_ptr<Source> own = source->copy();
       if (!Rule::may_drop) own->isolate();
@@ -70,7 +70,7 @@ class Drafting {
     if (overlaps_) other_.reserve(static_cast<std::size_t>(most), Rule::needs_distribution, support);
     recorded_.begin();
     recorded_survival_.reserve(static_cast<std::size_t>(most));
-    if (model_) active_.stats.draft_bytes_per_step = model_->info().step_bytes;
+    if (model_) model_->describe(active_.stats);
     if (!on()) return;
     faults_.guard([&] {
       adapt(active_.request.draft_adapter);
@@ -94,11 +94,11 @@ class Drafting {
   std::size_t left_to_read() const {
     if (!model_) return 0;
     const std::size_t size = active_.history().size(), read = static_cast<std::size_t>(model_->length()) + 1;
-    return on() && size <= static_cast<std::size_t>(model_->info().context) && read < size ? size - read : 0;
+    return on() && read < size && positions_left(static_cast<int>(size)) >= 0 ? size - read : 0;
   }
 
-  /// Number of tokens that the draft model's context leaves after n tokens.
-  int positions_left(int n) const { return model_ ? model_->info().context - n : most_draft_tokens; }
+  /// Number of tokens that the draft model's context leaves after n tokens: the history and drafted ones.
+  int positions_left(int n) const { return model_ ? model_->positions_left(active_.history(), n) : most_draft_tokens; }
   /// Whether the model can propose after n tokens without a backlog to read.
   bool in_step(int n) const { return !model_ || n - model_->length() <= 2; }
 
@@ -233,7 +233,7 @@ class Drafting {
         guesses() ? guess(chosen[i]) : append(chosen[i]);
       }
     } else {
-      choose({batch.logits(item_).row(0), static_cast<std::size_t>(model_->info().vocab)});
+      choose(model_->row_of(batch.logits(item_).row(0)));
     }
   }
 
@@ -282,7 +282,7 @@ class Drafting {
 
   const Sampling& sampling() const { return active_.sampling(); }
 
-  bool chooses() const { return model_ && draw_ && model_->info().chooses && !asks_policy(); }
+  bool chooses() const { return model_ && draw_ && model_->chooses() && !asks_policy(); }
   /// Whether the next token is the guess at the bonus token.
   bool guesses() const { return is_ahead_ && guess_ == no_token; }
   bool asks_policy() const { return policy_ != nullptr && policy_->wants_confidence(); }
@@ -322,7 +322,7 @@ class Drafting {
       token = guesses() ? bonus(q) : Rule::draft(random_, i, q);
     }
     if (guesses()) return guess(token);
-    if (token == no_token && active_.processor.forbids_all(row.size())) return void(over_ = stopped_ = true);
+    if (token == no_token && find_peak(row).token != no_token) return void(over_ = stopped_ = true);  // all forbidden
     if (token != no_token && asks_policy()) {
       if (sampling().greedy()) report_.by_row(active_.processor.edited(row), token, 0);
       over_ = stopped_ = !policy_->go_on(sampling().greedy() ? std::exp(report_.logprob()) : q.of(token));

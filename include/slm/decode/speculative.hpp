@@ -35,7 +35,7 @@ namespace slm { inline namespace v0_1 {
 template <VerificationRule Rule = rule::Coupled>
 class SpeculativeDecoder {
  public:
-  /// Throws Error if draft and target have different tokenizers, or if the draft length is out of range or not lossless
+  /// Throws Error if draft and target have no token in common, or if the draft length is out of range or not lossless
   /// under this rule.
   SpeculativeDecoder(Drafter draft, AnyModel target, Speculation speculation = {}, Rule rule = {});
 

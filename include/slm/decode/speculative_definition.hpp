@@ -13,7 +13,7 @@
 #include "slm/decode/generation.hpp"
 #include "slm/decode/rounds.hpp"
 #include "slm/decode/speculative.hpp"
-#include "slm/decode/vocabulary.hpp"
+#include "slm/decode/token_map.hpp"
 
 namespace slm { inline namespace v0_1 {
 
@@ -29,7 +29,7 @@ struct SpeculativeDecoder<Rule>::State {
   State(Drafter of, AnyModel model, Speculation settings, Rule by)
       : draft(std::move(of)), target(std::move(model)), speculation(std::move(settings)), rule(std::move(by)) {
     if (!speculation.clock) speculation.clock = steady_seconds;
-    if (draft.model() != nullptr) check_same_tokenizer(draft.model()->info(), target.info());
+    if (draft.model() != nullptr) draft.set(detail::map_tokens(draft.model()->info(), target.info()));
     if (policy_of(speculation, Rule::may_drop).drops() && !Rule::may_drop) {
       throw Error("decode.lossy-drop",
                   text("the rule ", Rule::name, " is not lossless if drafted tokens are dropped for low confidence"),

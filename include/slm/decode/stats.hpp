@@ -76,7 +76,8 @@ struct Stats {
   int draft_length = 0;  // requested in the last round
   std::int64_t draft_length_changes = 0;
   std::int64_t cooldowns = 0;          // pauses of the adaptive draft length because drafting did not pay
-  std::int64_t unmappable_tokens = 0;  // ids that the draft lacks, read as a stand-in
+  std::int64_t common_tokens = 0;      // of a draft with another tokenizer; 0: it has the target's
+  std::int64_t unmappable_tokens = 0;  // that the draft lacks; it read a stand-in or several tokens
   std::int64_t draft_faults = 0;       // unusable logits, exceptions, ids out of range
   std::string disabled_reason;         // why generation continued without the draft; empty if it did not
 
@@ -212,6 +213,7 @@ inline std::ostream& operator<<(std::ostream& out, const Stats& stats) {
     line("predicted speedup") << std::setprecision(2) << stats.predicted_speedup() << "x (draft step costs "
                               << stats.draft_cost() << " target steps)\n";
   }
+  if (stats.common_tokens > 0) line("tokens in common") << stats.common_tokens << " of draft and target\n";
   if (stats.unmappable_tokens > 0) line("ids unknown to draft") << stats.unmappable_tokens << "\n";
   if (!stats.disabled_reason.empty()) line("continued without draft") << stats.disabled_reason << "\n";
   return out << table.str();

@@ -20,7 +20,7 @@
 #include "slm/decode/generation.hpp"
 #include "slm/decode/rounds.hpp"
 #include "slm/decode/rules.hpp"
-#include "slm/decode/vocabulary.hpp"
+#include "slm/decode/token_map.hpp"
 #include "slm/engine/admission.hpp"
 #include "slm/engine/answer.hpp"
 #include "slm/engine/engine.hpp"
@@ -44,7 +44,7 @@ struct Engine<Rule>::State {
   State(Drafter draft, AnyModel target, EngineOptions options, Rule rule)
       : draft_(std::move(draft)), target_(std::move(target)), options_(std::move(options)), rule_(std::move(rule)) {
     if (!options_.speculation.clock) options_.speculation.clock = steady_seconds;
-    if (draft_.model() != nullptr) check_same_tokenizer(draft_.model()->info(), target_.info());
+    if (draft_.model() != nullptr) draft_.set(detail::map_tokens(draft_.model()->info(), target_.info()));
     policy_of(options_.speculation);
     pool_ = target_.pool({.memory = options_.cache_memory, .share_prefixes = options_.share_prefixes});
   }
