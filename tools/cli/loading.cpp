@@ -29,7 +29,7 @@ slm::AnyModel Loader::load(const std::string& folder, const std::string& backend
   slm::LoadOptions options;
   options.context = context;
   options.cache_format = options_.cache_format;
-  if (drafts) options.head_tokens = options_.draft_head;
+  if (drafts) options.head_tokens = options_.draft_head, options.bits = options_.draft_bits;
   options.progress = [&bar](double share) { bar(share); };
   // Kernels do not depend on a model's shape. The program runs every shape as Dynamic, which compiles faster than a
   // list of static shapes; example-generate shows slm::load with the list.
@@ -89,6 +89,13 @@ void add_draft_options(CLI::App& command, ModelOptions& options, CLI::Option& dr
                   "the draft proposes only the tokens with ids below N, which costs less of its head; 0: all")
       ->needs(&draft)
       ->check(CLI::Range(0, 1 << 24))
+      ->capture_default_str();
+  command
+      .add_option("--draft-bits", options.draft_bits,
+                  "4 or 8: round the draft's weights of more bits during loading, so that a draft token reads fewer "
+                  "bytes; 0: as stored")
+      ->needs(&draft)
+      ->check(CLI::IsMember({0, 4, 8}))
       ->capture_default_str();
 }
 

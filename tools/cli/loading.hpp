@@ -24,6 +24,7 @@ struct ModelOptions {
   int draft_ranks = 0;             // number of last ranks that hold it; 0: all ranks, like the target
   std::string draft_backend = {};  // empty: the target's
   int draft_head = 0;              // tokens with logits, see slm::LoadOptions::head_tokens; 0: all
+  int draft_bits = 0;              // see slm::LoadOptions::bits
 
   bool draft_is_apart() const {
     return draft_ranks > 0 || draft_threads > 0 || (!draft_backend.empty() && draft_backend != backend);
@@ -55,7 +56,8 @@ class Loader {
 /// Adds --backend, --context, --cache-format, --threads, --isa, --copy-weights, --activations, --pipeline,
 /// --fast-reduce.
 void add_model_options(CLI::App& command, ModelOptions& options);
-/// Adds --draft-backend, --draft-threads, --draft-ranks, --draft-head; draft: the option that names the draft.
+/// Adds --draft-backend, --draft-threads, --draft-ranks, --draft-head, --draft-bits; draft: the option that names the
+/// draft.
 void add_draft_options(CLI::App& command, ModelOptions& options, CLI::Option& draft);
 /// Adds --context, --cache-format.
 void add_cache_options(CLI::App& command, ModelOptions& options);

@@ -59,7 +59,7 @@ class RankGroup {
     ranks::Message message;
     message.put(number).put(load_order).put(sharing.stages).put(sharing.first_only_controls).put(sharing.fast_reduce);
     message.put_text(std::filesystem::absolute(folder).string());
-    message.put(options.weights).put(options.context).put(options.only_known);
+    message.put(options.weights).put(options.context).put(options.only_known).put(options.bits);
     message.put(options.cache_format.has_value()).put(options.cache_format.value_or(KvFormat::f32));
     message.put(device_.arithmetic()).put(digest_of(folder));
     std::shared_ptr<const ranks::Grid<C>> grid;
@@ -131,7 +131,8 @@ class RankGroup {
     LoadOptions options{.weights = message.take<WeightType>(),
                         .context = message.take<int>(),
                         .cache_format = {},
-                        .only_known = message.take<bool>()};
+                        .only_known = message.take<bool>(),
+                        .bits = message.take<int>()};
     const bool has_format = message.take<bool>();
     const auto format = message.take<KvFormat>();
     if (has_format) options.cache_format = format;

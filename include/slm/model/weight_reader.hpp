@@ -16,6 +16,7 @@
 
 #include "slm/backend/weight_place.hpp"
 #include "slm/config/model_config.hpp"
+#include "slm/formats/block_rounding.hpp"
 #include "slm/formats/convert.hpp"
 #include "slm/io/activation_scales.hpp"
 #include "slm/io/adapted_product.hpp"
@@ -54,6 +55,7 @@ struct WeightReader {
   const Checkpoint& checkpoint;
   B& device;
   WeightType type = WeightType::as_stored;  // for AnyFormat's matrices
+  int bits = 0;                             // likewise: LoadOptions::bits
   const TensorNames& names = checkpoint.names();
   std::int64_t step_bytes = 0;  // bytes of the matrices made by pack_step()
   bool in_file = false;         // true if a matrix refers to the checkpoint's mapped bytes
@@ -334,6 +336,7 @@ struct WeightReader {
   LinearSource as_asked(LinearSource layer) const {
     const auto* tensor = std::get_if<Tensor>(&layer);
     if (tensor == nullptr) return layer;
+    if (bits != 0) return rounded_to_blocks(*tensor, bits);
     switch (type) {
       case WeightType::f32: return converted<float>(*tensor, DType::f32);
       case WeightType::f16: return converted<half_t>(*tensor, DType::f16);

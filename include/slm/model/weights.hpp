@@ -59,7 +59,8 @@ struct ModelWeights {
       : checkpoint(std::move(source)) {
     const ModelConfig& shape = checkpoint->config();
     const ModelSettings& settings = checkpoint->settings();
-    WeightReader<Format, B> reader{*checkpoint, device, weight_type<Format>(options.weights)};
+    check_bits(options.bits);
+    WeightReader<Format, B> reader{*checkpoint, device, weight_type<Format>(options.weights), options.bits};
     read_positions(reader);
     embedding = reader.pack(Role::embedding);
     if (options.head_tokens != 0 && options.head_tokens != shape.vocab) {
@@ -81,6 +82,14 @@ struct ModelWeights {
   }
 
  private:
+  void check_bits(int bits) const {
+    if (bits == 0 || (!DenseFormat<Format> && (bits == 4 || bits == 8))) return;
+    throw Error("model.bits",
+                text("'", checkpoint->folder().string(), "': expected weights of ",
+                     DenseFormat<Format> ? "0" : "0, 4 or 8", " bits, found ", bits),
+                "Set LoadOptions::bits to 4 or 8 for models of slm::load, or to 0 for the weights as stored");
+  }
+
   void read_positions(WeightReader<Format, B>& reader) {
     const ModelConfig& shape = checkpoint->config();
     const ModelSettings& settings = checkpoint->settings();
