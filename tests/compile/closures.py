@@ -21,11 +21,11 @@ MODELS = r"^(model|backend|decode|config)/"
 # the sources of drafts, the map of tokens, the control of the draft length and the rounds (decode/), and eight headers of
 # recurrent layers.
 CLOSURES = {
-    "slm/speculative.hpp": ((112, 95), (257, 182), (QUANTIZING, RANKS, CONFIGS, ADAPTERS, ENGINE)),
+    "slm/speculative.hpp": ((112, 95), (258, 182), (QUANTIZING, RANKS, CONFIGS, ADAPTERS, ENGINE)),
     "slm/text/tokenizer.hpp": ((12, 65), (46, 110), (QUANTIZING, RANKS, CONFIGS, ADAPTERS, ENGINE, MODELS)),
     "slm/text/chat.hpp": ((10, 60), (110, 125), (QUANTIZING, RANKS, CONFIGS, ADAPTERS, ENGINE)),
     "slm/adapters.hpp": ((35, 85), (98, 125), (QUANTIZING, RANKS, CONFIGS, ENGINE)),
-    "slm/engine.hpp": ((122, 105), (281, 190), (QUANTIZING, RANKS, CONFIGS)),
+    "slm/engine.hpp": ((122, 105), (282, 190), (QUANTIZING, RANKS, CONFIGS)),
     "slm/fwd.hpp": ((2, 1), (2, 1), (QUANTIZING, RANKS, CONFIGS, ADAPTERS, ENGINE, MODELS)),
 }
 

@@ -85,8 +85,10 @@ void add_draft_options(CLI::App& command, ModelOptions& options, CLI::Option& dr
       ->check(CLI::Range(0, 1 << 20))
       ->capture_default_str();
   command
-      .add_option("--draft-head", options.draft_head,
-                  "the draft proposes only the tokens with ids below N, which costs less of its head; 0: all")
+      .add_option(
+          "--draft-head", options.draft_head,
+          "the draft proposes only tokens with ids below N and tokens of the text, which costs less of its head; "
+          "0: all")
       ->needs(&draft)
       ->check(CLI::Range(0, 1 << 24))
       ->capture_default_str();

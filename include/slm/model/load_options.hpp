@@ -23,11 +23,12 @@ constexpr WeightType weight_type(WeightType asked) {
   return WeightType::as_stored;
 }
 
-/// head_tokens: only the logits of the tokens with the lowest ids are computed, which byte-level BPE merged first. The
-/// other logits are minus infinity, so the model never chooses those tokens; as a draft it reads fewer weights. On the
-/// CPU, for a head in floating point or GGUF blocks. Such a model has no adapters.
-/// bits: matrices of more than 4 or 8 bits per weight are rounded to blocks of Q4_0 or Q8_0 during loading, which takes
-/// a few seconds per billion weights. As a draft such a model reads fewer bytes; as a target it would be another model.
+/// head_tokens: only the logits of the tokens with the lowest ids, which byte-level BPE merged first, and of the tokens
+/// of the text are computed. The other logits are minus infinity, so the model never chooses those tokens; as a draft
+/// it reads fewer weights. Logits of the text's tokens may differ from the whole head's in the last digits. On the CPU,
+/// for a head in floating point or GGUF blocks. Such a model has no adapters. bits: matrices of more than 4 or 8 bits
+/// per weight are rounded to blocks of Q4_0 or Q8_0 during loading, which takes a few seconds per billion weights. As a
+/// draft such a model reads fewer bytes; as a target it would be another model.
 struct LoadOptions {
   WeightType weights = WeightType::as_stored;  // as_stored uses the mapped file without a copy
   int context = 0;                             // maximum tokens of a sequence; 0: the checkpoint's limit

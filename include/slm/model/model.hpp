@@ -114,8 +114,34 @@ class LoadedModel {
     std::vector<float> aside(planner.answers_in_order() ? 0 : static_cast<std::size_t>(count * width));
     const View<float, 2> out{aside.empty() ? place(planner.answers().front()) : aside.data(), count, width};
     answer(step, plan, out);
+    if constexpr (!B::chooses && !PacksByPlace<B, Format>) {
+      if (logits && state_->weights.head_rows) add_head_rows(step, plan, planner, batch, out);
+    }
     for (std::size_t i = 0; i < aside.size() / static_cast<std::size_t>(width); ++i)
       std::copy_n(out.row(static_cast<std::int64_t>(i)), width, place(planner.answers()[i]));
+  }
+
+  /// Adds the logits of tokens of the text beyond head_tokens.
+  void add_head_rows(Step& step, const StepPlan& plan, const detail::Planner& planner, const Batch& batch,
+                     View<float, 2> out) const {
+    const auto width = static_cast<std::size_t>(shape().hidden);
+    std::vector<float> hidden(plan.outputs.size() * width);
+    const Rows x = selected(step, step.scratch(residual, shape().hidden), plan.outputs_are_rows());
+    step.normalize(x, last_norm());
+    step.read(x, View<float, 2>{hidden.data(), out.extent(0), shape().hidden});
+    for (const Batch::Item& item : batch.items()) {
+      if (item.spec.result != RowResult::logits) continue;
+      const std::span<const Token> before = item.sequence->tokens(), added = batch.tokens(item);
+      const auto rows = static_cast<std::size_t>(item.spec.rows);
+      for (std::size_t i = 0; i < planner.answers().size(); ++i) {
+        const std::size_t row = planner.answers()[i] - item.answer;
+        if (planner.answers()[i] < item.answer || row >= rows) continue;
+        float* const logits = out.row(static_cast<std::int64_t>(i));
+        const auto state = std::span<const float>(hidden).subspan(i * width, width);
+        state_->weights.head_rows->add(before, state, logits);
+        state_->weights.head_rows->add(added.first(added.size() - rows + row + 1), state, logits);
+      }
+    }
   }
 
   /// Executes this rank's part of a step. Rank 0 receives the results.

@@ -57,8 +57,9 @@ struct WeightReader {
   WeightType type = WeightType::as_stored;  // for AnyFormat's matrices
   int bits = 0;                             // likewise: LoadOptions::bits
   const TensorNames& names = checkpoint.names();
-  std::int64_t step_bytes = 0;  // bytes of the matrices made by pack_step()
-  bool in_file = false;         // true if a matrix refers to the checkpoint's mapped bytes
+  std::int64_t step_bytes = 0;            // bytes of the matrices made by pack_step()
+  bool in_file = false;                   // true if a matrix refers to the checkpoint's mapped bytes
+  std::optional<Tensor> whole_head = {};  // after pack_head()
 
   Layer layer(int l) {
     Layer layer;
@@ -197,6 +198,8 @@ struct WeightReader {
         tensor = std::get_if<Tensor>(&sources.front());
       }
       if (tensor == nullptr) throw error("expected a head in floating point or GGUF blocks");
+      whole_head = *tensor;
+      in_file = in_file || tensor->owner == nullptr;
       tensor->size_bytes =
           tensor->size_bytes / static_cast<std::size_t>(tensor->shape[0]) * static_cast<std::size_t>(rows);
       tensor->shape[0] = rows;

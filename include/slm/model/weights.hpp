@@ -18,6 +18,7 @@
 #include "slm/formats/format.hpp"
 #include "slm/io/checkpoint.hpp"
 #include "slm/model/alibi.hpp"
+#include "slm/model/head_rows.hpp"
 #include "slm/model/layer_weights.hpp"
 #include "slm/model/load_options.hpp"
 #include "slm/model/rope.hpp"
@@ -48,9 +49,10 @@ struct ModelWeights {
   Vector windowed_frequency;    // of layers with the window, if theirs differ; else empty
   Vector alibi;                 // [heads] or empty
   std::vector<Layer> layers;
-  std::int64_t step_bytes = 0;  // weight bytes read by one decode step
-  int head_tokens = 0;          // rows of head(); 0: vocab
-  bool in_file = false;         // true if steps read the checkpoint's mapped bytes
+  std::int64_t step_bytes = 0;                // weight bytes read by one decode step
+  int head_tokens = 0;                        // rows of head(); 0: vocab
+  std::optional<detail::HeadRows> head_rows;  // the others, unless the head has a bias or is projected
+  bool in_file = false;                       // true if steps read the checkpoint's mapped bytes
 
   /// [vocab, hidden] or [head_tokens, hidden]; requires a model with a head.
   const Matrix& head() const { return untied_head ? *untied_head : embedding; }
@@ -70,6 +72,9 @@ struct ModelWeights {
       untied_head = reader.pack(Role::head);
     }
     head_bias = reader.vector(reader.names.biases(Role::head));
+    if (reader.whole_head && shape.embedding == 0 && reader.names.biases(Role::head).empty()) {
+      head_rows.emplace(std::move(*reader.whole_head), head_tokens, settings.logit_cap);
+    }
     // Scaling the final norm scales the logits if the head has no bias.
     final_norm = reader.norm(Role::final_norm, 0, settings.logit_scale);
     for (int l = 0; l < shape.layers; ++l) {
