@@ -105,8 +105,9 @@ std::vector<std::string> traits_of(const slm::Checkpoint& checkpoint) {
   add(config.qk_norm != slm::QkNorm::none, qk_norm_of(config.qk_norm));
   traits.push_back(slm::text(slm::name_of(config.activation), config.gated ? " with a gate" : " without a gate"));
   if (const slm::MixtureConfig& mixture = config.mixture; mixture.experts != 0) {
-    const auto dense = std::count(settings.dense_layers.begin(), settings.dense_layers.end(), true);
-    traits.push_back(slm::text(mixture.chosen, " of ", mixture.experts, " experts", layers(config.layers - dense)));
+    std::ptrdiff_t sparse = 0;
+    for (int layer = 0; layer < config.layers; ++layer) sparse += names.has_experts(layer) ? 1 : 0;
+    traits.push_back(slm::text(mixture.chosen, " of ", mixture.experts, " experts", layers(sparse)));
     add(mixture.shared_ffn != 0, "a shared expert");
     add(mixture.scores == slm::RouterScores::sigmoid, "sigmoid router");
     number("factor of experts' weights", settings.router.scale, 1);
@@ -138,6 +139,7 @@ std::vector<std::string> traits_of(const slm::Checkpoint& checkpoint) {
   add(names.groups_qkv(), "one matrix with the queries, key and value of each group");
   number("factor of the embedding", settings.embedding_scale, 1);
   number("factor of attention's and MLP's outputs", settings.residual_scale, 1);
+  add(settings.factors != slm::LayerFactors{}, "factors of single inputs and outputs of layers");
   number("factor of scores", settings.attention_scale, 0);
   number("factor of logits", settings.logit_scale, 1);
   number("soft cap of scores", settings.attention_cap, 0);

@@ -110,8 +110,9 @@ class Usage(ProgramTest):
                              ("gptneox-parallel", "in parallel, with two norms"),
                              ("falcon-7b", "one matrix with the queries, key and value of each group"),
                              ("nemotron", "relu_squared without a gate"), ("ministral3", "yarn scaling by 4"),
-                             ("lfm2", "a short convolution in 4 of 6 layers"),
-                             ("qwen35", "a gated delta net in 4 of 5 layers")):
+                             ("lfm2", "a short convolution in [0-9] of 6 layers; attention in [0-9] of 6 layers"),
+                             ("falcon-h1", "Mamba-2 in 2 of 2 layers; attention in 2 of 2 layers"),
+                             ("qwen35", "a gated delta net in [0-9] of .*; a gate of attention's outputs")):
             with self.subTest(model=model):
                 self.assertRegex("; ".join(self.as_json("info", MODELS / model)["traits"]), trait)
                 self.assertRegex(self.ok("info", MODELS / model).out, rf"\ntraits +[^\n]*{trait}")

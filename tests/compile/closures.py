@@ -18,14 +18,14 @@ MODELS = r"^(model|backend|decode|config)/"
 # header: (headers, thousand lines) with SLM_IMPLEMENTATION 0, the same with the functions, and excluded modules. A
 # tokenizer with the functions includes the matcher of split patterns: ten headers of text/split/, two of its tables.
 # The readers of config.json include a header of each group of families (io/families). A decoder with the functions includes
-# the sources of drafts, the map of tokens, the control of the draft length and the rounds (decode/), and eight headers of
-# recurrent layers.
+# the sources of drafts, the map of tokens, the control of the draft length and the rounds (decode/), one header each, and
+# ten headers of recurrent layers. The families with Mamba-2 and gpt-oss have a header each, and so have the forms of their tensors.
 CLOSURES = {
-    "slm/speculative.hpp": ((112, 95), (258, 182), (QUANTIZING, RANKS, CONFIGS, ADAPTERS, ENGINE)),
+    "slm/speculative.hpp": ((112, 95), (263, 182), (QUANTIZING, RANKS, CONFIGS, ADAPTERS, ENGINE)),
     "slm/text/tokenizer.hpp": ((12, 65), (46, 110), (QUANTIZING, RANKS, CONFIGS, ADAPTERS, ENGINE, MODELS)),
     "slm/text/chat.hpp": ((10, 60), (110, 125), (QUANTIZING, RANKS, CONFIGS, ADAPTERS, ENGINE)),
-    "slm/adapters.hpp": ((35, 85), (98, 125), (QUANTIZING, RANKS, CONFIGS, ENGINE)),
-    "slm/engine.hpp": ((122, 105), (282, 190), (QUANTIZING, RANKS, CONFIGS)),
+    "slm/adapters.hpp": ((35, 85), (102, 125), (QUANTIZING, RANKS, CONFIGS, ENGINE)),
+    "slm/engine.hpp": ((122, 105), (287, 190), (QUANTIZING, RANKS, CONFIGS)),
     "slm/fwd.hpp": ((2, 1), (2, 1), (QUANTIZING, RANKS, CONFIGS, ADAPTERS, ENGINE, MODELS)),
 }
 

@@ -38,7 +38,8 @@ TEMPLATE_TEST_CASE("in every family an adapter has the results of merged weights
   const DType types[] = {DType::f32, DType::bf16, DType::f16};
   std::uint64_t seed = 0;
   std::vector<const char*> names(std::begin(adapted_fixtures), std::end(adapted_fixtures));
-  names.insert(names.end(), {"lfm2", "lfm2-conv4-bias"});  // which only these backends run
+  names.insert(names.end(),
+               {"lfm2", "lfm2-conv4-bias", "granitehybrid", "falcon-h1-norm"});  // which only these backends run
   for (const char* name : names) {
     const Checkpoint checkpoint(fixture(text("models/", name)));
     const TemporaryFolder folder;

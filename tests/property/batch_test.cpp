@@ -47,7 +47,10 @@ const char* const names[] = {"llama-mha3h",
                              "qwen3moe-dense-layers",
                              "qwen2moe",
                              "lfm2",
-                             "lfm2-conv4-bias"};
+                             "qwen35moe",
+                             "granitehybrid-moe",
+                             "falcon-h1-norm",
+                             "nemotron-h"};
 
 /// The logits after each token of a sequence that grows token by token, alone.
 std::vector<std::vector<float>> logits_alone(const AnyModel& model, const std::vector<Token>& text) {

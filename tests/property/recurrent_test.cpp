@@ -176,6 +176,20 @@ TEST_CASE("contradictory layers are rejected by name") {
   CHECK(fault("lfm2", {{"layer_types", nullptr}, {"full_attn_idxs", {6}}}) == "json.bad-field");
   CHECK(fault("lfm2", {{"conv_L_cache", 0}}) == "json.bad-field");
   CHECK(fault("lfm2", {{"intermediate_size", 1 << 22}, {"block_ffn_dim_multiplier", 999}}) == "config.unsound");
+  CHECK(fault("lfm2moe", {{"num_experts_per_tok", 9}}) == "config.contradictory");
+  CHECK(fault("lfm2moe", {{"num_dense_layers", 5}}) == "config.unsupported");
+  CHECK(fault("qwen3next", {{"linear_num_value_heads", 3}}) == "config.unsound");
+  CHECK(fault("granitehybrid", {{"mamba_n_heads", 9}}) == "config.contradictory");
+  CHECK(fault("granitehybrid", {{"position_embedding_type", "alibi"}}) == "config.unsupported");
+  CHECK(fault("granitehybrid", {{"time_step_limit", {0.001, 0.1}}}) == "config.unsupported");
+  CHECK(fault("granitehybrid", {{"time_step_limit", {0, "Infinity"}}}) == "no error");
+  CHECK(fault("falcon-h1", {{"mlp_multipliers", {1}}}) == "json.bad-field");
+  CHECK(fault("falcon-h1", {{"ssm_multipliers", {1, 1, 1, 1, "1"}}}) == "json.bad-field");
+  CHECK(fault("falcon-h1", {{"projectors_bias", true}}) == "config.unsupported");
+  CHECK(fault("nemotron-h", {{"layers_block_type", {"linear_attention", "window"}}}) == "json.bad-field");
+  CHECK(fault("nemotron-h", {{"layers_block_type", {"linear_attention", "moe"}}}) == "config.unsupported");
+  CHECK(fault("nemotron-h", {{"layers_block_type", nullptr}, {"hybrid_override_pattern", "M-X"}}) == "json.bad-field");
+  CHECK(fault("nemotron-h", {{"num_hidden_layers", 5}}) == "config.contradictory");
   // Layers whose kind contradicts the tensors.
   Json config = read_json_object(fixture("models/lfm2/config.json"));
   config["layer_types"][0] = "full_attention";

@@ -159,7 +159,7 @@ inline void mamba_head(const StepPlan& plan, const PlanSequence& sequence, View<
     const float* const x = row + shape.inner() + std::int64_t{head} * width;
     const float* const b = row + 2 * shape.inner() + group * n;
     const float* const c = b + shape.keys();
-    const float dt = softplus(row[shape.inner() + shape.channels() + head] + of.dt_bias[head]);
+    const float dt = softplus(of.dt_factor * row[shape.inner() + shape.channels() + head] + of.dt_bias[head]);
     const float decay = std::exp(dt * of.decay[head]);
     float* const y = out.row(sequence.first_row + r) + std::int64_t{head} * width;
     for (int i = 0; i < width; ++i) {
@@ -182,7 +182,7 @@ inline void finish_mamba(const Recurrence& of, const float* z, float* y) {
   const Mixer& shape = of.shape;
   const auto inner = static_cast<int>(shape.inner()), width = inner / shape.groups;
   const auto gate = [&] {
-    for (int i = 0; i < inner; ++i) y[i] *= silu(z[i]);
+    for (int i = 0; i < inner; ++i) y[i] *= silu(of.gate_factor * z[i]);
   };
   if (shape.norm != MixerNorm::before_gate) gate();
   for (int g = 0; shape.norm != MixerNorm::none && g < shape.groups; ++g)

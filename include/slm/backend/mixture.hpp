@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -14,10 +15,11 @@
 
 namespace slm { inline namespace v0_1 {
 
-/// An expert: down . (activation(gate) * up), with the halves gate and up of x . gate_up^T.
+/// An expert: down . (activation(gate) * up), with the halves gate and up of x . gate_up^T; or down . activation(up),
+/// where gate_up has the rows of up only.
 template <class Matrix>
 struct Expert {
-  Matrix gate_up;                       // [2 * ffn, hidden]
+  Matrix gate_up;                       // [2 * ffn, hidden] or [ffn, hidden]
   Matrix down;                          // [hidden, ffn]
   const float* gate_up_bias = nullptr;  // [2 * ffn]; null: none
   const float* down_bias = nullptr;     // [hidden]; null: none
@@ -45,6 +47,7 @@ struct Mixture {
   Routing routing = {};
   std::span<const Expert<Matrix>> experts = {};
   Activation activation = {};
+  bool gated = true;
 
   bool has_shared() const { return static_cast<int>(experts.size()) > routing.experts; }
   int experts_of_row() const { return routing.chosen + (has_shared() ? 1 : 0); }
@@ -65,6 +68,26 @@ struct Choice {
   float weight = 0;
 };
 
+namespace detail {
+
+/// The groups whose experts may be chosen, as flags. marks: of all experts.
+inline std::vector<bool> kept_groups(const Routing& routing, std::span<const float> marks) {
+  const auto groups = static_cast<std::size_t>(routing.settings.groups), size = marks.size() / groups;
+  std::vector<std::pair<float, std::size_t>> sums;
+  for (std::size_t g = 0; g < groups; ++g) {
+    std::vector<float> best(marks.begin() + static_cast<std::ptrdiff_t>(g * size),
+                            marks.begin() + static_cast<std::ptrdiff_t>((g + 1) * size));
+    std::partial_sort(best.begin(), best.begin() + 2, best.end(), std::greater<>{});
+    sums.emplace_back(-(best[0] + best[1]), g);
+  }
+  std::sort(sums.begin(), sums.end());
+  std::vector<bool> kept(groups);
+  for (int i = 0; i < routing.settings.kept_groups; ++i) kept[sums[static_cast<std::size_t>(i)].second] = true;
+  return kept;
+}
+
+}  // namespace detail
+
 /// Chooses the experts of a row from the router's logits, which become scores. choices [chosen]: by ascending index. Of
 /// equal scores the one with the lower index is chosen first.
 inline void choose_experts(const Routing& routing, std::span<float> logits, std::span<Choice> choices) {
@@ -80,8 +103,15 @@ inline void choose_experts(const Routing& routing, std::span<float> logits, std:
   const auto mark_of = [&](int e) {
     return logits[static_cast<std::size_t>(e)] + (routing.choice_bias != nullptr ? routing.choice_bias[e] : 0);
   };
+  std::vector<bool> kept;
+  if (routing.settings.groups > 1) {
+    std::vector<float> marks;
+    for (int e = 0; e < static_cast<int>(logits.size()); ++e) marks.push_back(mark_of(e));
+    kept = detail::kept_groups(routing, marks);
+  }
   std::size_t held = 0;
   for (int e = 0; e < static_cast<int>(logits.size()); ++e) {
+    if (!kept.empty() && !kept[static_cast<std::size_t>(e) * kept.size() / logits.size()]) continue;
     const float mark = mark_of(e);
     std::size_t place = held;
     while (place > 0 && mark > choices[place - 1].weight) --place;

@@ -14,6 +14,8 @@ struct Recurrence {
   const float* decay = nullptr;      // [heads]: -e^A_log
   const float* dt_bias = nullptr;    // [heads]
   const float* skip = nullptr;       // [heads]: D of mamba2
+  float gate_factor = 1;             // mamba2: of z
+  float dt_factor = 1;               // mamba2
   Norm norm = {};                    // of the output: weights [head_dim] for delta_net, [inner] for mamba2
 };
 

@@ -8,7 +8,7 @@
 namespace slm { inline namespace v0_1 {
 
 /// A router chooses some experts for each row; the row's result is the weighted sum of their results. An expert is an
-/// MLP with a gate.
+/// MLP, with a gate if ModelConfig::gated.
 struct MixtureConfig {
   int experts = 0;           // 0: no mixture
   int chosen = 0;            // experts of a row

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "slm/config/layer_factors.hpp"
 #include "slm/config/mixture.hpp"
 #include "slm/core/architecture.hpp"
 #include "slm/core/error.hpp"
@@ -178,8 +179,9 @@ constexpr std::string_view fault_of(const ModelConfig& config) {
   if (config.embedding != 0 && config.positions != Positions::learned)
     return "a narrow embedding needs learned positions";
   if (config.norm == NormKind::none) return "norm must be rms or layer";
-  if (config.mixture.experts != 0 && (config.order != BlockOrder::pre_norm || !config.gated || config.inner_norms))
-    return "a mixture of experts needs blocks in pre_norm order without inner norms, and gated experts";
+  if (config.mixture.experts != 0 && (config.order != BlockOrder::pre_norm || config.inner_norms))
+    return "a mixture of experts needs blocks in pre_norm order without inner norms";
+  if (config.mixture.expert_bias && !config.gated) return "experts with biases need a gate";
   if (const std::string_view fault = fault_of(config.mixture, config.layers); !fault.empty()) return fault;
   return fault_of_layers(config);
 }
@@ -235,7 +237,8 @@ struct ModelSettings {
   float logit_scale = 1;           // factor of all logits
   float logit_cap = 0;             // logits are cap * tanh(logit / cap); 0: off
   float embedding_scale = 1;       // factor of the embedding
-  float residual_scale = 1;        // factor of what attention and MLP add
+  float residual_scale = 1;        // factor of what attention, mixer and MLP add
+  LayerFactors factors = {};       // further ones
   int window = 0;                  // sliding window: positions that a query attends to, itself included; 0: no window
   std::vector<bool> windowed_layers = {};    // layers with the window; empty: all
   float windowed_rope_theta = 0;             // layers with the window rotate by this base, unscaled; 0: like the others

@@ -27,6 +27,7 @@ struct Activation {
   ActivationKind kind = ActivationKind::identity;
   float cap = 1;                                          // soft_cap
   float alpha_p = 0, alpha_n = 0, beta = 0, epsilon = 0;  // xielu
+  float factor = 1;                                       // of a gate before the activation; on the CPU only
 
   constexpr Activation() = default;
   constexpr Activation(ActivationKind of) : kind(of) {}

@@ -22,6 +22,7 @@
 #include "slm/io/families/lfm2.hpp"
 #include "slm/io/families/llama.hpp"
 #include "slm/io/families/llama_relatives.hpp"
+#include "slm/io/families/mamba2.hpp"
 #include "slm/io/families/mistral.hpp"
 #include "slm/io/families/mixtures.hpp"
 #include "slm/io/families/mosaic_gpt.hpp"
@@ -92,7 +93,13 @@ inline constexpr const Family* known_families[] = {&families::llama,
                                                    &families::granitemoeshared,
                                                    &families::ernie4_5_moe,
                                                    &families::lfm2,
-                                                   &families::qwen3_5};
+                                                   &families::lfm2_moe,
+                                                   &families::qwen3_5,
+                                                   &families::qwen3_5_moe,
+                                                   &families::qwen3_next,
+                                                   &families::granite_hybrid,
+                                                   &families::falcon_h1,
+                                                   &families::nemotron_h};
 
 namespace detail {
 
@@ -133,7 +140,8 @@ inline const Family& family_of(const JsonFields& fields) {
 /// Whether text_config describes the text model, in the multimodal models whose text part is a family of slm.
 inline bool wraps_text(const JsonFields& fields) {
   const std::string type = fields.string("model_type", "");
-  return (type == "gemma3" || type == "mistral3" || type == "qwen3_5") && fields.has("text_config");
+  const bool wrapper = type == "gemma3" || type == "mistral3" || type == "qwen3_5" || type == "qwen3_5_moe";
+  return wrapper && fields.has("text_config");
 }
 
 /// Checks that synonymous fields have equal values.

@@ -17,7 +17,8 @@
 namespace slm { inline namespace v0_1 { namespace detail {
 
 /// Replaces such tensors [experts, rows, columns], and biases [experts, rows], in a map by their parts, under the names
-/// of single experts' matrices. Parts refer to the bytes of the whole. Throws checkpoint.wrong-shape.
+/// of single experts' matrices. Tensors in MXFP4 are NAME_blocks [experts, rows, columns / 32, 16] and NAME_scales
+/// [experts, rows, columns / 32]. Parts refer to the bytes of the whole. Throws checkpoint.wrong-shape.
 class ExpertTensors {
  public:
   /// folder: for messages.
@@ -26,14 +27,13 @@ class ExpertTensors {
     const std::int64_t hidden = config.hidden, ffn = config.mixture.ffn;
     for (int layer = 0; layer < config.layers; ++layer) {
       if (!names.has_experts(layer)) continue;
-      const auto take = [&](std::string_view whole, std::vector<std::string_view> parts, std::int64_t rows,
-                            std::int64_t columns) {
+      const auto take_shaped = [&](const std::string& whole, std::vector<std::string_view> parts,
+                                   std::vector<std::int64_t> shape, std::string_view suffix) {
         const std::string name = names.in_layer(layer, whole);
         const auto found = whole.empty() ? tensors.end() : tensors.find(name);
-        if (found == tensors.end() || found->second->shape.size() != (columns == 0 ? 2 : 3)) return;
+        if (found == tensors.end() || found->second->shape.size() != shape.size() + 1) return;
         const Tensor& all = *found->second;
-        std::vector<std::int64_t> shape{config.mixture.experts, rows};
-        if (columns != 0) shape.push_back(columns);
+        shape.insert(shape.begin(), config.mixture.experts);
         if (all.shape != shape) {
           throw Error("checkpoint.wrong-shape",
                       text("'", folder, "': tensor '", name, "' is ", shape_text(all.shape), ", the config makes it ",
@@ -42,17 +42,31 @@ class ExpertTensors {
         }
         tensors.erase(found);
         add_parts(tensors, all, parts, [&](std::string_view part, int expert) {
-          return names.in_layer(layer, text(of_expert(part, expert), columns == 0 ? ".bias" : ".weight"));
+          return names.in_layer(layer, text(of_expert(part, expert), suffix));
         });
       };
-      if (table.all_up[1].empty()) {
+      const auto take = [&](std::string_view whole, std::vector<std::string_view> parts, std::int64_t rows,
+                            std::int64_t columns) {
+        const std::string name(whole);
+        if (columns == 0) return take_shaped(name, parts, {rows}, ".bias");
+        const bool turned = table.transposed;
+        take_shaped(name, parts, {turned ? columns : rows, turned ? rows : columns}, ".weight");
+        if (!turned || name.empty()) return;
+        take_shaped(name + "_blocks", parts, {rows, columns / 32, 16}, ".weight_blocks");
+        take_shaped(name + "_scales", parts, {rows, columns / 32}, ".weight_scales");
+      };
+      const bool one_up = table.up[1].empty();
+      const std::int64_t rows_of_one = config.gated ? 2 * ffn : ffn;
+      if (one_up) {
+        take(table.all_up[0], {table.up[0]}, rows_of_one, hidden);
+      } else if (table.all_up[1].empty()) {
         take(table.all_up[0], {table.up[0], table.up[1]}, 2 * ffn, hidden);
       } else {
         take(table.all_up[0], {table.up[0]}, ffn, hidden);
         take(table.all_up[1], {table.up[1]}, ffn, hidden);
       }
       take(table.all_down, {table.down}, hidden, ffn);
-      take(table.all_up_bias[0], {table.up[0]}, ffn, 0);
+      take(table.all_up_bias[0], {table.up[0]}, one_up ? rows_of_one : ffn, 0);
       take(table.all_up_bias[1], {table.up[1]}, ffn, 0);
       take(table.all_down_bias, {table.down}, hidden, 0);
     }

@@ -39,6 +39,8 @@ struct ExpertTable {
   std::array<std::string_view, 2> shared_up = {};
   std::string_view shared_down = {};
   std::string_view shared_gate = {};
+  bool transposed = false;   // matrices of floats are stored [in, out]; those in MXFP4 are NAME_blocks and NAME_scales
+  bool interleaved = false;  // the rows of gate and up alternate in a single matrix `up`
 };
 
 /// Module names of a checkpoint, without ".weight" and ".bias"; empty if a family lacks the module. A single name
@@ -66,7 +68,9 @@ struct TensorTable {
   std::string_view attention_out = "self_attn.o_proj";
   std::array<std::string_view, 2> up = {"mlp.gate_proj", "mlp.up_proj"};
   std::string_view down = "mlp.down_proj";
-  // Of recurrent layers. One name of mixer_in: a matrix with all outputs; else delta_net's q | k | v, z, b, a.
+  // Of recurrent layers. One name of mixer_in: a matrix with all outputs; else delta_net's q | k | v, z, b, a. Three
+  // names: the last has b | a. Two: the first has q | k | v | z too. The rows of q | k | v | z and b | a are stored key
+  // head by key head.
   std::array<std::string_view, 4> mixer_in = {};
   std::string_view mixer_conv = {};
   std::string_view mixer_out = {};

@@ -74,18 +74,26 @@ constexpr GgufArchitecture gguf_architecture(std::string_view name, std::string_
 constexpr GgufArchitecture recurrent_architecture(GgufArchitecture made) {
   TensorTable& names = made.apart.names;
   names.of_gguf = true;
-  if (made.name == "lfm2") {
+  if (made.name.starts_with("lfm2")) {
     names.final_norm = "token_embd_norm";
     names.mixer_in = {"shortconv.in_proj"};
     names.mixer_conv = "shortconv.conv";
     names.mixer_out = "shortconv.out_proj";
-  } else {
+  } else if (made.traits.attention_gate) {
     names.mlp_norm = "post_attention_norm";
     names.mixer_in = {"attn_qkv", "attn_gate", "ssm_beta", "ssm_alpha"};
+    if (made.name == "qwen3next") names.mixer_in = {"attn_qkv", "attn_gate", "ssm_ba"};
     names.mixer_conv = "ssm_conv1d";
     names.mixer_out = "ssm_out";
     names.mixer_norm = "ssm_norm";
     names.mixer_vectors = {"ssm_a", "ssm_dt.bias"};
+  } else {
+    if (made.name == "nemotron_h") names.mlp_norm = "attn_norm";
+    names.mixer_in = {"ssm_in"};
+    names.mixer_conv = "ssm_conv1d";
+    names.mixer_out = "ssm_out";
+    names.mixer_norm = "ssm_norm";
+    names.mixer_vectors = {"ssm_a", "ssm_dt.bias", "ssm_d"};
   }
   return made;
 }
@@ -158,7 +166,19 @@ inline constexpr GgufArchitecture gguf_architectures[] = {
     detail::gguf_architecture("gpt-oss", "gpt_oss", detail::gate_and_up, {.sinks = true}),
     detail::recurrent_architecture(
         detail::gguf_architecture("lfm2", "lfm2", detail::gate_and_up, {.qk_norm = QkNorm::per_head})),
+    detail::recurrent_architecture(
+        detail::gguf_architecture("lfm2moe", "lfm2_moe", detail::gate_and_up, {.qk_norm = QkNorm::per_head})),
     detail::recurrent_architecture(detail::gguf_architecture("qwen35", "qwen3_5_text", detail::gate_and_up,
+                                                             {.qk_norm = QkNorm::per_head, .attention_gate = true})),
+    detail::recurrent_architecture(detail::gguf_architecture("qwen35moe", "qwen3_5_moe_text", detail::gate_and_up,
+                                                             {.qk_norm = QkNorm::per_head, .attention_gate = true})),
+    detail::recurrent_architecture(
+        detail::gguf_architecture("granitehybrid", "granitemoehybrid", detail::gate_and_up, {}, true)),
+    detail::recurrent_architecture(detail::gguf_architecture("falcon-h1", "falcon_h1", detail::gate_and_up)),
+    detail::recurrent_architecture(detail::gguf_architecture(
+        "nemotron_h", "nemotron_h", detail::up_alone,
+        {.activation = ActivationKind::relu_squared, .gated = false, .positions = Positions::none})),
+    detail::recurrent_architecture(detail::gguf_architecture("qwen3next", "qwen3_next", detail::gate_and_up,
                                                              {.qk_norm = QkNorm::per_head, .attention_gate = true})),
 };
 

@@ -16,12 +16,13 @@ namespace slm { inline namespace v0_1 { namespace detail {
 
 /// Whether an architecture's formulas have the factor or pattern of a key.
 constexpr bool gguf_family_reads(std::string_view architecture, std::string_view key) {
-  const bool scaled = architecture == "granite" || architecture == "minicpm" || architecture == "granitemoe";
+  const bool scaled = architecture == "granite" || architecture == "minicpm" || architecture == "granitemoe" ||
+                      architecture == "granitehybrid";
   const bool windowed = architecture == "gemma2" || architecture == "gemma3" || architecture == "olmo2" ||
                         architecture == "exaone4" || architecture == "cohere2" || architecture == "gpt-oss";
   if (key == "logit_scale") return scaled || architecture == "cohere2" || architecture == "command-r";
   if (key == "embedding_scale" || key == "residual_scale") return scaled;
-  if (key == "attention.scale") return architecture == "granite" || architecture == "granitemoe";
+  if (key == "attention.scale") return scaled && architecture != "minicpm";
   if (key == "attn_logit_softcapping") return architecture == "gemma2";
   if (key == "final_logit_softcapping") return architecture == "gemma2" || architecture == "gemma3";
   return key == "attention.sliding_window_pattern" && windowed;
@@ -51,7 +52,7 @@ class GgufFamilyReader {
       read_window(6);
       settings.windowed_rope_theta = fields_.number(key("rope.freq_base_swa"), 1, 1e12, 10000);
     }
-    if (is("granite") || is("minicpm") || is("granitemoe")) read_scales();
+    if (is("granite") || is("minicpm") || is("granitemoe") || is("granitehybrid")) read_scales();
     if (is("smollm3")) {
       for (int l = 0; l < config.layers; ++l) settings.unrotated_layers.push_back(l % 4 == 3);
     }

@@ -18,7 +18,8 @@ namespace slm { inline namespace v0_1 { namespace detail {
 constexpr bool gguf_has_experts(std::string_view architecture) {
   return architecture == "qwen3moe" || architecture == "qwen2moe" || architecture == "llama" ||
          architecture == "olmoe" || architecture == "granitemoe" || architecture == "ernie4_5-moe" ||
-         architecture == "gpt-oss";
+         architecture == "gpt-oss" || architecture == "lfm2moe" || architecture == "qwen35moe" ||
+         architecture == "qwen3next" || architecture == "granitehybrid";
 }
 
 /// Reads config.mixture, whose widths the file may leave to the tensors. config has the sizes of the layers.
@@ -74,11 +75,16 @@ class GgufMixtureReader {
   void read_router() {
     RouterSettings& router = model_.settings.router;
     const int function = fields_.integer(key("expert_gating_func"), 0, 1 << 20, 1);
-    if (function != 1) {
+    const bool sigmoid = architecture_ == "lfm2moe" && function == 2;
+    if (function != 1 && !sigmoid) {
       throw Error("config.unsupported",
                   text("'", fields_.file(), "' requires the function ", function, " of a router (",
                        key("expert_gating_func"), ")"),
                   "See docs/models.md for the supported families and their features");
+    }
+    if (sigmoid) {
+      model_.config.mixture.scores = RouterScores::sigmoid;
+      router.added_to_sum = 1e-6f;
     }
     const bool normalizes = architecture_ != "qwen2moe" && architecture_ != "olmoe";
     router.normalizes = fields_.boolean(key("expert_weights_norm"), normalizes);

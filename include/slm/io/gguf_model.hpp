@@ -126,6 +126,8 @@ class GgufModelReader {
       config_.positions = bias > 0 ? Positions::alibi : learned ? Positions::learned : Positions::none;
       if (bias > 0) model_.settings.alibi_bias_max = bias;
     }
+    if (is("granitehybrid") && !fields_.boolean(key("rope.scaling.finetuned"), true))
+      config_.positions = Positions::none;
     // Only the tensors show which biases a model has.
     if (has("blk.0.attn_q.bias") || has("blk.0.attn_qkv.bias")) {
       config_.attention_bias = has("blk.0.attn_output.bias") ? AttentionBias::all : AttentionBias::qkv;
@@ -137,8 +139,8 @@ class GgufModelReader {
   void read_sizes() {
     const int blocks = fields_.integer(key("block_count"), 1, 1024);
     config_.layers = blocks;
-    // Blocks behind the last layer predict further tokens.
-    if (is("qwen35")) config_.layers -= fields_.integer(key("nextn_predict_layers"), 0, blocks - 1, 0);
+    if (gguf_predicts(architecture_.name))
+      config_.layers -= fields_.integer(key("nextn_predict_layers"), 0, blocks - 1, 0);
     config_.hidden = fields_.integer(key("embedding_length"), 1, 1 << 20);
     config_.heads = layer_integer("attention.head_count", 4096);
     config_.head_dim = config_.hidden / config_.heads;
@@ -153,7 +155,7 @@ class GgufModelReader {
                   "Convert the model again");
     }
     if (gguf_recurs(architecture_.name)) {
-      read_gguf_mixer(fields_, architecture_.name, blocks, config_);
+      GgufMixerReader(fields_, architecture_.name, blocks, config_).read();
     } else if (fields_.has(key("attention.head_count_kv"))) {
       config_.kv_heads = layer_integer("attention.head_count_kv", config_.heads);
     } else if (is("mpt")) {  // the metadata do not state shared KV heads
@@ -162,7 +164,11 @@ class GgufModelReader {
       config_.kv_heads = config_.heads;
     }
     // Converters write 4 * hidden for models without a gate, independent of the tensors.
-    config_.ffn = config_.gated ? layer_integer("feed_forward_length", 1 << 22) : rows_of("blk.0.ffn_up.weight");
+    const bool experts_alone = !fields_.has(key("feed_forward_length")) && gguf_has_experts(architecture_.name);
+    const char* const ffn = experts_alone ? "expert_feed_forward_length" : "feed_forward_length";
+    int first = 0;  // layer with an MLP
+    while (first + 1 < config_.layers && !config_.has_mlp(first)) ++first;
+    config_.ffn = config_.gated ? layer_integer(ffn, 1 << 22) : rows_of(text("blk.", first, ".ffn_up.weight"));
     config_.vocab = rows_of("token_embd.weight");
     if (const GgufValue* tokens = fields_.find("tokenizer.ggml.tokens")) {
       if (tokens->count != static_cast<std::uint64_t>(config_.vocab)) {
@@ -172,7 +178,7 @@ class GgufModelReader {
                     "Convert the model again, or get its file from another source");
       }
     }
-    int first = 0;  // layer with attention
+    first = 0;  // layer with attention
     while (first + 1 < config_.layers && !config_.has_attention(first)) ++first;
     if (const GgufTensor* norm = file_.find(text("blk.", first, ".attn_q_norm.weight"))) {
       const bool per_head = norm->shape == std::vector<std::int64_t>{config_.head_dim};
@@ -191,6 +197,7 @@ class GgufModelReader {
     settings.context = fields_.integer(key("context_length"), 1, 1 << 24);
     const char* epsilon =
         config_.norm == NormKind::rms ? "attention.layer_norm_rms_epsilon" : "attention.layer_norm_epsilon";
+    if (is("nemotron_h")) epsilon = "attention.layer_norm_epsilon";
     settings.norm_epsilon = fields_.number(key(epsilon), 0, 1);
     settings.clip_qkv = fields_.number(key("attention.clamp_kqv"), 0, 1e6, 0);
     settings.clips_normed = is("olmoe") && settings.clip_qkv != 0;

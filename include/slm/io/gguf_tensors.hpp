@@ -23,7 +23,8 @@ struct GgufTensors {
   std::vector<std::unique_ptr<std::byte[]>> copies;
 
   GgufTensors(const GgufFile& file, const ModelConfig& config) {
-    const bool pairs = architecture_of(file).pairs;
+    const GgufArchitecture& architecture = architecture_of(file);
+    const bool pairs = architecture.pairs;
     for (const GgufTensor* stored : file.tensors()) {
       if (!stored->type->dtype) {
         throw Error("gguf.unsupported-type",
@@ -36,6 +37,7 @@ struct GgufTensors {
                     .shape = stored->shape,
                     .bytes = stored->bytes,
                     .size_bytes = stored->size_bytes};
+      if (architecture.name == "falcon-h1" && tensor.name.ends_with(".ffn_norm")) tensor.name += ".weight";
       if (pairs) bring_halves_together(tensor, config);
       tensors.push_back(std::move(tensor));
     }

@@ -170,8 +170,43 @@ std::string json_text(const AnyJson& json, int indent = -1) {
   return json.dump(indent, ' ', false, AnyJson::error_handler_t::replace);
 }
 
+namespace detail {
+
+/// Puts the numbers that Python writes beside those of JSON, Infinity, -Infinity and NaN, into quotes.
+inline std::string with_quoted_numbers(std::string_view source) {
+  std::string quoted;
+  bool in_text = false;
+  for (std::size_t i = 0; i < source.size(); ++i) {
+    const bool escapes = in_text && source[i] == '\\';
+    std::string_view part = source.substr(i, escapes ? 2 : 1);
+    if (part == "\"") in_text = !in_text;
+    for (const std::string_view number : {"Infinity", "-Infinity", "NaN"}) {
+      if (!in_text && source.substr(i).starts_with(number)) part = number;
+    }
+    i += part.size() - 1;
+    if (part.size() > 2) {
+      quoted += text('"', part, '"');
+    } else {
+      quoted += part;
+    }
+  }
+  return quoted;
+}
+
+}  // namespace detail
+
+/// A field with a number that JSON lacks (Infinity, -Infinity, NaN) has its name as a text.
 inline Json read_json_object(const std::filesystem::path& path) {
-  return read_mapped(path, [&](std::string_view text) { return parse_json_object(text, path.string()); });
+  return read_mapped(path, [&](std::string_view text) {
+    try {
+      return parse_json_object(text, path.string());
+    } catch (const Error& error) {
+      if (error.id() != "json.malformed") throw;
+      const std::string quoted = detail::with_quoted_numbers(text);
+      if (quoted.size() == text.size()) throw;
+      return parse_json_object(quoted, path.string());
+    }
+  });
 }
 
 /// Whether a value is an integer in 0..limit-1.

@@ -15,6 +15,7 @@
 #include "slm/formats/int4_tensor.hpp"
 #include "slm/io/checkpoint.hpp"
 #include "slm/io/layer_search.hpp"
+#include "slm/io/mxfp4_matrix.hpp"
 #include "slm/io/scaled_search.hpp"
 
 namespace slm { inline namespace v0_1 {
@@ -61,6 +62,9 @@ class LinearSearch : public LayerSearch {
                   text(where_, " has both '", weight ? weight->name : qweight->name, "' and '",
                        packed ? packed->name : qweight->name, "': expected one of them"),
                   "Export the checkpoint again");
+    }
+    if (const Tensor* blocks = find(".weight_blocks"); blocks && !weight) {
+      return mxfp4_matrix(*blocks, need(*blocks, {".weight_scales"}), out_, in_, where_);
     }
     if (weight && weight->dtype == DType::f8_e4m3) return scaled.float8(*weight);
     if (weight && weight->dtype == DType::i8 && !weight_is_codes) return scaled.int8(*weight);
@@ -268,9 +272,20 @@ inline StoredLinear linear_source(const Checkpoint& checkpoint, const std::strin
   return detail::LinearSearch(checkpoint, module, out, in).run();
 }
 
-/// Overload for a matrix of the model's tensor list. A transposed matrix has no 4-bit codes.
+namespace detail {
+
+/// Whether a checkpoint stores a transposed matrix [in, out]. Such a matrix has no 4-bit codes, but in MXFP4 it may be
+/// stored [out, in].
+inline bool is_stored_transposed(const Checkpoint& checkpoint, const TensorName& weight) {
+  return weight.transposed && !checkpoint.has(weight.module() + ".weight_blocks");
+}
+
+}  // namespace detail
+
+/// Overload for a matrix of the model's tensor list.
 inline StoredLinear linear_source(const Checkpoint& checkpoint, const TensorName& weight) {
-  if (weight.transposed) return checkpoint.tensor(weight.name, weight.shape);
+  if (detail::is_stored_transposed(checkpoint, weight)) return checkpoint.tensor(weight.name, weight.shape);
+  if (weight.transposed) return linear_source(checkpoint, weight.module(), weight.shape.at(1), weight.shape.at(0));
   return linear_source(checkpoint, weight.module(), weight.shape.at(0), weight.shape.at(1));
 }
 

@@ -40,7 +40,8 @@ inline std::string find_model_prefix(const TensorMap& tensors, const TensorTable
     if (first != tensors.end() && first->first.starts_with(stem)) return std::string{prefix};
   }
   std::set<std::string> with_layers, whole;
-  for (const std::string_view part : {table.attention_out, table.down}) {  // the first layer may lack attention
+  for (const std::string_view part : {table.attention_out, table.down, table.mixer_out}) {  // of the first layer
+    if (part.empty()) continue;
     const std::string module = text(".", layers, 0, table.layer.substr(number + 2), part, ".");
     for (const auto& [name, tensor] : tensors) {
       const std::size_t at = name.find(module);

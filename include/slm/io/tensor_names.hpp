@@ -11,6 +11,7 @@
 #include "slm/config/model_config.hpp"
 #include "slm/core/error.hpp"
 #include "slm/io/family.hpp"
+#include "slm/io/mixer_rows.hpp"
 #include "slm/io/name_prefixes.hpp"
 #include "slm/io/tensor_roles.hpp"
 
@@ -185,6 +186,11 @@ class TensorNames {
     return (kv_head * (group + 2) + place) * dim + row % dim;
   }
 
+  /// The stored rows of a matrix of mixer_in in the order that backends take; empty: they have it.
+  std::vector<std::int64_t> mixer_in_rows(std::size_t matrix) const {
+    return detail::mixer_in_rows(table_.mixer_in, shape_.mixer, matrix);
+  }
+
   const NamePrefixes& prefixes() const { return prefixes_; }
 
   /// The name of a tensor below the prefix of a layer.
@@ -275,6 +281,11 @@ class TensorNames {
     const auto add = [&](std::string_view module, std::int64_t out, std::int64_t in_features) {
       names.push_back({in(layer, module), {out, in_features}});
     };
+    const auto add_expert = [&](std::string_view pattern, int e, std::int64_t out, std::int64_t in_features) {
+      add(of_expert(pattern, e), out, in_features);
+      names.back().transposed = table.transposed;
+      if (table.transposed) std::swap(names.back().shape[0], names.back().shape[1]);
+    };
     switch (role) {
       case Role::router: add(table.router, count, hidden); break;
       case Role::choice_bias:
@@ -284,14 +295,19 @@ class TensorNames {
         break;
       case Role::experts_up:
         for (int e = 0; e < count; ++e) {
-          for (const std::string_view module : table.up) add(of_expert(module, e), ffn, hidden);
+          if (table.up[1].empty()) {
+            add_expert(table.up[0], e, shape_.gated ? 2 * ffn : ffn, hidden);
+            continue;
+          }
+          for (const std::string_view module : table.up) add_expert(module, e, ffn, hidden);
         }
         break;
       case Role::experts_down:
-        for (int e = 0; e < count; ++e) add(of_expert(table.down, e), hidden, ffn);
+        for (int e = 0; e < count; ++e) add_expert(table.down, e, hidden, ffn);
         break;
       case Role::shared_up:
-        if (shared != 0 && table.shared_up[1].empty()) add(table.shared_up[0], 2 * shared, hidden);
+        if (shared != 0 && table.shared_up[1].empty())
+          add(table.shared_up[0], shape_.gated ? 2 * shared : shared, hidden);
         for (const std::string_view module : table.shared_up) {
           if (shared != 0 && !table.shared_up[1].empty()) add(module, shared, hidden);
         }
@@ -340,11 +356,9 @@ class TensorNames {
     };
     switch (role) {
       case Role::mixer_in: {
-        if (table_.mixer_in[1].empty()) return {matrix(layer, table_.mixer_in[0], mixer.projected(), shape_.hidden)};
-        const std::int64_t outputs[] = {mixer.channels(), inner, heads, heads};
         std::vector<TensorName> parts;
-        for (std::size_t i = 0; i < 4; ++i)
-          parts.push_back(matrix(layer, table_.mixer_in[i], outputs[i], shape_.hidden));
+        for (const std::int64_t outputs : detail::mixer_in_outputs(table_.mixer_in, mixer))
+          parts.push_back(matrix(layer, table_.mixer_in[parts.size()], outputs, shape_.hidden));
         return parts;
       }
       case Role::mixer_conv: {

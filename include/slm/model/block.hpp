@@ -28,6 +28,7 @@ struct BlockSettings {
   float clip_qkv = 0;  // 0: none
   bool clips_normed = false;
   float residual_scale = 1;
+  LayerFactors factors = {};
   RouterSettings router = {};  // of a layer with experts
   Rope rope = {};
   Attention attention = {};
@@ -56,6 +57,7 @@ inline BlockSettings block_settings(const ModelConfig& shape, const ModelSetting
           .clip_qkv = settings.clip_qkv,
           .clips_normed = settings.clips_normed,
           .residual_scale = settings.residual_scale,
+          .factors = settings.factors,
           .router = settings.router,
           .rope = rope,
           .attention = {.scale = settings.attention_scale,
@@ -102,7 +104,8 @@ void run_mixer(Step& step, const Shape& config, const LayerWeights<Format, B>& l
   if constexpr (RecurrentStep<Step>) {
     const auto in = linear(layer.mixer_in, layer.mixer_in_bias, layer.number(AdaptedProduct::mixer_in));
     step.mlp(rows.x, input_norm, in, ActivationKind::identity, nullptr, rows.projected);
-    step.recur(rows.projected, layer.recurrence(config.value.mixer, settings.norm_epsilon), kv.state, rows.inner);
+    step.recur(rows.projected, layer.recurrence(config.value.mixer, settings.factors, settings.norm_epsilon), kv.state,
+               rows.inner);
   }
 }
 
@@ -113,6 +116,7 @@ void run_mlp(Step& step, const Shape& config, const LayerWeights<Format, B>& lay
   const ModelConfig& shape = config.value;
   Activation activation = shape.activation;
   if (shape.activation == ActivationKind::xielu) activation = layer.activation;
+  activation.factor = settings.factors.mlp_gate;
   const auto up = linear(layer.gate_up, layer.gate_up_bias, layer.number(AdaptedProduct::gate_up));
   if (shape.gated) {
     step.gated_mlp(rows.x, input_norm, up, rows.gated, activation);
@@ -124,15 +128,16 @@ void run_mlp(Step& step, const Shape& config, const LayerWeights<Format, B>& lay
   }
 }
 
-/// x += output, or x += norm(output), where output is the product of `input`.
+/// x += factor * output, or x += norm(output), where output is the product of `input`.
 template <Backend B, class Step, Config Shape, class Matrix>
 void add_output(Step& step, const Shape& config, const BlockSettings& settings, const NormWeights<B>& norm,
-                View<const typename B::Activation, 2> input, const Linear<Matrix>& output, const Activations<B>& rows) {
+                View<const typename B::Activation, 2> input, const Linear<Matrix>& output, float factor,
+                const Activations<B>& rows) {
   if (norms_outputs(config.value.order)) {
     step.mlp(input, Norm{.kind = NormKind::none}, output, ActivationKind::identity, nullptr, rows.branch);
     step.add(rows.branch, norm_of<B>(norm, config.value.norm, settings.norm_epsilon), rows.x);
   } else {
-    step.project(input, output, rows.x, settings.residual_scale);
+    step.project(input, output, rows.x, settings.residual_scale * factor);
   }
 }
 
@@ -149,30 +154,35 @@ void run_block(Step& step, const Shape& config, const LayerWeights<Format, B>& l
   const auto down = linear(layer.down, layer.down_bias, layer.number(AdaptedProduct::down));
 
   // The recurrence is first, since q overwrites its inputs.
-  if (shape.has_mixer(layer.index)) run_mixer<B>(step, config, layer, settings, kv, attention_norm, rows);
+  if (shape.has_mixer(layer.index)) {
+    const bool own = layer.mixer_input_norm.weight.size() != 0;
+    const Norm norm = own ? norm_of<B>(layer.mixer_input_norm, shape.norm, settings.norm_epsilon) : attention_norm;
+    run_mixer<B>(step, config, layer, settings, kv, norm, rows);
+  }
   if (shape.has_attention(layer.index))
     run_attention<B>(step, config, layer, settings, kv, before ? attention_norm : as_it_is, rows);
   if (shape.has_mixer(layer.index)) {
     const auto out = linear(layer.mixer_out, layer.mixer_out_bias, layer.number(AdaptedProduct::mixer_out));
-    step.project(rows.inner, out, rows.x, settings.residual_scale);
+    step.project(rows.inner, out, rows.x, settings.residual_scale * settings.factors.mixer_out);
   }
   if (parallel) {  // x does not contain the attention output yet
     const bool one_norm = shape.order == BlockOrder::parallel;
     run_mlp<B>(step, config, layer, settings, one_norm ? attention_norm : mlp_norm, rows);
   }
   if (shape.has_attention(layer.index))
-    add_output<B>(step, config, settings, layer.attention_output_norm, rows.mixed, attention_out, rows);
+    add_output<B>(step, config, settings, layer.attention_output_norm, rows.mixed, attention_out,
+                  settings.factors.attention_out, rows);
   if (shape.order == BlockOrder::post_norm) step.normalize(rows.x, attention_norm);
 
   if (!shape.has_mlp(layer.index)) return;
   if constexpr (MixesExperts<B>) {
     if (layer.experts) {
-      const auto mixture = layer.experts->mixture(shape.mixture, settings.router, shape.activation);
+      const auto mixture = layer.experts->mixture(shape.mixture, settings.router, shape.activation, shape.gated);
       return step.add_mixture(rows.x, mlp_norm, mixture, settings.residual_scale);
     }
   }
   if (!parallel) run_mlp<B>(step, config, layer, settings, before ? mlp_norm : as_it_is, rows);
-  add_output<B>(step, config, settings, layer.mlp_output_norm, rows.gated, down, rows);
+  add_output<B>(step, config, settings, layer.mlp_output_norm, rows.gated, down, settings.factors.mlp_out, rows);
   if (shape.order == BlockOrder::post_norm) step.normalize(rows.x, mlp_norm);
 }
 

@@ -12,6 +12,7 @@
 #include "slm/io/tensor_names.hpp"
 #include "slm/model/experts.hpp"
 #include "slm/model/layer_weights.hpp"
+#include "slm/model/stored_rows.hpp"
 
 namespace slm { inline namespace v0_1 { namespace detail {
 
@@ -34,7 +35,8 @@ ExpertWeights<Format, B> read_experts(Reader& reader, int layer) {
   weights.router = reader.in_floats(names.weights(Role::router, layer).front());
   weights.router_bias = reader.vector(names.biases(Role::router, layer));
   weights.choice_bias = reader.vector(names.weights(Role::choice_bias, layer));
-  weights.gate_up_bias = reader.vector(names.biases(Role::experts_up, layer));
+  weights.gate_up_bias =
+      reader.ordered(names.biases(Role::experts_up, layer), stored_rows(reader.checkpoint, Role::gate_up, 0));
   weights.down_bias = reader.vector(names.biases(Role::experts_down, layer));
   const std::vector<TensorName> up = names.weights(Role::experts_up, layer);
   const std::vector<TensorName> down = names.weights(Role::experts_down, layer);

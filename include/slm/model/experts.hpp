@@ -31,8 +31,8 @@ struct ExpertWeights {
     return others + chosen / shape.experts * shape.chosen;
   }
 
-  Mixture<Matrix, Router> mixture(const MixtureConfig& shape, const RouterSettings& settings,
-                                  Activation activation) const {
+  Mixture<Matrix, Router> mixture(const MixtureConfig& shape, const RouterSettings& settings, Activation activation,
+                                  bool gated) const {
     const auto data = [](const Vector& vector) { return vector.size() == 0 ? nullptr : vector.data(); };
     return {.router = router,
             .router_bias = data(router_bias),
@@ -43,7 +43,8 @@ struct ExpertWeights {
                         .settings = settings,
                         .choice_bias = data(choice_bias)},
             .experts = experts,
-            .activation = activation};
+            .activation = activation,
+            .gated = gated};
   }
 };
 

@@ -5,6 +5,7 @@
 
 #include "slm/backend/concept.hpp"
 #include "slm/backend/recurrence.hpp"
+#include "slm/config/layer_factors.hpp"
 #include "slm/formats/format.hpp"
 #include "slm/lm/adapter.hpp"
 #include "slm/model/experts.hpp"
@@ -41,6 +42,7 @@ struct LayerWeights {
   using Vector = typename B::template Buffer<float>;
 
   NormWeights<B> attention_norm, mlp_norm;                // [hidden]
+  NormWeights<B> mixer_input_norm;                        // [hidden]; empty: attention_norm
   NormWeights<B> attention_output_norm, mlp_output_norm;  // [hidden]
   NormWeights<B> mixed_norm, gated_norm;  // [heads * dim] and [ffn]: of the inputs of attention_out and down
   NormWeights<B> q_norm, k_norm;          // [head_dim], or [heads * dim] and [kv_heads * dim]
@@ -65,13 +67,15 @@ struct LayerWeights {
 
   int number(AdaptedProduct product) const { return number_of(product, index); }
 
-  Recurrence recurrence(const Mixer& shape, float epsilon) const {
+  Recurrence recurrence(const Mixer& shape, const LayerFactors& factors, float epsilon) const {
     return {.shape = shape,
             .conv = data_or_null(conv),
             .conv_bias = data_or_null(conv_bias),
             .decay = data_or_null(decay),
             .dt_bias = data_or_null(dt_bias),
             .skip = data_or_null(skip),
+            .gate_factor = factors.projected[0],
+            .dt_factor = factors.projected[4],
             .norm = {.weight = data_or_null(mixer_norm), .epsilon = epsilon}};
   }
 };

@@ -57,8 +57,16 @@ inline std::uint64_t model_digest(const Checkpoint& checkpoint,
   add_unusual(settings.router.added_to_sum, 0);
   add_unusual(settings.router.least_sum, 0);
   add_unusual(settings.router.scale, 1);
+  add_unusual(static_cast<float>(settings.router.groups), 0);
+  add_unusual(static_cast<float>(settings.router.kept_groups), 0);
   add_unusual(settings.router.gate_limit, 0);
   add_unusual(settings.router.gate_alpha, 1);
+  if (const LayerFactors& factors = settings.factors; factors != LayerFactors{}) {
+    for (const float factor : {factors.attention_in, factors.attention_out, factors.mixer_in, factors.mixer_out,
+                               factors.mlp_gate, factors.mlp_out})
+      sum.add(factor);
+    for (const float factor : factors.projected) sum.add(factor);
+  }
   for (int layer = 0; layer < checkpoint.config().layers; ++layer)
     add_unusual(settings.rotates(layer) ? 0 : layer + 1, 0);
   return sum.value();

@@ -10,10 +10,12 @@
 
 namespace slm { inline namespace v0_1 { namespace detail {
 
-/// Returns true if any matrix has a GGUF block format.
+/// Returns true if any matrix has a GGUF block format, which that of MXFP4 in folders becomes at load.
 inline bool has_blocks(const Checkpoint& checkpoint) {
   const auto& tensors = checkpoint.tensors();
-  return std::any_of(tensors.begin(), tensors.end(), [](const auto& named) { return is_blocked(named.second->dtype); });
+  return std::any_of(tensors.begin(), tensors.end(), [](const auto& named) {
+    return is_blocked(named.second->dtype) || named.first.ends_with(".weight_blocks");
+  });
 }
 
 /// The embedding's type. If other matrices of a GGUF file differ: fp32, which represents every weight exactly.

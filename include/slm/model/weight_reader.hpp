@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -26,6 +25,7 @@
 #include "slm/model/expert_reader.hpp"
 #include "slm/model/layer_weights.hpp"
 #include "slm/model/load_options.hpp"
+#include "slm/model/stored_rows.hpp"
 
 namespace slm { inline namespace v0_1 {
 
@@ -64,7 +64,10 @@ struct WeightReader {
   Layer layer(int l) {
     Layer layer;
     layer.index = l;
-    layer.attention_norm = norm(Role::attention_norm, l);
+    const LayerFactors& factors = checkpoint.settings().factors;
+    layer.attention_norm = norm(Role::attention_norm, l, factors.attention_in);
+    if (factors.mixer_in != factors.attention_in)
+      layer.mixer_input_norm = norm(Role::attention_norm, l, factors.mixer_in);
     layer.mlp_norm = norm(Role::mlp_norm, l);
     // A factor of a norm's weights is one of its output.
     layer.attention_output_norm = norm(Role::attention_output_norm, l, checkpoint.settings().residual_scale);
@@ -100,25 +103,20 @@ struct WeightReader {
     return layer;
   }
 
-  /// The stored matrix of queries has for each head its rows, then those of its gate.
-  std::vector<std::int64_t> rows_of_gated(bool gate) const {
-    const ModelConfig& shape = checkpoint.config();
-    std::vector<std::int64_t> rows;
-    for (std::int64_t row = 0; row < std::int64_t{shape.heads} * shape.head_dim; ++row)
-      rows.push_back((2 * (row / shape.head_dim) + (gate ? 1 : 0)) * shape.head_dim + row % shape.head_dim);
-    return rows;
-  }
-
   void read_gate(Layer& layer) {
-    std::vector<typename Format::Source> gate{source(names.weights(Role::qkv, layer.index).front(), true)};
+    const ModelConfig& shape = checkpoint.config();
+    std::vector<typename Format::Source> gate{
+        source(names.weights(Role::qkv, layer.index).front(), detail::rows_of_gated(shape, true))};
     layer.attention_gate = device.template pack<Format>(gate);
     step_bytes += layer.attention_gate.bytes();
     const auto biases = names.biases(Role::qkv, layer.index);
     if (biases.empty()) return;
     const std::vector<float> stored = floats(biases);
     std::vector<float> query, gates;
-    for (const std::int64_t row : rows_of_gated(false)) query.push_back(stored[static_cast<std::size_t>(row)]);
-    for (const std::int64_t row : rows_of_gated(true)) gates.push_back(stored[static_cast<std::size_t>(row)]);
+    for (const std::int64_t row : detail::rows_of_gated(shape, false))
+      query.push_back(stored[static_cast<std::size_t>(row)]);
+    for (const std::int64_t row : detail::rows_of_gated(shape, true))
+      gates.push_back(stored[static_cast<std::size_t>(row)]);
     query.insert(query.end(), stored.begin() + static_cast<std::ptrdiff_t>(2 * query.size()), stored.end());
     layer.qkv_bias = device.upload(query.data(), query.size());
     layer.attention_gate_bias = device.upload(gates.data(), gates.size());
@@ -131,8 +129,16 @@ struct WeightReader {
     layer.mixer_in_bias = vector(names.biases(Role::mixer_in, l));
     layer.mixer_out_bias = vector(names.biases(Role::mixer_out, l));
     // [channels, taps] -> [taps, channels]
-    const std::vector<float> stored = floats(names.weights(Role::mixer_conv, l));
-    const auto taps = static_cast<std::size_t>(checkpoint.config().mixer.taps), channels = stored.size() / taps;
+    std::vector<float> stored = floats(names.weights(Role::mixer_conv, l));
+    const Mixer& mixer = checkpoint.config().mixer;
+    const auto taps = static_cast<std::size_t>(mixer.taps), channels = stored.size() / taps;
+    if (mixer.kind == MixerKind::mamba2) {  // a factor of a channel's input is one of its taps
+      const auto inner = static_cast<std::size_t>(mixer.inner()), keys = static_cast<std::size_t>(mixer.keys());
+      for (std::size_t i = 0; i < stored.size(); ++i) {
+        const std::size_t channel = i / taps, part = channel < inner ? 1 : 2 + (channel - inner) / keys;
+        stored[i] *= checkpoint.settings().factors.projected[part];
+      }
+    }
     std::vector<float> conv(stored.size());
     for (std::size_t i = 0; i < stored.size(); ++i) conv[i % taps * channels + i / taps] = stored[i];
     layer.conv = device.upload(conv.data(), conv.size());
@@ -152,10 +158,8 @@ struct WeightReader {
   /// Packs these tensors as one matrix, where the matrix of `role` would be.
   Matrix pack(std::span<const TensorName> weights, Role role, int layer) {
     std::vector<typename Format::Source> sources;
-    for (const TensorName& weight : weights) {
-      const bool gated = role == Role::qkv && checkpoint.config().attention_gate && sources.empty();
-      sources.push_back(gated ? source(weight, false) : source(weight));
-    }
+    for (const TensorName& weight : weights)
+      sources.push_back(source(weight, detail::stored_rows(checkpoint, role, sources.size())));
     Matrix matrix = [&] {
       if constexpr (PacksByPlace<B, Format>) {
         return device.template pack<Format>(sources, place_of(role, layer));
@@ -224,6 +228,17 @@ struct WeightReader {
     return device.upload(values.data(), values.size());
   }
 
+  /// Concatenates tensors whose elements are stored in the order `rows`; empty: in their own order.
+  Vector ordered(const std::vector<TensorName>& tensors, const std::vector<std::int64_t>& rows) const {
+    if (tensors.empty() || rows.empty()) return vector(tensors);
+    const std::vector<float> stored = floats(tensors);
+    std::vector<float> values;
+    for (std::size_t first = 0; first < stored.size(); first += rows.size()) {
+      for (const std::int64_t row : rows) values.push_back(stored.at(first + static_cast<std::size_t>(row)));
+    }
+    return device.upload(values.data(), values.size());
+  }
+
   NormWeights<B> norm(Role role, int layer = 0, float factor = 1) const {
     const float offset = names.norms_less_one() ? 1.0f : 0.0f;
     return {.weight = vector(names.weights(role, layer), factor, offset),
@@ -275,19 +290,13 @@ struct WeightReader {
             .summed = !norms_outputs(shape.order) && !shape.inner_norms};
   }
 
-  /// gate: of a gated matrix of queries, the rows of the gate or those of the queries.
-  typename Format::Source source(const TensorName& weight, std::optional<bool> gate = {}) {
-    LinearSource layer = weight.transposed ? transpose(checkpoint.tensor(weight.name, weight.shape))
-                                           : detail::packable(linear_source(checkpoint, weight));
+  /// rows: see detail::stored_rows().
+  typename Format::Source source(const TensorName& weight, const std::vector<std::int64_t>& rows = {}) {
+    LinearSource layer = detail::is_stored_transposed(checkpoint, weight)
+                             ? transpose(checkpoint.tensor(weight.name, weight.shape))
+                             : detail::packable(linear_source(checkpoint, weight));
     if (names.is_grouped(weight)) regroup(layer);
-    if (gate.has_value()) {
-      if (std::get_if<Int4Tensor>(&layer) != nullptr) {
-        throw Error("config.unsupported",
-                    text("'", checkpoint.folder().string(), "' requires 4-bit codes of gated attention"),
-                    "See docs/models.md for the supported families and their features");
-      }
-      take_rows(std::get<Tensor>(layer), rows_of_gated(*gate));
-    }
+    if (!rows.empty()) take_rows(layer, rows);
     const auto* int4 = std::get_if<Int4Tensor>(&layer);
     if constexpr (DenseFormat<Format>) {
       if (!int4) return std::get<Tensor>(std::move(layer));
@@ -315,15 +324,21 @@ struct WeightReader {
     for (std::size_t row = 0; row < order.size(); ++row) {
       order[row] = names.stored_row(static_cast<std::int64_t>(row));
     }
-    if (auto* const int4 = std::get_if<Int4Tensor>(&layer)) {
-      int4->order = std::make_shared<const std::vector<std::int64_t>>(std::move(order));
-      return;
-    }
-    take_rows(std::get<Tensor>(layer), order);
+    take_rows(layer, std::move(order));
   }
 
-  /// Replaces a matrix by a copy of some of its rows.
-  static void take_rows(Tensor& tensor, const std::vector<std::int64_t>& rows) {
+  /// Replaces a matrix by its given rows.
+  void take_rows(LinearSource& layer, std::vector<std::int64_t> rows) const {
+    if (auto* const int4 = std::get_if<Int4Tensor>(&layer)) {
+      if (static_cast<std::int64_t>(rows.size()) != int4->out) {
+        throw Error("config.unsupported",
+                    text("'", checkpoint.folder().string(), "' requires 4-bit codes of gated attention"),
+                    "See docs/models.md for the supported families and their features");
+      }
+      int4->order = std::make_shared<const std::vector<std::int64_t>>(std::move(rows));
+      return;
+    }
+    Tensor& tensor = std::get<Tensor>(layer);
     const std::size_t row_bytes = tensor.size_bytes / static_cast<std::size_t>(tensor.shape[0]);
     tensor.shape[0] = static_cast<std::int64_t>(rows.size());
     tensor.size_bytes = rows.size() * row_bytes;

@@ -145,3 +145,20 @@ TEST_CASE("a message contains only a short excerpt of any word, without control 
       [&] { parse_json("{\"" + std::string(100'000, 'x') + "\": 1, \"" + std::string(100'000, 'x') + "\": 2}", "f"); });
   CHECK(refused > 100);
 }
+
+TEST_CASE("a file may contain the numbers that Python writes beside those of JSON") {
+  const TemporaryFolder folder;
+  const auto path = folder.path() / "config.json";
+  const auto read = [&](const char* source) {
+    std::ofstream(path) << source;
+    return read_json_object(path);
+  };
+  const Json found = read(R"({"limit": [0.0, Infinity], "low": -Infinity, "none": NaN, "a \"NaN": "Infinity \\"})");
+  CHECK(found["limit"] == Json{0.0, "Infinity"});
+  CHECK(found["low"] == "-Infinity");
+  CHECK(found["none"] == "NaN");
+  CHECK(found["a \"NaN"] == "Infinity \\");
+  for (const char* source : {R"({"a": Infinit})", R"({"a": Infinity)", R"({"a": "Infinity)", R"({"a": InfinityNaN})",
+                             R"({"a": "\)", "{\"a\": nan}"})
+    CHECK(error_id([&] { read(source); }) == "json.malformed");
+}

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "slm/io/checkpoint.hpp"
+#include "support/hybrid_fixtures.hpp"
 #include "support/newer_fixtures.hpp"
 #include "support/paths.hpp"
 
@@ -44,7 +45,9 @@ ModelSettings by_layer(const ModelDescription& model) {
 
 TEST_CASE("the config.json of transformers 4 describes the same model as that of transformers 5") {
   int compared = 0;
-  for (const std::string& name : newer_fixtures) {
+  std::vector<std::string> names = newer_fixtures;
+  names.insert(names.end(), hybrid_fixtures.begin(), hybrid_fixtures.end());
+  for (const std::string& name : names) {
     const auto path = fixture(text("models/", name, "/config-v4.json"));
     if (!file_exists(path)) continue;
     CAPTURE(name);
@@ -54,7 +57,7 @@ TEST_CASE("the config.json of transformers 4 describes the same model as that of
     CHECK(by_layer(older) == by_layer(newer));
     ++compared;
   }
-  CHECK(compared == 31);
+  CHECK(compared == 35);
 }
 
 TEST_CASE("what a newer family cannot be is refused by name") {

@@ -182,6 +182,7 @@ class CpuStep : private cpu::ExpertProducts {
           for (int i = 0; i < count; ++i) gate[i] += linear.bias[first + i];
           for (int i = 0; i < count; ++i) up[i] += linear.bias[ffn + first + i];
         }
+        for (int i = 0; activation.factor != 1 && i < count; ++i) gate[i] *= activation.factor;
         state_->kernels->activate(activation, gate, up, nullptr, count, out.row(r) + first);
       }
     });

@@ -27,9 +27,9 @@ void add_experts(const Mixture<Matrix, Router>& mixture, const std::vector<float
     const Expert<Matrix>& expert = mixture.experts[static_cast<std::size_t>(choice.expert)];
     std::vector<float> inner = product(expert.gate_up, expert.gate_up_bias, row);
     std::vector<float> gated(static_cast<std::size_t>(expert.ffn()));
-    limit_gates(mixture.routing.settings, inner.data(), inner.data() + gated.size(), expert.ffn());
+    if (mixture.gated) limit_gates(mixture.routing.settings, inner.data(), inner.data() + gated.size(), expert.ffn());
     for (std::size_t i = 0; i < gated.size(); ++i)
-      gated[i] = activate(mixture.activation, inner[i]) * inner[gated.size() + i];
+      gated[i] = activate(mixture.activation, inner[i]) * (mixture.gated ? inner[gated.size() + i] : 1);
     const std::vector<float> result = product(expert.down, expert.down_bias, gated);
     for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += choice.weight * result[i];
   }

@@ -161,7 +161,8 @@ class ReferenceStep {
     for (int r = 0; r < x.extent(0); ++r) {
       const float* gate = &projected[r * 2 * ffn];
       const float* up = gate + ffn;
-      for (std::int64_t i = 0; i < ffn; ++i) out(r, i) = reference::activate(activation, gate[i]) * up[i];
+      for (std::int64_t i = 0; i < ffn; ++i)
+        out(r, i) = reference::activate(activation, activation.factor * gate[i]) * up[i];
     }
   }
 

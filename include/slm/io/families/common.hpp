@@ -15,14 +15,19 @@
 
 namespace slm { inline namespace v0_1 { namespace families {
 
-/// Layers, widths and heads under their usual names.
-inline void read_shape(const JsonFields& fields, ModelConfig& config) {
+/// Layers, width and heads under their usual names.
+inline void read_sizes(const JsonFields& fields, ModelConfig& config) {
   config.layers = fields.integer("num_hidden_layers", 1, 1024);
   config.hidden = fields.integer("hidden_size", 1, 1 << 20);
-  config.ffn = fields.integer("intermediate_size", 1, 1 << 22);
   config.heads = fields.integer("num_attention_heads", 1, 4096);
   config.kv_heads = fields.integer("num_key_value_heads", 1, 4096, config.heads);
   config.vocab = fields.integer("vocab_size", 1, most_vocab);
+}
+
+/// The same, and the width of the MLPs.
+inline void read_shape(const JsonFields& fields, ModelConfig& config) {
+  read_sizes(fields, config);
+  config.ffn = fields.integer("intermediate_size", 1, 1 << 22);
 }
 
 /// Sets head_dim for families whose heads divide hidden equally.
