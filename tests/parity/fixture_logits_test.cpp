@@ -152,8 +152,9 @@ TEST_CASE("GGUF files of newer families give the expected logits") {
   compare_scaled(path, read_golden(fixture(text("models/", name))));
 }
 
-TEST_CASE("a GGUF file with experts in MXFP4 gives the expected logits") {
-  const auto path = fixture("gguf/gpt-oss-mxfp4.gguf");
+TEST_CASE("experts in MXFP4 give the expected logits, from a GGUF file and from a folder") {
+  const auto path = fixture(GENERATE("gguf/gpt-oss-mxfp4.gguf", "models/gpt-oss-mxfp4"));
+  CAPTURE(path);
   const auto goldens = read_golden(fixture("models/gpt-oss"));
   const double largest = largest_logit(goldens);
   SECTION("reference") { compare(path, goldens, backend::Reference{}, {}, reference_tolerance * largest); }

@@ -184,10 +184,13 @@ TEST_CASE("contradictory layers are rejected by name") {
   CHECK(fault("granitehybrid", {{"time_step_limit", {0.001, 0.1}}}) == "config.unsupported");
   CHECK(fault("granitehybrid", {{"time_step_limit", {0, "Infinity"}}}) == "no error");
   CHECK(fault("falcon-h1", {{"mlp_multipliers", {1}}}) == "json.bad-field");
+  CHECK(fault("falcon-h1", {{"key_multiplier", 0}}) == "json.bad-field");
   CHECK(fault("falcon-h1", {{"ssm_multipliers", {1, 1, 1, 1, "1"}}}) == "json.bad-field");
   CHECK(fault("falcon-h1", {{"projectors_bias", true}}) == "config.unsupported");
   CHECK(fault("nemotron-h", {{"layers_block_type", {"linear_attention", "window"}}}) == "json.bad-field");
-  CHECK(fault("nemotron-h", {{"layers_block_type", {"linear_attention", "moe"}}}) == "config.unsupported");
+  CHECK(fault("nemotron-h-moe", {{"topk_group", 1}}) == "config.contradictory");
+  CHECK(fault("nemotron-h-moe", {{"n_group", 3}}) == "config.contradictory");
+  CHECK(fault("nemotron-h-moe", {{"moe_latent_size", 16}}) == "config.unsupported");
   CHECK(fault("nemotron-h", {{"layers_block_type", nullptr}, {"hybrid_override_pattern", "M-X"}}) == "json.bad-field");
   CHECK(fault("nemotron-h", {{"num_hidden_layers", 5}}) == "config.contradictory");
   // Layers whose kind contradicts the tensors.

@@ -22,6 +22,7 @@ inline const std::vector<std::string> hybrid_fixtures = {"lfm2",
                                                          "granitehybrid-groups",
                                                          "falcon-h1",
                                                          "falcon-h1-norm",
-                                                         "nemotron-h"};
+                                                         "nemotron-h",
+                                                         "nemotron-h-moe"};
 
 }  // namespace slm::testing

@@ -70,6 +70,8 @@ inline const std::vector<std::string> newer_fixtures = {"apertus",
                                                         "ernie4.5-moe-interval",
                                                         "granitemoe",
                                                         "granitemoeshared",
+                                                        "gpt-oss",
+                                                        "gpt-oss-trunc",
                                                         "mixtral",
                                                         "mixtral-window",
                                                         "olmoe",
@@ -103,6 +105,7 @@ inline const std::vector<std::string> newer_traits = {"apertus",
 
 /// Of the mixtures of experts, one with each trait. Only CPUs without ranks run them.
 inline const std::vector<std::string> mixture_traits = {
-    "ernie4.5-moe", "granitemoeshared", "olmoe-clip", "qwen2moe-dense-layers", "qwen3moe", "qwen3moe-dense-layers"};
+    "ernie4.5-moe",          "gpt-oss-trunc", "granitemoeshared",     "olmoe-clip",
+    "qwen2moe-dense-layers", "qwen3moe",      "qwen3moe-dense-layers"};
 
 }  // namespace slm::testing

@@ -17,6 +17,7 @@
 #include "slm/io/families/glm.hpp"
 #include "slm/io/families/gpt2.hpp"
 #include "slm/io/families/gpt_neox.hpp"
+#include "slm/io/families/gpt_oss.hpp"
 #include "slm/io/families/granite.hpp"
 #include "slm/io/families/internlm.hpp"
 #include "slm/io/families/lfm2.hpp"
@@ -99,7 +100,8 @@ inline constexpr const Family* known_families[] = {&families::llama,
                                                    &families::qwen3_next,
                                                    &families::granite_hybrid,
                                                    &families::falcon_h1,
-                                                   &families::nemotron_h};
+                                                   &families::nemotron_h,
+                                                   &families::gpt_oss};
 
 namespace detail {
 

@@ -225,6 +225,7 @@ inline StatedQuantization read_quantization_json(const Json& json, const std::st
     if (method == "auto-round" || method == "intel/auto-round") return detail::read_auto_round(fields);
     if (method == "gptq") return detail::read_gptq(fields);
     if (method == "fp8" || method == "fbgemm_fp8") return detail::read_fp8(fields);
+    if (method == "mxfp4") return {};  // only experts of gpt-oss, which the tensors show
     if (method == "modelopt") {
       throw detail::foreign_quantization(file, "ModelOpt weights (NVIDIA), whose pre_quant_scale AWQ layers lack");
     }

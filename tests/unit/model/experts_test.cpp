@@ -16,6 +16,7 @@
 #include "slm/backend/mixture.hpp"
 #include "slm/backend/reference/reference.hpp"
 #include "slm/formats/gguf_encode.hpp"
+#include "slm/io/mxfp4_matrix.hpp"
 #include "slm/lm/session.hpp"
 #include "slm/model/model.hpp"
 #include "support/errors.hpp"
@@ -98,6 +99,10 @@ TEST_CASE("a router chooses the best experts, of equal ones those with the lower
   const auto sigmoid =
       chosen({.experts = 2, .chosen = 2, .scores = RouterScores::sigmoid, .settings = {.scale = 4}}, {0, 0});
   CHECK(sigmoid == std::vector<std::pair<int, float>>{{0, 2.0f}, {1, 2.0f}});
+  const Routing grouped{
+      .experts = 4, .chosen = 1, .scores = RouterScores::sigmoid, .settings = {.groups = 2, .kept_groups = 1}};
+  CHECK(chosen(grouped, {3, -9, 1, 1})[0].first == 2);  // the group with the best pair, not with the best expert
+  CHECK(chosen(grouped, {1, 1, 1, 1})[0].first == 0);
   const float none = std::numeric_limits<float>::quiet_NaN();
   const auto unsound = chosen(two, {none, none, none, none});
   CHECK((unsound[0].first == 0 && unsound[1].first == 1));
@@ -227,4 +232,42 @@ TEST_CASE("experts in blocks and in bfloat16: the same bits for any cut, near th
   }
   CAPTURE(name_of(type), worst, largest);
   CHECK(worst < 2e-4f * largest);
+}
+
+TEST_CASE("MXFP4 of folders becomes that of GGUF, and unsound tensors of it are rejected") {
+  const std::uint8_t folder_codes[] = {0x10, 0x32, 0x54, 0x76, 0x98, 0xba, 0xdc, 0xfe,
+                                       0xef, 0xcd, 0xab, 0x89, 0x67, 0x45, 0x23, 0x01};
+  const std::uint8_t block[] = {0x7d, 0xf0, 0xe1, 0xd2, 0xc3, 0xb4, 0xa5, 0x96, 0x87,
+                                0x78, 0x69, 0x5a, 0x4b, 0x3c, 0x2d, 0x1e, 0x0f};
+  const auto bytes_of_codes = reinterpret_cast<const std::byte*>(folder_codes);
+  const Tensor codes{"codes", DType::u8, {1, 1, 16}, bytes_of_codes, 16};
+  const Tensor scale{"scale", DType::u8, {1, 1}, reinterpret_cast<const std::byte*>(block), 1};
+  const Tensor matrix = detail::mxfp4_matrix(codes, scale, 1, 32, "here");
+  REQUIRE(matrix.size_bytes == sizeof block);
+  CHECK(std::memcmp(matrix.bytes, block, sizeof block) == 0);
+  CHECK(error_id([&] { detail::mxfp4_matrix(codes, scale, 1, 16, "here"); }) == "quant.wrong-shape");
+
+  const auto folder = fixture("models/gpt-oss-mxfp4");
+  const Checkpoint source(folder);
+  const std::vector<std::byte> no_scales(4096, std::byte{255});
+  const auto fault = [&](const std::string& part, const auto& change) {
+    std::vector<Tensor> tensors;
+    for (const auto& [name, tensor] : source.tensors()) {
+      Tensor copy = *tensor;
+      if (name.find("layers.1.mlp.experts.2." + part) == std::string::npos || change(copy)) tensors.push_back(copy);
+    }
+    return error_id(
+        [&] { logits_of<AnyFormat, backend::Cpu>(in_memory(read_model_description(folder), tensors), {1}); });
+  };
+  CHECK(fault("down", [](Tensor&) { return true; }) == "no error");
+  CHECK(fault("down_proj.weight_scales", [](Tensor&) { return false; }) == "quant.incomplete-layer");
+  CHECK(fault("down_proj.weight_blocks", [](Tensor&) { return false; }) == "checkpoint.missing-tensor");
+  CHECK(fault("gate_up_proj.weight_scales", [&](Tensor& scales) {
+          scales.bytes = no_scales.data();
+          return true;
+        }) == "quant.non-finite");
+  CHECK(fault("gate_up_proj.weight_blocks", [](Tensor& blocks) {
+          blocks.shape = {32, 4, 16};
+          return true;
+        }) == "quant.wrong-shape");
 }

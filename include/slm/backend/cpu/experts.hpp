@@ -115,30 +115,30 @@ class ExpertProducts : protected AdaptedProducts {
       return mixture.experts[static_cast<std::size_t>(group.expert)].gate_up;
     };
     pack_groups(weight_of, same_row, [&](const ExpertGroup& group) { return gathered.row(group.first); });
-    run_groups(weight_of, mixture.gated ? 2 : 1, most_slice,
-               [&](const ExpertGroup& group, int first, int count, const Thread& thread) {
-                 const Expert<Matrix>& expert = mixture.experts[static_cast<std::size_t>(group.expert)];
-                 const std::int64_t ffn = expert.ffn();
-                 const float* const packed = scratch().packed.data() + group.packed;
-                 float* gate = thread.tile;
-                 Products::multiply(expert.gate_up, first, count, packed, group.rows, gate, count, thread);
-                 float* out = scratch().inner.data() + group.inner + first;
-                 if (!mixture.gated) {
-                   for (int r = 0; r < group.rows; ++r, gate += count, out += ffn)
-                     kernels().activate(mixture.activation, gate, nullptr, nullptr, count, out);
-                   return;
-                 }
-                 float* up = gate + std::int64_t{group.rows} * count;
-                 Products::multiply(expert.gate_up, ffn + first, count, packed, group.rows, up, count, thread);
-                 for (int r = 0; r < group.rows; ++r, gate += count, up += count, out += ffn) {
-                   if (expert.gate_up_bias != nullptr) {
-                     for (int i = 0; i < count; ++i) gate[i] += expert.gate_up_bias[first + i];
-                     for (int i = 0; i < count; ++i) up[i] += expert.gate_up_bias[ffn + first + i];
-                   }
-                   limit_gates(mixture.routing.settings, gate, up, count);
-                   kernels().activate(mixture.activation, gate, up, nullptr, count, out);
-                 }
-               });
+    const auto task = [&](const ExpertGroup& group, int first, int count, const Thread& thread) {
+      const Expert<Matrix>& expert = mixture.experts[static_cast<std::size_t>(group.expert)];
+      const std::int64_t ffn = expert.ffn();
+      const float* const packed = scratch().packed.data() + group.packed;
+      float* out = scratch().inner.data() + group.inner + first;
+      float* gate = thread.tile;
+      Products::multiply(expert.gate_up, first, count, packed, group.rows, gate, count, thread);
+      if (!mixture.gated) {
+        for (int r = 0; r < group.rows; ++r, gate += count, out += ffn)
+          kernels().activate(mixture.activation, gate, nullptr, nullptr, count, out);
+        return;
+      }
+      float* up = gate + std::int64_t{group.rows} * count;
+      Products::multiply(expert.gate_up, ffn + first, count, packed, group.rows, up, count, thread);
+      for (int r = 0; r < group.rows; ++r, gate += count, up += count, out += ffn) {
+        if (expert.gate_up_bias != nullptr) {
+          for (int i = 0; i < count; ++i) gate[i] += expert.gate_up_bias[first + i];
+          for (int i = 0; i < count; ++i) up[i] += expert.gate_up_bias[ffn + first + i];
+        }
+        limit_gates(mixture.routing.settings, gate, up, count);
+        kernels().activate(mixture.activation, gate, up, nullptr, count, out);
+      }
+    };
+    run_groups(weight_of, mixture.gated ? 2 : 1, most_slice, task);
   }
 
   /// results [places, hidden] of all groups from their inner activations.

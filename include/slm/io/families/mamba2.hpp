@@ -91,7 +91,7 @@ inline void read_falcon_h1(const JsonFields& fields, ModelDescription& model) {
                       : fields.boolean("mamba_norm_before_gate", true) ? MixerNorm::before_gate
                                                                        : MixerNorm::after_gate;
   for (int l = 0; l < config.layers; ++l) config.mixer_layers.add(l);
-  const auto factor = [](const JsonFields& of, const char* name) { return of.number(name, -1e6, 1e6, 1); };
+  const auto factor = [](const JsonFields& of, const char* name) { return of.number(name, 1e-9, 1e9, 1); };
   settings.embedding_scale = factor(fields, "embedding_multiplier");
   settings.logit_scale = factor(fields, "lm_head_multiplier");
   settings.attention_scale = factor(fields, "key_multiplier") / std::sqrt(static_cast<float>(config.head_dim));
@@ -103,9 +103,11 @@ inline void read_falcon_h1(const JsonFields& fields, ModelDescription& model) {
   const auto read_list = [&](const char* name, std::initializer_list<float*> to) {
     if (!fields.has(name)) return;
     const Json& list = fields.at(name);
-    const auto is_factor = [](const Json& item) { return item.is_number() && std::abs(item.get<double>()) <= 1e6; };
+    const auto is_factor = [](const Json& item) {
+      return item.is_number() && item.get<double>() >= 1e-9 && item.get<double>() <= 1e9;
+    };
     if (!list.is_array() || list.size() != to.size() || !std::all_of(list.begin(), list.end(), is_factor))
-      throw fields.bad(name, text("a list of ", to.size(), " numbers").c_str(), list);
+      throw fields.bad(name, text("a list of ", to.size(), " positive numbers").c_str(), list);
     std::size_t at = 0;
     for (float* const value : to) *value = list[at++].get<float>();
   };
@@ -199,7 +201,7 @@ inline void read_nemotron_h(const JsonFields& fields, ModelDescription& model) {
   drop_unused_mixer(config);
   bool sparse = false;
   for (int l = 0; l < config.layers; ++l) sparse = sparse || (config.has_mlp(l) && !dense[static_cast<std::size_t>(l)]);
-  if (sparse) throw unsupported(fields.file(), "experts without a gate");
+  if (sparse) read_nemotron_experts(fields, dense, model);
   model.settings.context = fields.integer("max_position_embeddings", 1, 1 << 24, 4096);
   model.settings.norm_epsilon = fields.number("layer_norm_epsilon", 0, 1, fields.number("rms_norm_eps", 0, 1, 1e-5f));
   read_tied(fields, model);
