@@ -61,6 +61,7 @@ FORBIDDEN_WORDS = [
     (re.compile(r"\b(std::)?(abort|exit|_Exit|quick_exit|terminate)\s*\(|\bassert\s*\("), "ends the process: throw slm::Error"),
     (re.compile(r"\b(TODO|FIXME|XXX|HACK)\b"), "leaves something open"),
     (re.compile(r"\busing namespace (std|slm)\b"), "opens a namespace for everybody"),
+    (re.compile(r"\bSLM_INLINE\s+(?:\w+::)*(\w+)::~?\1\("), "marks a constructor with SLM_INLINE: write SLM_CONSTRUCTOR"),
 ]
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 CMAKE_PATH = re.compile(r"(?:^|[\s\"/])(bench|examples|tools)/")

@@ -45,6 +45,8 @@ BREACHES = [
     ("io/a.hpp", "inline void f(int n) { assert(n); }\n", "ends the process"),
     ("io/a.hpp", "// TODO later\n", "leaves something open"),
     ("io/a.hpp", "using namespace std;\n", "opens a namespace"),
+    ("text/a.hpp", "SLM_INLINE Trie::Trie(int n) : n(n) {}\n", "SLM_CONSTRUCTOR"),
+    ("text/a.hpp", "SLM_INLINE text::Trie::~Trie() {}\n", "SLM_CONSTRUCTOR"),
     ("io/a.hpp", "\n" * 400, "more than 400"),
     ("door.hpp", "\n" * 41, "public header"),
     ("backend/cpu/kernels.inc", "#if defined(__AVX2__)\n#endif\n", "names a compiler"),
@@ -61,6 +63,7 @@ SOUND = [
     ("io/a.hpp", "#include <nlohmann/json.hpp>\n#include <filesystem>\n"),
     ("model/a.hpp", "// never std::cout, std::abort() or __AVX2__ here\n/* assert(x)\n __GNUC__ */\n"),
     ("model/a.hpp", "static_assert(sizeof(int) == 4);\n"),
+    ("text/a.hpp", "SLM_CONSTRUCTOR Trie::Trie() {}\nSLM_INLINE Trie Trie::from() { return Trie(); }\n"),
     ("io/a.hpp", "namespace slm { inline namespace v3_5 { namespace detail {\n}}}\n"),
     ("speculative.hpp", '#include "slm/decode/speculative.hpp"\n#include "slm/model/load.hpp"\n'),
 ]

@@ -76,6 +76,15 @@ void two_sources_of_this_program_define_SLM_IMPLEMENTATION_1() {}
 #define SLM_TEMPLATE extern template
 #endif
 
+/// SLM_CONSTRUCTOR: SLM_INLINE of constructors and destructors. Of an inline one, Clang emits only the form that
+/// derived classes call, and a source that constructs the class itself does not link. Of a weak one it emits both
+/// forms.
+#if SLM_COMPILES && defined(__clang__)
+#define SLM_CONSTRUCTOR __attribute__((weak))
+#else
+#define SLM_CONSTRUCTOR SLM_INLINE
+#endif
+
 /// Marks a header that declares such functions. If no source compiles them, linking fails and the linker names this
 /// function.
 #if SLM_COMPILES

@@ -73,11 +73,11 @@ class History {
 
 }  // namespace grammar
 
-SLM_INLINE Constraint::Constraint(const Grammar& grammar)
+SLM_CONSTRUCTOR Constraint::Constraint(const Grammar& grammar)
     : engine_(grammar.pool_->take()), history_(std::make_unique<grammar::History>(engine_->root)) {}
-SLM_INLINE Constraint::Constraint(const Constraint& other)
+SLM_CONSTRUCTOR Constraint::Constraint(const Constraint& other)
     : engine_(other.engine_), history_(std::make_unique<grammar::History>(*other.history_)) {}
-SLM_INLINE Constraint::Constraint(Constraint&& other) noexcept
+SLM_CONSTRUCTOR Constraint::Constraint(Constraint&& other) noexcept
     : engine_(std::move(other.engine_)), history_(std::move(other.history_)) {}
 SLM_INLINE Constraint& Constraint::operator=(const Constraint& other) { return *this = Constraint(other); }
 SLM_INLINE Constraint& Constraint::operator=(Constraint&& other) noexcept {
@@ -85,7 +85,7 @@ SLM_INLINE Constraint& Constraint::operator=(Constraint&& other) noexcept {
   history_ = std::move(other.history_);
   return *this;
 }
-SLM_INLINE Constraint::~Constraint() {}
+SLM_CONSTRUCTOR Constraint::~Constraint() {}
 
 SLM_INLINE std::size_t Constraint::length() const { return history_->length(); }
 

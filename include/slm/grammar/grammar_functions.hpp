@@ -38,7 +38,7 @@ Compiled compile(const GrammarLimits& limits, Make&& make) {
 
 }  // namespace grammar
 
-SLM_INLINE Grammar::Grammar(grammar::Compiled compiled)
+SLM_CONSTRUCTOR Grammar::Grammar(grammar::Compiled compiled)
     : pool_(std::make_shared<grammar::EnginePool>(std::move(compiled))) {}
 
 SLM_INLINE Grammar Grammar::regex(std::string_view pattern, const GrammarLimits& limits) {

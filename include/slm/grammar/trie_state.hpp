@@ -234,10 +234,10 @@ inline std::vector<std::string> ordinary_tokens(const Tokenizer& tokenizer) {
 
 namespace slm { inline namespace v0_1 {
 
-SLM_INLINE TokenTrie::TokenTrie(const Tokenizer& tokenizer, std::span<const Token> ends)
+SLM_CONSTRUCTOR TokenTrie::TokenTrie(const Tokenizer& tokenizer, std::span<const Token> ends)
     : state_(std::make_shared<const grammar::TrieState>(grammar::ordinary_tokens(tokenizer), ends, tokenizer)) {}
 
-SLM_INLINE TokenTrie::TokenTrie(const std::vector<std::string>& tokens, std::span<const Token> ends)
+SLM_CONSTRUCTOR TokenTrie::TokenTrie(const std::vector<std::string>& tokens, std::span<const Token> ends)
     : state_(std::make_shared<const grammar::TrieState>(tokens, ends)) {}
 
 SLM_INLINE std::size_t TokenTrie::size() const { return state_->tokens.size(); }

@@ -81,7 +81,7 @@ SLM_INLINE std::string with_kwarg(std::string_view kwargs, std::string_view name
   return out.bytes();
 }
 
-SLM_INLINE ChatTemplate::ChatTemplate(std::shared_ptr<const State> state) : state_(std::move(state)) {}
+SLM_CONSTRUCTOR ChatTemplate::ChatTemplate(std::shared_ptr<const State> state) : state_(std::move(state)) {}
 
 SLM_INLINE std::vector<std::string> ChatTemplate::names() {
   std::vector<std::string> names;

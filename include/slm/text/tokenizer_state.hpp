@@ -126,7 +126,7 @@ struct Tokenizer::State {
   }
 };
 
-SLM_INLINE Tokenizer::Tokenizer(TokenizerParts parts) : state_(std::make_shared<const State>(std::move(parts))) {}
+SLM_CONSTRUCTOR Tokenizer::Tokenizer(TokenizerParts parts) : state_(std::make_shared<const State>(std::move(parts))) {}
 
 SLM_INLINE Tokenizer Tokenizer::from(const std::filesystem::path& folder_or_file) {
   namespace fs = std::filesystem;

@@ -57,7 +57,7 @@ class AnswerParserState {
 
 }  // namespace detail
 
-SLM_INLINE AnswerFormat::AnswerFormat()
+SLM_CONSTRUCTOR AnswerFormat::AnswerFormat()
     : syntax_(detail::answer_syntax("plain")),
       reasoning_open_(syntax_->reasoning.open),
       reasoning_close_(syntax_->reasoning.close) {}
@@ -129,16 +129,16 @@ SLM_INLINE bool AnswerFormat::begins_in_reasoning(const jinja::Rendered& prompt)
   return false;
 }
 
-SLM_INLINE AnswerParser::AnswerParser(const AnswerFormat& format, const AnswerOptions& options) {
+SLM_CONSTRUCTOR AnswerParser::AnswerParser(const AnswerFormat& format, const AnswerOptions& options) {
   const detail::ReasoningTags tags{format.reasoning_open_, format.reasoning_close_};
   state_ = std::make_unique<detail::AnswerParserState>(*format.syntax_, tags, options);
 }
-SLM_INLINE AnswerParser::AnswerParser(AnswerParser&& other) noexcept : state_(std::move(other.state_)) {}
+SLM_CONSTRUCTOR AnswerParser::AnswerParser(AnswerParser&& other) noexcept : state_(std::move(other.state_)) {}
 SLM_INLINE AnswerParser& AnswerParser::operator=(AnswerParser&& other) noexcept {
   state_ = std::move(other.state_);
   return *this;
 }
-SLM_INLINE AnswerParser::~AnswerParser() {}
+SLM_CONSTRUCTOR AnswerParser::~AnswerParser() {}
 
 SLM_INLINE std::vector<AnswerPart> AnswerParser::push(std::string_view piece) { return state_->push(piece); }
 SLM_INLINE std::vector<AnswerPart> AnswerParser::finish() { return state_->finish(); }

@@ -66,7 +66,7 @@ inline TemplateError error_at(const std::string& name, std::string_view source, 
 
 }  // namespace detail
 
-SLM_INLINE Template::Template(std::string_view source, std::string name, const Limits& limits)
+SLM_CONSTRUCTOR Template::Template(std::string_view source, std::string name, const Limits& limits)
     : name_(std::move(name)), limits_(limits) {
   if (source.size() > limits.source) {
     throw detail::error_at(name_, {}, 0, TemplateError::Kind::limit,
