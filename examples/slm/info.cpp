@@ -211,7 +211,7 @@ OrderedJson describe(const std::string& folder, int sequences) {
   json["tensors"] = contents.tensors_by_type;
   json["held_as"] = formats_of(checkpoint);
   json["quantization"] = quantization_of(contents);
-  if (contents.blocked) json["quantization"] = "GGUF blocks";
+  if (contents.blocked) json["quantization"] = checkpoint.gguf() ? "GGUF blocks" : "MXFP4 blocks";
   std::int64_t attentions = 0;
   for (int layer = 0; layer < config.layers; ++layer) attentions += config.has_attention(layer) ? 1 : 0;
   for (const slm::KvFormat format : slm::kv_formats) {

@@ -14,8 +14,8 @@ from program import MODELS, PAIR, SCRATCH, TOKENIZERS, ProgramTest, slm
 class Logits(ProgramTest):
     def test_logits_match_the_fixtures_on_both_backends(self):
         for fixture in sorted(MODELS.iterdir()):
-            if not (fixture / "config.json").exists():
-                continue  # expected logits of a GGUF file
+            if not (fixture / "config.json").exists() or not (fixture / "golden.json").exists():
+                continue  # expected logits of a GGUF file, or a folder with those of another one
             for case in json.loads((fixture / "golden.json").read_text())["cases"]:
                 if fixture.name == "llama-dynamic" and len(case["ids"]) > 16:
                     continue  # dynamic scaling begins beyond the context, which slm does not exceed

@@ -1,6 +1,7 @@
 // Drafts whose weights are rounded to 4 or 8 bits during loading: close logits, fewer bytes, and the same text.
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <type_traits>
 #include <vector>
 
 #include "slm/backend/cpu/cpu.hpp"
@@ -46,8 +47,10 @@ TEMPLATE_TEST_CASE("fewer bits: close logits and fewer bytes", "", backend::Refe
     const AnyModel stored = load(folder.path(), TestType{});
     const AnyModel eight = load(folder.path(), TestType{}, {.bits = 8});
     const AnyModel four = load(folder.path(), TestType{}, {.bits = 4});
-    CHECK(eight.info().step_bytes * 16 < stored.info().step_bytes * 11);
-    CHECK(four.info().step_bytes * 16 < stored.info().step_bytes * 7);
+    if constexpr (std::is_same_v<TestType, backend::Cpu>) {  // Reference holds floats
+      CHECK(eight.info().step_bytes * 16 < stored.info().step_bytes * 11);
+      CHECK(four.info().step_bytes * 16 < stored.info().step_bytes * 7);
+    }
     const std::vector<float> exact = logits_of(stored, prompt);
     const double by_eight = difference(exact, logits_of(eight, prompt));
     const double by_four = difference(exact, logits_of(four, prompt));
