@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Every id of slm::Error in include/, tools/cli/, tools/demo/, examples/slm/, bench/command/ and bench/device/ is documented in docs/errors.md, and every documented id exists.
+"""Every id of slm::Error in include/, tools/c_api/, tools/cli/, tools/demo/, examples/slm/, bench/command/ and bench/device/ is documented in docs/errors.md, and every documented id exists.
 The page has a part for the library, the program and slm bench each; within a part, ids are in sections by the word before their dot, in order."""
 import pathlib
 import re
@@ -15,13 +15,14 @@ GGUF_KEY = re.compile(r"^(general|split)\.")
 DOCUMENTED = re.compile(r"^\| `([a-z][a-z0-9_]*\.[a-z0-9-]+)` \|", re.M)
 HEADING = re.compile(r"^(##+) (\w+)", re.M)
 PARTS = {"include": "Library", "tools": "Program", "examples": "Program", "bench": "Bench"}
+C_API = "tools/c_api/"  # belongs to the library
 API_WORDS = {"chat.completion"}  # of OpenAI's
 FILE_ENDING = re.compile(r"\.(jsonl?|model|safetensors|txt|cpp|hpp|md|py|weight|bias|bin|jinja)$")
 
 
 def ids_in(root):
     ids = {}
-    for folder in ("include", "tools/cli", "tools/demo", "examples/slm", "bench/command", "bench/device"):
+    for folder in ("include", "tools/c_api", "tools/cli", "tools/demo", "examples/slm", "bench/command", "bench/device"):
         for path in sorted((pathlib.Path(root) / folder).rglob("*.[ch]pp")):
             code = re.sub(r"//.*", "", path.read_text())
             pattern = THROWN_HERE if NAME_TABLES.search(path.as_posix()) else THROWN
@@ -40,7 +41,9 @@ def misplaced(page, thrown):
             before = ""
         elif row := DOCUMENTED.match(line):
             name = row[1]
-            belongs = PARTS[thrown[name].split("/")[0]] if name in thrown else part
+            belongs = part
+            if name in thrown:
+                belongs = PARTS["include" if thrown[name].startswith(C_API) else thrown[name].split("/")[0]]
             if (part, section) != (belongs, name.split(".")[0]):
                 yield f"docs/errors.md: '{name}' belongs into the section '{name.split('.')[0]}' of '{belongs}'"
             elif name < before:
