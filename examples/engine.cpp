@@ -3,7 +3,6 @@
 //  example-engine <model-folder> <prompt>...
 #include <iostream>
 #include <slm/engine.hpp>
-#include <stop_token>
 #include <thread>
 #include <vector>
 

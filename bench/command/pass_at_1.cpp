@@ -6,7 +6,6 @@
 #include <map>
 #include <mutex>
 #include <string_view>
-#include <thread>
 
 #include "bench/command/json_lines.hpp"
 #include "slm/core/error.hpp"
@@ -104,7 +103,7 @@ PassAt1 pass_at_1(const Sandbox& sandbox, const std::vector<Task>& tasks, const 
     }
   };
   {
-    std::vector<std::jthread> threads;
+    std::vector<detail::JoinedThread> threads;
     while (static_cast<int>(threads.size()) < std::max(options.jobs, 1)) {
       try {
         threads.push_back(detail::start_thread(work));

@@ -11,7 +11,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -44,7 +43,7 @@ inline std::string weights_digest(const Checkpoint& checkpoint) {
     }
   };
   {
-    std::vector<std::jthread> helpers;
+    std::vector<detail::JoinedThread> helpers;
     try {
       for (int i = 1; i < usable_cores(); ++i) helpers.push_back(detail::start_thread(work));
     } catch (const Error&) {  // no further threads: the running ones do all of the work

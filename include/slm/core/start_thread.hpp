@@ -1,4 +1,5 @@
-// start_thread: starts a std::jthread; throws Error if the system has no more threads.
+// start_thread: starts a thread that is joined when its owner is destroyed. It replaces std::jthread, which some
+// standard libraries lack.
 #pragma once
 
 #include <system_error>
@@ -9,11 +10,35 @@
 
 namespace slm { inline namespace v0_1 { namespace detail {
 
-/// Takes the arguments of std::jthread's constructor. Throws backend.no-thread.
+/// A thread, or none. Its destructor and assignments wait for its end. A class whose thread waits for a condition must
+/// set a flag with the mutex of that condition and notify it before the thread is joined.
+class JoinedThread {
+ public:
+  JoinedThread() = default;
+  explicit JoinedThread(std::thread thread) : thread_(std::move(thread)) {}
+  JoinedThread(JoinedThread&&) noexcept = default;
+  JoinedThread& operator=(JoinedThread&& other) noexcept {
+    if (this != &other) {
+      join();
+      thread_ = std::move(other.thread_);
+    }
+    return *this;
+  }
+  ~JoinedThread() { join(); }
+
+  void join() {
+    if (thread_.joinable()) thread_.join();
+  }
+
+ private:
+  std::thread thread_;
+};
+
+/// Throws backend.no-thread if the system has no more threads.
 template <class Body>
-std::jthread start_thread(Body&& body) {
+JoinedThread start_thread(Body&& body) {
   try {
-    return std::jthread(std::forward<Body>(body));
+    return JoinedThread(std::thread(std::forward<Body>(body)));
   } catch (const std::system_error& error) {
     throw Error("backend.no-thread",
                 text("expected another thread, but the system refused to start one: ", error.what()),

@@ -9,11 +9,11 @@
 #include <iterator>
 #include <optional>
 #include <span>
-#include <stop_token>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "slm/core/cancel.hpp"
 #include "slm/core/error.hpp"
 #include "slm/core/types.hpp"
 #include "slm/decode/draft_length.hpp"
@@ -48,7 +48,7 @@ struct Request {
   AdapterRef adapter = nullptr;        // target's adapter; see load_adapter()
   AdapterRef draft_adapter = nullptr;  // draft model's adapter
   std::uint64_t tenant = 0;            // KV cache pages are shared inside a tenant only; see Sequence
-  std::stop_token cancel = {};  // takes effect before the next step, also during the prompt: FinishReason::cancelled
+  CancelToken cancel = {};  // takes effect before the next step, also during the prompt: FinishReason::cancelled
   /// Optional. Called after each step over the prompt. read: tokens read. of: tokens to read before the first round,
   /// all but the last.
   std::function<void(std::size_t read, std::size_t of)> progress = {};

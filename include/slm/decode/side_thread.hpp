@@ -6,8 +6,6 @@
 #include <exception>
 #include <memory>
 #include <mutex>
-#include <stop_token>
-#include <thread>
 #include <type_traits>
 #include <utility>
 
@@ -20,7 +18,15 @@ namespace slm { inline namespace v0_1 { namespace detail {
 class SideThread {
  public:
   /// Throws backend.no-thread.
-  SideThread() : thread_(start_thread([this](const std::stop_token& stop) { work(stop); })) {}
+  SideThread() : thread_(start_thread([this] { work(); })) {}
+  ~SideThread() {
+    {
+      const std::lock_guard lock(mutex_);
+      stopping_ = true;
+    }
+    news_.notify_all();
+    thread_.join();
+  }
   SideThread(const SideThread&) = delete;
   SideThread& operator=(const SideThread&) = delete;
 
@@ -61,10 +67,12 @@ class SideThread {
     return std::exchange(failure_, nullptr);
   }
 
-  void work(const std::stop_token& stop) {
+  void work() {
     const FloatEnvironment environment;
     std::unique_lock lock(mutex_);
-    while (news_.wait(lock, stop, [this] { return call_ != nullptr; })) {
+    for (;;) {
+      news_.wait(lock, [this] { return call_ != nullptr || stopping_; });
+      if (call_ == nullptr) return;
       const auto call = std::exchange(call_, nullptr);
       lock.unlock();
       std::exception_ptr failure;
@@ -81,12 +89,13 @@ class SideThread {
   }
 
   std::mutex mutex_;  // guards the members below
-  std::condition_variable_any news_;
+  std::condition_variable news_;
   void* object_ = nullptr;
   void (*call_)(void*) = nullptr;  // null: no job is pending
+  bool stopping_ = false;
   std::exception_ptr failure_;
   std::atomic<bool> done_ = true;
-  std::jthread thread_;
+  JoinedThread thread_;
 };
 
 }}}

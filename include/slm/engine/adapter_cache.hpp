@@ -14,7 +14,6 @@
 #include <mutex>
 #include <optional>
 #include <set>
-#include <stop_token>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -27,6 +26,7 @@
 #include "slm/engine/adapter_memory.hpp"
 #include "slm/engine/adapter_names.hpp"
 #include "slm/engine/adapter_options.hpp"
+#include "slm/engine/unlocked.hpp"
 #include "slm/lm/language_model.hpp"
 
 namespace slm { inline namespace v0_1 { namespace detail {
@@ -173,9 +173,9 @@ class AdapterCache : public std::enable_shared_from_this<AdapterCache> {
     if (entry.state == State::queued && !std::exchange(entry.pressed, true)) notify_loader();
   }
   /// The loader thread: loads queued adapters one at a time, and frees adapters without name, lease and user.
-  void run(const std::stop_token& stop) noexcept {
-    for (Lock lock(mutex_); !stop.stop_requested();) {
-      news_.wait(lock, stop, [&] { return has_news_; });
+  void run() noexcept {
+    for (Lock lock(mutex_); !stopping_;) {
+      news_.wait(lock, [&] { return has_news_; });
       has_news_ = false;
       const EntryRef unwanted = memory_.next_unwanted(), queued = memory_.next_queued();
       AdapterCopies freed;
@@ -198,6 +198,12 @@ class AdapterCache : public std::enable_shared_from_this<AdapterCache> {
       if (queued != nullptr && std::exchange(queued->has_news, false)) wake_leases(*queued, lock);
     }
   }
+  /// Ends run().
+  void stop() noexcept {
+    const Lock lock(mutex_);
+    stopping_ = true;
+    notify_loader();
+  }
   /// After run(): stops loading. From then on, only users keep adapters alive.
   void close() noexcept {
     Lock lock(mutex_);
@@ -217,17 +223,6 @@ class AdapterCache : public std::enable_shared_from_this<AdapterCache> {
  private:
   friend AdapterLeaseState;
   friend AdapterUse;
-
-  class Unlocked {
-   public:
-    explicit Unlocked(Lock& lock) : lock_(lock) { lock_.unlock(); }
-    Unlocked(const Unlocked&) = delete;
-    Unlocked& operator=(const Unlocked&) = delete;
-    ~Unlocked() { lock_.lock(); }
-
-   private:
-    Lock& lock_;
-  };
 
   static EntryRef make_entry(std::string name, const std::filesystem::path& folder, std::filesystem::path root,
                              bool found, bool replaces) {
@@ -380,9 +375,10 @@ class AdapterCache : public std::enable_shared_from_this<AdapterCache> {
   std::optional<std::filesystem::file_time_type> scanned_;  // modification time of the folder at the last scan
 
   mutable std::mutex mutex_;  // guards the members below and the entries
-  std::condition_variable_any news_;
+  std::condition_variable news_;
   std::condition_variable changed_;  // signals a change of an entry's state or of closed_
   bool has_news_ = false;            // the loader may have work
+  bool stopping_ = false;            // the loader must end
   bool closed_ = false;
   AdapterNames names_{options.taken, options.disk_memory};
   AdapterMemory memory_{options.host_memory, options.device_memory, options.place != nullptr};

@@ -5,10 +5,8 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
-#include <stop_token>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -41,9 +39,9 @@ class AdapterStore {
       : cache_(std::make_shared<detail::AdapterCache>(
             complete(std::move(options), model.info()),
             [info = model.info()](const std::filesystem::path& folder) { return read(folder, info); })),
-        loader_(detail::start_thread([cache = cache_](const std::stop_token& stop) { cache->run(stop); })) {}
+        loader_(detail::start_thread([cache = cache_] { cache->run(); })) {}
   ~AdapterStore() {
-    loader_.request_stop();
+    cache_->stop();
     loader_.join();
     cache_->close();
   }
@@ -100,7 +98,7 @@ class AdapterStore {
   }
 
   std::shared_ptr<detail::AdapterCache> cache_;
-  std::jthread loader_;
+  detail::JoinedThread loader_;
 };
 
 }}

@@ -3,9 +3,9 @@
 
 #include <functional>
 #include <memory>
-#include <stop_token>
 #include <utility>
 
+#include "slm/core/cancel.hpp"
 #include "slm/core/macros.hpp"
 #include "slm/decode/drafter.hpp"
 #include "slm/decode/lookup.hpp"
@@ -51,9 +51,9 @@ class Engine {
   /// Steps until no work is left and no adapter is awaited.
   void run();
 
-  /// Steps until `stop` is requested. Then all requests end with FinishReason::cancelled, and submit() throws
-  /// engine.stopped until run() or step() is called again.
-  void run(std::stop_token stop);
+  /// Steps until `stop` requests the end; an idle engine reads it every 20 ms. Then all requests end with
+  /// FinishReason::cancelled, and submit() throws engine.stopped until run() or step() is called again.
+  void run(const CancelToken& stop);
 
   EngineStats stats() const;
 

@@ -11,11 +11,11 @@
 #include <new>
 #include <optional>
 #include <span>
-#include <stop_token>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "slm/core/cancel.hpp"
 #include "slm/core/error.hpp"
 #include "slm/decode/generation.hpp"
 #include "slm/decode/rounds.hpp"
@@ -55,7 +55,7 @@ struct Engine<Rule>::State {
     state->wake = std::move(wake);
     state->wake_event = wake_event_;
     Answer answer(state);
-    const std::stop_token cancel = request.cancel;
+    const CancelToken cancel = request.cancel;
     detail::give_rows_to(*state, request);
     if (scheduling.adapter) scheduling.adapter.on_news([wake_event = wake_event_] { wake_event->notify(); });
     Jobs one;
@@ -81,9 +81,9 @@ struct Engine<Rule>::State {
     }
   }
 
-  void run(std::stop_token stop) {
+  void run(const CancelToken& stop) {
     while (!stop.stop_requested()) {
-      if (!step()) wake_event_->wait(stop);
+      if (!step()) wake_event_->wait();
     }
     end_all(FinishReason::cancelled, nullptr, true);
   }
@@ -336,8 +336,8 @@ void Engine<Rule>::run() {
   state_->run();
 }
 template <VerificationRule Rule>
-void Engine<Rule>::run(std::stop_token stop) {
-  state_->run(std::move(stop));
+void Engine<Rule>::run(const CancelToken& stop) {
+  state_->run(stop);
 }
 template <VerificationRule Rule>
 EngineStats Engine<Rule>::stats() const {

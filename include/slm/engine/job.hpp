@@ -7,9 +7,9 @@
 #include <list>
 #include <memory>
 #include <mutex>
-#include <stop_token>
 #include <utility>
 
+#include "slm/core/cancel.hpp"
 #include "slm/decode/request.hpp"
 #include "slm/engine/answer.hpp"
 #include "slm/engine/options.hpp"
@@ -20,7 +20,7 @@ namespace slm { inline namespace v0_1 { namespace detail {
 template <class GenerationType>
 struct Job {
   Request request;  // valid until it starts
-  std::stop_token cancel;
+  CancelToken cancel;
   Scheduling scheduling;
   std::uint64_t number;  // arrival number
   std::shared_ptr<AnswerState> answer;

@@ -4,7 +4,6 @@
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
-#include <stop_token>
 
 namespace slm { inline namespace v0_1 { namespace detail {
 
@@ -18,16 +17,16 @@ class WakeEvent {
     changed_.notify_all();
   }
 
-  /// Waits for a notification since the last wait, at most 20 ms so that deadlines are polled.
-  void wait(const std::stop_token& stop = {}) {
+  /// Waits for a notification since the last wait, at most 20 ms so that deadlines and tokens are polled.
+  void wait() {
     std::unique_lock lock(mutex_);
-    changed_.wait_for(lock, stop, std::chrono::milliseconds(20), [&] { return notified_; });
+    changed_.wait_for(lock, std::chrono::milliseconds(20), [&] { return notified_; });
     notified_ = false;
   }
 
  private:
   std::mutex mutex_;
-  std::condition_variable_any changed_;
+  std::condition_variable changed_;
   bool notified_ = false;
 };
 

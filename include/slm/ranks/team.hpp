@@ -13,9 +13,7 @@
 #include <new>
 #include <optional>
 #include <span>
-#include <stop_token>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -33,15 +31,19 @@ class Team {
  public:
   /// sign_of_life: interval of the check, less than the communicator's timeout. If a rank is missing, this rank fails.
   explicit Team(C ranks, std::chrono::milliseconds sign_of_life = std::chrono::seconds(5)) : ranks_(std::move(ranks)) {
-    if (leads() && ranks_.size() > 1)
-      watch_ = detail::start_thread([this, sign_of_life](const std::stop_token& stop) { watch(stop, sign_of_life); });
+    if (leads() && ranks_.size() > 1) watch_ = detail::start_thread([this, sign_of_life] { watch(sign_of_life); });
   }
   Team(const Team&) = delete;
   Team& operator=(const Team&) = delete;
 
   /// On rank 0: ends the others' next().
   ~Team() {
-    watch_ = {};
+    {
+      const std::lock_guard lock(watching_);
+      stopping_ = true;
+    }
+    stopped_.notify_all();
+    watch_.join();
     if (!leads() || failed_) return;
     try {
       send(end, {});
@@ -132,10 +134,9 @@ class Team {
     }
   }
 
-  void watch(const std::stop_token& stop, std::chrono::milliseconds sign_of_life) {
-    std::mutex mutex;
-    std::unique_lock waiting(mutex);
-    while (!never_.wait_for(waiting, stop, sign_of_life / 2, [] { return false; }) && !stop.stop_requested()) {
+  void watch(std::chrono::milliseconds sign_of_life) {
+    std::unique_lock waiting(watching_);
+    while (!stopped_.wait_for(waiting, sign_of_life / 2, [this] { return stopping_; })) {
       const std::unique_lock speaks(mutex_, std::try_to_lock);  // the holder of the lock detects a failure itself
       if (!speaks || failed_ || std::chrono::steady_clock::now() - told_ < sign_of_life / 2) continue;
       try {
@@ -154,9 +155,11 @@ class Team {
   std::mutex mutex_;  // guards the members below
   std::chrono::steady_clock::time_point told_ = std::chrono::steady_clock::now();
   bool failed_ = false;
-  std::string failure_;                // may be empty after a failure, for lack of memory
-  std::condition_variable_any never_;  // for timed waits of the watch thread; never notified
-  std::jthread watch_;
+  std::string failure_;  // may be empty after a failure, for lack of memory
+  std::mutex watching_;  // guards the next member
+  bool stopping_ = false;
+  std::condition_variable stopped_;
+  detail::JoinedThread watch_;
 };
 
 }}}

@@ -14,7 +14,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -257,7 +256,7 @@ void run_threads(int size, Body&& body, std::chrono::milliseconds patience = std
     }
   };
   {
-    std::vector<std::jthread> threads;
+    std::vector<detail::JoinedThread> threads;
     threads.reserve(group.size());
     for (const Threads& ranks : group) {
       const auto run = [&succeeds, &body, &ranks] { succeeds(ranks, [&] { body(ranks); }); };

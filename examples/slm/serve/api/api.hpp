@@ -5,7 +5,6 @@
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <stop_token>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -86,7 +85,7 @@ class Api {
   std::unique_ptr<Service> service_;
   ApiOptions options_;
   std::atomic<bool> draining_{false};
-  std::stop_source cancel_;
+  slm::CancelSource cancel_;
   mutable std::mutex mutex_;  // guards the members below
   slm::Histogram asked_n_{asked_n_bounds};
   slm::Histogram asked_tokens_{asked_tokens_bounds};

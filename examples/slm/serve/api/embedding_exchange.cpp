@@ -58,8 +58,8 @@ std::string base64_of(const std::vector<float>& values) {
 
 class EmbeddingExchange final : public Exchange {
  public:
-  EmbeddingExchange(EmbeddingRequest request, const ServedModel& model, Service& service, const std::stop_token& cancel,
-                    const std::function<void()>& wake)
+  EmbeddingExchange(EmbeddingRequest request, const ServedModel& model, Service& service,
+                    const slm::CancelToken& cancel, const std::function<void()>& wake)
       : request_(std::move(request)) {
     bring(request_.asked, model);
     for (const auto& text : request_.texts) {
@@ -124,7 +124,7 @@ class EmbeddingExchange final : public Exchange {
 }  // namespace
 
 std::unique_ptr<Exchange> answer_embeddings(const slm::Json& checked, const ServedModel& model, Service& service,
-                                            const std::stop_token& cancel, const std::function<void()>& wake) {
+                                            const slm::CancelToken& cancel, const std::function<void()>& wake) {
   return std::make_unique<EmbeddingExchange>(read(checked, model), model, service, cancel, wake);
 }
 

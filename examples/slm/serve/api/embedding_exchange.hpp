@@ -3,7 +3,6 @@
 
 #include <functional>
 #include <memory>
-#include <stop_token>
 
 #include "api/service.hpp"
 #include "api/text_request.hpp"
@@ -12,6 +11,6 @@ namespace serve {
 
 /// Reads a body that passed check_fields(), and submits its texts to the engine. Throws Refusal.
 std::unique_ptr<Exchange> answer_embeddings(const slm::Json& checked, const ServedModel& model, Service& service,
-                                            const std::stop_token& cancel, const std::function<void()>& wake);
+                                            const slm::CancelToken& cancel, const std::function<void()>& wake);
 
 }  // namespace serve

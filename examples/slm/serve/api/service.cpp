@@ -7,7 +7,6 @@
 #include <exception>
 #include <iostream>
 #include <mutex>
-#include <stop_token>
 #include <thread>
 #include <utility>
 
@@ -22,7 +21,9 @@ class EngineService final : public Service {
  public:
   EngineService(slm::Drafter draft, slm::AnyModel target, const slm::EngineOptions& options)
       : engine_(std::move(draft), std::move(target), options),
-        thread_(slm::detail::start_thread([this](std::stop_token stop) { run(stop); })) {}
+        thread_(slm::detail::start_thread([this] { run(stop_.get_token()); })) {}
+
+  ~EngineService() override { stop_.request_stop(); }
 
   slm::Answer submit(slm::Request request, const slm::Scheduling& scheduling, std::function<void()> wake) override {
     return engine_.submit(std::move(request), scheduling, std::move(wake));
@@ -41,7 +42,7 @@ class EngineService final : public Service {
   }
 
  private:
-  void run(const std::stop_token& stop) {
+  void run(const slm::CancelToken& stop) {
     while (!stop.stop_requested()) {
       try {
         engine_.run(stop);
@@ -75,7 +76,8 @@ class EngineService final : public Service {
   mutable std::mutex mutex_;
   std::string fault_;
   std::int64_t steps_before_fault_ = 0;
-  std::jthread thread_;  // the last member: it ends before the others
+  slm::CancelSource stop_;
+  slm::detail::JoinedThread thread_;  // the last member: it ends before the others
 };
 
 }  // namespace

@@ -60,7 +60,7 @@ OrderedJson message_of(std::vector<slm::AnswerPart> parts) {
 /// The common parts of whole answers and streams.
 class TextExchange : public Exchange {
  public:
-  TextExchange(TextRequest request, const ServedModel& model, Service& service, const std::stop_token& cancel,
+  TextExchange(TextRequest request, const ServedModel& model, Service& service, const slm::CancelToken& cancel,
                const std::function<void()>& wake)
       : request_(std::move(request)),
         model_(model),
@@ -331,7 +331,7 @@ class StreamExchange final : public TextExchange {
 }  // namespace
 
 std::unique_ptr<Exchange> answer_text(TextRequest request, const ServedModel& model, Service& service,
-                                      const std::stop_token& cancel, const std::function<void()>& wake) {
+                                      const slm::CancelToken& cancel, const std::function<void()>& wake) {
   if (request.stream) {
     return std::make_unique<StreamExchange>(std::move(request), model, service, cancel, wake);
   }

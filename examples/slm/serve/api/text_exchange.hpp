@@ -3,7 +3,6 @@
 
 #include <functional>
 #include <memory>
-#include <stop_token>
 
 #include "api/service.hpp"
 #include "api/text_request.hpp"
@@ -12,6 +11,6 @@ namespace serve {
 
 /// Hands the request to the engine. Throws Refusal.
 std::unique_ptr<Exchange> answer_text(TextRequest request, const ServedModel& model, Service& service,
-                                      const std::stop_token& cancel, const std::function<void()>& wake);
+                                      const slm::CancelToken& cancel, const std::function<void()>& wake);
 
 }  // namespace serve

@@ -220,7 +220,7 @@ class HttpServer::Implementation {
   std::size_t accepted = 0;
   std::atomic<bool> accepting = true;
   int spare = -1;
-  std::vector<std::jthread> threads;
+  std::vector<slm::detail::JoinedThread> threads;
   bool stopped = false;
 };
 
