@@ -6,8 +6,6 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
-#include <vector>
 
 #include "slm/backend/plan.hpp"
 #include "slm/backend/recurrence.hpp"
@@ -83,12 +81,11 @@ inline void convolve_in_place(const StepPlan& plan, const PlanSequence& sequence
   }
 }
 
-/// x / sqrt(sum of squares + 1e-6) * factor
-inline void unit_length(const float* x, int width, float factor, float* out) {
+/// factor / sqrt(sum of squares + 1e-6)
+inline float unit_scale(const float* x, int width, float factor) {
   float squares = 0;
   for (int i = 0; i < width; ++i) squares += x[i] * x[i];
-  const float scale = factor / std::sqrt(squares + 1e-6f);
-  for (int i = 0; i < width; ++i) out[i] = x[i] * scale;
+  return factor / std::sqrt(squares + 1e-6f);
 }
 
 /// out = weight * x / sqrt(mean(x^2) + epsilon); out may be x.
@@ -99,46 +96,40 @@ inline void rms(const float* x, int width, const float* weight, float epsilon, f
   for (int i = 0; i < width; ++i) out[i] = weight == nullptr ? x[i] * scale : x[i] * scale * weight[i];
 }
 
-/// delta_net: one value head of a sequence, after the convolution.
+/// delta_net: one value head of a sequence, after the convolution. Overwrites the head's values.
 inline void delta_head(const StepPlan& plan, const PlanSequence& sequence, View<float, 2> projected,
                        const Recurrence& of, std::int64_t layer, int head, View<float, 2> out) {
   const Mixer& shape = of.shape;
   const int dk = shape.state, dv = shape.head_dim;
   const int key_head = shape.tiled ? head % shape.groups : head / (shape.heads / shape.groups);
-  const std::int64_t size = std::int64_t{dk} * dv, part = shape.conv_floats() + head * size;
-  std::vector<float> buffer(static_cast<std::size_t>(2 * dk + dv));
-  float *const q = buffer.data(), *const k = q + dk, *const delta = k + dk;
+  const std::int64_t part = shape.conv_floats() + std::int64_t{head} * dk * dv;
   for (int r = 0; r < sequence.rows; ++r) {
-    const float* const row = projected.row(sequence.first_row + r);
+    float* const row = projected.row(sequence.first_row + r);
     const StateRow state = state_row(plan, sequence, r, layer, part);
-    unit_length(row + std::int64_t{key_head} * dk, dk, 1.0f / std::sqrt(static_cast<float>(dk)), q);
-    unit_length(row + shape.keys() + std::int64_t{key_head} * dk, dk, 1, k);
-    const float* const v = row + 2 * shape.keys() + std::int64_t{head} * dv;
+    const float* const q = row + std::int64_t{key_head} * dk;
+    const float* const k = q + shape.keys();
+    const float q_scale = unit_scale(q, dk, 1.0f / std::sqrt(static_cast<float>(dk))), k_scale = unit_scale(k, dk, 1);
+    float* const v = row + 2 * shape.keys() + std::int64_t{head} * dv;  // later the change of the state
     const float* const z = row + shape.channels() + std::int64_t{head} * dv;
     const float* const numbers = row + shape.channels() + shape.inner() + head;  // b, then a
     const float beta = sigmoid(numbers[0]);
     const float decay = std::exp(of.decay[head] * softplus(numbers[shape.heads] + of.dt_bias[head]));
     float* const y = out.row(sequence.first_row + r) + std::int64_t{head} * dv;
-    std::fill_n(delta, dv, 0.0f);
-    std::fill_n(y, dv, 0.0f);
-    if (state.before == nullptr) {
-      std::fill_n(state.after, size, 0.0f);
-    } else {
-      for (int i = 0; i < dk; ++i) {
-        const float* const from = state.before + std::int64_t{i} * dv;
-        float* const to = state.after + std::int64_t{i} * dv;
-        for (int j = 0; j < dv; ++j) {
-          to[j] = decay * from[j];
-          delta[j] += k[i] * to[j];
-        }
-      }
+    std::fill_n(y, dv, 0.0f);  // first the old state's answer to k
+    for (int i = 0; state.before != nullptr && i < dk; ++i) {
+      const float* const from = state.before + std::int64_t{i} * dv;
+      const float key = k[i] * k_scale;
+      for (int j = 0; j < dv; ++j) y[j] += key * (decay * from[j]);
     }
-    for (int j = 0; j < dv; ++j) delta[j] = beta * (v[j] - delta[j]);
+    for (int j = 0; j < dv; ++j) v[j] = beta * (v[j] - y[j]);
+    std::fill_n(y, dv, 0.0f);
     for (int i = 0; i < dk; ++i) {
+      const float* const from = state.before == nullptr ? nullptr : state.before + std::int64_t{i} * dv;
       float* const to = state.after + std::int64_t{i} * dv;
+      const float key = k[i] * k_scale, query = q[i] * q_scale;
       for (int j = 0; j < dv; ++j) {
-        to[j] += k[i] * delta[j];
-        y[j] += q[i] * to[j];
+        to[j] = (from == nullptr ? 0 : decay * from[j]) + key * v[j];
+        y[j] += query * to[j];
       }
     }
     rms(y, dv, of.norm.weight, of.norm.epsilon, y);

@@ -325,6 +325,7 @@ class TensorNames {
 
   /// Whether a layer has the part of the model that a role belongs to.
   bool is_in(Role role, int layer) const {
+    if (is_of_mixer(role)) return shape_.has_mixer(layer);
     switch (role) {
       case Role::attention_norm: return shape_.has_attention(layer) || shape_.has_mixer(layer);
       case Role::attention_output_norm:
@@ -334,13 +335,6 @@ class TensorNames {
       case Role::sinks:
       case Role::qkv:
       case Role::attention_out: return shape_.has_attention(layer);
-      case Role::mixer_in:
-      case Role::mixer_conv:
-      case Role::mixer_decay:
-      case Role::mixer_dt_bias:
-      case Role::mixer_skip:
-      case Role::mixer_norm:
-      case Role::mixer_out: return shape_.has_mixer(layer);
       default: return shape_.has_mlp(layer);
     }
   }

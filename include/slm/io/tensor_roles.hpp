@@ -53,6 +53,7 @@ enum class Role {
 };
 
 constexpr bool is_of_layer(Role role) { return Role::attention_norm <= role && role <= Role::down; }
+constexpr bool is_of_mixer(Role role) { return Role::mixer_in <= role && role <= Role::mixer_out; }
 
 /// Matrices of products, which a file may store as 4-bit codes.
 constexpr bool is_linear(Role role) {
