@@ -91,10 +91,10 @@ SLM_INLINE std::size_t Constraint::length() const { return history_->length(); }
 
 SLM_INLINE std::size_t Constraint::advance(std::string_view bytes) {
   const std::lock_guard lock(engine_->mutex);
-  engine_->expressions.set_deadline({});
   grammar::Expression state = history_->state();
   std::size_t taken = 0;
   for (; taken < bytes.size(); ++taken) {
+    if (taken % 64 == 0) engine_->limit_time();
     state = engine_->automaton.step(state, static_cast<unsigned char>(bytes[taken]));
     if (state == grammar::nothing) break;
     history_->push(state);
@@ -117,7 +117,7 @@ SLM_INLINE bool Constraint::may_end() const {
 
 SLM_INLINE bool Constraint::must_end() const {
   const std::lock_guard lock(engine_->mutex);
-  engine_->expressions.set_deadline({});
+  engine_->limit_time();
   const grammar::Expression state = history_->state();
   if (!engine_->expressions.nullable(state)) return false;
   for (unsigned byte_class = 0; byte_class < engine_->automaton.classes(); ++byte_class) {
@@ -129,10 +129,10 @@ SLM_INLINE bool Constraint::must_end() const {
 SLM_INLINE std::string Constraint::forced(std::size_t most) const {
   const std::lock_guard lock(engine_->mutex);
   grammar::Automaton& automaton = engine_->automaton;
-  engine_->expressions.set_deadline({});
   std::string bytes;
   grammar::Expression state = history_->state();
   while (bytes.size() < most && !engine_->expressions.nullable(state)) {
+    if (bytes.size() % 64 == 0) engine_->limit_time();
     std::optional<unsigned> only;
     unsigned alive = 0;
     for (unsigned byte_class = 0; byte_class < automaton.classes() && alive < 2; ++byte_class) {
@@ -160,7 +160,7 @@ SLM_INLINE void Constraint::mask(const TokenTrie& tokens, std::span<std::uint64_
                 "Pass one bit per token");
   }
   const std::lock_guard lock(engine_->mutex);
-  engine_->expressions.set_deadline(grammar::Deadline(engine_->expressions.limits().mask_seconds));
+  engine_->limit_time();
   const grammar::Expression state = history_->state();
   const grammar::Bits& allowed = engine_->masks(tokens.state_).of(state);
   std::copy(allowed.begin(), allowed.end(), bits.begin());

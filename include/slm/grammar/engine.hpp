@@ -23,6 +23,9 @@ class Engine {
 
   std::size_t memory() const { return expressions.memory() + automaton.memory() + (masks_ ? masks_->memory() : 0); }
 
+  /// Limits the time of the work that follows.
+  void limit_time() { expressions.set_deadline(Deadline(expressions.limits().mask_seconds)); }
+
   /// Masks of the vocabulary that was used last.
   Masks& masks(const std::shared_ptr<const TrieState>& trie) {
     if (trie_ != trie) {

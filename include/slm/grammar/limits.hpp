@@ -1,12 +1,12 @@
 // Limits of grammars: every text, pattern and schema comes from outside.
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
 
 #include "slm/core/error.hpp"
+#include "slm/core/os/thread_time.hpp"
 
 namespace slm { inline namespace v0_1 {
 
@@ -17,8 +17,8 @@ struct GrammarLimits {
   std::size_t states = 400'000;                // expressions of one automaton
   std::size_t memory = std::size_t{64} << 20;  // bytes of one automaton with its cached masks
   std::size_t alternatives = 10'000;           // terms of one expression
-  double compile_seconds = 1;
-  double mask_seconds = 0.05;
+  double compile_seconds = 1;                  // of processor time
+  double mask_seconds = 0.05;                  // of one mask, and of 64 bytes of a text
 };
 
 namespace grammar {
@@ -28,24 +28,23 @@ namespace grammar {
               "Simplify it, or raise the limit in GrammarLimits");
 }
 
-/// A point in time by which work must end. The clock is read at every 256th call.
+/// A limit of the thread's processor time, from the first check on. The clock is read at every 256th check.
 class Deadline {
  public:
   Deadline() = default;
-  explicit Deadline(double seconds)
-      : limited_(true), end_(Clock::now() + std::chrono::duration_cast<Clock::duration>(Seconds(seconds))) {}
+  explicit Deadline(double seconds) : limited_(true), seconds_(seconds) {}
 
   void check() {
-    if (limited_ && (++calls_ & 255) == 0 && Clock::now() > end_) fail_limit("time");
+    if (!limited_ || (calls_++ & 255) != 0) return;
+    const double now = detail::thread_seconds();
+    if (calls_ == 1) end_ = now + seconds_;
+    if (now > end_) fail_limit("time");
   }
 
  private:
-  using Clock = std::chrono::steady_clock;
-  using Seconds = std::chrono::duration<double>;
-
   bool limited_ = false;
-  unsigned calls_ = 0;
-  Clock::time_point end_;
+  std::uint64_t calls_ = 0;
+  double seconds_ = 0, end_ = 0;
 };
 
 }  // namespace grammar

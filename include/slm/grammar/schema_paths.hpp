@@ -1,6 +1,7 @@
 // JSON pointers to the places of a schema, for references and errors.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 
@@ -8,9 +9,13 @@
 
 namespace slm { inline namespace v0_1 { namespace grammar {
 
+/// Ends early where errors do not show more.
 inline std::string child_path(const std::string& path, std::string_view name) {
+  constexpr std::size_t most = 256;
+  if (path.size() > most) return path;
   std::string whole = path + "/";
   for (const char byte : name) {
+    if (whole.size() > most) break;
     if (byte == '~') {
       whole += "~0";
     } else if (byte == '/') {

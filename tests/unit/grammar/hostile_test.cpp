@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "slm/core/error.hpp"
+#include "slm/core/os/thread_time.hpp"
 #include "slm/grammar.hpp"
 #include "tests/support/errors.hpp"
 #include "tests/support/structure.hpp"
@@ -88,6 +89,31 @@ TEST_CASE("a chain of many rules or references needs no deep stack") {
   CHECK(error_id([&] { Grammar::gbnf(rules + "r5000 ::= \"b\""); }) == "no error");
   const std::string found = error_id([&] { Grammar::json_schema(schema + R"("d5000": {}}})"); });
   CHECK((found == "no error" || found == "grammar.limit"));
+}
+
+TEST_CASE("all work on a text has a limit of time") {
+  slm::GrammarLimits limits;
+  limits.states = 10'000'000;
+  limits.memory = std::size_t{4} << 30;
+  limits.mask_seconds = 0.005;
+  // Whether a text may begin with a or b takes half a million states to decide: none may.
+  const Grammar grammar = Grammar::json_schema(R"({"type": "string", "allOf": [
+    {"pattern": "^(x|(a|b)*a(a|b){18})$"}, {"pattern": "^(x|(a|b)*b(a|b){18})$"}]})",
+                                               {}, limits);
+  Constraint constraint(grammar);
+  CHECK(constraint.advance("\"") == 1);
+  CHECK(error_id([&] { constraint.advance("a"); }) == "grammar.limit");
+  CHECK(error_id([&] { constraint.forced(); }) == "grammar.limit");
+  CHECK(constraint.length() == 1);
+  CHECK(constraint.advance("x\"") == 2);
+  CHECK(constraint.must_end());
+}
+
+TEST_CASE("long names in a schema are not copied for each value below them") {
+  const std::string schema = "{\"" + repeated("n", 500'000) + "\": [[]" + repeated(",[]", 160'000) + "]}";
+  const double begin = slm::detail::thread_seconds();
+  CHECK(error_id([&] { Grammar::json_schema(schema); }) == "no error");
+  CHECK(slm::detail::thread_seconds() - begin < 2);
 }
 
 TEST_CASE("an automaton that grows without end meets its limit") {
