@@ -6,7 +6,7 @@
 #include <iterator>
 #include <string>
 
-#include "serve/api/fake_service.hpp"
+#include "serve/api/calling_server.hpp"
 #include "slm/decode/request.hpp"
 
 namespace {
@@ -14,8 +14,15 @@ namespace {
 using serve::test::FakeOutput;
 using serve::test::FakeServer;
 
-constexpr const char* paths[] = {"/v1/completions", "/v1/chat/completions", "/v1/embeddings", "/tokenize",
-                                 "/detokenize"};
+constexpr const char* paths[] = {"/v1/completions",
+                                 "/v1/chat/completions",
+                                 "/v1/embeddings",
+                                 "/tokenize",
+                                 "/detokenize",
+                                 "/v1/messages",
+                                 "/v1/responses",
+                                 "/v1/messages/count_tokens",
+                                 "/v1/responses/input_tokens"};
 
 void require(bool holds) {
   if (!holds) std::abort();
@@ -25,8 +32,9 @@ void require(bool holds) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size == 0) return 0;
-  static FakeServer server;
-  static const slm::ModelInfo model = serve::test::demo_model().info;
+  static const serve::ServedModel served = serve::test::calling_model("{% if enable_thinking %}<think>\n{% endif %}");
+  static FakeServer server({}, served);
+  const slm::ModelInfo& model = served.info;
   server.service->asked.clear();
   FakeOutput out;
   const std::string body(reinterpret_cast<const char*>(data + 1), size - 1);
@@ -45,7 +53,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   require(out.status == 200 || out.status / 100 == 4 || out.status == 503);
   if (out.type == "application/json") {
     const slm::Json answer = out.json();
-    require(answer.contains("error") == (out.status != 200));
+    require((answer.contains("error") && !answer["error"].is_null()) == (out.status != 200));
+  } else if (out.text.starts_with("event: ")) {
+    require(!out.named_events().empty());
   } else {
     for (const slm::Json& event : out.events()) require(event.contains("choices"));
   }

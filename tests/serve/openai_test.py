@@ -142,6 +142,34 @@ class OpenaiTest(unittest.TestCase):
         with self.assertRaises(openai.BadRequestError):
             self.chat(response_format={"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "what"}}})
 
+    def test_a_response(self):
+        fields = {"model": self.model, "instructions": CHAT[0]["content"], "input": PROMPT, "temperature": 0, "max_output_tokens": 12}
+        whole = self.client.responses.create(**fields)
+        whole = type(whole).model_validate(whole.model_dump())
+        self.assertEqual((whole.status, whole.incomplete_details.reason, whole.usage.output_tokens), ("incomplete", "max_output_tokens", 12))
+        self.assertEqual(whole.output_text, self.chat().choices[0].message.content)
+        self.assertEqual(self.client.responses.input_tokens.count(model=self.model, instructions=CHAT[0]["content"], input=PROMPT).input_tokens,
+                         whole.usage.input_tokens)
+        kinds, text = [], ""
+        for event in self.client.responses.create(**fields, stream=True):
+            kinds.append(event.type)
+            text += event.delta if event.type == "response.output_text.delta" else ""
+        self.assertEqual((kinds[0], kinds[-1], text), ("response.created", "response.incomplete", whole.output_text))
+        with self.client.responses.stream(**fields | {"max_output_tokens": 200, "extra_body": {"stop": ["\n"]}}) as stream:
+            final = stream.get_final_response() if "response.completed" in [event.type for event in stream] else None
+        self.assertEqual(final.status, "completed")
+        with self.assertRaises(openai.BadRequestError) as caught:
+            self.client.responses.create(**fields, previous_response_id=whole.id)
+        self.assertEqual(caught.exception.param, "previous_response_id")
+
+    def test_a_structured_response_is_parsed(self):
+        class Access(pydantic.BaseModel):
+            kind: typing.Literal["read", "write"]
+            granted: bool
+
+        answer = self.client.responses.parse(model=self.model, input=PROMPT, temperature=0, max_output_tokens=80, text_format=Access)
+        self.assertIn(answer.output_parsed.kind, ("read", "write"))
+
     def test_a_structured_answer_is_parsed(self):
         class Access(pydantic.BaseModel):
             kind: typing.Literal["read", "write"]

@@ -10,6 +10,12 @@ PROGRAM, SOURCE = sys.argv[1], pathlib.Path(sys.argv[2])
 PAIR = SOURCE / "examples" / "demo_pair"
 PATIENCE = 120  # time limit of an event, seconds
 PROMPT = "def read_config(path):"
+# A chat template with tools, calls and reasoning.
+CALLING_TEMPLATE = """{% if tools %}<tools>{{ tools|tojson }}</tools>
+{% endif %}{% for m in messages %}{{ m.role }}: {{ m.content }}{% for call in m.tool_calls or [] %}{{ '\\n' }}<tool_call>
+{"name": "{{ call.function.name }}", "arguments": {{ call.function.arguments|tojson }}}
+</tool_call>{% endfor %}{{ '\\n' }}{% endfor %}{% if add_generation_prompt %}assistant: {% if enable_thinking %}<think>
+{% endif %}{% endif %}"""
 
 
 class Server:
@@ -71,6 +77,22 @@ class Server:
         assert events[-2:] == ["data: [DONE]", ""], events[-3:]
         assert all(event.startswith("data: {") for event in events[:-2]), events
         return [json.loads(event[6:]) for event in events[:-2]]
+
+
+    def named_events(self, path, body):
+        """The events of a stream whose events are named by their types."""
+        response, text = self.ask("POST", path, body | {"stream": True})
+        assert response.status == 200, text
+        events = text.decode().split("\n\n")
+        assert events.pop() == "", text
+        parsed = []
+        for event in events:
+            if event.startswith(":"):
+                continue
+            name, data = event.split("\n")
+            parsed.append(json.loads(data.removeprefix("data: ")))
+            assert name == "event: " + parsed[-1]["type"], event
+        return parsed
 
 
 def slm(*arguments, stdin=None):

@@ -7,14 +7,9 @@ import sys
 import tempfile
 import unittest
 
-from server import PAIR, Server
+from server import CALLING_TEMPLATE, PAIR, Server
 
 CHAT = "/v1/chat/completions"
-TEMPLATE = """{% if tools %}<tools>{{ tools|tojson }}</tools>
-{% endif %}{% for m in messages %}{{ m.role }}: {{ m.content }}{% for call in m.tool_calls or [] %}{{ '\\n' }}<tool_call>
-{"name": "{{ call.function.name }}", "arguments": {{ call.function.arguments|tojson }}}
-</tool_call>{% endfor %}{{ '\\n' }}{% endfor %}{% if add_generation_prompt %}assistant: {% if enable_thinking %}<think>
-{% endif %}{% endif %}"""
 TOOLS = [
     {"type": "function", "function": {"name": "move", "description": "Moves a piece.", "parameters": {
         "type": "object", "properties": {"to": {"enum": ["north", "south"]}, "steps": {"type": "integer", "minimum": 1, "maximum": 9}},
@@ -32,7 +27,7 @@ class ToolsTest(unittest.TestCase):
         scratch = tempfile.TemporaryDirectory()
         cls.addClassCleanup(scratch.cleanup)
         template = pathlib.Path(scratch.name) / "template.jinja"
-        template.write_text(TEMPLATE)
+        template.write_text(CALLING_TEMPLATE)
         cls.server = Server("--draft", PAIR / "draft", "--chat-template", template)
         cls.addClassCleanup(cls.server.__exit__)
 

@@ -43,7 +43,7 @@ struct CallingServer {
     const std::string body =
         members.starts_with('{') ? members : R"({"messages": [{"role": "user", "content": "x"}], )" + members + "}";
     return api->handle({.method = "POST",
-                        .path = chat_path,
+                        .path = path,
                         .query = {},
                         .content_type = "application/json",
                         .authorization = {},
@@ -85,6 +85,7 @@ struct CallingServer {
   ServedModel model;
   FakeService* service;
   std::unique_ptr<Api> api;
+  std::string path = chat_path;
 };
 
 inline std::string two_tools(const std::string& more = "") {

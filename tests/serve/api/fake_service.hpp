@@ -88,6 +88,23 @@ struct FakeOutput final : HttpOutput {
     return found;
   }
 
+  /// The events of a stream whose events are named by their types.
+  std::vector<slm::Json> named_events() const {
+    std::vector<slm::Json> found;
+    std::string_view rest = text;
+    while (!rest.empty()) {
+      const std::size_t line = rest.find('\n'), end = rest.find("\n\n");
+      const std::string_view name = rest.substr(0, line), data = rest.substr(line + 1, end - line - 1);
+      if (end == rest.npos || !name.starts_with("event: ") || !data.starts_with("data: ")) {
+        throw slm::Error("this is no event with a name: " + std::string(rest));
+      }
+      found.push_back(slm::Json::parse(data.substr(6)));
+      if (found.back()["type"] != name.substr(7)) throw slm::Error("the name differs from the type");
+      rest.remove_prefix(end + 2);
+    }
+    return found;
+  }
+
   int status = 0, writes = 0;
   std::string type, text;
   HttpHeaders headers;
@@ -96,10 +113,10 @@ struct FakeOutput final : HttpOutput {
 
 /// The API over a fake engine.
 struct FakeServer {
-  explicit FakeServer(ApiOptions options = {}) {
+  explicit FakeServer(ApiOptions options = {}, ServedModel model = demo_model()) {
     auto fake = std::make_unique<FakeService>();
     service = fake.get();
-    api = std::make_unique<Api>(demo_model(), std::move(fake), std::move(options));
+    api = std::make_unique<Api>(std::move(model), std::move(fake), std::move(options));
   }
 
   std::unique_ptr<Exchange> begin(const std::string& path, const std::string& body,

@@ -4,6 +4,7 @@
 #include <fstream>
 #include <iterator>
 
+#include "api/logit_edits.hpp"
 #include "serve/api/fake_service.hpp"
 #include "slm/io/json.hpp"
 
@@ -100,7 +101,7 @@ TEST_CASE("the table has each field once for a route, and decides what a request
     return absent ? "absent" : "taken";
   };
   for (const serve::FieldRow& row : serve::field_table()) {
-    for (unsigned bit = serve::on_completions; bit <= serve::on_unload_adapter; bit *= 2) {
+    for (unsigned bit = serve::on_completions; bit <= serve::on_responses; bit *= 2) {
       const auto route = static_cast<serve::FieldRoute>(bit);
       if ((row.routes & route) == 0) continue;
       INFO(row.name << " on the route " << bit);
@@ -130,6 +131,15 @@ TEST_CASE("the table has each field once for a route, and decides what a request
       CHECK(refusal(row, route, row.least - 1) == row.name);
       CHECK(refusal(row, route, row.most + 1) == row.name);
     }
+  }
+}
+
+TEST_CASE("APIs whose requests become chats know every field of a chat") {
+  for (const serve::FieldRow& row : serve::field_table()) {
+    if ((row.routes & serve::on_chat) == 0) continue;
+    INFO(row.name);
+    CHECK(serve::find_field(row.name, serve::on_messages) != nullptr);
+    CHECK(serve::find_field(row.name, serve::on_responses) != nullptr);
   }
 }
 
@@ -256,8 +266,8 @@ TEST_CASE("biases are added to the logits, and end tokens are out of question be
   text.push_back(1);
   choice.sampling.adjust_logits(text, logits);
   CHECK(logits[7] == 3.5f);
-  CHECK(std::isinf(logits[0]));
-  CHECK(std::isinf(logits[9]));
+  CHECK(logits[0] == serve::banned_logit);  // finite: a grammar may permit nothing else
+  CHECK(logits[9] == serve::banned_logit);
   CHECK(logits[8] == 1.0f);
   text.push_back(1);
   std::fill(logits.begin(), logits.end(), 1.0f);

@@ -6,7 +6,11 @@
 
 #include "api/adapter_routes.hpp"
 #include "api/embedding_exchange.hpp"
+#include "api/message_reply.hpp"
+#include "api/message_request.hpp"
 #include "api/paths.hpp"
+#include "api/response_reply.hpp"
+#include "api/response_request.hpp"
 #include "api/served_model.hpp"
 #include "api/text_exchange.hpp"
 #include "http/ascii.hpp"
@@ -18,71 +22,6 @@ namespace serve {
 
 namespace {
 
-/// An answer that is available immediately.
-class ReadyExchange final : public Exchange {
- public:
-  explicit ReadyExchange(Ready answer) : answer_(std::move(answer)) {}
-  void poll(HttpOutput& out) override {
-    out.answer(answer_.status, answer_.type, std::move(answer_.body), std::move(answer_.headers));
-  }
-
- private:
-  Ready answer_;
-};
-
-class RefusedExchange final : public Exchange {
- public:
-  explicit RefusedExchange(Refusal refusal) : refusal_(std::move(refusal)) {}
-  void poll(HttpOutput& out) override { answer_refusal(out, refusal_); }
-
- private:
-  Refusal refusal_;
-};
-
-/// Adds headers to an answer.
-class WithHeaders final : public Exchange {
- public:
-  WithHeaders(std::unique_ptr<Exchange> inner, HttpHeaders more) : inner_(std::move(inner)), more_(std::move(more)) {}
-  void poll(HttpOutput& out) override {
-    Output with(out, more_);
-    inner_->poll(with);
-  }
-  void idle(HttpOutput& out) override {
-    Output with(out, more_);
-    inner_->idle(with);
-  }
-
- private:
-  class Output final : public HttpOutput {
-   public:
-    Output(HttpOutput& out, const HttpHeaders& more) : out_(out), more_(more) {}
-    void answer(int status, std::string_view type, std::string body, HttpHeaders headers) override {
-      headers.insert(headers.end(), more_.begin(), more_.end());
-      out_.answer(status, type, std::move(body), std::move(headers));
-    }
-    void begin(int status, std::string_view type, HttpHeaders headers) override {
-      headers.insert(headers.end(), more_.begin(), more_.end());
-      out_.begin(status, type, std::move(headers));
-    }
-    void write(std::string_view bytes) override { out_.write(bytes); }
-    void end() override { out_.end(); }
-
-   private:
-    HttpOutput& out_;
-    const HttpHeaders& more_;
-  };
-
-  std::unique_ptr<Exchange> inner_;
-  HttpHeaders more_;
-};
-
-std::unique_ptr<Exchange> with_headers(std::unique_ptr<Exchange> exchange, HttpHeaders more) {
-  if (more.empty()) return exchange;
-  return std::make_unique<WithHeaders>(std::move(exchange), std::move(more));
-}
-
-std::unique_ptr<Exchange> refuse(Refusal refusal) { return std::make_unique<RefusedExchange>(std::move(refusal)); }
-
 /// Compares in constant time for a given key length.
 bool same(std::string_view given, std::string_view key) {
   unsigned differences = given.size() == key.size() ? 0 : 1;
@@ -91,6 +30,12 @@ bool same(std::string_view given, std::string_view key) {
     differences |= static_cast<unsigned char>(byte ^ key[i]);
   }
   return differences == 0;
+}
+
+/// The number of tokens of a prompt, as OpenAI's API has it.
+Ready counted(std::size_t tokens, const std::vector<std::string>& ignored) {
+  return {.body = slm::json_text(OrderedJson{{"object", "response.input_tokens"}, {"input_tokens", tokens}}),
+          .headers = ignored_header(ignored)};
 }
 
 /// Tokens in the form of llama.cpp's `with_pieces`: incomplete characters are lists of bytes.
@@ -117,6 +62,11 @@ const std::vector<Api::Route>& Api::routes() {
   static const std::vector<Route> all{
       {"POST", "/v1/completions", true, &Api::completions, nullptr},
       {"POST", "/v1/chat/completions", true, &Api::chat_completions, nullptr},
+      {"POST", "/v1/chat/completions/input_tokens", true, nullptr, &Api::count_chat_tokens},
+      {"POST", "/v1/responses", true, &Api::responses, nullptr},
+      {"POST", "/v1/responses/input_tokens", true, nullptr, &Api::count_response_tokens},
+      {"POST", "/v1/messages", true, &Api::messages, nullptr, false, message_error},
+      {"POST", "/v1/messages/count_tokens", true, nullptr, &Api::count_message_tokens, false, message_error},
       {"POST", "/v1/embeddings", true, &Api::embeddings, nullptr},
       {"POST", "/v1/load_lora_adapter", true, &Api::load_lora_adapter, nullptr, true},
       {"POST", "/v1/unload_lora_adapter", true, nullptr, &Api::unload_lora_adapter, true},
@@ -138,9 +88,15 @@ const std::vector<Api::Route>& Api::routes() {
 }
 
 std::unique_ptr<Exchange> Api::handle(const HttpRequest& request, const std::function<void()>& wake) {
+  ErrorForm errors = error_json;
+  const auto refuse = [&errors](const Refusal& refusal) {
+    return std::make_unique<ReadyExchange>(
+        Ready{.status = refusal.status, .body = slm::json_text(errors(refusal)), .headers = refusal.headers});
+  };
   try {
     if (request.method == "OPTIONS") return std::make_unique<ReadyExchange>(options(request));
     const Route& route = find(request);
+    errors = route.errors;
     if (route.guarded) check_key(request);
     if (route.method == "POST" && request.content_type != "application/json") {
       throw Refusal(415, "serve.wrong-type", "The body must be application/json.");
@@ -206,21 +162,62 @@ void Api::check_key(const HttpRequest& request) const {
 }
 
 std::unique_ptr<Exchange> Api::completions(const HttpRequest& request, const std::function<void()>& wake) {
-  return begin(read_completion(parse_body(request), model_, options_.reading, request.body), wake);
+  return begin(read_completion(parse_body(request), model_, options_.reading, request.body), nullptr, wake);
 }
 
 std::unique_ptr<Exchange> Api::chat_completions(const HttpRequest& request, const std::function<void()>& wake) {
-  return begin(read_chat(parse_body(request), model_, options_.reading, request.body), wake);
+  return begin(read_chat(parse_body(request), model_, options_.reading, request.body), nullptr, wake);
 }
 
-std::unique_ptr<Exchange> Api::begin(TextRequest request, const std::function<void()>& wake) {
+std::unique_ptr<Exchange> Api::messages(const HttpRequest& request, const std::function<void()>& wake) {
+  slm::Json body = parse_body(request);
+  ChatBody chat = chat_of_messages(body, request.body, options_.reading.strict_fields);
+  if (!body.contains("max_tokens")) throw bad_field("max_tokens", "is absent, expected the most tokens of the answer");
+  TextRequest read = read_chat_body(std::move(chat), model_, options_.reading, names_in_messages());
+  auto reply = message_reply(read);
+  return begin(std::move(read), std::move(reply), wake);
+}
+
+std::unique_ptr<Exchange> Api::responses(const HttpRequest& request, const std::function<void()>& wake) {
+  slm::Json body = parse_body(request);
+  ChatBody chat = chat_of_responses(body, request.body, options_.reading.strict_fields);
+  TextRequest read = read_chat_body(std::move(chat), model_, options_.reading, names_in_responses());
+  auto reply = response_reply(read, repeated_fields(body, request.body));
+  return begin(std::move(read), std::move(reply), wake);
+}
+
+Ready Api::count_message_tokens(const HttpRequest& request) const {
+  slm::Json body = parse_body(request);
+  const ChatBody chat = chat_of_messages(body, request.body, options_.reading.strict_fields);
+  const std::size_t count = count_prompt(chat, model_, names_in_messages());
+  return {.body = slm::json_text(OrderedJson{{"input_tokens", count}}), .headers = ignored_header(chat.ignored)};
+}
+
+Ready Api::count_response_tokens(const HttpRequest& request) const {
+  slm::Json body = parse_body(request);
+  const ChatBody chat = chat_of_responses(body, request.body, options_.reading.strict_fields);
+  return counted(count_prompt(chat, model_, names_in_responses()), chat.ignored);
+}
+
+Ready Api::count_chat_tokens(const HttpRequest& request) const {
+  slm::Json body = parse_body(request);
+  ChatBody chat;
+  chat.ignored = check_fields(body, on_chat, options_.reading.strict_fields);
+  chat.copy(body, Fields(body, request.body), {});
+  return counted(count_prompt(chat, model_, {}), chat.ignored);
+}
+
+std::unique_ptr<Exchange> Api::begin(TextRequest request, std::unique_ptr<Reply> reply,
+                                     const std::function<void()>& wake) {
   {
     const std::lock_guard lock(mutex_);
     asked_n_.add(request.n);
     if (request.max_tokens) asked_tokens_.add(*request.max_tokens);
   }
   HttpHeaders headers = ignored_header(request.ignored);
-  return with_headers(answer_text(std::move(request), model_, *service_, cancel_.get_token(), wake),
+  const std::stop_token cancel = cancel_.get_token();
+  return with_headers(reply ? answer_reply(std::move(request), std::move(reply), model_, *service_, cancel, wake)
+                            : answer_text(std::move(request), model_, *service_, cancel, wake),
                       std::move(headers));
 }
 

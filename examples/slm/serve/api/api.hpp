@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "api/metrics.hpp"
+#include "api/ready_exchange.hpp"
+#include "api/reply.hpp"
 #include "api/service.hpp"
 #include "api/text_request.hpp"
 
@@ -22,13 +24,8 @@ struct ApiOptions {
   std::function<void(MetricsPage&)> add_metrics = {};  // adds metrics of other components
 };
 
-/// An answer that is available immediately.
-struct Ready {
-  int status = 200;
-  std::string type = "application/json";
-  std::string body = {};
-  HttpHeaders headers = {};
-};
+/// How a route writes an error.
+using ErrorForm = OrderedJson (*)(const Refusal&);
 
 /// Thread-safe. Must outlive its exchanges.
 class Api {
@@ -50,6 +47,7 @@ class Api {
     std::unique_ptr<Exchange> (Api::*begin)(const HttpRequest&, const std::function<void()>& wake);
     Ready (Api::*answer)(const HttpRequest&) const;  // for immediate answers
     bool loads_adapters = false;
+    ErrorForm errors = error_json;
   };
   static const std::vector<Route>& routes();
 
@@ -61,9 +59,15 @@ class Api {
 
   std::unique_ptr<Exchange> completions(const HttpRequest& request, const std::function<void()>& wake);
   std::unique_ptr<Exchange> chat_completions(const HttpRequest& request, const std::function<void()>& wake);
-  std::unique_ptr<Exchange> begin(TextRequest request, const std::function<void()>& wake);
+  std::unique_ptr<Exchange> messages(const HttpRequest& request, const std::function<void()>& wake);
+  std::unique_ptr<Exchange> responses(const HttpRequest& request, const std::function<void()>& wake);
+  /// reply: the form of the answer; null: that of completions and chats.
+  std::unique_ptr<Exchange> begin(TextRequest request, std::unique_ptr<Reply> reply, const std::function<void()>& wake);
   std::unique_ptr<Exchange> embeddings(const HttpRequest& request, const std::function<void()>& wake);
   std::unique_ptr<Exchange> load_lora_adapter(const HttpRequest& request, const std::function<void()>& wake);
+  Ready count_chat_tokens(const HttpRequest& request) const;
+  Ready count_message_tokens(const HttpRequest& request) const;
+  Ready count_response_tokens(const HttpRequest& request) const;
   Ready unload_lora_adapter(const HttpRequest& request) const;
   Ready models(const HttpRequest& request) const;
   Ready one_model(const HttpRequest& request) const;

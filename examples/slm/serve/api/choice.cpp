@@ -138,4 +138,22 @@ const char* Choice::finish_reason() const {
   return calls_ > 0 ? "tool_calls" : "stop";
 }
 
+std::vector<std::unique_ptr<Choice>> begin_choices(TextRequest& request, const ServedModel& model, Service& service,
+                                                   const std::stop_token& cancel, const std::function<void()>& wake) {
+  bring(request.asked, model);
+  std::vector<std::unique_ptr<Choice>> choices;
+  for (std::size_t i = 0; i < request.choices(); ++i) {
+    slm::Request one = request.choice(i, model);
+    one.cancel = cancel;
+    try {
+      slm::Answer answer =
+          service.submit(std::move(one), {.priority = request.priority, .adapter = request.asked.adapter}, wake);
+      choices.push_back(std::make_unique<Choice>(model, request, i, std::move(answer)));
+    } catch (const slm::Error& error) {
+      throw refused_by(error);
+    }
+  }
+  return choices;
+}
+
 }  // namespace serve

@@ -2,7 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -73,5 +76,10 @@ class Choice {
   OrderedJson stop_reason_;
   slm::Stats stats_;
 };
+
+/// Hands the request to the engine. The request, which gets its adapter, and the model must outlive the choices. Throws
+/// Refusal.
+std::vector<std::unique_ptr<Choice>> begin_choices(TextRequest& request, const ServedModel& model, Service& service,
+                                                   const std::stop_token& cancel, const std::function<void()>& wake);
 
 }  // namespace serve

@@ -14,7 +14,8 @@ constexpr std::pair<FieldRoute, std::string_view> route_names[] = {
     {on_completions, "completions"},       {on_chat, "chat"},
     {on_embeddings, "embeddings"},         {on_tokenize, "tokenize"},
     {on_detokenize, "detokenize"},         {on_load_adapter, "load adapter"},
-    {on_unload_adapter, "unload adapter"},
+    {on_unload_adapter, "unload adapter"}, {on_messages, "messages"},
+    {on_responses, "responses"},
 };
 
 /// The value without null members, which count as absent.

@@ -21,6 +21,8 @@ enum FieldRoute : unsigned {
   on_detokenize = 16,
   on_load_adapter = 32,
   on_unload_adapter = 64,
+  on_messages = 128,   // and its count of tokens
+  on_responses = 256,  // the same
 };
 
 enum class FieldUse {

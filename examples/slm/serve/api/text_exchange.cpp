@@ -65,20 +65,8 @@ class TextExchange : public Exchange {
       : request_(std::move(request)),
         model_(model),
         id_((request_.chat ? "chatcmpl-" : "cmpl-") + random_hex()),
-        created_(static_cast<std::int64_t>(std::time(nullptr))) {
-    bring(request_.asked, model_);
-    for (std::size_t i = 0; i < request_.choices(); ++i) {
-      slm::Request one = request_.choice(i, model_);
-      one.cancel = cancel;
-      try {
-        choices_.push_back(std::make_unique<Choice>(
-            model_, request_, i,
-            service.submit(std::move(one), {.priority = request_.priority, .adapter = request_.asked.adapter}, wake)));
-      } catch (const slm::Error& error) {
-        throw refused_by(error);
-      }
-    }
-  }
+        created_(static_cast<std::int64_t>(std::time(nullptr))),
+        choices_(begin_choices(request_, model_, service, cancel, wake)) {}
 
  protected:
   const char* object() const {

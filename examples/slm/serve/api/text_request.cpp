@@ -9,6 +9,7 @@
 #include <span>
 
 #include "api/constraint_fields.hpp"
+#include "api/logit_edits.hpp"
 #include "slm/core/checksum.hpp"
 #include "slm/text/utf8.hpp"
 
@@ -177,6 +178,17 @@ bool read_reasoning_format(const Fields& fields, const ToolFields& tools) {
   return false;
 }
 
+/// The most tokens of the reasoning; nothing: it has no limit.
+std::optional<int> read_reasoning_budget(const Fields& fields, const ServedModel& model) {
+  constexpr const char* field = "reasoning_budget_tokens";
+  const auto most = fields.integer(field);
+  if (!most) return std::nullopt;
+  if (model.chat->answer.reasoning_end().empty()) {
+    throw unsupported(field, "A limit of the reasoning", "this model writes no tag that closes it");
+  }
+  return static_cast<int>(*most);
+}
+
 bool is_list_of_ids(const slm::Json& value) { return value.is_array() && !value.empty() && value.front().is_number(); }
 
 /// Throws where a message says no text: a string, a list of parts that are texts, or nothing beside calls.
@@ -337,6 +349,7 @@ TextRequest read_chat(slm::Json body, const ServedModel& model, const ReadingOpt
   ChatPrompt prompt = read_messages(fields, model, request.tools);
   request.prompts = {std::move(prompt.tokens)};
   request.reasoning = prompt.reasoning;
+  request.reasoning_budget = read_reasoning_budget(fields, model);
   request.constraint = read_chat_constraint(fields, model, request.tools, request.reasoning);
   if (!request.sampling.ignore_end_tokens) {
     const std::vector<slm::Token> ends = model.chat->stop_tokens(model.info.vocab);
@@ -357,16 +370,22 @@ slm::Request TextRequest::choice(std::size_t i, const ServedModel& model) const 
   if (logprobs) {
     request.logprobs = {.prompt = !echoes.empty(), .raw = true, .top = std::min(*logprobs, model.info.vocab)};
   }
-  if (min_tokens == 0) return request;
-  std::vector<slm::Token> ends = own.stop_tokens;
-  ends.insert(ends.end(), model.info.end_tokens.begin(), model.info.end_tokens.end());
-  const std::size_t least = request.prompt.size() + static_cast<std::size_t>(min_tokens);
-  own.adjust_logits = [ends, least, before = own.adjust_logits](std::span<const slm::Token> text,
-                                                                std::span<float> logits) {
-    if (before) before(text, logits);
-    if (text.size() >= least) return;
-    for (const slm::Token end : ends) logits[static_cast<std::size_t>(end)] = -std::numeric_limits<float>::infinity();
-  };
+  const std::size_t length = request.prompt.size();
+  if (reasoning_budget) {
+    const slm::AnswerFormat& form = model.chat->answer;
+    const std::string begin{form.reasoning_begin()}, end{form.reasoning_end()};
+    const std::vector<slm::TextPart> tag{{end}};
+    own.adjust_logits =
+        both(std::move(own.adjust_logits),
+             ReasoningBudget{model.tokenizer, begin, end, model.tokenizer.encode(tag, false),
+                             reasoning == Reasoning::begun, length, static_cast<std::size_t>(*reasoning_budget)});
+  }
+  if (min_tokens > 0) {
+    std::vector<slm::Token> ends = own.stop_tokens;
+    ends.insert(ends.end(), model.info.end_tokens.begin(), model.info.end_tokens.end());
+    own.adjust_logits =
+        both(std::move(own.adjust_logits), LeastLength{std::move(ends), length + static_cast<std::size_t>(min_tokens)});
+  }
   return request;
 }
 

@@ -36,7 +36,8 @@ struct TextRequest {
   ToolFields tools;                 // of a chat
   bool separates_reasoning = true;  // from the content of a chat's answer
   Reasoning reasoning = Reasoning::none;
-  std::vector<std::string> ignored;  // fields that the route does not know
+  std::optional<int> reasoning_budget;  // tokens
+  std::vector<std::string> ignored;     // fields that the route does not know
 
   std::size_t choices() const { return prompts.size() * static_cast<std::size_t>(n); }
   /// The engine's request for choice i.

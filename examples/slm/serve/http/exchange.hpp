@@ -16,7 +16,7 @@ struct HttpRequest {
   std::string path;           // as sent, before '?', also of a URI; "*": the whole server, only with OPTIONS
   std::string query;          // as sent, after '?'
   std::string content_type;   // the media type in lower case, without parameters
-  std::string authorization;  // as sent
+  std::string authorization;  // as sent; without it, "Bearer " and the value of X-Api-Key
   std::string id;             // X-Request-Id, or a generated one if the client's is absent or not printable
   std::string body;
 };

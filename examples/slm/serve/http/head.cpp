@@ -53,8 +53,8 @@ std::optional<Refusal> check_request_line(std::string_view line) {
 }
 
 /// Fields that may not be repeated, because their repetition would be ambiguous.
-constexpr std::array<std::string_view, 7> single_fields{
-    "host", "content-length", "transfer-encoding", "expect", "content-type", "authorization", "origin"};
+constexpr std::array<std::string_view, 8> single_fields{
+    "host", "content-length", "transfer-encoding", "expect", "content-type", "authorization", "origin", "x-api-key"};
 enum SingleField : unsigned { host = 1, content_length = 2, transfer_encoding = 4, expect = 8 };
 
 /// Methods with a body. RFC 9112 treats a missing length as no body; but if a client forgot the length, its body would

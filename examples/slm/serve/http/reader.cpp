@@ -83,6 +83,9 @@ void RequestReader::read_head() {
   request.query = target->query;
   request.content_type = media_type(parsed[http::field::content_type]);
   request.authorization = string_of(parsed[http::field::authorization]);
+  if (parsed.count("X-Api-Key") > 0 && request.authorization.empty()) {
+    request.authorization = "Bearer " + string_of(parsed["X-Api-Key"]);
+  }
   if (is_id(parsed["X-Request-Id"])) request.id = string_of(parsed["X-Request-Id"]);
 
   request_.cross_origin = {string_of(parsed[http::field::origin]),

@@ -1,0 +1,67 @@
+#include "api/reply.hpp"
+
+#include <vector>
+
+namespace serve {
+
+namespace {
+
+class ReplyExchange final : public Exchange {
+ public:
+  ReplyExchange(TextRequest request, std::unique_ptr<Reply> reply, const ServedModel& model, Service& service,
+                const std::stop_token& cancel, const std::function<void()>& wake)
+      : request_(std::move(request)),
+        reply_(std::move(reply)),
+        choices_(begin_choices(request_, model, service, cancel, wake)) {}
+
+  void poll(HttpOutput& out) override {
+    if (request_.asked.is_coming()) return;
+    Choice& choice = *choices_.front();
+    if (!std::exchange(begun_, true)) reply_->begin();
+    bool over = false;
+    try {
+      while (const auto delta = choice.next()) {
+        for (const slm::AnswerPart& part : delta->parts) reply_->add(part);
+      }
+      over = choice.over();
+      if (over) reply_->end(choice);
+    } catch (const Refusal& refusal) {
+      const bool has_status = !open_ && (!request_.stream || request_.asked.adapter);  // the adapter cannot be brought
+      if (has_status) {
+        return out.answer(refusal.status, "application/json", slm::json_text(reply_->error(refusal)), refusal.headers);
+      }
+      reply_->fail(refusal);
+      over = true;
+    }
+    const std::string events = reply_->take_events();
+    if (!request_.stream) {
+      if (over) out.answer(200, "application/json", slm::json_text(reply_->whole()));
+      return;
+    }
+    if (!std::exchange(open_, true)) {
+      out.begin(200, "text/event-stream; charset=utf-8", {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}});
+    }
+    if (!events.empty()) out.write(events);
+    if (over) out.end();
+  }
+
+  void idle(HttpOutput& out) override {
+    if (open_) out.write(reply_->ping());
+  }
+
+ private:
+  TextRequest request_;
+  std::unique_ptr<Reply> reply_;
+  std::vector<std::unique_ptr<Choice>> choices_;
+  bool begun_ = false, open_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Exchange> answer_reply(TextRequest request, std::unique_ptr<Reply> reply, const ServedModel& model,
+                                       Service& service, const std::stop_token& cancel,
+                                       const std::function<void()>& wake) {
+  return std::make_unique<ReplyExchange>(std::move(request), std::move(reply), model, service, cancel, wake);
+}
+
+}  // namespace serve
