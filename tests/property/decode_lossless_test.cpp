@@ -15,7 +15,7 @@ namespace {
 template <class Rule>
 void check_lossless(const std::function<Speculation(int)>& speculation_of = {}) {
   double lowest = 1;
-  for (const Setting& setting : settings) {
+  for (const Setting& setting : toy_settings) {
     for (int number = 0; number < 4; ++number) {
       const auto speculation = speculation_of ? speculation_of(setting.draft_length) : Speculation{};
       const Fit found = fit_toys<Rule>(setting, sampling_number(number), speculation);
@@ -35,7 +35,7 @@ TEST_CASE("the coupled rule follows the target's distribution") { check_lossless
 TEST_CASE("sample-match follows the target's distribution") { check_lossless<rule::Match>(); }
 
 TEST_CASE("stopping after an unlikely token keeps the ratio test and block verification lossless") {
-  for (const Setting& setting : {settings[1], settings[2]}) {
+  for (const Setting& setting : {toy_settings[1], toy_settings[2]}) {
     const Speculation stop{.draft_length = draft_length::Confidence{0.45, setting.draft_length}};
     REQUIRE_FALSE(fit_toys<rule::Ratio>(setting, sampling_number(1), stop).rejects());
     REQUIRE_FALSE(fit_toys<rule::Block>(setting, sampling_number(1), stop).rejects());
@@ -43,7 +43,7 @@ TEST_CASE("stopping after an unlikely token keeps the ratio test and block verif
 }
 
 TEST_CASE("dropping an unlikely token keeps sample-match and the coupled rule lossless") {
-  for (const Setting& setting : {settings[0], settings[2]}) {
+  for (const Setting& setting : {toy_settings[0], toy_settings[2]}) {
     const Speculation drop{.draft_length = draft_length::Confidence{0.45, setting.draft_length, true}};
     REQUIRE_FALSE(fit_toys<rule::Match>(setting, sampling_number(1), drop).rejects());
     REQUIRE_FALSE(fit_toys<rule::Coupled>(setting, sampling_number(1), drop).rejects());
@@ -51,21 +51,21 @@ TEST_CASE("dropping an unlikely token keeps sample-match and the coupled rule lo
 }
 
 TEST_CASE("a draft length that depends on discarded tokens is lossless with fresh draws") {
-  for (const Setting& setting : {settings[1], settings[2]}) {
+  for (const Setting& setting : {toy_settings[1], toy_settings[2]}) {
     const auto draft = [&] { return FickleDrafter{ToyModel{draft_options(setting.vocab)}}; };
     const auto target = [&] { return ToyModel{target_options(setting.vocab)}; };
     REQUIRE_FALSE(fit<rule::Ratio>(draft(), target(), setting, sampling_number(1)).rejects());
     REQUIRE_FALSE(fit<rule::Block>(draft(), target(), setting, sampling_number(1)).rejects());
   }
   const Speculation heuristic{.draft_length = draft_length::Heuristic{.start = 2, .limit = 4}};
-  REQUIRE_FALSE(fit_toys<rule::Block>(settings[2], sampling_number(1), heuristic).rejects());
+  REQUIRE_FALSE(fit_toys<rule::Block>(toy_settings[2], sampling_number(1), heuristic).rejects());
 }
 
 TEST_CASE("tokens without a distribution, alone or beside a draft model, keep every rule lossless") {
   const auto guess = [](std::span<const Token> context, int most, std::vector<Token>& out) {
     for (int i = 0; i < most - static_cast<int>(context.size() % 2); ++i) out.push_back((context.back() + i) % 3);
   };
-  for (const Setting& setting : {settings[1], settings[2]}) {
+  for (const Setting& setting : {toy_settings[1], toy_settings[2]}) {
     const auto check = [&](auto rule) {
       using Rule = decltype(rule);
       const ToyModel model{draft_options(setting.vocab)}, target{target_options(setting.vocab)};
@@ -82,11 +82,11 @@ TEST_CASE("tokens without a distribution, alone or beside a draft model, keep ev
 }
 
 TEST_CASE("reusing draws by position does not harm the ratio test with a fixed draft length") {
-  REQUIRE_FALSE(fit_toys<Reusing<rule::Ratio>>(settings[2], sampling_number(1)).rejects());
+  REQUIRE_FALSE(fit_toys<Reusing<rule::Ratio>>(toy_settings[2], sampling_number(1)).rejects());
 }
 
 TEST_CASE("total variation over a million texts", "[.nightly]") {
-  for (const Setting& setting : settings) {
+  for (const Setting& setting : toy_settings) {
     for (int number = 0; number < 4; ++number) {
       const auto check = [&](auto rule) {
         const Fit found =

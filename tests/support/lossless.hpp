@@ -17,7 +17,7 @@ struct Setting {
   int draft_length;
   int vocab;  // small enough that most cells of the joint distribution are well filled
 };
-inline const Setting settings[] = {{1, 8}, {2, 6}, {4, 4}};
+inline const Setting toy_settings[] = {{1, 8}, {2, 6}, {4, 4}};
 
 inline Sampling sampling_number(int number) {
   switch (number) {
