@@ -182,7 +182,7 @@ bool read_reasoning_format(const Fields& fields, const ToolFields& tools) {
 std::optional<int> read_reasoning_budget(const Fields& fields, const ServedModel& model) {
   constexpr const char* field = "reasoning_budget_tokens";
   const auto most = fields.integer(field);
-  if (!most) return std::nullopt;
+  if (!most || *most < 0) return std::nullopt;
   if (model.chat->answer.reasoning_end().empty()) {
     throw unsupported(field, "A limit of the reasoning", "this model writes no tag that closes it");
   }
