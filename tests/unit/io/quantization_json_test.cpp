@@ -257,7 +257,7 @@ TEST_CASE("other schemes are rejected by name") {
   foreign(R"({"producer": {"name": "modelopt"}, "quantization": {}})", "ModelOpt");
   foreign(R"({"quant_method": "bitsandbytes", "load_in_4bit": true})", "bitsandbytes");
   foreign(R"({"load_in_4bit": true})", "bitsandbytes");
-  foreign(R"({"quant_method": "mxfp4"})", "mxfp4");
+  foreign(R"({"quant_method": "hqq"})", "hqq");
 }
 
 TEST_CASE("unsupported and absurd settings") {
