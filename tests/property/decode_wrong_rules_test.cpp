@@ -21,12 +21,12 @@ bool caught(const Setting& setting, const Speculation& speculation = {}) {
 }  // namespace
 
 TEST_CASE("the wrong verifiers are rejected") {
-  const Setting one = settings[0], two = settings[1], four = settings[2];
+  const Setting one = toy_settings[0], two = toy_settings[1], four = toy_settings[2];
   SECTION("1 argmax draft under the ratio test") {
-    for (const Setting& setting : settings) REQUIRE(caught<ArgmaxDraft>(setting));
+    for (const Setting& setting : toy_settings) REQUIRE(caught<ArgmaxDraft>(setting));
   }
   SECTION("2 dropping an unlikely token after drawing it") {
-    for (const Setting& setting : settings) {
+    for (const Setting& setting : toy_settings) {
       REQUIRE(
           caught<DroppingRatio>(setting, {.draft_length = draft_length::Confidence{0.45, setting.draft_length, true}}));
     }
@@ -42,20 +42,20 @@ TEST_CASE("the wrong verifiers are rejected") {
     REQUIRE(found.rejects());
   }
   SECTION("5 q is not the distribution that was drawn from") {
-    for (const Setting& setting : settings) REQUIRE(caught<SharpenedDraft>(setting));
+    for (const Setting& setting : toy_settings) REQUIRE(caught<SharpenedDraft>(setting));
   }
   SECTION("6 the residual is p") {
-    for (const Setting& setting : settings) REQUIRE(caught<AlteredRatio<ResidualIsP>>(setting));
+    for (const Setting& setting : toy_settings) REQUIRE(caught<AlteredRatio<ResidualIsP>>(setting));
   }
   SECTION("7 the residual is subtracted by rank") {
-    for (const Setting& setting : settings) REQUIRE(caught<AlteredRatio<ResidualByRank>>(setting));
+    for (const Setting& setting : toy_settings) REQUIRE(caught<AlteredRatio<ResidualByRank>>(setting));
   }
   SECTION("8 a coarse uniform and a comparison that lets equality pass") {
     REQUIRE(caught<AlteredRatio<CoarseUniform>>(one));
     REQUIRE(caught<AlteredRatio<CoarseUniform>>(four));
   }
   SECTION("9 the bonus token comes from the previous row") {
-    for (const Setting& setting : settings) REQUIRE(caught<AlteredRatio<BonusFromPreviousRow>>(setting));
+    for (const Setting& setting : toy_settings) REQUIRE(caught<AlteredRatio<BonusFromPreviousRow>>(setting));
   }
   SECTION("their other parts are correct") { REQUIRE_FALSE(caught<AlteredRatio<RightParts>>(two)); }
 }

@@ -1,7 +1,6 @@
 // The C interface: engines and their answers.
 #include <chrono>
 #include <cmath>
-#include <stop_token>
 #include <vector>
 
 #include "handles.hpp"

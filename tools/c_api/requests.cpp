@@ -1,10 +1,10 @@
 // The C interface: requests, generators, and embeddings.
 #include <cmath>
 #include <exception>
-#include <stop_token>
 #include <vector>
 
 #include "handles.hpp"
+#include "slm/core/cancel.hpp"
 #include "slm/decode/forced_text.hpp"
 #include "slm/decode/lookup.hpp"
 #include "slm/decode/speculative.hpp"
@@ -16,7 +16,7 @@ struct slm_generator {
   slm::SpeculativeDecoder<> decoder;
   std::atomic<bool> taken{false};
   std::mutex mutex;
-  std::stop_source cancel;  // of the call in progress, guarded by the mutex
+  slm::CancelSource cancel;  // of the call in progress, guarded by the mutex
 };
 
 namespace c_api {

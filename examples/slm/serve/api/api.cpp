@@ -215,7 +215,7 @@ std::unique_ptr<Exchange> Api::begin(TextRequest request, std::unique_ptr<Reply>
     if (request.max_tokens) asked_tokens_.add(*request.max_tokens);
   }
   HttpHeaders headers = ignored_header(request.ignored);
-  const std::stop_token cancel = cancel_.get_token();
+  const slm::CancelToken cancel = cancel_.get_token();
   return with_headers(reply ? answer_reply(std::move(request), std::move(reply), model_, *service_, cancel, wake)
                             : answer_text(std::move(request), model_, *service_, cancel, wake),
                       std::move(headers));

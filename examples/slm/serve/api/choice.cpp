@@ -139,7 +139,7 @@ const char* Choice::finish_reason() const {
 }
 
 std::vector<std::unique_ptr<Choice>> begin_choices(TextRequest& request, const ServedModel& model, Service& service,
-                                                   const std::stop_token& cancel, const std::function<void()>& wake) {
+                                                   const slm::CancelToken& cancel, const std::function<void()>& wake) {
   bring(request.asked, model);
   std::vector<std::unique_ptr<Choice>> choices;
   for (std::size_t i = 0; i < request.choices(); ++i) {

@@ -5,11 +5,11 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <stop_token>
 #include <string>
 #include <vector>
 
 #include "api/text_request.hpp"
+#include "slm/core/cancel.hpp"
 #include "slm/text/answer_parser.hpp"
 #include "slm/text/text_stream.hpp"
 
@@ -80,6 +80,6 @@ class Choice {
 /// Hands the request to the engine. The request, which gets its adapter, and the model must outlive the choices. Throws
 /// Refusal.
 std::vector<std::unique_ptr<Choice>> begin_choices(TextRequest& request, const ServedModel& model, Service& service,
-                                                   const std::stop_token& cancel, const std::function<void()>& wake);
+                                                   const slm::CancelToken& cancel, const std::function<void()>& wake);
 
 }  // namespace serve

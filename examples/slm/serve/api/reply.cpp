@@ -9,7 +9,7 @@ namespace {
 class ReplyExchange final : public Exchange {
  public:
   ReplyExchange(TextRequest request, std::unique_ptr<Reply> reply, const ServedModel& model, Service& service,
-                const std::stop_token& cancel, const std::function<void()>& wake)
+                const slm::CancelToken& cancel, const std::function<void()>& wake)
       : request_(std::move(request)),
         reply_(std::move(reply)),
         choices_(begin_choices(request_, model, service, cancel, wake)) {}
@@ -59,7 +59,7 @@ class ReplyExchange final : public Exchange {
 }  // namespace
 
 std::unique_ptr<Exchange> answer_reply(TextRequest request, std::unique_ptr<Reply> reply, const ServedModel& model,
-                                       Service& service, const std::stop_token& cancel,
+                                       Service& service, const slm::CancelToken& cancel,
                                        const std::function<void()>& wake) {
   return std::make_unique<ReplyExchange>(std::move(request), std::move(reply), model, service, cancel, wake);
 }

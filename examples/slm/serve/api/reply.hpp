@@ -3,11 +3,11 @@
 
 #include <functional>
 #include <memory>
-#include <stop_token>
 #include <string>
 #include <utility>
 
 #include "api/choice.hpp"
+#include "slm/core/cancel.hpp"
 
 namespace serve {
 
@@ -43,7 +43,7 @@ class Reply {
 
 /// Hands the request, a chat with one choice, to the engine. Throws Refusal.
 std::unique_ptr<Exchange> answer_reply(TextRequest request, std::unique_ptr<Reply> reply, const ServedModel& model,
-                                       Service& service, const std::stop_token& cancel,
+                                       Service& service, const slm::CancelToken& cancel,
                                        const std::function<void()>& wake);
 
 }  // namespace serve
