@@ -3,6 +3,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <limits>
+#include <map>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -36,8 +40,12 @@ inline ToyOptions draft_options(int vocab) {
   return {.vocab = vocab, .seed = 5, .spread = 2.2, .other_seed = 77, .other_share = 0.45};
 }
 
+/// Whether a token may follow the output of a constrained request; empty: every token may.
+using Permits = std::function<bool(std::span<const Token> output, Token next)>;
+
 /// The exact distribution of `length` tokens after the prompt, as cells in base `vocab`.
-inline std::vector<double> exact_law(const ToyModel& target, const Sampling& sampling, int length) {
+inline std::vector<double> exact_law(const ToyModel& target, const Sampling& sampling, int length,
+                                     const Permits& permits = {}) {
   const auto vocab = static_cast<std::size_t>(target.info().vocab);
   std::vector<double> law(1, 1.0);
   std::vector<std::vector<Token>> texts(1);
@@ -47,7 +55,16 @@ inline std::vector<double> exact_law(const ToyModel& target, const Sampling& sam
     for (std::size_t cell = 0; cell < law.size(); ++cell) {
       std::vector<Token> whole = opening;
       whole.insert(whole.end(), texts[cell].begin(), texts[cell].end());
-      const auto p = naive_distribution(target.logits_after(whole), sampling, opening, texts[cell]);
+      Sampling here = sampling;
+      if (permits) {
+        here.adjust_logits = [&](std::span<const Token>, std::span<float> logits) {
+          for (std::size_t id = 0; id < logits.size(); ++id) {
+            if (!permits(texts[cell], static_cast<Token>(id))) logits[id] = -std::numeric_limits<float>::infinity();
+          }
+        };
+      }
+      std::map<Token, long double> p;
+      if (law[cell] > 0) p = naive_distribution(target.logits_after(whole), here, opening, texts[cell]);
       for (std::size_t v = 0; v < vocab; ++v) {
         const auto found = p.find(static_cast<Token>(v));
         longer.push_back(found == p.end() ? 0.0 : law[cell] * static_cast<double>(found->second));
@@ -61,25 +78,31 @@ inline std::vector<double> exact_law(const ToyModel& target, const Sampling& sam
   return law;
 }
 
-/// Generates `texts` times K + 2 tokens, with seeds 1, 2, ... The window must be longer than K + 1 tokens: a wrong
-/// bonus token shows only in the following tokens.
+/// Generates `texts` answers to a request of K + 2 tokens, with seeds 1, 2, ..., and compares them with their law.
 template <class Rule, class Draft>
-Fit fit(Draft draft, ToyModel target, const Setting& setting, Sampling sampling, Speculation speculation = {},
-        int texts = 60000) {
-  const int length = setting.draft_length + 2;
-  sampling.max_new_tokens = length;
-  const auto law = exact_law(target, sampling, length);
+Fit fit_to(const std::vector<double>& law, Draft draft, ToyModel target, const Setting& setting, Request request,
+           Speculation speculation = {}, int texts = 60000) {
   if (!speculation.draft_length) speculation.draft_tokens = setting.draft_length;
   SpeculativeDecoder decoder{std::move(draft), std::move(target), speculation, Rule{}};
   std::vector<std::int64_t> counts(law.size());
   const auto vocab = static_cast<std::size_t>(decoder.target().info().vocab);
   for (int text = 1; text <= texts; ++text) {
-    sampling.seed = static_cast<std::uint64_t>(text);
+    request.sampling.seed = static_cast<std::uint64_t>(text);
     std::size_t cell = 0;
-    decoder.generate(opening, sampling, [&](Token token) { cell = cell * vocab + static_cast<std::size_t>(token); });
+    decoder.generate(request, [&](Token token) { cell = cell * vocab + static_cast<std::size_t>(token); });
     ++counts[cell];
   }
   return compare(counts, law);
+}
+
+/// The window must be longer than K + 1 tokens: a wrong bonus token shows only in the following tokens.
+template <class Rule, class Draft>
+Fit fit(Draft draft, ToyModel target, const Setting& setting, Sampling sampling, Speculation speculation = {},
+        int texts = 60000) {
+  sampling.max_new_tokens = setting.draft_length + 2;
+  const auto law = exact_law(target, sampling, sampling.max_new_tokens);
+  return fit_to<Rule>(law, std::move(draft), std::move(target), setting, {.prompt = opening, .sampling = sampling},
+                      speculation, texts);
 }
 
 template <class Rule>
