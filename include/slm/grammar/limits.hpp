@@ -15,7 +15,7 @@ struct GrammarLimits {
   int nesting = 256;                           // levels of JSON values and of groups
   std::uint32_t count = 1'000'000;             // largest number in {m,n}, maxItems, maxLength
   std::size_t states = 400'000;                // expressions of one automaton
-  std::size_t memory = std::size_t{64} << 20;  // bytes of one automaton with its cached masks
+  std::size_t memory = std::size_t{64} << 20;  // bytes of one automaton; cached masks: half as much
   std::size_t alternatives = 10'000;           // terms of one expression
   double compile_seconds = 1;                  // of processor time
   double mask_seconds = 0.05;                  // of one mask, and of 64 bytes of a text
