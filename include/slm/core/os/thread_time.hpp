@@ -3,10 +3,10 @@
 
 #if defined(_WIN32)
 // Declared here because <windows.h> defines macros with common names.
+struct _FILETIME;
 extern "C" {
 __declspec(dllimport) void* __stdcall GetCurrentThread();
-__declspec(dllimport) int __stdcall GetThreadTimes(void*, unsigned long long*, unsigned long long*, unsigned long long*,
-                                                   unsigned long long*);
+__declspec(dllimport) int __stdcall GetThreadTimes(void*, _FILETIME*, _FILETIME*, _FILETIME*, _FILETIME*);
 }
 #else
 #include <time.h>
@@ -18,7 +18,8 @@ namespace slm { inline namespace v0_1 { namespace detail {
 inline double thread_seconds() {
 #if defined(_WIN32)
   unsigned long long created = 0, ended = 0, system = 0, user = 0;  // in 100 ns
-  GetThreadTimes(GetCurrentThread(), &created, &ended, &system, &user);
+  const auto out = [](unsigned long long& time) { return reinterpret_cast<_FILETIME*>(&time); };
+  GetThreadTimes(GetCurrentThread(), out(created), out(ended), out(system), out(user));
   return static_cast<double>(system + user) * 1e-7;
 #else
   timespec time{};
