@@ -85,7 +85,8 @@ struct TrieState {
   /// Cuts a text behind another into tokens: as the tokenizer does, or else by longest tokens. May end early.
   std::vector<Token> cut(std::string_view before, std::string_view text) const {
     if (tokenizer) {
-      for (const std::string_view beginning : {before, std::string_view()}) {
+      // Behind a line feed, tokenizers that add a space to the beginning of a text do not add it to this one.
+      for (const std::string_view beginning : {before, std::string_view(), std::string_view("\n")}) {
         const std::string whole = std::string(beginning).append(text);
         const TextPart part{whole, true};
         std::vector<Token> made = tokenizer->encode(std::span(&part, 1), false);
