@@ -7,6 +7,7 @@
 #include <initializer_list>
 
 #include "slm/backend/concept.hpp"
+#include "slm/backend/recurrence.hpp"
 #include "slm/core/dim.hpp"
 #include "slm/formats/code_tiles.hpp"
 
@@ -178,6 +179,9 @@ struct CommonKernels {
                    float* out) = nullptr;
   /// clamps x [count] to [-limit, limit]
   void (*clip)(float* x, int count, float limit) = nullptr;
+  void (*convolve)(const recurrent::ConvolveTask&) = nullptr;
+  void (*advance_delta)(const recurrent::DeltaTask&) = nullptr;
+  void (*advance_mamba)(const recurrent::MambaTask&) = nullptr;
 };
 
 template <class Element>

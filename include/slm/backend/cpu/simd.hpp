@@ -65,6 +65,8 @@ namespace portable {
 
 #include "slm/backend/cpu/row_kernels.inc"
 
+#include "slm/backend/cpu/recurrence_kernels.inc"
+
 #include "slm/backend/cpu/matmul_kernels.inc"
 
 #include "slm/backend/cpu/attention_scores.inc"
@@ -152,6 +154,8 @@ namespace avx2 {
 
 #include "slm/backend/cpu/row_kernels.inc"
 
+#include "slm/backend/cpu/recurrence_kernels.inc"
+
 #include "slm/backend/cpu/matmul_kernels.inc"
 
 #include "slm/backend/cpu/attention_scores.inc"
@@ -208,6 +212,8 @@ namespace avx512 {
 #include "slm/backend/cpu/simd.inc"
 
 #include "slm/backend/cpu/row_kernels.inc"
+
+#include "slm/backend/cpu/recurrence_kernels.inc"
 
 #include "slm/backend/cpu/matmul_kernels.inc"
 

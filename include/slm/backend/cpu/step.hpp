@@ -11,10 +11,10 @@
 #include "slm/backend/cpu/code_matrix.hpp"
 #include "slm/backend/cpu/experts.hpp"
 #include "slm/backend/cpu/products.hpp"
+#include "slm/backend/cpu/recurrence.hpp"
 #include "slm/backend/cpu/rope_table.hpp"
 #include "slm/backend/cpu/tasks.hpp"
 #include "slm/backend/dense_matrix.hpp"
-#include "slm/backend/host_recurrence.hpp"
 #include "slm/backend/mixed_matrix.hpp"
 
 namespace slm { inline namespace v0_1 { namespace backend {
@@ -215,10 +215,11 @@ class CpuStep : private cpu::ExpertProducts {
   }
 
   void recur(Rows projected, const Recurrence& recurrence, std::int64_t state, Rows out) {
-    recurrent::recur(plan_, projected, recurrence, state, out, [this](int count, double floats, const auto& task) {
+    const auto share = [this](int count, double floats, const auto& task) {
       run(count, sizeof(float) * floats / bytes_per_ns,
           [&](std::uint32_t index, int) { task(static_cast<int>(index)); });
-    });
+    };
+    recurrent::recur(plan_, projected, recurrence, state, out, cpu::RecurrenceMath{*state_->kernels}, share);
   }
 
   void gate(Rows x, ConstRows gate) {

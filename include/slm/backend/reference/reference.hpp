@@ -12,11 +12,11 @@
 
 #include "slm/backend/concept.hpp"
 #include "slm/backend/dense_matrix.hpp"
-#include "slm/backend/host_recurrence.hpp"
 #include "slm/backend/kv_rows.hpp"
 #include "slm/backend/mixed_matrix.hpp"
 #include "slm/backend/mixture.hpp"
 #include "slm/backend/reference/experts.hpp"
+#include "slm/backend/reference/recurrence.hpp"
 #include "slm/backend/reference/row_functions.hpp"
 
 namespace slm { inline namespace v0_1 { namespace backend {
@@ -197,9 +197,10 @@ class ReferenceStep {
   }
 
   void recur(Rows projected, const Recurrence& recurrence, std::int64_t state, Rows out) {
-    recurrent::recur(plan_, projected, recurrence, state, out, [](int count, double, const auto& task) {
+    const auto each = [](int count, double, const auto& task) {
       for (int index = 0; index < count; ++index) task(index);
-    });
+    };
+    recurrent::recur(plan_, projected, recurrence, state, out, reference::RecurrenceMath{}, each);
   }
 
   void gate(Rows x, ConstRows gate) {
